@@ -133,14 +133,10 @@ fn print_as<T: Serialize>(
     done(&if as_json { json_text(value)? } else { text() })
 }
 
-/// A table without lines; the columns `right` are numbers.
-fn table<const N: usize>(
-    header: [&str; N],
-    right: Range<usize>,
-    rows: impl Iterator<Item = Vec<String>>,
-) -> Table {
+/// A table without lines; the header has `|` between its columns, and the columns `right` are numbers.
+fn table(header: &str, right: Range<usize>, rows: impl Iterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header).add_rows(rows);
+    table.load_style(presets::NOTHING).set_header(header.split(" | ")).add_rows(rows);
     for column in table.column_iter_mut().take(right.end).skip(right.start) {
         column.set_cell_alignment(CellAlignment::Right);
     }

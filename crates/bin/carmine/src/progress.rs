@@ -16,7 +16,7 @@ pub(crate) fn shown<R>(
     work: impl FnOnce(&mut StartOptions<'_>) -> anyhow::Result<R>,
 ) -> anyhow::Result<R> {
     let cancel = signals::cancel_flag()?;
-    let mut progress = Progress::new();
+    let progress = Progress::new();
     let result = work(&mut StartOptions {
         // Beside the one that runs now.
         programs: std::env::current_exe()?.with_file_name(""),
@@ -24,16 +24,15 @@ pub(crate) fn shown<R>(
         events: &mut |event| progress.show(event),
         limit: Duration::from_secs(limit_s),
     });
-    progress.bar.finish_and_clear();
+    progress.0.finish_and_clear();
     result
 }
 
+/// Work of which nobody knows how much is left.
+const SPINNER: &str = "{spinner} {msg}";
+
 /// Shows the events of a start.
-struct Progress {
-    bar: ProgressBar,
-    /// The work of which a bar is shown.
-    shown: Option<String>,
-}
+struct Progress(ProgressBar);
 
 /// The style of a progress bar.
 pub(crate) fn style(template: &str) -> ProgressStyle {
@@ -42,13 +41,13 @@ pub(crate) fn style(template: &str) -> ProgressStyle {
 
 impl Progress {
     fn new() -> Self {
-        let bar = ProgressBar::new_spinner().with_style(style("{spinner} {msg}"));
+        let bar = ProgressBar::new_spinner().with_style(style(SPINNER));
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self { bar, shown: None }
+        Self(bar)
     }
 
     /// Shows one event.
-    fn show(&mut self, event: Event) {
+    fn show(&self, event: Event) {
         match event {
             Event::Progress { what, done, total, is_bytes } => {
                 let steps = if is_bytes {
@@ -56,28 +55,22 @@ impl Progress {
                 } else {
                     "{percent} % {elapsed}"
                 };
-                self.show_as(Some(what), &format!("{{msg}} [{{bar:30}}] {steps}"));
-                self.bar.set_length(total);
-                self.bar.set_position(done);
+                self.show_as(what, &format!("{{msg}} [{{bar:30}}] {steps}"));
+                self.0.set_length(total);
+                self.0.set_position(done);
             }
-            Event::Confined(how) => self.bar.suspend(|| note(&format!("confined: {how}"))),
-            Event::Started(daemon) => self.spin(format!("started {daemon}")),
-            Event::Waiting(what) => self.spin(format!("waiting for {what}")),
+            Event::Confined(how) => self.0.suspend(|| note(&format!("confined: {how}"))),
+            Event::Started(daemon) => self.show_as(format!("started {daemon}"), SPINNER),
+            Event::Waiting(what) => self.show_as(format!("waiting for {what}"), SPINNER),
         }
     }
 
-    fn spin(&mut self, text: String) {
-        self.show_as(None, "{spinner} {msg}");
-        self.bar.set_message(text);
-    }
-
-    /// Changes the style, if this is other work.
-    fn show_as(&mut self, work: Option<String>, template: &str) {
-        if self.shown != work {
-            self.bar.reset();
-            self.bar.set_style(style(template));
-            self.bar.set_message(work.clone().unwrap_or_default());
-            self.shown = work;
+    /// Changes the style and begins anew, if this is other work.
+    fn show_as(&self, work: String, template: &str) {
+        if self.0.message() != work {
+            self.0.reset();
+            self.0.set_style(style(template));
+            self.0.set_message(work);
         }
     }
 }
@@ -105,13 +98,11 @@ impl View {
                 self.bar.set_message(self.point.clone());
             }
             SweepEvent::Step(what) => self.bar.set_message(format!("{}: {what}", self.point)),
-            SweepEvent::Ended { stem, state: PointEnd::Failed, error } => {
-                self.line(&format!("failed: {stem}: {}", error.unwrap_or_default()));
+            SweepEvent::Ended { state: PointEnd::Done, .. } => self.bar.inc(1),
+            SweepEvent::Ended { stem, state, error } => {
+                let word = if state == PointEnd::Failed { "failed" } else { "skipped" };
+                self.line(&format!("{word}: {stem}: {}", error.unwrap_or_default()));
             }
-            SweepEvent::Ended { stem, state: PointEnd::Skipped, error } => {
-                self.line(&format!("skipped: {stem}: {}", error.unwrap_or_default()));
-            }
-            SweepEvent::Ended { .. } => self.bar.inc(1),
             SweepEvent::Note(text) => self.line(&text),
         }
     }

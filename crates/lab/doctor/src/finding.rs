@@ -22,32 +22,21 @@ pub(crate) const PCIE: &str = "PCI Express base specification";
 /// Measured with this program.
 pub(crate) const OWN: &str = "Carmine's own measurements (ARCHITECTURE.md)";
 
-/// How much a finding matters to a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// This machine does not have it, or does not show it: nothing is known.
-    NotPresent,
-    /// As it should be.
-    Ok,
-    /// Worth knowing; neither good nor bad.
-    Info,
-    /// Costs something, or makes figures unsteady.
-    Warn,
-    /// Spoils a measurement.
-    Bad,
-}
-
-impl Severity {
-    /// The word for tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Severity::NotPresent => "not present",
-            Severity::Ok => "ok",
-            Severity::Info => "info",
-            Severity::Warn => "warn",
-            Severity::Bad => "bad",
-        }
+carmine_types::words! {
+    /// How much a finding matters to a measurement.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Severity: "severity" {
+        /// This machine does not have it, or does not show it: nothing is known.
+        NotPresent = "not present",
+        /// As it should be.
+        Ok = "ok",
+        /// Worth knowing; neither good nor bad.
+        Info = "info",
+        /// Costs something, or makes figures unsteady.
+        Warn = "warn",
+        /// Spoils a measurement.
+        Bad = "bad",
     }
 }
 

@@ -109,6 +109,7 @@ pub(crate) fn check_all<const N: usize>(rules: [Rule<'_>; N]) -> Result<(), Stri
 carmine_types::defaults! {
     /// One load, for all its jobs together, and the options of `bench` that make it. Defaults are fio's where fio has any.
     #[derive(clap::Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
     pub struct LoadSpec {
         /// read, write, randread, randwrite or randrw
         #[arg(long, alias = "readwrite", value_name = "WORD", default_value = "read")]

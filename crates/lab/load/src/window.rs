@@ -44,6 +44,7 @@ pub struct ReactorWindow {
     pub sleep_ns: u64,
     pub wait_ns: u64,
     /// Messages to other reactors.
+    #[serde(alias = "hops_sent")]
     pub hops: u64,
     /// Buffers that came from the heap instead of the arena.
     pub buf_fallbacks: u64,
@@ -90,6 +91,7 @@ pub struct MachineWindow {
 
 /// A block device under an OSD's store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DeviceWindow {
     pub name: String,
     pub reads: u64,

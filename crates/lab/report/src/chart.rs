@@ -137,7 +137,7 @@ pub(crate) struct Seat {
 impl Key {
     /// A key in the ink of series `number`.
     pub(crate) fn series(number: usize, name: impl Into<String>) -> Key {
-        Key { name: name.into(), ink: Ink::Series(number), dotted: false }
+        Key { name: name.into(), ink: Ink::series(number), dotted: false }
     }
 }
 
@@ -196,7 +196,7 @@ impl Plot {
             let (mut sum, y) = (0.0, at as f64 + 0.5);
             let (low, high) = span(row.values.iter().flatten().copied());
             if low < high && !stacked {
-                plot.line([(low, y), (high, y)].into(), Ink::Axis, 2);
+                plot.line([(low, y), (high, y)].into(), Ink::AXIS, 2);
             }
             if let (Some((from, to)), Some(key)) = (row.interval, keys.first()) {
                 plot.shapes.push(Shape::new(Form::Bar((from, y), (to, y), 4), key.ink));
@@ -212,7 +212,7 @@ impl Plot {
                 sum += value;
             }
             let text = Form::Text((sum, y), short(sum));
-            plot.shapes.extend(stacked.then(|| Shape::new(text, Ink::Text)));
+            plot.shapes.extend(stacked.then(|| Shape::new(text, Ink::TEXT)));
         }
         Plot { keys, ..plot }
     }
@@ -276,8 +276,8 @@ impl Plot {
 /// An interval, and whether the figures are marked.
 fn around(interval: Option<Range>, marked: bool) -> String {
     let interval = interval.map(|(low, high)| (figure(low), figure(high))).filter(|(low, high)| low != high);
-    let interval = interval.map_or(String::new(), |(low, high)| format!(" ({low} to {high})"));
-    format!("{interval}{}", if marked { "; marked" } else { "" })
+    let interval = interval.map(|(low, high)| format!(" ({low} to {high})")).unwrap_or_default();
+    interval + if marked { "; marked" } else { "" }
 }
 
 impl Chart {

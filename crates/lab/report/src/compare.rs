@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use carmine_stats::{Comparison, Outcome, holm};
+use carmine_stats::{Comparison, Outcome};
 use carmine_study::compare::{
     self, Arm, Judgement, Measured, Refusal, arm_of_run, arms_of_run, differing_axes, pair_up,
 };
@@ -61,9 +61,7 @@ pub(crate) fn compared(view: &View<'_>) -> Compared {
     compared.differences = distinct(compared.differences);
     compared.warnings = distinct(compared.warnings);
     // Each comparison was corrected for itself; a report with several is corrected as one.
-    let p: Vec<f64> = compared.lines.iter().filter_map(|line| Some(line.row.comparison?.p)).collect();
-    let decidable = compared.lines.iter_mut().filter(|line| line.row.comparison.is_some());
-    decidable.zip(holm(&p)).for_each(|(line, p)| line.row.correct(p, TOLERANCE));
+    compare::correct(compared.lines.iter_mut().map(|line| &mut line.row), TOLERANCE);
     compared
 }
 
@@ -117,21 +115,19 @@ const COLUMNS: &str = "load | base | new | pairs | of base | of new | difference
 
 /// A chart for each workload and figure.
 pub(crate) fn charts(view: &View<'_>, compared: &Compared) -> Vec<Chart> {
-    let keys = distinct(compared.lines.iter().map(|line| (line.panel.as_str(), line.row.metric)));
-    keys.into_iter().map(|(panel, metric)| chart(view, compared, panel, metric)).collect()
+    let lines = grouped(compared.lines.iter().map(|line| ((line.panel.as_str(), line.row.metric), line)));
+    lines.iter().map(|((panel, metric), lines)| chart(view, panel, metric, lines)).collect()
 }
 
-fn chart(view: &View<'_>, compared: &Compared, panel: &str, metric: &'static str) -> Chart {
-    let lines = compared.lines.iter().filter(|l| l.panel == panel && l.row.metric == metric);
-    let lines: Vec<&Line> = lines.collect();
-    let arms: BTreeSet<&str> = lines.iter().map(|l| l.new.as_str()).collect();
-    let table = Table::of(COLUMNS, lines.iter().map(|line| table_row(line)));
-    let rows: Vec<Row> = lines.iter().take(ROWS_MAX).map(|line| row(line, arms.len() > 1)).collect();
+fn chart(view: &View<'_>, panel: &str, metric: &'static str, lines: &[&Line]) -> Chart {
+    let first = lines[0];
+    let is_only = lines.iter().all(|line| line.new == first.new);
+    let table = Table::new(COLUMNS, lines.iter().map(|line| table_row(line)));
+    let rows: Vec<Row> = lines.iter().take(ROWS_MAX).map(|line| row(line, !is_only)).collect();
     let name = metric_name(metric);
-    let base = lines.first().map_or("the base", |l| l.base.as_str());
-    let new = arms.first().filter(|_| arms.len() == 1).map_or("", |new| new);
-    let against = joined([new, "against", base], " ");
-    let side = if lines.first().is_some_and(|l| l.row.more_is_better) { "right" } else { "left" };
+    let new = if is_only { first.new.as_str() } else { "" };
+    let against = joined([new, "against", &first.base], " ");
+    let side = if first.row.more_is_better { "right" } else { "left" };
     let tolerance = TOLERANCE * 100.0;
     let mut remarks =
         vec![format!("To the {side} is better; the grey band is ±{tolerance:.0} %, which counts as equal.")];
@@ -142,9 +138,9 @@ fn chart(view: &View<'_>, compared: &Compared, panel: &str, metric: &'static str
     let x = Axis { floats: true, ..Axis::from_zero(&format!("{name}: difference to the base (%)")) };
     let keys = vec![Key::series(0, "ratio of pairs with its 95 % interval")];
     let mut plot = Plot::of_rows(x, keys, &rows, false);
-    plot.upright(0.0, Ink::Axis);
+    plot.upright(0.0, Ink::AXIS);
     let band = Form::Area([-tolerance, f64::NEG_INFINITY, tolerance, f64::INFINITY], 0.7);
-    plot.shapes.insert(0, Shape::new(band, Ink::Grid));
+    plot.shapes.insert(0, Shape::new(band, Ink::GRID));
     Chart {
         id: format!("compare-{}-{}", slug(metric), slug(panel)),
         title: format!("{name}, {against}: {panel}"),

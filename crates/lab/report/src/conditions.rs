@@ -21,8 +21,8 @@ const VERBATIM_MAX: usize = 60_000;
 
 /// All sections, run by run.
 pub(crate) fn sections(view: &View<'_>) -> Vec<Block> {
-    let mut sections =
-        vec![("What could not be measured".to_owned(), vec![Block::Text(Kind::Remarks, not_measured(view))])];
+    let not_measured = vec![Block::Text(Kind::Remarks, not_measured(view))];
+    let mut sections = vec![("What could not be measured".to_owned(), not_measured)];
     for run in view.runs {
         let table = |table: Table| vec![Block::Table(String::new(), table)];
         let file = |text: String| vec![Block::Verbatim(shortened(&text, VERBATIM_MAX))];
@@ -66,7 +66,7 @@ fn facts(run: &RunData) -> Table {
 
 fn pairs<N: Into<String>>(rows: impl IntoIterator<Item = (N, String)>) -> Table {
     let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
-    Table::of("fact | value", rows.map(|(name, value)| vec![name.into().into(), value.into()]))
+    Table::new("fact | value", rows.map(|(name, value)| vec![name.into().into(), value.into()]))
 }
 
 /// An object as names and values; nested objects by `outer.inner`.
@@ -84,7 +84,7 @@ fn marks(run: &RunData) -> Table {
     let row = |(mark, stems): (&str, Vec<&str>)| {
         vec![mark.into(), Cell::Number(stems.len() as f64, 0), stems[0].into()]
     };
-    Table::of("mark | points | for example", grouped(marks).into_iter().map(row))
+    Table::new("mark | points | for example", grouped(marks).into_iter().map(row))
 }
 
 fn logs(run: &RunData) -> String {
@@ -105,7 +105,7 @@ fn not_measured(view: &View<'_>) -> Vec<String> {
         (|r| r.machine_cpu_us_per_op.is_some(), "CPU of the whole machine per operation"),
         (|r| r.percent_of_device.is_some(), "Comparison with the raw device"),
         (|r| r.percent_of_messenger.is_some(), "Comparison with the raw messenger"),
-        (|r| r.flush_mode.is_some(), "Flush mode"),
+        (|r| !r.flush_mode.is_empty(), "Flush mode"),
         (|r| r.cache_state.is_some(), "State of the caches"),
         (|r| r.latency_histogram.read.is_some() || r.latency_histogram.write.is_some(), "Latency histogram"),
     ];
@@ -164,7 +164,7 @@ fn doctor_of_machine(findings: &Value) -> Vec<Block> {
         _ => Some("The findings can't be read."),
     };
     let text = absent.into_iter().chain(told.map(str::to_owned)).collect();
-    let table = Table::of(COLUMNS, present.into_iter().map(finding_row)).without_empty_columns();
+    let table = Table::new(COLUMNS, present.into_iter().map(finding_row)).without_empty_columns();
     vec![Block::Text(Kind::Remarks, text), Block::Table(String::new(), table)]
 }
 
@@ -177,7 +177,7 @@ fn doctor_of_points(run: &RunData) -> Table {
     let is_known = |finding: &Value| known.is_some_and(|known| known.contains(finding));
     let found = tally(findings.filter(|finding| is_warning(finding) && !is_known(finding)));
     let row = |(finding, n)| [finding_row(finding), vec![Cell::Number(n as f64, 0)]].concat();
-    Table::of(&format!("{COLUMNS} | points"), found.into_iter().map(row)).without_empty_columns()
+    Table::new(&format!("{COLUMNS} | points"), found.into_iter().map(row)).without_empty_columns()
 }
 
 /// Findings that spoil a measurement, for the head of the page.
@@ -235,7 +235,7 @@ fn drives(run: &RunData) -> Vec<Block> {
         |(_, drive): &(&str, &NvmeSamples)| Some(format!("{}: {}.", drive.drive, drive.missing.as_ref()?));
     let text: BTreeSet<String> = unknown.iter().filter_map(why).collect();
     let columns = format!("point | drive | {}", DRIVE.map(|(name, ..)| name).join(" | "));
-    let table = Table::of(&columns, known.into_iter().map(|(stem, drive)| drive_row(stem, drive)));
+    let table = Table::new(&columns, known.into_iter().map(|(stem, drive)| drive_row(stem, drive)));
     let text = Block::Text(Kind::Remarks, text.into_iter().collect());
     vec![text, Block::Table(String::new(), table.without_empty_columns())]
 }

@@ -113,11 +113,10 @@ impl<'a> View<'a> {
 
     /// Workload, and what else is never mixed.
     pub(crate) fn panel_title(&self, config: &Config, result: &PointResult) -> String {
-        let workload = config.show("workload").or_else(|| field(&result.carmine.load, "/rw"));
+        let workload = config.show("workload").unwrap_or_else(|| result.carmine.load.rw.to_string());
         let more = PANEL_AXES.into_iter().filter(|a| *a != "workload" && self.axes.tells(a));
         let more = more.filter_map(|axis| axis_value(config, axis));
-        let words: Vec<String> = workload.into_iter().chain(more).collect();
-        if words.is_empty() { "load".into() } else { words.join(", ") }
+        [workload].into_iter().chain(more).collect::<Vec<_>>().join(", ")
     }
 
     /// The name of a setting's run.
@@ -146,8 +145,7 @@ impl<'a> View<'a> {
             return (panel.settings.clone(), None);
         }
         let curves = self.grouped(panel.settings.iter().copied(), &LOAD_AXES).into_iter();
-        let best = curves.filter_map(|(_, all)| all.into_iter().reduce(Setting::better));
-        let best: Vec<&Setting> = best.take(ROWS_MAX).collect();
+        let best: Vec<&Setting> = curves.map(|(_, all)| Setting::best(&all)).take(ROWS_MAX).collect();
         let (shown, all) = (best.len(), counted(panel.settings.len(), "setting"));
         let text =
             format!("The chart shows {shown} of {all}, each curve at its most IOPS; the table has all.");
@@ -174,10 +172,11 @@ pub(crate) fn context(settings: &[&Setting<'_>]) -> String {
         ("store", |config, r| config.show("store").or_else(|| field(&r.plan, "/store"))),
         ("size", |config, r| config.show("pool_size").or_else(|| field(&r.plan, "/pool/size"))),
         ("durability:", |_, r| {
-            Some(format!("{}{}", r.flush_mode.as_ref()?, if r.flush_forced { ", forced" } else { "" }))
+            let forced = if r.flush_forced { ", forced" } else { "" };
+            (!r.flush_mode.is_empty()).then(|| format!("{}{forced}", r.flush_mode))
         }),
         ("route", |config, r| {
-            r.route.clone().or_else(|| field(&r.load, "/route")).or_else(|| config.show("route"))
+            Some(r.route.clone()).filter(|route| !route.is_empty()).or_else(|| config.show("route"))
         }),
     ];
     let told = told.map(|(name, of)| {

@@ -50,8 +50,7 @@ fn text(profile: &Profile) -> String {
         ProfileMode::OnCpu => ("on CPU", "CPU time in"),
         ProfileMode::OffCpu => ("off CPU", "waiting in"),
     };
-    let hottest = profile.hottest.iter().take(HOTTEST).map(|f| format!("{} {:.0} %", f.name, f.percent));
-    let hottest = hottest.collect::<Vec<_>>().join(", ");
+    let hottest = profile.hot(HOTTEST);
     let share = if hottest.is_empty() { String::new() } else { format!("; {share} {hottest}") };
     format!("{what}, {} stacks{share}", grouped(profile.stacks as f64, 0))
 }

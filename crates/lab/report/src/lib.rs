@@ -15,7 +15,6 @@ mod conditions;
 mod data;
 mod figures;
 mod flames;
-mod lists;
 mod markdown;
 mod page;
 mod report;
@@ -26,11 +25,7 @@ mod words;
 use std::path::{Path, PathBuf};
 
 use carmine_study::archive::{ArchiveError, write_whole};
-
-use data::load;
-use markdown::markdown;
-use page::html;
-use report::report;
+use carmine_study::lists;
 
 /// The files that were written.
 #[derive(Clone, Debug)]
@@ -56,11 +51,11 @@ pub fn write_report(
     out: Option<&Path>,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Written, ArchiveError> {
-    let loaded = load(runs, progress)?;
+    let loaded = data::load(runs, progress)?;
     let out = out.or(runs.first().map(PathBuf::as_path)).unwrap_or(Path::new("."));
     std::fs::create_dir_all(out).map_err(ArchiveError::io("make the folder", out))?;
-    let report = report(&loaded, out);
-    let (html, markdown) = (html(&report), markdown(&report));
+    let report = report::report(&loaded, out);
+    let (html, markdown) = (page::html(&report), markdown::markdown(&report));
     let (page, text) = (out.join("report.html"), out.join("report.md"));
     write_whole(&page, html.as_bytes())?;
     write_whole(&text, markdown.as_bytes())?;

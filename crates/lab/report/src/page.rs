@@ -32,7 +32,13 @@ pub(crate) fn html(report: &Report) -> String {
                 style { (PreEscaped(style_sheet())) (PreEscaped(STYLE)) }
             }
             body {
-                (head(report))
+                header {
+                    div.top {
+                        div { h1 { (report.title) } p.subtitle { (report.subtitle) } }
+                        button #theme type="button" hidden title="Switch between light and dark" { "Dark" }
+                    }
+                    nav aria-label="Parts of the page" { @for part in &report.parts { a href={ "#" (part.id) } { (part.title) } } }
+                }
                 main { @for part in &report.parts { section id=(part.id) { h2 { (part.title) } @for block in &part.blocks { (shown(block)) } } } }
                 footer { "Written by carmine report. The same tables stand in report.md; the archive has all samples and logs." }
                 script { (PreEscaped(SCRIPT)) }
@@ -40,21 +46,6 @@ pub(crate) fn html(report: &Report) -> String {
         }
     };
     page.into_string()
-}
-
-fn head(report: &Report) -> Markup {
-    html! {
-        header {
-            div.top {
-                div {
-                    h1 { (report.title) }
-                    p.subtitle { (report.subtitle) }
-                }
-                button #theme type="button" hidden title="Switch between light and dark" { "Dark" }
-            }
-            nav aria-label="Parts of the page" { @for part in &report.parts { a href={ "#" (part.id) } { (part.title) } } }
-        }
-    }
 }
 
 /// A text in which verdicts and marks tell their meaning and lead to the glossary.
@@ -107,25 +98,19 @@ fn folded(part: &Part) -> Markup {
 }
 
 fn figure(chart: &Chart) -> Markup {
-    let picture = picture(chart);
+    let (inline, file) = picture(chart);
     html! {
         figure.chart id=(chart.id) {
-            figcaption {
-                h3 { (chart.title) }
-                p.context { (chart.context) }
-            }
+            figcaption { h3 { (chart.title) } p.context { (chart.context) } }
             (legend(chart))
-            (PreEscaped(picture.inline))
+            (PreEscaped(inline))
             @if !chart.remarks.is_empty() { div.remarks { (list(&chart.remarks)) } }
             div.more {
                 span.files {
-                    (download(&chart.id, "svg", "image/svg+xml", &picture.file))
+                    (download(&chart.id, "svg", "image/svg+xml", &file))
                     (download(&chart.id, "csv", "text/csv", &chart.table.csv()))
                 }
-                details {
-                    summary { "Table" }
-                    (table(&chart.table, &format!("Figures of: {}", chart.title)))
-                }
+                details { summary { "Table" } (table(&chart.table, &format!("Figures of: {}", chart.title))) }
             }
         }
     }

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use carmine_load::words::word;
 use carmine_study::answer::answer_of;
 use carmine_types::counted;
 
 use crate::chart::Chart;
 use crate::data::{Measured, PANEL_AXES, RunData, Setting, drift};
-use crate::figures::{self, View, cells};
+use crate::figures::{self, Panel, View, cells};
 use crate::flames::flames;
 use crate::lists::{distinct, grouped as by_key, joined, tally};
 use crate::table::{Cell, Table};
@@ -155,8 +156,8 @@ fn notices(runs: &[RunData]) -> Vec<String> {
         let done = || run.points.iter().filter(|m| m.is_planned() && m.state == "done");
         let clean = done().filter(|m| m.is_clean()).count();
         if clean < done().count() {
-            let (measured, are) =
-                (counted(done().count(), "measured point"), if clean == 1 { "is" } else { "are" });
+            let are = if clean == 1 { "is" } else { "are" };
+            let measured = counted(done().count(), "measured point");
             // Marks with the number of points that have them: `SHARED 4, NOISY 1`.
             let marks = tally(done().filter(|m| !m.is_clean()).flat_map(|m| &m.words));
             let marks: Vec<String> = marks.into_iter().map(|(word, n)| format!("{word} {n}")).collect();
@@ -177,57 +178,49 @@ fn notices(runs: &[RunData]) -> Vec<String> {
 
 /// For each workload the most that was reached, and what limited it.
 fn peaks(view: &View<'_>) -> Vec<String> {
-    let mut peaks = Vec::new();
-    for panel in view.panels() {
-        let Some(best) = panel.settings.iter().copied().reduce(Setting::better) else { continue };
-        let (iops, bw) = (best.iops(), best.bw_bytes());
+    let peak = |panel: Panel<'_, '_>| {
+        let best = Setting::best(&panel.settings);
+        let (iops, bw, name) = (best.iops(), best.bw_bytes(), view.name(best, &PANEL_AXES));
         let megabytes = grouped(bw / 1e6, usize::from(bw < 1e7));
-        let mut text = format!("{}: at most {} IOPS, {megabytes} MB/s", panel.title, grouped(iops, 0));
-        if let Some(ns) = best.latency_ns(99.0) {
-            text += &format!(" with a p99 of {} ms", grouped(ns / 1e6, 2));
-        }
-        if let Some(us) = best.mean(|r| r.carmine.machine_cpu_us_per_op) {
-            text += &format!(", {us:.1} µs of CPU per operation (machine without generator)");
-        }
-        let name = view.name(best, &PANEL_AXES);
-        if !name.is_empty() {
-            text += &format!(" at {name}");
-        }
-        if !best.is_clean {
-            text += &format!(" ({})", best.words.join(" "));
-        }
-        text += &match best.limiter() {
-            Some(("UNKNOWN", why)) => format!(". The limiter is unknown: {why}."),
-            Some((name, why)) => format!(". Limited by {name}: {why}."),
-            None => ".".into(),
-        };
-        peaks.push(text);
-    }
-    peaks
+        let p99 = best.latency_ns(99.0).map(|ns| grouped(ns / 1e6, 2));
+        let cpu_us = best.mean(|r| r.carmine.machine_cpu_us_per_op);
+        let told = [
+            Some(format!("{}: at most {} IOPS, {megabytes} MB/s", panel.title, grouped(iops, 0))),
+            p99.map(|ms| format!(" with a p99 of {ms} ms")),
+            cpu_us.map(|us| format!(", {us:.1} µs of CPU per operation (machine without generator)")),
+            (!name.is_empty()).then(|| format!(" at {name}")),
+            (!best.is_clean).then(|| format!(" ({})", best.words.join(" "))),
+            best.limiter().map(|(name, why)| match name {
+                "UNKNOWN" => format!(". The limiter is unknown: {why}"),
+                _ => format!(". Limited by {name}: {why}"),
+            }),
+        ];
+        told.into_iter().flatten().collect::<String>() + "."
+    };
+    view.panels().into_iter().map(peak).collect()
 }
 
 /// The limits of each workload's settings, in words: the limiters, the most frequent first.
 fn bounds(view: &View<'_>) -> Table {
-    let mut table =
-        Table::new("load | bounded by | settings | that means | most IOPS | decided by | try next");
+    let mut rows = Vec::new();
     for panel in view.panels() {
-        let limited = panel.settings.iter().filter_map(|s| Some((s.limiter()?.0, *s)));
-        let mut limiters = by_key(limited);
+        let mut limiters = by_key(panel.settings.iter().filter_map(|s| Some((s.limiter()?.0, *s))));
         limiters.sort_by_key(|(_, settings)| std::cmp::Reverse(settings.len()));
-        for (limiter, settings) in limiters {
-            let Some(best) = settings.iter().copied().reduce(Setting::better) else { continue };
-            table.push(vec![
+        rows.extend(limiters.into_iter().map(|(limiter, settings)| {
+            let best = Setting::best(&settings);
+            vec![
                 panel.title.as_str().into(),
                 limiter.into(),
                 format!("{} of {}", settings.len(), panel.settings.len()).into(),
-                words::meaning(limiter).into(),
+                word(limiter).map_or("", |word| word.meaning).into(),
                 Cell::Number(best.iops(), 0),
                 Cell::text(best.limiter().map(|(_, why)| why)),
-                Cell::text(best.first.carmine.verdict_next.as_deref()),
-            ]);
-        }
+                Cell::text(Some(&best.first.carmine.verdict_next)),
+            ]
+        }));
     }
-    table.without_empty_columns()
+    let columns = "load | bounded by | settings | that means | most IOPS | decided by | try next";
+    Table::new(columns, rows).without_empty_columns()
 }
 
 const COLUMNS: &str = "marks | IOPS | MB/s | mean (µs) | p50 (µs) | p99 (µs) | p99.9 (µs) | limiter | decided by | \
@@ -255,5 +248,5 @@ fn points_table(view: &View<'_>) -> Table {
         [own, figures].concat()
     };
     let points = view.runs.iter().flat_map(|run| run.points.iter().map(move |point| (run, point)));
-    Table::of(&format!("point | state | {COLUMNS}"), points.map(row)).without_empty_columns()
+    Table::new(&format!("point | state | {COLUMNS}"), points.map(row)).without_empty_columns()
 }

@@ -54,19 +54,10 @@ impl Cell {
 }
 
 impl Table {
-    /// A table without rows; ` | ` stands between the names of its columns.
-    pub(crate) fn new(columns: &str) -> Table {
-        Table { columns: columns.split(" | ").map(str::to_owned).collect(), rows: Vec::new() }
-    }
-
-    /// A table of these rows.
-    pub(crate) fn of(columns: &str, rows: impl IntoIterator<Item = Vec<Cell>>) -> Table {
-        Table { rows: rows.into_iter().collect(), ..Table::new(columns) }
-    }
-
-    /// Adds a row.
-    pub(crate) fn push(&mut self, row: Vec<Cell>) {
-        self.rows.push(row);
+    /// A table of these rows; ` | ` stands between the names of its columns.
+    pub(crate) fn new(columns: &str, rows: impl IntoIterator<Item = Vec<Cell>>) -> Table {
+        let columns = columns.split(" | ").map(str::to_owned).collect();
+        Table { columns, rows: rows.into_iter().collect() }
     }
 
     /// Leaves out columns in which no row has a value.
@@ -121,10 +112,11 @@ mod tests {
     use super::*;
 
     fn case() -> Table {
-        let mut table = Table::new("point | IOPS | p99 (ms)");
-        table.push(vec!["a|b <script>".into(), Cell::Number(182_400.4, 0), Cell::None]);
-        table.push(vec!["c, \"d\"".into(), Cell::number(Some(f64::NAN), 0), Cell::None]);
-        table
+        let rows = [
+            vec!["a|b <script>".into(), Cell::Number(182_400.4, 0), Cell::None],
+            vec!["c, \"d\"".into(), Cell::number(Some(f64::NAN), 0), Cell::None],
+        ];
+        Table::new("point | IOPS | p99 (ms)", rows)
     }
 
     #[test]

@@ -8,11 +8,6 @@ use crate::markdown::markdown;
 use crate::report::{Block, Part, Report};
 use crate::table::Table;
 
-/// The meaning of a word; empty if nobody has defined it.
-pub(crate) fn meaning(name: &str) -> &'static str {
-    word(name).map_or("", |word| word.meaning)
-}
-
 fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '-'
 }
@@ -67,7 +62,7 @@ pub(crate) fn glossary(report: &Report) -> Part {
         _ => said.contains(word.name),
     };
     let row = |word: &Word| vec![word.name.into(), word.kind.word().into(), word.meaning.into()];
-    let table = Table::of("word | kind | meaning", WORDS.iter().filter(occurs).map(row));
+    let table = Table::new("word | kind | meaning", WORDS.iter().filter(occurs).map(row));
     Part::new("words", "Words", vec![Block::Table("Words of this report".into(), table)])
 }
 

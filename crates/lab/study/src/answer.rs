@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use carmine_load::verdict::{LevelCurve, curves, level};
-use carmine_stats::{Comparison, NoComparison, Outcome, judge, paired_log_ratios};
+use carmine_stats::{Comparison, NoComparison, Outcome, holm, judge, paired_log_ratios};
 use carmine_types::counted;
 
-use crate::archive::{ArchiveError, Config, Point, PointKind, PointResult, Run, RunFile};
-use crate::compare::adjusted;
-use crate::grouped;
+use crate::archive::{ArchiveError, Point, PointKind, PointResult, Run, RunFile};
+use crate::lists::{grouped, tally};
 use crate::plan::TOLERANCE;
 use crate::run::WINDOW_MIN;
 
@@ -196,7 +195,7 @@ impl Line<'_> {
         });
         let each = each.collect::<Vec<_>>().join(", ");
         let last = self.values.last().and_then(|(_, points)| best(points).first().copied());
-        let bound = last.and_then(|m| m.result.carmine.verdict.as_ref());
+        let bound = last.and_then(|m| m.result.carmine.verdict);
         let bound = bound.map(|limiter| format!("; the last is bound by {limiter}")).unwrap_or_default();
         head + &each + &bound
     }
@@ -297,7 +296,10 @@ fn strategies(lines: &[Line<'_>]) -> Vec<String> {
     }
     let mut text = vec!["It does not matter here: no strategy differs by more than 5 %.".to_owned()];
     let mut outcomes = Vec::new();
-    for ((name, comparison), p) in told.iter().zip(adjusted(told.iter().map(|(_, c)| c))) {
+    let tests: Vec<f64> = told.iter().filter_map(|(_, c)| Some(c.as_ref().ok()?.p)).collect();
+    let mut adjusted = holm(&tests).into_iter();
+    for (name, comparison) in &told {
+        let p = comparison.as_ref().ok().and_then(|_| adjusted.next()).unwrap_or(1.0);
         let outcome = judge(comparison, p, TOLERANCE);
         let ratio = comparison.as_ref().map_or_else(
             |e| e.to_string(),
@@ -320,7 +322,8 @@ fn suspicion(lines: &[Line<'_>]) -> Vec<String> {
     for (value, points) in lines.iter().flat_map(|line| &line.values) {
         let Some(first) = points.first() else { continue };
         let show = |axis: &str| first.point.config.show(axis).unwrap_or_default();
-        let curve = level_curve(show("store"), points);
+        let top: Vec<&PointResult> = best(points).iter().map(|m| m.result).collect();
+        let curve = level_curve(&show("store"), &by_depth(points), &top);
         arms.entry(format!("{}, {value}", show("workload"))).or_default().extend(curve);
     }
     let told = arms.into_iter().filter_map(|(name, levels)| Some((name, curves(&levels)?)));
@@ -328,35 +331,35 @@ fn suspicion(lines: &[Line<'_>]) -> Vec<String> {
         .collect()
 }
 
-/// The level of a curve, and the CPUs that were used there.
-fn level_curve(arm: String, points: &[Measured<'_>]) -> Option<LevelCurve> {
-    let depth = |config: &Config| config.number("iodepth").unwrap_or(0);
-    let depths: BTreeSet<u64> = points.iter().map(|m| depth(&m.point.config)).collect();
-    let at = |wanted: u64| -> Vec<Measured<'_>> {
-        points.iter().filter(|m| depth(&m.point.config) == wanted).copied().collect()
+/// IOPS of the points at each depth, the shallowest first.
+fn by_depth(points: &[Measured<'_>]) -> Vec<f64> {
+    let mut depths: BTreeMap<u64, Vec<Measured<'_>>> = BTreeMap::new();
+    for one in points {
+        depths.entry(one.point.config.number("iodepth").unwrap_or(0)).or_default().push(*one);
+    }
+    depths.values().map(|points| iops(points)).collect()
+}
+
+/// An arm whose IOPS level off along its depths, and the CPUs that it uses there, in the results `top`.
+pub fn level_curve(arm: &str, iops: &[f64], top: &[&PointResult]) -> Option<LevelCurve> {
+    let mean = |of: &dyn Fn(&PointResult) -> Option<f64>| {
+        let each: Vec<f64> = top.iter().map(|result| of(result)).collect::<Option<_>>()?;
+        Some(each.iter().sum::<f64>() / each.len() as f64)
     };
-    let rates: Vec<f64> = depths.iter().map(|depth| iops(&at(*depth))).collect();
-    let top = best(points);
-    let result = &top.first()?.result;
-    let cores = |per_core: Option<f64>| per_core.map_or(0.0, |per_core| result.iops() / per_core);
-    let per_core = &result.carmine.iops_per_core;
     Some(LevelCurve {
-        arm,
-        iops: level(&rates)?,
-        osd_cpus_used: cores(per_core.used),
-        osd_cpus: cores(per_core.allocated),
-        client_cpus_used: result.carmine.client_cores_used.unwrap_or(0.0),
-        client_cpus: result.carmine.grid["clients"].as_array().map_or(0, Vec::len) as f64,
+        arm: arm.to_owned(),
+        iops: level(iops)?,
+        osd_cpus_used: mean(&|r| Some(r.iops() / r.carmine.iops_per_core.used?))?,
+        osd_cpus: mean(&|r| Some(r.iops() / r.carmine.iops_per_core.allocated?))?,
+        client_cpus_used: mean(&|r| r.carmine.client_cores_used)?,
+        client_cpus: top.first()?.carmine.grid["clients"].as_array()?.len() as f64,
     })
 }
 
 /// Words of marks, with how many points have them.
 fn marks(measured: &[Measured<'_>]) -> String {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for m in measured {
-        for word in m.result.mark_words().into_iter().filter(|word| *word != "SMOKE") {
-            *counts.entry(word).or_default() += 1;
-        }
-    }
+    let words = measured.iter().flat_map(|m| m.result.mark_words()).filter(|word| *word != "SMOKE");
+    let mut counts = tally(words);
+    counts.sort_unstable();
     counts.into_iter().map(|(word, n)| format!("{word} {n}")).collect::<Vec<_>>().join(", ")
 }

@@ -5,31 +5,28 @@ mod files;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use carmine_load::profile::Profile;
-use carmine_load::stages::Stages;
-use carmine_load::window::DrainWindow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use carmine_load::baseline::{Baseline, DeviceBaseline, MessengerBaseline};
-pub use carmine_load::report::{CpuSeconds, LatencyHistograms, PerCore};
+pub use carmine_load::report::{CpuSeconds, LatencyHistograms, PerCore, Report as CarmineResult};
 pub use carmine_load::samples::{CoresUsed, CpuSamples, Instrument, NvmeSamples, Samples, ThreadSamples};
-pub use files::{ArchiveError, Run, RunWriter, write_whole};
-pub(crate) use files::{dat_table, read_json, write_json};
+pub use carmine_testbed::write_whole;
+pub(crate) use files::dat_table;
+pub use files::{ArchiveError, Run};
+
+use crate::lists::distinct;
 
 /// Number of the archive's format; another one is refused.
 pub const RUN_FORMAT: u32 = 1;
 
 /// How the program that ran it was built.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Build {
-    #[serde(default)]
     pub version: String,
-    #[serde(default)]
     pub git_hash: String,
-    #[serde(default)]
     pub profile: String,
-    #[serde(default)]
     pub allocator: String,
 }
 
@@ -84,13 +81,11 @@ pub struct RunFile {
     pub comparison: Option<Comparison>,
     pub chart: Chart,
     /// The first point run again, the last time: its IOPS ÷ those of the first time − 1. `None` until both are measured.
-    #[serde(default)]
     pub drift: Option<f64>,
     /// Parts of the plan that this machine could not run, with the reason.
     #[serde(default)]
     pub notes: Vec<String>,
     /// Number of the study that it is, and the question that it answers.
-    #[serde(default)]
     pub study: Option<u8>,
     #[serde(default)]
     pub question: String,
@@ -119,16 +114,13 @@ pub struct Point {
     pub stem: String,
     pub kind: PointKind,
     /// Name of its configuration in a comparison, such as `balance=osd`.
-    #[serde(default)]
     pub arm: Option<String>,
     /// Equal for the points of one response-latency curve.
-    #[serde(default)]
     pub curve: Option<String>,
     /// Which repetition it is, from 0.
     #[serde(default)]
     pub repeat: u32,
     /// Index of the pair of a comparison: points of different arms with the same pair were run side by side.
-    #[serde(default)]
     pub pair: Option<u32>,
     /// Name of the prefilled folder that it uses.
     #[serde(default)]
@@ -216,7 +208,6 @@ pub enum PointEnd {
 pub struct PointState {
     pub state: PointEnd,
     /// The command that failed and the end of its output; or why the point was skipped.
-    #[serde(default)]
     pub error: Option<String>,
     /// Seconds since 1970 when its first command started.
     pub started_unix_s: u64,
@@ -255,7 +246,6 @@ impl LatencyNs {
 pub struct Direction {
     pub iops: f64,
     pub bw_bytes: f64,
-    pub total_ios: u64,
     pub clat_ns: LatencyNs,
 }
 
@@ -265,71 +255,6 @@ pub struct Direction {
 pub struct Job {
     pub read: Direction,
     pub write: Direction,
-}
-
-/// One OSD.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct OsdResult {
-    pub id: u32,
-    pub cpu_seconds: CpuSeconds,
-    pub rss_bytes: u64,
-    /// Clocks of each reactor, as the result has them.
-    pub reactors: Vec<Value>,
-}
-
-/// The object `carmine` of a result.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct CarmineResult {
-    pub plan: Value,
-    pub grid: Value,
-    pub host: Value,
-    pub load: Value,
-    pub iops: f64,
-    pub window_seconds: f64,
-    pub shared: bool,
-    pub in_process: bool,
-    pub iops_per_core: PerCore,
-    pub osd_cpu_us_per_op: Option<f64>,
-    pub machine_cpu_us_per_op: Option<f64>,
-    /// Absent where no hardware counts.
-    pub cycles_per_op: Option<f64>,
-    pub instructions_per_op: Option<f64>,
-    pub client_cores_used: Option<f64>,
-    pub hops_per_op: Option<f64>,
-    pub osds: Vec<OsdResult>,
-    pub verdict: Option<String>,
-    pub verdict_reason: Option<String>,
-    /// What to try next.
-    pub verdict_next: Option<String>,
-    pub errors: u64,
-    /// Texts that begin with a word such as SHARED, NOISY, UNSTEADY, IMBALANCED, SMOKE.
-    pub marks: Vec<String>,
-    /// Percentiles of several runs come from merged ones.
-    pub latency_histogram: LatencyHistograms,
-    pub baseline: Option<Baseline>,
-    pub percent_of_device: Option<f64>,
-    pub percent_of_messenger: Option<f64>,
-    pub above_baseline: bool,
-    pub iops_per_drive: Option<f64>,
-    pub device_bytes_per_client_byte: Option<f64>,
-    pub wire_bytes_per_client_byte: Option<f64>,
-    /// `cold`, `onode-warm` or `cached`.
-    pub cache_state: Option<String>,
-    pub flush_mode: Option<String>,
-    /// It was asked for, not what the drives need.
-    pub flush_forced: bool,
-    pub route: Option<String>,
-    pub doctor: Value,
-    /// Time that a cgroup quota held the OSDs back, seconds.
-    pub throttled_seconds: Option<f64>,
-    /// What the OSDs still did for the load when it had ended.
-    pub drain: Option<DrainWindow>,
-    /// The flamegraph that was asked for, or why there is none.
-    pub profile: Option<Profile>,
-    /// Where an operation's time goes in the OSDs, if that was asked for.
-    pub stages: Option<Stages>,
 }
 
 /// A result file.
@@ -368,13 +293,7 @@ impl PointResult {
 
     /// The words with which its marks begin, each once.
     pub fn mark_words(&self) -> Vec<&str> {
-        let mut words: Vec<&str> = Vec::new();
-        for word in self.carmine.marks.iter().filter_map(|mark| Some(mark.split_once(':')?.0)) {
-            if !words.contains(&word) {
-                words.push(word);
-            }
-        }
-        words
+        distinct(self.carmine.marks.iter().filter_map(|mark| Some(mark.split_once(':')?.0)))
     }
 
     /// True if a mark begins with this word.

@@ -11,10 +11,7 @@ use crate::archive::Config;
 pub use load::{LoadFiles, baseline_step, by_hand, is_hosted, load_step, tool};
 pub(crate) use load::{refusal, seconds, size_bytes};
 pub(crate) use testbed::files_bytes;
-pub use testbed::{
-    Prepare, destroy_step, is_durable, precondition_options, prepare_steps, start_options, start_step,
-    stop_step,
-};
+pub use testbed::{Prepare, is_durable, precondition_options, prepare_steps, start_options, testbed_step};
 
 /// True if the point measures somebody else.
 pub fn is_peer(config: &Config) -> bool {

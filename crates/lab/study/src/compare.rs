@@ -9,10 +9,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use carmine_metrics::Histogram;
-use carmine_stats::{Comparison, NoComparison, Outcome, PAIRS_MIN, Verdict, holm, judge, paired_log_ratios};
+use carmine_stats::{Comparison, Outcome, PAIRS_MIN, Verdict, holm, judge, paired_log_ratios};
 use serde::Serialize;
 
-use crate::archive::{ArchiveError, Config, PointResult};
+/// The reason why a comparison is refused.
+pub use crate::archive::ArchiveError as Refusal;
+use crate::archive::{Config, PointResult};
 use crate::expand::follows_from;
 use crate::plan;
 
@@ -47,56 +49,37 @@ pub struct Arm {
     pub left_out: Vec<String>,
 }
 
-/// The reason why a comparison is refused, in words.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Refusal(pub(crate) String);
-
-impl From<ArchiveError> for Refusal {
-    fn from(error: ArchiveError) -> Refusal {
-        Refusal(error.to_string())
-    }
-}
-
 /// One figure of a result.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// Its name in tables and JSON; ends in the unit.
     pub name: &'static str,
     pub more_is_better: bool,
-    /// Of one result; `None` where it was not measured.
-    pub of: fn(&PointResult) -> Option<f64>,
-    /// Of several results together.
-    pub of_all: fn(&[&PointResult]) -> Option<f64>,
+    /// Of one result, or of several together; `None` where it was not measured.
+    pub of: fn(&[&PointResult]) -> Option<f64>,
 }
 
 /// All figures, in the order of the table.
 pub const METRICS: [Metric; 4] = [
-    Metric { name: "iops", more_is_better: true, of: iops, of_all: |all| mean(all, iops) },
-    Metric { name: "p99_latency_us", more_is_better: false, of: |result| p99_us(&[result]), of_all: p99_us },
+    Metric { name: "iops", more_is_better: true, of: |all| mean(all, |r| Some(r.iops())) },
+    Metric { name: "p99_latency_us", more_is_better: false, of: p99_us },
     Metric {
         name: "osd_cpu_us_per_op",
         more_is_better: false,
-        of: osd_cpu,
-        of_all: |all| mean(all, osd_cpu),
+        of: |all| mean(all, |r| r.carmine.osd_cpu_us_per_op),
     },
-    Metric { name: "machine_cpu_us_per_op", more_is_better: false, of: cpu, of_all: |all| mean(all, cpu) },
+    Metric {
+        name: "machine_cpu_us_per_op",
+        more_is_better: false,
+        of: |all| mean(all, |r| r.carmine.machine_cpu_us_per_op),
+    },
 ];
-
-fn iops(result: &PointResult) -> Option<f64> {
-    Some(result.iops())
-}
-
-fn osd_cpu(result: &PointResult) -> Option<f64> {
-    result.carmine.osd_cpu_us_per_op
-}
-
-fn cpu(result: &PointResult) -> Option<f64> {
-    result.carmine.machine_cpu_us_per_op
-}
 
 /// Geometric mean, as the ratio is one of geometric means; `None` if there is no positive value.
 fn mean(results: &[&PointResult], of: fn(&PointResult) -> Option<f64>) -> Option<f64> {
+    if let [alone] = results {
+        return of(alone).filter(|value| *value > 0.0);
+    }
     let logs: Vec<f64> = results.iter().filter_map(|r| of(r)).filter(|v| *v > 0.0).map(f64::ln).collect();
     (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
@@ -145,16 +128,19 @@ pub struct Row {
     pub pairs_to_decide: Option<usize>,
 }
 
-impl Row {
-    /// Judges it by this p, which is corrected over all rows of a report.
-    pub fn correct(&mut self, adjusted_p: f64, tolerance: f64) {
-        let Some(comparison) = self.comparison else { return };
-        self.adjusted_p = adjusted_p;
-        self.outcome = judge(&Ok(comparison), adjusted_p, tolerance);
-        self.verdict = comparison.verdict(adjusted_p, self.more_is_better, tolerance);
-        let is_open = self.verdict == Verdict::Undecided;
-        self.pairs_to_decide =
-            if is_open { comparison.pairs_to_decide(self.more_is_better, tolerance) } else { None };
+/// Judges rows by their p after Holm's correction over all of them. A row that could not be computed is no test: it does not
+/// count, and stays undecided.
+pub fn correct<'a>(rows: impl Iterator<Item = &'a mut Row>, tolerance: f64) {
+    let tests: Vec<(&mut Row, Comparison)> =
+        rows.filter_map(|row| row.comparison.map(|comparison| (row, comparison))).collect();
+    let adjusted = holm(&tests.iter().map(|(_, comparison)| comparison.p).collect::<Vec<_>>());
+    for ((row, comparison), p) in tests.into_iter().zip(adjusted) {
+        row.adjusted_p = p;
+        row.outcome = judge(&Ok(comparison), p, tolerance);
+        row.verdict = comparison.verdict(p, row.more_is_better, tolerance);
+        let is_open = row.verdict == Verdict::Undecided;
+        row.pairs_to_decide =
+            if is_open { comparison.pairs_to_decide(row.more_is_better, tolerance) } else { None };
     }
 }
 
@@ -191,7 +177,7 @@ pub fn compare(base: &Arm, new: &Arm, tolerance: f64) -> Result<Judgement, Refus
     let groups = pair_up((&base.name, &old), (&new.name, &young), &axes)?;
     let most = groups.iter().map(|g| g.pairs.len()).max().unwrap_or(0);
     if most < PAIRS_MIN {
-        return Err(Refusal(format!(
+        return Err(Refusal::Failed(format!(
             "{most} pairs at the most are too few to decide anything: measure each arm {PAIRS_MIN} times at least"
         )));
     }
@@ -214,47 +200,33 @@ pub fn compare(base: &Arm, new: &Arm, tolerance: f64) -> Result<Judgement, Refus
 
 /// Every figure of every group, those left out that neither arm has.
 fn rows(groups: &[Group<'_>], tolerance: f64) -> Vec<Row> {
-    let mut found: Vec<(&Group<'_>, &Metric, Result<Comparison, NoComparison>)> = Vec::new();
+    let mut rows: Vec<Row> = Vec::new();
     for (group, metric) in groups.iter().flat_map(|group| METRICS.iter().map(move |metric| (group, metric))) {
-        let of = |m: &Measured| (metric.of)(&m.result).filter(|value| *value > 0.0);
+        let of = |m: &Measured| (metric.of)(&[&m.result]).filter(|value| *value > 0.0);
         let values = group.pairs.iter().filter_map(|(base, new)| of(base).zip(of(new)));
         let (base, new): (Vec<f64>, Vec<f64>) = values.unzip();
-        if !base.is_empty() {
-            found.push((group, metric, paired_log_ratios(&base, &new)));
+        if base.is_empty() {
+            continue;
         }
-    }
-    let adjusted = adjusted(found.iter().map(|(.., comparison)| comparison));
-    let row = |((group, metric, comparison), adjusted_p): ((&Group<'_>, &Metric, _), f64)| {
-        let outcome = judge(&comparison, adjusted_p, tolerance);
-        let comparison = comparison.ok();
+        let comparison = paired_log_ratios(&base, &new);
         let (base, new): (Vec<_>, Vec<_>) =
             group.pairs.iter().map(|(base, new)| (&base.result, &new.result)).unzip();
-        let mut row = Row {
+        rows.push(Row {
             config: group.name.clone(),
             metric: metric.name,
             more_is_better: metric.more_is_better,
-            pairs: comparison.map_or(group.pairs.len(), |c: Comparison| c.pairs),
-            base: (metric.of_all)(&base),
-            new: (metric.of_all)(&new),
-            comparison,
-            adjusted_p,
-            outcome,
+            pairs: comparison.as_ref().map_or(group.pairs.len(), |c| c.pairs),
+            base: (metric.of)(&base),
+            new: (metric.of)(&new),
+            outcome: judge(&comparison, 1.0, tolerance),
+            comparison: comparison.ok(),
+            adjusted_p: 1.0,
             verdict: Verdict::Undecided,
             pairs_to_decide: Some(PAIRS_MIN),
-        };
-        row.correct(adjusted_p, tolerance);
-        row
-    };
-    found.into_iter().zip(adjusted).map(row).collect()
-}
-
-/// p of each comparison after Holm's correction; one that could not be computed is no test and does not count.
-pub(crate) fn adjusted<'a>(
-    all: impl Iterator<Item = &'a Result<Comparison, NoComparison>> + Clone,
-) -> Vec<f64> {
-    let p: Vec<f64> = all.clone().filter_map(|c| c.as_ref().ok().map(|c| c.p)).collect();
-    let mut adjusted = holm(&p).into_iter();
-    all.map(|c| c.as_ref().map_or(1.0, |_| adjusted.next().unwrap_or(1.0))).collect()
+        });
+    }
+    correct(rows.iter_mut(), tolerance);
+    rows
 }
 
 /// Settings that a change of the program changes.

@@ -139,25 +139,52 @@ carmine_types::defaults! {
 }
 
 /// Settings of the command line that replace those of the plan.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(clap::Args, Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
-    /// Short windows, small stores, one repeat, and of long axes four values: what a plan gives can be looked at in minutes.
+    /// A look at what the plan gives: windows of 2 s, one repeat, stores of 2 GiB, four values of long axes
+    #[arg(long, help_heading = "Plan")]
     pub quick: bool,
+    /// Shuffle configurations by this number instead of the plan's
+    #[arg(long, value_name = "N", help_heading = "Plan")]
     pub seed: Option<u64>,
-    /// Ramps and pauses are no longer than it, either.
+    /// Length of every window instead of the plan's, such as 10s or 5m; also the limit of ramps and pauses
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Plan")]
     pub runtime: Option<Duration>,
+    /// Repeats of every configuration instead of the plan's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Plan")]
     pub repeats: Option<u32>,
-    pub early_exit: bool,
-    pub overprovisioned: bool,
-    /// Axes and their values, such as of `peer` and `client`.
+    /// Values of an axis instead of the plan's, such as osd_size_bytes=512M or reactors=1,2; repeatable
+    #[arg(long = "set", value_name = "AXIS=VALUE,…", value_parser = parse_axis, help_heading = "Plan")]
     pub axes: Vec<(String, Vec<String>)>,
+    /// Stop a curve when stdev/mean of latency reaches 0.5 or latency exceeds the plan's latency_cap
+    #[arg(long, help_heading = "Plan")]
+    pub early_exit: bool,
+    /// Also run points with too few CPUs; they are marked SHARED and left out of slopes
+    #[arg(long, help_heading = "Plan")]
+    pub overprovisioned: bool,
+}
+
+/// `AXIS=VALUE,VALUE`; a text is one value, for it may have commas.
+fn parse_axis(text: &str) -> Result<(String, Vec<String>), String> {
+    let (name, values) =
+        text.split_once('=').ok_or("write an axis with its values, such as reactors=1,2".to_owned())?;
+    let known = axis(name).ok_or("no such axis; `carmine sweep --list` shows all axes".to_owned())?;
+    let values = match known.kind {
+        Kind::Text => vec![values.to_owned()],
+        _ => values.split(',').map(|value| value.trim().to_owned()).collect(),
+    };
+    Ok((name.to_owned(), values))
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    parse_millis(text).map(Duration::from_millis)
 }
 
 /// A time as loads are given theirs.
 fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(from)?;
     let wrong = |e| D::Error::custom(format!("{e}; write a time as 30s, 500ms or 2m"));
-    parse_millis(&text).map(Duration::from_millis).map_err(wrong)
+    parse_time(&text).map_err(wrong)
 }
 
 fn some_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
@@ -381,4 +408,17 @@ plans![
 pub fn shipped(name: &str) -> Option<Result<Plan, PlanError>> {
     let found = SHIPPED.iter().find(|plan| plan.name == name)?;
     Some(Plan::parse(&format!("{name}.toml (shipped)"), found.text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_an_axis() {
+        let parsed = |text| parse_axis(text).map(|(_, values)| values);
+        assert_eq!(parsed("reactors=1, 2"), Ok(vec!["1".to_owned(), "2".to_owned()]));
+        assert_eq!(parsed("osd_wrap=perf -e a,b"), Ok(vec!["perf -e a,b".to_owned()]));
+        assert!(parsed("reactors").is_err() && parsed("disks=1").unwrap_err().contains("--list"));
+    }
 }

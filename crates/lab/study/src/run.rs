@@ -10,12 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use carmine_stats::out_of_reach;
+pub use carmine_testbed::Ended as End;
 
-use crate::archive::{
-    ArchiveError, Config, Point, PointEnd, PointKind, PointState, Run, RunFile, RunWriter, dat_table,
-    read_json,
-};
-use crate::commands::{BoundedCommand, What, destroy_step, shell_line, stop_step};
+use crate::archive::{ArchiveError, Config, Point, PointEnd, PointKind, PointState, Run, dat_table};
+use crate::commands::{BoundedCommand, What, shell_line, testbed_step};
 use crate::expand::{Machine, Planned, start_key};
 use crate::plan::Plan;
 use records::{Baselines, Layouts, Script};
@@ -36,16 +34,6 @@ pub enum Event {
     Note(String),
 }
 
-/// How a command ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    Ok,
-    /// It failed or passed its limit: how, and the end of what it said.
-    Failed(String),
-    /// The user asked to stop.
-    Cancelled,
-}
-
 /// Runs commands, each bounded in time.
 pub trait Executor {
     /// Runs a command to its end; its output is added to the file `log`. Steps that stop and remove are run even after the user
@@ -58,17 +46,22 @@ pub trait Executor {
 }
 
 /// How a sweep is run, beside its plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(clap::Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Folder of the layouts.
+    #[arg(skip)]
     pub layouts: PathBuf,
-    /// Layouts stay when all points have run.
+    /// Keep the OSDs' data when all points have run
+    #[arg(long, help_heading = "Storage")]
     pub keep_layouts: bool,
-    /// Named devices that are not blank may be overwritten.
+    /// Overwrite devices that are not blank
+    #[arg(long, requires = "devs", help_heading = "Storage")]
     pub force_wipe: bool,
-    /// Named devices are written into their steady state before each store is made.
+    /// Bring the devices into their steady state before the stores of each layout are made (takes hours; not for virtual disks)
+    #[arg(long, requires = "devs", help_heading = "Storage")]
     pub precondition: bool,
-    /// Goes on when the machine has drifted too far.
+    /// Go on when the first point, run again, shows that the machine has drifted by more than the plan's tolerance
+    #[arg(long, help_heading = "Plan")]
     pub ignore_drift: bool,
 }
 
@@ -88,9 +81,8 @@ pub struct Job<'a> {
     pub plan: &'a Plan,
     pub machine: &'a Machine,
     pub options: Options,
-    pub writer: RunWriter,
-    /// `run.json` as it is at the beginning.
-    pub file: RunFile,
+    /// Its folder, and `run.json` as it is at the beginning.
+    pub run: Run,
     pub points: Vec<Planned>,
 }
 
@@ -107,7 +99,7 @@ pub struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    /// Begins a run in the folder of `writer`, or goes on with the one that is there: points that have a state are not run
+    /// Begins a run in the folder of `run`, or goes on with the one that is there: points that have a state are not run
     /// again.
     pub fn new(
         job: Job<'a>,
@@ -117,16 +109,16 @@ impl<'a> Sweep<'a> {
         let mut sweep = Sweep {
             layouts: Layouts::open(&job.options.layouts)?,
             baselines: Baselines::default(),
-            script: Script::open(job.writer.dir()),
+            script: Script::open(job.run.dir()),
             running: None,
             job,
             executor,
             events,
         };
         sweep.take_over_rates();
-        sweep.job.writer.text("plan.toml", &sweep.job.plan.text)?;
+        sweep.job.run.save_text("plan.toml", &sweep.job.plan.text)?;
         sweep.write_points()?;
-        sweep.job.writer.run(&sweep.job.file)?;
+        sweep.job.run.save()?;
         Ok(sweep)
     }
 
@@ -147,7 +139,7 @@ impl<'a> Sweep<'a> {
             if ending.is_some() {
                 self.stop();
             }
-            self.script.write(&self.job.writer)?;
+            self.script.write(&self.job.run)?;
             if let Some(ending) = ending {
                 return Ok(ending);
             }
@@ -162,10 +154,10 @@ impl<'a> Sweep<'a> {
         if self.job.points[at].point.kind != PointKind::Again {
             return Ok(None);
         }
-        let changes = curve::drift(&Run::open(self.job.writer.dir())?);
-        self.job.file.drift = changes.last().copied();
-        self.job.writer.run(&self.job.file)?;
-        if let Some(drift) = self.job.file.drift {
+        let changes = curve::drift(&Run::open(self.job.run.dir())?);
+        self.job.run.file.drift = changes.last().copied();
+        self.job.run.save()?;
+        if let Some(drift) = self.job.run.file.drift {
             let text = format!("the first point, run again: {:+.1} % IOPS", drift * 100.0);
             (self.events)(Event::Note(text));
         }
@@ -177,7 +169,7 @@ impl<'a> Sweep<'a> {
 
     /// Rates that an earlier sweep of this run has computed.
     fn take_over_rates(&mut self) {
-        let Ok(old) = Run::open(self.job.writer.dir()) else { return };
+        let Ok(old) = Run::open(self.job.run.dir()) else { return };
         let rates: BTreeMap<String, serde_json::Value> = old
             .points
             .into_iter()
@@ -191,13 +183,11 @@ impl<'a> Sweep<'a> {
     }
 
     fn write_points(&self) -> Result<(), ArchiveError> {
-        let points: Vec<Point> = self.job.points.iter().map(|planned| planned.point.clone()).collect();
-        self.job.writer.points(&points)
+        self.job.run.save_points(self.job.points.iter().map(|planned| planned.point.clone()).collect())
     }
 
     fn state(&self, at: usize) -> Option<PointState> {
-        let path = self.job.writer.point_file(&self.job.points[at].point, "state.json");
-        read_json(&path).ok()?
+        self.job.run.state(&self.job.points[at].point).ok()?
     }
 
     fn left(&self, at: usize) -> Duration {
@@ -210,7 +200,7 @@ impl<'a> Sweep<'a> {
     /// OSDs that a killed sweep of this run has left, found by their folders.
     fn stop_stale(&mut self) {
         for (name, config) in self.existing() {
-            self.step(&stop_step(&self.layouts.folder(&name), &config), &self.layouts.log());
+            self.bed(What::Stop, &name, &config, &self.layouts.log());
         }
     }
 
@@ -230,11 +220,15 @@ impl<'a> Sweep<'a> {
         self.executor.run(step, log)
     }
 
+    /// Stops the OSDs of a layout, or removes it.
+    fn bed(&mut self, what: What, layout: &str, config: &Config, log: &Path) -> End {
+        self.step(&testbed_step(what, &self.layouts.folder(layout), config, &[]), log)
+    }
+
     /// Stops the OSDs that run. One that can't be stopped is told and left to the next start, which fails then.
     fn stop(&mut self) {
         let Some(point) = self.running.take() else { return };
-        let step = stop_step(&self.layouts.folder(&point.layout), &point.config);
-        if let End::Failed(why) = self.step(&step, &self.layouts.log()) {
+        if let End::Failed(why) = self.bed(What::Stop, &point.layout, &point.config, &self.layouts.log()) {
             (self.events)(Event::Note(format!("{}: {why}", point.layout)));
         }
     }
@@ -251,21 +245,21 @@ impl<'a> Sweep<'a> {
     }
 
     fn finish(&mut self) -> Result<(), ArchiveError> {
-        self.job.file.complete = true;
-        self.job.file.finished_unix_s = Some(self.executor.unix_s() as u64);
+        self.job.run.file.complete = true;
+        self.job.run.file.finished_unix_s = Some(self.executor.unix_s() as u64);
         if !self.job.options.keep_layouts {
             self.remove_layouts();
         }
-        let table = dat_table(&Run::open(self.job.writer.dir())?);
-        self.job.writer.text("points.dat", &table)?;
-        self.script.write(&self.job.writer)?;
-        self.job.writer.run(&self.job.file)
+        let table = dat_table(&Run::open(self.job.run.dir())?);
+        self.job.run.save_text("points.dat", &table)?;
+        self.script.write(&self.job.run)?;
+        self.job.run.save()
     }
 
     fn remove_layouts(&mut self) {
         let log = self.layouts.log();
         for (name, config) in self.existing() {
-            if let End::Failed(why) = self.step(&destroy_step(&self.layouts.folder(&name), &config), &log) {
+            if let End::Failed(why) = self.bed(What::Destroy, &name, &config, &log) {
                 (self.events)(Event::Note(format!("{name} stays: {why}")));
             } else {
                 self.layouts.forget(&name);

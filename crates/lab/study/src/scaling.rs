@@ -7,7 +7,7 @@ use carmine_stats::{Growth, Knee, Slope, growth};
 use serde::Serialize;
 
 use crate::archive::{ArchiveError, Chart, Config, PointKind, PointResult, Run};
-use crate::grouped;
+use crate::lists::grouped;
 
 /// The knee in a sentence; `carmine_stats::knee` has the whole of it.
 pub const KNEE: &str =
@@ -79,16 +79,21 @@ fn telling_axes(points: &[Measured<'_>]) -> Vec<String> {
     let values = |axis: &str| -> BTreeSet<Option<String>> {
         points.iter().map(|(config, _)| config.show(axis)).collect()
     };
-    let follows = |axis: &str| {
-        let mut of_size: BTreeMap<Vec<Option<String>>, Option<String>> = BTreeMap::new();
-        points.iter().all(|(config, _)| {
-            let of = SIZE_AXES.iter().chain(["step"].iter().filter(|_| axis != "step"));
-            let (size, value) = (of.map(|size| config.show(size)).collect(), config.show(axis));
-            config.float(axis).is_some() && *of_size.entry(size).or_insert_with(|| value.clone()) == value
-        })
-    };
+    let configs: Vec<&Config> = points.iter().map(|(config, _)| *config).collect();
+    let step = |axis: &str| if axis == "step" { None } else { Some("step") };
+    let follows =
+        |axis: &str| follows(axis, &SIZE_AXES.into_iter().chain(step(axis)).collect::<Vec<_>>(), &configs);
     let fixed = |axis: &str| SIZE_AXES.contains(&axis) || LOAD_AXES.contains(&axis);
     all.into_iter().filter(|axis| !fixed(axis) && values(axis).len() > 1 && !follows(axis)).cloned().collect()
+}
+
+/// True if the axis is a number that the axes `of` determine in these configurations.
+pub fn follows(axis: &str, of: &[&str], configs: &[&Config]) -> bool {
+    let mut seen: BTreeMap<Vec<Option<String>>, Option<String>> = BTreeMap::new();
+    configs.iter().all(|config| {
+        let (of, value) = (of.iter().map(|axis| config.show(axis)).collect(), config.show(axis));
+        config.float(axis).is_some() && *seen.entry(of).or_insert_with(|| value.clone()) == value
+    })
 }
 
 impl Scaling {
@@ -106,7 +111,7 @@ impl Scaling {
         let beyond = knee.and_then(|k| k.x).and_then(|knee| best.iter().find(|(size, _)| *size > knee));
         let bound = beyond.or(best.last()).and_then(|(_, results)| {
             let result = &results.first()?.carmine;
-            Some((result.verdict.clone()?, result.verdict_reason.clone().unwrap_or_default()))
+            Some((result.verdict?.to_string(), result.verdict_reason.clone()))
         });
         Scaling {
             name: String::new(),
@@ -143,53 +148,42 @@ fn best<'a>(along: Along, clean: &[(&Config, &'a PointResult)]) -> Vec<(f64, Vec
 impl fmt::Display for Scaling {
     /// One sentence, as it ends a sweep and stands in a report.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = self.along.unit();
-        if !self.name.is_empty() {
-            write!(f, "{}: ", self.name)?;
-        }
-        match &self.slope {
-            Some(Slope { slope, interval: Some((low, high)), .. }) => {
-                write!(f, "each further {unit} adds {slope:.0} IOPS (95 % interval {low:.0} to {high:.0})")?;
+        let name = if self.name.is_empty() { String::new() } else { format!("{}: ", self.name) };
+        let slope = match self.slope {
+            Some(Slope { slope, interval, .. }) => {
+                let within = interval.map(|(low, high)| format!("95 % interval {low:.0} to {high:.0}"));
+                let within = within.unwrap_or_else(|| "of two points: no interval".to_owned());
+                format!("each further {} adds {slope:.0} IOPS ({within})", self.along.unit())
             }
-            Some(Slope { slope, .. }) => {
-                write!(f, "each further {unit} adds {slope:.0} IOPS (of two points: no interval)")?;
-            }
-            None => f.write_str("no slope: it takes clean points at two sizes at least")?,
-        }
-        self.write_knee(f)?;
+            None => "no slope: it takes clean points at two sizes at least".to_owned(),
+        };
+        write!(f, "{name}{slope}{}", self.knee_in_words())?;
         if self.left_out > 0 {
             write!(f, "; left out as failed, SHARED, NOISY or UNSTEADY: {}", self.left_out)?;
         }
-        if self.is_smoke {
-            f.write_str("; SMOKE: windows too short to tell")?;
-        }
-        Ok(())
+        f.write_str(if self.is_smoke { "; SMOKE: windows too short to tell" } else { "" })
     }
 }
 
 impl Scaling {
-    fn write_knee(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = self.along.unit();
-        let place = match self.knee {
-            None => return Ok(()),
-            Some(Knee { x: None, .. }) => {
-                f.write_str("; no knee within what was measured")?;
-                "at the largest size"
-            }
-            Some(Knee { x: Some(x), interval, .. }) => {
-                write!(f, "; knee at {x} {unit}{}", if x == 1.0 { "" } else { "s" })?;
-                match interval {
-                    Some((low, Some(high))) if low < high => write!(f, " (between {low} and {high})")?,
-                    Some((low, None)) => write!(f, " ({low} or more)")?,
-                    _ => {}
-                }
-                "beyond it"
+    fn knee_in_words(&self) -> String {
+        let Some(knee) = self.knee else { return String::new() };
+        let (text, place) = match knee.x {
+            None => ("; no knee within what was measured".to_owned(), "at the largest size"),
+            Some(x) => {
+                let within = match knee.interval {
+                    Some((low, Some(high))) if low < high => format!(" (between {low} and {high})"),
+                    Some((low, None)) => format!(" ({low} or more)"),
+                    _ => String::new(),
+                };
+                let s = if x == 1.0 { "" } else { "s" };
+                (format!("; knee at {x} {}{s}{within}", self.along.unit()), "beyond it")
             }
         };
         match &self.bound {
-            Some((limiter, reason)) if reason.is_empty() => write!(f, ", bound {place} by {limiter}"),
-            Some((limiter, reason)) => write!(f, ", bound {place} by {limiter}: {reason}"),
-            None => Ok(()),
+            Some((limiter, reason)) if reason.is_empty() => format!("{text}, bound {place} by {limiter}"),
+            Some((limiter, reason)) => format!("{text}, bound {place} by {limiter}: {reason}"),
+            None => text,
         }
     }
 }

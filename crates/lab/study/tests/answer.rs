@@ -3,9 +3,7 @@
 mod common;
 
 use carmine_study::answer::answer;
-use carmine_study::archive::{
-    Config, PointEnd, PointState, RUN_FORMAT, Run, RunFile, RunWriter, write_whole,
-};
+use carmine_study::archive::{Config, PointEnd, PointState, RUN_FORMAT, Run, RunFile, write_whole};
 use carmine_study::expand::expand;
 use carmine_study::plan::{Overrides, shipped};
 use common::described;
@@ -17,14 +15,14 @@ fn answered(study: u8, shape: &str, repeats: u32, iops: impl Fn(&Config, u32) ->
     let plan = plan.with(&Overrides { quick: true, repeats: Some(repeats), ..Overrides::default() }).unwrap();
     let expansion = expand(&plan, &described(shape)).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let writer = RunWriter::create(dir.path()).unwrap();
     let (name, question) = (plan.name.clone(), plan.question.clone());
     let file = RunFile { format: RUN_FORMAT, name, question, study: plan.study, ..RunFile::default() };
     let file = RunFile { comparison: expansion.comparison.clone(), ..file };
-    writer.run(&file).unwrap();
-    writer.text("plan.toml", &plan.text).unwrap();
+    let writer = Run::create(dir.path(), file).unwrap();
+    writer.save().unwrap();
+    writer.save_text("plan.toml", &plan.text).unwrap();
     let points: Vec<_> = expansion.points.iter().map(|planned| planned.point.clone()).collect();
-    writer.points(&points).unwrap();
+    writer.save_points(points.clone()).unwrap();
     for planned in &expansion.points {
         let point = &planned.point;
         let result = result(iops(&point.config, point.repeat), &serde_json::to_value(&planned.grid).unwrap());
@@ -37,7 +35,7 @@ fn answered(study: u8, shape: &str, repeats: u32, iops: impl Fn(&Config, u32) ->
             attempts: 1,
             condition: Value::Null,
         };
-        writer.state(point, &state).unwrap();
+        writer.save_state(point, &state).unwrap();
     }
     answer(&Run::open(dir.path()).unwrap()).unwrap()
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use carmine_study::archive::{Point, PointEnd, RUN_FORMAT, Run, RunFile, RunWriter, write_whole};
+use carmine_study::archive::{Point, PointEnd, RUN_FORMAT, Run, RunFile, write_whole};
 use carmine_study::commands::{BoundedCommand, What};
 use carmine_study::expand::{Machine, expand};
 use carmine_study::plan::Plan;
@@ -148,8 +148,11 @@ impl Bed {
                 precondition: false,
                 ignore_drift: self.ignore_drift,
             },
-            writer: RunWriter::create(self.out()).unwrap(),
-            file: RunFile { format: RUN_FORMAT, name: "p".into(), ..RunFile::default() },
+            run: Run::create(
+                self.out(),
+                RunFile { format: RUN_FORMAT, name: "p".into(), ..RunFile::default() },
+            )
+            .unwrap(),
             points: expansion.points,
         };
         let mut events = Vec::new();
@@ -339,7 +342,7 @@ fn one_baseline_serves_equal_loads_of_the_same_minutes() {
     bed.go(&mut fake);
     assert_eq!(fake.count("baseline"), 2);
     let run = bed.run();
-    assert!(run.points.iter().all(|point| run.baseline(point).unwrap().is_some()));
+    assert!(run.points.iter().all(|point| run.baseline_file(point).is_file()));
 }
 
 /// Points of ten minutes: the first one is run again after every third.

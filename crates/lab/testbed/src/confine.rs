@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use carmine_topology::{CpuList, Grid, OsdRow};
+use carmine_topology::{ControlGroup, CpuList, Grid, OsdRow};
 use carmine_types::{OsdId, counted};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
@@ -170,9 +170,11 @@ pub(crate) fn prepare(layout: &Layout, plan: &Plan) -> Result<Option<String>> {
     };
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let mut why = "no cgroup file system is mounted".to_owned();
-    for base in candidates(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"), controller) {
-        match base.make_all(layout, plan) {
-            Ok(()) => return Ok(Some(format!("{confinement} (cgroup v{})", base.version))),
+    let own = ControlGroup::own(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"), controller);
+    // Best first: this process's own group, then those above it.
+    for (version, dir) in own.iter().flat_map(|group| group.upwards().map(|dir| (group.version, dir))) {
+        match (Base { dir, controller, version }).make_all(layout, plan) {
+            Ok(()) => return Ok(Some(format!("{confinement} (cgroup v{version})"))),
             Err(error) => why = error.to_string(),
         }
         remove(layout)?;
@@ -220,56 +222,19 @@ pub(crate) fn remove(layout: &Layout) -> Result<()> {
 }
 
 /// A folder in which groups with a controller can be made.
-#[derive(Clone, Debug)]
-struct Base {
-    dir: PathBuf,
-    /// Where its hierarchy begins.
-    top: PathBuf,
+struct Base<'a> {
+    dir: &'a Path,
     controller: &'static str,
     /// Version of the interface, 1 or 2.
     version: u8,
 }
 
-/// A process's own groups by its `/proc/PID/cgroup`, one for each mounted hierarchy that may have `controller`.
-fn own_groups(mountinfo: &str, own: &str, controller: &'static str) -> Vec<Base> {
-    let named = |list: &str| list.split(',').any(|name| name == controller);
-    let group = |line: &str| {
-        let (front, back) = line.split_once(" - ")?;
-        let mut front = front.split_ascii_whitespace().skip(3);
-        let (root, top) = (front.next()?, PathBuf::from(front.next()?));
-        let mut back = back.split_ascii_whitespace();
-        let version = match back.next()? {
-            "cgroup2" => 2,
-            "cgroup" if named(back.nth(1)?) => 1,
-            _ => return None,
-        };
-        let path = own.lines().find_map(|line| {
-            let (names, path) = line.split_once(':')?.1.split_once(':')?;
-            let is_own = if version == 2 { names.is_empty() } else { named(names) };
-            is_own.then_some(path)
-        });
-        // In a container only a part of the hierarchy may be mounted.
-        let below = Path::new(path.unwrap_or_default()).strip_prefix(root).unwrap_or(Path::new(""));
-        Some(Base { dir: top.join(below), top, controller, version })
-    };
-    mountinfo.lines().filter_map(group).collect()
-}
-
-/// Folders that may take a group with `controller`, best first: this process's own group and those above it.
-fn candidates(mountinfo: &str, own: &str, controller: &'static str) -> Vec<Base> {
-    let upwards = |base: Base| {
-        let dirs = base.dir.ancestors().take_while(|dir| dir.starts_with(&base.top));
-        dirs.map(|dir| Base { dir: dir.to_owned(), ..base.clone() }).collect::<Vec<_>>()
-    };
-    own_groups(mountinfo, own, controller).into_iter().flat_map(upwards).collect()
-}
-
-impl Base {
+impl Base<'_> {
     /// Makes the testbed's group in this folder, and in that one for each OSD.
     fn make_all(&self, layout: &Layout, plan: &Plan) -> Result<()> {
         let dir = self.dir.join(format!("carmine-{}", plan.fsid));
         write_json(&layout.confine_file(), &Groups { dir: dir.clone() })?;
-        self.enable(&self.dir)?;
+        self.enable(self.dir)?;
         self.make(&dir)?;
         self.enable(&dir)?;
         for (row, osd) in plan.grid.osds.iter().zip((0..).map(OsdId)) {
@@ -324,7 +289,7 @@ impl Base {
 pub fn throttled_ns(pid: u32) -> Option<u64> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let own = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    own_groups(&mounts, &own, "cpu").iter().find_map(|base| {
+    ControlGroup::own(&mounts, &own, "cpu").iter().find_map(|base| {
         let read = |file: &str| fs::read_to_string(base.dir.join(file)).ok();
         let limited = match base.version {
             2 => !read("cpu.max")?.starts_with("max"),
@@ -395,28 +360,6 @@ mod tests {
             let error = confined(kind, cpus).unwrap_err();
             assert!(error.is_usage() && error.to_string().contains(part), "{part}: {error}");
         }
-    }
-
-    const MOUNTS: &str = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
-        32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct\n\
-        33 31 0:30 /docker/ab /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset\n\
-        41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n\
-        broken line";
-    const OWN: &str = "3:cpuset:/docker/ab/x\n1:cpu,cpuacct:/a/b\n0::/user.slice/s\n";
-
-    #[test]
-    fn folders_from_the_own_group_upwards() {
-        let dirs = |controller| {
-            let bases = candidates(MOUNTS, OWN, controller);
-            bases.iter().map(|b| format!("{} v{}", b.dir.display(), b.version)).collect::<Vec<_>>()
-        };
-        let unified = ["unified/user.slice/s", "unified/user.slice", "unified"]
-            .map(|d| format!("/sys/fs/cgroup/{d} v2"));
-        let cpu = ["cpu/a/b", "cpu/a", "cpu"].map(|d| format!("/sys/fs/cgroup/{d} v1"));
-        assert_eq!(dirs("cpu"), [&cpu[..], &unified[..]].concat());
-        let cpuset = ["cpuset/x", "cpuset"].map(|d| format!("/sys/fs/cgroup/{d} v1"));
-        assert_eq!(dirs("cpuset"), [&cpuset[..], &unified[..]].concat());
-        assert!(candidates("", "", "cpu").is_empty());
     }
 
     #[test]

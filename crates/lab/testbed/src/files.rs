@@ -29,7 +29,7 @@ pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
 }
 
 /// Reads a JSON file; `None` if it does not exist.
-pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
+pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     let text = match fs::read_to_string(path) {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
         other => other?,
@@ -73,7 +73,7 @@ pub(crate) fn last_words(path: &Path, lines: usize) -> String {
 }
 
 /// The text of a log behind its first `from` bytes, the last `limit_bytes` of it.
-pub(crate) fn end_of(path: &Path, from: u64, limit_bytes: u64) -> String {
+pub fn end_of(path: &Path, from: u64, limit_bytes: u64) -> String {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         let len = file.metadata()?.len();
@@ -86,7 +86,7 @@ pub(crate) fn end_of(path: &Path, from: u64, limit_bytes: u64) -> String {
 }
 
 /// The last lines of a text.
-pub(crate) fn last_lines(text: &str, lines: usize) -> String {
+pub fn last_lines(text: &str, lines: usize) -> String {
     let all: Vec<&str> = text.lines().collect();
     all[all.len().saturating_sub(lines)..].join("\n")
 }

@@ -32,7 +32,7 @@ mod testbed;
 
 pub use daemons::Stopped;
 pub use error::{Result, TestbedError};
-pub use files::{fresh_uuid, write_json, write_whole};
+pub use files::{end_of, fresh_uuid, last_lines, read_json, write_json, write_whole};
 pub use folder::{BedKind, Folder, Testbed, load, refuse_used_folder};
 pub use layout::{Daemon, Layout};
 pub use places::{

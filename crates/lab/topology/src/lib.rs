@@ -4,12 +4,14 @@
 //!
 //! A plan is a pure function of its topology and request, so a plan for another machine is made here the same way.
 
+mod cgroup;
 mod cpulist;
 mod grid;
 mod place;
 mod plan;
 mod topology;
 
+pub use cgroup::ControlGroup;
 pub use cpulist::{CpuList, TopologyError};
 pub use grid::{AlienHome, ClientSlot, Floating, Grid, OsdRow, ReactorSlot};
 pub use place::default_clients;

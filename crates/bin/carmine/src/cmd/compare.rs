@@ -142,19 +142,7 @@ fn name(row: &Row) -> String {
     if row.config.is_empty() { row.metric.to_owned() } else { format!("{}, {}", row.config, row.metric) }
 }
 
-const HEADER: [&str; 11] = [
-    "configuration",
-    "figure",
-    "pairs",
-    "base",
-    "new",
-    "change",
-    "95 % interval",
-    "p (Holm)",
-    "detects",
-    "outcome",
-    "verdict",
-];
+const HEADER: &str = "configuration | figure | pairs | base | new | change | 95 % interval | p (Holm) | detects | outcome | verdict";
 
 fn rows_table(judged: &Judgement) -> Table {
     let mut table = super::table(HEADER, 2..9, judged.rows.iter().map(cells));
@@ -291,7 +279,7 @@ mod tests {
             verdict: Verdict::Undecided,
             pairs_to_decide: None,
         };
-        row.correct(p, 0.05);
+        carmine_study::compare::correct(std::iter::once(&mut row), 0.05);
         row
     }
 

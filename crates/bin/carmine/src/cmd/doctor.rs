@@ -166,7 +166,7 @@ fn one(finding: &Finding) -> String {
     let more = [("better", better), ("cost", cost.or_else(unknown)), ("change", command)];
     let more = more.into_iter().filter_map(|(what, value)| Some((what, value?)));
     let more: String = more.map(|(what, value)| format!("{:SEVERITY$}   {what:<7}{value}\n", "")).collect();
-    format!("{:<SEVERITY$} {}: {}\n{more}", finding.severity.name(), title(finding), finding.is)
+    format!("{:<SEVERITY$} {}: {}\n{more}", finding.severity, title(finding), finding.is)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use anyhow::{Context, bail};
 use carmine_bench::bench::require_tool;
 use carmine_daemon::signals;
 use carmine_load::hosted::Tool;
-use carmine_study::archive::RunWriter;
+use carmine_study::archive::Run;
 use carmine_study::commands::{BoundedCommand, What, is_hosted, is_peer, tool};
 use carmine_study::expand::{Expansion, Machine, dry_run, expand, show_plan, summary};
 use carmine_study::plan::Plan;
@@ -23,7 +23,7 @@ use carmine_study::run::{End, Ending, Executor, Job, Options, Sweep};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::output::{json_text, note, print};
 use carmine_testbed::peer::Programs;
-use carmine_testbed::{Ended, Wish, end_recorded, run_bounded};
+use carmine_testbed::{Wish, end_recorded, run_bounded};
 use carmine_topology::{Grid, Topology};
 
 use crate::progress::View;
@@ -71,20 +71,12 @@ fn go(
 ) -> anyhow::Result<Ending> {
     let cancel = signals::cancel_flag()?;
     let mut processes = Processes::new(&place.dir, &cancel)?;
-    let file = begin::run_file(args, plan, &expansion, place)?;
     let summary = summary(plan, &expansion);
     let job = Job {
         plan,
         machine,
-        options: Options {
-            layouts: place.layouts.clone(),
-            keep_layouts: args.keep_layouts,
-            force_wipe: args.force_wipe,
-            precondition: args.precondition,
-            ignore_drift: args.ignore_drift,
-        },
-        writer: RunWriter::create(&place.dir)?,
-        file,
+        options: Options { layouts: place.layouts.clone(), ..args.options.clone() },
+        run: Run::create(&place.dir, begin::run_file(args, plan, &expansion, place)?)?,
         points: expansion.points,
     };
     note(&format!("{}archive     {}", summary, place.dir.display()));
@@ -152,12 +144,8 @@ impl Executor for Processes<'_> {
     fn run(&mut self, step: &BoundedCommand, log: &Path) -> End {
         // Steps that tidy up are not cancelled: they are short, and leave nothing behind.
         let cancel = (!matches!(step.what, What::Stop | What::Destroy)).then_some(self.cancel);
-        match run_bounded(&self.line(&step.argv), log, step.limit, cancel, &self.record) {
-            Ok(Ended::Ok) => End::Ok,
-            Ok(Ended::Failed(why)) => End::Failed(why),
-            Ok(Ended::Cancelled) => End::Cancelled,
-            Err(e) => End::Failed(e.to_string()),
-        }
+        let ended = run_bounded(&self.line(&step.argv), log, step.limit, cancel, &self.record);
+        ended.unwrap_or_else(|e| End::Failed(e.to_string()))
     }
 
     fn unix_s(&self) -> f64 {

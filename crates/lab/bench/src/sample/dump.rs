@@ -2,7 +2,8 @@
 
 use anyhow::Context as _;
 use carmine_load::window::{MetricsWindow, OsdWindow, ReactorWindow, Window};
-use serde_json::Value;
+use serde::Deserialize as _;
+use serde_json::{Map, Value};
 
 /// The questions to an OSD: its metrics, and which PGs its reactors have.
 pub(crate) const QUESTIONS: [&str; 2] = [r#"{"prefix":"dump_metrics"}"#, r#"{"prefix":"status"}"#];
@@ -64,35 +65,25 @@ fn wire_bytes(grown: &[Value]) -> Option<u64> {
 }
 
 fn reactor(shard: u32, grown: &Value, now: &Value, pgs: &[u32]) -> Option<ReactorWindow> {
-    let of = |shard: &Value, name: &str| {
-        let stats = shard.get("reactor")?;
-        // A counter that fell has begun anew.
-        stats.get(name).or_else(|| shard.get(name))?.as_i64().map(|n| u64::try_from(n).unwrap_or(0))
-    };
-    let number = |name: &str| of(grown, name);
-    Some(ReactorWindow {
-        shard,
-        tid: of(now, "tid").and_then(|tid| u32::try_from(tid).ok()).unwrap_or(0),
-        busy_ns: number("busy_ns")?,
-        spin_ns: number("spin_ns")?,
-        sleep_ns: number("sleep_ns")?,
-        wait_ns: number("wait_ns")?,
-        hops: number("hops_sent").unwrap_or(0),
-        buf_fallbacks: number("buf_fallbacks").unwrap_or(0),
-        bytes_copied: number("bytes_copied").unwrap_or(0),
-        pgs: pgs.get(shard as usize).copied(),
-    })
+    // A counter that fell has begun anew: nothing is known of the time between.
+    let clocks = ReactorWindow::deserialize(grown.get("reactor")?).ok()?;
+    let tid = now["reactor"]["tid"].as_u64().and_then(|tid| u32::try_from(tid).ok()).unwrap_or(0);
+    Some(ReactorWindow { shard, tid, pgs: pgs.get(shard as usize).copied(), ..clocks })
 }
 
-/// Every number of `end` less the one at the same place of `start`; numbers that fell (gauges) become negative, new ones
-/// stay. Everything else is as in `end`.
-fn difference(start: &Value, end: &Value) -> Value {
+/// `end` less `start`, number by number; of a histogram that is no more than its counts, its sum and what follows from them.
+pub(crate) fn difference(start: &Value, end: &Value) -> Value {
     match (start, end) {
         (Value::Object(old), Value::Object(new)) => {
-            let none = Value::Null;
-            let pairs =
-                new.iter().map(|(key, now)| (key.clone(), difference(old.get(key).unwrap_or(&none), now)));
-            Value::Object(pairs.collect())
+            let grown = new.iter().map(|(key, now)| match old.get(key) {
+                Some(old) if key != "le" => (key.clone(), difference(old, now)),
+                _ => (key.clone(), now.clone()),
+            });
+            let mut grown: Map<String, Value> = grown.collect();
+            if new.contains_key("p50") || new.contains_key("buckets") {
+                between(old, new, &mut grown);
+            }
+            Value::Object(grown)
         }
         (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
             Value::Array(old.iter().zip(new).map(|(old, now)| difference(old, now)).collect())
@@ -103,6 +94,42 @@ fn difference(start: &Value, end: &Value) -> Value {
         },
         _ => end.clone(),
     }
+}
+
+/// Percentiles of a histogram in a dump.
+const PERCENTILES: [(&str, f64); 4] = [("p50", 50.0), ("p95", 95.0), ("p99", 99.0), ("p999", 99.9)];
+
+/// Puts right what cannot be subtracted: the mean follows from the counts, percentiles from the buckets, if there are any.
+fn between(old: &Map<String, Value>, new: &Map<String, Value>, grown: &mut Map<String, Value>) {
+    let number = |map: &Map<String, Value>, name: &str| map.get(name).and_then(Value::as_f64).unwrap_or(0.0);
+    let sum = |map| number(map, "mean") * number(map, "count");
+    let mean = (sum(new) - sum(old)) / (number(new, "count") - number(old, "count"));
+    grown.entry("mean").and_modify(|value| *value = mean.into());
+    ["min", "max"]
+        .into_iter()
+        .chain(PERCENTILES.map(|(name, _)| name))
+        .for_each(|name| _ = grown.remove(name));
+    let counted = [Value::Object(grown.clone())];
+    let known = PERCENTILES
+        .into_iter()
+        .filter_map(|(name, at)| Some((name.to_owned(), percentile(&counted, at)?.into())));
+    grown.extend(known);
+}
+
+/// A percentile of histograms together, within their buckets (`le`: upper bound, `count`: values up to it) interpolated.
+pub(crate) fn percentile(histograms: &[Value], percent: f64) -> Option<f64> {
+    let sum = |place: &str| histograms.iter().filter_map(|one| one.pointer(place)?.as_f64()).sum::<f64>();
+    let rank = sum("/count") * percent / 100.0;
+    let (mut low, mut below) = (0.0, 0.0);
+    for (at, bucket) in histograms.first()?["buckets"].as_array()?.iter().enumerate() {
+        let Some(high) = bucket["le"].as_f64() else { break };
+        let upto = sum(&format!("/buckets/{at}/count"));
+        if upto >= rank && upto > below {
+            return Some(low + (high - low) * (rank - below) / (upto - below));
+        }
+        (low, below) = (high, upto);
+    }
+    (rank > 0.0).then_some(low)
 }
 
 /// Sum of a counter over the shards, `None` if none has it.
@@ -156,6 +183,26 @@ mod tests {
             json!({"shard": 1, "a": {"n": 3, "f": 2.0, "s": "y", "new": 7}, "list": [4, 2], "short": [1, 2]});
         let want = json!({"shard": 0, "a": {"n": -2, "f": 0.5, "s": "y", "new": 7}, "list": [3, 0], "short": [1, 2]});
         assert_eq!(difference(&start, &end), want);
+    }
+
+    #[test]
+    fn a_histogram_of_the_time_between_has_no_percentiles_of_all_time() {
+        let summary = |count: u64, mean: f64, p50: u64| json!({"count": count, "mean": mean, "min": 1, "max": 900, "p50": p50, "p95": 8, "p99": 9, "p999": 9});
+        // 10 slow ones at first, then 30 fast ones: the median falls, and nothing tells the one of the time between.
+        let between = difference(&summary(10, 500.0, 500), &summary(40, 200.0, 100));
+        assert_eq!(between, json!({"count": 30, "mean": 100.0}));
+        let buckets = |count: u64, upto: [u64; 2]| {
+            let buckets = json!([{"le": 100, "count": upto[0]}, {"le": 200, "count": upto[1]}]);
+            json!({"sum": 100 * count, "count": count, "buckets": buckets})
+        };
+        let between = difference(&buckets(10, [0, 10]), &buckets(30, [10, 30]));
+        let want = json!({
+            "sum": 2000, "count": 20, "buckets": [{"le": 100, "count": 10}, {"le": 200, "count": 20}],
+            "p50": 100.0, "p95": 190.0, "p99": 198.0, "p999": 199.8,
+        });
+        assert_eq!(between, want);
+        let same = difference(&buckets(10, [0, 10]), &buckets(10, [0, 10]));
+        assert!(same["count"] == 0 && same.get("p50").is_none(), "{same}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use proc::{Device, IDLE, Process, STEAL, TICK_NS, Thread, Ticks, field, text};
 
 pub use counters::Counters;
-pub(crate) use dump::{OsdDump, QUESTIONS, add_dumps};
+pub(crate) use dump::{OsdDump, QUESTIONS, add_dumps, difference, percentile};
 
 /// An OSD process that is watched.
 #[derive(Clone, Debug)]

@@ -12,6 +12,7 @@ use carmine_types::OsdId;
 use serde_json::Value;
 
 use crate::sample::proc::{Ticks, ticks};
+use crate::sample::{difference, percentile};
 
 /// Time for an OSD's answer: longer than a busy reactor needs, shorter than a user's patience.
 const LIMIT: Duration = Duration::from_millis(900);
@@ -130,19 +131,8 @@ impl OsdSample {
 
     /// The value that `percent` % of those since `before` do not exceed, interpolated within its bucket.
     pub(super) fn percentile_since(&self, before: &OsdSample, name: &str, percent: f64) -> Option<f64> {
-        let rank = self.growth(before, name, "/count") * percent / 100.0;
-        let buckets = self.values(name).first()?["buckets"].as_array()?;
-        let (mut low, mut below) = (0.0, 0.0);
-        for (at, bucket) in buckets.iter().enumerate() {
-            let Some(high) = bucket["le"].as_f64() else { break };
-            let upto = self.growth(before, name, &format!("/buckets/{at}/count"));
-            if upto >= rank && upto > below {
-                return Some(low + (high - low) * (rank - below) / (upto - below));
-            }
-            (low, below) = (high, upto);
-        }
-        // Above the last bound: at least that.
-        (rank > 0.0).then_some(low)
+        let both = before.values(name).iter().zip(self.values(name));
+        percentile(&both.map(|(old, now)| difference(old, now)).collect::<Vec<_>>(), percent)
     }
 }
 

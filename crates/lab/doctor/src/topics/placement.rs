@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use carmine_topology::CpuList;
+use carmine_topology::{ControlGroup, CpuList};
 
 use crate::Finding;
 use crate::finding::{CPU_SCALING, CRIMSON_CORES, HYPERCONVERGED, absent, bad, info, ok, warn};
@@ -110,19 +110,20 @@ fn interrupt_lines(machine: &Machine<'_>, device: &Device) -> Vec<(String, CpuLi
     machine.list(&folder).into_iter().filter(has_come).filter_map(with_cpus).collect()
 }
 
-/// A hierarchy of control groups that limits CPU time: its version, which part of it is mounted, and where below the root.
-type Hierarchy<'a> = (u8, &'a str, &'a str);
-
 /// A limit of a group: cores, its file below the root, and the text that lifts it, written into that file.
 type Limit = (f64, String, &'static str);
 
 /// The CPU time that control groups leave to this process.
 pub(super) fn cpu_limit(machine: &Machine<'_>) -> Option<Finding> {
-    let mountinfo = machine.text("proc/self/mountinfo").unwrap_or_default();
-    let mut hierarchies = mountinfo.lines().filter_map(hierarchy).peekable();
-    hierarchies.peek()?;
+    let [mounts, own] =
+        ["mountinfo", "cgroup"].map(|name| machine.text(format!("proc/self/{name}")).unwrap_or_default());
+    let groups = ControlGroup::own(&mounts, &own, "cpu");
+    groups.first()?;
     // Every group from ours up to the root may have a limit: the smallest rules.
-    let limits = hierarchies.flat_map(|hierarchy| limits(machine, hierarchy));
+    let limit = |group: &ControlGroup| {
+        group.upwards().filter_map(|dir| limit(machine, group.version, dir)).collect::<Vec<_>>()
+    };
+    let limits = groups.iter().flat_map(limit);
     let Some((cores, file, none)) = limits.min_by(|a, b| a.0.total_cmp(&b.0)) else {
         return Some(ok("none"));
     };
@@ -137,35 +138,9 @@ pub(super) fn cpu_limit(machine: &Machine<'_>) -> Option<Finding> {
     Some(found)
 }
 
-/// A line of `mountinfo`: `ID PARENT DEVICE ROOT AT OPTIONS … - TYPE SOURCE SUPER-OPTIONS`.
-fn hierarchy(line: &str) -> Option<Hierarchy<'_>> {
-    let (front, back) = line.split_once(" - ")?;
-    let (mut front, mut back) = (front.split(' ').skip(3), back.split(' '));
-    let version = match (back.next()?, back.nth(1)) {
-        ("cgroup2", _) => 2,
-        ("cgroup", Some(options)) if options.split(',').any(|option| option == "cpu") => 1,
-        _ => return None,
-    };
-    Some((version, front.next()?.trim_matches('/'), front.next()?.trim_matches('/')))
-}
-
-/// The limits of this process's group and of those around it.
-fn limits(machine: &Machine<'_>, (version, root, at): Hierarchy<'_>) -> Vec<Limit> {
-    let own = machine.text("proc/self/cgroup").unwrap_or_default();
-    // `NUMBER:CONTROLLERS:PATH`; version 2 names no controller.
-    let controller = if version == 2 { "" } else { "cpu" };
-    let path = own.lines().find_map(|line| {
-        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        controllers.split(',').any(|name| name == controller).then(|| path.trim_matches('/'))
-    });
-    // A container sees its own part as the root, whatever the path is.
-    let inside = path.and_then(|path| path.strip_prefix(root)).unwrap_or_default().trim_matches('/');
-    let folders = Path::new(inside).ancestors().map(|group| Path::new(at).join(group));
-    folders.filter_map(|folder| limit(machine, version, &folder)).collect()
-}
-
 fn limit(machine: &Machine<'_>, version: u8, folder: &Path) -> Option<Limit> {
     let (name, none) = if version == 2 { ("cpu.max", "max") } else { ("cpu.cfs_quota_us", "-1") };
+    let folder = folder.strip_prefix("/").unwrap_or(folder);
     let file = folder.join(name);
     let text = machine.text(&file)?;
     let mut words = text.split_whitespace();

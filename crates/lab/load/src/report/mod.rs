@@ -4,6 +4,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Deref;
+
 use carmine_metrics::SparseHistogram;
 use carmine_stats::mean_with_interval;
 use carmine_types::counted;
@@ -135,6 +137,7 @@ pub struct CpuSeconds {
 
 /// One OSD in a result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct OsdReport {
     pub id: u32,
     pub pid: u32,
@@ -157,8 +160,9 @@ pub struct PerCore {
     pub busy: Option<f64>,
 }
 
-/// The object `carmine`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// The object `carmine`. One that is read back may lack what an earlier version did not measure.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Report {
     #[serde(flatten)]
     pub setting: Setting,
@@ -203,7 +207,8 @@ pub struct Report {
     /// Work that the OSDs still had after the window; its CPU time is in every figure per operation, core used and core busy.
     /// `None` for stores that put nothing off.
     pub drain: Option<DrainWindow>,
-    /// `dump_metrics` of every OSD at both ends of the window, and the difference.
+    /// `dump_metrics` of every OSD at both ends of the window, and the difference: for people, and large; not read back.
+    #[serde(skip_deserializing)]
     pub metrics: Vec<MetricsWindow>,
     /// CPU of the sampler (`--samples`) in cores: the instrument's own cost. `None` without samples.
     pub instrument_cores: Option<f64>,
@@ -215,7 +220,7 @@ pub struct Report {
     pub stages: Option<Stages>,
     pub machine: MachineWindow,
     pub devices: Vec<DeviceWindow>,
-    pub verdict: Limiter,
+    pub verdict: Option<Limiter>,
     /// The limit of the load, as a clause with its figures.
     pub verdict_reason: String,
     /// The next thing to try.
@@ -226,6 +231,14 @@ pub struct Report {
     /// How far behind its schedule an open-loop load ended.
     pub behind_ns: u64,
     pub marks: Vec<String>,
+}
+
+impl Deref for Report {
+    type Target = Setting;
+
+    fn deref(&self) -> &Setting {
+        &self.setting
+    }
 }
 
 fn seconds(ns: u64) -> f64 {
@@ -321,7 +334,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         stages: None,
         machine: window.machine,
         devices: window.devices.clone(),
-        verdict: verdict.limiter,
+        verdict: Some(verdict.limiter),
         verdict_reason: verdict.reason,
         verdict_next: verdict.next,
         errors: result.errors,

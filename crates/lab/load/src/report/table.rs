@@ -39,7 +39,7 @@ pub fn table(result: &JobResult, report: &Report) -> String {
     }
     lines.extend(report.stages.iter().flat_map(|stages| stages.lines()));
     lines.extend(report.profile.iter().map(profile_line));
-    lines.push(format!("verdict   {}: {}", report.verdict, report.verdict_reason));
+    lines.extend(report.verdict.map(|limiter| format!("verdict   {limiter}: {}", report.verdict_reason)));
     lines.push(format!("try next  {}", report.verdict_next));
     lines.extend(report.marks.iter().map(|mark| {
         let is_known = mark.split_once(':').and_then(|(name, _)| word(name)).is_some();

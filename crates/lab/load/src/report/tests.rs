@@ -77,7 +77,7 @@ fn figures_add_up() {
     near(cpu.rocksdb_feeder, 0.04);
     near(cpu.rocksdb_flush, 0.03);
     near(cpu.rocksdb_compaction, 0.07);
-    assert_eq!(r.verdict, Limiter::Qd, "{}", r.verdict_reason);
+    assert_eq!(r.verdict, Some(Limiter::Qd), "{}", r.verdict_reason);
 }
 
 #[test]
@@ -278,6 +278,10 @@ fn guests_that_work_on_a_reactors_cpu_share_it() {
     assert!(!quiet.setting.shared && quiet.iops_per_core.allocated.is_some(), "{:?}", quiet.marks);
     window.machine.mon_ns = 100_000_000;
     let busy = report(&spec, &result, &window, context);
-    assert!(busy.setting.shared && busy.iops_per_core.allocated.is_none() && busy.verdict == Limiter::Shared);
+    assert!(
+        busy.setting.shared
+            && busy.iops_per_core.allocated.is_none()
+            && busy.verdict == Some(Limiter::Shared)
+    );
     assert!(busy.marks.iter().any(|m| m.starts_with("SHARED")));
 }

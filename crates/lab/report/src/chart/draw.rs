@@ -9,16 +9,9 @@ use super::{Area, At, Chart, Form, Key, Plot, Range, Seat, Shape, Upright};
 use crate::lists::grouped;
 use crate::units::{short, shortened};
 
-/// A chart that has been drawn.
-pub(crate) struct Picture {
-    /// `<svg>` for the page: its style sheet paints it.
-    pub(crate) inline: String,
-    /// `<svg>` as a file: with title, context, legend and background.
-    pub(crate) file: String,
-}
-
-/// Draws a chart.
-pub(crate) fn picture(chart: &Chart) -> Picture {
+/// Draws a chart: `<svg>` for the page, whose style sheet paints it; and as a file, with title, context, legend and
+/// background.
+pub(crate) fn picture(chart: &Chart) -> (String, String) {
     let (mut pen, mut tall) = (Pen::default(), 0.0);
     for (at, plot) in chart.plots.iter().enumerate() {
         tall = draw(&mut pen, plot, tall, (chart.plots.len() == 1, at + 1 == chart.plots.len()));
@@ -37,27 +30,27 @@ pub(crate) fn picture(chart: &Chart) -> Picture {
          font-family=\"sans-serif\"><title id=\"{id}-t\">{title}</title><desc id=\"{id}-d\">{desc}</desc>\n{drawn}\n{hits}</svg>"
     );
     let (head, below) = head(chart);
-    let (tall, paper) = (below + tall, Ink::Paper.hex());
+    let (tall, paper) = (below + tall, Ink::PAPER.hex());
     let file = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{tall:.0}\" viewBox=\"0 0 {WIDTH} {tall:.0}\" \
          role=\"img\" font-family=\"sans-serif\"><title>{title}</title>\n<rect width=\"{WIDTH}\" height=\"{tall:.0}\" \
          fill=\"{paper}\"/>\n{head}<g transform=\"translate(0 {below:.0})\">\n{drawn}\n</g></svg>\n"
     );
-    Picture { inline, file }
+    (inline, file)
 }
 
 /// Title, context and legend of a file, and their height.
 fn head(chart: &Chart) -> (String, f64) {
     let mut pen = Pen::default();
-    pen.text_of(28.0, (20.0, 32.0), "start", Ink::Text, &chart.title);
-    pen.text((20.0, 66.0), "start", Ink::Muted, &chart.context);
+    pen.text_of(28.0, (20.0, 32.0), "start", Ink::TEXT, &chart.title);
+    pen.text((20.0, 66.0), "start", Ink::MUTED, &chart.context);
     let (mut x, mut y) = (20.0, 98.0);
     for Key { name, ink, dotted } in chart.keys() {
         if x > 20.0 && x + wide(name) + 44.0 > WIDTH - 20.0 {
             (x, y) = (20.0, y + 32.0);
         }
         pen.line(&[(x, y), (x + 26.0, y)], *ink, if *dotted { 0 } else { 8 });
-        pen.text((x + 36.0, y), "start", Ink::Text, name);
+        pen.text((x + 36.0, y), "start", Ink::TEXT, name);
         x += wide(name) + 64.0;
     }
     (pen.drawn, y + TEXT)
@@ -122,29 +115,29 @@ impl Field {
                     let is_long = name.chars().count() > fits;
                     let most = if is_long { fits.saturating_sub(1) } else { fits };
                     let y = top + tall * (at as f64 + 0.5);
-                    pen.text((left - 12.0, y), "end", Ink::Text, &shortened(name, most));
+                    pen.text((left - 12.0, y), "end", Ink::TEXT, &shortened(name, most));
                 }
             }
             Upright::Numbers(axis) => {
                 for tick in &self.y.ticks {
                     let y = self.y.place(*tick);
-                    pen.line(&[(left, y), (right, y)], Ink::Grid, 2);
-                    pen.text((left - 12.0, y), "end", Ink::Muted, &short(*tick));
+                    pen.line(&[(left, y), (right, y)], Ink::GRID, 2);
+                    pen.text((left - 12.0, y), "end", Ink::MUTED, &short(*tick));
                 }
-                pen.text((12.0, top - TOP + 20.0), "start", Ink::Muted, &axis.label);
+                pen.text((12.0, top - TOP + 20.0), "start", Ink::MUTED, &axis.label);
             }
             Upright::Sockets(_) => {}
         }
         for tick in &self.x.ticks {
             let x = self.x.place(*tick);
-            pen.line(&[(x, top), (x, bottom)], Ink::Grid, 2);
+            pen.line(&[(x, top), (x, bottom)], Ink::GRID, 2);
             if last {
-                pen.text((x, bottom + 24.0), "middle", Ink::Muted, &short(*tick));
+                pen.text((x, bottom + 24.0), "middle", Ink::MUTED, &short(*tick));
             }
         }
-        pen.line(&[(left, top), (left, bottom), (right, bottom)], Ink::Axis, 2);
+        pen.line(&[(left, top), (left, bottom), (right, bottom)], Ink::AXIS, 2);
         if last {
-            pen.text((right, bottom + 64.0), "end", Ink::Muted, &plot.x.label);
+            pen.text((right, bottom + 64.0), "end", Ink::MUTED, &plot.x.label);
         }
     }
 
@@ -185,48 +178,38 @@ const NAME: f64 = 34.0;
 /// Characters of a label that fit on a hardware thread.
 const LABEL_MAX: usize = 4;
 
-type Seated<'a> = &'a (Cpu, Vec<Seat>);
-
-/// Draws the sockets below each other; returns the height.
+/// Draws the sockets below each other, each with its cores from one L3 group to the next; returns the height.
 fn sockets(pen: &mut Pen, seats: &[(Cpu, Vec<Seat>)]) -> f64 {
     let threads = 1 + seats.iter().map(|(cpu, _)| cpu.thread).max().unwrap_or(0);
-    let tall = threads as f64 * CPU + GAP;
     let mut top = GAP;
-    for (socket, cpus) in split(seats.iter().collect(), |cpu| cpu.socket) {
-        pen.text((2.0 * GAP, top + NAME / 2.0), "start", Ink::Text, &format!("Socket {socket}"));
-        let groups = split(cpus, |cpu| cpu.l3);
-        let named = if groups.len() > 1 { NAME } else { 0.0 };
-        let (mut column, mut y) = (0, top + NAME + named);
-        for (l3, cpus) in groups {
-            let cores = split(cpus, |cpu| cpu.core);
-            if column > 0 && column + cores.len() > ACROSS {
-                (column, y) = (0, y + tall + named);
+    for (socket, cpus) in grouped(seats.iter().map(|seated| (seated.0.socket, seated))) {
+        pen.text((2.0 * GAP, top + NAME / 2.0), "start", Ink::TEXT, &format!("Socket {socket}"));
+        let mut cores = grouped(cpus.into_iter().map(|seated| ((seated.0.l3, seated.0.core), seated)));
+        cores.sort_by_key(|(place, _)| *place);
+        // Groups have names only where there are several.
+        let one_group = cores
+            .first()
+            .map(|((l3, _), _)| *l3)
+            .filter(|l3| cores.iter().all(|((other, _), _)| other == l3));
+        let (mut before, named) = (one_group, if one_group.is_some() { 0.0 } else { NAME });
+        let tall = named + threads as f64 * CPU + GAP;
+        let bottom = top + NAME + tall * cores.len().div_ceil(ACROSS) as f64;
+        for (at, ((l3, _), core)) in cores.into_iter().enumerate() {
+            let x = 2.0 * GAP + (at % ACROSS) as f64 * WIDE;
+            let y = top + NAME + named + tall * (at / ACROSS) as f64;
+            if before.replace(l3) != Some(l3) {
+                pen.text((x, y - NAME / 2.0), "start", Ink::MUTED, &format!("L3 {l3}"));
             }
-            if named > 0.0 {
-                let x = 2.0 * GAP + column as f64 * WIDE;
-                pen.text((x, y - NAME / 2.0), "start", Ink::Muted, &format!("L3 {l3}"));
-            }
-            for (_, core) in cores {
-                if column == ACROSS {
-                    (column, y) = (0, y + tall);
-                }
-                let x = 2.0 * GAP + column as f64 * WIDE;
-                pen.frame([x + 2.0, y, x + WIDE - 2.0, y + core.len() as f64 * CPU + 4.0], Ink::Axis, 2);
-                for (thread, (cpu, seats)) in core.into_iter().enumerate() {
-                    let y = y + 2.0 + thread as f64 * CPU;
-                    hardware_thread(pen, [x + 4.0, y, x + WIDE - 4.0, y + CPU], cpu, seats);
-                }
-                column += 1;
+            pen.frame([x + 2.0, y, x + WIDE - 2.0, y + core.len() as f64 * CPU + 4.0], Ink::AXIS, 2);
+            for (thread, (cpu, seats)) in core.into_iter().enumerate() {
+                let y = y + 2.0 + thread as f64 * CPU;
+                hardware_thread(pen, [x + 4.0, y, x + WIDE - 4.0, y + CPU], cpu, seats);
             }
         }
-        pen.frame([GAP, top, WIDTH - GAP, y + tall], Ink::Axis, 2);
-        top = y + tall + GAP;
+        pen.frame([GAP, top, WIDTH - GAP, bottom], Ink::AXIS, 2);
+        top = bottom + GAP;
     }
     top
-}
-
-fn split(cpus: Vec<Seated<'_>>, key: fn(&Cpu) -> usize) -> Vec<(usize, Vec<Seated<'_>>)> {
-    grouped(cpus.into_iter().map(|seated| (key(&seated.0), seated)))
 }
 
 /// Its number and who runs there; one that several share has a frame.
@@ -234,18 +217,18 @@ fn hardware_thread(pen: &mut Pen, area @ [left, top, right, bottom]: Area, cpu: 
     let middle = (left + right) / 2.0;
     let number = cpu.cpu.to_string();
     let Some(first) = seats.first() else {
-        return pen.text((middle, (top + bottom) / 2.0), "middle", Ink::Axis, &number);
+        return pen.text((middle, (top + bottom) / 2.0), "middle", Ink::AXIS, &number);
     };
     pen.fill(area, first.ink, 0.28);
     if seats.len() > 1 {
-        pen.frame(area, Ink::Series(5), 3);
+        pen.frame(area, Ink::series(5), 3);
     }
     let all = |of: fn(&Seat) -> &str, between| seats.iter().map(of).collect::<Vec<_>>().join(between);
     let label = all(|seat| &seat.label, "+");
     let is_long = label.chars().count() > LABEL_MAX && seats.len() > 1;
     let label = if is_long { format!("{}×", seats.len()) } else { label };
-    pen.text((middle, top + 15.0), "middle", Ink::Muted, &number);
-    pen.text((middle, top + 38.0), "middle", Ink::Text, &label);
+    pen.text((middle, top + 15.0), "middle", Ink::MUTED, &number);
+    pen.text((middle, top + 38.0), "middle", Ink::TEXT, &label);
     let (socket, core, texts) = (cpu.socket, cpu.core, all(|seat| &seat.text, ", "));
     pen.tell(area, &format!("CPU {number} (socket {socket}, core {core}): {texts}"));
 }
@@ -400,7 +383,7 @@ impl Pen {
             [] => format!("circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{R}\""),
             _ => format!("polygon points=\"{}\"", path(&points)),
         };
-        let (fill, stroke) = (if hollow { Ink::Paper } else { ink }.hex(), ink.hex());
+        let (fill, stroke) = (if hollow { Ink::PAPER } else { ink }.hex(), ink.hex());
         let _ = writeln!(self.drawn, "<{form} fill=\"{fill}\" stroke=\"{stroke}\" stroke-width=\"3\"/>");
         [x - REACH, y - REACH, x + REACH, y + REACH]
     }

@@ -3,91 +3,78 @@
 
 use std::fmt::Write as _;
 
-/// Colours that tell series apart, also for the colour-blind and on both backgrounds: (light theme, dark theme).
-const SERIES: [(u32, u32); 8] = [
-    (0x2a78d6, 0x4a94ee),
-    (0xeb6834, 0xe8743f),
-    (0x1baf7a, 0x23b585),
-    (0xeda100, 0xd9a019),
-    (0x4a3aa7, 0x9d92f0),
-    (0xe34948, 0xef6f6e),
-    (0xe87ba4, 0xdf6b97),
-    (0x008300, 0x3da53d),
+/// Each ink's name, and its colour in the light and in the dark theme. First those that tell series apart, also for the
+/// colour-blind and on both backgrounds; then the steps of a heat map, from nothing to all.
+const INKS: [(&str, u32, u32); SERIES + Ink::HEAT_STEPS + 5] = [
+    ("series-0", 0x2a78d6, 0x4a94ee),
+    ("series-1", 0xeb6834, 0xe8743f),
+    ("series-2", 0x1baf7a, 0x23b585),
+    ("series-3", 0xeda100, 0xd9a019),
+    ("series-4", 0x4a3aa7, 0x9d92f0),
+    ("series-5", 0xe34948, 0xef6f6e),
+    ("series-6", 0xe87ba4, 0xdf6b97),
+    ("series-7", 0x008300, 0x3da53d),
+    ("heat-0", 0xf1f5fb, 0x1d232c),
+    ("heat-1", 0xd9e6f7, 0x20324a),
+    ("heat-2", 0xbcd5f2, 0x234468),
+    ("heat-3", 0x9bc0ec, 0x275788),
+    ("heat-4", 0x76a8e4, 0x2f6ca8),
+    ("heat-5", 0x5290db, 0x4083c6),
+    ("heat-6", 0x3377c8, 0x5c9cdc),
+    ("heat-7", 0x205ba5, 0x86b9ec),
+    ("heat-8", 0x123f7a, 0xb9dafb),
+    ("text", 0x24292f, 0xe2e6ea),
+    ("muted", 0x626b75, 0x9aa4af),
+    ("grid", 0xe3e7eb, 0x2c333b),
+    ("axis", 0x8c959f, 0x5b6570),
+    ("paper", 0xfefefe, 0x161b22),
 ];
-/// Steps of a heat map, from nothing to all.
-const HEAT: [(u32, u32); 9] = [
-    (0xf1f5fb, 0x1d232c),
-    (0xd9e6f7, 0x20324a),
-    (0xbcd5f2, 0x234468),
-    (0x9bc0ec, 0x275788),
-    (0x76a8e4, 0x2f6ca8),
-    (0x5290db, 0x4083c6),
-    (0x3377c8, 0x5c9cdc),
-    (0x205ba5, 0x86b9ec),
-    (0x123f7a, 0xb9dafb),
-];
+/// Colours of series.
+const SERIES: usize = 8;
 
-/// The use of a colour.
+/// A colour, by its place in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ink {
-    /// Series by number; more than there are colours start again.
-    Series(usize),
-    /// A heat map's step, 0 to [`Ink::HEAT_STEPS`] − 1.
-    Heat(usize),
-    Text,
-    Muted,
-    Grid,
-    Axis,
-    /// The background.
-    Paper,
-}
+pub(crate) struct Ink(usize);
 
 impl Ink {
     /// How many steps a heat map has.
-    pub(crate) const HEAT_STEPS: usize = HEAT.len();
+    pub(crate) const HEAT_STEPS: usize = 9;
+    pub(crate) const TEXT: Ink = Ink(17);
+    pub(crate) const MUTED: Ink = Ink(18);
+    pub(crate) const GRID: Ink = Ink(19);
+    pub(crate) const AXIS: Ink = Ink(20);
+    /// The background.
+    pub(crate) const PAPER: Ink = Ink(21);
 
-    /// Its colours in the light and the dark theme, and its name.
-    fn parts(self) -> ((u32, u32), String) {
-        match self {
-            Ink::Series(n) => (SERIES[n % SERIES.len()], format!("series-{}", n % SERIES.len())),
-            Ink::Heat(n) => {
-                let step = n.min(HEAT.len() - 1);
-                (HEAT[step], format!("heat-{step}"))
-            }
-            Ink::Text => ((0x24292f, 0xe2e6ea), "text".into()),
-            Ink::Muted => ((0x626b75, 0x9aa4af), "muted".into()),
-            Ink::Grid => ((0xe3e7eb, 0x2c333b), "grid".into()),
-            Ink::Axis => ((0x8c959f, 0x5b6570), "axis".into()),
-            Ink::Paper => ((0xfefefe, 0x161b22), "paper".into()),
-        }
+    /// Of a series by its number; more than there are colours start again.
+    pub(crate) fn series(number: usize) -> Ink {
+        Ink(number % SERIES)
+    }
+
+    /// Of a heat map's step, 0 to [`Ink::HEAT_STEPS`] − 1.
+    pub(crate) fn heat(step: usize) -> Ink {
+        Ink(SERIES + step.min(Ink::HEAT_STEPS - 1))
     }
 
     /// The colour in the light theme as CSS has it.
     pub(crate) fn hex(self) -> String {
-        format!("#{:06X}", self.parts().0.0)
+        format!("#{:06X}", INKS[self.0].1)
     }
 
     /// Name of the colour's variable in the page's style sheet.
     pub(crate) fn variable(self) -> String {
-        format!("--{}", self.parts().1)
-    }
-
-    fn all() -> impl Iterator<Item = Ink> {
-        let series = (0..SERIES.len()).map(Ink::Series);
-        let heat = (0..HEAT.len()).map(Ink::Heat);
-        series.chain(heat).chain([Ink::Text, Ink::Muted, Ink::Grid, Ink::Axis, Ink::Paper])
+        format!("--{}", INKS[self.0].0)
     }
 }
 
 /// The style sheet's colours: variables for both themes, and the rules that repaint charts with them.
 pub(crate) fn style_sheet() -> String {
     let (mut light, mut dark, mut paint) = (String::new(), String::new(), String::new());
-    for ink in Ink::all() {
-        let (((on_light, on_dark), _), name, hex) = (ink.parts(), ink.variable(), ink.hex());
-        let _ = write!(light, "{name}:#{on_light:06x};");
-        let _ = write!(dark, "{name}:#{on_dark:06x};");
-        let _ = write!(paint, ".chart [fill=\"{hex}\"]{{fill:var({name})}}");
-        let _ = write!(paint, ".chart [stroke=\"{hex}\"]{{stroke:var({name})}}");
+    for (name, on_light, on_dark) in INKS {
+        let _ = write!(light, "--{name}:#{on_light:06x};");
+        let _ = write!(dark, "--{name}:#{on_dark:06x};");
+        let _ = write!(paint, ".chart [fill=\"#{on_light:06X}\"]{{fill:var(--{name})}}");
+        let _ = write!(paint, ".chart [stroke=\"#{on_light:06X}\"]{{stroke:var(--{name})}}");
     }
     format!(
         ":root{{{light}color-scheme:light}}\
@@ -103,7 +90,7 @@ mod tests {
 
     #[test]
     fn every_ink_can_be_told_by_its_light_colour() {
-        let all: Vec<String> = Ink::all().map(Ink::hex).collect();
+        let all: Vec<String> = (0..INKS.len()).map(|n| Ink(n).hex()).collect();
         let distinct: BTreeSet<&String> = all.iter().collect();
         assert_eq!(all.len(), distinct.len(), "two inks share a colour: the theme can't repaint them apart");
     }
@@ -111,7 +98,7 @@ mod tests {
     #[test]
     fn both_themes_define_every_variable() {
         let sheet = style_sheet();
-        for ink in Ink::all() {
+        for ink in (0..INKS.len()).map(Ink) {
             let set = format!("{}:#", ink.variable());
             assert_eq!(
                 sheet.matches(&set).count(),

@@ -15,7 +15,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) config: &'a Config,
     pub(crate) points: Vec<&'a Measured>,
     /// Repeats that the figures are of: the clean ones, or all if none is.
-    used: Vec<&'a Measured>,
+    pub(crate) used: Vec<&'a Measured>,
     /// The result of the first of these.
     pub(crate) first: &'a PointResult,
     /// Words of all its repeats, each once.
@@ -54,28 +54,21 @@ impl<'a> Setting<'a> {
         Some(Setting { run, config, points, used, first, words, is_clean, direction, latency })
     }
 
-    /// Of two settings the one with more IOPS, and a clean one before a marked one; the first of equals.
-    pub(crate) fn better<'b>(first: &'b Setting<'a>, other: &'b Setting<'a>) -> &'b Setting<'a> {
-        if (other.is_clean, other.iops()) > (first.is_clean, first.iops()) { other } else { first }
+    /// The setting with the most IOPS, and a clean one before a marked one; the first of equals.
+    pub(crate) fn best<'b>(settings: &[&'b Setting<'a>]) -> &'b Setting<'a> {
+        let rank = |setting: &Setting<'_>| (setting.is_clean, setting.iops());
+        let better = |a: &'b Setting<'a>, b: &&'b Setting<'a>| if rank(b) > rank(a) { *b } else { a };
+        settings[1..].iter().fold(settings[0], better)
     }
 
-    fn results(&self) -> impl Iterator<Item = &'a PointResult> {
+    /// The results of the repeats that are used.
+    pub(crate) fn results(&self) -> impl Iterator<Item = &'a PointResult> {
         self.used.iter().filter_map(|point| point.result.as_ref())
     }
 
     /// Mean over the repeats that are used; `None` if one of them does not have it.
     pub(crate) fn mean(&self, figure: impl Fn(&PointResult) -> Option<f64>) -> Option<f64> {
         mean(self.results().map(figure))
-    }
-
-    /// A figure of each repeat that is used and has it.
-    pub(crate) fn each(&self, figure: impl Fn(&PointResult) -> Option<f64>) -> Vec<f64> {
-        self.results().filter_map(figure).collect()
-    }
-
-    /// Repeats that the figures are of.
-    pub(crate) fn repeats(&self) -> usize {
-        self.used.len()
     }
 
     pub(crate) fn iops(&self) -> f64 {
@@ -111,7 +104,7 @@ impl<'a> Setting<'a> {
     /// The limiter, and the figure that decided it, both of the first repeat that is used.
     pub(crate) fn limiter(&self) -> Option<(&'a str, &'a str)> {
         let carmine = &self.first.carmine;
-        Some((carmine.verdict.as_deref()?, carmine.verdict_reason.as_deref().unwrap_or("")))
+        Some((carmine.verdict?.word(), &carmine.verdict_reason))
     }
 }
 

@@ -1,11 +1,11 @@
 //! Charts of lines: hockey sticks, latency against IOPS while more and more is asked; and scaling, what each size gives. The
 //! words about scaling are the study's.
 
-use carmine_load::verdict::{self, LevelCurve};
+use carmine_load::verdict;
 use carmine_stats::Knee;
+use carmine_study::answer::level_curve;
 use carmine_study::archive::{Config, PointResult};
 use carmine_study::scaling::{Along, Scaling};
-use carmine_topology::Grid;
 
 use super::rows::cells;
 use super::{Panel, View, context};
@@ -106,31 +106,14 @@ pub(crate) fn suspicions(view: &View<'_>) -> Vec<String> {
     for panel in view.panels() {
         let sized = curves(view, &panel).into_iter().filter_map(|(name, points)| {
             let size = SIZE_AXES.map(|axis| points[0].config.show(axis));
-            Some((size, levelled(or(&name, &panel.title), &points)?))
+            let iops: Vec<f64> = points.iter().map(|setting| setting.iops()).collect();
+            let top: Vec<&PointResult> = points.last()?.results().collect();
+            Some((size, level_curve(or(&name, &panel.title), &iops, &top)?))
         });
         let suspicions = grouped(sized).into_iter().filter_map(|(_, levels)| verdict::curves(&levels));
         found.extend(suspicions.map(|s| format!("{}: {} Next: {}.", panel.title, s.reason, s.next)));
     }
     found
-}
-
-/// A curve at the level where it ends, if it does.
-fn levelled(arm: &str, points: &[&Setting<'_>]) -> Option<LevelCurve> {
-    let iops = verdict::level(&points.iter().map(|s| s.iops()).collect::<Vec<_>>())?;
-    let last = points.last()?;
-    let grid: Grid = serde_json::from_value(last.first.carmine.grid.clone()).ok()?;
-    let used = |r: &PointResult| {
-        let seconds: f64 = r.carmine.osds.iter().map(|osd| osd.cpu_seconds.kernel_total).sum();
-        Some(seconds / r.carmine.window_seconds)
-    };
-    Some(LevelCurve {
-        arm: arm.to_owned(),
-        iops,
-        osd_cpus_used: last.mean(used)?,
-        osd_cpus: grid.allocated_cpus().len() as f64,
-        client_cpus_used: last.mean(|r| r.carmine.client_cores_used)?,
-        client_cpus: grid.clients.len() as f64,
-    })
 }
 
 /// One line of a scaling chart: the most IOPS at each size.
@@ -164,8 +147,7 @@ fn series<'a, 'b>(view: &View<'a>, panel: &Panel<'a, 'b>, along: Along) -> Vec<S
         let repeats = settings.iter().flat_map(|s| s.points.iter().map(|p| (s.config, p.result.as_ref())));
         let all: Vec<(&Config, Option<&PointResult>)> = repeats.collect();
         let sized = grouped(settings.iter().filter_map(|s| Some((size(s)?, *s)))).into_iter();
-        let best = sized.filter_map(|(x, all)| Some((x, all.into_iter().reduce(Setting::better)?)));
-        let mut points: Vec<_> = best.collect();
+        let mut points: Vec<_> = sized.map(|(x, all)| (x, Setting::best(&all))).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         Series { name, points, scaling: Scaling::of(along, &all) }
     };
@@ -194,7 +176,7 @@ fn scaling_of(panel: &Panel<'_, '_>, series: &[Series<'_, '_>]) -> Vec<Chart> {
     let sizes = series[0].scaling.along.title();
     let settings: Vec<&Setting> = series.iter().flat_map(|s| &s.points).map(|(_, s)| *s).collect();
     let chart = |id, y: &str, plot, mut remarks: Vec<String>| {
-        if settings.iter().any(|s| s.repeats() > 1) {
+        if settings.iter().any(|s| s.used.len() > 1) {
             remarks.push("Bars are 95 % intervals of the mean of the repeats.".to_owned());
         }
         if settings.iter().any(|s| !s.is_clean) {
@@ -216,7 +198,8 @@ fn scaling_of(panel: &Panel<'_, '_>, series: &[Series<'_, '_>]) -> Vec<Chart> {
 /// A dot at each size: the mean of the repeats, and its 95 % interval.
 fn dots(series: &Series<'_, '_>, of: fn(&PointResult) -> Option<f64>) -> Vec<Dot> {
     let dot = |(x, setting): &(f64, &Setting<'_>)| {
-        let (y, bar) = carmine_stats::mean_with_interval(&setting.each(of))?;
+        let each: Vec<f64> = setting.results().filter_map(of).collect();
+        let (y, bar) = carmine_stats::mean_with_interval(&each)?;
         Some(Dot { x: *x, y, bar, marked: !setting.is_clean })
     };
     series.points.iter().filter_map(dot).collect()
@@ -232,13 +215,13 @@ fn total(series: &[Series<'_, '_>], sizes: &str) -> Plot {
     let first = all().min_by(|a, b| a.0.total_cmp(&b.0).then(b.1.iops().total_cmp(&a.1.iops())));
     if let Some((x, first)) = first {
         let end = all().map(|(x, _)| *x).fold(*x, f64::max);
-        plot.line([*x, end].map(|at| (at, first.iops() / x * at)).into(), Ink::Muted, 0);
-        plot.keys.push(Key { name: "ideal: as the first".into(), ink: Ink::Muted, dotted: true });
+        plot.line([*x, end].map(|at| (at, first.iops() / x * at)).into(), Ink::MUTED, 0);
+        plot.keys.push(Key { name: "ideal: as the first".into(), ink: Ink::MUTED, dotted: true });
     }
     if let [Series { scaling: Scaling { knee: Some(Knee { x: Some(x), .. }), .. }, .. }] = series {
         let (_, high) = plot.spans()[1];
-        plot.upright(*x, Ink::Muted);
-        plot.shapes.push(Shape::new(Form::Text((*x, high), "knee".into()), Ink::Text));
+        plot.upright(*x, Ink::MUTED);
+        plot.shapes.push(Shape::new(Form::Text((*x, high), "knee".into()), Ink::TEXT));
     }
     plot
 }
@@ -273,5 +256,5 @@ fn scaling_table(panel: &Panel<'_, '_>, series: &[Series<'_, '_>]) -> Table {
         [own, cells(setting, COLUMNS)].concat()
     };
     let rows = series.iter().flat_map(|one| one.points.iter().map(move |at| (one, at))).map(row);
-    Table::of(&format!("series | {plural} | at | IOPS | IOPS per {unit} | of ideal (%) | {COLUMNS}"), rows)
+    Table::new(&format!("series | {plural} | at | IOPS | IOPS per {unit} | of ideal (%) | {COLUMNS}"), rows)
 }

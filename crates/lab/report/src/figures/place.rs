@@ -53,13 +53,13 @@ fn chart(view: &View<'_>, setting: &Setting<'_>) -> Option<Chart> {
         [&places.map(|n| Cell::Number(n as f64, 0))[..], &[texts.join(", ").into()]].concat()
     };
     let rows = all.iter().filter(|(_, seats)| !seats.is_empty()).map(row);
-    let table = Table::of("CPU | socket | node | L3 | core | hardware thread | runs", rows);
+    let table = Table::new("CPU | socket | node | L3 | core | hardware thread | runs", rows);
     let mut remarks =
         vec![format!("Each box is a core, with its hardware threads below each other. {}.", grid.topology)];
     let shared = "SHARED: a CPU with a red frame has more than one user, so there are no figures per core.";
     remarks.extend(grid.shared.then(|| shared.to_owned()));
     remarks.extend(grid.warnings.iter().cloned());
-    let is_used = |ink: usize| all.iter().flat_map(|(_, seats)| seats).any(|s| s.ink == Ink::Series(ink));
+    let is_used = |ink: usize| all.iter().flat_map(|(_, seats)| seats).any(|s| s.ink == Ink::series(ink));
     let used = KINDS.iter().filter(|(_, ink)| is_used(*ink));
     let keys = used.map(|(name, ink)| Key::series(*ink, *name)).collect();
     let plot = Plot { x: Axis::default(), y: Upright::Sockets(all), keys, shapes: Vec::new() };
@@ -74,7 +74,7 @@ fn seats(grid: &Grid) -> BTreeMap<usize, Vec<Seat>> {
     let mut seats: BTreeMap<usize, Vec<Seat>> = BTreeMap::new();
     let mut aliens: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     let mut seat = |cpu: usize, kind: usize, label: String, text: String| {
-        seats.entry(cpu).or_default().push(Seat { ink: Ink::Series(KINDS[kind].1), label, text });
+        seats.entry(cpu).or_default().push(Seat { ink: Ink::series(KINDS[kind].1), label, text });
     };
     for row in &grid.osds {
         for slot in &row.reactors {

@@ -1,6 +1,7 @@
 //! Charts with a row for each setting: results, figures per core, CPU time, and how near the raw baselines are. The figures of
 //! all tables are defined here, each once: every table names the columns that it has.
 
+use carmine_load::report::CacheState;
 use carmine_load::stages::Stage;
 use carmine_study::archive::{Baseline, CarmineResult, PerCore, PointResult};
 use carmine_types::counted;
@@ -15,7 +16,7 @@ type Of = fn(&Setting<'_>) -> Cell;
 
 const FIGURES: [(&str, Of); 45] = [
     ("marks", |s| s.words.join(" ").into()),
-    ("repeats", |s| Cell::Number(s.repeats() as f64, 0)),
+    ("repeats", |s| Cell::Number(s.used.len() as f64, 0)),
     ("limiter", |s| Cell::text(s.limiter().map(|(name, _)| name))),
     ("decided by", |s| Cell::text(s.limiter().map(|(_, why)| why))),
     ("IOPS", |s| Cell::Number(s.iops(), 0)),
@@ -56,7 +57,7 @@ const FIGURES: [(&str, Of); 45] = [
     ("device bytes per client byte", |s| Cell::number(s.mean(|r| r.carmine.device_bytes_per_client_byte), 2)),
     ("wire bytes per client byte", |s| Cell::number(s.mean(|r| r.carmine.wire_bytes_per_client_byte), 2)),
     ("throttled (s)", |s| Cell::number(s.mean(|r| r.carmine.throttled_seconds), 2)),
-    ("cache", |s| Cell::text(s.first.carmine.cache_state.as_deref())),
+    ("cache", |s| Cell::text(s.first.carmine.cache_state.as_ref().map(CacheState::word))),
     ("before it", |s| Cell::text(s.points.first().map(|p| p.condition.as_str()))),
     ("seconds", |s| Cell::number(s.points.first().map(|p| p.seconds), 1)),
 ];
@@ -125,7 +126,7 @@ impl View<'_> {
     pub(super) fn table(&self, settings: &[&Setting<'_>], columns: &str) -> Table {
         let columns = format!("{columns} | marks");
         let row = |s: &&Setting<'_>| [vec![self.name(s, &PANEL_AXES).into()], cells(s, &columns)].concat();
-        Table::of(&format!("setting | {columns}"), settings.iter().map(row))
+        Table::new(&format!("setting | {columns}"), settings.iter().map(row))
     }
 }
 
@@ -252,22 +253,19 @@ impl Kind {
         let is_drawn = |(_, column): &(usize, &&str)| {
             !self.stacked || panel.settings.iter().any(|s| number(s, column) > Some(0.0))
         };
-        let (keys, shown): (Vec<Key>, Vec<&str>) = shown
-            .iter()
-            .enumerate()
-            .filter(is_drawn)
-            .map(|(n, column)| (Key::series(n, column.trim_end_matches(" (µs/op)")), *column))
-            .unzip();
+        let drawn = shown.iter().enumerate().filter(is_drawn);
+        let key = |n, column: &str| Key::series(n, column.trim_end_matches(" (µs/op)"));
+        let (keys, shown): (Vec<Key>, Vec<&str>) = drawn.map(|(n, column)| (key(n, column), *column)).unzip();
         let values = |s: &Setting<'_>| shown.iter().map(|column| number(s, column)).collect::<Vec<_>>();
-        let (drawn, cut) = view.rows(panel);
-        let (known, unknown): (Vec<_>, Vec<_>) =
-            drawn.into_iter().partition(|s| values(s).iter().any(Option::is_some));
+        let (rows, cut) = view.rows(panel);
+        let is_known = |s: &&Setting<'_>| values(s).iter().any(Option::is_some);
+        let (known, unknown): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_known);
         if known.is_empty() {
             return None;
         }
         let rows: Vec<Row> = known.iter().map(|setting| view.row(setting, values(setting))).collect();
         let mut plot = Plot::of_rows(Axis::from_zero(self.axis), keys, &rows, self.stacked);
-        self.reference.into_iter().for_each(|x| plot.upright(x, Ink::Axis));
+        self.reference.into_iter().for_each(|x| plot.upright(x, Ink::AXIS));
         let table = view.table(&panel.settings, &[&shown, more].concat().join(" | "));
         let without = (!unknown.is_empty()).then(|| {
             let have = if unknown.len() == 1 { "has" } else { "have" };

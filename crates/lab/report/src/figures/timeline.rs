@@ -94,8 +94,8 @@ fn samples(view: &View<'_>, setting: &Setting<'_>) -> Option<(String, Samples)> 
 
 /// Panels and the same figures as a table.
 fn figures(samples: &Samples) -> (Vec<Plot>, Table) {
-    let mut table = Table::new("time (s)");
-    table.rows = samples.t_ms.iter().map(|t| vec![Cell::Number(t / 1e3, 0)]).collect();
+    let times = samples.t_ms.iter().map(|t| vec![Cell::Number(t / 1e3, 0)]);
+    let mut table = Table::new("time (s)", times);
     // Panels of one line say what it is; lines that share a panel get colours of their own.
     let (mut plots, mut colour) = (Vec::new(), 0);
     for (label, mut series) in grouped(PANELS) {
@@ -142,14 +142,12 @@ fn heat(panel: &Panel<'_, '_>, samples: &Samples) -> Option<Chart> {
     let mut cpus: Vec<(&CpuSamples, Vec<Option<f64>>)> = samples.cpus.iter().map(|c| (c, busy(c))).collect();
     cpus.retain(|(_, busy)| busy.iter().any(Option::is_some));
     cpus.sort_by_key(|(cpu, _)| cpu.cpu);
-    let mut table = Table::new(
-        "CPU | busy, mean (%) | busy, p99 (%) | user (%) | system (%) | irq + softirq (%) | steal (%)",
-    );
+    let mut rows = Vec::new();
     let names = cpus.iter().map(|(cpu, _)| format!("CPU {}", cpu.cpu)).collect();
     let tall = (HEAT_MAX / cpus.len().max(1) as f64).min(HEAT_ROW_MAX);
     let mut plot = Plot::rows(Axis::from_zero("Seconds"), names, tall);
     let steps = [(0, "idle"), (2, "25 %"), (4, "50 %"), (6, "75 %"), (8, "busy all the time")];
-    plot.keys = steps.map(|(step, name)| Key { ink: Ink::Heat(step), ..Key::series(step, name) }).into();
+    plot.keys = steps.map(|(step, name)| Key { ink: Ink::heat(step), ..Key::series(step, name) }).into();
     for (row, (cpu, busy)) in cpus.iter().enumerate() {
         let step = |part: f64| (part.clamp(0.0, 1.0) * (Ink::HEAT_STEPS - 1) as f64).round() as usize;
         let columns: Vec<_> = busy.chunks(per_column).map(|part| mean(part).map(step)).collect();
@@ -158,13 +156,16 @@ fn heat(panel: &Panel<'_, '_>, samples: &Samples) -> Option<Chart> {
         for same in columns.chunk_by(|a, b| a == b) {
             let area = [second(at), top, second(at + same.len()), top + 1.0];
             at += same.len();
-            plot.shapes.extend(same[0].map(|step| Shape::new(Form::Area(area, 1.0), Ink::Heat(step))));
+            plot.shapes.extend(same[0].map(|step| Shape::new(Form::Area(area, 1.0), Ink::heat(step))));
         }
         let irqs = mean(&cpu.irq).zip(mean(&cpu.softirq)).map(|(a, b)| a + b);
         let parts = [mean(busy), p99(busy), mean(&cpu.user), mean(&cpu.system), irqs, mean(&cpu.steal)];
         let parts = parts.map(|part| Cell::number(part.map(|part| part * 100.0), 1));
-        table.push([&[Cell::Number(f64::from(cpu.cpu), 0)], &parts[..]].concat());
+        rows.push([&[Cell::Number(f64::from(cpu.cpu), 0)], &parts[..]].concat());
     }
+    let columns =
+        "CPU | busy, mean (%) | busy, p99 (%) | user (%) | system (%) | irq + softirq (%) | steal (%)";
+    let table = Table::new(columns, rows);
     (!cpus.is_empty()).then(|| panel.chart("heat", "How busy each CPU is", vec![plot], table, Vec::new()))
 }
 

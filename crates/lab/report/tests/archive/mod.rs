@@ -253,7 +253,7 @@ impl Figures {
         json!({
             "jobs": [{"read": read, "write": write}],
             "carmine": {
-                "plan": {}, "load": {"rw": point["config"]["workload"]}, "iops": self.iops, "osd_iops": self.iops,
+                "plan": {}, "load": {"rw": if self.reads { "randread" } else { "randwrite" }}, "iops": self.iops, "osd_iops": self.iops,
                 "window_seconds": seconds, "shared": smoke, "marks": marks,
                 "iops_per_core": {"allocated": per_core(self.reactors + 1.0), "used": per_core(self.reactors + 0.1),
                     "busy": per_core(busy + 0.3)},

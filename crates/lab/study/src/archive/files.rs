@@ -1,60 +1,11 @@
-//! The files of an archive: a run is opened and read with [`Run`], and written with [`RunWriter`].
+//! The files of an archive: a run is made or opened, read and written with [`Run`].
 
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+pub use carmine_testbed::TestbedError as ArchiveError;
+use carmine_testbed::{read_json, write_json, write_whole};
 
-use super::{
-    Baseline, Point, PointEnd, PointResult, PointState, PointsFile, RUN_FORMAT, RunFile, Samples, is_stem,
-};
-
-/// A file of an archive that can't be read, understood or written.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct ArchiveError(String);
-
-impl ArchiveError {
-    /// The file system's error in an attempt to do `what` with a path.
-    pub fn io<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -> ArchiveError + 'a {
-        move |source| ArchiveError(format!("cannot {what} {}: {source}", path.display()))
-    }
-}
-
-/// Writes a file beside its name, syncs it and renames it: a reader sees all of it or none.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ArchiveError> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // An archive is there to be handed on, while temporary files are their owner's alone.
-    let readable = std::fs::Permissions::from_mode(0o644);
-    let write = || -> std::io::Result<()> {
-        let mut file = tempfile::Builder::new().prefix(".part-").tempfile_in(dir)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.as_file().set_permissions(readable)?;
-        file.persist(path).map_err(|e| e.error)?;
-        // The rename itself is durable only when the folder is.
-        std::fs::File::open(dir)?.sync_all()
-    };
-    write().map_err(ArchiveError::io("write", path))
-}
-
-pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), ArchiveError> {
-    let mut bytes =
-        serde_json::to_vec_pretty(value).map_err(|e| ArchiveError::io("write", path)(e.into()))?;
-    bytes.push(b'\n');
-    write_whole(path, &bytes)
-}
-
-/// `None` if the file does not exist.
-pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ArchiveError> {
-    let read = || -> std::io::Result<T> { Ok(serde_json::from_slice(&std::fs::read(path)?)?) };
-    match read() {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        read => read.map(Some).map_err(ArchiveError::io("read", path)),
-    }
-}
+use super::{Point, PointEnd, PointResult, PointState, PointsFile, RUN_FORMAT, RunFile, Samples, is_stem};
 
 /// A run that lies on disk, finished or not.
 #[derive(Clone, Debug)]
@@ -69,7 +20,7 @@ impl Run {
     /// Opens the folder of a run. Fails if it has no `run.json`, one of another format, or names that leave the folder.
     pub fn open(dir: impl AsRef<Path>) -> Result<Run, ArchiveError> {
         let dir = dir.as_ref().to_path_buf();
-        let wrong = |what: String| ArchiveError(format!("{}: {what}", dir.display()));
+        let wrong = |what: String| ArchiveError::Failed(format!("{}: {what}", dir.display()));
         let file: RunFile = read_json(&dir.join("run.json"))?.ok_or_else(|| {
             let what = "no run is archived here (there is no run.json); name a folder that `carmine sweep --out` made";
             wrong(what.to_owned())
@@ -86,6 +37,36 @@ impl Run {
             return Err(wrong(what));
         }
         Ok(Run { dir, file, points })
+    }
+
+    /// Makes the folders of a run.
+    pub fn create(dir: impl AsRef<Path>, file: RunFile) -> Result<Run, ArchiveError> {
+        let dir = dir.as_ref().to_path_buf();
+        for folder in ["points", "baselines"] {
+            let path = dir.join(folder);
+            std::fs::create_dir_all(&path).map_err(ArchiveError::io("create", &path))?;
+        }
+        Ok(Run { dir, file, points: Vec::new() })
+    }
+
+    /// Writes `run.json`.
+    pub fn save(&self) -> Result<(), ArchiveError> {
+        write_json(&self.dir.join("run.json"), &self.file)
+    }
+
+    /// Writes `points.json`.
+    pub fn save_points(&self, points: Vec<Point>) -> Result<(), ArchiveError> {
+        write_json(&self.dir.join("points.json"), &PointsFile { points })
+    }
+
+    /// Writes how a point ended: the last of its files, so that a point with a state is whole.
+    pub fn save_state(&self, point: &Point, state: &PointState) -> Result<(), ArchiveError> {
+        write_json(&self.point_file(point, "state.json"), state)
+    }
+
+    /// Writes a text of the run, such as `plan.toml`.
+    pub fn save_text(&self, name: &str, text: &str) -> Result<(), ArchiveError> {
+        write_whole(&self.dir.join(name), text.as_bytes())
     }
 
     /// The run's folder.
@@ -131,65 +112,12 @@ impl Run {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The baseline beside a point, `None` if it was not measured.
-    pub fn baseline(&self, point: &Point) -> Result<Option<Baseline>, ArchiveError> {
-        read_json(&self.dir.join("baselines").join(format!("{}.json", point.stem)))
-    }
-
     /// `points/STEM.ENDING`.
     pub fn point_file(&self, point: &Point, ending: &str) -> PathBuf {
         self.dir.join("points").join(format!("{}.{ending}", point.stem))
     }
-}
 
-/// The folder of a run that is being written.
-#[derive(Clone, Debug)]
-pub struct RunWriter {
-    dir: PathBuf,
-}
-
-impl RunWriter {
-    /// Makes the folders of a run.
-    pub fn create(dir: impl AsRef<Path>) -> Result<RunWriter, ArchiveError> {
-        let dir = dir.as_ref().to_path_buf();
-        for folder in ["points", "baselines"] {
-            let path = dir.join(folder);
-            std::fs::create_dir_all(&path).map_err(ArchiveError::io("create", &path))?;
-        }
-        Ok(RunWriter { dir })
-    }
-
-    /// The run's folder.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    /// Writes `run.json`.
-    pub fn run(&self, run: &RunFile) -> Result<(), ArchiveError> {
-        write_json(&self.dir.join("run.json"), run)
-    }
-
-    /// Writes `points.json`.
-    pub fn points(&self, points: &[Point]) -> Result<(), ArchiveError> {
-        write_json(&self.dir.join("points.json"), &PointsFile { points: points.to_vec() })
-    }
-
-    /// Writes how a point ended: the last of its files, so that a point with a state is whole.
-    pub fn state(&self, point: &Point, state: &PointState) -> Result<(), ArchiveError> {
-        write_json(&self.point_file(point, "state.json"), state)
-    }
-
-    /// Writes a text of the run, such as `plan.toml`.
-    pub fn text(&self, name: &str, text: &str) -> Result<(), ArchiveError> {
-        write_whole(&self.dir.join(name), text.as_bytes())
-    }
-
-    /// Path of `points/STEM.ENDING`.
-    pub fn point_file(&self, point: &Point, ending: &str) -> PathBuf {
-        self.dir.join("points").join(format!("{}.{ending}", point.stem))
-    }
-
-    /// Path of `baselines/STEM.json`.
+    /// `baselines/STEM.json`.
     pub fn baseline_file(&self, point: &Point) -> PathBuf {
         self.dir.join("baselines").join(format!("{}.json", point.stem))
     }
@@ -214,7 +142,7 @@ pub(crate) fn dat_table(run: &Run) -> String {
             us(Some(latency.stddev)),
             us(latency.at(50.0)),
             us(latency.at(99.0)),
-            result.carmine.verdict.unwrap_or_else(dash),
+            result.carmine.verdict.map_or_else(dash, |limiter| limiter.to_string()),
         ])
     };
     let line = |[stem, depth, iops, mb, mean, sd, p50, p99, verdict]: [String; 9]| {
@@ -271,11 +199,11 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let dir = tempfile::tempdir().unwrap();
-        let writer = RunWriter::create(dir.path().join("run")).unwrap();
+        let writer = Run::create(dir.path().join("run"), run_file(RUN_FORMAT)).unwrap();
         let points = [point(0, "a_r0"), point(1, "a_r1")];
-        writer.run(&run_file(RUN_FORMAT)).unwrap();
-        writer.points(&points).unwrap();
-        writer.text("plan.toml", "name = \"smoke\"\n").unwrap();
+        writer.save().unwrap();
+        writer.save_points(points.to_vec()).unwrap();
+        writer.save_text("plan.toml", "name = \"smoke\"\n").unwrap();
         let state = PointState {
             state: PointEnd::Done,
             error: None,
@@ -286,7 +214,7 @@ mod tests {
         };
         let result = r#"{"jobs":[{"read":{"iops":2500.0,"bw_bytes":10240000,"clat_ns":{"mean":400000.0,"stddev":1000.0}}}]}"#;
         write_whole(&writer.point_file(&points[0], "json"), result.as_bytes()).unwrap();
-        writer.state(&points[0], &state).unwrap();
+        writer.save_state(&points[0], &state).unwrap();
         let run = Run::open(writer.dir()).unwrap();
         assert_eq!((run.file.seed, run.points.len(), run.plan().as_str()), (7, 2, "name = \"smoke\"\n"));
         assert_eq!(run.state(&run.points[0]).unwrap(), Some(state));
@@ -303,11 +231,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let refused = || Run::open(dir.path()).unwrap_err().to_string();
         assert!(refused().contains("there is no run.json"));
-        let writer = RunWriter::create(dir.path()).unwrap();
-        writer.run(&run_file(99)).unwrap();
+        let writer = Run::create(dir.path(), run_file(99)).unwrap();
+        writer.save().unwrap();
         assert!(refused().contains("archive format 99; this carmine reads format 1"));
-        writer.run(&run_file(RUN_FORMAT)).unwrap();
-        writer.points(&[point(0, "../../etc/passwd")]).unwrap();
+        Run { file: run_file(RUN_FORMAT), ..writer.clone() }.save().unwrap();
+        writer.save_points(vec![point(0, "../../etc/passwd")]).unwrap();
         assert!(refused().contains("`../../etc/passwd` is no file name"));
     }
 }

@@ -149,31 +149,17 @@ pub fn precondition_options(config: &Config) -> Vec<String> {
     ["--precondition", "--precondition-bs", &bs.to_string()].map(str::to_owned).to_vec()
 }
 
-/// Starts the OSDs of a layout; it ends when every PG is active.
-pub fn start_step(layout: &Path, config: &Config, options: &[String]) -> BoundedCommand {
-    step(What::Start, "up", layout, config, options)
-}
-
-/// Stops the OSDs of a layout.
-pub fn stop_step(layout: &Path, config: &Config) -> BoundedCommand {
-    step(What::Stop, "down", layout, config, &[])
-}
-
-/// Removes a layout.
-pub fn destroy_step(layout: &Path, config: &Config) -> BoundedCommand {
-    step(What::Destroy, "destroy", layout, config, &[])
-}
-
-/// `carmine WORD --dir LAYOUT`, or the peer's.
-fn step(what: What, word: &str, layout: &Path, config: &Config, options: &[String]) -> BoundedCommand {
-    let command = if is_peer(config) { format!("peer {word}") } else { word.to_owned() };
-    let drives =
-        if options.iter().any(|word| word == "--precondition") { config.number("osds") } else { None };
-    let limit_s = match word {
-        "up" => START_S + files_bytes(config) as f64 / SLOW_FILE_BYTES_PER_S,
-        _ => STOP_S,
+/// Starts or stops the OSDs of a layout (a start ends when every PG is active), or removes it.
+pub fn testbed_step(what: What, layout: &Path, config: &Config, options: &[String]) -> BoundedCommand {
+    let (word, limit_s) = match what {
+        What::Stop => ("down", STOP_S),
+        What::Destroy => ("destroy", STOP_S),
+        _ => ("up", START_S + files_bytes(config) as f64 / SLOW_FILE_BYTES_PER_S),
     };
-    let limit_s = limit_s + drives.unwrap_or(0) as f64 * PRECONDITION_LIMIT_S;
+    let command = if is_peer(config) { format!("peer {word}") } else { word.to_owned() };
+    let is_long = options.iter().any(|word| word == "--precondition");
+    let drives = config.number("osds").filter(|_| is_long).unwrap_or(0);
+    let limit_s = limit_s + drives as f64 * PRECONDITION_LIMIT_S;
     BoundedCommand::new(what, &command, layout, options.to_vec(), limit_s)
 }
 
@@ -221,7 +207,7 @@ pub fn prepare_steps(layout: &Path, config: &Config, prepare: &Prepare<'_>) -> V
     let write = |config: &Config, words: &str, bytes: Option<u64>| {
         bench(layout, config, &format!("--rw read --runtime 1s --prefill {words}"), bytes)
     };
-    let mut steps = vec![step(What::Prepare, "up", layout, config, prepare.start)];
+    let mut steps = vec![testbed_step(What::Prepare, layout, config, prepare.start)];
     steps.extend(filled.as_ref().map(|filled| write(config, &format!("always {filled}"), filled_bytes)));
     let rest = if filled.is_some() { "auto" } else { "always" };
     for config in std::iter::once(config).chain(prepare.others) {
@@ -235,7 +221,7 @@ pub fn prepare_steps(layout: &Path, config: &Config, prepare: &Prepare<'_>) -> V
         let words = format!("--age {rounds} --seed {} --prefill never {over}", prepare.seed);
         steps.push(bench(layout, config, &words, filled_bytes.map(|bytes| bytes.saturating_mul(rounds))));
     }
-    steps.push(BoundedCommand { what: What::Prepare, ..stop_step(layout, config) });
+    steps.push(BoundedCommand { what: What::Prepare, ..testbed_step(What::Stop, layout, config, &[]) });
     steps
 }
 

@@ -29,7 +29,7 @@ pub fn arms_of_run(run: &Run, names: Option<(&str, &str)>) -> Result<(Arm, Arm),
         (Some((base, new)), _) => (base.to_owned(), new.to_owned()),
         (None, [base, new]) => (base.clone(), new.clone()),
         (None, arms) => {
-            return Err(Refusal(format!(
+            return Err(Refusal::Failed(format!(
                 "{}: its plan compares nothing ({} arms); name a second run, or two arms with --arms A,B",
                 name_of(run),
                 arms.len()
@@ -39,7 +39,10 @@ pub fn arms_of_run(run: &Run, names: Option<(&str, &str)>) -> Result<(Arm, Arm),
     let of = |name: &str| {
         if !run.points.iter().any(|p| p.arm.as_deref() == Some(name)) {
             let arms = known.join(", ");
-            return Err(Refusal(format!("{} has no arm `{name}`; its arms are: {arms}", name_of(run))));
+            return Err(Refusal::Failed(format!(
+                "{} has no arm `{name}`; its arms are: {arms}",
+                name_of(run)
+            )));
         }
         let turn = |p: &Point| (p.arm.as_deref() == Some(name)).then(|| p.pair.unwrap_or(p.repeat));
         let compared = run.file.comparison.as_ref().map(|c| c.axis.clone());
@@ -60,7 +63,7 @@ fn check_complete(run: &Run) -> Result<(), Refusal> {
     if run.file.complete && missing == 0 {
         return Ok(());
     }
-    Err(Refusal(format!(
+    Err(Refusal::Failed(format!(
         "{}: the run is not complete, {missing} of its {} points were not run; finish it, then compare",
         name_of(run),
         run.points.len()
@@ -94,7 +97,7 @@ fn arm(run: &Run, name: String, turn: impl Fn(&Point) -> Option<u32>) -> Result<
 /// Refuses an arm without points.
 fn measured(arm: Arm) -> Result<Arm, Refusal> {
     if arm.points.is_empty() {
-        return Err(Refusal(format!("{}: none of its points was measured", arm.name)));
+        return Err(Refusal::Failed(format!("{}: none of its points was measured", arm.name)));
     }
     Ok(arm)
 }
@@ -139,7 +142,7 @@ pub fn arm_of_files(name: &str, paths: &[PathBuf]) -> Result<Arm, Refusal> {
 
 fn read(path: &Path) -> Result<PointResult, Refusal> {
     let wrong = |problem: String| {
-        Refusal(format!("{}: {problem}; give results of `carmine bench --json`", path.display()))
+        Refusal::Failed(format!("{}: {problem}; give results of `carmine bench --json`", path.display()))
     };
     let bytes = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
     let result: PointResult = serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
@@ -150,18 +153,8 @@ fn read(path: &Path) -> Result<PointResult, Refusal> {
 }
 
 /// Axes whose values a result has under the same name in the object `load`.
-const OF_LOAD: &[&str] = &[
-    "rw",
-    "rwmixread",
-    "bs_bytes",
-    "iodepth",
-    "rate_iops",
-    "arrivals",
-    "route",
-    "size_bytes",
-    "object_size_bytes",
-    "runtime_ms",
-];
+const OF_LOAD: &str =
+    "rw rwmixread bs_bytes iodepth rate_iops arrivals route size_bytes object_size_bytes runtime_ms";
 
 /// The configuration that a result carries: the testbed's settings, and the load.
 fn config_of(result: &PointResult) -> Config {
@@ -174,10 +167,11 @@ fn config_of(result: &PointResult) -> Config {
     for (axis, path) in axis_paths() {
         put(axis, &result.carmine.plan, &path);
     }
-    for axis in OF_LOAD {
-        put(axis, &result.carmine.load, &format!("/{axis}"));
+    let load = serde_json::to_value(&result.carmine.load).unwrap_or_default();
+    for axis in OF_LOAD.split(' ') {
+        put(axis, &load, &format!("/{axis}"));
     }
-    put("jobs", &result.carmine.load, "/numjobs");
+    put("jobs", &load, "/numjobs");
     config
 }
 

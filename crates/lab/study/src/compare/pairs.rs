@@ -81,7 +81,7 @@ fn missing(side: &str, telling: &[String], here: &Keyed<'_>, there: &Keyed<'_>) 
     }
     let named = found.iter().take(NAMES_MAX).map(String::as_str);
     let named: Vec<&str> = named.chain((found.len() > NAMES_MAX).then_some("…")).collect();
-    Err(Refusal(format!(
+    Err(Refusal::Failed(format!(
         "{side} has no counterpart of {} ({} configurations); compare runs of the same plan",
         named.join(", "),
         found.len()
@@ -133,8 +133,8 @@ pub(super) fn differences(base: &Arm, new: &Arm, axes: &BTreeSet<&str>) -> Vec<D
     }
     let known: [(&str, Setting); 4] = [
         ("flush_mode", flush_mode),
-        ("route", |m| m.result.carmine.route.clone()),
-        ("cache_state", |m| m.result.carmine.cache_state.clone()),
+        ("route", |m| told(&m.result.carmine.route)),
+        ("cache_state", |m| m.result.carmine.cache_state.map(|state| state.to_string())),
         ("in_process", |m| Some(m.result.carmine.in_process.to_string())),
     ];
     for (name, of) in known.into_iter().filter(|(name, _)| !axes.contains(name)) {
@@ -167,7 +167,11 @@ fn placed(arm: &Arm) -> BTreeMap<&'static str, Vec<String>> {
 }
 
 fn flush_mode(measured: &Measured) -> Option<String> {
-    measured.result.carmine.flush_mode.clone()
+    told(&measured.result.carmine.flush_mode)
+}
+
+fn told(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// All values in an arm, in words.
@@ -181,7 +185,7 @@ fn values(arm: &Arm, of: impl Fn(&Measured) -> Option<String>) -> String {
 pub(super) fn check(base: &Arm, new: &Arm, axes: &BTreeSet<&str>) -> Result<(), Refusal> {
     let (base_mode, new_mode) = (values(base, flush_mode), values(new, flush_mode));
     if base_mode != new_mode {
-        return Err(Refusal(format!(
+        return Err(Refusal::Failed(format!(
             "{} and {} have different flush modes ({base_mode} and {new_mode}): what they promise differs, so their speed is not \
              compared",
             base.name, new.name
@@ -190,7 +194,7 @@ pub(super) fn check(base: &Arm, new: &Arm, axes: &BTreeSet<&str>) -> Result<(), 
     let places = |arm: &Arm| values(arm, |m| m.result.carmine.grid.get("osds").map(ToString::to_string));
     let placed = axes.iter().eq(["balance"].iter()) && places(base) != UNKNOWN;
     if placed && places(base) == places(new) {
-        return Err(Refusal(format!(
+        return Err(Refusal::Failed(format!(
             "{} and {} are identical: on this machine both place everything on the same CPUs, so there is nothing to compare",
             base.name, new.name
         )));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::archive::{
     Build, Chart, Comparison, Config, Direction, Job, LatencyNs, Point, PointEnd, PointState, RUN_FORMAT,
-    Run, RunFile, RunWriter, write_whole,
+    Run, RunFile, write_whole,
 };
 
 const PAIRS: u32 = 8;
@@ -216,8 +216,8 @@ fn run_file(arms: &[&str], complete: bool) -> RunFile {
 
 /// A run with the arms `poll` and `sleep`, 6 pairs; the point with the index `failed` failed.
 fn write_run(dir: &Path, complete: bool, failed: usize) -> Run {
-    let writer = RunWriter::create(dir).unwrap();
-    writer.run(&run_file(&["poll", "sleep"], complete)).unwrap();
+    let writer = Run::create(dir, run_file(&["poll", "sleep"], complete)).unwrap();
+    writer.save().unwrap();
     let points: Vec<Point> = (0..12)
         .map(|index| {
             let arm = ["poll", "sleep"][index % 2];
@@ -234,13 +234,13 @@ fn write_run(dir: &Path, complete: bool, failed: usize) -> Run {
             }
         })
         .collect();
-    writer.points(&points).unwrap();
+    writer.save_points(points.clone()).unwrap();
     for point in &points {
         let state = if point.index == failed { PointEnd::Failed } else { PointEnd::Done };
         let error = (state == PointEnd::Failed).then(|| "the OSD died".to_owned());
         let ended =
             PointState { state, error, started_unix_s: 1, seconds: 1.0, attempts: 1, condition: Value::Null };
-        writer.state(point, &ended).unwrap();
+        writer.save_state(point, &ended).unwrap();
         if state == PointEnd::Done {
             let iops = if point.index % 2 == 0 { 1e5 } else { 8e4 + point.index as f64 };
             write_whole(&writer.point_file(point, "json"), result(iops).to_string().as_bytes()).unwrap();
@@ -328,7 +328,7 @@ fn percentiles_come_from_merged_histograms() {
     let (one, two) = (with_histogram(&[(1000, 1000)]), with_histogram(&[(1000, 940), (10_000, 60)]));
     let p99 = merged_percentile(&[&one, &two], 99.0).unwrap();
     assert!((p99 / 10_000.0 - 1.0).abs() < 0.01, "{p99}");
-    let alone = (METRICS[1].of)(&one).unwrap();
+    let alone = (METRICS[1].of)(&[&one]).unwrap();
     assert!((alone - 1.0).abs() < 0.01, "{alone}");
 }
 

@@ -10,8 +10,9 @@ use super::confounds::CLIENT_AXIS;
 use super::points::layout_name;
 use super::{Dropped, Machine};
 use crate::archive::Config;
+use crate::commands;
+use crate::lists::{distinct, grouped};
 use crate::plan::{Order, Plan};
-use crate::{commands, grouped};
 
 /// A configuration that can run.
 #[derive(Clone, Debug)]
@@ -227,10 +228,6 @@ fn by_layout(cells: &[Cell], units: &mut [Unit]) {
         let arm = &cells[unit.cell].arms[unit.arm];
         arm.points.first().map_or_else(String::new, |point| layout_name(&point.config))
     };
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    for unit in units.iter() {
-        let next = seen.len();
-        seen.entry(layout(unit)).or_insert(next);
-    }
-    units.sort_by_key(|unit| seen.get(&layout(unit)).copied());
+    let layouts = distinct(units.iter().map(layout));
+    units.sort_by_key(|unit| layouts.iter().position(|name| *name == layout(unit)));
 }

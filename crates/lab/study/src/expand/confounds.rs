@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::cells::{Arm, Cell, Fitting};
 use crate::compare::{Difference, between};
+use crate::lists::grouped;
 use crate::plan::Plan;
 
 /// Two arms that differ in more than the compared axis.
@@ -18,14 +19,6 @@ pub struct Confound {
     pub differences: Vec<Difference>,
     /// Pairs of points that differ in the same settings; the values are those of the first.
     pub pairs: usize,
-}
-
-impl Confound {
-    /// The same arms differ in the same settings.
-    fn is_like(&self, other: &Confound) -> bool {
-        let settings = |of: &Confound| of.differences.iter().map(|d| d.setting.clone()).collect::<Vec<_>>();
-        (&self.base, &self.new) == (&other.base, &other.new) && settings(self) == settings(other)
-    }
 }
 
 impl fmt::Display for Confound {
@@ -87,21 +80,21 @@ pub(super) fn confounds(plan: &Plan, cells: &[Cell]) -> Vec<Confound> {
     let name = |arm: &Arm| arm.name.clone().unwrap_or_else(|| format!("{axis}=none"));
     let arms = cells.iter().filter_map(|cell| cell.arms.split_first());
     let against = arms.flat_map(|(base, others)| others.iter().map(move |new| (base, new)));
-    let mut found: Vec<Confound> = Vec::new();
-    for (base, new) in against {
-        for (one, other) in base.points.iter().filter_map(|point| Some((point, partner(plan, point, new)?))) {
-            let differences = differences(axis, plan.curve.as_deref(), one, other);
-            if differences.is_empty() {
-                continue;
-            }
-            let confound = Confound { base: name(base), new: name(new), differences, pairs: 1 };
-            match found.iter_mut().find(|known| known.is_like(&confound)) {
-                Some(known) => known.pairs += 1,
-                None => found.push(confound),
-            }
-        }
-    }
-    found
+    let differing = |(base, new): (&Arm, &Arm)| {
+        let pairs = base.points.iter().filter_map(|point| Some((point, partner(plan, point, new)?)));
+        let of = |(one, other)| differences(axis, plan.curve.as_deref(), one, other);
+        let found = pairs.map(of).filter(|found| !found.is_empty());
+        let keyed = found.map(|found| {
+            let settings: Vec<String> = found.iter().map(|d| d.setting.clone()).collect();
+            ((name(base), name(new), settings), found)
+        });
+        keyed.collect::<Vec<_>>()
+    };
+    let confound = |((base, new, _), mut found): (_, Vec<Vec<Difference>>)| {
+        let pairs = found.len();
+        Confound { base, new, differences: found.swap_remove(0), pairs }
+    };
+    grouped(against.flat_map(differing)).into_iter().map(confound).collect()
 }
 
 /// The point of an arm at the same place of the curve.

@@ -7,13 +7,12 @@ use super::cells::{Cell, Unit, units};
 use super::{Machine, Planned};
 use crate::archive::{Config, Point, PointKind, stem, stem_word};
 use crate::commands::{files_bytes, is_durable, is_peer, size_bytes};
-use crate::grouped;
+use crate::lists::distinct as each_once;
 use crate::plan::{Plan, Role, axis};
 
 /// Names of the arms, in the plan's order.
 pub(super) fn arms(cells: &[Cell]) -> Vec<String> {
-    let names = cells.iter().flat_map(|cell| &cell.arms).filter_map(|arm| arm.name.as_ref());
-    grouped(names.map(|name| (name, ()))).into_iter().map(|(name, _)| name.clone()).collect()
+    each_once(cells.iter().flat_map(|cell| &cell.arms).filter_map(|arm| arm.name.clone()))
 }
 
 /// The first point is run again at least so often, as planned: a drift is found while there is something to save.

@@ -1,7 +1,6 @@
 //! The points of a plan on a machine, in words: a summary of one screen, then every point with its place.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use carmine_topology::{CpuList, Grid, OsdRow};
@@ -9,7 +8,7 @@ use carmine_types::counted;
 
 use super::{Dropped, Expansion};
 use crate::archive::PointKind;
-use crate::grouped;
+use crate::lists::{grouped, tally};
 use crate::plan::{AxisValue, Plan};
 
 /// More reasons, confounds or values than a screen has room for.
@@ -29,9 +28,7 @@ pub fn show_duration(time: Duration) -> String {
 /// On a screen: points, arms, time, space, what is left out and why, and what differs between arms that should not.
 pub fn summary(plan: &Plan, expansion: &Expansion) -> String {
     let mut text = format!("{}: {}\n", plan.name, plan.about);
-    let mut put = |word: &str, what: String| {
-        let _ = writeln!(text, "{word:<11} {what}");
-    };
+    let mut put = |word: &str, what: String| text += &format!("{word:<11} {what}\n");
     if let Some(number) = plan.study {
         put("study", format!("{number}: {}", plan.question));
     }
@@ -128,10 +125,10 @@ pub fn dry_run(plan: &Plan, expansion: &Expansion) -> String {
             Some((_, index)) => format!(", placed as {index}"),
             None => format!("\n{seats}"),
         };
-        let _ = writeln!(text, "{:>5} {}{pair}{}", point.index, point.stem, place.trim_end());
+        text += &format!("{:>5} {}{pair}{}\n", point.index, point.stem, place.trim_end());
         let now = planned.grid.client_cpus();
         if now != clients {
-            let _ = writeln!(text, "      clients on {}", cpus(&now));
+            text += &format!("      clients on {}\n", cpus(&now));
             clients = now;
         }
         before.push((seats, point.index));
@@ -151,7 +148,7 @@ fn seats(grid: &Grid) -> String {
         let numbers: CpuList = osds.iter().map(|osd| osd.osd).collect();
         let list: CpuList = osds.iter().flat_map(|osd| osd.reactor_cpus()).collect();
         let on = if list.is_empty() { String::new() } else { format!(" on {}", cpus(&list)) };
-        let _ = writeln!(text, "      osd.{numbers}: {shape}{on}");
+        text += &format!("      osd.{numbers}: {shape}{on}\n");
     }
     if grid.shared {
         text.push_str("      CPUs are SHARED\n");
@@ -161,33 +158,26 @@ fn seats(grid: &Grid) -> String {
 
 /// The properties that OSDs share if they are told together.
 fn shape(grid: &Grid, osd: &OsdRow) -> String {
-    let mut text = counted(osd.reactor_count(), "reactor");
-    if let Some(floating) = &osd.floating {
-        let _ = write!(text, ", not pinned, on {}", cpus(&floating.cpus));
-    }
-    let sockets: CpuList = osd.reactors.iter().map(|slot| slot.place.socket).collect();
-    let everywhere: BTreeSet<usize> =
-        grid.osds.iter().flat_map(|osd| &osd.reactors).map(|slot| slot.place.socket).collect();
-    if everywhere.len() > 1 {
-        let _ = write!(text, ", socket {sockets}");
-    }
+    let sockets = |osds: &[&OsdRow]| -> CpuList {
+        osds.iter().flat_map(|osd| &osd.reactors).map(|slot| slot.place.socket).collect()
+    };
+    let everywhere = sockets(&grid.osds.iter().collect::<Vec<_>>());
     let busy = osd.reactors.iter().filter(|slot| slot.smt_busy).count();
-    if busy > 0 {
-        let _ = write!(text, ", {busy} beside a busy hardware thread");
-    }
-    if !osd.aliens.own {
-        let _ = write!(text, ", {} for aliens", counted(osd.aliens.cpus.len(), "CPU"));
-    }
-    if osd.shared_device.is_some() {
-        text.push_str(", device shared");
-    }
-    text
+    let parts = [
+        Some(counted(osd.reactor_count(), "reactor")),
+        osd.floating.as_ref().map(|floating| format!("not pinned, on {}", cpus(&floating.cpus))),
+        (everywhere.len() > 1).then(|| format!("socket {}", sockets(&[osd]))),
+        (busy > 0).then(|| format!("{busy} beside a busy hardware thread")),
+        (!osd.aliens.own).then(|| format!("{} for aliens", counted(osd.aliens.cpus.len(), "CPU"))),
+        osd.shared_device.map(|_| "device shared".to_owned()),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// Why configurations are not run, equal reasons once, with how often.
 pub(super) fn reasons(dropped: &[Dropped]) -> Vec<String> {
-    let groups = grouped(dropped.iter().map(|one| ((one.word, &one.why), one)));
-    groups.iter().map(|((word, why), all)| format!("{} x {word}: {why}", all.len())).collect()
+    let groups = tally(dropped.iter().map(|one| (one.word, &one.why)));
+    groups.iter().map(|((word, why), times)| format!("{times} x {word}: {why}")).collect()
 }
 
 /// The plan's text with the values that its expressions have on this machine behind them.

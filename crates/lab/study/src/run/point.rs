@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use carmine_testbed::read_json;
+
 use super::curve;
 use super::records::{ATTEMPTS_MAX, History, keep_logs};
 use super::{End, Event, Sweep};
-use crate::archive::{ArchiveError, Config, Point, PointEnd, PointResult, PointState, Run, read_json};
+use crate::archive::{ArchiveError, Config, Point, PointEnd, PointResult, PointState, Run};
 use crate::commands::{
-    BoundedCommand, LoadFiles, Prepare, baseline_step, destroy_step, is_durable, is_peer, load_step,
-    precondition_options, prepare_steps, seconds, size_bytes, start_options, start_step, stop_step,
+    BoundedCommand, LoadFiles, Prepare, What, baseline_step, is_durable, is_peer, load_step,
+    precondition_options, prepare_steps, seconds, size_bytes, start_options, testbed_step,
 };
 
 /// Why a point was not measured.
@@ -34,7 +36,7 @@ impl Sweep<'_> {
         // The history of the layout before the point.
         let history = self.layouts.history(&point.layout).filter(|_| is_durable(&point.config));
         let condition = history.and_then(|history| serde_json::to_value(history).ok()).unwrap_or_default();
-        let log = self.job.writer.point_file(&point, "log");
+        let log = self.job.run.point_file(&point, "log");
         self.script.line(&format!("\n# {} {}", point.index, point.stem));
         let outcome = match attempts {
             0..=ATTEMPTS_MAX => self.measure(at, &log),
@@ -60,7 +62,7 @@ impl Sweep<'_> {
         let seconds = self.executor.unix_s() - started;
         let started_unix_s = started as u64;
         let state = PointState { state, error, started_unix_s, seconds, attempts, condition };
-        self.job.writer.state(&point, &state)?;
+        self.job.run.save_state(&point, &state)?;
         (self.events)(ended);
         Ok(true)
     }
@@ -70,8 +72,8 @@ impl Sweep<'_> {
         let point = self.job.points[at].point.clone();
         self.ensure_started(&point, log)?;
         let files = LoadFiles {
-            json: self.job.writer.point_file(&point, "json"),
-            samples: self.job.writer.point_file(&point, "samples.json"),
+            json: self.job.run.point_file(&point, "json"),
+            samples: self.job.run.point_file(&point, "samples.json"),
             baseline: self.baseline(&point, log),
         };
         let folder = self.layouts.folder(&point.layout);
@@ -102,7 +104,7 @@ impl Sweep<'_> {
         if point.curve.is_none() {
             return Ok(());
         }
-        let run = Run::open(self.job.writer.dir())?;
+        let run = Run::open(self.job.run.dir())?;
         let before = curve::before(&run, &point);
         if self.job.plan.early_exit
             && let Some(why) = curve::exit(&before, self.job.plan.latency_cap)
@@ -128,7 +130,7 @@ impl Sweep<'_> {
         let (_, options) = start_options(&point.config, self.job.plan.overprovisioned, self.job.machine)
             .map_err(Missed::Failed)?;
         self.ensure_layout(point, log)?;
-        let step = start_step(&self.layouts.folder(&point.layout), &point.config, &options);
+        let step = testbed_step(What::Start, &self.layouts.folder(&point.layout), &point.config, &options);
         // Set before it starts: one that fails half way is stopped as well.
         self.running = Some(point.clone());
         self.must(&step, log)?;
@@ -157,11 +159,11 @@ impl Sweep<'_> {
         let folder = self.layouts.folder(&point.layout);
         if folder.exists() {
             // Left half made by a sweep that was stopped.
-            self.must(&destroy_step(&folder, &point.config), log)?;
+            self.must(&testbed_step(What::Destroy, &folder, &point.config, &[]), log)?;
         }
         for step in self.layout_steps(point, &folder)? {
             if let Err(missed) = self.must(&step, log) {
-                self.step(&stop_step(&folder, &point.config), log);
+                self.bed(What::Stop, &point.layout, &point.config, log);
                 return Err(missed);
             }
             if self.on_devices(&point.config) {
@@ -215,7 +217,7 @@ impl Sweep<'_> {
             if name == point.layout || !is_durable(&config) {
                 continue;
             }
-            self.must(&destroy_step(&self.layouts.folder(&name), &config), log)?;
+            self.must(&testbed_step(What::Destroy, &self.layouts.folder(&name), &config, &[]), log)?;
             self.layouts.forget(&name);
         }
         Ok(())
@@ -229,7 +231,7 @@ impl Sweep<'_> {
 
     /// The point's baseline; without one the point is still worth measuring.
     fn baseline(&mut self, point: &Point, log: &Path) -> Option<PathBuf> {
-        let file = self.job.writer.baseline_file(point);
+        let file = self.job.run.baseline_file(point);
         if is_peer(&point.config) {
             return None;
         }

@@ -1,14 +1,15 @@
 //! Records that a sweep keeps beside the archive: attempts, layouts, baselines, `commands.sh`, logs of points that failed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use carmine_testbed::{end_of, read_json, write_json, write_whole};
 use serde::{Deserialize, Serialize};
 
-use crate::archive::{ArchiveError, Config, Point, RunWriter, read_json, write_json, write_whole};
+use crate::archive::{ArchiveError, Config, Point, Run};
 use crate::commands::by_hand;
 use crate::plan::{Role, axis};
 
@@ -171,8 +172,8 @@ impl Script {
         }
     }
 
-    pub(super) fn write(&self, writer: &RunWriter) -> Result<(), ArchiveError> {
-        writer.text("commands.sh", &self.text)
+    pub(super) fn write(&self, run: &Run) -> Result<(), ArchiveError> {
+        run.save_text("commands.sh", &self.text)
     }
 }
 
@@ -187,20 +188,9 @@ pub(super) fn keep_logs(folder: &Path, log: &Path) {
     paths.sort_unstable();
     let Ok(mut to) = OpenOptions::new().create(true).append(true).open(log) else { return };
     for path in paths {
-        if let Ok(tail) = tail(&path) {
-            let name = path.file_name().unwrap_or_default().display().to_string();
-            let _ = write!(to, "--- the end of {name}\n{}\n", String::from_utf8_lossy(&tail).trim_end());
-        }
+        let name = path.file_name().unwrap_or_default().display().to_string();
+        let _ = write!(to, "--- the end of {name}\n{}\n", end_of(&path, 0, TAIL_BYTES).trim_end());
     }
-}
-
-fn tail(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
-    let mut bytes = Vec::new();
-    file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! Options of `carmine sweep`.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use carmine_load::parse_millis;
 use carmine_load::profile::ProfileMode;
-use carmine_study::plan::{Overrides, Plan, SHIPPED, axis, shipped};
-use carmine_testbed::spec::Kind;
+use carmine_study::plan::{Overrides, Plan, SHIPPED, shipped};
+use carmine_study::run::Options;
 use clap::Args;
 
 use carmine_testbed::TestbedError::Usage;
@@ -47,46 +46,17 @@ pub(crate) struct SweepArgs {
     /// Folder for the OSDs' data, on the drive to be measured [default: OUT/layouts]
     #[arg(long, value_name = "FOLDER", help_heading = "Storage")]
     pub(crate) layouts: Option<PathBuf>,
-    /// Keep the OSDs' data when all points have run
-    #[arg(long, help_heading = "Storage")]
-    pub(crate) keep_layouts: bool,
     /// Block devices for the OSDs, used in this order; they hold one layout at a time
     #[arg(long, value_name = "DEVICE,…", value_delimiter = ',', value_parser = parse_path, help_heading = "Storage")]
     pub(crate) devs: Vec<PathBuf>,
-    /// Overwrite devices that are not blank
-    #[arg(long, requires = "devs", help_heading = "Storage")]
-    pub(crate) force_wipe: bool,
-    /// Bring the devices into their steady state before the stores of each layout are made (takes hours; not for virtual disks)
-    #[arg(long, requires = "devs", help_heading = "Storage")]
-    pub(crate) precondition: bool,
+    #[command(flatten)]
+    pub(crate) options: Options,
 
     /// Refuse a sweep that is estimated to take longer, such as 8h
     #[arg(long, value_name = "TIME", value_parser = parse_millis, help_heading = "Plan")]
     pub(crate) deadline: Option<u64>,
-    /// Go on when the first point, run again, shows that the machine has drifted by more than the plan's tolerance
-    #[arg(long, help_heading = "Plan")]
-    pub(crate) ignore_drift: bool,
-    /// A look at what the plan gives: windows of 2 s, one repeat, stores of 2 GiB, four values of long axes
-    #[arg(long, help_heading = "Plan")]
-    pub(crate) quick: bool,
-    /// Shuffle configurations by this number instead of the plan's
-    #[arg(long, value_name = "N", help_heading = "Plan")]
-    pub(crate) seed: Option<u64>,
-    /// Length of every window instead of the plan's, such as 10s or 5m; also the limit of ramps and pauses
-    #[arg(long, value_name = "TIME", value_parser = parse_millis, help_heading = "Plan")]
-    pub(crate) runtime: Option<u64>,
-    /// Repeats of every configuration instead of the plan's
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Plan")]
-    pub(crate) repeats: Option<u32>,
-    /// Values of an axis instead of the plan's, such as osd_size_bytes=512M or reactors=1,2; repeatable
-    #[arg(long = "set", value_name = "AXIS=VALUE,…", value_parser = parse_axis, help_heading = "Plan")]
-    pub(crate) axes: Vec<(String, Vec<String>)>,
-    /// Stop a curve when stdev/mean of latency reaches 0.5 or latency exceeds the plan's latency_cap
-    #[arg(long, help_heading = "Plan")]
-    pub(crate) early_exit: bool,
-    /// Also run points with too few CPUs; they are marked SHARED and left out of slopes
-    #[arg(long, help_heading = "Plan")]
-    pub(crate) overprovisioned: bool,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
     /// Measure none (Carmine itself), ceph or ceph-tuned; a list measures them side by side
     #[arg(long, value_name = "PEER,…", value_delimiter = ',', help_heading = "Plan")]
     pub(crate) peer: Vec<String>,
@@ -126,41 +96,8 @@ impl SweepArgs {
             one("peer_build", build.map(|dir| dir.display().to_string())),
             one("profile", self.profile.map(|mode| mode.to_string())),
         ];
-        let given = before.into_iter().chain(self.axes.iter().cloned()).chain(behind);
+        let given = before.into_iter().chain(self.overrides.axes.iter().cloned()).chain(behind);
         let axes = given.filter(|(_, values)| !values.is_empty()).collect();
-        Overrides {
-            quick: self.quick,
-            seed: self.seed,
-            runtime: self.runtime.map(Duration::from_millis),
-            repeats: self.repeats,
-            early_exit: self.early_exit,
-            overprovisioned: self.overprovisioned,
-            axes,
-        }
-    }
-}
-
-/// `AXIS=VALUE,VALUE`; a text is one value, for it may have commas.
-fn parse_axis(text: &str) -> Result<(String, Vec<String>), String> {
-    let (name, values) =
-        text.split_once('=').ok_or("write an axis with its values, such as reactors=1,2".to_owned())?;
-    let known = axis(name).ok_or("no such axis; `carmine sweep --list` shows all axes".to_owned())?;
-    let values = match known.kind {
-        Kind::Text => vec![values.to_owned()],
-        _ => values.split(',').map(|value| value.trim().to_owned()).collect(),
-    };
-    Ok((name.to_owned(), values))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_of_an_axis() {
-        let parsed = |text| parse_axis(text).map(|(_, values)| values);
-        assert_eq!(parsed("reactors=1, 2"), Ok(vec!["1".to_owned(), "2".to_owned()]));
-        assert_eq!(parsed("osd_wrap=perf -e a,b"), Ok(vec!["perf -e a,b".to_owned()]));
-        assert!(parsed("reactors").is_err() && parsed("disks=1").unwrap_err().contains("--list"));
+        Overrides { axes, ..self.overrides.clone() }
     }
 }

@@ -14,7 +14,7 @@ use carmine_study::archive::{Build, RUN_FORMAT, Run, RunFile};
 use carmine_study::expand::{Expansion, Planned};
 use carmine_study::needs::{Device, Have, shortages};
 use carmine_study::plan::Plan;
-use carmine_study::run::WINDOW_MIN;
+use carmine_study::run::{Options, WINDOW_MIN};
 use clap::Parser;
 
 use super::args::SweepArgs;
@@ -86,8 +86,11 @@ pub(crate) fn resumed(now: SweepArgs) -> anyhow::Result<SweepArgs> {
         zip: now.zip || then.zip,
         json: now.json,
         dry_run: now.dry_run,
-        keep_layouts: now.keep_layouts || then.keep_layouts,
-        ignore_drift: now.ignore_drift || then.ignore_drift,
+        options: Options {
+            keep_layouts: now.options.keep_layouts || then.options.keep_layouts,
+            ignore_drift: now.options.ignore_drift || then.options.ignore_drift,
+            ..then.options
+        },
         deadline: now.deadline,
         ..then
     })
@@ -104,7 +107,7 @@ fn have(args: &SweepArgs, layouts: &Path) -> Have {
         memory_bytes: available_memory(),
         time: args.deadline.map(Duration::from_millis),
         devices: args.devs.iter().map(|path| device(path)).collect(),
-        may_wipe: args.force_wipe || args.resume,
+        may_wipe: args.options.force_wipe || args.resume,
     }
 }
 

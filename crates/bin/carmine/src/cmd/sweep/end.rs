@@ -13,6 +13,7 @@ use carmine_study::run::Ending;
 use carmine_study::scaling::{KNEE, Scaling, scaling_of_run};
 use carmine_testbed::output::{json_text, note, print};
 use serde_json::{Value, json};
+use walkdir::{DirEntry, WalkDir};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
@@ -27,21 +28,19 @@ pub(super) fn finish(args: &SweepArgs, dir: &Path, ending: Ending) -> anyhow::Re
     let run = Run::open(dir)?;
     print(&if args.json { summary_json(&run)? } else { table(&run) })?;
     let resume = format!("carmine sweep --resume --out {}", dir.display());
-    match ending {
-        Ending::Complete => {}
-        Ending::Stopped => {
-            note(&format!("stopped; go on with: {resume}"));
-            return Ok(code(false));
-        }
-        Ending::Drifted(change) => {
-            note(&format!(
-                "stopped: the machine has drifted. The first point, run again twice, gave {:+.1} % IOPS, more than the \
-                 tolerance of the plan: what is left would not tell such differences from drift. Find out what has changed \
-                 (carmine doctor), and start anew; or go on all the same with: {resume} --ignore-drift",
-                change * 100.0
-            ));
-            return Ok(code(false));
-        }
+    let stopped = match ending {
+        Ending::Complete => None,
+        Ending::Stopped => Some(format!("stopped; go on with: {resume}")),
+        Ending::Drifted(change) => Some(format!(
+            "stopped: the machine has drifted. The first point, run again twice, gave {:+.1} % IOPS, more than the \
+             tolerance of the plan: what is left would not tell such differences from drift. Find out what has changed \
+             (carmine doctor), and start anew; or go on all the same with: {resume} --ignore-drift",
+            change * 100.0
+        )),
+    };
+    if let Some(why) = stopped {
+        note(&why);
+        return Ok(code(false));
     }
     if !args.json {
         let answer = answer(&run)?;
@@ -70,30 +69,20 @@ fn pack(dir: &Path) -> anyhow::Result<PathBuf> {
     let part = dir.with_file_name(format!(".{}.zip.part", name.display()));
     let file = File::create(&part).with_context(|| format!("cannot create {}", part.display()))?;
     let mut zip = ZipWriter::new(file);
-    add(&mut zip, dir, &name.display().to_string())?;
+    let is_local = |entry: &DirEntry| LOCAL.iter().any(|local| entry.file_name() == *local);
+    let entries = WalkDir::new(dir).sort_by_file_name().into_iter();
+    for entry in entries.filter_entry(|entry| entry.depth() == 0 || !is_local(entry)) {
+        let entry = entry?;
+        if !entry.file_type().is_dir() {
+            let inside = Path::new(name).join(entry.path().strip_prefix(dir)?);
+            zip.start_file_from_path(inside, SimpleFileOptions::default()).context("cannot add a file")?;
+            zip.write_all(&std::fs::read(entry.path())?)?;
+        }
+    }
     let file = zip.finish().context("cannot finish the zip file")?;
     file.sync_all()?;
     std::fs::rename(&part, &target).with_context(|| format!("cannot write {}", target.display()))?;
     Ok(target)
-}
-
-fn add(zip: &mut ZipWriter<File>, folder: &Path, prefix: &str) -> anyhow::Result<()> {
-    let mut entries: Vec<_> = std::fs::read_dir(folder)?.collect::<std::io::Result<_>>()?;
-    entries.sort_by_key(std::fs::DirEntry::file_name);
-    for entry in entries {
-        let name = entry.file_name().display().to_string();
-        if LOCAL.contains(&name.as_str()) {
-            continue;
-        }
-        let inside = format!("{prefix}/{name}");
-        if entry.file_type()?.is_dir() {
-            add(zip, &entry.path(), &inside)?;
-        } else {
-            zip.start_file(inside, SimpleFileOptions::default()).context("cannot add a file")?;
-            zip.write_all(&std::fs::read(entry.path())?)?;
-        }
-    }
-    Ok(())
 }
 
 /// Shipped plans, axes, workloads.
@@ -132,7 +121,7 @@ fn summary_json(run: &Run) -> anyhow::Result<String> {
             "bw_bytes": result.as_ref().map(|r| r.bw_bytes()),
             "mean_ns": latency.as_ref().map(|l| l.mean),
             "p99_ns": latency.as_ref().and_then(|l| l.at(99.0)),
-            "verdict": result.as_ref().and_then(|r| r.carmine.verdict.clone()),
+            "verdict": result.as_ref().and_then(|r| r.carmine.verdict),
             "marks": result.as_ref().map(|r| &r.carmine.marks),
         }))
     };
@@ -145,7 +134,7 @@ fn summary_json(run: &Run) -> anyhow::Result<String> {
 
 /// One row a point.
 fn table(run: &Run) -> String {
-    let header = ["point", "IOPS", "MB/s", "mean us", "p99 us", "IOPS/core", "verdict", "marks"];
+    let header = "point | IOPS | MB/s | mean us | p99 us | IOPS/core | verdict | marks";
     let rows = run.points.iter().map(|point| {
         let state = run.state(point).ok().flatten().map(|state| state.state);
         let result = run.result(point).ok().flatten().filter(|_| state == Some(PointEnd::Done));
@@ -183,7 +172,7 @@ fn row(stem: &str, result: &PointResult) -> Vec<String> {
         us(latency.mean),
         latency.at(99.0).map_or_else(|| "-".to_owned(), us),
         result.carmine.iops_per_core.used.map_or_else(|| "-".to_owned(), |v| format!("{v:.0}")),
-        result.carmine.verdict.clone().unwrap_or_else(|| "-".to_owned()),
+        result.carmine.verdict.map_or_else(|| "-".to_owned(), |limiter| limiter.to_string()),
         result.mark_words().join(" "),
     ]
 }

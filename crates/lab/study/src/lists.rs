@@ -1,25 +1,35 @@
 //! Lists whose items are taken together, in the order in which they first come.
 
-pub(crate) use carmine_study::grouped;
-
 /// Each item once.
-pub(crate) fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     grouped(items.into_iter().map(|item| (item, ()))).into_iter().map(|(item, _)| item).collect()
 }
 
 /// Each item once, with how often it comes.
-pub(crate) fn tally<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<(T, usize)> {
+pub fn tally<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<(T, usize)> {
     let groups = grouped(items.into_iter().map(|item| (item, ())));
     groups.into_iter().map(|(item, times)| (item, times.len())).collect()
 }
 
+/// The values of each key.
+pub fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    for (key, value) in pairs {
+        match groups.iter_mut().find(|(held, _)| *held == key) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
+}
+
 /// The words that are not empty, with `between` between them.
-pub(crate) fn joined<'a>(words: impl IntoIterator<Item = &'a str>, between: &str) -> String {
+pub fn joined<'a>(words: impl IntoIterator<Item = &'a str>, between: &str) -> String {
     words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(between)
 }
 
 /// The least and the largest of the values; infinity and minus infinity of none.
-pub(crate) fn span(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+pub fn span(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let none = (f64::INFINITY, f64::NEG_INFINITY);
     values.into_iter().fold(none, |(low, high), value| (low.min(value), high.max(value)))
 }
