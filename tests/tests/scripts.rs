@@ -151,7 +151,7 @@ fn the_readme_has_the_commands_with_which_the_quickstart_ends() {
 
 #[test]
 fn scripts_tell_their_use_and_refuse_other_options() {
-    for script in ["quickstart", "fresh"] {
+    for script in ["quickstart", "fresh", "lab"] {
         let run = |option: &str| {
             Command::new(checkout().join("scripts").join(script)).arg(option).output().expect("it runs")
         };
