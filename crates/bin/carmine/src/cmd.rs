@@ -2,26 +2,27 @@
 
 mod compare;
 mod doctor;
-pub(crate) mod help;
-mod osdmap;
 mod peer;
-mod report;
 mod store;
 mod study;
 mod sweep;
 mod testbed;
-mod up;
-mod version;
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::{Context, Result, anyhow};
 use carmine_bench::{baseline, bench, top};
+use carmine_crush::print::{PgColumns, pgs_dump, print_map};
+use carmine_daemon::build;
 use carmine_daemon::signals::cancel_flag;
+use carmine_load::{verdict, words};
 use carmine_testbed::BedKind;
 use carmine_testbed::output::{json_text, print};
 use carmine_testbed::spec::DirArgs;
-use clap::{Parser, Subcommand};
+use carmine_wire::osdmap::OsdMap;
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
@@ -41,7 +42,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Start a testbed: create it in an empty folder, start a stopped one, or restart its dead processes
-    Up(up::UpArgs),
+    Up(testbed::UpArgs),
     /// Show the state of a testbed
     Status(testbed::StatusArgs),
     /// Restart OSDs of a running testbed, or start those that died
@@ -65,7 +66,7 @@ pub(crate) enum Command {
     /// Compare two runs, or two arms of one, and accept or reject the change
     Compare(compare::CompareArgs),
     /// Write a report of archived runs: an HTML page with charts, and the tables as text
-    Report(report::ReportArgs),
+    Report(study::ReportArgs),
     /// Watch a running testbed: CPUs, operations, latency, queues, second by second
     Top(top::TopArgs),
     /// Find settings of this machine that would spoil a measurement; changes nothing
@@ -75,9 +76,9 @@ pub(crate) enum Command {
     /// Print what would run on which CPU; starts nothing
     Plan(testbed::PlanArgs),
     /// Print a Ceph OSDMap file and its PG mappings, as osdmaptool does
-    Osdmap(osdmap::OsdmapArgs),
+    Osdmap(OsdmapArgs),
     /// Show the version and how this program was built
-    Version(version::VersionArgs),
+    Version(VersionArgs),
     /// Send an OSD an admin command, such as '{"prefix":"status"}', and print its answer
     #[command(hide = true)]
     Admin(testbed::AdminArgs),
@@ -89,7 +90,7 @@ pub(crate) enum Command {
 /// Runs a command; the exit code is its own, errors are printed by the caller.
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Up(args) => up::run(args),
+        Command::Up(args) => testbed::run(args),
         Command::Status(args) => testbed::show(BedKind::Testbed, &args.dir.dir, args.json),
         Command::Restart(args) => testbed::restart(&args),
         Command::Down(args) => testbed::down(BedKind::Testbed, &args.dir),
@@ -101,13 +102,13 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Sweep(args) => sweep::run(args),
         Command::Table(args) => compare::table(&args),
         Command::Compare(args) => compare::run(&args),
-        Command::Report(args) => report::run(&args),
+        Command::Report(args) => study::report(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Peer(args) => peer::run(&args),
         Command::Top(args) => top::run(&args, &*cancel_flag()?),
         Command::Plan(args) => testbed::plan(args),
-        Command::Osdmap(args) => osdmap::run(&args),
-        Command::Version(args) => version::run(&args),
+        Command::Osdmap(args) => osdmap(&args),
+        Command::Version(args) => version(&args),
         Command::Admin(args) => testbed::admin(&args),
         Command::Neighbour(args) => testbed::neighbour(&args),
     }
@@ -141,6 +142,106 @@ fn table(header: &str, right: Range<usize>, rows: impl Iterator<Item = Vec<Strin
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+// `carmine help words`, `carmine help verdicts` and `carmine help WORD`; all other help is clap's, which knows commands only.
+
+/// The text for these arguments; `None` if they do not ask for a word.
+pub(crate) fn of_words(args: &[String]) -> Option<String> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (topic, json) = match args[..] {
+        ["help", topic] => (topic, false),
+        ["help", topic, "--json"] | ["help", "--json", topic] => (topic, true),
+        _ => return None,
+    };
+    let of_topic = |word: &&words::Word| topic == "words" || word.name == topic;
+    let found: Vec<words::Word> = words::WORDS.iter().filter(of_topic).copied().collect();
+    match topic {
+        "verdicts" if !json => Some(verdict::page()),
+        _ if found.is_empty() || Cli::command().find_subcommand(topic).is_some() => None,
+        _ if json => json_text(&found).ok(),
+        "words" => Some(words::PAGE.to_owned()),
+        _ => Some(
+            found.iter().map(|word| format!("{} ({}): {}\n", word.name, word.kind, word.meaning)).collect(),
+        ),
+    }
+}
+
+// `carmine osdmap`: prints any Ceph OSDMap file.
+
+#[derive(Args)]
+pub(crate) struct OsdmapArgs {
+    /// A file with a binary OSDMap
+    file: PathBuf,
+    /// Print the mapping of every PG
+    #[arg(long)]
+    pgs_dump: bool,
+    /// Folder of a testbed (not used: FILE names the map)
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    dir: Option<PathBuf>,
+}
+
+pub(crate) fn osdmap(args: &OsdmapArgs) -> Result<ExitCode> {
+    let path = args.file.display();
+    let bytes = std::fs::read(&args.file).with_context(|| format!("cannot read {path}"))?;
+    let map = OsdMap::decode(&bytes).map_err(|e| anyhow!("{path} is no OSDMap: {e}"))?;
+    done(&if args.pgs_dump { pgs_dump(&map, None, PgColumns::Acting) } else { print_map(&map) })
+}
+
+// `carmine version`.
+
+#[derive(Args)]
+pub(crate) struct VersionArgs {
+    /// Compiler, flags, RocksDB, allocator
+    #[arg(long, short)]
+    verbose: bool,
+    /// Folder of a testbed (not used)
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    dir: Option<PathBuf>,
+}
+
+pub(crate) fn version(args: &VersionArgs) -> anyhow::Result<ExitCode> {
+    let mut text = format!("carmine {}\n", env!("CARGO_PKG_VERSION"));
+    if args.verbose {
+        let rows = [
+            ("commit", build::commit().into()),
+            (
+                "profile",
+                format!("{} (opt-level {}, debug {})", build::PROFILE, build::OPT_LEVEL, build::DEBUG),
+            ),
+            ("assertions", if cfg!(debug_assertions) { "on".into() } else { "off".into() }),
+            ("rustc", build::RUSTC.into()),
+            ("target", build::TARGET.into()),
+            ("rustflags", build::RUSTFLAGS.into()),
+            ("features", if cfg!(feature = "rocks") { "rocks".into() } else { String::new() }),
+            ("allocator", build::ALLOCATOR.into()),
+            ("rocksdb", rocksdb()),
+        ];
+        for (name, value) in rows {
+            text.push_str(&format!("{name:<11}{}\n", value.trim()));
+        }
+    }
+    done(&text)
+}
+
+/// Version, flags, and what RocksDB itself says of its checksums: it is asked by opening an empty database.
+#[cfg(feature = "rocks")]
+fn rocksdb() -> String {
+    use carmine_kv_rocks::{RocksKv, RocksOptions};
+    let ask = || -> anyhow::Result<Option<String>> {
+        let folder = tempfile::tempdir()?;
+        Ok(RocksKv::open(folder.path(), RocksOptions::default())?.crc32_support())
+    };
+    let crc = match ask() {
+        Ok(answer) => answer.unwrap_or_else(|| "not told".into()),
+        Err(e) => format!("not known ({e})"),
+    };
+    format!("{} (-O3 {}), fast CRC32C: {crc}", build::ROCKSDB, build::CXXFLAGS)
+}
+
+#[cfg(not(feature = "rocks"))]
+fn rocksdb() -> String {
+    "not built in: no store `blue`".into()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, Result, bail};
 use carmine_client::Client;
 use carmine_load::{BenchAction, BenchStatus, JobResult, JobSetup, LoadSpec, Phase, Session, VerifyState};
 use carmine_reactor::{Config, PollPolicy, Reactors, Shard, block_on};
@@ -31,17 +31,13 @@ pub(crate) enum Jobs {
 
 impl Jobs {
     /// Starts a reactor for each job of `spec`, dealt to `cpus`; `job` is the job on its shard.
-    pub(crate) fn near<F, Fut>(
+    pub(crate) fn near(
         spec: &LoadSpec,
         state: Option<VerifyState>,
         cpus: &[usize],
         config: Config,
-        job: F,
-    ) -> anyhow::Result<Jobs>
-    where
-        F: Fn(Shard, JobSetup) -> Fut + Send + Sync + Clone + 'static,
-        Fut: Future<Output = ()> + 'static,
-    {
+        job: impl AsyncFn(Shard, JobSetup) + Clone + Send + Sync + 'static,
+    ) -> Result<Jobs> {
         let (session, setups) = Session::new(spec, spec.numjobs, state);
         let cpus = (0..setups.len()).map(|n| cpus.get(n % cpus.len().max(1)).copied()).collect();
         let reactors = Reactors::start(Config { cpus, ..config }, move |shard: Shard| {
@@ -57,25 +53,20 @@ impl Jobs {
     }
 
     /// Starts a job on each reactor of an OSD.
-    pub(crate) async fn far(
-        client: &Rc<Client>,
-        osd: OsdId,
-        spec: &LoadSpec,
-        pool: &str,
-    ) -> anyhow::Result<Jobs> {
+    pub(crate) async fn far(client: &Rc<Client>, osd: OsdId, spec: &LoadSpec, pool: &str) -> Result<Jobs> {
         let spec = Box::new(spec.clone());
         ask(client, osd, &BenchAction::Start { spec, pool: pool.to_owned() }).await?;
         Ok(Jobs::Far { client: Rc::clone(client), osd })
     }
 
-    async fn status(&mut self) -> anyhow::Result<BenchStatus> {
+    async fn status(&mut self) -> Result<BenchStatus> {
         match self {
             Jobs::Near { session, .. } => Ok(session.poll()),
             Jobs::Far { client, osd } => ask(client, *osd, &BenchAction::Status).await,
         }
     }
 
-    pub(crate) async fn set_phase(&mut self, phase: Phase) -> anyhow::Result<()> {
+    pub(crate) async fn set_phase(&mut self, phase: Phase) -> Result<()> {
         match self {
             Jobs::Near { session, .. } => session.control().set_phase(phase),
             Jobs::Far { client, osd } => {
@@ -101,7 +92,7 @@ impl Jobs {
     }
 }
 
-async fn ask(client: &Client, osd: OsdId, action: &BenchAction) -> anyhow::Result<BenchStatus> {
+async fn ask(client: &Client, osd: OsdId, action: &BenchAction) -> Result<BenchStatus> {
     let mut request = serde_json::to_value(action).context("cannot write a bench request")?;
     request["prefix"] = "load".into();
     let answer = client.admin(osd, &request.to_string()).await;
@@ -121,7 +112,7 @@ pub(crate) fn controller(cpu: Option<usize>) -> Config {
 }
 
 /// Called at each look at the jobs; an error ends the load.
-pub(crate) type OnLook<'a> = Box<dyn FnMut(&Jobs) -> anyhow::Result<()> + 'a>;
+pub(crate) type OnLook<'a> = Box<dyn FnMut(&Jobs) -> Result<()> + 'a>;
 
 /// Moves the jobs on, shows how far they are, and looks for Ctrl-C.
 pub(crate) struct Steering<'a> {
@@ -146,20 +137,20 @@ impl<'a> Steering<'a> {
     }
 
     /// Waits until all jobs are connected.
-    pub(crate) async fn connect(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn connect(&mut self) -> Result<()> {
         self.view.phase("connecting");
         self.until("the jobs to connect", READY_LIMIT, |status| status.progress.ready).await
     }
 
     /// Lets the jobs write their data.
-    pub(crate) async fn prefill(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn prefill(&mut self) -> Result<()> {
         self.jobs.set_phase(Phase::Prefill).await?;
         self.view.phase("prefilling");
         self.until("the prefill to go on", PREFILL_LIMIT, |status| status.progress.prefilled).await
     }
 
     /// Lets the load run before it is measured.
-    pub(crate) async fn ramp(&mut self, millis: u64) -> anyhow::Result<()> {
+    pub(crate) async fn ramp(&mut self, millis: u64) -> Result<()> {
         if millis == 0 {
             return Ok(());
         }
@@ -169,7 +160,7 @@ impl<'a> Steering<'a> {
     }
 
     /// Lets the load run through its window.
-    pub(crate) async fn measure(&mut self, spec: &LoadSpec) -> anyhow::Result<()> {
+    pub(crate) async fn measure(&mut self, spec: &LoadSpec) -> Result<()> {
         self.jobs.set_phase(Phase::Measure).await?;
         self.view.timed("measuring", spec.runtime_ms);
         let time = Duration::from_millis(spec.runtime_ms);
@@ -177,12 +168,7 @@ impl<'a> Steering<'a> {
     }
 
     /// Waits for `done`, for at most `limit` without any progress; the load's own failure ends the wait, too.
-    async fn until(
-        &mut self,
-        what: &str,
-        limit: Duration,
-        done: fn(&BenchStatus) -> bool,
-    ) -> anyhow::Result<()> {
+    async fn until(&mut self, what: &str, limit: Duration, done: fn(&BenchStatus) -> bool) -> Result<()> {
         let (mut moved, mut bytes) = (Instant::now(), 0);
         loop {
             let status = self.look().await?;
@@ -200,7 +186,7 @@ impl<'a> Steering<'a> {
     }
 
     /// Lets the load run for `time`, or until all jobs have nothing more to do.
-    async fn run_for(&mut self, time: Duration) -> anyhow::Result<()> {
+    async fn run_for(&mut self, time: Duration) -> Result<()> {
         let started = Instant::now();
         loop {
             let left = time.saturating_sub(started.elapsed());
@@ -213,13 +199,13 @@ impl<'a> Steering<'a> {
     }
 
     /// Waits a moment, then looks at the jobs.
-    pub(crate) async fn go_on(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn go_on(&mut self) -> Result<()> {
         self.shard.sleep(self.pause).await;
         self.look().await.map(drop)
     }
 
     /// Looks at the jobs, the OSDs and Ctrl-C, and shows how far all is.
-    pub(crate) async fn look(&mut self) -> anyhow::Result<BenchStatus> {
+    pub(crate) async fn look(&mut self) -> Result<BenchStatus> {
         if self.cancel.load(Ordering::Relaxed) {
             bail!("interrupted");
         }
@@ -233,7 +219,7 @@ impl<'a> Steering<'a> {
     }
 
     /// Ends the load and gathers the results. Jobs of a load that has failed do not wait long for answers that won't come.
-    pub(crate) async fn results(&mut self, has_failed: bool) -> anyhow::Result<BenchStatus> {
+    pub(crate) async fn results(&mut self, has_failed: bool) -> Result<BenchStatus> {
         self.view.phase("waiting for the last answers");
         if let (true, Jobs::Near { session, .. }) = (has_failed, &self.jobs) {
             session.control().fail();
@@ -309,24 +295,20 @@ pub struct Measured {
 }
 
 /// Called at both ends of the window, on the controller's thread; the load still runs.
-pub type OnEdge<'a> = &'a mut dyn FnMut() -> anyhow::Result<()>;
+pub type OnEdge<'a> = &'a mut dyn FnMut() -> Result<()>;
 
 /// Runs `spec.numjobs` jobs, one on each reactor, dealt to `cpus`; `job` is the job on its shard.
 ///
 /// # Errors
 /// A job has failed, or the load was interrupted.
-pub fn run_raw<F, Fut>(
+pub fn run_raw(
     spec: &LoadSpec,
     cpus: &[usize],
     config: Config,
     cancel: &AtomicBool,
     edge: OnEdge<'_>,
-    job: F,
-) -> anyhow::Result<Measured>
-where
-    F: Fn(Shard, JobSetup) -> Fut + Send + Sync + Clone + 'static,
-    Fut: Future<Output = ()> + 'static,
-{
+    job: impl AsyncFn(Shard, JobSetup) + Clone + Send + Sync + 'static,
+) -> Result<Measured> {
     let jobs = Jobs::near(spec, None, cpus, config, job)?;
     block_on(controller(None), async |shard: Shard| {
         let mut steering = Steering::new(&shard, jobs, spec, cancel, Box::new(|_| Ok(())));
@@ -347,7 +329,7 @@ where
 }
 
 /// Returns the length of the window, with the load still running.
-async fn phases(steering: &mut Steering<'_>, spec: &LoadSpec, edge: OnEdge<'_>) -> anyhow::Result<f64> {
+async fn phases(steering: &mut Steering<'_>, spec: &LoadSpec, edge: OnEdge<'_>) -> Result<f64> {
     steering.connect().await?;
     steering.prefill().await?;
     steering.ramp(spec.ramp_ms).await?;

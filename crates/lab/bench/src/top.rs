@@ -1,15 +1,13 @@
 //! `carmine top`: the work of a running testbed, second by second.
 
-mod draw;
 mod model;
-mod source;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, Result, bail};
 use carmine_testbed::{Layout, require_plan};
 use carmine_types::counted;
 use clap::Args;
@@ -19,8 +17,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::output::{note, print};
 use carmine_testbed::spec::DirArgs;
-use model::View;
-use source::Source;
+use model::{Source, View};
 
 /// Time between two pictures.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -44,7 +41,7 @@ pub struct TopArgs {
 ///
 /// # Errors
 /// There is no running testbed, or no terminal.
-pub fn run(args: &TopArgs, cancel: &AtomicBool) -> anyhow::Result<ExitCode> {
+pub fn run(args: &TopArgs, cancel: &AtomicBool) -> Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
     let plan = require_plan(&layout)?;
     let dir = layout.dir().display().to_string();
@@ -79,13 +76,13 @@ fn watch(
     args: &TopArgs,
     cancel: &AtomicBool,
     mut terminal: Option<&mut DefaultTerminal>,
-) -> anyhow::Result<bool> {
+) -> Result<bool> {
     let is_plain = terminal.is_none();
-    let mut show = |view: &View| -> anyhow::Result<()> {
+    let mut show = |view: &View| -> Result<()> {
         match &mut terminal {
-            Some(terminal) => terminal.draw(|frame| draw::draw(frame, title, view)).map(drop)?,
+            Some(terminal) => terminal.draw(|frame| model::draw(frame, title, view)).map(drop)?,
             None if args.json => print(&format!("{}\n", serde_json::to_string(view)?))?,
-            None => print(&draw::plain(title, view))?,
+            None => print(&model::plain(title, view))?,
         }
         Ok(())
     };

@@ -1,11 +1,10 @@
 //! The machine as all topics see it: its kernel files, its drives, its network interfaces, its CPUs, and its use.
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use carmine_topology::Topology;
-
-use crate::Options;
+use carmine_topology::{CpuList, Topology};
 
 /// Block devices that are no drives.
 const NO_DRIVES: [&str; 8] = ["loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd"];
@@ -122,6 +121,103 @@ fn is_of(wanted: &str, drive: &str) -> bool {
     rest.strip_prefix('p').unwrap_or(rest).bytes().all(|b| b.is_ascii_digit())
 }
 
+// CPU time of the machine and of its processes at one moment. The doctor compares two such moments; its caller reads them,
+// because only the caller may wait between them.
+
+/// The kernel's counts since boot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuTimes {
+    /// CPUs that are online.
+    pub(crate) cpus: usize,
+    /// Ticks in which the CPUs worked.
+    pub(crate) busy: u64,
+    /// All ticks of all CPUs.
+    pub(crate) total: u64,
+    /// Command and ticks of each process that can be seen.
+    pub(crate) processes: BTreeMap<u32, (String, u64)>,
+}
+
+impl CpuTimes {
+    /// Reads `/proc` below `root`; `None` if it does not show the CPUs' time.
+    pub fn read(root: &Path) -> Option<CpuTimes> {
+        let proc = root.join("proc");
+        let stat = std::fs::read_to_string(proc.join("stat")).ok()?;
+        let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        // user nice system idle iowait irq softirq steal; guest time is counted in user already.
+        let ticks: Vec<u64> = all.split_whitespace().take(8).filter_map(|word| word.parse().ok()).collect();
+        let is_cpu = |line: &&str| line.strip_prefix("cpu").is_some_and(|rest| !rest.starts_with(' '));
+        let entries = std::fs::read_dir(&proc).into_iter().flatten().flatten();
+        let processes = entries.filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            Some((pid, process(&std::fs::read_to_string(entry.path().join("stat")).ok()?)?))
+        });
+        Some(CpuTimes {
+            cpus: stat.lines().filter(is_cpu).count(),
+            busy: [0, 1, 2, 5, 6].iter().filter_map(|field| ticks.get(*field)).sum(),
+            total: ticks.iter().sum(),
+            processes: processes.collect(),
+        })
+    }
+}
+
+/// Command and ticks in `PID (COMMAND) STATE …`; the command may have spaces and brackets.
+fn process(stat: &str) -> Option<(String, u64)> {
+    let (begin, rest) = stat.rsplit_once(')')?;
+    let (_, command) = begin.split_once('(')?;
+    // The state is the first word; user and system time are the twelfth and the thirteenth.
+    let mut times = rest.split_whitespace().skip(11).map_while(|word| word.parse::<u64>().ok());
+    Some((command.to_owned(), times.next()? + times.next()?))
+}
+
+// The testbed as the doctor is told of it.
+
+/// Where a measurement would run, and how the program was built.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Where `/sys`, `/proc` and `/etc` are; empty for `/`, another folder for captured trees.
+    pub root: PathBuf,
+    /// CPUs of reactors; empty if there is no testbed.
+    pub reactor_cpus: CpuList,
+    /// CPUs of load generators.
+    pub client_cpus: CpuList,
+    /// Names of the drives that hold data (`nvme0n1`, as in `/sys/block`); empty: all of the machine.
+    pub drives: Vec<String>,
+    /// Folders that hold stores.
+    pub places: Vec<NeededSpace>,
+    /// CPU time at two moments, some hundred milliseconds apart; `None` leaves the topic out.
+    pub cpu_times: Option<[CpuTimes; 2]>,
+    /// Processes whose CPU time is no other work: this program's, and the testbed's.
+    pub own_pids: Vec<u32>,
+    /// How this program was built; `None` leaves the topic out.
+    pub build: Option<Build>,
+    /// Options of the testbed that are not their defaults: name, value, default.
+    pub changed: Vec<(String, String, String)>,
+}
+
+/// A folder that must have room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NeededSpace {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Bytes that are still to be written there; 0 if all is there.
+    pub needed_bytes: u64,
+}
+
+/// How this program was built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Build {
+    /// `release` or `debug`.
+    pub profile: String,
+    /// Debug assertions are compiled in.
+    pub assertions: bool,
+    /// Version of RocksDB; `None` if it was left out.
+    pub rocksdb: Option<String>,
+    /// Flags of RocksDB's compiler beyond the profile's.
+    pub rocksdb_flags: String,
+    /// The memory allocator.
+    pub allocator: String,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,5 +243,24 @@ mod tests {
         assert_eq!(names(&[]), ["vda", "nvme0n1"]);
         assert_eq!(names(&["nvme0n1p3"]), ["nvme0n1"]);
         assert_eq!(names(&["vda1", "sdb"]), ["vda"]);
+    }
+}
+
+#[cfg(test)]
+mod cpu_times_tests {
+    use super::*;
+
+    #[test]
+    fn this_machine() {
+        let now = CpuTimes::read(Path::new("/")).unwrap();
+        assert!(now.cpus > 0 && now.total > now.busy && now.busy > 0);
+        assert!(now.processes.contains_key(&std::process::id()), "its own process");
+    }
+
+    #[test]
+    fn commands_may_have_brackets() {
+        let stat = "7 (a) (b) S 1 7 7 0 -1 64 1 2 3 4 30 12 5 6 20 0 1 0 99 1 2";
+        assert_eq!(process(stat), Some(("a) (b".to_owned(), 42)));
+        assert_eq!((process(""), process("7 (a) S 1 2")), (None, None));
     }
 }

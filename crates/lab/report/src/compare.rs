@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use carmine_stats::{Comparison, Outcome};
 use carmine_study::compare::{
-    self, Arm, Judgement, Measured, Refusal, arm_of_run, arms_of_run, differing_axes, pair_up,
+    self, Arm, Judgement, METRICS, Measured, Refusal, arm_of_run, arms_of_run, differing_axes, pair_up,
 };
 use carmine_types::counted;
 
@@ -13,8 +13,7 @@ use crate::chart::{Axis, Chart, Form, Ink, Key, Plot, Row, Shape};
 use crate::data::{PANEL_AXES, RunData, words};
 use crate::figures::{View, context, slug};
 use crate::lists::{distinct, grouped, joined, span};
-use crate::table::{Cell, Table};
-use crate::units::percent;
+use crate::table::{Cell, Table, percent};
 
 /// Differences up to this part count as equal.
 const TOLERANCE: f64 = 0.05;
@@ -191,14 +190,8 @@ fn table_row(line: &Line) -> Vec<Cell> {
 }
 
 /// A figure's name as people say it.
-fn metric_name(metric: &'static str) -> &'static str {
-    match metric {
-        "iops" => "IOPS",
-        "p99_latency_us" => "p99 latency",
-        "osd_cpu_us_per_op" => "CPU of OSDs per op",
-        "machine_cpu_us_per_op" => "CPU of the machine per op",
-        other => other,
-    }
+fn metric_name(metric: &str) -> &'static str {
+    METRICS.iter().find(|known| known.name == metric).map_or("", |known| known.title)
 }
 
 /// One sentence for each pair of arms, with each figure over all loads; and why arms were not compared.

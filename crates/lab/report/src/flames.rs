@@ -8,7 +8,7 @@ use carmine_types::counted;
 use crate::data::{Measured, RunData};
 use crate::lists::{joined, tally};
 use crate::report::{Block, Kind};
-use crate::units::grouped;
+use crate::table::grouped;
 
 /// Functions that are named beside a link.
 const HOTTEST: usize = 5;

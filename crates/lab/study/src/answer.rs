@@ -86,18 +86,15 @@ pub fn answer(run: &Run) -> Result<Vec<String>, ArchiveError> {
         return Ok(Vec::new());
     }
     let results = run.measured()?;
-    Ok(answer_of(&run.file, results.iter().map(|(point, result)| (*point, result))))
+    Ok(answer_of(&run.file, &results.iter().map(|(point, result)| (*point, result)).collect::<Vec<_>>()))
 }
 
 /// The same of results that have been read: those of the points that were measured.
-pub fn answer_of<'a>(
-    file: &RunFile,
-    results: impl Iterator<Item = (&'a Point, &'a PointResult)>,
-) -> Vec<String> {
+pub fn answer_of(file: &RunFile, results: &[(&Point, &PointResult)]) -> Vec<String> {
     let Some(subject) = SUBJECTS.iter().find(|subject| Some(subject.study) == file.study) else {
         return Vec::new();
     };
-    let planned = results.filter(|(point, _)| point.kind == PointKind::Point);
+    let planned = results.iter().filter(|(point, _)| point.kind == PointKind::Point);
     let measured: Vec<Measured<'_>> = planned.map(|(point, result)| Measured { point, result }).collect();
     let mut text = vec![format!("Study {}: {}", subject.study, file.question)];
     text.extend(answered(subject, &measured, file));

@@ -1,7 +1,6 @@
 //! Comparing two arms: pairs of points with the same configuration, a verdict for each figure, Holm over all of them.
 
 mod arms;
-mod pairs;
 #[cfg(test)]
 mod tests;
 
@@ -18,10 +17,9 @@ use crate::archive::{Config, PointResult};
 use crate::expand::follows_from;
 use crate::plan;
 
-pub use arms::{arm_of_files, arm_of_run, arms_of_run};
-pub(crate) use pairs::between;
-pub use pairs::{Difference, Group, differing_axes, pair_up};
-use pairs::{check, differences};
+pub(crate) use arms::between;
+pub use arms::{Difference, Group, arm_of_files, arm_of_run, arms_of_run, differing_axes, pair_up};
+use arms::{check, differences};
 
 /// A measured point.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +52,8 @@ pub struct Arm {
 pub struct Metric {
     /// Its name in tables and JSON; ends in the unit.
     pub name: &'static str,
+    /// Its name in charts and sentences.
+    pub title: &'static str,
     pub more_is_better: bool,
     /// Of one result, or of several together; `None` where it was not measured.
     pub of: fn(&[&PointResult]) -> Option<f64>,
@@ -61,15 +61,17 @@ pub struct Metric {
 
 /// All figures, in the order of the table.
 pub const METRICS: [Metric; 4] = [
-    Metric { name: "iops", more_is_better: true, of: |all| mean(all, |r| Some(r.iops())) },
-    Metric { name: "p99_latency_us", more_is_better: false, of: p99_us },
+    Metric { name: "iops", title: "IOPS", more_is_better: true, of: |all| mean(all, |r| Some(r.iops())) },
+    Metric { name: "p99_latency_us", title: "p99 latency", more_is_better: false, of: p99_us },
     Metric {
         name: "osd_cpu_us_per_op",
+        title: "CPU of OSDs per op",
         more_is_better: false,
         of: |all| mean(all, |r| r.carmine.osd_cpu_us_per_op),
     },
     Metric {
         name: "machine_cpu_us_per_op",
+        title: "CPU of the machine per op",
         more_is_better: false,
         of: |all| mean(all, |r| r.carmine.machine_cpu_us_per_op),
     },

@@ -1,7 +1,6 @@
 //! Plan files: what is to be varied, in which order, for how long.
 
 mod axis;
-mod expr;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -16,10 +15,9 @@ use toml::{Spanned, Table};
 
 use crate::archive::Chart;
 
-pub use axis::{AxisValue, Values, WORKLOADS, Workload, axes, axis, workload};
+pub use axis::{AxisValue, Expr, Values, WORKLOADS, Workload, axes, axis, workload};
 pub(crate) use axis::{resized, settle};
 pub use carmine_testbed::spec::{Axis, Kind, Role};
-pub use expr::Expr;
 
 /// A plan that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -264,11 +262,7 @@ impl Plan {
 
     /// Fails if values do not fit each other, or are out of their range.
     fn check(&self) -> Result<(), String> {
-        fn in_range<T: PartialOrd + Display>(
-            key: &str,
-            n: T,
-            range: RangeInclusive<T>,
-        ) -> Result<(), String> {
+        fn within<T: PartialOrd + Display>(key: &str, n: T, range: RangeInclusive<T>) -> Result<(), String> {
             let wrong = || format!("{key} = {n}: take {} to {}", range.start(), range.end());
             if range.contains(&n) { Ok(()) } else { Err(wrong()) }
         }
@@ -278,8 +272,8 @@ impl Plan {
                 "name = \"{name}\": take letters, digits, `.` and `-` only; files are named by it"
             ));
         }
-        in_range("repeats", self.repeats, 1..=REPEATS_MAX)?;
-        in_range("tolerance", self.tolerance, 0.001..=1.0)?;
+        within("repeats", self.repeats, 1..=REPEATS_MAX)?;
+        within("tolerance", self.tolerance, 0.001..=1.0)?;
         for (key, given) in [("compare", &self.compare), ("curve", &self.curve)] {
             if let Some(name) = given.as_ref().filter(|name| !self.has_axis(name)) {
                 return Err(format!("{key} = \"{name}\": the plan has no axis {name}; add it to [axes]"));

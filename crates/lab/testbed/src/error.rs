@@ -29,8 +29,8 @@ impl TestbedError {
     }
 }
 
-/// Shorthand of this crate.
-pub type Result<T> = std::result::Result<T, TestbedError>;
+/// Shorthand of this crate and of those that pass its errors on.
+pub type Result<T, E = TestbedError> = std::result::Result<T, E>;
 
 macro_rules! usage {
     ($($t:tt)*) => { $crate::error::TestbedError::Usage(format!($($t)*)) };

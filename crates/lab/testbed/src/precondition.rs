@@ -15,9 +15,9 @@ use fs_err::{self as fs, File, OpenOptions};
 use nix::libc;
 use serde::{Deserialize, Serialize};
 
-use crate::Event;
 use crate::error::{Result, fail_if, failed, refuse};
-use crate::slice::open_alone;
+use crate::places::open_alone;
+use crate::{Event, StartOptions};
 
 /// Bytes of a sequential write, and of a piece of random bytes.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -120,8 +120,7 @@ pub fn run(
     devices: &[PathBuf],
     wipe: bool,
     options: &PreconditionOptions,
-    cancel: &AtomicBool,
-    events: &mut dyn FnMut(Event),
+    start: &mut StartOptions<'_>,
 ) -> Result<Vec<Preconditioned>> {
     let bs_bytes = options.bs_bytes;
     let is_size = bs_bytes.is_multiple_of(ALIGN_BYTES as u64) && (1..=PIECE_BYTES).contains(&bs_bytes);
@@ -131,7 +130,7 @@ pub fn run(
     }
     let one = |device: &PathBuf| match is_virtual(device) && !options.virtual_too {
         true => Ok(Preconditioned::na(device, options)),
-        false => drive(device, wipe, options, cancel, events),
+        false => drive(device, wipe, options, start),
     };
     devices.iter().map(one).collect()
 }
@@ -149,14 +148,13 @@ fn drive(
     device: &Path,
     wipe: bool,
     options: &PreconditionOptions,
-    cancel: &AtomicBool,
-    events: &mut dyn FnMut(Event),
+    start: &mut StartOptions<'_>,
 ) -> Result<Preconditioned> {
-    let (begin, bs_bytes) = (Instant::now(), options.bs_bytes);
+    let (begin, bs_bytes, cancel) = (Instant::now(), options.bs_bytes, start.cancel);
     let stop = || cancel.load(Relaxed) || begin.elapsed() >= Duration::from_millis(options.limit_ms);
     let mut tell = |what: &str, done: u64, total: u64| {
         let what = format!("{}: {what}", device.display());
-        events(Event::Progress { what, done, total, is_bytes: false });
+        (start.events)(Event::Progress { what, done, total, is_bytes: false });
     };
     let drive = Drive::open(device, wipe)?;
     let (pieces, blocks) = (drive.bytes / PIECE_BYTES, (drive.bytes / bs_bytes).max(1));

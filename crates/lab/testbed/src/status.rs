@@ -17,8 +17,7 @@ use serde_json::Value;
 
 use crate::daemons::Daemons;
 use crate::error::{Result, failed, refuse};
-use crate::folder::{BedKind, require};
-use crate::layout::{Daemon, Layout};
+use crate::folder::{BedKind, Daemon, Layout, require};
 use crate::peer;
 use crate::plan::Plan;
 use crate::process::ProcessId;
@@ -281,7 +280,7 @@ pub(crate) struct Probe {
     /// Epoch of the map; 0 if the monitor did not answer.
     pub(crate) epoch: u32,
     /// Up in the map, and the answer of each.
-    pub(crate) up: BTreeMap<OsdId, std::result::Result<Value, String>>,
+    pub(crate) up: BTreeMap<OsdId, Result<Value, String>>,
     /// PGs of all pools, by the map.
     pub(crate) pgs: u64,
     /// By the map.
@@ -309,9 +308,8 @@ impl Probe {
             return Some(format!("OSDs: {up} of {osds} are up"));
         }
         // One that does not answer may have died and not be missed yet.
-        let silent = |(id, answer): (&OsdId, &std::result::Result<_, String>)| {
-            Some(format!("{id} ({})", answer.as_ref().err()?))
-        };
+        let silent =
+            |(id, answer): (&OsdId, &Result<_, String>)| Some(format!("{id} ({})", answer.as_ref().err()?));
         let silent: Vec<String> = self.up.iter().filter_map(silent).collect();
         if !silent.is_empty() {
             return Some(format!("an answer of {}", silent.join(", ")));

@@ -11,8 +11,7 @@ use fs_err as fs;
 
 use crate::daemons::{self, Daemons, arguments};
 use crate::error::{Result, fail_if, failed, refuse};
-use crate::folder::{BedKind, Testbed, daemons_of, require};
-use crate::layout::{Daemon, Layout};
+use crate::folder::{BedKind, Daemon, Layout, Testbed, daemons_of, require};
 use crate::plan::Plan;
 use crate::process::run_tool;
 use crate::{confine, files, peer, status};
@@ -74,16 +73,7 @@ pub fn require_plan(layout: &Layout) -> Result<Plan> {
 }
 
 impl Testbed {
-    /// Makes a new testbed in an empty or absent folder: plan, store folders, stores. If that fails, what was
-    /// made is removed again.
-    pub fn create(layout: &Layout, plan: Plan, wipe: bool, start: &mut StartOptions<'_>) -> Result<Self> {
-        Self::make(layout, plan, |testbed| match testbed.plan.kind() {
-            BedKind::Testbed => testbed.fill(wipe, start),
-            BedKind::Peer => peer::fill(testbed, wipe, start),
-        })
-    }
-
-    fn fill(&mut self, wipe: bool, start: &mut StartOptions<'_>) -> Result<()> {
+    pub(crate) fn fill(&mut self, wipe: bool, start: &mut StartOptions<'_>) -> Result<()> {
         self.make_folders()?;
         if self.plan.store.is_durable() {
             self.check_space()?;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, Result};
 use carmine_stats::{Comparison, Outcome, Verdict};
 use carmine_study::archive::{Run, write_whole};
 use carmine_study::compare::{Arm, Judgement, Row, arm_of_files, arm_of_run, arms_of_run, compare};
@@ -48,7 +48,7 @@ pub(crate) struct CompareArgs {
     dir: Option<PathBuf>,
 }
 
-pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
     let (base, new) = arms(args)?;
     let judged = compare(&base, &new, args.tolerance).map_err(usage)?;
     print(&render(&judged))?;
@@ -67,7 +67,7 @@ fn usage(error: impl std::fmt::Display) -> TestbedError {
     Usage(error.to_string())
 }
 
-fn arms(args: &CompareArgs) -> anyhow::Result<(Arm, Arm)> {
+fn arms(args: &CompareArgs) -> Result<(Arm, Arm)> {
     if let Some(new) = &args.new {
         return Ok((arm(&args.base)?, arm(new)?));
     }
@@ -81,7 +81,7 @@ fn arms(args: &CompareArgs) -> anyhow::Result<(Arm, Arm)> {
 }
 
 /// A run, a folder of results, or a list of them.
-fn arm(path: &Path) -> anyhow::Result<Arm> {
+fn arm(path: &Path) -> Result<Arm> {
     if path.join("run.json").is_file() {
         return Ok(arm_of_run(&Run::open(path).map_err(usage)?).map_err(usage)?);
     }
@@ -234,7 +234,7 @@ pub(crate) struct TableArgs {
     dir: Option<PathBuf>,
 }
 
-pub(crate) fn table(args: &TableArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
     let mut results = Vec::with_capacity(args.files.len());
     for path in &args.files {
         let text =

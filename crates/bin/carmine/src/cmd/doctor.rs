@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use carmine_doctor::{Build, CpuTimes, Finding, NeededSpace, Options, Severity, examine};
 use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::drive::facts;
+use carmine_testbed::drive::facts_of;
 use carmine_testbed::process::ProcessId;
 use carmine_testbed::{BedKind, Daemon, Layout, Plan, Wish, load};
 use carmine_topology::Topology;
@@ -105,7 +105,7 @@ fn own_pids(layout: &Layout, plan: &Plan) -> Vec<u32> {
 
 /// Devices under data, log and database of the stores; none for stores in memory, or if the kernel does not tell.
 fn drives(layout: &Layout, plan: &Plan) -> Vec<String> {
-    let stores: Vec<_> = (0..plan.osds()).filter_map(|id| facts::of(layout, plan, OsdId(id))).collect();
+    let stores: Vec<_> = (0..plan.osds()).filter_map(|id| facts_of(layout, plan, OsdId(id))).collect();
     let names: BTreeSet<&str> = stores.iter().flat_map(|store| store.nodes()).collect();
     names.into_iter().map(str::to_owned).collect()
 }

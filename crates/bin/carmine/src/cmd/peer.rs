@@ -11,8 +11,7 @@ use carmine_topology::Topology;
 use carmine_types::counted;
 use clap::{Args, Subcommand};
 
-use super::testbed::{self, SpecArgs};
-use super::up::Up;
+use super::testbed::{self, SpecArgs, Up};
 use crate::progress;
 
 /// A real Ceph on loopback, as a baseline to compare with.

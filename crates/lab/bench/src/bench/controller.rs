@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, Result, bail};
 use carmine_client::{Client, Options};
 use carmine_load::window::{DrainWindow, Window};
 use carmine_load::{JobResult, LoadSpec, Phase, VerifyState, run_cluster_job};
@@ -36,7 +36,7 @@ const QUIET_LOOKS: u32 = 3;
 const DRAIN_LIMIT: Duration = Duration::from_secs(15);
 
 /// Runs the whole load on the calling thread's reactor.
-pub(super) fn run(setup: &Setup, cancel: &AtomicBool) -> anyhow::Result<Outcome> {
+pub(super) fn run(setup: &Setup, cancel: &AtomicBool) -> Result<Outcome> {
     let cpu = setup.plan.grid.system_cpus().to_vec().last().copied();
     block_on(controller(cpu), async |shard: Shard| {
         let client = Client::connect(&shard, setup.mon, Options::default());
@@ -63,7 +63,7 @@ pub(super) fn run(setup: &Setup, cancel: &AtomicBool) -> anyhow::Result<Outcome>
 }
 
 /// Jobs on the client CPUs.
-fn near(setup: &Setup) -> anyhow::Result<Jobs> {
+fn near(setup: &Setup) -> Result<Jobs> {
     let config = Config {
         name: "load".into(),
         alien_threads: 0,
@@ -72,14 +72,12 @@ fn near(setup: &Setup) -> anyhow::Result<Jobs> {
     };
     let (mon, pool) = (setup.mon, setup.args.pool.clone());
     let cpus = setup.client_cpus();
-    Jobs::near(&setup.spec, setup.state.clone(), &cpus, config, move |shard, job| {
-        let pool = pool.clone();
-        async move { run_cluster_job(&shard, mon, &pool, job).await }
-    })
+    let job = async move |shard, job| run_cluster_job(&shard, mon, &pool, job).await;
+    Jobs::near(&setup.spec, setup.state.clone(), &cpus, config, job)
 }
 
 /// Keeps the verify state in its file.
-fn write_state(setup: &Setup, jobs: &Jobs, end: bool) -> anyhow::Result<()> {
+fn write_state(setup: &Setup, jobs: &Jobs, end: bool) -> Result<()> {
     if let (Some(path), Some(state)) = (&setup.args.verify_state, jobs.state())
         && !setup.spec.verify_only
     {
@@ -97,7 +95,7 @@ struct Controller<'a> {
 
 impl Controller<'_> {
     /// Setup, prefill, ramp and the window; returns at its end with the load still running.
-    async fn phases(&mut self) -> anyhow::Result<Window> {
+    async fn phases(&mut self) -> Result<Window> {
         let setup = self.setup;
         self.steering.connect().await?;
         self.steering.view.phase("idle baseline");
@@ -136,7 +134,7 @@ impl Controller<'_> {
 
     /// Records the OSDs under the load if that was asked for, before the window, so that the cost of `perf` is in no figure. Where
     /// it cannot be done the load goes on.
-    async fn profile(&mut self) -> anyhow::Result<()> {
+    async fn profile(&mut self) -> Result<()> {
         let Some(mode) = self.setup.args.profile else { return Ok(()) };
         let recording = match self.setup.cannot_profile() {
             Some(why) => Err(why.to_owned()),
@@ -159,10 +157,10 @@ impl Controller<'_> {
     }
 
     /// The OSDs' clocks first and then the kernel's, at both ends of the window alike: both windows are equally long.
-    async fn read(&mut self) -> anyhow::Result<Reading> {
+    async fn read(&mut self) -> Result<Reading> {
         let mut osds = Vec::new();
         // A peer's OSDs know no such questions.
-        for (id, _) in self.setup.osds.iter().filter(|_| self.setup.peer.is_none()) {
+        for (id, _) in self.setup.osds.iter().filter(|_| self.setup.plan.peer.is_none()) {
             osds.push(dump(&self.client, *id).await.unwrap_or_else(|error| {
                 self.seen.marks.push(format!("{id} did not tell its metrics: {error:#}"));
                 OsdDump::default()
@@ -173,7 +171,7 @@ impl Controller<'_> {
 
     /// Waits for work that a store puts off (RocksDB's memtables and compaction), and tells its cost since `start`: before the
     /// load, so that it pays for no earlier load; after it, so that the CPU time is charged to the operations that caused it.
-    async fn drain(&mut self, start: &Reading) -> anyhow::Result<DrainWindow> {
+    async fn drain(&mut self, start: &Reading) -> Result<DrainWindow> {
         self.steering.view.phase("waiting for the OSDs' background work");
         let sampler = &self.setup.sampler;
         let began = Instant::now();
@@ -198,7 +196,7 @@ impl Controller<'_> {
     }
 
     /// Ends the load whatever happened before, keeps the state of its blocks, and gathers the results.
-    async fn finish(mut self, measured: anyhow::Result<Window>) -> anyhow::Result<Outcome> {
+    async fn finish(mut self, measured: Result<Window>) -> Result<Outcome> {
         let status = self.steering.results(measured.is_err()).await;
         let written = write_state(self.setup, &self.steering.jobs, true);
         self.steering.view.finish();
@@ -220,7 +218,7 @@ impl Controller<'_> {
     }
 }
 
-async fn dump(client: &Client, id: OsdId) -> anyhow::Result<OsdDump> {
+async fn dump(client: &Client, id: OsdId) -> Result<OsdDump> {
     let [metrics, status] = QUESTIONS;
     OsdDump::parse([&client.admin(id, metrics).await?, &client.admin(id, status).await?])
 }

@@ -1,6 +1,6 @@
 //! Whether the stores can hold what a load will write: a full OSD lets writes wait, and the load with them.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, Result, bail};
 use carmine_client::{Client, Options};
 use carmine_load::hosted::Tool;
 use carmine_load::{LoadSpec, Prefill, Rw, object_name, show_bytes};
@@ -27,7 +27,7 @@ struct Room {
 }
 
 /// Fails if the data of a load does not fit into the OSDs. `present` counts bytes of it that are there already, up to a number.
-pub(super) fn check(setup: &Setup, present: impl FnOnce(u64) -> anyhow::Result<u64>) -> anyhow::Result<()> {
+pub(super) fn check(setup: &Setup, present: impl FnOnce(u64) -> Result<u64>) -> Result<()> {
     let Some(room) = Room::look(setup)? else { return Ok(()) };
     let all = written_bytes(&setup.spec, setup.args.client);
     // An OSD loads those objects that it leads.
@@ -50,12 +50,12 @@ impl Room {
     }
 
     /// Asks the OSDs of a testbed; `None` if one of them does not tell. Of a peer only the size is known.
-    fn look(setup: &Setup) -> anyhow::Result<Option<Room>> {
+    fn look(setup: &Setup) -> Result<Option<Room>> {
         let plan = &setup.plan;
         // How many copies another pool has is not known here; one, at least.
         let replicas = if setup.args.pool == plan.pool.name { u64::from(plan.pool.size) } else { 1 };
         let room = Room { total_bytes: 0, used_bytes: 0, full_ratio: FULL_RATIO, replicas };
-        if setup.peer.is_some() {
+        if plan.peer.is_some() {
             return Ok(Some(Room { total_bytes: plan.capacity_bytes()?, ..room }));
         }
         let status = status(BedKind::Testbed, &setup.layout)?;
@@ -73,12 +73,7 @@ impl Room {
     ///
     /// # Errors
     /// They need more room than there is; both figures, and what can be done.
-    fn check(
-        &self,
-        spec: &LoadSpec,
-        bytes: u64,
-        present: impl FnOnce(u64) -> anyhow::Result<u64>,
-    ) -> anyhow::Result<()> {
+    fn check(&self, spec: &LoadSpec, bytes: u64, present: impl FnOnce(u64) -> Result<u64>) -> Result<()> {
         let needed = bytes.saturating_mul(self.replicas);
         let limit = (self.total_bytes as f64 * self.full_ratio) as u64;
         let mut others = 0;
@@ -131,7 +126,7 @@ fn written_bytes(spec: &LoadSpec, tool: Tool) -> u64 {
 }
 
 /// Bytes of the load's own objects that are there, counted up to `enough`.
-pub(super) fn present_bytes(setup: &Setup, enough: u64) -> anyhow::Result<u64> {
+pub(super) fn present_bytes(setup: &Setup, enough: u64) -> Result<u64> {
     // Which objects an OSD has is not known, or the look for them would warm the caches: all may be there.
     if setup.args.in_process || setup.wants_cold() {
         return Ok(enough);

@@ -6,26 +6,23 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, Result, bail};
 use carmine_doctor::{Finding, Options, examine};
 use carmine_load::baseline::Baseline;
 use carmine_load::drive::StoreFacts;
 use carmine_load::hosted::{self, Tool};
 use carmine_load::profile::ProfileMode;
 use carmine_load::report::{CacheState, Context as ReportContext, Setting};
-use carmine_load::samples::Samples;
-use carmine_load::window::{InstrumentWindow, Window};
+use carmine_load::window::{InstrumentWindow, Samples, Window};
 use carmine_load::{LoadSpec, Prefill, Route, Rw, VerifyState};
 use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::peer::{self, PeerPlan};
 use carmine_testbed::process::ProcessId;
-use carmine_testbed::{BedKind, Daemon, Layout, Plan, ask_osd, load, mon_addr, require_plan};
+use carmine_testbed::{BedKind, Daemon, Layout, Plan, ask_osd, load, mon_addr, peer, require_plan};
 use carmine_topology::Grid;
 use carmine_types::{FlushMode, OsdId, StoreKind, counted};
 use serde_json::{Value, json};
 
-use super::args::BenchArgs;
-use super::{Seen, room};
+use super::{BenchArgs, Seen, room};
 use crate::Doctor;
 use crate::sample::series::Recorder;
 use crate::sample::{OsdDump, QUESTIONS, Sampler, Snapshot, WatchedOsd, add_dumps, device_of, host_report};
@@ -51,8 +48,6 @@ pub(super) struct Setup {
     pub(super) layout: Layout,
     /// Of a peer: the testbed that has its CPUs, pool and devices, and keeps its data; an OSD's cores stand for reactors.
     pub(super) plan: Plan,
-    /// `None`: a testbed.
-    pub(super) peer: Option<PeerPlan>,
     pub(super) mon: SocketAddr,
     pub(super) osds: Vec<(OsdId, ProcessId)>,
     pub(super) sampler: Sampler,
@@ -79,7 +74,7 @@ impl Reading {
 
 impl Setup {
     /// Checks the load, and looks at the cluster that is to be loaded, all of whose processes must run.
-    pub(super) fn prepare(mut args: BenchArgs, doctor: Doctor) -> anyhow::Result<Setup> {
+    pub(super) fn prepare(mut args: BenchArgs, doctor: Doctor) -> Result<Setup> {
         let mut spec = args.spec();
         cache_conditions(&mut spec, args.cache)?;
         check(&args, &spec)?;
@@ -88,22 +83,22 @@ impl Setup {
         let layout = Layout::new(&args.dir.dir)?;
         // A peer's cores stand for reactors.
         let plan = load(BedKind::Peer, &layout)?.map_or_else(|| require_plan(&layout), Ok)?;
-        let peer = plan.peer.clone();
-        if peer.is_some() && args.in_process {
+        let is_peer = plan.peer.is_some();
+        if is_peer && args.in_process {
             bail!(Usage("--in-process: a peer's OSDs do not load themselves; leave it out".into()));
         }
         if args.in_process && args.osd >= plan.osds() {
             bail!(Usage(format!("--osd {}: the testbed has OSDs 0 to {}", args.osd, plan.osds() - 1)));
         }
         // A stock client has one connection for each OSD, and a stock OSD takes no other.
-        if peer.is_some() || args.client != Tool::Carmine {
+        if is_peer || args.client != Tool::Carmine {
             spec.route = Route::Single;
         }
-        fill_and_age(&mut spec, &plan, args.fill, args.age)?;
+        fill_and_age(&mut spec, &plan, (args.fill, args.age))?;
         let marks = check(&args, &spec)?;
         let dir = layout.dir().display();
-        let start = if peer.is_some() { "carmine peer up" } else { "carmine up" };
-        let alive = |daemon: Daemon| -> anyhow::Result<ProcessId> {
+        let start = if is_peer { "carmine peer up" } else { "carmine up" };
+        let alive = |daemon: Daemon| -> Result<ProcessId> {
             ProcessId::running(&layout, daemon)?.with_context(|| {
                 format!("{daemon} of the testbed in {dir} does not run; start it with `{start} --dir {dir}`")
             })
@@ -112,8 +107,8 @@ impl Setup {
         let mon =
             mon_addr(&layout).with_context(|| format!("the monitor of {dir} has not told its address"))?;
         let osds = (0..plan.osds()).map(OsdId).map(|id| Ok((id, alive(Daemon::Osd(id))?)));
-        let osds = osds.collect::<anyhow::Result<Vec<_>>>()?;
-        let (stores, doctor) = match &peer {
+        let osds = osds.collect::<Result<Vec<_>>>()?;
+        let (stores, doctor) = match &plan.peer {
             None => (stores(&layout, &plan)?, doctor(&layout, &plan)),
             Some(_) => {
                 let (reactor_cpus, client_cpus) = (plan.grid.allocated_cpus(), plan.grid.client_cpus());
@@ -128,21 +123,8 @@ impl Setup {
         let devices = watched(&layout, &plan, &stores);
         let sampler = Sampler::new(processes.collect(), Some(mon_pid), devices);
         let state = load_state(&mut spec, &args)?;
-        let setup = Setup {
-            args,
-            spec,
-            state,
-            marks,
-            layout,
-            plan,
-            peer,
-            mon,
-            osds,
-            sampler,
-            stores,
-            doctor,
-            baseline,
-        };
+        let setup =
+            Setup { args, spec, state, marks, layout, plan, mon, osds, sampler, stores, doctor, baseline };
         if setup.args.client == Tool::Carmine {
             room::check(&setup, |enough| room::present_bytes(&setup, enough))?;
         }
@@ -185,7 +167,7 @@ impl Setup {
 
     /// The store has work that it does later: its metadata is compacted.
     pub(super) fn defers_work(&self) -> bool {
-        self.peer.is_none() && self.plan.store == StoreKind::Blue && !self.spec.verify_only
+        self.plan.peer.is_none() && self.plan.store == StoreKind::Blue && !self.spec.verify_only
     }
 
     /// The OSDs' caches are to be empty: they must have served nothing yet.
@@ -204,7 +186,7 @@ impl Setup {
     }
 
     /// Fails if an OSD has died.
-    pub(super) fn check_alive(&self) -> anyhow::Result<()> {
+    pub(super) fn check_alive(&self) -> Result<()> {
         if let Some((id, pid)) = self.osds.iter().find(|(_, process)| !process.alive()) {
             bail!("{id} (pid {}) died under the load; see its log", pid.pid);
         }
@@ -212,14 +194,14 @@ impl Setup {
     }
 
     /// Starts to sample what `sampler` looks at.
-    pub(super) fn record(&self, sampler: &Sampler) -> anyhow::Result<Recorder> {
+    pub(super) fn record(&self, sampler: &Sampler) -> Result<Recorder> {
         let grid = &self.plan.grid;
         let client_cpus = grid.client_cpus().union(&grid.neighbour).to_vec();
         Recorder::start(sampler.clone(), grid.allocated_cpus().to_vec(), &client_cpus)
     }
 
     /// Cores that are busy with other things: what the machine does without the load.
-    pub(super) fn idle_cores(&self) -> anyhow::Result<f64> {
+    pub(super) fn idle_cores(&self) -> Result<f64> {
         let before = self.sampler.sample()?;
         std::thread::sleep(BASELINE);
         Ok(self.sampler.baseline_cores(&before, &self.sampler.sample()?))
@@ -227,23 +209,17 @@ impl Setup {
 
     /// The OSDs' answers. One that does not answer has told nothing; a peer's know no such questions.
     pub(super) fn dumps(&self) -> Vec<OsdDump> {
-        let dump = |id: OsdId| -> anyhow::Result<OsdDump> {
+        let dump = |id: OsdId| -> Result<OsdDump> {
             let [metrics, status] = QUESTIONS.map(|question| ask_osd(&self.layout, id, question));
             OsdDump::parse([&metrics?, &status?])
         };
-        let osds = self.osds.iter().filter(|_| self.peer.is_none());
+        let osds = self.osds.iter().filter(|_| self.plan.peer.is_none());
         osds.map(|(id, _)| dump(*id).unwrap_or_default()).collect()
     }
 
     /// The window between two readings, the kernel's of which `sampler` has made.
-    pub(super) fn window(
-        &self,
-        sampler: &Sampler,
-        start: &Reading,
-        end: &Reading,
-        idle_cores: f64,
-    ) -> Window {
-        let mut window = sampler.window(&start.kernel, &end.kernel, idle_cores);
+    pub(super) fn window(&self, sampler: &Sampler, start: &Reading, end: &Reading, idle: f64) -> Window {
+        let mut window = sampler.window(&start.kernel, &end.kernel, idle);
         add_dumps(&mut window, &start.osds, &end.osds);
         window
     }
@@ -259,7 +235,7 @@ impl Setup {
         let mut plan = serde_json::to_value(&self.plan).unwrap_or_default();
         plan.as_object_mut().map(|map| map.remove("grid"));
         // A peer's devices are all its data's.
-        let (drives, allocated_cores, (flush_mode, flush_forced)) = match &self.peer {
+        let (drives, allocated_cores, (flush_mode, flush_forced)) = match &self.plan.peer {
             Some(_) => {
                 let flush = (FlushMode::Flush.to_string(), false);
                 (self.sampler.devices.len(), self.plan.grid.allocated_cpus().len() as f64, flush)
@@ -307,14 +283,14 @@ impl Setup {
     }
 
     /// `carmine.peer` of a result; `null` for a testbed.
-    pub(super) fn about_json(&self) -> anyhow::Result<Value> {
-        let about = self.peer.as_ref().map(|peer| peer::about(&self.plan, peer)).transpose()?;
+    pub(super) fn about_json(&self) -> Result<Value> {
+        let about = self.plan.peer.as_ref().map(|peer| peer::about(&self.plan, peer)).transpose()?;
         Ok(serde_json::to_value(about)?)
     }
 }
 
 /// Fails if this is no load, or none that the tool can make. Returns remarks on what the tool does differently.
-fn check(args: &BenchArgs, spec: &LoadSpec) -> anyhow::Result<Vec<String>> {
+fn check(args: &BenchArgs, spec: &LoadSpec) -> Result<Vec<String>> {
     let checked = spec.check().and_then(|()| hosted::check(args.client, spec));
     let marks = checked.map_err(|e| Usage(e.to_string()))?;
     for (option, given) in [("--in-process", args.in_process), ("--confirm", args.confirm)] {
@@ -335,8 +311,8 @@ pub(super) fn instrument(samples: Option<&Samples>) -> Option<InstrumentWindow> 
 }
 
 /// The drives under the stores, as the OSDs tell them; none for stores in memory.
-fn stores(layout: &Layout, plan: &Plan) -> anyhow::Result<Vec<StoreFacts>> {
-    let ask = |osd: OsdId| -> anyhow::Result<Option<StoreFacts>> {
+fn stores(layout: &Layout, plan: &Plan) -> Result<Vec<StoreFacts>> {
+    let ask = |osd: OsdId| -> Result<Option<StoreFacts>> {
         let answer = ask_osd(layout, osd, r#"{"prefix":"dump_store"}"#)?;
         serde_json::from_str(&answer).with_context(|| format!("{osd} does not say what its store lies on"))
     };
@@ -357,17 +333,12 @@ fn watched(layout: &Layout, plan: &Plan, stores: &[StoreFacts]) -> Vec<String> {
 
 /// Makes `spec` cover the part of the pool's capacity that `--fill` names, and write as many times as `--age` says what it
 /// covers: the stores of a comparison are equally full and equally worn.
-fn fill_and_age(
-    spec: &mut LoadSpec,
-    plan: &Plan,
-    fill_percent: Option<u8>,
-    age_rounds: Option<f64>,
-) -> anyhow::Result<()> {
-    if let Some(percent) = fill_percent {
+fn fill_and_age(spec: &mut LoadSpec, plan: &Plan, (fill, age): (Option<u8>, Option<f64>)) -> Result<()> {
+    if let Some(percent) = fill {
         let part = plan.capacity_bytes()? / u64::from(plan.pool.size) / 100 * u64::from(percent);
         spec.size_bytes = part / spec.object_size_bytes.max(1) * spec.object_size_bytes;
     }
-    if let Some(rounds) = age_rounds {
+    if let Some(rounds) = age {
         if !(rounds > 0.0 && rounds <= AGE_MAX) {
             bail!(Usage(format!("--age {rounds}: take a number of rounds above 0, up to {AGE_MAX}")));
         }
@@ -378,7 +349,7 @@ fn fill_and_age(
 }
 
 /// Changes the load as a cache state asks for it.
-fn cache_conditions(spec: &mut LoadSpec, cache: Option<CacheState>) -> anyhow::Result<()> {
+fn cache_conditions(spec: &mut LoadSpec, cache: Option<CacheState>) -> Result<()> {
     match cache {
         Some(CacheState::Cold) if spec.prefill == Prefill::Always || spec.ramp_ms > 0 => {
             bail!(Usage("--cache cold: --prefill always and --ramp would warm the caches; leave them out".into()))
@@ -393,7 +364,7 @@ fn cache_conditions(spec: &mut LoadSpec, cache: Option<CacheState>) -> anyhow::R
     Ok(())
 }
 
-fn load_baseline(path: &Path) -> anyhow::Result<Baseline> {
+fn load_baseline(path: &Path) -> Result<Baseline> {
     let wrong = |what: String| {
         let path = path.display();
         Usage(format!("--baseline {path}: {what}; `carmine baseline --json FILE` makes a baseline"))
@@ -404,7 +375,7 @@ fn load_baseline(path: &Path) -> anyhow::Result<Baseline> {
 
 /// The state of verified blocks. Without a file, or with one that does not exist yet, nothing is known; the load then gets
 /// a generation of its own, so that blocks of earlier loads can't be taken for its own.
-fn load_state(spec: &mut LoadSpec, args: &BenchArgs) -> anyhow::Result<Option<VerifyState>> {
+fn load_state(spec: &mut LoadSpec, args: &BenchArgs) -> Result<Option<VerifyState>> {
     if !spec.verify {
         return Ok(None);
     }
@@ -457,12 +428,12 @@ mod tests {
         }
     }
 
-    fn applied(fill: Option<u8>, age: Option<f64>) -> anyhow::Result<LoadSpec> {
+    fn applied(fill: Option<u8>, age: Option<f64>) -> Result<LoadSpec> {
         let wish =
             Wish { osds: Some(3), osd_size_bytes: Some(1 << 30), pool_size: Some(2), ..Wish::default() };
         let plan = Plan::new(&wish, &Topology::from_short("1x8x1").unwrap(), "f").unwrap();
         let mut spec = LoadSpec::default();
-        fill_and_age(&mut spec, &plan, fill, age)?;
+        fill_and_age(&mut spec, &plan, (fill, age))?;
         Ok(spec)
     }
 

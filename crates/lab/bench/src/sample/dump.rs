@@ -1,6 +1,6 @@
 //! The figures that Carmine's OSDs report of themselves at both ends of a window, with any load generator.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, Result};
 use carmine_load::window::{MetricsWindow, OsdWindow, ReactorWindow, Window};
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
@@ -20,7 +20,7 @@ pub(crate) struct OsdDump {
 
 impl OsdDump {
     /// Reads the answers to [`QUESTIONS`].
-    pub(crate) fn parse([metrics, status]: [&str; 2]) -> anyhow::Result<OsdDump> {
+    pub(crate) fn parse([metrics, status]: [&str; 2]) -> Result<OsdDump> {
         let json = |text: &str| serde_json::from_str::<Value>(text).context("the answer is no JSON");
         let pgs = serde_json::from_value(json(status)?["pgs_per_reactor"].take()).unwrap_or_default();
         Ok(OsdDump { metrics: json(metrics)?, pgs })

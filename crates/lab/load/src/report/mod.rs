@@ -16,7 +16,7 @@ use crate::baseline::{Achieved, Baseline, Percentages};
 use crate::drive::StoreFacts;
 use crate::hosted::fio;
 use crate::profile::Profile;
-use crate::result::{DirStats, JobResult, VerifyCounts};
+use crate::session::{DirStats, JobResult, VerifyCounts};
 use crate::spec::LoadSpec;
 use crate::stages::Stages;
 use crate::verdict::{DISTURBED, Evidence, Facts, Figure, Limiter, MoreLoad, RAW_WRONG, UNEVEN};

@@ -7,7 +7,7 @@ use carmine_types::counted;
 use super::{OsdReport, Report, ratio, seconds};
 use crate::drive::StoreFacts;
 use crate::profile::Profile;
-use crate::result::{DirStats, JobResult};
+use crate::session::{DirStats, JobResult};
 use crate::spec::show_bytes;
 use crate::words::word;
 

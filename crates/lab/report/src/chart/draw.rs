@@ -4,10 +4,9 @@ use std::fmt::Write as _;
 
 use carmine_topology::Cpu;
 
-use super::ink::Ink;
-use super::{Area, At, Chart, Form, Key, Plot, Range, Seat, Shape, Upright};
+use super::{Area, At, Chart, Form, Ink, Key, Plot, Range, Seat, Shape, Upright};
 use crate::lists::grouped;
-use crate::units::{short, shortened};
+use crate::table::{short, shortened};
 
 /// Draws a chart: `<svg>` for the page, whose style sheet paints it; and as a file, with title, context, legend and
 /// background.

@@ -6,10 +6,10 @@ use std::path::Path;
 use carmine_testbed::spec::{Axis, peer_axes, place_axes, tuning_axes};
 use carmine_topology::{CpuList, Grid, Topology};
 
-use super::load::{AROUND_S, SLOW_BYTES_PER_S, client, is_hosted, load_spec};
-use super::{BoundedCommand, What, is_peer, words};
+use super::{AROUND_S, BoundedCommand, SLOW_BYTES_PER_S, What, client, is_hosted, is_peer, load_spec, words};
 use crate::archive::Config;
 use crate::expand::Machine;
+use crate::plan::Plan;
 
 /// Bytes per second that a slow disk takes while block files are written through.
 const SLOW_FILE_BYTES_PER_S: f64 = 40e6;
@@ -27,18 +27,14 @@ const DEVICE_LIMIT_S: f64 = 86_400.0;
 
 /// The placement on CPUs, and the options of `carmine up` (for a peer `carmine peer up`) that lead to it, without the folder.
 /// A peer gets the CPUs that Carmine would have. Fails if it does not fit the machine.
-pub fn start_options(
-    config: &Config,
-    overprovisioned: bool,
-    machine: &Machine,
-) -> Result<(Grid, Vec<String>), String> {
+pub fn start_options(config: &Config, plan: &Plan, machine: &Machine) -> Result<(Grid, Vec<String>), String> {
     let devices = devices(config, machine)?;
-    let own = [own_options(config, machine, &devices)?, shared(overprovisioned)].concat();
+    let own = [own_options(config, machine, &devices)?, shared(plan.overprovisioned)].concat();
     let grid = (machine.place)(&machine.topology, &own)?;
     if !is_peer(config) {
         return Ok((grid, own));
     }
-    let options = [peer_options(config, &grid, &devices)?, shared(overprovisioned)].concat();
+    let options = [peer_options(config, &grid, &devices)?, shared(plan.overprovisioned)].concat();
     Ok((grid, options))
 }
 

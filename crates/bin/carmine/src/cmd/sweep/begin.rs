@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use carmine_bench::sample::host_report;
 use carmine_daemon::build;
 use carmine_doctor::free_bytes;
@@ -16,8 +16,9 @@ use carmine_study::needs::{Device, Have, shortages};
 use carmine_study::plan::Plan;
 use carmine_study::run::{Options, WINDOW_MIN};
 use clap::Parser;
+use walkdir::WalkDir;
 
-use super::args::SweepArgs;
+use super::SweepArgs;
 use crate::cmd::{Cli, Command, doctor};
 use carmine_testbed::TestbedError::Usage;
 
@@ -35,7 +36,7 @@ pub(crate) struct RunFolder {
 
 impl RunFolder {
     /// Takes the folder: a new one, or with `--resume` the one of a stopped run.
-    pub(crate) fn take(args: &SweepArgs, plan: &Plan) -> anyhow::Result<RunFolder> {
+    pub(crate) fn take(args: &SweepArgs, plan: &Plan) -> Result<RunFolder> {
         let dir = match &args.out {
             Some(dir) => dir.clone(),
             None => PathBuf::from("carmine-runs").join(format!("{}-{}", plan.name, now_unix_s())),
@@ -67,7 +68,7 @@ fn now_unix_s() -> u64 {
 }
 
 /// The options of the run that is resumed; what is given now counts only where it does not change the points.
-pub(crate) fn resumed(now: SweepArgs) -> anyhow::Result<SweepArgs> {
+pub(crate) fn resumed(now: SweepArgs) -> Result<SweepArgs> {
     let dir = now.out.clone().unwrap_or_default();
     let run = Run::open(&dir).map_err(|e| Usage(format!("--resume: {e}")))?;
     let Ok(Cli { command: Command::Sweep(then) }) = Cli::try_parse_from(&run.file.command) else {
@@ -113,13 +114,8 @@ fn have(args: &SweepArgs, layouts: &Path) -> Have {
 
 /// Bytes that the files of a folder take.
 fn bytes_in(folder: &Path) -> u64 {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let of = |entry: std::fs::DirEntry| match entry.metadata() {
-        Ok(facts) if facts.is_dir() => bytes_in(&entry.path()),
-        Ok(facts) => facts.blocks() * 512,
-        Err(_) => 0,
-    };
-    entries.map(of).sum()
+    let facts = WalkDir::new(folder).into_iter().flatten().filter_map(|entry| entry.metadata().ok());
+    facts.filter(|facts| !facts.is_dir()).map(|facts| facts.blocks() * 512).sum()
 }
 
 fn available_memory() -> Option<u64> {
@@ -151,7 +147,7 @@ pub(crate) fn short(args: &SweepArgs, expansion: &Expansion, layouts: &Path) -> 
 }
 
 /// Refuses a sweep for which space, memory, time or devices are not enough.
-pub(crate) fn check_room(args: &SweepArgs, expansion: &Expansion, layouts: &Path) -> anyhow::Result<()> {
+pub(crate) fn check_room(args: &SweepArgs, expansion: &Expansion, layouts: &Path) -> Result<()> {
     match short(args, expansion, layouts).as_slice() {
         [] => Ok(()),
         short => Err(Usage(format!("the sweep is not started:\n{}", short.join("\n"))).into()),
@@ -164,7 +160,7 @@ pub(crate) fn run_file(
     plan: &Plan,
     expansion: &Expansion,
     place: &RunFolder,
-) -> anyhow::Result<RunFile> {
+) -> Result<RunFile> {
     if let Some(before) = &place.before {
         same_points(&place.dir, expansion)?;
         return Ok(RunFile { complete: false, finished_unix_s: None, ..before.clone() });
@@ -222,7 +218,7 @@ fn command_line(args: &SweepArgs) -> Vec<String> {
 }
 
 /// Points that changed since would be mixed up with those that were run.
-fn same_points(dir: &Path, expansion: &Expansion) -> anyhow::Result<()> {
+fn same_points(dir: &Path, expansion: &Expansion) -> Result<()> {
     let old = Run::open(dir)?;
     let now = expansion.points.iter().map(|planned| &planned.point.stem);
     ensure!(

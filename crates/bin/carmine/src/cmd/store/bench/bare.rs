@@ -5,15 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, Result, anyhow};
 use carmine_load::drive::StoreFacts;
 use carmine_osd_daemon::store::mount_options;
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_store::blue::{Fill, MkfsOptions, MountOptions, Place, mkfs};
 use carmine_store::{BlueShared, Kv, KvBatch, KvError, MemKv, StoreShared};
 use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::drive::facts::settle;
-use carmine_testbed::drive::part_at;
+use carmine_testbed::drive::{part_at, settle};
 use carmine_testbed::{Tuning, process};
 use carmine_types::{OsdId, StoreKind, Uuid};
 use tempfile::TempDir;
@@ -52,7 +51,7 @@ pub(super) enum Parts {
 
 impl Bare {
     /// Makes it; writes a block file through.
-    pub(super) fn make(args: &StoreBenchArgs) -> anyhow::Result<Bare> {
+    pub(super) fn make(args: &StoreBenchArgs) -> Result<Bare> {
         if args.compaction.is_some() && (args.store, args.kv) != (StoreKind::Blue, KvKind::Rocks) {
             anyhow::bail!(Usage(
                 "--compaction: only --store blue with --kv rocks has tables to merge".into()
@@ -89,7 +88,7 @@ impl Bare {
     }
 
     /// Does `work` while RocksDB compacts again and again; its own threads do that, ours only waits.
-    pub(super) fn while_compacting<R>(&self, work: impl FnOnce() -> anyhow::Result<R>) -> anyhow::Result<R> {
+    pub(super) fn while_compacting<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
         let Parts::Blue { kv, .. } = &self.parts else { return work() };
         let has_ended = AtomicBool::new(false);
         let compact = || -> Result<(), KvError> {
@@ -129,7 +128,7 @@ impl Parts {
     }
 }
 
-fn make_blue(block: &Path, kv: &Arc<dyn Kv>, size_bytes: u64) -> anyhow::Result<()> {
+fn make_blue(block: &Path, kv: &Arc<dyn Kv>, size_bytes: u64) -> Result<()> {
     let options = MkfsOptions {
         fsid: Uuid([0xbe; 16]),
         osd: OsdId(0),
@@ -144,7 +143,7 @@ fn make_blue(block: &Path, kv: &Arc<dyn Kv>, size_bytes: u64) -> anyhow::Result<
 }
 
 #[cfg(feature = "rocks")]
-fn open_kv(args: &StoreBenchArgs, folder: &TempDir) -> anyhow::Result<Arc<dyn Kv>> {
+fn open_kv(args: &StoreBenchArgs, folder: &TempDir) -> Result<Arc<dyn Kv>> {
     use carmine_kv_rocks::{RocksKv, RocksOptions, WRITE_BYTES_PER_S_OF_REACTOR};
     let write_bytes_per_s = WRITE_BYTES_PER_S_OF_REACTOR * u64::from(args.numjobs);
     let options = RocksOptions { write_bytes_per_s, ..RocksOptions::default() };
@@ -155,7 +154,7 @@ fn open_kv(args: &StoreBenchArgs, folder: &TempDir) -> anyhow::Result<Arc<dyn Kv
 }
 
 #[cfg(not(feature = "rocks"))]
-fn open_kv(args: &StoreBenchArgs, _folder: &TempDir) -> anyhow::Result<Arc<dyn Kv>> {
+fn open_kv(args: &StoreBenchArgs, _folder: &TempDir) -> Result<Arc<dyn Kv>> {
     anyhow::ensure!(args.kv == KvKind::Memory, "this carmine was built without RocksDB: take --kv memory");
     Ok(Arc::new(MemKv::new()))
 }
