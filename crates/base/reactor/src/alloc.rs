@@ -45,3 +45,28 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
         unsafe { self.0.realloc(place, layout, new_size) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::alloc::System;
+
+    use super::*;
+
+    #[test]
+    fn memory_is_passed_on_and_each_taking_is_counted() {
+        let (heap, small) = (Counting(System), Layout::new::<[u64; 4]>());
+        let (large, before) = (Layout::new::<[u64; 64]>(), taken());
+        // SAFETY: every place is used within its layout, and given back with the layout that it has then.
+        unsafe {
+            let place = heap.alloc(small);
+            place.write(7);
+            let place = heap.realloc(place, small, large.size());
+            assert_eq!(place.read(), 7);
+            heap.dealloc(place, large);
+            let zeros = heap.alloc_zeroed(large);
+            assert!((0..large.size()).all(|at| zeros.add(at).read() == 0));
+            heap.dealloc(zeros, large);
+        }
+        assert_eq!(taken() - before, 3);
+    }
+}

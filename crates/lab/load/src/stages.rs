@@ -67,7 +67,7 @@ pub struct StageCost {
     pub stage: Stage,
     /// CPU time of all OSDs; `None` without a profile.
     pub cpu_ns: Option<f64>,
-    /// Time from its begin to its end. What it waits for is in it: the drive is in `store` for a read, in `log` for a write.
+    /// Time from the stage's beginning to its end. It includes the wait for the drive: in `store` for a read, in `log` for a write.
     pub wait_us: Option<f64>,
 }
 

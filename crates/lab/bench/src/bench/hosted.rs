@@ -141,10 +141,7 @@ impl Run<'_> {
         window.instrument = instrument(seen.samples.as_ref());
         figures.result.client = hottest(&sampler.tools(&begin.kernel, &end.kernel), window.wall_ns);
         seen.marks.extend(window_mark(&figures, &window));
-        let asked_s = self.spec.runtime_ms as f64 / 1e3;
-        seen.marks.extend((self.spec.rw.writes() && figures.seconds < 0.9 * asked_s && self.tool == Tool::RadosBench).then(|| {
-            format!("rados bench filled the pool in {:.1} s and ended: a larger --osd-size gives a longer window", figures.seconds)
-        }));
+        seen.marks.extend(self.full_mark(figures.seconds));
         let (version, command) = (&self.programs.version, &clients.command);
         let told = Told {
             latency: figures.latency,
@@ -159,6 +156,16 @@ impl Run<'_> {
             known_blocks: 0,
             seen,
             told: Some(told),
+        })
+    }
+
+    /// A remark on a `rados bench` that wrote all that there was room for before its time was over.
+    fn full_mark(&self, seconds: f64) -> Option<String> {
+        let is_short = seconds < 0.9 * self.spec.runtime_ms as f64 / 1e3;
+        (self.tool == Tool::RadosBench && self.spec.rw.writes() && is_short).then(|| {
+            format!(
+                "rados bench filled the pool in {seconds:.1} s and ended: a larger --osd-size gives a longer window"
+            )
         })
     }
 

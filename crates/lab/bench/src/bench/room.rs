@@ -36,9 +36,8 @@ pub(super) fn check(setup: &Setup, present: impl FnOnce(u64) -> Result<u64>) -> 
 }
 
 /// Objects that each job of `rados bench` can write until the OSDs are nearly full; `None` if one of them does not tell.
-pub(super) fn objects_of_each_job(setup: &Setup) -> anyhow::Result<Option<u64>> {
-    let room = Room::look(setup)?;
-    Ok(room.map(|room| room.objects(&setup.spec)))
+pub(super) fn objects_of_each_job(setup: &Setup) -> Result<Option<u64>> {
+    Ok(Room::look(setup)?.map(|room| room.objects(&setup.spec)))
 }
 
 impl Room {

@@ -253,7 +253,7 @@ impl Folded {
     }
 
     /// The share of each stage, in the order of an operation.
-    pub(super) fn stages(&self) -> Vec<StageShare> {
+    fn stages(&self) -> Vec<StageShare> {
         let all: u64 = self.by_stage.values().sum();
         let share = |(stage, weight): (&Option<Stage>, &u64)| {
             Some(StageShare { stage: (*stage)?, percent: 100.0 * *weight as f64 / all.max(1) as f64 })
