@@ -1,5 +1,5 @@
-//! kill -9 in the middle of a load: what was acknowledged is there, the replicas are equal, and operations wait for an
-//! OSD that is down instead of failing.
+//! kill -9 in the middle of a load: what was acknowledged is there, the replicas are equal, and clients go on with those that
+//! are left, or wait, and never fail.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // starts processes and reads files
 
 use std::collections::BTreeSet;
@@ -211,29 +211,39 @@ fn kill_nine_while_starting_loses_nothing_either() {
 }
 
 #[test]
-fn operations_wait_for_an_osd_that_is_down() {
+fn clients_go_on_without_an_osd_and_wait_below_min_size() {
     let bed = up_blue("1");
     let state = state_file(&bed);
     let state = state.to_str().expect("UTF-8");
     let bench = Background::start(&bed, "bench", &load(state, "30"));
     let_write(&bed, Duration::ZERO);
-    let stock = installed("rados", "ceph-common")
-        .then(|| Background::rados(&bed, &["bench", "4", "write", "-b", "4096", "-t", "8", "--no-cleanup"]));
+    let rados = installed("rados", "ceph-common");
+    let writes = |seconds| ["bench", seconds, "write", "-b", "4096", "-t", "8", "--no-cleanup"];
+    let stock = rados.then(|| Background::rados(&bed, &writes("4")));
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(kill_nine(&[bed.pid("osd.1").expect("osd.1 has a record")]), 1);
     dies_with_its_osds(bench);
-    let named =
-        |said: &str| said.contains("osd.1    not running, down") && said.contains("ops of the others wait");
+    let named = |said: &str| {
+        said.contains("osd.1    not running, down") && said.contains("32 of 32 PGs have fewer copies")
+    };
     let said = bed.until(Duration::from_secs(20), "status", &[], named);
     assert!(said.contains("degraded") && said.contains("osd.1 is dead"), "{said}");
     let refused = bed.run("up", &["--overprovisioned", "--reactors", "2"]);
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("carmine down"));
-    assert!(stock.as_ref().is_none_or(Background::runs), "the stock client's operations must wait, not fail");
-    // The same OSD comes back: what waited goes on.
-    bed.ok("restart", &["--osd", "1"]);
     if let Some(stock) = stock {
         let said = succeed(stock.wait(Duration::from_secs(60)), "rados bench over the OSD's death");
         assert!(said.contains("Total writes made"), "{said}");
+    }
+    // One copy of three is less than min_size 2.
+    assert_eq!(kill_nine(&[bed.pid("osd.2").expect("osd.2 has a record")]), 1);
+    bed.until(Duration::from_secs(20), "status", &[], |said| said.contains("ops of the others wait"));
+    let stock = rados.then(|| Background::rados(&bed, &writes("2")));
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(stock.as_ref().is_none_or(Background::runs), "the stock client's operations must wait, not fail");
+    // What waited goes on as soon as there are two, and each is given what it missed.
+    bed.ok("restart", &["--osd", "1,2"]);
+    if let Some(stock) = stock {
+        succeed(stock.wait(Duration::from_secs(60)), "rados bench over two deaths");
     }
     check_replicas(&bed);
     // `down` and `up` mend it, too.

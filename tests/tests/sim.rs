@@ -47,9 +47,14 @@ impl Cluster {
     }
 
     fn of_size(seed: u64, osds: u32, size: u8, shards: u16, blue: bool) -> Cluster {
+        Cluster::of_pool(seed, osds, (size, 1), shards, blue)
+    }
+
+    /// A pool of this size and `min_size`.
+    fn of_pool(seed: u64, osds: u32, (size, min_size): (u8, u8), shards: u16, blue: bool) -> Cluster {
         let sim = Sim::new(seed);
         sim.node("mon", 1, move |shard: Shard| async move {
-            let pool = InitialPool { name: POOL.into(), size, min_size: 1, pg_num: 8 };
+            let pool = InitialPool { name: POOL.into(), size, min_size, pg_num: 8 };
             let initial = InitialCluster { fsid: Uuid([7; 16]), osds, pool };
             let config = MonConfig { dir: "/mon".into(), listen: mon_addr(), open_files: 1 << 10, initial };
             Mon::open(&shard, config).await.unwrap().serve().await.unwrap();
@@ -169,6 +174,8 @@ struct Model {
     objects: RefCell<BTreeMap<String, History>>,
     in_flight: Cell<usize>,
     acknowledged: Cell<u64>,
+    /// OSDs are still being killed.
+    troubled: Cell<bool>,
 }
 
 impl Model {
@@ -310,9 +317,28 @@ fn range(bytes: &[u8], off: u64, len: u64) -> &[u8] {
     &bytes[from..to]
 }
 
+/// Waits until all OSDs are up, and all of their PGs serve clients with all copies.
+async fn whole(shard: &Shard, pool: &Pool, osds: u32) {
+    for osd in (0..osds).map(OsdId) {
+        while !pool.client().view().is_some_and(|view| view.map().is_up(osd)) {
+            shard.sleep(Duration::from_millis(1)).await;
+        }
+    }
+    for osd in (0..osds).map(OsdId) {
+        loop {
+            let status = admin(pool, osd, r#"{"prefix":"status"}"#).await;
+            if status["pgs"]["clean"] == status["pgs"]["total"] {
+                break;
+            }
+            shard.sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
 /// Everything is as the model says, on every member of each PG.
 async fn verify(shard: &Shard, pool: &Pool, model: &Model, osds: u32) {
     drain(shard, model).await;
+    whole(shard, pool, osds).await;
     let mut listed: Vec<String> =
         pool.list().await.unwrap().iter().map(|o| String::from_utf8_lossy(&o.name).into_owned()).collect();
     listed.sort();
@@ -346,14 +372,16 @@ async fn admin(pool: &Pool, osd: OsdId, question: &str) -> Value {
     serde_json::from_str(&pool.client().admin(osd, question).await.unwrap()).unwrap()
 }
 
-/// A load of `count` operations, checked at its end.
+/// A load of `count` operations, and more for as long as there is trouble, checked at its end.
 fn load(cluster: &Cluster, model: &Rc<Model>, count: u64, exact: bool) -> Rc<Cell<bool>> {
     let (model, osds) = (Rc::clone(model), cluster.osds.len() as u32);
     cluster.client(move |shard, pool| {
         let model = Rc::clone(&model);
         async move {
-            for _ in 0..count {
+            let mut issued = 0;
+            while issued < count || model.troubled.get() {
                 one(&shard, &pool, &model, exact).await;
+                issued += 1;
             }
             verify(&shard, &pool, &model, osds).await;
         }
@@ -404,6 +432,7 @@ fn a_killed_osd_comes_back_with_all_that_was_acknowledged() {
         let shards = 1 + (seed / 2 % 2) as u16;
         let mut cluster = Cluster::new(seed.into(), 3, shards, true);
         let model = Rc::<Model>::default();
+        model.troubled.set(true);
         let done = load(&cluster, &model, 200, false);
         for round in 1..4 {
             cluster.run(|| model.acknowledged.get() >= u64::from(round) * 45);
@@ -412,6 +441,7 @@ fn a_killed_osd_comes_back_with_all_that_was_acknowledged() {
             cluster.pass(Duration::from_millis(20));
             cluster.restart(victim, shards);
         }
+        model.troubled.set(false);
         cluster.run(|| done.get());
     }
 }
@@ -430,6 +460,51 @@ fn all_osds_killed_at_once_come_back_with_another_number_of_shards() {
         }
         cluster.run(|| done.get());
     }
+}
+
+/// With `min_size` copies left clients go on after a short pause; the one that comes back is given what it missed.
+#[test]
+fn clients_go_on_while_an_osd_is_down() {
+    for seed in 60..66u32 {
+        let shards = 1 + (seed / 2 % 2) as u16;
+        let mut cluster = Cluster::new(seed.into(), 3, shards, true);
+        let model = Rc::<Model>::default();
+        model.troubled.set(true);
+        let done = load(&cluster, &model, 200, false);
+        for round in 1..4u64 {
+            cluster.run(|| model.acknowledged.get() >= round * 50);
+            let victim = (seed + round as u32) % 3;
+            cluster.kill(victim);
+            let (killed_ns, before) = (cluster.sim.now_ns(), model.acknowledged.get());
+            // More than may be in flight: each of its PGs was written to.
+            cluster.run(|| model.acknowledged.get() >= before + 3 * WINDOW as u64);
+            let pause = Duration::from_nanos(cluster.sim.now_ns() - killed_ns);
+            assert!(pause < Duration::from_secs(1), "seed {seed}: clients waited for {pause:?}");
+            cluster.restart(victim, shards);
+            // The monitor hears that it has all copies again.
+            cluster.pass(Duration::from_millis(100));
+        }
+        model.troubled.set(false);
+        cluster.run(|| done.get());
+    }
+}
+
+/// One copy less than `min_size` serves nobody; the next one that comes up is enough.
+#[test]
+fn below_min_size_clients_wait() {
+    let mut cluster = Cluster::of_pool(81, 3, (3, 2), 1, true);
+    let model = Rc::<Model>::default();
+    let done = load(&cluster, &model, 300, false);
+    cluster.run(|| model.acknowledged.get() >= 50);
+    [1, 2].iter().for_each(|osd| cluster.kill(*osd));
+    cluster.pass(Duration::from_secs(3));
+    let before = model.acknowledged.get();
+    cluster.pass(Duration::from_secs(20));
+    assert_eq!(model.acknowledged.get(), before, "one copy of three is below min_size 2");
+    cluster.restart(2, 1);
+    cluster.run(|| model.acknowledged.get() >= before + 50);
+    cluster.restart(1, 1);
+    cluster.run(|| done.get());
 }
 
 /// OSDs are taken out and put back, the pool's size changes, OSDs die and come back, all while clients write: also while

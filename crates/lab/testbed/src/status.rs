@@ -248,12 +248,15 @@ fn complain(
             (Some(_), None) => (!osd.up && known).then(|| format!("{daemon} runs but is not up")),
         }
     }));
-    let (active, pgs) = (seen.counts().active, seen.pgs);
+    let (PgCounts { active, clean, .. }, pgs) = (seen.counts(), seen.pgs);
     match seen.missing(plan).filter(|_| known && problems.is_empty()) {
         Some(missing) => problems.push(format!("waiting for {missing}")),
         None if known && active < pgs => problems.push(format!(
-            "{active} of {pgs} PGs are active; ops of the others wait until all their OSDs are up"
+            "{active} of {pgs} PGs are active; ops of the others wait until enough of their OSDs are up"
         )),
+        None if known && clean < pgs => {
+            problems.push(format!("{} of {pgs} PGs have fewer copies than the pool's size", pgs - clean));
+        }
         None => {}
     }
     let full = osds.iter().filter(|osd| osd.fullness == Some(Fullness::Full));

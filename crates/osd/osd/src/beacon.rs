@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use carmine_client::MonSession;
-use carmine_messenger::Message;
+use carmine_messenger::{Message, with_timeout};
 use carmine_reactor::{Group, ShardId};
 use carmine_types::Epoch;
 use carmine_wire::private::{OsdBeacon, PgStuck, PoolUse};
@@ -14,6 +14,8 @@ use crate::shard::OsdShard;
 
 /// How often the monitor hears of it.
 const PERIOD: Duration = Duration::from_secs(2);
+/// What happens to several PGs at once is told together.
+const GATHER: Duration = Duration::from_millis(10);
 
 /// Sends beacons for as long as the OSD runs.
 pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
@@ -32,7 +34,21 @@ pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
                 pools,
                 stuck,
             }));
-            own.shard.sleep(PERIOD).await;
+            if with_timeout(&own.shard, PERIOD, own.news.notified()).await.is_some() {
+                own.shard.sleep(GATHER).await;
+            }
+        }
+    });
+}
+
+/// A PG of this shard waits for the monitor: it hears of it at once.
+pub(crate) fn send_soon(osd: &OsdShard) {
+    if osd.shard.id() == ShardId(0) {
+        return osd.news.notify_one();
+    }
+    osd.shard.submit_to(ShardId(0), |shard| {
+        if let Some(osd) = OsdShard::of(shard) {
+            osd.news.notify_one();
         }
     });
 }

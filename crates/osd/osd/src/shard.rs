@@ -8,7 +8,7 @@ use std::sync::Arc;
 use carmine_client::Client;
 use carmine_crush::MapView;
 use carmine_messenger::{Budget, Connection, Message, More};
-use carmine_reactor::sync::Semaphore;
+use carmine_reactor::sync::{Notify, Semaphore};
 use carmine_reactor::{Shard, ShardId};
 use carmine_store::Store;
 use carmine_types::{Epoch, PgId, SpgId};
@@ -79,6 +79,8 @@ pub struct OsdShard {
     hops_in: RefCell<Vec<u64>>,
     /// Ports of all reactors, in order; complete before the OSD boots.
     pub(crate) ports: RefCell<Vec<u16>>,
+    /// There is something that the monitor should hear at once (shard 0).
+    pub(crate) news: Notify,
     /// Set while the OSD stops.
     pub(crate) stopping: Cell<bool>,
 }
@@ -132,6 +134,7 @@ impl OsdShard {
             hops_out: RefCell::new(vec![0; shards]),
             hops_in: RefCell::new(vec![0; shards]),
             ports: RefCell::new(vec![0; shards]),
+            news: Notify::new(),
             stopping: Cell::new(false),
         });
         shard.set_local(Rc::clone(&osd));

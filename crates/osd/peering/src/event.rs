@@ -117,6 +117,8 @@ pub struct Map {
     pub owners: Vec<OsdId>,
     /// The pool's size.
     pub size: usize,
+    /// The pool's `min_size`: with fewer members the PG serves nobody.
+    pub min_size: usize,
     /// The PG was split: it has other objects than before.
     pub is_split: bool,
 }

@@ -4,11 +4,14 @@
 //! for nothing. The OSD (`carmine-osd`, `pg/shell.rs`) carries the effects out and brings the results back as events; the
 //! tests of this crate explore every sequence of events up to a bound instead.
 //!
-//! Phases: `Loading` (the PG's state is read from the store) → by the map: primary of a full acting set: `Peering` →
-//! `Active`; member but not primary: `Replica`; an owner of the data is down or there are fewer OSDs than the pool's size:
-//! `Down`; not a member: `Stray`. A new interval (other acting set, or one of its OSDs restarted) begins again.
+//! Phases: `Loading` (the PG's state is read from the store) → by the map: primary: `Peering` → `Active`; member but not
+//! primary: `Replica`; an owner of the data is down, or there are fewer members than the pool's `min_size`: `Down`; not a
+//! member: `Stray`. A new interval (other acting set, or one of its OSDs restarted) begins again.
 //!
-//! Every acknowledged write is in the log of every member, so the primary's log wins: what a replica has beyond the common
+//! An owner has every acknowledged write: the PG serves clients only while all owners are up. To go on without one, the
+//! primary first lets the monitor strike it off the map's list; it is no owner again before it has all that others have.
+//!
+//! Every acknowledged write is in the log of every owner, so the primary's log wins: what a replica has beyond the common
 //! part is undone, and objects that differ since are copied whole. The primary asks all replicas at once what they have,
 //! repairs those that differ, writes down that the PG started, lets all replicas write it down, and then serves clients.
 //!

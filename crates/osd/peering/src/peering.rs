@@ -241,16 +241,47 @@ impl Peering {
         self.phase = Phase::Failed(Reason::StoreFailed(errno));
     }
 
-    /// Who is missing for the PG to be active; `None` if all are here.
+    /// Who is missing for the PG to be active; `None` if enough are here, and all that may have writes which others lack.
     fn missing(&self) -> Option<Reason> {
         let is_member = |osd: &OsdId| self.acting().any(|member| member == *osd);
         let down: Vec<OsdId> = self.map.owners.iter().filter(|osd| !is_member(osd)).copied().collect();
-        let (found, size) = (self.map.members.len(), self.map.size);
+        let (found, min_size) = (self.map.members.len(), self.map.min_size);
         match down.as_slice() {
-            [] if found >= size => None,
-            [] => Some(Reason::TooFew { found, size }),
+            _ if found < min_size => Some(Reason::TooFew { found, min_size, down }),
+            [] => None,
+            _ if cfg!(carmine_mutation = "ignore_owners") => None,
             _ => Some(Reason::WaitsFor(down)),
         }
+    }
+
+    /// It serves clients, or a primary that does.
+    #[must_use]
+    pub fn serves(&self) -> bool {
+        matches!(self.phase, Phase::Active | Phase::Replica { active: true })
+    }
+
+    /// It cannot go on before the monitor, which hears of it by the OSD's report, has changed the map.
+    #[must_use]
+    pub fn waits_for_monitor(&self) -> bool {
+        self.successor.is_some() || matches!(self.phase, Phase::Down(Reason::WaitsFor(_)))
+    }
+
+    /// It serves clients, and the monitor has yet to hear that members which are no owners of the data have all of it now.
+    #[must_use]
+    pub fn has_newcomers(&self) -> bool {
+        self.is_active() && self.acting().any(|osd| !self.map.owners.contains(&osd))
+    }
+
+    /// The PG serves clients with fewer copies than the pool's size.
+    #[must_use]
+    pub fn is_undersized(&self) -> bool {
+        self.is_active() && self.map.members.len() < self.map.size
+    }
+
+    /// The PG's state in Ceph's words, as `status` shows it.
+    #[must_use]
+    pub fn state(&self) -> &'static str {
+        if self.is_undersized() { "active+undersized+degraded" } else { self.phase.name() }
     }
 
     /// The epoch since which all members are up: their interval cannot have begun before.

@@ -9,7 +9,7 @@ use carmine_types::{Epoch, Errno, OsdId};
 pub enum Phase {
     /// Its state is being read from the store.
     Loading,
-    /// Not all OSDs that it needs are up.
+    /// Too few OSDs are up, or one that has the data is not and the monitor has yet to go on without it.
     Down(Reason),
     /// The primary is making all copies equal; with what it does or waits for.
     Peering(Reason),
@@ -101,14 +101,16 @@ pub enum Reason {
         /// Epoch in which the primary was last active.
         ours: Epoch,
     },
-    /// Owners of the data that are down.
+    /// The monitor has yet to write down that these owners of the data, which are down, will miss writes.
     WaitsFor(Vec<OsdId>),
-    /// CRUSH finds fewer OSDs than the pool's size.
+    /// Fewer OSDs than the pool's `min_size` are up.
     TooFew {
         /// Members of the acting set.
         found: usize,
-        /// The pool's size.
-        size: usize,
+        /// The pool's `min_size`.
+        min_size: usize,
+        /// Owners of the data that are down.
+        down: Vec<OsdId>,
     },
     /// A replica left the interval.
     NotActive(OsdId),
@@ -144,15 +146,23 @@ impl fmt::Display for Reason {
                 "{osd} has newer data: it was active in epoch {started}, this primary last in {ours}"
             ),
             Reason::WaitsFor(osds) => {
-                let names: Vec<String> = osds.iter().map(OsdId::to_string).collect();
-                write!(f, "waits for {}, which is down", names.join(", "))
+                write!(f, "waits until the monitor goes on without {}", names(osds))
             }
-            Reason::TooFew { found, size } => {
-                write!(f, "{found} of {size} OSDs found by CRUSH: add OSDs or lower the pool's size")
+            Reason::TooFew { found, min_size, down } => {
+                write!(f, "{found} of its OSDs are up, and min_size is {min_size}")?;
+                if down.is_empty() {
+                    return f.write_str(": CRUSH finds no others");
+                }
+                write!(f, ": waits for {}", names(down))
             }
             Reason::NotActive(osd) => write!(f, "{osd} is not active"),
             Reason::CannotWrite(osd, errno) => write!(f, "{osd} cannot write: {errno}"),
             Reason::StoreFailed(errno) => write!(f, "its store failed: {errno}"),
         }
     }
+}
+
+fn names(osds: &[OsdId]) -> String {
+    let names: Vec<String> = osds.iter().map(OsdId::to_string).collect();
+    names.join(", ")
 }

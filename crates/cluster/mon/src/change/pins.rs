@@ -2,9 +2,10 @@
 //!
 //! An OSD has a PG's data if it was a member when the PG was last active: it is an owner. When weights or a pool's size
 //! change, CRUSH may name OSDs that are no owners. The pin then keeps all owners as members, first of all to lead, and the
-//! newcomers join them. The PG serves clients while all owners are up, so they stay equal. No owner leaves before the
-//! PG's primary has said, of this very map, either that all members are complete, which ends the pin, or that its own copy
-//! is complete though others are down. Nothing else tells the monitor that a copy may be given up.
+//! newcomers join them. The PG serves clients while all owners and at least `min_size` members are up, so the owners stay
+//! equal. No owner leaves before the PG's primary has said, of this very map, either that all members are complete, which
+//! ends the pin, or that its own copy is complete though others are down. Then those that are down will miss writes: they
+//! own the data no longer, and join again when they come back. Nothing else tells the monitor that a copy may be given up.
 
 use std::collections::BTreeMap;
 
@@ -73,12 +74,12 @@ pub(super) fn heed(
         };
         (after != *entry).then_some((pg, after))
     });
-    let unpinned = stuck.iter().filter_map(|report| {
-        let pg = report.pg;
-        let successor = report.successor.filter(|_| !map.pg_temp.contains_key(&pg) && leads(pg))?;
-        let pin = Pin::of(map, pg, &pg_mapping(map, pg).raw);
-        let after = led_by(map, pin, successor)?.entry();
-        Some((pg, after))
+    let unpinned = stuck.iter().filter(|report| !map.pg_temp.contains_key(&report.pg) && leads(report.pg));
+    let unpinned = unpinned.filter_map(|report| {
+        let pin = Pin::of(map, report.pg, &pg_mapping(map, report.pg).raw);
+        let before = pin.entry();
+        let after = waiting(map, pin, leader, report);
+        (after != before).then_some((report.pg, after))
     });
     let changes: Changes = pinned.chain(unpinned).collect();
     (!changes.is_empty()).then(|| Incremental { new_pg_temp: changes, ..Incremental::next(map, now) })
@@ -88,37 +89,47 @@ fn wanted_size(map: &OsdMap, pg: PgId) -> usize {
     map.pool(pg.pool).map_or(0, |pool| usize::from(pool.size))
 }
 
-/// The entry of a pinned PG that is active: all of its members are complete.
+/// The entry of a pinned PG that is active: all of its members that are up are complete.
 fn active(map: &OsdMap, pg: PgId, pin: Pin) -> Vec<i32> {
-    if !pin.members().all(|osd| map.is_up(osd)) {
-        return pin.entry(); // who is down is not complete
-    }
     let (wanted, size) = wanted(map, pg);
-    let is_member = |osd: &i32| pin.owners.contains(osd) || pin.joiners.contains(osd);
-    if wanted.len() >= size && wanted.iter().all(is_member) {
+    if !pin.owners.iter().all(|osd| is_up(map, *osd)) {
+        return pin.entry(); // it cannot be active
+    }
+    let (joined, joiners): (Vec<i32>, Vec<i32>) = pin.joiners.iter().partition(|osd| is_up(map, **osd));
+    let mut owners = [pin.owners, joined].concat();
+    if !joiners.is_empty() {
+        return Pin { owners, joiners }.entry();
+    }
+    if wanted.len() >= size && wanted.iter().all(|osd| owners.contains(osd)) {
         return Vec::new();
     }
-    let mut owners = [pin.owners, pin.joiners].concat();
     // Those that CRUSH wants stay for sure.
     owners.sort_by_key(|osd| !wanted.contains(osd));
     owners.truncate(size.max(1));
     owners
 }
 
-/// The entry of a pinned PG that does not serve clients.
+/// The entry of a PG that does not serve clients.
 fn waiting(map: &OsdMap, pin: Pin, leader: OsdId, report: &PgStuck) -> Vec<i32> {
     let before = pin.entry();
-    let (wanted, size) = wanted(map, report.pg);
     if let Some(successor) = report.successor {
         return led_by(map, pin, successor).map_or(before, |pin| pin.entry());
     }
-    if !report.is_complete || !pin.is_owner(leader) || wanted.len() < size {
+    let min_size = map.pool(report.pg.pool).map_or(1, |pool| usize::from(pool.min_size));
+    let found = pin.members().filter(|osd| map.is_up(*osd)).count();
+    if !report.is_complete || !pin.is_owner(leader) || found < min_size {
         return before;
     }
-    let is_up = |osd: i32| OsdId::from_item(osd).is_some_and(|osd| map.is_up(osd));
-    let Pin { mut owners, joiners } = pin;
-    owners.retain(|osd| is_up(*osd) || wanted.contains(osd));
+    let (wanted, size) = wanted(map, report.pg);
+    let Pin { owners, mut joiners } = pin;
+    let (owners, gone): (Vec<i32>, Vec<i32>) = owners.into_iter().partition(|osd| is_up(map, *osd));
+    // With too few OSDs in, each that comes back is needed.
+    joiners.extend(gone.iter().filter(|osd| wanted.contains(osd) || wanted.len() < size));
     Pin { owners, joiners }.entry()
+}
+
+fn is_up(map: &OsdMap, osd: i32) -> bool {
+    OsdId::from_item(osd).is_some_and(|osd| map.is_up(osd))
 }
 
 /// The pin with this owner first; `None` if it is none, or down.

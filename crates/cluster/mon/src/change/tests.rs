@@ -242,6 +242,39 @@ fn an_osd_that_is_given_a_copy_owns_nothing_yet() {
     assert_eq!(owners_after(&map, pg, report(&map, heir, vec![stuck(pg, true, None)])), [1]);
 }
 
+/// A PG goes on with `min_size` members; who is down meanwhile owns nothing until it has joined again.
+#[test]
+fn who_misses_writes_owns_the_data_no_longer() {
+    let mut map = cluster_up(3);
+    apply(&mut map, Change::SetPool { pool: "bench".into(), size: None, min_size: Some(2) });
+    let pg = pg_on(&map, &acting(&map)[0].0.clone());
+    let [first, second, third] = pg_mapping(&map, pg).raw[..] else { panic!("three members") };
+    let waits = |map: &OsdMap, by: i32| report(map, by as u32, vec![stuck(pg, true, None)]);
+    assert!(!apply(&mut map.clone(), waits(&map, first)), "all are up");
+    is_down(&mut map, third as u32);
+    assert!(!apply(&mut map.clone(), waits(&map, second)), "it does not lead");
+    let earlier = waits(&map, first);
+    assert!(apply(&mut map, earlier));
+    let pin = Pin::parse(&map.pg_temp[&pg]);
+    assert_eq!((pin.owners, pin.joiners), (vec![first, second], vec![third]));
+    // One is less than min_size.
+    is_down(&mut map, first as u32);
+    assert!(!apply(&mut map.clone(), waits(&map, second)));
+    // The one that missed writes may not lead, and is enough beside one that has them.
+    up(&mut map, third as u32, 2);
+    assert_eq!(pg_mapping(&map, pg).acting_primary, Some(OsdId(second as u32)));
+    let two = waits(&map, second);
+    assert!(apply(&mut map, two));
+    assert_eq!(Pin::parse(&map.pg_temp[&pg]).owners, [second]);
+    let active = report(&map, second as u32, Vec::new());
+    assert!(apply(&mut map, active));
+    assert_eq!(Pin::parse(&map.pg_temp[&pg]), Pin { owners: vec![second, third], joiners: vec![first] });
+    up(&mut map, first as u32, 2);
+    let whole = report(&map, second as u32, Vec::new());
+    assert!(apply(&mut map, whole));
+    assert!(!map.pg_temp.contains_key(&pg));
+}
+
 #[test]
 fn a_member_with_a_complete_copy_is_made_the_leader() {
     let mut map = cluster_up(3);

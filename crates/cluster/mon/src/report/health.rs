@@ -26,7 +26,7 @@ struct Check {
 }
 
 fn checks(view: &View<'_>) -> Vec<Check> {
-    let single = [flags(view), down(view), unavailable(view), untagged(view)];
+    let single = [flags(view), down(view), unavailable(view), degraded(view), untagged(view)];
     single.into_iter().flatten().chain(full(view)).collect()
 }
 
@@ -54,6 +54,14 @@ fn unavailable(view: &View<'_>) -> Option<Check> {
     let s = if details.len() == 1 { "" } else { "s" };
     let summary = format!("Reduced data availability: {} pg{s} inactive", details.len());
     warning("PG_AVAILABILITY", summary, details)
+}
+
+fn degraded(view: &View<'_>) -> Option<Check> {
+    let all = pg::states(view).into_iter().filter(|(_, state)| state.contains("undersized"));
+    let details: Vec<String> = all.map(|(pg, state)| format!("pg {pg} is {state}")).collect();
+    let s = if details.len() == 1 { "" } else { "s" };
+    let summary = format!("Degraded data redundancy: {} pg{s} undersized", details.len());
+    warning("PG_DEGRADED", summary, details)
 }
 
 fn untagged(view: &View<'_>) -> Option<Check> {

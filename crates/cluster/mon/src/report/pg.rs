@@ -23,9 +23,15 @@ fn state(view: &View<'_>, pg: PgId, mapping: &Mapping) -> String {
     match view.stats.pg_state(primary, pg) {
         None => "unknown".into(),
         Some(Some(stuck)) => stuck.into(),
+        Some(None) if is_undersized(view, pg, mapping) => "active+undersized+degraded".into(),
         Some(None) if mapping.acting == mapping.up => "active+clean".into(),
         Some(None) => "active+clean+remapped".into(),
     }
+}
+
+fn is_undersized(view: &View<'_>, pg: PgId, mapping: &Mapping) -> bool {
+    let size = view.map.pool(pg.pool).map_or(0, |pool| usize::from(pool.size));
+    mapping.acting_osds().count() < size
 }
 
 /// Every PG and its state.

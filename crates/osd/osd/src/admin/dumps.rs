@@ -19,8 +19,10 @@ use crate::slow;
 pub(super) async fn status(osd: &Rc<OsdShard>) -> Value {
     let shards = on_all(osd, pg_states).await;
     let all: Vec<&Value> = shards.iter().filter_map(|s| s["pgs"].as_array()).flatten().collect();
-    let primary: Vec<&&Value> = all.iter().filter(|pg| pg["primary"] == true).collect();
-    let active = primary.iter().filter(|pg| pg["state"] == "active+clean").count();
+    let states =
+        all.iter().filter(|pg| pg["primary"] == true).map(|pg| pg["state"].as_str().unwrap_or_default());
+    let states: Vec<&str> = states.collect();
+    let with = |word| states.iter().filter(|state| state.split('+').any(|part| part == word)).count();
     let fs = osd.store.statfs();
     json!({
         "osd": osd.config.id.0,
@@ -29,7 +31,7 @@ pub(super) async fn status(osd: &Rc<OsdShard>) -> Value {
         "store": osd.store.kind().to_string(),
         "io_path": osd.store.io_path().map(|path| path.word()),
         "space": { "total_bytes": fs.total, "used_bytes": fs.used, "free_bytes": fs.free },
-        "pgs": { "total": primary.len(), "active": active, "clean": active },
+        "pgs": { "total": states.len(), "active": with("active"), "clean": with("clean") },
         "pgs_per_reactor": osd.table.borrow().counts(osd.shard.shards()),
         "pg_states": all,
     })

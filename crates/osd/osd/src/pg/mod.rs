@@ -138,7 +138,7 @@ impl Pg {
     pub(crate) fn describe(&self) -> (&'static str, String) {
         let peering = self.peering.borrow();
         let phase = peering.phase();
-        (phase.name(), phase.reason().map(ToString::to_string).unwrap_or_default())
+        (peering.state(), phase.reason().map(ToString::to_string).unwrap_or_default())
     }
 
     /// Version of the newest change.

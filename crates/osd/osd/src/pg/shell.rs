@@ -49,15 +49,23 @@ impl Pg {
         members.sort_by_key(|member| Some(member.osd) != mapping.acting_primary);
         let pin = Pin::of(map, self.id.pgid, &mapping.raw);
         let owners = pin.owners.into_iter().filter_map(OsdId::from_item).collect();
-        let size = pool.map_or(0, |pool| usize::from(pool.size));
-        self.on(osd, Event::Map(Map { epoch: view.epoch(), members, owners, size, is_split }));
+        let (size, min_size) =
+            pool.map_or((0, 1), |pool| (usize::from(pool.size), usize::from(pool.min_size)));
+        let map = Map { epoch: view.epoch(), members, owners, size, min_size, is_split };
+        self.on(osd, Event::Map(map));
     }
 
     /// Gives an event to the state machine, and carries out what follows but for the part of the one who brings it.
     pub(super) fn on(self: &Rc<Self>, osd: &Rc<OsdShard>, event: Event) -> Then {
+        let (served, was_active) = (self.peering.borrow().serves(), self.is_active());
         let Effects { list, then } = self.peering.borrow_mut().on(self.log.borrow().info(), event);
         list.into_iter().for_each(|effect| self.perform(osd, effect));
         self.changed.notify_all();
+        let peering = self.peering.borrow();
+        // At a start of the whole cluster the others come up in a moment. Later, clients wait for what the monitor decides.
+        if (served && peering.waits_for_monitor()) || (!was_active && peering.has_newcomers()) {
+            crate::beacon::send_soon(osd);
+        }
         then
     }
 

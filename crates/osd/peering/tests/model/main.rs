@@ -112,7 +112,10 @@ impl Explorer {
 
 /// A cluster whose PG is active and has this many writes.
 fn active(osds: u8, writes: u8) -> World {
-    let mut world = World::new(osds, CALM);
+    settled(World::new(osds, CALM), writes)
+}
+
+fn settled(mut world: World, writes: u8) -> World {
     for write in 0..=writes {
         world.budget = Budget { timers: 9, ..CALM };
         while let Some(action) = world.actions().first().copied() {
@@ -190,4 +193,22 @@ fn a_copy_moves_while_members_die() {
 #[test]
 fn a_copy_moves_back_and_forth() {
     scenario("back", active(3, 1).with(Budget { writes: 1, moves: 2, late: 1, timers: 1, ..CALM }));
+}
+
+#[test]
+fn one_of_two_goes_on_alone() {
+    let world = settled(World::of_pool(2, 2, 1, CALM), 1);
+    scenario("alone", world.with(Budget { writes: 2, kills: 3, timers: 1, ..CALM }));
+}
+
+#[test]
+fn two_of_three_go_on() {
+    let world = settled(World::of_pool(3, 3, 2, CALM), 1);
+    scenario("two", world.with(Budget { writes: 2, kills: 3, timers: 1, ..CALM }));
+}
+
+#[test]
+fn one_of_three_goes_on_while_a_copy_moves() {
+    let world = settled(World::of_pool(3, 2, 1, CALM), 1);
+    scenario("moves", world.with(Budget { writes: 1, kills: 2, moves: 1, late: 1, timers: 1, ..CALM }));
 }

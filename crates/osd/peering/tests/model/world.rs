@@ -170,7 +170,8 @@ struct OsdMap {
     up: Vec<Option<(u32, u32)>>,
     owners: Vec<u8>,
     joiners: Vec<u8>,
-    wanted: [u8; 2],
+    wanted: Vec<u8>,
+    min_size: usize,
 }
 
 impl OsdMap {
@@ -181,7 +182,6 @@ impl OsdMap {
 }
 
 const MONITOR: u8 = 99;
-const SIZE: usize = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct World {
@@ -199,13 +199,19 @@ fn id(osd: u8) -> OsdId {
 }
 
 impl World {
-    /// A cluster that has just been made.
+    /// A cluster that has just been made: a pool of two copies, which waits for both.
     pub(crate) fn new(osds: u8, budget: Budget) -> World {
+        World::of_pool(osds, 2, 2, budget)
+    }
+
+    /// The same with a pool of this size and `min_size`.
+    pub(crate) fn of_pool(osds: u8, size: u8, min_size: usize, budget: Budget) -> World {
         let first = OsdMap {
             up: (0..osds).map(|_| Some((1, 1))).collect(),
-            owners: vec![0, 1],
+            owners: (0..size).collect(),
             joiners: Vec::new(),
-            wanted: [0, 1],
+            wanted: (0..size).collect(),
+            min_size,
         };
         let osd = |me| Osd {
             is_up: true,
@@ -316,7 +322,7 @@ impl World {
                 .extend((0..self.net.len()).filter(|at| self.net[*at].to != MONITOR).map(Action::Duplicate));
         }
         if self.budget.moves > 0 && self.osds.len() > 2 {
-            let others = [[0, 1], [0, 2], [1, 2]].into_iter().filter(|wanted| *wanted != map.wanted);
+            let others = [[0, 1], [0, 2], [1, 2]].into_iter().filter(|wanted| wanted[..] != map.wanted);
             actions.extend(others.map(Action::Move));
         }
         actions
@@ -416,7 +422,7 @@ impl World {
             Action::Move(wanted) => {
                 self.budget.moves -= 1;
                 self.new_map(|map, _| {
-                    map.wanted = wanted;
+                    map.wanted = wanted.to_vec();
                     map.joiners = wanted.into_iter().filter(|osd| !map.owners.contains(osd)).collect();
                 });
             }
@@ -461,7 +467,8 @@ impl World {
         };
         let members = map.acting().into_iter().map(member).collect();
         let owners = map.owners.iter().map(|osd| id(*osd)).collect();
-        let map = Map { epoch: Epoch(epoch), members, owners, size: SIZE, is_split: false };
+        let (size, min_size) = (map.wanted.len(), map.min_size);
+        let map = Map { epoch: Epoch(epoch), members, owners, size, min_size, is_split: false };
         self.on(n, Event::Map(map));
     }
 
@@ -766,6 +773,7 @@ impl World {
         let primary = &self.osds[usize::from(map.acting()[0])];
         assert!(primary.peering.is_active(), "a quiet cluster does not serve: {:#?}", primary.peering);
         assert_eq!(self.acked, primary.memory.ids(), "clients are told of every write that is kept");
+        assert!(map.joiners.is_empty() && map.owners == map.wanted, "the pin is gone: {map:?}");
         for osd in map.acting() {
             assert_eq!(self.osds[usize::from(osd)].disk, primary.disk, "osd.{osd} has what its primary has");
         }
@@ -786,27 +794,30 @@ impl Body {
 
 /// What the monitor makes of a report about the map in force: the rules of `mon/change/pins.rs`.
 fn heed(map: &mut OsdMap, leader: u8, state: Report) {
-    let all_up = map.acting().len() == map.owners.len() + map.joiners.len();
+    let is_up = |osd: &u8| map.up[usize::from(*osd)].is_some();
     match state {
-        Report::Active => {
-            let is_member = |osd: &u8| map.owners.contains(osd) || map.joiners.contains(osd);
-            if all_up
-                && map.wanted.iter().all(is_member)
-                && (!map.joiners.is_empty() || map.owners.len() > SIZE)
-            {
-                (map.owners, map.joiners) = (map.wanted.to_vec(), Vec::new());
+        Report::Active if map.owners.iter().all(is_up) => {
+            let (joined, down): (Vec<u8>, Vec<u8>) = map.joiners.iter().partition(|osd| is_up(osd));
+            map.owners.extend(joined);
+            map.joiners = down;
+            if map.joiners.is_empty() && map.wanted.iter().all(|osd| map.owners.contains(osd)) {
+                // Without a pin the primary is the first that CRUSH names.
+                map.owners.clone_from(&map.wanted);
             }
         }
+        Report::Active => {}
         Report::Stuck { successor: Some(osd), .. } => {
             let place = map.owners.iter().position(|owner| *owner == osd);
-            if let Some(place) = place.filter(|_| map.up[usize::from(osd)].is_some()) {
+            if let Some(place) = place.filter(|_| is_up(&osd)) {
                 map.owners[..=place].rotate_right(1);
             }
         }
         Report::Stuck { is_complete, successor: None } => {
-            if is_complete && map.owners.contains(&leader) && !map.joiners.is_empty() {
-                let (up, wanted) = (&map.up, &map.wanted);
-                map.owners.retain(|osd| up[usize::from(*osd)].is_some() || wanted.contains(osd));
+            let found = map.acting().len();
+            if is_complete && map.owners.contains(&leader) && found >= map.min_size {
+                let (owners, gone): (Vec<u8>, Vec<u8>) = map.owners.iter().partition(|osd| is_up(osd));
+                map.owners = owners;
+                map.joiners.extend(gone.iter().filter(|osd| map.wanted.contains(osd)));
             }
         }
     }
