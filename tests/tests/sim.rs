@@ -1,7 +1,7 @@
 //! A whole cluster in one thread: monitor, OSDs and a client in the simulator, against a model in memory.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -485,6 +485,82 @@ fn clients_go_on_while_an_osd_is_down() {
             cluster.pass(Duration::from_millis(100));
         }
         model.troubled.set(false);
+        cluster.run(|| done.get());
+    }
+}
+
+const MANY: usize = 100;
+
+/// Writes an object of a recovery's test; the time that it took.
+async fn write_one(shard: &Shard, pool: &Pool, n: usize, value: u8) -> Duration {
+    let begin_ns = shard.now_ns();
+    pool.write(format!("o{n}"), 0, Payload::from(vec![value; 30_000])).await.unwrap();
+    Duration::from_nanos(shard.now_ns() - begin_ns)
+}
+
+async fn write_all(shard: Shard, pool: Pool, value: u8) {
+    for n in 0..MANY {
+        write_one(&shard, &pool, n, value).await;
+    }
+}
+
+/// Names of the states of all PGs that these OSDs lead; `unknown` if one does not answer.
+async fn states(pool: &Pool, osds: u32) -> BTreeSet<String> {
+    let mut states = BTreeSet::new();
+    for osd in (0..osds).map(OsdId) {
+        let Ok(status) = pool.client().admin(osd, r#"{"prefix":"status"}"#).await else {
+            states.insert("unknown".to_owned());
+            continue;
+        };
+        let status: Value = serde_json::from_str(&status).unwrap();
+        let leads = status["pg_states"].as_array().unwrap().iter().filter(|pg| pg["primary"] == true);
+        states.extend(leads.map(|pg| pg["state"].as_str().unwrap().to_owned()));
+    }
+    states
+}
+
+/// An OSD that comes back, or a new member, is given what it lacks while clients write.
+#[test]
+fn clients_do_not_wait_for_a_recovery() {
+    for (seed, word) in [(90, "recovering"), (91, "backfilling")] {
+        let mut cluster = Cluster::of_pool(seed, 4, (3, 2), 1, true);
+        let filled = cluster.client(|shard, pool| write_all(shard, pool, 0));
+        cluster.run(|| filled.get());
+        cluster.kill(1);
+        cluster.pass(Duration::from_millis(100));
+        let written = cluster.client(|shard, pool| write_all(shard, pool, 1));
+        cluster.run(|| written.get());
+        cluster.restart(1, 1);
+        let seen = Rc::<RefCell<BTreeSet<String>>>::default();
+        let own = Rc::clone(&seen);
+        let done = cluster.client(move |shard, pool| {
+            let own = Rc::clone(&own);
+            async move {
+                let (mut longest, mut values) = (Duration::ZERO, vec![1; MANY]);
+                for n in 0..5_000 {
+                    values[n % MANY] = n as u8;
+                    longest = longest.max(write_one(&shard, &pool, n % MANY, n as u8).await);
+                    let now = states(&pool, 4).await;
+                    let is_clean = now.iter().all(|state| state == "active+clean");
+                    own.borrow_mut().extend(now);
+                    if is_clean && own.borrow().iter().any(|state| state.contains(word)) {
+                        break;
+                    }
+                }
+                assert!(own.borrow().iter().any(|state| state.contains(word)), "{own:?}");
+                assert!(longest < Duration::from_millis(100), "{word}: a write took {longest:?}");
+                for (n, value) in values.into_iter().enumerate() {
+                    assert_eq!(pool.read(format!("o{n}"), 0, 0).await.unwrap().to_vec(), vec![value; 30_000]);
+                }
+            }
+        });
+        if word == "backfilling" {
+            // A copy whose recovery was interrupted is made anew.
+            cluster.run(|| seen.borrow().iter().any(|state| state.contains("recovering")));
+            cluster.kill(1);
+            cluster.pass(Duration::from_millis(100));
+            cluster.restart(1, 1);
+        }
         cluster.run(|| done.get());
     }
 }

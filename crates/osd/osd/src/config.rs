@@ -34,6 +34,8 @@ pub(crate) const NOTIFY_BYTES_MAX: usize = 16 << 20;
 pub(crate) const COPY_CLIENT: &str = "osd-copy";
 /// PGs of one shard that are repaired at the same time: each has at most 4 MiB under way.
 pub(crate) const REPAIRS_MAX: usize = 4;
+/// Replicas that one shard gives what they lack at the same time, beside the clients' operations.
+pub(crate) const RECOVERIES_MAX: usize = 2;
 /// PGs of one shard that are listed at the same time: a page of the longest names takes 17 MiB before it is cut.
 pub(crate) const LISTS_MAX: usize = 4;
 /// Operations that wait on one shard for a PG or a map, at the most; beyond it the newest are dropped and the client

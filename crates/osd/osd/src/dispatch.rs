@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
 use crate::messages::{
-    KIND_FIRST, KIND_LAST, PgAck, PgActivate, PgQuery, PgRead, PgRepair, PushObject, RepOp, peek_head,
-    peek_pg,
+    KIND_FIRST, KIND_LAST, PgAck, PgActivate, PgComplete, PgQuery, PgRead, PgRepair, PushObject, RepOp,
+    peek_head, peek_pg,
 };
 use carmine_messenger::{Connection, Dispatcher, Message, Parts, Permit};
 use carmine_reactor::{Group, ShardId};
@@ -276,6 +276,7 @@ fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
             PgQuery::KIND => answer(parts, |query| pg.answer_query(&own, query)).await,
             PgRepair::KIND => answer(parts, |repair| pg.answer_repair(&own, repair)).await,
             PgActivate::KIND => answer(parts, |activate| pg.answer_activate(&own, activate)).await,
+            PgComplete::KIND => answer(parts, |order| pg.answer_complete(&own, order)).await,
             PgRead::KIND => answer(parts, |read| pg.answer_read(&own, read)).await,
             kind => {
                 Err(OpError::because(errno::EINVAL, format_args!("replication message {kind:#x} is unknown")))

@@ -1,4 +1,4 @@
-//! What OSDs tell each other: replication and peering. These messages are Carmine's own, kinds 0x8001 to 0x800a, and lossy.
+//! What OSDs tell each other: replication and peering. These messages are Carmine's own, kinds 0x8001 to 0x800b, and lossy.
 //!
 //! Every message begins with the same 29 bytes, the [`Head`], so that a receiver finds the PG, and by it the reactor that
 //! owns it, without decoding the rest: [`peek_pg`].
@@ -11,10 +11,11 @@
 //! | 0x8004 | [`PgNotify`]: info, and the log if it differs from the primary's | replica | |
 //! | 0x8005 | [`PgRepair`]: your copy will be changed behind its log: mark it so (and empty it) | primary | [`PgAck`] |
 //! | 0x8006 | [`PushObject`]: a transaction that makes a piece of an object equal to the primary's | primary | [`PgAck`] |
-//! | 0x8007 | [`PgActivate`]: the log from now on; the copy is whole | primary | [`PgAck`] |
+//! | 0x8007 | [`PgActivate`]: the log from now on; whether the copy is whole | primary | [`PgAck`] |
 //! | 0x8008 | [`PgAck`]: done (durable), or an errno | replica | |
 //! | 0x8009 | [`PgRead`]: bytes of an object, of which a block is damaged here | any member | [`PgData`] |
 //! | 0x800a | [`PgData`]: the bytes, in the data segment | any member | |
+//! | 0x800b | [`PgComplete`]: the copy is whole now | primary | [`PgAck`] |
 //!
 //! Requests of peering carry a transaction id in the message header; the answer echoes it. Byte strings are a u32 length
 //! and the bytes; versions are u64 version, u32 epoch, as Ceph writes them.
@@ -191,7 +192,8 @@ message! { 0x8004,
 }
 
 message! { 0x8005,
-    /// Primary to replica: objects will be pushed. From now on, and until [`PgActivate`], the copy counts as not whole.
+    /// Primary to replica: objects will be pushed. From now on, and until [`PgActivate`] or [`PgComplete`] says that it is whole,
+    /// the copy counts as incomplete.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct PgRepair {
         pub head: Head,
@@ -203,13 +205,13 @@ message! { 0x8005,
 }
 
 message! { 0x8007,
-    /// Primary to replica: your copy now equals mine. Entries after `keep_to` give way to `log`.
+    /// Primary to replica: the PG is active. Entries after `keep_to` give way to `log`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct PgActivate {
         pub head: Head,
         /// Last entry that both logs have in common; zero: replace the whole log.
         pub keep_to: Eversion,
-        /// The primary's info.
+        /// The primary's info; incomplete if objects are still to be pushed, beside the writes of clients.
         pub info: PgInfo,
         /// Ascending, all after `keep_to`.
         pub log: Vec<LogEntry>,
@@ -244,5 +246,13 @@ message! { 0x800a,
         pub head: Head,
         /// 0, or an errno: then there are no bytes.
         pub result: i32,
+    }
+}
+
+message! { 0x800b,
+    /// Primary to replica: you were given all objects that your copy lacked when it was activated.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct PgComplete {
+        pub head: Head,
     }
 }

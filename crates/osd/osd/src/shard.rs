@@ -15,7 +15,7 @@ use carmine_types::{Epoch, PgId, SpgId};
 
 use crate::by_pg::ByPg;
 use crate::clients::Clients;
-use crate::config::{LISTS_MAX, OsdConfig, REPAIRS_MAX, WAITING_OPS_MAX};
+use crate::config::{LISTS_MAX, OsdConfig, RECOVERIES_MAX, REPAIRS_MAX, WAITING_OPS_MAX};
 use crate::dispatch::Unplaced;
 use crate::maps::PgTable;
 use crate::metrics::{STAGES, ShardMetrics, Stages};
@@ -58,6 +58,8 @@ pub struct OsdShard {
     pub(crate) peers: Peers,
     /// PGs that are repaired at the same time.
     pub(crate) repairs: Semaphore,
+    /// Replicas that are recovered beside clients at the same time.
+    pub(crate) recoveries: Semaphore,
     /// PGs whose objects are counted or removed at the same time: one.
     pub(crate) walks: Semaphore,
     /// PGs that are listed at the same time.
@@ -125,6 +127,7 @@ impl OsdShard {
             waiting: RefCell::default(),
             unplaced: RefCell::default(),
             repairs: Semaphore::new(REPAIRS_MAX),
+            recoveries: Semaphore::new(RECOVERIES_MAX),
             walks: Semaphore::new(1),
             client: RefCell::default(),
             clients: RefCell::default(),

@@ -60,6 +60,16 @@ pub enum Event {
         /// How it ended.
         result: Result<(), Trouble>,
     },
+    /// A replica that was activated with a copy that lacked objects has all of them now, and has written that down; or one
+    /// could not be copied.
+    Recovered {
+        /// The attempt that recovered it.
+        attempt: u64,
+        /// The replica.
+        from: OsdId,
+        /// How it ended.
+        result: Result<(), Trouble>,
+    },
     /// The info of [`Effect::WriteInfo`] is durable.
     InfoWritten {
         /// The attempt that wrote it.
@@ -138,11 +148,13 @@ pub enum Order {
     },
     /// Apply a piece of an object.
     Push,
-    /// Take over my log: your copy is complete.
+    /// Take over my log.
     Activate {
         /// The primary's epoch of activation.
         last_epoch_started: Epoch,
     },
+    /// Your copy, which lacked objects when it was activated, is whole now.
+    Complete,
 }
 
 /// What a replica says it has.
@@ -220,11 +232,23 @@ pub enum Effect {
         to: OsdId,
         /// Newest common entry; `None`: the log is replaced.
         common: Option<Eversion>,
+        /// Its objects are equal to the primary's, too.
+        is_whole: bool,
     },
-    /// The PG is active: serve clients, with these followers, which have all that the primary has.
+    /// The PG is active: serve clients, with these followers, whose logs are the primary's.
     Serve {
         /// The replicas.
         followers: Vec<OsdId>,
+    },
+    /// Beside the clients' operations, push to a replica the objects that it lacks, and tell it that its copy is whole:
+    /// [`Event::Recovered`].
+    Recover {
+        /// The attempt.
+        attempt: u64,
+        /// The replica.
+        to: OsdId,
+        /// It lacks the objects that the log changed after this entry; `None`: all.
+        common: Option<Eversion>,
     },
     /// Bring [`Event::Timer`] after a pause.
     Timer {
@@ -270,6 +294,9 @@ pub enum Then {
     },
     /// Push to the replica the objects that differ (all, if the logs do not touch), and bring [`Event::Pushed`].
     Push,
+    /// Push only the objects that its log changed after the newest common entry and ours did not, and bring
+    /// [`Event::Pushed`]: once it has our log nothing tells of them any more.
+    PushUndone,
 }
 
 /// What follows from an event.

@@ -12,8 +12,10 @@
 //! primary first lets the monitor strike it off the map's list; it is no owner again before it has all that others have.
 //!
 //! Every acknowledged write is in the log of every owner, so the primary's log wins: what a replica has beyond the common
-//! part is undone, and objects that differ since are copied whole. The primary asks all replicas at once what they have,
-//! repairs those that differ, writes down that the PG started, lets all replicas write it down, and then serves clients.
+//! part is undone, and objects that differ since are copied whole. The primary asks all replicas at once what they have, lets
+//! those that differ mark their copies as incomplete, writes down that the PG started, gives all replicas its log, and then
+//! serves clients. With `min_size` complete copies it pushes what the others lack beside the clients' operations, object by
+//! object; with fewer it does so before.
 //!
 //! Rules, each of which is an assertion here or is checked by the tests:
 //! - `last_epoch_started` tells whose interval is the latest. The primary writes it down before any replica does, when all

@@ -49,6 +49,8 @@ pub struct Peering {
     pub(crate) attempt: u64,
     /// The attempt under way; `None` before the first, while a timer runs, and behind the last.
     pub(crate) under_way: Option<Attempt>,
+    /// Replicas that lack objects; each with whether it lacks all of them (active primary).
+    pub(crate) recovering: Vec<(OsdId, bool)>,
     /// Pause before the next attempt.
     pub(crate) pause: Duration,
     /// Who has to lead instead of this primary, which cannot make the copies equal.
@@ -74,6 +76,7 @@ impl Peering {
             phase: Phase::Loading,
             attempt: 0,
             under_way: None,
+            recovering: Vec::new(),
             pause: Duration::ZERO,
             successor: None,
             promised: Epoch(0),
@@ -231,6 +234,7 @@ impl Peering {
     pub(crate) fn next_generation(&mut self, fx: &mut Effects) {
         self.generation += 1;
         self.under_way = None;
+        self.recovering.clear();
         self.successor = None;
         fx.push(Effect::StartOver);
     }
@@ -269,19 +273,39 @@ impl Peering {
     /// It serves clients, and the monitor has yet to hear that members which are no owners of the data have all of it now.
     #[must_use]
     pub fn has_newcomers(&self) -> bool {
-        self.is_active() && self.acting().any(|osd| !self.map.owners.contains(&osd))
+        let is_whole = self.is_active() && self.recovering.is_empty();
+        is_whole && self.acting().any(|osd| !self.map.owners.contains(&osd))
     }
 
-    /// The PG serves clients with fewer copies than the pool's size.
+    /// This replica lacks objects, which this attempt gives it (active primary).
     #[must_use]
-    pub fn is_undersized(&self) -> bool {
-        self.is_active() && self.map.members.len() < self.map.size
+    pub fn is_recovering(&self, attempt: u64, replica: OsdId) -> bool {
+        self.attempt == attempt && self.recovering.iter().any(|(osd, _)| *osd == replica)
     }
 
     /// The PG's state in Ceph's words, as `status` shows it.
     #[must_use]
     pub fn state(&self) -> &'static str {
-        if self.is_undersized() { "active+undersized+degraded" } else { self.phase.name() }
+        if !self.is_active() {
+            return self.phase.name();
+        }
+        let is_undersized = self.map.members.len() < self.map.size;
+        let lacks_all = self.recovering.iter().any(|(_, lacks_all)| *lacks_all);
+        match (self.recovering.is_empty(), lacks_all, is_undersized) {
+            (true, _, false) => "active+clean",
+            (true, _, true) => "active+undersized+degraded",
+            (false, false, false) => "active+recovering+degraded",
+            (false, false, true) => "active+recovering+undersized+degraded",
+            (false, true, false) => "active+backfilling+degraded",
+            (false, true, true) => "active+backfilling+undersized+degraded",
+        }
+    }
+
+    /// The state that keeps the monitor from taking all members for complete; `None` if they are.
+    #[must_use]
+    pub fn unsettled(&self) -> Option<&'static str> {
+        let recovers = self.is_active() && !self.recovering.is_empty();
+        if recovers { Some(self.state()) } else { self.phase.stuck() }
     }
 
     /// The epoch since which all members are up: their interval cannot have begun before.
@@ -296,6 +320,10 @@ impl Peering {
         assert!(!is_primary || self.leads(), "only a primary peers and serves clients");
         assert!(self.under_way.is_none() || is_primary, "only a primary has an attempt under way");
         assert!(!self.is_active() || !own.incomplete, "an incomplete copy must not lead");
+        assert!(
+            self.is_active() || self.recovering.is_empty(),
+            "only an active primary recovers beside clients"
+        );
         assert!(
             !self.is_active() || own.last_epoch_started == self.interval,
             "an active PG has written that it started"

@@ -17,6 +17,10 @@ const INCOMPLETE_RETRY: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Attempt {
     replicas: Vec<(OsdId, MemberStage)>,
+    /// There are enough complete copies: those that differ are activated as they are, and recovered beside clients.
+    beside: bool,
+    /// Replicas that lack objects, and the newest entry that both logs have.
+    behind: Vec<(OsdId, Option<Eversion>)>,
     /// The primary's own info was given to the store.
     starts: bool,
 }
@@ -34,6 +38,8 @@ enum MemberStage {
     Pushing(Copy),
     /// Its objects are equal to the primary's; with the newest entry that both logs have.
     Equal(Option<Eversion>),
+    /// It has said durably that its copy is incomplete, and lacks just the objects that our log changed after this entry.
+    Behind(Option<Eversion>),
     /// It was sent the log.
     Activating,
     /// It has activated the interval.
@@ -85,7 +91,7 @@ impl Peering {
         let attempt = self.attempt;
         let replicas: Vec<_> = self.acting().skip(1).map(|osd| (osd, MemberStage::Asked)).collect();
         replicas.iter().for_each(|(to, _)| fx.push(Effect::Query { attempt, to: *to }));
-        self.under_way = Some(Attempt { replicas, starts: false });
+        self.under_way = Some(Attempt { replicas, beside: false, behind: Vec::new(), starts: false });
         self.go_on(own, fx);
     }
 
@@ -134,7 +140,8 @@ impl Peering {
             },
             Event::RepairAcked { attempt, from, result } if self.is_under_way(attempt) => match result {
                 Ok(()) => {
-                    fx.then = Then::Push;
+                    let beside = self.under_way.as_ref().is_some_and(|attempt| attempt.beside);
+                    fx.then = if beside { Then::PushUndone } else { Then::Push };
                     self.advance(own, from, fx, |step| match step {
                         MemberStage::Marking(copy) => Some(MemberStage::Pushing(copy)),
                         _ => None,
@@ -146,11 +153,23 @@ impl Peering {
                 }
             },
             Event::Pushed { attempt, from, result } if self.is_under_way(attempt) => match result {
-                Ok(()) => self.advance(own, from, fx, |step| match step {
-                    MemberStage::Pushing(copy) => Some(MemberStage::Equal(common(&copy, own))),
-                    _ => None,
-                }),
+                Ok(()) => {
+                    let beside = self.under_way.as_ref().is_some_and(|attempt| attempt.beside);
+                    self.advance(own, from, fx, |step| match step {
+                        MemberStage::Pushing(copy) if beside => Some(MemberStage::Behind(common(&copy, own))),
+                        MemberStage::Pushing(copy) => Some(MemberStage::Equal(common(&copy, own))),
+                        _ => None,
+                    });
+                }
                 Err(trouble) => self.stop(self.trouble(from, trouble), fx),
+            },
+            Event::Recovered { attempt, from, result } if self.is_recovering(attempt, from) => match result {
+                Ok(()) => self.recovering.retain(|(osd, _)| *osd != from),
+                // What was sent may still arrive: in another attempt the replica does not take it.
+                Err(trouble) => {
+                    self.next_generation(fx);
+                    self.stop(self.trouble(from, trouble), fx);
+                }
             },
             Event::ActivateAcked { attempt, from, result } if self.is_under_way(attempt) => match result {
                 Ok(()) => self.advance(own, from, fx, |step| match step {
@@ -199,7 +218,9 @@ impl Peering {
             }
         }
         let Some(attempt) = &mut self.under_way else { return };
-        if !attempt.starts && attempt.all(|step| matches!(step, MemberStage::Equal(_))) {
+        if !attempt.starts
+            && attempt.all(|step| matches!(step, MemberStage::Equal(_) | MemberStage::Behind(_)))
+        {
             attempt.starts = true;
             self.write_started(own, fx);
         } else if attempt.starts
@@ -235,13 +256,16 @@ impl Peering {
         let (number, owners) = (self.attempt, &self.map.owners);
         let Some(attempt) = &mut self.under_way else { return };
         let mut first = None;
+        for (_, step) in &mut attempt.replicas {
+            if let Some(common) = step.copy().and_then(|copy| equal(copy, own)) {
+                *step = MemberStage::Equal(Some(common));
+            }
+        }
+        let equal = attempt.replicas.iter().filter(|(_, step)| matches!(step, MemberStage::Equal(_))).count();
+        attempt.beside = equal + 1 >= self.map.min_size;
         for (osd, step) in &mut attempt.replicas {
             let MemberStage::Known(copy) = step else { continue };
             let common = common(copy, own);
-            if common == Some(own.last_update) && copy.last_update == own.last_update {
-                *step = MemberStage::Equal(common);
-                continue;
-            }
             first = first.or(Some(*osd));
             // A member that has all that clients were told of: it could lead as well.
             let may_lead = common == Some(copy.last_update) && owners.contains(osd);
@@ -279,10 +303,14 @@ impl Peering {
             "the primary is first to write that the PG started"
         );
         for (osd, step) in &mut attempt.replicas {
-            if let MemberStage::Equal(common) = *step {
-                fx.push(Effect::Activate { attempt: number, to: *osd, common });
-                *step = MemberStage::Activating;
-            }
+            let (common, is_whole) = match *step {
+                MemberStage::Equal(common) => (common, true),
+                MemberStage::Behind(common) => (common, false),
+                _ => continue,
+            };
+            fx.push(Effect::Activate { attempt: number, to: *osd, common, is_whole });
+            attempt.behind.extend((!is_whole).then_some((*osd, common)));
+            *step = MemberStage::Activating;
         }
         if attempt.replicas.is_empty() {
             self.serve(fx);
@@ -295,10 +323,24 @@ impl Peering {
             attempt.all(|step| *step == MemberStage::Active) || cfg!(carmine_mutation = "early_active"),
             "all members have activated the interval"
         );
+        let complete = 1 + attempt.replicas.len() - attempt.behind.len();
+        assert!(
+            complete >= self.map.min_size || attempt.behind.is_empty(),
+            "clients are served beside a recovery only with min_size complete copies"
+        );
         self.successor = None;
         self.phase = Phase::Active;
         fx.push(Effect::Serve { followers: attempt.replicas.into_iter().map(|(osd, _)| osd).collect() });
+        self.recovering = attempt.behind.iter().map(|(osd, common)| (*osd, common.is_none())).collect();
+        let number = self.attempt;
+        let recover = |(to, common)| Effect::Recover { attempt: number, to, common };
+        fx.list.extend(attempt.behind.into_iter().map(recover));
     }
+}
+
+/// The newest entry of a replica's copy that equals the primary's.
+fn equal(copy: &Copy, own: &PgInfo) -> Option<Eversion> {
+    common(copy, own).filter(|common| *common == own.last_update && copy.last_update == own.last_update)
 }
 
 /// Up to where a replica's copy and the primary's went through the same changes; `None` if it has to be made anew.

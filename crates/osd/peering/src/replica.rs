@@ -20,7 +20,13 @@ impl Peering {
             return self.on_query(attempt, epoch, &acting, fx);
         }
         let is_current = self.following == Some(attempt) || cfg!(carmine_mutation = "late_order");
-        if self.phase != (Phase::Replica { active: false }) || !is_current {
+        // Beside clients an incomplete copy is given what it lacks.
+        let takes = match self.phase {
+            Phase::Replica { active: false } => order != Order::Complete,
+            Phase::Replica { active: true } => matches!(order, Order::Push | Order::Complete),
+            _ => false,
+        };
+        if !takes || !is_current {
             return AGAIN;
         }
         let generation = self.generation;
@@ -39,7 +45,7 @@ impl Peering {
             }
             // What is changed is marked first.
             Order::Push if !own.incomplete => AGAIN,
-            Order::Push | Order::Activate { .. } | Order::Query { .. } => {
+            Order::Push | Order::Activate { .. } | Order::Query { .. } | Order::Complete => {
                 Then::CarryOut { generation, info: None }
             }
         }
@@ -74,9 +80,9 @@ impl Peering {
             return AGAIN;
         }
         if activates {
-            // Another order may have changed the info meanwhile, if the primary does not keep to the order of its steps.
+            // A repair may have changed the info meanwhile, if the primary does not keep to the order of its steps.
             let is_started = self.following.is_some_and(|id| id.interval == own.last_epoch_started);
-            if own.incomplete || !is_started {
+            if !is_started {
                 return AGAIN;
             }
             // Orders that are still being carried out end without effect.

@@ -55,6 +55,7 @@ kinds! {
     PG_ACK = 0x8008,
     PG_READ = 0x8009,
     PG_DATA = 0x800a,
+    PG_COMPLETE = 0x800b,
     ROUTE = 0x8010,
     ROUTE_REPLY = 0x8011,
     OSD_BOOT = 0x8020,

@@ -1,7 +1,7 @@
 //! The replica's side of an activation: says what it has, takes objects, and takes over the primary's log.
 //!
-//! Before the first object is changed the replica writes down that its copy is incomplete; only the activation at the end
-//! says otherwise. A later query takes back everything that was ordered before it. The log in memory changes in the step
+//! Before the first object is changed the replica writes down that its copy is incomplete. The activation says otherwise, or,
+//! if objects are pushed beside the clients' writes, an order that follows the last of them. A later query takes back everything that was ordered before it. The log in memory changes in the step
 //! that submits the same change to the store, and what is told of it is durable.
 
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use carmine_types::{Eversion, errno};
 
 use super::{Pg, PgLog};
 use crate::error::OpError;
-use crate::messages::{Head, PgAck, PgActivate, PgNotify, PgQuery, PgRepair, PushObject};
+use crate::messages::{Head, PgAck, PgActivate, PgComplete, PgNotify, PgQuery, PgRepair, PushObject};
 use crate::shard::OsdShard;
 
 /// Room that a repair leaves free: other PGs are repaired at the same time, and each reactor holds some space for itself.
@@ -52,7 +52,7 @@ impl Pg {
         match self.on(osd, Event::Ordered { attempt, epoch: head.epoch, order }) {
             Then::CarryOut { generation, info } => Ok((generation, info)),
             Then::Refuse(errno) => Err(errno.into()),
-            Then::Nothing | Then::Answer | Then::Push => Err(OpError::of(errno::EAGAIN)),
+            Then::Nothing | Then::Answer | Then::Push | Then::PushUndone => Err(OpError::of(errno::EAGAIN)),
         }
     }
 
@@ -121,7 +121,7 @@ impl Pg {
         answer(head, result.await)
     }
 
-    /// The copy is complete: the primary's log is this copy's log from now on.
+    /// The primary's log is this copy's log from now on.
     pub(crate) async fn answer_activate(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
@@ -139,6 +139,23 @@ impl Pg {
             self.carried_out(osd, generation, true)
         };
         answer(head, result.await)
+    }
+
+    /// The copy has all that the primary has.
+    pub(crate) async fn answer_complete(self: &Rc<Self>, osd: &Rc<OsdShard>, order: PgComplete) -> Message {
+        let result = async {
+            let (generation, _) = self.take_order(osd, order.head, Order::Complete)?;
+            // In one step: writes of the primary change the info, too.
+            let info = PgInfo { incomplete: false, ..self.log.borrow().info().clone() };
+            self.log.borrow_mut().set_info(info.clone());
+            let written = osd.store.submit(Transaction { info: Some(info), ..self.transaction() }).await;
+            if let Err(error) = &written {
+                self.fail(osd, "the end of its recovery cannot be written", error);
+            }
+            written?;
+            self.carried_out(osd, generation, false)
+        };
+        answer(order.head, result.await)
     }
 
     /// All that the log of an activation names is this PG's.
@@ -220,7 +237,7 @@ struct NewLog {
 impl From<PgActivate> for NewLog {
     fn from(activate: PgActivate) -> NewLog {
         let PgActivate { head, keep_to, info, log } = activate;
-        let info = PgInfo { pg: head.pg, same_interval_since: head.interval, incomplete: false, ..info };
+        let info = PgInfo { pg: head.pg, same_interval_since: head.interval, ..info };
         NewLog { keep_to, entries: log, info }
     }
 }

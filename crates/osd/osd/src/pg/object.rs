@@ -34,11 +34,13 @@ struct Busy<T> {
     running: SmallVec<[T; 1]>,
     /// Version number of the last submitted write; 0 if all are known to be committed.
     submitted: u64,
+    /// No further write starts: the object is being copied.
+    held: bool,
 }
 
 impl<T> Default for Busy<T> {
     fn default() -> Busy<T> {
-        Busy { queue: VecDeque::new(), running: SmallVec::new(), submitted: 0 }
+        Busy { queue: VecDeque::new(), running: SmallVec::new(), submitted: 0, held: false }
     }
 }
 
@@ -77,7 +79,7 @@ impl<T: Queued> Objects<T> {
         let busy = self.busy.get_mut(oid)?;
         let head = busy.queue.front()?;
         let may_start = if head.is_write() {
-            busy.running.is_empty()
+            busy.running.is_empty() && !busy.held
         } else {
             busy.submitted <= committed && !busy.running.iter().any(Queued::is_write)
         };
@@ -122,6 +124,25 @@ impl<T: Queued> Objects<T> {
         forget_if_idle(found);
     }
 
+    /// From now on no write of this object starts, until it is [released](Self::release).
+    pub(crate) fn hold(&mut self, oid: &Arc<ObjectId>) {
+        self.busy.entry(Arc::clone(oid)).or_default().held = true;
+    }
+
+    /// No write of this object runs, and all are committed.
+    pub(crate) fn is_quiet(&self, oid: &ObjectId, committed: u64) -> bool {
+        let is_quiet =
+            |busy: &Busy<T>| busy.submitted <= committed && !busy.running.iter().any(Queued::is_write);
+        self.busy.get(oid).is_none_or(is_quiet)
+    }
+
+    /// Writes may start again.
+    pub(crate) fn release(&mut self, oid: &Arc<ObjectId>) {
+        let Entry::Occupied(mut found) = self.busy.entry(Arc::clone(oid)) else { return };
+        found.get_mut().held = false;
+        forget_if_idle(found);
+    }
+
     /// Takes everything that runs or waits, in an order that keeps that of every object.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
         // Sorted, so that the order does not hang on the hash table.
@@ -143,7 +164,7 @@ impl<T: Queued> Objects<T> {
 
 fn forget_if_idle<T>(found: OccupiedEntry<'_, Arc<ObjectId>, Busy<T>>) {
     let busy = found.get();
-    if busy.queue.is_empty() && busy.running.is_empty() && busy.submitted == 0 {
+    if busy.queue.is_empty() && busy.running.is_empty() && busy.submitted == 0 && !busy.held {
         found.remove();
     }
 }
@@ -191,6 +212,30 @@ mod tests {
         objects.finish(&oid, &ops[3], None);
         assert_eq!(objects.next(&oid, 2), Some(Op(4, true)));
         objects.finish(&oid, &ops[4], None);
+        assert!(objects.busy.is_empty());
+    }
+
+    #[test]
+    fn a_held_object_is_read_and_not_written() {
+        let (oid, mut objects) = (object(), Objects::default());
+        let ops = [Op(0, true), Op(1, false), Op(2, true), Op(3, false)];
+        objects.push(&oid, ops[0].clone());
+        assert_eq!(objects.next(&oid, 0), Some(Op(0, true)));
+        objects.hold(&oid);
+        assert!(!objects.is_quiet(&oid, 0), "a write runs");
+        objects.finish(&oid, &ops[0], Some(1));
+        assert!(!objects.is_quiet(&oid, 0), "and is not committed");
+        objects.commit(&oid, 1);
+        assert!(objects.is_quiet(&oid, 1) && !objects.is_idle(&oid));
+        ops[1..].iter().for_each(|op| objects.push(&oid, op.clone()));
+        assert_eq!(objects.next(&oid, 1), Some(Op(1, false)));
+        objects.finish(&oid, &ops[1], None);
+        assert_eq!(objects.next(&oid, 1), None, "the next one writes");
+        objects.release(&oid);
+        for op in &ops[2..] {
+            assert_eq!(objects.next(&oid, 1).as_ref(), Some(op));
+            objects.finish(&oid, op, None);
+        }
         assert!(objects.busy.is_empty());
     }
 

@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use carmine_types::{Eversion, ObjectId};
 
@@ -128,6 +129,21 @@ impl Pipeline {
     /// An operation has left its object's queue without a change.
     pub(super) fn leave(&self, op: &Rc<ClientOp>) {
         self.objects.borrow_mut().finish(&op.oid, op, None);
+    }
+
+    /// From now on no write of this object starts.
+    pub(super) fn hold(&self, oid: &Arc<ObjectId>) {
+        self.objects.borrow_mut().hold(oid);
+    }
+
+    /// No write of this object runs, and all are committed.
+    pub(super) fn is_quiet(&self, oid: &ObjectId, committed: u64) -> bool {
+        self.objects.borrow().is_quiet(oid, committed)
+    }
+
+    /// Writes of this object may start again.
+    pub(super) fn release(&self, oid: &Arc<ObjectId>) {
+        self.objects.borrow_mut().release(oid);
     }
 
     /// A write was submitted, and is answered when it is committed.

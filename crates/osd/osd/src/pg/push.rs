@@ -6,16 +6,17 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
-use carmine_messenger::Message;
-use carmine_peering::{Event, Then, Trouble};
+use carmine_messenger::{Message, with_timeout};
+use carmine_peering::{Event, Peering, Then, Trouble};
 use carmine_pgtypes::{ObjectChange, ObjectMeta, Sealed, Step};
 use carmine_reactor::{Group, Payload};
 use carmine_store::{BLOCK_BYTES, OmapRange, StoreError};
 use carmine_types::{Errno, Eversion, LogOp, ObjectId, OsdId, errno};
 
 use super::{Pg, heal};
-use crate::messages::{PgAck, PgRepair, PushObject};
+use crate::messages::{PgAck, PgComplete, PgRepair, PushObject};
 use crate::shard::OsdShard;
 
 /// Bytes of an object in one push.
@@ -24,6 +25,8 @@ const PUSH_BYTES: u64 = 1 << 20;
 const OMAP_PAGE_BYTES: usize = 512 << 10;
 /// Objects of a PG that are pushed at the same time.
 const PUSHES: usize = 4;
+/// An object is looked at again though no write was committed: one that changed nothing ends without a sign.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Objects listed at a time when all are copied.
 const LIST_PAGE: usize = 512;
 
@@ -51,6 +54,19 @@ enum Stop {
     Failed(Trouble),
 }
 
+/// Gives a replica what it lacks beside the clients' operations; a few run at the same time. What it lacks is known from the
+/// log as it is now: later writes go to it, too.
+pub(super) fn recover(repair: Repair) {
+    let (shard, lacking) = (repair.osd.shard.clone(), repair.differing());
+    shard.spawn(Group::Recovery, "recovery", async move {
+        let _permit = repair.osd.recoveries.acquire(1).await;
+        let (attempt, from) = (repair.attempt, repair.to);
+        if let Some(result) = ended(repair.run_beside(&lacking).await) {
+            repair.pg.on(&repair.osd, Event::Recovered { attempt, from, result });
+        }
+    });
+}
+
 /// Starts a repair; a few run at the same time.
 pub(super) fn start(repair: Repair) {
     let shard = repair.osd.shard.clone();
@@ -64,24 +80,51 @@ impl Repair {
     async fn run(&self) {
         let (attempt, from, differ) = (self.attempt, self.to, self.differing());
         let Some(result) = ended(self.begin(&differ).await) else { return };
-        if self.pg.on(&self.osd, Event::RepairAcked { attempt, from, result }) != Then::Push {
-            return;
-        }
-        let pushed = match self.common {
-            None => self.push_all().await,
-            Some(_) => for_each(PUSHES, &differ, |oid| self.push(oid)).await,
+        let pushed = match self.pg.on(&self.osd, Event::RepairAcked { attempt, from, result }) {
+            Then::Push => self.push_differing(&differ).await,
+            Then::PushUndone => for_each(PUSHES, &self.undone(), |oid| self.push(oid)).await,
+            _ => return,
         };
         if let Some(result) = ended(pushed) {
             self.pg.on(&self.osd, Event::Pushed { attempt, from, result });
         }
     }
 
-    /// Objects that one of the logs changed after their newest common entry.
-    fn differing(&self) -> BTreeSet<Arc<ObjectId>> {
+    async fn run_beside(&self, lacking: &BTreeSet<Arc<ObjectId>>) -> Result<(), Stop> {
+        self.current()?;
+        self.push_differing(lacking).await?;
+        self.current()?;
+        let order = PgComplete { head: self.pg.head(&self.osd) };
+        self.pg.order(&self.osd, self.to, Message::of(&order)).await.map_err(Stop::Failed)
+    }
+
+    /// Objects that our log changed after the newest common entry.
+    fn ours(&self) -> BTreeSet<Arc<ObjectId>> {
         let Some(common) = self.common else { return BTreeSet::new() };
         let log = self.pg.log.borrow();
-        let ours = log.after(common).filter(|e| e.op != LogOp::Error).map(|e| &e.oid);
-        ours.chain(&self.changed).cloned().collect()
+        log.after(common).filter(|e| e.op != LogOp::Error).map(|e| Arc::clone(&e.oid)).collect()
+    }
+
+    /// Objects that one of the logs changed after it.
+    fn differing(&self) -> BTreeSet<Arc<ObjectId>> {
+        let mut differing = self.ours();
+        differing.extend(self.common.iter().flat_map(|_| self.changed.iter().cloned()));
+        differing
+    }
+
+    /// Objects that only the replica's log changed after it.
+    fn undone(&self) -> BTreeSet<Arc<ObjectId>> {
+        let ours = self.ours();
+        let undone = self.common.iter().flat_map(|_| &self.changed).filter(|oid| !ours.contains(*oid));
+        undone.cloned().collect()
+    }
+
+    /// Pushes these objects, or all if the logs do not touch.
+    async fn push_differing(&self, differ: &BTreeSet<Arc<ObjectId>>) -> Result<(), Stop> {
+        match self.common {
+            None => self.push_all().await,
+            Some(_) => for_each(PUSHES, differ, |oid| self.push(oid)).await,
+        }
     }
 
     /// The copy counts as incomplete from here on. One that could lead is asked first whether it has room for the repair:
@@ -99,7 +142,14 @@ impl Repair {
     }
 
     fn current(&self) -> Result<(), Stop> {
-        if self.pg.peering.borrow().is_under_way(self.attempt) { Ok(()) } else { Err(Stop::Superseded) }
+        let peering = self.pg.peering.borrow();
+        let is_current = peering.is_under_way(self.attempt) || self.is_beside(&peering);
+        if is_current { Ok(()) } else { Err(Stop::Superseded) }
+    }
+
+    /// Clients write meanwhile.
+    fn is_beside(&self, peering: &Peering) -> bool {
+        peering.is_recovering(self.attempt, self.to)
     }
 
     fn stuck(&self, error: &StoreError) -> Stop {
@@ -133,8 +183,34 @@ impl Repair {
         }
     }
 
-    /// Copies one object, or its absence.
+    /// Copies one object, or its absence. Writes of the object wait meanwhile.
     async fn push(&self, oid: &Arc<ObjectId>) -> Result<(), Stop> {
+        let is_beside = self.is_beside(&self.pg.peering.borrow());
+        if is_beside {
+            self.hold(oid).await?;
+        }
+        self.copy(oid).await?;
+        if is_beside {
+            self.current()?;
+            self.pg.pipeline.release(oid);
+            self.pg.pump(&self.osd, oid);
+        }
+        Ok(())
+    }
+
+    /// Waits until what was written to an object is everywhere; nothing more is written then. A failure ends the generation,
+    /// and with it what holds objects.
+    async fn hold(&self, oid: &Arc<ObjectId>) -> Result<(), Stop> {
+        self.current()?;
+        self.pg.pipeline.hold(oid);
+        while !self.pg.pipeline.is_quiet(oid, self.pg.backend.committed()) {
+            with_timeout(&self.osd.shard, LOOK_AGAIN, self.pg.changed.notified()).await;
+            self.current()?;
+        }
+        Ok(())
+    }
+
+    async fn copy(&self, oid: &Arc<ObjectId>) -> Result<(), Stop> {
         let meta = self.osd.store.stat(oid).await.map_err(|error| self.stuck(&error))?;
         match meta {
             None => self.push_steps(oid, [Step::Remove]).await?,

@@ -57,13 +57,16 @@ impl Pg {
 
     /// Gives an event to the state machine, and carries out what follows but for the part of the one who brings it.
     pub(super) fn on(self: &Rc<Self>, osd: &Rc<OsdShard>, event: Event) -> Then {
-        let (served, was_active) = (self.peering.borrow().serves(), self.is_active());
+        let (served, was_whole) = {
+            let peering = self.peering.borrow();
+            (peering.serves(), peering.has_newcomers())
+        };
         let Effects { list, then } = self.peering.borrow_mut().on(self.log.borrow().info(), event);
         list.into_iter().for_each(|effect| self.perform(osd, effect));
         self.changed.notify_all();
         let peering = self.peering.borrow();
         // At a start of the whole cluster the others come up in a moment. Later, clients wait for what the monitor decides.
-        if (served && peering.waits_for_monitor()) || (!was_active && peering.has_newcomers()) {
+        if (served && peering.waits_for_monitor()) || (!was_whole && peering.has_newcomers()) {
             crate::beacon::send_soon(osd);
         }
         then
@@ -90,8 +93,12 @@ impl Pg {
                 push::start(Repair { osd, pg, attempt, to, common, changed, may_lead });
             }
             Effect::WriteInfo { attempt, info } => self.write_info(osd, attempt, info),
-            Effect::Activate { attempt, to, common } => {
-                self.work(osd, Work::Activate { attempt, to, common });
+            Effect::Activate { attempt, to, common, is_whole } => {
+                self.work(osd, Work::Activate { attempt, to, common, is_whole });
+            }
+            Effect::Recover { attempt, to, common } => {
+                let (osd, pg) = (Rc::clone(osd), Rc::clone(self));
+                push::recover(Repair { osd, pg, attempt, to, common, changed: Vec::new(), may_lead: false });
             }
             Effect::Serve { followers } => {
                 self.backend.serve(&followers);
@@ -119,8 +126,8 @@ impl Pg {
                 Work::Query { attempt, to: from } => {
                     Event::Notified { attempt, from, copy: pg.query(&own, from).await }
                 }
-                Work::Activate { attempt, to: from, common } => {
-                    let result = pg.activate(&own, from, common).await;
+                Work::Activate { attempt, to: from, common, is_whole } => {
+                    let result = pg.activate(&own, from, common, is_whole).await;
                     Event::ActivateAcked { attempt, from, result }
                 }
                 Work::Pause { attempt, after } => {
@@ -170,15 +177,21 @@ impl Pg {
         }
     }
 
-    /// Tells a replica that its copy is whole, with the log entries that it lacks.
-    async fn activate(&self, osd: &OsdShard, to: OsdId, common: Option<Eversion>) -> Result<(), Trouble> {
+    /// Gives a replica the log entries that it lacks, and tells it whether its copy is whole.
+    async fn activate(
+        &self,
+        osd: &OsdShard,
+        to: OsdId,
+        common: Option<Eversion>,
+        is_whole: bool,
+    ) -> Result<(), Trouble> {
         let activate = {
             let log = self.log.borrow();
             let from = common.unwrap_or(log.info().log_tail);
             PgActivate {
                 head: self.head(osd),
                 keep_to: common.unwrap_or(Eversion::ZERO),
-                info: log.info().clone(),
+                info: PgInfo { incomplete: !is_whole, ..log.info().clone() },
                 log: log.after(from).cloned().collect(),
             }
         };
@@ -209,7 +222,7 @@ impl Pg {
         self.on(osd, Event::StoreFailed { errno: Errno(error.errno()) });
     }
 
-    /// Why the PG does not serve clients; `None` if it does. `epoch` is the one that the report speaks of: for a PG that is
+    /// Why the PG does not serve clients, or not with all of its copies; `None` if it does. `epoch` is the one that the report speaks of: for a PG that is
     /// active in it, it is a promise to leave all members complete. By these reports the monitor decides who may leave, and
     /// who leads.
     pub(crate) fn report(
@@ -218,8 +231,8 @@ impl Pg {
         view: &MapView,
         epoch: Epoch,
     ) -> Option<PgStuck> {
-        let stuck = self.peering.borrow().phase().stuck();
-        let Some(state) = stuck else {
+        let unsettled = self.peering.borrow().unsettled();
+        let Some(state) = unsettled else {
             let may_leave = view.epoch() == epoch && self.somebody_may_leave(view);
             self.on(osd, Event::Reported { epoch, may_leave });
             return None;
@@ -249,7 +262,7 @@ impl Pg {
 /// What takes time.
 enum Work {
     Query { attempt: u64, to: OsdId },
-    Activate { attempt: u64, to: OsdId, common: Option<Eversion> },
+    Activate { attempt: u64, to: OsdId, common: Option<Eversion>, is_whole: bool },
     Pause { attempt: u64, after: Duration },
 }
 

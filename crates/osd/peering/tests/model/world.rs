@@ -48,6 +48,8 @@ pub(crate) enum Action {
     /// The monitor marks this start of this OSD up.
     Boot(u8),
     Write(u8),
+    /// This primary pushes to a replica what it lacks, beside the writes of clients.
+    Recover(u8),
     /// This OSD tells the monitor of its PG.
     Report(u8),
     /// CRUSH names other OSDs.
@@ -91,6 +93,13 @@ impl Stored {
         data
     }
 
+    /// Objects that the log changed after this entry.
+    fn changed_after(&self, common: Eversion) -> Which {
+        let mut which = Which::default();
+        self.log.iter().skip(common.version as usize).for_each(|(_, id)| which[usize::from(id % 2)] = true);
+        which
+    }
+
     fn ids(&self) -> u32 {
         self.log.iter().fold(0, |ids, (_, id)| ids | 1 << id)
     }
@@ -102,14 +111,19 @@ enum Kind {
     Repair,
     Push,
     Activate,
+    Complete,
 }
+
+/// Objects of a push.
+type Which = [bool; 2];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Body {
     Query { acting: Vec<u8> },
     Repair { reset: bool },
-    Push { data: [u8; 2] },
+    Push { which: Which, data: [u8; 2] },
     Activate { copy: Stored },
+    Complete,
     Answer { kind: Kind, result: Result<Option<Stored>, i32> },
     Write { version: u64, entry: (u32, u8) },
     Acked { durable: u64 },
@@ -159,8 +173,22 @@ struct Osd {
     timer: Option<u64>,
     /// Replicas and up to where each has acknowledged.
     followers: Vec<(u8, u64)>,
+    /// Objects that only the log of this replica changed after the newest common entry.
+    undone: Vec<(u8, Which)>,
+    /// Replicas that lack objects.
+    lacking: Vec<(u8, Which)>,
+    /// A push is on its way beside the clients' writes, which wait for it.
+    pushes: bool,
     /// Where acknowledgements go.
     primary: Option<(u8, u32)>,
+}
+
+impl Osd {
+    /// No write is on its way.
+    fn is_settled(&self) -> bool {
+        let last = self.memory.log.len() as u64;
+        self.disk.log.len() as u64 == last && self.followers.iter().all(|(_, acked)| *acked == last)
+    }
 }
 
 /// The monitor's map.
@@ -224,6 +252,9 @@ impl World {
             waits: Vec::new(),
             timer: None,
             followers: Vec::new(),
+            undone: Vec::new(),
+            lacking: Vec::new(),
+            pushes: false,
             primary: None,
         };
         let mut world = World {
@@ -297,6 +328,11 @@ impl World {
                 actions.push(Action::Boot(n));
             }
         }
+        for (n, osd) in (0u8..).zip(&self.osds) {
+            if osd.is_up && !osd.lacking.is_empty() && !osd.pushes && osd.is_settled() {
+                actions.push(Action::Recover(n));
+            }
+        }
         actions.extend((0..self.osds.len() as u8).filter(|n| self.report(*n).is_some()).map(Action::Report));
         for (n, osd) in (0u8..).zip(&self.osds) {
             if self.budget.timers > 0 && osd.is_up && osd.timer.is_some() {
@@ -313,13 +349,15 @@ impl World {
             if osd.is_up && self.budget.kills > 0 {
                 actions.push(Action::Kill(n));
             }
-            if osd.is_up && self.budget.writes > 0 && osd.peering.is_active() {
+            if osd.is_up && self.budget.writes > 0 && osd.peering.is_active() && !osd.pushes {
                 actions.push(Action::Write(n));
             }
         }
         if self.budget.duplicates > 0 {
-            actions
-                .extend((0..self.net.len()).filter(|at| self.net[*at].to != MONITOR).map(Action::Duplicate));
+            // Sessions deliver a push at most once: in a peering that has ended it is not taken, beside clients it would be.
+            let is_push = |message: &Message| matches!(message.body, Body::Push { .. });
+            let may = |at: &usize| self.net[*at].to != MONITOR && !is_push(&self.net[*at]);
+            actions.extend((0..self.net.len()).filter(may).map(Action::Duplicate));
         }
         if self.budget.moves > 0 && self.osds.len() > 2 {
             let others = [[0, 1], [0, 2], [1, 2]].into_iter().filter(|wanted| wanted[..] != map.wanted);
@@ -394,6 +432,8 @@ impl World {
                 osd.pending.clear();
                 osd.waits.clear();
                 osd.followers.clear();
+                osd.lacking.clear();
+                osd.pushes = false;
                 osd.peering = Peering::new(id(n));
                 self.net.retain(|m| m.to != n || m.to_start != start);
             }
@@ -408,6 +448,13 @@ impl World {
                 self.new_map(|map, epoch| map.up[usize::from(n)] = Some((start, epoch)));
             }
             Action::Write(n) => self.write(n),
+            Action::Recover(n) => {
+                let osd = self.osd(n);
+                let (to, which) = osd.lacking.remove(0);
+                osd.pushes = true;
+                let data = osd.memory.data;
+                self.ask(n, to, Body::Push { which, data });
+            }
             Action::Report(n) => {
                 let state = self.report(n).unwrap();
                 let epoch = self.osd(n).epoch;
@@ -437,7 +484,7 @@ impl World {
         if !osd.is_up || !osd.peering.leads() || osd.epoch as usize != self.maps.len() {
             return None;
         }
-        let state = if osd.peering.is_active() {
+        let state = if osd.peering.unsettled().is_none() {
             Report::Active
         } else {
             let successor = osd.peering.successor().map(|osd| osd.0 as u8);
@@ -500,7 +547,12 @@ impl World {
 
     fn perform(&mut self, n: u8, effect: Effect) {
         match effect {
-            Effect::StartOver => self.osd(n).followers.clear(),
+            Effect::StartOver => {
+                let osd = self.osd(n);
+                osd.followers.clear();
+                osd.lacking.clear();
+                osd.pushes = false;
+            }
             Effect::DropOps | Effect::Log(..) => {}
             Effect::Query { to, .. } => {
                 let acting = self.osd(n).peering.acting().map(|osd| osd.0 as u8).collect();
@@ -515,8 +567,8 @@ impl World {
                 osd.memory.started = info.last_epoch_started.0;
                 osd.pending.push_back((osd.memory.clone(), Done::Started { attempt }));
             }
-            Effect::Activate { to, .. } => {
-                let copy = self.osd(n).memory.clone();
+            Effect::Activate { to, is_whole, .. } => {
+                let copy = Stored { incomplete: !is_whole, ..self.osd(n).memory.clone() };
                 self.ask(n, to.0 as u8, Body::Activate { copy });
             }
             Effect::Serve { followers } => {
@@ -526,6 +578,11 @@ impl World {
                 self.check_equal(n);
                 // Clients send again what they were not told of: the log has it, so they are told now.
                 self.acked |= self.osds[usize::from(n)].memory.ids();
+            }
+            Effect::Recover { to, common, .. } => {
+                let osd = self.osd(n);
+                let which = common.map_or([true; 2], |common| osd.memory.changed_after(common));
+                osd.lacking.push((to.0 as u8, which));
             }
             Effect::Timer { attempt, .. } => self.osd(n).timer = Some(attempt),
             Effect::TellPrimary { .. } => {
@@ -614,6 +671,7 @@ impl World {
             Body::Query { acting } => Order::Query { acting: acting.iter().map(|osd| id(*osd)).collect() },
             Body::Repair { .. } => Order::Repair { has_room: true },
             Body::Push { .. } => Order::Push,
+            Body::Complete => Order::Complete,
             Body::Activate { copy } => Order::Activate { last_epoch_started: Epoch(copy.started) },
             _ => return,
         };
@@ -632,10 +690,11 @@ impl World {
                 osd.pending.push_back((osd.memory.clone(), Done::Nothing));
                 osd.memory.data = [0; 2];
             }
-            Body::Push { data } => osd.memory.data = data,
-            Body::Activate { copy } => {
-                osd.memory = Stored { data: osd.memory.data, incomplete: false, ..copy }
+            Body::Push { which, data } => {
+                (0..2).filter(|at| which[*at]).for_each(|at| osd.memory.data[at] = data[at]);
             }
+            Body::Activate { copy } => osd.memory = Stored { data: osd.memory.data, ..copy },
+            Body::Complete => osd.memory.incomplete = false,
             _ => {}
         }
         osd.pending.push_back((osd.memory.clone(), Done::Order { generation, kind, order: message }));
@@ -664,24 +723,44 @@ impl World {
                 let copy = result.map(|copy| {
                     let copy = copy.unwrap();
                     let info = copy.info();
+                    let ours = &mut self.osds[usize::from(n)];
+                    let common = ours.memory.common_with(&copy.log);
+                    let (here, there) = (ours.memory.changed_after(common), copy.changed_after(common));
+                    ours.undone.retain(|(osd, _)| *osd != from);
+                    ours.undone.push((from, [0, 1].map(|at| there[at] && !here[at])));
                     Copy {
                         last_update: info.last_update,
                         last_epoch_started: info.last_epoch_started,
                         incomplete: info.incomplete,
-                        common: Some(self.osd(n).memory.common_with(&copy.log)),
+                        common: Some(common),
                         changed: Vec::new(),
                     }
                 });
                 Event::Notified { attempt, from: from_id, copy }
             }
             Kind::Repair => Event::RepairAcked { attempt, from: from_id, result: done },
+            // Beside the writes of clients.
+            Kind::Push if self.osd(n).peering.is_recovering(attempt, from_id) => {
+                self.osd(n).pushes = false;
+                if done.is_ok() {
+                    return self.ask(n, from, Body::Complete);
+                }
+                Event::Recovered { attempt, from: from_id, result: done }
+            }
             Kind::Push => Event::Pushed { attempt, from: from_id, result: done },
+            Kind::Complete => Event::Recovered { attempt, from: from_id, result: done },
             Kind::Activate => Event::ActivateAcked { attempt, from: from_id, result: done },
         };
-        if self.on(n, event) == Then::Push {
-            let data = self.osd(n).memory.data;
-            self.ask(n, from, Body::Push { data });
-        }
+        let which = match self.on(n, event) {
+            Then::Push => [true; 2],
+            Then::PushUndone => {
+                let found = self.osd(n).undone.iter().find(|(osd, _)| *osd == from).copied();
+                found.map_or([false; 2], |(_, which)| which)
+            }
+            _ => return,
+        };
+        let data = self.osd(n).memory.data;
+        self.ask(n, from, Body::Push { which, data });
     }
 
     fn write(&mut self, n: u8) {
@@ -724,7 +803,7 @@ impl World {
         self.acked |= told;
     }
 
-    /// A PG that became active has equal copies on all members that still follow it.
+    /// A PG that became active has equal logs on all members that still follow it, and equal objects where the copy is complete.
     fn check_equal(&self, n: u8) {
         let primary = &self.osds[usize::from(n)];
         assert_eq!(
@@ -739,7 +818,10 @@ impl World {
             let is_same =
                 replica.is_up && map.up[usize::from(osd)].is_some_and(|(start, _)| start == replica.start);
             if is_same && replica.peering.following() == Some(primary.peering.attempt_id()) {
-                assert_eq!(replica.disk, primary.disk, "osd.{osd} has what its primary has");
+                let Stored { incomplete, data, .. } = replica.disk;
+                let expected = if incomplete { data } else { primary.disk.data };
+                let expected = Stored { incomplete, data: expected, ..primary.disk.clone() };
+                assert_eq!(replica.disk, expected, "osd.{osd} has what its primary has");
             }
         }
     }
@@ -786,6 +868,7 @@ impl Body {
             Body::Query { .. } => Some(Kind::Query),
             Body::Repair { .. } => Some(Kind::Repair),
             Body::Push { .. } => Some(Kind::Push),
+            Body::Complete => Some(Kind::Complete),
             Body::Activate { .. } => Some(Kind::Activate),
             _ => None,
         }
