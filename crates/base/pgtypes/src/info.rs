@@ -24,6 +24,8 @@ coded! {
         /// Objects are being copied here, or replaced, behind the log: until an activation ends this, the copy must not lead
         /// and does not count as one.
         pub incomplete: bool,
+        /// An incomplete copy lacks only objects that the log changed after this entry; zero: it may lack any.
+        pub complete_to: Eversion,
     }
 }
 

@@ -49,10 +49,10 @@ prop_compose! {
 
 prop_compose! {
     fn info()(pg in pg(), last_update in eversion(), log_tail in eversion(), started in any::<u32>(), since in any::<u32>(),
-              acting in vec(any::<u32>(), 0..5), incomplete in any::<bool>()) -> PgInfo {
+              acting in vec(any::<u32>(), 0..5), incomplete in any::<bool>(), complete_to in eversion()) -> PgInfo {
         let acting = acting.into_iter().map(OsdId).collect();
         let (last_epoch_started, same_interval_since) = (Epoch(started), Epoch(since));
-        PgInfo { pg, last_update, log_tail, last_epoch_started, same_interval_since, acting, incomplete }
+        PgInfo { pg, last_update, log_tail, last_epoch_started, same_interval_since, acting, incomplete, complete_to }
     }
 }
 

@@ -166,7 +166,7 @@ pub struct Copy {
     pub last_epoch_started: Epoch,
     /// Its repair did not end.
     pub incomplete: bool,
-    /// Newest entry that its log and the primary's have in common; `None` if they do not touch.
+    /// Newest entry that its log and the primary's have in common, and as of which it has all objects; `None` if there is none.
     pub common: Option<Eversion>,
     /// Objects that its log changed after that.
     pub changed: Vec<Arc<ObjectId>>,

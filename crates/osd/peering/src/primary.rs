@@ -268,7 +268,7 @@ impl Peering {
             let common = common(copy, own);
             first = first.or(Some(*osd));
             // A member that has all that clients were told of: it could lead as well.
-            let may_lead = common == Some(copy.last_update) && owners.contains(osd);
+            let may_lead = !copy.incomplete && common == Some(copy.last_update) && owners.contains(osd);
             let changed = std::mem::take(&mut copy.changed);
             fx.push(Effect::Repair { attempt: number, to: *osd, common, changed, may_lead });
             *step = MemberStage::Marking(copy.clone());
@@ -340,14 +340,14 @@ impl Peering {
 
 /// The newest entry of a replica's copy that equals the primary's.
 fn equal(copy: &Copy, own: &PgInfo) -> Option<Eversion> {
-    common(copy, own).filter(|common| *common == own.last_update && copy.last_update == own.last_update)
+    let is_equal = !copy.incomplete && copy.last_update == own.last_update;
+    common(copy, own).filter(|common| is_equal && *common == own.last_update)
 }
 
 /// Up to where a replica's copy and the primary's went through the same changes; `None` if it has to be made anew.
 fn common(copy: &Copy, own: &PgInfo) -> Option<Eversion> {
     match copy {
-        _ if copy.incomplete => None,
-        _ if copy.last_update == own.last_update => Some(own.last_update),
+        _ if !copy.incomplete && copy.last_update == own.last_update => Some(own.last_update),
         _ => copy.common,
     }
 }

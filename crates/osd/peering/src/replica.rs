@@ -1,7 +1,7 @@
 //! The replica's side: which orders of a primary are taken.
 
 use carmine_pgtypes::PgInfo;
-use carmine_types::{Epoch, Errno, OsdId, errno};
+use carmine_types::{Epoch, Errno, Eversion, OsdId, errno};
 
 use crate::{AttemptId, Effect, Effects, Order, Peering, Phase, Then};
 
@@ -37,7 +37,12 @@ impl Peering {
             Order::Repair { has_room: true } => {
                 self.is_repaired = true;
                 let incomplete = !cfg!(carmine_mutation = "unmarked_repair");
-                let info = PgInfo { last_epoch_started: Epoch(0), incomplete, ..own.clone() };
+                let info = PgInfo {
+                    last_epoch_started: Epoch(0),
+                    incomplete,
+                    complete_to: Eversion::ZERO,
+                    ..own.clone()
+                };
                 Then::CarryOut { generation, info: Some(info) }
             }
             Order::Activate { last_epoch_started } if last_epoch_started != attempt.interval => {

@@ -36,7 +36,7 @@ impl Pg {
             return no_answer(head, error.told());
         }
         let log = self.log.borrow();
-        let is_same = log.info().last_update == last_update;
+        let is_same = log.info().last_update == last_update && !log.info().incomplete;
         let entries = if is_same { Vec::new() } else { log.after(Eversion::ZERO).cloned().collect() };
         Message::of(&PgNotify { head, result: 0, info: log.info().clone(), log: entries })
     }
@@ -146,7 +146,8 @@ impl Pg {
         let result = async {
             let (generation, _) = self.take_order(osd, order.head, Order::Complete)?;
             // In one step: writes of the primary change the info, too.
-            let info = PgInfo { incomplete: false, ..self.log.borrow().info().clone() };
+            let info = self.log.borrow().info().clone();
+            let info = PgInfo { incomplete: false, complete_to: Eversion::ZERO, ..info };
             self.log.borrow_mut().set_info(info.clone());
             let written = osd.store.submit(Transaction { info: Some(info), ..self.transaction() }).await;
             if let Err(error) = &written {

@@ -166,7 +166,7 @@ impl Pg {
         match result {
             0 if log.iter().any(|entry| !self.contains(&entry.oid)) => Err(Trouble::BadAnswer),
             0 => {
-                let common = self.log.borrow().common_with(info.log_tail, &log);
+                let common = self.common_with(&info, &log);
                 let differs = |e: &LogEntry| Some(e.version) > common && e.op != LogOp::Error;
                 let changed = log.into_iter().filter(differs).map(|e| e.oid).collect();
                 let PgInfo { last_update, last_epoch_started, incomplete, .. } = info;
@@ -175,6 +175,18 @@ impl Pg {
             errno::EAGAIN => Err(Trouble::OtherMap),
             errno => Err(Trouble::Refused(Errno(errno))),
         }
+    }
+
+    /// The newest entry that another copy's log and ours have in common, and as of which it has all objects.
+    fn common_with(&self, info: &PgInfo, entries: &[LogEntry]) -> Option<Eversion> {
+        let log = self.log.borrow();
+        let common = log.common_with(info.log_tail, entries)?;
+        if !info.incomplete {
+            return Some(common);
+        }
+        // Both logs must tell what changed since.
+        let tail = info.log_tail.max(log.info().log_tail);
+        (info.complete_to > Eversion::ZERO && info.complete_to >= tail).then(|| common.min(info.complete_to))
     }
 
     /// Gives a replica the log entries that it lacks, and tells it whether its copy is whole.
@@ -191,7 +203,11 @@ impl Pg {
             PgActivate {
                 head: self.head(osd),
                 keep_to: common.unwrap_or(Eversion::ZERO),
-                info: PgInfo { incomplete: !is_whole, ..log.info().clone() },
+                info: PgInfo {
+                    incomplete: !is_whole,
+                    complete_to: common.filter(|_| !is_whole).unwrap_or(Eversion::ZERO),
+                    ..log.info().clone()
+                },
                 log: log.after(from).cloned().collect(),
             }
         };

@@ -63,6 +63,8 @@ struct Stored {
     log: Vec<(u32, u8)>,
     started: u32,
     incomplete: bool,
+    /// If incomplete: it lacks only objects that the log changed after so many entries; 0: any.
+    complete_to: u64,
     /// Last write of each object.
     data: [u8; 2],
 }
@@ -567,8 +569,9 @@ impl World {
                 osd.memory.started = info.last_epoch_started.0;
                 osd.pending.push_back((osd.memory.clone(), Done::Started { attempt }));
             }
-            Effect::Activate { to, is_whole, .. } => {
-                let copy = Stored { incomplete: !is_whole, ..self.osd(n).memory.clone() };
+            Effect::Activate { to, common, is_whole, .. } => {
+                let complete_to = if is_whole { 0 } else { common.map_or(0, |common| common.version) };
+                let copy = Stored { incomplete: !is_whole, complete_to, ..self.osd(n).memory.clone() };
                 self.ask(n, to.0 as u8, Body::Activate { copy });
             }
             Effect::Serve { followers } => {
@@ -683,6 +686,7 @@ impl World {
         let osd = self.osd(n);
         if let Some(info) = info {
             (osd.memory.started, osd.memory.incomplete) = (info.last_epoch_started.0, info.incomplete);
+            osd.memory.complete_to = info.complete_to.version;
         }
         match body {
             Body::Query { .. } => osd.primary = Some((message.from, message.from_start)),
@@ -694,7 +698,7 @@ impl World {
                 (0..2).filter(|at| which[*at]).for_each(|at| osd.memory.data[at] = data[at]);
             }
             Body::Activate { copy } => osd.memory = Stored { data: osd.memory.data, ..copy },
-            Body::Complete => osd.memory.incomplete = false,
+            Body::Complete => (osd.memory.incomplete, osd.memory.complete_to) = (false, 0),
             _ => {}
         }
         osd.pending.push_back((osd.memory.clone(), Done::Order { generation, kind, order: message }));
@@ -724,15 +728,20 @@ impl World {
                     let copy = copy.unwrap();
                     let info = copy.info();
                     let ours = &mut self.osds[usize::from(n)];
-                    let common = ours.memory.common_with(&copy.log);
-                    let (here, there) = (ours.memory.changed_after(common), copy.changed_after(common));
+                    let complete_to = copy.version(copy.complete_to as usize);
+                    let common = match ours.memory.common_with(&copy.log) {
+                        common if !copy.incomplete => Some(common),
+                        common => (copy.complete_to > 0).then(|| common.min(complete_to)),
+                    };
+                    let since = common.unwrap_or_default();
+                    let (here, there) = (ours.memory.changed_after(since), copy.changed_after(since));
                     ours.undone.retain(|(osd, _)| *osd != from);
                     ours.undone.push((from, [0, 1].map(|at| there[at] && !here[at])));
                     Copy {
                         last_update: info.last_update,
                         last_epoch_started: info.last_epoch_started,
                         incomplete: info.incomplete,
-                        common: Some(common),
+                        common,
                         changed: Vec::new(),
                     }
                 });
@@ -818,9 +827,9 @@ impl World {
             let is_same =
                 replica.is_up && map.up[usize::from(osd)].is_some_and(|(start, _)| start == replica.start);
             if is_same && replica.peering.following() == Some(primary.peering.attempt_id()) {
-                let Stored { incomplete, data, .. } = replica.disk;
-                let expected = if incomplete { data } else { primary.disk.data };
-                let expected = Stored { incomplete, data: expected, ..primary.disk.clone() };
+                let Stored { incomplete, complete_to, data, .. } = replica.disk;
+                let data = if incomplete { data } else { primary.disk.data };
+                let expected = Stored { incomplete, complete_to, data, ..primary.disk.clone() };
                 assert_eq!(replica.disk, expected, "osd.{osd} has what its primary has");
             }
         }

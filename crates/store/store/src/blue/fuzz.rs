@@ -112,6 +112,7 @@ pub fn decode_seeds() -> Vec<Vec<u8>> {
         last_epoch_started: Epoch(2),
         acting: vec![OsdId(1), OsdId(2)],
         incomplete: true,
+        complete_to: version,
         ..PgInfo::default()
     };
     let entry = LogEntry {

@@ -171,5 +171,6 @@ pub fn info(version: u64) -> PgInfo {
         same_interval_since: Epoch(3),
         acting: vec![OsdId(0), OsdId(2)],
         incomplete: version % 2 == 1,
+        complete_to: Eversion::new(3, version / 2),
     }
 }

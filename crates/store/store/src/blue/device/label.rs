@@ -16,7 +16,7 @@ use crate::{BLOCK_BYTES, StoreError};
 const MAGIC: &[u8; 16] = b"carmine-blue\r\n\x1a\n";
 /// Version of the whole format. A new one gets a golden store (`tests/golden.rs`), and the last Carmine that reads the
 /// one before is named in [`refusal`].
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// Bytes before the checksum.
 const BODY_BYTES: usize = 16 + 4 + 16 + 4 + 4 + 4 + 8 + 8 + 8 + 8 + 16 + 16;
 
