@@ -34,11 +34,13 @@ struct Busy<T> {
     running: SmallVec<[T; 1]>,
     /// Version number of the last submitted write; 0 if all are known to be committed.
     submitted: u64,
+    /// Writes wait until it is [released](Objects::release).
+    is_held: bool,
 }
 
 impl<T> Default for Busy<T> {
     fn default() -> Busy<T> {
-        Busy { queue: VecDeque::new(), running: SmallVec::new(), submitted: 0 }
+        Busy { queue: VecDeque::new(), running: SmallVec::new(), submitted: 0, is_held: false }
     }
 }
 
@@ -77,7 +79,7 @@ impl<T: Queued> Objects<T> {
         let busy = self.busy.get_mut(oid)?;
         let head = busy.queue.front()?;
         let may_start = if head.is_write() {
-            busy.running.is_empty()
+            busy.running.is_empty() && !busy.is_held
         } else {
             busy.submitted <= committed && !busy.running.iter().any(Queued::is_write)
         };
@@ -122,6 +124,24 @@ impl<T: Queued> Objects<T> {
         forget_if_idle(found);
     }
 
+    /// From now on no write of the object starts; reads do.
+    pub(crate) fn hold(&mut self, oid: &Arc<ObjectId>) {
+        self.busy.entry(Arc::clone(oid)).or_default().is_held = true;
+    }
+
+    /// A write of the object has started, and is not submitted.
+    pub(crate) fn is_writing(&self, oid: &ObjectId) -> bool {
+        self.busy.get(oid).is_some_and(|busy| busy.running.iter().any(Queued::is_write))
+    }
+
+    /// The writes of an object that was held may start.
+    pub(crate) fn release(&mut self, oid: &Arc<ObjectId>) {
+        if let Entry::Occupied(mut found) = self.busy.entry(Arc::clone(oid)) {
+            found.get_mut().is_held = false;
+            forget_if_idle(found);
+        }
+    }
+
     /// Takes everything that runs or waits, in an order that keeps that of every object.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
         // Sorted, so that the order does not hang on the hash table.
@@ -143,7 +163,7 @@ impl<T: Queued> Objects<T> {
 
 fn forget_if_idle<T>(found: OccupiedEntry<'_, Arc<ObjectId>, Busy<T>>) {
     let busy = found.get();
-    if busy.queue.is_empty() && busy.running.is_empty() && busy.submitted == 0 {
+    if busy.queue.is_empty() && busy.running.is_empty() && busy.submitted == 0 && !busy.is_held {
         found.remove();
     }
 }
@@ -191,6 +211,31 @@ mod tests {
         objects.finish(&oid, &ops[3], None);
         assert_eq!(objects.next(&oid, 2), Some(Op(4, true)));
         objects.finish(&oid, &ops[4], None);
+        assert!(objects.busy.is_empty());
+    }
+
+    #[test]
+    fn writes_of_a_held_object_wait_and_reads_do_not() {
+        let (oid, mut objects) = (object(), Objects::default());
+        let ops = [Op(0, false), Op(1, true), Op(2, true)];
+        objects.hold(&oid);
+        assert!(!objects.is_idle(&oid));
+        ops.iter().for_each(|op| objects.push(&oid, op.clone()));
+        assert_eq!(objects.next(&oid, 0), Some(Op(0, false)));
+        objects.finish(&oid, &ops[0], None);
+        assert_eq!(objects.next(&oid, 0), None);
+        objects.release(&oid);
+        assert_eq!(objects.next(&oid, 0), Some(Op(1, true)));
+        // One that runs is not stopped by a hold, and the next one waits.
+        objects.hold(&oid);
+        assert!(objects.is_writing(&oid));
+        objects.finish(&oid, &ops[1], None);
+        assert!(!objects.is_writing(&oid) && objects.next(&oid, 0).is_none());
+        objects.release(&oid);
+        assert_eq!(objects.next(&oid, 0), Some(Op(2, true)));
+        objects.finish(&oid, &ops[2], None);
+        objects.hold(&oid);
+        objects.release(&oid);
         assert!(objects.busy.is_empty());
     }
 

@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use carmine_types::{Eversion, ObjectId};
 
@@ -128,6 +129,24 @@ impl Pipeline {
     /// An operation has left its object's queue without a change.
     pub(super) fn leave(&self, op: &Rc<ClientOp>) {
         self.objects.borrow_mut().finish(&op.oid, op, None);
+    }
+
+    /// Writes of these objects wait from now on.
+    pub(super) fn hold(&self, oids: &[Arc<ObjectId>]) {
+        let mut objects = self.objects.borrow_mut();
+        oids.iter().for_each(|oid| objects.hold(oid));
+    }
+
+    /// A write of one of these objects has begun, and is not submitted.
+    pub(super) fn is_writing(&self, oids: &[Arc<ObjectId>]) -> bool {
+        let objects = self.objects.borrow();
+        oids.iter().any(|oid| objects.is_writing(oid))
+    }
+
+    /// Writes of these objects wait no longer.
+    pub(super) fn release(&self, oids: &[Arc<ObjectId>]) {
+        let mut objects = self.objects.borrow_mut();
+        oids.iter().for_each(|oid| objects.release(oid));
     }
 
     /// A write was submitted, and is answered when it is committed.
