@@ -310,12 +310,10 @@ fn unknown(ceph: &mut Ceph<'_>) {
     let absent = [
         "osd perf",
         "osd reweight 0 1",
-        "osd scrub 0",
         "osd pool set-quota bench max_bytes 1",
         "osd pool rename bench x",
         "osd tier add a b",
         "pg 1.0 query",
-        "pg repair 1.0",
         "pg dump_stuck",
         "balancer on",
         "config dump",

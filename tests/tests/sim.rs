@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use carmine_client::{Client, ClientError, Options, Pool, RouteMode};
 use carmine_mon::{InitialCluster, InitialPool, Mon, MonConfig};
-use carmine_osd::{Gates, OsdConfig};
+use carmine_osd::{Gates, OsdConfig, ScrubOptions};
 use carmine_reactor::sim::{NodeId, Sim};
 use carmine_reactor::{Group, Payload, Shard};
 use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
@@ -71,8 +71,9 @@ impl Cluster {
         let uuid = Uuid([id as u8 + 1; 16]);
         let (listen, nonce) = (mon_addr().ip(), self.starts);
         let gates = Gates::within(1 << 10);
-        let (mon, request_bytes_per_shard) = (mon_addr(), 64 << 20);
-        let config = OsdConfig { id: OsdId(id), uuid, listen, nonce, mon, gates, request_bytes_per_shard };
+        let (mon, request_bytes_per_shard, scrub) = (mon_addr(), 64 << 20, ScrubOptions::default());
+        let config =
+            OsdConfig { id: OsdId(id), uuid, listen, nonce, mon, gates, request_bytes_per_shard, scrub };
         let config = Arc::new(config);
         let kv = self.blue.then(|| Arc::clone(&self.kvs[id as usize]) as Arc<dyn Kv>);
         let opened: Rc<RefCell<Option<StoreShared>>> = Rc::default();

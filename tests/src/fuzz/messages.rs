@@ -10,6 +10,7 @@ use carmine_wire::mon_msg::*;
 use carmine_wire::osd_op::{OsdReply, OsdRequest, payload_bytes, payload_ranges, peek};
 use carmine_wire::osdmap::{Incremental, OsdMap};
 use carmine_wire::private::*;
+use carmine_wire::scrub::OsdScrub;
 use carmine_wire::tell::{Ping, Tell, TellReply};
 use carmine_wire::{Front, Header2};
 
@@ -40,6 +41,7 @@ pub(super) fn message(bytes: &[u8]) {
     fronts!(header, front; Route, RouteReply, OsdBoot, OsdBootAck, OsdDown, OsdBeacon, Admin, AdminReply);
     fronts!(header, front; Tell, TellReply, Ping);
     fronts!(header, front; RepAck, PgQuery, PgNotify, PgRepair, PgActivate, PgAck, PgRead, PgData);
+    fronts!(header, front; OsdScrub, OsdScrubs, PgScrub, PgScrubMap, PgFetch, PgObject);
     match header.kind {
         kinds::OSD_OP => osd_op(&header, front),
         kinds::OSD_OP_REPLY => {

@@ -20,7 +20,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use carmine_daemon::{ended, logging, signals};
 use carmine_load::drive::StoreFacts;
-use carmine_osd::{Gates, OsdConfig, OsdShard, measure_load, serve_admin_socket, serve_http};
+use carmine_osd::{Gates, OsdConfig, OsdShard, ScrubOptions, measure_load, serve_admin_socket, serve_http};
 use carmine_osd_daemon::{Memory, store};
 use carmine_reactor::{Config, Group, Reactors, Shard, ShardId};
 use carmine_store::StoreShared;
@@ -116,6 +116,17 @@ fn store_uuid(fsid: Uuid, osd: OsdId) -> Uuid {
     Uuid(bytes)
 }
 
+/// Options that the environment has by their names (`carmine up --osd-env`).
+fn scrub_options() -> anyhow::Result<ScrubOptions> {
+    let mut options = ScrubOptions::default();
+    for name in ScrubOptions::NAMES {
+        if let Ok(value) = std::env::var(name) {
+            options.set(name, &value).map_err(|why| anyhow!(why))?;
+        }
+    }
+    Ok(options)
+}
+
 /// Runs the OSD until it is asked to stop, or fails.
 fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
     let (row, reactors) = (plan.row(osd)?, reactors(plan, osd)?);
@@ -129,6 +140,7 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
         nonce: std::process::id(),
         gates: Gates::within(process::raise_open_files()),
         request_bytes_per_shard: Memory::of(plan).requests_per_shard,
+        scrub: scrub_options()?,
         mon: mon_addr(layout).context("the monitor is not running: there is no run/mon.addr")?,
     });
     let _slice = store::lock_slice(layout, plan, osd)?;

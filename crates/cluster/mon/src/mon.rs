@@ -295,6 +295,7 @@ impl Mon {
         let mut stats = self.stats.borrow_mut();
         for osd in map.osds().filter(|osd| !map.is_up(*osd)) {
             stats.reports.remove(&osd);
+            stats.scrubs.remove(&osd);
         }
     }
 

@@ -10,7 +10,7 @@ use carmine_wire::mon_msg::{
     Command, CommandAck, ConfigMsg, FsMapMsg, GetPoolStats, GetPoolStatsReply, GetVersion, GetVersionReply,
     MonMapMsg, ONETIME, OsdMapMsg, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe,
 };
-use carmine_wire::private::{DownReason, OsdBeacon, OsdBoot, OsdBootAck, OsdDown};
+use carmine_wire::private::{DownReason, OsdBeacon, OsdBoot, OsdBootAck, OsdDown, OsdScrubs};
 use carmine_wire::tell::{Ping, Tell, TellReply};
 use carmine_wire::{EntityAddrVec, EntityType, kinds};
 use serde_json::json;
@@ -90,6 +90,7 @@ impl Mon {
             kinds::OSD_BOOT => self.boot(conn, msg, msg.decode::<OsdBoot>()?),
             kinds::OSD_DOWN => self.down(&msg.decode::<OsdDown>()?),
             kinds::OSD_BEACON => self.beacon(conn, msg.decode()?),
+            kinds::OSD_SCRUBS => self.scrubs(conn, msg.decode()?),
             other => debug!(peer = %conn.peer(), "ignored a {} message", kinds::name(other)),
         }
         Ok(())
@@ -278,6 +279,14 @@ impl Mon {
         }
     }
 
+    fn scrubs(&self, conn: &Rc<Connection>, told: OsdScrubs) {
+        let is_its = |session: &Session| session.osd.as_ref().is_some_and(|(osd, _)| *osd == told.osd);
+        if self.sessions.borrow().get(&conn.id()).is_some_and(is_its) {
+            let pgs = told.pgs.into_iter().map(|pg| (pg.pg, pg)).collect();
+            self.stats.borrow_mut().scrubs.insert(told.osd, pgs);
+        }
+    }
+
     /// Takes an OSD's goodbye at its word. That another OSD is unreachable is left to its session: the monitor
     /// is on the same machine and learns at once when the process ends.
     fn down(&self, report: &OsdDown) {
@@ -318,6 +327,15 @@ impl Mon {
         Mon::reply(conn, Message::of(&Ping { text: Some(text.to_string()) }));
     }
 
+    /// Sends a message to an OSD, if it has a session.
+    fn send_to_osd(&self, osd: OsdId, message: Message) {
+        let sessions = self.sessions.borrow();
+        let is_its = |session: &&Session| session.osd.as_ref().is_some_and(|(id, _)| *id == osd);
+        if let Some(session) = sessions.values().find(is_its) {
+            Mon::reply(&session.conn, message);
+        }
+    }
+
     fn run_command(&self, cmd: &[String], ack: Ack) {
         let current = self.current();
         let outcome = {
@@ -336,6 +354,10 @@ impl Mon {
         match outcome {
             Err(Refusal { code, text }) => ack(code.0, text, Vec::new()),
             Ok(Answer::Done { status, data }) => ack(0, status, data),
+            Ok(Answer::Scrub { orders, status }) => {
+                orders.iter().for_each(|(osd, order)| self.send_to_osd(*osd, Message::of(order)));
+                ack(0, status, Vec::new());
+            }
             Ok(Answer::Change { change, status }) => {
                 let done = move |_: &Mon, result: Result<(), Refusal>| match result {
                     Ok(()) => ack(0, status, Vec::new()),

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 
 use carmine_types::{OsdId, PgId};
 use carmine_wire::Encoder;
-use carmine_wire::private::{OsdBeacon, PoolUse};
+use carmine_wire::private::{OsdBeacon, PgScrubs, PoolUse};
 
 /// The newest report of every OSD that is up.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct ClusterStats {
     pub(crate) reports: BTreeMap<OsdId, OsdBeacon>,
+    /// The scrubs of the PGs that each OSD leads.
+    pub(crate) scrubs: BTreeMap<OsdId, BTreeMap<PgId, PgScrubs>>,
     /// The metadata that each OSD sent at its last boot.
     pub(crate) metadata: BTreeMap<OsdId, Vec<(String, String)>>,
 }
@@ -30,6 +32,12 @@ impl ClusterStats {
     pub(crate) fn pg_state(&self, primary: OsdId, pg: PgId) -> Option<Option<&str>> {
         let report = self.reports.get(&primary)?;
         Some(report.stuck.iter().find(|stuck| stuck.pg == pg).map(|stuck| stuck.state.as_str()))
+    }
+
+    /// The scrubs of a PG, by its primary.
+    pub(crate) fn pg_scrubs(&self, primary: Option<OsdId>, pg: PgId) -> PgScrubs {
+        let told = primary.and_then(|osd| self.scrubs.get(&osd)?.get(&pg).copied());
+        told.unwrap_or(PgScrubs { pg, ..PgScrubs::default() })
     }
 
     /// Total and used bytes of all OSDs.

@@ -10,6 +10,7 @@ use carmine_reactor::{Group, ShardId};
 use carmine_types::Epoch;
 use carmine_wire::private::{OsdBeacon, PgStuck, PoolUse};
 
+use crate::pg::tell_monitor;
 use crate::shard::OsdShard;
 
 /// How often the monitor hears of it.
@@ -34,6 +35,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
                 pools,
                 stuck,
             }));
+            session.send(tell_monitor(&own).await);
             if with_timeout(&own.shard, PERIOD, own.news.notified()).await.is_some() {
                 own.shard.sleep(GATHER).await;
             }

@@ -1,6 +1,7 @@
 //! What an OSD is told at its start.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use carmine_messenger::{Gate, MORE_BYTES, OUTPUT_BYTES};
 use carmine_types::{OsdId, Uuid};
@@ -62,6 +63,39 @@ pub struct OsdConfig {
     pub gates: Gates,
     /// Memory for requests of clients and their answers, of each reactor.
     pub request_bytes_per_shard: usize,
+    /// When scrubs run, and how fast.
+    pub scrub: ScrubOptions,
+}
+
+/// When scrubs run, and how fast: Ceph's options of these names, but for the last one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScrubOptions {
+    /// osd_scrub_min_interval: a PG is scrubbed when its last scrub is this long ago and the reactor is not busy.
+    pub min_interval: Duration,
+    /// osd_scrub_max_interval: then it is scrubbed in any case.
+    pub max_interval: Duration,
+    /// osd_deep_scrub_interval: the scrub is a deep one when the last deep one is this long ago.
+    pub deep_interval: Duration,
+    /// osd_scrub_auto_repair: a scheduled deep scrub repairs what it finds.
+    pub auto_repair: bool,
+    /// osd_scrub_auto_repair_num_errors: unless there are more errors than this.
+    pub auto_repair_errors_max: u64,
+    /// Bytes that scrubs of one reactor read in a second.
+    pub bytes_per_second: u64,
+}
+
+impl Default for ScrubOptions {
+    fn default() -> ScrubOptions {
+        const DAY: Duration = Duration::from_secs(86_400);
+        ScrubOptions {
+            min_interval: DAY,
+            max_interval: DAY * 7,
+            deep_interval: DAY * 7,
+            auto_repair: false,
+            auto_repair_errors_max: 5,
+            bytes_per_second: 64 << 20,
+        }
+    }
 }
 
 impl OsdConfig {
@@ -69,6 +103,46 @@ impl OsdConfig {
     pub(crate) fn input_bytes(&self) -> usize {
         let all = self.request_bytes_per_shard;
         all.saturating_sub(OUTPUT_BYTES + MORE_BYTES).max(all / 4)
+    }
+}
+
+/// Least limit of bytes: with a lower one the answers of replicas would come too late.
+const SCRUB_BYTES_MIN: u64 = 256 << 10;
+
+impl ScrubOptions {
+    /// The options' names: Ceph's, and one of our own.
+    pub const NAMES: [&str; 6] = [
+        "osd_scrub_min_interval",
+        "osd_scrub_max_interval",
+        "osd_deep_scrub_interval",
+        "osd_scrub_auto_repair",
+        "osd_scrub_auto_repair_num_errors",
+        "osd_scrub_bytes_per_second",
+    ];
+
+    /// Sets one of [`NAMES`](Self::NAMES): intervals in seconds, `true` or `false`, numbers.
+    ///
+    /// # Errors
+    /// The value is none for it, or there is no such option.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let number = || value.parse::<u64>().map_err(|_| format!("{name}={value}: give a whole number"));
+        let seconds = || number().map(Duration::from_secs);
+        match name {
+            "osd_scrub_min_interval" => self.min_interval = seconds()?,
+            "osd_scrub_max_interval" => self.max_interval = seconds()?,
+            "osd_deep_scrub_interval" => self.deep_interval = seconds()?,
+            "osd_scrub_auto_repair" => {
+                self.auto_repair =
+                    value.parse().map_err(|_| format!("{name}={value}: give true or false"))?;
+            }
+            "osd_scrub_auto_repair_num_errors" => self.auto_repair_errors_max = number()?,
+            "osd_scrub_bytes_per_second" if number()? < SCRUB_BYTES_MIN => {
+                return Err(format!("{name}={value}: give {SCRUB_BYTES_MIN} or more"));
+            }
+            "osd_scrub_bytes_per_second" => self.bytes_per_second = number()?,
+            _ => return Err(format!("there is no option {name}")),
+        }
+        Ok(())
     }
 }
 
@@ -86,5 +160,36 @@ impl Gates {
     pub fn within(open_files: usize) -> Gates {
         let part = |part: usize| Gate::new((open_files / part).clamp(1, CONNECTIONS_MAX));
         Gates { public: part(4), own: part(8) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scrub_options_have_ceph_s_names() {
+        let mut options = ScrubOptions::default();
+        for name in ScrubOptions::NAMES {
+            let value = match name {
+                "osd_scrub_auto_repair" => "true",
+                "osd_scrub_bytes_per_second" => "700000",
+                _ => "7",
+            };
+            assert_eq!(options.set(name, value), Ok(()));
+            assert!(options.set(name, "often").is_err_and(|why| why.contains(name)));
+        }
+        let seconds = Duration::from_secs(7);
+        let wanted = ScrubOptions {
+            min_interval: seconds,
+            max_interval: seconds,
+            deep_interval: seconds,
+            auto_repair: true,
+            auto_repair_errors_max: 7,
+            bytes_per_second: 700_000,
+        };
+        assert_eq!(options, wanted);
+        assert!(options.set("osd_scrub_bytes_per_second", "1").is_err());
+        assert!(options.set("osd_scrubs", "1").is_err());
     }
 }

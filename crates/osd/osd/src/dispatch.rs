@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
 use crate::messages::{
-    KIND_FIRST, KIND_LAST, PgAck, PgActivate, PgComplete, PgQuery, PgRead, PgRepair, PushObject, RepOp,
-    peek_head, peek_pg,
+    KIND_FIRST, KIND_LAST, PgAck, PgActivate, PgComplete, PgFetch, PgQuery, PgRead, PgRepair, PgScrub,
+    PushObject, RepOp, peek_head, peek_pg,
 };
 use carmine_messenger::{Connection, Dispatcher, Message, Parts, Permit};
 use carmine_reactor::{Group, ShardId};
@@ -267,7 +267,11 @@ fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
         return;
     }
     let own = Rc::clone(osd);
-    osd.shard.spawn(Group::Recovery, "peering", async move {
+    let (group, name) = match parts.header.kind {
+        PgScrub::KIND | PgFetch::KIND => (Group::Scrub, "scrub-answer"),
+        _ => (Group::Recovery, "peering"),
+    };
+    osd.shard.spawn(group, name, async move {
         let answered = match parts.header.kind {
             PushObject::KIND => match PushObject::read(parts.front, &parts.data, parts.data_crc) {
                 Ok(push) => Ok(pg.answer_push(&own, push).await),
@@ -278,6 +282,8 @@ fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
             PgActivate::KIND => answer(parts, |activate| pg.answer_activate(&own, activate)).await,
             PgComplete::KIND => answer(parts, |order| pg.answer_complete(&own, order)).await,
             PgRead::KIND => answer(parts, |read| pg.answer_read(&own, read)).await,
+            PgScrub::KIND => answer(parts, |scrub| pg.answer_scrub(&own, scrub)).await,
+            PgFetch::KIND => answer(parts, |fetch| pg.answer_fetch(&own, fetch)).await,
             kind => {
                 Err(OpError::because(errno::EINVAL, format_args!("replication message {kind:#x} is unknown")))
             }

@@ -32,7 +32,7 @@ mod start;
 mod watch;
 
 pub use admin::{AdminAnswer, AdminHook};
-pub use config::{Gates, OsdConfig, PG_LOG_BYTES};
+pub use config::{Gates, OsdConfig, PG_LOG_BYTES, ScrubOptions};
 pub use live::{measure_load, serve_admin_socket, serve_http};
 pub use local::LocalPgs;
 pub use maps::PgTable;

@@ -12,9 +12,10 @@ use carmine_types::{Epoch, OsdId, PgId, SpgId};
 use carmine_wire::EntityAddr;
 use carmine_wire::mon_msg::OsdMapMsg;
 use carmine_wire::osdmap::OsdMap;
+use carmine_wire::scrub::OsdScrub;
 
 use crate::by_pg::ByPg;
-use crate::pg::{Pg, remove_orphans};
+use crate::pg::{Pg, order_scrubs, remove_orphans};
 use crate::shard::{ConnState, OsdShard};
 
 impl OsdShard {
@@ -143,6 +144,9 @@ impl MonHandler for MapIntake {
     }
 
     fn on_message(&self, _session: &Rc<MonSession>, msg: Message) {
+        if let Ok(scrub) = msg.decode::<OsdScrub>() {
+            return order_scrubs(&self.osd, &scrub);
+        }
         let Ok(ack) = msg.decode::<carmine_wire::private::OsdBootAck>() else { return };
         if ack.result != 0 {
             tracing::error!("the monitor refuses this OSD: {} ({})", ack.reason, ack.result);

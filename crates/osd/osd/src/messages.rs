@@ -1,4 +1,4 @@
-//! What OSDs tell each other: replication and peering. These messages are Carmine's own, kinds 0x8001 to 0x800b, and lossy.
+//! What OSDs tell each other: replication and peering. These messages are Carmine's own, kinds 0x8001 to 0x800f, and lossy.
 //!
 //! Every message begins with the same 29 bytes, the [`Head`], so that a receiver finds the PG, and by it the reactor that
 //! owns it, without decoding the rest: [`peek_pg`].
@@ -16,6 +16,10 @@
 //! | 0x8009 | [`PgRead`]: bytes of an object, of which a block is damaged here | any member | [`PgData`] |
 //! | 0x800a | [`PgData`]: the bytes, in the data segment | any member | |
 //! | 0x800b | [`PgComplete`]: the copy is whole now | primary | [`PgAck`] |
+//! | 0x800c | [`PgScrub`]: what your copy has of these objects | primary | [`PgScrubMap`] |
+//! | 0x800d | [`PgScrubMap`]: sizes, versions, checksums | replica | |
+//! | 0x800e | [`PgFetch`]: an object's metadata and omap | primary | [`PgObject`] |
+//! | 0x800f | [`PgObject`]: both, the omap a page at a time | replica | |
 //!
 //! Requests of peering carry a transaction id in the message header; the answer echoes it. Byte strings are a u32 length
 //! and the bytes; versions are u64 version, u32 epoch, as Ceph writes them.
@@ -256,3 +260,7 @@ message! { 0x800b,
         pub head: Head,
     }
 }
+
+mod scrub;
+
+pub use scrub::{PgFetch, PgObject, PgScrub, PgScrubMap, ScanCursor, Scanned};

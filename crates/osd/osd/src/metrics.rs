@@ -31,6 +31,12 @@ metric_set! {
         blocks_lost: Sum,
         /// Such blocks that another copy gave back.
         blocks_healed: Sum,
+        /// Scrubs that came to their end.
+        scrubs: Sum,
+        /// Copies with errors that scrubs found.
+        scrub_errors: Sum,
+        /// Objects that scrubs repaired.
+        scrub_repaired: Sum,
         /// Operations that are not answered for 30 seconds or more.
         slow_ops: Gauge,
         /// Memory of clients' requests in flight and of answers that wait to be sent, as of the last look.

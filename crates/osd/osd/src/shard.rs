@@ -21,7 +21,7 @@ use crate::maps::PgTable;
 use crate::metrics::{STAGES, ShardMetrics, Stages};
 use crate::op::{ClientOp, Origin};
 use crate::peers::Peers;
-use crate::pg::Pg;
+use crate::pg::{Pace, Pg, Scrubber};
 use crate::watch::Notices;
 
 /// Names of refused operations that are remembered.
@@ -62,6 +62,9 @@ pub struct OsdShard {
     pub(crate) recoveries: Semaphore,
     /// PGs whose objects are counted or removed at the same time: one.
     pub(crate) walks: Semaphore,
+    /// Scrubs of this shard's PGs, and how fast they, and those of other primaries, read.
+    pub(crate) scrubber: Scrubber,
+    pub(crate) pace: Pace,
     /// PGs that are listed at the same time.
     pub(crate) lists: Semaphore,
     /// Texts of notifications, and answers to them.
@@ -118,6 +121,8 @@ impl OsdShard {
             was_short: Cell::new(false),
             notices: Notices::default(),
             lists: Semaphore::new(LISTS_MAX),
+            scrubber: Scrubber::default(),
+            pace: Pace::new(config.scrub.bytes_per_second),
             config,
             store,
             view: RefCell::new(None),

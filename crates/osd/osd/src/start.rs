@@ -17,6 +17,7 @@ use crate::admin::{AdminHook, Hook};
 use crate::config::{COPY_CLIENT, OsdConfig};
 use crate::dispatch::Incoming;
 use crate::maps::MapIntake;
+use crate::pg::start_scrubs;
 use crate::shard::OsdShard;
 use crate::{beacon, room, slow};
 
@@ -56,6 +57,7 @@ pub async fn run(
     }
     slow::start(&osd);
     room::start(&osd);
+    start_scrubs(&osd);
     let own = listen(&shard, &config).await?;
     let port = own.local_addr().port();
     let here = shard.id();

@@ -19,6 +19,7 @@ pub mod osd_op;
 pub mod osdmap;
 pub mod pgls;
 pub mod private;
+pub mod scrub;
 pub mod tell;
 
 pub use addr::{EntityAddr, EntityAddrVec};

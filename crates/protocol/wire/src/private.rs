@@ -2,14 +2,14 @@
 //! use, and they are sent only between Carmine's processes: a stock client never sees one.
 
 use carmine_codec::{Coded, coded};
-use carmine_types::{Epoch, OsdId, PgId, Uuid};
+use carmine_types::{Epoch, Eversion, OsdId, PgId, UTime, Uuid};
 
 use crate::header::messages;
 use crate::{DecodeError, Decoder, Encoder, EntityAddr, Header2, Result, kinds};
 
 /// Version of all private messages: any change of one of them makes a new version, and processes of different versions
 /// do not talk to each other ([`check_version`]).
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 
 /// First type of private messages.
 const KIND_FIRST: u16 = 0x8000;
@@ -167,6 +167,42 @@ messages! {
         pub pools: Vec<PoolUse>,
         /// The PGs that it leads and that are not active.
         pub stuck: Vec<PgStuck>,
+    }
+}
+
+coded! {
+    /// A scrub that ended: the PG's newest change then, and when it began.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct ScrubStamp {
+        pub version: Eversion,
+        pub time: UTime,
+    }
+}
+
+coded! {
+    /// A PG that this OSD leads and has scrubbed, or scrubs.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct PgScrubs {
+        pub pg: PgId,
+        /// The last scrub, deep or not.
+        pub last: ScrubStamp,
+        pub last_deep: ScrubStamp,
+        /// One is under way: …
+        pub scrubbing: bool,
+        /// … a deep one, …
+        pub deep: bool,
+        /// … which repairs what it finds.
+        pub repair: bool,
+        /// Errors of copies that were found and not repaired.
+        pub errors: u64,
+    }
+}
+
+messages! {
+    /// OSD → monitor: the scrubs of its PGs, every few seconds. There is no answer.
+    pub struct OsdScrubs: OSD_SCRUBS, VERSION, compat VERSION {
+        pub osd: OsdId,
+        pub pgs: Vec<PgScrubs>,
     }
 }
 

@@ -20,7 +20,8 @@ use carmine_wire::mon_msg::{
 };
 use carmine_wire::monmap::MonMap;
 use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
-use carmine_wire::private::{OsdBeacon, OsdBoot, OsdBootAck};
+use carmine_wire::private::{OsdBeacon, OsdBoot, OsdBootAck, OsdScrubs};
+use carmine_wire::scrub::OsdScrub;
 use carmine_wire::{EntityAddr, EntityType, kinds};
 
 /// Name and number of the pool that every test has.
@@ -48,6 +49,10 @@ pub(crate) struct FakeMon {
     pub(crate) deaf: RefCell<Vec<u32>>,
     /// What each OSD said last about its space.
     pub(crate) beacons: RefCell<BTreeMap<OsdId, OsdBeacon>>,
+    /// What each OSD said last about its scrubs.
+    pub(crate) scrubs: RefCell<BTreeMap<OsdId, OsdScrubs>>,
+    /// Scrubs that OSDs are to be told of.
+    pub(crate) orders: RefCell<Vec<(OsdId, OsdScrub)>>,
     /// Commands that came.
     pub(crate) commands: Cell<u32>,
     /// This many commands get no answer.
@@ -80,6 +85,8 @@ impl FakeMon {
             mute: Cell::default(),
             deaf: RefCell::default(),
             beacons: RefCell::default(),
+            scrubs: RefCell::default(),
+            orders: RefCell::default(),
             commands: Cell::default(),
             drop_commands: Cell::default(),
         })
@@ -107,6 +114,16 @@ impl FakeMon {
         self.accept(&shard, listener);
         loop {
             shard.sleep(Duration::from_micros(200)).await;
+            for (osd, order) in self.orders.take() {
+                let sessions = self.sessions.borrow();
+                let is_it = |conn: &Connection| {
+                    conn.peer().entity == EntityType::OSD && conn.peer().name == osd.0.to_string()
+                };
+                sessions
+                    .iter()
+                    .filter(|(conn, _)| is_it(conn))
+                    .for_each(|(conn, _)| conn.send(Message::of(&order)));
+            }
             let mut changes = std::mem::take(&mut *self.changes.borrow_mut()).into_iter();
             while let Some(change) = changes.next() {
                 self.change_now(|map, inc| {
@@ -255,6 +272,10 @@ impl FakeMon {
             kinds::OSD_BEACON => {
                 let beacon: OsdBeacon = msg.decode().unwrap();
                 self.beacons.borrow_mut().insert(beacon.osd, beacon);
+            }
+            kinds::OSD_SCRUBS => {
+                let scrubs: OsdScrubs = msg.decode().unwrap();
+                self.scrubs.borrow_mut().insert(scrubs.osd, scrubs);
             }
             kinds::OSD_BOOT => {
                 let boot: OsdBoot = msg.decode().unwrap();

@@ -9,12 +9,14 @@ mod cluster;
 mod osd;
 mod pg;
 mod pool;
+mod scrub;
 #[cfg(test)]
 mod tests;
 
 use carmine_crush::MapView;
 use carmine_types::{OsdId, UTime, errno};
 use carmine_wire::osdmap::OsdMap;
+use carmine_wire::scrub::OsdScrub;
 use serde_json::{Value, json};
 
 use crate::change::{Change, Refusal, refuse};
@@ -46,6 +48,8 @@ pub(crate) enum Answer {
     Done { status: String, data: Vec<u8> },
     /// A change; the text is the status once it is done.
     Change { change: Change, status: String },
+    /// Orders for these OSDs, and the status once they are sent.
+    Scrub { orders: Vec<(OsdId, OsdScrub)>, status: String },
 }
 
 type Outcome = Result<Answer, Refusal>;
@@ -80,7 +84,7 @@ impl Known {
 }
 
 /// The commands by family, in the order in which `get_command_descriptions` lists them.
-const FAMILIES: [&[Known]; 7] = [
+const FAMILIES: [&[Known]; 8] = [
     &[read("get_command_descriptions", "list the commands", descriptions)],
     cluster::COMMANDS,
     osd::COMMANDS,
@@ -88,6 +92,7 @@ const FAMILIES: [&[Known]; 7] = [
     cluster::CRUSH_COMMANDS,
     pool::COMMANDS,
     pg::COMMANDS,
+    scrub::COMMANDS,
 ];
 
 fn all() -> impl Iterator<Item = &'static Known> {

@@ -43,7 +43,7 @@ fn dump(command: &Value, view: &View<'_>) -> Outcome {
     }
     let answer = if asked == ["pgs_brief"] {
         let all = Filter::default();
-        either(command, || pg::list_json(view, &all), || pg::list_text(view, &all))?
+        either(command, || pg::list_json(view, &all), || pg::list_text(view, &all, true))?
     } else {
         let parts = parts(&asked)?;
         either(command, || pg::dump_json(view, &parts), || pg::dump_text(view, &parts))?
@@ -67,7 +67,7 @@ fn parts(words: &[&str]) -> Result<Vec<Part>, Refusal> {
 /// All four commands that list PGs: each has some of the parameters.
 fn list(command: &Value, view: &View<'_>) -> Outcome {
     let filter = filter(command, view)?;
-    either(command, || pg::list_json(view, &filter), || pg::list_text(view, &filter))
+    either(command, || pg::list_json(view, &filter), || pg::list_text(view, &filter, false))
 }
 
 fn filter(command: &Value, view: &View<'_>) -> Result<Filter, Refusal> {

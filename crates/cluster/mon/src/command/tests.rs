@@ -1,5 +1,5 @@
 use carmine_types::{OsdId, errno};
-use carmine_wire::private::{OsdBeacon, PgStuck, PoolUse};
+use carmine_wire::private::{OsdBeacon, PgScrubs, PgStuck, PoolUse, ScrubStamp};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -86,7 +86,7 @@ fn every_command_is_described_and_answers() {
                 "pool2": "bench", "yes_i_really_really_mean_it": true, "pg_num": 8, "ids": ["0", "osd.1"], "id": 1,
                 "key": "noout", "object": "o", "pgid": "1.3", "profile": "optimal", "dumpcontents": ["pgs_brief"],
                 "blocklistop": "add", "blacklistop": "add", "addr": "127.0.0.1:0/5",
-                "value": "v", "poolstr": "bench", "osd": 1,
+                "value": "v", "poolstr": "bench", "osd": 1, "who": "osd.1",
             });
             if known.words().starts_with("pg ls") {
                 command["pool"] = json!(1); // a name elsewhere
@@ -102,7 +102,7 @@ fn osds_by_state_and_by_all_names() {
     let mut map = cluster_up(3);
     let says = |map: &OsdMap, text: &str| match run_on(map, text).unwrap() {
         Answer::Change { change, status } => (format!("{change:?}"), status),
-        Answer::Done { .. } => panic!("{text} changes nothing"),
+        Answer::Done { .. } | Answer::Scrub { .. } => panic!("{text} changes nothing"),
     };
     let (change, status) = says(&map, r#"{"prefix":"osd out","ids":["osd.1","2"]}"#);
     assert!(change.contains("[OsdId(1), OsdId(2)]"), "{change}");
@@ -189,6 +189,69 @@ fn the_state_of_pgs_is_what_their_primaries_say() {
     stats.reports.remove(&OsdId(2));
     let stat = text_of(run_with(&map, &stats, r#"{"prefix":"pg stat"}"#));
     assert!(stat.starts_with("8 pgs: 8 unknown; 0 B data"), "{stat}");
+}
+
+#[test]
+fn scrubs_are_ordered_from_primaries() {
+    let mut map = cluster_up(3);
+    let says = |map: &OsdMap, text: &str| match run_on(map, text) {
+        Ok(Answer::Scrub { orders, status }) => (orders, status),
+        other => panic!("{text}: {other:?}"),
+    };
+    let (orders, status) = says(&map, r#"{"prefix":"pg deep-scrub","pgid":"1.3"}"#);
+    let [(primary, order)] = orders.as_slice() else { panic!("{orders:?}") };
+    assert_eq!(status, format!("instructing pg 1.3 on {primary} to deep-scrub"));
+    assert_eq!((order.pgs.len(), order.deep, order.repair), (1, true, false));
+    let (orders, status) = says(&map, r#"{"prefix":"osd repair","who":"all"}"#);
+    assert_eq!(status, "instructed osd(s) 0,1,2 to repair");
+    assert_eq!(orders.iter().map(|(_, order)| order.pgs.len()).sum::<usize>(), 8);
+    assert!(orders.iter().all(|(_, order)| order.repair));
+    let (orders, _) = says(&map, r#"{"prefix":"osd scrub","who":"1"}"#);
+    assert!(orders.iter().all(|(osd, order)| osd.0 == 1 && !order.deep && !order.repair), "{orders:?}");
+    apply(&mut map, Change::MarkDown { osds: vec![OsdId(1)] });
+    let refused = run_on(&map, r#"{"prefix":"osd scrub","who":"osd.1"}"#).unwrap_err();
+    assert_eq!((refused.code.0, refused.text.as_str()), (errno::EAGAIN, "osd(s) 1 are not up"));
+    assert!(run_on(&map, r#"{"prefix":"pg scrub","pgid":"1.8"}"#).is_err(), "there is no such PG");
+}
+
+#[test]
+fn what_scrubs_found_is_in_states_and_health() {
+    let map = cluster_up(3);
+    let mut stats = reports(&map);
+    let view = MapView::new(std::sync::Arc::new(map.clone()));
+    let (pg, osd) = view.pgs().next().map(|(pg, mapping)| (pg, mapping.acting_primary.unwrap())).unwrap();
+    let stamp = ScrubStamp { version: carmine_types::Eversion::new(4, 9), time: now() };
+    let told = PgScrubs {
+        pg,
+        last: stamp,
+        scrubbing: true,
+        deep: true,
+        repair: true,
+        errors: 2,
+        ..PgScrubs::default()
+    };
+    stats.scrubs.entry(osd).or_default().insert(pg, told);
+    let listed =
+        text_of(run_with(&map, &stats, r#"{"prefix":"pg ls","states":["inconsistent"],"format":"json"}"#));
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(listed["pg_stats"].as_array().unwrap().len(), 1);
+    let one = &listed["pg_stats"][0];
+    assert_eq!(one["state"], "active+clean+scrubbing+deep+inconsistent+repair");
+    assert_eq!((&one["last_scrub"], &one["last_deep_scrub"]), (&json!("4'9"), &json!("0'0")));
+    assert_eq!(one["last_scrub_stamp"], crate::report::dump::time(now()));
+    let health = text_of(run_with(&map, &stats, r#"{"prefix":"health","detail":"detail"}"#));
+    for line in [
+        "HEALTH_ERR",
+        "[ERR] OSD_SCRUB_ERRORS: 2 scrub errors",
+        "[ERR] PG_DAMAGED: Possible data damage: 1 pg inconsistent",
+    ] {
+        assert!(health.contains(line), "{line} is not in:\n{health}");
+    }
+    assert!(
+        health.contains(&format!("pg {pg} is active+clean+scrubbing+deep+inconsistent+repair, acting [")),
+        "{health}"
+    );
+    assert!(plain(&map, "pg ls").contains("DEEP_SCRUB_STAMP"));
 }
 
 #[test]

@@ -17,6 +17,7 @@ const NORMAL_FLAGS: [&str; 4] = ["sortbitwise", "recovery_deletes", "purged_snap
 const DETAILS_MAX: usize = 50;
 
 /// One thing that is wrong.
+#[derive(Clone)]
 struct Check {
     code: &'static str,
     /// Clients cannot do their work.
@@ -27,7 +28,7 @@ struct Check {
 
 fn checks(view: &View<'_>) -> Vec<Check> {
     let single = [flags(view), down(view), unavailable(view), degraded(view), untagged(view)];
-    single.into_iter().flatten().chain(full(view)).collect()
+    single.into_iter().flatten().chain(full(view)).chain(damaged(view)).collect()
 }
 
 fn warning(code: &'static str, summary: String, details: Vec<String>) -> Option<Check> {
@@ -73,6 +74,25 @@ fn untagged(view: &View<'_>) -> Option<Check> {
         pools.map(|(_, name)| format!("application not enabled on pool '{name}'")).collect();
     let summary = format!("{} pool(s) do not have an application enabled", details.len());
     warning("POOL_APP_NOT_ENABLED", summary, details)
+}
+
+/// What scrubs have found.
+fn damaged(view: &View<'_>) -> Vec<Check> {
+    let damaged = pg::damaged(view);
+    let errors: u64 = damaged.iter().map(|(.., errors)| errors).sum();
+    let lines =
+        damaged.into_iter().map(|(pg, state, acting, _)| format!("pg {pg} is {state}, acting {acting}"));
+    let details: Vec<String> = lines.collect();
+    let s = if details.len() == 1 { "" } else { "s" };
+    let summary = format!("Possible data damage: {} pg{s} inconsistent", details.len());
+    let found = warning("PG_DAMAGED", summary, details).into_iter();
+    let count = Check {
+        code: "OSD_SCRUB_ERRORS",
+        is_error: true,
+        summary: format!("{errors} scrub errors"),
+        details: Vec::new(),
+    };
+    found.flat_map(|check| [count.clone(), Check { is_error: true, ..check }]).collect()
 }
 
 /// OSDs, then pools, that are full by each of the three degrees; only the highest is an error.

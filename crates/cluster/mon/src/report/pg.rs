@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use carmine_crush::{Mapping, object_hash};
 use carmine_types::{OsdId, PgId};
 use carmine_wire::osdmap::{OsdMap, PgPool};
+use carmine_wire::private::PgScrubs;
 use serde_json::{Value, json};
 
 use super::cluster::{held, usage};
+use super::dump::time;
 use super::table::{Table, bytes};
 use crate::command::View;
 
@@ -23,15 +25,41 @@ fn state(view: &View<'_>, pg: PgId, mapping: &Mapping) -> String {
     match view.stats.pg_state(primary, pg) {
         None => "unknown".into(),
         Some(Some(stuck)) => stuck.into(),
-        Some(None) if is_undersized(view, pg, mapping) => "active+undersized+degraded".into(),
-        Some(None) if mapping.acting == mapping.up => "active+clean".into(),
-        Some(None) => "active+clean+remapped".into(),
+        Some(None) => {
+            let base = if is_undersized(view, pg, mapping) {
+                "active+undersized+degraded"
+            } else if mapping.acting == mapping.up {
+                "active+clean"
+            } else {
+                "active+clean+remapped"
+            };
+            format!("{base}{}", scrub_words(&view.stats.pg_scrubs(Some(primary), pg)))
+        }
     }
 }
 
 fn is_undersized(view: &View<'_>, pg: PgId, mapping: &Mapping) -> bool {
     let size = view.map.pool(pg.pool).map_or(0, |pool| usize::from(pool.size));
     mapping.acting_osds().count() < size
+}
+
+/// What a state has of scrubs, behind all else: `+scrubbing+deep`.
+fn scrub_words(scrubs: &PgScrubs) -> String {
+    let words = [
+        (scrubs.scrubbing, "+scrubbing"),
+        (scrubs.deep, "+deep"),
+        (scrubs.errors > 0, "+inconsistent"),
+        (scrubs.repair, "+repair"),
+    ];
+    words.into_iter().filter(|(is_so, _)| *is_so).map(|(_, word)| word).collect()
+}
+
+/// The PGs of which scrubs have found errors that are not repaired: state, acting set, number of errors.
+pub(super) fn damaged(view: &View<'_>) -> Vec<(PgId, String, String, u64)> {
+    let errors = |pg, mapping: &Mapping| view.stats.pg_scrubs(mapping.acting_primary, pg).errors;
+    let all = view.placement.pgs().map(|(pg, mapping)| (pg, mapping, errors(pg, mapping)));
+    let bad = all.filter(|(.., errors)| *errors > 0);
+    bad.map(|(pg, mapping, errors)| (pg, state(view, pg, mapping), list(&mapping.acting), errors)).collect()
 }
 
 /// Every PG and its state.
@@ -83,15 +111,22 @@ pub(super) fn list(osds: &[i32]) -> String {
     format!("[{}]", osds.iter().map(i32::to_string).collect::<Vec<_>>().join(","))
 }
 
-/// A line for each of these PGs.
-pub(super) fn lines(view: &View<'_>, pgs: impl IntoIterator<Item = PgId>) -> String {
-    let mut table = Table::new("<PG_STAT|<STATE|<UP|UP_PRIMARY|<ACTING|ACTING_PRIMARY");
+/// A line for each of these PGs; a brief one says nothing of their scrubs.
+pub(super) fn lines(view: &View<'_>, pgs: impl IntoIterator<Item = PgId>, is_brief: bool) -> String {
+    const BRIEF: &str = "<PG_STAT|<STATE|<UP|UP_PRIMARY|<ACTING|ACTING_PRIMARY";
+    let scrubs = if is_brief { "" } else { "|LAST_SCRUB|<SCRUB_STAMP|LAST_DEEP_SCRUB|<DEEP_SCRUB_STAMP" };
+    let mut table = Table::new(&format!("{BRIEF}{scrubs}"));
     for pg in pgs {
         let mapping = view.placement.mapping(pg);
         let (up, up_primary) = (list(&mapping.up), primary(mapping.up_primary));
         let (acting, acting_primary) = (list(&mapping.acting), primary(mapping.acting_primary));
         let state = state(view, pg, mapping);
-        table.row(&format!("{pg}|{state}|{up}|{up_primary}|{acting}|{acting_primary}"));
+        let row = format!("{pg}|{state}|{up}|{up_primary}|{acting}|{acting_primary}");
+        let PgScrubs { last, last_deep, .. } = view.stats.pg_scrubs(mapping.acting_primary, pg);
+        let [(last, at), (deep, deep_at)] =
+            [last, last_deep].map(|stamp| (stamp.version.to_string(), time(stamp.time)));
+        let scrubs = if is_brief { String::new() } else { format!("|{last}|{at}|{deep}|{deep_at}") };
+        table.row(&format!("{row}{scrubs}"));
     }
     table.render()
 }
@@ -100,7 +135,11 @@ pub(super) fn lines(view: &View<'_>, pgs: impl IntoIterator<Item = PgId>) -> Str
 pub(super) fn objects(view: &View<'_>, pgs: impl IntoIterator<Item = PgId>) -> Value {
     let one = |pg: PgId| {
         let mapping = view.placement.mapping(pg);
+        let PgScrubs { last, last_deep, errors, .. } = view.stats.pg_scrubs(mapping.acting_primary, pg);
         json!({
+            "last_scrub": last.version.to_string(), "last_scrub_stamp": time(last.time),
+            "last_deep_scrub": last_deep.version.to_string(), "last_deep_scrub_stamp": time(last_deep.time),
+            "stat_sum": { "num_scrub_errors": errors },
             "pgid": pg.to_string(), "state": state(view, pg, mapping),
             "up": mapping.up.to_vec(), "acting": mapping.acting.to_vec(),
             "up_primary": primary(mapping.up_primary), "acting_primary": primary(mapping.acting_primary),
@@ -192,8 +231,8 @@ impl Part {
 }
 
 /// Lines of the PGs that a filter lets through.
-pub(crate) fn list_text(view: &View<'_>, filter: &Filter) -> String {
-    lines(view, filtered(view, filter))
+pub(crate) fn list_text(view: &View<'_>, filter: &Filter, is_brief: bool) -> String {
+    lines(view, filtered(view, filter), is_brief)
 }
 
 /// The same by name.
@@ -204,7 +243,7 @@ pub(crate) fn list_json(view: &View<'_>, filter: &Filter) -> Value {
 /// Tables of the parts, one below the other.
 pub(crate) fn dump_text(view: &View<'_>, parts: &[Part]) -> String {
     let one = |part: &Part| match part {
-        Part::Pgs => list_text(view, &Filter::default()),
+        Part::Pgs => list_text(view, &Filter::default(), false),
         Part::Pools => pools_text(view),
         Part::Osds => osds_text(view),
         Part::Sum => format!("last_osdmap_epoch {}\n{}", view.map.epoch, stat_text(view)),

@@ -8,7 +8,7 @@ use carmine_wire::osd_op::{ANSWER_BYTES, ops};
 use carmine_wire::pgls::{ALL_NAMESPACES, END_OF_PG, HObject, ListedObject, PgNlsArg, PgNlsReply};
 use smallvec::smallvec;
 
-use super::Pg;
+use super::{Pg, scrub};
 use crate::error::OpError;
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;
@@ -35,6 +35,9 @@ impl Bits {
 
 /// Answers a request that is one listing operation.
 pub(crate) async fn execute(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome {
+    if op.request.ops.iter().any(|request| request.code == ops::SCRUB_LS) {
+        return scrub::listed(pg, op);
+    }
     match page(osd, pg, op).await {
         Ok((result, reply)) => {
             let outputs = smallvec![(result, Payload::from(reply.encode()))];

@@ -7,7 +7,8 @@
 //! - `log`: the PG log in memory, as the store has it.
 //! - `backend`: makes a change durable on all members.
 //!
-//! `write` shows the whole path of a write; `read` that of everything else; `replica` applies the writes of another primary.
+//! `write` shows the whole path of a write; `read` that of everything else; `replica` applies the writes of another primary; `scrub`
+//! compares the copies.
 //!
 //! Invariants: versions are given at submission, without a suspension in between; what is durable is a prefix of the log;
 //! a write is answered when it is durable here and on every replica; a read waits for the writes of its object. A task
@@ -28,6 +29,7 @@ mod push;
 mod read;
 mod remove;
 mod replica;
+mod scrub;
 mod shell;
 mod usage;
 mod write;
@@ -49,6 +51,7 @@ use list::Bits;
 use log::PgLog;
 use pipeline::Pipeline;
 use replica::Replica;
+use scrub::Scrubs;
 use usage::Usage;
 
 pub(crate) use exec::ObjectState;
@@ -57,6 +60,7 @@ pub(crate) use follow::not_ready;
 pub(crate) use object::Queued;
 pub(crate) use remove::{WHOLE_POOL, remove_objects, remove_orphans};
 pub(crate) use replica::ReplyPath;
+pub(crate) use scrub::{Pace, Scrubber, order as order_scrubs, start as start_scrubs, tell_monitor};
 
 /// One PG. No borrow of its cells lasts across a suspension, or while an operation is answered.
 pub(crate) struct Pg {
@@ -73,6 +77,8 @@ pub(crate) struct Pg {
     usage: RefCell<Usage>,
     /// Who watches its objects (primary).
     watched: Watched,
+    /// Its scrubs (primary).
+    scrub: Scrubs,
     /// Fires when phase, generation or the committed version change.
     changed: Notify,
 }
@@ -91,6 +97,7 @@ impl Pg {
             commits: Commits::default(),
             usage: RefCell::default(),
             watched: Watched::default(),
+            scrub: Scrubs::default(),
             changed: Notify::new(),
         })
     }

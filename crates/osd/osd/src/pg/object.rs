@@ -34,13 +34,13 @@ struct Busy<T> {
     running: SmallVec<[T; 1]>,
     /// Version number of the last submitted write; 0 if all are known to be committed.
     submitted: u64,
-    /// No further write starts: the object is being copied.
-    held: bool,
+    /// Writes wait until it is [released](Objects::release).
+    is_held: bool,
 }
 
 impl<T> Default for Busy<T> {
     fn default() -> Busy<T> {
-        Busy { queue: VecDeque::new(), running: SmallVec::new(), submitted: 0, held: false }
+        Busy { queue: VecDeque::new(), running: SmallVec::new(), submitted: 0, is_held: false }
     }
 }
 
@@ -79,7 +79,7 @@ impl<T: Queued> Objects<T> {
         let busy = self.busy.get_mut(oid)?;
         let head = busy.queue.front()?;
         let may_start = if head.is_write() {
-            busy.running.is_empty() && !busy.held
+            busy.running.is_empty() && !busy.is_held
         } else {
             busy.submitted <= committed && !busy.running.iter().any(Queued::is_write)
         };
@@ -124,23 +124,27 @@ impl<T: Queued> Objects<T> {
         forget_if_idle(found);
     }
 
-    /// From now on no write of this object starts, until it is [released](Self::release).
+    /// From now on no write of the object starts, until it is [released](Self::release); reads do.
     pub(crate) fn hold(&mut self, oid: &Arc<ObjectId>) {
-        self.busy.entry(Arc::clone(oid)).or_default().held = true;
+        self.busy.entry(Arc::clone(oid)).or_default().is_held = true;
     }
 
-    /// No write of this object runs, and all are committed.
+    /// A write of the object has started, and is not submitted.
+    pub(crate) fn is_writing(&self, oid: &ObjectId) -> bool {
+        self.busy.get(oid).is_some_and(|busy| busy.running.iter().any(Queued::is_write))
+    }
+
+    /// No write of the object runs, and all are committed.
     pub(crate) fn is_quiet(&self, oid: &ObjectId, committed: u64) -> bool {
-        let is_quiet =
-            |busy: &Busy<T>| busy.submitted <= committed && !busy.running.iter().any(Queued::is_write);
-        self.busy.get(oid).is_none_or(is_quiet)
+        !self.is_writing(oid) && self.busy.get(oid).is_none_or(|busy| busy.submitted <= committed)
     }
 
-    /// Writes may start again.
+    /// The writes of an object that was held may start.
     pub(crate) fn release(&mut self, oid: &Arc<ObjectId>) {
-        let Entry::Occupied(mut found) = self.busy.entry(Arc::clone(oid)) else { return };
-        found.get_mut().held = false;
-        forget_if_idle(found);
+        if let Entry::Occupied(mut found) = self.busy.entry(Arc::clone(oid)) {
+            found.get_mut().is_held = false;
+            forget_if_idle(found);
+        }
     }
 
     /// Takes everything that runs or waits, in an order that keeps that of every object.
@@ -164,7 +168,7 @@ impl<T: Queued> Objects<T> {
 
 fn forget_if_idle<T>(found: OccupiedEntry<'_, Arc<ObjectId>, Busy<T>>) {
     let busy = found.get();
-    if busy.queue.is_empty() && busy.running.is_empty() && busy.submitted == 0 && !busy.held {
+    if busy.queue.is_empty() && busy.running.is_empty() && busy.submitted == 0 && !busy.is_held {
         found.remove();
     }
 }

@@ -131,9 +131,16 @@ impl Pipeline {
         self.objects.borrow_mut().finish(&op.oid, op, None);
     }
 
-    /// From now on no write of this object starts.
-    pub(super) fn hold(&self, oid: &Arc<ObjectId>) {
-        self.objects.borrow_mut().hold(oid);
+    /// Writes of these objects wait from now on.
+    pub(super) fn hold(&self, oids: &[Arc<ObjectId>]) {
+        let mut objects = self.objects.borrow_mut();
+        oids.iter().for_each(|oid| objects.hold(oid));
+    }
+
+    /// A write of one of these objects has begun, and is not submitted.
+    pub(super) fn is_writing(&self, oids: &[Arc<ObjectId>]) -> bool {
+        let objects = self.objects.borrow();
+        oids.iter().any(|oid| objects.is_writing(oid))
     }
 
     /// No write of this object runs, and all are committed.
@@ -141,9 +148,10 @@ impl Pipeline {
         self.objects.borrow().is_quiet(oid, committed)
     }
 
-    /// Writes of this object may start again.
-    pub(super) fn release(&self, oid: &Arc<ObjectId>) {
-        self.objects.borrow_mut().release(oid);
+    /// Writes of these objects wait no longer.
+    pub(super) fn release(&self, oids: &[Arc<ObjectId>]) {
+        let mut objects = self.objects.borrow_mut();
+        oids.iter().for_each(|oid| objects.release(oid));
     }
 
     /// A write was submitted, and is answered when it is committed.

@@ -192,7 +192,7 @@ impl Repair {
         self.copy(oid).await?;
         if is_beside {
             self.current()?;
-            self.pg.pipeline.release(oid);
+            self.pg.pipeline.release(std::slice::from_ref(oid));
             self.pg.pump(&self.osd, oid);
         }
         Ok(())
@@ -202,7 +202,7 @@ impl Repair {
     /// and with it what holds objects.
     async fn hold(&self, oid: &Arc<ObjectId>) -> Result<(), Stop> {
         self.current()?;
-        self.pg.pipeline.hold(oid);
+        self.pg.pipeline.hold(std::slice::from_ref(oid));
         while !self.pg.pipeline.is_quiet(oid, self.pg.backend.committed()) {
             with_timeout(&self.osd.shard, LOOK_AGAIN, self.pg.changed.notified()).await;
             self.current()?;

@@ -86,6 +86,7 @@ impl Pg {
                 // The clients go to the new primary, which knows who watches.
                 self.watched.forget();
                 self.usage.borrow_mut().reset();
+                self.scrub.forget();
             }
             Effect::Query { attempt, to } => self.work(osd, Work::Query { attempt, to }),
             Effect::Repair { attempt, to, common, changed, may_lead } => {

@@ -125,7 +125,7 @@ impl Pg {
 
     /// Submits a planned write, which is then in flight until it is durable everywhere. One that failed, or has no effect,
     /// goes the same way, as an entry of the log: sent again it must not be executed on what was written after it.
-    fn submit(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>, plan: Plan) {
+    pub(super) fn submit(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>, plan: Plan) {
         debug_assert!(self.is_active());
         let version = self.next_version(osd.epoch());
         let Plan { mut changes, effect, result, prior, sizes, user_version, outputs, extra } = plan;

@@ -11,12 +11,12 @@ use carmine_wire::{Decoder, Encoder};
 use super::cluster::{Cluster, Disks, noise};
 use super::peering::{kill, members};
 
-fn xattr(code: u16, name: &str, value: &[u8]) -> (OsdOp, Payload) {
+pub(crate) fn xattr(code: u16, name: &str, value: &[u8]) -> (OsdOp, Payload) {
     let op = OsdOp::xattr_op(code, name.len() as u32, value.len() as u32);
     (op, Payload::from([name.as_bytes(), value].concat()))
 }
 
-fn set_omap(entries: &[(String, Vec<u8>)]) -> (OsdOp, Payload) {
+pub(crate) fn set_omap(entries: &[(String, Vec<u8>)]) -> (OsdOp, Payload) {
     let input = Encoder::collect(|e| {
         e.vec(entries, |e, (name, value)| {
             e.str(name);
@@ -44,12 +44,12 @@ fn bare(code: u16) -> (OsdOp, Payload) {
     (OsdOp::with_payload(code, 0), Payload::new())
 }
 
-async fn get(pool: &Pool, name: &str, op: (OsdOp, Payload)) -> Result<Vec<u8>, ClientError> {
+pub(crate) async fn get(pool: &Pool, name: &str, op: (OsdOp, Payload)) -> Result<Vec<u8>, ClientError> {
     Ok(pool.exec(name, vec![op]).await?.take_data(0).to_vec())
 }
 
 /// All of an object's omap, read in pages.
-async fn omap(pool: &Pool, name: &str) -> Vec<(String, Vec<u8>)> {
+pub(crate) async fn omap(pool: &Pool, name: &str) -> Vec<(String, Vec<u8>)> {
     let (mut all, mut after) = (Vec::new(), String::new());
     loop {
         let page = get(pool, name, omap_page(&after, 7)).await.unwrap();

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_client::{Client, Options, Pool, RouteMode};
-use carmine_osd::{Gates, OsdConfig};
+use carmine_osd::{Gates, OsdConfig, ScrubOptions};
+use carmine_pgtypes::Transaction;
 use carmine_reactor::sim::{NodeId, Sim, SimDisk};
 use carmine_reactor::{Group, Shard, ShardId};
 use carmine_store::blue::{self, Fill, FsckReport, MkfsOptions, MountOptions};
-use carmine_store::{BlueShared, Kv, MemKv, StoreShared};
+use carmine_store::{BlueShared, Kv, MemKv, Store, StoreShared};
 use carmine_types::{OsdId, Uuid};
 use serde_json::Value;
 
@@ -51,6 +52,8 @@ pub(crate) struct Cluster {
     starts: Cell<u32>,
     /// Memory for requests, of each reactor.
     request_bytes: usize,
+    /// Of the OSDs that are started from now on.
+    pub(crate) scrub: RefCell<ScrubOptions>,
 }
 
 impl Cluster {
@@ -81,6 +84,7 @@ impl Cluster {
             nodes: RefCell::default(),
             starts: Cell::new(0),
             request_bytes,
+            scrub: RefCell::default(),
         };
         for (osd, shards) in reactors.iter().enumerate() {
             cluster.start_osd(osd as u32, *shards);
@@ -100,6 +104,7 @@ impl Cluster {
             mon: mon_addr(),
             gates: Gates::within(1 << 10),
             request_bytes_per_shard: self.request_bytes,
+            scrub: self.scrub.borrow().clone(),
         });
         let blank = !self.kvs.borrow().contains_key(&osd);
         let kv = Arc::clone(self.kvs.borrow_mut().entry(osd).or_default());
@@ -166,6 +171,27 @@ impl Cluster {
         self.wait("fsck", || report.borrow().is_some());
         self.sim.kill(node);
         report.take().unwrap()
+    }
+
+    /// Changes the store of an OSD that does not run.
+    pub(crate) fn change_store(&self, osd: u32, txn: Transaction) {
+        let (kv, done) = (self.kv(osd) as Arc<dyn Kv>, Rc::new(Cell::new(false)));
+        let set = Rc::clone(&done);
+        let node = self.sim.node(&format!("osd.{osd}"), 1, move |shard| {
+            let (kv, txn, set) = (Arc::clone(&kv), txn.clone(), Rc::clone(&set));
+            async move {
+                let mounted = BlueShared::mount(&shard, Path::new(DISK), kv, MountOptions::default());
+                let shared = StoreShared::Blue(mounted.await.unwrap());
+                let store = Store::open_shard(&shared, &shard).await.unwrap();
+                let prepared = store.prepare(&txn.changes).await.unwrap();
+                store.submit(txn).await.unwrap();
+                drop(prepared);
+                store.umount().await.unwrap();
+                set.set(true);
+            }
+        });
+        self.wait("a change of a store", || done.get());
+        self.sim.kill(node);
     }
 
     /// Forgets what an OSD had on disk.

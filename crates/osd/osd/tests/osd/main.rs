@@ -22,6 +22,7 @@ mod peering;
 mod pools;
 mod raw;
 mod resend;
+mod scrub;
 mod skipped;
 mod slow;
 mod usage;

@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use carmine_client::RouteMode;
 use carmine_messenger::Message;
-use carmine_osd::messages::{Head, PgActivate, PgQuery, PgRead, PgRepair, RepOp};
+use carmine_osd::messages::{
+    Head, PgActivate, PgFetch, PgQuery, PgRead, PgRepair, PgScrub, RepOp, ScanCursor,
+};
 use carmine_pgtypes::{LogEntry, PgInfo, Sealed, Step, Transaction};
 use carmine_types::{Epoch, Eversion, LogOp, NO_SHARD, ObjectId, OsdId, PgId, ReqId, SpgId, UTime, errno};
 use carmine_wire::osd_op::{OsdOp, OsdRequest};
 use carmine_wire::osdmap::PgPool;
+use carmine_wire::pgls::HObject;
 
 use super::cluster::{Cluster, Disks, noise};
 use super::mon::POOL_ID;
@@ -283,6 +286,16 @@ fn other_osds_are_not_believed_either() {
     let read = |oid: &ObjectId| order(Message::of(&PgRead { head, off: 0, len: 4096, oid: oid.clone() }));
     assert_eq!(read(&other), errno::EINVAL);
     assert_eq!(read(&own), 0);
+    // A scrub: of the range that is asked for only what lies in the PG is looked at.
+    let fetch = |oid: &ObjectId| order(Message::of(&PgFetch { head, oid: oid.clone(), after: None }));
+    assert_eq!(fetch(&other), errno::EINVAL);
+    assert_eq!(fetch(&own), 0);
+    let scrub = |version| {
+        let (from, to) = (ScanCursor::at(other.clone()), HObject::max());
+        order(Message::of(&PgScrub { head, version, deep: true, from, to }))
+    };
+    assert_eq!(scrub(version), 0);
+    assert_eq!(scrub(Eversion::new(epoch.0, 3)), errno::EAGAIN, "it has not come that far");
     cluster.pass(SECOND);
     cluster.kill(1);
     let report = cluster.fsck(1);

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_messenger::{ClientConfig, Connection, Dispatcher, Message, connect};
-use carmine_osd::messages::{Head, PgAck, PgData, PgNotify, PgQuery, PushObject, RepAck, RepOp};
+use carmine_osd::messages::{
+    Head, PgAck, PgData, PgNotify, PgObject, PgQuery, PgScrubMap, PushObject, RepAck, RepOp,
+};
 use carmine_pgtypes::{LogEntry, ObjectChange, Sealed, Step, Transaction};
 use carmine_reactor::Group;
 use carmine_reactor::sim::NodeId;
@@ -206,6 +208,8 @@ impl Dispatcher for Answers {
             PgNotify::KIND => self.0.notifies.borrow_mut().push(msg.decode().unwrap()),
             PgAck::KIND => self.0.acks.borrow_mut().push(msg.decode::<PgAck>().unwrap().result),
             PgData::KIND => self.0.acks.borrow_mut().push(msg.decode::<PgData>().unwrap().result),
+            PgScrubMap::KIND => self.0.acks.borrow_mut().push(msg.decode::<PgScrubMap>().unwrap().result),
+            PgObject::KIND => self.0.acks.borrow_mut().push(msg.decode::<PgObject>().unwrap().result),
             AdminReply::KIND => self.0.acks.borrow_mut().push(msg.decode::<AdminReply>().unwrap().result),
             RepAck::KIND => self.0.acks.borrow_mut().push(msg.decode::<RepAck>().unwrap().result),
             kinds::WATCH_NOTIFY => {

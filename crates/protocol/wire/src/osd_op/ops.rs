@@ -65,4 +65,5 @@ ops! {
     PGLS = 0x1501 "pgls",
     PGNLS_FILTER = 0x1506 "pgnls-filter",
     PGNLS = 0x1505 "pgnls",
+    SCRUB_LS = 0x1507 "scrubls",
 }

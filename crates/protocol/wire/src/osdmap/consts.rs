@@ -46,6 +46,10 @@ pub const FLAGS_DEFAULT: u32 = 0x58_8000;
 pub const FLAG_PAUSERD: u32 = 4;
 /// Map flag: client writes wait.
 pub const FLAG_PAUSEWR: u32 = 8;
+/// Map flag: no scheduled scrub begins.
+pub const FLAG_NOSCRUB: u32 = 0x800;
+/// Map flag: no scheduled deep scrub begins.
+pub const FLAG_NODEEP_SCRUB: u32 = 0x1000;
 /// Map flags and their names, in the order `osdmaptool` prints them; the former ones (nearfull, full, and bits 16 to
 /// 18, which required releases) it does not print.
 pub const FLAG_NAMES: &[(u32, &str)] = &[
@@ -59,8 +63,8 @@ pub const FLAG_NAMES: &[(u32, &str)] = &[
     (0x200, "nobackfill"),
     (0x4000, "norebalance"),
     (0x400, "norecover"),
-    (0x800, "noscrub"),
-    (0x1000, "nodeep-scrub"),
+    (FLAG_NOSCRUB, "noscrub"),
+    (FLAG_NODEEP_SCRUB, "nodeep-scrub"),
     (0x2000, "notieragent"),
     (0x20_0000, "nosnaptrim"),
     (0x8000, "sortbitwise"),
@@ -83,6 +87,10 @@ pub const POOL_FULL: u64 = 2;
 pub const POOL_NEARFULL: u64 = 0x800;
 /// `pg_pool.flags`: an OSD is so full that no data may be moved to it.
 pub const POOL_BACKFILLFULL: u64 = 0x1000;
+/// `pg_pool.flags`: no scheduled scrub begins.
+pub const POOL_NOSCRUB: u64 = 0x100;
+/// `pg_pool.flags`: no scheduled deep scrub begins.
+pub const POOL_NODEEP_SCRUB: u64 = 0x200;
 /// Pool flags and their names, by bit, as Pacific prints them (it has no name for 0x10000, which is eio).
 pub const POOL_FLAG_NAMES: &[(u64, &str)] = &[
     (POOL_HASHPSPOOL, "hashpspool"),
@@ -93,8 +101,8 @@ pub const POOL_FLAG_NAMES: &[(u64, &str)] = &[
     (0x20, "nopgchange"),
     (0x40, "nosizechange"),
     (0x80, "write_fadvise_dontneed"),
-    (0x100, "noscrub"),
-    (0x200, "nodeep-scrub"),
+    (POOL_NOSCRUB, "noscrub"),
+    (POOL_NODEEP_SCRUB, "nodeep-scrub"),
     (0x400, "full_quota"),
     (POOL_NEARFULL, "nearfull"),
     (POOL_BACKFILLFULL, "backfillfull"),

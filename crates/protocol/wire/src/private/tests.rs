@@ -34,6 +34,9 @@ proptest! {
             successor: (pg.ps % 3 == 0).then_some(osd).filter(|osd| osd.0 != u32::MAX),
         }).collect();
         round_trip(OsdBeacon { osd, epoch, total_bytes: 5, used_bytes: u64::MAX, pools: pools.collect(), stuck });
+        let stamp = ScrubStamp { version: Eversion::new(epoch.0, 7), time: UTime { sec: 1, nsec: 2 } };
+        let scrubs = pgs.iter().map(|(pg, n)| PgScrubs { pg: *pg, last: stamp, errors: u64::from(*n), ..PgScrubs::default() });
+        round_trip(OsdScrubs { osd, pgs: scrubs.collect() });
         round_trip(RouteReply { epoch, reactors, pgs });
         round_trip(Admin { json: json.clone() });
         round_trip(AdminReply { result, json });
@@ -47,6 +50,7 @@ proptest! {
         any_bytes::<OsdBootAck>(&bytes);
         any_bytes::<OsdDown>(&bytes);
         any_bytes::<OsdBeacon>(&bytes);
+        any_bytes::<OsdScrubs>(&bytes);
         any_bytes::<Admin>(&bytes);
         any_bytes::<AdminReply>(&bytes);
     }
@@ -69,6 +73,9 @@ fn another_version_is_refused_with_both_versions_and_the_remedy() {
 fn private_types_are_out_of_cephs_range() {
     let kinds = [Route::KIND, RouteReply::KIND, OsdBoot::KIND, OsdBootAck::KIND, OsdDown::KIND];
     assert!(
-        kinds.iter().chain(&[OsdBeacon::KIND, Admin::KIND, AdminReply::KIND]).all(|kind| *kind >= 0x8000)
+        kinds
+            .iter()
+            .chain(&[OsdBeacon::KIND, OsdScrubs::KIND, Admin::KIND, AdminReply::KIND])
+            .all(|kind| *kind >= 0x8000)
     );
 }

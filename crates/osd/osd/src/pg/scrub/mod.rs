@@ -1,0 +1,104 @@
+//! Scrub: the primary compares what the members have of each object, and repairs what differs.
+//!
+//! - `schedule`: when a PG is scrubbed, and one after the other on each reactor.
+//! - `run`: a scrub goes through the PG a few objects at a time. While it looks at them, writes to these objects wait; all
+//!   others are served. A new interval ends it.
+//! - `scan`: what a copy has of them, which the primary asks the replicas; `pace` keeps it slow.
+//! - `compare`: which copies are wrong.
+//! - `repair`: writes the authoritative content over all copies, as an entry of the log.
+//! - `report`: what tools and the monitor are told.
+//!
+//! What a scrub found, and when it was, the primary has in memory: a new primary, or one that starts again, knows nothing of
+//! it until it has scrubbed the PG itself.
+
+mod compare;
+mod pace;
+mod repair;
+mod report;
+mod run;
+mod scan;
+mod schedule;
+
+use std::cell::{Cell, RefCell};
+
+use carmine_types::Epoch;
+use carmine_wire::private::ScrubStamp;
+
+use compare::Inconsistent;
+use schedule::Due;
+
+pub(crate) use pace::Pace;
+pub(crate) use report::{listed, tell_monitor};
+pub(crate) use schedule::{Scrubber, order, start};
+
+/// Bytes of omap that are read, and sent, at once.
+const OMAP_PAGE_BYTES: usize = 512 << 10;
+/// Inconsistent objects that are remembered of a PG; more are only counted.
+const LISTED_MAX: usize = 1024;
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Order {
+    /// Read the data, too.
+    deep: bool,
+    /// Repair what is found.
+    repair: bool,
+    /// Somebody asked for it: flags and load do not matter.
+    is_commanded: bool,
+}
+
+/// The scrubs of a PG (primary).
+#[derive(Default)]
+pub(crate) struct Scrubs {
+    /// Asked for, and not begun.
+    wanted: Cell<Option<Order>>,
+    running: Cell<Option<Order>>,
+    /// When the next ones are due; `None`: not known yet.
+    due: Cell<Option<Due>>,
+    last: Cell<ScrubStamp>,
+    last_deep: Cell<ScrubStamp>,
+    found: RefCell<Found>,
+}
+
+/// What the last scrubs found and did not repair.
+#[derive(Default)]
+struct Found {
+    /// The interval in which it was so.
+    interval: Epoch,
+    objects: Vec<Inconsistent>,
+    /// Copies with errors, of these objects and of those that are not remembered.
+    errors: u64,
+}
+
+impl Found {
+    fn add(&mut self, object: Inconsistent) {
+        self.errors += object.bad_copies();
+        if self.objects.len() < LISTED_MAX {
+            self.objects.push(object);
+        }
+    }
+
+    /// Only a deep scrub can say that what a deep one found is no longer so.
+    fn keep_deep_of(&mut self, before: Found) {
+        let known = |found: &Found, object: &Inconsistent| {
+            found.objects.iter().any(|o| o.object.oid == object.object.oid)
+        };
+        for object in before.objects.into_iter().filter(Inconsistent::is_deep) {
+            if !known(self, &object) {
+                self.add(object);
+            }
+        }
+        self.objects.sort_by(|a, b| a.object.oid.cmp(&b.object.oid));
+    }
+}
+
+impl Scrubs {
+    /// Another OSD leads.
+    pub(super) fn forget(&self) {
+        self.wanted.take();
+        self.due.take();
+        self.last.take();
+        self.last_deep.take();
+        self.found.take();
+    }
+}

@@ -1,0 +1,266 @@
+//! The repair of one object, to which clients write nothing meanwhile.
+//!
+//! The content of the authoritative copy is written as a client's write would be: an entry of the log, which all members
+//! apply, and which is durable on all of them before the repair counts. A good copy is replaced by its like in one step of its store,
+//! so at no moment there are fewer good copies than before, whatever is killed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use carmine_messenger::{Message, with_timeout};
+use carmine_pgtypes::{ObjectChange, ObjectMeta, Step};
+use carmine_reactor::sync::oneshot;
+use carmine_reactor::{Bytes, Payload};
+use carmine_store::OmapRange;
+use carmine_types::crc32c::SEED;
+use carmine_types::{Errno, LogOp, ObjectId, OsdId, ReqId};
+use carmine_wire::osd_op::{OpList, OsdRequest, flags};
+use smallvec::SmallVec;
+
+use super::OMAP_PAGE_BYTES;
+use super::compare::Inconsistent;
+use super::run::{End, Range, Run};
+use super::scan::{checksums, of_header, part};
+use crate::config::REQUEST_BYTES_MAX;
+use crate::messages::{PgData, PgFetch, PgObject, PgRead, Scanned};
+use crate::op::{ClientOp, ReplyTo};
+use crate::pg::exec::Plan;
+use crate::pg::heal;
+
+/// Bytes of data that are read at once.
+const PIECE_BYTES: u64 = 1 << 20;
+/// How often a repair that waits for its commit looks whether it still may.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// An object without its data.
+struct Content {
+    meta: ObjectMeta,
+    header: Bytes,
+    omap: Vec<(Box<[u8]>, Bytes)>,
+}
+
+impl Run {
+    /// Repairs an object; gives what is still wrong with it then.
+    pub(super) async fn repair(&mut self, object: Inconsistent) -> Result<Option<Inconsistent>, End> {
+        let oid = Arc::new(object.object.oid.clone());
+        match self.write_over(&oid, object).await {
+            Ok(()) => {}
+            Err(End::Failed(why)) => {
+                tracing::error!("pg {}: object {oid} cannot be repaired: {why}", self.pg.id);
+            }
+            Err(end) => return Err(end),
+        }
+        self.current()?;
+        let left = self.look(std::slice::from_ref(&oid), &Range::of(&oid)).await?.pop();
+        if left.is_none() {
+            tracing::info!("pg {}: object {oid} is repaired", self.pg.id);
+            self.osd.metrics.borrow_mut().scrub_repaired += 1;
+            self.repaired += 1;
+        }
+        Ok(left)
+    }
+
+    async fn write_over(&self, oid: &Arc<ObjectId>, object: Inconsistent) -> Result<(), End> {
+        let object = if object.authority.is_some() { Some(object) } else { self.heal(oid).await? };
+        match object.as_ref().map(|object| (object, &object.authority)) {
+            None => Ok(()),
+            Some((_, None)) => Err(End::Failed("no copy can be read".to_owned())),
+            Some((object, Some((from, right)))) if object.only_unreadable() => {
+                self.write_data(oid, *from, right).await
+            }
+            Some((_, Some((from, right)))) => self.write_whole(oid, *from, right).await,
+        }
+    }
+
+    /// No copy can be read whole; together they may have all blocks. Heals those of this copy, each from any member that has it;
+    /// what is wrong then.
+    async fn heal(&self, oid: &Arc<ObjectId>) -> Result<Option<Inconsistent>, End> {
+        let size = self.osd.store.stat(oid).await?.map_or(0, |meta| meta.size);
+        let mut off = 0;
+        while off < size {
+            let piece = PIECE_BYTES.min(size - off);
+            let read = heal::read(&self.osd, oid, off, piece).await;
+            read.map_err(|unhealed| End::from(unhealed.error))?;
+            self.current()?;
+            off += piece;
+        }
+        Ok(self.look(std::slice::from_ref(oid), &Range::of(oid)).await?.pop())
+    }
+
+    /// Copies differ in more than blocks that cannot be read: the object is made anew, in one step, for a part of it would
+    /// look like a good copy after a crash.
+    async fn write_whole(&self, oid: &Arc<ObjectId>, from: OsdId, right: &Scanned) -> Result<(), End> {
+        if right.size > REQUEST_BYTES_MAX {
+            let why = format!("it has {} bytes, more than {REQUEST_BYTES_MAX}", right.size);
+            return Err(End::Failed(why));
+        }
+        let content = self.content(oid, from).await?;
+        let mut data = Payload::new();
+        while (data.len() as u64) < right.size {
+            let off = data.len() as u64;
+            data.append(&self.piece(oid, from, off, right.size).await?);
+        }
+        let is_right = data.crc32c(SEED) == right.data
+            && content.meta.version == right.version
+            && checksums(&content.meta.xattrs) == (right.attr_names, right.attrs)
+            && content.omap_crc() == right.omap;
+        if !is_right {
+            return Err(End::Failed(format!("the copy of {from} has changed")));
+        }
+        let Content { meta, header, omap } = content;
+        let mut steps: SmallVec<[Step; 2]> = SmallVec::new();
+        steps.extend([Step::Remove, Step::Truncate { size: meta.size }]);
+        steps.extend((!data.is_empty()).then_some(Step::Write { off: 0, data, crc: None }));
+        let xattrs = meta.xattrs.iter();
+        steps.extend(xattrs.map(|(name, value)| Step::SetXattr { name: name.into(), value: value.clone() }));
+        steps.extend((!header.is_empty()).then_some(Step::SetOmapHeader { header }));
+        steps.extend((!omap.is_empty()).then_some(Step::SetOmap { entries: omap }));
+        self.submit(oid, &meta, steps).await
+    }
+
+    /// Writes the data over copies that cannot be read, piece by piece: those that are not yet written stay unreadable.
+    async fn write_data(&self, oid: &Arc<ObjectId>, from: OsdId, right: &Scanned) -> Result<(), End> {
+        let meta = self.meta_of(from, oid).await?;
+        let mut off = 0;
+        while off < right.size {
+            let data = self.piece(oid, from, off, right.size).await?;
+            let len = data.len() as u64;
+            let steps = [Step::Write { off, data, crc: None }];
+            self.submit(oid, &meta, steps.into_iter().collect()).await?;
+            off += len;
+        }
+        Ok(())
+    }
+
+    /// The next bytes of the copy of a member: at least one.
+    async fn piece(&self, oid: &ObjectId, from: OsdId, off: u64, size: u64) -> Result<Payload, End> {
+        let len = PIECE_BYTES.min(size - off);
+        self.osd.pace.take(&self.osd.shard, len).await;
+        let data = if from == self.osd.config.id {
+            self.osd.store.read(oid, off, len).await?
+        } else {
+            let head = self.pg.head(&self.osd);
+            let read = PgRead { head, off, len: len as u32, oid: oid.clone() };
+            let answer = self.osd.peers.request(from, self.pg.id, Message::of(&read)).await;
+            let answer = answer.ok_or_else(|| End::Failed(format!("{from} does not answer")))?;
+            let result = answer.decode::<PgData>().map_err(|error| End::Failed(error.to_string()))?.result;
+            if result != 0 {
+                return Err(End::Failed(format!("{from}: {}", Errno(result))));
+            }
+            answer.into_parts().0.data
+        };
+        self.current()?;
+        if data.len() as u64 != len {
+            return Err(End::Failed(format!("the copy of {from} has changed its size")));
+        }
+        Ok(data)
+    }
+
+    /// Metadata of the copy of a member.
+    pub(super) async fn meta_of(&self, member: OsdId, oid: &ObjectId) -> Result<ObjectMeta, End> {
+        if member == self.osd.config.id {
+            return Ok(self.osd.store.stat(oid).await?.unwrap_or_default());
+        }
+        let ask = |head| Message::of(&PgFetch { head, oid: oid.clone(), after: None });
+        Ok(self.ask(member, ask, |answer: &PgObject| answer.result).await?.meta)
+    }
+
+    /// Metadata and omap of the copy of a member.
+    async fn content(&self, oid: &ObjectId, from: OsdId) -> Result<Content, End> {
+        if from == self.osd.config.id { self.own_content(oid).await } else { self.fetch(oid, from).await }
+    }
+
+    async fn own_content(&self, oid: &ObjectId) -> Result<Content, End> {
+        let store = &self.osd.store;
+        let meta = store.stat(oid).await?.ok_or_else(|| End::Failed("it is gone".to_owned()))?;
+        let mut content = Content { meta, header: store.omap_header(oid).await?, omap: Vec::new() };
+        let mut range = OmapRange::all(OMAP_PAGE_BYTES);
+        loop {
+            let page = store.omap_page(oid, &range).await?;
+            range = range.after(&page);
+            content.omap.extend(page.entries);
+            content.check_size()?;
+            if !page.more {
+                return Ok(content);
+            }
+        }
+    }
+
+    async fn fetch(&self, oid: &ObjectId, from: OsdId) -> Result<Content, End> {
+        let mut content = Content { meta: ObjectMeta::default(), header: Bytes::default(), omap: Vec::new() };
+        loop {
+            let after = content.omap.last().map(|(key, _)| key.to_vec());
+            let ask = |head| Message::of(&PgFetch { head, oid: oid.clone(), after: after.clone() });
+            let PgObject { meta, header, entries, more, .. } =
+                self.ask(from, ask, |answer: &PgObject| answer.result).await?;
+            content.meta = meta;
+            content.header = Bytes::from(header);
+            let is_empty = entries.is_empty();
+            let entries =
+                entries.into_iter().map(|(key, value)| (key.into_boxed_slice(), Bytes::from(value)));
+            content.omap.extend(entries);
+            content.check_size()?;
+            if !more || is_empty {
+                return Ok(content);
+            }
+        }
+    }
+
+    /// Writes an entry of the log that changes the object, and waits until it is durable on all members. The version that
+    /// clients see, and the time, stay as they are.
+    async fn submit(
+        &self,
+        oid: &Arc<ObjectId>,
+        meta: &ObjectMeta,
+        steps: SmallVec<[Step; 2]>,
+    ) -> Result<(), End> {
+        let (osd, pg) = (&self.osd, &self.pg);
+        let own = osd.store.stat(oid).await.ok().flatten();
+        let changes = SmallVec::from_buf([ObjectChange { oid: Arc::clone(oid), steps }]);
+        let _prepared = heal::prepare(osd, &changes).await?;
+        // Nothing suspends from here on until the entry is submitted.
+        self.current()?;
+        let mut request =
+            OsdRequest::new(pg.id.pgid, osd.epoch(), flags::CLIENT_WRITE, oid, OpList::default());
+        request.mtime = meta.mtime;
+        let (tell, mut told) = oneshot::channel();
+        // Entries without a client have a zero id.
+        let no_data = (Payload::new(), None);
+        let op = ClientOp::new(request, ReqId::default(), no_data, osd.shard.now_ns(), ReplyTo::Local(tell));
+        let plan = Plan {
+            changes,
+            effect: LogOp::Modify,
+            prior: own.as_ref().map(|own| own.version).unwrap_or_default(),
+            sizes: (own.map(|own| own.size), Some(meta.size)),
+            user_version: meta.user_version,
+            // The request has no operations, and so changes nothing that clients see.
+            extra: Some(Box::default()),
+            ..Plan::failed(0)
+        };
+        pg.submit(osd, op, plan);
+        loop {
+            // It would wait for as long as the PG is not active.
+            match with_timeout(&osd.shard, LOOK, &mut told).await {
+                None => self.current()?,
+                Some(Ok(reply)) if reply.result == 0 => return self.current(),
+                Some(Ok(reply)) => return Err(End::Failed(Errno(reply.result).to_string())),
+                Some(Err(_)) => return Err(End::Interval),
+            }
+        }
+    }
+}
+
+impl Content {
+    fn omap_crc(&self) -> u32 {
+        let header = of_header(self.header.as_slice());
+        self.omap.iter().fold(header, |crc, (key, value)| part(part(crc, key), value.as_slice()))
+    }
+
+    fn check_size(&self) -> Result<(), End> {
+        let bytes: usize = self.omap.iter().map(|(key, value)| key.len() + value.len()).sum();
+        if bytes as u64 > REQUEST_BYTES_MAX {
+            return Err(End::Failed(format!("its omap has more than {REQUEST_BYTES_MAX} bytes")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,342 @@
+//! One scrub of a PG, a few objects at a time.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use carmine_messenger::Message;
+use carmine_peering::AttemptId;
+use carmine_store::StoreError;
+use carmine_types::{Eversion, ObjectId, OsdId, errno};
+use carmine_wire::header::Front;
+use carmine_wire::osdmap::consts::{FLAG_NODEEP_SCRUB, FLAG_NOSCRUB, POOL_NODEEP_SCRUB, POOL_NOSCRUB};
+use carmine_wire::pgls::HObject;
+use carmine_wire::scrub::{InconsistentObject, copy_errors};
+
+use super::compare::{Inconsistent, Map, compare};
+use super::scan::{Page, scan};
+use super::{Found, Order};
+use crate::messages::{Head, PgScrub, PgScrubMap, ScanCursor};
+use crate::pg::Pg;
+use crate::pg::push::for_each;
+use crate::shard::OsdShard;
+
+/// Objects that are looked at together, and whose writes wait meanwhile (Ceph's osd_scrub_chunk_max).
+const CHUNK_OBJECTS: usize = 25;
+/// A deep scrub looks at no more bytes together, unless one object has more.
+const CHUNK_BYTES: u64 = 8 << 20;
+/// Objects that a replica may have among those.
+const REPLICA_OBJECTS_MAX: usize = 1024;
+/// Pause between two looks at whether writes that had begun have ended.
+const POLL: Duration = Duration::from_millis(1);
+/// Attributes of a copy that tools are shown, bytes; more are not.
+const ATTR_BYTES_MAX: usize = 16 << 10;
+/// How often a member is asked the same.
+const TRIES: u32 = 3;
+/// Pause between the tries.
+const TRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// Why a scrub ended before its end.
+#[derive(Debug)]
+pub(super) enum End {
+    /// A new interval began.
+    Interval,
+    /// A flag was set.
+    Flag,
+    Failed(String),
+}
+
+impl From<StoreError> for End {
+    fn from(error: StoreError) -> End {
+        End::Failed(error.to_string())
+    }
+}
+
+/// The objects from `from` to `to` (exclusive).
+pub(super) struct Range {
+    pub from: ObjectId,
+    pub to: HObject,
+}
+
+impl Range {
+    /// One object.
+    pub(super) fn of(oid: &ObjectId) -> Range {
+        let behind = oid.name.iter().copied().chain([0]).collect();
+        Range { from: oid.clone(), to: ObjectId { name: behind, ..oid.clone() }.into() }
+    }
+
+    fn has(&self, oid: &ObjectId) -> bool {
+        *oid >= self.from && (self.to.max || *oid < self.to.object)
+    }
+}
+
+/// A scrub under way.
+pub(super) struct Run {
+    pub osd: Rc<OsdShard>,
+    pub pg: Rc<Pg>,
+    pub order: Order,
+    /// It ends with this generation.
+    generation: u64,
+    pub found: Found,
+    /// Objects that were repaired.
+    pub repaired: u64,
+}
+
+impl Run {
+    pub(super) fn new(osd: &Rc<OsdShard>, pg: &Rc<Pg>, order: Order) -> Run {
+        let (osd, pg) = (Rc::clone(osd), Rc::clone(pg));
+        let found = Found { interval: pg.peering.borrow().attempt_id().interval, ..Found::default() };
+        Run { generation: pg.generation(), osd, pg, order, found, repaired: 0 }
+    }
+
+    /// Goes through the PG.
+    pub(super) async fn all(&mut self) -> Result<(), End> {
+        let pgid = self.pg.id.pgid;
+        let mut from = Some(ObjectId::cursor(pgid.pool, pgid.ps));
+        while let Some(begin) = from {
+            self.current()?;
+            if !self.order.is_commanded && !may_begin(&self.osd, &self.pg, self.order.deep) {
+                return Err(End::Flag);
+            }
+            from = self.chunk(begin).await?;
+        }
+        self.repair_the_few().await
+    }
+
+    /// The generation is still the one in which the scrub began.
+    pub(super) fn current(&self) -> Result<(), End> {
+        if self.pg.is_past(self.generation) || !self.pg.is_active() { Err(End::Interval) } else { Ok(()) }
+    }
+
+    /// Compares the next objects; where those behind them begin.
+    async fn chunk(&mut self, from: ObjectId) -> Result<Option<ObjectId>, End> {
+        let since = self.pg.last_update();
+        let (objects, next) = self.list(&from).await?;
+        self.current()?;
+        let to = next.clone().map_or_else(HObject::max, HObject::from);
+        self.pg.pipeline.hold(&objects);
+        let done = self.compare_held(&objects, Range { from, to }, since).await;
+        self.release(&objects);
+        done.map(|()| next)
+    }
+
+    /// The objects of a chunk, and the first one behind them.
+    async fn list(&self, from: &ObjectId) -> Result<(Vec<Arc<ObjectId>>, Option<ObjectId>), End> {
+        let page = self.osd.store.list(self.pg.id, self.pg.bits(), Some(from), CHUNK_OBJECTS + 1).await?;
+        let (mut objects, mut bytes) = (Vec::new(), 0u64);
+        for oid in page {
+            if self.order.deep {
+                // What cannot be read is for the comparison to tell.
+                let meta = self.osd.store.stat(&oid).await.ok().flatten();
+                bytes = bytes.saturating_add(meta.map_or(0, |meta| meta.size));
+            }
+            if objects.len() == CHUNK_OBJECTS || (bytes > CHUNK_BYTES && !objects.is_empty()) {
+                return Ok((objects, Some(oid)));
+            }
+            objects.push(Arc::new(oid));
+        }
+        Ok((objects, None))
+    }
+
+    /// Writes to these objects may go on.
+    pub(super) fn release(&self, objects: &[Arc<ObjectId>]) {
+        // In a new generation the queues were made anew.
+        if self.pg.is_past(self.generation) {
+            return;
+        }
+        self.pg.pipeline.release(objects);
+        objects.iter().for_each(|oid| self.pg.pump(&self.osd, oid));
+    }
+
+    async fn compare_held(
+        &mut self,
+        held: &[Arc<ObjectId>],
+        range: Range,
+        since: Eversion,
+    ) -> Result<(), End> {
+        let wrong = self.look(held, &range).await?;
+        for object in wrong {
+            let is_held = held.iter().any(|oid| **oid == object.object.oid);
+            if is_held || !self.may_be_new(&object.object.oid, since) {
+                self.note(object, is_held).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The object was perhaps created after `since`, while the members looked at theirs. The next scrub sees it.
+    fn may_be_new(&self, oid: &ObjectId, since: Eversion) -> bool {
+        let log = self.pg.log.borrow();
+        log.info().log_tail > since || log.after(since).any(|entry| *entry.oid == *oid)
+    }
+
+    /// Compares the copies of some objects, to which nothing is written until it is done.
+    pub(super) async fn look(&self, held: &[Arc<ObjectId>], range: &Range) -> Result<Vec<Inconsistent>, End> {
+        while self.pg.pipeline.is_writing(held) {
+            self.osd.shard.sleep(POLL).await;
+            self.current()?;
+        }
+        // What is durable everywhere every member has.
+        let version = self.pg.last_update();
+        while self.pg.backend.committed() < version.version {
+            self.osd.shard.sleep(POLL).await;
+            self.current()?;
+        }
+        let (members, maps) = (self.pg.acting(), RefCell::new(BTreeMap::new()));
+        for_each(members.len(), members, |member| {
+            let maps = &maps;
+            async move {
+                let map = self.map_of(member, range, version).await?;
+                maps.borrow_mut().insert(member, map);
+                Ok::<(), End>(())
+            }
+        })
+        .await?;
+        self.current()?;
+        Ok(compare(self.osd.config.id, self.order.deep, &maps.into_inner()))
+    }
+
+    async fn map_of(&self, member: OsdId, range: &Range, version: Eversion) -> Result<Map, End> {
+        let mut map = Map::new();
+        let mut at = Some(ScanCursor::at(range.from.clone()));
+        while let Some(from) = at {
+            let (objects, next) = if member == self.osd.config.id {
+                scan(&self.osd, &self.pg, from, &range.to, self.order.deep).await?
+            } else {
+                self.ask_map(member, from, range, version).await?
+            };
+            self.current()?;
+            for object in objects {
+                if !self.pg.contains(&object.oid) || !range.has(&object.oid) {
+                    return Err(End::Failed(format!(
+                        "{member} answers with an object that was not asked for"
+                    )));
+                }
+                map.insert(object.oid.clone(), object);
+            }
+            if map.len() > REPLICA_OBJECTS_MAX {
+                return Err(End::Failed(format!("{member} has far more objects")));
+            }
+            at = next;
+        }
+        Ok(map)
+    }
+
+    async fn ask_map(
+        &self,
+        member: OsdId,
+        from: ScanCursor,
+        range: &Range,
+        version: Eversion,
+    ) -> Result<Page, End> {
+        let deep = self.order.deep;
+        let ask =
+            |head| Message::of(&PgScrub { head, version, deep, from: from.clone(), to: range.to.clone() });
+        let answer: PgScrubMap = self.ask(member, ask, |answer: &PgScrubMap| answer.result).await?;
+        match answer.next {
+            Some(next) if next == from => Err(End::Failed(format!("{member} gets no further"))),
+            next => Ok((answer.objects, next)),
+        }
+    }
+
+    /// Asks a member until it answers.
+    pub(super) async fn ask<T: Front>(
+        &self,
+        member: OsdId,
+        question: impl Fn(Head) -> Message,
+        result: impl Fn(&T) -> i32,
+    ) -> Result<T, End> {
+        let mut why = String::new();
+        for _ in 0..TRIES {
+            let answer = self.pg.ask::<T>(&self.osd, member, question(self.pg.head(&self.osd))).await;
+            self.current()?;
+            match answer {
+                Ok(answer) => match result(&answer) {
+                    0 => return Ok(answer),
+                    errno::EAGAIN => why = "it is not ready".to_owned(),
+                    errno => return Err(End::Failed(format!("{member}: {}", carmine_types::Errno(errno)))),
+                },
+                Err(trouble) => why = format!("{trouble:?}"),
+            }
+            self.osd.shard.sleep(TRY_PAUSE).await;
+            self.current()?;
+        }
+        Err(End::Failed(format!("{member}: {why}")))
+    }
+
+    /// Tells of an object, and repairs it if that is asked for.
+    async fn note(&mut self, mut object: Inconsistent, is_held: bool) -> Result<(), End> {
+        tracing::error!("pg {}: scrub: {}", self.pg.id, super::report::describe(&object));
+        self.osd.metrics.borrow_mut().scrub_errors += object.bad_copies();
+        if object.is_of_attrs() {
+            self.show_attrs(&mut object).await;
+        }
+        let left = match self.order.repair {
+            false => Some(object),
+            true if is_held => self.repair(object).await?,
+            true => self.repair_other(object.object.oid).await?,
+        };
+        left.into_iter().for_each(|object| self.found.add(object));
+        Ok(())
+    }
+
+    /// Tools are shown the attributes of each copy.
+    async fn show_attrs(&self, object: &mut Inconsistent) {
+        let InconsistentObject { oid, copies, .. } = &mut object.object;
+        let shown = copy_errors::MISSING | copy_errors::STAT_ERROR;
+        for (osd, copy) in copies.iter_mut().filter(|(_, copy)| copy.errors & shown == 0) {
+            let Ok(meta) = self.meta_of(*osd, oid).await else { continue };
+            if meta.xattrs.bytes() <= ATTR_BYTES_MAX {
+                let xattrs = meta.xattrs.iter();
+                copy.attrs = xattrs.map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+            }
+        }
+    }
+
+    /// Repairs what a scheduled deep scrub found, if that is not more than an accident explains
+    /// (osd_scrub_auto_repair_num_errors).
+    async fn repair_the_few(&mut self) -> Result<(), End> {
+        let options = &self.osd.config.scrub;
+        let few = self.found.errors <= options.auto_repair_errors_max;
+        if self.order.is_commanded || !self.order.deep || !options.auto_repair || !few {
+            return Ok(());
+        }
+        self.found.errors = 0;
+        for object in std::mem::take(&mut self.found.objects) {
+            let left = self.repair_other(object.object.oid).await?;
+            left.into_iter().for_each(|object| self.found.add(object));
+        }
+        Ok(())
+    }
+
+    /// Repairs an object whose writes do not wait yet, if there is still something to repair.
+    async fn repair_other(&mut self, oid: ObjectId) -> Result<Option<Inconsistent>, End> {
+        let (range, held) = (Range::of(&oid), [Arc::new(oid)]);
+        self.pg.pipeline.hold(&held);
+        let left = match self.look(&held, &range).await.map(|mut wrong| wrong.pop()) {
+            Ok(Some(object)) => self.repair(object).await,
+            done => done,
+        };
+        self.release(&held);
+        left
+    }
+}
+
+/// No flag forbids that a scheduled scrub begins, or goes on.
+pub(super) fn may_begin(osd: &OsdShard, pg: &Pg, deep: bool) -> bool {
+    let Some(view) = osd.view() else { return false };
+    let (flag, of_pool) =
+        if deep { (FLAG_NODEEP_SCRUB, POOL_NODEEP_SCRUB) } else { (FLAG_NOSCRUB, POOL_NOSCRUB) };
+    let pool = view.map().pool(pg.id.pgid.pool);
+    view.map().flags & flag == 0 && pool.is_some_and(|pool| pool.flags & of_pool == 0)
+}
+
+impl Pg {
+    /// This head is that of the primary that this copy follows.
+    pub(super) fn follows(&self, head: &Head) -> bool {
+        let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
+        self.peering.borrow().takes_writes_of(attempt)
+    }
+}

@@ -1,0 +1,255 @@
+//! What this copy has of a range of objects. Any member answers that, a few megabytes at a time and without keeping
+//! anything in between: a question that is lost is asked again.
+
+use std::rc::Rc;
+
+use carmine_messenger::Message;
+use carmine_pgtypes::{ObjectMeta, Xattrs};
+use carmine_store::{OmapRange, StoreError};
+use carmine_types::crc32c::{SEED, raw};
+use carmine_types::{ObjectId, errno};
+use carmine_wire::pgls::HObject;
+
+use super::OMAP_PAGE_BYTES;
+use crate::error::OpError;
+use crate::messages::{PgFetch, PgObject, PgScrub, PgScrubMap, ScanCursor, Scanned};
+use crate::pg::Pg;
+use crate::shard::OsdShard;
+
+/// Objects in one answer.
+const OBJECTS: usize = 32;
+/// Bytes that are read for one answer, about; fewer if the limit is low, so that an answer does not take too long.
+const ANSWER_BYTES: u64 = 4 << 20;
+const ANSWER_BYTES_MIN: u64 = 1 << 20;
+/// Bytes read at once (Ceph's osd_deep_scrub_stride).
+const STRIDE_BYTES: u64 = 512 << 10;
+/// Stands for the metadata of an object in the limit of bytes.
+const META_BYTES: u64 = 4096;
+
+/// Objects in order, and where to go on.
+pub(super) type Page = (Vec<Scanned>, Option<ScanCursor>);
+
+/// Looks at the objects from `from` to `to` (exclusive), as far as one answer goes.
+pub(super) async fn scan(
+    osd: &OsdShard,
+    pg: &Pg,
+    from: ScanCursor,
+    to: &HObject,
+    deep: bool,
+) -> Result<Page, StoreError> {
+    let mut scan =
+        Scan { osd, deep, left: (osd.pace.bytes_per_second() / 2).clamp(ANSWER_BYTES_MIN, ANSWER_BYTES) };
+    let page = osd.store.list(pg.id, pg.bits(), Some(&from.oid), OBJECTS + 1).await?;
+    let mut from = Some(from);
+    let mut found = Vec::new();
+    for (at, oid) in page.into_iter().enumerate() {
+        if to.max || oid < to.object {
+            if at == OBJECTS || scan.left == 0 {
+                return Ok((found, Some(ScanCursor::at(oid))));
+            }
+            let begun = from.take().filter(|from| from.oid == oid);
+            match scan.object(begun.unwrap_or_else(|| ScanCursor::at(oid))).await? {
+                Looked::Whole(object) => found.push(object),
+                Looked::Part(cursor) => return Ok((found, Some(cursor))),
+                Looked::Gone => {}
+            }
+        }
+    }
+    Ok((found, None))
+}
+
+/// One look at a copy.
+struct Scan<'a> {
+    osd: &'a OsdShard,
+    deep: bool,
+    /// Bytes that may still be read.
+    left: u64,
+}
+
+/// What one look has seen of an object.
+enum Looked {
+    Whole(Scanned),
+    /// There is more of it.
+    Part(ScanCursor),
+    Gone,
+}
+
+impl Scan<'_> {
+    async fn object(&mut self, mut at: ScanCursor) -> Result<Looked, StoreError> {
+        self.spend(META_BYTES).await;
+        let meta = match self.osd.store.stat(&at.oid).await {
+            Ok(None) => return Ok(Looked::Gone),
+            Ok(Some(meta)) => meta,
+            Err(error) => return bad(&error).map(|()| Looked::Whole(unknown(at.oid))).ok_or(error),
+        };
+        let read_error = match self.content(&mut at, &meta).await {
+            Ok(true) => false,
+            Ok(false) => return Ok(Looked::Part(at)),
+            Err(StoreError::NotFound(_)) => return Ok(Looked::Gone),
+            Err(error) => bad(&error).map(|()| true).ok_or(error)?,
+        };
+        let (attr_names, attrs) = checksums(&meta.xattrs);
+        let ScanCursor { oid, omap, data, .. } = at;
+        let ObjectMeta { size, version, user_version, mtime, .. } = meta;
+        let data = if self.deep { data } else { 0 };
+        Ok(Looked::Whole(Scanned {
+            oid,
+            size,
+            version,
+            user_version,
+            mtime,
+            attr_names,
+            attrs,
+            omap,
+            data,
+            stat_error: false,
+            read_error,
+        }))
+    }
+
+    /// Reads on where `at` says; true: all of the object has been read.
+    async fn content(&mut self, at: &mut ScanCursor, meta: &ObjectMeta) -> Result<bool, StoreError> {
+        if at.off.is_none() {
+            if meta.has_omap && !self.omap(at).await? {
+                return Ok(false);
+            }
+            at.off = Some(0);
+        }
+        let mut off = at.off.unwrap_or(0);
+        while self.deep && off < meta.size {
+            if self.left == 0 {
+                return Ok(false);
+            }
+            let data = self.osd.store.read(&at.oid, off, STRIDE_BYTES.min(meta.size - off)).await?;
+            if data.is_empty() {
+                break; // it has become shorter meanwhile
+            }
+            at.data = data.crc32c(at.data);
+            off += data.len() as u64;
+            at.off = Some(off);
+            self.spend(data.len() as u64).await;
+        }
+        Ok(true)
+    }
+
+    async fn omap(&mut self, at: &mut ScanCursor) -> Result<bool, StoreError> {
+        let store = &self.osd.store;
+        if at.key.is_none() {
+            at.omap = of_header(store.omap_header(&at.oid).await?.as_slice());
+        }
+        let mut range = OmapRange::all(OMAP_PAGE_BYTES);
+        if let Some(key) = &at.key {
+            range = OmapRange { start: key.clone(), is_after: !key.is_empty(), ..range };
+        }
+        loop {
+            let page = store.omap_page(&at.oid, &range).await?;
+            range = range.after(&page);
+            let mut bytes = 0;
+            for (key, value) in &page.entries {
+                at.omap = part(part(at.omap, key), value.as_slice());
+                bytes += (key.len() + value.len()) as u64;
+            }
+            self.spend(bytes).await;
+            if !page.more {
+                return Ok(true);
+            }
+            if self.left == 0 {
+                at.key = Some(range.start);
+                return Ok(false);
+            }
+        }
+    }
+
+    async fn spend(&mut self, bytes: u64) {
+        self.left = self.left.saturating_sub(bytes);
+        self.osd.pace.take(&self.osd.shard, bytes).await;
+    }
+}
+
+/// The error is one of the object: the rest of the store can be read.
+fn bad(error: &StoreError) -> Option<()> {
+    let is_bad = error.lost_block().is_some() || matches!(error, StoreError::Damaged { .. });
+    is_bad.then_some(())
+}
+
+/// An object whose metadata cannot be read.
+fn unknown(oid: ObjectId) -> Scanned {
+    Scanned {
+        oid,
+        size: 0,
+        version: carmine_types::Eversion::ZERO,
+        user_version: 0,
+        mtime: carmine_types::UTime::ZERO,
+        attr_names: 0,
+        attrs: 0,
+        omap: 0,
+        data: 0,
+        stat_error: true,
+        read_error: false,
+    }
+}
+
+/// The checksum of a string and its length, behind what came before it.
+pub(super) fn part(crc: u32, bytes: &[u8]) -> u32 {
+    raw(raw(crc, &(bytes.len() as u32).to_le_bytes()), bytes)
+}
+
+/// The checksum of an omap header; none at all is an empty one.
+pub(super) fn of_header(header: &[u8]) -> u32 {
+    if header.is_empty() { SEED } else { part(SEED, header) }
+}
+
+/// Checksums of the names of all xattrs, and of names and values.
+pub(super) fn checksums(xattrs: &Xattrs) -> (u32, u32) {
+    xattrs.iter().fold((SEED, SEED), |(names, all), (name, value)| {
+        (part(names, name), part(part(all, name), value.as_slice()))
+    })
+}
+
+impl Pg {
+    /// The primary scrubs.
+    pub(crate) async fn answer_scrub(self: &Rc<Self>, osd: &OsdShard, ask: PgScrub) -> Message {
+        let PgScrub { head, version, deep, from, to } = ask;
+        let page = async {
+            if !self.follows(&head) || self.last_update() < version {
+                return Err(OpError::of(errno::EAGAIN));
+            }
+            Ok(scan(osd, self, from, &to, deep).await?)
+        };
+        Message::of(&match page.await {
+            Ok((objects, next)) => PgScrubMap { head, result: 0, objects, next },
+            Err(error) => PgScrubMap { head, result: error.told(), objects: Vec::new(), next: None },
+        })
+    }
+
+    /// The primary wants to know all of an object.
+    pub(crate) async fn answer_fetch(self: &Rc<Self>, osd: &OsdShard, ask: PgFetch) -> Message {
+        let PgFetch { head, oid, after } = ask;
+        let object = async {
+            if !self.follows(&head) {
+                return Err(OpError::of(errno::EAGAIN));
+            }
+            if !self.contains(&oid) {
+                return Err(OpError::of(errno::EINVAL));
+            }
+            let meta = osd.store.stat(&oid).await?.ok_or(OpError::of(errno::ENOENT))?;
+            let header = osd.store.omap_header(&oid).await?.as_slice().to_vec();
+            let mut range = OmapRange::all(OMAP_PAGE_BYTES);
+            if let Some(key) = after {
+                range = OmapRange { start: key, is_after: true, ..range };
+            }
+            let page = osd.store.omap_page(&oid, &range).await?;
+            let entries =
+                page.entries.into_iter().map(|(key, value)| (key.into(), value.as_slice().to_vec()));
+            Ok(PgObject { head, result: 0, meta, header, entries: entries.collect(), more: page.more })
+        };
+        Message::of(&object.await.unwrap_or_else(|error| PgObject {
+            head,
+            result: error.told(),
+            meta: ObjectMeta::default(),
+            header: Vec::new(),
+            entries: Vec::new(),
+            more: false,
+        }))
+    }
+}

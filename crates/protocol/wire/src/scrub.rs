@@ -1,0 +1,214 @@
+//! Scrub as Ceph's tools see it: the order to scrub (MOSDScrub2), and the operation SCRUBLS with what it tells of
+//! inconsistent objects, which `rados list-inconsistent-obj` prints (PROTOCOL.md §6).
+
+use carmine_codec::coded;
+use carmine_types::{Epoch, ObjectId, OsdId, SpgId, Uuid};
+
+use crate::header::messages;
+use crate::{Decoder, Encoder, Result};
+
+/// A list of spg_t.
+mod spgs {
+    use carmine_codec::basic::size;
+
+    use super::*;
+
+    pub(super) const BYTES_MIN: usize = 4;
+
+    pub(super) fn put(pgs: &[SpgId], e: &mut Encoder<'_>) {
+        e.vec(pgs, |e, pg| e.spg(pg.pgid, pg.shard));
+    }
+
+    pub(super) fn get(d: &mut Decoder<'_>) -> Result<Vec<SpgId>> {
+        d.vec(size::SPG, |d| d.spg().map(|(pgid, shard)| SpgId { pgid, shard }))
+    }
+}
+
+messages! {
+    /// MOSDScrub2: "scrub these PGs, of which you are the primary".
+    pub struct OsdScrub: OSD_SCRUB2, 1, compat 1 {
+        pub fsid: Uuid,
+        pub epoch: Epoch,
+        pub pgs: Vec<SpgId> = spgs,
+        /// Repair what is found.
+        pub repair: bool,
+        /// Read and compare the data, too.
+        pub deep: bool,
+    }
+}
+
+coded! {
+    /// Input of SCRUBLS (scrub_ls_arg_t): which inconsistent objects are wanted.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ScrubLsArg: versioned "scrub_ls_arg", 1, compat 1, oldest 1 {
+        /// The interval of the answer before, or 0.
+        pub interval: u32,
+        /// Not objects but snapshot sets are asked for.
+        pub snapsets: u32,
+        /// The last object of the answer before; an empty name: from the first one on.
+        pub name: Vec<u8>,
+        pub nspace: Vec<u8>,
+        pub snap: u64,
+        /// Most objects in the answer.
+        pub max: u64,
+    }
+}
+
+impl ScrubLsArg {
+    pub fn decode(payload: &[u8]) -> Result<ScrubLsArg> {
+        Decoder::all(payload, "scrub_ls_arg", |d| d.get())
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        Encoder::collect(|e| e.put(self))
+    }
+}
+
+/// Bits of [`InconsistentCopy::errors`] (librados' err_t), with the names by which `rados` prints them.
+pub mod copy_errors {
+    pub const MISSING: u64 = 1 << 1;
+    /// Its metadata cannot be read, or has other versions or another time than the authoritative copy. (For the latter Ceph has
+    /// errors by which `rados` looks for an object_info_t among the attributes: it ends if there is none.)
+    pub const STAT_ERROR: u64 = 1 << 2;
+    pub const READ_ERROR: u64 = 1 << 3;
+    /// `data_digest_mismatch_info`: other data than the authoritative copy.
+    pub const DATA_DIGEST: u64 = 1 << 9;
+    /// `omap_digest_mismatch_info`.
+    pub const OMAP_DIGEST: u64 = 1 << 10;
+    /// `size_mismatch_info`.
+    pub const SIZE: u64 = 1 << 11;
+}
+
+/// Bits of [`InconsistentObject::errors`] (librados' obj_err_t): how the copies differ from each other.
+pub mod object_errors {
+    pub const DATA_DIGEST_MISMATCH: u64 = 1 << 4;
+    pub const OMAP_DIGEST_MISMATCH: u64 = 1 << 5;
+    pub const SIZE_MISMATCH: u64 = 1 << 6;
+    pub const ATTR_VALUE_MISMATCH: u64 = 1 << 7;
+    pub const ATTR_NAME_MISMATCH: u64 = 1 << 8;
+}
+
+/// One copy of an inconsistent object (shard_info_t).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InconsistentCopy {
+    /// Bits of [`copy_errors`].
+    pub errors: u64,
+    pub primary: bool,
+    /// Names and values, if it is they that differ. Those of clients begin with `_`.
+    pub attrs: Vec<(Vec<u8>, Vec<u8>)>,
+    pub size: u64,
+    /// Checksum of the omap, if it was compared.
+    pub omap_digest: Option<u32>,
+    /// Checksum of the data, if it was compared.
+    pub data_digest: Option<u32>,
+}
+
+/// An object whose copies are not equal (inconsistent_obj_t).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InconsistentObject {
+    pub oid: ObjectId,
+    /// Version of the authoritative copy, as clients see it.
+    pub version: u64,
+    /// Bits of [`object_errors`].
+    pub errors: u64,
+    pub copies: Vec<(OsdId, InconsistentCopy)>,
+}
+
+/// Output of SCRUBLS (scrub_ls_result_t).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubLsReply {
+    /// Epoch at which the interval of the scrub began.
+    pub interval: u32,
+    pub objects: Vec<InconsistentObject>,
+}
+
+impl ScrubLsReply {
+    pub fn encode(&self) -> Vec<u8> {
+        Encoder::collect(|e| {
+            e.envelope(1, 1, |e| {
+                e.u32(self.interval);
+                e.vec(&self.objects, |e, object| e.with_len(|e| object.encode(e)));
+            });
+        })
+    }
+}
+
+impl InconsistentObject {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.envelope(2, 2, |e| {
+            e.u64(self.errors);
+            e.envelope(1, 1, |e| {
+                e.blob(&self.oid.name);
+                e.blob(&self.oid.nspace);
+                e.blob(&self.oid.key);
+                e.u64(self.oid.snap);
+            });
+            e.u64(self.version);
+            e.vec(&self.copies, |e, (osd, copy)| {
+                e.envelope(1, 1, |e| {
+                    e.osd(*osd);
+                    e.i8(self.oid.shard);
+                });
+                copy.encode(e);
+            });
+            e.u64(self.copies.iter().fold(0, |errors, (_, copy)| errors | copy.errors));
+        });
+    }
+}
+
+impl InconsistentCopy {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.envelope(3, 3, |e| {
+            e.u64(self.errors);
+            e.bool(self.primary);
+            if self.errors & copy_errors::MISSING != 0 {
+                return;
+            }
+            e.put(&self.attrs);
+            e.u64(self.size);
+            for digest in [self.omap_digest, self.data_digest] {
+                e.bool(digest.is_some());
+                e.u32(digest.unwrap_or_default());
+            }
+            e.bool(false); // its object_info_t is not shown
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use carmine_types::PgId;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{any_bytes, round_trip};
+
+    proptest! {
+        #[test]
+        fn both_ways(epoch: u32, pgs: Vec<(i64, u32)>, repair: bool, deep: bool, bytes: Vec<u8>) {
+            let pgs = pgs.into_iter().map(|(pool, ps)| PgId::new(pool, ps).into()).collect();
+            round_trip(OsdScrub { fsid: Uuid([7; 16]), epoch: Epoch(epoch), pgs, repair, deep });
+            any_bytes::<OsdScrub>(&bytes);
+            let arg = ScrubLsArg { interval: epoch, snapsets: 0, name: bytes.clone(), nspace: vec![1], snap: 5, max: 9 };
+            prop_assert_eq!(ScrubLsArg::decode(&arg.encode()), Ok(arg));
+            let _ = ScrubLsArg::decode(&bytes);
+        }
+    }
+
+    /// Scrubbing PG 1.0 deeply, as a manager of Ceph 16 writes it.
+    #[test]
+    fn an_order_has_ceph_s_layout() {
+        let order = OsdScrub {
+            fsid: Uuid([1; 16]),
+            epoch: Epoch(5),
+            pgs: vec![PgId::new(1, 0).into()],
+            repair: false,
+            deep: true,
+        };
+        let mut wanted = vec![1; 16];
+        wanted.extend([5, 0, 0, 0, 1, 0, 0, 0]);
+        wanted.extend([1, 1, 18, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255]);
+        wanted.extend([0, 1]);
+        assert_eq!(crate::Front::to_front(&order), wanted);
+    }
+}
