@@ -87,9 +87,9 @@ impl Mon {
                 self.statfs(conn, msg);
             }
             kinds::GET_POOL_STATS => self.pool_stats(conn, msg, &msg.decode::<GetPoolStats>()?),
-            kinds::OSD_BOOT => self.boot(conn, msg, msg.decode::<OsdBoot>()?),
-            kinds::OSD_DOWN => self.down(&msg.decode::<OsdDown>()?),
-            kinds::OSD_BEACON => self.beacon(conn, msg.decode()?),
+            kinds::PRIVATE_OSD_BOOT => self.boot(conn, msg, msg.decode::<OsdBoot>()?),
+            kinds::PRIVATE_OSD_DOWN => self.down(&msg.decode::<OsdDown>()?),
+            kinds::PRIVATE_OSD_BEACON => self.beacon(conn, msg.decode()?),
             other => debug!(peer = %conn.peer(), "ignored a {} message", kinds::name(other)),
         }
         Ok(())

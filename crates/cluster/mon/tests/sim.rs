@@ -75,7 +75,7 @@ impl MonHandler for FakeOsd {
         session.send(Message::of(&self.boot).with_tid(7));
     }
     fn on_message(&self, _: &Rc<MonSession>, msg: Message) {
-        if msg.header.kind == kinds::OSD_BOOT_ACK {
+        if msg.header.kind == kinds::PRIVATE_OSD_BOOT_ACK {
             assert_eq!(msg.header.tid, 7);
             self.acks.borrow_mut().push(msg.decode().unwrap());
         }

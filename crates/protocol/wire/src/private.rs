@@ -47,7 +47,7 @@ pub fn version_notice() -> Header2 {
 
 messages! {
     /// OSD → monitor: it is up.
-    pub struct OsdBoot: OSD_BOOT, VERSION, compat VERSION {
+    pub struct OsdBoot: PRIVATE_OSD_BOOT, VERSION, compat VERSION {
         pub osd: OsdId,
         /// Identity of its store; must be the one that the map has for this id.
         pub uuid: Uuid,
@@ -62,7 +62,7 @@ messages! {
     }
 
     /// Monitor → OSD, with the tid of the [`OsdBoot`].
-    pub struct OsdBootAck: OSD_BOOT_ACK, VERSION, compat VERSION {
+    pub struct OsdBootAck: PRIVATE_OSD_BOOT_ACK, VERSION, compat VERSION {
         /// 0, or a negative errno: the OSD must then stop.
         pub result: i32,
         /// First map in which it is up with this address.
@@ -100,7 +100,7 @@ impl Coded for DownReason {
 
 messages! {
     /// OSD → monitor: an OSD is, or is about to be, no longer there.
-    pub struct OsdDown: OSD_DOWN, VERSION, compat VERSION {
+    pub struct OsdDown: PRIVATE_OSD_DOWN, VERSION, compat VERSION {
         /// Who is down; the sender itself if it says goodbye.
         pub osd: OsdId,
         /// Nonce of the address that is meant: a report about an earlier start is ignored.
@@ -155,7 +155,7 @@ mod osd_or_none {
 
 messages! {
     /// OSD → monitor: how full it is, every few seconds. There is no answer.
-    pub struct OsdBeacon: OSD_BEACON, VERSION, compat VERSION {
+    pub struct OsdBeacon: PRIVATE_OSD_BEACON, VERSION, compat VERSION {
         pub osd: OsdId,
         /// The map that all its reactors have: what is said of PGs is so in that epoch's intervals, or in later ones.
         pub epoch: Epoch,

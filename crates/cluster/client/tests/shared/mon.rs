@@ -252,11 +252,11 @@ impl FakeMon {
                 let reply = StatFsReply { fsid: self.fsid, total_kib: 100, ..StatFsReply::default() };
                 answer(Message::of(&reply));
             }
-            kinds::OSD_BEACON => {
+            kinds::PRIVATE_OSD_BEACON => {
                 let beacon: OsdBeacon = msg.decode().unwrap();
                 self.beacons.borrow_mut().insert(beacon.osd, beacon);
             }
-            kinds::OSD_BOOT => {
+            kinds::PRIVATE_OSD_BOOT => {
                 let boot: OsdBoot = msg.decode().unwrap();
                 self.change(move |inc| {
                     inc.new_up_client.insert(boot.osd, boot.addr.into());
@@ -264,7 +264,7 @@ impl FakeMon {
                 answer(Message::of(&OsdBootAck { result: 0, epoch: Epoch(0), reason: String::new() }));
             }
             // The tests say themselves who is down.
-            kinds::OSD_DOWN => {}
+            kinds::PRIVATE_OSD_DOWN => {}
             other => panic!("message {other} to the mon"),
         }
     }
