@@ -38,7 +38,7 @@ pub(super) fn message(bytes: &[u8]) {
     let Ok(header) = Header2::decode(head) else { return };
     fronts!(header, front; Subscribe, ConfigMsg, GetVersion, GetVersionReply, GetMap, MonMapMsg, Command, CommandAck);
     fronts!(header, front; PoolOp, PoolOpReply, StatFs, StatFsReply, GetPoolStats, GetPoolStatsReply, Backoff);
-    fronts!(header, front; Route, RouteReply, OsdBoot, OsdBootAck, OsdDown, OsdBeacon, Admin, AdminReply);
+    fronts!(header, front; Route, RouteReply, OsdStats, Admin, AdminReply);
     fronts!(header, front; Tell, TellReply, Ping);
     fronts!(header, front; Boot, MarkMeDown, Alive, Beacon, PgTemp, Failure, OsdPing);
     fronts!(header, front; RepAck, PgQuery, PgNotify, PgRepair, PgActivate, PgAck, PgRead, PgData);

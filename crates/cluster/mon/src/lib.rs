@@ -19,6 +19,7 @@ mod error;
 #[cfg(any(test, feature = "fuzz"))]
 mod fuzz;
 mod mon;
+mod osds;
 mod record;
 mod report;
 mod session;

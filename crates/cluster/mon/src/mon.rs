@@ -50,6 +50,8 @@ enum Work {
     Change(Change, Done),
     /// The session of the OSD with these addresses ended.
     Ended(OsdId, EntityAddrVec, String),
+    /// Note what OSDs said in [`Mon::up_thru`].
+    UpThru,
     /// Reserve global ids below this one.
     Gids(u64),
 }
@@ -84,6 +86,8 @@ pub struct Mon {
     /// By connection id.
     pub(crate) sessions: RefCell<BTreeMap<u64, Session>>,
     pub(crate) stats: RefCell<ClusterStats>,
+    /// What OSDs wish to have in the map as their `up_thru`.
+    pub(crate) up_thru: RefCell<BTreeMap<OsdId, Epoch>>,
     work: RefCell<VecDeque<Work>>,
     /// Fired when `work` got an entry.
     wake: Notify,
@@ -142,6 +146,7 @@ impl Mon {
             current: RefCell::new(Rc::new(published)),
             sessions: RefCell::default(),
             stats: RefCell::default(),
+            up_thru: RefCell::default(),
             work: RefCell::default(),
             wake: Notify::new(),
             state: RefCell::new(Some(state)),
@@ -231,6 +236,11 @@ impl Mon {
         self.push(Work::Change(change, done));
     }
 
+    /// Notes soon what is in [`Mon::up_thru`] by then.
+    pub(crate) fn change_soon(&self) {
+        self.push(Work::UpThru);
+    }
+
     async fn commit(&self, state: &mut StateFile, work: Work) -> Result<(), MonError> {
         let (now, current) = (self.now(), self.current());
         let (change, done) = match work {
@@ -244,7 +254,10 @@ impl Mon {
             Work::Ended(osd, addrs, _) if self.has_session(osd, &addrs) => return Ok(()),
             Work::Ended(osd, addrs, why) => {
                 info!("{osd}: {why}");
-                (Change::Down { osd, addrs }, Box::new(|_: &Mon, _| {}) as Done)
+                (Change::Down { osd, addrs, is_dead: false }, Box::new(|_: &Mon, _| {}) as Done)
+            }
+            Work::UpThru => {
+                (Change::UpThru { epochs: self.up_thru.take() }, Box::new(|_: &Mon, _| {}) as Done)
             }
             Work::Change(change, done) => (change, done),
         };
@@ -298,7 +311,7 @@ impl Mon {
         }
     }
 
-    fn has_session(&self, osd: OsdId, addrs: &EntityAddrVec) -> bool {
+    pub(crate) fn has_session(&self, osd: OsdId, addrs: &EntityAddrVec) -> bool {
         self.sessions.borrow().values().any(|session| session.is_of(osd, addrs))
     }
 
@@ -307,10 +320,10 @@ impl Mon {
         self.push(Work::Ended(osd, addrs, why));
     }
 
-    /// Marks the OSD with these addresses down, because it said so or runs anew.
+    /// Marks the OSD with these addresses down, because it runs anew.
     pub(crate) fn osd_gone(&self, osd: OsdId, addrs: EntityAddrVec, why: &str) {
         info!("{osd}: {why}");
-        self.change(Change::Down { osd, addrs }, Box::new(|_, _| {}));
+        self.change(Change::Down { osd, addrs, is_dead: false }, Box::new(|_, _| {}));
     }
 
     /// Puts into the map what follows from an OSD's report, if that is not there yet.

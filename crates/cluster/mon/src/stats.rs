@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use carmine_types::{OsdId, PgId};
 use carmine_wire::Encoder;
-use carmine_wire::private::{OsdBeacon, PoolUse};
+use carmine_wire::private::{OsdStats, PoolUse};
 
 /// The newest report of every OSD that is up.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct ClusterStats {
-    pub(crate) reports: BTreeMap<OsdId, OsdBeacon>,
+    pub(crate) reports: BTreeMap<OsdId, OsdStats>,
     /// The metadata that each OSD sent at its last boot.
-    pub(crate) metadata: BTreeMap<OsdId, Vec<(String, String)>>,
+    pub(crate) metadata: BTreeMap<OsdId, BTreeMap<String, String>>,
 }
 
 impl ClusterStats {

@@ -10,13 +10,13 @@
 //! `carmine-client`'s session; nothing that a client or a peer sends panics.
 
 mod admin;
-mod beacon;
 mod by_pg;
 mod clients;
 mod cls;
 mod config;
 mod dispatch;
 mod error;
+mod join;
 mod live;
 mod local;
 mod maps;
@@ -29,6 +29,7 @@ mod room;
 mod shard;
 mod slow;
 mod start;
+mod stats;
 mod watch;
 
 pub use admin::{AdminAnswer, AdminHook};

@@ -61,7 +61,7 @@ fn decode_as_everything(bytes: &[u8]) {
     run!(bytes, front: Subscribe, ConfigMsg, GetVersion, GetVersionReply, GetMap, MonMapMsg, OsdMapMsg);
     run!(bytes, front: Command, CommandAck, PoolOp, PoolOpReply, StatFs, StatFsReply, GetPoolStats);
     run!(bytes, front: GetPoolStatsReply, Backoff);
-    run!(bytes, front: Route, RouteReply, OsdBoot, OsdBootAck, OsdDown, Admin, AdminReply);
+    run!(bytes, front: Route, RouteReply, OsdStats, Admin, AdminReply);
     run!(bytes, front: Tell, TellReply, Ping);
     run!(bytes, front: Boot, MarkMeDown, Alive, Beacon, PgTemp, Failure, OsdPing);
     run!(bytes, control: Hello, AuthRequest, AuthBadMethod, AuthDone, Signature, ClientIdent, ServerIdent);

@@ -19,8 +19,9 @@ use carmine_wire::mon_msg::{
     Subscribe,
 };
 use carmine_wire::monmap::MonMap;
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, MarkMeDown};
 use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
-use carmine_wire::private::{OsdBeacon, OsdBoot, OsdBootAck};
+use carmine_wire::private::OsdStats;
 use carmine_wire::{EntityAddr, EntityType, kinds};
 
 /// Name and number of the pool that every test has.
@@ -44,10 +45,10 @@ pub(crate) struct FakeMon {
     pub(crate) merge: Cell<bool>,
     /// Nobody is told of new maps, unless they ask.
     pub(crate) mute: Cell<bool>,
-    /// Sessions of these OSDs get no maps.
+    /// Sessions of these OSDs are not told of new maps; the answer to a subscription they get.
     pub(crate) deaf: RefCell<Vec<u32>>,
-    /// What each OSD said last about its space.
-    pub(crate) beacons: RefCell<BTreeMap<OsdId, OsdBeacon>>,
+    /// What each OSD said last about its space and its PGs.
+    pub(crate) stats: RefCell<BTreeMap<OsdId, OsdStats>>,
     /// Commands that came.
     pub(crate) commands: Cell<u32>,
     /// This many commands get no answer.
@@ -79,7 +80,7 @@ impl FakeMon {
             merge: Cell::default(),
             mute: Cell::default(),
             deaf: RefCell::default(),
-            beacons: RefCell::default(),
+            stats: RefCell::default(),
             commands: Cell::default(),
             drop_commands: Cell::default(),
         })
@@ -194,7 +195,8 @@ impl FakeMon {
     /// Sends the newest map to a session that wants it, if the session is not deaf; `inc` led to it.
     fn tell(&self, (conn, wants): &mut (Rc<Connection>, Epoch), inc: Option<&Incremental>) {
         let (peer, newest) = (conn.peer(), self.epoch());
-        let is_deaf = peer.entity == EntityType::OSD
+        let is_deaf = inc.is_some()
+            && peer.entity == EntityType::OSD
             && self.deaf.borrow().iter().any(|osd| peer.name == osd.to_string());
         if wants.0 == 0 || *wants > newest || is_deaf {
             return;
@@ -252,22 +254,39 @@ impl FakeMon {
                 let reply = StatFsReply { fsid: self.fsid, total_kib: 100, ..StatFsReply::default() };
                 answer(Message::of(&reply));
             }
-            kinds::PRIVATE_OSD_BEACON => {
-                let beacon: OsdBeacon = msg.decode().unwrap();
-                self.beacons.borrow_mut().insert(beacon.osd, beacon);
-            }
-            kinds::PRIVATE_OSD_BOOT => {
-                let boot: OsdBoot = msg.decode().unwrap();
+            kinds::OSD_STATS => drop(self.stats.borrow_mut().insert(osd_of(conn), msg.decode().unwrap())),
+            kinds::OSD_BOOT => self.boot(conn, msg.decode().unwrap()),
+            kinds::OSD_ALIVE => {
+                let (osd, alive) = (osd_of(conn), msg.decode::<Alive>().unwrap());
                 self.change(move |inc| {
-                    inc.new_up_client.insert(boot.osd, boot.addr.into());
+                    inc.new_up_thru.insert(osd, alive.want);
                 });
-                answer(Message::of(&OsdBootAck { result: 0, epoch: Epoch(0), reason: String::new() }));
             }
+            kinds::OSD_BEACON => drop(msg.decode::<Beacon>().unwrap()),
             // The tests say themselves who is down.
-            kinds::PRIVATE_OSD_DOWN => {}
+            kinds::OSD_MARK_ME_DOWN => drop(msg.decode::<MarkMeDown>().unwrap()),
             other => panic!("message {other} to the mon"),
         }
     }
+}
+
+impl FakeMon {
+    fn boot(&self, conn: &Connection, boot: Boot) {
+        let (osd, addr) = (osd_of(conn), conn.peer().addr);
+        assert_eq!(boot.superblock.whoami, osd);
+        self.change(move |inc| {
+            inc.new_up_client.insert(osd, addr.into());
+            inc.new_up_cluster.insert(osd, boot.cluster);
+            inc.new_hb_back_up.insert(osd, boot.hb_back);
+            inc.new_hb_front_up.insert(osd, boot.hb_front);
+        });
+    }
+}
+
+/// The OSD at the other end.
+fn osd_of(conn: &Connection) -> OsdId {
+    assert_eq!(conn.peer().entity, EntityType::OSD);
+    OsdId(conn.peer().name.parse().unwrap())
 }
 
 struct MonSide(Rc<FakeMon>);

@@ -6,18 +6,36 @@ pub(crate) mod pool;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use carmine_types::{Epoch, Errno, OsdId, UTime, Uuid, errno};
 use carmine_wire::addr::{EntityAddr, EntityAddrVec};
 use carmine_wire::osdmap::{Incremental, OsdMap};
 use carmine_wire::private::PgStuck;
 
+/// Where an OSD process is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct OsdAddrs {
+    /// For everybody.
+    pub(crate) client: EntityAddrVec,
+    /// For other OSDs.
+    pub(crate) cluster: EntityAddrVec,
+    /// For their heartbeats, on the cluster's network, …
+    pub(crate) hb_back: EntityAddrVec,
+    /// … and on the clients'.
+    pub(crate) hb_front: EntityAddrVec,
+}
+
 /// A wish to change the map.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     /// An OSD process runs and can be reached.
-    Boot { osd: OsdId, uuid: Uuid, addrs: EntityAddrVec },
-    /// The OSD process with these addresses is gone; one that has booted since is not meant.
-    Down { osd: OsdId, addrs: EntityAddrVec },
+    Boot { osd: OsdId, uuid: Uuid, addrs: OsdAddrs },
+    /// The OSD process with these public addresses does not serve any longer; one that has booted since is not meant. If it is
+    /// dead, nobody needs to wait for what it may still do.
+    Down { osd: OsdId, addrs: EntityAddrVec, is_dead: bool },
+    /// OSDs were up in these epochs for sure.
+    UpThru { epochs: BTreeMap<OsdId, Epoch> },
     /// A new replicated pool; the defaults are those of the first pool.
     CreatePool { name: String, pg_num: Option<u32>, size: Option<u8> },
     /// Removes a pool with its PGs.
@@ -64,7 +82,8 @@ impl Change {
     pub(crate) fn plan(&self, map: &OsdMap, now: UTime) -> Result<Option<Incremental>, Refusal> {
         match self {
             Self::Boot { osd, uuid, addrs } => osd::boot(map, *osd, *uuid, addrs, now),
-            Self::Down { osd, addrs } => Ok(osd::down(map, *osd, addrs, now)),
+            Self::Down { osd, addrs, is_dead } => Ok(osd::down(map, *osd, addrs, *is_dead, now)),
+            Self::UpThru { epochs } => Ok(osd::up_thru(map, epochs, now)),
             Self::CreatePool { name, pg_num, size } => pool::create(map, name, *pg_num, *size, now),
             Self::DeletePool { pool } => pool::delete(map, *pool, now),
             Self::EnableApp { pool, app } => pool::enable_app(map, pool, app, now),

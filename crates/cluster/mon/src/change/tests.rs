@@ -1,6 +1,6 @@
 use super::pool::PG_NUM_DEFAULT;
 use super::*;
-use crate::testing::{addrs_of, apply, cluster, now, up};
+use crate::testing::{addrs_of, all_addrs, apply, cluster, now, up};
 use carmine_crush::pg_mapping;
 use carmine_types::{Epoch, PgId, errno};
 use carmine_wire::FEATURES;
@@ -29,7 +29,7 @@ fn an_osd_comes_and_goes() {
     assert!(map.is_up(OsdId(0)) && !map.is_up(OsdId(1)));
     assert_eq!(map.osd_info[0].up_from, Epoch(2));
     assert_eq!(map.osd_xinfo[0].features, FEATURES);
-    let addrs = map.client_addr(OsdId(0)).unwrap().clone();
+    let addrs = all_addrs(map.client_addr(OsdId(0)).unwrap());
     let uuid = map.osd_uuid[0];
     // The same again changes nothing; another store under the same number is refused.
     assert!(Change::Boot { osd: OsdId(0), uuid, addrs: addrs.clone() }.plan(&map, now()).unwrap().is_none());
@@ -38,13 +38,30 @@ fn an_osd_comes_and_goes() {
         errno::EPERM
     );
     assert_eq!(code(&map, Change::Boot { osd: OsdId(9), uuid, addrs }), errno::ENOENT);
-    let gone = Change::Down { osd: OsdId(0), addrs: addrs_of(0, 1) };
-    assert!(!apply(&mut map, Change::Down { osd: OsdId(0), addrs: addrs_of(0, 9) }), "an earlier start");
+    let gone = Change::Down { osd: OsdId(0), addrs: addrs_of(0, 1), is_dead: true };
+    let down = |osd, nonce| Change::Down { osd: OsdId(osd), addrs: addrs_of(osd, nonce), is_dead: false };
+    assert!(!apply(&mut map, down(0, 9)), "an earlier start");
     assert!(apply(&mut map, gone.clone()));
     assert!(!map.is_up(OsdId(0)) && map.is_in(OsdId(0)), "down, but its PGs wait for it");
     assert_eq!((map.epoch, map.osd_info[0].down_at), (Epoch(3), Epoch(3)));
     assert!(!apply(&mut map, gone), "down already");
-    assert!(!apply(&mut map, Change::Down { osd: OsdId(99), addrs: addrs_of(99, 1) }));
+    assert_eq!(map.osd_xinfo[0].dead_epoch, Epoch(3));
+    assert!(!apply(&mut map, down(99, 1)));
+    up(&mut map, 0, 2);
+    assert!(apply(&mut map, down(0, 2)));
+    assert_eq!(map.osd_xinfo[0].dead_epoch, Epoch(3), "it may live");
+}
+
+#[test]
+fn up_thru_only_rises_and_only_of_those_that_are_up() {
+    let mut map = cluster(3);
+    (0..2).for_each(|osd| up(&mut map, osd, 1));
+    let ask = |osd, epoch| Change::UpThru { epochs: [(OsdId(osd), Epoch(epoch))].into() };
+    assert!(apply(&mut map, ask(0, 3)));
+    assert_eq!((map.up_thru(OsdId(0)), map.up_thru(OsdId(1))), (Epoch(3), Epoch(0)));
+    for (osd, epoch) in [(0, 3), (0, 2), (2, 3), (99, 3)] {
+        assert!(!apply(&mut map, ask(osd, epoch)), "osd.{osd} in {epoch}");
+    }
 }
 
 #[test]

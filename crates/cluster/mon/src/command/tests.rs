@@ -1,5 +1,5 @@
 use carmine_types::{OsdId, errno};
-use carmine_wire::private::{OsdBeacon, PgStuck, PoolUse};
+use carmine_wire::private::{OsdStats, PgStuck, PoolUse};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -31,13 +31,13 @@ fn reports(map: &OsdMap) -> ClusterStats {
     for osd in map.osds().filter(|osd| map.is_up(*osd)) {
         let pools = vec![PoolUse { pool: 1, objects: 10, bytes: 40_960 }];
         let (total_bytes, used_bytes) = (1 << 30, (1 << 30) / 10);
-        stats.reports.insert(
-            osd,
-            OsdBeacon { osd, epoch: map.epoch, total_bytes, used_bytes, pools, stuck: Vec::new() },
-        );
         stats
-            .metadata
-            .insert(osd, vec![("hostname".into(), "here".into()), ("osd_objectstore".into(), "blue".into())]);
+            .reports
+            .insert(osd, OsdStats { epoch: map.epoch, total_bytes, used_bytes, pools, stuck: Vec::new() });
+        stats.metadata.insert(
+            osd,
+            [("hostname".into(), "here".into()), ("osd_objectstore".into(), "blue".into())].into(),
+        );
     }
     stats
 }
@@ -171,10 +171,9 @@ fn the_state_of_pgs_is_what_their_primaries_say() {
         MapView::new(std::sync::Arc::new(map.clone())).pgs().next().map(|(p, m)| (p, m.clone())).unwrap();
     let osd = mapping.acting_primary.unwrap();
     let stuck = vec![PgStuck { pg, state: "peering".into(), is_complete: true, successor: None }];
-    stats.reports.insert(
-        osd,
-        OsdBeacon { osd, epoch: map.epoch, total_bytes: 1, used_bytes: 0, pools: Vec::new(), stuck },
-    );
+    stats
+        .reports
+        .insert(osd, OsdStats { epoch: map.epoch, total_bytes: 1, used_bytes: 0, pools: Vec::new(), stuck });
     let brief = text_of(run_with(
         &map,
         &stats,

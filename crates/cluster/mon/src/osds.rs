@@ -1,0 +1,122 @@
+//! What OSDs tell the monitor: that they are up, live or stop, and how they are. An OSD is known by its session: its number and
+//! its public addresses, which change at every start.
+
+use std::rc::Rc;
+
+use carmine_messenger::{Connection, Message};
+use carmine_types::{Epoch, OsdId};
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, MarkMeDown};
+use carmine_wire::osdmap::OsdMap;
+use carmine_wire::private::OsdStats;
+use carmine_wire::{EntityAddrVec, EntityType, kinds};
+use tracing::{debug, warn};
+
+use crate::change::{Change, OsdAddrs, Refusal};
+use crate::mon::Mon;
+
+/// The OSD at the other end of a connection, and its public addresses; `None` for anybody else.
+pub(crate) fn osd_of(conn: &Connection) -> Option<(OsdId, EntityAddrVec)> {
+    let peer = conn.peer();
+    let id = peer.name.parse().ok().filter(|_| peer.entity == EntityType::OSD)?;
+    Some((OsdId(id), peer.addr.into()))
+}
+
+fn is_up_at(map: &OsdMap, osd: OsdId, addrs: &EntityAddrVec) -> bool {
+    map.client_addr(osd) == Some(addrs)
+}
+
+impl Mon {
+    /// Handles a message that only OSDs send; anything else is ignored.
+    pub(crate) fn hear_osd(&self, conn: &Rc<Connection>, msg: &Message) -> carmine_wire::Result<()> {
+        let Some((osd, addrs)) = osd_of(conn) else {
+            debug!(peer = %conn.peer(), "ignored a {} message", kinds::name(msg.header.kind));
+            return Ok(());
+        };
+        match msg.header.kind {
+            kinds::OSD_BOOT => self.boot(conn, (osd, addrs), msg.decode()?),
+            kinds::OSD_MARK_ME_DOWN => self.mark_me_down(conn, msg, osd, msg.decode()?),
+            kinds::OSD_ALIVE => self.alive(osd, &addrs, &msg.decode()?),
+            kinds::OSD_BEACON => drop(msg.decode::<Beacon>()?),
+            kinds::OSD_STATS => self.stats(osd, &addrs, msg.decode()?),
+            other => debug!("ignored a {} message of {osd}", kinds::name(other)),
+        }
+        Ok(())
+    }
+
+    fn boot(&self, conn: &Rc<Connection>, (osd, client): (OsdId, EntityAddrVec), boot: Boot) {
+        if boot.superblock.whoami != osd {
+            return conn.close("an OSD may boot only itself");
+        }
+        self.stats.borrow_mut().metadata.insert(osd, boot.metadata);
+        let Boot { superblock, hb_back, cluster, hb_front, .. } = boot;
+        let addrs = OsdAddrs { client: client.clone(), cluster, hb_back, hb_front };
+        let change = Change::Boot { osd, uuid: superblock.osd_fsid, addrs };
+        // An earlier process of this OSD that was never seen to end is taken down first: everybody must see a new
+        // interval. Not for a boot that is going to be refused.
+        let current = self.current();
+        let earlier = current.map.client_addr(osd).filter(|known| **known != client);
+        if let Some(earlier) = earlier
+            && change.plan(&current.map, current.map.modified).is_ok()
+        {
+            self.osd_gone(osd, earlier.clone(), "it boots again with another address");
+        }
+        let done = move |mon: &Mon, result: Result<(), Refusal>| mon.booted(osd, client, result);
+        self.change(change, Box::new(done));
+    }
+
+    /// The map says that an OSD is up, or never will: whom the map contradicts stops by itself.
+    fn booted(&self, osd: OsdId, addrs: EntityAddrVec, result: Result<(), Refusal>) {
+        match result {
+            Err(refusal) => warn!("{osd} may not boot: {}", refusal.text),
+            Ok(()) if self.has_session(osd, &addrs) => {}
+            Ok(()) => self.session_ended(osd, addrs, "its session ended while it booted".into()),
+        }
+    }
+
+    /// An OSD's goodbye. It hears of its end by the same message.
+    fn mark_me_down(&self, conn: &Rc<Connection>, msg: &Message, osd: OsdId, request: MarkMeDown) {
+        if request.osd != osd {
+            return conn.close("an OSD may mark down only itself");
+        }
+        debug!("{osd} says goodbye");
+        let (conn, tid) = (Rc::clone(conn), msg.header.tid);
+        let change = Change::Down { osd, addrs: request.addrs.clone(), is_dead: request.is_dead };
+        let done = move |mon: &Mon, _: Result<(), Refusal>| {
+            if request.request_ack {
+                let epoch = mon.current().map.epoch;
+                let ack = MarkMeDown { epoch, request_ack: false, is_dead: false, ..request };
+                Mon::reply(&conn, Message::of(&ack).with_tid(tid));
+            }
+        };
+        self.change(change, Box::new(done));
+    }
+
+    /// Notes `up_thru`, together with what else comes before the next change: OSDs ask in crowds, when a map has come.
+    fn alive(&self, osd: OsdId, addrs: &EntityAddrVec, alive: &Alive) {
+        let map = &self.current().map;
+        let known = Epoch(u32::try_from(alive.version).unwrap_or(u32::MAX));
+        // It has used the newest map that it knows of; one that there is not yet was not used.
+        let up_thru = known.max(alive.want).min(map.epoch);
+        if !is_up_at(map, osd, addrs) || map.up_thru(osd) >= alive.want {
+            return;
+        }
+        let mut wishes = self.up_thru.borrow_mut();
+        let is_first = wishes.is_empty();
+        wishes.insert(osd, up_thru);
+        if is_first {
+            self.change_soon();
+        }
+    }
+
+    fn stats(&self, osd: OsdId, addrs: &EntityAddrVec, stats: OsdStats) {
+        let current = self.current();
+        if !is_up_at(&current.map, osd, addrs) {
+            return;
+        }
+        let OsdStats { epoch, used_bytes, total_bytes, .. } = stats;
+        let stuck = stats.stuck.clone();
+        self.stats.borrow_mut().reports.insert(osd, stats);
+        self.note(&current.map, Change::Fullness { osd, used_bytes, total_bytes });
+        self.note(&current.map, Change::Report { leader: osd, epoch, stuck });
+    }
+}
