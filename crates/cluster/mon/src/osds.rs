@@ -4,12 +4,12 @@
 use std::rc::Rc;
 
 use carmine_messenger::{Connection, Message};
-use carmine_types::{Epoch, OsdId};
-use carmine_wire::osd_msg::{Alive, Beacon, Boot, MarkMeDown};
+use carmine_types::OsdId;
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown};
 use carmine_wire::osdmap::OsdMap;
 use carmine_wire::private::OsdStats;
 use carmine_wire::{EntityAddrVec, EntityType, kinds};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use crate::change::{Change, OsdAddrs, Refusal};
 use crate::mon::Mon;
@@ -36,7 +36,8 @@ impl Mon {
             kinds::OSD_BOOT => self.boot(conn, (osd, addrs), msg.decode()?),
             kinds::OSD_MARK_ME_DOWN => self.mark_me_down(conn, msg, osd, msg.decode()?),
             kinds::OSD_ALIVE => self.alive(osd, &addrs, &msg.decode()?),
-            kinds::OSD_BEACON => drop(msg.decode::<Beacon>()?),
+            kinds::OSD_BEACON => self.beacon(osd, &addrs, &msg.decode()?),
+            kinds::OSD_FAILURE => self.failure(osd, &addrs, msg.decode()?),
             kinds::OSD_STATS => self.stats(osd, &addrs, msg.decode()?),
             other => debug!("ignored a {} message of {osd}", kinds::name(other)),
         }
@@ -78,7 +79,7 @@ impl Mon {
         if request.osd != osd {
             return conn.close("an OSD may mark down only itself");
         }
-        debug!("{osd} says goodbye");
+        info!("{osd} says goodbye");
         let (conn, tid) = (Rc::clone(conn), msg.header.tid);
         let change = Change::Down { osd, addrs: request.addrs.clone(), is_dead: request.is_dead };
         let done = move |mon: &Mon, _: Result<(), Refusal>| {
@@ -94,10 +95,9 @@ impl Mon {
     /// Notes `up_thru`, together with what else comes before the next change: OSDs ask in crowds, when a map has come.
     fn alive(&self, osd: OsdId, addrs: &EntityAddrVec, alive: &Alive) {
         let map = &self.current().map;
-        let known = Epoch(u32::try_from(alive.version).unwrap_or(u32::MAX));
-        // It has used the newest map that it knows of; one that there is not yet was not used.
-        let up_thru = known.max(alive.want).min(map.epoch);
-        if !is_up_at(map, osd, addrs) || map.up_thru(osd) >= alive.want {
+        // A map that there is not yet was not used.
+        let up_thru = alive.want.min(map.epoch);
+        if !is_up_at(map, osd, addrs) || map.up_thru(osd) >= up_thru {
             return;
         }
         let mut wishes = self.up_thru.borrow_mut();
@@ -106,6 +106,34 @@ impl Mon {
         if is_first {
             self.change_soon();
         }
+    }
+
+    fn beacon(&self, osd: OsdId, addrs: &EntityAddrVec, _: &Beacon) {
+        if is_up_at(&self.current().map, osd, addrs) {
+            self.beacons_ns.borrow_mut().insert(osd, self.shard.now_ns());
+        }
+    }
+
+    /// One OSD's word about another.
+    fn failure(&self, reporter: OsdId, addrs: &EntityAddrVec, failure: Failure) {
+        let Failure { osd, flags, failed_for_s, .. } = failure;
+        let map = &self.current().map;
+        let is_meant = is_up_at(map, reporter, addrs) && is_up_at(map, osd, &failure.addrs);
+        if !is_meant || osd == reporter {
+            return debug!("ignored a report of {reporter} about {osd}");
+        }
+        if flags & Failure::FAILED == 0 {
+            info!("{reporter} says that {osd} answers again");
+            return self.failures.borrow_mut().take_back(osd, reporter);
+        }
+        if flags & Failure::IMMEDIATE != 0 {
+            info!("{reporter} says that {osd} is gone");
+            return self.note(map, Change::Down { osd, addrs: failure.addrs, is_dead: true });
+        }
+        info!("{reporter} says that {osd} has not answered for {failed_for_s} s");
+        let since_ns = self.shard.now_ns().saturating_sub(u64::from(failed_for_s) * 1_000_000_000);
+        self.failures.borrow_mut().report(osd, reporter, since_ns);
+        self.judge_failures();
     }
 
     fn stats(&self, osd: OsdId, addrs: &EntityAddrVec, stats: OsdStats) {

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use carmine_client::{Client, MonHandler, MonSession, Options};
 use carmine_messenger::{ClientConfig, Message};
-use carmine_mon::{InitialCluster, InitialPool, Mon, MonConfig, MonError};
+use carmine_mon::{DownLimits, InitialCluster, InitialPool, Mon, MonConfig, MonError};
 use carmine_reactor::Shard;
 use carmine_reactor::sim::{NodeId, Sim};
-use carmine_types::{Epoch, OsdId, Uuid, errno};
+use carmine_types::{Epoch, OsdId, UTime, Uuid, errno};
 use carmine_wire::mon_msg::PoolOp;
-use carmine_wire::osd_msg::{Alive, Boot, MarkMeDown, Superblock};
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, Superblock};
 use carmine_wire::private::{OsdStats, PoolUse};
 use carmine_wire::{EntityAddr, EntityType, FEATURES};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 
 fn mon_addr() -> SocketAddr {
     "127.0.0.1:3300".parse().unwrap()
@@ -29,13 +29,19 @@ fn config(fsid: u8) -> MonConfig {
         dir: "/mon".into(),
         listen: mon_addr(),
         open_files: 1 << 10,
+        limits: DownLimits::default(),
         initial: InitialCluster { fsid: Uuid([fsid; 16]), osds: 3, pool },
     }
 }
 
 fn start_mon(sim: &Sim) -> NodeId {
-    sim.node("mon", 1, |shard: Shard| async move {
-        Mon::open(&shard, config(5)).await.unwrap().serve().await.unwrap();
+    start_mon_with(sim, DownLimits::default())
+}
+
+fn start_mon_with(sim: &Sim, limits: DownLimits) -> NodeId {
+    sim.node("mon", 1, move |shard: Shard| async move {
+        let config = MonConfig { limits, ..config(5) };
+        Mon::open(&shard, config).await.unwrap().serve().await.unwrap();
     })
 }
 
@@ -85,6 +91,19 @@ impl MonHandler for FakeOsd {
 }
 
 impl FakeOsd {
+    /// Its word about another, which has been silent for so long.
+    fn says(&self, other: &FakeOsd, flags: u8, failed_for_s: u32) -> Message {
+        Message::of(&Failure {
+            version: 0,
+            fsid: Uuid([5; 16]),
+            osd: other.boot.superblock.whoami,
+            addrs: other.addr.into(),
+            epoch: Epoch(0),
+            flags,
+            failed_for_s,
+        })
+    }
+
     fn goodbye(&self) -> MarkMeDown {
         MarkMeDown {
             version: 0,
@@ -189,6 +208,105 @@ fn osds_come_and_go() {
         shard.sleep(Duration::from_millis(10)).await;
         let acks = again.goodbyes.borrow();
         assert_eq!((acks.len(), acks[1].request_ack, acks[1].epoch), (2, false, epoch));
+    });
+}
+
+#[test]
+fn failures_need_two_reporters_and_the_grace() {
+    let sim = Sim::new(18);
+    start_mon(&sim);
+    run(&sim, "client", |shard| async move {
+        let client = client(&shard).await;
+        let [(a, first), (b, second), (c, _third)] = [0, 1, 2].map(|osd| boot(&shard, osd, 1));
+        let epoch = wait_up(&client, &[0, 1, 2]).await;
+        let stays = async |why: &str| {
+            shard.sleep(Duration::from_secs(8)).await;
+            assert_eq!(client.osdmap().unwrap().epoch, epoch, "{why}");
+        };
+        first.send(a.says(&c, Failure::FAILED, 100));
+        stays("one reporter").await;
+        first.send(a.says(&c, 0, 0));
+        second.send(b.says(&c, Failure::FAILED, 100));
+        stays("the first one took it back").await;
+        first.send(a.says(&c, Failure::FAILED, 5));
+        stays("13 s are within the grace").await;
+        shard.sleep(Duration::from_secs(8)).await;
+        let epoch = wait_up(&client, &[0, 1]).await;
+        assert_eq!(client.osdmap().unwrap().osd_xinfo[2].dead_epoch, Epoch(0), "it may live");
+        // With two left, one is enough; a report about an earlier start is not.
+        let (again, _fourth) = boot(&shard, 2, 1);
+        wait_up(&client, &[0, 1, 2]).await;
+        for session in [&first, &second] {
+            session.send(a.says(&c, Failure::FAILED | Failure::IMMEDIATE, 0));
+        }
+        shard.sleep(Duration::from_secs(1)).await;
+        assert_eq!(wait_up(&client, &[0, 1, 2]).await.0, epoch.0 + 1);
+        first.send(a.says(&again, Failure::FAILED | Failure::IMMEDIATE, 0));
+        let epoch = wait_up(&client, &[0, 1]).await;
+        assert_eq!(client.osdmap().unwrap().osd_xinfo[2].dead_epoch, epoch, "its port is closed");
+        first.send(a.says(&b, Failure::FAILED, 20));
+        wait_up(&client, &[0]).await;
+    });
+}
+
+#[test]
+fn the_end_of_a_session_is_no_failure_as_long_as_others_watch() {
+    let sim = Sim::new(19);
+    start_mon(&sim);
+    run(&sim, "client", |shard| async move {
+        let client = client(&shard).await;
+        let osds = [0, 1, 2].map(|osd| boot(&shard, osd, 1));
+        let epoch = wait_up(&client, &[0, 1, 2]).await;
+        osds[0].1.shutdown();
+        osds[1].1.shutdown();
+        shard.sleep(Duration::from_secs(10)).await;
+        assert_eq!(client.osdmap().unwrap().epoch, epoch);
+        // One comes back to its place without booting again.
+        let _back = osds[1].0.session(&shard);
+        shard.sleep(Duration::from_secs(1)).await;
+        osds[2].1.shutdown();
+        shard.sleep(Duration::from_secs(1)).await;
+        assert_eq!(client.osdmap().unwrap().epoch, epoch);
+        _back.shutdown();
+        wait_up(&client, &[]).await;
+        assert_eq!(client.osdmap().unwrap().epoch.0, epoch.0 + 1, "nobody is left who could tell");
+    });
+}
+
+#[test]
+fn who_is_down_for_long_goes_out_and_who_sends_no_beacons_goes_down() {
+    let sim = Sim::new(20);
+    let limits = DownLimits {
+        down_out_interval: Duration::from_secs(30),
+        report_timeout: Duration::from_secs(100),
+        ..DownLimits::default()
+    };
+    start_mon_with(&sim, limits);
+    run(&sim, "client", |shard| async move {
+        let client = client(&shard).await;
+        let osds = [0, 1, 2].map(|osd| boot(&shard, osd, 1));
+        wait_up(&client, &[0, 1, 2]).await;
+        osds[2].1.send(Message::of(&osds[2].0.goodbye()));
+        wait_up(&client, &[0, 1]).await;
+        let is_in = || client.osdmap().unwrap().is_in(OsdId(2));
+        shard.sleep(Duration::from_secs(25)).await;
+        assert!(is_in());
+        shard.sleep(Duration::from_secs(15)).await;
+        assert!(!is_in());
+        let (_again, _session) = boot(&shard, 2, 1);
+        wait_up(&client, &[0, 1, 2]).await;
+        assert!(is_in(), "it comes back in");
+        let beacon = Beacon {
+            version: 0,
+            pgs: Vec::new(),
+            min_last_epoch_clean: Epoch(0),
+            last_purged_snaps_scrub: UTime::ZERO,
+            interval_s: 300,
+        };
+        osds[0].1.send(Message::of(&beacon));
+        shard.sleep(Duration::from_secs(70)).await;
+        // Those that were up from the start have been silent for more than 100 s, but for the one with the beacon.
+        wait_up(&client, &[0, 2]).await;
     });
 }
 

@@ -14,7 +14,7 @@ use crate::admin::{AdminHook, Hook};
 use crate::config::{COPY_CLIENT, OsdConfig};
 use crate::dispatch::Incoming;
 use crate::shard::OsdShard;
-use crate::{join, room, slow};
+use crate::{heartbeat, join, room, slow};
 
 /// Pause while other shards start.
 const START_POLL: Duration = Duration::from_millis(1);
@@ -108,7 +108,7 @@ async fn lead(osd: &Rc<OsdShard>, own: Listener) -> Result<(), OsdError> {
         ready.await;
     }
     accept_public(osd, public, addr);
-    join::start(osd, addr);
+    join::start(osd, addr, heartbeat::start(osd).await?);
     Ok(())
 }
 

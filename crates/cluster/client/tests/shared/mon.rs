@@ -19,7 +19,7 @@ use carmine_wire::mon_msg::{
     Subscribe,
 };
 use carmine_wire::monmap::MonMap;
-use carmine_wire::osd_msg::{Alive, Beacon, Boot, MarkMeDown};
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown};
 use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
 use carmine_wire::private::OsdStats;
 use carmine_wire::{EntityAddr, EntityType, kinds};
@@ -49,6 +49,8 @@ pub(crate) struct FakeMon {
     pub(crate) deaf: RefCell<Vec<u32>>,
     /// What each OSD said last about its space and its PGs.
     pub(crate) stats: RefCell<BTreeMap<OsdId, OsdStats>>,
+    /// What OSDs said of others.
+    pub(crate) failures: RefCell<Vec<(OsdId, Failure)>>,
     /// Commands that came.
     pub(crate) commands: Cell<u32>,
     /// This many commands get no answer.
@@ -81,6 +83,7 @@ impl FakeMon {
             mute: Cell::default(),
             deaf: RefCell::default(),
             stats: RefCell::default(),
+            failures: RefCell::default(),
             commands: Cell::default(),
             drop_commands: Cell::default(),
         })
@@ -264,6 +267,7 @@ impl FakeMon {
             }
             kinds::OSD_BEACON => drop(msg.decode::<Beacon>().unwrap()),
             // The tests say themselves who is down.
+            kinds::OSD_FAILURE => self.failures.borrow_mut().push((osd_of(conn), msg.decode().unwrap())),
             kinds::OSD_MARK_ME_DOWN => drop(msg.decode::<MarkMeDown>().unwrap()),
             other => panic!("message {other} to the mon"),
         }

@@ -2,6 +2,7 @@
 
 pub(crate) mod osd;
 mod pins;
+mod place;
 pub(crate) mod pool;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,14 @@ pub(crate) enum Change {
     SetPool { pool: String, size: Option<u8>, min_size: Option<u8> },
     /// Calls OSDs down that may well run: they boot again.
     MarkDown { osds: Vec<OsdId> },
+    /// An OSD has been down for so long that others are to have its data.
+    AutoOut { osd: OsdId },
+    /// Gives an OSD this weight (16.16) in the CRUSH map.
+    CrushReweight { osd: OsdId, weight: u32 },
+    /// Removes an OSD that is down.
+    Purge { osd: OsdId },
+    /// Gives up what only this OSD has.
+    Lost { osd: OsdId },
     /// Gives OSDs this weight (16.16): 0 is out, 0x10000 is in.
     Weight { osds: Vec<OsdId>, weight: u32 },
     /// An OSD has this epoch's map, and all PGs that it leads are active but these.
@@ -92,6 +101,10 @@ impl Change {
             }
             Self::SetPool { pool, size, min_size } => pool::set(map, pool, *size, *min_size, now),
             Self::MarkDown { osds } => osd::mark_down(map, osds, now),
+            Self::AutoOut { osd } => place::auto_out(map, *osd, now),
+            Self::CrushReweight { osd, weight } => place::crush_reweight(map, *osd, *weight, now),
+            Self::Purge { osd } => place::purge(map, *osd, now),
+            Self::Lost { osd } => place::lost(map, *osd, now),
             Self::Weight { osds, weight } => osd::set_weight(map, osds, *weight, now),
             Self::Report { leader, epoch, stuck } => Ok(pins::heed(map, (*leader, *epoch), stuck, now)),
             Self::Fullness { osd, used_bytes, total_bytes } => {

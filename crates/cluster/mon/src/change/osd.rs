@@ -10,7 +10,7 @@ use carmine_wire::osdmap::consts::{
 };
 use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo};
 
-use super::{OsdAddrs, Refusal, pins, refuse};
+use super::{OsdAddrs, Refusal, place, refuse};
 
 pub(super) fn boot(
     map: &OsdMap,
@@ -44,6 +44,11 @@ pub(super) fn boot(
     let old = map.osd_xinfo.get(osd.0 as usize).copied().unwrap_or_default();
     inc.new_xinfo.insert(osd, OsdXinfo { features: FEATURES, ..old });
     inc.new_last_up_change = now;
+    if let Some(weight) = place::weight_before(map, osd) {
+        inc.new_weight.insert(osd, weight);
+        inc.new_last_in_change = now;
+        place::pin(map, &mut inc)?;
+    }
     Ok(Some(inc))
 }
 
@@ -92,7 +97,7 @@ fn all_down(map: &OsdMap, osds: &[OsdId], now: UTime) -> Incremental {
 }
 
 /// Sets the weights and pins the PGs that need it: OSDs go out of the placement and come back, and no PG loses its data
-/// by that, see [`pins`].
+/// by that, see [`place::pin`].
 pub(super) fn set_weight(
     map: &OsdMap,
     osds: &[OsdId],
@@ -107,13 +112,7 @@ pub(super) fn set_weight(
         return Ok(None);
     }
     inc.new_last_in_change = now;
-    let mut next = map.clone();
-    for osd in inc.new_weight.keys() {
-        if let Some(slot) = next.osd_weight.get_mut(osd.0 as usize) {
-            *slot = weight;
-        }
-    }
-    inc.new_pg_temp = pins::follow(map, &next, None);
+    place::pin(map, &mut inc)?;
     Ok(Some(inc))
 }
 

@@ -5,7 +5,7 @@ use carmine_crush::pg_mapping;
 use carmine_types::{Epoch, PgId, errno};
 use carmine_wire::FEATURES;
 use carmine_wire::osdmap::Pin;
-use carmine_wire::osdmap::consts::{WEIGHT_IN, WEIGHT_OUT};
+use carmine_wire::osdmap::consts::{FLAG_NOOUT, STATE_AUTOOUT, STATE_EXISTS, WEIGHT_IN, WEIGHT_OUT};
 
 fn code(map: &OsdMap, change: Change) -> i32 {
     change.plan(map, now()).unwrap_err().code.0
@@ -62,6 +62,30 @@ fn up_thru_only_rises_and_only_of_those_that_are_up() {
     for (osd, epoch) in [(0, 3), (0, 2), (2, 3), (99, 3)] {
         assert!(!apply(&mut map, ask(osd, epoch)), "osd.{osd} in {epoch}");
     }
+}
+
+#[test]
+fn who_is_down_for_long_goes_out_and_comes_back_with_its_weight() {
+    let mut map = cluster(4);
+    (0..4).for_each(|osd| up(&mut map, osd, 1));
+    let out = |osd| Change::AutoOut { osd: OsdId(osd) };
+    assert!(!apply(&mut map, out(3)), "it is up");
+    assert!(apply(&mut map, Change::Weight { osds: vec![OsdId(3)], weight: 0x8000 }));
+    assert!(apply(&mut map, Change::MarkDown { osds: (1..4).map(OsdId).collect() }));
+    assert!(apply(&mut map, Change::Flags { set: FLAG_NOOUT, clear: 0 }));
+    assert!(!apply(&mut map, out(3)), "noout");
+    assert!(apply(&mut map, Change::Flags { set: 0, clear: FLAG_NOOUT }));
+    assert!(apply(&mut map, out(3)));
+    assert_eq!((map.weight(OsdId(3)), map.state(OsdId(3))), (0, STATE_EXISTS | STATE_AUTOOUT));
+    assert!(!apply(&mut map, out(3)), "it is out");
+    assert!(apply(&mut map, out(2)));
+    assert!(!apply(&mut map, out(1)), "half of all are out");
+    up(&mut map, 3, 2);
+    assert_eq!((map.weight(OsdId(3)), map.state(OsdId(3)) & STATE_AUTOOUT), (0x8000, 0));
+    // Whom an operator took out stays out.
+    assert!(apply(&mut map, Change::Weight { osds: vec![OsdId(1)], weight: 0 }));
+    up(&mut map, 1, 2);
+    assert!(!map.is_in(OsdId(1)));
 }
 
 #[test]

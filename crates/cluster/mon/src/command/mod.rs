@@ -8,6 +8,7 @@ mod blocklist;
 mod cluster;
 mod osd;
 mod pg;
+mod place;
 mod pool;
 #[cfg(test)]
 mod tests;
@@ -80,10 +81,11 @@ impl Known {
 }
 
 /// The commands by family, in the order in which `get_command_descriptions` lists them.
-const FAMILIES: [&[Known]; 7] = [
+const FAMILIES: [&[Known]; 8] = [
     &[read("get_command_descriptions", "list the commands", descriptions)],
     cluster::COMMANDS,
     osd::COMMANDS,
+    place::COMMANDS,
     blocklist::COMMANDS,
     cluster::CRUSH_COMMANDS,
     pool::COMMANDS,

@@ -12,7 +12,7 @@ use crate::change::osd::check_exist;
 use crate::change::{Change, Refusal, refuse};
 use crate::report::{dump, osd, pg};
 
-/// Flags that change nothing here, or only what this monitor does: it marks nobody out, and there is neither scrub nor backfill.
+/// Flags that change nothing here but noout: there is neither scrub nor backfill.
 const SET: &str = "osd set key:(noout|noscrub|nodeep-scrub|nobackfill|norebalance|norecover)";
 const UNSET: &str = "osd unset key:(noout|noscrub|nodeep-scrub|nobackfill|norebalance|norecover)";
 

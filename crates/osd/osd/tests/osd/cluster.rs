@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_client::{Client, Options, Pool, RouteMode};
-use carmine_osd::{Gates, OsdConfig};
+use carmine_osd::{Gates, HeartbeatConfig, OsdConfig};
 use carmine_reactor::sim::{NodeId, Sim, SimDisk};
 use carmine_reactor::{Group, Shard, ShardId};
 use carmine_store::blue::{self, Fill, FsckReport, MkfsOptions, MountOptions};
@@ -99,6 +99,7 @@ impl Cluster {
             nonce: self.starts.get(),
             mon: mon_addr(),
             gates: Gates::within(1 << 10),
+            heartbeat: HeartbeatConfig::default(),
             request_bytes_per_shard: self.request_bytes,
         });
         let blank = !self.kvs.borrow().contains_key(&osd);
