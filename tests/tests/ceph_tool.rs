@@ -245,9 +245,26 @@ fn states(ceph: &mut Ceph<'_>) {
     ceph.says("osd down 2", "marked down osd.2", "it runs, so it boots again");
     ceph.until("status", |status| status["osdmap"]["num_up_osds"] == 3 && clean(status));
     assert_eq!(ceph.bed.rados_ok(&["get", "kept", "-"]), kept);
+    weights(ceph);
     primaries_come_back(ceph);
     ceph.says("osd crush tunables optimal", "adjusted tunables", "they always are");
     ceph.says("balancer off", "", "it always is");
+}
+
+fn weights(ceph: &mut Ceph<'_>) {
+    ceph.says("osd reweight 0 0.8", "reweighted osd.0 to 0.8 (cccc)", "");
+    ceph.says("osd reweight osd.0 1", "reweighted osd.0 to 1 (10000)", "");
+    ceph.refused("osd reweight 9 0.5", "osd.9 does not exist");
+    let crush = |weight| format!("reweighted item id 0 name 'osd.0' to {weight} in crush map");
+    ceph.says("osd crush reweight osd.0 1.5", &crush("1.5"), "");
+    ceph.says("osd crush reweight osd.0 1", &crush("1"), "");
+    ceph.refused("osd crush reweight osd.9 1", "device 'osd.9' does not appear in the crush map");
+    for (words, why) in [("lost", "osd.0 is not down"), ("purge", "osd.0 is not `down`")] {
+        ceph.refused(&format!("osd {words} 0"), "SURE");
+        ceph.refused(&format!("osd {words} 0 --yes-i-really-mean-it"), why);
+    }
+    let placed = |status: &Value| clean(status) && status["osdmap"]["num_remapped_pgs"] == 0;
+    ceph.until("status", placed);
 }
 
 /// Of PGs of two copies some get another primary while an OSD is out. When it is back and has the data, all is as before.
@@ -309,7 +326,6 @@ fn unknown(ceph: &mut Ceph<'_>) {
     // The rest of what Ceph has, one of each kind.
     let absent = [
         "osd perf",
-        "osd reweight 0 1",
         "osd pool set-quota bench max_bytes 1",
         "osd pool rename bench x",
         "osd tier add a b",

@@ -11,8 +11,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use carmine_client::{Client, ClientError, Options, Pool, RouteMode};
-use carmine_mon::{InitialCluster, InitialPool, Mon, MonConfig};
-use carmine_osd::{Gates, OsdConfig, ScrubOptions};
+use carmine_mon::{DownLimits, InitialCluster, InitialPool, Mon, MonConfig};
+use carmine_osd::{Gates, HeartbeatConfig, OsdConfig, ScrubOptions};
 use carmine_reactor::sim::{NodeId, Sim};
 use carmine_reactor::{Group, Payload, Shard};
 use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
@@ -56,7 +56,8 @@ impl Cluster {
         sim.node("mon", 1, move |shard: Shard| async move {
             let pool = InitialPool { name: POOL.into(), size, min_size, pg_num: 8 };
             let initial = InitialCluster { fsid: Uuid([7; 16]), osds, pool };
-            let config = MonConfig { dir: "/mon".into(), listen: mon_addr(), open_files: 1 << 10, initial };
+            let (listen, limits) = (mon_addr(), DownLimits::default());
+            let config = MonConfig { dir: "/mon".into(), listen, open_files: 1 << 10, limits, initial };
             Mon::open(&shard, config).await.unwrap().serve().await.unwrap();
         });
         let kvs = (0..osds).map(|_| Arc::new(MemKv::new())).collect();
@@ -72,12 +73,13 @@ impl Cluster {
         let (listen, nonce) = (mon_addr().ip(), self.starts);
         let gates = Gates::within(1 << 10);
         let (mon, request_bytes_per_shard, scrub) = (mon_addr(), 64 << 20, ScrubOptions::default());
+        let (id, heartbeat) = (OsdId(id), HeartbeatConfig::default());
         let config =
-            OsdConfig { id: OsdId(id), uuid, listen, nonce, mon, gates, request_bytes_per_shard, scrub };
+            OsdConfig { id, uuid, listen, nonce, mon, gates, heartbeat, request_bytes_per_shard, scrub };
         let config = Arc::new(config);
-        let kv = self.blue.then(|| Arc::clone(&self.kvs[id as usize]) as Arc<dyn Kv>);
+        let kv = self.blue.then(|| Arc::clone(&self.kvs[id.0 as usize]) as Arc<dyn Kv>);
         let opened: Rc<RefCell<Option<StoreShared>>> = Rc::default();
-        self.sim.node(&format!("osd.{id}"), shards, move |shard: Shard| {
+        self.sim.node(&id.to_string(), shards, move |shard: Shard| {
             let (config, kv, opened) = (Arc::clone(&config), kv.clone(), Rc::clone(&opened));
             async move {
                 if shard.id().0 == 0 {

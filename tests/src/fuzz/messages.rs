@@ -7,6 +7,7 @@ use carmine_wire::frame::segment;
 use carmine_wire::header::HEADER2_BYTES;
 use carmine_wire::kinds;
 use carmine_wire::mon_msg::*;
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, OsdPing, PgTemp};
 use carmine_wire::osd_op::{OsdReply, OsdRequest, payload_bytes, payload_ranges, peek};
 use carmine_wire::osdmap::{Incremental, OsdMap};
 use carmine_wire::private::*;
@@ -38,8 +39,9 @@ pub(super) fn message(bytes: &[u8]) {
     let Ok(header) = Header2::decode(head) else { return };
     fronts!(header, front; Subscribe, ConfigMsg, GetVersion, GetVersionReply, GetMap, MonMapMsg, Command, CommandAck);
     fronts!(header, front; PoolOp, PoolOpReply, StatFs, StatFsReply, GetPoolStats, GetPoolStatsReply, Backoff);
-    fronts!(header, front; Route, RouteReply, OsdBoot, OsdBootAck, OsdDown, OsdBeacon, Admin, AdminReply);
+    fronts!(header, front; Route, RouteReply, OsdStats, Admin, AdminReply);
     fronts!(header, front; Tell, TellReply, Ping);
+    fronts!(header, front; Boot, MarkMeDown, Alive, Beacon, PgTemp, Failure, OsdPing);
     fronts!(header, front; RepAck, PgQuery, PgNotify, PgRepair, PgActivate, PgAck, PgRead, PgData);
     fronts!(header, front; OsdScrub, OsdScrubs, PgScrub, PgScrubMap, PgFetch, PgObject);
     match header.kind {

@@ -115,6 +115,8 @@ carmine_types::words! {
         Scrub = "scrub",
         /// Everything else: accept loops, maps, admin commands.
         Admin = "admin",
+        /// Signs of life between OSDs: little work, which no other may hold up.
+        Heartbeat = "heartbeat",
     }
 }
 
@@ -126,7 +128,7 @@ impl Group {
     #[must_use]
     pub const fn shares(self) -> u32 {
         match self {
-            Group::Client | Group::Replication => 1000,
+            Group::Client | Group::Replication | Group::Heartbeat => 1000,
             Group::Recovery => 250,
             Group::Scrub => 100,
             Group::Admin => 500,

@@ -9,10 +9,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use carmine_daemon::{ended, logging, signals};
-use carmine_mon::{InitialCluster, InitialPool, Mon, MonConfig, MonError};
+use carmine_mon::{DownLimits, InitialCluster, InitialPool, Mon, MonConfig, MonError};
 use carmine_reactor::{Config, PollPolicy, Reactors, Shard};
 use carmine_testbed::{Layout, Plan, process, require_plan, write_whole};
 use clap::Parser;
@@ -96,6 +97,11 @@ fn config(layout: &Layout, plan: &Plan) -> anyhow::Result<MonConfig> {
         dir: layout.mon_dir(),
         listen: SocketAddr::new(plan.addr.ip(), port),
         open_files: process::raise_open_files(),
+        limits: DownLimits {
+            heartbeat_grace: Duration::from_secs(plan.osd_heartbeat_grace_s.into()),
+            down_out_interval: Duration::from_secs(plan.mon_osd_down_out_interval_s.into()),
+            ..DownLimits::default()
+        },
         initial: InitialCluster {
             fsid: plan.fsid.parse().map_err(|e| anyhow!("fsid of the plan: {e}"))?,
             osds: plan.osds(),

@@ -14,13 +14,17 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use carmine_daemon::{ended, logging, signals};
 use carmine_load::drive::StoreFacts;
-use carmine_osd::{Gates, OsdConfig, OsdShard, ScrubOptions, measure_load, serve_admin_socket, serve_http};
+use carmine_osd::{
+    Gates, HeartbeatConfig, OsdConfig, OsdShard, ScrubOptions, leave, measure_load, serve_admin_socket,
+    serve_http,
+};
 use carmine_osd_daemon::{Memory, store};
 use carmine_reactor::{Config, Group, Reactors, Shard, ShardId};
 use carmine_store::StoreShared;
@@ -34,6 +38,8 @@ use metadata::Metadata;
 
 /// How often it is looked whether the store still works.
 const STORE_WATCH: Duration = Duration::from_secs(1);
+/// How often it is looked whether the OSD is to stop.
+const STOP_WATCH: Duration = Duration::from_millis(50);
 /// Time in which an alien thread writes a line, under `sim`.
 const WRITE_NS: u64 = 100_000;
 
@@ -139,6 +145,10 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
         listen: plan.addr.ip(),
         nonce: std::process::id(),
         gates: Gates::within(process::raise_open_files()),
+        heartbeat: HeartbeatConfig {
+            interval: Duration::from_secs(plan.osd_heartbeat_interval_s.into()),
+            grace: Duration::from_secs(plan.osd_heartbeat_grace_s.into()),
+        },
         request_bytes_per_shard: Memory::of(plan).requests_per_shard,
         scrub: scrub_options()?,
         mon: mon_addr(layout).context("the monitor is not running: there is no run/mon.addr")?,
@@ -158,7 +168,10 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
         // The reactors inherit it.
         process::restrict_to(&floating.cpus.to_vec())?;
     }
+    let asked = Arc::new(AtomicBool::new(false));
+    let ask = Arc::clone(&asked);
     let running = Reactors::start(reactors, move |shard: Shard| {
+        let asked = Arc::clone(&asked);
         let (layout, plan, config, kv, failed) =
             (layout.clone(), plan.clone(), Arc::clone(&config), kv.clone(), failed.clone());
         let known = known.clone();
@@ -167,6 +180,7 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
             if shard.id() != ShardId(0) {
                 return;
             }
+            shard.spawn(Group::Admin, "leave", leave_when(shard.clone(), asked));
             let started = async {
                 let store = store::open(&shard, &layout, &plan, osd, kv, known.facts.as_deref()).await?;
                 let plan = Arc::new(plan);
@@ -184,13 +198,21 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
         }
     })
     .context("cannot start the reactors")?;
-    let stopper = running.stopper();
-    signals::on_stop(move || stopper.stop())?;
+    signals::on_stop(move || ask.store(true, Ordering::Relaxed))?;
     running.join().context("a reactor failed")?;
     match failure.try_recv() {
         Ok(e) => Err(e),
         Err(_) => Ok(()),
     }
+}
+
+/// Says goodbye and stops when it is asked to.
+async fn leave_when(shard: Shard, asked: Arc<AtomicBool>) {
+    while !asked.load(Ordering::Relaxed) {
+        shard.sleep(STOP_WATCH).await;
+    }
+    leave(&shard).await;
+    shard.stop();
 }
 
 /// Every shard of an OSD is started with these.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use carmine_types::{Epoch, OsdId, UTime, Uuid};
 use carmine_wire::FEATURES;
@@ -19,8 +20,25 @@ pub struct MonConfig {
     pub listen: SocketAddr,
     /// Files that the process may have open (`ulimit -n`): half of them may be connections.
     pub open_files: usize,
+    /// When OSDs count as down, and as out.
+    pub limits: DownLimits,
     /// The cluster to make if the folder holds no state; else only its fsid counts.
     pub initial: InitialCluster,
+}
+
+carmine_types::defaults! {
+    /// When OSDs count as down, and as out; the defaults are Ceph's.
+    #[derive(Clone, Copy, Debug)]
+    pub struct DownLimits {
+        /// Silence towards other OSDs after which one is down (`osd_heartbeat_grace`).
+        pub heartbeat_grace: Duration = Duration::from_secs(20),
+        /// Other OSDs that must have found it silent, if there are so many (`mon_osd_min_down_reporters`).
+        pub min_down_reporters: u16 = 2,
+        /// Time without a beacon after which it is down whatever others say (`mon_osd_report_timeout`).
+        pub report_timeout: Duration = Duration::from_secs(900),
+        /// Time after which one that is down is out; 0: never (`mon_osd_down_out_interval`).
+        pub down_out_interval: Duration = Duration::from_secs(600),
+    }
 }
 
 /// A cluster at its first epoch: all OSDs exist, are in, and down.

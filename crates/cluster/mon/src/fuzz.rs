@@ -5,7 +5,7 @@ use carmine_types::{OsdId, UTime, Uuid};
 use carmine_wire::EntityAddr;
 use carmine_wire::osdmap::OsdMap;
 
-use crate::change::Change;
+use crate::change::{Change, OsdAddrs};
 use crate::mon::{GIDS_RESERVED, restored};
 use crate::record::{Durable, Reading, Record};
 use crate::{InitialCluster, InitialPool};
@@ -45,7 +45,8 @@ pub fn state_seeds() -> Vec<Vec<u8>> {
     let pool = InitialPool { name: "bench".into(), size: 1, min_size: 1, pg_num: 8 };
     let mut map = InitialCluster { fsid: FSID, osds: 2, pool }.map(NOW);
     let mut whole = file((7, 4096), &map.encode());
-    let addrs = EntityAddr::msgr2(([127, 0, 0, 1], 6800).into(), 1).into();
+    let at = |port| EntityAddr::msgr2(([127, 0, 0, 1], port).into(), 1).into();
+    let addrs = OsdAddrs { client: at(6800), cluster: at(6800), hb_back: at(6801), hb_front: at(6802) };
     let boot = Change::Boot { osd: OsdId(0), uuid: Uuid([4; 16]), addrs };
     if let Ok(Some(booted)) = boot.plan(&map, NOW) {
         // A seed without its OSD is a poorer one; the test below would tell.

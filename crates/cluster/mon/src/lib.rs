@@ -1,5 +1,6 @@
 //! The embedded monitor: the map authority of one machine. It serves stock Ceph 16 clients (maps,
-//! subscriptions, pool operations, commands) and Carmine's own OSDs (boot, goodbye, space reports).
+//! subscriptions, pool operations, commands) and Carmine's own OSDs (by Ceph's messages, and a report of their
+//! space and PGs).
 //!
 //! One reactor, one process, no quorum: consensus among several monitors is out of its scope. Whoever
 //! outgrows one machine runs Ceph's own monitors. See [`Mon`] for how a change of the map comes about, and
@@ -16,9 +17,11 @@ mod change;
 mod command;
 mod config;
 mod error;
+mod failure;
 #[cfg(any(test, feature = "fuzz"))]
 mod fuzz;
 mod mon;
+mod osds;
 mod record;
 mod report;
 mod session;
@@ -26,8 +29,9 @@ mod state;
 mod stats;
 #[cfg(test)]
 mod testing;
+mod tick;
 
-pub use config::{InitialCluster, InitialPool, MonConfig};
+pub use config::{DownLimits, InitialCluster, InitialPool, MonConfig};
 pub use error::MonError;
 #[cfg(any(test, feature = "fuzz"))]
 pub use fuzz::{decode_state, state_seeds};

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use carmine_crush::MapView;
-use carmine_messenger::{Connection, Gate, Message, with_timeout};
+use carmine_messenger::{Connection, Gate, Message};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Group, Shard};
 use carmine_types::{Epoch, OsdId, UTime, Uuid};
@@ -24,11 +24,12 @@ use tracing::{error, info};
 
 use crate::accept::{Door, gate};
 use crate::change::{Change, Refusal, refuse};
+use crate::failure::Failures;
 use crate::record::Record;
 use crate::session::Session;
 use crate::state::{Saved, StateFile};
 use crate::stats::ClusterStats;
-use crate::{MonConfig, MonError};
+use crate::{DownLimits, MonConfig, MonError};
 
 /// The monitor's name in the MonMap.
 const NAME: &str = "a";
@@ -40,8 +41,6 @@ const FIRST_GID: u64 = 4_096;
 pub(crate) const GIDS_RESERVED: u64 = 1 << 16;
 /// Changes that may wait. Every connection has at most one under way in practice; this bounds a flood.
 const CHANGES_MAX: usize = 10_000;
-/// Longest sleep while there is something to look at the clock for: it may be set meanwhile.
-const CLOCK_LOOK: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Is told how a change ended, after it is durable and pushed.
 pub(crate) type Done = Box<dyn FnOnce(&Mon, Result<(), Refusal>)>;
@@ -50,6 +49,8 @@ enum Work {
     Change(Change, Done),
     /// The session of the OSD with these addresses ended.
     Ended(OsdId, EntityAddrVec, String),
+    /// Note what OSDs said in [`Mon::up_thru`].
+    UpThru,
     /// Reserve global ids below this one.
     Gids(u64),
 }
@@ -84,9 +85,18 @@ pub struct Mon {
     /// By connection id.
     pub(crate) sessions: RefCell<BTreeMap<u64, Session>>,
     pub(crate) stats: RefCell<ClusterStats>,
+    /// What OSDs wish to have in the map as their `up_thru`.
+    pub(crate) up_thru: RefCell<BTreeMap<OsdId, Epoch>>,
+    pub(crate) limits: DownLimits,
+    /// What OSDs say of each other.
+    pub(crate) failures: RefCell<Failures>,
+    /// When each OSD that is up was last heard of by its beacon.
+    pub(crate) beacons_ns: RefCell<BTreeMap<OsdId, u64>>,
+    /// Since when each OSD is down that is not out yet.
+    pub(crate) down_ns: RefCell<BTreeMap<OsdId, u64>>,
     work: RefCell<VecDeque<Work>>,
     /// Fired when `work` got an entry.
-    wake: Notify,
+    pub(crate) wake: Notify,
     /// Until `serve` takes it.
     state: RefCell<Option<StateFile>>,
     next_gid: Cell<u64>,
@@ -142,6 +152,11 @@ impl Mon {
             current: RefCell::new(Rc::new(published)),
             sessions: RefCell::default(),
             stats: RefCell::default(),
+            up_thru: RefCell::default(),
+            limits: config.limits,
+            failures: RefCell::default(),
+            beacons_ns: RefCell::default(),
+            down_ns: RefCell::default(),
             work: RefCell::default(),
             wake: Notify::new(),
             state: RefCell::new(Some(state)),
@@ -192,17 +207,6 @@ impl Mon {
         }
     }
 
-    /// Returns when there may be something to do: somebody wishes a change, or a client's time in the blocklist is over.
-    async fn wait_for_work(&self) {
-        let ends = self.current().map.blocklist.iter().map(|(_, until)| *until).min();
-        let Some(end) = ends else { return self.wake.notified().await };
-        let left = end.to_unix().saturating_sub(self.now().to_unix());
-        if left.is_zero() {
-            return self.push(Work::Change(Change::ExpireBlocklist, Box::new(|_, _| {})));
-        }
-        let _ = with_timeout(&self.shard, left.min(CLOCK_LOOK), self.wake.notified()).await;
-    }
-
     /// A global id never used before, also across restarts.
     pub(crate) fn assign_gid(&self) -> u64 {
         let gid = self.next_gid.get();
@@ -231,6 +235,11 @@ impl Mon {
         self.push(Work::Change(change, done));
     }
 
+    /// Notes soon what is in [`Mon::up_thru`] by then.
+    pub(crate) fn change_soon(&self) {
+        self.push(Work::UpThru);
+    }
+
     async fn commit(&self, state: &mut StateFile, work: Work) -> Result<(), MonError> {
         let (now, current) = (self.now(), self.current());
         let (change, done) = match work {
@@ -240,11 +249,13 @@ impl Mon {
                 self.gids_asked.set(false);
                 return Ok(());
             }
-            // It may have come back over a newer connection before the end of the old one was seen.
-            Work::Ended(osd, addrs, _) if self.has_session(osd, &addrs) => return Ok(()),
             Work::Ended(osd, addrs, why) => {
+                let Some(change) = self.after_session(&current.map, osd, &addrs) else { return Ok(()) };
                 info!("{osd}: {why}");
-                (Change::Down { osd, addrs }, Box::new(|_: &Mon, _| {}) as Done)
+                (change, Box::new(|_: &Mon, _| {}) as Done)
+            }
+            Work::UpThru => {
+                (Change::UpThru { epochs: self.up_thru.take() }, Box::new(|_: &Mon, _| {}) as Done)
             }
             Work::Change(change, done) => (change, done),
         };
@@ -273,6 +284,7 @@ impl Mon {
                 info!("epoch {}: {change:?}", next.map.epoch);
                 *self.current.borrow_mut() = Rc::clone(&next);
                 self.forget_down_stats(&next.map);
+                self.failures.borrow_mut().on_map(&next.map);
                 self.push_map();
                 done(self, Ok(()));
             }
@@ -299,19 +311,33 @@ impl Mon {
         }
     }
 
-    fn has_session(&self, osd: OsdId, addrs: &EntityAddrVec) -> bool {
+    /// What the end of an OSD's session is to change. It may have come back over a newer one. As long as other OSDs can be heard,
+    /// they are the judges. With the last one's session nobody is left who could tell: then this monitor's own eyes have to do,
+    /// for that OSD and for all whose sessions ended before.
+    fn after_session(&self, map: &OsdMap, osd: OsdId, addrs: &EntityAddrVec) -> Option<Change> {
+        if self.has_session(osd, addrs) {
+            return None;
+        }
+        self.failures.borrow_mut().forget_reporter(osd);
+        let is_heard = |osd: OsdId| map.client_addr(osd).is_some_and(|addrs| self.has_session(osd, addrs));
+        let (heard, unheard): (Vec<_>, Vec<_>) =
+            map.osds().filter(|osd| map.is_up(*osd)).partition(|osd| is_heard(*osd));
+        (heard.is_empty() && !unheard.is_empty()).then_some(Change::MarkDown { osds: unheard })
+    }
+
+    pub(crate) fn has_session(&self, osd: OsdId, addrs: &EntityAddrVec) -> bool {
         self.sessions.borrow().values().any(|session| session.is_of(osd, addrs))
     }
 
-    /// Marks the OSD with these addresses down, unless it has another session when its turn comes.
+    /// The end of an OSD's session is looked at when its turn comes.
     pub(crate) fn session_ended(&self, osd: OsdId, addrs: EntityAddrVec, why: String) {
         self.push(Work::Ended(osd, addrs, why));
     }
 
-    /// Marks the OSD with these addresses down, because it said so or runs anew.
+    /// Marks the OSD with these addresses down, because it runs anew.
     pub(crate) fn osd_gone(&self, osd: OsdId, addrs: EntityAddrVec, why: &str) {
         info!("{osd}: {why}");
-        self.change(Change::Down { osd, addrs }, Box::new(|_, _| {}));
+        self.change(Change::Down { osd, addrs, is_dead: false }, Box::new(|_, _| {}));
     }
 
     /// Puts into the map what follows from an OSD's report, if that is not there yet.

@@ -10,15 +10,14 @@ use carmine_wire::mon_msg::{
     Command, CommandAck, ConfigMsg, FsMapMsg, GetPoolStats, GetPoolStatsReply, GetVersion, GetVersionReply,
     MonMapMsg, ONETIME, OsdMapMsg, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe,
 };
-use carmine_wire::private::{DownReason, OsdBeacon, OsdBoot, OsdBootAck, OsdDown, OsdScrubs};
 use carmine_wire::tell::{Ping, Tell, TellReply};
-use carmine_wire::{EntityAddrVec, EntityType, kinds};
+use carmine_wire::{EntityAddrVec, kinds};
 use serde_json::json;
-use tracing::{debug, warn};
 
 use crate::change::{Change, Refusal};
 use crate::command::{self, Answer, View};
 use crate::mon::Mon;
+use crate::osds::osd_of;
 use crate::stats::pool_stat;
 
 /// One connection.
@@ -26,12 +25,12 @@ pub(crate) struct Session {
     conn: Rc<Connection>,
     /// Wants maps from this epoch on.
     osdmap: Option<MapWish>,
-    /// The OSD that booted over this connection, and its addresses.
+    /// The OSD at the other end, and its public addresses.
     osd: Option<(OsdId, EntityAddrVec)>,
 }
 
 impl Session {
-    /// True if the OSD with these addresses booted over it.
+    /// True if it is that of the OSD with these addresses.
     pub(crate) fn is_of(&self, osd: OsdId, addrs: &EntityAddrVec) -> bool {
         self.osd.as_ref().is_some_and(|(id, own)| *id == osd && own == addrs)
     }
@@ -49,7 +48,7 @@ pub(crate) struct Sessions(pub(crate) Rc<Mon>);
 
 impl Dispatcher for Sessions {
     fn on_accepted(&self, conn: &Rc<Connection>) {
-        let session = Session { conn: Rc::clone(conn), osdmap: None, osd: None };
+        let session = Session { conn: Rc::clone(conn), osdmap: None, osd: osd_of(conn) };
         self.0.sessions.borrow_mut().insert(conn.id(), session);
     }
 
@@ -87,11 +86,7 @@ impl Mon {
                 self.statfs(conn, msg);
             }
             kinds::GET_POOL_STATS => self.pool_stats(conn, msg, &msg.decode::<GetPoolStats>()?),
-            kinds::OSD_BOOT => self.boot(conn, msg, msg.decode::<OsdBoot>()?),
-            kinds::OSD_DOWN => self.down(&msg.decode::<OsdDown>()?),
-            kinds::OSD_BEACON => self.beacon(conn, msg.decode()?),
-            kinds::OSD_SCRUBS => self.scrubs(conn, msg.decode()?),
-            other => debug!(peer = %conn.peer(), "ignored a {} message", kinds::name(other)),
+            _ => self.hear_osd(conn, msg)?,
         }
         Ok(())
     }
@@ -214,88 +209,6 @@ impl Mon {
         let version = u64::from(map.epoch.0);
         let reply = PoolOpReply { version, fsid: map.fsid, result, epoch: map.epoch, data };
         Mon::reply(conn, Message::of(&reply).with_tid(tid));
-    }
-
-    fn boot(&self, conn: &Rc<Connection>, msg: &Message, boot: OsdBoot) {
-        let osd = boot.osd;
-        if conn.peer().entity != EntityType::OSD {
-            return conn.close("only an OSD may boot");
-        }
-        self.stats.borrow_mut().metadata.insert(osd, boot.metadata);
-        let (conn, tid, addrs) = (Rc::clone(conn), msg.header.tid, EntityAddrVec::from(boot.addr));
-        let change = Change::Boot { osd, uuid: boot.uuid, addrs: addrs.clone() };
-        let own = addrs.clone();
-        let done = move |mon: &Mon, result: Result<(), Refusal>| mon.booted(&conn, tid, osd, own, result);
-        // An earlier process of this OSD that was never seen to end is taken down first: everybody must see a new
-        // interval. Not for a boot that is going to be refused.
-        let current = self.current();
-        let earlier = current.map.client_addr(osd).filter(|known| **known != addrs);
-        if let Some(earlier) = earlier
-            && change.plan(&current.map, current.map.modified).is_ok()
-        {
-            self.osd_gone(osd, earlier.clone(), "it boots again with another address");
-        }
-        self.change(change, Box::new(done));
-    }
-
-    /// Answers a boot that is in the map, or refused.
-    fn booted(
-        &self,
-        conn: &Rc<Connection>,
-        tid: u64,
-        osd: OsdId,
-        addrs: EntityAddrVec,
-        result: Result<(), Refusal>,
-    ) {
-        let epoch = self.current().map.epoch;
-        let (result, reason) = match result {
-            Ok(()) => (0, String::new()),
-            Err(refusal) => {
-                warn!("{osd} may not boot: {}", refusal.text);
-                (refusal.code.0, refusal.text)
-            }
-        };
-        if result == 0 {
-            match self.sessions.borrow_mut().get_mut(&conn.id()) {
-                Some(session) => session.osd = Some((osd, addrs)),
-                None => self.session_ended(osd, addrs, "its session ended while it booted".into()),
-            }
-        }
-        Mon::reply(conn, Message::of(&OsdBootAck { result, epoch, reason }).with_tid(tid));
-    }
-
-    fn beacon(&self, conn: &Rc<Connection>, beacon: OsdBeacon) {
-        let current = self.current();
-        let addrs = current.map.client_addr(beacon.osd);
-        let sessions = self.sessions.borrow();
-        let session = sessions.get(&conn.id());
-        if addrs.is_some_and(|addrs| session.is_some_and(|s| s.is_of(beacon.osd, addrs))) {
-            drop(sessions);
-            let OsdBeacon { osd, epoch, used_bytes, total_bytes, .. } = beacon;
-            let stuck = beacon.stuck.clone();
-            self.stats.borrow_mut().reports.insert(osd, beacon);
-            self.note(&current.map, Change::Fullness { osd, used_bytes, total_bytes });
-            self.note(&current.map, Change::Report { leader: osd, epoch, stuck });
-        }
-    }
-
-    fn scrubs(&self, conn: &Rc<Connection>, told: OsdScrubs) {
-        let is_its = |session: &Session| session.osd.as_ref().is_some_and(|(osd, _)| *osd == told.osd);
-        if self.sessions.borrow().get(&conn.id()).is_some_and(is_its) {
-            let pgs = told.pgs.into_iter().map(|pg| (pg.pg, pg)).collect();
-            self.stats.borrow_mut().scrubs.insert(told.osd, pgs);
-        }
-    }
-
-    /// Takes an OSD's goodbye at its word. That another OSD is unreachable is left to its session: the monitor
-    /// is on the same machine and learns at once when the process ends.
-    fn down(&self, report: &OsdDown) {
-        let known = self.current().map.client_addr(report.osd).cloned();
-        let meant = known.filter(|addrs| addrs.msgr2().is_some_and(|addr| addr.nonce == report.nonce));
-        match (report.reason, meant) {
-            (DownReason::Goodbye, Some(addrs)) => self.osd_gone(report.osd, addrs, "it says goodbye"),
-            (reason, _) => debug!("ignored a report that {} is down ({reason:?})", report.osd),
-        }
     }
 }
 

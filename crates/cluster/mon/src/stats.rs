@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 
 use carmine_types::{OsdId, PgId};
 use carmine_wire::Encoder;
-use carmine_wire::private::{OsdBeacon, PgScrubs, PoolUse};
+use carmine_wire::private::{OsdStats, PgScrubs, PoolUse};
 
 /// The newest report of every OSD that is up.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct ClusterStats {
-    pub(crate) reports: BTreeMap<OsdId, OsdBeacon>,
+    pub(crate) reports: BTreeMap<OsdId, OsdStats>,
     /// The scrubs of the PGs that each OSD leads.
     pub(crate) scrubs: BTreeMap<OsdId, BTreeMap<PgId, PgScrubs>>,
     /// The metadata that each OSD sent at its last boot.
-    pub(crate) metadata: BTreeMap<OsdId, Vec<(String, String)>>,
+    pub(crate) metadata: BTreeMap<OsdId, BTreeMap<String, String>>,
 }
 
 impl ClusterStats {

@@ -4,7 +4,7 @@ use carmine_types::{OsdId, UTime, Uuid};
 use carmine_wire::osdmap::OsdMap;
 use carmine_wire::{EntityAddr, EntityAddrVec};
 
-use crate::change::Change;
+use crate::change::{Change, OsdAddrs};
 use crate::{InitialCluster, InitialPool};
 
 pub(crate) fn now() -> UTime {
@@ -35,8 +35,14 @@ pub(crate) fn addrs_of(osd: u32, nonce: u32) -> EntityAddrVec {
     EntityAddr::msgr2(format!("127.0.0.1:{}", 6800 + osd).parse().unwrap(), nonce).into()
 }
 
+/// One address for everything.
+pub(crate) fn all_addrs(addrs: &EntityAddrVec) -> OsdAddrs {
+    let [client, cluster, hb_back, hb_front] = [(); 4].map(|()| addrs.clone());
+    OsdAddrs { client, cluster, hb_back, hb_front }
+}
+
 /// Boots an OSD at its made-up address.
 pub(crate) fn up(map: &mut OsdMap, osd: u32, nonce: u32) {
-    let addrs = addrs_of(osd, nonce);
+    let addrs = all_addrs(&addrs_of(osd, nonce));
     assert!(apply(map, Change::Boot { osd: OsdId(osd), uuid: Uuid([osd as u8 + 1; 16]), addrs }));
 }

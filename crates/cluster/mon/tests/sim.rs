@@ -1,21 +1,23 @@
 //! The monitor and its sessions in one simulated world: what clients and OSDs see of it.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use carmine_client::{Client, MonHandler, MonSession, Options};
 use carmine_messenger::{ClientConfig, Message};
-use carmine_mon::{InitialCluster, InitialPool, Mon, MonConfig, MonError};
+use carmine_mon::{DownLimits, InitialCluster, InitialPool, Mon, MonConfig, MonError};
 use carmine_reactor::Shard;
 use carmine_reactor::sim::{NodeId, Sim};
-use carmine_types::{Epoch, OsdId, Uuid, errno};
+use carmine_types::{Epoch, OsdId, UTime, Uuid, errno};
 use carmine_wire::mon_msg::PoolOp;
-use carmine_wire::private::{DownReason, OsdBeacon, OsdBoot, OsdBootAck, OsdDown, PoolUse};
-use carmine_wire::{EntityAddr, EntityType, kinds};
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, Superblock};
+use carmine_wire::private::{OsdStats, PoolUse};
+use carmine_wire::{EntityAddr, EntityType, FEATURES};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 
 fn mon_addr() -> SocketAddr {
     "127.0.0.1:3300".parse().unwrap()
@@ -27,13 +29,19 @@ fn config(fsid: u8) -> MonConfig {
         dir: "/mon".into(),
         listen: mon_addr(),
         open_files: 1 << 10,
+        limits: DownLimits::default(),
         initial: InitialCluster { fsid: Uuid([fsid; 16]), osds: 3, pool },
     }
 }
 
 fn start_mon(sim: &Sim) -> NodeId {
-    sim.node("mon", 1, |shard: Shard| async move {
-        Mon::open(&shard, config(5)).await.unwrap().serve().await.unwrap();
+    start_mon_with(sim, DownLimits::default())
+}
+
+fn start_mon_with(sim: &Sim, limits: DownLimits) -> NodeId {
+    sim.node("mon", 1, move |shard: Shard| async move {
+        let config = MonConfig { limits, ..config(5) };
+        Mon::open(&shard, config).await.unwrap().serve().await.unwrap();
     })
 }
 
@@ -57,6 +65,7 @@ fn run<F: Future<Output = ()> + 'static>(sim: &Sim, name: &str, work: impl Fn(Sh
 thread_local! {
     /// Each test has its own thread, and the world runs in it.
     static ENDED: Cell<bool> = const { Cell::new(false) };
+    static UP_THRU: Cell<Epoch> = const { Cell::new(Epoch(0)) };
 }
 
 async fn client(shard: &Shard) -> Rc<Client> {
@@ -64,40 +73,77 @@ async fn client(shard: &Shard) -> Rc<Client> {
     Client::connect(shard, mon_addr(), options).await.unwrap()
 }
 
-/// An OSD as far as the monitor can tell.
+/// An OSD as far as the monitor can tell: it boots in every session.
 struct FakeOsd {
-    boot: OsdBoot,
-    acks: RefCell<Vec<OsdBootAck>>,
+    addr: EntityAddr,
+    boot: Boot,
+    /// Answers to its goodbye.
+    goodbyes: RefCell<Vec<MarkMeDown>>,
 }
 
 impl MonHandler for FakeOsd {
     fn on_session(&self, session: &Rc<MonSession>) {
-        session.send(Message::of(&self.boot).with_tid(7));
+        session.send(Message::of(&self.boot));
     }
     fn on_message(&self, _: &Rc<MonSession>, msg: Message) {
-        if msg.header.kind == kinds::OSD_BOOT_ACK {
-            assert_eq!(msg.header.tid, 7);
-            self.acks.borrow_mut().push(msg.decode().unwrap());
+        self.goodbyes.borrow_mut().push(msg.decode().unwrap());
+    }
+}
+
+impl FakeOsd {
+    /// Its word about another, which has been silent for so long.
+    fn says(&self, other: &FakeOsd, flags: u8, failed_for_s: u32) -> Message {
+        Message::of(&Failure {
+            version: 0,
+            fsid: Uuid([5; 16]),
+            osd: other.boot.superblock.whoami,
+            addrs: other.addr.into(),
+            epoch: Epoch(0),
+            flags,
+            failed_for_s,
+        })
+    }
+
+    fn goodbye(&self) -> MarkMeDown {
+        MarkMeDown {
+            version: 0,
+            fsid: Uuid([5; 16]),
+            osd: self.boot.superblock.whoami,
+            addrs: self.addr.into(),
+            epoch: Epoch(0),
+            request_ack: true,
+            is_dead: true,
         }
+    }
+
+    /// Another session of the same process.
+    fn session(self: &Rc<Self>, shard: &Shard) -> Rc<MonSession> {
+        let name = self.boot.superblock.whoami.0.to_string();
+        let config = ClientConfig::daemon(EntityType::OSD, name, self.addr);
+        let handler = Rc::clone(self) as Rc<dyn MonHandler>;
+        MonSession::start(shard, vec![EntityAddr::msgr2(mon_addr(), 0)], Rc::new(config), handler)
     }
 }
 
 fn boot(shard: &Shard, osd: u32, uuid: u8) -> (Rc<FakeOsd>, Rc<MonSession>) {
-    let sock = format!("127.0.0.1:{}", 6800 + osd).parse().unwrap();
-    let addr = EntityAddr::msgr2(sock, shard.random_u64() as u32);
-    let boot = OsdBoot {
-        osd: OsdId(osd),
-        uuid: Uuid([uuid; 16]),
-        addr,
-        reactors: 1,
-        epoch: Epoch(0),
-        metadata: Vec::new(),
+    let at = |port: u32| {
+        let sock = format!("127.0.0.1:{}", port + osd).parse().unwrap();
+        EntityAddr::msgr2(sock, shard.random_u64() as u32)
     };
-    let fake = Rc::new(FakeOsd { boot, acks: RefCell::default() });
-    let config = ClientConfig::new(EntityType::OSD, osd.to_string(), addr.nonce);
-    config.gid.set(u64::from(osd));
-    let handler = Rc::clone(&fake) as Rc<dyn MonHandler>;
-    let session = MonSession::start(shard, vec![EntityAddr::msgr2(mon_addr(), 0)], Rc::new(config), handler);
+    let addr = at(6800);
+    let superblock = Superblock { whoami: OsdId(osd), osd_fsid: Uuid([uuid; 16]), ..Superblock::default() };
+    let boot = Boot {
+        version: 0,
+        superblock,
+        hb_back: at(6900).into(),
+        cluster: addr.into(),
+        boot_epoch: Epoch(0),
+        hb_front: at(7000).into(),
+        metadata: BTreeMap::new(),
+        features: FEATURES,
+    };
+    let fake = Rc::new(FakeOsd { addr, boot, goodbyes: RefCell::default() });
+    let session = fake.session(shard);
     (fake, session)
 }
 
@@ -122,19 +168,18 @@ fn osds_come_and_go() {
         assert_eq!(wait_up(&client, &[]).await, Epoch(1));
         let (one, session) = boot(&shard, 1, 1);
         assert_eq!(wait_up(&client, &[1]).await, Epoch(2));
-        assert_eq!(client.osdmap().unwrap().client_addr(OsdId(1)).unwrap().msgr2(), Some(one.boot.addr));
+        let map = client.osdmap().unwrap();
+        assert_eq!(map.client_addr(OsdId(1)), Some(&one.addr.into()));
+        assert_eq!((&map.hb_back_addrs[1], &map.hb_front_addrs[1]), (&one.boot.hb_back, &one.boot.hb_front));
         session.wait_for_map(Epoch(2), LIMIT).await.unwrap();
-        shard.sleep(Duration::from_millis(10)).await;
-        assert_eq!(one.acks.borrow()[0], OsdBootAck { result: 0, epoch: Epoch(2), reason: String::new() });
-        // A second store under the same number is told so, and the first one stays.
-        let (wrong, other) = boot(&shard, 1, 9);
+        // A second store under the same number does not come in, and the first one stays.
+        let (_wrong, other) = boot(&shard, 1, 9);
         shard.sleep(Duration::from_millis(100)).await;
-        assert_eq!(wrong.acks.borrow()[0].result, errno::EPERM);
+        assert_eq!(client.osdmap().unwrap().epoch, Epoch(2));
         other.shutdown();
-        // Its beacon is what STATFS tells.
+        // Its statistics are what STATFS tells.
         let pools = vec![PoolUse { pool: 1, objects: 3, bytes: 12_288 }];
-        session.send(Message::of(&OsdBeacon {
-            osd: OsdId(1),
+        session.send(Message::of(&OsdStats {
             epoch: Epoch(2),
             total_bytes: 1 << 30,
             used_bytes: 1 << 20,
@@ -152,12 +197,151 @@ fn osds_come_and_go() {
         let (again, session) = boot(&shard, 1, 1);
         let epoch = wait_up(&client, &[1]).await;
         assert!(client.osdmap().unwrap().is_in(OsdId(1)));
-        let goodbye = |nonce| OsdDown { osd: OsdId(1), nonce, reason: DownReason::Goodbye, epoch };
-        session.send(Message::of(&goodbye(one.boot.addr.nonce)));
+        let mut goodbye = again.goodbye();
+        goodbye.addrs = one.addr.into();
+        session.send(Message::of(&goodbye));
         shard.sleep(Duration::from_millis(100)).await;
         assert_eq!(wait_up(&client, &[1]).await, epoch, "a goodbye of an earlier start is ignored");
-        session.send(Message::of(&goodbye(again.boot.addr.nonce)));
+        session.send(Message::of(&again.goodbye()));
+        let epoch = wait_up(&client, &[]).await;
+        assert_eq!(client.osdmap().unwrap().osd_xinfo[1].dead_epoch, epoch);
+        shard.sleep(Duration::from_millis(10)).await;
+        let acks = again.goodbyes.borrow();
+        assert_eq!((acks.len(), acks[1].request_ack, acks[1].epoch), (2, false, epoch));
+    });
+}
+
+#[test]
+fn failures_need_two_reporters_and_the_grace() {
+    let sim = Sim::new(18);
+    start_mon(&sim);
+    run(&sim, "client", |shard| async move {
+        let client = client(&shard).await;
+        let [(a, first), (b, second), (c, _third)] = [0, 1, 2].map(|osd| boot(&shard, osd, 1));
+        let epoch = wait_up(&client, &[0, 1, 2]).await;
+        let stays = async |why: &str| {
+            shard.sleep(Duration::from_secs(8)).await;
+            assert_eq!(client.osdmap().unwrap().epoch, epoch, "{why}");
+        };
+        first.send(a.says(&c, Failure::FAILED, 100));
+        stays("one reporter").await;
+        first.send(a.says(&c, 0, 0));
+        second.send(b.says(&c, Failure::FAILED, 100));
+        stays("the first one took it back").await;
+        first.send(a.says(&c, Failure::FAILED, 5));
+        stays("13 s are within the grace").await;
+        shard.sleep(Duration::from_secs(8)).await;
+        let epoch = wait_up(&client, &[0, 1]).await;
+        assert_eq!(client.osdmap().unwrap().osd_xinfo[2].dead_epoch, Epoch(0), "it may live");
+        // With two left, one is enough; a report about an earlier start is not.
+        let (again, _fourth) = boot(&shard, 2, 1);
+        wait_up(&client, &[0, 1, 2]).await;
+        for session in [&first, &second] {
+            session.send(a.says(&c, Failure::FAILED | Failure::IMMEDIATE, 0));
+        }
+        shard.sleep(Duration::from_secs(1)).await;
+        assert_eq!(wait_up(&client, &[0, 1, 2]).await.0, epoch.0 + 1);
+        first.send(a.says(&again, Failure::FAILED | Failure::IMMEDIATE, 0));
+        let epoch = wait_up(&client, &[0, 1]).await;
+        assert_eq!(client.osdmap().unwrap().osd_xinfo[2].dead_epoch, epoch, "its port is closed");
+        first.send(a.says(&b, Failure::FAILED, 20));
+        wait_up(&client, &[0]).await;
+    });
+}
+
+#[test]
+fn the_end_of_a_session_is_no_failure_as_long_as_others_watch() {
+    let sim = Sim::new(19);
+    start_mon(&sim);
+    run(&sim, "client", |shard| async move {
+        let client = client(&shard).await;
+        let osds = [0, 1, 2].map(|osd| boot(&shard, osd, 1));
+        let epoch = wait_up(&client, &[0, 1, 2]).await;
+        osds[0].1.shutdown();
+        osds[1].1.shutdown();
+        shard.sleep(Duration::from_secs(10)).await;
+        assert_eq!(client.osdmap().unwrap().epoch, epoch);
+        // One comes back to its place without booting again.
+        let _back = osds[1].0.session(&shard);
+        shard.sleep(Duration::from_secs(1)).await;
+        osds[2].1.shutdown();
+        shard.sleep(Duration::from_secs(1)).await;
+        assert_eq!(client.osdmap().unwrap().epoch, epoch);
+        _back.shutdown();
         wait_up(&client, &[]).await;
+        assert_eq!(client.osdmap().unwrap().epoch.0, epoch.0 + 1, "nobody is left who could tell");
+    });
+}
+
+#[test]
+fn who_is_down_for_long_goes_out_and_who_sends_no_beacons_goes_down() {
+    let sim = Sim::new(20);
+    let limits = DownLimits {
+        down_out_interval: Duration::from_secs(30),
+        report_timeout: Duration::from_secs(100),
+        ..DownLimits::default()
+    };
+    start_mon_with(&sim, limits);
+    run(&sim, "client", |shard| async move {
+        let client = client(&shard).await;
+        let osds = [0, 1, 2].map(|osd| boot(&shard, osd, 1));
+        wait_up(&client, &[0, 1, 2]).await;
+        osds[2].1.send(Message::of(&osds[2].0.goodbye()));
+        wait_up(&client, &[0, 1]).await;
+        let is_in = || client.osdmap().unwrap().is_in(OsdId(2));
+        shard.sleep(Duration::from_secs(25)).await;
+        assert!(is_in());
+        shard.sleep(Duration::from_secs(15)).await;
+        assert!(!is_in());
+        let (_again, _session) = boot(&shard, 2, 1);
+        wait_up(&client, &[0, 1, 2]).await;
+        assert!(is_in(), "it comes back in");
+        let beacon = Beacon {
+            version: 0,
+            pgs: Vec::new(),
+            min_last_epoch_clean: Epoch(0),
+            last_purged_snaps_scrub: UTime::ZERO,
+            interval_s: 300,
+        };
+        osds[0].1.send(Message::of(&beacon));
+        shard.sleep(Duration::from_secs(70)).await;
+        // Those that were up from the start have been silent for more than 100 s, but for the one with the beacon.
+        wait_up(&client, &[0, 2]).await;
+    });
+}
+
+#[test]
+fn up_thru_is_noted_for_all_who_ask_at_once() {
+    let sim = Sim::new(17);
+    let mon = start_mon(&sim);
+    run(&sim, "client", |shard| async move {
+        let client = client(&shard).await;
+        let osds = [0, 1, 2].map(|osd| boot(&shard, osd, 1));
+        let epoch = wait_up(&client, &[0, 1, 2]).await;
+        let ask = |osd: usize, want| {
+            let version = epoch.0.into();
+            osds[osd].1.send(Message::of(&Alive { version, want }));
+        };
+        (0..3).for_each(|osd| ask(osd, epoch));
+        while (0..3).any(|osd| client.osdmap().unwrap().up_thru(OsdId(osd)) != epoch) {
+            shard.sleep(Duration::from_millis(1)).await;
+        }
+        let newest = client.osdmap().unwrap().epoch;
+        assert!(newest.0 <= epoch.0 + 2, "{newest}: one map has all that came while another was written");
+        // Asked again, and for an epoch that there is not: the first changes nothing, the second goes as far as there is one.
+        ask(0, epoch);
+        shard.sleep(Duration::from_millis(100)).await;
+        assert_eq!(client.osdmap().unwrap().epoch, newest);
+        ask(0, Epoch(1000));
+        shard.sleep(Duration::from_millis(100)).await;
+        assert_eq!(client.osdmap().unwrap().up_thru(OsdId(0)), newest);
+        UP_THRU.with(|up_thru| up_thru.set(newest));
+    });
+    sim.kill(mon);
+    start_mon(&sim);
+    run(&sim, "after", |shard| async move {
+        let client = client(&shard).await;
+        assert_eq!(client.osdmap().unwrap().up_thru(OsdId(0)), UP_THRU.with(Cell::get), "it is durable");
     });
 }
 
@@ -169,16 +353,11 @@ fn an_osd_with_two_sessions_stays_up_when_one_ends() {
         let client = client(&shard).await;
         let (osd, first) = boot(&shard, 1, 1);
         let epoch = wait_up(&client, &[1]).await;
-        let config = ClientConfig::new(EntityType::OSD, "1", 1);
-        config.gid.set(1);
-        let handler = Rc::clone(&osd) as Rc<dyn MonHandler>;
-        let mons = vec![EntityAddr::msgr2(mon_addr(), 0)];
-        let second = MonSession::start(&shard, mons, Rc::new(config), handler);
+        let second = osd.session(&shard);
         second.ready(LIMIT).await.unwrap();
         first.shutdown();
         shard.sleep(Duration::from_millis(500)).await;
         assert_eq!(wait_up(&client, &[1]).await, epoch);
-        assert_eq!(osd.acks.borrow().len(), 2);
         second.shutdown();
         wait_up(&client, &[]).await;
     });

@@ -314,6 +314,12 @@ fn settle(
     wish.tuning.refuse_without_device(spec.store)?;
     spec.poll.parse::<PollPolicy>().map_err(|e| usage!("--poll {}: {e}", spec.poll))?;
     check_bytes("--osd-memory", spec.osd_memory_bytes, OSD_MEMORY_MIN_BYTES)?;
+    let (interval, grace) = (spec.osd_heartbeat_interval_s, spec.osd_heartbeat_grace_s);
+    refuse!(interval == 0, "--osd-heartbeat-interval 0: take a second at least");
+    refuse!(
+        grace <= interval,
+        "--osd-heartbeat-grace {grace}: take more than --osd-heartbeat-interval, which is {interval}"
+    );
     spec.osd_wrap = daemons::found_wrapper(&spec.osd_wrap)?;
     spec.osd_env = daemons::env_words(&spec.osd_env)?;
     let request = PlanRequest {

@@ -52,6 +52,16 @@ settings! {
         #[arg(value_parser = parse_addr)]
         addr: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
 
+        /// Seconds of silence after which an OSD reports another one to the monitor [default: 20]
+        #[set("Failures" "--osd-heartbeat-grace" "SECONDS" Start)]
+        osd_heartbeat_grace_s: u32 = 20,
+        /// Longest pause, in seconds, between two pings of an OSD to another [default: 6]
+        #[set("Failures" "--osd-heartbeat-interval" "SECONDS" Start)]
+        osd_heartbeat_interval_s: u32 = 6,
+        /// Seconds after which an OSD that is down goes out, so that others get its data; 0: never [default: 600]
+        #[set("Failures" "--mon-osd-down-out-interval" "SECONDS" Start)]
+        mon_osd_down_out_interval_s: u32 = 600,
+
         /// OSDs on each device (or file); each gets a slice of it and locks that slice [default: 1]
         #[set("Storage" "--osds-per-device" "N" Layout; count(64))]
         osds_per_device: u32 = 1,

@@ -6,6 +6,8 @@ use std::time::Duration;
 use carmine_messenger::{Gate, MORE_BYTES, OUTPUT_BYTES};
 use carmine_types::{OsdId, Uuid};
 
+use crate::heartbeat::HeartbeatConfig;
+
 /// Log entries that a PG keeps for detecting resends, as in Ceph.
 pub(crate) const LOG_ENTRIES_MIN: usize = 3000;
 /// Entries beyond [`LOG_ENTRIES_MIN`] that are dropped at once: trimming one by one would double the metadata writes.
@@ -61,6 +63,8 @@ pub struct OsdConfig {
     pub mon: SocketAddr,
     /// How many connections it lets in.
     pub gates: Gates,
+    /// How it watches other OSDs.
+    pub heartbeat: HeartbeatConfig,
     /// Memory for requests of clients and their answers, of each reactor.
     pub request_bytes_per_shard: usize,
     /// When scrubs run, and how fast.
@@ -146,12 +150,13 @@ impl ScrubOptions {
     }
 }
 
-/// How many connections an OSD lets in: on the public port, and apart from those on the reactors' own ports, where other OSDs
-/// stay, so that a crowd of clients does not take their places. (An OSD asks on the public port once which ports there are.)
+/// How many connections an OSD lets in: on the public port, and apart from those on the reactors' own ports and on those for
+/// heartbeats, where other OSDs stay, so that a crowd of clients does not take their places. (An OSD asks on the public port once which ports there are.)
 #[derive(Clone, Debug)]
 pub struct Gates {
     pub(crate) public: Gate,
     pub(crate) own: Gate,
+    pub(crate) heartbeat: Gate,
 }
 
 impl Gates {
@@ -159,7 +164,7 @@ impl Gates {
     /// connections to others. Key-value stores fail for good when they cannot open a file.
     pub fn within(open_files: usize) -> Gates {
         let part = |part: usize| Gate::new((open_files / part).clamp(1, CONNECTIONS_MAX));
-        Gates { public: part(4), own: part(8) }
+        Gates { public: part(4), own: part(8), heartbeat: part(16) }
     }
 }
 

@@ -3,20 +3,22 @@
 //! A message arrives on the shard that serves its connection (`dispatch`), hops to the shard that owns its PG if that is
 //! another one, waits there for its map and for an active PG (`pg`), is queued on its object (`pg/object`), is executed
 //! (`pg/exec`), and if it writes (`pg/write`): gets its version, goes to the store and to the replicas (`pg/backend`) in one
-//! step and is answered when it is durable everywhere. Maps come in on shard 0 (`maps`); a new acting set begins an
-//! interval, in which `carmine-peering` makes the copies equal (`pg/shell` and `pg/push`, answered by `pg/follow`).
+//! step and is answered when it is durable everywhere. Maps come in on shard 0 (`join`, `maps`), which also watches other OSDs
+//! (`heartbeat`); a new acting set begins an interval, in which `carmine-peering` makes the copies equal (`pg/shell` and
+//! `pg/push`, answered by `pg/follow`).
 //!
 //! Invariants: a PG is touched by its shard only; this crate makes no system call and knows no monitor but through
 //! `carmine-client`'s session; nothing that a client or a peer sends panics.
 
 mod admin;
-mod beacon;
 mod by_pg;
 mod clients;
 mod cls;
 mod config;
 mod dispatch;
 mod error;
+mod heartbeat;
+mod join;
 mod live;
 mod local;
 mod maps;
@@ -29,10 +31,13 @@ mod room;
 mod shard;
 mod slow;
 mod start;
+mod stats;
 mod watch;
 
 pub use admin::{AdminAnswer, AdminHook};
 pub use config::{Gates, OsdConfig, PG_LOG_BYTES, ScrubOptions};
+pub use heartbeat::HeartbeatConfig;
+pub use join::leave;
 pub use live::{measure_load, serve_admin_socket, serve_http};
 pub use local::LocalPgs;
 pub use maps::PgTable;

@@ -1,10 +1,8 @@
 //! Maps: in from the monitor on shard 0, out to every shard in order, and on to clients that are behind.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use carmine_client::{MonHandler, MonSession};
 use carmine_crush::MapView;
 use carmine_messenger::Message;
 use carmine_reactor::ShardId;
@@ -12,10 +10,9 @@ use carmine_types::{Epoch, OsdId, PgId, SpgId};
 use carmine_wire::EntityAddr;
 use carmine_wire::mon_msg::OsdMapMsg;
 use carmine_wire::osdmap::OsdMap;
-use carmine_wire::scrub::OsdScrub;
 
 use crate::by_pg::ByPg;
-use crate::pg::{Pg, order_scrubs, remove_orphans};
+use crate::pg::{Pg, remove_orphans};
 use crate::shard::{ConnState, OsdShard};
 
 impl OsdShard {
@@ -113,46 +110,6 @@ pub(crate) fn share_map(osd: &OsdShard, state: &ConnState, client_epoch: Epoch) 
     if known < view.epoch() && client_epoch != Epoch(0) {
         state.epoch.set(view.epoch());
         state.conn.send(Message::of(&OsdMapMsg::full(view.map().fsid, view.epoch(), view.map().encode())));
-    }
-}
-
-/// Sends the boot message in a new session.
-pub(crate) type Boot = Box<dyn Fn(&Rc<MonSession>)>;
-
-/// Passes the monitor's maps on and boots the OSD in every session.
-pub(crate) struct MapIntake {
-    pub osd: Rc<OsdShard>,
-    pub boot: Boot,
-    /// This start of this OSD.
-    pub addr: EntityAddr,
-    /// The newest map shows it as up.
-    pub up: Cell<bool>,
-}
-
-impl MonHandler for MapIntake {
-    fn on_session(&self, session: &Rc<MonSession>) {
-        (self.boot)(session);
-    }
-
-    fn on_map(&self, map: &Arc<OsdMap>) {
-        let id = self.osd.config.id;
-        let up = map.client_addr(id).is_some_and(|addrs| addrs.contains(&self.addr));
-        if self.up.replace(up) && !up {
-            tracing::warn!("the map of epoch {} says that this OSD is down: it boots again", map.epoch);
-        }
-        self.osd.take_map(map);
-    }
-
-    fn on_message(&self, _session: &Rc<MonSession>, msg: Message) {
-        if let Ok(scrub) = msg.decode::<OsdScrub>() {
-            return order_scrubs(&self.osd, &scrub);
-        }
-        let Ok(ack) = msg.decode::<carmine_wire::private::OsdBootAck>() else { return };
-        if ack.result != 0 {
-            tracing::error!("the monitor refuses this OSD: {} ({})", ack.reason, ack.result);
-            self.osd.stopping.set(true);
-            self.osd.shard.stop();
-        }
     }
 }
 

@@ -1,28 +1,22 @@
 //! Starting an OSD on its reactors: store, ports, monitor session, boot.
 
-use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carmine_client::{MonHandler, MonSession};
-use carmine_messenger::{ClientConfig, Gate, Message, Peer, ServerConfig, Shares, serve};
+use carmine_messenger::{Gate, Peer, ServerConfig, Shares, serve};
 use carmine_reactor::{Group, Listener, Shard, ShardId, Socket};
 use carmine_store::{Store, StoreError, StoreShared};
-use carmine_wire::private::OsdBoot;
 use carmine_wire::{EntityAddr, EntityAddrVec, EntityType};
 
 use crate::admin::{AdminHook, Hook};
 use crate::config::{COPY_CLIENT, OsdConfig};
 use crate::dispatch::Incoming;
-use crate::maps::MapIntake;
 use crate::pg::start_scrubs;
 use crate::shard::OsdShard;
-use crate::{beacon, room, slow};
+use crate::{heartbeat, join, room, slow};
 
-/// Pause between boot messages while the map does not show this OSD as up.
-const BOOT_PAUSE: Duration = Duration::from_secs(1);
 /// Pause while other shards start.
 const START_POLL: Duration = Duration::from_millis(1);
 /// Pause after a failed accept (out of descriptors).
@@ -116,7 +110,7 @@ async fn lead(osd: &Rc<OsdShard>, own: Listener) -> Result<(), OsdError> {
         ready.await;
     }
     accept_public(osd, public, addr);
-    join_cluster(osd, addr);
+    join::start(osd, addr, heartbeat::start(osd).await?);
     Ok(())
 }
 
@@ -192,39 +186,6 @@ async fn deal(osd: &Rc<OsdShard>, socket: Socket, config: &Rc<ServerConfig>) {
         let parts = OsdShard::of(shard).zip(shard.local::<ServerConfig>());
         if let Some((osd, config)) = parts {
             attend(&osd, socket, &config);
-        }
-    });
-}
-
-/// Keeps a session with the monitor: boot at its start, maps, beacons.
-fn join_cluster(osd: &Rc<OsdShard>, addr: EntityAddr) {
-    let client = ClientConfig::new(EntityType::OSD, osd.config.id.0.to_string(), osd.config.nonce);
-    let (id, uuid, reactors) = (osd.config.id, osd.config.uuid, osd.shard.shards());
-    let own = Rc::downgrade(osd);
-    let boot = move |session: &Rc<MonSession>| {
-        let Some(own) = own.upgrade() else { return };
-        let metadata = own.shard.local::<Hook>().map(|hook| hook.0.metadata()).unwrap_or_default();
-        let boot = OsdBoot { osd: id, uuid, addr, reactors, epoch: own.epoch(), metadata };
-        session.send(Message::of(&boot));
-    };
-    let intake = MapIntake { osd: Rc::clone(osd), boot: Box::new(boot), addr, up: Cell::new(false) };
-    let intake = Rc::new(intake);
-    let mon = EntityAddr::msgr2(osd.config.mon, 0);
-    let handler = Rc::clone(&intake) as Rc<dyn MonHandler>;
-    let session = MonSession::start(&osd.shard, vec![mon], Rc::new(client), handler);
-    keep_booting(osd, intake, Rc::clone(&session));
-    beacon::start(osd, session);
-}
-
-/// A boot message may be lost with its session, and a map may say "down" by mistake.
-fn keep_booting(osd: &Rc<OsdShard>, intake: Rc<MapIntake>, session: Rc<MonSession>) {
-    let own = Rc::clone(osd);
-    osd.shard.spawn(Group::Admin, "boot", async move {
-        while !own.stopping.get() {
-            own.shard.sleep(BOOT_PAUSE).await;
-            if !intake.up.get() {
-                (intake.boot)(&session);
-            }
         }
     });
 }

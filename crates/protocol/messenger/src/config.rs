@@ -136,6 +136,8 @@ pub struct ClientConfig {
     pub gid: Cell<u64>,
     /// Part of this process's address; anything that differs between processes and restarts.
     pub nonce: u32,
+    /// The public address of a daemon, which it announces; `None`: that of a client, without a port.
+    pub(crate) addr: Option<EntityAddr>,
     /// Features offered.
     pub features: u64,
     /// Features that a server must have.
@@ -159,12 +161,18 @@ impl ClientConfig {
             name: name.into(),
             gid: Cell::new(0),
             nonce,
+            addr: None,
             features: FEATURES,
             required_features: REQUIRED_OF_SERVERS,
             limits: Limits { idle: None, ..Limits::default() },
             group: Group::Client,
             global_seq: Cell::new(0),
         }
+    }
+
+    /// The same for a daemon, which announces its public address.
+    pub fn daemon(entity: EntityType, name: impl Into<String>, addr: EntityAddr) -> ClientConfig {
+        ClientConfig { addr: Some(addr), ..ClientConfig::new(entity, name, addr.nonce) }
     }
 }
 

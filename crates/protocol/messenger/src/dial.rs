@@ -81,6 +81,7 @@ impl Dial<'_> {
         let global_id = self.authenticate().await?;
         let own = hello.peer_addr.sock.map(|sock| sock.ip());
         let own = own.map_or_else(EntityAddr::default, |ip| EntityAddr::client(ip, self.config.nonce));
+        let own = self.config.addr.unwrap_or(own);
         let ident = self.identify(own, global_id).await?;
         if !ident.addrs.contains(&self.target.ident) {
             let found = ident.addrs.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");

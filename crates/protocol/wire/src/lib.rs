@@ -15,6 +15,7 @@ pub mod header;
 pub mod kinds;
 pub mod mon_msg;
 pub mod monmap;
+pub mod osd_msg;
 pub mod osd_op;
 pub mod osdmap;
 pub mod pgls;

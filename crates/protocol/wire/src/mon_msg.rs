@@ -9,18 +9,18 @@ use crate::{Decoder, Encoder, EntityAddrVec, Front, Result, kinds};
 
 /// The 18 bytes that many of them begin with: a map version that the sender knows is all that is used of them. The
 /// session's monitor and its transaction id are not.
-mod paxos {
+pub(crate) mod paxos {
     use carmine_codec::{Decoder, Encoder, Result};
 
-    pub(super) const BYTES_MIN: usize = 18;
+    pub(crate) const BYTES_MIN: usize = 18;
 
-    pub(super) fn put(version: &u64, e: &mut Encoder<'_>) {
+    pub(crate) fn put(version: &u64, e: &mut Encoder<'_>) {
         e.u64(*version);
         e.i16(-1);
         e.u64(0);
     }
 
-    pub(super) fn get(d: &mut Decoder<'_>) -> Result<u64> {
+    pub(crate) fn get(d: &mut Decoder<'_>) -> Result<u64> {
         let version = d.u64()?;
         d.i16()?;
         d.u64()?;

@@ -1,11 +1,11 @@
 //! Carmine's own messages, in the same frames as Ceph's. Their types are 0x8000 and above, which Ceph does not
 //! use, and they are sent only between Carmine's processes: a stock client never sees one.
 
-use carmine_codec::{Coded, coded};
-use carmine_types::{Epoch, Eversion, OsdId, PgId, UTime, Uuid};
+use carmine_codec::coded;
+use carmine_types::{Epoch, Eversion, OsdId, PgId, UTime};
 
 use crate::header::messages;
-use crate::{DecodeError, Decoder, Encoder, EntityAddr, Header2, Result, kinds};
+use crate::{Decoder, Encoder, Header2, Result, kinds};
 
 /// Version of all private messages: any change of one of them makes a new version, and processes of different versions
 /// do not talk to each other ([`check_version`]).
@@ -43,73 +43,7 @@ pub fn version_notice() -> Header2 {
     Header2::new(kinds::VERSION_NOTICE, VERSION, VERSION)
 }
 
-// An OSD and the monitor: it reports that it is up, how full it is, and which OSDs are not there any longer.
-
-messages! {
-    /// OSD → monitor: it is up.
-    pub struct OsdBoot: OSD_BOOT, VERSION, compat VERSION {
-        pub osd: OsdId,
-        /// Identity of its store; must be the one that the map has for this id.
-        pub uuid: Uuid,
-        /// Where clients and other OSDs find it. The nonce is new at every start.
-        pub addr: EntityAddr,
-        /// Number of its reactors.
-        pub reactors: u16,
-        /// Newest map that it has; 0 for none.
-        pub epoch: Epoch,
-        /// What it says of itself and its machine, by Ceph's names (`hostname`, `osd_objectstore`, …).
-        pub metadata: Vec<(String, String)>,
-    }
-
-    /// Monitor → OSD, with the tid of the [`OsdBoot`].
-    pub struct OsdBootAck: OSD_BOOT_ACK, VERSION, compat VERSION {
-        /// 0, or a negative errno: the OSD must then stop.
-        pub result: i32,
-        /// First map in which it is up with this address.
-        pub epoch: Epoch,
-        /// Why it was refused, for the OSD's log; empty if it was not.
-        pub reason: String,
-    }
-}
-
-/// Why an OSD is to be marked down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum DownReason {
-    /// It says so itself, before it stops.
-    Goodbye = 1,
-    /// The sender cannot reach it.
-    Unreachable = 2,
-}
-
-impl Coded for DownReason {
-    const BYTES_MIN: usize = 1;
-
-    fn put(&self, e: &mut Encoder<'_>) {
-        e.u8(*self as u8);
-    }
-
-    fn get(d: &mut Decoder<'_>) -> Result<DownReason> {
-        match d.u8()? {
-            1 => Ok(DownReason::Goodbye),
-            2 => Ok(DownReason::Unreachable),
-            reason => Err(DecodeError::BadValue { what: "down reason", value: reason.into() }),
-        }
-    }
-}
-
-messages! {
-    /// OSD → monitor: an OSD is, or is about to be, no longer there.
-    pub struct OsdDown: OSD_DOWN, VERSION, compat VERSION {
-        /// Who is down; the sender itself if it says goodbye.
-        pub osd: OsdId,
-        /// Nonce of the address that is meant: a report about an earlier start is ignored.
-        pub nonce: u32,
-        pub reason: DownReason,
-        /// The sender's map.
-        pub epoch: Epoch,
-    }
-}
+// How an OSD is: what Ceph's OSDs tell the manager (MPGStats), and the PGs that keep the monitor from changing the map.
 
 coded! {
     /// What the PGs of one pool hold for which this OSD is the primary: summed over all OSDs, each object counts once.
@@ -155,8 +89,7 @@ mod osd_or_none {
 
 messages! {
     /// OSD → monitor: how full it is, every few seconds. There is no answer.
-    pub struct OsdBeacon: OSD_BEACON, VERSION, compat VERSION {
-        pub osd: OsdId,
+    pub struct OsdStats: OSD_STATS, VERSION, compat VERSION {
         /// The map that all its reactors have: what is said of PGs is so in that epoch's intervals, or in later ones.
         pub epoch: Epoch,
         /// Size of its store.

@@ -13,6 +13,7 @@ use carmine_wire::backoff::Backoff;
 use carmine_wire::frame::{FrameReader, PREAMBLE_BYTES};
 use carmine_wire::handshake::*;
 use carmine_wire::mon_msg::*;
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, OsdPing, PgTemp};
 use carmine_wire::osd_op::{OsdReply, OsdRequest, payload_bytes, payload_ranges, peek};
 use carmine_wire::pgls::{PgNlsArg, PgNlsReply};
 use carmine_wire::private::*;
@@ -60,8 +61,9 @@ fn decode_as_everything(bytes: &[u8]) {
     run!(bytes, front: Subscribe, ConfigMsg, GetVersion, GetVersionReply, GetMap, MonMapMsg, OsdMapMsg);
     run!(bytes, front: Command, CommandAck, PoolOp, PoolOpReply, StatFs, StatFsReply, GetPoolStats);
     run!(bytes, front: GetPoolStatsReply, Backoff);
-    run!(bytes, front: Route, RouteReply, OsdBoot, OsdBootAck, OsdDown, Admin, AdminReply);
+    run!(bytes, front: Route, RouteReply, OsdStats, Admin, AdminReply);
     run!(bytes, front: Tell, TellReply, Ping);
+    run!(bytes, front: Boot, MarkMeDown, Alive, Beacon, PgTemp, Failure, OsdPing);
     run!(bytes, control: Hello, AuthRequest, AuthBadMethod, AuthDone, Signature, ClientIdent, ServerIdent);
     run!(bytes, control: MissingFeatures, Reconnect, Reset, Retry, Wait, Keepalive2, Ack);
     for version in [8, 9, 10] {

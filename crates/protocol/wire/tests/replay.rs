@@ -11,6 +11,7 @@ use carmine_types::crc32c;
 use carmine_wire::frame::{self, Tag};
 use carmine_wire::handshake::*;
 use carmine_wire::mon_msg::*;
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, OsdPing, PgTemp};
 use carmine_wire::osd_op::{OsdReply, OsdRequest, ops, payload_ranges, peek};
 use carmine_wire::pgls::{PgNlsArg, PgNlsReply};
 use carmine_wire::{Front, Header2, kinds};
@@ -139,6 +140,14 @@ fn check_message(captured: &Captured) -> &'static str {
         kinds::MON_GET_VERSION_REPLY => check_front::<GetVersionReply>(captured, &header),
         kinds::MON_COMMAND => check_front::<Command>(captured, &header),
         kinds::MON_COMMAND_ACK => check_front::<CommandAck>(captured, &header),
+        kinds::OSD_BOOT => check_front::<Boot>(captured, &header),
+        // The monitor's answer has the priority of its answers.
+        kinds::OSD_MARK_ME_DOWN => check_front::<MarkMeDown>(captured, &Header2 { priority: 127, ..header }),
+        kinds::OSD_ALIVE => check_front::<Alive>(captured, &header),
+        kinds::OSD_BEACON => check_front::<Beacon>(captured, &header),
+        kinds::OSD_PG_TEMP => check_front::<PgTemp>(captured, &header),
+        kinds::OSD_FAILURE => check_front::<Failure>(captured, &header),
+        kinds::OSD_PING => check_front::<OsdPing>(captured, &header),
         kinds::OSD_OP => check_request(captured, &header),
         kinds::OSD_OP_REPLY => check_reply(captured, &header),
         _ => return "OTHER",
@@ -175,6 +184,13 @@ fn frames_of_all_captures() {
         ("MON_GET_VERSION_REPLY", 2),
         ("MON_COMMAND", 6),
         ("MON_COMMAND_ACK", 6),
+        ("OSD_BOOT", 2),
+        ("OSD_MARK_ME_DOWN", 2),
+        ("OSD_ALIVE", 2),
+        ("OSD_BEACON", 2),
+        ("OSD_PG_TEMP", 2),
+        ("OSD_FAILURE", 1),
+        ("OSD_PING", 4),
         ("OSD_OP", 40),
         ("OSD_OP_REPLY", 40),
     ] {

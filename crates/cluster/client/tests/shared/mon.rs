@@ -19,8 +19,9 @@ use carmine_wire::mon_msg::{
     Subscribe,
 };
 use carmine_wire::monmap::MonMap;
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown};
 use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
-use carmine_wire::private::{OsdBeacon, OsdBoot, OsdBootAck, OsdScrubs};
+use carmine_wire::private::{OsdScrubs, OsdStats};
 use carmine_wire::scrub::OsdScrub;
 use carmine_wire::{EntityAddr, EntityType, kinds};
 
@@ -45,14 +46,16 @@ pub(crate) struct FakeMon {
     pub(crate) merge: Cell<bool>,
     /// Nobody is told of new maps, unless they ask.
     pub(crate) mute: Cell<bool>,
-    /// Sessions of these OSDs get no maps.
+    /// Sessions of these OSDs are not told of new maps; the answer to a subscription they get.
     pub(crate) deaf: RefCell<Vec<u32>>,
-    /// What each OSD said last about its space.
-    pub(crate) beacons: RefCell<BTreeMap<OsdId, OsdBeacon>>,
     /// What each OSD said last about its scrubs.
     pub(crate) scrubs: RefCell<BTreeMap<OsdId, OsdScrubs>>,
     /// Scrubs that OSDs are to be told of.
     pub(crate) orders: RefCell<Vec<(OsdId, OsdScrub)>>,
+    /// What each OSD said last about its space and its PGs.
+    pub(crate) stats: RefCell<BTreeMap<OsdId, OsdStats>>,
+    /// What OSDs said of others.
+    pub(crate) failures: RefCell<Vec<(OsdId, Failure)>>,
     /// Commands that came.
     pub(crate) commands: Cell<u32>,
     /// This many commands get no answer.
@@ -84,9 +87,10 @@ impl FakeMon {
             merge: Cell::default(),
             mute: Cell::default(),
             deaf: RefCell::default(),
-            beacons: RefCell::default(),
             scrubs: RefCell::default(),
             orders: RefCell::default(),
+            stats: RefCell::default(),
+            failures: RefCell::default(),
             commands: Cell::default(),
             drop_commands: Cell::default(),
         })
@@ -211,7 +215,8 @@ impl FakeMon {
     /// Sends the newest map to a session that wants it, if the session is not deaf; `inc` led to it.
     fn tell(&self, (conn, wants): &mut (Rc<Connection>, Epoch), inc: Option<&Incremental>) {
         let (peer, newest) = (conn.peer(), self.epoch());
-        let is_deaf = peer.entity == EntityType::OSD
+        let is_deaf = inc.is_some()
+            && peer.entity == EntityType::OSD
             && self.deaf.borrow().iter().any(|osd| peer.name == osd.to_string());
         if wants.0 == 0 || *wants > newest || is_deaf {
             return;
@@ -269,26 +274,44 @@ impl FakeMon {
                 let reply = StatFsReply { fsid: self.fsid, total_kib: 100, ..StatFsReply::default() };
                 answer(Message::of(&reply));
             }
-            kinds::OSD_BEACON => {
-                let beacon: OsdBeacon = msg.decode().unwrap();
-                self.beacons.borrow_mut().insert(beacon.osd, beacon);
-            }
+            kinds::OSD_STATS => drop(self.stats.borrow_mut().insert(osd_of(conn), msg.decode().unwrap())),
             kinds::OSD_SCRUBS => {
                 let scrubs: OsdScrubs = msg.decode().unwrap();
                 self.scrubs.borrow_mut().insert(scrubs.osd, scrubs);
             }
-            kinds::OSD_BOOT => {
-                let boot: OsdBoot = msg.decode().unwrap();
+            kinds::OSD_BOOT => self.boot(conn, msg.decode().unwrap()),
+            kinds::OSD_ALIVE => {
+                let (osd, alive) = (osd_of(conn), msg.decode::<Alive>().unwrap());
                 self.change(move |inc| {
-                    inc.new_up_client.insert(boot.osd, boot.addr.into());
+                    inc.new_up_thru.insert(osd, alive.want);
                 });
-                answer(Message::of(&OsdBootAck { result: 0, epoch: Epoch(0), reason: String::new() }));
             }
+            kinds::OSD_BEACON => drop(msg.decode::<Beacon>().unwrap()),
             // The tests say themselves who is down.
-            kinds::OSD_DOWN => {}
+            kinds::OSD_FAILURE => self.failures.borrow_mut().push((osd_of(conn), msg.decode().unwrap())),
+            kinds::OSD_MARK_ME_DOWN => drop(msg.decode::<MarkMeDown>().unwrap()),
             other => panic!("message {other} to the mon"),
         }
     }
+}
+
+impl FakeMon {
+    fn boot(&self, conn: &Connection, boot: Boot) {
+        let (osd, addr) = (osd_of(conn), conn.peer().addr);
+        assert_eq!(boot.superblock.whoami, osd);
+        self.change(move |inc| {
+            inc.new_up_client.insert(osd, addr.into());
+            inc.new_up_cluster.insert(osd, boot.cluster);
+            inc.new_hb_back_up.insert(osd, boot.hb_back);
+            inc.new_hb_front_up.insert(osd, boot.hb_front);
+        });
+    }
+}
+
+/// The OSD at the other end.
+fn osd_of(conn: &Connection) -> OsdId {
+    assert_eq!(conn.peer().entity, EntityType::OSD);
+    OsdId(conn.peer().name.parse().unwrap())
 }
 
 struct MonSide(Rc<FakeMon>);

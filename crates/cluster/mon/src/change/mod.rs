@@ -2,22 +2,41 @@
 
 pub(crate) mod osd;
 mod pins;
+mod place;
 pub(crate) mod pool;
 #[cfg(test)]
 mod tests;
+
+use std::collections::BTreeMap;
 
 use carmine_types::{Epoch, Errno, OsdId, UTime, Uuid, errno};
 use carmine_wire::addr::{EntityAddr, EntityAddrVec};
 use carmine_wire::osdmap::{Incremental, OsdMap};
 use carmine_wire::private::PgStuck;
 
+/// Where an OSD process is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct OsdAddrs {
+    /// For everybody.
+    pub(crate) client: EntityAddrVec,
+    /// For other OSDs.
+    pub(crate) cluster: EntityAddrVec,
+    /// For their heartbeats, on the cluster's network, …
+    pub(crate) hb_back: EntityAddrVec,
+    /// … and on the clients'.
+    pub(crate) hb_front: EntityAddrVec,
+}
+
 /// A wish to change the map.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     /// An OSD process runs and can be reached.
-    Boot { osd: OsdId, uuid: Uuid, addrs: EntityAddrVec },
-    /// The OSD process with these addresses is gone; one that has booted since is not meant.
-    Down { osd: OsdId, addrs: EntityAddrVec },
+    Boot { osd: OsdId, uuid: Uuid, addrs: OsdAddrs },
+    /// The OSD process with these public addresses does not serve any longer; one that has booted since is not meant. If it is
+    /// dead, nobody needs to wait for what it may still do.
+    Down { osd: OsdId, addrs: EntityAddrVec, is_dead: bool },
+    /// OSDs were up in these epochs for sure.
+    UpThru { epochs: BTreeMap<OsdId, Epoch> },
     /// A new replicated pool; the defaults are those of the first pool.
     CreatePool { name: String, pg_num: Option<u32>, size: Option<u8> },
     /// Removes a pool with its PGs.
@@ -30,6 +49,14 @@ pub(crate) enum Change {
     SetPool { pool: String, size: Option<u8>, min_size: Option<u8> },
     /// Calls OSDs down that may well run: they boot again.
     MarkDown { osds: Vec<OsdId> },
+    /// An OSD has been down for so long that others are to have its data.
+    AutoOut { osd: OsdId },
+    /// Gives an OSD this weight (16.16) in the CRUSH map.
+    CrushReweight { osd: OsdId, weight: u32 },
+    /// Removes an OSD that is down.
+    Purge { osd: OsdId },
+    /// Gives up what only this OSD has.
+    Lost { osd: OsdId },
     /// Gives OSDs this weight (16.16): 0 is out, 0x10000 is in.
     Weight { osds: Vec<OsdId>, weight: u32 },
     /// An OSD has this epoch's map, and all PGs that it leads are active but these.
@@ -64,7 +91,8 @@ impl Change {
     pub(crate) fn plan(&self, map: &OsdMap, now: UTime) -> Result<Option<Incremental>, Refusal> {
         match self {
             Self::Boot { osd, uuid, addrs } => osd::boot(map, *osd, *uuid, addrs, now),
-            Self::Down { osd, addrs } => Ok(osd::down(map, *osd, addrs, now)),
+            Self::Down { osd, addrs, is_dead } => Ok(osd::down(map, *osd, addrs, *is_dead, now)),
+            Self::UpThru { epochs } => Ok(osd::up_thru(map, epochs, now)),
             Self::CreatePool { name, pg_num, size } => pool::create(map, name, *pg_num, *size, now),
             Self::DeletePool { pool } => pool::delete(map, *pool, now),
             Self::EnableApp { pool, app } => pool::enable_app(map, pool, app, now),
@@ -73,6 +101,10 @@ impl Change {
             }
             Self::SetPool { pool, size, min_size } => pool::set(map, pool, *size, *min_size, now),
             Self::MarkDown { osds } => osd::mark_down(map, osds, now),
+            Self::AutoOut { osd } => place::auto_out(map, *osd, now),
+            Self::CrushReweight { osd, weight } => place::crush_reweight(map, *osd, *weight, now),
+            Self::Purge { osd } => place::purge(map, *osd, now),
+            Self::Lost { osd } => place::lost(map, *osd, now),
             Self::Weight { osds, weight } => osd::set_weight(map, osds, *weight, now),
             Self::Report { leader, epoch, stuck } => Ok(pins::heed(map, (*leader, *epoch), stuck, now)),
             Self::Fullness { osd, used_bytes, total_bytes } => {

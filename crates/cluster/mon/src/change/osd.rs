@@ -1,6 +1,8 @@
 //! OSDs that come and go, and how full they are.
 
-use carmine_types::{OsdId, UTime, Uuid, errno};
+use std::collections::BTreeMap;
+
+use carmine_types::{Epoch, OsdId, UTime, Uuid, errno};
 use carmine_wire::FEATURES;
 use carmine_wire::addr::EntityAddrVec;
 use carmine_wire::osdmap::consts::{
@@ -8,13 +10,13 @@ use carmine_wire::osdmap::consts::{
 };
 use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo};
 
-use super::{Refusal, pins, refuse};
+use super::{OsdAddrs, Refusal, place, refuse};
 
 pub(super) fn boot(
     map: &OsdMap,
     osd: OsdId,
     uuid: Uuid,
-    addrs: &EntityAddrVec,
+    addrs: &OsdAddrs,
     now: UTime,
 ) -> Result<Option<Incremental>, Refusal> {
     if !map.exists(osd) {
@@ -28,23 +30,51 @@ pub(super) fn boot(
         );
         return Err(refuse(errno::EPERM, text));
     }
-    if map.client_addr(osd) == Some(addrs) {
+    if map.client_addr(osd) == Some(&addrs.client) {
         return Ok(None);
     }
     let mut inc = Incremental::next(map, now);
-    inc.new_up_client.insert(osd, addrs.clone());
-    inc.new_up_cluster.insert(osd, addrs.clone());
+    inc.new_up_client.insert(osd, addrs.client.clone());
+    inc.new_up_cluster.insert(osd, addrs.cluster.clone());
+    inc.new_hb_back_up.insert(osd, addrs.hb_back.clone());
+    inc.new_hb_front_up.insert(osd, addrs.hb_front.clone());
     if known.is_nil() {
         inc.new_uuid.insert(osd, uuid);
     }
     let old = map.osd_xinfo.get(osd.0 as usize).copied().unwrap_or_default();
     inc.new_xinfo.insert(osd, OsdXinfo { features: FEATURES, ..old });
     inc.new_last_up_change = now;
+    if let Some(weight) = place::weight_before(map, osd) {
+        inc.new_weight.insert(osd, weight);
+        inc.new_last_in_change = now;
+        place::pin(map, &mut inc)?;
+    }
     Ok(Some(inc))
 }
 
-pub(super) fn down(map: &OsdMap, osd: OsdId, addrs: &EntityAddrVec, now: UTime) -> Option<Incremental> {
-    (map.client_addr(osd) == Some(addrs)).then(|| all_down(map, &[osd], now))
+pub(super) fn down(
+    map: &OsdMap,
+    osd: OsdId,
+    addrs: &EntityAddrVec,
+    is_dead: bool,
+    now: UTime,
+) -> Option<Incremental> {
+    if map.client_addr(osd) != Some(addrs) {
+        return None;
+    }
+    let mut inc = all_down(map, &[osd], now);
+    if let Some(xinfo) = inc.new_xinfo.get_mut(&osd).filter(|_| is_dead) {
+        xinfo.dead_epoch = inc.epoch;
+    }
+    Some(inc)
+}
+
+/// `up_thru` of those that are up and have a lower one.
+pub(super) fn up_thru(map: &OsdMap, epochs: &BTreeMap<OsdId, Epoch>, now: UTime) -> Option<Incremental> {
+    let is_news = |(osd, epoch): &(&OsdId, &Epoch)| map.is_up(**osd) && map.up_thru(**osd) < **epoch;
+    let news = epochs.iter().filter(is_news).map(|(osd, epoch)| (*osd, *epoch)).collect();
+    let inc = Incremental { new_up_thru: news, ..Incremental::next(map, now) };
+    (!inc.new_up_thru.is_empty()).then_some(inc)
 }
 
 /// Those that are up; one that there is not is refused.
@@ -67,7 +97,7 @@ fn all_down(map: &OsdMap, osds: &[OsdId], now: UTime) -> Incremental {
 }
 
 /// Sets the weights and pins the PGs that need it: OSDs go out of the placement and come back, and no PG loses its data
-/// by that, see [`pins`].
+/// by that, see [`place::pin`].
 pub(super) fn set_weight(
     map: &OsdMap,
     osds: &[OsdId],
@@ -82,13 +112,7 @@ pub(super) fn set_weight(
         return Ok(None);
     }
     inc.new_last_in_change = now;
-    let mut next = map.clone();
-    for osd in inc.new_weight.keys() {
-        if let Some(slot) = next.osd_weight.get_mut(osd.0 as usize) {
-            *slot = weight;
-        }
-    }
-    inc.new_pg_temp = pins::follow(map, &next, None);
+    place::pin(map, &mut inc)?;
     Ok(Some(inc))
 }
 

@@ -1,11 +1,11 @@
 use super::pool::PG_NUM_DEFAULT;
 use super::*;
-use crate::testing::{addrs_of, apply, cluster, now, up};
+use crate::testing::{addrs_of, all_addrs, apply, cluster, now, up};
 use carmine_crush::pg_mapping;
 use carmine_types::{Epoch, PgId, errno};
 use carmine_wire::FEATURES;
 use carmine_wire::osdmap::Pin;
-use carmine_wire::osdmap::consts::{WEIGHT_IN, WEIGHT_OUT};
+use carmine_wire::osdmap::consts::{FLAG_NOOUT, STATE_AUTOOUT, STATE_EXISTS, WEIGHT_IN, WEIGHT_OUT};
 
 fn code(map: &OsdMap, change: Change) -> i32 {
     change.plan(map, now()).unwrap_err().code.0
@@ -29,7 +29,7 @@ fn an_osd_comes_and_goes() {
     assert!(map.is_up(OsdId(0)) && !map.is_up(OsdId(1)));
     assert_eq!(map.osd_info[0].up_from, Epoch(2));
     assert_eq!(map.osd_xinfo[0].features, FEATURES);
-    let addrs = map.client_addr(OsdId(0)).unwrap().clone();
+    let addrs = all_addrs(map.client_addr(OsdId(0)).unwrap());
     let uuid = map.osd_uuid[0];
     // The same again changes nothing; another store under the same number is refused.
     assert!(Change::Boot { osd: OsdId(0), uuid, addrs: addrs.clone() }.plan(&map, now()).unwrap().is_none());
@@ -38,13 +38,54 @@ fn an_osd_comes_and_goes() {
         errno::EPERM
     );
     assert_eq!(code(&map, Change::Boot { osd: OsdId(9), uuid, addrs }), errno::ENOENT);
-    let gone = Change::Down { osd: OsdId(0), addrs: addrs_of(0, 1) };
-    assert!(!apply(&mut map, Change::Down { osd: OsdId(0), addrs: addrs_of(0, 9) }), "an earlier start");
+    let gone = Change::Down { osd: OsdId(0), addrs: addrs_of(0, 1), is_dead: true };
+    let down = |osd, nonce| Change::Down { osd: OsdId(osd), addrs: addrs_of(osd, nonce), is_dead: false };
+    assert!(!apply(&mut map, down(0, 9)), "an earlier start");
     assert!(apply(&mut map, gone.clone()));
     assert!(!map.is_up(OsdId(0)) && map.is_in(OsdId(0)), "down, but its PGs wait for it");
     assert_eq!((map.epoch, map.osd_info[0].down_at), (Epoch(3), Epoch(3)));
     assert!(!apply(&mut map, gone), "down already");
-    assert!(!apply(&mut map, Change::Down { osd: OsdId(99), addrs: addrs_of(99, 1) }));
+    assert_eq!(map.osd_xinfo[0].dead_epoch, Epoch(3));
+    assert!(!apply(&mut map, down(99, 1)));
+    up(&mut map, 0, 2);
+    assert!(apply(&mut map, down(0, 2)));
+    assert_eq!(map.osd_xinfo[0].dead_epoch, Epoch(3), "it may live");
+}
+
+#[test]
+fn up_thru_only_rises_and_only_of_those_that_are_up() {
+    let mut map = cluster(3);
+    (0..2).for_each(|osd| up(&mut map, osd, 1));
+    let ask = |osd, epoch| Change::UpThru { epochs: [(OsdId(osd), Epoch(epoch))].into() };
+    assert!(apply(&mut map, ask(0, 3)));
+    assert_eq!((map.up_thru(OsdId(0)), map.up_thru(OsdId(1))), (Epoch(3), Epoch(0)));
+    for (osd, epoch) in [(0, 3), (0, 2), (2, 3), (99, 3)] {
+        assert!(!apply(&mut map, ask(osd, epoch)), "osd.{osd} in {epoch}");
+    }
+}
+
+#[test]
+fn who_is_down_for_long_goes_out_and_comes_back_with_its_weight() {
+    let mut map = cluster(4);
+    (0..4).for_each(|osd| up(&mut map, osd, 1));
+    let out = |osd| Change::AutoOut { osd: OsdId(osd) };
+    assert!(!apply(&mut map, out(3)), "it is up");
+    assert!(apply(&mut map, Change::Weight { osds: vec![OsdId(3)], weight: 0x8000 }));
+    assert!(apply(&mut map, Change::MarkDown { osds: (1..4).map(OsdId).collect() }));
+    assert!(apply(&mut map, Change::Flags { set: FLAG_NOOUT, clear: 0 }));
+    assert!(!apply(&mut map, out(3)), "noout");
+    assert!(apply(&mut map, Change::Flags { set: 0, clear: FLAG_NOOUT }));
+    assert!(apply(&mut map, out(3)));
+    assert_eq!((map.weight(OsdId(3)), map.state(OsdId(3))), (0, STATE_EXISTS | STATE_AUTOOUT));
+    assert!(!apply(&mut map, out(3)), "it is out");
+    assert!(apply(&mut map, out(2)));
+    assert!(!apply(&mut map, out(1)), "half of all are out");
+    up(&mut map, 3, 2);
+    assert_eq!((map.weight(OsdId(3)), map.state(OsdId(3)) & STATE_AUTOOUT), (0x8000, 0));
+    // Whom an operator took out stays out.
+    assert!(apply(&mut map, Change::Weight { osds: vec![OsdId(1)], weight: 0 }));
+    up(&mut map, 1, 2);
+    assert!(!map.is_in(OsdId(1)));
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod blocklist;
 mod cluster;
 mod osd;
 mod pg;
+mod place;
 mod pool;
 mod scrub;
 #[cfg(test)]
@@ -84,10 +85,11 @@ impl Known {
 }
 
 /// The commands by family, in the order in which `get_command_descriptions` lists them.
-const FAMILIES: [&[Known]; 8] = [
+const FAMILIES: [&[Known]; 9] = [
     &[read("get_command_descriptions", "list the commands", descriptions)],
     cluster::COMMANDS,
     osd::COMMANDS,
+    place::COMMANDS,
     blocklist::COMMANDS,
     cluster::CRUSH_COMMANDS,
     pool::COMMANDS,

@@ -12,8 +12,7 @@ use crate::change::osd::check_exist;
 use crate::change::{Change, Refusal, refuse};
 use crate::report::{dump, osd, pg};
 
-/// Flags that keep scheduled scrubs off, and flags that change nothing here, or only what this monitor does: it marks nobody
-/// out, and there is no backfill.
+/// Flags that keep scheduled scrubs off or OSDs in, and flags that change nothing here: there is no backfill by their names.
 const SET: &str = "osd set key:(noout|noscrub|nodeep-scrub|nobackfill|norebalance|norecover)";
 const UNSET: &str = "osd unset key:(noout|noscrub|nodeep-scrub|nobackfill|norebalance|norecover)";
 

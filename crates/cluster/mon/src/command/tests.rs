@@ -1,5 +1,6 @@
 use carmine_types::{OsdId, errno};
-use carmine_wire::private::{OsdBeacon, PgScrubs, PgStuck, PoolUse, ScrubStamp};
+use carmine_wire::osdmap::consts::WEIGHT_IN;
+use carmine_wire::private::{OsdStats, PgScrubs, PgStuck, PoolUse, ScrubStamp};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -31,13 +32,13 @@ fn reports(map: &OsdMap) -> ClusterStats {
     for osd in map.osds().filter(|osd| map.is_up(*osd)) {
         let pools = vec![PoolUse { pool: 1, objects: 10, bytes: 40_960 }];
         let (total_bytes, used_bytes) = (1 << 30, (1 << 30) / 10);
-        stats.reports.insert(
-            osd,
-            OsdBeacon { osd, epoch: map.epoch, total_bytes, used_bytes, pools, stuck: Vec::new() },
-        );
         stats
-            .metadata
-            .insert(osd, vec![("hostname".into(), "here".into()), ("osd_objectstore".into(), "blue".into())]);
+            .reports
+            .insert(osd, OsdStats { epoch: map.epoch, total_bytes, used_bytes, pools, stuck: Vec::new() });
+        stats.metadata.insert(
+            osd,
+            [("hostname".into(), "here".into()), ("osd_objectstore".into(), "blue".into())].into(),
+        );
     }
     stats
 }
@@ -87,6 +88,7 @@ fn every_command_is_described_and_answers() {
                 "key": "noout", "object": "o", "pgid": "1.3", "profile": "optimal", "dumpcontents": ["pgs_brief"],
                 "blocklistop": "add", "blacklistop": "add", "addr": "127.0.0.1:0/5",
                 "value": "v", "poolstr": "bench", "osd": 1, "who": "osd.1",
+                "name": "osd.1", "weight": 0.5, "yes_i_really_mean_it": true,
             });
             if known.words().starts_with("pg ls") {
                 command["pool"] = json!(1); // a name elsewhere
@@ -171,10 +173,9 @@ fn the_state_of_pgs_is_what_their_primaries_say() {
         MapView::new(std::sync::Arc::new(map.clone())).pgs().next().map(|(p, m)| (p, m.clone())).unwrap();
     let osd = mapping.acting_primary.unwrap();
     let stuck = vec![PgStuck { pg, state: "peering".into(), is_complete: true, successor: None }];
-    stats.reports.insert(
-        osd,
-        OsdBeacon { osd, epoch: map.epoch, total_bytes: 1, used_bytes: 0, pools: Vec::new(), stuck },
-    );
+    stats
+        .reports
+        .insert(osd, OsdStats { epoch: map.epoch, total_bytes: 1, used_bytes: 0, pools: Vec::new(), stuck });
     let brief = text_of(run_with(
         &map,
         &stats,
@@ -395,4 +396,52 @@ proptest! {
         command[key] = json!(value);
         let _ = run_on(&map, &command.to_string());
     }
+}
+
+/// The answers are those of Ceph 16.2.15, but for the warnings' words.
+#[test]
+fn osds_get_weights_and_are_given_up() {
+    let mut map = cluster_up(3);
+    let mut says = |text: Value| match run_on(&map, &text.to_string()) {
+        Ok(Answer::Change { change, status }) => match change.plan(&map, now()) {
+            Ok(inc) => {
+                inc.iter().for_each(|inc| map.apply(inc).unwrap());
+                Ok((map.clone(), status))
+            }
+            Err(refusal) => Err((refusal.code.0, refusal.text)),
+        },
+        Ok(Answer::Done { status, .. }) => Ok((map.clone(), status)),
+        Ok(Answer::Scrub { .. }) => panic!("nobody asked for a scrub"),
+        Err(refusal) => Err((refusal.code.0, refusal.text)),
+    };
+    let reweight = |id: Value, weight: Value| json!({ "prefix": "osd reweight", "id": id, "weight": weight });
+    let (after, status) = says(reweight(json!(0), json!(0.8))).unwrap();
+    assert_eq!((status.as_str(), after.weight(OsdId(0))), ("reweighted osd.0 to 0.8 (cccc)", 0xcccc));
+    assert_eq!(says(reweight(json!("osd.0"), json!("1"))).unwrap().1, "reweighted osd.0 to 1 (10000)");
+    assert_eq!(says(reweight(json!(9), json!(0.5))), Err((errno::ENOENT, "osd.9 does not exist".into())));
+    assert_eq!(says(reweight(json!(0), json!(1.5))).unwrap_err().0, errno::EINVAL);
+    let crush =
+        |name: &str, weight: f64| json!({ "prefix": "osd crush reweight", "name": name, "weight": weight });
+    let (after, status) = says(crush("osd.0", 2.5)).unwrap();
+    assert_eq!(status, "reweighted item id 0 name 'osd.0' to 2.5 in crush map");
+    assert_eq!(after.crush.bucket(-1).unwrap().weight, 4 * WEIGHT_IN + WEIGHT_IN / 2);
+    let unknown = "device 'osd.9' does not appear in the crush map".to_owned();
+    assert_eq!(says(crush("osd.9", 1.0)), Err((errno::ENOENT, unknown)));
+    let no_leaf = "device 'default' is not a leaf in the crush map".to_owned();
+    assert_eq!(says(crush("default", 1.0)), Err((errno::EINVAL, no_leaf)));
+    let about = |what: &str, id: u32, sure: bool| json!({ "prefix": format!("osd {what}"), "id": id, "yes_i_really_mean_it": sure });
+    for what in ["purge", "lost"] {
+        assert_eq!(says(about(what, 2, false)).unwrap_err().0, errno::EPERM);
+    }
+    assert_eq!(says(about("lost", 2, true)), Err((errno::EBUSY, "osd.2 is not down".into())));
+    assert_eq!(says(about("lost", 9, true)), Err((errno::ENOENT, "osd.9 does not exist".into())));
+    assert_eq!(says(about("purge", 2, true)), Err((errno::EBUSY, "osd.2 is not `down`.".into())));
+    assert_eq!(says(about("purge", 9, true)).unwrap().1, "osd.9 does not exist");
+    let (after, _) = says(json!({ "prefix": "osd down", "ids": ["2"] })).unwrap();
+    let down_at = after.epoch;
+    let (after, status) = says(about("lost", 2, true)).unwrap();
+    assert_eq!((status, after.osd_info[2].lost_at), (format!("marked osd lost in epoch {down_at}"), down_at));
+    let (after, status) = says(about("purge", 2, true)).unwrap();
+    assert_eq!((status.as_str(), after.osds().count()), ("purged osd.2", 2));
+    assert!(after.crush.item_name(2).is_none() && !after.is_in(OsdId(2)));
 }

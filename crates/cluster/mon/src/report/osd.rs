@@ -282,11 +282,15 @@ pub(crate) fn metadata_json(view: &View<'_>, osd: OsdId) -> Value {
     for (key, value) in view.stats.metadata(osd) {
         out[key] = json!(value);
     }
-    if let Some(addrs) = view.map.client_addr(osd) {
-        let shown = dump::addr_list(addrs);
-        for key in ["front_addr", "back_addr", "hb_front_addr", "hb_back_addr"] {
-            out[key] = json!(shown);
-        }
+    let map = view.map;
+    let addrs = [
+        ("front_addr", &map.client_addrs),
+        ("back_addr", &map.cluster_addrs),
+        ("hb_front_addr", &map.hb_front_addrs),
+        ("hb_back_addr", &map.hb_back_addrs),
+    ];
+    for (key, list) in addrs.into_iter().filter(|_| map.is_up(osd)) {
+        out[key] = json!(list.get(osd.0 as usize).map(dump::addr_list));
     }
     out
 }

@@ -65,6 +65,8 @@ fn wrong_wishes_are_named() {
             "2 devices for 1 group of --osds-per-device:",
         ),
         (Wish { alien_threads: Some(0), ..w() }, "--alien-threads 0"),
+        (Wish { osd_heartbeat_interval_s: Some(0), ..w() }, "--osd-heartbeat-interval 0"),
+        (Wish { osd_heartbeat_grace_s: Some(6), ..w() }, "--osd-heartbeat-grace 6"),
     ];
     for (wish, part) in table {
         let error = plan(&wish).unwrap_err();

@@ -34,7 +34,7 @@ mod shell;
 mod usage;
 mod write;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use carmine_peering::{Peering, Phase};
@@ -79,6 +79,8 @@ pub(crate) struct Pg {
     watched: Watched,
     /// Its scrubs (primary).
     scrub: Scrubs,
+    /// Clients wait for what the monitor decides.
+    asks: Cell<bool>,
     /// Fires when phase, generation or the committed version change.
     changed: Notify,
 }
@@ -98,6 +100,7 @@ impl Pg {
             usage: RefCell::default(),
             watched: Watched::default(),
             scrub: Scrubs::default(),
+            asks: Cell::new(false),
             changed: Notify::new(),
         })
     }

@@ -57,6 +57,7 @@ impl Pg {
 
     /// Gives an event to the state machine, and carries out what follows but for the part of the one who brings it.
     pub(super) fn on(self: &Rc<Self>, osd: &Rc<OsdShard>, event: Event) -> Then {
+        let is_map = matches!(event, Event::Map(_));
         let (served, was_whole) = {
             let peering = self.peering.borrow();
             (peering.serves(), peering.has_newcomers())
@@ -65,10 +66,14 @@ impl Pg {
         list.into_iter().for_each(|effect| self.perform(osd, effect));
         self.changed.notify_all();
         let peering = self.peering.borrow();
-        // At a start of the whole cluster the others come up in a moment. Later, clients wait for what the monitor decides.
-        if (served && peering.waits_for_monitor()) || (!was_whole && peering.has_newcomers()) {
-            crate::beacon::send_soon(osd);
+        // At a start of the whole cluster the others come up in a moment. Later, clients wait for what the monitor decides. A report
+        // that speaks of an earlier map is not used: it is sent again.
+        let asks = peering.waits_for_monitor() && (served || self.asks.get());
+        let has_news = peering.has_newcomers() && (!was_whole || is_map);
+        if has_news || (asks && (is_map || !self.asks.get())) {
+            crate::stats::send_soon(osd);
         }
+        self.asks.set(asks);
         then
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_client::{Client, Options, Pool, RouteMode};
-use carmine_osd::{Gates, OsdConfig, ScrubOptions};
+use carmine_osd::{Gates, HeartbeatConfig, OsdConfig, ScrubOptions};
 use carmine_pgtypes::Transaction;
 use carmine_reactor::sim::{NodeId, Sim, SimDisk};
 use carmine_reactor::{Group, Shard, ShardId};
@@ -103,6 +103,7 @@ impl Cluster {
             nonce: self.starts.get(),
             mon: mon_addr(),
             gates: Gates::within(1 << 10),
+            heartbeat: HeartbeatConfig::default(),
             request_bytes_per_shard: self.request_bytes,
             scrub: self.scrub.borrow().clone(),
         });

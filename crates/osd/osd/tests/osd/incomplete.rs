@@ -60,8 +60,7 @@ fn an_incomplete_copy_never_leads() {
 
 /// The monitor's part: who is to lead by the primaries' reports does.
 fn obey(cluster: &Cluster) {
-    let reports: Vec<_> =
-        cluster.mon.beacons.borrow().values().flat_map(|beacon| beacon.stuck.clone()).collect();
+    let reports: Vec<_> = cluster.mon.stats.borrow().values().flat_map(|stats| stats.stuck.clone()).collect();
     for report in reports {
         let Some(successor) = report.successor else { continue };
         cluster.mon.changes_with(move |map, inc| {

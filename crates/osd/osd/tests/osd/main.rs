@@ -9,6 +9,7 @@ mod cluster;
 mod faults;
 mod flaky;
 mod heal;
+mod heartbeat;
 mod incomplete;
 mod late;
 mod lengths;

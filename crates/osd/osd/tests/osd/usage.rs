@@ -8,12 +8,12 @@ use carmine_types::PgId;
 use super::cluster::{Cluster, Disks};
 use super::mon::POOL_ID;
 
-/// Objects and bytes by the newest beacons of all OSDs.
+/// Objects and bytes by the newest statistics of all OSDs.
 fn used(cluster: &Cluster) -> (u64, u64) {
-    // Counting and the next beacon.
+    // Counting and the next report.
     cluster.pass(Duration::from_secs(5));
-    let beacons = cluster.mon.beacons.borrow();
-    let pools = beacons.values().flat_map(|beacon| &beacon.pools).filter(|pool| pool.pool == POOL_ID);
+    let stats = cluster.mon.stats.borrow();
+    let pools = stats.values().flat_map(|stats| &stats.pools).filter(|pool| pool.pool == POOL_ID);
     pools.fold((0, 0), |(objects, bytes), pool| (objects + pool.objects, bytes + pool.bytes))
 }
 

@@ -46,6 +46,8 @@ pub const FLAGS_DEFAULT: u32 = 0x58_8000;
 pub const FLAG_PAUSERD: u32 = 4;
 /// Map flag: client writes wait.
 pub const FLAG_PAUSEWR: u32 = 8;
+/// Map flag: nobody goes out by itself.
+pub const FLAG_NOOUT: u32 = 0x80;
 /// Map flag: no scheduled scrub begins.
 pub const FLAG_NOSCRUB: u32 = 0x800;
 /// Map flag: no scheduled deep scrub begins.
@@ -58,7 +60,7 @@ pub const FLAG_NAMES: &[(u32, &str)] = &[
     (0x10, "pauserec"),
     (0x20, "noup"),
     (0x40, "nodown"),
-    (0x80, "noout"),
+    (FLAG_NOOUT, "noout"),
     (0x100, "noin"),
     (0x200, "nobackfill"),
     (0x4000, "norebalance"),

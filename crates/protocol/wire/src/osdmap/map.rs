@@ -188,6 +188,11 @@ impl OsdMap {
         self.client_addrs.get(osd.0 as usize).filter(|_| self.is_up(osd))
     }
 
+    /// Epoch up to which it was surely alive; 0 for an id beyond the map.
+    pub fn up_thru(&self, osd: OsdId) -> Epoch {
+        self.osd_info.get(osd.0 as usize).map_or(Epoch(0), |info| info.up_thru)
+    }
+
     /// Ids in use, ascending.
     pub fn osds(&self) -> impl Iterator<Item = OsdId> + '_ {
         (0..self.osd_state.len() as u32).map(OsdId).filter(|osd| self.exists(*osd))

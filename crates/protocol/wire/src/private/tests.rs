@@ -1,31 +1,21 @@
-use std::net::SocketAddr;
-
-use carmine_types::{Epoch, OsdId, PgId, Uuid};
+use carmine_types::{Epoch, OsdId, PgId};
 use proptest::prelude::*;
 
 use super::*;
+use crate::Front;
 use crate::testing::{any_bytes, round_trip};
-use crate::{EntityAddr, Front};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn every_message(
-        epoch: u32, osd: u32, uuid: [u8; 16], sock: Option<SocketAddr>, reactors: Vec<u16>,
+        epoch: u32, osd: u32, reactors: Vec<u16>,
         pgs: Vec<((i64, u32), u16)>, json: Vec<u8>, result: i32, reason: String,
     ) {
         let (epoch, osd) = (Epoch(epoch), OsdId(osd));
         let pgs: Vec<_> = pgs.into_iter().map(|((pool, ps), reactor)| (PgId::new(pool, ps), reactor)).collect();
         round_trip(Route { epoch });
-        round_trip(OsdBoot {
-            osd, uuid: Uuid(uuid), addr: EntityAddr { kind: 2, nonce: 7, sock },
-            reactors: reactors.len() as u16, epoch, metadata: vec![(reason.clone(), "value".into())],
-        });
-        round_trip(OsdBootAck { result, epoch, reason: reason.clone() });
-        for down in [DownReason::Goodbye, DownReason::Unreachable] {
-            round_trip(OsdDown { osd, nonce: result as u32, reason: down, epoch });
-        }
         let pools = pgs.iter().map(|(pg, n): &(PgId, u16)| PoolUse { pool: pg.pool, objects: u64::from(*n), bytes: 9 });
         let stuck = pgs.iter().map(|(pg, _)| PgStuck {
             pg: *pg,
@@ -33,7 +23,7 @@ proptest! {
             is_complete: pg.ps % 2 == 0,
             successor: (pg.ps % 3 == 0).then_some(osd).filter(|osd| osd.0 != u32::MAX),
         }).collect();
-        round_trip(OsdBeacon { osd, epoch, total_bytes: 5, used_bytes: u64::MAX, pools: pools.collect(), stuck });
+        round_trip(OsdStats { epoch, total_bytes: 5, used_bytes: u64::MAX, pools: pools.collect(), stuck });
         let stamp = ScrubStamp { version: Eversion::new(epoch.0, 7), time: UTime { sec: 1, nsec: 2 } };
         let scrubs = pgs.iter().map(|(pg, n)| PgScrubs { pg: *pg, last: stamp, errors: u64::from(*n), ..PgScrubs::default() });
         round_trip(OsdScrubs { osd, pgs: scrubs.collect() });
@@ -46,10 +36,7 @@ proptest! {
     fn random_bytes(bytes: Vec<u8>) {
         any_bytes::<Route>(&bytes);
         any_bytes::<RouteReply>(&bytes);
-        any_bytes::<OsdBoot>(&bytes);
-        any_bytes::<OsdBootAck>(&bytes);
-        any_bytes::<OsdDown>(&bytes);
-        any_bytes::<OsdBeacon>(&bytes);
+        any_bytes::<OsdStats>(&bytes);
         any_bytes::<OsdScrubs>(&bytes);
         any_bytes::<Admin>(&bytes);
         any_bytes::<AdminReply>(&bytes);
@@ -71,11 +58,7 @@ fn another_version_is_refused_with_both_versions_and_the_remedy() {
 
 #[test]
 fn private_types_are_out_of_cephs_range() {
-    let kinds = [Route::KIND, RouteReply::KIND, OsdBoot::KIND, OsdBootAck::KIND, OsdDown::KIND];
-    assert!(
-        kinds
-            .iter()
-            .chain(&[OsdBeacon::KIND, OsdScrubs::KIND, Admin::KIND, AdminReply::KIND])
-            .all(|kind| *kind >= 0x8000)
-    );
+    let kinds =
+        [Route::KIND, RouteReply::KIND, OsdStats::KIND, OsdScrubs::KIND, Admin::KIND, AdminReply::KIND];
+    assert!(kinds.iter().all(|kind| *kind >= 0x8000));
 }

@@ -8,7 +8,7 @@ use carmine_client::MonSession;
 use carmine_messenger::{Message, with_timeout};
 use carmine_reactor::{Group, ShardId};
 use carmine_types::Epoch;
-use carmine_wire::private::{OsdBeacon, PgStuck, PoolUse};
+use carmine_wire::private::{OsdStats, PgStuck, PoolUse};
 
 use crate::pg::tell_monitor;
 use crate::shard::OsdShard;
@@ -18,16 +18,15 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// What happens to several PGs at once is told together.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// Sends beacons for as long as the OSD runs.
+/// Sends them for as long as the OSD runs.
 pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
     let own = Rc::clone(osd);
-    osd.shard.spawn(Group::Admin, "beacon", async move {
+    osd.shard.spawn(Group::Admin, "stats", async move {
         while !own.stopping.get() {
             let pools = pools(&own).await;
             let (epoch, stuck) = stuck(&own).await;
             let space = own.store.statfs();
-            session.send(Message::of(&OsdBeacon {
-                osd: own.config.id,
+            session.send(Message::of(&OsdStats {
                 epoch,
                 total_bytes: space.total,
                 // Where nothing can be written any more, for whatever reason, all counts as used.

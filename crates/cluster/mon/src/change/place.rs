@@ -1,0 +1,99 @@
+//! OSDs in the placement: out because they are down for long, another weight in the CRUSH map, gone for good.
+
+use carmine_crush::edit;
+use carmine_types::{OsdId, UTime, errno};
+use carmine_wire::crushmap::CrushMap;
+use carmine_wire::osdmap::consts::{FLAG_NOOUT, STATE_AUTOOUT, STATE_EXISTS, WEIGHT_IN, WEIGHT_OUT};
+use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo};
+
+use super::osd::check_exist;
+use super::{Refusal, pins, refuse};
+
+/// Share of all OSDs that stay in, however many are down (Ceph's mon_osd_min_in_ratio).
+const IN_RATIO_MIN: f64 = 0.75;
+
+/// Pins the PGs that need it if `inc` moves any, see [`pins`].
+pub(super) fn pin(map: &OsdMap, inc: &mut Incremental) -> Result<(), Refusal> {
+    let next =
+        inc.applied(map).map_err(|e| refuse(errno::EINVAL, format!("the change does not apply: {e}")))?;
+    inc.new_pg_temp = pins::follow(map, &next, None);
+    Ok(())
+}
+
+/// An OSD that is down goes out, unless the flag noout or too few others forbid it. It comes back with its old weight.
+pub(super) fn auto_out(map: &OsdMap, osd: OsdId, now: UTime) -> Result<Option<Incremental>, Refusal> {
+    let (all, inside) = (map.osds().count(), map.osds().filter(|osd| map.is_in(*osd)).count());
+    let may_go = map.flags & FLAG_NOOUT == 0 && inside as f64 >= IN_RATIO_MIN * all as f64;
+    if map.is_up(osd) || !map.is_in(osd) || !may_go {
+        return Ok(None);
+    }
+    let mut inc = Incremental::next(map, now);
+    inc.new_weight.insert(osd, WEIGHT_OUT);
+    inc.new_last_in_change = now;
+    // The bits that are named are flipped.
+    let flips = STATE_AUTOOUT & !map.state(osd);
+    if flips != 0 {
+        inc.new_state.insert(osd, flips);
+    }
+    let old = map.osd_xinfo.get(osd.0 as usize).copied().unwrap_or_default();
+    inc.new_xinfo.insert(osd, OsdXinfo { old_weight: map.weight(osd), ..old });
+    pin(map, &mut inc)?;
+    Ok(Some(inc))
+}
+
+/// The weight with which an OSD that boots comes back in; `None` if it is not out by [`auto_out`].
+pub(super) fn weight_before(map: &OsdMap, osd: OsdId) -> Option<u32> {
+    if map.state(osd) & STATE_AUTOOUT == 0 || map.is_in(osd) {
+        return None;
+    }
+    let old = map.osd_xinfo.get(osd.0 as usize).map_or(0, |xinfo| xinfo.old_weight);
+    Some(if old == 0 { WEIGHT_IN } else { old })
+}
+
+/// Another weight (16.16) of an OSD in the CRUSH map.
+pub(super) fn crush_reweight(
+    map: &OsdMap,
+    osd: OsdId,
+    weight: u32,
+    now: UTime,
+) -> Result<Option<Incremental>, Refusal> {
+    let mut crush = CrushMap::clone(&map.crush);
+    if !edit::reweight(&mut crush, osd.0 as i32, weight) {
+        return Err(refuse(errno::ENOENT, format!("device '{osd}' does not appear in the crush map")));
+    }
+    if crush == *map.crush {
+        return Ok(None);
+    }
+    let mut inc = Incremental { crush: crush.encode(), ..Incremental::next(map, now) };
+    pin(map, &mut inc)?;
+    Ok(Some(inc))
+}
+
+/// An OSD that is down goes for good, from the CRUSH map and from the list of OSDs. Its number is free again.
+pub(super) fn purge(map: &OsdMap, osd: OsdId, now: UTime) -> Result<Option<Incremental>, Refusal> {
+    if !map.exists(osd) {
+        return Ok(None);
+    }
+    if map.is_up(osd) {
+        return Err(refuse(errno::EBUSY, format!("{osd} is not `down`.")));
+    }
+    let mut crush = CrushMap::clone(&map.crush);
+    edit::remove_device(&mut crush, osd.0 as i32);
+    let mut inc = Incremental { crush: crush.encode(), ..Incremental::next(map, now) };
+    inc.new_state.insert(osd, STATE_EXISTS);
+    inc.new_weight.insert(osd, WEIGHT_OUT);
+    pin(map, &mut inc)?;
+    Ok(Some(inc))
+}
+
+/// What only an OSD has that is down is given up.
+pub(super) fn lost(map: &OsdMap, osd: OsdId, now: UTime) -> Result<Option<Incremental>, Refusal> {
+    check_exist(map, &[osd])?;
+    if map.is_up(osd) {
+        return Err(refuse(errno::EBUSY, format!("{osd} is not down")));
+    }
+    let mut inc = Incremental::next(map, now);
+    let down_at = map.osd_info.get(osd.0 as usize).map(|info| info.down_at).unwrap_or_default();
+    inc.new_lost.insert(osd, down_at);
+    Ok(Some(inc))
+}

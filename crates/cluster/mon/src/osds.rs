@@ -1,0 +1,157 @@
+//! What OSDs tell the monitor: that they are up, live or stop, and how they are. An OSD is known by its session: its number and
+//! its public addresses, which change at every start.
+
+use std::rc::Rc;
+
+use carmine_messenger::{Connection, Message};
+use carmine_types::OsdId;
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown};
+use carmine_wire::osdmap::OsdMap;
+use carmine_wire::private::{OsdScrubs, OsdStats};
+use carmine_wire::{EntityAddrVec, EntityType, kinds};
+use tracing::{debug, info, warn};
+
+use crate::change::{Change, OsdAddrs, Refusal};
+use crate::mon::Mon;
+
+/// The OSD at the other end of a connection, and its public addresses; `None` for anybody else.
+pub(crate) fn osd_of(conn: &Connection) -> Option<(OsdId, EntityAddrVec)> {
+    let peer = conn.peer();
+    let id = peer.name.parse().ok().filter(|_| peer.entity == EntityType::OSD)?;
+    Some((OsdId(id), peer.addr.into()))
+}
+
+fn is_up_at(map: &OsdMap, osd: OsdId, addrs: &EntityAddrVec) -> bool {
+    map.client_addr(osd) == Some(addrs)
+}
+
+impl Mon {
+    /// Handles a message that only OSDs send; anything else is ignored.
+    pub(crate) fn hear_osd(&self, conn: &Rc<Connection>, msg: &Message) -> carmine_wire::Result<()> {
+        let Some((osd, addrs)) = osd_of(conn) else {
+            debug!(peer = %conn.peer(), "ignored a {} message", kinds::name(msg.header.kind));
+            return Ok(());
+        };
+        match msg.header.kind {
+            kinds::OSD_BOOT => self.boot(conn, (osd, addrs), msg.decode()?),
+            kinds::OSD_MARK_ME_DOWN => self.mark_me_down(conn, msg, osd, msg.decode()?),
+            kinds::OSD_ALIVE => self.alive(osd, &addrs, &msg.decode()?),
+            kinds::OSD_BEACON => self.beacon(osd, &addrs, &msg.decode()?),
+            kinds::OSD_FAILURE => self.failure(osd, &addrs, msg.decode()?),
+            kinds::OSD_STATS => self.stats(osd, &addrs, msg.decode()?),
+            kinds::OSD_SCRUBS => self.scrubs(osd, &addrs, msg.decode()?),
+            other => debug!("ignored a {} message of {osd}", kinds::name(other)),
+        }
+        Ok(())
+    }
+
+    fn boot(&self, conn: &Rc<Connection>, (osd, client): (OsdId, EntityAddrVec), boot: Boot) {
+        if boot.superblock.whoami != osd {
+            return conn.close("an OSD may boot only itself");
+        }
+        self.stats.borrow_mut().metadata.insert(osd, boot.metadata);
+        let Boot { superblock, hb_back, cluster, hb_front, .. } = boot;
+        let addrs = OsdAddrs { client: client.clone(), cluster, hb_back, hb_front };
+        let change = Change::Boot { osd, uuid: superblock.osd_fsid, addrs };
+        // An earlier process of this OSD that was never seen to end is taken down first: everybody must see a new
+        // interval. Not for a boot that is going to be refused.
+        let current = self.current();
+        let earlier = current.map.client_addr(osd).filter(|known| **known != client);
+        if let Some(earlier) = earlier
+            && change.plan(&current.map, current.map.modified).is_ok()
+        {
+            self.osd_gone(osd, earlier.clone(), "it boots again with another address");
+        }
+        let done = move |mon: &Mon, result: Result<(), Refusal>| mon.booted(osd, client, result);
+        self.change(change, Box::new(done));
+    }
+
+    /// The map says that an OSD is up, or never will: whom the map contradicts stops by itself.
+    fn booted(&self, osd: OsdId, addrs: EntityAddrVec, result: Result<(), Refusal>) {
+        match result {
+            Err(refusal) => warn!("{osd} may not boot: {}", refusal.text),
+            Ok(()) if self.has_session(osd, &addrs) => {}
+            Ok(()) => self.session_ended(osd, addrs, "its session ended while it booted".into()),
+        }
+    }
+
+    /// An OSD's goodbye. It hears of its end by the same message.
+    fn mark_me_down(&self, conn: &Rc<Connection>, msg: &Message, osd: OsdId, request: MarkMeDown) {
+        if request.osd != osd {
+            return conn.close("an OSD may mark down only itself");
+        }
+        info!("{osd} says goodbye");
+        let (conn, tid) = (Rc::clone(conn), msg.header.tid);
+        let change = Change::Down { osd, addrs: request.addrs.clone(), is_dead: request.is_dead };
+        let done = move |mon: &Mon, _: Result<(), Refusal>| {
+            if request.request_ack {
+                let epoch = mon.current().map.epoch;
+                let ack = MarkMeDown { epoch, request_ack: false, is_dead: false, ..request };
+                Mon::reply(&conn, Message::of(&ack).with_tid(tid));
+            }
+        };
+        self.change(change, Box::new(done));
+    }
+
+    /// Notes `up_thru`, together with what else comes before the next change: OSDs ask in crowds, when a map has come.
+    fn alive(&self, osd: OsdId, addrs: &EntityAddrVec, alive: &Alive) {
+        let map = &self.current().map;
+        // A map that there is not yet was not used.
+        let up_thru = alive.want.min(map.epoch);
+        if !is_up_at(map, osd, addrs) || map.up_thru(osd) >= up_thru {
+            return;
+        }
+        let mut wishes = self.up_thru.borrow_mut();
+        let is_first = wishes.is_empty();
+        wishes.insert(osd, up_thru);
+        if is_first {
+            self.change_soon();
+        }
+    }
+
+    fn beacon(&self, osd: OsdId, addrs: &EntityAddrVec, _: &Beacon) {
+        if is_up_at(&self.current().map, osd, addrs) {
+            self.beacons_ns.borrow_mut().insert(osd, self.shard.now_ns());
+        }
+    }
+
+    /// One OSD's word about another.
+    fn failure(&self, reporter: OsdId, addrs: &EntityAddrVec, failure: Failure) {
+        let Failure { osd, flags, failed_for_s, .. } = failure;
+        let map = &self.current().map;
+        let is_meant = is_up_at(map, reporter, addrs) && is_up_at(map, osd, &failure.addrs);
+        if !is_meant || osd == reporter {
+            return debug!("ignored a report of {reporter} about {osd}");
+        }
+        if flags & Failure::FAILED == 0 {
+            info!("{reporter} says that {osd} answers again");
+            return self.failures.borrow_mut().take_back(osd, reporter);
+        }
+        if flags & Failure::IMMEDIATE != 0 {
+            info!("{reporter} says that {osd} is gone");
+            return self.note(map, Change::Down { osd, addrs: failure.addrs, is_dead: true });
+        }
+        info!("{reporter} says that {osd} has not answered for {failed_for_s} s");
+        let since_ns = self.shard.now_ns().saturating_sub(u64::from(failed_for_s) * 1_000_000_000);
+        self.failures.borrow_mut().report(osd, reporter, since_ns);
+        self.judge_failures();
+    }
+
+    fn stats(&self, osd: OsdId, addrs: &EntityAddrVec, stats: OsdStats) {
+        let current = self.current();
+        if !is_up_at(&current.map, osd, addrs) {
+            return;
+        }
+        let OsdStats { epoch, used_bytes, total_bytes, .. } = stats;
+        let stuck = stats.stuck.clone();
+        self.stats.borrow_mut().reports.insert(osd, stats);
+        self.note(&current.map, Change::Fullness { osd, used_bytes, total_bytes });
+        self.note(&current.map, Change::Report { leader: osd, epoch, stuck });
+    }
+    fn scrubs(&self, osd: OsdId, addrs: &EntityAddrVec, told: OsdScrubs) {
+        if is_up_at(&self.current().map, osd, addrs) && told.osd == osd {
+            let pgs = told.pgs.into_iter().map(|pg| (pg.pg, pg)).collect();
+            self.stats.borrow_mut().scrubs.insert(osd, pgs);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What the monitor does by the clock: clients come in again, and OSDs that stay silent or down are drawn from.
+
+use std::time::Duration;
+
+use carmine_messenger::with_timeout;
+use carmine_types::OsdId;
+use tracing::warn;
+
+use crate::change::Change;
+use crate::mon::Mon;
+
+/// Longest sleep: the clock may be set meanwhile, and nobody tells of an OSD that is silent.
+const LOOK: Duration = Duration::from_secs(5);
+
+impl Mon {
+    /// Returns when there may be something to do: somebody wishes a change, or the time for one has come.
+    pub(crate) async fn wait_for_work(&self) {
+        let ends = self.current().map.blocklist.iter().map(|(_, until)| *until).min();
+        let left = ends.map(|end| end.to_unix().saturating_sub(self.now().to_unix()));
+        let _ = with_timeout(&self.shard, left.unwrap_or(LOOK).min(LOOK), self.wake.notified()).await;
+        self.note(&self.current().map, Change::ExpireBlocklist);
+        self.judge_failures();
+        self.judge_beacons();
+        self.judge_down();
+    }
+
+    /// Calls down whom enough other OSDs found silent.
+    pub(crate) fn judge_failures(&self) {
+        let (current, now_ns, limits) = (self.current(), self.shard.now_ns(), &self.limits);
+        let failures = self.failures.borrow();
+        let failed =
+            failures.failed(&current.map, now_ns, limits.heartbeat_grace, limits.min_down_reporters.into());
+        for (osd, addrs) in failed {
+            warn!("{osd} has not answered other OSDs for {:?}", limits.heartbeat_grace);
+            self.note(&current.map, Change::Down { osd, addrs, is_dead: false });
+        }
+    }
+
+    /// Calls down whose beacons do not come any longer. One that is up and was not heard of yet counts from now on.
+    fn judge_beacons(&self) {
+        let (current, now_ns) = (self.current(), self.shard.now_ns());
+        let mut beacons = self.beacons_ns.borrow_mut();
+        beacons.retain(|osd, _| current.map.is_up(*osd));
+        for osd in current.map.osds() {
+            let Some(addrs) = current.map.client_addr(osd).cloned() else { continue };
+            let heard_ns = *beacons.entry(osd).or_insert(now_ns);
+            if now_ns.saturating_sub(heard_ns) >= self.limits.report_timeout.as_nanos() as u64 {
+                warn!("{osd} has sent no beacon for {:?}", self.limits.report_timeout);
+                self.note(&current.map, Change::Down { osd, addrs, is_dead: false });
+            }
+        }
+    }
+
+    /// Takes out of the placement who has been down for long. The time counts from when this monitor first saw it, as in Ceph.
+    fn judge_down(&self) {
+        let (current, now_ns) = (self.current(), self.shard.now_ns());
+        let map = &current.map;
+        let mut down = self.down_ns.borrow_mut();
+        let waits = |osd: OsdId| !map.is_up(osd) && map.is_in(osd);
+        down.retain(|osd, _| waits(*osd));
+        for osd in map.osds().filter(|osd| waits(*osd)) {
+            let since_ns = *down.entry(osd).or_insert(now_ns);
+            let limit = self.limits.down_out_interval;
+            if !limit.is_zero() && now_ns.saturating_sub(since_ns) >= limit.as_nanos() as u64 {
+                self.note(map, Change::AutoOut { osd });
+            }
+        }
+    }
+}

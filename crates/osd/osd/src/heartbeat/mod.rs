@@ -1,0 +1,238 @@
+//! Heartbeats: whether other OSDs live, as Ceph's OSDs find it out ("Configuring Monitor/OSD Interaction" of its manual).
+//!
+//! Shard 0 asks its peers every few seconds by MOSDPing, on two connections each: to the address on the cluster's network and to that
+//! on the clients'. A peer whose port refuses connections is gone, and the monitor hears of it at once; one that is silent is
+//! reported when the grace is over, and the report is taken back if it answers again.
+//!
+//! No load may look like a failure: all of this has ports and a scheduling group of its own, and time in which this process
+//! itself did not run is nobody's silence.
+
+mod answer;
+mod link;
+mod peers;
+mod verdict;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use carmine_client::MonSession;
+use carmine_crush::MapView;
+use carmine_messenger::{ClientConfig, Connection, Message};
+use carmine_reactor::Group;
+use carmine_types::{Epoch, OsdId, UTime};
+use carmine_wire::osd_msg::{Failure, OsdPing};
+use carmine_wire::osdmap::OsdMap;
+use carmine_wire::{EntityAddr, EntityAddrVec, EntityType};
+
+use crate::shard::OsdShard;
+use crate::start::OsdError;
+use verdict::{Report, Watch};
+
+/// How often it is looked whether a ping is due, or a grace is over.
+const TICK: Duration = Duration::from_millis(500);
+/// A tick that comes this much late was not late by chance: the process was stopped, or its machine was.
+const STOPPED: Duration = Duration::from_secs(1);
+/// Least time between two pings of a peer, as in Ceph; the rest of the interval is random.
+const PING_MIN: Duration = Duration::from_millis(500);
+
+/// A peer's address on the cluster's network, and that on the clients' network.
+const NETWORKS: [&str; 2] = ["back", "front"];
+
+/// How peers are watched; the defaults are Ceph's.
+#[derive(Clone, Copy, Debug)]
+pub struct HeartbeatConfig {
+    /// Longest time between two pings of a peer (`osd_heartbeat_interval`).
+    pub interval: Duration,
+    /// Silence after which a peer is reported (`osd_heartbeat_grace`).
+    pub grace: Duration,
+}
+
+impl Default for HeartbeatConfig {
+    fn default() -> HeartbeatConfig {
+        HeartbeatConfig { interval: Duration::from_secs(6), grace: Duration::from_secs(20) }
+    }
+}
+
+/// The heartbeats of an OSD, on its shard 0.
+pub(crate) struct Heartbeats {
+    osd: Rc<OsdShard>,
+    client: Rc<ClientConfig>,
+    /// Where this OSD answers, by network.
+    pub(crate) addrs: [EntityAddr; 2],
+    peers: RefCell<BTreeMap<OsdId, Rc<Peer>>>,
+    session: RefCell<Weak<MonSession>>,
+    /// When the last tick was.
+    tick_ns: Cell<u64>,
+}
+
+/// An OSD that is watched, at one start of it.
+struct Peer {
+    osd: OsdId,
+    /// Its public addresses, by which the monitor knows which start is meant.
+    addrs: EntityAddrVec,
+    /// Where it answers, by network.
+    hb_addrs: [Option<EntityAddr>; 2],
+    conns: RefCell<[Option<Rc<Connection>>; 2]>,
+    watch: RefCell<Watch>,
+    /// When the next ping is due.
+    ping_ns: Cell<u64>,
+    /// It is watched no longer.
+    is_over: Cell<bool>,
+}
+
+/// Opens the ports, answers other OSDs, and watches those that [`Heartbeats::on_map`] finds.
+///
+/// # Errors
+/// If a port cannot be opened.
+pub(crate) async fn start(osd: &Rc<OsdShard>) -> Result<Rc<Heartbeats>, OsdError> {
+    let addrs = [answer::listen(osd).await?, answer::listen(osd).await?];
+    let mut client = ClientConfig::new(EntityType::OSD, osd.config.id.0.to_string(), osd.config.nonce);
+    client.group = Group::Heartbeat;
+    client.gid.set(osd.config.id.0.into());
+    let own = Rc::new(Heartbeats {
+        osd: Rc::clone(osd),
+        client: Rc::new(client),
+        addrs,
+        peers: RefCell::default(),
+        session: RefCell::default(),
+        tick_ns: Cell::new(osd.shard.now_ns()),
+    });
+    osd.shard.spawn(Group::Heartbeat, "heartbeat", Rc::clone(&own).watch());
+    Ok(own)
+}
+
+impl Heartbeats {
+    /// A new session with the monitor, which forgets the reports of the last one.
+    pub(crate) fn on_session(&self, session: &Rc<MonSession>) {
+        *self.session.borrow_mut() = Rc::downgrade(session);
+        self.all().iter().for_each(|peer| peer.watch.borrow_mut().forget_report());
+    }
+
+    /// Watches the peers of the newest map, and no others.
+    pub(crate) fn on_map(self: &Rc<Self>, view: &MapView) {
+        let (map, own) = (view.map(), self.osd.config.id);
+        let wanted = peers::of(view, own);
+        let is_same =
+            |peer: &Peer| wanted.contains(&peer.osd) && map.client_addr(peer.osd) == Some(&peer.addrs);
+        self.peers.borrow_mut().retain(|_, peer| {
+            let stays = is_same(peer);
+            if !stays {
+                peer.end();
+            }
+            stays
+        });
+        for osd in wanted {
+            if !self.peers.borrow().contains_key(&osd) {
+                self.begin(map, osd);
+            }
+        }
+    }
+
+    fn begin(self: &Rc<Self>, map: &OsdMap, osd: OsdId) {
+        let Some(addrs) = map.client_addr(osd).cloned() else { return };
+        let now_ns = self.osd.shard.now_ns();
+        let hb_addr = |list: &[EntityAddrVec]| list.get(osd.0 as usize).and_then(EntityAddrVec::msgr2);
+        let peer = Rc::new(Peer {
+            osd,
+            addrs,
+            hb_addrs: [hb_addr(&map.hb_back_addrs), hb_addr(&map.hb_front_addrs)],
+            conns: RefCell::default(),
+            watch: RefCell::new(Watch::new(now_ns)),
+            ping_ns: Cell::new(now_ns),
+            is_over: Cell::new(false),
+        });
+        for network in 0..NETWORKS.len() {
+            let task = link::keep(Rc::clone(self), Rc::clone(&peer), network);
+            self.osd.shard.spawn(Group::Heartbeat, "heartbeat-link", task);
+        }
+        self.peers.borrow_mut().insert(osd, peer);
+    }
+
+    fn all(&self) -> Vec<Rc<Peer>> {
+        self.peers.borrow().values().cloned().collect()
+    }
+
+    async fn watch(self: Rc<Self>) {
+        while !self.osd.stopping.get() {
+            self.osd.shard.sleep(TICK).await;
+            let now_ns = self.osd.shard.now_ns();
+            let late_ns = now_ns.saturating_sub(self.tick_ns.replace(now_ns) + TICK.as_nanos() as u64);
+            for peer in self.all() {
+                if late_ns >= STOPPED.as_nanos() as u64 {
+                    peer.watch.borrow_mut().excuse(late_ns);
+                }
+                if peer.ping_ns.get() <= now_ns {
+                    peer.ping_ns.set(now_ns + self.pause_ns());
+                    self.ping(&peer, 0);
+                    self.ping(&peer, 1);
+                }
+                self.judge(&peer);
+            }
+        }
+    }
+
+    fn pause_ns(&self) -> u64 {
+        let (least, most) =
+            (PING_MIN.as_nanos() as u64, self.osd.config.heartbeat.interval.as_nanos() as u64);
+        least + self.osd.shard.random_u64() % most.saturating_sub(least).max(1)
+    }
+
+    /// Asks a peer on a connection, if there is one.
+    fn ping(&self, peer: &Peer, network: usize) {
+        let conns = peer.conns.borrow();
+        if let Some(conn) = conns.get(network).and_then(Option::as_ref).filter(|conn| !conn.is_closed()) {
+            let now_ns = self.osd.shard.now_ns();
+            let asked = OsdPing {
+                op: OsdPing::PING,
+                stamp: UTime::from_unix(self.osd.shard.unix_now()),
+                mono_ping_ns: now_ns,
+                ..answer::ping(&self.osd)
+            };
+            conn.send(Message::of(&asked));
+        }
+    }
+
+    /// Tells the monitor what it does not know yet of a peer.
+    fn judge(&self, peer: &Peer) {
+        let (now_ns, grace) = (self.osd.shard.now_ns(), self.osd.config.heartbeat.grace);
+        let report = peer.watch.borrow_mut().report(now_ns, grace);
+        if let Some(report) = report
+            && !peer.is_over.get()
+            && !self.tell(peer, report)
+        {
+            peer.watch.borrow_mut().forget_report();
+        }
+    }
+
+    /// False if there is no session with the monitor.
+    fn tell(&self, peer: &Peer, report: Report) -> bool {
+        let (osd, silent) = (peer.osd, report.silent);
+        match report.flags {
+            0 => tracing::info!("{osd} answers again"),
+            Failure::FAILED => tracing::warn!("{osd} has not answered for {silent:?}"),
+            _ => tracing::warn!("{osd} is gone: its port refuses connections"),
+        }
+        let Some((view, session)) = self.osd.view().zip(self.session.borrow().upgrade()) else {
+            return false;
+        };
+        let epoch: Epoch = view.epoch();
+        session.send(Message::of(&Failure {
+            version: epoch.0.into(),
+            fsid: view.map().fsid,
+            osd,
+            addrs: peer.addrs.clone(),
+            epoch,
+            flags: report.flags,
+            failed_for_s: silent.as_secs() as u32,
+        }))
+    }
+}
+
+impl Peer {
+    fn end(&self) {
+        self.is_over.set(true);
+        self.conns.borrow().iter().flatten().for_each(|conn| conn.close("the OSD is watched no longer"));
+    }
+}

@@ -1,0 +1,119 @@
+//! What is known of a peer's life, and what the monitor is to hear of it.
+
+use std::time::Duration;
+
+use carmine_wire::osd_msg::Failure;
+
+/// Times are those of the reactor's clock.
+#[derive(Debug)]
+pub(super) struct Watch {
+    /// When it last answered, by network.
+    heard_ns: [u64; 2],
+    is_gone: bool,
+    /// Flags of the last report; 0: that it lives, or none.
+    reported: u8,
+}
+
+/// What the monitor is to hear.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Report {
+    /// As in [`Failure::flags`].
+    pub(super) flags: u8,
+    /// How long it has been silent.
+    pub(super) silent: Duration,
+}
+
+impl Watch {
+    /// Of a peer that lives, as far as is known.
+    pub(super) fn new(now_ns: u64) -> Watch {
+        Watch { heard_ns: [now_ns; 2], is_gone: false, reported: 0 }
+    }
+
+    /// It answered.
+    pub(super) fn heard(&mut self, network: usize, now_ns: u64) {
+        self.is_gone = false;
+        if let Some(heard_ns) = self.heard_ns.get_mut(network) {
+            *heard_ns = now_ns;
+        }
+    }
+
+    /// Its port refused a connection.
+    pub(super) fn refused(&mut self) {
+        self.is_gone = true;
+    }
+
+    /// Nothing could be heard for so long, whatever the peer did.
+    pub(super) fn excuse(&mut self, ns: u64) {
+        self.heard_ns.iter_mut().for_each(|heard_ns| *heard_ns += ns);
+    }
+
+    /// The last report did not arrive, or was forgotten.
+    pub(super) fn forget_report(&mut self) {
+        self.reported = 0;
+    }
+
+    /// The report that is due; it counts as made.
+    pub(super) fn report(&mut self, now_ns: u64, grace: Duration) -> Option<Report> {
+        let heard_ns = self.heard_ns.iter().min().copied().unwrap_or_default();
+        let silent = Duration::from_nanos(now_ns.saturating_sub(heard_ns));
+        let flags = match self.is_gone {
+            true => Failure::FAILED | Failure::IMMEDIATE,
+            false if silent > grace => Failure::FAILED,
+            false => 0,
+        };
+        let before = std::mem::replace(&mut self.reported, flags);
+        (flags != before).then_some(Report { flags, silent })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRACE: Duration = Duration::from_secs(20);
+    const SECOND: u64 = 1_000_000_000;
+
+    fn flags(watch: &mut Watch, at_s: u64) -> Option<u8> {
+        watch.report(at_s * SECOND, GRACE).map(|report| report.flags)
+    }
+
+    #[test]
+    fn silence_is_reported_once_and_taken_back() {
+        let mut watch = Watch::new(0);
+        watch.heard(0, 10 * SECOND);
+        assert_eq!(flags(&mut watch, 20), None);
+        let report = watch.report(21 * SECOND, GRACE).unwrap();
+        assert_eq!(
+            (report.flags, report.silent),
+            (Failure::FAILED, Duration::from_secs(21)),
+            "on one network"
+        );
+        assert_eq!(flags(&mut watch, 30), None, "it is known");
+        watch.heard(1, 31 * SECOND);
+        assert_eq!(flags(&mut watch, 31), None, "the other network is silent now");
+        watch.heard(0, 32 * SECOND);
+        assert_eq!(flags(&mut watch, 32), Some(0));
+        assert_eq!(flags(&mut watch, 33), None);
+    }
+
+    #[test]
+    fn a_refused_connection_needs_no_grace() {
+        let mut watch = Watch::new(0);
+        watch.refused();
+        let gone = Some(Failure::FAILED | Failure::IMMEDIATE);
+        assert_eq!(flags(&mut watch, 1), gone);
+        assert_eq!(flags(&mut watch, 2), None);
+        watch.forget_report();
+        assert_eq!(flags(&mut watch, 3), gone, "it did not arrive");
+        watch.heard(0, 4 * SECOND);
+        assert_eq!(flags(&mut watch, 4), Some(0));
+    }
+
+    #[test]
+    fn what_was_slept_through_is_no_silence() {
+        let mut watch = Watch::new(0);
+        watch.excuse(100 * SECOND);
+        assert_eq!(flags(&mut watch, 110), None);
+        assert_eq!(flags(&mut watch, 121), Some(Failure::FAILED));
+    }
+}

@@ -1,0 +1,270 @@
+//! An OSD's session with the monitor: it boots and hears maps, says that it lives, and says goodbye.
+//!
+//! The map is the monitor's only answer. An OSD that it shows as up at its own addresses has booted; one that it contradicts,
+//! since the number is unknown or belongs to another store, stops.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use carmine_client::{MonHandler, MonSession};
+use carmine_crush::MapView;
+use carmine_messenger::{ClientConfig, Message, with_timeout};
+use carmine_reactor::sync::Notify;
+use carmine_reactor::{Group, Shard};
+use carmine_types::{Epoch, OsdId, UTime, Uuid};
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, MarkMeDown, Superblock};
+use carmine_wire::osdmap::OsdMap;
+use carmine_wire::scrub::OsdScrub;
+use carmine_wire::{EntityAddr, EntityAddrVec, EntityType, FEATURES, kinds};
+
+use crate::admin::Hook;
+use crate::heartbeat::Heartbeats;
+use crate::pg::order_scrubs;
+use crate::shard::OsdShard;
+use crate::stats;
+
+/// Pause between boot messages while the map does not show this OSD as up, and between other wishes that are not met: a
+/// message may be lost with its session, and a map may say "down" by mistake.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two beacons (Ceph's osd_beacon_report_interval).
+const BEACON_PERIOD: Duration = Duration::from_secs(300);
+/// Longest wait for the answer to a goodbye.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Shard 0's session with the monitor.
+struct Member {
+    osd: Rc<OsdShard>,
+    /// The public address of this start of this OSD.
+    addr: EntityAddr,
+    heartbeats: Rc<Heartbeats>,
+    session: RefCell<Weak<MonSession>>,
+    /// The newest map shows it as up.
+    is_up: Cell<bool>,
+    /// The newest epoch in which an interval of a PG began that it leads.
+    interval: Cell<Epoch>,
+    /// When the next beacon is due.
+    beacon_ns: Cell<u64>,
+    /// Fired when the monitor has answered the goodbye.
+    left: Notify,
+}
+
+/// Keeps a session with the monitor for as long as the OSD runs.
+pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbeats>) {
+    let client = ClientConfig::daemon(EntityType::OSD, osd.config.id.0.to_string(), addr);
+    let member = Rc::new(Member {
+        osd: Rc::clone(osd),
+        addr,
+        heartbeats,
+        session: RefCell::default(),
+        is_up: Cell::new(false),
+        interval: Cell::default(),
+        beacon_ns: Cell::new(0),
+        left: Notify::new(),
+    });
+    osd.shard.set_local(Rc::clone(&member));
+    let mon = EntityAddr::msgr2(osd.config.mon, 0);
+    let handler = Rc::clone(&member) as Rc<dyn MonHandler>;
+    let session = MonSession::start(&osd.shard, vec![mon], Rc::new(client), handler);
+    osd.shard.spawn(Group::Admin, "member", member.insist());
+    stats::start(osd, session);
+}
+
+/// Says goodbye on shard 0: the monitor calls this OSD down. Returns when it has, or lets too long wait for it; the caller then
+/// stops the reactors.
+pub async fn leave(shard: &Shard) {
+    let Some(member) = shard.local::<Member>() else { return };
+    member.osd.stopping.set(true);
+    if member.say_goodbye() {
+        let _ = with_timeout(shard, GOODBYE, member.left.notified()).await;
+    }
+}
+
+impl MonHandler for Member {
+    fn on_session(&self, session: &Rc<MonSession>) {
+        *self.session.borrow_mut() = Rc::downgrade(session);
+        self.heartbeats.on_session(session);
+        self.ask();
+    }
+
+    fn on_map(&self, map: &Arc<OsdMap>) {
+        let id = self.osd.config.id;
+        if let Some(why) = contradicts(map, id, self.osd.config.uuid) {
+            tracing::error!("the map of epoch {} refuses this OSD: {why}", map.epoch);
+            self.osd.stopping.set(true);
+            return self.osd.shard.stop();
+        }
+        let is_up = map.client_addr(id).is_some_and(|addrs| addrs.contains(&self.addr));
+        if self.is_up.replace(is_up) && !is_up && !self.osd.stopping.get() {
+            tracing::warn!("the map of epoch {} says that this OSD is down: it boots again", map.epoch);
+        }
+        let before = self.osd.view();
+        self.osd.take_map(map);
+        if let Some(now) = self.osd.view() {
+            if begins_interval(before.as_deref(), &now, id) {
+                self.interval.set(map.epoch);
+            }
+            self.heartbeats.on_map(&now);
+        }
+        self.ask();
+    }
+
+    fn on_message(&self, _session: &Rc<MonSession>, msg: Message) {
+        match msg.header.kind {
+            kinds::OSD_MARK_ME_DOWN => self.left.notify_one(),
+            kinds::OSD_SCRUB2 => match msg.decode::<OsdScrub>() {
+                Ok(scrub) => order_scrubs(&self.osd, &scrub),
+                Err(error) => tracing::warn!("the monitor orders scrubs that cannot be read: {error}"),
+            },
+            _ => {}
+        }
+    }
+}
+
+/// Why an OSD with this number and store is not the map's.
+fn contradicts(map: &OsdMap, osd: OsdId, uuid: Uuid) -> Option<String> {
+    if !map.exists(osd) {
+        return Some(format!("{osd} is not in this cluster of {} OSDs", map.max_osd));
+    }
+    let known = map.osd_uuid.get(osd.0 as usize).copied().unwrap_or_default();
+    let is_other = !known.is_nil() && known != uuid;
+    is_other.then(|| {
+        format!("{osd} has the store {uuid}, the map knows {known}: is this the folder of another cluster?")
+    })
+}
+
+/// Whether a PG that `osd` leads now had other members in the view before, or another primary.
+fn begins_interval(before: Option<&MapView>, now: &MapView, osd: OsdId) -> bool {
+    let led = now.pgs_of(osd).filter(|(_, mapping)| mapping.acting_primary == Some(osd));
+    let mut before = led.map(|(pg, mapping)| (before.map(|view| view.mapping(pg)), mapping));
+    before.any(|(before, now)| {
+        before
+            .is_none_or(|before| (&before.acting, before.acting_primary) != (&now.acting, now.acting_primary))
+    })
+}
+
+impl Member {
+    /// False if nobody waits for it. Until it stops it serves, so it is not dead for its PGs' new members.
+    fn say_goodbye(&self) -> bool {
+        let Some((session, view)) = self.session.borrow().upgrade().zip(self.osd.view()) else {
+            return false;
+        };
+        let goodbye = MarkMeDown {
+            version: view.epoch().0.into(),
+            fsid: view.map().fsid,
+            osd: self.osd.config.id,
+            addrs: self.addr.into(),
+            epoch: view.epoch(),
+            request_ack: true,
+            is_dead: false,
+        };
+        self.is_up.get() && session.send(Message::of(&goodbye))
+    }
+
+    /// Tells the monitor what the map lacks: that this OSD is up, or that it was so when its PGs' intervals began.
+    fn ask(&self) {
+        let (Some(session), Some(view)) = (self.session.borrow().upgrade(), self.osd.view()) else { return };
+        let (map, version) = (view.map(), u64::from(view.epoch().0));
+        let interval = self.interval.get();
+        if self.osd.stopping.get() {
+            return;
+        }
+        if !self.is_up.get() {
+            session.send(Message::of(&self.boot(map)));
+        } else if map.up_thru(self.osd.config.id) < interval {
+            session.send(Message::of(&Alive { version, want: interval }));
+        }
+    }
+
+    /// Asks again for as long as something is lacking, and sends beacons.
+    async fn insist(self: Rc<Self>) {
+        while !self.osd.stopping.get() {
+            self.osd.shard.sleep(PAUSE).await;
+            self.ask();
+            self.beacon();
+        }
+    }
+
+    fn boot(&self, map: &OsdMap) -> Boot {
+        let config = &self.osd.config;
+        let metadata = self.osd.shard.local::<Hook>().map(|hook| hook.0.metadata()).unwrap_or_default();
+        let superblock = Superblock {
+            cluster_fsid: map.fsid,
+            whoami: config.id,
+            current_epoch: map.epoch,
+            oldest_map: map.epoch,
+            newest_map: map.epoch,
+            osd_fsid: config.uuid,
+            ..Superblock::default()
+        };
+        let [hb_back, hb_front] = self.heartbeats.addrs.map(EntityAddrVec::from);
+        Boot {
+            version: map.epoch.0.into(),
+            superblock,
+            hb_back,
+            cluster: self.addr.into(),
+            boot_epoch: Epoch(0),
+            hb_front,
+            metadata: metadata.into_iter().collect(),
+            features: FEATURES,
+        }
+    }
+
+    fn beacon(&self) {
+        let (Some(session), Some(view)) = (self.session.borrow().upgrade(), self.osd.view()) else { return };
+        let (now_ns, own) = (self.osd.shard.now_ns(), self.osd.config.id);
+        if !self.is_up.get() || now_ns < self.beacon_ns.get() {
+            return;
+        }
+        let led = view.pgs_of(own).filter(|(_, mapping)| mapping.acting_primary == Some(own));
+        let beacon = Beacon {
+            version: view.epoch().0.into(),
+            pgs: led.map(|(pg, _)| pg).collect(),
+            min_last_epoch_clean: Epoch(0),
+            last_purged_snaps_scrub: UTime::ZERO,
+            interval_s: BEACON_PERIOD.as_secs() as i32,
+        };
+        if session.send(Message::of(&beacon)) {
+            self.beacon_ns.set(now_ns + BEACON_PERIOD.as_nanos() as u64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use carmine_crush::build_simple_crush;
+    use carmine_wire::osdmap::PgPool;
+
+    use super::*;
+
+    fn map(up: impl Fn(u32) -> bool) -> OsdMap {
+        let mut map = OsdMap::new(Uuid([7; 16]), UTime::ZERO);
+        map.set_max_osd(3);
+        map.crush = Arc::new(build_simple_crush(&[0, 1, 2].map(|osd| (OsdId(osd), 0x10000)), true));
+        map.osd_weight.fill(0x10000);
+        map.osd_state = (0..3).map(|osd| if up(osd) { 3 } else { 1 }).collect();
+        map.pools.insert(1, PgPool::replicated(3, 1, 32, 0, Epoch(1), UTime::ZERO));
+        map
+    }
+
+    #[test]
+    fn a_map_with_another_store_or_without_the_number_contradicts() {
+        let (mut map, own) = (map(|_| true), Uuid([1; 16]));
+        assert_eq!(contradicts(&map, OsdId(1), own), None, "it boots for the first time");
+        map.osd_uuid[1] = own;
+        assert_eq!(contradicts(&map, OsdId(1), own), None);
+        assert!(contradicts(&map, OsdId(1), Uuid([2; 16])).unwrap().contains("another cluster"));
+        assert!(contradicts(&map, OsdId(3), own).unwrap().contains("3 OSDs"));
+    }
+
+    #[test]
+    fn an_interval_begins_where_the_members_of_a_pg_that_is_led_change() {
+        let view = |up: &dyn Fn(u32) -> bool| MapView::new(Arc::new(map(up)));
+        let (all, two) = (view(&|_| true), view(&|osd| osd != 2));
+        assert!(begins_interval(None, &all, OsdId(0)));
+        assert!(!begins_interval(Some(&all), &all, OsdId(0)));
+        assert!(begins_interval(Some(&all), &two, OsdId(0)));
+        assert!(!begins_interval(Some(&all), &two, OsdId(2)), "it leads none");
+    }
+}
