@@ -15,7 +15,9 @@ use smallvec::SmallVec;
 
 use super::extra::{self, Extra, OmapView};
 use super::heal;
-use crate::config::{OBJECT_BYTES_MAX, OUTPUT_BYTES_MAX, REQUEST_BYTES_MAX, WRITE_BYTES_MAX};
+use crate::config::{
+    OBJECT_BYTES_MAX, OUTPUT_BYTES_MAX, REQUEST_BYTES_MAX, WRITE_BYTES_MAX, WRITE_OUTPUT_BYTES_MAX,
+};
 use crate::error::OpError;
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;
@@ -26,7 +28,7 @@ pub(crate) struct Plan {
     pub changes: SmallVec<[ObjectChange; 1]>,
     /// What it does to the object.
     pub effect: LogOp,
-    /// 0 or a negative errno.
+    /// A negative errno, or what the last operation tells ([`Told`]) if the client wants it.
     pub result: i32,
     /// Version of the object before it.
     pub prior: Eversion,
@@ -171,7 +173,7 @@ pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
     let mut left = OUTPUT_BYTES_MAX;
     for (at, request) in op.request.ops.iter().enumerate() {
         let step = if is_plain(request.code) {
-            read_op(osd, op, meta.as_ref(), request, left).await
+            read_op(osd, op, meta.as_ref(), request, left).await.map(|data| (0, data))
         } else {
             let state = state.get_or_insert_with(|| Box::new(ObjectState::new(osd, op, meta.clone())));
             state.left = left;
@@ -179,9 +181,13 @@ pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
             left = state.left;
             step
         };
-        match step.and_then(|data| counted(&mut left, data)) {
-            Ok(data) => outcome.outputs.push((0, data)),
+        match step.and_then(|done| counted(&mut left, done)) {
+            Ok(done) => {
+                outcome.result = done.0;
+                outcome.outputs.push(done);
+            }
             Err(error) if request.flags & flags::op::FAILOK != 0 => {
+                outcome.result = 0;
                 outcome.outputs.push((error.told(), Payload::new()));
             }
             Err(error) => {
@@ -191,7 +197,7 @@ pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
             }
         }
     }
-    outcome.extra = state.and_then(|state| state.extra).filter(|_| outcome.result == 0);
+    outcome.extra = state.and_then(|state| state.extra).filter(|_| outcome.result >= 0);
     outcome
 }
 
@@ -202,19 +208,23 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan
     }
     let mut state = ObjectState::new(osd, op, stat(osd, op).await?);
     let mut outputs = SmallVec::new();
+    let mut result = 0;
     for (at, (request, input)) in with_inputs(op).enumerate() {
         let step = if !is_plain(request.code) {
             Box::pin(extra::step(osd, op, &mut state, at)).await
         } else if request.is_write() {
-            state.apply_op(op, request, input).map(|()| Payload::new())
+            state.apply_op(op, request, input).map(|()| (0, Payload::new()))
         } else {
-            Box::pin(state.read(osd, op, request)).await
+            Box::pin(state.read(osd, op, request)).await.map(|data| (0, data))
         };
-        match step.and_then(|data| counted(&mut state.left, data)) {
-            Ok(data) if op.request.flags & flags::RETURN_VEC != 0 => outputs.push((0, data)),
-            Ok(_) => outputs.push((0, Payload::new())),
+        match step.and_then(|done| counted(&mut state.left, done)).and_then(|done| returned(op, done)) {
+            Ok(done) => {
+                result = done.0;
+                outputs.push(done);
+            }
             Err(error) if request.flags & flags::op::FAILOK != 0 => {
-                outputs.push((error.told(), Payload::new()))
+                result = 0;
+                outputs.push((error.told(), Payload::new()));
             }
             Err(error) => {
                 let result = error.told();
@@ -223,13 +233,31 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan
             }
         }
     }
-    Ok(Box::new(state.into_plan(outputs)))
+    let told = if returns_all(op) { result } else { 0 };
+    Ok(Box::new(Plan { result: told, ..state.into_plan(outputs) }))
 }
 
-/// An output, if there is room left for it.
-fn counted(left: &mut u64, output: Payload) -> Result<Payload, OpError> {
-    *left = left.checked_sub(output.len() as u64).ok_or(OpError::of(errno::EMSGSIZE))?;
-    Ok(output)
+/// What an operation that succeeded tells: 0 or a positive number, and its output.
+pub(crate) type Told = (i32, Payload);
+
+/// That, if there is room left for the output.
+fn counted(left: &mut u64, told: Told) -> Result<Told, OpError> {
+    *left = left.checked_sub(told.1.len() as u64).ok_or(OpError::of(errno::EMSGSIZE))?;
+    Ok(told)
+}
+
+/// A write that wants what its operations tell, as one that only reads does.
+fn returns_all(op: &ClientOp) -> bool {
+    op.request.flags & flags::RETURN_VEC != 0
+}
+
+/// What a client is told of one operation of a write: its output, of a limited length, only if the request wants it.
+fn returned(op: &ClientOp, (value, output): Told) -> Result<Told, OpError> {
+    match returns_all(op) {
+        false => Ok((value, Payload::new())),
+        true if output.len() > WRITE_OUTPUT_BYTES_MAX => Err(OpError::of(errno::EOVERFLOW)),
+        true => Ok((value, output)),
+    }
 }
 
 async fn stat(osd: &OsdShard, op: &ClientOp) -> Result<Option<ObjectMeta>, OpError> {
@@ -257,16 +285,23 @@ async fn read_op(
             Ok(if op.code == ops::READ { data } else { sparse(op.extent().offset, &data) })
         }
         ops::STAT => found.map(|m| stat_output(m.size, m.mtime)),
-        ops::ASSERT_VER => {
-            let (want, have) = (op.assert_ver().ver, found?.user_version);
-            match want.cmp(&have) {
-                std::cmp::Ordering::Equal => Ok(Payload::new()),
-                std::cmp::Ordering::Less => Err(OpError::of(errno::ERANGE)),
-                std::cmp::Ordering::Greater => Err(OpError::of(errno::EOVERFLOW)),
-            }
-        }
+        ops::ASSERT_VER => assert_version(op, found?.user_version),
         _ => Err(OpError::of(errno::EOPNOTSUPP)),
     }
+}
+
+/// Fails unless the object has the version that the operation names.
+fn assert_version(op: &OsdOp, have: u64) -> Result<Payload, OpError> {
+    match op.assert_ver().ver {
+        0 => Err(OpError::of(errno::EINVAL)),
+        want if want == have => Ok(Payload::new()),
+        want => Err(wrong_version(want, have)),
+    }
+}
+
+/// The error of whoever wants another version of an object than it has.
+pub(super) fn wrong_version(want: u64, have: u64) -> OpError {
+    OpError::of(if want < have { errno::ERANGE } else { errno::EOVERFLOW })
 }
 
 pub(super) async fn read_bytes(
@@ -351,6 +386,7 @@ impl<'a> ObjectState<'a> {
             ops::STAT if is_changed && !self.exists => Err(OpError::of(errno::ENOENT)),
             ops::STAT if is_changed => Ok(stat_output(self.size, self.mtime)),
             ops::READ | ops::SPARSE_READ if is_changed => Err(OpError::of(errno::EOPNOTSUPP)),
+            ops::ASSERT_VER => assert_version(op, self.was.as_ref().map_or(0, |was| was.user_version)),
             _ => read_op(osd, client, self.was.as_ref(), op, self.left).await,
         }
     }
@@ -392,18 +428,20 @@ impl<'a> ObjectState<'a> {
                 self.truncate(data.len() as u64);
                 self.write(0, data, crc)
             }
+            // Nothing is made by truncating what does not exist, whatever the size, as in Ceph.
+            ops::TRUNCATE if !self.exists => Ok(()),
             ops::TRUNCATE => {
                 let size = bounded(extent.offset)?;
-                // Nothing is made by truncating what does not exist, as in Ceph.
-                if self.exists && self.size != size {
+                if self.size != size {
                     self.steps.push(Step::Truncate { size });
                     self.size = size;
                 }
                 Ok(())
             }
             ops::ZERO => {
+                let (off, len) = (extent.offset, extent.length);
+                end_of(off, len)?;
                 if self.exists {
-                    let (off, len) = (extent.offset, extent.length);
                     self.steps.push(Step::Zero { off, len });
                 }
                 Ok(())
@@ -472,7 +510,7 @@ impl<'a> ObjectState<'a> {
         if self.written > REQUEST_BYTES_MAX {
             return Err(OpError::of(errno::EMSGSIZE));
         }
-        let end = bounded(off.checked_add(len).ok_or(OpError::of(errno::EFBIG))?)?;
+        let end = end_of(off, len)?;
         if len == 0 {
             self.touch();
             return Ok(());
@@ -482,6 +520,11 @@ impl<'a> ObjectState<'a> {
         (self.exists, self.size) = (true, self.size.max(end));
         Ok(())
     }
+}
+
+/// The end of a range that an object may have.
+fn end_of(off: u64, len: u64) -> Result<u64, OpError> {
+    bounded(off.checked_add(len).ok_or(OpError::of(errno::EFBIG))?)
 }
 
 fn bounded(size: u64) -> Result<u64, OpError> {

@@ -51,7 +51,7 @@ use pipeline::Pipeline;
 use replica::Replica;
 use usage::Usage;
 
-pub(crate) use exec::ObjectState;
+pub(crate) use exec::{ObjectState, Told};
 pub(crate) use extra::{Extra, decode as decode_input};
 pub(crate) use follow::not_ready;
 pub(crate) use object::Queued;

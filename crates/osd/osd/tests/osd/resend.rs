@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use carmine_client::RouteMode;
 use carmine_types::{Epoch, ObjectId, OsdId, PgId, UTime, errno};
-use carmine_wire::osd_op::OsdOp;
+use carmine_wire::osd_op::{OsdOp, flags};
 use carmine_wire::osdmap::PgPool;
 
 use super::cluster::{Cluster, Disks};
@@ -222,4 +222,23 @@ fn maps_are_shared_with_clients_that_are_behind() {
     request.epoch = newest;
     assert_eq!(raw.ask(&cluster, request, b"x", 4).unwrap().result, 0);
     assert_eq!(raw.maps(), 0);
+}
+
+/// What a write's operations tell is told again when it is sent again; and a request that wants to run in parallel is refused,
+/// as in Ceph, where it was never built.
+#[test]
+fn results_are_told_again_and_odd_flags_are_refused() {
+    let cluster = Cluster::start(11, Disks::Cyan, 1, 8, &[1]);
+    let raw = Raw::new(&cluster, 0);
+    let method = b"hellowrite_return_data";
+    let mut request = raw.request(&cluster, "o", OsdOp::call_method(5, 17, 0));
+    request.flags = flags::CLIENT_WRITE | flags::RETURN_VEC;
+    let first = raw.ask(&cluster, request.clone(), method, 1).unwrap();
+    assert_eq!((first.result, first.data.as_slice()), (42, &b"you might see this"[..]));
+    let again = raw.ask(&cluster, request.clone(), method, 1).unwrap();
+    assert_eq!((again.result, again.version), (42, first.version));
+    let mut removal = raw.request(&cluster, "o", OsdOp::delete());
+    removal.flags |= flags::PARALLEL_EXEC;
+    assert_eq!(raw.ask(&cluster, removal, b"", 2).unwrap().result, errno::EINVAL);
+    assert_eq!(raw.ask(&cluster, raw.request(&cluster, "o", OsdOp::stat()), b"", 3).unwrap().result, 0);
 }
