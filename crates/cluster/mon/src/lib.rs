@@ -18,6 +18,7 @@ mod config;
 mod error;
 #[cfg(any(test, feature = "fuzz"))]
 mod fuzz;
+mod log;
 mod mon;
 mod record;
 mod report;

@@ -18,12 +18,14 @@ use carmine_reactor::{Group, Shard};
 use carmine_types::{Epoch, OsdId, UTime, Uuid};
 use carmine_wire::mon_msg::MgrMapMsg;
 use carmine_wire::monmap::MonMap;
+use carmine_wire::osdmap::consts::FLAG_NODOWN;
 use carmine_wire::osdmap::{Incremental, OsdMap};
 use carmine_wire::{EntityAddrVec, EntityType};
 use tracing::{error, info};
 
 use crate::accept::{Door, gate};
 use crate::change::{Change, Refusal, refuse};
+use crate::log::ClusterLog;
 use crate::record::Record;
 use crate::session::Session;
 use crate::state::{Saved, StateFile};
@@ -84,6 +86,7 @@ pub struct Mon {
     /// By connection id.
     pub(crate) sessions: RefCell<BTreeMap<u64, Session>>,
     pub(crate) stats: RefCell<ClusterStats>,
+    pub(crate) log: RefCell<ClusterLog>,
     work: RefCell<VecDeque<Work>>,
     /// Fired when `work` got an entry.
     wake: Notify,
@@ -142,6 +145,7 @@ impl Mon {
             current: RefCell::new(Rc::new(published)),
             sessions: RefCell::default(),
             stats: RefCell::default(),
+            log: RefCell::default(),
             work: RefCell::default(),
             wake: Notify::new(),
             state: RefCell::new(Some(state)),
@@ -240,6 +244,7 @@ impl Mon {
                 self.gids_asked.set(false);
                 return Ok(());
             }
+            Work::Ended(..) if current.map.flags & FLAG_NODOWN != 0 => return Ok(()),
             // It may have come back over a newer connection before the end of the old one was seen.
             Work::Ended(osd, addrs, _) if self.has_session(osd, &addrs) => return Ok(()),
             Work::Ended(osd, addrs, why) => {
@@ -273,7 +278,12 @@ impl Mon {
                 info!("epoch {}: {change:?}", next.map.epoch);
                 *self.current.borrow_mut() = Rc::clone(&next);
                 self.forget_down_stats(&next.map);
+                self.log.borrow_mut().note_osds(&current.map, &next.map, now);
                 self.push_map();
+                self.push_log();
+                if current.map.flags & !next.map.flags & FLAG_NODOWN != 0 {
+                    self.end_lost_sessions(&next.map);
+                }
                 done(self, Ok(()));
             }
         }
@@ -305,6 +315,16 @@ impl Mon {
     /// Marks the OSD with these addresses down, unless it has another session when its turn comes.
     pub(crate) fn session_ended(&self, osd: OsdId, addrs: EntityAddrVec, why: String) {
         self.push(Work::Ended(osd, addrs, why));
+    }
+
+    /// Marks those down that lost their session while nobody was to be marked down.
+    fn end_lost_sessions(&self, map: &OsdMap) {
+        for osd in map.osds().filter(|osd| map.is_up(*osd)) {
+            let lost = map.client_addr(osd).filter(|addrs| !self.has_session(osd, addrs));
+            if let Some(addrs) = lost {
+                self.session_ended(osd, addrs.clone(), "its session ended while nodown was set".into());
+            }
+        }
     }
 
     /// Marks the OSD with these addresses down, because it said so or runs anew.

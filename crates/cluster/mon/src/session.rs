@@ -8,17 +8,20 @@ use carmine_types::{Epoch, OsdId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::mon_msg::{
     Command, CommandAck, ConfigMsg, FsMapMsg, GetPoolStats, GetPoolStatsReply, GetVersion, GetVersionReply,
-    MonMapMsg, ONETIME, OsdMapMsg, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe,
+    MonMapMsg, ONETIME, OsdMapMsg, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe, log_level,
 };
+use carmine_wire::osdmap::consts::FLAG_NODOWN;
 use carmine_wire::private::{DownReason, OsdBeacon, OsdBoot, OsdBootAck, OsdDown};
 use carmine_wire::tell::{Ping, Tell, TellReply};
 use carmine_wire::{EntityAddrVec, EntityType, kinds};
 use serde_json::json;
 use tracing::{debug, warn};
 
-use crate::change::{Change, Refusal};
+use crate::change::{Change, Refusal, quota};
 use crate::command::{self, Answer, View};
+use crate::log::LogWish;
 use crate::mon::Mon;
+use crate::report::health;
 use crate::stats::pool_stat;
 
 /// One connection.
@@ -26,6 +29,8 @@ pub(crate) struct Session {
     conn: Rc<Connection>,
     /// Wants maps from this epoch on.
     osdmap: Option<MapWish>,
+    /// Wants lines of the cluster log.
+    log: Option<LogWish>,
     /// The OSD that booted over this connection, and its addresses.
     osd: Option<(OsdId, EntityAddrVec)>,
 }
@@ -49,7 +54,7 @@ pub(crate) struct Sessions(pub(crate) Rc<Mon>);
 
 impl Dispatcher for Sessions {
     fn on_accepted(&self, conn: &Rc<Connection>) {
-        let session = Session { conn: Rc::clone(conn), osdmap: None, osd: None };
+        let session = Session { conn: Rc::clone(conn), osdmap: None, log: None, osd: None };
         self.0.sessions.borrow_mut().insert(conn.id(), session);
     }
 
@@ -117,7 +122,14 @@ impl Mon {
                     Mon::reply(conn, Message::of(&self.mgrmap));
                 }
                 "fsmap" => Mon::reply(conn, Message::of(&FsMapMsg { epoch: Epoch(1) })),
-                _ => {}
+                what => {
+                    if let Some(wish) = self.log.borrow().wish(what, sub.start)
+                        && let Some(session) = self.sessions.borrow_mut().get_mut(&conn.id())
+                    {
+                        session.log = Some(wish);
+                    }
+                    self.push_log();
+                }
             }
         }
     }
@@ -133,6 +145,16 @@ impl Mon {
                 front.get_or_insert_with(|| OsdMapMsg::full(current.map.fsid, epoch, current.bytes.clone()));
             Mon::reply(&session.conn, Message::of(front));
             session.osdmap = (!wish.once).then_some(MapWish { from: Epoch(epoch.0 + 1), once: false });
+        }
+    }
+
+    /// Sends everybody the lines of the log that they have not got.
+    pub(crate) fn push_log(&self) {
+        let (log, fsid) = (self.log.borrow(), self.current().map.fsid);
+        for session in self.sessions.borrow_mut().values_mut() {
+            if let Some(news) = session.log.as_mut().and_then(|wish| log.news(fsid, wish)) {
+                Mon::reply(&session.conn, Message::of(&news));
+            }
         }
     }
 
@@ -187,7 +209,7 @@ impl Mon {
             mon.pool_op_done(&conn, tid, result.err().map_or(0, |refusal| refusal.code.0), None);
         };
         let change = match request.op {
-            PoolOp::CREATE => Change::CreatePool { name: request.name, pg_num: None, size: None },
+            PoolOp::CREATE => Change::CreatePool { name: request.name, pg_num: None, size: None, rule: 0 },
             PoolOp::DELETE => Change::DeletePool { pool: i64::from(request.pool) },
             other => {
                 let text = format!("pool operation {other:#x} is not supported");
@@ -274,6 +296,8 @@ impl Mon {
             let stuck = beacon.stuck.clone();
             self.stats.borrow_mut().reports.insert(osd, beacon);
             self.note(&current.map, Change::Fullness { osd, used_bytes, total_bytes });
+            let quotas = quota::due(&current.map, &self.stats.borrow().pools());
+            quotas.into_iter().for_each(|news| self.note(&current.map, news));
             self.note(&current.map, Change::Report { leader: osd, epoch, stuck });
         }
     }
@@ -283,6 +307,7 @@ impl Mon {
     fn down(&self, report: &OsdDown) {
         let known = self.current().map.client_addr(report.osd).cloned();
         let meant = known.filter(|addrs| addrs.msgr2().is_some_and(|addr| addr.nonce == report.nonce));
+        let meant = meant.filter(|_| self.current().map.flags & FLAG_NODOWN == 0);
         match (report.reason, meant) {
             (DownReason::Goodbye, Some(addrs)) => self.osd_gone(report.osd, addrs, "it says goodbye"),
             (reason, _) => debug!("ignored a report that {} is down ({reason:?})", report.osd),
@@ -314,28 +339,38 @@ impl Mon {
 
     pub(crate) fn ping(&self, conn: &Rc<Connection>) {
         let epoch = self.current().map.epoch.0;
-        let text = json!({ "health": {}, "mon_status": { "name": "a", "rank": 0, "state": "leader", "osdmap": epoch } });
+        let health = self.with_view(|view| health::json(view, false));
+        let status = json!({ "name": "a", "rank": 0, "state": "leader", "quorum": [0], "osdmap": epoch });
+        let text = json!({ "health": health, "mon_status": status });
         Mon::reply(conn, Message::of(&Ping { text: Some(text.to_string()) }));
     }
 
-    fn run_command(&self, cmd: &[String], ack: Ack) {
+    /// What commands can see.
+    fn with_view<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
         let current = self.current();
-        let outcome = {
-            let stats = self.stats.borrow();
-            let view = View {
-                map: &current.map,
-                placement: current.placement(),
-                map_bytes: &current.bytes,
-                stats: &stats,
-                addr: self.local_addr().to_string(),
-                uptime_s: self.uptime_s(),
-                now: self.now(),
-            };
-            command::run(cmd, &view)
-        };
+        look(&View {
+            map: &current.map,
+            placement: current.placement(),
+            map_bytes: &current.bytes,
+            stats: &self.stats.borrow(),
+            log: &self.log.borrow(),
+            clients: self.sessions.borrow().values().filter(|session| session.osd.is_none()).count(),
+            addr: self.local_addr().to_string(),
+            uptime_s: self.uptime_s(),
+            now: self.now(),
+        })
+    }
+
+    fn run_command(&self, cmd: &[String], ack: Ack) {
+        let outcome = self.with_view(|view| command::run(cmd, view));
         match outcome {
             Err(Refusal { code, text }) => ack(code.0, text, Vec::new()),
             Ok(Answer::Done { status, data }) => ack(0, status, data),
+            Ok(Answer::Log { text }) => {
+                self.log.borrow_mut().add(log_level::INFO, "client.admin", &text, self.now());
+                ack(0, String::new(), Vec::new());
+                self.push_log();
+            }
             Ok(Answer::Change { change, status }) => {
                 let done = move |_: &Mon, result: Result<(), Refusal>| match result {
                     Ok(()) => ack(0, status, Vec::new()),

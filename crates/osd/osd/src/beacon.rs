@@ -13,7 +13,7 @@ use carmine_wire::private::{OsdBeacon, PgStuck, PoolUse};
 use crate::shard::OsdShard;
 
 /// How often the monitor hears of it.
-const PERIOD: Duration = Duration::from_secs(2);
+pub(crate) const PERIOD: Duration = Duration::from_secs(2);
 
 /// Sends beacons for as long as the OSD runs.
 pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {

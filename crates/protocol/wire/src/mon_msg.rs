@@ -2,10 +2,10 @@
 //! input and output) travel beside them.
 
 use carmine_codec::{Fields, coded};
-use carmine_types::{Epoch, Uuid};
+use carmine_types::{Epoch, UTime, Uuid};
 
 use crate::header::{messages, priority};
-use crate::{Decoder, Encoder, EntityAddrVec, Front, Result, kinds};
+use crate::{Decoder, Encoder, EntityAddrVec, EntityName, Front, Result, kinds};
 
 /// The 18 bytes that many of them begin with: a map version that the sender knows is all that is used of them. The
 /// session's monitor and its transaction id are not.
@@ -222,6 +222,60 @@ impl Front for FsMapMsg {
         let epoch = d.epoch()?;
         d.envelope("fs map", FS_MAP_VERSION)?;
         Ok(FsMapMsg { epoch })
+    }
+}
+
+// The cluster log.
+
+coded! {
+    /// A line of the cluster log.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct LogEntry: versioned "log entry", 5, compat 4, oldest 5 {
+        /// Who wrote it: the type of an entity, and its name.
+        pub name: (u32, String),
+        /// The same by number; -1 is not known.
+        pub rank: EntityName,
+        pub addrs: EntityAddrVec,
+        pub stamp: UTime,
+        /// Rises from line to line.
+        pub seq: u64,
+        /// One of [`log_level`].
+        pub level: u16,
+        pub text: String,
+        /// "cluster" or "audit".
+        pub channel: String,
+    }
+}
+
+messages! {
+    /// MLog: lines for a client that has subscribed to "log-info" or so.
+    pub struct LogMsg: LOG, 1, compat 1, priority MON_REPLY {
+        /// Rises from message to message; a client drops one that does not.
+        pub version: u64 = paxos,
+        pub fsid: Uuid,
+        pub entries: Vec<LogEntry>,
+    }
+}
+
+/// Levels of lines, and their names.
+pub mod log_level {
+    pub const DEBUG: u16 = 0;
+    pub const INFO: u16 = 1;
+    pub const SEC: u16 = 2;
+    pub const WARN: u16 = 3;
+    pub const ERROR: u16 = 4;
+
+    const NAMES: [&str; 5] = ["debug", "info", "sec", "warn", "error"];
+    const TAGS: [&str; 5] = ["[DBG]", "[INF]", "[SEC]", "[WRN]", "[ERR]"];
+
+    /// The level of this name.
+    pub fn of(name: &str) -> Option<u16> {
+        NAMES.iter().position(|known| *known == name).map(|at| at as u16)
+    }
+
+    /// How tools mark a line of this level.
+    pub fn tag(level: u16) -> &'static str {
+        TAGS.get(usize::from(level)).copied().unwrap_or("[???]")
     }
 }
 

@@ -6,11 +6,15 @@
 
 mod blocklist;
 mod cluster;
+mod log;
 mod osd;
 mod pg;
 mod pool;
+mod pool_value;
+mod rules;
 #[cfg(test)]
 mod tests;
+mod tools;
 
 use carmine_crush::MapView;
 use carmine_types::{OsdId, UTime, errno};
@@ -18,6 +22,7 @@ use carmine_wire::osdmap::OsdMap;
 use serde_json::{Value, json};
 
 use crate::change::{Change, Refusal, refuse};
+use crate::log::ClusterLog;
 use crate::stats::ClusterStats;
 
 /// Longest command text that is looked at; the longest real one has a few hundred bytes.
@@ -31,6 +36,9 @@ pub(crate) struct View<'a> {
     /// The current map as sent to clients.
     pub(crate) map_bytes: &'a [u8],
     pub(crate) stats: &'a ClusterStats,
+    pub(crate) log: &'a ClusterLog,
+    /// Sessions of clients.
+    pub(crate) clients: usize,
     /// Address of this monitor, for people.
     pub(crate) addr: String,
     /// Seconds since it began to serve.
@@ -46,6 +54,8 @@ pub(crate) enum Answer {
     Done { status: String, data: Vec<u8> },
     /// A change; the text is the status once it is done.
     Change { change: Change, status: String },
+    /// A line for the cluster log.
+    Log { text: String },
 }
 
 type Outcome = Result<Answer, Refusal>;
@@ -80,13 +90,17 @@ impl Known {
 }
 
 /// The commands by family, in the order in which `get_command_descriptions` lists them.
-const FAMILIES: [&[Known]; 7] = [
+const FAMILIES: [&[Known]; 11] = [
     &[read("get_command_descriptions", "list the commands", descriptions)],
     cluster::COMMANDS,
     osd::COMMANDS,
     blocklist::COMMANDS,
     cluster::CRUSH_COMMANDS,
+    rules::COMMANDS,
     pool::COMMANDS,
+    pool_value::COMMANDS,
+    log::COMMANDS,
+    tools::COMMANDS,
     pg::COMMANDS,
 ];
 
@@ -225,6 +239,9 @@ fn part(text: &str) -> Value {
     let (kind, is_optional) = kind.strip_suffix('?').map_or((kind, false), |kind| (kind, true));
     let (kind, is_list) = kind.strip_suffix('+').map_or((kind, false), |kind| (kind, true));
     let mut out = match kind.strip_prefix('(').and_then(|k| k.strip_suffix(')')) {
+        None if kind == "PoolValue" => {
+            json!({ "name": name, "type": "CephChoices", "strings": pool_value::choices() })
+        }
         Some(choices) => json!({ "name": name, "type": "CephChoices", "strings": choices }),
         None => json!({ "name": name, "type": kind }),
     };

@@ -182,6 +182,9 @@ pub(crate) fn df_json(view: &View<'_>) -> Value {
     })
 }
 
+/// The MonMap has never changed.
+pub(crate) const MONMAP_EPOCH: u32 = 1;
+
 fn addrs(view: &View<'_>) -> Value {
     json!({ "addrvec": [{ "type": "v2", "addr": view.addr, "nonce": 0 }] })
 }

@@ -9,3 +9,5 @@ pub(crate) mod osd;
 pub(crate) mod pg;
 pub(crate) mod pools;
 mod table;
+
+pub(crate) use dump::time;
