@@ -9,6 +9,7 @@ import errno
 import json
 import sys
 import threading
+import time
 import traceback
 
 import rados
@@ -651,7 +652,7 @@ def pools_and_statistics(io):
     expect(io.get_pool_name(), POOL)
     assert io.get_pool_id() > 0
     assert io.get_stats()["num_objects"] >= 0
-    io.application_enable("testing")
+    io.application_enable("testing", True)
     assert "testing" in list(io.application_list())
 
 
@@ -760,7 +761,7 @@ def class_hello(io):
 
 @group
 def pools(io):
-    """create_pool, pool_exists, pool_lookup, pool_reverse_lookup, list_pools, get_pool_base_tier, delete_pool"""
+    """any name but an empty one; create_pool, pool_exists, pool_lookup, pool_reverse_lookup, list_pools, get_pool_base_tier, delete_pool"""
     c = CLUSTER
     c.create_pool("made")
     assert c.pool_exists("made") and "made" in c.list_pools()
@@ -772,6 +773,11 @@ def pools(io):
     other.write_full("there", b"x")
     expect(other.read("there"), b"x")
     other.close()
+    for name in ("a/b", "with spaces", "\u9ec5", "x" * 500, "-dash", ".dot"):
+        c.create_pool(name)
+        expect(c.pool_reverse_lookup(c.pool_lookup(name)), name)
+        c.delete_pool(name)
+    fails(errno.EINVAL, c.create_pool, "")
     c.delete_pool("made")
     c.wait_for_latest_osdmap()
     assert not c.pool_exists("made")
@@ -780,7 +786,8 @@ def pools(io):
 @group
 def application_values(io):
     """application_metadata_set, get, list, remove"""
-    io.application_enable("valued")
+    fails(errno.EPERM, io.application_enable, "valued")
+    io.application_enable("valued", True)
     io.application_metadata_set("valued", "key", "value")
     expect(io.application_metadata_get("valued", "key"), "value")
     expect(io.application_metadata_list("valued"), [("key", "value")])
@@ -802,10 +809,64 @@ def commands(io):
     result, _, _ = c.pg_command("1.0", json.dumps({"prefix": "query"}), b"")
     assert result < 0, result
     assert "leader" in c.ping_monitor("a")
+    assert json.loads(c.ping_monitor("a"))["health"]["status"].startswith("HEALTH_")
+    dump = {"prefix": "mon dump", "format": "json"}
+    epoch = json.loads(c.mon_command(json.dumps(dump), b"")[1])["epoch"]
+    expect(c.mon_command(json.dumps({**dump, "epoch": epoch + 1000}), b"")[:2], (-errno.ENOENT, b""))
+    result, out, _ = c.mon_command(version, b"", target="a")
+    assert result == 0 and "release" in json.loads(out), out
+    flushed = c.osd_command(0, json.dumps({"prefix": "flush_pg_stats"}), b"")
+    expect(flushed[0], 0)
     expect(len(c.get_fsid()), 36)
     assert c.get_cluster_stats()["kb"] >= 0
     assert c.get_instance_id() > 0
     expect(list(c.get_inconsistent_pgs(c.pool_lookup(POOL))), [])
+
+
+@group
+def services(io):
+    """service_daemon_register, service_daemon_update: `service dump` and `status` show the process while it is there"""
+    own = rados.Rados(conffile=CONF)
+    own.connect(timeout=30)
+    metadata = {"daemon_type": "portal", "hostname": "here", "version": "3.14"}
+    own.service_daemon_register("laundry", "one", metadata)
+    own.service_daemon_update({"result": "unknown"})
+    dump, status = (json.dumps({"prefix": prefix}) for prefix in ("service dump", "status"))
+    for _ in range(100):
+        shown = json.loads(CLUSTER.mon_command(dump, b"")[1])["services"]
+        if shown:
+            break
+        time.sleep(0.1)
+    expect(shown["laundry"]["daemons"]["one"]["metadata"], metadata)
+    assert b"laundry: 1 portal active (1 hosts)" in CLUSTER.mon_command(status, b"")[1]
+    own.shutdown()
+    for _ in range(100):
+        if not json.loads(CLUSTER.mon_command(dump, b"")[1])["services"]:
+            break
+        time.sleep(0.1)
+    expect(json.loads(CLUSTER.mon_command(dump, b"")[1])["services"], {})
+
+
+@group
+def cluster_log(io):
+    """monitor_log and the command log: a subscriber gets each line once, and none after it has left"""
+    heard, came = [], threading.Condition()
+
+    def line(_arg, _line, _who, _sec, _nsec, _seq, _level, msg):
+        with came:
+            heard.append(msg.decode() if isinstance(msg, bytes) else msg)
+            came.notify_all()
+
+    def say(text):
+        expect(CLUSTER.mon_command(json.dumps({"prefix": "log", "logtext": [text]}), b"")[0], 0)
+
+    monitor = rados.MonitorLog(CLUSTER.inner, "info", line, 0)
+    say("onexx")
+    say("twoxx")
+    with came:
+        assert came.wait_for(lambda: "twoxx" in heard, timeout=20), heard
+    expect([text for text in heard if text.endswith("xx")], ["onexx", "twoxx"])
+    del monitor
 
 
 @group

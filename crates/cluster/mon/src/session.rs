@@ -8,7 +8,7 @@ use carmine_types::{Epoch, OsdId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::mon_msg::{
     Command, CommandAck, ConfigMsg, FsMapMsg, GetPoolStats, GetPoolStatsReply, GetVersion, GetVersionReply,
-    MonMapMsg, ONETIME, OsdMapMsg, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe, log_level,
+    MgrOpen, MonMapMsg, ONETIME, OsdMapMsg, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe, log_level,
 };
 use carmine_wire::osdmap::consts::FLAG_NODOWN;
 use carmine_wire::private::{DownReason, OsdBeacon, OsdBoot, OsdBootAck, OsdDown};
@@ -17,11 +17,12 @@ use carmine_wire::{EntityAddrVec, EntityType, kinds};
 use serde_json::json;
 use tracing::{debug, warn};
 
-use crate::change::{Change, Refusal, quota};
+use crate::change::{Change, Refusal, quota, shown};
 use crate::command::{self, Answer, View};
 use crate::log::LogWish;
 use crate::mon::Mon;
 use crate::report::health;
+use crate::report::service::Daemon;
 use crate::stats::pool_stat;
 
 /// One connection.
@@ -31,6 +32,8 @@ pub(crate) struct Session {
     osdmap: Option<MapWish>,
     /// Wants lines of the cluster log.
     log: Option<LogWish>,
+    /// It offers a service.
+    service: Option<Rc<Daemon>>,
     /// The OSD that booted over this connection, and its addresses.
     osd: Option<(OsdId, EntityAddrVec)>,
 }
@@ -54,7 +57,7 @@ pub(crate) struct Sessions(pub(crate) Rc<Mon>);
 
 impl Dispatcher for Sessions {
     fn on_accepted(&self, conn: &Rc<Connection>) {
-        let session = Session { conn: Rc::clone(conn), osdmap: None, log: None, osd: None };
+        let session = Session { conn: Rc::clone(conn), osdmap: None, log: None, service: None, osd: None };
         self.0.sessions.borrow_mut().insert(conn.id(), session);
     }
 
@@ -86,6 +89,7 @@ impl Mon {
             kinds::MON_COMMAND => self.command(conn, msg, msg.decode::<Command>()?),
             kinds::COMMAND => self.tell(conn, msg, &msg.decode::<Tell>()?),
             kinds::PING => self.ping(conn),
+            kinds::MGR_OPEN => self.register(conn, msg.decode()?),
             kinds::POOL_OP => self.pool_op(conn, msg, msg.decode::<PoolOp>()?),
             kinds::STATFS => {
                 msg.decode::<StatFs>()?;
@@ -345,15 +349,27 @@ impl Mon {
         Mon::reply(conn, Message::of(&Ping { text: Some(text.to_string()) }));
     }
 
+    /// Notes a service for as long as this session lasts.
+    fn register(&self, conn: &Rc<Connection>, told: MgrOpen) {
+        let peer = conn.peer();
+        let daemon = Daemon { told, gid: peer.gid, addr: shown(&peer.addr), since: self.now() };
+        if let Some(session) = self.sessions.borrow_mut().get_mut(&conn.id()) {
+            session.service = Some(Rc::new(daemon)).filter(|daemon| daemon.is_service());
+        }
+    }
+
     /// What commands can see.
     fn with_view<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
         let current = self.current();
+        let services: Vec<Rc<Daemon>> =
+            self.sessions.borrow().values().filter_map(|session| session.service.clone()).collect();
         look(&View {
             map: &current.map,
             placement: current.placement(),
             map_bytes: &current.bytes,
             stats: &self.stats.borrow(),
             log: &self.log.borrow(),
+            services: &services,
             clients: self.sessions.borrow().values().filter(|session| session.osd.is_none()).count(),
             addr: self.local_addr().to_string(),
             uptime_s: self.uptime_s(),

@@ -8,7 +8,7 @@ use carmine_client::{MonHandler, MonSession};
 use carmine_crush::MapView;
 use carmine_messenger::Message;
 use carmine_reactor::ShardId;
-use carmine_types::{Epoch, OsdId, PgId, SpgId};
+use carmine_types::{Epoch, OsdId, PgId, SpgId, errno};
 use carmine_wire::EntityAddr;
 use carmine_wire::mon_msg::OsdMapMsg;
 use carmine_wire::osdmap::OsdMap;
@@ -144,7 +144,9 @@ impl MonHandler for MapIntake {
 
     fn on_message(&self, _session: &Rc<MonSession>, msg: Message) {
         let Ok(ack) = msg.decode::<carmine_wire::private::OsdBootAck>() else { return };
-        if ack.result != 0 {
+        if ack.result == errno::EAGAIN {
+            tracing::info!("not up yet: {}", ack.reason);
+        } else if ack.result != 0 {
             tracing::error!("the monitor refuses this OSD: {} ({})", ack.reason, ack.result);
             self.osd.stopping.set(true);
             self.osd.shard.stop();

@@ -43,6 +43,7 @@ kinds! {
     CONFIG = 62,
     COMMAND = 97,
     COMMAND_REPLY = 98,
+    MGR_OPEN = 0x700,
     MGR_MAP = 0x704,
     VERSION_NOTICE = 0x8000,
     REP_OP = 0x8001,

@@ -184,6 +184,42 @@ impl Front for MgrMapMsg {
     }
 }
 
+/// MMgrOpen: a process that offers a service says so to the manager. Behind what is read here are the service's status and
+/// the sender's options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MgrOpen {
+    pub name: String,
+    /// Empty for a daemon of Ceph.
+    pub service: String,
+    pub metadata: Vec<(String, String)>,
+}
+
+impl Front for MgrOpen {
+    const KIND: u16 = kinds::MGR_OPEN;
+    const VERSION: u16 = 3;
+    const COMPAT: u16 = 1;
+
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.str(&self.name);
+        e.str(&self.service);
+        e.bool(true);
+        e.vec(&self.metadata, |e, (key, value)| {
+            e.str(key);
+            e.str(value);
+        });
+        for _ in ["status", "options", "defaults of options"] {
+            e.count(0);
+        }
+    }
+
+    fn decode(_: u16, d: &mut Decoder<'_>) -> Result<MgrOpen> {
+        let (name, service) = (d.string()?, d.string()?);
+        let metadata = if d.bool()? { d.map(8, |d| d.string(), |d| d.string())? } else { Vec::new() };
+        d.bytes(d.remaining())?;
+        Ok(MgrOpen { name, service, metadata })
+    }
+}
+
 /// MFSMap: a client that has a command for a metadata server waits for it. It is one without file systems and without
 /// metadata servers, as Ceph's monitor sends it before anybody makes one.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,6 +16,8 @@ mod rules;
 mod tests;
 mod tools;
 
+use std::rc::Rc;
+
 use carmine_crush::MapView;
 use carmine_types::{OsdId, UTime, errno};
 use carmine_wire::osdmap::OsdMap;
@@ -23,6 +25,7 @@ use serde_json::{Value, json};
 
 use crate::change::{Change, Refusal, refuse};
 use crate::log::ClusterLog;
+use crate::report::service::Daemon;
 use crate::stats::ClusterStats;
 
 /// Longest command text that is looked at; the longest real one has a few hundred bytes.
@@ -37,6 +40,8 @@ pub(crate) struct View<'a> {
     pub(crate) map_bytes: &'a [u8],
     pub(crate) stats: &'a ClusterStats,
     pub(crate) log: &'a ClusterLog,
+    /// Processes that offer services.
+    pub(crate) services: &'a [Rc<Daemon>],
     /// Sessions of clients.
     pub(crate) clients: usize,
     /// Address of this monitor, for people.

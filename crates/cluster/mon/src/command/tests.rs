@@ -15,6 +15,7 @@ fn run_with(map: &OsdMap, stats: &ClusterStats, text: &str) -> Outcome {
         map_bytes: &bytes,
         stats,
         log: &ClusterLog::default(),
+        services: &[],
         clients: 1,
         addr: "127.0.0.1:3300".into(),
         uptime_s: 300,

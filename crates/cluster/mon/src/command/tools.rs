@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::osd::known;
 use super::{Known, Outcome, View, done, either, present, pretty, read, required, said, text, write};
 use crate::change::refuse;
-use crate::report::{cluster, crush, dump, health, osd, pg};
+use crate::report::{cluster, crush, dump, health, osd, pg, service};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
@@ -19,6 +19,7 @@ pub(super) const COMMANDS: &[Known] = &[
         let itself = json!({ "epoch": 1, "available": true, "active_name": "a", "num_standby": 0 });
         done(pretty(c, &itself))
     }),
+    read("service dump", "show the services that have registered", |c, v| done(pretty(c, &service::json(v)))),
     read("osd get-require-min-compat-client", "show the oldest client that can read the map", |_, v| {
         done(format!("{}\n", release_name(v.map.require_min_compat_client)))
     }),

@@ -11,6 +11,7 @@ use carmine_pgtypes::{ObjectChange, ObjectMeta, Step, Xattrs};
 use carmine_reactor::Payload;
 use carmine_types::{Eversion, LogOp, ObjectId, SNAP_HEAD, UTime, crc32c, errno};
 use carmine_wire::osd_op::{Extent, OsdOp, WHOLE_OBJECT_BYTES, flags, ops, payload_bytes};
+use carmine_wire::osdmap::consts::POOL_FULL_QUOTA;
 use smallvec::SmallVec;
 
 use super::extra::{self, Extra, OmapView};
@@ -137,8 +138,9 @@ fn read_done(user_version: u64, data: Payload) -> Outcome {
 /// The plan of a request of plain writes to an object whose metadata is in memory, if none of them fails; as above.
 pub(super) fn plan_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Plan> {
     let ops = &op.request.ops;
+    debug_assert_eq!(payload_bytes(ops), op.data.len() as u64, "refused before it got here");
     let is_plain = ops.iter().all(|op| is_plain(op.code) && op.is_write());
-    if !is_plain || payload_bytes(ops) != op.data.len() as u64 || op.oid.snap != SNAP_HEAD {
+    if !is_plain || op.request.flags & flags::FULL_TRY != 0 || op.oid.snap != SNAP_HEAD {
         return None;
     }
     let mut state = ObjectState::new(osd, op, osd.store.stat_at_hand(&op.oid)?);
@@ -233,8 +235,19 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan
             }
         }
     }
+    if op.request.flags & flags::FULL_TRY != 0 && state.grows() && is_over_quota(osd, op) {
+        return Ok(Box::new(Plan { outputs, ..Plan::failed(errno::EDQUOT) }));
+    }
     let told = if returns_all(op) { result } else { 0 };
     Ok(Box::new(Plan { result: told, ..state.into_plan(outputs) }))
+}
+
+/// The pool holds as much as it may. Clients wait while it is so, but for those that want to know it (FULL_TRY).
+fn is_over_quota(osd: &OsdShard, op: &ClientOp) -> bool {
+    let view = osd.view();
+    let pool = view.as_ref().and_then(|view| view.map().pool(op.oid.pool));
+    let is_forced = op.request.flags & flags::FULL_FORCE != 0;
+    !is_forced && pool.is_some_and(|pool| pool.flags & POOL_FULL_QUOTA != 0)
 }
 
 /// What an operation that succeeded tells: 0 or a positive number, and its output.
@@ -377,6 +390,11 @@ impl<'a> ObjectState<'a> {
             left,
             extra: None,
         }
+    }
+
+    /// There is an object more, or more bytes.
+    fn grows(&self) -> bool {
+        self.exists && self.was.as_ref().is_none_or(|was| self.size > was.size)
     }
 
     /// A read among the writes of a request. What they leave is in no store yet: only what is known without it is told.
