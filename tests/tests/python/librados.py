@@ -828,7 +828,7 @@ def services(io):
     """service_daemon_register, service_daemon_update: `service dump` and `status` show the process while it is there"""
     own = rados.Rados(conffile=CONF)
     own.connect(timeout=30)
-    metadata = {"daemon_type": "portal", "hostname": "here", "version": "3.14"}
+    metadata = {"daemon_type": "portal", "version": "3.14"}
     own.service_daemon_register("laundry", "one", metadata)
     own.service_daemon_update({"result": "unknown"})
     dump, status = (json.dumps({"prefix": prefix}) for prefix in ("service dump", "status"))
@@ -837,7 +837,8 @@ def services(io):
         if shown:
             break
         time.sleep(0.1)
-    expect(shown["laundry"]["daemons"]["one"]["metadata"], metadata)
+    told = shown["laundry"]["daemons"]["one"]["metadata"]
+    assert metadata.items() <= told.items(), told
     assert b"laundry: 1 portal active (1 hosts)" in CLUSTER.mon_command(status, b"")[1]
     own.shutdown()
     for _ in range(100):
