@@ -128,8 +128,8 @@ fn create(command: &Value, view: &View<'_>) -> Outcome {
 
 /// The slot of the rule that places a new pool. The tool puts its name into the first free text parameter.
 fn rule(command: &Value, view: &View<'_>) -> Result<u8, Refusal> {
-    let named = ["rule", "erasure_code_profile"].into_iter().filter_map(|key| text(command, key));
-    let Some(name) = named.filter(|name| !name.is_empty()).next() else { return Ok(0) };
+    let mut named = ["rule", "erasure_code_profile"].into_iter().filter_map(|key| text(command, key));
+    let Some(name) = named.find(|name| !name.is_empty()) else { return Ok(0) };
     let slot = rule_of(&view.map.crush, name).and_then(|slot| u8::try_from(slot).ok());
     slot.ok_or_else(|| refuse(errno::ENOENT, format!("specified rule {name} doesn't exist")))
 }

@@ -54,7 +54,7 @@ pub(super) async fn step(
 /// Bytes to look at; `None` behind the end of the object, where Ceph says nothing.
 fn len_of(wanted: &Checksum, size: u64) -> Result<Option<u64>, OpError> {
     let Checksum { offset, length, chunk_bytes, .. } = *wanted;
-    let is_odd = |length: u64| chunk_bytes != 0 && length % u64::from(chunk_bytes) != 0;
+    let is_odd = |length: u64| chunk_bytes != 0 && !length.is_multiple_of(chunk_bytes.into());
     if is_odd(length) || chunk_bytes != 0 && length == 0 {
         return Err(OpError::of(errno::EINVAL));
     }
