@@ -9,6 +9,7 @@ import errno
 import json
 import sys
 import threading
+import time
 import traceback
 
 import rados
@@ -341,7 +342,8 @@ class C:
 
     def __init__(self, conf, pool):
         self.lib = ctypes.CDLL("librados.so.2")
-        self.lib.rados_create_write_op.restype = ctypes.c_void_p
+        for name in ("create_write_op", "create_read_op", "object_list_begin", "object_list_end"):
+            getattr(self.lib, f"rados_{name}").restype = ctypes.c_void_p
         self.cluster, self.io = ctypes.c_void_p(), ctypes.c_void_p()
         self.must("rados_create", ctypes.byref(self.cluster), b"admin")
         self.must("rados_conf_read_file", self.cluster, conf.encode())
@@ -352,6 +354,38 @@ class C:
         Counted.calls += 1
         result = getattr(self.lib, name)(*args)
         assert result == 0, f"{name}: {result}"
+
+    def vector(self, kind, name, *steps, flags=0):
+        """Runs a vector of `read` or `write` operations, (name, argument, …) each; its result. Numbers are of 64 bits."""
+        op = ctypes.c_void_p(getattr(self.lib, f"rados_create_{kind}_op")())
+        for step, *args in steps:
+            Counted.calls += 1
+            args = [ctypes.c_uint64(arg) if isinstance(arg, int) else arg for arg in args]
+            getattr(self.lib, f"rados_{kind}_op_{step}")(op, *args)
+        mtime = [None] if kind == "write" else []
+        result = getattr(self.lib, f"rados_{kind}_op_operate")(op, self.io, name, *mtime, flags)
+        getattr(self.lib, f"rados_release_{kind}_op")(op)
+        return result
+
+    def checksum(self, name, kind, start, length, offset, chunk):
+        """The result of rados_checksum, and what it gave out."""
+        Counted.calls += 1
+        out = ctypes.create_string_buffer(64)
+        size, long = ctypes.c_size_t, ctypes.c_uint64
+        result = self.lib.rados_checksum(
+            self.io, name, kind, start, size(len(start)), size(length), long(offset), size(chunk), out, size(64)
+        )
+        return result, out.raw.rstrip(b"\0").hex()
+
+    def listed(self, *words):
+        """How many objects a listing with this filter finds."""
+        Counted.calls += 1
+        wanted = b"".join(len(word).to_bytes(4, "little") + word for word in words)
+        items = (ctypes.c_size_t * 6 * 1000)()
+        begin, end, behind = (ctypes.c_void_p(getattr(self.lib, f"rados_object_list_{at}")(self.io)) for at in ("begin", "end", "begin"))
+        return self.lib.rados_object_list(
+            self.io, begin, end, ctypes.c_size_t(1000), wanted, ctypes.c_size_t(len(wanted)), items, ctypes.byref(behind)
+        )
 
     def guarded(self, name, attr, comparison, value, data):
         """write_full behind a cmpxattr; its result."""
@@ -396,6 +430,94 @@ def cmpxattr(io):
     expect(io.read("attr"), b"%d" % lte)
     c.close()
     io.remove_object("attr")
+
+
+@group
+def cmpxattr_alone(io):
+    """a comparison that holds is answered with 1, where it is the last operation of a read"""
+    io.set_xattr("alone", "k", b"v")
+    c, size = C(CONF, POOL), ctypes.c_size_t(1)
+    holds = ("cmpxattr", b"k", ctypes.c_uint8(rados.LIBRADOS_CMPXATTR_OP_EQ), b"v", size)
+    differs = ("cmpxattr", b"k", ctypes.c_uint8(rados.LIBRADOS_CMPXATTR_OP_EQ), b"w", size)
+    expect(c.vector("read", b"alone", holds), 1)
+    expect(c.vector("read", b"alone", ("stat", None, None, None), holds), 1)
+    expect(c.vector("read", b"alone", differs), -errno.ECANCELED)
+    expect(c.vector("read", b"nothing", holds), -errno.ENOENT)
+    expect(c.vector("write", b"alone", ("write", b"x", size, 0), holds), 0)
+    c.close()
+    io.remove_object("alone")
+
+
+@group
+def limits(io):
+    """names of attributes, ranges and versions that Ceph refuses: ENAMETOOLONG, EFBIG, EINVAL, in Ceph's order"""
+    c, far = C(CONF, POOL), 500_000_000_000
+    one = ctypes.c_size_t(1)
+    io.write_full("limits", b"abcdefg")
+    io.set_xattr("limits", "a" * 100, b"v")
+    fails(errno.ENAMETOOLONG, io.set_xattr, "limits", "a" * 101, b"v")
+    fails(errno.ENODATA, io.get_xattr, "limits", "a" * 101)
+    for name in (b"limits", b"nothing"):
+        for begin, length in ((far, 1), (1, far), (far, far)):
+            expect(c.vector("write", name, ("zero", begin, length)), -errno.EFBIG, f"zero {begin} {length}")
+        expect(c.vector("write", name, ("write", b"x", one, far)), -errno.EFBIG)
+    expect(c.vector("write", b"limits", ("truncate", far)), -errno.EFBIG)
+    expect(c.vector("write", b"nothing", ("truncate", far)), 0)
+    fails(errno.ENOENT, io.stat, "nothing")
+    zeros = ("cmpext", b"\0\0\0\0", ctypes.c_size_t(4), 0, None)
+    expect(c.vector("read", b"nothing", zeros), -errno.ENOENT)
+    letters = ("cmpext", b"\0x", ctypes.c_size_t(2), 0, None)
+    expect(c.vector("write", b"nothing", letters, ("write", b"x", one, 0)), -4096)
+    fails(errno.ENOENT, io.stat, "nothing")
+    expect(c.vector("write", b"nothing", zeros, ("write", b"x", one, 0)), 0)
+    io.remove_object("nothing")
+    expect(c.vector("read", b"limits", ("assert_version", 0), ("stat", None, None, None)), -errno.EINVAL)
+    expect(c.vector("write", b"nothing", ("assert_version", 3), ("write", b"x", one, 0)), -errno.EOVERFLOW)
+    c.close()
+    io.remove_object("limits")
+
+
+@group
+def checksums(io):
+    """rados_checksum with crc32c, xxhash32 and xxhash64, whole and in chunks: what a Ceph 16.2.15 answers for the same bytes"""
+    io.write_full("sum", bytes(range(256)) * 4)
+    io.write_full("empty", b"")
+    c = C(CONF, POOL)
+    ones = (b"\xff" * 4, b"\xff" * 8, b"\xff" * 4)
+    for kind, length, offset, chunk, answer in (
+        (0, 0, 0, 0, "01000000c063721d"), (0, 16, 4, 8, "02000000c3dbce7665ce01a7"), (0, 16, 1016, 8, "01000000c85bd43f"),
+        (1, 1024, 0, 0, "01000000e328ee21ce4d0c61"), (1, 16, 0, 8, "02000000aca5c749c6577a364df465d7010a4dab"),
+        (2, 0, 0, 0, "01000000709120d3"), (2, 1024, 0, 512, "02000000a511ef51a511ef51"), (2, 100, 1000, 0, "010000005cc88861"),
+        (2, 16, 1024, 8, ""), (2, 0, 5, 0, ""),
+    ):
+        expect(c.checksum(b"sum", kind, ones[kind], length, offset, chunk), (0, answer), f"{kind} {length}@{offset}/{chunk}")
+    for kind, start, length, offset, chunk in (
+        (2, ones[2], 16, 1020, 8), (2, ones[2], 0, 0, 8), (2, ones[2], 15, 0, 8), (1, ones[0], 0, 0, 0), (7, ones[0], 0, 0, 0),
+    ):
+        expect(c.checksum(b"sum", kind, start, length, offset, chunk)[0], -errno.EINVAL, f"{kind} {length}@{offset}/{chunk}")
+    expect(c.checksum(b"empty", 2, ones[2], 0, 0, 0), (0, ""))
+    expect(c.checksum(b"nothing", 2, ones[2], 0, 0, 0)[0], -errno.ENOENT)
+    c.close()
+    io.remove_object("sum")
+    io.remove_object("empty")
+
+
+@group
+def filtered_listings(io):
+    """rados_object_list with the filters `plain` and `hello.hello`: the objects whose attribute has a value"""
+    for name, value in (("f1", b"theval"), ("f2", b"other"), ("f3", b"")):
+        io.set_xattr(name, "theattr", value)
+    c = C(CONF, POOL)
+    for words, found in (
+        ((), 3), ((b"plain", b"_theattr", b"theval"), 1), ((b"plain", b"_theattr", b""), 1), ((b"plain", b"theattr", b"theval"), 0),
+        ((b"plain", b"", b""), 3), ((b"hello.hello", b"_theattr", b"other"), 1), ((b"plain",), -errno.EINVAL),
+        ((b"nosuch",), -errno.EINVAL), ((b"hello.nosuch",), -errno.EINVAL), ((b"a.b",), -errno.EPERM),
+        ((b"plain", b"_theattr", b"theval", b""), -errno.EINVAL),
+    ):
+        expect(c.listed(*words), found, str(words))
+    c.close()
+    for name in ("f1", "f2", "f3"):
+        io.remove_object(name)
 
 
 @group
@@ -530,7 +652,7 @@ def pools_and_statistics(io):
     expect(io.get_pool_name(), POOL)
     assert io.get_pool_id() > 0
     assert io.get_stats()["num_objects"] >= 0
-    io.application_enable("testing")
+    io.application_enable("testing", True)
     assert "testing" in list(io.application_list())
 
 
@@ -585,7 +707,7 @@ def omap_ranges_and_guards(io):
 
 @group
 def object_classes(io):
-    """execute, aio_execute and a method in an op vector: methods of the classes lock and rbd; EOPNOTSUPP for others"""
+    """execute, aio_execute and a method in an op vector: methods of the classes lock and rbd; EOPNOTSUPP for others of Ceph"""
     io.write_full("classes", b"")
     io.lock_exclusive("classes", "name", "cookie")
     length, listed = io.execute("classes", "lock", "list_locks", b"")
@@ -600,12 +722,46 @@ def object_classes(io):
     expect(io.execute("classes", "rbd", "metadata_get", b"\3\0\0\0key")[1], b"\5\0\0\0value")
     fails(errno.EOPNOTSUPP, io.execute, "classes", "rgw", "bucket_list", b"")
     fails(errno.EOPNOTSUPP, io.execute, "classes", "lock", "pick", b"")
+    fails(errno.EOPNOTSUPP, io.execute, "nothing", "numops", "add", b"")
+    fails(errno.EPERM, io.execute, "nothing", "unheard_of", "add", b"")
     io.remove_object("classes")
 
 
 @group
+def class_hello(io):
+    """the class hello: greetings, what a write gives back with and without OPERATION_RETURNVEC, methods that break their word"""
+    io.write_full("loud", b"loud")
+    expect(io.execute("loud", "hello", "say_hello", b"")[1], b"Hello, world!")
+    expect(io.execute("loud", "hello", "say_hello", b"fred")[1], b"Hello, fred!")
+    fails(errno.EINVAL, io.execute, "loud", "hello", "say_hello", b"x" * 101)
+    fails(errno.ENOENT, io.execute, "hi", "hello", "say_hello", b"")
+    write_op(io, "hi", ("execute", "hello", "record_hello", b"ebs"))
+    expect(io.read("hi"), b"Hello, ebs!")
+    assert io.get_xattr("hi", "said_by").startswith(b"client."), io.get_xattr("hi", "said_by")
+    fails(errno.EEXIST, io.execute, "hi", "hello", "record_hello", b"")
+    io.execute("loud", "hello", "turn_it_to_11", b"")
+    expect(io.execute("loud", "hello", "replay", b"")[1], b"LOUD")
+    fails(errno.EIO, io.execute, "loud", "hello", "bad_reader", b"")
+    fails(errno.EIO, io.execute, "loud", "hello", "bad_writer", b"")
+    expect(io.execute("loud", "hello", "write_return_data", b""), (0, b""))
+    expect(io.get_xattr("loud", "foo"), b"bar")
+    c = C(CONF, POOL)
+    returnvec = 1024
+    for method, flags, result, told in (
+        (b"write_return_data", 0, 0, 42), (b"write_return_data", returnvec, 42, 42),
+        (b"write_too_much_return_data", 0, 0, 42), (b"write_too_much_return_data", returnvec, -errno.EOVERFLOW, -errno.EOVERFLOW),
+    ):
+        value = ctypes.c_int(7)
+        step = ("exec", b"hello", method, b"", ctypes.c_size_t(0), ctypes.byref(value))
+        expect((c.vector("write", b"loud", step, flags=flags), value.value), (result, told), f"{method} {flags}")
+    c.close()
+    io.remove_object("hi")
+    io.remove_object("loud")
+
+
+@group
 def pools(io):
-    """create_pool, pool_exists, pool_lookup, pool_reverse_lookup, list_pools, get_pool_base_tier, delete_pool"""
+    """any name but an empty one; create_pool, pool_exists, pool_lookup, pool_reverse_lookup, list_pools, get_pool_base_tier, delete_pool"""
     c = CLUSTER
     c.create_pool("made")
     assert c.pool_exists("made") and "made" in c.list_pools()
@@ -617,6 +773,11 @@ def pools(io):
     other.write_full("there", b"x")
     expect(other.read("there"), b"x")
     other.close()
+    for name in ("a/b", "with spaces", "\u9ec5", "x" * 500, "-dash", ".dot"):
+        c.create_pool(name)
+        expect(c.pool_reverse_lookup(c.pool_lookup(name)), name)
+        c.delete_pool(name)
+    fails(errno.EINVAL, c.create_pool, "")
     c.delete_pool("made")
     c.wait_for_latest_osdmap()
     assert not c.pool_exists("made")
@@ -625,7 +786,8 @@ def pools(io):
 @group
 def application_values(io):
     """application_metadata_set, get, list, remove"""
-    io.application_enable("valued")
+    fails(errno.EPERM, io.application_enable, "valued")
+    io.application_enable("valued", True)
     io.application_metadata_set("valued", "key", "value")
     expect(io.application_metadata_get("valued", "key"), "value")
     expect(io.application_metadata_list("valued"), [("key", "value")])
@@ -647,10 +809,65 @@ def commands(io):
     result, _, _ = c.pg_command("1.0", json.dumps({"prefix": "query"}), b"")
     assert result < 0, result
     assert "leader" in c.ping_monitor("a")
+    assert json.loads(c.ping_monitor("a"))["health"]["status"].startswith("HEALTH_")
+    dump = {"prefix": "mon dump", "format": "json"}
+    epoch = json.loads(c.mon_command(json.dumps(dump), b"")[1])["epoch"]
+    expect(c.mon_command(json.dumps({**dump, "epoch": epoch + 1000}), b"")[:2], (-errno.ENOENT, b""))
+    result, out, _ = c.mon_command(version, b"", target="a")
+    assert result == 0 and "release" in json.loads(out), out
+    flushed = c.osd_command(0, json.dumps({"prefix": "flush_pg_stats"}), b"")
+    expect(flushed[0], 0)
     expect(len(c.get_fsid()), 36)
     assert c.get_cluster_stats()["kb"] >= 0
     assert c.get_instance_id() > 0
     expect(list(c.get_inconsistent_pgs(c.pool_lookup(POOL))), [])
+
+
+@group
+def services(io):
+    """service_daemon_register, service_daemon_update: `service dump` and `status` show the process while it is there"""
+    own = rados.Rados(conffile=CONF)
+    own.connect(timeout=30)
+    metadata = {"daemon_type": "portal", "version": "3.14"}
+    own.service_daemon_register("laundry", "one", metadata)
+    own.service_daemon_update({"result": "unknown"})
+    dump, status = (json.dumps({"prefix": prefix}) for prefix in ("service dump", "status"))
+    for _ in range(100):
+        shown = json.loads(CLUSTER.mon_command(dump, b"")[1])["services"]
+        if shown:
+            break
+        time.sleep(0.1)
+    told = shown["laundry"]["daemons"]["one"]["metadata"]
+    assert metadata.items() <= told.items(), told
+    assert b"laundry: 1 portal active (1 hosts)" in CLUSTER.mon_command(status, b"")[1]
+    own.shutdown()
+    for _ in range(100):
+        if not json.loads(CLUSTER.mon_command(dump, b"")[1])["services"]:
+            break
+        time.sleep(0.1)
+    expect(json.loads(CLUSTER.mon_command(dump, b"")[1])["services"], {})
+
+
+@group
+def cluster_log(io):
+    """monitor_log and the command log: a subscriber gets each line once, and none after it has left"""
+    heard, came = [], threading.Condition()
+
+    def line(_arg, _line, _who, _sec, _nsec, _seq, _level, msg):
+        with came:
+            heard.append(msg.decode() if isinstance(msg, bytes) else msg)
+            came.notify_all()
+
+    def say(text):
+        expect(CLUSTER.mon_command(json.dumps({"prefix": "log", "logtext": [text]}), b"")[0], 0)
+
+    monitor = rados.MonitorLog(CLUSTER.inner, "info", line, 0)
+    say("onexx")
+    say("twoxx")
+    with came:
+        assert came.wait_for(lambda: "twoxx" in heard, timeout=20), heard
+    expect([text for text in heard if text.endswith("xx")], ["onexx", "twoxx"])
+    del monitor
 
 
 @group

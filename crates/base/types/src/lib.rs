@@ -1,5 +1,5 @@
-//! The small values every crate of Carmine speaks in: ids, versions, names of objects, and the two hash
-//! families (CRC32C, rjenkins) that Ceph's formats are built on. No I/O, no logging, no time.
+//! The small values every crate of Carmine speaks in: ids, versions, names of objects, and the hash
+//! families (CRC32C, rjenkins, xxHash) that Ceph's formats and operations are built on. No I/O, no logging, no time.
 #![forbid(unsafe_code)]
 
 pub mod crc32c;
@@ -10,6 +10,7 @@ pub mod rjenkins;
 mod storage;
 mod uuid;
 mod words;
+pub mod xxhash;
 
 pub use errno::Errno;
 pub use ids::{Epoch, Eversion, LogOp, NO_OSD, NO_SHARD, OsdId, PgId, ReqId, SpgId, UTime};

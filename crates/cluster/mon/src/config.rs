@@ -11,6 +11,8 @@ use carmine_wire::crushmap::WEIGHT_ONE;
 use carmine_wire::osdmap::consts::{STATE_EXISTS, WEIGHT_IN};
 use carmine_wire::osdmap::{OsdMap, OsdXinfo, PgPool};
 
+use crate::change::profile::default_profile;
+
 /// Configuration of a monitor.
 #[derive(Clone, Debug)]
 pub struct MonConfig {
@@ -82,10 +84,12 @@ impl InitialCluster {
         map.crush = Arc::new(carmine_crush::build_simple_crush(&weights, false));
         let p = &self.pool;
         let mut pool = PgPool::replicated(p.size, p.min_size, p.pg_num, 0, map.epoch, now);
-        pool.application_metadata.insert("rados".into(), Default::default());
+        // Of one application only: `rbd pool init` is refused, as in Ceph, on a pool of another one.
+        pool.application_metadata.insert("rbd".into(), Default::default());
         map.pools.insert(FIRST_POOL.into(), pool);
         map.pool_names.insert(FIRST_POOL.into(), p.name.clone());
         map.pool_max = FIRST_POOL;
+        map.erasure_code_profiles.insert("default".into(), default_profile());
         map
     }
 }

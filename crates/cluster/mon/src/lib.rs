@@ -20,6 +20,7 @@ mod error;
 mod failure;
 #[cfg(any(test, feature = "fuzz"))]
 mod fuzz;
+mod log;
 mod mon;
 mod osds;
 mod record;

@@ -18,6 +18,7 @@ use carmine_reactor::{Group, Shard};
 use carmine_types::{Epoch, OsdId, UTime, Uuid};
 use carmine_wire::mon_msg::MgrMapMsg;
 use carmine_wire::monmap::MonMap;
+use carmine_wire::osdmap::consts::FLAG_NODOWN;
 use carmine_wire::osdmap::{Incremental, OsdMap};
 use carmine_wire::{EntityAddrVec, EntityType};
 use tracing::{error, info};
@@ -25,6 +26,7 @@ use tracing::{error, info};
 use crate::accept::{Door, gate};
 use crate::change::{Change, Refusal, refuse};
 use crate::failure::Failures;
+use crate::log::ClusterLog;
 use crate::record::Record;
 use crate::session::Session;
 use crate::state::{Saved, StateFile};
@@ -94,6 +96,7 @@ pub struct Mon {
     pub(crate) beacons_ns: RefCell<BTreeMap<OsdId, u64>>,
     /// Since when each OSD is down that is not out yet.
     pub(crate) down_ns: RefCell<BTreeMap<OsdId, u64>>,
+    pub(crate) log: RefCell<ClusterLog>,
     work: RefCell<VecDeque<Work>>,
     /// Fired when `work` got an entry.
     pub(crate) wake: Notify,
@@ -157,6 +160,7 @@ impl Mon {
             failures: RefCell::default(),
             beacons_ns: RefCell::default(),
             down_ns: RefCell::default(),
+            log: RefCell::default(),
             work: RefCell::default(),
             wake: Notify::new(),
             state: RefCell::new(Some(state)),
@@ -249,6 +253,7 @@ impl Mon {
                 self.gids_asked.set(false);
                 return Ok(());
             }
+            Work::Ended(..) if current.map.flags & FLAG_NODOWN != 0 => return Ok(()),
             Work::Ended(osd, addrs, why) => {
                 let Some(change) = self.after_session(&current.map, osd, &addrs) else { return Ok(()) };
                 info!("{osd}: {why}");
@@ -285,7 +290,12 @@ impl Mon {
                 *self.current.borrow_mut() = Rc::clone(&next);
                 self.forget_down_stats(&next.map);
                 self.failures.borrow_mut().on_map(&next.map);
+                self.log.borrow_mut().note_osds(&current.map, &next.map, now);
                 self.push_map();
+                self.push_log();
+                if current.map.flags & !next.map.flags & FLAG_NODOWN != 0 {
+                    self.end_lost_sessions(&next.map);
+                }
                 done(self, Ok(()));
             }
         }
@@ -332,6 +342,16 @@ impl Mon {
     /// The end of an OSD's session is looked at when its turn comes.
     pub(crate) fn session_ended(&self, osd: OsdId, addrs: EntityAddrVec, why: String) {
         self.push(Work::Ended(osd, addrs, why));
+    }
+
+    /// Marks those down that lost their session while nobody was to be marked down.
+    fn end_lost_sessions(&self, map: &OsdMap) {
+        for osd in map.osds().filter(|osd| map.is_up(*osd)) {
+            let lost = map.client_addr(osd).filter(|addrs| !self.has_session(osd, addrs));
+            if let Some(addrs) = lost {
+                self.session_ended(osd, addrs.clone(), "its session ended while nodown was set".into());
+            }
+        }
     }
 
     /// Marks the OSD with these addresses down, because it runs anew.

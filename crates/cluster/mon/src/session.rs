@@ -8,16 +8,19 @@ use carmine_types::{Epoch, OsdId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::mon_msg::{
     Command, CommandAck, ConfigMsg, FsMapMsg, GetPoolStats, GetPoolStatsReply, GetVersion, GetVersionReply,
-    MonMapMsg, ONETIME, OsdMapMsg, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe,
+    MgrOpen, MonMapMsg, ONETIME, OsdMapMsg, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe, log_level,
 };
 use carmine_wire::tell::{Ping, Tell, TellReply};
 use carmine_wire::{EntityAddrVec, kinds};
 use serde_json::json;
 
-use crate::change::{Change, Refusal};
+use crate::change::{Change, Refusal, shown};
 use crate::command::{self, Answer, View};
+use crate::log::LogWish;
 use crate::mon::Mon;
 use crate::osds::osd_of;
+use crate::report::health;
+use crate::report::service::Daemon;
 use crate::stats::pool_stat;
 
 /// One connection.
@@ -25,6 +28,10 @@ pub(crate) struct Session {
     conn: Rc<Connection>,
     /// Wants maps from this epoch on.
     osdmap: Option<MapWish>,
+    /// Wants lines of the cluster log.
+    log: Option<LogWish>,
+    /// It offers a service.
+    service: Option<Rc<Daemon>>,
     /// The OSD at the other end, and its public addresses.
     osd: Option<(OsdId, EntityAddrVec)>,
 }
@@ -48,8 +55,9 @@ pub(crate) struct Sessions(pub(crate) Rc<Mon>);
 
 impl Dispatcher for Sessions {
     fn on_accepted(&self, conn: &Rc<Connection>) {
-        let session = Session { conn: Rc::clone(conn), osdmap: None, osd: osd_of(conn) };
-        self.0.sessions.borrow_mut().insert(conn.id(), session);
+        let (conn, osd) = (Rc::clone(conn), osd_of(conn));
+        let session = Session { conn, osdmap: None, log: None, service: None, osd };
+        self.0.sessions.borrow_mut().insert(session.conn.id(), session);
     }
 
     fn on_message(&self, conn: &Rc<Connection>, msg: Message) {
@@ -80,6 +88,7 @@ impl Mon {
             kinds::MON_COMMAND => self.command(conn, msg, msg.decode::<Command>()?),
             kinds::COMMAND => self.tell(conn, msg, &msg.decode::<Tell>()?),
             kinds::PING => self.ping(conn),
+            kinds::MGR_OPEN => self.register(conn, msg.decode()?),
             kinds::POOL_OP => self.pool_op(conn, msg, msg.decode::<PoolOp>()?),
             kinds::STATFS => {
                 msg.decode::<StatFs>()?;
@@ -113,7 +122,14 @@ impl Mon {
                     Mon::reply(conn, Message::of(&self.mgrmap));
                 }
                 "fsmap" => Mon::reply(conn, Message::of(&FsMapMsg { epoch: Epoch(1) })),
-                _ => {}
+                what => {
+                    if let Some(wish) = self.log.borrow().wish(what, sub.start)
+                        && let Some(session) = self.sessions.borrow_mut().get_mut(&conn.id())
+                    {
+                        session.log = Some(wish);
+                    }
+                    self.push_log();
+                }
             }
         }
     }
@@ -129,6 +145,16 @@ impl Mon {
                 front.get_or_insert_with(|| OsdMapMsg::full(current.map.fsid, epoch, current.bytes.clone()));
             Mon::reply(&session.conn, Message::of(front));
             session.osdmap = (!wish.once).then_some(MapWish { from: Epoch(epoch.0 + 1), once: false });
+        }
+    }
+
+    /// Sends everybody the lines of the log that they have not got.
+    pub(crate) fn push_log(&self) {
+        let (log, fsid) = (self.log.borrow(), self.current().map.fsid);
+        for session in self.sessions.borrow_mut().values_mut() {
+            if let Some(news) = session.log.as_mut().and_then(|wish| log.news(fsid, wish)) {
+                Mon::reply(&session.conn, Message::of(&news));
+            }
         }
     }
 
@@ -183,7 +209,7 @@ impl Mon {
             mon.pool_op_done(&conn, tid, result.err().map_or(0, |refusal| refusal.code.0), None);
         };
         let change = match request.op {
-            PoolOp::CREATE => Change::CreatePool { name: request.name, pg_num: None, size: None },
+            PoolOp::CREATE => Change::CreatePool { name: request.name, pg_num: None, size: None, rule: 0 },
             PoolOp::DELETE => Change::DeletePool { pool: i64::from(request.pool) },
             other => {
                 let text = format!("pool operation {other:#x} is not supported");
@@ -236,7 +262,9 @@ impl Mon {
 
     pub(crate) fn ping(&self, conn: &Rc<Connection>) {
         let epoch = self.current().map.epoch.0;
-        let text = json!({ "health": {}, "mon_status": { "name": "a", "rank": 0, "state": "leader", "osdmap": epoch } });
+        let health = self.with_view(|view| health::json(view, false));
+        let status = json!({ "name": "a", "rank": 0, "state": "leader", "quorum": [0], "osdmap": epoch });
+        let text = json!({ "health": health, "mon_status": status });
         Mon::reply(conn, Message::of(&Ping { text: Some(text.to_string()) }));
     }
 
@@ -249,27 +277,47 @@ impl Mon {
         }
     }
 
-    fn run_command(&self, cmd: &[String], ack: Ack) {
+    /// Notes a service for as long as this session lasts.
+    fn register(&self, conn: &Rc<Connection>, told: MgrOpen) {
+        let peer = conn.peer();
+        let daemon = Daemon { told, gid: peer.gid, addr: shown(&peer.addr), since: self.now() };
+        if let Some(session) = self.sessions.borrow_mut().get_mut(&conn.id()) {
+            session.service = Some(Rc::new(daemon)).filter(|daemon| daemon.is_service());
+        }
+    }
+
+    /// What commands can see.
+    fn with_view<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
         let current = self.current();
-        let outcome = {
-            let stats = self.stats.borrow();
-            let view = View {
-                map: &current.map,
-                placement: current.placement(),
-                map_bytes: &current.bytes,
-                stats: &stats,
-                addr: self.local_addr().to_string(),
-                uptime_s: self.uptime_s(),
-                now: self.now(),
-            };
-            command::run(cmd, &view)
-        };
+        let services: Vec<Rc<Daemon>> =
+            self.sessions.borrow().values().filter_map(|session| session.service.clone()).collect();
+        look(&View {
+            map: &current.map,
+            placement: current.placement(),
+            map_bytes: &current.bytes,
+            stats: &self.stats.borrow(),
+            log: &self.log.borrow(),
+            services: &services,
+            clients: self.sessions.borrow().values().filter(|session| session.osd.is_none()).count(),
+            addr: self.local_addr().to_string(),
+            uptime_s: self.uptime_s(),
+            now: self.now(),
+        })
+    }
+
+    fn run_command(&self, cmd: &[String], ack: Ack) {
+        let outcome = self.with_view(|view| command::run(cmd, view));
         match outcome {
             Err(Refusal { code, text }) => ack(code.0, text, Vec::new()),
             Ok(Answer::Done { status, data }) => ack(0, status, data),
             Ok(Answer::Scrub { orders, status }) => {
                 orders.iter().for_each(|(osd, order)| self.send_to_osd(*osd, Message::of(order)));
                 ack(0, status, Vec::new());
+            }
+            Ok(Answer::Log { text }) => {
+                self.log.borrow_mut().add(log_level::INFO, "client.admin", &text, self.now());
+                ack(0, String::new(), Vec::new());
+                self.push_log();
             }
             Ok(Answer::Change { change, status }) => {
                 let done = move |_: &Mon, result: Result<(), Refusal>| match result {

@@ -31,6 +31,8 @@ pub(crate) const WRITE_BYTES_MAX: u64 = 90 << 20;
 pub(crate) const OUTPUT_BYTES_MAX: u64 = 96 << 20;
 const _: () = assert!(OUTPUT_BYTES_MAX as usize <= OUTPUT_BYTES);
 const _: () = assert!(REQUEST_BYTES_MAX as usize <= MORE_BYTES);
+/// Longest output of one operation of a write, bytes (Ceph's osd_max_write_op_reply_len).
+pub(crate) const WRITE_OUTPUT_BYTES_MAX: usize = 64;
 /// Bytes of notifications' texts that a shard keeps, and that wait to be sent to watchers; as many of the watchers' answers.
 pub(crate) const NOTIFY_BYTES_MAX: usize = 16 << 20;
 /// Name of the client by which OSDs copy objects from each other.

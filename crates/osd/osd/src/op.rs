@@ -135,6 +135,7 @@ impl Drop for HopBack {
 /// The result of executing a request.
 #[derive(Default)]
 pub(crate) struct Outcome {
+    /// A negative errno, or what the last operation tells.
     pub result: i32,
     /// Result and output of each op.
     pub outputs: SmallVec<[(i32, Payload); 2]>,
@@ -159,7 +160,7 @@ impl Outcome {
 /// Answer to an operation that did not come through a connection.
 #[derive(Debug)]
 pub struct LocalReply {
-    /// 0 or a negative errno.
+    /// A negative errno, or 0 or a positive number.
     pub result: i32,
     /// Output of each op.
     pub outputs: SmallVec<[Payload; 2]>,
@@ -276,8 +277,9 @@ impl ClientOp {
         if self.request.ops.len() > OPS_PER_REQUEST_MAX {
             return Some(errno::E2BIG);
         }
-        // What is left over would be nobody's, but the checksum of the data would cover it.
-        if payload_bytes(&self.request.ops) != self.data.len() as u64 {
+        // What is left over would be nobody's, but the checksum of the data would cover it. Nothing in Ceph executes in parallel.
+        let is_odd = payload_bytes(&self.request.ops) != self.data.len() as u64;
+        if is_odd || self.request.flags & flags::PARALLEL_EXEC != 0 {
             return Some(errno::EINVAL);
         }
         if self.is_pg_op() {

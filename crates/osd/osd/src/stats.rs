@@ -14,7 +14,7 @@ use crate::pg::tell_monitor;
 use crate::shard::OsdShard;
 
 /// How often the monitor hears of it.
-const PERIOD: Duration = Duration::from_secs(2);
+pub(crate) const PERIOD: Duration = Duration::from_secs(2);
 /// What happens to several PGs at once is told together.
 const GATHER: Duration = Duration::from_millis(10);
 

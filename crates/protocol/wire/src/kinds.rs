@@ -51,6 +51,7 @@ kinds! {
     COMMAND = 97,
     COMMAND_REPLY = 98,
     OSD_SCRUB2 = 121,
+    MGR_OPEN = 0x700,
     MGR_MAP = 0x704,
     VERSION_NOTICE = 0x8000,
     REP_OP = 0x8001,

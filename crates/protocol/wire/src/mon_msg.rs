@@ -2,10 +2,10 @@
 //! input and output) travel beside them.
 
 use carmine_codec::{Fields, coded};
-use carmine_types::{Epoch, Uuid};
+use carmine_types::{Epoch, UTime, Uuid};
 
 use crate::header::{messages, priority};
-use crate::{Decoder, Encoder, EntityAddrVec, Front, Result, kinds};
+use crate::{Decoder, Encoder, EntityAddrVec, EntityName, Front, Result, kinds};
 
 /// The 18 bytes that many of them begin with: a map version that the sender knows is all that is used of them. The
 /// session's monitor and its transaction id are not.
@@ -184,6 +184,42 @@ impl Front for MgrMapMsg {
     }
 }
 
+/// MMgrOpen: a process that offers a service says so to the manager. Behind what is read here are the service's status and
+/// the sender's options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MgrOpen {
+    pub name: String,
+    /// Empty for a daemon of Ceph.
+    pub service: String,
+    pub metadata: Vec<(String, String)>,
+}
+
+impl Front for MgrOpen {
+    const KIND: u16 = kinds::MGR_OPEN;
+    const VERSION: u16 = 3;
+    const COMPAT: u16 = 1;
+
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.str(&self.name);
+        e.str(&self.service);
+        e.bool(true);
+        e.vec(&self.metadata, |e, (key, value)| {
+            e.str(key);
+            e.str(value);
+        });
+        for _ in ["status", "options", "defaults of options"] {
+            e.count(0);
+        }
+    }
+
+    fn decode(_: u16, d: &mut Decoder<'_>) -> Result<MgrOpen> {
+        let (name, service) = (d.string()?, d.string()?);
+        let metadata = if d.bool()? { d.map(8, |d| d.string(), |d| d.string())? } else { Vec::new() };
+        d.bytes(d.remaining())?;
+        Ok(MgrOpen { name, service, metadata })
+    }
+}
+
 /// MFSMap: a client that has a command for a metadata server waits for it. It is one without file systems and without
 /// metadata servers, as Ceph's monitor sends it before anybody makes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,6 +258,60 @@ impl Front for FsMapMsg {
         let epoch = d.epoch()?;
         d.envelope("fs map", FS_MAP_VERSION)?;
         Ok(FsMapMsg { epoch })
+    }
+}
+
+// The cluster log.
+
+coded! {
+    /// A line of the cluster log.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct LogEntry: versioned "log entry", 5, compat 4, oldest 5 {
+        /// Who wrote it: the type of an entity, and its name.
+        pub name: (u32, String),
+        /// The same by number; -1 is not known.
+        pub rank: EntityName,
+        pub addrs: EntityAddrVec,
+        pub stamp: UTime,
+        /// Rises from line to line.
+        pub seq: u64,
+        /// One of [`log_level`].
+        pub level: u16,
+        pub text: String,
+        /// "cluster" or "audit".
+        pub channel: String,
+    }
+}
+
+messages! {
+    /// MLog: lines for a client that has subscribed to "log-info" or so.
+    pub struct LogMsg: LOG, 1, compat 1, priority MON_REPLY {
+        /// Rises from message to message; a client drops one that does not.
+        pub version: u64 = paxos,
+        pub fsid: Uuid,
+        pub entries: Vec<LogEntry>,
+    }
+}
+
+/// Levels of lines, and their names.
+pub mod log_level {
+    pub const DEBUG: u16 = 0;
+    pub const INFO: u16 = 1;
+    pub const SEC: u16 = 2;
+    pub const WARN: u16 = 3;
+    pub const ERROR: u16 = 4;
+
+    const NAMES: [&str; 5] = ["debug", "info", "sec", "warn", "error"];
+    const TAGS: [&str; 5] = ["[DBG]", "[INF]", "[SEC]", "[WRN]", "[ERR]"];
+
+    /// The level of this name.
+    pub fn of(name: &str) -> Option<u16> {
+        NAMES.iter().position(|known| *known == name).map(|at| at as u16)
+    }
+
+    /// How tools mark a line of this level.
+    pub fn tag(level: u16) -> &'static str {
+        TAGS.get(usize::from(level)).copied().unwrap_or("[???]")
     }
 }
 

@@ -1,9 +1,13 @@
 //! Changes of the cluster map, as pure functions from a map and a wish to an incremental.
 
+pub(crate) mod crush;
 pub(crate) mod osd;
 mod pins;
 mod place;
 pub(crate) mod pool;
+pub(crate) mod pool_value;
+pub(crate) mod profile;
+pub(crate) mod quota;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +17,10 @@ use carmine_types::{Epoch, Errno, OsdId, UTime, Uuid, errno};
 use carmine_wire::addr::{EntityAddr, EntityAddrVec};
 use carmine_wire::osdmap::{Incremental, OsdMap};
 use carmine_wire::private::PgStuck;
+
+pub(crate) use crush::RuleEdit;
+pub(crate) use profile::Profile;
+pub(crate) use quota::Quota;
 
 /// Where an OSD process is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,15 +46,31 @@ pub(crate) enum Change {
     /// OSDs were up in these epochs for sure.
     UpThru { epochs: BTreeMap<OsdId, Epoch> },
     /// A new replicated pool; the defaults are those of the first pool.
-    CreatePool { name: String, pg_num: Option<u32>, size: Option<u8> },
+    CreatePool { name: String, pg_num: Option<u32>, size: Option<u8>, rule: u8 },
     /// Removes a pool with its PGs.
     DeletePool { pool: i64 },
-    /// Notes which application uses a pool.
-    EnableApp { pool: String, app: String },
+    /// Gives a pool another name.
+    RenamePool { pool: String, to: String },
+    /// Notes which application uses a pool; a second one only by force.
+    EnableApp { pool: String, app: String, force: bool },
+    /// Forgets that an application uses a pool.
+    DisableApp { pool: String, app: String },
     /// Notes a value of an application that uses a pool, or with `None` forgets it.
     AppValue { pool: String, app: String, key: String, value: Option<String> },
     /// Changes the number of replicas.
     SetPool { pool: String, size: Option<u8>, min_size: Option<u8> },
+    /// Changes another value of a pool, by its name.
+    PoolValue { pool: String, var: String, value: String },
+    /// Limits what a pool may hold.
+    Quota { pool: String, quota: Quota },
+    /// A pool holds as much as it may, or no longer.
+    QuotaReached { pool: i64, full: bool },
+    /// Makes or replaces an erasure code profile.
+    SetProfile { name: String, profile: Profile, force: bool },
+    /// Removes one.
+    RemoveProfile { name: String },
+    /// Changes the rules of the CRUSH map.
+    Rule(RuleEdit),
     /// Calls OSDs down that may well run: they boot again.
     MarkDown { osds: Vec<OsdId> },
     /// An OSD has been down for so long that others are to have its data.
@@ -93,13 +117,29 @@ impl Change {
             Self::Boot { osd, uuid, addrs } => osd::boot(map, *osd, *uuid, addrs, now),
             Self::Down { osd, addrs, is_dead } => Ok(osd::down(map, *osd, addrs, *is_dead, now)),
             Self::UpThru { epochs } => Ok(osd::up_thru(map, epochs, now)),
-            Self::CreatePool { name, pg_num, size } => pool::create(map, name, *pg_num, *size, now),
+            Self::CreatePool { name, pg_num, size, rule } => {
+                pool::create(map, name, (*pg_num, *size, *rule), now)
+            }
             Self::DeletePool { pool } => pool::delete(map, *pool, now),
-            Self::EnableApp { pool, app } => pool::enable_app(map, pool, app, now),
+            Self::RenamePool { pool, to } => pool::rename(map, pool, to, now),
+            Self::EnableApp { pool, app, force } => pool::enable_app(map, pool, app, *force, now),
+            Self::DisableApp { pool, app } => pool::edit(map, pool, now, |pool| {
+                pool.application_metadata.remove(app);
+                Ok(())
+            }),
             Self::AppValue { pool, app, key, value } => {
                 pool::app_value(map, (pool, app), key, value.as_deref(), now)
             }
             Self::SetPool { pool, size, min_size } => pool::set(map, pool, *size, *min_size, now),
+            Self::PoolValue { pool, var, value } => pool::edit(map, pool, now, |pool| {
+                *pool = pool_value::with_value(pool, var, value)?;
+                Ok(())
+            }),
+            Self::Quota { pool, quota } => quota::set(map, pool, quota, now),
+            Self::QuotaReached { pool, full } => Ok(quota::reached(map, *pool, *full, now)),
+            Self::SetProfile { name, profile, force } => profile::set(map, name, profile, *force, now),
+            Self::RemoveProfile { name } => Ok(profile::remove(map, name, now)),
+            Self::Rule(edit) => crush::edit(map, edit, now),
             Self::MarkDown { osds } => osd::mark_down(map, osds, now),
             Self::AutoOut { osd } => place::auto_out(map, *osd, now),
             Self::CrushReweight { osd, weight } => place::crush_reweight(map, *osd, *weight, now),

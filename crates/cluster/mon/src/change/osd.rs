@@ -6,9 +6,10 @@ use carmine_types::{Epoch, OsdId, UTime, Uuid, errno};
 use carmine_wire::FEATURES;
 use carmine_wire::addr::EntityAddrVec;
 use carmine_wire::osdmap::consts::{
-    POOL_BACKFILLFULL, POOL_FULL, POOL_NEARFULL, STATE_BACKFILLFULL, STATE_FULL, STATE_NEARFULL,
+    FLAG_NODOWN, FLAG_NOUP, POOL_BACKFILLFULL, POOL_FULL, POOL_FULL_QUOTA, POOL_NEARFULL, STATE_BACKFILLFULL,
+    STATE_FULL, STATE_NEARFULL,
 };
-use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo};
+use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo, PgPool};
 
 use super::{OsdAddrs, Refusal, place, refuse};
 
@@ -32,6 +33,9 @@ pub(super) fn boot(
     }
     if map.client_addr(osd) == Some(&addrs.client) {
         return Ok(None);
+    }
+    if map.flags & FLAG_NOUP != 0 {
+        return Err(refuse(errno::EAGAIN, format!("{osd} stays down: the flag noup is set")));
     }
     let mut inc = Incremental::next(map, now);
     inc.new_up_client.insert(osd, addrs.client.clone());
@@ -59,7 +63,7 @@ pub(super) fn down(
     is_dead: bool,
     now: UTime,
 ) -> Option<Incremental> {
-    if map.client_addr(osd) != Some(addrs) {
+    if map.client_addr(osd) != Some(addrs) || map.flags & FLAG_NODOWN != 0 {
         return None;
     }
     let mut inc = all_down(map, &[osd], now);
@@ -150,6 +154,12 @@ fn pool_flags(states: u32) -> u64 {
     }
 }
 
+/// An OSD that has a part of the data is full.
+pub(super) fn is_any_full(map: &OsdMap) -> bool {
+    let is_full = |osd: OsdId| map.osd_state.get(osd.0 as usize).is_some_and(|state| state & STATE_FULL != 0);
+    map.osds().any(|osd| map.is_in(osd) && is_full(osd))
+}
+
 /// The state of one OSD, and the flags of the pools that follow from it.
 pub(super) fn set_fullness(
     map: &OsdMap,
@@ -168,11 +178,12 @@ pub(super) fn set_fullness(
     inc.new_state.insert(osd, was ^ is);
     let others = map.osds().filter(|other| *other != osd && map.is_in(*other)).map(bits);
     let flags = pool_flags(others.fold(is, |all, state| all | state));
-    for (id, pool) in map.pools.iter().filter(|(_, pool)| pool.flags & POOL_FLAGS != flags) {
-        let mut pool = pool.clone();
-        pool.flags = pool.flags & !POOL_FLAGS | flags;
-        pool.last_change = inc.epoch;
-        inc.new_pools.insert(*id, pool);
+    for (id, pool) in &map.pools {
+        let quota = if pool.flags & POOL_FULL_QUOTA != 0 { POOL_FULL } else { 0 };
+        let flags = pool.flags & !POOL_FLAGS | flags | quota;
+        if flags != pool.flags {
+            inc.new_pools.insert(*id, PgPool { flags, last_change: inc.epoch, ..pool.clone() });
+        }
     }
     Some(inc)
 }

@@ -3,6 +3,7 @@
 use carmine_types::{UTime, errno};
 use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
 
+use super::pool_value::flag;
 use super::{Refusal, pins, refuse};
 
 /// Most PGs a pool may have; a power of two is needed, because listings walk PGs in bit-reversed order.
@@ -11,7 +12,11 @@ pub(crate) const PG_NUM_MAX: u32 = 65_536;
 const POOLS_MAX: usize = 1_000;
 /// Values that an application may have on a pool, as in Ceph.
 const APP_VALUES_MAX: usize = 64;
-/// Longest pool or application name, bytes.
+/// Most applications of a pool, as in Ceph.
+const APPS_MAX: usize = 4;
+/// Longest pool name, bytes: all names are in every map that is sent. Ceph has no limit.
+const POOL_NAME_BYTES_MAX: usize = 8192;
+/// Longest application name, key or value, bytes, as in Ceph.
 const NAME_BYTES_MAX: usize = 128;
 /// Our CRUSH rule 0 takes 1 to 10 replicas.
 const SIZE_MAX: u8 = 10;
@@ -21,6 +26,15 @@ pub(crate) const PG_NUM_DEFAULT: u32 = 32;
 /// Replicas that are needed to take writes, if nobody says so: as Ceph has it.
 fn min_size_of(size: u8) -> u8 {
     size - size / 2
+}
+
+/// Ceph's pools may have any name but an empty one.
+fn check_pool_name(name: &str) -> Result<(), Refusal> {
+    if name.is_empty() || name.len() > POOL_NAME_BYTES_MAX {
+        let text = format!("a pool name of {} bytes: take 1 to {POOL_NAME_BYTES_MAX}", name.len());
+        return Err(refuse(errno::EINVAL, text));
+    }
+    Ok(())
 }
 
 fn check_name(what: &str, name: &str) -> Result<(), Refusal> {
@@ -36,11 +50,10 @@ fn check_name(what: &str, name: &str) -> Result<(), Refusal> {
 pub(super) fn create(
     map: &OsdMap,
     name: &str,
-    pg_num: Option<u32>,
-    size: Option<u8>,
+    (pg_num, size, rule): (Option<u32>, Option<u8>, u8),
     now: UTime,
 ) -> Result<Option<Incremental>, Refusal> {
-    check_name("pool", name)?;
+    check_pool_name(name)?;
     if map.pool_id(name).is_some() {
         return Ok(None);
     }
@@ -60,40 +73,28 @@ pub(super) fn create(
             (size, min_size_of(size))
         }
     };
-    check_size(map, size)?;
+    check_size(size)?;
     let mut inc = Incremental::next(map, now);
     let id = map.pool_max.saturating_add(1).max(1);
     inc.new_pool_max = i64::from(id);
-    inc.new_pools.insert(i64::from(id), PgPool::replicated(size, min_size, pg_num, 0, inc.epoch, now));
+    inc.new_pools.insert(i64::from(id), PgPool::replicated(size, min_size, pg_num, rule, inc.epoch, now));
     inc.new_pool_names.insert(i64::from(id), name.to_string());
     Ok(Some(inc))
 }
 
-fn check_size(map: &OsdMap, size: u8) -> Result<(), Refusal> {
-    let osds = map.osds().count();
-    if size == 0 || size > SIZE_MAX || usize::from(size) > osds {
-        let text =
-            format!("size {size}: take 1 to {} (there are {osds} OSDs)", osds.min(usize::from(SIZE_MAX)));
-        return Err(refuse(errno::EINVAL, text));
+/// More than there are OSDs may be wanted: the PGs are undersized until there are.
+fn check_size(size: u8) -> Result<(), Refusal> {
+    match size {
+        1..=SIZE_MAX => Ok(()),
+        _ => Err(refuse(errno::EINVAL, format!("pool size must be between 1 and {SIZE_MAX}"))),
     }
-    Ok(())
-}
-
-/// A PG serves only with as many members as the pool's size.
-fn check_inside(map: &OsdMap, size: u8) -> Result<(), Refusal> {
-    let inside = map.osds().filter(|osd| map.is_in(*osd)).count();
-    if usize::from(size) > inside {
-        return Err(refuse(
-            errno::EBUSY,
-            format!("size {size}: only {inside} OSDs are in; mark more of them in first"),
-        ));
-    }
-    Ok(())
 }
 
 pub(super) fn delete(map: &OsdMap, pool: i64, now: UTime) -> Result<Option<Incremental>, Refusal> {
-    if map.pool(pool).is_none() {
-        return Ok(None);
+    let Some(old) = map.pool(pool) else { return Ok(None) };
+    if old.flags & flag("nodelete") != 0 {
+        let text = "pool deletion is disabled; you must unset nodelete flag for the pool first";
+        return Err(refuse(errno::EPERM, text));
     }
     let mut inc = Incremental::next(map, now);
     inc.old_pools.insert(pool);
@@ -103,7 +104,7 @@ pub(super) fn delete(map: &OsdMap, pool: i64, now: UTime) -> Result<Option<Incre
 /// The named pool.
 pub(crate) fn pool_of<'a>(map: &'a OsdMap, name: &str) -> Result<(i64, &'a PgPool), Refusal> {
     let found = map.pool_id(name).and_then(|id| Some((id, map.pool(id)?)));
-    found.ok_or_else(|| refuse(errno::ENOENT, format!("there is no pool '{name}'")))
+    found.ok_or_else(|| refuse(errno::ENOENT, format!("unrecognized pool '{name}'")))
 }
 
 /// The pool as it is to be from the next epoch on.
@@ -117,16 +118,53 @@ pub(super) fn enable_app(
     map: &OsdMap,
     name: &str,
     app: &str,
+    force: bool,
     now: UTime,
 ) -> Result<Option<Incremental>, Refusal> {
     check_name("application", app)?;
-    let (id, pool) = pool_of(map, name)?;
-    let mut pool = pool.clone();
-    if pool.application_metadata.contains_key(app) {
-        return Ok(None);
+    edit(map, name, now, |pool| {
+        let apps = &mut pool.application_metadata;
+        if apps.contains_key(app) {
+            return Ok(());
+        }
+        if !apps.is_empty() && !force {
+            let text = format!(
+                "Are you SURE? Pool '{name}' already has an enabled application; pass --yes-i-really-mean-it to proceed \
+                 anyway"
+            );
+            return Err(refuse(errno::EPERM, text));
+        }
+        if apps.len() >= APPS_MAX {
+            let text = format!("too many enabled applications on pool '{name}'; max {APPS_MAX}");
+            return Err(refuse(errno::EINVAL, text));
+        }
+        apps.insert(app.to_string(), Default::default());
+        Ok(())
+    })
+}
+
+/// Changes a pool; nothing if it is the same afterwards.
+pub(super) fn edit(
+    map: &OsdMap,
+    name: &str,
+    now: UTime,
+    change: impl FnOnce(&mut PgPool) -> Result<(), Refusal>,
+) -> Result<Option<Incremental>, Refusal> {
+    let (id, old) = pool_of(map, name)?;
+    let mut pool = old.clone();
+    change(&mut pool)?;
+    Ok((pool != *old).then(|| changed(map, id, pool, now)))
+}
+
+pub(super) fn rename(map: &OsdMap, name: &str, to: &str, now: UTime) -> Result<Option<Incremental>, Refusal> {
+    check_pool_name(to)?;
+    let (id, _) = pool_of(map, name)?;
+    if map.pool_id(to).is_some() {
+        return Err(refuse(errno::EEXIST, format!("pool '{to}' already exists")));
     }
-    pool.application_metadata.insert(app.to_string(), Default::default());
-    Ok(Some(changed(map, id, pool, now)))
+    let mut inc = Incremental::next(map, now);
+    inc.new_pool_names.insert(id, to.to_owned());
+    Ok(Some(inc))
 }
 
 /// Changes one value of an application of a pool.
@@ -173,13 +211,17 @@ pub(super) fn set(
     let (id, old) = pool_of(map, name)?;
     let mut pool = old.clone();
     if let Some(size) = size.filter(|size| *size != pool.size) {
-        check_size(map, size)?;
-        check_inside(map, size)?;
+        check_size(size)?;
+        if pool.flags & flag("nosizechange") != 0 {
+            let text = "pool size change is disabled; you must unset nosizechange flag for the pool first";
+            return Err(refuse(errno::EPERM, text));
+        }
         (pool.size, pool.min_size) = (size, min_size_of(size));
     }
     if let Some(min_size) = min_size {
         if min_size == 0 || min_size > pool.size {
-            return Err(refuse(errno::EINVAL, format!("min_size {min_size}: take 1 to {}", pool.size)));
+            let text = format!("pool min_size must be between 1 and size, which is set to {}", pool.size);
+            return Err(refuse(errno::EINVAL, text));
         }
         pool.min_size = min_size;
     }

@@ -91,12 +91,18 @@ fn who_is_down_for_long_goes_out_and_comes_back_with_its_weight() {
 #[test]
 fn pools_come_and_go() {
     let mut map = cluster(3);
-    let create = |name: &str, pg_num| Change::CreatePool { name: name.into(), pg_num, size: None };
+    let create = |name: &str, pg_num| Change::CreatePool { name: name.into(), pg_num, size: None, rule: 0 };
     assert!(apply(&mut map, create("rbd", Some(8))));
     assert!(!apply(&mut map, create("rbd", Some(16))), "it exists: fine, unchanged");
     let pool = map.pool(2).unwrap();
     assert_eq!((pool.size, pool.pg_num, pool.last_change, map.pool_max), (3, 8, Epoch(2), 2));
-    assert!(apply(&mut map, Change::EnableApp { pool: "rbd".into(), app: "rbd".into() }));
+    assert!(apply(&mut map, Change::EnableApp { pool: "rbd".into(), app: "rbd".into(), force: false }));
+    let second = |force| Change::EnableApp { pool: "rbd".into(), app: "x".into(), force };
+    assert_eq!(code(&map, second(false)), errno::EPERM);
+    assert!(
+        apply(&mut map, second(true))
+            && apply(&mut map, Change::DisableApp { pool: "rbd".into(), app: "x".into() })
+    );
     assert!(map.pool(2).unwrap().application_metadata.contains_key("rbd"));
     let value = |app: &str, key: &str, value: Option<&str>| Change::AppValue {
         pool: "rbd".into(),
@@ -125,18 +131,23 @@ fn pools_come_and_go() {
 #[test]
 fn bad_wishes_are_refused() {
     let map = cluster(2);
-    let pool = |name: &str, pg_num, size| Change::CreatePool { name: name.into(), pg_num, size };
-    for bad in ["", "-x", "a b", "ä", "a/b", &"x".repeat(200)] {
-        assert_eq!(code(&map, pool(bad, None, None)), errno::EINVAL, "{bad}");
+    let pool = |name: &str, pg_num, size| Change::CreatePool { name: name.into(), pg_num, size, rule: 0 };
+    assert_eq!(code(&map, pool("", None, None)), errno::EINVAL);
+    for odd in ["-x", "a b", "ä", "a/b", &"x".repeat(500)] {
+        assert!(pool(odd, None, None).plan(&map, now()).is_ok(), "{odd}");
     }
     for pg_num in [0, 3, 1 << 17] {
         assert_eq!(code(&map, pool("p", Some(pg_num), None)), errno::EINVAL);
     }
-    assert_eq!(code(&map, pool("p", None, Some(3))), errno::EINVAL);
+    assert_eq!(code(&map, pool("p", None, Some(11))), errno::EINVAL);
+    assert!(pool("p", None, Some(3)).plan(&map, now()).is_ok(), "more than there are OSDs: undersized");
     assert_eq!(code(&map, pool("p", None, Some(0))), errno::EINVAL);
-    assert_eq!(code(&map, Change::EnableApp { pool: "none".into(), app: "rbd".into() }), errno::ENOENT);
+    assert_eq!(
+        code(&map, Change::EnableApp { pool: "none".into(), app: "rbd".into(), force: false }),
+        errno::ENOENT
+    );
     let set = |size, min_size| Change::SetPool { pool: "bench".into(), size, min_size };
-    assert_eq!(code(&map, set(Some(3), None)), errno::EINVAL, "there are two OSDs");
+    assert_eq!(code(&map, set(Some(11), None)), errno::EINVAL);
     assert_eq!(code(&map, set(None, Some(3))), errno::EINVAL);
     assert!(set(None, Some(2)).plan(&map, now()).unwrap().is_some());
 }
@@ -220,8 +231,7 @@ fn a_pool_grows_and_shrinks_and_nobody_leaves_before_the_others_have_the_data() 
     assert!(map.pg_temp.is_empty());
     apply(&mut map, weigh(&[3], WEIGHT_OUT));
     set_size(&mut map, 2);
-    let four = Change::SetPool { pool: "bench".into(), size: Some(4), min_size: None };
-    assert_eq!(code(&map, four), errno::EBUSY, "three OSDs are in");
+    assert!(set_size(&mut map, 4), "three OSDs are in: the PGs are undersized");
 }
 
 #[test]
@@ -476,4 +486,99 @@ fn clients_are_kept_out_until_their_time() {
     assert!(!apply(&mut map, Change::ClearBlocklist));
     let refusal = Change::Unblocklist { addr: client(1) }.plan(&map, now()).unwrap_err();
     assert_eq!((refusal.code.0, &*refusal.text), (errno::ENOENT, "127.0.0.1:0/1 isn't blocklisted"));
+}
+
+#[test]
+fn pools_are_renamed_and_kept() {
+    let mut map = cluster_up(2);
+    let rename = |from: &str, to: &str| Change::RenamePool { pool: from.into(), to: to.into() };
+    assert!(apply(&mut map, rename("bench", "a name/of its own")));
+    assert_eq!((map.pool_id("a name/of its own"), map.pool_id("bench")), (Some(1), None));
+    assert_eq!(code(&map, rename("bench", "b")), errno::ENOENT);
+    assert_eq!(code(&map, rename("a name/of its own", "a name/of its own")), errno::EEXIST);
+    assert!(apply(&mut map, rename("a name/of its own", "bench")));
+    let value = |var: &str, value: &str| Change::PoolValue {
+        pool: "bench".into(),
+        var: var.into(),
+        value: value.into(),
+    };
+    assert!(apply(&mut map, value("nodelete", "1")) && apply(&mut map, value("nosizechange", "true")));
+    assert_eq!(code(&map, Change::DeletePool { pool: 1 }), errno::EPERM);
+    assert_eq!(
+        code(&map, Change::SetPool { pool: "bench".into(), size: Some(1), min_size: None }),
+        errno::EPERM
+    );
+    assert!(apply(&mut map, value("nodelete", "false")) && apply(&mut map, Change::DeletePool { pool: 1 }));
+}
+
+#[test]
+fn a_quota_makes_a_pool_full() {
+    use carmine_wire::osdmap::consts::{POOL_FULL, POOL_FULL_QUOTA};
+    use carmine_wire::private::PoolUse;
+    let mut map = cluster_up(2);
+    let held = |objects| [(1, PoolUse { pool: 1, objects, bytes: 0 })].into();
+    assert!(quota::due(&map, &held(9)).is_empty());
+    let quota = |objects| Change::Quota {
+        pool: "bench".into(),
+        quota: Quota { objects: Some(objects), bytes: None },
+    };
+    assert!(apply(&mut map, quota(10)));
+    assert!(quota::due(&map, &held(9)).is_empty());
+    for news in quota::due(&map, &held(10)) {
+        assert!(apply(&mut map, news));
+    }
+    assert_eq!(map.pool(1).unwrap().flags & (POOL_FULL | POOL_FULL_QUOTA), POOL_FULL | POOL_FULL_QUOTA);
+    // An OSD that says how full it is leaves that as it is.
+    let roomy = Change::Fullness { osd: OsdId(0), used_bytes: 90, total_bytes: 100 };
+    assert!(apply(&mut map, roomy) && map.pool(1).unwrap().flags & POOL_FULL != 0);
+    assert!(quota::due(&map, &held(10)).is_empty());
+    assert!(apply(&mut map, quota(0)));
+    for news in quota::due(&map, &held(10)) {
+        assert!(apply(&mut map, news));
+    }
+    assert_eq!(map.pool(1).unwrap().flags & (POOL_FULL | POOL_FULL_QUOTA), 0);
+}
+
+#[test]
+fn rules_and_profiles_come_and_go() {
+    let mut map = cluster_up(2);
+    let create = |name: &str, root: &str, kind: &str| {
+        Change::Rule(RuleEdit::Create { name: name.into(), root: root.into(), kind: kind.into() })
+    };
+    assert!(
+        apply(&mut map, create("r", "default", "osd")) && !apply(&mut map, create("r", "default", "osd"))
+    );
+    assert_eq!(code(&map, create("s", "nothing", "osd")), errno::ENOENT);
+    assert_eq!(code(&map, create("s", "default", "tea")), errno::EINVAL);
+    let pool = Change::CreatePool { name: "p".into(), pg_num: None, size: None, rule: 1 };
+    assert!(apply(&mut map, pool));
+    let remove = |name: &str| Change::Rule(RuleEdit::Remove { name: name.into() });
+    assert_eq!(
+        (code(&map, remove("r")), code(&map, remove("replicated_rule"))),
+        (errno::EBUSY, errno::EBUSY)
+    );
+    assert!(apply(&mut map, Change::DeletePool { pool: 2 }));
+    let rename = |name: &str, to: &str| Change::Rule(RuleEdit::Rename { name: name.into(), to: to.into() });
+    assert!(
+        apply(&mut map, rename("r", "s")) && apply(&mut map, remove("s")) && !apply(&mut map, remove("s"))
+    );
+    let set = |pairs: &[&str], force| Change::SetProfile {
+        name: "p".into(),
+        profile: profile::filled(pairs),
+        force,
+    };
+    assert!(apply(&mut map, set(&["k=3"], false)) && !apply(&mut map, set(&["k=3"], false)));
+    assert_eq!(code(&map, set(&["k=4"], false)), errno::EPERM);
+    assert_eq!(code(&map, set(&["plugin=tea"], true)), errno::EIO);
+    assert!(
+        apply(&mut map, set(&["k=4"], true)) && apply(&mut map, Change::RemoveProfile { name: "p".into() })
+    );
+}
+
+#[test]
+fn noup_keeps_an_osd_down() {
+    let mut map = cluster(2);
+    assert!(apply(&mut map, Change::Flags { set: 0x20, clear: 0 }));
+    let boot = Change::Boot { osd: OsdId(0), uuid: Uuid([1; 16]), addrs: all_addrs(&addrs_of(0, 1)) };
+    assert_eq!(code(&map, boot), errno::EAGAIN);
 }

@@ -4,7 +4,7 @@ use carmine_types::errno;
 use carmine_wire::crushmap::Tunables;
 use serde_json::{Value, json};
 
-use super::{Known, Outcome, View, done, either, pretty, read, required, said, text, write};
+use super::{Known, Outcome, View, done, either, number, pretty, read, required, said, text, write};
 use crate::change::refuse;
 use crate::report::{cluster, crush, health};
 
@@ -25,10 +25,14 @@ pub(super) const COMMANDS: &[Known] = &[
         either(c, || json!({ "fsid": fsid }), || format!("{fsid}\n"))
     }),
     read("version", "show the monitor's version", |c, _| {
-        either(c, || json!({ "version": VERSION }), || format!("{VERSION}\n"))
+        let json = || json!({ "version": VERSION, "release": "carmine", "release_type": "dev" });
+        either(c, json, || format!("{VERSION}\n"))
     }),
     read("versions", "count daemons by version", versions),
-    read("mon dump", "print the MonMap", |c, v| {
+    read("mon dump epoch:CephInt?", "print the MonMap", |c, v| {
+        if let Some(epoch) = number::<u32>(c, "epoch")?.filter(|epoch| *epoch > cluster::MONMAP_EPOCH) {
+            return Err(refuse(errno::ENOENT, format!("there is no map for epoch {epoch}")));
+        }
         either(c, || cluster::mon_dump_json(v), || cluster::mon_dump_text(v))
     }),
     read("mon stat", "show the monitors", |c, v| {
@@ -51,10 +55,6 @@ pub(super) const CRUSH_COMMANDS: &[Known] = &[
         "set the CRUSH tunables to a profile",
         tunables,
     ),
-    read("osd crush rule ls", "list the CRUSH rules", |c, v| {
-        let names: Vec<&String> = v.map.crush.rule_names.values().collect();
-        either(c, || json!(names), || names.iter().map(|name| format!("{name}\n")).collect())
-    }),
     read("osd crush dump", "print the CRUSH map", |c, v| done(pretty(c, &crush::dump(v.map)))),
 ];
 

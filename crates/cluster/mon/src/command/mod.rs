@@ -6,13 +6,19 @@
 
 mod blocklist;
 mod cluster;
+mod log;
 mod osd;
 mod pg;
 mod place;
 mod pool;
+mod pool_value;
+mod rules;
 mod scrub;
 #[cfg(test)]
 mod tests;
+mod tools;
+
+use std::rc::Rc;
 
 use carmine_crush::MapView;
 use carmine_types::{OsdId, UTime, errno};
@@ -21,6 +27,8 @@ use carmine_wire::scrub::OsdScrub;
 use serde_json::{Value, json};
 
 use crate::change::{Change, Refusal, refuse};
+use crate::log::ClusterLog;
+use crate::report::service::Daemon;
 use crate::stats::ClusterStats;
 
 /// Longest command text that is looked at; the longest real one has a few hundred bytes.
@@ -34,6 +42,11 @@ pub(crate) struct View<'a> {
     /// The current map as sent to clients.
     pub(crate) map_bytes: &'a [u8],
     pub(crate) stats: &'a ClusterStats,
+    pub(crate) log: &'a ClusterLog,
+    /// Processes that offer services.
+    pub(crate) services: &'a [Rc<Daemon>],
+    /// Sessions of clients.
+    pub(crate) clients: usize,
     /// Address of this monitor, for people.
     pub(crate) addr: String,
     /// Seconds since it began to serve.
@@ -51,6 +64,8 @@ pub(crate) enum Answer {
     Change { change: Change, status: String },
     /// Orders for these OSDs, and the status once they are sent.
     Scrub { orders: Vec<(OsdId, OsdScrub)>, status: String },
+    /// A line for the cluster log.
+    Log { text: String },
 }
 
 type Outcome = Result<Answer, Refusal>;
@@ -85,14 +100,18 @@ impl Known {
 }
 
 /// The commands by family, in the order in which `get_command_descriptions` lists them.
-const FAMILIES: [&[Known]; 9] = [
+const FAMILIES: [&[Known]; 13] = [
     &[read("get_command_descriptions", "list the commands", descriptions)],
     cluster::COMMANDS,
     osd::COMMANDS,
     place::COMMANDS,
     blocklist::COMMANDS,
     cluster::CRUSH_COMMANDS,
+    rules::COMMANDS,
     pool::COMMANDS,
+    pool_value::COMMANDS,
+    log::COMMANDS,
+    tools::COMMANDS,
     pg::COMMANDS,
     scrub::COMMANDS,
 ];
@@ -232,6 +251,9 @@ fn part(text: &str) -> Value {
     let (kind, is_optional) = kind.strip_suffix('?').map_or((kind, false), |kind| (kind, true));
     let (kind, is_list) = kind.strip_suffix('+').map_or((kind, false), |kind| (kind, true));
     let mut out = match kind.strip_prefix('(').and_then(|k| k.strip_suffix(')')) {
+        None if kind == "PoolValue" => {
+            json!({ "name": name, "type": "CephChoices", "strings": pool_value::choices() })
+        }
         Some(choices) => json!({ "name": name, "type": "CephChoices", "strings": choices }),
         None => json!({ "name": name, "type": kind }),
     };

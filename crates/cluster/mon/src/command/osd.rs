@@ -1,7 +1,7 @@
 //! Commands that look at OSDs and their map, and those that change their state and the flags of the map.
 
 use carmine_types::{OsdId, errno};
-use carmine_wire::osdmap::consts::{FLAG_NAMES, WEIGHT_IN, WEIGHT_OUT};
+use carmine_wire::osdmap::consts::{FLAG_NAMES, FLAG_PAUSERD, FLAG_PAUSEWR, WEIGHT_IN, WEIGHT_OUT};
 use serde_json::{Value, json};
 
 use super::{
@@ -12,9 +12,9 @@ use crate::change::osd::check_exist;
 use crate::change::{Change, Refusal, refuse};
 use crate::report::{dump, osd, pg};
 
-/// Flags that keep scheduled scrubs off or OSDs in, and flags that change nothing here: there is no backfill by their names.
-const SET: &str = "osd set key:(noout|noscrub|nodeep-scrub|nobackfill|norebalance|norecover)";
-const UNSET: &str = "osd unset key:(noout|noscrub|nodeep-scrub|nobackfill|norebalance|norecover)";
+/// Nothing moves data or trims snapshots unasked, and there are no tiers: some of these change nothing.
+const SET: &str = "osd set key:(full|pause|noup|nodown|noout|noin|nobackfill|norebalance|norecover|noscrub|nodeep-scrub|notieragent|nosnaptrim|pglog_hardlimit) yes_i_really_mean_it:CephBool?";
+const UNSET: &str = "osd unset key:(full|pause|noup|nodown|noout|noin|nobackfill|norebalance|norecover|noscrub|nodeep-scrub|notieragent|nosnaptrim)";
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
@@ -81,6 +81,12 @@ pub(super) const COMMANDS: &[Known] = &[
     write(UNSET, "clear a flag of the map", |c, _| {
         let (name, clear) = flag(c)?;
         change(Change::Flags { set: 0, clear }, format!("{name} is unset"))
+    }),
+    write("osd pause", "let clients wait", |_, _| {
+        change(Change::Flags { set: PAUSE.0, clear: 0 }, format!("{} is set", PAUSE.1))
+    }),
+    write("osd unpause", "let clients go on", |_, _| {
+        change(Change::Flags { set: 0, clear: PAUSE.0 }, format!("{} is unset", PAUSE.1))
     }),
 ];
 
@@ -149,12 +155,18 @@ fn mark(
     change(wish(osds), status)
 }
 
+/// Bits and names of the flags that are one for tools.
+const PAUSE: (u32, &str) = (FLAG_PAUSERD | FLAG_PAUSEWR, "pauserd,pausewr");
+
 /// Name and bit of the flag that a command names.
 fn flag(command: &Value) -> Result<(&str, u32), Refusal> {
     let key = required(command, "key")?;
+    if key == "pause" {
+        return Ok((PAUSE.1, PAUSE.0));
+    }
     let is_offered = SET.split(['(', '|', ')']).any(|name| name == key);
     match FLAG_NAMES.iter().find(|(_, name)| is_offered && *name == key) {
         Some((bit, _)) => Ok((key, *bit)),
-        None => Err(refuse(errno::EOPNOTSUPP, format!("the flag '{key}' is not supported"))),
+        None => Err(refuse(errno::EINVAL, format!("unrecognized flag '{key}'"))),
     }
 }

@@ -1,14 +1,13 @@
-//! Commands that make, list and remove pools, note what uses them, and get and set their values. There is no autoscaler:
+//! Commands that make, list and remove pools, and note what uses them. There is no autoscaler:
 //! commands that switch it off are right.
 
 use carmine_types::errno;
-use carmine_wire::osdmap::PgPool;
 use serde_json::{Value, json};
 
 use super::{
-    Known, Outcome, View, change, done, either, is_set, number, present, pretty, read, required, said, text,
-    write,
+    Known, Outcome, View, change, done, either, is_set, number, pretty, read, required, said, text, write,
 };
+use crate::change::crush::rule_of;
 use crate::change::pool::pool_of;
 use crate::change::{Change, Refusal, refuse};
 use crate::report::pools;
@@ -28,19 +27,33 @@ pub(super) const COMMANDS: &[Known] = &[
         create,
     ),
     write(
-        "osd pool delete pool:CephPoolname pool2:CephPoolname? yes_i_really_really_mean_it:CephBool?",
+        "osd pool delete pool:CephPoolname pool2:CephPoolname? yes_i_really_really_mean_it:CephBool? yes_i_really_really_mean_it_not_faking:CephBool?",
         "delete a pool (name it twice)",
         delete,
     ),
     write(
-        "osd pool rm pool:CephPoolname pool2:CephPoolname? yes_i_really_really_mean_it:CephBool?",
+        "osd pool rm pool:CephPoolname pool2:CephPoolname? yes_i_really_really_mean_it:CephBool? yes_i_really_really_mean_it_not_faking:CephBool?",
         "delete a pool (name it twice)",
         delete,
+    ),
+    write(
+        "osd pool rename srcpool:CephPoolname destpool:CephPoolname",
+        "give a pool another name",
+        |c, _| {
+            let (pool, to) = (required(c, "srcpool")?.to_owned(), required(c, "destpool")?.to_owned());
+            let status = format!("pool '{pool}' renamed to '{to}'");
+            change(Change::RenamePool { pool, to }, status)
+        },
     ),
     write(
         "osd pool application enable pool:CephPoolname app:CephString yes_i_really_mean_it:CephBool?",
         "note which application uses a pool",
         application_enable,
+    ),
+    write(
+        "osd pool application disable pool:CephPoolname app:CephString yes_i_really_mean_it:CephBool?",
+        "forget that an application uses a pool",
+        application_disable,
     ),
     write(
         "osd pool application set pool:CephPoolname app:CephString key:CephString value:CephString",
@@ -53,19 +66,9 @@ pub(super) const COMMANDS: &[Known] = &[
         |c, _| application_value(c, None),
     ),
     read(
-        "osd pool application get pool:CephPoolname?",
+        "osd pool application get pool:CephPoolname? app:CephString? key:CephString?",
         "tell which applications use a pool",
         application_get,
-    ),
-    read(
-        "osd pool get pool:CephPoolname var:(size|min_size|pg_num|pgp_num|crush_rule|pg_autoscale_mode|all)",
-        "get a value of a pool",
-        get,
-    ),
-    write(
-        "osd pool set pool:CephPoolname var:(size|min_size|pg_num|pgp_num|crush_rule|pg_autoscale_mode) val:CephString yes_i_really_mean_it:CephBool?",
-        "set a value of a pool",
-        set,
     ),
     read("osd pool autoscale-status", "show that nothing scales the pools", |c, v| {
         either(c, || pools::autoscale_json(v), || pools::autoscale_text(v))
@@ -101,12 +104,6 @@ fn create(command: &Value, view: &View<'_>) -> Outcome {
     if text(command, "pool_type").is_some_and(|kind| kind != "replicated") {
         return Err(refuse(errno::EOPNOTSUPP, "only replicated pools are supported"));
     }
-    // The tool puts the name of a rule into the first free text parameter.
-    for rule in ["rule", "erasure_code_profile"].into_iter().filter_map(|key| text(command, key)) {
-        if !rule.is_empty() && !view.map.crush.rule_names.values().any(|known| known == rule) {
-            return Err(refuse(errno::ENOENT, format!("there is no CRUSH rule '{rule}'")));
-        }
-    }
     if text(command, "autoscale_mode").is_some_and(|mode| mode != "off") {
         return Err(refuse(errno::EOPNOTSUPP, "there is no autoscaler: take --autoscale-mode off"));
     }
@@ -114,34 +111,63 @@ fn create(command: &Value, view: &View<'_>) -> Outcome {
     if number::<u32>(command, "pgp_num")?.is_some_and(|pgp| pgp != 0 && Some(pgp) != pg_num) {
         return Err(refuse(errno::EOPNOTSUPP, "pgp_num must be equal to pg_num"));
     }
-    let status = if view.map.pool_id(&name).is_some() {
-        format!("pool '{name}' already exists")
-    } else {
-        format!("pool '{name}' created")
+    if view.map.pool_id(&name).is_some() {
+        return said(format!("pool '{name}' already exists"));
+    }
+    let size = number::<u8>(command, "size")?.filter(|n| *n != 0);
+    let inside = view.map.osds().filter(|osd| view.map.is_in(*osd)).count();
+    let note = match size {
+        Some(size) if usize::from(size) > inside => {
+            format!("; its PGs are undersized, as {inside} OSDs are in")
+        }
+        _ => String::new(),
     };
-    let size = number(command, "size")?.filter(|n| *n != 0);
-    change(Change::CreatePool { name, pg_num, size }, status)
+    let status = format!("pool '{name}' created{note}");
+    change(Change::CreatePool { name, pg_num, size, rule: rule(command, view)? }, status)
+}
+
+/// The slot of the rule that places a new pool. The tool puts its name into the first free text parameter.
+fn rule(command: &Value, view: &View<'_>) -> Result<u8, Refusal> {
+    let mut named = ["rule", "erasure_code_profile"].into_iter().filter_map(|key| text(command, key));
+    let Some(name) = named.find(|name| !name.is_empty()) else { return Ok(0) };
+    let slot = rule_of(&view.map.crush, name).and_then(|slot| u8::try_from(slot).ok());
+    slot.ok_or_else(|| refuse(errno::ENOENT, format!("specified rule {name} doesn't exist")))
 }
 
 fn delete(command: &Value, view: &View<'_>) -> Outcome {
     let name = required(command, "pool")?;
-    let sure = is_set(command, "yes_i_really_really_mean_it") || is_set(command, "sure");
-    if text(command, "pool2") != Some(name) || !sure {
+    let Some(pool) = view.map.pool_id(name) else { return said(format!("pool '{name}' does not exist")) };
+    let switches = ["yes_i_really_really_mean_it", "yes_i_really_really_mean_it_not_faking", "sure"]
+        .map(|s| is_set(command, s));
+    if text(command, "pool2") != Some(name) || !switches.contains(&true) {
         let text = format!(
-            "this destroys all data in pool '{name}': name it twice and add --yes-i-really-really-mean-it"
+            "WARNING: this will *PERMANENTLY DESTROY* all data stored in pool {name}.  If you are *ABSOLUTELY CERTAIN* \
+             that is what you want, pass the pool name *twice*, followed by --yes-i-really-really-mean-it."
         );
         return Err(refuse(errno::EPERM, text));
     }
-    match view.map.pool_id(name) {
-        Some(pool) => change(Change::DeletePool { pool }, format!("pool '{name}' removed")),
-        None => said(format!("pool '{name}' does not exist")),
-    }
+    change(Change::DeletePool { pool }, format!("pool '{name}' removed"))
 }
 
 fn application_enable(command: &Value, _: &View<'_>) -> Outcome {
     let (pool, app) = (required(command, "pool")?.to_string(), required(command, "app")?.to_string());
     let status = format!("enabled application '{app}' on pool '{pool}'");
-    change(Change::EnableApp { pool, app }, status)
+    change(Change::EnableApp { pool, app, force: is_set(command, "yes_i_really_mean_it") }, status)
+}
+
+fn application_disable(command: &Value, view: &View<'_>) -> Outcome {
+    let (pool, app) = (required(command, "pool")?.to_string(), required(command, "app")?.to_string());
+    let (_, old) = pool_of(view.map, &pool)?;
+    if !is_set(command, "yes_i_really_mean_it") {
+        let text = "Are you SURE? Disabling an application within a pool might result in loss of application \
+            functionality; pass --yes-i-really-mean-it to proceed anyway";
+        return Err(refuse(errno::EPERM, text));
+    }
+    if !old.application_metadata.contains_key(&app) {
+        return said(format!("application '{app}' is not enabled on pool '{pool}'"));
+    }
+    let status = format!("disable application '{app}' on pool '{pool}'");
+    change(Change::DisableApp { pool, app }, status)
 }
 
 fn application_value(command: &Value, value: Option<String>) -> Outcome {
@@ -154,69 +180,21 @@ fn application_value(command: &Value, value: Option<String>) -> Outcome {
 
 fn application_get(command: &Value, view: &View<'_>) -> Outcome {
     let of = |id: &i64| view.map.pool(*id).map_or(json!({}), |p| json!(p.application_metadata));
-    let value = match text(command, "pool") {
-        Some(name) => of(&pool_of(view.map, name)?.0),
-        None => view.map.pool_names.iter().map(|(id, name)| (name.clone(), of(id))).collect(),
+    let Some(name) = text(command, "pool") else {
+        let all = view.map.pool_names.iter().map(|(id, name)| (name.clone(), of(id))).collect();
+        return done(pretty(command, &all));
     };
+    let mut value = of(&pool_of(view.map, name)?.0);
+    if let Some(app) = text(command, "app") {
+        let found = value.get(app).cloned();
+        let missing = || refuse(errno::ENOENT, format!("pool '{name}' has no application '{app}'"));
+        value = found.ok_or_else(missing)?;
+        if let Some(key) = text(command, "key") {
+            let found = value.get(key).cloned();
+            let text = || format!("application '{app}' on pool '{name}' does not have key '{key}'");
+            let found = found.ok_or_else(|| refuse(errno::ENOENT, text()))?;
+            return either(command, || found.clone(), || format!("{}\n", found.as_str().unwrap_or_default()));
+        }
+    }
     done(pretty(command, &value))
-}
-
-/// A value as JSON, and as the text that Ceph prints.
-fn value(view: &View<'_>, pool: &PgPool, var: &str) -> Result<(Value, String), Refusal> {
-    let value = match var {
-        "size" => json!(pool.size),
-        "min_size" => json!(pool.min_size),
-        "pg_num" => json!(pool.pg_num),
-        "pgp_num" => json!(pool.pgp_num),
-        "crush_rule" => {
-            let name = view.map.crush.rule_names.get(&i32::from(pool.crush_rule));
-            name.map_or(json!(pool.crush_rule), |name| json!(name))
-        }
-        "pg_autoscale_mode" => json!("off"),
-        _ => return Err(refuse(errno::EINVAL, format!("pools have no value '{var}'"))),
-    };
-    let text = plain(&value);
-    Ok((value, text))
-}
-
-/// Text without its quotes, anything else as JSON.
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// The values that `all` shows.
-const VARS: [&str; 6] = ["size", "min_size", "pg_num", "pgp_num", "crush_rule", "pg_autoscale_mode"];
-
-fn get(command: &Value, view: &View<'_>) -> Outcome {
-    let (name, var) = (required(command, "pool")?, required(command, "var")?);
-    let (id, pool) = pool_of(view.map, name)?;
-    let wanted: Vec<&str> = if var == "all" { VARS.to_vec() } else { vec![var] };
-    let mut out = json!({ "pool": name, "pool_id": id });
-    let mut text = String::new();
-    for var in wanted {
-        let (value, shown) = value(view, pool, var)?;
-        text.push_str(&format!("{var}: {shown}\n"));
-        out[var] = value;
-    }
-    either(command, || out, || text)
-}
-
-fn set(command: &Value, view: &View<'_>) -> Outcome {
-    let (name, var) = (required(command, "pool")?, required(command, "var")?);
-    let (id, old) = pool_of(view.map, name)?;
-    let wanted = plain(present(command, "val")?);
-    let status = format!("set pool {id} {var} to {wanted}");
-    let pool = name.to_string();
-    match var {
-        "size" => change(Change::SetPool { pool, size: number(command, "val")?, min_size: None }, status),
-        "min_size" => change(Change::SetPool { pool, size: None, min_size: number(command, "val")? }, status),
-        _ => {
-            let (_, known) = value(view, old, var)?;
-            if known == wanted {
-                return said(status);
-            }
-            let text = format!("'{var}' of a pool is given when it is created and stays ({known})");
-            Err(refuse(errno::EOPNOTSUPP, text))
-        }
-    }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::dump::time;
 use super::table::{Table, age, bytes, count, ratio};
-use super::{dump, health, pg};
+use super::{dump, health, pg, service};
 use crate::command::View;
 
 /// Sections and lines as Ceph has them.
@@ -30,6 +30,9 @@ pub(crate) fn status_text(view: &View<'_>) -> String {
     );
     if !view.map.pg_temp.is_empty() {
         let _ = write!(out, "; {} remapped pgs", view.map.pg_temp.len());
+    }
+    for line in service::lines(view) {
+        let _ = write!(out, "\n    {line}");
     }
     let held = held(view);
     let _ = write!(
@@ -92,7 +95,7 @@ pub(crate) fn status_json(view: &View<'_>) -> Value {
         },
         "fsmap": { "epoch": 1, "by_rank": [], "up:standby": 0 },
         "mgrmap": { "available": true, "num_standbys": 0, "modules": [], "services": {} },
-        "servicemap": { "epoch": 1, "modified": dump::time(map.created), "services": {} },
+        "servicemap": service::json(view),
         "progress_events": {},
     })
 }
@@ -181,6 +184,9 @@ pub(crate) fn df_json(view: &View<'_>) -> Value {
         "pools": pools(view).into_iter().map(one).collect::<Vec<_>>(),
     })
 }
+
+/// The MonMap has never changed.
+pub(crate) const MONMAP_EPOCH: u32 = 1;
 
 fn addrs(view: &View<'_>) -> Value {
     json!({ "addrvec": [{ "type": "v2", "addr": view.addr, "nonce": 0 }] })

@@ -59,12 +59,16 @@ pub(crate) fn dump(map: &OsdMap) -> Value {
     let types: Vec<Value> =
         crush.type_names.iter().map(|(id, name)| json!({ "type_id": id, "name": name })).collect();
     let buckets: Vec<Value> = crush.buckets.iter().flatten().map(|b| bucket(crush, b)).collect();
-    let rules =
-        crush.rules.iter().enumerate().filter_map(|(id, rule)| Some(shown_rule(crush, id, rule.as_ref()?)));
     json!({
-        "devices": devices, "types": types, "buckets": buckets, "rules": rules.collect::<Vec<_>>(),
+        "devices": devices, "types": types, "buckets": buckets, "rules": rules(crush),
         "tunables": tunables(crush), "choose_args": {},
     })
+}
+
+/// `osd crush rule dump`.
+pub(crate) fn rules(crush: &CrushMap) -> Vec<Value> {
+    let all = crush.rules.iter().enumerate();
+    all.filter_map(|(id, rule)| Some(shown_rule(crush, id, rule.as_ref()?))).collect()
 }
 
 fn bucket(crush: &CrushMap, b: &carmine_wire::crushmap::Bucket) -> Value {

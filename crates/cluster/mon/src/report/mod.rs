@@ -8,4 +8,7 @@ pub(crate) mod health;
 pub(crate) mod osd;
 pub(crate) mod pg;
 pub(crate) mod pools;
+pub(crate) mod service;
 mod table;
+
+pub(crate) use dump::time;

@@ -15,7 +15,7 @@ use super::table::{Table, bytes};
 use crate::command::View;
 
 /// PGs of all pools.
-pub(super) fn total(map: &OsdMap) -> u64 {
+pub(crate) fn total(map: &OsdMap) -> u64 {
     map.pools.values().map(|p| u64::from(p.pg_num)).sum()
 }
 

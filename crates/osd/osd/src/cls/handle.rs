@@ -27,11 +27,13 @@ impl Caller {
 pub(crate) struct Handle<'a, 'b> {
     state: &'a mut ObjectState<'b>,
     pub(super) caller: Caller,
+    /// What the client is told of a call that succeeds: 0, or any positive number.
+    pub(super) told: i32,
 }
 
 impl<'a, 'b> Handle<'a, 'b> {
     pub(super) fn new(state: &'a mut ObjectState<'b>, caller: Caller) -> Handle<'a, 'b> {
-        Handle { state, caller }
+        Handle { state, caller, told: 0 }
     }
 
     /// The time of the request.

@@ -5,6 +5,7 @@
 //! nothing: it looks first.
 
 mod handle;
+mod hello;
 mod lock;
 mod rbd;
 #[cfg(test)]
@@ -18,7 +19,7 @@ pub(crate) use handle::{Caller, Handle};
 
 use crate::error::OpError;
 use crate::op::{ClientOp, input_of};
-use crate::pg::ObjectState;
+use crate::pg::{ObjectState, Told};
 use crate::shard::OsdShard;
 
 /// What a method gives back: its output, or an errno.
@@ -52,11 +53,21 @@ const fn with_data(method: Method) -> Method {
 /// Methods in some tables of a class.
 fn find(class: &[u8], method: &[u8]) -> Option<&'static Method> {
     let tables: &[&'static [Method]] = match class {
+        b"hello" => &[hello::METHODS],
         b"lock" => &[lock::METHODS],
         b"rbd" => rbd::METHODS,
         _ => return None,
     };
     tables.iter().copied().flatten().find(|found| found.name.as_bytes() == method)
+}
+
+/// The classes that Ceph's OSDs load if nobody says otherwise (osd_class_load_list); they may not load others.
+const CLASSES: &str = "cephfs hello journal lock log numops otp rbd refcount rgw rgw_gc timeindex user version cas cmpomap \
+    queue 2pc_queue fifo";
+
+/// A class of Ceph, whether it is here or not.
+pub(crate) fn is_known(class: &[u8]) -> bool {
+    CLASSES.split(' ').any(|known| known.as_bytes() == class)
 }
 
 /// Class, method and input of a call.
@@ -85,20 +96,19 @@ const CALLS_MAX: usize = 1024;
 /// Calls a method, again and again until all that it asks for is known.
 ///
 /// # Errors
-/// What the method says; ENOENT if it needs an object and there is none; EOPNOTSUPP if there is no such method.
+/// What the method says; ENOENT if it needs an object and there is none; EOPNOTSUPP if there is no such method, and EPERM if
+/// there is no such class, whether there is an object or not.
 pub(crate) async fn call(
     osd: &OsdShard,
     op: &ClientOp,
     state: &mut ObjectState<'_>,
     request: &OsdOp,
     input: &[u8],
-) -> Result<Payload, OpError> {
+) -> Result<Told, OpError> {
     let (class, method, input) = parts(request, input).ok_or(OpError::of(errno::EINVAL))?;
     let Some(found) = find(class, method) else {
         osd.refuse(&format!("method {}.{}", class.escape_ascii(), method.escape_ascii()));
-        // Tools ask objects that are not there for what they may not have: that is the answer they know.
-        state.must_exist()?;
-        return Err(OpError::of(errno::EOPNOTSUPP));
+        return Err(OpError::of(if is_known(class) { errno::EOPNOTSUPP } else { errno::EPERM }));
     };
     if !found.writes {
         state.must_exist()?;
@@ -109,9 +119,11 @@ pub(crate) async fn call(
     let caller = Caller { gid: op.reqid.client, addr: osd.client_addr(op) };
     for _ in 0..CALLS_MAX {
         let before = state.steps();
-        let done = (found.run)(&mut Handle::new(state, caller), input);
+        let mut handle = Handle::new(state, caller);
+        let done = (found.run)(&mut handle, input);
+        let told = handle.told;
         if !state.look_up_missing(osd).await? {
-            return done.map(Payload::from);
+            return done.map(|output| (told, Payload::from(output)));
         }
         if state.steps() != before {
             tracing::error!("method {} changes an object before it has looked at it", found.name);

@@ -11,11 +11,14 @@ use carmine_pgtypes::{ObjectChange, ObjectMeta, Step, Xattrs};
 use carmine_reactor::Payload;
 use carmine_types::{Eversion, LogOp, ObjectId, SNAP_HEAD, UTime, crc32c, errno};
 use carmine_wire::osd_op::{Extent, OsdOp, WHOLE_OBJECT_BYTES, flags, ops, payload_bytes};
+use carmine_wire::osdmap::consts::POOL_FULL_QUOTA;
 use smallvec::SmallVec;
 
 use super::extra::{self, Extra, OmapView};
 use super::heal;
-use crate::config::{OBJECT_BYTES_MAX, OUTPUT_BYTES_MAX, REQUEST_BYTES_MAX, WRITE_BYTES_MAX};
+use crate::config::{
+    OBJECT_BYTES_MAX, OUTPUT_BYTES_MAX, REQUEST_BYTES_MAX, WRITE_BYTES_MAX, WRITE_OUTPUT_BYTES_MAX,
+};
 use crate::error::OpError;
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;
@@ -26,7 +29,7 @@ pub(crate) struct Plan {
     pub changes: SmallVec<[ObjectChange; 1]>,
     /// What it does to the object.
     pub effect: LogOp,
-    /// 0 or a negative errno.
+    /// A negative errno, or what the last operation tells ([`Told`]) if the client wants it.
     pub result: i32,
     /// Version of the object before it.
     pub prior: Eversion,
@@ -135,8 +138,9 @@ fn read_done(user_version: u64, data: Payload) -> Outcome {
 /// The plan of a request of plain writes to an object whose metadata is in memory, if none of them fails; as above.
 pub(super) fn plan_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Plan> {
     let ops = &op.request.ops;
+    debug_assert_eq!(payload_bytes(ops), op.data.len() as u64, "refused before it got here");
     let is_plain = ops.iter().all(|op| is_plain(op.code) && op.is_write());
-    if !is_plain || payload_bytes(ops) != op.data.len() as u64 || op.oid.snap != SNAP_HEAD {
+    if !is_plain || op.request.flags & flags::FULL_TRY != 0 || op.oid.snap != SNAP_HEAD {
         return None;
     }
     let mut state = ObjectState::new(osd, op, osd.store.stat_at_hand(&op.oid)?);
@@ -171,7 +175,7 @@ pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
     let mut left = OUTPUT_BYTES_MAX;
     for (at, request) in op.request.ops.iter().enumerate() {
         let step = if is_plain(request.code) {
-            read_op(osd, op, meta.as_ref(), request, left).await
+            read_op(osd, op, meta.as_ref(), request, left).await.map(|data| (0, data))
         } else {
             let state = state.get_or_insert_with(|| Box::new(ObjectState::new(osd, op, meta.clone())));
             state.left = left;
@@ -179,9 +183,13 @@ pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
             left = state.left;
             step
         };
-        match step.and_then(|data| counted(&mut left, data)) {
-            Ok(data) => outcome.outputs.push((0, data)),
+        match step.and_then(|done| counted(&mut left, done)) {
+            Ok(done) => {
+                outcome.result = done.0;
+                outcome.outputs.push(done);
+            }
             Err(error) if request.flags & flags::op::FAILOK != 0 => {
+                outcome.result = 0;
                 outcome.outputs.push((error.told(), Payload::new()));
             }
             Err(error) => {
@@ -191,7 +199,7 @@ pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
             }
         }
     }
-    outcome.extra = state.and_then(|state| state.extra).filter(|_| outcome.result == 0);
+    outcome.extra = state.and_then(|state| state.extra).filter(|_| outcome.result >= 0);
     outcome
 }
 
@@ -202,19 +210,23 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan
     }
     let mut state = ObjectState::new(osd, op, stat(osd, op).await?);
     let mut outputs = SmallVec::new();
+    let mut result = 0;
     for (at, (request, input)) in with_inputs(op).enumerate() {
         let step = if !is_plain(request.code) {
             Box::pin(extra::step(osd, op, &mut state, at)).await
         } else if request.is_write() {
-            state.apply_op(op, request, input).map(|()| Payload::new())
+            state.apply_op(op, request, input).map(|()| (0, Payload::new()))
         } else {
-            Box::pin(state.read(osd, op, request)).await
+            Box::pin(state.read(osd, op, request)).await.map(|data| (0, data))
         };
-        match step.and_then(|data| counted(&mut state.left, data)) {
-            Ok(data) if op.request.flags & flags::RETURN_VEC != 0 => outputs.push((0, data)),
-            Ok(_) => outputs.push((0, Payload::new())),
+        match step.and_then(|done| counted(&mut state.left, done)).and_then(|done| returned(op, done)) {
+            Ok(done) => {
+                result = done.0;
+                outputs.push(done);
+            }
             Err(error) if request.flags & flags::op::FAILOK != 0 => {
-                outputs.push((error.told(), Payload::new()))
+                result = 0;
+                outputs.push((error.told(), Payload::new()));
             }
             Err(error) => {
                 let result = error.told();
@@ -223,13 +235,42 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan
             }
         }
     }
-    Ok(Box::new(state.into_plan(outputs)))
+    if op.request.flags & flags::FULL_TRY != 0 && state.grows() && is_over_quota(osd, op) {
+        return Ok(Box::new(Plan { outputs, ..Plan::failed(errno::EDQUOT) }));
+    }
+    let told = if returns_all(op) { result } else { 0 };
+    Ok(Box::new(Plan { result: told, ..state.into_plan(outputs) }))
 }
 
-/// An output, if there is room left for it.
-fn counted(left: &mut u64, output: Payload) -> Result<Payload, OpError> {
-    *left = left.checked_sub(output.len() as u64).ok_or(OpError::of(errno::EMSGSIZE))?;
-    Ok(output)
+/// The pool holds as much as it may. Clients wait while it is so, but for those that want to know it (FULL_TRY).
+fn is_over_quota(osd: &OsdShard, op: &ClientOp) -> bool {
+    let view = osd.view();
+    let pool = view.as_ref().and_then(|view| view.map().pool(op.oid.pool));
+    let is_forced = op.request.flags & flags::FULL_FORCE != 0;
+    !is_forced && pool.is_some_and(|pool| pool.flags & POOL_FULL_QUOTA != 0)
+}
+
+/// What an operation that succeeded tells: 0 or a positive number, and its output.
+pub(crate) type Told = (i32, Payload);
+
+/// That, if there is room left for the output.
+fn counted(left: &mut u64, told: Told) -> Result<Told, OpError> {
+    *left = left.checked_sub(told.1.len() as u64).ok_or(OpError::of(errno::EMSGSIZE))?;
+    Ok(told)
+}
+
+/// A write that wants what its operations tell, as one that only reads does.
+fn returns_all(op: &ClientOp) -> bool {
+    op.request.flags & flags::RETURN_VEC != 0
+}
+
+/// What a client is told of one operation of a write: its output, of a limited length, only if the request wants it.
+fn returned(op: &ClientOp, (value, output): Told) -> Result<Told, OpError> {
+    match returns_all(op) {
+        false => Ok((value, Payload::new())),
+        true if output.len() > WRITE_OUTPUT_BYTES_MAX => Err(OpError::of(errno::EOVERFLOW)),
+        true => Ok((value, output)),
+    }
 }
 
 async fn stat(osd: &OsdShard, op: &ClientOp) -> Result<Option<ObjectMeta>, OpError> {
@@ -257,16 +298,23 @@ async fn read_op(
             Ok(if op.code == ops::READ { data } else { sparse(op.extent().offset, &data) })
         }
         ops::STAT => found.map(|m| stat_output(m.size, m.mtime)),
-        ops::ASSERT_VER => {
-            let (want, have) = (op.assert_ver().ver, found?.user_version);
-            match want.cmp(&have) {
-                std::cmp::Ordering::Equal => Ok(Payload::new()),
-                std::cmp::Ordering::Less => Err(OpError::of(errno::ERANGE)),
-                std::cmp::Ordering::Greater => Err(OpError::of(errno::EOVERFLOW)),
-            }
-        }
+        ops::ASSERT_VER => assert_version(op, found?.user_version),
         _ => Err(OpError::of(errno::EOPNOTSUPP)),
     }
+}
+
+/// Fails unless the object has the version that the operation names.
+fn assert_version(op: &OsdOp, have: u64) -> Result<Payload, OpError> {
+    match op.assert_ver().ver {
+        0 => Err(OpError::of(errno::EINVAL)),
+        want if want == have => Ok(Payload::new()),
+        want => Err(wrong_version(want, have)),
+    }
+}
+
+/// The error of whoever wants another version of an object than it has.
+pub(super) fn wrong_version(want: u64, have: u64) -> OpError {
+    OpError::of(if want < have { errno::ERANGE } else { errno::EOVERFLOW })
 }
 
 pub(super) async fn read_bytes(
@@ -344,6 +392,11 @@ impl<'a> ObjectState<'a> {
         }
     }
 
+    /// There is an object more, or more bytes.
+    fn grows(&self) -> bool {
+        self.exists && self.was.as_ref().is_none_or(|was| self.size > was.size)
+    }
+
     /// A read among the writes of a request. What they leave is in no store yet: only what is known without it is told.
     async fn read(&self, osd: &OsdShard, client: &ClientOp, op: &OsdOp) -> Result<Payload, OpError> {
         let is_changed = !self.steps.is_empty();
@@ -351,6 +404,7 @@ impl<'a> ObjectState<'a> {
             ops::STAT if is_changed && !self.exists => Err(OpError::of(errno::ENOENT)),
             ops::STAT if is_changed => Ok(stat_output(self.size, self.mtime)),
             ops::READ | ops::SPARSE_READ if is_changed => Err(OpError::of(errno::EOPNOTSUPP)),
+            ops::ASSERT_VER => assert_version(op, self.was.as_ref().map_or(0, |was| was.user_version)),
             _ => read_op(osd, client, self.was.as_ref(), op, self.left).await,
         }
     }
@@ -392,18 +446,20 @@ impl<'a> ObjectState<'a> {
                 self.truncate(data.len() as u64);
                 self.write(0, data, crc)
             }
+            // Nothing is made by truncating what does not exist, whatever the size, as in Ceph.
+            ops::TRUNCATE if !self.exists => Ok(()),
             ops::TRUNCATE => {
                 let size = bounded(extent.offset)?;
-                // Nothing is made by truncating what does not exist, as in Ceph.
-                if self.exists && self.size != size {
+                if self.size != size {
                     self.steps.push(Step::Truncate { size });
                     self.size = size;
                 }
                 Ok(())
             }
             ops::ZERO => {
+                let (off, len) = (extent.offset, extent.length);
+                end_of(off, len)?;
                 if self.exists {
-                    let (off, len) = (extent.offset, extent.length);
                     self.steps.push(Step::Zero { off, len });
                 }
                 Ok(())
@@ -472,7 +528,7 @@ impl<'a> ObjectState<'a> {
         if self.written > REQUEST_BYTES_MAX {
             return Err(OpError::of(errno::EMSGSIZE));
         }
-        let end = bounded(off.checked_add(len).ok_or(OpError::of(errno::EFBIG))?)?;
+        let end = end_of(off, len)?;
         if len == 0 {
             self.touch();
             return Ok(());
@@ -482,6 +538,11 @@ impl<'a> ObjectState<'a> {
         (self.exists, self.size) = (true, self.size.max(end));
         Ok(())
     }
+}
+
+/// The end of a range that an object may have.
+fn end_of(off: u64, len: u64) -> Result<u64, OpError> {
+    bounded(off.checked_add(len).ok_or(OpError::of(errno::EFBIG))?)
 }
 
 fn bounded(size: u64) -> Result<u64, OpError> {

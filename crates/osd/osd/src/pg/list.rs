@@ -1,14 +1,17 @@
-//! PGNLS: the objects of one PG in Ceph's order (PROTOCOL.md of the wire crate, §6).
+//! PGNLS: the objects of one PG in Ceph's order (PROTOCOL.md of the wire crate, §6); PGNLS_FILTER: those of them that have
+//! an xattr of some value.
 
 use std::cell::Cell;
 
 use carmine_reactor::Payload;
 use carmine_types::{ObjectId, SNAP_HEAD, errno};
-use carmine_wire::osd_op::{ANSWER_BYTES, ops};
+use carmine_wire::Decoder;
+use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 use carmine_wire::pgls::{ALL_NAMESPACES, END_OF_PG, HObject, ListedObject, PgNlsArg, PgNlsReply};
 use smallvec::smallvec;
 
 use super::{Pg, scrub};
+use crate::cls;
 use crate::error::OpError;
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;
@@ -49,10 +52,7 @@ pub(crate) async fn execute(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome {
 
 async fn page(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<(i32, PgNlsReply), OpError> {
     let [request] = op.request.ops.as_slice() else { return Err(OpError::of(errno::EOPNOTSUPP)) };
-    if request.code != ops::PGNLS {
-        return Err(OpError::of(errno::EOPNOTSUPP));
-    }
-    let cursor = PgNlsArg::decode(&op.data.to_vec()).map_err(|_| OpError::of(errno::EINVAL))?.cursor;
+    let (filter, cursor) = asked(request, &op.data.to_vec())?;
     if cursor.max {
         return Ok((END_OF_PG, PgNlsReply { next: HObject::max(), entries: Vec::new() }));
     }
@@ -63,12 +63,60 @@ async fn page(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<(i32, PgNlsReply
     let found = osd.store.list(pg.id, pg.bits.get(), from, wanted + 1).await?;
     let wanted = fitting(&found).min(wanted);
     let more = found.get(wanted).cloned();
-    let entries = found.iter().take(wanted).filter(|o| wanted_namespace(op, o)).map(ListedObject::from);
-    let entries = entries.collect();
+    let mut entries = Vec::new();
+    for oid in found.iter().take(wanted).filter(|oid| wanted_namespace(op, oid)) {
+        if match &filter {
+            Some(filter) => filter.takes(osd, oid).await?,
+            None => true,
+        } {
+            entries.push(ListedObject::from(oid));
+        }
+    }
     Ok(match more {
         Some(next) => (0, PgNlsReply { next: next.into(), entries }),
         None => (END_OF_PG, PgNlsReply { next: after(pg), entries }),
     })
+}
+
+/// The filter, if there is one, and where to go on.
+fn asked(request: &OsdOp, input: &[u8]) -> Result<(Option<Filter>, HObject), OpError> {
+    let mut d = Decoder::new(input, "input of a listing");
+    let filter = match request.code {
+        ops::PGNLS => None,
+        ops::PGNLS_FILTER => Some(Filter::decode(&mut d)?),
+        _ => return Err(OpError::of(errno::EOPNOTSUPP)),
+    };
+    let cursor = PgNlsArg::decode(d.rest()).map_err(|_| OpError::of(errno::EINVAL))?.cursor;
+    Ok((filter, cursor))
+}
+
+/// Objects whose xattr has this value: the only filters that come with Ceph.
+struct Filter {
+    /// As the store knows it; empty: none, which is empty.
+    xattr: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Filter {
+    /// Behind the name of a class and a method, which say nothing, are the filter's name and what that one takes.
+    fn decode(d: &mut Decoder<'_>) -> Result<Filter, OpError> {
+        let mut word = || d.blob().map(<[u8]>::to_vec).map_err(|_| OpError::of(errno::EINVAL));
+        let (_, _, name) = (word()?, word()?, word()?);
+        if name != b"plain" && name != b"hello.hello" {
+            let class = name.split(|byte| *byte == b'.').next().filter(|class| class.len() < name.len());
+            let is_barred = class.is_some_and(|class| !class.is_empty() && !cls::is_known(class));
+            return Err(OpError::of(if is_barred { errno::EPERM } else { errno::EINVAL }));
+        }
+        Ok(Filter { xattr: word()?, value: word()? })
+    }
+
+    async fn takes(&self, osd: &OsdShard, oid: &ObjectId) -> Result<bool, OpError> {
+        if self.xattr.is_empty() {
+            return Ok(self.value.is_empty());
+        }
+        let meta = osd.store.stat(oid).await?;
+        Ok(meta.is_some_and(|meta| meta.xattrs.get(&self.xattr).is_some_and(|value| **value == *self.value)))
+    }
 }
 
 /// How many of the objects an answer may tell of: at least one, and as many as the request was counted for.

@@ -54,7 +54,7 @@ use replica::Replica;
 use scrub::Scrubs;
 use usage::Usage;
 
-pub(crate) use exec::ObjectState;
+pub(crate) use exec::{ObjectState, Told};
 pub(crate) use extra::{Extra, decode as decode_input};
 pub(crate) use follow::not_ready;
 pub(crate) use object::Queued;

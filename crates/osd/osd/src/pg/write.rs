@@ -166,7 +166,7 @@ impl Pg {
         if effect != LogOp::Error {
             self.usage.borrow_mut().change(&op.oid, sizes.0, sizes.1);
         }
-        if let Some(extra) = extra.filter(|_| result == 0) {
+        if let Some(extra) = extra.filter(|_| result >= 0) {
             extra.take_effect(osd, self, &op, op.origin(osd.shard.id()), user_version);
         }
         let submitted_ns = osd.shard.now_ns();

@@ -120,7 +120,14 @@ async fn every_op(pool: Pool) {
 async fn classes(pool: Pool) {
     let get_id = || call("rbd", "get_id", b"");
     assert!(get(&pool, "id", get_id()).await.unwrap_err().is_not_found());
-    assert!(get(&pool, "id", call("rbd", "unheard_of", b"")).await.unwrap_err().is_not_found());
+    for (class, method, error) in [
+        ("rbd", "unheard_of", errno::EOPNOTSUPP),
+        ("rgw", "unheard_of", errno::EOPNOTSUPP),
+        ("unheard_of", "add", errno::EPERM),
+    ] {
+        // Whether there is an object or not.
+        assert_eq!(get(&pool, "id", call(class, method, b"")).await.unwrap_err().errno(), error);
+    }
     let id = Encoder::collect(|e| e.str("1f"));
     pool.exec("id", vec![(OsdOp::create(true), Payload::new()), call("rbd", "set_id", &id)]).await.unwrap();
     assert_eq!(get(&pool, "id", get_id()).await.unwrap(), id);
@@ -189,7 +196,7 @@ fn objects_are_copied_with_their_attributes() {
         let data = noise(9, 70_000);
         pool.write_full("from", data.clone()).await.unwrap();
         pool.exec("from", vec![xattr(ops::SET_XATTR, "a", b"1"), set_omap(&entries(0..1500))]).await.unwrap();
-        let copy = |from: &str| {
+        let copy_of = |from: &str, version: u64| {
             let input = Encoder::collect(|e| {
                 e.str(from);
                 e.envelope(6, 3, |e| {
@@ -202,8 +209,16 @@ fn objects_are_copied_with_their_attributes() {
             });
             let mut op = OsdOp::with_payload(ops::COPY_FROM, 0);
             op.arg[..8].copy_from_slice(&(u64::MAX - 1).to_le_bytes());
+            op.arg[8..16].copy_from_slice(&version.to_le_bytes());
             (op, Payload::from(input))
         };
+        let copy = |from: &str| copy_of(from, 0);
+        let newest = pool.exec("from", vec![(OsdOp::stat(), Payload::new())]).await.unwrap().user_version;
+        pool.exec("guarded", vec![copy_of("from", newest)]).await.unwrap();
+        for (version, error) in [(newest - 1, errno::ERANGE), (newest + 1, errno::EOVERFLOW)] {
+            let refused = pool.exec("guarded", vec![copy_of("from", version)]).await.unwrap_err();
+            assert_eq!(refused.errno(), error);
+        }
         for n in 0..6 {
             let to = format!("to-{n}");
             pool.write_full(&to, noise(1, 90_000)).await.unwrap();

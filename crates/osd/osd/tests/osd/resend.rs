@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use carmine_client::RouteMode;
 use carmine_types::{Epoch, ObjectId, OsdId, PgId, UTime, errno};
-use carmine_wire::osd_op::OsdOp;
+use carmine_wire::osd_op::{OsdOp, flags};
 use carmine_wire::osdmap::PgPool;
+use carmine_wire::osdmap::consts::{POOL_FULL, POOL_FULL_QUOTA};
 
 use super::cluster::{Cluster, Disks};
 use super::mon::POOL_ID;
@@ -222,4 +223,49 @@ fn maps_are_shared_with_clients_that_are_behind() {
     request.epoch = newest;
     assert_eq!(raw.ask(&cluster, request, b"x", 4).unwrap().result, 0);
     assert_eq!(raw.maps(), 0);
+}
+
+/// What a write's operations tell is told again when it is sent again; and a request that wants to run in parallel is refused,
+/// as in Ceph, where it was never built.
+#[test]
+fn results_are_told_again_and_odd_flags_are_refused() {
+    let cluster = Cluster::start(11, Disks::Cyan, 1, 8, &[1]);
+    let raw = Raw::new(&cluster, 0);
+    let method = b"hellowrite_return_data";
+    let mut request = raw.request(&cluster, "o", OsdOp::call_method(5, 17, 0));
+    request.flags = flags::CLIENT_WRITE | flags::RETURN_VEC;
+    let first = raw.ask(&cluster, request.clone(), method, 1).unwrap();
+    assert_eq!((first.result, first.data.as_slice()), (42, &b"you might see this"[..]));
+    let again = raw.ask(&cluster, request.clone(), method, 1).unwrap();
+    assert_eq!((again.result, again.version), (42, first.version));
+    let mut removal = raw.request(&cluster, "o", OsdOp::delete());
+    removal.flags |= flags::PARALLEL_EXEC;
+    assert_eq!(raw.ask(&cluster, removal, b"", 2).unwrap().result, errno::EINVAL);
+    assert_eq!(raw.ask(&cluster, raw.request(&cluster, "o", OsdOp::stat()), b"", 3).unwrap().result, 0);
+}
+
+/// Who wants to know it is told that a pool holds as much as it may; what takes no room is done, and what was done is told again.
+#[test]
+fn a_full_pool_takes_nothing_of_who_does_not_wait() {
+    let cluster = Cluster::start(12, Disks::Cyan, 1, 8, &[1]);
+    let raw = Raw::new(&cluster, 0);
+    let ask = |op: OsdOp, data: &[u8], tid: u64, flags: u32| {
+        let mut request = raw.request(&cluster, "o", op);
+        request.flags |= flags;
+        raw.ask(&cluster, request, data, tid).unwrap().result
+    };
+    assert_eq!(ask(OsdOp::write_full(4), b"full", 1, flags::FULL_TRY), 0);
+    let before = cluster.mon.map().epoch;
+    cluster.mon.changes_with(|map, inc| {
+        let old = map.pool(POOL_ID).unwrap().clone();
+        let flags = old.flags | POOL_FULL | POOL_FULL_QUOTA;
+        inc.new_pools.insert(POOL_ID, PgPool { flags, ..old });
+    });
+    cluster.wait("the full pool", || cluster.mon.map().epoch > before);
+    cluster.pass(Duration::from_millis(100));
+    assert_eq!(ask(OsdOp::write_full(4), b"full", 1, flags::FULL_TRY), 0, "it was done before");
+    assert_eq!(ask(OsdOp::append(1), b"x", 2, flags::FULL_TRY), errno::EDQUOT);
+    assert_eq!(ask(OsdOp::append(1), b"x", 3, flags::FULL_TRY | flags::FULL_FORCE), 0);
+    assert_eq!(ask(OsdOp::write(0, 1), b"x", 4, flags::FULL_TRY), 0, "no byte more");
+    assert_eq!(ask(OsdOp::delete(), b"", 5, flags::FULL_TRY), 0);
 }

@@ -113,6 +113,16 @@ args! {
         src_hints: u32,
     }
 
+    /// Checksums of a range, one for each chunk; the payload is what they begin with.
+    Checksum by checksum {
+        offset: u64,
+        length: u64,
+        /// 0: one of all of it.
+        chunk_bytes: u32,
+        /// One of [`super::flags::checksum`].
+        kind: u8,
+    }
+
     /// Writing the payload (`data_length` bytes) again and again.
     WriteSame by write_same {
         offset: u64,

@@ -8,13 +8,15 @@ pub const ONDISK: u32 = 4;
 pub const RETRY: u32 = 8;
 pub const READ: u32 = 0x10;
 pub const WRITE: u32 = 0x20;
+/// Never implemented in Ceph, which refuses it.
+pub const PARALLEL_EXEC: u32 = 0x200;
 pub const IGNORE_OVERLAY: u32 = 0x2_0000;
 /// Set by all clients of today.
 pub const KNOWN_IF_REDIRECTED: u32 = 0x40_0000;
 pub const FULL_TRY: u32 = 0x80_0000;
 pub const FULL_FORCE: u32 = 0x100_0000;
 /// Reads inside a write request return their data.
-pub const RETURN_VEC: u32 = 0x200_0000;
+pub const RETURN_VEC: u32 = 0x400_0000;
 
 /// What librados sends with reads, writes and PG listings.
 pub const CLIENT_READ: u32 = READ | ONDISK | KNOWN_IF_REDIRECTED;
@@ -51,4 +53,11 @@ pub mod compare {
     /// [`super::super::Xattr::cmp_mode`]: byte strings, or numbers.
     pub const MODE_STRING: u8 = 1;
     pub const MODE_U64: u8 = 2;
+}
+
+/// Values of [`super::Checksum::kind`].
+pub mod checksum {
+    pub const XXHASH32: u8 = 0;
+    pub const XXHASH64: u8 = 1;
+    pub const CRC32C: u8 = 2;
 }

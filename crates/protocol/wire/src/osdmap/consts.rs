@@ -46,6 +46,10 @@ pub const FLAGS_DEFAULT: u32 = 0x58_8000;
 pub const FLAG_PAUSERD: u32 = 4;
 /// Map flag: client writes wait.
 pub const FLAG_PAUSEWR: u32 = 8;
+/// Map flag: OSDs do not come up.
+pub const FLAG_NOUP: u32 = 0x20;
+/// Map flag: OSDs are not marked down.
+pub const FLAG_NODOWN: u32 = 0x40;
 /// Map flag: nobody goes out by itself.
 pub const FLAG_NOOUT: u32 = 0x80;
 /// Map flag: no scheduled scrub begins.
@@ -58,8 +62,8 @@ pub const FLAG_NAMES: &[(u32, &str)] = &[
     (FLAG_PAUSERD, "pauserd"),
     (FLAG_PAUSEWR, "pausewr"),
     (0x10, "pauserec"),
-    (0x20, "noup"),
-    (0x40, "nodown"),
+    (FLAG_NOUP, "noup"),
+    (FLAG_NODOWN, "nodown"),
     (FLAG_NOOUT, "noout"),
     (0x100, "noin"),
     (0x200, "nobackfill"),
@@ -85,6 +89,8 @@ pub const HASH_RJENKINS: u8 = 2;
 pub const POOL_HASHPSPOOL: u64 = 1;
 /// `pg_pool.flags`: writes are refused.
 pub const POOL_FULL: u64 = 2;
+/// `pg_pool.flags`: it is full because its quota is reached.
+pub const POOL_FULL_QUOTA: u64 = 0x400;
 /// `pg_pool.flags`: an OSD is nearly full.
 pub const POOL_NEARFULL: u64 = 0x800;
 /// `pg_pool.flags`: an OSD is so full that no data may be moved to it.
@@ -105,7 +111,7 @@ pub const POOL_FLAG_NAMES: &[(u64, &str)] = &[
     (0x80, "write_fadvise_dontneed"),
     (POOL_NOSCRUB, "noscrub"),
     (POOL_NODEEP_SCRUB, "nodeep-scrub"),
-    (0x400, "full_quota"),
+    (POOL_FULL_QUOTA, "full_quota"),
     (POOL_NEARFULL, "nearfull"),
     (POOL_BACKFILLFULL, "backfillfull"),
     (0x2000, "selfmanaged_snaps"),

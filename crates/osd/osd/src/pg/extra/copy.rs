@@ -17,7 +17,7 @@ use super::decode;
 use crate::config::{COPY_CLIENT, REQUEST_BYTES_MAX};
 use crate::error::OpError;
 use crate::op::ClientOp;
-use crate::pg::exec::ObjectState;
+use crate::pg::exec::{ObjectState, wrong_version};
 use crate::shard::OsdShard;
 
 /// Longest wait for one answer.
@@ -103,7 +103,7 @@ impl Source {
     async fn open(pool: Pool, name: Vec<u8>, version: u64) -> Result<(Source, u64), OpError> {
         let mut stat = pool.exec(&name, vec![(OsdOp::stat(), Payload::new())]).await.map_err(told)?;
         if version != 0 && version != stat.user_version {
-            return Err(OpError::of(errno::ERANGE));
+            return Err(wrong_version(version, stat.user_version));
         }
         let out = stat.take_data(0).to_vec();
         let size = Decoder::new(&out, "stat").u64().map_err(|_| OpError::of(errno::EIO))?;

@@ -19,12 +19,17 @@ const REPEAT_BYTES: usize = 64 << 10;
 
 pub(super) async fn step(
     osd: &OsdShard,
+    client_op: &ClientOp,
     state: &mut ObjectState<'_>,
     op: &OsdOp,
     input: Payload,
 ) -> Result<Payload, OpError> {
     match op.code {
         ops::CMPEXT => {
+            // As a guard of a write: an object that does not exist is all zeros.
+            if !client_op.is_write {
+                state.must_exist()?;
+            }
             let stored = state.bytes(osd, op).await?;
             compare::extent(&input, &stored).map(|()| Payload::new())
         }
@@ -95,8 +100,10 @@ fn repeated(pattern: &Payload, length: u64, data_length: u64) -> Result<Payload,
 
 impl ObjectState<'_> {
     /// The bytes of an operation's range. What this request has written is in no store yet: it cannot be read.
-    async fn bytes(&self, osd: &OsdShard, op: &OsdOp) -> Result<Payload, OpError> {
-        self.must_exist()?;
+    pub(super) async fn bytes(&self, osd: &OsdShard, op: &OsdOp) -> Result<Payload, OpError> {
+        if !self.exists {
+            return Ok(Payload::new());
+        }
         match &self.was {
             Some(was) if self.is_unwritten() => read_bytes(osd, self.oid, was.size, op, self.left).await,
             None if self.is_unwritten() => Ok(Payload::new()),
@@ -119,7 +126,7 @@ impl ObjectState<'_> {
         if self.size > ANSWER_BYTES {
             op.take_more(osd).await;
         }
-        let data = if self.exists { self.bytes(osd, &OsdOp::read(0, 0)).await?.to_vec() } else { Vec::new() };
+        let data = self.bytes(osd, &OsdOp::read(0, 0)).await?.to_vec();
         self.extra.get_or_insert_default().data = Some(data);
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The operations apart from plain data: attributes, comparisons, class methods, watches. They work on the same state of a
 //! request as the plain ones, and may leave something to do when it is answered.
 
+mod checksum;
 mod compare;
 mod copy;
 mod data;
@@ -16,7 +17,7 @@ use carmine_types::errno;
 use carmine_wire::osd_op::ops;
 
 use super::Pg;
-use super::exec::ObjectState;
+use super::exec::{ObjectState, Told};
 use crate::cls;
 use crate::error::OpError;
 use crate::op::{ClientOp, Origin};
@@ -58,17 +59,19 @@ pub(super) async fn step(
     op: &ClientOp,
     state: &mut ObjectState<'_>,
     at: usize,
-) -> Result<Payload, OpError> {
+) -> Result<Told, OpError> {
     let Some(request) = op.request.ops.get(at) else { return Err(OpError::of(errno::EINVAL)) };
     let input = op.input(at);
     if is_attr_op(request.code) && input.len() > INPUT_BYTES_MAX {
         return Err(OpError::of(errno::E2BIG)); // before there are copies of it
     }
-    match request.code {
+    let output = match request.code {
         ops::MAPEXT | ops::CMPEXT | ops::WRITE_SAME | ops::LIST_SNAPS => {
-            data::step(osd, state, request, input).await
+            data::step(osd, op, state, request, input).await
         }
-        ops::GET_XATTR | ops::GET_XATTRS | ops::CMP_XATTR | ops::SET_XATTR | ops::RM_XATTR => {
+        ops::CHECKSUM => checksum::step(osd, op, state, request, &input.to_vec()).await,
+        ops::CMP_XATTR => return xattr::compared(state, request, &input.to_vec()),
+        ops::GET_XATTR | ops::GET_XATTRS | ops::SET_XATTR | ops::RM_XATTR => {
             xattr::step(osd, op, state, request, &input.to_vec()).await
         }
         ops::OMAP_GET_KEYS
@@ -87,12 +90,13 @@ pub(super) async fn step(
         ops::COPY_FROM | ops::COPY_FROM2 => {
             copy::from(osd, op, state, request, &input.to_vec()).await.map(|()| Payload::new())
         }
-        ops::CALL => cls::call(osd, op, state, request, &input.to_vec()).await,
+        ops::CALL => return cls::call(osd, op, state, request, &input.to_vec()).await,
         code => {
             osd.refuse(&format!("operation {} ({code:#x})", ops::name(code)));
             Err(OpError::of(errno::EOPNOTSUPP))
         }
-    }
+    };
+    output.map(|output| (0, output))
 }
 
 /// Longest input of an operation on xattrs or omap, and of a class method.

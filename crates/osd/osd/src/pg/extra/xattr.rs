@@ -9,7 +9,7 @@ use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 use super::compare;
 use crate::error::OpError;
 use crate::op::ClientOp;
-use crate::pg::exec::ObjectState;
+use crate::pg::exec::{ObjectState, Told};
 use crate::shard::OsdShard;
 
 /// Names of clients' xattrs begin with this in the store, as in Ceph. …
@@ -29,11 +29,7 @@ pub(super) async fn step(
     op: &OsdOp,
     input: &[u8],
 ) -> Result<Payload, OpError> {
-    let (name, value) =
-        input.split_at_checked(op.xattr().name_len as usize).ok_or(OpError::of(errno::EINVAL))?;
-    if name.len() > NAME_BYTES_MAX {
-        return Err(OpError::of(errno::ENAMETOOLONG));
-    }
+    let (name, value) = parts(op, input)?;
     if op.code != ops::SET_XATTR {
         state.must_exist()?;
     }
@@ -51,10 +47,7 @@ pub(super) async fn step(
                 });
             })))
         }
-        ops::CMP_XATTR => {
-            let stored = state.xattr(name).unwrap_or_default();
-            compare::xattr(&op.xattr(), value, &stored).map(|()| Payload::new())
-        }
+        ops::SET_XATTR if name.len() > NAME_BYTES_MAX => Err(OpError::of(errno::ENAMETOOLONG)),
         ops::SET_XATTR => {
             state.set_xattr(name, Bytes::from(value.to_vec()))?;
             Ok(Payload::new())
@@ -64,6 +57,19 @@ pub(super) async fn step(
             Ok(Payload::new())
         }
     }
+}
+
+/// Name and value.
+fn parts<'a>(op: &OsdOp, input: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), OpError> {
+    input.split_at_checked(op.xattr().name_len as usize).ok_or(OpError::of(errno::EINVAL))
+}
+
+/// CMP_XATTR. That the comparison holds is told by the number 1.
+pub(super) fn compared(state: &ObjectState<'_>, op: &OsdOp, input: &[u8]) -> Result<Told, OpError> {
+    let (name, value) = parts(op, input)?;
+    state.must_exist()?;
+    let stored = state.xattr(name).unwrap_or_default();
+    compare::xattr(&op.xattr(), value, &stored).map(|()| (1, Payload::new()))
 }
 
 impl ObjectState<'_> {

@@ -1,0 +1,82 @@
+//! Class `hello`: the example that comes with Ceph (`objclass` of its developer guide). Tests of clients call it to see what
+//! becomes of a method's output, result and errors.
+
+use carmine_types::errno;
+
+use super::handle::Handle;
+use super::{Done, Method, read, with_data, write};
+use crate::error::OpError;
+
+pub(super) const METHODS: &[Method] = &[
+    read("say_hello", |_, name| greeting(name)),
+    write("record_hello", record_hello),
+    write("write_return_data", write_return_data),
+    write("write_too_much_return_data", write_too_much_return_data),
+    with_data(write("turn_it_to_11", turn_it_to_11)),
+    with_data(read("replay", |h, _| Ok(start_of(h).to_vec()))),
+    // One reads though it says that it only writes, the other writes though it says that it only reads.
+    write("bad_reader", |_, _| Err(OpError::of(errno::EIO))),
+    read("bad_writer", |_, _| Err(OpError::of(errno::EIO))),
+];
+
+/// Longest name that is greeted, bytes.
+const NAME_BYTES_MAX: usize = 100;
+/// Bytes of an object that the methods look at.
+const READ_BYTES_MAX: usize = 1100;
+
+fn greeting(name: &[u8]) -> Done {
+    match name {
+        [] => Ok(b"Hello, world!".to_vec()),
+        _ if name.len() > NAME_BYTES_MAX => Err(OpError::of(errno::EINVAL)),
+        _ => Ok([b"Hello, ", name, b"!"].concat()),
+    }
+}
+
+/// Only an object that is not there takes it.
+fn record_hello(h: &mut Handle<'_, '_>, name: &[u8]) -> Done {
+    let text = greeting(name)?;
+    if h.must_exist().is_ok() {
+        return Err(OpError::of(errno::EEXIST));
+    }
+    h.write_full(text)?;
+    note_caller(h, b"said_by")
+}
+
+fn write_return_data(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    if !input.is_empty() {
+        return Err(OpError::of(errno::EINVAL));
+    }
+    h.set_xattr(b"foo", b"bar".to_vec())?;
+    h.told = 42;
+    Ok(b"you might see this".to_vec())
+}
+
+/// More than a write may give back.
+fn write_too_much_return_data(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
+    h.set_xattr(b"foo", b"bar".to_vec())?;
+    h.told = 42;
+    Ok(b"nobody is told this, as it is too long. ".repeat(10))
+}
+
+fn turn_it_to_11(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    if !input.is_empty() {
+        return Err(OpError::of(errno::EINVAL));
+    }
+    let loud = start_of(h).to_ascii_uppercase();
+    h.write_full(loud)?;
+    note_caller(h, b"amplified_by")
+}
+
+fn start_of<'a>(h: &'a Handle<'_, '_>) -> &'a [u8] {
+    let data = h.data();
+    data.get(..READ_BYTES_MAX).unwrap_or(data)
+}
+
+/// `client.4230 127.0.0.1:0/3536386984`
+fn note_caller(h: &mut Handle<'_, '_>, name: &[u8]) -> Done {
+    let addr = h.caller.addr;
+    let sock = addr.sock.map_or_else(|| "-".to_owned(), |sock| sock.to_string());
+    let caller = format!("{} {sock}/{}", h.caller.name(), addr.nonce);
+    h.set_xattr(name, caller.into_bytes())?;
+    Ok(Vec::new())
+}
