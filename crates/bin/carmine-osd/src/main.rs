@@ -25,7 +25,7 @@ use carmine_osd_daemon::{Memory, store};
 use carmine_reactor::{Config, Group, Reactors, Shard, ShardId};
 use carmine_store::StoreShared;
 use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::drive::facts_of;
+use carmine_testbed::drive::facts;
 use carmine_testbed::{Daemon, Layout, Plan, confine, mon_addr, process, require_plan, write_whole};
 use carmine_types::{OsdId, Uuid};
 use clap::Parser;
@@ -135,7 +135,7 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
     let kv = store::open_kv(layout, plan, osd)?;
     let (failed, failure) = mpsc::channel();
     let (layout, plan) = (layout.clone(), plan.clone());
-    let facts = facts_of(&layout, &plan, osd).map(Arc::new);
+    let facts = facts::of(&layout, &plan, osd).map(Arc::new);
     if let Some(facts) = &facts {
         tracing::info!("{}; {}: {}", facts.line(), facts.flush_mode, facts.flush_reason);
         tracing::info!("I/O path {}: {}", facts.io_path, facts.io_path_reason);

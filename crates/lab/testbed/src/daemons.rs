@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, getpgid};
 
 use crate::error::{Result, fail_if, failed, usage};
 use crate::files::{self, read_json, write_json};
-use crate::folder::{Daemon, Layout};
+use crate::layout::{Daemon, Layout};
 use crate::plan::Plan;
 use crate::process::{self, ProcessId};
 use crate::spec::NONE;

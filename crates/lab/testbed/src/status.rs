@@ -17,7 +17,8 @@ use serde_json::Value;
 
 use crate::daemons::Daemons;
 use crate::error::{Result, failed, refuse};
-use crate::folder::{BedKind, Daemon, Layout, require};
+use crate::folder::{BedKind, require};
+use crate::layout::{Daemon, Layout};
 use crate::peer;
 use crate::plan::Plan;
 use crate::process::ProcessId;
@@ -280,7 +281,7 @@ pub(crate) struct Probe {
     /// Epoch of the map; 0 if the monitor did not answer.
     pub(crate) epoch: u32,
     /// Up in the map, and the answer of each.
-    pub(crate) up: BTreeMap<OsdId, Result<Value, String>>,
+    pub(crate) up: BTreeMap<OsdId, std::result::Result<Value, String>>,
     /// PGs of all pools, by the map.
     pub(crate) pgs: u64,
     /// By the map.

@@ -11,7 +11,8 @@ use fs_err as fs;
 
 use crate::daemons::{self, Daemons, arguments};
 use crate::error::{Result, fail_if, failed, refuse};
-use crate::folder::{BedKind, Daemon, Layout, Testbed, daemons_of, require};
+use crate::folder::{BedKind, Testbed, daemons_of, require};
+use crate::layout::{Daemon, Layout};
 use crate::plan::Plan;
 use crate::process::run_tool;
 use crate::{confine, files, peer, status};
