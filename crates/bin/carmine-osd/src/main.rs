@@ -61,11 +61,13 @@ fn main() -> ExitCode {
 
 fn run(args: Args) -> anyhow::Result<ExitCode> {
     let layout = Layout::new(&args.dir)?;
-    let plan = require_plan(&layout)?;
+    let mut plan = require_plan(&layout)?;
     let osd = OsdId(args.id);
     if args.id >= plan.osds() {
         return Err(Usage(format!("--id {}: this testbed has OSDs 0 to {}", args.id, plan.osds() - 1)).into());
     }
+    // `carmine osd restart --reactors` may have given it another number than the rest.
+    plan.cpu.reactors = plan.row(osd)?.reactor_count();
     if args.mkfs {
         mkfs::run(&layout, &plan, osd, args.force_wipe)?;
         return Ok(ExitCode::SUCCESS);

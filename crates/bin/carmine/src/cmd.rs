@@ -2,6 +2,7 @@
 
 mod compare;
 mod doctor;
+mod osd;
 mod peer;
 mod report;
 mod store;
@@ -49,6 +50,8 @@ pub(crate) enum Command {
     Status(testbed::StatusArgs),
     /// Restart OSDs of a running testbed, or start those that died
     Restart(testbed::RestartArgs),
+    /// Start, stop, kill and restart OSDs of a running testbed, one by one
+    Osd(osd::OsdArgs),
     /// Stop a testbed and keep its data
     Down(DirArgs),
     /// Stop a testbed and remove its data
@@ -95,6 +98,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Up(args) => up::run(args),
         Command::Status(args) => testbed::show(BedKind::Testbed, &args.dir.dir, args.json),
         Command::Restart(args) => testbed::restart(&args),
+        Command::Osd(args) => osd::run(&args),
         Command::Down(args) => testbed::down(BedKind::Testbed, &args.dir),
         Command::Destroy(args) => testbed::destroy(BedKind::Testbed, &args.dir),
         Command::Baseline(args) => baseline::run(&args, &*cancel_flag()?),

@@ -18,6 +18,7 @@ mod files;
 mod folder;
 mod layout;
 pub mod neighbour;
+mod one_by_one;
 pub mod output;
 pub mod peer;
 mod places;

@@ -299,6 +299,12 @@ impl Probe {
         })
     }
 
+    /// The first of these OSDs that is not up, or does not answer yet.
+    fn not_up(&self, osds: &[Daemon]) -> Option<String> {
+        let is_up = |osd| self.up.iter().any(|(up, answer)| Daemon::Osd(*up) == osd && answer.is_ok());
+        osds.iter().find(|osd| !is_up(**osd)).map(|osd| format!("{osd} to be up"))
+    }
+
     /// Names for people what is missing until all OSDs are up with the same map and serve all PGs.
     pub(crate) fn missing(&self, plan: &Plan) -> Option<String> {
         let (up, osds, counts) = (self.up.len(), plan.osds() as usize, self.counts());
@@ -347,9 +353,11 @@ fn with_client<R>(
     .map_err(|e| failed!("cannot start a reactor: {e}"))?
 }
 
-/// Returns when all OSDs are up and all PGs active; an error when a daemon ends, at `end`, or when cancelled.
+/// Returns when these OSDs are up, or for an empty list when all are and all PGs are active and clean; an error when a daemon
+/// ends, at `end`, or when cancelled.
 pub(crate) fn wait_until_ready(
     plan: &Plan,
+    awaited: &[Daemon],
     mon: SocketAddr,
     daemons: &mut Daemons,
     start: &mut StartOptions<'_>,
@@ -361,7 +369,8 @@ pub(crate) fn wait_until_ready(
             let found = look(client).await;
             let down = (0..plan.osds()).map(OsdId).find(|osd| !found.up.contains_key(osd));
             let blamed = Daemon::Osd(down.unwrap_or(OsdId(0)));
-            if !daemons.waits(found.missing(plan), blamed, end, start)? {
+            let missing = if awaited.is_empty() { found.missing(plan) } else { found.not_up(awaited) };
+            if !daemons.waits(missing, blamed, end, start)? {
                 return Ok(());
             }
             shard.sleep(PAUSE).await;
