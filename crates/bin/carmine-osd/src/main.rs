@@ -29,7 +29,7 @@ use carmine_osd_daemon::{Memory, store};
 use carmine_reactor::{Config, Group, Reactors, Shard, ShardId};
 use carmine_store::StoreShared;
 use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::drive::facts_of;
+use carmine_testbed::drive::facts;
 use carmine_testbed::{Daemon, Layout, Plan, confine, mon_addr, process, require_plan, write_whole};
 use carmine_types::{OsdId, Uuid};
 use clap::Parser;
@@ -67,11 +67,13 @@ fn main() -> ExitCode {
 
 fn run(args: Args) -> anyhow::Result<ExitCode> {
     let layout = Layout::new(&args.dir)?;
-    let plan = require_plan(&layout)?;
+    let mut plan = require_plan(&layout)?;
     let osd = OsdId(args.id);
     if args.id >= plan.osds() {
         return Err(Usage(format!("--id {}: this testbed has OSDs 0 to {}", args.id, plan.osds() - 1)).into());
     }
+    // `carmine osd restart --reactors` may have given it another number than the rest.
+    plan.cpu.reactors = plan.row(osd)?.reactor_count();
     if args.mkfs {
         mkfs::run(&layout, &plan, osd, args.force_wipe)?;
         return Ok(ExitCode::SUCCESS);
@@ -157,7 +159,7 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
     let kv = store::open_kv(layout, plan, osd)?;
     let (failed, failure) = mpsc::channel();
     let (layout, plan) = (layout.clone(), plan.clone());
-    let facts = facts_of(&layout, &plan, osd).map(Arc::new);
+    let facts = facts::of(&layout, &plan, osd).map(Arc::new);
     if let Some(facts) = &facts {
         tracing::info!("{}; {}: {}", facts.line(), facts.flush_mode, facts.flush_reason);
         tracing::info!("I/O path {}: {}", facts.io_path, facts.io_path_reason);

@@ -9,7 +9,7 @@ use carmine_reactor::Shard;
 use carmine_store::blue::{Fill, MountOptions, Place, Places, Slice};
 use carmine_store::{Kv, StoreShared};
 use carmine_testbed::drive::part_at;
-use carmine_testbed::places::{self, SliceLock};
+use carmine_testbed::slice::{self, SliceLock};
 use carmine_testbed::{Layout, Plan, Tuning, settle_wal, wal_places};
 use carmine_types::{IoPath, OsdId, READAHEAD_BYTES, StoreKind};
 
@@ -36,7 +36,7 @@ pub fn places(layout: &Layout, plan: &Plan, osd: OsdId) -> Places {
 /// Locks the slice of an OSD that shares its device; hold it while the store is open.
 pub fn lock_slice(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<Option<SliceLock>> {
     let Some(slice) = plan.slice_of(osd) else { return Ok(None) };
-    Ok(Some(places::lock(&layout.block(osd), slice)?))
+    Ok(Some(slice::lock(&layout.block(osd), slice)?))
 }
 
 /// Opens the metadata store of `blue`; `None` for the others. Blocks: call it before the reactors run. RocksDB's own

@@ -2,20 +2,23 @@
 
 mod compare;
 mod doctor;
+mod osd;
 mod peer;
+mod report;
 mod store;
 mod study;
 mod sweep;
 mod testbed;
+mod up;
+mod version;
 
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 use carmine_bench::{baseline, bench, top};
 use carmine_crush::print::{PgColumns, pgs_dump, print_map};
-use carmine_daemon::build;
 use carmine_daemon::signals::cancel_flag;
 use carmine_load::{verdict, words};
 use carmine_testbed::BedKind;
@@ -42,11 +45,13 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Start a testbed: create it in an empty folder, start a stopped one, or restart its dead processes
-    Up(testbed::UpArgs),
+    Up(up::UpArgs),
     /// Show the state of a testbed
     Status(testbed::StatusArgs),
     /// Restart OSDs of a running testbed, or start those that died
     Restart(testbed::RestartArgs),
+    /// Start, stop, kill and restart OSDs of a running testbed, one by one
+    Osd(osd::OsdArgs),
     /// Stop a testbed and keep its data
     Down(DirArgs),
     /// Stop a testbed and remove its data
@@ -66,7 +71,7 @@ pub(crate) enum Command {
     /// Compare two runs, or two arms of one, and accept or reject the change
     Compare(compare::CompareArgs),
     /// Write a report of archived runs: an HTML page with charts, and the tables as text
-    Report(study::ReportArgs),
+    Report(report::ReportArgs),
     /// Watch a running testbed: CPUs, operations, latency, queues, second by second
     Top(top::TopArgs),
     /// Find settings of this machine that would spoil a measurement; changes nothing
@@ -78,7 +83,7 @@ pub(crate) enum Command {
     /// Print a Ceph OSDMap file and its PG mappings, as osdmaptool does
     Osdmap(OsdmapArgs),
     /// Show the version and how this program was built
-    Version(VersionArgs),
+    Version(version::VersionArgs),
     /// Send an OSD an admin command, such as '{"prefix":"status"}', and print its answer
     #[command(hide = true)]
     Admin(testbed::AdminArgs),
@@ -88,11 +93,12 @@ pub(crate) enum Command {
 }
 
 /// Runs a command; the exit code is its own, errors are printed by the caller.
-pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Up(args) => testbed::run(args),
+        Command::Up(args) => up::run(args),
         Command::Status(args) => testbed::show(BedKind::Testbed, &args.dir.dir, args.json),
         Command::Restart(args) => testbed::restart(&args),
+        Command::Osd(args) => osd::run(&args),
         Command::Down(args) => testbed::down(BedKind::Testbed, &args.dir),
         Command::Destroy(args) => testbed::destroy(BedKind::Testbed, &args.dir),
         Command::Baseline(args) => baseline::run(&args, &*cancel_flag()?),
@@ -102,20 +108,20 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Sweep(args) => sweep::run(args),
         Command::Table(args) => compare::table(&args),
         Command::Compare(args) => compare::run(&args),
-        Command::Report(args) => study::report(&args),
+        Command::Report(args) => report::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Peer(args) => peer::run(&args),
         Command::Top(args) => top::run(&args, &*cancel_flag()?),
         Command::Plan(args) => testbed::plan(args),
         Command::Osdmap(args) => osdmap(&args),
-        Command::Version(args) => version(&args),
+        Command::Version(args) => version::run(&args),
         Command::Admin(args) => testbed::admin(&args),
         Command::Neighbour(args) => testbed::neighbour(&args),
     }
 }
 
 /// Prints the text of a command that has done its work.
-fn done(text: &str) -> anyhow::Result<ExitCode> {
+fn done(text: &str) -> Result<ExitCode> {
     print(text)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -126,11 +132,7 @@ fn code(is_fine: bool) -> ExitCode {
 }
 
 /// Prints a value as JSON, or its text.
-fn print_as<T: Serialize>(
-    as_json: bool,
-    value: &T,
-    text: impl FnOnce() -> String,
-) -> anyhow::Result<ExitCode> {
+fn print_as<T: Serialize>(as_json: bool, value: &T, text: impl FnOnce() -> String) -> Result<ExitCode> {
     done(&if as_json { json_text(value)? } else { text() })
 }
 
@@ -144,9 +146,8 @@ fn table(header: &str, right: Range<usize>, rows: impl Iterator<Item = Vec<Strin
     table
 }
 
-// `carmine help words`, `carmine help verdicts` and `carmine help WORD`; all other help is clap's, which knows commands only.
-
-/// The text for these arguments; `None` if they do not ask for a word.
+/// The text of `carmine help words`, `carmine help verdicts` or `carmine help WORD`, if the arguments are one of these; all other
+/// help is clap's, which knows commands only.
 pub(crate) fn of_words(args: &[String]) -> Option<String> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let (topic, json) = match args[..] {
@@ -167,8 +168,6 @@ pub(crate) fn of_words(args: &[String]) -> Option<String> {
     }
 }
 
-// `carmine osdmap`: prints any Ceph OSDMap file.
-
 #[derive(Args)]
 pub(crate) struct OsdmapArgs {
     /// A file with a binary OSDMap
@@ -181,73 +180,16 @@ pub(crate) struct OsdmapArgs {
     dir: Option<PathBuf>,
 }
 
-pub(crate) fn osdmap(args: &OsdmapArgs) -> Result<ExitCode> {
+fn osdmap(args: &OsdmapArgs) -> Result<ExitCode> {
     let path = args.file.display();
     let bytes = std::fs::read(&args.file).with_context(|| format!("cannot read {path}"))?;
     let map = OsdMap::decode(&bytes).map_err(|e| anyhow!("{path} is no OSDMap: {e}"))?;
     done(&if args.pgs_dump { pgs_dump(&map, None, PgColumns::Acting) } else { print_map(&map) })
 }
 
-// `carmine version`.
-
-#[derive(Args)]
-pub(crate) struct VersionArgs {
-    /// Compiler, flags, RocksDB, allocator
-    #[arg(long, short)]
-    verbose: bool,
-    /// Folder of a testbed (not used)
-    #[arg(long, value_name = "FOLDER", hide = true)]
-    dir: Option<PathBuf>,
-}
-
-pub(crate) fn version(args: &VersionArgs) -> anyhow::Result<ExitCode> {
-    let mut text = format!("carmine {}\n", env!("CARGO_PKG_VERSION"));
-    if args.verbose {
-        let rows = [
-            ("commit", build::commit().into()),
-            (
-                "profile",
-                format!("{} (opt-level {}, debug {})", build::PROFILE, build::OPT_LEVEL, build::DEBUG),
-            ),
-            ("assertions", if cfg!(debug_assertions) { "on".into() } else { "off".into() }),
-            ("rustc", build::RUSTC.into()),
-            ("target", build::TARGET.into()),
-            ("rustflags", build::RUSTFLAGS.into()),
-            ("features", if cfg!(feature = "rocks") { "rocks".into() } else { String::new() }),
-            ("allocator", build::ALLOCATOR.into()),
-            ("rocksdb", rocksdb()),
-        ];
-        for (name, value) in rows {
-            text.push_str(&format!("{name:<11}{}\n", value.trim()));
-        }
-    }
-    done(&text)
-}
-
-/// Version, flags, and what RocksDB itself says of its checksums: it is asked by opening an empty database.
-#[cfg(feature = "rocks")]
-fn rocksdb() -> String {
-    use carmine_kv_rocks::{RocksKv, RocksOptions};
-    let ask = || -> anyhow::Result<Option<String>> {
-        let folder = tempfile::tempdir()?;
-        Ok(RocksKv::open(folder.path(), RocksOptions::default())?.crc32_support())
-    };
-    let crc = match ask() {
-        Ok(answer) => answer.unwrap_or_else(|| "not told".into()),
-        Err(e) => format!("not known ({e})"),
-    };
-    format!("{} (-O3 {}), fast CRC32C: {crc}", build::ROCKSDB, build::CXXFLAGS)
-}
-
-#[cfg(not(feature = "rocks"))]
-fn rocksdb() -> String {
-    "not built in: no store `blue`".into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_well_formed() {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::Result;
 use carmine_daemon::signals;
 use carmine_study::archive::PointEnd;
 use carmine_study::expand::show_duration;
@@ -11,10 +12,7 @@ use carmine_testbed::{Event, StartOptions};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Runs a start that Ctrl-C cancels and that may take `limit_s`, and shows how far it is.
-pub(crate) fn shown<R>(
-    limit_s: u64,
-    work: impl FnOnce(&mut StartOptions<'_>) -> anyhow::Result<R>,
-) -> anyhow::Result<R> {
+pub(crate) fn shown<R>(limit_s: u64, work: impl FnOnce(&mut StartOptions<'_>) -> Result<R>) -> Result<R> {
     let cancel = signals::cancel_flag()?;
     let progress = Progress::new();
     let result = work(&mut StartOptions {

@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bed::{Bed, kill, text};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[path = "testbed/live.rs"]
 mod live;
@@ -325,8 +325,47 @@ fn one_osd_starts_again_in_a_running_testbed() {
     assert_eq!((bed.status()["state"].as_str(), bed.pid("mon")), (Some("running"), mon));
     assert_ne!(bed.pid("osd.0"), other);
     bed.fails(&["restart", "--osd", "2"], 2, "OSDs 0 to 1");
-    kill("-9", bed.pid("osd.0"));
-    bed.fails(&["restart", "--osd", "1"], 2, "osd.0 is dead, too");
     bed.ok(&["down"]);
     bed.fails(&["restart"], 1, "monitor");
+}
+
+/// `carmine osd`: the exit code, and both outputs.
+fn osd(bed: &Bed, words: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_carmine"));
+    let out = command.arg("osd").args(words).arg("--dir").arg(bed.dir()).output().unwrap();
+    (out.status.code(), text(&out.stdout) + &text(&out.stderr))
+}
+
+#[test]
+fn osds_are_handled_one_by_one() {
+    let bed = Bed::new();
+    bed.ok(UP);
+    let (mon, other) = (bed.pid("mon"), bed.pid("osd.0"));
+    let reactors = || bed.status()["osds"][1]["reactors"].as_u64();
+    for (verb, how) in [("stop", "stopped"), ("kill", "was killed")] {
+        let told = osd(&bed, &[verb, "1", "--json"]);
+        let json: Value = serde_json::from_str(&told.1).unwrap();
+        assert_eq!((told.0, json), (Some(0), json!([{"osd": "osd.1", "result": how}])));
+        assert_eq!(bed.processes().len(), 2, "{verb}: the monitor and osd.0 run on");
+        assert_eq!(osd(&bed, &[verb, "1"]), (Some(0), "osd.1 was not running\n".to_owned()));
+        assert_eq!(osd(&bed, &["start", "1"]), (Some(0), "osd.1 is up\n".to_owned()));
+        assert_eq!(bed.status()["state"], "running");
+    }
+    // Another number of reactors stays over restarts, and ends with the next `up`.
+    assert_eq!(osd(&bed, &["restart", "1", "--reactors", "2"]).0, Some(0));
+    assert_eq!(reactors(), Some(2));
+    osd(&bed, &["restart", "1"]);
+    assert_eq!((reactors(), bed.pid("mon"), bed.pid("osd.0")), (Some(2), mon, other));
+    // One comes back while another is dead: nobody waits for that one's PGs.
+    osd(&bed, &["kill", "0"]);
+    assert_eq!(osd(&bed, &["restart", "1"]), (Some(0), "osd.1 is up\n".to_owned()));
+    for (words, part) in [(["start", "1"], "osd.1 runs already"), (["stop", "7"], "OSDs 0 to 1")] {
+        let (code, said) = osd(&bed, &words);
+        assert!(code == Some(2) && said.contains(part), "{words:?}: {said}");
+    }
+    bed.ok(&["down"]);
+    let (code, said) = osd(&bed, &["start", "0"]);
+    assert!(code == Some(1) && said.contains("monitor"), "{said}");
+    bed.ok(UP);
+    assert_eq!(reactors(), Some(1));
 }

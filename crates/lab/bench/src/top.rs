@@ -1,6 +1,10 @@
 //! `carmine top`: the work of a running testbed, second by second.
 
+mod draw;
 mod model;
+mod source;
+#[cfg(test)]
+mod testing;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -17,7 +21,8 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::output::{note, print};
 use carmine_testbed::spec::DirArgs;
-use model::{Source, View};
+use model::View;
+use source::Source;
 
 /// Time between two pictures.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -80,9 +85,9 @@ fn watch(
     let is_plain = terminal.is_none();
     let mut show = |view: &View| -> Result<()> {
         match &mut terminal {
-            Some(terminal) => terminal.draw(|frame| model::draw(frame, title, view)).map(drop)?,
+            Some(terminal) => terminal.draw(|frame| draw::draw(frame, title, view)).map(drop)?,
             None if args.json => print(&format!("{}\n", serde_json::to_string(view)?))?,
-            None => print(&model::plain(title, view))?,
+            None => print(&draw::plain(title, view))?,
         }
         Ok(())
     };

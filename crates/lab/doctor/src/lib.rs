@@ -10,12 +10,14 @@
     reason = "reads kernel files outside of any reactor, before or after a measurement"
 )]
 
+mod cpu_times;
 mod finding;
 mod machine;
 #[cfg(test)]
 mod testing;
 mod topics;
 
+pub use cpu_times::CpuTimes;
 pub use finding::{Finding, Severity};
-pub use machine::{Build, CpuTimes, NeededSpace, Options};
+pub use machine::{Build, NeededSpace, Options};
 pub use topics::{examine, free_bytes};

@@ -3,11 +3,13 @@
 mod cpus;
 mod devices;
 mod kernel;
+mod placement;
+mod program;
 
 use crate::finding::{absent, ok};
 use crate::machine::{Device, Machine};
 use crate::{Finding, Options};
-pub use kernel::free_bytes;
+pub use program::free_bytes;
 
 /// The things that a topic is about. A finding has no topic's name yet; `None`: there is nothing to judge.
 enum Look {
@@ -29,9 +31,9 @@ const TOPICS: [(&str, Look, &str); 34] = [
     ("tuned profile", One(cpus::tuned), "tuned is not installed"),
     ("C-states", One(cpus::c_states), "no cpuidle: a hypervisor or the firmware decides"),
     ("SMT", One(cpus::smt), "the kernel has no switch for it"),
-    ("generator on an OSD's core", One(cpus::siblings), "no testbed was named: give --dir"),
-    ("NUMA distance", Devices(cpus::numa), "one NUMA node: everything is equally near"),
-    ("interrupts", Devices(cpus::interrupts), "no drive and no interface with hardware"),
+    ("generator on an OSD's core", One(placement::siblings), "no testbed was named: give --dir"),
+    ("NUMA distance", Devices(placement::numa), "one NUMA node: everything is equally near"),
+    ("interrupts", Devices(placement::interrupts), "no drive and no interface with hardware"),
     ("IOMMU", One(devices::iommu), "off, or this machine has none"),
     ("I/O scheduler", Drives(devices::scheduler), NOT_SHOWN),
     ("multipath", All(devices::multipath), "no drive is used through it"),
@@ -46,18 +48,18 @@ const TOPICS: [(&str, Look, &str); 34] = [
     ("locked memory", One(kernel::locked_memory), "the kernel does not show the limit"),
     ("open files", One(kernel::open_files), "the kernel does not show the limit"),
     ("huge pages", One(kernel::huge_pages), "the kernel has no transparent huge pages"),
-    ("CPU limit (cgroup)", One(cpus::cpu_limit), "no control groups for CPU time are mounted"),
-    ("allowed CPUs", One(cpus::allowed_cpus), "the kernel does not show them"),
+    ("CPU limit (cgroup)", One(placement::cpu_limit), "no control groups for CPU time are mounted"),
+    ("allowed CPUs", One(placement::allowed_cpus), "the kernel does not show them"),
     ("other work", One(|m| Some(cpus::other_work(m, m.options.cpu_times.as_ref()?))), ""),
     ("steal", One(cpus::steal), "not a virtual machine, or the kernel does not show it"),
     ("clock source", One(kernel::clock), NOT_SHOWN),
     ("kernel mitigations", One(kernel::mitigations), "the kernel lists none"),
-    ("build", One(|m| m.options.build.as_ref().map(kernel::profile)), ""),
-    ("RocksDB's build", One(|m| m.options.build.as_ref().map(kernel::rocksdb)), ""),
-    ("CRC32C", One(|m| m.options.build.as_ref().map(|_| kernel::crc(m))), ""),
+    ("build", One(|m| m.options.build.as_ref().map(program::profile)), ""),
+    ("RocksDB's build", One(|m| m.options.build.as_ref().map(program::rocksdb)), ""),
+    ("CRC32C", One(|m| m.options.build.as_ref().map(|_| program::crc(m))), ""),
     ("allocator", One(|m| m.options.build.as_ref().map(|build| ok(&*build.allocator))), ""),
-    ("free space", All(kernel::space), "no folder was named: give --dir"),
-    ("changed option", All(kernel::changed), ""),
+    ("free space", All(program::space), "no folder was named: give --dir"),
+    ("changed option", All(program::changed), ""),
 ];
 
 /// Said of a kernel's file.

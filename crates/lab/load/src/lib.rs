@@ -13,13 +13,17 @@ pub mod hosted;
 mod job;
 mod ledger;
 mod pattern;
+mod prefill;
 pub mod profile;
 pub mod report;
+mod result;
+pub mod samples;
 mod session;
 mod spec;
 pub mod stages;
 mod target;
 pub mod verdict;
+mod verify;
 pub mod window;
 pub mod words;
 
@@ -27,9 +31,7 @@ pub use compare::compare;
 pub use job::{JobSetup, object_name, run_job};
 pub use ledger::VerifyState;
 pub use pattern::Geometry;
-pub use session::{
-    BenchAction, BenchHost, BenchStatus, ClientClocks, Control, DirStats, JobResult, Phase, Progress,
-    SAMPLE_NS, Seconds, Session, VerifyCounts,
-};
+pub use result::{ClientClocks, DirStats, JobResult, SAMPLE_NS, Seconds, VerifyCounts};
+pub use session::{BenchAction, BenchHost, BenchStatus, Control, Phase, Progress, Session};
 pub use spec::{Arrivals, LoadSpec, Prefill, Route, Rw, parse_bytes, parse_millis, show_bytes};
 pub use target::{DeviceTarget, Target, TargetError, run_cluster_job};

@@ -7,7 +7,7 @@ use carmine_types::counted;
 use clap::builder::ArgPredicate::IsPresent;
 use serde::{Deserialize, Serialize};
 
-use crate::ledger::HEADER_BYTES;
+use crate::verify::HEADER_BYTES;
 
 /// Requests in flight of one job, at most.
 const IODEPTH_MAX: u32 = 16_384;

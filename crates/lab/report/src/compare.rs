@@ -13,7 +13,8 @@ use crate::chart::{Axis, Chart, Form, Ink, Key, Plot, Row, Shape};
 use crate::data::{PANEL_AXES, RunData, words};
 use crate::figures::{View, context, slug};
 use crate::lists::{distinct, grouped, joined, span};
-use crate::table::{Cell, Table, percent};
+use crate::table::{Cell, Table};
+use crate::units::percent;
 
 /// Differences up to this part count as equal.
 const TOLERANCE: f64 = 0.05;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use carmine_load::window::{NvmeSamples, SmartLog};
+use carmine_load::samples::{NvmeSamples, SmartLog};
 use carmine_study::archive::CarmineResult;
 use carmine_types::counted;
 use serde_json::Value;
@@ -11,7 +11,8 @@ use crate::data::{Measured, RunData, drift, text_of};
 use crate::figures::View;
 use crate::lists::{grouped, joined, tally};
 use crate::report::{Block, Kind, Part, of};
-use crate::table::{Cell, Table, date, duration, shortened};
+use crate::table::{Cell, Table};
+use crate::units::{date, duration, shortened};
 
 /// Lines of a failed point's log that are shown.
 const LOG_LINES: usize = 20;

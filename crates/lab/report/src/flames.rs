@@ -8,7 +8,7 @@ use carmine_types::counted;
 use crate::data::{Measured, RunData};
 use crate::lists::{joined, tally};
 use crate::report::{Block, Kind};
-use crate::table::grouped;
+use crate::units::grouped;
 
 /// Functions that are named beside a link.
 const HOTTEST: usize = 5;

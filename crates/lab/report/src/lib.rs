@@ -15,9 +15,12 @@ mod conditions;
 mod data;
 mod figures;
 mod flames;
+mod markdown;
 mod page;
 mod report;
 mod table;
+mod units;
+mod words;
 
 use std::path::{Path, PathBuf};
 
@@ -52,7 +55,7 @@ pub fn write_report(
     let out = out.or(runs.first().map(PathBuf::as_path)).unwrap_or(Path::new("."));
     std::fs::create_dir_all(out).map_err(ArchiveError::io("make the folder", out))?;
     let report = report::report(&loaded, out);
-    let (html, markdown) = (page::html(&report), page::markdown(&report));
+    let (html, markdown) = (page::html(&report), markdown::markdown(&report));
     let (page, text) = (out.join("report.html"), out.join("report.md"));
     write_whole(&page, html.as_bytes())?;
     write_whole(&text, markdown.as_bytes())?;

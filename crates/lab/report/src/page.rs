@@ -1,17 +1,16 @@
 //! A report as one HTML file that needs nothing beside it.
 
-use std::collections::BTreeSet;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use carmine_load::words::{WORDS, Word, WordKind, word};
 use carmine_types::counted;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::chart::{Chart, Key, picture, style_sheet};
 use crate::figures::slug;
 use crate::report::{Block, Kind, Part, Report};
-use crate::table::{Cell, Table, escape, plain};
+use crate::table::{Cell, Table};
+use crate::units::plain;
+use crate::words::{pieces, terms};
 
 const STYLE: &str = include_str!("page/style.css");
 const SCRIPT: &str = include_str!("page/script.js");
@@ -166,163 +165,5 @@ fn table_row(table: &Table, row: &[Cell]) -> Markup {
                 }
             }
         }
-    }
-}
-
-// A report as text.
-
-/// The report in Markdown, with the tables of all charts.
-pub(crate) fn markdown(report: &Report) -> String {
-    let mut before = None;
-    let parts = report.parts.iter().map(|part| part_text(part, 2, &mut before)).collect::<String>();
-    format!("# {}\n\n{}\n{parts}", escape(&report.title), escape(&report.subtitle))
-}
-
-/// `before` is the chart before: tables that are the same are written once.
-fn part_text<'a>(part: &'a Part, level: usize, before: &mut Option<&'a Chart>) -> String {
-    let mut text = format!("\n{} {}\n", "#".repeat(level), escape(&part.title));
-    for block in &part.blocks {
-        text += "\n";
-        text += &match block {
-            Block::Text(Kind::Answer | Kind::Notices, items) => {
-                items.iter().map(|item| format!("> {}\n>\n", escape(item))).collect::<String>()
-            }
-            Block::Text(_, items) => items_of(items),
-            Block::Charts(charts) => {
-                charts.iter().map(|chart| chart_text(chart, before.replace(chart))).collect()
-            }
-            Block::Table(name, table) if name.is_empty() => table.markdown(),
-            Block::Table(name, table) => format!("{}:\n\n{}", escape(name), table.markdown()),
-            Block::Files(files) => {
-                let files = items_of(files.iter().map(|(name, _)| name));
-                format!("The archive has the samples of these points as points/NAME.samples.json:\n\n{files}")
-            }
-            Block::Links(links) => {
-                let link = |[name, href, shows]: &[String; 3]| {
-                    format!("- [{}]({href}): {}\n", escape(name), escape(shows))
-                };
-                links.iter().map(link).collect()
-            }
-            Block::Verbatim(verbatim) => {
-                let fence = fence(verbatim);
-                format!("{fence}\n{}\n{fence}\n", verbatim.trim_end())
-            }
-            Block::Folded(part) => part_text(part, level + 1, before),
-        };
-    }
-    text
-}
-
-fn items_of<'a>(items: impl IntoIterator<Item = &'a String>) -> String {
-    items.into_iter().map(|item| format!("- {}\n", escape(item))).collect()
-}
-
-fn chart_text(chart: &Chart, before: Option<&Chart>) -> String {
-    let table = match before.filter(|before| before.table == chart.table) {
-        Some(before) => format!("The figures are those of \"{}\".\n", escape(&before.title)),
-        None => chart.table.markdown(),
-    };
-    let gap = if chart.remarks.is_empty() { "" } else { "\n" };
-    let (title, context, remarks) = (escape(&chart.title), escape(&chart.context), items_of(&chart.remarks));
-    format!("\n### {title}\n\n{context}\n\n{table}{gap}{remarks}")
-}
-
-/// A fence that is longer than any run of backticks in the text.
-fn fence(text: &str) -> String {
-    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    "`".repeat(longest.max(2) + 1)
-}
-
-// The words of verdicts, marks and terms, explained where they occur, and in a glossary of those that occur.
-
-fn is_of_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '-'
-}
-
-/// A text in pieces; those that are verdicts or marks come with their word.
-pub(crate) fn pieces(text: &str) -> Vec<(&str, Option<&'static Word>)> {
-    let (mut pieces, mut at, mut told) = (Vec::new(), 0, 0);
-    for part in text.split_inclusive(|c| !is_of_word(c)) {
-        let name = part.trim_end_matches(|c| !is_of_word(c));
-        if let Some(word) = defined(&text[..at], name, text) {
-            pieces.extend([(&text[told..at], None), (name, Some(word))]);
-            told = at + name.len();
-        }
-        at += part.len();
-    }
-    pieces.push((&text[told..], None));
-    pieces.retain(|(piece, _)| !piece.is_empty());
-    pieces
-}
-
-/// A word in capitals. `OSD` is a verdict only where one is named: elsewhere it is the daemon.
-fn defined(before: &str, name: &str, text: &str) -> Option<&'static Word> {
-    let word = word(name).filter(|word| word.kind != WordKind::Term)?;
-    (name != "OSD" || text == name || before.ends_with("by ")).then_some(word)
-}
-
-/// The terms in a name, such as that of a column, each with its meaning.
-pub(crate) fn terms(name: &str) -> String {
-    let lower = name.to_lowercase();
-    let is_in = |word: &&Word| word.kind == WordKind::Term && holds(&lower, &word.name.to_lowercase());
-    let told = WORDS.iter().filter(is_in).map(|word| format!("{}: {}", word.name, word.meaning));
-    told.collect::<Vec<_>>().join("\n")
-}
-
-/// True if the words of `name` stand in the text, also in the plural.
-fn holds(text: &str, name: &str) -> bool {
-    text.match_indices(name).any(|(at, _)| {
-        let after = &text[at + name.len()..];
-        let after = after.strip_prefix('s').unwrap_or(after);
-        !text[..at].ends_with(is_of_word) && !after.starts_with(is_of_word)
-    })
-}
-
-/// A part with the words that the report uses.
-pub(crate) fn glossary(report: &Report) -> Part {
-    let text = markdown(report);
-    let said = text.split(['\n', '|']).flat_map(|line| pieces(line.trim()));
-    let said: BTreeSet<&str> = said.filter_map(|(_, word)| Some(word?.name)).collect();
-    let lower = text.to_lowercase();
-    let occurs = |word: &&Word| match word.kind {
-        WordKind::Term => holds(&lower, &word.name.to_lowercase()),
-        _ => said.contains(word.name),
-    };
-    let row = |word: &Word| vec![word.name.into(), word.kind.word().into(), word.meaning.into()];
-    let table = Table::new("word | kind | meaning", WORDS.iter().filter(occurs).map(row));
-    Part::new("words", "Words", vec![Block::Table("Words of this report".into(), table)])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_text_ends_its_fence() {
-        assert_eq!(fence("plain"), "```");
-        assert_eq!(fence("a ```` b"), "`````");
-    }
-}
-
-#[cfg(test)]
-mod words_tests {
-    use super::*;
-
-    #[test]
-    fn verdicts_and_marks_are_found_in_a_text() {
-        let found = |text| -> Vec<&str> {
-            pieces(text).into_iter().filter_map(|(_, word)| word.map(|word| word.name)).collect()
-        };
-        assert_eq!(found("SHARED 4, NOISY: x; bound beyond it by DEVICE"), ["SHARED", "NOISY", "DEVICE"]);
-        assert_eq!(found("1 OSD: at most 5 IOPS. Limited by OSD: busy"), ["OSD"]);
-        assert_eq!((found("OSD"), found("UNSHARED, shared")), (vec!["OSD"], vec![]));
-        let whole: String = pieces("a SHARED, b").into_iter().map(|(piece, _)| piece).collect();
-        assert_eq!(whole, "a SHARED, b");
-    }
-
-    #[test]
-    fn terms_are_whole_words() {
-        assert!(holds("iops per core used", "core") && holds("2 reactors", "reactor"));
-        assert!(!holds("scores", "core") && !holds("unused", "used"));
     }
 }

@@ -11,8 +11,9 @@ use crate::data::{Measured, PANEL_AXES, RunData, Setting, drift};
 use crate::figures::{self, Panel, View, cells};
 use crate::flames::flames;
 use crate::lists::{distinct, grouped as by_key, joined, tally};
-use crate::table::{Cell, Table, date, grouped, shortened};
-use crate::{compare, conditions, page};
+use crate::table::{Cell, Table};
+use crate::units::{date, grouped, shortened};
+use crate::{compare, conditions, words};
 
 /// Everything that is shown.
 #[derive(Clone, Debug)]
@@ -116,7 +117,7 @@ pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
     let names = distinct(runs.iter().map(|run| run.file().name.as_str())).join(", ");
     let title = if runs.len() == 1 { names } else { format!("{names} ({} runs)", runs.len()) };
     let mut report = Report { title, subtitle: subtitle(runs), notices, parts: all };
-    report.parts.push(page::glossary(&report));
+    report.parts.push(words::glossary(&report));
     report.parts.retain(|part| !part.blocks.is_empty());
     report
 }

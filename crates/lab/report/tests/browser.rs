@@ -204,7 +204,13 @@ fn check_charts(found: &Value, charts: usize, width: f64, text: f64) {
         let number = |name: &str| plot[name].as_f64().expect("a number");
         assert!(number("width") >= width && number("height") >= 60.0 && number("text") >= text, "{plot}");
     }
-    for id in ["scaling-randread4k", "curve-randread4k", "cpu-randread4k", "compare-iops-randread4k"] {
+    for id in [
+        "scaling-randread4k",
+        "curve-randread4k",
+        "cpu-randread4k",
+        "stages-randread4k",
+        "compare-iops-randread4k",
+    ] {
         assert!(plots.iter().any(|p| p["id"] == id), "no chart {id}");
     }
     assert!(

@@ -58,6 +58,7 @@ fn every_chart_stands_on_the_page_with_table_and_downloads() {
         "iops-per-core-randread4k",
         "mb-per-core-seqwrite64k",
         "cpu-randread4k",
+        "stages-randread4k",
         "baseline-randread4k",
         "compare-iops-randread4k",
     ] {
@@ -108,6 +109,24 @@ fn cpu_time_is_divided_and_unknown_is_not_zero() {
     let table = table.split("\n### ").next().unwrap();
     assert!(table.contains("| OSDs, not divided (µs/op) |"), "{table}");
     assert!(!table.contains("reactors at work") && !table.contains("| 0.00 |"), "{table}");
+}
+
+#[test]
+fn words_of_another_version_are_shown_as_they_are() {
+    let study = Study { workloads: &[("randwrite4k", 4096)], ..Study::SCALING };
+    let made = made(&study, |dir| {
+        change_results(dir, |carmine| {
+            carmine["verdict"] = "THERMAL".into();
+            carmine["load"] = json!({"rw": "zonewrite"});
+            carmine["cache_state"] = "lukewarm".into();
+        });
+    });
+    assert!(!made.text.contains("can't be read"), "{}", made.text);
+    assert!(
+        made.text.contains("Limited by THERMAL: ") && made.text.contains("| lukewarm |"),
+        "{}",
+        made.text
+    );
 }
 
 #[test]

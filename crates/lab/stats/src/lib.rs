@@ -12,18 +12,21 @@
 //! Percentiles of latencies are not here: they come from merged histograms (`carmine-metrics`).
 
 mod comparison;
+mod describe;
 mod growth;
+mod judgement;
+mod trend;
 
 #[cfg(test)]
 mod simulation_tests;
 #[cfg(test)]
 mod testing;
 
-pub use comparison::{
-    Comparison, NoComparison, Outcome, PAIRS_DEFAULT, PAIRS_MIN, Verdict, holm, judge, mean_with_interval,
-    paired_log_ratios,
-};
-pub use growth::{Growth, Knee, Slope, Trend, growth, out_of_reach, trend};
+pub use comparison::{Comparison, NoComparison, PAIRS_DEFAULT, PAIRS_MIN, paired_log_ratios};
+pub use describe::mean_with_interval;
+pub use growth::{Growth, Knee, Slope, growth};
+pub use judgement::{Outcome, Verdict, holm, judge};
+pub use trend::{Trend, out_of_reach, trend};
 
 /// Complement of every interval's confidence: 95 % intervals.
 const ALPHA: f64 = 0.05;

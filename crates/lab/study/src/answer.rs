@@ -192,7 +192,7 @@ impl Line<'_> {
         });
         let each = each.collect::<Vec<_>>().join(", ");
         let last = self.values.last().and_then(|(_, points)| best(points).first().copied());
-        let bound = last.and_then(|m| m.result.carmine.verdict);
+        let bound = last.and_then(|m| m.result.carmine.verdict.as_ref());
         let bound = bound.map(|limiter| format!("; the last is bound by {limiter}")).unwrap_or_default();
         head + &each + &bound
     }

@@ -1,16 +1,19 @@
-//! The archive of a run: the shapes of ARCHIVE.md as types. [`Run`] reads and writes them; readers never panic, and writers leave
+//! The archive of a run: the shapes of ARCHIVE.md as types. `files` reads and writes them; readers never panic, and writers leave
 //! a file whole or absent.
 
+mod files;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub use carmine_load::baseline::{Baseline, DeviceBaseline, MessengerBaseline};
 pub use carmine_load::report::{CpuSeconds, LatencyHistograms, PerCore, Report as CarmineResult};
-pub use carmine_load::window::{CoresUsed, CpuSamples, Instrument, NvmeSamples, Samples, ThreadSamples};
-pub use carmine_testbed::{TestbedError as ArchiveError, write_whole};
-use carmine_testbed::{read_json, write_json};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+pub use carmine_load::samples::{CoresUsed, CpuSamples, Instrument, NvmeSamples, Samples, ThreadSamples};
+pub use carmine_testbed::write_whole;
+pub(crate) use files::dat_table;
+pub use files::{ArchiveError, Run};
 
 use crate::lists::distinct;
 
@@ -341,155 +344,6 @@ fn is_stem(text: &str) -> bool {
     !text.is_empty() && text.len() <= 240 && !text.starts_with('.') && text.chars().all(plain)
 }
 
-// The files of an archive: a run is made or opened, read and written with [`Run`].
-
-/// A run that lies on disk, finished or not.
-#[derive(Clone, Debug)]
-pub struct Run {
-    dir: PathBuf,
-    pub file: RunFile,
-    /// In the order of running.
-    pub points: Vec<Point>,
-}
-
-impl Run {
-    /// Opens the folder of a run. Fails if it has no `run.json`, one of another format, or names that leave the folder.
-    pub fn open(dir: impl AsRef<Path>) -> Result<Run, ArchiveError> {
-        let dir = dir.as_ref().to_path_buf();
-        let wrong = |what: String| ArchiveError::Failed(format!("{}: {what}", dir.display()));
-        let file: RunFile = read_json(&dir.join("run.json"))?.ok_or_else(|| {
-            let what = "no run is archived here (there is no run.json); name a folder that `carmine sweep --out` made";
-            wrong(what.to_owned())
-        })?;
-        if file.format != RUN_FORMAT {
-            return Err(wrong(format!(
-                "archive format {}; this carmine reads format {RUN_FORMAT}: take the carmine that wrote it",
-                file.format
-            )));
-        }
-        let PointsFile { points } = read_json(&dir.join("points.json"))?.unwrap_or_default();
-        if let Some(Point { stem, .. }) = points.iter().find(|point| !is_stem(&point.stem)) {
-            let what = format!("`{stem}` is no file name (letters, digits, `.`, `_` and `-` only)");
-            return Err(wrong(what));
-        }
-        Ok(Run { dir, file, points })
-    }
-
-    /// Makes the folders of a run.
-    pub fn create(dir: impl AsRef<Path>, file: RunFile) -> Result<Run, ArchiveError> {
-        let dir = dir.as_ref().to_path_buf();
-        for folder in ["points", "baselines"] {
-            let path = dir.join(folder);
-            std::fs::create_dir_all(&path).map_err(ArchiveError::io("create", &path))?;
-        }
-        Ok(Run { dir, file, points: Vec::new() })
-    }
-
-    /// Writes `run.json`.
-    pub fn save(&self) -> Result<(), ArchiveError> {
-        write_json(&self.dir.join("run.json"), &self.file)
-    }
-
-    /// Writes `points.json`.
-    pub fn save_points(&self, points: Vec<Point>) -> Result<(), ArchiveError> {
-        write_json(&self.dir.join("points.json"), &PointsFile { points })
-    }
-
-    /// Writes how a point ended: the last of its files, so that a point with a state is whole.
-    pub fn save_state(&self, point: &Point, state: &PointState) -> Result<(), ArchiveError> {
-        write_json(&self.point_file(point, "state.json"), state)
-    }
-
-    /// Writes a text of the run, such as `plan.toml`.
-    pub fn save_text(&self, name: &str, text: &str) -> Result<(), ArchiveError> {
-        write_whole(&self.dir.join(name), text.as_bytes())
-    }
-
-    /// The run's folder.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    /// The plan as given, empty if it is not there.
-    pub fn plan(&self) -> String {
-        std::fs::read_to_string(self.dir.join("plan.toml")).unwrap_or_default()
-    }
-
-    /// The result of a point, `None` if it has none.
-    pub fn result(&self, point: &Point) -> Result<Option<PointResult>, ArchiveError> {
-        read_json(&self.point_file(point, "json"))
-    }
-
-    /// Samples of a point's window, `None` if there are none.
-    pub fn samples(&self, point: &Point) -> Result<Option<Samples>, ArchiveError> {
-        read_json(&self.point_file(point, "samples.json"))
-    }
-
-    /// How a point ended, `None` if it was not run to its end.
-    pub fn state(&self, point: &Point) -> Result<Option<PointState>, ArchiveError> {
-        read_json(&self.point_file(point, "state.json"))
-    }
-
-    /// True if the point was measured.
-    pub fn is_done(&self, point: &Point) -> bool {
-        matches!(self.state(point), Ok(Some(state)) if state.state == PointEnd::Done)
-    }
-
-    /// The points that were measured, each with its result.
-    pub(crate) fn measured(&self) -> Result<Vec<(&Point, PointResult)>, ArchiveError> {
-        let done = self.points.iter().filter(|point| self.is_done(point));
-        let read = done.map(|point| Ok(self.result(point)?.map(|result| (point, result))));
-        read.filter_map(Result::transpose).collect()
-    }
-
-    /// Output of the commands of a point that failed, empty if none was kept.
-    pub fn log(&self, point: &Point) -> String {
-        let bytes = std::fs::read(self.point_file(point, "log")).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-
-    /// `points/STEM.ENDING`.
-    pub fn point_file(&self, point: &Point, ending: &str) -> PathBuf {
-        self.dir.join("points").join(format!("{}.{ending}", point.stem))
-    }
-
-    /// `baselines/STEM.json`.
-    pub fn baseline_file(&self, point: &Point) -> PathBuf {
-        self.dir.join("baselines").join(format!("{}.json", point.stem))
-    }
-}
-
-/// Names of the columns of `points.dat`.
-const DAT_HEAD: &str = "# point                                                          iodepth         iops   mb_per_s clat_mean_us   clat_sd_us  clat_p50_us  clat_p99_us  verdict";
-
-/// The text of `points.dat`: a line for each point that was measured, in the order of running.
-pub(crate) fn dat_table(run: &Run) -> String {
-    let dash = || "-".to_owned();
-    let us = |ns: Option<f64>| ns.map_or_else(dash, |ns| format!("{:.1}", ns / 1e3));
-    let cells = |point: &Point| {
-        let result = run.result(point).ok().flatten().filter(|_| run.is_done(point))?;
-        let latency = result.latency().cloned().unwrap_or_default();
-        Some([
-            point.stem.clone(),
-            point.config.show("iodepth").unwrap_or_else(dash),
-            format!("{:.0}", result.iops()),
-            format!("{:.2}", result.bw_bytes() / 1e6),
-            us(Some(latency.mean)),
-            us(Some(latency.stddev)),
-            us(latency.at(50.0)),
-            us(latency.at(99.0)),
-            result.carmine.verdict.map_or_else(dash, |limiter| limiter.to_string()),
-        ])
-    };
-    let line = |[stem, depth, iops, mb, mean, sd, p50, p99, verdict]: [String; 9]| {
-        format!(
-            "{stem:<64} {depth:>7} {iops:>12} {mb:>10} {mean:>12} {sd:>12} {p50:>12} {p99:>12} {verdict:>8}\n"
-        )
-    };
-    let rows = run.points.iter().filter_map(cells).map(line);
-    std::iter::once(format!("{DAT_HEAD}\n")).chain(rows).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -566,12 +420,18 @@ mod tests {
     #[test]
     fn a_result_of_a_peer_that_knows_little_is_read() {
         let text = r#"{"jobs":[{"read":{"iops":10.0,"bw_bytes":40960,"clat_ns":{"mean":5.0,"percentile":{"99.000000":9}}},
-            "write":{"iops":0}}],"carmine":{"shared":true,"iops_per_core":{"used":null},"marks":["SHARED: x"]},"more":1}"#;
+            "write":{"iops":0}}],"carmine":{"shared":true,"iops_per_core":{"used":null},"marks":["SHARED: x"],
+            "verdict":"THERMAL","cache_state":"lukewarm","load":{"rw":"zonewrite"}},"more":1}"#;
         let result: PointResult = serde_json::from_str(text).unwrap();
         assert_eq!((result.iops(), result.bw_bytes()), (10.0, 40960.0));
         assert!(result.write().is_none() && result.carmine.shared);
         assert_eq!(result.latency().and_then(|l| l.at(99.0)), Some(9.0));
         assert_eq!(result.latency().and_then(|l| l.at(50.0)), None);
+        // Words of another version stay as they are.
+        assert_eq!(
+            (result.carmine.verdict.as_deref(), &result.carmine.load["rw"]),
+            (Some("THERMAL"), &"zonewrite".into())
+        );
     }
 
     #[test]
@@ -584,90 +444,5 @@ mod tests {
         let job = Job { read: direction(70.0, 1.0), write: direction(30.0, 2.0) };
         let result = PointResult { jobs: vec![job], ..Default::default() };
         assert_eq!((result.iops(), result.latency().map(|l| l.mean)), (100.0, Some(1.0)));
-    }
-}
-
-#[cfg(test)]
-mod files_tests {
-    use super::*;
-
-    #[test]
-    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a.json");
-        write_json(&path, &vec![1, 2]).unwrap();
-        write_json(&path, &vec![3]).unwrap();
-        assert_eq!(read_json::<Vec<u32>>(&path).unwrap(), Some(vec![3]));
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn absent_is_none_and_damaged_names_the_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("b.json");
-        assert_eq!(read_json::<u32>(&path).unwrap(), None);
-        std::fs::write(&path, b"{\"a\":").unwrap();
-        let error = read_json::<u32>(&path).unwrap_err().to_string();
-        assert!(error.contains("b.json"), "{error}");
-    }
-
-    #[test]
-    fn a_folder_that_is_missing_is_named() {
-        let error = write_whole(Path::new("/nonexistent-folder/x"), b"").unwrap_err().to_string();
-        assert!(error.contains("/nonexistent-folder/x"), "{error}");
-    }
-
-    fn run_file(format: u32) -> RunFile {
-        RunFile { format, name: "smoke".into(), seed: 7, ..RunFile::default() }
-    }
-
-    fn point(index: usize, stem: &str) -> Point {
-        let mut config = Config::default();
-        config.set("workload", "randread4k");
-        config.set("iodepth", 4);
-        Point { index, stem: stem.into(), kind: PointKind::Point, config, ..Point::default() }
-    }
-
-    #[test]
-    fn what_is_written_is_read_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let writer = Run::create(dir.path().join("run"), run_file(RUN_FORMAT)).unwrap();
-        let points = [point(0, "a_r0"), point(1, "a_r1")];
-        writer.save().unwrap();
-        writer.save_points(points.to_vec()).unwrap();
-        writer.save_text("plan.toml", "name = \"smoke\"\n").unwrap();
-        let state = PointState {
-            state: PointEnd::Done,
-            error: None,
-            started_unix_s: 5,
-            seconds: 1.5,
-            attempts: 1,
-            condition: serde_json::Value::Null,
-        };
-        let result = r#"{"jobs":[{"read":{"iops":2500.0,"bw_bytes":10240000,"clat_ns":{"mean":400000.0,"stddev":1000.0}}}]}"#;
-        write_whole(&writer.point_file(&points[0], "json"), result.as_bytes()).unwrap();
-        writer.save_state(&points[0], &state).unwrap();
-        let run = Run::open(writer.dir()).unwrap();
-        assert_eq!((run.file.seed, run.points.len(), run.plan().as_str()), (7, 2, "name = \"smoke\"\n"));
-        assert_eq!(run.state(&run.points[0]).unwrap(), Some(state));
-        assert!(run.is_done(&run.points[0]) && !run.is_done(&run.points[1]));
-        assert_eq!(run.result(&run.points[0]).unwrap().map(|r| r.iops()), Some(2500.0));
-        assert!(run.samples(&run.points[0]).unwrap().is_none());
-        let dat = dat_table(&run);
-        assert!(dat.lines().any(|l| l.starts_with("a_r0") && l.contains("2500")), "{dat}");
-        assert!(!dat.contains("a_r1"), "{dat}");
-    }
-
-    #[test]
-    fn other_formats_strange_names_and_empty_folders_are_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let refused = || Run::open(dir.path()).unwrap_err().to_string();
-        assert!(refused().contains("there is no run.json"));
-        let writer = Run::create(dir.path(), run_file(99)).unwrap();
-        writer.save().unwrap();
-        assert!(refused().contains("archive format 99; this carmine reads format 1"));
-        Run { file: run_file(RUN_FORMAT), ..writer.clone() }.save().unwrap();
-        writer.save_points(vec![point(0, "../../etc/passwd")]).unwrap();
-        assert!(refused().contains("`../../etc/passwd` is no file name"));
     }
 }

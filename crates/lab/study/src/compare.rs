@@ -1,6 +1,7 @@
 //! Comparing two arms: pairs of points with the same configuration, a verdict for each figure, Holm over all of them.
 
 mod arms;
+mod pairs;
 #[cfg(test)]
 mod tests;
 
@@ -17,9 +18,10 @@ use crate::archive::{Config, PointResult};
 use crate::expand::follows_from;
 use crate::plan;
 
-pub(crate) use arms::between;
-pub use arms::{Difference, Group, arm_of_files, arm_of_run, arms_of_run, differing_axes, pair_up};
-use arms::{check, differences};
+pub use arms::{arm_of_files, arm_of_run, arms_of_run};
+pub(crate) use pairs::between;
+pub use pairs::{Difference, Group, differing_axes, pair_up};
+use pairs::{check, differences};
 
 /// A measured point.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,7 @@
 //! Plan files: what is to be varied, in which order, for how long.
 
 mod axis;
+mod expr;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -15,9 +16,10 @@ use toml::{Spanned, Table};
 
 use crate::archive::Chart;
 
-pub use axis::{AxisValue, Expr, Values, WORKLOADS, Workload, axes, axis, workload};
+pub use axis::{AxisValue, Values, WORKLOADS, Workload, axes, axis, workload};
 pub(crate) use axis::{resized, settle};
 pub use carmine_testbed::spec::{Axis, Kind, Role};
+pub use expr::Expr;
 
 /// A plan that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

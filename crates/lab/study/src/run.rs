@@ -1,23 +1,22 @@
 //! Running the points: layouts are made once, OSDs restart between points, a point that fails is recorded and the next one
 //! runs. What was done is known from the archive, so that a stopped sweep goes on where it was.
 
+mod curve;
 mod point;
+mod records;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use carmine_stats::out_of_reach;
 pub use carmine_testbed::Ended as End;
-use carmine_testbed::{end_of, read_json, write_json, write_whole};
-use serde::{Deserialize, Serialize};
 
 use crate::archive::{ArchiveError, Config, Point, PointEnd, PointKind, PointState, Run, dat_table};
-use crate::commands::{BoundedCommand, What, by_hand, shell_line, testbed_step};
+use crate::commands::{BoundedCommand, What, shell_line, testbed_step};
 use crate::expand::{Machine, Planned, start_key};
-use crate::plan::{Plan, Role, axis};
+use crate::plan::Plan;
+use records::{Baselines, Layouts, Script};
 
 /// Shorter windows show that a plan works; their figures mean nothing.
 pub const WINDOW_MIN: Duration = Duration::from_secs(carmine_load::report::WINDOW_MIN_S as u64);
@@ -155,7 +154,7 @@ impl<'a> Sweep<'a> {
         if self.job.points[at].point.kind != PointKind::Again {
             return Ok(None);
         }
-        let changes = point::drift(&Run::open(self.job.run.dir())?);
+        let changes = curve::drift(&Run::open(self.job.run.dir())?);
         self.job.run.file.drift = changes.last().copied();
         self.job.run.save()?;
         if let Some(drift) = self.job.run.file.drift {
@@ -267,210 +266,5 @@ impl<'a> Sweep<'a> {
             }
         }
         self.layouts.remove();
-    }
-}
-
-// Records that a sweep keeps beside the archive: attempts, layouts, baselines, `commands.sh`, logs of points that failed.
-
-/// A point is begun at most so often.
-const ATTEMPTS_MAX: u32 = 3;
-
-/// A baseline that is older than this says nothing about now.
-const AGE_MAX_S: f64 = 600.0;
-
-/// The baselines that were measured last, each with its settings and when it was measured (Unix time).
-#[derive(Default)]
-struct Baselines(Vec<(Config, f64, PathBuf)>);
-
-/// The settings that a baseline depends on: the load's shape and where its data lies.
-fn key(point: &Point) -> Config {
-    const SHAPES: [&str; 7] = ["workload", "bs_bytes", "read_percent", "iodepth", "jobs", "cpus", "confine"];
-    let layout = |name: &str| axis(name).is_some_and(|axis| axis.role == Role::Layout);
-    point.config.only(|name| SHAPES.contains(&name) || layout(name))
-}
-
-impl Baselines {
-    /// One that was taken for the same load a short while ago.
-    fn fresh(&self, point: &Point, now_unix_s: f64) -> Option<&PathBuf> {
-        let taken = self.0.iter().rev().find(|(of, ..)| *of == key(point))?;
-        ((now_unix_s - taken.1).abs() <= AGE_MAX_S).then_some(&taken.2)
-    }
-
-    /// Remembers one.
-    fn add(&mut self, point: &Point, now_unix_s: f64, file: PathBuf) {
-        self.0.push((key(point), now_unix_s, file));
-    }
-}
-
-/// The history of a layout's store: the condition of a point.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct History {
-    /// Starts of its OSDs, the first one not counted that made it.
-    starts: u32,
-    /// Loads that were put on it.
-    loads: u32,
-    /// Their windows together, seconds.
-    loaded_seconds: f64,
-}
-
-/// Mark of a run whose layouts are on named devices: what is on them is this run's own, and the next layout may overwrite it.
-const DEVICES: &str = "devices.taken";
-/// How often each point was begun, also by sweeps that were killed.
-const ATTEMPTS: &str = "attempts.json";
-
-/// The folder of all layouts of a run, with a file `LAYOUT.ready` for each that is made.
-struct Layouts {
-    dir: PathBuf,
-    /// Layouts that could not be made, with the reason: their points fail without another try.
-    broken: BTreeMap<String, String>,
-    attempts: BTreeMap<String, u32>,
-}
-
-impl Layouts {
-    /// A file of attempts that is damaged counts as empty: it only guards.
-    fn open(dir: &Path) -> Result<Layouts, ArchiveError> {
-        std::fs::create_dir_all(dir).map_err(ArchiveError::io("create", dir))?;
-        let attempts = read_json(&dir.join(ATTEMPTS)).ok().flatten().unwrap_or_default();
-        Ok(Layouts { dir: dir.to_path_buf(), broken: BTreeMap::new(), attempts })
-    }
-
-    /// Counts a beginning of a point before it happens; which one it is, from 1.
-    fn begin(&mut self, stem: &str) -> Result<u32, ArchiveError> {
-        let count = self.attempts.entry(stem.to_owned()).or_default();
-        *count += 1;
-        let count = *count;
-        write_json(&self.dir.join(ATTEMPTS), &self.attempts).map(|()| count)
-    }
-
-    /// The user stopped the point: that was not its fault.
-    fn take_back(&mut self, stem: &str) -> Result<(), ArchiveError> {
-        self.attempts.remove(stem);
-        write_json(&self.dir.join(ATTEMPTS), &self.attempts)
-    }
-
-    /// Folder of a layout.
-    fn folder(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
-    }
-
-    /// Output of commands that belong to no point.
-    fn log(&self) -> PathBuf {
-        self.dir.join("stop.log")
-    }
-
-    /// Folders that are there, whole or not.
-    fn existing(&self) -> BTreeSet<String> {
-        let entries = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
-        let folders = entries.filter(|entry| entry.path().is_dir());
-        folders.filter_map(|entry| entry.file_name().into_string().ok()).collect()
-    }
-
-    fn ready(&self, name: &str) -> PathBuf {
-        self.dir.join(format!("{name}.ready"))
-    }
-
-    /// `None` if the layout is not made, or was not made to its end.
-    fn history(&self, name: &str) -> Option<History> {
-        read_json(&self.ready(name)).ok()?
-    }
-
-    /// Marks a layout as made, or tells what it has gone through.
-    fn record(&self, name: &str, history: &History) -> Result<(), ArchiveError> {
-        write_json(&self.ready(name), history)
-    }
-
-    /// The layout is not whole any more.
-    fn forget(&self, name: &str) {
-        let _ = std::fs::remove_file(self.ready(name));
-    }
-
-    /// Remembers that a layout of this run was made on the named devices.
-    fn take_devices(&self) -> Result<(), ArchiveError> {
-        write_whole(&self.dir.join(DEVICES), b"")
-    }
-
-    /// True if a layout of this run was made on the named devices.
-    fn has_devices(&self) -> bool {
-        self.dir.join(DEVICES).exists()
-    }
-
-    /// Removes the records, and the folder if no layout is left in it.
-    fn remove(&self) {
-        for file in [self.log(), self.dir.join(ATTEMPTS), self.dir.join(DEVICES)] {
-            let _ = std::fs::remove_file(file);
-        }
-        let _ = std::fs::remove_dir(&self.dir);
-    }
-}
-
-const HEAD: &str = "#!/bin/sh\n# The commands of this run, as they were run. Behind `# by hand:` stands what does the load of the point above with\n# fio, and with rados bench where that can, against the same folder while its OSDs run: first the data, then the load.\n";
-
-/// `commands.sh` so far; the script of a stopped run goes on.
-struct Script {
-    text: String,
-    shown: BTreeSet<String>,
-}
-
-impl Script {
-    fn open(dir: &Path) -> Script {
-        let text = std::fs::read_to_string(dir.join("commands.sh")).unwrap_or_else(|_| HEAD.to_owned());
-        Script { text, shown: BTreeSet::new() }
-    }
-
-    fn line(&mut self, line: &str) {
-        self.text += line;
-        self.text.push('\n');
-    }
-
-    /// Adds what does a point's load by hand.
-    fn by_hand(&mut self, layout: &Path, point: &Point, ramp: Duration, seed: u64) {
-        if self.shown.insert(point.stem.clone()) {
-            for line in by_hand(layout, point, ramp, seed) {
-                self.line(&format!("# by hand: {line}"));
-            }
-        }
-    }
-
-    fn write(&self, run: &Run) -> Result<(), ArchiveError> {
-        run.save_text("commands.sh", &self.text)
-    }
-}
-
-/// The end of each log, bytes.
-const TAIL_BYTES: u64 = 32 << 10;
-
-/// Adds the ends of all logs in `folder` to the file `log`. What can't be read is left out: it only explains.
-fn keep_logs(folder: &Path, log: &Path) {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|ending| ending == "log"));
-    paths.sort_unstable();
-    let Ok(mut to) = OpenOptions::new().create(true).append(true).open(log) else { return };
-    for path in paths {
-        let name = path.file_name().unwrap_or_default().display().to_string();
-        let _ = write!(to, "--- the end of {name}\n{}\n", end_of(&path, 0, TAIL_BYTES).trim_end());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_ends_of_all_logs_follow_what_is_there() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = |name: &str| dir.path().join(name);
-        std::fs::write(path("osd.0.log"), format!("{}last words\n", "x".repeat(100_000))).unwrap();
-        std::fs::write(path("mon.log"), "calm\n").unwrap();
-        std::fs::write(path("testbed.json"), "{}").unwrap();
-        std::fs::create_dir(path("out")).unwrap();
-        let log = path("out/point");
-        std::fs::write(&log, "error: osd.0 died\n").unwrap();
-        keep_logs(dir.path(), &log);
-        let kept = std::fs::read_to_string(&log).unwrap();
-        assert!(
-            kept.starts_with("error: osd.0 died\n--- the end of mon.log\ncalm\n--- the end of osd.0.log\n")
-        );
-        assert!(kept.ends_with("last words\n") && kept.len() < 40_000 && !kept.contains("{}"));
     }
 }

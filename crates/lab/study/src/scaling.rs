@@ -111,7 +111,7 @@ impl Scaling {
         let beyond = knee.and_then(|k| k.x).and_then(|knee| best.iter().find(|(size, _)| *size > knee));
         let bound = beyond.or(best.last()).and_then(|(_, results)| {
             let result = &results.first()?.carmine;
-            Some((result.verdict?.to_string(), result.verdict_reason.clone()))
+            Some((result.verdict.clone()?, result.verdict_reason.clone()))
         });
         Scaling {
             name: String::new(),

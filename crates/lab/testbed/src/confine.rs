@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, fail_if, refuse, usage};
 use crate::files::{self, read_json, write_json};
-use crate::folder::Layout;
+use crate::layout::Layout;
 use crate::plan::Plan;
 use crate::spec::{NONE, TestbedSpec};
 

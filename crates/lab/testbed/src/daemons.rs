@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, getpgid};
 
 use crate::error::{Result, fail_if, failed, usage};
 use crate::files::{self, read_json, write_json};
-use crate::folder::{Daemon, Layout};
+use crate::layout::{Daemon, Layout};
 use crate::plan::Plan;
 use crate::process::{self, ProcessId};
 use crate::spec::NONE;
@@ -210,6 +210,8 @@ carmine_types::words! {
         Clean = "stopped",
         /// It had to be killed.
         Killed = "did not stop in time and was killed",
+        /// It was killed as it was asked for.
+        Crashed = "was killed",
     }
 }
 
@@ -245,6 +247,21 @@ pub(crate) fn stop(layout: &Layout, daemons: &[Daemon], patience: bool) -> Resul
     }
     end_wrappers(layout, daemons, of_wrappers)?;
     Ok(report)
+}
+
+/// Ends daemons at once, as a crash would.
+///
+/// # Errors
+/// As of [`stop`].
+pub(crate) fn kill(layout: &Layout, daemons: &[Daemon]) -> Result<Vec<(Daemon, Stopped)>> {
+    let kill = |daemon: &Daemon| -> Result<_> {
+        let id = ProcessId::running(layout, *daemon)?;
+        id.as_ref().map_or(Ok(()), |id| id.signal(Signal::KILL))?;
+        Ok((*daemon, if id.is_some() { Stopped::Crashed } else { Stopped::NotRunning }))
+    };
+    let killed = daemons.iter().map(kill).collect::<Result<_>>()?;
+    stop(layout, daemons, false)?;
+    Ok(killed)
 }
 
 /// The text of `--osd-wrap`, quoted as in a shell; the program becomes an absolute path, so that a later start from another

@@ -1,5 +1,6 @@
 //! The drives under a store as the kernel describes them, and the flush mode that they need.
 
+pub mod facts;
 #[cfg(test)]
 mod tests;
 
@@ -7,13 +8,11 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-pub use carmine_load::drive::WriteCache;
-use carmine_load::drive::{DeviceClass, DriveFacts, StoreFacts, StorePart};
-use carmine_reactor::{ChosenPath, choose_io_path};
-use carmine_types::{FlushMode, OsdId, StoreKind};
+use carmine_load::drive::{DriveFacts, StorePart};
+use carmine_types::FlushMode;
 use rustix::fs::{major, minor};
 
-use crate::{Layout, Plan, Tuning, db_place, wal_places};
+pub use carmine_load::drive::WriteCache;
 
 /// Most loop devices on files on loop devices that are looked through.
 const LOOPS_MAX: usize = 4;
@@ -139,52 +138,4 @@ pub(crate) fn flush_mode(asked: Option<FlushMode>, parts: &[&StorePart]) -> (Flu
         }
     });
     needs.map_or((FlushMode::None, "no volatile write cache".to_owned()), |why| (FlushMode::Flush, why))
-}
-
-// The drives under an OSD's store, and the settings that follow from them: flush mode, class, threshold.
-
-/// The facts of an OSD whose store exists; `None` for stores in memory. Reads `/sys`: call it before the reactors run.
-#[must_use]
-pub fn facts_of(layout: &Layout, plan: &Plan, osd: OsdId) -> Option<StoreFacts> {
-    let data = || part_at(&layout.block(osd));
-    let db = || part_at(&db_place(layout, osd));
-    // While the log moves there are two places: then the one that needs more decides.
-    let needs_flush = |log: &StorePart| !log.is_device || log.drive.write_cache != WriteCache::Through;
-    let log = || wal_places(layout, osd).iter().map(|path| part_at(path)).max_by_key(needs_flush);
-    (plan.store == StoreKind::Blue).then(|| settle(osd.0, &plan.tuning, data(), log(), Some(db())))
-}
-
-/// Settles what `tuning` leaves open. `log` is the log's place if it has a device of its own.
-#[must_use]
-pub fn settle(
-    osd: u32,
-    tuning: &Tuning,
-    data: StorePart,
-    log: Option<StorePart>,
-    db: Option<StorePart>,
-) -> StoreFacts {
-    let log = log.unwrap_or_else(|| data.clone());
-    let (flush_mode, flush_reason) = flush_mode(tuning.flush_mode.value(), &[&data, &log]);
-    let (io_path, io_path_reason) = match choose_io_path(&data.path, tuning.io_path) {
-        Ok(ChosenPath { path, why }) => (path, why),
-        // The OSD will say so when it opens the drive.
-        Err(error) => (tuning.io_path, error.to_string()),
-    };
-    let device_class = tuning.device_class.value().unwrap_or_else(|| DeviceClass::of(&data.drive));
-    StoreFacts {
-        osd,
-        log,
-        db,
-        flush_mode,
-        flush_forced: tuning.flush_mode.value().is_some(),
-        flush_reason,
-        io_path,
-        io_path_reason,
-        device_class,
-        device_class_forced: tuning.device_class.value().is_some(),
-        prefer_deferred_bytes: tuning.prefer_deferred_bytes(device_class),
-        discard: tuning.discard,
-        data_cache_bytes: tuning.data_cache_bytes,
-        data,
-    }
 }

@@ -16,13 +16,17 @@ pub mod drive;
 mod error;
 mod files;
 mod folder;
+mod layout;
+pub mod neighbour;
+mod one_by_one;
 pub mod output;
 pub mod peer;
-pub mod places;
+mod places;
 mod plan;
 pub mod precondition;
 pub mod process;
 mod settings;
+pub mod slice;
 pub mod spec;
 mod status;
 mod testbed;
@@ -30,7 +34,8 @@ mod testbed;
 pub use daemons::Stopped;
 pub use error::{Result, TestbedError};
 pub use files::{end_of, fresh_uuid, last_lines, read_json, write_json, write_whole};
-pub use folder::{BedKind, Daemon, Folder, Layout, Testbed, load, refuse_used_folder};
+pub use folder::{BedKind, Folder, Testbed, load, refuse_used_folder};
+pub use layout::{Daemon, Layout};
 pub use places::{
     db_place, link, make_empty, migrate_db, planned_wal, remove_old_wal, settle_wal, wal_places,
 };

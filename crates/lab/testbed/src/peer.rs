@@ -6,6 +6,8 @@
 
 mod about;
 mod ceph;
+mod conf;
+mod plan;
 
 use std::io::{self, BufWriter, Read as _, Seek as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -20,15 +22,17 @@ use crate::daemons::Daemons;
 use crate::drive::{WriteCache, part_at};
 use crate::error::{Result, TestbedError, fail_if, failed};
 use crate::files;
-use crate::folder::{Daemon, Layout, Testbed};
-use crate::places::{BLANK_BYTES, open_alone};
+use crate::folder::Testbed;
+use crate::layout::{Daemon, Layout};
 use crate::plan::{POOL_NAME, Plan};
+use crate::slice::{BLANK_BYTES, open_alone};
 use crate::testbed::{Event, StartOptions};
 
 pub(crate) use about::look;
 pub use about::{About, about};
 use about::{is_active, mon_leads};
-pub use ceph::{Allocator, Flavour, PeerPlan, PeerWish, Programs};
+pub use ceph::{Allocator, Flavour, Programs};
+pub use plan::{PeerPlan, PeerWish};
 
 /// A monitor alone is there within a second or two, also on a busy machine.
 const MON_LIMIT: Duration = Duration::from_secs(60);
@@ -143,7 +147,7 @@ impl<'a> Maker<'a> {
     /// Writes the configuration that the programs need.
     fn new(bed: &'a Testbed, programs: &'a Programs, cancel: &'a AtomicBool) -> Result<Self> {
         let (layout, plan) = (bed.layout(), &bed.plan);
-        let conf = about::text(layout, plan, plan.peer()?, programs);
+        let conf = conf::text(layout, plan, plan.peer()?, programs);
         files::write_whole(&layout.ceph_conf(), conf.as_bytes())?;
         Ok(Self { layout, plan, programs, cancel })
     }

@@ -17,8 +17,8 @@ use crate::daemons;
 use crate::error::{Result, failed, refuse, usage};
 use crate::folder::BedKind;
 use crate::peer::PeerPlan;
-use crate::places::{self, SlicePlan};
 use crate::precondition::Preconditioned;
+use crate::slice::{self, SlicePlan};
 use crate::spec::{NONE, TestbedSpec, Wish, mib, not_of_peers};
 
 /// Number of the plan file's format; another one is refused.
@@ -103,7 +103,7 @@ pub struct Plan {
 
 /// A peer's plan is written without the settings that a peer does not have.
 impl Serialize for Plan {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         if self.peer.is_none() {
             return Plan::serialize(self, serializer);
         }
@@ -116,7 +116,7 @@ impl Serialize for Plan {
 }
 
 impl<'de> Deserialize<'de> for Plan {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         Plan::deserialize(deserializer)
     }
 }
@@ -195,7 +195,7 @@ impl Plan {
         let has_db = spec.store == StoreKind::Blue;
         refuse!(spec.db_dir.is_some() && !has_db, "--db-dir: the store {} has no database", spec.store);
         spec.wal_devs = wal_devs(&spec)?;
-        let slices = places::deal(&spec, OSD_SIZE_MIN_BYTES)?;
+        let slices = slice::deal(&spec, OSD_SIZE_MIN_BYTES)?;
         let (cpu, grid) = settle(&mut spec, wish, &pool, topology)?;
         Ok(Self {
             format: PLAN_FORMAT,
@@ -251,7 +251,7 @@ impl Plan {
         (0..self.osds())
             .map(|id| match (self.slice_of(OsdId(id)), self.device_of(OsdId(id))) {
                 (Some(slice), _) => Ok(slice.size_bytes),
-                (None, Some(device)) => places::share_of(device, 1, OSD_SIZE_MIN_BYTES),
+                (None, Some(device)) => slice::share_of(device, 1, OSD_SIZE_MIN_BYTES),
                 (None, None) => Ok(self.osd_size_bytes),
             })
             .sum()

@@ -16,8 +16,8 @@ use nix::libc;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, fail_if, failed, refuse};
-use crate::places::open_alone;
-use crate::{Event, StartOptions};
+use crate::slice::open_alone;
+use crate::testbed::{Event, StartOptions};
 
 /// Bytes of a sequential write, and of a piece of random bytes.
 const PIECE_BYTES: u64 = 1 << 20;

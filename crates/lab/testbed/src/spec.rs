@@ -291,13 +291,13 @@ impl Wish {
         let own = parsed.iter().filter(|(name, _)| tuning.is_none() || *name != TUNING_PART);
         let own = own.map(|(name, value)| options(PLACES, name, value));
         let of_blue = tuning.into_iter().flatten().map(|(name, value)| options(TUNING, name, value));
-        let words = own.chain(of_blue).collect::<Result<Vec<_>, _>>().map_err(wrong)?.concat();
+        let words = own.chain(of_blue).collect::<std::result::Result<Vec<_>, _>>().map_err(wrong)?.concat();
         Self::from_words(words).map_err(|e| wrong(e.to_string()))
     }
 }
 
 /// A setting of a specification as options.
-fn options(table: &[Setting], name: &str, value: &Value) -> Result<Vec<String>, String> {
+fn options(table: &[Setting], name: &str, value: &Value) -> std::result::Result<Vec<String>, String> {
     let setting = table.iter().find(|setting| setting.axis.name == name);
     let setting = setting
         .ok_or_else(|| format!("there is no setting `{name}`; `carmine plan --print-spec` shows all"))?;
@@ -435,20 +435,20 @@ impl Tuning {
 ///
 /// # Errors
 /// The path is empty, or the current folder is gone.
-pub fn parse_path(text: &str) -> Result<PathBuf, String> {
+pub fn parse_path(text: &str) -> std::result::Result<PathBuf, String> {
     std::path::absolute(text).map_err(|e| e.to_string())
 }
 
-fn parse_addr(text: &str) -> Result<SocketAddr, String> {
+fn parse_addr(text: &str) -> std::result::Result<SocketAddr, String> {
     let any_port = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 0));
     any_port.or_else(|_| text.parse()).map_err(|_| "write an IP address, or IP:PORT".to_owned())
 }
 
-fn parse_size(text: &str) -> Result<OrAuto<u64>, String> {
+fn parse_size(text: &str) -> std::result::Result<OrAuto<u64>, String> {
     OrAuto::parse(text, parse_bytes)
 }
 
-fn parse_switch(text: &str) -> Result<bool, String> {
+fn parse_switch(text: &str) -> std::result::Result<bool, String> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),

@@ -17,7 +17,8 @@ use serde_json::Value;
 
 use crate::daemons::Daemons;
 use crate::error::{Result, failed, refuse};
-use crate::folder::{BedKind, Daemon, Layout, require};
+use crate::folder::{BedKind, require};
+use crate::layout::{Daemon, Layout};
 use crate::peer;
 use crate::plan::Plan;
 use crate::process::ProcessId;
@@ -283,7 +284,7 @@ pub(crate) struct Probe {
     /// Epoch of the map; 0 if the monitor did not answer.
     pub(crate) epoch: u32,
     /// Up in the map, and the answer of each.
-    pub(crate) up: BTreeMap<OsdId, Result<Value, String>>,
+    pub(crate) up: BTreeMap<OsdId, std::result::Result<Value, String>>,
     /// PGs of all pools, by the map.
     pub(crate) pgs: u64,
     /// By the map.
@@ -299,6 +300,12 @@ impl Probe {
             active: sum.active + pgs.active,
             clean: sum.clean + pgs.clean,
         })
+    }
+
+    /// The first of these OSDs that is not up, or does not answer yet.
+    fn not_up(&self, osds: &[Daemon]) -> Option<String> {
+        let is_up = |osd| self.up.iter().any(|(up, answer)| Daemon::Osd(*up) == osd && answer.is_ok());
+        osds.iter().find(|osd| !is_up(**osd)).map(|osd| format!("{osd} to be up"))
     }
 
     /// Names for people what is missing until all OSDs are up with the same map and serve all PGs.
@@ -349,9 +356,11 @@ fn with_client<R>(
     .map_err(|e| failed!("cannot start a reactor: {e}"))?
 }
 
-/// Returns when all OSDs are up and all PGs active; an error when a daemon ends, at `end`, or when cancelled.
+/// Returns when these OSDs are up, or for an empty list when all are and all PGs are active and clean; an error when a daemon
+/// ends, at `end`, or when cancelled.
 pub(crate) fn wait_until_ready(
     plan: &Plan,
+    awaited: &[Daemon],
     mon: SocketAddr,
     daemons: &mut Daemons,
     start: &mut StartOptions<'_>,
@@ -363,7 +372,8 @@ pub(crate) fn wait_until_ready(
             let found = look(client).await;
             let down = (0..plan.osds()).map(OsdId).find(|osd| !found.up.contains_key(osd));
             let blamed = Daemon::Osd(down.unwrap_or(OsdId(0)));
-            if !daemons.waits(found.missing(plan), blamed, end, start)? {
+            let missing = if awaited.is_empty() { found.missing(plan) } else { found.not_up(awaited) };
+            if !daemons.waits(missing, blamed, end, start)? {
                 return Ok(());
             }
             shard.sleep(PAUSE).await;

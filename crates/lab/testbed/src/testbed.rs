@@ -10,8 +10,9 @@ use carmine_types::OsdId;
 use fs_err as fs;
 
 use crate::daemons::{self, Daemons, arguments};
-use crate::error::{Result, fail_if, failed, refuse};
-use crate::folder::{BedKind, Daemon, Layout, Testbed, daemons_of, require};
+use crate::error::{Result, fail_if, failed};
+use crate::folder::{BedKind, Testbed, daemons_of, require};
+use crate::layout::{Daemon, Layout};
 use crate::plan::Plan;
 use crate::process::run_tool;
 use crate::{confine, files, peer, status};
@@ -125,9 +126,11 @@ impl Testbed {
         started
     }
 
-    /// Starts daemons, the monitor first, and waits until every PG is active. If that fails, these are stopped again.
+    /// Starts daemons, the monitor first, and waits until they are up and, if then nothing is missing, every PG is active and
+    /// clean. If that fails, these are stopped again.
     fn start_daemons(&mut self, which: &[Daemon], start: &mut StartOptions<'_>) -> Result<SocketAddr> {
         let (end, dir) = (Instant::now() + start.limit, self.layout().dir().to_path_buf());
+        let is_whole = self.parts()?.1.iter().all(|daemon| which.contains(daemon));
         let mut daemons = Daemons::new(self.layout());
         if which.contains(&Daemon::Mon) {
             files::remove_file(&self.layout().mon_addr())?;
@@ -159,13 +162,14 @@ impl Testbed {
             daemons.start(&self.plan, &start.programs, *daemon)?;
             (start.events)(Event::Started(*daemon));
         }
-        status::wait_until_ready(&self.plan, mon, &mut daemons, start, end)?;
+        let awaited = if is_whole { &[] } else { which };
+        status::wait_until_ready(&self.plan, awaited, mon, &mut daemons, start, end)?;
         daemons.keep();
         Ok(mon)
     }
 
-    /// Starts some daemons anew, beside those that run, and waits until every PG is active. If that fails, these are stopped;
-    /// what runs beside them is left alone.
+    /// Starts some daemons anew, beside those that run, and waits for them. If that fails, these are stopped; what runs beside
+    /// them is left alone.
     ///
     /// # Errors
     /// The monitor is among them and its port is taken: the OSDs that run look for it there.
@@ -173,31 +177,6 @@ impl Testbed {
         // Those that still run, and what their wrappers may have left.
         daemons::stop(self.layout(), some, true)?;
         self.start_daemons(some, start)
-    }
-
-    /// Starts OSDs of a running testbed again, stopping those that still run, as [`Testbed::start_some`] does.
-    ///
-    /// # Errors
-    /// An OSD that the plan does not have, a monitor that does not run, or another OSD that is dead, too.
-    pub fn restart(&mut self, osds: &[OsdId], start: &mut StartOptions<'_>) -> Result<()> {
-        let (count, dir) = (self.plan.osds(), self.layout().dir().display());
-        for OsdId(osd) in osds {
-            refuse!(*osd >= count, "--osd {osd}: this testbed has OSDs 0 to {}", count - 1);
-        }
-        let (running, _) = self.parts()?;
-        fail_if!(
-            !running.contains(&Daemon::Mon),
-            "the monitor of {dir} does not run: stop the rest with `carmine down --dir {dir}`, then `carmine up`"
-        );
-        for osd in (0..count).map(OsdId).filter(|osd| !osds.contains(osd)) {
-            let is_dead = !running.contains(&Daemon::Osd(osd));
-            refuse!(
-                is_dead,
-                "{osd} is dead, too: restart it together with the others, or all by leaving --osd out"
-            );
-        }
-        let daemons: Vec<Daemon> = osds.iter().copied().map(Daemon::Osd).collect();
-        self.start_some(&daemons, start).map(drop)
     }
 }
 

@@ -123,8 +123,16 @@ impl Grid {
         uses
     }
 
+    /// The same with its marks, after its rows have changed.
+    #[must_use]
+    pub fn marked(mut self) -> Grid {
+        self.mark_busy_siblings();
+        self.mark_shared();
+        self
+    }
+
     /// Marks what sits beside an SMT sibling that is in use.
-    pub(crate) fn mark_busy_siblings(&mut self) {
+    fn mark_busy_siblings(&mut self) {
         let uses = self.uses();
         let used: Vec<&Cpu> = self.machine.iter().filter(|cpu| uses.contains_key(&cpu.cpu)).collect();
         let is_busy =
@@ -135,7 +143,7 @@ impl Grid {
     }
 
     /// Marks what has a CPU together with something else.
-    pub(crate) fn mark_shared(&mut self) {
+    fn mark_shared(&mut self) {
         // OSDs that are not pinned share their CPUs only if together they have more reactors.
         let slice: CpuList = self.floats().flat_map(|floating| floating.cpus.iter()).collect();
         let crowded = self.floats().map(|floating| floating.reactors).sum::<usize>() > slice.len();

@@ -170,7 +170,7 @@ impl Grid {
         };
         let client = |place| ClientSlot { place, shared: false, smt_busy: false };
         let (pgs_per_reactor, pg_warning) = pg_share(request);
-        let mut grid = Grid {
+        let grid = Grid {
             topology: topology.summary(),
             machine: topology.cpus().to_vec(),
             live: topology.live,
@@ -184,9 +184,7 @@ impl Grid {
             pgs_per_reactor,
             warnings: pg_warning.into_iter().collect(),
         };
-        grid.mark_busy_siblings();
-        grid.mark_shared();
-        Ok(grid)
+        Ok(grid.marked())
     }
 }
 

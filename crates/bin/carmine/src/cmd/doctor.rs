@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Result;
 use carmine_doctor::{Build, CpuTimes, Finding, NeededSpace, Options, Severity, examine};
 use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::drive::facts_of;
+use carmine_testbed::drive::facts;
 use carmine_testbed::process::ProcessId;
 use carmine_testbed::{BedKind, Daemon, Layout, Plan, Wish, load};
 use carmine_topology::Topology;
@@ -35,13 +36,13 @@ pub(crate) struct DoctorArgs {
 }
 
 /// 0 whatever was found: a finding is no failure.
-pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let findings = examine(&Options { cpu_times: cpu_times(), ..options(args)? });
     super::print_as(args.json, &findings, || render(&findings))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn options(args: &DoctorArgs) -> anyhow::Result<Options> {
+fn options(args: &DoctorArgs) -> Result<Options> {
     let layout = Layout::new(args.dir.as_deref().unwrap_or(DEFAULT_DIR.as_ref()))?;
     match load(BedKind::Testbed, &layout)? {
         Some(plan) => Ok(options_of(&layout, &plan)),
@@ -105,7 +106,7 @@ fn own_pids(layout: &Layout, plan: &Plan) -> Vec<u32> {
 
 /// Devices under data, log and database of the stores; none for stores in memory, or if the kernel does not tell.
 fn drives(layout: &Layout, plan: &Plan) -> Vec<String> {
-    let stores: Vec<_> = (0..plan.osds()).filter_map(|id| facts_of(layout, plan, OsdId(id))).collect();
+    let stores: Vec<_> = (0..plan.osds()).filter_map(|id| facts::of(layout, plan, OsdId(id))).collect();
     let names: BTreeSet<&str> = stores.iter().flat_map(|store| store.nodes()).collect();
     names.into_iter().map(str::to_owned).collect()
 }

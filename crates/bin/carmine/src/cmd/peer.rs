@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Result;
 use carmine_testbed::output::print;
 use carmine_testbed::peer::{About, PeerWish, Programs, about};
 use carmine_testbed::spec::hide_unless_of_peers;
@@ -11,7 +12,8 @@ use carmine_topology::Topology;
 use carmine_types::counted;
 use clap::{Args, Subcommand};
 
-use super::testbed::{self, SpecArgs, Up};
+use super::testbed::{self, SpecArgs};
+use super::up::Up;
 use crate::progress;
 
 /// A real Ceph on loopback, as a baseline to compare with.
@@ -67,7 +69,7 @@ struct PeerUpArgs {
     timeout: u64,
 }
 
-pub(crate) fn run(args: &PeerArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &PeerArgs) -> Result<ExitCode> {
     match &args.command {
         PeerCommand::Up(args) => up(args),
         PeerCommand::Status(args) => testbed::show(BedKind::Peer, &args.dir.dir, args.json),
@@ -76,7 +78,7 @@ pub(crate) fn run(args: &PeerArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn up(args: &PeerUpArgs) -> anyhow::Result<ExitCode> {
+fn up(args: &PeerUpArgs) -> Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
     let (wish, own, topology) = (&args.spec.wish(BedKind::Peer)?, &args.own, Topology::detect()?);
     let plan = |made: Option<&Plan>| match made {

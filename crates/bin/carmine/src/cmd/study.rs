@@ -1,23 +1,19 @@
 //! `carmine study`: the five studies as plans that fit a machine.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use carmine_report::{Written, write_report};
-use carmine_study::archive::{ArchiveError, write_whole};
+use anyhow::Result;
+use carmine_study::archive::write_whole;
 use carmine_study::expand::{expand, fitted, summary};
 use carmine_study::plan::{Plan, SHIPPED, shipped};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::output::note;
-use carmine_types::counted;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::json;
 
+use super::print_as;
 use super::sweep::machine;
-use super::{done, print_as};
-use crate::progress::style;
 
 #[derive(Args)]
 pub(crate) struct StudyArgs {
@@ -36,7 +32,7 @@ pub(crate) struct StudyArgs {
 }
 
 /// Starts nothing.
-pub(crate) fn run(args: &StudyArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &StudyArgs) -> Result<ExitCode> {
     let studies =
         || SHIPPED.iter().filter_map(|plan| shipped(plan.name)?.ok()).filter(|plan| plan.study.is_some());
     if args.study == "list" {
@@ -80,60 +76,4 @@ fn list(studies: impl Iterator<Item = Plan>) -> String {
     format!(
         "{all}\ncarmine study N prints a plan; carmine sweep study-N runs it; add --quick for a look that takes minutes.\n"
     )
-}
-
-// `carmine report`: archived runs as one page.
-
-/// A report that takes longer has a progress bar.
-const MOMENT: Duration = Duration::from_secs(1);
-const TICK: Duration = Duration::from_millis(100);
-
-/// Options of the report.
-#[derive(Args)]
-pub(crate) struct ReportArgs {
-    /// Folders of runs that `carmine sweep --out` made; if there are several, they are compared with the first
-    #[arg(required = true, value_name = "RUN")]
-    runs: Vec<PathBuf>,
-    /// Folder for report.html and report.md [default: the first run's]
-    #[arg(long, value_name = "FOLDER")]
-    out: Option<PathBuf>,
-    /// Print the names of the written files as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
-    let written = write(&args.runs, args.out.as_deref())?;
-    if args.json {
-        let Written { html, markdown, charts, points, notices } = &written;
-        let names = json!({"html": html, "markdown": markdown, "charts": charts, "points": points, "notices": notices});
-        return done(&format!("{names}\n"));
-    }
-    written.notices.iter().for_each(|text| note(&format!("note: {text}")));
-    done(&format!(
-        "{} ({}, {})\n{}\n",
-        written.html.display(),
-        counted(written.charts, "chart"),
-        counted(written.points, "point"),
-        written.markdown.display()
-    ))
-}
-
-/// Writes a report; what takes longer than a moment shows how far it is.
-pub(crate) fn write(runs: &[PathBuf], out: Option<&Path>) -> Result<Written, ArchiveError> {
-    let begun = Instant::now();
-    let bar = ProgressBar::hidden();
-    bar.set_style(style("{spinner} {msg} [{bar:24}] {pos}/{len}"));
-    bar.set_message("reading points");
-    let mut show = |done, all| {
-        if bar.is_hidden() && begun.elapsed() > MOMENT {
-            bar.set_draw_target(ProgressDrawTarget::stderr());
-            bar.enable_steady_tick(TICK);
-        }
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-    };
-    let written = write_report(runs, out, &mut show);
-    bar.finish_and_clear();
-    written
 }

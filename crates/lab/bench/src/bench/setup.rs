@@ -13,16 +13,19 @@ use carmine_load::drive::StoreFacts;
 use carmine_load::hosted::{self, Tool};
 use carmine_load::profile::ProfileMode;
 use carmine_load::report::{CacheState, Context as ReportContext, Setting};
-use carmine_load::window::{InstrumentWindow, Samples, Window};
+use carmine_load::samples::Samples;
+use carmine_load::window::{InstrumentWindow, Window};
 use carmine_load::{LoadSpec, Prefill, Route, Rw, VerifyState};
 use carmine_testbed::TestbedError::Usage;
+use carmine_testbed::peer;
 use carmine_testbed::process::ProcessId;
-use carmine_testbed::{BedKind, Daemon, Layout, Plan, ask_osd, load, mon_addr, peer, require_plan};
+use carmine_testbed::{BedKind, Daemon, Layout, Plan, ask_osd, load, mon_addr, require_plan};
 use carmine_topology::Grid;
 use carmine_types::{FlushMode, OsdId, StoreKind, counted};
 use serde_json::{Value, json};
 
-use super::{BenchArgs, Seen, room};
+use super::args::BenchArgs;
+use super::{Seen, room};
 use crate::Doctor;
 use crate::sample::series::Recorder;
 use crate::sample::{OsdDump, QUESTIONS, Sampler, Snapshot, WatchedOsd, add_dumps, device_of, host_report};
@@ -257,7 +260,7 @@ impl Setup {
             flush_forced,
             stores: self.stores.clone(),
             doctor: serde_json::to_value(&self.doctor).unwrap_or_default(),
-            cache_state: self.args.cache,
+            cache_state: self.args.cache.map(|state| state.to_string()),
             baseline: self.baseline.clone(),
             conditions: json!({
                 "prefill": spec.prefill, "ramp_ms": spec.ramp_ms, "background_work_before": seen.settled,

@@ -7,7 +7,7 @@ use carmine_metrics::Histogram;
 use serde_json::{Value, json};
 
 use super::{ClusterAccess, HostedFigures, Tool};
-use crate::session::{DirStats, JobResult, SAMPLE_NS};
+use crate::result::{DirStats, JobResult, SAMPLE_NS};
 use crate::spec::{LoadSpec, show_bytes};
 
 /// fio's name of its job; the file that it writes when a job begins is named after it.

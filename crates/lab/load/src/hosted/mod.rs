@@ -7,7 +7,7 @@ pub mod rados;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::session::JobResult;
+use crate::result::JobResult;
 use crate::spec::{LoadSpec, Rw, check_all};
 
 carmine_types::words! {
@@ -151,7 +151,7 @@ fn merged_latency(all: &[HostedFigures]) -> Option<Latency> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::DirStats;
+    use crate::result::DirStats;
 
     #[test]
     fn words() {

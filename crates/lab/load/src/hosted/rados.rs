@@ -1,7 +1,7 @@
 //! `rados bench`. It prints text while it runs, and a summary at its end; latencies have no percentiles.
 
 use super::{ClusterAccess, HostedFigures, Latency};
-use crate::session::{DirStats, JobResult};
+use crate::result::{DirStats, JobResult};
 use crate::spec::{LoadSpec, Rw, show_bytes};
 
 /// A prefill ends by its number of objects; this only bounds it.

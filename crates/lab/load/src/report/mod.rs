@@ -16,10 +16,10 @@ use crate::baseline::{Achieved, Baseline, Percentages};
 use crate::drive::StoreFacts;
 use crate::hosted::fio;
 use crate::profile::Profile;
-use crate::session::{DirStats, JobResult, VerifyCounts};
+use crate::result::{DirStats, JobResult, VerifyCounts};
 use crate::spec::LoadSpec;
 use crate::stages::Stages;
-use crate::verdict::{DISTURBED, Evidence, Facts, Figure, Limiter, MoreLoad, RAW_WRONG, UNEVEN};
+use crate::verdict::{DISTURBED, Evidence, Facts, Figure, MoreLoad, RAW_WRONG, UNEVEN};
 use crate::window::{
     DeviceWindow, DrainWindow, MachineWindow, MetricsWindow, OsdWindow, ReactorWindow, Window,
 };
@@ -62,7 +62,8 @@ pub struct Setting {
     /// The drives of data, log and database of each OSD, and how its store was treated for them; none for stores in memory, and
     /// for a peer.
     pub stores: Vec<StoreFacts>,
-    pub cache_state: Option<CacheState>,
+    /// The word of a [`CacheState`].
+    pub cache_state: Option<String>,
     /// The baselines of `--baseline`.
     pub baseline: Option<Baseline>,
     /// The history of the store before the window, and the work that it still had at its ends.
@@ -160,13 +161,15 @@ pub struct PerCore {
     pub busy: Option<f64>,
 }
 
-/// The object `carmine`. One that is read back may lack what an earlier version did not measure.
+/// The object `carmine`. One that is read back may lack what an earlier version did not measure; its words are text, since
+/// another version may have words that this one does not know.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {
     #[serde(flatten)]
     pub setting: Setting,
-    pub load: LoadSpec,
+    /// The load's [`LoadSpec`].
+    pub load: Value,
     pub osds: Vec<OsdReport>,
     pub window_seconds: f64,
     pub iops: f64,
@@ -220,7 +223,8 @@ pub struct Report {
     pub stages: Option<Stages>,
     pub machine: MachineWindow,
     pub devices: Vec<DeviceWindow>,
-    pub verdict: Option<Limiter>,
+    /// The word of a [`Limiter`](crate::verdict::Limiter).
+    pub verdict: Option<String>,
     /// The limit of the load, as a clause with its figures.
     pub verdict_reason: String,
     /// The next thing to try.
@@ -287,7 +291,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
     let generator = ratio(seconds(window.machine.generator_ns), wall);
     let histogram = |stats: &DirStats| (stats.ops > 0).then(|| stats.latency_ns.to_sparse());
     Report {
-        load: spec.clone(),
+        load: json!(spec),
         osds: osds.iter().map(osd_report).collect(),
         window_seconds: wall,
         iops,
@@ -334,7 +338,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         stages: None,
         machine: window.machine,
         devices: window.devices.clone(),
-        verdict: Some(verdict.limiter),
+        verdict: Some(verdict.limiter.to_string()),
         verdict_reason: verdict.reason,
         verdict_next: verdict.next,
         errors: result.errors,

@@ -7,22 +7,22 @@ use carmine_types::counted;
 use super::{OsdReport, Report, ratio, seconds};
 use crate::drive::StoreFacts;
 use crate::profile::Profile;
-use crate::session::{DirStats, JobResult};
-use crate::spec::show_bytes;
+use crate::result::{DirStats, JobResult};
+use crate::spec::{LoadSpec, show_bytes};
 use crate::words::word;
 
 /// Functions of a flamegraph that are named.
 const HOTTEST: usize = 3;
 
 /// The result as a table for a terminal.
-pub fn table(result: &JobResult, report: &Report) -> String {
+pub fn table(spec: &LoadSpec, result: &JobResult, report: &Report) -> String {
     let way = if report.setting.in_process { "" } else { "route " };
     let columns = ["IOPS", "MB/s", "mean us", "p50 us", "p99 us", "p99.9 us", "max us", "stddev us"];
-    let mut lines = vec![format!("{}, {way}{}", report.load.summary(), report.route), row("", columns)];
+    let mut lines = vec![format!("{}, {way}{}", spec.summary(), report.route), row("", columns)];
     for (name, stats) in [("read", &result.read), ("write", &result.write)] {
         lines.extend((stats.ops > 0).then(|| row(name, direction(stats, report.window_seconds))));
     }
-    lines.extend([cores_line(report), raw_line(report)]);
+    lines.extend([cores_line(spec, report), raw_line(report)]);
     lines.extend(StoreFacts::lines(&report.setting.stores));
     lines.extend(report.osds.iter().map(osd_line));
     if report.errors > 0 {
@@ -32,14 +32,16 @@ pub fn table(result: &JobResult, report: &Report) -> String {
         let abandoned = counted(report.abandoned as usize, "operation");
         lines.push(format!("abandoned {abandoned} had no answer 10 s after the end"));
     }
-    if report.load.verifies() {
+    if spec.verifies() {
         let blocks = counted(report.verify.checked as usize, "block");
         lines.push(format!("verify    {blocks} checked, {} wrong", report.verify.mismatches));
         lines.extend(report.verify.details.iter().map(|detail| format!("          {detail}")));
     }
     lines.extend(report.stages.iter().flat_map(|stages| stages.lines()));
     lines.extend(report.profile.iter().map(profile_line));
-    lines.extend(report.verdict.map(|limiter| format!("verdict   {limiter}: {}", report.verdict_reason)));
+    lines.extend(
+        report.verdict.as_ref().map(|limiter| format!("verdict   {limiter}: {}", report.verdict_reason)),
+    );
     lines.push(format!("try next  {}", report.verdict_next));
     lines.extend(report.marks.iter().map(|mark| {
         let is_known = mark.split_once(':').and_then(|(name, _)| word(name)).is_some();
@@ -104,7 +106,7 @@ fn raw_line(report: &Report) -> String {
     )
 }
 
-fn cores_line(report: &Report) -> String {
+fn cores_line(spec: &LoadSpec, report: &Report) -> String {
     let c = &report.iops_per_core;
     let [allocated, used, busy] = [c.allocated, c.used, c.busy].map(|iops| show(iops, 0));
     let cores = match report.setting.shared {
@@ -118,7 +120,7 @@ fn cores_line(report: &Report) -> String {
         (", machine without the client ", report.machine_cpu_us_per_op, 1, "", true),
         ("; client cores ", report.client_cores_used, 2, "", true),
         ("; hops/op ", report.hops_per_op, 2, "", true),
-        ("; device reads/read ", report.device_reads_per_client_read, 2, "", report.load.rw.reads()),
+        ("; device reads/read ", report.device_reads_per_client_read, 2, "", spec.rw.reads()),
         ("; cycles/op ", report.cycles_per_op, 0, "", false),
         ("; instructions/op ", report.instructions_per_op, 0, "", false),
         ("; throttled ", report.throttled_seconds, 2, " s", false),
@@ -127,6 +129,6 @@ fn cores_line(report: &Report) -> String {
     let told = figures.into_iter().filter(|(_, figure, .., always)| *always || figure.is_some());
     let told: String =
         told.map(|(name, n, digits, unit, _)| format!("{name}{}{unit}", show(n, digits))).collect();
-    let (window, bs) = (report.window_seconds, show_bytes(report.load.bs_bytes));
+    let (window, bs) = (report.window_seconds, show_bytes(spec.bs_bytes));
     format!("IOPS/core {cores}{told}; {window:.1} s, bs {bs}")
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use super::Limiter::{
     self, Alien, Client, Contended, Device, Imbalanced, Net, Osd, Qd, Quota, Shared, Unknown,
 };
-use super::{Facts, Figure};
+use super::figures::{Facts, Figure};
 
 /// One condition of a row. A figure that is not known meets none but `No`.
 #[derive(Clone, Copy, Debug, PartialEq)]

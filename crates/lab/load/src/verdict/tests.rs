@@ -1,6 +1,7 @@
+use super::figures::{Facts, Figure};
 use super::table::Cell::{self, AtLeast, Below, No, Yes};
 use super::table::ROWS;
-use super::{Evidence, Facts, Figure, LevelCurve, Limiter, MoreLoad, curves, level, page};
+use super::{Evidence, LevelCurve, Limiter, MoreLoad, curves, level, page};
 use crate::window::{
     DeviceWindow, MachineWindow, OsdWindow, ProcessWindow, ReactorWindow, ThreadWindow, Window,
 };

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use carmine_topology::Cpu;
 
-use super::{Area, At, Chart, Form, Ink, Key, Plot, Range, Seat, Shape, Upright};
+use super::ink::Ink;
+use super::{Area, At, Chart, Form, Key, Plot, Range, Seat, Shape, Upright};
 use crate::lists::grouped;
-use crate::table::{short, shortened};
+use crate::units::{short, shortened};
 
 /// Draws a chart: `<svg>` for the page, whose style sheet paints it; and as a file, with title, context, legend and
 /// background.

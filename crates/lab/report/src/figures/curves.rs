@@ -7,7 +7,8 @@ use carmine_study::answer::level_curve;
 use carmine_study::archive::{Config, PointResult};
 use carmine_study::scaling::{Along, Scaling};
 
-use super::{Panel, View, cells, context};
+use super::rows::cells;
+use super::{Panel, View, context};
 use crate::chart::{Chart, Dot, Form, Ink, Key, Plot, Shape, Upright};
 use crate::data::{LOAD_AXES, PANEL_AXES, SIZE_AXES, Setting, axis_value};
 use crate::lists::{grouped, joined};

@@ -250,9 +250,27 @@ impl Figures {
         let marks: Vec<&str> = if smoke { vec!["SHARED: <b>all</b> CPUs are shared"] } else { Vec::new() };
         let drain_s = if self.reads { 0.0 } else { 4.0 };
         let osd_us = (busy + 0.3 + drain_s / seconds) / self.iops * 1e6;
+        // In thousandths of the OSDs' CPU time; the rest is no stage's.
+        let stages = [
+            ("receive", 90),
+            ("frame", 60),
+            ("route", 30),
+            ("pg", 110),
+            ("store", 200),
+            ("log", 80),
+            ("device", 180),
+            ("replicas", 20),
+            ("reply", 40),
+            ("send", 100),
+            ("reactor", 70),
+        ];
+        let stages = stages.map(
+            |(stage, part)| json!({"stage": stage, "cpu_ns": osd_us * f64::from(part), "wait_us": null}),
+        );
         json!({
             "jobs": [{"read": read, "write": write}],
             "carmine": {
+                "stages": {"stages": stages, "unattributed_ns": osd_us * 20.0},
                 "plan": {}, "load": {"rw": if self.reads { "randread" } else { "randwrite" }}, "iops": self.iops, "osd_iops": self.iops,
                 "window_seconds": seconds, "shared": smoke, "marks": marks,
                 "iops_per_core": {"allocated": per_core(self.reactors + 1.0), "used": per_core(self.reactors + 0.1),

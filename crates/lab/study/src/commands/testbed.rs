@@ -6,7 +6,8 @@ use std::path::Path;
 use carmine_testbed::spec::{Axis, peer_axes, place_axes, tuning_axes};
 use carmine_topology::{CpuList, Grid, Topology};
 
-use super::{AROUND_S, BoundedCommand, SLOW_BYTES_PER_S, What, client, is_hosted, is_peer, load_spec, words};
+use super::load::{AROUND_S, SLOW_BYTES_PER_S, client, is_hosted, load_spec};
+use super::{BoundedCommand, What, is_peer, words};
 use crate::archive::Config;
 use crate::expand::Machine;
 use crate::plan::Plan;

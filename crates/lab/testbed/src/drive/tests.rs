@@ -1,8 +1,7 @@
-use crate::OrAuto;
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use carmine_load::drive::{DeviceClass, DriveFacts, WriteCache};
+use carmine_load::drive::{DeviceClass, WriteCache};
 use carmine_types::FlushMode;
 use tempfile::TempDir;
 
@@ -175,37 +174,4 @@ fn this_machine_s_own_folder_lies_on_something() {
     assert!(here.drive.node.is_none() || here.drive.logical_block_bytes >= Some(512), "{here:?}");
     let nowhere = part_at(&Path::new(env!("CARGO_MANIFEST_DIR")).join("not/there"));
     assert_eq!(nowhere.drive, here.drive);
-}
-
-#[test]
-fn a_rotating_drive_without_a_cache_defers_and_is_not_flushed() {
-    let drive = DriveFacts {
-        drives: vec!["sda".into()],
-        rotational: Some(true),
-        write_cache: WriteCache::Through,
-        ..DriveFacts::default()
-    };
-    let data = StorePart { path: "/dev/sda".into(), is_device: true, drive };
-    let facts = settle(3, &Tuning::default(), data.clone(), None, None);
-    assert_eq!((facts.flush_mode, facts.flush_forced), (FlushMode::None, false));
-    assert_eq!((facts.device_class, facts.prefer_deferred_bytes), (DeviceClass::Hdd, 65_536));
-    assert_eq!(facts.log, facts.data);
-    // The log on another drive, with a volatile cache.
-    let log = StorePart { drive: DriveFacts::default(), path: "/dev/sdb".into(), ..data.clone() };
-    let facts = settle(3, &Tuning::default(), data.clone(), Some(log), None);
-    assert_eq!(facts.flush_mode, FlushMode::Flush);
-    assert!(facts.flush_reason.contains("unknown"), "{}", facts.flush_reason);
-    let tuning = Tuning {
-        flush_mode: OrAuto::Is(FlushMode::Dsync),
-        device_class: OrAuto::Is(DeviceClass::Nvme),
-        prefer_deferred_bytes: OrAuto::Is(0),
-        discard: true,
-        data_cache_bytes: 3 << 20,
-        ..Tuning::default()
-    };
-    let facts = settle(3, &tuning, data, None, None);
-    assert_eq!(facts.data_cache_bytes, 3 << 20);
-    assert_eq!((facts.flush_mode, facts.flush_forced), (FlushMode::Dsync, true));
-    assert_eq!((facts.device_class, facts.device_class_forced), (DeviceClass::Nvme, true));
-    assert_eq!((facts.prefer_deferred_bytes, facts.discard), (0, true));
 }

@@ -1,7 +1,6 @@
 //! The state of a peer by the admin sockets of its daemons (no manager and no client is needed), and its description in results.
 
 use std::collections::BTreeMap;
-use std::fmt::{Display, Write as _};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -9,16 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use carmine_topology::CpuList;
 use carmine_types::OsdId;
 use fs_err::{self as fs, File};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Allocator, Flavour, POOL_ID, PeerPlan, Programs, ceph};
+use super::{Allocator, Flavour, POOL_ID, PeerPlan, Programs, ceph, conf};
 use crate::error::{Result, fail_if, failed};
-use crate::folder::{Daemon, Layout};
-use crate::plan::{POOL_NAME, Plan};
+use crate::layout::{Daemon, Layout};
+use crate::plan::Plan;
 use crate::status::Probe;
 
 /// A daemon that has not answered by then is stuck.
@@ -88,7 +86,7 @@ pub fn about(plan: &Plan, peer: &PeerPlan) -> Result<About> {
         build_flags: build_flags(peer.build.as_deref()),
         allocator: Allocator::of(&programs),
         profile: peer.profile(),
-        settings: osd_settings(plan, peer),
+        settings: conf::osd_settings(plan, peer),
         osd_memory_bytes: plan.osd_memory_bytes,
         contrast: [
             ("carmine_does_not", CARMINE.to_vec()),
@@ -176,111 +174,6 @@ fn cmake_entries(text: &str) -> BTreeMap<String, String> {
     known.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-// The peer's `ceph.conf`, for its daemons and for every client, and the settings of its OSDs: stock, tuned, and the user's.
-
-/// Services that must talk in crc mode: checksums on, no encryption.
-const CRC_MODES: [&str; 6] = ["cluster", "service", "client", "mon_cluster", "mon_service", "mon_client"];
-/// Log subsystems of Ceph 16 whose levels the tuned profile sets to nothing, in memory too, as Ceph's own
-/// performance tests do.
-const SUBSYSTEMS: &str = "none context crush buffer timer objecter osd optracker objclass ms mon monc paxos tp auth finisher \
-                          heartbeatmap perfcounter asok throttle bluestore bluefs bdev rocksdb";
-/// Ceph's own number of op shards for solid-state drives: more than this never helped in its studies.
-const SHARDS_MAX: usize = 8;
-/// Op threads of an OSD, at least: with fewer, a read that waits in BlueStore leaves the core idle or wakes another thread
-/// for every operation. Measured on one core, random reads of 4 KiB: 113 us of CPU each with 1 thread, 76 with 2, 60 with 5.
-const THREADS_MIN: usize = 5;
-/// Writes below this go through the write-ahead log first where a flush is dear: one flush instead of two.
-const DEFERRED_BYTES: &str = "65536";
-
-/// The file's text for the next start.
-pub(super) fn text(layout: &Layout, plan: &Plan, peer: &PeerPlan, programs: &Programs) -> String {
-    let dir = layout.dir().display();
-    let mut text = format!(
-        "# Written by carmine at every start. Use it as: rados -c THIS_FILE -p {POOL_NAME} ls\n[global]\n"
-    );
-    // Writing to a String does not fail.
-    let mut put = |name: &str, value: &dyn Display| _ = writeln!(text, "{name} = {value}");
-    put("fsid", &plan.fsid);
-    put("mon_host", &format!("[v2:127.0.0.1:{}]", plan.mon_port));
-    put("mon_initial_members", &"a");
-    put("ms_bind_msgr1", &false);
-    put("public_addr", &"127.0.0.1");
-    put("cluster_addr", &"127.0.0.1");
-    ["cluster", "service", "client"].iter().for_each(|name| put(&format!("auth_{name}_required"), &"none"));
-    put("keyring", &"/dev/null");
-    CRC_MODES.iter().for_each(|service| put(&format!("ms_{service}_mode"), &"crc"));
-    put("run_dir", &format!("{dir}/run"));
-    put("crash_dir", &format!("{dir}/run"));
-    put("pid_file", &"");
-    put("log_file", &format!("{dir}/$name.log"));
-    // Relative to the folder that daemons are started in.
-    put("chdir", &"");
-    put("admin_socket", &"$name.asok");
-    if let Some(lib) = &programs.lib {
-        ["plugin_dir", "erasure_code_dir", "osd_class_dir"].iter().for_each(|name| put(name, &lib.display()));
-    }
-    put("osd_pool_default_size", &plan.pool.size);
-    put("osd_pool_default_min_size", &plan.pool.size.div_ceil(2));
-    put("osd_pool_default_pg_autoscale_mode", &"off");
-    put("osd_crush_chooseleaf_type", &0);
-    put("osd_crush_initial_weight", &1);
-    put("mon_allow_pool_size_one", &true);
-    put("mon_warn_on_pool_no_redundancy", &false);
-    put("mon_max_pg_per_osd", &100_000);
-    put("\n[mon]\nmon_data", &format!("{dir}/mon"));
-    put("log_file", &format!("{dir}/mon.log"));
-    put("admin_socket", &"mon.asok");
-    put("mon_cluster_log_to_file", &false);
-    // A disk that is nearly full must not stop the monitor of a short test.
-    put("mon_data_avail_warn", &2);
-    put("mon_data_avail_crit", &1);
-    put("\n[osd]\nosd_data", &format!("{dir}/osd.$id"));
-    put("osd_objectstore", &"bluestore");
-    put("osd_memory_target", &plan.osd_memory_bytes);
-    put("bluestore_block_create", &true);
-    put("bluestore_block_size", &plan.osd_size_bytes);
-    for (name, value) in osd_settings(plan, peer) {
-        put(&name, &value);
-    }
-    if peer.flavour == Flavour::Crimson {
-        for osd in (0..plan.osds()).map(OsdId) {
-            let cpus: CpuList = plan.osd_cpus(osd).into_iter().collect();
-            put(&format!("\n[{osd}]\ncrimson_seastar_cpu_cores"), &cpus);
-        }
-    }
-    put("\n[client]\nrbd_cache", &false);
-    put("log_file", &"/dev/null");
-    put("admin_socket", &"");
-    text
-}
-
-/// Settings of the section `[osd]`, by Ceph's names: the profile's, then the user's over them.
-pub(super) fn osd_settings(plan: &Plan, peer: &PeerPlan) -> BTreeMap<String, String> {
-    let mut settings = BTreeMap::new();
-    let mut put = |name: &str, value: &str| _ = settings.insert(name.to_owned(), value.to_owned());
-    if peer.tuned {
-        // A virtual disk says that it rotates.
-        put("bluestore_debug_enforce_settings", "ssd");
-        if peer.flavour == Flavour::Classic {
-            let (shards, threads) = shards_and_threads(plan.cpu.reactors);
-            put("osd_op_num_shards", &shards.to_string());
-            put("osd_op_num_threads_per_shard", &threads.to_string());
-        }
-        if peer.dear_flush {
-            put("bluestore_prefer_deferred_size", DEFERRED_BYTES);
-        }
-        SUBSYSTEMS.split(' ').for_each(|name| put(&format!("debug_{name}"), "0/0"));
-    }
-    peer.options.iter().for_each(|(name, value)| put(name, value));
-    settings
-}
-
-/// Op shards of an OSD that fit its cores, and threads of each.
-fn shards_and_threads(cores: usize) -> (usize, usize) {
-    let shards = cores.clamp(1, SHARDS_MAX);
-    (shards, THREADS_MIN.div_ceil(shards).max(2))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,73 +229,5 @@ mod tests {
             (found["CMAKE_BUILD_TYPE"].as_str(), found["ALLOCATOR"].as_str()),
             ("RelWithDebInfo", "tcmalloc")
         );
-    }
-}
-
-#[cfg(test)]
-mod conf_tests {
-    use super::*;
-    use crate::Wish;
-    use crate::peer::PeerWish;
-    use carmine_topology::Topology;
-
-    #[test]
-    fn stock_is_stock_and_the_user_has_the_last_word() {
-        let topology = Topology::from_short("1x8x1").unwrap();
-        let settings = Wish { osd_cpus: Some("0-3".parse().unwrap()), ..Wish::default() };
-        let mut wish = PeerWish::default();
-        let settings = |wish: &PeerWish| {
-            let plan =
-                Plan::new_peer(&settings, wish, &topology, "id", "v".into(), Flavour::Classic).unwrap();
-            osd_settings(&plan, plan.peer().unwrap())
-        };
-        assert!(settings(&wish).is_empty());
-        wish.tuned = true;
-        assert_eq!([1, 2, 4, 16].map(|cores| shards_and_threads(cores).1), [5, 3, 2, 2]);
-        wish.options = [("osd_op_num_threads_per_shard".to_owned(), "1".to_owned())].into();
-        let settings = settings(&wish);
-        assert_eq!((settings["osd_op_num_shards"].as_str(), settings["debug_osd"].as_str()), ("4", "0/0"));
-        assert_eq!(settings["osd_op_num_threads_per_shard"], "1");
-    }
-
-    fn conf(flavour: Flavour) -> String {
-        let wish = Wish { osds: Some(2), osd_cpus: Some("0-3".parse().unwrap()), ..Wish::default() };
-        let own = PeerWish { tuned: true, ..PeerWish::default() };
-        let topology = Topology::from_short("1x8x1").unwrap();
-        let mut plan = Plan::new_peer(&wish, &own, &topology, "abc", "v".into(), flavour).unwrap();
-        plan.mon_port = 1234;
-        let programs = Programs { paths: BTreeMap::new(), flavour, lib: Some("/x/lib".into()) };
-        let layout = Layout::new(std::path::Path::new("/nowhere/bed")).unwrap();
-        text(&layout, &plan, plan.peer().unwrap(), &programs)
-    }
-
-    #[test]
-    fn everything_stays_in_the_folder_and_on_loopback() {
-        let text = conf(Flavour::Classic);
-        for line in [
-            "fsid = abc",
-            "mon_host = [v2:127.0.0.1:1234]",
-            "auth_cluster_required = none",
-            "ms_mon_client_mode = crc",
-            "log_file = /nowhere/bed/$name.log",
-            "osd_data = /nowhere/bed/osd.$id",
-            "mon_cluster_log_to_file = false",
-            "admin_socket = $name.asok",
-            "admin_socket = mon.asok",
-            "osd_pool_default_size = 2",
-            "osd_op_num_shards = 2",
-            "osd_class_dir = /x/lib",
-            "rbd_cache = false",
-        ] {
-            assert!(text.lines().any(|l| l == line), "no line `{line}` in:\n{text}");
-        }
-        assert!(!text.contains("/var/") && !text.contains("crimson"));
-    }
-
-    #[test]
-    fn crimson_is_told_its_cores() {
-        let text = conf(Flavour::Crimson);
-        assert!(text.contains("[osd.1]\ncrimson_seastar_cpu_cores = 2-3\n"), "{text}");
-        assert!(!text.contains("osd_op_num_shards"), "{text}");
     }
 }

@@ -2,34 +2,32 @@
 
 mod bare;
 mod figures;
+mod target;
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use anyhow::Result;
 use carmine_bench::run_raw;
 use carmine_bench::sample::host_report;
 use carmine_daemon::signals;
-use carmine_load::{
-    Geometry, JobSetup, LoadSpec, Rw, Target, TargetError, object_name, parse_bytes, parse_millis, run_job,
-};
-use carmine_pgtypes::{LogEntry, ObjectChange, Step, Transaction, pg_bits};
-use carmine_reactor::{Config, Group, Payload, PollPolicy, Shard, ShardId};
-use carmine_store::{Store, StoreError, StoreShared};
+use carmine_load::{Geometry, JobSetup, LoadSpec, Rw, parse_bytes, parse_millis, run_job};
+use carmine_reactor::{Config, Group, PollPolicy, Shard, ShardId};
+use carmine_store::{Store, StoreShared};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::output::print;
 use carmine_testbed::{TuningWish, write_json};
 use carmine_topology::CpuList;
-use carmine_types::{Eversion, LogOp, ObjectId, PgId, ReqId, StoreKind, UTime};
+use carmine_types::StoreKind;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use bare::{Bare, Parts};
 use figures::{Board, Cost, own_sampler};
+use target::{StoreTarget, owner};
 
 /// How often a shard looks whether the store is mounted.
 const MOUNT_LOOK: Duration = Duration::from_millis(1);
@@ -147,7 +145,7 @@ impl StoreBenchArgs {
 }
 
 /// 0: measured; 1: it failed or was interrupted; 2: it can't be measured as asked.
-pub(crate) fn run(args: &StoreBenchArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &StoreBenchArgs) -> Result<ExitCode> {
     let cancel = signals::cancel_flag()?;
     let specs = args.specs();
     for spec in &specs {
@@ -174,7 +172,7 @@ pub(crate) fn run(args: &StoreBenchArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// One load on the store, mounted for it.
-fn measure(args: &StoreBenchArgs, bare: &Bare, spec: &LoadSpec, cancel: &AtomicBool) -> anyhow::Result<Cost> {
+fn measure(args: &StoreBenchArgs, bare: &Bare, spec: &LoadSpec, cancel: &AtomicBool) -> Result<Cost> {
     let board = Arc::new(Board::new(spec.numjobs));
     let sampler = own_sampler();
     let mut readings = Vec::new();
@@ -214,101 +212,4 @@ async fn open(shard: &Shard, parts: &Parts, mounted: &OnceLock<StoreShared>) -> 
         }
     };
     Store::open_shard(shared, shard).await.map_err(|error| error.to_string())
-}
-
-// A bare store as the target of a load: transactions as an OSD makes them, with a PG log.
-
-const POOL: i64 = 1;
-const PGS: u32 = 32;
-/// Entries that a PG's log keeps, and how many are dropped at once; the OSD's own figures.
-const LOG_KEPT: u64 = 1000;
-const LOG_TRIM: u64 = 64;
-
-fn id_of(object: &str) -> ObjectId {
-    ObjectId::head(POOL, b"", b"", object.as_bytes())
-}
-
-/// The shard that has the PG of an object.
-fn owner(spec: &LoadSpec, object: u32, shards: u32) -> u32 {
-    PgId::of_hash(POOL, id_of(&object_name(spec, object)).hash, PGS).ps % shards.max(1)
-}
-
-/// One shard's part of a store.
-struct StoreTarget {
-    store: Store,
-    /// Last version of each PG; what an earlier load left is read once.
-    versions: RefCell<BTreeMap<PgId, u64>>,
-}
-
-fn failed(error: StoreError) -> TargetError {
-    TargetError(error.to_string())
-}
-
-impl StoreTarget {
-    fn new(store: &Store) -> StoreTarget {
-        StoreTarget { store: store.clone(), versions: RefCell::default() }
-    }
-
-    /// Takes up a PG where an earlier load left it.
-    async fn know(&self, pg: PgId) -> Result<(), TargetError> {
-        if self.versions.borrow().contains_key(&pg) {
-            return Ok(());
-        }
-        let state = self.store.load_pg(pg.into()).await.map_err(failed)?;
-        let last = state.map_or(0, |state| state.info.last_update.version);
-        // Another worker may have been here meanwhile, and have written since.
-        self.versions.borrow_mut().entry(pg).or_insert(last);
-        Ok(())
-    }
-
-    fn transaction(&self, pg: PgId, mut change: ObjectChange) -> Transaction {
-        let mut versions = self.versions.borrow_mut();
-        let last = versions.entry(pg).or_default();
-        let prior = Eversion::new(1, *last);
-        *last += 1;
-        let version = Eversion::new(1, *last);
-        let mtime = UTime { sec: 1, nsec: 0 };
-        let mut txn = Transaction::new(pg.into(), pg_bits(pg.ps, PGS));
-        change.steps.push(Step::SetMeta { version, user_version: *last, mtime });
-        txn.log.push(LogEntry {
-            version,
-            prior,
-            reqid: ReqId { client: 1, inc: 0, tid: *last },
-            oid: Arc::clone(&change.oid),
-            op: LogOp::Modify,
-            user_version: *last,
-            result: 0,
-            mtime,
-        });
-        txn.changes.push(change);
-        if *last > LOG_KEPT && last.is_multiple_of(LOG_TRIM) {
-            txn.log_trim_to = Some(Eversion::new(1, *last - LOG_KEPT));
-        }
-        txn
-    }
-}
-
-impl Target for StoreTarget {
-    async fn read(&self, object: &str, off: u64, len: u64) -> Result<Payload, TargetError> {
-        match self.store.read(&id_of(object), off, len).await {
-            Err(StoreError::NotFound(_)) => Ok(Payload::new()),
-            other => other.map_err(failed),
-        }
-    }
-
-    async fn write(&self, object: &str, off: u64, data: Payload) -> Result<(), TargetError> {
-        let oid = id_of(object);
-        let pg = PgId::of_hash(POOL, oid.hash, PGS);
-        self.know(pg).await?;
-        let change = ObjectChange::new(oid, [Step::Write { off, data, crc: None }]);
-        let prepared = self.store.prepare(std::slice::from_ref(&change)).await.map_err(failed)?;
-        // No suspension between giving the version and submitting.
-        let commit = self.store.submit(self.transaction(pg, change));
-        drop(prepared);
-        commit.await.map_err(failed)
-    }
-
-    async fn stat(&self, object: &str) -> Result<Option<u64>, TargetError> {
-        Ok(self.store.stat(&id_of(object)).await.map_err(failed)?.map(|meta| meta.size))
-    }
 }

@@ -18,7 +18,7 @@ use carmine_study::run::{Options, WINDOW_MIN};
 use clap::Parser;
 use walkdir::WalkDir;
 
-use super::SweepArgs;
+use super::args::SweepArgs;
 use crate::cmd::{Cli, Command, doctor};
 use carmine_testbed::TestbedError::Usage;
 

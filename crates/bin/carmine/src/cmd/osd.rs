@@ -1,0 +1,93 @@
+//! `carmine osd`: the OSDs of a running testbed, one by one.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use carmine_testbed::spec::DirArgs;
+use carmine_testbed::{BedKind, Daemon, Layout, Testbed};
+use carmine_types::OsdId;
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::print_as;
+use crate::progress;
+
+#[derive(Args)]
+pub(crate) struct OsdArgs {
+    #[command(subcommand)]
+    command: OsdCommand,
+}
+
+#[derive(Subcommand)]
+enum OsdCommand {
+    /// Start OSDs that do not run, and wait until they are up
+    Start(StartArgs),
+    /// Stop OSDs; the others run on
+    Stop(SomeArgs),
+    /// End OSDs at once, as a crash would
+    Kill(SomeArgs),
+    /// Stop OSDs and start them again, also with another number of reactors
+    Restart(StartArgs),
+}
+
+/// Which OSDs.
+#[derive(Args)]
+struct SomeArgs {
+    #[command(flatten)]
+    dir: DirArgs,
+    /// Numbers of the OSDs
+    #[arg(required = true, value_name = "N")]
+    osds: Vec<u32>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct StartArgs {
+    #[command(flatten)]
+    some: SomeArgs,
+    /// Reactors of these OSDs until the next `up`, on CPUs that nobody else has [default: as they had]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    reactors: Option<u16>,
+    /// Seconds until they must be up; if then all OSDs run, also until every PG must be active and clean
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+}
+
+impl SomeArgs {
+    fn open(&self) -> Result<(Testbed, Vec<OsdId>)> {
+        let testbed = Testbed::open_existing(BedKind::Testbed, Layout::new(&self.dir.dir)?)?;
+        Ok((testbed, self.osds.iter().copied().map(OsdId).collect()))
+    }
+
+    fn stop(&self, kill: bool) -> Result<ExitCode> {
+        let (testbed, osds) = self.open()?;
+        let ended = testbed.stop_osds(&osds, kill)?;
+        self.show(ended.iter().map(|(daemon, how)| (*daemon, how.to_string())).collect())
+    }
+
+    /// A line, or an object, for each OSD.
+    fn show(&self, results: Vec<(Daemon, String)>) -> Result<ExitCode> {
+        let objects = results.iter().map(|(osd, result)| json!({"osd": osd.to_string(), "result": result}));
+        let lines = || results.iter().map(|(osd, result)| format!("{osd} {result}\n")).collect();
+        print_as(self.json, &objects.collect::<Vec<_>>(), lines)
+    }
+}
+
+impl StartArgs {
+    fn start(&self, again: bool) -> Result<ExitCode> {
+        let (mut testbed, osds) = self.some.open()?;
+        progress::shown(self.timeout, |start| Ok(testbed.start_osds(&osds, again, self.reactors, start)?))?;
+        self.some.show(osds.into_iter().map(|osd| (Daemon::Osd(osd), "is up".to_owned())).collect())
+    }
+}
+
+pub(crate) fn run(args: &OsdArgs) -> Result<ExitCode> {
+    match &args.command {
+        OsdCommand::Start(args) => args.start(false),
+        OsdCommand::Stop(args) => args.stop(false),
+        OsdCommand::Kill(args) => args.stop(true),
+        OsdCommand::Restart(args) => args.start(true),
+    }
+}

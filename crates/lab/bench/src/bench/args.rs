@@ -1,0 +1,232 @@
+//! Options of `carmine bench`, in fio's words.
+
+use std::path::PathBuf;
+
+use carmine_load::LoadSpec;
+use carmine_load::hosted::Tool;
+use carmine_load::profile::ProfileMode;
+use carmine_load::report::CacheState;
+use carmine_testbed::spec::DirArgs;
+use clap::error::ErrorKind;
+use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
+
+/// The text below the options.
+const AFTER_HELP: &str = "\
+Cycles and instructions per operation come with --samples where perf can read the processor's counters.
+
+Exit codes: 0 measured, and every block was right; 1 errors, wrong blocks, an OSD that died, or no measurement; 2 it cannot be
+done as asked. --json and --samples write their files whole, or not at all.
+
+The instrument's cost: on a 2-vCPU virtual machine with one OSD, --samples took 0.4 to 0.5 % of one core (every result has its
+own figure), and the OSD's CPU time per operation was the same within noise: medians of 5 interleaved runs each 6.03 us with
+samples, 6.05 us without (development build, machine busy with other things).";
+
+/// Options of the bench, in fio's words.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub struct BenchArgs {
+    #[command(flatten)]
+    pub(crate) dir: DirArgs,
+    #[command(flatten)]
+    load: LoadSpec,
+    #[command(flatten)]
+    fio: FioWords,
+    /// Spread over this part of what the pool can hold, instead of --size, such as 80
+    #[arg(long, value_name = "PERCENT", conflicts_with = "size", value_parser = clap::value_parser!(u8).range(1..=90))]
+    pub(crate) fill: Option<u8>,
+    /// Age the store: overwrite so many times the bytes of --size or --fill at random. Stores aged with the same options and
+    /// seed got the same writes
+    #[arg(long, value_name = "ROUNDS", conflicts_with_all = ["rw", "io_size", "runtime", "verify_only", "in_process", "confirm"])]
+    pub(crate) age: Option<f64>,
+    /// File that keeps what was acknowledged, so that a later run can check it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) verify_state: Option<PathBuf>,
+    /// Load the PGs inside an OSD's process, without sockets: each reactor its own
+    #[arg(long, conflicts_with_all = ["verify_state", "numjobs", "route"])]
+    pub(crate) in_process: bool,
+    /// With --in-process: the OSD
+    #[arg(long, value_name = "ID", default_value_t = 0, requires = "in_process")]
+    pub(crate) osd: u32,
+    /// Load generator: carmine (this program), rados-bench, fio-rados or fio-rbd (the stock tools, on the client CPUs)
+    #[arg(long, value_name = "TOOL", default_value = "carmine")]
+    pub(crate) client: Tool,
+    /// Pool that is loaded
+    #[arg(long, value_name = "NAME", default_value = carmine_testbed::POOL_NAME)]
+    pub(crate) pool: String,
+    /// After the window, load for a moment with twice the generator threads (in-process: twice the depth): what that gives
+    /// confirms or refutes the limiter
+    #[arg(long, conflicts_with_all = ["rate", "verify", "verify_only", "verify_state"])]
+    pub(crate) confirm: bool,
+    /// File for samples of the window, one a second: CPUs, threads, memory, devices, network, sensors, and the load itself.
+    /// They are taken by a thread on CPUs that no OSD uses; what it costs is in the result (`instrument_cores`)
+    #[arg(long, value_name = "FILE", conflicts_with = "verify_only")]
+    pub(crate) samples: Option<PathBuf>,
+    /// A flamegraph of the OSDs by the program perf: oncpu (where CPU time goes) or offcpu (where threads wait). It is taken
+    /// in some seconds of load before the window, and written beside --json as NAME.MODE.svg (without it: MODE.svg).
+    /// Where perf cannot do it, a line says why, and the load is measured all the same
+    #[arg(long, value_name = "MODE", conflicts_with = "verify_only")]
+    pub(crate) profile: Option<ProfileMode>,
+    /// Print where a microsecond goes: CPU time and waiting of each stage of an operation. CPU time comes from a profile, which
+    /// is taken and drawn as with --profile oncpu, which prints them, too
+    #[arg(long, conflicts_with = "verify_only")]
+    pub(crate) stages: bool,
+    /// Raw baselines to compare with: the file of `carmine baseline --json`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// State of the OSDs' caches: cold (they have served nothing since their start; nothing is prefilled), onode-warm
+    /// (the metadata of all objects is loaded first) or cached (the same load runs for a while first)
+    #[arg(long, value_name = "STATE")]
+    pub(crate) cache: Option<CacheState>,
+    /// File for the result: fio's JSON, with an object `carmine` beside it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+impl BenchArgs {
+    /// The load that was asked for, not yet checked.
+    pub(crate) fn spec(&self) -> LoadSpec {
+        LoadSpec {
+            verify: self.load.verify || self.load.verify_only || self.verify_state.is_some(),
+            keep_seconds: self.samples.is_some(),
+            ..self.load.clone()
+        }
+    }
+}
+
+/// Each option, the values that are taken (fio's flags are 1 if they have none), and what is said to all others.
+const WORDS: [(&str, &[&str], &str); 13] = [
+    ("time_based", &["1"], "bench always loads for --runtime; --io-size ends it after so many bytes"),
+    ("group_reporting", &["1"], "bench always reports all jobs together"),
+    ("direct", &["1"], "there is no page cache between bench and the OSDs"),
+    ("thread", &["1"], "jobs are threads; --processes is for --client fio-rados and fio-rbd"),
+    ("norandommap", &["1"], "bench draws every block anew, whatever was drawn before"),
+    ("ioengine", &["rados", "rbd"], "fio's engines rados and rbd are --client fio-rados or fio-rbd"),
+    ("number_ios", &[], "bench counts bytes of all jobs: take --io-size, which is operations x --bs"),
+    ("rate_iops", &[], "fio's is for each job; take --rate, which is for all jobs together"),
+    ("rate_process", &[], "take --arrivals fixed or poisson"),
+    ("name", &[], "leave it out: the job of the result is named after --rw"),
+    ("filename", &[], "bench loads objects of a --pool: --size says how much of it"),
+    ("output", &[], "take --json FILE"),
+    ("output-format", &[], "take --json FILE: it has fio's JSON"),
+];
+
+/// Options that stand in the lines of fio's users and that `bench` does not have: those that say what it does anyway are
+/// taken, the others are refused with what it has instead. Nothing of them is needed later.
+#[derive(Clone, Debug)]
+struct FioWords;
+
+impl Args for FioWords {
+    fn augment_args(command: Command) -> Command {
+        WORDS.iter().fold(command, |command, (name, taken, instead)| {
+            let check = move |text: &str| match taken.contains(&text) {
+                true => Ok(text.to_owned()),
+                false => Err(*instead),
+            };
+            let arg = Arg::new(*name).long(*name).hide(true);
+            let arg = arg.num_args(0..=1).default_missing_value("1").value_parser(check);
+            command.arg(if *name == "time_based" { arg.conflicts_with("io_size") } else { arg })
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for FioWords {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let client = matches.get_one::<Tool>("client").copied().unwrap_or_default();
+        let wrong = match (matches.get_one::<String>("ioengine").map(String::as_str), client) {
+            (Some("rbd"), client) if client != Tool::FioRbd => "rbd: take --client fio-rbd",
+            (Some("rados"), Tool::FioRbd) => "rados: take --client fio-rados, or leave --client out",
+            _ => return Ok(Self),
+        };
+        Err(Error::raw(ErrorKind::ArgumentConflict, format!("--ioengine {wrong}\n")))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        Self::from_arg_matches(matches).map(|read| *self = read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use carmine_load::{Arrivals, Rw};
+
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    fn parse(words: &str) -> Result<BenchArgs, String> {
+        let words = std::iter::once("bench").chain(words.split_ascii_whitespace());
+        Cli::try_parse_from(words).map(|cli| cli.bench).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn defaults_are_fios() {
+        assert_eq!(parse("").unwrap().spec(), LoadSpec::default());
+        let spec =
+            parse("--rw randwrite --bs 64k --iodepth 16 --runtime 2m --ramp 500ms --seed 7").unwrap().spec();
+        assert_eq!((spec.rw, spec.bs_bytes, spec.iodepth), (Rw::RandWrite, 65536, 16));
+        assert_eq!((spec.runtime_ms, spec.ramp_ms, spec.seed), (120_000, 500, 7));
+    }
+
+    #[test]
+    fn open_loop_may_have_many_in_flight() {
+        let spec = parse("--rate 5000 --arrivals poisson").unwrap().spec();
+        assert_eq!((spec.rate_iops, spec.iodepth, spec.arrivals), (Some(5000.0), 256, Arrivals::Poisson));
+        assert_eq!(parse("--rate 5000 --iodepth 8").unwrap().spec().iodepth, 8);
+        assert!(parse("--arrivals poisson").is_err());
+    }
+
+    #[test]
+    fn lines_of_fio_are_taken_as_far_as_they_say_what_bench_does() {
+        let line = "--readwrite=randread --blocksize=4k --iodepth=16 --size=64m --runtime=5 --ramp_time=1 --randseed=3 \
+                    --ioengine=rados --direct=1 --time_based --group_reporting --thread --norandommap";
+        let spec = parse(line).unwrap().spec();
+        assert_eq!((spec.rw, spec.iodepth, spec.runtime_ms, spec.ramp_ms), (Rw::RandRead, 16, 5_000, 1_000));
+        assert_eq!(spec.seed, 3);
+        let spec = parse("--io_size=8m --object_size=1m --direct 1 --group_reporting=1").unwrap().spec();
+        assert_eq!((spec.io_bytes, spec.object_size_bytes), (Some(8 << 20), 1 << 20));
+        assert!(parse("--client fio-rbd --ioengine rbd").is_ok());
+        for (words, part) in [
+            ("--time_based=0", "--io-size"),
+            ("--time_based --io_size=8m", "--io-size"),
+            ("--group_reporting=0", "all jobs together"),
+            ("--direct=0", "page cache"),
+            ("--ioengine=libaio", "--client fio-rados or fio-rbd"),
+            ("--ioengine=rbd", "--client fio-rbd"),
+            ("--ioengine=rados --client fio-rbd", "--client fio-rados"),
+            ("--number_ios=1000", "--io-size"),
+            ("--rate_iops=1000", "--rate"),
+            ("--filename=/dev/nvme0n1", "--pool"),
+            ("--name=a", "--rw"),
+        ] {
+            let error = parse(words).unwrap_err();
+            assert!(error.contains(part) && !error.contains("unexpected argument"), "{words}: {error}");
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_named() {
+        for (words, part) in [
+            ("--rw append", "append"),
+            ("--bs 4q", "4q"),
+            ("--runtime soon", "soon"),
+            ("--route both", "both"),
+            ("--verify-only", "--verify-state"),
+            ("--in-process --numjobs 2", "--numjobs"),
+            ("--rwmixread 101", "101"),
+            ("--cache warm", "onode-warm"),
+            ("--profile cpu", "offcpu"),
+        ] {
+            let error = parse(words).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! The load of a point: `carmine bench` and `carmine baseline`, what its generator cannot do, and the same by hand.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use carmine_load::hosted::{self, ClusterAccess, Tool, fio, rados};
+use carmine_load::{Arrivals, LoadSpec, Rw};
+
+use super::{BoundedCommand, What, shell_line, words};
+use crate::archive::{Config, Point};
+use crate::plan::{Workload, workload};
+
+/// Bytes of an object (as `carmine bench` makes them).
+const OBJECT_BYTES: u64 = 4 << 20;
+/// Open loop: so many may be in flight before arrivals wait.
+const OPEN_LOOP_IODEPTH: u32 = 256;
+/// Connecting and draining.
+pub(super) const AROUND_S: f64 = 60.0;
+/// Recording a profile, and reading the stacks of busy OSDs.
+const PROFILE_S: f64 = 180.0;
+/// A prefill that is slower than this hangs.
+pub(super) const SLOW_BYTES_PER_S: f64 = 10e6;
+/// The bytes that `carmine bench` loads by default.
+const SIZE_BYTES: u64 = 1 << 30;
+/// Longest window of each of the two baselines.
+const BASELINE_WINDOW_S: f64 = 5.0;
+
+/// Where a point's files go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadFiles {
+    pub json: PathBuf,
+    pub samples: PathBuf,
+    /// A baseline that was measured.
+    pub baseline: Option<PathBuf>,
+}
+
+/// Bytes that the load spreads over.
+pub(crate) fn size_bytes(config: &Config) -> u64 {
+    let objects = config.number("objects").map(|objects| objects * OBJECT_BYTES);
+    config.number("size_bytes").or(objects).unwrap_or(SIZE_BYTES)
+}
+
+/// Length of the window, seconds.
+pub(crate) fn seconds(config: &Config) -> f64 {
+    config.float("seconds").unwrap_or(10.0)
+}
+
+/// The load of a point in the generator's words, without ramp and seed. A workload whose name is not known reads at random.
+pub(super) fn load_spec(config: &Config) -> LoadSpec {
+    let count = |axis: &str| config.number(axis).map_or(1, |n| u32::try_from(n).unwrap_or(u32::MAX));
+    let unknown = Workload { rw: Rw::RandRead, bs_bytes: 4096 };
+    let workload = config.text("workload").and_then(workload).unwrap_or(unknown);
+    let (rate_iops, depth) = (config.float("rate_iops"), count("iodepth"));
+    LoadSpec {
+        rw: workload.rw,
+        rwmixread: config.number("read_percent").and_then(|n| u8::try_from(n).ok()).unwrap_or(50),
+        bs_bytes: config.number("bs_bytes").unwrap_or(workload.bs_bytes),
+        iodepth: if rate_iops.is_some() { depth.max(OPEN_LOOP_IODEPTH) } else { depth },
+        numjobs: count("jobs"),
+        runtime_ms: (seconds(config) * 1e3).round() as u64,
+        size_bytes: size_bytes(config),
+        rate_iops,
+        arrivals: config.text("arrivals").and_then(|word| word.parse().ok()).unwrap_or(Arrivals::Poisson),
+        volumes: count("volumes"),
+        processes: count("processes"),
+        ..LoadSpec::default()
+    }
+}
+
+/// The same with ramp and seed. A ramp would warm what is to be cold.
+fn spec_of_run(config: &Config, ramp: Duration, seed: u64) -> LoadSpec {
+    let is_cold = config.text("cache") == Some("cold");
+    let ramp_ms = if is_cold { 0 } else { ramp.as_millis() as u64 };
+    LoadSpec { ramp_ms, seed, ..load_spec(config) }
+}
+
+/// The words of fio that both bench and baseline take.
+fn shape(spec: &LoadSpec) -> Vec<String> {
+    words([
+        ("--rw", Some(spec.rw.to_string())),
+        ("--bs", Some(spec.bs_bytes.to_string())),
+        ("--rwmixread", (spec.rw == Rw::RandRw).then(|| spec.rwmixread.to_string())),
+        ("--size", Some(spec.size_bytes.to_string())),
+    ])
+}
+
+/// `--client`, where it is not our own.
+pub(super) fn client(config: &Config) -> Vec<String> {
+    words([("--client", config.show("client").filter(|client| client != "own"))])
+}
+
+/// The load of a point. `seed` is the same for the arms of a pair: they get the same operations.
+pub fn load_step(bed: &Path, config: &Config, ramp: Duration, seed: u64, to: &LoadFiles) -> BoundedCommand {
+    let spec = spec_of_run(config, ramp, seed);
+    let profile = config.show("profile").filter(|mode| mode != "none");
+    let path = |path: &PathBuf| Some(path.display().to_string());
+    let profile_s = if profile.is_some() { PROFILE_S } else { 0.0 };
+    let prefill_s = size_bytes(config) as f64 * config.float("pool_size").unwrap_or(1.0) / SLOW_BYTES_PER_S;
+    let window_s = (spec.runtime_ms + spec.ramp_ms) as f64 / 1e3;
+    let options = words([
+        ("--iodepth", Some(spec.iodepth.to_string())),
+        ("--numjobs", Some(spec.numjobs.to_string())),
+        ("--runtime", Some(format!("{}ms", spec.runtime_ms))),
+        ("--ramp", Some(format!("{}ms", spec.ramp_ms))),
+        ("--seed", Some(seed.to_string())),
+        ("--volumes", config.show("volumes")),
+        ("--processes", config.show("processes")),
+        ("--route", config.show("route")),
+        ("--cache", config.show("cache")),
+        ("--rate", spec.rate_iops.map(|rate| format!("{rate:.2}"))),
+        ("--arrivals", spec.rate_iops.map(|_| spec.arrivals.to_string())),
+        ("--profile", profile),
+        ("--json", path(&to.json)),
+        ("--samples", path(&to.samples)),
+        ("--baseline", to.baseline.as_ref().and_then(path)),
+    ]);
+    let options = [shape(&spec), options, client(config)].concat();
+    BoundedCommand::new(What::Load, "bench", bed, options, window_s + AROUND_S + prefill_s + profile_s)
+}
+
+/// Both baselines of a point's load, beside its idle OSDs.
+pub fn baseline_step(layout: &Path, config: &Config, json: &Path) -> BoundedCommand {
+    let spec = load_spec(config);
+    let window_s = seconds(config).min(BASELINE_WINDOW_S);
+    let options = words([
+        ("--iodepth", Some(spec.depth_total().to_string())),
+        ("--runtime", Some(format!("{:.0}ms", window_s * 1e3))),
+        ("--json", Some(json.display().to_string())),
+    ]);
+    let limit_s = AROUND_S + 2.0 * window_s + spec.size_bytes as f64 / SLOW_BYTES_PER_S;
+    BoundedCommand::new(What::Baseline, "baseline", layout, [shape(&spec), options].concat(), limit_s)
+}
+
+/// The tool that makes the load of a point.
+pub fn tool(config: &Config) -> Tool {
+    config.text("client").and_then(|client| client.parse().ok()).unwrap_or(Tool::Carmine)
+}
+
+/// True if a stock tool makes the load.
+pub fn is_hosted(config: &Config) -> bool {
+    tool(config) != Tool::Carmine
+}
+
+/// The reason why the load of a point can't be made, found before anything is started.
+pub(crate) fn refusal(config: &Config) -> Option<String> {
+    let follows = |axis: &str| config.number(axis).is_some_and(|n| n > 0).then_some(1.0);
+    let spec = load_spec(config);
+    let rate_iops = spec.rate_iops.or(follows("rate_percent")).or(follows("search_step"));
+    let spec = LoadSpec { rate_iops, ..spec };
+    let aged = LoadSpec {
+        rw: Rw::RandWrite,
+        io_bytes: config.number("age").filter(|rounds| *rounds > 0).map(|rounds| rounds * spec.size_bytes),
+        rate_iops: None,
+        ..spec.clone()
+    };
+    if config.text("cache") == Some("cold") && tool(config) == Tool::RadosBench && spec.rw.reads() {
+        return Some("cache = cold: rados-bench reads only what it wrote itself, which warms the caches; take another client".into());
+    }
+    if let Some(percent) = config.number("read_percent").filter(|_| spec.rw != Rw::RandRw) {
+        let name = config.text("workload").unwrap_or_default();
+        return Some(format!("read_percent = {percent}: {name} mixes nothing; take randrw4k"));
+    }
+    let check = |spec: &LoadSpec| spec.check().and_then(|()| hosted::check(tool(config), spec).map(drop));
+    check(&spec).and_then(|()| check(&aged)).err().map(|error| error.to_string())
+}
+
+/// Commands of fio and of `rados bench` for the load of a point, against the layout while its OSDs run: what writes the data,
+/// then the load itself, as `carmine bench --client` would run them. A point that loads rbd images has those, all others
+/// have objects. What `rados bench` can't do has no command of it.
+pub fn by_hand(layout: &Path, point: &Point, ramp: Duration, seed: u64) -> Vec<String> {
+    let spec = spec_of_run(&point.config, ramp, seed);
+    let conf = layout.join("ceph.conf").display().to_string();
+    let place = ClusterAccess { conf, pool: carmine_testbed::POOL_NAME.to_owned() };
+    let conf = shell_line(std::slice::from_ref(&place.conf));
+    let engine = if tool(&point.config) == Tool::FioRbd { Tool::FioRbd } else { Tool::FioRados };
+    let line = |head: &str, args: Vec<String>| format!("{head} {}", shell_line(&args));
+    let mut lines = Vec::new();
+    if engine == Tool::FioRbd {
+        let rbd = format!("rbd -c {conf}");
+        lines.extend((0..spec.volumes).map(|volume| line(&rbd, fio::create_image(&spec, &place, volume))));
+    }
+    // fio's engine rbd takes the configuration from the environment only.
+    let fio = format!("env CEPH_CONF={conf} fio");
+    let output = |what: &str| format!("{}.{what}.json", point.stem);
+    lines.push(line(&fio, fio::prefill_arguments(engine, &spec, &place, &output("fio-prefill"))));
+    let process = |n: u32| line(&fio, fio::arguments(engine, &spec, &place, &output(&format!("fio{n}")), n));
+    lines.extend((0..spec.processes).map(process));
+    let plain = LoadSpec { volumes: 1, processes: 1, ..spec.clone() };
+    if hosted::check(Tool::RadosBench, &plain).is_ok() {
+        for job in 0..spec.numjobs {
+            let prefill = (!spec.rw.writes()).then(|| rados::prefill_arguments(&spec, &place, job));
+            let load = rados::arguments(&spec, &place, job, spec.runtime_ms, None);
+            lines.extend(prefill.into_iter().chain([load]).map(|args| line("rados", args)));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::{Config, PointKind};
+    use crate::commands::shell_line;
+
+    fn config() -> Config {
+        let mut config = Config::default();
+        for (axis, value) in [("iodepth", 16_u64), ("jobs", 2), ("size_bytes", 1 << 20)] {
+            config.set(axis, value);
+        }
+        config.set("workload", "randrw4k");
+        config.set("seconds", 30.0);
+        config
+    }
+
+    fn load(config: &Config) -> String {
+        let files = LoadFiles { json: "j".into(), samples: "s".into(), baseline: Some("b".into()) };
+        shell_line(&load_step(Path::new("/l"), config, Duration::from_secs(2), 7, &files).argv)
+    }
+
+    #[test]
+    fn a_closed_loop() {
+        assert_eq!(
+            load(&config()),
+            "carmine bench --dir /l --rw randrw --bs 4096 --rwmixread 50 --size 1048576 --iodepth 16 --numjobs 2 \
+             --runtime 30000ms --ramp 2000ms --seed 7 --json j --samples s --baseline b"
+        );
+    }
+
+    #[test]
+    fn the_mix_is_an_axis() {
+        let mut config = config();
+        config.set("read_percent", 70);
+        config.set("size_bytes", 64 << 20);
+        assert!(load(&config).contains("--rw randrw --bs 4096 --rwmixread 70"), "{}", load(&config));
+        assert_eq!((load_spec(&config).rwmixread, refusal(&config)), (70, None));
+        config.set("workload", "randread4k");
+        assert!(refusal(&config).unwrap().contains("take randrw4k"));
+    }
+
+    #[test]
+    fn an_open_loop_may_have_many_in_flight() {
+        let mut config = config();
+        config.set("rate_iops", 1234.5);
+        config.set("client", "fio-rados");
+        let line = load(&config);
+        assert!(
+            line.contains("--iodepth 256") && line.contains("--rate 1234.50 --arrivals poisson"),
+            "{line}"
+        );
+        assert!(line.ends_with("--client fio-rados"), "{line}");
+    }
+
+    #[test]
+    fn a_profile_takes_its_time() {
+        let mut config = config();
+        config.set("profile", "none");
+        assert!(!load(&config).contains("--profile"));
+        config.set("profile", "offcpu");
+        assert!(load(&config).contains(" --profile offcpu "), "{}", load(&config));
+    }
+
+    #[test]
+    fn the_baseline_has_the_depth_of_all_jobs_and_is_short() {
+        let line = shell_line(&baseline_step(Path::new("/l"), &config(), Path::new("b")).argv);
+        assert_eq!(
+            line,
+            "carmine baseline --dir /l --rw randrw --bs 4096 --rwmixread 50 --size 1048576 --iodepth 32 --runtime \
+             5000ms --json b"
+        );
+    }
+
+    fn refused(axes: &[(&str, u64)], client: &str, workload: &str) -> Option<String> {
+        let mut config = Config::default();
+        config.set("client", client);
+        config.set("workload", workload);
+        axes.iter().for_each(|(axis, value)| config.set(axis, *value));
+        refusal(&config)
+    }
+
+    #[test]
+    fn what_is_cold_was_not_just_written() {
+        let mut config = Config::default();
+        config.set("client", "rados-bench");
+        config.set("cache", "cold");
+        assert!(refusal(&config).unwrap().starts_with("cache = cold"));
+        config.set("client", "fio-rados");
+        assert_eq!(refusal(&config), None);
+    }
+
+    #[test]
+    fn what_a_client_can_not_do_is_known_before() {
+        assert_eq!(refused(&[("age", 2), ("jobs", 4), ("volumes", 2)], "fio-rbd", "randrw4k"), None);
+        assert_eq!(refused(&[("rate_percent", 0)], "rados-bench", "randread4k"), None);
+        for (axes, client, workload, part) in [
+            (&[("age", 2)][..], "rados-bench", "randread4k", "--age"),
+            (&[("rate_percent", 10)], "rados-bench", "randread4k", "--rate"),
+            (&[], "rados-bench", "randrw4k", "--rw randrw"),
+            (&[("jobs", 2), ("volumes", 2)], "fio-rados", "randread4k", "--volumes 2"),
+            (&[("volumes", 2)], "fio-rbd", "randread4k", "raise --numjobs"),
+            (&[("jobs", 2), ("processes", 2)], "own", "randread4k", "--processes 2"),
+            (&[("jobs", 32), ("size_bytes", 64 << 20)], "own", "randread4k", "--numjobs 32"),
+        ] {
+            let why = refused(axes, client, workload).unwrap_or_default();
+            assert!(why.contains(part), "{axes:?} {client}: {why}");
+        }
+    }
+
+    fn lines(axes: &[(&str, u64)], client: &str, workload: &str) -> Vec<String> {
+        let mut config = Config::default();
+        config.set("workload", workload);
+        config.set("client", client);
+        config.set("size_bytes", 64_u64 << 20);
+        axes.iter().for_each(|(axis, value)| config.set(axis, *value));
+        let point = Point {
+            index: 0,
+            stem: "a_point".into(),
+            kind: PointKind::Point,
+            arm: None,
+            curve: None,
+            repeat: 0,
+            pair: None,
+            layout: "l".into(),
+            config,
+        };
+        by_hand(Path::new("/l"), &point, Duration::from_millis(500), 7)
+    }
+
+    #[test]
+    fn a_point_of_objects_has_them_written_before_they_are_read() {
+        let lines = lines(&[("iodepth", 16), ("jobs", 2)], "own", "randread4k");
+        let [prefill, load, rados @ ..] = lines.as_slice() else { panic!("{lines:?}") };
+        assert!(prefill.contains("--ioengine=rados") && prefill.contains("--rw=write"), "{prefill}");
+        for part in [
+            "fio --output-format",
+            "a_point.fio0.json",
+            "--rw=randread",
+            "--iodepth=16",
+            "--numjobs=2",
+            "--ramp_time=500ms",
+            "--randseed=7",
+        ] {
+            assert!(load.contains(part), "no {part} in {load}");
+        }
+        assert_eq!(rados.len(), 4, "each job writes what it reads: {rados:?}");
+        assert!(rados[1].starts_with("rados -c /l/ceph.conf -p bench bench 10 rand -t 16"), "{}", rados[1]);
+    }
+
+    #[test]
+    fn a_point_of_images_has_the_engine_and_the_images() {
+        let axes = [("volumes", 2), ("jobs", 4), ("processes", 2)];
+        let lines = lines(&axes, "fio-rbd", "randrw4k");
+        assert_eq!(lines.len(), 2 + 1 + 2, "two images, one prefill, two processes, no rados: {lines:?}");
+        let create = "rbd -c /l/ceph.conf create --size 32M --image-feature layering bench/carmine-32m";
+        assert_eq!(lines[..2], [create.to_owned(), format!("{create}-1")]);
+        for line in &lines[2..] {
+            assert!(line.starts_with("env CEPH_CONF=/l/ceph.conf fio "), "{line}");
+            assert!(line.contains("--ioengine=rbd") && !line.contains("rados"), "{line}");
+        }
+        assert!(lines[3].contains("--rbdname=carmine-32m ") && !lines[3].contains("--rbdname=carmine-32m-1"));
+        assert!(lines[4].contains("--rbdname=carmine-32m-1"), "{}", lines[4]);
+    }
+
+    #[test]
+    fn a_rate_is_a_rate() {
+        let lines = lines(&[("rate_iops", 1200), ("jobs", 2)], "own", "randwrite4k");
+        assert!(lines[1].contains("--rate_iops=600 --rate_process=poisson"), "{}", lines[1]);
+        assert!(!lines.iter().any(|line| line.starts_with("rados")), "it has no rate: {lines:?}");
+    }
+}

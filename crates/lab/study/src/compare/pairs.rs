@@ -1,0 +1,203 @@
+//! Which points belong together, and what differs between the arms beside the figures.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use carmine_topology::Grid;
+use serde::{Deserialize, Serialize};
+
+use super::{Arm, Measured, Refusal};
+use crate::archive::Config;
+use crate::expand::aspects;
+
+/// Names of configurations that an error lists.
+const NAMES_MAX: usize = 3;
+
+/// Points of both arms with the same configuration but for what makes them arms.
+#[derive(Clone, Debug)]
+pub struct Group<'a> {
+    /// The part of this group's configuration that other groups do not share, such as `reactors 2`; empty if there
+    /// is one group only.
+    pub name: String,
+    /// (base, new) of the same turn, in order.
+    pub pairs: Vec<(&'a Measured, &'a Measured)>,
+    /// Points without a partner of the same turn: it failed.
+    pub alone: usize,
+}
+
+/// Points by turn, and their configuration; the key is that as JSON, which is ordered by axis.
+type Keyed<'a> = BTreeMap<String, (Config, BTreeMap<u32, &'a Measured>)>;
+
+/// Groups the points of two arms by configuration, leaving out the axes in `without`, and pairs them by turn.
+///
+/// # Errors
+/// A configuration that only one arm has.
+pub fn pair_up<'a>(
+    base: (&str, &[&'a Measured]),
+    new: (&str, &[&'a Measured]),
+    without: &BTreeSet<&str>,
+) -> Result<Vec<Group<'a>>, Refusal> {
+    let (old, mut young) = (keyed(base.1, without), keyed(new.1, without));
+    let configs = || old.values().chain(young.values()).map(|(config, _)| config);
+    let axes: BTreeSet<&String> = configs().flat_map(|c| c.0.keys()).collect();
+    let varies = |axis: &&&String| configs().map(|c| c.show(axis)).collect::<BTreeSet<_>>().len() > 1;
+    let telling: Vec<String> = axes.iter().filter(varies).map(|axis| (*axis).clone()).collect();
+    missing(new.0, &telling, &old, &young)?;
+    missing(base.0, &telling, &young, &old)?;
+    let mut groups = Vec::with_capacity(old.len());
+    for (key, (config, old)) in old {
+        let young = young.remove(&key).map(|(_, turns)| turns).unwrap_or_default();
+        let pairs: Vec<_> =
+            old.iter().filter_map(|(turn, base)| young.get(turn).map(|new| (*base, *new))).collect();
+        let alone = old.len() + young.len() - 2 * pairs.len();
+        groups.push(Group { name: name(&config, &telling), pairs, alone });
+    }
+    Ok(groups)
+}
+
+fn keyed<'a>(points: &[&'a Measured], without: &BTreeSet<&str>) -> Keyed<'a> {
+    let mut groups = Keyed::new();
+    for point in points {
+        let config = point.config.only(|axis| !without.contains(axis));
+        let key = serde_json::to_string(&config).unwrap_or_default();
+        groups.entry(key).or_insert_with(|| (config, BTreeMap::new())).1.insert(point.turn, point);
+    }
+    groups
+}
+
+/// A configuration's values of the axes that tell it from others. The workload's name says how large its operations are.
+fn name(config: &Config, telling: &[String]) -> String {
+    let said = |axis: &str| axis == "bs_bytes" && config.workload_with_size().is_some();
+    let axes = telling.iter().filter(|axis| !said(axis));
+    let shown = axes.filter_map(|axis| config.show(axis).map(|value| format!("{axis} {value}")));
+    shown.collect::<Vec<_>>().join(" ")
+}
+
+/// Fails if `here` has configurations that `there`, the arm `side`, has not.
+fn missing(side: &str, telling: &[String], here: &Keyed<'_>, there: &Keyed<'_>) -> Result<(), Refusal> {
+    let lacking = here.iter().filter(|(key, _)| !there.contains_key(*key));
+    let found: Vec<String> = lacking.map(|(_, (config, _))| format!("`{}`", name(config, telling))).collect();
+    if found.is_empty() {
+        return Ok(());
+    }
+    let named = found.iter().take(NAMES_MAX).map(String::as_str);
+    let named: Vec<&str> = named.chain((found.len() > NAMES_MAX).then_some("…")).collect();
+    Err(Refusal::Failed(format!(
+        "{side} has no counterpart of {} ({} configurations); compare runs of the same plan",
+        named.join(", "),
+        found.len()
+    )))
+}
+
+/// A setting that one arm has otherwise than the other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    pub setting: String,
+    pub base: String,
+    pub new: String,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} / {}", self.setting, self.base, self.new)
+    }
+}
+
+/// A setting with its value in both arms, if they differ.
+pub(crate) fn between(setting: &str, base: String, new: String) -> Option<Difference> {
+    (base != new).then(|| Difference { setting: setting.to_owned(), base, new })
+}
+
+/// Reads a setting out of a result.
+type Setting = fn(&Measured) -> Option<String>;
+
+/// The text for a setting that was not recorded.
+const UNKNOWN: &str = "not recorded";
+
+/// Axes of which no value is in both arms: these make them arms. (Axes along which each arm was measured have the same
+/// values in both.)
+pub fn differing_axes<'a>(base: &[&'a Measured], new: &[&'a Measured]) -> BTreeSet<&'a str> {
+    let axes: BTreeSet<&str> =
+        base.iter().chain(new).flat_map(|m| m.config.0.keys()).map(String::as_str).collect();
+    let values = |points: &[&Measured], axis: &str| -> BTreeSet<Option<String>> {
+        points.iter().map(|m| m.config.get(axis).map(ToString::to_string)).collect()
+    };
+    axes.into_iter().filter(|axis| values(base, axis).is_disjoint(&values(new, axis))).collect()
+}
+
+/// Every setting that differs: axes of the configurations, flush mode and route of the results, builds, kernel, host.
+pub(super) fn differences(base: &Arm, new: &Arm, axes: &BTreeSet<&str>) -> Vec<Difference> {
+    let mut all = Vec::new();
+    for axis in axes {
+        let of = |m: &Measured| m.config.show(axis);
+        all.extend(between(axis, values(base, of), values(new, of)));
+    }
+    let known: [(&str, Setting); 4] = [
+        ("flush_mode", flush_mode),
+        ("route", |m| told(&m.result.carmine.route)),
+        ("cache_state", |m| m.result.carmine.cache_state.clone()),
+        ("in_process", |m| Some(m.result.carmine.in_process.to_string())),
+    ];
+    for (name, of) in known.into_iter().filter(|(name, _)| !axes.contains(name)) {
+        all.extend(between(name, values(base, of), values(new, of)));
+    }
+    let (old, young) = (placed(base), placed(new));
+    for (name, values) in &old {
+        all.extend(young.get(name).and_then(|new| between(name, values.join(", "), new.join(", "))));
+    }
+    let names: BTreeSet<&String> = base.facts.keys().chain(new.facts.keys()).collect();
+    for name in names {
+        let fact = |arm: &Arm| arm.facts.get(name).cloned().unwrap_or_else(|| UNKNOWN.to_owned());
+        all.extend(between(name, fact(base), fact(new)));
+    }
+    all
+}
+
+/// The properties of the grids of an arm's results, with each value once; none of results without a grid, as of a peer.
+fn placed(arm: &Arm) -> BTreeMap<&'static str, Vec<String>> {
+    let mut all: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
+    let grids = arm.points.iter().filter_map(|m| Grid::deserialize(&m.result.carmine.grid).ok());
+    for (name, value) in grids.flat_map(|grid| aspects(&grid)) {
+        let known = all.entry(name).or_default();
+        if !known.contains(&value) {
+            known.push(value);
+            known.sort_unstable();
+        }
+    }
+    all
+}
+
+fn flush_mode(measured: &Measured) -> Option<String> {
+    told(&measured.result.carmine.flush_mode)
+}
+
+fn told(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// All values in an arm, in words.
+fn values(arm: &Arm, of: impl Fn(&Measured) -> Option<String>) -> String {
+    let all: BTreeSet<String> =
+        arm.points.iter().map(|m| of(m).unwrap_or_else(|| UNKNOWN.to_owned())).collect();
+    all.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// Refuses arms that do not promise the same, or are the same without knowing it.
+pub(super) fn check(base: &Arm, new: &Arm, axes: &BTreeSet<&str>) -> Result<(), Refusal> {
+    let (base_mode, new_mode) = (values(base, flush_mode), values(new, flush_mode));
+    if base_mode != new_mode {
+        return Err(Refusal::Failed(format!(
+            "{} and {} have different flush modes ({base_mode} and {new_mode}): what they promise differs, so their speed is not \
+             compared",
+            base.name, new.name
+        )));
+    }
+    let places = |arm: &Arm| values(arm, |m| m.result.carmine.grid.get("osds").map(ToString::to_string));
+    let placed = axes.iter().eq(["balance"].iter()) && places(base) != UNKNOWN;
+    if placed && places(base) == places(new) {
+        return Err(Refusal::Failed(format!(
+            "{} and {} are identical: on this machine both place everything on the same CPUs, so there is nothing to compare",
+            base.name, new.name
+        )));
+    }
+    Ok(())
+}

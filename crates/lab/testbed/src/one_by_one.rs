@@ -1,0 +1,97 @@
+//! OSDs of a running testbed one by one: stopped, killed, started, and started again, also with another number of reactors.
+
+use std::collections::BTreeSet;
+
+use carmine_topology::{ClientCpus, Grid, OsdRow, PlanRequest, Topology};
+use carmine_types::OsdId;
+
+use crate::daemons::{self, Stopped};
+use crate::error::{Result, fail_if, usage};
+use crate::folder::Testbed;
+use crate::layout::Daemon;
+use crate::testbed::StartOptions;
+
+impl Testbed {
+    /// Stops OSDs; the others run on. With `kill` they end at once, as in a crash.
+    ///
+    /// # Errors
+    /// The testbed has no such OSD, or one does not end.
+    pub fn stop_osds(&self, osds: &[OsdId], kill: bool) -> Result<Vec<(Daemon, Stopped)>> {
+        let daemons = self.named(osds)?;
+        if kill {
+            daemons::kill(self.layout(), &daemons)
+        } else {
+            daemons::stop(self.layout(), &daemons, true)
+        }
+    }
+
+    /// Starts OSDs and waits until they are up; if then all OSDs of the testbed run, also until every PG is active and clean.
+    /// With `again` those that run are stopped first. With `reactors` they get so many, until all are started by `up`.
+    /// If it fails, they are stopped.
+    ///
+    /// # Errors
+    /// No such OSD, one that runs already (unless `again`), a monitor that does not run, or no CPUs for so many reactors.
+    pub fn start_osds(
+        &mut self,
+        osds: &[OsdId],
+        again: bool,
+        reactors: Option<u16>,
+        start: &mut StartOptions<'_>,
+    ) -> Result<()> {
+        let daemons = self.named(osds)?;
+        let (running, missing) = self.parts()?;
+        let dir = self.layout().dir().display();
+        fail_if!(
+            missing.contains(&Daemon::Mon),
+            "the monitor of {dir} does not run: stop the rest with `carmine down --dir {dir}`, then `carmine up`"
+        );
+        let runs = daemons.iter().find(|daemon| !again && running.contains(daemon));
+        if let Some(daemon) = runs {
+            return Err(usage!("{daemon} runs already: `carmine osd restart` starts it anew"));
+        }
+        if let Some(reactors) = reactors {
+            osds.iter().try_for_each(|osd| self.place_anew(*osd, reactors))?;
+            self.write_plan()?;
+        }
+        self.start_some(&daemons, start).map(drop)
+    }
+
+    /// These OSDs as daemons, each once.
+    fn named(&self, osds: &[OsdId]) -> Result<Vec<Daemon>> {
+        let count = self.plan.osds();
+        if let Some(OsdId(osd)) = osds.iter().find(|osd| osd.0 >= count) {
+            return Err(usage!("OSD {osd}: this testbed has OSDs 0 to {}", count - 1));
+        }
+        Ok(BTreeSet::from_iter(osds).into_iter().copied().map(Daemon::Osd).collect())
+    }
+
+    /// Gives an OSD other reactors: on its own CPUs and on those that nobody has; where CPUs may be shared, on any.
+    fn place_anew(&mut self, osd: OsdId, reactors: u16) -> Result<()> {
+        let (plan, at) = (&mut self.plan, osd.0 as usize);
+        let topology = Topology::detect().map_err(|e| usage!("{e}"))?;
+        let mut others = plan.grid.clone();
+        let old = others.osds.remove(at);
+        let lists = [&others.system, &others.neighbour].into_iter().chain(&plan.cpu.alien_cpus);
+        let taken = others.allocated_cpus().union(&others.client_cpus());
+        let taken = lists.fold(taken, |taken, list| taken.union(list));
+        let given = plan.cpu.cpus.as_ref();
+        let free = given.unwrap_or(topology.allowed()).difference(&taken);
+        let placed = if plan.overprovisioned { given.cloned() } else { Some(free) };
+        // All OSDs whose reactors are not pinned have the same CPUs.
+        let floating = old.floating.map(|floating| floating.cpus);
+        let request = PlanRequest {
+            osds: 1,
+            reactors: reactors.into(),
+            cpus: floating.or(placed),
+            client_cpus: Some(ClientCpus::List(others.client_cpus())),
+            osds_per_device: 1,
+            pgs: 0,
+            ..plan.cpu.clone()
+        };
+        let mut grid = Grid::plan(&topology, &request).map_err(|e| usage!("{osd}: {e}"))?;
+        let row = OsdRow { osd: at, shared_device: old.shared_device, ..grid.osds.remove(0) };
+        others.osds.insert(at, row);
+        plan.grid = others.marked();
+        Ok(())
+    }
+}
