@@ -64,12 +64,16 @@ fn a_dead_osd_is_named() {
     let bed = Bed::new();
     bed.ok(UP);
     kill("-9", bed.pid("osd.1"));
-    bed.wait_for("the death of osd.1", || bed.status()["pgs"]["active"] == 0);
+    bed.wait_for("the death of osd.1", || {
+        bed.status()["pgs"]["clean"] == 0 && bed.status()["pgs"]["active"] == 16
+    });
     let out = bed.run(&["status"]);
     let said = text(&out.stdout);
     assert_eq!(out.status.code(), Some(1));
     assert!(
-        said.contains("degraded") && said.contains("osd.1 is dead") && said.contains("0 of 16 PGs"),
+        said.contains("degraded")
+            && said.contains("osd.1 is dead")
+            && said.contains("16 of 16 PGs have fewer"),
         "{said}"
     );
     bed.ok(&["down"]);

@@ -292,6 +292,8 @@ impl Peering {
         let is_undersized = self.map.members.len() < self.map.size;
         let lacks_all = self.recovering.iter().any(|(_, lacks_all)| *lacks_all);
         match (self.recovering.is_empty(), lacks_all, is_undersized) {
+            // The monitor's next map, in which they are owners, begins a new interval.
+            (true, _, false) if self.has_newcomers() => "active+remapped",
             (true, _, false) => "active+clean",
             (true, _, true) => "active+undersized+degraded",
             (false, false, false) => "active+recovering+degraded",

@@ -95,6 +95,8 @@ fn every_command_is_described_and_answers() {
                 "logtext": ["a", "line"], "who": "osd",
             });
             match known.words() {
+                "osd scrub" | "osd deep-scrub" | "osd repair" => command["who"] = json!("osd.1"),
+                words if words.starts_with("osd erasure-code-profile") => command["name"] = json!("default"),
                 "osd crush rule dump" => command["name"] = json!("replicated_rule"),
                 "config set" => command["name"] = json!("osd_max_write_size"),
                 "config get" | "config show" => command["key"] = json!("osd_max_write_size"),

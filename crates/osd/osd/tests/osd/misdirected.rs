@@ -158,6 +158,8 @@ fn an_inactive_pg_refuses_it_at_once() {
 #[test]
 fn one_with_a_newer_map_is_refused_when_the_map_comes() {
     let cluster = Cluster::start(64, Disks::Cyan, 1, 8, &[2]);
+    // The OSD's own wishes are in the map.
+    cluster.pass(SECOND);
     let liar = Liar::new(&cluster);
     let result = liar.ask("a", OsdOp::write(0, 5), |request| {
         request.pg.ps ^= 1;

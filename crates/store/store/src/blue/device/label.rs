@@ -222,6 +222,7 @@ fn refusal(version: u32) -> String {
     let it =
         format!("it holds a store of type blue in format {version}, and this program reads format {VERSION}");
     let reader = match version {
+        4 => "Carmine at commit a984eed",
         3 => "Carmine at commit e27986a",
         0..=2 => "a Carmine older than commit e27986a",
         _ => return format!("{it}: run the newer Carmine that wrote it"),
@@ -269,11 +270,11 @@ mod tests {
             let error = Label::decode(place, &bad).unwrap_err().to_string();
             assert!(error.contains("/dev/x"), "{error}");
         }
-        for (version, remedy) in [(1, "replicas"), (3, "e27986a"), (5, "newer")] {
+        for (version, remedy) in [(1, "replicas"), (3, "e27986a"), (4, "a984eed"), (6, "newer")] {
             let mut other = good.clone();
             other[16] = version;
             let error = Label::decode(place, &other).unwrap_err().to_string();
-            assert!(error.contains(&format!("format {version}")) && error.contains("format 4"), "{error}");
+            assert!(error.contains(&format!("format {version}")) && error.contains("format 5"), "{error}");
             assert!(error.contains(remedy), "{error}");
         }
     }
