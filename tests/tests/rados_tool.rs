@@ -298,6 +298,9 @@ fn unsupported(rados: &mut Rados<'_>) {
     rados.works("lssnap", "none");
     assert_eq!(rados.ok("list-inconsistent-pg bench"), "[]\n");
     rados.works("list-inconsistent-pg POOL", "none");
+    for words in ["list-inconsistent-obj 1.0", "list-inconsistent-snapset 1.0"] {
+        rados.refused(words, "No scrub information available for pg 1.0");
+    }
     for words in [
         "cache-flush o",
         "cache-try-flush o",
@@ -310,8 +313,6 @@ fn unsupported(rados: &mut Rados<'_>) {
         "tier-flush o",
         "tier-evict o",
         "unset-manifest o",
-        "list-inconsistent-obj 1.0",
-        "list-inconsistent-snapset 1.0",
     ] {
         rados.refused(words, not);
     }

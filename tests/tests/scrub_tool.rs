@@ -170,7 +170,6 @@ fn stock_tools_scrub_and_repair() {
     let file = bed.file("thing");
     std::fs::write(&file, &data).expect("a file");
     bed.rados_ok(&["put", "thing", &file]);
-    bed.ceph_ok(&["osd", "pool", "application", "enable", "bench", "rados"]);
     let mut tools = Tools { bed: &bed, sheet: Sheet::new("scrub and repair") };
     let place = tools.json("osd map bench thing");
     let pg = place["pgid"].as_str().expect("a PG").to_owned();

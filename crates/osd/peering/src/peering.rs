@@ -49,6 +49,8 @@ pub struct Peering {
     pub(crate) attempt: u64,
     /// The attempt under way; `None` before the first, while a timer runs, and behind the last.
     pub(crate) under_way: Option<Attempt>,
+    /// It has been active, here or as a replica, since the process started.
+    pub(crate) was_active: bool,
     /// Replicas that lack objects; each with whether it lacks all of them (active primary).
     pub(crate) recovering: Vec<(OsdId, bool)>,
     /// Pause before the next attempt.
@@ -76,6 +78,7 @@ impl Peering {
             phase: Phase::Loading,
             attempt: 0,
             under_way: None,
+            was_active: false,
             recovering: Vec::new(),
             pause: Duration::ZERO,
             successor: None,
@@ -258,16 +261,12 @@ impl Peering {
         }
     }
 
-    /// It serves clients, or a primary that does.
-    #[must_use]
-    pub fn serves(&self) -> bool {
-        matches!(self.phase, Phase::Active | Phase::Replica { active: true })
-    }
-
-    /// It cannot go on before the monitor, which hears of it by the OSD's report, has changed the map.
+    /// It was active, and now its clients wait until the monitor, which hears of it by the OSD's report, has changed the map.
+    /// (At a start of the whole cluster the others come up in a moment.)
     #[must_use]
     pub fn waits_for_monitor(&self) -> bool {
-        self.successor.is_some() || matches!(self.phase, Phase::Down(Reason::WaitsFor(_)))
+        let waits = self.successor.is_some() || matches!(self.phase, Phase::Down(Reason::WaitsFor(_)));
+        waits && self.was_active
     }
 
     /// It serves clients, and the monitor has yet to hear that members which are no owners of the data have all of it now.

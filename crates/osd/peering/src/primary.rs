@@ -330,6 +330,7 @@ impl Peering {
         );
         self.successor = None;
         self.phase = Phase::Active;
+        self.was_active = true;
         fx.push(Effect::Serve { followers: attempt.replicas.into_iter().map(|(osd, _)| osd).collect() });
         self.recovering = attempt.behind.iter().map(|(osd, common)| (*osd, common.is_none())).collect();
         let number = self.attempt;

@@ -93,6 +93,7 @@ impl Peering {
             // Orders that are still being carried out end without effect.
             self.next_generation(fx);
             self.phase = Phase::Replica { active: true };
+            self.was_active = true;
         }
         Then::Answer
     }

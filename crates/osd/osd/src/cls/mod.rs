@@ -107,6 +107,10 @@ pub(crate) async fn call(
 ) -> Result<Told, OpError> {
     let (class, method, input) = parts(request, input).ok_or(OpError::of(errno::EINVAL))?;
     let Some(found) = find(class, method) else {
+        // Ceph has them: where there is no object, they find none.
+        if class == b"rbd" && method.starts_with(b"mirror_") {
+            state.must_exist()?;
+        }
         osd.refuse(&format!("method {}.{}", class.escape_ascii(), method.escape_ascii()));
         return Err(OpError::of(if is_known(class) { errno::EOPNOTSUPP } else { errno::EPERM }));
     };

@@ -34,7 +34,7 @@ mod shell;
 mod usage;
 mod write;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use carmine_peering::{Peering, Phase};
@@ -79,8 +79,6 @@ pub(crate) struct Pg {
     watched: Watched,
     /// Its scrubs (primary).
     scrub: Scrubs,
-    /// Clients wait for what the monitor decides.
-    asks: Cell<bool>,
     /// Fires when phase, generation or the committed version change.
     changed: Notify,
 }
@@ -100,7 +98,6 @@ impl Pg {
             usage: RefCell::default(),
             watched: Watched::default(),
             scrub: Scrubs::default(),
-            asks: Cell::new(false),
             changed: Notify::new(),
         })
     }

@@ -58,22 +58,20 @@ impl Pg {
     /// Gives an event to the state machine, and carries out what follows but for the part of the one who brings it.
     pub(super) fn on(self: &Rc<Self>, osd: &Rc<OsdShard>, event: Event) -> Then {
         let is_map = matches!(event, Event::Map(_));
-        let (served, was_whole) = {
+        let (waited, had_news) = {
             let peering = self.peering.borrow();
-            (peering.serves(), peering.has_newcomers())
+            (peering.waits_for_monitor(), peering.has_newcomers())
         };
         let Effects { list, then } = self.peering.borrow_mut().on(self.log.borrow().info(), event);
         list.into_iter().for_each(|effect| self.perform(osd, effect));
         self.changed.notify_all();
         let peering = self.peering.borrow();
-        // At a start of the whole cluster the others come up in a moment. Later, clients wait for what the monitor decides. A report
-        // that speaks of an earlier map is not used: it is sent again.
-        let asks = peering.waits_for_monitor() && (served || self.asks.get());
-        let has_news = peering.has_newcomers() && (!was_whole || is_map);
-        if has_news || (asks && (is_map || !self.asks.get())) {
+        // A report that speaks of an earlier map is not used: it is sent again.
+        let waits = peering.waits_for_monitor() && (!waited || is_map);
+        let has_news = peering.has_newcomers() && (!had_news || is_map);
+        if waits || has_news {
             crate::stats::send_soon(osd);
         }
-        self.asks.set(asks);
         then
     }
 
