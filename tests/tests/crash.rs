@@ -240,7 +240,7 @@ fn clients_go_on_without_an_osd_and_wait_below_min_size() {
     let stock = rados.then(|| Background::rados(&bed, &writes("2")));
     std::thread::sleep(Duration::from_secs(4));
     assert!(stock.as_ref().is_none_or(Background::runs), "the stock client's operations must wait, not fail");
-    // What waited goes on as soon as there are two, and each is given what it missed.
+    // The writes go on as soon as two OSDs are up, and each OSD is given the writes that it missed.
     bed.ok("restart", &["--osd", "1,2"]);
     if let Some(stock) = stock {
         succeed(stock.wait(Duration::from_secs(60)), "rados bench over two deaths");

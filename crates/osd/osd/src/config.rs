@@ -153,7 +153,8 @@ impl ScrubOptions {
 }
 
 /// How many connections an OSD lets in: on the public port, and apart from those on the reactors' own ports and on those for
-/// heartbeats, where other OSDs stay, so that a crowd of clients does not take their places. (An OSD asks on the public port once which ports there are.)
+/// heartbeats, where other OSDs stay, so that a crowd of clients does not take their places. (An OSD asks on the public port
+/// once which ports there are.)
 #[derive(Clone, Debug)]
 pub struct Gates {
     pub(crate) public: Gate,

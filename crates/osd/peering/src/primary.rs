@@ -140,8 +140,7 @@ impl Peering {
             },
             Event::RepairAcked { attempt, from, result } if self.is_under_way(attempt) => match result {
                 Ok(()) => {
-                    let beside = self.under_way.as_ref().is_some_and(|attempt| attempt.beside);
-                    fx.then = if beside { Then::PushUndone } else { Then::Push };
+                    fx.then = if self.recovers_beside() { Then::PushUndone } else { Then::Push };
                     self.advance(own, from, fx, |step| match step {
                         MemberStage::Marking(copy) => Some(MemberStage::Pushing(copy)),
                         _ => None,
@@ -154,7 +153,7 @@ impl Peering {
             },
             Event::Pushed { attempt, from, result } if self.is_under_way(attempt) => match result {
                 Ok(()) => {
-                    let beside = self.under_way.as_ref().is_some_and(|attempt| attempt.beside);
+                    let beside = self.recovers_beside();
                     self.advance(own, from, fx, |step| match step {
                         MemberStage::Pushing(copy) if beside => Some(MemberStage::Behind(common(&copy, own))),
                         MemberStage::Pushing(copy) => Some(MemberStage::Equal(common(&copy, own))),
@@ -191,6 +190,11 @@ impl Peering {
             Trouble::Refused(errno) => Reason::Refused(from, errno),
             Trouble::OwnStore(errno) => Reason::OwnStore(self.me, errno),
         })
+    }
+
+    /// The attempt under way leaves what replicas lack to a recovery beside clients.
+    fn recovers_beside(&self) -> bool {
+        self.under_way.as_ref().is_some_and(|attempt| attempt.beside)
     }
 
     /// A replica has done its part.

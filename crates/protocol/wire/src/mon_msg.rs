@@ -267,7 +267,7 @@ coded! {
     /// A line of the cluster log.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct LogEntry: versioned "log entry", 5, compat 4, oldest 5 {
-        /// Who wrote it: the type of an entity, and its name.
+        /// The author: the type of an entity, and its name.
         pub name: (u32, String),
         /// The same by number; -1 is not known.
         pub rank: EntityName,

@@ -100,7 +100,7 @@ impl Known {
 }
 
 /// The commands by family, in the order in which `get_command_descriptions` lists them.
-const FAMILIES: [&[Known]; 13] = [
+const FAMILIES: &[&[Known]] = &[
     &[read("get_command_descriptions", "list the commands", descriptions)],
     cluster::COMMANDS,
     osd::COMMANDS,
@@ -117,7 +117,7 @@ const FAMILIES: [&[Known]; 13] = [
 ];
 
 fn all() -> impl Iterator<Item = &'static Known> {
-    FAMILIES.into_iter().flatten()
+    FAMILIES.iter().copied().flatten()
 }
 
 /// Runs one command, given as the `cmd` strings of the message.

@@ -76,7 +76,7 @@ fn untagged(view: &View<'_>) -> Option<Check> {
     warning("POOL_APP_NOT_ENABLED", summary, details)
 }
 
-/// What scrubs have found.
+/// The damage that scrubs have found.
 fn damaged(view: &View<'_>) -> Vec<Check> {
     let damaged = pg::damaged(view);
     let errors: u64 = damaged.iter().map(|(.., errors)| errors).sum();

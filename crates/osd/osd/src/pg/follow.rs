@@ -1,8 +1,9 @@
 //! The replica's side of an activation: says what it has, takes objects, and takes over the primary's log.
 //!
 //! Before the first object is changed the replica writes down that its copy is incomplete. The activation says otherwise, or,
-//! if objects are pushed beside the clients' writes, an order that follows the last of them. A later query takes back everything that was ordered before it. The log in memory changes in the step
-//! that submits the same change to the store, and what is told of it is durable.
+//! if objects are pushed beside the clients' writes, an order that follows the last of them. A later query takes back
+//! everything that was ordered before it. The log in memory changes in the step that submits the same change to the store,
+//! and what is told of it is durable.
 
 use std::rc::Rc;
 use std::sync::Arc;

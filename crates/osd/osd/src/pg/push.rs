@@ -105,18 +105,19 @@ impl Repair {
         log.after(common).filter(|e| e.op != LogOp::Error).map(|e| Arc::clone(&e.oid)).collect()
     }
 
+    /// Objects that the replica's log changed after it.
+    fn theirs(&self) -> BTreeSet<Arc<ObjectId>> {
+        self.common.map_or_else(BTreeSet::new, |_| self.changed.iter().cloned().collect())
+    }
+
     /// Objects that one of the logs changed after it.
     fn differing(&self) -> BTreeSet<Arc<ObjectId>> {
-        let mut differing = self.ours();
-        differing.extend(self.common.iter().flat_map(|_| self.changed.iter().cloned()));
-        differing
+        self.ours().union(&self.theirs()).cloned().collect()
     }
 
     /// Objects that only the replica's log changed after it.
     fn undone(&self) -> BTreeSet<Arc<ObjectId>> {
-        let ours = self.ours();
-        let undone = self.common.iter().flat_map(|_| &self.changed).filter(|oid| !ours.contains(*oid));
-        undone.cloned().collect()
+        self.theirs().difference(&self.ours()).cloned().collect()
     }
 
     /// Pushes these objects, or all if the logs do not touch.

@@ -242,9 +242,9 @@ impl Pg {
         self.on(osd, Event::StoreFailed { errno: Errno(error.errno()) });
     }
 
-    /// Why the PG does not serve clients, or not with all of its copies; `None` if it does. `epoch` is the one that the report speaks of: for a PG that is
-    /// active in it, it is a promise to leave all members complete. By these reports the monitor decides who may leave, and
-    /// who leads.
+    /// Why the PG does not serve clients, or not with all of its copies; `None` if it does. `epoch` is the one that the report
+    /// speaks of: for a PG that is active in it, it is a promise to leave all members complete. By these reports the monitor
+    /// decides who may leave, and who leads.
     pub(crate) fn report(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
