@@ -70,6 +70,7 @@ impl Writer {
             user_version,
             result: 0,
             mtime,
+            clones: Vec::new(),
         });
         if user_version.is_multiple_of(LOG_TRIM_EVERY) && user_version > LOG_KEPT {
             txn.log_trim_to = Some(Eversion::new(4, user_version - LOG_KEPT));

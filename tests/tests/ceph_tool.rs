@@ -166,7 +166,20 @@ fn look(ceph: &mut Ceph<'_>) {
     ceph.ok("config dump");
     assert_eq!(ceph.ok("config get osd.0 osd_max_write_size"), "90\n");
     ceph.shows("config show osd.0", &["osd_max_object_size"], &["[0].value"]);
-    ceph.sheet.works("`ceph config dump|get|set|show|ls`", "options whose value here is fixed");
+    ceph.ok("config set client.admin rbd_cache_size 4096");
+    assert_eq!(ceph.ok("config get client.admin rbd_cache_size"), "4096\n");
+    assert!(ceph.ok("config dump").contains("rbd_cache_size"));
+    ceph.ok("config rm client.admin rbd_cache_size");
+    assert!(!ceph.ok("config dump").contains("rbd_cache_size"));
+    ceph.sheet.works(
+        "`ceph config dump|get|set|rm|show|ls`",
+        "options of clients are stored and sent to them; those of daemons have one value",
+    );
+    ceph.ok("osd set-require-min-compat-client mimic");
+    assert_eq!(ceph.ok("osd get-require-min-compat-client"), "mimic\n");
+    ceph.sheet
+        .works("`ceph osd set-require-min-compat-client mimic`", "librbd makes clones of the second format");
+    ceph.refused("osd set-require-min-compat-client jewel", "utilizes features that require luminous");
     ceph.ok("log good news");
     ceph.shows("log last 5", &["client.admin (client.?)", "[INF] good news"], &["[0].message"]);
     ceph.sheet.works("`ceph log TEXT`, `ceph -w`", "a line reaches who watches the log");
@@ -189,6 +202,9 @@ fn pgs(ceph: &mut Ceph<'_>) {
     ceph.shows("pg dump sum", &["active+clean"], &[".pg_stats_sum.stat_sum.num_objects"]);
     ceph.shows("pg ls-by-pool bench active clean", &["1.0"], &[".pg_stats[0].pgid"]);
     ceph.shows("pg ls-by-primary osd.1", &["PG_STAT"], &[".pg_stats[0].pgid"]);
+    ceph.shows("pg dump_stuck", &[], &[".stuck_pg_stats"]);
+    let known = [".info.last_update", ".peer_info[0].last_backfill", ".recovery_state[0].name"];
+    ceph.shows("pg 1.0 query", &["recovery_state"], &known);
     let none = ceph.json("pg ls inconsistent");
     assert_eq!(none["pg_stats"], serde_json::json!([]));
     ceph.sheet.works("`ceph pg ls [POOL] [STATE ...]`", "what `rados list-inconsistent-pg` asks for");
@@ -220,6 +236,12 @@ fn pools(ceph: &mut Ceph<'_>) {
         "PGs get or lose copies behind their primary",
     );
     ceph.says("osd pool set rbd min_size 1", "set pool 2 min_size to 1", "");
+    ceph.ok("osd pool mksnap rbd s");
+    assert!(ceph.ok("osd pool ls detail").contains("snap 1 's' "));
+    ceph.ok("osd pool rmsnap rbd s");
+    assert!(ceph.ok("osd dump").contains("pool_snaps"));
+    ceph.sheet
+        .works("`ceph osd pool mksnap|rmsnap POOL SNAP`", "`osd pool ls detail` and `osd dump` show it");
     ceph.shows("osd pool get rbd size", &["size: 2"], &[".size"]);
     ceph.says("osd pool application enable rbd rbd", "enabled application 'rbd'", "");
     ceph.says("osd pool set rbd pg_autoscale_mode off", "pg_autoscale_mode to off", "it always is");
@@ -444,8 +466,6 @@ fn unknown(ceph: &mut Ceph<'_>) {
     let absent = [
         "osd perf",
         "osd tier add a b",
-        "pg 1.0 query",
-        "pg dump_stuck",
         "balancer on",
         "config-key ls",
         "auth ls",

@@ -235,35 +235,24 @@ fn other_services_are_refused(rbd: &mut Rbd<'_>) {
     rbd.refused("mirror snapshot schedule ls", "Invalid argument");
 }
 
-fn snapshots_are_refused(rbd: &mut Rbd<'_>) {
-    let why = "Operation not supported";
-    rbd.refused("snap create --no-progress full@s", why);
-    rbd.refused("snap create --no-progress plain@s", why);
-    let missing = "No such file or directory";
-    for words in [
-        "clone plain@s bench/child",
-        "snap protect plain@s",
-        "snap rollback --no-progress plain@s",
-        "snap rm --no-progress plain@s",
-    ] {
-        rbd.refused(words, missing);
-    }
+/// Options that the cluster keeps: for all clients, for a pool. Those of images are image-meta.
+fn options_are_stored(rbd: &mut Rbd<'_>) {
+    rbd.ok("config global set client rbd_cache_size 1048576");
+    assert_eq!(rbd.ok("config global get client rbd_cache_size"), "1048576\n");
+    assert!(rbd.ok("config global ls client").contains("rbd_cache_size"));
+    rbd.ok("config global set global rbd_default_features 1");
+    rbd.ok("create --size 8M simple");
+    assert!(rbd.ok("info simple").contains("features: layering\n"), "the option did not reach the client");
+    rbd.ok("config global rm global rbd_default_features");
+    rbd.ok("config global rm client rbd_cache_size");
+    rbd.refused("config global get client rbd_cache_size", "rbd_cache_size is not set");
+    rbd.works("config global set|get|ls|rm client OPTION", "the next client makes images as it says");
+    rbd.ok("config pool set bench rbd_cache false");
+    assert_eq!(rbd.ok("config pool get bench rbd_cache"), "false\n");
+    assert!(rbd.ok("config pool ls bench").contains("rbd_cache "));
+    rbd.ok("config pool rm bench rbd_cache");
+    rbd.works("config pool set|get|ls|rm POOL OPTION", "");
     rbd.refused("flatten --no-progress plain", "Invalid argument");
-    rbd.refused("snap unprotect plain@s", missing);
-    rbd.refused("snap rename plain@s plain@t", missing);
-    // The OSD refuses it as it does without the option; the tool loses that on its way.
-    assert!(rbd.ok("snap create --no-progress --skip-quiesce plain@s").is_empty());
-    rbd.sheet.refused(
-        "`rbd snap create --skip-quiesce IMAGE@SNAP`",
-        "no snapshot is made; rbd 16.2.15 loses the error and ends as if it were, `rbd snap ls` shows none",
-    );
-    rbd.ok("snap purge --no-progress plain");
-    assert_eq!(rbd.ok("snap ls plain"), "");
-    rbd.works("snap purge IMAGE", "of none");
-    // Nothing is left of the attempts.
-    assert_eq!(rbd.ok("snap ls full"), "");
-    assert!(rbd.ok("info full").contains("snapshot_count: 0"));
-    rbd.works("snap ls IMAGE", "none");
 }
 
 fn images_are_removed(rbd: &mut Rbd<'_>) {
@@ -291,7 +280,7 @@ fn rbd_against_one_cyan_osd() {
     images_are_large(&mut rbd);
     names_and_values(&mut rbd);
     layouts_and_differences(&mut rbd);
-    snapshots_are_refused(&mut rbd);
+    options_are_stored(&mut rbd);
     other_services_are_refused(&mut rbd);
     images_are_removed(&mut rbd);
     rbd.sheet.check();

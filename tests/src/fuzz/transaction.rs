@@ -38,6 +38,7 @@ pub(super) fn transaction_seeds() -> Vec<Vec<u8>> {
         user_version: 4,
         result: 0,
         mtime,
+        clones: Vec::new(),
     });
     write.log_trim_to = Some(Eversion::new(2, 1));
     let (name, value) = (Box::from(&b"_name"[..]), Bytes::from(b"value".to_vec()));
@@ -48,6 +49,7 @@ pub(super) fn transaction_seeds() -> Vec<Vec<u8>> {
         Step::SetXattr { name, value: value.clone() },
         Step::Zero { off: 1, len: 2 },
         Step::Lose { off: 4096, len: 4096 },
+        Step::CloneFrom { from: oid.clone() },
         Step::SetOmapHeader { header: value.clone() },
         Step::SetOmap { entries: vec![(Box::from(&b"key"[..]), value)] },
         Step::RemoveOmap { keys: vec![Box::from(&b"old"[..])] },

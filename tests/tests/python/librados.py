@@ -871,24 +871,59 @@ def cluster_log(io):
 
 
 @group
-def snapshots_are_refused(io):
-    """create_snap, and writes and reads with snapshots of one's own: answered at once that they are not supported"""
-    fails(errno.EOPNOTSUPP, io.create_snap, "snap")
-    expect(list(io.list_snaps()), [])
-    fails(errno.ENOENT, io.lookup_snap, "snap")
+def self_managed_snapshots(io):
+    """create_self_managed_snap, set_self_managed_snap_write, set_read, rollback_self_managed_snap, remove_self_managed_snap"""
     io.write_full("s", b"kept")
-    number = io.create_self_managed_snap()
-    io.set_self_managed_snap_write([number])
-    fails(errno.EOPNOTSUPP, io.write_full, "s", b"after the snapshot")
-    io.set_self_managed_snap_write([])
-    io.set_read(number)
-    fails(errno.ENOENT, io.read, "s")
-    io.set_read(rados.LIBRADOS_SNAP_HEAD)
-    expect(io.read("s"), b"kept")
-    fails(errno.EOPNOTSUPP, io.rollback_self_managed_snap, "s", number)
-    expect(io.read("s"), b"kept")
-    io.remove_self_managed_snap(number)
+    io.set_xattr("s", "a", b"1")
+    first = io.create_self_managed_snap()
+    io.set_self_managed_snap_write([first])
+    io.write_full("s", b"after the snapshot")
+    io.set_xattr("s", "a", b"2")
+    io.write_full("young", b"y")
+    second = io.create_self_managed_snap()
+    io.set_self_managed_snap_write([second, first])
     io.remove_object("s")
+    fails(errno.ENOENT, io.read, "s")
+    fails(errno.ENOENT, io.stat, "s")
+    io.set_read(first)
+    expect((io.read("s"), io.get_xattr("s", "a"), io.stat("s")[0]), (b"kept", b"1", 4))
+    fails(errno.ENOENT, io.read, "young")
+    fails(errno.EROFS, io.write_full, "s", b"x")
+    io.set_read(second)
+    expect((io.read("s"), io.get_xattr("s", "a")), (b"after the snapshot", b"2"))
+    io.set_read(rados.LIBRADOS_SNAP_HEAD)
+    io.rollback_self_managed_snap("s", first)
+    expect((io.read("s"), io.get_xattr("s", "a")), (b"kept", b"1"))
+    io.set_self_managed_snap_write([first])
+    io.remove_self_managed_snap(second)
+    io.set_self_managed_snap_write([])
+    io.remove_self_managed_snap(first)
+    io.remove_object("s")
+    io.remove_object("young")
+    fails(errno.EINVAL, io.create_snap, "of the pool")
+
+
+@group
+def pool_snapshots(_):
+    """create_snap, list_snaps, lookup_snap, get_timestamp, set_read, snap_rollback, remove_snap"""
+    CLUSTER.create_pool("of-snaps")
+    with CLUSTER.open_ioctx("of-snaps") as io:
+        io.write_full("s", b"kept")
+        io.create_snap("one")
+        fails(errno.EEXIST, io.create_snap, "one")
+        io.write_full("s", b"after the snapshot")
+        snap = io.lookup_snap("one")
+        expect([s.name for s in io.list_snaps()], ["one"])
+        expect(snap.get_timestamp().year >= 2020, True)
+        io.set_read(snap.snap_id)
+        expect(io.read("s"), b"kept")
+        io.set_read(rados.LIBRADOS_SNAP_HEAD)
+        io.snap_rollback("s", "one")
+        expect(io.read("s"), b"kept")
+        io.remove_snap("one")
+        fails(errno.ENOENT, io.lookup_snap, "one")
+        fails(errno.EINVAL, io.create_self_managed_snap)
+    CLUSTER.delete_pool("of-snaps")
 
 
 CONF, POOL = sys.argv[1], sys.argv[2]

@@ -8,6 +8,7 @@ use carmine_types::{Eversion, ObjectId, UTime};
 use smallvec::SmallVec;
 
 use crate::meta::decode_bytes;
+use crate::object;
 use crate::txn::Beside;
 
 /// The change of one object: steps that take effect in order.
@@ -50,6 +51,13 @@ pub enum Step {
     },
     /// Removes the object with its xattrs and omap, if it exists.
     Remove,
+    /// Makes the object a copy of another one of its PG as that is at this point of the transaction: bytes, size, versions, time,
+    /// xattrs and omap; what it held before is gone. Bytes that were lost there are lost here. If the other one does
+    /// not exist, this one does not exist afterwards.
+    CloneFrom {
+        /// The other object; the object itself: nothing happens.
+        from: Arc<ObjectId>,
+    },
     /// The blocks that hold these bytes were lost in the copy that this one is made from: reading them is an error until
     /// they are overwritten whole. A part behind the end of the object is ignored. Only `blue` can keep that.
     Lose {
@@ -116,6 +124,11 @@ impl ObjectChange {
         ObjectChange { oid: oid.into(), steps: steps.into_iter().collect() }
     }
 
+    /// The object, and those that its steps copy.
+    pub fn objects(&self) -> impl Iterator<Item = &ObjectId> {
+        std::iter::once(&*self.oid).chain(self.steps.iter().filter_map(Step::source))
+    }
+
     /// Bytes of data that its steps write.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
@@ -136,7 +149,7 @@ impl Step {
         }
     }
 
-    /// The object exists after the step, also if it did not before.
+    /// The object exists after the step, also if it did not before. (After [`Step::CloneFrom`] it does if the other one does.)
     #[must_use]
     pub fn creates(&self) -> bool {
         match self {
@@ -149,6 +162,7 @@ impl Step {
             | Step::SetOmapHeader { .. } => true,
             Step::Zero { .. }
             | Step::Remove
+            | Step::CloneFrom { .. }
             | Step::Lose { .. }
             | Step::RemoveXattr { .. }
             | Step::ClearXattrs { .. }
@@ -158,12 +172,26 @@ impl Step {
         }
     }
 
+    /// The object that the step copies.
+    #[must_use]
+    pub fn source(&self) -> Option<&ObjectId> {
+        match self {
+            Step::CloneFrom { from } => Some(from),
+            _ => None,
+        }
+    }
+
     /// The object's bytes stay as they are.
     #[must_use]
     pub fn leaves_data(&self) -> bool {
         !matches!(
             self,
-            Step::Write { .. } | Step::Zero { .. } | Step::Truncate { .. } | Step::Remove | Step::Lose { .. }
+            Step::Write { .. }
+                | Step::Zero { .. }
+                | Step::Truncate { .. }
+                | Step::Remove
+                | Step::CloneFrom { .. }
+                | Step::Lose { .. }
         )
     }
 
@@ -240,6 +268,10 @@ impl Step {
                 e.u8(15);
                 e.blob(prefix);
             }
+            Step::CloneFrom { from } => {
+                e.u8(16);
+                object::put(from, e);
+            }
         }
     }
 
@@ -264,6 +296,7 @@ impl Step {
             13 => Step::RemoveOmapRange { from: d.blob()?.into(), to: d.blob()?.into() },
             14 => Step::ClearOmap,
             15 => Step::ClearXattrs { prefix: d.blob()?.into() },
+            16 => Step::CloneFrom { from: object::get(d)? },
             value => return Err(DecodeError::BadValue { what: "step of a change", value: value.into() }),
         })
     }

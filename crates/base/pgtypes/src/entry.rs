@@ -27,6 +27,16 @@ coded! {
         pub result: i32,
         /// Time of the modification.
         pub mtime: UTime,
+        /// Snap ids of the object's clones that it made, changed or removed.
+        pub clones: Vec<u64>,
+    }
+}
+
+impl LogEntry {
+    /// The objects that it changed: the one that it names, and clones of that.
+    pub fn objects(&self) -> impl Iterator<Item = Arc<ObjectId>> + '_ {
+        let clones = self.clones.iter().map(|snap| Arc::new(ObjectId { snap: *snap, ..(*self.oid).clone() }));
+        std::iter::once(Arc::clone(&self.oid)).chain(clones)
     }
 }
 

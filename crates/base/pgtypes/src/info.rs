@@ -3,7 +3,7 @@
 use carmine_codec::{Decoder, Encoder, Result, coded};
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, SpgId};
 
-use crate::LogEntry;
+use crate::{LogEntry, cursor};
 
 coded! {
     /// What a PG remembers of itself (pg_info_t).
@@ -26,6 +26,9 @@ coded! {
         pub incomplete: bool,
         /// An incomplete copy lacks only objects that the log changed after this entry; zero: it may lack any.
         pub complete_to: Eversion,
+        /// Of an incomplete copy with `complete_to`: how far its backfill has come. What is said there holds for the objects
+        /// before this one; of the others it may have any content. `None`: it holds for all.
+        pub last_backfill: Option<ObjectId> = cursor,
     }
 }
 

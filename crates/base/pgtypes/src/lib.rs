@@ -7,10 +7,12 @@
 #![forbid(unsafe_code)]
 
 mod change;
+pub mod cursor;
 mod entry;
 mod info;
 mod meta;
 pub mod object;
+pub mod snaps;
 mod txn;
 
 pub use change::{ObjectChange, Step};

@@ -72,9 +72,10 @@ impl Transaction {
         self.log.last().map_or(Eversion::ZERO, |entry| entry.version)
     }
 
-    /// All objects that the transaction names.
+    /// All objects that the transaction names: those that it changes, those that it copies, those of its log entries.
     pub fn objects(&self) -> impl Iterator<Item = &ObjectId> {
-        self.changes.iter().map(|change| &*change.oid).chain(self.log.iter().map(|entry| &*entry.oid))
+        let changes = self.changes.iter().flat_map(ObjectChange::objects);
+        changes.chain(self.log.iter().map(|entry| &*entry.oid))
     }
 
     /// Every object that is named lies in the PG. Another PG's object may have another shard as its owner, and what two

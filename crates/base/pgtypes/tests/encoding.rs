@@ -42,17 +42,18 @@ prop_compose! {
 prop_compose! {
     fn entry()(version in eversion(), prior in eversion(), client in any::<u64>(), inc in any::<i32>(), tid in any::<u64>(),
                oid in object().prop_map(Arc::new), op in prop::sample::select(vec![LogOp::Modify, LogOp::Delete, LogOp::Error]),
-               user_version in any::<u64>(), result in any::<i32>(), mtime in utime()) -> LogEntry {
-        LogEntry { version, prior, reqid: ReqId { client, inc, tid }, oid, op, user_version, result, mtime }
+               user_version in any::<u64>(), result in any::<i32>(), mtime in utime(), clones in vec(any::<u64>(), 0..4)) -> LogEntry {
+        LogEntry { version, prior, reqid: ReqId { client, inc, tid }, oid, op, user_version, result, mtime, clones }
     }
 }
 
 prop_compose! {
     fn info()(pg in pg(), last_update in eversion(), log_tail in eversion(), started in any::<u32>(), since in any::<u32>(),
-              acting in vec(any::<u32>(), 0..5), incomplete in any::<bool>(), complete_to in eversion()) -> PgInfo {
+              acting in vec(any::<u32>(), 0..5), incomplete in any::<bool>(), complete_to in eversion(),
+              last_backfill in proptest::option::of(object())) -> PgInfo {
         let acting = acting.into_iter().map(OsdId).collect();
         let (last_epoch_started, same_interval_since) = (Epoch(started), Epoch(since));
-        PgInfo { pg, last_update, log_tail, last_epoch_started, same_interval_since, acting, incomplete, complete_to }
+        PgInfo { pg, last_update, log_tail, last_epoch_started, same_interval_since, acting, incomplete, complete_to, last_backfill }
     }
 }
 
@@ -79,6 +80,7 @@ fn step() -> impl Strategy<Value = Step> {
         range().prop_map(|(off, len)| Step::Zero { off, len }),
         any::<u64>().prop_map(|size| Step::Truncate { size }),
         range().prop_map(|(off, len)| Step::Lose { off, len }),
+        object().prop_map(|from| Step::CloneFrom { from: from.into() }),
         (eversion(), any::<u64>(), utime()).prop_map(|(version, user_version, mtime)| Step::SetMeta {
             version,
             user_version,

@@ -14,8 +14,8 @@ const VIRTUAL_TICKS: u64 = 1_000;
 /// A shard's source of time.
 pub(crate) enum Clock {
     Real(TickRate),
-    /// Nanoseconds of virtual time, and a tick counter of this shard.
-    Virtual(Rc<Cell<u64>>, Cell<u64>),
+    /// Nanoseconds of virtual time, a tick counter of this shard, and what the node's wall clock is ahead, nanoseconds.
+    Virtual(Rc<Cell<u64>>, Cell<u64>, Rc<Cell<i64>>),
 }
 
 impl Clock {
@@ -23,7 +23,7 @@ impl Clock {
     pub(crate) fn now_ns(&self) -> u64 {
         match self {
             Clock::Real(_) => sys::monotonic_ns(),
-            Clock::Virtual(t, _) => t.get(),
+            Clock::Virtual(t, ..) => t.get(),
         }
     }
 
@@ -31,7 +31,10 @@ impl Clock {
     pub(crate) fn unix_now(&self) -> Duration {
         match self {
             Clock::Real(_) => Duration::from_nanos(sys::realtime_ns()),
-            Clock::Virtual(t, _) => Duration::from_secs(VIRTUAL_EPOCH_S) + Duration::from_nanos(t.get()),
+            Clock::Virtual(t, _, ahead_ns) => {
+                Duration::from_secs(VIRTUAL_EPOCH_S)
+                    + Duration::from_nanos(t.get().saturating_add_signed(ahead_ns.get()))
+            }
         }
     }
 
@@ -40,7 +43,7 @@ impl Clock {
     pub(crate) fn ticks(&self) -> u64 {
         match self {
             Clock::Real(_) => sys::ticks(),
-            Clock::Virtual(_, ticks) => {
+            Clock::Virtual(_, ticks, _) => {
                 let t = ticks.get() + VIRTUAL_TICKS;
                 ticks.set(t);
                 t

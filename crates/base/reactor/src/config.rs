@@ -113,6 +113,8 @@ carmine_types::words! {
         Recovery = "recovery",
         /// Scrub.
         Scrub = "scrub",
+        /// Removal of clones whose snapshots are gone.
+        SnapTrim = "snaptrim",
         /// Everything else: accept loops, maps, admin commands.
         Admin = "admin",
         /// Signs of life between OSDs: little work, which no other may hold up.
@@ -130,7 +132,7 @@ impl Group {
         match self {
             Group::Client | Group::Replication | Group::Heartbeat => 1000,
             Group::Recovery => 250,
-            Group::Scrub => 100,
+            Group::Scrub | Group::SnapTrim => 100,
             Group::Admin => 500,
         }
     }

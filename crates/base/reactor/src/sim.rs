@@ -18,7 +18,7 @@
 //! ```
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -35,6 +35,8 @@ use crate::shard::Shard;
 use crate::turn;
 
 pub use crate::driver::sim::{Tape, Torn, Unflushed};
+
+mod faults;
 
 /// A simulated process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,6 +93,8 @@ const ARENA_BYTES: usize = 16 << 20;
 struct Node {
     name: Rc<str>,
     shards: Vec<Shard>,
+    /// What its wall clock is ahead of the world's, nanoseconds.
+    ahead_ns: Rc<Cell<i64>>,
 }
 
 /// A simulated world. Dropping it drops all tasks.
@@ -100,6 +104,8 @@ pub struct Sim {
     world: Rc<RefCell<World>>,
     nodes: RefCell<BTreeMap<u32, Node>>,
     next_node: Cell<u32>,
+    /// Nodes that do not run for now.
+    stopped: RefCell<BTreeSet<u32>>,
     budget: Cell<u64>,
 }
 
@@ -115,6 +121,7 @@ impl Sim {
             world,
             nodes: RefCell::new(BTreeMap::new()),
             next_node: Cell::new(0),
+            stopped: RefCell::default(),
             budget: Cell::new(STEP_BUDGET),
         }
     }
@@ -132,6 +139,8 @@ impl Sim {
         let id = self.next_node.get();
         self.next_node.set(id + 1);
         let name: Rc<str> = Rc::from(name);
+        self.world.borrow_mut().power_on(&name);
+        let ahead_ns = Rc::<Cell<i64>>::default();
         let config = Config { stall_ms: 0, ..Config::unpinned(&name, shards) };
         let started = parts(usize::from(shards.max(1)), false, None).and_then(|parts| {
             parts.into_iter().map(|p| Ok((Slice::new(ARENA_BYTES)?, p))).collect::<std::io::Result<Vec<_>>>()
@@ -145,7 +154,7 @@ impl Sim {
             .map(|(arena, p)| {
                 let key = Key { node: id, shard: p.id.0 };
                 let driver = Driver::Sim(SimDriver::new(Rc::clone(&self.world), key, Rc::clone(&name)));
-                let clock = Clock::Virtual(Rc::clone(&self.now), Cell::new(0));
+                let clock = Clock::Virtual(Rc::clone(&self.now), Cell::new(0), Rc::clone(&ahead_ns));
                 let seed = mix(self.seed ^ (u64::from(id) << 32) ^ u64::from(key.shard) ^ 0xC0FFEE);
                 p.assemble(&config, driver, clock, seed, arena)
             })
@@ -153,7 +162,7 @@ impl Sim {
         for s in &shards {
             s.spawn(Group::Admin, "main", main(s.clone()));
         }
-        self.nodes.borrow_mut().insert(id, Node { name, shards });
+        self.nodes.borrow_mut().insert(id, Node { name, shards, ahead_ns });
         NodeId(id)
     }
 
@@ -197,9 +206,10 @@ impl Sim {
     /// One of the shards that have something to do, by the seeded generator.
     fn pick(&self) -> Option<(u32, Rc<str>, Shard)> {
         let now = self.now.get();
-        let nodes = self.nodes.borrow();
+        let (nodes, stopped) = (self.nodes.borrow(), self.stopped.borrow());
         let ready: Vec<(u32, usize)> = nodes
             .iter()
+            .filter(|(id, _)| !stopped.contains(id))
             .flat_map(|(id, n)| n.shards.iter().enumerate().map(move |(i, s)| (*id, i, s)))
             .filter(|(_, _, s)| turn::runnable(s, now))
             .map(|(id, i, _)| (id, i))
@@ -214,11 +224,13 @@ impl Sim {
     }
 
     fn next_time(&self) -> Option<u64> {
+        let stopped = self.stopped.borrow();
         let timers = self
             .nodes
             .borrow()
-            .values()
-            .flat_map(|n| n.shards.iter())
+            .iter()
+            .filter(|(id, _)| !stopped.contains(id))
+            .flat_map(|(_, n)| n.shards.iter())
             .filter_map(|s| s.inner().timers.borrow().next())
             .min();
         match (timers, self.world.borrow().next_event()) {
@@ -261,6 +273,7 @@ impl Sim {
             turn::close(s);
         }
         drop(gone);
+        self.stopped.borrow_mut().remove(&node.0);
         self.world.borrow_mut().forget_node(node.0);
     }
 

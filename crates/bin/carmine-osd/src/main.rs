@@ -22,8 +22,8 @@ use anyhow::{Context, anyhow};
 use carmine_daemon::{ended, logging, signals};
 use carmine_load::drive::StoreFacts;
 use carmine_osd::{
-    Gates, HeartbeatConfig, OsdConfig, OsdShard, ScrubOptions, leave, measure_load, serve_admin_socket,
-    serve_http,
+    Gates, HeartbeatConfig, OsdConfig, OsdShard, RecoveryOptions, ScrubOptions, leave, measure_load,
+    serve_admin_socket, serve_http,
 };
 use carmine_osd_daemon::{Memory, store};
 use carmine_reactor::{Config, Group, Reactors, Shard, ShardId};
@@ -31,7 +31,7 @@ use carmine_store::StoreShared;
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts;
 use carmine_testbed::{Daemon, Layout, Plan, confine, mon_addr, process, require_plan, write_whole};
-use carmine_types::{OsdId, Uuid};
+use carmine_types::OsdId;
 use clap::Parser;
 
 use metadata::Metadata;
@@ -115,15 +115,6 @@ fn reactors(plan: &Plan, osd: OsdId) -> anyhow::Result<Config> {
     })
 }
 
-/// Identity of an OSD's store: the cluster's, with the OSD's number mixed in. `cyan` keeps it over restarts, too.
-fn store_uuid(fsid: Uuid, osd: OsdId) -> Uuid {
-    let mut bytes = fsid.0;
-    // An odd factor: different numbers give different ids.
-    let mix = (osd.0 + 1).wrapping_mul(0x9e37_79b1).to_be_bytes();
-    bytes.iter_mut().rev().zip(mix).for_each(|(byte, mix)| *byte ^= mix);
-    Uuid(bytes)
-}
-
 /// Options that the environment has by their names (`carmine up --osd-env`).
 fn scrub_options() -> anyhow::Result<ScrubOptions> {
     let mut options = ScrubOptions::default();
@@ -140,10 +131,9 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
     let (row, reactors) = (plan.row(osd)?, reactors(plan, osd)?);
     // For the threads that nobody pins: RocksDB's, the signal handler's, this one.
     process::restrict_to(&row.aliens.cpus.to_vec())?;
-    let fsid = plan.fsid.parse().map_err(|e| anyhow!("fsid of the plan: {e}"))?;
     let config = Arc::new(OsdConfig {
         id: osd,
-        uuid: store_uuid(fsid, osd),
+        uuid: plan.store_uuid(osd)?,
         listen: plan.addr.ip(),
         nonce: std::process::id(),
         gates: Gates::within(process::raise_open_files()),
@@ -153,6 +143,12 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
         },
         request_bytes_per_shard: Memory::of(plan).requests_per_shard,
         scrub: scrub_options()?,
+        recovery: RecoveryOptions {
+            max_backfills: plan.osd_max_backfills,
+            max_active: plan.osd_recovery_max_active,
+            retry_interval: Duration::from_secs(plan.osd_backfill_retry_interval_s.into()),
+            bytes_per_second: plan.osd_recovery_bytes_per_second,
+        },
         mon: mon_addr(layout).context("the monitor is not running: there is no run/mon.addr")?,
     });
     let _slice = store::lock_slice(layout, plan, osd)?;
@@ -283,17 +279,4 @@ fn give_up(shard: &Shard, failed: &mpsc::Sender<anyhow::Error>, error: anyhow::E
     // The receiver lives as long as the reactors do.
     let _ = failed.send(error);
     shard.stop();
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_store_has_its_own_id() {
-        let fsid: Uuid = "b79dd65e-35b4-47de-95c3-97d67e42c11d".parse().unwrap();
-        let ids: std::collections::BTreeSet<Uuid> = (0..1000).map(|n| store_uuid(fsid, OsdId(n))).collect();
-        assert_eq!(ids.len(), 1000);
-        assert!(!ids.contains(&fsid));
-    }
 }

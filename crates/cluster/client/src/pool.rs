@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use carmine_reactor::Payload;
-use carmine_types::{Epoch, ObjectId, PgId, UTime};
+use carmine_types::{Epoch, ObjectId, PgId, SNAP_HEAD, UTime};
 use carmine_wire::frame::DATA_BYTES_MAX;
 use carmine_wire::osd_op::{Extent, OpList, OsdOp, OsdRequest, flags, ops};
 use carmine_wire::pgls::{ALL_NAMESPACES, HObject, ListedObject, PgNlsArg, PgNlsReply};
@@ -24,6 +24,10 @@ pub struct Pool {
     nspace: Rc<[u8]>,
     key: Rc<[u8]>,
     timeout: Option<Duration>,
+    /// What is read.
+    snap: u64,
+    /// What writes preserve: the newest snapshot, and those that exist, descending.
+    context: (u64, Rc<[u64]>),
 }
 
 /// The result of [`Pool::stat`].
@@ -38,7 +42,8 @@ pub struct ObjectStat {
 impl Pool {
     pub(crate) fn new(client: Rc<Client>, id: i64, name: &str) -> Pool {
         let timeout = client.options().op_timeout;
-        Pool { client, id, name: name.into(), nspace: [].into(), key: [].into(), timeout }
+        let (snap, context) = (SNAP_HEAD, (0, [].into()));
+        Pool { client, id, name: name.into(), nspace: [].into(), key: [].into(), timeout, snap, context }
     }
 
     /// The same pool, in another namespace; empty is the default one.
@@ -54,6 +59,16 @@ impl Pool {
     /// The same pool, with another limit for each operation; `None`: as long as it takes.
     pub fn with_timeout(&self, timeout: Option<Duration>) -> Pool {
         Pool { timeout, ..self.clone() }
+    }
+
+    /// The same pool, read as it was at a snapshot; [`SNAP_HEAD`]: as it is.
+    pub fn at_snap(&self, snap: u64) -> Pool {
+        Pool { snap, ..self.clone() }
+    }
+
+    /// The same pool, whose writes preserve these snapshots: the newest that there was, and those that exist, descending.
+    pub fn with_snaps(&self, seq: u64, snaps: &[u64]) -> Pool {
+        Pool { context: (seq, snaps.into()), ..self.clone() }
     }
 
     /// The pool's number.
@@ -183,7 +198,9 @@ impl Pool {
         let flags = if writes { flags::CLIENT_WRITE } else { flags::CLIENT_READ };
         let object = ObjectId::head(self.id, &self.nspace, &self.key, name);
         let mut request = OsdRequest::new(PgId::new(self.id, 0), Epoch(0), flags, &object, ops);
+        request.snapid = self.snap;
         if writes {
+            (request.snap_seq, request.snaps) = (self.context.0, self.context.1.to_vec());
             let now = self.client.shard().unix_now();
             request.mtime = UTime { sec: now.as_secs() as u32, nsec: now.subsec_nanos() };
         }

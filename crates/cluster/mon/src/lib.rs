@@ -22,6 +22,7 @@ mod failure;
 mod fuzz;
 mod log;
 mod mon;
+mod options;
 mod osds;
 mod record;
 mod report;

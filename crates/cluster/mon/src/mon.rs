@@ -27,6 +27,7 @@ use crate::accept::{Door, gate};
 use crate::change::{Change, Refusal, refuse};
 use crate::failure::Failures;
 use crate::log::ClusterLog;
+use crate::options::{ClientOptions, OptionEdit};
 use crate::record::Record;
 use crate::session::Session;
 use crate::state::{Saved, StateFile};
@@ -55,6 +56,8 @@ enum Work {
     UpThru,
     /// Reserve global ids below this one.
     Gids(u64),
+    /// Change the options of clients.
+    Options(OptionEdit, Done),
 }
 
 /// The current map, and its bytes as clients get them.
@@ -97,6 +100,8 @@ pub struct Mon {
     /// Since when each OSD is down that is not out yet.
     pub(crate) down_ns: RefCell<BTreeMap<OsdId, u64>>,
     pub(crate) log: RefCell<ClusterLog>,
+    /// Those of clients, as they are stored.
+    pub(crate) options: RefCell<ClientOptions>,
     work: RefCell<VecDeque<Work>>,
     /// Fired when `work` got an entry.
     pub(crate) wake: Notify,
@@ -122,6 +127,8 @@ impl Mon {
         let (mut state, saved) = StateFile::open(shard, &config.dir).await?;
         let now = UTime::from_unix(shard.unix_now());
         let fsid = config.initial.fsid;
+        let options = saved.as_ref().map_or(&[][..], |saved| &saved.options);
+        let options = ClientOptions::decode(options).map_err(|source| MonError::BadMap { source })?;
         let (map, gid) = match &saved {
             Some(saved) if saved.fsid != fsid => {
                 return Err(MonError::WrongCluster { found: saved.fsid, expected: fsid });
@@ -135,7 +142,8 @@ impl Mon {
         let manager = Door::open(shard, EntityType::MGR, manager, now.sec).await?;
         let published = Published::new(map);
         let reserved = gid + GIDS_RESERVED;
-        let start = Saved { fsid, next_gid: reserved, map: published.bytes.clone() };
+        let start =
+            Saved { fsid, next_gid: reserved, map: published.bytes.clone(), options: options.encode() };
         state.rewrite(&start).await?;
         let monmap = MonMap::single(fsid, published.map.created, NAME, door.addrs.clone());
         let mgrmap = MgrMapMsg {
@@ -161,6 +169,7 @@ impl Mon {
             beacons_ns: RefCell::default(),
             down_ns: RefCell::default(),
             log: RefCell::default(),
+            options: RefCell::new(options),
             work: RefCell::default(),
             wake: Notify::new(),
             state: RefCell::new(Some(state)),
@@ -239,6 +248,17 @@ impl Mon {
         self.push(Work::Change(change, done));
     }
 
+    /// Queues a change of the options of clients, as [`Mon::change`] does.
+    pub(crate) fn change_options(&self, edit: OptionEdit, done: Done) {
+        if self.work.borrow().len() >= CHANGES_MAX {
+            return done(
+                self,
+                Err(refuse(carmine_types::errno::EBUSY, "too many changes are waiting: try again")),
+            );
+        }
+        self.push(Work::Options(edit, done));
+    }
+
     /// Notes soon what is in [`Mon::up_thru`] by then.
     pub(crate) fn change_soon(&self) {
         self.push(Work::UpThru);
@@ -253,6 +273,7 @@ impl Mon {
                 self.gids_asked.set(false);
                 return Ok(());
             }
+            Work::Options(edit, done) => return self.commit_options(state, &edit, done, &current).await,
             Work::Ended(..) if current.map.flags & FLAG_NODOWN != 0 => return Ok(()),
             Work::Ended(osd, addrs, why) => {
                 let Some(change) = self.after_session(&current.map, osd, &addrs) else { return Ok(()) };
@@ -302,6 +323,32 @@ impl Mon {
         Ok(())
     }
 
+    async fn commit_options(
+        &self,
+        state: &mut StateFile,
+        edit: &OptionEdit,
+        done: Done,
+        current: &Published,
+    ) -> Result<(), MonError> {
+        let edited = self.options.borrow().edited(edit);
+        let result = match edited {
+            Err(refusal) => Err(refusal),
+            Ok(options) if options == *self.options.borrow() => Ok(()),
+            Ok(options) => {
+                let (next_gid, bytes) = (self.gids_reserved.get(), options.encode());
+                let record = Record::Options(bytes.clone());
+                let saved = Saved { fsid: self.fsid, next_gid, map: current.bytes.clone(), options: bytes };
+                state.append(&[record], &saved).await?;
+                info!("options: {edit:?}");
+                *self.options.borrow_mut() = options;
+                self.push_options();
+                Ok(())
+            }
+        };
+        done(self, result);
+        Ok(())
+    }
+
     async fn append(
         &self,
         state: &mut StateFile,
@@ -309,7 +356,8 @@ impl Mon {
         newest: &Published,
         next_gid: u64,
     ) -> Result<(), MonError> {
-        let saved = Saved { fsid: self.fsid, next_gid, map: newest.bytes.clone() };
+        let options = self.options.borrow().encode();
+        let saved = Saved { fsid: self.fsid, next_gid, map: newest.bytes.clone(), options };
         state.append(&[record], &saved).await
     }
 

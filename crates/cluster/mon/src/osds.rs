@@ -11,7 +11,7 @@ use carmine_wire::private::{OsdScrubs, OsdStats};
 use carmine_wire::{EntityAddrVec, EntityType, kinds};
 use tracing::{debug, info, warn};
 
-use crate::change::{Change, OsdAddrs, Refusal, quota};
+use crate::change::{Change, OsdAddrs, Refusal, quota, snaps};
 use crate::mon::Mon;
 
 /// The OSD at the other end of a connection, and its public addresses; `None` for anybody else.
@@ -147,7 +147,8 @@ impl Mon {
         self.stats.borrow_mut().reports.insert(osd, stats);
         self.note(&current.map, Change::Fullness { osd, used_bytes, total_bytes });
         let quotas = quota::due(&current.map, &self.stats.borrow().pools());
-        quotas.into_iter().for_each(|news| self.note(&current.map, news));
+        let purged = snaps::due(&current.map, &self.stats.borrow().trimmed());
+        quotas.into_iter().chain(purged).for_each(|news| self.note(&current.map, news));
         self.note(&current.map, Change::Report { leader: osd, epoch, stuck });
     }
     fn scrubs(&self, osd: OsdId, addrs: &EntityAddrVec, told: OsdScrubs) {

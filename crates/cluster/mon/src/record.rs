@@ -36,6 +36,7 @@ const KIND_HEADER: u8 = 1;
 const KIND_GID: u8 = 2;
 const KIND_MAP: u8 = 3;
 const KIND_MARK: u8 = 4;
+const KIND_OPTIONS: u8 = 5;
 
 /// One record.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,6 +47,8 @@ pub(crate) enum Record {
     Gid { next: u64 },
     /// A whole OSDMap as sent to clients (it carries its own epoch and checksum).
     Map(Vec<u8>),
+    /// The options of clients. Those of an opening stand before its map.
+    Options(Vec<u8>),
     /// Nothing but its head.
     Mark,
 }
@@ -109,6 +112,7 @@ impl Record {
             Self::Header { fsid } => (KIND_HEADER, [MAGIC.as_slice(), &fsid.0].concat()),
             Self::Gid { next } => (KIND_GID, next.to_le_bytes().to_vec()),
             Self::Map(bytes) => (KIND_MAP, bytes.clone()),
+            Self::Options(bytes) => (KIND_OPTIONS, bytes.clone()),
             Self::Mark => (KIND_MARK, Vec::new()),
         };
         let at = out.len();
@@ -136,6 +140,7 @@ impl Record {
             }
             KIND_GID => Self::Gid { next: number(<[u8; 8]>::try_from(payload).ok()?)? },
             KIND_MAP => Self::Map(payload.to_vec()),
+            KIND_OPTIONS => Self::Options(payload.to_vec()),
             KIND_MARK if payload.is_empty() => Self::Mark,
             _ => return None,
         };
@@ -155,6 +160,8 @@ pub(crate) struct Content {
     pub(crate) next_gid: u64,
     /// The newest whole map.
     pub(crate) map: Vec<u8>,
+    /// The newest options of clients; empty if none were ever stored.
+    pub(crate) options: Vec<u8>,
     /// Bytes of the records that say so.
     pub(crate) valid_bytes: usize,
 }
@@ -202,19 +209,23 @@ fn read(bytes: &[u8], (generation, fsid): (u64, Uuid), header_bytes: usize) -> (
     let mut good_bytes = header_bytes;
     let mut next = || {
         let (record, durable, len) = Record::decode(bytes.get(good_bytes..)?)?;
-        let is_change = matches!(record, Record::Gid { .. } | Record::Map(_));
+        let is_change = matches!(record, Record::Gid { .. } | Record::Map(_) | Record::Options(_));
         let is_ours = is_change && durable.generation == generation;
         good_bytes += if is_ours { len } else { 0 };
         is_ours.then_some(record)
     };
-    let (Some(Record::Gid { next: next_gid }), Some(Record::Map(map))) = (next(), next()) else {
-        return (None, good_bytes);
-    };
-    let mut content = Content { generation, fsid, next_gid, map, valid_bytes: 0 };
+    let Some(Record::Gid { next: next_gid }) = next() else { return (None, good_bytes) };
+    let (mut second, mut options) = (next(), Vec::new());
+    if let Some(Record::Options(stored)) = second {
+        (second, options) = (next(), stored);
+    }
+    let Some(Record::Map(map)) = second else { return (None, good_bytes) };
+    let mut content = Content { generation, fsid, next_gid, map, options, valid_bytes: 0 };
     while let Some(record) = next() {
         match record {
             Record::Gid { next } => content.next_gid = content.next_gid.max(next),
             Record::Map(map) => content.map = map,
+            Record::Options(options) => content.options = options,
             Record::Header { .. } | Record::Mark => {}
         }
     }
@@ -241,6 +252,7 @@ mod tests {
             any::<[u8; 16]>().prop_map(|fsid| Record::Header { fsid: Uuid(fsid) }),
             (0..=NUMBER_MAX).prop_map(|next| Record::Gid { next }),
             proptest::collection::vec(any::<u8>(), 0..200).prop_map(Record::Map),
+            proptest::collection::vec(any::<u8>(), 0..200).prop_map(Record::Options),
             Just(Record::Mark),
         ]
     }
@@ -279,6 +291,7 @@ mod tests {
         prop_oneof![
             (0..=1_u64 << 40).prop_map(|next| Record::Gid { next }),
             proptest::collection::vec(any::<u8>(), 0..200).prop_map(Record::Map),
+            proptest::collection::vec(any::<u8>(), 0..200).prop_map(Record::Options),
         ]
     }
 
@@ -290,7 +303,8 @@ mod tests {
     fn encode(records: &[Record]) -> Vec<u8> {
         let mut out = Vec::new();
         for (n, record) in records.iter().enumerate() {
-            let bytes = if n < 3 { 0 } else { out.len() as u64 };
+            let opening = if matches!(records.get(2), Some(Record::Options(_))) { 4 } else { 3 };
+            let bytes = if n < opening { 0 } else { out.len() as u64 };
             record.encode(Durable { generation: GENERATION, bytes }, &mut out);
         }
         out
@@ -303,7 +317,7 @@ mod tests {
         let (mut gid, mut map, mut out) = (0, Vec::new(), Vec::new());
         for (n, record) in records.iter().enumerate() {
             match record {
-                Record::Header { .. } | Record::Mark => {}
+                Record::Header { .. } | Record::Mark | Record::Options(_) => {}
                 Record::Gid { next } => gid = gid.max(*next),
                 Record::Map(m) => map = m.clone(),
             }
@@ -364,6 +378,18 @@ mod tests {
         fn random_files_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = Reading::of(&bytes);
         }
+    }
+
+    #[test]
+    fn the_newest_options_count() {
+        let [header, gid, map] = opening();
+        let options = |text: &[u8]| Record::Options(text.to_vec());
+        let found = |records: &[Record]| Reading::of(&encode(records)).content.map(|content| content.options);
+        let first = [header, gid, options(b"first"), map];
+        assert_eq!(found(&first), Some(b"first".to_vec()));
+        assert_eq!(found(&[&first[..], &[options(b"second")]].concat()), Some(b"second".to_vec()));
+        assert_eq!(found(&opening()), Some(Vec::new()));
+        assert_eq!(found(&first[..3]), None, "an opening ends with its map");
     }
 
     #[test]

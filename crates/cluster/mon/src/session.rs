@@ -1,6 +1,7 @@
 //! Sessions of the monitor: one for each connection, which handles its messages. Commands arrive in two kinds of message: to the
 //! monitors at large (MON_COMMAND), and to this one (`ceph tell mon.a`).
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use carmine_messenger::{Connection, Dispatcher, Message};
@@ -11,10 +12,10 @@ use carmine_wire::mon_msg::{
     MgrOpen, MonMapMsg, ONETIME, OsdMapMsg, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe, log_level,
 };
 use carmine_wire::tell::{Ping, Tell, TellReply};
-use carmine_wire::{EntityAddrVec, kinds};
+use carmine_wire::{EntityAddrVec, EntityType, kinds};
 use serde_json::json;
 
-use crate::change::{Change, Refusal, shown};
+use crate::change::{Change, Refusal, SnapWish, shown};
 use crate::command::{self, Answer, View};
 use crate::log::LogWish;
 use crate::mon::Mon;
@@ -28,6 +29,8 @@ pub(crate) struct Session {
     conn: Rc<Connection>,
     /// Wants maps from this epoch on.
     osdmap: Option<MapWish>,
+    /// Wants its options, and each change of them.
+    wants_options: bool,
     /// Wants lines of the cluster log.
     log: Option<LogWish>,
     /// It offers a service.
@@ -56,7 +59,7 @@ pub(crate) struct Sessions(pub(crate) Rc<Mon>);
 impl Dispatcher for Sessions {
     fn on_accepted(&self, conn: &Rc<Connection>) {
         let (conn, osd) = (Rc::clone(conn), osd_of(conn));
-        let session = Session { conn, osdmap: None, log: None, service: None, osd };
+        let session = Session { conn, osdmap: None, wants_options: false, log: None, service: None, osd };
         self.0.sessions.borrow_mut().insert(session.conn.id(), session);
     }
 
@@ -109,7 +112,13 @@ impl Mon {
             match sub.what.as_str() {
                 "monmap" if sub.start <= u64::from(self.monmap.epoch.0) => self.send_monmap(conn),
                 // Pacific's clients wait for this before they do anything else.
-                "config" => Mon::reply(conn, Message::of(&ConfigMsg::default())),
+                "config" => {
+                    let wants_options = sub.flags & ONETIME == 0;
+                    if let Some(session) = self.sessions.borrow_mut().get_mut(&conn.id()) {
+                        session.wants_options = wants_options;
+                    }
+                    self.send_options(conn);
+                }
                 "osdmap" => {
                     let from = Epoch(u32::try_from(sub.start).unwrap_or(u32::MAX));
                     let wish = MapWish { from, once: sub.flags & ONETIME != 0 };
@@ -131,6 +140,22 @@ impl Mon {
                     self.push_log();
                 }
             }
+        }
+    }
+
+    fn send_options(&self, conn: &Rc<Connection>) {
+        let all = self.options.borrow();
+        let peer = conn.peer();
+        let own = if peer.entity == EntityType::CLIENT { all.of(&peer.name) } else { BTreeMap::new() };
+        let options =
+            own.iter().map(|(name, (value, _))| ((*name).to_owned(), (*value).to_owned())).collect();
+        Mon::reply(conn, Message::of(&ConfigMsg { options }));
+    }
+
+    /// Sends all clients their options again.
+    pub(crate) fn push_options(&self) {
+        for session in self.sessions.borrow().values().filter(|session| session.wants_options) {
+            self.send_options(&session.conn);
         }
     }
 
@@ -200,34 +225,28 @@ impl Mon {
     }
 
     fn pool_op(&self, conn: &Rc<Connection>, msg: &Message, request: PoolOp) {
-        let tid = msg.header.tid;
-        if matches!(request.op, PoolOp::CREATE_UNMANAGED_SNAP | PoolOp::DELETE_UNMANAGED_SNAP) {
-            return self.snap_id(conn, tid, &request);
-        }
-        let conn = Rc::clone(conn);
+        let (conn, tid, pool) = (Rc::clone(conn), msg.header.tid, i64::from(request.pool));
+        let takes_id = request.op == PoolOp::CREATE_UNMANAGED_SNAP;
         let done = move |mon: &Mon, result: Result<(), Refusal>| {
-            mon.pool_op_done(&conn, tid, result.err().map_or(0, |refusal| refusal.code.0), None);
+            // No other change comes between the one that took it and this answer.
+            let id = mon.current().map.pool(pool).map(|pool| pool.snap_seq.to_le_bytes().to_vec());
+            let id = id.filter(|_| takes_id && result.is_ok());
+            mon.pool_op_done(&conn, tid, result.err().map_or(0, |refusal| refusal.code.0), id);
         };
+        let snap = |wish| Change::Snap { pool, wish };
         let change = match request.op {
             PoolOp::CREATE => Change::CreatePool { name: request.name, pg_num: None, size: None, rule: 0 },
-            PoolOp::DELETE => Change::DeletePool { pool: i64::from(request.pool) },
+            PoolOp::DELETE => Change::DeletePool { pool },
+            PoolOp::CREATE_SNAP => snap(SnapWish::Make(request.name)),
+            PoolOp::DELETE_SNAP => snap(SnapWish::Remove(request.name)),
+            PoolOp::CREATE_UNMANAGED_SNAP => snap(SnapWish::TakeId),
+            PoolOp::DELETE_UNMANAGED_SNAP => snap(SnapWish::GiveBack(request.snapid)),
             other => {
                 let text = format!("pool operation {other:#x} is not supported");
                 return done(self, Err(crate::change::refuse(errno::EOPNOTSUPP, text)));
             }
         };
         self.change(change, Box::new(done));
-    }
-
-    /// librbd takes a snapshot's id and gives it back, once per pool, to see that it can. Nothing is noted: the OSDs
-    /// refuse the snapshots themselves.
-    fn snap_id(&self, conn: &Rc<Connection>, tid: u64, request: &PoolOp) {
-        let current = self.current();
-        let pool = current.map.pool(request.pool.into());
-        let is_new = request.op == PoolOp::CREATE_UNMANAGED_SNAP;
-        let result = if pool.is_some() { 0 } else { errno::ENOENT };
-        let id = pool.filter(|_| is_new).map(|pool| (pool.snap_seq + 1).to_le_bytes().to_vec());
-        self.pool_op_done(conn, tid, result, id);
     }
 
     fn pool_op_done(&self, conn: &Rc<Connection>, tid: u64, result: i32, data: Option<Vec<u8>>) {
@@ -297,6 +316,7 @@ impl Mon {
             map_bytes: &current.bytes,
             stats: &self.stats.borrow(),
             log: &self.log.borrow(),
+            options: &self.options.borrow(),
             services: &services,
             clients: self.sessions.borrow().values().filter(|session| session.osd.is_none()).count(),
             addr: self.local_addr().to_string(),
@@ -318,6 +338,13 @@ impl Mon {
                 self.log.borrow_mut().add(log_level::INFO, "client.admin", &text, self.now());
                 ack(0, String::new(), Vec::new());
                 self.push_log();
+            }
+            Ok(Answer::Options { edit }) => {
+                let done = move |_: &Mon, result: Result<(), Refusal>| match result {
+                    Ok(()) => ack(0, String::new(), Vec::new()),
+                    Err(Refusal { code, text }) => ack(code.0, text, Vec::new()),
+                };
+                self.change_options(edit, Box::new(done));
             }
             Ok(Answer::Change { change, status }) => {
                 let done = move |_: &Mon, result: Result<(), Refusal>| match result {

@@ -31,6 +31,8 @@ pub(crate) struct Saved {
     pub(crate) fsid: Uuid,
     pub(crate) next_gid: u64,
     pub(crate) map: Vec<u8>,
+    /// The options of clients; empty if none were ever stored.
+    pub(crate) options: Vec<u8>,
 }
 
 /// The open state. After a failed append or sync it refuses further use: what the disk holds is unknown.
@@ -129,7 +131,8 @@ impl StateFile {
             warn!("{}: cut a torn tail of {torn} bytes after byte {}", path.display(), content.valid_bytes);
             file.set_len(ends[slot]).await.map_err(|e| MonError::state("truncate", path, e))?;
         }
-        let saved = Saved { fsid: content.fsid, next_gid: content.next_gid, map: content.map };
+        let Content { fsid, next_gid, map, options, .. } = content;
+        let saved = Saved { fsid, next_gid, map, options };
         Ok((state, Some(saved)))
     }
 
@@ -163,8 +166,10 @@ impl StateFile {
         let slot = 1 - self.current;
         let generation = self.generation + 1;
         let mut bytes = Vec::new();
-        let map = Record::Map(saved.map.clone());
-        for record in [Record::Header { fsid: saved.fsid }, Record::Gid { next: saved.next_gid }, map] {
+        let options = Some(&saved.options).filter(|options| !options.is_empty());
+        let head = [Record::Header { fsid: saved.fsid }, Record::Gid { next: saved.next_gid }];
+        let options = options.map(|options| Record::Options(options.clone()));
+        for record in head.into_iter().chain(options).chain([Record::Map(saved.map.clone())]) {
             record.encode(Durable { generation, bytes: 0 }, &mut bytes);
         }
         let len = bytes.len() as u64;
@@ -223,7 +228,7 @@ mod tests {
     }
 
     fn saved(gid: u64, map: &[u8]) -> Saved {
-        Saved { fsid: Uuid([1; 16]), next_gid: gid, map: map.to_vec() }
+        Saved { fsid: Uuid([1; 16]), next_gid: gid, map: map.to_vec(), options: Vec::new() }
     }
 
     #[test]
@@ -263,10 +268,16 @@ mod tests {
             let (mut state, found) = StateFile::open(&shard, dir).await.unwrap();
             assert_eq!(found, Some(saved(20, b"four")));
             state.rewrite(&saved(30, b"five")).await.unwrap();
+            let with_options = Saved { options: b"options".to_vec(), ..saved(30, b"five") };
+            state.append(&[Record::Options(b"options".to_vec())], &with_options).await.unwrap();
         });
         on(&sim, move |shard| async move {
+            let with_options = Saved { options: b"options".to_vec(), ..saved(30, b"five") };
+            let (mut state, found) = StateFile::open(&shard, dir).await.unwrap();
+            assert_eq!(found.as_ref(), Some(&with_options));
+            state.rewrite(&with_options).await.unwrap();
             let (_, found) = StateFile::open(&shard, dir).await.unwrap();
-            assert_eq!(found, Some(saved(30, b"five")));
+            assert_eq!(found, Some(with_options));
         });
     }
 

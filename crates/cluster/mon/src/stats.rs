@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use carmine_types::{OsdId, PgId};
 use carmine_wire::Encoder;
+use carmine_wire::osdmap::IntervalSet;
 use carmine_wire::private::{OsdStats, PgScrubs, PoolUse};
 
 /// The newest report of every OSD that is up.
@@ -34,6 +35,11 @@ impl ClusterStats {
         Some(report.stuck.iter().find(|stuck| stuck.pg == pg).map(|stuck| stuck.state.as_str()))
     }
 
+    /// The removed snapshots that each PG has trimmed, as far as a primary has said so.
+    pub(crate) fn trimmed(&self) -> BTreeMap<PgId, &IntervalSet> {
+        self.reports.values().flat_map(|report| &report.purged).map(|told| (told.pg, &told.snaps)).collect()
+    }
+
     /// The scrubs of a PG, by its primary.
     pub(crate) fn pg_scrubs(&self, primary: Option<OsdId>, pg: PgId) -> PgScrubs {
         let told = primary.and_then(|osd| self.scrubs.get(&osd)?.get(&pg).copied());
@@ -54,6 +60,7 @@ impl ClusterStats {
             let sum = sums.entry(one.pool).or_insert(PoolUse { pool: one.pool, ..PoolUse::default() });
             sum.objects = sum.objects.saturating_add(one.objects);
             sum.bytes = sum.bytes.saturating_add(one.bytes);
+            sum.clones = sum.clones.saturating_add(one.clones);
         }
         sums
     }
@@ -71,7 +78,7 @@ pub(crate) fn pool_stat(held: &PoolUse, size: u8) -> Vec<u8> {
             // object_stat_collection_t: the sums, and an empty map of sums by category.
             e.envelope(2, 2, |e| {
                 e.envelope(20, 14, |e| {
-                    let known = [held.bytes, held.objects, 0, copies];
+                    let known = [held.bytes, held.objects, held.clones, copies];
                     known.iter().for_each(|n| e.u64(*n));
                     e.zeros(8 * (SUM_COUNTERS.0 - known.len()) + 4 * 4 + 8 * SUM_COUNTERS.1);
                 });

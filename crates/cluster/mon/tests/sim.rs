@@ -11,10 +11,10 @@ use carmine_messenger::{ClientConfig, Message};
 use carmine_mon::{DownLimits, InitialCluster, InitialPool, Mon, MonConfig, MonError};
 use carmine_reactor::Shard;
 use carmine_reactor::sim::{NodeId, Sim};
-use carmine_types::{Epoch, OsdId, UTime, Uuid, errno};
+use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid, errno};
 use carmine_wire::mon_msg::PoolOp;
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, Superblock};
-use carmine_wire::private::{OsdStats, PoolUse};
+use carmine_wire::private::{OsdStats, PgPurged, PoolUse};
 use carmine_wire::{EntityAddr, EntityType, FEATURES};
 
 const LIMIT: Duration = Duration::from_secs(300);
@@ -178,13 +178,14 @@ fn osds_come_and_go() {
         assert_eq!(client.osdmap().unwrap().epoch, Epoch(2));
         other.shutdown();
         // Its statistics are what STATFS tells.
-        let pools = vec![PoolUse { pool: 1, objects: 3, bytes: 12_288 }];
+        let pools = vec![PoolUse { pool: 1, objects: 3, bytes: 12_288, clones: 0 }];
         session.send(Message::of(&OsdStats {
             epoch: Epoch(2),
             total_bytes: 1 << 30,
             used_bytes: 1 << 20,
             pools,
             stuck: Vec::new(),
+            purged: Vec::new(),
         }));
         shard.sleep(Duration::from_millis(100)).await;
         let space = client.mon().statfs(None, LIMIT).await.unwrap();
@@ -392,9 +393,54 @@ fn pools_and_commands() {
         client.mon().pool_op(op(PoolOp::DELETE, ""), LIMIT).await.unwrap();
         assert!(client.pool("rbd").is_err());
         let snap = client.mon().pool_op(op(PoolOp::CREATE_SNAP, "s"), LIMIT).await.unwrap_err();
-        assert_eq!(snap.errno(), errno::EOPNOTSUPP);
+        assert_eq!(snap.errno(), errno::ENOENT, "the pool is gone");
+        let unknown = client.mon().pool_op(op(0x99, ""), LIMIT).await.unwrap_err();
+        assert_eq!(unknown.errno(), errno::EOPNOTSUPP);
         client.mon().pool_op(op(PoolOp::CREATE, "new"), LIMIT).await.unwrap();
         assert!(client.pool("new").is_ok());
+    });
+}
+
+/// Each id is given once, is in the map that the answer names, and what is removed waits until the OSD says that it is trimmed.
+#[test]
+fn snapshot_ids_are_given_taken_back_and_purged() {
+    let sim = Sim::new(31);
+    start_mon(&sim);
+    run(&sim, "client", |shard| async move {
+        let client = client(&shard).await;
+        let (_osd, session) = boot(&shard, 0, 1);
+        wait_up(&client, &[0]).await;
+        let fsid = client.mon().fsid();
+        let op =
+            |op, snapid| PoolOp { version: 0, fsid, pool: 1, op, snapid, name: String::new(), crush_rule: 0 };
+        let take = async || {
+            let reply = client.mon().pool_op(op(PoolOp::CREATE_UNMANAGED_SNAP, 0), LIMIT).await.unwrap();
+            let id = u64::from_le_bytes(reply.data.unwrap().try_into().unwrap());
+            let map = client.osdmap().unwrap();
+            assert!(map.epoch >= reply.epoch && map.pool(1).unwrap().snap_seq >= id);
+            id
+        };
+        assert_eq!([take().await, take().await, take().await], [2, 3, 4]);
+        let removed = client.mon().pool_op(op(PoolOp::DELETE_UNMANAGED_SNAP, 3), LIMIT).await.unwrap();
+        assert_eq!(removed.data, None);
+        let queue = || client.osdmap().unwrap().removed_snaps_queue.get(&1).cloned().unwrap_or_default();
+        assert_eq!(queue(), [(3, 1)]);
+        let report = |pgs: u32| OsdStats {
+            epoch: Epoch(2),
+            total_bytes: 1 << 30,
+            used_bytes: 0,
+            pools: Vec::new(),
+            stuck: Vec::new(),
+            purged: (0..pgs).map(|ps| PgPurged { pg: PgId::new(1, ps), snaps: vec![(3, 1)] }).collect(),
+        };
+        let pgs = client.osdmap().unwrap().pool(1).unwrap().pg_num;
+        session.send(Message::of(&report(pgs - 1)));
+        shard.sleep(Duration::from_millis(100)).await;
+        assert_eq!(queue(), [(3, 1)], "a PG has not said so");
+        session.send(Message::of(&report(pgs)));
+        shard.sleep(Duration::from_millis(100)).await;
+        assert_eq!(queue(), []);
+        assert_eq!(client.osdmap().unwrap().new_purged_snaps[&1], [(3, 1)]);
     });
 }
 

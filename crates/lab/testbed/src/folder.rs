@@ -170,7 +170,7 @@ impl Testbed {
 
     /// Makes the folders in which its processes and stores live.
     pub(crate) fn make_folders(&self) -> Result<()> {
-        let (layout, osds) = (self.layout(), (0..self.plan.osds()).map(OsdId));
+        let (layout, osds) = (self.layout(), self.plan.osd_ids());
         let mut folders = osds.map(|id| layout.osd_dir(id)).chain([layout.run_dir(), layout.mon_dir()]);
         Ok(folders.try_for_each(fs::create_dir_all)?)
     }
@@ -249,7 +249,7 @@ impl Testbed {
     /// A record cannot be read.
     pub fn parts(&self) -> Result<(Vec<Daemon>, Vec<Daemon>)> {
         let (mut running, mut missing) = (Vec::new(), Vec::new());
-        for daemon in daemons_of(self.plan.osds()) {
+        for daemon in daemons_of(&self.plan) {
             let runs = ProcessId::running(self.layout(), daemon)?.is_some();
             if runs { &mut running } else { &mut missing }.push(daemon);
         }
@@ -314,9 +314,9 @@ fn refuse_other_format(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The daemons of this number of OSDs, OSDs first: the order in which they are stopped.
-pub(crate) fn daemons_of(osds: u32) -> Vec<Daemon> {
-    (0..osds).map(|id| Daemon::Osd(OsdId(id))).chain([Daemon::Mon]).collect()
+/// The daemons of a plan, OSDs first: the order in which they are stopped.
+pub(crate) fn daemons_of(plan: &Plan) -> Vec<Daemon> {
+    plan.osd_ids().map(Daemon::Osd).chain([Daemon::Mon]).collect()
 }
 
 /// Numbers of the OSDs that have left a name in the folder.

@@ -10,6 +10,7 @@
     reason = "the controller runs outside the reactors: it deals in files, processes and wall-clock limits"
 )]
 
+mod add_remove;
 pub mod confine;
 mod daemons;
 pub mod drive;

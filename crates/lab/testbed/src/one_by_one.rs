@@ -59,14 +59,15 @@ impl Testbed {
     /// These OSDs as daemons, each once.
     fn named(&self, osds: &[OsdId]) -> Result<Vec<Daemon>> {
         let count = self.plan.osds();
-        if let Some(OsdId(osd)) = osds.iter().find(|osd| osd.0 >= count) {
-            return Err(usage!("OSD {osd}: this testbed has OSDs 0 to {}", count - 1));
+        let exists = |osd: &OsdId| osd.0 < count && !self.plan.removed.contains(&osd.0);
+        if let Some(OsdId(osd)) = osds.iter().find(|osd| !exists(osd)) {
+            return Err(usage!("OSD {osd}: this testbed has OSDs 0 to {}, or fewer", count - 1));
         }
         Ok(BTreeSet::from_iter(osds).into_iter().copied().map(Daemon::Osd).collect())
     }
 
     /// Gives an OSD other reactors: on its own CPUs and on those that nobody has; where CPUs may be shared, on any.
-    fn place_anew(&mut self, osd: OsdId, reactors: u16) -> Result<()> {
+    pub(crate) fn place_anew(&mut self, osd: OsdId, reactors: u16) -> Result<()> {
         let (plan, at) = (&mut self.plan, osd.0 as usize);
         let topology = Topology::detect().map_err(|e| usage!("{e}"))?;
         let mut others = plan.grid.clone();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use carmine_reactor::PollPolicy;
 use carmine_topology::{Grid, OsdRow, PlanRequest, Topology};
-use carmine_types::{OsdId, StoreKind, counted};
+use carmine_types::{OsdId, StoreKind, Uuid, counted};
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -94,6 +94,9 @@ pub struct Plan {
     pub mon_port: u16,
     /// The CPUs of each process.
     pub grid: Grid,
+    /// Numbers of OSDs that were removed.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub removed: BTreeSet<u32>,
     /// How the drives were preconditioned before the stores were made.
     pub preconditioned: Vec<Preconditioned>,
     /// The part that only a peer has.
@@ -208,6 +211,7 @@ impl Plan {
             cpu,
             mon_port: 0,
             grid,
+            removed: BTreeSet::new(),
             preconditioned: Vec::new(),
             peer: None,
         })
@@ -265,7 +269,26 @@ impl Plan {
         self.grid.osds.get(osd.0 as usize).ok_or_else(|| failed!("the plan has no row for {osd}"))
     }
 
-    /// Number of OSD processes.
+    /// The OSDs that there are.
+    pub fn osd_ids(&self) -> impl Iterator<Item = OsdId> + '_ {
+        (0..self.osds()).filter(|id| !self.removed.contains(id)).map(OsdId)
+    }
+
+    /// Identity of an OSD's store: the cluster's, with the OSD's number mixed in. A store in memory keeps it over restarts,
+    /// too.
+    ///
+    /// # Errors
+    /// The plan is damaged: its cluster has no identity.
+    pub fn store_uuid(&self, osd: OsdId) -> Result<Uuid> {
+        let fsid: Uuid = self.fsid.parse().map_err(|e| failed!("fsid of the plan: {e}"))?;
+        let mut bytes = fsid.0;
+        // An odd factor: different numbers give different ids.
+        let mix = (osd.0 + 1).wrapping_mul(0x9e37_79b1).to_be_bytes();
+        bytes.iter_mut().rev().zip(mix).for_each(|(byte, mix)| *byte ^= mix);
+        Ok(Uuid(bytes))
+    }
+
+    /// Where the numbers of the OSDs end: how many there are, and were.
     pub fn osds(&self) -> u32 {
         self.spec.osds
     }
@@ -319,6 +342,14 @@ fn settle(
     refuse!(
         grace <= interval,
         "--osd-heartbeat-grace {grace}: take more than --osd-heartbeat-interval, which is {interval}"
+    );
+    refuse!(
+        spec.osd_max_backfills == 0,
+        "--osd-max-backfills 0: nothing would ever be recovered; take 1 or more"
+    );
+    refuse!(
+        spec.osd_recovery_max_active == 0,
+        "--osd-recovery-max-active 0: nothing would ever be recovered; take 1 or more"
     );
     spec.osd_wrap = daemons::found_wrapper(&spec.osd_wrap)?;
     spec.osd_env = daemons::env_words(&spec.osd_env)?;

@@ -61,6 +61,20 @@ settings! {
         /// Seconds after which an OSD that is down goes out, so that others get its data; 0: never [default: 600]
         #[set("Failures" "--mon-osd-down-out-interval" "SECONDS" Start)]
         mon_osd_down_out_interval_s: u32 = 600,
+        /// PGs that recover or backfill at the same time with an OSD as their primary, and as many with it as their replica
+        /// [default: 1]
+        #[set("Failures" "--osd-max-backfills" "N" Start; count(1024))]
+        osd_max_backfills: u32 = 1,
+        /// Objects that an OSD pushes to others at the same time [default: 10]
+        #[set("Failures" "--osd-recovery-max-active" "N" Start; count(1024))]
+        osd_recovery_max_active: u32 = 10,
+        /// Bytes that an OSD pushes to others in a second, such as 100M; 0: as many as it can [default: 0]
+        #[set("Failures" "--osd-recovery-bytes-per-second" "SIZE" Start; Kind::Bytes)]
+        #[arg(value_parser = parse_bytes)]
+        osd_recovery_bytes_per_second: u64 = 0,
+        /// Seconds until an OSD that was too full for a backfill is asked again [default: 30]
+        #[set("Failures" "--osd-backfill-retry-interval" "SECONDS" Start)]
+        osd_backfill_retry_interval_s: u32 = 30,
 
         /// OSDs on each device (or file); each gets a slice of it and locks that slice [default: 1]
         #[set("Storage" "--osds-per-device" "N" Layout; count(64))]

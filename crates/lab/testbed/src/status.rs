@@ -25,7 +25,7 @@ use crate::process::ProcessId;
 use crate::testbed::{StartOptions, http_addr, mon_addr, require_plan};
 
 /// Time for one process's answer about its state.
-const LIMIT: Duration = Duration::from_secs(3);
+pub(crate) const LIMIT: Duration = Duration::from_secs(3);
 /// Time for the answer to a question, which may read a whole store.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// The monitor listens already: its first map comes at once, or not at all.
@@ -153,7 +153,7 @@ pub struct Status {
 /// Asks one OSD a question of its admin protocol (JSON); returns the answer (JSON).
 pub fn ask_osd(layout: &Layout, osd: OsdId, question: &str) -> Result<String> {
     let plan = require_plan(layout)?;
-    refuse!(osd.0 >= plan.osds(), "{osd}: this testbed has OSDs 0 to {}", plan.osds() - 1);
+    refuse!(plan.osd_ids().all(|own| own != osd), "{osd}: this testbed has no such OSD");
     let addr = mon_addr(layout)
         .ok_or_else(|| failed!("the monitor of {} is not running", layout.dir().display()))?;
     let ask = async |_: &Shard, client: &Rc<Client>| client.admin(osd, question).await;
@@ -177,7 +177,7 @@ pub fn status(kind: BedKind, layout: &Layout) -> Result<Status> {
         Probe::default()
     });
     let mut osds = Vec::new();
-    for id in (0..plan.osds()).map(OsdId) {
+    for id in plan.osd_ids() {
         let answer = seen.up.get(&id);
         let found = answer.and_then(|a| a.as_ref().ok());
         let pid = pid(Daemon::Osd(id))?;
@@ -310,7 +310,7 @@ impl Probe {
 
     /// Names for people what is missing until all OSDs are up with the same map and serve all PGs.
     pub(crate) fn missing(&self, plan: &Plan) -> Option<String> {
-        let (up, osds, counts) = (self.up.len(), plan.osds() as usize, self.counts());
+        let (up, osds, counts) = (self.up.len(), plan.osd_ids().count(), self.counts());
         if self.epoch == 0 {
             return Some("the monitor".into());
         }
@@ -331,7 +331,7 @@ impl Probe {
 }
 
 /// Runs `work` with a client of the monitor at `mon`, which must send its map within `limit`; an operation may take `op_limit`.
-fn with_client<R>(
+pub(crate) fn with_client<R>(
     mon: SocketAddr,
     limit: Duration,
     op_limit: Duration,
@@ -370,7 +370,7 @@ pub(crate) fn wait_until_ready(
     with_client(mon, limit, limit.min(LIMIT), async |shard, client| {
         loop {
             let found = look(client).await;
-            let down = (0..plan.osds()).map(OsdId).find(|osd| !found.up.contains_key(osd));
+            let down = plan.osd_ids().find(|osd| !found.up.contains_key(osd));
             let blamed = Daemon::Osd(down.unwrap_or(OsdId(0)));
             let missing = if awaited.is_empty() { found.missing(plan) } else { found.not_up(awaited) };
             if !daemons.waits(missing, blamed, end, start)? {
@@ -382,7 +382,7 @@ pub(crate) fn wait_until_ready(
 }
 
 /// Looks once: the newest map that has arrived, then every OSD that is up.
-async fn look(client: &Rc<Client>) -> Probe {
+pub(crate) async fn look(client: &Rc<Client>) -> Probe {
     let Some(map) = client.osdmap() else { return Probe::default() };
     let mut seen = Probe {
         epoch: map.epoch.0,

@@ -78,7 +78,7 @@ impl Testbed {
         self.make_folders()?;
         if self.plan.store.is_durable() {
             self.check_space()?;
-            for osd in (0..self.plan.osds()).map(OsdId) {
+            for osd in self.plan.osd_ids() {
                 make_store(self.layout(), osd, wipe, start)?;
             }
         }
@@ -119,7 +119,7 @@ impl Testbed {
         if let Some(how) = confine::prepare(self.layout(), &self.plan)? {
             (start.events)(Event::Confined(how));
         }
-        let started = self.start_daemons(&daemons_of(self.plan.osds()), start);
+        let started = self.start_daemons(&daemons_of(&self.plan), start);
         if started.is_err() {
             confine::remove(self.layout())?;
         }
@@ -143,7 +143,7 @@ impl Testbed {
         let again = format!("`carmine down --dir {dir}`, then `carmine up`");
         let mon = mon_addr(self.layout())
             .ok_or_else(|| failed!("the monitor of {dir} tells no address: {again}"))?;
-        if which.len() == daemons_of(self.plan.osds()).len() {
+        if which.len() == daemons_of(&self.plan).len() {
             self.plan.mon_port = mon.port();
             self.write_plan()?;
             let conf = ceph_conf(&self.plan.fsid, mon, self.layout().dir());
@@ -228,7 +228,12 @@ fn parse_progress(line: &str) -> Option<(u64, u64)> {
 }
 
 /// Makes the store of one OSD. `wipe` lets it overwrite a device that is not blank.
-fn make_store(layout: &Layout, osd: OsdId, wipe: bool, start: &mut StartOptions<'_>) -> Result<()> {
+pub(crate) fn make_store(
+    layout: &Layout,
+    osd: OsdId,
+    wipe: bool,
+    start: &mut StartOptions<'_>,
+) -> Result<()> {
     let mut command = Command::new(Daemon::Osd(osd).program_in(&start.programs)?);
     command.args(arguments(layout, Daemon::Osd(osd))).arg("--mkfs").current_dir("/");
     if wipe {

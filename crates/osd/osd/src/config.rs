@@ -37,10 +37,12 @@ pub(crate) const WRITE_OUTPUT_BYTES_MAX: usize = 64;
 pub(crate) const NOTIFY_BYTES_MAX: usize = 16 << 20;
 /// Name of the client by which OSDs copy objects from each other.
 pub(crate) const COPY_CLIENT: &str = "osd-copy";
-/// PGs of one shard that are repaired at the same time: each has at most 4 MiB under way.
+/// PGs of one shard that are repaired at the same time before they serve: each has at most 4 MiB under way.
 pub(crate) const REPAIRS_MAX: usize = 4;
-/// Replicas that one shard gives what they lack at the same time, beside the clients' operations.
-pub(crate) const RECOVERIES_MAX: usize = 2;
+/// PGs of one shard whose removed snapshots are trimmed at the same time, …
+pub(crate) const TRIMS_MAX: usize = 1;
+/// … and objects of one PG (Ceph's osd_pg_max_concurrent_snap_trims).
+pub(crate) const TRIM_OBJECTS_MAX: usize = 2;
 /// PGs of one shard that are listed at the same time: a page of the longest names takes 17 MiB before it is cut.
 pub(crate) const LISTS_MAX: usize = 4;
 /// Operations that wait on one shard for a PG or a map, at the most; beyond it the newest are dropped and the client
@@ -71,6 +73,49 @@ pub struct OsdConfig {
     pub request_bytes_per_shard: usize,
     /// When scrubs run, and how fast.
     pub scrub: ScrubOptions,
+    /// How much is recovered beside clients at the same time, and how fast.
+    pub recovery: RecoveryOptions,
+}
+
+/// How much an OSD recovers beside clients at the same time, and how fast: Ceph's options of these names, but for the last
+/// one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveryOptions {
+    /// osd_max_backfills: PGs that recover or backfill at the same time with this OSD as their primary, and as many with it
+    /// as their replica.
+    pub max_backfills: u32,
+    /// osd_recovery_max_active: objects that this OSD pushes at the same time; each reactor has its part, at least one.
+    pub max_active: u32,
+    /// osd_backfill_retry_interval: pause before an OSD that was too full is asked again.
+    pub retry_interval: Duration,
+    /// Bytes that this OSD pushes in a second; each reactor has its part. 0: as many as it can.
+    pub bytes_per_second: u64,
+}
+
+impl Default for RecoveryOptions {
+    fn default() -> RecoveryOptions {
+        RecoveryOptions {
+            max_backfills: 1,
+            max_active: 10,
+            retry_interval: Duration::from_secs(30),
+            bytes_per_second: 0,
+        }
+    }
+}
+
+impl RecoveryOptions {
+    /// Objects that each of so many reactors pushes at the same time.
+    pub(crate) fn max_active_of(&self, reactors: u16) -> usize {
+        (self.max_active as usize).div_ceil(usize::from(reactors.max(1))).max(1)
+    }
+
+    /// Bytes that each of so many reactors pushes in a second.
+    pub(crate) fn bytes_per_second_of(&self, reactors: u16) -> u64 {
+        match self.bytes_per_second {
+            0 => u64::MAX,
+            all => all.div_ceil(reactors.max(1).into()),
+        }
+    }
 }
 
 /// When scrubs run, and how fast: Ceph's options of these names, but for the last one.

@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
 use crate::messages::{
-    KIND_FIRST, KIND_LAST, PgAck, PgActivate, PgComplete, PgFetch, PgQuery, PgRead, PgRepair, PgScrub,
-    PushObject, RepOp, peek_head, peek_pg,
+    KIND_FIRST, KIND_LAST, PgAck, PgActivate, PgBackfillProgress, PgBackfillScan, PgComplete, PgFetch,
+    PgQuery, PgRead, PgRepair, PgReserve, PgScrub, PgStray, PushObject, RECOVERY_KINDS, RepOp, peek_head,
+    peek_pg,
 };
 use carmine_messenger::{Connection, Dispatcher, Message, Parts, Permit};
 use carmine_reactor::{Group, ShardId};
@@ -47,7 +48,9 @@ impl Dispatcher for Incoming {
         let Some(osd) = self.0.upgrade() else { return };
         match msg.header.kind {
             kinds::OSD_OP => client_op(&osd, conn, msg),
-            KIND_FIRST..=KIND_LAST if conn.peer().entity == EntityType::OSD => replication(&osd, conn, msg),
+            kind if is_replication(kind) && conn.peer().entity == EntityType::OSD => {
+                replication(&osd, conn, msg);
+            }
             Route::KIND => admin::route(&osd, conn, &msg),
             Admin::KIND => admin::admin(&osd, conn, &msg),
             kinds::COMMAND => admin::tell(&osd, conn, &msg),
@@ -198,6 +201,10 @@ pub(crate) fn route_op(osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
     }
 }
 
+fn is_replication(kind: u16) -> bool {
+    (KIND_FIRST..=KIND_LAST).contains(&kind) || RECOVERY_KINDS.contains(&kind)
+}
+
 /// A message of another OSD.
 fn replication(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
     let Some(pg) = peek_pg(&msg.front) else {
@@ -281,6 +288,10 @@ fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
             PgRepair::KIND => answer(parts, |repair| pg.answer_repair(&own, repair)).await,
             PgActivate::KIND => answer(parts, |activate| pg.answer_activate(&own, activate)).await,
             PgComplete::KIND => answer(parts, |order| pg.answer_complete(&own, order)).await,
+            PgBackfillScan::KIND => answer(parts, |scan| pg.answer_backfill_scan(&own, scan)).await,
+            PgBackfillProgress::KIND => answer(parts, |order| pg.answer_progress(&own, order)).await,
+            PgReserve::KIND => answer(parts, |order| pg.answer_reserve(&own, order)).await,
+            PgStray::KIND => answer(parts, async |stray| pg.answer_stray(&own, stray)).await,
             PgRead::KIND => answer(parts, |read| pg.answer_read(&own, read)).await,
             PgScrub::KIND => answer(parts, |scrub| pg.answer_scrub(&own, scrub)).await,
             PgFetch::KIND => answer(parts, |fetch| pg.answer_fetch(&own, fetch)).await,

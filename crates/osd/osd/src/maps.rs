@@ -39,8 +39,21 @@ impl OsdShard {
             remove_orphans(self, &view);
         }
         report_imbalance(&table, shards);
-        for to in (0..shards).map(ShardId) {
-            let (view, table) = (Arc::clone(&view), Arc::clone(&table));
+        self.spread(&view, &table);
+    }
+
+    /// PGs that the store has and this OSD is no member of get an owner, too, on shard 0.
+    pub(crate) fn adopt(self: &Rc<Self>, strays: impl Iterator<Item = PgId>) {
+        let Some(view) = self.view() else { return };
+        let exists = |pg: &PgId| view.map().pool(pg.pool).is_some_and(|pool| pg.ps < pool.pg_num);
+        let table = self.table.borrow().with(strays.filter(exists), self.shard.shards());
+        self.spread(&view, &Arc::new(table));
+    }
+
+    /// Gives a map and the owners of the PGs to every shard.
+    fn spread(self: &Rc<Self>, view: &Arc<MapView>, table: &Arc<PgTable>) {
+        for to in (0..self.shard.shards()).map(ShardId) {
+            let (view, table) = (Arc::clone(view), Arc::clone(table));
             if to == self.shard.id() {
                 self.follow(view, table);
             } else {

@@ -1,4 +1,5 @@
-//! What OSDs tell each other: replication and peering. These messages are Carmine's own, kinds 0x8001 to 0x800f, and lossy.
+//! What OSDs tell each other: replication and peering. These messages are Carmine's own, kinds 0x8001 to 0x800f and 0x8040 to
+//! 0x8044, and lossy.
 //!
 //! Every message begins with the same 29 bytes, the [`Head`], so that a receiver finds the PG, and by it the reactor that
 //! owns it, without decoding the rest: [`peek_pg`].
@@ -9,7 +10,7 @@
 //! | 0x8002 | [`RepAck`]: everything up to this version is durable here | replica | |
 //! | 0x8003 | [`PgQuery`]: a new interval begins; say what you have | primary | [`PgNotify`] |
 //! | 0x8004 | [`PgNotify`]: info, and the log if it differs from the primary's | replica | |
-//! | 0x8005 | [`PgRepair`]: your copy will be changed behind its log: mark it so (and empty it) | primary | [`PgAck`] |
+//! | 0x8005 | [`PgRepair`]: your copy will be changed behind its log: mark it so | primary | [`PgAck`] |
 //! | 0x8006 | [`PushObject`]: a transaction that makes a piece of an object equal to the primary's | primary | [`PgAck`] |
 //! | 0x8007 | [`PgActivate`]: the log from now on; whether the copy is whole | primary | [`PgAck`] |
 //! | 0x8008 | [`PgAck`]: done (durable), or an errno | replica | |
@@ -20,13 +21,18 @@
 //! | 0x800d | [`PgScrubMap`]: sizes, versions, checksums | replica | |
 //! | 0x800e | [`PgFetch`]: an object's metadata and omap | primary | [`PgObject`] |
 //! | 0x800f | [`PgObject`]: both, the omap a page at a time | replica | |
+//! | 0x8040 | [`PgBackfillScan`]: which objects has your copy, and in which versions | primary | [`PgBackfillDigest`] |
+//! | 0x8041 | [`PgBackfillDigest`]: names and versions | replica | |
+//! | 0x8042 | [`PgBackfillProgress`]: so far the copy is whole | primary | [`PgAck`] |
+//! | 0x8043 | [`PgReserve`]: take part in a recovery, among as many as your OSD may | primary | [`PgAck`] |
+//! | 0x8044 | [`PgStray`]: I am no member: is my copy needed? | anyone | [`PgAck`]; 0: remove it |
 //!
 //! Requests of peering carry a transaction id in the message header; the answer echoes it. Byte strings are a u32 length
 //! and the bytes; versions are u64 version, u32 epoch, as Ceph writes them.
 
 use carmine_codec::{Decoder, Encoder, Result, coded};
 use carmine_messenger::Message;
-use carmine_pgtypes::{LogEntry, PgInfo, Sealed, Transaction, object, pg_id};
+use carmine_pgtypes::{LogEntry, PgInfo, Sealed, Transaction, cursor, object, pg_id};
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId};
 use carmine_wire::header::Front;
@@ -34,8 +40,10 @@ use carmine_wire::private::VERSION;
 
 /// First kind of this module.
 pub const KIND_FIRST: u16 = 0x8001;
-/// Last kind reserved for this module.
+/// Last of these kinds.
 pub const KIND_LAST: u16 = 0x800f;
+/// First and last kind of recovery and backfill.
+pub const RECOVERY_KINDS: std::ops::RangeInclusive<u16> = 0x8040..=0x8044;
 
 coded! {
     /// What every message begins with.
@@ -198,11 +206,14 @@ message! { 0x8004,
 message! { 0x8005,
     /// Primary to replica: objects will be pushed. From now on, and until [`PgActivate`] or [`PgComplete`] says that it is whole,
     /// the copy counts as incomplete.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct PgRepair {
         pub head: Head,
-        /// Remove all objects and the log first: every object will be pushed.
-        pub reset: bool,
+        /// What an interruption leaves: the copy lacks only objects that its log changed after this entry; zero: it may lack
+        /// any.
+        pub complete_to: Eversion,
+        /// That holds for the objects before this one only; `None`: for all.
+        pub last_backfill: Option<ObjectId> = cursor,
         /// Refuse with ENOSPC, before anything is changed, unless there is room for so many bytes; 0: try in any case.
         pub needs_bytes: u64,
     }
@@ -261,6 +272,10 @@ message! { 0x800b,
     }
 }
 
+mod recovery;
 mod scrub;
 
+pub use recovery::{
+    PgBackfillDigest, PgBackfillProgress, PgBackfillScan, PgReserve, PgStray, Reserve, VersionOf,
+};
 pub use scrub::{PgFetch, PgObject, PgScrub, PgScrubMap, ScanCursor, Scanned};

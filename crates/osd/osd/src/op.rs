@@ -23,7 +23,7 @@ use crate::shard::OsdShard;
 pub(crate) struct ClientOp {
     /// The request; its name has been moved into `oid`.
     pub(crate) request: OsdRequest,
-    /// The object (an empty name for PG operations).
+    /// The object's head, whatever snapshot is asked for (an empty name for PG operations).
     pub(crate) oid: Arc<ObjectId>,
     /// Input of all ops, concatenated.
     pub(crate) data: Payload,
@@ -33,6 +33,10 @@ pub(crate) struct ClientOp {
     pub(crate) reqid: ReqId,
     /// It changes its object.
     pub(crate) is_write: bool,
+    /// It is about the head, and its client knows of no snapshot.
+    pub(crate) is_snapless: bool,
+    /// The OSD's own operation: this snapshot of the object is gone.
+    pub(crate) trims: Option<u64>,
     /// When it was decoded.
     pub(crate) arrived_ns: u64,
     /// When it was last started: when it arrived, unless it waited.
@@ -175,15 +179,13 @@ impl ClientOp {
         arrived_ns: u64,
         to: ReplyTo,
     ) -> Rc<ClientOp> {
-        if request.snapid == SNAP_DIR && request.ops.iter().all(|op| op.code == ops::LIST_SNAPS) {
-            request.snapid = SNAP_HEAD; // the head knows them all
-        }
-        let oid = Arc::new(request.take_object_id());
+        let oid = Arc::new(ObjectId { snap: SNAP_HEAD, ..request.take_object_id() });
         let is_write = request.ops.iter().enumerate().any(|(at, op)| match op.code {
             ops::WATCH => !matches!(op.watch().op, flags::watch::PING | flags::watch::RECONNECT),
             ops::CALL => cls::writes(&request, at, &data),
             _ => op.is_write(),
         });
+        let is_snapless = request.snap_seq == 0 && request.snapid == SNAP_HEAD;
         let (started_ns, to) = (Cell::new(arrived_ns), RefCell::new(Some(to)));
         let (stage, more) = (Cell::new(Stage::WaitingForPg), RefCell::default());
         Rc::new(ClientOp {
@@ -193,12 +195,27 @@ impl ClientOp {
             data_crc,
             reqid,
             is_write,
+            is_snapless,
+            trims: None,
             arrived_ns,
             started_ns,
             stage,
             to,
             more,
         })
+    }
+
+    /// The OSD's own operation on an object: one of its snapshots is gone.
+    pub(crate) fn trim(request: OsdRequest, snap: u64, arrived_ns: u64, to: ReplyTo) -> Rc<ClientOp> {
+        // Entries without a client have a zero id.
+        let op = ClientOp::new(request, ReqId::default(), (Payload::new(), None), arrived_ns, to);
+        let op = Rc::into_inner(op).map(|op| ClientOp {
+            is_write: true,
+            is_snapless: false,
+            trims: Some(snap),
+            ..op
+        });
+        Rc::new(op.expect("nobody else has it yet"))
     }
 
     /// It has waited until now.
@@ -293,13 +310,14 @@ impl ClientOp {
         if oid.name.is_empty() || !is_right {
             return Some(errno::EINVAL);
         }
-        if !self.is_write {
+        if self.is_snapless {
             return None;
         }
-        if self.request.snap_seq != 0 {
-            return Some(errno::EOPNOTSUPP); // it wants what was there kept: there are no snapshots
-        }
-        (oid.snap != SNAP_HEAD).then_some(errno::EROFS)
+        // All of an object's snapshots together are asked for nothing but their list; nothing but the head is written.
+        let snap = self.request.snapid;
+        let is_odd = |op: &OsdOp| snap == SNAP_DIR && op.code != ops::LIST_SNAPS;
+        let refused = (self.is_write && snap != SNAP_HEAD) || self.request.ops.iter().any(is_odd);
+        refused.then_some(errno::EINVAL)
     }
 
     /// Sends the answer and ends the operation.

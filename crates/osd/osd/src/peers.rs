@@ -35,8 +35,8 @@ pub(crate) struct Peers {
     osd: Weak<OsdShard>,
     sessions: RefCell<BTreeMap<OsdId, Rc<Session>>>,
     next_tid: Cell<u64>,
-    /// Requests that wait for an answer.
-    pending: RefCell<BTreeMap<u64, oneshot::Sender<Message>>>,
+    /// Requests that wait for an answer, and of whom.
+    pending: RefCell<BTreeMap<u64, (OsdId, oneshot::Sender<Message>)>>,
 }
 
 /// The way to one peer at one address.
@@ -84,18 +84,20 @@ impl Peers {
         let tid = self.next_tid.get();
         self.next_tid.set(tid + 1);
         let (tell, told) = oneshot::channel();
-        self.pending.borrow_mut().insert(tid, tell);
+        self.pending.borrow_mut().insert(tid, (peer, tell));
         self.send(peer, pg, message.with_tid(tid));
         let answer = with_timeout(&self.shard, ANSWER_LIMIT, told).await;
         self.pending.borrow_mut().remove(&tid);
         answer.and_then(|answer| answer.ok())
     }
 
-    /// Forgets peers whose address is no longer the map's.
+    /// Forgets peers whose address is no longer the map's, and what they were asked: nobody waits for their answers.
     pub(crate) fn on_map(&self, addr_of: impl Fn(OsdId) -> Option<EntityAddr>) {
+        let mut ended = Vec::new();
         self.sessions.borrow_mut().retain(|peer, session| {
             let keep = addr_of(*peer) == Some(session.addr);
             if !keep {
+                ended.push(*peer);
                 session.ended.set(true);
                 session
                     .conns
@@ -105,6 +107,10 @@ impl Peers {
             }
             keep
         });
+        let (gone, left): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            self.pending.take().into_iter().partition(|(_, (peer, _))| ended.contains(peer));
+        *self.pending.borrow_mut() = left;
+        drop(gone); // which wakes those who wait
     }
 
     fn session(&self, peer: OsdId) -> Option<Rc<Session>> {
@@ -226,7 +232,7 @@ impl Session {
         let (tell, told) = oneshot::channel();
         let tid = osd.peers.next_tid.get();
         osd.peers.next_tid.set(tid + 1);
-        osd.peers.pending.borrow_mut().insert(tid, tell);
+        osd.peers.pending.borrow_mut().insert(tid, (self.peer, tell));
         conn.send(Message::of(&Route { epoch: osd.epoch() }).with_tid(tid));
         let answer = with_timeout(&osd.shard, ANSWER_LIMIT, told).await;
         osd.peers.pending.borrow_mut().remove(&tid);
@@ -266,7 +272,8 @@ impl Dispatcher for PeerDispatch {
     fn on_message(&self, _conn: &Rc<Connection>, msg: Message) {
         let (Some(osd), Some(session)) = (self.osd.upgrade(), self.session.upgrade()) else { return };
         if msg.header.kind != RepAck::KIND {
-            if let Some(waiter) = osd.peers.pending.borrow_mut().remove(&msg.header.tid) {
+            let waiter = osd.peers.pending.borrow_mut().remove(&msg.header.tid);
+            if let Some((_, waiter)) = waiter {
                 let _ = waiter.send(msg);
             }
             return;

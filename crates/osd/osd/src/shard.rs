@@ -15,13 +15,13 @@ use carmine_types::{Epoch, PgId, SpgId};
 
 use crate::by_pg::ByPg;
 use crate::clients::Clients;
-use crate::config::{LISTS_MAX, OsdConfig, RECOVERIES_MAX, REPAIRS_MAX, WAITING_OPS_MAX};
+use crate::config::{LISTS_MAX, OsdConfig, REPAIRS_MAX, TRIMS_MAX, WAITING_OPS_MAX};
 use crate::dispatch::Unplaced;
 use crate::maps::PgTable;
 use crate::metrics::{STAGES, ShardMetrics, Stages};
 use crate::op::{ClientOp, Origin};
 use crate::peers::Peers;
-use crate::pg::{Pace, Pg, Scrubber};
+use crate::pg::{Pace, Pg, Reserver, Scrubber};
 use crate::watch::Notices;
 
 /// Names of refused operations that are remembered.
@@ -58,8 +58,13 @@ pub struct OsdShard {
     pub(crate) peers: Peers,
     /// PGs that are repaired at the same time.
     pub(crate) repairs: Semaphore,
-    /// Replicas that are recovered beside clients at the same time.
-    pub(crate) recoveries: Semaphore,
+    /// PGs of all shards that are recovered beside clients at the same time (shard 0).
+    pub(crate) reserver: Reserver,
+    /// Objects that are pushed beside clients at the same time, and how fast.
+    pub(crate) recovery_ops: Semaphore,
+    pub(crate) recovery_pace: Pace,
+    /// PGs whose removed snapshots are trimmed at the same time.
+    pub(crate) trims: Semaphore,
     /// PGs whose objects are counted or removed at the same time: one.
     pub(crate) walks: Semaphore,
     /// Scrubs of this shard's PGs, and how fast they, and those of other primaries, read.
@@ -123,6 +128,9 @@ impl OsdShard {
             lists: Semaphore::new(LISTS_MAX),
             scrubber: Scrubber::default(),
             pace: Pace::new(config.scrub.bytes_per_second),
+            reserver: Reserver::new(config.recovery.max_backfills),
+            recovery_ops: Semaphore::new(config.recovery.max_active_of(shard.shards())),
+            recovery_pace: Pace::new(config.recovery.bytes_per_second_of(shard.shards())),
             config,
             store,
             view: RefCell::new(None),
@@ -132,7 +140,7 @@ impl OsdShard {
             waiting: RefCell::default(),
             unplaced: RefCell::default(),
             repairs: Semaphore::new(REPAIRS_MAX),
-            recoveries: Semaphore::new(RECOVERIES_MAX),
+            trims: Semaphore::new(TRIMS_MAX),
             walks: Semaphore::new(1),
             client: RefCell::default(),
             clients: RefCell::default(),

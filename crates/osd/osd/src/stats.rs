@@ -8,7 +8,7 @@ use carmine_client::MonSession;
 use carmine_messenger::{Message, with_timeout};
 use carmine_reactor::{Group, ShardId};
 use carmine_types::Epoch;
-use carmine_wire::private::{OsdStats, PgStuck, PoolUse};
+use carmine_wire::private::{OsdStats, PgPurged, PgStuck, PoolUse};
 
 use crate::pg::tell_monitor;
 use crate::shard::OsdShard;
@@ -33,6 +33,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
                 used_bytes: if space.free == 0 { space.total } else { space.used },
                 pools,
                 stuck,
+                purged: purged(&own).await,
             }));
             session.send(tell_monitor(&own).await);
             if with_timeout(&own.shard, PERIOD, own.news.notified()).await.is_some() {
@@ -65,11 +66,28 @@ async fn pools(osd: &OsdShard) -> Vec<PoolUse> {
     sums.into_values().collect()
 }
 
+/// The removed snapshots of which the PGs that this OSD leads have nothing any more.
+async fn purged(osd: &OsdShard) -> Vec<PgPurged> {
+    let mut all = Vec::new();
+    for to in (0..osd.shard.shards()).map(ShardId) {
+        let part =
+            osd.shard.call(to, |shard| async move { OsdShard::of(&shard).map(|osd| purged_of_shard(&osd)) });
+        all.extend(part.await.into_iter().flatten());
+    }
+    all
+}
+
+fn purged_of_shard(osd: &OsdShard) -> Vec<PgPurged> {
+    let pgs = osd.pgs.borrow();
+    let each = pgs.values().map(|pg| PgPurged { pg: pg.id.pgid, snaps: pg.trimmed_snaps() });
+    each.filter(|purged| !purged.snaps.is_empty()).collect()
+}
+
 fn pools_of_shard(osd: &OsdShard) -> Vec<PoolUse> {
     let mut sums = BTreeMap::new();
     for pg in osd.pgs.borrow().values().filter(|pg| pg.leads()) {
-        let (objects, bytes) = pg.usage();
-        add(&mut sums, PoolUse { pool: pg.id.pgid.pool, objects, bytes });
+        let (objects, clones, bytes) = pg.usage();
+        add(&mut sums, PoolUse { pool: pg.id.pgid.pool, objects, bytes, clones });
     }
     sums.into_values().collect()
 }
@@ -104,4 +122,5 @@ fn add(sums: &mut BTreeMap<i64, PoolUse>, part: PoolUse) {
     let sum = sums.entry(part.pool).or_insert(PoolUse { pool: part.pool, ..PoolUse::default() });
     sum.objects += part.objects;
     sum.bytes = sum.bytes.saturating_add(part.bytes);
+    sum.clones = sum.clones.saturating_add(part.clones);
 }

@@ -129,6 +129,8 @@ pub struct Map {
     pub size: usize,
     /// The pool's `min_size`: with fewer members the PG serves nobody.
     pub min_size: usize,
+    /// CRUSH names other OSDs than the acting set.
+    pub is_remapped: bool,
     /// The PG was split: it has other objects than before.
     pub is_split: bool,
 }
@@ -145,6 +147,10 @@ pub enum Order {
     Repair {
         /// There is room for it.
         has_room: bool,
+        /// It lacks only objects that the log changed after this entry; zero: it may lack any.
+        complete_to: Eversion,
+        /// That holds for the objects before this one only; `None`: for all.
+        last_backfill: Option<ObjectId>,
     },
     /// Apply a piece of an object.
     Push,
@@ -168,6 +174,8 @@ pub struct Copy {
     pub incomplete: bool,
     /// Newest entry that its log and the primary's have in common, and as of which it has all objects; `None` if there is none.
     pub common: Option<Eversion>,
+    /// With `common`: it has all objects before this one only; `None`: all.
+    pub last_backfill: Option<ObjectId>,
     /// Objects that its log changed after that.
     pub changed: Vec<Arc<ObjectId>>,
 }
@@ -210,8 +218,13 @@ pub enum Effect {
         attempt: u64,
         /// The replica.
         to: OsdId,
-        /// Newest common entry; `None`: its copy is emptied and all objects are pushed.
+        /// Newest common entry; `None`: all objects are compared.
         common: Option<Eversion>,
+        /// With `common`: the objects from this one on are compared, too.
+        last_backfill: Option<ObjectId>,
+        /// An interruption leaves the copy as [`Order::Repair`] has it: with the same common entry and place. Otherwise it
+        /// may lack any object.
+        keeps_place: bool,
         /// Objects that its log changed after that.
         changed: Vec<Arc<ObjectId>>,
         /// The replica could lead as well: ask it first whether it has room, and say [`Trouble::Full`] if not.
@@ -232,6 +245,8 @@ pub enum Effect {
         to: OsdId,
         /// Newest common entry; `None`: the log is replaced.
         common: Option<Eversion>,
+        /// With `common`: it has the objects before this one only; `None`: all.
+        last_backfill: Option<ObjectId>,
         /// Its objects are equal to the primary's, too.
         is_whole: bool,
     },
@@ -241,14 +256,16 @@ pub enum Effect {
         followers: Vec<OsdId>,
     },
     /// Beside the clients' operations, push to a replica the objects that it lacks, and tell it that its copy is whole:
-    /// [`Event::Recovered`].
+    /// [`Event::Recovered`]. Comes before [`Effect::Serve`].
     Recover {
         /// The attempt.
         attempt: u64,
         /// The replica.
         to: OsdId,
-        /// It lacks the objects that the log changed after this entry; `None`: all.
+        /// It lacks the objects that the log changed after this entry; `None`: it may lack any.
         common: Option<Eversion>,
+        /// With `common`: it may lack any object from this one on, too.
+        last_backfill: Option<ObjectId>,
     },
     /// Bring [`Event::Timer`] after a pause.
     Timer {

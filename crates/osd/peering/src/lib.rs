@@ -35,4 +35,4 @@ mod replica;
 
 pub use event::{Copy, Effect, Effects, Event, Level, Map, Order, Then, Trouble};
 pub use peering::{AttemptId, Member, Peering};
-pub use phase::{Phase, Reason};
+pub use phase::{Phase, Reason, Recovery};

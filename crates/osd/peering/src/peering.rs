@@ -7,7 +7,7 @@ use carmine_pgtypes::PgInfo;
 use carmine_types::{Epoch, Errno, OsdId};
 
 use crate::primary::Attempt;
-use crate::{Effect, Effects, Event, Map, Phase, Reason};
+use crate::{Effect, Effects, Event, Map, Phase, Reason, Recovery};
 
 /// One OSD of the acting set. A restarted one has another address; one that was thought dead meanwhile is up from another
 /// epoch, also when the map that said so was never seen here.
@@ -21,6 +21,14 @@ pub struct Member {
     pub nonce: u32,
     /// Epoch since which the map shows it as up.
     pub up_from: Epoch,
+}
+
+/// The same primary, and the same others in any order: all of them have whole copies, so their order means nothing. (CRUSH
+/// orders them otherwise than the pin that a PG had while its data moved.)
+fn same_members(before: &[Member], now: &[Member]) -> bool {
+    before.first() == now.first()
+        && before.len() == now.len()
+        && now.iter().all(|member| before.contains(member))
 }
 
 /// A primary's attempt to activate an interval. Later attempts are greater.
@@ -51,8 +59,8 @@ pub struct Peering {
     pub(crate) under_way: Option<Attempt>,
     /// It has been active, here or as a replica, since the process started.
     pub(crate) was_active: bool,
-    /// Replicas that lack objects; each with whether it lacks all of them (active primary).
-    pub(crate) recovering: Vec<(OsdId, bool)>,
+    /// Replicas that lack objects (active primary).
+    pub(crate) recovering: Vec<OsdId>,
     /// Pause before the next attempt.
     pub(crate) pause: Duration,
     /// Who has to lead instead of this primary, which cannot make the copies equal.
@@ -192,7 +200,13 @@ impl Peering {
     fn on_map(&mut self, own: &PgInfo, map: Map, fx: &mut Effects) {
         assert!(map.epoch >= self.map.epoch, "maps come in order");
         // With other objects it is another PG: what waits or is under way is looked at again.
-        let is_same = self.map.members == map.members && !map.is_split && self.interval != Epoch(0);
+        // With another size or min_size it is another interval, as in Ceph: an attempt has decided by the old ones how many
+        // complete copies are enough to serve beside a recovery.
+        let sizes = |map: &Map| (map.size, map.min_size);
+        let is_same = same_members(&self.map.members, &map.members)
+            && sizes(&self.map) == sizes(&map)
+            && !map.is_split
+            && self.interval != Epoch(0);
         self.map = map;
         // The monitor may have given up one who was waited for, though those who are here are the same.
         let may_begin = matches!(self.phase, Phase::Down(_)) && self.missing().is_none();
@@ -279,34 +293,67 @@ impl Peering {
     /// This replica lacks objects, which this attempt gives it (active primary).
     #[must_use]
     pub fn is_recovering(&self, attempt: u64, replica: OsdId) -> bool {
-        self.attempt == attempt && self.recovering.iter().any(|(osd, _)| *osd == replica)
+        self.attempt == attempt && self.recovering.contains(&replica)
     }
 
-    /// The PG's state in Ceph's words, as `status` shows it.
+    /// Copies of this active PG lack objects.
     #[must_use]
-    pub fn state(&self) -> &'static str {
+    pub fn recovers(&self) -> bool {
+        !self.recovering.is_empty()
+    }
+
+    /// It serves clients, with as many complete copies as it should have, and no other OSD is to have them.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.is_active()
+            && !self.recovers()
+            && !self.has_newcomers()
+            && self.map.members.len() >= self.map.size
+    }
+
+    /// All that have its data are members; there are no owners that are not here.
+    #[must_use]
+    pub fn is_needed(&self, osd: OsdId) -> bool {
+        self.map.owners.contains(&osd) || self.acting().any(|member| member == osd)
+    }
+
+    /// An active PG has fewer complete copies than it should have.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.map.members.len() - self.recovering.len() < self.map.size
+    }
+
+    /// The PG's state in Ceph's words and their order, as `status` shows it.
+    #[must_use]
+    pub fn state(&self, recovery: Recovery) -> String {
         if !self.is_active() {
-            return self.phase.name();
+            return self.phase.name().to_owned();
         }
-        let is_undersized = self.map.members.len() < self.map.size;
-        let lacks_all = self.recovering.iter().any(|(_, lacks_all)| *lacks_all);
-        match (self.recovering.is_empty(), lacks_all, is_undersized) {
-            // The monitor's next map, in which they are owners, begins a new interval.
-            (true, _, false) if self.has_newcomers() => "active+remapped",
-            (true, _, false) => "active+clean",
-            (true, _, true) => "active+undersized+degraded",
-            (false, false, false) => "active+recovering+degraded",
-            (false, false, true) => "active+recovering+undersized+degraded",
-            (false, true, false) => "active+backfilling+degraded",
-            (false, true, true) => "active+backfilling+undersized+degraded",
+        if !self.recovers() && self.map.members.len() >= self.map.size {
+            // The monitor's next map, in which newcomers are owners, begins a new interval.
+            return if self.has_newcomers() { "active+remapped" } else { "active+clean" }.to_owned();
         }
+        let is_remapped = self.map.is_remapped && self.recovers();
+        let words = [
+            (recovery == Recovery::RecoveryWait, "+recovery_wait"),
+            (recovery == Recovery::RecoveryToofull, "+recovery_toofull"),
+            (recovery == Recovery::Recovering, "+recovering"),
+            (self.map.members.len() < self.map.size, "+undersized"),
+            (self.is_degraded(), "+degraded"),
+            (is_remapped, "+remapped"),
+            (recovery == Recovery::BackfillWait, "+backfill_wait"),
+            (recovery == Recovery::Backfilling, "+backfilling"),
+            (recovery == Recovery::BackfillToofull, "+backfill_toofull"),
+        ];
+        let words = words.into_iter().filter(|(is_so, _)| *is_so).map(|(_, word)| word);
+        std::iter::once("active").chain(words).collect()
     }
 
     /// The state that keeps the monitor from taking all members for complete; `None` if they are.
     #[must_use]
-    pub fn unsettled(&self) -> Option<&'static str> {
-        let recovers = self.is_active() && !self.recovering.is_empty();
-        if recovers { Some(self.state()) } else { self.phase.stuck() }
+    pub fn unsettled(&self, recovery: Recovery) -> Option<String> {
+        let recovers = self.is_active() && self.recovers();
+        if recovers { Some(self.state(recovery)) } else { self.phase.stuck().map(str::to_owned) }
     }
 
     /// The epoch since which all members are up: their interval cannot have begun before.

@@ -65,6 +65,26 @@ impl Phase {
     }
 }
 
+/// What an active PG does for the copies that lack objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Recovery {
+    /// Nothing, or nothing now.
+    #[default]
+    Idle,
+    /// Waits for its turn to recover what the log tells of.
+    RecoveryWait,
+    /// A copy has no room for what it lacks.
+    RecoveryToofull,
+    /// Recovers what the log tells of.
+    Recovering,
+    /// Waits for its turn to compare all objects.
+    BackfillWait,
+    /// Compares all objects, and copies those that differ.
+    Backfilling,
+    /// A copy that is backfilled is too full.
+    BackfillToofull,
+}
+
 /// Why a PG is in its phase, or why its interval begins anew.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use carmine_pgtypes::PgInfo;
-use carmine_types::{Epoch, Eversion, OsdId};
+use carmine_types::{Epoch, Eversion, ObjectId, OsdId};
 
 use crate::{Copy, Effect, Effects, Event, Level, Peering, Phase, Reason, Then, Trouble};
 
@@ -19,11 +19,15 @@ pub(crate) struct Attempt {
     replicas: Vec<(OsdId, MemberStage)>,
     /// There are enough complete copies: those that differ are activated as they are, and recovered beside clients.
     beside: bool,
-    /// Replicas that lack objects, and the newest entry that both logs have.
-    behind: Vec<(OsdId, Option<Eversion>)>,
+    /// Replicas that lack objects, and what they have.
+    behind: Vec<(OsdId, Place)>,
     /// The primary's own info was given to the store.
     starts: bool,
 }
+
+/// What a copy has: all objects as of the newest entry that both logs have, if there is one; with the second, of the objects
+/// before that one only.
+type Place = (Option<Eversion>, Option<ObjectId>);
 
 /// How far a replica is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -38,8 +42,8 @@ enum MemberStage {
     Pushing(Copy),
     /// Its objects are equal to the primary's; with the newest entry that both logs have.
     Equal(Option<Eversion>),
-    /// It has said durably that its copy is incomplete, and lacks just the objects that our log changed after this entry.
-    Behind(Option<Eversion>),
+    /// It has said durably that its copy is incomplete, and has this.
+    Behind(Place),
     /// It was sent the log.
     Activating,
     /// It has activated the interval.
@@ -155,7 +159,7 @@ impl Peering {
                 Ok(()) => {
                     let beside = self.recovers_beside();
                     self.advance(own, from, fx, |step| match step {
-                        MemberStage::Pushing(copy) if beside => Some(MemberStage::Behind(common(&copy, own))),
+                        MemberStage::Pushing(copy) if beside => Some(MemberStage::Behind(place(&copy, own))),
                         MemberStage::Pushing(copy) => Some(MemberStage::Equal(common(&copy, own))),
                         _ => None,
                     });
@@ -163,7 +167,7 @@ impl Peering {
                 Err(trouble) => self.stop(self.trouble(from, trouble), fx),
             },
             Event::Recovered { attempt, from, result } if self.is_recovering(attempt, from) => match result {
-                Ok(()) => self.recovering.retain(|(osd, _)| *osd != from),
+                Ok(()) => self.recovering.retain(|osd| *osd != from),
                 // What was sent may still arrive: in another attempt the replica does not take it.
                 Err(trouble) => {
                     self.next_generation(fx);
@@ -269,12 +273,15 @@ impl Peering {
         attempt.beside = equal + 1 >= self.map.min_size;
         for (osd, step) in &mut attempt.replicas {
             let MemberStage::Known(copy) = step else { continue };
-            let common = common(copy, own);
+            let (common, last_backfill) = place(copy, own);
             first = first.or(Some(*osd));
             // A member that has all that clients were told of: it could lead as well.
             let may_lead = !copy.incomplete && common == Some(copy.last_update) && owners.contains(osd);
             let changed = std::mem::take(&mut copy.changed);
-            fx.push(Effect::Repair { attempt: number, to: *osd, common, changed, may_lead });
+            // Beside clients only what the replica's own log tells of is pushed before it has ours. Otherwise it gets states of
+            // objects of which no log tells that another primary may compare.
+            let (attempt, to, keeps_place) = (number, *osd, attempt.beside);
+            fx.push(Effect::Repair { attempt, to, common, last_backfill, keeps_place, changed, may_lead });
             *step = MemberStage::Marking(copy.clone());
         }
         if let Some(osd) = first {
@@ -307,14 +314,17 @@ impl Peering {
             "the primary is first to write that the PG started"
         );
         for (osd, step) in &mut attempt.replicas {
-            let (common, is_whole) = match *step {
-                MemberStage::Equal(common) => (common, true),
-                MemberStage::Behind(common) => (common, false),
-                _ => continue,
+            let (to, attempt_id) = (*osd, number);
+            let ((common, last_backfill), is_whole) = match std::mem::replace(step, MemberStage::Activating) {
+                MemberStage::Equal(common) => ((common, None), true),
+                MemberStage::Behind(place) => (place, false),
+                other => {
+                    *step = other;
+                    continue;
+                }
             };
-            fx.push(Effect::Activate { attempt: number, to: *osd, common, is_whole });
-            attempt.behind.extend((!is_whole).then_some((*osd, common)));
-            *step = MemberStage::Activating;
+            attempt.behind.extend((!is_whole).then(|| (to, (common, last_backfill.clone()))));
+            fx.push(Effect::Activate { attempt: attempt_id, to, common, last_backfill, is_whole });
         }
         if attempt.replicas.is_empty() {
             self.serve(fx);
@@ -335,12 +345,19 @@ impl Peering {
         self.successor = None;
         self.phase = Phase::Active;
         self.was_active = true;
-        fx.push(Effect::Serve { followers: attempt.replicas.into_iter().map(|(osd, _)| osd).collect() });
-        self.recovering = attempt.behind.iter().map(|(osd, common)| (*osd, common.is_none())).collect();
+        self.recovering = attempt.behind.iter().map(|(osd, _)| *osd).collect();
         let number = self.attempt;
-        let recover = |(to, common)| Effect::Recover { attempt: number, to, common };
+        let recover =
+            |(to, (common, last_backfill))| Effect::Recover { attempt: number, to, common, last_backfill };
         fx.list.extend(attempt.behind.into_iter().map(recover));
+        fx.push(Effect::Serve { followers: attempt.replicas.into_iter().map(|(osd, _)| osd).collect() });
     }
+}
+
+/// What a replica's copy has of the primary's objects.
+fn place(copy: &Copy, own: &PgInfo) -> Place {
+    let common = common(copy, own);
+    (common, copy.last_backfill.clone().filter(|_| common.is_some() && copy.incomplete))
 }
 
 /// The newest entry of a replica's copy that equals the primary's.

@@ -1,7 +1,7 @@
 //! The replica's side: which orders of a primary are taken.
 
 use carmine_pgtypes::PgInfo;
-use carmine_types::{Epoch, Errno, Eversion, OsdId, errno};
+use carmine_types::{Epoch, Errno, OsdId, errno};
 
 use crate::{AttemptId, Effect, Effects, Order, Peering, Phase, Then};
 
@@ -31,16 +31,17 @@ impl Peering {
         }
         let generation = self.generation;
         match order {
-            Order::Repair { has_room: false } => Then::Refuse(Errno(errno::ENOSPC)),
-            // Once an attempt, before anything is pushed: a second one would empty what was pushed.
-            Order::Repair { has_room: true } if self.is_repaired => AGAIN,
-            Order::Repair { has_room: true } => {
+            Order::Repair { has_room: false, .. } => Then::Refuse(Errno(errno::ENOSPC)),
+            // Once an attempt, before anything is pushed: a second one would take its place back.
+            Order::Repair { .. } if self.is_repaired => AGAIN,
+            Order::Repair { complete_to, last_backfill, .. } => {
                 self.is_repaired = true;
                 let incomplete = !cfg!(carmine_mutation = "unmarked_repair");
                 let info = PgInfo {
                     last_epoch_started: Epoch(0),
                     incomplete,
-                    complete_to: Eversion::ZERO,
+                    complete_to,
+                    last_backfill,
                     ..own.clone()
                 };
                 Then::CarryOut { generation, info: Some(info) }

@@ -339,6 +339,7 @@ impl PoolOp {
     pub const CREATE: u32 = 0x01;
     pub const DELETE: u32 = 0x02;
     pub const CREATE_SNAP: u32 = 0x11;
+    pub const DELETE_SNAP: u32 = 0x12;
     pub const CREATE_UNMANAGED_SNAP: u32 = 0x21;
     pub const DELETE_UNMANAGED_SNAP: u32 = 0x22;
 }

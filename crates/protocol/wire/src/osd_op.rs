@@ -13,7 +13,7 @@ mod request;
 mod watch;
 
 pub use args::{
-    AllocHint, AssertVer, Call, Checksum, CopyFrom, Extent, Notify, PgLs, Watch, WriteSame, Xattr,
+    AllocHint, AssertVer, Call, Checksum, CopyFrom, Extent, Notify, PgLs, Snap, Watch, WriteSame, Xattr,
 };
 pub use op::{OP_BYTES, OpList, OsdOp, payload_bytes, payload_ranges};
 pub use peek::{ANSWER_BYTES, WHOLE_OBJECT_BYTES, peek, peek_output};

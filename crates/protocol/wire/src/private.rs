@@ -5,11 +5,12 @@ use carmine_codec::coded;
 use carmine_types::{Epoch, Eversion, OsdId, PgId, UTime};
 
 use crate::header::messages;
+use crate::osdmap::IntervalSet;
 use crate::{Decoder, Encoder, Header2, Result, kinds};
 
 /// Version of all private messages: any change of one of them makes a new version, and processes of different versions
 /// do not talk to each other ([`check_version`]).
-pub const VERSION: u16 = 6;
+pub const VERSION: u16 = 7;
 
 /// First type of private messages.
 const KIND_FIRST: u16 = 0x8000;
@@ -53,6 +54,18 @@ coded! {
         pub objects: u64,
         /// Sum of the objects' sizes; not their replicas'.
         pub bytes: u64,
+        /// How many of the objects are clones, which snapshots keep.
+        pub clones: u64,
+    }
+}
+
+coded! {
+    /// A PG that this OSD leads and that has trimmed removed snapshots: none of its objects has a clone only for them.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PgPurged {
+        pub pg: PgId,
+        /// Some of those in the map's `removed_snaps_queue`.
+        pub snaps: IntervalSet,
     }
 }
 
@@ -100,6 +113,9 @@ messages! {
         pub pools: Vec<PoolUse>,
         /// The PGs that it leads and that are not active.
         pub stuck: Vec<PgStuck>,
+        /// The PGs that it leads, of pools whose snapshots are being trimmed. Each is told again until the map's queue has
+        /// lost its snapshots.
+        pub purged: Vec<PgPurged>,
     }
 }
 

@@ -49,6 +49,7 @@ fn transaction(version: u64) -> Transaction {
         user_version: version,
         result: 0,
         mtime: UTime::ZERO,
+        clones: Vec::new(),
     });
     txn
 }

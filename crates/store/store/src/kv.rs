@@ -112,13 +112,25 @@ enum Kind {
 pub struct KvBatch {
     bytes: Vec<u8>,
     ops: Vec<(Kind, u32, u32)>,
+    /// Rare.
+    copies: Vec<OmapCopy>,
+}
+
+/// All omap keys of an object, and its header, are to be put for another one, too, which has none.
+#[derive(Clone, Debug)]
+pub(crate) struct OmapCopy {
+    /// Number of changes of the batch that come before.
+    pub(crate) at: usize,
+    /// The parts of keys that name the objects.
+    pub(crate) from: Box<[u8]>,
+    pub(crate) to: Box<[u8]>,
 }
 
 impl KvBatch {
     /// An empty batch with room for so many bytes of keys and values.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> KvBatch {
-        KvBatch { bytes: Vec::with_capacity(bytes), ops: Vec::with_capacity(4) }
+        KvBatch { bytes: Vec::with_capacity(bytes), ops: Vec::with_capacity(4), copies: Vec::new() }
     }
 
     /// Sets a key.
@@ -147,6 +159,17 @@ impl KvBatch {
         self.push(Kind::DeleteRange, start, end);
     }
 
+    /// Copies an omap as it is after the changes so far. No key-value store sees this: it is replaced by what it puts before.
+    pub(crate) fn copy_omap(&mut self, from: &[u8], to: &[u8]) {
+        let copy = OmapCopy { at: self.ops.len(), from: from.into(), to: to.into() };
+        self.copies.push(copy);
+    }
+
+    /// The copies, in order.
+    pub(crate) fn copies(&self) -> &[OmapCopy] {
+        &self.copies
+    }
+
     fn push(&mut self, kind: Kind, first: &[u8], second: &[u8]) {
         self.bytes.extend_from_slice(first);
         self.bytes.extend_from_slice(second);
@@ -162,7 +185,7 @@ impl KvBatch {
     /// No changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ops.is_empty()
+        self.ops.is_empty() && self.copies.is_empty()
     }
 
     /// Bytes of all keys and values.

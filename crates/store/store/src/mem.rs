@@ -40,7 +40,7 @@ impl MemShared {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Object {
     meta: ObjectMeta,
     /// Bytes behind the end of the object are zero.
@@ -48,7 +48,7 @@ struct Object {
     omap: Omap,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Omap {
     header: Bytes,
     entries: BTreeMap<Box<[u8]>, Bytes>,
@@ -167,6 +167,11 @@ impl Mem {
         for change in &txn.changes {
             let mut place = state.objects.get(&*change.oid).copied();
             for step in &change.steps {
+                if let Step::CloneFrom { from } = step {
+                    growth += state.copy(from, &change.oid);
+                    place = state.objects.get(&*change.oid).copied();
+                    continue;
+                }
                 let at = match (step, place) {
                     (step, None) if !step.creates() => continue,
                     (_, Some(at)) => at,
@@ -200,6 +205,11 @@ impl Mem {
                 Step::Write { off, data, .. } => {
                     let end = off.saturating_add(data.len() as u64);
                     needed_bytes += (end.div_ceil(BLOCK_BYTES) - off / BLOCK_BYTES) * BLOCK_BYTES;
+                }
+                // A page that two objects share counts for both: each may come to need its own.
+                Step::CloneFrom { from } => {
+                    let pages = self.state.borrow().get(from).map_or(0, |object| object.pages.count());
+                    needed_bytes += pages * BLOCK_BYTES;
                 }
                 // Memory loses nothing, so there is no way here to note a loss.
                 Step::Lose { off, .. } => {
@@ -306,9 +316,26 @@ impl Objects {
             | Step::RemoveOmap { .. }
             | Step::RemoveOmapRange { .. }
             | Step::ClearOmap => object.omap.apply(step, &mut object.meta.has_omap),
-            Step::Touch | Step::Remove | Step::Lose { .. } => {}
+            Step::Touch | Step::Remove | Step::CloneFrom { .. } | Step::Lose { .. } => {}
         }
         object.bytes() - before
+    }
+
+    /// Makes `to` what `from` is; the change of the bytes in use.
+    fn copy(&mut self, from: &ObjectId, to: &Arc<ObjectId>) -> i64 {
+        if *from == **to {
+            return 0;
+        }
+        let copy = self.get(from).cloned();
+        let freed = self.objects.get(&**to).copied().map_or(0, |place| self.remove(to, place));
+        let taken = copy.map_or(0, |copy| {
+            let (bytes, place) = (copy.bytes(), self.create(to));
+            if let Some(slot) = self.slots.get_mut(place) {
+                *slot = copy;
+            }
+            bytes
+        });
+        taken - freed
     }
 
     fn rewind(&mut self, id: SpgId, keep_to: Option<Eversion>) {

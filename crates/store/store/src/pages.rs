@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::ops::Range;
+use std::rc::Rc;
 
 use carmine_reactor::{Buf, Bytes, Payload};
 use carmine_types::crc32c;
@@ -13,9 +14,11 @@ pub(crate) const PAGE: usize = BLOCK_BYTES as usize;
 /// Pages of a chunk.
 const CHUNK: u64 = 64;
 
-type Chunk = Box<[Option<Page>; CHUNK as usize]>;
+/// Shared by clones until one of them changes it.
+type Chunk = Rc<[Option<Page>; CHUNK as usize]>;
 
-/// The content of a page.
+/// The content of a page. Clones share it.
+#[derive(Clone)]
 pub(crate) struct Page {
     pub(crate) bytes: Bytes,
     /// Its checksum, if it came with the page or a read has computed it.
@@ -34,7 +37,7 @@ impl Page {
         Payload::from(self.bytes.clone()).with_crc(crc)
     }
 
-    /// Its memory to write to, which is another if a read holds the old one; with the old content unless all of it is
+    /// Its memory to write to, which is another if a read or another object holds the old one; with the old content unless all of it is
     /// overwritten.
     fn own(&mut self, overwritten: bool) -> &mut [u8] {
         if self.bytes.is_shared() {
@@ -48,8 +51,8 @@ impl Page {
     }
 }
 
-/// Pages by number; a missing page reads as zeros.
-#[derive(Default)]
+/// Pages by number; a missing page reads as zeros. A clone takes next to no memory of its own.
+#[derive(Clone, Default)]
 pub(crate) struct Pages {
     chunks: Vec<Option<Chunk>>,
     count: u64,
@@ -77,8 +80,8 @@ impl Pages {
         }
     }
 
-    /// Copies `data[part]`, whose checksum is `crc` if it is known, into a page, from byte `within` on. Pages that a read still
-    /// holds are replaced, others written in place.
+    /// Copies `data[part]`, whose checksum is `crc` if it is known, into a page, from byte `within` on. Pages that a read or
+    /// another object still holds are replaced, others written in place.
     pub(crate) fn write(
         &mut self,
         page: u64,
@@ -93,8 +96,8 @@ impl Pages {
             self.chunks.resize_with(index + 1, || None);
         }
         let Some(chunk) = self.chunks.get_mut(index) else { return };
-        let chunk = chunk.get_or_insert_with(|| Box::new([const { None }; CHUNK as usize]));
-        let Some(slot) = chunk.get_mut((page % CHUNK) as usize) else { return };
+        let chunk = chunk.get_or_insert_with(|| Rc::new([const { None }; CHUNK as usize]));
+        let Some(slot) = Rc::make_mut(chunk).get_mut((page % CHUNK) as usize) else { return };
         self.count += u64::from(slot.is_none());
         let page = slot.get_or_insert_with(|| Page::new(Buf::heap(PAGE)));
         if let Some(out) = page.own(len == PAGE).get_mut(within..within + len) {
@@ -109,7 +112,8 @@ impl Pages {
             return;
         }
         let chunk = self.chunks.get_mut((page / CHUNK) as usize).and_then(Option::as_mut);
-        if let Some(Some(page)) = chunk.and_then(|chunk| chunk.get_mut((page % CHUNK) as usize)) {
+        if let Some(Some(page)) = chunk.and_then(|chunk| Rc::make_mut(chunk).get_mut((page % CHUNK) as usize))
+        {
             if let Some(out) = page.own(false).get_mut(from..to) {
                 out.fill(0);
             }
@@ -122,7 +126,7 @@ impl Pages {
         let end = end.min(self.chunks.len() as u64 * CHUNK);
         for page in first..end {
             let chunk = self.chunks.get_mut((page / CHUNK) as usize).and_then(Option::as_mut);
-            if let Some(slot) = chunk.and_then(|chunk| chunk.get_mut((page % CHUNK) as usize)) {
+            if let Some(slot) = chunk.and_then(|chunk| Rc::make_mut(chunk).get_mut((page % CHUNK) as usize)) {
                 self.count -= u64::from(slot.take().is_some());
             }
         }

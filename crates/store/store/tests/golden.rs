@@ -160,6 +160,10 @@ fn history() -> Vec<Transaction> {
             only(&oid(2), Step::RemoveXattr { name: bytes("_a") }),
         ],
         vec![only(&oid(1), Step::Truncate { size: 300_020 }), only(&oid(4), Step::Touch)],
+        // In the key-value store when the process is killed, and in the log only.
+        vec![clone(&oid(5), &oid(1)), write(&oid(1), 0, noise(5, 4096))],
+        vec![clone(&oid(6), &oid(2)), only(&oid(2), Step::ClearOmap)],
+        vec![clone(&oid(7), &oid(5)), remove(&oid(5)), write(&oid(7), 100, noise(6, 10))],
     ];
     let mut all: Vec<Transaction> = changes.into_iter().map(txn).collect();
     for (txn, version) in all.iter_mut().zip(1..) {

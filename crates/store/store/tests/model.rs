@@ -67,9 +67,9 @@ fn omap_range() -> impl Strategy<Value = OmapRange> {
 
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
-        10 => prop::collection::vec((0u8..5, change()), 1..4).prop_map(Act::Txn),
+        10 => prop::collection::vec((0u8..5, change_or_clone(5)), 1..4).prop_map(Act::Txn),
         3 => (0u8..5, place(), length()).prop_map(|(object, off, len)| Act::Read { object, off, len }),
-        2 => (0u8..5, place(), 1u64..40_000, 0u8..8, change())
+        2 => (0u8..5, place(), 1u64..40_000, 0u8..8, change_or_clone(5))
             .prop_map(|(object, off, len, after, change)| Act::Stream { object, off, len, after, change }),
         3 => (0u8..5, omap_range()).prop_map(|(object, range)| Act::Omap { object, range }),
         1 => (1usize..4).prop_map(|page| Act::List { page }),

@@ -12,7 +12,7 @@ use carmine_testbed::drive::facts;
 use carmine_testbed::process::ProcessId;
 use carmine_testbed::{BedKind, Daemon, Layout, Plan, Wish, load};
 use carmine_topology::Topology;
-use carmine_types::{OsdId, StoreKind};
+use carmine_types::StoreKind;
 use clap::Args;
 use serde_json::Value;
 
@@ -99,14 +99,14 @@ fn options_of(layout: &Layout, plan: &Plan) -> Options {
 
 /// This program and the testbed's daemons.
 fn own_pids(layout: &Layout, plan: &Plan) -> Vec<u32> {
-    let daemons = [Daemon::Mon].into_iter().chain((0..plan.osds()).map(|id| Daemon::Osd(OsdId(id))));
+    let daemons = [Daemon::Mon].into_iter().chain(plan.osd_ids().map(Daemon::Osd));
     let running = daemons.filter_map(|daemon| ProcessId::running(layout, daemon).ok()?);
     running.map(|process| process.pid.unsigned_abs()).chain([std::process::id()]).collect()
 }
 
 /// Devices under data, log and database of the stores; none for stores in memory, or if the kernel does not tell.
 fn drives(layout: &Layout, plan: &Plan) -> Vec<String> {
-    let stores: Vec<_> = (0..plan.osds()).filter_map(|id| facts::of(layout, plan, OsdId(id))).collect();
+    let stores: Vec<_> = plan.osd_ids().filter_map(|id| facts::of(layout, plan, id)).collect();
     let names: BTreeSet<&str> = stores.iter().flat_map(|store| store.nodes()).collect();
     names.into_iter().map(str::to_owned).collect()
 }

@@ -28,6 +28,10 @@ enum OsdCommand {
     Kill(SomeArgs),
     /// Stop OSDs and start them again, also with another number of reactors
     Restart(StartArgs),
+    /// Add an OSD with a new store, and wait until it is up; PGs move to it then
+    Add(AddArgs),
+    /// Take an OSD out, wait until others have its data, stop it and forget it
+    Remove(RemoveArgs),
 }
 
 /// Which OSDs.
@@ -55,23 +59,72 @@ struct StartArgs {
     timeout: u64,
 }
 
+#[derive(Args)]
+struct AddArgs {
+    #[command(flatten)]
+    dir: DirArgs,
+    /// Overwrite what the device of a number that was removed holds
+    #[arg(long)]
+    force_wipe: bool,
+    /// Seconds until it must be up
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct RemoveArgs {
+    #[command(flatten)]
+    dir: DirArgs,
+    /// Number of the OSD
+    #[arg(value_name = "N")]
+    osd: u32,
+    /// Seconds until others must have its data
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    timeout: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn open(dir: &DirArgs) -> Result<Testbed> {
+    Ok(Testbed::open_existing(BedKind::Testbed, Layout::new(&dir.dir)?)?)
+}
+
+/// A line, or an object, for each OSD.
+fn show_results(is_json: bool, results: Vec<(Daemon, String)>) -> Result<ExitCode> {
+    let objects = results.iter().map(|(osd, result)| json!({"osd": osd.to_string(), "result": result}));
+    let lines = || results.iter().map(|(osd, result)| format!("{osd} {result}\n")).collect();
+    print_as(is_json, &objects.collect::<Vec<_>>(), lines)
+}
+
+impl AddArgs {
+    fn add(&self) -> Result<ExitCode> {
+        let mut testbed = open(&self.dir)?;
+        let osd = progress::shown(self.timeout, |start| Ok(testbed.add_osd(self.force_wipe, start)?))?;
+        show_results(self.json, vec![(Daemon::Osd(osd), "is up".to_owned())])
+    }
+}
+
+impl RemoveArgs {
+    fn remove(&self) -> Result<ExitCode> {
+        let (mut testbed, osd) = (open(&self.dir)?, OsdId(self.osd));
+        progress::shown(self.timeout, |start| Ok(testbed.remove_osd(osd, start)?))?;
+        show_results(self.json, vec![(Daemon::Osd(osd), "is removed".to_owned())])
+    }
+}
+
 impl SomeArgs {
     fn open(&self) -> Result<(Testbed, Vec<OsdId>)> {
-        let testbed = Testbed::open_existing(BedKind::Testbed, Layout::new(&self.dir.dir)?)?;
-        Ok((testbed, self.osds.iter().copied().map(OsdId).collect()))
+        Ok((open(&self.dir)?, self.osds.iter().copied().map(OsdId).collect()))
     }
 
     fn stop(&self, kill: bool) -> Result<ExitCode> {
         let (testbed, osds) = self.open()?;
         let ended = testbed.stop_osds(&osds, kill)?;
-        self.show(ended.iter().map(|(daemon, how)| (*daemon, how.to_string())).collect())
-    }
-
-    /// A line, or an object, for each OSD.
-    fn show(&self, results: Vec<(Daemon, String)>) -> Result<ExitCode> {
-        let objects = results.iter().map(|(osd, result)| json!({"osd": osd.to_string(), "result": result}));
-        let lines = || results.iter().map(|(osd, result)| format!("{osd} {result}\n")).collect();
-        print_as(self.json, &objects.collect::<Vec<_>>(), lines)
+        show_results(self.json, ended.iter().map(|(daemon, how)| (*daemon, how.to_string())).collect())
     }
 }
 
@@ -79,7 +132,10 @@ impl StartArgs {
     fn start(&self, again: bool) -> Result<ExitCode> {
         let (mut testbed, osds) = self.some.open()?;
         progress::shown(self.timeout, |start| Ok(testbed.start_osds(&osds, again, self.reactors, start)?))?;
-        self.some.show(osds.into_iter().map(|osd| (Daemon::Osd(osd), "is up".to_owned())).collect())
+        show_results(
+            self.some.json,
+            osds.into_iter().map(|osd| (Daemon::Osd(osd), "is up".to_owned())).collect(),
+        )
     }
 }
 
@@ -89,5 +145,7 @@ pub(crate) fn run(args: &OsdArgs) -> Result<ExitCode> {
         OsdCommand::Stop(args) => args.stop(false),
         OsdCommand::Kill(args) => args.stop(true),
         OsdCommand::Restart(args) => args.start(true),
+        OsdCommand::Add(args) => args.add(),
+        OsdCommand::Remove(args) => args.remove(),
     }
 }

@@ -14,7 +14,7 @@ use carmine_testbed::{
     BedKind, Daemon, Layout, Plan, StartOptions, Testbed, Wish, check_wipe, fresh_uuid, refuse_used_folder,
 };
 use carmine_topology::{CpuList, Topology};
-use carmine_types::{OsdId, StoreKind, counted};
+use carmine_types::{StoreKind, counted};
 use clap::Args;
 
 use super::testbed::SpecArgs;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: UpArgs) -> Result<ExitCode> {
     };
     let (testbed, mon) = progress::shown(args.timeout, |start| up.bring_up(&layout, start))?;
     let plan = testbed.plan();
-    let stores = (0..plan.osds()).filter_map(|id| facts::of(testbed.layout(), plan, OsdId(id)));
+    let stores = plan.osd_ids().filter_map(|id| facts::of(testbed.layout(), plan, id));
     StoreFacts::lines(&stores.collect::<Vec<_>>()).iter().try_for_each(|line| print(&format!("{line}\n")))?;
     let (osds, reactors) = (counted(plan.osds() as usize, "OSD"), counted(plan.cpu.reactors, "reactor"));
     let (store, pool, conf) = (plan.store, &plan.pool, testbed.layout().ceph_conf());

@@ -8,6 +8,7 @@ pub(crate) mod pool;
 pub(crate) mod pool_value;
 pub(crate) mod profile;
 pub(crate) mod quota;
+pub(crate) mod snaps;
 #[cfg(test)]
 mod tests;
 
@@ -15,12 +16,14 @@ use std::collections::BTreeMap;
 
 use carmine_types::{Epoch, Errno, OsdId, UTime, Uuid, errno};
 use carmine_wire::addr::{EntityAddr, EntityAddrVec};
+use carmine_wire::osdmap::consts::{RELEASE_LUMINOUS, RELEASE_PACIFIC, release_name};
 use carmine_wire::osdmap::{Incremental, OsdMap};
 use carmine_wire::private::PgStuck;
 
 pub(crate) use crush::RuleEdit;
 pub(crate) use profile::Profile;
 pub(crate) use quota::Quota;
+pub(crate) use snaps::SnapWish;
 
 /// Where an OSD process is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,6 +68,8 @@ pub(crate) enum Change {
     Quota { pool: String, quota: Quota },
     /// A pool holds as much as it may, or no longer.
     QuotaReached { pool: i64, full: bool },
+    /// Makes, removes or forgets snapshots of a pool.
+    Snap { pool: i64, wish: SnapWish },
     /// Makes or replaces an erasure code profile.
     SetProfile { name: String, profile: Profile, force: bool },
     /// Removes one.
@@ -77,6 +82,10 @@ pub(crate) enum Change {
     AutoOut { osd: OsdId },
     /// Gives an OSD this weight (16.16) in the CRUSH map.
     CrushReweight { osd: OsdId, weight: u32 },
+    /// Makes the number of an OSD known, whose store has this identity. It is in, and has no place in the CRUSH map yet.
+    NewOsd { osd: OsdId, uuid: Uuid },
+    /// Gives an OSD a place in the CRUSH map.
+    CrushAdd { osd: OsdId, weight: u32, host: String, root: String },
     /// Removes an OSD that is down.
     Purge { osd: OsdId },
     /// Gives up what only this OSD has.
@@ -93,6 +102,8 @@ pub(crate) enum Change {
     Blocklist { addr: EntityAddr, until: UTime },
     /// Lets a client in again.
     Unblocklist { addr: EntityAddr },
+    /// Clients of this release are to be able to read the map.
+    MinCompatClient { release: String },
     /// Lets all clients in again.
     ClearBlocklist,
     /// Lets those in again whose time is over.
@@ -137,12 +148,17 @@ impl Change {
             }),
             Self::Quota { pool, quota } => quota::set(map, pool, quota, now),
             Self::QuotaReached { pool, full } => Ok(quota::reached(map, *pool, *full, now)),
+            Self::Snap { pool, wish } => snaps::plan(map, *pool, wish, now),
             Self::SetProfile { name, profile, force } => profile::set(map, name, profile, *force, now),
             Self::RemoveProfile { name } => Ok(profile::remove(map, name, now)),
             Self::Rule(edit) => crush::edit(map, edit, now),
             Self::MarkDown { osds } => osd::mark_down(map, osds, now),
             Self::AutoOut { osd } => place::auto_out(map, *osd, now),
             Self::CrushReweight { osd, weight } => place::crush_reweight(map, *osd, *weight, now),
+            Self::NewOsd { osd, uuid } => place::new_osd(map, *osd, *uuid, now),
+            Self::CrushAdd { osd, weight, host, root } => {
+                place::crush_add(map, *osd, *weight, (host, root), now)
+            }
             Self::Purge { osd } => place::purge(map, *osd, now),
             Self::Lost { osd } => place::lost(map, *osd, now),
             Self::Weight { osds, weight } => osd::set_weight(map, osds, *weight, now),
@@ -152,6 +168,7 @@ impl Change {
             }
             Self::Flags { set, clear } => Ok(flags(map, *set, *clear, now)),
             Self::Blocklist { addr, until } => Ok(blocklist(map, *addr, *until, now)),
+            Self::MinCompatClient { release } => min_compat_client(map, release, now),
             Self::Unblocklist { addr } => unblocklist(map, addr, now),
             Self::ClearBlocklist => Ok(keep_blocklisted(map, now, |_| false)),
             Self::ExpireBlocklist => Ok(keep_blocklisted(map, now, |until| until > now)),
@@ -167,6 +184,30 @@ fn flags(map: &OsdMap, set: u32, clear: u32, now: UTime) -> Option<Incremental> 
     let mut inc = Incremental::next(map, now);
     inc.new_flags = i32::from_ne_bytes(flags.to_ne_bytes());
     Some(inc)
+}
+
+/// Clients look at it to choose between old and new ways: librbd makes clones of the second format from mimic on.
+fn min_compat_client(map: &OsdMap, release: &str, now: UTime) -> Result<Option<Incremental>, Refusal> {
+    let number = (1..=RELEASE_PACIFIC).find(|number| release_name(*number) == release);
+    let Some(number) = number else {
+        return Err(refuse(
+            errno::EINVAL,
+            format!("{release} is not recognized as a release of Ceph up to pacific"),
+        ));
+    };
+    if number < RELEASE_LUMINOUS {
+        let text = format!(
+            "osdmap current utilizes features that require luminous; cannot set require_min_compat_client below that \
+             to {release}"
+        );
+        return Err(refuse(errno::EPERM, text));
+    }
+    if number == map.require_min_compat_client {
+        return Ok(None);
+    }
+    let mut inc = Incremental::next(map, now);
+    inc.new_require_min_compat_client = number;
+    Ok(Some(inc))
 }
 
 /// A client that is kept out already keeps its time, as in Ceph.

@@ -1,7 +1,7 @@
-//! OSDs in the placement: out because they are down for long, another weight in the CRUSH map, gone for good.
+//! OSDs in the placement: new ones, out because they are down for long, another weight in the CRUSH map, gone for good.
 
 use carmine_crush::edit;
-use carmine_types::{OsdId, UTime, errno};
+use carmine_types::{OsdId, UTime, Uuid, errno};
 use carmine_wire::crushmap::CrushMap;
 use carmine_wire::osdmap::consts::{FLAG_NOOUT, STATE_AUTOOUT, STATE_EXISTS, WEIGHT_IN, WEIGHT_OUT};
 use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo};
@@ -63,6 +63,56 @@ pub(super) fn crush_reweight(
     }
     if crush == *map.crush {
         return Ok(None);
+    }
+    let mut inc = Incremental { crush: crush.encode(), ..Incremental::next(map, now) };
+    pin(map, &mut inc)?;
+    Ok(Some(inc))
+}
+
+/// Most OSDs of a cluster (Ceph's mon_max_osd).
+const OSDS_MAX: u32 = 10_000;
+
+/// The number of an OSD that does not exist yet.
+pub(super) fn new_osd(
+    map: &OsdMap,
+    osd: OsdId,
+    uuid: Uuid,
+    now: UTime,
+) -> Result<Option<Incremental>, Refusal> {
+    if map.exists(osd) {
+        let known = map.osd_uuid.get(osd.0 as usize).copied().unwrap_or_default();
+        let is_same = known == uuid;
+        let text = || format!("{osd} exists with the store {known}");
+        return if is_same { Ok(None) } else { Err(refuse(errno::EEXIST, text())) };
+    }
+    if osd.0 >= OSDS_MAX {
+        return Err(refuse(errno::ERANGE, format!("{osd}: a cluster has {OSDS_MAX} OSDs at most")));
+    }
+    let mut inc = Incremental::next(map, now);
+    if osd.0 >= map.max_osd {
+        inc.new_max_osd = osd.0 as i32 + 1;
+    }
+    // Whoever has a weight exists.
+    inc.new_weight.insert(osd, WEIGHT_IN);
+    inc.new_uuid.insert(osd, uuid);
+    Ok(Some(inc))
+}
+
+/// A place in the CRUSH map for an OSD that has none.
+pub(super) fn crush_add(
+    map: &OsdMap,
+    osd: OsdId,
+    weight: u32,
+    (host, root): (&str, &str),
+    now: UTime,
+) -> Result<Option<Incremental>, Refusal> {
+    check_exist(map, &[osd])?;
+    let mut crush = CrushMap::clone(&map.crush);
+    if !edit::add_device(&mut crush, (osd.0 as i32, &osd.to_string()), weight, host, root) {
+        let text = format!(
+            "{osd} has a place in the crush map already, or there is none at root={root} host={host}"
+        );
+        return Err(refuse(errno::EINVAL, text));
     }
     let mut inc = Incremental { crush: crush.encode(), ..Incremental::next(map, now) };
     pin(map, &mut inc)?;

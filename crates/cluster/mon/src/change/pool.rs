@@ -4,7 +4,7 @@ use carmine_types::{UTime, errno};
 use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
 
 use super::pool_value::flag;
-use super::{Refusal, pins, refuse};
+use super::{Refusal, pins, refuse, snaps};
 
 /// Most PGs a pool may have; a power of two is needed, because listings walk PGs in bit-reversed order.
 pub(crate) const PG_NUM_MAX: u32 = 65_536;
@@ -98,6 +98,7 @@ pub(super) fn delete(map: &OsdMap, pool: i64, now: UTime) -> Result<Option<Incre
     }
     let mut inc = Incremental::next(map, now);
     inc.old_pools.insert(pool);
+    snaps::forget(map, pool, &mut inc);
     Ok(Some(inc))
 }
 

@@ -516,7 +516,7 @@ fn a_quota_makes_a_pool_full() {
     use carmine_wire::osdmap::consts::{POOL_FULL, POOL_FULL_QUOTA};
     use carmine_wire::private::PoolUse;
     let mut map = cluster_up(2);
-    let held = |objects| [(1, PoolUse { pool: 1, objects, bytes: 0 })].into();
+    let held = |objects| [(1, PoolUse { pool: 1, objects, ..PoolUse::default() })].into();
     assert!(quota::due(&map, &held(9)).is_empty());
     let quota = |objects| Change::Quota {
         pool: "bench".into(),
@@ -581,4 +581,30 @@ fn noup_keeps_an_osd_down() {
     assert!(apply(&mut map, Change::Flags { set: 0x20, clear: 0 }));
     let boot = Change::Boot { osd: OsdId(0), uuid: Uuid([1; 16]), addrs: all_addrs(&addrs_of(0, 1)) };
     assert_eq!(code(&map, boot), errno::EAGAIN);
+}
+
+#[test]
+fn a_new_osd_gets_a_number_and_then_a_place() {
+    let mut map = cluster(3);
+    (0..3).for_each(|osd| up(&mut map, osd, 1));
+    let new = |osd, uuid| Change::NewOsd { osd: OsdId(osd), uuid: Uuid([uuid; 16]) };
+    let place = |osd| Change::CrushAdd {
+        osd: OsdId(osd),
+        weight: WEIGHT_IN,
+        host: format!("host-{osd}"),
+        root: "default".into(),
+    };
+    assert_eq!(code(&map, place(3)), errno::ENOENT);
+    assert!(apply(&mut map, new(3, 9)));
+    assert!(!apply(&mut map, new(3, 9)), "it is known");
+    assert_eq!(code(&map, new(3, 8)), errno::EEXIST);
+    assert_eq!(code(&map, new(10_000, 8)), errno::ERANGE);
+    assert_eq!((map.max_osd, map.is_up(OsdId(3))), (4, false));
+    assert!(apply(&mut map, place(3)));
+    assert_eq!(code(&map, place(3)), errno::EINVAL);
+    // PGs move to it: their old owners keep them until it has them.
+    assert!(!map.pg_temp.is_empty());
+    assert!(map.pg_temp.values().map(|entry| Pin::parse(entry)).all(|pin| pin.joiners == [3]));
+    assert!(apply(&mut map, Change::Purge { osd: OsdId(3) }));
+    assert!(apply(&mut map, new(3, 9)) && apply(&mut map, place(3)), "its number is free again");
 }

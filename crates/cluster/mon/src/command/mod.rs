@@ -7,6 +7,7 @@
 mod blocklist;
 mod cluster;
 mod log;
+mod options;
 mod osd;
 mod pg;
 mod place;
@@ -28,6 +29,7 @@ use serde_json::{Value, json};
 
 use crate::change::{Change, Refusal, refuse};
 use crate::log::ClusterLog;
+use crate::options::{ClientOptions, OptionEdit};
 use crate::report::service::Daemon;
 use crate::stats::ClusterStats;
 
@@ -43,6 +45,8 @@ pub(crate) struct View<'a> {
     pub(crate) map_bytes: &'a [u8],
     pub(crate) stats: &'a ClusterStats,
     pub(crate) log: &'a ClusterLog,
+    /// Those of clients.
+    pub(crate) options: &'a ClientOptions,
     /// Processes that offer services.
     pub(crate) services: &'a [Rc<Daemon>],
     /// Sessions of clients.
@@ -64,6 +68,8 @@ pub(crate) enum Answer {
     Change { change: Change, status: String },
     /// Orders for these OSDs, and the status once they are sent.
     Scrub { orders: Vec<(OsdId, OsdScrub)>, status: String },
+    /// A change of the options of clients.
+    Options { edit: OptionEdit },
     /// A line for the cluster log.
     Log { text: String },
 }
@@ -103,6 +109,7 @@ impl Known {
 const FAMILIES: &[&[Known]] = &[
     &[read("get_command_descriptions", "list the commands", descriptions)],
     cluster::COMMANDS,
+    options::COMMANDS,
     osd::COMMANDS,
     place::COMMANDS,
     blocklist::COMMANDS,

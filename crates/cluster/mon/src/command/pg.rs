@@ -7,7 +7,7 @@ use super::osd::known;
 use super::{Answer, Known, Outcome, View, either, number, read, said, text, texts};
 use crate::change::pool::pool_of;
 use crate::change::{Refusal, refuse};
-use crate::report::pg::{self, Filter, Part};
+use crate::report::pg::{self, Filter, Part, Stuck};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
@@ -33,6 +33,11 @@ pub(super) const COMMANDS: &[Known] = &[
         "list the PGs whose primary is an OSD",
         list,
     ),
+    read(
+        "pg dump_stuck stuckops:(inactive|unclean|stale|undersized|degraded)+? threshold:CephInt?",
+        "list the PGs that are stuck in one of these states; all that are so now",
+        dump_stuck,
+    ),
     read("pg map pgid:CephPgid", "show the OSDs of a PG", map),
 ];
 
@@ -50,6 +55,21 @@ fn dump(command: &Value, view: &View<'_>) -> Outcome {
     };
     let Answer::Done { data, .. } = answer else { return said("") };
     Ok(Answer::Done { status: format!("dumped {}", asked.join(",")), data })
+}
+
+/// Nobody keeps since when a PG is in its state: the threshold is not looked at.
+fn dump_stuck(command: &Value, view: &View<'_>) -> Outcome {
+    let asked = texts(command, "stuckops");
+    let word = |word: &&str| {
+        Stuck::of(word).ok_or_else(|| refuse(errno::EINVAL, format!("'{word}' is no state to be stuck in")))
+    };
+    let mut states = asked.iter().map(word).collect::<Result<Vec<_>, Refusal>>()?;
+    if states.is_empty() {
+        states.push(Stuck::Unclean);
+    }
+    let answer = either(command, || pg::stuck_json(view, &states), || pg::stuck_text(view, &states))?;
+    let Answer::Done { data, .. } = answer else { return said("ok") };
+    Ok(Answer::Done { status: "ok".to_owned(), data })
 }
 
 /// Every part of these words, once.

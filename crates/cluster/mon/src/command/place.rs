@@ -4,7 +4,7 @@ use carmine_types::{OsdId, errno};
 use carmine_wire::osdmap::consts::WEIGHT_IN;
 use serde_json::Value;
 
-use super::{Known, Outcome, View, change, is_set, osd_of, present, required, said, write};
+use super::{Known, Outcome, View, change, is_set, osd_of, present, required, said, texts, write};
 use crate::change::osd::check_exist;
 use crate::change::{Change, Refusal, refuse};
 
@@ -15,6 +15,12 @@ pub(super) const COMMANDS: &[Known] = &[
         "osd crush reweight name:CephString weight:CephFloat",
         "change an OSD's weight in the CRUSH map",
         crush_reweight,
+    ),
+    write("osd new uuid:CephUUID id:CephOsdName?", "make the number of a new OSD known", new_osd),
+    write(
+        "osd crush add id:CephOsdName weight:CephFloat args:CephString+",
+        "give an OSD a place in the CRUSH map: host=NAME root=NAME",
+        crush_add,
     ),
     write(
         "osd purge id:CephOsdName force:CephBool? yes_i_really_mean_it:CephBool?",
@@ -55,6 +61,34 @@ fn crush_reweight(command: &Value, view: &View<'_>) -> Outcome {
         .ok_or_else(|| refuse(errno::EINVAL, format!("device '{name}' is not a leaf in the crush map")))?;
     let status = format!("reweighted item id {item} name '{name}' to {} in crush map", shown(weight));
     change(Change::CrushReweight { osd, weight: fixed }, status)
+}
+
+/// Without a number the first that is free is taken; the output is the number.
+fn new_osd(command: &Value, view: &View<'_>) -> Outcome {
+    let text = required(command, "uuid")?;
+    let uuid = text.parse().map_err(|_| refuse(errno::EINVAL, format!("'{text}' is no uuid")))?;
+    let osd = match command.get("id") {
+        Some(id) => osd_of(id)?,
+        None => OsdId((0..).find(|osd| !view.map.exists(OsdId(*osd))).unwrap_or(view.map.max_osd)),
+    };
+    change(Change::NewOsd { osd, uuid }, format!("{}", osd.0))
+}
+
+fn crush_add(command: &Value, _: &View<'_>) -> Outcome {
+    let osd = osd_of(present(command, "id")?)?;
+    let (shown_weight, weight) = weight(command, 65_535.0)?;
+    let place = |name: &str| {
+        let words = texts(command, "args").into_iter();
+        words.filter_map(|word| word.split_once('=')).find(|(own, _)| *own == name).map(|(_, value)| value)
+    };
+    let host = place("host").ok_or_else(|| refuse(errno::EINVAL, "name a place: host=NAME"))?.to_owned();
+    let root = place("root").unwrap_or("default").to_owned();
+    let status = format!(
+        "add item id {} name '{osd}' weight {} at location {{host={host},root={root}}} to crush map",
+        osd.0,
+        shown(shown_weight)
+    );
+    change(Change::CrushAdd { osd, weight, host, root }, status)
 }
 
 fn purge(command: &Value, view: &View<'_>) -> Outcome {

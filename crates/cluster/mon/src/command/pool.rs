@@ -9,7 +9,7 @@ use super::{
 };
 use crate::change::crush::rule_of;
 use crate::change::pool::pool_of;
-use crate::change::{Change, Refusal, refuse};
+use crate::change::{Change, Refusal, SnapWish, refuse};
 use crate::report::pools;
 
 /// The commands of this family.
@@ -45,6 +45,8 @@ pub(super) const COMMANDS: &[Known] = &[
             change(Change::RenamePool { pool, to }, status)
         },
     ),
+    write("osd pool mksnap pool:CephPoolname snap:CephString", "make a snapshot of a pool", mksnap),
+    write("osd pool rmsnap pool:CephPoolname snap:CephString", "remove a snapshot of a pool", rmsnap),
     write(
         "osd pool application enable pool:CephPoolname app:CephString yes_i_really_mean_it:CephBool?",
         "note which application uses a pool",
@@ -147,6 +149,26 @@ fn delete(command: &Value, view: &View<'_>) -> Outcome {
         return Err(refuse(errno::EPERM, text));
     }
     change(Change::DeletePool { pool }, format!("pool '{name}' removed"))
+}
+
+fn mksnap(command: &Value, view: &View<'_>) -> Outcome {
+    let (name, snap) = (required(command, "pool")?, required(command, "snap")?.to_owned());
+    let (pool, old) = pool_of(view.map, name)?;
+    let status = match old.snap_id(&snap) {
+        Some(_) => format!("pool {name} snap {snap} already exists"),
+        None => format!("created pool {name} snap {snap}"),
+    };
+    change(Change::Snap { pool, wish: SnapWish::Make(snap) }, status)
+}
+
+fn rmsnap(command: &Value, view: &View<'_>) -> Outcome {
+    let (name, snap) = (required(command, "pool")?, required(command, "snap")?.to_owned());
+    let (pool, old) = pool_of(view.map, name)?;
+    let status = match old.snap_id(&snap) {
+        Some(_) => format!("removed pool {name} snap {snap}"),
+        None => format!("pool {name} snap {snap} does not exist"),
+    };
+    change(Change::Snap { pool, wish: SnapWish::Remove(snap) }, status)
 }
 
 fn application_enable(command: &Value, _: &View<'_>) -> Outcome {

@@ -9,6 +9,7 @@ use crate::testing::{apply, cluster, now, up};
 
 fn run_with(map: &OsdMap, stats: &ClusterStats, text: &str) -> Outcome {
     let bytes = map.encode();
+    let options = ClientOptions::default();
     let placement = MapView::new(std::sync::Arc::new(map.clone()));
     let view = View {
         map,
@@ -16,6 +17,7 @@ fn run_with(map: &OsdMap, stats: &ClusterStats, text: &str) -> Outcome {
         map_bytes: &bytes,
         stats,
         log: &ClusterLog::default(),
+        options: &options,
         services: &[],
         clients: 1,
         addr: "127.0.0.1:3300".into(),
@@ -33,11 +35,19 @@ fn run_on(map: &OsdMap, text: &str) -> Outcome {
 fn reports(map: &OsdMap) -> ClusterStats {
     let mut stats = ClusterStats::default();
     for osd in map.osds().filter(|osd| map.is_up(*osd)) {
-        let pools = vec![PoolUse { pool: 1, objects: 10, bytes: 40_960 }];
+        let pools = vec![PoolUse { pool: 1, objects: 10, bytes: 40_960, clones: 0 }];
         let (total_bytes, used_bytes) = (1 << 30, (1 << 30) / 10);
-        stats
-            .reports
-            .insert(osd, OsdStats { epoch: map.epoch, total_bytes, used_bytes, pools, stuck: Vec::new() });
+        stats.reports.insert(
+            osd,
+            OsdStats {
+                epoch: map.epoch,
+                total_bytes,
+                used_bytes,
+                pools,
+                stuck: Vec::new(),
+                purged: Vec::new(),
+            },
+        );
         stats.metadata.insert(
             osd,
             [("hostname".into(), "here".into()), ("osd_objectstore".into(), "blue".into())].into(),
@@ -92,7 +102,7 @@ fn every_command_is_described_and_answers() {
                 "blocklistop": "add", "blacklistop": "add", "addr": "127.0.0.1:0/5",
                 "value": "v", "poolstr": "bench", "osd": 1, "srcpool": "bench", "destpool": "b", "field": "max_bytes",
                 "name": "osd.1", "weight": 0.5, "yes_i_really_mean_it": true, "root": "default", "type": "osd", "srcname": "replicated_rule", "dstname": "r",
-                "logtext": ["a", "line"], "who": "osd",
+                "logtext": ["a", "line"], "who": "osd", "snap": "s",
             });
             match known.words() {
                 "osd scrub" | "osd deep-scrub" | "osd repair" => command["who"] = json!("osd.1"),
@@ -103,6 +113,13 @@ fn every_command_is_described_and_answers() {
                 "osd pool application get" => command["app"] = json!("rbd"),
                 "osd pool application disable" => command["yes_i_really_mean_it"] = json!(true),
                 _ => {}
+            }
+            if known.words() == "osd new" {
+                command["uuid"] = json!("00000000-0000-0000-0000-000000000009");
+                command["id"] = json!(7);
+            }
+            if known.words() == "osd set-require-min-compat-client" {
+                command["version"] = json!("mimic");
             }
             if known.words() == "config set" {
                 command["value"] = json!("90");
@@ -193,9 +210,17 @@ fn the_state_of_pgs_is_what_their_primaries_say() {
         MapView::new(std::sync::Arc::new(map.clone())).pgs().next().map(|(p, m)| (p, m.clone())).unwrap();
     let osd = mapping.acting_primary.unwrap();
     let stuck = vec![PgStuck { pg, state: "peering".into(), is_complete: true, successor: None }];
-    stats
-        .reports
-        .insert(osd, OsdStats { epoch: map.epoch, total_bytes: 1, used_bytes: 0, pools: Vec::new(), stuck });
+    stats.reports.insert(
+        osd,
+        OsdStats {
+            epoch: map.epoch,
+            total_bytes: 1,
+            used_bytes: 0,
+            pools: Vec::new(),
+            stuck,
+            purged: Vec::new(),
+        },
+    );
     let brief = text_of(run_with(
         &map,
         &stats,
@@ -205,6 +230,15 @@ fn the_state_of_pgs_is_what_their_primaries_say() {
     assert_eq!(brief["pg_stats"].as_array().unwrap().len(), 8);
     assert_eq!(brief["pg_stats"][0]["state"], "peering");
     assert_eq!(brief["pg_stats"][0]["acting_primary"], osd.0);
+    let stuck = |words: &str| {
+        let command = format!(r#"{{"prefix":"pg dump_stuck","format":"json"{words}}}"#);
+        let stuck: Value = serde_json::from_str(&text_of(run_with(&map, &stats, &command))).unwrap();
+        stuck["stuck_pg_stats"].as_array().unwrap().len()
+    };
+    assert_eq!(
+        (stuck(""), stuck(r#","stuckops":["inactive"]"#), stuck(r#","stuckops":["stale"]"#)),
+        (1, 1, 0)
+    );
     stats.reports.remove(&OsdId(0));
     stats.reports.remove(&OsdId(1));
     stats.reports.remove(&OsdId(2));

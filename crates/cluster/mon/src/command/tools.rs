@@ -1,14 +1,12 @@
-//! Commands that tools send by themselves, and those about options. The options are those of Ceph whose value here is
-//! Ceph's own, and fixed.
+//! Commands that tools send by themselves.
 
-use carmine_types::errno;
 use carmine_wire::FEATURES;
 use carmine_wire::osdmap::consts::release_name;
 use serde_json::{Value, json};
 
 use super::osd::known;
-use super::{Known, Outcome, View, done, either, present, pretty, read, required, said, text, write};
-use crate::change::refuse;
+use super::{Known, Outcome, View, change, done, present, pretty, read, required, write};
+use crate::change::Change;
 use crate::report::{cluster, crush, dump, health, osd, pg, service};
 
 /// The commands of this family.
@@ -20,6 +18,18 @@ pub(super) const COMMANDS: &[Known] = &[
         done(pretty(c, &itself))
     }),
     read("service dump", "show the services that have registered", |c, v| done(pretty(c, &service::json(v)))),
+    read("service status", "show what the services that have registered say of themselves", |c, v| {
+        done(pretty(c, &service::status_json(v)))
+    }),
+    write(
+        "osd set-require-min-compat-client version:CephString yes_i_really_mean_it:CephBool?",
+        "say which clients are to be able to read the map at least",
+        |c, _| {
+            let release = required(c, "version")?.to_owned();
+            let status = format!("set require_min_compat_client to {release}");
+            change(Change::MinCompatClient { release }, status)
+        },
+    ),
     read("osd get-require-min-compat-client", "show the oldest client that can read the map", |_, v| {
         done(format!("{}\n", release_name(v.map.require_min_compat_client)))
     }),
@@ -31,74 +41,7 @@ pub(super) const COMMANDS: &[Known] = &[
             done("0\n")
         },
     ),
-    read("config get who:CephString key:CephString?", "show the value of an option", config_get),
-    write(
-        "config set who:CephString name:CephString value:CephString force:CephBool?",
-        "set an option",
-        config_set,
-    ),
-    read("config dump", "show the options that were set (none: they are fixed)", |c, _| {
-        either(c, || json!([]), || "WHO  MASK  LEVEL  OPTION  VALUE  RO\n".to_owned())
-    }),
-    read("config show who:CephString key:CephString?", "show the options of a daemon", config_show),
-    read("config ls", "list the options", |c, _| {
-        let names = || OPTIONS.iter().map(|(name, _)| *name);
-        either(c, || names().collect(), || names().map(|name| format!("{name}\n")).collect())
-    }),
 ];
-
-/// Options of Ceph, and their values here.
-const OPTIONS: [(&str, &str); 9] = [
-    ("mon_allow_pool_delete", "true"),
-    ("mon_allow_pool_size_one", "true"),
-    ("osd_max_attr_name_len", "100"),
-    ("osd_max_object_name_len", "2048"),
-    ("osd_max_object_namespace_len", "256"),
-    ("osd_max_object_size", "137438953472"),
-    ("osd_max_write_op_reply_len", "64"),
-    ("osd_max_write_size", "90"),
-    ("osd_min_pg_log_entries", "3000"),
-];
-
-fn option(name: &str) -> Option<&'static str> {
-    OPTIONS.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
-}
-
-fn config_get(command: &Value, _: &View<'_>) -> Outcome {
-    required(command, "who")?;
-    match text(command, "key") {
-        None => either(command, || json!({}), || "WHO  MASK  LEVEL  OPTION  VALUE  RO\n".to_owned()),
-        Some(key) => match option(key) {
-            Some(value) => done(format!("{value}\n")),
-            None => Err(refuse(errno::ENOENT, format!("unrecognized key '{key}'"))),
-        },
-    }
-}
-
-fn config_set(command: &Value, _: &View<'_>) -> Outcome {
-    let (name, value) = (required(command, "name")?, required(command, "value")?);
-    match option(name) {
-        None => Err(refuse(errno::EINVAL, format!("unrecognized config option '{name}'"))),
-        Some(fixed) if fixed == value => said(""),
-        Some(fixed) => Err(refuse(errno::EOPNOTSUPP, format!("the option '{name}' is {fixed} and stays so"))),
-    }
-}
-
-fn config_show(command: &Value, _: &View<'_>) -> Outcome {
-    required(command, "who")?;
-    if let Some(key) = text(command, "key") {
-        return match option(key) {
-            Some(value) => done(format!("{value}\n")),
-            None => Err(refuse(errno::ENOENT, format!("unrecognized key '{key}'"))),
-        };
-    }
-    let one = |(name, value): &(&str, &str)| json!({ "name": name, "value": value, "source": "default" });
-    either(
-        command,
-        || OPTIONS.iter().map(one).collect(),
-        || OPTIONS.iter().map(|(name, value)| format!("{name}  {value}  default\n")).collect(),
-    )
-}
 
 /// All speak as Pacific does, whose features have the name of an older release.
 fn features(command: &Value, view: &View<'_>) -> Outcome {

@@ -1,10 +1,12 @@
 //! `osd dump`: the OSDMap, field by field.
 
+use std::collections::BTreeMap;
+
 use carmine_crush::print;
 use carmine_types::{OsdId, PgId, UTime};
 use carmine_wire::addr::{EntityAddr, EntityAddrVec, kind};
-use carmine_wire::osdmap::OsdMap;
 use carmine_wire::osdmap::consts::{FLAG_NAMES, STATE_NAMES, release_name};
+use carmine_wire::osdmap::{IntervalSet, OsdMap};
 use serde_json::{Map, Value, json};
 
 use super::osd::weight_json;
@@ -48,7 +50,7 @@ pub(crate) fn json(map: &OsdMap) -> Value {
     };
     let primary = |(pg, osd): (&PgId, &i32)| json!({ "pgid": pg.to_string(), "osd": osd });
     let blocked = map.blocklist.iter().map(|(addr, until)| (shown(addr), json!(time(*until))));
-    let flags_of = |flags: &std::collections::BTreeMap<i32, u32>| {
+    let flags_of = |flags: &BTreeMap<i32, u32>| {
         flags.iter().map(|(id, bits)| (id.to_string(), json!(bits))).collect::<Map<_, _>>()
     };
     json!({
@@ -69,7 +71,8 @@ pub(crate) fn json(map: &OsdMap) -> Value {
         "primary_temp": map.primary_temp.iter().map(primary).collect::<Vec<_>>(),
         "blocklist": blocked.collect::<Map<_, _>>(),
         "range_blocklist": {}, "erasure_code_profiles": map.erasure_code_profiles,
-        "removed_snaps_queue": [], "new_removed_snaps": [], "new_purged_snaps": [],
+        "removed_snaps_queue": snaps(&map.removed_snaps_queue), "new_removed_snaps": snaps(&map.new_removed_snaps),
+        "new_purged_snaps": snaps(&map.new_purged_snaps),
         "crush_node_flags": flags_of(&map.crush_node_flags),
         "device_class_flags": flags_of(&map.device_class_flags),
         "stretch_mode": {
@@ -77,6 +80,13 @@ pub(crate) fn json(map: &OsdMap) -> Value {
             "recovering_stretch_mode": 0, "stretch_mode_bucket": 0,
         },
     })
+}
+
+/// Ranges of snapshots by pool.
+fn snaps(pools: &BTreeMap<i64, IntervalSet>) -> Value {
+    let range = |(begin, length): &(u64, u64)| json!({ "begin": begin, "length": length });
+    let one = |(pool, set): (&i64, &IntervalSet)| json!({ "pool": pool, "snaps": set.iter().map(range).collect::<Vec<_>>() });
+    pools.iter().map(one).collect()
 }
 
 /// One object with the fields of all.

@@ -9,6 +9,6 @@ pub(crate) mod osd;
 pub(crate) mod pg;
 pub(crate) mod pools;
 pub(crate) mod service;
-mod table;
+pub(crate) mod table;
 
 pub(crate) use dump::time;

@@ -204,6 +204,58 @@ fn filtered(view: &View<'_>, filter: &Filter) -> Vec<PgId> {
     states(view).into_iter().filter(|(pg, state)| passes(*pg, state)).map(|(pg, _)| pg).collect()
 }
 
+/// What keeps a PG from being well, by the name that `pg dump_stuck` takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stuck {
+    Inactive,
+    Unclean,
+    Stale,
+    Undersized,
+    Degraded,
+}
+
+impl Stuck {
+    pub(crate) fn of(word: &str) -> Option<Stuck> {
+        Some(match word {
+            "inactive" => Stuck::Inactive,
+            "unclean" => Stuck::Unclean,
+            "stale" => Stuck::Stale,
+            "undersized" => Stuck::Undersized,
+            "degraded" => Stuck::Degraded,
+            _ => return None,
+        })
+    }
+
+    fn is_in(self, state: &str) -> bool {
+        let has = |word: &str| state.split('+').any(|has| has == word);
+        match self {
+            Stuck::Inactive => !has("active"),
+            Stuck::Unclean => !has("clean"),
+            Stuck::Stale => has("stale"),
+            Stuck::Undersized => has("undersized"),
+            Stuck::Degraded => has("degraded"),
+        }
+    }
+}
+
+fn stuck(view: &View<'_>, stuck: &[Stuck]) -> Vec<PgId> {
+    let states = states(view).into_iter();
+    states.filter(|(_, state)| stuck.iter().any(|stuck| stuck.is_in(state))).map(|(pg, _)| pg).collect()
+}
+
+/// Brief lines of the PGs that are in one of these states; nothing if there is none.
+pub(crate) fn stuck_text(view: &View<'_>, states: &[Stuck]) -> String {
+    match stuck(view, states) {
+        none if none.is_empty() => String::new(),
+        some => lines(view, some, true),
+    }
+}
+
+/// The same by name.
+pub(crate) fn stuck_json(view: &View<'_>, states: &[Stuck]) -> Value {
+    json!({ "stuck_pg_stats": objects(view, stuck(view, states)) })
+}
+
 /// A part of the dump, by the name that `pg dump` takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {

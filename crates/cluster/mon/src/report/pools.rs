@@ -1,6 +1,6 @@
 //! Pools: `osd pool ls detail`, `stats`, `autoscale-status`, and their part of `osd dump`.
 
-use carmine_wire::osdmap::consts::{POOL_FLAG_NAMES, POOL_REPLICATED};
+use carmine_wire::osdmap::consts::{POOL_FLAG_NAMES, POOL_POOL_SNAPS, POOL_REPLICATED};
 use carmine_wire::osdmap::{OsdMap, PgPool, PoolOpt, PoolSnap};
 use serde_json::{Map, Value, json};
 
@@ -51,7 +51,7 @@ fn one(id: i64, name: &str, pool: &PgPool) -> Value {
         "last_force_op_resend": pool.last_force_op_resend.to_string(),
         "last_force_op_resend_prenautilus": pool.last_force_op_resend_prenautilus.to_string(),
         "last_force_op_resend_preluminous": pool.last_force_op_resend_preluminous.to_string(),
-        "auid": pool.auid, "snap_mode": if snaps.is_empty() { "selfmanaged" } else { "pool" },
+        "auid": pool.auid, "snap_mode": if pool.flags & POOL_POOL_SNAPS == 0 { "selfmanaged" } else { "pool" },
         "snap_seq": pool.snap_seq, "snap_epoch": pool.snap_epoch.0, "pool_snaps": snaps, "removed_snaps": "[]",
         "quota_max_bytes": pool.quota_max_bytes, "quota_max_objects": pool.quota_max_objects,
         "tiers": pool.tiers, "tier_of": pool.tier_of, "read_tier": pool.read_tier, "write_tier": pool.write_tier,

@@ -57,6 +57,18 @@ pub(crate) fn json(view: &View<'_>) -> Value {
     json!({ "epoch": 1, "modified": time(view.map.created), "services": services })
 }
 
+/// `service status`: no process tells its state after it has registered.
+pub(crate) fn status_json(view: &View<'_>) -> Value {
+    let one = |daemon: &&Daemon| {
+        let since = time(daemon.since);
+        (daemon.told.name.clone(), json!({ "status_stamp": since, "last_beacon": since, "status": {} }))
+    };
+    let services = by_service(view).into_iter();
+    let all = services
+        .map(|(name, daemons)| (name.to_owned(), json!(daemons.iter().map(one).collect::<Map<_, _>>())));
+    Value::Object(all.collect())
+}
+
 /// `laundry: 16 portals active (1 hosts, 3 zones)`, by what the processes say of themselves.
 pub(crate) fn lines(view: &View<'_>) -> Vec<String> {
     let line = |(service, daemons): (&str, Vec<&Daemon>)| {

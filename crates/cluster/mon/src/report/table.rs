@@ -2,7 +2,7 @@
 //! as Ceph prints them.
 
 /// Rows under headings.
-pub(super) struct Table {
+pub(crate) struct Table {
     /// Columns of words, whose cells are pushed to the left.
     left: Vec<bool>,
     /// The headings and the rows.
@@ -11,7 +11,7 @@ pub(super) struct Table {
 
 impl Table {
     /// A table without rows; `|` stands between the names of its columns, `<` before that of a column of words.
-    pub(super) fn new(columns: &str) -> Table {
+    pub(crate) fn new(columns: &str) -> Table {
         let left = columns.split('|').map(|name| name.starts_with('<')).collect();
         let mut table = Table { left, lines: Vec::new() };
         table.row(&columns.replace('<', ""));
@@ -19,12 +19,12 @@ impl Table {
     }
 
     /// Adds a row: `|` stands between its cells, and missing cells are empty.
-    pub(super) fn row(&mut self, cells: &str) {
+    pub(crate) fn row(&mut self, cells: &str) {
         self.lines.push(cells.split('|').map(str::to_owned).collect());
     }
 
     /// The lines, each with its end.
-    pub(super) fn render(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         let cells = |at: usize| self.lines.iter().filter_map(move |line| line.get(at));
         let width = |at: usize| cells(at).map(|cell| cell.chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.left.len()).map(width).collect();

@@ -109,7 +109,7 @@ impl Setup {
         let mon_pid = alive(Daemon::Mon)?.pid.unsigned_abs();
         let mon =
             mon_addr(&layout).with_context(|| format!("the monitor of {dir} has not told its address"))?;
-        let osds = (0..plan.osds()).map(OsdId).map(|id| Ok((id, alive(Daemon::Osd(id))?)));
+        let osds = plan.osd_ids().map(|id| Ok((id, alive(Daemon::Osd(id))?)));
         let osds = osds.collect::<Result<Vec<_>>>()?;
         let (stores, doctor) = match &plan.peer {
             None => (stores(&layout, &plan)?, doctor(&layout, &plan)),
@@ -319,14 +319,14 @@ fn stores(layout: &Layout, plan: &Plan) -> Result<Vec<StoreFacts>> {
         let answer = ask_osd(layout, osd, r#"{"prefix":"dump_store"}"#)?;
         serde_json::from_str(&answer).with_context(|| format!("{osd} does not say what its store lies on"))
     };
-    (0..plan.osds()).map(OsdId).filter_map(|osd| ask(osd).transpose()).collect()
+    plan.osd_ids().filter_map(|osd| ask(osd).transpose()).collect()
 }
 
 /// Block devices to watch, as the kernel's statistics name them: those of all parts of the stores; of stores in memory and of
 /// others', what the OSDs' folders and the named devices lie on.
 fn watched(layout: &Layout, plan: &Plan, stores: &[StoreFacts]) -> Vec<String> {
     let names: BTreeSet<String> = if stores.is_empty() {
-        let folders = (0..plan.osds()).map(|id| layout.osd_dir(OsdId(id)));
+        let folders = plan.osd_ids().map(|id| layout.osd_dir(id));
         plan.devices.iter().cloned().chain(folders).filter_map(|path| device_of(&path)).collect()
     } else {
         stores.iter().flat_map(StoreFacts::nodes).map(str::to_owned).collect()

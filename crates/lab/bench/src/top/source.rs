@@ -28,13 +28,13 @@ pub(super) struct Source {
 impl Source {
     /// True as long as any process of the testbed lives.
     pub(super) fn is_alive(&self) -> bool {
-        let mut daemons = (0..self.plan.osds()).map(|id| Daemon::Osd(OsdId(id))).chain([Daemon::Mon]);
+        let mut daemons = self.plan.osd_ids().map(Daemon::Osd).chain([Daemon::Mon]);
         daemons.any(|daemon| matches!(ProcessId::running(&self.layout, daemon), Ok(Some(_))))
     }
 
     /// Asks all OSDs. One that does not answer is an error of its own row only.
     pub(super) fn sample(&self) -> Sample {
-        let ids: Vec<OsdId> = (0..self.plan.osds()).map(OsdId).collect();
+        let ids: Vec<OsdId> = self.plan.osd_ids().collect();
         // All at once: one that hangs costs its time limit, not everybody's.
         let osds = std::thread::scope(|scope| {
             let asked: Vec<_> = ids.iter().map(|id| scope.spawn(|| self.ask(*id))).collect();

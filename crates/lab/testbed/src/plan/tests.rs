@@ -201,3 +201,12 @@ fn settings_of_blue_are_kept_until_auto_takes_them_back() {
         "{error}"
     );
 }
+
+#[test]
+fn every_store_has_its_own_id() {
+    let fsid = "b79dd65e-35b4-47de-95c3-97d67e42c11d";
+    let plan = Plan::new(&Wish::default(), &Topology::from_short("1x4x1").unwrap(), fsid).unwrap();
+    let ids: BTreeSet<_> = (0..1000).map(|n| plan.store_uuid(OsdId(n)).unwrap()).collect();
+    assert_eq!(ids.len(), 1000);
+    assert!(!ids.contains(&fsid.parse().unwrap()));
+}

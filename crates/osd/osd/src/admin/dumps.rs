@@ -11,7 +11,7 @@ use super::on_all;
 use crate::live::gather;
 use crate::metrics::ShardMetrics;
 use crate::op::ClientOp;
-use crate::pg::{OpInFlight, Pg};
+use crate::pg::{OpInFlight, Pg, is_mapper};
 use crate::shard::OsdShard;
 use crate::slow;
 
@@ -290,7 +290,7 @@ async fn one_pg(osd: &Rc<OsdShard>, pg: &Pg) -> Result<Value, String> {
     loop {
         let page = osd.store.list(pg.id, pg.bits(), from.as_ref(), PAGE + 1).await;
         let page = page.map_err(|e| e.to_string())?;
-        for oid in page.iter().take(PAGE) {
+        for oid in page.iter().take(PAGE).filter(|oid| !is_mapper(oid)) {
             let Some(meta) = osd.store.stat(oid).await.map_err(|e| e.to_string())? else { continue };
             let (mut off, mut crc) = (0, crc32c::SEED);
             while off < meta.size {

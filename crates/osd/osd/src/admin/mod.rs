@@ -3,6 +3,7 @@
 
 mod bench;
 mod dumps;
+mod pg_query;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -85,6 +86,7 @@ pub(crate) async fn answer(osd: &Rc<OsdShard>, question: &Value) -> Result<Value
         "bench" => bench::bench(osd, question).await,
         "dump_shards" => Ok(dumps::dump_shards(osd).await),
         "pg_contents" => dumps::pg_contents(osd).await,
+        "pg" | "query" => pg_query::answer(osd, question).await,
         "get_command_descriptions" => Ok(descriptions(osd)),
         "flush_pg_stats" => Ok(flush_pg_stats(osd).await),
         "help" => Ok(help(osd)),
@@ -204,7 +206,10 @@ fn descriptions(osd: &OsdShard) -> Value {
             json!({ "sig": sig, "help": help, "module": "osd", "perm": "rw", "flags": 0 }),
         )
     });
-    Value::Object(described.collect())
+    let query = json!({
+        "sig": pg_query::signature(), "help": "details of a PG", "module": "osd", "perm": "r", "flags": 0,
+    });
+    Value::Object(described.chain([("cmd999".to_owned(), query)]).collect())
 }
 
 /// `{"COMMAND": HELP, …}`

@@ -4,7 +4,7 @@ use carmine_codec::{DecodeError, Decoder};
 use carmine_pgtypes::Step;
 use carmine_reactor::{Bytes, Payload};
 use carmine_store::OmapRange;
-use carmine_types::{UTime, errno};
+use carmine_types::{UTime, Uuid, errno};
 use carmine_wire::{EntityAddr, EntityName};
 
 use crate::error::OpError;
@@ -15,6 +15,8 @@ use crate::pg::{ObjectState, decode_input};
 pub(crate) struct Caller {
     pub gid: u64,
     pub addr: EntityAddr,
+    /// For names that nobody else has.
+    pub random: [u64; 2],
 }
 
 impl Caller {
@@ -46,9 +48,21 @@ impl<'a, 'b> Handle<'a, 'b> {
         self.state.must_exist()
     }
 
+    /// As [`ObjectState::snap_seq`].
+    pub(super) fn snap_seq(&self) -> Result<Option<u64>, OpError> {
+        self.state.snap_seq()
+    }
+
     pub(super) fn remove_object(&mut self) {
         if !self.state.is_in_vain() {
             self.state.remove();
+        }
+    }
+
+    /// Makes the object, if there is none.
+    pub(super) fn touch(&mut self) {
+        if !self.state.is_in_vain() {
+            self.state.touch();
         }
     }
 
@@ -99,6 +113,36 @@ impl<'a, 'b> Handle<'a, 'b> {
         all.filter_map(|(key, value)| Some((key.strip_prefix(prefix)?.to_vec(), value))).collect()
     }
 
+    /// All entries whose names begin with `prefix`, with their names' rest.
+    ///
+    /// # Errors
+    /// E2BIG: they are too many to look at in one call.
+    pub(super) fn omap_all(&mut self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Bytes)>, OpError> {
+        let mut all: Vec<(Vec<u8>, Bytes)> = Vec::new();
+        for _ in 0..PAGES_MAX {
+            let after = all.last().map_or(Vec::new(), |(key, _)| key.clone());
+            let page = self.state.known_page(OmapRange {
+                start: [prefix, &after].concat(),
+                is_after: !all.is_empty(),
+                prefix: prefix.to_vec(),
+                entries_max: PAGE_MAX as usize,
+                bytes_max: PART_BYTES_MAX,
+            });
+            if page.entries.is_empty() {
+                return Ok(all);
+            }
+            let named = page.entries.into_iter();
+            all.extend(named.filter_map(|(key, value)| Some((key.strip_prefix(prefix)?.to_vec(), value))));
+        }
+        Err(OpError::of(errno::E2BIG))
+    }
+
+    /// A new name for anything.
+    pub(super) fn new_uuid(&self) -> Uuid {
+        let [high, low] = self.caller.random;
+        Uuid::from_random(high, low)
+    }
+
     /// The object's bytes. Only for methods that say that they look at them.
     pub(super) fn data(&self) -> &[u8] {
         self.state.extra.as_ref().and_then(|extra| extra.data()).unwrap_or_default()
@@ -138,6 +182,9 @@ impl<'a, 'b> Handle<'a, 'b> {
 const PAGE_MAX: u64 = 1024;
 /// Bytes of keys and values after which an answer ends.
 const PAGE_BYTES_MAX: usize = 8 << 20;
+/// Pages that a method looks at, if it has to look at all, and the bytes of one.
+const PAGES_MAX: usize = 64;
+const PART_BYTES_MAX: usize = 256 << 10;
 
 /// Decodes a method's whole input.
 ///

@@ -4,6 +4,8 @@
 //! What a method changes goes into the request's transaction like any other operation. A method that fails has changed
 //! nothing: it looks first.
 
+#[cfg(test)]
+mod as_ceph;
 mod handle;
 mod hello;
 mod lock;
@@ -120,7 +122,8 @@ pub(crate) async fn call(
     if found.data {
         state.load_data(osd, op).await?;
     }
-    let caller = Caller { gid: op.reqid.client, addr: osd.client_addr(op) };
+    let random = [osd.shard.random_u64(), osd.shard.random_u64()];
+    let caller = Caller { gid: op.reqid.client, addr: osd.client_addr(op), random };
     for _ in 0..CALLS_MAX {
         let before = state.steps();
         let mut handle = Handle::new(state, caller);

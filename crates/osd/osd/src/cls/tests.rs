@@ -26,7 +26,7 @@ impl<'a> Object<'a> {
         if found.data {
             self.0.extra.get_or_insert_default().data_mut().get_or_insert_default();
         }
-        let caller = Caller { gid, addr: EntityAddr::default() };
+        let caller = Caller { gid, addr: EntityAddr::default(), random: [1, 2] };
         (found.run)(&mut Handle::new(&mut self.0, caller), input)
     }
 
@@ -251,6 +251,31 @@ proptest! {
     }
 }
 
+/// Many snapshots do not fit in one page of the omap.
+#[test]
+fn an_image_has_many_snapshots() {
+    let oid = oid();
+    let mut o = Object::new(&oid);
+    let create = Encoder::collect(|e| {
+        e.u64(8 << 20);
+        e.u8(22);
+        e.u64(1);
+        e.str("rbd_data.1f");
+        e.i64(-1);
+    });
+    o.rbd("create", &create).unwrap();
+    let add = |name: u64, id: u64| [text(&[&name.to_string()]), id.to_le_bytes().to_vec()].concat();
+    for n in 1..=1500 {
+        assert_eq!(o.rbd("snapshot_add", &add(n, n)), Ok(vec![]));
+    }
+    assert_eq!(o.rbd("snapshot_add", &add(1, 1501)), Err(OpError::of(errno::EEXIST)));
+    let context = o.rbd("get_snapcontext", b"").unwrap();
+    assert_eq!(context[8..20], [1500u32.to_le_bytes().to_vec(), 1500u64.to_le_bytes().to_vec()].concat());
+    assert_eq!(o.rbd("snapshot_remove", &7u64.to_le_bytes()), Ok(vec![]));
+    assert_eq!(o.rbd("snapshot_remove", &7u64.to_le_bytes()), Err(OpError::of(errno::ENOENT)));
+    assert_eq!(o.rbd("get_snapcontext", b"").unwrap().len(), 8 + 4 + 1499 * 8);
+}
+
 /// Methods with an input.
 const METHODS: [(&str, &[&str]); 2] = [
     ("lock", &["lock", "unlock", "break_lock", "set_cookie", "assert_locked", "get_info", "list_locks"]),
@@ -284,6 +309,27 @@ const METHODS: [(&str, &[&str]); 2] = [
             "trash_state_set",
             "namespace_add",
             "namespace_list",
+            "snapshot_add",
+            "snapshot_remove",
+            "snapshot_rename",
+            "snapshot_trash_add",
+            "snapshot_get",
+            "snapshot_set_limit",
+            "set_protection_status",
+            "parent_overlap_get",
+            "parent_attach",
+            "get_parent",
+            "set_parent",
+            "child_attach",
+            "child_detach",
+            "children_list",
+            "add_child",
+            "remove_child",
+            "get_children",
+            "object_map_snap_remove",
+            "sparse_copyup",
+            "sparsify",
+            "assert_snapc_seq",
         ],
     ),
 ];

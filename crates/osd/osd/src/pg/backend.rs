@@ -5,11 +5,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::rc::Rc;
 
-use carmine_pgtypes::Sealed;
+use carmine_pgtypes::{Sealed, Transaction};
 use carmine_reactor::Payload;
 use carmine_types::{OsdId, SpgId};
 
+use super::recovery::Window;
 use crate::messages::{Head, RepOp};
 use crate::peers::Peers;
 
@@ -26,6 +28,14 @@ pub(super) struct Sent {
     data: Payload,
     /// Checksum of `data`, if it is known.
     crc: Option<u32>,
+    /// What members whose backfill has not passed its objects are sent instead.
+    bare: Option<Box<Bare>>,
+}
+
+/// A change's log entry alone.
+struct Bare {
+    to: Vec<OsdId>,
+    front: Vec<u8>,
 }
 
 /// Whole copies.
@@ -33,6 +43,8 @@ pub(super) struct Sent {
 pub(super) struct Replicated {
     /// The replicas (primary, active).
     followers: RefCell<Vec<Follower>>,
+    /// Some of them have windows.
+    has_windows: Cell<bool>,
     /// What they were sent and is not durable everywhere, oldest first; version numbers have no gaps. Empty without replicas.
     sent: RefCell<VecDeque<Sent>>,
     /// Version number of the newest change.
@@ -50,6 +62,8 @@ struct Follower {
     acked: u64,
     /// The version number after which changes were last sent again because it asked for them: once is enough.
     resent: Option<u64>,
+    /// It is sent a part of the changes only.
+    window: Option<Rc<Window>>,
 }
 
 impl Default for Backend {
@@ -69,18 +83,31 @@ impl Backend {
     pub(super) fn start_over(&self, last: u64) {
         let this = self.replicated();
         this.followers.borrow_mut().clear();
+        this.has_windows.set(false);
         this.sent.borrow_mut().clear();
         this.last.set(last);
         this.local.set(last);
         this.committed.set(last);
     }
 
-    /// The PG is active, and these members have all that this one has.
-    pub(super) fn serve(&self, followers: &[OsdId]) {
+    /// The PG is active, and these members have the log that this one has; some are backfilled.
+    pub(super) fn serve(&self, followers: &[OsdId], windows: Vec<(OsdId, Rc<Window>)>) {
         let this = self.replicated();
         let acked = this.last.get();
-        let follower = |osd: &OsdId| Follower { osd: *osd, acked, resent: None };
+        let follower = |osd: &OsdId| {
+            let window = windows.iter().find(|(of, _)| of == osd).map(|(_, window)| Rc::clone(window));
+            Follower { osd: *osd, acked, resent: None, window }
+        };
         *this.followers.borrow_mut() = followers.iter().map(follower).collect();
+        this.has_windows.set(!windows.is_empty());
+    }
+
+    /// The backfill of a member is at its end.
+    pub(super) fn forget_window(&self, of: OsdId) {
+        let this = self.replicated();
+        let mut followers = this.followers.borrow_mut();
+        followers.iter_mut().filter(|f| f.osd == of).for_each(|f| f.window = None);
+        this.has_windows.set(followers.iter().any(|f| f.window.is_some()));
     }
 
     /// Version number up to which everything is durable here.
@@ -99,7 +126,26 @@ impl Backend {
             return None;
         }
         let (data, crc) = txn.data();
-        Some(Sent { version: txn.version().version, front: RepOp::front(&head(), txn), data, crc })
+        let head = head();
+        let bare = if self.replicated().has_windows.get() { self.bare(&head, txn) } else { None };
+        Some(Sent { version: txn.version().version, front: RepOp::front(&head, txn), data, crc, bare })
+    }
+
+    /// The change as it is sent to those whose windows withhold it.
+    #[cold]
+    fn bare(&self, head: &Head, txn: &Sealed) -> Option<Box<Bare>> {
+        let followers = self.replicated().followers.borrow();
+        let withholds = |f: &&Follower| f.window.as_ref().is_some_and(|window| window.withholds(txn));
+        let to: Vec<OsdId> = followers.iter().filter(withholds).map(|f| f.osd).collect();
+        if to.is_empty() {
+            return None;
+        }
+        let log = Transaction {
+            log: txn.log.clone(),
+            log_trim_to: txn.log_trim_to,
+            ..Transaction::new(txn.pg, txn.bits)
+        };
+        Some(Box::new(Bare { to, front: RepOp::front(head, &Sealed::from(log)) }))
     }
 
     /// The store took the change with this version number: sends it to the other members.
@@ -202,6 +248,9 @@ impl Replicated {
 
 impl Sent {
     fn send(&self, peers: &Peers, pg: SpgId, to: OsdId) {
+        if let Some(bare) = self.bare.as_ref().filter(|bare| bare.to.contains(&to)) {
+            return peers.send(to, pg, RepOp::message(bare.front.clone(), Payload::new(), None));
+        }
         peers.send(to, pg, RepOp::message(self.front.clone(), self.data.clone(), self.crc));
     }
 }

@@ -7,15 +7,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use carmine_pgtypes::snaps::SNAPSET;
 use carmine_pgtypes::{ObjectChange, ObjectMeta, Step, Xattrs};
 use carmine_reactor::Payload;
-use carmine_types::{Eversion, LogOp, ObjectId, SNAP_HEAD, UTime, crc32c, errno};
+use carmine_types::{Eversion, LogOp, ObjectId, UTime, crc32c, errno};
 use carmine_wire::osd_op::{Extent, OsdOp, WHOLE_OBJECT_BYTES, flags, ops, payload_bytes};
 use carmine_wire::osdmap::consts::POOL_FULL_QUOTA;
 use smallvec::SmallVec;
 
 use super::extra::{self, Extra, OmapView};
-use super::heal;
+use super::snaps::{self, Target, Writing};
+use super::{Pg, heal};
 use crate::config::{
     OBJECT_BYTES_MAX, OUTPUT_BYTES_MAX, REQUEST_BYTES_MAX, WRITE_BYTES_MAX, WRITE_OUTPUT_BYTES_MAX,
 };
@@ -37,10 +39,13 @@ pub(crate) struct Plan {
     pub sizes: (Option<u64>, Option<u64>),
     /// The object's version before it, as clients see it.
     pub user_version: u64,
-    pub outputs: SmallVec<[(i32, Payload); 2]>,
+    pub outputs: Outputs,
     /// What else follows from it.
     pub extra: Option<Box<Extra>>,
 }
+
+/// Result and output of each operation.
+pub(crate) type Outputs = SmallVec<[(i32, Payload); 2]>;
 
 impl Plan {
     /// A request that fails.
@@ -103,14 +108,15 @@ fn plain_read(op: &ClientOp) -> Option<Extent> {
     let extent = read.extent();
     // Without a length it may be more than the request was let in for.
     let is_plain = read.code == ops::READ && (1..=OUTPUT_BYTES_MAX).contains(&extent.length);
-    (is_plain && op.oid.snap == SNAP_HEAD).then_some(extent)
+    (is_plain && op.is_snapless).then_some(extent)
 }
 
 /// The outcome of a plain read of what is in memory: without a future. All other requests, and those that fail, go the long way.
 pub(super) fn read_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Outcome> {
     let Extent { offset, length, .. } = plain_read(op)?;
     let (user_version, data) = osd.store.read_at_hand(&op.oid, offset, length)?;
-    Some(read_done(user_version, data))
+    // Without any data it may be a whiteout.
+    (!data.is_empty()).then(|| read_done(user_version, data))
 }
 
 /// The outcome of a plain read of one block of the device, by a short way; `None` for all other requests.
@@ -140,10 +146,14 @@ pub(super) fn plan_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Plan> {
     let ops = &op.request.ops;
     debug_assert_eq!(payload_bytes(ops), op.data.len() as u64, "refused before it got here");
     let is_plain = ops.iter().all(|op| is_plain(op.code) && op.is_write());
-    if !is_plain || op.request.flags & flags::FULL_TRY != 0 || op.oid.snap != SNAP_HEAD {
+    if !is_plain || op.request.flags & flags::FULL_TRY != 0 || !op.is_snapless {
         return None;
     }
-    let mut state = ObjectState::new(osd, op, osd.store.stat_at_hand(&op.oid)?);
+    let meta = osd.store.stat_at_hand(&op.oid)?;
+    if meta.as_ref().is_some_and(|meta| meta.xattrs.get(SNAPSET).is_some()) {
+        return None; // its clones must be told
+    }
+    let mut state = ObjectState::new(osd, op, &op.oid, meta);
     let mut outputs = SmallVec::new();
     for (request, input) in with_inputs(op) {
         state.apply_op(op, request, input).ok()?;
@@ -164,9 +174,9 @@ fn with_inputs(op: &ClientOp) -> impl Iterator<Item = (&OsdOp, Range<usize>)> {
 }
 
 /// Executes a request without writes.
-pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
-    let meta = match stat(osd, op).await {
-        Ok(meta) => meta,
+pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome {
+    let Target { oid, meta } = match snaps::find(osd, pg, op).await {
+        Ok(target) => target,
         Err(error) => return Outcome::error(error.told()),
     };
     let user_version = meta.as_ref().map_or(0, |m| m.user_version);
@@ -175,11 +185,11 @@ pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
     let mut left = OUTPUT_BYTES_MAX;
     for (at, request) in op.request.ops.iter().enumerate() {
         let step = if is_plain(request.code) {
-            read_op(osd, op, meta.as_ref(), request, left).await.map(|data| (0, data))
+            read_op(osd, op, &oid, meta.as_ref(), request, left).await.map(|data| (0, data))
         } else {
-            let state = state.get_or_insert_with(|| Box::new(ObjectState::new(osd, op, meta.clone())));
+            let state = state.get_or_insert_with(|| Box::new(ObjectState::new(osd, op, &oid, meta.clone())));
             state.left = left;
-            let step = Box::pin(extra::step(osd, op, state, at)).await;
+            let step = Box::pin(extra::step(osd, pg, op, state, at)).await;
             left = state.left;
             step
         };
@@ -204,16 +214,21 @@ pub(crate) async fn read_only(osd: &OsdShard, op: &ClientOp) -> Outcome {
 }
 
 /// Executes a request with writes against the object as it is now.
-pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan>, OpError> {
+pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<Box<Plan>, OpError> {
     if payload_bytes(&op.request.ops) != op.data.len() as u64 {
         return Err(OpError::of(errno::EINVAL));
     }
-    let mut state = ObjectState::new(osd, op, stat(osd, op).await?);
+    let context = pg.snaps.context(op)?;
+    let (writing, head) = Writing::new(op, context, osd.store.stat(&op.oid).await?)?;
+    let mut state = ObjectState::new(osd, op, &op.oid, head);
+    if writing.is_some() {
+        state.extra.get_or_insert_default().writing = writing;
+    }
     let mut outputs = SmallVec::new();
     let mut result = 0;
     for (at, (request, input)) in with_inputs(op).enumerate() {
         let step = if !is_plain(request.code) {
-            Box::pin(extra::step(osd, op, &mut state, at)).await
+            Box::pin(extra::step(osd, pg, op, &mut state, at)).await
         } else if request.is_write() {
             state.apply_op(op, request, input).map(|()| (0, Payload::new()))
         } else {
@@ -239,7 +254,11 @@ pub(crate) async fn plan_write(osd: &OsdShard, op: &ClientOp) -> Result<Box<Plan
         return Ok(Box::new(Plan { outputs, ..Plan::failed(errno::EDQUOT) }));
     }
     let told = if returns_all(op) { result } else { 0 };
-    Ok(Box::new(Plan { result: told, ..state.into_plan(outputs) }))
+    let plan = match state.extra.as_mut().and_then(|extra| extra.writing.take()) {
+        None => state.into_plan(outputs),
+        Some(writing) => snaps::finish(pg, state, &writing, outputs)?,
+    };
+    Ok(Box::new(Plan { result: told, ..plan }))
 }
 
 /// The pool holds as much as it may. Clients wait while it is so, but for those that want to know it (FULL_TRY).
@@ -273,16 +292,10 @@ fn returned(op: &ClientOp, (value, output): Told) -> Result<Told, OpError> {
     }
 }
 
-async fn stat(osd: &OsdShard, op: &ClientOp) -> Result<Option<ObjectMeta>, OpError> {
-    if op.oid.snap != SNAP_HEAD {
-        return Ok(None); // no snapshots: nothing but the head exists
-    }
-    osd.store.stat(&op.oid).await.map_err(OpError::from)
-}
-
 async fn read_op(
     osd: &OsdShard,
     client: &ClientOp,
+    oid: &ObjectId,
     meta: Option<&ObjectMeta>,
     op: &OsdOp,
     left: u64,
@@ -294,7 +307,7 @@ async fn read_op(
             if op.extent().length == 0 && meta.size.saturating_sub(op.extent().offset) > WHOLE_OBJECT_BYTES {
                 Box::pin(client.take_more(osd)).await;
             }
-            let data = read_bytes(osd, &client.oid, meta.size, op, left).await?;
+            let data = read_bytes(osd, oid, meta.size, op, left).await?;
             Ok(if op.code == ops::READ { data } else { sparse(op.extent().offset, &data) })
         }
         ops::STAT => found.map(|m| stat_output(m.size, m.mtime)),
@@ -359,9 +372,14 @@ fn sparse(offset: u64, data: &Payload) -> Payload {
 }
 
 impl<'a> ObjectState<'a> {
-    fn new(osd: &OsdShard, op: &'a ClientOp, was: Option<ObjectMeta>) -> ObjectState<'a> {
+    fn new(
+        osd: &OsdShard,
+        op: &ClientOp,
+        oid: &'a Arc<ObjectId>,
+        was: Option<ObjectMeta>,
+    ) -> ObjectState<'a> {
         ObjectState {
-            oid: &op.oid,
+            oid,
             exists: was.is_some(),
             size: was.as_ref().map_or(0, |m| m.size),
             mtime: op.mtime(osd),
@@ -405,7 +423,7 @@ impl<'a> ObjectState<'a> {
             ops::STAT if is_changed => Ok(stat_output(self.size, self.mtime)),
             ops::READ | ops::SPARSE_READ if is_changed => Err(OpError::of(errno::EOPNOTSUPP)),
             ops::ASSERT_VER => assert_version(op, self.was.as_ref().map_or(0, |was| was.user_version)),
-            _ => read_op(osd, client, self.was.as_ref(), op, self.left).await,
+            _ => read_op(osd, client, self.oid, self.was.as_ref(), op, self.left).await,
         }
     }
 
@@ -418,7 +436,7 @@ impl<'a> ObjectState<'a> {
 
     /// The work that leaves the object as the request wants it.
     #[inline]
-    fn into_plan(self, outputs: SmallVec<[(i32, Payload); 2]>) -> Plan {
+    pub(super) fn into_plan(self, outputs: Outputs) -> Plan {
         let ObjectState { oid, was, exists, size, steps, extra, .. } = self;
         let effect = match exists {
             _ if steps.is_empty() => LogOp::Error,

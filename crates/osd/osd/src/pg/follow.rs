@@ -21,8 +21,6 @@ use crate::shard::OsdShard;
 
 /// Room that a repair leaves free: other PGs are repaired at the same time, and each reactor holds some space for itself.
 const SPARE_BYTES: u64 = 4 << 20;
-/// Objects removed in one transaction when a copy is emptied.
-const REMOVE_PAGE: usize = 256;
 
 impl Pg {
     /// A primary begins an interval. What it is told must last.
@@ -43,7 +41,7 @@ impl Pg {
     }
 
     /// Asks the state machine whether an order is taken: the generation with which it ends, and the info to write first.
-    fn take_order(
+    pub(super) fn take_order(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
         head: Head,
@@ -58,7 +56,7 @@ impl Pg {
     }
 
     /// What was ordered is durable: it counts, unless it was overtaken.
-    fn carried_out(
+    pub(super) fn carried_out(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
         generation: u64,
@@ -73,31 +71,18 @@ impl Pg {
     /// The primary will change objects behind this copy's log.
     pub(crate) async fn answer_repair(self: &Rc<Self>, osd: &Rc<OsdShard>, repair: PgRepair) -> Message {
         let room_bytes = osd.store.statfs().free.saturating_sub(SPARE_BYTES);
-        let has_room = repair.needs_bytes == 0 || repair.needs_bytes <= room_bytes;
+        let PgRepair { head, complete_to, last_backfill, needs_bytes } = repair;
+        let has_room = needs_bytes == 0 || needs_bytes <= room_bytes;
         let result = async {
-            let (generation, info) = self.take_order(osd, repair.head, Order::Repair { has_room })?;
+            let order = Order::Repair { has_room, complete_to, last_backfill };
+            let (generation, info) = self.take_order(osd, head, order)?;
             if let Some(info) = info {
                 let txn = Transaction { info: Some(info.clone()), ..self.transaction() };
                 self.carry_out(osd, txn, generation, |log| log.set_info(info)).await?;
             }
-            if repair.reset {
-                self.remove_all(osd, generation).await?;
-            }
             self.carried_out(osd, generation, false)
         };
-        answer(repair.head, result.await)
-    }
-
-    async fn remove_all(self: &Rc<Self>, osd: &Rc<OsdShard>, generation: u64) -> Result<(), OpError> {
-        loop {
-            let page = osd.store.list(self.id, self.bits.get(), None, REMOVE_PAGE).await?;
-            if page.is_empty() {
-                return Ok(());
-            }
-            let mut txn = self.transaction();
-            txn.changes.extend(page.into_iter().map(|oid| ObjectChange::new(oid, [Step::Remove])));
-            self.carry_out(osd, txn, generation, |_| {}).await?;
-        }
+        answer(head, result.await)
     }
 
     /// A piece of an object.
@@ -148,13 +133,9 @@ impl Pg {
             let (generation, _) = self.take_order(osd, order.head, Order::Complete)?;
             // In one step: writes of the primary change the info, too.
             let info = self.log.borrow().info().clone();
-            let info = PgInfo { incomplete: false, complete_to: Eversion::ZERO, ..info };
-            self.log.borrow_mut().set_info(info.clone());
-            let written = osd.store.submit(Transaction { info: Some(info), ..self.transaction() }).await;
-            if let Err(error) = &written {
-                self.fail(osd, "the end of its recovery cannot be written", error);
-            }
-            written?;
+            let info = PgInfo { incomplete: false, complete_to: Eversion::ZERO, last_backfill: None, ..info };
+            self.write_down(osd, info).await?;
+            self.recovery_ends();
             self.carried_out(osd, generation, false)
         };
         answer(order.head, result.await)
@@ -263,7 +244,7 @@ impl NewLog {
     fn transaction(&self, mut txn: Transaction, log: &PgLog) -> Transaction {
         if self.is_other(log) {
             txn.log = self.entries.iter().cloned().collect();
-            txn.log_rewind_to = Some(self.keep_to);
+            txn.log_rewind_to = Some(self.keep_to).filter(|_| !cfg!(carmine_mutation = "skip_rewind"));
         }
         txn.info = Some(self.info_after(log));
         txn

@@ -45,6 +45,11 @@ impl PgLog {
         state.log.into_iter().for_each(|entry| self.push(entry));
     }
 
+    /// Forgets all: the copy is removed.
+    pub(super) fn clear(&mut self) {
+        *self = PgLog::new(self.info.pg);
+    }
+
     /// What the PG remembers of itself.
     pub(crate) fn info(&self) -> &PgInfo {
         &self.info
@@ -139,6 +144,12 @@ impl PgLog {
         touches.then_some(other_tail)
     }
 
+    /// The version of the newest entry whose number is this one or less; zero if there is none.
+    pub(crate) fn version_up_to(&self, number: u64) -> Eversion {
+        let found = self.entries.iter().rev().find(|entry| entry.version.version <= number);
+        found.map_or(Eversion::ZERO, |entry| entry.version)
+    }
+
     fn find_version(&self, version: Eversion) -> Option<&LogEntry> {
         // Numbers have no gaps in a log that was written here; another OSD may have sent one that has.
         let first = self.entries.front()?.version.version;
@@ -189,6 +200,7 @@ mod tests {
             user_version: number,
             result: 0,
             mtime: UTime::default(),
+            clones: Vec::new(),
         }
     }
 

@@ -27,10 +27,12 @@ mod object;
 mod pipeline;
 mod push;
 mod read;
+mod recovery;
 mod remove;
 mod replica;
 mod scrub;
 mod shell;
+mod snaps;
 mod usage;
 mod write;
 
@@ -38,9 +40,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use carmine_peering::{Peering, Phase};
-use carmine_pgtypes::{LogEntry, Transaction, pg_contains};
+use carmine_pgtypes::{LogEntry, PgInfo, Transaction, pg_contains};
 use carmine_reactor::sync::Notify;
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, errno};
+use carmine_wire::osdmap::IntervalSet;
 
 use crate::op::{ClientOp, Outcome, Stage};
 use crate::shard::OsdShard;
@@ -50,17 +53,21 @@ use commit::Commits;
 use list::Bits;
 use log::PgLog;
 use pipeline::Pipeline;
+use recovery::Recoveries;
 use replica::Replica;
 use scrub::Scrubs;
+use snaps::Snaps;
 use usage::Usage;
 
 pub(crate) use exec::{ObjectState, Told};
 pub(crate) use extra::{Extra, decode as decode_input};
 pub(crate) use follow::not_ready;
 pub(crate) use object::Queued;
+pub(crate) use recovery::{Reserver, start_strays};
 pub(crate) use remove::{WHOLE_POOL, remove_objects, remove_orphans};
 pub(crate) use replica::ReplyPath;
 pub(crate) use scrub::{Pace, Scrubber, order as order_scrubs, start as start_scrubs, tell_monitor};
+pub(crate) use snaps::is_mapper;
 
 /// One PG. No borrow of its cells lasts across a suspension, or while an operation is answered.
 pub(crate) struct Pg {
@@ -77,8 +84,12 @@ pub(crate) struct Pg {
     usage: RefCell<Usage>,
     /// Who watches its objects (primary).
     watched: Watched,
+    /// What it knows of snapshots.
+    snaps: Snaps,
     /// Its scrubs (primary).
     scrub: Scrubs,
+    /// Members that lack objects, and what is done for them.
+    recovery: Recoveries,
     /// Fires when phase, generation or the committed version change.
     changed: Notify,
 }
@@ -97,7 +108,9 @@ impl Pg {
             commits: Commits::default(),
             usage: RefCell::default(),
             watched: Watched::default(),
+            snaps: Snaps::default(),
             scrub: Scrubs::default(),
+            recovery: Recoveries::default(),
             changed: Notify::new(),
         })
     }
@@ -112,9 +125,14 @@ impl Pg {
         &self.watched
     }
 
-    /// Objects and bytes that it holds, as far as they are counted (primary).
-    pub(crate) fn usage(&self) -> (u64, u64) {
+    /// Objects that it holds, the clones among them, and bytes, as far as they are counted (primary).
+    pub(crate) fn usage(&self) -> (u64, u64, u64) {
         self.usage.borrow().totals()
+    }
+
+    /// The removed snapshots of which it has nothing any more, on any member.
+    pub(crate) fn trimmed_snaps(&self) -> IntervalSet {
+        if self.is_active() { self.snaps.trimmed() } else { IntervalSet::new() }
     }
 
     /// The object is one of this PG's by the newest map. What comes from outside is asked before anything else: an object
@@ -142,15 +160,44 @@ impl Pg {
     }
 
     /// State and reason, as `status` shows them.
-    pub(crate) fn describe(&self) -> (&'static str, String) {
+    pub(crate) fn describe(&self) -> (String, String) {
         let peering = self.peering.borrow();
         let phase = peering.phase();
-        (peering.state(), phase.reason().map(ToString::to_string).unwrap_or_default())
+        (peering.state(self.recovery.stage()), phase.reason().map(ToString::to_string).unwrap_or_default())
+    }
+
+    /// What it remembers of itself.
+    pub(crate) fn info(&self) -> PgInfo {
+        self.log.borrow().info().clone()
+    }
+
+    /// Members that lack objects (primary): how many by the log, and where the backfill of those is that have one.
+    pub(crate) fn recovery_targets(&self) -> Vec<(OsdId, usize, Option<ObjectId>)> {
+        self.recovery.targets()
+    }
+
+    /// Ceph's name of the state of its state machine.
+    pub(crate) fn recovery_state_name(&self) -> &'static str {
+        match self.peering.borrow().phase() {
+            Phase::Loading => "Reset",
+            Phase::Down(_) => "Started/Primary/Peering/Down",
+            Phase::Peering(_) => "Started/Primary/Peering",
+            Phase::Incomplete(_) => "Started/Primary/Peering/Incomplete",
+            Phase::Active => "Started/Primary/Active",
+            Phase::Replica { active: true } => "Started/ReplicaActive",
+            Phase::Replica { active: false } | Phase::Stray => "Started/Stray",
+            Phase::Failed(_) => "Crashed",
+        }
     }
 
     /// Version of the newest change.
     pub(crate) fn last_update(&self) -> Eversion {
         self.log.borrow().info().last_update
+    }
+
+    /// Version of the newest change that is durable on all members (primary).
+    fn committed_version(&self) -> Eversion {
+        self.log.borrow().version_up_to(self.backend.committed())
     }
 
     /// Operations that wait for it, objects in use, and writes in flight.

@@ -10,25 +10,24 @@ use std::time::Duration;
 
 use carmine_messenger::{Message, with_timeout};
 use carmine_peering::{Event, Peering, Then, Trouble};
-use carmine_pgtypes::{ObjectChange, ObjectMeta, Sealed, Step};
+use carmine_pgtypes::{LogEntry, ObjectChange, ObjectMeta, Sealed, Step};
 use carmine_reactor::{Group, Payload};
 use carmine_store::{BLOCK_BYTES, OmapRange, StoreError};
 use carmine_types::{Errno, Eversion, LogOp, ObjectId, OsdId, errno};
 
+use super::snaps::{self, Family};
 use super::{Pg, heal};
-use crate::messages::{PgAck, PgComplete, PgRepair, PushObject};
+use crate::messages::{PgAck, PgRepair, PushObject};
 use crate::shard::OsdShard;
 
 /// Bytes of an object in one push.
 const PUSH_BYTES: u64 = 1 << 20;
 /// Bytes of omap keys and values in one push.
 const OMAP_PAGE_BYTES: usize = 512 << 10;
-/// Objects of a PG that are pushed at the same time.
+/// Objects of a PG that are pushed at the same time before it serves.
 const PUSHES: usize = 4;
 /// An object is looked at again though no write was committed: one that changed nothing ends without a sign.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Objects listed at a time when all are copied.
-const LIST_PAGE: usize = 512;
 
 /// The repair of one replica's copy.
 pub(super) struct Repair {
@@ -38,8 +37,12 @@ pub(super) struct Repair {
     pub attempt: u64,
     /// The replica.
     pub to: OsdId,
-    /// Newest entry that both logs have; `None`: the copy is made anew.
+    /// Newest entry that both logs have; `None`: all objects are compared.
     pub common: Option<Eversion>,
+    /// With `common`: the objects from this one on are compared, too.
+    pub last_backfill: Option<ObjectId>,
+    /// An interruption leaves the copy with this common entry and place.
+    pub keeps_place: bool,
     /// Objects that the replica's log changed after that.
     pub changed: Vec<Arc<ObjectId>>,
     /// The replica could lead as well.
@@ -47,24 +50,11 @@ pub(super) struct Repair {
 }
 
 /// Why a repair ended.
-enum Stop {
+pub(super) enum Stop {
     /// Another attempt is under way: nobody waits for this one.
     Superseded,
     /// It failed.
     Failed(Trouble),
-}
-
-/// Gives a replica what it lacks beside the clients' operations; a few run at the same time. What it lacks is known from the
-/// log as it is now: later writes go to it, too.
-pub(super) fn recover(repair: Repair) {
-    let (shard, lacking) = (repair.osd.shard.clone(), repair.differing());
-    shard.spawn(Group::Recovery, "recovery", async move {
-        let _permit = repair.osd.recoveries.acquire(1).await;
-        let (attempt, from) = (repair.attempt, repair.to);
-        if let Some(result) = ended(repair.run_beside(&lacking).await) {
-            repair.pg.on(&repair.osd, Event::Recovered { attempt, from, result });
-        }
-    });
 }
 
 /// Starts a repair; a few run at the same time.
@@ -82,7 +72,7 @@ impl Repair {
         let Some(result) = ended(self.begin(&differ).await) else { return };
         let pushed = match self.pg.on(&self.osd, Event::RepairAcked { attempt, from, result }) {
             Then::Push => self.push_differing(&differ).await,
-            Then::PushUndone => for_each(PUSHES, &self.undone(), |oid| self.push(oid)).await,
+            Then::PushUndone => self.push(self.undone().iter().map(|oid| &**oid)).await,
             _ => return,
         };
         if let Some(result) = ended(pushed) {
@@ -90,19 +80,18 @@ impl Repair {
         }
     }
 
-    async fn run_beside(&self, lacking: &BTreeSet<Arc<ObjectId>>) -> Result<(), Stop> {
-        self.current()?;
-        self.push_differing(lacking).await?;
-        self.current()?;
-        let order = PgComplete { head: self.pg.head(&self.osd) };
-        self.pg.order(&self.osd, self.to, Message::of(&order)).await.map_err(Stop::Failed)
+    /// The part of a recovery beside clients that concerns one member.
+    pub(super) fn beside(osd: &Rc<OsdShard>, pg: &Rc<Pg>, attempt: u64, to: OsdId) -> Repair {
+        let (osd, pg) = (Rc::clone(osd), Rc::clone(pg));
+        let (common, last_backfill, changed) = (None, None, Vec::new());
+        Repair { osd, pg, attempt, to, common, last_backfill, keeps_place: true, changed, may_lead: false }
     }
 
     /// Objects that our log changed after the newest common entry.
     fn ours(&self) -> BTreeSet<Arc<ObjectId>> {
         let Some(common) = self.common else { return BTreeSet::new() };
         let log = self.pg.log.borrow();
-        log.after(common).filter(|e| e.op != LogOp::Error).map(|e| Arc::clone(&e.oid)).collect()
+        log.after(common).filter(|e| e.op != LogOp::Error).flat_map(LogEntry::objects).collect()
     }
 
     /// Objects that the replica's log changed after it.
@@ -120,12 +109,19 @@ impl Repair {
         self.theirs().difference(&self.ours()).cloned().collect()
     }
 
-    /// Pushes these objects, or all if the logs do not touch.
+    /// Pushes these objects, and what differs of those that no log tells of.
     async fn push_differing(&self, differ: &BTreeSet<Arc<ObjectId>>) -> Result<(), Stop> {
-        match self.common {
-            None => self.push_all().await,
-            Some(_) => for_each(PUSHES, differ, |oid| self.push(oid)).await,
+        self.push(differ.iter().map(|oid| &**oid)).await?;
+        let mut from = match self.common {
+            None => Some(self.pg.first_object()),
+            Some(_) => self.last_backfill.clone(),
+        };
+        while let Some(begin) = from {
+            let (differ, next) = self.differing_from(&begin).await?;
+            self.push(&differ).await?;
+            from = next;
         }
+        Ok(())
     }
 
     /// The copy counts as incomplete from here on. One that could lead is asked first whether it has room for the repair:
@@ -133,7 +129,9 @@ impl Repair {
     async fn begin(&self, differ: &BTreeSet<Arc<ObjectId>>) -> Result<(), Stop> {
         self.current()?;
         let needs_bytes = if self.may_lead { self.bytes_of(differ).await? } else { 0 };
-        let order = PgRepair { head: self.pg.head(&self.osd), reset: self.common.is_none(), needs_bytes };
+        let complete_to = self.common.filter(|_| self.keeps_place).unwrap_or(Eversion::ZERO);
+        let last_backfill = self.last_backfill.clone().filter(|_| complete_to > Eversion::ZERO);
+        let order = PgRepair { head: self.pg.head(&self.osd), complete_to, last_backfill, needs_bytes };
         let ack: PgAck = self.pg.ask(&self.osd, self.to, Message::of(&order)).await.map_err(Stop::Failed)?;
         match ack.result {
             0 => Ok(()),
@@ -142,7 +140,7 @@ impl Repair {
         }
     }
 
-    fn current(&self) -> Result<(), Stop> {
+    pub(super) fn current(&self) -> Result<(), Stop> {
         let peering = self.pg.peering.borrow();
         let is_current = peering.is_under_way(self.attempt) || self.is_beside(&peering);
         if is_current { Ok(()) } else { Err(Stop::Superseded) }
@@ -153,7 +151,7 @@ impl Repair {
         peering.is_recovering(self.attempt, self.to)
     }
 
-    fn stuck(&self, error: &StoreError) -> Stop {
+    pub(super) fn stuck(&self, error: &StoreError) -> Stop {
         tracing::warn!("pg {}: {} cannot be repaired: {error}", self.pg.id, self.to);
         Stop::Failed(Trouble::OwnStore(Errno(error.errno())))
     }
@@ -168,42 +166,34 @@ impl Repair {
         Ok(bytes)
     }
 
-    async fn push_all(&self) -> Result<(), Stop> {
-        let mut from: Option<ObjectId> = None;
-        loop {
-            let bits = self.pg.bits.get();
-            let page = self.osd.store.list(self.pg.id, bits, from.as_ref(), LIST_PAGE + 1).await;
-            let page = page.map_err(|error| self.stuck(&error))?;
-            self.current()?;
-            let objects: Vec<_> = page.iter().take(LIST_PAGE).cloned().map(Arc::new).collect();
-            for_each(PUSHES, &objects, |oid| self.push(oid)).await?;
-            match page.into_iter().nth(LIST_PAGE) {
-                Some(next) => from = Some(next),
-                None => return Ok(()),
-            }
-        }
+    /// Copies objects, or their absence, before clients are served.
+    async fn push<'a>(&self, objects: impl IntoIterator<Item = &'a ObjectId>) -> Result<(), Stop> {
+        for_each(PUSHES, snaps::families(objects), async |family| {
+            self.copy_family(&family.into()).await.map(drop)
+        })
+        .await
     }
 
-    /// Copies one object, or its absence. Writes of the object wait meanwhile.
-    async fn push(&self, oid: &Arc<ObjectId>) -> Result<(), Stop> {
-        let is_beside = self.is_beside(&self.pg.peering.borrow());
-        if is_beside {
-            self.hold(oid).await?;
+    /// Copies an object, its head or clones of it, or their absence, with its entries of the mapper; gives the number of bytes.
+    /// Nothing is written to it meanwhile.
+    pub(super) async fn copy_family(&self, family: &Family) -> Result<u64, Stop> {
+        let mut bytes = 0;
+        for oid in family.objects() {
+            bytes += self.copy(&oid).await?;
         }
-        self.copy(oid).await?;
-        if is_beside {
-            self.current()?;
-            self.pg.pipeline.release(std::slice::from_ref(oid));
-            self.pg.pump(&self.osd, oid);
+        let meta = self.osd.store.stat(&family.head).await.map_err(|error| self.stuck(&error))?;
+        // What is no set was copied as it is.
+        let set = meta.as_ref().and_then(|meta| snaps::set_of(meta).ok().flatten()).unwrap_or_default();
+        if let Some(entries) = snaps::mapper_entries(&set, &family.head) {
+            self.push_steps(&Arc::new(snaps::mapper(self.pg.id)), [entries]).await?;
         }
-        Ok(())
+        Ok(bytes)
     }
 
-    /// Waits until what was written to an object is everywhere; nothing more is written then. A failure ends the generation,
-    /// and with it what holds objects.
-    async fn hold(&self, oid: &Arc<ObjectId>) -> Result<(), Stop> {
+    /// Waits until what was written to an object that is held is everywhere. A failure ends the generation, and with it what
+    /// holds objects.
+    pub(super) async fn wait_until_quiet(&self, oid: &Arc<ObjectId>) -> Result<(), Stop> {
         self.current()?;
-        self.pg.pipeline.hold(std::slice::from_ref(oid));
         while !self.pg.pipeline.is_quiet(oid, self.pg.backend.committed()) {
             with_timeout(&self.osd.shard, LOOK_AGAIN, self.pg.changed.notified()).await;
             self.current()?;
@@ -211,19 +201,27 @@ impl Repair {
         Ok(())
     }
 
-    async fn copy(&self, oid: &Arc<ObjectId>) -> Result<(), Stop> {
+    /// Copies one object, or its absence, to which nothing is written meanwhile; gives the number of bytes. Its version comes
+    /// last: a copy that was interrupted has none.
+    async fn copy(&self, oid: &Arc<ObjectId>) -> Result<u64, Stop> {
         let meta = self.osd.store.stat(oid).await.map_err(|error| self.stuck(&error))?;
+        let mut bytes = 0;
         match meta {
             None => self.push_steps(oid, [Step::Remove]).await?,
             Some(meta) => {
-                self.push_data(oid, &meta).await?;
+                let mut last = self.push_data(oid, &meta).await?;
                 if meta.has_omap {
-                    self.push_omap(oid).await?;
+                    self.push_steps(oid, std::mem::take(&mut last)).await?;
+                    bytes += self.push_omap(oid).await?;
                 }
+                let ObjectMeta { size, version, user_version, mtime, .. } = meta;
+                last.push(Step::SetMeta { version, user_version, mtime });
+                self.push_steps(oid, last).await?;
+                bytes += size;
             }
         }
         self.osd.metrics.borrow_mut().objects_pushed += 1;
-        Ok(())
+        Ok(bytes)
     }
 
     async fn push_steps(
@@ -240,8 +238,9 @@ impl Repair {
         self.pg.order(&self.osd, self.to, push).await.map_err(Stop::Failed)
     }
 
-    /// The first piece is read before the replica's old copy goes: a block that is bad here may be good there.
-    async fn push_data(&self, oid: &Arc<ObjectId>, meta: &ObjectMeta) -> Result<(), Stop> {
+    /// The first piece is read before the replica's old copy goes: a block that is bad here may be good there. Gives the steps of
+    /// the last piece, which are not sent yet.
+    async fn push_data(&self, oid: &Arc<ObjectId>, meta: &ObjectMeta) -> Result<Vec<Step>, Stop> {
         let (mut off, mut steps) = (0, whole(meta));
         loop {
             let (data, lost_bytes) = self.piece(oid, off, meta.size).await?;
@@ -249,26 +248,28 @@ impl Repair {
             off = end + lost_bytes;
             steps.extend((!data.is_empty()).then_some(Step::Write { off: begin, data, crc: None }));
             steps.extend((lost_bytes > 0).then_some(Step::Lose { off: end, len: lost_bytes }));
-            self.push_steps(oid, std::mem::take(&mut steps)).await?;
             if off >= meta.size {
-                return Ok(());
+                return Ok(steps);
             }
+            self.push_steps(oid, std::mem::take(&mut steps)).await?;
         }
     }
 
-    async fn push_omap(&self, oid: &Arc<ObjectId>) -> Result<(), Stop> {
-        let store = &self.osd.store;
+    /// Gives the number of bytes.
+    async fn push_omap(&self, oid: &Arc<ObjectId>) -> Result<u64, Stop> {
+        let (store, mut bytes) = (&self.osd.store, 0);
         let header = store.omap_header(oid).await.map_err(|error| self.stuck(&error))?;
         self.push_steps(oid, [Step::SetOmapHeader { header }]).await?;
         let mut range = OmapRange::all(OMAP_PAGE_BYTES);
         loop {
             let page = store.omap_page(oid, &range).await.map_err(|error| self.stuck(&error))?;
             range = range.after(&page);
+            bytes += page.entries.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>();
             if !page.entries.is_empty() {
                 self.push_steps(oid, [Step::SetOmap { entries: page.entries }]).await?;
             }
             if !page.more {
-                return Ok(());
+                return Ok(bytes);
             }
         }
     }
@@ -296,11 +297,9 @@ impl Repair {
     }
 }
 
-/// The steps that make an object anew, without its data and its omap.
+/// The steps that make an object anew, without its data, its omap and its version.
 fn whole(meta: &ObjectMeta) -> Vec<Step> {
-    let ObjectMeta { size, version, user_version, mtime, .. } = *meta;
-    let mut steps =
-        vec![Step::Remove, Step::Truncate { size }, Step::SetMeta { version, user_version, mtime }];
+    let mut steps = vec![Step::Remove, Step::Truncate { size: meta.size }];
     let xattrs = meta.xattrs.iter();
     steps.extend(xattrs.map(|(name, value)| Step::SetXattr { name: name.into(), value: value.clone() }));
     steps

@@ -13,7 +13,7 @@ impl Pg {
     pub(super) async fn run_read(self: Rc<Self>, osd: Rc<OsdShard>, op: Rc<ClientOp>, generation: u64) {
         let mut outcome = match exec::read_block(&osd, &op).await {
             Some(outcome) => outcome,
-            None => Box::pin(exec::read_only(&osd, &op)).await,
+            None => Box::pin(exec::read_only(&osd, &self, &op)).await,
         };
         // In a new interval the operation was started over, or dropped: this run of it counts no longer.
         if self.is_past(generation) {

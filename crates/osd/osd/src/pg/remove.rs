@@ -30,7 +30,8 @@ impl Pg {
     }
 }
 
-/// Removes what is left in the store of pools that were deleted while this OSD was down. `view` is its first map.
+/// Removes what is left in the store of pools that were deleted while this OSD was down, and looks after PGs that it left
+/// then. `view` is its first map.
 pub(crate) fn remove_orphans(osd: &Rc<OsdShard>, view: &MapView) {
     let (pools, newest) = (view.map().pools.clone(), i64::from(view.map().pool_max));
     let own = Rc::clone(osd);
@@ -39,6 +40,7 @@ pub(crate) fn remove_orphans(osd: &Rc<OsdShard>, view: &MapView) {
             Ok(pgs) => pgs,
             Err(error) => return tracing::warn!("PGs of deleted pools cannot be looked for: {error}"),
         };
+        own.adopt(pgs.iter().filter(|pg| pools.contains_key(&pg.pgid.pool)).map(|pg| pg.pgid));
         // A pool that no map had yet was not deleted: then it is the map that is wrong.
         for pg in pgs.into_iter().filter(|pg| !pools.contains_key(&pg.pgid.pool) && pg.pgid.pool <= newest) {
             remove_data(&own, pg, WHOLE_POOL).await;

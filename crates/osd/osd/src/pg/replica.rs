@@ -13,7 +13,7 @@ use carmine_reactor::Group;
 use carmine_store::{Prepared, StoreError};
 use carmine_types::{Errno, Eversion, ObjectId, errno};
 
-use super::{Pg, heal};
+use super::{Pg, heal, snaps};
 use crate::messages::{Head, RepAck, RepOp};
 use crate::shard::OsdShard;
 
@@ -125,10 +125,15 @@ impl Pg {
         let [entry] = txn.log.as_slice() else { return false };
         txn.pg == self.id
             && self.contains(&entry.oid)
-            && txn.changes.iter().all(|change| change.oid == entry.oid)
+            && txn.objects().all(|oid| self.may_change_with(&entry.oid, oid))
             && txn.info.is_none()
             && txn.log_rewind_to.is_none()
             && !txn.forget_pg
+    }
+
+    /// A write of the first object may name the second: itself, its clones, or what tells of those.
+    fn may_change_with(&self, head: &ObjectId, oid: &ObjectId) -> bool {
+        snaps::is_same_head(head, oid) || *oid == snaps::mapper(self.id)
     }
 
     /// Loads what an entry needs: at once, if all of it is in memory.

@@ -10,7 +10,7 @@ use carmine_peering::{Copy, Effect, Effects, Event, Level, Map, Member, Phase, T
 use carmine_pgtypes::{LogEntry, PgInfo, Transaction, pg_bits};
 use carmine_reactor::Group;
 use carmine_store::StoreError;
-use carmine_types::{Epoch, Errno, Eversion, LogOp, OsdId, errno};
+use carmine_types::{Epoch, Errno, Eversion, LogOp, ObjectId, OsdId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::osdmap::Pin;
 use carmine_wire::private::PgStuck;
@@ -51,8 +51,11 @@ impl Pg {
         let owners = pin.owners.into_iter().filter_map(OsdId::from_item).collect();
         let (size, min_size) =
             pool.map_or((0, 1), |pool| (usize::from(pool.size), usize::from(pool.min_size)));
-        let map = Map { epoch: view.epoch(), members, owners, size, min_size, is_split };
+        let is_remapped = mapping.acting != mapping.up;
+        let map = Map { epoch: view.epoch(), members, owners, size, min_size, is_remapped, is_split };
+        self.snaps.follow(self.id.pgid.pool, view.map());
         self.on(osd, Event::Map(map));
+        self.trim_snaps(osd);
     }
 
     /// Gives an event to the state machine, and carries out what follows but for the part of the one who brings it.
@@ -81,6 +84,7 @@ impl Pg {
                 self.pipeline.start_over();
                 self.backend.start_over(self.last_update().version);
                 self.replica.start_over();
+                self.recovery.start_over();
             }
             Effect::DropOps => {
                 let ops = self.pipeline.take_waiting();
@@ -92,22 +96,24 @@ impl Pg {
                 self.scrub.forget();
             }
             Effect::Query { attempt, to } => self.work(osd, Work::Query { attempt, to }),
-            Effect::Repair { attempt, to, common, changed, may_lead } => {
-                let (osd, pg) = (Rc::clone(osd), Rc::clone(self));
-                push::start(Repair { osd, pg, attempt, to, common, changed, may_lead });
+            Effect::Repair { attempt, to, common, last_backfill, keeps_place, changed, may_lead } => {
+                let repair = Repair::beside(osd, self, attempt, to);
+                push::start(Repair { common, last_backfill, keeps_place, changed, may_lead, ..repair });
             }
             Effect::WriteInfo { attempt, info } => self.write_info(osd, attempt, info),
-            Effect::Activate { attempt, to, common, is_whole } => {
-                self.work(osd, Work::Activate { attempt, to, common, is_whole });
+            Effect::Activate { attempt, to, common, last_backfill, is_whole } => {
+                self.work(osd, Work::Activate { attempt, to, common, last_backfill, is_whole });
             }
-            Effect::Recover { attempt, to, common } => {
-                let (osd, pg) = (Rc::clone(osd), Rc::clone(self));
-                push::recover(Repair { osd, pg, attempt, to, common, changed: Vec::new(), may_lead: false });
+            Effect::Recover { to, common, last_backfill, .. } => {
+                self.expect_recovery(to, common, last_backfill);
             }
             Effect::Serve { followers } => {
-                self.backend.serve(&followers);
+                self.backend.serve(&followers, self.recovery.windows());
+                self.start_recovery(osd);
                 osd.metrics.borrow_mut().activations += 1;
                 self.count_objects(osd);
+                self.snaps.start_over();
+                self.trim_snaps(osd);
                 self.resume(osd);
             }
             Effect::Timer { attempt, after } => self.work(osd, Work::Pause { attempt, after }),
@@ -130,8 +136,8 @@ impl Pg {
                 Work::Query { attempt, to: from } => {
                     Event::Notified { attempt, from, copy: pg.query(&own, from).await }
                 }
-                Work::Activate { attempt, to: from, common, is_whole } => {
-                    let result = pg.activate(&own, from, common, is_whole).await;
+                Work::Activate { attempt, to: from, common, last_backfill, is_whole } => {
+                    let result = pg.activate(&own, from, common, last_backfill, is_whole).await;
                     Event::ActivateAcked { attempt, from, result }
                 }
                 Work::Pause { attempt, after } => {
@@ -172,9 +178,9 @@ impl Pg {
             0 => {
                 let common = self.common_with(&info, &log);
                 let differs = |e: &LogEntry| Some(e.version) > common && e.op != LogOp::Error;
-                let changed = log.into_iter().filter(differs).map(|e| e.oid).collect();
-                let PgInfo { last_update, last_epoch_started, incomplete, .. } = info;
-                Ok(Copy { last_update, last_epoch_started, incomplete, common, changed })
+                let changed = log.iter().filter(|e| differs(e)).flat_map(LogEntry::objects).collect();
+                let PgInfo { last_update, last_epoch_started, incomplete, last_backfill, .. } = info;
+                Ok(Copy { last_update, last_epoch_started, incomplete, common, last_backfill, changed })
             }
             errno::EAGAIN => Err(Trouble::OtherMap),
             errno => Err(Trouble::Refused(Errno(errno))),
@@ -199,19 +205,22 @@ impl Pg {
         osd: &OsdShard,
         to: OsdId,
         common: Option<Eversion>,
+        last_backfill: Option<ObjectId>,
         is_whole: bool,
     ) -> Result<(), Trouble> {
         let activate = {
             let log = self.log.borrow();
             let from = common.unwrap_or(log.info().log_tail);
+            // Without a common entry all objects are compared: of the none before the first it has all.
+            let (complete_to, last_backfill) = match common {
+                _ if is_whole => (Eversion::ZERO, None),
+                Some(common) => (common, last_backfill),
+                None => (log.info().last_update, Some(self.first_object())),
+            };
             PgActivate {
                 head: self.head(osd),
                 keep_to: common.unwrap_or(Eversion::ZERO),
-                info: PgInfo {
-                    incomplete: !is_whole,
-                    complete_to: common.filter(|_| !is_whole).unwrap_or(Eversion::ZERO),
-                    ..log.info().clone()
-                },
+                info: PgInfo { incomplete: !is_whole, complete_to, last_backfill, ..log.info().clone() },
                 log: log.after(from).cloned().collect(),
             }
         };
@@ -251,7 +260,7 @@ impl Pg {
         view: &MapView,
         epoch: Epoch,
     ) -> Option<PgStuck> {
-        let unsettled = self.peering.borrow().unsettled();
+        let unsettled = self.peering.borrow().unsettled(self.recovery.stage());
         let Some(state) = unsettled else {
             let may_leave = view.epoch() == epoch && self.somebody_may_leave(view);
             self.on(osd, Event::Reported { epoch, may_leave });
@@ -260,12 +269,7 @@ impl Pg {
         let peering = self.peering.borrow();
         let is_well = !matches!(peering.phase(), Phase::Loading | Phase::Failed(_));
         let is_complete = is_well && !self.log.borrow().info().incomplete;
-        Some(PgStuck {
-            pg: self.id.pgid,
-            state: state.to_owned(),
-            is_complete,
-            successor: peering.successor(),
-        })
+        Some(PgStuck { pg: self.id.pgid, state, is_complete, successor: peering.successor() })
     }
 
     fn somebody_may_leave(&self, view: &MapView) -> bool {
@@ -281,9 +285,21 @@ impl Pg {
 
 /// What takes time.
 enum Work {
-    Query { attempt: u64, to: OsdId },
-    Activate { attempt: u64, to: OsdId, common: Option<Eversion>, is_whole: bool },
-    Pause { attempt: u64, after: Duration },
+    Query {
+        attempt: u64,
+        to: OsdId,
+    },
+    Activate {
+        attempt: u64,
+        to: OsdId,
+        common: Option<Eversion>,
+        last_backfill: Option<ObjectId>,
+        is_whole: bool,
+    },
+    Pause {
+        attempt: u64,
+        after: Duration,
+    },
 }
 
 fn member(view: &MapView, osd: OsdId) -> Option<Member> {

@@ -9,9 +9,10 @@ use std::rc::Rc;
 
 use carmine_reactor::Group;
 use carmine_store::StoreError;
-use carmine_types::ObjectId;
+use carmine_types::{ObjectId, SNAP_HEAD};
 
 use super::Pg;
+use super::snaps::{self, CloneChange};
 use crate::shard::OsdShard;
 
 /// Objects listed at a time.
@@ -21,6 +22,8 @@ const PAGE: usize = 256;
 #[derive(Default)]
 pub(crate) struct Usage {
     objects: u64,
+    /// Those of them that are clones.
+    clones: u64,
     bytes: u64,
     state: Count,
     /// Number of the last count that began.
@@ -45,9 +48,9 @@ struct Walk {
 }
 
 impl Usage {
-    /// Objects and bytes.
-    pub(super) fn totals(&self) -> (u64, u64) {
-        (self.objects, self.bytes)
+    /// Objects, the clones among them, and bytes.
+    pub(super) fn totals(&self) -> (u64, u64, u64) {
+        (self.objects, self.clones, self.bytes)
     }
 
     /// A write was submitted: the object's size before and after it; `None`: it does not exist.
@@ -60,14 +63,17 @@ impl Usage {
             }
         };
         if is_counted {
-            self.objects = self.objects.saturating_sub(u64::from(before.is_some()));
+            let (objects, clones) = counted(oid, before);
+            self.objects = self.objects.saturating_sub(objects);
+            self.clones = self.clones.saturating_sub(clones);
             self.bytes = self.bytes.saturating_sub(before.unwrap_or(0));
         }
-        self.add(after);
+        self.add(oid, after);
     }
 
-    fn add(&mut self, size: Option<u64>) {
-        self.objects += u64::from(size.is_some());
+    fn add(&mut self, oid: &ObjectId, size: Option<u64>) {
+        let (objects, clones) = counted(oid, size);
+        (self.objects, self.clones) = (self.objects + objects, self.clones + clones);
         self.bytes = self.bytes.saturating_add(size.unwrap_or(0));
     }
 
@@ -105,14 +111,28 @@ impl Usage {
     fn found(&mut self, number: u64, oid: ObjectId, size: Option<u64>) {
         let Some(walk) = self.walk(number) else { return };
         let is_new = !walk.ahead.remove(&oid);
-        walk.to = Some(oid);
+        walk.to = Some(oid.clone());
         if is_new {
-            self.add(size);
+            self.add(&oid, size);
         }
     }
 }
 
+/// What an object of this size counts as: objects, and clones.
+fn counted(oid: &ObjectId, size: Option<u64>) -> (u64, u64) {
+    let is_there = u64::from(size.is_some());
+    (is_there, if oid.snap == SNAP_HEAD { 0 } else { is_there })
+}
+
 impl Pg {
+    /// A write changed these clones of an object.
+    pub(super) fn count_clones(&self, head: &ObjectId, clones: &[CloneChange]) {
+        let mut usage = self.usage.borrow_mut();
+        for clone in clones {
+            usage.change(&snaps::clone_of(head, clone.id), clone.before, clone.after);
+        }
+    }
+
     /// Counts what is there, unless that is known.
     pub(super) fn count_objects(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         let begun = self.usage.borrow_mut().begin();
@@ -132,7 +152,7 @@ impl Pg {
         loop {
             let page = osd.store.list(self.id, self.bits.get(), from.as_ref(), PAGE + 1).await?;
             let next = page.get(PAGE).cloned();
-            for oid in page.into_iter().take(PAGE) {
+            for oid in page.into_iter().take(PAGE).filter(|oid| !snaps::is_mapper(oid)) {
                 let size = osd.store.stat(&oid).await?.map(|meta| meta.size);
                 self.usage.borrow_mut().found(number, oid, size);
             }

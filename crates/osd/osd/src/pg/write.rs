@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 use super::exec::Plan;
 use super::log::Done;
 use super::pipeline::Write;
-use super::{Pg, exec, heal};
+use super::{Pg, exec, heal, snaps};
 use crate::error::OpError;
 use crate::messages::RepAck;
 use crate::metrics::{EXECUTE, QUEUE, REPLICATE, REPLY, STORE};
@@ -44,6 +44,7 @@ impl Pg {
             self.execute(osd, op);
         } else {
             self.pump(osd, &op.oid);
+            self.recover_first(osd, &op);
         }
     }
 
@@ -79,10 +80,18 @@ impl Pg {
             self.finish_read(osd, op, outcome);
             return true;
         }
-        let is_new = self.log.borrow().find(&op.reqid).is_none();
+        if self.snaps.are_of_pool() {
+            return false;
+        }
+        let is_new = self.executed(op).is_none();
         let Some(plan) = exec::plan_at_hand(osd, op).filter(|_| is_new) else { return false };
         self.submit(osd, Rc::clone(op), plan);
         true
+    }
+
+    /// What came of an operation that is in the log already: it was sent again.
+    fn executed(&self, op: &ClientOp) -> Option<Done> {
+        self.log.borrow().find(&op.reqid).filter(|_| !cfg!(carmine_mutation = "forget_resend"))
     }
 
     /// Runs an operation, which may have to wait: then others of its object are queued behind it.
@@ -102,20 +111,30 @@ impl Pg {
     /// Plans a write and submits it.
     async fn run_write(self: Rc<Self>, osd: Rc<OsdShard>, op: Rc<ClientOp>, generation: u64) {
         let osd = &osd;
-        let done = self.log.borrow().find(&op.reqid);
+        let done = self.executed(&op);
         if let Some(done) = done {
             osd.metrics.borrow_mut().dups += 1;
             return self.follow(osd, op.clone(), replayed(&op, done), done.version.version);
         }
-        let planned = exec::plan_write(osd, &op).await;
-        if self.is_past(generation) {
-            return op.release_more();
-        }
-        let plan = planned.unwrap_or_else(|error| Box::new(Plan::failed(error.told())));
-        let prepared = heal::prepare(osd, &plan.changes).await;
-        if self.is_past(generation) {
-            return op.release_more();
-        }
+        let (plan, prepared) = loop {
+            let of_snaps = self.snaps.version();
+            let planned = match op.trims {
+                None => exec::plan_write(osd, &self, &op).await,
+                Some(snap) => Box::pin(snaps::plan_trim(osd, &self, &op, snap)).await,
+            };
+            if self.is_past(generation) {
+                return op.release_more();
+            }
+            let plan = planned.unwrap_or_else(|error| Box::new(Plan::failed(error.told())));
+            let prepared = heal::prepare(osd, &plan.changes).await;
+            if self.is_past(generation) {
+                return op.release_more();
+            }
+            // It must not make a clone for a snapshot that was removed meanwhile.
+            if of_snaps == self.snaps.version() {
+                break (plan, prepared);
+            }
+        };
         match prepared {
             // Nothing suspends from here on: versions, the log and the store stay in step.
             Ok(_prepared) => self.submit(osd, op, *plan),
@@ -128,7 +147,8 @@ impl Pg {
     pub(super) fn submit(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>, plan: Plan) {
         debug_assert!(self.is_active());
         let version = self.next_version(osd.epoch());
-        let Plan { mut changes, effect, result, prior, sizes, user_version, outputs, extra } = plan;
+        let Plan { mut changes, effect, result, prior, sizes, user_version, outputs, mut extra } = plan;
+        let clones = extra.as_mut().map(|extra| std::mem::take(&mut extra.clones)).unwrap_or_default();
         // A watch changes nothing that clients see.
         let unseen = effect == LogOp::Error || extra.as_ref().is_some_and(|_| op.only_watches());
         let user_version = if unseen { user_version } else { version.version };
@@ -140,7 +160,8 @@ impl Pg {
             op: effect,
             user_version,
             result,
-            mtime: op.mtime(osd),
+            mtime: extra.as_ref().and_then(|extra| extra.mtime).unwrap_or_else(|| op.mtime(osd)),
+            clones: clones.iter().map(|clone| clone.id).collect(),
         };
         let trim_to = self.log.borrow().trim_point();
         if effect == LogOp::Modify
@@ -163,8 +184,11 @@ impl Pg {
             };
         }
         self.note_entry(entry, trim_to);
-        if effect != LogOp::Error {
+        if effect != LogOp::Error && sizes != (None, None) {
             self.usage.borrow_mut().change(&op.oid, sizes.0, sizes.1);
+        }
+        if !clones.is_empty() {
+            self.count_clones(&op.oid, &clones);
         }
         if let Some(extra) = extra.filter(|_| result >= 0) {
             extra.take_effect(osd, self, &op, op.origin(osd.shard.id()), user_version);

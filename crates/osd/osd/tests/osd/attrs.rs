@@ -131,7 +131,7 @@ async fn classes(pool: Pool) {
     let id = Encoder::collect(|e| e.str("1f"));
     pool.exec("id", vec![(OsdOp::create(true), Payload::new()), call("rbd", "set_id", &id)]).await.unwrap();
     assert_eq!(get(&pool, "id", get_id()).await.unwrap(), id);
-    let unknown = get(&pool, "id", call("rbd", "snapshot_add", b"")).await.unwrap_err();
+    let unknown = get(&pool, "id", call("rbd", "group_image_set", b"")).await.unwrap_err();
     assert_eq!(unknown.errno(), errno::EOPNOTSUPP);
     let again = pool.exec("id", vec![call("rbd", "set_id", &id)]).await.unwrap_err();
     assert_eq!(again.errno(), errno::EEXIST);

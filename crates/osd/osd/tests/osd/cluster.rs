@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_client::{Client, Options, Pool, RouteMode};
-use carmine_osd::{Gates, HeartbeatConfig, OsdConfig, ScrubOptions};
+use carmine_osd::{Gates, HeartbeatConfig, OsdConfig, RecoveryOptions, ScrubOptions};
 use carmine_pgtypes::Transaction;
 use carmine_reactor::sim::{NodeId, Sim, SimDisk};
 use carmine_reactor::{Group, Shard, ShardId};
@@ -54,6 +54,7 @@ pub(crate) struct Cluster {
     request_bytes: usize,
     /// Of the OSDs that are started from now on.
     pub(crate) scrub: RefCell<ScrubOptions>,
+    pub(crate) recovery: RefCell<RecoveryOptions>,
 }
 
 impl Cluster {
@@ -85,6 +86,7 @@ impl Cluster {
             starts: Cell::new(0),
             request_bytes,
             scrub: RefCell::default(),
+            recovery: RefCell::default(),
         };
         for (osd, shards) in reactors.iter().enumerate() {
             cluster.start_osd(osd as u32, *shards);
@@ -106,6 +108,7 @@ impl Cluster {
             heartbeat: HeartbeatConfig::default(),
             request_bytes_per_shard: self.request_bytes,
             scrub: self.scrub.borrow().clone(),
+            recovery: self.recovery.borrow().clone(),
         });
         let blank = !self.kvs.borrow().contains_key(&osd);
         let kv = Arc::clone(self.kvs.borrow_mut().entry(osd).or_default());

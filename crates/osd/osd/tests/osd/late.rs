@@ -60,6 +60,7 @@ fn entry(version: Eversion, name: &[u8]) -> LogEntry {
         user_version: 1,
         result: 0,
         mtime: UTime::ZERO,
+        clones: Vec::new(),
     }
 }
 
@@ -70,6 +71,10 @@ fn activate(head: Head, keep_to: Eversion, log: Vec<LogEntry>) -> Message {
     Message::of(&PgActivate { head, keep_to, info, log })
 }
 
+fn repair(head: Head, needs_bytes: u64) -> PgRepair {
+    PgRepair { head, complete_to: Eversion::ZERO, last_backfill: None, needs_bytes }
+}
+
 /// Within one interval, orders and writes of an attempt that was given up come after the query of the next one.
 #[test]
 fn nothing_of_an_earlier_attempt_is_taken() {
@@ -78,7 +83,7 @@ fn nothing_of_an_earlier_attempt_is_taken() {
     let found = raw.query(&cluster, &query(new));
     assert_eq!((found.result, found.info.incomplete), (0, false));
     assert_eq!(raw.query(&cluster, &query(old)).result, errno::EAGAIN);
-    let repair = |head| Message::of(&PgRepair { head, reset: true, needs_bytes: 0 });
+    let repair = |head| Message::of(&repair(head, 0));
     let nothing_new = |head| activate(head, found.info.last_update, Vec::new());
     let orders: [&dyn Fn(Head) -> Message; 3] = [&repair, &push, &nothing_new];
     for order in orders {
@@ -104,11 +109,11 @@ fn a_log_that_the_store_refuses_is_not_taken_over() {
     let after = raw.query(&cluster, &query(head(epoch, 12)));
     assert_eq!((after.info.last_update, after.log), (before.info.last_update, before.log));
     // It has no room, either, for a repair that needs more than there is: nothing is changed.
-    let huge = PgRepair { head: head(epoch, 12), reset: false, needs_bytes: 1 << 40 };
+    let huge = repair(head(epoch, 12), 1 << 40);
     assert_eq!(raw.order(&cluster, Message::of(&huge)), errno::ENOSPC);
     assert!(!raw.query(&cluster, &query(head(epoch, 13))).info.incomplete);
     // A repair that began and did not end is told of, also after a restart.
-    let begin = PgRepair { needs_bytes: 0, head: head(epoch, 13), ..huge };
+    let begin = repair(head(epoch, 13), 0);
     assert_eq!(raw.order(&cluster, Message::of(&begin)), 0);
     assert!(raw.query(&cluster, &query(head(epoch, 14))).info.incomplete);
 }

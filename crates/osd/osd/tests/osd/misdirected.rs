@@ -216,6 +216,7 @@ fn entry(oid: &ObjectId, version: Eversion) -> LogEntry {
         user_version: version.version,
         result: 0,
         mtime: UTime::ZERO,
+        clones: Vec::new(),
     }
 }
 
@@ -237,7 +238,15 @@ fn other_osds_are_not_believed_either() {
     let query = PgQuery { head, last_update: Eversion::ZERO, acting: acting.clone() };
     assert_eq!(raw.query(&cluster, &query).result, 0);
     // A repair: objects are pushed, then the log.
-    assert_eq!(order(Message::of(&PgRepair { head, reset: true, needs_bytes: 0 })), 0);
+    assert_eq!(
+        order(Message::of(&PgRepair {
+            head,
+            complete_to: Eversion::ZERO,
+            last_backfill: None,
+            needs_bytes: 0
+        })),
+        0
+    );
     let write_step = |bytes| Step::Write { off: 0, data: noise(9, bytes).into(), crc: None };
     let push = |oid: &ObjectId, step| order(push_of(head, oid.clone(), [Step::Remove, step]));
     assert_eq!(push(&other, write_step(5000)), errno::EINVAL);

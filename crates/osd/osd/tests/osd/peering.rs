@@ -44,6 +44,17 @@ fn all_active(cluster: &Cluster, osd: u32) -> bool {
     cluster.states(osd).iter().all(|(state, _)| state == "active+clean")
 }
 
+/// The PGs that this OSD leads are recovered, one after the other.
+fn wait_clean(cluster: &Cluster, osd: u32) {
+    for _ in 0..100 {
+        if all_active(cluster, osd) {
+            return;
+        }
+        cluster.pass(SECOND / 5);
+    }
+    panic!("{:?}", cluster.states(osd));
+}
+
 /// Data survives the death of everybody, and reactors may be more or fewer afterwards.
 #[test]
 fn everything_is_there_after_a_restart_with_other_reactors() {
@@ -216,6 +227,7 @@ fn a_repair_that_is_interrupted_starts_over() {
         cluster.start_osd(1, 2);
         cluster.wait_up(2);
         cluster.client(RouteMode::Direct, |_, pool| async move { check(&pool, 40, 0).await });
+        wait_clean(&cluster, 0);
         cluster.check_equal(&[0, 1]);
     }
 }

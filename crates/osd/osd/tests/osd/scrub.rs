@@ -384,3 +384,30 @@ fn scrubs_are_scheduled_and_repair_by_themselves_if_asked_to_and_a_flag_keeps_th
     cluster.client(RouteMode::Direct, |_, pool| async move { check(&pool, 0).await });
     cluster.check_equal(&[0, 1]);
 }
+
+/// Clones are compared and repaired like heads; a head and clones that contradict each other are told.
+#[test]
+fn clones_are_scrubbed_with_their_heads() {
+    let cluster = start(58, 2, 8);
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        for n in 0..8 {
+            pool.with_snaps(2, &[2, 1]).write(name(n), 100, vec![7; 50]).await.unwrap();
+        }
+        pool.with_snaps(3, &[3, 2, 1]).remove(name(7)).await.unwrap();
+    });
+    let clone = |n| ObjectId { snap: 2, ..oid(n) };
+    assert_eq!(scrub(&cluster, true, false), 0);
+    let harms = vec![(1, clone(3), vec![Step::Remove]), (1, clone(4), vec![Step::Truncate { size: 5 }])];
+    tamper(&cluster, 2, harms);
+    assert_eq!(scrub(&cluster, true, false), 2);
+    assert_eq!(scrub(&cluster, true, true), 0);
+    cluster.check_equal(&[0, 1]);
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        for n in 0..8 {
+            check(&pool.at_snap(1), n).await;
+        }
+    });
+    // What is gone everywhere, nobody can bring back.
+    tamper(&cluster, 2, (0..2).map(|osd| (osd, clone(3), vec![Step::Remove])).collect());
+    assert_eq!(scrub(&cluster, false, true), 1);
+}

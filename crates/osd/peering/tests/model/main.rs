@@ -4,6 +4,7 @@
 //!
 //! `PEERING_STATES=n` explores so many states of each scenario instead of the default.
 
+mod stored;
 mod world;
 
 use std::collections::{HashSet, VecDeque};
@@ -211,4 +212,14 @@ fn two_of_three_go_on() {
 fn one_of_three_goes_on_while_a_copy_moves() {
     let world = settled(World::of_pool(3, 2, 1, CALM), 1);
     scenario("moves", world.with(Budget { writes: 1, kills: 2, moves: 1, late: 1, timers: 1, ..CALM }));
+}
+
+/// All of a copy is compared while clients write, and the backfill is interrupted anywhere.
+#[test]
+fn a_backfill_is_interrupted_while_clients_write() {
+    for (osds, size, min_size) in [(2, 2, 1), (3, 3, 2)] {
+        let mut world = settled(World::of_pool(osds, size, min_size, CALM), 2);
+        world.spoil(1);
+        scenario("backfill", world.with(Budget { writes: 2, kills: 2, timers: 1, ..CALM }));
+    }
 }

@@ -5,10 +5,12 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use carmine_peering::{
-    AttemptId, Copy, Effect, Effects, Event, Map, Member, Order, Peering, Phase, Reason, Then, Trouble,
+    AttemptId, Copy, Effect, Effects, Event, Map, Member, Order, Peering, Phase, Reason, Recovery, Then,
+    Trouble,
 };
-use carmine_pgtypes::PgInfo;
 use carmine_types::{Epoch, Errno, Eversion, OsdId, errno};
+
+use crate::stored::{Data, OBJECTS, Stored, Which, backfilled, differing, place};
 
 /// How often each kind of trouble may happen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,81 +58,56 @@ pub(crate) enum Action {
     Move([u8; 2]),
 }
 
-/// What a copy consists of.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Stored {
-    /// Epoch of the version and id of the write; version numbers count from 1.
-    log: Vec<(u32, u8)>,
-    started: u32,
-    incomplete: bool,
-    /// If incomplete: it lacks only objects that the log changed after so many entries; 0: any.
-    complete_to: u64,
-    /// Last write of each object.
-    data: [u8; 2],
-}
-
-impl Stored {
-    fn version(&self, len: usize) -> Eversion {
-        let epoch = len.checked_sub(1).map_or(0, |at| self.log[at].0);
-        Eversion::new(epoch, len as u64)
-    }
-
-    fn info(&self) -> PgInfo {
-        PgInfo {
-            last_update: self.version(self.log.len()),
-            last_epoch_started: Epoch(self.started),
-            incomplete: self.incomplete,
-            ..PgInfo::default()
-        }
-    }
-
-    fn common_with(&self, other: &[(u32, u8)]) -> Eversion {
-        self.version(self.log.iter().zip(other).take_while(|(a, b)| a == b).count())
-    }
-
-    /// The objects as the log says.
-    fn replayed(&self) -> [u8; 2] {
-        let mut data = [0; 2];
-        self.log.iter().for_each(|(_, id)| data[usize::from(id % 2)] = id + 1);
-        data
-    }
-
-    /// Objects that the log changed after this entry.
-    fn changed_after(&self, common: Eversion) -> Which {
-        let mut which = Which::default();
-        self.log.iter().skip(common.version as usize).for_each(|(_, id)| which[usize::from(id % 2)] = true);
-        which
-    }
-
-    fn ids(&self) -> u32 {
-        self.log.iter().fold(0, |ids, (_, id)| ids | 1 << id)
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Kind {
     Query,
     Repair,
     Push,
     Activate,
+    Progress,
     Complete,
 }
 
-/// Objects of a push.
-type Which = [bool; 2];
-
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Body {
-    Query { acting: Vec<u8> },
-    Repair { reset: bool },
-    Push { which: Which, data: [u8; 2] },
-    Activate { copy: Stored },
+    Query {
+        acting: Vec<u8>,
+    },
+    Repair {
+        complete_to: u64,
+        backfilled: u8,
+    },
+    Push {
+        which: Which,
+        data: Data,
+    },
+    Progress {
+        complete_to: u64,
+        backfilled: u8,
+    },
+    Activate {
+        copy: Stored,
+    },
     Complete,
-    Answer { kind: Kind, result: Result<Option<Stored>, i32> },
-    Write { version: u64, entry: (u32, u8) },
-    Acked { durable: u64 },
+    Answer {
+        kind: Kind,
+        result: Result<Option<Stored>, i32>,
+    },
+    /// Without its change the object is none that the backfill has passed.
+    Write {
+        version: u64,
+        entry: (u32, u8),
+        has_change: bool,
+    },
+    Acked {
+        durable: u64,
+    },
     Refused,
-    Report { leader: u8, epoch: u32, state: Report },
+    Report {
+        leader: u8,
+        epoch: u32,
+        state: Report,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -154,7 +131,6 @@ struct Message {
 /// What happens when a transaction is durable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Done {
-    Nothing,
     Started { attempt: u64 },
     Order { generation: u64, kind: Kind, order: Message },
     Write,
@@ -175,17 +151,32 @@ struct Osd {
     timer: Option<u64>,
     /// Replicas and up to where each has acknowledged.
     followers: Vec<(u8, u64)>,
-    /// Objects that only the log of this replica changed after the newest common entry.
-    undone: Vec<(u8, Which)>,
+    /// Of each replica: objects that only its log changed after the newest common entry, and all that may differ.
+    differ: Vec<(u8, Which, Which)>,
     /// Replicas that lack objects.
-    lacking: Vec<(u8, Which)>,
+    lacking: Vec<Lacking>,
     /// A push is on its way beside the clients' writes, which wait for it.
     pushes: bool,
     /// Where acknowledgements go.
     primary: Option<(u8, u32)>,
 }
 
+/// What a replica lacks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Lacking {
+    osd: u8,
+    /// Objects by the log: writes to them wait.
+    which: Which,
+    /// Objects that its backfill has passed: it is sent only their changes.
+    passed: u8,
+}
+
 impl Osd {
+    /// Writes to this object wait until it is pushed.
+    fn holds(&self, object: u8) -> bool {
+        self.pushes || self.lacking.iter().any(|lacking| lacking.which[usize::from(object)])
+    }
+
     /// No write is on its way.
     fn is_settled(&self) -> bool {
         let last = self.memory.log.len() as u64;
@@ -254,7 +245,7 @@ impl World {
             waits: Vec::new(),
             timer: None,
             followers: Vec::new(),
-            undone: Vec::new(),
+            differ: Vec::new(),
             lacking: Vec::new(),
             pushes: false,
             primary: None,
@@ -351,7 +342,11 @@ impl World {
             if osd.is_up && self.budget.kills > 0 {
                 actions.push(Action::Kill(n));
             }
-            if osd.is_up && self.budget.writes > 0 && osd.peering.is_active() && !osd.pushes {
+            if osd.is_up
+                && self.budget.writes > 0
+                && osd.peering.is_active()
+                && !osd.holds(self.next_write % 2)
+            {
                 actions.push(Action::Write(n));
             }
         }
@@ -451,11 +446,20 @@ impl World {
             }
             Action::Write(n) => self.write(n),
             Action::Recover(n) => {
+                let to = self.osd(n).lacking[0].osd;
+                let there = self.osd(to).memory.data;
                 let osd = self.osd(n);
-                let (to, which) = osd.lacking.remove(0);
-                osd.pushes = true;
                 let data = osd.memory.data;
-                self.ask(n, to, Body::Push { which, data });
+                let differ = differing(&data, &there);
+                let Lacking { which, passed, .. } = &mut osd.lacking[0];
+                let mut push = *which;
+                if *which == Which::default() && *passed < OBJECTS {
+                    // Nothing is written here between the comparison and the push.
+                    push[usize::from(*passed)] = differ[usize::from(*passed)];
+                    *passed += 1;
+                }
+                osd.pushes = true;
+                self.ask(n, to, Body::Push { which: push, data });
             }
             Action::Report(n) => {
                 let state = self.report(n).unwrap();
@@ -486,7 +490,7 @@ impl World {
         if !osd.is_up || !osd.peering.leads() || osd.epoch as usize != self.maps.len() {
             return None;
         }
-        let state = if osd.peering.unsettled().is_none() {
+        let state = if osd.peering.unsettled(Recovery::Idle).is_none() {
             Report::Active
         } else {
             let successor = osd.peering.successor().map(|osd| osd.0 as u8);
@@ -517,7 +521,8 @@ impl World {
         let members = map.acting().into_iter().map(member).collect();
         let owners = map.owners.iter().map(|osd| id(*osd)).collect();
         let (size, min_size) = (map.wanted.len(), map.min_size);
-        let map = Map { epoch: Epoch(epoch), members, owners, size, min_size, is_split: false };
+        let map =
+            Map { epoch: Epoch(epoch), members, owners, size, min_size, is_remapped: false, is_split: false };
         self.on(n, Event::Map(map));
     }
 
@@ -560,8 +565,11 @@ impl World {
                 let acting = self.osd(n).peering.acting().map(|osd| osd.0 as u8).collect();
                 self.ask(n, to.0 as u8, Body::Query { acting });
             }
-            Effect::Repair { to, common, .. } => {
-                self.ask(n, to.0 as u8, Body::Repair { reset: common.is_none() })
+            Effect::Repair { to, common, last_backfill, keeps_place, .. } => {
+                let kept = common.filter(|common| keeps_place && common.version > 0);
+                let backfilled = kept.map_or(OBJECTS, |_| backfilled(last_backfill));
+                let complete_to = kept.map_or(0, |common| common.version);
+                self.ask(n, to.0 as u8, Body::Repair { complete_to, backfilled });
             }
             Effect::WriteInfo { attempt, info } => {
                 assert!(!info.incomplete);
@@ -569,9 +577,14 @@ impl World {
                 osd.memory.started = info.last_epoch_started.0;
                 osd.pending.push_back((osd.memory.clone(), Done::Started { attempt }));
             }
-            Effect::Activate { to, common, is_whole, .. } => {
-                let complete_to = if is_whole { 0 } else { common.map_or(0, |common| common.version) };
-                let copy = Stored { incomplete: !is_whole, complete_to, ..self.osd(n).memory.clone() };
+            Effect::Activate { to, common, last_backfill, is_whole, .. } => {
+                let memory = self.osd(n).memory.clone();
+                let (complete_to, backfilled) = match common {
+                    _ if is_whole => (0, OBJECTS),
+                    Some(common) => (common.version, backfilled(last_backfill)),
+                    None => (memory.log.len() as u64, 0),
+                };
+                let copy = Stored { incomplete: !is_whole, complete_to, backfilled, ..memory };
                 self.ask(n, to.0 as u8, Body::Activate { copy });
             }
             Effect::Serve { followers } => {
@@ -582,10 +595,12 @@ impl World {
                 // Clients send again what they were not told of: the log has it, so they are told now.
                 self.acked |= self.osds[usize::from(n)].memory.ids();
             }
-            Effect::Recover { to, common, .. } => {
+            Effect::Recover { to, common, last_backfill, .. } => {
                 let osd = self.osd(n);
-                let which = common.map_or([true; 2], |common| osd.memory.changed_after(common));
-                osd.lacking.push((to.0 as u8, which));
+                let passed = common.map_or(0, |_| backfilled(last_backfill));
+                let changed = common.map_or(Which::default(), |common| osd.memory.changed_after(common));
+                let which = [0, 1].map(|at| changed[at] && at < usize::from(passed));
+                osd.lacking.push(Lacking { osd: to.0 as u8, which, passed });
             }
             Effect::Timer { attempt, .. } => self.osd(n).timer = Some(attempt),
             Effect::TellPrimary { .. } => {
@@ -603,7 +618,6 @@ impl World {
         let (stored, done) = osd.pending.pop_front().unwrap();
         osd.disk = stored;
         match done {
-            Done::Nothing => {}
             Done::Started { attempt } => drop(self.on(n, Event::InfoWritten { attempt })),
             Done::Order { generation, kind, order } => {
                 let activates = kind == Kind::Activate;
@@ -647,7 +661,9 @@ impl World {
                 });
                 self.answered(n, kind, message.from, attempt.attempt, result);
             }
-            Body::Write { version, entry } => self.replicate(n, &message, version, entry),
+            Body::Write { version, entry, has_change } => {
+                self.replicate(n, &message, version, entry, has_change);
+            }
             Body::Acked { durable } => {
                 let is_ours = self.osd(n).peering.attempt_id() == attempt && self.osd(n).peering.is_active();
                 if let Some(follower) =
@@ -672,8 +688,12 @@ impl World {
         let kind = body.kind().unwrap();
         let order = match &body {
             Body::Query { acting } => Order::Query { acting: acting.iter().map(|osd| id(*osd)).collect() },
-            Body::Repair { .. } => Order::Repair { has_room: true },
-            Body::Push { .. } => Order::Push,
+            Body::Repair { complete_to, backfilled } => Order::Repair {
+                has_room: true,
+                complete_to: Eversion::new(0, *complete_to),
+                last_backfill: place(*backfilled),
+            },
+            Body::Push { .. } | Body::Progress { .. } => Order::Push,
             Body::Complete => Order::Complete,
             Body::Activate { copy } => Order::Activate { last_epoch_started: Epoch(copy.started) },
             _ => return,
@@ -687,18 +707,20 @@ impl World {
         if let Some(info) = info {
             (osd.memory.started, osd.memory.incomplete) = (info.last_epoch_started.0, info.incomplete);
             osd.memory.complete_to = info.complete_to.version;
+            osd.memory.backfilled = backfilled(info.last_backfill);
         }
         match body {
             Body::Query { .. } => osd.primary = Some((message.from, message.from_start)),
-            Body::Repair { reset: true } => {
-                osd.pending.push_back((osd.memory.clone(), Done::Nothing));
-                osd.memory.data = [0; 2];
-            }
             Body::Push { which, data } => {
                 (0..2).filter(|at| which[*at]).for_each(|at| osd.memory.data[at] = data[at]);
             }
             Body::Activate { copy } => osd.memory = Stored { data: osd.memory.data, ..copy },
-            Body::Complete => (osd.memory.incomplete, osd.memory.complete_to) = (false, 0),
+            Body::Progress { complete_to, backfilled } => {
+                (osd.memory.complete_to, osd.memory.backfilled) = (complete_to, backfilled);
+            }
+            Body::Complete => {
+                (osd.memory.incomplete, osd.memory.complete_to, osd.memory.backfilled) = (false, 0, OBJECTS);
+            }
             _ => {}
         }
         osd.pending.push_back((osd.memory.clone(), Done::Order { generation, kind, order: message }));
@@ -735,13 +757,19 @@ impl World {
                     };
                     let since = common.unwrap_or_default();
                     let (here, there) = (ours.memory.changed_after(since), copy.changed_after(since));
-                    ours.undone.retain(|(osd, _)| *osd != from);
-                    ours.undone.push((from, [0, 1].map(|at| there[at] && !here[at])));
+                    // Objects of which no log tells are compared.
+                    let known = common.map_or(0, |_| copy.backfilled.into());
+                    let compared = differing(&ours.memory.data, &copy.data);
+                    let all = [0, 1].map(|at| here[at] || there[at] || (at >= known && compared[at]));
+                    let undone = [0, 1].map(|at| common.is_some() && there[at] && !here[at]);
+                    ours.differ.retain(|(osd, ..)| *osd != from);
+                    ours.differ.push((from, undone, all));
                     Copy {
                         last_update: info.last_update,
                         last_epoch_started: info.last_epoch_started,
                         incomplete: info.incomplete,
                         common,
+                        last_backfill: info.last_backfill,
                         changed: Vec::new(),
                     }
                 });
@@ -750,26 +778,48 @@ impl World {
             Kind::Repair => Event::RepairAcked { attempt, from: from_id, result: done },
             // Beside the writes of clients.
             Kind::Push if self.osd(n).peering.is_recovering(attempt, from_id) => {
-                self.osd(n).pushes = false;
                 if done.is_ok() {
-                    return self.ask(n, from, Body::Complete);
+                    return self.pushed(n, from);
                 }
                 Event::Recovered { attempt, from: from_id, result: done }
             }
+            Kind::Progress if done.is_ok() => return self.osd(n).pushes = false,
+            Kind::Progress => Event::Recovered { attempt, from: from_id, result: done },
             Kind::Push => Event::Pushed { attempt, from: from_id, result: done },
             Kind::Complete => Event::Recovered { attempt, from: from_id, result: done },
             Kind::Activate => Event::ActivateAcked { attempt, from: from_id, result: done },
         };
         let which = match self.on(n, event) {
-            Then::Push => [true; 2],
-            Then::PushUndone => {
-                let found = self.osd(n).undone.iter().find(|(osd, _)| *osd == from).copied();
-                found.map_or([false; 2], |(_, which)| which)
-            }
+            Then::Push => self.differ_of(n, from).1,
+            Then::PushUndone => self.differ_of(n, from).0,
             _ => return,
         };
         let data = self.osd(n).memory.data;
         self.ask(n, from, Body::Push { which, data });
+    }
+
+    fn differ_of(&self, n: u8, from: u8) -> (Which, Which) {
+        let found = self.osds[usize::from(n)].differ.iter().find(|(osd, ..)| *osd == from);
+        found.map_or(([false; 2], [true; 2]), |(_, undone, all)| (*undone, *all))
+    }
+
+    /// A replica has what it was pushed beside the clients' writes: it writes down where its backfill is, or that it is whole.
+    fn pushed(&mut self, n: u8, from: u8) {
+        let osd = self.osd(n);
+        let at = osd.lacking.iter().position(|lacking| lacking.osd == from).unwrap();
+        let lacking = &mut osd.lacking[at];
+        let backfilled = lacking.passed;
+        if std::mem::take(&mut lacking.which) != Which::default() && backfilled < OBJECTS {
+            osd.pushes = false;
+            return;
+        }
+        if backfilled < OBJECTS {
+            let complete_to = osd.memory.log.len() as u64;
+            return self.ask(n, from, Body::Progress { complete_to, backfilled });
+        }
+        osd.pushes = false;
+        osd.lacking.remove(at);
+        self.ask(n, from, Body::Complete);
     }
 
     fn write(&mut self, n: u8) {
@@ -779,14 +829,19 @@ impl World {
         let osd = self.osd(n);
         let entry = (osd.epoch.max(osd.memory.log.last().map_or(0, |last| last.0)), write);
         osd.memory.log.push(entry);
-        osd.memory.data[usize::from(write % 2)] = write + 1;
+        osd.memory.data[usize::from(write % 2)] |= 1 << write;
         osd.pending.push_back((osd.memory.clone(), Done::Write));
         let version = osd.memory.log.len() as u64;
         let followers = osd.followers.clone();
-        followers.into_iter().for_each(|(to, _)| self.ask(n, to, Body::Write { version, entry }));
+        let lacking = osd.lacking.clone();
+        for (to, _) in followers {
+            let window = lacking.iter().find(|lacking| lacking.osd == to);
+            let has_change = window.is_none_or(|window| write % 2 < window.passed);
+            self.ask(n, to, Body::Write { version, entry, has_change });
+        }
     }
 
-    fn replicate(&mut self, n: u8, message: &Message, version: u64, entry: (u32, u8)) {
+    fn replicate(&mut self, n: u8, message: &Message, version: u64, entry: (u32, u8), has_change: bool) {
         let osd = self.osd(n);
         let takes = *osd.peering.phase() == Phase::Replica { active: true }
             && osd.peering.following() == Some(message.attempt);
@@ -796,7 +851,9 @@ impl World {
         }
         if version == last + 1 {
             osd.memory.log.push(entry);
-            osd.memory.data[usize::from(entry.1 % 2)] = entry.1 + 1;
+            if has_change {
+                osd.memory.data[usize::from(entry.1 % 2)] |= 1 << entry.1;
+            }
             osd.pending.push_back((osd.memory.clone(), Done::Write));
         }
     }
@@ -827,9 +884,9 @@ impl World {
             let is_same =
                 replica.is_up && map.up[usize::from(osd)].is_some_and(|(start, _)| start == replica.start);
             if is_same && replica.peering.following() == Some(primary.peering.attempt_id()) {
-                let Stored { incomplete, complete_to, data, .. } = replica.disk;
+                let Stored { incomplete, complete_to, backfilled, data, .. } = replica.disk;
                 let data = if incomplete { data } else { primary.disk.data };
-                let expected = Stored { incomplete, complete_to, data, ..primary.disk.clone() };
+                let expected = Stored { incomplete, complete_to, backfilled, data, ..primary.disk.clone() };
                 assert_eq!(replica.disk, expected, "osd.{osd} has what its primary has");
             }
         }
@@ -877,6 +934,7 @@ impl Body {
             Body::Query { .. } => Some(Kind::Query),
             Body::Repair { .. } => Some(Kind::Repair),
             Body::Push { .. } => Some(Kind::Push),
+            Body::Progress { .. } => Some(Kind::Progress),
             Body::Complete => Some(Kind::Complete),
             Body::Activate { .. } => Some(Kind::Activate),
             _ => None,

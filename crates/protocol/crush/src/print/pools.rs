@@ -72,9 +72,12 @@ pub(super) fn write_pool(out: &mut String, map: &OsdMap, id: i64, pool: &PgPool)
     for snap in pool.snaps.values() {
         writeln!(out, "\tsnap {} '{}' {}", snap.snapid, snap.name, Time(snap.stamp))?;
     }
-    if !pool.removed_snaps.is_empty() {
-        let ranges = pool.removed_snaps.iter().map(|(start, len)| format!("{start:x}~{len:x}"));
-        writeln!(out, "\tremoved_snaps [{}]", ranges.collect::<Vec<_>>().join(","))?;
+    let queue = map.removed_snaps_queue.get(&id);
+    let sets = [("removed_snaps", Some(&pool.removed_snaps)), ("removed_snaps_queue", queue)];
+    for (name, set) in sets {
+        let Some(set) = set.filter(|set| !set.is_empty()) else { continue };
+        let ranges = set.iter().map(|(start, len)| format!("{start:x}~{len:x}"));
+        writeln!(out, "\t{name} [{}]", ranges.collect::<Vec<_>>().join(","))?;
     }
     Ok(())
 }

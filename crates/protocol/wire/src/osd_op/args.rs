@@ -113,6 +113,11 @@ args! {
         src_hints: u32,
     }
 
+    /// The snapshot that an object is rolled back to.
+    Snap by snap {
+        snapid: u64,
+    }
+
     /// Checksums of a range, one for each chunk; the payload is what they begin with.
     Checksum by checksum {
         offset: u64,

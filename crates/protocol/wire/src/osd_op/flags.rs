@@ -8,8 +8,12 @@ pub const ONDISK: u32 = 4;
 pub const RETRY: u32 = 8;
 pub const READ: u32 = 0x10;
 pub const WRITE: u32 = 0x20;
+/// A write with an older snapshot context than the object has seen fails (EOLDSNAPC).
+pub const ORDER_SNAP: u32 = 0x40;
 /// Never implemented in Ceph, which refuses it.
 pub const PARALLEL_EXEC: u32 = 0x200;
+/// The client's snapshot context counts, also where the pool has one.
+pub const ENFORCE_SNAPC: u32 = 0x10_0000;
 pub const IGNORE_OVERLAY: u32 = 0x2_0000;
 /// Set by all clients of today.
 pub const KNOWN_IF_REDIRECTED: u32 = 0x40_0000;

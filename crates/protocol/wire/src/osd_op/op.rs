@@ -7,7 +7,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::args::{ARG_BYTES, Arg};
-use super::{AllocHint, AssertVer, Call, Extent, Notify, PgLs, Watch, WriteSame, Xattr, flags, ops};
+use super::{AllocHint, AssertVer, Call, Extent, Notify, PgLs, Snap, Watch, WriteSame, Xattr, flags, ops};
 use crate::{DecodeError, Decoder, Encoder, Result};
 
 /// Encoded length of an operation.
@@ -86,6 +86,11 @@ impl OsdOp {
 
     pub fn delete() -> OsdOp {
         OsdOp::without_args(ops::DELETE)
+    }
+
+    /// ROLLBACK: the object becomes what it was at a snapshot.
+    pub fn rollback(snapid: u64) -> OsdOp {
+        OsdOp::new(ops::ROLLBACK, Snap { snapid }, 0)
     }
 
     /// Tells sizes to expect, in bytes. Creates the object.

@@ -7,7 +7,8 @@ use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid};
 use super::consts::{
     AFFINITY_MAX, RELEASE_UNCHANGED, STATE_AUTOOUT, STATE_EXISTS, STATE_NEW, STATE_UP, WEIGHT_OUT,
 };
-use super::{Incremental, IntervalSet, OsdInfo, OsdMap, OsdXinfo, check_osds};
+use super::intervals::{subtract, union};
+use super::{Incremental, OsdInfo, OsdMap, OsdXinfo, check_osds};
 use crate::addr::EntityAddrVec;
 use crate::crushmap::CrushMap;
 use crate::{DecodeError, Result};
@@ -317,69 +318,5 @@ fn put<T>(entries: &mut [T], osd: OsdId, value: T) {
 fn edit<T>(entries: &mut [T], osd: OsdId, change: impl FnOnce(&mut T)) {
     if let Some(entry) = entries.get_mut(osd.0 as usize) {
         change(entry);
-    }
-}
-
-/// Both sets' ranges, merged where they touch; the ends are at most `u64::MAX`.
-fn union(a: &IntervalSet, b: &IntervalSet) -> IntervalSet {
-    let cut = |(start, len): &(u64, u64)| (*start, (*len).min(u64::MAX - start));
-    let mut all: Vec<(u64, u64)> = a.iter().chain(b).map(cut).filter(|(_, len)| *len > 0).collect();
-    all.sort_unstable();
-    let mut merged: IntervalSet = Vec::with_capacity(all.len());
-    for (start, len) in all {
-        match merged.last_mut() {
-            Some((s, l)) if *s + *l >= start => *l = (*l).max(start + len - *s),
-            _ => merged.push((start, len)),
-        }
-    }
-    merged
-}
-
-/// What of `a` is not in `b`.
-fn subtract(a: &IntervalSet, b: &IntervalSet) -> IntervalSet {
-    let (a, b) = (union(a, &Vec::new()), union(b, &Vec::new()));
-    let mut left = Vec::with_capacity(a.len());
-    let mut holes = b.iter().map(|(start, len)| (*start, start + len)).peekable();
-    for (start, len) in a {
-        let (mut at, end) = (start, start + len);
-        while let Some(&(hole, hole_end)) = holes.peek() {
-            if hole >= end {
-                break;
-            }
-            if hole > at {
-                left.push((at, hole - at));
-            }
-            at = at.max(hole_end);
-            if hole_end > end {
-                // It may reach into the next range.
-                break;
-            }
-            holes.next();
-        }
-        if at < end {
-            left.push((at, end - at));
-        }
-    }
-    left
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn interval_sets() {
-        assert_eq!(union(&vec![(1, 2), (10, 1)], &vec![(3, 1), (11, 4)]), vec![(1, 3), (10, 5)]);
-        assert_eq!(subtract(&vec![(1, 10)], &vec![(3, 2), (8, 9)]), vec![(1, 2), (5, 3)]);
-        assert_eq!(subtract(&vec![(1, 2)], &vec![(1, 2)]), vec![]);
-        assert_eq!(union(&vec![(u64::MAX, 9), (u64::MAX - 1, 9)], &vec![]), vec![(u64::MAX - 1, 1)]);
-        assert_eq!(subtract(&vec![(0, 4), (6, 4)], &vec![(2, 5), (9, 1)]), vec![(0, 2), (7, 2)]);
-    }
-
-    #[test]
-    fn subtraction_of_many() {
-        let odd: IntervalSet = (0..2000).map(|i| (4 * i, 2)).collect();
-        let other: IntervalSet = (0..2000).map(|i| (4 * i + 1, 2)).collect();
-        assert_eq!(subtract(&odd, &other).len(), 2000);
     }
 }

@@ -52,10 +52,18 @@ pub const FLAG_NOUP: u32 = 0x20;
 pub const FLAG_NODOWN: u32 = 0x40;
 /// Map flag: nobody goes out by itself.
 pub const FLAG_NOOUT: u32 = 0x80;
+/// Map flag: no backfill goes on.
+pub const FLAG_NOBACKFILL: u32 = 0x200;
+/// Map flag: no recovery by the log goes on.
+pub const FLAG_NORECOVER: u32 = 0x400;
+/// Map flag: no backfill of a PG goes on that has as many copies as it should.
+pub const FLAG_NOREBALANCE: u32 = 0x4000;
 /// Map flag: no scheduled scrub begins.
 pub const FLAG_NOSCRUB: u32 = 0x800;
 /// Map flag: no scheduled deep scrub begins.
 pub const FLAG_NODEEP_SCRUB: u32 = 0x1000;
+/// Map flag: removed snapshots are not trimmed.
+pub const FLAG_NOSNAPTRIM: u32 = 0x20_0000;
 /// Map flags and their names, in the order `osdmaptool` prints them; the former ones (nearfull, full, and bits 16 to
 /// 18, which required releases) it does not print.
 pub const FLAG_NAMES: &[(u32, &str)] = &[
@@ -66,13 +74,13 @@ pub const FLAG_NAMES: &[(u32, &str)] = &[
     (FLAG_NODOWN, "nodown"),
     (FLAG_NOOUT, "noout"),
     (0x100, "noin"),
-    (0x200, "nobackfill"),
-    (0x4000, "norebalance"),
-    (0x400, "norecover"),
+    (FLAG_NOBACKFILL, "nobackfill"),
+    (FLAG_NOREBALANCE, "norebalance"),
+    (FLAG_NORECOVER, "norecover"),
     (FLAG_NOSCRUB, "noscrub"),
     (FLAG_NODEEP_SCRUB, "nodeep-scrub"),
     (0x2000, "notieragent"),
-    (0x20_0000, "nosnaptrim"),
+    (FLAG_NOSNAPTRIM, "nosnaptrim"),
     (0x8000, "sortbitwise"),
     (0x8_0000, "recovery_deletes"),
     (0x10_0000, "purged_snapdirs"),
@@ -99,6 +107,10 @@ pub const POOL_BACKFILLFULL: u64 = 0x1000;
 pub const POOL_NOSCRUB: u64 = 0x100;
 /// `pg_pool.flags`: no scheduled deep scrub begins.
 pub const POOL_NODEEP_SCRUB: u64 = 0x200;
+/// `pg_pool.flags`: clients choose the snapshots of each write (`selfmanaged_snaps`).
+pub const POOL_SELFMANAGED_SNAPS: u64 = 0x2000;
+/// `pg_pool.flags`: snapshots are of the whole pool, and in the map (`pool_snaps`).
+pub const POOL_POOL_SNAPS: u64 = 0x4000;
 /// Pool flags and their names, by bit, as Pacific prints them (it has no name for 0x10000, which is eio).
 pub const POOL_FLAG_NAMES: &[(u64, &str)] = &[
     (POOL_HASHPSPOOL, "hashpspool"),
@@ -114,8 +126,8 @@ pub const POOL_FLAG_NAMES: &[(u64, &str)] = &[
     (POOL_FULL_QUOTA, "full_quota"),
     (POOL_NEARFULL, "nearfull"),
     (POOL_BACKFILLFULL, "backfillfull"),
-    (0x2000, "selfmanaged_snaps"),
-    (0x4000, "pool_snaps"),
+    (POOL_SELFMANAGED_SNAPS, "selfmanaged_snaps"),
+    (POOL_POOL_SNAPS, "pool_snaps"),
     (0x8000, "creating"),
     (0x2_0000, "bulk"),
 ];

@@ -7,6 +7,7 @@
 mod apply;
 pub mod consts;
 mod incremental;
+pub mod intervals;
 mod map;
 mod pin;
 mod pool;
@@ -17,12 +18,11 @@ use crate::{DecodeError, Decoder, Encoder, Result};
 
 pub use apply::ApplyError;
 pub use incremental::Incremental;
+pub use intervals::IntervalSet;
 pub use map::{MergeMeta, OsdInfo, OsdMap, OsdXinfo};
 pub use pin::Pin;
 pub use pool::{HitSetParams, PgPool, PoolOpt, PoolSnap};
 
-/// Half-open ranges of snapshot ids as `(start, length)`, ascending: Ceph's `interval_set`.
-pub type IntervalSet = Vec<(u64, u64)>;
 /// A string-to-string dictionary (profiles, application metadata, crush location).
 pub type StringMap = BTreeMap<String, String>;
 

@@ -182,6 +182,11 @@ impl PgPool {
         }
     }
 
+    /// Id of the pool snapshot of this name.
+    pub fn snap_id(&self, name: &str) -> Option<u64> {
+        self.snaps.values().find(|snap| snap.name == name).map(|snap| snap.snapid)
+    }
+
     /// Whether it is erasure coded, so that the position in a PG's set matters and holes stay.
     pub fn is_erasure(&self) -> bool {
         self.kind == POOL_ERASURE

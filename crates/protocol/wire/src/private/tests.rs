@@ -16,14 +16,16 @@ proptest! {
         let (epoch, osd) = (Epoch(epoch), OsdId(osd));
         let pgs: Vec<_> = pgs.into_iter().map(|((pool, ps), reactor)| (PgId::new(pool, ps), reactor)).collect();
         round_trip(Route { epoch });
-        let pools = pgs.iter().map(|(pg, n): &(PgId, u16)| PoolUse { pool: pg.pool, objects: u64::from(*n), bytes: 9 });
+        let pools = pgs.iter().map(|(pg, n): &(PgId, u16)| PoolUse { pool: pg.pool, objects: u64::from(*n), bytes: 9, clones: 1 });
         let stuck = pgs.iter().map(|(pg, _)| PgStuck {
             pg: *pg,
             state: reason.clone(),
             is_complete: pg.ps % 2 == 0,
             successor: (pg.ps % 3 == 0).then_some(osd).filter(|osd| osd.0 != u32::MAX),
         }).collect();
-        round_trip(OsdStats { epoch, total_bytes: 5, used_bytes: u64::MAX, pools: pools.collect(), stuck });
+        let pools = pools.collect();
+        let purged = pgs.iter().map(|(pg, n)| PgPurged { pg: *pg, snaps: vec![(u64::from(*n), 3)] }).collect();
+        round_trip(OsdStats { epoch, total_bytes: 5, used_bytes: u64::MAX, pools, stuck, purged });
         let stamp = ScrubStamp { version: Eversion::new(epoch.0, 7), time: UTime { sec: 1, nsec: 2 } };
         let scrubs = pgs.iter().map(|(pg, n)| PgScrubs { pg: *pg, last: stamp, errors: u64::from(*n), ..PgScrubs::default() });
         round_trip(OsdScrubs { osd, pgs: scrubs.collect() });

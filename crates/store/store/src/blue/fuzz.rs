@@ -69,7 +69,10 @@ fn with_sums(bytes: &[u8]) -> Vec<u8> {
 fn group() -> Vec<u8> {
     let mut txn = Transaction::new(PgId::new(1, 7).into(), 0);
     let steps = [Step::Write { off: 0, data: vec![7; 4096].into(), crc: None }, Step::ClearOmap];
-    txn.changes.push(ObjectChange::new(ObjectId::head(1, b"space", b"key", b"name"), steps));
+    let oid = ObjectId::head(1, b"space", b"key", b"name");
+    let copy = Step::CloneFrom { from: oid.clone().into() };
+    txn.changes.push(ObjectChange::new(ObjectId { snap: 4, ..oid.clone() }, [copy]));
+    txn.changes.push(ObjectChange::new(oid, steps));
     let txn = Sealed::from(txn);
     let image = [carmine_reactor::Bytes::from(vec![7; BLOCK_BYTES as usize])];
     let images: [(u64, &[carmine_reactor::Bytes]); 1] = [(40, &image)];
@@ -113,6 +116,7 @@ pub fn decode_seeds() -> Vec<Vec<u8>> {
         acting: vec![OsdId(1), OsdId(2)],
         incomplete: true,
         complete_to: version,
+        last_backfill: Some(oid.clone()),
         ..PgInfo::default()
     };
     let entry = LogEntry {
@@ -124,6 +128,7 @@ pub fn decode_seeds() -> Vec<Vec<u8>> {
         user_version: 4,
         result: 0,
         mtime,
+        clones: Vec::new(),
     };
     let name = keys::oid_bytes(&oid);
     let label = Label {
@@ -142,6 +147,7 @@ pub fn decode_seeds() -> Vec<Vec<u8>> {
         group(),
         sealed(keys::onode(&name), |e| e.put(&meta)),
         pair(keys::extents(&name, 1), |out, at| codec::push_extents(out, at, &extents)),
+        pair(keys::extents(&name, 2), |out, at| codec::push_extents(out, at, &extents.copy())),
         sealed(keys::log(pg, version), |e| e.put(&entry)),
         sealed(keys::pg(keys::PG_INFO, pg), |e| e.put(&info)),
         sealed(keys::pg(keys::PG_TAIL, pg), |e| e.eversion(version)),

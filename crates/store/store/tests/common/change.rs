@@ -12,6 +12,8 @@ use super::noise;
 pub enum Change {
     /// The bytes are [`noise`], so that a failure prints in a line.
     Write { off: u64, len: usize, seed: u64 },
+    /// It becomes a copy of this object.
+    Clone { from: u8 },
     /// Any other step.
     Step(Step),
 }
@@ -85,6 +87,11 @@ pub fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
+/// The same, and clones of one of `objects` objects.
+pub fn change_or_clone(objects: u8) -> impl Strategy<Value = Change> {
+    prop_oneof![6 => change(), 1 => (0..objects).prop_map(|from| Change::Clone { from })]
+}
+
 impl Change {
     /// The same in an object of at most about `bytes`.
     #[must_use]
@@ -103,6 +110,7 @@ impl Change {
     pub fn of(&self, oid: &ObjectId) -> ObjectChange {
         let step = match self {
             Change::Step(step) => step.clone(),
+            Change::Clone { from } => Step::CloneFrom { from: super::oid(*from).into() },
             Change::Write { off, len, seed } => {
                 // In pieces, as messages arrive.
                 let bytes = noise(*seed, *len);

@@ -59,6 +59,11 @@ impl Model {
     fn apply_step(&mut self, oid: &ObjectId, step: &Step) {
         if matches!(step, Step::Remove) {
             self.objects.remove(oid);
+        } else if let Step::CloneFrom { from } = step {
+            match self.objects.get(&**from).cloned() {
+                Some(copy) => drop(self.objects.insert(oid.clone(), copy)),
+                None => drop(self.objects.remove(oid)),
+            }
         } else if step.creates() || self.objects.contains_key(oid) {
             self.objects.entry(oid.clone()).or_default().apply(step);
         }
@@ -203,7 +208,7 @@ impl Object {
             | Step::RemoveOmap { .. }
             | Step::RemoveOmapRange { .. }
             | Step::ClearOmap => self.apply_to_omap(step),
-            Step::Write { .. } | Step::Touch | Step::Remove => {}
+            Step::Write { .. } | Step::Touch | Step::Remove | Step::CloneFrom { .. } => {}
         }
         self.meta.size = self.bytes.len() as u64;
     }

@@ -49,6 +49,7 @@ impl Seen {
         let report = &left.replayed;
         self.add("images", 1);
         self.add("omap keys in images", left.fsck.omap_keys);
+        self.add("shared blocks in images", left.fsck.shared_blocks);
         let (path, log) = (life.log_path(), life.label.log_range());
         let torn = life.tape.torn(at, unflushed);
         let mut of_log = torn.iter().filter(|torn| torn.path == path && log.contains(&torn.off));

@@ -137,7 +137,10 @@ impl World {
     /// The next transaction of a PG.
     fn transaction(&self, pg: usize, version: u64) -> Transaction {
         let most = if self.burst { 1 } else { 3 };
-        let changes = self.draw(proptest::collection::vec((0..OBJECTS_PER_PG, change()), 1..=most));
+        let changes = self.draw(proptest::collection::vec(
+            (0..OBJECTS_PER_PG, change_or_clone(OBJECTS_PER_PG as u8)),
+            1..=most,
+        ));
         let (id, pgs) = pg_of(pg);
         let mut txn = Transaction::new(id, pg_bits(id.pgid.ps, pgs));
         for (n, change) in &changes {
@@ -147,7 +150,13 @@ impl World {
             {
                 *len %= 4096;
             }
-            txn.changes.push(change.of(&object(pg, *n)));
+            let oid = object(pg, *n);
+            txn.changes.push(match change {
+                Change::Clone { from } => {
+                    only(&oid, Step::CloneFrom { from: object(pg, from.into()).into() })
+                }
+                change => change.of(&oid),
+            });
         }
         txn.log.push(LogEntry {
             version: Eversion::new(4, version),

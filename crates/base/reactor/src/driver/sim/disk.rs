@@ -131,6 +131,14 @@ impl Disks {
         &self.files
     }
 
+    /// Sets the content of a file, or removes it.
+    pub(super) fn put_file(&mut self, file: FileName, content: Option<Content>) {
+        match content {
+            Some(content) => _ = self.files.insert(file, content),
+            None => _ = self.files.remove(&file),
+        }
+    }
+
     /// Replaces all files.
     pub(crate) fn replace(&mut self, files: BTreeMap<FileName, Content>) {
         self.files = files;

@@ -4,9 +4,11 @@
 //! window opened) makes it due again on its own shard's next turn. Bytes move only in that turn, in and out of the
 //! buffers that the shard's operation table owns.
 
+mod cache;
 mod disk;
 mod net;
 mod tape;
+mod wires;
 mod world;
 
 use std::cell::RefCell;
@@ -93,13 +95,13 @@ impl SimDriver {
     }
 
     pub(crate) fn listen(&mut self, addr: SocketAddr) -> io::Result<(SimHandle, SocketAddr)> {
-        let (id, local) = self.world.borrow_mut().net.listen(addr)?;
+        let (id, local) = self.world.borrow_mut().net.listen(&self.node_name, addr)?;
         Ok((self.handle(id), local))
     }
 
     /// A socket that is not connected yet.
     pub(crate) fn socket(&mut self, peer: SocketAddr) -> SimHandle {
-        let id = self.world.borrow_mut().net.socket(peer);
+        let id = self.world.borrow_mut().net.socket(&self.node_name, peer);
         self.handle(id)
     }
 

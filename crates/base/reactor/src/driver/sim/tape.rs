@@ -233,7 +233,7 @@ fn durable(seen: &[Event]) -> Vec<bool> {
 }
 
 #[derive(Clone, Copy)]
-enum Fate {
+pub(super) enum Fate {
     Absent,
     Whole,
     /// Only the first sectors, at least so many less than all as the number says.
@@ -243,7 +243,7 @@ enum Fate {
 }
 
 impl Fate {
-    fn draw(random: u64) -> Fate {
+    pub(super) fn draw(random: u64) -> Fate {
         match random % 8 {
             0..3 => Fate::Absent,
             3..6 => Fate::Whole,
@@ -275,7 +275,7 @@ impl Change {
 }
 
 /// The sectors of a write that are there, and where in it each begins.
-fn sectors(data: &[u8], fate: Fate) -> impl Iterator<Item = (u64, &[u8])> {
+pub(super) fn sectors(data: &[u8], fate: Fate) -> impl Iterator<Item = (u64, &[u8])> {
     let all = data.len().div_ceil(SECTOR) as u64;
     let there = move |number: u64| match fate {
         Fate::Absent => false,

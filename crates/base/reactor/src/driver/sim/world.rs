@@ -10,9 +10,11 @@ use std::sync::Arc;
 use carmine_types::crc32c;
 use crossbeam::queue::SegQueue;
 
+use super::cache::Caches;
 use super::disk::Disks;
 use super::net::Net;
 use super::tape::Tape;
+use super::wires::Wires;
 use super::{Tried, id_of};
 use crate::driver::mix;
 use crate::file::FileOptions;
@@ -46,6 +48,9 @@ pub(crate) struct World {
     pub(crate) net: Net,
     pub(crate) disks: Disks,
     tape: Option<Tape>,
+    pub(super) wires: Wires,
+    /// What drives have not made durable yet, if that is to be known.
+    pub(super) caches: Option<Caches>,
 }
 
 impl World {
@@ -61,6 +66,8 @@ impl World {
             net: Net::default(),
             disks: Disks::default(),
             tape: None,
+            wires: Wires::default(),
+            caches: None,
         }
     }
 
@@ -74,6 +81,9 @@ impl World {
         let file = (node.to_owned(), path.to_owned());
         let made = !self.disks.files().contains_key(&file);
         let id = self.disks.open(node, path, opts)?;
+        if let Some(caches) = self.caches.as_mut().filter(|_| made) {
+            caches.made(file.clone());
+        }
         if let Some(tape) = self.tape.as_ref().filter(|_| made) {
             tape.made(file);
         }
@@ -82,7 +92,14 @@ impl World {
 
     /// An operation is given to its disk.
     pub(super) fn note_began(&mut self, key: Key, index: u32, op: &Op) {
-        let Some((tape, file)) = self.tape.as_ref().zip(self.disks.name(id_of(op))) else { return };
+        if self.tape.is_none() && self.caches.is_none() {
+            return;
+        }
+        let Some(file) = self.disks.name(id_of(op)) else { return };
+        if let Some(caches) = &mut self.caches {
+            caches.began((key, index), &file, op);
+        }
+        let Some(tape) = self.tape.as_ref() else { return };
         match op {
             Op::Write { data, skip, off, .. } => {
                 let bytes = data.iter().flat_map(|b| b.iter().copied()).skip(*skip).collect();
@@ -100,6 +117,9 @@ impl World {
 
     /// An operation is done.
     pub(super) fn note_ended(&mut self, key: Key, index: u32, op: &Op, result: i32) {
+        if let Some(caches) = &mut self.caches {
+            caches.ended((key, index), result >= 0, matches!(op, Op::Write { dsync: true, .. }));
+        }
         if let Some(tape) = &self.tape {
             tape.ended((key, index), result >= 0, matches!(op, Op::Write { dsync: true, .. }));
         }
@@ -115,8 +135,12 @@ impl World {
         mix(self.rng)
     }
 
-    fn random_in(&mut self, from: u64, to: u64) -> u64 {
+    pub(super) fn random_in(&mut self, from: u64, to: u64) -> u64 {
         from + self.random() % (to - from)
+    }
+
+    pub(super) fn now_ns(&self) -> u64 {
+        self.now.get()
     }
 
     pub(crate) fn trace_hash(&self) -> u64 {
@@ -201,6 +225,9 @@ impl World {
 
     /// Forgets an operation that was cancelled.
     pub(crate) fn forget(&mut self, key: Key, op: u32) {
+        if let Some(caches) = &mut self.caches {
+            caches.ended((key, op), false, false);
+        }
         if let Some(tape) = &self.tape {
             tape.ended((key, op), false, false);
         }
@@ -213,6 +240,9 @@ impl World {
 
     /// Forgets all operations of a node that is gone.
     pub(crate) fn forget_node(&mut self, node: u32) {
+        if let Some(caches) = &mut self.caches {
+            caches.forget_node(node);
+        }
         self.events.retain(|_, k| !matches!(k, Kind::Due(key, _) if key.node == node));
         self.due.retain(|k, _| k.node != node);
         self.net.forget_waiters(|k, _| k.node == node);
@@ -256,13 +286,14 @@ impl World {
             }
             Op::Send { chunks, skip, .. } => self.send(key, index, id, chunks, *skip),
             Op::Accept { .. } => self.net.accept(key, index, id),
+            Op::Connect { .. } if self.connect_waits(key, index, id) => Tried::Waits,
             Op::Connect { .. } => self.connect(id),
             Op::Open { .. } => Tried::Done(-libc::ENOSYS, 0),
         }
     }
 
     /// Time that data needs to the other end.
-    fn net_latency(&mut self) -> u64 {
+    pub(super) fn net_latency(&mut self) -> u64 {
         self.random_in(8_000, 50_000)
     }
 
@@ -290,7 +321,7 @@ impl World {
             bytes.extend_from_slice(&c[from..from + n]);
         }
         let (n, crc) = (bytes.len() as i32, crc32c::raw(0, &bytes));
-        let at = self.now.get() + self.net_latency();
+        let at = self.arrival(id);
         if let Some((peer, at)) = self.net.deliver(id, bytes, at) {
             self.schedule_at(at, Kind::Arrived(peer));
         }
@@ -311,7 +342,7 @@ impl World {
 
     /// Ends both directions of a connection, or closes a listener.
     pub(crate) fn shutdown(&mut self, id: u64) {
-        let at = self.now.get() + self.net_latency();
+        let at = self.arrival(id);
         for (peer, at) in self.net.shutdown(id, at) {
             self.schedule_at(at, Kind::Arrived(peer));
         }

@@ -131,7 +131,8 @@ pub(super) fn fsck(args: &FsckArgs) -> Result<ExitCode> {
         Ok((repaired, report))
     })?;
     tool.show(&json!({
-        "objects": report.objects, "blocks": report.blocks, "extents": report.extents,
+        "objects": report.objects, "blocks": report.blocks, "shared_blocks": report.shared_blocks,
+        "extents": report.extents,
         "blocks_read": report.blocks_read, "log_entries": report.log_entries,
         "repaired": repaired, "error_count": report.error_count, "errors": report.errors,
         "result": if report.is_clean() { "fsck success" } else { "fsck found errors" },

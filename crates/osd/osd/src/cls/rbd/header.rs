@@ -5,7 +5,8 @@ use carmine_wire::Encoder;
 
 use super::super::handle::{Handle, decode, stored};
 use super::super::{Done, Method, read, write};
-use super::{NO_SNAP, done, no_snap, number, u64_bytes};
+use super::records::{Operations, Parent, Snap, operation};
+use super::{NO_SNAP, done, number, u64_bytes};
 use crate::error::OpError;
 
 pub(super) const METHODS: &[Method] = &[
@@ -28,26 +29,26 @@ pub(super) const METHODS: &[Method] = &[
     read("op_features_get", |h, _| Ok(u64_bytes(number(h, "op_features")?.unwrap_or(0)))),
     write("op_features_set", |h, input| {
         let (bits, mask) = decode(input, |d| Ok((d.u64()?, d.u64()?)))?;
-        set_bits(h, "op_features", bits, mask)
-    }),
-    read("get_snapcontext", get_snapcontext),
-    read("snapshot_get_limit", |h, _| Ok(u64_bytes(number(h, "snap_limit")?.unwrap_or(u64::MAX)))),
-    write("snapshot_set_limit", |h, input| {
-        let limit = decode(input, |d| d.u64())?;
-        h.set_omap(b"snap_limit", u64_bytes(limit));
+        if mask & !operation::ALL != 0 {
+            return Err(OpError::of(errno::EINVAL));
+        }
+        Operations::load(h)?.set(h, bits, mask);
         done()
     }),
-    read("parent_get", parent_get),
-    read("parent_overlap_get", parent_overlap_get),
     read("image_group_get", image_group_get),
 ];
 
 /// Features of images (rbd/features.h).
-mod feature {
-    pub(super) const LAYERING: u64 = 1;
+pub(super) mod feature {
+    pub(in super::super) const LAYERING: u64 = 1;
     pub(super) const STRIPING: u64 = 2;
+    pub(in super::super) const DEEP_FLATTEN: u64 = 0x20;
     pub(super) const DATA_POOL: u64 = 0x80;
+    /// Follow from what happens to an image.
+    pub(super) const INTERNAL: u64 = 0x100 | 0x200;
     pub(super) const DIRTY_CACHE: u64 = 0x800;
+    /// Come and go: exclusive-lock, object-map, fast-diff, journaling and those of mirrors and caches.
+    pub(super) const MUTABLE: u64 = 4 | 8 | 0x10 | 0x40 | 0x400 | DIRTY_CACHE;
     /// All that there are.
     pub(super) const ALL: u64 = 0xfff;
     /// What a client must know to read.
@@ -67,6 +68,9 @@ fn create(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     })?;
     if features & !feature::ALL != 0 {
         return Err(OpError::of(errno::ENOSYS));
+    }
+    if features & feature::INTERNAL != 0 {
+        return Err(OpError::of(errno::EINVAL));
     }
     if prefix.is_empty() || !ORDERS.contains(&order) || (features & feature::DATA_POOL != 0) != (pool >= 0) {
         return Err(OpError::of(errno::EINVAL));
@@ -94,14 +98,21 @@ fn field(h: &mut Handle<'_, '_>, name: &str) -> Done {
 }
 
 fn get_size(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    no_snap(decode(input, |d| d.u64())?)?;
-    Ok([field(h, "order")?, field(h, "size")?].concat())
+    let snap = decode(input, |d| d.u64())?;
+    let order = field(h, "order")?;
+    let size = if snap == NO_SNAP { field(h, "size")? } else { u64_bytes(Snap::load(h, snap)?.size) };
+    Ok([order, size].concat())
 }
 
 fn set_size(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let size = decode(input, |d| d.u64())?;
     field(h, "size")?;
+    let parent = Parent::load(h)?;
     h.set_omap(b"size", u64_bytes(size));
+    // What is cut off is never the parent's again.
+    if let Some(parent) = parent.filter(|parent| parent.head_overlap.is_some_and(|overlap| overlap > size)) {
+        Parent { head_overlap: Some(size), ..parent }.store(h);
+    }
     done()
 }
 
@@ -110,17 +121,29 @@ fn features(h: &mut Handle<'_, '_>) -> Result<u64, OpError> {
 }
 
 fn get_features(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    let (snap, read_only) = decode(input, |d| Ok((d.u64()?, !d.is_empty() && d.bool()?)))?;
-    no_snap(snap)?;
+    // Snapshots have the image's: it does not matter whether there is this one.
+    let read_only = decode(input, |d| {
+        d.u64()?;
+        Ok(!d.is_empty() && d.bool()?)
+    })?;
     let features = features(h)?;
     let needed = features & if read_only { feature::TO_READ } else { feature::ALL };
     Ok([u64_bytes(features), u64_bytes(needed)].concat())
 }
 
+/// ENOEXEC: the image lacks one of these features, or it is no header; ENOENT: there is no object.
+pub(super) fn require(h: &mut Handle<'_, '_>, wanted: u64) -> Result<(), OpError> {
+    h.must_exist()?;
+    let features = number(h, "features")?.unwrap_or(0);
+    if features & wanted == wanted { Ok(()) } else { Err(OpError::of(errno::ENOEXEC)) }
+}
+
 fn set_features(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (bits, mask) = decode(input, |d| Ok((d.u64()?, d.u64()?)))?;
-    features(h)?;
-    if mask & !feature::ALL != 0 {
+    // Newer clients may take away features that nobody here knows.
+    let mask = mask & feature::ALL;
+    let (on, off) = (bits & mask, !bits & mask);
+    if on & !feature::MUTABLE != 0 || off & !(feature::MUTABLE | feature::DEEP_FLATTEN) != 0 {
         return Err(OpError::of(errno::EINVAL));
     }
     set_bits(h, "features", bits, mask)
@@ -171,38 +194,22 @@ fn set_time(h: &mut Handle<'_, '_>, name: &str) -> Done {
 }
 
 fn get_flags(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    no_snap(decode(input, |d| if d.is_empty() { Ok(NO_SNAP) } else { d.u64() })?)?;
-    Ok(u64_bytes(number(h, "flags")?.unwrap_or(0)))
+    match decode(input, |d| if d.is_empty() { Ok(NO_SNAP) } else { d.u64() })? {
+        NO_SNAP => Ok(u64_bytes(number(h, "flags")?.unwrap_or(0))),
+        snap => Ok(u64_bytes(Snap::load(h, snap)?.flags)),
+    }
 }
 
 fn set_flags(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (bits, mask, snap) =
         decode(input, |d| Ok((d.u64()?, d.u64()?, if d.is_empty() { NO_SNAP } else { d.u64()? })))?;
-    no_snap(snap)?;
-    set_bits(h, "flags", bits, mask)
-}
-
-/// No snapshots yet.
-fn get_snapcontext(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
-    let seq = field(h, "snap_seq")?;
-    Ok([seq, 0u32.to_le_bytes().to_vec()].concat())
-}
-
-/// No parent: pool -1, no namespace, no image, no snapshot.
-fn parent_get(_: &mut Handle<'_, '_>, _: &[u8]) -> Done {
-    Ok(Encoder::collect(|e| {
-        e.envelope(1, 1, |e| {
-            e.i64(-1);
-            e.str("");
-            e.str("");
-            e.u64(NO_SNAP);
-        });
-    }))
-}
-
-fn parent_overlap_get(_: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    no_snap(decode(input, |d| d.u64())?)?;
-    Ok(vec![0])
+    if snap == NO_SNAP {
+        return set_bits(h, "flags", bits, mask);
+    }
+    let mut snap = Snap::load(h, snap)?;
+    snap.flags = snap.flags & !mask | bits & mask;
+    snap.store(h);
+    done()
 }
 
 /// No group: pool -1, no name.

@@ -1,9 +1,13 @@
-//! Class `rbd`: block images, as far as they need neither snapshots nor clones. What an image is stands in the omap of its
+//! Class `rbd`: block images, their snapshots and clones. What an image is stands in the omap of its
 //! header object, under the names that Ceph uses; names of images in that of `rbd_directory`.
 
+mod data;
 mod directory;
 mod header;
 mod object_map;
+mod parents;
+mod records;
+mod snapshots;
 mod trash;
 
 use carmine_reactor::Bytes;
@@ -15,8 +19,17 @@ use super::{Done, Method, read, write};
 use crate::error::OpError;
 
 /// Tables of the class.
-pub(super) const METHODS: &[&[Method]] =
-    &[directory::METHODS, header::METHODS, object_map::METHODS, trash::METHODS, SETTINGS, NOT_HERE];
+pub(super) const METHODS: &[&[Method]] = &[
+    directory::METHODS,
+    header::METHODS,
+    snapshots::METHODS,
+    parents::METHODS,
+    object_map::METHODS,
+    data::METHODS,
+    trash::METHODS,
+    SETTINGS,
+    NOT_HERE,
+];
 
 /// Settings of an image or a pool: any keys and values.
 const SETTINGS: &[Method] = &[
@@ -48,11 +61,6 @@ const NO_SNAP: u64 = u64::MAX - 1;
 fn number(h: &mut Handle<'_, '_>, name: &str) -> Result<Option<u64>, OpError> {
     let value = h.omap(name.as_bytes());
     value.map(|value| stored(&value, |d| d.u64())).transpose()
-}
-
-/// ENOENT for a snapshot: there are none.
-fn no_snap(snap: u64) -> Result<(), OpError> {
-    if snap == NO_SNAP { Ok(()) } else { Err(OpError::of(errno::ENOENT)) }
 }
 
 fn u64_bytes(value: u64) -> Vec<u8> {

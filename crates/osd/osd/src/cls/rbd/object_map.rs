@@ -15,6 +15,8 @@ pub(super) const METHODS: &[Method] = &[
     with_data(write("object_map_save", save)),
     with_data(write("object_map_resize", resize)),
     with_data(write("object_map_update", update)),
+    with_data(write("object_map_snap_add", snap_add)),
+    with_data(write("object_map_snap_remove", snap_remove)),
 ];
 
 /// States: there is no object; there is; there was nothing changed in it since the last snapshot.
@@ -50,8 +52,17 @@ impl Map {
         })
     }
 
+    /// The map that must be there: ENOENT.
+    fn must(h: &Handle<'_, '_>) -> Result<Map, OpError> {
+        if h.data().is_empty() { Err(OpError::of(errno::ENOENT)) } else { Map::of(h) }
+    }
+
     fn get(&self, at: u64) -> u8 {
-        let byte = self.bits.get((at / 4) as usize).copied().unwrap_or(0);
+        Map::state(&self.bits, at)
+    }
+
+    fn state(bits: &[u8], at: u64) -> u8 {
+        let byte = bits.get((at / 4) as usize).copied().unwrap_or(0);
         byte >> (6 - 2 * (at % 4)) & 3
     }
 
@@ -69,7 +80,7 @@ impl Map {
 
 /// As BitVector<2> without checksums: header in an envelope with its length, states, an empty footer.
 fn load(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
-    let map = Map::of(h)?;
+    let map = Map::must(h)?;
     Ok(Encoder::collect(|e| {
         e.with_len(|e| e.envelope(1, 1, |e| e.u64(map.len)));
         e.bytes(&map.bits);
@@ -77,14 +88,19 @@ fn load(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
     }))
 }
 
-fn save(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    let map = decode(input, |d| {
+/// A map as clients send it.
+fn sent(input: &[u8]) -> Result<Map, OpError> {
+    decode(input, |d| {
         let len = Decoder::all(d.blob()?, "object map", |d| d.envelope("object map", 1)?.body.u64())?;
         let bytes = usize::try_from(bytes_of(len)).map_err(|_| too_long(len))?;
         let map = Map { len, bits: d.bytes(bytes)?.to_vec() };
         d.blob()?; // checksums, or nothing
         Ok(map)
-    })?;
+    })
+}
+
+fn save(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    let map = sent(input)?;
     if bytes_of(map.len) > BYTES_MAX - HEAD_BYTES as u64 {
         return Err(OpError::of(errno::EFBIG));
     }
@@ -121,8 +137,8 @@ fn update(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
         let (from, to, state) = (d.u64()?, d.u64()?, d.u8()?);
         Ok((from, to, state, if d.bool()? { Some(d.u8()?) } else { None }))
     })?;
-    h.must_exist()?;
-    let mut map = Map::of(h)?;
+    // As Ceph: here alone an object that is not there is a wrong argument.
+    let mut map = Map::must(h).map_err(|_| OpError::of(errno::EINVAL))?;
     if from > to || to > map.len {
         return Err(OpError::of(errno::ERANGE));
     }
@@ -138,6 +154,32 @@ fn update(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     }
     if let Some(changed) = map.bits.get(first.min(usize::MAX as u64) as usize..=last as usize) {
         h.write(HEAD_BYTES as u64 + first, changed.to_vec())?;
+    }
+    done()
+}
+
+/// A snapshot was made: from here on no object has changed.
+fn snap_add(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
+    let mut map = Map::must(h)?;
+    let old = map.bits.clone();
+    (0..map.len).filter(|at| Map::state(&old, *at) == EXISTS).for_each(|at| map.set(at, EXISTS_CLEAN));
+    store_changed(h, &map, &old)
+}
+
+/// A snapshot goes, whose map is sent: an object that had changed before it has changed since the one before it, too.
+fn snap_remove(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    let gone = sent(input)?;
+    let mut map = Map::must(h)?;
+    let old = map.bits.clone();
+    let is_changed = |at: u64| at >= gone.len || gone.get(at) == EXISTS;
+    let stale = |at: &u64| Map::state(&old, *at) == EXISTS_CLEAN && is_changed(*at);
+    (0..map.len).filter(stale).for_each(|at| map.set(at, EXISTS));
+    store_changed(h, &map, &old)
+}
+
+fn store_changed(h: &mut Handle<'_, '_>, map: &Map, old: &[u8]) -> Done {
+    if map.bits != old {
+        h.write_full(map.encode())?;
     }
     done()
 }

@@ -10,7 +10,7 @@ use carmine_client::{Client, ClientError, Options, Pool, Reply, RouteMode};
 use carmine_codec::{Decoder, Encoder};
 use carmine_pgtypes::Step;
 use carmine_reactor::{Bytes, Payload};
-use carmine_types::{SNAP_HEAD, errno};
+use carmine_types::errno;
 use carmine_wire::osd_op::{Locator, OsdOp, WHOLE_OBJECT_BYTES, ops};
 
 use super::decode;
@@ -54,11 +54,15 @@ pub(super) async fn from(
         && name == *oid.name
         && locator.nspace == oid.nspace
         && locator.key == oid.key;
-    if wish.snapid != SNAP_HEAD || is_itself {
+    if is_itself {
         return Err(OpError::of(errno::EINVAL));
     }
     let pool = client(osd).await?.pool_by_id(locator.pool).map_err(told)?;
-    let pool = pool.in_namespace(&locator.nspace).with_locator(&locator.key).with_timeout(Some(TIMEOUT));
+    let pool = pool
+        .at_snap(wish.snapid)
+        .in_namespace(&locator.nspace)
+        .with_locator(&locator.key)
+        .with_timeout(Some(TIMEOUT));
     let (source, size) = Source::open(pool, name, wish.src_version).await?;
     if size > REQUEST_BYTES_MAX {
         return Err(OpError::of(errno::EFBIG));

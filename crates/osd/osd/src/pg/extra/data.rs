@@ -1,7 +1,7 @@
 //! Operations on data that are not asked for all the time, and what class methods see of it.
 
 use carmine_reactor::{Buf, Payload};
-use carmine_types::{SNAP_HEAD, errno};
+use carmine_types::{SNAP_DIR, errno};
 use carmine_wire::Encoder;
 use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 
@@ -10,6 +10,7 @@ use crate::config::WRITE_BYTES_MAX;
 use crate::error::OpError;
 use crate::op::ClientOp;
 use crate::pg::exec::{ObjectState, read_bytes};
+use crate::pg::snaps;
 use crate::shard::OsdShard;
 
 /// Longest object that a class method gets as a whole: a map of 2 bits for each of 64 Mi objects.
@@ -45,8 +46,13 @@ pub(super) async fn step(
             })))
         }
         ops::LIST_SNAPS => {
+            // All of them together: see `ClientOp::refusal`.
+            if client_op.request.snapid != SNAP_DIR {
+                return Err(OpError::of(errno::EINVAL));
+            }
             state.must_exist()?;
-            Ok(Payload::from(no_snaps(state.size)))
+            let set = state.was.as_ref().map(snaps::set_of).transpose()?.flatten().unwrap_or_default();
+            Ok(Payload::from(snaps::list(&set, state.size)))
         }
         _ => {
             let wanted = op.write_same();
@@ -56,22 +62,6 @@ pub(super) async fn step(
             Ok(Payload::new())
         }
     }
-}
-
-/// obj_list_snap_response_t of an object without clones.
-fn no_snaps(size: u64) -> Vec<u8> {
-    Encoder::collect(|e| {
-        e.envelope(2, 1, |e| {
-            e.count(1);
-            e.envelope(1, 1, |e| {
-                e.u64(SNAP_HEAD);
-                e.count(0); // snaps
-                e.count(0); // overlap
-                e.u64(size);
-            });
-            e.u64(0); // newest snap
-        });
-    })
 }
 
 /// The pattern over and over, `length` bytes in all.

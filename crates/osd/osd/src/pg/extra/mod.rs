@@ -13,11 +13,12 @@ use std::rc::Rc;
 
 use carmine_codec::{DecodeError, Decoder};
 use carmine_reactor::Payload;
-use carmine_types::errno;
+use carmine_types::{UTime, errno};
 use carmine_wire::osd_op::ops;
 
 use super::Pg;
 use super::exec::{ObjectState, Told};
+use super::snaps::{self, CloneChange, Writing};
 use crate::cls;
 use crate::error::OpError;
 use crate::op::{ClientOp, Origin};
@@ -25,6 +26,7 @@ use crate::shard::OsdShard;
 use crate::watch::{Notification, Registered, WatcherId};
 
 pub(crate) use omap::OmapView;
+pub(super) use xattr::WATCHER;
 
 /// What only these operations need of a request's state.
 #[derive(Default)]
@@ -37,6 +39,12 @@ pub(crate) struct Extra {
     pub(super) watchers: Vec<(WatcherId, Registered)>,
     /// What is done when the request is.
     pub(super) effects: Vec<Effect>,
+    /// What a write that knows of snapshots needs to know of them.
+    pub(super) writing: Option<Box<Writing>>,
+    /// The clones that it changes.
+    pub(super) clones: Vec<CloneChange>,
+    /// The time of the modification, if it is not the request's.
+    pub(super) mtime: Option<UTime>,
 }
 
 impl Extra {
@@ -56,6 +64,7 @@ impl Extra {
 /// Its errno.
 pub(super) async fn step(
     osd: &OsdShard,
+    pg: &Pg,
     op: &ClientOp,
     state: &mut ObjectState<'_>,
     at: usize,
@@ -65,7 +74,13 @@ pub(super) async fn step(
     if is_attr_op(request.code) && input.len() > INPUT_BYTES_MAX {
         return Err(OpError::of(errno::E2BIG)); // before there are copies of it
     }
+    if state.is_rolled_back() && reads_attrs(request.code) {
+        return Err(OpError::of(errno::EOPNOTSUPP)); // what it would see is in no store yet
+    }
     let output = match request.code {
+        ops::ROLLBACK => {
+            snaps::roll_back(osd, pg, state, request.snap().snapid).await.map(|()| Payload::new())
+        }
         ops::MAPEXT | ops::CMPEXT | ops::WRITE_SAME | ops::LIST_SNAPS => {
             data::step(osd, op, state, request, input).await
         }
@@ -107,10 +122,41 @@ fn is_attr_op(code: u16) -> bool {
     !matches!(code, ops::MAPEXT | ops::CMPEXT | ops::WRITE_SAME | ops::LIST_SNAPS)
 }
 
+/// It looks at the omap, or may.
+fn reads_attrs(code: u16) -> bool {
+    matches!(
+        code,
+        ops::OMAP_GET_KEYS
+            | ops::OMAP_GET_VALS
+            | ops::OMAP_GET_HEADER
+            | ops::OMAP_GET_VALS_BY_KEYS
+            | ops::OMAP_CMP
+            | ops::CALL
+    )
+}
+
 impl ObjectState<'_> {
+    /// What this write knows of snapshots.
+    pub(super) fn writing(&mut self) -> Option<&mut Writing> {
+        self.extra.as_mut()?.writing.as_deref_mut()
+    }
+
+    fn is_rolled_back(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.writing.as_ref().is_some_and(|w| w.is_rolled_back()))
+    }
+
     /// ENOENT if there is no object.
     pub(crate) fn must_exist(&self) -> Result<(), OpError> {
         if self.exists { Ok(()) } else { Err(OpError::of(errno::ENOENT)) }
+    }
+
+    /// The newest snapshot context in which the object was written before this request; 0 for none. `None`: there is no object.
+    ///
+    /// # Errors
+    /// EIO: what is stored is no set of snapshots.
+    pub(crate) fn snap_seq(&self) -> Result<Option<u64>, OpError> {
+        let set = self.was.as_ref().map(snaps::set_of).transpose()?.flatten();
+        Ok(self.exists.then(|| set.map_or(0, |set| set.seq)))
     }
 
     fn after(&mut self, effect: Effect) {

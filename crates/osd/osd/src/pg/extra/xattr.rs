@@ -15,7 +15,7 @@ use crate::shard::OsdShard;
 /// Names of clients' xattrs begin with this in the store, as in Ceph. …
 const USER: &[u8] = b"_";
 /// … Those of watchers begin with this: no client sees them.
-pub(super) const WATCHER: &[u8] = b"w";
+pub(in crate::pg) const WATCHER: &[u8] = b"w";
 
 /// Longest name, bytes (Ceph's osd_max_attr_name_len).
 const NAME_BYTES_MAX: usize = 100;

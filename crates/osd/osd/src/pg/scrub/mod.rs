@@ -5,6 +5,7 @@
 //!   others are served. A new interval ends it.
 //! - `scan`: what a copy has of them, which the primary asks the replicas; `pace` keeps it slow.
 //! - `compare`: which copies are wrong.
+//! - `sets`: whether objects have the clones that they tell of.
 //! - `repair`: writes the authoritative content over all copies, as an entry of the log.
 //! - `report`: what tools and the monitor are told.
 //!
@@ -18,6 +19,7 @@ mod report;
 mod run;
 mod scan;
 mod schedule;
+mod sets;
 
 use std::cell::{Cell, RefCell};
 

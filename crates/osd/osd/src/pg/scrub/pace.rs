@@ -1,4 +1,5 @@
-//! The limit of bytes that scrubs of one reactor read in a second, for its own PGs and for other primaries.
+//! A limit of bytes in a second: of those that scrubs of one reactor read, for its own PGs and for other primaries, and of
+//! those that its recoveries push.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -8,10 +9,10 @@ use carmine_reactor::Shard;
 /// Waits that are shorter than this are made up for by the next one.
 const SHORT_NS: u64 = 1_000_000;
 
-/// Spreads what is read over time.
+/// Spreads what is moved over time.
 pub(crate) struct Pace {
     bytes_per_second: u64,
-    /// Until then what was read so far uses up the limit.
+    /// Until then what was moved so far uses up the limit.
     free_ns: Cell<u64>,
 }
 
@@ -24,8 +25,8 @@ impl Pace {
         self.bytes_per_second
     }
 
-    /// So many bytes were read: waits until more may be.
-    pub(super) async fn take(&self, shard: &Shard, bytes: u64) {
+    /// So many bytes were moved: waits until more may be.
+    pub(crate) async fn take(&self, shard: &Shard, bytes: u64) {
         let left_ns = self.note(shard.now_ns(), bytes);
         if left_ns >= SHORT_NS {
             shard.sleep(Duration::from_nanos(left_ns)).await;

@@ -13,7 +13,7 @@ use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Bytes, Payload};
 use carmine_store::OmapRange;
 use carmine_types::crc32c::SEED;
-use carmine_types::{Errno, LogOp, ObjectId, OsdId, ReqId};
+use carmine_types::{Errno, LogOp, ObjectId, OsdId, ReqId, SNAP_HEAD};
 use carmine_wire::osd_op::{OpList, OsdRequest, flags};
 use smallvec::SmallVec;
 
@@ -25,7 +25,8 @@ use crate::config::REQUEST_BYTES_MAX;
 use crate::messages::{PgData, PgFetch, PgObject, PgRead, Scanned};
 use crate::op::{ClientOp, ReplyTo};
 use crate::pg::exec::Plan;
-use crate::pg::heal;
+use crate::pg::snaps::CloneChange;
+use crate::pg::{Extra, heal};
 
 /// Bytes of data that are read at once.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -227,14 +228,20 @@ impl Run {
         // Entries without a client have a zero id.
         let no_data = (Payload::new(), None);
         let op = ClientOp::new(request, ReqId::default(), no_data, osd.shard.now_ns(), ReplyTo::Local(tell));
+        let sizes = (own.as_ref().map(|own| own.size), Some(meta.size));
+        let is_head = oid.snap == SNAP_HEAD;
+        // The request has no operations, and so changes nothing that clients see.
+        let mut extra = Extra::default();
+        if !is_head {
+            extra.clones.push(CloneChange { id: oid.snap, before: sizes.0, after: sizes.1 });
+        }
         let plan = Plan {
             changes,
             effect: LogOp::Modify,
             prior: own.as_ref().map(|own| own.version).unwrap_or_default(),
-            sizes: (own.map(|own| own.size), Some(meta.size)),
+            sizes: if is_head { sizes } else { (None, None) },
             user_version: meta.user_version,
-            // The request has no operations, and so changes nothing that clients see.
-            extra: Some(Box::default()),
+            extra: Some(Box::new(extra)),
             ..Plan::failed(0)
         };
         pg.submit(osd, op, plan);

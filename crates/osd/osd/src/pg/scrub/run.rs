@@ -1,7 +1,7 @@
 //! One scrub of a PG, a few objects at a time.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use super::compare::{Inconsistent, Map, compare};
 use super::scan::{Page, scan};
 use super::{Found, Order};
 use crate::messages::{Head, PgScrub, PgScrubMap, ScanCursor};
-use crate::pg::Pg;
 use crate::pg::push::for_each;
+use crate::pg::{Pg, snaps};
 use crate::shard::OsdShard;
 
 /// Objects that are looked at together, and whose writes wait meanwhile (Ceph's osd_scrub_chunk_max).
@@ -63,8 +63,7 @@ pub(super) struct Range {
 impl Range {
     /// One object.
     pub(super) fn of(oid: &ObjectId) -> Range {
-        let behind = oid.name.iter().copied().chain([0]).collect();
-        Range { from: oid.clone(), to: ObjectId { name: behind, ..oid.clone() }.into() }
+        Range { from: oid.clone(), to: snaps::clone_of(oid, oid.snap.saturating_add(1)).into() }
     }
 
     fn has(&self, oid: &ObjectId) -> bool {
@@ -116,9 +115,15 @@ impl Run {
         let (objects, next) = self.list(&from).await?;
         self.current()?;
         let to = next.clone().map_or_else(HObject::max, HObject::from);
-        self.pg.pipeline.hold(&objects);
-        let done = self.compare_held(&objects, Range { from, to }, since).await;
-        self.release(&objects);
+        // Clones change with their heads.
+        let heads: BTreeSet<ObjectId> = objects.iter().map(|oid| snaps::head_of(oid)).collect();
+        let held: Vec<Arc<ObjectId>> = heads.into_iter().map(Arc::new).collect();
+        self.pg.pipeline.hold(&held);
+        let mut done = self.compare_held(&held, Range { from, to }, since).await;
+        if done.is_ok() {
+            done = self.check_sets(&objects).await;
+        }
+        self.release(&held);
         done.map(|()| next)
     }
 
@@ -126,7 +131,7 @@ impl Run {
     async fn list(&self, from: &ObjectId) -> Result<(Vec<Arc<ObjectId>>, Option<ObjectId>), End> {
         let page = self.osd.store.list(self.pg.id, self.pg.bits(), Some(from), CHUNK_OBJECTS + 1).await?;
         let (mut objects, mut bytes) = (Vec::new(), 0u64);
-        for oid in page {
+        for oid in page.into_iter().filter(|oid| !snaps::is_mapper(oid)) {
             if self.order.deep {
                 // What cannot be read is for the comparison to tell.
                 let meta = self.osd.store.stat(&oid).await.ok().flatten();
@@ -158,7 +163,7 @@ impl Run {
     ) -> Result<(), End> {
         let wrong = self.look(held, &range).await?;
         for object in wrong {
-            let is_held = held.iter().any(|oid| **oid == object.object.oid);
+            let is_held = held.iter().any(|head| snaps::is_same_head(head, &object.object.oid));
             if is_held || !self.may_be_new(&object.object.oid, since) {
                 self.note(object, is_held).await?;
             }
@@ -169,7 +174,7 @@ impl Run {
     /// The object was perhaps created after `since`, while the members looked at theirs. The next scrub sees it.
     fn may_be_new(&self, oid: &ObjectId, since: Eversion) -> bool {
         let log = self.pg.log.borrow();
-        log.info().log_tail > since || log.after(since).any(|entry| *entry.oid == *oid)
+        log.info().log_tail > since || log.after(since).any(|entry| snaps::is_same_head(&entry.oid, oid))
     }
 
     /// Compares the copies of some objects, to which nothing is written until it is done.
@@ -313,7 +318,7 @@ impl Run {
 
     /// Repairs an object whose writes do not wait yet, if there is still something to repair.
     async fn repair_other(&mut self, oid: ObjectId) -> Result<Option<Inconsistent>, End> {
-        let (range, held) = (Range::of(&oid), [Arc::new(oid)]);
+        let (range, held) = (Range::of(&oid), [Arc::new(snaps::head_of(&oid))]);
         self.pg.pipeline.hold(&held);
         let left = match self.look(&held, &range).await.map(|mut wrong| wrong.pop()) {
             Ok(Some(object)) => self.repair(object).await,

@@ -150,7 +150,7 @@ async fn scrub(osd: &Rc<OsdShard>, pg: &Rc<Pg>, order: Order) {
 impl Pg {
     /// All its members have all of it.
     fn is_clean(&self) -> bool {
-        self.is_active() && self.describe().0.starts_with("active+clean")
+        self.peering.borrow().is_clean()
     }
 
     /// What is due.

@@ -3,6 +3,7 @@
 pub(crate) mod data;
 pub(crate) mod join;
 pub(crate) mod label;
+pub(crate) mod references;
 pub(crate) mod space;
 pub(crate) mod wal;
 

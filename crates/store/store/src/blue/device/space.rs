@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use smallvec::SmallVec;
 
 use crate::blue::device::label::Label;
+use crate::blue::device::references::References;
 use crate::{BLOCK_BYTES, StatFs};
 
 /// Blocks of the largest chunk: 16 MiB.
@@ -49,6 +50,7 @@ pub(crate) struct Space {
     used: AtomicU64,
     /// Where the next search for a chunk starts.
     hint: AtomicUsize,
+    references: References,
 }
 
 /// What a shard holds of the space.
@@ -87,6 +89,7 @@ impl Space {
             chunk_used: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
             used: AtomicU64::new(0),
             hint: AtomicUsize::new(0),
+            references: References::new(blocks),
         };
         // The labels, and what the last chunk has beyond the device.
         for block in [0].into_iter().chain(blocks.saturating_sub(1)..words as u64 * 64) {
@@ -137,6 +140,22 @@ impl Space {
         let was_taken = word.fetch_and(!bit, Ordering::AcqRel) & bit != 0;
         assert!(was_taken, "block {block} is freed twice: two objects may get it next");
         self.count(block, false);
+    }
+
+    /// How many objects have each block.
+    pub(crate) fn references(&self) -> &References {
+        &self.references
+    }
+
+    pub(crate) fn references_mut(&mut self) -> &mut References {
+        &mut self.references
+    }
+
+    /// One more object has these blocks.
+    pub(crate) fn share(&self, blocks: impl IntoIterator<Item = u64>) {
+        self.references.add(blocks.into_iter().inspect(|block| {
+            assert!(self.is_taken(*block), "block {block} is shared, and nobody has it");
+        }));
     }
 
     pub(crate) fn is_taken(&self, block: u64) -> bool {

@@ -52,11 +52,15 @@ impl Entry {
 
 /// Up to [`PIECE_BLOCKS`] entries; what is not there is a hole, and the last entry is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Extents(Vec<Entry>);
+pub(crate) struct Extents {
+    entries: Vec<Entry>,
+    /// It came with a clone: other objects may have its blocks, too.
+    is_copy: bool,
+}
 
 impl Extents {
     pub(crate) fn get(&self, index: usize) -> Entry {
-        self.0.get(index).copied().unwrap_or_default()
+        self.entries.get(index).copied().unwrap_or_default()
     }
 
     /// Replaces an entry (`index` below [`PIECE_BLOCKS`], or nothing happens); gives back the old one.
@@ -65,29 +69,39 @@ impl Extents {
         if index >= PIECE_BLOCKS {
             return old;
         }
-        if index >= self.0.len() && !entry.is_hole() {
-            self.0.resize(index + 1, Entry::default());
+        if index >= self.entries.len() && !entry.is_hole() {
+            self.entries.resize(index + 1, Entry::default());
         }
-        if let Some(slot) = self.0.get_mut(index) {
+        if let Some(slot) = self.entries.get_mut(index) {
             *slot = entry;
         }
-        while self.0.last().is_some_and(|entry| entry.is_hole()) {
-            self.0.pop();
+        while self.entries.last().is_some_and(|entry| entry.is_hole()) {
+            self.entries.pop();
         }
         old
     }
 
+    /// The same for a clone.
+    pub(crate) fn copy(&self) -> Extents {
+        Extents { entries: self.entries.clone(), is_copy: true }
+    }
+
+    /// It came with a clone.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.is_copy
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.entries.is_empty()
     }
 
     /// All entries up to the last that is no hole.
     pub(crate) fn entries(&self) -> &[Entry] {
-        &self.0
+        &self.entries
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.0.capacity() * size_of::<Entry>()
+        self.entries.capacity() * size_of::<Entry>()
     }
 }
 

@@ -13,8 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use carmine_reactor::Shard;
 
-use crate::blue::meta::codec;
-use crate::blue::meta::keys;
+use crate::blue::meta::{codec, copies, keys};
 use crate::kv::{Kv, KvBatch, KvCpu, KvError, KvOp};
 
 /// Virtual times of its calls in the simulator. An application is short, so that it can overtake whatever it should wait for.
@@ -147,7 +146,7 @@ impl MetaIndex {
     ) -> (Result<u64, KvError>, u64) {
         let MetaIndex::Kv(index) = self.clone();
         let apply = move || {
-            let run = sorted(&batches);
+            let run = sorted(&copies::expand(&*index.kv, batches)?);
             let bytes = run.bytes() as u64;
             index.apply(vec![run], false).map(|()| bytes)
         };
@@ -207,7 +206,8 @@ fn scan_page(kv: &dyn Kv, scan: &Scan) -> Result<Page, KvError> {
 
 /// All on alien threads.
 impl KvIndex {
-    fn apply(&self, mut batches: Vec<KvBatch>, sync: bool) -> Result<(), KvError> {
+    fn apply(&self, batches: Vec<KvBatch>, sync: bool) -> Result<(), KvError> {
+        let mut batches = copies::expand(&*self.kv, batches)?;
         let mut last = self.numbers.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((epoch, number)) = &mut *last {
             *number += 1;

@@ -1,6 +1,7 @@
 //! Metadata: the index that keeps it, its keys and its values.
 
 pub(crate) mod codec;
+pub(crate) mod copies;
 pub(crate) mod dump;
 pub(crate) mod extents;
 pub(crate) mod index;

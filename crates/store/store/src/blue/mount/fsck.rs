@@ -1,6 +1,7 @@
 //! Checking a mounted, idle store: both labels are good, every record decodes, every block belongs to one object, accounting is true, and (deep)
 //! every block's checksum holds.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use carmine_reactor::Shard;
@@ -13,6 +14,7 @@ use crate::blue::device::wal;
 use crate::blue::meta::extents::{Extents, PIECE_BYTES};
 use crate::blue::meta::index::{MetaIndex, Page, Scan};
 use crate::blue::meta::{codec, keys};
+use crate::blue::mount::claims::{Claims, SharedSums};
 use crate::blue::mount::repair::read_labels;
 use crate::blue::shard::shared::BlueShared;
 use crate::{BLOCK_BYTES, StoreError};
@@ -27,6 +29,8 @@ pub struct FsckReport {
     pub objects: u64,
     /// Blocks of data.
     pub blocks: u64,
+    /// Those of them that several objects have.
+    pub shared_blocks: u64,
     /// Runs of blocks that follow each other in their object and on the device.
     pub extents: u64,
     /// Blocks whose content was read and checked.
@@ -73,21 +77,23 @@ pub async fn fsck(shared: &Arc<BlueShared>, shard: &Shard, deep: bool) -> Result
     let index = shared.index();
     let mut report = check_records(index, shard).await?;
     let blocks = shared.label().blocks();
-    let found = Space::of(shared.label());
+    let claims = Claims::new(shared.label());
     let device = Device::open(shard, shared.place(), false).await?;
     check_labels(shared, shard, &device, &mut report).await?;
     let mut rest = Some(Scan::of(keys::kind_range(keys::EXTENTS)));
     while let Some(scan) = rest {
         let page = index.scan(shard, scan.clone()).await?;
         for piece in pieces(index, shard, &page, &mut report).await? {
-            check_piece(&piece, &found, blocks, &mut report);
+            check_piece(&piece, &claims, &mut report);
             if deep {
                 check_content(shared, shard, &device, &piece, &mut report).await;
             }
         }
         rest = page.rest(scan);
     }
+    let found = claims.space();
     report.blocks = found.used_blocks();
+    check_references(shared, shard, &found, &mut report).await?;
     let space = shared.space();
     if space.used_blocks() != found.used_blocks() {
         let (counted, scanned) = (space.used_blocks(), found.used_blocks());
@@ -214,7 +220,7 @@ async fn pieces(
     Ok(pieces)
 }
 
-fn check_piece(piece: &Piece, found: &Space, blocks: u64, report: &mut FsckReport) {
+fn check_piece(piece: &Piece, claims: &Claims, report: &mut FsckReport) {
     let Piece { oid, index, extents, size } = piece;
     match size {
         None => report.error(format!("object {oid} does not exist but has a block map")),
@@ -236,12 +242,50 @@ fn check_piece(piece: &Piece, found: &Space, blocks: u64, report: &mut FsckRepor
         }
     }
     for entry in extents.entries().iter().filter(|entry| entry.has_block()) {
-        if !found.mark(entry.block()) {
-            let outside = entry.block() >= blocks.saturating_sub(1);
-            let why = if outside { "which is outside of the device" } else { "which another has too" };
-            report.error(format!("object {oid} claims block {}, {why}", entry.block()));
+        if let Err(why) = claims.claim(extents, entry.block()) {
+            report.error(format!("object {oid} claims block {}, which {why}", entry.block()));
         }
     }
+}
+
+/// Every block is counted as often as block maps have it, and all that have it say the same of it. `found` is what the block maps
+/// come to.
+async fn check_references(
+    shared: &BlueShared,
+    shard: &Shard,
+    found: &Space,
+    report: &mut FsckReport,
+) -> Result<(), StoreError> {
+    let (counted, scanned) = (shared.space().references(), found.references());
+    let both: BTreeSet<u64> = counted.all().chain(scanned.all()).map(|(block, _)| block).collect();
+    report.shared_blocks = scanned.all().count() as u64;
+    for block in both {
+        let (counted, scanned) = (counted.count(block) + 1, scanned.count(block) + 1);
+        if counted != scanned {
+            report.error(format!(
+                "block {block} is counted as that of {counted} objects, and {scanned} have it; the next mount counts anew"
+            ));
+        }
+    }
+    if report.shared_blocks == 0 {
+        return Ok(());
+    }
+    let mut sums = SharedSums::default();
+    let each = async |key: &[u8], value: &[u8]| {
+        // Damage was reported before.
+        let Ok(piece) = codec::decode_extents(key, value) else { return Ok(()) };
+        for entry in piece.entries().iter().filter(|entry| entry.has_block()) {
+            if let Some(other) = sums.differs(found, *entry) {
+                let (oid, _) = keys::decode_extents(key)?;
+                let (block, crc) = (entry.block(), entry.crc());
+                report.error(format!(
+                    "object {oid} has block {block} with checksum {crc:#010x}, and another with {other:#010x}"
+                ));
+            }
+        }
+        Ok::<_, StoreError>(())
+    };
+    shared.index().scan_all(shard, keys::kind_range(keys::EXTENTS), each).await
 }
 
 /// Reads all blocks of a piece.

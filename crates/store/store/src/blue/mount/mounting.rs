@@ -11,6 +11,7 @@ use crate::blue::device::space::Space;
 use crate::blue::device::wal::{self, write_blocks};
 use crate::blue::meta::index::MetaIndex;
 use crate::blue::meta::{codec, keys};
+use crate::blue::mount::claims::Claims;
 use crate::blue::mount::replay::{Whole, replay};
 use crate::blue::shard::shared;
 use crate::blue::shard::shared::{BlueShared, MountOptions};
@@ -45,12 +46,11 @@ impl BlueShared {
 
 /// Marks all blocks that the block maps claim.
 pub(crate) async fn scan_space(index: &MetaIndex, shard: &Shard, label: &Label) -> Result<Space, StoreError> {
-    let space = Space::of(label);
+    let claims = Claims::new(label);
     let each = async |key: &[u8], value: &[u8]| {
-        for entry in codec::decode_extents(key, value)?.entries() {
-            if entry.has_block() && !space.mark(entry.block()) {
-                let inside = label.holds_data(entry.block(), 1);
-                let why = if inside { "another object has too" } else { "is outside of the data" };
+        let piece = codec::decode_extents(key, value)?;
+        for entry in piece.entries().iter().filter(|entry| entry.has_block()) {
+            if let Err(why) = claims.claim(&piece, entry.block()) {
                 let oid = Box::new(keys::decode_extents(key)?.0);
                 return Err(StoreError::BadBlock { oid, block: entry.block(), why });
             }
@@ -58,7 +58,7 @@ pub(crate) async fn scan_space(index: &MetaIndex, shard: &Shard, label: &Label) 
         Ok(())
     };
     index.scan_all(shard, keys::kind_range(keys::EXTENTS), each).await?;
-    Ok(space)
+    Ok(claims.space())
 }
 
 // Opening what belongs to a store: its devices, its labels and its key-value store, all of one and the same store.

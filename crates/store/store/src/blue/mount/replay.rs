@@ -10,7 +10,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use carmine_pgtypes::Transaction;
+use carmine_pgtypes::{ObjectChange, Step, Transaction};
 use carmine_reactor::{Bytes, Payload, Shard};
 use carmine_types::{Eversion, ObjectId, SpgId, crc32c};
 
@@ -19,6 +19,7 @@ use crate::blue::device::join::join_all;
 use crate::blue::device::label::Label;
 use crate::blue::log::record::{HEADER_BYTES, Known, LoggedTxn, decode_txns};
 use crate::blue::log::scan::{Found, LogReader, Progress, ReplayReport, Scanned, Tail};
+use crate::blue::meta::extents::Extents;
 use crate::blue::meta::index::MetaIndex;
 use crate::blue::meta::{codec, keys};
 use crate::blue::objects::apply::{self, Placed, PlacedList, Placer, Touched, Trimmed, Work};
@@ -297,8 +298,8 @@ impl Replay<'_> {
 
     /// Applies transactions to the onodes as the key-value store has them; gives the changes of metadata.
     async fn apply(&mut self, txns: Vec<(Vec<(u64, u32)>, Transaction)>) -> Result<KvBatch, StoreError> {
-        let names = txns.iter().flat_map(|(_, txn)| txn.changes.iter().map(|change| &change.oid));
-        let names: BTreeSet<Arc<ObjectId>> = names.cloned().collect();
+        let changes = txns.iter().flat_map(|(_, txn)| &txn.changes);
+        let names: BTreeSet<Arc<ObjectId>> = changes.flat_map(named).cloned().collect();
         let found = fetch::fetch_objects(self.whole.index, self.whole.shard, names).await?;
         let mut objects: BTreeMap<Arc<ObjectId>, Rc<Onode>> = BTreeMap::new();
         for (oid, found) in found {
@@ -308,6 +309,8 @@ impl Replay<'_> {
         for (placed, txn) in txns {
             let placer = Replayed { placed: placed.into_iter(), is_short: false };
             let mut work = Work::new(placer, std::mem::take(&mut changes));
+            let sources = txn.changes.iter().flat_map(sources).filter_map(|from| objects.get(from));
+            work.sources = sources.cloned().collect();
             let mut touched: Vec<Touched> = Vec::new();
             for change in &txn.changes {
                 let Some(onode) = objects.get(&change.oid) else { continue };
@@ -432,6 +435,19 @@ impl Replay<'_> {
     }
 }
 
+/// Objects that a change copies.
+fn sources(change: &ObjectChange) -> impl Iterator<Item = &Arc<ObjectId>> {
+    change.steps.iter().filter_map(|step| match step {
+        Step::CloneFrom { from } => Some(from),
+        _ => None,
+    })
+}
+
+/// The object of a change, and those that it copies.
+fn named(change: &ObjectChange) -> impl Iterator<Item = &Arc<ObjectId>> {
+    std::iter::once(&change.oid).chain(sources(change))
+}
+
 /// Places blocks where the log says that they went.
 struct Replayed {
     placed: std::vec::IntoIter<(u64, u32)>,
@@ -455,5 +471,12 @@ impl Placer for Replayed {
 
     fn part(&mut self, _old: Option<&Bytes>, _within: usize, _len: usize, _data: Option<&Payload>) -> Placed {
         self.next()
+    }
+
+    /// The mount counts when all is in its place.
+    fn share(&mut self, _extents: &Extents) {}
+
+    fn unshare(&mut self, _block: u64) -> bool {
+        false
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 use carmine_pgtypes::{ObjectMeta, Step, Transaction};
 use carmine_reactor::{Bytes, Payload};
@@ -12,9 +13,9 @@ use smallvec::SmallVec;
 
 use crate::BLOCK_BYTES;
 use crate::blue::device::PIECE_BLOCKS;
-use crate::blue::meta::extents::{Entry, PIECE_BYTES};
+use crate::blue::meta::extents::{Entry, Extents, PIECE_BYTES};
 use crate::blue::meta::{codec, keys};
-use crate::blue::objects::onode::{OnodeState, Pin, Recent};
+use crate::blue::objects::onode::{Onode, OnodeState, Pin, Recent};
 use crate::blue::objects::reads::Freed;
 use crate::kv::KvBatch;
 
@@ -33,6 +34,9 @@ pub(crate) struct Placed {
 /// Blocks that a write got.
 pub(crate) type PlacedList = SmallVec<[Placed; 1]>;
 
+/// Objects that a transaction copies.
+pub(crate) type Sources = Vec<Rc<Onode>>;
+
 /// Finds places for blocks that are written.
 pub(crate) trait Placer {
     /// Whole blocks of data. `crc` is the checksum if it is one block and that is known.
@@ -40,6 +44,12 @@ pub(crate) trait Placer {
 
     /// A block of which a part is replaced, by zeros if there is no data; `old` is what it held, if it was no hole.
     fn part(&mut self, old: Option<&Bytes>, within: usize, len: usize, data: Option<&Payload>) -> Placed;
+
+    /// One more object has the blocks of a piece.
+    fn share(&mut self, extents: &Extents);
+
+    /// One object less has a block; false if no other one has it.
+    fn unshare(&mut self, block: u64) -> bool;
 }
 
 /// An object that a transaction changes.
@@ -62,6 +72,8 @@ pub(crate) struct Work<P> {
     pub(crate) changes: KvBatch,
     /// Pieces of block maps that had not changed before.
     pub(crate) pieces: usize,
+    /// Objects that are cloned.
+    pub(crate) sources: Sources,
 }
 
 impl Touched {
@@ -73,7 +85,7 @@ impl Touched {
 
 impl<P: Placer> Work<P> {
     pub(crate) fn new(placer: P, changes: KvBatch) -> Work<P> {
-        Work { placer, freed: Freed::new(), changes, pieces: 0 }
+        Work { placer, freed: Freed::new(), changes, pieces: 0, sources: Sources::new() }
     }
 
     /// Applies a step to an object whose changes are being noted ([`Dirty`](super::dirty::Dirty)).
@@ -104,6 +116,7 @@ impl<P: Placer> Work<P> {
                 object.resized = true;
                 state.exists = false;
             }
+            Step::CloneFrom { from } => self.clone_from(object, state, from),
             Step::Lose { off, len } => {
                 let end = off.saturating_add(*len).min(state.meta.size);
                 for index in off / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES) {
@@ -232,7 +245,7 @@ impl<P: Placer> Work<P> {
     /// Points a block of the object somewhere else; what it pointed to is free once this is durable.
     fn map(&mut self, object: &mut Touched, state: &mut OnodeState, index: u64, entry: Entry) {
         let old = state.set_entry(index, entry);
-        if old.has_block() {
+        if old.has_block() && !self.placer.unshare(old.block()) {
             self.freed.push(old.block());
         }
         object.resized |= old.is_hole() != entry.is_hole();
@@ -343,7 +356,7 @@ pub(crate) fn needs(step: &Step) -> Needs {
         Needs { map: from..to, edges: [first, last.filter(|_| last != first)], blocks: 0, reserve: false }
     };
     match step {
-        Step::Remove => Needs { map: 0..u64::MAX, ..Needs::default() },
+        Step::Remove | Step::CloneFrom { .. } => Needs { map: 0..u64::MAX, ..Needs::default() },
         Step::Write { off, data, .. } if !data.is_empty() => {
             let end = off.saturating_add(data.len() as u64);
             Needs { blocks: end.div_ceil(BLOCK_BYTES) - off / BLOCK_BYTES, ..range(*off, end) }

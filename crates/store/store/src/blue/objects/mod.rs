@@ -2,6 +2,7 @@
 
 pub(crate) mod apply;
 pub(crate) mod cache;
+pub(crate) mod clone;
 pub(crate) mod dirty;
 pub(crate) mod fetch;
 pub(crate) mod omap;

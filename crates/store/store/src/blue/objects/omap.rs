@@ -23,6 +23,8 @@ struct OmapChanges {
     /// Keys that were set or removed after all in `gone`.
     values: BTreeMap<Key, Option<Bytes>>,
     gone: Vec<Gone>,
+    /// They begin with a copy of another object's omap, which is nowhere until the index has it.
+    is_copy: bool,
 }
 
 /// A range of keys of which nothing older counts: the first, and the first behind it if there is one.
@@ -77,14 +79,28 @@ impl OmapOverlay {
                 last.values.clear();
                 last.gone = vec![Gone(Key::default(), None)];
                 last.header = Some(Bytes::new());
+                last.is_copy = false;
             }
             _ => {}
+        }
+    }
+
+    /// Notes that the omap, which was cleared, becomes another object's.
+    pub(crate) fn copy(&mut self, window: u64) {
+        self.change(window, &Step::ClearOmap);
+        if let Some(last) = self.0.last_mut() {
+            last.is_copy = true;
         }
     }
 
     /// The index has the changes up to this window.
     pub(crate) fn settle(&mut self, window: u64) {
         self.0.retain(|changes| changes.window > window);
+    }
+
+    /// It cannot be read before the index has it.
+    pub(crate) fn has_copy(&self) -> bool {
+        self.0.iter().any(|changes| changes.is_copy)
     }
 
     /// So many ranges were removed that a look through them takes longer than to let the index have them.

@@ -43,6 +43,8 @@ pub(crate) struct OnodeState {
     pub(crate) omap: OmapOverlay,
     /// The changes that the index is to be given.
     pub(crate) dirty: Dirty,
+    /// Copies of this object, which were made while writes of it were in flight.
+    pub(crate) heirs: Vec<Rc<Onode>>,
 }
 
 /// Content of a block.
@@ -92,6 +94,15 @@ impl Onode {
         } else if let Some(recent) = state.recent.get_mut(&block) {
             recent.writing = false;
         }
+        if !state.heirs.is_empty() {
+            drop(state);
+            self.tell_heirs(block);
+        }
+    }
+
+    /// Something is going to be submitted that needs what is held of it in memory.
+    pub(crate) fn is_prepared(&self) -> bool {
+        self.prepared.get() > 0
     }
 }
 

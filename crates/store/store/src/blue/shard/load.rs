@@ -14,11 +14,12 @@ use crate::blue::objects::apply::{Needs, needs};
 use crate::blue::objects::fetch::{fetch_object, fetch_pieces, fill, state_of};
 use crate::blue::objects::onode::{Onode, Pin, PreparedPin, Recent};
 use crate::blue::shard::Blue;
+use crate::blue::shard::clone::has_clones;
 
 /// Onodes that a transaction is going to change.
 #[derive(Default)]
 pub(crate) struct Prepared {
-    pins: SmallVec<[PreparedPin; 2]>,
+    pub(crate) pins: SmallVec<[PreparedPin; 2]>,
 }
 
 /// "This object is being loaded": ends, and tells who waits, when dropped.
@@ -95,6 +96,9 @@ impl Blue {
     /// See [`crate::Store::prepare`].
     pub(crate) async fn prepare(&self, changes: &[ObjectChange]) -> Result<Prepared, StoreError> {
         self.wait_for_room().await?;
+        if has_clones(changes) {
+            return Box::pin(self.prepare_clones(changes)).await;
+        }
         let mut prepared = Prepared::default();
         for change in changes {
             let mut steps = change.steps.iter().map(needs);
@@ -129,6 +133,10 @@ impl Blue {
 
     /// See [`crate::Store::is_prepared`].
     pub(crate) fn is_prepared(&self, changes: &[ObjectChange]) -> bool {
+        // The copy is to have what is held of its source for as long as it is prepared itself.
+        if has_clones(changes) {
+            return false;
+        }
         let mut needed =
             changes.iter().flat_map(|change| change.steps.iter().map(|step| (&change.oid, needs(step))));
         self.has_room()
@@ -139,7 +147,7 @@ impl Blue {
             })
     }
 
-    async fn load_edges(&self, pin: &PreparedPin, needs: &Needs) -> Result<(), StoreError> {
+    pub(crate) async fn load_edges(&self, pin: &PreparedPin, needs: &Needs) -> Result<(), StoreError> {
         for index in needs.edges.into_iter().flatten() {
             Box::pin(self.load_edge(pin, index)).await?;
         }

@@ -1,5 +1,6 @@
 //! One reactor's part of a mounted store: transactions on their way to durability, reads, and the cache of onodes.
 
+mod clone;
 mod commit_log;
 mod discard;
 mod feeding;

@@ -87,13 +87,14 @@ impl Blue {
     /// An object that has an omap; held so that it stays cached.
     async fn load_omap(&self, oid: &ObjectId) -> Result<Option<Pin>, StoreError> {
         let pin = self.load(oid, &(0..0)).await?;
-        let (has_omap, is_long) = {
-            let state = pin.state.borrow();
-            (state.meta.has_omap, state.omap.is_long())
-        };
+        let is_long = pin.state.borrow().omap.is_long();
         if is_long {
             self.feed_all().await?;
         }
+        while pin.state.borrow().omap.has_copy() {
+            self.feed_all().await?;
+        }
+        let has_omap = pin.state.borrow().meta.has_omap;
         Ok(has_omap.then_some(pin))
     }
 }

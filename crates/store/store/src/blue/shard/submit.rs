@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use carmine_pgtypes::{NAME_BYTES_MAX, OBJECT_BYTES_MAX, Sealed};
+use carmine_pgtypes::{NAME_BYTES_MAX, OBJECT_BYTES_MAX, ObjectChange, Sealed};
 use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Buf, Bytes, Payload};
 use carmine_types::{ObjectId, crc32c};
@@ -11,8 +11,10 @@ use smallvec::SmallVec;
 use crate::blue::device::space::{Run, Runs};
 use crate::blue::device::{IO_BLOCKS_MAX, PIECE_BLOCKS};
 use crate::blue::log::record::{HEADER_BYTES, txn_bytes};
-use crate::blue::objects::apply::{Placed, PlacedList, Placer, Touched, Work, encode_pg, needs};
+use crate::blue::meta::extents::Extents;
+use crate::blue::objects::apply::{Placed, PlacedList, Placer, Sources, Touched, Work, encode_pg, needs};
 use crate::blue::objects::onode::Pin;
+use crate::blue::shard::clone::has_clones;
 use crate::blue::shard::queue::{Deferred, DeviceWrites, Progress, Record, Written};
 use crate::blue::shard::{Blue, Existence};
 use crate::kv::KvBatch;
@@ -23,16 +25,35 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 /// A transaction that takes more than this part of the largest group is not deferred.
 const DEFERRED_PART: usize = 2;
 
-type TouchedList = SmallVec<[Touched; 1]>;
+pub(crate) type TouchedList = SmallVec<[Touched; 1]>;
 
 /// What [`Blue::admit`] settles.
 struct Admitted {
     touched: TouchedList,
     /// The place in `touched` of each change's object.
     places: SmallVec<[usize; 1]>,
+    sources: Sources,
     runs: Runs,
     /// Bytes that it takes in the log, at most.
     log_bytes: usize,
+}
+
+/// What a transaction's changes come to.
+pub(crate) struct Counted {
+    /// The place of each change's object among all that are touched.
+    pub(crate) places: SmallVec<[usize; 1]>,
+    pub(crate) sources: Sources,
+    /// Blocks that they write, and those that they free, at most.
+    pub(crate) blocks: u64,
+    pub(crate) freed: u64,
+    /// They may use what is kept back.
+    pub(crate) reserve: bool,
+}
+
+impl Default for Counted {
+    fn default() -> Counted {
+        Counted { places: SmallVec::new(), sources: Sources::new(), blocks: 0, freed: 0, reserve: true }
+    }
 }
 
 impl Blue {
@@ -49,12 +70,30 @@ impl Blue {
 
     /// Checks everything that could refuse the transaction and takes the space that it needs. Changes nothing else.
     fn admit(&self, txn: &Sealed) -> Result<Admitted, StoreError> {
-        let (mut touched, mut places) = (TouchedList::new(), SmallVec::new());
-        let (mut blocks, mut reserve, mut freed) = (0, true, 0);
-        for change in &txn.changes {
+        let mut touched = TouchedList::new();
+        let counted = if has_clones(&txn.changes) {
+            self.admit_clones(&txn.changes, &mut touched)?
+        } else {
+            self.admit_changes(&txn.changes, &mut touched)?
+        };
+        let Counted { places, sources, blocks, freed, reserve } = counted;
+        for entry in &txn.log {
+            check_names(&entry.oid)?;
+        }
+        let log_bytes = self.log_bytes_max(txn, blocks as usize, freed as usize);
+        Ok(Admitted { touched, places, sources, runs: self.allocate(blocks, reserve)?, log_bytes })
+    }
+
+    fn admit_changes(
+        &self,
+        changes: &[ObjectChange],
+        touched: &mut TouchedList,
+    ) -> Result<Counted, StoreError> {
+        let Counted { mut places, sources, mut blocks, mut freed, mut reserve } = Counted::default();
+        for change in changes {
             let oid = &*change.oid;
             check_names(oid)?;
-            let place = self.touch(&mut touched, oid)?;
+            let place = self.touch(touched, oid)?;
             places.push(place);
             let Some(object) = touched.get(place) else { continue };
             let state = object.pin.state.borrow();
@@ -75,15 +114,11 @@ impl Blue {
                 reserve &= needs.blocks == 0 || needs.reserve;
             }
         }
-        for entry in &txn.log {
-            check_names(&entry.oid)?;
-        }
-        let log_bytes = self.log_bytes_max(txn, blocks as usize, freed as usize);
-        Ok(Admitted { touched, places, runs: self.allocate(blocks, reserve)?, log_bytes })
+        Ok(Counted { places, sources, blocks, freed, reserve })
     }
 
     /// The place of an object in the list.
-    fn touch(&self, touched: &mut TouchedList, oid: &ObjectId) -> Result<usize, StoreError> {
+    pub(crate) fn touch(&self, touched: &mut TouchedList, oid: &ObjectId) -> Result<usize, StoreError> {
         if let Some(place) = touched.iter().position(|touched| touched.pin.oid == *oid) {
             return Ok(place);
         }
@@ -114,7 +149,7 @@ impl Blue {
     }
 
     fn apply(&self, txn: Sealed, admitted: Admitted) -> Commit {
-        let Admitted { mut touched, places, runs, log_bytes } = admitted;
+        let Admitted { mut touched, places, sources, runs, log_bytes } = admitted;
         self.count(|stats| stats.txns += 1);
         let around = HEADER_BYTES + log_bytes > self.group_bytes_max();
         let log_blocks = (HEADER_BYTES + log_bytes).div_ceil(BLOCK) as u64;
@@ -122,6 +157,7 @@ impl Blue {
         let bytes_before = changes.bytes();
         let placer = Allocated { store: self, runs, writes: DeviceWrites::default(), crcs: SmallVec::new() };
         let mut work = Work::new(placer, changes);
+        work.sources = sources;
         for (change, place) in txn.changes.iter().zip(places) {
             if let Some(object) = touched.get_mut(place) {
                 let onode = Rc::clone(&object.pin);
@@ -234,7 +270,7 @@ impl Blue {
     }
 }
 
-fn check_names(oid: &ObjectId) -> Result<(), StoreError> {
+pub(crate) fn check_names(oid: &ObjectId) -> Result<(), StoreError> {
     match [&oid.nspace, &oid.key, &oid.name].into_iter().find(|name| name.len() > NAME_BYTES_MAX) {
         Some(name) => Err(StoreError::NameTooLong { bytes: name.len(), max: NAME_BYTES_MAX }),
         None => Ok(()),
@@ -276,6 +312,17 @@ impl Placer for Allocated<'_> {
         self.crcs.push((block, crc));
         self.writes.push(block, content.clone());
         Placed { block, crc, content }
+    }
+
+    fn share(&mut self, extents: &Extents) {
+        let blocks = extents.entries().iter().filter(|entry| entry.has_block());
+        if !cfg!(carmine_mutation = "forget_reference") {
+            self.store.shared.space().share(blocks.map(|entry| entry.block()));
+        }
+    }
+
+    fn unshare(&mut self, block: u64) -> bool {
+        self.store.shared.space().references().take(block)
     }
 }
 

@@ -71,6 +71,7 @@ impl StoreTarget {
             user_version: *last,
             result: 0,
             mtime,
+            clones: Vec::new(),
         });
         txn.changes.push(change);
         if *last > LOG_KEPT && last.is_multiple_of(LOG_TRIM) {

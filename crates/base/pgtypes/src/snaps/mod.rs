@@ -1,0 +1,193 @@
+//! Snapshots of an object: which clones of it there are, and which of them shows it as it was ([`SnapSet`]); and the
+//! snapshots that a write must preserve ([`SnapContext`]). Pure arithmetic, Ceph's.
+
+mod extents;
+
+use carmine_codec::{Coded, DecodeError, Decoder, Encoder, Result, coded};
+
+pub use extents::Extents;
+
+/// Name under which an object's [`SnapSet`] lies among its xattrs, as in Ceph. An object that never was written under a
+/// snapshot has none.
+pub const SNAPSET: &[u8] = b"snapset";
+
+/// The snapshots that exist as a writer sees it (SnapContext).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapContext {
+    /// The newest snapshot that the writer knows of, whether it exists or not.
+    pub seq: u64,
+    /// Those that exist, descending.
+    pub snaps: Vec<u64>,
+}
+
+impl SnapContext {
+    /// The snapshots descend from `seq`, and none is 0.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        let descends = self.snaps.is_sorted_by(|a, b| a > b);
+        descends && self.snaps.first().is_none_or(|first| *first <= self.seq) && !self.snaps.ends_with(&[0])
+    }
+}
+
+coded! {
+    /// A clone of an object: what it was when a snapshot was taken.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct CloneInfo {
+        /// Its snap id, by which it is stored.
+        pub id: u64,
+        /// The snapshots that it shows, descending.
+        pub snaps: Vec<u64>,
+        /// Its size in bytes.
+        pub size: u64,
+        /// The bytes in which it equals the next newer clone, or the head.
+        pub overlap: Extents,
+    }
+}
+
+coded! {
+    /// The clones of an object (SnapSet).
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct SnapSet {
+        /// The newest snapshot that a writer of the object knew of.
+        pub seq: u64,
+        /// The head was removed, and is kept only for its clones' sake (a whiteout).
+        pub is_whiteout: bool,
+        /// The clones, oldest first.
+        pub clones: Vec<CloneInfo>,
+    }
+}
+
+/// What shows an object at a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// The head.
+    Head,
+    /// The clone with this id.
+    Clone(u64),
+    /// The object did not exist.
+    Nothing,
+}
+
+/// What follows for a clone when a snapshot is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trimmed {
+    /// Nothing: no clone shows it.
+    Nothing,
+    /// A clone stays for other snapshots.
+    Kept,
+    /// The clone with this id and size is not needed any more.
+    Gone {
+        /// Its id.
+        id: u64,
+        /// Its size in bytes.
+        size: u64,
+    },
+}
+
+impl SnapSet {
+    /// Reads what was stored.
+    ///
+    /// # Errors
+    /// If the bytes are none, or contradict themselves.
+    pub fn decode(bytes: &[u8]) -> Result<SnapSet> {
+        let set = Decoder::all(bytes, "snapset", |d| d.get::<SnapSet>())?;
+        let ascends = set.clones.is_sorted_by(|a, b| a.id < b.id);
+        let fits = |clone: &CloneInfo| {
+            let snaps = SnapContext { seq: clone.id, snaps: clone.snaps.clone() };
+            snaps.is_valid() && !clone.snaps.is_empty() && clone.id <= set.seq
+        };
+        if ascends && set.clones.iter().all(fits) {
+            Ok(set)
+        } else {
+            Err(DecodeError::BadValue { what: "snapset", value: set.seq })
+        }
+    }
+
+    /// The bytes to store.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        Encoder::collect(|e| e.put(self))
+    }
+
+    /// The bytes to store, no more than these if it can be: what the oldest clones have in common with newer ones is forgotten
+    /// first. It is only what need not be copied or compared.
+    #[must_use]
+    pub fn encode_within(&mut self, bytes_max: usize) -> Vec<u8> {
+        let mut bytes = self.encode();
+        let mut over = bytes.len().saturating_sub(bytes_max);
+        if over > 0 {
+            for clone in &mut self.clones {
+                let forgotten = std::mem::take(&mut clone.overlap).iter().len() * <(u64, u64)>::BYTES_MIN;
+                over = over.saturating_sub(forgotten);
+                if over == 0 {
+                    break;
+                }
+            }
+            bytes = self.encode();
+        }
+        bytes
+    }
+
+    /// What shows the object at a snapshot.
+    #[must_use]
+    pub fn at(&self, snap: u64) -> At {
+        if snap > self.seq {
+            return At::Head;
+        }
+        let clone = self.clones.iter().find(|clone| clone.id >= snap);
+        let shows = |clone: &&CloneInfo| clone.snaps.last().is_some_and(|oldest| *oldest <= snap);
+        clone.filter(shows).map_or(At::Nothing, |clone| At::Clone(clone.id))
+    }
+
+    /// The clone with this id.
+    #[must_use]
+    pub fn clone_of(&self, id: u64) -> Option<&CloneInfo> {
+        self.clones.iter().find(|clone| clone.id == id)
+    }
+
+    /// A write under this context needs the head, of this size, cloned first: notes the clone and gives its id.
+    pub fn take_clone(&mut self, context: &SnapContext, size: u64) -> Option<u64> {
+        let newer = context.snaps.iter().take_while(|snap| **snap > self.seq);
+        let snaps: Vec<u64> = newer.copied().collect();
+        if snaps.is_empty() {
+            return None;
+        }
+        let (id, overlap) = (context.seq, Extents::of(0, size));
+        self.clones.push(CloneInfo { id, snaps, size, overlap });
+        Some(id)
+    }
+
+    /// These bytes of the head were changed.
+    pub fn change(&mut self, changed: &Extents) {
+        if let Some(newest) = self.clones.last_mut() {
+            newest.overlap.subtract(changed);
+        }
+    }
+
+    /// The bytes in which the head equals the clone that shows it at this snapshot.
+    #[must_use]
+    pub fn equal_since(&self, id: u64) -> Extents {
+        let mut since = self.clones.iter().filter(|clone| clone.id >= id).map(|clone| &clone.overlap);
+        let first = since.next().cloned().unwrap_or_default();
+        since.fold(first, |all, overlap| all.intersection(overlap))
+    }
+
+    /// A snapshot is gone.
+    pub fn trim(&mut self, snap: u64) -> Trimmed {
+        let Some(at) = self.clones.iter().position(|clone| clone.snaps.contains(&snap)) else {
+            return Trimmed::Nothing;
+        };
+        self.clones[at].snaps.retain(|other| *other != snap);
+        if !self.clones[at].snaps.is_empty() {
+            return Trimmed::Kept;
+        }
+        let gone = self.clones.remove(at);
+        if let Some(older) = at.checked_sub(1).and_then(|at| self.clones.get_mut(at)) {
+            older.overlap = older.overlap.intersection(&gone.overlap);
+        }
+        Trimmed::Gone { id: gone.id, size: gone.size }
+    }
+}
+
+#[cfg(test)]
+mod tests;

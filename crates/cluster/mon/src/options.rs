@@ -1,0 +1,163 @@
+//! Options that administrators store for clients (`ceph config set`, `rbd config global set`): the monitor sends each client
+//! those of its own, and of all.
+
+use std::collections::BTreeMap;
+
+use carmine_types::errno;
+use carmine_wire::{DecodeError, Decoder, Encoder};
+
+use crate::change::{Refusal, refuse};
+
+/// Most options that are stored.
+const OPTIONS_MAX: usize = 1_000;
+/// Longest name of an option or of whom it is for, bytes.
+const NAME_BYTES_MAX: usize = 128;
+/// Longest value, bytes.
+const VALUE_BYTES_MAX: usize = 4 << 10;
+
+/// First words of the options that clients have. The monitor keeps no list of them: a client takes no notice of one that it has
+/// not got.
+const CLIENT_WORDS: [&str; 11] =
+    ["client", "crush", "debug", "err", "librados", "log", "ms", "mon", "objecter", "rados", "rbd"];
+
+/// Whether an option of this name may be one of a client.
+pub(crate) fn is_client_option(name: &str) -> bool {
+    let word = name.split('_').next().unwrap_or_default();
+    let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    CLIENT_WORDS.contains(&word) && name != word && name.len() <= NAME_BYTES_MAX && name.chars().all(good)
+}
+
+/// A change of the options.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum OptionEdit {
+    Set { who: String, name: String, value: String },
+    Remove { who: String, name: String },
+}
+
+/// Values by name, by whom they are for: `global`, `client`, or `client.ID`.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct ClientOptions {
+    sections: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl ClientOptions {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<ClientOptions, DecodeError> {
+        if bytes.is_empty() {
+            return Ok(ClientOptions::default());
+        }
+        Decoder::all(bytes, "options", |d| d.get()).map(|sections| ClientOptions { sections })
+    }
+
+    /// No bytes if there are none.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        if self.sections.is_empty() { Vec::new() } else { Encoder::collect(|e| e.put(&self.sections)) }
+    }
+
+    /// The options after a change.
+    ///
+    /// # Errors
+    /// E2BIG: there are too many, or a value is too long.
+    pub(crate) fn edited(&self, edit: &OptionEdit) -> Result<ClientOptions, Refusal> {
+        let mut next = self.clone();
+        match edit {
+            OptionEdit::Set { who, name, value } => {
+                if value.len() > VALUE_BYTES_MAX || who.len() > NAME_BYTES_MAX {
+                    return Err(refuse(
+                        errno::E2BIG,
+                        format!("the value of '{name}' for '{who}' is too long"),
+                    ));
+                }
+                next.sections.entry(who.clone()).or_default().insert(name.clone(), value.clone());
+            }
+            OptionEdit::Remove { who, name } => {
+                next.sections.get_mut(who).map(|section| section.remove(name));
+                next.sections.retain(|_, section| !section.is_empty());
+            }
+        }
+        if next.all().count() > OPTIONS_MAX {
+            return Err(refuse(
+                errno::E2BIG,
+                format!("{OPTIONS_MAX} options are stored, which is the limit"),
+            ));
+        }
+        Ok(next)
+    }
+
+    /// For whom, name and value: `global` first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        let mut order: Vec<&String> = self.sections.keys().collect();
+        // A stable sort: the others stay in their order.
+        order.sort_by_key(|who| who.as_str() != "global");
+        order.into_iter().flat_map(|who| {
+            let section = self.sections.get(who).into_iter().flatten();
+            section.map(move |(name, value)| (who.as_str(), name.as_str(), value.as_str()))
+        })
+    }
+
+    /// What a client of this name gets, and from whose section: the nearest one counts.
+    pub(crate) fn of(&self, client: &str) -> BTreeMap<&str, (&str, &str)> {
+        let own = format!("client.{client}");
+        let meant = |who: &str| {
+            let is_part = own.strip_prefix(who).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+            who == "global" || is_part
+        };
+        let mut sections: Vec<&str> =
+            self.sections.keys().map(String::as_str).filter(|who| meant(who)).collect();
+        sections.sort_by_key(|who| if *who == "global" { 0 } else { who.len() });
+        let mut out = BTreeMap::new();
+        for who in sections {
+            let values = self.sections.get(who).into_iter().flatten();
+            out.extend(values.map(|(name, value)| (name.as_str(), (value.as_str(), who))));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(who: &str, name: &str, value: &str) -> OptionEdit {
+        OptionEdit::Set { who: who.into(), name: name.into(), value: value.into() }
+    }
+
+    #[test]
+    fn the_nearest_section_counts() {
+        let mut options = ClientOptions::default();
+        let edits = [
+            set("client.a", "rbd_cache", "1"),
+            set("client", "rbd_cache", "2"),
+            set("global", "rbd_cache", "3"),
+            set("global", "rbd_default_features", "4"),
+            set("client.ab", "rbd_cache", "5"),
+        ];
+        for edit in &edits {
+            options = options.edited(edit).unwrap();
+        }
+        assert_eq!(ClientOptions::decode(&options.encode()), Ok(options.clone()));
+        assert_eq!(options.of("a")["rbd_cache"], ("1", "client.a"));
+        assert_eq!(options.of("a.b")["rbd_cache"], ("1", "client.a"));
+        assert_eq!(options.of("b")["rbd_cache"], ("2", "client"));
+        assert_eq!(options.of("ab")["rbd_default_features"], ("4", "global"));
+        assert_eq!(options.all().next().unwrap().0, "global");
+        for who in ["client.a", "client", "client.ab", "global"] {
+            options =
+                options.edited(&OptionEdit::Remove { who: who.into(), name: "rbd_cache".into() }).unwrap();
+        }
+        assert_eq!(options.all().collect::<Vec<_>>(), [("global", "rbd_default_features", "4")]);
+    }
+
+    #[test]
+    fn what_is_stored_is_bounded() {
+        let mut options = ClientOptions::default();
+        assert!(options.edited(&set("client", "rbd_cache", &"v".repeat(5000))).is_err());
+        for n in 0..OPTIONS_MAX {
+            options = options.edited(&set("client", &format!("rbd_{n}"), "1")).unwrap();
+        }
+        assert!(options.edited(&set("client", "rbd_more", "1")).is_err());
+        assert!(options.edited(&set("client", "rbd_0", "2")).is_ok());
+        assert!(ClientOptions::decode(b"any").is_err());
+        let names = ["rbd_cache", "debug_ms", "rbd", "tea_cache", "rbd cache", "osd_max"];
+        assert_eq!(names.map(is_client_option), [true, true, false, false, false, false]);
+    }
+}

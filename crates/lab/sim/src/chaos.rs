@@ -1,0 +1,427 @@
+//! The faults of a run, drawn by its seed, and the end of all of them.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use carmine_reactor::sim::{NodeId, SimStuck};
+use serde_json::json;
+
+use crate::cluster::{Cluster, POOL, Shape, name_of};
+use crate::load::{self, Load};
+use crate::model::BLOCK_TAG;
+
+const CLIENTS: u32 = 3;
+/// Requests of each client, at least.
+const REQUESTS: u32 = 60;
+/// Reads may be stale so long after what kept an OSD from knowing that it was replaced.
+pub(crate) const STALE: Duration = Duration::from_secs(15);
+
+/// The kinds of faults that a run may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Theme {
+    /// OSDs leave and come, the pool's size changes.
+    Members,
+    /// One OSD's drive forgets, and cannot be read here and there; the others' copies are complete enough to heal it.
+    Wounds,
+}
+
+pub(crate) struct Chaos {
+    pub(crate) cluster: Cluster,
+    pub(crate) load: Rc<Load>,
+    rng: fastrand::Rng,
+    theme: Theme,
+    /// The OSD with the bad drive.
+    wounded: u32,
+    stopped: BTreeSet<u32>,
+    is_cut: bool,
+    clients: Vec<(NodeId, Rc<Cell<bool>>)>,
+    next_client: u32,
+    /// The faults, with their virtual times.
+    pub(crate) trace: Vec<String>,
+    pub(crate) faults: usize,
+}
+
+impl Chaos {
+    /// A cluster with all of its OSDs and clients started.
+    pub(crate) fn new(seed: u64) -> Chaos {
+        let mut rng = fastrand::Rng::with_seed(seed ^ 0x5EED_FA17);
+        let theme = if rng.u32(..4) == 0 { Theme::Wounds } else { Theme::Members };
+        let shape = match (theme, rng.u32(..3)) {
+            (Theme::Wounds, _) => Shape { osds: 3, size: 3, min_size: 2, drive_bytes: 16 << 20 },
+            (_, 0) => Shape { osds: 4, size: 2, min_size: 1, drive_bytes: 16 << 20 },
+            (_, 1) => Shape { osds: 4, size: 3, min_size: 2, drive_bytes: 16 << 20 },
+            _ => Shape { osds: 3, size: 3, min_size: 2, drive_bytes: 16 << 20 },
+        };
+        let mut chaos = Chaos {
+            cluster: Cluster::new(seed, shape),
+            load: Rc::default(),
+            wounded: rng.u32(..shape.osds),
+            rng,
+            theme,
+            stopped: BTreeSet::new(),
+            is_cut: false,
+            clients: Vec::new(),
+            next_client: 0,
+            trace: Vec::new(),
+            faults: 0,
+        };
+        chaos.load.is_troubled.set(true);
+        chaos.say(format!("{shape:?}, {theme:?}"));
+        for osd in 0..shape.osds {
+            let shards = 1 + chaos.rng.u16(..2);
+            chaos.cluster.start(osd, shards);
+        }
+        (0..CLIENTS).for_each(|_| chaos.start_client());
+        chaos
+    }
+
+    fn say(&mut self, what: String) {
+        let ms = self.cluster.sim.now_ns() as f64 / 1e6;
+        self.trace.push(format!("{ms:10.3} ms {what}"));
+    }
+
+    fn start_client(&mut self) {
+        let number = self.next_client;
+        self.next_client += 1;
+        let load = Rc::clone(&self.load);
+        let task = self.cluster.task(&format!("client.{number}"), move |client| {
+            load::client(Rc::clone(&load), client, number, REQUESTS)
+        });
+        self.clients.push(task);
+    }
+
+    /// Blocks of a drive went bad, which nobody may have read since.
+    pub(crate) fn has_wounds(&self) -> bool {
+        self.theme == Theme::Wounds
+    }
+
+    pub(crate) fn clients_are_done(&self) -> bool {
+        self.clients.iter().all(|(_, done)| done.get())
+    }
+
+    /// One fault, or the end of one.
+    ///
+    /// # Errors
+    /// A task panicked, or the monitor does not answer.
+    pub(crate) fn step(&mut self) -> Result<(), SimStuck> {
+        // Mostly in the middle of what the last one began.
+        let most_us = [20_000, 300_000, 1_500_000, 7_000_000][self.rng.usize(..4)];
+        self.cluster.pass(Duration::from_micros(self.rng.u64(..most_us)))?;
+        self.note_ends();
+        self.faults += 1;
+        match self.rng.u32(..30) {
+            0..=3 => self.kill(false),
+            4 | 5 => self.kill(true),
+            6..=9 => self.start_one(),
+            10 => self.all_at_once(),
+            11 | 12 => self.stop(),
+            13 => self.go_on(),
+            14 => self.cut_one_way(),
+            15 => self.cut_off(),
+            16 | 17 => self.mend(),
+            18 => self.reset(),
+            19 => self.delay(),
+            20 => self.slow_drive(),
+            21 => return self.kill_mon(),
+            22 => self.kill_client(),
+            23 => self.jump_clock(),
+            _ if self.theme == Theme::Wounds => self.wound(),
+            24..=28 => return self.change_map(),
+            _ => return self.call_down(),
+        }
+        Ok(())
+    }
+
+    /// OSDs that ended by themselves.
+    pub(crate) fn note_ends(&mut self) {
+        let ended = std::mem::take(&mut *self.cluster.ended.borrow_mut());
+        ended.into_iter().for_each(|text| self.say(text));
+    }
+
+    fn osd(&mut self) -> u32 {
+        self.rng.u32(..self.cluster.shape.osds)
+    }
+
+    /// From now on an OSD may serve that does not know what the others do.
+    fn begin_stale(&mut self) {
+        let now = self.cluster.sim.now_ns();
+        self.load.history.borrow_mut().cut_off.push(now..u64::MAX);
+    }
+
+    /// If nobody is stopped or cut off any more.
+    fn end_stale(&mut self) {
+        if self.is_cut || !self.stopped.is_empty() {
+            return;
+        }
+        let end = self.cluster.sim.now_ns() + STALE.as_nanos() as u64;
+        let open = |time: &&mut std::ops::Range<u64>| time.end == u64::MAX;
+        self.load.history.borrow_mut().cut_off.iter_mut().filter(open).for_each(|time| time.end = end);
+    }
+
+    fn kill(&mut self, power: bool) {
+        let osd = self.osd();
+        if !self.cluster.runs(osd) {
+            return;
+        }
+        if self.stopped.remove(&osd) {
+            self.end_stale();
+        }
+        if power {
+            let seed = self.rng.u64(..);
+            self.say(format!("osd.{osd} loses its power"));
+            self.cluster.power_off(osd, seed);
+        } else {
+            self.say(format!("osd.{osd} is killed"));
+            self.cluster.kill(osd);
+        }
+    }
+
+    fn start_one(&mut self) {
+        let down: Vec<u32> = (0..self.cluster.shape.osds).filter(|osd| !self.cluster.runs(*osd)).collect();
+        match down.as_slice() {
+            [] => self.kill(false),
+            down => {
+                let osd = down[self.rng.usize(..down.len())];
+                self.start_osd(osd);
+            }
+        }
+    }
+
+    fn start_osd(&mut self, osd: u32) {
+        let shards = 1 + self.rng.u16(..2);
+        self.say(format!("osd.{osd} starts with {shards} reactors"));
+        self.cluster.start(osd, shards);
+    }
+
+    fn all_at_once(&mut self) {
+        let power = self.rng.bool();
+        self.say(format!("all OSDs {}", if power { "lose their power" } else { "are killed" }));
+        self.stopped.clear();
+        self.end_stale();
+        for osd in 0..self.cluster.shape.osds {
+            let seed = self.rng.u64(..);
+            if power {
+                self.cluster.power_off(osd, seed);
+            } else {
+                self.cluster.kill(osd);
+            }
+        }
+        for osd in 0..self.cluster.shape.osds {
+            if self.rng.u32(..4) > 0 {
+                self.start_osd(osd);
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        let osd = self.osd();
+        let Some(node) = self.cluster.node(osd) else { return };
+        self.begin_stale();
+        self.say(format!("osd.{osd} stands still"));
+        self.stopped.insert(osd);
+        self.cluster.sim.stop(node);
+    }
+
+    fn go_on(&mut self) {
+        let Some(osd) = self.stopped.pop_first() else { return };
+        self.say(format!("osd.{osd} goes on"));
+        if let Some(node) = self.cluster.node(osd) {
+            self.cluster.sim.go_on(node);
+        }
+        self.end_stale();
+    }
+
+    /// An OSD, the monitor or a client.
+    fn anybody(&mut self) -> String {
+        match self.rng.u32(..8) {
+            0 => "mon".to_owned(),
+            1 => format!("client.{}", self.rng.u32(..CLIENTS)),
+            _ => name_of(self.osd()),
+        }
+    }
+
+    fn cut_one_way(&mut self) {
+        let (a, b) = (self.anybody(), name_of(self.osd()));
+        let both = self.rng.bool();
+        let (from, to) = if self.rng.bool() { (&a, &b) } else { (&b, &a) };
+        self.begin_stale();
+        self.is_cut = true;
+        self.say(format!("nothing gets from {from} to {to}{}", if both { ", nor back" } else { "" }));
+        self.cluster.sim.cut(from, to);
+        if both {
+            self.cluster.sim.cut(to, from);
+        }
+    }
+
+    /// An OSD hears nothing of the other OSDs, nor they of it; perhaps of the monitor, and of clients.
+    fn cut_off(&mut self) {
+        let osd = self.osd();
+        let mut others: Vec<String> =
+            (0..self.cluster.shape.osds).filter(|other| *other != osd).map(name_of).collect();
+        if self.rng.bool() {
+            others.push("mon".to_owned());
+        }
+        if self.rng.bool() {
+            others.extend((0..CLIENTS).map(|number| format!("client.{number}")));
+        }
+        self.begin_stale();
+        self.is_cut = true;
+        self.say(format!("osd.{osd} is cut off from {}", others.join(", ")));
+        for other in others {
+            self.cluster.sim.cut(&name_of(osd), &other);
+            self.cluster.sim.cut(&other, &name_of(osd));
+        }
+    }
+
+    fn mend(&mut self) {
+        self.say("the network is mended".to_owned());
+        self.cluster.sim.mend_network();
+        self.is_cut = false;
+        self.end_stale();
+    }
+
+    fn reset(&mut self) {
+        let (a, b, half) = (self.anybody(), name_of(self.osd()), self.rng.bool());
+        self.say(format!(
+            "connections of {a} with {b} break{}",
+            if half { ", and the latter is not told" } else { "" }
+        ));
+        self.cluster.sim.reset_connections(&a, &b, half);
+    }
+
+    fn delay(&mut self) {
+        let (a, b) = (self.anybody(), name_of(self.osd()));
+        let up_to = Duration::from_micros(self.rng.u64(1_000..400_000));
+        self.say(format!("messages of {a} and {b} take up to {up_to:?} longer"));
+        self.cluster.sim.delay(&a, &b, up_to);
+        self.cluster.sim.delay(&b, &a, up_to);
+    }
+
+    fn slow_drive(&mut self) {
+        let (osd, by) = (self.osd(), Duration::from_micros(self.rng.u64(..100_000)));
+        let by = if self.rng.bool() { by } else { Duration::ZERO };
+        self.say(format!("each operation of osd.{osd}'s drive takes {by:?} longer"));
+        self.cluster.disk(osd).slower(by);
+    }
+
+    fn kill_mon(&mut self) -> Result<(), SimStuck> {
+        let pause = Duration::from_micros(self.rng.u64(..3_000_000));
+        self.say(format!("the monitor is killed, and starts again after {pause:?}"));
+        self.cluster.kill_mon();
+        self.cluster.pass(pause)?;
+        self.cluster.start_mon();
+        Ok(())
+    }
+
+    fn kill_client(&mut self) {
+        let number = self.next_client;
+        let at = self.rng.usize(..self.clients.len());
+        let (node, done) = &self.clients[at];
+        if done.get() || number > CLIENTS + 2 {
+            return;
+        }
+        let node = *node;
+        self.say(format!("a client is killed; client.{number} comes in its place"));
+        self.cluster.sim.kill(node);
+        self.clients.remove(at);
+        self.start_client();
+    }
+
+    fn jump_clock(&mut self) {
+        let (osd, by_s) = (self.osd(), self.rng.i64(-4_000..4_000));
+        if let Some(node) = self.cluster.node(osd) {
+            self.say(format!("the wall clock of osd.{osd} jumps by {by_s} s"));
+            self.cluster.sim.jump_clock(node, by_s);
+        }
+    }
+
+    /// The drive of one OSD goes bad, where the other copies can heal it.
+    fn wound(&mut self) {
+        let osd = self.wounded;
+        let disk = self.cluster.disk(osd);
+        let places = disk.find(&BLOCK_TAG);
+        if places.is_empty() {
+            return;
+        }
+        let place = places[self.rng.usize(..places.len())];
+        // A drive that takes no writes is left out: such an OSD answers its clients with an error instead of going down.
+        let what = if self.rng.u32(..3) > 0 {
+            disk.flip(place + self.rng.u64(..4096), self.rng.u8(..8));
+            "a bit of data flips"
+        } else {
+            disk.unreadable(place);
+            "a block of data cannot be read"
+        };
+        self.say(format!("osd.{osd}: {what}, at {place:#x}"));
+    }
+
+    fn change_map(&mut self) -> Result<(), SimStuck> {
+        let osd = self.osd();
+        let command = match self.rng.u32(..8) {
+            0 | 1 => json!({ "prefix": "osd out", "ids": [osd.to_string()] }),
+            2..=4 => json!({ "prefix": "osd in", "ids": [osd.to_string()] }),
+            5 => {
+                json!({ "prefix": "osd reweight", "id": osd, "weight": f64::from(self.rng.u32(2..10)) / 10.0 })
+            }
+            6 => {
+                let weight = f64::from(self.rng.u32(5..20)) / 10.0;
+                json!({ "prefix": "osd crush reweight", "name": format!("osd.{osd}"), "weight": weight })
+            }
+            _ => {
+                let least = self.cluster.shape.min_size;
+                let size = self.rng.u8(least..=3);
+                json!({ "prefix": "osd pool set", "pool": POOL, "var": "size", "val": size.to_string() })
+            }
+        };
+        self.say(command.to_string());
+        self.cluster.command(&command)
+    }
+
+    /// A healthy OSD is called down, and comes back.
+    fn call_down(&mut self) -> Result<(), SimStuck> {
+        let osd = self.osd();
+        self.begin_stale();
+        let command = json!({ "prefix": "osd down", "ids": [osd.to_string()] });
+        self.say(command.to_string());
+        self.cluster.command(&command)?;
+        self.end_stale();
+        Ok(())
+    }
+
+    /// Everything works from now on, and the map is as it was.
+    ///
+    /// # Errors
+    /// A task panicked, or the monitor does not answer.
+    pub(crate) fn heal(&mut self) -> Result<(), SimStuck> {
+        self.note_ends();
+        self.say("everything is healed".to_owned());
+        self.cluster.sim.mend_network();
+        self.is_cut = false;
+        while !self.stopped.is_empty() {
+            self.go_on();
+        }
+        self.end_stale();
+        self.cluster.start_mon();
+        let Shape { osds, size, .. } = self.cluster.shape;
+        for osd in 0..osds {
+            let disk = self.cluster.disk(osd);
+            disk.slower(Duration::ZERO);
+            if !self.cluster.runs(osd) {
+                self.start_osd(osd);
+            }
+        }
+        for osd in 0..osds {
+            self.cluster.command(&json!({ "prefix": "osd in", "ids": [osd.to_string()] }))?;
+            self.cluster.command(&json!({ "prefix": "osd reweight", "id": osd, "weight": 1.0 }))?;
+            let name = format!("osd.{osd}");
+            self.cluster.command(&json!({ "prefix": "osd crush reweight", "name": name, "weight": 1.0 }))?;
+        }
+        let size = size.to_string();
+        let command = json!({ "prefix": "osd pool set", "pool": POOL, "var": "size", "val": size });
+        self.cluster.command(&command)?;
+        self.load.is_troubled.set(false);
+        Ok(())
+    }
+}

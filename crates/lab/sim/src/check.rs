@@ -1,0 +1,407 @@
+//! Is there one order of an object's changes that explains every answer?
+//!
+//! Acknowledged changes have versions, which are their order. The order must agree with time (what was answered before
+//! another was asked comes first) and with each client's own order. Between them may lie changes whose clients died before
+//! the answer, each once, or not at all: those are searched for. Then each read must have seen one of the states between the
+//! last change that it must know and the first that it cannot know.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::history::{Call, History};
+use crate::model::{Object, apply};
+
+/// Steps of the search for one object; unanswered changes are few.
+const BUDGET: usize = 200_000;
+
+/// What is wrong with a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub object: u32,
+    pub what: String,
+    /// The requests that show it, and some before it.
+    pub calls: Vec<String>,
+}
+
+/// The result of a check.
+#[derive(Clone, Debug, Default)]
+pub struct Checked {
+    pub faults: Vec<Fault>,
+    /// Reads that saw a state which was over when they were made: read leases are to prevent them.
+    pub stale_reads: Vec<Fault>,
+}
+
+/// Checks all objects.
+pub fn check(history: &History) -> Checked {
+    let mut checked = Checked::default();
+    let objects: BTreeSet<u32> = history.calls.iter().map(|call| call.object).collect();
+    for object in objects {
+        let calls = history.of(object);
+        let strict = Search::new(&calls, &BTreeSet::new()).run();
+        let Err(first) = strict else { continue };
+        // Without the reads that are stale, is all else well?
+        let mut stale = BTreeSet::new();
+        let mut fault = Some(first);
+        while let Some(found) = fault.take() {
+            let Some(read) = found.read.filter(|read| !stale.contains(read)) else {
+                checked.faults.push(found.fault(object, &calls));
+                break;
+            };
+            stale.insert(read);
+            let is_old = history.may_be_stale(calls[read]) && saw_something_older(&calls, read);
+            if !is_old {
+                checked.faults.push(found.fault(object, &calls));
+                break;
+            }
+            checked.stale_reads.push(found.fault(object, &calls));
+            fault = Search::new(&calls, &stale).run().err();
+        }
+    }
+    checked
+}
+
+/// What the search failed at.
+struct Failed {
+    what: String,
+    /// The read that nothing explains.
+    read: Option<usize>,
+    at: usize,
+}
+
+impl Failed {
+    fn fault(&self, object: u32, calls: &[&Call]) -> Fault {
+        let from = self.at.saturating_sub(12);
+        let shown = calls.iter().enumerate().skip(from).take(self.at - from + 4);
+        let mark = |n: usize| if n == self.at { "> " } else { "  " };
+        let calls = shown.map(|(n, call)| format!("{}{call}", mark(n))).collect();
+        Fault { object, what: self.what.clone(), calls }
+    }
+}
+
+struct Search<'a> {
+    calls: &'a [&'a Call],
+    /// Acknowledged changes, in order of their versions.
+    changes: Vec<usize>,
+    /// Changes without an answer.
+    open: Vec<usize>,
+    /// Requests that changed nothing: reads, and those that were refused.
+    reads: Vec<usize>,
+    best: Option<(usize, Failed)>,
+    steps: usize,
+    seen: BTreeSet<(usize, u64, Vec<usize>)>,
+}
+
+#[derive(Clone)]
+struct Place {
+    state: Option<Object>,
+    /// Acknowledged changes that are applied.
+    applied: usize,
+    /// Of the open ones, those that are applied.
+    taken: Vec<usize>,
+    /// Of the reads, those that are explained.
+    explained: BTreeSet<usize>,
+}
+
+impl<'a> Search<'a> {
+    fn new(calls: &'a [&'a Call], without: &BTreeSet<usize>) -> Search<'a> {
+        let of = |is: &dyn Fn(&Call) -> bool| -> Vec<usize> {
+            let numbered = calls.iter().enumerate().filter(|(n, call)| !without.contains(n) && is(call));
+            numbered.map(|(n, _)| n).collect()
+        };
+        let mut changes = of(&Call::has_changed);
+        changes.sort_by_key(|n| calls[*n].version());
+        Search {
+            calls,
+            changes,
+            open: of(&|call| call.writes() && call.answer.is_none()),
+            reads: of(&|call| call.answer.is_some() && !call.has_changed()),
+            best: None,
+            steps: 0,
+            seen: BTreeSet::new(),
+        }
+    }
+
+    fn run(mut self) -> Result<(), Failed> {
+        self.check_order()?;
+        let start = Place { state: None, applied: 0, taken: Vec::new(), explained: BTreeSet::new() };
+        if self.go_on(start) {
+            return Ok(());
+        }
+        let nothing = || Failed { what: "the search was given up".to_owned(), read: None, at: 0 };
+        Err(self.best.map_or_else(nothing, |(_, failed)| failed))
+    }
+
+    /// Versions agree with time and with each client's own order.
+    fn check_order(&self) -> Result<(), Failed> {
+        let mut last_of: BTreeMap<u32, usize> = BTreeMap::new();
+        let mut latest_call: Option<usize> = None;
+        for pair in self.changes.windows(2) {
+            if self.calls[pair[0]].version() == self.calls[pair[1]].version() {
+                let what = "two changes have the same version".to_owned();
+                return Err(Failed { what, read: None, at: pair[1] });
+            }
+        }
+        for &n in &self.changes {
+            let call = self.calls[n];
+            if let Some(later) = latest_call.filter(|later| call.answered_ns() < self.calls[*later].at_ns) {
+                let what = format!(
+                    "a change has a lower version than one that was asked after its end: {}",
+                    self.calls[n]
+                );
+                return Err(Failed { what, read: None, at: later });
+            }
+            if latest_call.is_none_or(|later| self.calls[later].at_ns < call.at_ns) {
+                latest_call = Some(n);
+            }
+            if last_of.insert(call.client, n).is_some_and(|before| before > n) {
+                let what = "changes of one client are in another order than it asked for them".to_owned();
+                return Err(Failed { what, read: None, at: n });
+            }
+        }
+        Ok(())
+    }
+
+    /// Explains the rest from here; true if that is possible.
+    fn go_on(&mut self, mut place: Place) -> bool {
+        loop {
+            self.steps += 1;
+            if self.steps > BUDGET {
+                return false;
+            }
+            self.explain(&mut place);
+            let next = self.changes.get(place.applied).copied();
+            // A read that cannot see the next change must be explained before it.
+            let late = self.reads.iter().copied().find(|read| {
+                !place.explained.contains(read) && next.is_none_or(|next| self.must_precede(*read, next))
+            });
+            let branches = self.open.clone().into_iter().filter(|n| !place.taken.contains(n));
+            let branches: Vec<usize> = branches.filter(|n| self.may_be_now(*n, next)).collect();
+            if !branches.is_empty() {
+                let mut taken = place.taken.clone();
+                taken.sort_unstable();
+                let state = place.state.as_ref().map_or(0, fingerprint);
+                if !self.seen.insert((place.applied, state, taken)) {
+                    return false;
+                }
+            }
+            if let Some(read) = late {
+                // Only a change without an answer can help.
+                if self.try_open(&place, &branches) {
+                    return true;
+                }
+                self.note(&place, read);
+                return false;
+            }
+            let Some(next) = next else { return true };
+            match apply(place.state.as_ref(), &self.calls[next].steps) {
+                Ok((state, _)) => {
+                    if !branches.is_empty() {
+                        let with = Place { state, applied: place.applied + 1, ..place.clone() };
+                        return self.go_on(with) || self.try_open(&place, &branches);
+                    }
+                    place.state = state;
+                    place.applied += 1;
+                }
+                Err(refusal) => {
+                    if self.try_open(&place, &branches) {
+                        return true;
+                    }
+                    let what = format!("a change was acknowledged that must have been refused: {refusal:?}");
+                    self.note_as(&place, Failed { what, read: None, at: next });
+                    return false;
+                }
+            }
+        }
+    }
+
+    fn try_open(&mut self, place: &Place, branches: &[usize]) -> bool {
+        branches.iter().any(|&n| {
+            let Ok((state, _)) = apply(place.state.as_ref(), &self.calls[n].steps) else { return false };
+            let mut with = Place { state, ..place.clone() };
+            with.taken.push(n);
+            self.go_on(with)
+        })
+    }
+
+    /// An open change was asked for before the next acknowledged one ended.
+    fn may_be_now(&self, open: usize, next: Option<usize>) -> bool {
+        next.is_none_or(|next| self.calls[open].at_ns < self.calls[next].answered_ns())
+    }
+
+    /// The read was answered before the change was asked for.
+    fn must_precede(&self, read: usize, change: usize) -> bool {
+        self.calls[read].answered_ns() < self.calls[change].at_ns
+    }
+
+    /// Explains all reads that the state explains: to do it now is never wrong.
+    fn explain(&self, place: &mut Place) {
+        // All changes from here on that a read must know keep it waiting.
+        let (rest, before) = (&self.changes[place.applied..], place.explained.clone());
+        let first_end = rest.iter().map(|n| self.calls[*n].answered_ns()).min().unwrap_or(u64::MAX);
+        // One that was asked for after another's answer comes after that, too.
+        let mut first_end = first_end;
+        for &read in self.reads.iter().filter(|read| !before.contains(read)) {
+            let call = self.calls[read];
+            // A client's own changes before its read are seen by it.
+            let waits = || rest.iter().any(|n| *n < read && self.calls[*n].client == call.client);
+            if call.at_ns <= first_end && !waits() && is_explained(call, place.state.as_ref()) {
+                place.explained.insert(read);
+            } else {
+                first_end = first_end.min(call.answered_ns());
+            }
+        }
+    }
+
+    fn note(&mut self, place: &Place, read: usize) {
+        let (call, size) = (self.calls[read], place.state.as_ref().map(|object| object.data.len()));
+        let what = match size {
+            Some(size) => format!("nothing explains this answer; the object has {size} bytes here: {call}"),
+            None => format!("nothing explains this answer; there is no object here: {call}"),
+        };
+        self.note_as(place, Failed { what, read: Some(read), at: read });
+    }
+
+    /// Keeps the failure that came furthest.
+    fn note_as(&mut self, place: &Place, failed: Failed) {
+        let reached = place.applied + place.explained.len();
+        if self.best.as_ref().is_none_or(|(best, _)| *best < reached) {
+            self.best = Some((reached, failed));
+        }
+    }
+}
+
+/// The answer is that of a request that meets this state and changes nothing.
+fn is_explained(call: &Call, state: Option<&Object>) -> bool {
+    let Some(answer) = &call.answer else { return true };
+    match (apply(state, &call.steps), &answer.result) {
+        (Ok((_, outputs)), Ok(seen)) => outputs == *seen,
+        (Err(refusal), Err(code)) => refusal.is(*code),
+        _ => false,
+    }
+}
+
+fn fingerprint(object: &Object) -> u64 {
+    let pairs = [&object.xattrs, &object.omap].into_iter().flatten();
+    let of_pairs = pairs.fold(1u64, |n, (key, value)| {
+        n.wrapping_mul(31)
+            ^ u64::from(crate::history::sum(key.as_bytes()))
+            ^ u64::from(crate::history::sum(value)) << 32
+    });
+    u64::from(crate::history::sum(&object.data)) ^ (object.data.len() as u64) << 40 ^ of_pairs.rotate_left(13)
+}
+
+/// The read saw a state that acknowledged changes had made, and that later ones had already ended when it was asked for.
+fn saw_something_older(calls: &[&Call], read: usize) -> bool {
+    let mut changes: Vec<&Call> = calls.iter().copied().filter(|call| call.has_changed()).collect();
+    changes.sort_by_key(|call| call.version());
+    let mut state = None;
+    if is_explained(calls[read], None) {
+        return true;
+    }
+    for change in changes {
+        let Ok((next, _)) = apply(state.as_ref(), &change.steps) else { return false };
+        state = next;
+        if is_explained(calls[read], state.as_ref()) {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Answer;
+    use crate::model::{Output, Step, bytes};
+    use carmine_types::Eversion;
+
+    fn call(
+        client: u32,
+        from: u64,
+        to: u64,
+        version: u64,
+        steps: Vec<Step>,
+        result: Result<Vec<Output>, i32>,
+    ) -> Call {
+        let version = Eversion { epoch: 1, version };
+        let answer = Some(Answer { at_ns: to, result, version }).filter(|_| to > 0);
+        Call { client, object: 0, steps, at_ns: from, answer }
+    }
+
+    fn write(client: u32, from: u64, to: u64, version: u64, data: u64) -> Call {
+        call(client, from, to, version, vec![Step::WriteFull { len: 4, data }], Ok(vec![Output::None]))
+    }
+
+    fn read(client: u32, from: u64, to: u64, data: Option<u64>) -> Call {
+        let result = data.map(|data| vec![Output::Data(bytes(data, 0, 20)[16..].to_vec())]).ok_or(-2);
+        call(client, from, to, 0, vec![Step::Read], result)
+    }
+
+    /// Data behind the tag, so that it differs.
+    fn full(client: u32, from: u64, to: u64, version: u64, data: u64) -> Call {
+        let steps = vec![Step::Delete, Step::Append { len: 4, data }];
+        let steps = if version == 1 { steps[1..].to_vec() } else { steps };
+        let outputs = steps.iter().map(|_| Output::None).collect();
+        call(client, from, to, version, steps, Ok(outputs))
+    }
+
+    fn see(client: u32, from: u64, to: u64, data: u64) -> Call {
+        call(client, from, to, 0, vec![Step::Read], Ok(vec![Output::Data(bytes(data, 8, 4))]))
+    }
+
+    fn faults(calls: Vec<Call>) -> (usize, usize) {
+        let checked = check(&History { calls, cut_off: Vec::from([0..50]) });
+        (checked.faults.len(), checked.stale_reads.len())
+    }
+
+    #[test]
+    fn reads_beside_a_write_see_one_or_the_other() {
+        assert_eq!(
+            faults(vec![full(0, 1, 2, 1, 7), full(0, 10, 20, 2, 8), see(1, 12, 15, 7), see(1, 16, 30, 8)]),
+            (0, 0)
+        );
+        // First the new state, then the old one.
+        assert_eq!(
+            faults(vec![full(0, 1, 2, 1, 7), full(0, 10, 20, 2, 8), see(1, 12, 15, 8), see(1, 16, 30, 7)]),
+            (0, 1)
+        );
+        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), full(0, 10, 20, 2, 8), see(1, 21, 30, 7)]), (0, 1));
+        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), see(1, 3, 4, 9)]), (1, 0));
+        // From the future.
+        assert_eq!(
+            faults(vec![full(0, 1, 2, 1, 7), see(1, 3, 4, 8), full(0, 10, 20, 2, 8)]).0
+                + faults(vec![full(0, 1, 2, 1, 7), see(1, 3, 4, 8), full(0, 10, 20, 2, 8)]).1,
+            1
+        );
+        assert_eq!(faults(vec![read(0, 1, 2, None), write(0, 3, 4, 1, 5)]), (0, 0));
+    }
+
+    #[test]
+    fn a_change_without_an_answer_happens_once_or_not_at_all() {
+        let open = || call(2, 3, 0, 0, vec![Step::Append { len: 2, data: 1 }], Ok(vec![]));
+        let size = |from, bytes| call(1, from, from + 1, 0, vec![Step::Stat], Ok(vec![Output::Size(bytes)]));
+        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), open(), size(5, 4), size(8, 4)]), (0, 0));
+        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), open(), size(5, 4), size(8, 6)]), (0, 0));
+        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), open(), size(5, 6), size(8, 8)]), (1, 0), "twice");
+        let lost = faults(vec![full(0, 1, 2, 1, 7), open(), size(5, 6), size(8, 4)]);
+        assert_eq!(lost.0 + lost.1, 1, "it went away again");
+    }
+
+    #[test]
+    fn versions_are_an_order_in_time() {
+        assert_eq!(faults(vec![full(0, 1, 2, 3, 7), full(1, 10, 20, 2, 8)]).0, 1);
+        assert_eq!(faults(vec![full(0, 1, 30, 3, 7), full(1, 10, 20, 1, 8)]), (0, 0));
+        assert_eq!(faults(vec![full(0, 1, 30, 3, 7), full(0, 10, 40, 1, 8)]).0, 1, "one client's own order");
+        assert_eq!(faults(vec![full(0, 1, 30, 1, 7), full(1, 10, 20, 1, 8)]).0, 1, "the same version");
+    }
+
+    #[test]
+    fn a_lost_change_is_found() {
+        let calls = vec![full(0, 1, 2, 1, 7), full(0, 3, 4, 2, 8), see(1, 9, 10, 7)];
+        let checked = check(&History { calls, cut_off: Vec::from([20..50]) });
+        assert_eq!((checked.faults.len(), checked.stale_reads.len()), (1, 0));
+        // Appends happen once.
+        let append = call(0, 3, 4, 2, vec![Step::Append { len: 2, data: 1 }], Ok(vec![Output::None]));
+        let size = call(1, 5, 6, 0, vec![Step::Stat], Ok(vec![Output::Size(8)]));
+        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), append, size]), (1, 0));
+    }
+}

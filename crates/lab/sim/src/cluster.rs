@@ -1,0 +1,273 @@
+//! A simulated cluster: a monitor, OSDs on drives with caches, and clients. What it leaves when it dies is what it starts on.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use carmine_client::{Client, Options, RouteMode};
+use carmine_mon::{DownLimits, InitialCluster, InitialPool, Mon, MonConfig};
+use carmine_osd::{Gates, HeartbeatConfig, OsdConfig, RecoveryOptions, ScrubOptions};
+use carmine_reactor::Shard;
+use carmine_reactor::sim::{NodeId, Sim, SimStuck};
+use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
+use carmine_store::{BlueShared, Kv, MemKv, StoreShared};
+use carmine_types::{OsdId, Uuid};
+use serde_json::Value;
+
+pub(crate) const POOL: &str = "bench";
+pub(crate) const PGS: u32 = 8;
+/// Shorter than Ceph's, so that much happens in little virtual time.
+const HEARTBEAT: HeartbeatConfig =
+    HeartbeatConfig { interval: Duration::from_secs(1), grace: Duration::from_secs(4) };
+/// Longest virtual time of one step of a run.
+const LIMIT: Duration = Duration::from_secs(900);
+const BLOCK_FILE: &str = "/block";
+const FSID: Uuid = Uuid([7; 16]);
+
+/// The size of a cluster.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) osds: u32,
+    pub(crate) size: u8,
+    pub(crate) min_size: u8,
+    /// Bytes of each OSD's drive.
+    pub(crate) drive_bytes: u64,
+}
+
+/// One OSD: its process, if it runs, and what stays when it does not.
+struct Osd {
+    node: Option<NodeId>,
+    kv: Arc<MemKv>,
+    /// It was started before.
+    is_made: Rc<Cell<bool>>,
+}
+
+pub(crate) struct Cluster {
+    pub(crate) sim: Sim,
+    pub(crate) shape: Shape,
+    osds: Vec<Osd>,
+    mon: Option<NodeId>,
+    starts: u32,
+    /// The words with which OSDs ended that ended by themselves.
+    pub(crate) ended: Rc<RefCell<Vec<String>>>,
+}
+
+pub(crate) fn mon_addr() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 3300))
+}
+
+/// The name of an OSD's node.
+pub(crate) fn name_of(osd: u32) -> String {
+    format!("osd.{osd}")
+}
+
+impl Cluster {
+    pub(crate) fn new(seed: u64, shape: Shape) -> Cluster {
+        let sim = Sim::new(seed);
+        let osd = |_| Osd { node: None, kv: Arc::new(MemKv::new()), is_made: Rc::default() };
+        let osds = (0..shape.osds).map(osd).collect();
+        let mut cluster = Cluster { sim, shape, osds, mon: None, starts: 0, ended: Rc::default() };
+        cluster.sim.give_drives_caches();
+        cluster.start_mon();
+        cluster
+    }
+
+    pub(crate) fn start_mon(&mut self) {
+        if self.mon.is_some_and(|node| self.sim.is_alive(node)) {
+            return;
+        }
+        let Shape { osds, size, min_size, .. } = self.shape;
+        self.mon = Some(self.sim.node("mon", 1, move |shard: Shard| async move {
+            let pool = InitialPool { name: POOL.into(), size, min_size, pg_num: PGS };
+            let initial = InitialCluster { fsid: FSID, osds, pool };
+            let limits = DownLimits {
+                heartbeat_grace: HEARTBEAT.grace,
+                report_timeout: Duration::from_secs(60),
+                ..DownLimits::default()
+            };
+            let config =
+                MonConfig { dir: "/mon".into(), listen: mon_addr(), open_files: 1 << 10, limits, initial };
+            match Mon::open(&shard, config).await {
+                Ok(mon) => drop(mon.serve().await),
+                Err(error) => panic!("the monitor cannot start: {error}"),
+            }
+        }));
+    }
+
+    pub(crate) fn kill_mon(&mut self) {
+        if let Some(node) = self.mon.take() {
+            self.sim.kill(node);
+        }
+    }
+
+    pub(crate) fn runs(&self, osd: u32) -> bool {
+        self.osds[osd as usize].node.is_some_and(|node| self.sim.is_alive(node))
+    }
+
+    pub(crate) fn node(&self, osd: u32) -> Option<NodeId> {
+        self.osds[osd as usize].node.filter(|node| self.sim.is_alive(*node))
+    }
+
+    /// Starts an OSD, unless it runs, on what it left.
+    pub(crate) fn start(&mut self, osd: u32, shards: u16) {
+        if self.runs(osd) {
+            return;
+        }
+        self.starts += 1;
+        let (listen, mon, nonce) = (mon_addr().ip(), mon_addr(), self.starts);
+        let (uuid, id) = (Uuid([osd as u8 + 1; 16]), OsdId(osd));
+        // Nobody scrubs but who is asked to: a scrub is a fault of its own to find.
+        let config = Arc::new(OsdConfig {
+            id,
+            uuid,
+            listen,
+            nonce,
+            mon,
+            gates: Gates::within(1 << 10),
+            heartbeat: HEARTBEAT,
+            request_bytes_per_shard: 64 << 20,
+            scrub: ScrubOptions::default(),
+            recovery: RecoveryOptions::default(),
+        });
+        let own = &self.osds[osd as usize];
+        let (kv, is_made, ended) = (Arc::clone(&own.kv), Rc::clone(&own.is_made), Rc::clone(&self.ended));
+        let drive_bytes = self.shape.drive_bytes;
+        let opened: Rc<RefCell<Option<StoreShared>>> = Rc::default();
+        let node = self.sim.node(&name_of(osd), shards, move |shard: Shard| {
+            let (config, opened, ended) = (Arc::clone(&config), Rc::clone(&opened), Rc::clone(&ended));
+            let (kv, is_made) = (Arc::clone(&kv) as Arc<dyn Kv>, Rc::clone(&is_made));
+            async move {
+                if shard.id().0 == 0 {
+                    match open_store(&shard, id, kv, &is_made, drive_bytes).await {
+                        Ok(store) => *opened.borrow_mut() = Some(store),
+                        Err(error) => {
+                            ended.borrow_mut().push(format!("{id} cannot mount: {error}"));
+                            return shard.stop();
+                        }
+                    }
+                }
+                let store = loop {
+                    let ready = opened.borrow().clone();
+                    match ready {
+                        Some(store) => break store,
+                        None => shard.sleep(Duration::from_micros(100)).await,
+                    }
+                };
+                if let Err(error) = carmine_osd::run(shard.clone(), config, store, None).await {
+                    ended.borrow_mut().push(format!("{id} ended: {error}"));
+                    shard.stop();
+                }
+            }
+        });
+        self.osds[osd as usize].node = Some(node);
+    }
+
+    /// Ends an OSD's process.
+    pub(crate) fn kill(&mut self, osd: u32) {
+        if let Some(node) = self.osds[osd as usize].node.take() {
+            self.sim.kill(node);
+        }
+    }
+
+    /// Takes an OSD's power: what its drives had not made durable may be gone.
+    pub(crate) fn power_off(&mut self, osd: u32, seed: u64) {
+        let own = &mut self.osds[osd as usize];
+        if !own.is_made.get() {
+            // It dies while its store is made, which it would have to be again.
+            return;
+        }
+        if let Some(node) = own.node.take() {
+            self.sim.power_off(node, seed);
+            own.kv.crash((seed % 40) as usize);
+        }
+    }
+
+    /// Runs until something is so.
+    ///
+    /// # Errors
+    /// A task panicked, or it is never so.
+    pub(crate) fn run(&self, until: impl FnMut() -> bool) -> Result<(), SimStuck> {
+        self.sim.run(until, LIMIT)
+    }
+
+    /// Lets virtual time pass.
+    ///
+    /// # Errors
+    /// A task panicked.
+    pub(crate) fn pass(&self, time: Duration) -> Result<(), SimStuck> {
+        let end_ns = self.sim.now_ns() + time.as_nanos() as u64;
+        self.run(|| self.sim.now_ns() >= end_ns)
+    }
+
+    /// Gives the monitor a command and waits for its answer. It may be refused.
+    ///
+    /// # Errors
+    /// A task panicked, or the monitor does not answer.
+    pub(crate) fn command(&self, json: &Value) -> Result<(), SimStuck> {
+        let json = json.to_string();
+        let done = self.task("operator", move |client| {
+            let json = json.clone();
+            async move { drop(client.mon_command(&json).await) }
+        });
+        let (node, done) = done;
+        self.run(|| done.get())?;
+        self.sim.kill(node);
+        Ok(())
+    }
+
+    /// Starts a client's process; the flag says that its work is done.
+    pub(crate) fn task<F: Future<Output = ()> + 'static>(
+        &self,
+        name: &str,
+        work: impl Fn(Rc<Client>) -> F + 'static,
+    ) -> (NodeId, Rc<Cell<bool>>) {
+        let done = Rc::<Cell<bool>>::default();
+        let (flag, work) = (Rc::clone(&done), Rc::new(work));
+        // Both ways to an OSD's reactors are taken.
+        let route = if self.sim.seed().is_multiple_of(2) { RouteMode::Single } else { RouteMode::Direct };
+        let node = self.sim.node(name, 1, move |shard: Shard| {
+            let (flag, work) = (Rc::clone(&flag), Rc::clone(&work));
+            async move {
+                let client = loop {
+                    // The monitor may be gone for now, or not reached.
+                    match Client::connect(&shard, mon_addr(), Options::route(route)).await {
+                        Ok(client) => break client,
+                        Err(_) => shard.sleep(Duration::from_millis(100)).await,
+                    }
+                };
+                work(Rc::clone(&client)).await;
+                client.shutdown();
+                flag.set(true);
+            }
+        });
+        (node, done)
+    }
+
+    /// The drive of an OSD.
+    pub(crate) fn disk(&self, osd: u32) -> carmine_reactor::sim::SimDisk<'_> {
+        self.sim.disk(&name_of(osd), Path::new(BLOCK_FILE))
+    }
+}
+
+async fn open_store(
+    shard: &Shard,
+    osd: OsdId,
+    kv: Arc<dyn Kv>,
+    is_made: &Cell<bool>,
+    bytes: u64,
+) -> Result<StoreShared, String> {
+    let path = Path::new(BLOCK_FILE);
+    if !is_made.get() {
+        let options =
+            MkfsOptions { fsid: FSID, osd, size_bytes: Some(bytes), fill: Fill::Nothing, force: true };
+        let made = blue::mkfs(shard, path, options, Arc::clone(&kv), &mut |_, _| ()).await;
+        made.map_err(|error| error.to_string())?;
+        is_made.set(true);
+    }
+    let mounted = BlueShared::mount(shard, path, kv, MountOptions::default()).await;
+    mounted.map(StoreShared::Blue).map_err(|error| error.to_string())
+}

@@ -1,0 +1,109 @@
+//! What clients did and saw.
+
+use std::fmt;
+use std::ops::Range;
+
+use carmine_types::Eversion;
+
+use crate::model::{Output, Step};
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Virtual time, nanoseconds.
+    pub at_ns: u64,
+    /// The outputs of all steps, or the errno.
+    pub result: Result<Vec<Output>, i32>,
+    /// The version that a write gave the object.
+    pub version: Eversion,
+}
+
+/// A request of a client.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub client: u32,
+    pub object: u32,
+    pub steps: Vec<Step>,
+    /// Virtual time, nanoseconds.
+    pub at_ns: u64,
+    /// None came: the client died. It may have been executed, or may not.
+    pub answer: Option<Answer>,
+}
+
+impl Call {
+    /// It asked for a change.
+    pub fn writes(&self) -> bool {
+        self.steps.iter().any(Step::is_write)
+    }
+
+    /// It was told that its change was made.
+    pub fn has_changed(&self) -> bool {
+        self.writes() && self.answer.as_ref().is_some_and(|answer| answer.result.is_ok())
+    }
+
+    pub(crate) fn version(&self) -> Eversion {
+        self.answer.as_ref().map_or(Eversion::default(), |answer| answer.version)
+    }
+
+    pub(crate) fn answered_ns(&self) -> u64 {
+        self.answer.as_ref().map_or(u64::MAX, |answer| answer.at_ns)
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |ns: u64| ns as f64 / 1e6;
+        write!(f, "{:.3} ms client.{} o{} {:?}", ms(self.at_ns), self.client, self.object, self.steps)?;
+        let Some(answer) = &self.answer else { return f.write_str(": no answer") };
+        write!(f, ": {:.3} ms ", ms(answer.at_ns))?;
+        match &answer.result {
+            Err(errno) => write!(f, "errno {errno}"),
+            Ok(_) if self.writes() => write!(f, "version {:?}", answer.version),
+            Ok(outputs) => outputs.iter().try_for_each(|output| match output {
+                Output::None => Ok(()),
+                Output::Size(bytes) => write!(f, "{bytes} bytes "),
+                Output::Data(data) => write!(f, "data of {} bytes, sum {:08x} ", data.len(), sum(data)),
+                Output::Pairs(pairs) => {
+                    let value = |v: &[u8]| v.iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
+                    pairs.iter().try_for_each(|(key, v)| write!(f, "{key}={} ", value(v)))
+                }
+            }),
+        }
+    }
+}
+
+/// Tells data apart.
+pub(crate) fn sum(data: &[u8]) -> u32 {
+    data.iter().fold(17, |sum, byte| sum.rotate_left(5).wrapping_mul(0x0100_0193) ^ u32::from(*byte))
+}
+
+/// All requests, in the order in which they were made.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    pub calls: Vec<Call>,
+    /// Virtual times, nanoseconds, between which an OSD may have served reads without knowing that another had taken over:
+    /// there are no read leases yet.
+    pub cut_off: Vec<Range<u64>>,
+}
+
+impl History {
+    /// Adds a request; gives back its place.
+    pub fn begin(&mut self, call: Call) -> usize {
+        self.calls.push(call);
+        self.calls.len() - 1
+    }
+
+    /// The requests for one object.
+    pub(crate) fn of(&self, object: u32) -> Vec<&Call> {
+        self.calls.iter().filter(|call| call.object == object).collect()
+    }
+
+    /// A request may have seen an older state.
+    pub(crate) fn may_be_stale(&self, call: &Call) -> bool {
+        self.cut_off.iter().any(|time| time.start <= call.answered_ns() && call.at_ns <= time.end)
+    }
+
+    pub fn answered(&self) -> usize {
+        self.calls.iter().filter(|call| call.answer.is_some()).count()
+    }
+}

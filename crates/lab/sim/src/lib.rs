@@ -1,0 +1,56 @@
+//! A whole cluster in the simulator, with faults of its network, drives, processes and map that a seed draws,
+//! and a checker of what its clients saw. One seed, one trace.
+//!
+//! Start reading at [`run`]; [`check`](mod@check) says what clients may see.
+
+mod chaos;
+pub mod check;
+mod cluster;
+pub mod history;
+mod load;
+pub mod model;
+mod run;
+
+pub use run::{Outcome, keep_panics, run};
+
+#[cfg(test)]
+mod tests {
+    /// `CARMINE_SIM_SEEDS=A..B cargo test -p carmine-sim seeds -- --nocapture`
+    #[test]
+    fn seeds() {
+        let range = std::env::var("CARMINE_SIM_SEEDS").unwrap_or_else(|_| "0..12".to_owned());
+        let (from, to) = range.split_once("..").unwrap_or((&range, ""));
+        let from: u64 = from.parse().unwrap();
+        let to = to.parse().unwrap_or(from + 1);
+        let mut failed = Vec::new();
+        for seed in from..to {
+            let outcome = super::run(seed);
+            println!(
+                "seed {seed}: {} faults, {} of {} requests, {} stale reads, healed after {:.0} ms of {:.0}: {}",
+                outcome.faults,
+                outcome.answered,
+                outcome.requests,
+                outcome.stale_reads,
+                outcome.healed_ms,
+                outcome.virtual_ms,
+                outcome.error.as_deref().unwrap_or("well")
+            );
+            if let Some(error) = &outcome.error {
+                println!("seed {seed} FAILED: {error}");
+                outcome.trace.iter().for_each(|line| println!("  {line}"));
+                failed.push(seed);
+                // Enough to look at.
+                if failed.len() >= 3 {
+                    break;
+                }
+            }
+        }
+        assert!(failed.is_empty(), "seeds {failed:?}");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_outcome() {
+        let text = |seed| serde_json::to_string(&super::run(seed)).unwrap();
+        assert_eq!(text(5), text(5));
+    }
+}

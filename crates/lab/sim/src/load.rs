@@ -1,0 +1,227 @@
+//! The clients: random requests for a few objects, several at a time, all of which stand in the history.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use carmine_client::{Client, ClientError, Pool, Reply};
+use carmine_reactor::{Group, Payload, Shard};
+use carmine_types::Eversion;
+use carmine_wire::osd_op::{OsdOp, flags::compare, ops};
+use carmine_wire::{Decoder, Encoder};
+
+use crate::cluster::POOL;
+use crate::history::{Answer, Call, History};
+use crate::model::{Output, Step, bytes, name};
+
+pub(crate) const OBJECTS: u32 = 8;
+const OBJECT_BYTES: u64 = 20_000;
+/// Requests that a client has in flight.
+const WINDOW: usize = 6;
+
+/// What clients share.
+#[derive(Default)]
+pub(crate) struct Load {
+    pub(crate) history: RefCell<History>,
+    /// Numbers of data, each given once.
+    next_data: Cell<u64>,
+    /// There is still something to go through.
+    pub(crate) is_troubled: Cell<bool>,
+    /// Answers that no client may get.
+    pub(crate) errors: RefCell<Vec<String>>,
+}
+
+impl Load {
+    fn data(&self) -> u64 {
+        self.next_data.set(self.next_data.get() + 1);
+        self.next_data.get()
+    }
+}
+
+pub(crate) fn object_name(object: u32) -> String {
+    format!("o{object}")
+}
+
+fn op_of(step: &Step) -> (OsdOp, Payload) {
+    let data = |op: OsdOp, bytes: Vec<u8>| (op, Payload::from(bytes));
+    let xattr = |code: u16, key: u8, value: &[u8]| {
+        let key = name(key);
+        let op = OsdOp::xattr_op(code, key.len() as u32, value.len() as u32);
+        (op, Payload::from([key.as_bytes(), value].concat()))
+    };
+    let with = |code: u16, input: Vec<u8>| (OsdOp::with_payload(code, 0), Payload::from(input));
+    match *step {
+        Step::Write { off, len, data: number } => data(OsdOp::write(off, 0), bytes(number, off, len)),
+        Step::WriteFull { len, data: number } => data(OsdOp::write_full(0), bytes(number, 0, len)),
+        Step::Append { len, data: number } => data(OsdOp::append(0), bytes(number, 8, len)),
+        Step::Truncate(size) => (OsdOp::truncate(size), Payload::new()),
+        Step::Create { exclusive } => (OsdOp::create(exclusive), Payload::new()),
+        Step::Delete => (OsdOp::delete(), Payload::new()),
+        Step::SetXattr(key, value) => xattr(ops::SET_XATTR, key, &value.to_le_bytes()),
+        Step::RmXattr(key) => xattr(ops::RM_XATTR, key, &[]),
+        Step::Guard(key, value) => {
+            let (key, value) = (name(key), value.to_le_bytes());
+            let (key_len, value_len) = (key.len() as u32, value.len() as u32);
+            let op = OsdOp::cmp_xattr(key_len, value_len, compare::EQ, compare::MODE_STRING);
+            (op, Payload::from([key.as_bytes(), &value].concat()))
+        }
+        Step::OmapSet(key, value) => with(
+            ops::OMAP_SET_VALS,
+            Encoder::collect(|e| {
+                e.vec(&[(name(key), value)], |e, (key, value)| {
+                    e.str(key);
+                    e.blob(&value.to_le_bytes());
+                });
+            }),
+        ),
+        Step::OmapRm(key) => {
+            with(ops::OMAP_RM_KEYS, Encoder::collect(|e| e.vec(&[name(key)], |e, key| e.str(key))))
+        }
+        Step::OmapClear => with(ops::OMAP_CLEAR, Vec::new()),
+        Step::Stat => (OsdOp::stat(), Payload::new()),
+        Step::Read => (OsdOp::read(0, 0), Payload::new()),
+        Step::GetXattrs => with(ops::GET_XATTRS, Vec::new()),
+        Step::OmapVals => with(
+            ops::OMAP_GET_VALS,
+            Encoder::collect(|e| {
+                e.str("");
+                e.u64(1000);
+                e.str("");
+            }),
+        ),
+    }
+}
+
+type Pairs = BTreeMap<String, Vec<u8>>;
+
+fn pairs(d: &mut Decoder<'_>) -> Result<Pairs, carmine_wire::DecodeError> {
+    Ok(d.map(8, |d| d.string(), |d| Ok(d.blob()?.to_vec()))?.into_iter().collect())
+}
+
+fn output(step: &Step, data: &[u8]) -> Result<Output, String> {
+    let bad = |error: carmine_wire::DecodeError| format!("the answer to {step:?}: {error}");
+    match step {
+        Step::Stat => Decoder::all(data, "stat", |d| {
+            let size = d.u64()?;
+            d.utime()?;
+            Ok(Output::Size(size))
+        })
+        .map_err(bad),
+        Step::Read => Ok(Output::Data(data.to_vec())),
+        Step::GetXattrs => Decoder::all(data, "xattrs", pairs).map(Output::Pairs).map_err(bad),
+        Step::OmapVals => Decoder::all(data, "omap", |d| Ok((pairs(d)?, d.bool()?)))
+            .map(|(all, _)| Output::Pairs(all))
+            .map_err(bad),
+        _ => Ok(Output::None),
+    }
+}
+
+/// Makes a request and enters it into the history, and later its answer.
+async fn request(load: Rc<Load>, pool: Pool, client: u32, object: u32, steps: Vec<Step>) {
+    let shard = pool.client().shard().clone();
+    let call = Call { client, object, steps: steps.clone(), at_ns: shard.now_ns(), answer: None };
+    let place = load.history.borrow_mut().begin(call);
+    let asked = pool.exec(object_name(object), steps.iter().map(op_of).collect()).await;
+    let at_ns = shard.now_ns();
+    let answer = match asked {
+        Ok(reply) => {
+            outputs(&steps, reply).map(|(outputs, version)| Answer { at_ns, result: Ok(outputs), version })
+        }
+        Err(ClientError::Errno { errno, .. }) => {
+            Ok(Answer { at_ns, result: Err(errno.0), version: Eversion::default() })
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    match answer {
+        Ok(answer) => load.history.borrow_mut().calls[place].answer = Some(answer),
+        Err(error) => load.errors.borrow_mut().push(format!("client.{client} o{object}: {error}")),
+    }
+}
+
+fn outputs(steps: &[Step], mut reply: Reply) -> Result<(Vec<Output>, Eversion), String> {
+    let all = steps.iter().enumerate().map(|(n, step)| output(step, &reply.take_data(n).to_vec()));
+    let all = all.collect::<Result<_, _>>()?;
+    Ok((all, reply.version))
+}
+
+fn draw(load: &Load, shard: &Shard) -> Vec<Step> {
+    let below = |n: u64| shard.random_u64() % n;
+    let (off, len) = (below(OBJECT_BYTES), 1 + below(9_000));
+    let key = || below(4) as u8;
+    let read_all = || vec![Step::Stat, Step::Read, Step::GetXattrs, Step::OmapVals];
+    match below(20) {
+        0..=3 => vec![Step::Write { off, len, data: load.data() }],
+        4 => vec![Step::Write { off: off & !4095, len: 4096, data: load.data() }],
+        5 => vec![Step::WriteFull { len, data: load.data() }],
+        6 | 7 => vec![Step::Append { len: 1 + below(600), data: load.data() }],
+        8 => vec![Step::Create { exclusive: false }, Step::Truncate(off)],
+        9 => vec![Step::Delete],
+        10 => vec![Step::SetXattr(key(), load.data())],
+        11 => vec![Step::OmapSet(key(), load.data()), Step::OmapSet(key(), load.data())],
+        12 => vec![Step::Create { exclusive: false }, Step::OmapRm(key())],
+        13 => {
+            let value = load.data();
+            vec![Step::Write { off, len, data: value }, Step::SetXattr(0, value), Step::OmapSet(0, value)]
+        }
+        14 => {
+            // Of the values that were given lately one may be there.
+            let value = load.next_data.get().saturating_sub(below(30));
+            vec![Step::Guard(0, value), Step::Append { len: 64, data: value }, Step::SetXattr(0, load.data())]
+        }
+        15 => match below(4) {
+            0 => vec![Step::Create { exclusive: true }],
+            1 => vec![Step::Create { exclusive: false }, Step::OmapClear],
+            2 => vec![Step::SetXattr(3, load.data()), Step::RmXattr(3)],
+            _ => vec![Step::Stat],
+        },
+        _ => read_all(),
+    }
+}
+
+/// A client: `count` requests, and more for as long as there is trouble.
+pub(crate) async fn client(load: Rc<Load>, client: Rc<Client>, number: u32, count: u32) {
+    let Ok(pool) = client.wait_pool(POOL).await else { return };
+    let shard = client.shard().clone();
+    let in_flight = Rc::new(Cell::new(0_usize));
+    let mut made = 0;
+    while made < count || load.is_troubled.get() {
+        made += 1;
+        let object = (shard.random_u64() % u64::from(OBJECTS)) as u32;
+        let work = request(Rc::clone(&load), pool.clone(), number, object, draw(&load, &shard));
+        issue(&shard, &in_flight, work).await;
+        // Now a rush, now nothing for a while.
+        let pause_us = if shard.random_u64().is_multiple_of(4) { shard.random_u64() % 600_000 } else { 200 };
+        shard.sleep(Duration::from_micros(pause_us)).await;
+        while in_flight.get() >= WINDOW {
+            shard.sleep(Duration::from_millis(1)).await;
+        }
+    }
+    while in_flight.get() > 0 {
+        shard.sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Sends a request now (the first poll sends it, so that those for one object leave in the history's order), and lets it end
+/// on its own.
+async fn issue(shard: &Shard, in_flight: &Rc<Cell<usize>>, work: impl Future<Output = ()> + 'static) {
+    let own = Rc::clone(in_flight);
+    own.set(own.get() + 1);
+    let mut work = Box::pin(async move {
+        work.await;
+        own.set(own.get() - 1);
+    });
+    if poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await.is_pending() {
+        shard.spawn(Group::Client, "request", work);
+    }
+}
+
+/// Reads all of each object.
+pub(crate) async fn read_all(load: Rc<Load>, pool: Pool, number: u32) {
+    for object in 0..OBJECTS {
+        let steps = vec![Step::Stat, Step::Read, Step::GetXattrs, Step::OmapVals];
+        request(Rc::clone(&load), pool.clone(), number, object, steps).await;
+    }
+}

@@ -1,0 +1,211 @@
+//! One run: faults for a while, then none; then all must be well within a bound of virtual time.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use carmine_client::{Client, Pool};
+use carmine_reactor::sim::SimStuck;
+use carmine_types::{OsdId, PgId};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::chaos::{Chaos, STALE};
+use crate::check::{Checked, Fault, check};
+use crate::cluster::{PGS, POOL};
+use crate::load::{self, OBJECTS, object_name};
+
+/// Faults of a run, at least and at most.
+const FAULTS: std::ops::Range<u32> = 8..32;
+/// Virtual time after the last fault in which every request must be answered, and every PG be active and clean.
+const BOUND: Duration = Duration::from_secs(60);
+
+/// Virtual time for repairing what nobody has read.
+const REPAIR: Duration = Duration::from_secs(30);
+
+/// The result of a seed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    pub seed: u64,
+    /// `None`: all was well.
+    pub error: Option<String>,
+    pub faults: usize,
+    pub requests: usize,
+    pub answered: usize,
+    /// Reads of a state that was over, which read leases are to prevent.
+    pub stale_reads: usize,
+    /// Virtual time from the last fault until every PG was clean.
+    pub healed_ms: f64,
+    pub virtual_ms: f64,
+    /// The faults, and the requests that show what is wrong.
+    pub trace: Vec<String>,
+}
+
+thread_local! {
+    /// Where the last panic of this thread was.
+    static PANICKED: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// A panic from now on is a seed's outcome, told with it and nowhere else.
+pub fn keep_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(|at| format!("at {}:{}", at.file(), at.line()));
+        PANICKED.with(|panicked| *panicked.borrow_mut() = place);
+    }));
+}
+
+/// Runs a seed. The same one gives the same outcome.
+#[must_use]
+pub fn run(seed: u64) -> Outcome {
+    PANICKED.take();
+    let mut chaos = Chaos::new(seed);
+    let mut healed_ms = 0.0;
+    let mut error = through(&mut chaos, &mut healed_ms).err();
+    if let Some((error, place)) = error.as_mut().zip(PANICKED.take()) {
+        *error += &format!(" ({place})");
+    }
+    chaos.note_ends();
+    let history = std::mem::take(&mut *chaos.load.history.borrow_mut());
+    let mut trace = std::mem::take(&mut chaos.trace);
+    let Checked { faults, stale_reads } = check(&history);
+    if let Some(fault) = faults.first() {
+        error = Some(match error {
+            Some(error) => format!("{}; {error}", text_of(fault)),
+            None => text_of(fault),
+        });
+    }
+    let shown = if faults.is_empty() { stale_reads.first() } else { faults.first() };
+    trace.extend(shown.into_iter().flat_map(|fault| {
+        [format!("{} and before it:", text_of(fault))].into_iter().chain(fault.calls.iter().cloned())
+    }));
+    let first_error = chaos.load.errors.borrow().first().cloned();
+    Outcome {
+        seed,
+        error: error.or(first_error),
+        faults: chaos.faults,
+        requests: history.calls.len(),
+        answered: history.answered(),
+        stale_reads: stale_reads.len(),
+        healed_ms,
+        virtual_ms: chaos.cluster.sim.now_ns() as f64 / 1e6,
+        trace,
+    }
+}
+
+fn text_of(fault: &Fault) -> String {
+    format!("object {}: {}", object_name(fault.object), fault.what)
+}
+
+fn through(chaos: &mut Chaos, healed_ms: &mut f64) -> Result<(), String> {
+    let words = |stuck: SimStuck| stuck.to_string();
+    let faults = FAULTS.start + (chaos.cluster.sim.seed() % u64::from(FAULTS.end - FAULTS.start)) as u32;
+    // The cluster comes up first, mostly.
+    chaos.cluster.pass(Duration::from_millis(500 * (chaos.cluster.sim.seed() % 4))).map_err(words)?;
+    for _ in 0..faults {
+        chaos.step().map_err(words)?;
+    }
+    chaos.heal().map_err(words)?;
+    let healed_ns = chaos.cluster.sim.now_ns();
+    let end_ns = healed_ns + BOUND.as_nanos() as u64;
+    let seen = Rc::<RefCell<String>>::default();
+    let (osds, size) = (chaos.cluster.shape.osds, usize::from(chaos.cluster.shape.size));
+    let own = Rc::clone(&seen);
+    let (_, is_clean) = chaos.cluster.task("watcher", move |client| clean(client, osds, Rc::clone(&own)));
+    let sim = &chaos.cluster.sim;
+    chaos.cluster.run(|| is_clean.get() || sim.now_ns() > end_ns).map_err(words)?;
+    if !is_clean.get() {
+        chaos.note_ends();
+        return Err(format!("not clean {BOUND:?} after everything was healed: {}", seen.borrow()));
+    }
+    *healed_ms = (sim.now_ns() - healed_ns) as f64 / 1e6;
+    chaos.cluster.run(|| chaos.clients_are_done() || sim.now_ns() > end_ns).map_err(words)?;
+    if !chaos.clients_are_done() {
+        return Err(format!("requests have no answer {BOUND:?} after everything was healed"));
+    }
+    // What clients wrote last, when no OSD can be behind any more.
+    chaos.cluster.pass(STALE).map_err(words)?;
+    let has_wounds = chaos.has_wounds();
+    let (wrong, load) = (Rc::<RefCell<Option<String>>>::default(), Rc::clone(&chaos.load));
+    let own = Rc::clone(&wrong);
+    let (_, is_read) = chaos.cluster.task("reader", move |client| {
+        let (load, wrong) = (Rc::clone(&load), Rc::clone(&own));
+        async move {
+            if let Ok(pool) = client.wait_pool(POOL).await {
+                load::read_all(load, pool.clone(), u32::MAX).await;
+                if has_wounds {
+                    let _ = client.mon_command(r#"{"prefix":"osd repair","who":"all"}"#).await;
+                    client.shard().sleep(REPAIR).await;
+                }
+                clean(Rc::clone(&client), osds, Rc::default()).await;
+                *wrong.borrow_mut() = compare(&pool, osds, size).await.err();
+            }
+        }
+    });
+    chaos.cluster.run(|| is_read.get()).map_err(words)?;
+    let answered_by_reader =
+        chaos.load.history.borrow().calls.iter().rev().take(OBJECTS as usize).all(|c| c.answer.is_some());
+    if !answered_by_reader {
+        return Err("an object cannot be read at the end".to_owned());
+    }
+    wrong.take().map_or(Ok(()), Err)
+}
+
+/// Waits until all OSDs are up and all of their PGs are clean; `seen`: the reason why they were not when last looked at.
+async fn clean(client: Rc<Client>, osds: u32, seen: Rc<RefCell<String>>) {
+    let shard = client.shard().clone();
+    loop {
+        let mut why = String::new();
+        for osd in (0..osds).map(OsdId) {
+            if !client.view().is_some_and(|view| view.map().is_up(osd)) {
+                why += &format!("{osd} is not up; ");
+                continue;
+            }
+            match admin(&client, osd, r#"{"prefix":"status"}"#).await {
+                Ok(status) if status["pgs"]["clean"] == status["pgs"]["total"] => {}
+                Ok(status) => {
+                    let unclean = status["pg_states"].as_array().into_iter().flatten();
+                    let unclean = unclean.filter(|pg| pg["primary"] == true && pg["state"] != "active+clean");
+                    let words = unclean
+                        .map(|pg| format!("{} {} {} {}", pg["pg"], pg["state"], pg["why"], pg["acting"]));
+                    why += &format!("{osd}: {}; ", words.collect::<Vec<_>>().join(", "));
+                }
+                Err(error) => why += &format!("{error}; "),
+            }
+        }
+        if why.is_empty() {
+            return;
+        }
+        *seen.borrow_mut() = why;
+        shard.sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn admin(client: &Client, osd: OsdId, question: &str) -> Result<Value, String> {
+    let text = client.admin(osd, question).await.map_err(|error| error.to_string())?;
+    serde_json::from_str(&text).map_err(|error| format!("{osd} answered {text}: {error}"))
+}
+
+/// All copies of each PG have the same objects.
+async fn compare(pool: &Pool, osds: u32, size: usize) -> Result<(), String> {
+    let client = pool.client();
+    client.wait_newest_map().await.map_err(|error| error.to_string())?;
+    let mut copies = Vec::new();
+    for osd in (0..osds).map(OsdId) {
+        copies.push(admin(client, osd, r#"{"prefix":"pg_contents"}"#).await?);
+    }
+    let view = client.view().ok_or("there is no map")?;
+    for pg in (0..PGS).map(|ps| PgId::new(pool.id(), ps)) {
+        let members: Vec<OsdId> = view.mapping(pg).acting_osds().collect();
+        if members.len() != size {
+            return Err(format!("{pg} has the members {members:?}, not {size}"));
+        }
+        let of = |osd: OsdId| &copies[osd.0 as usize]["pgs"][pg.to_string()];
+        for osd in &members {
+            if of(*osd) != of(members[0]) {
+                let (one, other) = (of(*osd), of(members[0]));
+                return Err(format!("{pg}: {osd} has {one}, and {} has {other}", members[0]));
+            }
+        }
+    }
+    Ok(())
+}

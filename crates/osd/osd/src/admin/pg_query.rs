@@ -1,0 +1,134 @@
+//! `ceph pg N query`: what a PG's primary knows of it, in Ceph's words and shape. What is not kept here is left out.
+
+use std::rc::Rc;
+
+use carmine_types::{ObjectId, PgId};
+use serde_json::{Value, json};
+
+use crate::pg::Pg;
+use crate::shard::OsdShard;
+
+/// The parameters as Ceph's tools are told of them.
+pub(super) fn signature() -> Value {
+    json!(["pg", { "name": "pgid", "type": "CephPgid" }, { "name": "cmd", "type": "CephChoices", "strings": "query" }])
+}
+
+/// Answers it on the shard that owns the PG.
+pub(super) async fn answer(osd: &Rc<OsdShard>, question: &Value) -> Result<Value, String> {
+    let text = question["pgid"].as_str().ok_or("name a PG: {\"pgid\": \"1.0\"}")?;
+    let id: PgId = text.parse().map_err(|_| format!("{text} is no PG"))?;
+    if question["cmd"].as_str().is_some_and(|cmd| cmd != "query") {
+        return Err("of a PG there is `query` only".to_owned());
+    }
+    let Some(owner) = osd.owner(id) else { return Err(format!("pg {id} is not on this OSD")) };
+    let answer = osd.shard.call(owner, move |shard| async move {
+        let osd = OsdShard::of(&shard)?;
+        osd.pg(id.into()).map(|pg| query(&osd, &pg))
+    });
+    answer.await.ok_or_else(|| format!("pg {id} is not on this OSD"))
+}
+
+fn query(osd: &OsdShard, pg: &Pg) -> Value {
+    let (state, why) = pg.describe();
+    let mapping = osd.view().map(|view| view.mapping(pg.id.pgid).clone());
+    let up = mapping.as_ref().map(|mapping| mapping.up.to_vec()).unwrap_or_default();
+    let targets = pg.recovery_targets();
+    let acting: Vec<u32> = pg.acting().iter().map(|osd| osd.0).collect();
+    let backfilled: Vec<String> =
+        targets.iter().filter(|(_, _, place)| place.is_some()).map(|(osd, ..)| osd.0.to_string()).collect();
+    let own = osd.config.id.0;
+    let peers = acting.iter().filter(|peer| pg.leads() && **peer != own);
+    let peers: Vec<Value> = peers.map(|peer| peer_info(pg, *peer, &targets)).collect();
+    json!({
+        "state": state,
+        "epoch": osd.epoch().0,
+        "up": up,
+        "acting": acting,
+        "backfill_targets": backfilled,
+        "acting_recovery_backfill": acting.iter().map(u32::to_string).collect::<Vec<_>>(),
+        "info": info(pg, None),
+        "peer_info": peers,
+        "recovery_state": recovery_state(pg, &why, &targets),
+        "agent_state": {},
+    })
+}
+
+/// A member, the objects that it lacks by the log, and where its backfill is.
+type Targets = [(carmine_types::OsdId, usize, Option<ObjectId>)];
+
+/// Ceph's name of a place in the order of objects.
+fn place(oid: Option<&ObjectId>) -> String {
+    oid.map_or_else(|| "MAX".to_owned(), ToString::to_string)
+}
+
+fn info(pg: &Pg, last_backfill: Option<&ObjectId>) -> Value {
+    let info = pg.info();
+    let last_complete = if info.incomplete { info.complete_to } else { info.last_update };
+    let own_backfill = info.last_backfill.as_ref().filter(|_| info.incomplete);
+    let (objects, clones, bytes) = pg.usage();
+    json!({
+        "pgid": pg.id.to_string(),
+        "last_update": info.last_update.to_string(),
+        "last_complete": last_complete.to_string(),
+        "log_tail": info.log_tail.to_string(),
+        "last_user_version": info.last_update.version,
+        "last_backfill": place(last_backfill.or(own_backfill)),
+        "purged_snaps": [],
+        "history": {
+            "last_epoch_started": info.last_epoch_started.0,
+            "last_interval_started": info.same_interval_since.0,
+            "same_interval_since": info.same_interval_since.0,
+        },
+        "stats": {
+            "version": info.last_update.to_string(),
+            "state": pg.describe().0,
+            "stat_sum": {
+                "num_objects": objects,
+                "num_object_clones": clones,
+                "num_bytes": bytes,
+                "num_objects_missing_on_primary": 0,
+            },
+        },
+        "empty": i32::from(info.last_update == carmine_types::Eversion::ZERO),
+        "dne": 0,
+        "incomplete": i32::from(info.incomplete),
+        "last_epoch_started": info.last_epoch_started.0,
+    })
+}
+
+/// What the primary knows of another member: its log is the primary's.
+fn peer_info(pg: &Pg, peer: u32, targets: &Targets) -> Value {
+    let target = targets.iter().find(|(osd, ..)| osd.0 == peer);
+    let mut info = info(pg, target.and_then(|(.., place)| place.as_ref()));
+    info["peer"] = peer.to_string().into();
+    info["incomplete"] = i32::from(target.is_some()).into();
+    info["stats"]["stat_sum"]["num_objects_missing"] = target.map_or(0, |(_, missing, _)| *missing).into();
+    info
+}
+
+fn recovery_state(pg: &Pg, why: &str, targets: &Targets) -> Value {
+    let name = pg.recovery_state_name();
+    if name != "Started/Primary/Active" {
+        let mut state = json!({ "name": name });
+        if !why.is_empty() {
+            state["blocked"] = why.into();
+        }
+        return json!([state, { "name": "Started" }]);
+    }
+    let places = targets.iter().filter_map(|(osd, _, place)| Some((osd.0, place.as_ref()?)));
+    let started = places.clone().map(|(_, place)| place).min();
+    let begun = started.map_or_else(|| "MIN".to_owned(), |begun| place(Some(begun)));
+    json!([
+        {
+            "name": name,
+            "might_have_unfound": [],
+            "recovery_progress": {
+                "backfill_targets": places.map(|(osd, _)| osd.to_string()).collect::<Vec<_>>(),
+                "waiting_on_backfill": [],
+                "last_backfill_started": begun,
+                "objects_missing_on_peers": targets.iter().map(|(_, missing, _)| missing).sum::<usize>(),
+            },
+        },
+        { "name": "Started" },
+    ])
+}

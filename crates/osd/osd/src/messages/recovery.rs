@@ -1,0 +1,106 @@
+//! What primaries and replicas tell each other for a recovery: reservations, the comparison of a backfill, and copies that
+//! nobody needs any more.
+
+use carmine_codec::{Decoder, Encoder, Result, coded};
+use carmine_pgtypes::{cursor, object};
+use carmine_types::{Eversion, ObjectId, OsdId};
+use carmine_wire::header::Front;
+use carmine_wire::private::VERSION;
+
+use super::Head;
+
+coded! {
+    /// An object of a copy.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct VersionOf {
+        pub oid: ObjectId = object,
+        /// The change that it has last gone through; zero: it is not whole.
+        pub version: Eversion,
+    }
+}
+
+message! { 0x8040,
+    /// Primary to replica: name the objects of your copy from this one on, as far as one answer goes.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PgBackfillScan {
+        pub head: Head,
+        pub from: ObjectId = object,
+    }
+}
+
+message! { 0x8041,
+    /// Replica to primary: objects in order.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PgBackfillDigest {
+        pub head: Head,
+        /// 0, or an errno: then nothing else is meant.
+        pub result: i32,
+        pub objects: Vec<VersionOf>,
+        /// The object behind them; `None`: there are no more.
+        pub next: Option<ObjectId> = cursor,
+    }
+}
+
+message! { 0x8042,
+    /// Primary to replica: your copy has the objects before `last_backfill` as of `complete_to`. Write that down: a backfill
+    /// that is interrupted goes on there. Refused with ENOSPC if the OSD is too full to go on.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PgBackfillProgress {
+        pub head: Head,
+        pub complete_to: Eversion,
+        pub last_backfill: ObjectId = object,
+    }
+}
+
+carmine_types::words! {
+    /// What a primary wants of a replica's OSD.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Reserve: "reservation" {
+        /// Nothing any more.
+        Release = "release",
+        /// A place for a recovery by the log.
+        Recovery = "recovery",
+        /// A place for a backfill, for which there must be room.
+        Backfill = "backfill",
+    }
+}
+
+message! { 0x8043,
+    /// Primary to replica: a place among those that are recovered at the same time on your OSD. Refused with EBUSY while there is
+    /// none, with ENOSPC while the OSD is too full. The place is given back with the interval, too.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct PgReserve {
+        pub head: Head,
+        pub want: Reserve = reserve,
+    }
+}
+
+/// A number of [`Reserve`].
+mod reserve {
+    use super::*;
+
+    pub(super) const BYTES_MIN: usize = 1;
+
+    pub(super) fn put(want: &Reserve, e: &mut Encoder<'_>) {
+        e.u8(*want as u8);
+    }
+
+    pub(super) fn get(d: &mut Decoder<'_>) -> Result<Reserve> {
+        let value = d.u8()?;
+        Reserve::ALL
+            .get(usize::from(value))
+            .copied()
+            .ok_or(carmine_codec::DecodeError::BadValue { what: "reservation", value: value.into() })
+    }
+}
+
+message! { 0x8044,
+    /// An OSD that is no member of a PG's acting set to its primary: I have a copy. The answer is 0 if it may go, EAGAIN if it
+    /// must stay for now.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct PgStray {
+        pub head: Head,
+        /// Who asks.
+        pub from: OsdId,
+    }
+}

@@ -1,0 +1,123 @@
+//! The replica's side of a recovery, and the primary's answer to strays.
+
+use std::rc::Rc;
+
+use carmine_messenger::Message;
+use carmine_peering::Order;
+use carmine_pgtypes::{PgInfo, Transaction};
+use carmine_types::{Eversion, errno};
+
+use super::backfill::PAGE;
+use super::{Pg, reserve};
+use crate::error::OpError;
+use crate::messages::{
+    Head, PgAck, PgBackfillDigest, PgBackfillProgress, PgBackfillScan, PgReserve, PgStray, Reserve, VersionOf,
+};
+use crate::shard::OsdShard;
+
+impl Pg {
+    /// The primary compares the copies.
+    pub(crate) async fn answer_backfill_scan(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        scan: PgBackfillScan,
+    ) -> Message {
+        let PgBackfillScan { head, from } = scan;
+        let page = async {
+            let (generation, _) = self.take_order(osd, head, Order::Push)?;
+            let page = self.versions_from(osd, &from, PAGE).await?;
+            self.carried_out(osd, generation, false)?;
+            Ok::<_, OpError>(page)
+        };
+        Message::of(&match page.await {
+            Ok((objects, next)) => {
+                let objects = objects.into_iter().map(|(oid, version)| VersionOf { oid, version });
+                PgBackfillDigest { head, result: 0, objects: objects.collect(), next }
+            }
+            Err(error) => PgBackfillDigest { head, result: error.told(), objects: Vec::new(), next: None },
+        })
+    }
+
+    /// The copy is whole so far.
+    pub(crate) async fn answer_progress(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        progress: PgBackfillProgress,
+    ) -> Message {
+        let PgBackfillProgress { head, complete_to, last_backfill } = progress;
+        let result = async {
+            let (generation, _) = self.take_order(osd, head, Order::Push)?;
+            if complete_to > self.last_update() || complete_to == Eversion::ZERO {
+                return Err(OpError::of(errno::EINVAL));
+            }
+            // In one step: writes of the primary change the info, too.
+            let info = self.log.borrow().info().clone();
+            let info = PgInfo { complete_to, last_backfill: Some(last_backfill), ..info };
+            self.write_down(osd, info).await?;
+            self.carried_out(osd, generation, false)?;
+            if is_backfillfull(osd) { Err(OpError::of(errno::ENOSPC)) } else { Ok(()) }
+        };
+        ack(head, result.await)
+    }
+
+    /// Writes a new info.
+    pub(in crate::pg) async fn write_down(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        info: PgInfo,
+    ) -> Result<(), OpError> {
+        self.log.borrow_mut().set_info(info.clone());
+        let written = osd.store.submit(Transaction { info: Some(info), ..self.transaction() }).await;
+        if let Err(error) = &written {
+            self.fail(osd, "its info cannot be written", error);
+        }
+        Ok(written?)
+    }
+
+    /// The primary wants a place among those that are recovered here, or gives it back.
+    pub(crate) async fn answer_reserve(self: &Rc<Self>, osd: &Rc<OsdShard>, order: PgReserve) -> Message {
+        let PgReserve { head, want } = order;
+        let result = async {
+            let (generation, _) = self.take_order(osd, head, Order::Push)?;
+            if want == Reserve::Release {
+                self.recovery.granted.take();
+                return Ok(());
+            }
+            if want == Reserve::Backfill && is_backfillfull(osd) {
+                return Err(OpError::of(errno::ENOSPC));
+            }
+            if self.recovery.granted.borrow().is_some() {
+                return Ok(()); // the answer was lost
+            }
+            let place = reserve::remote(osd).await.ok_or(OpError::of(errno::EBUSY))?;
+            self.carried_out(osd, generation, false)?;
+            self.recovery.granted.replace(Some(place));
+            Ok(())
+        };
+        ack(head, result.await)
+    }
+
+    /// All objects are here.
+    pub(in crate::pg) fn recovery_ends(&self) {
+        self.recovery.granted.take();
+    }
+
+    /// An OSD that is no member has a copy. It may go when all members have all of the PG.
+    pub(crate) fn answer_stray(&self, osd: &OsdShard, stray: PgStray) -> Message {
+        let PgStray { head, from } = stray;
+        let peering = self.peering.borrow();
+        let may_go = peering.is_clean() && head.epoch <= osd.epoch() && !peering.is_needed(from);
+        ack(head, if may_go { Ok(()) } else { Err(OpError::of(errno::EAGAIN)) })
+    }
+}
+
+/// So much is used that no backfill may add to it.
+fn is_backfillfull(osd: &OsdShard) -> bool {
+    let space = osd.store.statfs();
+    let ratio = osd.view().map_or(0.0, |view| view.map().backfillfull_ratio);
+    ratio > 0.0 && space.used as f64 > space.total as f64 * f64::from(ratio)
+}
+
+fn ack(head: Head, result: Result<(), OpError>) -> Message {
+    Message::of(&PgAck { head, result: result.err().map_or(0, |error| error.told()) })
+}

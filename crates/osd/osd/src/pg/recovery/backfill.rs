@@ -1,0 +1,240 @@
+//! The backfill of one copy, on the primary: objects are compared by their versions, a page at a time, and those that differ
+//! are copied. After each page the target writes down how far it is.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use carmine_messenger::Message;
+use carmine_peering::{Recovery, Trouble};
+use carmine_types::{Errno, Eversion, ObjectId, OsdId, errno};
+
+use super::run::{End, Part, Run};
+use super::{Pg, Target, Window};
+use crate::messages::{PgBackfillDigest, PgBackfillProgress, PgBackfillScan, Reserve};
+use crate::pg::push::{Repair, Stop, for_each};
+use crate::pg::snaps::{self, Family};
+
+/// Objects that are compared at a time.
+pub(super) const PAGE: usize = 256;
+
+/// Objects of a part of the PG that differ, and the object behind that part.
+pub(in crate::pg) type Differing = (Vec<ObjectId>, Option<ObjectId>);
+
+impl Run {
+    /// Makes a member's copy equal from where its window is.
+    pub(super) async fn backfill(&self, target: &Target) -> Result<(), End> {
+        let Some(window) = &target.window else { return Ok(()) };
+        loop {
+            self.wait_until_allowed(Reserve::Backfill).await?;
+            let places = self.reserve(Reserve::Backfill, vec![target.osd]).await?;
+            let part = match places {
+                None => Part::Full,
+                Some(places) => {
+                    self.set(Recovery::Backfilling);
+                    let part = self.pages(target.osd, window).await?;
+                    if part != Part::Done {
+                        self.give_back(places).await?;
+                    }
+                    part
+                }
+            };
+            match part {
+                Part::Done => return Ok(()),
+                Part::Forbidden => {}
+                Part::Full => self.pause(Recovery::BackfillToofull).await?,
+            }
+        }
+    }
+
+    async fn pages(&self, to: OsdId, window: &Rc<Window>) -> Result<Part, End> {
+        let repair = self.to(to);
+        while !window.is_done() {
+            let from = window.begin();
+            let (differ, until) = self.of_compared(to, repair.differing_from(&from).await)?;
+            window.compared(differ, until);
+            let part = self.copy_differing(&repair, window).await?;
+            // In one step with the last look at what differs.
+            let Ok(next) = window.end() else { return Ok(part) };
+            let complete_to = self.pg.committed_version();
+            if let Some(last_backfill) = next
+                && !self.progress(to, complete_to, last_backfill).await?
+            {
+                return Ok(Part::Full);
+            }
+        }
+        Ok(Part::Done)
+    }
+
+    fn of_compared(&self, to: OsdId, compared: Result<Differing, Stop>) -> Result<Differing, End> {
+        self.current()?;
+        match compared {
+            Ok(compared) => Ok(compared),
+            Err(Stop::Superseded) => Err(End::Superseded),
+            Err(Stop::Failed(trouble)) => Err(End::Failed(to, trouble)),
+        }
+    }
+
+    async fn copy_differing(&self, repair: &Repair, window: &Rc<Window>) -> Result<Part, End> {
+        let part = Cell::new(Part::Done);
+        let next = std::iter::from_fn(|| {
+            if self.is_forbidden(Reserve::Backfill) {
+                part.set(Part::Forbidden);
+            }
+            let goes_on = part.get() == Part::Done && self.current().is_ok();
+            goes_on.then(|| window.next()).flatten().inspect(|family| {
+                // Nothing is written to it from the moment on from which the target is sent its changes.
+                self.pg.pipeline.hold(std::slice::from_ref(&family.head));
+            })
+        });
+        // What is under way is not dropped when the target is full: it might arrive later.
+        for_each(self.max_active(), next, async |family| {
+            if self.copy_held(repair, window, family).await? == Part::Full {
+                part.set(Part::Full);
+            }
+            Ok(())
+        })
+        .await?;
+        self.current()?;
+        Ok(part.get())
+    }
+
+    async fn copy_held(&self, repair: &Repair, window: &Window, family: Family) -> Result<Part, End> {
+        let head = Arc::clone(&family.head);
+        let copied = {
+            let _turn = self.osd.recovery_ops.acquire(1).await;
+            let copied = match repair.wait_until_quiet(&head).await {
+                Ok(()) => repair.copy_family(&family).await,
+                Err(stop) => Err(stop),
+            };
+            self.of(repair.to, copied)?
+        };
+        self.current()?;
+        if copied.is_none() {
+            window.again(family);
+        }
+        self.release(&head);
+        let Some(bytes) = copied else { return Ok(Part::Full) };
+        self.osd.recovery_pace.take(&self.osd.shard, bytes).await;
+        Ok(Part::Done)
+    }
+
+    /// The target writes down how far its copy is whole; false if it is too full to go on.
+    async fn progress(&self, to: OsdId, complete_to: Eversion, last_backfill: ObjectId) -> Result<bool, End> {
+        let order = PgBackfillProgress { head: self.pg.head(&self.osd), complete_to, last_backfill };
+        let done = self.pg.order(&self.osd, to, Message::of(&order)).await;
+        self.current()?;
+        match done {
+            Ok(()) => Ok(true),
+            Err(Trouble::Refused(Errno(errno::ENOSPC))) => Ok(false),
+            Err(trouble) => Err(End::Failed(to, trouble)),
+        }
+    }
+}
+
+impl Repair {
+    /// Compares a part of the objects, from this one on.
+    pub(in crate::pg) async fn differing_from(&self, from: &ObjectId) -> Result<Differing, Stop> {
+        self.current()?;
+        let scan = PgBackfillScan { head: self.pg.head(&self.osd), from: from.clone() };
+        let answer = self.pg.ask(&self.osd, self.to, Message::of(&scan)).await;
+        let PgBackfillDigest { result, objects, next, .. } = answer.map_err(Stop::Failed)?;
+        match result {
+            0 => {}
+            errno => return Err(Stop::Failed(Trouble::Refused(Errno(errno)))),
+        }
+        let ours = self.pg.versions_from(&self.osd, from, PAGE).await.map_err(|error| self.stuck(&error))?;
+        self.current()?;
+        let is_ours = |oid: &ObjectId| self.pg.contains(oid);
+        if objects.iter().any(|object| !is_ours(&object.oid)) || next.iter().any(|next| next <= from) {
+            return Err(Stop::Failed(Trouble::BadAnswer));
+        }
+        let theirs = objects.into_iter().map(|object| (object.oid, object.version)).collect();
+        Ok(differing(ours, (theirs, next)))
+    }
+}
+
+type Page = (BTreeMap<ObjectId, Eversion>, Option<ObjectId>);
+
+/// What differs of the part that both pages have.
+fn differing((ours, our_next): Page, (theirs, their_next): Page) -> Differing {
+    let until = match (our_next, their_next) {
+        (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
+        (ours, theirs) => ours.or(theirs),
+    };
+    // An object without a version is not whole.
+    let is_equal = |oid: &ObjectId| {
+        let version = ours.get(oid).filter(|version| **version != Eversion::ZERO);
+        version.is_some() && version == theirs.get(oid)
+    };
+    let mut all: Vec<ObjectId> = ours.keys().chain(theirs.keys()).cloned().collect();
+    all.sort_unstable();
+    all.dedup();
+    all.retain(|oid| until.as_ref().is_none_or(|until| oid < until) && !is_equal(oid));
+    (all, until)
+}
+
+impl Pg {
+    /// The objects of this copy from this one on with their versions, so many at most and whole families of clones in any case,
+    /// and the place behind them.
+    pub(super) async fn versions_from(
+        &self,
+        osd: &crate::shard::OsdShard,
+        from: &ObjectId,
+        limit: usize,
+    ) -> Result<Page, carmine_store::StoreError> {
+        let (page, next) = self.families_from(osd, from, limit).await?;
+        let mut versions = BTreeMap::new();
+        for oid in page.into_iter().filter(|oid| !snaps::is_mapper(oid)) {
+            if let Some(meta) = osd.store.stat(&oid).await? {
+                versions.insert(oid, meta.version);
+            }
+        }
+        Ok((versions, next))
+    }
+
+    /// The objects from this one on: as many families as fit into the limit, at least one.
+    async fn families_from(
+        &self,
+        osd: &crate::shard::OsdShard,
+        from: &ObjectId,
+        mut limit: usize,
+    ) -> Result<(Vec<ObjectId>, Option<ObjectId>), carmine_store::StoreError> {
+        loop {
+            let mut page = osd.store.list(self.id, self.bits.get(), Some(from), limit + 1).await?;
+            let Some(behind) = page.get(limit) else { return Ok((page, None)) };
+            let next = snaps::family_begin(behind);
+            let is_before = |oid: &ObjectId| *oid < next;
+            if page.first().is_some_and(is_before) {
+                page.retain(is_before);
+                return Ok((page, Some(next)));
+            }
+            limit *= 2; // an object with that many clones
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(n: u8) -> ObjectId {
+        ObjectId { name: [n].into(), ..ObjectId::cursor(1, 0) }
+    }
+
+    fn page(versions: &[(u8, u64)], next: Option<u8>) -> Page {
+        let versions = versions.iter().map(|(n, version)| (object(*n), Eversion::new(1, *version)));
+        (versions.collect(), next.map(object))
+    }
+
+    #[test]
+    fn copies_are_compared_as_far_as_both_pages_go() {
+        let ours = page(&[(1, 5), (2, 6), (4, 7), (5, 9)], Some(6));
+        let theirs = page(&[(1, 5), (2, 3), (3, 1), (5, 8)], Some(5));
+        assert_eq!(differing(ours, theirs), ([2, 3, 4].map(object).to_vec(), Some(object(5))));
+        let unversioned = (BTreeMap::from([(object(1), Eversion::ZERO)]), None);
+        let (all, until) = differing(unversioned.clone(), unversioned);
+        assert_eq!((all, until), (vec![object(1)], None), "an object that is not whole is copied");
+    }
+}

@@ -1,0 +1,134 @@
+//! Recovery beside clients: the members that lack objects are given them while the PG serves.
+//!
+//! - `missing`: the objects that members lack by the log. Writes to them wait from the activation on, and an object that one
+//!   waits for is pushed first, whatever else is under way. Reads do not wait: the primary has all objects.
+//! - `window`, `backfill`: a copy of which no log tells what it lacks is compared object by object, by their versions. It is
+//!   sent the changes of the objects that the backfill has passed, and of the others only the log entries.
+//! - `run`: does both, one PG's targets one after the other, within reservations (`reserve`), limits and the map's flags.
+//! - `answer`: the replica's side.
+//! - `stray`: copies of OSDs that left a PG go when nobody needs them.
+
+mod answer;
+mod backfill;
+mod missing;
+mod reserve;
+mod run;
+mod stray;
+mod window;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use carmine_peering::Recovery;
+use carmine_types::{Eversion, LogOp, ObjectId, OsdId};
+
+use super::Pg;
+use crate::op::ClientOp;
+use crate::shard::OsdShard;
+use missing::{Begun, Missing};
+use reserve::Reservation;
+use run::Run;
+
+pub(crate) use reserve::Reserver;
+pub(crate) use stray::start as start_strays;
+pub(crate) use window::Window;
+
+/// The recovery of a PG.
+#[derive(Default)]
+pub(crate) struct Recoveries {
+    /// What it does (primary).
+    stage: Cell<Recovery>,
+    missing: RefCell<Missing>,
+    targets: RefCell<Vec<Target>>,
+    /// The place that its primary was given here (replica).
+    granted: RefCell<Option<Reservation>>,
+}
+
+/// A member that lacks objects.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub osd: OsdId,
+    /// It is to be compared from here on; `None`: it lacks only what the log tells of.
+    pub window: Option<Rc<Window>>,
+}
+
+impl Recoveries {
+    pub(super) fn stage(&self) -> Recovery {
+        self.stage.get()
+    }
+
+    /// A new generation.
+    pub(super) fn start_over(&self) {
+        self.stage.set(Recovery::Idle);
+        self.missing.borrow_mut().start_over();
+        self.targets.take();
+        self.granted.take();
+    }
+
+    /// The members that are sent a part of the changes only.
+    pub(super) fn windows(&self) -> Vec<(OsdId, Rc<Window>)> {
+        let targets = self.targets.borrow();
+        targets.iter().filter_map(|target| Some((target.osd, Rc::clone(target.window.as_ref()?)))).collect()
+    }
+
+    /// Members that lack objects: how many by the log, and where their backfills are.
+    pub(crate) fn targets(&self) -> Vec<(OsdId, usize, Option<ObjectId>)> {
+        let missing = self.missing.borrow();
+        let place = |target: &Target| target.window.as_ref().and_then(|window| window.place());
+        let targets = self.targets.borrow();
+        targets.iter().map(|target| (target.osd, missing.len_of(target.osd), place(target))).collect()
+    }
+}
+
+impl Pg {
+    /// A member that lacks objects is about to be activated: writes to those that the log names wait from now on. `common` and
+    /// `last_backfill` tell what it has.
+    pub(super) fn expect_recovery(
+        &self,
+        to: OsdId,
+        common: Option<Eversion>,
+        last_backfill: Option<ObjectId>,
+    ) {
+        let from = match common {
+            Some(_) => last_backfill,
+            None => Some(self.first_object()),
+        };
+        let lacks = |oid: &ObjectId| from.as_ref().is_none_or(|from| oid < from);
+        let mut missing = self.recovery.missing.borrow_mut();
+        let log = self.log.borrow();
+        for entry in log.after(common.unwrap_or(log.info().last_update)) {
+            if entry.op != LogOp::Error && lacks(&entry.oid) {
+                self.pipeline.hold(std::slice::from_ref(&entry.oid));
+                missing.add(Arc::clone(&entry.oid), &entry.clones, to);
+            }
+        }
+        let window = from.map(|from| Rc::new(Window::at(from)));
+        self.recovery.targets.borrow_mut().push(Target { osd: to, window });
+    }
+
+    /// The PG serves clients: members that lack objects get them.
+    pub(super) fn start_recovery(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        if !self.recovery.targets.borrow().is_empty() {
+            Run::new(osd, self).start();
+        }
+    }
+
+    /// An operation was queued. If it is a write and a member lacks its object, that is pushed now.
+    pub(super) fn recover_first(self: &Rc<Self>, osd: &Rc<OsdShard>, op: &ClientOp) {
+        if op.is_write
+            && let Some(begun) = Begun::of(&self.recovery.missing, &op.oid)
+        {
+            // The task begins it again.
+            let oid = Arc::clone(&begun.family.head);
+            drop(begun);
+            Run::new(osd, self).start_urgent(oid);
+        }
+    }
+
+    /// The place before all objects of the PG.
+    pub(super) fn first_object(&self) -> ObjectId {
+        let pgid = self.id.pgid;
+        ObjectId { shard: self.id.shard, ..ObjectId::cursor(pgid.pool, pgid.ps) }
+    }
+}

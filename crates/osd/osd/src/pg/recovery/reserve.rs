@@ -1,0 +1,71 @@
+//! Places among the PGs that an OSD recovers at the same time (`osd_max_backfills`). Shard 0 has them, for all shards.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use carmine_reactor::sync::{Permit, Semaphore};
+use carmine_reactor::{Shard, ShardId};
+
+use crate::shard::OsdShard;
+
+/// The places of an OSD.
+pub(crate) struct Reserver {
+    /// As primary.
+    local: Semaphore,
+    /// As replica.
+    remote: Semaphore,
+    given: RefCell<BTreeMap<u64, Permit>>,
+    next: Cell<u64>,
+}
+
+/// A place, until it is dropped.
+pub(super) struct Reservation {
+    here: Shard,
+    number: u64,
+}
+
+impl Reserver {
+    pub(crate) fn new(max_backfills: u32) -> Reserver {
+        let places = || Semaphore::new(max_backfills.max(1) as usize);
+        Reserver { local: places(), remote: places(), given: RefCell::default(), next: Cell::new(0) }
+    }
+
+    fn keep(&self, place: Permit) -> u64 {
+        let number = self.next.get();
+        self.next.set(number + 1);
+        self.given.borrow_mut().insert(number, place);
+        number
+    }
+}
+
+/// Waits for a place as primary; `None` if the OSD stops.
+pub(super) async fn local(osd: &OsdShard) -> Option<Reservation> {
+    let number = osd.shard.call(ShardId(0), |home| async move {
+        let osd = OsdShard::of(&home)?;
+        let place = osd.reserver.local.acquire(1).await;
+        Some(osd.reserver.keep(place))
+    });
+    number.await.map(|number| Reservation { here: osd.shard.clone(), number })
+}
+
+/// A place as replica, if there is one now.
+pub(super) async fn remote(osd: &OsdShard) -> Option<Reservation> {
+    let number = osd.shard.call(ShardId(0), |home| async move {
+        let osd = OsdShard::of(&home)?;
+        let place = osd.reserver.remote.try_acquire(1)?;
+        Some(osd.reserver.keep(place))
+    });
+    number.await.map(|number| Reservation { here: osd.shard.clone(), number })
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let number = self.number;
+        self.here.submit_to(ShardId(0), move |home| {
+            if let Some(osd) = OsdShard::of(home) {
+                let place = osd.reserver.given.borrow_mut().remove(&number);
+                drop(place);
+            }
+        });
+    }
+}

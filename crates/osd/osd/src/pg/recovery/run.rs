@@ -1,0 +1,302 @@
+//! Gives the members of one PG what they lack.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use carmine_messenger::{Message, with_timeout};
+use carmine_peering::{Event, Recovery, Trouble};
+use carmine_reactor::Group;
+use carmine_types::{Errno, ObjectId, OsdId, errno};
+use carmine_wire::osdmap::consts::{FLAG_NOBACKFILL, FLAG_NOREBALANCE, FLAG_NORECOVER};
+
+use super::missing::Begun;
+use super::reserve::{self, Reservation};
+use super::{Pg, Target};
+use crate::messages::{PgAck, PgComplete, PgReserve, Reserve};
+use crate::pg::push::{Repair, Stop, for_each};
+use crate::shard::OsdShard;
+
+/// Pause before a replica that has no place free is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+/// Longest time between two looks at flags and generation.
+const LOOK: Duration = Duration::from_secs(1);
+/// The same while somebody else pushes the last objects.
+const LOOK_SOON: Duration = Duration::from_millis(10);
+
+/// The recovery of one PG, for as long as its generation lasts.
+#[derive(Clone)]
+pub(super) struct Run {
+    pub osd: Rc<OsdShard>,
+    pub pg: Rc<Pg>,
+    attempt: u64,
+    generation: u64,
+}
+
+/// Why a recovery ended early.
+pub(super) enum End {
+    /// A new generation began.
+    Superseded,
+    /// What a member was to do was not done.
+    Failed(OsdId, Trouble),
+}
+
+/// How a part ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Done,
+    /// A flag was set.
+    Forbidden,
+    /// A member has no room.
+    Full,
+}
+
+/// The right to work on the PG, here and on members.
+pub(super) struct Places {
+    _local: Option<Reservation>,
+    members: Vec<OsdId>,
+}
+
+impl Run {
+    pub(super) fn new(osd: &Rc<OsdShard>, pg: &Rc<Pg>) -> Run {
+        let attempt = pg.peering.borrow().attempt_id().attempt;
+        Run { osd: Rc::clone(osd), pg: Rc::clone(pg), attempt, generation: pg.generation() }
+    }
+
+    pub(super) fn start(self) {
+        let shard = self.osd.shard.clone();
+        shard.spawn(Group::Recovery, "recovery", async move {
+            let result = self.all().await;
+            self.tell(result);
+        });
+    }
+
+    /// Pushes an object for which a write waits.
+    pub(super) fn start_urgent(self, oid: Arc<ObjectId>) {
+        let shard = self.osd.shard.clone();
+        shard.spawn(Group::Recovery, "recovery", async move {
+            let Some(begun) = Begun::of(&self.pg.recovery.missing, &oid) else { return };
+            let result = self.recover(begun).await;
+            self.tell(result.map(drop));
+        });
+    }
+
+    /// A failure begins the interval anew.
+    fn tell(&self, result: Result<(), End>) {
+        if let Err(End::Failed(from, trouble)) = result {
+            let event = Event::Recovered { attempt: self.attempt, from, result: Err(trouble) };
+            self.pg.on(&self.osd, event);
+        }
+    }
+
+    async fn all(&self) -> Result<(), End> {
+        self.current()?;
+        self.by_log().await?;
+        let targets = self.pg.recovery.targets.borrow().clone();
+        let (compared, whole): (Vec<Target>, Vec<Target>) =
+            targets.into_iter().partition(|target| target.window.is_some());
+        for target in &whole {
+            self.complete(target.osd).await?;
+        }
+        for target in &compared {
+            self.backfill(target).await?;
+            self.complete(target.osd).await?;
+        }
+        self.set(Recovery::Idle);
+        Ok(())
+    }
+
+    pub(super) fn current(&self) -> Result<(), End> {
+        if self.pg.is_past(self.generation) { Err(End::Superseded) } else { Ok(()) }
+    }
+
+    pub(super) fn set(&self, stage: Recovery) {
+        if !self.pg.is_past(self.generation) {
+            self.pg.recovery.stage.set(stage);
+        }
+    }
+
+    /// This part of the run, for one member.
+    pub(super) fn to(&self, to: OsdId) -> Repair {
+        Repair::beside(&self.osd, &self.pg, self.attempt, to)
+    }
+
+    /// Pushes all that members lack by the log.
+    async fn by_log(&self) -> Result<(), End> {
+        while !self.pg.recovery.missing.borrow().is_empty() {
+            self.wait_until_allowed(Reserve::Recovery).await?;
+            let members = self.pg.recovery.missing.borrow().members();
+            let Some(places) = self.reserve(Reserve::Recovery, members.into_iter().collect()).await? else {
+                self.pause(Recovery::RecoveryToofull).await?;
+                continue;
+            };
+            self.set(Recovery::Recovering);
+            let part = self.push_missing().await?;
+            self.give_back(places).await?;
+            if part == Part::Full {
+                self.pause(Recovery::RecoveryToofull).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn push_missing(&self) -> Result<Part, End> {
+        let part = Cell::new(Part::Done);
+        loop {
+            let more = std::iter::from_fn(|| {
+                if self.is_forbidden(Reserve::Recovery) {
+                    part.set(Part::Forbidden);
+                }
+                let goes_on = part.get() == Part::Done && self.current().is_ok();
+                goes_on.then(|| Begun::next(&self.pg.recovery.missing)).flatten()
+            });
+            // What is under way is not dropped when a member is full: it might arrive later.
+            for_each(self.max_active(), more, async |begun| {
+                if self.recover(begun).await? == Part::Full {
+                    part.set(Part::Full);
+                }
+                Ok(())
+            })
+            .await?;
+            self.current()?;
+            if part.get() != Part::Done || self.pg.recovery.missing.borrow().is_empty() {
+                return Ok(part.get());
+            }
+            // Others are pushed because writes wait for them.
+            with_timeout(&self.osd.shard, LOOK_SOON, self.pg.changed.notified()).await;
+        }
+    }
+
+    pub(super) fn max_active(&self) -> usize {
+        self.osd.recovery_ops.capacity()
+    }
+
+    /// Pushes an object to all members that lack it; writes to it go on then.
+    async fn recover(&self, begun: Begun<'_>) -> Result<Part, End> {
+        let mut bytes = 0;
+        {
+            let _turn = self.osd.recovery_ops.acquire(1).await;
+            for to in begun.members.iter().copied() {
+                self.current()?;
+                match self.of(to, self.to(to).copy_family(&begun.family).await)? {
+                    Some(copied) => bytes += copied,
+                    None => return Ok(Part::Full),
+                }
+            }
+        }
+        self.current()?;
+        let head = Arc::clone(&begun.family.head);
+        begun.done();
+        self.release(&head);
+        self.osd.recovery_pace.take(&self.osd.shard, bytes).await;
+        Ok(Part::Done)
+    }
+
+    /// What became of the push of an object: `None` if there is no room for it.
+    pub(super) fn of(&self, to: OsdId, pushed: Result<u64, Stop>) -> Result<Option<u64>, End> {
+        match pushed {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(Stop::Superseded) => Err(End::Superseded),
+            Err(Stop::Failed(Trouble::Refused(Errno(errno::ENOSPC)))) => Ok(None),
+            Err(Stop::Failed(trouble)) => Err(End::Failed(to, trouble)),
+        }
+    }
+
+    /// Writes to an object that was held go on.
+    pub(super) fn release(&self, oid: &Arc<ObjectId>) {
+        self.pg.pipeline.release(std::slice::from_ref(oid));
+        self.pg.pump(&self.osd, oid);
+    }
+
+    /// A member has all objects.
+    async fn complete(&self, to: OsdId) -> Result<(), End> {
+        self.current()?;
+        let order = Message::of(&PgComplete { head: self.pg.head(&self.osd) });
+        let done = self.pg.order(&self.osd, to, order).await;
+        self.current()?;
+        done.map_err(|trouble| End::Failed(to, trouble))?;
+        self.pg.recovery.targets.borrow_mut().retain(|target| target.osd != to);
+        self.pg.backend.forget_window(to);
+        self.pg.on(&self.osd, Event::Recovered { attempt: self.attempt, from: to, result: Ok(()) });
+        Ok(())
+    }
+
+    // Flags, places, pauses.
+
+    /// The map's flags forbid it for now.
+    pub(super) fn is_forbidden(&self, what: Reserve) -> bool {
+        let flags = self.osd.view().map_or(0, |view| view.map().flags);
+        let has = |flag| flags & flag != 0;
+        match what {
+            Reserve::Release => false,
+            Reserve::Recovery => has(FLAG_NORECOVER),
+            Reserve::Backfill => {
+                let is_move = has(FLAG_NOREBALANCE) && !self.pg.peering.borrow().is_degraded();
+                has(FLAG_NOBACKFILL) || is_move
+            }
+        }
+    }
+
+    pub(super) async fn wait_until_allowed(&self, what: Reserve) -> Result<(), End> {
+        while self.is_forbidden(what) {
+            self.set(Recovery::Idle);
+            with_timeout(&self.osd.shard, LOOK, self.pg.changed.notified()).await;
+            self.current()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a place here and on these members, which are asked in order, so that no two PGs wait for each other; `None` if
+    /// one is too full.
+    pub(super) async fn reserve(&self, what: Reserve, members: Vec<OsdId>) -> Result<Option<Places>, End> {
+        self.set(match what {
+            Reserve::Backfill => Recovery::BackfillWait,
+            _ => Recovery::RecoveryWait,
+        });
+        let local = reserve::local(&self.osd).await;
+        let mut places = Places { _local: local, members: Vec::new() };
+        for to in members {
+            loop {
+                self.current()?;
+                match self.ask(to, what).await? {
+                    0 => break,
+                    errno::EBUSY => self.osd.shard.sleep(ASK_AGAIN).await,
+                    errno::ENOSPC => {
+                        self.give_back(places).await?;
+                        return Ok(None);
+                    }
+                    errno => return Err(End::Failed(to, Trouble::Refused(Errno(errno)))),
+                }
+            }
+            places.members.push(to);
+        }
+        Ok(Some(places))
+    }
+
+    async fn ask(&self, to: OsdId, want: Reserve) -> Result<i32, End> {
+        let order = PgReserve { head: self.pg.head(&self.osd), want };
+        let ack: Result<PgAck, Trouble> = self.pg.ask(&self.osd, to, Message::of(&order)).await;
+        self.current()?;
+        ack.map(|ack| ack.result).map_err(|trouble| End::Failed(to, trouble))
+    }
+
+    pub(super) async fn give_back(&self, places: Places) -> Result<(), End> {
+        for to in &places.members {
+            self.ask(*to, Reserve::Release).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits before a member that was too full is asked again.
+    pub(super) async fn pause(&self, stage: Recovery) -> Result<(), End> {
+        self.set(stage);
+        let end_ns = self.osd.shard.now_ns() + self.osd.config.recovery.retry_interval.as_nanos() as u64;
+        while self.osd.shard.now_ns() < end_ns {
+            let left = Duration::from_nanos(end_ns - self.osd.shard.now_ns());
+            self.osd.shard.sleep(left.min(LOOK)).await;
+            self.current()?;
+        }
+        Ok(())
+    }
+}

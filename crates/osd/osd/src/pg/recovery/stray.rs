@@ -1,0 +1,112 @@
+//! Copies of PGs of which this OSD is no member any more. Their primaries say when nobody needs them; then they are removed,
+//! a few objects at a time.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use carmine_messenger::Message;
+use carmine_peering::Phase;
+use carmine_pgtypes::{ObjectChange, PgInfo, Step, Transaction};
+use carmine_reactor::Group;
+use carmine_types::{Epoch, Eversion};
+
+use super::Pg;
+use crate::error::OpError;
+use crate::messages::{PgAck, PgStray};
+use crate::shard::OsdShard;
+
+/// Time between two questions.
+const PERIOD: Duration = Duration::from_secs(5);
+/// Objects removed in one transaction.
+const PAGE: usize = 64;
+/// Pause between two transactions.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Looks for strays of this shard for as long as it runs.
+pub(crate) fn start(osd: &Rc<OsdShard>) {
+    let own = Rc::clone(osd);
+    osd.shard.spawn(Group::Recovery, "strays", async move {
+        while !own.stopping.get() {
+            own.shard.sleep(PERIOD).await;
+            let strays: Vec<Rc<Pg>> =
+                own.pgs.borrow().values().filter(|pg| pg.is_stray_with_data()).cloned().collect();
+            for pg in strays {
+                let generation = pg.generation();
+                if pg.may_go(&own).await {
+                    pg.remove_stray(&own, generation).await;
+                }
+            }
+        }
+    });
+}
+
+impl Pg {
+    fn is_stray_with_data(&self) -> bool {
+        let log = self.log.borrow();
+        let info = log.info();
+        let has_data =
+            info.last_update > Eversion::ZERO || info.last_epoch_started > Epoch(0) || info.incomplete;
+        *self.peering.borrow().phase() == Phase::Stray && has_data
+    }
+
+    /// The primary does not need this copy.
+    async fn may_go(&self, osd: &Rc<OsdShard>) -> bool {
+        let Some(primary) = osd.view().and_then(|view| view.acting_primary(self.id.pgid)) else {
+            return false;
+        };
+        let stray = PgStray { head: self.head(osd), from: osd.config.id };
+        let answer: Result<PgAck, _> = self.ask(osd, primary, Message::of(&stray)).await;
+        answer.is_ok_and(|ack| ack.result == 0)
+    }
+
+    async fn remove_stray(self: &Rc<Self>, osd: &Rc<OsdShard>, generation: u64) {
+        let _turn = osd.walks.acquire(1).await;
+        match self.remove_in_steps(osd, generation).await {
+            Ok(Some(objects)) => {
+                tracing::info!("pg {}: this OSD is no member any more: {objects} objects removed", self.id);
+            }
+            Ok(None) => tracing::info!("pg {}: this OSD may be a member again: it keeps the rest", self.id),
+            Err(error) => tracing::warn!("pg {}: a copy that is not needed stays: {error}", self.id),
+        }
+    }
+
+    /// The number of objects; `None` if a new interval began, in which the rest may be needed.
+    async fn remove_in_steps(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        generation: u64,
+    ) -> Result<Option<usize>, OpError> {
+        let is_over = || self.is_past(generation) || *self.peering.borrow().phase() != Phase::Stray;
+        if is_over() {
+            return Ok(None);
+        }
+        // What is left after a crash, or in a new interval, is no copy.
+        let info = PgInfo {
+            last_epoch_started: Epoch(0),
+            incomplete: true,
+            complete_to: Eversion::ZERO,
+            last_backfill: None,
+            ..self.log.borrow().info().clone()
+        };
+        self.write_down(osd, info).await?;
+        let mut objects = 0;
+        loop {
+            let page = osd.store.list(self.id, self.bits.get(), None, PAGE).await?;
+            let mut txn = self.transaction();
+            objects += page.len();
+            txn.changes.extend(page.into_iter().map(|oid| ObjectChange::new(oid, [Step::Remove])));
+            let _prepared = osd.store.prepare(&txn.changes).await?;
+            if is_over() {
+                return Ok(None);
+            }
+            if txn.changes.is_empty() {
+                break;
+            }
+            osd.store.submit(txn).await?;
+            osd.shard.sleep(PAUSE).await;
+        }
+        self.log.borrow_mut().clear();
+        osd.store.submit(Transaction { forget_pg: true, ..self.transaction() }).await?;
+        Ok(Some(objects))
+    }
+}

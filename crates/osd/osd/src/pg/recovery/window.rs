@@ -1,0 +1,313 @@
+//! How far a backfill has come, on the primary: which changes its target is sent.
+//!
+//! Objects that the backfill has passed get all changes. Of the others the target may have any old content: it is sent only
+//! the log entries of their changes, and the objects are copied whole when the backfill comes to them. A change that is
+//! withheld from the part that is being compared makes its object one of those that differ. An object is meant with its
+//! clones here: a family is passed as a whole.
+
+use std::cell::RefCell;
+
+use carmine_pgtypes::Transaction;
+use carmine_types::ObjectId;
+
+use crate::pg::snaps::{self, Families, Family};
+
+/// The window of one target.
+pub(crate) struct Window(RefCell<State>);
+
+struct State {
+    /// The backfill has passed all families before this object's, …
+    reached: ObjectId,
+    /// … and itself.
+    is_passed: bool,
+    /// Nothing is left.
+    is_done: bool,
+    scan: Scan,
+    /// Objects that have to be copied: of the part that is compared, and any that were passed in vain.
+    pending: Families,
+}
+
+enum Scan {
+    /// Nothing is compared.
+    None,
+    /// The objects from `reached` on are compared, it is not known yet how far.
+    Open,
+    /// They were compared up to this one (exclusive); `None`: to the end.
+    Until(Option<ObjectId>),
+}
+
+impl Window {
+    /// A backfill that goes on at this object.
+    pub(super) fn at(from: ObjectId) -> Window {
+        Window(RefCell::new(State {
+            reached: from,
+            is_passed: false,
+            is_done: false,
+            scan: Scan::None,
+            pending: Families::new(),
+        }))
+    }
+
+    /// The target is sent only the log entry of this change.
+    pub(in crate::pg) fn withholds(&self, txn: &Transaction) -> bool {
+        let mut state = self.0.borrow_mut();
+        // The mapper's entries travel with the families.
+        let changed = || txn.changes.iter().map(|change| &*change.oid).filter(|oid| !snaps::is_mapper(oid));
+        let is_sent = changed().all(|oid| state.is_sent(&snaps::head_of(oid)));
+        if is_sent || cfg!(carmine_mutation = "withhold_nothing") {
+            return false;
+        }
+        changed().for_each(|oid| state.note(oid));
+        true
+    }
+
+    /// Begins to compare; at this object.
+    pub(super) fn begin(&self) -> ObjectId {
+        let mut state = self.0.borrow_mut();
+        state.scan = Scan::Open;
+        state.reached.clone()
+    }
+
+    /// These objects differ, of all before `until`.
+    pub(super) fn compared(&self, differ: impl IntoIterator<Item = ObjectId>, until: Option<ObjectId>) {
+        let mut state = self.0.borrow_mut();
+        for oid in differ {
+            if !state.has_passed(&snaps::head_of(&oid)) {
+                snaps::add_to_family(&mut state.pending, &oid);
+            }
+        }
+        if let Some(until) = &until {
+            let behind = state.pending.split_off(until);
+            drop(behind);
+        }
+        state.scan = Scan::Until(until);
+    }
+
+    /// The next objects to copy: the target is sent their changes from here on.
+    pub(super) fn next(&self) -> Option<Family> {
+        let mut state = self.0.borrow_mut();
+        let next = Family::from(state.pending.pop_first()?);
+        if !state.has_passed(&next.head) {
+            state.reached = ObjectId::clone(&next.head);
+            state.is_passed = true;
+        }
+        Some(next)
+    }
+
+    /// Objects could not be copied.
+    pub(super) fn again(&self, family: Family) {
+        self.0.borrow_mut().pending.entry(family.head).or_default().extend(family.members);
+    }
+
+    /// Ends the comparison, if all of its objects are copied; where the next one begins, or `None` if there is none. An error if
+    /// some are left: they are compared again.
+    pub(super) fn end(&self) -> Result<Option<ObjectId>, Unfinished> {
+        let mut state = self.0.borrow_mut();
+        let scan = std::mem::replace(&mut state.scan, Scan::None);
+        match scan {
+            Scan::Until(until) if state.pending.is_empty() => {
+                state.is_done = until.is_none();
+                if let Some(until) = &until {
+                    state.reached = until.clone();
+                    state.is_passed = false;
+                }
+                Ok(until)
+            }
+            _ => {
+                let State { reached, is_passed, pending, .. } = &mut *state;
+                pending.retain(|head, _| **head < *reached || (*is_passed && **head == *reached));
+                Err(Unfinished)
+            }
+        }
+    }
+
+    /// It has passed all objects.
+    pub(super) fn is_done(&self) -> bool {
+        self.0.borrow().is_done
+    }
+
+    /// Where it is, for people; `None`: at the end.
+    pub(super) fn place(&self) -> Option<ObjectId> {
+        let state = self.0.borrow();
+        (!state.is_done).then(|| state.reached.clone())
+    }
+}
+
+/// Objects are left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unfinished;
+
+impl State {
+    fn has_passed(&self, head: &ObjectId) -> bool {
+        self.is_done || *head < self.reached || (self.is_passed && *head == self.reached)
+    }
+
+    fn is_sent(&self, head: &ObjectId) -> bool {
+        self.has_passed(head) && !self.pending.contains_key(head)
+    }
+
+    /// A change of this object was withheld.
+    fn note(&mut self, oid: &ObjectId) {
+        let head = snaps::head_of(oid);
+        let is_noted = self.has_passed(&head)
+            || match &self.scan {
+                Scan::None => false,
+                Scan::Open => true,
+                Scan::Until(until) => until.as_ref().is_none_or(|until| head < *until),
+            };
+        if is_noted {
+            snaps::add_to_family(&mut self.pending, oid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use carmine_pgtypes::{ObjectChange, Step};
+    use carmine_types::{PgId, SpgId};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const OBJECTS: u8 = 8;
+
+    fn object(n: u8) -> ObjectId {
+        ObjectId { name: [n].into(), ..ObjectId::cursor(1, 0) }
+    }
+
+    fn number(oid: &ObjectId) -> u8 {
+        oid.name.first().copied().unwrap_or(0)
+    }
+
+    /// What happens between the steps of a backfill.
+    #[derive(Clone, Debug)]
+    enum Act {
+        /// Some objects change together: each gets a new version, or is removed.
+        Write(Vec<(u8, bool)>),
+        /// The backfill does its next step; with `fails` the copy of an object is refused.
+        Step { fails: bool },
+        /// It is interrupted, and goes on later.
+        Pause,
+    }
+
+    fn acts() -> impl Strategy<Value = Vec<Act>> {
+        let write = prop::collection::vec((1..=OBJECTS, prop::bool::weighted(0.7)), 1..3);
+        let act = prop_oneof![
+            2 => write.prop_map(Act::Write),
+            4 => prop::bool::weighted(0.1).prop_map(|fails| Act::Step { fails }),
+            1 => Just(Act::Pause),
+        ];
+        prop::collection::vec(act, 0..120)
+    }
+
+    /// A version, and the version that the change was made on: a copy with a wrong base is broken.
+    type Copy = BTreeMap<u8, (u32, u32)>;
+
+    struct Model {
+        primary: Copy,
+        target: Copy,
+        window: Window,
+        clock: u32,
+        /// A comparison has begun: what the primary and the target had then.
+        seen: Option<(Copy, Copy)>,
+        is_compared: bool,
+        page: u8,
+    }
+
+    impl Model {
+        fn write(&mut self, changes: &[(u8, bool)]) {
+            let oids = changes.iter().map(|(n, _)| Arc::new(object(*n)));
+            let changed = oids.map(|oid| ObjectChange::new(oid, [Step::Remove])).collect();
+            let txn = Transaction { changes: changed, ..Transaction::new(SpgId::from(PgId::new(1, 0)), 0) };
+            let withheld = self.window.withholds(&txn);
+            self.clock += 1;
+            for (n, exists) in changes {
+                let base = |copy: &Copy| copy.get(n).map_or(0, |(version, _)| *version);
+                let (here, there) = (base(&self.primary), base(&self.target));
+                for (copy, base) in [(&mut self.primary, here), (&mut self.target, there)]
+                    .into_iter()
+                    .take(if withheld { 1 } else { 2 })
+                {
+                    match exists {
+                        true => drop(copy.insert(*n, (self.clock, base))),
+                        false => drop(copy.remove(n)),
+                    }
+                }
+            }
+        }
+
+        fn step(&mut self, fails: bool) {
+            if self.window.is_done() {
+                return;
+            }
+            let Some((here, there)) = self.seen.clone() else {
+                self.window.begin();
+                self.seen = Some((self.primary.clone(), self.target.clone()));
+                self.is_compared = false;
+                return;
+            };
+            if !self.is_compared {
+                let from = self.window.place().unwrap();
+                let until = number(&from).saturating_add(self.page);
+                let until = (until <= OBJECTS).then(|| object(until));
+                let version = |copy: &Copy, n: &u8| copy.get(n).map(|(version, _)| *version);
+                let differ = (1..=OBJECTS).filter(|n| version(&here, n) != version(&there, n)).map(object);
+                let differ = differ
+                    .filter(|oid| *oid >= from && until.as_ref().is_none_or(|u| oid < u))
+                    .collect::<Vec<_>>();
+                self.window.compared(differ, until);
+                self.is_compared = true;
+                return;
+            }
+            match self.window.next() {
+                Some(family) if fails => {
+                    // The copy may be broken by now.
+                    self.target.insert(number(&family.head), (0, 99));
+                    self.window.again(family);
+                }
+                Some(family) => {
+                    let n = number(&family.head);
+                    match self.primary.get(&n) {
+                        Some(value) => drop(self.target.insert(n, *value)),
+                        None => drop(self.target.remove(&n)),
+                    }
+                }
+                None => {
+                    assert!(self.window.end().is_ok());
+                    self.seen = None;
+                }
+            }
+        }
+    }
+
+    proptest! {
+        /// Whatever is written meanwhile, a backfill that came to its end has made the copies equal.
+        #[test]
+        fn the_copies_are_equal_at_the_end(
+            acts in acts(), page in 1..5u8, old in prop::collection::btree_map(1..=OBJECTS, 1..4u32, 0..8),
+        ) {
+            let window = Window::at(ObjectId::cursor(1, 0));
+            let target = old.into_iter().map(|(n, version)| (n, (version, 77))).collect();
+            let mut model =
+                Model { primary: Copy::new(), target, window, clock: 10, seen: None, is_compared: false, page };
+            for act in acts.into_iter().chain(std::iter::repeat_n(Act::Step { fails: false }, 60)) {
+                match act {
+                    Act::Write(changes) => {
+                        let once: BTreeMap<u8, bool> = changes.into_iter().collect();
+                        model.write(&once.into_iter().collect::<Vec<_>>());
+                    }
+                    Act::Step { fails } => model.step(fails),
+                    Act::Pause => {
+                        let _ = model.window.end();
+                        model.seen = None;
+                    }
+                }
+            }
+            prop_assert!(model.window.is_done());
+            prop_assert_eq!(model.primary, model.target);
+        }
+    }
+}

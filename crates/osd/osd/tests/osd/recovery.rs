@@ -1,0 +1,274 @@
+//! What lacks objects is given them beside clients: by the log and by backfills, within limits, and copies that nobody needs go.
+
+use std::time::Duration;
+
+use carmine_client::{Pool, RouteMode};
+use carmine_osd::RecoveryOptions;
+use carmine_wire::osdmap::consts::{FLAG_NOBACKFILL, FLAG_NORECOVER, FLAGS_DEFAULT};
+
+use super::cluster::{Cluster, Disks, noise};
+use super::peering::{kill, members};
+
+const SECOND: Duration = Duration::from_secs(1);
+const BYTES: usize = 2000;
+
+async fn fill(pool: &Pool, range: std::ops::Range<u64>, round: u64) {
+    for n in range {
+        pool.write_full(format!("o{n}"), noise(n + 10_000 * round, BYTES)).await.unwrap();
+    }
+}
+
+/// Writes so much that the log forgets what was before.
+async fn outrun_the_log(pool: &Pool) {
+    for n in 0..3600u32 {
+        pool.write("log", 0, n.to_le_bytes().to_vec()).await.unwrap();
+    }
+}
+
+fn limited(bytes_per_second: u64) -> RecoveryOptions {
+    RecoveryOptions { bytes_per_second, retry_interval: SECOND, ..RecoveryOptions::default() }
+}
+
+/// A cluster of three with one PG on osd.0, whose OSDs recover so fast at the most.
+fn cluster(seed: u64, bytes_per_second: u64) -> Cluster {
+    let cluster = Cluster::start(seed, Disks::Blue, 2, 1, &[1, 1, 1]);
+    *cluster.recovery.borrow_mut() = limited(bytes_per_second);
+    for osd in 0..3 {
+        kill(&cluster, osd);
+        cluster.start_osd(osd, 1);
+    }
+    cluster.wait_up(3);
+    members(&cluster, 1, &[0, 1]);
+    cluster
+}
+
+/// Whether CRUSH names the same members is of no interest here.
+fn state(cluster: &Cluster) -> String {
+    cluster.states(0).remove(0).0.replace("+remapped", "")
+}
+
+fn wait_clean(cluster: &Cluster) {
+    for _ in 0..200 {
+        if state(cluster) == "active+clean" {
+            return;
+        }
+        cluster.pass(SECOND / 2);
+    }
+    panic!("the PG stays {}", state(cluster));
+}
+
+/// A copy of a whole PG is made while clients change all of it, and is interrupted: it goes on where it was, and is equal.
+#[test]
+fn a_backfill_goes_on_where_it_was() {
+    for seed in 0..4 {
+        let cluster = cluster(seed, 300_000);
+        cluster.client(RouteMode::Direct, |_, pool| async move {
+            fill(&pool, 0..700, 0).await;
+            outrun_the_log(&pool).await;
+        });
+        members(&cluster, 1, &[0, 2]);
+        assert_eq!(state(&cluster), "active+degraded+backfilling");
+        let writer = cluster.background(RouteMode::Direct, |_, pool| async move {
+            for n in 0..1500u64 {
+                let name = format!("o{}", n * 7 % 900);
+                match n % 5 {
+                    0 => drop(pool.remove(name).await),
+                    1 => drop(pool.write_full(name, noise(n, BYTES)).await.unwrap()),
+                    // A part: a copy without the rest would be wrong.
+                    _ => drop(pool.write(name, n % 1000, noise(n, 50)).await.unwrap()),
+                };
+            }
+        });
+        cluster.pass(SECOND * 2 + SECOND / 3 * seed as u32);
+        kill(&cluster, 2);
+        cluster.pass(SECOND / 10);
+        cluster.start_osd(2, 1);
+        cluster.wait_up(3);
+        cluster.wait("the writer", || writer.is_done());
+        wait_clean(&cluster);
+        cluster.check_equal(&[0, 2]);
+        let pushed = cluster.counter(&[0], "objects_pushed");
+        assert!(pushed < 2500, "{pushed} objects were pushed");
+    }
+}
+
+/// Without writes each object is copied once, whatever interrupts the backfill; what is there and equal is not copied at all.
+#[test]
+fn objects_that_are_equal_are_not_copied_again() {
+    let cluster = cluster(7, 300_000);
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        fill(&pool, 0..600, 0).await;
+        outrun_the_log(&pool).await;
+    });
+    members(&cluster, 1, &[0, 2]);
+    for _ in 0..4 {
+        cluster.pass(SECOND);
+        kill(&cluster, 2);
+        cluster.start_osd(2, 1);
+        cluster.wait_up(3);
+    }
+    wait_clean(&cluster);
+    let pushed = cluster.counter(&[0], "objects_pushed");
+    assert!((601..=601 + 4 * 10).contains(&pushed), "{pushed} pushes of 601 objects");
+    // osd.1 was away while the log forgot: it has most of it.
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        fill(&pool, 0..20, 1).await;
+        for n in 20..30 {
+            pool.remove(format!("o{n}")).await.unwrap();
+        }
+        outrun_the_log(&pool).await;
+    });
+    members(&cluster, 1, &[0, 1]);
+    wait_clean(&cluster);
+    cluster.check_equal(&[0, 1]);
+    let again = cluster.counter(&[0], "objects_pushed") - pushed;
+    assert_eq!(again, 20 + 10 + 1, "those that differ are copied, and no others");
+}
+
+/// A write to an object that a member lacks does not wait for the objects before it; reads wait for nothing.
+#[test]
+fn an_object_that_is_written_to_is_recovered_first() {
+    let cluster = cluster(11, 20_000);
+    cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 0..200, 0).await });
+    kill(&cluster, 1);
+    members(&cluster, 1, &[0]);
+    cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 0..200, 1).await });
+    cluster.start_osd(1, 1);
+    cluster.wait_up(3);
+    members(&cluster, 1, &[0, 1]);
+    let before = cluster.sim.now_ns();
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        for n in (0..200).rev().step_by(20) {
+            assert!(pool.read(format!("o{n}"), 0, 0).await.unwrap().to_vec() == noise(n + 10_000, BYTES));
+            pool.write(format!("o{n}"), 0, noise(n, 10)).await.unwrap();
+        }
+    });
+    let took = Duration::from_nanos(cluster.sim.now_ns() - before);
+    assert!(took < SECOND, "ten writes took {took:?}");
+    assert_eq!(state(&cluster), "active+recovering+degraded", "the rest takes its time");
+    wait_clean(&cluster);
+    cluster.check_equal(&[0, 1]);
+}
+
+/// A target that is too full stops the backfill before its disk is full, and its PG serves on in the same interval.
+#[test]
+fn a_backfill_waits_for_an_osd_that_is_too_full() {
+    let cluster = cluster(13, 0);
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        fill(&pool, 0..600, 0).await;
+        outrun_the_log(&pool).await;
+    });
+    cluster.mon.change(|inc| inc.new_backfillfull_ratio = 0.0001);
+    members(&cluster, 1, &[0, 2]);
+    cluster.pass(SECOND * 3);
+    assert_eq!(state(&cluster), "active+degraded+backfill_toofull");
+    let activations = cluster.counter(&[0], "activations");
+    cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 0..100, 1).await });
+    cluster.pass(SECOND * 20);
+    assert_eq!(cluster.counter(&[0], "activations"), activations, "it does not peer again and again");
+    cluster.mon.change(|inc| inc.new_backfillfull_ratio = 0.9);
+    wait_clean(&cluster);
+    cluster.check_equal(&[0, 2]);
+}
+
+#[test]
+fn flags_of_the_map_stop_recoveries() {
+    let cluster = cluster(17, 0);
+    cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 0..50, 0).await });
+    cluster.mon.change(|inc| inc.new_flags = (FLAGS_DEFAULT | FLAG_NORECOVER) as i32);
+    kill(&cluster, 1);
+    members(&cluster, 1, &[0]);
+    cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 0..50, 1).await });
+    cluster.start_osd(1, 1);
+    cluster.wait_up(3);
+    members(&cluster, 1, &[0, 1]);
+    cluster.pass(SECOND * 3);
+    assert_eq!(state(&cluster), "active+degraded");
+    cluster.mon.change(|inc| inc.new_flags = (FLAGS_DEFAULT | FLAG_NOBACKFILL) as i32);
+    wait_clean(&cluster);
+    cluster.client(RouteMode::Direct, |_, pool| async move { outrun_the_log(&pool).await });
+    members(&cluster, 1, &[0, 2]);
+    cluster.pass(SECOND * 3);
+    assert_eq!(state(&cluster), "active+degraded");
+    cluster.mon.change(|inc| inc.new_flags = FLAGS_DEFAULT as i32);
+    wait_clean(&cluster);
+    cluster.check_equal(&[0, 2]);
+}
+
+/// With one place an OSD recovers one PG at a time, as primary and as replica; the others wait, and all end.
+#[test]
+fn pgs_wait_for_their_turn() {
+    let cluster = Cluster::start(19, Disks::Blue, 2, 8, &[2, 2, 2]);
+    *cluster.recovery.borrow_mut() = limited(20_000);
+    for osd in 0..3 {
+        kill(&cluster, osd);
+        cluster.start_osd(osd, 2);
+    }
+    cluster.wait_up(3);
+    members(&cluster, 8, &[0, 1]);
+    cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 0..200, 0).await });
+    kill(&cluster, 1);
+    members(&cluster, 8, &[0]);
+    cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 0..200, 1).await });
+    cluster.start_osd(1, 2);
+    cluster.wait_up(3);
+    members(&cluster, 8, &[0, 1]);
+    cluster.pass(SECOND);
+    let mut most_waiting = 0;
+    for _ in 0..200 {
+        let states = cluster.states(0);
+        let count = |word: &str| states.iter().filter(|(state, _)| state.contains(word)).count();
+        assert!(count("recovering") <= 1, "{states:?}");
+        most_waiting = most_waiting.max(count("recovery_wait"));
+        if count("clean") == 8 {
+            break;
+        }
+        cluster.pass(SECOND / 2);
+    }
+    assert!(most_waiting >= 6, "{most_waiting} PGs waited");
+    assert!(cluster.states(0).iter().all(|(state, _)| state == "active+clean"));
+    cluster.check_equal(&[0, 1]);
+}
+
+/// An OSD that left a PG removes its copy when the PG is clean, also one that did not run when it left; not before.
+#[test]
+fn copies_that_nobody_needs_are_removed() {
+    for is_down in [false, true] {
+        let cluster = cluster(23, if is_down { 0 } else { 20_000 });
+        cluster.client(RouteMode::Direct, |_, pool| async move {
+            fill(&pool, 0..300, 0).await;
+            outrun_the_log(&pool).await;
+        });
+        let objects = |cluster: &Cluster| {
+            let contents = cluster.ask(&[1], "pg_contents").remove(0);
+            contents["pgs"]["1.0"]["objects"]
+                .as_object()
+                .or(contents["pgs"]["1.0"].as_object())
+                .map_or(0, |o| o.len())
+        };
+        let all = objects(&cluster);
+        assert!(all > 300, "{all}");
+        if is_down {
+            kill(&cluster, 1);
+        }
+        members(&cluster, 1, &[0, 2]);
+        if is_down {
+            wait_clean(&cluster);
+            cluster.start_osd(1, 2);
+            cluster.wait_up(3);
+        } else {
+            cluster.pass(SECOND * 12);
+            assert_ne!(state(&cluster), "active+clean");
+            assert_eq!(objects(&cluster), all, "the PG is not clean yet");
+            wait_clean(&cluster);
+        }
+        cluster.pass(SECOND * 12);
+        let left = objects(&cluster);
+        assert!(left < 10, "{left} of {all}");
+        assert_eq!(cluster.fsck(1).errors.len(), 0);
+        // It is made anew when it is needed again.
+        members(&cluster, 1, &[0, 1]);
+        wait_clean(&cluster);
+        cluster.check_equal(&[0, 1]);
+    }
+}

@@ -1,0 +1,184 @@
+//! Copies of omaps: a batch only names the two objects, and what that comes to is found out where the batch is applied, which may
+//! take its time.
+
+use std::collections::BTreeMap;
+
+use crate::blue::meta::{codec, keys};
+use crate::kv::{Kv, KvBatch, KvError, KvOp, OmapCopy};
+
+type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// The batches with each copy replaced by what it puts: the source as it is in `kv` and behind what the batches change before.
+/// On an alien thread.
+pub(crate) fn expand(kv: &dyn Kv, batches: Vec<KvBatch>) -> Result<Vec<KvBatch>, KvError> {
+    if batches.iter().all(|batch| batch.copies().is_empty()) {
+        return Ok(batches);
+    }
+    let mut done: Vec<KvBatch> = Vec::new();
+    for batch in batches {
+        let mut copies = batch.copies().iter().peekable();
+        let mut part = KvBatch::default();
+        for (at, op) in batch.iter().map(Some).chain([None]).enumerate() {
+            while let Some(copy) = copies.next_if(|copy| copy.at == at) {
+                done.push(std::mem::take(&mut part));
+                let puts = puts(kv, &done, copy)?;
+                done.push(puts);
+            }
+            match op {
+                Some(KvOp::Put(key, value)) => part.put(key, value),
+                Some(KvOp::Delete(key)) => part.delete(key),
+                Some(KvOp::DeleteRange(start, end)) => part.delete_range(start, end),
+                None => {}
+            }
+        }
+        done.push(part);
+    }
+    Ok(done)
+}
+
+/// What a copy puts, behind these batches.
+fn puts(kv: &dyn Kv, before: &[KvBatch], copy: &OmapCopy) -> Result<KvBatch, KvError> {
+    let OmapCopy { from, to, .. } = copy;
+    let mut puts = KvBatch::default();
+    let header = keys::omap_header(from);
+    let mut end = header.clone();
+    end.push(0);
+    for (key, value) in view(kv, before, (&header, &end))? {
+        put(&mut puts, &key, &keys::omap_header(to), &value);
+    }
+    let (start, end) = keys::omap_range(from, &[]);
+    for (key, value) in view(kv, before, (&start, &end))? {
+        let name = key.get(1 + from.len()..).unwrap_or_default();
+        put(&mut puts, &key, &keys::omap(to, name), &value);
+    }
+    Ok(puts)
+}
+
+/// The pairs of a range behind these batches.
+fn view(kv: &dyn Kv, before: &[KvBatch], (start, end): (&[u8], &[u8])) -> Result<Pairs, KvError> {
+    let mut pairs = Pairs::new();
+    kv.scan(start, end, &mut |key, value| {
+        pairs.insert(key.to_vec(), value.to_vec());
+        true
+    })?;
+    let is_within = |key: &[u8]| start <= key && key < end;
+    for op in before.iter().flat_map(KvBatch::iter) {
+        match op {
+            KvOp::Put(key, value) if is_within(key) => {
+                pairs.insert(key.to_vec(), value.to_vec());
+            }
+            KvOp::Delete(key) if is_within(key) => {
+                pairs.remove(key);
+            }
+            KvOp::DeleteRange(from, to) if from < end && start < to => {
+                pairs.retain(|key, _| key.as_slice() < from || key.as_slice() >= to);
+            }
+            _ => {}
+        }
+    }
+    Ok(pairs)
+}
+
+/// Puts a value under another key. One that is damaged stays so.
+fn put(batch: &mut KvBatch, old_key: &[u8], key: &[u8], value: &[u8]) {
+    match codec::decode_omap(old_key, value) {
+        Ok(bytes) => batch
+            .put_with(|out| out.extend_from_slice(key), |out, at| codec::push(out, at, |e| e.bytes(bytes))),
+        Err(_) => batch.put(key, value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemKv;
+    use proptest::prelude::*;
+
+    /// Names of three objects, none of which is a prefix of another.
+    const NAMES: [&[u8]; 3] = [b"a\0\x01", b"b\0\x01", b"c\0\x01"];
+
+    #[derive(Clone, Debug)]
+    enum Act {
+        Set(usize, u8, u8),
+        Header(usize, u8),
+        Remove(usize, u8),
+        Clear(usize),
+        Copy(usize, usize),
+        /// The next batch.
+        Next,
+        /// All batches are applied.
+        Apply,
+    }
+
+    fn act() -> impl Strategy<Value = Act> {
+        prop_oneof![
+            4 => (0usize..3, 0u8..5, any::<u8>()).prop_map(|(object, key, value)| Act::Set(object, key, value)),
+            1 => (0usize..3, any::<u8>()).prop_map(|(object, value)| Act::Header(object, value)),
+            2 => (0usize..3, 0u8..5).prop_map(|(object, key)| Act::Remove(object, key)),
+            1 => (0usize..3).prop_map(Act::Clear),
+            3 => (0usize..3, 0usize..3).prop_filter("itself", |(a, b)| a != b).prop_map(|(from, to)| Act::Copy(from, to)),
+            1 => Just(Act::Next),
+            1 => Just(Act::Apply),
+        ]
+    }
+
+    fn clear(batch: &mut KvBatch, name: &[u8]) {
+        let (start, end) = keys::omap_range(name, &[]);
+        batch.delete_range(&start, &end);
+        batch.delete(&keys::omap_header(name));
+    }
+
+    fn set(batch: &mut KvBatch, key: &[u8], value: u8) {
+        batch.put_with(|out| out.extend_from_slice(key), |out, at| codec::push(out, at, |e| e.u8(value)));
+    }
+
+    /// The header, then the keys: what they hold.
+    fn omap(kv: &MemKv, name: &[u8]) -> Vec<Option<u8>> {
+        let keys = std::iter::once(keys::omap_header(name)).chain((0..5).map(|key| keys::omap(name, &[key])));
+        keys.map(|key| kv.get(&key).unwrap().map(|value| codec::decode_omap(&key, &value).unwrap()[0]))
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_copy_has_what_its_source_had_then(acts in prop::collection::vec(act(), 0..40)) {
+            let (kv, mut batches) = (MemKv::new(), vec![KvBatch::default()]);
+            let mut model = vec![vec![None; 6]; 3];
+            for act in acts.iter().chain([&Act::Apply]) {
+                let batch = batches.last_mut().unwrap();
+                match act {
+                    Act::Set(object, key, value) => {
+                        set(batch, &keys::omap(NAMES[*object], &[*key]), *value);
+                        model[*object][usize::from(*key) + 1] = Some(*value);
+                    }
+                    Act::Header(object, value) => {
+                        set(batch, &keys::omap_header(NAMES[*object]), *value);
+                        model[*object][0] = Some(*value);
+                    }
+                    Act::Remove(object, key) => {
+                        batch.delete(&keys::omap(NAMES[*object], &[*key]));
+                        model[*object][usize::from(*key) + 1] = None;
+                    }
+                    Act::Clear(object) => {
+                        clear(batch, NAMES[*object]);
+                        model[*object] = vec![None; 6];
+                    }
+                    Act::Copy(from, to) => {
+                        clear(batch, NAMES[*to]);
+                        batch.copy_omap(NAMES[*from], NAMES[*to]);
+                        model[*to] = model[*from].clone();
+                    }
+                    Act::Next => batches.push(KvBatch::default()),
+                    Act::Apply => {
+                        let expanded = expand(&kv, std::mem::replace(&mut batches, vec![KvBatch::default()])).unwrap();
+                        prop_assert!(expanded.iter().all(|batch| batch.copies().is_empty()));
+                        kv.commit(&expanded, true).unwrap();
+                        for (name, wanted) in NAMES.iter().zip(&model) {
+                            prop_assert_eq!(&omap(&kv, name), wanted);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! An object becomes a copy of another: of its block map, so that both have the same blocks. Whichever is changed first gets
+//! other blocks, as any change does, since no block is overwritten in place.
+
+use std::rc::Rc;
+
+use carmine_pgtypes::Step;
+use carmine_types::ObjectId;
+
+use crate::blue::objects::apply::{Placer, Touched, Work};
+use crate::blue::objects::onode::{Onode, OnodeState, Recent};
+
+impl<P: Placer> Work<P> {
+    /// The object becomes what `from` is now. That is among the sources, and all of its block map is loaded.
+    pub(crate) fn clone_from(&mut self, object: &mut Touched, state: &mut OnodeState, from: &ObjectId) {
+        if *from == object.pin.oid {
+            return;
+        }
+        let source = self.sources.iter().find(|source| source.oid == *from).map(Rc::clone);
+        assert!(source.is_some(), "{from} is cloned and was not admitted");
+        let Some(source) = source else { return };
+        self.apply(&Step::Remove, object, state);
+        let found = source.state.borrow();
+        if !found.exists {
+            return;
+        }
+        assert!(found.is_loaded(&(0..u64::MAX)), "{from} is cloned with a part of its block map");
+        state.exists = true;
+        state.meta = found.meta.clone();
+        for (piece, extents) in (0u32..).zip(found.map.iter().flatten()) {
+            self.placer.share(extents);
+            self.pieces += usize::from(!extents.is_empty() && state.dirty.piece(piece));
+        }
+        state.map = found.map.iter().map(|extents| extents.as_ref().map(|extents| extents.copy())).collect();
+        if found.meta.has_omap {
+            state.omap.copy(state.dirty.window);
+            self.changes.copy_omap(&source.key, &object.pin.key);
+        }
+        let is_prepared = object.pin.is_prepared();
+        let at_hand = found.recent.iter().filter(|(_, recent)| recent.writing || is_prepared);
+        for (block, Recent { data, writing }) in at_hand {
+            state.recent.insert(*block, Recent { data: data.clone(), writing: *writing });
+        }
+        let is_writing = found.recent.values().any(|recent| recent.writing);
+        drop(found);
+        if is_writing {
+            source.add_heir(&object.pin);
+        }
+        (object.resized, object.remapped) = (true, true);
+    }
+}
+
+impl Onode {
+    /// Another object has blocks of this one whose writes are in flight: it is to be told, too, when they are done.
+    fn add_heir(&self, heir: &Rc<Onode>) {
+        let mut state = self.state.borrow_mut();
+        if !state.heirs.iter().any(|known| Rc::ptr_eq(known, heir)) {
+            state.heirs.push(Rc::clone(heir));
+        }
+    }
+
+    /// Tells the copies of this object that the write of a block is done.
+    pub(crate) fn tell_heirs(&self, block: u64) {
+        let heirs = {
+            let mut state = self.state.borrow_mut();
+            let is_writing = state.recent.values().any(|recent| recent.writing);
+            if is_writing { state.heirs.clone() } else { std::mem::take(&mut state.heirs) }
+        };
+        for heir in heirs {
+            // An object and its copy may be copies of each other: who has been told is not told again.
+            let waits = heir.state.borrow().recent.get(&block).is_some_and(|recent| recent.writing);
+            if waits {
+                heir.written(block);
+            }
+        }
+    }
+}
