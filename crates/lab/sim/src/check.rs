@@ -349,7 +349,7 @@ mod tests {
     }
 
     fn faults(calls: Vec<Call>) -> (usize, usize) {
-        let checked = check(&History { calls, cut_off: Vec::from([0..50]) });
+        let checked = check(&History { calls, cut_off: std::iter::once(0..50).collect() });
         (checked.faults.len(), checked.stale_reads.len())
     }
 
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn a_lost_change_is_found() {
         let calls = vec![full(0, 1, 2, 1, 7), full(0, 3, 4, 2, 8), see(1, 9, 10, 7)];
-        let checked = check(&History { calls, cut_off: Vec::from([20..50]) });
+        let checked = check(&History { calls, cut_off: std::iter::once(20..50).collect() });
         assert_eq!((checked.faults.len(), checked.stale_reads.len()), (1, 0));
         // Appends happen once.
         let append = call(0, 3, 4, 2, vec![Step::Append { len: 2, data: 1 }], Ok(vec![Output::None]));

@@ -31,8 +31,11 @@ pub(super) const METHODS: &[Method] = &[
 
 /// The parent of an image that may have one.
 fn parent_of(h: &mut Handle<'_, '_>) -> Result<Option<Parent>, OpError> {
-    let may = number(h, "features")?.unwrap_or(0) & feature::LAYERING != 0;
-    if may { Parent::load(h) } else { Ok(None) }
+    if may_have_parent(h)? { Parent::load(h) } else { Ok(None) }
+}
+
+fn may_have_parent(h: &mut Handle<'_, '_>) -> Result<bool, OpError> {
+    Ok(number(h, "features")?.unwrap_or(0) & feature::LAYERING != 0)
 }
 
 fn parent_get(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
@@ -43,13 +46,16 @@ fn parent_get(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
     Ok(Encoder::collect(|e| e.put(&spec)))
 }
 
-/// The bytes that the image, or a snapshot of it, has of its parent.
+/// The bytes that the image, or a snapshot of it, has of its parent. An image that can have no parent is not asked for the
+/// snapshot, as in Ceph.
 fn overlap_get(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let snap = decode(input, |d| d.u64())?;
     let overlap = if snap == NO_SNAP {
         parent_of(h)?.and_then(|parent| parent.head_overlap)
-    } else {
+    } else if may_have_parent(h)? {
         Snap::load(h, snap)?.parent_overlap
+    } else {
+        None
     };
     Ok(Encoder::collect(|e| e.put(&overlap)))
 }
