@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use carmine_client::{Client, ClientError, Options, Pool, RouteMode};
 use carmine_mon::{DownLimits, InitialCluster, InitialPool, Mon, MonConfig};
-use carmine_osd::{Gates, HeartbeatConfig, OsdConfig, RecoveryOptions, ScrubOptions};
+use carmine_osd::{OsdConfig, RecoveryOptions};
 use carmine_reactor::sim::{NodeId, Sim};
 use carmine_reactor::{Group, Payload, Shard};
 use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
@@ -69,27 +69,11 @@ impl Cluster {
     /// Starts an OSD on what it left.
     fn start(&mut self, id: u32, shards: u16, fresh: bool) -> NodeId {
         self.starts += 1;
-        let uuid = Uuid([id as u8 + 1; 16]);
-        let (listen, nonce) = (mon_addr().ip(), self.starts);
-        let gates = Gates::within(1 << 10);
-        let (mon, request_bytes_per_shard) = (mon_addr(), 64 << 20);
         // All PGs at the same time: the next OSD dies soon.
         let recovery = RecoveryOptions { max_backfills: 8, ..RecoveryOptions::default() };
-        let scrub = ScrubOptions::default();
-        let (id, heartbeat) = (OsdId(id), HeartbeatConfig::default());
-        let config = Arc::new(OsdConfig {
-            id,
-            uuid,
-            listen,
-            nonce,
-            mon,
-            gates,
-            heartbeat,
-            request_bytes_per_shard,
-            scrub,
-            recovery,
-        });
-        let kv = self.blue.then(|| Arc::clone(&self.kvs[id.0 as usize]) as Arc<dyn Kv>);
+        let config = OsdConfig::beside(mon_addr(), OsdId(id), self.starts);
+        let config = Arc::new(OsdConfig { recovery, ..config });
+        let kv = self.blue.then(|| Arc::clone(&self.kvs[id as usize]) as Arc<dyn Kv>);
         let opened: Rc<RefCell<Option<StoreShared>>> = Rc::default();
         self.sim.node(&id.to_string(), shards, move |shard: Shard| {
             let (config, kv, opened) = (Arc::clone(&config), kv.clone(), Rc::clone(&opened));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use carmine_client::{Client, Options, RouteMode};
 use carmine_mon::{DownLimits, InitialCluster, InitialPool, Mon, MonConfig};
-use carmine_osd::{Gates, HeartbeatConfig, OsdConfig, RecoveryOptions, ScrubOptions};
+use carmine_osd::{HeartbeatConfig, OsdConfig};
 use carmine_reactor::Shard;
 use carmine_reactor::sim::{NodeId, Sim, SimStuck};
 use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
@@ -118,21 +118,8 @@ impl Cluster {
             return;
         }
         self.starts += 1;
-        let (listen, mon, nonce) = (mon_addr().ip(), mon_addr(), self.starts);
-        let (uuid, id) = (Uuid([osd as u8 + 1; 16]), OsdId(osd));
-        // Nobody scrubs but who is asked to: a scrub is a fault of its own to find.
-        let config = Arc::new(OsdConfig {
-            id,
-            uuid,
-            listen,
-            nonce,
-            mon,
-            gates: Gates::within(1 << 10),
-            heartbeat: HEARTBEAT,
-            request_bytes_per_shard: 64 << 20,
-            scrub: ScrubOptions::default(),
-            recovery: RecoveryOptions::default(),
-        });
+        let config = OsdConfig::beside(mon_addr(), OsdId(osd), self.starts);
+        let config = Arc::new(OsdConfig { heartbeat: HEARTBEAT, ..config });
         let own = &self.osds[osd as usize];
         let (kv, is_made, ended) = (Arc::clone(&own.kv), Rc::clone(&own.is_made), Rc::clone(&self.ended));
         let drive_bytes = self.shape.drive_bytes;

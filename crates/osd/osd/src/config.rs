@@ -77,6 +77,25 @@ pub struct OsdConfig {
     pub recovery: RecoveryOptions,
 }
 
+impl OsdConfig {
+    /// The OSD with this number where its monitor is, with the options' defaults and room for a thousand connections.
+    #[must_use]
+    pub fn beside(mon: SocketAddr, id: OsdId, nonce: u32) -> OsdConfig {
+        OsdConfig {
+            id,
+            uuid: Uuid([(id.0 as u8).wrapping_add(1); 16]),
+            listen: mon.ip(),
+            nonce,
+            mon,
+            gates: Gates::within(1 << 10),
+            heartbeat: HeartbeatConfig::default(),
+            request_bytes_per_shard: 64 << 20,
+            scrub: ScrubOptions::default(),
+            recovery: RecoveryOptions::default(),
+        }
+    }
+}
+
 /// How much an OSD recovers beside clients at the same time, and how fast: Ceph's options of these names, but for the last
 /// one.
 #[derive(Clone, Debug, PartialEq, Eq)]

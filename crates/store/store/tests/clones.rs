@@ -86,7 +86,7 @@ fn a_clone_takes_no_space_no_write_of_data_and_one_record_of_the_log() {
         assert_eq!(store.statfs().used, used, "a clone takes no space");
         let report = clean(&shared, &shard).await;
         assert_eq!((report.blocks, report.shared_blocks), (1024, 1024));
-        // What differs takes space, and what is gone gives it back.
+        // Blocks that differ take space, and those of a removed object give it back.
         submit(&store, txn([write(&oid(1), 0, noise(3, 40_000))])).await.unwrap();
         assert_eq!(store.statfs().used, used + 10 * 4096);
         submit(&store, txn([remove(&oid(1))])).await.unwrap();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_client::{Client, Options, Pool, RouteMode};
-use carmine_osd::{Gates, HeartbeatConfig, OsdConfig, RecoveryOptions, ScrubOptions};
+use carmine_osd::{OsdConfig, RecoveryOptions, ScrubOptions};
 use carmine_pgtypes::Transaction;
 use carmine_reactor::sim::{NodeId, Sim, SimDisk};
 use carmine_reactor::{Group, Shard, ShardId};
@@ -99,16 +99,11 @@ impl Cluster {
     pub(crate) fn start_osd(&self, osd: u32, shards: u16) {
         self.starts.set(self.starts.get() + 1);
         let config = Arc::new(OsdConfig {
-            id: OsdId(osd),
-            uuid: Uuid([osd as u8 + 1; 16]),
             listen: format!("10.0.0.{}", osd + 1).parse().unwrap(),
-            nonce: self.starts.get(),
-            mon: mon_addr(),
-            gates: Gates::within(1 << 10),
-            heartbeat: HeartbeatConfig::default(),
             request_bytes_per_shard: self.request_bytes,
             scrub: self.scrub.borrow().clone(),
             recovery: self.recovery.borrow().clone(),
+            ..OsdConfig::beside(mon_addr(), OsdId(osd), self.starts.get())
         });
         let blank = !self.kvs.borrow().contains_key(&osd);
         let kv = Arc::clone(self.kvs.borrow_mut().entry(osd).or_default());

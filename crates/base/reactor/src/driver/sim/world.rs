@@ -49,7 +49,7 @@ pub(crate) struct World {
     pub(crate) disks: Disks,
     tape: Option<Tape>,
     pub(super) wires: Wires,
-    /// What drives have not made durable yet, if that is to be known.
+    /// Writes that drives have not made durable yet; `None` if nobody asks for them.
     pub(super) caches: Option<Caches>,
 }
 

@@ -37,7 +37,7 @@ pub(crate) use window::Window;
 /// The recovery of a PG.
 #[derive(Default)]
 pub(crate) struct Recoveries {
-    /// What it does (primary).
+    /// The part of the recovery that is under way (primary).
     stage: Cell<Recovery>,
     missing: RefCell<Missing>,
     targets: RefCell<Vec<Target>>,
