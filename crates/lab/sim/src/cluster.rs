@@ -118,7 +118,8 @@ impl Cluster {
             return;
         }
         self.starts += 1;
-        let config = OsdConfig::beside(mon_addr(), OsdId(osd), self.starts);
+        let id = OsdId(osd);
+        let config = OsdConfig::beside(mon_addr(), id, self.starts);
         let config = Arc::new(OsdConfig { heartbeat: HEARTBEAT, ..config });
         let own = &self.osds[osd as usize];
         let (kv, is_made, ended) = (Arc::clone(&own.kv), Rc::clone(&own.is_made), Rc::clone(&self.ended));

@@ -197,6 +197,15 @@ pub enum Trouble {
     OwnStore(Errno),
 }
 
+/// The part of the primary's objects that a copy has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// All as of this entry, the newest that both logs have; `None`: it may lack any object.
+    pub common: Option<Eversion>,
+    /// With `common`: of the objects before this one only; `None`: of all.
+    pub last_backfill: Option<ObjectId>,
+}
+
 /// What the shell has to do. Effects are carried out in order; those that take time bring an event when they end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -218,12 +227,9 @@ pub enum Effect {
         attempt: u64,
         /// The replica.
         to: OsdId,
-        /// Newest common entry; `None`: all objects are compared.
-        common: Option<Eversion>,
-        /// With `common`: the objects from this one on are compared, too.
-        last_backfill: Option<ObjectId>,
-        /// An interruption leaves the copy as [`Order::Repair`] has it: with the same common entry and place. Otherwise it
-        /// may lack any object.
+        /// The objects that it has; all others are compared.
+        place: Place,
+        /// An interruption leaves the copy as [`Order::Repair`] has it: at the same place. Otherwise it may lack any object.
         keeps_place: bool,
         /// Objects that its log changed after that.
         changed: Vec<Arc<ObjectId>>,
@@ -243,10 +249,8 @@ pub enum Effect {
         attempt: u64,
         /// The replica.
         to: OsdId,
-        /// Newest common entry; `None`: the log is replaced.
-        common: Option<Eversion>,
-        /// With `common`: it has the objects before this one only; `None`: all.
-        last_backfill: Option<ObjectId>,
+        /// The objects that it has; without a common entry its log is replaced.
+        place: Place,
         /// Its objects are equal to the primary's, too.
         is_whole: bool,
     },
@@ -262,10 +266,8 @@ pub enum Effect {
         attempt: u64,
         /// The replica.
         to: OsdId,
-        /// It lacks the objects that the log changed after this entry; `None`: it may lack any.
-        common: Option<Eversion>,
-        /// With `common`: it may lack any object from this one on, too.
-        last_backfill: Option<ObjectId>,
+        /// The objects that it has.
+        place: Place,
     },
     /// Bring [`Event::Timer`] after a pause.
     Timer {

@@ -33,6 +33,6 @@ mod phase;
 mod primary;
 mod replica;
 
-pub use event::{Copy, Effect, Effects, Event, Level, Map, Order, Then, Trouble};
+pub use event::{Copy, Effect, Effects, Event, Level, Map, Order, Place, Then, Trouble};
 pub use peering::{AttemptId, Member, Peering};
 pub use phase::{Phase, Reason, Recovery};

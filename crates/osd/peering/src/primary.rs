@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use carmine_pgtypes::PgInfo;
-use carmine_types::{Epoch, Eversion, ObjectId, OsdId};
+use carmine_types::{Epoch, Eversion, OsdId};
 
-use crate::{Copy, Effect, Effects, Event, Level, Peering, Phase, Reason, Then, Trouble};
+use crate::{Copy, Effect, Effects, Event, Level, Peering, Phase, Place, Reason, Then, Trouble};
 
 /// Pause before a replica that is not ready is asked again; it doubles up to [`RETRY_MAX`].
 const RETRY: Duration = Duration::from_millis(20);
@@ -24,10 +24,6 @@ pub(crate) struct Attempt {
     /// The primary's own info was given to the store.
     starts: bool,
 }
-
-/// What a copy has: all objects as of the newest entry that both logs have, if there is one; with the second, of the objects
-/// before that one only.
-type Place = (Option<Eversion>, Option<ObjectId>);
 
 /// How far a replica is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -273,15 +269,15 @@ impl Peering {
         attempt.beside = equal + 1 >= self.map.min_size;
         for (osd, step) in &mut attempt.replicas {
             let MemberStage::Known(copy) = step else { continue };
-            let (common, last_backfill) = place(copy, own);
+            let place = place(copy, own);
             first = first.or(Some(*osd));
             // A member that has all that clients were told of: it could lead as well.
-            let may_lead = !copy.incomplete && common == Some(copy.last_update) && owners.contains(osd);
+            let may_lead = !copy.incomplete && place.common == Some(copy.last_update) && owners.contains(osd);
             let changed = std::mem::take(&mut copy.changed);
             // Beside clients only what the replica's own log tells of is pushed before it has ours. Otherwise it gets states of
             // objects of which no log tells that another primary may compare.
             let (attempt, to, keeps_place) = (number, *osd, attempt.beside);
-            fx.push(Effect::Repair { attempt, to, common, last_backfill, keeps_place, changed, may_lead });
+            fx.push(Effect::Repair { attempt, to, place, keeps_place, changed, may_lead });
             *step = MemberStage::Marking(copy.clone());
         }
         if let Some(osd) = first {
@@ -314,17 +310,17 @@ impl Peering {
             "the primary is first to write that the PG started"
         );
         for (osd, step) in &mut attempt.replicas {
-            let (to, attempt_id) = (*osd, number);
-            let ((common, last_backfill), is_whole) = match std::mem::replace(step, MemberStage::Activating) {
-                MemberStage::Equal(common) => ((common, None), true),
+            let to = *osd;
+            let (place, is_whole) = match std::mem::replace(step, MemberStage::Activating) {
+                MemberStage::Equal(common) => (Place { common, last_backfill: None }, true),
                 MemberStage::Behind(place) => (place, false),
                 other => {
                     *step = other;
                     continue;
                 }
             };
-            attempt.behind.extend((!is_whole).then(|| (to, (common, last_backfill.clone()))));
-            fx.push(Effect::Activate { attempt: attempt_id, to, common, last_backfill, is_whole });
+            attempt.behind.extend((!is_whole).then(|| (to, place.clone())));
+            fx.push(Effect::Activate { attempt: number, to, place, is_whole });
         }
         if attempt.replicas.is_empty() {
             self.serve(fx);
@@ -347,17 +343,19 @@ impl Peering {
         self.was_active = true;
         self.recovering = attempt.behind.iter().map(|(osd, _)| *osd).collect();
         let number = self.attempt;
-        let recover =
-            |(to, (common, last_backfill))| Effect::Recover { attempt: number, to, common, last_backfill };
+        let recover = |(to, place)| Effect::Recover { attempt: number, to, place };
         fx.list.extend(attempt.behind.into_iter().map(recover));
         fx.push(Effect::Serve { followers: attempt.replicas.into_iter().map(|(osd, _)| osd).collect() });
     }
 }
 
-/// What a replica's copy has of the primary's objects.
+/// The part of the primary's objects that a replica's copy has.
 fn place(copy: &Copy, own: &PgInfo) -> Place {
     let common = common(copy, own);
-    (common, copy.last_backfill.clone().filter(|_| common.is_some() && copy.incomplete))
+    Place {
+        common,
+        last_backfill: copy.last_backfill.clone().filter(|_| common.is_some() && copy.incomplete),
+    }
 }
 
 /// The newest entry of a replica's copy that equals the primary's.

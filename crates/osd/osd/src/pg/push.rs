@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use carmine_messenger::{Message, with_timeout};
-use carmine_peering::{Event, Peering, Then, Trouble};
+use carmine_peering::{Event, Peering, Place, Then, Trouble};
 use carmine_pgtypes::{LogEntry, ObjectChange, ObjectMeta, Sealed, Step};
 use carmine_reactor::{Group, Payload};
 use carmine_store::{BLOCK_BYTES, OmapRange, StoreError};
@@ -37,11 +37,9 @@ pub(super) struct Repair {
     pub attempt: u64,
     /// The replica.
     pub to: OsdId,
-    /// Newest entry that both logs have; `None`: all objects are compared.
-    pub common: Option<Eversion>,
-    /// With `common`: the objects from this one on are compared, too.
-    pub last_backfill: Option<ObjectId>,
-    /// An interruption leaves the copy with this common entry and place.
+    /// The objects that the copy has; all others are compared.
+    pub place: Place,
+    /// An interruption leaves the copy with this place.
     pub keeps_place: bool,
     /// Objects that the replica's log changed after that.
     pub changed: Vec<Arc<ObjectId>>,
@@ -83,20 +81,20 @@ impl Repair {
     /// The part of a recovery beside clients that concerns one member.
     pub(super) fn beside(osd: &Rc<OsdShard>, pg: &Rc<Pg>, attempt: u64, to: OsdId) -> Repair {
         let (osd, pg) = (Rc::clone(osd), Rc::clone(pg));
-        let (common, last_backfill, changed) = (None, None, Vec::new());
-        Repair { osd, pg, attempt, to, common, last_backfill, keeps_place: true, changed, may_lead: false }
+        let (place, changed) = (Place::default(), Vec::new());
+        Repair { osd, pg, attempt, to, place, keeps_place: true, changed, may_lead: false }
     }
 
     /// Objects that our log changed after the newest common entry.
     fn ours(&self) -> BTreeSet<Arc<ObjectId>> {
-        let Some(common) = self.common else { return BTreeSet::new() };
+        let Some(common) = self.place.common else { return BTreeSet::new() };
         let log = self.pg.log.borrow();
         log.after(common).filter(|e| e.op != LogOp::Error).flat_map(LogEntry::objects).collect()
     }
 
     /// Objects that the replica's log changed after it.
     fn theirs(&self) -> BTreeSet<Arc<ObjectId>> {
-        self.common.map_or_else(BTreeSet::new, |_| self.changed.iter().cloned().collect())
+        self.place.common.map_or_else(BTreeSet::new, |_| self.changed.iter().cloned().collect())
     }
 
     /// Objects that one of the logs changed after it.
@@ -112,10 +110,7 @@ impl Repair {
     /// Pushes these objects, and what differs of those that no log tells of.
     async fn push_differing(&self, differ: &BTreeSet<Arc<ObjectId>>) -> Result<(), Stop> {
         self.push(differ.iter().map(|oid| &**oid)).await?;
-        let mut from = match self.common {
-            None => Some(self.pg.first_object()),
-            Some(_) => self.last_backfill.clone(),
-        };
+        let mut from = self.pg.compares_from(self.place.clone());
         while let Some(begin) = from {
             let (differ, next) = self.differing_from(&begin).await?;
             self.push(&differ).await?;
@@ -129,8 +124,8 @@ impl Repair {
     async fn begin(&self, differ: &BTreeSet<Arc<ObjectId>>) -> Result<(), Stop> {
         self.current()?;
         let needs_bytes = if self.may_lead { self.bytes_of(differ).await? } else { 0 };
-        let complete_to = self.common.filter(|_| self.keeps_place).unwrap_or(Eversion::ZERO);
-        let last_backfill = self.last_backfill.clone().filter(|_| complete_to > Eversion::ZERO);
+        let complete_to = self.place.common.filter(|_| self.keeps_place).unwrap_or(Eversion::ZERO);
+        let last_backfill = self.place.last_backfill.clone().filter(|_| complete_to > Eversion::ZERO);
         let order = PgRepair { head: self.pg.head(&self.osd), complete_to, last_backfill, needs_bytes };
         let ack: PgAck = self.pg.ask(&self.osd, self.to, Message::of(&order)).await.map_err(Stop::Failed)?;
         match ack.result {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use carmine_crush::MapView;
 use carmine_messenger::Message;
-use carmine_peering::{Copy, Effect, Effects, Event, Level, Map, Member, Phase, Then, Trouble};
+use carmine_peering::{Copy, Effect, Effects, Event, Level, Map, Member, Phase, Place, Then, Trouble};
 use carmine_pgtypes::{LogEntry, PgInfo, Transaction, pg_bits};
 use carmine_reactor::Group;
 use carmine_store::StoreError;
-use carmine_types::{Epoch, Errno, Eversion, LogOp, ObjectId, OsdId, errno};
+use carmine_types::{Epoch, Errno, Eversion, LogOp, OsdId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::osdmap::Pin;
 use carmine_wire::private::PgStuck;
@@ -96,17 +96,15 @@ impl Pg {
                 self.scrub.forget();
             }
             Effect::Query { attempt, to } => self.work(osd, Work::Query { attempt, to }),
-            Effect::Repair { attempt, to, common, last_backfill, keeps_place, changed, may_lead } => {
+            Effect::Repair { attempt, to, place, keeps_place, changed, may_lead } => {
                 let repair = Repair::beside(osd, self, attempt, to);
-                push::start(Repair { common, last_backfill, keeps_place, changed, may_lead, ..repair });
+                push::start(Repair { place, keeps_place, changed, may_lead, ..repair });
             }
             Effect::WriteInfo { attempt, info } => self.write_info(osd, attempt, info),
-            Effect::Activate { attempt, to, common, last_backfill, is_whole } => {
-                self.work(osd, Work::Activate { attempt, to, common, last_backfill, is_whole });
+            Effect::Activate { attempt, to, place, is_whole } => {
+                self.work(osd, Work::Activate { attempt, to, place, is_whole });
             }
-            Effect::Recover { to, common, last_backfill, .. } => {
-                self.expect_recovery(to, common, last_backfill);
-            }
+            Effect::Recover { to, place, .. } => self.expect_recovery(to, place),
             Effect::Serve { followers } => {
                 self.backend.serve(&followers, self.recovery.windows());
                 self.start_recovery(osd);
@@ -136,8 +134,8 @@ impl Pg {
                 Work::Query { attempt, to: from } => {
                     Event::Notified { attempt, from, copy: pg.query(&own, from).await }
                 }
-                Work::Activate { attempt, to: from, common, last_backfill, is_whole } => {
-                    let result = pg.activate(&own, from, common, last_backfill, is_whole).await;
+                Work::Activate { attempt, to: from, place, is_whole } => {
+                    let result = pg.activate(&own, from, place, is_whole).await;
                     Event::ActivateAcked { attempt, from, result }
                 }
                 Work::Pause { attempt, after } => {
@@ -200,16 +198,10 @@ impl Pg {
     }
 
     /// Gives a replica the log entries that it lacks, and tells it whether its copy is whole.
-    async fn activate(
-        &self,
-        osd: &OsdShard,
-        to: OsdId,
-        common: Option<Eversion>,
-        last_backfill: Option<ObjectId>,
-        is_whole: bool,
-    ) -> Result<(), Trouble> {
+    async fn activate(&self, osd: &OsdShard, to: OsdId, place: Place, is_whole: bool) -> Result<(), Trouble> {
         let activate = {
             let log = self.log.borrow();
+            let Place { common, last_backfill } = place;
             let from = common.unwrap_or(log.info().log_tail);
             // Without a common entry all objects are compared: of the none before the first it has all.
             let (complete_to, last_backfill) = match common {
@@ -285,21 +277,9 @@ impl Pg {
 
 /// What takes time.
 enum Work {
-    Query {
-        attempt: u64,
-        to: OsdId,
-    },
-    Activate {
-        attempt: u64,
-        to: OsdId,
-        common: Option<Eversion>,
-        last_backfill: Option<ObjectId>,
-        is_whole: bool,
-    },
-    Pause {
-        attempt: u64,
-        after: Duration,
-    },
+    Query { attempt: u64, to: OsdId },
+    Activate { attempt: u64, to: OsdId, place: Place, is_whole: bool },
+    Pause { attempt: u64, after: Duration },
 }
 
 fn member(view: &MapView, osd: OsdId) -> Option<Member> {

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use carmine_peering::{
-    AttemptId, Copy, Effect, Effects, Event, Map, Member, Order, Peering, Phase, Reason, Recovery, Then,
-    Trouble,
+    AttemptId, Copy, Effect, Effects, Event, Map, Member, Order, Peering, Phase, Place, Reason, Recovery,
+    Then, Trouble,
 };
 use carmine_types::{Epoch, Errno, Eversion, OsdId, errno};
 
@@ -565,7 +565,7 @@ impl World {
                 let acting = self.osd(n).peering.acting().map(|osd| osd.0 as u8).collect();
                 self.ask(n, to.0 as u8, Body::Query { acting });
             }
-            Effect::Repair { to, common, last_backfill, keeps_place, .. } => {
+            Effect::Repair { to, place: Place { common, last_backfill }, keeps_place, .. } => {
                 let kept = common.filter(|common| keeps_place && common.version > 0);
                 let backfilled = kept.map_or(OBJECTS, |_| backfilled(last_backfill));
                 let complete_to = kept.map_or(0, |common| common.version);
@@ -577,7 +577,7 @@ impl World {
                 osd.memory.started = info.last_epoch_started.0;
                 osd.pending.push_back((osd.memory.clone(), Done::Started { attempt }));
             }
-            Effect::Activate { to, common, last_backfill, is_whole, .. } => {
+            Effect::Activate { to, place: Place { common, last_backfill }, is_whole, .. } => {
                 let memory = self.osd(n).memory.clone();
                 let (complete_to, backfilled) = match common {
                     _ if is_whole => (0, OBJECTS),
@@ -595,7 +595,7 @@ impl World {
                 // Clients send again what they were not told of: the log has it, so they are told now.
                 self.acked |= self.osds[usize::from(n)].memory.ids();
             }
-            Effect::Recover { to, common, last_backfill, .. } => {
+            Effect::Recover { to, place: Place { common, last_backfill }, .. } => {
                 let osd = self.osd(n);
                 let passed = common.map_or(0, |_| backfilled(last_backfill));
                 let changed = common.map_or(Which::default(), |common| osd.memory.changed_after(common));

@@ -20,8 +20,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use carmine_peering::Recovery;
-use carmine_types::{Eversion, LogOp, ObjectId, OsdId};
+use carmine_peering::{Place, Recovery};
+use carmine_types::{LogOp, ObjectId, OsdId};
 
 use super::Pg;
 use crate::op::ClientOp;
@@ -82,18 +82,10 @@ impl Recoveries {
 }
 
 impl Pg {
-    /// A member that lacks objects is about to be activated: writes to those that the log names wait from now on. `common` and
-    /// `last_backfill` tell what it has.
-    pub(super) fn expect_recovery(
-        &self,
-        to: OsdId,
-        common: Option<Eversion>,
-        last_backfill: Option<ObjectId>,
-    ) {
-        let from = match common {
-            Some(_) => last_backfill,
-            None => Some(self.first_object()),
-        };
+    /// A member that lacks objects is about to be activated: writes to those that the log names wait from now on.
+    pub(super) fn expect_recovery(&self, to: OsdId, place: Place) {
+        let common = place.common;
+        let from = self.compares_from(place);
         let lacks = |oid: &ObjectId| from.as_ref().is_none_or(|from| oid < from);
         let mut missing = self.recovery.missing.borrow_mut();
         let log = self.log.borrow();
@@ -124,6 +116,11 @@ impl Pg {
             drop(begun);
             Run::new(osd, self).start_urgent(oid);
         }
+    }
+
+    /// The first object of those that have to be compared with a copy, if any have to.
+    pub(super) fn compares_from(&self, place: Place) -> Option<ObjectId> {
+        place.common.map_or_else(|| Some(self.first_object()), |_| place.last_backfill)
     }
 
     /// The place before all objects of the PG.
