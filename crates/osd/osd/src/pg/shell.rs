@@ -283,7 +283,7 @@ impl Pg {
     }
 }
 
-/// What takes time.
+/// Work that takes time.
 enum Work {
     Query {
         attempt: u64,
