@@ -25,8 +25,8 @@ pub(crate) struct Attempt {
     starts: bool,
 }
 
-/// What a copy has: all objects as of the newest entry that both logs have, if there is one; with the second, of the objects
-/// before that one only.
+/// The objects that a copy has: all as of the newest entry that both logs have, if there is one; with a second value,
+/// only those before that object.
 type Place = (Option<Eversion>, Option<ObjectId>);
 
 /// How far a replica is.
@@ -168,7 +168,7 @@ impl Peering {
             },
             Event::Recovered { attempt, from, result } if self.is_recovering(attempt, from) => match result {
                 Ok(()) => self.recovering.retain(|osd| *osd != from),
-                // What was sent may still arrive: in another attempt the replica does not take it.
+                // Objects that were sent may still arrive: in another attempt the replica does not take them.
                 Err(trouble) => {
                     self.next_generation(fx);
                     self.stop(self.trouble(from, trouble), fx);
@@ -354,7 +354,7 @@ impl Peering {
     }
 }
 
-/// What a replica's copy has of the primary's objects.
+/// The primary's objects that a replica's copy has.
 fn place(copy: &Copy, own: &PgInfo) -> Place {
     let common = common(copy, own);
     (common, copy.last_backfill.clone().filter(|_| common.is_some() && copy.incomplete))
