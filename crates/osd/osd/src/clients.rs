@@ -1,6 +1,6 @@
-//! The clients that are connected to this OSD, on any shard: their addresses, and which of them the map keeps out. What they
-//! ask for is refused, and their watches end (Ceph's blocklist: a client that takes the lock of another one has it listed, so
-//! that nothing of that one can come late).
+//! The clients that are connected to this OSD, on any shard: their addresses, and which of them the map keeps out.
+//! Requests of clients that are kept out are refused, and their watches end (Ceph's blocklist: a client that takes the
+//! lock of another one has that one listed, so that none of its requests can come late).
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use foldhash::fast::FixedState;
 use crate::op::{ClientOp, Origin};
 use crate::shard::OsdShard;
 
-/// What a shard knows of the clients of all shards.
+/// The clients of all shards, as one shard knows them.
 #[derive(Default)]
 pub(crate) struct Clients {
     addrs: HashMap<Origin, EntityAddr, FixedState>,

@@ -1,4 +1,4 @@
-//! What an OSD is told at its start.
+//! The configuration that an OSD is given at its start.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What arrives on a shard's accepted connections, and the way of each message to the shard that owns its PG.
+//! The messages that arrive on a shard's accepted connections, and the way of each to the shard that owns its PG.
 
 use std::cell::Cell;
 use std::rc::{Rc, Weak};

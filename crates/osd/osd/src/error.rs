@@ -13,7 +13,7 @@ pub(crate) struct OpError {
     cause: Option<Box<Cause>>,
 }
 
-/// What lies behind an errno.
+/// The cause of an errno.
 #[derive(Debug)]
 enum Cause {
     Store(StoreError),
@@ -31,7 +31,8 @@ impl OpError {
         OpError { errno: Errno(errno), cause: Some(Box::new(Cause::Said(why.to_string()))) }
     }
 
-    /// What whoever asked is told; the log is told the cause. Failures of this OSD are errors there, those of clients are not.
+    /// The errno, for whoever asked. The cause goes to the log: failures of this OSD as errors, those of clients for
+    /// debugging.
     pub(crate) fn told(&self) -> i32 {
         match self.cause.as_deref() {
             None => {}
@@ -41,7 +42,7 @@ impl OpError {
         self.errno()
     }
 
-    /// What tools are told: a negative errno.
+    /// The negative errno that tools are told.
     pub(crate) fn errno(&self) -> i32 {
         self.errno.0
     }

@@ -1,4 +1,4 @@
-//! What OSDs tell each other: replication and peering. These messages are Carmine's own, kinds 0x8001 to 0x800f and 0x8040 to
+//! The messages between OSDs: replication and peering. They are Carmine's own, kinds 0x8001 to 0x800f and 0x8040 to
 //! 0x8044, and lossy.
 //!
 //! Every message begins with the same 29 bytes, the [`Head`], so that a receiver finds the PG, and by it the reactor that
@@ -46,7 +46,7 @@ pub const KIND_LAST: u16 = 0x800f;
 pub const RECOVERY_KINDS: std::ops::RangeInclusive<u16> = 0x8040..=0x8044;
 
 coded! {
-    /// What every message begins with.
+    /// The head, with which every message begins.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Head {
         /// The PG.
@@ -62,7 +62,7 @@ coded! {
     }
 }
 
-/// What any message of this module begins with; `None` if the front is too short to be one.
+/// The head of any message of this module; `None` if the front is too short to be one.
 pub fn peek_head(front: &[u8]) -> Option<Head> {
     Decoder::new(front, "replication head").get().ok()
 }
@@ -98,7 +98,7 @@ macro_rules! carries_a_transaction {
         $(#[$doc])*
         #[derive(Clone, Debug)]
         pub struct $name {
-            /// What every message begins with.
+            /// The head, with which every message begins.
             pub head: Head,
             /// The transaction.
             pub txn: Sealed,
@@ -209,8 +209,8 @@ message! { 0x8005,
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct PgRepair {
         pub head: Head,
-        /// What an interruption leaves: the copy lacks only objects that its log changed after this entry; zero: it may lack
-        /// any.
+        /// The state that an interruption leaves: the copy lacks only objects that its log changed after this entry;
+        /// zero: it may lack any.
         pub complete_to: Eversion,
         /// That holds for the objects before this one only; `None`: for all.
         pub last_backfill: Option<ObjectId> = cursor,

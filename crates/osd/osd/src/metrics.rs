@@ -1,4 +1,4 @@
-//! What a shard counts, and how long the stages of its operations take.
+//! The counters of a shard, and the times that the stages of its operations take.
 
 use carmine_metrics::{Gauge, Histogram, StageClocks, Sum, metric_set};
 

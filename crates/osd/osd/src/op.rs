@@ -146,7 +146,7 @@ pub(crate) struct Outcome {
     /// Log version of a write.
     pub version: Eversion,
     pub user_version: u64,
-    /// What follows from it besides the answer.
+    /// The operation's effects besides the answer.
     pub extra: Option<Box<Extra>>,
 }
 
@@ -294,7 +294,8 @@ impl ClientOp {
         if self.request.ops.len() > OPS_PER_REQUEST_MAX {
             return Some(errno::E2BIG);
         }
-        // What is left over would be nobody's, but the checksum of the data would cover it. Nothing in Ceph executes in parallel.
+        // Data that is left over would belong to no op, yet the checksum would cover it. Ceph executes nothing in
+        // parallel.
         let is_odd = payload_bytes(&self.request.ops) != self.data.len() as u64;
         if is_odd || self.request.flags & flags::PARALLEL_EXEC != 0 {
             return Some(errno::EINVAL);

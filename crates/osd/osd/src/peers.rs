@@ -311,7 +311,7 @@ fn resend_all(osd: &OsdShard, peer: OsdId) {
 /// more: those are left out, which is remembered.
 const MESSAGES_MAX: usize = 64 << 10;
 
-/// What waits for one session, in order.
+/// The messages that wait for one session, in order.
 #[derive(Default)]
 pub(crate) struct Backlog {
     messages: Vec<(SpgId, Message)>,
@@ -386,7 +386,7 @@ impl Backoff {
         self.until_ns.set(now_ns + wait.as_nanos() as u64);
     }
 
-    /// What is left of the wait.
+    /// The rest of the wait.
     pub(crate) fn left(&self, now_ns: u64) -> Duration {
         Duration::from_nanos(self.until_ns.get().saturating_sub(now_ns))
     }

@@ -1,4 +1,4 @@
-//! What one reactor of an OSD has: its PGs, its store, its view of the map. Everything here is this shard's alone.
+//! One reactor's part of an OSD: its PGs, its store, its view of the map. Everything here is this shard's alone.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,7 +95,7 @@ pub struct OsdShard {
     pub(crate) stopping: Cell<bool>,
 }
 
-/// What a shard remembers of a client connection.
+/// A client connection, as a shard remembers it.
 pub(crate) struct ConnState {
     pub conn: Rc<Connection>,
     /// Newest map that this client was sent or has shown to know.

@@ -1,4 +1,4 @@
-//! What the monitor hears every few seconds: the store's space, and what this OSD's PGs hold.
+//! The report that the monitor gets every few seconds: the store's space, and what this OSD's PGs hold.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,9 +13,9 @@ use carmine_wire::private::{OsdStats, PgPurged, PgStuck, PoolUse};
 use crate::pg::tell_monitor;
 use crate::shard::OsdShard;
 
-/// How often the monitor hears of it.
+/// The time between two reports to the monitor.
 pub(crate) const PERIOD: Duration = Duration::from_secs(2);
-/// What happens to several PGs at once is told together.
+/// Events of several PGs within this time are told together.
 const GATHER: Duration = Duration::from_millis(10);
 
 /// Sends them for as long as the OSD runs.
@@ -55,7 +55,7 @@ pub(crate) fn send_soon(osd: &OsdShard) {
     });
 }
 
-/// What the PGs that this OSD leads hold, all shards together, as far as it is counted.
+/// The contents of the PGs that this OSD leads, all shards together, as far as they are counted.
 async fn pools(osd: &OsdShard) -> Vec<PoolUse> {
     let mut sums = BTreeMap::new();
     for to in (0..osd.shard.shards()).map(ShardId) {

@@ -1,4 +1,4 @@
-//! What goes into the state machine and what comes out of it.
+//! The events that go into the state machine and the effects that come out of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub enum Event {
         attempt: AttemptId,
         /// The primary's map when it gave the order.
         epoch: Epoch,
-        /// What it wants.
+        /// The order itself.
         order: Order,
     },
     /// An order was carried out durably, in this generation.
@@ -135,7 +135,7 @@ pub struct Map {
     pub is_split: bool,
 }
 
-/// What a primary orders.
+/// An order of a primary.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// Say what you have.
@@ -163,7 +163,7 @@ pub enum Order {
     Complete,
 }
 
-/// What a replica says it has.
+/// A replica's copy, as the replica describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Copy {
     /// Newest entry of its log.
@@ -206,7 +206,7 @@ pub struct Place {
     pub last_backfill: Option<ObjectId>,
 }
 
-/// What the shell has to do. Effects are carried out in order; those that take time bring an event when they end.
+/// A task for the shell. Effects are carried out in order; those that take time bring an event when they end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// A new generation: tasks of the old one end without effect, operations wait to be started over, followers are
@@ -294,7 +294,7 @@ pub enum Level {
     Error,
 }
 
-/// What the one who brought an event does next.
+/// The next step of the one who brought an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Then {
     /// Nothing.
@@ -318,7 +318,7 @@ pub enum Then {
     PushUndone,
 }
 
-/// What follows from an event.
+/// The consequences of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
     /// To be carried out in this order.

@@ -63,7 +63,7 @@ pub struct Peering {
     pub(crate) recovering: Vec<OsdId>,
     /// Pause before the next attempt.
     pub(crate) pause: Duration,
-    /// Who has to lead instead of this primary, which cannot make the copies equal.
+    /// The OSD that has to lead instead of this primary, which cannot make the copies equal.
     pub(crate) successor: Option<OsdId>,
     /// In this epoch the monitor was told that all members are complete, and some of them may now leave (primary).
     pub(crate) promised: Epoch,
@@ -96,7 +96,7 @@ impl Peering {
         }
     }
 
-    /// What the PG is doing.
+    /// The phase that the PG is in.
     #[must_use]
     pub fn phase(&self) -> &Phase {
         &self.phase
@@ -125,7 +125,7 @@ impl Peering {
         self.map.members.iter().map(|member| member.osd)
     }
 
-    /// Who has to lead instead of this primary.
+    /// The OSD that has to lead instead of this primary.
     #[must_use]
     pub fn successor(&self) -> Option<OsdId> {
         self.successor
@@ -230,8 +230,8 @@ impl Peering {
         if !self.leads() {
             return self.step_back(fx);
         }
-        // What was under way when the interval ended is started over, also if this OSD did not lead in between, unseen:
-        // the log tells what was applied.
+        // Work that was under way when the interval ended is started over, even if this OSD, unnoticed, did not lead in
+        // between: the log tells what was applied.
         if let Some(why) = self.missing() {
             self.phase = Phase::Down(why);
             return;
@@ -262,7 +262,8 @@ impl Peering {
         self.phase = Phase::Failed(Reason::StoreFailed(errno));
     }
 
-    /// Who is missing for the PG to be active; `None` if enough are here, and all that may have writes which others lack.
+    /// The reason why the PG has to wait for more OSDs before it can be active; `None` if enough are here, and all that
+    /// may have writes which others lack.
     fn missing(&self) -> Option<Reason> {
         let is_member = |osd: &OsdId| self.acting().any(|member| member == *osd);
         let down: Vec<OsdId> = self.map.owners.iter().filter(|osd| !is_member(osd)).copied().collect();
@@ -361,7 +362,7 @@ impl Peering {
         self.map.members.iter().map(|member| member.up_from).max().unwrap_or_default()
     }
 
-    /// What holds between events.
+    /// The invariants that hold between events.
     fn check(&self, own: &PgInfo) {
         let is_primary =
             matches!(self.phase, Phase::Down(_) | Phase::Peering(_) | Phase::Incomplete(_) | Phase::Active);

@@ -1,10 +1,10 @@
-//! What a PG is doing, and why it does not serve clients.
+//! The phases of a PG, and the reasons why it does not serve clients.
 
 use std::fmt;
 
 use carmine_types::{Epoch, Errno, OsdId};
 
-/// What a PG is doing.
+/// The phase that a PG is in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Its state is being read from the store.
@@ -54,7 +54,7 @@ impl Phase {
         }
     }
 
-    /// What the PG does or waits for in this phase; `None` if the name says it all.
+    /// The reason for this phase, with what the PG does or waits for; `None` if the name says it all.
     #[must_use]
     pub fn reason(&self) -> Option<&Reason> {
         match self {
@@ -65,7 +65,7 @@ impl Phase {
     }
 }
 
-/// What an active PG does for the copies that lack objects.
+/// The work of an active PG for the copies that lack objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recovery {
     /// Nothing, or nothing now.

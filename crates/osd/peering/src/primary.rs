@@ -164,7 +164,7 @@ impl Peering {
             },
             Event::Recovered { attempt, from, result } if self.is_recovering(attempt, from) => match result {
                 Ok(()) => self.recovering.retain(|osd| *osd != from),
-                // What was sent may still arrive: in another attempt the replica does not take it.
+                // Objects that were sent may still arrive: in another attempt the replica does not take them.
                 Err(trouble) => {
                     self.next_generation(fx);
                     self.stop(self.trouble(from, trouble), fx);
@@ -349,7 +349,7 @@ impl Peering {
     }
 }
 
-/// The part of the primary's objects that a replica's copy has.
+/// The primary's objects that a replica's copy has.
 fn place(copy: &Copy, own: &PgInfo) -> Place {
     let common = common(copy, own);
     Place {

@@ -49,7 +49,7 @@ impl Peering {
             Order::Activate { last_epoch_started } if last_epoch_started != attempt.interval => {
                 Then::Refuse(Errno(errno::EINVAL))
             }
-            // What is changed is marked first.
+            // A copy is marked before it is changed.
             Order::Push if !own.incomplete => AGAIN,
             Order::Push | Order::Activate { .. } | Order::Query { .. } | Order::Complete => {
                 Then::CarryOut { generation, info: None }

@@ -1,4 +1,4 @@
-//! What begins an interval.
+//! Changes of the map that begin an interval.
 
 use std::net::SocketAddr;
 

@@ -44,7 +44,7 @@ const WRITES_BYTES: u64 = 128 << 20;
 /// The data is this piece again and again.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// What is asked for.
+/// The writes that a `bench` command asks for.
 #[derive(Debug, PartialEq, Eq)]
 struct Order {
     /// Bytes in all.

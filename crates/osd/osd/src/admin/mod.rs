@@ -28,7 +28,7 @@ pub trait AdminHook {
     /// Answers the question with this prefix.
     fn answer(&self, osd: &Rc<OsdShard>, prefix: &str, question: &Value) -> Option<AdminAnswer>;
 
-    /// What the OSD tells the monitor of itself and its machine when it boots, by Ceph's names.
+    /// The metadata of the OSD and its machine that the monitor is sent at boot, by Ceph's names.
     fn metadata(&self) -> Vec<(String, String)> {
         Vec::new()
     }
@@ -115,7 +115,8 @@ async fn on_all(osd: &Rc<OsdShard>, read: fn(&OsdShard) -> Value) -> Vec<Value> 
     values
 }
 
-// `ceph tell osd.N COMMAND`: the admin commands as Ceph's MCommand. What is wrong with a command is its status.
+// `ceph tell osd.N COMMAND`: the admin commands as Ceph's MCommand. An error in a command is told in the reply's
+// status.
 
 /// Longest command that is looked at, bytes; real ones have some hundred.
 const COMMAND_BYTES_MAX: usize = 64 << 10;
@@ -218,7 +219,7 @@ fn help(osd: &OsdShard) -> Value {
     Value::Object(lines.collect::<Map<_, _>>())
 }
 
-/// What is counted now is in the next report, which has been sent after this time. Reports have no numbers.
+/// Waits until a report with everything that is counted now has been sent. Reports have no numbers, so the answer is 0.
 async fn flush_pg_stats(osd: &OsdShard) -> Value {
     osd.shard.sleep(stats::PERIOD + stats::PERIOD / 4).await;
     json!(0)

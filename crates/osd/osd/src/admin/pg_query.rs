@@ -1,4 +1,5 @@
-//! `ceph pg N query`: what a PG's primary knows of it, in Ceph's words and shape. What is not kept here is left out.
+//! `ceph pg N query`: what a PG's primary knows of it, in Ceph's words and shape. Fields for which nothing is kept here
+//! are left out.
 
 use std::rc::Rc;
 
@@ -96,7 +97,7 @@ fn info(pg: &Pg, last_backfill: Option<&ObjectId>) -> Value {
     })
 }
 
-/// What the primary knows of another member: its log is the primary's.
+/// The state of another member, as the primary knows it: its log is the primary's.
 fn peer_info(pg: &Pg, peer: u32, targets: &Targets) -> Value {
     let target = targets.iter().find(|(osd, ..)| osd.0 == peer);
     let mut info = info(pg, target.and_then(|(.., place)| place.as_ref()));

@@ -1,4 +1,4 @@
-//! What a class method sees of an object.
+//! An object as a class method sees it.
 
 use carmine_codec::{DecodeError, Decoder};
 use carmine_pgtypes::Step;
@@ -10,7 +10,7 @@ use carmine_wire::{EntityAddr, EntityName};
 use crate::error::OpError;
 use crate::pg::{ObjectState, decode_input};
 
-/// Who calls a method.
+/// The client that calls a method.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     pub gid: u64,
@@ -29,7 +29,7 @@ impl Caller {
 pub(crate) struct Handle<'a, 'b> {
     state: &'a mut ObjectState<'b>,
     pub(super) caller: Caller,
-    /// What the client is told of a call that succeeds: 0, or any positive number.
+    /// The result that the client is told of a call that succeeds: 0, or any positive number.
     pub(super) told: i32,
 }
 

@@ -88,7 +88,7 @@ impl Lock {
 }
 
 coded! {
-    /// What `lock`, `assert_locked` and `set_cookie` begin with.
+    /// The fields that the inputs of `lock`, `assert_locked` and `set_cookie` begin with.
     struct Claim {
         name: Vec<u8>,
         kind: u8,

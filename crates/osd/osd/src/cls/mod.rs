@@ -1,8 +1,8 @@
 //! Object classes: methods that clients call on an object. Each class is a module with a table of its
 //! methods; a method works on a [`Handle`]: the object as the request has left it so far, and who calls.
 //!
-//! What a method changes goes into the request's transaction like any other operation. A method that fails has changed
-//! nothing: it looks first.
+//! Changes that a method makes go into the request's transaction like those of any other operation. A method that fails
+//! has changed nothing: it looks at the object first.
 
 #[cfg(test)]
 mod as_ceph;
@@ -24,7 +24,7 @@ use crate::op::{ClientOp, input_of};
 use crate::pg::{ObjectState, Told};
 use crate::shard::OsdShard;
 
-/// What a method gives back: its output, or an errno.
+/// The outcome of a method: its output, or an errno.
 type Done = Result<Vec<u8>, OpError>;
 
 /// A method that clients can call.
@@ -98,8 +98,8 @@ const CALLS_MAX: usize = 1024;
 /// Calls a method, again and again until all that it asks for is known.
 ///
 /// # Errors
-/// What the method says; ENOENT if it needs an object and there is none; EOPNOTSUPP if there is no such method, and EPERM if
-/// there is no such class, whether there is an object or not.
+/// Those of the method; ENOENT if it needs an object and there is none; EOPNOTSUPP if there is no such method, and
+/// EPERM if there is no such class, whether there is an object or not.
 pub(crate) async fn call(
     osd: &OsdShard,
     op: &ClientOp,

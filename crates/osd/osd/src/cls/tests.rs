@@ -187,7 +187,7 @@ fn a_header_says_what_it_was_made_with() {
     assert_eq!(o.rbd("parent_get", b"").map(|parent| parent.len()), Ok(6 + 24));
 }
 
-/// What `object_map_load` gives back.
+/// The states that `object_map_load` gives back.
 fn states(o: &mut Object<'_>) -> Vec<u8> {
     let out = o.rbd("object_map_load", b"").unwrap();
     let len = u64::from_le_bytes(out[10..18].try_into().unwrap());

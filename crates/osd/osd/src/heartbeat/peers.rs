@@ -1,5 +1,5 @@
-//! Whom an OSD watches: those with whom it shares PGs, its neighbours in the order of numbers, and some more if these are few, so
-//! that every OSD has several watchers.
+//! The peers that an OSD watches: those with which it shares PGs, its neighbours in the order of numbers, and some more
+//! if these are few, so that every OSD has several watchers.
 
 use std::collections::BTreeSet;
 

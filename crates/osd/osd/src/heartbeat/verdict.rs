@@ -1,4 +1,4 @@
-//! What is known of a peer's life, and what the monitor is to hear of it.
+//! Whether a peer lives, as far as is known, and the reports about it to the monitor.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(super) struct Watch {
     reported: u8,
 }
 
-/// What the monitor is to hear.
+/// A report to the monitor about a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Report {
     /// As in [`Failure::flags`].

@@ -13,7 +13,7 @@ use super::Load;
 use crate::shard::OsdShard;
 
 metric_set! {
-    /// What follows from several of the reactor's counters.
+    /// Metrics that follow from several of the reactor's counters.
     struct Derived: "reactor" {
         /// Share of the last second in which the reactor worked; spinning with nothing to do is not work.
         utilization: Level,
@@ -27,7 +27,7 @@ metric_set! {
 }
 
 metric_set! {
-    /// What a shard holds at this moment.
+    /// Counts of the things that a shard holds at this moment.
     struct Held: "osd" {
         /// PGs that the shard owns.
         pgs: Gauge,

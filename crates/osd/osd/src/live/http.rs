@@ -1,7 +1,7 @@
 //! Metrics over HTTP, for Prometheus and for `carmine top`: one request per connection, on one reactor.
 //!
-//! Everything is bounded: the request's bytes and its time, the answer's time, the connections. What is beyond is
-//! refused or closed; the OSD does not notice.
+//! Everything is bounded: the request's bytes and its time, the answer's time, the connections. Connections beyond
+//! these limits are refused or closed; the rest of the OSD does not notice.
 
 use std::cell::Cell;
 use std::io;
@@ -181,7 +181,7 @@ pub(crate) enum Page {
     MetricsJson(String),
 }
 
-/// What the bytes so far are.
+/// A request, as far as the bytes so far show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Not a whole request yet.

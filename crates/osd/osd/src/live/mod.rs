@@ -1,5 +1,5 @@
-//! What an OSD shows of itself while it runs: metrics over HTTP, and the admin socket. Both are tasks of one reactor in
-//! the group `admin`; what the other reactors know is asked of them by message.
+//! The views of a running OSD: metrics over HTTP, and the admin socket. Both are tasks of one reactor in the group
+//! `admin`, which ask the other reactors by message for what those know.
 
 mod asok;
 pub(crate) mod gather;

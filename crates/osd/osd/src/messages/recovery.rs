@@ -1,5 +1,5 @@
-//! What primaries and replicas tell each other for a recovery: reservations, the comparison of a backfill, and copies that
-//! nobody needs any more.
+//! The messages between primaries and replicas for a recovery: reservations, the comparison of a backfill, and copies
+//! that nobody needs any more.
 
 use carmine_codec::{Decoder, Encoder, Result, coded};
 use carmine_pgtypes::{cursor, object};
@@ -53,7 +53,7 @@ message! { 0x8042,
 }
 
 carmine_types::words! {
-    /// What a primary wants of a replica's OSD.
+    /// The place that a primary wants on a replica's OSD.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Reserve: "reservation" {
         /// Nothing any more.
@@ -100,7 +100,7 @@ message! { 0x8044,
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct PgStray {
         pub head: Head,
-        /// Who asks.
+        /// The OSD that asks.
         pub from: OsdId,
     }
 }

@@ -1,4 +1,4 @@
-//! What the members of a PG tell each other for a scrub: what a copy has of a range of objects, and one object of it.
+//! The messages between the members of a PG for a scrub: what a copy has of a range of objects, and one object of it.
 
 use carmine_codec::{Decoder, Encoder, Result, coded};
 use carmine_pgtypes::{ObjectMeta, object};
@@ -25,7 +25,7 @@ coded! {
 }
 
 coded! {
-    /// What a copy has of an object. Checksums are CRC32C.
+    /// An object as a copy has it. Checksums are CRC32C.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Scanned {
         pub oid: ObjectId = object,

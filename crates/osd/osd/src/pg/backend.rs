@@ -28,7 +28,7 @@ pub(super) struct Sent {
     data: Payload,
     /// Checksum of `data`, if it is known.
     crc: Option<u32>,
-    /// What members whose backfill has not passed its objects are sent instead.
+    /// The message that is sent instead to members whose backfill has not passed its objects.
     bare: Option<Box<Bare>>,
 }
 
@@ -45,7 +45,8 @@ pub(super) struct Replicated {
     followers: RefCell<Vec<Follower>>,
     /// Some of them have windows.
     has_windows: Cell<bool>,
-    /// What they were sent and is not durable everywhere, oldest first; version numbers have no gaps. Empty without replicas.
+    /// Changes that they were sent and that are not durable everywhere, oldest first; version numbers have no gaps.
+    /// Empty without replicas.
     sent: RefCell<VecDeque<Sent>>,
     /// Version number of the newest change.
     last: Cell<u64>,

@@ -1,5 +1,5 @@
-//! What happens when transactions become durable. They do so in the order of submission, so one task per PG waits for one
-//! after the other.
+//! The work to do when transactions become durable. They do so in the order of submission, so one task per PG waits for
+//! one after the other.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -25,11 +25,11 @@ use crate::error::OpError;
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;
 
-/// What a write request does, if it is submitted.
+/// The effects of a write request, if it is submitted.
 pub(crate) struct Plan {
-    /// What changes; nothing if the request failed or has no effect.
+    /// The changes; none if the request failed or has no effect.
     pub changes: SmallVec<[ObjectChange; 1]>,
-    /// What it does to the object.
+    /// Its effect on the object, as the log records it.
     pub effect: LogOp,
     /// A negative errno, or what the last operation tells ([`Told`]) if the client wants it.
     pub result: i32,
@@ -40,7 +40,7 @@ pub(crate) struct Plan {
     /// The object's version before it, as clients see it.
     pub user_version: u64,
     pub outputs: Outputs,
-    /// What else follows from it.
+    /// Its other effects.
     pub extra: Option<Box<Extra>>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct ObjectState<'a> {
     written: u64,
     /// Bytes that may still be brought into memory beside the request itself, of [`OUTPUT_BYTES_MAX`].
     pub(super) left: u64,
-    /// What only other operations than those here need.
+    /// State that only operations other than those here need.
     pub(crate) extra: Option<Box<Extra>>,
 }
 
@@ -269,10 +269,10 @@ fn is_over_quota(osd: &OsdShard, op: &ClientOp) -> bool {
     !is_forced && pool.is_some_and(|pool| pool.flags & POOL_FULL_QUOTA != 0)
 }
 
-/// What an operation that succeeded tells: 0 or a positive number, and its output.
+/// The answer of an operation that succeeded: 0 or a positive number, and its output.
 pub(crate) type Told = (i32, Payload);
 
-/// That, if there is room left for the output.
+/// The same, if there is room left for the output.
 fn counted(left: &mut u64, told: Told) -> Result<Told, OpError> {
     *left = left.checked_sub(told.1.len() as u64).ok_or(OpError::of(errno::EMSGSIZE))?;
     Ok(told)
@@ -283,7 +283,8 @@ fn returns_all(op: &ClientOp) -> bool {
     op.request.flags & flags::RETURN_VEC != 0
 }
 
-/// What a client is told of one operation of a write: its output, of a limited length, only if the request wants it.
+/// The answer of one operation of a write, as its client is told it: the output, of a limited length, only if the
+/// request wants it.
 fn returned(op: &ClientOp, (value, output): Told) -> Result<Told, OpError> {
     match returns_all(op) {
         false => Ok((value, Payload::new())),
@@ -415,7 +416,8 @@ impl<'a> ObjectState<'a> {
         self.exists && self.was.as_ref().is_none_or(|was| self.size > was.size)
     }
 
-    /// A read among the writes of a request. What they leave is in no store yet: only what is known without it is told.
+    /// A read among the writes of a request. Changes are in no store yet: after one, the size is told from memory and
+    /// the data cannot be read.
     async fn read(&self, osd: &OsdShard, client: &ClientOp, op: &OsdOp) -> Result<Payload, OpError> {
         let is_changed = !self.steps.is_empty();
         match op.code {

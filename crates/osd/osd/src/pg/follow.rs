@@ -23,7 +23,7 @@ use crate::shard::OsdShard;
 const SPARE_BYTES: u64 = 4 << 20;
 
 impl Pg {
-    /// A primary begins an interval. What it is told must last.
+    /// Answers a primary that begins an interval. Everything that the answer tells of must be durable.
     pub(crate) async fn answer_query(self: &Rc<Self>, osd: &Rc<OsdShard>, query: PgQuery) -> Message {
         let (head, last_update) = (query.head, query.last_update);
         let result = async {
@@ -55,7 +55,7 @@ impl Pg {
         }
     }
 
-    /// What was ordered is durable: it counts, unless it was overtaken.
+    /// An order was carried out durably: it counts, unless it was overtaken.
     pub(super) fn carried_out(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
@@ -191,7 +191,8 @@ impl Pg {
         }
     }
 
-    /// What a transaction removes, alone. This copy counts as incomplete until its repair ends, so it may stop in between.
+    /// Carries out a transaction's removals alone. This copy counts as incomplete until its repair ends, so it may stop
+    /// in between.
     async fn remove_first(
         &self,
         osd: &OsdShard,

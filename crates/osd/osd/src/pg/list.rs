@@ -18,7 +18,7 @@ use crate::shard::OsdShard;
 
 /// Most objects in one answer, whatever the client asks for.
 const ENTRIES_MAX: u64 = 4096;
-/// What an object takes in an answer beside its name.
+/// The bytes that an object takes in an answer beside its name.
 const ENTRY_BYTES: usize = 12;
 
 /// Low hash bits that the PG's objects share: where they lie in the store's order.

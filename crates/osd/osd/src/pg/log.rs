@@ -12,7 +12,7 @@ use hashbrown::hash_table::Entry;
 
 use crate::config::{LOG_ENTRIES_MIN, LOG_TRIM_BATCH};
 
-/// What a resend is answered with.
+/// The answer to a resend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
     pub version: Eversion,
@@ -50,7 +50,7 @@ impl PgLog {
         *self = PgLog::new(self.info.pg);
     }
 
-    /// What the PG remembers of itself.
+    /// The PG's own record of its state.
     pub(crate) fn info(&self) -> &PgInfo {
         &self.info
     }
@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// What is done to a log: a client's write, or a repair's entry, of an object; the oldest or the newest entries go.
+    /// A change of a log: a client's write, or a repair's entry, of an object; the oldest or the newest entries go.
     #[derive(Clone, Debug)]
     enum Act {
         Push { client: u64, object: u8 },

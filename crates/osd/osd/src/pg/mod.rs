@@ -80,11 +80,11 @@ pub(crate) struct Pg {
     /// Writes of another primary on their way into the store.
     replica: Replica,
     commits: Commits,
-    /// What it holds (primary).
+    /// The number and the size of its objects (primary).
     usage: RefCell<Usage>,
-    /// Who watches its objects (primary).
+    /// The watchers of its objects (primary).
     watched: Watched,
-    /// What it knows of snapshots.
+    /// The snapshots that it knows of.
     snaps: Snaps,
     /// Its scrubs (primary).
     scrub: Scrubs,
@@ -120,7 +120,7 @@ impl Pg {
         self.bits.get()
     }
 
-    /// Who watches its objects.
+    /// The watchers of its objects.
     pub(crate) fn watched(&self) -> &Watched {
         &self.watched
     }
@@ -135,8 +135,8 @@ impl Pg {
         if self.is_active() { self.snaps.trimmed() } else { IntervalSet::new() }
     }
 
-    /// The object is one of this PG's by the newest map. What comes from outside is asked before anything else: an object
-    /// that two PGs change may have two reactors as its owners.
+    /// The object is one of this PG's by the newest map. Every object that is named from outside is checked for this
+    /// before anything else: an object that two PGs change may have two reactors as its owners.
     pub(crate) fn contains(&self, oid: &ObjectId) -> bool {
         pg_contains(self.id, self.bits.get(), oid) || cfg!(carmine_mutation = "serve_stray")
     }
@@ -166,7 +166,7 @@ impl Pg {
         (peering.state(self.recovery.stage()), phase.reason().map(ToString::to_string).unwrap_or_default())
     }
 
-    /// What it remembers of itself.
+    /// Its own record of its state.
     pub(crate) fn info(&self) -> PgInfo {
         self.log.borrow().info().clone()
     }
@@ -293,7 +293,7 @@ pub(crate) struct OpInFlight {
     pub op: Rc<ClientOp>,
     /// Where it is: `waiting_for_map`, or the name of its [`Stage`].
     pub stage: &'static str,
-    /// What must happen before it goes on.
+    /// The event that it waits for.
     pub waits_for: String,
 }
 

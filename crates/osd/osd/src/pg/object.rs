@@ -13,7 +13,7 @@ use carmine_types::ObjectId;
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
-/// What stands in an object's queue: a handle, cheap to clone.
+/// An entry of an object's queue: a handle, cheap to clone.
 pub(crate) trait Queued: Clone {
     /// It changes the object.
     fn is_write(&self) -> bool;

@@ -177,7 +177,7 @@ impl Repair {
             bytes += self.copy(&oid).await?;
         }
         let meta = self.osd.store.stat(&family.head).await.map_err(|error| self.stuck(&error))?;
-        // What is no set was copied as it is.
+        // A damaged set was copied as it is.
         let set = meta.as_ref().and_then(|meta| snaps::set_of(meta).ok().flatten()).unwrap_or_default();
         if let Some(entries) = snaps::mapper_entries(&set, &family.head) {
             self.push_steps(&Arc::new(snaps::mapper(self.pg.id)), [entries]).await?;
@@ -300,7 +300,7 @@ fn whole(meta: &ObjectMeta) -> Vec<Step> {
     steps
 }
 
-/// What the state machine is told; `None` if nobody waits for it.
+/// The result that the state machine is told; `None` if nobody waits for it.
 fn ended(result: Result<(), Stop>) -> Option<Result<(), Trouble>> {
     match result {
         Ok(()) => Some(Ok(())),

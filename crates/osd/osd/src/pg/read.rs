@@ -28,7 +28,7 @@ impl Pg {
         }
     }
 
-    /// Lists the PG. What is not durable everywhere may not be shown: it waits until all is.
+    /// Lists the PG. Changes that are not durable everywhere may not be shown: the listing waits until all are.
     pub(super) fn list(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
         let task = Rc::clone(self).run_list(Rc::clone(osd), op, self.generation());
         osd.shard.spawn(Group::Client, "pg-list", task);

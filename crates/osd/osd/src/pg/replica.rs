@@ -17,7 +17,7 @@ use super::{Pg, heal, snaps};
 use crate::messages::{Head, RepAck, RepOp};
 use crate::shard::OsdShard;
 
-/// What a PG does for its primary.
+/// The work that a PG does for its primary.
 #[derive(Default)]
 pub(crate) struct Replica {
     /// Arrived and not yet applied, in the order of versions.
@@ -40,7 +40,7 @@ enum EntryStage {
     Waiting,
     /// Its steps are being prepared, away from here.
     Preparing,
-    /// What was loaded; held until the entry is submitted.
+    /// Its steps are prepared: the data loaded for them is held until the entry is submitted.
     Ready(#[allow(dead_code)] Prepared),
 }
 
@@ -169,7 +169,7 @@ impl Pg {
             let ready = self.replica.queue.borrow_mut().pop_front_if(is_ready);
             let Some(arrived) = ready else { return };
             let oid = arrived.txn.log.last().map(|entry| Arc::clone(&entry.oid));
-            // What was prepared is held until it is applied.
+            // The prepared data is held until the entry is applied.
             let Arrived { txn, state: _prepared, .. } = arrived;
             if self.apply_or_stop(osd, Rc::unwrap_or_clone(txn)).is_none() {
                 return;

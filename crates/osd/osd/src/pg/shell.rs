@@ -275,7 +275,7 @@ impl Pg {
     }
 }
 
-/// What takes time.
+/// Work that takes time.
 enum Work {
     Query { attempt: u64, to: OsdId },
     Activate { attempt: u64, to: OsdId, place: Place, is_whole: bool },

@@ -1,8 +1,8 @@
 //! How many objects a PG has and how many bytes, as its primary knows it.
 //!
-//! What is there when this OSD begins to lead is counted in the background, in the order of the objects; writes are counted
-//! as they are submitted. A write of an object that the count has yet to come to is counted there and then, and the object
-//! is skipped later.
+//! Objects that are there when this OSD begins to lead are counted in the background, in their order; writes are
+//! counted as they are submitted. A write of an object that the count has yet to come to is counted there and then, and
+//! the object is skipped later.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -43,7 +43,7 @@ enum Count {
 struct Walk {
     /// Everything up to here is counted.
     to: Option<ObjectId>,
-    /// What is counted behind that.
+    /// Objects behind that which are counted already.
     ahead: BTreeSet<ObjectId>,
 }
 
@@ -118,7 +118,7 @@ impl Usage {
     }
 }
 
-/// What an object of this size counts as: objects, and clones.
+/// The numbers that an object of this size adds: objects, and clones.
 fn counted(oid: &ObjectId, size: Option<u64>) -> (u64, u64) {
     let is_there = u64::from(size.is_some());
     (is_there, if oid.snap == SNAP_HEAD { 0 } else { is_there })

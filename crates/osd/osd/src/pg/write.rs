@@ -89,7 +89,7 @@ impl Pg {
         true
     }
 
-    /// What came of an operation that is in the log already: it was sent again.
+    /// The result of an operation that is in the log already: it was sent again.
     fn executed(&self, op: &ClientOp) -> Option<Done> {
         self.log.borrow().find(&op.reqid).filter(|_| !cfg!(carmine_mutation = "forget_resend"))
     }
@@ -332,8 +332,8 @@ fn finish_unchanged(osd: &OsdShard, op: &ClientOp, outcome: Outcome) {
 mod tests {
     use super::*;
 
-    /// Each operation's future is copied to the heap, and allocators have a fast way up to 1 KiB. What waits rarely (for
-    /// another copy, for metadata that is not cached, for steps of other operations) belongs into a box of its own.
+    /// Each operation's future is copied to the heap, and allocators have a fast way up to 1 KiB. Rare waits (for
+    /// another copy, for metadata that is not cached, for steps of other operations) belong in boxes of their own.
     #[test]
     fn futures_of_plain_operations_are_small() {
         fn bytes<F>(_: impl FnOnce(Rc<Pg>, Rc<OsdShard>, Rc<ClientOp>, u64) -> F) -> usize {

@@ -2,7 +2,7 @@
 //!
 //! A watch lives as long as its client pings, or comes back within its timeout: then it is the same watch over another
 //! connection. A notification goes to all watchers, also to those that are not connected now, and ends when all have
-//! answered or its time is over. Who watches is told by the objects' attributes; what is here is lost with the primary, and
+//! answered or its time is over. The objects' attributes tell who watches; the state here is lost with the primary, and
 //! made again by its clients, who come back to the new one.
 
 mod notices;
@@ -28,7 +28,7 @@ use registry::{Ended, Watches};
 
 pub(crate) use notices::Notices;
 
-/// Who watches: a client, and a number that it chose for the watch.
+/// A watcher: a client, and a number that it chose for the watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct WatcherId {
     pub gid: u64,
@@ -47,7 +47,7 @@ impl WatcherId {
     }
 }
 
-/// What the attributes say of a watcher: timeout in milliseconds (u32), address.
+/// A watcher, as the attributes describe it: timeout in milliseconds (u32), address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Registered {
     pub timeout: Duration,
@@ -62,7 +62,7 @@ impl Registered {
         })
     }
 
-    /// What does not decode has no time left: it was written by another program.
+    /// A watcher that does not decode has no time left: another program wrote it.
     pub(crate) fn decode(bytes: &[u8]) -> Registered {
         let read = |d: &mut Decoder<'_>| Ok((d.u32()?, d.get()?));
         match Decoder::all(bytes, "watcher", read) {
@@ -81,14 +81,14 @@ pub(crate) struct Notification {
     pub cookie: u64,
     pub payload: Vec<u8>,
     pub timeout: Duration,
-    /// Who has to answer.
+    /// The watchers that have to answer.
     pub watchers: Vec<WatcherId>,
 }
 
 /// Notifications of one PG that wait for answers, at the most.
 const NOTIFICATIONS_MAX: usize = 1024;
 
-/// Who watches the objects of a PG; nothing until somebody does.
+/// The watchers of a PG's objects; nothing until somebody watches.
 #[derive(Default)]
 pub(crate) struct Watched(RefCell<Option<Box<Watches>>>);
 
@@ -131,7 +131,8 @@ impl Pg {
         self.keep_time(osd);
     }
 
-    /// Learns who watches an object. Who does not come back to this primary loses the watch after its timeout.
+    /// Learns who watches an object. A watcher that does not come back to this primary loses its watch after the
+    /// timeout.
     pub(crate) fn know_watchers(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,

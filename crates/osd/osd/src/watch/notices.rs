@@ -44,7 +44,7 @@ impl Drop for Room {
     }
 }
 
-/// What notifications of a shard hold.
+/// The memory that a shard's notifications hold.
 #[derive(Default)]
 pub(crate) struct Notices {
     /// Texts that somebody may still have: a notification that is not over, or a connection that has yet to send it.

@@ -1,4 +1,5 @@
-//! Who watches what over which connection, and which notifications wait for whom: without a clock, a socket or a task.
+//! The registry of who watches what over which connection, and which notifications wait for whom: without a clock, a
+//! socket or a task.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,7 +35,7 @@ struct Watcher {
 struct Waiting {
     oid: Arc<ObjectId>,
     to: Option<Origin>,
-    /// What the watchers are sent, but for their cookies and the text.
+    /// The message to the watchers, but for their cookies and the text.
     message: WatchNotify,
     text: Text,
     /// The sender's cookie.

@@ -81,7 +81,8 @@ fn who_is_kept_out_is_refused_and_watches_no_longer() {
     }
 }
 
-/// Who knows the map in which another one is kept out sees what that one wrote before, and nothing of it comes later.
+/// A client that knows the map in which another one is kept out sees what that one wrote before, and nothing of it
+/// comes later.
 #[test]
 fn nothing_comes_late() {
     for seed in 0..20 {

@@ -1,4 +1,4 @@
-//! What clients ask for, on OSDs that nothing happens to.
+//! Requests of clients to OSDs without faults.
 
 use carmine_client::{Pool, RouteMode};
 use carmine_reactor::Payload;

@@ -46,7 +46,7 @@ pub(crate) struct Cluster {
     disks: Disks,
     /// Key-value stores by OSD: what survives of it besides its block file.
     kvs: RefCell<BTreeMap<u32, Arc<MemKv>>>,
-    /// What the shards of an OSD share of its store, since its last start.
+    /// The part of an OSD's store that its shards share, since its last start.
     blues: Rc<RefCell<BTreeMap<u32, Arc<BlueShared>>>>,
     nodes: RefCell<BTreeMap<u32, NodeId>>,
     starts: Cell<u32>,
@@ -133,7 +133,7 @@ impl Cluster {
         if let Some(node) = self.nodes.borrow_mut().remove(&osd) {
             self.sim.kill(node);
         }
-        // What the key-value store had in the process's memory only.
+        // The key-value store loses the changes that only the process's memory had.
         if let Some(kv) = self.kvs.borrow().get(&osd) {
             kv.crash(0);
         }

@@ -30,7 +30,7 @@ fn start(seed: u64, size: u8) -> Cluster {
     cluster
 }
 
-/// What happens to the object's `block`th block on an OSD.
+/// Damage to the object's `block`th block on an OSD.
 #[derive(Clone, Copy)]
 enum Harm {
     Bit(u8),

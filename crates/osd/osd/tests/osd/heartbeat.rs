@@ -11,7 +11,7 @@ use super::cluster::{Cluster, Disks};
 
 const GONE: u8 = Failure::FAILED | Failure::IMMEDIATE;
 
-/// Who said this of an OSD.
+/// The OSDs that reported this of an OSD.
 fn reporters(cluster: &Cluster, osd: u32, flags: u8) -> Vec<u32> {
     let failures = cluster.mon.failures.borrow();
     let said = failures.iter().filter(|(_, failure)| (failure.osd, failure.flags) == (OsdId(osd), flags));

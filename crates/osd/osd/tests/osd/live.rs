@@ -1,4 +1,4 @@
-//! What an OSD shows of itself, and that no scraper can hurt it.
+//! The metrics and the operations in flight that an OSD shows, and that no scraper can hurt it.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -98,7 +98,7 @@ fn omap_values_come_once_however_often_they_are_asked_for() {
     });
 }
 
-/// What the OSD counts, on all shards.
+/// The bytes that the OSD counts as held, on all shards.
 fn used_bytes(cluster: &Cluster) -> u64 {
     cluster.pass(Duration::from_secs(6)); // it is noted at every look
     cluster.counter(&[0], "request_bytes")
@@ -152,7 +152,7 @@ async fn work(pool: &Pool, seed: u64, n: u64) {
     }
 }
 
-/// Who takes all the room and reads nothing is disconnected when others wait for it, and not before.
+/// A client that takes all the room and reads nothing is disconnected when others wait for it, and not before.
 #[test]
 fn a_client_that_does_not_read_loses_the_room() {
     for (seed, reactors) in [(67, 1), (68, 2)] {

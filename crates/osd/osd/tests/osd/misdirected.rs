@@ -220,7 +220,7 @@ fn entry(oid: &ObjectId, version: Eversion) -> LogEntry {
     }
 }
 
-/// What another OSD sends is looked at as well: a replica's store would be harmed as a primary's.
+/// Messages of other OSDs are checked as well: a replica's store would be harmed like a primary's.
 #[test]
 fn other_osds_are_not_believed_either() {
     let cluster = Cluster::start(66, Disks::Blue, 2, 4, &[1, 2]);

@@ -26,11 +26,11 @@ struct Event {
     value: Vec<u8>,
 }
 
-/// What all clients did.
+/// The operations of all clients.
 #[derive(Clone, Default)]
 pub(crate) struct History(Rc<RefCell<Vec<Event>>>);
 
-/// What a client does.
+/// The work of one client.
 #[derive(Clone, Copy)]
 pub(crate) struct Work {
     pub(crate) client: u32,

@@ -1,4 +1,4 @@
-//! What happens to copies that are not equal when an interval begins.
+//! Copies that are not equal when an interval begins.
 
 use std::time::Duration;
 

@@ -22,7 +22,7 @@ use carmine_wire::{EntityType, kinds};
 use super::cluster::Cluster;
 use super::mon::POOL_ID;
 
-/// What came back.
+/// An answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) result: i32,
@@ -156,12 +156,12 @@ impl Raw {
         self.0.answers.borrow().get(&tid).cloned().unwrap_or_default()
     }
 
-    /// What was told of watches since the last call, with its data.
+    /// The watch events since the last call, with their data.
     pub(crate) fn take_events(&self) -> Vec<(WatchNotify, Vec<u8>)> {
         self.0.events.take()
     }
 
-    /// Something was told of watches.
+    /// There are watch events.
     pub(crate) fn has_events(&self) -> bool {
         !self.0.events.borrow().is_empty()
     }

@@ -1,4 +1,5 @@
-//! What lacks objects is given them beside clients: by the log and by backfills, within limits, and copies that nobody needs go.
+//! Copies that lack objects are given them beside clients: by the log and by backfills, within limits; and copies that
+//! nobody needs are removed.
 
 use std::time::Duration;
 

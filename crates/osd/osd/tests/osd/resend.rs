@@ -225,8 +225,8 @@ fn maps_are_shared_with_clients_that_are_behind() {
     assert_eq!(raw.maps(), 0);
 }
 
-/// What a write's operations tell is told again when it is sent again; and a request that wants to run in parallel is refused,
-/// as in Ceph, where it was never built.
+/// The results of a write's operations are told again when it is sent again; and a request that wants to run in
+/// parallel is refused, as in Ceph, where it was never built.
 #[test]
 fn results_are_told_again_and_odd_flags_are_refused() {
     let cluster = Cluster::start(11, Disks::Cyan, 1, 8, &[1]);
@@ -244,7 +244,8 @@ fn results_are_told_again_and_odd_flags_are_refused() {
     assert_eq!(raw.ask(&cluster, raw.request(&cluster, "o", OsdOp::stat()), b"", 3).unwrap().result, 0);
 }
 
-/// Who wants to know it is told that a pool holds as much as it may; what takes no room is done, and what was done is told again.
+/// A client that wants to know it is told that a pool holds as much as it may; operations that take no room are done,
+/// and the result of one that was done before is told again.
 #[test]
 fn a_full_pool_takes_nothing_of_who_does_not_wait() {
     let cluster = Cluster::start(12, Disks::Cyan, 1, 8, &[1]);

@@ -82,7 +82,7 @@ fn tamper(cluster: &Cluster, size: u8, harms: Vec<(u32, ObjectId, Vec<Step>)>) {
     cluster.wait("the PG", || cluster.states(0) == [("active+clean".to_owned(), String::new())]);
 }
 
-/// What osd.0 told the monitor last of the PG's scrubs.
+/// The report on the PG's scrubs that osd.0 sent the monitor last.
 fn told(cluster: &Cluster) -> PgScrubs {
     let scrubs = cluster.mon.scrubs.borrow();
     let of_pg = scrubs.get(&OsdId(0)).and_then(|told| told.pgs.iter().find(|pg| pg.pg == PG.pgid).copied());
@@ -407,7 +407,7 @@ fn clones_are_scrubbed_with_their_heads() {
             check(&pool.at_snap(1), n).await;
         }
     });
-    // What is gone everywhere, nobody can bring back.
+    // Nobody can bring back a clone that is gone everywhere.
     tamper(&cluster, 2, (0..2).map(|osd| (osd, clone(3), vec![Step::Remove])).collect());
     assert_eq!(scrub(&cluster, false, true), 1);
 }

@@ -87,7 +87,7 @@ async fn every_answer(pool: Pool) {
     assert_eq!(list(&pool, "o").await.unwrap(), (vec![clone.clone(), second.clone(), head(4)], 7));
     assert_eq!(text(&pool.at_snap(6), "o").await.as_deref(), Some("First VERSION"));
     assert_eq!(text(&pool.at_snap(5), "o").await, None, "the clone does not show it");
-    // What is removed stays for its snapshots, and is no object.
+    // A removed object stays for its snapshots, and clients find no object.
     snaps(8, &[8, 6, 4, 3]).remove("o").await.unwrap();
     assert!(snaps(8, &[8]).remove("o").await.unwrap_err().is_not_found());
     assert_eq!(text(&pool, "o").await, None);
@@ -239,7 +239,7 @@ fn snapshots_of_a_pool_need_no_context() {
     });
     snap(&cluster, 1);
     cluster.client(RouteMode::Direct, |_, pool| async move {
-        // What the client says does not count.
+        // The snapshots that the client gives do not count.
         pool.with_snaps(9, &[9]).write_full("o", b"two".to_vec()).await.unwrap();
         pool.write_full("young", b"two".to_vec()).await.unwrap();
     });
@@ -255,7 +255,7 @@ fn snapshots_of_a_pool_need_no_context() {
     });
 }
 
-/// What the client of a random test knows.
+/// The state that the client of a random test expects.
 #[derive(Default)]
 struct Model {
     seq: u64,

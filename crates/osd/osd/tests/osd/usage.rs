@@ -1,4 +1,4 @@
-//! What the monitor is told about the pools.
+//! The figures on pools that the monitor is told.
 
 use std::time::Duration;
 

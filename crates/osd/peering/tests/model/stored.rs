@@ -3,7 +3,7 @@
 use carmine_pgtypes::PgInfo;
 use carmine_types::{Epoch, Eversion, ObjectId};
 
-/// What a copy consists of.
+/// The parts of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stored {
     /// Epoch of the version and id of the write; version numbers count from 1.

@@ -27,7 +27,7 @@ pub(crate) struct Budget {
     pub(crate) failures: u8,
 }
 
-/// What can happen next.
+/// An action that can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// The oldest transaction of this OSD becomes durable.
@@ -128,7 +128,7 @@ struct Message {
     body: Body,
 }
 
-/// What happens when a transaction is durable.
+/// The step that follows when a transaction is durable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Done {
     Started { attempt: u64 },
@@ -144,7 +144,7 @@ struct Osd {
     peering: Peering,
     memory: Stored,
     disk: Stored,
-    /// What the disk will hold, in order.
+    /// The states that the disk will take, in order.
     pending: VecDeque<(Stored, Done)>,
     /// Requests without an answer.
     waits: Vec<(Kind, u8, u64)>,
@@ -161,7 +161,7 @@ struct Osd {
     primary: Option<(u8, u32)>,
 }
 
-/// What a replica lacks.
+/// The objects that a replica lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Lacking {
     osd: u8,
@@ -484,7 +484,7 @@ impl World {
         self.check();
     }
 
-    /// What this OSD would tell the monitor, if that changes something and is not on its way.
+    /// The report that this OSD would send the monitor, if it changes something and is not on its way.
     fn report(&self, n: u8) -> Option<Report> {
         let osd = &self.osds[usize::from(n)];
         if !osd.is_up || !osd.peering.leads() || osd.epoch as usize != self.maps.len() {
@@ -858,7 +858,7 @@ impl World {
         }
     }
 
-    /// What is durable everywhere is acknowledged.
+    /// Acknowledges the writes that are durable everywhere.
     fn settle(&mut self, n: u8) {
         let osd = self.osd(n);
         if !osd.peering.is_active() {
@@ -892,7 +892,7 @@ impl World {
         }
     }
 
-    /// What holds in every state.
+    /// The invariants of every state.
     fn check(&self) {
         let active = || self.osds.iter().filter(|osd| osd.is_up && osd.peering.is_active());
         for (n, osd) in self.osds.iter().enumerate() {
@@ -942,7 +942,7 @@ impl Body {
     }
 }
 
-/// What the monitor makes of a report about the map in force: the rules of `mon/change/pins.rs`.
+/// The monitor's reaction to a report about the map in force: the rules of `mon/change/pins.rs`.
 fn heed(map: &mut OsdMap, leader: u8, state: Report) {
     let is_up = |osd: &u8| map.up[usize::from(*osd)].is_some();
     match state {

@@ -51,7 +51,7 @@ pub(super) mod feature {
     pub(super) const MUTABLE: u64 = 4 | 8 | 0x10 | 0x40 | 0x400 | DIRTY_CACHE;
     /// All that there are.
     pub(super) const ALL: u64 = 0xfff;
-    /// What a client must know to read.
+    /// Features that a client must know to read.
     pub(super) const TO_READ: u64 = LAYERING | STRIPING | DATA_POOL | DIRTY_CACHE;
 }
 
@@ -109,7 +109,7 @@ fn set_size(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     field(h, "size")?;
     let parent = Parent::load(h)?;
     h.set_omap(b"size", u64_bytes(size));
-    // What is cut off is never the parent's again.
+    // The part that is cut off is never read from the parent again.
     if let Some(parent) = parent.filter(|parent| parent.head_overlap.is_some_and(|overlap| overlap > size)) {
         Parent { head_overlap: Some(size), ..parent }.store(h);
     }

@@ -1,5 +1,5 @@
-//! Class `rbd`: block images, their snapshots and clones. What an image is stands in the omap of its
-//! header object, under the names that Ceph uses; names of images in that of `rbd_directory`.
+//! Class `rbd`: block images, their snapshots and clones. An image is described by the omap of its header object, under
+//! the keys that Ceph uses; the names of images are in the omap of `rbd_directory`.
 
 mod data;
 mod directory;
@@ -39,8 +39,8 @@ const SETTINGS: &[Method] = &[
     write("metadata_remove", |h, input| remove_key(h, SETTING, input)),
 ];
 
-/// What tools ask of every image and every pool, and what is not here: mirroring, groups, migration. The answer is that of a
-/// pool where nobody has ever used it.
+/// Methods that tools call for every image and every pool, of features that are not here: mirroring, groups, migration.
+/// The answers are those of a pool where nobody has ever used the feature.
 const NOT_HERE: &[Method] = &[
     read("mirror_uuid_get", |_, _| Err(OpError::of(errno::ENOENT))),
     read("mirror_mode_get", |_, _| Err(OpError::of(errno::ENOENT))),
@@ -51,7 +51,7 @@ const NOT_HERE: &[Method] = &[
     read("group_dir_list", |_, _| Err(OpError::of(errno::ENOENT))),
 ];
 
-/// What the keys of settings begin with.
+/// The prefix of the keys of settings.
 const SETTING: &[u8] = b"metadata_";
 
 /// The snapshot of requests that mean none.
@@ -72,7 +72,7 @@ fn text(value: &[u8]) -> Vec<u8> {
     Encoder::collect(|e| e.blob(value))
 }
 
-/// What a method without output gives back.
+/// The outcome of a method without output.
 fn done() -> Done {
     Ok(Vec::new())
 }

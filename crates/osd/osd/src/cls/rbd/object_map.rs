@@ -126,7 +126,7 @@ fn resize(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     map.len = len;
     map.bits.resize(bytes_of(len) as usize, 0);
     (old..len).for_each(|at| map.set(at, state));
-    // What is behind the last state is zero, so that equal maps have equal bytes.
+    // The bits behind the last state are zero, so that equal maps have equal bytes.
     (len..bytes_of(len) * 4).for_each(|at| map.set(at, 0));
     h.write_full(map.encode())?;
     done()

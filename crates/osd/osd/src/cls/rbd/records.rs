@@ -1,4 +1,4 @@
-//! What the omap of an image's header says of snapshots, parents and children.
+//! The records of snapshots, parents and children in the omap of an image's header.
 
 use carmine_codec::{Coded, coded};
 use carmine_types::{UTime, errno};

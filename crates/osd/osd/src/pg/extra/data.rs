@@ -89,7 +89,8 @@ fn repeated(pattern: &Payload, length: u64, data_length: u64) -> Result<Payload,
 }
 
 impl ObjectState<'_> {
-    /// The bytes of an operation's range. What this request has written is in no store yet: it cannot be read.
+    /// The bytes of an operation's range. An object that this request has written cannot be read: its new bytes are in
+    /// no store yet.
     pub(super) async fn bytes(&self, osd: &OsdShard, op: &OsdOp) -> Result<Payload, OpError> {
         if !self.exists {
             return Ok(Payload::new());

@@ -28,18 +28,18 @@ use crate::watch::{Notification, Registered, WatcherId};
 pub(crate) use omap::OmapView;
 pub(super) use xattr::WATCHER;
 
-/// What only these operations need of a request's state.
+/// State of a request that only these operations need.
 #[derive(Default)]
 pub(crate) struct Extra {
     /// The object's omap, once it is looked at.
     pub(super) omap: Option<OmapView>,
     /// The object's bytes, once a class method wants them.
     pub(super) data: Option<Vec<u8>>,
-    /// Who watches, by the xattrs, if that was asked.
+    /// The watchers, by the xattrs, if they were asked for.
     pub(super) watchers: Vec<(WatcherId, Registered)>,
-    /// What is done when the request is.
+    /// Effects to carry out once the request is done.
     pub(super) effects: Vec<Effect>,
-    /// What a write that knows of snapshots needs to know of them.
+    /// The object's snapshots, for a write that knows of snapshots.
     pub(super) writing: Option<Box<Writing>>,
     /// The clones that it changes.
     pub(super) clones: Vec<CloneChange>,
@@ -136,7 +136,7 @@ fn reads_attrs(code: u16) -> bool {
 }
 
 impl ObjectState<'_> {
-    /// What this write knows of snapshots.
+    /// The object's snapshots, as this write knows them.
     pub(super) fn writing(&mut self) -> Option<&mut Writing> {
         self.extra.as_mut()?.writing.as_deref_mut()
     }

@@ -149,7 +149,7 @@ async fn compare_values(osd: &OsdShard, state: &mut ObjectState<'_>, input: &[u8
     Ok(())
 }
 
-/// What a request sees of an object's omap: what is stored, and what the request itself has changed so far.
+/// An object's omap as a request sees it: the stored entries, with the changes that the request itself has made so far.
 type Entries = BTreeMap<Box<[u8]>, Option<Bytes>>;
 
 /// A range of keys: the first, and the first behind it.
@@ -172,7 +172,7 @@ pub(crate) struct OmapView {
     missing: Option<Missing>,
 }
 
-/// What a class method needs to know before it can be called again.
+/// The part of the omap that a class method needs before it can be called again.
 pub(crate) enum Missing {
     Value(Box<[u8]>),
     Page(OmapRange),

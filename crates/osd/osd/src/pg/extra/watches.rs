@@ -1,5 +1,5 @@
-//! The operations of watch and notify. Who watches an object is an xattr of it, so that a new primary knows; over which
-//! connection, and who has to answer what, is the primary's ([`crate::watch`]).
+//! The operations of watch and notify. Each watcher of an object is an xattr of it, so that a new primary knows it;
+//! over which connection it watches, and who has to answer what, only the primary knows ([`crate::watch`]).
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ fn watch(osd: &OsdShard, op: &ClientOp, state: &mut ObjectState<'_>, request: &O
     Ok(())
 }
 
-/// Who watches the object.
+/// The watchers of the object.
 fn registered(state: &ObjectState<'_>) -> Vec<(WatcherId, Registered)> {
     let each = state.xattrs.with_prefix(WATCHER);
     let each = each.filter_map(|(name, value)| {
@@ -90,7 +90,7 @@ fn registered(state: &ObjectState<'_>) -> Vec<(WatcherId, Registered)> {
     each.collect()
 }
 
-/// The same as clients are told it.
+/// The same, as clients are told it.
 fn watchers(registered: Vec<(WatcherId, Registered)>) -> Vec<Watcher> {
     let each = registered.into_iter().map(|(id, registered)| Watcher {
         name: EntityName::client(id.gid),

@@ -111,7 +111,7 @@ impl Pg {
     }
 }
 
-/// So much is used that no backfill may add to it.
+/// The store is so full that no backfill may add to it.
 fn is_backfillfull(osd: &OsdShard) -> bool {
     let space = osd.store.statfs();
     let ratio = osd.view().map_or(0.0, |view| view.map().backfillfull_ratio);

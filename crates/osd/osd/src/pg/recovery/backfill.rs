@@ -88,7 +88,7 @@ impl Run {
                 self.pg.pipeline.hold(std::slice::from_ref(&family.head));
             })
         });
-        // What is under way is not dropped when the target is full: it might arrive later.
+        // Copies under way are not dropped when the target is full: they might arrive later.
         for_each(self.max_active(), next, async |family| {
             if self.copy_held(repair, window, family).await? == Part::Full {
                 part.set(Part::Full);
@@ -157,7 +157,7 @@ impl Repair {
 
 type Page = (BTreeMap<ObjectId, Eversion>, Option<ObjectId>);
 
-/// What differs of the part that both pages have.
+/// The differences in the part that both pages have.
 fn differing((ours, our_next): Page, (theirs, their_next): Page) -> Differing {
     let until = match (our_next, their_next) {
         (Some(ours), Some(theirs)) => Some(ours.min(theirs)),

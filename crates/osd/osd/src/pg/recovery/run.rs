@@ -38,7 +38,7 @@ pub(super) struct Run {
 pub(super) enum End {
     /// A new generation began.
     Superseded,
-    /// What a member was to do was not done.
+    /// The recovery of this member failed.
     Failed(OsdId, Trouble),
 }
 
@@ -151,7 +151,7 @@ impl Run {
                 let goes_on = part.get() == Part::Done && self.current().is_ok();
                 goes_on.then(|| Begun::next(&self.pg.recovery.missing)).flatten()
             });
-            // What is under way is not dropped when a member is full: it might arrive later.
+            // Pushes under way are not dropped when a member is full: they might arrive later.
             for_each(self.max_active(), more, async |begun| {
                 if self.recover(begun).await? == Part::Full {
                     part.set(Part::Full);
@@ -193,7 +193,7 @@ impl Run {
         Ok(Part::Done)
     }
 
-    /// What became of the push of an object: `None` if there is no room for it.
+    /// The outcome of the push of an object: `None` if there is no room for it.
     pub(super) fn of(&self, to: OsdId, pushed: Result<u64, Stop>) -> Result<Option<u64>, End> {
         match pushed {
             Ok(bytes) => Ok(Some(bytes)),

@@ -80,7 +80,7 @@ impl Pg {
         if is_over() {
             return Ok(None);
         }
-        // What is left after a crash, or in a new interval, is no copy.
+        // Objects that are left after a crash, or in a new interval, are no copy.
         let info = PgInfo {
             last_epoch_started: Epoch(0),
             incomplete: true,

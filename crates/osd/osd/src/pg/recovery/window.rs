@@ -182,7 +182,7 @@ mod tests {
         oid.name.first().copied().unwrap_or(0)
     }
 
-    /// What happens between the steps of a backfill.
+    /// An event during a backfill.
     #[derive(Clone, Debug)]
     enum Act {
         /// Some objects change together: each gets a new version, or is removed.

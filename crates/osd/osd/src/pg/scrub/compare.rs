@@ -11,7 +11,7 @@ use carmine_wire::scrub::{InconsistentCopy, InconsistentObject, copy_errors, obj
 
 use crate::messages::Scanned;
 
-/// What a member has of a range of objects.
+/// A range of objects, as a member has them.
 pub(super) type Map = BTreeMap<ObjectId, Scanned>;
 
 /// An object whose copies are not equal, or cannot be read.

@@ -9,8 +9,8 @@
 //! - `repair`: writes the authoritative content over all copies, as an entry of the log.
 //! - `report`: what tools and the monitor are told.
 //!
-//! What a scrub found, and when it was, the primary has in memory: a new primary, or one that starts again, knows nothing of
-//! it until it has scrubbed the PG itself.
+//! The primary keeps the findings and the times of scrubs in memory: a new primary, or one that starts again, knows
+//! nothing of them until it has scrubbed the PG itself.
 
 mod compare;
 mod pace;
@@ -38,7 +38,7 @@ const OMAP_PAGE_BYTES: usize = 512 << 10;
 /// Inconsistent objects that are remembered of a PG; more are only counted.
 const LISTED_MAX: usize = 1024;
 
-/// What is to be done.
+/// A scrub to be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Order {
     /// Read the data, too.
@@ -62,7 +62,7 @@ pub(crate) struct Scrubs {
     found: RefCell<Found>,
 }
 
-/// What the last scrubs found and did not repair.
+/// The errors that the last scrubs found and did not repair.
 #[derive(Default)]
 struct Found {
     /// The interval in which it was so.

@@ -25,7 +25,7 @@ impl Pace {
         self.bytes_per_second
     }
 
-    /// So many bytes were moved: waits until more may be.
+    /// Counts bytes that were moved, and waits until more may be.
     pub(crate) async fn take(&self, shard: &Shard, bytes: u64) {
         let left_ns = self.note(shard.now_ns(), bytes);
         if left_ns >= SHORT_NS {

@@ -1,4 +1,4 @@
-//! What is told of scrubs: to the monitor, and to `rados list-inconsistent-obj`.
+//! The reports on scrubs: to the monitor, and to `rados list-inconsistent-obj`.
 
 use carmine_messenger::Message;
 use carmine_reactor::{Payload, ShardId};

@@ -133,7 +133,7 @@ impl Run {
         let (mut objects, mut bytes) = (Vec::new(), 0u64);
         for oid in page.into_iter().filter(|oid| !snaps::is_mapper(oid)) {
             if self.order.deep {
-                // What cannot be read is for the comparison to tell.
+                // Objects that cannot be read are for the comparison to report.
                 let meta = self.osd.store.stat(&oid).await.ok().flatten();
                 bytes = bytes.saturating_add(meta.map_or(0, |meta| meta.size));
             }
@@ -183,7 +183,7 @@ impl Run {
             self.osd.shard.sleep(POLL).await;
             self.current()?;
         }
-        // What is durable everywhere every member has.
+        // Every member has the changes that are durable everywhere.
         let version = self.pg.last_update();
         while self.pg.backend.committed() < version.version {
             self.osd.shard.sleep(POLL).await;

@@ -1,5 +1,5 @@
-//! What this copy has of a range of objects. Any member answers that, a few megabytes at a time and without keeping
-//! anything in between: a question that is lost is asked again.
+//! The scan of a range of objects in this copy. Any member answers with it, a few megabytes at a time and without
+//! keeping anything in between: a question that is lost is asked again.
 
 use std::rc::Rc;
 
@@ -66,7 +66,7 @@ struct Scan<'a> {
     left: u64,
 }
 
-/// What one look has seen of an object.
+/// The result of one look at an object.
 enum Looked {
     Whole(Scanned),
     /// There is more of it.

@@ -24,7 +24,7 @@ const RETRY: Duration = Duration::from_secs(60);
 /// The reactor is idle enough for a scrub that may still wait (Ceph's osd_scrub_load_threshold), percent.
 const BUSY_PERCENT: u64 = 50;
 
-/// What a reactor's scrubs need.
+/// The state that a reactor's scrubs share.
 #[derive(Default)]
 pub(crate) struct Scrubber {
     /// Somebody asked for a scrub.
@@ -72,7 +72,7 @@ impl Due {
         }
     }
 
-    /// What a look at this time begins: a deep scrub, or another. `may` tells which of them no flag forbids.
+    /// The scrub that a look at this time begins: a deep one, or another. `may` tells which of them no flag forbids.
     fn order(self, now_ns: u64, is_busy: bool, may: impl Fn(bool) -> bool) -> Option<Order> {
         let deep = now_ns >= self.deep_ns && may(true);
         let is_due = deep || now_ns >= self.light_ns;
@@ -153,7 +153,7 @@ impl Pg {
         self.peering.borrow().is_clean()
     }
 
-    /// What is due.
+    /// The scrub that is due.
     fn due(&self, osd: &OsdShard, is_busy: bool) -> Option<Order> {
         let now_ns = osd.shard.now_ns();
         let due = self.scrub.due.get().unwrap_or_else(|| {

@@ -8,8 +8,9 @@ use super::run::{End, Run};
 use crate::pg::snaps;
 
 impl Run {
-    /// Looks at some objects, to which nothing is written meanwhile, in this copy: that all copies are equal is another matter.
-    /// What is wrong is counted and logged; nobody can tell which of the two is right, so it is not repaired.
+    /// Looks at some objects of this copy, to which nothing is written meanwhile; whether all copies are equal is
+    /// checked elsewhere. Errors are counted and logged; nobody can tell whether the head or the clone is right, so
+    /// they are not repaired.
     pub(super) async fn check_sets(&mut self, objects: &[Arc<ObjectId>]) -> Result<(), End> {
         for oid in objects {
             let wrong =

@@ -34,7 +34,7 @@ pub(super) use mapper::{entries as mapper_entries, oid as mapper};
 pub(super) use trim::plan as plan_trim;
 pub(super) use writing::{Writing, finish, roll_back};
 
-/// What a PG knows of its pool's snapshots.
+/// The snapshots of its pool, as a PG knows them.
 #[derive(Default)]
 pub(super) struct Snaps {
     of_pool: RefCell<OfPool>,
@@ -48,7 +48,7 @@ pub(super) struct Snaps {
 
 #[derive(Default, PartialEq)]
 struct OfPool {
-    /// What all writes have to preserve, if the pool's snapshots are of all of it.
+    /// The snapshots that all writes have to preserve, if snapshots are taken of the whole pool.
     context: Option<Rc<SnapContext>>,
     /// Snapshots that were removed, and are not trimmed on all PGs.
     removed: IntervalSet,
@@ -86,10 +86,10 @@ impl Snaps {
         intervals::contains(&self.of_pool.borrow().removed, snap)
     }
 
-    /// What a write has to preserve.
+    /// The snapshots that a write has to preserve.
     ///
     /// # Errors
-    /// EINVAL: what the client says is no context.
+    /// EINVAL: the context that the client gives is not valid.
     pub(super) fn context(&self, op: &ClientOp) -> Result<SnapContext, OpError> {
         let of_pool = self.of_pool.borrow();
         if let Some(context) = &of_pool.context

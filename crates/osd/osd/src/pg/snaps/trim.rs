@@ -150,7 +150,7 @@ impl Pg {
     }
 }
 
-/// What is done to an object of which a snapshot is gone.
+/// The plan for an object of which a snapshot is gone.
 ///
 /// # Errors
 /// Those of the store.

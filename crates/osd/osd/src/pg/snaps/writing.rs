@@ -1,4 +1,4 @@
-//! What snapshots make of a write: the clone that it needs first, and what is noted of it (make_writeable); rollbacks.
+//! Snapshots in writes: the clone that a write needs first, and the notes about it (make_writeable); rollbacks.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const SNAPSET_BYTES_MAX: usize = 1 << 20;
 /// Most snapshots that one clone shows: each has a key of its own in the PG's index.
 const SNAPS_PER_CLONE_MAX: usize = 8192;
 
-/// What a write under way knows of its object's snapshots.
+/// The snapshots of its object, as a write under way knows them.
 pub(in crate::pg) struct Writing {
     context: SnapContext,
     /// Before the write.
@@ -91,7 +91,7 @@ impl Writing {
     }
 }
 
-/// Completes the plan of a write that knows of snapshots. What is done to the head comes last.
+/// Completes the plan of a write that knows of snapshots. Changes of the head come last.
 ///
 /// # Errors
 /// E2BIG: more clones than can be noted.
@@ -192,7 +192,7 @@ pub(in crate::pg) async fn roll_back(
     differs.subtract(&writing.set.equal_since(id));
     writing.rolled_back = Some((differs, meta.size));
     state.steps.push(Step::CloneFrom { from });
-    // Who watches the head goes on to do so.
+    // Watchers of the head keep watching.
     let watchers = state.xattrs.with_prefix(WATCHER);
     let watchers: Vec<(Box<[u8]>, Bytes)> =
         watchers.map(|(name, value)| (name.into(), value.clone())).collect();
@@ -206,7 +206,7 @@ pub(in crate::pg) async fn roll_back(
     Ok(())
 }
 
-/// What shows the object at the snapshot.
+/// Finds the head or the clone that shows the object at the snapshot.
 fn at(pg: &Pg, state: &mut ObjectState<'_>, snap: u64) -> At {
     if pg.snaps.is_removed(snap) {
         return At::Nothing;

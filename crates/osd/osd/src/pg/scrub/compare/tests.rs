@@ -26,7 +26,7 @@ fn maps(members: u32, objects: u8) -> BTreeMap<OsdId, Map> {
     (0..members).map(|osd| (OsdId(osd), map.clone())).collect()
 }
 
-/// What can happen to one copy of an object.
+/// Damage that can happen to one copy of an object.
 #[derive(Clone, Copy, Debug)]
 enum Harm {
     Gone,
