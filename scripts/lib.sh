@@ -132,7 +132,7 @@ cpu_list() { # LIST
   }'
 }
 
-# What to try with the binary, a command a line; the README has the same lines.
+# Commands to try with the binary, one a line; the README has the same lines.
 next_commands() { # CARMINE CPUS
   local few=''
   [ "$2" -ge 4 ] || few=' --overprovisioned'

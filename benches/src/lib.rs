@@ -1,4 +1,4 @@
-//! What the benches share: reactors on named CPUs and a written test file.
+//! Helpers that the benches share: reactors on named CPUs and a written test file.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // benches take real time and make real files
 
 use std::io::Write;

@@ -131,7 +131,7 @@ impl Background {
     }
 }
 
-/// What a run of fio says of itself.
+/// The result of a run of fio.
 #[derive(Debug)]
 pub struct FioRun {
     /// It ended well, and no job saw an error.
@@ -163,7 +163,7 @@ impl FioRun {
     }
 }
 
-/// What a command that must be refused says; it must do so at once.
+/// Runs a command that must be refused at once; returns its error output.
 pub fn refused(what: &str, work: impl FnOnce() -> Output) -> String {
     let begin = Instant::now();
     let output = work();

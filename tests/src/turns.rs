@@ -1,5 +1,5 @@
-//! Who may run: testbeds share two CPUs and the disk with each other. Most tests wait more than they compute, so two of them run
-//! beside each other; one that measures, or looks at the clock, runs alone.
+//! Turns of tests that run testbeds, which share two CPUs and the disk with each other. Most tests wait more than they
+//! compute, so two of them run beside each other; one that measures, or looks at the clock, runs alone.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 

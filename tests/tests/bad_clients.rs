@@ -26,16 +26,17 @@ const OBJECT_BYTES: usize = 4 << 20;
 /// Clients that ask and do not read. Each may have 64 MiB of answers under way and 16 MiB that wait to be sent: before that it
 /// is not read from any more.
 const SILENT: u64 = 2;
-/// What all bad clients may cost the OSD together: that, and 32 MiB for the sockets' buffers of all and what the allocator
-/// keeps. Without the first limit it was 400 MiB after 3 s.
+/// Bytes by which all bad clients together may make the OSD grow: the silent clients' answers, and 32 MiB for the
+/// sockets' buffers of all and the memory that the allocator keeps. Without the first limit it was 400 MiB after 3 s.
 const GROWN_BYTES_MAX: u64 = (SILENT * (64 + 16) + 32) << 20;
 /// Times that windows without and with bad clients alternate, so that whatever else the machine does meets both.
 const ROUNDS: usize = 9;
 /// Operations of the healthy client in a window.
 const OPS: usize = 100;
-/// How many times longer the lower quartile of the healthy client's operations may be beside bad ones. Whoever holds the
-/// reactor holds up every operation, so that the quartile shows it: it was 13 times as long when a flood had a whole turn's
-/// quota each time. What loses its CPU to others on the machine, the bad clients' own threads among them, is in the upper half.
+/// How many times longer the lower quartile of the healthy client's operations may be beside bad ones. A client that
+/// holds the reactor delays every operation, so that the quartile shows it: it was 13 times as long when a flood had a
+/// whole turn's quota each time. Operations that lose the CPU to others on the machine, the bad clients' own threads
+/// among them, are in the upper half.
 const SLOWER_MAX: f64 = 2.0;
 /// Messages of a flood that the OSD takes in each round: else there was none.
 const FLOOD_MESSAGES_MIN: u64 = 10_000;
@@ -352,7 +353,7 @@ async fn beside_a_crowd(client: Rc<Client>, shard: Shard, mon: SocketAddr, pids:
     let most = [CLIENTS_MAX, OPEN_FILES as usize / 2];
     assert!(grown[0] <= most[0] && grown[1] <= most[1], "{grown:?} connections more, of at most {most:?}");
     assert!(grown[0] > most[0] / 2, "a crowd of {} is none", grown[0]);
-    // Who is in goes on, and who comes after the crowd gets in.
+    // A client with a connection goes on, and one that comes after the crowd gets in.
     window(&shard, &pool).await;
     drop(crowd);
     let options = Options { op_timeout: Some(Duration::from_secs(30)), ..Options::default() };

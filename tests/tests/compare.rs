@@ -3,7 +3,8 @@
 
 use carmine_tests::truth::{Experiment, row};
 
-/// What must hold on any machine, however busy: so a large slowdown, and the figure that other processes touch least.
+/// Checks that hold on any machine, however busy: hence a large slowdown, and the figure that other processes affect
+/// least.
 #[test]
 fn a_slowdown_is_found_and_equal_arms_are_not_rejected() {
     let experiment = Experiment::new(60, "500ms");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use carmine_tests::tools::THREE_CYAN;
 use carmine_tests::{Testbed, kill_nine};
 
-/// What the monitor has logged.
+/// The monitor's log.
 fn log(bed: &Testbed) -> String {
     std::fs::read_to_string(bed.dir().join("mon.log")).expect("the monitor has a log")
 }

@@ -16,7 +16,7 @@ struct Load {
     note: &'static str,
 }
 
-/// What a load does.
+/// The kind of a load.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Write,

@@ -45,7 +45,7 @@ fn names(value: &Value) -> BTreeSet<&str> {
     value.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect()
 }
 
-/// What results of all clients have, the OSDs' own counters among it.
+/// Checks the fields that the results of all clients have, the OSDs' own counters among them.
 fn check(result: &Value, own: &Value, client: &str, way: &str) {
     let (carmine, job) = (&result["carmine"], &result["jobs"][0][way]);
     for (own, found) in [(&own["carmine"], carmine), (&own["jobs"][0][way], job)] {
@@ -163,7 +163,7 @@ fn fio_words(line: &str) -> Vec<&str> {
     words.filter(|word| !word.starts_with("--output=")).collect()
 }
 
-/// What `commands.sh` gives for each point is what was run, ramp and seed with it.
+/// Checks that the commands of each point in `commands.sh` are those that were run, ramp and seed included.
 fn check_script(run: &Path, results: &[Value]) {
     let script = std::fs::read_to_string(run.join("commands.sh")).expect("commands.sh");
     let by_hand: BTreeSet<Vec<&str>> =

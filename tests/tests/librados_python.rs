@@ -20,7 +20,7 @@ fn has_rados() -> bool {
     found
 }
 
-/// What the script's groups say of themselves, by name.
+/// The docstrings of the script's groups, by name.
 fn documented(script: &str) -> Vec<(String, String)> {
     let groups = script.split("@group\ndef ").skip(1);
     let one = |group: &str| {

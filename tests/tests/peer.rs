@@ -132,7 +132,7 @@ fn a_real_ceph_is_made_loaded_restarted_and_removed() {
         assert_eq!(samples["series"]["iops"][0].is_number(), client != "rados-bench", "{samples}");
     }
 
-    // So many bytes and no more: twice 8 MiB in blocks of 64 KiB.
+    // `--age` writes no more than it is told: twice 8 MiB in blocks of 64 KiB.
     for client in ["fio-rados", "fio-rbd"] {
         let (aged, _) = peer.bench_with(client, &["--age", "2", "--bs", "64k"]);
         assert_eq!(aged["jobs"][0]["write"]["total_ios"], 256, "{client}: {aged}");

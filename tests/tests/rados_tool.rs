@@ -26,7 +26,7 @@ impl Rados<'_> {
         path
     }
 
-    /// What an object holds.
+    /// The content of an object.
     fn get(&self, words: &str) -> Vec<u8> {
         let path = self.bed.file("got");
         self.ok(&format!("get {words} {path}"));
@@ -104,7 +104,7 @@ fn parts_of_objects(rados: &mut Rados<'_>) {
     rados.ok("rm part");
 }
 
-/// What belongs to an object goes with its copy; source and target may have locator keys, namespaces, other pools.
+/// A copy has the object's xattrs and omap, too; source and target may have locator keys, namespaces, other pools.
 fn copies(rados: &mut Rados<'_>) {
     let data = pattern(100_000);
     let file = rados.file("part", &data);
@@ -287,7 +287,7 @@ fn loads(rados: &mut Rados<'_>) {
     }
 }
 
-/// What Ceph has and this has not.
+/// Commands that Ceph supports and Carmine does not.
 fn unsupported(rados: &mut Rados<'_>) {
     let not = "Operation not supported";
     rados.ok("create o");
@@ -362,7 +362,7 @@ fn rados_against_three_replicated_blue_osds_with_two_reactors() {
     rados.ok("bench 2 write -b 4096 -t 8 --no-cleanup");
     rados.ok("bench 2 seq -t 8");
     rados.ok("cleanup");
-    // What was written with two reactors is read with one, and the other way round.
+    // Objects written with two reactors are read with one, and the other way round.
     bed.ok("down", &[]);
     bed.ok("up", &["--reactors", "1", "--overprovisioned"]);
     assert_eq!(rados.ok("ls").lines().count(), 7);

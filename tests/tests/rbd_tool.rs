@@ -8,7 +8,7 @@ use carmine_tests::sheet::Sheet;
 use carmine_tests::tools::{ONE_CYAN, THREE_BLUE, refused};
 use carmine_tests::{Testbed, installed, run, succeed};
 
-/// What `rbd create` gives an image.
+/// The features that `rbd create` gives an image.
 const DEFAULT_FEATURES: &str = "layering, exclusive-lock, object-map, fast-diff, deep-flatten";
 
 /// The tool, and the rows of what was seen of it.
@@ -35,7 +35,7 @@ impl Rbd<'_> {
         self.sheet.refused(&format!("`rbd {words}`"), why);
     }
 
-    /// What an image holds.
+    /// The content of an image.
     fn exported(&self, image: &str) -> Vec<u8> {
         let path = self.bed.file("exported");
         self.ok(&format!("export --no-progress {image} {path}"));
@@ -96,7 +96,7 @@ fn images_grow_and_shrink(rbd: &mut Rbd<'_>) {
     rbd.works("du", "of all images, and of one");
 }
 
-/// What is imported comes back; with the object map, used space is told without looking at the objects.
+/// Imported bytes come back; with the object map, used space is known without looking at the objects.
 fn bytes_come_back(rbd: &mut Rbd<'_>) {
     let (path, bytes) = content(rbd.bed);
     for (image, features) in
@@ -151,7 +151,7 @@ fn images_are_large(rbd: &mut Rbd<'_>) {
     rbd.works("create --size 6G IMAGE", "written and verified by fio at 5 GiB, found there by `rbd diff`");
 }
 
-/// What is noted of an image: its name, values, where it is thrown away.
+/// An image's name, values and features, and the trash.
 fn names_and_values(rbd: &mut Rbd<'_>) {
     rbd.ok("create --size 8M a");
     rbd.ok("mv a b");
@@ -223,7 +223,7 @@ fn layouts_and_differences(rbd: &mut Rbd<'_>) {
     rbd.works("children IMAGE", "none");
 }
 
-/// What Ceph has for images beside snapshots, and this has not.
+/// Services for images, besides snapshots, that Ceph has and Carmine has not.
 fn other_services_are_refused(rbd: &mut Rbd<'_>) {
     let not = "Operation not supported";
     rbd.refused("migration prepare bench/full bench/there", not);

@@ -70,8 +70,8 @@ fn a_checkout_does_not_take_what_another_has_compiled_of_our_own_crates() {
     assert!(!own());
 }
 
-/// What `install_missing` does on a machine where apt behaves as `apt` says, and which packages it asked apt for in the end.
-/// Packages that were installed are no longer missing.
+/// The output of `install_missing` on a machine where apt behaves as `apt` says, and the packages that it asked apt for
+/// in the end. Packages that were installed are no longer missing.
 fn install(apt: &str, root: bool) -> (Output, String) {
     let bin = tempfile::tempdir().expect("a folder");
     let at = bin.path();

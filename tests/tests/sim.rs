@@ -167,7 +167,7 @@ async fn open_blue(shard: &Shard, osd: OsdId, kv: Arc<dyn Kv>, fresh: bool) -> S
 /// An object's states since the start, newest last: `None` while it does not exist.
 type History = Vec<Option<Rc<Vec<u8>>>>;
 
-/// What the cluster must hold, and how far the load is.
+/// The content that the cluster must hold, and the progress of the load.
 #[derive(Default)]
 struct Model {
     objects: RefCell<BTreeMap<String, History>>,

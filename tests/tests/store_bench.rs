@@ -148,7 +148,7 @@ fn threads(pid: i32) -> Vec<(String, String)> {
     tasks.filter_map(thread).collect()
 }
 
-/// What merges and flushes tables has the aliens' CPUs and never a reactor's. About 3 s.
+/// RocksDB's threads, which merge and flush tables, have the aliens' CPUs and never a reactor's. About 3 s.
 #[test]
 fn rocksdb_s_threads_run_where_the_aliens_do() {
     let cpus = ["--cpus", "0", "--alien-cpus", "1", "--client-cpus", "1", "--overprovisioned"];

@@ -207,7 +207,7 @@ fn fsck_repairs_labels() {
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("damaged"));
 }
 
-/// What `ceph osd metadata 0` tells; `None` without that tool.
+/// The answer of `ceph osd metadata 0`; `None` without that tool.
 fn metadata(bed: &Testbed) -> Option<Value> {
     if !installed("ceph", "ceph-common") {
         return None;

@@ -92,7 +92,7 @@ fn one_control(tag: Tag, payload: &[u8]) {
     }
 }
 
-/// What is decoded must encode again.
+/// A frame that can be decoded must encode again.
 fn decode<C: Control>(payload: &[u8]) {
     if let Ok(control) = C::decode(payload) {
         control.frame_into(&mut Vec::new());

@@ -1,4 +1,5 @@
-//! Maps: the OSDMap, its incrementals, the MonMap, the CRUSH map. What is decoded must survive being written and read.
+//! Maps: the OSDMap, its incrementals, the MonMap, the CRUSH map. A map that can be decoded must survive being written
+//! and read.
 
 use carmine_wire::crushmap::CrushMap;
 use carmine_wire::monmap::MonMap;

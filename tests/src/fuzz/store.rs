@@ -1,4 +1,4 @@
-//! What lies on a drive: labels, the log, keys and values of the metadata; and the monitor's state.
+//! The content of a drive: labels, the log, keys and values of the metadata; and the monitor's state.
 
 use carmine_mon::{decode_state, state_seeds};
 use carmine_store::blue;

@@ -8,7 +8,7 @@ use carmine_wire::Decoder;
 /// Bytes of data beside a transaction.
 const DATA_BYTES: usize = 8192;
 
-/// A transaction with and without its data. What is decoded encodes to the same bytes.
+/// A transaction with and without its data. One that can be decoded encodes to the same bytes.
 pub(super) fn transaction(bytes: &[u8]) {
     let data = Payload::from(vec![7; DATA_BYTES]);
     if let Ok(txn) = Decoder::all(bytes, "transaction", |d| Transaction::decode(d, &data, None)) {

@@ -168,7 +168,7 @@ impl Fault {
     /// Starts a testbed with it.
     ///
     /// # Errors
-    /// What this machine lacks.
+    /// The reason why it cannot be started, such as a program that this machine lacks.
     pub fn start(&self) -> Result<Faulty, String> {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         if cpus < 2 {

@@ -16,7 +16,7 @@ pub struct Score {
     pub part_min: f64,
     /// Runs by the word that they gave.
     named: BTreeMap<String, usize>,
-    /// What was said in the runs that gave another word.
+    /// Word and reason of each run that gave another word.
     wrong: Vec<String>,
     /// Why nothing was run.
     missing: Option<String>,

@@ -1,4 +1,4 @@
-//! What disturbs a testbed from outside: processes that take CPU time, and a drive that is slow.
+//! Disturbances of a testbed from outside: processes that take CPU time, and a drive that is slow.
 
 use std::fs;
 use std::io::Write as _;

@@ -19,7 +19,7 @@ pub enum Gauge {}
 #[derive(Clone, Copy, Debug)]
 pub enum Level {}
 
-/// What a metric's numbers mean when they are read twice.
+/// The kind of a metric, which tells how two readings of it relate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Counter,
@@ -47,7 +47,7 @@ pub struct MetricInfo {
 }
 
 impl MetricInfo {
-    /// What one of it is, by the word that its name has: `ns`, `ms`, `bytes`, `percent`; `count` for plain numbers.
+    /// The metric's unit, from the word in its name: `ns`, `ms`, `bytes`, `percent`; `count` for plain numbers.
     pub fn unit(&self) -> &'static str {
         let words = || self.name.rsplit('_');
         let named = ["ns", "ms", "bytes"].into_iter().find(|unit| words().any(|word| word == *unit));

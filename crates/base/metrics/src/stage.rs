@@ -28,7 +28,7 @@ impl StageClock {
     }
 }
 
-/// What is kept of a stage: cheap enough for every operation.
+/// The record of a stage: cheap enough for every operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageStat {
     pub count: u64,

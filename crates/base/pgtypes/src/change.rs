@@ -16,7 +16,7 @@ use crate::txn::Beside;
 pub struct ObjectChange {
     /// The object.
     pub oid: Arc<ObjectId>,
-    /// What is done.
+    /// The steps, in order.
     pub steps: SmallVec<[Step; 2]>,
 }
 
@@ -89,7 +89,7 @@ pub enum Step {
     },
     /// Removes the xattrs whose names begin with `prefix`.
     ClearXattrs {
-        /// What the names begin with; empty: all.
+        /// The prefix of the names; empty: all xattrs.
         prefix: Box<[u8]>,
     },
     /// Sets omap keys; creates the object as needed.

@@ -19,7 +19,7 @@ coded! {
         pub reqid: ReqId = reqid,
         /// The object.
         pub oid: Arc<ObjectId> = object,
-        /// What was done.
+        /// The operation's effect on the object.
         pub op: LogOp = log_op,
         /// Version that clients see.
         pub user_version: u64,

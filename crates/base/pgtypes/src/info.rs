@@ -6,7 +6,7 @@ use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, SpgId};
 use crate::{LogEntry, cursor};
 
 coded! {
-    /// What a PG remembers of itself (pg_info_t).
+    /// A PG's persistent state (pg_info_t).
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct PgInfo {
         /// The PG.
@@ -26,8 +26,8 @@ coded! {
         pub incomplete: bool,
         /// An incomplete copy lacks only objects that the log changed after this entry; zero: it may lack any.
         pub complete_to: Eversion,
-        /// Of an incomplete copy with `complete_to`: how far its backfill has come. What is said there holds for the objects
-        /// before this one; of the others it may have any content. `None`: it holds for all.
+        /// Of an incomplete copy with `complete_to`: how far its backfill has come. `complete_to` holds for the objects
+        /// before this one; the copy may have any content for the others. `None`: it holds for all objects.
         pub last_backfill: Option<ObjectId> = cursor,
     }
 }

@@ -1,4 +1,4 @@
-//! What the reactor adds to a bare ring: the same two jobs as `../shared/limit`, done through the public API.
+//! The reactor's overhead over a bare ring: the same two jobs as `../shared/limit`, done through the public API.
 //!
 //! `floor net [depth] [connections] [seconds] [poll]`: 256-byte requests, replies of 64 + 4096 bytes, over loopback;
 //! server on CPU 0, client on CPU 1. `floor disk FILE [depth] [seconds] [poll]`: random O_DIRECT reads of 4 KiB.

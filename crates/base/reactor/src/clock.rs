@@ -8,7 +8,7 @@ use crate::sys;
 
 /// A virtual world begins at this wall-clock time: 2026-01-01 00:00:00 UTC.
 const VIRTUAL_EPOCH_S: u64 = 1_767_225_600;
-/// What a step of a task costs on the virtual tick counter.
+/// Ticks that a step of a task takes on the virtual counter.
 const VIRTUAL_TICKS: u64 = 1_000;
 
 /// A shard's source of time.

@@ -1,8 +1,8 @@
-//! What a set of reactors is made of: shards, pinning, polling, alien threads, memory.
+//! Configuration of a set of reactors: shards, pinning, polling, alien threads, memory.
 
 use std::str::FromStr;
 
-/// What a reactor does when it has nothing to run.
+/// A reactor's behaviour when it has nothing to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollPolicy {
     /// Spin for ever: lowest latency, one CPU always at 100 %.
@@ -67,7 +67,7 @@ carmine_types::defaults! {
         pub name: String = "reactor".to_owned(),
         /// One entry per shard: the CPU to pin to, or `None` for an unpinned thread.
         pub cpus: Vec<Option<usize>> = vec![None],
-        /// What idle reactors do.
+        /// Behaviour of idle reactors.
         pub poll: PollPolicy,
         /// Number of alien threads (blocking work). With 0 the first use of `Shard::alien` is an error in the log and
         /// the work runs on the reactor itself.

@@ -248,7 +248,7 @@ impl Exec {
     }
 }
 
-/// What [`run_ready`] polls for index 0.
+/// The root future, which [`run_ready`] polls for index 0.
 pub(crate) type Root<'a> = Option<Pin<&'a mut (dyn Future<Output = ()> + 'a)>>;
 
 /// Polls ready tasks until none is left or the quota is used up; how many were polled, and whether the root finished.

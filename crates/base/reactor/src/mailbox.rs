@@ -1,7 +1,7 @@
 //! Messages between shards: one bounded single-producer queue per ordered pair, published in batches.
 //!
 //! A message goes to a local backlog first; the flush at the end of the turn moves as many as the peer's queue takes.
-//! What does not fit waits in the backlog (whoever sends is bounded by admission, and the delay is counted).
+//! Messages that do not fit wait in the backlog (senders are bounded by admission, and the delay is counted).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) struct Mail {
     pub(crate) inbox: Vec<Msg>,
 }
 
-/// What a flush did.
+/// Messages that a flush moved to the queues, and messages that it left in the backlog.
 #[derive(Default)]
 pub(crate) struct Flushed {
     pub(crate) sent: u64,

@@ -35,7 +35,7 @@ mod opcode {
     pub(super) const DATASET_MANAGEMENT: u8 = 0x09;
 }
 
-/// What a transfer does.
+/// The kind of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transfer {
     Read,
@@ -83,7 +83,7 @@ impl Command {
     }
 }
 
-/// What a drive says of itself and of one namespace.
+/// Identify data of a drive and one of its namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// Blocks of the namespace.
@@ -144,7 +144,7 @@ impl Identity {
     }
 }
 
-/// What the kernel says of a drive's part and queue.
+/// Partition and queue limits of a drive, as the kernel reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     /// Where a partition begins, in bytes of the drive.

@@ -88,7 +88,7 @@ impl Op {
     }
 }
 
-/// Whom to wake.
+/// The task or waker to wake.
 #[derive(Default)]
 pub(crate) enum WakeTarget {
     #[default]

@@ -27,7 +27,7 @@ use crate::stats::{self, Counters};
 use crate::timer::Timers;
 use crate::{sys, turn};
 
-/// What one shard needs from its process.
+/// The parts of its process that a shard needs.
 pub(crate) struct Parts {
     pub(crate) id: ShardId,
     pub(crate) mail: Mail,
@@ -142,7 +142,7 @@ pub(crate) fn panic_error(p: &(dyn Any + Send), id: ShardId) -> io::Error {
     io::Error::other(format!("a task panicked on shard {id}: {}", panic_text(p)))
 }
 
-/// What a reactor's thread leaves behind.
+/// The result of a reactor's thread, and the ring that it leaves behind.
 struct Ended {
     result: io::Result<()>,
     /// Closed only when no other reactor of the process runs.

@@ -1,4 +1,5 @@
-//! What other threads see of a shard: the wake queue, the flag that says that it sleeps, the way to wake it.
+//! The part of a shard that other threads see: the wake queue, the flag that says that the shard sleeps, and the way to
+//! wake it.
 
 use std::any::Any;
 use std::io;
@@ -94,7 +95,7 @@ impl ShardShared {
     }
 }
 
-/// What all shards of a process (or of a simulated node) share.
+/// State that all shards of a process (or of a simulated node) share.
 pub(crate) struct ProcessShared {
     stop: AtomicBool,
     pub(crate) shards: Vec<Arc<ShardShared>>,

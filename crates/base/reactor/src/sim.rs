@@ -80,7 +80,7 @@ pub enum SimStuck {
         node: String,
         /// Virtual time.
         now_ns: u64,
-        /// What it said.
+        /// The panic's message.
         message: String,
     },
 }
@@ -93,7 +93,7 @@ const ARENA_BYTES: usize = 16 << 20;
 struct Node {
     name: Rc<str>,
     shards: Vec<Shard>,
-    /// What its wall clock is ahead of the world's, nanoseconds.
+    /// Nanoseconds by which its wall clock is ahead of the world's.
     ahead_ns: Rc<Cell<i64>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a reactor counts, and the four clocks.
+//! A reactor's counters, and the four clocks.
 
 use std::cell::Cell;
 

@@ -12,7 +12,7 @@ use crate::{spin, stats};
 /// Longest sleep while messages wait for room in a peer's queue: the peer is awake and will make room soon.
 const BACKLOG_SLEEP_NS: u64 = 50_000;
 
-/// What one turn found to do.
+/// The work of one turn.
 pub(crate) struct Worked {
     /// Tasks polled.
     pub(crate) polled: u64,

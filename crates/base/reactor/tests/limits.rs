@@ -1,5 +1,5 @@
-//! What the reactor does where the system is strict: little locked memory and no capabilities, io_uring forbidden.
-//! Each body runs in a process of its own, because what it gives up does not come back.
+//! The reactor on strict systems: little locked memory and no capabilities, io_uring forbidden.
+//! Each body runs in a process of its own, because a process cannot regain what it gives up.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // real threads and time are the subject
 

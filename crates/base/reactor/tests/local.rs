@@ -1,4 +1,4 @@
-//! What needs no kernel: buffers and the waiting tools of one shard (run under `sim`).
+//! Tests that need no kernel: buffers, and the synchronisation primitives of one shard (run under `sim`).
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

@@ -59,7 +59,7 @@ impl LoopDevice {
     /// # Errors
     /// If the file has gone.
     pub fn kept_bytes(&self) -> io::Result<u64> {
-        // What the device has in its cache counts when it is in the file.
+        // Data in the device's cache counts only once it is in the file.
         File::open(&self.path)?.sync_all()?;
         Ok(self.backing.metadata()?.blocks() * 512)
     }

@@ -148,7 +148,7 @@ impl fmt::Display for Eversion {
     }
 }
 
-/// What a PG log entry did to its object.
+/// The effect of a PG log entry on its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogOp {
     /// The object exists after it.

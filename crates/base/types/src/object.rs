@@ -70,7 +70,7 @@ impl ObjectId {
         self.hash.reverse_bits()
     }
 
-    /// What sorts in place of the key: the key itself, or else the name.
+    /// The key by which the object sorts: the locator key, or the name if it has none.
     #[inline]
     pub fn effective_key(&self) -> &[u8] {
         if self.key.is_empty() { &self.name } else { &self.key }

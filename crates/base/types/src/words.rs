@@ -5,7 +5,7 @@ use std::fmt;
 /// A text that is none of the names of an enum made by [`words!`](crate::words).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownWord {
-    /// What the enum is, such as `store`.
+    /// Name of the enum, such as `store`.
     pub kind: &'static str,
     /// The text.
     pub text: String,

@@ -136,7 +136,7 @@ mod tests {
         (0..len).map(|at| at as u8).collect()
     }
 
-    /// What a Ceph 16.2.15 OSD answers for the bytes 0 to 255 over and over.
+    /// A Ceph 16.2.15 OSD gave these hashes of the bytes 0 to 255, repeated.
     #[test]
     fn hashes_are_those_of_ceph() {
         let all = bytes(1024);

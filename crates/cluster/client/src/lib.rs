@@ -1,7 +1,7 @@
 //! Carmine's own RADOS client: the monitor session, the objecter, and pools with their objects.
 //!
-//! It speaks Ceph's protocol, so it works with real monitors and OSDs too. What is Carmine's own (one connection per
-//! reactor, admin requests) is sent only to OSDs that are asked for it: see [`RouteMode`].
+//! It speaks Ceph's protocol, so it works with real monitors and OSDs too. Carmine's own extensions (one connection per
+//! reactor, admin requests) are sent only to OSDs that are asked for them: see [`RouteMode`].
 //!
 //! Everything lives on one shard; a program with several shards makes one [`Client`] on each.
 //!

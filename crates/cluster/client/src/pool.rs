@@ -24,9 +24,9 @@ pub struct Pool {
     nspace: Rc<[u8]>,
     key: Rc<[u8]>,
     timeout: Option<Duration>,
-    /// What is read.
+    /// The snapshot that reads see.
     snap: u64,
-    /// What writes preserve: the newest snapshot, and those that exist, descending.
+    /// The snapshot context of writes: the newest snapshot, and the existing ones in descending order.
     context: (u64, Rc<[u64]>),
 }
 

@@ -1,5 +1,5 @@
-//! What OSDs say of each other: reports that an OSD does not answer, and when they suffice to call it down (Ceph's
-//! "Configuring Monitor/OSD Interaction").
+//! Failure reports: OSDs report that another OSD does not answer, and this module decides when the reports suffice to
+//! mark it down (Ceph's "Configuring Monitor/OSD Interaction").
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -24,7 +24,7 @@ pub(crate) struct ClusterLog {
     entries: VecDeque<LogEntry>,
 }
 
-/// What a subscriber has got so far, and what it wants.
+/// A subscription to the log: its lowest level, and how far the subscriber has got.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogWish {
     /// The lowest level.
@@ -73,7 +73,7 @@ impl ClusterLog {
         Some(LogWish { level, next })
     }
 
-    /// What the client has not got yet.
+    /// The lines that the client has not got yet.
     pub(crate) fn news(&self, fsid: Uuid, wish: &mut LogWish) -> Option<LogMsg> {
         let entries: Vec<LogEntry> = self.since(wish.next, wish.level).cloned().collect();
         wish.next = self.newest() + 1;

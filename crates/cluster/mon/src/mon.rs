@@ -90,10 +90,10 @@ pub struct Mon {
     /// By connection id.
     pub(crate) sessions: RefCell<BTreeMap<u64, Session>>,
     pub(crate) stats: RefCell<ClusterStats>,
-    /// What OSDs wish to have in the map as their `up_thru`.
+    /// The `up_thru` that OSDs have asked for.
     pub(crate) up_thru: RefCell<BTreeMap<OsdId, Epoch>>,
     pub(crate) limits: DownLimits,
-    /// What OSDs say of each other.
+    /// OSDs' reports of OSDs that do not answer.
     pub(crate) failures: RefCell<Failures>,
     /// When each OSD that is up was last heard of by its beacon.
     pub(crate) beacons_ns: RefCell<BTreeMap<OsdId, u64>>,
@@ -369,9 +369,9 @@ impl Mon {
         }
     }
 
-    /// What the end of an OSD's session is to change. It may have come back over a newer one. As long as other OSDs can be heard,
-    /// they are the judges. With the last one's session nobody is left who could tell: then this monitor's own eyes have to do,
-    /// for that OSD and for all whose sessions ended before.
+    /// The change to make when an OSD's session ends: none if the OSD has a newer session, or if other OSDs still have
+    /// sessions, because they report it. When the last session ends, no OSD is left to report any, so this monitor
+    /// marks down that OSD and all others whose sessions ended before.
     fn after_session(&self, map: &OsdMap, osd: OsdId, addrs: &EntityAddrVec) -> Option<Change> {
         if self.has_session(osd, addrs) {
             return None;

@@ -94,7 +94,7 @@ impl ClientOptions {
         })
     }
 
-    /// What a client of this name gets, and from whose section: the nearest one counts.
+    /// The options of a client of this name, each with the section that it comes from: the nearest section counts.
     pub(crate) fn of(&self, client: &str) -> BTreeMap<&str, (&str, &str)> {
         let own = format!("client.{client}");
         let meant = |who: &str| {

@@ -1,5 +1,5 @@
-//! What OSDs tell the monitor: that they are up, live or stop, and how they are. An OSD is known by its session: its number and
-//! its public addresses, which change at every start.
+//! Messages from OSDs: they report that they are up, alive or about to stop, and their state. An OSD is known by its
+//! session: its number and its public addresses, which change at every start.
 
 use std::rc::Rc;
 

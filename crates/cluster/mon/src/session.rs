@@ -305,7 +305,7 @@ impl Mon {
         }
     }
 
-    /// What commands can see.
+    /// Calls `look` with the state that commands can see.
     fn with_view<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
         let current = self.current();
         let services: Vec<Rc<Daemon>> =

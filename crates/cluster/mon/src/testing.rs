@@ -22,7 +22,7 @@ pub(crate) fn apply(map: &mut OsdMap, change: Change) -> bool {
     match change.plan(map, now()).unwrap() {
         Some(inc) => {
             map.apply(&inc).unwrap();
-            // What clients get must survive the wire.
+            // The map must survive encoding, because clients decode it.
             assert_eq!(OsdMap::decode(&map.encode()).as_ref(), Ok(&*map));
             true
         }

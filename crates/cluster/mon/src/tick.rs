@@ -1,4 +1,5 @@
-//! What the monitor does by the clock: clients come in again, and OSDs that stay silent or down are drawn from.
+//! The monitor's periodic work: it removes expired blocklist entries, marks silent OSDs down, and takes OSDs out that
+//! have been down for long.
 
 use std::time::Duration;
 

@@ -31,8 +31,8 @@ const SAME: [&str; 8] = [
 const REACTORS: &str = "/plan/cpu/reactors";
 const COPIES: &str = "/plan/pool/size";
 
-/// A table of result files: (name, content), and below it a line for each that says what bounded it. What a file does not
-/// have is `-`.
+/// A table of result files, given as (name, content), followed by a line for each that says what bounded it. Values
+/// that a file does not have are shown as `-`.
 pub fn compare(results: &[(String, Value)]) -> String {
     let header = ["result", "rw"].into_iter().chain(NUMBERS.map(|(name, ..)| name)).chain(["verdict"]);
     let mut rows: Vec<Vec<String>> = vec![header.map(str::to_owned).collect()];

@@ -37,7 +37,7 @@ carmine_types::words! {
     }
 }
 
-/// A block device, as `/sys` describes it. What is not known is `None`.
+/// A block device, as `/sys` describes it. Unknown facts are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveFacts {
     /// The block device on which the file system or the store lies: `sda1`, `dm-0`, `loop3`. `None` on file systems that

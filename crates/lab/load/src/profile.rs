@@ -37,7 +37,7 @@ pub struct Profile {
     pub stacks: u64,
     /// On a CPU: the functions that ran; off it: those of the program that waited. The most first.
     pub hottest: Vec<HotFrame>,
-    /// On a CPU: the stages of an operation that ran. What is missing to 100 % is no stage's.
+    /// On a CPU: the stages of an operation that ran. The remainder to 100 % belongs to no stage.
     #[serde(default)]
     pub stages: Vec<StageShare>,
 }

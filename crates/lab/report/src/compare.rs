@@ -1,5 +1,5 @@
-//! Comparisons: the arms of one run, or runs with each other. What is compared, and how it is judged, is that of
-//! `carmine compare`; here it becomes charts and sentences, with Holm's correction over the whole report.
+//! Comparisons: the arms of one run, or runs with each other. The figures and the judgement are those of
+//! `carmine compare`; here they become charts and sentences, with Holm's correction over the whole report.
 
 use std::collections::BTreeSet;
 

@@ -55,7 +55,7 @@ fn text(profile: &Profile) -> String {
     format!("{what}, {} stacks{share}", grouped(profile.stacks as f64, 0))
 }
 
-/// The way from a folder to a file; both must exist. What cannot be resolved stays as it is.
+/// The relative path from a folder to a file. If either cannot be resolved, the file's path as it is.
 fn relative(from: &Path, file: &Path) -> PathBuf {
     let (Ok(from), Ok(file)) = (from.canonicalize(), file.canonicalize()) else { return file.to_owned() };
     let same = from.components().zip(file.components()).take_while(|(a, b)| a == b).count();

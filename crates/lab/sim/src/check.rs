@@ -13,7 +13,7 @@ use crate::model::{Object, apply};
 /// Steps of the search for one object; unanswered changes are few.
 const BUDGET: usize = 200_000;
 
-/// What is wrong with a history.
+/// A fault in a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub object: u32,
@@ -59,7 +59,7 @@ pub fn check(history: &History) -> Checked {
     checked
 }
 
-/// What the search failed at.
+/// The point at which the search failed.
 struct Failed {
     what: String,
     /// The read that nothing explains.

@@ -1,4 +1,5 @@
-//! A simulated cluster: a monitor, OSDs on drives with caches, and clients. What it leaves when it dies is what it starts on.
+//! A simulated cluster: a monitor, OSDs on drives with caches, and clients. An OSD restarts on the state that it left
+//! when it died.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

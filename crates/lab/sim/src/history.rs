@@ -1,4 +1,4 @@
-//! What clients did and saw.
+//! Requests of clients, and their answers.
 
 use std::fmt;
 use std::ops::Range;

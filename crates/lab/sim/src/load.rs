@@ -22,7 +22,7 @@ const OBJECT_BYTES: u64 = 20_000;
 /// Requests that a client has in flight.
 const WINDOW: usize = 6;
 
-/// What clients share.
+/// State that all clients share.
 #[derive(Default)]
 pub(crate) struct Load {
     pub(crate) history: RefCell<History>,

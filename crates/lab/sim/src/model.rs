@@ -8,7 +8,7 @@ use carmine_types::errno;
 pub const BLOCK_TAG: [u8; 8] = *b"sim-data";
 const BLOCK: u64 = 4096;
 
-/// What exists of an object.
+/// The content of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Object {
     pub data: Vec<u8>,
@@ -131,7 +131,7 @@ fn one(object: &mut Option<Object>, step: &Step) -> Result<Output, Refusal> {
         Step::WriteFull { len, data } => object.data = bytes(data, 0, len),
         Step::Append { len, data } => {
             let off = object.data.len() as u64;
-            // What is appended does not know its place.
+            // Appended data is independent of its offset, which the client does not know.
             let text: Vec<u8> = bytes(data, 8, len);
             put(&mut object.data, off, &text);
         }

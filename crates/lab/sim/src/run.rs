@@ -122,7 +122,7 @@ fn through(chaos: &mut Chaos, healed_ms: &mut f64) -> Result<(), String> {
     if !chaos.clients_are_done() {
         return Err(format!("requests have no answer {BOUND:?} after everything was healed"));
     }
-    // What clients wrote last, when no OSD can be behind any more.
+    // Reads the last writes of clients when no OSD can be behind any more.
     chaos.cluster.pass(STALE).map_err(words)?;
     let has_wounds = chaos.has_wounds();
     let (wrong, load) = (Rc::<RefCell<Option<String>>>::default(), Rc::clone(&chaos.load));

@@ -4,8 +4,8 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::{ALPHA, Interval};
 
-/// Mean of samples, and its 95 % interval by Student's t (`None` for a single value). What is no finite number is left out;
-/// `None` if nothing remains.
+/// Mean of samples, and its 95 % interval by Student's t (`None` for a single value). Values that are not finite are
+/// left out; `None` if none remains.
 pub fn mean_with_interval(samples: &[f64]) -> Option<(f64, Option<Interval>)> {
     let finite: Vec<f64> = samples.iter().copied().filter(|v| v.is_finite()).collect();
     let (count, middle) = (finite.len() as f64, mean(&finite));

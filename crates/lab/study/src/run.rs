@@ -1,5 +1,5 @@
-//! Running the points: layouts are made once, OSDs restart between points, a point that fails is recorded and the next one
-//! runs. What was done is known from the archive, so that a stopped sweep goes on where it was.
+//! Running the points: layouts are made once, OSDs restart between points, a point that fails is recorded and the next
+//! one runs. The archive tells which points are done, so that a stopped sweep continues where it was.
 
 mod curve;
 mod point;

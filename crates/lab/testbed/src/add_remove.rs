@@ -148,7 +148,7 @@ impl Testbed {
     }
 }
 
-/// What keeps an OSD from being removed; `None`: nothing, all PGs are clean without it.
+/// The reason why an OSD cannot be removed yet; `None`: all PGs are clean without it.
 fn left_on(seen: &Probe, osd: OsdId) -> Option<String> {
     let has =
         |pg: &Value| pg["acting"].as_array().is_some_and(|acting| acting.iter().any(|own| *own == osd.0));

@@ -2,8 +2,8 @@
 //! perf, numactl or valgrind.
 //!
 //! A wrapper may turn into the OSD (`exec`, as numactl does) or start it as a child (as perf does). So the OSD's
-//! process is not guessed from the wrapper's: the OSD writes its own record down. What else the wrapper has started is
-//! known by a variable of its environment, [`MARK`], and is ended when the OSD is.
+//! process is not guessed from the wrapper's: the OSD writes its own record down. Other processes that the wrapper has
+//! started are recognised by a variable of their environment, [`MARK`], and are ended when the OSD is.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

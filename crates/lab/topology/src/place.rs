@@ -1,5 +1,5 @@
-//! Who gets which CPU. The clients' are chosen before the reactors', so that points that differ in placement, store or polling
-//! have the same; then the strategy deals a pool of CPUs to the reactors.
+//! The assignment of CPUs. The clients' are chosen before the reactors', so that points that differ in placement, store
+//! or polling have the same; then the strategy deals a pool of CPUs to the reactors.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

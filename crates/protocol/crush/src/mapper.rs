@@ -136,7 +136,7 @@ impl Settings {
     }
 }
 
-/// What a firstn choice wants.
+/// Parameters of a firstn choice.
 #[derive(Clone, Copy)]
 struct Firstn {
     /// Type of the items.
@@ -150,7 +150,7 @@ struct Firstn {
     leaf_tries: Option<u32>,
 }
 
-/// What one draw of a firstn choice led to.
+/// The outcome of one draw of a firstn choice.
 enum Drawn<'a> {
     Accept(i32),
     Descend(&'a Bucket),
@@ -469,7 +469,7 @@ impl<'a> Mapper<'a> {
     }
 }
 
-/// What an indep attempt wants.
+/// Parameters of one attempt of an indep choice.
 #[derive(Clone, Copy)]
 struct Indep {
     /// Number of items the step asked for.

@@ -18,7 +18,7 @@ const DEFAULT_CHOOSE_ARGS: i64 = -1;
 /// Where a PG lives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// What CRUSH says, of the OSDs that exist.
+    /// CRUSH's result, without OSDs that do not exist.
     pub raw: OsdList,
     /// Those that should serve it: after upmaps, the up ones, the primary moved to the front.
     pub up: OsdList,
@@ -94,7 +94,7 @@ fn placement_seed(pool: &PgPool, pg: PgId) -> u32 {
     }
 }
 
-/// What CRUSH says, of the OSDs that exist; empty if no rule fits the pool.
+/// CRUSH's result, without OSDs that do not exist; empty if no rule fits the pool.
 fn raw_osds(map: &OsdMap, pool: &PgPool, pool_id: i64, seed: u32) -> Result<OsdList, CrushError> {
     let crush = &map.crush;
     let Some(rule) = crush.find_rule(pool.crush_rule, pool.kind, pool.size) else {

@@ -25,7 +25,7 @@ fn osdmap(folder: &str) -> OsdMap {
     OsdMap::decode(&data(&format!("{folder}/osdmap.bin"))).unwrap()
 }
 
-/// What `osdmaptool --mark-up-in` does: it does not keep the mark in the file.
+/// Marks all OSDs up and in. `osdmaptool --mark-up-in` does the same, but does not keep the mark in the file.
 fn mark_up_in(mut map: OsdMap) -> OsdMap {
     map.osd_state.iter_mut().for_each(|state| *state |= STATE_EXISTS | STATE_UP);
     map.osd_weight.iter_mut().for_each(|weight| *weight = WEIGHT_IN);

@@ -231,7 +231,7 @@ mod tests {
         budget.release(2 * MIB);
         assert!(large.take() && small.take() && !small.take());
         assert_eq!((budget.used_bytes(), budget.is_short()), (64 * MIB, false));
-        // Who gives up is not in the way, and what it was given in the meantime is not lost.
+        // A waiter that gives up does not block the next one, and room that it was given meanwhile is not lost.
         let (gone, next) = (wait(&budget, Need::Input, 0, 60 * MIB), wait(&budget, Need::Input, 0, 2 * MIB));
         budget.release(4 * MIB);
         assert!(!next.take());

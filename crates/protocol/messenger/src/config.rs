@@ -1,4 +1,4 @@
-//! What both sides of a connection are told.
+//! Configuration of both sides of a connection.
 
 use std::cell::Cell;
 use std::fmt;
@@ -35,7 +35,7 @@ carmine_types::defaults! {
     }
 }
 
-/// What a client says about itself in AUTH_REQUEST.
+/// A client's identity as it claims it in AUTH_REQUEST.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// Its entity type, from HELLO.
@@ -72,7 +72,7 @@ pub type Shares = fn(&Peer) -> bool;
 /// The accepting side.
 #[derive(Debug)]
 pub struct ServerConfig {
-    /// What this process is; a client checks it.
+    /// This process's entity type; a client checks it.
     pub entity: EntityType,
     /// Its number: OSD id or mon rank.
     pub id: u64,
@@ -128,7 +128,7 @@ impl ServerConfig {
 /// The dialling side.
 #[derive(Debug)]
 pub struct ClientConfig {
-    /// What this process is.
+    /// This process's entity type.
     pub entity: EntityType,
     /// Its name without the type: `admin`, or an OSD's number.
     pub name: String,
@@ -150,7 +150,7 @@ pub struct ClientConfig {
     pub(crate) global_seq: Cell<u64>,
 }
 
-/// What every modern peer has: msgr v2 addresses.
+/// The feature that every modern peer has: msgr v2 addresses.
 const REQUIRED_OF_SERVERS: u64 = 1 << 59;
 
 impl ClientConfig {
@@ -176,7 +176,7 @@ impl ClientConfig {
     }
 }
 
-/// Whom to dial.
+/// The server to dial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Where the TCP connection goes.

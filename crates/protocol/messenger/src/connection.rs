@@ -20,10 +20,10 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What the handshake told about the other side.
+/// The other side, as the handshake described it.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// What it said it is, in HELLO.
+    /// Its entity type, from HELLO.
     pub entity: EntityType,
     /// The name it authenticated with (`admin`, or an OSD's number); empty for a server that we dialled.
     pub name: String,
@@ -86,7 +86,7 @@ pub struct Connection {
     pub(crate) stats: Cell<ConnectionStats>,
 }
 
-/// What a connection counts.
+/// A connection's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionStats {
     /// Messages given to [`Connection::send`].
@@ -105,7 +105,7 @@ pub struct ConnectionStats {
     pub bytes_copied: u64,
 }
 
-/// What all connections of a shard have in common: their ids, and the bytes of all that there ever were.
+/// State that all connections of a shard share: their ids, and the bytes of all connections since the shard's start.
 #[derive(Default)]
 pub(crate) struct Common {
     ids: Cell<u64>,
@@ -130,7 +130,7 @@ pub fn traffic(shard: &Shard) -> Traffic {
     common(shard).traffic.get()
 }
 
-/// What [`Connection::start`] takes from the handshake.
+/// The handshake's results that [`Connection::start`] takes.
 pub(crate) struct Established {
     pub(crate) stream: TcpStream,
     pub(crate) peer: Peer,
@@ -182,7 +182,7 @@ impl Connection {
         self.id
     }
 
-    /// Who is at the other end.
+    /// The peer at the other end.
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
@@ -300,7 +300,7 @@ impl Connection {
         self.queued_bytes.get()
     }
 
-    /// Ends the connection. What is queued is dropped, no further message is dispatched, and `on_closed` is called with
+    /// Ends the connection. Queued bytes are dropped, no further message is dispatched, and `on_closed` is called with
     /// `reason` from the connection's own task. Closing twice keeps the first reason.
     pub fn close(&self, reason: impl AsRef<str>) {
         if self.is_closed.replace(true) {

@@ -24,7 +24,7 @@ pub(crate) struct Outgoing {
     open: usize,
 }
 
-/// What a run is given at first: at least one answer's small bytes, at most what a burst of them takes.
+/// Bounds of a run's initial capacity: at least one answer's small bytes, at most those of a burst of answers.
 const RUN_BYTES_MIN: usize = 512;
 const RUN_BYTES_MAX: usize = 32 << 10;
 
@@ -88,7 +88,7 @@ impl Outgoing {
         self.run.len() - start
     }
 
-    /// What the next vectored send takes, and its length; `None` if nothing waits.
+    /// The chunks of the next vectored send, and their length; `None` if nothing waits.
     pub(crate) fn take(&mut self) -> Option<(Vec<Chunk>, usize)> {
         let chunks = if self.ready.is_empty() {
             let mut chunks = self.freeze();

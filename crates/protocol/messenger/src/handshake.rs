@@ -1,4 +1,4 @@
-//! What both sides of the handshake share: control frames before the session stands.
+//! The part of the handshake that both sides share: control frames before the session is established.
 
 use crate::error::CloseReason;
 use crate::reader::Reader;

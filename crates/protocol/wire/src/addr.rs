@@ -67,7 +67,7 @@ impl EntityAddr {
         Some(EntityAddr { kind: kind::ANY, nonce, sock: Some(sock) })
     }
 
-    /// What stands in its envelope. Ceph sorts an encoded blocklist by the address as it lies in memory, which is the
+    /// The content of its envelope. Ceph sorts an encoded blocklist by the address as it lies in memory, which is the
     /// order of these bytes.
     pub(crate) fn put_fields(&self, e: &mut Encoder<'_>) {
         e.u32(self.kind);

@@ -5,7 +5,7 @@ use carmine_types::{Epoch, PgId};
 use crate::pgls::HObject;
 use crate::{DecodeError, Decoder, Encoder, Front, Result, kinds};
 
-/// What a [`Backoff`] says.
+/// The operation of a [`Backoff`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BackoffOp {

@@ -1,4 +1,4 @@
-//! Who a peer is: entity types and names.
+//! A peer's identity: entity types and names.
 
 use std::fmt;
 

@@ -8,13 +8,13 @@ use features::MSGR2_REVISION_1;
 
 pub use features::FEATURES;
 
-/// Feature bits. What both sides have decides which encodings may be sent (PROTOCOL.md §3), so the
+/// Feature bits. The features that both sides have decide which encodings may be sent (PROTOCOL.md §3), so the
 /// whole mask of Ceph 16 is announced: one bit less selects another layout of some message.
 pub mod features {
-    /// What Ceph 16.2.15 announces, and so do we.
+    /// The features that Ceph 16.2.15 announces, and Carmine too.
     pub const FEATURES: u64 = 0x3f01_cfbd_fffd_ffff;
 
-    /// What a client must have: addresses of the modern form (bit 59).
+    /// The feature that a client must have: addresses of the modern form (bit 59).
     pub const REQUIRED: u64 = 1 << 59;
 
     /// The part that selects map encodings; stored in incremental maps.
@@ -128,7 +128,7 @@ impl AuthRequest {
     }
 }
 
-/// Whom an [`AuthNone`] payload is for: its first byte differs.
+/// The receiver of an [`AuthNone`] payload: the first byte differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthTarget {
     Mon,

@@ -13,7 +13,7 @@ pub mod priority {
     pub const MON_REPLY: u16 = 196;
 }
 
-/// What real peers send as [`Header2::flags`].
+/// The value of [`Header2::flags`] that real peers send.
 const FLAGS: u8 = 3;
 
 /// ceph_msg_header2.

@@ -1,4 +1,4 @@
-//! What OSDs tell the monitor, and each other's heartbeat, in Ceph's own messages as 16.2 sends them.
+//! OSDs' messages to the monitor, and their heartbeats to each other, in Ceph's own encodings as 16.2 sends them.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ messages! {
         pub boot_epoch: Epoch,
         /// Where other OSDs' heartbeats reach it on the clients' network.
         pub hb_front: EntityAddrVec,
-        /// What it says of itself and its machine (`hostname`, `osd_objectstore`, …).
+        /// Facts about itself and its machine (`hostname`, `osd_objectstore`, …).
         pub metadata: BTreeMap<String, String>,
         pub features: u64,
     }

@@ -47,7 +47,7 @@ pub fn version_notice() -> Header2 {
 // How an OSD is: what Ceph's OSDs tell the manager (MPGStats), and the PGs that keep the monitor from changing the map.
 
 coded! {
-    /// What the PGs of one pool hold for which this OSD is the primary: summed over all OSDs, each object counts once.
+    /// The use of one pool by the PGs whose primary is this OSD: summed over all OSDs, each object counts once.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct PoolUse {
         pub pool: i64,

@@ -78,7 +78,7 @@ fn mon_maps_round_trip() {
         assert_eq!(map.encode(), bytes, "{}", path.display());
         assert_eq!((map.epoch, map.ranks.as_slice()), (Epoch(1), &["a".to_owned()][..]));
         assert!(map.section.tail.is_empty() && map.mons["a"].section.tail.is_empty());
-        // What we make ourselves differs only in what is ours to say.
+        // Our own map is the same but for the time of the last change.
         let mut own = MonMap::single(map.fsid, map.created, "a", map.mons["a"].addrs.clone());
         own.last_changed = map.last_changed;
         assert_eq!(own.encode(), bytes);

@@ -82,7 +82,7 @@ fn check_request(captured: &Captured, header: &Header2) {
     let data_len = captured.preamble.len(frame::segment::DATA);
     let ranges = payload_ranges(&request.ops, data_len).unwrap();
     assert_eq!(ranges.last().map_or(0, |range| range.end), data_len, "{}", captured.title);
-    // What an OSD refuses is nothing that real clients send.
+    // An OSD refuses requests whose locator names another pool than the PG's; real clients send none.
     assert_eq!(request.locator.pool, request.pg.pool, "{}", captured.title);
     for (op, range) in request.ops.iter().zip(ranges) {
         if matches!(op.code, ops::WRITE | ops::WRITE_FULL | ops::APPEND) {

@@ -69,14 +69,14 @@ impl RocksKv {
         &self.path
     }
 
-    /// What it was opened with.
+    /// The options with which it was opened.
     #[must_use]
     pub fn options(&self) -> &RocksOptions {
         &self.options
     }
 
-    /// What RocksDB says of its CRC32C ("Supported on x86", or "Not supported…" for the slow table); `None` if its log
-    /// does not tell.
+    /// RocksDB's own report of its CRC32C ("Supported on x86", or "Not supported…" for the slow table); `None` if its
+    /// log has none.
     #[must_use]
     pub fn crc32_support(&self) -> Option<String> {
         let log = std::fs::read_to_string(self.path.join("LOG")).ok()?;
@@ -199,7 +199,7 @@ impl Kv for RocksKv {
 
     fn free_bytes(&self) -> Option<u64> {
         let space = rustix::fs::statvfs(&self.path).ok()?;
-        // What is in memory only will be in tables soon, all families together.
+        // Data that is in memory only will be in tables soon: count that of all families.
         let in_memory = self.family(MAIN_FAMILY).into_iter().chain(self.family(LOG_FAMILY)).map(|family| {
             let bytes = self.db.property_int_value_cf(family, rocksdb::properties::CUR_SIZE_ALL_MEM_TABLES);
             bytes.ok().flatten().unwrap_or(0)

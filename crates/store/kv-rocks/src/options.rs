@@ -2,15 +2,15 @@
 
 use rocksdb::{BlockBasedOptions, Cache, ChecksumType, DBCompressionType, Env, Error, LogLevel, Options};
 
-/// What flushes and compactions need at most, for the writes of one reactor: at 59,000 writes of 4 KiB a second nothing waits
-/// for them with it.
+/// Most bytes per second that flushes and compactions need for the writes of one reactor: with this limit, nothing
+/// waits for them at 59,000 writes of 4 KiB a second.
 pub const WRITE_BYTES_PER_S_OF_REACTOR: u64 = 64 << 20;
 /// The limit is kept in periods of this length: a flush of the drive waits for what is written in one of them.
 const REFILL_US: i64 = 10_000;
 /// One of so many requests of compactions goes before the flushes': RocksDB's default.
 const FAIRNESS: i32 = 10;
 
-/// What can be set from outside.
+/// Options that can be set from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RocksOptions {
     /// Bytes of the cache for blocks of tables, both families together. `blue` has an onode cache of its own above it.

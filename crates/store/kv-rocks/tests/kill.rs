@@ -24,7 +24,7 @@ fn oid(version: u64) -> ObjectId {
     ObjectId::head(1, b"", b"", format!("object-{}", version * 7 % OBJECTS).as_bytes())
 }
 
-/// What a version wrote: of some length, each block different.
+/// The content that a version wrote: of some length, each block different.
 fn content(version: u64) -> Vec<u8> {
     let len = 1 + (version.wrapping_mul(2_654_435_761) % 20_000) as usize;
     (0..len as u64).map(|i| (version.wrapping_mul(31) ^ i ^ (i >> 12)) as u8).collect()

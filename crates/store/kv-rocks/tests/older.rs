@@ -104,7 +104,7 @@ fn borders(bytes: &[u8]) -> Vec<usize> {
     ends
 }
 
-/// What a mount comes to: all of the last round, or an error.
+/// Mounts the store and checks that all objects are those of the last round; an error if it does not mount.
 async fn mount(shard: &Shard, folder: &Path) -> Result<(), String> {
     let kv = open_kv(folder)?;
     let block = folder.join("block");

@@ -137,7 +137,7 @@ fn harm(path: &Path, random: u64) -> String {
             file.set_len(at).unwrap();
             "cut"
         }
-        // What a power cut leaves of the last writes: some sectors.
+        // A power cut leaves only some sectors of the last writes.
         1 => {
             for sector in
                 (at / SECTOR..len.div_ceil(SECTOR)).filter(|sector| mix(random ^ sector).is_multiple_of(2))

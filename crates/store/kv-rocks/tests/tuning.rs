@@ -1,5 +1,6 @@
-//! What each option is worth: the same work on RocksDB as it is tuned, and with one option as RocksDB has it by default. In
-//! turns, because the machine changes meanwhile; prints Markdown. `scripts/rocksdb-benchmarks` runs it.
+//! The worth of each option: the same work on RocksDB as it is tuned, and with one option as RocksDB has it by default.
+//! The variants take turns, because the machine changes meanwhile; prints Markdown. `scripts/rocksdb-benchmarks` runs
+//! it.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::Instant;
@@ -18,7 +19,7 @@ const BATCH_BYTES: usize = 1 << 20;
 const TRIM_BYTES: u64 = 48 << 20;
 const LOOKUPS: u64 = 50_000;
 
-/// What the work cost; times are of the CPU, microseconds for each write or lookup.
+/// The cost of the work; times are of the CPU, microseconds for each write or lookup.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     feed_us: f64,
@@ -160,7 +161,7 @@ fn cell(costs: &[Cost], tuned: &[Cost], of: fn(&Cost) -> f64, is_tuned: bool) ->
 #[ignore = "a measurement"]
 fn what_each_option_is_worth() {
     let turns: usize = std::env::var("CARMINE_TURNS").ok().and_then(|n| n.parse().ok()).unwrap_or(5);
-    // What is tuned is there twice: by so much two rows differ of themselves.
+    // The tuned options are measured twice: the difference between the two rows is noise.
     let variants: Vec<Option<Tuning>> =
         [None].into_iter().chain(Tuning::ALL.map(Some)).chain([None]).collect();
     let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); variants.len()];

@@ -1,4 +1,4 @@
-//! What a store tells of itself, and how its omap is read.
+//! A store's statistics, and the reading of its omap.
 
 use carmine_metrics::{Gauge, Max, Sum, metric_set};
 use carmine_reactor::Bytes;
@@ -11,7 +11,7 @@ pub struct OmapRange {
     pub start: Vec<u8>,
     /// … or the last one that is not.
     pub is_after: bool,
-    /// What the keys begin with.
+    /// The prefix of the keys.
     pub prefix: Vec<u8>,
     /// Most keys in one page.
     pub entries_max: usize,

@@ -76,7 +76,7 @@ pub struct KvCpu {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {message}")]
 pub struct KvError {
-    /// What was tried, on what.
+    /// The operation that was tried, and its target.
     pub what: Arc<str>,
     /// The store's words.
     pub message: Arc<str>,

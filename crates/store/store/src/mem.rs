@@ -14,7 +14,7 @@ use foldhash::fast::FixedState;
 use crate::pages::{PAGE, Pages};
 use crate::{BLOCK_BYTES, OmapPage, OmapRange, StatFs, StoreError, StoreStats};
 
-/// What the shards of an in-memory store share: how much memory it may use.
+/// State that the shards of an in-memory store share: how much memory it may use.
 #[derive(Debug)]
 pub struct MemShared {
     capacity_bytes: u64,

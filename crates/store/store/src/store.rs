@@ -15,7 +15,7 @@ use crate::blue::{self, Blue, BlueShared};
 use crate::mem::{Mem, MemShared};
 use crate::{KvCpu, OmapPage, OmapRange, StatFs, StoreError, StoreStats};
 
-/// What all shards of a process share of its store. Opened once; then [`Store::open_shard`] on every shard.
+/// The part of a store that all shards of a process share. Opened once; then [`Store::open_shard`] on every shard.
 #[derive(Clone)]
 pub enum StoreShared {
     /// `cyan` or `null`.
@@ -78,7 +78,7 @@ pub struct MemStore(Mem);
 /// A shard of `blue`.
 pub struct BlueStore(Rc<Blue>);
 
-/// What [`Store::prepare`] loaded, held in memory until this is dropped. Hold it until after `submit`.
+/// The metadata that [`Store::prepare`] loaded, held in memory until this is dropped. Hold it until after `submit`.
 #[must_use = "hold this until after Store::submit"]
 pub struct Prepared {
     _pins: Option<blue::Prepared>,
@@ -278,7 +278,7 @@ impl Store {
     ) -> Result<Commit, StoreError> {
         assert!(pg_contains(pg, bits, oid), "object {oid} is not in PG {pg} of {bits} bits");
         match self {
-            // What is in memory is not damaged.
+            // Data in memory is never damaged.
             Store::Cyan(_) | Store::Null(_) => Ok(Commit::ready(Ok(()))),
             Store::Blue(blue) => blue.0.heal(Transaction::new(pg, bits), oid, off, content).await,
         }

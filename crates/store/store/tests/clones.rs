@@ -278,9 +278,9 @@ fn a_block_that_is_claimed_wrongly_is_told_from_one_that_is_shared() {
     });
 }
 
-/// What a transaction costs, for callgrind: `LOAD=none|writes|clones`, of an object of 4 MiB whose blocks lie anywhere, or in a row
-/// with `IN_A_ROW=1`; of each 64. The difference to `none`, divided by 64, is one. (`valgrind --tool=callgrind TEST-PROGRAM --ignored
-/// cost_for_callgrind`)
+/// The cost of a transaction, for callgrind: `LOAD=none|writes|clones`, on an object of 4 MiB whose blocks lie
+/// anywhere, or in a row with `IN_A_ROW=1`; 64 transactions each. The difference to `none`, divided by 64, is the cost
+/// of one. (`valgrind --tool=callgrind TEST-PROGRAM --ignored cost_for_callgrind`)
 #[test]
 #[ignore = "measures nothing by itself"]
 fn cost_for_callgrind() {

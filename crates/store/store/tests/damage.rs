@@ -65,7 +65,7 @@ fn healing_never_overwrites_a_newer_write() {
         damage(&path, 4096);
         let (shared, store) = mount_with(&shard, &path, &kv, MountOptions::default()).await;
         assert!(store.read(&oid(1), 0, 4096).await.unwrap_err().lost_block().is_some());
-        // So much metadata that nothing is prepared until some of it went to the key-value store.
+        // This is enough metadata that nothing is prepared until some of it has gone to the key-value store.
         let long_name = ObjectId::head(1, b"", b"", &[b'x'; 4000]);
         let many =
             |n: u64| (1000 * n..1000 * (n + 1)).map(|version| log_entry(version, &long_name)).collect();

@@ -76,7 +76,7 @@ async fn go_on(store: &Store) -> [Result<(), StoreError>; 2] {
     [written, store.read(&oid(2), 0, 50).await.map(drop)]
 }
 
-/// What tests and the node tell each other.
+/// State by which a test and its node communicate.
 #[derive(Default)]
 struct Stage {
     /// Counts up: even ones are the node's to end, odd ones the test's.
@@ -137,7 +137,7 @@ fn fails(with_wal: bool, victim: &Path, fault: Fault) {
     for (n, result) in stage.went_on.take().into_iter().enumerate() {
         let is_write = n % 2 == 0;
         match result {
-            // What was read may be what was there before, or what reached the drive in spite of all.
+            // A read may give the content from before, or content that reached the drive in spite of all.
             Ok(()) => assert!(!is_write, "{what}: a part was acknowledged"),
             Err(error) => assert!(matches!(error, StoreError::Failed(_)), "{what}: {error}"),
         }
@@ -153,7 +153,7 @@ fn fails(with_wal: bool, victim: &Path, fault: Fault) {
             for object in 1..=4 {
                 let len = LENGTHS[usize::from(object) % 2];
                 let found = store.read(&oid(object), 0, u64::MAX).await.unwrap().to_vec();
-                // What was not acknowledged may be there, whole, or not.
+                // A write that was not acknowledged may be there, whole, or not.
                 assert!((1..=2).any(|round| found == noise(round, len)), "object {object}");
             }
             flag.set(true);
@@ -187,8 +187,8 @@ impl Watch for Failing {
     }
 }
 
-/// What the log has is acknowledged whether the key-value store works or not; a store whose key-value store has failed
-/// stops, and the next mount finds in the log what was acknowledged.
+/// Transactions in the log are acknowledged whether the key-value store works or not; a store whose key-value store has
+/// failed stops, and the next mount finds the acknowledged transactions in the log.
 #[test]
 fn a_failed_key_value_store_stops_the_store_and_the_log_keeps_what_was_acknowledged() {
     let folder = tempfile::tempdir().unwrap();

@@ -35,7 +35,7 @@ struct Golden {
 }
 
 impl Golden {
-    /// What lies in this file and key-value store.
+    /// The content of this file and key-value store.
     fn of(path: &Path, kv: &dyn Kv) -> Golden {
         let device = std::fs::read(path).unwrap();
         let used =
@@ -114,7 +114,7 @@ impl Golden {
                     store.umount().await.unwrap();
                 }
             }
-            // What is not in the key-value store stands in the log.
+            // Changes that are not in the key-value store are in the log.
             mem.crash(0);
             Golden::of(&path, &*kv)
         })
@@ -207,7 +207,7 @@ fn stores_of_this_format_are_read() {
     }
 }
 
-/// What each way into a store says of it.
+/// The error that each way into a store gives.
 async fn refusals(shard: &Shard, path: &Path, kv: &Arc<dyn Kv>) -> Vec<Option<StoreError>> {
     let kv = || Arc::clone(kv);
     vec![

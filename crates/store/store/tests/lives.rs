@@ -43,7 +43,7 @@ fn pg_objects(pg: u32) -> impl Iterator<Item = ObjectId> {
         .filter(move |oid| PgId::of_hash(1, oid.hash, PGS).ps == pg)
 }
 
-/// What object `n` of a PG holds after some round.
+/// The content of an object after some round.
 fn content(oid: &ObjectId, round: u64) -> Vec<u8> {
     let seed = u64::from(oid.hash) ^ round;
     noise(seed, (seed % 30_000) as usize + 1)

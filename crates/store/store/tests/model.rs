@@ -117,8 +117,8 @@ async fn apply(model: &mut Model, cyan: &Store, blue: &Store, txn: Transaction) 
 /// Reads of a stream.
 const STREAM: u8 = 10;
 
-/// Objects come and go all the time, so do their blocks, and little is read ahead. What the drive is told of free space must
-/// never matter, nor how much goes into the log first.
+/// Objects come and go all the time, so do their blocks, and little is read ahead. Discards of free space must never
+/// matter, nor how much goes into the log first.
 fn options(seed: u64) -> MountOptions {
     MountOptions {
         cache_bytes_per_shard: 4096,

@@ -72,7 +72,7 @@ fn a_change_is_read_right_after_it_was_submitted() {
     });
 }
 
-/// What a removed object had is no longer counted as cached.
+/// The xattrs of a removed object are no longer counted as cached.
 #[test]
 fn xattrs_of_a_removed_object_are_not_counted() {
     on_new_store(8 << 20, async |shard, path, kv| {

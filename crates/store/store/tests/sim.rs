@@ -26,7 +26,7 @@ fn path() -> PathBuf {
     PathBuf::from("/sim/block")
 }
 
-/// What the outside world knows of a PG; it survives the process.
+/// The outside world's knowledge of a PG; it survives the process.
 #[derive(Default)]
 struct Pg {
     /// By version, from 1: object and whether it was written or removed.
@@ -68,7 +68,7 @@ fn object(pg: u32, n: usize) -> ObjectId {
     (0..).map(name).filter(|oid| PgId::of_hash(1, oid.hash, PGS).ps == pg).nth(n).unwrap()
 }
 
-/// What version `version` wrote.
+/// The data that version `version` wrote.
 fn content(pg: u32, version: u64) -> Vec<u8> {
     let seed = u64::from(pg) << 32 | version;
     let mut bytes = noise(seed, 8 + (noise(seed, 2)[0] as usize) * 80);
@@ -85,7 +85,7 @@ fn omap(pg: u32, version: u64) -> Omap {
     keys.into_iter().map(|key| (format!("k{key}").into(), version.to_le_bytes().into())).collect()
 }
 
-/// Version `version` of an object. What the omap held before goes in one of three ways.
+/// Version `version` of an object. The omap's earlier content is removed in one of three ways.
 fn steps(pg: u32, version: u64) -> Vec<Step> {
     let data = content(pg, version);
     // In two parts, so that the second begins in the middle of a block.
@@ -179,7 +179,7 @@ async fn write_pg(world: Rc<World>, shard: Shard, store: Store, pg: u32, count: 
         txn.log.push(LogEntry { version: Eversion::new(1, version), ..log_entry(version, &oid) });
         let prepared = store.prepare(&txn.changes).await.unwrap();
         if one_in(&shard, 3) {
-            // What was prepared stays so, whatever becomes durable meanwhile.
+            // Prepared objects stay so, whatever becomes durable meanwhile.
             shard.sleep(Duration::from_micros(shard.random_u64() % 500)).await;
         }
         let commit = loop {
@@ -221,7 +221,7 @@ async fn write_pg(world: Rc<World>, shard: Shard, store: Store, pg: u32, count: 
     world.done.set(world.done.get() + 1);
 }
 
-/// What was read is of one version, one that the object had during the read.
+/// Checks that the content read is of one version, one that the object had during the read.
 fn check_version(world: &World, pg: u32, n: usize, before: u64, fits: impl Fn(Option<u64>) -> bool) {
     let state = world.pgs[pg as usize].borrow();
     let now = state.submitted.len() as u64;
@@ -294,7 +294,7 @@ async fn verify(world: &World, store: &Store, pg: u32) {
     }
     listed.sort();
     assert_eq!(store.list(id, pg_bits(pg, PGS), None, 100).await.unwrap(), listed);
-    // What was not durable never was.
+    // Versions that were not durable never existed.
     let mut pg = world.pgs[pg as usize].borrow_mut();
     pg.submitted.truncate(last as usize);
     pg.acknowledged = last;
@@ -317,7 +317,7 @@ fn run(seed: u64) -> (u64, u32) {
         if life < 3 {
             sim.run(|| sim.now_ns() >= until_ns || world.done.get() == PGS, LIMIT).unwrap();
             sim.kill(node);
-            // What the key-value store had in memory is gone with the process, all of it or the end of it.
+            // The key-value store loses its unsynced commits with the process, all of them or the last ones.
             world.mem.crash((random >> 20) as usize % 8);
             *world.shared.borrow_mut() = None;
             // A store that was killed while it was made is made again.

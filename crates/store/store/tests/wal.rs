@@ -70,7 +70,7 @@ fn write_and_die(places: Places, kv: &Arc<MemKv>, seed: u64) {
     kv.crash(0);
 }
 
-/// What was written is there; transactions that the mount replayed.
+/// Checks that all writes are there; gives the number of transactions that the mount replayed.
 fn check(places: Places, kv: &Arc<dyn Kv>, seed: u64) -> u64 {
     on_reactor(async |shard| {
         let (shared, store) = open(&shard, places, kv).await;

@@ -38,7 +38,7 @@ impl Extents {
         else {
             return;
         };
-        // What overlaps or touches it becomes one with it.
+        // Ranges that overlap or touch the new one are merged with it.
         let first = self.0.partition_point(|(off, len)| off + len < begin);
         let behind = self.0.partition_point(|(off, _)| *off <= end);
         if let Some(joined) = self.0.get(first..behind).filter(|joined| !joined.is_empty()) {
@@ -60,7 +60,7 @@ impl Extents {
         self.0.splice(first..behind, before.into_iter().chain(after));
     }
 
-    /// What is in both.
+    /// The intersection of both sets.
     #[must_use]
     pub fn intersection(&self, other: &Extents) -> Extents {
         let (mut all, mut a, mut b) = (Vec::new(), 0, 0);

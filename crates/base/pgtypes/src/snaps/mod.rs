@@ -57,7 +57,7 @@ coded! {
     }
 }
 
-/// What shows an object at a snapshot.
+/// The head or clone that is an object's state at a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// The head.
@@ -68,7 +68,7 @@ pub enum At {
     Nothing,
 }
 
-/// What follows for a clone when a snapshot is gone.
+/// The result of trimming a snapshot from an object's clones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trimmed {
     /// Nothing: no clone shows it.
@@ -128,7 +128,7 @@ impl SnapSet {
         bytes
     }
 
-    /// What shows the object at a snapshot.
+    /// The head or clone that is the object's state at a snapshot.
     #[must_use]
     pub fn at(&self, snap: u64) -> At {
         if snap > self.seq {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a client does to one object, or to the snapshots.
+/// An operation of a client on one object, or on the snapshots.
 #[derive(Clone, Debug)]
 enum Act {
     Write { off: u8, len: u8, byte: u8 },

@@ -15,7 +15,7 @@ use super::ALIGN;
 
 /// Sizes that the arena hands out.
 pub(crate) const CLASSES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
-/// What a class takes at once from the slice.
+/// Bytes that a class takes from the slice at once.
 const SLAB: usize = 1 << 20;
 
 /// One shard's slice of the process's buffer memory.

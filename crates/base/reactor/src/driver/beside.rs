@@ -20,10 +20,10 @@ use crate::sys::{self, RingFd};
 /// Least time between two lines in the log about failed commands.
 const REPORT_NS: u64 = 1_000_000_000;
 
-/// What a command in flight needs until it is done. Kept for the next operation with the same index.
+/// Memory that a command needs while it is in flight. It is kept for the next operation with the same index.
 #[derive(Default)]
 struct Flight {
-    /// What its success means, as a read or write has it.
+    /// Bytes that the operation reports if the command succeeds.
     bytes: u64,
     /// Its gather list, which the kernel reads whenever it gets to the command.
     iovecs: Vec<libc::iovec>,

@@ -17,7 +17,7 @@ pub(crate) enum Wait {
     Sleep(Option<u64>),
 }
 
-/// Who does the I/O.
+/// The driver that does a shard's I/O.
 pub(crate) enum Driver {
     Uring(Box<uring::Uring>),
     Sim(sim::SimDriver),

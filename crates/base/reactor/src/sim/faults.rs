@@ -18,7 +18,7 @@ impl Sim {
         self.world.borrow_mut().delay(from, to, ns);
     }
 
-    /// The network carries everything again. What was sent meanwhile arrives, as TCP sends it again.
+    /// The network carries everything again. Data sent in the meantime arrives, because TCP sends it again.
     pub fn mend_network(&self) {
         self.world.borrow_mut().mend();
     }

@@ -1,4 +1,4 @@
-//! What works when nothing goes wrong.
+//! The client when nothing goes wrong.
 
 use super::common::{both, finish, pattern, start, until};
 use super::fake::Cluster;

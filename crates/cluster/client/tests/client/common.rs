@@ -1,4 +1,4 @@
-//! What the client's tests share.
+//! Helpers of the client's tests.
 
 pub(crate) use carmine_testkit::{both, finish, start, until};
 

@@ -1,5 +1,5 @@
-//! A cluster of one monitor and some OSDs on the test's own shard. What OSDs hold is common to all of them, as if every write
-//! were replicated at once; what they answer, and when they fail, is up to the test.
+//! A cluster of one monitor and some OSDs on the test's own shard. All OSDs share one set of objects, as if every write
+//! were replicated at once; the test determines their answers and failures.
 
 use super::fake_osd::FakeOsd;
 use super::mon::FakeMon;

@@ -1,4 +1,4 @@
-//! What happens to operations when something goes wrong.
+//! Operations when something goes wrong.
 
 use super::common::{both, finish, pattern, start, until};
 use super::fake::{Cluster, PGS};

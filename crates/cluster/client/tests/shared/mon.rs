@@ -48,13 +48,13 @@ pub(crate) struct FakeMon {
     pub(crate) mute: Cell<bool>,
     /// Sessions of these OSDs are not told of new maps; the answer to a subscription they get.
     pub(crate) deaf: RefCell<Vec<u32>>,
-    /// What each OSD said last about its scrubs.
+    /// Each OSD's last report of its scrubs.
     pub(crate) scrubs: RefCell<BTreeMap<OsdId, OsdScrubs>>,
     /// Scrubs that OSDs are to be told of.
     pub(crate) orders: RefCell<Vec<(OsdId, OsdScrub)>>,
-    /// What each OSD said last about its space and its PGs.
+    /// Each OSD's last report of its space and its PGs.
     pub(crate) stats: RefCell<BTreeMap<OsdId, OsdStats>>,
-    /// What OSDs said of others.
+    /// Failure reports, each with the OSD that sent it.
     pub(crate) failures: RefCell<Vec<(OsdId, Failure)>>,
     /// Commands that came.
     pub(crate) commands: Cell<u32>,

@@ -94,7 +94,7 @@ pub(crate) enum Change {
     Weight { osds: Vec<OsdId>, weight: u32 },
     /// An OSD has this epoch's map, and all PGs that it leads are active but these.
     Report { leader: OsdId, epoch: Epoch, stuck: Vec<PgStuck> },
-    /// So much of an OSD's store is used.
+    /// The used and total space of an OSD's store.
     Fullness { osd: OsdId, used_bytes: u64, total_bytes: u64 },
     /// Sets and clears flags of the map.
     Flags { set: u32, clear: u32 },

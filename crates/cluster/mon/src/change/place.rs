@@ -136,7 +136,7 @@ pub(super) fn purge(map: &OsdMap, osd: OsdId, now: UTime) -> Result<Option<Incre
     Ok(Some(inc))
 }
 
-/// What only an OSD has that is down is given up.
+/// Gives up the data that only this OSD has, which is down.
 pub(super) fn lost(map: &OsdMap, osd: OsdId, now: UTime) -> Result<Option<Incremental>, Refusal> {
     check_exist(map, &[osd])?;
     if map.is_up(osd) {

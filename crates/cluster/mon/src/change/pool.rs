@@ -201,7 +201,7 @@ pub(super) fn app_value(
     Ok(Some(changed(map, id, pool, now)))
 }
 
-/// Changes the number of replicas. Who has the data goes on as a member until those that CRUSH wants have it.
+/// Changes the number of replicas. OSDs that have the data stay members until those that CRUSH wants have it.
 pub(super) fn set(
     map: &OsdMap,
     name: &str,

@@ -7,7 +7,7 @@ use carmine_wire::osdmap::{PgPool, PoolOpt};
 
 use super::{Refusal, refuse};
 
-/// What a name stands for.
+/// The kind of value that a name stands for.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Var {
     /// Given when the pool is created, or changed in a way of its own.
@@ -22,7 +22,7 @@ pub(crate) enum Var {
     OfErasure,
 }
 
-/// What an option may be.
+/// The type of an option's value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Kind {
     Int,
@@ -110,10 +110,10 @@ pub(crate) const VARS: &[(&str, Var)] = &[
     ("bulk", Flag),
 ];
 
-/// What this name stands for.
+/// The kind of value that this name stands for.
 ///
 /// # Errors
-/// EINVAL: nothing.
+/// EINVAL: there is no value of this name.
 pub(crate) fn var_of(name: &str) -> Result<Var, Refusal> {
     let found = VARS.iter().find(|(known, _)| *known == name);
     found.map(|(_, var)| *var).ok_or_else(|| refuse(errno::EINVAL, format!("unrecognized variable '{name}'")))

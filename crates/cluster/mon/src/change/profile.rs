@@ -12,7 +12,7 @@ pub(crate) type Profile = BTreeMap<String, String>;
 
 /// Plugins that Ceph comes with.
 const PLUGINS: [&str; 5] = ["jerasure", "isa", "lrc", "shec", "clay"];
-/// What a profile has if it does not say otherwise, as Ceph 16 fills it in.
+/// Default values of a profile, as Ceph 16 fills them in.
 const DEFAULTS: [(&str, &str); 8] = [
     ("crush-device-class", ""),
     ("crush-failure-domain", "host"),

@@ -9,7 +9,7 @@ use carmine_wire::private::PoolUse;
 
 use super::{Change, Refusal, pool};
 
-/// What a pool may hold; `None` leaves a limit as it is, 0 is no limit.
+/// Limits of a pool; `None` leaves a limit as it is, 0 is no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Quota {
     pub(crate) objects: Option<u64>,
@@ -29,7 +29,7 @@ pub(super) fn set(
     })
 }
 
-/// What is to be changed now that pools hold so much.
+/// Changes that are due for the pools' present use, which is `held`.
 pub(crate) fn due(map: &OsdMap, held: &BTreeMap<i64, PoolUse>) -> Vec<Change> {
     let news = |(id, pool): (&i64, &PgPool)| {
         let full = is_over(pool, &held.get(id).copied().unwrap_or_default());

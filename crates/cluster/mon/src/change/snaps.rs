@@ -120,7 +120,8 @@ fn is_removed(map: &OsdMap, id: i64, snap: u64) -> bool {
     map.removed_snaps_queue.get(&id).is_some_and(|queue| contains(queue, snap))
 }
 
-/// What is to be changed now that PGs have trimmed so much. What a PG has trimmed stays so, whoever says it.
+/// Changes that are due for the snapshots that PGs have trimmed. A PG's trimmed snapshots stay trimmed, whichever OSD
+/// reports them.
 pub(crate) fn due(map: &OsdMap, trimmed: &BTreeMap<PgId, &IntervalSet>) -> Vec<Change> {
     let news = |(id, queue): (&i64, &IntervalSet)| {
         let pool = map.pool(*id)?;
@@ -136,7 +137,7 @@ pub(crate) fn due(map: &OsdMap, trimmed: &BTreeMap<PgId, &IntervalSet>) -> Vec<C
     map.removed_snaps_queue.iter().filter_map(news).collect()
 }
 
-/// What remains to be trimmed of a pool that goes: nothing.
+/// Ends the trimming of a pool that is removed.
 pub(super) fn forget(map: &OsdMap, id: i64, inc: &mut Incremental) {
     if let Some(queue) = map.removed_snaps_queue.get(&id) {
         inc.new_purged_snaps.insert(id, queue.clone());

@@ -82,7 +82,7 @@ fn who_is_down_for_long_goes_out_and_comes_back_with_its_weight() {
     assert!(!apply(&mut map, out(1)), "half of all are out");
     up(&mut map, 3, 2);
     assert_eq!((map.weight(OsdId(3)), map.state(OsdId(3)) & STATE_AUTOOUT), (0x8000, 0));
-    // Whom an operator took out stays out.
+    // An OSD that an operator took out stays out.
     assert!(apply(&mut map, Change::Weight { osds: vec![OsdId(1)], weight: 0 }));
     up(&mut map, 1, 2);
     assert!(!map.is_in(OsdId(1)));

@@ -38,7 +38,7 @@ fn option(name: &str) -> Option<&'static str> {
     OPTIONS.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
 
-/// Whom an option is for.
+/// The clients or daemons that an option is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target<'a> {
     /// Clients, or everybody.

@@ -333,7 +333,7 @@ fn pgs_are_dumped_and_listed() {
         serde_json::from_str::<Value>(&text).unwrap()["pg_stats"].as_array().unwrap().len()
     };
     assert_eq!((listed(""), listed(r#","states":["clean","active"]"#)), (8, 8));
-    // What `rados list-inconsistent-pg` asks for.
+    // `rados list-inconsistent-pg` sends this.
     assert_eq!((listed(r#","pool":1,"states":["inconsistent"]"#), listed(r#","pool":7"#)), (0, 0));
     let of = |by: &str, osd: u32| {
         let text = data(&map, &format!(r#"{{"prefix":"pg ls-by-{by}","osd":"osd.{osd}","format":"json"}}"#));
@@ -418,7 +418,7 @@ fn wrong_commands_are_refused() {
     }
 }
 
-/// What librbd sends when it breaks a lock, with either word, and what tools show of it.
+/// librbd's command when it breaks a lock, with either word, and the blocklist that tools show.
 #[test]
 fn clients_are_blocklisted() {
     let mut map = cluster(1);

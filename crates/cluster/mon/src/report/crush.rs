@@ -119,7 +119,7 @@ fn shown_step(crush: &CrushMap, step: RuleStep) -> Value {
 mod tests {
     use super::*;
 
-    /// What Ceph 16.2.15 printed of the same map; crushtool leaves out a bucket's weights in shadow trees.
+    /// Compares with the output of Ceph 16.2.15 for the same map; crushtool omits a bucket's weights in shadow trees.
     #[test]
     fn rules_types_and_tunables_are_ceph_s() {
         let bin = include_bytes!("../../../../protocol/wire/tests/data/live-1osd/osdmap.bin");

@@ -43,7 +43,7 @@ fn is_undersized(view: &View<'_>, pg: PgId, mapping: &Mapping) -> bool {
     mapping.acting_osds().count() < size
 }
 
-/// What a state has of scrubs, behind all else: `+scrubbing+deep`.
+/// The scrub part of a state, at its end: `+scrubbing+deep`.
 fn scrub_words(scrubs: &PgScrubs) -> String {
     let words = [
         (scrubs.scrubbing, "+scrubbing"),
@@ -204,7 +204,7 @@ fn filtered(view: &View<'_>, filter: &Filter) -> Vec<PgId> {
     states(view).into_iter().filter(|(pg, state)| passes(*pg, state)).map(|(pg, _)| pg).collect()
 }
 
-/// What keeps a PG from being well, by the name that `pg dump_stuck` takes.
+/// The reason why a PG is stuck, by the name that `pg dump_stuck` takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stuck {
     Inactive,

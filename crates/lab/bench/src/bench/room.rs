@@ -106,8 +106,8 @@ impl Room {
     }
 }
 
-/// Bytes of the data set that will be written, those that are there already included. What `rados bench` writes depends on
-/// its speed, so nothing is known of that.
+/// Bytes of the data set that will be written, including those that exist already. The amount that `rados bench`
+/// writes depends on its speed and is not known in advance: it counts as 0.
 fn written_bytes(spec: &LoadSpec, tool: Tool) -> u64 {
     let all = spec.objects() * spec.object_size_bytes;
     let prefilled = match spec.prefill {

@@ -35,7 +35,7 @@ fn shards(metrics: &Value) -> &[Value] {
     metrics["shards"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Adds to the kernel's window what the OSDs told at its begin and at its end. What is missing stays unknown.
+/// Adds the OSDs' metrics at the beginning and the end of the window to the kernel's. Missing values stay unknown.
 pub(crate) fn add_dumps(window: &mut Window, before: &[OsdDump], after: &[OsdDump]) {
     for (osd, (before, after)) in window.osds.iter_mut().zip(before.iter().zip(after)) {
         let difference = difference(&before.metrics, &after.metrics);

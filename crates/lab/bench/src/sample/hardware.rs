@@ -64,7 +64,7 @@ impl Hardware {
     }
 
     /// The sensors' values now: `mhz` (mean of the OSDs' CPUs), `temperature_c` (hottest processor), `nvme_NAME_temperature_c`,
-    /// and [`JOULES`] of all packages since some moment. What cannot be read is left out.
+    /// and [`JOULES`] of all packages since some moment. Sensors that cannot be read are left out.
     pub(super) fn read(&self) -> BTreeMap<String, f64> {
         let number = |path: &PathBuf| text(path).trim().parse::<f64>().ok();
         let value = |(name, files, unit, of): &Sensor| {

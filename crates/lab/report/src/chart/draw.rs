@@ -315,7 +315,7 @@ fn path(points: &[At]) -> String {
     points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect::<Vec<_>>().join(" ")
 }
 
-/// Writes a drawing. What its marks tell lies over all of it.
+/// Writes a drawing. The areas that show the figures of its marks lie above everything else.
 #[derive(Debug, Default)]
 struct Pen {
     drawn: String,

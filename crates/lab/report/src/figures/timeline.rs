@@ -152,7 +152,7 @@ fn heat(panel: &Panel<'_, '_>, samples: &Samples) -> Option<Chart> {
         let step = |part: f64| (part.clamp(0.0, 1.0) * (Ink::HEAT_STEPS - 1) as f64).round() as usize;
         let columns: Vec<_> = busy.chunks(per_column).map(|part| mean(part).map(step)).collect();
         let (mut at, top) = (0, row as f64);
-        // Neighbours of the same step are one rectangle. What is not known is left out.
+        // Neighbours of the same step are one rectangle. Columns without a value are left out.
         for same in columns.chunk_by(|a, b| a == b) {
             let area = [second(at), top, second(at + same.len()), top + 1.0];
             at += same.len();

@@ -164,9 +164,9 @@ pub(crate) fn refusal(config: &Config) -> Option<String> {
     check(&spec).and_then(|()| check(&aged)).err().map(|error| error.to_string())
 }
 
-/// Commands of fio and of `rados bench` for the load of a point, against the layout while its OSDs run: what writes the data,
-/// then the load itself, as `carmine bench --client` would run them. A point that loads rbd images has those, all others
-/// have objects. What `rados bench` can't do has no command of it.
+/// Commands of fio and of `rados bench` for the load of a point, against the layout while its OSDs run: first those
+/// that write the data, then the load itself, as `carmine bench --client` would run them. A point that loads rbd
+/// images has images, all others have objects. Loads that `rados bench` can't do have no command of it.
 pub fn by_hand(layout: &Path, point: &Point, ramp: Duration, seed: u64) -> Vec<String> {
     let spec = spec_of_run(&point.config, ramp, seed);
     let conf = layout.join("ceph.conf").display().to_string();

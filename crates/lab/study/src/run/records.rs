@@ -180,7 +180,7 @@ impl Script {
 /// The end of each log, bytes.
 const TAIL_BYTES: u64 = 32 << 10;
 
-/// Adds the ends of all logs in `folder` to the file `log`. What can't be read is left out: it only explains.
+/// Adds the ends of all logs in `folder` to the file `log`. Logs that can't be read are left out: they only explain.
 pub(super) fn keep_logs(folder: &Path, log: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();

@@ -10,7 +10,7 @@ use super::number::{General, weight};
 use super::osds::list;
 use crate::placement::{Mapping, pg_mapping};
 
-/// What to print of each PG.
+/// The columns to print for each PG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PgColumns {
     /// PG, acting set, primary: `--test-map-pgs-dump`.
@@ -106,7 +106,7 @@ fn write_summary(out: &mut String, map: &OsdMap, counts: &[Counts]) -> std::fmt:
     let average = total.checked_div(osds.len() as u64).unwrap_or(0);
     let square = |c: &Counts| (average as f64 - c.any as f64).powi(2);
     let deviation = (osds.iter().map(|(_, c)| square(c)).sum::<f64>() / n).sqrt();
-    // What a binomial distribution of the same total would have.
+    // The deviation of a binomial distribution with the same total.
     let expected = (total as f64 / n * (1.0 - 1.0 / n)).sqrt();
     let share = |v: f64| General(v / average as f64);
     writeln!(out, " in {}", osds.len())?;

@@ -8,7 +8,7 @@ use carmine_wire::{EntityAddr, EntityType};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// What a dispatcher does with messages beyond counting.
+/// A dispatcher's action on a message, beyond counting it.
 type Act = Box<dyn Fn(&Rc<Connection>, Message)>;
 
 /// A dispatcher that records.

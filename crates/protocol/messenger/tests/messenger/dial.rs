@@ -1,4 +1,4 @@
-//! What the dialling side refuses.
+//! Servers that the dialling side refuses.
 
 use super::common::{Recorder, both, client_config, server};
 use carmine_messenger::{ConnectError, Target, connect};

@@ -104,7 +104,7 @@ async fn unread_replies_stop_requests(shard: Shard) {
     }
     shard.sleep(Duration::from_millis(100)).await;
     let handled = server.recorder.messages.get();
-    // What the sockets hold, what was queued when the limit was met, and one batch.
+    // Requests whose replies the sockets hold, those queued when the limit was reached, and one batch.
     assert!(handled < 250, "{handled} requests were taken of a peer that reads no replies");
     let accepted = Rc::clone(&server.recorder.accepted.borrow()[0]);
     assert!(accepted.queued_bytes() < (1 << 20) + 2 * REPLY, "{} bytes are queued", accepted.queued_bytes());

@@ -1,4 +1,4 @@
-//! What real Ceph 16.2.15 clients sent, byte for byte.
+//! Replays the bytes of real Ceph 16.2.15 clients.
 
 use super::common::{Recorder, both, server, until};
 use super::raw::Raw;

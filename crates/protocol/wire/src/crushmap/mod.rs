@@ -144,7 +144,7 @@ pub struct Rule {
     pub min_size: u8,
     /// Largest pool size it serves.
     pub max_size: u8,
-    /// What to do.
+    /// The steps, in order.
     pub steps: Vec<RuleStep>,
 }
 
@@ -250,7 +250,7 @@ pub struct CrushMap {
     pub choose_args: BTreeMap<i64, BTreeMap<u32, ChooseArg>>,
     /// How much of the optional end to write.
     pub extent: Extent,
-    /// What follows the known end, kept verbatim.
+    /// Bytes after the known end, kept verbatim.
     pub tail: Vec<u8>,
 }
 

@@ -20,7 +20,7 @@ pub fn control(out: &mut Vec<u8>, tag: Tag, encode: impl FnOnce(&mut Encoder<'_>
     patch_preamble(out, start, &Preamble::new(tag, [len, 0, 0, 0]));
 }
 
-/// What is still to be written of a message: made by [`message_head`], used up by [`message_tail`].
+/// The rest of a message, which is still to be written: made by [`message_head`], used up by [`message_tail`].
 #[must_use = "the frame is not complete without its tail"]
 #[derive(Debug)]
 pub struct MessageTail {
@@ -57,9 +57,9 @@ pub fn message_head_with(
     MessageTail { preamble, front_crc }
 }
 
-/// Appends a MESSAGE frame without data up to `front[0]`. What is between the two parts of its front lies elsewhere, for many
-/// messages have it in common: its length and its checksum (`raw(SEED, …)`) are given. It, `front[1]` and [`message_tail`]
-/// complete the frame.
+/// Appends a MESSAGE frame without data up to `front[0]`. The bytes between the two parts of its front lie elsewhere,
+/// because many messages share them: their length and checksum (`raw(SEED, …)`) are given. These bytes, `front[1]` and
+/// [`message_tail`] complete the frame.
 pub fn message_head_around(
     out: &mut Vec<u8>,
     header: &Header2,

@@ -140,7 +140,7 @@ fn a_mgr_map_both_ways() {
 fn an_fs_map_both_ways() {
     let map = FsMapMsg { epoch: Epoch(1) };
     let front = map.to_front();
-    // What ceph-mon 16.2.15 sent, without the names of the features that its servers need.
+    // The length of ceph-mon 16.2.15's message, without the names of the features that its servers need.
     assert_eq!(front.len(), 4 + 6 + (4 + 8 + 4) + 3 * 12 + 1 + 4 * 4 + 1);
     assert_eq!(FsMapMsg::from_front(&FsMapMsg::header(), &front), Ok(map));
 }

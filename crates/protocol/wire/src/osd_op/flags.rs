@@ -22,7 +22,7 @@ pub const FULL_FORCE: u32 = 0x100_0000;
 /// Reads inside a write request return their data.
 pub const RETURN_VEC: u32 = 0x400_0000;
 
-/// What librados sends with reads, writes and PG listings.
+/// The flags that librados sends with reads, writes and PG listings.
 pub const CLIENT_READ: u32 = READ | ONDISK | KNOWN_IF_REDIRECTED;
 pub const CLIENT_WRITE: u32 = WRITE | ONDISK | KNOWN_IF_REDIRECTED;
 pub const CLIENT_PG_LIST: u32 = READ | ONDISK | IGNORE_OVERLAY | KNOWN_IF_REDIRECTED;

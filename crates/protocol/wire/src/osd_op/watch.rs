@@ -14,7 +14,7 @@ pub struct WatchNotify {
     pub cookie: u64,
     pub version: u64,
     pub notify_id: u64,
-    /// What the sender says to the watchers.
+    /// The sender's message to the watchers.
     pub payload: Vec<u8>,
     /// For [`WatchNotify::DONE`]: 0, or -110 if a watcher did not answer.
     pub result: i32,

@@ -1,10 +1,10 @@
-//! What Carmine's monitor writes into `pg_temp`.
+//! The entries that Carmine's monitor writes into `pg_temp`.
 
 use carmine_types::{NO_OSD, OsdId, PgId};
 
 use super::OsdMap;
 
-/// Who serves a PG while its data moves: the OSDs that have it, and those that it is being copied to.
+/// The OSDs that serve a PG while its data moves: those that have it, and those to which it is being copied.
 ///
 /// In `pg_temp` the two lists stand one after the other with [`NO_OSD`] in between. Ceph's clients skip that entry in a
 /// replicated pool, so to them all of these OSDs are the acting set, led by an owner.

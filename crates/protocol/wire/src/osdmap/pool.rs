@@ -155,7 +155,7 @@ carmine_types::defaults! {
         pub last_force_op_resend: Epoch,
         /// 0 off, 1 warn, 2 on.
         pub pg_autoscale_mode: u8,
-        /// What the last merge found.
+        /// The record of the last merge.
         pub last_pg_merge_meta: MergeMeta,
         /// Versions of the merge record's envelope.
         pub merge_section: Section = Section::new(1, 1),

@@ -4,7 +4,7 @@ use carmine_store::{Kv, KvBatch, KvError, MemKv};
 
 /// Is told of changes, and may refuse them.
 pub trait Watch: Send + Sync {
-    /// What is about to be committed (nothing: a flush), and whether all so far is durable then.
+    /// Sees the batches that are about to be committed (none: a flush), and whether all so far is durable afterwards.
     ///
     /// # Errors
     /// The store's answer; nothing is changed then.

@@ -1,4 +1,4 @@
-//! What must be true of every store that a power cut leaves.
+//! Conditions that every store must meet after a power cut.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::work::{Histories, History, Life, PGS, on_node, pg_of, places};
 
 /// A store that is as it must be.
 pub struct Checked {
-    /// What of each PG's history is there.
+    /// The part of each PG's history that the store has.
     pub prefixes: Histories,
-    /// What the mount replayed.
+    /// The mount's report of its replay.
     pub replayed: ReplayReport,
-    /// What fsck counted.
+    /// The report of fsck.
     pub fsck: FsckReport,
 }
 
@@ -25,7 +25,7 @@ pub struct Checked {
 /// was acknowledged, and its objects are those of that prefix.
 ///
 /// # Errors
-/// What is not as it must be, in words.
+/// The condition that is not met, in words.
 pub fn check(life: &Life, at: usize, unflushed: Unflushed) -> Result<Checked, String> {
     let sim = Sim::new(at as u64);
     sim.restore(&life.tape, at, unflushed);

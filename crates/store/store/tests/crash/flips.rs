@@ -1,5 +1,5 @@
-//! Bit rot after a `kill -9`: any bit of the devices, and of each structure. What is read is right or an error, what was
-//! acknowledged is there or the store says that it is not, and nothing panics.
+//! Bit rot after a `kill -9`: any bit of the devices, and of each structure. Reads give the right data or an error,
+//! acknowledged transactions are there or the store says that they are not, and nothing panics.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -17,11 +17,11 @@ use crate::mix;
 use crate::work::{Histories, History, Life, PGS, Start, live, on_node, path, pg_of, places};
 
 const PAGE: u64 = 4096;
-/// What a group of the log begins with, and bytes of its header (FORMAT.md §5).
+/// The first bytes of a group of the log, and the length of its header (FORMAT.md §5).
 const GROUP: &[u8] = b"bluelog\n";
 const HEADER_BYTES: u64 = 72;
 
-/// What the bit is in.
+/// The structure that the bit is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Label,

@@ -11,10 +11,10 @@ use crate::common::{Watch, WatchedKv};
 /// A recorded [`MemKv`].
 pub type TapeKv = WatchedKv<KvTape>;
 
-/// What became of a [`TapeKv`].
+/// The record of a [`TapeKv`].
 pub struct KvTape {
     tape: Tape,
-    /// What was in it when the record began.
+    /// Its content when the record began.
     base: Vec<KvBatch>,
     history: Mutex<Vec<Entry>>,
 }
@@ -45,7 +45,7 @@ impl KvTape {
         history.iter().filter(|entry| entry.durable).flat_map(|entry| [entry.at, entry.at + 1]).collect()
     }
 
-    /// What a power cut after the first `at` events of the tape leaves.
+    /// The content that a power cut after the first `at` events of the tape leaves.
     pub fn left(&self, at: usize, unflushed: Unflushed) -> Vec<KvBatch> {
         let history = self.history();
         let seen = history.partition_point(|entry| entry.at < at);

@@ -57,7 +57,7 @@ fn begins(life: &Life) -> usize {
 /// the replay, and at some later ones.
 ///
 /// # Errors
-/// What is wrong, with all that shows it again.
+/// The first fault, with all that is needed to reproduce it.
 fn examine(seed: u64, count: u64, every: usize, seen: &mut Seen) -> Result<usize, String> {
     let life = live(seed, Start { life: None, histories: Histories::new() }, count);
     seen.life(&life);
@@ -103,7 +103,7 @@ fn until(images_wanted: usize, count: u64, every: usize) -> Seen {
     seen
 }
 
-/// What a run must have met to say anything.
+/// Events that a run must have met to prove anything.
 const WANTED: [&str; 18] = [
     "waits for room in the log",
     "transactions around the log",

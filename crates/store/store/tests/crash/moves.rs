@@ -68,7 +68,7 @@ fn a_power_cut_while_a_store_is_made_leaves_none_or_a_whole_one() {
     }
 }
 
-/// What changes in a store.
+/// A change of a store's devices.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     /// The log gets this device of its own.

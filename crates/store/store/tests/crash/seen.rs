@@ -1,4 +1,4 @@
-//! What a run has met: a net that never catches this or that would not be noticed otherwise.
+//! Counts of the events that a run has met: without them, a test that never meets some event would not be noticed.
 
 use std::collections::BTreeMap;
 

@@ -353,7 +353,7 @@ pub fn live(seed: u64, start: Start<'_>, count: u64) -> Life {
     let mut histories = start.histories;
     histories.resize_with(PGS as usize + 1, History::default);
     for history in &mut histories {
-        // What is there when the tape begins is acknowledged from its beginning.
+        // Transactions that are there when the tape begins are acknowledged from its beginning.
         history.acknowledged = vec![0; history.submitted.len()];
     }
     let world = Rc::new(World {

@@ -171,7 +171,7 @@ impl Caches {
 }
 
 impl World {
-    /// From now on drives have caches. What is there is durable.
+    /// From now on drives have caches. The present content of the files is durable.
     pub(crate) fn give_caches(&mut self) {
         self.caches = Some(Caches::new(self.disks.files()));
     }

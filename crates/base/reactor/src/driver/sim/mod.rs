@@ -39,7 +39,7 @@ impl Drop for SimHandle {
     }
 }
 
-/// What an attempt at an operation came to.
+/// The outcome of an attempt at an operation.
 enum Tried {
     /// Finished: bytes or a negative errno, and the checksum of the bytes moved.
     Done(i32, u32),

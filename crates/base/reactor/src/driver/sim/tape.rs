@@ -9,10 +9,10 @@ use super::disk::{Content, FileName};
 use super::world::Key;
 use crate::driver::mix;
 
-/// What a disk does not tear: a sector, bytes.
+/// Bytes of a sector, which a disk writes as a whole or not at all.
 const SECTOR: usize = 512;
 
-/// What becomes of the writes that no flush covers when the power goes.
+/// The fate of the writes that no flush covers when the power fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unflushed {
     /// All are lost.
@@ -99,8 +99,8 @@ impl Tape {
         self.len() == 0
     }
 
-    /// Adds an event that means something to the caller only; gives back its position. Who sees `n` events, with `n`
-    /// above it, sees this one.
+    /// Adds an event that means something to the caller only, and returns its position. A view of the first `n` events
+    /// contains it if `n` is above this position.
     pub fn mark(&self) -> usize {
         let mut record = self.record();
         record.events.push(Event::Mark);
@@ -372,7 +372,7 @@ mod tests {
             (0..60).map(|seed| image(seed).iter().filter(|there| **there).count()).collect();
         assert!(there.contains(&0) && there.contains(&8) && there.iter().any(|n| (1..8).contains(n)));
         assert!((0..60).all(|seed| image(seed) == image(seed)));
-        // What is told of them is what is there.
+        // The report of torn writes agrees with the image.
         for (seed, there) in (0..60).zip(&there) {
             let torn = tape.torn(usize::MAX, Unflushed::Random(seed));
             let left = torn.first().map_or(4096, |torn| torn.left);

@@ -27,7 +27,7 @@ pub(crate) struct Key {
     pub(crate) shard: u16,
 }
 
-/// What happens at a point of virtual time.
+/// The kind of an event at a point of virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// An operation is to be tried (again).

@@ -123,7 +123,7 @@ impl Device {
         let options = FileOptions { create: true, ..direct() };
         let file = shard.open(&place.path, options).await;
         let file = file.map_err(|error| io_error(&place.path, "create", &error))?;
-        // What is written to a new file is lost with its name.
+        // The data of a new file would be lost with its name, so the folder is synced.
         let folder = place.path.parent().filter(|folder| *folder != Path::new(""));
         let synced = shard.sync_folder(folder.unwrap_or(Path::new("."))).await;
         synced.map_err(|error| io_error(&place.path, "sync the folder of", &error))?;

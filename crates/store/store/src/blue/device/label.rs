@@ -80,7 +80,7 @@ impl LogArea {
     }
 }
 
-/// Who a device belongs to, and its layout.
+/// The owner of a device, and the device's layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// The cluster.

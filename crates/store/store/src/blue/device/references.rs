@@ -15,7 +15,7 @@ const REGION_BLOCKS: u64 = 4096;
 /// The counters of a region: how many block maps have each block besides one.
 struct Region {
     few: Box<[AtomicU8]>,
-    /// What a byte has no room for.
+    /// The parts of the counts that do not fit into a byte.
     more: OnceLock<Box<[AtomicU32]>>,
 }
 

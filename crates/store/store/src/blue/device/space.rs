@@ -53,7 +53,7 @@ pub(crate) struct Space {
     references: References,
 }
 
-/// What a shard holds of the space.
+/// The chunk of the space that a shard holds.
 #[derive(Default)]
 pub(crate) struct Lease {
     chunk: Option<usize>,
@@ -328,7 +328,7 @@ mod tests {
             }
             assert_eq!(seen.len() as u64, total - 2);
             assert_eq!(space.used_blocks(), total - 2);
-            // What is freed comes back, wherever it is.
+            // Freed blocks can be allocated again, wherever they are.
             for block in [1, total / 2, total - 2] {
                 space.free(block);
             }

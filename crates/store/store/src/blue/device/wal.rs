@@ -16,7 +16,7 @@ const VERSION: u32 = 1;
 const BODY_BYTES: usize = 16 + 4 + 16 + 4 + 8 + 8;
 
 coded! {
-    /// Whose log a device holds.
+    /// The owner of the log that a device holds.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct WalLabel {
         pub(crate) fsid: Uuid,
@@ -139,7 +139,7 @@ pub(crate) async fn repair(
     label: &Label,
     candidates: &[Place],
 ) -> Result<Option<String>, StoreError> {
-    // What is missing or foreign cannot be repaired: the mount tells of it.
+    // A device that is missing or foreign cannot be repaired: the mount reports it.
     let Ok(Some((place, device))) = open(shard, block, label, candidates).await else { return Ok(None) };
     let Some(block) = damaged(shard, &place, &device, label).await.into_iter().next() else {
         return Ok(None);

@@ -32,7 +32,7 @@ pub(crate) struct GroupId {
     pub(crate) seq: u64,
 }
 
-/// What was known to be durable when a header was written. Whatever of it is missing at a mount is lost.
+/// The state that was known to be durable when a header was written. Any of it that is missing at a mount is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     /// Groups of the lane up to this one.
@@ -42,13 +42,13 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// What either of the two knows.
+    /// The state that either of the two knows to be durable.
     pub(crate) fn max(self, other: Known) -> Known {
         Known { durable: self.durable.max(other.durable), commits: self.commits.max(other.commits) }
     }
 }
 
-/// What the header of a group says. One without transactions is a mark: it is no group, only tells what is known.
+/// The header of a group. One without transactions is a mark: it has no group and only records what is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupHeader {
     pub(crate) id: GroupId,
@@ -88,7 +88,7 @@ impl LoggedTxn {
     }
 }
 
-/// What a shard puts into the log of one transaction.
+/// The parts of a transaction that a shard puts into the log.
 pub(crate) struct TxnParts<'a> {
     /// The transaction, encoded.
     pub(crate) txn: &'a [u8],

@@ -26,7 +26,7 @@ pub(crate) struct Found {
 /// Groups by lane and number.
 pub(crate) type Groups = BTreeMap<(u16, u64), Found>;
 
-/// What stands in the log.
+/// The content of the log.
 #[derive(Default)]
 pub(crate) struct Scanned {
     /// All whole groups of the epoch, wherever they stand; also those that the key-value store has already.
@@ -48,7 +48,7 @@ pub(crate) struct LogReader<'a> {
 }
 
 impl LogReader<'_> {
-    /// What stands in the log of this epoch.
+    /// Reads the content of the log of this epoch.
     pub(crate) async fn scan(&self, epoch: u64, progress: &mut Progress<'_>) -> Result<Scanned, StoreError> {
         let mut scanned = Scanned::default();
         for index in 0..self.area.segments {
@@ -206,7 +206,7 @@ impl<'a> Progress<'a> {
 
 // The report of a mount about the replay of the log.
 
-/// What a mount found in the log and did with it.
+/// The groups and transactions that a mount found in the log and replayed or dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayReport {
     /// Lanes that had something to replay.

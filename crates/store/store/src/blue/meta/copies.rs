@@ -36,7 +36,7 @@ pub(crate) fn expand(kv: &dyn Kv, batches: Vec<KvBatch>) -> Result<Vec<KvBatch>,
     Ok(done)
 }
 
-/// What a copy puts, behind these batches.
+/// The pairs that a copy puts, behind these batches.
 fn puts(kv: &dyn Kv, before: &[KvBatch], copy: &OmapCopy) -> Result<KvBatch, KvError> {
     let OmapCopy { from, to, .. } = copy;
     let mut puts = KvBatch::default();

@@ -1,4 +1,4 @@
-//! What a store holds, as its metadata tells it: for people who look for a fault.
+//! The content of a store, as its metadata tells it: for people who look for a fault.
 
 use carmine_pgtypes::ObjectMeta;
 use carmine_types::{ObjectId, SpgId};

@@ -73,7 +73,7 @@ impl Scan {
     }
 }
 
-/// What a scan found.
+/// The pairs that a scan found.
 #[derive(Default)]
 pub(crate) struct Page {
     pub(crate) pairs: Vec<(Vec<u8>, Vec<u8>)>,

@@ -22,7 +22,7 @@ use crate::{BLOCK_BYTES, StoreError};
 /// Errors that are kept in full; more are only counted.
 const ERRORS_KEPT: usize = 100;
 
-/// What was found.
+/// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct FsckReport {
     /// Objects.
@@ -71,7 +71,7 @@ struct Piece {
 /// Checks a store to which nothing is being written; with `deep` it also reads all data.
 ///
 /// # Errors
-/// If metadata cannot be read at all, or the device cannot be opened. What is wrong in it is in the report.
+/// If metadata cannot be read at all, or the device cannot be opened. Errors in the metadata are in the report.
 pub async fn fsck(shared: &Arc<BlueShared>, shard: &Shard, deep: bool) -> Result<FsckReport, StoreError> {
     shared.feed_all(shard).await?;
     let index = shared.index();

@@ -28,7 +28,7 @@ pub(crate) const SIZE_BYTES_MIN: u64 = 4 << 20;
 /// The first bytes of a device, which tell whether there is anything on it.
 const BLANK_BYTES: usize = 64 << 10;
 
-/// What a new store is to be.
+/// The properties of a new store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MkfsOptions {
     /// The cluster.
@@ -37,14 +37,14 @@ pub struct MkfsOptions {
     pub osd: OsdId,
     /// Bytes to use. Needed for a new file; a device is used whole if this is `None`.
     pub size_bytes: Option<u64>,
-    /// What becomes of the rest of the device.
+    /// Treatment of the rest of the device.
     pub fill: Fill,
     /// Overwrite what is there.
     pub force: bool,
 }
 
-/// What mkfs makes of the space around the labels. A store needs nothing of it: it reads only what it has written itself, by
-/// checksums, and groups of its own log, by the log's id.
+/// mkfs's treatment of the space around the labels. A store needs nothing of it: it reads only what it has written
+/// itself, by checksums, and groups of its own log, by the log's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
     /// Zeros are written everywhere: a file gets all its space, and every later write is an overwrite.
@@ -112,7 +112,7 @@ pub async fn mkfs(
     Ok(label)
 }
 
-/// What a place is to become.
+/// Requirements for a place.
 struct Wanted {
     /// Bytes to use; `None`: all.
     size_bytes: Option<u64>,

@@ -81,7 +81,7 @@ impl Opened {
     pub(crate) async fn open(shard: &Shard, places: Places, index: MetaIndex) -> Result<Opened, StoreError> {
         let Places { block: place, wal: candidates } = places;
         let path = place.path.as_path();
-        // Who shares a device cannot have it alone.
+        // A store that has only a slice of a device cannot open it exclusively.
         let device = Device::open(shard, &place, place.slice.is_none()).await?;
         let found = read_label(shard, path, &device).await?;
         let label = label_of_kv(shard, &place, &found, &index).await?;

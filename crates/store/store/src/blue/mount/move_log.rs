@@ -20,7 +20,7 @@ pub struct NewLog {
     pub place: Place,
     /// Bytes to use. `None`: a device is used whole, a file gets as many as the log would have beside the data.
     pub size_bytes: Option<u64>,
-    /// What becomes of the rest of it.
+    /// Treatment of the rest of it.
     pub fill: Fill,
     /// Overwrite what is there.
     pub force: bool,
@@ -37,9 +37,9 @@ pub struct LogMove {
     pub log_bytes: u64,
 }
 
-/// Gives the log another place: a device of its own, or (`None`) that beside the data. What stands in the old log goes to
-/// the key-value store first, so nothing is copied. After a crash in between the store has one of the two places; `places`
-/// of the next mount must have both devices.
+/// Gives the log another place: a device of its own, or (`None`) that beside the data. The content of the old log goes
+/// to the key-value store first, so nothing is copied. After a crash in between the store has one of the two places;
+/// `places` of the next mount must have both devices.
 ///
 /// # Errors
 /// Those of a mount; if the new device is not blank or too small, or is the one that the log has.

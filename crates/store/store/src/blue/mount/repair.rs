@@ -22,7 +22,7 @@ impl Labels {
     /// A label that can be read.
     ///
     /// # Errors
-    /// What is wrong with the first one, if neither can.
+    /// The first one's error, if neither can.
     pub fn any(&self) -> Result<&Label, StoreError> {
         self.first.as_ref().or(self.copy.as_ref()).map_err(|_| match &self.first {
             Err(error) => error.clone(),
@@ -54,8 +54,8 @@ pub(crate) async fn read_labels(shard: &Shard, place: &Place, device: &Device) -
     Ok(Labels { first, copy })
 }
 
-/// Repairs a store that is not mounted; what was done, in words, one line each. What is left is told by mounting it and by
-/// [`fsck`](crate::blue::mount::fsck()).
+/// Repairs a store that is not mounted; returns the repairs in words, one line each. Mounting the store and
+/// [`fsck`](crate::blue::mount::fsck()) report the damage that is left.
 ///
 /// # Errors
 /// If the device or the key-value store cannot be read or written, or no label is good.

@@ -1,4 +1,4 @@
-//! What a mount does with the log: everything in it that the key-value store lacks goes there, and the log begins anew.
+//! The replay of the log at a mount: everything that the key-value store lacks goes there, and the log starts anew.
 //!
 //! First all lanes are looked through: up to where they can be believed, and which blocks the log alone has the content of.
 //! Those are written to their places and flushed. Then the transactions are applied, lane by lane, to the onodes as the
@@ -70,8 +70,8 @@ pub(crate) async fn replay(whole: Whole<'_>) -> Result<(u64, ReplayReport), Stor
     let scanned = log.scan(contained.epoch, &mut progress).await?;
     check_age(&log, index, &contained, &scanned)?;
     if !scanned.groups.is_empty() {
-        // What is found may be in the device's cache only. The key-value store must not come to know anything of it
-        // before it is durable: it might write its tables out at any time.
+        // The groups that were found may be in the device's cache only. The key-value store must not get them before
+        // they are durable: it might write its tables out at any time.
         whole.flush().await?;
     }
     let (images, pgs, report) = (Images::new(), BTreeMap::new(), ReplayReport::default());
@@ -96,7 +96,7 @@ pub(crate) async fn replay(whole: Whole<'_>) -> Result<(u64, ReplayReport), Stor
     Ok((new_epoch, report))
 }
 
-/// What the key-value store has of the log.
+/// The part of the log that the key-value store contains.
 struct Contained {
     epoch: u64,
     /// Number of its newest commit in this epoch.

@@ -64,7 +64,7 @@ pub(crate) struct Touched {
     pub(crate) resized: bool,
 }
 
-/// What applying produces.
+/// The results of applying steps.
 pub(crate) struct Work<P> {
     pub(crate) placer: P,
     pub(crate) freed: Freed,
@@ -311,7 +311,7 @@ pub(crate) fn encode_pg(batch: &mut KvBatch, txn: &Transaction, trimmed: &mut Tr
         );
     }
     if let Some(to) = txn.log_trim_to {
-        // What was trimmed before is not there: beginning behind it keeps the store's range deletions apart.
+        // Entries trimmed before are gone: beginning behind them keeps the store's range deletions apart.
         let from = trimmed.insert(txn.pg, to).unwrap_or(Eversion::ZERO);
         let (start, mut end) = (keys::log(txn.pg, from.min(to)), keys::log(txn.pg, to));
         end.push(0);
@@ -335,7 +335,7 @@ pub(crate) fn encode_pg(batch: &mut KvBatch, txn: &Transaction, trimmed: &mut Tr
     }
 }
 
-/// What a step needs in memory before it can be applied.
+/// The parts of an object that a step needs in memory before it can be applied, and the space that it takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// Bytes whose block map must be loaded.
@@ -348,7 +348,7 @@ pub(crate) struct Needs {
     pub(crate) reserve: bool,
 }
 
-/// What a step needs, whatever the object's size.
+/// The needs of a step, whatever the object's size.
 pub(crate) fn needs(step: &Step) -> Needs {
     let partial = |at: u64| (!at.is_multiple_of(BLOCK_BYTES)).then_some(at / BLOCK_BYTES);
     let range = |from: u64, to: u64| {

@@ -34,7 +34,7 @@ pub(crate) struct Cache {
 
 struct Slot {
     onode: Rc<Onode>,
-    /// What it counts for in `bytes`.
+    /// Its part of the cache's `bytes`.
     bytes: usize,
 }
 
@@ -144,7 +144,7 @@ fn hash(oid: &ObjectId) -> u64 {
 
 // [`DataCache`]: blocks that were read, within a budget of bytes; those used longest ago go first.
 
-/// What one block counts for: its content, and its place in the cache's list and table.
+/// Bytes that one block counts for: its content, and its place in the cache's list and table.
 pub(crate) const COST_BYTES: usize = BLOCK_BYTES as usize + 128;
 
 /// Contents of blocks by their number on the device. A block's content does not change while it is allocated, so a

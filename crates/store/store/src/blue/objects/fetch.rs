@@ -19,7 +19,7 @@ const GETS_MAX: usize = 2;
 /// Pieces of a block map, by their indices.
 pub(crate) type Pieces = Vec<(usize, Extents)>;
 
-/// Puts pieces in their places; those in `loaded` that were not found are holes. What was loaded meanwhile stays.
+/// Puts pieces in their places; those in `loaded` that were not found are holes. Pieces loaded meanwhile stay.
 pub(crate) fn fill(state: &mut OnodeState, loaded: Range<usize>, pieces: Pieces) {
     let mut pieces = pieces.into_iter().peekable();
     for index in loaded {

@@ -103,7 +103,7 @@ impl OmapOverlay {
         self.0.iter().any(|changes| changes.is_copy)
     }
 
-    /// So many ranges were removed that a look through them takes longer than to let the index have them.
+    /// Looking through the removed ranges takes longer than letting the index have them, because they are so many.
     pub(crate) fn is_long(&self) -> bool {
         self.0.iter().map(|changes| changes.gone.len()).sum::<usize>() > RANGES_MAX
     }

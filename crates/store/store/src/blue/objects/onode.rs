@@ -208,7 +208,7 @@ impl OnodeState {
 
 // [`Stream`]: how an object is being read.
 
-/// So many reads, each from where the one before ended, are a stream.
+/// Number of reads, each from where the one before ended, that make a stream.
 const STREAM_READS: u32 = 3;
 /// How an object is being read.
 #[derive(Default)]

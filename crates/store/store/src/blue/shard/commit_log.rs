@@ -26,7 +26,7 @@ const KV_FREE_BYTES_MIN: u64 = 64 << 20;
 
 /// Changes of a lane that are durable in the log, on their way to the key-value store.
 pub(crate) struct FeedGroup {
-    /// Whose it is: the lane has the same number.
+    /// The shard that made them: the lane has the same number.
     pub(crate) shard: ShardId,
     /// The last group that they are of.
     pub(crate) seq: u64,
@@ -56,11 +56,11 @@ pub(crate) struct CommitLog {
     low: AtomicBool,
     /// A task is there that looks whether it has.
     looking: AtomicBool,
-    /// The first failure. What is in the queue after it must not get in either: it would leave a gap.
+    /// The first failure. Groups in the queue after it must not get in either: they would leave a gap.
     failed: OnceLock<KvError>,
 }
 
-/// What the feeder did so far.
+/// The feeder's counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CommitStats {
     pub(crate) commits: u64,

@@ -20,7 +20,7 @@ use crate::blue::shard::Blue;
 const BATCH_PART: u64 = 1024;
 /// … and at most so many blocks: 16 MiB.
 const BATCH_BLOCKS_MAX: u64 = 4096;
-/// What comes goes back without a discard while this part of the space waits on a shard, …
+/// Freed blocks go back without a discard while this part of the space waits on a shard, …
 const WAITING_PART: u64 = 64;
 /// … or so many blocks: 256 MiB.
 const WAITING_BLOCKS_MAX: u64 = 1 << 16;
@@ -50,7 +50,7 @@ struct DiscardQueue {
     delayed: bool,
 }
 
-/// What is to be done about blocks that came.
+/// The next action, after freed blocks have come.
 enum Next {
     Nothing,
     Run,
@@ -94,7 +94,7 @@ impl Discards {
         (None, next)
     }
 
-    /// What is to be discarded now; `None`: nothing waits any more, and the task ends.
+    /// The batch to discard now; `None`: nothing waits any more, and the task ends.
     fn next_batch(&self) -> Option<Vec<u64>> {
         let mut state = self.state.borrow_mut();
         let blocks = state.waiting.len().min(self.batch_blocks);

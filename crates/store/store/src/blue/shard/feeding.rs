@@ -96,7 +96,7 @@ impl Blue {
                 (std::mem::take(&mut queue.unplaced), queue.durable_seq)
             };
             let idle = deferred.is_empty();
-            // What the key-value store contains is not replayed, so all of it has to be in its place before.
+            // A replay skips changes that the key-value store contains, so all their data has to be in place before.
             if self.write_deferred(deferred).await.is_err() || self.has_failed() {
                 return;
             }

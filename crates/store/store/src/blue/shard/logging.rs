@@ -17,7 +17,7 @@ const GROUP_BYTES_MAX: usize = 1 << 20;
 /// Time between two looks for a free segment.
 const ROOM_POLL: std::time::Duration = std::time::Duration::from_millis(1);
 
-/// What is to be done next.
+/// The next action of the task that writes the log.
 enum NextWrite {
     /// Nothing.
     Rest,
@@ -106,7 +106,7 @@ impl Blue {
         self.start_logging();
     }
 
-    /// What is known to be durable now.
+    /// The state that is known to be durable now.
     fn known(&self, queue: &Queue) -> Known {
         Known { durable: queue.durable_seq, commits: self.shared.log().commits_durable() }
     }

@@ -38,8 +38,8 @@ impl Blue {
             start = start.max(keys::onode(&keys::oid_bytes(from)));
         }
         let mut out = Vec::new();
-        // What is uncommitted is looked at before the scan: what becomes durable during it may be seen twice, never
-        // not at all. Removed objects make a scan give less than it was asked for, so it goes on.
+        // Uncommitted changes are looked at before the scan: an object that becomes durable during it may be seen
+        // twice, but is never missed. Removed objects make a scan give less than it was asked for, so it goes on.
         while out.len() < max && start < end {
             let wanted = max - out.len();
             let overlay = self.overlay(&start, &end);

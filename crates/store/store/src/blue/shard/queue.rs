@@ -119,7 +119,7 @@ impl Record {
         txn_bytes(self.encoded.len(), self.writes.len(), image_blocks, self.freed.len())
     }
 
-    /// What goes into the log; `images` borrows from the record, too.
+    /// The parts that go into the log; `images` borrows from the record, too.
     pub(crate) fn parts<'a>(&'a self, images: &'a [(u64, &'a [Bytes])]) -> TxnParts<'a> {
         TxnParts { txn: &self.encoded, writes: &self.writes, images, freed: &self.freed }
     }
@@ -159,9 +159,9 @@ pub(crate) struct Queue {
     pub(crate) durable_seq: u64,
     /// A task is there that writes groups.
     pub(crate) logging: bool,
-    /// What the lane says is durable.
+    /// The state that the lane's log records as durable.
     pub(crate) told: Known,
-    /// It is to say so if more is.
+    /// A mark is to be written if more is durable than that.
     pub(crate) mark_wanted: bool,
     /// Number of the last flush that was begun, …
     pub(crate) flush_begun: u64,

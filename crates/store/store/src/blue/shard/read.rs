@@ -100,7 +100,7 @@ impl Blue {
         }
         let onode = self.cached(oid, &(off..off + len))?;
         let (index, (user_version, entry)) = (off / BLOCK_BYTES, plain_block(&onode, off)?);
-        // What is read in order may be there already, or read ahead.
+        // A block of a sequential read may be in memory already, or on its way.
         if self.data_cache.is_some() || onode.stream.goes_on(off) {
             return None;
         }

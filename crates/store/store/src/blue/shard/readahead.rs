@@ -80,7 +80,7 @@ impl Readahead {
         }
     }
 
-    /// What is being read ahead, if it is among `blocks`.
+    /// The notification of the range that is being read ahead, if that overlaps `blocks`.
     fn arriving(&self, onode: &Onode, blocks: &Range<u64>) -> Option<Rc<Notify>> {
         let mut windows = self.windows.borrow_mut();
         let (range, notify) = windows.get(&onode.oid)?.arriving.as_ref()?;

@@ -113,7 +113,7 @@ impl BlueShared {
         if self.is_kv_low() { StatFs { free: 0, ..space } } else { space }
     }
 
-    /// What the mount found in the log.
+    /// The mount's report about the replay of the log.
     #[must_use]
     pub fn replayed(&self) -> &ReplayReport {
         &self.replayed
@@ -226,7 +226,7 @@ pub(crate) fn fed(shard: &Shard, instance: usize, seq: u64, result: &Result<(), 
     }
 }
 
-/// What it contains of this shard's groups up to `seq` is durable there, or it has failed.
+/// The key-value store has made durable what it contains of this shard's groups up to `seq`, or has failed.
 pub(crate) fn trimmed(shard: &Shard, instance: usize, seq: u64, result: &Result<(), KvError>) {
     if let Some(store) = stores(shard).get(instance) {
         store.trimmed(seq, result);

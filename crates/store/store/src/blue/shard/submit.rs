@@ -27,7 +27,7 @@ const DEFERRED_PART: usize = 2;
 
 pub(crate) type TouchedList = SmallVec<[Touched; 1]>;
 
-/// What [`Blue::admit`] settles.
+/// The result of [`Blue::admit`].
 struct Admitted {
     touched: TouchedList,
     /// The place in `touched` of each change's object.
@@ -38,7 +38,7 @@ struct Admitted {
     log_bytes: usize,
 }
 
-/// What a transaction's changes come to.
+/// The objects and blocks that a transaction's changes touch, in total.
 pub(crate) struct Counted {
     /// The place of each change's object among all that are touched.
     pub(crate) places: SmallVec<[usize; 1]>,
@@ -141,7 +141,7 @@ impl Blue {
             return Err(StoreError::NoSpace { needed_bytes: blocks * BLOCK_BYTES, free_bytes: 0 });
         }
         let take = || space.allocate(self.shard.id().0, &mut self.lease.borrow_mut(), blocks, reserve);
-        // What only waits to be discarded is as good as free.
+        // Blocks that only wait to be discarded are as good as free.
         let runs = take().or_else(|| if self.skip_discards() { take() } else { None });
         let mut runs = runs.ok_or_else(no_space)?;
         runs.reverse();

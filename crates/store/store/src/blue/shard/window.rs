@@ -91,7 +91,8 @@ impl Windows {
         self.closed.push_back(closed);
     }
 
-    /// An object is about to change in the open window. What an earlier one is to say of it is said now.
+    /// An object is about to change in the open window. If an earlier window has changed it, that window's batch
+    /// gets its state now.
     pub(crate) fn touch(&mut self, onode: &Rc<Onode>) {
         let (window, exists) = {
             let state = onode.state.borrow();
