@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Called with every newer map.
+/// Called with every newer map, in order.
 type Watcher = Rc<dyn Fn(&Arc<OsdMap>)>;
 
 /// Holds the newest map, whoever sent it: the mon or an OSD.
@@ -54,11 +54,8 @@ impl Maps {
 
     /// Takes what an OSD_MAP message of `sender` has to offer. A message that cannot be used is logged and dropped.
     pub(crate) fn take(&self, msg: &Message, sender: &str) {
-        let newer =
-            msg.decode::<OsdMapMsg>().map_err(|e| e.to_string()).and_then(|maps| self.newest_of(&maps));
-        match newer {
-            Ok(Some(map)) => self.replace(map),
-            Ok(None) => {}
+        match msg.decode::<OsdMapMsg>().map_err(|e| e.to_string()).and_then(|maps| self.newer_of(&maps)) {
+            Ok(newer) => newer.into_iter().for_each(|map| self.replace(map)),
             Err(reason) => {
                 tracing::warn!(sender, reason, have = self.epoch().0, "map message cannot be used");
                 let on_gap = self.on_gap.borrow().clone();
@@ -74,34 +71,40 @@ impl Maps {
         *self.on_gap.borrow_mut() = Some(Rc::new(ask));
     }
 
-    /// The newest map that the message leads to, if it is newer than the current one.
-    fn newest_of(&self, msg: &OsdMapMsg) -> std::result::Result<Option<Arc<OsdMap>>, String> {
-        let mut map = self.current();
-        if let Some(known) = &map
+    /// The maps newer than the current one that the message leads to, in order. Each counts: a PG that another OSD served in
+    /// between has dropped what was sent to it before.
+    fn newer_of(&self, msg: &OsdMapMsg) -> std::result::Result<Vec<Arc<OsdMap>>, String> {
+        let mut newest = self.current();
+        if let Some(known) = &newest
             && known.fsid != msg.fsid
         {
             return Err(format!("it is of another cluster: {} instead of {}", msg.fsid, known.fsid));
         }
         let have = |map: &Option<Arc<OsdMap>>| map.as_ref().map_or(0, |map| map.epoch.0);
-        let before = have(&map);
+        let mut newer = Vec::new();
         for (epoch, bytes) in &msg.incrementals {
-            if epoch.0 == have(&map) + 1
-                && let Some(base) = &map
+            if epoch.0 == have(&newest) + 1
+                && let Some(base) = &newest
             {
                 let step = Incremental::decode(bytes).map_err(|e| format!("incremental {epoch}: {e}"))?;
-                map = Some(step.applied(base).map_err(|e| format!("incremental {epoch}: {e}"))?);
+                let map = step.applied(base).map_err(|e| format!("incremental {epoch}: {e}"))?;
+                newer.push(Arc::clone(&map));
+                newest = Some(map);
             }
         }
         // Maps of a message that jumps over epochs.
-        let full = msg.full.iter().filter(|(epoch, _)| epoch.0 > have(&map)).max_by_key(|(epoch, _)| *epoch);
+        let full =
+            msg.full.iter().filter(|(epoch, _)| epoch.0 > have(&newest)).max_by_key(|(epoch, _)| *epoch);
         if let Some((epoch, bytes)) = full {
-            map = Some(Arc::new(OsdMap::decode(bytes).map_err(|e| format!("full map {epoch}: {e}"))?));
+            let map = Arc::new(OsdMap::decode(bytes).map_err(|e| format!("full map {epoch}: {e}"))?);
+            newer.push(Arc::clone(&map));
+            newest = Some(map);
         }
-        let beyond = msg.incrementals.iter().any(|(epoch, _)| epoch.0 > have(&map));
-        if beyond && have(&map) == before {
+        let beyond = msg.incrementals.iter().any(|(epoch, _)| epoch.0 > have(&newest));
+        if beyond && newer.is_empty() {
             return Err(format!("it goes on after epoch {}", msg.oldest));
         }
-        Ok(map.filter(|map| map.epoch.0 > before))
+        Ok(newer)
     }
 
     fn replace(&self, map: Arc<OsdMap>) {

@@ -24,6 +24,8 @@ impl Objecter {
             return;
         }
         self.drop_sessions(map);
+        // In an epoch that was never seen here another OSD may have served any PG.
+        let follows = old.as_ref().is_some_and(|old| old.epoch().0 + 1 == new.epoch().0);
         let now_ns = self.shard.now_ns();
         let mut table = self.table.borrow_mut();
         for tid in table.pick(|op| op.outcome.is_none()) {
@@ -31,7 +33,8 @@ impl Objecter {
             let (before, pg) = (op.osd, op.request.pg);
             op.osd = place(&new, op);
             let moved = before != op.osd || pg != op.request.pg;
-            if moved || old.as_ref().is_none_or(|old| interval_changed(old, &new, pg)) {
+            let changed = || old.as_ref().is_none_or(|old| interval_changed(old, &new, pg));
+            if moved || !follows || changed() {
                 op.sent_on = 0;
             }
             self.deliver(op, now_ns);
