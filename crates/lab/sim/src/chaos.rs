@@ -17,6 +17,8 @@ const CLIENTS: u32 = 3;
 const REQUESTS: u32 = 60;
 /// Reads may be stale so long after what kept an OSD from knowing that it was replaced.
 pub(crate) const STALE: Duration = Duration::from_secs(15);
+/// Virtual time in which the copies of OSDs that all run become whole.
+const RECOVERED: Duration = Duration::from_secs(2);
 
 /// The kinds of faults that a run may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +129,7 @@ impl Chaos {
             21 => return self.kill_mon(),
             22 => self.kill_client(),
             23 => self.jump_clock(),
-            _ if self.theme == Theme::Wounds => self.wound(),
+            _ if self.theme == Theme::Wounds => return self.wound(),
             24..=28 => return self.change_map(),
             _ => return self.call_down(),
         }
@@ -338,12 +340,23 @@ impl Chaos {
     }
 
     /// The drive of one OSD goes bad, where the other copies can heal it.
-    fn wound(&mut self) {
+    fn wound(&mut self) -> Result<(), SimStuck> {
+        let all_run = (0..self.cluster.shape.osds).all(|osd| self.cluster.runs(osd));
+        if !all_run || self.is_cut || !self.stopped.is_empty() {
+            // An OSD that is away lacks the newest blocks: they must not be lost where the only copies are.
+            self.mend();
+            self.go_on();
+            if !all_run {
+                self.start_one();
+            }
+            return Ok(());
+        }
+        self.cluster.pass(RECOVERED)?;
         let osd = self.wounded;
         let disk = self.cluster.disk(osd);
         let places = disk.find(&BLOCK_TAG);
         if places.is_empty() {
-            return;
+            return Ok(());
         }
         let place = places[self.rng.usize(..places.len())];
         // A drive that takes no writes is left out: such an OSD answers its clients with an error instead of going down.
@@ -355,6 +368,7 @@ impl Chaos {
             "a block of data cannot be read"
         };
         self.say(format!("osd.{osd}: {what}, at {place:#x}"));
+        Ok(())
     }
 
     fn change_map(&mut self) -> Result<(), SimStuck> {

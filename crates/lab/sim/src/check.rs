@@ -126,8 +126,14 @@ impl<'a> Search<'a> {
         if self.go_on(start) {
             return Ok(());
         }
-        let nothing = || Failed { what: "the search was given up".to_owned(), read: None, at: 0 };
-        Err(self.best.map_or_else(nothing, |(_, failed)| failed))
+        let mut failed = match self.best {
+            Some((_, failed)) => failed,
+            None => Failed { what: "no change comes first".to_owned(), read: None, at: 0 },
+        };
+        if self.steps > BUDGET {
+            failed.what = format!("the search was given up after {BUDGET} steps; {}", failed.what);
+        }
+        Err(failed)
     }
 
     /// Versions agree with time and with each client's own order.
@@ -173,8 +179,8 @@ impl<'a> Search<'a> {
             let late = self.reads.iter().copied().find(|read| {
                 !place.explained.contains(read) && next.is_none_or(|next| self.must_precede(*read, next))
             });
-            let branches = self.open.clone().into_iter().filter(|n| !place.taken.contains(n));
-            let branches: Vec<usize> = branches.filter(|n| self.may_be_now(*n, next)).collect();
+            let branches = self.next_open(&place).filter(|n| self.may_be_now(*n, next));
+            let branches: Vec<usize> = branches.collect();
             if !branches.is_empty() {
                 let mut taken = place.taken.clone();
                 taken.sort_unstable();
@@ -213,10 +219,20 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// The first change of each client that has no answer and is not applied: a client's requests take effect in its order.
+    fn next_open(&self, place: &Place) -> impl Iterator<Item = usize> {
+        let mut clients = BTreeSet::new();
+        let left = self.open.iter().filter(|n| !place.taken.contains(n));
+        left.filter(move |n| clients.insert(self.calls[**n].client)).copied()
+    }
+
     fn try_open(&mut self, place: &Place, branches: &[usize]) -> bool {
         branches.iter().any(|&n| {
-            let Ok((state, _)) = apply(place.state.as_ref(), &self.calls[n].steps) else { return false };
-            let mut with = Place { state, ..place.clone() };
+            let mut with = place.clone();
+            // One that is refused leaves the object as it is.
+            if let Ok((state, _)) = apply(place.state.as_ref(), &self.calls[n].steps) {
+                with.state = state;
+            }
             with.taken.push(n);
             self.go_on(with)
         })
