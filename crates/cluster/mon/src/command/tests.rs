@@ -108,27 +108,24 @@ fn every_command_is_described_and_answers() {
                 "osd scrub" | "osd deep-scrub" | "osd repair" => command["who"] = json!("osd.1"),
                 words if words.starts_with("osd erasure-code-profile") => command["name"] = json!("default"),
                 "osd crush rule dump" => command["name"] = json!("replicated_rule"),
-                "config set" => command["name"] = json!("osd_max_write_size"),
+                "config set" => {
+                    command["name"] = json!("osd_max_write_size");
+                    command["value"] = json!("90");
+                }
                 "config get" | "config show" => command["key"] = json!("osd_max_write_size"),
-                "osd pool application get" => command["app"] = json!("rbd"),
+                "osd pool application get" => {
+                    command["app"] = json!("rbd");
+                    command["key"] = Value::Null;
+                }
                 "osd pool application disable" => command["yes_i_really_mean_it"] = json!(true),
+                "osd new" => {
+                    command["uuid"] = json!("00000000-0000-0000-0000-000000000009");
+                    command["id"] = json!(7);
+                }
+                "osd crush add" => command["args"] = json!(["host=localhost"]),
+                "osd set-require-min-compat-client" => command["version"] = json!("mimic"),
+                words if words.starts_with("pg ls") => command["pool"] = json!(1), // a name elsewhere
                 _ => {}
-            }
-            if known.words() == "osd new" {
-                command["uuid"] = json!("00000000-0000-0000-0000-000000000009");
-                command["id"] = json!(7);
-            }
-            if known.words() == "osd set-require-min-compat-client" {
-                command["version"] = json!("mimic");
-            }
-            if known.words() == "config set" {
-                command["value"] = json!("90");
-            }
-            if known.words() == "osd pool application get" {
-                command["key"] = Value::Null;
-            }
-            if known.words().starts_with("pg ls") {
-                command["pool"] = json!(1); // a name elsewhere
             }
             let answer = run_on(&map, &command.to_string());
             assert!(answer.is_ok(), "{}: {answer:?}", known.words());
