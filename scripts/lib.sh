@@ -55,8 +55,9 @@ missing_packages() {
     command -v rados >/dev/null 2>&1 || echo ceph-common
     # osdmaptool and crushtool: the oracle for maps that we encode.
     command -v osdmaptool >/dev/null 2>&1 || echo ceph-base
-    # librados' calls are made from Python; Debian's own, whatever python3 comes first on the PATH.
+    # librados' and librbd's calls are made from Python; Debian's own, whatever python3 comes first on the PATH.
     /usr/bin/python3 -c 'import rados' 2>/dev/null || echo python3-rados
+    /usr/bin/python3 -c 'import rbd' 2>/dev/null || echo python3-rbd
     # Its engines rados and rbd drive a testbed.
     command -v fio >/dev/null 2>&1 || echo fio
     # Flamegraphs and hardware counters.

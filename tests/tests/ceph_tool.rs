@@ -129,6 +129,11 @@ fn look(ceph: &mut Ceph<'_>) {
         &[".nodes[0].kb_used", ".nodes[2].pgs", ".summary.average_utilization"],
     );
     ceph.shows(
+        "osd perf",
+        &["commit_latency(ms)"],
+        &[".osdstats.osd_perf_infos[2].perf_stats.commit_latency_ns"],
+    );
+    ceph.shows(
         "osd dump",
         &["max_osd 3", "pool 1 'bench' replicated size 3"],
         &[".epoch", ".osds[2].public_addrs.addrvec[0].addr", ".pools[0].pg_num"],
@@ -173,8 +178,10 @@ fn look(ceph: &mut Ceph<'_>) {
     assert!(!ceph.ok("config dump").contains("rbd_cache_size"));
     ceph.sheet.works(
         "`ceph config dump|get|set|rm|show|ls`",
-        "options of clients are stored and sent to them; those of daemons have one value",
+        "options of clients, and those of OSDs that can change while they run, are stored and sent to them; the others of \
+         daemons have one value",
     );
+    osd_options(ceph);
     ceph.ok("osd set-require-min-compat-client mimic");
     assert_eq!(ceph.ok("osd get-require-min-compat-client"), "mimic\n");
     ceph.sheet
@@ -182,7 +189,41 @@ fn look(ceph: &mut Ceph<'_>) {
     ceph.refused("osd set-require-min-compat-client jewel", "utilizes features that require luminous");
     ceph.ok("log good news");
     ceph.shows("log last 5", &["client.admin (client.?)", "[INF] good news"], &["[0].message"]);
+    ceph.shows(
+        "log last 100 debug audit",
+        &["audit [INF] from='client.", "entity='client.admin' cmd=[{", "good", ": dispatch"],
+        &["[0].channel"],
+    );
     ceph.sheet.works("`ceph log TEXT`, `ceph -w`", "a line reaches who watches the log");
+}
+
+/// An option of OSDs: for all of them, where the monitor keeps it, and for one of them until it stops.
+fn osd_options(ceph: &mut Ceph<'_>) {
+    let value = |ceph: &Ceph<'_>, osd: u32| {
+        let value = ceph.json(&format!("tell osd.{osd} config get osd_max_backfills"));
+        value["osd_max_backfills"].as_str().expect("a value").to_owned()
+    };
+    let until = |ceph: &Ceph<'_>, wanted: &str| {
+        let begin = Instant::now();
+        while value(ceph, 1) != wanted {
+            assert!(begin.elapsed() < LIMIT, "osd.1 has not got the option");
+        }
+    };
+    assert_eq!(value(ceph, 0), "1");
+    ceph.ok("config set osd osd_max_backfills 3");
+    until(ceph, "3");
+    assert_eq!(ceph.ok("config get osd.1 osd_max_backfills"), "3\n");
+    assert!(ceph.ok("tell osd.0 injectargs --osd-max-backfills 5").contains("osd_max_backfills = '5'"));
+    assert_eq!((value(ceph, 0), value(ceph, 1)), ("5".into(), "3".into()));
+    ceph.ok("tell osd.0 config set osd_max_backfills 4");
+    assert_eq!(value(ceph, 0), "4");
+    ceph.ok("config rm osd osd_max_backfills");
+    until(ceph, "1");
+    assert_eq!(value(ceph, 0), "4");
+    ceph.sheet.works("`ceph config set osd[.N] OPTION VALUE`", "an OSD takes it while it runs");
+    ceph.sheet.works("`ceph tell osd.N config get|set`, `injectargs`", "for this OSD, until it stops");
+    ceph.refused("config set osd osd_max_backfills many", "give a whole number");
+    ceph.refused("tell osd.0 injectargs --debug_osd=1", "is no option that can change while an OSD runs");
 }
 
 fn pgs(ceph: &mut Ceph<'_>) {
@@ -441,6 +482,10 @@ fn daemons(ceph: &mut Ceph<'_>) {
     ceph.refused("tell osd.9 version", "problem getting command descriptions from osd.9");
     assert_eq!(ceph.ok("tell osd.0 flush_pg_stats").trim(), "0");
     ceph.sheet.works("`ceph tell osd.N flush_pg_stats`", "waits until the monitor has heard");
+    ceph.shows("tell mon.a mon_status", &["leader"], &[".state", ".monmap.mons[0].name"]);
+    ceph.shows("mon metadata a", &["carmine"], &[".name"]);
+    ceph.shows("mds stat", &[], &[".fsmap.epoch"]);
+    ceph.says("fs ls", "", "there are none");
     ceph.shows("tell mon.a version", &["carmine"], &[".version"]);
     ceph.shows("tell mgr version", &["carmine"], &[".version"]);
     ceph.refused("tell mgr make tea", "no valid command found");
@@ -464,7 +509,6 @@ fn unknown(ceph: &mut Ceph<'_>) {
     ceph.refused("tell mds.0 version", "problem getting command descriptions from mds.0");
     // The rest of what Ceph has, one of each kind.
     let absent = [
-        "osd perf",
         "osd tier add a b",
         "balancer on",
         "config-key ls",
@@ -475,11 +519,7 @@ fn unknown(ceph: &mut Ceph<'_>) {
         "telemetry status",
         "iostat",
         "progress",
-        "mds stat",
-        "mon metadata",
-        "tell osd.0 injectargs --debug_osd=1",
         "tell osd.0 heap stats",
-        "tell mon.a mon_status",
     ];
     for words in absent {
         ceph.is_refused(words, "invalid command");

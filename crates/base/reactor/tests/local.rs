@@ -73,6 +73,27 @@ fn poll_policies_read_back_what_they_print() {
 }
 
 #[test]
+fn a_semaphore_can_get_more_permits_and_fewer() {
+    in_sim(|shard| async move {
+        let sem = Semaphore::new(2);
+        let held = sem.acquire(2).await;
+        sem.resize(3);
+        let third = sem.try_acquire(1).expect("there is one more");
+        sem.resize(1);
+        let mut waiter = Box::pin(sem.acquire(1));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(waiter.as_mut().poll(&mut cx).is_pending());
+        drop(third);
+        assert!(waiter.as_mut().poll(&mut cx).is_pending(), "two are held of one");
+        drop(held);
+        assert!(waiter.as_mut().poll(&mut cx).is_ready() && sem.try_acquire(1).is_none());
+        drop(waiter);
+        shard.next_turn().await;
+        assert_eq!((sem.available(), sem.capacity()), (1, 1));
+    });
+}
+
+#[test]
 fn a_semaphore_serves_in_order_and_survives_dropped_waiters() {
     in_sim(|shard| async move {
         let sem = Semaphore::new(10);

@@ -1,5 +1,5 @@
-//! The cluster log: what happened to OSDs, and what administrators write into it. It is kept in memory; clients that
-//! subscribe to it (`ceph -w`) get each line.
+//! The cluster log: what happened to OSDs, what administrators write into it, and, on a channel of its own, their commands. It is
+//! kept in memory; clients that subscribe to it (`ceph -w`) get each line.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,11 @@ use serde_json::{Value, json};
 
 use crate::report::time;
 
-/// Lines that are kept.
+/// The channel of events.
+pub(crate) const CLUSTER: &str = "cluster";
+/// The channel of commands.
+pub(crate) const AUDIT: &str = "audit";
+/// Lines of each channel that are kept.
 const LINES_MAX: usize = 1_000;
 /// Longest line, bytes.
 const LINE_BYTES_MAX: usize = 4 << 10;
@@ -34,8 +38,17 @@ pub(crate) struct LogWish {
 }
 
 impl ClusterLog {
-    /// Writes a line.
+    /// Writes a line about the cluster.
     pub(crate) fn add(&mut self, level: u16, who: &str, text: &str, now: UTime) {
+        self.push(CLUSTER, level, who, text, now);
+    }
+
+    /// Writes a line about a command.
+    pub(crate) fn audit(&mut self, level: u16, text: &str, now: UTime) {
+        self.push(AUDIT, level, "mon.a", text, now);
+    }
+
+    fn push(&mut self, channel: &str, level: u16, who: &str, text: &str, now: UTime) {
         let mut text = text.to_owned();
         text.truncate(text.floor_char_boundary(LINE_BYTES_MAX));
         let (kind, id) = who.split_once('.').unwrap_or((who, ""));
@@ -49,10 +62,13 @@ impl ClusterLog {
             seq: self.newest() + 1,
             level,
             text,
-            channel: "cluster".to_owned(),
+            channel: channel.to_owned(),
         });
-        if self.entries.len() > LINES_MAX {
-            self.entries.pop_front();
+        let is_same = |entry: &LogEntry| entry.channel == channel;
+        if self.entries.iter().filter(|entry| is_same(entry)).count() > LINES_MAX
+            && let Some(oldest) = self.entries.iter().position(is_same)
+        {
+            self.entries.remove(oldest);
         }
     }
 
@@ -135,6 +151,10 @@ mod tests {
             log.add(log_level::INFO, "mon.a", &n.to_string(), now);
         }
         assert_eq!(log.since(0, log_level::DEBUG).count(), LINES_MAX);
+        // Commands push out no other lines.
+        (0..2 * LINES_MAX).for_each(|n| log.audit(log_level::DEBUG, &n.to_string(), now));
+        let of = |channel: &str| log.since(0, log_level::DEBUG).filter(|e| e.channel == channel).count();
+        assert_eq!((of(CLUSTER), of(AUDIT)), (LINES_MAX, LINES_MAX));
         let mut late = log.wish("log-info", 0).unwrap();
         assert_eq!(log.news(Uuid([1; 16]), &mut late).unwrap().entries.len() as u64, FIRST_LINES);
     }

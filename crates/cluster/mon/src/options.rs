@@ -1,5 +1,5 @@
-//! Options that administrators store for clients (`ceph config set`, `rbd config global set`): the monitor sends each client
-//! those of its own, and of all.
+//! Options that administrators store for clients and OSDs (`ceph config set`, `rbd config global set`): the monitor sends each of
+//! them those of its own, and of all.
 
 use std::collections::BTreeMap;
 
@@ -27,6 +27,45 @@ pub(crate) fn is_client_option(name: &str) -> bool {
     CLIENT_WORDS.contains(&word) && name != word && name.len() <= NAME_BYTES_MAX && name.chars().all(good)
 }
 
+/// Options of OSDs that can change while they run: name, default, least value. The one without numbers is `true` or `false`.
+const OSD_OPTIONS: [(&str, &str, u64); 10] = [
+    ("osd_backfill_retry_interval", "30", 0),
+    ("osd_deep_scrub_interval", "604800", 0),
+    ("osd_max_backfills", "1", 1),
+    ("osd_recovery_bytes_per_second", "0", 0),
+    ("osd_recovery_max_active", "10", 1),
+    ("osd_scrub_auto_repair", "false", 0),
+    ("osd_scrub_auto_repair_num_errors", "5", 0),
+    ("osd_scrub_bytes_per_second", "67108864", 256 << 10),
+    ("osd_scrub_max_interval", "604800", 0),
+    ("osd_scrub_min_interval", "86400", 0),
+];
+
+/// The default of an option that OSDs take while they run.
+pub(crate) fn osd_default(name: &str) -> Option<&'static str> {
+    OSD_OPTIONS.iter().find(|(known, ..)| *known == name).map(|(_, value, _)| *value)
+}
+
+/// # Errors
+/// EINVAL: the value is none for this option of OSDs.
+pub(crate) fn check_osd_option(name: &str, value: &str) -> Result<(), Refusal> {
+    let Some((_, default, least)) = OSD_OPTIONS.iter().find(|(known, ..)| *known == name) else {
+        return Ok(());
+    };
+    let is_number = default.parse::<u64>().is_ok();
+    let most = if name.ends_with("_per_second") { u64::MAX } else { u32::MAX.into() };
+    let is_good = if is_number {
+        value.parse::<u64>().is_ok_and(|number| (*least..=most).contains(&number))
+    } else {
+        value.parse::<bool>().is_ok()
+    };
+    let wanted =
+        if is_number { format!("a whole number, {least} to {most}") } else { "true or false".to_owned() };
+    is_good
+        .then_some(())
+        .ok_or_else(|| refuse(errno::EINVAL, format!("'{value}' is no value of '{name}': give {wanted}")))
+}
+
 /// A change of the options.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum OptionEdit {
@@ -34,7 +73,7 @@ pub(crate) enum OptionEdit {
     Remove { who: String, name: String },
 }
 
-/// Values by name, by whom they are for: `global`, `client`, or `client.ID`.
+/// Values by name, by whom they are for: `global`, `client`, `client.ID`, `osd`, or `osd.ID`.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ClientOptions {
     sections: BTreeMap<String, BTreeMap<String, String>>,
@@ -94,9 +133,8 @@ impl ClientOptions {
         })
     }
 
-    /// The options of a client of this name, each with the section that it comes from: the nearest section counts.
-    pub(crate) fn of(&self, client: &str) -> BTreeMap<&str, (&str, &str)> {
-        let own = format!("client.{client}");
+    /// The options of `client.NAME` or `osd.ID`, each with the section that it comes from: the nearest section counts.
+    pub(crate) fn of(&self, own: &str) -> BTreeMap<&str, (&str, &str)> {
         let meant = |who: &str| {
             let is_part = own.strip_prefix(who).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
             who == "global" || is_part
@@ -135,10 +173,10 @@ mod tests {
             options = options.edited(edit).unwrap();
         }
         assert_eq!(ClientOptions::decode(&options.encode()), Ok(options.clone()));
-        assert_eq!(options.of("a")["rbd_cache"], ("1", "client.a"));
-        assert_eq!(options.of("a.b")["rbd_cache"], ("1", "client.a"));
-        assert_eq!(options.of("b")["rbd_cache"], ("2", "client"));
-        assert_eq!(options.of("ab")["rbd_default_features"], ("4", "global"));
+        assert_eq!(options.of("client.a")["rbd_cache"], ("1", "client.a"));
+        assert_eq!(options.of("client.a.b")["rbd_cache"], ("1", "client.a"));
+        assert_eq!(options.of("client.b")["rbd_cache"], ("2", "client"));
+        assert_eq!(options.of("client.ab")["rbd_default_features"], ("4", "global"));
         assert_eq!(options.all().next().unwrap().0, "global");
         for who in ["client.a", "client", "client.ab", "global"] {
             options =
@@ -157,6 +195,9 @@ mod tests {
         assert!(options.edited(&set("client", "rbd_more", "1")).is_err());
         assert!(options.edited(&set("client", "rbd_0", "2")).is_ok());
         assert!(ClientOptions::decode(b"any").is_err());
+        let good = |name, value| check_osd_option(name, value).is_ok();
+        assert!(OSD_OPTIONS.iter().all(|(name, value, _)| good(name, value) && !good(name, "tea")));
+        assert!(!good("osd_max_backfills", "0") && !good("osd_scrub_bytes_per_second", "9"));
         let names = ["rbd_cache", "debug_ms", "rbd", "tea_cache", "rbd cache", "osd_max"];
         assert_eq!(names.map(is_client_option), [true, true, false, false, false, false]);
     }

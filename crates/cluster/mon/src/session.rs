@@ -1,10 +1,9 @@
 //! Sessions of the monitor: one for each connection, which handles its messages. Commands arrive in two kinds of message: to the
 //! monitors at large (MON_COMMAND), and to this one (`ceph tell mon.a`).
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use carmine_messenger::{Connection, Dispatcher, Message};
+use carmine_messenger::{Connection, Dispatcher, Message, Peer};
 use carmine_types::{Epoch, OsdId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::mon_msg::{
@@ -19,6 +18,7 @@ use crate::change::{Change, Refusal, SnapWish, shown};
 use crate::command::{self, Answer, View};
 use crate::log::LogWish;
 use crate::mon::Mon;
+use crate::options::osd_default;
 use crate::osds::osd_of;
 use crate::report::health;
 use crate::report::service::Daemon;
@@ -146,13 +146,14 @@ impl Mon {
     fn send_options(&self, conn: &Rc<Connection>) {
         let all = self.options.borrow();
         let peer = conn.peer();
-        let own = if peer.entity == EntityType::CLIENT { all.of(&peer.name) } else { BTreeMap::new() };
-        let options =
-            own.iter().map(|(name, (value, _))| ((*name).to_owned(), (*value).to_owned())).collect();
+        let is_osd = peer.entity == EntityType::OSD;
+        let own = all.of(&format!("{}.{}", peer.entity, peer.name));
+        let meant = own.iter().filter(|(name, _)| osd_default(name).is_some() == is_osd);
+        let options = meant.map(|(name, (value, _))| ((*name).to_owned(), (*value).to_owned())).collect();
         Mon::reply(conn, Message::of(&ConfigMsg { options }));
     }
 
-    /// Sends all clients their options again.
+    /// Sends everybody their options again.
     pub(crate) fn push_options(&self) {
         for session in self.sessions.borrow().values().filter(|session| session.wants_options) {
             self.send_options(&session.conn);
@@ -262,21 +263,33 @@ type Ack = Box<dyn FnOnce(i32, String, Vec<u8>)>;
 
 impl Mon {
     pub(crate) fn command(&self, conn: &Rc<Connection>, msg: &Message, request: Command) {
-        let (conn, tid, cmd) = (Rc::clone(conn), msg.header.tid, request.cmd.clone());
+        let cmd = request.cmd.clone();
+        let (conn, peer, tid) = (Rc::clone(conn), conn.peer(), msg.header.tid);
         let ack = move |result, status, data: Vec<u8>| {
             let front = CommandAck { version: 0, result, status, cmd };
             Mon::reply(&conn, Message::of(&front).with_tid(tid).with_data(data));
         };
-        self.run_command(&request.cmd, Box::new(ack));
+        self.run_command(peer, &request.cmd, Box::new(ack));
     }
 
     pub(crate) fn tell(&self, conn: &Rc<Connection>, msg: &Message, request: &Tell) {
-        let (conn, tid) = (Rc::clone(conn), msg.header.tid);
+        let (conn, peer, tid) = (Rc::clone(conn), conn.peer(), msg.header.tid);
         let ack = move |result, status, data: Vec<u8>| {
             let front = TellReply { result, status };
             Mon::reply(&conn, Message::of(&front).with_tid(tid).with_data(data));
         };
-        self.run_command(&request.cmd, Box::new(ack));
+        self.run_command(peer, &request.cmd, Box::new(ack));
+    }
+
+    /// Writes a command into the audit log, as Ceph does.
+    fn audit(&self, peer: &Peer, cmd: &[String]) {
+        let Some(level) = command::audit_level(cmd) else { return };
+        let (kind, gid, addr) = (peer.entity, peer.gid, shown(&peer.addr));
+        let name = &peer.name;
+        let text =
+            format!("from='{kind}.{gid} {addr}' entity='{kind}.{name}' cmd=[{}]: dispatch", cmd.join(","));
+        self.log.borrow_mut().audit(level, &text, self.now());
+        self.push_log();
     }
 
     pub(crate) fn ping(&self, conn: &Rc<Connection>) {
@@ -325,7 +338,8 @@ impl Mon {
         })
     }
 
-    fn run_command(&self, cmd: &[String], ack: Ack) {
+    fn run_command(&self, peer: &Peer, cmd: &[String], ack: Ack) {
+        self.audit(peer, cmd);
         let outcome = self.with_view(|view| command::run(cmd, view));
         match outcome {
             Err(Refusal { code, text }) => ack(code.0, text, Vec::new()),

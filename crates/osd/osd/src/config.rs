@@ -18,8 +18,8 @@ pub const PG_LOG_BYTES: u64 = (LOG_ENTRIES_MIN + LOG_TRIM_BATCH) as u64 * 400;
 pub(crate) const NAME_BYTES_MAX: usize = 2048;
 /// Longest namespace, bytes (Ceph's osd_max_object_namespace_len).
 pub(crate) const NAMESPACE_BYTES_MAX: usize = 256;
-/// Most operations in one request.
-pub(crate) const OPS_PER_REQUEST_MAX: usize = 64;
+/// Most operations in one request. librbd asks three for each snapshot of an image that it opens, all at once.
+pub(crate) const OPS_PER_REQUEST_MAX: usize = 8 << 10;
 /// Largest object, bytes. Ceph's osd_max_object_size was this until 2017; since then it is 128 MiB.
 pub(crate) const OBJECT_BYTES_MAX: u64 = 128 << 30;
 /// Bytes that one request may write, all operations together; also the largest object that is copied.
@@ -123,6 +123,48 @@ impl Default for RecoveryOptions {
 }
 
 impl RecoveryOptions {
+    /// The options' names: Ceph's, and one of our own.
+    pub const NAMES: [&str; 4] = [
+        "osd_max_backfills",
+        "osd_recovery_max_active",
+        "osd_backfill_retry_interval",
+        "osd_recovery_bytes_per_second",
+    ];
+
+    /// Sets one of [`NAMES`](Self::NAMES).
+    ///
+    /// # Errors
+    /// The value is none for it, or there is no such option.
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let number = || value.parse::<u32>().map_err(|_| format!("{name}={value}: give a whole number"));
+        let positive = || match number()? {
+            0 => Err(format!("{name}={value}: give 1 or more")),
+            number => Ok(number),
+        };
+        match name {
+            "osd_max_backfills" => self.max_backfills = positive()?,
+            "osd_recovery_max_active" => self.max_active = positive()?,
+            "osd_backfill_retry_interval" => self.retry_interval = Duration::from_secs(number()?.into()),
+            "osd_recovery_bytes_per_second" => {
+                self.bytes_per_second =
+                    value.parse().map_err(|_| format!("{name}={value}: give a whole number"))?;
+            }
+            _ => return Err(format!("there is no option {name}")),
+        }
+        Ok(())
+    }
+
+    /// The value of one of [`NAMES`](Self::NAMES).
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
+        Some(match name {
+            "osd_max_backfills" => self.max_backfills.to_string(),
+            "osd_recovery_max_active" => self.max_active.to_string(),
+            "osd_backfill_retry_interval" => self.retry_interval.as_secs().to_string(),
+            "osd_recovery_bytes_per_second" => self.bytes_per_second.to_string(),
+            _ => return None,
+        })
+    }
+
     /// Objects that each of so many reactors pushes at the same time.
     pub(crate) fn max_active_of(&self, reactors: u16) -> usize {
         (self.max_active as usize).div_ceil(usize::from(reactors.max(1))).max(1)
@@ -213,6 +255,19 @@ impl ScrubOptions {
             _ => return Err(format!("there is no option {name}")),
         }
         Ok(())
+    }
+
+    /// The value of one of [`NAMES`](Self::NAMES).
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
+        Some(match name {
+            "osd_scrub_min_interval" => self.min_interval.as_secs().to_string(),
+            "osd_scrub_max_interval" => self.max_interval.as_secs().to_string(),
+            "osd_deep_scrub_interval" => self.deep_interval.as_secs().to_string(),
+            "osd_scrub_auto_repair" => self.auto_repair.to_string(),
+            "osd_scrub_auto_repair_num_errors" => self.auto_repair_errors_max.to_string(),
+            "osd_scrub_bytes_per_second" => self.bytes_per_second.to_string(),
+            _ => return None,
+        })
     }
 }
 

@@ -110,6 +110,10 @@ impl MonHandler for Member {
         self.ask();
     }
 
+    fn on_options(&self, options: Vec<(String, String)>) {
+        self.osd.set_stored_options(options.into_iter().collect());
+    }
+
     fn on_message(&self, _session: &Rc<MonSession>, msg: Message) {
         match msg.header.kind {
             kinds::OSD_MARK_ME_DOWN => self.left.notify_one(),

@@ -25,6 +25,7 @@ mod maps;
 pub mod messages;
 mod metrics;
 mod op;
+mod options;
 mod peers;
 mod pg;
 mod room;

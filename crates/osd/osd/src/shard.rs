@@ -20,6 +20,7 @@ use crate::dispatch::Unplaced;
 use crate::maps::PgTable;
 use crate::metrics::{STAGES, ShardMetrics, Stages};
 use crate::op::{ClientOp, Origin};
+use crate::options::{Given, RunOptions};
 use crate::peers::Peers;
 use crate::pg::{Pace, Pg, Reserver, Scrubber};
 use crate::watch::Notices;
@@ -33,6 +34,9 @@ pub struct OsdShard {
     pub shard: Shard,
     /// Identity and addresses.
     pub config: Arc<OsdConfig>,
+    /// Options that can change, and those that were given since the start (shard 0).
+    pub(crate) options: RefCell<RunOptions>,
+    pub(crate) given: RefCell<Given>,
     /// This shard's part of the store.
     pub store: Store,
     /// The newest map that reached this shard.
@@ -131,6 +135,8 @@ impl OsdShard {
             reserver: Reserver::new(config.recovery.max_backfills),
             recovery_ops: Semaphore::new(config.recovery.max_active_of(shard.shards())),
             recovery_pace: Pace::new(config.recovery.bytes_per_second_of(shard.shards())),
+            options: RefCell::new(RunOptions::of(&config)),
+            given: RefCell::default(),
             config,
             store,
             view: RefCell::new(None),

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use carmine_client::MonSession;
 use carmine_messenger::{Message, with_timeout};
+use carmine_metrics::StageStat;
 use carmine_reactor::{Group, ShardId};
 use carmine_types::Epoch;
 use carmine_wire::private::{OsdStats, PgPurged, PgStuck, PoolUse};
 
+use crate::metrics::STORE;
 use crate::pg::tell_monitor;
 use crate::shard::OsdShard;
 
@@ -22,8 +24,10 @@ const GATHER: Duration = Duration::from_millis(10);
 pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
     let own = Rc::clone(osd);
     osd.shard.spawn(Group::Admin, "stats", async move {
+        let mut committed = StageStat::default();
         while !own.stopping.get() {
             let pools = pools(&own).await;
+            let before = std::mem::replace(&mut committed, commits(&own).await);
             let (epoch, stuck) = stuck(&own).await;
             let space = own.store.statfs();
             session.send(Message::of(&OsdStats {
@@ -31,6 +35,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
                 total_bytes: space.total,
                 // Where nothing can be written any more, for whatever reason, all counts as used.
                 used_bytes: if space.free == 0 { space.total } else { space.used },
+                commit_latency_ns: mean_ns(&before, &committed),
                 pools,
                 stuck,
                 purged: purged(&own).await,
@@ -53,6 +58,26 @@ pub(crate) fn send_soon(osd: &OsdShard) {
             osd.news.notify_one();
         }
     });
+}
+
+/// The commits of all shards in their stores, of the writes that they were primary for.
+async fn commits(osd: &OsdShard) -> StageStat {
+    let mut all = StageStat::default();
+    for to in (0..osd.shard.shards()).map(ShardId) {
+        let part = osd.shard.call(to, |shard| async move {
+            let osd = OsdShard::of(&shard)?;
+            let stages = osd.stages.borrow();
+            stages.iter().nth(STORE).map(|(_, stat)| *stat)
+        });
+        all.merge(&part.await.unwrap_or_default());
+    }
+    all
+}
+
+/// Mean time of the commits between two counts.
+fn mean_ns(before: &StageStat, after: &StageStat) -> u64 {
+    let sum_ns = after.sum_ns.saturating_sub(before.sum_ns);
+    sum_ns.checked_div(after.count.saturating_sub(before.count)).unwrap_or(0)
 }
 
 /// The contents of the PGs that this OSD leads, all shards together, as far as they are counted.

@@ -10,7 +10,7 @@ use crate::{Decoder, Encoder, Header2, Result, kinds};
 
 /// Version of all private messages: any change of one of them makes a new version, and processes of different versions
 /// do not talk to each other ([`check_version`]).
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 
 /// First type of private messages.
 const KIND_FIRST: u16 = 0x8000;
@@ -109,6 +109,8 @@ messages! {
         pub total_bytes: u64,
         /// Taken, metadata included where it is known.
         pub used_bytes: u64,
+        /// Mean time from a write's submission until it was durable in the store, since the last report; 0 if there was none.
+        pub commit_latency_ns: u64,
         /// Ascending by pool; empty if it is not known.
         pub pools: Vec<PoolUse>,
         /// The PGs that it leads and that are not active.

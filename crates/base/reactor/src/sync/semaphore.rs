@@ -14,15 +14,27 @@ struct Waiter {
 }
 
 struct Shared {
-    available: Cell<usize>,
-    capacity: usize,
+    /// Below zero while more permits are held than there are, behind a [`Semaphore::resize`].
+    available: Cell<isize>,
+    capacity: Cell<usize>,
     waiters: RefCell<VecDeque<Rc<Waiter>>>,
 }
 
 impl Shared {
     fn release(&self, n: usize) {
-        self.available.set(self.available.get() + n);
+        self.available.set(self.available.get().saturating_add_unsigned(n));
         self.grant();
+    }
+
+    /// So many permits are free. All of them are enough for any weight: it was the capacity once.
+    fn has(&self, n: usize) -> bool {
+        let available = self.available.get();
+        let wanted = n.min(self.capacity.get());
+        usize::try_from(available).is_ok_and(|available| available >= wanted)
+    }
+
+    fn take(&self, n: usize) {
+        self.available.set(self.available.get().saturating_sub_unsigned(n));
     }
 
     /// Serves waiters from the front while their weight is there.
@@ -31,12 +43,12 @@ impl Shared {
             let next = {
                 let mut waiters = self.waiters.borrow_mut();
                 match waiters.front() {
-                    Some(w) if w.want <= self.available.get() => waiters.pop_front(),
+                    Some(w) if self.has(w.want) => waiters.pop_front(),
                     _ => None,
                 }
             };
             let Some(w) = next else { return };
-            self.available.set(self.available.get() - w.want);
+            self.take(w.want);
             w.granted.set(true);
             let waker = w.waker.borrow_mut().take();
             if let Some(k) = waker {
@@ -56,8 +68,8 @@ impl Semaphore {
     #[must_use]
     pub fn new(permits: usize) -> Semaphore {
         Semaphore(Rc::new(Shared {
-            available: Cell::new(permits),
-            capacity: permits,
+            available: Cell::new(isize::try_from(permits).unwrap_or(isize::MAX)),
+            capacity: Cell::new(permits),
             waiters: RefCell::new(VecDeque::new()),
         }))
     }
@@ -65,13 +77,21 @@ impl Semaphore {
     /// Permits that are free.
     #[must_use]
     pub fn available(&self) -> usize {
-        self.0.available.get()
+        usize::try_from(self.0.available.get()).unwrap_or(0)
     }
 
     /// Permits that exist.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.0.capacity
+        self.0.capacity.get()
+    }
+
+    /// Changes how many permits exist. Those that are held stay with their holders: of fewer permits none is given until
+    /// enough came back.
+    pub fn resize(&self, permits: usize) {
+        let before = self.0.capacity.replace(permits);
+        self.0.take(before);
+        self.0.release(permits);
     }
 
     /// Tasks that wait.
@@ -83,17 +103,17 @@ impl Semaphore {
     /// `n` permits, when nobody waits and they are free. A weight above the capacity counts as the capacity.
     #[must_use]
     pub fn try_acquire(&self, n: usize) -> Option<Permit> {
-        let n = n.min(self.0.capacity);
-        if !self.0.waiters.borrow().is_empty() || self.0.available.get() < n {
+        let n = n.min(self.0.capacity.get());
+        if !self.0.waiters.borrow().is_empty() || !self.0.has(n) {
             return None;
         }
-        self.0.available.set(self.0.available.get() - n);
+        self.0.take(n);
         Some(Permit { state: Rc::clone(&self.0), n })
     }
 
     /// Waits for `n` permits. A weight above the capacity counts as the capacity (it then runs alone).
     pub fn acquire(&self, n: usize) -> Acquire {
-        Acquire { state: Rc::clone(&self.0), want: n.min(self.0.capacity), waiter: None }
+        Acquire { state: Rc::clone(&self.0), want: n.min(self.0.capacity.get()), waiter: None }
     }
 }
 
@@ -122,8 +142,8 @@ impl Future for Acquire {
             }
             None => {}
         }
-        if self.state.waiters.borrow().is_empty() && self.state.available.get() >= self.want {
-            self.state.available.set(self.state.available.get() - self.want);
+        if self.state.waiters.borrow().is_empty() && self.state.has(self.want) {
+            self.state.take(self.want);
             return Poll::Ready(Permit { state: Rc::clone(&self.state), n: self.want });
         }
         let w = Rc::new(Waiter {

@@ -132,8 +132,7 @@ fn on_message(session: &Rc<MonSession>, conn: &Rc<Connection>, msg: Message) -> 
             let monmap = MonMap::decode(&msg.decode::<MonMapMsg>()?.monmap)?;
             session.learn(monmap);
         }
-        // Options are for daemons; that there are some (or none) is all a client needs to know.
-        kinds::CONFIG => drop(msg.decode::<ConfigMsg>()?),
+        kinds::CONFIG => session.handler.on_options(msg.decode::<ConfigMsg>()?.options),
         kinds::MON_GET_VERSION_REPLY => {
             let handle = msg.decode::<GetVersionReply>()?.handle;
             session.pending.resolve(handle, msg);

@@ -34,6 +34,11 @@ pub trait MonHandler {
         let _ = map;
     }
 
+    /// The options that the monitor stores for this daemon, all of them.
+    fn on_options(&self, options: Vec<(String, String)>) {
+        let _ = options;
+    }
+
     /// A message of a type that the session itself does not use.
     fn on_message(&self, session: &Rc<MonSession>, msg: Message) {
         let _ = (session, msg);

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Answer, Known, Outcome, View, either, number, read, text, texts, write};
 use crate::change::refuse;
-use crate::log::{line, line_json};
+use crate::log::{CLUSTER, line, line_json};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
@@ -31,7 +31,7 @@ fn last(command: &Value, view: &View<'_>) -> Outcome {
     let most = number(command, "num")?.unwrap_or(LINES);
     let level = text(command, "level").unwrap_or("info");
     let level = log_level::of(level).ok_or_else(|| refuse(errno::EINVAL, format!("no level '{level}'")))?;
-    let channel = text(command, "channel").unwrap_or("cluster");
+    let channel = text(command, "channel").unwrap_or(CLUSTER);
     let wanted = |channel_of: &str| channel == "*" || channel == channel_of;
     let all: Vec<_> = view.log.since(0, level).filter(|entry| wanted(&entry.channel)).collect();
     let shown = all.get(all.len().saturating_sub(most)..).unwrap_or_default();

@@ -23,6 +23,7 @@ use std::rc::Rc;
 
 use carmine_crush::MapView;
 use carmine_types::{OsdId, UTime, errno};
+use carmine_wire::mon_msg::log_level;
 use carmine_wire::osdmap::OsdMap;
 use carmine_wire::scrub::OsdScrub;
 use serde_json::{Value, json};
@@ -127,17 +128,31 @@ fn all() -> impl Iterator<Item = &'static Known> {
     FAMILIES.iter().copied().flatten()
 }
 
-/// Runs one command, given as the `cmd` strings of the message.
-pub(crate) fn run(cmd: &[String], view: &View<'_>) -> Outcome {
+/// How the audit log takes a command: `None` for those that tools send before each other one.
+pub(crate) fn audit_level(cmd: &[String]) -> Option<u16> {
+    let command = parse(cmd).unwrap_or_default();
+    let prefix = command.get("prefix").and_then(Value::as_str).unwrap_or_default();
+    let perm = all().find(|known| known.words() == prefix).map_or("r", |known| known.perm);
+    let level = if perm == "r" { log_level::DEBUG } else { log_level::INFO };
+    (prefix != "get_command_descriptions").then_some(level)
+}
+
+/// Parses a command, given as the `cmd` strings of the message.
+fn parse(cmd: &[String]) -> Result<Value, Refusal> {
     let text = cmd.first().map_or("", String::as_str);
     if text.len() > COMMAND_BYTES_MAX {
         return Err(refuse(errno::E2BIG, "the command is too long"));
     }
     // `rbd perf image iostat` closes a brace too many: the first value counts.
     let first = serde_json::Deserializer::from_str(text).into_iter::<Value>().next();
-    let command = first
+    first
         .unwrap_or(Ok(Value::Null))
-        .map_err(|e| refuse(errno::EINVAL, format!("the command is no JSON object: {e}")))?;
+        .map_err(|e| refuse(errno::EINVAL, format!("the command is no JSON object: {e}")))
+}
+
+/// Runs one command.
+pub(crate) fn run(cmd: &[String], view: &View<'_>) -> Outcome {
+    let command = parse(cmd)?;
     let prefix = command.get("prefix").and_then(Value::as_str).unwrap_or_default();
     match all().find(|known| known.words() == prefix) {
         Some(known) => (known.run)(&command, view),

@@ -1,11 +1,12 @@
-//! Commands about options. Those of clients are stored and sent to them; those of the daemons have the value that they have.
+//! Commands about options. Those of clients, and those of OSDs that can change while they run, are stored and sent to them; the
+//! others of the daemons have the value that they have.
 
 use carmine_types::errno;
 use serde_json::{Value, json};
 
 use super::{Answer, Known, Outcome, View, done, either, read, required, said, text, write};
 use crate::change::{Refusal, refuse};
-use crate::options::{OptionEdit, is_client_option};
+use crate::options::{OptionEdit, check_osd_option, is_client_option, osd_default};
 use crate::report::table::Table;
 
 /// The commands of this family.
@@ -41,11 +42,13 @@ fn option(name: &str) -> Option<&'static str> {
 /// The clients or daemons that an option is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target<'a> {
-    /// Clients, or everybody.
-    Clients,
-    /// One client.
-    Client(&'a str),
-    Daemons,
+    Everybody,
+    /// Clients, or one of them by its whole name.
+    Clients(&'a str),
+    /// OSDs, or one of them by its whole name.
+    Osds(&'a str),
+    /// The monitor, or daemons that there are not.
+    Others,
 }
 
 /// # Errors
@@ -58,9 +61,10 @@ fn target(who: &str) -> Result<Target<'_>, Refusal> {
         ));
     }
     match who.split_once('.').unwrap_or((who, "")) {
-        ("global", "") | ("client", "") => Ok(Target::Clients),
-        ("client", id) => Ok(Target::Client(id)),
-        ("mon" | "osd" | "mgr" | "mds", _) => Ok(Target::Daemons),
+        ("global", "") => Ok(Target::Everybody),
+        ("client", _) => Ok(Target::Clients(who)),
+        ("osd", id) if id.is_empty() || id.parse::<u32>().is_ok() => Ok(Target::Osds(who)),
+        ("mon" | "mgr" | "mds", _) => Ok(Target::Others),
         _ => Err(refuse(errno::EINVAL, format!("unrecognized config target '{who}'"))),
     }
 }
@@ -74,10 +78,9 @@ fn table<'a>(rows: impl Iterator<Item = (&'a str, &'a str, &'a str)>) -> String 
 
 fn get(command: &Value, view: &View<'_>) -> Outcome {
     let own = match target(required(command, "who")?)? {
-        Target::Client(id) => view.options.of(id),
-        // Any client that has no section of its own.
-        Target::Clients => view.options.of(""),
-        Target::Daemons => Default::default(),
+        Target::Clients(who) | Target::Osds(who) => view.options.of(who),
+        Target::Everybody => view.options.of("global"),
+        Target::Others => Default::default(),
     };
     let Some(key) = text(command, "key") else {
         let rows = || own.iter().map(|(name, (value, who))| (*who, *name, *value));
@@ -85,7 +88,7 @@ fn get(command: &Value, view: &View<'_>) -> Outcome {
         let json = || json!(rows().map(one).collect::<std::collections::BTreeMap<&str, Value>>());
         return either(command, json, || table(rows()));
     };
-    match own.get(key).map(|(value, _)| *value).or_else(|| option(key)) {
+    match own.get(key).map(|(value, _)| *value).or_else(|| option(key)).or_else(|| osd_default(key)) {
         Some(value) => done(format!("{value}\n")),
         None if is_client_option(key) => {
             Err(refuse(errno::ENOENT, format!("'{key}' is not set: its value is the client's default")))
@@ -97,20 +100,31 @@ fn get(command: &Value, view: &View<'_>) -> Outcome {
 fn set(command: &Value, _: &View<'_>) -> Outcome {
     let (who, name) = (required(command, "who")?, required(command, "name")?);
     let value = required(command, "value")?;
-    let is_for_daemons = target(who)? == Target::Daemons;
+    let target = target(who)?;
+    let store = || {
+        let [who, name, value] = [who, name, value].map(str::to_owned);
+        Ok(Answer::Options { edit: OptionEdit::Set { who, name, value } })
+    };
     match option(name) {
         Some(fixed) if fixed == value => said(""),
         Some(fixed) => Err(refuse(errno::EOPNOTSUPP, format!("the option '{name}' is {fixed} and stays so"))),
+        None if osd_default(name).is_some() => match target {
+            Target::Osds(_) | Target::Everybody => {
+                check_osd_option(name, value)?;
+                store()
+            }
+            _ => Err(refuse(
+                errno::EINVAL,
+                format!("'{name}' is an option of OSDs: give osd, osd.N or global"),
+            )),
+        },
         None if !is_client_option(name) => {
             Err(refuse(errno::EINVAL, format!("unrecognized config option '{name}'")))
         }
-        None if is_for_daemons => {
+        None if matches!(target, Target::Osds(_) | Target::Others) => {
             Err(refuse(errno::EOPNOTSUPP, format!("Carmine's daemons have no option '{name}'")))
         }
-        None => {
-            let [who, name, value] = [who, name, value].map(str::to_owned);
-            Ok(Answer::Options { edit: OptionEdit::Set { who, name, value } })
-        }
+        None => store(),
     }
 }
 
@@ -129,18 +143,21 @@ fn dump(command: &Value, view: &View<'_>) -> Outcome {
     either(command, || view.options.all().map(one).collect(), || table(view.options.all()))
 }
 
-fn show(command: &Value, _: &View<'_>) -> Outcome {
-    required(command, "who")?;
+fn show(command: &Value, view: &View<'_>) -> Outcome {
+    let stored = view.options.of(required(command, "who")?);
     if let Some(key) = text(command, "key") {
-        return match option(key) {
+        return match stored.get(key).map(|(value, _)| *value).or_else(|| option(key)) {
             Some(value) => done(format!("{value}\n")),
             None => Err(refuse(errno::ENOENT, format!("unrecognized key '{key}'"))),
         };
     }
-    let one = |(name, value): &(&str, &str)| json!({ "name": name, "value": value, "source": "default" });
+    let fixed = OPTIONS.iter().map(|(name, value)| (*name, *value, "default"));
+    let stored = stored.iter().filter(|(name, _)| osd_default(name).is_some());
+    let rows: Vec<_> = fixed.chain(stored.map(|(name, (value, _))| (*name, *value, "mon"))).collect();
+    let json = |(name, value, source): &(&str, &str, &str)| json!({ "name": name, "value": value, "source": source });
     either(
         command,
-        || OPTIONS.iter().map(one).collect(),
-        || OPTIONS.iter().map(|(name, value)| format!("{name}  {value}  default\n")).collect(),
+        || rows.iter().map(json).collect(),
+        || rows.iter().map(|(name, value, source)| format!("{name}  {value}  {source}\n")).collect(),
     )
 }

@@ -35,6 +35,9 @@ pub(super) const COMMANDS: &[Known] = &[
         let is_tree = text(c, "output_method") == Some("tree");
         either(c, || osd::df_json(v, is_tree), || osd::df_text(v, is_tree))
     }),
+    read("osd perf", "show how long the commits of each OSD took", |c, v| {
+        either(c, || osd::perf_json(v), || osd::perf_text(v))
+    }),
     read("osd stat", "count the OSDs", osd_stat),
     read("osd ls", "list the OSD ids", |c, v| {
         let ids: Vec<u32> = v.map.osds().map(|osd| osd.0).collect();

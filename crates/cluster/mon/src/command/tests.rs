@@ -43,6 +43,7 @@ fn reports(map: &OsdMap) -> ClusterStats {
                 epoch: map.epoch,
                 total_bytes,
                 used_bytes,
+                commit_latency_ns: 2_600_000,
                 pools,
                 stuck: Vec::new(),
                 purged: Vec::new(),
@@ -112,6 +113,7 @@ fn every_command_is_described_and_answers() {
                     command["name"] = json!("osd_max_write_size");
                     command["value"] = json!("90");
                 }
+                "mon metadata" => command["id"] = json!("a"),
                 "config get" | "config show" => command["key"] = json!("osd_max_write_size"),
                 "osd pool application get" => {
                     command["app"] = json!("rbd");
@@ -213,6 +215,7 @@ fn the_state_of_pgs_is_what_their_primaries_say() {
             epoch: map.epoch,
             total_bytes: 1,
             used_bytes: 0,
+            commit_latency_ns: 0,
             pools: Vec::new(),
             stuck,
             purged: Vec::new(),
@@ -352,6 +355,9 @@ fn space_and_trees() {
     assert_eq!(osd_df["nodes"].as_array().unwrap().len(), 3);
     assert_eq!((&osd_df["nodes"][1]["kb"], &osd_df["nodes"][1]["pgs"]), (&json!(1 << 20), &json!(8)));
     assert!((osd_df["summary"]["average_utilization"].as_f64().unwrap() - 10.0).abs() < 0.01);
+    let perf = value(&map, "osd perf");
+    assert_eq!(perf["osdstats"]["osd_perf_infos"][1]["perf_stats"]["commit_latency_ns"], 2_600_000);
+    assert!(plain(&map, "osd perf").contains("\n  2                   2                  2\n"));
     assert!(plain(&map, "osd df").contains("MIN/MAX VAR: 1.00/1.00  STDDEV: 0.00"));
     let tree = plain(&map, "osd tree");
     assert!(tree.contains("root default") && tree.contains("osd.2") && tree.contains("up"), "{tree}");
@@ -496,4 +502,36 @@ fn osds_get_weights_and_are_given_up() {
     let (after, status) = says(about("purge", 2, true)).unwrap();
     assert_eq!((status.as_str(), after.osds().count()), ("purged osd.2", 2));
     assert!(after.crush.item_name(2).is_none() && !after.is_in(OsdId(2)));
+}
+
+#[test]
+fn options_of_osds_that_can_change_are_stored() {
+    let map = cluster_up(1);
+    let set = |who: &str, name: &str, value: &str| {
+        run_on(&map, &json!({ "prefix": "config set", "who": who, "name": name, "value": value }).to_string())
+    };
+    for who in ["osd", "osd.0", "global"] {
+        assert!(matches!(set(who, "osd_max_backfills", "3"), Ok(Answer::Options { .. })), "{who}");
+    }
+    for (who, name, value) in [
+        ("osd", "osd_max_backfills", "0"),
+        ("osd", "osd_scrub_auto_repair", "2"),
+        ("client", "osd_max_backfills", "3"),
+        ("osd.x", "osd_max_backfills", "3"),
+        ("mon", "osd_max_backfills", "3"),
+    ] {
+        let refusal = set(who, name, value).unwrap_err();
+        assert_eq!(refusal.code.0, errno::EINVAL, "{who} {name} {value}");
+    }
+    let get = json!({ "prefix": "config get", "who": "osd", "key": "osd_max_backfills" }).to_string();
+    assert_eq!(data(&map, &get), "1\n");
+}
+
+#[test]
+fn the_audit_log_has_each_command_at_its_level() {
+    let level = |prefix: &str| audit_level(&[json!({ "prefix": prefix }).to_string()]);
+    assert_eq!(level("osd out"), Some(log_level::INFO));
+    assert_eq!((level("osd dump"), level("make tea")), (Some(log_level::DEBUG), Some(log_level::DEBUG)));
+    assert_eq!(level("get_command_descriptions"), None);
+    assert_eq!(audit_level(&[]), Some(log_level::DEBUG));
 }

@@ -5,7 +5,7 @@ use carmine_wire::osdmap::consts::release_name;
 use serde_json::{Value, json};
 
 use super::osd::known;
-use super::{Known, Outcome, View, change, done, present, pretty, read, required, write};
+use super::{Known, Outcome, View, change, done, either, present, pretty, read, required, text, write};
 use crate::change::Change;
 use crate::report::{cluster, crush, dump, health, osd, pg, service};
 
@@ -16,6 +16,20 @@ pub(super) const COMMANDS: &[Known] = &[
     read("mgr stat", "show the manager (the monitor itself)", |c, _| {
         let itself = json!({ "epoch": 1, "available": true, "active_name": "a", "num_standby": 0 });
         done(pretty(c, &itself))
+    }),
+    read("mon metadata id:CephString?", "show what is known of the monitor", |c, v| {
+        done(pretty(c, &cluster::mon_metadata_json(v, text(c, "id").is_some())))
+    }),
+    read("mon_status", "show the state of the monitor", |c, v| done(pretty(c, &cluster::mon_status_json(v)))),
+    read("mds stat", "show the metadata servers (there are none)", |c, _| {
+        either(
+            c,
+            || json!({ "fsmap": { "epoch": 1, "filesystems": [], "standbys": [] } }),
+            || "\n".to_owned(),
+        )
+    }),
+    read("fs ls", "list the file systems (there are none)", |c, _| {
+        either(c, || json!([]), || "No filesystems enabled\n".to_owned())
     }),
     read("service dump", "show the services that have registered", |c, v| done(pretty(c, &service::json(v)))),
     read("service status", "show what the services that have registered say of themselves", |c, v| {

@@ -234,6 +234,21 @@ pub(crate) fn mon_stat_json(view: &View<'_>) -> Value {
     })
 }
 
+/// `mon_status`: the one monitor of itself.
+pub(crate) fn mon_status_json(view: &View<'_>) -> Value {
+    json!({
+        "name": "a", "rank": 0, "state": "leader", "election_epoch": 1, "quorum": [0], "quorum_age": view.uptime_s,
+        "outside_quorum": [], "monmap": monmap(view),
+    })
+}
+
+/// `mon metadata`: of one monitor, or of all of them.
+pub(crate) fn mon_metadata_json(view: &View<'_>, is_one: bool) -> Value {
+    let version = concat!("carmine ", env!("CARGO_PKG_VERSION"));
+    let one = json!({ "name": "a", "addrs": format!("v2:{}/0", view.addr), "ceph_version": version });
+    if is_one { one } else { json!([one]) }
+}
+
 /// `quorum_status`: the leader.
 pub(crate) fn quorum_json(view: &View<'_>) -> Value {
     json!({

@@ -52,15 +52,10 @@ pub struct About {
     pub contrast: BTreeMap<&'static str, Vec<&'static str>>,
 }
 
-const CARMINE: [&str; 9] = [
+const CARMINE: [&str; 4] = [
     "authenticate (cephx)",
-    "scrub",
-    "snapshots, clones, erasure coding, compression",
-    "enforce min_size",
-    "heartbeats between OSDs; it stays up until its process ends",
+    "erasure coding, compression",
     "schedule clients against recovery by QoS (mClock, wpq priorities)",
-    "track operations for dump_historic_ops",
-    "keep statistics per PG for a manager",
     "cache data in `blue`: every read goes to the device and is checked against its CRC",
 ];
 

@@ -3,6 +3,7 @@
 
 mod bench;
 mod dumps;
+mod options;
 mod pg_query;
 
 use std::future::Future;
@@ -88,6 +89,9 @@ pub(crate) async fn answer(osd: &Rc<OsdShard>, question: &Value) -> Result<Value
         "pg_contents" => dumps::pg_contents(osd).await,
         "pg" | "query" => pg_query::answer(osd, question).await,
         "get_command_descriptions" => Ok(descriptions(osd)),
+        "config get" => options::get(osd, question),
+        "config set" => options::set(osd, question).await,
+        "injectargs" => options::inject(osd, question).await,
         "flush_pg_stats" => Ok(flush_pg_stats(osd).await),
         "help" => Ok(help(osd)),
         "version" => Ok(version()),
@@ -164,16 +168,19 @@ fn shown(question: &Value, value: &Value) -> Vec<u8> {
 /// Version of the admin socket's protocol that Ceph's daemons tell.
 const PROTOCOL_VERSION: &str = "2";
 
-/// One command: its words, its parameters (optional numbers, all of them), a line of help.
+/// One command: its words, its parameters (`name` is an optional number, `name:type` a text that must be there, `+` behind it one
+/// or more), a line of help.
 type Command = (&'static str, &'static [&'static str], &'static str);
 
 /// The commands of every OSD.
-const COMMANDS: [Command; 12] = [
+const COMMANDS: [Command; 15] = [
     (
         "bench",
         &["count", "size", "object_size", "object_num"],
         "write `count` bytes through the store, `size` at a time; tell the rate",
     ),
+    ("config get", &["var:CephString"], "the value of an option that can change while this OSD runs"),
+    ("config set", &["var:CephString", "val:CephString+"], "change an option of this OSD until it stops"),
     ("dump_blocked_ops", &[], "operations that are slow: not answered for 30 seconds"),
     ("dump_metrics", &[], "all metrics of all shards"),
     ("dump_ops_in_flight", &[], "operations that are not answered yet: stage, age and what each waits for"),
@@ -181,6 +188,11 @@ const COMMANDS: [Command; 12] = [
     ("flush_pg_stats", &[], "wait until the monitor has heard what the PGs hold"),
     ("get_command_descriptions", &[], "these commands, for tools"),
     ("help", &[], "these commands"),
+    (
+        "injectargs",
+        &["injected_args:CephString+"],
+        "change options of this OSD until it stops: --NAME VALUE …",
+    ),
     ("perf dump", &[], "counters under Ceph's names"),
     ("pg_contents", &[], "a digest of every object; reads the whole store"),
     ("status", &[], "epoch, space and the state of every PG"),
@@ -199,8 +211,7 @@ fn all(osd: &OsdShard) -> Vec<Command> {
 fn descriptions(osd: &OsdShard) -> Value {
     let described = all(osd).into_iter().enumerate().map(|(at, (words, parameters, help))| {
         let words = words.split(' ').map(|word| json!(word));
-        let parameters =
-            parameters.iter().map(|name| json!({ "name": name, "type": "CephInt", "req": false }));
+        let parameters = parameters.iter().map(|text| parameter(text));
         let sig: Vec<Value> = words.chain(parameters).collect();
         (
             format!("cmd{at:03}"),
@@ -211,6 +222,16 @@ fn descriptions(osd: &OsdShard) -> Value {
         "sig": pg_query::signature(), "help": "details of a PG", "module": "osd", "perm": "r", "flags": 0,
     });
     Value::Object(described.chain([("cmd999".to_owned(), query)]).collect())
+}
+
+fn parameter(text: &str) -> Value {
+    let Some((name, kind)) = text.split_once(':') else {
+        return json!({ "name": text, "type": "CephInt", "req": false });
+    };
+    match kind.strip_suffix('+') {
+        Some(kind) => json!({ "name": name, "type": kind, "n": "N" }),
+        None => json!({ "name": name, "type": kind }),
+    }
 }
 
 /// `{"COMMAND": HELP, …}`

@@ -188,6 +188,100 @@ fn attributes_are_repaired() {
     }
 }
 
+/// The fields of an answer to COPY_GET that are looked at, and the cursor behind it.
+struct Piece {
+    size: u64,
+    attrs: Vec<(Vec<u8>, Vec<u8>)>,
+    data: Vec<u8>,
+    omap: Vec<(Vec<u8>, Vec<u8>)>,
+    cursor: Vec<u8>,
+    is_last: bool,
+    header: Vec<u8>,
+}
+
+fn piece_of(bytes: &[u8]) -> Piece {
+    let mut d = Decoder::new(bytes, "copy").envelope("copy", 8).unwrap().body;
+    let pairs = |d: &mut Decoder<'_>| d.vec(8, |d| Ok((d.blob()?.to_vec(), d.blob()?.to_vec()))).unwrap();
+    let (size, _) = (d.u64().unwrap(), d.u64().unwrap());
+    let attrs = pairs(&mut d);
+    let (data, omap) = (d.blob().unwrap().to_vec(), d.blob().unwrap());
+    let omap = if omap.is_empty() { Vec::new() } else { pairs(&mut Decoder::new(omap, "omap")) };
+    let mut at = d.envelope("cursor", 1).unwrap().body;
+    let (has_attrs, offset, has_data) = (at.bool().unwrap(), at.u64().unwrap(), at.bool().unwrap());
+    let (key, has_omap) = (at.blob().unwrap().to_vec(), at.bool().unwrap());
+    let cursor = cursor(has_attrs, offset, has_data, &key, has_omap);
+    Piece {
+        size,
+        attrs,
+        data,
+        omap,
+        cursor,
+        is_last: has_data && has_omap,
+        header: d.blob().unwrap().to_vec(),
+    }
+}
+
+fn cursor(has_attrs: bool, offset: u64, has_data: bool, key: &[u8], has_omap: bool) -> Vec<u8> {
+    Encoder::collect(|e| {
+        e.envelope(1, 1, |e| {
+            e.bool(has_attrs);
+            e.u64(offset);
+            e.bool(has_data);
+            e.blob(key);
+            e.bool(has_omap);
+        });
+    })
+}
+
+#[test]
+fn copy_get_gives_an_object_in_pieces() {
+    let cluster = Cluster::start(5, Disks::Cyan, 1, 8, &[1]);
+    cluster.client(RouteMode::Single, |_, pool| async move {
+        let data = noise(9, 700_000);
+        pool.write_full("from", data.clone()).await.unwrap();
+        let header = (OsdOp::with_payload(ops::OMAP_SET_HEADER, 0), Payload::from(b"head".to_vec()));
+        pool.exec("from", vec![xattr(ops::SET_XATTR, "a", b"1"), set_omap(&entries(0..1500)), header])
+            .await
+            .unwrap();
+        let (mut next, mut all, mut attrs) = (cursor(false, 0, false, b"", false), Vec::new(), Vec::new());
+        let (mut omap, mut headers) = (Vec::new(), Vec::new());
+        for most in [0, 100_000, 8 << 20, 8 << 20, 8 << 20, 8 << 20, 8 << 20, 8 << 20] {
+            let input = [next.clone(), u64::to_le_bytes(most).to_vec()].concat();
+            let ask = (OsdOp::with_payload(ops::COPY_GET, 0), Payload::from(input));
+            let piece = piece_of(&pool.exec("from", vec![ask]).await.unwrap().take_data(0).to_vec());
+            assert!(piece.size == 700_000 && piece.data.len() as u64 <= most);
+            all.extend(piece.data);
+            attrs.extend(piece.attrs);
+            omap.extend(piece.omap);
+            headers.extend(piece.header);
+            next = piece.cursor;
+            if piece.is_last {
+                break;
+            }
+        }
+        let entries: Vec<_> = entries(0..1500).into_iter().map(|(k, v)| (k.into_bytes(), v)).collect();
+        assert!(all == data && omap == entries, "{} bytes, {} entries", all.len(), omap.len());
+        assert_eq!((attrs, headers), (vec![(b"a".to_vec(), b"1".to_vec())], b"head".to_vec()));
+        let ask = |input: &[u8]| (OsdOp::with_payload(ops::COPY_GET, 0), Payload::from(input.to_vec()));
+        assert_eq!(pool.exec("from", vec![ask(b"x")]).await.unwrap_err().errno(), errno::EINVAL);
+        let begin = [cursor(false, 0, false, b"", false), vec![0; 8]].concat();
+        assert!(pool.exec("none", vec![ask(&begin)]).await.unwrap_err().is_not_found());
+    });
+}
+
+/// librbd asks for all snapshots of an image in one request.
+#[test]
+fn a_request_may_have_thousands_of_operations() {
+    let cluster = Cluster::start(6, Disks::Cyan, 1, 8, &[1]);
+    cluster.client(RouteMode::Single, |_, pool| async move {
+        pool.exec("o", vec![xattr(ops::SET_XATTR, "a", b"1")]).await.unwrap();
+        let ask = |count: usize| (0..count).map(|_| xattr(ops::GET_XATTR, "a", b"")).collect::<Vec<_>>();
+        let mut answer = pool.exec("o", ask(4000)).await.unwrap();
+        assert_eq!(answer.take_data(3999).to_vec(), b"1");
+        assert_eq!(pool.exec("o", ask(9000)).await.unwrap_err().errno(), errno::E2BIG);
+    });
+}
+
 /// Copies are read like any client reads, from whatever OSD has the object.
 #[test]
 fn objects_are_copied_with_their_attributes() {

@@ -25,7 +25,7 @@ proptest! {
         }).collect();
         let pools = pools.collect();
         let purged = pgs.iter().map(|(pg, n)| PgPurged { pg: *pg, snaps: vec![(u64::from(*n), 3)] }).collect();
-        round_trip(OsdStats { epoch, total_bytes: 5, used_bytes: u64::MAX, pools, stuck, purged });
+        round_trip(OsdStats { epoch, total_bytes: 5, used_bytes: u64::MAX, commit_latency_ns: 6, pools, stuck, purged });
         let stamp = ScrubStamp { version: Eversion::new(epoch.0, 7), time: UTime { sec: 1, nsec: 2 } };
         let scrubs = pgs.iter().map(|(pg, n)| PgScrubs { pg: *pg, last: stamp, errors: u64::from(*n), ..PgScrubs::default() });
         round_trip(OsdScrubs { osd, pgs: scrubs.collect() });

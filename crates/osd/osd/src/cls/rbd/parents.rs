@@ -119,6 +119,7 @@ fn detach(h: &mut Handle<'_, '_>, is_old_form: bool) -> Done {
     if is_old_form && !parent.namespace.is_empty() {
         return Err(OpError::of(errno::EXDEV));
     }
+    let operations = Operations::load(h)?;
     let of_snaps: Vec<Snap> =
         Snap::all(h)?.into_iter().filter(|snap| snap.parent_overlap.is_some()).collect();
     if features & feature::DEEP_FLATTEN != 0 {
@@ -130,7 +131,7 @@ fn detach(h: &mut Handle<'_, '_>, is_old_form: bool) -> Done {
         Parent { head_overlap: None, ..parent }.store(h);
         return done();
     }
-    Operations::load(h)?.set(h, 0, operation::CLONE_CHILD);
+    operations.set(h, 0, operation::CLONE_CHILD);
     done()
 }
 

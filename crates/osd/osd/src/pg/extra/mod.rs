@@ -4,6 +4,7 @@
 mod checksum;
 mod compare;
 mod copy;
+mod copy_get;
 mod data;
 mod omap;
 mod watches;
@@ -102,6 +103,7 @@ pub(super) async fn step(
         ops::WATCH | ops::NOTIFY | ops::NOTIFY_ACK | ops::LIST_WATCHERS => {
             watches::step(osd, op, state, request, &input.to_vec())
         }
+        ops::COPY_GET => copy_get::get(osd, op, state, &input.to_vec()).await,
         ops::COPY_FROM | ops::COPY_FROM2 => {
             copy::from(osd, op, state, request, &input.to_vec()).await.map(|()| Payload::new())
         }
@@ -131,6 +133,7 @@ fn reads_attrs(code: u16) -> bool {
             | ops::OMAP_GET_HEADER
             | ops::OMAP_GET_VALS_BY_KEYS
             | ops::OMAP_CMP
+            | ops::COPY_GET
             | ops::CALL
     )
 }

@@ -30,6 +30,11 @@ impl Reserver {
         Reserver { local: places(), remote: places(), given: RefCell::default(), next: Cell::new(0) }
     }
 
+    /// Changes how many places there are; those that are taken stay so.
+    pub(crate) fn resize(&self, max_backfills: u32) {
+        [&self.local, &self.remote].iter().for_each(|places| places.resize(max_backfills.max(1) as usize));
+    }
+
     fn keep(&self, place: Permit) -> u64 {
         let number = self.next.get();
         self.next.set(number + 1);

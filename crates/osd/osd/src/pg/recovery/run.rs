@@ -291,7 +291,8 @@ impl Run {
     /// Waits before a member that was too full is asked again.
     pub(super) async fn pause(&self, stage: Recovery) -> Result<(), End> {
         self.set(stage);
-        let end_ns = self.osd.shard.now_ns() + self.osd.config.recovery.retry_interval.as_nanos() as u64;
+        let end_ns =
+            self.osd.shard.now_ns() + self.osd.options.borrow().recovery.retry_interval.as_nanos() as u64;
         while self.osd.shard.now_ns() < end_ns {
             let left = Duration::from_nanos(end_ns - self.osd.shard.now_ns());
             self.osd.shard.sleep(left.min(LOOK)).await;

@@ -11,18 +11,23 @@ const SHORT_NS: u64 = 1_000_000;
 
 /// Spreads what is moved over time.
 pub(crate) struct Pace {
-    bytes_per_second: u64,
+    bytes_per_second: Cell<u64>,
     /// Until then what was moved so far uses up the limit.
     free_ns: Cell<u64>,
 }
 
 impl Pace {
     pub(crate) fn new(bytes_per_second: u64) -> Pace {
-        Pace { bytes_per_second: bytes_per_second.max(1), free_ns: Cell::new(0) }
+        Pace { bytes_per_second: Cell::new(bytes_per_second.max(1)), free_ns: Cell::new(0) }
+    }
+
+    /// Changes the limit, for what is moved from now on.
+    pub(crate) fn set(&self, bytes_per_second: u64) {
+        self.bytes_per_second.set(bytes_per_second.max(1));
     }
 
     pub(super) fn bytes_per_second(&self) -> u64 {
-        self.bytes_per_second
+        self.bytes_per_second.get()
     }
 
     /// Counts bytes that were moved, and waits until more may be.
@@ -35,7 +40,7 @@ impl Pace {
 
     /// How long to wait.
     fn note(&self, now_ns: u64, bytes: u64) -> u64 {
-        let takes_ns = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second);
+        let takes_ns = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second.get());
         let free_ns =
             self.free_ns.get().max(now_ns).saturating_add(u64::try_from(takes_ns).unwrap_or(u64::MAX));
         self.free_ns.set(free_ns);
@@ -54,5 +59,7 @@ mod tests {
         assert_eq!(pace.note(5_000_000_000, 100), 200_000_000);
         assert_eq!(pace.note(5_150_000_000, 100), 150_000_000);
         assert_eq!(pace.note(9_000_000_000, 100), 100_000_000);
+        pace.set(100);
+        assert_eq!(pace.note(10_000_000_000, 100), 1_000_000_000);
     }
 }

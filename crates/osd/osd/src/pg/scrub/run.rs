@@ -303,7 +303,7 @@ impl Run {
     /// Repairs what a scheduled deep scrub found, if that is not more than an accident explains
     /// (osd_scrub_auto_repair_num_errors).
     async fn repair_the_few(&mut self) -> Result<(), End> {
-        let options = &self.osd.config.scrub;
+        let options = self.osd.options.borrow().scrub.clone();
         let few = self.found.errors <= options.auto_repair_errors_max;
         if self.order.is_commanded || !self.order.deep || !options.auto_repair || !few {
             return Ok(());

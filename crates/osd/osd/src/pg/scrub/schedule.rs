@@ -157,7 +157,7 @@ impl Pg {
     fn due(&self, osd: &OsdShard, is_busy: bool) -> Option<Order> {
         let now_ns = osd.shard.now_ns();
         let due = self.scrub.due.get().unwrap_or_else(|| {
-            let due = Due::unknown(&osd.config.scrub, now_ns, || osd.shard.random_u64());
+            let due = Due::unknown(&osd.options.borrow().scrub, now_ns, || osd.shard.random_u64());
             self.scrub.due.set(Some(due));
             due
         });
@@ -182,14 +182,20 @@ impl Pg {
         self.scrub.last.set(stamp);
         if order.deep {
             self.scrub.last_deep.set(stamp);
-        } else if errors > 0 && osd.config.scrub.auto_repair && !order.is_commanded {
+        } else if errors > 0 && osd.options.borrow().scrub.auto_repair && !order.is_commanded {
             // Only a deep one knows which copies are good.
             self.scrub.wanted.set(Some(Order { deep: true, ..Order::default() }));
         }
         if let Some(due) = self.scrub.due.get() {
-            let next = due.done(&osd.config.scrub, order.deep, osd.shard.now_ns(), || osd.shard.random_u64());
+            let options = osd.options.borrow();
+            let next = due.done(&options.scrub, order.deep, osd.shard.now_ns(), || osd.shard.random_u64());
             self.scrub.due.set(Some(next));
         }
+    }
+
+    /// Other intervals hold: what is due is drawn again.
+    pub(crate) fn plan_scrubs_anew(&self) {
+        self.scrub.due.set(None);
     }
 
     fn try_later(&self, now_ns: u64) {

@@ -1,0 +1,140 @@
+//! Options that can change while an OSD runs, by Ceph's names. Their values at the start are those of [`OsdConfig`]; then come those
+//! that the monitor stores (`ceph config set osd …`), and last those that this OSD alone was told (`ceph tell osd.N config set …`).
+//!
+//! [`OsdConfig`]: crate::OsdConfig
+
+use std::collections::BTreeMap;
+
+use carmine_reactor::ShardId;
+
+use crate::config::{OsdConfig, RecoveryOptions, ScrubOptions};
+use crate::shard::OsdShard;
+
+/// Their values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RunOptions {
+    pub(crate) scrub: ScrubOptions,
+    pub(crate) recovery: RecoveryOptions,
+}
+
+/// Values by name.
+pub(crate) type Values = BTreeMap<String, String>;
+
+/// Values that were given since the start (shard 0).
+#[derive(Default)]
+pub(crate) struct Given {
+    /// By the monitor, to all OSDs of a kind.
+    stored: Values,
+    /// To this OSD alone.
+    own: Values,
+}
+
+impl RunOptions {
+    /// Those at the start.
+    pub(crate) fn of(config: &OsdConfig) -> RunOptions {
+        RunOptions { scrub: config.scrub.clone(), recovery: config.recovery.clone() }
+    }
+
+    fn names() -> impl Iterator<Item = &'static str> {
+        ScrubOptions::NAMES.into_iter().chain(RecoveryOptions::NAMES)
+    }
+
+    /// The value of an option, as text.
+    ///
+    /// # Errors
+    /// There is no such option; the text lists those that there are.
+    pub(crate) fn get(&self, name: &str) -> Result<String, String> {
+        let value = self.scrub.get(name).or_else(|| self.recovery.get(name));
+        value.ok_or_else(|| {
+            let known: Vec<&str> = RunOptions::names().collect();
+            format!(
+                "'{name}' is no option that can change while an OSD runs; these can: {}",
+                known.join(", ")
+            )
+        })
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        self.get(name)?;
+        match ScrubOptions::NAMES.contains(&name) {
+            true => self.scrub.set(name, value),
+            false => self.recovery.set(name, value),
+        }
+    }
+}
+
+impl OsdShard {
+    /// Takes values that only this OSD was told. On shard 0.
+    ///
+    /// # Errors
+    /// One of them is none for its option, or there is no such option: none is taken.
+    pub(crate) fn set_own_options(&self, values: &Values) -> Result<(), String> {
+        let mut next = self.options.borrow().clone();
+        values.iter().try_for_each(|(name, value)| next.set(name, value))?;
+        self.given.borrow_mut().own.extend(values.clone());
+        self.spread_options(&next);
+        Ok(())
+    }
+
+    /// Takes the values that the monitor stores: all of them, those that are missing have their former value again. On shard 0.
+    pub(crate) fn set_stored_options(&self, values: Values) {
+        let mut given = self.given.borrow_mut();
+        given.stored = values;
+        let mut next = RunOptions::of(&self.config);
+        for (name, value) in given.stored.iter().chain(&given.own) {
+            if let Err(why) = next.set(name, value) {
+                tracing::warn!("an option that the monitor stores is not taken: {why}");
+            }
+        }
+        if next != *self.options.borrow() {
+            self.spread_options(&next);
+        }
+    }
+
+    /// Gives them to all shards, in the same order to each.
+    fn spread_options(&self, next: &RunOptions) {
+        tracing::info!("options: {next:?}");
+        for to in (1..self.shard.shards()).map(ShardId) {
+            let next = next.clone();
+            self.shard.submit_to(to, move |shard| {
+                if let Some(osd) = OsdShard::of(shard) {
+                    osd.take_options(next);
+                }
+            });
+        }
+        self.take_options(next.clone());
+    }
+
+    fn take_options(&self, next: RunOptions) {
+        let shards = self.shard.shards();
+        self.pace.set(next.scrub.bytes_per_second);
+        self.reserver.resize(next.recovery.max_backfills);
+        self.recovery_ops.resize(next.recovery.max_active_of(shards));
+        self.recovery_pace.set(next.recovery.bytes_per_second_of(shards));
+        let before = self.options.replace(next);
+        if before.scrub != self.options.borrow().scrub {
+            self.pgs.borrow().values().for_each(|pg| pg.plan_scrubs_anew());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_has_a_value_that_can_be_set_again() {
+        let mut options = RunOptions { scrub: ScrubOptions::default(), recovery: RecoveryOptions::default() };
+        let before = options.clone();
+        for name in RunOptions::names() {
+            let value = options.get(name).unwrap();
+            assert_eq!(options.set(name, &value), Ok(()), "{name}");
+            assert!(options.set(name, "tea").is_err_and(|why| why.contains(name)), "{name}");
+        }
+        assert_eq!(options, before);
+        assert_eq!(options.set("osd_max_backfills", "3"), Ok(()));
+        assert_eq!((options.get("osd_max_backfills"), options.recovery.max_backfills), (Ok("3".into()), 3));
+        assert!(options.set("osd_max_backfills", "0").is_err());
+        assert!(options.set("osd_tea", "1").is_err_and(|why| why.contains("osd_max_backfills")));
+    }
+}
