@@ -7,8 +7,7 @@ use carmine_daemon::signals;
 use carmine_study::archive::PointEnd;
 use carmine_study::expand::show_duration;
 use carmine_study::run::Event as SweepEvent;
-use carmine_testbed::output::note;
-use carmine_testbed::{Event, StartOptions};
+use carmine_testbed::{Event, StartOptions, note};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Runs a start that Ctrl-C cancels and that may take `limit_s`, and shows how far it is.

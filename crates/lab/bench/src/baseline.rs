@@ -4,20 +4,14 @@ mod echo;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use carmine_load::baseline::{Baseline, RawFigures};
-use carmine_load::{
-    DeviceTarget, Geometry, JobSetup, LoadSpec, Prefill, Rw, parse_bytes, parse_millis, run_job,
-};
+use carmine_load::{DeviceTarget, JobSetup, LoadSpec, Prefill, Rw, parse_bytes, parse_millis, run_dealt_job};
 use carmine_reactor::{Config, PollPolicy, Shard};
-use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts;
-use carmine_testbed::output::{note, print};
-use carmine_testbed::spec::DirArgs;
-use carmine_testbed::{Layout, Plan, require_plan, write_json};
+use carmine_testbed::{DirArgs, Layout, Plan, note, print, refuse, require_plan, usage, write_json};
 use carmine_types::{FlushMode, OsdId, StoreKind};
 use clap::Args;
 use tempfile::NamedTempFile;
@@ -87,7 +81,7 @@ pub fn run(args: &BaselineArgs, cancel: &AtomicBool) -> Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
     let plan = require_plan(&layout)?;
     let spec = args.spec();
-    spec.check().map_err(|e| Usage(e.to_string()))?;
+    spec.check().map_err(|e| usage!("{e}"))?;
     let device = match plan.store {
         StoreKind::Blue => measure_device(&layout, &plan, &spec, cancel)?,
         StoreKind::Cyan | StoreKind::Null => {
@@ -139,10 +133,8 @@ fn measure_device(
     spec: &LoadSpec,
     cancel: &AtomicBool,
 ) -> Result<Option<RawFigures>> {
-    if !spec.bs_bytes.is_multiple_of(BLOCK_BYTES) {
-        let multiples = "a device is read past the page cache, in multiples of";
-        bail!(Usage(format!("--bs {}: {multiples} {BLOCK_BYTES} bytes", spec.bs_bytes)));
-    }
+    let (bs, multiples) = (spec.bs_bytes, "a device is read past the page cache, in multiples of");
+    refuse!(!bs.is_multiple_of(BLOCK_BYTES), "--bs {bs}: {multiples} {BLOCK_BYTES} bytes");
     if !plan.devices.is_empty() && spec.rw.writes() {
         note("the OSDs have devices of their own, which are only read: no baseline of writes");
         return Ok(None);
@@ -153,22 +145,11 @@ fn measure_device(
     let cpus = plan.grid.osds.first().map(|osd| osd.reactor_cpus()).unwrap_or_default();
     let writable = place.scratch.is_some();
     let load = dealt(spec, cpus.len() as u32, writable);
-    let poll: PollPolicy = plan.poll.parse().map_err(|e| Usage(format!("poll policy of the plan: {e}")))?;
+    let poll: PollPolicy = plan.poll.parse().map_err(|e| usage!("poll policy of the plan: {e}"))?;
     let (path, object_bytes) = (place.path.clone(), spec.object_size_bytes);
-    let job = async move |shard: Shard, setup: JobSetup| match DeviceTarget::open(
-        &shard,
-        &path,
-        object_bytes,
-        writable,
-        mode,
-    )
-    .await
-    {
-        Ok(target) => {
-            let geometry = Geometry::dealt(setup.spec(), setup.job());
-            run_job(&shard, Rc::new(target), geometry, setup).await;
-        }
-        Err(error) => setup.abort(&error.to_string()),
+    let job = async move |shard: Shard, setup: JobSetup| {
+        let target = DeviceTarget::open(&shard, &path, object_bytes, writable, mode).await;
+        run_dealt_job(&shard, target, setup).await;
     };
     let measured = run_raw(&load, &cpus, raw_config(poll), cancel, &mut || Ok(()), job)
         .with_context(|| format!("raw device ({})", place.path.display()))?;

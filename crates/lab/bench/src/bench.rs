@@ -11,18 +11,16 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
-use carmine_load::hosted::{Latency, Tool};
+use anyhow::{Context, Result};
+use carmine_load::hosted::{HostedFigures, Tool};
 use carmine_load::profile::{Profile, ProfileMode};
 use carmine_load::report::{self, LatencyHistograms, Report};
 use carmine_load::samples::Samples;
 use carmine_load::verdict::MoreLoad;
 use carmine_load::window::{DrainWindow, Window};
 use carmine_load::{JobResult, LoadSpec, SAMPLE_NS};
-use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::neighbour::Neighbour;
-use carmine_testbed::output::{note, print};
-use carmine_testbed::{write_json, write_whole};
+use carmine_testbed::{note, peer, print, refuse, write_json, write_whole};
 use carmine_topology::Grid;
 use carmine_types::counted;
 use serde_json::{Value, json};
@@ -44,8 +42,8 @@ struct Outcome {
     /// Blocks that the verify state knows.
     known_blocks: u64,
     seen: Seen,
-    /// `None`: our own generator.
-    told: Option<Told>,
+    /// The figures of a stock tool, and `carmine.client` of the result; `None`: our own generator.
+    told: Option<(HostedFigures, Value)>,
 }
 
 /// Observations beside the figures.
@@ -57,18 +55,6 @@ struct Seen {
     samples: Option<Samples>,
     /// The recording of `perf`, or why there is none; `None` if nobody asked.
     profiled: Option<Result<Recording, String>>,
-}
-
-/// The parts of a result that a stock tool tells in its own way.
-struct Told {
-    /// Of a tool that keeps no histogram.
-    latency: Option<Latency>,
-    /// `fio version` of the result.
-    version: String,
-    /// `jobs` of the result.
-    jobs: Value,
-    /// `carmine.client` of the result.
-    client: Value,
 }
 
 /// Loads a testbed or a peer and prints, and keeps, what was measured. `cancel` ends it early.
@@ -106,7 +92,7 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> Result<ExitC
             report = report.with_stages();
         }
     }
-    let latency = outcome.told.as_ref().and_then(|told| told.latency).map(|latency| {
+    let latency = outcome.told.as_ref().and_then(|(figures, _)| figures.latency).map(|latency| {
         report.latency_histogram = LatencyHistograms::default();
         format!("latency   mean {:.1} us, max {:.1} us\n", latency.mean_ns / 1e3, latency.max_ns / 1e3)
     });
@@ -132,15 +118,16 @@ fn result_json(
     spec: &LoadSpec,
     result: &JobResult,
     report: &Report,
-    told: Option<Told>,
+    told: Option<(HostedFigures, Value)>,
 ) -> Result<Value> {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let mut value = report::result_json(spec, result, report, now_s);
-    value["carmine"]["peer"] = setup.about_json()?;
-    if let Some(told) = told {
-        value["fio version"] = told.version.into();
-        value["jobs"] = told.jobs;
-        value["carmine"]["client"] = told.client;
+    let about = setup.plan.peer.as_ref().map(|peer| peer::about(&setup.plan, peer)).transpose()?;
+    value["carmine"]["peer"] = serde_json::to_value(about)?;
+    if let Some((figures, client)) = told {
+        value["jobs"] = figures.jobs(spec);
+        value["fio version"] = figures.version.into();
+        value["carmine"]["client"] = client;
     }
     Ok(value)
 }
@@ -180,10 +167,8 @@ fn failure(result: &JobResult) -> String {
 /// Finds out before the load, not after it, that the result can't be kept.
 fn check_writable(option: &str, path: &Path) -> Result<()> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !parent.is_dir() {
-        let (path, parent) = (path.display(), parent.display());
-        bail!(Usage(format!("{option} {path}: there is no folder {parent}")));
-    }
+    let (path, folder) = (path.display(), parent.display());
+    refuse!(!parent.is_dir(), "{option} {path}: there is no folder {folder}");
     Ok(())
 }
 

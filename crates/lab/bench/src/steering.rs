@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use carmine_client::Client;
 use carmine_load::{BenchAction, BenchStatus, JobResult, JobSetup, LoadSpec, Phase, Session, VerifyState};
 use carmine_reactor::{Config, PollPolicy, Reactors, Shard, block_on};
@@ -178,9 +178,8 @@ impl<'a> Steering<'a> {
             if status.progress.prefill_bytes_done != bytes {
                 (moved, bytes) = (Instant::now(), status.progress.prefill_bytes_done);
             }
-            if moved.elapsed() > limit {
-                bail!("gave up after waiting {} s for {what} (see `carmine status`)", limit.as_secs());
-            }
+            let (is_stuck, limit_s) = (moved.elapsed() > limit, limit.as_secs());
+            ensure!(!is_stuck, "gave up after waiting {limit_s} s for {what} (see `carmine status`)");
             self.shard.sleep(self.pause).await;
         }
     }
@@ -206,15 +205,11 @@ impl<'a> Steering<'a> {
 
     /// Looks at the jobs, the OSDs and Ctrl-C, and shows how far all is.
     pub(crate) async fn look(&mut self) -> Result<BenchStatus> {
-        if self.cancel.load(Ordering::Relaxed) {
-            bail!("interrupted");
-        }
+        ensure!(!self.cancel.load(Ordering::Relaxed), "interrupted");
         let status = self.jobs.status().await?;
         self.view.show(&status);
         (self.on_look)(&self.jobs)?;
-        if status.progress.failed {
-            bail!("a job failed");
-        }
+        ensure!(!status.progress.failed, "a job failed");
         Ok(status)
     }
 
@@ -231,9 +226,7 @@ impl<'a> Steering<'a> {
             if status.done {
                 return Ok(status);
             }
-            if started.elapsed() > END_LIMIT {
-                bail!("jobs did not end within {} s", END_LIMIT.as_secs());
-            }
+            ensure!(started.elapsed() <= END_LIMIT, "jobs did not end within {} s", END_LIMIT.as_secs());
             self.shard.sleep(LOOK).await;
         }
     }

@@ -11,16 +11,13 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use carmine_testbed::{Layout, require_plan};
+use anyhow::{Context, Result, ensure};
+use carmine_testbed::{DirArgs, Layout, note, print, refuse, require_plan};
 use carmine_types::counted;
 use clap::Args;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
-use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::output::{note, print};
-use carmine_testbed::spec::DirArgs;
 use model::View;
 use source::Source;
 
@@ -53,13 +50,10 @@ pub fn run(args: &TopArgs, cancel: &AtomicBool) -> Result<ExitCode> {
     let (osds, reactors) = (counted(plan.osds() as usize, "OSD"), counted(plan.cpu.reactors, "reactor"));
     let title = format!("{dir}: {osds} x {reactors}, {}", plan.store);
     let source = Source { layout, plan };
-    if !source.is_alive() {
-        bail!("the testbed in {dir} does not run; start it with `carmine up --dir {dir}`");
-    }
+    ensure!(source.is_alive(), "the testbed in {dir} does not run; start it with `carmine up --dir {dir}`");
     let is_plain = args.json || args.once;
-    if !(is_plain || std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
-        bail!(Usage("top needs a terminal: take --once or --json".into()));
-    }
+    let can_draw = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    refuse!(!is_plain && !can_draw, "top needs a terminal: take --once or --json");
     let terminal = (!is_plain).then(ratatui::try_init).transpose();
     let mut terminal = terminal.context("cannot use this terminal; take --once or --json")?;
     let has_quit = watch(&source, &title, args, cancel, terminal.as_mut());

@@ -60,25 +60,22 @@ pub struct Finding {
     pub command: Option<String>,
 }
 
-/// The machine has no such thing: `what` says which file or device is missing.
-pub(crate) fn absent(what: impl Into<String>) -> Finding {
-    Finding::new(Severity::NotPresent, what)
+/// Beginnings of findings, one function for each severity.
+macro_rules! of_severity {
+    ($($(#[$doc:meta])* $name:ident = $severity:ident,)*) => {$(
+        $(#[$doc])*
+        pub(crate) fn $name(is: impl Into<String>) -> Finding {
+            Finding::new(Severity::$severity, is)
+        }
+    )*};
 }
-
-pub(crate) fn ok(is: impl Into<String>) -> Finding {
-    Finding::new(Severity::Ok, is)
-}
-
-pub(crate) fn info(is: impl Into<String>) -> Finding {
-    Finding::new(Severity::Info, is)
-}
-
-pub(crate) fn warn(is: impl Into<String>) -> Finding {
-    Finding::new(Severity::Warn, is)
-}
-
-pub(crate) fn bad(is: impl Into<String>) -> Finding {
-    Finding::new(Severity::Bad, is)
+of_severity! {
+    /// The machine has no such thing: the text says which file or device is missing.
+    absent = NotPresent,
+    ok = Ok,
+    info = Info,
+    warn = Warn,
+    bad = Bad,
 }
 
 impl Finding {

@@ -34,4 +34,4 @@ pub use pattern::Geometry;
 pub use result::{ClientClocks, DirStats, JobResult, SAMPLE_NS, Seconds, VerifyCounts};
 pub use session::{BenchAction, BenchHost, BenchStatus, Control, Phase, Progress, Session};
 pub use spec::{Arrivals, LoadSpec, Prefill, Route, Rw, parse_bytes, parse_millis, show_bytes};
-pub use target::{DeviceTarget, Target, TargetError, run_cluster_job};
+pub use target::{DeviceTarget, Target, TargetError, run_cluster_job, run_dealt_job};

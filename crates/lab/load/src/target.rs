@@ -83,10 +83,20 @@ impl Target for Pool {
 
 /// Connects and runs one job against a pool.
 pub async fn run_cluster_job(shard: &Shard, mon: SocketAddr, pool: &str, setup: JobSetup) {
-    match connect(shard, mon, pool, setup.spec()).await {
-        Ok(pool) => {
+    let pool = connect(shard, mon, pool, setup.spec()).await;
+    run_dealt_job(shard, pool, setup).await;
+}
+
+/// Runs one job on the objects that are dealt to it; without a target it ends with this error.
+pub async fn run_dealt_job<T: Target + 'static>(
+    shard: &Shard,
+    target: Result<T, impl Display>,
+    setup: JobSetup,
+) {
+    match target {
+        Ok(target) => {
             let geometry = Geometry::dealt(setup.spec(), setup.job());
-            run_job(shard, Rc::new(pool), geometry, setup).await;
+            run_job(shard, Rc::new(target), geometry, setup).await;
         }
         Err(error) => setup.abort(&error.to_string()),
     }

@@ -26,9 +26,10 @@ use std::path::{Path, PathBuf};
 
 use carmine_study::archive::{ArchiveError, write_whole};
 use carmine_study::lists;
+use serde::Serialize;
 
 /// The files that were written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Written {
     pub html: PathBuf,
     pub markdown: PathBuf,
@@ -53,7 +54,7 @@ pub fn write_report(
 ) -> Result<Written, ArchiveError> {
     let loaded = data::load(runs, progress)?;
     let out = out.or(runs.first().map(PathBuf::as_path)).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(out).map_err(ArchiveError::io("make the folder", out))?;
+    fs_err::create_dir_all(out)?;
     let report = report::report(&loaded, out);
     let (html, markdown) = (page::html(&report), markdown::markdown(&report));
     let (page, text) = (out.join("report.html"), out.join("report.md"));

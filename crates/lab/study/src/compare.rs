@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use carmine_metrics::Histogram;
 use carmine_stats::{Comparison, Outcome, PAIRS_MIN, Verdict, holm, judge, paired_log_ratios};
+use carmine_testbed::fail_if;
 use serde::Serialize;
 
 /// The reason why a comparison is refused.
@@ -180,11 +181,10 @@ pub fn compare(base: &Arm, new: &Arm, tolerance: f64) -> Result<Judgement, Refus
     check(base, new, &axes)?;
     let groups = pair_up((&base.name, &old), (&new.name, &young), &axes)?;
     let most = groups.iter().map(|g| g.pairs.len()).max().unwrap_or(0);
-    if most < PAIRS_MIN {
-        return Err(Refusal::Failed(format!(
-            "{most} pairs at the most are too few to decide anything: measure each arm {PAIRS_MIN} times at least"
-        )));
-    }
+    fail_if!(
+        most < PAIRS_MIN,
+        "{most} pairs at the most are too few to decide anything: measure each arm {PAIRS_MIN} times at least"
+    );
     let rows = rows(&groups, tolerance);
     let differences = differences(base, new, &axes);
     let open = rows.iter().filter(|row| row.verdict == Verdict::Undecided);

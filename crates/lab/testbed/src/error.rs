@@ -1,7 +1,5 @@
 //! Errors of a testbed, told apart by who must act.
 
-use std::path::Path;
-
 /// An error of the testbed controller.
 #[derive(Debug, thiserror::Error)]
 pub enum TestbedError {
@@ -17,12 +15,6 @@ pub enum TestbedError {
 }
 
 impl TestbedError {
-    /// For `map_err`: names the verb and the path of a failed operation, where `fs_err` does not.
-    pub fn io(verb: &'static str, path: impl AsRef<Path>) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.as_ref().display().to_string();
-        move |e| Self::Io(std::io::Error::new(e.kind(), format!("cannot {verb} {path}: {e}")))
-    }
-
     /// True if the caller asked for something impossible (exit code 2).
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Usage(_))
@@ -32,18 +24,24 @@ impl TestbedError {
 /// Shorthand of this crate and of those that pass its errors on.
 pub type Result<T, E = TestbedError> = std::result::Result<T, E>;
 
+/// A usage error with this text.
+#[macro_export]
 macro_rules! usage {
-    ($($t:tt)*) => { $crate::error::TestbedError::Usage(format!($($t)*)) };
+    ($($t:tt)*) => { $crate::TestbedError::Usage(format!($($t)*)) };
 }
+/// The other error with this text.
+#[macro_export]
 macro_rules! failed {
-    ($($t:tt)*) => { $crate::error::TestbedError::Failed(format!($($t)*)) };
+    ($($t:tt)*) => { $crate::TestbedError::Failed(format!($($t)*)) };
 }
 /// Returns with a usage error if the condition holds.
+#[macro_export]
 macro_rules! refuse {
-    ($broken:expr, $($why:tt)*) => { if $broken { return Err($crate::error::usage!($($why)*)); } };
+    ($broken:expr, $($why:tt)*) => { if $broken { return Err($crate::usage!($($why)*).into()); } };
 }
 /// Returns with the other error if the condition holds.
+#[macro_export]
 macro_rules! fail_if {
-    ($broken:expr, $($why:tt)*) => { if $broken { return Err($crate::error::failed!($($why)*)); } };
+    ($broken:expr, $($why:tt)*) => { if $broken { return Err($crate::failed!($($why)*)); } };
 }
 pub(crate) use {fail_if, failed, refuse, usage};

@@ -33,15 +33,17 @@ mod status;
 mod testbed;
 
 pub use daemons::Stopped;
+pub use drive::part_at;
 pub use error::{Result, TestbedError};
 pub use files::{end_of, fresh_uuid, last_lines, read_json, write_json, write_whole};
 pub use folder::{BedKind, Folder, Testbed, load, refuse_used_folder};
 pub use layout::{Daemon, Layout};
+pub use output::{json_text, note, print};
 pub use places::{
     db_place, link, make_empty, migrate_db, planned_wal, remove_old_wal, settle_wal, wal_places,
 };
 pub use plan::{POOL_NAME, Plan, check_wipe};
-pub use process::{Ended, end_recorded, run_bounded};
-pub use spec::{OrAuto, Tuning, TuningWish, Wish};
+pub use process::{Ended, ProcessId, end_recorded, run_bounded};
+pub use spec::{DirArgs, OrAuto, Tuning, TuningWish, Wish};
 pub use status::{Fullness, OsdStatus, PgCounts, Space, Status, ask_osd, status};
 pub use testbed::{Event, StartOptions, http_addr, mon_addr, progress_line, require_plan};

@@ -343,14 +343,6 @@ fn settle(
         grace <= interval,
         "--osd-heartbeat-grace {grace}: take more than --osd-heartbeat-interval, which is {interval}"
     );
-    refuse!(
-        spec.osd_max_backfills == 0,
-        "--osd-max-backfills 0: nothing would ever be recovered; take 1 or more"
-    );
-    refuse!(
-        spec.osd_recovery_max_active == 0,
-        "--osd-recovery-max-active 0: nothing would ever be recovered; take 1 or more"
-    );
     spec.osd_wrap = daemons::found_wrapper(&spec.osd_wrap)?;
     spec.osd_env = daemons::env_words(&spec.osd_env)?;
     let request = PlanRequest {

@@ -8,8 +8,7 @@ use anyhow::{Context, Result};
 use carmine_stats::{Comparison, Outcome, Verdict};
 use carmine_study::archive::{Run, write_whole};
 use carmine_study::compare::{Arm, Judgement, Row, arm_of_files, arm_of_run, arms_of_run, compare};
-use carmine_testbed::TestbedError::{self, Usage};
-use carmine_testbed::output::{json_text, note, print};
+use carmine_testbed::{TestbedError, json_text, note, print, usage};
 use clap::Args;
 use comfy_table::Table;
 use serde_json::Value;
@@ -64,7 +63,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
 }
 
 fn usage(error: impl std::fmt::Display) -> TestbedError {
-    Usage(error.to_string())
+    usage!("{error}")
 }
 
 fn arms(args: &CompareArgs) -> Result<(Arm, Arm)> {
@@ -74,7 +73,7 @@ fn arms(args: &CompareArgs) -> Result<(Arm, Arm)> {
     let names = match args.arms.as_slice() {
         [] => None,
         [base, new] => Some((base.as_str(), new.as_str())),
-        names => anyhow::bail!(Usage(format!("--arms {}: name two arms, as --arms A,B", names.join(",")))),
+        names => anyhow::bail!(usage!("--arms {}: name two arms, as --arms A,B", names.join(","))),
     };
     let run = Run::open(&args.base).map_err(usage)?;
     Ok(arms_of_run(&run, names).map_err(usage)?)

@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use carmine_doctor::{Build, CpuTimes, Finding, NeededSpace, Options, Severity, examine};
-use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts;
-use carmine_testbed::process::ProcessId;
-use carmine_testbed::{BedKind, Daemon, Layout, Plan, Wish, load};
+use carmine_testbed::{BedKind, Daemon, Layout, Plan, ProcessId, Wish, load, usage};
 use carmine_topology::Topology;
 use carmine_types::StoreKind;
 use clap::Args;
@@ -38,17 +36,14 @@ pub(crate) struct DoctorArgs {
 /// 0 whatever was found: a finding is no failure.
 pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let findings = examine(&Options { cpu_times: cpu_times(), ..options(args)? });
-    super::print_as(args.json, &findings, || render(&findings))?;
-    Ok(ExitCode::SUCCESS)
+    super::print_as(args.json, &findings, || render(&findings))
 }
 
 fn options(args: &DoctorArgs) -> Result<Options> {
     let layout = Layout::new(args.dir.as_deref().unwrap_or(DEFAULT_DIR.as_ref()))?;
     match load(BedKind::Testbed, &layout)? {
         Some(plan) => Ok(options_of(&layout, &plan)),
-        None if args.dir.is_some() => {
-            Err(Usage(format!("there is no testbed in {}", layout.dir().display())).into())
-        }
+        None if args.dir.is_some() => Err(usage!("there is no testbed in {}", layout.dir().display()).into()),
         None => Ok(of_machine()),
     }
 }

@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use carmine_testbed::spec::DirArgs;
-use carmine_testbed::{BedKind, Daemon, Layout, Testbed};
+use carmine_testbed::{BedKind, Daemon, DirArgs, Layout, Testbed};
 use carmine_types::OsdId;
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -45,6 +44,12 @@ struct SomeArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+impl SomeArgs {
+    fn osds(&self) -> Vec<OsdId> {
+        self.osds.iter().copied().map(OsdId).collect()
+    }
 }
 
 #[derive(Args)]
@@ -100,52 +105,37 @@ fn show_results(is_json: bool, results: Vec<(Daemon, String)>) -> Result<ExitCod
     print_as(is_json, &objects.collect::<Vec<_>>(), lines)
 }
 
-impl AddArgs {
-    fn add(&self) -> Result<ExitCode> {
-        let mut testbed = open(&self.dir)?;
-        let osd = progress::shown(self.timeout, |start| Ok(testbed.add_osd(self.force_wipe, start)?))?;
-        show_results(self.json, vec![(Daemon::Osd(osd), "is up".to_owned())])
-    }
+fn add(args: &AddArgs) -> Result<ExitCode> {
+    let mut testbed = open(&args.dir)?;
+    let osd = progress::shown(args.timeout, |start| Ok(testbed.add_osd(args.force_wipe, start)?))?;
+    show_results(args.json, vec![(Daemon::Osd(osd), "is up".to_owned())])
 }
 
-impl RemoveArgs {
-    fn remove(&self) -> Result<ExitCode> {
-        let (mut testbed, osd) = (open(&self.dir)?, OsdId(self.osd));
-        progress::shown(self.timeout, |start| Ok(testbed.remove_osd(osd, start)?))?;
-        show_results(self.json, vec![(Daemon::Osd(osd), "is removed".to_owned())])
-    }
+fn remove(args: &RemoveArgs) -> Result<ExitCode> {
+    let (mut testbed, osd) = (open(&args.dir)?, OsdId(args.osd));
+    progress::shown(args.timeout, |start| Ok(testbed.remove_osd(osd, start)?))?;
+    show_results(args.json, vec![(Daemon::Osd(osd), "is removed".to_owned())])
 }
 
-impl SomeArgs {
-    fn open(&self) -> Result<(Testbed, Vec<OsdId>)> {
-        Ok((open(&self.dir)?, self.osds.iter().copied().map(OsdId).collect()))
-    }
-
-    fn stop(&self, kill: bool) -> Result<ExitCode> {
-        let (testbed, osds) = self.open()?;
-        let ended = testbed.stop_osds(&osds, kill)?;
-        show_results(self.json, ended.iter().map(|(daemon, how)| (*daemon, how.to_string())).collect())
-    }
+fn stop(args: &SomeArgs, kill: bool) -> Result<ExitCode> {
+    let ended = open(&args.dir)?.stop_osds(&args.osds(), kill)?;
+    show_results(args.json, ended.iter().map(|(daemon, how)| (*daemon, how.to_string())).collect())
 }
 
-impl StartArgs {
-    fn start(&self, again: bool) -> Result<ExitCode> {
-        let (mut testbed, osds) = self.some.open()?;
-        progress::shown(self.timeout, |start| Ok(testbed.start_osds(&osds, again, self.reactors, start)?))?;
-        show_results(
-            self.some.json,
-            osds.into_iter().map(|osd| (Daemon::Osd(osd), "is up".to_owned())).collect(),
-        )
-    }
+fn start(args: &StartArgs, again: bool) -> Result<ExitCode> {
+    let (mut testbed, osds) = (open(&args.some.dir)?, args.some.osds());
+    progress::shown(args.timeout, |start| Ok(testbed.start_osds(&osds, again, args.reactors, start)?))?;
+    let results = osds.into_iter().map(|osd| (Daemon::Osd(osd), "is up".to_owned()));
+    show_results(args.some.json, results.collect())
 }
 
 pub(crate) fn run(args: &OsdArgs) -> Result<ExitCode> {
     match &args.command {
-        OsdCommand::Start(args) => args.start(false),
-        OsdCommand::Stop(args) => args.stop(false),
-        OsdCommand::Kill(args) => args.stop(true),
-        OsdCommand::Restart(args) => args.start(true),
-        OsdCommand::Add(args) => args.add(),
-        OsdCommand::Remove(args) => args.remove(),
+        OsdCommand::Start(args) => start(args, false),
+        OsdCommand::Stop(args) => stop(args, false),
+        OsdCommand::Kill(args) => stop(args, true),
+        OsdCommand::Restart(args) => start(args, true),
+        OsdCommand::Add(args) => add(args),
+        OsdCommand::Remove(args) => remove(args),
     }
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use carmine_testbed::output::print;
 use carmine_testbed::peer::{About, PeerWish, Programs, about};
 use carmine_testbed::spec::hide_unless_of_peers;
 use carmine_testbed::{BedKind, Layout, POOL_NAME, Plan, fresh_uuid};
@@ -12,6 +11,7 @@ use carmine_topology::Topology;
 use carmine_types::counted;
 use clap::{Args, Subcommand};
 
+use super::done;
 use super::testbed::{self, SpecArgs};
 use super::up::Up;
 use crate::progress;
@@ -95,7 +95,7 @@ fn up(args: &PeerUpArgs) -> Result<ExitCode> {
     let up = Up { wipe: args.force_wipe, precondition: None, kind: BedKind::Peer, plan: &plan };
     let (bed, mon) = progress::shown(args.timeout, |start| up.bring_up(&layout, start))?;
     let (plan, peer, conf) = (bed.plan(), bed.plan().peer()?, bed.layout().ceph_conf());
-    print(&format!(
+    done(&format!(
         "up: {}, {}, size {} with {} PGs active+clean; monitor at {mon}\n{}\nstock clients: rados -c {} -p {POOL_NAME} ls\n",
         counted(plan.osds() as usize, "OSD"),
         peer.profile(),
@@ -103,8 +103,7 @@ fn up(args: &PeerUpArgs) -> Result<ExitCode> {
         plan.pool.pg_num,
         settings_lines(&about(plan, peer)?).join("\n"),
         conf.display(),
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }
 
 /// The description of a peer, a line each.

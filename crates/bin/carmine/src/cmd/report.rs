@@ -7,12 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use carmine_report::{Written, write_report};
 use carmine_study::archive::ArchiveError;
+use carmine_testbed::note;
+use carmine_types::counted;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use serde_json::json;
-
-use carmine_testbed::output::note;
-use carmine_types::counted;
 
 use super::done;
 use crate::progress::style;
@@ -38,9 +36,7 @@ pub(crate) struct ReportArgs {
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let written = write(&args.runs, args.out.as_deref())?;
     if args.json {
-        let Written { html, markdown, charts, points, notices } = &written;
-        let names = json!({"html": html, "markdown": markdown, "charts": charts, "points": points, "notices": notices});
-        return done(&format!("{names}\n"));
+        return done(&format!("{}\n", serde_json::to_value(&written)?));
     }
     written.notices.iter().for_each(|text| note(&format!("note: {text}")));
     done(&format!(

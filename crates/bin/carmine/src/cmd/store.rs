@@ -8,16 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use carmine_bench::sample::device_of;
 use carmine_osd_daemon::store::{lock_slice, open_kv, places};
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_store::blue::{MountOptions, Places};
 use carmine_store::{BlueShared, Kv};
-use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::process::ProcessId;
-use carmine_testbed::spec::DirArgs;
-use carmine_testbed::{BedKind, Daemon, Layout, Testbed};
+use carmine_testbed::{BedKind, Daemon, DirArgs, Layout, ProcessId, Testbed, refuse};
 use carmine_types::{OsdId, StoreKind};
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -90,17 +87,11 @@ impl Tool {
     fn open(args: &WhichArgs) -> Result<Tool> {
         let testbed = Testbed::open_existing(BedKind::Testbed, Layout::new(&args.dir.dir)?)?;
         let (osd, plan) = (OsdId(args.osd), testbed.plan());
-        if osd.0 >= plan.osds() {
-            bail!(Usage(format!("--osd {}: this testbed has {}", osd.0, plan.osds())));
-        }
-        if plan.store != StoreKind::Blue {
-            let why = "which keeps nothing: there is nothing to look at";
-            bail!(Usage(format!("the OSDs have the store {}, {why}", plan.store)));
-        }
-        if ProcessId::running(testbed.layout(), Daemon::Osd(osd))?.is_some() {
-            let dir = testbed.layout().dir().display();
-            bail!(Usage(format!("{osd} runs: stop it with `carmine down --dir {dir}` first")));
-        }
+        refuse!(osd.0 >= plan.osds(), "--osd {}: this testbed has {}", osd.0, plan.osds());
+        let (store, dir, why) = (plan.store, testbed.layout().dir().display(), "there is nothing to look at");
+        refuse!(store != StoreKind::Blue, "the OSDs have the store {store}, which keeps nothing: {why}");
+        let runs = ProcessId::running(testbed.layout(), Daemon::Osd(osd))?.is_some();
+        refuse!(runs, "{osd} runs: stop it with `carmine down --dir {dir}` first");
         Ok(Tool { testbed, osd, json: args.json })
     }
 

@@ -7,8 +7,7 @@ use anyhow::Result;
 use carmine_study::archive::write_whole;
 use carmine_study::expand::{expand, fitted, summary};
 use carmine_study::plan::{Plan, SHIPPED, shipped};
-use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::output::note;
+use carmine_testbed::{note, usage};
 use clap::Args;
 use serde_json::json;
 
@@ -39,17 +38,12 @@ pub(crate) fn run(args: &StudyArgs) -> Result<ExitCode> {
         let all = studies().map(|p| json!({"study": p.study, "question": p.question, "about": p.about}));
         return print_as(args.json, &all.collect::<Vec<_>>(), || list(studies()));
     }
-    let wrong = || {
-        Usage(format!(
-            "study {}: there are the studies 1 to {}; see `carmine study list`",
-            args.study,
-            studies().count()
-        ))
-    };
+    let (asked, count) = (&args.study, studies().count());
+    let wrong = || usage!("study {asked}: there are the studies 1 to {count}; see `carmine study list`");
     let number: u8 = args.study.parse().map_err(|_| wrong())?;
     let plan = studies().find(|plan| plan.study == Some(number)).ok_or_else(wrong)?;
-    let expansion =
-        expand(&plan, &machine(args.topology.as_deref(), &[])?).map_err(|e| Usage(e.to_string()))?;
+    let machine = machine(args.topology.as_deref(), &[])?;
+    let expansion = expand(&plan, &machine).map_err(|e| usage!("{e}"))?;
     let text = fitted(&plan, &expansion);
     if let Some(path) = &args.out {
         write_whole(path, text.as_bytes())?;

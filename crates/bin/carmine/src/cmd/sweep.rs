@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use carmine_bench::bench::require_tool;
 use carmine_daemon::signals;
 use carmine_load::hosted::Tool;
@@ -20,10 +20,8 @@ use carmine_study::commands::{BoundedCommand, What, is_hosted, is_peer, tool};
 use carmine_study::expand::{Expansion, Machine, dry_run, expand, show_plan, summary};
 use carmine_study::plan::Plan;
 use carmine_study::run::{End, Ending, Executor, Job, Options, Sweep};
-use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::output::{json_text, note, print};
 use carmine_testbed::peer::Programs;
-use carmine_testbed::{Wish, end_recorded, run_bounded};
+use carmine_testbed::{Wish, end_recorded, json_text, note, print, refuse, run_bounded, usage};
 use carmine_topology::{Grid, Topology};
 
 use crate::progress::View;
@@ -38,7 +36,7 @@ pub(crate) fn run(args: SweepArgs) -> Result<ExitCode> {
     let args = if args.resume { begin::resumed(args)? } else { args };
     let plan = args.plan()?;
     let machine = machine(args.topology.as_deref(), &args.devs)?;
-    let expansion = expand(&plan, &machine).map_err(|e| Usage(e.to_string()))?;
+    let expansion = expand(&plan, &machine).map_err(|e| usage!("{e}"))?;
     if args.dry_run || args.show {
         print(&match (args.json, args.show) {
             (true, _) => json_text(&expansion)?,
@@ -52,9 +50,8 @@ pub(crate) fn run(args: SweepArgs) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    if args.topology.is_some() {
-        bail!(Usage("--topology: another machine can only be looked at; add --dry-run or --show".into()));
-    }
+    let is_other = args.topology.is_some();
+    refuse!(is_other, "--topology: another machine can only be looked at; add --dry-run or --show");
     check_needs(&expansion)?;
     let place = RunFolder::take(&args, &plan)?;
     begin::check_room(&args, &expansion, &place.layouts)?;

@@ -4,18 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::neighbour::be_busy;
-use carmine_testbed::output::{note, print};
-use carmine_testbed::spec::DirArgs;
 use carmine_testbed::{
-    BedKind, Folder, Layout, OsdStatus, Plan, Status, Testbed, Wish, ask_osd, load, status,
+    BedKind, DirArgs, Folder, Layout, OsdStatus, Plan, Status, Testbed, Wish, ask_osd, load, note, print,
+    status, usage,
 };
 use carmine_topology::{CpuList, Strategy, Topology};
 use carmine_types::{OsdId, counted};
 use clap::Args;
 
-use super::{peer, print_as};
+use super::{code, done, peer, print_as};
 use crate::progress;
 
 #[derive(Args)]
@@ -112,8 +110,7 @@ pub(crate) fn destroy(kind: BedKind, dir: &Path) -> Result<ExitCode> {
     let (folder, _) = Folder::open(kind, layout.clone())?;
     folder.destroy()?;
     let left = if layout.dir().exists() { " (the folder stays: it has other files)" } else { "" };
-    print(&format!("removed the {kind} in {}{left}\n", layout.dir().display()))?;
-    Ok(ExitCode::SUCCESS)
+    done(&format!("removed the {kind} in {}{left}\n", layout.dir().display()))
 }
 
 /// Starts OSDs of a running testbed again.
@@ -125,8 +122,7 @@ pub(crate) fn restart(args: &RestartArgs) -> Result<ExitCode> {
     };
     progress::shown(args.timeout, |start| Ok(testbed.start_osds(&osds, true, None, start)?))?;
     let names: Vec<String> = osds.iter().map(ToString::to_string).collect();
-    print(&format!("restarted {}\n", names.join(" ")))?;
-    Ok(ExitCode::SUCCESS)
+    done(&format!("restarted {}\n", names.join(" ")))
 }
 
 /// The CPU grid, without starting anything.
@@ -141,14 +137,13 @@ pub(crate) fn plan(args: PlanArgs) -> Result<ExitCode> {
         None => Plan::new(&wish, &topology, "")?,
     };
     let text = || if args.print_spec { plan.spec.to_toml() } else { plan.render() };
-    print_as(args.json, &plan, text)?;
-    Ok(ExitCode::SUCCESS)
+    print_as(args.json, &plan, text)
 }
 
 /// This machine, or the one of `--topology`.
 pub(super) fn topology(asked: Option<&str>) -> Result<Topology> {
     match asked {
-        Some(text) => Ok(Topology::from_arg(text).map_err(|e| Usage(format!("--topology {text}: {e}")))?),
+        Some(text) => Ok(Topology::from_arg(text).map_err(|e| usage!("--topology {text}: {e}"))?),
         None => Ok(Topology::detect()?),
     }
 }
@@ -156,8 +151,7 @@ pub(super) fn topology(asked: Option<&str>) -> Result<Topology> {
 /// Sends an admin command to one OSD, for tests and debugging.
 pub(crate) fn admin(args: &AdminArgs) -> Result<ExitCode> {
     let answer = ask_osd(&Layout::new(&args.dir.dir)?, OsdId(args.osd), &args.question)?;
-    print(&format!("{answer}\n"))?;
-    Ok(ExitCode::SUCCESS)
+    done(&format!("{answer}\n"))
 }
 
 /// Is the neighbour of a testbed, until it is ended.
@@ -170,7 +164,7 @@ pub(crate) fn neighbour(args: &NeighbourArgs) -> Result<ExitCode> {
 pub(crate) fn show(kind: BedKind, dir: &Path, json: bool) -> Result<ExitCode> {
     let status = status(kind, &Layout::new(dir)?)?;
     print_as(json, &status, || render(&status))?;
-    Ok(if status.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(code(status.problems.is_empty()))
 }
 
 fn render(status: &Status) -> String {

@@ -3,20 +3,19 @@
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use carmine_load::drive::StoreFacts;
-use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts;
-use carmine_testbed::output::{note, print};
 use carmine_testbed::precondition::{self, Outcome, PreconditionOptions};
-use carmine_testbed::spec::DirArgs;
 use carmine_testbed::{
-    BedKind, Daemon, Layout, Plan, StartOptions, Testbed, Wish, check_wipe, fresh_uuid, refuse_used_folder,
+    BedKind, Daemon, DirArgs, Layout, Plan, StartOptions, Testbed, Wish, check_wipe, fresh_uuid, note, print,
+    refuse, refuse_used_folder,
 };
 use carmine_topology::{CpuList, Topology};
 use carmine_types::{StoreKind, counted};
 use clap::Args;
 
+use super::done;
 use super::testbed::SpecArgs;
 use crate::progress;
 
@@ -56,12 +55,11 @@ pub(crate) fn run(args: UpArgs) -> Result<ExitCode> {
     let (osds, reactors) = (counted(plan.osds() as usize, "OSD"), counted(plan.cpu.reactors, "reactor"));
     let (store, pool, conf) = (plan.store, &plan.pool, testbed.layout().ceph_conf());
     let (name, size, pgs) = (&pool.name, pool.size, pool.pg_num);
-    print(&format!(
+    done(&format!(
         "up: {osds} x {reactors}, {store}, pool {name} size {size} with {pgs} PGs; monitor at {mon}\n\
          stock clients: rados -c {} -p {name} ls\n",
         conf.display(),
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }
 
 /// A start of a testbed or a peer.
@@ -125,11 +123,11 @@ impl Up<'_> {
         let plan = testbed.plan();
         let is_same = (self.plan)(Some(plan))? == plan.revise(&Wish::default(), &Topology::detect()?)?;
         let dir = testbed.layout().dir().display();
-        let why = format!(
+        refuse!(
+            !is_same,
             "these settings differ from the recorded ones, with which {running} still run: leave the options out to start \
              {missing} beside them, or stop all with `carmine down --dir {dir}` first"
         );
-        ensure!(is_same, Usage(why));
         Ok(())
     }
 
@@ -153,9 +151,9 @@ impl Up<'_> {
 
     /// Fails if drives are to be written whose stores are made already.
     fn refuse_precondition(&self) -> Result<()> {
-        let why = "--precondition: the stores of this testbed exist, and it would overwrite them; \
-                   `carmine destroy` removes them";
-        ensure!(self.precondition.is_none(), Usage(why.into()));
+        let why =
+            "the stores of this testbed exist, and it would overwrite them; `carmine destroy` removes them";
+        refuse!(self.precondition.is_some(), "--precondition: {why}");
         Ok(())
     }
 }

@@ -11,17 +11,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use carmine_load::baseline::RawFigures;
-use carmine_load::{Geometry, JobSetup, LoadSpec, Prefill, Target, TargetError, run_job};
+use carmine_load::{JobSetup, LoadSpec, Prefill, Target, TargetError, run_dealt_job};
 use carmine_messenger::{ClientConfig, Connection, Dispatcher, Message, ServerConfig, connect, serve};
 use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Bytes, Config, Group, Payload, PollPolicy, Reactors, Shard};
-use carmine_testbed::Plan;
+use carmine_testbed::{Plan, usage};
 use carmine_types::FlushMode;
 use carmine_wire::{EntityAddr, EntityType};
 
 use super::{figures, raw_config};
 use crate::steering::run_raw;
-use carmine_testbed::TestbedError::Usage;
 
 /// A message type that Ceph does not use.
 const ECHO: u16 = 0x7e0;
@@ -31,7 +30,7 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 /// Measures one connection.
 pub(super) fn measure(plan: &Plan, spec: &LoadSpec, cancel: &AtomicBool) -> Result<RawFigures> {
     let osd_cpu = plan.grid.osds.first().and_then(|osd| osd.reactor_cpus().first().copied());
-    let poll: PollPolicy = plan.poll.parse().map_err(|e| Usage(format!("poll policy of the plan: {e}")))?;
+    let poll: PollPolicy = plan.poll.parse().map_err(|e| usage!("poll policy of the plan: {e}"))?;
     let (sender, receiver) = channel();
     let bs = usize::try_from(spec.bs_bytes).context("--bs")?;
     let config =
@@ -118,14 +117,13 @@ async fn job(shard: Shard, addr: EntityAddr, setup: JobSetup) {
     let waiting = Rc::new(Waiting::default());
     let config = ClientConfig::new(EntityType::CLIENT, "admin", std::process::id());
     config.gid.set(1);
-    match connect(&shard, addr, EntityType::OSD, Rc::new(config), Rc::<Waiting>::clone(&waiting)).await {
-        Ok(conn) => {
-            let target = EchoTarget { conn: Rc::clone(&conn), waiting, tid: Cell::default() };
-            let geometry = Geometry::dealt(setup.spec(), setup.job());
-            run_job(&shard, Rc::new(target), geometry, setup).await;
-            conn.close("measured");
-        }
-        Err(error) => setup.abort(&error.to_string()),
+    let answers = Rc::<Waiting>::clone(&waiting);
+    let connected = connect(&shard, addr, EntityType::OSD, Rc::new(config), answers).await;
+    let conn = connected.as_ref().map(Rc::clone);
+    let target = conn.map(|conn| EchoTarget { conn, waiting, tid: Cell::default() });
+    run_dealt_job(&shard, target, setup).await;
+    if let Ok(conn) = connected {
+        conn.close("measured");
     }
 }
 

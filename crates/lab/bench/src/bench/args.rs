@@ -6,7 +6,7 @@ use carmine_load::LoadSpec;
 use carmine_load::hosted::Tool;
 use carmine_load::profile::ProfileMode;
 use carmine_load::report::CacheState;
-use carmine_testbed::spec::DirArgs;
+use carmine_testbed::DirArgs;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 

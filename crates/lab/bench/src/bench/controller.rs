@@ -5,13 +5,12 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use carmine_client::{Client, Options};
 use carmine_load::window::{DrainWindow, Window};
 use carmine_load::{JobResult, LoadSpec, Phase, VerifyState, run_cluster_job};
 use carmine_reactor::{Config, Shard, block_on};
-use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::write_whole;
+use carmine_testbed::{refuse, write_whole};
 use carmine_types::{OsdId, counted};
 
 use super::setup::{Reading, Setup, instrument};
@@ -101,12 +100,11 @@ impl Controller<'_> {
         self.steering.view.phase("idle baseline");
         let idle_cores = setup.idle_cores()?;
         let served = self.read().await?.client_ops();
-        if setup.wants_cold() && served > 0 {
-            let (served, again) = (counted(served as usize, "operation"), "(`carmine down`, `carmine up`)");
-            bail!(Usage(format!(
-                "--cache cold: the OSDs have answered {served} since their start; restart them {again}"
-            )));
-        }
+        refuse!(
+            setup.wants_cold() && served > 0,
+            "--cache cold: the OSDs have answered {} since their start; restart them (`carmine down`, `carmine up`)",
+            counted(served as usize, "operation")
+        );
         self.steering.prefill().await?;
         if setup.defers_work() {
             let idle = self.read().await?;

@@ -6,7 +6,7 @@ mod process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use carmine_load::hosted::{HostedFigures, Tool};
 use carmine_load::profile::ProfileMode;
 use carmine_load::window::{ProcessWindow, Window};
@@ -15,7 +15,7 @@ use indicatif::ProgressBar;
 use serde_json::json;
 
 use super::setup::{Reading, Setup, instrument};
-use super::{Outcome, Seen, Told, room};
+use super::{Outcome, Seen, room};
 use crate::profile::{Recording, length};
 use crate::sample::series::Recorder;
 use crate::sample::{Counters, Sampler};
@@ -136,19 +136,14 @@ impl Run<'_> {
         seen.marks.extend(window_mark(&figures, &window));
         seen.marks.extend(self.full_mark(figures.seconds));
         let (version, command) = (&self.programs.version, &clients.command);
-        let told = Told {
-            latency: figures.latency,
-            jobs: figures.jobs(&self.spec),
-            version: figures.version,
-            client: json!({ "tool": self.tool, "version": version, "command": command }),
-        };
+        let client = json!({ "tool": self.tool, "version": version, "command": command });
         Ok(Outcome {
             spec: self.spec.clone(),
-            result: figures.result,
+            result: figures.result.clone(),
             measured: Ok(window),
             known_blocks: 0,
             seen,
-            told: Some(told),
+            told: Some((figures, client)),
         })
     }
 
@@ -185,11 +180,10 @@ impl Run<'_> {
         };
         let end = begun + time;
         if !self.spec.ends_by_itself() && !ends_early {
-            if begun.elapsed() > time / 2 {
-                bail!(
-                    "half of the window of {time:?} was over before it was looked at: take a longer --runtime"
-                );
-            }
+            ensure!(
+                begun.elapsed() <= time / 2,
+                "half of the window of {time:?} was over before it was looked at: take a longer --runtime"
+            );
             self.run_until(clients, end)?;
             return self.read(sampler);
         }
@@ -208,17 +202,14 @@ impl Run<'_> {
 
     /// Fails if an OSD has died, or at Ctrl-C.
     fn check_alive(&self) -> Result<()> {
-        if self.cancel.load(Ordering::Relaxed) {
-            bail!("interrupted");
-        }
+        ensure!(!self.cancel.load(Ordering::Relaxed), "interrupted");
         self.setup.check_alive()
     }
 
     /// Waits until the load has begun; returns when that was.
     fn wait_for_begin(&self, clients: &mut Clients) -> Result<Instant> {
         let has_begun = |clients: &mut Clients| {
-            let has_begun = clients.have_begun();
-            if has_begun { Ok(true) } else { clients.check_running().map(|()| false) }
+            if clients.have_begun() { Ok(true) } else { clients.check_running().map(|()| false) }
         };
         self.wait(clients, BEGIN_LIMIT, "begin", has_begun)?;
         Ok(Instant::now())
@@ -239,9 +230,8 @@ impl Run<'_> {
         let end = Instant::now() + limit;
         while !is_over(clients)? {
             self.check_alive()?;
-            if Instant::now() > end {
-                bail!("{} did not {what} within {} s: {}", self.tool, limit.as_secs(), clients.said());
-            }
+            let (is_late, limit_s) = (Instant::now() > end, limit.as_secs());
+            ensure!(!is_late, "{} did not {what} within {limit_s} s: {}", self.tool, clients.said());
             std::thread::sleep(LOOK);
         }
         Ok(())

@@ -5,8 +5,7 @@ use carmine_client::{Client, Options};
 use carmine_load::hosted::Tool;
 use carmine_load::{LoadSpec, Prefill, Rw, object_name, show_bytes};
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
-use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::{BedKind, Space, status};
+use carmine_testbed::{BedKind, Space, status, usage};
 use carmine_types::counted;
 
 use super::setup::Setup;
@@ -98,11 +97,11 @@ impl Room {
             [needed, self.total_bytes, limit, others].map(|bytes| format!("{} MiB", bytes >> 20));
         let used = if has_others { format!(", and other data uses {others}") } else { String::new() };
         let (replicas, ratio) = (counted(self.replicas as usize, "replica"), self.full_ratio);
-        bail!(Usage(format!(
+        bail!(usage!(
             "--size {}: with {replicas} the data needs {needed}, but the OSDs hold {total} ({limit} up to the full ratio \
              {ratio:.2}{used}): {smaller}, or make the testbed with a larger --osd-size (`carmine up`)",
             show_bytes(spec.size_bytes)
-        )))
+        ))
     }
 }
 

@@ -16,13 +16,12 @@ use carmine_load::report::{CacheState, Context as ReportContext, Setting};
 use carmine_load::samples::Samples;
 use carmine_load::window::{InstrumentWindow, Window};
 use carmine_load::{LoadSpec, Prefill, Route, Rw, VerifyState};
-use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::peer;
-use carmine_testbed::process::ProcessId;
-use carmine_testbed::{BedKind, Daemon, Layout, Plan, ask_osd, load, mon_addr, require_plan};
+use carmine_testbed::{
+    BedKind, Daemon, Layout, Plan, ProcessId, ask_osd, load, mon_addr, refuse, require_plan, usage,
+};
 use carmine_topology::Grid;
 use carmine_types::{FlushMode, OsdId, StoreKind, counted};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::args::BenchArgs;
 use super::{Seen, room};
@@ -87,12 +86,9 @@ impl Setup {
         // A peer's cores stand for reactors.
         let plan = load(BedKind::Peer, &layout)?.map_or_else(|| require_plan(&layout), Ok)?;
         let is_peer = plan.peer.is_some();
-        if is_peer && args.in_process {
-            bail!(Usage("--in-process: a peer's OSDs do not load themselves; leave it out".into()));
-        }
-        if args.in_process && args.osd >= plan.osds() {
-            bail!(Usage(format!("--osd {}: the testbed has OSDs 0 to {}", args.osd, plan.osds() - 1)));
-        }
+        let (in_process, osd, last) = (args.in_process, args.osd, plan.osds().saturating_sub(1));
+        refuse!(is_peer && in_process, "--in-process: a peer's OSDs do not load themselves; leave it out");
+        refuse!(in_process && osd > last, "--osd {osd}: the testbed has OSDs 0 to {last}");
         // A stock client has one connection for each OSD, and a stock OSD takes no other.
         if is_peer || args.client != Tool::Carmine {
             spec.route = Route::Single;
@@ -190,10 +186,8 @@ impl Setup {
 
     /// Fails if an OSD has died.
     pub(super) fn check_alive(&self) -> Result<()> {
-        if let Some((id, pid)) = self.osds.iter().find(|(_, process)| !process.alive()) {
-            bail!("{id} (pid {}) died under the load; see its log", pid.pid);
-        }
-        Ok(())
+        let dead = self.osds.iter().find(|(_, process)| !process.alive());
+        dead.map_or(Ok(()), |(id, pid)| bail!("{id} (pid {}) died under the load; see its log", pid.pid))
     }
 
     /// Starts to sample what `sampler` looks at.
@@ -284,26 +278,18 @@ impl Setup {
         let grid = self.plan.grid.clone();
         if self.args.in_process { grid.without_clients() } else { grid }
     }
-
-    /// `carmine.peer` of a result; `null` for a testbed.
-    pub(super) fn about_json(&self) -> Result<Value> {
-        let about = self.plan.peer.as_ref().map(|peer| peer::about(&self.plan, peer)).transpose()?;
-        Ok(serde_json::to_value(about)?)
-    }
 }
 
 /// Fails if this is no load, or none that the tool can make. Returns remarks on what the tool does differently.
 fn check(args: &BenchArgs, spec: &LoadSpec) -> Result<Vec<String>> {
     let checked = spec.check().and_then(|()| hosted::check(args.client, spec));
-    let marks = checked.map_err(|e| Usage(e.to_string()))?;
+    let marks = checked.map_err(|e| usage!("{e}"))?;
     for (option, given) in [("--in-process", args.in_process), ("--confirm", args.confirm)] {
-        if given && args.client != Tool::Carmine {
-            bail!(Usage(format!("{option}: only --client carmine can do that, {} cannot", args.client)));
-        }
+        let vain = given && args.client != Tool::Carmine;
+        refuse!(vain, "{option}: only --client carmine can do that, {} cannot", args.client);
     }
-    if args.stages && args.profile == Some(ProfileMode::OffCpu) {
-        bail!(Usage("--stages: CPU time comes from --profile oncpu; leave --profile offcpu out".into()));
-    }
+    let is_off = args.stages && args.profile == Some(ProfileMode::OffCpu);
+    refuse!(is_off, "--stages: CPU time comes from --profile oncpu; leave --profile offcpu out");
     Ok(marks)
 }
 
@@ -342,9 +328,8 @@ fn fill_and_age(spec: &mut LoadSpec, plan: &Plan, (fill, age): (Option<u8>, Opti
         spec.size_bytes = part / spec.object_size_bytes.max(1) * spec.object_size_bytes;
     }
     if let Some(rounds) = age {
-        if !(rounds > 0.0 && rounds <= AGE_MAX) {
-            bail!(Usage(format!("--age {rounds}: take a number of rounds above 0, up to {AGE_MAX}")));
-        }
+        let is_right = rounds > 0.0 && rounds <= AGE_MAX;
+        refuse!(!is_right, "--age {rounds}: take a number of rounds above 0, up to {AGE_MAX}");
         spec.rw = Rw::RandWrite;
         spec.io_bytes = Some((spec.size_bytes as f64 * rounds) as u64 / spec.bs_bytes.max(1) * spec.bs_bytes);
     }
@@ -355,11 +340,11 @@ fn fill_and_age(spec: &mut LoadSpec, plan: &Plan, (fill, age): (Option<u8>, Opti
 fn cache_conditions(spec: &mut LoadSpec, cache: Option<CacheState>) -> Result<()> {
     match cache {
         Some(CacheState::Cold) if spec.prefill == Prefill::Always || spec.ramp_ms > 0 => {
-            bail!(Usage("--cache cold: --prefill always and --ramp would warm the caches; leave them out".into()))
+            bail!(usage!("--cache cold: --prefill always and --ramp would warm the caches; leave them out"))
         }
         Some(CacheState::Cold) => spec.prefill = Prefill::Never,
-        Some(CacheState::OnodeWarm) if spec.prefill == Prefill::Never => bail!(Usage(
-            "--cache onode-warm: the metadata is loaded by the look for missing objects; leave --prefill never out".into()
+        Some(CacheState::OnodeWarm) if spec.prefill == Prefill::Never => bail!(usage!(
+            "--cache onode-warm: the metadata is loaded by the look for missing objects; leave --prefill never out"
         )),
         Some(CacheState::Cached) if spec.ramp_ms == 0 => spec.ramp_ms = CACHED_RAMP_MS,
         _ => {}
@@ -367,12 +352,10 @@ fn cache_conditions(spec: &mut LoadSpec, cache: Option<CacheState>) -> Result<()
     Ok(())
 }
 
-fn load_baseline(path: &Path) -> Result<Baseline> {
-    let wrong = |what: String| {
-        let path = path.display();
-        Usage(format!("--baseline {path}: {what}; `carmine baseline --json FILE` makes a baseline"))
-    };
-    let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+fn load_baseline(file: &Path) -> Result<Baseline> {
+    let (path, make) = (file.display(), "`carmine baseline --json FILE` makes a baseline");
+    let wrong = |what: String| usage!("--baseline {path}: {what}; {make}");
+    let text = std::fs::read_to_string(file).map_err(|e| wrong(e.to_string()))?;
     Ok(Baseline::parse(&text).map_err(|what| wrong(format!("this is {what}")))?)
 }
 
@@ -385,9 +368,7 @@ fn load_state(spec: &mut LoadSpec, args: &BenchArgs) -> Result<Option<VerifyStat
     spec.generation = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
     let Some(path) = &args.verify_state else { return Ok(None) };
     let state = match std::fs::read(path) {
-        Ok(bytes) => {
-            VerifyState::decode(&bytes, spec).map_err(|e| Usage(format!("{}: {e}", path.display())))?
-        }
+        Ok(bytes) => VerifyState::decode(&bytes, spec).map_err(|e| usage!("{}: {e}", path.display()))?,
         Err(e) if e.kind() == ErrorKind::NotFound && !spec.verify_only => VerifyState::new(spec),
         Err(e) => {
             return Err(e).with_context(|| format!("cannot read the verify state {}", path.display()));

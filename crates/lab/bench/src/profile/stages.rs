@@ -2,68 +2,37 @@
 
 use carmine_load::stages::Stage;
 
-/// Beginnings of the kernel's functions. A rule before another one wins, wherever in the stack its function is: sending over
-/// loopback also receives.
-const KERNEL: [(Stage, &[&str]); 4] = [
-    (Stage::Send, &["io_send", "sock_sendmsg", "tcp_sendmsg"]),
-    (Stage::Receive, &["io_recv", "tcp_recvmsg"]),
+/// Beginnings of the kernel's functions, with a space between them. A rule before another one wins, wherever in the stack its
+/// function is: sending over loopback also receives.
+const KERNEL: [(Stage, &str); 4] = [
+    (Stage::Send, "io_send sock_sendmsg tcp_sendmsg"),
+    (Stage::Receive, "io_recv tcp_recvmsg"),
     (
         Stage::Device,
-        &[
-            "io_read",
-            "io_write",
-            "io_fsync",
-            "io_uring_cmd",
-            "io_wq",
-            "blk_",
-            "__blk_",
-            "blkdev_",
-            "submit_bio",
-            "virtblk",
-            "nvme_",
-            "iomap_",
-            "vfs_",
-            "ext4_",
-            "xfs_",
-            "loop_",
-        ],
+        "io_read io_write io_fsync io_uring_cmd io_wq blk_ __blk_ blkdev_ submit_bio virtblk nvme_ iomap_ vfs_ ext4_ xfs_ \
+         loop_",
     ),
-    (Stage::Receive, &["net_rx_action"]),
+    (Stage::Receive, "net_rx_action"),
 ];
-/// Parts of the program's functions. The innermost function that has a rule decides, by the first rule that it has.
-const PROGRAM: [(Stage, &[&str]); 8] = [
-    (
-        Stage::Replicas,
-        &["carmine_osd::pg::replica", "carmine_osd::repl", "carmine_osd::pg::repl", "::backend::"],
-    ),
+/// Parts of the program's functions, with a space between them. The innermost function that has a rule decides, by the first
+/// rule that it has.
+const PROGRAM: [(Stage, &str); 8] = [
+    (Stage::Replicas, "carmine_osd::pg::replica carmine_osd::repl carmine_osd::pg::repl ::backend::"),
     (
         Stage::Reply,
-        &[
-            "ClientOp::reply",
-            "::finish_read",
-            "::finish_write",
-            "carmine_messenger::encode",
-            "carmine_wire::osd_op::reply",
-        ],
+        "ClientOp::reply ::finish_read ::finish_write carmine_messenger::encode carmine_wire::osd_op::reply",
     ),
     (
         Stage::Log,
-        &[
-            "carmine_store::blue::log",
-            "carmine_store::blue::meta",
-            "carmine_store::blue::shard::logging",
-            "carmine_store::kv",
-            "carmine_kv_rocks",
-            "rocksdb::",
-            "carmine_reactor::alien",
-        ],
+        "carmine_store::blue::log carmine_store::blue::meta carmine_store::blue::shard::logging carmine_store::kv \
+         carmine_kv_rocks rocksdb:: carmine_reactor::alien",
     ),
-    (Stage::Device, &["carmine_store::blue::device"]),
-    (Stage::Store, &["carmine_store::"]),
-    (Stage::Route, &["carmine_osd::dispatch", "carmine_osd::shard", "carmine_osd::map", "carmine_crush::"]),
+    (Stage::Device, "carmine_store::blue::device"),
+    (Stage::Store, "carmine_store::"),
+    (Stage::Route, "carmine_osd::dispatch carmine_osd::shard carmine_osd::map carmine_crush::"),
     // A PG's own code is inlined into the function that polls it first.
-    (Stage::Pg, &["carmine_osd::", "carmine_peering::", "Shard::spawn_polled"]),
-    (Stage::Frame, &["carmine_messenger::", "carmine_wire::"]),
+    (Stage::Pg, "carmine_osd:: carmine_peering:: Shard::spawn_polled"),
+    (Stage::Frame, "carmine_messenger:: carmine_wire::"),
 ];
 /// Parts of the names of threads that do nothing but feed RocksDB, or are RocksDB's.
 const LOG_THREADS: [&str; 2] = ["rocksdb:", "-alien-"];
@@ -72,8 +41,10 @@ const LOG_THREADS: [&str; 2] = ["rocksdb:", "-alien-"];
 pub(super) fn stage(thread: &str, frames: &[(String, bool)]) -> Option<Stage> {
     let of_kernel = || frames.iter().filter(|(_, is_kernel)| *is_kernel).map(|(name, _)| &**name);
     let of_program = || frames.iter().filter(|(_, is_kernel)| !*is_kernel).map(|(name, _)| &**name);
-    let begins = |starts: &[&str]| of_kernel().any(|name| starts.iter().any(|start| name.starts_with(start)));
-    let rule = |name: &str| PROGRAM.iter().find(|(_, parts)| parts.iter().any(|part| name.contains(part)));
+    let begins =
+        |starts: &str| of_kernel().any(|name| starts.split(' ').any(|start| name.starts_with(start)));
+    let rule =
+        |name: &str| PROGRAM.iter().find(|(_, parts)| parts.split(' ').any(|part| name.contains(part)));
     let by_kernel = KERNEL.iter().find(|(_, starts)| begins(starts)).map(|(stage, _)| *stage);
     let by_program = || of_program().find_map(rule).map(|(stage, _)| *stage);
     let by_thread = || LOG_THREADS.iter().any(|part| thread.contains(part)).then_some(Stage::Log);

@@ -25,10 +25,6 @@ impl OsdDump {
         let pgs = serde_json::from_value(json(status)?["pgs_per_reactor"].take()).unwrap_or_default();
         Ok(OsdDump { metrics: json(metrics)?, pgs })
     }
-
-    fn shards(&self) -> &[Value] {
-        shards(&self.metrics)
-    }
 }
 
 fn shards(metrics: &Value) -> &[Value] {
@@ -49,7 +45,7 @@ pub(crate) fn add_dumps(window: &mut Window, before: &[OsdDump], after: &[OsdDum
 
 fn add_clocks(osd: &mut OsdWindow, difference: &Value, end: &OsdDump) {
     let grown = shards(difference);
-    let reactors = grown.iter().zip(end.shards()).zip(0..);
+    let reactors = grown.iter().zip(shards(&end.metrics)).zip(0..);
     osd.reactors =
         reactors.filter_map(|((grown, now), shard)| reactor(shard, grown, now, &end.pgs)).collect();
     osd.feeder_ns = difference.pointer("/kv/feeder_cpu_ns").and_then(Value::as_u64);

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use carmine_load::window::{DeviceWindow, MachineWindow, OsdWindow, ProcessWindow, Window};
-use carmine_testbed::drive::part_at;
+use carmine_testbed::part_at;
 use serde_json::{Value, json};
 
 use proc::{Device, IDLE, Process, STEAL, TICK_NS, Thread, Ticks, field, text};

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use carmine_load::samples::{NvmeSamples, SmartLog};
-use carmine_testbed::drive::part_at;
+use carmine_testbed::part_at;
 use serde_json::Value;
 
 use crate::child::read_within;

@@ -6,8 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use carmine_testbed::process::ProcessId;
-use carmine_testbed::{Daemon, Layout, Plan, http_addr};
+use carmine_testbed::{Daemon, Layout, Plan, ProcessId, http_addr};
 use carmine_types::OsdId;
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 pub use carmine_testbed::TestbedError as ArchiveError;
-use carmine_testbed::{read_json, write_json, write_whole};
+use carmine_testbed::{fail_if, failed, read_json, write_json, write_whole};
 
 use super::{Point, PointEnd, PointResult, PointState, PointsFile, RUN_FORMAT, RunFile, Samples, is_stem};
 
@@ -20,21 +20,20 @@ impl Run {
     /// Opens the folder of a run. Fails if it has no `run.json`, one of another format, or names that leave the folder.
     pub fn open(dir: impl AsRef<Path>) -> Result<Run, ArchiveError> {
         let dir = dir.as_ref().to_path_buf();
-        let wrong = |what: String| ArchiveError::Failed(format!("{}: {what}", dir.display()));
+        let name = dir.display();
         let file: RunFile = read_json(&dir.join("run.json"))?.ok_or_else(|| {
-            let what = "no run is archived here (there is no run.json); name a folder that `carmine sweep --out` made";
-            wrong(what.to_owned())
+            failed!(
+                "{name}: no run is archived here (there is no run.json); name a folder that `carmine sweep --out` made"
+            )
         })?;
-        if file.format != RUN_FORMAT {
-            return Err(wrong(format!(
-                "archive format {}; this carmine reads format {RUN_FORMAT}: take the carmine that wrote it",
-                file.format
-            )));
-        }
+        fail_if!(
+            file.format != RUN_FORMAT,
+            "{name}: archive format {}; this carmine reads format {RUN_FORMAT}: take the carmine that wrote it",
+            file.format
+        );
         let PointsFile { points } = read_json(&dir.join("points.json"))?.unwrap_or_default();
         if let Some(Point { stem, .. }) = points.iter().find(|point| !is_stem(&point.stem)) {
-            let what = format!("`{stem}` is no file name (letters, digits, `.`, `_` and `-` only)");
-            return Err(wrong(what));
+            return Err(failed!("{name}: `{stem}` is no file name (letters, digits, `.`, `_` and `-` only)"));
         }
         Ok(Run { dir, file, points })
     }
@@ -43,8 +42,7 @@ impl Run {
     pub fn create(dir: impl AsRef<Path>, file: RunFile) -> Result<Run, ArchiveError> {
         let dir = dir.as_ref().to_path_buf();
         for folder in ["points", "baselines"] {
-            let path = dir.join(folder);
-            std::fs::create_dir_all(&path).map_err(ArchiveError::io("create", &path))?;
+            fs_err::create_dir_all(dir.join(folder))?;
         }
         Ok(Run { dir, file, points: Vec::new() })
     }

@@ -1,9 +1,11 @@
 //! Arms of archived runs, and of plain result files as `carmine bench --json` writes them.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use carmine_testbed::spec::axis_paths;
+use carmine_testbed::{fail_if, failed};
 use serde_json::Value;
 
 use super::{Arm, Measured, Refusal};
@@ -29,21 +31,17 @@ pub fn arms_of_run(run: &Run, names: Option<(&str, &str)>) -> Result<(Arm, Arm),
         (Some((base, new)), _) => (base.to_owned(), new.to_owned()),
         (None, [base, new]) => (base.clone(), new.clone()),
         (None, arms) => {
-            return Err(Refusal::Failed(format!(
+            return Err(failed!(
                 "{}: its plan compares nothing ({} arms); name a second run, or two arms with --arms A,B",
                 name_of(run),
                 arms.len()
-            )));
+            ));
         }
     };
     let of = |name: &str| {
-        if !run.points.iter().any(|p| p.arm.as_deref() == Some(name)) {
-            let arms = known.join(", ");
-            return Err(Refusal::Failed(format!(
-                "{} has no arm `{name}`; its arms are: {arms}",
-                name_of(run)
-            )));
-        }
+        let is_known = run.points.iter().any(|p| p.arm.as_deref() == Some(name));
+        let arms = known.join(", ");
+        fail_if!(!is_known, "{} has no arm `{name}`; its arms are: {arms}", name_of(run));
         let turn = |p: &Point| (p.arm.as_deref() == Some(name)).then(|| p.pair.unwrap_or(p.repeat));
         let compared = run.file.comparison.as_ref().map(|c| c.axis.clone());
         Ok(Arm { compared, ..arm(run, name.to_owned(), turn)? })
@@ -60,14 +58,13 @@ fn check_complete(run: &Run) -> Result<(), Refusal> {
     for point in &run.points {
         missing += usize::from(run.state(point)?.is_none());
     }
-    if run.file.complete && missing == 0 {
-        return Ok(());
-    }
-    Err(Refusal::Failed(format!(
+    fail_if!(
+        !run.file.complete || missing > 0,
         "{}: the run is not complete, {missing} of its {} points were not run; finish it, then compare",
         name_of(run),
         run.points.len()
-    )))
+    );
+    Ok(())
 }
 
 /// The points that `turn` gives a turn.
@@ -96,9 +93,7 @@ fn arm(run: &Run, name: String, turn: impl Fn(&Point) -> Option<u32>) -> Result<
 
 /// Refuses an arm without points.
 fn measured(arm: Arm) -> Result<Arm, Refusal> {
-    if arm.points.is_empty() {
-        return Err(Refusal::Failed(format!("{}: none of its points was measured", arm.name)));
-    }
+    fail_if!(arm.points.is_empty(), "{}: none of its points was measured", arm.name);
     Ok(arm)
 }
 
@@ -141,15 +136,13 @@ pub fn arm_of_files(name: &str, paths: &[PathBuf]) -> Result<Arm, Refusal> {
 }
 
 fn read(path: &Path) -> Result<PointResult, Refusal> {
-    let wrong = |problem: String| {
-        Refusal::Failed(format!("{}: {problem}; give results of `carmine bench --json`", path.display()))
+    let wrong = |problem: &dyn Display| {
+        failed!("{}: {problem}; give results of `carmine bench --json`", path.display())
     };
-    let bytes = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
-    let result: PointResult = serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
-    if result.jobs.is_empty() || result.iops() <= 0.0 {
-        return Err(wrong("it has no operations".to_owned()));
-    }
-    Ok(result)
+    let bytes = std::fs::read(path).map_err(|e| wrong(&e))?;
+    let result: PointResult = serde_json::from_slice(&bytes).map_err(|e| wrong(&e))?;
+    let is_empty = result.jobs.is_empty() || result.iops() <= 0.0;
+    if is_empty { Err(wrong(&"it has no operations")) } else { Ok(result) }
 }
 
 /// Axes whose values a result has under the same name in the object `load`.

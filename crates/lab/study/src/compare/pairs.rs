@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use carmine_testbed::fail_if;
 use carmine_topology::Grid;
 use serde::{Deserialize, Serialize};
 
@@ -76,16 +77,15 @@ fn name(config: &Config, telling: &[String]) -> String {
 fn missing(side: &str, telling: &[String], here: &Keyed<'_>, there: &Keyed<'_>) -> Result<(), Refusal> {
     let lacking = here.iter().filter(|(key, _)| !there.contains_key(*key));
     let found: Vec<String> = lacking.map(|(_, (config, _))| format!("`{}`", name(config, telling))).collect();
-    if found.is_empty() {
-        return Ok(());
-    }
     let named = found.iter().take(NAMES_MAX).map(String::as_str);
     let named: Vec<&str> = named.chain((found.len() > NAMES_MAX).then_some("…")).collect();
-    Err(Refusal::Failed(format!(
+    fail_if!(
+        !found.is_empty(),
         "{side} has no counterpart of {} ({} configurations); compare runs of the same plan",
         named.join(", "),
         found.len()
-    )))
+    );
+    Ok(())
 }
 
 /// A setting that one arm has otherwise than the other.
@@ -184,20 +184,20 @@ fn values(arm: &Arm, of: impl Fn(&Measured) -> Option<String>) -> String {
 /// Refuses arms that do not promise the same, or are the same without knowing it.
 pub(super) fn check(base: &Arm, new: &Arm, axes: &BTreeSet<&str>) -> Result<(), Refusal> {
     let (base_mode, new_mode) = (values(base, flush_mode), values(new, flush_mode));
-    if base_mode != new_mode {
-        return Err(Refusal::Failed(format!(
-            "{} and {} have different flush modes ({base_mode} and {new_mode}): what they promise differs, so their speed is not \
-             compared",
-            base.name, new.name
-        )));
-    }
+    fail_if!(
+        base_mode != new_mode,
+        "{} and {} have different flush modes ({base_mode} and {new_mode}): what they promise differs, so their speed is not \
+         compared",
+        base.name,
+        new.name
+    );
     let places = |arm: &Arm| values(arm, |m| m.result.carmine.grid.get("osds").map(ToString::to_string));
     let placed = axes.iter().eq(["balance"].iter()) && places(base) != UNKNOWN;
-    if placed && places(base) == places(new) {
-        return Err(Refusal::Failed(format!(
-            "{} and {} are identical: on this machine both place everything on the same CPUs, so there is nothing to compare",
-            base.name, new.name
-        )));
-    }
+    fail_if!(
+        placed && places(base) == places(new),
+        "{} and {} are identical: on this machine both place everything on the same CPUs, so there is nothing to compare",
+        base.name,
+        new.name
+    );
     Ok(())
 }

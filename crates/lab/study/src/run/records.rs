@@ -70,7 +70,7 @@ pub(super) struct Layouts {
 impl Layouts {
     /// A file of attempts that is damaged counts as empty: it only guards.
     pub(super) fn open(dir: &Path) -> Result<Layouts, ArchiveError> {
-        std::fs::create_dir_all(dir).map_err(ArchiveError::io("create", dir))?;
+        fs_err::create_dir_all(dir)?;
         let attempts = read_json(&dir.join(ATTEMPTS)).ok().flatten().unwrap_or_default();
         Ok(Layouts { dir: dir.to_path_buf(), broken: BTreeMap::new(), attempts })
     }

@@ -17,9 +17,7 @@ use carmine_daemon::signals;
 use carmine_load::{Geometry, JobSetup, LoadSpec, Rw, parse_bytes, parse_millis, run_job};
 use carmine_reactor::{Config, Group, PollPolicy, Shard, ShardId};
 use carmine_store::{Store, StoreShared};
-use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::output::print;
-use carmine_testbed::{TuningWish, write_json};
+use carmine_testbed::{TuningWish, print, usage, write_json};
 use carmine_topology::CpuList;
 use carmine_types::StoreKind;
 use clap::{Args, ValueEnum};
@@ -148,9 +146,7 @@ impl StoreBenchArgs {
 pub(crate) fn run(args: &StoreBenchArgs) -> Result<ExitCode> {
     let cancel = signals::cancel_flag()?;
     let specs = args.specs();
-    for spec in &specs {
-        spec.check().map_err(|e| Usage(e.to_string()))?;
-    }
+    specs.iter().try_for_each(LoadSpec::check).map_err(|e| usage!("{e}"))?;
     let bare = Bare::make(args)?;
     print(&format!("{}\n{}\n", bare.describe(), figures::header()))?;
     let mut rows = Vec::new();

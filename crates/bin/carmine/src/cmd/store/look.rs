@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use carmine_store::blue::{self, Dumped, FsckReport, repair};
 use carmine_store::{Label, StoreError};
-use carmine_testbed::output::print;
+use carmine_testbed::print;
 use clap::Args;
 use serde_json::{Value, json};
 

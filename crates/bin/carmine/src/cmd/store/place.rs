@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use carmine_load::parse_bytes;
 use carmine_osd_daemon::store::fill;
 use carmine_store::blue::{NewLog, Place, expand, move_log};
-use carmine_testbed::TestbedError::Usage;
-use carmine_testbed::{link, migrate_db, remove_old_wal, settle_wal};
+use carmine_testbed::{link, migrate_db, refuse, remove_old_wal, settle_wal, usage};
 use clap::Args;
 use serde_json::{Map, json};
 
@@ -84,17 +83,15 @@ pub(super) struct MigrateWalArgs {
 pub(super) fn new_wal(args: &NewWalArgs) -> Result<ExitCode> {
     let tool = Tool::open(&args.which)?;
     if let Some(path) = settled(&tool)? {
-        let path = path.display();
-        return Err(Usage(format!("the log of {} lies on {path} already: take migrate-wal", tool.osd)).into());
+        bail!(usage!("the log of {} lies on {} already: take migrate-wal", tool.osd, path.display()));
     }
     move_wal(&tool, Some(&args.dev), &args.target)
 }
 
 pub(super) fn migrate_wal(args: &MigrateWalArgs) -> Result<ExitCode> {
     let tool = Tool::open(&args.which)?;
-    if settled(&tool)?.is_none() {
-        return Err(Usage(format!("the log of {} lies beside its data: take new-wal", tool.osd)).into());
-    }
+    let is_beside = settled(&tool)?.is_none();
+    refuse!(is_beside, "the log of {} lies beside its data: take new-wal", tool.osd);
     move_wal(&tool, args.to.as_deref(), &args.target)
 }
 

@@ -7,10 +7,9 @@ use carmine_load::parse_millis;
 use carmine_load::profile::ProfileMode;
 use carmine_study::plan::{Overrides, Plan, SHIPPED, shipped};
 use carmine_study::run::Options;
-use clap::Args;
-
-use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::spec::parse_path;
+use carmine_testbed::usage;
+use clap::Args;
 
 /// Options of the sweep.
 #[derive(Args, Clone, Debug)]
@@ -80,13 +79,14 @@ impl SweepArgs {
             Some(plan) => plan,
             None if !Path::new(name).exists() && !name.contains(['/', '.']) => {
                 let names = SHIPPED.iter().map(|plan| plan.name).collect::<Vec<_>>().join(", ");
-                let what = format!("{name}: there is no such file or shipped plan; shipped plans: {names}");
-                anyhow::bail!(Usage(what));
+                anyhow::bail!(usage!(
+                    "{name}: there is no such file or shipped plan; shipped plans: {names}"
+                ));
             }
             None => Plan::read(Path::new(name)),
         };
         let plan = plan.and_then(|plan| plan.with(&self.overrides()));
-        Ok(plan.map_err(|e| Usage(e.to_string()))?)
+        Ok(plan.map_err(|e| usage!("{e}"))?)
     }
 
     fn overrides(&self) -> Overrides {

@@ -15,12 +15,12 @@ use carmine_study::expand::{Expansion, Planned};
 use carmine_study::needs::{Device, Have, shortages};
 use carmine_study::plan::Plan;
 use carmine_study::run::{Options, WINDOW_MIN};
+use carmine_testbed::{refuse, usage};
 use clap::Parser;
 use walkdir::WalkDir;
 
 use super::args::SweepArgs;
 use crate::cmd::{Cli, Command, doctor};
-use carmine_testbed::TestbedError::Usage;
 
 /// The part of a device in which labels and file systems begin.
 const HEAD_BYTES: u64 = 64 << 10;
@@ -43,20 +43,15 @@ impl RunFolder {
         };
         let has_run = dir.join("run.json").exists();
         let shown = dir.display();
-        if has_run && !args.resume {
-            let what = "holds a run already; go on with it by --resume, or name another folder";
-            bail!(Usage(format!("--out {shown}: {what}")));
-        }
-        if args.resume && !has_run {
-            bail!(Usage(format!("--resume: {shown} holds no run (there is no run.json)")));
-        }
+        let what = "holds a run already; go on with it by --resume, or name another folder";
+        refuse!(has_run && !args.resume, "--out {shown}: {what}");
+        refuse!(args.resume && !has_run, "--resume: {shown} holds no run (there is no run.json)");
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         let dir = dir.canonicalize().with_context(|| format!("cannot find {}", dir.display()))?;
         // One sweep at a time in a folder; the lock goes with the process.
         let path = dir.join("sweep.lock");
         let lock = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
-        lock.try_lock()
-            .map_err(|e| Usage(format!("{}: another sweep runs in this folder ({e})", dir.display())))?;
+        lock.try_lock().map_err(|e| usage!("{}: another sweep runs in this folder ({e})", dir.display()))?;
         let layouts = args.layouts.as_ref().map_or_else(|| Ok(dir.join("layouts")), std::path::absolute)?;
         let before = if args.resume { Some(Run::open(&dir)?.file) } else { None };
         Ok(RunFolder { dir, layouts, before, _lock: lock })
@@ -70,16 +65,14 @@ fn now_unix_s() -> u64 {
 /// The options of the run that is resumed; what is given now counts only where it does not change the points.
 pub(crate) fn resumed(now: SweepArgs) -> Result<SweepArgs> {
     let dir = now.out.clone().unwrap_or_default();
-    let run = Run::open(&dir).map_err(|e| Usage(format!("--resume: {e}")))?;
+    let run = Run::open(&dir).map_err(|e| usage!("--resume: {e}"))?;
     let Ok(Cli { command: Command::Sweep(then) }) = Cli::try_parse_from(&run.file.command) else {
         bail!("{}: its command line is not one of `carmine sweep`", dir.join("run.json").display());
     };
     // The plan file may have changed since: the archive's copy is what the points were made of.
     let plan = dir.join("plan.toml").display().to_string();
-    if now.plan.as_ref().is_some_and(|plan| Some(plan) != then.plan.as_ref()) {
-        let then = then.plan.unwrap_or_default();
-        bail!(Usage(format!("--resume goes on with {then}; leave the plan out")));
-    }
+    let is_other = now.plan.is_some() && now.plan != then.plan;
+    refuse!(is_other, "--resume goes on with {}; leave the plan out", then.plan.unwrap_or_default());
     Ok(SweepArgs {
         plan: Some(plan),
         out: now.out,
@@ -150,7 +143,7 @@ pub(crate) fn short(args: &SweepArgs, expansion: &Expansion, layouts: &Path) -> 
 pub(crate) fn check_room(args: &SweepArgs, expansion: &Expansion, layouts: &Path) -> Result<()> {
     match short(args, expansion, layouts).as_slice() {
         [] => Ok(()),
-        short => Err(Usage(format!("the sweep is not started:\n{}", short.join("\n"))).into()),
+        short => Err(usage!("the sweep is not started:\n{}", short.join("\n")).into()),
     }
 }
 

@@ -11,7 +11,7 @@ use carmine_study::archive::{Chart, Point, PointEnd, PointResult, Run};
 use carmine_study::plan::{SHIPPED, WORKLOADS, axes, shipped};
 use carmine_study::run::Ending;
 use carmine_study::scaling::{KNEE, Scaling, scaling_of_run};
-use carmine_testbed::output::{json_text, note, print};
+use carmine_testbed::{json_text, note, print};
 use serde_json::{Value, json};
 use walkdir::{DirEntry, WalkDir};
 use zip::ZipWriter;

@@ -8,11 +8,11 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use carmine_load::hosted::{ClusterAccess, HostedFigures, Tool, fio, rados};
 use carmine_load::{Prefill, Rw};
-use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::process::spawn_on;
+use carmine_testbed::usage;
 use tempfile::TempDir;
 
 use super::super::room;
@@ -40,8 +40,7 @@ pub(super) struct ToolPrograms {
 
 fn find(program: &str, package: &str) -> Result<PathBuf> {
     let install = format!("apt-get install -y --no-install-recommends {package}");
-    Ok(which::which(program)
-        .map_err(|_| Usage(format!("{program} is not installed; as root run:  {install}")))?)
+    Ok(which::which(program).map_err(|_| usage!("{program} is not installed; as root run:  {install}"))?)
 }
 
 impl ToolPrograms {
@@ -175,9 +174,7 @@ impl Clients {
 
     /// An error if one has ended: nothing is left of its load.
     pub(super) fn check_running(&mut self) -> Result<()> {
-        if self.has_one_ended()? {
-            bail!("{} ended too early: {}", self.tool, self.said());
-        }
+        ensure!(!self.has_one_ended()?, "{} ended too early: {}", self.tool, self.said());
         Ok(())
     }
 

@@ -11,10 +11,8 @@ use carmine_osd_daemon::store::mount_options;
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_store::blue::{Fill, MkfsOptions, MountOptions, Place, mkfs};
 use carmine_store::{BlueShared, Kv, KvBatch, KvError, MemKv, StoreShared};
-use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts::settle;
-use carmine_testbed::drive::part_at;
-use carmine_testbed::{Tuning, process};
+use carmine_testbed::{Tuning, part_at, process, refuse};
 use carmine_types::{OsdId, StoreKind, Uuid};
 use tempfile::TempDir;
 
@@ -53,11 +51,9 @@ pub(super) enum Parts {
 impl Bare {
     /// Makes it; writes a block file through.
     pub(super) fn make(args: &StoreBenchArgs) -> Result<Bare> {
-        if args.compaction.is_some() && (args.store, args.kv) != (StoreKind::Blue, KvKind::Rocks) {
-            anyhow::bail!(Usage(
-                "--compaction: only --store blue with --kv rocks has tables to merge".into()
-            ));
-        }
+        let is_rocks = (args.store, args.kv) == (StoreKind::Blue, KvKind::Rocks);
+        let is_vain = args.compaction.is_some() && !is_rocks;
+        refuse!(is_vain, "--compaction: only --store blue with --kv rocks has tables to merge");
         let folder = tempfile::Builder::new().prefix("carmine-store-bench-").tempdir_in(&args.dir);
         let folder = folder.with_context(|| format!("cannot make a folder in {}", args.dir.display()))?;
         args.tuning.refuse_without_device(args.store)?;
