@@ -92,7 +92,10 @@ impl Testbed {
 
     /// Runs `rbd` on the pool `bench`.
     pub fn rbd(&self, args: &[&str]) -> Output {
-        self.tool("rbd", &[&["-p", "bench"], args].concat())
+        // Options of the cluster or of a named pool take no `-p`.
+        let pool: &[&str] =
+            if matches!(args, ["config", "global" | "pool", ..]) { &[] } else { &["-p", "bench"] };
+        self.tool("rbd", &[pool, args].concat())
     }
 
     /// The same, which must succeed.

@@ -287,15 +287,33 @@ fn loads(rados: &mut Rados<'_>) {
     }
 }
 
+/// Snapshots of the pool.
+fn snapshots(rados: &mut Rados<'_>) {
+    let (old, new) = (rados.file("old", &pattern(10_000)), rados.file("new", b"new"));
+    assert_eq!(rados.ok("lssnap"), "0 snaps\n");
+    rados.refused("rmsnap s", "No such file or directory");
+    rados.refused("rollback o s", "No such file or directory");
+    rados.ok(&format!("put o {old}"));
+    rados.ok("mksnap s");
+    assert!(rados.ok("lssnap").ends_with("\n1 snaps\n"));
+    rados.works("mksnap|lssnap SNAP", "");
+    rados.ok(&format!("put o {new}"));
+    assert!(rados.get("--snap s o") == pattern(10_000) && rados.get("o") == b"new");
+    rados.works("--snap SNAP get OBJECT FILE", "the bytes of then");
+    assert!(rados.ok("listsnaps o").contains("10000"), "its clone");
+    rados.ok("rollback o s");
+    assert!(rados.get("o") == pattern(10_000));
+    rados.works("rollback OBJECT SNAP", "");
+    rados.ok("rmsnap s");
+    rados.refused("--snap s get o -", "No such file or directory");
+    rados.works("rmsnap SNAP", "its clones are trimmed");
+    rados.ok("rm o");
+}
+
 /// Commands that Ceph supports and Carmine does not.
 fn unsupported(rados: &mut Rados<'_>) {
     let not = "Operation not supported";
     rados.ok("create o");
-    rados.refused("mksnap s", not);
-    rados.refused("rmsnap s", "No such file or directory");
-    rados.refused("rollback o s", "No such file or directory");
-    assert_eq!(rados.ok("lssnap"), "0 snaps\n");
-    rados.works("lssnap", "none");
     assert_eq!(rados.ok("list-inconsistent-pg bench"), "[]\n");
     rados.works("list-inconsistent-pg POOL", "none");
     for words in ["list-inconsistent-obj 1.0", "list-inconsistent-snapset 1.0"] {
@@ -335,6 +353,7 @@ fn rados_against_one_cyan_osd() {
     export_and_import(&mut rados);
     loads(&mut rados);
     unsupported(&mut rados);
+    snapshots(&mut rados);
     rados.sheet.check();
 }
 

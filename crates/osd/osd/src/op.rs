@@ -1,6 +1,7 @@
 //! One client operation on its way through the OSD, and where its answer goes.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,11 +10,11 @@ use carmine_messenger::{Connection, Permit, PermitToken};
 use carmine_reactor::{Payload, Shard, ShardId, sync::oneshot};
 use carmine_types::{Eversion, ObjectId, ReqId, SNAP_DIR, SNAP_HEAD, UTime, errno};
 use carmine_wire::header::Header2;
-use carmine_wire::osd_op::{Extent, OsdOp, OsdReply, OsdRequest, flags, ops, payload_bytes, payload_ranges};
+use carmine_wire::osd_op::{Extent, OPS_MAX, OsdOp, OsdReply, OsdRequest, flags, ops, payload_bytes};
 use smallvec::SmallVec;
 
 use crate::cls;
-use crate::config::{NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, OPS_PER_REQUEST_MAX};
+use crate::config::{NAME_BYTES_MAX, NAMESPACE_BYTES_MAX};
 use crate::pg::{Extra, Queued};
 use crate::room::{More, more};
 use crate::shard::OsdShard;
@@ -180,9 +181,9 @@ impl ClientOp {
         to: ReplyTo,
     ) -> Rc<ClientOp> {
         let oid = Arc::new(ObjectId { snap: SNAP_HEAD, ..request.take_object_id() });
-        let is_write = request.ops.iter().enumerate().any(|(at, op)| match op.code {
+        let is_write = with_inputs(&request, data.len()).any(|(op, input)| match op.code {
             ops::WATCH => !matches!(op.watch().op, flags::watch::PING | flags::watch::RECONNECT),
-            ops::CALL => cls::writes(&request, at, &data),
+            ops::CALL => cls::writes(&request, op, &data.slice(input.start, input.len())),
             _ => op.is_write(),
         });
         let is_snapless = request.snap_seq == 0 && request.snapid == SNAP_HEAD;
@@ -228,9 +229,9 @@ impl ClientOp {
         self.request.ops.iter().all(|op| op.code == ops::WATCH)
     }
 
-    /// The input of one of its operations.
-    pub(crate) fn input(&self, at: usize) -> Payload {
-        input_of(&self.request, &self.data, at)
+    /// Its operations, each with the place of its input in the data.
+    pub(crate) fn with_inputs(&self) -> impl Iterator<Item = (&OsdOp, Range<usize>)> {
+        with_inputs(&self.request, self.data.len())
     }
 
     /// The connection that it came through.
@@ -291,7 +292,7 @@ impl ClientOp {
     /// The errno of a request that is refused whatever the state of its object.
     pub(crate) fn refusal(&self) -> Option<i32> {
         let oid = &self.oid;
-        if self.request.ops.len() > OPS_PER_REQUEST_MAX {
+        if self.request.ops.len() > OPS_MAX {
             return Some(errno::E2BIG);
         }
         // Data that is left over would belong to no op, yet the checksum would cover it. Ceph executes nothing in
@@ -357,10 +358,16 @@ impl ClientOp {
     }
 }
 
-/// The input of one operation of a request whose inputs are all in `data`.
-pub(crate) fn input_of(request: &OsdRequest, data: &Payload, at: usize) -> Payload {
-    let ranges = payload_ranges(&request.ops, data.len()).unwrap_or_default();
-    ranges.get(at).map(|range| data.slice(range.start, range.len())).unwrap_or_default()
+/// The operations of a request, each with the place of its input in the request's data. The inputs are empty if their lengths
+/// contradict the data.
+fn with_inputs(request: &OsdRequest, data_bytes: usize) -> impl Iterator<Item = (&OsdOp, Range<usize>)> {
+    let fits = payload_bytes(&request.ops) == data_bytes as u64;
+    let mut end = 0;
+    request.ops.iter().map(move |op| {
+        let start = end;
+        end += if fits { op.payload_len as usize } else { 0 };
+        (op, start..end)
+    })
 }
 
 impl Queued for Rc<ClientOp> {

@@ -16,7 +16,7 @@ pub use args::{
     AllocHint, AssertVer, Call, Checksum, CopyFrom, Extent, Notify, PgLs, Snap, Watch, WriteSame, Xattr,
 };
 pub use op::{OP_BYTES, OpList, OsdOp, payload_bytes, payload_ranges};
-pub use peek::{ANSWER_BYTES, WHOLE_OBJECT_BYTES, peek, peek_output};
+pub use peek::{ANSWER_BYTES, OPS_MAX, WHOLE_OBJECT_BYTES, peek, peek_output};
 pub use reply::OsdReply;
 pub use request::{Locator, OsdRequest};
 pub use watch::{NotifyDone, WatchNotify, Watcher, encode_watchers};

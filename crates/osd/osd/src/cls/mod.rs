@@ -20,7 +20,7 @@ use carmine_wire::osd_op::{OsdOp, OsdRequest, flags};
 pub(crate) use handle::{Caller, Handle};
 
 use crate::error::OpError;
-use crate::op::{ClientOp, input_of};
+use crate::op::ClientOp;
 use crate::pg::{ObjectState, Told};
 use crate::shard::OsdShard;
 
@@ -80,15 +80,11 @@ fn parts<'a>(op: &OsdOp, input: &'a [u8]) -> Option<(&'a [u8], &'a [u8], &'a [u8
     Some((class, method, rest))
 }
 
-/// Whether the call with this index changes its object. Of a method that is not known the request says it.
+/// Whether a call changes its object. Of a method that is not known the request says it.
 #[cold]
-pub(crate) fn writes(request: &OsdRequest, at: usize, data: &Payload) -> bool {
-    let input = input_of(request, data, at).to_vec();
-    let known = request
-        .ops
-        .get(at)
-        .and_then(|op| parts(op, &input))
-        .and_then(|(class, method, _)| find(class, method));
+pub(crate) fn writes(request: &OsdRequest, op: &OsdOp, input: &Payload) -> bool {
+    let input = input.to_vec();
+    let known = parts(op, &input).and_then(|(class, method, _)| find(class, method));
     known.map_or(request.flags & flags::WRITE != 0, |method| method.writes)
 }
 

@@ -155,7 +155,7 @@ pub(super) fn plan_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Plan> {
     }
     let mut state = ObjectState::new(osd, op, &op.oid, meta);
     let mut outputs = SmallVec::new();
-    for (request, input) in with_inputs(op) {
+    for (request, input) in op.with_inputs() {
         state.apply_op(op, request, input).ok()?;
         outputs.push((0, Payload::new()));
     }
@@ -163,14 +163,14 @@ pub(super) fn plan_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Plan> {
     osd.store.is_prepared(&plan.changes).then_some(plan)
 }
 
-/// The operations of a request, and where in its data the input of each lies.
-fn with_inputs(op: &ClientOp) -> impl Iterator<Item = (&OsdOp, Range<usize>)> {
-    let mut end = 0;
-    op.request.ops.iter().map(move |request| {
-        let start = end;
-        end += request.payload_len as usize;
-        (request, start..end)
-    })
+/// Operations of one request after which others have their turn.
+const OPS_AT_ONCE: usize = 64;
+
+/// Lets others have their turn before the operation with this index, if so many were executed.
+async fn rest(osd: &OsdShard, at: usize) {
+    if at > 0 && at.is_multiple_of(OPS_AT_ONCE) {
+        osd.shard.yield_now().await;
+    }
 }
 
 /// Executes a request without writes.
@@ -183,13 +183,14 @@ pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome
     let mut outcome = Outcome { user_version, ..Outcome::default() };
     let mut state: Option<Box<ObjectState<'_>>> = None;
     let mut left = OUTPUT_BYTES_MAX;
-    for (at, request) in op.request.ops.iter().enumerate() {
+    for (at, (request, input)) in op.with_inputs().enumerate() {
+        rest(osd, at).await;
         let step = if is_plain(request.code) {
             read_op(osd, op, &oid, meta.as_ref(), request, left).await.map(|data| (0, data))
         } else {
             let state = state.get_or_insert_with(|| Box::new(ObjectState::new(osd, op, &oid, meta.clone())));
             state.left = left;
-            let step = Box::pin(extra::step(osd, pg, op, state, at)).await;
+            let step = Box::pin(extra::step(osd, pg, op, state, request, input)).await;
             left = state.left;
             step
         };
@@ -226,9 +227,10 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
     }
     let mut outputs = SmallVec::new();
     let mut result = 0;
-    for (at, (request, input)) in with_inputs(op).enumerate() {
+    for (at, (request, input)) in op.with_inputs().enumerate() {
+        rest(osd, at).await;
         let step = if !is_plain(request.code) {
-            Box::pin(extra::step(osd, pg, op, &mut state, at)).await
+            Box::pin(extra::step(osd, pg, op, &mut state, request, input)).await
         } else if request.is_write() {
             state.apply_op(op, request, input).map(|()| (0, Payload::new()))
         } else {

@@ -24,8 +24,8 @@ pub fn peek(front: &[u8]) -> Option<(PgId, u32, Epoch, u32)> {
 
 /// Bytes before the envelope of the locator in a front of version 8: up to the trace, the client's number, the time.
 const LOCATOR_AT: usize = 87 + 4 + 8;
-/// Operations that are looked at: more are refused anyway.
-const OPS_MAX: usize = 64;
+/// Most operations that a request may have. librbd asks for all snapshots of an image at once, with three operations or more for each.
+pub const OPS_MAX: usize = 8 << 10;
 
 /// Bytes that an operation on a whole object, whose length nobody knows yet, counts for: the largest object of most applications.
 pub const WHOLE_OBJECT_BYTES: u64 = 4 << 20;

@@ -10,12 +10,13 @@ mod omap;
 mod watches;
 mod xattr;
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use carmine_codec::{DecodeError, Decoder};
 use carmine_reactor::Payload;
 use carmine_types::{UTime, errno};
-use carmine_wire::osd_op::ops;
+use carmine_wire::osd_op::{OsdOp, ops};
 
 use super::Pg;
 use super::exec::{ObjectState, Told};
@@ -59,7 +60,7 @@ impl Extra {
     }
 }
 
-/// Executes the operation with this index.
+/// Executes an operation whose input lies there in the request's data.
 ///
 /// # Errors
 /// Its errno.
@@ -68,10 +69,10 @@ pub(super) async fn step(
     pg: &Pg,
     op: &ClientOp,
     state: &mut ObjectState<'_>,
-    at: usize,
+    request: &OsdOp,
+    input: Range<usize>,
 ) -> Result<Told, OpError> {
-    let Some(request) = op.request.ops.get(at) else { return Err(OpError::of(errno::EINVAL)) };
-    let input = op.input(at);
+    let input = op.data.slice(input.start, input.len());
     if is_attr_op(request.code) && input.len() > INPUT_BYTES_MAX {
         return Err(OpError::of(errno::E2BIG)); // before there are copies of it
     }
