@@ -12,6 +12,7 @@ use carmine_load::{
     BenchAction, BenchStatus, JobResult, JobSetup, LoadSpec, Phase, Session, VerifyState, run_cluster_job,
 };
 use carmine_reactor::{Config, PollPolicy, Reactors, Shard, block_on};
+use carmine_testbed::output::note;
 use carmine_types::OsdId;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -304,6 +305,11 @@ impl View {
         self.bar.set_length(all);
         self.bar.set_position(done);
         self.bar.tick();
+    }
+
+    /// Prints a line above the bar, or where there is none on standard error.
+    pub(crate) fn line(&self, text: &str) {
+        self.bar.suspend(|| note(text));
     }
 
     /// Wipes the line.
