@@ -95,6 +95,16 @@ fn dies_with_its_osds(bench: Background) {
     assert!(!out.status.success() && said.contains("died under the load") && said.contains("osd."), "{said}");
 }
 
+/// The load goes on without an error when OSDs die and come back, and says so.
+fn goes_on_without_its_osds(bench: Background) {
+    let said = succeed(bench.wait(Duration::from_secs(60)), "a load whose OSDs die");
+    assert!(said.contains("DIED: osd.1, osd.2 ended under the load"), "{said}");
+    let pause = said.lines().find_map(|line| line.strip_prefix("pause")).expect("the longest pause");
+    let ms: f64 = pause.split_whitespace().next().and_then(|n| n.parse().ok()).expect("milliseconds");
+    // Two of three copies were gone for longer than this.
+    assert!(ms > 1000.0, "{pause}");
+}
+
 #[test]
 fn kill_nine_of_everything_loses_nothing_acknowledged() {
     let bed = up_blue("1");
@@ -215,14 +225,13 @@ fn clients_go_on_without_an_osd_and_wait_below_min_size() {
     let bed = up_blue("1");
     let state = state_file(&bed);
     let state = state.to_str().expect("UTF-8");
-    let bench = Background::start(&bed, "bench", &load(state, "30"));
+    let bench = Background::start(&bed, "bench", &load(state, "40"));
     let_write(&bed, Duration::ZERO);
     let rados = installed("rados", "ceph-common");
     let writes = |seconds| ["bench", seconds, "write", "-b", "4096", "-t", "8", "--no-cleanup"];
     let stock = rados.then(|| Background::rados(&bed, &writes("4")));
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(kill_nine(&[bed.pid("osd.1").expect("osd.1 has a record")]), 1);
-    dies_with_its_osds(bench);
     let named = |said: &str| {
         said.contains("osd.1    not running, down") && said.contains("32 of 32 PGs have fewer copies")
     };
@@ -245,6 +254,8 @@ fn clients_go_on_without_an_osd_and_wait_below_min_size() {
     if let Some(stock) = stock {
         succeed(stock.wait(Duration::from_secs(60)), "rados bench over two deaths");
     }
+    goes_on_without_its_osds(bench);
+    check_blocks(&bed, state);
     check_replicas(&bed);
     // `down` and `up` mend it, too.
     bed.ok("down", &[]);

@@ -5,6 +5,7 @@ mod doctor;
 mod osd;
 mod peer;
 mod report;
+mod sim;
 mod store;
 mod study;
 mod sweep;
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
-use carmine_bench::{baseline, bench, top};
+use carmine_bench::{baseline, bench, thrash, top};
 use carmine_crush::print::{PgColumns, pgs_dump, print_map};
 use carmine_daemon::signals::cancel_flag;
 use carmine_load::{verdict, words};
@@ -56,6 +57,10 @@ pub(crate) enum Command {
     Destroy(DirArgs),
     /// Load a testbed and measure it
     Bench(bench::BenchArgs),
+    /// Load a testbed with verified data while its OSDs are killed, stopped, restarted and taken out at random; then check all
+    Thrash(thrash::ThrashArgs),
+    /// Run whole clusters in a simulator, under faults that seeds draw, and check what their clients saw
+    Sim(sim::SimArgs),
     /// Measure the drive and the messenger without an OSD, for `bench --baseline`
     Baseline(baseline::BaselineArgs),
     /// Work on the object store without an OSD: load it, check it, move its parts
@@ -101,6 +106,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Destroy(args) => testbed::destroy(BedKind::Testbed, &args.dir),
         Command::Baseline(args) => baseline::run(&args, &*cancel_flag()?),
         Command::Bench(args) => bench::run(args, &*cancel_flag()?, doctor::findings_of),
+        Command::Thrash(args) => thrash::run(&args, &*cancel_flag()?),
+        Command::Sim(args) => sim::run(&args),
         Command::Store(args) => store::run(args),
         Command::Study(args) => study::run(&args),
         Command::Sweep(args) => sweep::run(args),

@@ -1,5 +1,5 @@
-//! Measuring a testbed: loads (`bench`), the drive and the messenger without an OSD (`baseline`), a view of a running one
-//! (`top`); samples of processes and machine, flamegraphs, results on disk.
+//! Measuring a testbed: loads (`bench`), the drive and the messenger without an OSD (`baseline`), faults under a
+//! load (`thrash`), a view of a running one (`top`); samples of processes and machine, flamegraphs, results on disk.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -12,6 +12,7 @@ mod child;
 pub mod profile;
 pub mod sample;
 mod steering;
+pub mod thrash;
 pub mod top;
 
 pub use steering::{Measured, OnEdge, run_raw};

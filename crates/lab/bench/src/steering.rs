@@ -1,17 +1,23 @@
 //! A load that is moved through its phases: jobs on reactors of this process, or inside an OSD.
 
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use carmine_client::Client;
-use carmine_load::{BenchAction, BenchStatus, JobResult, JobSetup, LoadSpec, Phase, Session, VerifyState};
+use carmine_load::{
+    BenchAction, BenchStatus, JobResult, JobSetup, LoadSpec, Phase, Session, VerifyState, run_cluster_job,
+};
 use carmine_reactor::{Config, PollPolicy, Reactors, Shard, block_on};
+use carmine_testbed::output::note;
 use carmine_types::OsdId;
 use indicatif::{ProgressBar, ProgressStyle};
 
+/// Buffers of a generator thread.
+const ARENA_BYTES: usize = 256 << 20;
 /// How often the controller looks at its jobs.
 const LOOK: Duration = Duration::from_millis(20);
 /// The same for jobs inside an OSD, which has to answer.
@@ -50,6 +56,25 @@ impl Jobs {
         })
         .context("cannot start the generator's threads")?;
         Ok(Jobs::Near { session: Box::new(session), reactors })
+    }
+
+    /// Starts the jobs of a load of a cluster's pool.
+    pub(crate) fn of_cluster(
+        spec: &LoadSpec,
+        state: Option<VerifyState>,
+        cpus: &[usize],
+        mon: SocketAddr,
+        pool: &str,
+    ) -> Result<Jobs> {
+        let config = Config {
+            name: "load".into(),
+            alien_threads: 0,
+            arena_bytes_per_shard: ARENA_BYTES,
+            ..Config::default()
+        };
+        let pool = pool.to_owned();
+        let job = async move |shard, job| run_cluster_job(&shard, mon, &pool, job).await;
+        Jobs::near(spec, state, cpus, config, job)
     }
 
     /// Starts a job on each reactor of an OSD.
@@ -273,6 +298,11 @@ impl View {
         self.bar.set_length(all);
         self.bar.set_position(done);
         self.bar.tick();
+    }
+
+    /// Prints a line above the bar, or where there is none on standard error.
+    pub(crate) fn line(&self, text: &str) {
+        self.bar.suspend(|| note(text));
     }
 
     /// Wipes the line.

@@ -104,11 +104,23 @@ pub(crate) struct JobState {
     data: Rng,
     pool: Bytes,
     window_ns: Option<u64>,
+    /// The last acknowledgement, counted from the window's start.
+    acked_ns: u64,
     /// Operations still to be started, where their number is given.
     left: Option<u64>,
     in_flight: u64,
     /// Next block of a verification that reads each once.
     cursor: u64,
+}
+
+impl JobState {
+    /// The time since the last acknowledgement ends `at_ns` after the window's start.
+    #[inline]
+    fn end_pause(&mut self, at_ns: u64) {
+        let pause_ns = at_ns.saturating_sub(self.acked_ns);
+        self.result.longest_pause_ns = self.result.longest_pause_ns.max(pause_ns);
+        self.acked_ns = at_ns;
+    }
 }
 
 /// Runs a job to its end and reports it to the controller.
@@ -149,6 +161,7 @@ impl<T: Target + 'static> Run<T> {
             data,
             pool: pool.freeze(),
             window_ns: None,
+            acked_ns: 0,
             left: spec.ops_of(job),
             in_flight: 0,
             cursor: 0,
@@ -292,6 +305,7 @@ impl<T: Target + 'static> Run<T> {
         if self.setup.control.phase() == Phase::Measure {
             let window_ns = *state.window_ns.get_or_insert(now_ns);
             let (latency_ns, at_ns) = (now_ns.saturating_sub(op.start_ns), now_ns.saturating_sub(window_ns));
+            state.end_pause(at_ns);
             if self.spec().keep_seconds {
                 state.result.seconds.record(latency_ns, at_ns);
             }
@@ -385,6 +399,9 @@ impl<T: Target + 'static> Run<T> {
                 client.wall_ns = after.wall_ns.saturating_sub(before.wall_ns);
                 client.busy_ns = after.busy_ns.saturating_sub(before.busy_ns);
                 client.wait_ns = after.wait_ns.saturating_sub(before.wait_ns);
+            }
+            if let Some(window_ns) = state.window_ns.filter(|_| state.in_flight > 0) {
+                state.end_pause(ended_ns.saturating_sub(window_ns));
             }
             // How late the next request of an open-loop load would be.
             if let Some(schedule) = &mut state.schedule {

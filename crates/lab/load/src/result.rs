@@ -151,6 +151,9 @@ pub struct JobResult {
     pub verify: VerifyCounts,
     /// Operations without an answer when the job gave up waiting.
     pub abandoned: u64,
+    /// The longest time in the window without an acknowledged operation; of several jobs, that of the job with the longest.
+    #[serde(default)]
+    pub longest_pause_ns: u64,
     /// How far behind its schedule an open-loop job ended.
     pub behind_ns: u64,
     pub client: ClientClocks,
@@ -179,6 +182,7 @@ impl JobResult {
             let room = DETAILS_MAX.saturating_sub(all.verify.details.len());
             all.verify.details.extend(job.verify.details.iter().take(room).cloned());
             all.abandoned += job.abandoned;
+            all.longest_pause_ns = all.longest_pause_ns.max(job.longest_pause_ns);
             all.behind_ns = all.behind_ns.max(job.behind_ns);
             let occupied = |clocks: &ClientClocks| clocks.busy_ns + clocks.wait_ns;
             if occupied(&job.client) > occupied(&all.client) {

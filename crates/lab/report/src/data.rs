@@ -19,7 +19,7 @@ use crate::units::{bytes, grouped, percent, short};
 pub(crate) use setting::{Setting, settings};
 
 /// Marks that keep a point out of slopes.
-const SPOILS: [&str; 4] = ["SHARED", "NOISY", "UNSTEADY", "SMOKE"];
+const SPOILS: [&str; 5] = ["SHARED", "NOISY", "UNSTEADY", "SMOKE", "DIED"];
 
 /// A point and its result.
 #[derive(Clone, Debug, Default)]

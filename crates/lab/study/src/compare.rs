@@ -276,7 +276,7 @@ fn warnings(base: &Arm, new: &Arm, groups: &[Group<'_>], differences: &[Differen
     for arm in [base, new] {
         warnings.extend(arm.left_out.iter().map(|point| format!("left out: {point}")));
     }
-    for word in ["SHARED", "NOISY", "UNSTEADY"] {
+    for word in ["SHARED", "NOISY", "UNSTEADY", "DIED"] {
         let pairs = groups.iter().flat_map(|g| &g.pairs);
         let count =
             pairs.filter(|(base, new)| base.result.has_mark(word) || new.result.has_mark(word)).count();

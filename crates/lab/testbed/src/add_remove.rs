@@ -41,7 +41,7 @@ impl Testbed {
         added.map(|()| osd)
     }
 
-    fn running_mon(&self) -> Result<SocketAddr> {
+    pub(crate) fn running_mon(&self) -> Result<SocketAddr> {
         let dir = self.layout().dir().display();
         let (_, missing) = self.parts()?;
         fail_if!(

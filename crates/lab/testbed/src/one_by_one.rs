@@ -1,14 +1,20 @@
 //! OSDs of a running testbed one by one: stopped, killed, started, and started again, also with another number of reactors.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use carmine_topology::{ClientCpus, Grid, OsdRow, PlanRequest, Topology};
 use carmine_types::OsdId;
+use rustix::process::Signal;
+use serde_json::Value;
 
-use crate::daemons::{self, Stopped};
-use crate::error::{Result, fail_if, usage};
+use crate::daemons::{self, Daemons, Stopped};
+use crate::error::{Result, fail_if, failed, usage};
+use crate::files;
 use crate::folder::Testbed;
 use crate::layout::Daemon;
+use crate::process::ProcessId;
+use crate::status::{ANSWER_LIMIT, with_client};
 use crate::testbed::StartOptions;
 
 impl Testbed {
@@ -23,6 +29,46 @@ impl Testbed {
         } else {
             daemons::stop(self.layout(), &daemons, true)
         }
+    }
+
+    /// Keeps an OSD from running (SIGSTOP), or lets it go on.
+    ///
+    /// # Errors
+    /// Its record is damaged.
+    pub fn freeze_osd(&self, osd: OsdId, is_frozen: bool) -> Result<()> {
+        let signal = if is_frozen { Signal::STOP } else { Signal::CONT };
+        let process = ProcessId::running(self.layout(), Daemon::Osd(osd))?;
+        process.map_or(Ok(()), |process| process.signal(signal))
+    }
+
+    /// Starts an OSD that does not run, with so many `reactors` if that is said, and does not wait until it is up.
+    ///
+    /// # Errors
+    /// The testbed has no such OSD, no CPUs for so many reactors, or the program does not start.
+    pub fn launch_osd(&mut self, osd: OsdId, reactors: Option<u16>, programs: &Path) -> Result<()> {
+        let named = self.named(&[osd])?;
+        if let Some(reactors) = reactors {
+            self.place_anew(osd, reactors)?;
+            self.write_plan()?;
+        }
+        // Its wrapper may have left something.
+        daemons::stop(self.layout(), &named, true)?;
+        files::remove_file(&self.layout().http_addr(osd))?;
+        let mut daemons = Daemons::new(self.layout());
+        daemons.start(&self.plan, programs, Daemon::Osd(osd))?;
+        daemons.keep();
+        Ok(())
+    }
+
+    /// Gives the monitor a command; its output.
+    ///
+    /// # Errors
+    /// It does not run, or refuses the command.
+    pub fn mon_command(&self, command: &Value) -> Result<Vec<u8>> {
+        with_client(self.running_mon()?, ANSWER_LIMIT, ANSWER_LIMIT, async |_, client| {
+            let reply = client.mon_command(&command.to_string()).await;
+            reply.map(|reply| reply.data).map_err(|e| failed!("{e}"))
+        })?
     }
 
     /// Starts OSDs and waits until they are up; if then all OSDs of the testbed run, also until every PG is active and clean.

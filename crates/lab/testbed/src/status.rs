@@ -27,7 +27,7 @@ use crate::testbed::{StartOptions, http_addr, mon_addr, require_plan};
 /// Time for one process's answer about its state.
 pub(crate) const LIMIT: Duration = Duration::from_secs(3);
 /// Time for the answer to a question, which may read a whole store.
-const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// The monitor listens already: its first map comes at once, or not at all.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Pause between two looks.

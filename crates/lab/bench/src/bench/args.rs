@@ -14,7 +14,9 @@ use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 const AFTER_HELP: &str = "\
 Cycles and instructions per operation come with --samples where perf can read the processor's counters.
 
-Exit codes: 0 measured, and every block was right; 1 errors, wrong blocks, an OSD that died, or no measurement; 2 it cannot be
+While OSDs die and restart, the clients go on with the others; the result has the mark DIED and the longest pause.
+
+Exit codes: 0 measured, and every block was right; 1 errors, wrong blocks, no OSD left that runs, or no measurement; 2 it cannot be
 done as asked. --json and --samples write their files whole, or not at all.
 
 The instrument's cost: on a 2-vCPU virtual machine with one OSD, --samples took 0.4 to 0.5 % of one core (every result has its

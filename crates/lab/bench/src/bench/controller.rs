@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use carmine_client::{Client, Options};
 use carmine_load::window::{DrainWindow, Window};
-use carmine_load::{JobResult, LoadSpec, Phase, VerifyState, run_cluster_job};
-use carmine_reactor::{Config, Shard, block_on};
+use carmine_load::{JobResult, LoadSpec, Phase, VerifyState};
+use carmine_reactor::{Shard, block_on};
 use carmine_testbed::{refuse, write_whole};
 use carmine_types::{OsdId, counted};
 
@@ -22,8 +22,8 @@ use crate::steering::{Jobs, Steering, controller};
 
 /// Time between copies of the verify state to its file.
 const STATE_EVERY: Duration = Duration::from_secs(1);
-/// Buffers of a generator thread.
-const ARENA_BYTES: usize = 256 << 20;
+/// A load without a single OSD that runs waits so long for one to be started.
+const NONE_LIMIT: Duration = Duration::from_secs(10);
 /// Time between two looks at the OSDs' threads for work that a store has put off.
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
 /// An OSD is quiet while its threads that are not reactors are on a CPU (or ready for one) for less than this part of the
@@ -42,11 +42,18 @@ pub(super) fn run(setup: &Setup, cancel: &AtomicBool) -> Result<Outcome> {
         let client = client.await.context("cannot reach the testbed")?;
         let jobs = match setup.in_process() {
             Some(osd) => Jobs::far(&client, osd, &setup.spec, &setup.args.pool).await?,
-            None => near(setup)?,
+            None => {
+                let (state, cpus) = (setup.state.clone(), setup.client_cpus());
+                Jobs::of_cluster(&setup.spec, state, &cpus, setup.mon, &setup.args.pool)?
+            }
         };
-        let mut written = Instant::now();
+        let (mut written, mut last_ran) = (Instant::now(), Instant::now());
         let on_look = Box::new(move |jobs: &Jobs| {
-            setup.check_alive()?;
+            match setup.check_one_runs() {
+                Ok(()) => last_ran = Instant::now(),
+                Err(_) if last_ran.elapsed() < NONE_LIMIT && !setup.mon_is_dead() => {}
+                Err(error) => return Err(error),
+            }
             if written.elapsed() >= STATE_EVERY {
                 write_state(setup, jobs, false)?;
                 written = Instant::now();
@@ -59,20 +66,6 @@ pub(super) fn run(setup: &Setup, cancel: &AtomicBool) -> Result<Outcome> {
         controller.finish(measured).await
     })
     .context("cannot start the controller")?
-}
-
-/// Jobs on the client CPUs.
-fn near(setup: &Setup) -> Result<Jobs> {
-    let config = Config {
-        name: "load".into(),
-        alien_threads: 0,
-        arena_bytes_per_shard: ARENA_BYTES,
-        ..Config::default()
-    };
-    let (mon, pool) = (setup.mon, setup.args.pool.clone());
-    let cpus = setup.client_cpus();
-    let job = async move |shard, job| run_cluster_job(&shard, mon, &pool, job).await;
-    Jobs::near(&setup.spec, setup.state.clone(), &cpus, config, job)
 }
 
 /// Keeps the verify state in its file.
@@ -118,7 +111,9 @@ impl Controller<'_> {
         counters.start();
         self.steering.measure(&setup.spec).await?;
         counters.stop();
+        setup.check_one_runs()?;
         let end = self.read().await?;
+        self.seen.marks.extend(setup.died_mark());
         self.seen.samples = recorder.map(Recorder::finish).transpose()?;
         self.steering.jobs.set_phase(Phase::Stop).await?;
         let mut window = setup.window(&setup.sampler, &start, &end, idle_cores);
@@ -157,9 +152,10 @@ impl Controller<'_> {
     /// The OSDs' clocks first and then the kernel's, at both ends of the window alike: both windows are equally long.
     async fn read(&mut self) -> Result<Reading> {
         let mut osds = Vec::new();
-        // A peer's OSDs know no such questions.
-        for (id, _) in self.setup.osds.iter().filter(|_| self.setup.plan.peer.is_none()) {
-            osds.push(dump(&self.client, *id).await.unwrap_or_else(|error| {
+        // A peer's OSDs know no such questions; one that was started again counts from zero.
+        for (id, process) in self.setup.osds.iter().filter(|_| self.setup.plan.peer.is_none()) {
+            let told = if process.alive() { dump(&self.client, *id).await } else { Ok(OsdDump::default()) };
+            osds.push(told.unwrap_or_else(|error| {
                 self.seen.marks.push(format!("{id} did not tell its metrics: {error:#}"));
                 OsdDump::default()
             }));

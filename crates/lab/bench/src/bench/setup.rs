@@ -184,6 +184,31 @@ impl Setup {
         self.osds.iter().map(|(_, process)| process.pid.unsigned_abs()).collect()
     }
 
+    /// A remark that names the OSDs that have died since the begin, also those that were started again.
+    pub(super) fn died_mark(&self) -> Option<String> {
+        let died = self.osds.iter().filter(|(_, process)| !process.alive());
+        let names: Vec<String> = died.map(|(id, _)| id.to_string()).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "DIED: {} ended under the load; CPU time and memory of its next life are missing",
+                names.join(", ")
+            )
+        })
+    }
+
+    /// Fails if no OSD runs: none of those that did at the begin, and none that was started since.
+    pub(super) fn check_one_runs(&self) -> Result<()> {
+        let runs = |(id, first): &(OsdId, ProcessId)| {
+            first.alive() || matches!(ProcessId::running(&self.layout, Daemon::Osd(*id)), Ok(Some(_)))
+        };
+        if self.osds.iter().any(runs) { Ok(()) } else { self.check_alive() }
+    }
+
+    /// Nobody can start an OSD again that clients would find.
+    pub(super) fn mon_is_dead(&self) -> bool {
+        !matches!(ProcessId::running(&self.layout, Daemon::Mon), Ok(Some(_)))
+    }
+
     /// Fails if an OSD has died.
     pub(super) fn check_alive(&self) -> Result<()> {
         let dead = self.osds.iter().find(|(_, process)| !process.alive());

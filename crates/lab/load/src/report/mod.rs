@@ -231,6 +231,8 @@ pub struct Report {
     pub verdict_next: String,
     pub errors: u64,
     pub abandoned: u64,
+    /// The longest time in the window for which a job had no operation acknowledged; `None` of a tool that does not tell.
+    pub longest_pause_ms: Option<f64>,
     pub verify: VerifyCounts,
     /// How far behind its schedule an open-loop load ended.
     pub behind_ns: u64,
@@ -343,6 +345,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         verdict_next: verdict.next,
         errors: result.errors,
         abandoned: result.abandoned,
+        longest_pause_ms: (result.longest_pause_ns > 0).then_some(result.longest_pause_ns as f64 / 1e6),
         verify: result.verify.clone(),
         behind_ns: result.behind_ns,
         marks: marks.collect(),

@@ -25,6 +25,11 @@ pub fn table(spec: &LoadSpec, result: &JobResult, report: &Report) -> String {
     lines.extend([cores_line(spec, report), raw_line(report)]);
     lines.extend(StoreFacts::lines(&report.setting.stores));
     lines.extend(report.osds.iter().map(osd_line));
+    lines.extend(
+        report
+            .longest_pause_ms
+            .map(|ms| format!("pause     {ms:.1} ms at most without an acknowledged operation")),
+    );
     if report.errors > 0 {
         lines.push(format!("errors    {}: {}", report.errors, result.first_error.as_deref().unwrap_or("?")));
     }

@@ -1,0 +1,242 @@
+//! Probes: a small write to each PG again and again, which tell how long each fault kept writes from being acknowledged.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use carmine_client::Pool;
+use carmine_reactor::{Group, Payload, Shard};
+use serde::Serialize;
+
+/// PGs that are probed, at most: more would be a load of their own.
+const PROBES_MAX: usize = 32;
+/// Time between two writes to a PG: a pause is known within this.
+const EVERY: Duration = Duration::from_millis(50);
+/// Names that are tried for each PG.
+const TRIES: u32 = 64;
+/// Time for the last answers when everything is healed.
+const LAST_LIMIT: Duration = Duration::from_secs(20);
+
+/// A fault, or the end of one.
+pub(super) struct Strike {
+    pub(super) at: Instant,
+    /// The name of its row.
+    pub(super) kind: &'static str,
+    /// For people.
+    pub(super) text: String,
+    /// Its PGs; `None`: all.
+    pub(super) pgs: Option<Vec<String>>,
+}
+
+/// Times from a kind of fault to the next acknowledged write that was sent after it, one for each PG and fault.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Pauses {
+    pub(super) fault: &'static str,
+    pub(super) times: usize,
+    /// Pauses that were measured.
+    pub(super) count: usize,
+    pub(super) median_ms: f64,
+    pub(super) p99_ms: f64,
+    pub(super) max_ms: f64,
+}
+
+/// A fault as it is told in the result.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Told {
+    pub(super) at_s: f64,
+    pub(super) what: String,
+}
+
+struct State {
+    strikes: Receiver<Strike>,
+    began: Instant,
+    probed: Vec<String>,
+    struck: Vec<Strike>,
+    /// Places in `struck`, and the PGs that have acknowledged no write since.
+    waiting: Vec<(usize, String)>,
+    found_ms: BTreeMap<&'static str, Vec<f64>>,
+    error: Option<String>,
+    is_over: bool,
+}
+
+/// The running probes.
+pub(super) struct Probes(Rc<RefCell<State>>);
+
+impl State {
+    /// Takes in the faults that were told. A fault is told before it is made, so that no answer to a write after it is missed.
+    fn take_strikes(&mut self) {
+        while let Ok(strike) = self.strikes.try_recv() {
+            let is_meant = |pg: &&String| strike.pgs.as_ref().is_none_or(|pgs| pgs.contains(pg));
+            let place = self.struck.len();
+            self.waiting.extend(self.probed.iter().filter(is_meant).map(|pg| (place, pg.clone())));
+            self.struck.push(strike);
+        }
+    }
+
+    fn is_done(&mut self) -> bool {
+        self.take_strikes();
+        self.waiting.is_empty() || self.error.is_some()
+    }
+
+    fn acknowledge(&mut self, pg: &str, sent: Instant, now: Instant) {
+        self.take_strikes();
+        let State { waiting, struck, found_ms, .. } = self;
+        waiting.retain(|(place, of)| {
+            let strike = &struck[*place];
+            let ends = of == pg && sent >= strike.at;
+            if ends {
+                let pause = now.duration_since(strike.at).as_secs_f64() * 1e3;
+                found_ms.entry(strike.kind).or_default().push(pause);
+            }
+            !ends
+        });
+    }
+}
+
+impl Probes {
+    /// Starts to write, and to listen for faults.
+    pub(super) fn start(pool: &Pool, strikes: Receiver<Strike>) -> Probes {
+        let shard = pool.client().shard().clone();
+        let names = names(pool);
+        let state = Rc::new(RefCell::new(State {
+            strikes,
+            began: Instant::now(),
+            probed: names.keys().cloned().collect(),
+            struck: Vec::new(),
+            waiting: Vec::new(),
+            found_ms: BTreeMap::new(),
+            error: None,
+            is_over: false,
+        }));
+        for (pg, name) in names {
+            shard.spawn(Group::Client, "probe", probe(pool.clone(), Rc::clone(&state), pg, name));
+        }
+        Probes(state)
+    }
+
+    /// Lines for the faults from the `from`th on.
+    pub(super) fn lines(&self, from: usize) -> Vec<String> {
+        let mut state = self.0.borrow_mut();
+        state.take_strikes();
+        let line = |told: Told| format!("{:8.1} s  {}", told.at_s, told.what);
+        state.struck[from..].iter().map(|strike| line(state.told(strike))).collect()
+    }
+
+    /// Waits until every PG has acknowledged a write after the last fault, and ends the probes.
+    ///
+    /// # Errors
+    /// A probe failed, or a PG acknowledges nothing.
+    pub(super) async fn finish(&self, shard: &Shard) -> Result<()> {
+        let began = Instant::now();
+        while !self.0.borrow_mut().is_done() && began.elapsed() < LAST_LIMIT {
+            shard.sleep(EVERY).await;
+        }
+        let mut state = self.0.borrow_mut();
+        state.is_over = true;
+        match (&state.error, state.waiting.first()) {
+            (Some(error), _) => bail!("a probe failed: {error}"),
+            (None, Some((place, pg))) => {
+                bail!("PG {pg} has acknowledged no write since: {}", state.struck[*place].text)
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// All faults, and the pauses of each kind.
+    pub(super) fn found(&self) -> (Vec<Told>, Vec<Pauses>) {
+        let mut state = self.0.borrow_mut();
+        let told = state.struck.iter().map(|strike| state.told(strike)).collect();
+        let found = std::mem::take(&mut state.found_ms);
+        let row = |(fault, ms): (&'static str, Vec<f64>)| {
+            pauses(fault, state.struck.iter().filter(|strike| strike.kind == fault).count(), ms)
+        };
+        (told, found.into_iter().map(row).collect())
+    }
+}
+
+impl State {
+    fn told(&self, strike: &Strike) -> Told {
+        Told { at_s: strike.at.duration_since(self.began).as_secs_f64(), what: strike.text.clone() }
+    }
+}
+
+/// Percentiles are the nearest that were measured.
+fn pauses(fault: &'static str, times: usize, mut ms: Vec<f64>) -> Pauses {
+    ms.sort_by(f64::total_cmp);
+    let at = |part: f64| ms[((ms.len() as f64 * part).ceil() as usize).clamp(1, ms.len()) - 1];
+    Pauses { fault, times, count: ms.len(), median_ms: at(0.5), p99_ms: at(0.99), max_ms: at(1.0) }
+}
+
+/// PGs, each with the name of an object that lies in it.
+fn names(pool: &Pool) -> BTreeMap<String, String> {
+    let mut names = BTreeMap::new();
+    for n in 0..PROBES_MAX as u32 * TRIES {
+        let name = format!("thrash.probe.{n}");
+        if let Some(pg) = pool.pg_of(&name).filter(|_| names.len() < PROBES_MAX) {
+            names.entry(pg.to_string()).or_insert(name);
+        }
+    }
+    names
+}
+
+async fn probe(pool: Pool, state: Rc<RefCell<State>>, pg: String, name: String) {
+    let shard = pool.client().shard().clone();
+    let mut data = shard.buf(512);
+    data.fill(1);
+    let data = Payload::from(data.freeze());
+    while !state.borrow().is_over {
+        let sent = Instant::now();
+        match pool.write(&name, 0, data.clone()).await {
+            Ok(_) => state.borrow_mut().acknowledge(&pg, sent, Instant::now()),
+            Err(error) => {
+                state.borrow_mut().error.get_or_insert(format!("{name}: {error}"));
+                return;
+            }
+        }
+        shard.sleep(EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_pause_ends_with_the_first_write_that_was_sent_after_the_fault() {
+        let (send, strikes) = channel();
+        let began = Instant::now();
+        let at = |ms| began + Duration::from_millis(ms);
+        let mut state = State {
+            strikes,
+            began,
+            probed: vec!["1.0".into(), "1.1".into()],
+            struck: Vec::new(),
+            waiting: Vec::new(),
+            found_ms: BTreeMap::new(),
+            error: None,
+            is_over: false,
+        };
+        let strike = |ms, kind, pgs| Strike { at: at(ms), kind, text: String::new(), pgs };
+        send.send(strike(100, "kill", Some(vec!["1.1".into(), "1.7".into()]))).unwrap();
+        send.send(strike(200, "out", None)).unwrap();
+        state.acknowledge("1.0", at(90), at(150));
+        state.acknowledge("1.1", at(90), at(160));
+        assert_eq!(state.waiting.len(), 3);
+        state.acknowledge("1.1", at(150), at(900));
+        state.acknowledge("1.0", at(210), at(220));
+        state.acknowledge("1.1", at(901), at(902));
+        assert_eq!((&state.found_ms["kill"], &state.found_ms["out"]), (&vec![800.0], &vec![20.0, 702.0]));
+        assert!(state.waiting.is_empty());
+    }
+
+    #[test]
+    fn percentiles_are_measured_values() {
+        let row = pauses("kill", 3, (1..=200).rev().map(f64::from).collect());
+        assert_eq!((row.count, row.median_ms, row.p99_ms, row.max_ms), (200, 100.0, 198.0, 200.0));
+        assert_eq!(pauses("kill", 1, vec![7.0]).median_ms, 7.0);
+    }
+}
