@@ -84,14 +84,15 @@ impl Transaction {
     /// # Panics
     /// If one does not.
     pub fn assert_within_pg(&self) {
-        for oid in self.objects() {
-            assert!(
-                pg_contains(self.pg, self.bits, oid),
-                "object {oid} is not in PG {} of {} bits",
-                self.pg,
-                self.bits
-            );
+        let assert_within = |oid: &ObjectId| {
+            let (pg, bits) = (self.pg, self.bits);
+            assert!(pg_contains(pg, bits, oid), "object {oid} is not in PG {pg} of {bits} bits");
+        };
+        for change in &self.changes {
+            assert_within(&change.oid);
+            change.steps.iter().filter_map(Step::source).for_each(assert_within);
         }
+        self.log.iter().for_each(|entry| assert_within(&entry.oid));
     }
 
     /// Bytes of data that it writes.
@@ -242,6 +243,12 @@ impl Sealed {
     #[must_use]
     pub fn into_txn(self) -> Transaction {
         *self.txn
+    }
+
+    /// The same without moving it: it is long.
+    #[must_use]
+    pub fn into_boxed(self) -> Box<Transaction> {
+        self.txn
     }
 }
 

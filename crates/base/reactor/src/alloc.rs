@@ -1,7 +1,9 @@
-//! An allocator that counts what each thread takes, for figures such as allocations per operation.
+//! The programs' allocator, and one that counts what each thread takes, for figures such as allocations per operation.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
+
+use libmimalloc_sys as mi;
 
 thread_local! {
     // An allocator knows no shard. There is nothing to drop, so it is there for as long as the thread.
@@ -46,9 +48,66 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     }
 }
 
+/// mimalloc. Nearly all memory needs no more than the alignment that every block has: its plain functions serve that, for those
+/// that take an alignment look each time what there is to do for it.
+pub struct Mimalloc;
+
+/// Alignment of every block of at least so many bytes; shorter ones are aligned to their length at least.
+const BLOCK_ALIGN: usize = 16;
+
+#[inline]
+fn is_plain(size: usize, align: usize) -> bool {
+    align <= BLOCK_ALIGN && align <= size
+}
+
+// SAFETY: mimalloc keeps the contract; a block is given back, or made longer, by functions that take blocks of any alignment,
+// and `is_plain` says when a block is aligned as wanted anyway.
+unsafe impl GlobalAlloc for Mimalloc {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let (size, align) = (layout.size(), layout.align());
+        // SAFETY: any size is allowed, and a layout's alignment is a power of two.
+        unsafe {
+            if is_plain(size, align) { mi::mi_malloc(size) } else { mi::mi_malloc_aligned(size, align) }
+        }
+        .cast()
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, place: *mut u8, _: Layout) {
+        // SAFETY: the caller's promise: the block is this allocator's.
+        unsafe { mi::mi_free(place.cast()) }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        let (size, align) = (layout.size(), layout.align());
+        // SAFETY: as in `alloc`.
+        unsafe {
+            if is_plain(size, align) { mi::mi_zalloc(size) } else { mi::mi_zalloc_aligned(size, align) }
+        }
+        .cast()
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let (place, align) = (place.cast(), layout.align());
+        // SAFETY: as in `alloc` and `dealloc`.
+        unsafe {
+            match is_plain(size, align) {
+                true => mi::mi_realloc(place, size),
+                false => mi::mi_realloc_aligned(place, size, align),
+            }
+        }
+        .cast()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::alloc::System;
+
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -68,5 +127,31 @@ mod tests {
             heap.dealloc(zeros, large);
         }
         assert_eq!(taken() - before, 3);
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_are_aligned_as_wanted_and_keep_their_bytes(
+            wanted in prop::collection::vec((1usize..5000, 0u32..14, 1usize..5000), 1..40),
+        ) {
+            let mut blocks = Vec::new();
+            for (size, shift, longer) in wanted {
+                let layout = Layout::from_size_align(size, 1 << shift)?;
+                // SAFETY: every block is used within its layout, and given back with the layout that it has then.
+                unsafe {
+                    let zeros = Mimalloc.alloc_zeroed(layout);
+                    prop_assert!((0..size).all(|at| zeros.add(at).read() == 0));
+                    let place = Mimalloc.alloc(layout);
+                    place.write_bytes(0xa5, size);
+                    let moved = Mimalloc.realloc(place, layout, longer);
+                    prop_assert!((0..size.min(longer)).all(|at| moved.add(at).read() == 0xa5));
+                    prop_assert!(zeros as usize % layout.align() == 0 && moved as usize % layout.align() == 0);
+                    blocks.push((zeros, layout));
+                    blocks.push((moved, Layout::from_size_align(longer, layout.align())?));
+                }
+            }
+            // SAFETY: as above.
+            blocks.into_iter().for_each(|(place, layout)| unsafe { Mimalloc.dealloc(place, layout) });
+        }
     }
 }

@@ -70,7 +70,7 @@ mod timer;
 mod turn;
 mod whole;
 
-pub use alloc::Counting;
+pub use alloc::{Counting, Mimalloc};
 pub use buf::{Buf, Bytes, Chunk, Payload};
 pub use config::{Config, DEFAULT_SPIN_US, Group, PollPolicy, PollPolicyError};
 pub use file::{File, FileOptions};

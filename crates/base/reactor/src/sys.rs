@@ -6,6 +6,15 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::nvme::{self, Command};
 
+#[cfg(target_arch = "x86_64")]
+mod crc32c;
+
+/// Lets checksums use the CPU's own instructions, if it has them.
+pub(crate) fn use_crc32c_instruction() {
+    #[cfg(target_arch = "x86_64")]
+    crc32c::use_instructions();
+}
+
 fn check(ret: libc::c_int) -> io::Result<libc::c_int> {
     if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(ret) }
 }
@@ -48,38 +57,6 @@ pub(crate) fn ticks() -> u64 {
     {
         monotonic_ns()
     }
-}
-
-/// Lets checksums of short data use the CPU's own instruction, if it has it.
-pub(crate) fn use_crc32c_instruction() {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("sse4.2") {
-        carmine_types::crc32c::use_for_short(crc32c_instruction);
-    }
-}
-
-/// Only for CPUs with SSE 4.2.
-#[cfg(target_arch = "x86_64")]
-fn crc32c_instruction(seed: u32, data: &[u8]) -> u32 {
-    #[target_feature(enable = "sse4.2")]
-    fn register(seed: u32, data: &[u8]) -> u32 {
-        use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
-        let word = |register, word: &[u8; 8]| _mm_crc32_u64(register, u64::from_le_bytes(*word));
-        let (blocks, rest) = data.as_chunks::<32>();
-        let mut register = u64::from(seed);
-        for block in blocks {
-            // Of known length, so that there is no loop.
-            register = block.as_chunks().0.iter().fold(register, word);
-        }
-        let (words, mut rest) = rest.as_chunks::<8>();
-        let mut register = words.iter().fold(register, word) as u32;
-        if let Some((half, left)) = rest.split_first_chunk() {
-            (register, rest) = (_mm_crc32_u32(register, u32::from_le_bytes(*half)), left);
-        }
-        rest.iter().fold(register, |register, byte| _mm_crc32_u8(register, *byte))
-    }
-    // SAFETY: this function is private to `use_crc32c_instruction`, which has looked whether the CPU has SSE 4.2.
-    unsafe { register(seed, data) }
 }
 
 /// Kernel id of the calling thread.
@@ -334,26 +311,4 @@ pub(crate) fn ring_enter(ring: RingFd, submit: u32, want: u32, timeout_ns: Optio
     // SAFETY: `arg` and `ts` live across the call; what the submitted entries point to is the ring driver's duty.
     let n = unsafe { libc::syscall(libc::SYS_io_uring_enter, fd, submit, want, flags, arg_ptr, arg_len) };
     if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as u32) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use carmine_types::crc32c;
-
-    #[test]
-    #[cfg(target_arch = "x86_64")]
-    fn the_instruction_gives_ceph_s_checksum() {
-        if !std::arch::is_x86_feature_detected!("sse4.2") {
-            return;
-        }
-        assert_eq!(crc32c_instruction(0, b"123456789"), 0x58e3_fa20);
-        let data: Vec<u8> = (0..600u32).map(|n| (n * 7) as u8).collect();
-        for (from, to) in [(0, 0), (0, 1), (3, 31), (1, 65), (0, 512), (5, 600)] {
-            let part = &data[from..to];
-            let by_parts = part.chunks(100).fold(crc32c::SEED, crc32c_instruction);
-            assert_eq!(crc32c_instruction(crc32c::SEED, part), by_parts);
-            assert_eq!(crc32c::raw(crc32c::SEED, part), by_parts, "{from}..{to}");
-        }
-    }
 }

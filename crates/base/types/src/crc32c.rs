@@ -18,22 +18,32 @@ const WIDE_BYTES_MIN: usize = 512;
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 /// A function that gives the checksum of `data`, continuing from the register value `seed`.
-pub type Short = fn(seed: u32, data: &[u8]) -> u32;
+pub type Checksum = fn(seed: u32, data: &[u8]) -> u32;
 
 /// For short data. The libraries take some 150 instructions a call to find out what the CPU can do and to cut the data into
 /// parts; each frame has half a dozen headers of 28 to 200 bytes.
-static SHORT: OnceLock<Short> = OnceLock::new();
+static SHORT: OnceLock<Checksum> = OnceLock::new();
+
+/// For data from [`WIDE_BYTES_MIN`] on.
+static LONG: OnceLock<Checksum> = OnceLock::new();
 
 /// Uses this function for short data from now on: the CPU's own instruction, where the reactor has found that it is there.
-pub fn use_for_short(short: Short) {
+pub fn use_for_short(short: Checksum) {
     let _ = SHORT.set(short); // whoever comes first: all give the same
+}
+
+/// Uses this function for long data from now on, where the reactor has found that the CPU takes less time for it than for folding.
+pub fn use_for_long(long: Checksum) {
+    let _ = LONG.set(long); // as above
 }
 
 /// Checksum of `data`, continuing from the register value `seed`.
 #[inline]
 pub fn raw(seed: u32, data: &[u8]) -> u32 {
+    if data.len() >= WIDE_BYTES_MIN {
+        return LONG.get().map_or_else(|| wide(seed, data), |long| long(seed, data));
+    }
     match SHORT.get() {
-        _ if data.len() >= WIDE_BYTES_MIN => wide(seed, data),
         Some(short) => short(seed, data),
         None => !::crc32c::crc32c_append(!seed, data),
     }
@@ -78,6 +88,19 @@ const POWERS: [u32; 64] = {
     }
     powers
 };
+
+/// x^`exponent` modulo the polynomial, reflected: bit 31 is x^0. `power(8 * n)` advances the register over n zero bytes.
+pub const fn power(exponent: u64) -> u32 {
+    let (mut product, mut square, mut left) = (1 << 31, 1 << 30, exponent);
+    while left > 0 {
+        if left & 1 == 1 {
+            product = multiply(product, square);
+        }
+        square = multiply(square, square);
+        left >>= 1;
+    }
+    product
+}
 
 /// Product of two reflected polynomials modulo the Castagnoli polynomial. Bit 31 is x^0.
 const fn multiply(a: u32, mut b: u32) -> u32 {
@@ -129,6 +152,13 @@ mod tests {
             for seed in [0, SEED, 0xdead_beef] {
                 assert_eq!(zeros(seed, len as u64), raw(seed, &vec![0; len]), "length {len}");
             }
+        }
+    }
+
+    #[test]
+    fn a_power_advances_over_zero_bytes() {
+        for len in [0u64, 1, 160, 4096] {
+            assert_eq!(multiply(0xdead_beef, power(8 * len)), zeros(0xdead_beef, len), "length {len}");
         }
     }
 

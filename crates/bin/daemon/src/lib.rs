@@ -8,7 +8,7 @@
 
 use std::process::ExitCode;
 
-use carmine_reactor::Counting;
+use carmine_reactor::{Counting, Mimalloc};
 use carmine_testbed::output;
 use clap::Parser;
 
@@ -18,7 +18,7 @@ pub mod signals;
 
 /// See [`build::ALLOCATOR`].
 #[global_allocator]
-static ALLOCATOR: Counting<mimalloc::MiMalloc> = Counting(mimalloc::MiMalloc);
+static ALLOCATOR: Counting<Mimalloc> = Counting(Mimalloc);
 
 /// Reads the command line, runs the program and prints how it failed, if it did.
 ///

@@ -6,7 +6,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use carmine_pgtypes::{LogEntry, OBJECT_BYTES_MAX, ObjectMeta, PgInfo, PgState, Sealed, Step, pg_range};
+use carmine_pgtypes::{
+    LogEntry, OBJECT_BYTES_MAX, ObjectMeta, PgInfo, PgState, Sealed, Step, Transaction, pg_range,
+};
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::{Eversion, ObjectId, SpgId};
 use foldhash::fast::FixedState;
@@ -158,8 +160,9 @@ impl Mem {
         page
     }
 
-    pub(crate) fn submit(&self, txn: &Sealed) -> Result<(), StoreError> {
-        self.admit(txn)?;
+    pub(crate) fn submit(&self, txn: Sealed) -> Result<(), StoreError> {
+        self.admit(&txn)?;
+        let mut txn = txn.into_boxed();
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         state.stats.txns += 1;
@@ -189,7 +192,7 @@ impl Mem {
         // Wrapping addition of a negative number subtracts.
         self.shared.used_bytes.fetch_add(growth as u64, Ordering::Relaxed);
         state.rewind(txn.pg, txn.log_rewind_to);
-        state.note(txn.pg, &txn.log, txn.log_trim_to, txn.info.as_ref());
+        state.note(&mut txn);
         if txn.forget_pg {
             state.pgs.remove(&txn.pg);
         }
@@ -345,17 +348,18 @@ impl Objects {
         }
     }
 
-    fn note(&mut self, id: SpgId, log: &[LogEntry], trim_to: Option<Eversion>, info: Option<&PgInfo>) {
-        if log.is_empty() && trim_to.is_none() && info.is_none() {
+    /// Takes what a transaction says of its PG.
+    fn note(&mut self, txn: &mut Transaction) {
+        if txn.log.is_empty() && txn.log_trim_to.is_none() && txn.info.is_none() {
             return;
         }
-        let pg = self.pgs.entry(id).or_default();
-        pg.info.pg = id;
-        if let Some(info) = info {
-            pg.info = info.clone();
+        let pg = self.pgs.entry(txn.pg).or_default();
+        pg.info.pg = txn.pg;
+        if let Some(info) = txn.info.take() {
+            pg.info = info;
         }
-        pg.log.extend(log.iter().cloned());
-        if let Some(trim_to) = trim_to {
+        pg.log.extend(txn.log.drain(..));
+        if let Some(trim_to) = txn.log_trim_to {
             while pg.log.front().is_some_and(|entry| entry.version <= trim_to) {
                 pg.log.pop_front();
             }

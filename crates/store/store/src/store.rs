@@ -294,7 +294,7 @@ impl Store {
         let txn = txn.into();
         txn.assert_within_pg();
         match self {
-            Store::Cyan(mem) | Store::Null(mem) => Commit::ready(mem.0.submit(&txn)),
+            Store::Cyan(mem) | Store::Null(mem) => Commit::ready(mem.0.submit(txn)),
             Store::Blue(blue) => blue.0.submit(txn),
         }
     }
@@ -375,23 +375,26 @@ impl Store {
 pub struct Commit(CommitState);
 
 enum CommitState {
-    Ready(Option<Result<(), StoreError>>),
+    /// In a box, for an error is long, and rare.
+    Ready(Option<Result<(), Box<StoreError>>>),
     Pending(oneshot::Receiver<Result<(), StoreError>>),
 }
 
 impl Commit {
     /// The result, if it is known without waiting.
     #[must_use]
+    #[inline]
     pub fn peek(&self) -> Option<Result<(), StoreError>> {
         match &self.0 {
-            CommitState::Ready(result) => result.clone(),
-            CommitState::Pending(_) => None,
+            CommitState::Ready(Some(Ok(()))) => Some(Ok(())),
+            CommitState::Ready(Some(Err(error))) => Some(Err(StoreError::clone(error))),
+            CommitState::Ready(None) | CommitState::Pending(_) => None,
         }
     }
 
     /// Already decided.
     pub(crate) fn ready(result: Result<(), StoreError>) -> Commit {
-        Commit(CommitState::Ready(Some(result)))
+        Commit(CommitState::Ready(Some(result.map_err(Box::new))))
     }
 
     pub(crate) fn pending(receiver: oneshot::Receiver<Result<(), StoreError>>) -> Commit {
@@ -404,7 +407,9 @@ impl Future for Commit {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            CommitState::Ready(result) => Poll::Ready(result.take().unwrap_or(Ok(()))),
+            CommitState::Ready(result) => {
+                Poll::Ready(result.take().unwrap_or(Ok(())).map_err(|error| *error))
+            }
             CommitState::Pending(receiver) => {
                 let result = ready!(Pin::new(receiver).poll(cx));
                 Poll::Ready(result.unwrap_or_else(|_| Err(StoreError::failed("the store was closed"))))
