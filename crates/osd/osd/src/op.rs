@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use crate::cls;
 use crate::config::{NAME_BYTES_MAX, NAMESPACE_BYTES_MAX};
-use crate::pg::{Extra, Queued};
+use crate::pg::{Extra, Outputs, Queued};
 use crate::room::{More, more};
 use crate::shard::OsdShard;
 
@@ -142,8 +142,7 @@ impl Drop for HopBack {
 pub(crate) struct Outcome {
     /// A negative errno, or what the last operation tells.
     pub result: i32,
-    /// Result and output of each op.
-    pub outputs: SmallVec<[(i32, Payload); 2]>,
+    pub outputs: Outputs,
     /// Log version of a write.
     pub version: Eversion,
     pub user_version: u64,
@@ -345,6 +344,7 @@ impl ClientOp {
         self.release_more(); // behind the answer, which counts by itself now
     }
 
+    #[inline] // else the reply, which is long, is copied once more
     fn encode<'a>(&'a self, osd: &OsdShard, outcome: &Outcome) -> OsdReply<'a> {
         let mut reply = OsdReply::to(&self.request, &self.oid.name, osd.epoch(), outcome.result);
         for ((op, rval), (result, data)) in reply.ops.iter_mut().zip(&mut reply.rvals).zip(&outcome.outputs) {

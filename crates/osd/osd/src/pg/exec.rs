@@ -44,8 +44,8 @@ pub(crate) struct Plan {
     pub extra: Option<Box<Extra>>,
 }
 
-/// Result and output of each operation.
-pub(crate) type Outputs = SmallVec<[(i32, Payload); 2]>;
+/// Result and output of each operation; 0 and nothing of those that are not here. A plain read has one, and a plain write none.
+pub(crate) type Outputs = SmallVec<[(i32, Payload); 1]>;
 
 impl Plan {
     /// A request that fails.
@@ -142,6 +142,7 @@ fn read_done(user_version: u64, data: Payload) -> Outcome {
 }
 
 /// The plan of a request of plain writes to an object whose metadata is in memory, if none of them fails; as above.
+#[inline]
 pub(super) fn plan_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Plan> {
     let ops = &op.request.ops;
     debug_assert_eq!(payload_bytes(ops), op.data.len() as u64, "refused before it got here");
@@ -154,13 +155,14 @@ pub(super) fn plan_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Plan> {
         return None; // its clones must be told
     }
     let mut state = ObjectState::new(osd, op, &op.oid, meta);
-    let mut outputs = SmallVec::new();
     for (request, input) in op.with_inputs() {
         state.apply_op(op, request, input).ok()?;
-        outputs.push((0, Payload::new()));
     }
-    let plan = state.into_plan(outputs);
-    osd.store.is_prepared(&plan.changes).then_some(plan)
+    let plan = state.into_plan(Outputs::new());
+    if !osd.store.is_prepared(&plan.changes) {
+        return None;
+    }
+    Some(plan)
 }
 
 /// Operations of one request after which others have their turn.
@@ -439,7 +441,7 @@ impl<'a> ObjectState<'a> {
     }
 
     /// The work that leaves the object as the request wants it.
-    #[inline]
+    #[inline(always)] // else the plan, which is long, is copied once more
     pub(super) fn into_plan(self, outputs: Outputs) -> Plan {
         let ObjectState { oid, was, exists, size, steps, extra, .. } = self;
         let effect = match exists {
@@ -449,10 +451,10 @@ impl<'a> ObjectState<'a> {
         };
         let sizes = (was.as_ref().map(|m| m.size), exists.then_some(size));
         let (prior, user_version) = was.map_or((Eversion::ZERO, 0), |m| (m.version, m.user_version));
-        let mut changes = SmallVec::new();
-        if !steps.is_empty() {
-            changes.push(ObjectChange { oid: Arc::clone(oid), steps });
-        }
+        let changes = match steps.is_empty() {
+            true => SmallVec::new(),
+            false => SmallVec::from_buf([ObjectChange { oid: Arc::clone(oid), steps }]),
+        };
         Plan { changes, effect, result: 0, prior, sizes, user_version, outputs, extra }
     }
 

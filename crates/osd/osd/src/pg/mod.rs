@@ -59,7 +59,7 @@ use scrub::Scrubs;
 use snaps::Snaps;
 use usage::Usage;
 
-pub(crate) use exec::{ObjectState, Told};
+pub(crate) use exec::{ObjectState, Outputs, Told};
 pub(crate) use extra::{Extra, decode as decode_input};
 pub(crate) use follow::not_ready;
 pub(crate) use object::Queued;

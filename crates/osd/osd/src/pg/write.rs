@@ -14,11 +14,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use carmine_peering::{AttemptId, Event, Reason};
-use carmine_pgtypes::{LogEntry, Sealed, Step, Transaction};
+use carmine_pgtypes::{LogEntry, Sealed, Step};
 use carmine_reactor::{Group, Payload};
 use carmine_store::StoreError;
 use carmine_types::{Errno, LogOp, ObjectId, OsdId, errno};
-use smallvec::SmallVec;
 
 use super::exec::Plan;
 use super::log::Done;
@@ -83,8 +82,10 @@ impl Pg {
         if self.snaps.are_of_pool() {
             return false;
         }
-        let is_new = self.executed(op).is_none();
-        let Some(plan) = exec::plan_at_hand(osd, op).filter(|_| is_new) else { return false };
+        if self.executed(op).is_some() {
+            return false;
+        }
+        let Some(plan) = exec::plan_at_hand(osd, op) else { return false };
         self.submit(osd, Rc::clone(op), plan);
         true
     }
@@ -169,8 +170,11 @@ impl Pg {
         {
             change.steps.push(Step::SetMeta { version, user_version, mtime: entry.mtime });
         }
-        let log = SmallVec::from_buf([entry.clone()]);
-        let txn = Transaction { changes, log, log_trim_to: trim_to, ..self.transaction() };
+        // Its fields are set where it lies, for it is long.
+        let mut txn = self.transaction();
+        txn.changes = changes;
+        txn.log.push(entry.clone());
+        txn.log_trim_to = trim_to;
         let txn = Sealed::from(txn);
         let sent = self.backend.encode(|| self.head(osd), &txn);
         let commit = osd.store.submit(txn);
