@@ -6,7 +6,7 @@
 set -u
 conf=$1 dir=$2
 rbd="rbd -c $conf"
-export CEPH_ARGS="--log-file=/dev/null"
+export CEPH_ARGS="--log-file=/dev/null --log-to-stderr=false --err-to-stderr=false"
 
 mask='s/[A-Z][a-z]{2} [A-Z][a-z]{2} +[0-9]+ [0-9:]{8} [0-9]{4}/TIME/g; s/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/UUID/g
 s/^ +[0-9]+  /    N  /; s/\b[0-9a-f]{9,16}\b/ID/g; s#'"$dir"'/##g; s/ +$//'

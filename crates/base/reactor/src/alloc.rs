@@ -145,7 +145,8 @@ mod tests {
                     place.write_bytes(0xa5, size);
                     let moved = Mimalloc.realloc(place, layout, longer);
                     prop_assert!((0..size.min(longer)).all(|at| moved.add(at).read() == 0xa5));
-                    prop_assert!(zeros as usize % layout.align() == 0 && moved as usize % layout.align() == 0);
+                    let is_aligned = |block: *mut u8| block.addr().is_multiple_of(layout.align());
+                    prop_assert!(is_aligned(zeros) && is_aligned(moved));
                     blocks.push((zeros, layout));
                     blocks.push((moved, Layout::from_size_align(longer, layout.align())?));
                 }
