@@ -20,7 +20,7 @@ const LINES_MAX: usize = 1_000;
 /// Longest line, bytes.
 const LINE_BYTES_MAX: usize = 4 << 10;
 /// Lines that a new subscriber gets at once.
-const FIRST_LINES: u64 = 10;
+const FIRST_LINES: usize = 10;
 
 /// The newest lines.
 #[derive(Default)]
@@ -85,8 +85,9 @@ impl ClusterLog {
     /// The wish of a client that subscribes to `log-info` or so; 0 is from a few lines ago on.
     pub(crate) fn wish(&self, what: &str, start: u64) -> Option<LogWish> {
         let level = log_level::of(what.strip_prefix("log-")?)?;
-        let next = if start == 0 { (self.newest() + 1).saturating_sub(FIRST_LINES) } else { start };
-        Some(LogWish { level, next })
+        let lines = self.entries.iter().rev().filter(|entry| entry.level >= level);
+        let first = || lines.take(FIRST_LINES).last().map_or(self.newest() + 1, |entry| entry.seq);
+        Some(LogWish { level, next: if start == 0 { first() } else { start } })
     }
 
     /// The lines that the client has not got yet.
@@ -156,6 +157,6 @@ mod tests {
         let of = |channel: &str| log.since(0, log_level::DEBUG).filter(|e| e.channel == channel).count();
         assert_eq!((of(CLUSTER), of(AUDIT)), (LINES_MAX, LINES_MAX));
         let mut late = log.wish("log-info", 0).unwrap();
-        assert_eq!(log.news(Uuid([1; 16]), &mut late).unwrap().entries.len() as u64, FIRST_LINES);
+        assert_eq!(log.news(Uuid([1; 16]), &mut late).unwrap().entries.len(), FIRST_LINES);
     }
 }
