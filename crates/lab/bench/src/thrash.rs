@@ -155,7 +155,7 @@ impl Thrash<'_> {
         let (load, state) = end(steering, healed.is_err()).await?;
         (report.operations, report.longest_pause_ms) = (load.ops(), load.longest_pause_ns as f64 / 1e6);
         report.take(&load);
-        // What cannot be healed cannot be read.
+        // A cluster that did not become clean cannot be read back.
         if let (Some(state), true) = (state, report.healed_s.is_some()) {
             let read = self.read_back(state).await.map(|read| report.take(&read));
             report.note(read.as_ref().map(drop));

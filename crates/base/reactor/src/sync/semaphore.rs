@@ -26,7 +26,8 @@ impl Shared {
         self.grant();
     }
 
-    /// So many permits are free. All of them are enough for any weight: it was the capacity once.
+    /// Whether `n` permits are free. A weight asked for before a [`Semaphore::resize`] may exceed the capacity:
+    /// all permits are enough for it.
     fn has(&self, n: usize) -> bool {
         let available = self.available.get();
         let wanted = n.min(self.capacity.get());

@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// What the instruction gives bit by bit, as Ceph defines it.
+    /// The checksum bit by bit, as Ceph defines it.
     fn slow(seed: u32, data: &[u8]) -> u32 {
         data.iter().fold(seed, |register, byte| {
             (0..8).fold(register ^ u32::from(*byte), |register, _| {
