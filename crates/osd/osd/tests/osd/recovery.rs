@@ -126,17 +126,22 @@ fn objects_that_are_equal_are_not_copied_again() {
     assert_eq!(again, 20 + 10 + 1, "those that differ are copied, and no others");
 }
 
+/// osd.1 dies, misses a new version of 200 objects, and comes back.
+fn osd_1_falls_behind(cluster: &Cluster, pgs: u32, reactors: u16) {
+    cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 0..200, 0).await });
+    kill(cluster, 1);
+    members(cluster, pgs, &[0]);
+    cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 0..200, 1).await });
+    cluster.start_osd(1, reactors);
+    cluster.wait_up(3);
+    members(cluster, pgs, &[0, 1]);
+}
+
 /// A write to an object that a member lacks does not wait for the objects before it; reads wait for nothing.
 #[test]
 fn an_object_that_is_written_to_is_recovered_first() {
     let cluster = cluster(11, 20_000);
-    cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 0..200, 0).await });
-    kill(&cluster, 1);
-    members(&cluster, 1, &[0]);
-    cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 0..200, 1).await });
-    cluster.start_osd(1, 1);
-    cluster.wait_up(3);
-    members(&cluster, 1, &[0, 1]);
+    osd_1_falls_behind(&cluster, 1, 1);
     let before = cluster.sim.now_ns();
     cluster.client(RouteMode::Direct, |_, pool| async move {
         for n in (0..200).rev().step_by(20) {
@@ -207,13 +212,7 @@ fn pgs_wait_for_their_turn() {
     }
     cluster.wait_up(3);
     members(&cluster, 8, &[0, 1]);
-    cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 0..200, 0).await });
-    kill(&cluster, 1);
-    members(&cluster, 8, &[0]);
-    cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 0..200, 1).await });
-    cluster.start_osd(1, 2);
-    cluster.wait_up(3);
-    members(&cluster, 8, &[0, 1]);
+    osd_1_falls_behind(&cluster, 8, 2);
     cluster.pass(SECOND);
     let mut most_waiting = 0;
     for _ in 0..200 {
