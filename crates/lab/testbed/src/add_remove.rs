@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use carmine_topology::OsdRow;
 use carmine_types::OsdId;
 use fs_err as fs;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::daemons;
 use crate::error::{Result, fail_if, failed, refuse, usage};
@@ -14,7 +14,7 @@ use crate::files;
 use crate::folder::Testbed;
 use crate::layout::Daemon;
 use crate::places;
-use crate::status::{LIMIT, Probe, look, with_client};
+use crate::status::{LIMIT, Probe, look, pgs_of, with_client};
 use crate::testbed::{Event, StartOptions, make_store, mon_addr};
 
 /// Pause between two looks at an OSD that is emptied.
@@ -27,10 +27,10 @@ impl Testbed {
     /// # Errors
     /// The testbed does not run, has named devices and none for another OSD, or has no CPUs for it.
     pub fn add_osd(&mut self, wipe: bool, start: &mut StartOptions<'_>) -> Result<OsdId> {
-        let mon = self.running_mon()?;
+        self.running_mon()?;
         let before = self.plan.clone();
         let osd = self.place_for_another()?;
-        let added = self.make_and_start(osd, mon, wipe, start);
+        let added = self.make_and_start(osd, wipe, start);
         if added.is_err() {
             // The number stays in the map if it got so far; the next attempt takes it.
             daemons::stop(self.layout(), &[Daemon::Osd(osd)], false)?;
@@ -75,13 +75,7 @@ impl Testbed {
         Ok(osd)
     }
 
-    fn make_and_start(
-        &mut self,
-        osd: OsdId,
-        mon: SocketAddr,
-        wipe: bool,
-        start: &mut StartOptions<'_>,
-    ) -> Result<()> {
+    fn make_and_start(&mut self, osd: OsdId, wipe: bool, start: &mut StartOptions<'_>) -> Result<()> {
         self.write_plan()?;
         fs::create_dir_all(self.layout().osd_dir(osd))?;
         if self.plan.store.is_durable() {
@@ -91,7 +85,8 @@ impl Testbed {
         let new = json!({ "prefix": "osd new", "uuid": uuid, "id": osd.0.to_string() });
         let place = [format!("host=host-{}", osd.0), "root=default".to_owned()];
         let place = json!({ "prefix": "osd crush add", "id": osd.to_string(), "weight": 1.0, "args": place });
-        command(mon, &[new, place])?;
+        self.mon_command(&new)?;
+        self.mon_command(&place)?;
         self.start_some(&[Daemon::Osd(osd)], start).map(drop)
     }
 
@@ -112,7 +107,7 @@ impl Testbed {
             "{osd}: the pool has {size} copies, and {} OSDs would be left: `carmine osd add` first",
             count - 1
         );
-        command(mon, &[json!({ "prefix": "osd out", "ids": [osd.0.to_string()] })])?;
+        self.mon_command(&json!({ "prefix": "osd out", "ids": [osd.0.to_string()] }))?;
         with_client(mon, LIMIT, LIMIT, async |shard, client| {
             loop {
                 let Some(left) = left_on(&look(client).await, osd) else { return Ok(()) };
@@ -129,10 +124,9 @@ impl Testbed {
             }
         })??;
         daemons::stop(self.layout(), &[Daemon::Osd(osd)], true)?;
-        let id = osd.0.to_string();
-        let down = json!({ "prefix": "osd down", "ids": [id] });
+        self.mon_command(&json!({ "prefix": "osd down", "ids": [osd.0.to_string()] }))?;
         let purge = json!({ "prefix": "osd purge", "id": osd.0, "yes_i_really_mean_it": true });
-        command(mon, &[down, purge])?;
+        self.mon_command(&purge)?;
         self.plan.removed.insert(osd.0);
         self.write_plan()?;
         self.remove_store(osd)
@@ -150,27 +144,8 @@ impl Testbed {
 
 /// The reason why an OSD cannot be removed yet; `None`: all PGs are clean without it.
 fn left_on(seen: &Probe, osd: OsdId) -> Option<String> {
-    let has =
-        |pg: &Value| pg["acting"].as_array().is_some_and(|acting| acting.iter().any(|own| *own == osd.0));
-    let led = |pg: &&Value| pg["primary"] == true;
-    let states = |answer: &Value| answer["pg_states"].as_array().cloned().unwrap_or_default();
-    let left: usize = seen
-        .up
-        .values()
-        .flatten()
-        .map(|answer| states(answer).iter().filter(led).filter(|pg| has(pg)).count())
-        .sum();
+    let left = pgs_of(seen.up.values().flatten(), osd).len();
     let clean = seen.counts().clean;
     let waits = left > 0 || clean < seen.pgs || seen.up.values().any(std::result::Result::is_err);
     waits.then(|| format!("{left} PGs left, {clean} of {} clean", seen.pgs))
-}
-
-/// Gives the monitor commands, one after the other.
-fn command(mon: SocketAddr, commands: &[Value]) -> Result<()> {
-    with_client(mon, LIMIT, LIMIT, async |_, client| {
-        for command in commands {
-            client.mon_command(&command.to_string()).await.map_err(|e| failed!("{e}"))?;
-        }
-        Ok(())
-    })?
 }

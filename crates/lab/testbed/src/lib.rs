@@ -45,5 +45,5 @@ pub use places::{
 pub use plan::{POOL_NAME, Plan, check_wipe};
 pub use process::{Ended, ProcessId, end_recorded, run_bounded};
 pub use spec::{DirArgs, OrAuto, Tuning, TuningWish, Wish};
-pub use status::{Fullness, OsdStatus, PgCounts, Space, Status, ask_osd, status};
+pub use status::{Fullness, OsdStatus, PgCounts, Space, Status, ask_osd, pgs_of, status};
 pub use testbed::{Event, StartOptions, http_addr, mon_addr, progress_line, require_plan};

@@ -150,6 +150,23 @@ pub struct Status {
     pub plan: Plan,
 }
 
+impl Status {
+    /// The accounts of the OSDs that answered.
+    pub fn details(&self) -> impl Iterator<Item = &Value> {
+        self.osds.iter().filter_map(|osd| osd.detail.as_ref())
+    }
+}
+
+/// PGs in whose acting set an OSD is, as their primaries among these OSDs tell.
+pub fn pgs_of<'a>(accounts: impl Iterator<Item = &'a Value>, osd: OsdId) -> Vec<String> {
+    let told = accounts.filter_map(|account| account["pg_states"].as_array()).flatten();
+    let has = |pg: &&Value| {
+        pg["primary"] == true
+            && pg["acting"].as_array().is_some_and(|acting| acting.iter().any(|own| *own == osd.0))
+    };
+    told.filter(has).filter_map(|pg| pg["pg"].as_str()).map(str::to_owned).collect()
+}
+
 /// Asks one OSD a question of its admin protocol (JSON); returns the answer (JSON).
 pub fn ask_osd(layout: &Layout, osd: OsdId, question: &str) -> Result<String> {
     let plan = require_plan(layout)?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use carmine_testbed::process::ProcessId;
-use carmine_testbed::{BedKind, Daemon, POOL_NAME, Status, Testbed, status};
+use carmine_testbed::{BedKind, Daemon, POOL_NAME, Status, Testbed, pgs_of, status};
 use carmine_types::OsdId;
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -170,7 +170,7 @@ impl Faults {
             true => ("kill -9", format!("kill -9 of {id}")),
             false => ("kill -9, not clean", format!("kill -9 of {id} while PGs are not clean")),
         };
-        self.strike(kind, text, Some(pgs_of(seen, id)));
+        self.strike(kind, text, Some(pgs_of(seen.details(), id)));
         (self.osds[at].state, self.osds[at].until) = (State::Dead, until);
         self.bed.stop_osds(&[id], true)?;
         Ok(())
@@ -181,14 +181,14 @@ impl Faults {
         let grace_ms = u64::from(self.bed.plan().osd_heartbeat_grace_s) * 1000;
         let (id, until) = (self.osds[at].id, self.after(500..grace_ms * 3 / 2));
         let seconds = until.duration_since(Instant::now()).as_secs_f64();
-        self.strike("stop", format!("SIGSTOP to {id} for {seconds:.1} s"), Some(pgs_of(seen, id)));
+        self.strike("stop", format!("SIGSTOP to {id} for {seconds:.1} s"), Some(pgs_of(seen.details(), id)));
         (self.osds[at].state, self.osds[at].until) = (State::Frozen, until);
         Ok(self.bed.freeze_osd(id, true)?)
     }
 
     fn restart(&mut self, at: usize, seen: &Status) -> Result<()> {
         let (id, reactors) = (self.osds[at].id, self.rng.u16(1..=3));
-        self.strike("restart", format!("restart of {id}"), Some(pgs_of(seen, id)));
+        self.strike("restart", format!("restart of {id}"), Some(pgs_of(seen.details(), id)));
         self.osds[at].state = State::Dead;
         self.bed.stop_osds(&[id], false)?;
         self.start(at, Some(reactors))
@@ -308,16 +308,5 @@ impl Faults {
 /// All PGs have all of their copies, by the newest map.
 fn is_clean(seen: &Status) -> bool {
     let has_newest = |told: &Value| seen.epoch.is_some_and(|epoch| told["epoch"] == epoch);
-    let are_new = seen.osds.iter().filter_map(|osd| osd.detail.as_ref()).all(has_newest);
-    are_new && seen.pgs.is_some_and(|pgs| Some(pgs.clean) == seen.pgs_total)
-}
-
-/// PGs in whose acting set an OSD is, as their primaries tell.
-fn pgs_of(seen: &Status, osd: OsdId) -> Vec<String> {
-    let told = seen.osds.iter().filter_map(|osd| osd.detail.as_ref()?["pg_states"].as_array()).flatten();
-    let has = |pg: &&Value| {
-        pg["primary"] == true
-            && pg["acting"].as_array().is_some_and(|acting| acting.iter().any(|own| *own == osd.0))
-    };
-    told.filter(has).filter_map(|pg| pg["pg"].as_str()).map(str::to_owned).collect()
+    seen.details().all(has_newest) && seen.pgs.is_some_and(|pgs| Some(pgs.clean) == seen.pgs_total)
 }
