@@ -1,21 +1,9 @@
-//! Programs that this one starts, and that never outlive it.
+//! Programs whose output is read.
 
 use std::io;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
-
-/// A program that is ended when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Owned(pub(crate) Child);
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        // One that has ended keeps its number until it has been waited for, so no stranger is killed.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Runs a program while `read` reads its output on a thread of its own. `None` past the limit: the program is killed then, and
 /// nobody waits for it, since a drive that hangs may keep it from dying.

@@ -20,7 +20,7 @@ use crate::error::{Result, fail_if, failed, usage};
 use crate::files::{self, read_json, write_json};
 use crate::layout::{Daemon, Layout};
 use crate::plan::Plan;
-use crate::process::{self, ProcessId};
+use crate::process::{self, Owned, ProcessId};
 use crate::spec::NONE;
 use crate::testbed::{Event, StartOptions};
 
@@ -50,7 +50,7 @@ pub(crate) struct Daemons {
 /// A daemon, and the process that was started for it: its own, or its wrapper's.
 struct Started {
     daemon: Daemon,
-    child: Child,
+    child: Owned,
     /// `None` until a daemon in a wrapper has written its record.
     id: Option<ProcessId>,
 }
@@ -90,7 +90,7 @@ impl Daemons {
         // a group of its own keeps Ctrl-C from it.
         let mark = mark(&plan.fsid, &self.layout, osd);
         let child = process::spawn(command.envs([mark]).process_group(0))?;
-        self.running.push(Started { daemon, child, id: None });
+        self.running.push(Started { daemon, child: Owned(child), id: None });
         Ok(())
     }
 
@@ -104,7 +104,7 @@ impl Daemons {
             return Err(self.death(daemon, &format!("ended at once ({status})")));
         };
         // Listed before the record is written: if that fails, the process is still ended.
-        self.running.push(Started { daemon, child, id: Some(id.clone()) });
+        self.running.push(Started { daemon, child: Owned(child), id: Some(id.clone()) });
         write_json(&self.layout.pid_file(daemon), &id)
     }
 
@@ -166,13 +166,13 @@ impl Daemons {
 impl Started {
     /// How it ended, if it did. A wrapper may end before its daemon: it may have put that into the background.
     fn ended(&mut self, layout: &Layout) -> Result<Option<String>> {
-        let mut status = self.child.try_wait().ok().flatten();
+        let mut status = self.child.0.try_wait().ok().flatten();
         if self.id.is_none() {
             self.id = read_json(&layout.pid_file(self.daemon))?;
         }
-        if self.id.as_ref().is_some_and(|id| id.pid == self.child.id() as i32 && !id.alive()) {
+        if self.id.as_ref().is_some_and(|id| id.pid == self.child.0.id() as i32 && !id.alive()) {
             // It ended since the first look; a zombie tells its status at once.
-            status = status.or_else(|| self.child.wait().ok());
+            status = status.or_else(|| self.child.0.wait().ok());
         }
         let is_dead = self.id.as_ref().map(|id| !id.alive());
         let how = status.map(|status| format!(" ({status})")).unwrap_or_default();
@@ -190,10 +190,7 @@ impl Drop for Daemons {
         let daemons: Vec<Daemon> = self.running.iter().map(|started| started.daemon).collect();
         let _ = stop(&self.layout, &daemons, false);
         // Also one whose record could not be written.
-        for Started { child, .. } in &mut self.running {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.running.clear();
         if daemons.contains(&Daemon::Mon) {
             let _ = files::remove_file(&self.layout.mon_addr());
         }

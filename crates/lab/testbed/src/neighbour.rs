@@ -2,7 +2,7 @@
 //! the OSDs would.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use carmine_topology::CpuList;
@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, failed};
-use crate::process::{restrict_to, spawn};
+use crate::process::{Owned, restrict_to, spawn};
 
 /// The hidden command of `carmine` that is the neighbour.
 pub const NEIGHBOUR_COMMAND: &str = "neighbour";
@@ -19,7 +19,7 @@ pub const NEIGHBOUR_COMMAND: &str = "neighbour";
 /// A neighbour that runs; it ends when this is dropped, and by itself when this process has ended.
 #[derive(Debug)]
 pub struct Neighbour {
-    child: Child,
+    child: Owned,
     cpus: CpuList,
 }
 
@@ -45,22 +45,15 @@ impl Neighbour {
         }
         let mut command = Command::new(program);
         command.args([NEIGHBOUR_COMMAND, "--cpus", &cpus.to_string()]);
-        let child = spawn(command.stdin(Stdio::null()).stdout(Stdio::null()))?;
+        let child = Owned(spawn(command.stdin(Stdio::null()).stdout(Stdio::null()))?);
         Ok(Some(Self { child, cpus: cpus.clone() }))
     }
 
     /// Its CPUs, its process, and the CPU time that it has used so far.
     #[must_use]
     pub fn report(&self) -> NeighbourReport {
-        let pid = self.child.id();
+        let pid = self.child.0.id();
         NeighbourReport { cpus: self.cpus.clone(), pid, cpu_seconds: cpu_seconds(pid) }
-    }
-}
-
-impl Drop for Neighbour {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -107,6 +107,18 @@ pub(crate) fn logged(program: impl AsRef<OsStr>, log: &Path) -> Result<Command> 
     Ok(command)
 }
 
+/// A program that is ended when this is dropped.
+#[derive(Debug)]
+pub struct Owned(pub Child);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // One that has ended keeps its number until it has been waited for, so no stranger is killed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Starts a command.
 ///
 /// # Errors

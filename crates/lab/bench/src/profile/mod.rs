@@ -15,10 +15,11 @@ use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use carmine_load::profile::{Profile, ProfileMode};
+use carmine_testbed::process::Owned;
 use inferno::flamegraph;
 use tempfile::TempDir;
 
-use crate::child::{Owned, read_within};
+use crate::child::read_within;
 use fold::{Folded, fold};
 
 /// Time that is recorded: thousands of samples of each busy thread, …

@@ -8,9 +8,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use carmine_load::window::CounterWindow;
+use carmine_testbed::process::Owned;
 use rustix::process::{Pid, Signal, kill_process};
-
-use crate::child::Owned;
 
 /// Time for `perf` to do as it is told; it does so at once, or never.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);

@@ -11,13 +11,12 @@ use std::process::{Command, ExitStatus, Output, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use carmine_load::hosted::{ClusterAccess, HostedFigures, Tool, fio, rados};
 use carmine_load::{Prefill, Rw};
-use carmine_testbed::process::spawn_on;
+use carmine_testbed::process::{Owned, spawn_on};
 use carmine_testbed::usage;
 use tempfile::TempDir;
 
 use super::super::room;
 use super::{LOOK, PREFILL_LIMIT, Run};
-use crate::child::Owned;
 
 /// Files in a process's working folder: fio's result, and its output and errors.
 const OUTPUT: &str = "result.json";
