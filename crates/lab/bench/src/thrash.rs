@@ -3,7 +3,6 @@
 mod faults;
 mod pauses;
 
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -12,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use carmine_client::{Client, Options};
 use carmine_load::{JobResult, LoadSpec, Phase, Rw, VerifyState, parse_bytes, parse_millis};
 use carmine_reactor::{Shard, block_on};
@@ -211,11 +210,11 @@ impl Thrash<'_> {
     async fn read_back(&self, state: VerifyState) -> Result<JobResult> {
         let spec = LoadSpec { verify_only: true, ..self.spec.clone() };
         let mut steering = self.load(&spec, state)?;
-        let connected = steering.connect().await;
-        let read = match connected {
-            Ok(()) => steering.measure(&spec).await,
-            Err(error) => Err(error),
+        let read = async {
+            steering.connect().await?;
+            steering.measure(&spec).await
         };
+        let read = read.await;
         let (result, _) = end(steering, read.is_err()).await?;
         read.map(|()| result).context("reading every block back")
     }
@@ -233,14 +232,11 @@ impl Thrash<'_> {
             let Some((_, pg)) = left else {
                 let wrong = now.iter().filter(|pg| pg["stat_sum"]["num_scrub_errors"] != 0);
                 let wrong: Vec<String> = wrong.map(name).collect();
-                if !wrong.is_empty() {
-                    bail!("copies differ in PG {}", wrong.join(", "));
-                }
+                ensure!(wrong.is_empty(), "copies differ in PG {}", wrong.join(", "));
                 return Ok(now.len());
             };
-            if Instant::now() > end || self.cancel.load(Ordering::Relaxed) {
-                bail!("PG {} was not deep-scrubbed in time", name(pg));
-            }
+            let is_late = Instant::now() > end || self.cancel.load(Ordering::Relaxed);
+            ensure!(!is_late, "PG {} was not deep-scrubbed in time", name(pg));
             self.shard.sleep(LOOK).await;
         }
     }
@@ -285,39 +281,27 @@ impl Report {
     }
 
     fn table(&self) -> String {
-        let mut text = format!(
-            "seed {}: {} faults and ends of faults in {:.1} s",
-            self.seed,
-            self.faults.len(),
-            self.seconds
-        );
-        let _ = match self.healed_s {
-            Some(seconds) => writeln!(text, ", clean {seconds:.1} s after the last"),
-            None => writeln!(text, ", not healed"),
+        let Report { seed, seconds, operations, blocks_checked, blocks_wrong, pgs_scrubbed, .. } = self;
+        let (faults, pause) = (self.faults.len(), self.longest_pause_ms);
+        let healed = match self.healed_s {
+            Some(seconds) => format!("clean {seconds:.1} s after the last"),
+            None => "not healed".to_owned(),
         };
-        let _ = writeln!(
-            text,
-            "{:<20} {:>6} {:>6} {:>10} {:>10} {:>10}",
-            "to the next write", "times", "PGs", "median ms", "p99 ms", "max ms"
+        let mut text = format!(
+            "seed {seed}: {faults} faults and ends of faults in {seconds:.1} s, {healed}\n\
+            to the next write     times    PGs  median ms     p99 ms     max ms\n"
         );
-        for row in &self.pauses {
-            let Pauses { fault, times, count, median_ms, p99_ms, max_ms } = row;
-            let _ = writeln!(
-                text,
-                "{fault:<20} {times:>6} {count:>6} {median_ms:>10.0} {p99_ms:>10.0} {max_ms:>10.0}"
+        for Pauses { fault, times, count, median_ms, p99_ms, max_ms } in &self.pauses {
+            text += &format!(
+                "{fault:<20} {times:>6} {count:>6} {median_ms:>10.0} {p99_ms:>10.0} {max_ms:>10.0}\n"
             );
         }
-        let (operations, pause) = (self.operations, self.longest_pause_ms);
-        let _ = writeln!(
-            text,
-            "load      {operations} operations; {pause:.0} ms at most without an acknowledged one"
+        text += &format!(
+            "load      {operations} operations; {pause:.0} ms at most without an acknowledged one\n\
+            verify    {blocks_checked} blocks checked, {blocks_wrong} wrong\n\
+            scrub     {pgs_scrubbed} PGs deep-scrubbed\n"
         );
-        let _ =
-            writeln!(text, "verify    {} blocks checked, {} wrong", self.blocks_checked, self.blocks_wrong);
-        let _ = writeln!(text, "scrub     {} PGs deep-scrubbed", self.pgs_scrubbed);
-        for problem in &self.problems {
-            let _ = writeln!(text, "FAILED    {problem}");
-        }
+        text.extend(self.problems.iter().map(|problem| format!("FAILED    {problem}\n")));
         if self.problems.is_empty() {
             text.push_str("nothing was lost\n");
         }
