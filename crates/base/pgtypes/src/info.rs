@@ -32,6 +32,20 @@ coded! {
     }
 }
 
+coded! {
+    /// A run of epochs in which the OSDs of a PG were the same, none of them was restarted, and clients may have been
+    /// served (Ceph: `maybe_went_rw`).
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct Interval {
+        /// Its first epoch.
+        pub first: Epoch,
+        /// Its last epoch.
+        pub last: Epoch,
+        /// The acting set, primary first. Empty: nobody knows it, for the monitor does not have the maps any more.
+        pub acting: Vec<OsdId>,
+    }
+}
+
 /// A PG's info and log, as a store gives them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PgState {

@@ -123,6 +123,12 @@ pub struct Map {
     pub epoch: Epoch,
     /// The acting set, primary first.
     pub members: Vec<Member>,
+    /// The OSDs that CRUSH names and that are up, primary first (Ceph's up set).
+    pub up: Vec<OsdId>,
+    /// The epoch in which the primary is known to have been up (Ceph's `up_thru`).
+    pub up_thru: Epoch,
+    /// The cluster's OSDs, by number; those beyond its end do not exist.
+    pub osds: Arc<[OsdState]>,
     /// OSDs that have the PG's data, up or down.
     pub owners: Vec<OsdId>,
     /// The pool's size.
@@ -133,6 +139,35 @@ pub struct Map {
     pub is_remapped: bool,
     /// The PG was split: it has other objects than before.
     pub is_split: bool,
+}
+
+/// What a map says of an OSD.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OsdState {
+    /// It does not exist.
+    #[default]
+    Gone,
+    /// It is down.
+    Down {
+        /// What it had at this epoch is given up (`ceph osd lost`); zero: it never was.
+        lost_at: Epoch,
+    },
+    /// It is up.
+    Up,
+}
+
+impl Map {
+    /// What the map says of this OSD.
+    #[must_use]
+    pub fn state_of(&self, osd: OsdId) -> OsdState {
+        self.osds.get(osd.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// It is in the acting set.
+    #[must_use]
+    pub fn is_member(&self, osd: OsdId) -> bool {
+        self.members.iter().any(|member| member.osd == osd)
+    }
 }
 
 /// An order of a primary.

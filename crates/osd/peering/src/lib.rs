@@ -28,11 +28,12 @@
 //! - Between the promise to the monitor that all members are complete and the monitor's next map no attempt begins.
 
 mod event;
+pub mod intervals;
 mod peering;
 mod phase;
 mod primary;
 mod replica;
 
-pub use event::{Copy, Effect, Effects, Event, Level, Map, Order, Place, Then, Trouble};
+pub use event::{Copy, Effect, Effects, Event, Level, Map, Order, OsdState, Place, Then, Trouble};
 pub use peering::{AttemptId, Member, Peering};
 pub use phase::{Phase, Reason, Recovery};

@@ -10,15 +10,7 @@ fn map(epoch: u32, size: usize, min_size: usize) -> Map {
     let addr = SocketAddr::from(([127, 0, 0, 1], 6800));
     let member = |osd| Member { osd: OsdId(osd), addr, nonce: 1, up_from: Epoch(1) };
     let members = [0, 1].map(member).to_vec();
-    Map {
-        epoch: Epoch(epoch),
-        members,
-        owners: Vec::new(),
-        size,
-        min_size,
-        is_remapped: false,
-        is_split: false,
-    }
+    Map { epoch: Epoch(epoch), members, size, min_size, ..Map::default() }
 }
 
 /// An attempt that decided by the old min_size that one complete copy is enough must not serve under the new one.

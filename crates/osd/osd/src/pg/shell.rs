@@ -52,7 +52,8 @@ impl Pg {
         let (size, min_size) =
             pool.map_or((0, 1), |pool| (usize::from(pool.size), usize::from(pool.min_size)));
         let is_remapped = mapping.acting != mapping.up;
-        let map = Map { epoch: view.epoch(), members, owners, size, min_size, is_remapped, is_split };
+        let epoch = view.epoch();
+        let map = Map { epoch, members, owners, size, min_size, is_remapped, is_split, ..Map::default() };
         self.snaps.follow(self.id.pgid.pool, view.map());
         self.on(osd, Event::Map(map));
         self.trim_snaps(osd);

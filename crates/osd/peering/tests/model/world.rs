@@ -521,8 +521,7 @@ impl World {
         let members = map.acting().into_iter().map(member).collect();
         let owners = map.owners.iter().map(|osd| id(*osd)).collect();
         let (size, min_size) = (map.wanted.len(), map.min_size);
-        let map =
-            Map { epoch: Epoch(epoch), members, owners, size, min_size, is_remapped: false, is_split: false };
+        let map = Map { epoch: Epoch(epoch), members, owners, size, min_size, ..Map::default() };
         self.on(n, Event::Map(map));
     }
 

@@ -1,0 +1,158 @@
+//! Past intervals of a PG: which OSDs may have served its clients since all copies were last known to be whole (Ceph's
+//! PastIntervals; docs.ceph.com, "Peering").
+//!
+//! An interval is a run of epochs with the same up set, acting set, primaries, size and `min_size`, in which no member was
+//! restarted. In one that may have served clients there may be writes of which no OSD outside it knows. A primary first lets
+//! the monitor write down that it was up in its interval (`up_thru`), and serves clients only when the map says so: an
+//! interval at whose end it does not served nobody.
+
+mod prior;
+
+use carmine_pgtypes::Interval;
+use carmine_types::Epoch;
+
+pub use prior::PriorSet;
+
+use crate::Map;
+
+/// Follows the maps of one PG.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Intervals {
+    /// The current interval; before it was told of the past ([`Intervals::load`]), all that were seen.
+    runs: Vec<Run>,
+    is_loaded: bool,
+    past: Vec<Interval>,
+    last_epoch_clean: Epoch,
+}
+
+/// An interval, as far as it was seen.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Run {
+    first: Epoch,
+    /// Its newest map.
+    map: Map,
+}
+
+/// What an OSD wrote down of a PG's intervals, when it had seen the map of `epoch`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Known {
+    /// The newest map that was seen. Zero: none, the PG is new here.
+    pub epoch: Epoch,
+    /// First epoch of the interval at that time.
+    pub same_interval_since: Epoch,
+    /// First epoch of the newest interval in which all copies were known to be whole.
+    pub last_epoch_clean: Epoch,
+    /// The intervals since then that may have served clients, oldest first.
+    pub past: Vec<Interval>,
+}
+
+impl Intervals {
+    /// Takes the next map; true if it begins an interval. Maps come in order, and none may be left out.
+    pub fn follow(&mut self, map: &Map) -> bool {
+        let is_same = |run: &&mut Run| !begins(&run.map, map);
+        if let Some(run) = self.runs.last_mut().filter(is_same) {
+            // Of a split the first map tells: the interval does not begin again.
+            run.map = map.clone();
+            return false;
+        }
+        self.runs.push(Run { first: map.epoch, map: map.clone() });
+        if self.is_loaded {
+            self.close();
+        }
+        true
+    }
+
+    /// Goes on where an OSD was that wrote this down. The maps since then may have been seen before or come now. If some
+    /// are missing, it is not known who served clients meanwhile.
+    pub fn load(&mut self, known: &Known) {
+        let Known { epoch, same_interval_since, last_epoch_clean, past } = known.clone();
+        (self.is_loaded, self.past, self.last_epoch_clean) = (true, past, last_epoch_clean);
+        if let Some(at) = self.runs.iter().rposition(|run| run.first <= epoch) {
+            self.runs.drain(..at);
+            self.runs[0].first = same_interval_since;
+        } else if let Some(run) = self.runs.first().filter(|_| epoch > Epoch(0)) {
+            let last = Epoch(run.first.0 - 1);
+            self.past.push(Interval { first: same_interval_since, last, acting: Vec::new() });
+        }
+        self.close();
+    }
+
+    /// What is known now, to be written down.
+    #[must_use]
+    pub fn known(&self) -> Known {
+        Known {
+            epoch: self.runs.last().map(|run| run.map.epoch).unwrap_or_default(),
+            same_interval_since: self.same_interval_since(),
+            last_epoch_clean: self.last_epoch_clean,
+            past: self.past.clone(),
+        }
+    }
+
+    /// Takes over what the primary of the current interval knows of those before.
+    pub fn adopt(&mut self, primary: &Known) {
+        (self.last_epoch_clean, self.past) = (primary.last_epoch_clean, primary.past.clone());
+        if let Some(run) = self.runs.last_mut() {
+            run.first = primary.same_interval_since;
+        }
+    }
+
+    /// First epoch of the current interval; zero before the first map.
+    #[must_use]
+    pub fn same_interval_since(&self) -> Epoch {
+        self.runs.last().map(|run| run.first).unwrap_or_default()
+    }
+
+    /// In the current interval clients may be served, by what others will see of it.
+    #[must_use]
+    pub fn may_serve(&self) -> bool {
+        self.runs.last().is_some_and(Run::may_have_served)
+    }
+
+    /// The intervals before it that may have served clients, oldest first.
+    #[must_use]
+    pub fn past(&self) -> &[Interval] {
+        &self.past
+    }
+
+    /// First epoch of the newest interval in which all copies were known to be whole.
+    #[must_use]
+    pub fn last_epoch_clean(&self) -> Epoch {
+        self.last_epoch_clean
+    }
+
+    /// All copies are whole now: nobody has anything that the members of this interval lack.
+    pub fn clean(&mut self) {
+        self.last_epoch_clean = self.same_interval_since();
+        self.past.clear();
+    }
+
+    /// All runs but the newest have ended.
+    fn close(&mut self) {
+        let newest = self.runs.len().saturating_sub(1);
+        for run in self.runs.drain(..newest).filter(Run::may_have_served) {
+            let acting: Vec<_> = run.map.members.iter().map(|member| member.osd).collect();
+            // OSDs that come and go must not make the list longer and longer: the same acting set counts once.
+            let before = self.past.iter().position(|interval| interval.acting == acting);
+            let first = before.map_or(run.first, |at| self.past.remove(at).first);
+            self.past.push(Interval { first, last: run.map.epoch, acting });
+        }
+    }
+}
+
+impl Run {
+    /// It may have served clients (Ceph: `maybe_went_rw`). While an owner of the data is no member, nobody is served.
+    fn may_have_served(&self) -> bool {
+        let Map { members, owners, min_size, up_thru, .. } = &self.map;
+        members.first().is_some_and(|primary| primary.up_from <= self.first)
+            && members.len() >= *min_size
+            && *up_thru >= self.first
+            && owners.iter().all(|osd| self.map.is_member(*osd))
+    }
+}
+
+/// The map after this one begins an interval.
+#[must_use]
+pub fn begins(before: &Map, now: &Map) -> bool {
+    let facts = |map: &Map| (map.size, map.min_size);
+    now.is_split || facts(before) != facts(now) || before.members != now.members || before.up != now.up
+}

@@ -1,0 +1,344 @@
+//! Past intervals: the cases of Ceph's documentation of peering, and every sequence of maps up to a bound.
+
+use std::net::SocketAddr;
+
+use carmine_peering::intervals::{Intervals, Known, PriorSet};
+use carmine_peering::{Map, Member, OsdState};
+use carmine_types::{Epoch, OsdId};
+
+const A: usize = 0;
+const B: usize = 1;
+const C: usize = 2;
+
+/// Whoever makes the maps of a small cluster with one PG.
+#[derive(Clone)]
+struct Cluster {
+    epoch: u32,
+    /// The epochs since when each is up.
+    up_from: [Option<u32>; 3],
+    up_thru: [u32; 3],
+    lost_at: [u32; 3],
+    is_gone: [bool; 3],
+    wanted: Vec<usize>,
+    owners: Vec<usize>,
+    min_size: usize,
+}
+
+impl Cluster {
+    fn new(wanted: &[usize], min_size: usize) -> Cluster {
+        Cluster {
+            epoch: 1,
+            up_from: [Some(1); 3],
+            up_thru: [0; 3],
+            lost_at: [0; 3],
+            is_gone: [false; 3],
+            wanted: wanted.to_vec(),
+            owners: Vec::new(),
+            min_size,
+        }
+    }
+
+    fn map(&self) -> Map {
+        let up: Vec<usize> = self.wanted.iter().copied().filter(|osd| self.up_from[*osd].is_some()).collect();
+        let member = |osd: &usize| Member {
+            osd: OsdId(*osd as u32),
+            addr: SocketAddr::from(([127, 0, 0, 1], *osd as u16)),
+            nonce: self.up_from[*osd].unwrap(),
+            up_from: Epoch(self.up_from[*osd].unwrap()),
+        };
+        let state = |osd: usize| match (self.up_from[osd], self.is_gone[osd]) {
+            (_, true) => OsdState::Gone,
+            (None, _) => OsdState::Down { lost_at: Epoch(self.lost_at[osd]) },
+            (Some(_), _) => OsdState::Up,
+        };
+        Map {
+            epoch: Epoch(self.epoch),
+            members: up.iter().map(member).collect(),
+            up: ids(&up),
+            up_thru: Epoch(up.first().map_or(0, |primary| self.up_thru[*primary])),
+            osds: [A, B, C].map(state).into(),
+            owners: ids(&self.owners),
+            size: self.wanted.len(),
+            min_size: self.min_size,
+            ..Map::default()
+        }
+    }
+
+    /// The next map, with this change.
+    fn next(&mut self, change: impl FnOnce(&mut Cluster)) -> Map {
+        self.epoch += 1;
+        change(self);
+        self.map()
+    }
+
+    fn down(&mut self, osd: usize) -> Map {
+        self.next(|cluster| cluster.up_from[osd] = None)
+    }
+
+    fn boot(&mut self, osd: usize) -> Map {
+        self.next(|cluster| cluster.up_from[osd] = Some(cluster.epoch))
+    }
+
+    /// The monitor writes down that the OSD was up in the epoch before.
+    fn alive(&mut self, osd: usize) -> Map {
+        self.next(|cluster| cluster.up_thru[osd] = cluster.epoch - 1)
+    }
+}
+
+fn ids(osds: &[usize]) -> Vec<OsdId> {
+    osds.iter().map(|osd| OsdId(*osd as u32)).collect()
+}
+
+fn acting(intervals: &Intervals) -> Vec<Vec<OsdId>> {
+    intervals.past().iter().map(|interval| interval.acting.clone()).collect()
+}
+
+/// A and B, then B alone, then nobody, then A alone. B got so far that the map shows its `up_thru`, or did not.
+fn b_went_on_alone(min_size: usize, is_alive: bool) -> (Cluster, Intervals) {
+    let mut cluster = Cluster::new(&[A, B], min_size);
+    let mut intervals = Intervals::default();
+    intervals.load(&Known::default());
+    intervals.follow(&cluster.map());
+    intervals.follow(&cluster.alive(A));
+    intervals.follow(&cluster.down(A));
+    if is_alive {
+        intervals.follow(&cluster.alive(B));
+    }
+    intervals.follow(&cluster.down(B));
+    intervals.follow(&cluster.boot(A));
+    (cluster, intervals)
+}
+
+fn prior(cluster: &Cluster, intervals: &Intervals) -> PriorSet {
+    PriorSet::of(intervals.past(), intervals.last_epoch_clean(), &cluster.map())
+}
+
+#[test]
+fn a_waits_for_b_if_the_map_showed_that_b_was_up_in_its_interval() {
+    let (mut cluster, mut intervals) = b_went_on_alone(1, true);
+    assert_eq!(acting(&intervals), [ids(&[A, B]), ids(&[B])]);
+    assert_eq!(prior(&cluster, &intervals).blocked_by, ids(&[B]));
+    intervals.follow(&cluster.boot(B));
+    assert_eq!(prior(&cluster, &intervals), PriorSet { probe: ids(&[A, B]), blocked_by: Vec::new() });
+}
+
+#[test]
+fn a_does_not_wait_for_b_if_b_cannot_have_served() {
+    for (min_size, is_alive) in [(1, false), (2, true)] {
+        let (cluster, intervals) = b_went_on_alone(min_size, is_alive);
+        assert_eq!(acting(&intervals), [ids(&[A, B])]);
+        assert_eq!(prior(&cluster, &intervals), PriorSet { probe: ids(&[A]), blocked_by: Vec::new() });
+    }
+}
+
+#[test]
+fn what_a_lost_osd_had_is_given_up_up_to_then() {
+    let (mut cluster, mut intervals) = b_went_on_alone(1, true);
+    let down_at = cluster.epoch - 1;
+    intervals.follow(&cluster.next(|cluster| cluster.lost_at[B] = down_at));
+    assert_eq!(prior(&cluster, &intervals).blocked_by, []);
+    // It comes back and leads alone again: what it wrote then was not given up.
+    intervals.follow(&cluster.down(A));
+    intervals.follow(&cluster.boot(B));
+    intervals.follow(&cluster.alive(B));
+    intervals.follow(&cluster.down(B));
+    intervals.follow(&cluster.boot(A));
+    assert_eq!(prior(&cluster, &intervals).blocked_by, ids(&[B]));
+    cluster.next(|cluster| cluster.is_gone[B] = true);
+    assert_eq!(prior(&cluster, &intervals).blocked_by, [], "it was purged");
+}
+
+#[test]
+fn nobody_waits_for_writes_that_an_activation_had() {
+    let (cluster, intervals) = b_went_on_alone(1, true);
+    let of_b = intervals.past().last().unwrap();
+    let blocked_by = |started| PriorSet::of(intervals.past(), started, &cluster.map()).blocked_by;
+    assert_eq!(blocked_by(of_b.last), ids(&[B]));
+    assert_eq!(blocked_by(intervals.same_interval_since()), []);
+}
+
+#[test]
+fn an_osd_that_restarts_unnoticed_begins_an_interval() {
+    let (mut cluster, mut intervals) = (Cluster::new(&[A, B], 1), Intervals::default());
+    assert!(intervals.follow(&cluster.map()));
+    assert!(!intervals.follow(&cluster.alive(A)), "up_thru is no change of the members");
+    assert!(intervals.follow(&cluster.boot(B)));
+    assert!(intervals.follow(&cluster.next(|cluster| cluster.min_size = 2)));
+    assert!(intervals.follow(&cluster.next(|cluster| cluster.wanted = vec![B, A])));
+    assert!(!intervals.follow(&cluster.boot(C)), "it has nothing to do with this PG");
+}
+
+#[test]
+fn the_past_ends_when_all_copies_are_whole() {
+    let (mut cluster, mut intervals) = b_went_on_alone(1, true);
+    intervals.follow(&cluster.boot(B));
+    intervals.clean();
+    assert_eq!(intervals.past(), []);
+    assert_eq!(intervals.last_epoch_clean(), intervals.same_interval_since());
+}
+
+#[test]
+fn the_same_acting_set_counts_once() {
+    let (mut cluster, mut intervals) = (Cluster::new(&[A, B], 1), Intervals::default());
+    intervals.load(&Known::default());
+    intervals.follow(&cluster.map());
+    for _ in 0..50 {
+        intervals.follow(&cluster.alive(A));
+        intervals.follow(&cluster.down(B));
+        intervals.follow(&cluster.alive(A));
+        intervals.follow(&cluster.boot(B));
+    }
+    assert_eq!(acting(&intervals), [ids(&[A, B]), ids(&[A])]);
+    let [both, alone] = intervals.past() else { unreachable!() };
+    assert_eq!((both.first, alone.last), (Epoch(1), Epoch(cluster.epoch - 1)));
+}
+
+/// A PG serves nobody while an owner of its data is no member: the OSD that asked for `up_thru` did so for other PGs.
+#[test]
+fn an_interval_without_an_owner_served_nobody() {
+    let (mut cluster, mut intervals) = (Cluster::new(&[A, B], 1), Intervals::default());
+    intervals.load(&Known::default());
+    cluster.owners = vec![A, B];
+    intervals.follow(&cluster.map());
+    intervals.follow(&cluster.down(A));
+    intervals.follow(&cluster.alive(B));
+    intervals.follow(&cluster.down(B));
+    assert_eq!(acting(&intervals), Vec::<Vec<OsdId>>::new());
+    cluster.boot(B);
+    intervals.follow(&cluster.map());
+    intervals.follow(&cluster.alive(B));
+    intervals.follow(&cluster.next(|cluster| cluster.owners = vec![B]));
+    intervals.follow(&cluster.down(B));
+    assert_eq!(acting(&intervals), [ids(&[B])], "the monitor went on without A");
+}
+
+#[test]
+fn epochs_whose_maps_are_gone_belong_to_nobody() {
+    let (mut cluster, mut intervals) = (Cluster::new(&[A, B], 1), Intervals::default());
+    cluster.epoch = 9;
+    intervals.follow(&cluster.alive(A));
+    let known = Known { epoch: Epoch(5), same_interval_since: Epoch(3), ..Known::default() };
+    intervals.load(&known);
+    let [unknown] = intervals.past() else { panic!("{:?}", intervals.past()) };
+    assert_eq!((unknown.first, unknown.last, unknown.acting.len()), (Epoch(3), Epoch(9), 0));
+    assert_eq!(prior(&cluster, &intervals).blocked_by, []);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Toggle(usize),
+    Restart(usize),
+    Alive,
+    Write,
+}
+
+const CHANGES: [Change; 6] = [
+    Change::Toggle(A),
+    Change::Toggle(B),
+    Change::Toggle(C),
+    Change::Restart(A),
+    Change::Alive,
+    Change::Write,
+];
+
+/// A cluster, an observer who sees every map, and the OSDs that have the newest acknowledged write.
+#[derive(Clone)]
+struct World {
+    cluster: Cluster,
+    maps: Vec<Map>,
+    intervals: Intervals,
+    newest: Vec<OsdId>,
+}
+
+impl World {
+    fn new(min_size: usize) -> World {
+        let (cluster, mut intervals) = (Cluster::new(&[A, B, C], min_size), Intervals::default());
+        intervals.load(&Known::default());
+        intervals.follow(&cluster.map());
+        World { maps: vec![cluster.map()], cluster, intervals, newest: Vec::new() }
+    }
+
+    /// False if nothing would change.
+    fn step(&mut self, change: Change) -> bool {
+        let map = self.cluster.map();
+        let primary = map.members.first().map(|member| member.osd.0 as usize);
+        let next = match (change, primary) {
+            (Change::Toggle(osd), _) if self.cluster.up_from[osd].is_some() => self.cluster.down(osd),
+            (Change::Toggle(osd), _) => self.cluster.boot(osd),
+            (Change::Restart(osd), _) if self.cluster.up_from[osd].is_some() => self.cluster.boot(osd),
+            (Change::Alive, Some(primary)) => self.cluster.alive(primary),
+            (Change::Write, Some(_)) => return self.write(&map),
+            _ => return false,
+        };
+        self.intervals.follow(&next);
+        self.maps.push(next);
+        true
+    }
+
+    /// All members write, if the PG may be active.
+    fn write(&mut self, map: &Map) -> bool {
+        let is_enough = map.members.len() >= map.min_size;
+        let is_known_up = map.up_thru >= self.intervals.same_interval_since();
+        let blocked = PriorSet::of(self.intervals.past(), Epoch(0), map).blocked_by;
+        let writes = is_enough && is_known_up && blocked.is_empty();
+        if writes {
+            self.newest = map.members.iter().map(|member| member.osd).collect();
+        }
+        writes
+    }
+
+    /// Whoever is not told to wait for others asks somebody who has the newest write.
+    fn check(&self, way: &[Change]) {
+        let map = self.cluster.map();
+        let PriorSet { probe, blocked_by } = PriorSet::of(self.intervals.past(), Epoch(0), &map);
+        let is_found = self.newest.is_empty() || self.newest.iter().any(|osd| probe.contains(osd));
+        assert!(is_found || !blocked_by.is_empty(), "{:?} have the write: {way:?}", self.newest);
+        // Nobody is waited for whose copy is not needed.
+        assert!(blocked_by.iter().all(|osd| map.state_of(*osd) != OsdState::Up), "{way:?}");
+        // An OSD that wrote down what it knew at any epoch, and then sees the maps since, knows the same.
+        for (at, stored) in self.maps.iter().enumerate() {
+            let mut before = Intervals::default();
+            before.load(&Known::default());
+            for map in &self.maps[..=at] {
+                before.follow(map);
+            }
+            for is_late in [false, true] {
+                let mut later = Intervals::default();
+                later.follow(stored);
+                if !is_late {
+                    later.load(&before.known());
+                }
+                for map in &self.maps[at + 1..] {
+                    later.follow(map);
+                }
+                if is_late {
+                    later.load(&before.known());
+                }
+                assert_eq!(later, self.intervals, "written down at epoch {}: {way:?}", at + 1);
+            }
+        }
+    }
+}
+
+fn explore(world: &World, way: &mut Vec<Change>, depth: usize) -> usize {
+    world.check(way);
+    let mut states = 1;
+    for change in CHANGES.into_iter().filter(|_| depth > 0) {
+        let mut next = world.clone();
+        if next.step(change) {
+            way.push(change);
+            states += explore(&next, way, depth - 1);
+            way.pop();
+        }
+    }
+    states
+}
+
+#[test]
+fn no_write_is_forgotten_in_any_sequence_of_maps() {
+    for (min_size, depth) in [(1, 6), (2, 6)] {
+        let states = explore(&World::new(min_size), &mut Vec::new(), depth);
+        eprintln!("min_size {min_size}: {states} sequences");
+        assert!(states > 1_000);
+    }
+}
