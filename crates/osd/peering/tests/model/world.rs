@@ -284,6 +284,11 @@ impl World {
         (disk.started, disk.incomplete, disk.data) = (0, true, [0; 2]);
     }
 
+    /// An object is on its way to a replica, beside the writes of clients.
+    pub(crate) fn is_recovering(&self) -> bool {
+        self.osds.iter().any(|osd| osd.pushes)
+    }
+
     /// A replica is about to be told that its copy is complete.
     pub(crate) fn is_activating(&self) -> bool {
         self.net.iter().any(|message| matches!(message.body, Body::Activate { .. }))
