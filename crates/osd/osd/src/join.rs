@@ -9,10 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_client::{MonHandler, MonSession};
-use carmine_crush::MapView;
 use carmine_messenger::{ClientConfig, Message, with_timeout};
 use carmine_reactor::sync::Notify;
-use carmine_reactor::{Group, Shard};
+use carmine_reactor::{Group, Shard, ShardId};
 use carmine_types::{Epoch, OsdId, UTime, Uuid};
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, MarkMeDown, Superblock};
 use carmine_wire::osdmap::OsdMap;
@@ -42,8 +41,8 @@ struct Member {
     session: RefCell<Weak<MonSession>>,
     /// The newest map shows it as up.
     is_up: Cell<bool>,
-    /// The newest epoch in which an interval of a PG began that it leads.
-    interval: Cell<Epoch>,
+    /// The newest epoch in which an interval of a PG began that it leads, and that waits for the map to say so.
+    up_thru: Cell<Epoch>,
     /// When the next beacon is due.
     beacon_ns: Cell<u64>,
     /// Fired when the monitor has answered the goodbye.
@@ -59,7 +58,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbe
         heartbeats,
         session: RefCell::default(),
         is_up: Cell::new(false),
-        interval: Cell::default(),
+        up_thru: Cell::default(),
         beacon_ns: Cell::new(0),
         left: Notify::new(),
     });
@@ -99,12 +98,8 @@ impl MonHandler for Member {
         if self.is_up.replace(is_up) && !is_up && !self.osd.stopping.get() {
             tracing::warn!("the map of epoch {} says that this OSD is down: it boots again", map.epoch);
         }
-        let before = self.osd.view();
         self.osd.take_map(map);
         if let Some(now) = self.osd.view() {
-            if begins_interval(before.as_deref(), &now, id) {
-                self.interval.set(map.epoch);
-            }
             self.heartbeats.on_map(&now);
         }
         self.ask();
@@ -138,14 +133,14 @@ fn contradicts(map: &OsdMap, osd: OsdId, uuid: Uuid) -> Option<String> {
     })
 }
 
-/// Whether a PG that `osd` leads now had other members in the view before, or another primary.
-fn begins_interval(before: Option<&MapView>, now: &MapView, osd: OsdId) -> bool {
-    let led = now.pgs_of(osd).filter(|(_, mapping)| mapping.acting_primary == Some(osd));
-    let mut before = led.map(|(pg, mapping)| (before.map(|view| view.mapping(pg)), mapping));
-    before.any(|(before, now)| {
-        before
-            .is_none_or(|before| (&before.acting, before.acting_primary) != (&now.acting, now.acting_primary))
-    })
+/// A PG that this OSD leads waits until the map says that it was up in this epoch.
+pub(crate) fn want_up_thru(osd: &OsdShard, epoch: Epoch) {
+    osd.shard.submit_to(ShardId(0), move |shard| {
+        if let Some(member) = shard.local::<Member>().filter(|member| member.up_thru.get() < epoch) {
+            member.up_thru.set(epoch);
+            member.ask();
+        }
+    });
 }
 
 impl Member {
@@ -170,14 +165,13 @@ impl Member {
     fn ask(&self) {
         let (Some(session), Some(view)) = (self.session.borrow().upgrade(), self.osd.view()) else { return };
         let (map, version) = (view.map(), u64::from(view.epoch().0));
-        let interval = self.interval.get();
         if self.osd.stopping.get() {
             return;
         }
         if !self.is_up.get() {
             session.send(Message::of(&self.boot(map)));
-        } else if map.up_thru(self.osd.config.id) < interval {
-            session.send(Message::of(&Alive { version, want: interval }));
+        } else if map.up_thru(self.osd.config.id) < self.up_thru.get() {
+            session.send(Message::of(&Alive { version, want: self.up_thru.get() }));
         }
     }
 
@@ -260,15 +254,5 @@ mod tests {
         assert_eq!(contradicts(&map, OsdId(1), own), None);
         assert!(contradicts(&map, OsdId(1), Uuid([2; 16])).unwrap().contains("another cluster"));
         assert!(contradicts(&map, OsdId(3), own).unwrap().contains("3 OSDs"));
-    }
-
-    #[test]
-    fn an_interval_begins_where_the_members_of_a_pg_that_is_led_change() {
-        let view = |up: &dyn Fn(u32) -> bool| MapView::new(Arc::new(map(up)));
-        let (all, two) = (view(&|_| true), view(&|osd| osd != 2));
-        assert!(begins_interval(None, &all, OsdId(0)));
-        assert!(!begins_interval(Some(&all), &all, OsdId(0)));
-        assert!(begins_interval(Some(&all), &two, OsdId(0)));
-        assert!(!begins_interval(Some(&all), &two, OsdId(2)), "it leads none");
     }
 }

@@ -304,6 +304,11 @@ pub enum Effect {
         /// The objects that it has.
         place: Place,
     },
+    /// Let the monitor note that this OSD was up in this epoch (`up_thru`): the PG serves nobody before the map says so.
+    WantUpThru {
+        /// In which the interval began.
+        epoch: Epoch,
+    },
     /// Bring [`Event::Timer`] after a pause.
     Timer {
         /// The attempt.

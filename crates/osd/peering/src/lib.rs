@@ -13,8 +13,8 @@
 //!
 //! Every acknowledged write is in the log of every owner, so the primary's log wins: what a replica has beyond the common
 //! part is undone, and objects that differ since are copied whole. The primary asks all replicas at once what they have, lets
-//! those that differ mark their copies as incomplete, writes down that the PG started, gives all replicas its log, and then
-//! serves clients. With `min_size` complete copies it pushes what the others lack beside the clients' operations, object by
+//! those that differ mark their copies as incomplete, waits until the map says that it was up in this interval (`up_thru`),
+//! writes down that the PG started, gives all replicas its log, and then serves clients. With `min_size` complete copies it pushes what the others lack beside the clients' operations, object by
 //! object; with fewer it does so before.
 //!
 //! Rules, each of which is an assertion here or is checked by the tests:

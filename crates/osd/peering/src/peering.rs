@@ -6,6 +6,7 @@ use std::time::Duration;
 use carmine_pgtypes::PgInfo;
 use carmine_types::{Epoch, Errno, OsdId};
 
+use crate::intervals::begins;
 use crate::primary::Attempt;
 use crate::{Effect, Effects, Event, Map, Phase, Reason, Recovery};
 
@@ -21,14 +22,6 @@ pub struct Member {
     pub nonce: u32,
     /// Epoch since which the map shows it as up.
     pub up_from: Epoch,
-}
-
-/// The same primary, and the same others in any order: all of them have whole copies, so their order means nothing. (CRUSH
-/// orders them otherwise than the pin that a PG had while its data moved.)
-fn same_members(before: &[Member], now: &[Member]) -> bool {
-    before.first() == now.first()
-        && before.len() == now.len()
-        && now.iter().all(|member| before.contains(member))
 }
 
 /// A primary's attempt to activate an interval. Later attempts are greater.
@@ -199,19 +192,13 @@ impl Peering {
 
     fn on_map(&mut self, own: &PgInfo, map: Map, fx: &mut Effects) {
         assert!(map.epoch >= self.map.epoch, "maps come in order");
-        // With other objects it is another PG: what waits or is under way is looked at again.
-        // With another size or min_size it is another interval, as in Ceph: an attempt has decided by the old ones how many
-        // complete copies are enough to serve beside a recovery.
-        let sizes = |map: &Map| (map.size, map.min_size);
-        let is_same = same_members(&self.map.members, &map.members)
-            && sizes(&self.map) == sizes(&map)
-            && !map.is_split
-            && self.interval != Epoch(0);
+        let is_same = self.interval != Epoch(0) && !begins(&self.map, &map);
         self.map = map;
         // The monitor may have given up one who was waited for, though those who are here are the same.
         let may_begin = matches!(self.phase, Phase::Down(_)) && self.missing().is_none();
         if is_same && !may_begin {
-            return;
+            // It may say that this primary was up in its interval, which the attempt under way waits for.
+            return self.go_on(own, fx);
         }
         self.interval = self.map.epoch;
         self.next_generation(fx);
@@ -237,7 +224,15 @@ impl Peering {
             return;
         }
         self.phase = Phase::Peering(Reason::AsksReplicas);
+        if self.lacks_up_thru() {
+            fx.push(Effect::WantUpThru { epoch: self.interval });
+        }
         self.start_attempts(own, fx);
+    }
+
+    /// The map does not say yet that this primary was up in its interval: to others it is one in which nobody was served.
+    pub(crate) fn lacks_up_thru(&self) -> bool {
+        self.map.up_thru < self.interval
     }
 
     /// This OSD does not lead.
@@ -377,6 +372,7 @@ impl Peering {
             !self.is_active() || own.last_epoch_started == self.interval,
             "an active PG has written that it started"
         );
+        assert!(!self.is_active() || !self.lacks_up_thru(), "the map tells of the interval of an active PG");
         assert!(
             self.phase != Phase::Replica { active: true }
                 || self.following.is_some_and(|id| id.interval == own.last_epoch_started),

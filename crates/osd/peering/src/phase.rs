@@ -106,6 +106,8 @@ pub enum Reason {
     Full(OsdId),
     /// The primary's own store cannot give what a repair needs.
     OwnStore(OsdId, Errno),
+    /// The map has yet to say that this primary was up in its interval, which began in this epoch.
+    WaitsUpThru(Epoch),
     /// The monitor was told that all copies are complete, and has not made a new map since.
     Promised,
     /// No member has a complete copy.
@@ -156,6 +158,9 @@ impl fmt::Display for Reason {
             Reason::OwnStore(osd, errno) => write!(f, "{osd}, its store: {errno}"),
             Reason::Promised => {
                 f.write_str("waits for the monitor's next map: it was told that all copies are complete")
+            }
+            Reason::WaitsUpThru(since) => {
+                write!(f, "waits until the monitor notes that this primary was up in epoch {since}")
             }
             Reason::AllIncomplete => f.write_str("every copy is incomplete"),
             Reason::Interrupted(osd) => {

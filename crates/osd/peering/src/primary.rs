@@ -213,7 +213,7 @@ impl Peering {
     }
 
     /// Goes as far as what is known allows.
-    fn go_on(&mut self, own: &PgInfo, fx: &mut Effects) {
+    pub(crate) fn go_on(&mut self, own: &PgInfo, fx: &mut Effects) {
         let Some(attempt) = &self.under_way else { return };
         if !attempt.starts && attempt.all(|step| step.copy().is_some()) {
             match self.check_lead(own) {
@@ -221,10 +221,15 @@ impl Peering {
                 Err(stop) => return self.stop(stop, fx),
             }
         }
+        let waits = self.lacks_up_thru() && !cfg!(carmine_mutation = "ignore_up_thru");
         let Some(attempt) = &mut self.under_way else { return };
         if !attempt.starts
             && attempt.all(|step| matches!(step, MemberStage::Equal(_) | MemberStage::Behind(_)))
         {
+            if waits {
+                self.phase = Phase::Peering(Reason::WaitsUpThru(self.interval));
+                return;
+            }
             attempt.starts = true;
             self.write_started(own, fx);
         } else if attempt.starts

@@ -2,6 +2,7 @@
 //! the ends of pauses, what became durable.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_crush::MapView;
@@ -17,6 +18,7 @@ use carmine_wire::private::PgStuck;
 
 use super::Pg;
 use super::push::{self, Repair};
+use crate::join;
 use crate::messages::{Head, PgAck, PgActivate, PgNotify, PgQuery};
 use crate::shard::OsdShard;
 
@@ -42,6 +44,8 @@ impl Pg {
     pub(crate) fn on_map(self: &Rc<Self>, osd: &Rc<OsdShard>, view: &MapView) {
         let map = view.map();
         let (mapping, pool) = (view.mapping(self.id.pgid), map.pool(self.id.pgid.pool));
+        let up = mapping.up.iter().filter_map(|osd| OsdId::from_item(*osd)).collect();
+        let up_thru = mapping.acting_primary.map_or(Epoch(0), |primary| map.up_thru(primary));
         let bits = pool.map_or(self.bits.get(), |pool| pg_bits(self.id.pgid.ps, pool.pg_num));
         let is_split = self.bits.follow(bits);
         let mut members: Vec<Member> = mapping.acting_osds().filter_map(|osd| member(view, osd)).collect();
@@ -53,7 +57,8 @@ impl Pg {
             pool.map_or((0, 1), |pool| (usize::from(pool.size), usize::from(pool.min_size)));
         let is_remapped = mapping.acting != mapping.up;
         let epoch = view.epoch();
-        let map = Map { epoch, members, owners, size, min_size, is_remapped, is_split, ..Map::default() };
+        let osds = Arc::default();
+        let map = Map { epoch, members, up, up_thru, osds, owners, size, min_size, is_remapped, is_split };
         self.snaps.follow(self.id.pgid.pool, view.map());
         self.on(osd, Event::Map(map));
         self.trim_snaps(osd);
@@ -115,6 +120,7 @@ impl Pg {
                 self.trim_snaps(osd);
                 self.resume(osd);
             }
+            Effect::WantUpThru { epoch } => join::want_up_thru(osd, epoch),
             Effect::Timer { attempt, after } => self.work(osd, Work::Pause { attempt, after }),
             Effect::TellPrimary { errno } => self.tell_primary(osd, errno.0),
             Effect::Log(Level::Info, why) => {

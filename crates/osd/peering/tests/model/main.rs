@@ -214,6 +214,19 @@ fn one_of_three_goes_on_while_a_copy_moves() {
     scenario("moves", world.with(Budget { writes: 1, kills: 2, moves: 1, late: 1, timers: 1, ..CALM }));
 }
 
+/// A primary gives up waiting for a push, begins anew and serves a write; then the push arrives.
+#[test]
+fn a_push_is_late_while_a_copy_recovers() {
+    let mut world = settled(World::of_pool(2, 2, 1, CALM), 2);
+    world.spoil(1);
+    world.budget = Budget { timers: 9, ..CALM };
+    while !world.is_recovering() {
+        let action = world.actions()[0];
+        world.step(action);
+    }
+    scenario("push", world.with(Budget { writes: 2, late: 1, timers: 1, ..CALM }));
+}
+
 /// All of a copy is compared while clients write, and the backfill is interrupted anywhere.
 #[test]
 fn a_backfill_is_interrupted_while_clients_write() {

@@ -49,6 +49,8 @@ pub(crate) enum Action {
     Start(u8),
     /// The monitor marks this start of this OSD up.
     Boot(u8),
+    /// The monitor notes that this OSD was up in the epoch that it asks for.
+    Alive(u8),
     Write(u8),
     /// This primary pushes to a replica what it lacks, beside the writes of clients.
     Recover(u8),
@@ -149,6 +151,8 @@ struct Osd {
     /// Requests without an answer.
     waits: Vec<(Kind, u8, u64)>,
     timer: Option<u64>,
+    /// The map is to say that it was up in this epoch.
+    wants: u32,
     /// Replicas and up to where each has acknowledged.
     followers: Vec<(u8, u64)>,
     /// Of each replica: objects that only its log changed after the newest common entry, and all that may differ.
@@ -189,6 +193,8 @@ impl Osd {
 struct OsdMap {
     /// Start and epoch since which it is up.
     up: Vec<Option<(u32, u32)>>,
+    /// Epoch in which it was up, of each.
+    up_thru: Vec<u32>,
     owners: Vec<u8>,
     joiners: Vec<u8>,
     wanted: Vec<u8>,
@@ -229,6 +235,7 @@ impl World {
     pub(crate) fn of_pool(osds: u8, size: u8, min_size: usize, budget: Budget) -> World {
         let first = OsdMap {
             up: (0..osds).map(|_| Some((1, 1))).collect(),
+            up_thru: vec![0; osds.into()],
             owners: (0..size).collect(),
             joiners: Vec::new(),
             wanted: (0..size).collect(),
@@ -244,6 +251,7 @@ impl World {
             pending: VecDeque::new(),
             waits: Vec::new(),
             timer: None,
+            wants: 0,
             followers: Vec::new(),
             differ: Vec::new(),
             lacking: Vec::new(),
@@ -274,6 +282,11 @@ impl World {
         self.step(Action::Kill(osd));
         let disk = &mut self.osd(osd).disk;
         (disk.started, disk.incomplete, disk.data) = (0, true, [0; 2]);
+    }
+
+    /// An object is on its way to a replica, beside the writes of clients.
+    pub(crate) fn is_recovering(&self) -> bool {
+        self.osds.iter().any(|osd| osd.pushes)
     }
 
     /// A replica is about to be told that its copy is complete.
@@ -319,6 +332,12 @@ impl World {
             }
             if osd.is_up && up.is_none_or(|(start, _)| start != osd.start) {
                 actions.push(Action::Boot(n));
+            }
+            if osd.is_up
+                && up.is_some_and(|(start, _)| start == osd.start)
+                && map.up_thru[usize::from(n)] < osd.wants
+            {
+                actions.push(Action::Alive(n));
             }
         }
         for (n, osd) in (0u8..).zip(&self.osds) {
@@ -426,6 +445,7 @@ impl World {
                 let start = self.osd(n).start;
                 let osd = self.osd(n);
                 (osd.is_up, osd.memory, osd.timer, osd.primary) = (false, Stored::default(), None, None);
+                osd.wants = 0;
                 osd.pending.clear();
                 osd.waits.clear();
                 osd.followers.clear();
@@ -443,6 +463,10 @@ impl World {
             Action::Boot(n) => {
                 let start = self.osd(n).start;
                 self.new_map(|map, epoch| map.up[usize::from(n)] = Some((start, epoch)));
+            }
+            Action::Alive(n) => {
+                let wants = self.osd(n).wants;
+                self.new_map(|map, _| map.up_thru[usize::from(n)] = wants);
             }
             Action::Write(n) => self.write(n),
             Action::Recover(n) => {
@@ -520,8 +544,16 @@ impl World {
         };
         let members = map.acting().into_iter().map(member).collect();
         let owners = map.owners.iter().map(|osd| id(*osd)).collect();
+        let up = map
+            .wanted
+            .iter()
+            .filter(|osd| map.up[usize::from(**osd)].is_some())
+            .map(|osd| id(*osd))
+            .collect();
+        let up_thru = map.acting().first().map_or(0, |primary| map.up_thru[usize::from(*primary)]);
+        let (epoch, up_thru) = (Epoch(epoch), Epoch(up_thru));
         let (size, min_size) = (map.wanted.len(), map.min_size);
-        let map = Map { epoch: Epoch(epoch), members, owners, size, min_size, ..Map::default() };
+        let map = Map { epoch, members, up, up_thru, owners, size, min_size, ..Map::default() };
         self.on(n, Event::Map(map));
     }
 
@@ -601,6 +633,7 @@ impl World {
                 let which = [0, 1].map(|at| changed[at] && at < usize::from(passed));
                 osd.lacking.push(Lacking { osd: to.0 as u8, which, passed });
             }
+            Effect::WantUpThru { epoch } => self.osd(n).wants = epoch.0,
             Effect::Timer { attempt, .. } => self.osd(n).timer = Some(attempt),
             Effect::TellPrimary { .. } => {
                 if let (Some((to, start)), Some(attempt)) =
