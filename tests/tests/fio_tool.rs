@@ -164,8 +164,9 @@ fn on_objects(bed: &Testbed, sheet: &mut Sheet) {
         let path = bed.file("trimmed");
         bed.rados_ok(&["get", &format!("object.{object}"), &path]);
         let bytes = std::fs::read(&path).expect("an object");
+        // A trim that reaches the end makes an object shorter.
         assert!(
-            bytes.len() == 2 << 20 && bytes.iter().all(|byte| *byte == 0),
+            bytes.len() < 2 << 20 && bytes.iter().all(|byte| *byte == 0),
             "object.{object} is not trimmed"
         );
     }

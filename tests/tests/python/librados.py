@@ -211,6 +211,16 @@ def omap(io):
     io.release_write_op(op)
     expect([key for key, _ in omap_of(io, "m", "", "", 10)], ["b", "p2"])
     op = io.create_write_op()
+    io.set_omap(op, ("",), (b"E",))
+    io.operate_write_op(op, "m")
+    io.release_write_op(op)
+    expect([key for key, _ in omap_of(io, "m", "", "", 10)], ["b", "p2"], "no listing has the empty key")
+    op = io.create_read_op()
+    some, _ = io.get_omap_vals_by_keys(op, ("", "b"))
+    io.operate_read_op(op, "m")
+    expect(list(some), [("", b"E"), ("b", None)])
+    io.release_read_op(op)
+    op = io.create_write_op()
     io.clear_omap(op)
     io.operate_write_op(op, "m")
     io.release_write_op(op)
@@ -243,6 +253,46 @@ def omap_pages(io):
     expect([key for key, _ in found], keys)
     assert all(value == key.encode() for key, value in found), "a value differs"
     io.remove_object("pages")
+
+
+@group
+def odd_extents(io):
+    """zeros that reach the end cut an object off, beyond it they change nothing; an empty write beyond the end makes it longer"""
+    c, none = C(CONF, POOL), ctypes.c_size_t(0)
+    for begin, length, size in ((6, 6, 6), (6, 2, 6), (6, 1, 8), (8, 4, 8), (9, 4, 8), (0, 8, 0), (0, 99, 0)):
+        io.write_full("odd", b"12345678")
+        expect(c.vector("write", b"odd", ("zero", begin, length)), 0)
+        kept = b"12345678"[:begin] + b"\0" * length + b"12345678"[begin + length :]
+        expect(io.read("odd"), kept[:size], f"zero {begin} {length}")
+    expect(c.vector("write", b"odd", ("write", b"", none, 100)), 0)
+    expect((io.stat("odd")[0], io.read("odd")), (100, b"\0" * 100))
+    expect(c.vector("write", b"odd", ("write", b"", none, 50)), 0)
+    expect(io.stat("odd")[0], 100)
+    expect(c.vector("write", b"new", ("write", b"", none, 20)), 0)
+    expect(io.stat("new")[0], 20)
+    expect(c.vector("write", b"none", ("zero", 0, 20)), 0)
+    fails(errno.ENOENT, io.stat, "none")
+    c.close()
+    io.remove_object("odd")
+    io.remove_object("new")
+
+
+@group
+def balanced_reads(io):
+    """reads with OPERATION_BALANCE_READS and OPERATION_LOCALIZE_READS, which any OSD of the acting set may be asked"""
+    for at in range(16):
+        io.write_full(f"balanced{at}", b"%d" % at)
+    c = C(CONF, POOL)
+    for flag in (rados.LIBRADOS_OPERATION_BALANCE_READS, rados.LIBRADOS_OPERATION_LOCALIZE_READS):
+        for at in range(16):
+            data, size, result = ctypes.create_string_buffer(8), ctypes.c_size_t(0), ctypes.c_int(-1)
+            read = ("read", 0, 8, data, ctypes.byref(size), ctypes.byref(result))
+            expect(c.vector("read", b"balanced%d" % at, read, flags=flag), 0)
+            expect((data.raw[: size.value], result.value), (b"%d" % at, 0))
+    expect(c.vector("read", b"nothing", ("stat", None, None, None), flags=rados.LIBRADOS_OPERATION_BALANCE_READS), -errno.ENOENT)
+    c.close()
+    for at in range(16):
+        io.remove_object(f"balanced{at}")
 
 
 @group
@@ -612,6 +662,8 @@ def locks(io):
     io.unlock("locked", "l", "me")
     io.lock_shared("locked", "l", "a", "tag")
     io.lock_shared("locked", "l", "b", "tag")
+    io.lock_shared("locked", "l", "b", "tag", "", None, 1)
+    fails(errno.EINVAL, io.lock_shared, "locked", "l", "b", "tag", "", None, 3)
     io.unlock("locked", "l", "a")
     io.unlock("locked", "l", "b")
     fails(errno.ENOENT, io.unlock, "locked", "l", "b")
@@ -701,6 +753,12 @@ def omap_ranges_and_guards(io):
     expect([key for key, _ in omap_of(io, "r", "", "", 10)], ["a", "d"])
     write_op(io, "r", ("omap_cmp", "a", "1", rados.LIBRADOS_CMPXATTR_OP_EQ), ("write_full", b"guarded"))
     fails(errno.ECANCELED, write_op, io, "r", ("omap_cmp", "a", "2", rados.LIBRADOS_CMPXATTR_OP_EQ), ("write_full", b"lost"))
+    for name, result in (("GT", 0), ("LT", errno.ECANCELED), ("NE", errno.EINVAL), ("GTE", errno.EINVAL), ("LTE", errno.EINVAL)):
+        guard = ("omap_cmp", "a", "0", getattr(rados, f"LIBRADOS_CMPXATTR_OP_{name}"))
+        if result:
+            fails(result, write_op, io, "r", guard, ("write_full", b"lost"))
+        else:
+            write_op(io, "r", guard)
     expect(io.read("r"), b"guarded")
     io.remove_object("r")
 
@@ -778,6 +836,9 @@ def pools(io):
         expect(c.pool_reverse_lookup(c.pool_lookup(name)), name)
         c.delete_pool(name)
     fails(errno.EINVAL, c.create_pool, "")
+    fails(errno.ENOENT, c.create_pool, "ruled", 99)
+    c.create_pool("ruled", 0)
+    c.delete_pool("ruled")
     c.delete_pool("made")
     c.wait_for_latest_osdmap()
     assert not c.pool_exists("made")
@@ -809,6 +870,8 @@ def commands(io):
     result, _, _ = c.pg_command("1.0", json.dumps({"prefix": "query"}), b"")
     assert result < 0, result
     assert "leader" in c.ping_monitor("a")
+    status = json.loads(c.ping_monitor("a"))["mon_status"]
+    assert status["monmap"]["mons"][0]["name"] == "a" and status["feature_map"]["osd"], status
     assert json.loads(c.ping_monitor("a"))["health"]["status"].startswith("HEALTH_")
     dump = {"prefix": "mon dump", "format": "json"}
     epoch = json.loads(c.mon_command(json.dumps(dump), b"")[1])["epoch"]
@@ -821,6 +884,7 @@ def commands(io):
     assert c.get_cluster_stats()["kb"] >= 0
     assert c.get_instance_id() > 0
     expect(list(c.get_inconsistent_pgs(c.pool_lookup(POOL))), [])
+    fails(errno.ENOENT, c.get_inconsistent_pgs, 999)
 
 
 @group

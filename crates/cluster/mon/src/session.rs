@@ -20,6 +20,7 @@ use crate::log::LogWish;
 use crate::mon::Mon;
 use crate::options::osd_default;
 use crate::osds::osd_of;
+use crate::report::cluster;
 use crate::report::health;
 use crate::report::service::Daemon;
 use crate::stats::pool_stat;
@@ -236,7 +237,11 @@ impl Mon {
         };
         let snap = |wish| Change::Snap { pool, wish };
         let change = match request.op {
-            PoolOp::CREATE => Change::CreatePool { name: request.name, pg_num: None, size: None, rule: 0 },
+            PoolOp::CREATE => {
+                // Below zero: the cluster's own.
+                let rule = u8::try_from(request.crush_rule.max(0)).unwrap_or(u8::MAX);
+                Change::CreatePool { name: request.name, pg_num: None, size: None, rule }
+            }
             PoolOp::DELETE => Change::DeletePool { pool },
             PoolOp::CREATE_SNAP => snap(SnapWish::Make(request.name)),
             PoolOp::DELETE_SNAP => snap(SnapWish::Remove(request.name)),
@@ -293,10 +298,9 @@ impl Mon {
     }
 
     pub(crate) fn ping(&self, conn: &Rc<Connection>) {
-        let epoch = self.current().map.epoch.0;
-        let health = self.with_view(|view| health::json(view, false));
-        let status = json!({ "name": "a", "rank": 0, "state": "leader", "quorum": [0], "osdmap": epoch });
-        let text = json!({ "health": health, "mon_status": status });
+        let text = self.with_view(
+            |view| json!({ "health": health::json(view, false), "mon_status": cluster::mon_status_json(view) }),
+        );
         Mon::reply(conn, Message::of(&Ping { text: Some(text.to_string()) }));
     }
 

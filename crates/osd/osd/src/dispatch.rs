@@ -20,7 +20,7 @@ use crate::admin;
 use crate::config::OUTPUT_BYTES_MAX;
 use crate::error::OpError;
 use crate::maps::share_map;
-use crate::op::{ClientOp, HopBack, Origin, ReplyTo};
+use crate::op::{ClientOp, HopBack, Origin, Outcome, ReplyTo};
 use crate::pg::{ReplyPath, not_ready};
 use crate::shard::{ConnState, OsdShard};
 
@@ -196,6 +196,8 @@ pub(crate) fn route_op(osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
     let primary = osd.view.borrow().as_ref().and_then(|view| view.acting_primary(id));
     match osd.pg(id.into()) {
         Some(pg) if primary == Some(osd.config.id) => pg.take(osd, op),
+        // Only the primary answers reads, and this makes the client ask it.
+        Some(_) if op.may_go_to_replicas() => op.reply(osd, Outcome::error(errno::EAGAIN)),
         // Not ours by our map, which the client has or was just sent: it finds the right OSD itself.
         _ => osd.metrics.borrow_mut().ops_dropped += 1,
     }

@@ -321,6 +321,11 @@ impl ClientOp {
         refused.then_some(errno::EINVAL)
     }
 
+    /// A read of a client that leaves it to us which member of the acting set answers.
+    pub(crate) fn may_go_to_replicas(&self) -> bool {
+        !self.is_write && self.request.flags & (flags::BALANCE_READS | flags::LOCALIZE_READS) != 0
+    }
+
     /// Sends the answer and ends the operation.
     pub(crate) fn reply(&self, osd: &OsdShard, mut outcome: Outcome) {
         let to = self.to.borrow_mut().take();

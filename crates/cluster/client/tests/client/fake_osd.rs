@@ -284,6 +284,9 @@ fn one(cluster: &Cluster, tid: u64, request: &OsdRequest, op: &OsdOp, input: &[u
         ops::CREATE if op.flags & 1 != 0 && !object.writers.is_empty() => return Err(errno::EEXIST),
         ops::CREATE => {}
         ops::TRUNCATE => object.data.resize(from, 0),
+        ops::ZERO if from < object.data.len() && from + len >= object.data.len() => {
+            object.data.truncate(from)
+        }
         ops::ZERO => {
             let end = (from + len).min(object.data.len());
             object.data[from.min(end)..end].fill(0);

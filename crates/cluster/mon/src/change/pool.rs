@@ -60,6 +60,9 @@ pub(super) fn create(
     if map.pools.len() >= POOLS_MAX {
         return Err(refuse(errno::E2BIG, format!("there are {POOLS_MAX} pools already, which is the limit")));
     }
+    if !map.crush.rules.get(usize::from(rule)).is_some_and(Option::is_some) {
+        return Err(refuse(errno::ENOENT, format!("specified rule {rule} doesn't exist")));
+    }
     let pg_num = pg_num.unwrap_or(PG_NUM_DEFAULT);
     if !pg_num.is_power_of_two() || pg_num > PG_NUM_MAX {
         let text = format!("pg_num {pg_num}: take a power of two from 1 to {PG_NUM_MAX}");

@@ -142,6 +142,9 @@ fn bad_wishes_are_refused() {
     assert_eq!(code(&map, pool("p", None, Some(11))), errno::EINVAL);
     assert!(pool("p", None, Some(3)).plan(&map, now()).is_ok(), "more than there are OSDs: undersized");
     assert_eq!(code(&map, pool("p", None, Some(0))), errno::EINVAL);
+    let ruled = |rule| Change::CreatePool { name: "p".into(), pg_num: None, size: None, rule };
+    assert!(ruled(0).plan(&map, now()).is_ok());
+    assert_eq!((code(&map, ruled(1)), code(&map, ruled(255))), (errno::ENOENT, errno::ENOENT));
     assert_eq!(
         code(&map, Change::EnableApp { pool: "none".into(), app: "rbd".into(), force: false }),
         errno::ENOENT

@@ -96,6 +96,9 @@ fn filter(command: &Value, view: &View<'_>) -> Result<Filter, Refusal> {
         states: texts(command, "states").into_iter().map(str::to_owned).collect(),
         ..Filter::default()
     };
+    if let Some(id) = filter.pool.filter(|id| view.map.pool(*id).is_none()) {
+        return Err(refuse(errno::ENOENT, format!("pool {id} does not exist")));
+    }
     if let Some(name) = text(command, "poolstr") {
         filter.pool = Some(pool_of(view.map, name)?.0);
     }

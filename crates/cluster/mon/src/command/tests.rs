@@ -334,7 +334,9 @@ fn pgs_are_dumped_and_listed() {
     };
     assert_eq!((listed(""), listed(r#","states":["clean","active"]"#)), (8, 8));
     // `rados list-inconsistent-pg` sends this.
-    assert_eq!((listed(r#","pool":1,"states":["inconsistent"]"#), listed(r#","pool":7"#)), (0, 0));
+    assert_eq!(listed(r#","pool":1,"states":["inconsistent"]"#), 0);
+    let missing = run_on(&map, r#"{"prefix":"pg ls","pool":7,"format":"json"}"#).unwrap_err();
+    assert_eq!((missing.code.0, missing.text.as_str()), (errno::ENOENT, "pool 7 does not exist"));
     let of = |by: &str, osd: u32| {
         let text = data(&map, &format!(r#"{{"prefix":"pg ls-by-{by}","osd":"osd.{osd}","format":"json"}}"#));
         serde_json::from_str::<Value>(&text).unwrap()["pg_stats"].as_array().unwrap().len()

@@ -1,6 +1,5 @@
 //! Commands that tools send by themselves.
 
-use carmine_wire::FEATURES;
 use carmine_wire::osdmap::consts::release_name;
 use serde_json::{Value, json};
 
@@ -11,7 +10,9 @@ use crate::report::{cluster, crush, dump, health, osd, pg, service};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
-    read("features", "show the features of daemons and clients", features),
+    read("features", "show the features of daemons and clients", |c, v| {
+        done(pretty(c, &cluster::feature_map(v)))
+    }),
     read("report", "show everything", report),
     read("mgr stat", "show the manager (the monitor itself)", |c, _| {
         let itself = json!({ "epoch": 1, "available": true, "active_name": "a", "num_standby": 0 });
@@ -56,14 +57,6 @@ pub(super) const COMMANDS: &[Known] = &[
         },
     ),
 ];
-
-/// All speak as Pacific does, whose features have the name of an older release.
-fn features(command: &Value, view: &View<'_>) -> Outcome {
-    let up = view.map.osds().filter(|osd| view.map.is_up(*osd)).count();
-    let of =
-        |num: usize| json!([{ "features": format!("{FEATURES:#x}"), "release": "luminous", "num": num }]);
-    done(pretty(command, &json!({ "mon": of(1), "osd": of(up), "client": of(view.clients) })))
-}
 
 fn report(command: &Value, view: &View<'_>) -> Outcome {
     let map = view.map;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use carmine_wire::FEATURES;
 use carmine_wire::private::PoolUse;
 use serde_json::{Value, json};
 
@@ -238,8 +239,17 @@ pub(crate) fn mon_stat_json(view: &View<'_>) -> Value {
 pub(crate) fn mon_status_json(view: &View<'_>) -> Value {
     json!({
         "name": "a", "rank": 0, "state": "leader", "election_epoch": 1, "quorum": [0], "quorum_age": view.uptime_s,
-        "outside_quorum": [], "monmap": monmap(view),
+        "outside_quorum": [], "extra_probe_peers": [], "sync_provider": [], "monmap": monmap(view),
+        "feature_map": feature_map(view), "stretch_mode": false,
     })
+}
+
+/// `features`: all speak as Pacific does, whose features have the name of an older release.
+pub(crate) fn feature_map(view: &View<'_>) -> Value {
+    let up = view.map.osds().filter(|osd| view.map.is_up(*osd)).count();
+    let of =
+        |num: usize| json!([{ "features": format!("{FEATURES:#x}"), "release": "luminous", "num": num }]);
+    json!({ "mon": of(1), "osd": of(up), "client": of(view.clients) })
 }
 
 /// `mon metadata`: of one monitor, or of all of them.

@@ -87,7 +87,7 @@ pub(crate) async fn answer(osd: &Rc<OsdShard>, question: &Value) -> Result<Value
         "bench" => bench::bench(osd, question).await,
         "dump_shards" => Ok(dumps::dump_shards(osd).await),
         "pg_contents" => dumps::pg_contents(osd).await,
-        "pg" | "query" => pg_query::answer(osd, question).await,
+        _ if pg_query::is_of_pg(prefix) => pg_query::answer(osd, prefix, question).await,
         "get_command_descriptions" => Ok(descriptions(osd)),
         "config get" => options::get(osd, question),
         "config set" => options::set(osd, question).await,
@@ -122,6 +122,9 @@ async fn on_all(osd: &Rc<OsdShard>, read: fn(&OsdShard) -> Value) -> Vec<Value> 
 // `ceph tell osd.N COMMAND`: the admin commands as Ceph's MCommand. An error in a command is told in the reply's
 // status.
 
+/// An answer with this key is but a line that a tool shows as the command's status.
+const STATUS: &str = "said";
+
 /// Longest command that is looked at, bytes; real ones have some hundred.
 const COMMAND_BYTES_MAX: usize = 64 << 10;
 
@@ -136,7 +139,10 @@ pub(crate) fn tell(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
             Err(status) => (TellReply { result: errno::EINVAL, status }, Vec::new()),
             Ok(question) => match answer(&osd, &question).await {
                 Err(status) => (TellReply { result: errno::EINVAL, status }, Vec::new()),
-                Ok(value) => (TellReply { result: 0, status: String::new() }, shown(&question, &value)),
+                Ok(value) => match value.get(STATUS).and_then(Value::as_str) {
+                    Some(status) => (TellReply { result: 0, status: status.to_owned() }, Vec::new()),
+                    None => (TellReply { result: 0, status: String::new() }, shown(&question, &value)),
+                },
             },
         };
         conn.send(Message::of(&reply).with_tid(tid).with_data(data));
@@ -218,10 +224,11 @@ fn descriptions(osd: &OsdShard) -> Value {
             json!({ "sig": sig, "help": help, "module": "osd", "perm": "rw", "flags": 0 }),
         )
     });
-    let query = json!({
-        "sig": pg_query::signature(), "help": "details of a PG", "module": "osd", "perm": "r", "flags": 0,
+    let of_pgs = pg_query::signatures().enumerate().map(|(at, (help, sig))| {
+        let command = json!({ "sig": sig, "help": help, "module": "osd", "perm": "r", "flags": 0 });
+        (format!("cmd{:03}", 900 + at), command)
     });
-    Value::Object(described.chain([("cmd999".to_owned(), query)]).collect())
+    Value::Object(described.chain(of_pgs).collect())
 }
 
 fn parameter(text: &str) -> Value {

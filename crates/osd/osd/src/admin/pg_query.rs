@@ -1,32 +1,79 @@
-//! `ceph pg N query`: what a PG's primary knows of it, in Ceph's words and shape. Fields for which nothing is kept here
-//! are left out.
+//! `ceph pg N query|list_unfound|mark_unfound_lost`: what a PG's primary knows of it, in Ceph's words and shape. Fields for which
+//! nothing is kept here are left out.
 
 use std::rc::Rc;
 
 use carmine_types::{ObjectId, PgId};
 use serde_json::{Value, json};
 
+use super::STATUS;
 use crate::pg::Pg;
 use crate::shard::OsdShard;
 
-/// The parameters as Ceph's tools are told of them.
-pub(super) fn signature() -> Value {
-    json!(["pg", { "name": "pgid", "type": "CephPgid" }, { "name": "cmd", "type": "CephChoices", "strings": "query" }])
+/// The commands of a PG and their help.
+const COMMANDS: [(&str, &str); 3] = [
+    ("query", "details of a PG"),
+    ("list_unfound", "objects of a PG of which no copy is known to be whole"),
+    ("mark_unfound_lost", "give up the objects of a PG of which no copy is known to be whole"),
+];
+
+/// Help and parameters as Ceph's tools are told of them: for `ceph pg N COMMAND`, and for `ceph tell N COMMAND`.
+pub(super) fn signatures() -> impl Iterator<Item = (&'static str, Value)> {
+    let forms = |(name, help): (&'static str, &'static str)| {
+        let parameter = match name {
+            "list_unfound" => Some(json!({ "name": "offset", "type": "CephString", "req": false })),
+            "mark_unfound_lost" => {
+                Some(json!({ "name": "mulcmd", "type": "CephChoices", "strings": "revert|delete" }))
+            }
+            _ => None,
+        };
+        let pgid = json!({ "name": "pgid", "type": "CephPgid" });
+        let choice = json!({ "name": "cmd", "type": "CephChoices", "strings": name });
+        let of_pg = [json!("pg"), pgid, choice].into_iter().chain(parameter.clone());
+        let told = [json!(name)].into_iter().chain(parameter);
+        [(help, of_pg.collect()), (help, told.collect())]
+    };
+    COMMANDS.into_iter().flat_map(forms)
+}
+
+/// It is one of a PG's commands.
+pub(super) fn is_of_pg(prefix: &str) -> bool {
+    prefix == "pg" || COMMANDS.iter().any(|(name, _)| *name == prefix)
 }
 
 /// Answers it on the shard that owns the PG.
-pub(super) async fn answer(osd: &Rc<OsdShard>, question: &Value) -> Result<Value, String> {
+pub(super) async fn answer(osd: &Rc<OsdShard>, prefix: &str, question: &Value) -> Result<Value, String> {
     let text = question["pgid"].as_str().ok_or("name a PG: {\"pgid\": \"1.0\"}")?;
     let id: PgId = text.parse().map_err(|_| format!("{text} is no PG"))?;
-    if question["cmd"].as_str().is_some_and(|cmd| cmd != "query") {
-        return Err("of a PG there is `query` only".to_owned());
-    }
+    let command = if prefix == "pg" { question["cmd"].as_str().unwrap_or("query") } else { prefix };
+    let tell = match command {
+        "query" => query,
+        "list_unfound" => list_unfound,
+        "mark_unfound_lost" if matches!(question["mulcmd"].as_str(), Some("revert" | "delete")) => {
+            |_: &OsdShard, _: &Pg| json!({ STATUS: "pg has no unfound objects" })
+        }
+        "mark_unfound_lost" => return Err("say what becomes of them: revert or delete".to_owned()),
+        other => return Err(format!("{other:?} is no command of a PG")),
+    };
     let Some(owner) = osd.owner(id) else { return Err(format!("pg {id} is not on this OSD")) };
     let answer = osd.shard.call(owner, move |shard| async move {
         let osd = OsdShard::of(&shard)?;
-        osd.pg(id.into()).map(|pg| query(&osd, &pg))
+        osd.pg(id.into()).map(|pg| tell(&osd, &pg))
     });
     answer.await.ok_or_else(|| format!("pg {id} is not on this OSD"))
+}
+
+/// There are none: a PG serves nobody before its primary has all objects, and says why.
+fn list_unfound(_: &OsdShard, pg: &Pg) -> Value {
+    json!({
+        "num_missing": 0,
+        "num_unfound": 0,
+        "objects": [],
+        "state": pg.recovery_state_name().rsplit('/').next(),
+        "available_might_have_unfound": true,
+        "might_have_unfound": [],
+        "more": false,
+    })
 }
 
 fn query(osd: &OsdShard, pg: &Pg) -> Value {

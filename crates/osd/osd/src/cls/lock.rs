@@ -111,6 +111,9 @@ fn lock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
         Ok((d.get::<Claim>()?, d.blob()?.to_vec(), d.utime()?, d.u8()?))
     })?;
     wish.check()?;
+    if flags & MAY_RENEW != 0 && flags & MUST_RENEW != 0 {
+        return Err(OpError::of(errno::EINVAL));
+    }
     let mut lock = Lock::load(h, &wish.name)?;
     let caller = h.caller;
     if !lock.holders.is_empty() && lock.tag != wish.tag {

@@ -473,21 +473,10 @@ impl<'a> ObjectState<'a> {
             // Nothing is made by truncating what does not exist, whatever the size, as in Ceph.
             ops::TRUNCATE if !self.exists => Ok(()),
             ops::TRUNCATE => {
-                let size = bounded(extent.offset)?;
-                if self.size != size {
-                    self.steps.push(Step::Truncate { size });
-                    self.size = size;
-                }
+                self.resize(bounded(extent.offset)?);
                 Ok(())
             }
-            ops::ZERO => {
-                let (off, len) = (extent.offset, extent.length);
-                end_of(off, len)?;
-                if self.exists {
-                    self.steps.push(Step::Zero { off, len });
-                }
-                Ok(())
-            }
+            ops::ZERO => self.zero(extent.offset, extent.length),
             ops::DELETE if !self.exists => Err(OpError::of(errno::ENOENT)),
             ops::DELETE => {
                 self.remove();
@@ -531,6 +520,28 @@ impl<'a> ObjectState<'a> {
         }
     }
 
+    /// Makes it this long: cuts it off, or lets it end in a hole.
+    fn resize(&mut self, size: u64) {
+        if self.size != size {
+            self.steps.push(Step::Truncate { size });
+            self.size = size;
+        }
+    }
+
+    /// Zeros that reach the object's end cut it off there, as in Ceph; beyond the end they change nothing.
+    fn zero(&mut self, off: u64, len: u64) -> Result<(), OpError> {
+        let end = end_of(off, len)?;
+        if !self.exists || len == 0 || off >= self.size {
+            return Ok(());
+        }
+        if end >= self.size {
+            self.resize(off);
+        } else {
+            self.steps.push(Step::Zero { off, len });
+        }
+        Ok(())
+    }
+
     pub(crate) fn touch(&mut self) {
         if !self.exists {
             self.steps.push(Step::Touch);
@@ -554,7 +565,9 @@ impl<'a> ObjectState<'a> {
         }
         let end = end_of(off, len)?;
         if len == 0 {
+            // As in Ceph, an empty write behind the end makes the object longer.
             self.touch();
+            self.resize(self.size.max(off));
             return Ok(());
         }
         debug_assert!(crc.is_none_or(|crc| crc == data.crc32c(crc32c::SEED)), "the checksum of other data");

@@ -32,8 +32,18 @@ async fn every_op(pool: Pool) {
     assert_eq!(bytes(&pool, "x").await, b"HE\0\0");
     pool.exec("x", vec![(OsdOp::append(3), Payload::from(b"end".to_vec()))]).await.unwrap();
     pool.zero("x", 1, 2).await.unwrap();
-    pool.zero("x", 6, 100).await.unwrap();
-    assert_eq!(bytes(&pool, "x").await, b"H\0\0\0en\0");
+    pool.zero("x", 7, 100).await.unwrap();
+    pool.zero("x", 6, 0).await.unwrap();
+    assert_eq!(bytes(&pool, "x").await, b"H\0\0\0end");
+    // Zeros up to the end cut it off.
+    pool.zero("x", 6, 1).await.unwrap();
+    assert_eq!(bytes(&pool, "x").await, b"H\0\0\0en");
+    pool.zero("x", 5, 100).await.unwrap();
+    assert_eq!(bytes(&pool, "x").await, b"H\0\0\0e");
+    // An empty write behind the end makes it longer.
+    pool.write("x", 8, Vec::new()).await.unwrap();
+    pool.write("x", 3, Vec::new()).await.unwrap();
+    assert_eq!(bytes(&pool, "x").await, b"H\0\0\0e\0\0\0");
     pool.write_full("x", b"all new".to_vec()).await.unwrap();
     assert_eq!(bytes(&pool, "x").await, b"all new");
     pool.write_full("x", b"short".to_vec()).await.unwrap();

@@ -11,7 +11,7 @@ use carmine_osd::messages::{
 };
 use carmine_pgtypes::{LogEntry, PgInfo, Sealed, Step, Transaction};
 use carmine_types::{Epoch, Eversion, LogOp, NO_SHARD, ObjectId, OsdId, PgId, ReqId, SpgId, UTime, errno};
-use carmine_wire::osd_op::{OsdOp, OsdRequest};
+use carmine_wire::osd_op::{OsdOp, OsdRequest, flags};
 use carmine_wire::osdmap::PgPool;
 use carmine_wire::pgls::HObject;
 
@@ -311,4 +311,26 @@ fn other_osds_are_not_believed_either() {
     cluster.kill(1);
     let report = cluster.fsck(1);
     assert!(report.is_clean(), "{report:?}");
+}
+
+/// An OSD that is not the primary does not answer reads for it; it sends those clients to the primary that may ask any member,
+/// and only those (the others find it by their map).
+#[test]
+fn balanced_reads_are_sent_to_the_primary() {
+    let cluster = Cluster::start(83, Disks::Cyan, 2, 4, &[2, 2]);
+    members(&cluster, 4, &[0, 1]);
+    write_all(&cluster, 7);
+    let replica = Raw::new(&cluster, 1);
+    let ask = |op: OsdOp, flags: u32, tid: u64| {
+        let mut request = replica.request(&cluster, &name(1), op);
+        request.flags = flags;
+        let data = vec![1; op.payload_len as usize];
+        replica.ask(&cluster, request, &data, tid).map(|answer: Answer| answer.result)
+    };
+    let read = OsdOp::read(0, 10);
+    assert_eq!(ask(read, flags::CLIENT_READ | flags::BALANCE_READS, 1), Some(errno::EAGAIN));
+    assert_eq!(ask(read, flags::CLIENT_READ | flags::LOCALIZE_READS, 2), Some(errno::EAGAIN));
+    assert_eq!(ask(read, flags::CLIENT_READ, 3), None);
+    assert_eq!(ask(OsdOp::write(0, 5), flags::CLIENT_WRITE | flags::BALANCE_READS, 4), None);
+    check_all(&cluster, 7);
 }

@@ -10,6 +10,10 @@ pub const READ: u32 = 0x10;
 pub const WRITE: u32 = 0x20;
 /// A write with an older snapshot context than the object has seen fails (EOLDSNAPC).
 pub const ORDER_SNAP: u32 = 0x40;
+/// A read that any OSD of the acting set may answer.
+pub const BALANCE_READS: u32 = 0x100;
+/// A read that the OSD nearest to the client may answer.
+pub const LOCALIZE_READS: u32 = 0x2000;
 /// Never implemented in Ceph, which refuses it.
 pub const PARALLEL_EXEC: u32 = 0x200;
 /// The client's snapshot context counts, also where the pool has one.

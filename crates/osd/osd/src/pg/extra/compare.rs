@@ -46,10 +46,10 @@ fn number(text: &[u8]) -> u64 {
     digits.fold(0, |n: u64, digit| n.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
 }
 
-/// One value of OMAP_CMP, where it is told how the stored one relates to the given one.
+/// One value of OMAP_CMP, where it is told how the stored one relates to the given one. Ceph knows only three comparisons of them.
 pub(super) fn omap(cmp_op: i32, given: &[u8], stored: &[u8]) -> Result<(), OpError> {
-    let cmp_op = u8::try_from(cmp_op).map_err(|_| OpError::of(errno::EINVAL))?;
-    verdict(holds(cmp_op, stored.cmp(given))?)
+    let known = u8::try_from(cmp_op).ok().filter(|op| [compare::EQ, compare::LT, compare::GT].contains(op));
+    verdict(holds(known.ok_or(OpError::of(errno::EINVAL))?, stored.cmp(given))?)
 }
 
 /// CMPEXT: bytes behind the end of the object are zeros. The errno tells the first difference.
@@ -112,7 +112,9 @@ mod tests {
     fn omap_values_are_on_the_right() {
         assert_eq!(omap(compare::GT.into(), b"a", b"b"), Ok(()));
         assert_eq!(omap(compare::EQ.into(), b"a", b"b"), Err(OpError::of(errno::ECANCELED)));
-        assert_eq!(omap(-1, b"a", b"b"), Err(OpError::of(errno::EINVAL)));
+        for unknown in [-1, compare::NE.into(), compare::GTE.into(), compare::LTE.into(), 257] {
+            assert_eq!(omap(unknown, b"a", b"b"), Err(OpError::of(errno::EINVAL)), "{unknown}");
+        }
     }
 
     #[test]

@@ -94,7 +94,8 @@ async fn page(
 ) -> Result<OmapPage, OpError> {
     let range = OmapRange {
         start: after.to_vec(),
-        is_after: !after.is_empty(),
+        // As in Ceph, the empty key is not listed: it does not come after any.
+        is_after: true,
         prefix: prefix.to_vec(),
         entries_max: max.min(ENTRIES_MAX) as usize,
         bytes_max: ANSWER_BYTES as usize,
