@@ -327,6 +327,18 @@ mod tests {
     }
 
     #[test]
+    fn every_mark_of_a_point_is_defined() {
+        let carmine =
+            json!({"above_baseline": true, "errors": 3, "shared": true, "marks": ["LITTLE: no", "DIED"]});
+        let result: PointResult = serde_json::from_value(json!({ "carmine": carmine })).unwrap();
+        let marks = words(&result, true);
+        assert_eq!(marks, ["SHARED", "LITTLE", "DIED", "SMOKE", "ABOVE", "ERRORS"]);
+        let undefined: Vec<_> =
+            marks.iter().filter(|mark| carmine_load::words::word(mark).is_none()).collect();
+        assert_eq!(undefined, [""; 0]);
+    }
+
+    #[test]
     fn what_follows_from_the_size_does_not_tell_points_apart() {
         let point =
             |osds: u32, pgs: u32, store: &str| config(json!({"osds": osds, "pgs": pgs, "store": store}));
