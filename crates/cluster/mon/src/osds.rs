@@ -68,10 +68,13 @@ impl Mon {
 
     /// The map says that an OSD is up, or never will: whom the map contradicts stops by itself.
     fn booted(&self, osd: OsdId, addrs: EntityAddrVec, result: Result<(), Refusal>) {
-        match result {
-            Err(refusal) => warn!("{osd} may not boot: {}", refusal.text),
-            Ok(()) if self.has_session(osd, &addrs) => {}
-            Ok(()) => self.session_ended(osd, addrs, "its session ended while it booted".into()),
+        if let Err(refusal) = result {
+            return warn!("{osd} may not boot: {}", refusal.text);
+        }
+        // The time until its next beacon begins anew, also if nobody looked while it was down.
+        self.beacons_ns.borrow_mut().insert(osd, self.shard.now_ns());
+        if !self.has_session(osd, &addrs) {
+            self.session_ended(osd, addrs, "its session ended while it booted".into());
         }
     }
 

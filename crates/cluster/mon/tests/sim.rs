@@ -275,6 +275,30 @@ fn the_end_of_a_session_is_no_failure_as_long_as_others_watch() {
     });
 }
 
+/// Two OSDs that are called down at the same time are up again before the monitor looks (`carmine sim --seed 593`: it called
+/// them down and up for ever, a few thousand times a second).
+#[test]
+fn who_boots_again_at_once_has_time_for_its_next_beacon() {
+    let sim = Sim::new(21);
+    let limits = DownLimits { report_timeout: Duration::from_secs(100), ..DownLimits::default() };
+    start_mon_with(&sim, limits);
+    run(&sim, "client", |shard| async move {
+        let client = client(&shard).await;
+        let osds = [0, 1, 2].map(|osd| boot(&shard, osd, 1));
+        let epoch = wait_up(&client, &[0, 1, 2]).await;
+        shard.sleep(Duration::from_secs(90)).await;
+        for _ in 0..200_000 {
+            for (osd, session) in &osds {
+                let is_up = client.osdmap().unwrap().is_up(osd.boot.superblock.whoami);
+                assert!(is_up || session.send(Message::of(&osd.boot)));
+            }
+            shard.sleep(Duration::from_micros(100)).await;
+        }
+        let changes = wait_up(&client, &[0, 1, 2]).await.0 - epoch.0;
+        assert_eq!(changes, 6, "each was called down once, and booted");
+    });
+}
+
 #[test]
 fn who_is_down_for_long_goes_out_and_who_sends_no_beacons_goes_down() {
     let sim = Sim::new(20);
