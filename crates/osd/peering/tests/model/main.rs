@@ -4,6 +4,8 @@
 //!
 //! `PEERING_STATES=n` explores so many states of each scenario instead of the default.
 
+mod map;
+mod net;
 mod stored;
 mod world;
 

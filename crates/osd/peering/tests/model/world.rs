@@ -10,7 +10,9 @@ use carmine_peering::{
 };
 use carmine_types::{Epoch, Errno, Eversion, OsdId, errno};
 
-use crate::stored::{Data, OBJECTS, Stored, Which, backfilled, differing, place};
+use crate::map::{OsdMap, Report, heed};
+use crate::net::{Body, Kind, Message};
+use crate::stored::{OBJECTS, Stored, Which, backfilled, differing, place};
 
 /// How often each kind of trouble may happen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -58,76 +60,6 @@ pub(crate) enum Action {
     Report(u8),
     /// CRUSH names other OSDs.
     Move([u8; 2]),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Kind {
-    Query,
-    Repair,
-    Push,
-    Activate,
-    Progress,
-    Complete,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Body {
-    Query {
-        acting: Vec<u8>,
-    },
-    Repair {
-        complete_to: u64,
-        backfilled: u8,
-    },
-    Push {
-        which: Which,
-        data: Data,
-    },
-    Progress {
-        complete_to: u64,
-        backfilled: u8,
-    },
-    Activate {
-        copy: Stored,
-    },
-    Complete,
-    Answer {
-        kind: Kind,
-        result: Result<Option<Stored>, i32>,
-    },
-    /// Without its change the object is none that the backfill has passed.
-    Write {
-        version: u64,
-        entry: (u32, u8),
-        has_change: bool,
-    },
-    Acked {
-        durable: u64,
-    },
-    Refused,
-    Report {
-        leader: u8,
-        epoch: u32,
-        state: Report,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Report {
-    Active,
-    Stuck { is_complete: bool, successor: Option<u8> },
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Message {
-    from: u8,
-    /// The start of the sender, to which the answer goes.
-    from_start: u32,
-    to: u8,
-    to_start: u32,
-    attempt: AttemptId,
-    epoch: u32,
-    body: Body,
 }
 
 /// The step that follows when a transaction is durable.
@@ -185,26 +117,6 @@ impl Osd {
     fn is_settled(&self) -> bool {
         let last = self.memory.log.len() as u64;
         self.disk.log.len() as u64 == last && self.followers.iter().all(|(_, acked)| *acked == last)
-    }
-}
-
-/// The monitor's map.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct OsdMap {
-    /// Start and epoch since which it is up.
-    up: Vec<Option<(u32, u32)>>,
-    /// Epoch in which it was up, of each.
-    up_thru: Vec<u32>,
-    owners: Vec<u8>,
-    joiners: Vec<u8>,
-    wanted: Vec<u8>,
-    min_size: usize,
-}
-
-impl OsdMap {
-    fn acting(&self) -> Vec<u8> {
-        let all = self.owners.iter().chain(&self.joiners).copied();
-        all.filter(|osd| self.up[usize::from(*osd)].is_some()).collect()
     }
 }
 
@@ -956,51 +868,6 @@ impl World {
         assert!(map.joiners.is_empty() && map.owners == map.wanted, "the pin is gone: {map:?}");
         for osd in map.acting() {
             assert_eq!(self.osds[usize::from(osd)].disk, primary.disk, "osd.{osd} has what its primary has");
-        }
-    }
-}
-
-impl Body {
-    fn kind(&self) -> Option<Kind> {
-        match self {
-            Body::Query { .. } => Some(Kind::Query),
-            Body::Repair { .. } => Some(Kind::Repair),
-            Body::Push { .. } => Some(Kind::Push),
-            Body::Progress { .. } => Some(Kind::Progress),
-            Body::Complete => Some(Kind::Complete),
-            Body::Activate { .. } => Some(Kind::Activate),
-            _ => None,
-        }
-    }
-}
-
-/// The monitor's reaction to a report about the map in force: the rules of `mon/change/pins.rs`.
-fn heed(map: &mut OsdMap, leader: u8, state: Report) {
-    let is_up = |osd: &u8| map.up[usize::from(*osd)].is_some();
-    match state {
-        Report::Active if map.owners.iter().all(is_up) => {
-            let (joined, down): (Vec<u8>, Vec<u8>) = map.joiners.iter().partition(|osd| is_up(osd));
-            map.owners.extend(joined);
-            map.joiners = down;
-            if map.joiners.is_empty() && map.wanted.iter().all(|osd| map.owners.contains(osd)) {
-                // Without a pin the primary is the first that CRUSH names.
-                map.owners.clone_from(&map.wanted);
-            }
-        }
-        Report::Active => {}
-        Report::Stuck { successor: Some(osd), .. } => {
-            let place = map.owners.iter().position(|owner| *owner == osd);
-            if let Some(place) = place.filter(|_| is_up(&osd)) {
-                map.owners[..=place].rotate_right(1);
-            }
-        }
-        Report::Stuck { is_complete, successor: None } => {
-            let found = map.acting().len();
-            if is_complete && map.owners.contains(&leader) && found >= map.min_size {
-                let (owners, gone): (Vec<u8>, Vec<u8>) = map.owners.iter().partition(|osd| is_up(osd));
-                map.owners = owners;
-                map.joiners.extend(gone.iter().filter(|osd| map.wanted.contains(osd)));
-            }
         }
     }
 }
