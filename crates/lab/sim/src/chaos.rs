@@ -314,6 +314,9 @@ impl Chaos {
         self.cluster.kill_mon();
         self.cluster.pass(pause)?;
         self.cluster.start_mon();
+        // The OSDs come back to it one after the other: the last may be called down before, and not know it (seed 1140).
+        self.begin_stale();
+        self.end_stale();
         Ok(())
     }
 
