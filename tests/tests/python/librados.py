@@ -1,7 +1,7 @@
 """About a hundred calls of librados, through Debian's python3-rados (and its C interface for what python does not have).
 
-usage: librados.py CEPH.CONF POOL
-Prints a line for each group, `ok NAME CALLS` or `FAIL NAME: WHY`; the exit code is 1 if a group failed.
+usage: librados.py CEPH.CONF POOL [GROUP …]
+Without groups all of them run; on a real Ceph, too. Prints a line for each group, `ok NAME CALLS` or `FAIL NAME: WHY`; the exit code is 1 if a group failed.
 """
 
 import ctypes
@@ -512,6 +512,14 @@ def limits(io):
             expect(c.vector("write", name, ("zero", begin, length)), -errno.EFBIG, f"zero {begin} {length}")
         expect(c.vector("write", name, ("write", b"x", one, far)), -errno.EFBIG)
     expect(c.vector("write", b"limits", ("truncate", far)), -errno.EFBIG)
+    most = 128 << 20
+    for step, result in (
+        (("truncate", most + 1), -errno.EFBIG), (("truncate", most - 1), 0), (("write", b"x", one, most), -errno.EFBIG), (("zero", most, 1), -errno.EFBIG),
+        (("write", b"x", one, most - 1), 0), (("append", b"x", one), -errno.EFBIG), (("truncate", most), -errno.EFBIG),
+    ):
+        expect(c.vector("write", b"limits", step), result, str(step[:1]))
+    expect(io.stat("limits")[0], most)
+    io.write_full("limits", b"abcdefg")
     expect(c.vector("write", b"nothing", ("truncate", far)), 0)
     fails(errno.ENOENT, io.stat, "nothing")
     zeros = ("cmpext", b"\0\0\0\0", ctypes.c_size_t(4), 0, None)
@@ -525,6 +533,64 @@ def limits(io):
     expect(c.vector("write", b"nothing", ("assert_version", 3), ("write", b"x", one, 0)), -errno.EOVERFLOW)
     c.close()
     io.remove_object("limits")
+
+
+@group
+def versions_of_what_changes_nothing(io):
+    """an alloc hint, a truncate to the same size and an empty write are modifications; zeros behind the end and omap_clear of none are not; a read that fails tells no version"""
+    c, none = C(CONF, POOL), ctypes.c_size_t(0)
+    c.lib.rados_get_last_version.restype = ctypes.c_uint64
+
+    def version():
+        expect(c.vector("read", b"same", ("stat", None, None, None)), 0)
+        return c.lib.rados_get_last_version(c.io)
+
+    io.write_full("same", b"1234")
+    snap = io.create_self_managed_snap()
+    c.lib.rados_ioctx_selfmanaged_snap_set_write_ctx.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int]
+    for snaps in ([], [snap]):
+        context = (ctypes.c_uint64 * len(snaps))(*snaps)
+        expect(c.lib.rados_ioctx_selfmanaged_snap_set_write_ctx(c.io, max(snaps, default=0), context, len(snaps)), 0)
+        for step, modifies in (
+            (("set_alloc_hint", 4096, 4096), True), (("truncate", 4), True), (("write", b"", none, 0), True), (("append", b"", none), True),
+            (("zero", 4, 10), False), (("omap_clear",), False),
+        ):
+            before = version()
+            expect(c.vector("write", b"same", step), 0)
+            expect(version() > before, modifies, str(step[:1]))
+        expect(io.read("same"), b"1234")
+    expect(c.vector("read", b"same", ("assert_version", version() + 1)), -errno.EOVERFLOW)
+    expect(c.lib.rados_get_last_version(c.io), 0)
+    c.close()
+    io.remove_self_managed_snap(snap)
+    io.remove_object("same")
+
+
+@group
+def refused_as_a_whole(io):
+    """OP_FLAG_FAILOK saves neither a request that calls an unknown method, nor a read of what is not there; nothing is executed"""
+    c, none, failok = C(CONF, POOL), ctypes.c_size_t(0), ("set_flags", ctypes.c_int(rados.LIBRADOS_OP_FLAG_FAILOK))
+    io.write_full("whole", b"before")
+    for cls, method, result in ((b"unheard_of", b"x", errno.EPERM), (b"lock", b"pick", errno.EOPNOTSUPP)):
+        call = ("exec", cls, method, b"", none, None)
+        expect(c.vector("write", b"whole", ("write_full", b"x", ctypes.c_size_t(1)), call, failok), -result)
+    expect(io.read("whole"), b"before")
+    stat = ("stat", None, None, None)
+    expect(c.vector("read", b"nothing", stat, failok), -errno.ENOENT)
+    value = ctypes.c_int(7)
+    expect(c.vector("read", b"nothing", ("stat", None, None, ctypes.byref(value))), -errno.ENOENT)
+    for most, found, is_more in ((0, 0, 1), (2, 2, 1), (3, 3, 0)):
+        op = io.create_write_op()
+        io.set_omap(op, ("a", "b", "c"), (b"1", b"2", b"3"))
+        io.operate_write_op(op, "whole")
+        io.release_write_op(op)
+        keys, more, value = ctypes.c_void_p(), ctypes.c_ubyte(7), ctypes.c_int(7)
+        listing = ("omap_get_keys2", b"", most, ctypes.byref(keys), ctypes.byref(more), ctypes.byref(value))
+        expect(c.vector("read", b"whole", listing), 0)
+        expect((c.lib.rados_omap_iter_size(keys), more.value), (found, is_more), f"{most} keys")
+        c.lib.rados_omap_get_end(keys)
+    c.close()
+    io.remove_object("whole")
 
 
 @group
@@ -880,6 +946,9 @@ def commands(io):
     assert result == 0 and "release" in json.loads(out), out
     flushed = c.osd_command(0, json.dumps({"prefix": "flush_pg_stats"}), b"")
     expect(flushed[0], 0)
+    pg = f"{c.pool_lookup(POOL)}.0"
+    for prefix in ("scrub", "deep_scrub"):
+        expect(c.pg_command(pg, json.dumps({"prefix": prefix, "pgid": pg}), b"")[0], 0)
     expect(len(c.get_fsid()), 36)
     assert c.get_cluster_stats()["kb"] >= 0
     assert c.get_instance_id() > 0
@@ -1000,6 +1069,8 @@ def main():
     object.__setattr__(CLUSTER, "inner", cluster)
     failed = False
     for function in GROUPS:
+        if sys.argv[3:] and function.__name__ not in sys.argv[3:]:
+            continue
         io = Counted(cluster.open_ioctx(POOL))
         Counted.calls = 0
         name = function.__name__

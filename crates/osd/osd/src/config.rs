@@ -18,8 +18,8 @@ pub const PG_LOG_BYTES: u64 = (LOG_ENTRIES_MIN + LOG_TRIM_BATCH) as u64 * 400;
 pub(crate) const NAME_BYTES_MAX: usize = 2048;
 /// Longest namespace, bytes (Ceph's osd_max_object_namespace_len).
 pub(crate) const NAMESPACE_BYTES_MAX: usize = 256;
-/// Largest object, bytes. Ceph's osd_max_object_size was this until 2017; since then it is 128 MiB.
-pub(crate) const OBJECT_BYTES_MAX: u64 = 128 << 30;
+/// Largest object, bytes (Ceph's osd_max_object_size).
+pub(crate) const OBJECT_BYTES_MAX: u64 = 128 << 20;
 /// Bytes that one request may write, all operations together; also the largest object that is copied.
 pub(crate) const REQUEST_BYTES_MAX: u64 = 128 << 20;
 /// Largest write of one operation, bytes (Ceph's osd_max_write_size).

@@ -57,6 +57,53 @@ coded! {
     }
 }
 
+/// A [`SnapSet`] without its older clones: enough for a write that changes nothing of it, and read without an allocation for each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapSummary {
+    /// The newest snapshot that a writer of the object knew of.
+    pub seq: u64,
+    /// The head was removed.
+    pub is_whiteout: bool,
+    /// The newest clone.
+    pub newest: Option<CloneInfo>,
+}
+
+impl SnapSummary {
+    /// Reads it from a stored [`SnapSet`].
+    ///
+    /// # Errors
+    /// If the bytes are none. Of older clones only the lengths are looked at.
+    pub fn of(bytes: &[u8]) -> Result<SnapSummary> {
+        Decoder::all(bytes, "snapset", |d| {
+            let (seq, is_whiteout, clones) = (d.u64()?, d.bool()?, d.count(CloneInfo::BYTES_MIN)?);
+            for _ in 1..clones {
+                pass(d)?;
+            }
+            let newest = if clones > 0 { Some(CloneInfo::get(d)?) } else { None };
+            Ok(SnapSummary { seq, is_whiteout, newest })
+        })
+    }
+
+    /// A write of the head under this context, which changes these bytes, makes no clone, and takes nothing from what the newest
+    /// clone has in common with the head.
+    #[must_use]
+    pub fn keeps(&self, context: &SnapContext, changed: &Extents) -> bool {
+        let overlap = self.newest.as_ref().map(|newest| &newest.overlap);
+        context.seq <= self.seq && overlap.is_none_or(|overlap| overlap.intersection(changed).is_empty())
+    }
+}
+
+/// Passes over a clone.
+fn pass(d: &mut Decoder<'_>) -> Result<()> {
+    d.u64()?; // its id
+    let snaps = d.count(u64::BYTES_MIN)?;
+    d.bytes(snaps * u64::BYTES_MIN)?;
+    d.u64()?; // its size
+    let ranges = d.count(<(u64, u64)>::BYTES_MIN)?;
+    d.bytes(ranges * <(u64, u64)>::BYTES_MIN)?;
+    Ok(())
+}
+
 /// The head or clone that is an object's state at a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {

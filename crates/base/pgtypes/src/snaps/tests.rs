@@ -42,6 +42,8 @@ struct Kept {
 impl Kept {
     /// A change of the head from `now` on, which differs in the given ranges.
     fn write(&mut self, context: &SnapContext, new: Option<Vec<u8>>, changed: &Extents) {
+        let before = self.set.clone();
+        let summary = SnapSummary::of(&before.encode()).expect("a stored set");
         if let Some(old) = &self.head
             && let Some(id) = self.set.take_clone(context, old.len() as u64)
         {
@@ -50,6 +52,9 @@ impl Kept {
         self.set.change(changed);
         self.set.seq = self.set.seq.max(context.seq);
         self.set.is_whiteout = new.is_none();
+        if summary.keeps(context, changed) && self.head.is_some() && new.is_some() {
+            assert_eq!(self.set, before, "it was said that nothing changes");
+        }
         self.head = new;
     }
 
@@ -75,6 +80,10 @@ impl Kept {
             }
         }
         assert_eq!(SnapSet::decode(&self.set.encode()).as_ref(), Ok(&self.set));
+        let summary = SnapSummary::of(&self.set.encode()).expect("a stored set");
+        let SnapSummary { seq, is_whiteout, newest } = &summary;
+        assert_eq!((*seq, *is_whiteout), (self.set.seq, self.set.is_whiteout));
+        assert_eq!(newest.as_ref(), self.set.clones.last());
     }
 }
 
@@ -185,4 +194,13 @@ fn sets_that_contradict_themselves_are_refused() {
         assert!(SnapSet::decode(&set(&odd).encode()).is_err(), "{odd:?}");
     }
     assert!(SnapSet::decode(&[]).is_err());
+}
+
+#[test]
+fn a_summary_of_bytes_that_are_cut_off_is_refused() {
+    let clone = |id| CloneInfo { id, snaps: vec![id], size: 9, overlap: Extents::of(0, 9) };
+    let set = SnapSet { seq: 9, is_whiteout: false, clones: vec![clone(3), clone(5)] };
+    let bytes = set.encode();
+    (0..bytes.len()).for_each(|len| assert!(SnapSummary::of(&bytes[..len]).is_err(), "{len} bytes"));
+    assert!(SnapSummary::of(&[&bytes[..], &[0]].concat()).is_err());
 }

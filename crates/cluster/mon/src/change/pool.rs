@@ -162,6 +162,10 @@ pub(super) fn edit(
 
 pub(super) fn rename(map: &OsdMap, name: &str, to: &str, now: UTime) -> Result<Option<Incremental>, Refusal> {
     check_pool_name(to)?;
+    // As in Ceph, it was renamed by an earlier command then.
+    if map.pool_id(name).is_none() && map.pool_id(to).is_some() {
+        return Ok(None);
+    }
     let (id, _) = pool_of(map, name)?;
     if map.pool_id(to).is_some() {
         return Err(refuse(errno::EEXIST, format!("pool '{to}' already exists")));

@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     /// With a prefix such as `M`, which is a power of 1,024.
     Bytes,
     Float,
+    /// 0 or more.
+    Positive,
     /// From 0 to 1.
     Ratio,
     /// One of these words.
@@ -101,7 +103,7 @@ pub(crate) const VARS: &[(&str, Var)] = &[
     ("pg_autoscale_mode", Field),
     ("pg_num_min", Opt(15, Kind::Int)),
     ("target_size_bytes", Opt(16, Kind::Bytes)),
-    ("target_size_ratio", Opt(17, Kind::Float)),
+    ("target_size_ratio", Opt(17, Kind::Positive)),
     ("pg_autoscale_bias", Opt(18, Kind::Float)),
     ("dedup_tier", Opt(20, Kind::Pool)),
     ("dedup_chunk_algorithm", Opt(21, Kind::Word(CHUNKERS))),
@@ -151,6 +153,10 @@ pub(super) fn with_value(pool: &PgPool, name: &str, value: &str) -> Result<PgPoo
             _ => return Err(refuse(errno::EINVAL, "expecting value 'true', 'false', '0', or '1'")),
         },
         Var::Option(number, kind) => match option_of(name, kind, value)? {
+            PoolOpt::Int(least) if name == "pg_num_min" && least > i64::from(pool.pg_num) => {
+                let text = format!("specified pg_num_min {least} > pg_num {}", pool.pg_num);
+                return Err(refuse(errno::EINVAL, text));
+            }
             PoolOpt::Int(0) | PoolOpt::Float(0.0) => drop(pool.opts.remove(&number)),
             PoolOpt::Text(text) if text == "unset" => drop(pool.opts.remove(&number)),
             value => drop(pool.opts.insert(number, value)),
@@ -183,6 +189,10 @@ fn option_of(name: &str, kind: Kind, value: &str) -> Result<PoolOpt, Refusal> {
             _ => Err(wrong(format!("pool {name} must be between -10 and 10"))),
         },
         Kind::Float => float().map(PoolOpt::Float),
+        Kind::Positive => match float()? {
+            number if number >= 0.0 => Ok(PoolOpt::Float(number)),
+            _ => Err(wrong(format!("{name} cannot be negative"))),
+        },
         Kind::Ratio => match float()? {
             ratio if (0.0..=1.0).contains(&ratio) => Ok(PoolOpt::Float(ratio)),
             _ => Err(wrong(format!("{name} is out of range (0-1): '{value}'"))),

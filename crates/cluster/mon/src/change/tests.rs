@@ -499,6 +499,7 @@ fn pools_are_renamed_and_kept() {
     assert_eq!((map.pool_id("a name/of its own"), map.pool_id("bench")), (Some(1), None));
     assert_eq!(code(&map, rename("bench", "b")), errno::ENOENT);
     assert_eq!(code(&map, rename("a name/of its own", "a name/of its own")), errno::EEXIST);
+    assert!(!apply(&mut map, rename("bench", "a name/of its own")), "done before");
     assert!(apply(&mut map, rename("a name/of its own", "bench")));
     let value = |var: &str, value: &str| Change::PoolValue {
         pool: "bench".into(),

@@ -29,7 +29,7 @@ const OPTIONS: [(&str, &str); 9] = [
     ("osd_max_attr_name_len", "100"),
     ("osd_max_object_name_len", "2048"),
     ("osd_max_object_namespace_len", "256"),
-    ("osd_max_object_size", "137438953472"),
+    ("osd_max_object_size", "134217728"),
     ("osd_max_write_op_reply_len", "64"),
     ("osd_max_write_size", "90"),
     ("osd_min_pg_log_entries", "3000"),

@@ -1,20 +1,23 @@
-//! `ceph pg N query|list_unfound|mark_unfound_lost`: what a PG's primary knows of it, in Ceph's words and shape. Fields for which
+//! `ceph pg N query|list_unfound|mark_unfound_lost|scrub|deep_scrub`: what a PG's primary knows of it, in Ceph's words and shape. Fields for which
 //! nothing is kept here are left out.
 
 use std::rc::Rc;
 
-use carmine_types::{ObjectId, PgId};
+use carmine_types::{ObjectId, PgId, Uuid};
+use carmine_wire::scrub::OsdScrub;
 use serde_json::{Value, json};
 
 use super::STATUS;
-use crate::pg::Pg;
+use crate::pg::{Pg, order_scrubs};
 use crate::shard::OsdShard;
 
 /// The commands of a PG and their help.
-const COMMANDS: [(&str, &str); 3] = [
+const COMMANDS: [(&str, &str); 5] = [
     ("query", "details of a PG"),
     ("list_unfound", "objects of a PG of which no copy is known to be whole"),
     ("mark_unfound_lost", "give up the objects of a PG of which no copy is known to be whole"),
+    ("scrub", "compare the copies of a PG"),
+    ("deep_scrub", "compare the copies of a PG, and their data"),
 ];
 
 /// Help and parameters as Ceph's tools are told of them: for `ceph pg N COMMAND`, and for `ceph tell N COMMAND`.
@@ -52,6 +55,8 @@ pub(super) async fn answer(osd: &Rc<OsdShard>, prefix: &str, question: &Value) -
         "mark_unfound_lost" if matches!(question["mulcmd"].as_str(), Some("revert" | "delete")) => {
             |_: &OsdShard, _: &Pg| json!({ STATUS: "pg has no unfound objects" })
         }
+        "scrub" => |osd: &OsdShard, pg: &Pg| scrub(osd, pg, false),
+        "deep_scrub" => |osd: &OsdShard, pg: &Pg| scrub(osd, pg, true),
         "mark_unfound_lost" => return Err("say what becomes of them: revert or delete".to_owned()),
         other => return Err(format!("{other:?} is no command of a PG")),
     };
@@ -61,6 +66,13 @@ pub(super) async fn answer(osd: &Rc<OsdShard>, prefix: &str, question: &Value) -
         osd.pg(id.into()).map(|pg| tell(&osd, &pg))
     });
     answer.await.ok_or_else(|| format!("pg {id} is not on this OSD"))
+}
+
+/// Orders a scrub, if this OSD is the PG's primary.
+fn scrub(osd: &OsdShard, pg: &Pg, deep: bool) -> Value {
+    let epoch = osd.epoch();
+    order_scrubs(osd, &OsdScrub { fsid: Uuid::default(), epoch, pgs: vec![pg.id], repair: false, deep });
+    json!({ "deep": deep, "epoch": epoch.0 })
 }
 
 /// There are none: a PG serves nobody before its primary has all objects, and says why.

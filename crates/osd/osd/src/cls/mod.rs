@@ -15,7 +15,7 @@ mod tests;
 
 use carmine_reactor::Payload;
 use carmine_types::errno;
-use carmine_wire::osd_op::{OsdOp, OsdRequest, flags};
+use carmine_wire::osd_op::{OsdOp, OsdRequest, flags, ops};
 
 pub(crate) use handle::{Caller, Handle};
 
@@ -88,14 +88,34 @@ pub(crate) fn writes(request: &OsdRequest, op: &OsdOp, input: &Payload) -> bool 
     known.map_or(request.flags & flags::WRITE != 0, |method| method.writes)
 }
 
+/// Refuses a request that calls a method that is not here, before anything of it is executed.
+///
+/// # Errors
+/// EOPNOTSUPP; EPERM if there is no such class; EINVAL if the input names none.
+pub(crate) fn refusal(osd: &OsdShard, op: &ClientOp) -> Result<(), OpError> {
+    if op.request.ops.iter().all(|op| op.code != ops::CALL) {
+        return Ok(());
+    }
+    for (call, input) in op.with_inputs().filter(|(op, _)| op.code == ops::CALL) {
+        let input = op.data.slice(input.start, input.len()).to_vec();
+        let (class, method, _) = parts(call, &input).ok_or(OpError::of(errno::EINVAL))?;
+        // Ceph has the methods of mirroring: where there is no object, they find none.
+        let is_mirror = class == b"rbd" && method.starts_with(b"mirror_");
+        if find(class, method).is_none() && !is_mirror {
+            osd.refuse(&format!("method {}.{}", class.escape_ascii(), method.escape_ascii()));
+            return Err(OpError::of(if is_known(class) { errno::EOPNOTSUPP } else { errno::EPERM }));
+        }
+    }
+    Ok(())
+}
+
 /// Times that a method is called again because it asked for something that had to be looked up first.
 const CALLS_MAX: usize = 1024;
 
 /// Calls a method, again and again until all that it asks for is known.
 ///
 /// # Errors
-/// Those of the method; ENOENT if it needs an object and there is none; EOPNOTSUPP if there is no such method, and
-/// EPERM if there is no such class, whether there is an object or not.
+/// Those of the method; ENOENT if it needs an object and there is none; EOPNOTSUPP if it is not here.
 pub(crate) async fn call(
     osd: &OsdShard,
     op: &ClientOp,
@@ -105,12 +125,9 @@ pub(crate) async fn call(
 ) -> Result<Told, OpError> {
     let (class, method, input) = parts(request, input).ok_or(OpError::of(errno::EINVAL))?;
     let Some(found) = find(class, method) else {
-        // Ceph has them: where there is no object, they find none.
-        if class == b"rbd" && method.starts_with(b"mirror_") {
-            state.must_exist()?;
-        }
+        state.must_exist()?;
         osd.refuse(&format!("method {}.{}", class.escape_ascii(), method.escape_ascii()));
-        return Err(OpError::of(if is_known(class) { errno::EOPNOTSUPP } else { errno::EPERM }));
+        return Err(OpError::of(errno::EOPNOTSUPP));
     };
     if !found.writes {
         state.must_exist()?;

@@ -21,6 +21,7 @@ use super::{Pg, heal};
 use crate::config::{
     OBJECT_BYTES_MAX, OUTPUT_BYTES_MAX, REQUEST_BYTES_MAX, WRITE_BYTES_MAX, WRITE_OUTPUT_BYTES_MAX,
 };
+use crate::cls;
 use crate::error::OpError;
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;
@@ -158,6 +159,9 @@ pub(super) fn plan_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Plan> {
     for (request, input) in op.with_inputs() {
         state.apply_op(op, request, input).ok()?;
     }
+    if state.steps.is_empty() {
+        return None;
+    }
     let plan = state.into_plan(Outputs::new());
     if !osd.store.is_prepared(&plan.changes) {
         return None;
@@ -175,9 +179,15 @@ async fn rest(osd: &OsdShard, at: usize) {
     }
 }
 
-/// Executes a request without writes.
+/// Executes a request without writes. As in Ceph, no operation of it is executed if it calls a method that is unknown, or if there
+/// is no object.
 pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome {
-    let Target { oid, meta } = match snaps::find(osd, pg, op).await {
+    let found = match cls::refusal(osd, op) {
+        Ok(()) => snaps::find(osd, pg, op).await,
+        Err(error) => Err(error),
+    };
+    let Target { oid, meta } = match found {
+        Ok(target) if target.meta.is_none() && !op.only_watches() => return Outcome::error(errno::ENOENT),
         Ok(target) => target,
         Err(error) => return Outcome::error(error.told()),
     };
@@ -213,6 +223,9 @@ pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome
         }
     }
     outcome.extra = state.and_then(|state| state.extra).filter(|_| outcome.result >= 0);
+    if outcome.result < 0 {
+        outcome.user_version = 0; // as in Ceph
+    }
     outcome
 }
 
@@ -221,6 +234,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
     if payload_bytes(&op.request.ops) != op.data.len() as u64 {
         return Err(OpError::of(errno::EINVAL));
     }
+    cls::refusal(osd, op)?;
     let context = pg.snaps.context(op)?;
     let (writing, head) = Writing::new(op, context, osd.store.stat(&op.oid).await?)?;
     let mut state = ObjectState::new(osd, op, &op.oid, head);
@@ -254,6 +268,9 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
             }
         }
     }
+    if state.exists && state.steps.is_empty() && op.request.ops.iter().any(|op| always_modifies(op.code)) {
+        state.steps.push(Step::Touch);
+    }
     if op.request.flags & flags::FULL_TRY != 0 && state.grows() && is_over_quota(osd, op) {
         return Ok(Box::new(Plan { outputs, ..Plan::failed(errno::EDQUOT) }));
     }
@@ -263,6 +280,11 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
         Some(writing) => snaps::finish(pg, state, &writing, outputs)?,
     };
     Ok(Box::new(Plan { result: told, ..plan }))
+}
+
+/// An operation that gives an object that is there a new version, and a clone where it needs one, even if it changes nothing.
+fn always_modifies(code: u16) -> bool {
+    matches!(code, ops::SET_ALLOC_HINT | ops::TRUNCATE | ops::WRITE | ops::WRITE_FULL | ops::APPEND)
 }
 
 /// The pool holds as much as it may. Clients wait while it is so, but for those that want to know it (FULL_TRY).
@@ -473,7 +495,7 @@ impl<'a> ObjectState<'a> {
             // Nothing is made by truncating what does not exist, whatever the size, as in Ceph.
             ops::TRUNCATE if !self.exists => Ok(()),
             ops::TRUNCATE => {
-                self.resize(bounded(extent.offset)?);
+                self.resize(end_of(extent.offset, 0)?);
                 Ok(())
             }
             ops::ZERO => self.zero(extent.offset, extent.length),
@@ -577,11 +599,8 @@ impl<'a> ObjectState<'a> {
     }
 }
 
-/// The end of a range that an object may have.
+/// The end of a range that an object may have. As in Ceph, not even an empty range begins at the largest size.
 fn end_of(off: u64, len: u64) -> Result<u64, OpError> {
-    bounded(off.checked_add(len).ok_or(OpError::of(errno::EFBIG))?)
-}
-
-fn bounded(size: u64) -> Result<u64, OpError> {
-    if size > OBJECT_BYTES_MAX { Err(OpError::of(errno::EFBIG)) } else { Ok(size) }
+    let end = off.checked_add(len).filter(|end| off < OBJECT_BYTES_MAX && *end <= OBJECT_BYTES_MAX);
+    end.ok_or(OpError::of(errno::EFBIG))
 }

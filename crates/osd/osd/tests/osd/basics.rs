@@ -122,7 +122,7 @@ async fn vectors(pool: Pool) {
         assert_eq!(error.errno(), errno::EOPNOTSUPP, "{code:#x}");
     }
     // Too large.
-    let error = pool.truncate("v", (128 << 30) + 1).await.unwrap_err();
+    let error = pool.truncate("v", (128 << 20) + 1).await.unwrap_err();
     assert_eq!(error.errno(), errno::EFBIG);
     let error = pool.exec("v", vec![(OsdOp::write(u64::MAX - 1, 0), data(b"abc"))]).await.unwrap_err();
     assert_eq!(error.errno(), errno::EFBIG);

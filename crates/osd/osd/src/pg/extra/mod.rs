@@ -159,7 +159,7 @@ impl ObjectState<'_> {
     /// # Errors
     /// EIO: what is stored is no set of snapshots.
     pub(crate) fn snap_seq(&self) -> Result<Option<u64>, OpError> {
-        let set = self.was.as_ref().map(snaps::set_of).transpose()?.flatten();
+        let set = self.was.as_ref().map(snaps::summary_of).transpose()?.flatten();
         Ok(self.exists.then(|| set.map_or(0, |set| set.seq)))
     }
 

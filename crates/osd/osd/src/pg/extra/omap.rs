@@ -59,6 +59,7 @@ pub(super) async fn step(
         ops::OMAP_GET_HEADER => Ok(Payload::from(state.omap_header(osd).await?)),
         ops::OMAP_GET_VALS_BY_KEYS => values_of(osd, client_op, state, decode(input, keys)?).await,
         ops::OMAP_CMP => compare_values(osd, state, input).await.map(|()| Payload::new()),
+        ops::OMAP_CLEAR if state.omap().is_none() => Ok(Payload::new()),
         ops::OMAP_CLEAR => change(state, Step::ClearOmap),
         ops::OMAP_RM_KEYS => {
             let keys = decode(input, keys)?;
@@ -97,10 +98,15 @@ async fn page(
         // As in Ceph, the empty key is not listed: it does not come after any.
         is_after: true,
         prefix: prefix.to_vec(),
-        entries_max: max.min(ENTRIES_MAX) as usize,
+        entries_max: max.clamp(1, ENTRIES_MAX) as usize,
         bytes_max: ANSWER_BYTES as usize,
     };
-    state.omap_page(osd, &range).await
+    let mut page = state.omap_page(osd, &range).await?;
+    if max == 0 {
+        page.more = !page.entries.is_empty();
+        page.entries.clear();
+    }
+    Ok(page)
 }
 
 /// The entries of a page, and whether there are more.
@@ -183,6 +189,11 @@ impl OmapView {
     /// That of an object that was just removed.
     pub(crate) fn removed() -> OmapView {
         OmapView { is_hidden: true, ..OmapView::default() }
+    }
+
+    /// There is nothing in it.
+    fn is_none(&self) -> bool {
+        self.is_hidden && self.changes.is_empty() && self.header.as_ref().is_none_or(|header| header.is_empty())
     }
 
     /// The value of a key, as far as it is known without the store.

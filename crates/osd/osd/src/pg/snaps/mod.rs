@@ -18,7 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use carmine_pgtypes::ObjectMeta;
-use carmine_pgtypes::snaps::{SNAPSET, SnapContext, SnapSet};
+use carmine_pgtypes::snaps::{SNAPSET, SnapContext, SnapSet, SnapSummary};
 use carmine_types::{ObjectId, SNAP_HEAD, errno};
 use carmine_wire::osd_op::flags;
 use carmine_wire::osdmap::consts::POOL_POOL_SNAPS;
@@ -115,13 +115,22 @@ pub(super) fn set_of(head: &ObjectMeta) -> Result<Option<SnapSet>, OpError> {
     stored.transpose().map_err(|error| OpError::because(errno::EIO, error))
 }
 
+/// The same in short.
+///
+/// # Errors
+/// As [`set_of`].
+pub(super) fn summary_of(head: &ObjectMeta) -> Result<Option<SnapSummary>, OpError> {
+    let stored = head.xattrs.get(SNAPSET).map(|bytes| SnapSummary::of(bytes));
+    stored.transpose().map_err(|error| OpError::because(errno::EIO, error))
+}
+
 /// The head as clients see it: a whiteout is no object.
 ///
 /// # Errors
 /// As [`set_of`].
 pub(super) fn seen(head: Option<ObjectMeta>) -> Result<Option<ObjectMeta>, OpError> {
     let Some(meta) = head else { return Ok(None) };
-    let is_whiteout = set_of(&meta)?.is_some_and(|set| set.is_whiteout);
+    let is_whiteout = summary_of(&meta)?.is_some_and(|set| set.is_whiteout);
     Ok((!is_whiteout).then_some(meta))
 }
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use carmine_pgtypes::snaps::{At, Extents, SNAPSET, SnapContext, SnapSet};
+use carmine_pgtypes::snaps::{At, Extents, SNAPSET, SnapContext, SnapSet, SnapSummary};
 use carmine_pgtypes::{ObjectChange, ObjectMeta, Step};
 use carmine_reactor::Bytes;
 use carmine_types::{LogOp, ObjectId, errno};
 use carmine_wire::osd_op::flags;
 
-use super::{CloneChange, clone_of, mapper, seen, set_of};
+use super::{CloneChange, clone_of, mapper, set_of, summary_of};
 use crate::error::OpError;
 use crate::op::ClientOp;
 use crate::pg::Pg;
@@ -25,8 +25,8 @@ const SNAPS_PER_CLONE_MAX: usize = 8192;
 /// The snapshots of its object, as a write under way knows them.
 pub(in crate::pg) struct Writing {
     context: SnapContext,
-    /// Before the write.
-    set: SnapSet,
+    /// Before the write, in short.
+    summary: SnapSummary,
     /// The head as it is stored, also if it is a whiteout.
     stored: Option<ObjectMeta>,
     /// The object was rolled back: what differs from the head before, and its size since.
@@ -44,16 +44,30 @@ impl Writing {
         context: SnapContext,
         stored: Option<ObjectMeta>,
     ) -> Result<(Option<Box<Writing>>, Option<ObjectMeta>), OpError> {
-        let set = stored.as_ref().map(set_of).transpose()?.flatten();
-        if set.is_none() && context.seq == 0 {
+        let summary = stored.as_ref().map(summary_of).transpose()?.flatten();
+        if summary.is_none() && context.seq == 0 {
             return Ok((None, stored));
         }
-        let set = set.unwrap_or_default();
-        if op.request.flags & flags::ORDER_SNAP != 0 && context.seq < set.seq {
+        let summary = summary.unwrap_or_default();
+        if op.request.flags & flags::ORDER_SNAP != 0 && context.seq < summary.seq {
             return Err(OpError::of(errno::EOLDSNAPC));
         }
-        let head = seen(stored.clone())?;
-        Ok((Some(Box::new(Writing { context, set, stored, rolled_back: None })), head))
+        let head = stored.clone().filter(|_| !summary.is_whiteout);
+        Ok((Some(Box::new(Writing { context, summary, stored, rolled_back: None })), head))
+    }
+
+    /// The object's clones before the write.
+    ///
+    /// # Errors
+    /// EIO: what is stored is no set of them.
+    fn set(&self) -> Result<SnapSet, OpError> {
+        Ok(self.stored.as_ref().map(set_of).transpose()?.flatten().unwrap_or_default())
+    }
+
+    /// Nothing that is stored about the clones changes.
+    fn keeps_set(&self, state: &ObjectState<'_>, changed: &Extents) -> bool {
+        let stays = state.exists && state.was.is_some() && !state.steps.iter().any(makes_anew);
+        stays && self.summary.keeps(&self.context, changed)
     }
 
     pub(in crate::pg) fn is_rolled_back(&self) -> bool {
@@ -105,11 +119,15 @@ pub(in crate::pg) fn finish(
         return Ok(state.into_plan(outputs));
     }
     let Writing { context, stored, .. } = writing;
-    let mut set = writing.set.clone();
-    let head = Arc::clone(state.oid);
     let size = state.was.as_ref().map(|was| was.size);
+    let changed = writing.changed(size.unwrap_or(0), &state.steps);
+    if writing.keeps_set(&state, &changed) {
+        return Ok(state.into_plan(outputs));
+    }
+    let mut set = writing.set()?;
+    let head = Arc::clone(state.oid);
     let cloned = size.and_then(|size| Some((set.take_clone(context, size)?, size)));
-    set.change(&writing.changed(size.unwrap_or(0), &state.steps));
+    set.change(&changed);
     set.seq = set.seq.max(context.seq);
     set.is_whiteout = !state.exists && !set.clones.is_empty();
     let stays = state.exists || set.is_whiteout;
@@ -135,6 +153,11 @@ pub(in crate::pg) fn finish(
     Ok(plan)
 }
 
+/// The head is not what it was before, with its xattrs.
+fn makes_anew(step: &Step) -> bool {
+    matches!(step, Step::Remove | Step::CloneFrom { .. })
+}
+
 /// The set lies with the head, if there is anything to say; steps that make the head anew have dropped it.
 fn note(
     state: &mut ObjectState<'_>,
@@ -150,7 +173,7 @@ fn note(
     if bytes.len() > SNAPSET_BYTES_MAX || has_too_many {
         return Err(OpError::of(errno::E2BIG));
     }
-    let is_new = state.steps.iter().any(|step| matches!(step, Step::Remove | Step::CloneFrom { .. }));
+    let is_new = state.steps.iter().any(makes_anew);
     let known = stored.and_then(|meta| meta.xattrs.get(SNAPSET)).filter(|_| !is_new);
     if known.is_none_or(|known| **known != *bytes) {
         state.steps.push(Step::SetXattr { name: SNAPSET.into(), value: Bytes::from(bytes) });
@@ -178,7 +201,7 @@ pub(in crate::pg) async fn roll_back(
     state: &mut ObjectState<'_>,
     snap: u64,
 ) -> Result<(), OpError> {
-    let (at, size) = (at(pg, state, snap), state.size);
+    let (at, size) = (at(pg, state, snap)?, state.size);
     let At::Clone(id) = at else {
         return if at == At::Head && state.exists { touch(state) } else { remove(state) };
     };
@@ -189,7 +212,7 @@ pub(in crate::pg) async fn roll_back(
         return Err(OpError::of(errno::EINVAL));
     }
     let mut differs = Extents::of(0, size);
-    differs.subtract(&writing.set.equal_since(id));
+    differs.subtract(&writing.set()?.equal_since(id));
     writing.rolled_back = Some((differs, meta.size));
     state.steps.push(Step::CloneFrom { from });
     // Watchers of the head keep watching.
@@ -207,11 +230,12 @@ pub(in crate::pg) async fn roll_back(
 }
 
 /// Finds the head or the clone that shows the object at the snapshot.
-fn at(pg: &Pg, state: &mut ObjectState<'_>, snap: u64) -> At {
+fn at(pg: &Pg, state: &mut ObjectState<'_>, snap: u64) -> Result<At, OpError> {
     if pg.snaps.is_removed(snap) {
-        return At::Nothing;
+        return Ok(At::Nothing);
     }
-    state.writing().map_or_else(|| SnapSet::default().at(snap), |writing| writing.set.at(snap))
+    let set = state.writing().map(|writing| writing.set()).transpose()?;
+    Ok(set.unwrap_or_default().at(snap))
 }
 
 fn touch(state: &mut ObjectState<'_>) -> Result<(), OpError> {
