@@ -30,6 +30,9 @@ pub(crate) struct Incoming(pub Weak<OsdShard>);
 impl Dispatcher for Incoming {
     fn on_accepted(&self, conn: &Rc<Connection>) {
         if let Some(osd) = self.0.upgrade() {
+            if osd.stopping.get() {
+                return conn.close("this OSD stops");
+            }
             let state =
                 ConnState { conn: Rc::clone(conn), epoch: Cell::new(Epoch(0)), carried: Cell::new(None) };
             osd.conns.borrow_mut().insert(conn.id(), state);

@@ -31,6 +31,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const BEACON_PERIOD: Duration = Duration::from_secs(300);
 /// Longest wait for the answer to a goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
+/// Longest unmount of the store.
+const UNMOUNT: Duration = Duration::from_secs(20);
 
 /// Shard 0's session with the monitor.
 struct Member {
@@ -70,13 +72,42 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbe
     stats::start(osd, session);
 }
 
-/// Says goodbye on shard 0: the monitor calls this OSD down. Returns when it has, or lets too long wait for it; the caller then
+/// Says goodbye on shard 0: the monitor calls this OSD down. Then all shards let go of their connections and of the store, which a
+/// start finds as it was left, with nothing to replay or to scan. Returns when that is done or takes too long; the caller then
 /// stops the reactors.
 pub async fn leave(shard: &Shard) {
     let Some(member) = shard.local::<Member>() else { return };
     member.osd.stopping.set(true);
     if member.say_goodbye() {
         let _ = with_timeout(shard, GOODBYE, member.left.notified()).await;
+    }
+    if with_timeout(shard, UNMOUNT, unmount(shard)).await.is_none() {
+        tracing::warn!("the store was not unmounted within {UNMOUNT:?}: the next start replays its log");
+    }
+}
+
+async fn unmount(shard: &Shard) {
+    let shards = || (0..shard.shards()).map(ShardId);
+    for to in shards() {
+        shard.call(to, |there| async move { hang_up(&there) }).await;
+    }
+    for to in shards() {
+        shard.call(to, |there| async move { let_go(&there).await }).await;
+    }
+}
+
+/// From now on nobody hears of this shard, so that what the store refuses from here on is no answer to anybody.
+fn hang_up(shard: &Shard) {
+    let Some(osd) = OsdShard::of(shard) else { return };
+    osd.stopping.set(true);
+    let conns: Vec<_> = osd.conns.borrow().values().map(|state| Rc::clone(&state.conn)).collect();
+    conns.iter().for_each(|conn| conn.close("this OSD stops"));
+}
+
+async fn let_go(shard: &Shard) {
+    let Some(osd) = OsdShard::of(shard) else { return };
+    if let Err(error) = osd.store.umount().await {
+        tracing::warn!("the store of reactor {} was not unmounted: {error}", shard.id().0);
     }
 }
 

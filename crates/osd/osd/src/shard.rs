@@ -168,6 +168,11 @@ impl OsdShard {
         shard.local::<OsdShard>()
     }
 
+    /// This OSD is about to end: its store may refuse what it is asked.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
     /// The newest map's number; 0 before the first.
     pub fn epoch(&self) -> Epoch {
         self.view.borrow().as_ref().map_or(Epoch(0), |view| view.epoch())

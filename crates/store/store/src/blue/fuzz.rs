@@ -12,6 +12,7 @@ use crate::blue::log::record::{GroupHeader, GroupId, HEADER_BYTES, Known, Out, T
 use crate::blue::log::scan::Scanned;
 use crate::blue::meta::extents::{Entry, Extents};
 use crate::blue::meta::{codec, keys};
+use crate::blue::mount::checkpoint;
 use crate::{BLOCK_BYTES, Label};
 
 /// The log that groups are looked for of.
@@ -94,6 +95,7 @@ fn decode_pair(key: &[u8], value: &[u8]) {
     let _ = (codec::decode_info(key, value), codec::decode_tail(key, value));
     let _ = (keys::decode_omap(key), codec::decode_omap(key, value));
     let _ = (codec::decode_epoch(key, value), codec::decode_position(key, value), keys::decode_lane(key));
+    checkpoint::decode_any(key, value);
 }
 
 /// A good input of each kind.

@@ -22,6 +22,7 @@ use crate::blue::log::scan::{Found, LogReader, Progress, ReplayReport, Scanned, 
 use crate::blue::meta::extents::Extents;
 use crate::blue::meta::index::MetaIndex;
 use crate::blue::meta::{codec, keys};
+use crate::blue::mount::checkpoint;
 use crate::blue::objects::apply::{self, Placed, PlacedList, Placer, Touched, Trimmed, Work};
 use crate::blue::objects::fetch;
 use crate::blue::objects::onode::{Onode, Pin};
@@ -162,6 +163,7 @@ async fn begin_epoch(
     let (start, end) = keys::lane_range();
     batch.delete_range(&start, &end);
     batch.delete(keys::COMMITS);
+    checkpoint::remove(&mut batch);
     batch.put_with(
         |out| out.extend_from_slice(keys::LOG_EPOCH),
         |out, at| codec::push(out, at, |e| e.u64(epoch)),
