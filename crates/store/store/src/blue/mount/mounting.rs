@@ -36,9 +36,19 @@ impl BlueShared {
         let left = checkpoint::read(&opened.index, shard, &opened.label).await?;
         let (epoch, replayed) = replay(opened.whole(shard)).await?;
         let Opened { place, device, wal, label, index } = opened;
+        let path = place.path.display();
         let space = match left.filter(|_| replayed.txns + replayed.dropped_txns == 0) {
-            Some(space) => space,
-            None => scan_space(&index, shard, &label).await?,
+            Some(space) => {
+                tracing::info!("{path}: a clean unmount left the map of free space");
+                space
+            }
+            None => {
+                let start_ns = shard.now_ns();
+                let space = scan_space(&index, shard, &label).await?;
+                let seconds = (shard.now_ns() - start_ns) as f64 / 1e9;
+                tracing::info!("{path}: all block maps were scanned for free space in {seconds:.3} s");
+                space
+            }
         };
         let (wal, wal_device) = wal.unzip();
         let shared = BlueShared::new((place, wal), label, options, index, space, epoch, replayed);
