@@ -45,6 +45,10 @@ struct Member {
     is_up: Cell<bool>,
     /// The newest epoch in which an interval of a PG began that it leads, and that waits for the map to say so.
     up_thru: Cell<Epoch>,
+    /// The newest map that all PGs had seen when this process started.
+    seen: Epoch,
+    /// A map came: several may have come at once.
+    news: Notify,
     /// When the next beacon is due.
     beacon_ns: Cell<u64>,
     /// Fired when the monitor has answered the goodbye.
@@ -52,7 +56,7 @@ struct Member {
 }
 
 /// Keeps a session with the monitor for as long as the OSD runs.
-pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbeats>) {
+pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbeats>, seen: Epoch) {
     let client = ClientConfig::daemon(EntityType::OSD, osd.config.id.0.to_string(), addr);
     let member = Rc::new(Member {
         osd: Rc::clone(osd),
@@ -61,6 +65,8 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbe
         session: RefCell::default(),
         is_up: Cell::new(false),
         up_thru: Cell::default(),
+        seen,
+        news: Notify::new(),
         beacon_ns: Cell::new(0),
         left: Notify::new(),
     });
@@ -112,6 +118,10 @@ async fn let_go(shard: &Shard) {
 }
 
 impl MonHandler for Member {
+    fn seen(&self) -> Epoch {
+        self.seen
+    }
+
     fn on_session(&self, session: &Rc<MonSession>) {
         *self.session.borrow_mut() = Rc::downgrade(session);
         self.heartbeats.on_session(session);
@@ -133,7 +143,7 @@ impl MonHandler for Member {
         if let Some(now) = self.osd.view() {
             self.heartbeats.on_map(&now);
         }
-        self.ask();
+        self.news.notify_one();
     }
 
     fn on_options(&self, options: Vec<(String, String)>) {
@@ -206,10 +216,10 @@ impl Member {
         }
     }
 
-    /// Asks again for as long as something is lacking, and sends beacons.
+    /// Asks after each map, and again for as long as something is lacking, and sends beacons.
     async fn insist(self: Rc<Self>) {
         while !self.osd.stopping.get() {
-            self.osd.shard.sleep(PAUSE).await;
+            let _ = with_timeout(&self.osd.shard, PAUSE, self.news.notified()).await;
             self.ask();
             self.beacon();
         }
@@ -250,7 +260,7 @@ impl Member {
         let beacon = Beacon {
             version: view.epoch().0.into(),
             pgs: led.map(|(pg, _)| pg).collect(),
-            min_last_epoch_clean: Epoch(0),
+            min_last_epoch_clean: self.osd.last_epoch_clean.get(),
             last_purged_snaps_scrub: UTime::ZERO,
             interval_s: BEACON_PERIOD.as_secs() as i32,
         };

@@ -349,7 +349,7 @@ pub enum Then {
         /// Ends with it.
         generation: u64,
         /// Write this info first.
-        info: Option<PgInfo>,
+        info: Option<Box<PgInfo>>,
     },
     /// Push to the replica the objects that differ (all, if the logs do not touch), and bring [`Event::Pushed`].
     Push,

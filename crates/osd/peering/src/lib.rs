@@ -5,8 +5,8 @@
 //! tests of this crate explore every sequence of events up to a bound instead.
 //!
 //! Phases: `Loading` (the PG's state is read from the store) → by the map: primary: `Peering` → `Active`; member but not
-//! primary: `Replica`; an owner of the data is down, or there are fewer members than the pool's `min_size`: `Down`; not a
-//! member: `Stray`. A new interval (other acting set, or one of its OSDs restarted) begins again.
+//! primary: `Replica`; an owner of the data is down, or another OSD that may have served clients without this copy
+//! ([`intervals`]), or there are fewer members than the pool's `min_size`: `Down`; not a member: `Stray`. A new interval (other acting set, or one of its OSDs restarted) begins again.
 //!
 //! An owner has every acknowledged write: the PG serves clients only while all owners are up. To go on without one, the
 //! primary first lets the monitor strike it off the map's list; it is no owner again before it has all that others have.

@@ -125,6 +125,8 @@ pub enum Reason {
     },
     /// The monitor has yet to write down that these owners of the data, which are down, will miss writes.
     WaitsFor(Vec<OsdId>),
+    /// These OSDs, which are down, may have writes that nobody else has.
+    BlockedBy(Vec<OsdId>),
     /// Fewer OSDs than the pool's `min_size` are up.
     TooFew {
         /// Members of the acting set.
@@ -140,6 +142,17 @@ pub enum Reason {
     CannotWrite(OsdId, Errno),
     /// The store of this OSD failed.
     StoreFailed(Errno),
+}
+
+impl Reason {
+    /// The OSDs that have to come back, or to be given up.
+    #[must_use]
+    pub fn blocked_by(&self) -> &[OsdId] {
+        match self {
+            Reason::WaitsFor(osds) | Reason::BlockedBy(osds) | Reason::TooFew { down: osds, .. } => osds,
+            _ => &[],
+        }
+    }
 }
 
 impl fmt::Display for Reason {
@@ -172,6 +185,10 @@ impl fmt::Display for Reason {
             ),
             Reason::WaitsFor(osds) => {
                 write!(f, "waits until the monitor goes on without {}", names(osds))
+            }
+            Reason::BlockedBy(osds) => {
+                let osds = names(osds);
+                write!(f, "peering is blocked due to down osds: {osds} may have writes that no other has")
             }
             Reason::TooFew { found, min_size, down } => {
                 write!(f, "{found} of its OSDs are up, and min_size is {min_size}")?;

@@ -296,7 +296,7 @@ impl Peering {
         assert!(self.promised != self.map.epoch, "no attempt goes on in an epoch with a promise");
         let info = PgInfo {
             last_epoch_started: self.interval,
-            same_interval_since: self.interval,
+            history: self.intervals.known(),
             acting: self.acting().collect(),
             ..own.clone()
         };

@@ -1,9 +1,11 @@
 //! `ceph pg N query|list_unfound|mark_unfound_lost`: what a PG's primary knows of it, in Ceph's words and shape. Fields for which
 //! nothing is kept here are left out.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use carmine_types::{ObjectId, PgId};
+use carmine_pgtypes::Interval;
+use carmine_types::{ObjectId, OsdId, PgId};
 use serde_json::{Value, json};
 
 use super::STATUS;
@@ -96,13 +98,13 @@ fn query(osd: &OsdShard, pg: &Pg) -> Value {
         "acting_recovery_backfill": acting.iter().map(u32::to_string).collect::<Vec<_>>(),
         "info": info(pg, None),
         "peer_info": peers,
-        "recovery_state": recovery_state(pg, &why, &targets),
+        "recovery_state": recovery_state(osd, pg, &why, &targets),
         "agent_state": {},
     })
 }
 
 /// A member, the objects that it lacks by the log, and where its backfill is.
-type Targets = [(carmine_types::OsdId, usize, Option<ObjectId>)];
+type Targets = [(OsdId, usize, Option<ObjectId>)];
 
 /// Ceph's name of a place in the order of objects.
 fn place(oid: Option<&ObjectId>) -> String {
@@ -110,7 +112,7 @@ fn place(oid: Option<&ObjectId>) -> String {
 }
 
 fn info(pg: &Pg, last_backfill: Option<&ObjectId>) -> Value {
-    let info = pg.info();
+    let (info, history) = (pg.info(), pg.history());
     let last_complete = if info.incomplete { info.complete_to } else { info.last_update };
     let own_backfill = info.last_backfill.as_ref().filter(|_| info.incomplete);
     let (objects, clones, bytes) = pg.usage();
@@ -124,8 +126,10 @@ fn info(pg: &Pg, last_backfill: Option<&ObjectId>) -> Value {
         "purged_snaps": [],
         "history": {
             "last_epoch_started": info.last_epoch_started.0,
-            "last_interval_started": info.same_interval_since.0,
-            "same_interval_since": info.same_interval_since.0,
+            "last_epoch_clean": history.last_epoch_clean.0,
+            "last_interval_started": info.history.same_interval_since.0,
+            "last_interval_clean": history.last_epoch_clean.0,
+            "same_interval_since": history.same_interval_since.0,
         },
         "stats": {
             "version": info.last_update.to_string(),
@@ -154,12 +158,51 @@ fn peer_info(pg: &Pg, peer: u32, targets: &Targets) -> Value {
     info
 }
 
-fn recovery_state(pg: &Pg, why: &str, targets: &Targets) -> Value {
+/// The intervals since all copies were whole in which clients may have been served.
+fn past_intervals(past: &[Interval]) -> Value {
+    let first = past.iter().map(|interval| interval.first).min();
+    let (Some(first), Some(last)) = (first, past.last()) else { return json!([]) };
+    let all: BTreeSet<u32> = past.iter().flat_map(|interval| &interval.acting).map(|osd| osd.0).collect();
+    let interval = |interval: &Interval| {
+        let acting: Vec<String> = interval.acting.iter().map(|osd| osd.0.to_string()).collect();
+        json!({
+            "first": interval.first.0.to_string(), "last": interval.last.0.to_string(), "acting": acting.join(","),
+        })
+    };
+    json!([{
+        "first": first.0.to_string(),
+        "last": last.last.0.to_string(),
+        "all_participants": all.into_iter().map(|osd| json!({ "osd": osd })).collect::<Vec<_>>(),
+        "intervals": past.iter().map(interval).collect::<Vec<_>>(),
+    }])
+}
+
+/// A primary that has yet to be active: the OSDs that it asks, and those that it waits for.
+fn peering_state(osd: &OsdShard, pg: &Pg, state: &mut Value) {
+    let blocked_by = pg.blocked_by();
+    let lost_at = |id| osd.view().map_or(0, |view| view.map().lost_at(id).0);
+    let blocker = |id: &OsdId| {
+        json!({
+            "osd": id.0,
+            "current_lost_at": lost_at(*id),
+            "comment": "starting or marking this osd lost may let us proceed",
+        })
+    };
+    state["past_intervals"] = past_intervals(&pg.history().past);
+    state["probing_osds"] = pg.acting().iter().map(|osd| osd.0.to_string()).collect();
+    state["down_osds_we_would_probe"] = blocked_by.iter().map(|osd| osd.0).collect();
+    state["peering_blocked_by"] = blocked_by.iter().map(blocker).collect();
+}
+
+fn recovery_state(osd: &OsdShard, pg: &Pg, why: &str, targets: &Targets) -> Value {
     let name = pg.recovery_state_name();
     if name != "Started/Primary/Active" {
         let mut state = json!({ "name": name });
         if !why.is_empty() {
             state["blocked"] = why.into();
+        }
+        if pg.leads() {
+            peering_state(osd, pg, &mut state);
         }
         return json!([state, { "name": "Started" }]);
     }

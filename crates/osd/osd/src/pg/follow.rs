@@ -49,7 +49,7 @@ impl Pg {
     ) -> Result<(u64, Option<PgInfo>), OpError> {
         let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
         match self.on(osd, Event::Ordered { attempt, epoch: head.epoch, order }) {
-            Then::CarryOut { generation, info } => Ok((generation, info)),
+            Then::CarryOut { generation, info } => Ok((generation, info.map(|info| *info))),
             Then::Refuse(errno) => Err(errno.into()),
             Then::Nothing | Then::Answer | Then::Push | Then::PushUndone => Err(OpError::of(errno::EAGAIN)),
         }
@@ -221,7 +221,7 @@ struct NewLog {
 impl From<PgActivate> for NewLog {
     fn from(activate: PgActivate) -> NewLog {
         let PgActivate { head, keep_to, info, log } = activate;
-        let info = PgInfo { pg: head.pg, same_interval_since: head.interval, ..info };
+        let info = PgInfo { pg: head.pg, ..info };
         NewLog { keep_to, entries: log, info }
     }
 }

@@ -39,8 +39,8 @@ mod write;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use carmine_peering::{Peering, Phase};
-use carmine_pgtypes::{LogEntry, PgInfo, Transaction, pg_contains};
+use carmine_peering::{Peering, Phase, Reason};
+use carmine_pgtypes::{LogEntry, PgHistory, PgInfo, Transaction, pg_contains};
 use carmine_reactor::sync::Notify;
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, errno};
 use carmine_wire::osdmap::IntervalSet;
@@ -169,6 +169,16 @@ impl Pg {
     /// Its own record of its state.
     pub(crate) fn info(&self) -> PgInfo {
         self.log.borrow().info().clone()
+    }
+
+    /// Its interval, and those before it that may have served clients.
+    pub(crate) fn history(&self) -> PgHistory {
+        self.peering.borrow().intervals().known()
+    }
+
+    /// OSDs that have to come back, or to be given up, before it can serve clients.
+    pub(crate) fn blocked_by(&self) -> Vec<OsdId> {
+        self.peering.borrow().phase().reason().map(Reason::blocked_by).unwrap_or_default().to_vec()
     }
 
     /// Members that lack objects (primary): how many by the log, and where the backfill of those is that have one.

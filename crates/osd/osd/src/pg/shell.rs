@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use carmine_crush::MapView;
 use carmine_messenger::Message;
-use carmine_peering::{Copy, Effect, Effects, Event, Level, Map, Member, Phase, Place, Then, Trouble};
+use carmine_peering::{
+    Copy, Effect, Effects, Event, Level, Map, Member, OsdState, Phase, Place, Then, Trouble,
+};
 use carmine_pgtypes::{LogEntry, PgInfo, Transaction, pg_bits};
 use carmine_reactor::Group;
 use carmine_store::StoreError;
@@ -41,7 +43,7 @@ impl Pg {
     }
 
     /// Follows a new map.
-    pub(crate) fn on_map(self: &Rc<Self>, osd: &Rc<OsdShard>, view: &MapView) {
+    pub(crate) fn on_map(self: &Rc<Self>, osd: &Rc<OsdShard>, view: &MapView, osds: &Arc<[OsdState]>) {
         let map = view.map();
         let (mapping, pool) = (view.mapping(self.id.pgid), map.pool(self.id.pgid.pool));
         let up = mapping.up.iter().filter_map(|osd| OsdId::from_item(*osd)).collect();
@@ -57,7 +59,7 @@ impl Pg {
             pool.map_or((0, 1), |pool| (usize::from(pool.size), usize::from(pool.min_size)));
         let is_remapped = mapping.acting != mapping.up;
         let epoch = view.epoch();
-        let osds = Arc::default();
+        let osds = Arc::clone(osds);
         let map = Map { epoch, members, up, up_thru, osds, owners, size, min_size, is_remapped, is_split };
         self.snaps.follow(self.id.pgid.pool, view.map());
         self.on(osd, Event::Map(map));
@@ -73,6 +75,7 @@ impl Pg {
         };
         let Effects { list, then } = self.peering.borrow_mut().on(self.log.borrow().info(), event);
         list.into_iter().for_each(|effect| self.perform(osd, effect));
+        self.write_history(osd);
         self.changed.notify_all();
         let peering = self.peering.borrow();
         // A report that speaks of an earlier map is not used: it is sent again.
@@ -224,6 +227,21 @@ impl Pg {
             }
         };
         self.order(osd, to, Message::of(&activate)).await
+    }
+
+    /// Writes down which intervals there were, if that is not written yet. Nobody waits for it.
+    fn write_history(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        let unwritten = self.peering.borrow().unwritten(self.log.borrow().info());
+        let Some(history) = unwritten else { return };
+        let info = PgInfo { history, ..self.info() };
+        self.log.borrow_mut().set_info(info.clone());
+        let commit = osd.store.submit(Transaction { info: Some(info), ..self.transaction() });
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        osd.shard.spawn(Group::Recovery, "pg-history", async move {
+            if let Err(error) = commit.await {
+                pg.fail(&own, "its history cannot be written", &error);
+            }
+        });
     }
 
     fn write_info(self: &Rc<Self>, osd: &Rc<OsdShard>, attempt: u64, info: PgInfo) {
