@@ -412,10 +412,10 @@ impl Mon {
         }
     }
 
-    /// Marks the OSD with these addresses down, because it runs anew.
+    /// Marks the OSD with these addresses down, because it runs anew: its store has been opened by another process.
     pub(crate) fn osd_gone(&self, osd: OsdId, addrs: EntityAddrVec, why: &str) {
         info!("{osd}: {why}");
-        self.change(Change::Down { osd, addrs, is_dead: false }, Box::new(|_, _| {}));
+        self.change(Change::Down { osd, addrs, is_dead: true }, Box::new(|_, _| {}));
     }
 
     /// Puts into the map what follows from an OSD's report, if that is not there yet.

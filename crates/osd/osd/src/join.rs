@@ -20,7 +20,7 @@ use carmine_wire::{EntityAddr, EntityAddrVec, EntityType, FEATURES, kinds};
 
 use crate::admin::Hook;
 use crate::heartbeat::Heartbeats;
-use crate::pg::order_scrubs;
+use crate::pg::{give_up_leases, order_scrubs};
 use crate::shard::OsdShard;
 use crate::stats;
 
@@ -83,7 +83,12 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbe
 /// stops the reactors.
 pub async fn leave(shard: &Shard) {
     let Some(member) = shard.local::<Member>() else { return };
-    member.osd.stopping.set(true);
+    // Others may serve as soon as the map tells that this OSD is down.
+    for to in (0..shard.shards()).map(ShardId) {
+        shard
+            .call(to, |shard| async move { OsdShard::of(&shard).iter().for_each(|osd| give_up_leases(osd)) })
+            .await;
+    }
     if member.say_goodbye() {
         let _ = with_timeout(shard, GOODBYE, member.left.notified()).await;
     }
@@ -185,7 +190,7 @@ pub(crate) fn want_up_thru(osd: &OsdShard, epoch: Epoch) {
 }
 
 impl Member {
-    /// False if nobody waits for it. Until it stops it serves, so it is not dead for its PGs' new members.
+    /// False if nobody waits for it. It serves nobody any more: for its PGs' new members it is dead.
     fn say_goodbye(&self) -> bool {
         let Some((session, view)) = self.session.borrow().upgrade().zip(self.osd.view()) else {
             return false;
@@ -197,7 +202,7 @@ impl Member {
             addrs: self.addr.into(),
             epoch: view.epoch(),
             request_ack: true,
-            is_dead: false,
+            is_dead: true,
         };
         self.is_up.get() && session.send(Message::of(&goodbye))
     }

@@ -14,7 +14,7 @@ use carmine_wire::{EntityAddr, EntityAddrVec, EntityType};
 use crate::admin::{AdminHook, Hook};
 use crate::config::{COPY_CLIENT, OsdConfig};
 use crate::dispatch::Incoming;
-use crate::pg::{start_scrubs, start_strays};
+use crate::pg::{start_leases, start_scrubs, start_strays};
 use crate::shard::OsdShard;
 use crate::{heartbeat, join, room, slow};
 
@@ -54,6 +54,7 @@ pub async fn run(
     room::start(&osd);
     start_scrubs(&osd);
     start_strays(&osd);
+    start_leases(&osd);
     let own = listen(&shard, &config).await?;
     let port = own.local_addr().port();
     let here = shard.id();

@@ -8,7 +8,7 @@ use carmine_types::{Epoch, Errno, OsdId};
 
 use crate::intervals::{self, Intervals};
 use crate::primary::Attempt;
-use crate::{Effect, Effects, Event, Map, Phase, Reason, Recovery};
+use crate::{Effect, Effects, Event, Lease, Map, Phase, Reason, Recovery};
 
 /// One OSD of the acting set. A restarted one has another address; one that was thought dead meanwhile is up from another
 /// epoch, also when the map that said so was never seen here.
@@ -69,6 +69,8 @@ pub struct Peering {
     pub(crate) following: Option<AttemptId>,
     /// That attempt has ordered a repair (replica).
     pub(crate) is_repaired: bool,
+    /// The last promise that this copy gave as a replica.
+    pub(crate) lease: Option<Lease>,
 }
 
 impl Peering {
@@ -92,6 +94,7 @@ impl Peering {
             promised: Epoch(0),
             following: None,
             is_repaired: false,
+            lease: None,
         }
     }
 
@@ -169,6 +172,24 @@ impl Peering {
         let is_same = known == PgHistory { epoch: known.epoch, ..own.history.clone() };
         let is_late = known.epoch.0 >= own.history.epoch.0 + EPOCHS_UNWRITTEN;
         (!is_same || is_late).then_some(known)
+    }
+
+    /// The newest map that it has seen.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.map.epoch
+    }
+
+    /// This copy gave a promise, in place of the one before. That to a primary which led earlier is over or without
+    /// meaning: the later one had waited for it.
+    pub fn promise(&mut self, lease: Lease) {
+        self.lease = Some(lease);
+    }
+
+    /// The last promise that this copy gave.
+    #[must_use]
+    pub fn promised_lease(&self) -> Option<Lease> {
+        self.lease
     }
 
     /// Takes an event. `own` is the info of this copy as it is in memory: the shell changes it in the step that submits the

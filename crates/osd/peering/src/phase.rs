@@ -45,6 +45,7 @@ impl Phase {
         match self {
             Phase::Loading => "loading",
             Phase::Down(_) => "down",
+            Phase::Peering(Reason::WaitsForLease(_)) => "peering+wait",
             Phase::Peering(_) => "peering",
             Phase::Incomplete(_) => "incomplete",
             Phase::Active => "active+clean",
@@ -108,6 +109,8 @@ pub enum Reason {
     OwnStore(OsdId, Errno),
     /// The map has yet to say that this primary was up in its interval, which began in this epoch.
     WaitsUpThru(Epoch),
+    /// This OSD led an earlier interval, and may not know yet that it does not any more.
+    WaitsForLease(OsdId),
     /// The monitor was told that all copies are complete, and has not made a new map since.
     Promised,
     /// No member has a complete copy.
@@ -174,6 +177,9 @@ impl fmt::Display for Reason {
             }
             Reason::WaitsUpThru(since) => {
                 write!(f, "waits until the monitor notes that this primary was up in epoch {since}")
+            }
+            Reason::WaitsForLease(osd) => {
+                write!(f, "waits until the read lease of {osd}, which led before, is over")
             }
             Reason::AllIncomplete => f.write_str("every copy is incomplete"),
             Reason::Interrupted(osd) => {

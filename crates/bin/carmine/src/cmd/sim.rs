@@ -47,8 +47,6 @@ struct Sum {
     faults: usize,
     requests: usize,
     answered: usize,
-    /// Reads of a state that was over: read leases are not built.
-    stale_reads: usize,
     /// The longest virtual time from the end of the faults until every PG was clean.
     healed_ms_max: f64,
     failed: usize,
@@ -83,17 +81,15 @@ impl Sum {
         self.faults += outcome.faults;
         self.requests += outcome.requests;
         self.answered += outcome.answered;
-        self.stale_reads += outcome.stale_reads;
         self.healed_ms_max = self.healed_ms_max.max(outcome.healed_ms);
         self.failed += usize::from(outcome.error.is_some());
         self.outcomes.extend(Some(outcome).filter(|_| keeps));
     }
 
     fn line(&self) -> String {
-        let Sum { faults, requests, answered, stale_reads, healed_ms_max, failed, .. } = self;
+        let Sum { faults, requests, answered, healed_ms_max, failed, .. } = self;
         format!(
-            "{}: {faults} faults, {answered} of {requests} requests answered, {stale_reads} stale reads, clean after {healed_ms_max:.0} \
-             ms at most; {failed} failed\n",
+            "{}: {faults} faults, {answered} of {requests} requests answered, clean after {healed_ms_max:.0} ms at most; {failed} failed\n",
             counted(self.seeds as usize, "seed")
         )
     }

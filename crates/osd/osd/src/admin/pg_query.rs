@@ -79,7 +79,7 @@ fn list_unfound(_: &OsdShard, pg: &Pg) -> Value {
 }
 
 fn query(osd: &OsdShard, pg: &Pg) -> Value {
-    let (state, why) = pg.describe();
+    let (state, why) = pg.describe(osd);
     let mapping = osd.view().map(|view| view.mapping(pg.id.pgid).clone());
     let up = mapping.as_ref().map(|mapping| mapping.up.to_vec()).unwrap_or_default();
     let targets = pg.recovery_targets();
@@ -88,7 +88,7 @@ fn query(osd: &OsdShard, pg: &Pg) -> Value {
         targets.iter().filter(|(_, _, place)| place.is_some()).map(|(osd, ..)| osd.0.to_string()).collect();
     let own = osd.config.id.0;
     let peers = acting.iter().filter(|peer| pg.leads() && **peer != own);
-    let peers: Vec<Value> = peers.map(|peer| peer_info(pg, *peer, &targets)).collect();
+    let peers: Vec<Value> = peers.map(|peer| peer_info(pg, &state, *peer, &targets)).collect();
     json!({
         "state": state,
         "epoch": osd.epoch().0,
@@ -96,7 +96,7 @@ fn query(osd: &OsdShard, pg: &Pg) -> Value {
         "acting": acting,
         "backfill_targets": backfilled,
         "acting_recovery_backfill": acting.iter().map(u32::to_string).collect::<Vec<_>>(),
-        "info": info(pg, None),
+        "info": info(pg, &state, None),
         "peer_info": peers,
         "recovery_state": recovery_state(osd, pg, &why, &targets),
         "agent_state": {},
@@ -111,7 +111,7 @@ fn place(oid: Option<&ObjectId>) -> String {
     oid.map_or_else(|| "MAX".to_owned(), ToString::to_string)
 }
 
-fn info(pg: &Pg, last_backfill: Option<&ObjectId>) -> Value {
+fn info(pg: &Pg, state: &str, last_backfill: Option<&ObjectId>) -> Value {
     let (info, history) = (pg.info(), pg.history());
     let last_complete = if info.incomplete { info.complete_to } else { info.last_update };
     let own_backfill = info.last_backfill.as_ref().filter(|_| info.incomplete);
@@ -133,7 +133,7 @@ fn info(pg: &Pg, last_backfill: Option<&ObjectId>) -> Value {
         },
         "stats": {
             "version": info.last_update.to_string(),
-            "state": pg.describe().0,
+            "state": state,
             "stat_sum": {
                 "num_objects": objects,
                 "num_object_clones": clones,
@@ -149,9 +149,9 @@ fn info(pg: &Pg, last_backfill: Option<&ObjectId>) -> Value {
 }
 
 /// The state of another member, as the primary knows it: its log is the primary's.
-fn peer_info(pg: &Pg, peer: u32, targets: &Targets) -> Value {
+fn peer_info(pg: &Pg, state: &str, peer: u32, targets: &Targets) -> Value {
     let target = targets.iter().find(|(osd, ..)| osd.0 == peer);
-    let mut info = info(pg, target.and_then(|(.., place)| place.as_ref()));
+    let mut info = info(pg, state, target.and_then(|(.., place)| place.as_ref()));
     info["peer"] = peer.to_string().into();
     info["incomplete"] = i32::from(target.is_some()).into();
     info["stats"]["stat_sum"]["num_objects_missing"] = target.map_or(0, |(_, missing, _)| *missing).into();

@@ -553,6 +553,7 @@ impl World {
                 let which = [0, 1].map(|at| changed[at] && at < usize::from(passed));
                 osd.lacking.push(Lacking { osd: to.0 as u8, which, passed });
             }
+            Effect::AwaitLease { .. } => unreachable!("nobody promises anything here"),
             Effect::WantUpThru { epoch } => self.osd(n).wants = epoch.0,
             Effect::Timer { attempt, .. } => self.osd(n).timer = Some(attempt),
             Effect::TellPrimary { .. } => {
@@ -723,6 +724,7 @@ impl World {
                         common,
                         last_backfill: info.last_backfill,
                         changed: Vec::new(),
+                        lease: None,
                     }
                 });
                 Event::Notified { attempt, from: from_id, copy }
