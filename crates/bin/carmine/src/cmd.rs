@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
-use carmine_bench::{baseline, bench, thrash, top};
+use carmine_bench::{baseline, bench, top};
 use carmine_crush::print::{PgColumns, pgs_dump, print_map};
 use carmine_daemon::signals::cancel_flag;
 use carmine_load::{verdict, words};
@@ -58,7 +58,7 @@ pub(crate) enum Command {
     /// Load a testbed and measure it
     Bench(bench::BenchArgs),
     /// Load a testbed with verified data while its OSDs are killed, stopped, restarted and taken out at random; then check all
-    Thrash(thrash::ThrashArgs),
+    Thrash(carmine_thrash::ThrashArgs),
     /// Run whole clusters in a simulator, under faults that seeds draw, and check what their clients saw
     Sim(sim::SimArgs),
     /// Measure the drive and the messenger without an OSD, for `bench --baseline`
@@ -106,7 +106,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Destroy(args) => testbed::destroy(BedKind::Testbed, &args.dir),
         Command::Baseline(args) => baseline::run(&args, &*cancel_flag()?),
         Command::Bench(args) => bench::run(args, &*cancel_flag()?, doctor::findings_of),
-        Command::Thrash(args) => thrash::run(&args, &*cancel_flag()?),
+        Command::Thrash(args) => carmine_thrash::run(&args, &*cancel_flag()?),
         Command::Sim(args) => sim::run(&args),
         Command::Store(args) => store::run(args),
         Command::Study(args) => study::run(&args),
