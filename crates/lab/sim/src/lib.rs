@@ -6,6 +6,7 @@
 mod chaos;
 pub mod check;
 mod cluster;
+pub mod command;
 pub mod history;
 mod load;
 pub mod model;
