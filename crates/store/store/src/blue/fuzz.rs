@@ -11,8 +11,7 @@ use crate::blue::device::wal::WalLabel;
 use crate::blue::log::record::{GroupHeader, GroupId, HEADER_BYTES, Known, Out, TxnParts, decode_txns};
 use crate::blue::log::scan::Scanned;
 use crate::blue::meta::extents::{Entry, Extents};
-use crate::blue::meta::{codec, keys};
-use crate::blue::mount::checkpoint;
+use crate::blue::meta::{checkpoint, codec, keys};
 use crate::{BLOCK_BYTES, Label};
 
 /// The log that groups are looked for of.

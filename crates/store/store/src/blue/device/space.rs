@@ -1,7 +1,7 @@
 //! Which blocks of the device are taken: one bitmap for all shards, derived from the block maps at mount.
 //!
 //! Chunks of blocks are leased to shards at run time. Only the leaseholder sets bits in a chunk, anyone clears bits;
-//! so an allocation is a scan of words that nobody else fills. The block maps are the truth; a clean unmount leaves a copy (`mount/checkpoint.rs`).
+//! so an allocation is a scan of words that nobody else fills. The block maps are the truth; a clean unmount leaves a copy (`meta/checkpoint.rs`).
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 

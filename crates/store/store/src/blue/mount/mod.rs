@@ -1,6 +1,5 @@
 //! Making, mounting, moving, checking and repairing whole stores.
 
-pub(crate) mod checkpoint;
 pub(crate) mod claims;
 pub(crate) mod fsck;
 pub(crate) mod mkfs;
