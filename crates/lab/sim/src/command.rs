@@ -1,4 +1,6 @@
 //! `carmine sim`: whole clusters in the simulator, one for each seed.
+// Its progress is told in real time.
+#![allow(clippy::disallowed_methods)]
 
 use std::ops::Range;
 use std::process::ExitCode;
