@@ -6,8 +6,8 @@ print the same. Times and random names are masked.
 
 import re
 import struct
-import time
 import sys
+import time
 
 import rados
 
