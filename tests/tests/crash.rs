@@ -174,6 +174,32 @@ fn replayed(bed: &Testbed) -> (u64, f64) {
     }
 }
 
+/// The last line of osd.0's log about free space.
+fn free_space(bed: &Testbed) -> String {
+    let log = std::fs::read_to_string(bed.dir().join("osd.0.log")).expect("a log");
+    log.lines().rfind(|line| line.contains("free space")).expect("a line about free space").to_owned()
+}
+
+#[test]
+fn a_clean_stop_leaves_nothing_to_scan() {
+    let options = ["--osds", "1", "--reactors", "2", "--store", "blue", "--osd-size", "256M", "--sparse"];
+    let bed = Testbed::up(&[&options[..], &["--overprovisioned", "--pgs", "32"]].concat());
+    let state = state_file(&bed);
+    let state = state.to_str().expect("UTF-8");
+    bed.ok("bench", &load(state, "2"));
+    for is_clean in [true, false, true] {
+        if is_clean {
+            bed.ok("down", &[]);
+        } else {
+            assert_eq!(kill_nine(&bed.pids()), 2, "the OSD and the monitor");
+        }
+        bed.ok("up", &["--overprovisioned"]);
+        let said = free_space(&bed);
+        assert_eq!(said.contains("a clean unmount left"), is_clean, "{said}");
+        check_blocks(&bed, state);
+    }
+}
+
 /// Writes that an OSD has answered since it started.
 fn written(dump: &str) -> u64 {
     let metrics: Value = serde_json::from_str(dump).unwrap_or_default();

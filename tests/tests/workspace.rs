@@ -118,7 +118,7 @@ fn linked(meta: &Value, package: &str) -> BTreeSet<String> {
 #[test]
 fn daemons_link_no_charts_and_no_terminal() {
     let meta = metadata();
-    let none_of = ["ratatui", "crossterm", "indicatif", "comfy-table", "inferno", "maud", "zip"];
+    let none_of = ["ratatui", "crossterm", "indicatif", "inferno", "maud", "zip"];
     for daemon in ["carmine-osd-daemon", "carmine-mon-daemon"] {
         let linked = linked(&meta, daemon);
         assert!(linked.contains("carmine-reactor"), "{daemon} links {linked:?}");

@@ -7,6 +7,7 @@ print the same. Times and random names are masked.
 import re
 import struct
 import sys
+import time
 
 import rados
 
@@ -86,8 +87,8 @@ class Probe:
     def masked(self, key, value):
         value = bytearray(self.uuids.sub(lambda found: b"?" * 36, value))
         if key.startswith("snapshot_"):
-            # The time stands before the number of clones and the overlap, which takes 1 or 9 bytes.
-            tail = 9 if value[-9] == 1 else 1
+            # The time stands before the number of clones and the overlap, which takes 1 or 9 bytes: where the seconds are of today.
+            tail = 1 if abs(int.from_bytes(value[-13:-9], "little") - time.time()) < 86400 else 9
             value[-tail - 12:-tail - 4] = b"?" * 8
         return bytes(value)
 

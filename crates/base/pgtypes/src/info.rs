@@ -17,8 +17,8 @@ coded! {
         pub log_tail: Eversion,
         /// Epoch in which the PG was last activated.
         pub last_epoch_started: Epoch,
-        /// Epoch since which the acting set is the same.
-        pub same_interval_since: Epoch,
+        /// The map that this was written under, the interval, and those before.
+        pub history: PgHistory,
         /// The acting set, primary first.
         pub acting: Vec<OsdId>,
         /// Objects are being copied here, or replaced, behind the log: until an activation ends this, the copy must not lead
@@ -29,6 +29,21 @@ coded! {
         /// Of an incomplete copy with `complete_to`: how far its backfill has come. `complete_to` holds for the objects
         /// before this one; the copy may have any content for the others. `None`: it holds for all objects.
         pub last_backfill: Option<ObjectId> = cursor,
+    }
+}
+
+coded! {
+    /// What an OSD wrote down of a PG's intervals, when it had seen the map of `epoch`.
+    #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct PgHistory {
+        /// The newest map that was seen. Zero: none, the PG is new here.
+        pub epoch: Epoch,
+        /// First epoch of the interval at that time.
+        pub same_interval_since: Epoch,
+        /// First epoch of the newest interval in which all copies were known to be whole.
+        pub last_epoch_clean: Epoch,
+        /// The intervals since then that may have served clients, oldest first.
+        pub past: Vec<Interval>,
     }
 }
 

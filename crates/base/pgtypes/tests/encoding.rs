@@ -48,12 +48,24 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn info()(pg in pg(), last_update in eversion(), log_tail in eversion(), started in any::<u32>(), since in any::<u32>(),
+    fn interval()(first in any::<u32>(), last in any::<u32>(), acting in vec(any::<u32>(), 0..4)) -> Interval {
+        Interval { first: Epoch(first), last: Epoch(last), acting: acting.into_iter().map(OsdId).collect() }
+    }
+}
+
+prop_compose! {
+    fn history()(epoch in any::<u32>(), since in any::<u32>(), clean in any::<u32>(), past in vec(interval(), 0..4)) -> PgHistory {
+        PgHistory { epoch: Epoch(epoch), same_interval_since: Epoch(since), last_epoch_clean: Epoch(clean), past }
+    }
+}
+
+prop_compose! {
+    fn info()(pg in pg(), last_update in eversion(), log_tail in eversion(), started in any::<u32>(), history in history(),
               acting in vec(any::<u32>(), 0..5), incomplete in any::<bool>(), complete_to in eversion(),
               last_backfill in proptest::option::of(object())) -> PgInfo {
         let acting = acting.into_iter().map(OsdId).collect();
-        let (last_epoch_started, same_interval_since) = (Epoch(started), Epoch(since));
-        PgInfo { pg, last_update, log_tail, last_epoch_started, same_interval_since, acting, incomplete, complete_to, last_backfill }
+        let last_epoch_started = Epoch(started);
+        PgInfo { pg, last_update, log_tail, last_epoch_started, history, acting, incomplete, complete_to, last_backfill }
     }
 }
 

@@ -114,6 +114,7 @@ impl Parts {
         }
         let clock = Clock::Real(TickRate::measure());
         sys::precise_timers();
+        sys::short_slices();
         Ok(self.assemble(config, Driver::Uring(Box::new(ring)), clock, sys::random_seed(), arena))
     }
 }

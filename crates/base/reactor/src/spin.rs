@@ -22,6 +22,13 @@ impl Budget {
     /// Of so many pauses one is spun through without credit, to see whether work comes faster now.
     const PROBE_EVERY: u8 = 32;
 
+    /// Whether this pause is certainly one without a spin; it counts as one then.
+    fn forbids(&mut self) -> bool {
+        let forbids = self.credit == 0 && self.passed + 1 < Self::PROBE_EVERY;
+        self.passed += u8::from(forbids);
+        forbids
+    }
+
     /// Whether to spin in this pause.
     fn allows(&mut self) -> bool {
         self.passed += 1;
@@ -59,6 +66,14 @@ pub(crate) fn within_budget(shard: &Shard, limit_ns: u64) -> bool {
     };
     shard.inner().spin_budget.set(budget);
     found
+}
+
+/// Spins have not paid lately, and this pause is none to try again in.
+pub(crate) fn is_futile(shard: &Shard) -> bool {
+    let mut budget = shard.inner().spin_budget.get();
+    let is_futile = budget.forbids();
+    shard.inner().spin_budget.set(budget);
+    is_futile
 }
 
 /// There is something to do, or an event to take.
@@ -108,7 +123,7 @@ mod tests {
     fn spun(budget: &mut Budget, pauses: u32, one_in: u32) -> u32 {
         let mut spins = 0;
         for _ in 0..pauses {
-            if budget.allows() {
+            if !budget.forbids() && budget.allows() {
                 spins += 1;
                 budget.note(spins % one_in == 0);
             }

@@ -94,6 +94,23 @@ pub(crate) fn precise_timers() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000usize, 0usize, 0usize, 0usize) };
 }
 
+/// Asks the scheduler for short slices, the shortest that it grants: it then lets the calling thread run soon after it wakes, where a
+/// thread with a long slice (an alien in a compaction) has the same CPU; otherwise that one goes on until the next tick, up to 4 ms.
+/// The share of the CPU stays the same. Linux before 6.12 does nothing.
+pub(crate) fn short_slices() {
+    const SLICE_NS: u64 = 100_000;
+    // SAFETY: sched_attr is plain data for which zeros are valid.
+    let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
+    let size = size_of_val(&attr);
+    // SAFETY: writes at most `size` bytes to `attr`; 0 is the calling thread.
+    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
+    if got == 0 && attr.sched_policy == libc::SCHED_OTHER as u32 {
+        attr.sched_runtime = SLICE_NS;
+        // SAFETY: reads `attr.size` bytes of `attr`, which the kernel has filled in. A refusal leaves the thread as it is.
+        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+    }
+}
+
 /// CPU mask of a thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Affinity(libc::cpu_set_t);

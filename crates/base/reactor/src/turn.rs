@@ -187,7 +187,10 @@ pub(crate) fn run(shard: &Shard, mut root: Root<'_>) -> io::Result<bool> {
                 }
                 take_events(shard)?;
             }
-            PollPolicy::Adaptive { .. } if alien_needs_this_cpu(shard) => sleep(shard)?,
+            // Submitting and sleeping are one enter where nothing is looked for in between.
+            PollPolicy::Adaptive { .. } if alien_needs_this_cpu(shard) || spin::is_futile(shard) => {
+                sleep(shard)?
+            }
             PollPolicy::Adaptive { spin_us } => {
                 drive(shard, Wait::No)?;
                 if spin::within_budget(shard, u64::from(spin_us) * 1_000) {

@@ -15,6 +15,8 @@ pub mod xxhash;
 pub use errno::Errno;
 pub use ids::{Epoch, Eversion, LogOp, NO_OSD, NO_SHARD, OsdId, PgId, ReqId, SpgId, UTime};
 pub use object::{NO_GENERATION, ObjectId, SNAP_DIR, SNAP_HEAD};
+#[doc(hidden)]
+pub use serde;
 pub use storage::{FlushMode, IoPath, READAHEAD_BYTES, StoreKind};
 pub use uuid::Uuid;
-pub use words::{UnknownWord, counted};
+pub use words::{UnknownWord, columns, counted};

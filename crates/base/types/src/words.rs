@@ -31,7 +31,7 @@ pub fn counted(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
-/// Declares an enum with a name for each value: `Display` and `FromStr` use them, `WORDS` and `ALL` list names and values.
+/// Declares an enum with a name for each value: `Display`, `FromStr` and serde use them, `WORDS` and `ALL` list names and values.
 ///
 /// ```
 /// carmine_types::words! {
@@ -91,7 +91,68 @@ macro_rules! words {
                 }
             }
         }
+
+        $crate::as_text!($name);
     };
+}
+
+/// Serializes a type, or one with a type parameter, as the text that its `Display` writes and its `FromStr` reads.
+///
+/// ```
+/// struct Percent(u8);
+///
+/// impl std::fmt::Display for Percent {
+///     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+///         write!(f, "{} %", self.0)
+///     }
+/// }
+///
+/// impl std::str::FromStr for Percent {
+///     type Err = std::num::ParseIntError;
+///
+///     fn from_str(text: &str) -> Result<Self, Self::Err> {
+///         text.trim_end_matches(" %").parse().map(Percent)
+///     }
+/// }
+///
+/// carmine_types::as_text!(Percent);
+/// assert_eq!(serde_json::to_string(&Percent(7)).unwrap(), r#""7 %""#);
+/// assert_eq!(serde_json::from_str::<Percent>(r#""8 %""#).unwrap().0, 8);
+/// assert!(serde_json::from_str::<Percent>(r#""many""#).is_err());
+/// ```
+#[macro_export]
+macro_rules! as_text {
+    ($name:ident $(<$inner:ident>)?) => {
+        impl$(<$inner: ::std::fmt::Display>)? $crate::serde::Serialize for $name$(<$inner>)? {
+            fn serialize<S: $crate::serde::Serializer>(&self, to: S) -> ::std::result::Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        impl<'de $(, $inner: ::std::str::FromStr<Err: ::std::fmt::Display>)?> $crate::serde::Deserialize<'de>
+            for $name$(<$inner>)?
+        {
+            fn deserialize<D: $crate::serde::Deserializer<'de>>(from: D) -> ::std::result::Result<Self, D::Error> {
+                let text = <::std::string::String as $crate::serde::Deserialize>::deserialize(from)?;
+                text.parse().map_err($crate::serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+/// A table whose columns are as wide as their widest cell; those that `is_number` names stand to the right.
+#[must_use]
+pub fn columns(rows: &[Vec<String>], is_number: impl Fn(usize) -> bool) -> String {
+    let width = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..).map_while(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(at, (cell, width))| match is_number(at) {
+            true => format!("{cell:>width$}"),
+            false => format!("{cell:<width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
 }
 
 // Structures whose fields say their default values.
@@ -132,4 +193,17 @@ macro_rules! defaults {
     };
     (@value) => { ::std::default::Default::default() };
     (@value $value:expr) => { $value };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::columns;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
+        let rows = [row(&["point", "µs", "note"]), row(&["a", "1234", ""]), row(&["failed"])];
+        assert_eq!(columns(&rows, |at| at == 1), "point     µs  note\na       1234\nfailed\n");
+        assert_eq!(columns(&[], |_| true), "");
+    }
 }

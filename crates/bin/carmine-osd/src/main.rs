@@ -248,7 +248,9 @@ async fn run_shard(
     shard.spawn(Group::Admin, "store-watch", async move {
         loop {
             own.sleep(STORE_WATCH).await;
-            if let Err(e) = watched.store.sync().await {
+            if let Err(e) = watched.store.sync().await
+                && !watched.is_stopping()
+            {
                 return give_up(&own, &failed, anyhow!(e));
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use carmine_load::drive::{DeviceClass, DriveFacts, StoreFacts, StorePart};
+use carmine_load::drive::{DeviceClass, DriveFacts, StoreFacts, StorePart, WriteCache};
 use carmine_testbed::{Layout, Plan};
 use carmine_types::OsdId;
 
@@ -94,6 +94,10 @@ fn part(prefix: &str, part: &StorePart, class: DeviceClass) -> Vec<(String, Stri
     let drive = &part.drive;
     let number = |value: Option<u64>| value.map(|value| value.to_string());
     let access = if part.is_device { "blk" } else { "file" };
+    let write_cache = match drive.write_cache {
+        WriteCache::Unknown => "unknown".to_owned(),
+        known => format!("write {known}"),
+    };
     let known = [
         ("access_mode", Some(access.to_owned())),
         ("block_size", number(drive.logical_block_bytes)),
@@ -105,7 +109,7 @@ fn part(prefix: &str, part: &StorePart, class: DeviceClass) -> Vec<(String, Stri
         ("physical_block_size", number(drive.physical_block_bytes)),
         ("rotational", drive.rotational.map(|rotational| u8::from(rotational).to_string())),
         ("type", Some(class.to_string())),
-        ("write_cache", Some(drive.write_cache.to_string())),
+        ("write_cache", Some(write_cache)),
     ];
     known.into_iter().filter_map(|(key, value)| Some((format!("{prefix}_{key}"), value?))).collect()
 }

@@ -5,7 +5,6 @@ mod doctor;
 mod osd;
 mod peer;
 mod report;
-mod sim;
 mod store;
 mod study;
 mod sweep;
@@ -18,14 +17,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
-use carmine_bench::{baseline, bench, thrash, top};
+use carmine_bench::{baseline, bench, top};
 use carmine_crush::print::{PgColumns, pgs_dump, print_map};
 use carmine_daemon::signals::cancel_flag;
 use carmine_load::{verdict, words};
+use carmine_sim::command;
 use carmine_testbed::{BedKind, DirArgs, json_text, print};
+use carmine_types::columns;
 use carmine_wire::osdmap::OsdMap;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 /// Stands below the commands.
@@ -58,9 +58,9 @@ pub(crate) enum Command {
     /// Load a testbed and measure it
     Bench(bench::BenchArgs),
     /// Load a testbed with verified data while its OSDs are killed, stopped, restarted and taken out at random; then check all
-    Thrash(thrash::ThrashArgs),
+    Thrash(carmine_thrash::ThrashArgs),
     /// Run whole clusters in a simulator, under faults that seeds draw, and check what their clients saw
-    Sim(sim::SimArgs),
+    Sim(command::SimArgs),
     /// Measure the drive and the messenger without an OSD, for `bench --baseline`
     Baseline(baseline::BaselineArgs),
     /// Work on the object store without an OSD: load it, check it, move its parts
@@ -106,8 +106,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Destroy(args) => testbed::destroy(BedKind::Testbed, &args.dir),
         Command::Baseline(args) => baseline::run(&args, &*cancel_flag()?),
         Command::Bench(args) => bench::run(args, &*cancel_flag()?, doctor::findings_of),
-        Command::Thrash(args) => thrash::run(&args, &*cancel_flag()?),
-        Command::Sim(args) => sim::run(&args),
+        Command::Thrash(args) => carmine_thrash::run(&args, &*cancel_flag()?),
+        Command::Sim(args) => command::run(&args, &*cancel_flag()?),
         Command::Store(args) => store::run(args),
         Command::Study(args) => study::run(&args),
         Command::Sweep(args) => sweep::run(args),
@@ -141,14 +141,10 @@ fn print_as<T: Serialize>(as_json: bool, value: &T, text: impl FnOnce() -> Strin
     done(&if as_json { json_text(value)? } else { text() })
 }
 
-/// A table without lines; the header has `|` between its columns, and the columns `right` are numbers.
-fn table(header: &str, right: Range<usize>, rows: impl Iterator<Item = Vec<String>>) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header.split(" | ")).add_rows(rows);
-    for column in table.column_iter_mut().take(right.end).skip(right.start) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+/// A table without lines; the header has `|` between its columns, and `numbers` are the columns of numbers.
+fn table(header: &str, numbers: Range<usize>, rows: impl Iterator<Item = Vec<String>>) -> String {
+    let header = header.split(" | ").map(str::to_owned).collect();
+    columns(&[header].into_iter().chain(rows).collect::<Vec<_>>(), |at| numbers.contains(&at))
 }
 
 /// The text of `carmine help words`, `carmine help verdicts` or `carmine help WORD`, if the arguments are one of these; all other

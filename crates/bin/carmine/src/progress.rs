@@ -97,8 +97,7 @@ impl View {
             SweepEvent::Step(what) => self.bar.set_message(format!("{}: {what}", self.point)),
             SweepEvent::Ended { state: PointEnd::Done, .. } => self.bar.inc(1),
             SweepEvent::Ended { stem, state, error } => {
-                let word = if state == PointEnd::Failed { "failed" } else { "skipped" };
-                self.line(&format!("{word}: {stem}: {}", error.unwrap_or_default()));
+                self.line(&format!("{state}: {stem}: {}", error.unwrap_or_default()));
             }
             SweepEvent::Note(text) => self.line(&text),
         }

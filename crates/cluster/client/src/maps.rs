@@ -93,9 +93,10 @@ impl Maps {
             }
         }
         // Maps of a message that jumps over epochs.
-        let full =
-            msg.full.iter().filter(|(epoch, _)| epoch.0 > have(&newest)).max_by_key(|(epoch, _)| *epoch);
-        if let Some((epoch, bytes)) = full {
+        let mut full: Vec<_> = msg.full.iter().filter(|(epoch, _)| epoch.0 > have(&newest)).collect();
+        full.sort_by_key(|(epoch, _)| *epoch);
+        full.dedup_by_key(|(epoch, _)| *epoch);
+        for (epoch, bytes) in full {
             let map = Arc::new(OsdMap::decode(bytes).map_err(|e| format!("full map {epoch}: {e}"))?);
             newer.push(Arc::clone(&map));
             newest = Some(map);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use carmine_messenger::{Gate, ServerConfig, serve};
-use carmine_reactor::{Group, Listener, Shard};
+use carmine_reactor::{Listener, Shard};
 use carmine_wire::{EntityAddr, EntityAddrVec, EntityType};
 use tracing::{error, warn};
 
@@ -68,18 +68,15 @@ impl Mon {
             config.limits.idle = Some(SILENCE);
         }
         config.gate = self.gate.clone();
+        config.banner_pause = BANNER_PAUSE;
         let config = Rc::new(config);
         let mut failures = 0;
         while failures < FAILURES_MAX {
             match door.listener.accept().await {
                 Ok((socket, _)) => {
                     failures = 0;
-                    let (mon, config) = (Rc::clone(&self), Rc::clone(&config));
-                    self.shard.spawn(Group::Client, "mon-serve", async move {
-                        mon.shard.sleep(BANNER_PAUSE).await;
-                        let sessions = Rc::new(Sessions(Rc::clone(&mon)));
-                        serve(&mon.shard, socket, config, sessions).await;
-                    });
+                    let sessions = Rc::new(Sessions(Rc::clone(&self)));
+                    serve(&self.shard, socket, Rc::clone(&config), sessions).await;
                 }
                 Err(e) => {
                     failures += 1;

@@ -20,6 +20,7 @@ mod error;
 mod failure;
 #[cfg(any(test, feature = "fuzz"))]
 mod fuzz;
+mod history;
 mod log;
 mod mon;
 mod options;

@@ -26,6 +26,7 @@ use tracing::{error, info};
 use crate::accept::{Door, gate};
 use crate::change::{Change, Refusal, refuse};
 use crate::failure::Failures;
+use crate::history::History;
 use crate::log::ClusterLog;
 use crate::options::{ClientOptions, OptionEdit};
 use crate::record::Record;
@@ -87,6 +88,8 @@ pub struct Mon {
     pub(crate) monmap: MonMap,
     pub(crate) mgrmap: MgrMapMsg,
     current: RefCell<Rc<Published>>,
+    /// The maps before it.
+    pub(crate) history: RefCell<History>,
     /// By connection id.
     pub(crate) sessions: RefCell<BTreeMap<u64, Session>>,
     pub(crate) stats: RefCell<ClusterStats>,
@@ -136,6 +139,7 @@ impl Mon {
             Some(saved) => (restored(&saved.map, now)?, saved.next_gid),
             None => (config.initial.map(now), FIRST_GID),
         };
+        let is_restart = saved.is_some();
         let door = Door::open(shard, EntityType::MON, config.listen, 0).await?;
         // The clock's seconds rise from start to start: whoever knows the manager of an earlier one hears of this one.
         let manager = SocketAddr::new(config.listen.ip(), 0);
@@ -144,6 +148,9 @@ impl Mon {
         let reserved = gid + GIDS_RESERVED;
         let start =
             Saved { fsid, next_gid: reserved, map: published.bytes.clone(), options: options.encode() };
+        state.older.extend(saved.map(|saved| Rc::new(saved.map)));
+        let history = History::of(&state.older, published.map.epoch);
+        state.older = history.all();
         state.rewrite(&start).await?;
         let monmap = MonMap::single(fsid, published.map.created, NAME, door.addrs.clone());
         let mgrmap = MgrMapMsg {
@@ -153,7 +160,7 @@ impl Mon {
             available: true,
             name: NAME.to_owned(),
         };
-        info!(addr = %door.listener.local_addr(), epoch = %published.map.epoch, restart = saved.is_some(), "monitor ready");
+        info!(addr = %door.listener.local_addr(), epoch = %published.map.epoch, restart = is_restart, "monitor ready");
         Ok(Rc::new(Self {
             shard: shard.clone(),
             doors: [door, manager],
@@ -161,6 +168,7 @@ impl Mon {
             monmap,
             mgrmap,
             current: RefCell::new(Rc::new(published)),
+            history: RefCell::new(history),
             sessions: RefCell::default(),
             stats: RefCell::default(),
             up_thru: RefCell::default(),
@@ -308,6 +316,7 @@ impl Mon {
                 let gids = self.gids_reserved.get();
                 self.append(state, Record::Map(next.bytes.clone()), &next, gids).await?;
                 info!("epoch {}: {change:?}", next.map.epoch);
+                self.history.borrow_mut().note(current.map.epoch, current.bytes.clone().into());
                 *self.current.borrow_mut() = Rc::clone(&next);
                 self.forget_down_stats(&next.map);
                 self.failures.borrow_mut().on_map(&next.map);
@@ -358,6 +367,7 @@ impl Mon {
     ) -> Result<(), MonError> {
         let options = self.options.borrow().encode();
         let saved = Saved { fsid: self.fsid, next_gid, map: newest.bytes.clone(), options };
+        state.older = self.history.borrow().all();
         state.append(&[record], &saved).await
     }
 
@@ -402,10 +412,10 @@ impl Mon {
         }
     }
 
-    /// Marks the OSD with these addresses down, because it runs anew.
+    /// Marks the OSD with these addresses down, because it runs anew: its store has been opened by another process.
     pub(crate) fn osd_gone(&self, osd: OsdId, addrs: EntityAddrVec, why: &str) {
         info!("{osd}: {why}");
-        self.change(Change::Down { osd, addrs, is_dead: false }, Box::new(|_, _| {}));
+        self.change(Change::Down { osd, addrs, is_dead: true }, Box::new(|_, _| {}));
     }
 
     /// Puts into the map what follows from an OSD's report, if that is not there yet.

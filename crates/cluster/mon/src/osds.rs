@@ -112,9 +112,12 @@ impl Mon {
         }
     }
 
-    fn beacon(&self, osd: OsdId, addrs: &EntityAddrVec, _: &Beacon) {
-        if is_up_at(&self.current().map, osd, addrs) {
+    fn beacon(&self, osd: OsdId, addrs: &EntityAddrVec, beacon: &Beacon) {
+        let map = &self.current().map;
+        if is_up_at(map, osd, addrs) {
             self.beacons_ns.borrow_mut().insert(osd, self.shard.now_ns());
+            let up = map.osds().filter(|osd| map.is_up(*osd));
+            self.history.borrow_mut().trim(osd, beacon.min_last_epoch_clean, up);
         }
     }
 

@@ -12,6 +12,8 @@
 //! file   = HEADER record, GID record, MAP record, then any number of GID and MAP records,
 //!          then one MARK at most, which speaks of the other file
 //! ```
+//! The newest MAP counts; those before it are for OSDs that were away ([`crate::history`]).
+//!
 //! All integers are little-endian. Generations and global ids end at [`NUMBER_MAX`]: the next one always exists.
 //!
 //! One append is under way at a time, so a power cut leaves at most one torn record, the last one. A file is read up to its
@@ -160,6 +162,8 @@ pub(crate) struct Content {
     pub(crate) next_gid: u64,
     /// The newest whole map.
     pub(crate) map: Vec<u8>,
+    /// Those before it, oldest first.
+    pub(crate) older: Vec<Vec<u8>>,
     /// The newest options of clients; empty if none were ever stored.
     pub(crate) options: Vec<u8>,
     /// Bytes of the records that say so.
@@ -220,11 +224,11 @@ fn read(bytes: &[u8], (generation, fsid): (u64, Uuid), header_bytes: usize) -> (
         (second, options) = (next(), stored);
     }
     let Some(Record::Map(map)) = second else { return (None, good_bytes) };
-    let mut content = Content { generation, fsid, next_gid, map, options, valid_bytes: 0 };
+    let mut content = Content { generation, fsid, next_gid, map, older: Vec::new(), options, valid_bytes: 0 };
     while let Some(record) = next() {
         match record {
             Record::Gid { next } => content.next_gid = content.next_gid.max(next),
-            Record::Map(map) => content.map = map,
+            Record::Map(map) => content.older.push(std::mem::replace(&mut content.map, map)),
             Record::Options(options) => content.options = options,
             Record::Header { .. } | Record::Mark => {}
         }

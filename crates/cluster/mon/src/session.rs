@@ -161,16 +161,24 @@ impl Mon {
         }
     }
 
-    /// Sends the current map to everybody who waits for it.
+    /// Sends the current map to everybody who waits for it. OSDs get those before it that they ask for as well.
     pub(crate) fn push_map(&self) {
-        let current = self.current();
+        let (current, history) = (self.current(), self.history.borrow());
         let epoch = current.map.epoch;
         let mut front = None;
         for session in self.sessions.borrow_mut().values_mut() {
             let Some(wish) = session.osdmap.filter(|wish| wish.from <= epoch) else { continue };
             let front =
                 front.get_or_insert_with(|| OsdMapMsg::full(current.map.fsid, epoch, current.bytes.clone()));
-            Mon::reply(&session.conn, Message::of(front));
+            let older = history.since(wish.from).filter(|_| session.osd.is_some() && wish.from > Epoch(0));
+            let older: Vec<_> = older.map(|(epoch, bytes)| (epoch, Vec::clone(&bytes))).collect();
+            if older.is_empty() {
+                Mon::reply(&session.conn, Message::of(front));
+            } else {
+                let oldest = history.oldest().unwrap_or(epoch);
+                let full = older.into_iter().chain([(epoch, current.bytes.clone())]).collect();
+                Mon::reply(&session.conn, Message::of(&OsdMapMsg { full, oldest, ..front.clone() }));
+            }
             session.osdmap = (!wish.once).then_some(MapWish { from: Epoch(epoch.0 + 1), once: false });
         }
     }
@@ -187,12 +195,13 @@ impl Mon {
 
     fn get_version(&self, conn: &Rc<Connection>, msg: &Message, wish: &GetVersion) {
         let newest = match wish.what.as_str() {
-            "osdmap" => u64::from(self.current().map.epoch.0),
-            "monmap" => u64::from(self.monmap.epoch.0),
-            _ => 0,
+            "osdmap" => self.current().map.epoch,
+            "monmap" => self.monmap.epoch,
+            _ => Epoch(0),
         };
-        // Only the newest map is kept, and it can be had.
-        Mon::reply(conn, answer(msg, &GetVersionReply { handle: wish.handle, newest, oldest: newest }));
+        let oldest = self.history.borrow().oldest().filter(|_| wish.what == "osdmap").unwrap_or(newest);
+        let (newest, oldest) = (newest.0.into(), oldest.0.into());
+        Mon::reply(conn, answer(msg, &GetVersionReply { handle: wish.handle, newest, oldest }));
     }
 
     fn statfs(&self, conn: &Rc<Connection>, msg: &Message) {

@@ -10,6 +10,7 @@
 //! crash and older epochs not for the newest ones.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use carmine_reactor::{Bytes, File, FileOptions, Shard};
 use carmine_types::Uuid;
@@ -44,6 +45,8 @@ pub(crate) struct StateFile {
     ends: [u64; 2],
     /// Bytes of the opening records: the file is rewritten only when that makes it much smaller.
     base_bytes: u64,
+    /// The maps before the newest one, oldest first: those that were found, and that a new file gets.
+    pub(crate) older: Vec<Rc<Vec<u8>>>,
     failed: bool,
 }
 
@@ -118,7 +121,8 @@ impl StateFile {
         let found = newest([&paths[0], &paths[1]], &readings)?;
         let ends =
             readings.each_ref().map(|reading| reading.content.as_ref().map_or(0, |c| c.valid_bytes as u64));
-        let mut state = Self { files, current: 1, generation: 0, ends, base_bytes: 0, failed: false };
+        let mut state =
+            Self { files, current: 1, generation: 0, ends, base_bytes: 0, older: Vec::new(), failed: false };
         let Some((slot, content)) = found.and_then(|slot| Some((slot, readings[slot].content.take()?)))
         else {
             return Ok((state, None));
@@ -131,7 +135,8 @@ impl StateFile {
             warn!("{}: cut a torn tail of {torn} bytes after byte {}", path.display(), content.valid_bytes);
             file.set_len(ends[slot]).await.map_err(|e| MonError::state("truncate", path, e))?;
         }
-        let Content { fsid, next_gid, map, options, .. } = content;
+        let Content { fsid, next_gid, map, older, options, .. } = content;
+        state.older = older.into_iter().map(Rc::new).collect();
         let saved = Saved { fsid, next_gid, map, options };
         Ok((state, Some(saved)))
     }
@@ -161,7 +166,7 @@ impl StateFile {
         self.write(other, self.ends[other], bytes, false).await
     }
 
-    /// Starts a new current file that holds exactly `saved`; durable when this returns.
+    /// Starts a new current file that holds `saved` and the older maps; durable when this returns.
     pub(crate) async fn rewrite(&mut self, saved: &Saved) -> Result<(), MonError> {
         let slot = 1 - self.current;
         let generation = self.generation + 1;
@@ -169,7 +174,9 @@ impl StateFile {
         let options = Some(&saved.options).filter(|options| !options.is_empty());
         let head = [Record::Header { fsid: saved.fsid }, Record::Gid { next: saved.next_gid }];
         let options = options.map(|options| Record::Options(options.clone()));
-        for record in head.into_iter().chain(options).chain([Record::Map(saved.map.clone())]) {
+        let older = self.older.iter().map(|map| Record::Map(Vec::clone(map)));
+        let maps = older.chain([Record::Map(saved.map.clone())]);
+        for record in head.into_iter().chain(options).chain(maps) {
             record.encode(Durable { generation, bytes: 0 }, &mut bytes);
         }
         let len = bytes.len() as u64;

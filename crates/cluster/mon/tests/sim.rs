@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_client::{Client, MonHandler, MonSession, Options};
@@ -14,6 +15,7 @@ use carmine_reactor::sim::{NodeId, Sim};
 use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid, errno};
 use carmine_wire::mon_msg::PoolOp;
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, Superblock};
+use carmine_wire::osdmap::OsdMap;
 use carmine_wire::private::{OsdStats, PgPurged, PoolUse};
 use carmine_wire::{EntityAddr, EntityType, FEATURES};
 
@@ -79,9 +81,19 @@ struct FakeOsd {
     boot: Boot,
     /// Answers to its goodbye.
     goodbyes: RefCell<Vec<MarkMeDown>>,
+    /// The newest map that it saw in an earlier life.
+    seen: Cell<Epoch>,
+    /// The maps that it got in this one.
+    maps: RefCell<Vec<u32>>,
 }
 
 impl MonHandler for FakeOsd {
+    fn seen(&self) -> Epoch {
+        self.seen.get()
+    }
+    fn on_map(&self, map: &Arc<OsdMap>) {
+        self.maps.borrow_mut().push(map.epoch.0);
+    }
     fn on_session(&self, session: &Rc<MonSession>) {
         session.send(Message::of(&self.boot));
     }
@@ -142,7 +154,9 @@ fn boot(shard: &Shard, osd: u32, uuid: u8) -> (Rc<FakeOsd>, Rc<MonSession>) {
         metadata: BTreeMap::new(),
         features: FEATURES,
     };
-    let fake = Rc::new(FakeOsd { addr, boot, goodbyes: RefCell::default() });
+    let fake =
+        FakeOsd { addr, boot, goodbyes: RefCell::default(), seen: Cell::default(), maps: RefCell::default() };
+    let fake = Rc::new(fake);
     let session = fake.session(shard);
     (fake, session)
 }
@@ -368,6 +382,59 @@ fn up_thru_is_noted_for_all_who_ask_at_once() {
     run(&sim, "after", |shard| async move {
         let client = client(&shard).await;
         assert_eq!(client.osdmap().unwrap().up_thru(OsdId(0)), UP_THRU.with(Cell::get), "it is durable");
+    });
+}
+
+/// An OSD that was away sees each map that it missed, and so which OSDs may have served its PGs meanwhile.
+#[test]
+fn an_osd_gets_all_maps_since_the_newest_that_it_saw() {
+    /// The maps that it gets in a life after one that ended in this epoch.
+    async fn maps_after(shard: &Shard, osd: &Rc<FakeOsd>, seen: u32) -> Vec<u32> {
+        osd.seen.set(Epoch(seen));
+        osd.maps.take();
+        let session = osd.session(shard);
+        session.ready(LIMIT).await.unwrap();
+        session.shutdown();
+        osd.maps.take()
+    }
+    let sim = Sim::new(22);
+    let mon = start_mon(&sim);
+    run(&sim, "client", |shard| async move {
+        let client = client(&shard).await;
+        let (osd, _session) = boot(&shard, 0, 1);
+        wait_up(&client, &[0]).await;
+        let (away, session) = boot(&shard, 1, 1);
+        let seen = wait_up(&client, &[0, 1]).await.0;
+        session.send(Message::of(&away.goodbye()));
+        wait_up(&client, &[0]).await;
+        session.shutdown();
+        let (_other, _second) = boot(&shard, 2, 1);
+        let newest = wait_up(&client, &[0, 2]).await.0;
+        assert!(newest >= seen + 2);
+        let maps = maps_after(&shard, &away, seen).await;
+        assert!(maps.starts_with(&(seen..=newest).collect::<Vec<_>>()), "{maps:?}");
+        // Each session boots, which may make one more.
+        let newest = wait_up(&client, &[0, 1, 2]).await.0;
+        for seen in [newest, 0] {
+            let maps = maps_after(&shard, &away, seen).await;
+            assert_eq!(maps[0], newest, "{seen}: it needs one to go on from");
+        }
+        let maps = osd.maps.borrow();
+        assert!(
+            *maps == (1..=maps[maps.len() - 1]).collect::<Vec<_>>(),
+            "one that stays sees each: {maps:?}"
+        );
+        UP_THRU.with(|epoch| epoch.set(Epoch(seen)));
+    });
+    sim.kill(mon);
+    start_mon(&sim);
+    run(&sim, "after", |shard| async move {
+        let seen = UP_THRU.with(Cell::get).0;
+        let newest = client(&shard).await.osdmap().unwrap().epoch.0;
+        let (osd, session) = boot(&shard, 1, 1);
+        session.shutdown();
+        let maps = maps_after(&shard, &osd, seen).await;
+        assert!(maps.len() > 2 && maps.starts_with(&(seen..=newest).collect::<Vec<_>>()), "{maps:?}");
     });
 }
 

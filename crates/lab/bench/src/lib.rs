@@ -1,5 +1,5 @@
-//! Measuring a testbed: loads (`bench`), the drive and the messenger without an OSD (`baseline`), faults under a
-//! load (`thrash`), a view of a running one (`top`); samples of processes and machine, flamegraphs, results on disk.
+//! Measuring a testbed: loads (`bench`), the drive and the messenger without an OSD (`baseline`), a view of a
+//! running one (`top`); samples of processes and machine, flamegraphs, results on disk.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -11,11 +11,8 @@ pub mod bench;
 mod child;
 pub mod profile;
 pub mod sample;
-mod steering;
-pub mod thrash;
+pub mod steering;
 pub mod top;
-
-pub use steering::{Measured, OnEdge, run_raw};
 
 /// Finds settings of the machine that would spoil a measurement of this testbed.
 pub type Doctor = fn(&carmine_testbed::Layout, &carmine_testbed::Plan) -> Vec<carmine_doctor::Finding>;

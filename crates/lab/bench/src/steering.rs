@@ -30,14 +30,19 @@ const PREFILL_LIMIT: Duration = Duration::from_secs(60);
 const END_LIMIT: Duration = Duration::from_secs(15);
 
 /// The jobs of a load.
-pub(crate) enum Jobs {
+pub enum Jobs {
+    /// On reactors of this process.
     Near { session: Box<Session>, reactors: Reactors },
+    /// On the reactors of an OSD.
     Far { client: Rc<Client>, osd: OsdId },
 }
 
 impl Jobs {
     /// Starts a reactor for each job of `spec`, dealt to `cpus`; `job` is the job on its shard.
-    pub(crate) fn near(
+    ///
+    /// # Errors
+    /// The threads cannot be started.
+    pub fn near(
         spec: &LoadSpec,
         state: Option<VerifyState>,
         cpus: &[usize],
@@ -59,7 +64,10 @@ impl Jobs {
     }
 
     /// Starts the jobs of a load of a cluster's pool.
-    pub(crate) fn of_cluster(
+    ///
+    /// # Errors
+    /// The threads cannot be started.
+    pub fn of_cluster(
         spec: &LoadSpec,
         state: Option<VerifyState>,
         cpus: &[usize],
@@ -78,7 +86,10 @@ impl Jobs {
     }
 
     /// Starts a job on each reactor of an OSD.
-    pub(crate) async fn far(client: &Rc<Client>, osd: OsdId, spec: &LoadSpec, pool: &str) -> Result<Jobs> {
+    ///
+    /// # Errors
+    /// The OSD refuses, or does not answer.
+    pub async fn far(client: &Rc<Client>, osd: OsdId, spec: &LoadSpec, pool: &str) -> Result<Jobs> {
         let spec = Box::new(spec.clone());
         ask(client, osd, &BenchAction::Start { spec, pool: pool.to_owned() }).await?;
         Ok(Jobs::Far { client: Rc::clone(client), osd })
@@ -91,7 +102,11 @@ impl Jobs {
         }
     }
 
-    pub(crate) async fn set_phase(&mut self, phase: Phase) -> Result<()> {
+    /// Moves all jobs to a phase.
+    ///
+    /// # Errors
+    /// The jobs' OSD does not answer.
+    pub async fn set_phase(&mut self, phase: Phase) -> Result<()> {
         match self {
             Jobs::Near { session, .. } => session.control().set_phase(phase),
             Jobs::Far { client, osd } => {
@@ -102,7 +117,7 @@ impl Jobs {
     }
 
     /// The blocks that are known; `None` if nobody keeps them.
-    pub(crate) fn state(&self) -> Option<&VerifyState> {
+    pub fn state(&self) -> Option<&VerifyState> {
         match self {
             Jobs::Near { session, .. } => session.state(),
             Jobs::Far { .. } => None,
@@ -110,7 +125,10 @@ impl Jobs {
     }
 
     /// Ends the generator's threads.
-    pub(crate) fn join(self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// One of them failed.
+    pub fn join(self) -> io::Result<()> {
         let Jobs::Near { reactors, .. } = self else { return Ok(()) };
         reactors.stopper().stop();
         reactors.join()
@@ -126,7 +144,7 @@ async fn ask(client: &Client, osd: OsdId, action: &BenchAction) -> Result<BenchS
 }
 
 /// A reactor for the calling thread, which only steers.
-pub(crate) fn controller(cpu: Option<usize>) -> Config {
+pub fn controller(cpu: Option<usize>) -> Config {
     Config {
         name: "bench".into(),
         cpus: vec![cpu],
@@ -137,20 +155,21 @@ pub(crate) fn controller(cpu: Option<usize>) -> Config {
 }
 
 /// Called at each look at the jobs; an error ends the load.
-pub(crate) type OnLook<'a> = Box<dyn FnMut(&Jobs) -> Result<()> + 'a>;
+pub type OnLook<'a> = Box<dyn FnMut(&Jobs) -> Result<()> + 'a>;
 
 /// Moves the jobs on, shows how far they are, and looks for Ctrl-C.
-pub(crate) struct Steering<'a> {
-    pub(crate) shard: Shard,
-    pub(crate) jobs: Jobs,
-    pub(crate) view: View,
+pub struct Steering<'a> {
+    pub shard: Shard,
+    pub jobs: Jobs,
+    pub view: View,
     cancel: &'a AtomicBool,
     on_look: OnLook<'a>,
     pause: Duration,
 }
 
 impl<'a> Steering<'a> {
-    pub(crate) fn new(
+    /// Steers `jobs`; nothing is shown before their first phase.
+    pub fn new(
         shard: &Shard,
         jobs: Jobs,
         spec: &LoadSpec,
@@ -162,20 +181,29 @@ impl<'a> Steering<'a> {
     }
 
     /// Waits until all jobs are connected.
-    pub(crate) async fn connect(&mut self) -> Result<()> {
+    ///
+    /// # Errors
+    /// They do not connect in time, or a look at them fails.
+    pub async fn connect(&mut self) -> Result<()> {
         self.view.phase("connecting");
         self.until("the jobs to connect", READY_LIMIT, |status| status.progress.ready).await
     }
 
     /// Lets the jobs write their data.
-    pub(crate) async fn prefill(&mut self) -> Result<()> {
+    ///
+    /// # Errors
+    /// Nothing is written for a minute, or a look at the jobs fails.
+    pub async fn prefill(&mut self) -> Result<()> {
         self.jobs.set_phase(Phase::Prefill).await?;
         self.view.phase("prefilling");
         self.until("the prefill to go on", PREFILL_LIMIT, |status| status.progress.prefilled).await
     }
 
     /// Lets the load run before it is measured.
-    pub(crate) async fn ramp(&mut self, millis: u64) -> Result<()> {
+    ///
+    /// # Errors
+    /// A look at the jobs fails.
+    pub async fn ramp(&mut self, millis: u64) -> Result<()> {
         if millis == 0 {
             return Ok(());
         }
@@ -185,7 +213,10 @@ impl<'a> Steering<'a> {
     }
 
     /// Lets the load run through its window.
-    pub(crate) async fn measure(&mut self, spec: &LoadSpec) -> Result<()> {
+    ///
+    /// # Errors
+    /// A look at the jobs fails.
+    pub async fn measure(&mut self, spec: &LoadSpec) -> Result<()> {
         self.jobs.set_phase(Phase::Measure).await?;
         self.view.timed("measuring", spec.runtime_ms);
         let time = Duration::from_millis(spec.runtime_ms);
@@ -223,13 +254,19 @@ impl<'a> Steering<'a> {
     }
 
     /// Waits a moment, then looks at the jobs.
-    pub(crate) async fn go_on(&mut self) -> Result<()> {
+    ///
+    /// # Errors
+    /// As of [`Steering::look`].
+    pub async fn go_on(&mut self) -> Result<()> {
         self.shard.sleep(self.pause).await;
         self.look().await.map(drop)
     }
 
     /// Looks at the jobs, the OSDs and Ctrl-C, and shows how far all is.
-    pub(crate) async fn look(&mut self) -> Result<BenchStatus> {
+    ///
+    /// # Errors
+    /// A job failed, `on_look` found a fault, or the load was interrupted.
+    pub async fn look(&mut self) -> Result<BenchStatus> {
         ensure!(!self.cancel.load(Ordering::Relaxed), "interrupted");
         let status = self.jobs.status().await?;
         self.view.show(&status);
@@ -239,7 +276,10 @@ impl<'a> Steering<'a> {
     }
 
     /// Ends the load and gathers the results. Jobs of a load that has failed do not wait long for answers that won't come.
-    pub(crate) async fn results(&mut self, has_failed: bool) -> Result<BenchStatus> {
+    ///
+    /// # Errors
+    /// The jobs do not end in time.
+    pub async fn results(&mut self, has_failed: bool) -> Result<BenchStatus> {
         self.view.phase("waiting for the last answers");
         if let (true, Jobs::Near { session, .. }) = (has_failed, &self.jobs) {
             session.control().fail();
@@ -258,7 +298,7 @@ impl<'a> Steering<'a> {
 }
 
 /// The progress bar of a load; silent where there is no terminal.
-pub(crate) struct View {
+pub struct View {
     bar: ProgressBar,
     load: String,
     /// Start and length of the running phase, if it has a length.
@@ -271,14 +311,14 @@ impl View {
     }
 
     /// A phase of unknown length begins.
-    pub(crate) fn phase(&mut self, name: &str) {
+    pub fn phase(&mut self, name: &str) {
         self.bar.set_message(format!("{}: {name}", self.load));
         self.timed = None;
         self.draw(0, 0);
     }
 
     /// A phase that takes `millis` begins.
-    pub(crate) fn timed(&mut self, name: &str, millis: u64) {
+    pub fn timed(&mut self, name: &str, millis: u64) {
         self.phase(name);
         self.timed = Some((Instant::now(), millis));
     }
@@ -301,12 +341,12 @@ impl View {
     }
 
     /// Prints a line above the bar, or where there is none on standard error.
-    pub(crate) fn line(&self, text: &str) {
+    pub fn line(&self, text: &str) {
         self.bar.suspend(|| note(text));
     }
 
     /// Wipes the line.
-    pub(crate) fn finish(&self) {
+    pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }

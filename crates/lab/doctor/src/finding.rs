@@ -24,11 +24,10 @@ pub(crate) const OWN: &str = "Carmine's own measurements (ARCHITECTURE.md)";
 
 carmine_types::words! {
     /// How much a finding matters to a measurement.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Severity: "severity" {
         /// This machine does not have it, or does not show it: nothing is known.
-        NotPresent = "not present",
+        NotPresent = "not_present",
         /// As it should be.
         Ok = "ok",
         /// Worth knowing; neither good nor bad.

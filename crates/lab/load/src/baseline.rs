@@ -10,9 +10,9 @@ use crate::spec::{LoadSpec, Rw};
 #[serde(default)]
 pub struct Baseline {
     /// One drive; `None` for stores that keep nothing on a device.
-    pub device: Option<DeviceBaseline>,
+    pub device: Option<RawFigures>,
     /// One pair of reactors; `None` if it was not asked for.
-    pub messenger: Option<MessengerBaseline>,
+    pub messenger: Option<RawFigures>,
 }
 
 /// A raw load: of a drive through the reactor, or of messages of the load's size, echoed through `carmine-messenger`.
@@ -32,11 +32,6 @@ pub struct RawFigures {
     /// Block device that was measured, and by way of what: `vda, scratch file`; or which connection.
     pub drive: String,
 }
-
-/// Of one drive.
-pub type DeviceBaseline = RawFigures;
-/// Of one pair of reactors.
-pub type MessengerBaseline = RawFigures;
 
 /// A load as percentages of its baselines.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -118,7 +113,7 @@ mod tests {
 
     fn baseline() -> Baseline {
         Baseline {
-            device: Some(DeviceBaseline {
+            device: Some(RawFigures {
                 iops: 10_000.0,
                 bw_bytes: 40_960_000.0,
                 mean_ns: 1e5,
@@ -129,7 +124,7 @@ mod tests {
                 flush_mode: "flush".into(),
                 drive: "vda, scratch file".into(),
             }),
-            messenger: Some(MessengerBaseline {
+            messenger: Some(RawFigures {
                 iops: 50_000.0,
                 bw_bytes: 2e8,
                 mean_ns: 2e4,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use carmine_types::columns;
 use serde_json::Value;
 
 /// Columns with numbers: name, place in the result (`*`: the direction), factor, digits.
@@ -37,19 +38,7 @@ pub fn compare(results: &[(String, Value)]) -> String {
     let header = ["result", "rw"].into_iter().chain(NUMBERS.map(|(name, ..)| name)).chain(["verdict"]);
     let mut rows: Vec<Vec<String>> = vec![header.map(str::to_owned).collect()];
     rows.extend(results.iter().flat_map(|(name, value)| result_rows(name, value)));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
-    let mut text = String::new();
-    for row in &rows {
-        // Words to the left, numbers to the right.
-        let cells = row.iter().zip(&widths).enumerate().map(|(at, (cell, width))| match at {
-            0 | 1 | 10 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        });
-        text += cells.collect::<Vec<_>>().join("  ").trim_end();
-        text.push('\n');
-    }
-    text + "\n" + &words(results)
+    columns(&rows, |at| (2..10).contains(&at)) + "\n" + &words(results)
 }
 
 /// A row for each direction that has operations; one empty row if none has.

@@ -9,13 +9,12 @@ use serde::{Deserialize, Serialize};
 
 carmine_types::words! {
     /// A drive's guarantee for a write that it has acknowledged.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum WriteCache: "write cache" {
         /// It survives a power cut: there is no cache, or it is power-safe (the kernel's `write through`).
-        Through = "write through",
+        Through = "through",
         /// It is lost in a power cut until a flush (the kernel's `write back`).
-        Back = "write back",
+        Back = "back",
         /// The kernel does not tell: as bad as `Back`.
         #[default]
         Unknown = "unknown",
@@ -24,8 +23,7 @@ carmine_types::words! {
 
 carmine_types::words! {
     /// Kind of a drive, by Ceph's names.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum DeviceClass: "class of drives" {
         /// It rotates.
         Hdd = "hdd",
@@ -83,14 +81,13 @@ pub struct StoreFacts {
     pub log: StorePart,
     /// RocksDB; `None`: metadata in memory.
     pub db: Option<StorePart>,
-    #[serde(with = "crate::as_text")]
     pub flush_mode: FlushMode,
     /// It was asked for, not chosen.
     pub flush_forced: bool,
     /// Why it was chosen.
     pub flush_reason: String,
     /// How reads and writes go to the drive of the data.
-    #[serde(with = "crate::as_text", default)]
+    #[serde(default)]
     pub io_path: IoPath,
     /// Why it is so, or why what was asked for cannot be had.
     #[serde(default)]
@@ -135,7 +132,7 @@ impl fmt::Display for DriveFacts {
         if let Some(node) = self.node.as_ref().filter(|node| !self.drives.contains(node)) {
             write!(f, " ({node})")?;
         }
-        f.write_str(if self.write_cache == WriteCache::Unknown { ", write cache " } else { ", " })?;
+        f.write_str(if self.write_cache == WriteCache::Unknown { ", write cache " } else { ", write " })?;
         write!(f, "{}{}", self.write_cache, if self.fua == Some(true) { ", FUA" } else { "" })
     }
 }

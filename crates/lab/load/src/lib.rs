@@ -5,7 +5,6 @@
 //! [`run_job`]. The controller moves the phases on (and reads the kernel's accounting at both ends of the window), and
 //! [`report`] makes figures of it all.
 
-pub mod as_text;
 pub mod baseline;
 mod compare;
 pub mod drive;

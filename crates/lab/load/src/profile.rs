@@ -6,8 +6,7 @@ use crate::stages::StageShare;
 
 carmine_types::words! {
     /// The kind of time that a flamegraph shows.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum ProfileMode: "kind of profile" {
         /// Where the OSDs' threads spend CPU time.
         OnCpu = "oncpu",

@@ -20,8 +20,7 @@ const OBJECTS_MAX: u64 = 1 << 22;
 
 carmine_types::words! {
     /// Mix and order of operations.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Rw: "kind of load" {
         #[default]
         Read = "read",
@@ -56,8 +55,7 @@ impl Rw {
 
 carmine_types::words! {
     /// How requests arrive when a rate is given.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Arrivals: "way of arriving" {
         /// Evenly spaced.
         #[default]
@@ -69,8 +67,7 @@ carmine_types::words! {
 
 carmine_types::words! {
     /// Connections of the cluster client.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Route: "route" {
         /// One connection per (OSD, reactor): no hop.
         #[default]
@@ -82,8 +79,7 @@ carmine_types::words! {
 
 carmine_types::words! {
     /// When objects are written before the load starts.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Prefill: "answer" {
         /// Objects that are missing or too small, unless the load writes them in order itself; all of them if blocks are
         /// verified and nothing is known about them.

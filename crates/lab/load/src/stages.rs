@@ -8,8 +8,7 @@ use crate::window::MetricsWindow;
 
 carmine_types::words! {
     /// A stage of an operation in the OSDs, in its order.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Stage: "stage" {
         /// The kernel takes bytes from a socket.
         Receive = "receive",

@@ -13,8 +13,7 @@ pub(crate) use table::{DISTURBED, RAW_WRONG, UNEVEN};
 
 carmine_types::words! {
     /// The limiter of a point; [`crate::words`] says what each means.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "UPPERCASE")]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Limiter: "limiter" {
         Osd = "OSD",
         Alien = "ALIEN",

@@ -7,8 +7,7 @@ use serde::Serialize;
 
 carmine_types::words! {
     /// The kinds of words.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-    #[serde(rename_all = "lowercase")]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum WordKind: "kind of word" {
         /// It names what limited a load.
         Verdict = "verdict",

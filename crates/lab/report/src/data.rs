@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use carmine_study::archive::{
     ArchiveError, Config, Point, PointEnd, PointKind, PointResult, Run, RunFile, Samples,
 };
-use carmine_study::scaling::follows;
+use carmine_study::scaling::{SPOILS, follows};
 use carmine_types::counted;
 use serde_json::Value;
 
@@ -17,9 +17,6 @@ use crate::lists::distinct;
 use crate::units::{bytes, grouped, percent, short};
 
 pub(crate) use setting::{Setting, settings};
-
-/// Marks that keep a point out of slopes.
-const SPOILS: [&str; 5] = ["SHARED", "NOISY", "UNSTEADY", "SMOKE", "DIED"];
 
 /// A point and its result.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +44,7 @@ pub(crate) struct Measured {
 impl Measured {
     /// Was measured, and nothing speaks against its figures.
     pub(crate) fn is_clean(&self) -> bool {
-        self.result.is_some() && !self.words.iter().any(|w| SPOILS.contains(&w.as_str()))
+        self.result.is_some() && !self.words.iter().any(|w| w == "SMOKE" || SPOILS.contains(&w.as_str()))
     }
 
     /// Is part of the plan, and not the first point run again.

@@ -15,8 +15,6 @@ use crate::model::BLOCK_TAG;
 const CLIENTS: u32 = 3;
 /// Requests of each client, at least.
 const REQUESTS: u32 = 60;
-/// Reads may be stale so long after what kept an OSD from knowing that it was replaced.
-pub(crate) const STALE: Duration = Duration::from_secs(15);
 /// Virtual time in which the copies of OSDs that all run become whole.
 const RECOVERED: Duration = Duration::from_secs(2);
 
@@ -146,30 +144,12 @@ impl Chaos {
         self.rng.u32(..self.cluster.shape.osds)
     }
 
-    /// From now on an OSD may serve that does not know what the others do.
-    fn begin_stale(&mut self) {
-        let now = self.cluster.sim.now_ns();
-        self.load.history.borrow_mut().cut_off.push(now..u64::MAX);
-    }
-
-    /// If nobody is stopped or cut off any more.
-    fn end_stale(&mut self) {
-        if self.is_cut || !self.stopped.is_empty() {
-            return;
-        }
-        let end = self.cluster.sim.now_ns() + STALE.as_nanos() as u64;
-        let open = |time: &&mut std::ops::Range<u64>| time.end == u64::MAX;
-        self.load.history.borrow_mut().cut_off.iter_mut().filter(open).for_each(|time| time.end = end);
-    }
-
     fn kill(&mut self, power: bool) {
         let osd = self.osd();
         if !self.cluster.runs(osd) {
             return;
         }
-        if self.stopped.remove(&osd) {
-            self.end_stale();
-        }
+        self.stopped.remove(&osd);
         if power {
             let seed = self.rng.u64(..);
             self.say(format!("osd.{osd} loses its power"));
@@ -201,7 +181,6 @@ impl Chaos {
         let power = self.rng.bool();
         self.say(format!("all OSDs {}", if power { "lose their power" } else { "are killed" }));
         self.stopped.clear();
-        self.end_stale();
         for osd in 0..self.cluster.shape.osds {
             let seed = self.rng.u64(..);
             if power {
@@ -220,7 +199,6 @@ impl Chaos {
     fn stop(&mut self) {
         let osd = self.osd();
         let Some(node) = self.cluster.node(osd) else { return };
-        self.begin_stale();
         self.say(format!("osd.{osd} stands still"));
         self.stopped.insert(osd);
         self.cluster.sim.stop(node);
@@ -232,7 +210,6 @@ impl Chaos {
         if let Some(node) = self.cluster.node(osd) {
             self.cluster.sim.go_on(node);
         }
-        self.end_stale();
     }
 
     /// An OSD, the monitor or a client.
@@ -248,7 +225,6 @@ impl Chaos {
         let (a, b) = (self.anybody(), name_of(self.osd()));
         let both = self.rng.bool();
         let (from, to) = if self.rng.bool() { (&a, &b) } else { (&b, &a) };
-        self.begin_stale();
         self.is_cut = true;
         self.say(format!("nothing gets from {from} to {to}{}", if both { ", nor back" } else { "" }));
         self.cluster.sim.cut(from, to);
@@ -268,7 +244,6 @@ impl Chaos {
         if self.rng.bool() {
             others.extend((0..CLIENTS).map(|number| format!("client.{number}")));
         }
-        self.begin_stale();
         self.is_cut = true;
         self.say(format!("osd.{osd} is cut off from {}", others.join(", ")));
         for other in others {
@@ -281,7 +256,6 @@ impl Chaos {
         self.say("the network is mended".to_owned());
         self.cluster.sim.mend_network();
         self.is_cut = false;
-        self.end_stale();
     }
 
     fn reset(&mut self) {
@@ -314,9 +288,6 @@ impl Chaos {
         self.cluster.kill_mon();
         self.cluster.pass(pause)?;
         self.cluster.start_mon();
-        // The OSDs come back to it one after the other: the last may be called down before, and not know it (seed 1140).
-        self.begin_stale();
-        self.end_stale();
         Ok(())
     }
 
@@ -399,11 +370,9 @@ impl Chaos {
     /// A healthy OSD is called down, and comes back.
     fn call_down(&mut self) -> Result<(), SimStuck> {
         let osd = self.osd();
-        self.begin_stale();
         let command = json!({ "prefix": "osd down", "ids": [osd.to_string()] });
         self.say(command.to_string());
         self.cluster.command(&command)?;
-        self.end_stale();
         Ok(())
     }
 
@@ -419,7 +388,6 @@ impl Chaos {
         while !self.stopped.is_empty() {
             self.go_on();
         }
-        self.end_stale();
         self.cluster.start_mon();
         let Shape { osds, size, .. } = self.cluster.shape;
         for osd in 0..osds {

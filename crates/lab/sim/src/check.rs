@@ -22,48 +22,19 @@ pub struct Fault {
     pub calls: Vec<String>,
 }
 
-/// The result of a check.
-#[derive(Clone, Debug, Default)]
-pub struct Checked {
-    pub faults: Vec<Fault>,
-    /// Reads that saw a state which was over when they were made: read leases are to prevent them.
-    pub stale_reads: Vec<Fault>,
-}
-
-/// Checks all objects.
-pub fn check(history: &History) -> Checked {
-    let mut checked = Checked::default();
+/// Checks all objects; the faults, at most one of each.
+pub fn check(history: &History) -> Vec<Fault> {
     let objects: BTreeSet<u32> = history.calls.iter().map(|call| call.object).collect();
-    for object in objects {
+    let fault_of = |object: u32| {
         let calls = history.of(object);
-        let strict = Search::new(&calls, &BTreeSet::new()).run();
-        let Err(first) = strict else { continue };
-        // Without the reads that are stale, is all else well?
-        let mut stale = BTreeSet::new();
-        let mut fault = Some(first);
-        while let Some(found) = fault.take() {
-            let Some(read) = found.read.filter(|read| !stale.contains(read)) else {
-                checked.faults.push(found.fault(object, &calls));
-                break;
-            };
-            stale.insert(read);
-            let is_old = history.may_be_stale(calls[read]) && saw_something_older(&calls, read);
-            if !is_old {
-                checked.faults.push(found.fault(object, &calls));
-                break;
-            }
-            checked.stale_reads.push(found.fault(object, &calls));
-            fault = Search::new(&calls, &stale).run().err();
-        }
-    }
-    checked
+        Search::new(&calls).run().err().map(|failed| failed.fault(object, &calls))
+    };
+    objects.into_iter().filter_map(fault_of).collect()
 }
 
 /// The point at which the search failed.
 struct Failed {
     what: String,
-    /// The read that nothing explains.
-    read: Option<usize>,
     at: usize,
 }
 
@@ -103,10 +74,9 @@ struct Place {
 }
 
 impl<'a> Search<'a> {
-    fn new(calls: &'a [&'a Call], without: &BTreeSet<usize>) -> Search<'a> {
+    fn new(calls: &'a [&'a Call]) -> Search<'a> {
         let of = |is: &dyn Fn(&Call) -> bool| -> Vec<usize> {
-            let numbered = calls.iter().enumerate().filter(|(n, call)| !without.contains(n) && is(call));
-            numbered.map(|(n, _)| n).collect()
+            calls.iter().enumerate().filter(|(_, call)| is(call)).map(|(n, _)| n).collect()
         };
         let mut changes = of(&Call::has_changed);
         changes.sort_by_key(|n| calls[*n].version());
@@ -129,7 +99,7 @@ impl<'a> Search<'a> {
         }
         let mut failed = match self.best {
             Some((_, failed)) => failed,
-            None => Failed { what: "no change comes first".to_owned(), read: None, at: 0 },
+            None => Failed { what: "no change comes first".to_owned(), at: 0 },
         };
         if self.steps > BUDGET {
             failed.what = format!("the search was given up after {BUDGET} steps; {}", failed.what);
@@ -144,7 +114,7 @@ impl<'a> Search<'a> {
         for pair in self.changes.windows(2) {
             if self.calls[pair[0]].version() == self.calls[pair[1]].version() {
                 let what = "two changes have the same version".to_owned();
-                return Err(Failed { what, read: None, at: pair[1] });
+                return Err(Failed { what, at: pair[1] });
             }
         }
         for &n in &self.changes {
@@ -154,14 +124,14 @@ impl<'a> Search<'a> {
                     "a change has a lower version than one that was asked after its end: {}",
                     self.calls[n]
                 );
-                return Err(Failed { what, read: None, at: later });
+                return Err(Failed { what, at: later });
             }
             if latest_call.is_none_or(|later| self.calls[later].at_ns < call.at_ns) {
                 latest_call = Some(n);
             }
             if last_of.insert(call.client, n).is_some_and(|before| before > n) {
                 let what = "changes of one client are in another order than it asked for them".to_owned();
-                return Err(Failed { what, read: None, at: n });
+                return Err(Failed { what, at: n });
             }
         }
         Ok(())
@@ -216,7 +186,7 @@ impl<'a> Search<'a> {
                         return true;
                     }
                     let what = format!("a change was acknowledged that must have been refused: {refusal:?}");
-                    self.note_as(&place, Failed { what, read: None, at: next });
+                    self.note_as(&place, Failed { what, at: next });
                     return false;
                 }
             }
@@ -277,7 +247,7 @@ impl<'a> Search<'a> {
             Some(size) => format!("nothing explains this answer; the object has {size} bytes here: {call}"),
             None => format!("nothing explains this answer; there is no object here: {call}"),
         };
-        self.note_as(place, Failed { what, read: Some(read), at: read });
+        self.note_as(place, Failed { what, at: read });
     }
 
     /// Keeps the failure that came furthest.
@@ -307,24 +277,6 @@ fn fingerprint(object: &Object) -> u64 {
             ^ u64::from(crate::history::sum(value)) << 32
     });
     u64::from(crate::history::sum(&object.data)) ^ (object.data.len() as u64) << 40 ^ of_pairs.rotate_left(13)
-}
-
-/// The read saw a state that acknowledged changes had made, and that later ones had already ended when it was asked for.
-fn saw_something_older(calls: &[&Call], read: usize) -> bool {
-    let mut changes: Vec<&Call> = calls.iter().copied().filter(|call| call.has_changed()).collect();
-    changes.sort_by_key(|call| call.version());
-    let mut state = None;
-    if is_explained(calls[read], None) {
-        return true;
-    }
-    for change in changes {
-        let Ok((next, _)) = apply(state.as_ref(), &change.steps) else { return false };
-        state = next;
-        if is_explained(calls[read], state.as_ref()) {
-            return true;
-        }
-    }
-    false
 }
 
 #[cfg(test)]
@@ -368,42 +320,40 @@ mod tests {
         call(client, from, to, 0, vec![Step::Read], Ok(vec![Output::Data(bytes(data, 8, 4))]))
     }
 
-    fn faults(calls: Vec<Call>) -> (usize, usize) {
-        let checked = check(&History { calls, cut_off: std::iter::once(0..50).collect() });
-        (checked.faults.len(), checked.stale_reads.len())
+    fn faults(calls: Vec<Call>) -> usize {
+        check(&History { calls }).len()
     }
 
     #[test]
     fn reads_beside_a_write_see_one_or_the_other() {
         assert_eq!(
             faults(vec![full(0, 1, 2, 1, 7), full(0, 10, 20, 2, 8), see(1, 12, 15, 7), see(1, 16, 30, 8)]),
-            (0, 0)
+            0
         );
         // First the new state, then the old one.
         assert_eq!(
             faults(vec![full(0, 1, 2, 1, 7), full(0, 10, 20, 2, 8), see(1, 12, 15, 8), see(1, 16, 30, 7)]),
-            (0, 1)
-        );
-        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), full(0, 10, 20, 2, 8), see(1, 21, 30, 7)]), (0, 1));
-        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), see(1, 3, 4, 9)]), (1, 0));
-        // From the future.
-        assert_eq!(
-            faults(vec![full(0, 1, 2, 1, 7), see(1, 3, 4, 8), full(0, 10, 20, 2, 8)]).0
-                + faults(vec![full(0, 1, 2, 1, 7), see(1, 3, 4, 8), full(0, 10, 20, 2, 8)]).1,
             1
         );
-        assert_eq!(faults(vec![read(0, 1, 2, None), write(0, 3, 4, 1, 5)]), (0, 0));
+        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), full(0, 10, 20, 2, 8), see(1, 21, 30, 7)]), 1, "stale");
+        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), see(1, 3, 4, 9)]), 1);
+        // From the future.
+        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), see(1, 3, 4, 8), full(0, 10, 20, 2, 8)]), 1);
+        assert_eq!(faults(vec![read(0, 1, 2, None), write(0, 3, 4, 1, 5)]), 0);
     }
 
     #[test]
     fn a_change_without_an_answer_happens_once_or_not_at_all() {
         let open = || call(2, 3, 0, 0, vec![Step::Append { len: 2, data: 1 }], Ok(vec![]));
         let size = |from, bytes| call(1, from, from + 1, 0, vec![Step::Stat], Ok(vec![Output::Size(bytes)]));
-        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), open(), size(5, 4), size(8, 4)]), (0, 0));
-        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), open(), size(5, 4), size(8, 6)]), (0, 0));
-        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), open(), size(5, 6), size(8, 8)]), (1, 0), "twice");
-        let lost = faults(vec![full(0, 1, 2, 1, 7), open(), size(5, 6), size(8, 4)]);
-        assert_eq!(lost.0 + lost.1, 1, "it went away again");
+        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), open(), size(5, 4), size(8, 4)]), 0);
+        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), open(), size(5, 4), size(8, 6)]), 0);
+        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), open(), size(5, 6), size(8, 8)]), 1, "twice");
+        assert_eq!(
+            faults(vec![full(0, 1, 2, 1, 7), open(), size(5, 6), size(8, 4)]),
+            1,
+            "it went away again"
+        );
     }
 
     /// Changes of different bytes make the same state in any order, but not the same states on the way (`carmine sim --seed 496`).
@@ -426,25 +376,24 @@ mod tests {
             call(3, 6, 30, 2, vec![write(2)], Ok(vec![Output::None])),
             see(31, 32, after(&[0, 1, 2])),
         ];
-        assert_eq!(faults(calls), (0, 0));
+        assert_eq!(faults(calls), 0);
     }
 
     #[test]
     fn versions_are_an_order_in_time() {
-        assert_eq!(faults(vec![full(0, 1, 2, 3, 7), full(1, 10, 20, 2, 8)]).0, 1);
-        assert_eq!(faults(vec![full(0, 1, 30, 3, 7), full(1, 10, 20, 1, 8)]), (0, 0));
-        assert_eq!(faults(vec![full(0, 1, 30, 3, 7), full(0, 10, 40, 1, 8)]).0, 1, "one client's own order");
-        assert_eq!(faults(vec![full(0, 1, 30, 1, 7), full(1, 10, 20, 1, 8)]).0, 1, "the same version");
+        assert_eq!(faults(vec![full(0, 1, 2, 3, 7), full(1, 10, 20, 2, 8)]), 1);
+        assert_eq!(faults(vec![full(0, 1, 30, 3, 7), full(1, 10, 20, 1, 8)]), 0);
+        assert_eq!(faults(vec![full(0, 1, 30, 3, 7), full(0, 10, 40, 1, 8)]), 1, "one client's own order");
+        assert_eq!(faults(vec![full(0, 1, 30, 1, 7), full(1, 10, 20, 1, 8)]), 1, "the same version");
     }
 
     #[test]
     fn a_lost_change_is_found() {
         let calls = vec![full(0, 1, 2, 1, 7), full(0, 3, 4, 2, 8), see(1, 9, 10, 7)];
-        let checked = check(&History { calls, cut_off: std::iter::once(20..50).collect() });
-        assert_eq!((checked.faults.len(), checked.stale_reads.len()), (1, 0));
+        assert_eq!(faults(calls), 1);
         // Appends happen once.
         let append = call(0, 3, 4, 2, vec![Step::Append { len: 2, data: 1 }], Ok(vec![Output::None]));
         let size = call(1, 5, 6, 0, vec![Step::Stat], Ok(vec![Output::Size(8)]));
-        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), append, size]), (1, 0));
+        assert_eq!(faults(vec![full(0, 1, 2, 1, 7), append, size]), 1);
     }
 }

@@ -1,7 +1,6 @@
 //! Requests of clients, and their answers.
 
 use std::fmt;
-use std::ops::Range;
 
 use carmine_types::Eversion;
 
@@ -81,9 +80,6 @@ pub(crate) fn sum(data: &[u8]) -> u32 {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     pub calls: Vec<Call>,
-    /// Virtual times, nanoseconds, between which an OSD may have served reads without knowing that another had taken over:
-    /// there are no read leases yet.
-    pub cut_off: Vec<Range<u64>>,
 }
 
 impl History {
@@ -96,11 +92,6 @@ impl History {
     /// The requests for one object.
     pub(crate) fn of(&self, object: u32) -> Vec<&Call> {
         self.calls.iter().filter(|call| call.object == object).collect()
-    }
-
-    /// A request may have seen an older state.
-    pub(crate) fn may_be_stale(&self, call: &Call) -> bool {
-        self.cut_off.iter().any(|time| time.start <= call.answered_ns() && call.at_ns <= time.end)
     }
 
     pub fn answered(&self) -> usize {

@@ -6,6 +6,7 @@
 mod chaos;
 pub mod check;
 mod cluster;
+pub mod command;
 pub mod history;
 mod load;
 pub mod model;
@@ -26,11 +27,10 @@ mod tests {
         for seed in from..to {
             let outcome = super::run(seed);
             println!(
-                "seed {seed}: {} faults, {} of {} requests, {} stale reads, healed after {:.0} ms of {:.0}: {}",
+                "seed {seed}: {} faults, {} of {} requests, healed after {:.0} ms of {:.0}: {}",
                 outcome.faults,
                 outcome.answered,
                 outcome.requests,
-                outcome.stale_reads,
                 outcome.healed_ms,
                 outcome.virtual_ms,
                 outcome.error.as_deref().unwrap_or("well")

@@ -10,8 +10,8 @@ use carmine_types::{OsdId, PgId};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::chaos::{Chaos, STALE};
-use crate::check::{Checked, Fault, check};
+use crate::chaos::Chaos;
+use crate::check::{Fault, check};
 use crate::cluster::{PGS, POOL};
 use crate::load::{self, OBJECTS, object_name};
 
@@ -20,6 +20,8 @@ const FAULTS: std::ops::Range<u32> = 8..32;
 /// Virtual time after the last fault in which every request must be answered, and every PG be active and clean.
 const BOUND: Duration = Duration::from_secs(60);
 
+/// Virtual time in which the monitor lets members go that a PG has too many of.
+const SETTLED: Duration = Duration::from_secs(15);
 /// Virtual time for repairing what nobody has read.
 const REPAIR: Duration = Duration::from_secs(30);
 
@@ -32,8 +34,6 @@ pub struct Outcome {
     pub faults: usize,
     pub requests: usize,
     pub answered: usize,
-    /// Reads of a state that was over, which read leases are to prevent.
-    pub stale_reads: usize,
     /// Virtual time from the last fault until every PG was clean.
     pub healed_ms: f64,
     pub virtual_ms: f64,
@@ -67,15 +67,14 @@ pub fn run(seed: u64) -> Outcome {
     chaos.note_ends();
     let history = std::mem::take(&mut *chaos.load.history.borrow_mut());
     let mut trace = std::mem::take(&mut chaos.trace);
-    let Checked { faults, stale_reads } = check(&history);
+    let faults = check(&history);
     if let Some(fault) = faults.first() {
         error = Some(match error {
             Some(error) => format!("{}; {error}", text_of(fault)),
             None => text_of(fault),
         });
     }
-    let shown = if faults.is_empty() { stale_reads.first() } else { faults.first() };
-    trace.extend(shown.into_iter().flat_map(|fault| {
+    trace.extend(faults.first().into_iter().flat_map(|fault| {
         [format!("{} and before it:", text_of(fault))].into_iter().chain(fault.calls.iter().cloned())
     }));
     let first_error = chaos.load.errors.borrow().first().cloned();
@@ -85,7 +84,6 @@ pub fn run(seed: u64) -> Outcome {
         faults: chaos.faults,
         requests: history.calls.len(),
         answered: history.answered(),
-        stale_reads: stale_reads.len(),
         healed_ms,
         virtual_ms: chaos.cluster.sim.now_ns() as f64 / 1e6,
         trace,
@@ -122,8 +120,7 @@ fn through(chaos: &mut Chaos, healed_ms: &mut f64) -> Result<(), String> {
     if !chaos.clients_are_done() {
         return Err(format!("requests have no answer {BOUND:?} after everything was healed"));
     }
-    // Reads the last writes of clients when no OSD can be behind any more.
-    chaos.cluster.pass(STALE).map_err(words)?;
+    chaos.cluster.pass(SETTLED).map_err(words)?;
     let has_wounds = chaos.has_wounds();
     let (wrong, load) = (Rc::<RefCell<Option<String>>>::default(), Rc::clone(&chaos.load));
     let own = Rc::clone(&wrong);

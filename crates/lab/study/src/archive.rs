@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use carmine_load::baseline::{Baseline, DeviceBaseline, MessengerBaseline};
+pub use carmine_load::baseline::Baseline;
 pub use carmine_load::report::{CpuSeconds, LatencyHistograms, PerCore, Report as CarmineResult};
 pub use carmine_load::samples::{CoresUsed, CpuSamples, Instrument, NvmeSamples, Samples, ThreadSamples};
 pub use carmine_testbed::write_whole;
@@ -193,14 +193,15 @@ impl Config {
     }
 }
 
-/// How a point ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PointEnd {
-    Done,
-    Failed,
-    /// Left out: the curve was stopped before it.
-    Skipped,
+carmine_types::words! {
+    /// How a point ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum PointEnd: "end of a point" {
+        Done = "done",
+        Failed = "failed",
+        /// Left out: the curve was stopped before it.
+        Skipped = "skipped",
+    }
 }
 
 /// State of a point that was run. A point without this file has not been run to its end.

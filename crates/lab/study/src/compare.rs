@@ -18,6 +18,7 @@ pub use crate::archive::ArchiveError as Refusal;
 use crate::archive::{Config, PointResult};
 use crate::expand::follows_from;
 use crate::plan;
+use crate::scaling::SPOILS;
 
 pub use arms::{arm_of_files, arm_of_run, arms_of_run};
 pub(crate) use pairs::between;
@@ -276,7 +277,7 @@ fn warnings(base: &Arm, new: &Arm, groups: &[Group<'_>], differences: &[Differen
     for arm in [base, new] {
         warnings.extend(arm.left_out.iter().map(|point| format!("left out: {point}")));
     }
-    for word in ["SHARED", "NOISY", "UNSTEADY", "DIED"] {
+    for word in SPOILS {
         let pairs = groups.iter().flat_map(|g| &g.pairs);
         let count =
             pairs.filter(|(base, new)| base.result.has_mark(word) || new.result.has_mark(word)).count();

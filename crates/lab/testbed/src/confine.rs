@@ -79,6 +79,8 @@ impl fmt::Display for ConfineCpus {
     }
 }
 
+carmine_types::as_text!(ConfineCpus);
+
 /// Confinement of every OSD of a testbed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Confine {

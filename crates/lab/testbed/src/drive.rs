@@ -74,7 +74,9 @@ fn look_at(sys: &Path, major: u32, minor: u32) -> Option<Found> {
         rotational: number("rotational").map(|rotational| rotational != 0),
         logical_block_bytes: number("logical_block_size"),
         physical_block_bytes: number("physical_block_size"),
-        write_cache: queue("write_cache").and_then(|cache| cache.parse().ok()).unwrap_or_default(),
+        write_cache: queue("write_cache")
+            .and_then(|told| told.strip_prefix("write ")?.parse().ok())
+            .unwrap_or_default(),
         fua: number("fua").map(|fua| fua != 0),
         // A granularity counts only where there are discards at all.
         discard_granularity_bytes: match number("discard_max_bytes") {

@@ -123,6 +123,8 @@ impl<T: fmt::Display> fmt::Display for OrAuto<T> {
     }
 }
 
+carmine_types::as_text!(OrAuto<T>);
+
 /// An option's name as clap has it.
 pub(crate) fn long(option: &'static str) -> &'static str {
     option.trim_matches(['-', '='])

@@ -36,7 +36,6 @@ settings! {
         reactors: u16 = 1,
         /// Object store: cyan (memory), null (forgets data), blue (file or device) [default: blue]
         #[set("Cluster" "--store" "STORE" Layout; Kind::Word(StoreKind::WORDS))]
-        #[serde(with = "carmine_load::as_text")]
         store: StoreKind = StoreKind::Blue,
         /// Replicas [default: 3, or the number of OSDs if that is less]
         #[set("Cluster" "--size" "N" Layout peer; count(10))]
@@ -149,11 +148,9 @@ settings! {
         /// get the rest. quota: an amount of CPU time per 100 ms, like a container's limit; reactors keep their pins, and the
         /// kernel stops the OSD when its time is used up (needs a writable cgroup). Stays in force until `none` is given
         #[set("CPUs" "--confine" "HOW" Start)]
-        #[serde(with = "carmine_load::as_text")]
         confine: ConfineKind = ConfineKind::None,
         /// CPUs of each confined OSD, such as 2 (with quota also 1.5), or none for no limit
         #[set("CPUs" "--confine-cpus" "N|none" Start)]
-        #[serde(with = "carmine_load::as_text::option")]
         confine_cpus: ConfineCpus,
 
         /// Start each OSD by this command, such as 'perf record -g -o /tmp/perf.{osd}' or 'numactl -m 0'. {osd} stands for
@@ -177,7 +174,6 @@ settings! {
         /// (only for drives with a power-safe cache), auto (what the drives need). Results name the mode and whether it was
         /// given [default: auto]
         #[set("Storage" "--flush-mode" "MODE" Start; Kind::WordOrAuto(FlushMode::WORDS))]
-        #[serde(with = "carmine_load::as_text")]
         flush_mode: OrAuto<FlushMode> = OrAuto::Auto,
         /// How reads and writes go to the block devices: block (the kernel's block layer; for files, too), poll (the same
         /// without interrupts: needs poll queues, and the reactor is busy as long as anything is under way), passthru (NVMe
@@ -185,17 +181,14 @@ settings! {
         /// statistics of the drive leave it out unless queue/iostats_passthrough says otherwise), auto (passthru where the drive is NVMe, has blocks
         /// without metadata and one controller, and this user may command it; else block) [default: block]
         #[set("Storage" "--io-path" "PATH" Start; Kind::Word(IoPath::WORDS))]
-        #[serde(with = "carmine_load::as_text")]
         io_path: IoPath = IoPath::Block,
         /// Class of the drives: hdd, ssd, nvme, or auto (what the kernel says) [default: auto]
         #[set("Storage" "--device-class" "CLASS" Start; Kind::WordOrAuto(DeviceClass::WORDS))]
-        #[serde(with = "carmine_load::as_text")]
         device_class: OrAuto<DeviceClass> = OrAuto::Auto,
         /// Writes smaller than this go into the log first and to their places later; 0: none do; auto: 64K for hdd, otherwise
         /// 4K (parts of blocks) [default: auto]
         #[set("Storage" "--prefer-deferred-size" "SIZE" Start; Kind::Bytes)]
         #[arg(value_parser = parse_size)]
-        #[serde(with = "carmine_load::as_text")]
         prefer_deferred_bytes: OrAuto<u64> = OrAuto::Auto,
         /// Tell the drives in batches which space is free: on or off [default: off]
         #[set("Storage" "--discard=" "on|off" Start; Kind::Word(&["off", "on"]))]
@@ -209,7 +202,6 @@ settings! {
         /// auto: 256K [default: auto]
         #[set("Storage" "--readahead" "SIZE" Start; Kind::Bytes)]
         #[arg(value_parser = parse_size)]
-        #[serde(with = "carmine_load::as_text")]
         readahead_bytes: OrAuto<u64> = OrAuto::Auto,
     }
 }

@@ -48,8 +48,7 @@ pub struct Space {
 
 carmine_types::words! {
     /// How full the monitor calls an OSD.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Fullness: "degree" {
         /// Worth a warning.
         Nearfull = "nearfull",

@@ -4,8 +4,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
 /// A topology that cannot be read, or a plan that does not fit it. The message names the value and what to change.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -28,8 +26,7 @@ pub(crate) use {refuse, wrong};
 pub(crate) const CPU_NUMBER_MAX: usize = 65_535;
 
 /// A set of CPU numbers, shown and serialised in Linux's list form (`0-3,8`).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuList(BTreeSet<usize>);
 
 impl CpuList {
@@ -112,27 +109,7 @@ impl fmt::Display for CpuList {
     }
 }
 
-/// Serialises a type as its text.
-macro_rules! as_text {
-    ($name:ident) => {
-        impl TryFrom<String> for $name {
-            type Error = TopologyError;
-
-            fn try_from(text: String) -> Result<Self, TopologyError> {
-                text.parse()
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(value: $name) -> String {
-                value.to_string()
-            }
-        }
-    };
-}
-pub(crate) use as_text;
-
-as_text!(CpuList);
+carmine_types::as_text!(CpuList);
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use carmine_types::counted;
+use carmine_types::{columns, counted};
 use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, CpuList, Strategy};
@@ -190,7 +190,7 @@ impl Grid {
             format!("topology  {}", self.topology),
             format!("strategy  {}{floats}{shares}", self.strategy),
         ];
-        lines.extend(self.table());
+        lines.push(self.table().trim_end().to_owned());
         lines.push(self.clients_line());
         let others = [("system", &self.system), ("neighbour", &self.neighbour)];
         let others = others.into_iter().filter(|(_, cpus)| !cpus.is_empty());
@@ -209,7 +209,7 @@ impl Grid {
         lines.join("\n") + "\n"
     }
 
-    fn table(&self) -> Vec<String> {
+    fn table(&self) -> String {
         let header = ["OSD", "reactor CPUs", "socket", "node", "L3", "alien CPUs", "PGs/reactor"];
         let mut rows = vec![header.map(str::to_owned).to_vec()];
         let pgs = self.pgs_per_reactor.map_or_else(|| "-".to_owned(), |n| format!("{n:.1}"));
@@ -226,13 +226,7 @@ impl Grid {
             let column = std::iter::once("shared device".to_owned()).chain(devices);
             rows.iter_mut().zip(column).for_each(|(row, cell)| row.push(cell));
         }
-        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
-        let line = |row: &Vec<String>| {
-            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-        };
-        rows.iter().map(line).collect()
+        columns(&rows, |_| false)
     }
 
     fn clients_line(&self) -> String {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use carmine_types::counted;
 use serde::{Deserialize, Serialize};
 
-use crate::cpulist::{as_text, refuse, wrong};
+use crate::cpulist::{refuse, wrong};
 use crate::grid::{AlienHome, ClientSlot, Floating, Grid, OsdRow, ReactorSlot};
 use crate::place::{self, Pool};
 use crate::{CpuList, Topology, TopologyError};
@@ -16,8 +16,7 @@ const PG_IMBALANCE_MAX: f64 = 0.10;
 
 carmine_types::words! {
     /// Where an OSD's reactors sit relative to each other. SMT siblings are used last in all of them.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "lowercase")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Strategy: "placement" {
         /// Consecutive CPUs.
         #[default]
@@ -36,8 +35,7 @@ carmine_types::words! {
 /// The CPUs of clients as they are asked for. Those that are not named are whole cores, from the highest down, taken from the
 /// sockets in turn. Without any wish it is a third of the CPUs, but at least one, and fewer where that leaves each reactor a core
 /// of its own.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientCpus {
     /// These CPUs.
     List(CpuList),
@@ -75,7 +73,7 @@ impl fmt::Display for ClientCpus {
     }
 }
 
-as_text!(ClientCpus);
+carmine_types::as_text!(ClientCpus);
 
 carmine_types::defaults! {
     /// The threads that are to be placed.

@@ -5,8 +5,8 @@ use std::rc::{Rc, Weak};
 
 use crate::messages::{
     KIND_FIRST, KIND_LAST, PgAck, PgActivate, PgBackfillProgress, PgBackfillScan, PgComplete, PgFetch,
-    PgQuery, PgRead, PgRepair, PgReserve, PgScrub, PgStray, PushObject, RECOVERY_KINDS, RepOp, peek_head,
-    peek_pg,
+    PgLease, PgQuery, PgRead, PgRelease, PgRepair, PgReserve, PgScrub, PgStray, PushObject, RECOVERY_KINDS,
+    RepOp, peek_head, peek_pg,
 };
 use carmine_messenger::{Connection, Dispatcher, Message, Parts, Permit};
 use carmine_reactor::{Group, ShardId};
@@ -30,6 +30,9 @@ pub(crate) struct Incoming(pub Weak<OsdShard>);
 impl Dispatcher for Incoming {
     fn on_accepted(&self, conn: &Rc<Connection>) {
         if let Some(osd) = self.0.upgrade() {
+            if osd.stopping.get() {
+                return conn.close("this OSD stops");
+            }
             let state =
                 ConnState { conn: Rc::clone(conn), epoch: Cell::new(Epoch(0)), carried: Cell::new(None) };
             osd.conns.borrow_mut().insert(conn.id(), state);
@@ -293,6 +296,8 @@ fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
             PgBackfillScan::KIND => answer(parts, |scan| pg.answer_backfill_scan(&own, scan)).await,
             PgBackfillProgress::KIND => answer(parts, |order| pg.answer_progress(&own, order)).await,
             PgReserve::KIND => answer(parts, |order| pg.answer_reserve(&own, order)).await,
+            PgLease::KIND => answer(parts, async |lease| pg.answer_lease(&own, lease)).await,
+            PgRelease::KIND => answer(parts, async |release| pg.answer_release(release)).await,
             PgStray::KIND => answer(parts, async |stray| pg.answer_stray(&own, stray)).await,
             PgRead::KIND => answer(parts, |read| pg.answer_read(&own, read)).await,
             PgScrub::KIND => answer(parts, |scrub| pg.answer_scrub(&own, scrub)).await,

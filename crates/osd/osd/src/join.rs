@@ -20,7 +20,7 @@ use carmine_wire::{EntityAddr, EntityAddrVec, EntityType, FEATURES, kinds};
 
 use crate::admin::Hook;
 use crate::heartbeat::Heartbeats;
-use crate::pg::order_scrubs;
+use crate::pg::{give_up_leases, order_scrubs};
 use crate::shard::OsdShard;
 use crate::stats;
 
@@ -31,6 +31,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const BEACON_PERIOD: Duration = Duration::from_secs(300);
 /// Longest wait for the answer to a goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
+/// Longest unmount of the store.
+const UNMOUNT: Duration = Duration::from_secs(20);
 
 /// Shard 0's session with the monitor.
 struct Member {
@@ -43,6 +45,10 @@ struct Member {
     is_up: Cell<bool>,
     /// The newest epoch in which an interval of a PG began that it leads, and that waits for the map to say so.
     up_thru: Cell<Epoch>,
+    /// The newest map that all PGs had seen when this process started.
+    seen: Epoch,
+    /// A map came: several may have come at once.
+    news: Notify,
     /// When the next beacon is due.
     beacon_ns: Cell<u64>,
     /// Fired when the monitor has answered the goodbye.
@@ -50,7 +56,7 @@ struct Member {
 }
 
 /// Keeps a session with the monitor for as long as the OSD runs.
-pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbeats>) {
+pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbeats>, seen: Epoch) {
     let client = ClientConfig::daemon(EntityType::OSD, osd.config.id.0.to_string(), addr);
     let member = Rc::new(Member {
         osd: Rc::clone(osd),
@@ -59,6 +65,8 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbe
         session: RefCell::default(),
         is_up: Cell::new(false),
         up_thru: Cell::default(),
+        seen,
+        news: Notify::new(),
         beacon_ns: Cell::new(0),
         left: Notify::new(),
     });
@@ -70,17 +78,55 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbe
     stats::start(osd, session);
 }
 
-/// Says goodbye on shard 0: the monitor calls this OSD down. Returns when it has, or lets too long wait for it; the caller then
+/// Says goodbye on shard 0: the monitor calls this OSD down. Then all shards let go of their connections and of the store, which a
+/// start finds as it was left, with nothing to replay or to scan. Returns when that is done or takes too long; the caller then
 /// stops the reactors.
 pub async fn leave(shard: &Shard) {
     let Some(member) = shard.local::<Member>() else { return };
-    member.osd.stopping.set(true);
+    // Others may serve as soon as the map tells that this OSD is down.
+    for to in (0..shard.shards()).map(ShardId) {
+        shard
+            .call(to, |shard| async move { OsdShard::of(&shard).iter().for_each(|osd| give_up_leases(osd)) })
+            .await;
+    }
     if member.say_goodbye() {
         let _ = with_timeout(shard, GOODBYE, member.left.notified()).await;
+    }
+    if with_timeout(shard, UNMOUNT, unmount(shard)).await.is_none() {
+        tracing::warn!("the store was not unmounted within {UNMOUNT:?}: the next start replays its log");
+    }
+}
+
+async fn unmount(shard: &Shard) {
+    let shards = || (0..shard.shards()).map(ShardId);
+    for to in shards() {
+        shard.call(to, |there| async move { hang_up(&there) }).await;
+    }
+    for to in shards() {
+        shard.call(to, |there| async move { let_go(&there).await }).await;
+    }
+}
+
+/// From now on nobody hears of this shard, so that what the store refuses from here on is no answer to anybody.
+fn hang_up(shard: &Shard) {
+    let Some(osd) = OsdShard::of(shard) else { return };
+    osd.stopping.set(true);
+    let conns: Vec<_> = osd.conns.borrow().values().map(|state| Rc::clone(&state.conn)).collect();
+    conns.iter().for_each(|conn| conn.close("this OSD stops"));
+}
+
+async fn let_go(shard: &Shard) {
+    let Some(osd) = OsdShard::of(shard) else { return };
+    if let Err(error) = osd.store.umount().await {
+        tracing::warn!("the store of reactor {} was not unmounted: {error}", shard.id().0);
     }
 }
 
 impl MonHandler for Member {
+    fn seen(&self) -> Epoch {
+        self.seen
+    }
+
     fn on_session(&self, session: &Rc<MonSession>) {
         *self.session.borrow_mut() = Rc::downgrade(session);
         self.heartbeats.on_session(session);
@@ -102,7 +148,7 @@ impl MonHandler for Member {
         if let Some(now) = self.osd.view() {
             self.heartbeats.on_map(&now);
         }
-        self.ask();
+        self.news.notify_one();
     }
 
     fn on_options(&self, options: Vec<(String, String)>) {
@@ -144,7 +190,7 @@ pub(crate) fn want_up_thru(osd: &OsdShard, epoch: Epoch) {
 }
 
 impl Member {
-    /// False if nobody waits for it. Until it stops it serves, so it is not dead for its PGs' new members.
+    /// False if nobody waits for it. It serves nobody any more: for its PGs' new members it is dead.
     fn say_goodbye(&self) -> bool {
         let Some((session, view)) = self.session.borrow().upgrade().zip(self.osd.view()) else {
             return false;
@@ -156,7 +202,7 @@ impl Member {
             addrs: self.addr.into(),
             epoch: view.epoch(),
             request_ack: true,
-            is_dead: false,
+            is_dead: true,
         };
         self.is_up.get() && session.send(Message::of(&goodbye))
     }
@@ -175,10 +221,10 @@ impl Member {
         }
     }
 
-    /// Asks again for as long as something is lacking, and sends beacons.
+    /// Asks after each map, and again for as long as something is lacking, and sends beacons.
     async fn insist(self: Rc<Self>) {
         while !self.osd.stopping.get() {
-            self.osd.shard.sleep(PAUSE).await;
+            let _ = with_timeout(&self.osd.shard, PAUSE, self.news.notified()).await;
             self.ask();
             self.beacon();
         }
@@ -219,7 +265,7 @@ impl Member {
         let beacon = Beacon {
             version: view.epoch().0.into(),
             pgs: led.map(|(pg, _)| pg).collect(),
-            min_last_epoch_clean: Epoch(0),
+            min_last_epoch_clean: self.osd.last_epoch_clean.get(),
             last_purged_snaps_scrub: UTime::ZERO,
             interval_s: BEACON_PERIOD.as_secs() as i32,
         };

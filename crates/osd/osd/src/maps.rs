@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use carmine_crush::MapView;
 use carmine_messenger::Message;
+use carmine_peering::OsdState;
 use carmine_reactor::ShardId;
 use carmine_types::{Epoch, OsdId, PgId, SpgId};
 use carmine_wire::EntityAddr;
@@ -36,7 +37,7 @@ impl OsdShard {
         let table = self.table.borrow().with(mine, shards).of_pools(|pool| map.pools.contains_key(&pool));
         let table = Arc::new(table);
         if self.epoch() == Epoch(0) {
-            remove_orphans(self, &view);
+            remove_orphans(self);
         }
         report_imbalance(&table, shards);
         self.spread(&view, &table);
@@ -73,12 +74,12 @@ impl OsdShard {
         self.peers.on_map(|osd| self.addr_of(osd));
         self.bar_clients(view.map());
         self.remove_pgs_of_deleted_pools(&view);
-        let here = self.shard.id();
+        let (here, osds) = (self.shard.id(), osd_states(view.map()));
         for (id, _) in table.iter().filter(|(_, owner)| *owner == here) {
             let id = SpgId::from(id);
             let known = self.pg(id);
             let pg = known.clone().unwrap_or_else(|| Pg::new(id, self.config.id));
-            pg.on_map(self, &view);
+            pg.on_map(self, &view, &osds);
             if known.is_none() {
                 self.pgs.borrow_mut().insert(id, Rc::clone(&pg));
                 pg.load(self);
@@ -99,6 +100,16 @@ impl OsdShard {
         let gone = self.pgs.borrow_mut().take_pools(|pool| !view.map().pools.contains_key(&pool));
         gone.iter().for_each(|pg| pg.remove(self));
     }
+}
+
+/// The map's word on each OSD.
+fn osd_states(map: &OsdMap) -> Arc<[OsdState]> {
+    let state = |osd: u32| match (map.exists(OsdId(osd)), map.is_up(OsdId(osd))) {
+        (false, _) => OsdState::Gone,
+        (true, true) => OsdState::Up,
+        (true, false) => OsdState::Down { lost_at: map.lost_at(OsdId(osd)) },
+    };
+    (0..map.osd_state.len() as u32).map(state).collect()
 }
 
 /// More than a tenth above the mean is worth knowing: such a reactor is the one that limits the OSD.

@@ -1,5 +1,5 @@
 //! The messages between OSDs: replication and peering. They are Carmine's own, kinds 0x8001 to 0x800f and 0x8040 to
-//! 0x8044, and lossy.
+//! 0x8047, and lossy.
 //!
 //! Every message begins with the same 29 bytes, the [`Head`], so that a receiver finds the PG, and by it the reactor that
 //! owns it, without decoding the rest: [`peek_pg`].
@@ -26,6 +26,9 @@
 //! | 0x8042 | [`PgBackfillProgress`]: so far the copy is whole | primary | [`PgAck`] |
 //! | 0x8043 | [`PgReserve`]: take part in a recovery, among as many as your OSD may | primary | [`PgAck`] |
 //! | 0x8044 | [`PgStray`]: I am no member: is my copy needed? | anyone | [`PgAck`]; 0: remove it |
+//! | 0x8045 | [`PgLease`]: help no other primary for a while | primary | [`PgLeaseAck`] |
+//! | 0x8046 | [`PgLeaseAck`]: so promised | replica | |
+//! | 0x8047 | [`PgRelease`]: have you left the intervals before my map? | primary | [`PgAck`]; 0: yes |
 //!
 //! Requests of peering carry a transaction id in the message header; the answer echoes it. Byte strings are a u32 length
 //! and the bytes; versions are u64 version, u32 epoch, as Ceph writes them.
@@ -42,8 +45,8 @@ use carmine_wire::private::VERSION;
 pub const KIND_FIRST: u16 = 0x8001;
 /// Last of these kinds.
 pub const KIND_LAST: u16 = 0x800f;
-/// First and last kind of recovery and backfill.
-pub const RECOVERY_KINDS: std::ops::RangeInclusive<u16> = 0x8040..=0x8044;
+/// First and last kind of recovery, backfill and leases.
+pub const RECOVERY_KINDS: std::ops::RangeInclusive<u16> = 0x8040..=0x8047;
 
 coded! {
     /// The head, with which every message begins.
@@ -198,6 +201,8 @@ message! { 0x8004,
         pub result: i32,
         /// The copy's info.
         pub info: PgInfo,
+        /// The primary that was promised last that no other leads: its interval, and the milliseconds that are left of it.
+        pub lease: Option<Promise>,
         /// Ascending; empty if `last_update` is the primary's.
         pub log: Vec<LogEntry>,
     }
@@ -226,6 +231,8 @@ message! { 0x8007,
         pub head: Head,
         /// Last entry that both logs have in common; zero: replace the whole log.
         pub keep_to: Eversion,
+        /// For so many milliseconds the replica promises by its answer to help no other primary.
+        pub lease_ms: u32,
         /// The primary's info; incomplete if objects are still to be pushed, beside the writes of clients.
         pub info: PgInfo,
         /// Ascending, all after `keep_to`.
@@ -272,8 +279,11 @@ message! { 0x800b,
     }
 }
 
+mod lease;
 mod recovery;
 mod scrub;
+
+pub use lease::{PgLease, PgLeaseAck, PgRelease, Promise};
 
 pub use recovery::{
     PgBackfillDigest, PgBackfillProgress, PgBackfillScan, PgReserve, PgStray, Reserve, VersionOf,

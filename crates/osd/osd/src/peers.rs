@@ -20,7 +20,7 @@ use carmine_wire::{EntityAddr, EntityType};
 
 use crate::config::OsdConfig;
 use crate::error::OpError;
-use crate::messages::{RepAck, RepOp, peek_pg};
+use crate::messages::{PgLease, PgLeaseAck, RepAck, RepOp, peek_pg};
 use crate::shard::OsdShard;
 
 /// Pause between attempts to reach a peer.
@@ -271,6 +271,12 @@ struct PeerDispatch {
 impl Dispatcher for PeerDispatch {
     fn on_message(&self, _conn: &Rc<Connection>, msg: Message) {
         let (Some(osd), Some(session)) = (self.osd.upgrade(), self.session.upgrade()) else { return };
+        if msg.header.kind == PgLeaseAck::KIND {
+            if let (Some(pg), Ok(ack)) = (peek_pg(&msg.front).and_then(|pg| osd.pg(pg)), msg.decode()) {
+                pg.on_lease_ack(&osd, session.peer, &ack);
+            }
+            return;
+        }
         if msg.header.kind != RepAck::KIND {
             let waiter = osd.peers.pending.borrow_mut().remove(&msg.header.tid);
             if let Some((_, waiter)) = waiter {
@@ -328,8 +334,11 @@ impl Backlog {
         self.messages.iter().map(|(pg, _)| *pg)
     }
 
-    /// Appends a message, if there is room.
+    /// Appends a message, if there is room. A lease takes the place of an earlier one that was not sent.
     pub(crate) fn push(&mut self, pg: SpgId, message: Message) {
+        if message.header.kind == PgLease::KIND {
+            self.messages.retain(|(of, old)| *of != pg || old.header.kind != PgLease::KIND);
+        }
         if self.messages.len() < MESSAGES_MAX {
             self.messages.push((pg, message));
         } else {

@@ -93,6 +93,8 @@ pub struct OsdShard {
     hops_in: RefCell<Vec<u64>>,
     /// Ports of all reactors, in order; complete before the OSD boots.
     pub(crate) ports: RefCell<Vec<u16>>,
+    /// The oldest `last_epoch_clean` of the PGs that it leads, on all shards (shard 0).
+    pub(crate) last_epoch_clean: Cell<Epoch>,
     /// There is something that the monitor should hear at once (shard 0).
     pub(crate) news: Notify,
     /// Set while the OSD stops.
@@ -156,6 +158,7 @@ impl OsdShard {
             hops_out: RefCell::new(vec![0; shards]),
             hops_in: RefCell::new(vec![0; shards]),
             ports: RefCell::new(vec![0; shards]),
+            last_epoch_clean: Cell::default(),
             news: Notify::new(),
             stopping: Cell::new(false),
         });
@@ -166,6 +169,11 @@ impl OsdShard {
     /// The OSD state of the shard that a mailbox message arrived on. `None` before it started or after it ended.
     pub(crate) fn of(shard: &Shard) -> Option<Rc<OsdShard>> {
         shard.local::<OsdShard>()
+    }
+
+    /// This OSD is about to end: its store may refuse what it is asked.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.get()
     }
 
     /// The newest map's number; 0 before the first.

@@ -36,7 +36,7 @@ pub(crate) fn slow_ops(osd: &OsdShard) -> Vec<OpInFlight> {
     for pg in osd.pgs.borrow().values() {
         // Most of the time nothing is slow, and then nothing is put into words.
         if pg.oldest_ns().is_some_and(|oldest| oldest <= before_ns) {
-            slow.extend(pg.ops_in_flight().into_iter().filter(|op| op.op.arrived_ns <= before_ns));
+            slow.extend(pg.ops_in_flight(osd).into_iter().filter(|op| op.op.arrived_ns <= before_ns));
         }
     }
     slow.sort_by_key(|op| op.op.arrived_ns);

@@ -8,12 +8,13 @@ use std::time::Duration;
 use carmine_messenger::{Gate, Peer, ServerConfig, Shares, serve};
 use carmine_reactor::{Group, Listener, Shard, ShardId, Socket};
 use carmine_store::{Store, StoreError, StoreShared};
+use carmine_types::Epoch;
 use carmine_wire::{EntityAddr, EntityAddrVec, EntityType};
 
 use crate::admin::{AdminHook, Hook};
 use crate::config::{COPY_CLIENT, OsdConfig};
 use crate::dispatch::Incoming;
-use crate::pg::{start_scrubs, start_strays};
+use crate::pg::{start_leases, start_scrubs, start_strays};
 use crate::shard::OsdShard;
 use crate::{heartbeat, join, room, slow};
 
@@ -53,6 +54,7 @@ pub async fn run(
     room::start(&osd);
     start_scrubs(&osd);
     start_strays(&osd);
+    start_leases(&osd);
     let own = listen(&shard, &config).await?;
     let port = own.local_addr().port();
     let here = shard.id();
@@ -111,8 +113,25 @@ async fn lead(osd: &Rc<OsdShard>, own: Listener) -> Result<(), OsdError> {
         ready.await;
     }
     accept_public(osd, public, addr);
-    join::start(osd, addr, heartbeat::start(osd).await?);
+    join::start(osd, addr, heartbeat::start(osd).await?, seen(osd).await);
     Ok(())
+}
+
+/// The newest map that each of its PGs has seen: it goes on from there. Zero if there is none, or nobody can tell.
+async fn seen(osd: &OsdShard) -> Epoch {
+    let epochs = async {
+        let mut oldest = None;
+        for pg in osd.store.list_pgs().await? {
+            let epoch = osd.store.load_info(pg).await?.history.epoch;
+            let known = [oldest, Some(epoch).filter(|epoch| *epoch > Epoch(0))];
+            oldest = known.into_iter().flatten().min();
+        }
+        Ok::<Epoch, StoreError>(oldest.unwrap_or_default())
+    };
+    epochs.await.unwrap_or_else(|error| {
+        tracing::warn!("which maps its PGs have seen cannot be read: {error}");
+        Epoch(0)
+    })
 }
 
 fn server_config(osd: &OsdShard, addr: EntityAddr, gate: &Gate) -> Rc<ServerConfig> {

@@ -29,6 +29,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
             let pools = pools(&own).await;
             let before = std::mem::replace(&mut committed, commits(&own).await);
             let (epoch, stuck) = stuck(&own).await;
+            own.last_epoch_clean.set(last_epoch_clean(&own).await);
             let space = own.store.statfs();
             session.send(Message::of(&OsdStats {
                 epoch,
@@ -100,6 +101,21 @@ async fn purged(osd: &OsdShard) -> Vec<PgPurged> {
         all.extend(part.await.into_iter().flatten());
     }
     all
+}
+
+/// The oldest `last_epoch_clean` of the PGs that this OSD leads: nobody needs the maps before it for one of them. Without
+/// such PGs it needs none at all.
+async fn last_epoch_clean(osd: &OsdShard) -> Epoch {
+    let mut oldest = osd.epoch();
+    for to in (0..osd.shard.shards()).map(ShardId) {
+        let part = osd.shard.call(to, |shard| async move {
+            let osd = OsdShard::of(&shard)?;
+            let pgs = osd.pgs.borrow();
+            pgs.values().filter(|pg| pg.leads()).map(|pg| pg.history().last_epoch_clean).min()
+        });
+        oldest = oldest.min(part.await.unwrap_or(oldest));
+    }
+    oldest
 }
 
 fn purged_of_shard(osd: &OsdShard) -> Vec<PgPurged> {

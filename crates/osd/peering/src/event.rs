@@ -84,6 +84,13 @@ pub enum Event {
         /// Its answer.
         result: Result<(), Trouble>,
     },
+    /// The holder of a lease that was waited for cannot serve any more ([`Effect::AwaitLease`]).
+    LeaseOver {
+        /// The attempt that waits.
+        attempt: u64,
+        /// The holder.
+        holder: OsdId,
+    },
     /// The pause of [`Effect::Timer`] is over.
     Timer {
         /// The attempt after which it was set.
@@ -198,6 +205,17 @@ pub enum Order {
     Complete,
 }
 
+/// A promise of a replica: it helps no other primary than the holder before it is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lease {
+    /// The primary.
+    pub holder: OsdId,
+    /// Its interval.
+    pub interval: Epoch,
+    /// The end of the promise, by the clock of the one who asks; the state machine does not look at it.
+    pub until_ns: u64,
+}
+
 /// A replica's copy, as the replica describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Copy {
@@ -213,6 +231,8 @@ pub struct Copy {
     pub last_backfill: Option<ObjectId>,
     /// Objects that its log changed after that.
     pub changed: Vec<Arc<ObjectId>>,
+    /// The promise that it gave last, if it is in force.
+    pub lease: Option<Lease>,
 }
 
 /// Why a replica's part was not done.
@@ -309,6 +329,13 @@ pub enum Effect {
         /// In which the interval began.
         epoch: Epoch,
     },
+    /// Wait until the holder of this lease cannot serve any more: [`Event::LeaseOver`].
+    AwaitLease {
+        /// The attempt.
+        attempt: u64,
+        /// The lease.
+        lease: Lease,
+    },
     /// Bring [`Event::Timer`] after a pause.
     Timer {
         /// The attempt.
@@ -349,7 +376,7 @@ pub enum Then {
         /// Ends with it.
         generation: u64,
         /// Write this info first.
-        info: Option<PgInfo>,
+        info: Option<Box<PgInfo>>,
     },
     /// Push to the replica the objects that differ (all, if the logs do not touch), and bring [`Event::Pushed`].
     Push,

@@ -5,8 +5,8 @@
 //! tests of this crate explore every sequence of events up to a bound instead.
 //!
 //! Phases: `Loading` (the PG's state is read from the store) → by the map: primary: `Peering` → `Active`; member but not
-//! primary: `Replica`; an owner of the data is down, or there are fewer members than the pool's `min_size`: `Down`; not a
-//! member: `Stray`. A new interval (other acting set, or one of its OSDs restarted) begins again.
+//! primary: `Replica`; an owner of the data is down, or another OSD that may have served clients without this copy
+//! ([`intervals`]), or there are fewer members than the pool's `min_size`: `Down`; not a member: `Stray`. A new interval (other acting set, or one of its OSDs restarted) begins again.
 //!
 //! An owner has every acknowledged write: the PG serves clients only while all owners are up. To go on without one, the
 //! primary first lets the monitor strike it off the map's list; it is no owner again before it has all that others have.
@@ -25,6 +25,8 @@
 //!   and never counts as equal. A primary that finds another member's copy better than its own, or full, names it as successor.
 //! - Attempts are numbered. A replica takes nothing of an earlier attempt or of another interval than that of the last query
 //!   that it answered. The primary takes no answer to an earlier attempt.
+//! - A replica may have promised another primary, of an earlier interval, that nobody else serves for a while (a read lease). The
+//!   primary serves nobody before that is over, and the copies name no later interval before: it is the only one to wait for.
 //! - Between the promise to the monitor that all members are complete and the monitor's next map no attempt begins.
 
 mod event;
@@ -34,6 +36,6 @@ mod phase;
 mod primary;
 mod replica;
 
-pub use event::{Copy, Effect, Effects, Event, Level, Map, Order, OsdState, Place, Then, Trouble};
+pub use event::{Copy, Effect, Effects, Event, Lease, Level, Map, Order, OsdState, Place, Then, Trouble};
 pub use peering::{AttemptId, Member, Peering};
 pub use phase::{Phase, Reason, Recovery};

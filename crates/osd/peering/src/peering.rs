@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use carmine_pgtypes::PgInfo;
+use carmine_pgtypes::{PgHistory, PgInfo};
 use carmine_types::{Epoch, Errno, OsdId};
 
-use crate::intervals::begins;
+use crate::intervals::{self, Intervals};
 use crate::primary::Attempt;
-use crate::{Effect, Effects, Event, Map, Phase, Reason, Recovery};
+use crate::{Effect, Effects, Event, Lease, Map, Phase, Reason, Recovery};
 
 /// One OSD of the acting set. A restarted one has another address; one that was thought dead meanwhile is up from another
 /// epoch, also when the map that said so was never seen here.
@@ -23,6 +23,9 @@ pub struct Member {
     /// Epoch since which the map shows it as up.
     pub up_from: Epoch,
 }
+
+/// Epochs without an interval after which an OSD writes down how far it is (Ceph: `osd_pg_epoch_persisted_max_stale`).
+const EPOCHS_UNWRITTEN: u32 = 40;
 
 /// A primary's attempt to activate an interval. Later attempts are greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +44,8 @@ pub struct Peering {
     loaded: bool,
     /// The newest map's facts; its members are those of the interval.
     pub(crate) map: Map,
+    /// The interval as all its members see it, and those before.
+    pub(crate) intervals: Intervals,
     /// Epoch at which this OSD saw the interval begin.
     pub(crate) interval: Epoch,
     /// Counts intervals, and their restarts.
@@ -64,6 +69,8 @@ pub struct Peering {
     pub(crate) following: Option<AttemptId>,
     /// That attempt has ordered a repair (replica).
     pub(crate) is_repaired: bool,
+    /// The last promise that this copy gave as a replica.
+    pub(crate) lease: Option<Lease>,
 }
 
 impl Peering {
@@ -74,6 +81,7 @@ impl Peering {
             me,
             loaded: false,
             map: Map::default(),
+            intervals: Intervals::default(),
             interval: Epoch(0),
             generation: 0,
             phase: Phase::Loading,
@@ -86,6 +94,7 @@ impl Peering {
             promised: Epoch(0),
             following: None,
             is_repaired: false,
+            lease: None,
         }
     }
 
@@ -148,6 +157,41 @@ impl Peering {
         self.following
     }
 
+    /// The interval and those before it that may have served clients.
+    #[must_use]
+    pub fn intervals(&self) -> &Intervals {
+        &self.intervals
+    }
+
+    /// The history that a member should write down: its own record is behind. After a crash the OSD follows the maps since
+    /// the record again, so none of it is urgent.
+    #[must_use]
+    pub fn unwritten(&self, own: &PgInfo) -> Option<PgHistory> {
+        let is_member = !matches!(self.phase, Phase::Loading | Phase::Stray | Phase::Failed(_));
+        let known = Some(self.intervals.known()).filter(|_| is_member)?;
+        let is_same = known == PgHistory { epoch: known.epoch, ..own.history.clone() };
+        let is_late = known.epoch.0 >= own.history.epoch.0 + EPOCHS_UNWRITTEN;
+        (!is_same || is_late).then_some(known)
+    }
+
+    /// The newest map that it has seen.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.map.epoch
+    }
+
+    /// This copy gave a promise, in place of the one before. That to a primary which led earlier is over or without
+    /// meaning: the later one had waited for it.
+    pub fn promise(&mut self, lease: Lease) {
+        self.lease = Some(lease);
+    }
+
+    /// The last promise that this copy gave.
+    #[must_use]
+    pub fn promised_lease(&self) -> Option<Lease> {
+        self.lease
+    }
+
     /// Takes an event. `own` is the info of this copy as it is in memory: the shell changes it in the step that submits the
     /// same change to the store.
     ///
@@ -160,6 +204,7 @@ impl Peering {
         match event {
             Event::Loaded => {
                 self.loaded = true;
+                self.intervals.load(&own.history);
                 self.next_generation(&mut fx);
                 self.begin(own, &mut fx);
             }
@@ -185,6 +230,9 @@ impl Peering {
             Event::CannotApply { errno } => self.cannot_apply(errno, &mut fx),
             event => self.on_answer(own, event, &mut fx),
         }
+        if self.is_clean() {
+            self.intervals.clean();
+        }
         assert!(before <= (self.generation, self.attempt), "generations and attempts only grow");
         self.check(own);
         fx
@@ -192,10 +240,10 @@ impl Peering {
 
     fn on_map(&mut self, own: &PgInfo, map: Map, fx: &mut Effects) {
         assert!(map.epoch >= self.map.epoch, "maps come in order");
-        let is_same = self.interval != Epoch(0) && !begins(&self.map, &map);
+        let is_same = !self.intervals.follow(&map);
         self.map = map;
         // The monitor may have given up one who was waited for, though those who are here are the same.
-        let may_begin = matches!(self.phase, Phase::Down(_)) && self.missing().is_none();
+        let may_begin = matches!(self.phase, Phase::Down(_)) && self.missing(own).is_none();
         if is_same && !may_begin {
             // It may say that this primary was up in its interval, which the attempt under way waits for.
             return self.go_on(own, fx);
@@ -219,7 +267,7 @@ impl Peering {
         }
         // Work that was under way when the interval ended is started over, even if this OSD, unnoticed, did not lead in
         // between: the log tells what was applied.
-        if let Some(why) = self.missing() {
+        if let Some(why) = self.missing(own) {
             self.phase = Phase::Down(why);
             return;
         }
@@ -259,16 +307,24 @@ impl Peering {
 
     /// The reason why the PG has to wait for more OSDs before it can be active; `None` if enough are here, and all that
     /// may have writes which others lack.
-    fn missing(&self) -> Option<Reason> {
+    fn missing(&self, own: &PgInfo) -> Option<Reason> {
         let is_member = |osd: &OsdId| self.acting().any(|member| member == *osd);
         let down: Vec<OsdId> = self.map.owners.iter().filter(|osd| !is_member(osd)).copied().collect();
         let (found, min_size) = (self.map.members.len(), self.map.min_size);
         match down.as_slice() {
             _ if found < min_size => Some(Reason::TooFew { found, min_size, down }),
-            [] => None,
+            [] => self.blocked_by(own),
             _ if cfg!(carmine_mutation = "ignore_owners") => None,
             _ => Some(Reason::WaitsFor(down)),
         }
+    }
+
+    /// By what this copy knows of past intervals, others may have writes that no member has.
+    fn blocked_by(&self, own: &PgInfo) -> Option<Reason> {
+        let is_member = |osd| self.map.is_member(osd);
+        let past = self.intervals.past();
+        let osds = intervals::blocked_by(past, own.last_epoch_started, &self.map, is_member);
+        Some(Reason::BlockedBy(osds)).filter(|why| !why.blocked_by().is_empty())
     }
 
     /// It was active, and now its clients wait until the monitor, which hears of it by the OSD's report, has changed the map.

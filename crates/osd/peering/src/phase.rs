@@ -45,6 +45,7 @@ impl Phase {
         match self {
             Phase::Loading => "loading",
             Phase::Down(_) => "down",
+            Phase::Peering(Reason::WaitsForLease(_)) => "peering+wait",
             Phase::Peering(_) => "peering",
             Phase::Incomplete(_) => "incomplete",
             Phase::Active => "active+clean",
@@ -108,6 +109,8 @@ pub enum Reason {
     OwnStore(OsdId, Errno),
     /// The map has yet to say that this primary was up in its interval, which began in this epoch.
     WaitsUpThru(Epoch),
+    /// This OSD led an earlier interval, and may not know yet that it does not any more.
+    WaitsForLease(OsdId),
     /// The monitor was told that all copies are complete, and has not made a new map since.
     Promised,
     /// No member has a complete copy.
@@ -125,6 +128,8 @@ pub enum Reason {
     },
     /// The monitor has yet to write down that these owners of the data, which are down, will miss writes.
     WaitsFor(Vec<OsdId>),
+    /// These OSDs, which are down, may have writes that nobody else has.
+    BlockedBy(Vec<OsdId>),
     /// Fewer OSDs than the pool's `min_size` are up.
     TooFew {
         /// Members of the acting set.
@@ -140,6 +145,17 @@ pub enum Reason {
     CannotWrite(OsdId, Errno),
     /// The store of this OSD failed.
     StoreFailed(Errno),
+}
+
+impl Reason {
+    /// The OSDs that have to come back, or to be given up.
+    #[must_use]
+    pub fn blocked_by(&self) -> &[OsdId] {
+        match self {
+            Reason::WaitsFor(osds) | Reason::BlockedBy(osds) | Reason::TooFew { down: osds, .. } => osds,
+            _ => &[],
+        }
+    }
 }
 
 impl fmt::Display for Reason {
@@ -162,6 +178,9 @@ impl fmt::Display for Reason {
             Reason::WaitsUpThru(since) => {
                 write!(f, "waits until the monitor notes that this primary was up in epoch {since}")
             }
+            Reason::WaitsForLease(osd) => {
+                write!(f, "waits until the read lease of {osd}, which led before, is over")
+            }
             Reason::AllIncomplete => f.write_str("every copy is incomplete"),
             Reason::Interrupted(osd) => {
                 write!(f, "the repair of this copy was interrupted: {osd} has a complete one and must lead")
@@ -172,6 +191,10 @@ impl fmt::Display for Reason {
             ),
             Reason::WaitsFor(osds) => {
                 write!(f, "waits until the monitor goes on without {}", names(osds))
+            }
+            Reason::BlockedBy(osds) => {
+                let osds = names(osds);
+                write!(f, "peering is blocked due to down osds: {osds} may have writes that no other has")
             }
             Reason::TooFew { found, min_size, down } => {
                 write!(f, "{found} of its OSDs are up, and min_size is {min_size}")?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use carmine_pgtypes::PgInfo;
 use carmine_types::{Epoch, Eversion, OsdId};
 
-use crate::{Copy, Effect, Effects, Event, Level, Peering, Phase, Place, Reason, Then, Trouble};
+use crate::{Copy, Effect, Effects, Event, Lease, Level, Peering, Phase, Place, Reason, Then, Trouble};
 
 /// Pause before a replica that is not ready is asked again; it doubles up to [`RETRY_MAX`].
 const RETRY: Duration = Duration::from_millis(20);
@@ -21,6 +21,10 @@ pub(crate) struct Attempt {
     beside: bool,
     /// Replicas that lack objects, and what they have.
     behind: Vec<(OsdId, Place)>,
+    /// Leases that others may hold.
+    leases: Vec<Lease>,
+    /// The one of them that is waited for.
+    awaits: Option<OsdId>,
     /// The primary's own info was given to the store.
     starts: bool,
 }
@@ -91,7 +95,15 @@ impl Peering {
         let attempt = self.attempt;
         let replicas: Vec<_> = self.acting().skip(1).map(|osd| (osd, MemberStage::Asked)).collect();
         replicas.iter().for_each(|(to, _)| fx.push(Effect::Query { attempt, to: *to }));
-        self.under_way = Some(Attempt { replicas, beside: false, behind: Vec::new(), starts: false });
+        let leases = self.foreign(self.lease).into_iter().collect();
+        self.under_way = Some(Attempt {
+            replicas,
+            beside: false,
+            behind: Vec::new(),
+            leases,
+            awaits: None,
+            starts: false,
+        });
         self.go_on(own, fx);
     }
 
@@ -132,12 +144,23 @@ impl Peering {
             }
             Event::InfoWritten { attempt } if self.is_under_way(attempt) => self.activate(own, fx),
             Event::Notified { attempt, from, copy } if self.is_under_way(attempt) => match copy {
-                Ok(copy) => self.advance(own, from, fx, |step| match step {
-                    MemberStage::Asked => Some(MemberStage::Known(copy)),
-                    _ => None,
-                }),
+                Ok(copy) => {
+                    let lease = self.foreign(copy.lease);
+                    self.under_way.iter_mut().for_each(|attempt| attempt.leases.extend(lease));
+                    self.advance(own, from, fx, |step| match step {
+                        MemberStage::Asked => Some(MemberStage::Known(copy)),
+                        _ => None,
+                    });
+                }
                 Err(trouble) => self.stop(self.trouble(from, trouble), fx),
             },
+            Event::LeaseOver { attempt, holder } if self.is_under_way(attempt) => {
+                self.under_way.iter_mut().for_each(|attempt| {
+                    attempt.leases.retain(|lease| lease.holder != holder);
+                    attempt.awaits = None;
+                });
+                self.go_on(own, fx);
+            }
             Event::RepairAcked { attempt, from, result } if self.is_under_way(attempt) => match result {
                 Ok(()) => {
                     fx.then = if self.recovers_beside() { Then::PushUndone } else { Then::Push };
@@ -230,6 +253,13 @@ impl Peering {
                 self.phase = Phase::Peering(Reason::WaitsUpThru(self.interval));
                 return;
             }
+            if let Some(lease) = attempt.leases.first() {
+                self.phase = Phase::Peering(Reason::WaitsForLease(lease.holder));
+                if attempt.awaits.replace(lease.holder).is_none() {
+                    fx.push(Effect::AwaitLease { attempt: self.attempt, lease: *lease });
+                }
+                return;
+            }
             attempt.starts = true;
             self.write_started(own, fx);
         } else if attempt.starts
@@ -237,6 +267,11 @@ impl Peering {
         {
             self.serve(fx);
         }
+    }
+
+    /// A lease, unless its holder is a member: that one leads no more once it has answered.
+    fn foreign(&self, lease: Option<Lease>) -> Option<Lease> {
+        lease.filter(|lease| !self.map.is_member(lease.holder))
     }
 
     /// Nobody else has to lead.
@@ -296,7 +331,7 @@ impl Peering {
         assert!(self.promised != self.map.epoch, "no attempt goes on in an epoch with a promise");
         let info = PgInfo {
             last_epoch_started: self.interval,
-            same_interval_since: self.interval,
+            history: self.intervals.known(),
             acting: self.acting().collect(),
             ..own.clone()
         };

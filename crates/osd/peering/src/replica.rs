@@ -44,7 +44,7 @@ impl Peering {
                     last_backfill,
                     ..own.clone()
                 };
-                Then::CarryOut { generation, info: Some(info) }
+                Then::CarryOut { generation, info: Some(Box::new(info)) }
             }
             Order::Activate { last_epoch_started } if last_epoch_started != attempt.interval => {
                 Then::Refuse(Errno(errno::EINVAL))
@@ -91,6 +91,8 @@ impl Peering {
             if !is_started {
                 return AGAIN;
             }
+            // Its own info is the primary's now, and what the primary knows of the past with it.
+            self.intervals.adopt(&own.history);
             // Orders that are still being carried out end without effect.
             self.next_generation(fx);
             self.phase = Phase::Replica { active: true };

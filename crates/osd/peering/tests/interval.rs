@@ -1,9 +1,9 @@
-//! Changes of the map that begin an interval.
+//! Changes of the map that begin an interval, and what an OSD remembers of those before.
 
 use std::net::SocketAddr;
 
-use carmine_peering::{Event, Map, Member, Peering};
-use carmine_pgtypes::PgInfo;
+use carmine_peering::{Event, Map, Member, OsdState, Peering, Phase, Reason};
+use carmine_pgtypes::{Interval, PgHistory, PgInfo};
 use carmine_types::{Epoch, OsdId};
 
 fn map(epoch: u32, size: usize, min_size: usize) -> Map {
@@ -27,4 +27,61 @@ fn another_size_or_min_size_is_another_interval() {
     assert_eq!(interval_after(map(7, 2, 2)), 7, "min_size");
     assert_eq!(interval_after(map(8, 3, 2)), 8, "size");
     assert_eq!(interval_after(map(9, 3, 2)), 8);
+}
+
+/// The copy of osd.0, which was down while osd.1 served clients alone.
+fn was_away() -> PgInfo {
+    let past = vec![Interval { first: Epoch(4), last: Epoch(5), acting: vec![OsdId(1)] }];
+    let history =
+        PgHistory { epoch: Epoch(6), same_interval_since: Epoch(6), last_epoch_clean: Epoch(3), past };
+    PgInfo { last_epoch_started: Epoch(3), history, ..PgInfo::default() }
+}
+
+fn alone(epoch: u32, lost_at: u32) -> Map {
+    let mut map = map(epoch, 2, 1);
+    map.members.truncate(1);
+    map.osds = [OsdState::Up, OsdState::Down { lost_at: Epoch(lost_at) }].into();
+    map
+}
+
+#[test]
+fn a_primary_waits_for_an_osd_that_may_have_served_without_it() {
+    let own = was_away();
+    let mut peering = Peering::new(OsdId(0));
+    _ = peering.on(&own, Event::Map(alone(7, 0)));
+    _ = peering.on(&own, Event::Loaded);
+    assert_eq!(*peering.phase(), Phase::Down(Reason::BlockedBy(vec![OsdId(1)])));
+    assert_eq!(peering.unsettled(Default::default()).as_deref(), Some("down"));
+    _ = peering.on(&own, Event::Map(alone(8, 5)));
+    assert!(matches!(peering.phase(), Phase::Down(_)), "what it had before its end is given up only");
+    _ = peering.on(&own, Event::Map(alone(9, 8)));
+    assert!(matches!(peering.phase(), Phase::Peering(_)), "the other one was given up");
+}
+
+#[test]
+fn a_primary_need_not_wait_for_writes_of_which_its_copy_has_seen_more() {
+    let own = PgInfo { last_epoch_started: Epoch(6), ..was_away() };
+    let mut peering = Peering::new(OsdId(0));
+    _ = peering.on(&own, Event::Map(alone(7, 0)));
+    _ = peering.on(&own, Event::Loaded);
+    assert!(matches!(peering.phase(), Phase::Peering(_)));
+}
+
+#[test]
+fn a_member_writes_down_intervals_at_once_and_epochs_now_and_then() {
+    let mut peering = Peering::new(OsdId(0));
+    let mut own = PgInfo::default();
+    assert_eq!(peering.unwritten(&own), None, "it is not loaded");
+    _ = peering.on(&own, Event::Map(map(5, 2, 1)));
+    _ = peering.on(&own, Event::Loaded);
+    let history = peering.unwritten(&own).expect("an interval began");
+    assert_eq!((history.epoch, history.same_interval_since), (Epoch(5), Epoch(5)));
+    own.history = history;
+    _ = peering.on(&own, Event::Map(map(6, 2, 1)));
+    assert_eq!(peering.unwritten(&own), None, "a map of the same interval");
+    _ = peering.on(&own, Event::Map(map(45, 2, 1)));
+    assert_eq!(peering.unwritten(&own).map(|history| history.epoch), Some(Epoch(45)));
+    let elsewhere = Map { members: map(46, 2, 1).members[1..].to_vec(), ..map(46, 2, 1) };
+    _ = peering.on(&own, Event::Map(elsewhere));
+    assert_eq!(peering.unwritten(&own), None, "it is no member");
 }

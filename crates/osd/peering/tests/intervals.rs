@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
-use carmine_peering::intervals::{Intervals, Known, PriorSet};
+use carmine_peering::intervals::{Intervals, PriorSet};
 use carmine_peering::{Map, Member, OsdState};
+use carmine_pgtypes::PgHistory;
 use carmine_types::{Epoch, OsdId};
 
 const A: usize = 0;
@@ -97,7 +98,7 @@ fn acting(intervals: &Intervals) -> Vec<Vec<OsdId>> {
 fn b_went_on_alone(min_size: usize, is_alive: bool) -> (Cluster, Intervals) {
     let mut cluster = Cluster::new(&[A, B], min_size);
     let mut intervals = Intervals::default();
-    intervals.load(&Known::default());
+    intervals.load(&PgHistory::default());
     intervals.follow(&cluster.map());
     intervals.follow(&cluster.alive(A));
     intervals.follow(&cluster.down(A));
@@ -180,7 +181,7 @@ fn the_past_ends_when_all_copies_are_whole() {
 #[test]
 fn the_same_acting_set_counts_once() {
     let (mut cluster, mut intervals) = (Cluster::new(&[A, B], 1), Intervals::default());
-    intervals.load(&Known::default());
+    intervals.load(&PgHistory::default());
     intervals.follow(&cluster.map());
     for _ in 0..50 {
         intervals.follow(&cluster.alive(A));
@@ -197,7 +198,7 @@ fn the_same_acting_set_counts_once() {
 #[test]
 fn an_interval_without_an_owner_served_nobody() {
     let (mut cluster, mut intervals) = (Cluster::new(&[A, B], 1), Intervals::default());
-    intervals.load(&Known::default());
+    intervals.load(&PgHistory::default());
     cluster.owners = vec![A, B];
     intervals.follow(&cluster.map());
     intervals.follow(&cluster.down(A));
@@ -217,7 +218,7 @@ fn epochs_whose_maps_are_gone_belong_to_nobody() {
     let (mut cluster, mut intervals) = (Cluster::new(&[A, B], 1), Intervals::default());
     cluster.epoch = 9;
     intervals.follow(&cluster.alive(A));
-    let known = Known { epoch: Epoch(5), same_interval_since: Epoch(3), ..Known::default() };
+    let known = PgHistory { epoch: Epoch(5), same_interval_since: Epoch(3), ..PgHistory::default() };
     intervals.load(&known);
     let [unknown] = intervals.past() else { panic!("{:?}", intervals.past()) };
     assert_eq!((unknown.first, unknown.last, unknown.acting.len()), (Epoch(3), Epoch(9), 0));
@@ -253,7 +254,7 @@ struct World {
 impl World {
     fn new(min_size: usize) -> World {
         let (cluster, mut intervals) = (Cluster::new(&[A, B, C], min_size), Intervals::default());
-        intervals.load(&Known::default());
+        intervals.load(&PgHistory::default());
         intervals.follow(&cluster.map());
         World { maps: vec![cluster.map()], cluster, intervals, newest: Vec::new() }
     }
@@ -298,7 +299,7 @@ impl World {
         // An OSD that wrote down what it knew at any epoch, and then sees the maps since, knows the same.
         for (at, stored) in self.maps.iter().enumerate() {
             let mut before = Intervals::default();
-            before.load(&Known::default());
+            before.load(&PgHistory::default());
             for map in &self.maps[..=at] {
                 before.follow(map);
             }

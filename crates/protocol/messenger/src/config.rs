@@ -89,6 +89,8 @@ pub struct ServerConfig {
     pub required_features: u64,
     /// How many connections are let in at once, of all servers that share the gate.
     pub gate: Gate,
+    /// Pause between the gate and the first byte that is sent, for clients that are not ready for a quick answer.
+    pub banner_pause: Duration,
     /// Bounds of each connection.
     pub limits: Limits,
     /// Memory that connections share, and which peers' connections do.
@@ -112,6 +114,7 @@ impl ServerConfig {
             features: FEATURES,
             required_features: REQUIRED_OF_CLIENTS,
             gate: Gate::new(limits::CONNECTIONS_MAX),
+            banner_pause: Duration::ZERO,
             limits: Limits::default(),
             budget: None,
             group: Group::Client,

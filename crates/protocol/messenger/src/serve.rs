@@ -37,6 +37,9 @@ async fn run(shard: Shard, socket: Socket, config: Rc<ServerConfig>, dispatcher:
         }
         return stream.shutdown();
     };
+    if !config.banner_pause.is_zero() {
+        shard.sleep(config.banner_pause).await;
+    }
     let limit = watch::HandshakeLimit::start(&shard, &stream, config.limits.handshake);
     let reader = Reader::new(&shard, stream.clone(), config.limits.recv_buf_bytes);
     let mut wire = Wire { stream, reader };

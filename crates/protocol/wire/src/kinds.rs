@@ -80,4 +80,7 @@ kinds! {
     PG_BACKFILL_PROGRESS = 0x8042,
     PG_RESERVE = 0x8043,
     PG_STRAY = 0x8044,
+    PG_LEASE = 0x8045,
+    PG_LEASE_ACK = 0x8046,
+    PG_RELEASE = 0x8047,
 }

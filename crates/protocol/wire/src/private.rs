@@ -10,7 +10,7 @@ use crate::{Decoder, Encoder, Header2, Result, kinds};
 
 /// Version of all private messages: any change of one of them makes a new version, and processes of different versions
 /// do not talk to each other ([`check_version`]).
-pub const VERSION: u16 = 8;
+pub const VERSION: u16 = 9;
 
 /// First type of private messages.
 const KIND_FIRST: u16 = 0x8000;

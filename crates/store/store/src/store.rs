@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use carmine_pgtypes::{ObjectChange, ObjectMeta, PgState, Sealed, Transaction, pg_contains};
+use carmine_pgtypes::{ObjectChange, ObjectMeta, PgInfo, PgState, Sealed, Transaction, pg_contains};
 use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Bytes, Payload, Shard};
 use carmine_types::{IoPath, ObjectId, SpgId, StoreKind};
@@ -117,6 +117,19 @@ impl Store {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.list_pgs()),
             Store::Blue(blue) => blue.0.list_pgs().await,
+        }
+    }
+
+    /// A PG's info as it was last written; the default one if there is none. The log may tell of newer versions.
+    ///
+    /// # Errors
+    /// If metadata cannot be read or is damaged.
+    pub async fn load_info(&self, pg: SpgId) -> Result<PgInfo, StoreError> {
+        match self {
+            Store::Cyan(mem) | Store::Null(mem) => {
+                Ok(mem.0.load_pg(pg).map(|state| state.info).unwrap_or_default())
+            }
+            Store::Blue(blue) => blue.0.load_info(pg).await,
         }
     }
 

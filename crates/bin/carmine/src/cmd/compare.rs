@@ -10,7 +10,6 @@ use carmine_study::archive::{Run, write_whole};
 use carmine_study::compare::{Arm, Judgement, Row, arm_of_files, arm_of_run, arms_of_run, compare};
 use carmine_testbed::{TestbedError, json_text, note, print, usage};
 use clap::Args;
-use comfy_table::Table;
 use serde_json::Value;
 
 /// Exit code of a comparison that decided nothing: 1 is also an error's, and 2 that of wrong options.
@@ -125,7 +124,7 @@ fn render(judged: &Judgement) -> String {
     for warning in &judged.warnings {
         let _ = writeln!(text, "warning   {warning}");
     }
-    let _ = writeln!(text, "{}", rows_table(judged).trim_fmt());
+    text += &rows_table(judged);
     for row in judged.rows.iter().filter(|row| row.verdict == Verdict::Undecided) {
         let why = match &row.outcome {
             Outcome::Undecided { reason } => reason.clone(),
@@ -141,16 +140,16 @@ fn name(row: &Row) -> String {
     if row.config.is_empty() { row.metric.to_owned() } else { format!("{}, {}", row.config, row.metric) }
 }
 
-const HEADER: &str = "configuration | figure | pairs | base | new | change | 95 % interval | p (Holm) | detects | outcome | verdict";
+const HEADER: &str =
+    "figure | pairs | base | new | change | 95 % interval | p (Holm) | detects | outcome | verdict";
 
-fn rows_table(judged: &Judgement) -> Table {
-    let mut table = super::table(HEADER, 2..9, judged.rows.iter().map(cells));
-    if judged.rows.iter().all(|row| row.config.is_empty())
-        && let Some(column) = table.column_mut(0)
-    {
-        column.set_constraint(comfy_table::ColumnConstraint::Hidden);
+fn rows_table(judged: &Judgement) -> String {
+    let rows = judged.rows.iter();
+    if rows.clone().all(|row| row.config.is_empty()) {
+        return super::table(HEADER, 1..8, rows.map(cells));
     }
-    table
+    let rows = rows.map(|row| [vec![row.config.clone()], cells(row)].concat());
+    super::table(&format!("configuration | {HEADER}"), 2..9, rows)
 }
 
 fn cells(row: &Row) -> Vec<String> {
@@ -160,7 +159,6 @@ fn cells(row: &Row) -> Vec<String> {
     let c = row.comparison.as_ref();
     let of = |text: &dyn Fn(&Comparison) -> String| c.map_or_else(|| "-".to_owned(), text);
     vec![
-        row.config.clone(),
         row.metric.to_owned(),
         row.pairs.to_string(),
         number(row.base),

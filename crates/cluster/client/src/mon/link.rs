@@ -77,10 +77,10 @@ async fn establish(session: &Rc<MonSession>) -> Result<Rc<Connection>, String> {
     Ok(conn)
 }
 
-/// First map wanted: 0 is the current one.
+/// First map wanted: 0 is the current one. That which an earlier process saw is the current one if there was none since.
 fn osdmap_start(session: &MonSession) -> u64 {
     match session.maps.epoch().0 {
-        0 => 0,
+        0 => session.handler.seen().0.into(),
         epoch => u64::from(epoch) + 1,
     }
 }

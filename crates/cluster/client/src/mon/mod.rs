@@ -24,6 +24,11 @@ use crate::pending::Pending;
 
 /// Events that the owner of a session can handle. All calls come on the session's shard.
 pub trait MonHandler {
+    /// The newest map that was seen before this process started: it wants all from there on. Zero: only the current one.
+    fn seen(&self) -> Epoch {
+        Epoch(0)
+    }
+
     /// A session stands (again): time to send what the mon has forgotten, e.g. a boot message.
     fn on_session(&self, session: &Rc<MonSession>) {
         let _ = session;

@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "the tests of each crate use a part of it")]
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use carmine_wire::mon_msg::{
 };
 use carmine_wire::monmap::MonMap;
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown};
-use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
+use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo, PgPool};
 use carmine_wire::private::{OsdScrubs, OsdStats};
 use carmine_wire::scrub::OsdScrub;
 use carmine_wire::{EntityAddr, EntityType, kinds};
@@ -56,6 +56,8 @@ pub(crate) struct FakeMon {
     pub(crate) stats: RefCell<BTreeMap<OsdId, OsdStats>>,
     /// Failure reports, each with the OSD that sent it.
     pub(crate) failures: RefCell<Vec<(OsdId, Failure)>>,
+    /// The processes of these OSDs have ended: a map that says they are down says that, too.
+    pub(crate) dead: RefCell<BTreeSet<u32>>,
     /// Commands that came.
     pub(crate) commands: Cell<u32>,
     /// This many commands get no answer.
@@ -91,6 +93,7 @@ impl FakeMon {
             orders: RefCell::default(),
             stats: RefCell::default(),
             failures: RefCell::default(),
+            dead: RefCell::default(),
             commands: Cell::default(),
             drop_commands: Cell::default(),
         })
@@ -171,9 +174,13 @@ impl FakeMon {
 
     /// The map says soon that an OSD is down, whether it is or not.
     pub(crate) fn down(&self, osd: u32) {
+        let is_dead = self.dead.borrow().contains(&osd);
         self.changes_with(move |map, inc| {
             if map.is_up(OsdId(osd)) {
                 inc.mark_down(OsdId(osd));
+            }
+            if is_dead {
+                note_death(inc, OsdId(osd));
             }
         });
     }
@@ -299,13 +306,22 @@ impl FakeMon {
     fn boot(&self, conn: &Connection, boot: Boot) {
         let (osd, addr) = (osd_of(conn), conn.peer().addr);
         assert_eq!(boot.superblock.whoami, osd);
-        self.change(move |inc| {
+        self.dead.borrow_mut().remove(&osd.0);
+        self.changes_with(move |map, inc| {
+            if map.client_addr(osd) != Some(&addr.into()) {
+                note_death(inc, osd);
+            }
             inc.new_up_client.insert(osd, addr.into());
             inc.new_up_cluster.insert(osd, boot.cluster);
             inc.new_hb_back_up.insert(osd, boot.hb_back);
             inc.new_hb_front_up.insert(osd, boot.hb_front);
         });
     }
+}
+
+/// The process of an OSD that was up before this map has ended.
+fn note_death(inc: &mut Incremental, osd: OsdId) {
+    inc.new_xinfo.insert(osd, OsdXinfo { dead_epoch: inc.epoch, ..OsdXinfo::default() });
 }
 
 /// The OSD at the other end.

@@ -82,6 +82,8 @@ pub(crate) enum Change {
     AutoOut { osd: OsdId },
     /// Gives an OSD this weight (16.16) in the CRUSH map.
     CrushReweight { osd: OsdId, weight: u32 },
+    /// How willingly this OSD leads, as a 16.16 number.
+    PrimaryAffinity { osd: OsdId, affinity: u32 },
     /// Makes the number of an OSD known, whose store has this identity. It is in, and has no place in the CRUSH map yet.
     NewOsd { osd: OsdId, uuid: Uuid },
     /// Gives an OSD a place in the CRUSH map.
@@ -155,6 +157,7 @@ impl Change {
             Self::MarkDown { osds } => osd::mark_down(map, osds, now),
             Self::AutoOut { osd } => place::auto_out(map, *osd, now),
             Self::CrushReweight { osd, weight } => place::crush_reweight(map, *osd, *weight, now),
+            Self::PrimaryAffinity { osd, affinity } => osd::set_affinity(map, *osd, *affinity, now),
             Self::NewOsd { osd, uuid } => place::new_osd(map, *osd, *uuid, now),
             Self::CrushAdd { osd, weight, host, root } => {
                 place::crush_add(map, *osd, *weight, (host, root), now)

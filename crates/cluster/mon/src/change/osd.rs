@@ -81,6 +81,19 @@ pub(super) fn up_thru(map: &OsdMap, epochs: &BTreeMap<OsdId, Epoch>, now: UTime)
     (!inc.new_up_thru.is_empty()).then_some(inc)
 }
 
+/// One that has this affinity already is left alone; one that there is not is refused.
+pub(super) fn set_affinity(
+    map: &OsdMap,
+    osd: OsdId,
+    affinity: u32,
+    now: UTime,
+) -> Result<Option<Incremental>, Refusal> {
+    check_exist(map, &[osd])?;
+    let mut inc = Incremental::next(map, now);
+    inc.new_primary_affinity.insert(osd, affinity);
+    Ok((map.affinity(osd) != affinity).then_some(inc))
+}
+
 /// Those that are up; one that there is not is refused.
 pub(super) fn mark_down(map: &OsdMap, osds: &[OsdId], now: UTime) -> Result<Option<Incremental>, Refusal> {
     check_exist(map, osds)?;

@@ -93,13 +93,13 @@ pub(super) const COMMANDS: &[Known] = &[
     }),
 ];
 
-/// Only the newest map is kept: a command that asks for another epoch is refused as in Ceph for one that is trimmed.
+/// Commands see only the newest map: one that asks for another epoch is refused as in Ceph for one that is trimmed.
 fn check_epoch(command: &Value, view: &View<'_>) -> Result<(), Refusal> {
     let newest = view.map.epoch.0;
     match number::<u32>(command, "epoch")? {
         Some(epoch) if epoch != newest => {
             let text =
-                format!("there is no map for epoch {epoch}: only the newest is kept, which is {newest}");
+                format!("there is no map for epoch {epoch}: commands see only the newest, which is {newest}");
             Err(refuse(errno::ENOENT, text))
         }
         _ => Ok(()),

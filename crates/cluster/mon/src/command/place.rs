@@ -12,6 +12,11 @@ use crate::change::{Change, Refusal, refuse};
 pub(super) const COMMANDS: &[Known] = &[
     write("osd reweight id:CephOsdName weight:CephFloat", "let an OSD have less data than others", reweight),
     write(
+        "osd primary-affinity id:CephOsdName weight:CephFloat",
+        "let an OSD lead fewer PGs than others: from 0 (none, if others can) to 1",
+        primary_affinity,
+    ),
+    write(
         "osd crush reweight name:CephString weight:CephFloat",
         "change an OSD's weight in the CRUSH map",
         crush_reweight,
@@ -49,6 +54,13 @@ fn reweight(command: &Value, view: &View<'_>) -> Outcome {
     exists(view, osd)?;
     let status = format!("reweighted {osd} to {} ({fixed:x})", shown(weight));
     change(Change::Weight { osds: vec![osd], weight: fixed }, status)
+}
+
+fn primary_affinity(command: &Value, view: &View<'_>) -> Outcome {
+    let (osd, (weight, affinity)) = (osd_of(present(command, "id")?)?, weight(command, 1.0)?);
+    exists(view, osd)?;
+    let status = format!("set {osd} primary-affinity to {} ({affinity:x})", shown(weight));
+    change(Change::PrimaryAffinity { osd, affinity }, status)
 }
 
 /// Up to the largest weight that a 16.16 number holds.

@@ -478,6 +478,13 @@ fn osds_get_weights_and_are_given_up() {
     let (after, status) = says(reweight(json!(0), json!(0.8))).unwrap();
     assert_eq!((status.as_str(), after.weight(OsdId(0))), ("reweighted osd.0 to 0.8 (cccc)", 0xcccc));
     assert_eq!(says(reweight(json!("osd.0"), json!("1"))).unwrap().1, "reweighted osd.0 to 1 (10000)");
+    let affinity =
+        |id: u32, weight: f64| json!({ "prefix": "osd primary-affinity", "id": id, "weight": weight });
+    let (after, status) = says(affinity(0, 0.5)).unwrap();
+    assert_eq!(status, "set osd.0 primary-affinity to 0.5 (8000)");
+    assert_eq!([0, 1].map(|osd| after.affinity(OsdId(osd))), [0x8000, 0x10000]);
+    assert_eq!(says(affinity(9, 0.5)), Err((errno::ENOENT, "osd.9 does not exist".into())));
+    assert_eq!(says(affinity(0, 1.5)).unwrap_err().0, errno::EINVAL);
     assert_eq!(says(reweight(json!(9), json!(0.5))), Err((errno::ENOENT, "osd.9 does not exist".into())));
     assert_eq!(says(reweight(json!(0), json!(1.5))).unwrap_err().0, errno::EINVAL);
     let crush =

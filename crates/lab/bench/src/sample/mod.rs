@@ -163,6 +163,11 @@ pub fn device_of(path: &Path) -> Option<String> {
     part_at(path).drive.node
 }
 
+/// A line of `/proc/meminfo`, such as `MemAvailable`, in bytes.
+pub fn memory_bytes(line: &str) -> Option<u64> {
+    field(&text(Path::new("/proc/meminfo")), line).map(|kib| kib << 10)
+}
+
 /// Processor, kernel, memory and hypervisor, for results: figures of different machines can't be compared.
 pub fn host_report() -> Value {
     let file = |path: &str| text(Path::new(path));
@@ -176,7 +181,7 @@ pub fn host_report() -> Value {
         "cpus": cpuinfo.lines().filter(|line| line.starts_with("processor")).count(),
         "virtual": info("flags").map(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
         "kernel": file("/proc/sys/kernel/osrelease").trim(),
-        "memory_bytes": field(&file("/proc/meminfo"), "MemTotal").map(|kib| kib * 1024),
+        "memory_bytes": memory_bytes("MemTotal"),
         "carmine": env!("CARGO_PKG_VERSION"),
     })
 }

@@ -4,7 +4,6 @@
 pub mod fio;
 pub mod rados;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::result::JobResult;
@@ -12,8 +11,7 @@ use crate::spec::{LoadSpec, Rw, check_all};
 
 carmine_types::words! {
     /// The tool that makes the load.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Tool: "client" {
         /// This program.
         #[default]

@@ -92,8 +92,7 @@ pub struct Context {
 
 carmine_types::words! {
     /// The state of the OSDs' caches when the window began.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum CacheState: "cache state" {
         /// The OSDs have served nothing since their start.
         Cold = "cold",

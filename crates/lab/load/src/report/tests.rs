@@ -210,7 +210,7 @@ fn a_result_carries_its_latencies_route_and_amplification() {
 fn more_than_the_raw_device_is_flagged() {
     let (mut spec, result, window, context) = case(false);
     spec.rw = Rw::RandRead;
-    let device = crate::baseline::DeviceBaseline {
+    let device = crate::baseline::RawFigures {
         iops: 1000.0,
         bw_bytes: 4_096_000.0,
         mean_ns: 1e5,

@@ -40,7 +40,7 @@ pub(super) async fn status(osd: &Rc<OsdShard>) -> Value {
 fn pg_states(osd: &OsdShard) -> Value {
     let pgs = osd.pgs.borrow();
     let states = pgs.values().map(|pg| {
-        let (state, why) = pg.describe();
+        let (state, why) = pg.describe(osd);
         let members = pg.acting();
         json!({
             "pg": pg.id.to_string(),
@@ -123,7 +123,7 @@ fn blocked(osd: &OsdShard) -> Value {
 fn in_flight(osd: &OsdShard) -> Value {
     let now_ns = osd.shard.now_ns();
     let mut ops: Vec<OpInFlight> = osd.waiting.borrow().iter().map(|op| before_map(osd, op)).collect();
-    ops.extend(osd.pgs.borrow().values().flat_map(|pg| pg.ops_in_flight()));
+    ops.extend(osd.pgs.borrow().values().flat_map(|pg| pg.ops_in_flight(osd)));
     // The oldest are the interesting ones.
     ops.sort_by_key(|op| op.op.arrived_ns);
     let unplaced = osd.unplaced.borrow().len();
@@ -246,7 +246,7 @@ impl Part {
             metrics: osd.metrics.borrow().clone(),
             served: pgs.values().filter(|pg| pg.acting().contains(&osd.config.id)).count(),
             led: pgs.values().filter(|pg| pg.leads()).count(),
-            busy: pgs.values().map(|pg| pg.ops_in_flight().len()).sum(),
+            busy: pgs.values().map(|pg| pg.ops_in_flight(osd).len()).sum(),
         }
     }
 

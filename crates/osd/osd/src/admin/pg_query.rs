@@ -1,9 +1,11 @@
 //! `ceph pg N query|list_unfound|mark_unfound_lost|scrub|deep_scrub`: what a PG's primary knows of it, in Ceph's words and shape. Fields for which
 //! nothing is kept here are left out.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use carmine_types::{ObjectId, PgId, Uuid};
+use carmine_pgtypes::Interval;
+use carmine_types::{ObjectId, OsdId, PgId, Uuid};
 use carmine_wire::scrub::OsdScrub;
 use serde_json::{Value, json};
 
@@ -89,7 +91,7 @@ fn list_unfound(_: &OsdShard, pg: &Pg) -> Value {
 }
 
 fn query(osd: &OsdShard, pg: &Pg) -> Value {
-    let (state, why) = pg.describe();
+    let (state, why) = pg.describe(osd);
     let mapping = osd.view().map(|view| view.mapping(pg.id.pgid).clone());
     let up = mapping.as_ref().map(|mapping| mapping.up.to_vec()).unwrap_or_default();
     let targets = pg.recovery_targets();
@@ -98,7 +100,7 @@ fn query(osd: &OsdShard, pg: &Pg) -> Value {
         targets.iter().filter(|(_, _, place)| place.is_some()).map(|(osd, ..)| osd.0.to_string()).collect();
     let own = osd.config.id.0;
     let peers = acting.iter().filter(|peer| pg.leads() && **peer != own);
-    let peers: Vec<Value> = peers.map(|peer| peer_info(pg, *peer, &targets)).collect();
+    let peers: Vec<Value> = peers.map(|peer| peer_info(pg, &state, *peer, &targets)).collect();
     json!({
         "state": state,
         "epoch": osd.epoch().0,
@@ -106,23 +108,23 @@ fn query(osd: &OsdShard, pg: &Pg) -> Value {
         "acting": acting,
         "backfill_targets": backfilled,
         "acting_recovery_backfill": acting.iter().map(u32::to_string).collect::<Vec<_>>(),
-        "info": info(pg, None),
+        "info": info(pg, &state, None),
         "peer_info": peers,
-        "recovery_state": recovery_state(pg, &why, &targets),
+        "recovery_state": recovery_state(osd, pg, &why, &targets),
         "agent_state": {},
     })
 }
 
 /// A member, the objects that it lacks by the log, and where its backfill is.
-type Targets = [(carmine_types::OsdId, usize, Option<ObjectId>)];
+type Targets = [(OsdId, usize, Option<ObjectId>)];
 
 /// Ceph's name of a place in the order of objects.
 fn place(oid: Option<&ObjectId>) -> String {
     oid.map_or_else(|| "MAX".to_owned(), ToString::to_string)
 }
 
-fn info(pg: &Pg, last_backfill: Option<&ObjectId>) -> Value {
-    let info = pg.info();
+fn info(pg: &Pg, state: &str, last_backfill: Option<&ObjectId>) -> Value {
+    let (info, history) = (pg.info(), pg.history());
     let last_complete = if info.incomplete { info.complete_to } else { info.last_update };
     let own_backfill = info.last_backfill.as_ref().filter(|_| info.incomplete);
     let (objects, clones, bytes) = pg.usage();
@@ -136,12 +138,14 @@ fn info(pg: &Pg, last_backfill: Option<&ObjectId>) -> Value {
         "purged_snaps": [],
         "history": {
             "last_epoch_started": info.last_epoch_started.0,
-            "last_interval_started": info.same_interval_since.0,
-            "same_interval_since": info.same_interval_since.0,
+            "last_epoch_clean": history.last_epoch_clean.0,
+            "last_interval_started": info.history.same_interval_since.0,
+            "last_interval_clean": history.last_epoch_clean.0,
+            "same_interval_since": history.same_interval_since.0,
         },
         "stats": {
             "version": info.last_update.to_string(),
-            "state": pg.describe().0,
+            "state": state,
             "stat_sum": {
                 "num_objects": objects,
                 "num_object_clones": clones,
@@ -157,21 +161,60 @@ fn info(pg: &Pg, last_backfill: Option<&ObjectId>) -> Value {
 }
 
 /// The state of another member, as the primary knows it: its log is the primary's.
-fn peer_info(pg: &Pg, peer: u32, targets: &Targets) -> Value {
+fn peer_info(pg: &Pg, state: &str, peer: u32, targets: &Targets) -> Value {
     let target = targets.iter().find(|(osd, ..)| osd.0 == peer);
-    let mut info = info(pg, target.and_then(|(.., place)| place.as_ref()));
+    let mut info = info(pg, state, target.and_then(|(.., place)| place.as_ref()));
     info["peer"] = peer.to_string().into();
     info["incomplete"] = i32::from(target.is_some()).into();
     info["stats"]["stat_sum"]["num_objects_missing"] = target.map_or(0, |(_, missing, _)| *missing).into();
     info
 }
 
-fn recovery_state(pg: &Pg, why: &str, targets: &Targets) -> Value {
+/// The intervals since all copies were whole in which clients may have been served.
+fn past_intervals(past: &[Interval]) -> Value {
+    let first = past.iter().map(|interval| interval.first).min();
+    let (Some(first), Some(last)) = (first, past.last()) else { return json!([]) };
+    let all: BTreeSet<u32> = past.iter().flat_map(|interval| &interval.acting).map(|osd| osd.0).collect();
+    let interval = |interval: &Interval| {
+        let acting: Vec<String> = interval.acting.iter().map(|osd| osd.0.to_string()).collect();
+        json!({
+            "first": interval.first.0.to_string(), "last": interval.last.0.to_string(), "acting": acting.join(","),
+        })
+    };
+    json!([{
+        "first": first.0.to_string(),
+        "last": last.last.0.to_string(),
+        "all_participants": all.into_iter().map(|osd| json!({ "osd": osd })).collect::<Vec<_>>(),
+        "intervals": past.iter().map(interval).collect::<Vec<_>>(),
+    }])
+}
+
+/// A primary that has yet to be active: the OSDs that it asks, and those that it waits for.
+fn peering_state(osd: &OsdShard, pg: &Pg, state: &mut Value) {
+    let blocked_by = pg.blocked_by();
+    let lost_at = |id| osd.view().map_or(0, |view| view.map().lost_at(id).0);
+    let blocker = |id: &OsdId| {
+        json!({
+            "osd": id.0,
+            "current_lost_at": lost_at(*id),
+            "comment": "starting or marking this osd lost may let us proceed",
+        })
+    };
+    state["past_intervals"] = past_intervals(&pg.history().past);
+    state["probing_osds"] = pg.acting().iter().map(|osd| osd.0.to_string()).collect();
+    state["down_osds_we_would_probe"] = blocked_by.iter().map(|osd| osd.0).collect();
+    state["peering_blocked_by"] = blocked_by.iter().map(blocker).collect();
+}
+
+fn recovery_state(osd: &OsdShard, pg: &Pg, why: &str, targets: &Targets) -> Value {
     let name = pg.recovery_state_name();
     if name != "Started/Primary/Active" {
         let mut state = json!({ "name": name });
         if !why.is_empty() {
             state["blocked"] = why.into();
+        }
+        if pg.leads() {
+            peering_state(osd, pg, &mut state);
         }
         return json!([state, { "name": "Started" }]);
     }

@@ -49,6 +49,15 @@ pub struct HeartbeatConfig {
     pub grace: Duration,
 }
 
+impl HeartbeatConfig {
+    /// How long a primary may serve after its replicas were last heard (Ceph's osd_pool_default_read_lease_ratio of the grace): it has
+    /// stopped when it can be called down.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        self.grace * 8 / 10
+    }
+}
+
 impl Default for HeartbeatConfig {
     fn default() -> HeartbeatConfig {
         HeartbeatConfig { interval: Duration::from_secs(6), grace: Duration::from_secs(20) }

@@ -34,10 +34,11 @@ impl Pg {
         if let Err(error) = result.await {
             return no_answer(head, error.told());
         }
+        let lease = self.promise_left(osd);
         let log = self.log.borrow();
         let is_same = log.info().last_update == last_update && !log.info().incomplete;
         let entries = if is_same { Vec::new() } else { log.after(Eversion::ZERO).cloned().collect() };
-        Message::of(&PgNotify { head, result: 0, info: log.info().clone(), log: entries })
+        Message::of(&PgNotify { head, result: 0, info: log.info().clone(), lease, log: entries })
     }
 
     /// Asks the state machine whether an order is taken: the generation with which it ends, and the info to write first.
@@ -49,7 +50,7 @@ impl Pg {
     ) -> Result<(u64, Option<PgInfo>), OpError> {
         let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
         match self.on(osd, Event::Ordered { attempt, epoch: head.epoch, order }) {
-            Then::CarryOut { generation, info } => Ok((generation, info)),
+            Then::CarryOut { generation, info } => Ok((generation, info.map(|info| *info))),
             Then::Refuse(errno) => Err(errno.into()),
             Then::Nothing | Then::Answer | Then::Push | Then::PushUndone => Err(OpError::of(errno::EAGAIN)),
         }
@@ -114,6 +115,7 @@ impl Pg {
         activate: PgActivate,
     ) -> Message {
         let (head, last_epoch_started) = (activate.head, activate.info.last_epoch_started);
+        let lease_ms = activate.lease_ms;
         let result = async {
             let (generation, _) = self.take_order(osd, head, Order::Activate { last_epoch_started })?;
             if !self.fits(&activate) {
@@ -122,7 +124,10 @@ impl Pg {
             let new = NewLog::from(activate);
             let txn = new.transaction(self.transaction(), &self.log.borrow());
             self.carry_out(osd, txn, generation, |log| new.replace(log)).await?;
-            self.carried_out(osd, generation, true)
+            self.carried_out(osd, generation, true)?;
+            let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
+            self.promise(osd, attempt, lease_ms);
+            Ok(())
         };
         answer(head, result.await)
     }
@@ -220,8 +225,8 @@ struct NewLog {
 
 impl From<PgActivate> for NewLog {
     fn from(activate: PgActivate) -> NewLog {
-        let PgActivate { head, keep_to, info, log } = activate;
-        let info = PgInfo { pg: head.pg, same_interval_since: head.interval, ..info };
+        let PgActivate { head, keep_to, info, log, .. } = activate;
+        let info = PgInfo { pg: head.pg, ..info };
         NewLog { keep_to, entries: log, info }
     }
 }
@@ -267,7 +272,7 @@ pub(crate) fn not_ready(head: Head) -> Message {
 }
 
 fn no_answer(head: Head, result: i32) -> Message {
-    Message::of(&PgNotify { head, result, info: PgInfo::default(), log: Vec::new() })
+    Message::of(&PgNotify { head, result, info: PgInfo::default(), lease: None, log: Vec::new() })
 }
 
 fn answer(head: Head, result: Result<(), OpError>) -> Message {

@@ -21,6 +21,7 @@ mod exec;
 mod extra;
 mod follow;
 mod heal;
+mod lease;
 mod list;
 mod log;
 mod object;
@@ -39,8 +40,8 @@ mod write;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use carmine_peering::{Peering, Phase};
-use carmine_pgtypes::{LogEntry, PgInfo, Transaction, pg_contains};
+use carmine_peering::{Peering, Phase, Reason};
+use carmine_pgtypes::{LogEntry, PgHistory, PgInfo, Transaction, pg_contains};
 use carmine_reactor::sync::Notify;
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, errno};
 use carmine_wire::osdmap::IntervalSet;
@@ -50,6 +51,7 @@ use crate::shard::OsdShard;
 use crate::watch::Watched;
 use backend::Backend;
 use commit::Commits;
+use lease::Leases;
 use list::Bits;
 use log::PgLog;
 use pipeline::Pipeline;
@@ -62,6 +64,7 @@ use usage::Usage;
 pub(crate) use exec::{ObjectState, Outputs, Told};
 pub(crate) use extra::{Extra, decode as decode_input};
 pub(crate) use follow::not_ready;
+pub(crate) use lease::{give_up_leases, start as start_leases};
 pub(crate) use object::Queued;
 pub(crate) use recovery::{Reserver, start_strays};
 pub(crate) use remove::{WHOLE_POOL, remove_objects, remove_orphans};
@@ -75,6 +78,8 @@ pub(crate) struct Pg {
     bits: Bits,
     peering: RefCell<Peering>,
     pipeline: Pipeline,
+    /// Until when it may serve.
+    leases: Leases,
     log: RefCell<PgLog>,
     backend: Backend,
     /// Writes of another primary on their way into the store.
@@ -102,6 +107,7 @@ impl Pg {
             bits: Bits::default(),
             peering: RefCell::new(Peering::new(me)),
             pipeline: Pipeline::default(),
+            leases: Leases::default(),
             log: RefCell::new(PgLog::new(id)),
             backend: Backend::default(),
             replica: Replica::default(),
@@ -160,15 +166,29 @@ impl Pg {
     }
 
     /// State and reason, as `status` shows them.
-    pub(crate) fn describe(&self) -> (String, String) {
+    pub(crate) fn describe(&self, osd: &OsdShard) -> (String, String) {
         let peering = self.peering.borrow();
         let phase = peering.phase();
-        (peering.state(self.recovery.stage()), phase.reason().map(ToString::to_string).unwrap_or_default())
+        let state = peering.state(self.recovery.stage());
+        if self.is_laggy(osd) {
+            return (format!("{state}+laggy"), "its replicas have not renewed its read lease".to_owned());
+        }
+        (state, phase.reason().map(ToString::to_string).unwrap_or_default())
     }
 
     /// Its own record of its state.
     pub(crate) fn info(&self) -> PgInfo {
         self.log.borrow().info().clone()
+    }
+
+    /// Its interval, and those before it that may have served clients.
+    pub(crate) fn history(&self) -> PgHistory {
+        self.peering.borrow().intervals().known()
+    }
+
+    /// OSDs that have to come back, or to be given up, before it can serve clients.
+    pub(crate) fn blocked_by(&self) -> Vec<OsdId> {
+        self.peering.borrow().phase().reason().map(Reason::blocked_by).unwrap_or_default().to_vec()
     }
 
     /// Members that lack objects (primary): how many by the log, and where the backfill of those is that have one.
@@ -236,7 +256,7 @@ impl Pg {
             return self.turn_away(osd, &op);
         }
         let not_ours = match self.peering.borrow().phase() {
-            Phase::Active => None,
+            Phase::Active if self.leases.covers(op.arrived_ns) => None,
             Phase::Replica { .. } | Phase::Stray => Some(true),
             _ => Some(false),
         };
@@ -275,9 +295,10 @@ impl Pg {
         self.pipeline.forget(is_gone);
     }
 
-    /// Starts what waited; called when the PG became active.
+    /// Starts what waited; called when the PG became active, or its lease was renewed.
     fn resume(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         while self.is_active()
+            && self.leases.covers(osd.shard.now_ns())
             && let Some(op) = self.pipeline.next_waiting()
         {
             op.starts(osd);
@@ -299,11 +320,15 @@ pub(crate) struct OpInFlight {
 
 impl Pg {
     /// The operations of this PG.
-    pub(crate) fn ops_in_flight(&self) -> Vec<OpInFlight> {
+    pub(crate) fn ops_in_flight(&self, osd: &OsdShard) -> Vec<OpInFlight> {
         let mut ops = Vec::new();
         self.pipeline.each(|op| {
             let stage = op.stage.get();
-            ops.push(OpInFlight { op: Rc::clone(op), stage: stage.name(), waits_for: self.waits_for(stage) });
+            ops.push(OpInFlight {
+                op: Rc::clone(op),
+                stage: stage.name(),
+                waits_for: self.waits_for(osd, stage),
+            });
         });
         ops
     }
@@ -315,9 +340,9 @@ impl Pg {
         oldest
     }
 
-    fn waits_for(&self, stage: Stage) -> String {
+    fn waits_for(&self, osd: &OsdShard, stage: Stage) -> String {
         match stage {
-            Stage::WaitingForPg => match self.describe() {
+            Stage::WaitingForPg => match self.describe(osd) {
                 (state, why) if why.is_empty() => format!("pg is {state}"),
                 (state, why) => format!("pg is {state}: {why}"),
             },

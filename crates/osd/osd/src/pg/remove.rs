@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use carmine_crush::MapView;
 use carmine_peering::Event;
 use carmine_pgtypes::{ObjectChange, Step, Transaction};
 use carmine_reactor::Group;
@@ -31,15 +30,16 @@ impl Pg {
 }
 
 /// Removes what is left in the store of pools that were deleted while this OSD was down, and looks after PGs that it left
-/// then. `view` is its first map.
-pub(crate) fn remove_orphans(osd: &Rc<OsdShard>, view: &MapView) {
-    let (pools, newest) = (view.map().pools.clone(), i64::from(view.map().pool_max));
+/// then. Is called with its first map, which may be followed by newer ones at once.
+pub(crate) fn remove_orphans(osd: &Rc<OsdShard>) {
     let own = Rc::clone(osd);
     osd.shard.spawn(Group::Recovery, "orphans", async move {
         let pgs = match own.store.list_pgs().await {
             Ok(pgs) => pgs,
             Err(error) => return tracing::warn!("PGs of deleted pools cannot be looked for: {error}"),
         };
+        let Some(view) = own.view() else { return };
+        let (pools, newest) = (&view.map().pools, i64::from(view.map().pool_max));
         own.adopt(pgs.iter().filter(|pg| pools.contains_key(&pg.pgid.pool)).map(|pg| pg.pgid));
         // A pool that no map had yet was not deleted: then it is the map that is wrong.
         for pg in pgs.into_iter().filter(|pg| !pools.contains_key(&pg.pgid.pool) && pg.pgid.pool <= newest) {

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use carmine_crush::MapView;
 use carmine_messenger::Message;
-use carmine_peering::{Copy, Effect, Effects, Event, Level, Map, Member, Phase, Place, Then, Trouble};
+use carmine_peering::{
+    Copy, Effect, Effects, Event, Lease, Level, Map, Member, OsdState, Phase, Place, Then, Trouble,
+};
 use carmine_pgtypes::{LogEntry, PgInfo, Transaction, pg_bits};
 use carmine_reactor::Group;
 use carmine_store::StoreError;
@@ -19,7 +21,7 @@ use carmine_wire::private::PgStuck;
 use super::Pg;
 use super::push::{self, Repair};
 use crate::join;
-use crate::messages::{Head, PgAck, PgActivate, PgNotify, PgQuery};
+use crate::messages::{Head, PgAck, PgActivate, PgNotify, PgQuery, Promise};
 use crate::shard::OsdShard;
 
 impl Pg {
@@ -31,6 +33,7 @@ impl Pg {
                 Ok(state) => {
                     if let Some(state) = state {
                         pg.log.borrow_mut().load(state);
+                        pg.promised_before(&own);
                     }
                     pg.on(&own, Event::Loaded);
                 }
@@ -41,7 +44,7 @@ impl Pg {
     }
 
     /// Follows a new map.
-    pub(crate) fn on_map(self: &Rc<Self>, osd: &Rc<OsdShard>, view: &MapView) {
+    pub(crate) fn on_map(self: &Rc<Self>, osd: &Rc<OsdShard>, view: &MapView, osds: &Arc<[OsdState]>) {
         let map = view.map();
         let (mapping, pool) = (view.mapping(self.id.pgid), map.pool(self.id.pgid.pool));
         let up = mapping.up.iter().filter_map(|osd| OsdId::from_item(*osd)).collect();
@@ -57,7 +60,7 @@ impl Pg {
             pool.map_or((0, 1), |pool| (usize::from(pool.size), usize::from(pool.min_size)));
         let is_remapped = mapping.acting != mapping.up;
         let epoch = view.epoch();
-        let osds = Arc::default();
+        let osds = Arc::clone(osds);
         let map = Map { epoch, members, up, up_thru, osds, owners, size, min_size, is_remapped, is_split };
         self.snaps.follow(self.id.pgid.pool, view.map());
         self.on(osd, Event::Map(map));
@@ -73,6 +76,7 @@ impl Pg {
         };
         let Effects { list, then } = self.peering.borrow_mut().on(self.log.borrow().info(), event);
         list.into_iter().for_each(|effect| self.perform(osd, effect));
+        self.write_history(osd);
         self.changed.notify_all();
         let peering = self.peering.borrow();
         // A report that speaks of an earlier map is not used: it is sent again.
@@ -88,6 +92,7 @@ impl Pg {
         match effect {
             Effect::StartOver => {
                 self.pipeline.start_over();
+                self.leases.start_over();
                 self.backend.start_over(self.last_update().version);
                 self.replica.start_over();
                 self.recovery.start_over();
@@ -106,13 +111,19 @@ impl Pg {
                 let repair = Repair::beside(osd, self, attempt, to);
                 push::start(Repair { place, keeps_place, changed, may_lead, ..repair });
             }
-            Effect::WriteInfo { attempt, info } => self.write_info(osd, attempt, info),
+            Effect::WriteInfo { attempt, info } => {
+                self.leases.ask(osd.shard.now_ns());
+                self.write_info(osd, attempt, info);
+            }
             Effect::Activate { attempt, to, place, is_whole } => {
                 self.work(osd, Work::Activate { attempt, to, place, is_whole });
             }
             Effect::Recover { to, place, .. } => self.expect_recovery(to, place),
             Effect::Serve { followers } => {
                 self.backend.serve(&followers, self.recovery.windows());
+                if !osd.stopping.get() {
+                    self.leases.serve(&followers, osd.config.heartbeat.lease());
+                }
                 self.start_recovery(osd);
                 osd.metrics.borrow_mut().activations += 1;
                 self.count_objects(osd);
@@ -120,6 +131,7 @@ impl Pg {
                 self.trim_snaps(osd);
                 self.resume(osd);
             }
+            Effect::AwaitLease { attempt, lease } => self.work(osd, Work::AwaitLease { attempt, lease }),
             Effect::WantUpThru { epoch } => join::want_up_thru(osd, epoch),
             Effect::Timer { attempt, after } => self.work(osd, Work::Pause { attempt, after }),
             Effect::TellPrimary { errno } => self.tell_primary(osd, errno.0),
@@ -145,6 +157,7 @@ impl Pg {
                     let result = pg.activate(&own, from, place, is_whole).await;
                     Event::ActivateAcked { attempt, from, result }
                 }
+                Work::AwaitLease { attempt, lease } => pg.await_lease(&own, attempt, lease).await,
                 Work::Pause { attempt, after } => {
                     own.shard.sleep(after).await;
                     Event::Timer { attempt }
@@ -177,7 +190,7 @@ impl Pg {
     async fn query(&self, osd: &OsdShard, to: OsdId) -> Result<Copy, Trouble> {
         let (last_update, acting) = (self.last_update(), self.acting());
         let query = PgQuery { head: self.head(osd), last_update, acting };
-        let PgNotify { result, info, log, .. } = self.ask(osd, to, Message::of(&query)).await?;
+        let PgNotify { result, info, lease, log, .. } = self.ask(osd, to, Message::of(&query)).await?;
         match result {
             0 if log.iter().any(|entry| !self.contains(&entry.oid)) => Err(Trouble::BadAnswer),
             0 => {
@@ -185,7 +198,21 @@ impl Pg {
                 let differs = |e: &LogEntry| Some(e.version) > common && e.op != LogOp::Error;
                 let changed = log.iter().filter(|e| differs(e)).flat_map(LogEntry::objects).collect();
                 let PgInfo { last_update, last_epoch_started, incomplete, last_backfill, .. } = info;
-                Ok(Copy { last_update, last_epoch_started, incomplete, common, last_backfill, changed })
+                let until = |left_ms: u32| osd.shard.now_ns() + u64::from(left_ms) * 1_000_000;
+                let lease = lease.map(|Promise { holder, interval, left_ms }| Lease {
+                    holder,
+                    interval,
+                    until_ns: until(left_ms),
+                });
+                Ok(Copy {
+                    last_update,
+                    last_epoch_started,
+                    incomplete,
+                    common,
+                    last_backfill,
+                    changed,
+                    lease,
+                })
             }
             errno::EAGAIN => Err(Trouble::OtherMap),
             errno => Err(Trouble::Refused(Errno(errno))),
@@ -219,11 +246,27 @@ impl Pg {
             PgActivate {
                 head: self.head(osd),
                 keep_to: common.unwrap_or(Eversion::ZERO),
+                lease_ms: osd.config.heartbeat.lease().as_millis() as u32,
                 info: PgInfo { incomplete: !is_whole, complete_to, last_backfill, ..log.info().clone() },
                 log: log.after(from).cloned().collect(),
             }
         };
         self.order(osd, to, Message::of(&activate)).await
+    }
+
+    /// Writes down which intervals there were, if that is not written yet. Nobody waits for it.
+    fn write_history(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        let unwritten = self.peering.borrow().unwritten(self.log.borrow().info());
+        let Some(history) = unwritten else { return };
+        let info = PgInfo { history, ..self.info() };
+        self.log.borrow_mut().set_info(info.clone());
+        let commit = osd.store.submit(Transaction { info: Some(info), ..self.transaction() });
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        osd.shard.spawn(Group::Recovery, "pg-history", async move {
+            if let Err(error) = commit.await {
+                pg.fail(&own, "its history cannot be written", &error);
+            }
+        });
     }
 
     fn write_info(self: &Rc<Self>, osd: &Rc<OsdShard>, attempt: u64, info: PgInfo) {
@@ -286,6 +329,7 @@ impl Pg {
 enum Work {
     Query { attempt: u64, to: OsdId },
     Activate { attempt: u64, to: OsdId, place: Place, is_whole: bool },
+    AwaitLease { attempt: u64, lease: Lease },
     Pause { attempt: u64, after: Duration },
 }
 

@@ -132,6 +132,7 @@ impl Cluster {
     pub(crate) fn kill(&self, osd: u32) {
         if let Some(node) = self.nodes.borrow_mut().remove(&osd) {
             self.sim.kill(node);
+            self.mon.dead.borrow_mut().insert(osd);
         }
         // The key-value store loses the changes that only the process's memory had.
         if let Some(kv) = self.kvs.borrow().get(&osd) {

@@ -68,7 +68,7 @@ fn activate(head: Head, keep_to: Eversion, log: Vec<LogEntry>) -> Message {
     let last_update = log.last().map_or(keep_to, |entry| entry.version);
     let (last_epoch_started, acting) = (head.epoch, vec![OsdId(0), OsdId(1)]);
     let info = PgInfo { pg: head.pg, last_update, last_epoch_started, acting, ..PgInfo::default() };
-    Message::of(&PgActivate { head, keep_to, info, log })
+    Message::of(&PgActivate { head, keep_to, lease_ms: 0, info, log })
 }
 
 fn repair(head: Head, needs_bytes: u64) -> PgRepair {

@@ -12,6 +12,7 @@ mod heal;
 mod heartbeat;
 mod incomplete;
 mod late;
+mod lease;
 mod lengths;
 mod live;
 mod memory;

@@ -262,6 +262,7 @@ fn other_osds_are_not_believed_either() {
         order(Message::of(&PgActivate {
             head,
             keep_to: Eversion::ZERO,
+            lease_ms: 0,
             info: PgInfo {
                 pg,
                 last_update: version,

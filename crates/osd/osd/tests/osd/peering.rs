@@ -70,6 +70,38 @@ fn everything_is_there_after_a_restart_with_other_reactors() {
     assert_eq!(cluster.counter(&[0, 1, 2], "objects_pushed"), 0, "equal copies need no repair");
 }
 
+/// The answer to `ceph pg 1.0 query`.
+fn query(cluster: &Cluster, osd: u32) -> serde_json::Value {
+    cluster.ask(&[osd], "query\", \"pgid\": \"1.0").remove(0)
+}
+
+/// An OSD that comes back knows which OSDs may have served its PGs before it went.
+#[test]
+fn past_intervals_survive_a_restart_and_are_shown() {
+    let cluster = Cluster::start(33, Disks::Blue, 2, 1, &[1, 1]);
+    cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 5, 0).await });
+    let primary = (0..2).find(|osd| !cluster.states(*osd).is_empty()).unwrap();
+    let clean = query(&cluster, primary)["info"]["history"].clone();
+    assert_eq!(clean["last_epoch_clean"], clean["same_interval_since"], "all copies are whole");
+    kill(&cluster, 1 - primary);
+    let look = || {
+        let answer = query(&cluster, primary);
+        let (history, state) = (&answer["info"]["history"], &answer["recovery_state"][0]);
+        assert_eq!(history["last_epoch_clean"], clean["last_epoch_clean"]);
+        assert!(history["same_interval_since"].as_u64() > clean["same_interval_since"].as_u64());
+        let past = state["past_intervals"][0]["intervals"].as_array().unwrap().clone();
+        let first = clean["same_interval_since"].as_u64().unwrap().to_string();
+        let acting = format!("{primary},{}", 1 - primary);
+        assert!(past.iter().any(|run| run["first"] == first && run["acting"] == acting), "{past:?}");
+        assert_eq!(state["peering_blocked_by"][0]["osd"], 1 - primary, "{state}");
+    };
+    look();
+    cluster.kill(primary);
+    cluster.start_osd(primary, 1);
+    cluster.pass(SECOND);
+    look();
+}
+
 /// While an OSD is down its PGs wait, and say for whom; what it missed is copied when it comes back.
 #[test]
 fn a_pg_waits_for_its_members_and_says_so() {

@@ -8,10 +8,11 @@
 
 mod prior;
 
-use carmine_pgtypes::Interval;
+use carmine_pgtypes::{Interval, PgHistory};
 use carmine_types::Epoch;
 
 pub use prior::PriorSet;
+pub(crate) use prior::blocked_by;
 
 use crate::Map;
 
@@ -33,19 +34,6 @@ struct Run {
     map: Map,
 }
 
-/// What an OSD wrote down of a PG's intervals, when it had seen the map of `epoch`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Known {
-    /// The newest map that was seen. Zero: none, the PG is new here.
-    pub epoch: Epoch,
-    /// First epoch of the interval at that time.
-    pub same_interval_since: Epoch,
-    /// First epoch of the newest interval in which all copies were known to be whole.
-    pub last_epoch_clean: Epoch,
-    /// The intervals since then that may have served clients, oldest first.
-    pub past: Vec<Interval>,
-}
-
 impl Intervals {
     /// Takes the next map; true if it begins an interval. Maps come in order, and none may be left out.
     pub fn follow(&mut self, map: &Map) -> bool {
@@ -64,8 +52,8 @@ impl Intervals {
 
     /// Goes on where an OSD was that wrote this down. The maps since then may have been seen before or come now. If some
     /// are missing, it is not known who served clients meanwhile.
-    pub fn load(&mut self, known: &Known) {
-        let Known { epoch, same_interval_since, last_epoch_clean, past } = known.clone();
+    pub fn load(&mut self, known: &PgHistory) {
+        let PgHistory { epoch, same_interval_since, last_epoch_clean, past } = known.clone();
         (self.is_loaded, self.past, self.last_epoch_clean) = (true, past, last_epoch_clean);
         if let Some(at) = self.runs.iter().rposition(|run| run.first <= epoch) {
             self.runs.drain(..at);
@@ -79,8 +67,8 @@ impl Intervals {
 
     /// What is known now, to be written down.
     #[must_use]
-    pub fn known(&self) -> Known {
-        Known {
+    pub fn known(&self) -> PgHistory {
+        PgHistory {
             epoch: self.runs.last().map(|run| run.map.epoch).unwrap_or_default(),
             same_interval_since: self.same_interval_since(),
             last_epoch_clean: self.last_epoch_clean,
@@ -89,7 +77,7 @@ impl Intervals {
     }
 
     /// Takes over what the primary of the current interval knows of those before.
-    pub fn adopt(&mut self, primary: &Known) {
+    pub fn adopt(&mut self, primary: &PgHistory) {
         (self.last_epoch_clean, self.past) = (primary.last_epoch_clean, primary.past.clone());
         if let Some(run) = self.runs.last_mut() {
             run.first = primary.same_interval_since;

@@ -1,6 +1,6 @@
 //! A copy of the PG in the model: its log, and what its objects went through.
 
-use carmine_pgtypes::PgInfo;
+use carmine_pgtypes::{PgHistory, PgInfo};
 use carmine_types::{Epoch, Eversion, ObjectId};
 
 /// The parts of a copy.
@@ -9,6 +9,8 @@ pub(crate) struct Stored {
     /// Epoch of the version and id of the write; version numbers count from 1.
     pub(crate) log: Vec<(u32, u8)>,
     pub(crate) started: u32,
+    /// The intervals as they were when it was last activated.
+    pub(crate) history: PgHistory,
     pub(crate) incomplete: bool,
     /// If incomplete: it lacks only objects that the log changed after so many entries; 0: any.
     pub(crate) complete_to: u64,
@@ -45,6 +47,7 @@ impl Default for Stored {
         Stored {
             log: Vec::new(),
             started: 0,
+            history: PgHistory::default(),
             incomplete: false,
             complete_to: 0,
             backfilled: OBJECTS,
@@ -63,6 +66,7 @@ impl Stored {
         PgInfo {
             last_update: self.version(self.log.len()),
             last_epoch_started: Epoch(self.started),
+            history: self.history.clone(),
             incomplete: self.incomplete,
             last_backfill: place(self.backfilled),
             ..PgInfo::default()

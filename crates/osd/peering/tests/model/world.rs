@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use carmine_peering::{
-    AttemptId, Copy, Effect, Effects, Event, Map, Member, Order, Peering, Phase, Place, Reason, Recovery,
-    Then, Trouble,
+    AttemptId, Copy, Effect, Effects, Event, Map, Member, Order, OsdState, Peering, Phase, Place, Reason,
+    Recovery, Then, Trouble,
 };
 use carmine_types::{Epoch, Errno, Eversion, OsdId, errno};
 
@@ -210,10 +210,14 @@ impl World {
         &mut self.osds[usize::from(osd)]
     }
 
-    /// An OSD reads its store and the newest map.
+    /// An OSD reads its store, and all maps since the one that it knows of.
     fn begin(&mut self, osd: u8) {
-        self.osd(osd).epoch = self.maps.len() as u32 - 1;
-        self.see_map(osd);
+        let newest = self.maps.len() as u32;
+        let seen = self.osd(osd).memory.history.epoch.0;
+        self.osd(osd).epoch = if seen == 0 { newest } else { seen } - 1;
+        while self.osd(osd).epoch < newest {
+            self.see_map(osd);
+        }
         self.on(osd, Event::Loaded);
     }
 
@@ -465,7 +469,10 @@ impl World {
         let up_thru = map.acting().first().map_or(0, |primary| map.up_thru[usize::from(*primary)]);
         let (epoch, up_thru) = (Epoch(epoch), Epoch(up_thru));
         let (size, min_size) = (map.wanted.len(), map.min_size);
-        let map = Map { epoch, members, up, up_thru, owners, size, min_size, ..Map::default() };
+        let state =
+            |up: &Option<_>| if up.is_some() { OsdState::Up } else { OsdState::Down { lost_at: Epoch(0) } };
+        let osds = map.up.iter().map(state).collect();
+        let map = Map { epoch, members, up, up_thru, osds, owners, size, min_size, ..Map::default() };
         self.on(n, Event::Map(map));
     }
 
@@ -517,6 +524,7 @@ impl World {
             Effect::WriteInfo { attempt, info } => {
                 assert!(!info.incomplete);
                 let osd = self.osd(n);
+                osd.memory.history = info.history;
                 osd.memory.started = info.last_epoch_started.0;
                 osd.pending.push_back((osd.memory.clone(), Done::Started { attempt }));
             }
@@ -545,6 +553,7 @@ impl World {
                 let which = [0, 1].map(|at| changed[at] && at < usize::from(passed));
                 osd.lacking.push(Lacking { osd: to.0 as u8, which, passed });
             }
+            Effect::AwaitLease { .. } => unreachable!("nobody promises anything here"),
             Effect::WantUpThru { epoch } => self.osd(n).wants = epoch.0,
             Effect::Timer { attempt, .. } => self.osd(n).timer = Some(attempt),
             Effect::TellPrimary { .. } => {
@@ -715,6 +724,7 @@ impl World {
                         common,
                         last_backfill: info.last_backfill,
                         changed: Vec::new(),
+                        lease: None,
                     }
                 });
                 Event::Notified { attempt, from: from_id, copy }

@@ -193,6 +193,11 @@ impl OsdMap {
         self.osd_info.get(osd.0 as usize).map_or(Epoch(0), |info| info.up_thru)
     }
 
+    /// Epoch at which what this OSD had was given up (`ceph osd lost`); zero: it never was.
+    pub fn lost_at(&self, osd: OsdId) -> Epoch {
+        self.osd_info.get(osd.0 as usize).map_or(Epoch(0), |info| info.lost_at)
+    }
+
     /// Ids in use, ascending.
     pub fn osds(&self) -> impl Iterator<Item = OsdId> + '_ {
         (0..self.osd_state.len() as u32).map(OsdId).filter(|osd| self.exists(*osd))

@@ -11,7 +11,7 @@ use crate::blue::device::wal::WalLabel;
 use crate::blue::log::record::{GroupHeader, GroupId, HEADER_BYTES, Known, Out, TxnParts, decode_txns};
 use crate::blue::log::scan::Scanned;
 use crate::blue::meta::extents::{Entry, Extents};
-use crate::blue::meta::{codec, keys};
+use crate::blue::meta::{checkpoint, codec, keys};
 use crate::{BLOCK_BYTES, Label};
 
 /// The log that groups are looked for of.
@@ -94,6 +94,7 @@ fn decode_pair(key: &[u8], value: &[u8]) {
     let _ = (codec::decode_info(key, value), codec::decode_tail(key, value));
     let _ = (keys::decode_omap(key), codec::decode_omap(key, value));
     let _ = (codec::decode_epoch(key, value), codec::decode_position(key, value), keys::decode_lane(key));
+    checkpoint::decode_any(key, value);
 }
 
 /// A good input of each kind.

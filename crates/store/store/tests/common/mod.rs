@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use carmine_pgtypes::{LogEntry, ObjectChange, PgInfo, Step, Transaction};
+use carmine_pgtypes::{Interval, LogEntry, ObjectChange, PgHistory, PgInfo, Step, Transaction};
 use carmine_reactor::{Config, Payload, PollPolicy, Shard};
 use carmine_store::blue::{self, Fill, FsckReport, MkfsOptions, MountOptions};
 use carmine_store::{BlueShared, Kv, MemKv, Store, StoreError, StoreShared};
@@ -173,7 +173,12 @@ pub fn info(version: u64) -> PgInfo {
         last_update: Eversion::new(4, version),
         log_tail: Eversion::ZERO,
         last_epoch_started: Epoch(4),
-        same_interval_since: Epoch(3),
+        history: PgHistory {
+            epoch: Epoch(5),
+            same_interval_since: Epoch(3),
+            last_epoch_clean: Epoch(2),
+            past: vec![Interval { first: Epoch(2), last: Epoch(2), acting: vec![OsdId(2), OsdId(1)] }],
+        },
         acting: vec![OsdId(0), OsdId(2)],
         incomplete: version % 2 == 1,
         complete_to: Eversion::new(3, version / 2),

@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Result;
-use carmine_bench::run_raw;
 use carmine_bench::sample::host_report;
+use carmine_bench::steering::run_raw;
 use carmine_daemon::signals;
 use carmine_load::{Geometry, JobSetup, LoadSpec, Rw, parse_bytes, parse_millis, run_job};
 use carmine_reactor::{Config, Group, PollPolicy, Shard, ShardId};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
-use carmine_bench::sample::host_report;
+use carmine_bench::sample::{host_report, memory_bytes};
 use carmine_daemon::build;
 use carmine_doctor::free_bytes;
 use carmine_study::archive::{Build, RUN_FORMAT, Run, RunFile};
@@ -98,7 +98,7 @@ fn have(args: &SweepArgs, layouts: &Path) -> Have {
     let left_bytes = if args.resume { bytes_in(layouts) } else { 0 };
     Have {
         disk_bytes: folder.and_then(free_bytes).map(|free| free + left_bytes),
-        memory_bytes: available_memory(),
+        memory_bytes: memory_bytes("MemAvailable"),
         time: args.deadline.map(Duration::from_millis),
         devices: args.devs.iter().map(|path| device(path)).collect(),
         may_wipe: args.options.force_wipe || args.resume,
@@ -109,12 +109,6 @@ fn have(args: &SweepArgs, layouts: &Path) -> Have {
 fn bytes_in(folder: &Path) -> u64 {
     let facts = WalkDir::new(folder).into_iter().flatten().filter_map(|entry| entry.metadata().ok());
     facts.filter(|facts| !facts.is_dir()).map(|facts| facts.blocks() * 512).sum()
-}
-
-fn available_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
 fn device(path: &Path) -> Device {

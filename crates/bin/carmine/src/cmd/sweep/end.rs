@@ -138,15 +138,10 @@ fn table(run: &Run) -> String {
     let rows = run.points.iter().map(|point| {
         let state = run.state(point).ok().flatten().map(|state| state.state);
         let result = run.result(point).ok().flatten().filter(|_| state == Some(PointEnd::Done));
-        let missing = match state {
-            Some(PointEnd::Failed) => "failed",
-            Some(PointEnd::Skipped) => "skipped",
-            _ => "not run",
-        };
-        result
-            .map_or_else(|| vec![point.stem.clone(), missing.to_owned()], |result| row(&point.stem, &result))
+        let missing = || vec![point.stem.clone(), state.map_or("not run", |state| state.word()).to_owned()];
+        result.map_or_else(missing, |result| row(&point.stem, &result))
     });
-    format!("{}\n", crate::cmd::table(header, 1..6, rows))
+    crate::cmd::table(header, 1..6, rows)
 }
 
 /// How a scaling run ends: slope, knee and what bound each line, and what the knee is.

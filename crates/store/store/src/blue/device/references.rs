@@ -1,6 +1,6 @@
 //! How many block maps have a block, where that is more than one: clones share blocks.
 //!
-//! Nothing of this is stored. The block maps are the truth, as they are for the free space, and a mount that looks through them
+//! The block maps are the truth, as they are for the free space: a clean unmount leaves a copy, and a mount that looks through them
 //! counts. So a count cannot be torn from what it counts by a crash, and a clone writes none. In memory a block that may be shared
 //! takes one byte, and a region of the device without any takes none.
 //!
@@ -51,6 +51,22 @@ impl Region {
         }
     }
 
+    /// Sets a count that is zero. False: it is too large.
+    fn set(&self, at: usize, count: u64) -> bool {
+        let few = count.min(u8::MAX.into());
+        let Ok(rest) = u32::try_from(count - few) else { return false };
+        if let Some(place) = self.few.get(at) {
+            place.store(few as u8, Ordering::Relaxed);
+        }
+        if rest > 0 {
+            let more = self.more.get_or_init(|| (0..REGION_BLOCKS).map(|_| AtomicU32::new(0)).collect());
+            if let Some(place) = more.get(at) {
+                place.store(rest, Ordering::Relaxed);
+            }
+        }
+        true
+    }
+
     /// One less. False: it is zero.
     fn take(&self, at: usize) -> bool {
         if let Some(more) = self.more.get().and_then(|more| more.get(at))
@@ -96,6 +112,13 @@ impl References {
             region.add((block % REGION_BLOCKS) as usize);
             last = Some((number, region));
         }
+    }
+
+    /// So many block maps besides one have a block of which nothing was known. False: there can be none.
+    pub(crate) fn set(&self, block: u64, count: u64) -> bool {
+        let Some((region, at)) = self.place(block) else { return false };
+        self.any.store(true, Ordering::Relaxed);
+        region.get_or_init(Region::new).set(at, count)
     }
 
     /// One block map less has the block. False: it was the only one.

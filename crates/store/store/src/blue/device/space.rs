@@ -1,7 +1,7 @@
 //! Which blocks of the device are taken: one bitmap for all shards, derived from the block maps at mount.
 //!
 //! Chunks of blocks are leased to shards at run time. Only the leaseholder sets bits in a chunk, anyone clears bits;
-//! so an allocation is a scan of words that nobody else fills. Nothing of this is stored: the block maps are the truth.
+//! so an allocation is a scan of words that nobody else fills. The block maps are the truth; a clean unmount leaves a copy (`meta/checkpoint.rs`).
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -132,6 +132,19 @@ impl Space {
             self.count(block, true);
         }
         fresh
+    }
+
+    /// The bitmap: bit `n` of word `w` is that of block `64 w + n`. Bits behind the device are set.
+    pub(crate) fn words(&self) -> impl Iterator<Item = u64> {
+        self.words.iter().map(|word| word.load(Ordering::Relaxed))
+    }
+
+    /// Takes the blocks of a word of the bitmap at mount. `None`: they are outside of the device.
+    pub(crate) fn mark_word(&self, at: usize, bits: u64) -> Option<()> {
+        let fresh = bits & !self.words.get(at)?.fetch_or(bits, Ordering::Relaxed);
+        self.chunk_used.get(self.chunk_of(at as u64 * 64))?.fetch_add(fresh.count_ones(), Ordering::Relaxed);
+        self.used.fetch_add(fresh.count_ones().into(), Ordering::Relaxed);
+        Some(())
     }
 
     /// Gives a block back. From now on any shard may take it.

@@ -26,7 +26,7 @@ pub(crate) fn push(out: &mut Vec<u8>, key_start: usize, encode: impl FnOnce(&mut
 }
 
 /// Checks a value and decodes it.
-fn open<'a, T>(
+pub(crate) fn open<'a, T>(
     key: &[u8],
     value: &'a [u8],
     decode: impl FnOnce(&mut Decoder<'a>) -> Decoded<T>,

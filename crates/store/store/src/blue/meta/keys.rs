@@ -27,6 +27,11 @@ const LANE: &[u8] = b"S/lane/";
 /// Number of the newest commit in this epoch of the log.
 pub(crate) const COMMITS: &[u8] = b"S/commits";
 
+/// The space as a clean unmount left it is in the pieces of the bitmap, whole.
+pub(crate) const CLEAN: &[u8] = b"S/clean";
+/// Piece of the bitmap of taken blocks; its number follows.
+const SPACE: &[u8] = b"S/space/";
+
 /// Marks what follows the effective key: the object's key is empty (so key order continues with the snap), …
 const NO_KEY: u8 = 2;
 /// … its name is smaller than its key, …
@@ -294,6 +299,25 @@ pub(crate) fn log_range(pg: SpgId) -> (Vec<u8>, Vec<u8>) {
     let mut end = log(pg, Eversion { epoch: u32::MAX, version: u64::MAX });
     end.push(0);
     (log(pg, Eversion::ZERO), end)
+}
+
+/// Key of a piece of the bitmap.
+pub(crate) fn space(piece: u32) -> Vec<u8> {
+    [SPACE, &piece.to_be_bytes()].concat()
+}
+
+/// The number of a piece of the bitmap.
+pub(crate) fn decode_space(key: &[u8]) -> Result<u32, StoreError> {
+    let number = key.strip_prefix(SPACE).and_then(|number| number.try_into().ok());
+    number
+        .map(u32::from_be_bytes)
+        .ok_or_else(|| StoreError::damaged(printable(key), "it is of no known kind"))
+}
+
+/// First key and end of the pieces of the bitmap.
+pub(crate) fn space_range() -> (Vec<u8>, Vec<u8>) {
+    let end = [SPACE, &[0xff; 5]].concat();
+    (SPACE.to_vec(), end)
 }
 
 /// Key of a lane's position.

@@ -1,5 +1,6 @@
 //! Metadata: the index that keeps it, its keys and its values.
 
+pub(crate) mod checkpoint;
 pub(crate) mod codec;
 pub(crate) mod copies;
 pub(crate) mod dump;

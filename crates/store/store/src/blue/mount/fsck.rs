@@ -13,7 +13,7 @@ use crate::blue::device::space::Space;
 use crate::blue::device::wal;
 use crate::blue::meta::extents::{Extents, PIECE_BYTES};
 use crate::blue::meta::index::{MetaIndex, Page, Scan};
-use crate::blue::meta::{codec, keys};
+use crate::blue::meta::{checkpoint, codec, keys};
 use crate::blue::mount::claims::{Claims, SharedSums};
 use crate::blue::mount::repair::read_labels;
 use crate::blue::shard::shared::BlueShared;
@@ -161,7 +161,7 @@ async fn check_records(index: &MetaIndex, shard: &Shard) -> Result<FsckReport, S
             _ if key == keys::COMMITS || keys::decode_lane(key).is_some() => {
                 codec::decode_position(key, value).map(drop)
             }
-            _ => Err(StoreError::damaged(keys::printable(key), "it is of no known kind")),
+            _ => checkpoint::check(key, value),
         };
         if let Err(error) = result {
             report.error(error.to_string());

@@ -10,7 +10,7 @@ use crate::blue::device::label::Label;
 use crate::blue::device::space::Space;
 use crate::blue::device::wal::{self, write_blocks};
 use crate::blue::meta::index::MetaIndex;
-use crate::blue::meta::{codec, keys};
+use crate::blue::meta::{checkpoint, codec, keys};
 use crate::blue::mount::claims::Claims;
 use crate::blue::mount::replay::{Whole, replay};
 use crate::blue::shard::shared;
@@ -18,9 +18,9 @@ use crate::blue::shard::shared::{BlueShared, MountOptions};
 use crate::kv::KvBatch;
 
 impl BlueShared {
-    /// Opens the devices, checks that they and the key-value store belong together, replays the log, and scans the block
-    /// maps for what is taken (about 0.5 µs for every 256 KiB of data). Call it on one shard; the devices stay held until
-    /// that shard's store is unmounted.
+    /// Opens the devices, checks that they and the key-value store belong together, replays the log, and finds out which blocks are
+    /// taken: a clean unmount has written it down, else the block maps are scanned (about 0.5 µs for every 256 KiB of data). Call
+    /// it on one shard; the devices stay held until that shard's store is unmounted.
     ///
     /// # Errors
     /// If a device cannot be opened, holds no store of this format, or is another store's; if the log's own device is
@@ -32,9 +32,23 @@ impl BlueShared {
         options: MountOptions,
     ) -> Result<Arc<BlueShared>, StoreError> {
         let opened = Opened::open(shard, places.into(), index.into()).await?;
+        let left = checkpoint::read(&opened.index, shard, &opened.label).await?;
         let (epoch, replayed) = replay(opened.whole(shard)).await?;
         let Opened { place, device, wal, label, index } = opened;
-        let space = scan_space(&index, shard, &label).await?;
+        let path = place.path.display();
+        let space = match left.filter(|_| replayed.txns + replayed.dropped_txns == 0) {
+            Some(space) => {
+                tracing::info!("{path}: a clean unmount left the map of free space");
+                space
+            }
+            None => {
+                let start_ns = shard.now_ns();
+                let space = scan_space(&index, shard, &label).await?;
+                let seconds = (shard.now_ns() - start_ns) as f64 / 1e9;
+                tracing::info!("{path}: all block maps were scanned for free space in {seconds:.3} s");
+                space
+            }
+        };
         let (wal, wal_device) = wal.unzip();
         let shared = BlueShared::new((place, wal), label, options, index, space, epoch, replayed);
         for device in [Some(device), wal_device].into_iter().flatten() {

@@ -21,7 +21,7 @@ use crate::blue::log::record::{HEADER_BYTES, Known, LoggedTxn, decode_txns};
 use crate::blue::log::scan::{Found, LogReader, Progress, ReplayReport, Scanned, Tail};
 use crate::blue::meta::extents::Extents;
 use crate::blue::meta::index::MetaIndex;
-use crate::blue::meta::{codec, keys};
+use crate::blue::meta::{checkpoint, codec, keys};
 use crate::blue::objects::apply::{self, Placed, PlacedList, Placer, Touched, Trimmed, Work};
 use crate::blue::objects::fetch;
 use crate::blue::objects::onode::{Onode, Pin};
@@ -162,6 +162,7 @@ async fn begin_epoch(
     let (start, end) = keys::lane_range();
     batch.delete_range(&start, &end);
     batch.delete(keys::COMMITS);
+    checkpoint::remove(&mut batch);
     batch.put_with(
         |out| out.extend_from_slice(keys::LOG_EPOCH),
         |out, at| codec::push(out, at, |e| e.u64(epoch)),

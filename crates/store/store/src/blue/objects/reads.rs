@@ -52,6 +52,12 @@ impl Reads {
         None
     }
 
+    /// No read is in flight, and no block waits for one.
+    pub(crate) fn are_over(&self) -> bool {
+        let state = self.state.borrow();
+        state.active.is_empty() && state.parked.is_empty()
+    }
+
     fn end(&self, number: u64) -> SmallVec<[Freed; 1]> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;

@@ -101,6 +101,11 @@ impl CommitLog {
         &self.space
     }
 
+    /// The log's epoch in this mount.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// The name of a group of this mount.
     pub(crate) fn group_id(&self, lane: u16, seq: u64) -> GroupId {
         GroupId { log_id: self.log_id, epoch: self.epoch, lane, seq }

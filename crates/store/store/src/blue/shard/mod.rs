@@ -89,6 +89,9 @@ impl Blue {
             let why = format!("its log is too small for {} reactors: take {lanes} at most", shard.shards());
             return Err(StoreError::unusable(shared.path(), why));
         }
+        if !shared.enter() {
+            return Err(StoreError::failed("it was unmounted"));
+        }
         let area = shared.label().log();
         let log_blocks = u64::from(area.segments) * u64::from(area.segment_blocks);
         let file = Device::open(shard, shared.place(), false).await?;
@@ -201,11 +204,15 @@ impl Blue {
         self.shared.index().cpu(&self.shard).await
     }
 
-    /// Waits until everything submitted so far is durable in the key-value store, and the log says so; then refuses more.
+    /// Waits until everything submitted so far is durable in the key-value store, and the log says so; then refuses more. The last
+    /// shard also writes down what is taken, unless a block is held back for a read that goes on.
     pub(crate) async fn umount(&self) -> Result<(), StoreError> {
-        self.closed.set(true);
+        let was_closed = self.closed.replace(true);
         let result = self.settle().await;
         self.shared.space().release(&mut self.lease.borrow_mut());
+        if result.is_ok() && !was_closed && self.reads.are_over() {
+            self.shared.leave(&self.shard).await;
+        }
         shared::stores(&self.shard).release_device(self.shared.instance());
         result
     }

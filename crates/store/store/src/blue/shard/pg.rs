@@ -24,6 +24,15 @@ impl Blue {
         fetch_pg(self.shared.index(), &self.shard, pg).await
     }
 
+    /// See [`crate::Store::load_info`].
+    pub(crate) async fn load_info(&self, pg: SpgId) -> Result<PgInfo, StoreError> {
+        self.feed_all().await?;
+        let key = keys::pg(keys::PG_INFO, pg);
+        let values = self.shared.index().load(&self.shard, vec![key.clone()]).await?;
+        let info = values.into_iter().next().flatten().map(|value| codec::decode_info(&key, &value));
+        Ok(info.transpose()?.unwrap_or_default())
+    }
+
     /// See [`crate::Store::list`].
     pub(crate) async fn list(
         &self,

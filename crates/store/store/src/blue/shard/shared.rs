@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use carmine_reactor::{Shard, ShardId};
 use carmine_types::{FlushMode, READAHEAD_BYTES};
@@ -12,6 +12,7 @@ use carmine_types::{FlushMode, READAHEAD_BYTES};
 use crate::blue::device::data::{Device, Place};
 use crate::blue::device::space::Space;
 use crate::blue::log::scan::ReplayReport;
+use crate::blue::meta::checkpoint;
 use crate::blue::meta::index::MetaIndex;
 use crate::blue::shard::Blue;
 use crate::blue::shard::commit_log::{CommitLog, tell};
@@ -50,6 +51,33 @@ pub struct BlueShared {
     log: Arc<CommitLog>,
     replayed: ReplayReport,
     instance: usize,
+    users: Users,
+}
+
+/// How often shards have opened the store, and how often one has let go of it cleanly.
+#[derive(Default)]
+struct Users(AtomicU64);
+
+impl Users {
+    /// Nobody may open the store any more: what is taken is written down.
+    const GONE: u64 = u64::MAX;
+    const OPENED: u64 = 1 << 32;
+
+    /// A shard opens the store. False: it is unmounted.
+    fn enter(&self) -> bool {
+        let next = |count: u64| (count != Users::GONE).then(|| count + Users::OPENED);
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).is_ok()
+    }
+
+    /// A shard has let go of it. True: it was the last of `shards`, and from now on nobody can open it.
+    fn leave(&self, shards: u16) -> bool {
+        let is_last = |count: u64| {
+            let (opened, left) = (count / Users::OPENED, count % Users::OPENED + 1);
+            opened == left && left >= shards.into()
+        };
+        let next = |count: u64| Some(if is_last(count) { Users::GONE } else { count + 1 });
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).is_ok_and(is_last)
+    }
 }
 
 /// Mounts of this process so far. (An address would not do: a message about a store that is gone may come when the next one
@@ -70,7 +98,18 @@ impl BlueShared {
         index.begin_epoch(epoch);
         let log = Arc::new(CommitLog::new(index.clone(), &label, epoch));
         let (space, instance) = (Arc::new(space), MOUNTS.fetch_add(1, Ordering::Relaxed));
-        Arc::new(BlueShared { place, wal, label, options, index, space, log, replayed, instance })
+        Arc::new(BlueShared {
+            place,
+            wal,
+            label,
+            options,
+            index,
+            space,
+            log,
+            replayed,
+            instance,
+            users: Users::default(),
+        })
     }
 
     /// The device's label.
@@ -162,6 +201,22 @@ impl BlueShared {
         self.log.is_low()
     }
 
+    /// A shard begins to use the store. False: it is unmounted.
+    pub(crate) fn enter(&self) -> bool {
+        self.users.enter()
+    }
+
+    /// A shard has let go of the store, and all that it submitted is in the key-value store. The last one writes down what is taken.
+    pub(crate) async fn leave(&self, shard: &Shard) {
+        if !self.users.leave(shard.shards()) {
+            return;
+        }
+        let of = (self.log.epoch(), &self.label);
+        if let Err(error) = checkpoint::write(&self.index, shard, &self.space, of).await {
+            tracing::warn!("the next mount has to scan the block maps: {error}");
+        }
+    }
+
     /// Tells the mounted stores of a process apart.
     pub(crate) fn instance(&self) -> usize {
         self.instance
@@ -239,5 +294,20 @@ pub(crate) async fn feed_all(shard: &Shard, instance: usize) -> Result<(), Store
     match store {
         Some(store) => store.settle().await,
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_shard_to_leave_is_the_last_one() {
+        let users = Users::default();
+        assert!(users.enter() && !users.leave(2), "the other shard has not even come");
+        assert!(users.enter() && users.enter() && !users.leave(2), "one is still there");
+        assert!(users.leave(2) && !users.enter(), "all are gone");
+        let alone = Users::default();
+        assert!(alone.enter() && alone.leave(1) && !alone.enter());
     }
 }

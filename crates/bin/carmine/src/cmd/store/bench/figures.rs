@@ -4,8 +4,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use carmine_bench::Measured;
 use carmine_bench::sample::{Sampler, Snapshot, WatchedOsd};
+use carmine_bench::steering::Measured;
 use carmine_load::LoadSpec;
 use carmine_load::window::ProcessWindow;
 use carmine_metrics::{Histogram, MetricSet};

@@ -13,7 +13,7 @@ use carmine_types::OsdId;
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-use super::pauses::Strike;
+use crate::pauses::Strike;
 
 /// Time between two looks at what is due.
 const LOOK: Duration = Duration::from_millis(100);
@@ -48,7 +48,7 @@ struct Copies {
 }
 
 /// The faults, while they are made.
-pub(super) struct Faults {
+pub(crate) struct Faults {
     bed: Testbed,
     programs: PathBuf,
     rng: Rng,
@@ -63,7 +63,7 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    pub(super) fn new(
+    pub(crate) fn new(
         bed: Testbed,
         programs: PathBuf,
         seed: u64,
@@ -83,7 +83,7 @@ impl Faults {
     ///
     /// # Errors
     /// An OSD ended by itself, a command failed, or not everything is clean in time.
-    pub(super) fn run(mut self, time: Duration) -> Result<f64> {
+    pub(crate) fn run(mut self, time: Duration) -> Result<f64> {
         let made = self.make(Instant::now() + time);
         // Whatever happened, the testbed is not left hurt.
         let healed = self.heal();

@@ -1,21 +1,20 @@
 //! `carmine sim`: whole clusters in the simulator, one for each seed.
+// Its progress is told in real time.
+#![allow(clippy::disallowed_methods)]
 
 use std::ops::Range;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use carmine_daemon::signals::cancel_flag;
-use carmine_sim::Outcome;
 use carmine_testbed::output::{json_text, print};
 use carmine_types::counted;
 use clap::Args;
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::code;
-use crate::progress::style;
+use crate::Outcome;
 
 /// The text below the options.
 const AFTER_HELP: &str = "\
@@ -26,9 +25,10 @@ The same seed gives the same run. A seed that fails is printed with its faults a
 
 Exit codes: 0 every seed is well; 1 one has failed, or it was interrupted; 2 it cannot be done as asked.";
 
-#[derive(Args)]
+/// Options of `carmine sim`.
+#[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP)]
-pub(crate) struct SimArgs {
+pub struct SimArgs {
     /// Seeds from A up to, not including, B; or a single seed, whose faults are printed whether it fails or not
     #[arg(long, visible_alias = "seed", value_name = "A..B", default_value = "0..100", value_parser = parse_seeds)]
     seeds: Range<u64>,
@@ -47,8 +47,6 @@ struct Sum {
     faults: usize,
     requests: usize,
     answered: usize,
-    /// Reads of a state that was over: read leases are not built.
-    stale_reads: usize,
     /// The longest virtual time from the end of the faults until every PG was clean.
     healed_ms_max: f64,
     failed: usize,
@@ -83,35 +81,36 @@ impl Sum {
         self.faults += outcome.faults;
         self.requests += outcome.requests;
         self.answered += outcome.answered;
-        self.stale_reads += outcome.stale_reads;
         self.healed_ms_max = self.healed_ms_max.max(outcome.healed_ms);
         self.failed += usize::from(outcome.error.is_some());
         self.outcomes.extend(Some(outcome).filter(|_| keeps));
     }
 
     fn line(&self) -> String {
-        let Sum { faults, requests, answered, stale_reads, healed_ms_max, failed, .. } = self;
+        let Sum { faults, requests, answered, healed_ms_max, failed, .. } = self;
         format!(
-            "{}: {faults} faults, {answered} of {requests} requests answered, {stale_reads} stale reads, clean after {healed_ms_max:.0} \
-             ms at most; {failed} failed\n",
+            "{}: {faults} faults, {answered} of {requests} requests answered, clean after {healed_ms_max:.0} ms at most; {failed} failed\n",
             counted(self.seeds as usize, "seed")
         )
     }
 }
 
 /// Runs the seeds; the exit code is 1 if one has failed.
-pub(crate) fn run(args: &SimArgs) -> Result<ExitCode> {
-    let cancel = cancel_flag()?;
-    carmine_sim::keep_panics();
+///
+/// # Errors
+/// `cancel` ended it early, or the result cannot be printed.
+pub fn run(args: &SimArgs, cancel: &AtomicBool) -> Result<ExitCode> {
+    crate::keep_panics();
     let count = args.seeds.end - args.seeds.start;
-    let bar = ProgressBar::new(count).with_style(style("{pos}/{len} seeds [{bar:24}] {elapsed} {msg}"));
+    let style = ProgressStyle::with_template("{pos}/{len} seeds [{bar:24}] {elapsed} {msg}")?;
+    let bar = ProgressBar::new(count).with_style(style);
     let (began, mut sum) = (Instant::now(), Sum::default());
     let limit = args.minutes.map_or(Duration::MAX, |minutes| Duration::from_secs(60 * minutes));
     for seed in args.seeds.clone().take_while(|_| began.elapsed() < limit) {
         if cancel.load(Ordering::Relaxed) {
             bail!("interrupted before seed {seed}: {}", sum.line().trim_end());
         }
-        let outcome = carmine_sim::run(seed);
+        let outcome = crate::run(seed);
         let keeps = count == 1 || outcome.error.is_some();
         if keeps && !args.json {
             bar.suspend(|| print(&text_of(&outcome)))?;
@@ -122,7 +121,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<ExitCode> {
     }
     bar.finish_and_clear();
     print(&if args.json { json_text(&sum)? } else { sum.line() })?;
-    Ok(code(sum.failed == 0))
+    Ok(if sum.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 #[cfg(test)]

@@ -21,33 +21,33 @@ const TRIES: u32 = 64;
 const LAST_LIMIT: Duration = Duration::from_secs(20);
 
 /// A fault, or the end of one.
-pub(super) struct Strike {
-    pub(super) at: Instant,
+pub(crate) struct Strike {
+    pub(crate) at: Instant,
     /// The name of its row.
-    pub(super) kind: &'static str,
+    pub(crate) kind: &'static str,
     /// For people.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// Its PGs; `None`: all.
-    pub(super) pgs: Option<Vec<String>>,
+    pub(crate) pgs: Option<Vec<String>>,
 }
 
 /// Times from a kind of fault to the next acknowledged write that was sent after it, one for each PG and fault.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Pauses {
-    pub(super) fault: &'static str,
-    pub(super) times: usize,
+pub(crate) struct Pauses {
+    pub(crate) fault: &'static str,
+    pub(crate) times: usize,
     /// Pauses that were measured.
-    pub(super) count: usize,
-    pub(super) median_ms: f64,
-    pub(super) p99_ms: f64,
-    pub(super) max_ms: f64,
+    pub(crate) count: usize,
+    pub(crate) median_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) max_ms: f64,
 }
 
 /// A fault as it is told in the result.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Told {
-    pub(super) at_s: f64,
-    pub(super) what: String,
+pub(crate) struct Told {
+    pub(crate) at_s: f64,
+    pub(crate) what: String,
 }
 
 struct State {
@@ -63,7 +63,7 @@ struct State {
 }
 
 /// The running probes.
-pub(super) struct Probes(Rc<RefCell<State>>);
+pub(crate) struct Probes(Rc<RefCell<State>>);
 
 impl State {
     /// Takes in the faults that were told. A fault is told before it is made, so that no answer to a write after it is missed.
@@ -98,7 +98,7 @@ impl State {
 
 impl Probes {
     /// Starts to write, and to listen for faults.
-    pub(super) fn start(pool: &Pool, strikes: Receiver<Strike>) -> Probes {
+    pub(crate) fn start(pool: &Pool, strikes: Receiver<Strike>) -> Probes {
         let shard = pool.client().shard().clone();
         let names = names(pool);
         let state = Rc::new(RefCell::new(State {
@@ -118,7 +118,7 @@ impl Probes {
     }
 
     /// Lines for the faults from the `from`th on.
-    pub(super) fn lines(&self, from: usize) -> Vec<String> {
+    pub(crate) fn lines(&self, from: usize) -> Vec<String> {
         let mut state = self.0.borrow_mut();
         state.take_strikes();
         let line = |told: Told| format!("{:8.1} s  {}", told.at_s, told.what);
@@ -129,7 +129,7 @@ impl Probes {
     ///
     /// # Errors
     /// A probe failed, or a PG acknowledges nothing.
-    pub(super) async fn finish(&self, shard: &Shard) -> Result<()> {
+    pub(crate) async fn finish(&self, shard: &Shard) -> Result<()> {
         let began = Instant::now();
         while !self.0.borrow_mut().is_done() && began.elapsed() < LAST_LIMIT {
             shard.sleep(EVERY).await;
@@ -146,7 +146,7 @@ impl Probes {
     }
 
     /// All faults, and the pauses of each kind.
-    pub(super) fn found(&self) -> (Vec<Told>, Vec<Pauses>) {
+    pub(crate) fn found(&self) -> (Vec<Told>, Vec<Pauses>) {
         let mut state = self.0.borrow_mut();
         let told = state.struck.iter().map(|strike| state.told(strike)).collect();
         let found = std::mem::take(&mut state.found_ms);

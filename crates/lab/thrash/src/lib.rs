@@ -1,5 +1,11 @@
 //! `carmine thrash`: a testbed under verified load, whose OSDs are hurt at random; then it is healed, and everything is checked.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "it runs outside the reactors: it deals in processes and wall-clock limits"
+)]
+
 mod faults;
 mod pauses;
 
@@ -23,7 +29,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::steering::{Jobs, Steering, controller};
+use carmine_bench::steering::{Jobs, Steering, controller};
 use faults::Faults;
 use pauses::{Pauses, Probes, Told};
 
