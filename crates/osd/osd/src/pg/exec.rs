@@ -18,10 +18,10 @@ use smallvec::SmallVec;
 use super::extra::{self, Extra, OmapView};
 use super::snaps::{self, Target, Writing};
 use super::{Pg, heal};
+use crate::cls;
 use crate::config::{
     OBJECT_BYTES_MAX, OUTPUT_BYTES_MAX, REQUEST_BYTES_MAX, WRITE_BYTES_MAX, WRITE_OUTPUT_BYTES_MAX,
 };
-use crate::cls;
 use crate::error::OpError;
 use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;

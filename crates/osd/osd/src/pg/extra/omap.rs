@@ -193,7 +193,9 @@ impl OmapView {
 
     /// There is nothing in it.
     fn is_none(&self) -> bool {
-        self.is_hidden && self.changes.is_empty() && self.header.as_ref().is_none_or(|header| header.is_empty())
+        self.is_hidden
+            && self.changes.is_empty()
+            && self.header.as_ref().is_none_or(|header| header.is_empty())
     }
 
     /// The value of a key, as far as it is known without the store.
