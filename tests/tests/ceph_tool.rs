@@ -53,11 +53,16 @@ impl Ceph<'_> {
 
     /// A row: the command changes something; its status, which goes to the standard error, has these words.
     fn says(&mut self, words: &str, status: &str, note: &str) {
+        self.said(words, status);
+        self.sheet.works(&format!("`ceph {words}`"), note);
+    }
+
+    /// The command changes something; its status has these words.
+    fn said(&self, words: &str, status: &str) {
         let out = self.run(words);
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         succeed(out, &format!("ceph {words}"));
         assert!(said.contains(status), "ceph {words} says {said:?}, not {status:?}");
-        self.sheet.works(&format!("`ceph {words}`"), note);
     }
 
     /// A row: refused at once, with these words.
@@ -421,12 +426,56 @@ fn weights(ceph: &mut Ceph<'_>) {
     ceph.says("osd crush reweight osd.0 1.5", &crush("1.5"), "");
     ceph.says("osd crush reweight osd.0 1", &crush("1"), "");
     ceph.refused("osd crush reweight osd.9 1", "device 'osd.9' does not appear in the crush map");
+    ceph.says("osd primary-affinity 0 0.5", "set osd.0 primary-affinity to 0.5 (8000)", "");
+    ceph.says("osd primary-affinity osd.0 1", "set osd.0 primary-affinity to 1 (10000)", "");
+    ceph.refused("osd primary-affinity 0 1.5", "not in range");
     for (words, why) in [("lost", "osd.0 is not down"), ("purge", "osd.0 is not `down`")] {
         ceph.refused(&format!("osd {words} 0"), "SURE");
         ceph.refused(&format!("osd {words} 0 --yes-i-really-mean-it"), why);
     }
     let placed = |status: &Value| clean(status) && status["osdmap"]["num_remapped_pgs"] == 0;
     ceph.until("status", placed);
+    upmaps(ceph);
+}
+
+/// PGs that are elsewhere than CRUSH says. There are three OSDs, all of which a PG of three copies has.
+fn upmaps(ceph: &mut Ceph<'_>) {
+    ceph.ok("osd pool create upmap 1 1 --size 1");
+    let pools = ceph.json("osd pool ls detail");
+    let pool = pools.as_array().and_then(|all| all.iter().find(|pool| pool["pool_name"] == "upmap"));
+    let pg = format!("{}.0", pool.expect("the pool")["pool_id"]);
+    let is_clean = |status: &Value| clean(status) && status["osdmap"]["num_remapped_pgs"] == 0;
+    let acting = |ceph: &Ceph<'_>| ceph.json(&format!("pg map {pg}"))["acting"][0].as_u64().expect("an OSD");
+    ceph.until("status", is_clean);
+    ceph.bed.rados_ok(&["-p", "upmap", "put", "kept", "/etc/hostname"]);
+    let (from, read) = (acting(ceph), ceph.bed.rados_ok(&["-p", "upmap", "get", "kept", "-"]));
+    let to = (from + 1) % 3;
+    let moves = format!("set {pg} pg_upmap_items mapping to [{from}->{to}]");
+    ceph.said(&format!("osd pg-upmap-items {pg} {from} {to}"), &moves);
+    ceph.until("status", is_clean);
+    assert_eq!(acting(ceph), to);
+    assert_eq!(ceph.bed.rados_ok(&["-p", "upmap", "get", "kept", "-"]), read);
+    let ends = |kind: &str| format!("clear {pg} {kind} mapping");
+    ceph.said(&format!("osd rm-pg-upmap-items {pg}"), &ends("pg_upmap_items"));
+    let sets = format!("set {pg} pg_upmap mapping to [{to}]");
+    ceph.said(&format!("osd pg-upmap {pg} {to}"), &sets);
+    ceph.until("status", is_clean);
+    assert_eq!(acting(ceph), to);
+    ceph.said(&format!("osd rm-pg-upmap {pg}"), &ends("pg_upmap"));
+    ceph.until("status", is_clean);
+    assert_eq!((acting(ceph), ceph.bed.rados_ok(&["-p", "upmap", "get", "kept", "-"])), (from, read));
+    let note = "the PG goes there while clients go on, and comes back";
+    ceph.sheet.works("`ceph osd pg-upmap PG OSD...`, `ceph osd rm-pg-upmap PG`", note);
+    ceph.sheet.works("`ceph osd pg-upmap-items PG FROM TO...`, `ceph osd rm-pg-upmap-items PG`", note);
+    for (command, why) in [
+        ("osd pg-upmap-items 1.0 0", "you must specify pairs"),
+        ("osd pg-upmap-items 1.0 0 9", "osd.9 does not exist"),
+        ("osd pg-upmap-items 1.999 0 1", "1.999"),
+        ("osd pg-upmap 1.0 0 1 2 0", "> pool size"),
+    ] {
+        ceph.refused(command, why);
+    }
+    ceph.ok("osd pool rm upmap upmap --yes-i-really-really-mean-it");
 }
 
 /// Flags that hold something up until they are taken away.

@@ -8,13 +8,15 @@ use std::time::Duration;
 use carmine_reactor::sim::{NodeId, SimStuck};
 use serde_json::json;
 
-use crate::cluster::{Cluster, POOL, Shape, name_of};
+use crate::cluster::{Cluster, PGS, POOL, Shape, name_of};
 use crate::load::{self, Load};
 use crate::model::BLOCK_TAG;
 
 const CLIENTS: u32 = 3;
 /// Requests of each client, at least.
 const REQUESTS: u32 = 60;
+/// Virtual time in which an OSD that is cut off is called down, and another leads in its place.
+const ALONE: Duration = Duration::from_secs(10);
 /// Virtual time in which the copies of OSDs that all run become whole.
 const RECOVERED: Duration = Duration::from_secs(2);
 
@@ -27,6 +29,13 @@ enum Theme {
     Wounds,
 }
 
+/// A client's process.
+struct Running {
+    number: u32,
+    node: NodeId,
+    done: Rc<Cell<bool>>,
+}
+
 pub(crate) struct Chaos {
     pub(crate) cluster: Cluster,
     pub(crate) load: Rc<Load>,
@@ -36,7 +45,7 @@ pub(crate) struct Chaos {
     wounded: u32,
     stopped: BTreeSet<u32>,
     is_cut: bool,
-    clients: Vec<(NodeId, Rc<Cell<bool>>)>,
+    clients: Vec<Running>,
     next_client: u32,
     /// The faults, with their virtual times.
     pub(crate) trace: Vec<String>,
@@ -86,10 +95,10 @@ impl Chaos {
         let number = self.next_client;
         self.next_client += 1;
         let load = Rc::clone(&self.load);
-        let task = self.cluster.task(&format!("client.{number}"), move |client| {
+        let (node, done) = self.cluster.task(&format!("client.{number}"), move |client| {
             load::client(Rc::clone(&load), client, number, REQUESTS)
         });
-        self.clients.push(task);
+        self.clients.push(Running { number, node, done });
     }
 
     /// Blocks of a drive went bad, which nobody may have read since.
@@ -98,7 +107,7 @@ impl Chaos {
     }
 
     pub(crate) fn clients_are_done(&self) -> bool {
-        self.clients.iter().all(|(_, done)| done.get())
+        self.clients.iter().all(|client| client.done.get())
     }
 
     /// One fault, or the end of one.
@@ -111,7 +120,7 @@ impl Chaos {
         self.cluster.pass(Duration::from_micros(self.rng.u64(..most_us)))?;
         self.note_ends();
         self.faults += 1;
-        match self.rng.u32(..30) {
+        match self.rng.u32(..31) {
             0..=3 => self.kill(false),
             4 | 5 => self.kill(true),
             6..=9 => self.start_one(),
@@ -127,8 +136,9 @@ impl Chaos {
             21 => return self.kill_mon(),
             22 => self.kill_client(),
             23 => self.jump_clock(),
+            24 => return self.leave_alone(),
             _ if self.theme == Theme::Wounds => return self.wound(),
-            24..=28 => return self.change_map(),
+            25..=29 => return self.change_map(),
             _ => return self.call_down(),
         }
         Ok(())
@@ -252,6 +262,27 @@ impl Chaos {
         }
     }
 
+    /// An OSD and a client hear of nobody but each other, for longer than it takes others to lead in the OSD's place.
+    fn leave_alone(&mut self) -> Result<(), SimStuck> {
+        let (osd, at) = (self.osd(), self.rng.usize(..self.clients.len()));
+        let number = self.clients[at].number;
+        let (osd, client) = (name_of(osd), format!("client.{number}"));
+        let osds = (0..self.cluster.shape.osds).map(name_of).filter(|other| *other != osd);
+        let others = osds.chain(["mon".to_owned()]);
+        let clients = self.clients.iter().map(|other| format!("client.{}", other.number));
+        let others: Vec<String> = others.chain(clients.filter(|other| *other != client)).collect();
+        self.is_cut = true;
+        self.say(format!("{osd} and {client}, which reads, are cut off from all others"));
+        for (other, own) in others.iter().flat_map(|other| [(other, &osd), (other, &client)]) {
+            self.cluster.sim.cut(own, other);
+            self.cluster.sim.cut(other, own);
+        }
+        self.load.lonely.set(Some(number));
+        self.cluster.pass(ALONE)?;
+        self.load.lonely.set(None);
+        Ok(())
+    }
+
     fn mend(&mut self) {
         self.say("the network is mended".to_owned());
         self.cluster.sim.mend_network();
@@ -294,7 +325,7 @@ impl Chaos {
     fn kill_client(&mut self) {
         let number = self.next_client;
         let at = self.rng.usize(..self.clients.len());
-        let (node, done) = &self.clients[at];
+        let Running { node, done, .. } = &self.clients[at];
         if done.get() || number > CLIENTS + 2 {
             return;
         }
@@ -347,7 +378,8 @@ impl Chaos {
 
     fn change_map(&mut self) -> Result<(), SimStuck> {
         let osd = self.osd();
-        let command = match self.rng.u32(..8) {
+        let other = self.osd();
+        let command = match self.rng.u32(..10) {
             0 | 1 => json!({ "prefix": "osd out", "ids": [osd.to_string()] }),
             2..=4 => json!({ "prefix": "osd in", "ids": [osd.to_string()] }),
             5 => {
@@ -356,6 +388,14 @@ impl Chaos {
             6 => {
                 let weight = f64::from(self.rng.u32(5..20)) / 10.0;
                 json!({ "prefix": "osd crush reweight", "name": format!("osd.{osd}"), "weight": weight })
+            }
+            7 | 8 => {
+                let pg = format!("1.{:x}", self.rng.u32(..PGS));
+                match self.rng.u32(..3) {
+                    0 => json!({ "prefix": "osd rm-pg-upmap-items", "pgid": pg }),
+                    _ if osd == other => return Ok(()),
+                    _ => json!({ "prefix": "osd pg-upmap-items", "pgid": pg, "id": [osd, other] }),
+                }
             }
             _ => {
                 let least = self.cluster.shape.min_size;
@@ -402,6 +442,10 @@ impl Chaos {
             self.cluster.command(&json!({ "prefix": "osd reweight", "id": osd, "weight": 1.0 }))?;
             let name = format!("osd.{osd}");
             self.cluster.command(&json!({ "prefix": "osd crush reweight", "name": name, "weight": 1.0 }))?;
+        }
+        for pg in 0..PGS {
+            let command = json!({ "prefix": "osd rm-pg-upmap-items", "pgid": format!("1.{pg:x}") });
+            self.cluster.command(&command)?;
         }
         let size = size.to_string();
         let command = json!({ "prefix": "osd pool set", "pool": POOL, "var": "size", "val": size });

@@ -30,6 +30,8 @@ pub(crate) struct Load {
     next_data: Cell<u64>,
     /// There is still something to go through.
     pub(crate) is_troubled: Cell<bool>,
+    /// The client that is cut off with one OSD: it only reads, and goes on when others would wait for answers.
+    pub(crate) lonely: Cell<Option<u32>>,
     /// Answers that no client may get.
     pub(crate) errors: RefCell<Vec<String>>,
 }
@@ -147,11 +149,15 @@ fn outputs(steps: &[Step], mut reply: Reply) -> Result<(Vec<Output>, Eversion), 
     Ok((all, reply.version))
 }
 
+/// Reads all of an object.
+fn read_steps() -> Vec<Step> {
+    vec![Step::Stat, Step::Read, Step::GetXattrs, Step::OmapVals]
+}
+
 fn draw(load: &Load, shard: &Shard) -> Vec<Step> {
     let below = |n: u64| shard.random_u64() % n;
     let (off, len) = (below(OBJECT_BYTES), 1 + below(9_000));
     let key = || below(4) as u8;
-    let read_all = || vec![Step::Stat, Step::Read, Step::GetXattrs, Step::OmapVals];
     match below(20) {
         0..=3 => vec![Step::Write { off, len, data: load.data() }],
         4 => vec![Step::Write { off: off & !4095, len: 4096, data: load.data() }],
@@ -177,7 +183,7 @@ fn draw(load: &Load, shard: &Shard) -> Vec<Step> {
             2 => vec![Step::SetXattr(3, load.data()), Step::RmXattr(3)],
             _ => vec![Step::Stat],
         },
-        _ => read_all(),
+        _ => read_steps(),
     }
 }
 
@@ -190,12 +196,17 @@ pub(crate) async fn client(load: Rc<Load>, client: Rc<Client>, number: u32, coun
     while made < count || load.is_troubled.get() {
         made += 1;
         let object = (shard.random_u64() % u64::from(OBJECTS)) as u32;
-        let work = request(Rc::clone(&load), pool.clone(), number, object, draw(&load, &shard));
-        issue(&shard, &in_flight, work).await;
+        let is_lonely = || load.lonely.get() == Some(number);
+        let steps = if is_lonely() { read_steps() } else { draw(&load, &shard) };
+        issue(&shard, &in_flight, request(Rc::clone(&load), pool.clone(), number, object, steps)).await;
         // Now a rush, now nothing for a while.
-        let pause_us = if shard.random_u64().is_multiple_of(4) { shard.random_u64() % 600_000 } else { 200 };
+        let pause_us = match shard.random_u64() % 4 {
+            _ if is_lonely() => 50_000,
+            0 => shard.random_u64() % 600_000,
+            _ => 200,
+        };
         shard.sleep(Duration::from_micros(pause_us)).await;
-        while in_flight.get() >= WINDOW {
+        while in_flight.get() >= WINDOW && !is_lonely() {
             shard.sleep(Duration::from_millis(1)).await;
         }
     }
@@ -221,7 +232,6 @@ async fn issue(shard: &Shard, in_flight: &Rc<Cell<usize>>, work: impl Future<Out
 /// Reads all of each object.
 pub(crate) async fn read_all(load: Rc<Load>, pool: Pool, number: u32) {
     for object in 0..OBJECTS {
-        let steps = vec![Step::Stat, Step::Read, Step::GetXattrs, Step::OmapVals];
-        request(Rc::clone(&load), pool.clone(), number, object, steps).await;
+        request(Rc::clone(&load), pool.clone(), number, object, read_steps()).await;
     }
 }

@@ -20,7 +20,9 @@ const DEFAULT_CHOOSE_ARGS: i64 = -1;
 pub struct Mapping {
     /// CRUSH's result, without OSDs that do not exist.
     pub raw: OsdList,
-    /// Those that should serve it: after upmaps, the up ones, the primary moved to the front.
+    /// Those that should have it, up or down: after upmaps.
+    pub wanted: OsdList,
+    /// Those that should serve it: of `wanted` the up ones, the primary moved to the front.
     pub up: OsdList,
     /// First to serve of `up`.
     pub up_primary: Option<OsdId>,
@@ -72,8 +74,9 @@ pub(crate) fn try_pg_mapping(map: &OsdMap, pg: PgId) -> (Mapping, Option<CrushEr
         Ok(raw) => (raw, None),
         Err(error) => (OsdList::new(), Some(error)),
     };
-    let mut up = raw.clone();
-    apply_upmap(map, pg, &mut up);
+    let mut wanted = raw.clone();
+    apply_upmap(map, pg, &mut wanted);
+    let mut up = wanted.clone();
     keep(pool, &mut up, |osd| map.is_up(osd));
     let up_primary = apply_affinity(map, pool, seed, &mut up);
     let (mut acting, mut acting_primary) = temporary(map, pool, pg);
@@ -81,7 +84,7 @@ pub(crate) fn try_pg_mapping(map: &OsdMap, pg: PgId) -> (Mapping, Option<CrushEr
         acting = up.clone();
         acting_primary = acting_primary.or(up_primary);
     }
-    (Mapping { raw, up, up_primary, acting, acting_primary }, error)
+    (Mapping { raw, wanted, up, up_primary, acting, acting_primary }, error)
 }
 
 /// The input that CRUSH gets for a PG.

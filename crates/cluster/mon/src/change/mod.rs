@@ -11,10 +11,11 @@ pub(crate) mod quota;
 pub(crate) mod snaps;
 #[cfg(test)]
 mod tests;
+mod upmap;
 
 use std::collections::BTreeMap;
 
-use carmine_types::{Epoch, Errno, OsdId, UTime, Uuid, errno};
+use carmine_types::{Epoch, Errno, OsdId, PgId, UTime, Uuid, errno};
 use carmine_wire::addr::{EntityAddr, EntityAddrVec};
 use carmine_wire::osdmap::consts::{RELEASE_LUMINOUS, RELEASE_PACIFIC, release_name};
 use carmine_wire::osdmap::{Incremental, OsdMap};
@@ -24,6 +25,7 @@ pub(crate) use crush::RuleEdit;
 pub(crate) use profile::Profile;
 pub(crate) use quota::Quota;
 pub(crate) use snaps::SnapWish;
+pub(crate) use upmap::Upmap;
 
 /// Where an OSD process is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,6 +84,8 @@ pub(crate) enum Change {
     AutoOut { osd: OsdId },
     /// Gives an OSD this weight (16.16) in the CRUSH map.
     CrushReweight { osd: OsdId, weight: u32 },
+    /// Places a PG otherwise than CRUSH does.
+    Upmap { pg: PgId, upmap: Upmap },
     /// How willingly this OSD leads, as a 16.16 number.
     PrimaryAffinity { osd: OsdId, affinity: u32 },
     /// Makes the number of an OSD known, whose store has this identity. It is in, and has no place in the CRUSH map yet.
@@ -157,6 +161,7 @@ impl Change {
             Self::MarkDown { osds } => osd::mark_down(map, osds, now),
             Self::AutoOut { osd } => place::auto_out(map, *osd, now),
             Self::CrushReweight { osd, weight } => place::crush_reweight(map, *osd, *weight, now),
+            Self::Upmap { pg, upmap } => upmap::set(map, *pg, upmap, now),
             Self::PrimaryAffinity { osd, affinity } => osd::set_affinity(map, *osd, *affinity, now),
             Self::NewOsd { osd, uuid } => place::new_osd(map, *osd, *uuid, now),
             Self::CrushAdd { osd, weight, host, root } => {

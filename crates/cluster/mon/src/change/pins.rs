@@ -23,7 +23,7 @@ pub(super) fn follow(map: &OsdMap, next: &OsdMap, pool: Option<i64>) -> Changes 
     let pgs = pools.flat_map(|(id, pool)| (0..pool.pg_num).map(|ps| PgId::new(*id, ps)));
     let changes = pgs.filter_map(|pg| {
         let (wanted, size) = wanted(next, pg);
-        let pin = Pin::of(map, pg, &pg_mapping(map, pg).raw);
+        let pin = Pin::of(map, pg, &pg_mapping(map, pg).wanted);
         let is_pinned = map.pg_temp.contains_key(&pg);
         if !is_pinned && (pin.owners.is_empty() || pin.owners == wanted) {
             return None;
@@ -42,9 +42,9 @@ pub(super) fn follow(map: &OsdMap, next: &OsdMap, pool: Option<i64>) -> Changes 
     changes.collect()
 }
 
-/// Members that CRUSH wants, up or down, and how many there should be.
+/// Members that the map wants, up or down, and how many there should be.
 fn wanted(map: &OsdMap, pg: PgId) -> (Vec<i32>, usize) {
-    (pg_mapping(map, pg).raw.to_vec(), wanted_size(map, pg))
+    (pg_mapping(map, pg).wanted.to_vec(), wanted_size(map, pg))
 }
 
 /// Changes the pins of the PGs that a primary leads by its report. A report is used only if it speaks of this very map: a
@@ -76,7 +76,7 @@ pub(super) fn heed(
     });
     let unpinned = stuck.iter().filter(|report| !map.pg_temp.contains_key(&report.pg) && leads(report.pg));
     let unpinned = unpinned.filter_map(|report| {
-        let pin = Pin::of(map, report.pg, &pg_mapping(map, report.pg).raw);
+        let pin = Pin::of(map, report.pg, &pg_mapping(map, report.pg).wanted);
         let before = pin.entry();
         let after = waiting(map, pin, leader, report);
         (after != before).then_some((report.pg, after))

@@ -261,6 +261,44 @@ fn who_has_the_data_stays_until_the_others_have_it() {
     assert_eq!(acting(&map), before);
 }
 
+/// A PG that is to be elsewhere than CRUSH says: who has the data stays until the other has it, and after the exception as well.
+#[test]
+fn a_pg_goes_where_the_map_says() {
+    let mut map = cluster_up(4);
+    set_size(&mut map, 2);
+    all_active(&mut map);
+    let pg = pg_on(&map, &[0, 1]);
+    let wish = |upmap: Upmap| Change::Upmap { pg, upmap };
+    let members = |map: &OsdMap| pg_mapping(map, pg).acting.to_vec();
+    let (osd, items) = (OsdId, |pairs: &[(u32, u32)]| {
+        Upmap::Items(pairs.iter().map(|(from, to)| (OsdId(*from), OsdId(*to))).collect())
+    });
+    for (upmap, wanted, end) in [
+        (items(&[(1, 3)]), [0, 3], items(&[])),
+        (items(&[(0, 2), (1, 3)]), [2, 3], items(&[])),
+        (Upmap::Osds(vec![osd(3), osd(2)]), [3, 2], Upmap::Osds(Vec::new())),
+    ] {
+        assert!(apply(&mut map, wish(upmap.clone())));
+        assert_eq!(pg_mapping(&map, pg).up[..], wanted);
+        let moving = members(&map);
+        assert_eq!(moving[..2], [0, 1], "who has the data leads");
+        assert!(wanted.iter().all(|osd| moving.contains(osd)), "{moving:?}");
+        assert!(!apply(&mut map, wish(upmap)), "it is so already");
+        all_active(&mut map);
+        assert_eq!(members(&map), wanted);
+        // An OSD that is down has its place.
+        is_down(&mut map, wanted[1] as u32);
+        assert_eq!(members(&map), [wanted[0]]);
+        assert!(map.pg_temp.is_empty());
+        assert!(apply(&mut map, wish(end.clone())));
+        up(&mut map, wanted[1] as u32, 9);
+        assert_eq!(members(&map)[..2], wanted, "who has the data leads");
+        all_active(&mut map);
+        assert_eq!(members(&map), [0, 1]);
+        assert!(!apply(&mut map, wish(end)), "there is none");
+    }
+}
+
 /// Two OSDs that leave one after the other: the second one still has what the first one's heir is being given.
 #[test]
 fn an_osd_that_is_given_a_copy_owns_nothing_yet() {

@@ -18,6 +18,7 @@ mod scrub;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod upmap;
 
 use std::rc::Rc;
 
@@ -113,6 +114,7 @@ const FAMILIES: &[&[Known]] = &[
     options::COMMANDS,
     osd::COMMANDS,
     place::COMMANDS,
+    upmap::COMMANDS,
     blocklist::COMMANDS,
     cluster::CRUSH_COMMANDS,
     rules::COMMANDS,

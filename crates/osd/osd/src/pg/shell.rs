@@ -54,7 +54,7 @@ impl Pg {
         let mut members: Vec<Member> = mapping.acting_osds().filter_map(|osd| member(view, osd)).collect();
         // Stable: the primary to the front, if it is not there.
         members.sort_by_key(|member| Some(member.osd) != mapping.acting_primary);
-        let pin = Pin::of(map, self.id.pgid, &mapping.raw);
+        let pin = Pin::of(map, self.id.pgid, &mapping.wanted);
         let owners = pin.owners.into_iter().filter_map(OsdId::from_item).collect();
         let (size, min_size) =
             pool.map_or((0, 1), |pool| (usize::from(pool.size), usize::from(pool.min_size)));
@@ -318,10 +318,10 @@ impl Pg {
         let Some(entry) = view.map().pg_temp.get(&self.id.pgid) else { return false };
         let size = view.map().pool(self.id.pgid.pool).map_or(0, |pool| usize::from(pool.size));
         let mapping = view.mapping(self.id.pgid);
-        let stays = |osd: OsdId| mapping.raw.iter().any(|item| OsdId::from_item(*item) == Some(osd));
+        let stays = |osd: OsdId| mapping.wanted.iter().any(|item| OsdId::from_item(*item) == Some(osd));
         let pin = Pin::parse(entry);
         let all_up = pin.members().all(|osd| view.map().is_up(osd));
-        all_up && mapping.raw.len() >= size && !pin.members().all(stays)
+        all_up && mapping.wanted.len() >= size && !pin.members().all(stays)
     }
 }
 
