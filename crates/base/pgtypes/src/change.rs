@@ -181,20 +181,6 @@ impl Step {
         }
     }
 
-    /// The object's bytes stay as they are.
-    #[must_use]
-    pub fn leaves_data(&self) -> bool {
-        !matches!(
-            self,
-            Step::Write { .. }
-                | Step::Zero { .. }
-                | Step::Truncate { .. }
-                | Step::Remove
-                | Step::CloneFrom { .. }
-                | Step::Lose { .. }
-        )
-    }
-
     /// Size of the object after the step, if the step sets or raises it; saturating.
     #[must_use]
     pub fn end(&self) -> u64 {

@@ -8,7 +8,7 @@ use carmine_types::{UTime, Uuid, errno};
 use carmine_wire::{EntityAddr, EntityName};
 
 use crate::error::OpError;
-use crate::pg::{ObjectState, decode_input};
+use crate::pg::ObjectState;
 
 /// The client that calls a method.
 #[derive(Clone, Copy, Debug)]
@@ -186,7 +186,7 @@ const PAGE_BYTES_MAX: usize = 8 << 20;
 const PAGES_MAX: usize = 64;
 const PART_BYTES_MAX: usize = 256 << 10;
 
-/// Decodes a method's whole input.
+/// Decodes a method's input; as in Ceph there may be more behind it.
 ///
 /// # Errors
 /// EINVAL.
@@ -194,10 +194,10 @@ pub(super) fn decode<'a, T>(
     input: &'a [u8],
     read: impl FnOnce(&mut Decoder<'a>) -> Result<T, DecodeError>,
 ) -> Result<T, OpError> {
-    decode_input(input, read)
+    read(&mut Decoder::new(input, "input of a method")).map_err(|e| OpError::because(errno::EINVAL, e))
 }
 
-/// Decodes what a method has stored.
+/// Decodes what a method, or anybody else, has stored; there may be more behind it.
 ///
 /// # Errors
 /// EIO.
@@ -205,5 +205,5 @@ pub(super) fn stored<'a, T>(
     value: &'a [u8],
     read: impl FnOnce(&mut Decoder<'a>) -> Result<T, DecodeError>,
 ) -> Result<T, OpError> {
-    Decoder::all(value, "stored by a method", read).map_err(|error| OpError::because(errno::EIO, error))
+    read(&mut Decoder::new(value, "stored by a method")).map_err(|e| OpError::because(errno::EIO, e))
 }

@@ -10,7 +10,8 @@ use crate::error::OpError;
 pub(super) const METHODS: &[Method] = &[
     read("say_hello", |_, name| greeting(name)),
     write("record_hello", record_hello),
-    write("write_return_data", write_return_data),
+    write("writes_dont_return_data", return_data),
+    write("write_return_data", return_data),
     write("write_too_much_return_data", write_too_much_return_data),
     with_data(write("turn_it_to_11", turn_it_to_11)),
     with_data(read("replay", |h, _| Ok(start_of(h).to_vec()))),
@@ -42,7 +43,8 @@ fn record_hello(h: &mut Handle<'_, '_>, name: &[u8]) -> Done {
     note_caller(h, b"said_by")
 }
 
-fn write_return_data(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+/// The client is told of it where its request wants that.
+fn return_data(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     if !input.is_empty() {
         return Err(OpError::of(errno::EINVAL));
     }

@@ -13,7 +13,7 @@ pub(super) const METHODS: &[Method] = &[
     write("unlock", unlock),
     write("break_lock", break_lock),
     write("set_cookie", set_cookie),
-    write("assert_locked", assert_locked),
+    read("assert_locked", assert_locked),
     read("get_info", get_info),
     read("list_locks", list_locks),
 ];
@@ -199,10 +199,12 @@ fn assert_locked(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 
 fn get_info(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let name = decode(input, |d| d.envelope("get_info_op", 1)?.body.blob())?;
+    h.must_exist()?;
     Ok(Lock::load(h, name)?.encode())
 }
 
 fn list_locks(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
+    h.must_exist()?;
     let names = h.xattrs(PREFIX);
     Ok(Encoder::collect(|e| e.envelope(1, 1, |e| e.vec(names, |e, name| e.blob(&name)))))
 }

@@ -115,7 +115,7 @@ const CALLS_MAX: usize = 1024;
 /// Calls a method, again and again until all that it asks for is known.
 ///
 /// # Errors
-/// Those of the method; ENOENT if it needs an object and there is none; EOPNOTSUPP if it is not here.
+/// Those of the method; EOPNOTSUPP if it is not here.
 pub(crate) async fn call(
     osd: &OsdShard,
     op: &ClientOp,
@@ -129,9 +129,6 @@ pub(crate) async fn call(
         osd.refuse(&format!("method {}.{}", class.escape_ascii(), method.escape_ascii()));
         return Err(OpError::of(errno::EOPNOTSUPP));
     };
-    if !found.writes {
-        state.must_exist()?;
-    }
     if found.data {
         state.load_data(osd, op).await?;
     }

@@ -207,9 +207,9 @@ pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome
             step
         };
         match step.and_then(|done| counted(&mut left, done)) {
-            Ok(done) => {
-                outcome.result = done.0;
-                outcome.outputs.push(done);
+            Ok((told, output)) => {
+                outcome.result = if keeps_result(request.code) { outcome.result } else { told };
+                outcome.outputs.push((outcome.result, output));
             }
             Err(error) if request.flags & flags::op::FAILOK != 0 => {
                 outcome.result = 0;
@@ -227,6 +227,14 @@ pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome
         outcome.user_version = 0; // as in Ceph
     }
     outcome
+}
+
+/// As in Ceph, such an operation that succeeds has the result of the one before it: the 1 of a comparison, or a method's number.
+fn keeps_result(code: u16) -> bool {
+    matches!(
+        code,
+        ops::STAT | ops::OMAP_GET_KEYS | ops::OMAP_GET_VALS | ops::OMAP_GET_VALS_BY_KEYS | ops::OMAP_CMP
+    )
 }
 
 /// Executes a request with writes against the object as it is now.
@@ -442,14 +450,17 @@ impl<'a> ObjectState<'a> {
         self.exists && self.was.as_ref().is_none_or(|was| self.size > was.size)
     }
 
-    /// A read among the writes of a request. Changes are in no store yet: after one, the size is told from memory and
-    /// the data cannot be read.
+    /// A read among the writes of a request. Changes are in no store yet: after one, the size is told from memory, and
+    /// the data is the old one.
     async fn read(&self, osd: &OsdShard, client: &ClientOp, op: &OsdOp) -> Result<Payload, OpError> {
         let is_changed = !self.steps.is_empty();
         match op.code {
             ops::STAT if is_changed && !self.exists => Err(OpError::of(errno::ENOENT)),
             ops::STAT if is_changed => Ok(stat_output(self.size, self.mtime)),
-            ops::READ | ops::SPARSE_READ if is_changed => Err(OpError::of(errno::EOPNOTSUPP)),
+            ops::READ if is_changed => self.bytes(osd, op).await,
+            ops::SPARSE_READ if is_changed => {
+                self.bytes(osd, op).await.map(|data| sparse(op.extent().offset, &data))
+            }
             ops::ASSERT_VER => assert_version(op, self.was.as_ref().map_or(0, |was| was.user_version)),
             _ => read_op(osd, client, self.oid, self.was.as_ref(), op, self.left).await,
         }

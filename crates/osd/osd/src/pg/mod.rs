@@ -62,7 +62,7 @@ use snaps::Snaps;
 use usage::Usage;
 
 pub(crate) use exec::{ObjectState, Outputs, Told};
-pub(crate) use extra::{Extra, decode as decode_input};
+pub(crate) use extra::Extra;
 pub(crate) use follow::not_ready;
 pub(crate) use lease::{give_up_leases, start as start_leases};
 pub(crate) use object::Queued;

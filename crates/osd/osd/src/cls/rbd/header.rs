@@ -162,7 +162,7 @@ fn get_data_pool(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
 
 /// ENOEXEC: the image is not striped.
 fn get_striping(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
-    if features(h)? & feature::STRIPING == 0 {
+    if number(h, "features")?.unwrap_or(0) & feature::STRIPING == 0 {
         return Err(OpError::of(errno::ENOEXEC));
     }
     Ok([field(h, "stripe_unit")?, field(h, "stripe_count")?].concat())

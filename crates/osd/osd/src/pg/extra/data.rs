@@ -54,6 +54,7 @@ pub(super) async fn step(
             let set = state.was.as_ref().map(snaps::set_of).transpose()?.flatten().unwrap_or_default();
             Ok(Payload::from(snaps::list(&set, state.size)))
         }
+        _ if op.write_same().length == 0 => Ok(Payload::new()),
         _ => {
             let wanted = op.write_same();
             // The store and other members hold all of it, though it is one piece of memory here.
@@ -89,27 +90,24 @@ fn repeated(pattern: &Payload, length: u64, data_length: u64) -> Result<Payload,
 }
 
 impl ObjectState<'_> {
-    /// The bytes of an operation's range. An object that this request has written cannot be read: its new bytes are in
+    /// The bytes of an operation's range up to the object's end, each as it was before the request, as in Ceph: new ones are in
     /// no store yet.
-    pub(super) async fn bytes(&self, osd: &OsdShard, op: &OsdOp) -> Result<Payload, OpError> {
-        if !self.exists {
-            return Ok(Payload::new());
-        }
+    pub(in crate::pg) async fn bytes(&self, osd: &OsdShard, op: &OsdOp) -> Result<Payload, OpError> {
         match &self.was {
-            Some(was) if self.is_unwritten() => read_bytes(osd, self.oid, was.size, op, self.left).await,
-            None if self.is_unwritten() => Ok(Payload::new()),
-            _ => Err(OpError::of(errno::EOPNOTSUPP)),
+            Some(was) if self.exists => {
+                read_bytes(osd, self.oid, was.size.min(self.size), op, self.left).await
+            }
+            _ => Ok(Payload::new()),
         }
-    }
-
-    fn is_unwritten(&self) -> bool {
-        self.steps.iter().all(|step| step.leaves_data())
     }
 
     /// Makes the object's bytes known, for a class method.
     pub(crate) async fn load_data(&mut self, osd: &OsdShard, op: &ClientOp) -> Result<(), OpError> {
         if self.extra.as_ref().is_some_and(|extra| extra.data.is_some()) {
             return Ok(());
+        }
+        if self.was.is_none() && self.size > 0 {
+            return Err(OpError::of(errno::ENOENT));
         }
         if self.size > METHOD_BYTES_MAX {
             return Err(OpError::of(errno::EFBIG));

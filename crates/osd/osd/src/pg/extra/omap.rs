@@ -146,8 +146,18 @@ async fn values_of(
     Ok(Payload::from(Encoder::collect(|e| e.vec(&found, put_entry))))
 }
 
-/// OMAP_CMP: all values must compare as they are asked to.
+/// OMAP_CMP: all values before the request, as in Ceph, must compare as they are asked to.
 async fn compare_values(osd: &OsdShard, state: &mut ObjectState<'_>, input: &[u8]) -> Result<(), OpError> {
+    if state.was.is_none() {
+        return Err(OpError::of(errno::ENOENT));
+    }
+    let changed = state.extra.as_mut().and_then(|extra| extra.omap.take());
+    let compared = compare_stored(osd, state, input).await;
+    state.extra.get_or_insert_default().omap = changed;
+    compared
+}
+
+async fn compare_stored(osd: &OsdShard, state: &mut ObjectState<'_>, input: &[u8]) -> Result<(), OpError> {
     let wanted = |d: &mut Decoder<'_>| Ok((d.blob()?.to_vec(), d.i32()?));
     for (key, (given, cmp_op)) in decode(input, |d| d.map(12, key, wanted))? {
         let stored = state.omap_values(osd, &[key]).await?.pop().flatten().unwrap_or_default();

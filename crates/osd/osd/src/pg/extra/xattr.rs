@@ -64,11 +64,11 @@ fn parts<'a>(op: &OsdOp, input: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), OpErro
     input.split_at_checked(op.xattr().name_len as usize).ok_or(OpError::of(errno::EINVAL))
 }
 
-/// CMP_XATTR. That the comparison holds is told by the number 1.
+/// CMP_XATTR, of the object before the request, as in Ceph. That the comparison holds is told by the number 1.
 pub(super) fn compared(state: &ObjectState<'_>, op: &OsdOp, input: &[u8]) -> Result<Told, OpError> {
     let (name, value) = parts(op, input)?;
-    state.must_exist()?;
-    let stored = state.xattr(name).unwrap_or_default();
+    let was = state.was.as_ref().ok_or(OpError::of(errno::ENOENT))?;
+    let stored = was.xattrs.get(&[USER, name].concat()).cloned().unwrap_or_default();
     compare::xattr(&op.xattr(), value, &stored).map(|()| (1, Payload::new()))
 }
 
