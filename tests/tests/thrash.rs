@@ -67,6 +67,6 @@ fn seeds_run_from_the_command_line() {
     let sum: Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!((&sum["seeds"], &sum["failed"]), (&4.into(), &0.into()), "{said}");
     let one = succeed(sim(&["--seed", "2"]), "carmine sim --seed 2");
-    assert!(one.contains("seed 2 is well") && one.contains("everything is healed"), "{one}");
+    assert!(one.contains("seed 2 passed") && one.contains("everything is healed"), "{one}");
     assert_eq!(sim(&["--seeds", "4..4"]).status.code(), Some(2));
 }

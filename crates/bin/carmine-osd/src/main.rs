@@ -36,9 +36,9 @@ use clap::Parser;
 
 use metadata::Metadata;
 
-/// How often it is looked whether the store still works.
+/// Time between two checks that the store still works.
 const STORE_WATCH: Duration = Duration::from_secs(1);
-/// How often it is looked whether the OSD is to stop.
+/// Time between two checks whether the OSD is to stop.
 const STOP_WATCH: Duration = Duration::from_millis(50);
 /// Time in which an alien thread writes a line, under `sim`.
 const WRITE_NS: u64 = 100_000;
@@ -88,7 +88,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn say_memory(memory: &Memory) {
     if memory.is_short() {
-        tracing::warn!("memory {memory}: that is more than there is to be, raise --osd-memory");
+        tracing::warn!("memory {memory}: that is more than it may have; raise --osd-memory");
     } else {
         tracing::info!("memory {memory}");
     }
@@ -115,7 +115,7 @@ fn reactors(plan: &Plan, osd: OsdId) -> anyhow::Result<Config> {
     })
 }
 
-/// Options that the environment has by their names (`carmine up --osd-env`).
+/// Options that the environment sets by their names (`carmine up --osd-env`).
 fn scrub_options() -> anyhow::Result<ScrubOptions> {
     let mut options = ScrubOptions::default();
     for name in ScrubOptions::NAMES {

@@ -63,7 +63,7 @@ impl Memory {
             + WRITE_BUFFERS * self.kv_write_buffer as u64
     }
 
-    /// The floors alone are more than there is.
+    /// The floors alone are more than its memory.
     pub fn is_short(&self) -> bool {
         self.given() > self.whole
     }

@@ -1,4 +1,4 @@
-//! `carmine-osd --mkfs`: makes one OSD's store and tells its progress on standard output.
+//! `carmine-osd --mkfs`: makes one OSD's store and reports its progress on standard output.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ pub(super) fn run(layout: &Layout, plan: &Plan, osd: OsdId, force: bool) -> anyh
 fn link_device(device: &Path, link: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::FileTypeExt;
     let kind = std::fs::metadata(device).with_context(|| format!("--devs {}", device.display()))?.file_type();
-    anyhow::ensure!(kind.is_block_device(), "--devs {}: this is no block device", device.display());
+    anyhow::ensure!(kind.is_block_device(), "--devs {}: this is not a block device", device.display());
     let device = device.canonicalize().with_context(|| format!("--devs {}", device.display()))?;
     anyhow::ensure!(
         !is_read_only(&device),

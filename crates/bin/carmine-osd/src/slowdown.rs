@@ -16,7 +16,7 @@ const EVERY: Duration = Duration::from_millis(1);
 /// The part of 1 that [`VARIABLE`] asks for, `None` if it is not set.
 ///
 /// # Errors
-/// A value that is no number from 0 to 90.
+/// A value that is not a number from 0 to 90.
 pub(super) fn asked() -> anyhow::Result<Option<f64>> {
     std::env::var_os(VARIABLE).map(|text| parse(&text.to_string_lossy())).transpose()
 }
@@ -30,7 +30,7 @@ fn parse(text: &str) -> anyhow::Result<f64> {
 
 /// Holds the reactor up for so long that it does `part` less per busy second: for each nanosecond of CPU time with work it
 /// spins for `part ÷ (1 − part)` more. All in CPU time of this thread, so that others on its CPU change nothing. Each SIGUSR1
-/// ends that or begins it again: two processes differ by more than a few percent, one process at two times does not.
+/// ends the slowdown or begins it again: two processes differ by more than a few percent, but one process at two times does not.
 ///
 /// # Errors
 /// The signal can't be caught.

@@ -57,7 +57,7 @@ pub(crate) enum Command {
     Destroy(DirArgs),
     /// Load a testbed and measure it
     Bench(bench::BenchArgs),
-    /// Load a testbed with verified data while its OSDs are killed, stopped, restarted and taken out at random; then check all
+    /// Load a testbed with verified data while its OSDs are killed, stopped, restarted and taken out at random; then check it all
     Thrash(carmine_thrash::ThrashArgs),
     /// Run whole clusters in a simulator, under faults that seeds draw, and check what their clients saw
     Sim(command::SimArgs),
@@ -81,7 +81,7 @@ pub(crate) enum Command {
     Doctor(doctor::DoctorArgs),
     /// Run a real Ceph on loopback, as a baseline to compare with
     Peer(peer::PeerArgs),
-    /// Print what would run on which CPU; starts nothing
+    /// Print which thread would run on which CPU; starts nothing
     Plan(testbed::PlanArgs),
     /// Print a Ceph OSDMap file and its PG mappings, as osdmaptool does
     Osdmap(OsdmapArgs),
@@ -184,7 +184,7 @@ pub(crate) struct OsdmapArgs {
 fn osdmap(args: &OsdmapArgs) -> Result<ExitCode> {
     let path = args.file.display();
     let bytes = std::fs::read(&args.file).with_context(|| format!("cannot read {path}"))?;
-    let map = OsdMap::decode(&bytes).map_err(|e| anyhow!("{path} is no OSDMap: {e}"))?;
+    let map = OsdMap::decode(&bytes).map_err(|e| anyhow!("{path} is not an OSDMap: {e}"))?;
     done(&if args.pgs_dump { pgs_dump(&map, None, PgColumns::Acting) } else { print_map(&map) })
 }
 

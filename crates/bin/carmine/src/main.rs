@@ -13,7 +13,7 @@ mod progress;
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let Some(text) = cmd::of_words(&args) {
-        // Nobody may want to read all of it.
+        // The reader may have stopped before the end.
         let _ = carmine_testbed::output::print(&text);
         return ExitCode::SUCCESS;
     }

@@ -1,4 +1,4 @@
-//! Progress on a terminal; on anything else it stays silent, but for what is worth a line in a log.
+//! Progress on a terminal; anywhere else only what is worth a line in a log is printed.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use carmine_study::run::Event as SweepEvent;
 use carmine_testbed::{Event, StartOptions, note};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Runs a start that Ctrl-C cancels and that may take `limit_s`, and shows how far it is.
+/// Runs a start that Ctrl-C cancels and that may take `limit_s`, and shows its progress.
 pub(crate) fn shown<R>(limit_s: u64, work: impl FnOnce(&mut StartOptions<'_>) -> Result<R>) -> Result<R> {
     let cancel = signals::cancel_flag()?;
     let progress = Progress::new();
@@ -25,7 +25,7 @@ pub(crate) fn shown<R>(limit_s: u64, work: impl FnOnce(&mut StartOptions<'_>) ->
     result
 }
 
-/// Work of which nobody knows how much is left.
+/// Style for work whose remaining amount is not known.
 const SPINNER: &str = "{spinner} {msg}";
 
 /// Shows the events of a start.
@@ -103,7 +103,7 @@ impl View {
         }
     }
 
-    /// Above the bar, or where there is none on standard error.
+    /// Prints above the bar, or on standard error if there is no bar.
     fn line(&self, text: &str) {
         self.bar.suspend(|| note(text));
     }

@@ -1,4 +1,4 @@
-//! The answers and exit codes of `carmine compare`, on results of which the figures are made up.
+//! The answers and exit codes of `carmine compare`, on results whose figures are made up.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // starts the program, writes files
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! OSDs that may have so much CPU and no more, with the real binary. A machine that lets nobody make control groups
+//! OSDs whose CPU is limited, with the real binary. A machine on which nobody can make control groups
 //! skips what needs them, and says so.
 #![allow(
     clippy::disallowed_methods,

@@ -95,7 +95,7 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("plan --topology 2x28x2 --balance osd --osds 60 --reactors 5", 2, "too few CPUs"),
     ("osdmap", 2, "FILE"),
     ("osdmap /nonexistent", 1, "/nonexistent"),
-    ("osdmap /dev/null", 1, "no OSDMap"),
+    ("osdmap /dev/null", 1, "not an OSDMap"),
     ("osdmap /", 1, "/"),
     ("admin --osd 0 {}", 2, "no testbed"),
     ("admin --osd x {}", 2, "--osd"),

@@ -1,4 +1,4 @@
-//! Whole testbeds with the real binary: started, looked at, hurt, stopped, removed. `cyan` only, so that this also
+//! Whole testbeds with the real binary: started, inspected, damaged, stopped, removed. `cyan` only, so that this also
 //! runs without RocksDB; the workspace's `tests` do the same with `blue` and with stock clients.
 #![allow(
     clippy::disallowed_methods,
@@ -112,7 +112,7 @@ const DAEMONS: [&str; 3] = ["osd.0", "osd.1", "mon"];
 /// A name, and what is done to a testbed's folder.
 type Loss = (&'static str, fn(&Bed));
 
-/// Ways to lose what tells of a testbed's processes.
+/// Ways to lose the records of a testbed's processes.
 const LOSSES: [Loss; 4] = [
     ("a damaged plan", |bed| fs::write(bed.dir().join("testbed.json"), "{\"format\": 1, \"osd").unwrap()),
     ("no plan", |bed| fs::remove_file(bed.dir().join("testbed.json")).unwrap()),

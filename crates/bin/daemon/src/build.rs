@@ -21,7 +21,7 @@ pub const CXXFLAGS: &str = env!("CARMINE_CXXFLAGS");
 /// The memory allocator of all programs.
 pub const ALLOCATOR: &str = "mimalloc";
 
-/// The commit for people.
+/// The commit, as shown to people.
 #[must_use]
 pub fn commit() -> &'static str {
     if GIT_HASH.is_empty() { "unknown (not built in a git repository)" } else { GIT_HASH }

@@ -19,7 +19,7 @@ use tempfile::NamedTempFile;
 use crate::sample::device_of;
 use crate::steering::{Measured, run_raw};
 
-/// Options of the baseline, as those of `bench`.
+/// Options of the baseline, like those of `bench`.
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Exit codes: 0 measured; 1 it failed or was interrupted; 2 it cannot be measured as asked."
@@ -50,7 +50,7 @@ pub struct BaselineArgs {
     /// Load before each window
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_millis)]
     ramp: u64,
-    /// Bytes of the scratch file, or of the device that are read
+    /// Bytes of the scratch file, or bytes to read of the device
     #[arg(long, value_name = "SIZE", default_value = "256m", value_parser = parse_bytes)]
     size: u64,
     /// File for the result, which `carmine bench --baseline` reads

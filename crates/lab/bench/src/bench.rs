@@ -32,7 +32,7 @@ use setup::Setup;
 use crate::Doctor;
 use crate::profile::Recording;
 
-/// A load's end.
+/// The outcome of a load.
 struct Outcome {
     /// The load as it was made.
     spec: LoadSpec,
@@ -142,7 +142,7 @@ fn neighbour(grid: &Grid) -> Result<Option<Neighbour>> {
     Ok(neighbour)
 }
 
-/// Loads once more, with more load, and tells what that gave.
+/// Loads once more, with more load, and reports the gain.
 fn more_load(setup: &Setup, cancel: &AtomicBool, ops: u64, measured: &Window) -> Result<MoreLoad> {
     let (more, what) = setup.with_more_load();
     let outcome = controller::run(&more, cancel)?;
@@ -154,7 +154,7 @@ fn more_load(setup: &Setup, cancel: &AtomicBool, ops: u64, measured: &Window) ->
     Ok(MoreLoad { what, iops, ratio, own_cpus: own_cpus || setup.args.in_process })
 }
 
-/// Says how a load went that ended without a measurement.
+/// Explains how a load ended that gave no measurement.
 fn failure(result: &JobResult) -> String {
     match &result.first_error {
         Some(error) => {
@@ -164,7 +164,7 @@ fn failure(result: &JobResult) -> String {
     }
 }
 
-/// Finds out before the load, not after it, that the result can't be kept.
+/// Finds out before the load, not after it, whether the result can be kept.
 fn check_writable(option: &str, path: &Path) -> Result<()> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (path, folder) = (path.display(), parent.display());

@@ -5,7 +5,7 @@ use std::process::{ChildStdout, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Runs a program while `read` reads its output on a thread of its own. `None` past the limit: the program is killed then, and
+/// Runs a program while `read` reads its output on a thread of its own. Past the limit it returns `None`: the program is killed, and
 /// nobody waits for it, since a drive that hangs may keep it from dying.
 pub(crate) fn read_within<T: Send + 'static>(
     command: &mut Command,

@@ -116,7 +116,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// The blocks that are known; `None` if nobody keeps them.
+    /// The blocks that are known; `None` if nobody records them.
     pub fn state(&self) -> Option<&VerifyState> {
         match self {
             Jobs::Near { session, .. } => session.state(),
@@ -157,7 +157,7 @@ pub fn controller(cpu: Option<usize>) -> Config {
 /// Called at each look at the jobs; an error ends the load.
 pub type OnLook<'a> = Box<dyn FnMut(&Jobs) -> Result<()> + 'a>;
 
-/// Moves the jobs on, shows how far they are, and looks for Ctrl-C.
+/// Moves the jobs on, shows their progress, and looks for Ctrl-C.
 pub struct Steering<'a> {
     pub shard: Shard,
     pub jobs: Jobs,
@@ -256,13 +256,13 @@ impl<'a> Steering<'a> {
     /// Waits a moment, then looks at the jobs.
     ///
     /// # Errors
-    /// As of [`Steering::look`].
+    /// Those of [`Steering::look`].
     pub async fn go_on(&mut self) -> Result<()> {
         self.shard.sleep(self.pause).await;
         self.look().await.map(drop)
     }
 
-    /// Looks at the jobs, the OSDs and Ctrl-C, and shows how far all is.
+    /// Looks at the jobs, the OSDs and Ctrl-C, and shows the progress.
     ///
     /// # Errors
     /// A job failed, `on_look` found a fault, or the load was interrupted.
@@ -331,7 +331,7 @@ impl View {
         self.draw(done, all);
     }
 
-    /// A bar, or where all of it is done a spinner.
+    /// A bar, or a spinner once all of it is done.
     fn draw(&self, done: u64, all: u64) {
         let template = if done < all { "{msg} [{bar:30}] {percent} %" } else { "{spinner} {msg}" };
         self.bar.set_style(ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar()));
@@ -340,7 +340,7 @@ impl View {
         self.bar.tick();
     }
 
-    /// Prints a line above the bar, or where there is none on standard error.
+    /// Prints a line above the bar, or on standard error if there is no bar.
     pub fn line(&self, text: &str) {
         self.bar.suspend(|| note(text));
     }

@@ -23,7 +23,7 @@ use source::Source;
 
 /// Time between two pictures.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How often signals are looked for meanwhile.
+/// Time between two checks for signals in between.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Options of `top`.
@@ -50,7 +50,7 @@ pub fn run(args: &TopArgs, cancel: &AtomicBool) -> Result<ExitCode> {
     let (osds, reactors) = (counted(plan.osds() as usize, "OSD"), counted(plan.cpu.reactors, "reactor"));
     let title = format!("{dir}: {osds} x {reactors}, {}", plan.store);
     let source = Source { layout, plan };
-    ensure!(source.is_alive(), "the testbed in {dir} does not run; start it with `carmine up --dir {dir}`");
+    ensure!(source.is_alive(), "the testbed in {dir} is not running; start it with `carmine up --dir {dir}`");
     let is_plain = args.json || args.once;
     let can_draw = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     refuse!(!is_plain && !can_draw, "top needs a terminal: take --once or --json");
@@ -58,7 +58,7 @@ pub fn run(args: &TopArgs, cancel: &AtomicBool) -> Result<ExitCode> {
     let mut terminal = terminal.context("cannot use this terminal; take --once or --json")?;
     let has_quit = watch(&source, &title, args, cancel, terminal.as_mut());
     if terminal.is_some() {
-        // On errors too; after a panic ratatui's hook does it.
+        // This also happens on errors; after a panic ratatui's hook does it.
         ratatui::restore();
     }
     if has_quit? {

@@ -1,11 +1,11 @@
-//! One finding, and who measured what findings quote.
+//! One finding, and the sources that findings quote.
 
 use serde::{Deserialize, Serialize};
 
 /// A Ceph cluster of 68 nodes with 10 NVMe drives each, Quincy.
 pub(crate) const TEBIBYTE: &str =
     "ceph.io 2024, a Ceph cluster at 1 TiB/s (Quincy 17.2.7, 68 nodes, 10 NVMe each)";
-/// One and sixty OSDs with 2 to 16 cores each, Pacific.
+/// One OSD, and sixty OSDs, with 2 to 16 cores each, Pacific.
 pub(crate) const CPU_SCALING: &str = "ceph.io 2022, Ceph OSD CPU scaling (Pacific 16.2.9, EPYC 7742)";
 /// Placement of Crimson's reactors.
 pub(crate) const CRIMSON_CORES: &str = "ceph.io 2025, Crimson CPU core allocation, part one (2 x Xeon 8276M)";
@@ -15,7 +15,7 @@ pub(crate) const HYPERCONVERGED: &str = "a hyperconverged builder's CPU-set stud
 pub(crate) const TUNING_GUIDE: &str = "a tuning guide of a small cluster, measured with rados bench";
 /// Linux's own documentation.
 pub(crate) const KERNEL: &str = "Linux kernel documentation";
-/// The promises of drives.
+/// The guarantees of drives.
 pub(crate) const NVME: &str = "NVM Express base specification";
 /// The speed of links: transfers per second, lanes and encoding.
 pub(crate) const PCIE: &str = "PCI Express base specification";

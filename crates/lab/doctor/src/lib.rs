@@ -1,4 +1,4 @@
-//! The settings of this machine that would spoil a measurement. Reads, and changes nothing.
+//! Finds the settings of this machine that would spoil a measurement. It only reads, and changes nothing.
 //!
 //! [`examine`] looks at `/sys` and `/proc` below a root folder (so that captured trees of other machines can be looked at,
 //! too) and returns a [`Finding`] for each topic: the present state, a better one, what the difference is known to cost and

@@ -7,9 +7,9 @@ use carmine_topology::{CpuList, Topology};
 
 use crate::CpuTimes;
 
-/// Block devices that are no drives.
+/// Block devices that are not drives.
 const NO_DRIVES: [&str; 8] = ["loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd"];
-/// Most bytes of a file that are looked at.
+/// Most bytes of a file that are read.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// A drive or a network interface.
@@ -137,7 +137,7 @@ pub struct Options {
     pub places: Vec<NeededSpace>,
     /// CPU time at two moments, some hundred milliseconds apart; `None` leaves the topic out.
     pub cpu_times: Option<[CpuTimes; 2]>,
-    /// Processes whose CPU time is no other work: this program's, and the testbed's.
+    /// Processes whose CPU time does not count as other work: this program's, and the testbed's.
     pub own_pids: Vec<u32>,
     /// How this program was built; `None` leaves the topic out.
     pub build: Option<Build>,

@@ -18,13 +18,13 @@ enum Look {
     Drives(fn(&Machine<'_>, &Device) -> Option<Finding>),
     /// Each drive and each interface; those without a finding are left out.
     Devices(fn(&Machine<'_>, &Device) -> Option<Finding>),
-    /// Whatever is found.
+    /// Any number of findings.
     All(fn(&Machine<'_>) -> Vec<Finding>),
 }
 
 use Look::{All, Devices, Drives, Machine as One};
 
-/// A topic's name, what it looks at, and what is missing where it finds nothing (empty: then nothing is said).
+/// A topic's name, what it looks at, and the text about what is missing if it finds nothing (empty: then it is left out).
 const TOPICS: [(&str, Look, &str); 34] = [
     ("CPU governor", All(cpus::governor), "no cpufreq: firmware or a hypervisor sets the frequency"),
     ("boost", One(cpus::boost), "no switch for boost frequencies"),
@@ -37,7 +37,7 @@ const TOPICS: [(&str, Look, &str); 34] = [
     ("IOMMU", One(devices::iommu), "off, or this machine has none"),
     ("I/O scheduler", Drives(devices::scheduler), NOT_SHOWN),
     ("multipath", All(devices::multipath), "no drive is used through it"),
-    ("PCIe link", Devices(devices::pcie), "no device tells its link (virtual, or not PCIe)"),
+    ("PCIe link", Devices(devices::pcie), "no device shows its link (virtual, or not PCIe)"),
     ("write cache", Drives(devices::write_cache), NOT_SHOWN),
     ("logical block size", Drives(devices::block_size), NOT_SHOWN),
     ("poll queues", One(devices::poll_queues), "no NVMe drive"),
@@ -62,7 +62,7 @@ const TOPICS: [(&str, Look, &str); 34] = [
     ("changed option", All(program::changed), ""),
 ];
 
-/// Said of a kernel's file.
+/// The text for a file of the kernel that is missing.
 const NOT_SHOWN: &str = "the kernel does not show it";
 
 impl Look {

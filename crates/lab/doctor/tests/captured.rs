@@ -1,5 +1,5 @@
 //! A whole server as its kernel shows it: two sockets with SMT, an NVMe drive behind a PCIe port, one with two ports that
-//! belongs to a subsystem, a network card, and a testbed that sits badly on all of it.
+//! belongs to a subsystem, a network card, and a testbed that is badly placed on all of it.
 #![allow(clippy::disallowed_methods, reason = "tests write files")]
 
 use std::os::unix::fs::symlink;

@@ -29,7 +29,7 @@ pub struct RawFigures {
     pub rw: Rw,
     /// How writes became durable; as [`crate::report::Setting::flush_mode`]. Of messages: `none`.
     pub flush_mode: String,
-    /// Block device that was measured, and by way of what: `vda, scratch file`; or which connection.
+    /// Block device that was measured, and how: `vda, scratch file`; or which connection.
     pub drive: String,
 }
 
@@ -62,7 +62,7 @@ impl Baseline {
     /// # Errors
     /// The actual kind of the text.
     pub fn parse(text: &str) -> Result<Baseline, String> {
-        let value: Value = serde_json::from_str(text).map_err(|e| format!("no JSON ({e})"))?;
+        let value: Value = serde_json::from_str(text).map_err(|e| format!("not JSON ({e})"))?;
         let has = |name: &str| !value[name].is_null();
         let what = match &value {
             _ if has("jobs") && has("carmine") => "a result of `carmine bench --json`",

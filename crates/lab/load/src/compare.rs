@@ -1,5 +1,5 @@
-//! Several results in one table, and in words: what bounded each of them, what to try next, and what a reactor or a copy more
-//! made of it.
+//! Several results in one table, and in words: what bounded each of them, what to try next, and what one more reactor or copy
+//! changed.
 
 use std::collections::BTreeSet;
 
@@ -73,7 +73,7 @@ fn words(results: &[(String, Value)]) -> String {
     text
 }
 
-/// `disk.randread: DEVICE: 97 % of the raw device were reached [NOISY]`, and below it what to try next.
+/// `disk.randread: DEVICE: 97 % of the raw device was reached [NOISY]`, and below it what to try next.
 fn bound(name: &str, carmine: &Value) -> String {
     let Some(verdict) = carmine["verdict"].as_str() else { return String::new() };
     let said = |before: &str, key: &str| {

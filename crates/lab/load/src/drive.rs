@@ -15,7 +15,7 @@ carmine_types::words! {
         Through = "through",
         /// It is lost in a power cut until a flush (the kernel's `write back`).
         Back = "back",
-        /// The kernel does not tell: as bad as `Back`.
+        /// The kernel does not say: as bad as `Back`.
         #[default]
         Unknown = "unknown",
     }
@@ -72,7 +72,7 @@ pub struct StorePart {
     pub drive: DriveFacts,
 }
 
-/// The store of an OSD: what its parts lie on, and what was made of that.
+/// The store of an OSD: what its parts lie on, and the settings that follow from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreFacts {
     pub osd: u32,
@@ -176,7 +176,7 @@ impl StoreFacts {
         (modes.into_iter().collect::<Vec<_>>().join(", "), is_forced)
     }
 
-    /// [`Self::line`] of several OSDs, neighbours together that have the same.
+    /// [`Self::line`] of several OSDs; neighbours that have the same line are put together.
     pub fn lines(stores: &[StoreFacts]) -> Vec<String> {
         let group = |stores: &[StoreFacts]| {
             let name = match stores {

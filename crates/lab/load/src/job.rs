@@ -18,7 +18,7 @@ use crate::spec::LoadSpec;
 use crate::target::{Target, TargetError};
 use crate::verify;
 
-/// How often a job looks whether its controller has moved on.
+/// How often a job checks whether its controller has moved on.
 const WATCH: Duration = Duration::from_millis(2);
 /// Time for answers after the end; what has none by then is abandoned.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -248,7 +248,7 @@ impl<T: Target + 'static> Run<T> {
                 }
                 now_ns = self.shard.now_ns();
             }
-            // Only a scheduled start may lie before the present: closed-loop load starts now.
+            // Only a scheduled start may lie in the past: closed-loop load starts now.
             let start_ns = if self.spec().rate_iops.is_some() { op.start_ns } else { now_ns };
             self.perform(Op { start_ns, ..op }).await;
             // A target in memory may answer at once: without this, one worker would keep the reactor for ever.
@@ -298,7 +298,7 @@ impl<T: Target + 'static> Run<T> {
         }
         let now_ns = self.shard.now_ns();
         let ops = &self.progress().ops;
-        // Nobody else stores it, so this needs no atomic addition, which would be dearer.
+        // Nobody else stores it, so this needs no atomic addition, which would cost more.
         ops.store(ops.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let state = &mut *self.state.borrow_mut();
         state.in_flight -= 1;

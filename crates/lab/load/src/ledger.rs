@@ -1,5 +1,5 @@
 //! The state of every block: the last write that was issued and the last that was acknowledged. It survives in a
-//! file, so that a later run can check what a whole system's crash left.
+//! file, so that a later run can check what the crash of a whole system left.
 //!
 //! The file: magic `CRMVRFY1`, length of the JSON header (u32), JSON header, then per block of the whole load
 //! (object-major) the acknowledged and then the issued numbers (u32 each), and last the CRC32C of all before. Numbers are
@@ -38,7 +38,7 @@ impl Ledger {
         Ledger(vec![Writes::default(); blocks as usize])
     }
 
-    /// The writes of a block; none of one that the ledger does not have, for a load that is not verified has an empty one.
+    /// The writes of a block. A block that is not in the ledger has none: a load that is not verified has an empty ledger.
     pub(crate) fn of(&self, block: u64) -> Writes {
         self.0.get(block as usize).copied().unwrap_or_default()
     }
@@ -143,7 +143,7 @@ impl VerifyState {
     /// # Errors
     /// It is of another load, or damaged; in words.
     pub fn decode(bytes: &[u8], spec: &LoadSpec) -> Result<VerifyState, String> {
-        let damaged = "verify state: it is no file of --verify-state, or it is damaged";
+        let damaged = "verify state: it is not a file of --verify-state, or it is damaged";
         let (json, numbers) = parts(bytes).ok_or(damaged)?;
         let header: Header = serde_json::from_slice(json).map_err(|e| format!("{damaged}: {e}"))?;
         let same = [

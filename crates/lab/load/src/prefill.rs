@@ -35,7 +35,7 @@ impl<T: Target + 'static> Run<T> {
         }
     }
 
-    /// Writes this job's objects as far as the load needs it; an error stops the load.
+    /// Writes those of this job's objects that the load needs; an error stops the load.
     pub(crate) async fn prefill(self: &Rc<Self>) {
         let Some(only_missing) = self.only_missing() else { return };
         let objects = self.geometry.objects.len();

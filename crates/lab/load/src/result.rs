@@ -51,7 +51,7 @@ impl DirStats {
         }
     }
 
-    /// IOPS in each [`SAMPLE_NS`] that lies wholly in the window, also of those at its end in which nothing completed.
+    /// IOPS in each [`SAMPLE_NS`] that lies wholly in the window, including those at its end in which nothing completed.
     pub fn iops_samples(&self, window_s: f64) -> Vec<f64> {
         // A tool that keeps no samples has operations without them.
         let whole = if self.samples.is_empty() { 0 } else { (window_s * 1e9 / SAMPLE_NS as f64) as usize };
@@ -151,7 +151,7 @@ pub struct JobResult {
     pub verify: VerifyCounts,
     /// Operations without an answer when the job gave up waiting.
     pub abandoned: u64,
-    /// The longest time in the window without an acknowledged operation; of several jobs, that of the job with the longest.
+    /// The longest time in the window without an acknowledged operation; for several jobs, that of the job with the longest.
     #[serde(default)]
     pub longest_pause_ns: u64,
     /// How far behind its schedule an open-loop job ended.

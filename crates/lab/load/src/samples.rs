@@ -32,7 +32,7 @@ pub struct ThreadSamples {
     pub system_s: f64,
     /// Ready, but without a CPU.
     pub wait_s: f64,
-    /// Moves to another CPU; `None` where the kernel does not tell.
+    /// Moves to another CPU; `None` where the kernel does not count them.
     pub migrations: Option<u64>,
 }
 
@@ -91,7 +91,7 @@ pub struct Samples {
     pub threads: Vec<ThreadSamples>,
     pub cores_used_10ms: Option<CoresUsed>,
     pub instrument: Instrument,
-    /// NVMe drives under the OSDs; none where there are none.
+    /// NVMe drives under the OSDs; empty where there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nvme: Vec<NvmeSamples>,
 }

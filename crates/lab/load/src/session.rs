@@ -14,7 +14,7 @@ use crate::pattern::Geometry;
 use crate::result::JobResult;
 use crate::spec::LoadSpec;
 
-/// A load whose controller has not asked for this long is stopped: nobody is there to end it.
+/// A load is stopped if its controller has not asked about it for this long: nobody else would end it.
 const LEASE_NS: u64 = 15_000_000_000;
 
 /// Phases of a load, in order. The controller moves on; jobs follow.

@@ -159,7 +159,7 @@ carmine_types::defaults! {
         /// Write blocks that carry their own address and version, and check every block that is read
         #[arg(long)]
         pub verify: bool,
-        /// Read every block that --verify-state knows to be written once, check it, and end
+        /// Read once, and check, every block that --verify-state knows to be written, then end
         #[arg(long, requires = "verify_state")]
         pub verify_only: bool,
         /// With fio-rbd: images that the bytes of --size are dealt to; the jobs load them in turn
@@ -206,7 +206,7 @@ impl LoadSpec {
         let (objects, jobs, rate) = (self.objects(), self.numjobs, self.rate_iops.unwrap_or(1.0));
         let (is_sized, io) = (self.io_bytes.is_some(), self.io_bytes.unwrap_or(bs));
         let too_few = format!("each needs an object of its own and there are {objects}; raise --size");
-        let no_job = format!("must be 1 to {jobs}, for each has a job of its own; raise --numjobs");
+        let no_job = format!("must be 1 to {jobs}, as each has a job of its own; raise --numjobs");
         let is_too_small = self.verifies() && bs < HEADER_BYTES as u64;
         check_all([
             ((1..=BS_MAX).contains(&bs), "--bs", &bs, "must be 1 byte to 16 MiB"),
@@ -275,11 +275,11 @@ impl LoadSpec {
     }
 }
 
-/// Spellings of each unit of bytes, parted by spaces, and its size.
+/// Spellings of each unit of bytes, separated by spaces, and its size.
 const UNITS: [(&str, u64); 5] =
     [(" b", 1), ("k kb kib", 1 << 10), ("m mb mib", 1 << 20), ("g gb gib", 1 << 30), ("t tb tib", 1 << 40)];
 
-/// A number and the factor of its unit, one of `units`; `like` is an example for who writes another.
+/// A number and the factor of its unit, one of `units`; `like` is an example for users who write another.
 fn parse<T: FromStr>(text: &str, units: &[(&str, u64)], like: &str) -> Result<(T, u64), String> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -307,7 +307,7 @@ pub fn parse_millis(text: &str) -> Result<u64, String> {
     let units = [("ms", 1), (" s", 1000), ("m", 60_000), ("h", 3_600_000)];
     let (value, factor) = parse::<f64>(text, &units, "times as 10, 500ms, 10s, 2m or 1h")?;
     let millis = value * factor as f64;
-    // A year: what is longer is a typing error.
+    // A year: anything longer is a typing error.
     let is_time = (0.0..=31_536_000_000.0).contains(&millis);
     if is_time { Ok(millis.round() as u64) } else { Err(format!("`{text}` is out of range")) }
 }

@@ -24,7 +24,7 @@ carmine_types::words! {
         Log = "log",
         /// The kernel reads, writes and flushes the drive.
         Device = "device",
-        /// Work for and about other copies.
+        /// Work for other copies.
         Replicas = "replicas",
         /// Answers are written.
         Reply = "reply",

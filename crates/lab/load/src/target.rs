@@ -150,7 +150,7 @@ impl DeviceTarget {
     fn offset(&self, object: &str) -> Result<u64, TargetError> {
         let index = object.rsplit('.').next().and_then(|digits| u64::from_str_radix(digits, 16).ok());
         let offset = index.and_then(|index| index.checked_mul(self.object_bytes));
-        offset.ok_or_else(|| TargetError(format!("{object} is no object of a load")))
+        offset.ok_or_else(|| TargetError(format!("{object} is not an object of a load")))
     }
 
     /// Waits for a flush that begins after this call.

@@ -85,7 +85,7 @@ pub struct Verdict {
     pub next: String,
 }
 
-/// Names what limited the load of a window, says why, and what to try next.
+/// Names what limited the load of a window, and says why, and what to try next.
 pub fn verdict(window: &Window, evidence: &Evidence) -> Verdict {
     Facts::of(window, evidence).verdict()
 }
@@ -113,7 +113,7 @@ impl Facts {
 
 /// A part of its CPUs that is used, from which OSDs or clients are at their limit.
 const SATURATED: f64 = 0.90;
-/// OSDs that use less than this part of their CPUs where the curve is level have most of them idle.
+/// If OSDs use less than this part of their CPUs where the curve is level, most of those CPUs are idle.
 const IDLE: f64 = 0.50;
 /// Levels within this part of each other are the same.
 const SAME: f64 = 0.10;
@@ -123,9 +123,9 @@ const LEVEL_POINTS: usize = 3;
 /// Stands below the decision table.
 const CURVES_PAGE: &str = "\n## Curves that level off\n\
     IOPS against depth level off at the limit of something. Where the OSDs use less than 50 % of their CPUs at the level, they are \
-    not what levels. If that holds for two or more arms, such as a store in memory and one on a disk, and their levels are within \
+    not the limit. If that holds for two or more arms, such as a store in memory and one on a disk, and their levels are within \
     10 %, the cause lies outside of the OSDs and is common to the arms. The suspect is the client if it uses a larger part of its \
-    CPUs than the OSDs of theirs (a thread of it can be saturated while others are idle), else NET.\n";
+    CPUs than the OSDs use of theirs (a thread of it can be saturated while others are idle), else NET.\n";
 
 /// One arm at the level of its curve. CPUs are counted as `top` does, divided by 100 %: 860 % are 8.6.
 #[derive(Clone, Debug)]
@@ -151,7 +151,7 @@ pub struct Suspicion {
 }
 
 /// The level at which a curve of IOPS, in order of rising load, ends: the mean of its last points within 10 % of the most.
-/// `None` if those are less than three: it still rises, or has fallen.
+/// `None` if those are fewer than three: the curve still rises, or has fallen.
 pub fn level(iops: &[f64]) -> Option<f64> {
     let most = iops.iter().copied().fold(0.0, f64::max);
     let flat: Vec<f64> = iops.iter().rev().copied().take_while(|n| *n >= (1.0 - SAME) * most).collect();

@@ -1,4 +1,4 @@
-//! Blocks that say who they are. Layout of the first 64 bytes, little-endian; the rest of the block is pseudo-random:
+//! Blocks that identify themselves. Layout of the first 64 bytes, little-endian; the rest of the block is pseudo-random:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -37,7 +37,7 @@ pub(crate) fn seal(block: &mut [u8], seed: u64, place: &BlockAddr, sequence: u32
 }
 
 /// Checks the block that was read at a place: a whole block of ours, whose sequence number is between the last write that
-/// was acknowledged and the last that was issued. A block of which no write was ever acknowledged may hold anything but a
+/// was acknowledged and the last that was issued. A block that never had a write acknowledged may hold anything but a
 /// damaged block.
 ///
 /// # Errors

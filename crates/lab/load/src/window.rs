@@ -49,7 +49,7 @@ pub struct ReactorWindow {
     /// Buffers that came from the heap instead of the arena.
     pub buf_fallbacks: u64,
     pub bytes_copied: u64,
-    /// PGs that it owns, primaries and replicas; `None` if the OSD did not tell.
+    /// PGs that it owns, primaries and replicas; `None` if the OSD did not report them.
     pub pgs: Option<u32>,
 }
 
@@ -106,7 +106,7 @@ pub struct DeviceWindow {
     pub flushes: u64,
 }
 
-/// Work that OSDs still did for a load when it had ended: metadata that had to be compacted, for one.
+/// Work that OSDs still did for a load when it had ended, such as compacting metadata.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainWindow {
     pub wall_ns: u64,
@@ -135,7 +135,7 @@ pub struct InstrumentWindow {
     pub apart: bool,
 }
 
-/// Counts of the processors while the OSDs' threads ran.
+/// The processors' counts while the OSDs' threads ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterWindow {
     pub cycles: Option<u64>,
@@ -178,7 +178,7 @@ impl OsdWindow {
         self.process.threads.iter().filter(|t| !self.reactors.iter().any(|r| r.tid == t.tid))
     }
 
-    /// CPU time of RocksDB's own threads, told by the names that it gives them: those that write out what is in memory only
+    /// CPU time of RocksDB's own threads, recognised by the names that it gives them: those that write out what is in memory only
     /// (`rocksdb:high`), and those that merge tables (`rocksdb:low`, `rocksdb:bottom`).
     pub fn rocksdb_ns(&self) -> (u64, u64) {
         let threads = self.process.threads.iter();

@@ -13,7 +13,7 @@ carmine_types::words! {
         Verdict = "verdict",
         /// It begins a remark that says how far a result can be trusted.
         Mark = "mark",
-        /// Any other.
+        /// Any other word.
         Term = "term",
     }
 }

@@ -17,11 +17,11 @@ use carmine_reactor::{Group, Payload, Shard};
 enum Fault {
     #[default]
     None,
-    /// Every so many writes is acknowledged and forgotten.
+    /// One of this many writes is acknowledged and forgotten.
     LoseWrite(u64),
-    /// Every so many reads has a bit flipped.
+    /// One of this many reads has a bit flipped.
     FlipBit(u64),
-    /// Every so many operations fails.
+    /// One of this many operations fails.
     Fail(u64),
     /// From then on nothing is answered; writes still happen.
     Silent(u64),

@@ -22,7 +22,7 @@ pub(crate) struct Chart {
     pub(crate) title: String,
     /// The conditions of all its figures: store, size, durability, route.
     pub(crate) context: String,
-    /// They stand below each other; the last has the horizontal axis of all.
+    /// They stand below each other; the last has the horizontal axis that all share.
     pub(crate) plots: Vec<Plot>,
     /// The figures of the chart.
     pub(crate) table: Table,
@@ -68,7 +68,7 @@ pub(crate) struct Axis {
     pub(crate) floats: bool,
     /// Logarithmic where the values allow it.
     pub(crate) log: bool,
-    /// Holds at least this range: how charts share an axis.
+    /// Covers at least this range, so that charts can share an axis.
     pub(crate) at_least: Option<Range>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Key {
 pub(crate) struct Shape {
     pub(crate) form: Form,
     pub(crate) ink: Ink,
-    /// Its figures in words, for who points at it; may be empty.
+    /// Its figures in words, for readers who point at it; may be empty.
     pub(crate) tells: String,
 }
 
@@ -147,7 +147,7 @@ impl Axis {
         Axis { label: label.into(), ..Axis::default() }
     }
 
-    /// Widened to what the axis is told to hold.
+    /// Widened to the range that the axis must cover.
     fn range(&self, (low, high): Range) -> Range {
         let told = self.at_least.into_iter().flat_map(|(low, high)| [low, high]);
         let zero = (!self.floats && !self.log).then_some(0.0);
@@ -234,7 +234,7 @@ impl Plot {
         self.line(vec![(x, f64::NEG_INFINITY), (x, f64::INFINITY)], ink, 0);
     }
 
-    /// A series with its key: a line, and a marker at each dot that tells its figures.
+    /// A series with its key: a line, and a marker at each dot that shows its figures.
     pub(crate) fn series(&mut self, key: Key, dots: &[Dot]) {
         let points = dots.iter().map(|dot| (dot.x, dot.y)).collect();
         self.line(points, key.ink, if key.dotted { 0 } else { 4 });

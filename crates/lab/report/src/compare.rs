@@ -24,7 +24,7 @@ const TOLERANCE: f64 = 0.05;
 struct Line {
     base: String,
     new: String,
-    /// Workload: what is never mixed in a chart.
+    /// The workload, which is never mixed in a chart.
     panel: String,
     /// The rest of the configuration that both share, as far as it varies in the report.
     name: String,
@@ -130,7 +130,7 @@ fn chart(view: &View<'_>, panel: &str, metric: &'static str, lines: &[&Line]) ->
     let side = if first.row.more_is_better { "right" } else { "left" };
     let tolerance = TOLERANCE * 100.0;
     let mut remarks =
-        vec![format!("To the {side} is better; the grey band is ±{tolerance:.0} %, which counts as equal.")];
+        vec![format!("Further {side} is better; the grey band is ±{tolerance:.0} %, which counts as equal.")];
     if lines.len() > ROWS_MAX {
         let all = counted(lines.len(), "load");
         remarks.push(format!("The chart shows the first {ROWS_MAX} of {all}; the table has all."));

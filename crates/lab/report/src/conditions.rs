@@ -1,4 +1,4 @@
-//! Under which conditions it was measured, and how to do it again.
+//! The conditions of the measurement, and how to repeat it.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Runs and points as charts and tables need them: which points have a result, which marks spoil them, how far the machine
-//! drifted, which axes vary, and how their values are written.
+//! Runs and points as charts and tables need them: the points that have a result, the marks that spoil them, how far the machine
+//! drifted, the axes that vary, and how their values are written.
 
 mod setting;
 
@@ -42,12 +42,12 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// Was measured, and nothing speaks against its figures.
+    /// It was measured, and nothing speaks against its figures.
     pub(crate) fn is_clean(&self) -> bool {
         self.result.is_some() && !self.words.iter().any(|w| w == "SMOKE" || SPOILS.contains(&w.as_str()))
     }
 
-    /// Is part of the plan, and not the first point run again.
+    /// It is part of the plan, not a repetition of the first point.
     pub(crate) fn is_planned(&self) -> bool {
         self.point.kind == PointKind::Point
     }
@@ -70,7 +70,7 @@ impl RunData {
     }
 }
 
-/// Reads runs. A point whose files are bad or missing is listed; only a folder that is no run is an error.
+/// Reads runs. A point whose files are bad or missing is listed; only a folder that is not a run is an error.
 /// `progress` gets how many of a run's points have been read, and how many it has.
 pub(crate) fn load(
     dirs: &[PathBuf],
@@ -115,7 +115,7 @@ impl Measured {
         let Some(state) = run.state(&self.point)? else { return Ok(()) };
         (self.seconds, self.condition) = (state.seconds, text_of(&state.condition));
         if state.state == PointEnd::Failed {
-            let why = state.error.unwrap_or_else(|| "it did not say why".into());
+            let why = state.error.unwrap_or_else(|| "the reason was not recorded".into());
             (self.state, self.why) = ("failed", why);
             return Ok(());
         }
@@ -203,9 +203,9 @@ pub(crate) fn drift(run: &RunData) -> Option<String> {
     ))
 }
 
-/// Axes along a response-latency curve: how much is asked.
+/// Axes along a response-latency curve: the load that is asked for.
 pub(crate) const LOAD_AXES: [&str; 5] = ["iodepth", "rate_iops", "jobs", "arrivals", "client_cpus"];
-/// Axes of what is given: a scaling chart runs along them.
+/// Axes of the resources: a scaling chart runs along them.
 pub(crate) const SIZE_AXES: [&str; 4] = ["osds", "reactors", "osds_per_device", "cpus"];
 /// Axes whose values are never in one chart.
 pub(crate) const PANEL_AXES: [&str; 3] = ["workload", "bs_bytes", "client"];
@@ -236,13 +236,13 @@ impl Axes {
         axes
     }
 
-    /// True if points differ in it, and that does not follow from what they are named by.
+    /// True if points differ in it, and the difference does not follow from the axes in their names.
     pub(crate) fn tells(&self, axis: &str) -> bool {
         self.telling.contains(axis)
     }
 
     /// A configuration by the axes that vary and are not in `without`; empty if there are none. In brief, axes whose values
-    /// are words are told by the value alone.
+    /// are words are shown by the value alone.
     pub(crate) fn name(&self, config: &Config, without: &[&str], brief: bool) -> String {
         let word = |axis: &str| config.text(axis).filter(|_| brief).and_then(|_| config.show(axis));
         let told = self.ordered().filter(|axis| !without.contains(axis));
@@ -250,7 +250,7 @@ impl Axes {
         words.collect::<Vec<_>>().join(" · ")
     }
 
-    /// Those first that people name first.
+    /// Sorts axes in the order in which people name them.
     fn ordered(&self) -> impl Iterator<Item = &str> {
         const FIRST: [&str; 6] = ["workload", "bs_bytes", "store", "osds", "reactors", "cpus"];
         let tells = |axis: &&str| self.telling.contains(*axis);

@@ -1,4 +1,4 @@
-//! The figures of a report: the settings of all runs, how they are told apart, and which charts the data allow.
+//! The figures of a report: the settings of all runs, how they are distinguished, and which charts the data allow.
 
 mod curves;
 mod place;
@@ -24,7 +24,7 @@ pub(crate) use rows::cells;
 /// Rows that one chart shows.
 const ROWS_MAX: usize = 24;
 
-/// Charts of what the points measured: first those for the head of the page, then the parts below, in the order of the page.
+/// Charts of the points' measurements: first those for the head of the page, then the parts below, in the order of the page.
 /// Charts that are compared share axes.
 pub(crate) fn charts(view: &View<'_>, compared: &Compared) -> (Vec<Chart>, Vec<Part>) {
     let (mut scaling, curves) = (share_axes(curves::scaling(view)), share_axes(curves::latency(view)));
@@ -68,7 +68,7 @@ pub(crate) struct View<'a> {
 
 /// Settings that may stand in one chart.
 pub(crate) struct Panel<'a, 'b> {
-    /// Workload and what else is never mixed; for titles.
+    /// The workload and the other axes that are never mixed; for titles.
     pub(crate) title: String,
     /// A part of the ids of its charts.
     id: String,
@@ -111,7 +111,7 @@ impl<'a> View<'a> {
         grouped(self.settings.iter().map(titled)).into_iter().map(panel).collect()
     }
 
-    /// Workload, and what else is never mixed.
+    /// The workload, and the other axes that are never mixed.
     pub(crate) fn panel_title(&self, config: &Config, result: &PointResult) -> String {
         let workload = config.show("workload").unwrap_or_else(|| text_of(&result.carmine.load["rw"]));
         let more = PANEL_AXES.into_iter().filter(|a| *a != "workload" && self.axes.tells(a));

@@ -25,7 +25,7 @@ pub(crate) fn flames(runs: &[RunData], out: &Path) -> Vec<Block> {
             Err(why) => missing.push(why),
         }
     }
-    let about = "Files of the archive, not part of this page. A click into one zooms, Ctrl-F searches.";
+    let about = "Files of the archive, not part of this page. Click a frame to zoom in; Ctrl-F searches.";
     let mut remarks: Vec<String> = (!links.is_empty()).then(|| about.to_owned()).into_iter().collect();
     let without = |(why, n)| format!("No flamegraph of {}: {why}.", counted(n, "point"));
     remarks.extend(tally(missing).into_iter().map(without));
@@ -63,7 +63,7 @@ fn relative(from: &Path, file: &Path) -> PathBuf {
     up.chain(file.components().skip(same)).collect()
 }
 
-/// A path as part of a page: what has a meaning there is written as `%XX`.
+/// A path as part of a page: characters with a meaning there are written as `%XX`.
 fn link(path: &Path) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"/.-_~".contains(&b);
     let write = |b: &u8| if is_plain(*b) { char::from(*b).to_string() } else { format!("%{b:02X}") };

@@ -46,7 +46,7 @@ pub struct Written {
 /// Points whose files are bad or missing are listed in the report.
 ///
 /// # Errors
-/// A folder that is no run, one that this version can't read, or one that can't be written to.
+/// A folder that is not a run, one that this version can't read, or one that can't be written to.
 pub fn write_report(
     runs: &[PathBuf],
     out: Option<&Path>,

@@ -40,7 +40,7 @@ pub(crate) fn html(report: &Report) -> String {
                     nav aria-label="Parts of the page" { @for part in &report.parts { a href={ "#" (part.id) } { (part.title) } } }
                 }
                 main { @for part in &report.parts { section id=(part.id) { h2 { (part.title) } @for block in &part.blocks { (shown(block)) } } } }
-                footer { "Written by carmine report. The same tables stand in report.md; the archive has all samples and logs." }
+                footer { "Written by carmine report. The same tables are in report.md; the archive has all samples and logs." }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
@@ -48,7 +48,7 @@ pub(crate) fn html(report: &Report) -> String {
     page.into_string()
 }
 
-/// A text in which verdicts and marks tell their meaning and lead to the glossary.
+/// A text in which verdicts and marks show their meaning and lead to the glossary.
 fn worded(text: &str) -> Markup {
     html! {
         @for (piece, word) in pieces(text) {

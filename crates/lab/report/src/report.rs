@@ -1,4 +1,4 @@
-//! A report as data: what the page and the text both show, in the order in which it is read.
+//! A report as data: the content of both the page and the text, in the order in which it is read.
 
 use std::path::Path;
 
@@ -95,10 +95,10 @@ pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
     findings.extend(compare::findings(&compared));
     findings.extend(runs.iter().filter_map(|run| Some(format!("Drift{}: {}.", of(run), drift(run)?))));
     if findings.is_empty() {
-        findings.push("No point was measured: there is nothing to say.".into());
+        findings.push("No point was measured, so there are no results.".into());
     }
     let mut notices = notices(runs);
-    // Differences that nobody asked for are told before any result.
+    // Differences that nobody asked for are reported before any result.
     notices.extend(compared.warnings.iter().filter(|text| text.starts_with("CONFOUNDED")).cloned());
     let (charts, parts) = figures::charts(&view, &compared);
     let head = vec![
@@ -136,7 +136,7 @@ fn answers(runs: &[RunData]) -> Vec<String> {
     runs.iter().flat_map(answer).collect()
 }
 
-/// When, with what and where.
+/// The time, the program and the machine.
 fn subtitle(runs: &[RunData]) -> String {
     let one = |run: &RunData| {
         let (file, build) = (run.file(), &run.file().carmine);
@@ -176,7 +176,7 @@ fn notices(runs: &[RunData]) -> Vec<String> {
     notices
 }
 
-/// For each workload the most that was reached, and what limited it.
+/// For each workload, the highest figure that was reached, and what limited it.
 fn peaks(view: &View<'_>) -> Vec<String> {
     let peak = |panel: Panel<'_, '_>| {
         let best = Setting::best(&panel.settings);

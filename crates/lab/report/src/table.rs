@@ -38,12 +38,12 @@ impl Cell {
         value.filter(|v| v.is_finite()).map_or(Cell::None, |v| Cell::Number(v, digits))
     }
 
-    /// As people read it; `–` for what is not known.
+    /// The cell as people read it; `–` if it is not known.
     pub(crate) fn shown(&self) -> String {
         self.written("–", grouped)
     }
 
-    /// Its text, or its number in this form; `none` for what is not known.
+    /// Its text, or its number in this form; `none` if it is not known.
     fn written(&self, none: &str, number: fn(f64, usize) -> String) -> String {
         match self {
             Cell::None => none.into(),

@@ -60,7 +60,7 @@ pub(crate) fn duration(seconds: f64) -> String {
     humantime::format_duration(Duration::from_secs(seconds)).to_string()
 }
 
-/// Seconds since 1970 as a date and time in UTC; what no calendar has is written as a number.
+/// Seconds since 1970 as a date and time in UTC; a value beyond the calendar is written as a number.
 pub(crate) fn date(unix_s: u64) -> String {
     // humantime ends with the year 9999.
     const YEAR_10000: u64 = 253_402_300_800;

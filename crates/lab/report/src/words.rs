@@ -1,4 +1,4 @@
-//! The words of verdicts, marks and terms, explained where they occur, and in a glossary of those that occur.
+//! Explains the words of verdicts, marks and terms where they occur, and in a glossary of those that occur.
 
 use std::collections::BTreeSet;
 
@@ -75,7 +75,7 @@ mod tests {
         let found = |text| -> Vec<&str> {
             pieces(text).into_iter().filter_map(|(_, word)| word.map(|word| word.name)).collect()
         };
-        assert_eq!(found("SHARED 4, NOISY: x; bound beyond it by DEVICE"), ["SHARED", "NOISY", "DEVICE"]);
+        assert_eq!(found("SHARED 4, NOISY: x; bounded beyond it by DEVICE"), ["SHARED", "NOISY", "DEVICE"]);
         assert_eq!(found("1 OSD: at most 5 IOPS. Limited by OSD: busy"), ["OSD"]);
         assert_eq!((found("OSD"), found("UNSHARED, shared")), (vec!["OSD"], vec![]));
         let whole: String = pieces("a SHARED, b").into_iter().map(|(piece, _)| piece).collect();

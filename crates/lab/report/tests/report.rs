@@ -256,7 +256,7 @@ fn drives_are_shown_by_their_smart_logs() {
     assert!(part.contains("nvme1n1: nobody may read it."), "{part}");
     let row = part.lines().find(|line| line.contains("| nvme0n1 |")).expect("a row");
     assert_eq!(row, format!("| {stem} | nvme0n1 | 7 | 41 | 41 | 1,024.0 |"), "{part}");
-    assert!(!part.contains("media errors"), "what no drive tells is absent: {part}");
+    assert!(!part.contains("media errors"), "a figure that no drive reports is absent: {part}");
     assert!(made.html.contains(title));
 }
 

@@ -1,4 +1,4 @@
-//! The faults of a run, drawn by its seed, and the end of all of them.
+//! The faults of a run, drawn from its seed, and the end of all of them.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -17,15 +17,15 @@ const CLIENTS: u32 = 3;
 const REQUESTS: u32 = 60;
 /// Virtual time in which an OSD that is cut off is called down, and another leads in its place.
 const ALONE: Duration = Duration::from_secs(10);
-/// Virtual time in which the copies of OSDs that all run become whole.
+/// Virtual time in which all copies become whole while all OSDs run.
 const RECOVERED: Duration = Duration::from_secs(2);
 
 /// The kinds of faults that a run may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Theme {
-    /// OSDs leave and come, the pool's size changes.
+    /// OSDs leave and come back, and the pool's size changes.
     Members,
-    /// One OSD's drive forgets, and cannot be read here and there; the others' copies are complete enough to heal it.
+    /// One OSD's drive loses data, and cannot be read in places; the others' copies are complete enough to heal it.
     Wounds,
 }
 
@@ -101,7 +101,7 @@ impl Chaos {
         self.clients.push(Running { number, node, done });
     }
 
-    /// Blocks of a drive went bad, which nobody may have read since.
+    /// Blocks of a drive went bad, perhaps without anybody having read them since.
     pub(crate) fn has_wounds(&self) -> bool {
         self.theme == Theme::Wounds
     }
@@ -115,7 +115,7 @@ impl Chaos {
     /// # Errors
     /// A task panicked, or the monitor does not answer.
     pub(crate) fn step(&mut self) -> Result<(), SimStuck> {
-        // Mostly in the middle of what the last one began.
+        // Mostly in the middle of what the last fault began.
         let most_us = [20_000, 300_000, 1_500_000, 7_000_000][self.rng.usize(..4)];
         self.cluster.pass(Duration::from_micros(self.rng.u64(..most_us)))?;
         self.note_ends();
@@ -243,7 +243,7 @@ impl Chaos {
         }
     }
 
-    /// An OSD hears nothing of the other OSDs, nor they of it; perhaps of the monitor, and of clients.
+    /// An OSD hears nothing from the other OSDs, nor they from it; perhaps it is also cut off from the monitor and from clients.
     fn cut_off(&mut self) {
         let osd = self.osd();
         let mut others: Vec<String> =
@@ -348,7 +348,7 @@ impl Chaos {
     fn wound(&mut self) -> Result<(), SimStuck> {
         let all_run = (0..self.cluster.shape.osds).all(|osd| self.cluster.runs(osd));
         if !all_run || self.is_cut || !self.stopped.is_empty() {
-            // An OSD that is away lacks the newest blocks: they must not be lost where the only copies are.
+            // An OSD that is away lacks the newest blocks, which must not be lost where their only copies are.
             self.mend();
             self.go_on();
             if !all_run {
@@ -407,7 +407,7 @@ impl Chaos {
         self.cluster.command(&command)
     }
 
-    /// A healthy OSD is called down, and comes back.
+    /// A healthy OSD is reported down, and comes back.
     fn call_down(&mut self) -> Result<(), SimStuck> {
         let osd = self.osd();
         let command = json!({ "prefix": "osd down", "ids": [osd.to_string()] });

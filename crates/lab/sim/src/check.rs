@@ -1,8 +1,8 @@
-//! Is there one order of an object's changes that explains every answer?
+//! Checks whether one order of an object's changes explains every answer.
 //!
 //! Acknowledged changes have versions, which are their order. The order must agree with time (what was answered before
 //! another was asked comes first) and with each client's own order. Between them may lie changes whose clients died before
-//! the answer, each once, or not at all: those are searched for. Then each read must have seen one of the states between the
+//! the answer, each once, or not at all: a search tries them. Then each read must have seen one of the states between the
 //! last change that it must know and the first that it cannot know.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,9 +67,9 @@ struct Place {
     state: Option<Object>,
     /// Acknowledged changes that are applied.
     applied: usize,
-    /// Of the open ones, those that are applied.
+    /// Open changes that are applied.
     taken: Vec<usize>,
-    /// Of the reads, those that are explained.
+    /// Reads that are explained.
     explained: BTreeSet<usize>,
 }
 
@@ -121,7 +121,7 @@ impl<'a> Search<'a> {
             let call = self.calls[n];
             if let Some(later) = latest_call.filter(|later| call.answered_ns() < self.calls[*later].at_ns) {
                 let what = format!(
-                    "a change has a lower version than one that was asked after its end: {}",
+                    "a change has a lower version than one that was requested after it ended: {}",
                     self.calls[n]
                 );
                 return Err(Failed { what, at: later });
@@ -156,7 +156,7 @@ impl<'a> Search<'a> {
                 let mut taken = place.taken.clone();
                 taken.sort_unstable();
                 let state = place.state.as_ref().map_or(0, fingerprint);
-                // By another way fewer reads may have been explained: then that search says nothing of this place.
+                // Another way may have explained fewer reads; then that search says nothing about this place.
                 let before = self.seen.entry((place.applied, state, taken)).or_default();
                 if before.iter().any(|explained| explained.is_superset(&place.explained)) {
                     return false;
@@ -222,9 +222,9 @@ impl<'a> Search<'a> {
         self.calls[read].answered_ns() < self.calls[change].at_ns
     }
 
-    /// Explains all reads that the state explains: to do it now is never wrong.
+    /// Explains all reads that the state explains; it is never wrong to do this now.
     fn explain(&self, place: &mut Place) {
-        // All changes from here on that a read must know keep it waiting.
+        // A read waits for all later changes that it must know.
         let (rest, before) = (&self.changes[place.applied..], place.explained.clone());
         let first_end = rest.iter().map(|n| self.calls[*n].answered_ns()).min().unwrap_or(u64::MAX);
         // One that was asked for after another's answer comes after that, too.

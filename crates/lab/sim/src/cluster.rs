@@ -53,7 +53,7 @@ pub(crate) struct Cluster {
     osds: Vec<Osd>,
     mon: Option<NodeId>,
     starts: u32,
-    /// The words with which OSDs ended that ended by themselves.
+    /// The errors of OSDs that ended by themselves.
     pub(crate) ended: Rc<RefCell<Vec<String>>>,
 }
 
@@ -162,11 +162,11 @@ impl Cluster {
         }
     }
 
-    /// Takes an OSD's power: what its drives had not made durable may be gone.
+    /// Cuts an OSD's power: data that its drives had not made durable may be gone.
     pub(crate) fn power_off(&mut self, osd: u32, seed: u64) {
         let own = &mut self.osds[osd as usize];
         if !own.is_made.get() {
-            // It dies while its store is made, which it would have to be again.
+            // It dies while its store is being made, which would have to be done again.
             return;
         }
         if let Some(node) = own.node.take() {
@@ -175,10 +175,10 @@ impl Cluster {
         }
     }
 
-    /// Runs until something is so.
+    /// Runs until a condition holds.
     ///
     /// # Errors
-    /// A task panicked, or it is never so.
+    /// A task panicked, or the condition never holds.
     pub(crate) fn run(&self, until: impl FnMut() -> bool) -> Result<(), SimStuck> {
         self.sim.run(until, LIMIT)
     }

@@ -1,5 +1,5 @@
 //! `carmine sim`: whole clusters in the simulator, one for each seed.
-// Its progress is told in real time.
+// Its progress is shown in real time.
 #![allow(clippy::disallowed_methods)]
 
 use std::ops::Range;
@@ -23,7 +23,7 @@ time. For a while it draws faults of processes, network, drives and map. Then ev
 within a minute of virtual time, all copies equal, and a checker finds an order of the writes that explains every answer.
 The same seed gives the same run. A seed that fails is printed with its faults and with the command that repeats it.
 
-Exit codes: 0 every seed is well; 1 one has failed, or it was interrupted; 2 it cannot be done as asked.";
+Exit codes: 0 every seed passed; 1 a seed failed, or it was interrupted; 2 it cannot be done as asked.";
 
 /// Options of `carmine sim`.
 #[derive(Args, Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct SimArgs {
     /// Seeds from A up to, not including, B; or a single seed, whose faults are printed whether it fails or not
     #[arg(long, visible_alias = "seed", value_name = "A..B", default_value = "0..100", value_parser = parse_seeds)]
     seeds: Range<u64>,
-    /// Begin no further seed after so many minutes
+    /// Begin no further seed after this many minutes
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     minutes: Option<u64>,
     /// Print JSON: the sums, and every seed that failed
@@ -40,7 +40,7 @@ pub struct SimArgs {
     json: bool,
 }
 
-/// The seeds together.
+/// The sums over all seeds.
 #[derive(Default, Serialize)]
 struct Sum {
     seeds: u64,
@@ -56,7 +56,7 @@ struct Sum {
 
 fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
     let number =
-        |text: &str| text.parse::<u64>().map_err(|_| format!("`{text}` is no seed; write 7 or 0..100"));
+        |text: &str| text.parse::<u64>().map_err(|_| format!("`{text}` is not a seed; write 7 or 0..100"));
     let range = match text.split_once("..") {
         Some((from, to)) => number(from)?..number(to)?,
         None => number(text)?..number(text)?.saturating_add(1),
@@ -69,7 +69,7 @@ fn text_of(outcome: &Outcome) -> String {
     let Outcome { seed, error, trace, .. } = outcome;
     let end = match error {
         Some(error) => format!("seed {seed} FAILED: {error}\nrepeat it: carmine sim --seed {seed}\n"),
-        None => format!("seed {seed} is well\n"),
+        None => format!("seed {seed} passed\n"),
     };
     let lines: String = trace.iter().map(|line| format!("  {line}\n")).collect();
     lines + &end

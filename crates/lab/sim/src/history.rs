@@ -25,7 +25,7 @@ pub struct Call {
     pub steps: Vec<Step>,
     /// Virtual time, nanoseconds.
     pub at_ns: u64,
-    /// None came: the client died. It may have been executed, or may not.
+    /// None came, because the client died. The request may have been executed, or not.
     pub answer: Option<Answer>,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Call {
     }
 }
 
-/// Tells data apart.
+/// A checksum that tells data apart.
 pub(crate) fn sum(data: &[u8]) -> u32 {
     data.iter().fold(17, |sum, byte| sum.rotate_left(5).wrapping_mul(0x0100_0193) ^ u32::from(*byte))
 }
@@ -83,7 +83,7 @@ pub struct History {
 }
 
 impl History {
-    /// Adds a request; gives back its place.
+    /// Adds a request; returns its place.
     pub fn begin(&mut self, call: Call) -> usize {
         self.calls.push(call);
         self.calls.len() - 1

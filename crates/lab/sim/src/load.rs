@@ -1,4 +1,4 @@
-//! The clients: random requests for a few objects, several at a time, all of which stand in the history.
+//! The clients: random requests for a few objects, several at a time, all of which are in the history.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub(crate) struct Load {
     pub(crate) history: RefCell<History>,
     /// Numbers of data, each given once.
     next_data: Cell<u64>,
-    /// There is still something to go through.
+    /// Faults still go on.
     pub(crate) is_troubled: Cell<bool>,
     /// The client that is cut off with one OSD: it only reads, and goes on when others would wait for answers.
     pub(crate) lonely: Cell<Option<u32>>,
@@ -173,7 +173,7 @@ fn draw(load: &Load, shard: &Shard) -> Vec<Step> {
             vec![Step::Write { off, len, data: value }, Step::SetXattr(0, value), Step::OmapSet(0, value)]
         }
         14 => {
-            // Of the values that were given lately one may be there.
+            // One of the values that were given lately may be there.
             let value = load.next_data.get().saturating_sub(below(30));
             vec![Step::Guard(0, value), Step::Append { len: 64, data: value }, Step::SetXattr(0, load.data())]
         }
@@ -199,7 +199,7 @@ pub(crate) async fn client(load: Rc<Load>, client: Rc<Client>, number: u32, coun
         let is_lonely = || load.lonely.get() == Some(number);
         let steps = if is_lonely() { read_steps() } else { draw(&load, &shard) };
         issue(&shard, &in_flight, request(Rc::clone(&load), pool.clone(), number, object, steps)).await;
-        // Now a rush, now nothing for a while.
+        // Sometimes a rush, sometimes nothing for a while.
         let pause_us = match shard.random_u64() % 4 {
             _ if is_lonely() => 50_000,
             0 => shard.random_u64() % 600_000,

@@ -1,10 +1,10 @@
-//! An object as RADOS defines it, in memory: what each operation makes of it, and what it answers.
+//! An object as RADOS defines it, in memory: the effect of each operation on it, and the answer to each.
 
 use std::collections::BTreeMap;
 
 use carmine_types::errno;
 
-/// First bytes of each aligned block of data that clients write: on a disk they tell it from anything else.
+/// First bytes of each aligned block of data that clients write, by which it is recognised on a disk.
 pub const BLOCK_TAG: [u8; 8] = *b"sim-data";
 const BLOCK: u64 = 4096;
 
@@ -19,7 +19,7 @@ pub struct Object {
 /// One operation of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Data is told by a number: see [`bytes`].
+    /// Data is identified by a number: see [`bytes`].
     Write {
         off: u64,
         len: u64,
@@ -70,12 +70,12 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// True if this is an errno that says so.
+    /// True if this is an errno for that reason.
     pub fn is(self, code: i32) -> bool {
         match self {
             Refusal::NotThere => code == errno::ENOENT,
             Refusal::Exists => code == errno::EEXIST,
-            // Of an attribute, or an object, that is not there.
+            // An attribute, or an object, that is not there.
             Refusal::GuardFailed => [errno::ECANCELED, errno::ENODATA, errno::ENOENT].contains(&code),
         }
     }
@@ -88,7 +88,7 @@ impl Step {
 }
 
 /// The data with this number, as it lies at an offset of an object: each byte depends on the number and its place, and
-/// the begin of each block is [`BLOCK_TAG`].
+/// the beginning of each block is [`BLOCK_TAG`].
 pub fn bytes(data: u64, off: u64, len: u64) -> Vec<u8> {
     let byte = |at: u64| match BLOCK_TAG.get((at % BLOCK) as usize) {
         Some(tag) => *tag,

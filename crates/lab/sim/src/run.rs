@@ -1,4 +1,4 @@
-//! One run: faults for a while, then none; then all must be well within a bound of virtual time.
+//! One run: there are faults for a while, then none; then everything must be healed within a bound of virtual time.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,16 +20,16 @@ const FAULTS: std::ops::Range<u32> = 8..32;
 /// Virtual time after the last fault in which every request must be answered, and every PG be active and clean.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Virtual time in which the monitor lets members go that a PG has too many of.
+/// Virtual time in which the monitor removes surplus members of a PG.
 const SETTLED: Duration = Duration::from_secs(15);
-/// Virtual time for repairing what nobody has read.
+/// Virtual time for repairing data that nobody has read.
 const REPAIR: Duration = Duration::from_secs(30);
 
 /// The result of a seed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     pub seed: u64,
-    /// `None`: all was well.
+    /// `None`: the seed passed.
     pub error: Option<String>,
     pub faults: usize,
     pub requests: usize,
@@ -46,7 +46,7 @@ thread_local! {
     static PANICKED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// A panic from now on is a seed's outcome, told with it and nowhere else.
+/// From now on a panic is a seed's outcome, and is reported only there.
 pub fn keep_panics() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(|at| format!("at {}:{}", at.file(), at.line()));

@@ -8,14 +8,14 @@ use crate::{ALPHA, DIFFERENT, Interval};
 /// Below this many pairs nothing is decided.
 pub const PAIRS_MIN: usize = 5;
 
-/// Pairs of a comparison, unless told otherwise: what it takes to find a slowdown of 5 % in nine of ten reports of four figures
+/// Pairs of a comparison by default: the number that finds a slowdown of 5 % in nine of ten reports of four figures
 /// at the noise of this project's machine (the simulated experiments hold it to that).
 pub const PAIRS_DEFAULT: usize = 14;
 
 /// Chance with which the smallest detectable difference is found.
 const POWER: f64 = 0.8;
 
-/// How `new` stands to `base`, of pairs that were measured next to each other.
+/// How `new` compares with `base`, from pairs that were measured next to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     pub pairs: usize,
@@ -36,9 +36,9 @@ pub struct Comparison {
 /// Why there is no comparison.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum NoComparison {
-    #[error("{pairs} pairs are too few: it takes at least {PAIRS_MIN}")]
+    #[error("{pairs} pairs are too few: at least {PAIRS_MIN} are needed")]
     TooFewPairs { pairs: usize },
-    #[error("{base} values of one arm and {new} of the other are no pairs")]
+    #[error("{base} values of one arm and {new} of the other do not make pairs")]
     Unpaired { base: usize, new: usize },
     #[error("pair {pair} has the values {base} and {new}: only positive ones have a ratio")]
     NoRatio { pair: usize, base: f64, new: f64 },
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn too_little_is_an_error_that_says_what() {
         let four = paired_log_ratios(&BASE[..4], &NEW[..4]).unwrap_err();
-        assert_eq!(four.to_string(), "4 pairs are too few: it takes at least 5");
+        assert_eq!(four.to_string(), "4 pairs are too few: at least 5 are needed");
         assert_eq!(paired_log_ratios(&BASE, &NEW[..5]), Err(NoComparison::Unpaired { base: 6, new: 5 }));
         let mut zero = NEW;
         zero[2] = 0.0;

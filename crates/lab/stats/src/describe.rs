@@ -1,4 +1,4 @@
-//! Samples described, and the distribution that tests need.
+//! Descriptions of samples, and the distribution that tests need.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -34,7 +34,7 @@ pub(crate) fn variance(samples: &[f64]) -> f64 {
     squares / samples.len().saturating_sub(1).max(1) as f64
 }
 
-/// Two-sided p value of Student's t; 1 for what is no number.
+/// Two-sided p value of Student's t; 1 for a value that is not a number.
 pub(crate) fn t_two_sided(t: f64, degrees: f64) -> f64 {
     match StudentsT::new(0.0, 1.0, degrees) {
         Ok(student) if !t.is_nan() => (2.0 * student.cdf(-t.abs())).min(1.0),

@@ -1,4 +1,4 @@
-//! The gain of each further unit, up to where adding stops to pay.
+//! The gain of each further unit, up to the point where adding stops paying off.
 //!
 //! **The knee**: the largest x up to which every step still gains at least half ([`GAIN_KEPT`]) of what a unit of x gives
 //! at the start. The start is y ÷ x at the smallest x measured: the slope of the ideal line through the origin that
@@ -52,7 +52,7 @@ pub struct Knee {
     /// Gain per unit of x of the first step that gains too little.
     pub gain_after: Option<f64>,
     /// The knee lies between these x, at 95 % for each step: from the first step that may gain too little to the first
-    /// that surely does (`None`: none surely does). Without repeats the noise is not known, and nor is this.
+    /// that surely does (`None`: none surely does). Without repeats neither the noise nor this is known.
     pub interval: Option<(f64, Option<f64>)>,
 }
 

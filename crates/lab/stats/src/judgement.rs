@@ -54,7 +54,7 @@ pub fn judge(comparison: &Result<Comparison, NoComparison>, adjusted_p: f64, tol
     }
 }
 
-/// The three ends of a comparison that tolerates a little, from good to bad: several figures together have the worst of theirs.
+/// The three verdicts of a comparison with a tolerance, from good to bad; the verdict of several figures is the worst of theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -83,7 +83,7 @@ impl Comparison {
     }
 
     /// Pairs that would probably decide what these could not, at the same noise: the detectable difference shrinks with
-    /// the root of their number. It has to shrink to the tolerance; of a figure that is shown to be worse, to its distance from the
+    /// the root of their number. It has to shrink to the tolerance; for a figure that is shown to be worse, to its distance from the
     /// tolerance. `None` if that takes more pairs than anyone measures.
     pub fn pairs_to_decide(&self, more_is_better: bool, tolerance: f64) -> Option<usize> {
         let (least, most) = self.worse_by(more_is_better);
@@ -102,7 +102,7 @@ impl Comparison {
 
 /// Adjusts p values so that the chance of even one false "different" in the whole set stays below the level: Holm's
 /// step-down method (S. Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
-/// Statistics 6, 1979). Returned in the order given; what is no number counts as 1.
+/// Statistics 6, 1979). Returned in the order given; a value that is not a number counts as 1.
 pub fn holm(p: &[f64]) -> Vec<f64> {
     let value = |at: usize| if p[at].is_nan() { 1.0 } else { p[at] };
     let mut order: Vec<usize> = (0..p.len()).collect();
@@ -190,7 +190,7 @@ mod tests {
     fn worse_than_the_tolerance_at_both_ends_at_one_and_at_none() {
         assert_eq!(alone(&arms(0.9, 0.01), 0.05), Verdict::Rejected);
         assert_eq!(alone(&arms(0.98, 0.01), 0.05), Verdict::Accepted);
-        // -4 % and -6 %, each give or take 2 %: worse, but by less or by more than 5 %?
+        // -4 % and -6 %, each give or take 2 %: these are worse, but it is open whether by more than 5 %.
         for ratio in [0.96, 0.94] {
             let c = arms(ratio, 0.022);
             assert!(c.p < DIFFERENT && c.detectable < 0.05, "{c:?}");

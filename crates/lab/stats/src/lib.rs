@@ -5,7 +5,7 @@
 //! | does a change make a difference? | [`paired_log_ratios`], [`judge`], and [`holm`] over all of a report |
 //! | may it be accepted? | [`Comparison::verdict`] |
 //! | how many pairs does that take? | [`Comparison::pairs_to_decide`] |
-//! | how much does each further reactor add, and where does adding stop to pay? | [`growth`] |
+//! | how much does each further reactor add, and where does adding stop paying off? | [`growth`] |
 //! | did the figure drift within its window? | [`trend`] |
 //! | has the machine drifted too far for the run to decide anything? | [`out_of_reach`] |
 //!

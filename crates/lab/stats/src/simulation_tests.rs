@@ -1,4 +1,4 @@
-//! The proof of the comparison on simulated experiments: how often it cries wolf, and how often it finds what is there.
+//! The proof of the comparison on simulated experiments: how often it raises a false alarm, and how often it finds a real difference.
 
 use crate::testing::Noise;
 use crate::{Comparison, DIFFERENT, NoComparison, Outcome, PAIRS_DEFAULT, holm, judge, paired_log_ratios};
@@ -68,7 +68,7 @@ fn different(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Different { .. })
 }
 
-/// Any figure of the report, of which nothing differs.
+/// Any figure of a report in which nothing differs.
 #[test]
 fn equal_arms_are_called_different_in_at_most_1_percent() {
     let wild = Machine { noise: 0.10, drift: 0.3, wander: 0.10, outliers: 0.2 };

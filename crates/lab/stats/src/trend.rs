@@ -1,7 +1,7 @@
 //! Drift within a window, and over a whole run.
 //!
 //! A figure of a window that was still rising or falling says nothing about the steady state: UNSTEADY. Samples of
-//! neighbouring seconds resemble each other, which makes plain trend tests cry wolf; so the samples are averaged to
+//! neighbouring seconds resemble each other, which makes plain trend tests raise false alarms; so the samples are averaged to
 //! blocks, the slope is Theil and Sen's (median of all pairwise slopes), and the significance is Mann and Kendall's with
 //! its variance widened by what the lag-1 autocorrelation of the detrended blocks leaves of their independence.
 //!
@@ -18,7 +18,7 @@ const IN_A_ROW: usize = 2;
 const DRIFT_MIN: f64 = 0.03;
 /// Fewer samples say nothing.
 const SAMPLES_MIN: usize = 8;
-/// Blocks at most: what more samples are averaged to.
+/// Most blocks: more samples are averaged to this number.
 const BLOCKS_MAX: usize = 60;
 /// Level of the test. Below the 5 % that are promised, as the autocorrelation of a short series is badly known.
 const LEVEL: f64 = 0.02;
@@ -92,8 +92,8 @@ fn correlation(values: &[f64], slope: f64) -> f64 {
 }
 
 /// Changes of the repetitions against the first time, as parts of 1 (−0.1 is 10 % less). The run can no longer tell
-/// differences of `tolerance` from what the machine does: the last two repetitions are both off by more than that, to the
-/// same side. Gives their mean change then; `None` while the confidence that was asked for can be reached.
+/// differences of `tolerance` from the machine's drift if the last two repetitions are both off by more than that, to the
+/// same side. Returns their mean change then; `None` while the confidence that was asked for can be reached.
 pub fn out_of_reach(changes: &[f64], tolerance: f64) -> Option<f64> {
     let last = changes.last_chunk::<IN_A_ROW>()?;
     let beyond = |side: f64| last.iter().all(|change| change * side > tolerance);

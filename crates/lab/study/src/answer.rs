@@ -1,4 +1,4 @@
-//! The question of a study, answered by its archive in a few sentences; or what it would take to answer it.
+//! Answers the question of a study from its archive in a few sentences, or says what it would take to answer it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,9 +18,9 @@ struct Subject {
     along: &'static str,
     /// Axes of which each combination is asked by itself.
     apart: &'static [&'static str],
-    /// The machine that it takes for at least two values of the axis.
+    /// The machine that is needed for at least two values of the axis.
     needs: &'static str,
-    /// The conclusion from all lines together.
+    /// Draws the conclusion from all lines together.
     concludes: fn(&[Line<'_>]) -> Vec<String>,
 }
 
@@ -77,7 +77,7 @@ struct Measured<'a> {
 /// Steps that add less than this part no longer matter.
 const ENOUGH: f64 = 0.95;
 
-/// The answer of a run that is one of the studies, the most important sentence first; nothing of other runs.
+/// The answer of a run that is one of the studies, the most important sentence first; empty for other runs.
 ///
 /// # Errors
 /// A file of the archive that can't be read.
@@ -164,7 +164,7 @@ fn size(value: &str) -> f64 {
     value.parse().unwrap_or(if value == "default" { 0.0 } else { f64::MAX })
 }
 
-/// IOPS of the load that gave most: mean of its repeats.
+/// IOPS of the load that gave most: the mean of its repeats.
 fn iops(points: &[Measured<'_>]) -> f64 {
     best(points).iter().map(|m| m.result.iops()).sum::<f64>() / best(points).len().max(1) as f64
 }
@@ -181,7 +181,7 @@ fn percent(part: f64) -> String {
 }
 
 impl Line<'_> {
-    /// The first value in IOPS, the others against it, and what bound the last.
+    /// The first value in IOPS, the others compared with it, and what bounded the last.
     fn sentence(&self, subject: &Subject) -> String {
         let head = if self.name.is_empty() { String::new() } else { format!("{}: ", self.name) };
         let base = self.values.first().map_or(0.0, |(_, points)| iops(points));
@@ -193,7 +193,7 @@ impl Line<'_> {
         let each = each.collect::<Vec<_>>().join(", ");
         let last = self.values.last().and_then(|(_, points)| best(points).first().copied());
         let bound = last.and_then(|m| m.result.carmine.verdict.as_ref());
-        let bound = bound.map(|limiter| format!("; the last is bound by {limiter}")).unwrap_or_default();
+        let bound = bound.map(|limiter| format!("; the last is bounded by {limiter}")).unwrap_or_default();
         head + &each + &bound
     }
 
@@ -215,7 +215,7 @@ fn worst(subject: &Subject, points: &[Measured<'_>]) -> String {
     format!(" ({bw:.0} MB/s, worst latency {worst_ms:.0} ms)")
 }
 
-/// Where each line has nearly all that it reaches.
+/// Says at which size each line has nearly reached its highest IOPS.
 fn last_steps(lines: &[Line<'_>]) -> Vec<String> {
     let enough = |line: &Line<'_>| {
         let sized = line.sized();
@@ -225,9 +225,9 @@ fn last_steps(lines: &[Line<'_>]) -> Vec<String> {
         let level = match value == &last.0 {
             true => "it still rises at the end".to_owned(),
             false if last.1 < ENOUGH * most => {
-                format!("enough is {value}; {} gives {} against the most", last.0, percent(last.1 / most))
+                format!("{value} is enough; {} gives {} against the best", last.0, percent(last.1 / most))
             }
-            false => format!("enough is {value} (more adds less than 5 %)"),
+            false => format!("{value} is enough (more adds less than 5 %)"),
         };
         (sized.len() > 1).then(|| {
             let name = if line.name.is_empty() { String::new() } else { format!("{}: ", line.name) };
@@ -277,7 +277,7 @@ fn no_limit(lines: &[Line<'_>]) -> Vec<String> {
     }
 }
 
-/// Pairs of all points of a line, arm against arm: which strategies differ at all?
+/// Compares all points of a line, arm against arm, to find the strategies that differ at all.
 fn strategies(lines: &[Line<'_>]) -> Vec<String> {
     let mut told: Vec<(String, Result<Comparison, NoComparison>)> = Vec::new();
     for line in lines {
@@ -308,7 +308,7 @@ fn strategies(lines: &[Line<'_>]) -> Vec<String> {
     if outcomes.contains(&Outcome::Different { within: false }) {
         text[0] = "It matters here: some strategies differ by more than the tolerance.".to_owned();
     } else if outcomes.iter().any(|outcome| matches!(outcome, Outcome::Undecided { .. })) {
-        text[0] = "Undecided: the pairs do not tell for all strategies; take more --repeats.".to_owned();
+        text[0] = "Undecided: the pairs do not decide for all strategies; take more --repeats.".to_owned();
     }
     text
 }

@@ -76,11 +76,11 @@ pub struct RunFile {
     pub command: Vec<String>,
     /// Every point has been run, be it done or failed.
     pub complete: bool,
-    /// `smoke` if a window is under 10 s, else empty.
+    /// `smoke` if a window is under 10 s, otherwise empty.
     pub label: String,
     pub comparison: Option<Comparison>,
     pub chart: Chart,
-    /// The first point run again, the last time: its IOPS ÷ those of the first time − 1. `None` until both are measured.
+    /// The last repetition of the first point: its IOPS ÷ those of the first time − 1. `None` until both are measured.
     pub drift: Option<f64>,
     /// Parts of the plan that this machine could not run, with the reason.
     #[serde(default)]
@@ -160,7 +160,7 @@ impl Config {
         self.get(axis)?.as_str()
     }
 
-    /// The value as people write it: text without quotes, numbers as they are. A workload is named by what runs: with `bs_bytes`
+    /// The value as people write it: text without quotes, numbers as they are. A workload is named after the load that runs: with `bs_bytes`
     /// of 64K, `randread4k` is `randread64k`.
     pub fn show(&self, axis: &str) -> Option<String> {
         let resized = || self.workload_with_size().filter(|_| axis == "workload");
@@ -312,7 +312,7 @@ pub(crate) fn stem_word(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '-' { c } else { '-' }).collect()
 }
 
-/// Axes that every stem shows, in its head, each with what is before its value and behind it, and its default. The workload's
+/// Axes that every stem shows at its head, each with the text before its value and behind it, and its default. The workload's
 /// name has `bs_bytes` in it.
 const HEAD: [(&str, &str, &str, &str); 7] = [
     ("store", "", "", "blue"),

@@ -13,7 +13,7 @@ pub(crate) use load::{refusal, seconds, size_bytes};
 pub(crate) use testbed::files_bytes;
 pub use testbed::{Prepare, is_durable, precondition_options, prepare_steps, start_options, testbed_step};
 
-/// True if the point measures somebody else.
+/// True if the point measures a peer.
 pub fn is_peer(config: &Config) -> bool {
     config.text("peer").is_some_and(|peer| peer != "none")
 }
@@ -43,7 +43,7 @@ pub struct BoundedCommand {
     pub what: What,
     /// Program and arguments; the program `carmine` is this very binary.
     pub argv: Vec<String>,
-    /// Past it the command is ended and has failed.
+    /// After this time the command is ended and has failed.
     pub limit: Duration,
 }
 

@@ -134,7 +134,7 @@ pub struct Row {
     pub pairs_to_decide: Option<usize>,
 }
 
-/// Judges rows by their p after Holm's correction over all of them. A row that could not be computed is no test: it does not
+/// Judges rows by their p after Holm's correction over all of them. A row that could not be computed is not a test: it does not
 /// count, and stays undecided.
 pub fn correct<'a>(rows: impl Iterator<Item = &'a mut Row>, tolerance: f64) {
     let tests: Vec<(&mut Row, Comparison)> =
@@ -184,12 +184,12 @@ pub fn compare(base: &Arm, new: &Arm, tolerance: f64) -> Result<Judgement, Refus
     let most = groups.iter().map(|g| g.pairs.len()).max().unwrap_or(0);
     fail_if!(
         most < PAIRS_MIN,
-        "{most} pairs at the most are too few to decide anything: measure each arm {PAIRS_MIN} times at least"
+        "at most {most} pairs are too few to decide anything: measure each arm at least {PAIRS_MIN} times"
     );
     let rows = rows(&groups, tolerance);
     let differences = differences(base, new, &axes);
     let open = rows.iter().filter(|row| row.verdict == Verdict::Undecided);
-    // The most that an undecided row needs.
+    // The most pairs that any undecided row needs.
     let pairs: Option<Vec<usize>> = open.map(|row| row.pairs_to_decide).collect();
     Ok(Judgement {
         base: base.name.clone(),
@@ -203,7 +203,7 @@ pub fn compare(base: &Arm, new: &Arm, tolerance: f64) -> Result<Judgement, Refus
     })
 }
 
-/// Every figure of every group, those left out that neither arm has.
+/// Every figure of every group, without those that neither arm has.
 fn rows(groups: &[Group<'_>], tolerance: f64) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for (group, metric) in groups.iter().flat_map(|group| METRICS.iter().map(move |metric| (group, metric))) {
@@ -253,7 +253,7 @@ fn confounded(base: &Arm, new: &Arm, differences: &[Difference]) -> Option<Strin
     let others: Vec<String> = differences.iter().filter(is_other).map(ToString::to_string).collect();
     (!others.is_empty()).then(|| {
         format!(
-            "CONFOUNDED: the arms differ in more than {}, and a difference may come from any of it: {}",
+            "CONFOUNDED: the arms differ in more than {}, and a difference may come from any of these: {}",
             subject.join(" and "),
             others.join("; ")
         )
@@ -264,7 +264,7 @@ fn warnings(base: &Arm, new: &Arm, groups: &[Group<'_>], differences: &[Differen
     let mut warnings = Vec::new();
     if base.run.as_ref().zip(new.run.as_ref()).is_some_and(|(base, new)| base != new) {
         warnings.push(
-            "the arms are of different runs and were not measured in turn: what the machine did between them counts as \
+            "the arms are from different runs and were not measured in turn: any change of the machine between them counts as \
              a difference"
                 .to_owned(),
         );
@@ -272,7 +272,7 @@ fn warnings(base: &Arm, new: &Arm, groups: &[Group<'_>], differences: &[Differen
     warnings.extend(confounded(base, new, differences));
     let alone: usize = groups.iter().map(|g| g.alone).sum();
     if alone > 0 {
-        warnings.push(format!("{alone} points have no partner of the same turn and are left out"));
+        warnings.push(format!("points left out because they have no partner of the same turn: {alone}"));
     }
     for arm in [base, new] {
         warnings.extend(arm.left_out.iter().map(|point| format!("left out: {point}")));
@@ -282,7 +282,7 @@ fn warnings(base: &Arm, new: &Arm, groups: &[Group<'_>], differences: &[Differen
         let count =
             pairs.filter(|(base, new)| base.result.has_mark(word) || new.result.has_mark(word)).count();
         if count > 0 {
-            warnings.push(format!("{count} pairs have a point marked {word}"));
+            warnings.push(format!("pairs with a point marked {word}: {count}"));
         }
     }
     warnings

@@ -22,7 +22,7 @@ pub use points::layout_name;
 pub(crate) use points::start_key;
 pub use show::{dry_run, fitted, show_duration, show_plan, summary};
 
-/// The machine that a plan is to run on, or another one that is only looked at.
+/// The machine that a plan is to run on, or another machine for which the plan is only shown.
 #[derive(Clone, Debug)]
 pub struct Machine {
     pub topology: Topology,
@@ -70,7 +70,7 @@ pub struct Expansion {
     pub estimate: Duration,
     /// Block files of all layouts, bytes.
     pub disk_bytes: u64,
-    /// Memory of the point that needs most of it: its OSDs', and the data that a store in memory holds.
+    /// Memory of the point that needs most: that of its OSDs, and the data that a store in memory holds.
     pub memory_bytes: u64,
 }
 
@@ -83,7 +83,7 @@ pub fn expand(plan: &Plan, machine: &Machine) -> Result<Expansion, PlanError> {
             [] => " it has no points".to_owned(),
             all => format!("\n{}", show::reasons(all).join("\n")),
         };
-        return Err(plan.error(format!("nothing of the plan can be run on this machine:{why}")));
+        return Err(plan.error(format!("no part of the plan can be run on this machine:{why}")));
     }
     // A study whose arms do not fit beside each other compares nothing.
     let arms = Some(points::arms(&cells)).filter(|arms| arms.len() > 1);

@@ -1,11 +1,11 @@
-//! Lists whose items are taken together, in the order in which they first come.
+//! Lists whose equal items are put together, in the order in which they first occur.
 
 /// Each item once.
 pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     grouped(items.into_iter().map(|item| (item, ()))).into_iter().map(|(item, _)| item).collect()
 }
 
-/// Each item once, with how often it comes.
+/// Each item once, with how often it occurs.
 pub fn tally<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<(T, usize)> {
     let groups = grouped(items.into_iter().map(|item| (item, ())));
     groups.into_iter().map(|(item, times)| (item, times.len())).collect()

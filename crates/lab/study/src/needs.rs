@@ -9,7 +9,7 @@ use crate::expand::{Expansion, show_duration};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     pub name: String,
-    /// `None` if it can't be opened, or is no block device.
+    /// `None` if it can't be opened, or is not a block device.
     pub size_bytes: Option<u64>,
     pub is_blank: bool,
 }
@@ -25,10 +25,10 @@ pub struct Have {
     pub may_wipe: bool,
 }
 
-/// The least that `carmine up` makes a store on.
+/// The smallest device on which `carmine up` makes a store.
 const DEVICE_MIN_BYTES: u64 = 1 << 30;
 
-/// Everything that is not enough, with figures and what to lower; empty if the sweep can start.
+/// Everything of which there is not enough, with figures and what to lower; empty if the sweep can start.
 pub fn shortages(expansion: &Expansion, have: &Have) -> Vec<String> {
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     let lacks = |need: u64, have: Option<u64>| have.filter(|have| *have < need);
@@ -61,7 +61,7 @@ pub fn shortages(expansion: &Expansion, have: &Have) -> Vec<String> {
     all.extend(have.devices.iter().filter_map(|device| {
         let Device { name, size_bytes, is_blank } = device;
         match size_bytes {
-            None => Some(format!("device {name}: it can't be opened as a block device; look at its name and your rights")),
+            None => Some(format!("device {name}: it can't be opened as a block device; check its name and your permissions")),
             Some(size) if *size < DEVICE_MIN_BYTES => {
                 Some(format!("device {name}: it has {} MiB, a store takes {} at least", mib(*size), mib(DEVICE_MIN_BYTES)))
             }

@@ -35,7 +35,7 @@ pub struct PlanError {
 
 /// Most repeats: a typing error should not run for a year.
 const REPEATS_MAX: u32 = 1000;
-/// As that of `carmine compare`.
+/// The same as that of `carmine compare`.
 pub(crate) const TOLERANCE: f64 = 0.05;
 
 /// The quick form: axes with their values, the window, and how many values an axis keeps.
@@ -50,7 +50,7 @@ pub enum Order {
     /// By the seed, in rounds: every configuration once, then every one again.
     #[default]
     Shuffled,
-    /// As the plan has them; arms of a comparison are mirrored all the same.
+    /// As the plan has them; arms of a comparison are mirrored even so.
     Fixed,
 }
 
@@ -80,7 +80,7 @@ impl TryFrom<Table> for Exclude {
         let when: Vec<Expr> = when.iter().map(condition).collect::<Result<_, _>>()?;
         let axes = values_of(&table)?;
         if axes.is_empty() && when.is_empty() {
-            return Err("it says nothing; name axes, or when = \"condition\"".to_owned());
+            return Err("it is empty; name axes, or when = \"condition\"".to_owned());
         }
         Ok(Exclude { axes, when })
     }
@@ -141,7 +141,7 @@ carmine_types::defaults! {
 /// Settings of the command line that replace those of the plan.
 #[derive(clap::Args, Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
-    /// A look at what the plan gives: windows of 2 s, one repeat, stores of 2 GiB, four values of long axes
+    /// Take a quick look at a plan: windows of 2 s, one repeat, stores of 2 GiB, four values of long axes
     #[arg(long, help_heading = "Plan")]
     pub quick: bool,
     /// Shuffle configurations by this number instead of the plan's
@@ -164,7 +164,7 @@ pub struct Overrides {
     pub overprovisioned: bool,
 }
 
-/// `AXIS=VALUE,VALUE`; a text is one value, for it may have commas.
+/// `AXIS=VALUE,VALUE`; a text is one value, since it may have commas.
 fn parse_axis(text: &str) -> Result<(String, Vec<String>), String> {
     let (name, values) =
         text.split_once('=').ok_or("write an axis with its values, such as reactors=1,2".to_owned())?;
@@ -180,7 +180,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     parse_millis(text).map(Duration::from_millis)
 }
 
-/// A time as loads are given theirs.
+/// A time, written as for loads.
 fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(from)?;
     let wrong = |e| D::Error::custom(format!("{e}; write a time as 30s, 500ms or 2m"));
@@ -201,7 +201,7 @@ fn axes_in_order<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Values>, D::E
 }
 
 fn cases<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Vec<Values>>, D::Error> {
-    /// Parsed by itself, so that an error is told with its place.
+    /// Parsed by itself, so that an error can name its place.
     #[derive(Deserialize)]
     #[serde(try_from = "Table")]
     struct Case(Vec<Values>);
@@ -283,7 +283,7 @@ impl Plan {
         }
         if self.has_axis("search_step") && self.search_p99.is_none() {
             return Err(
-                "search_step: say the p99 that must not be passed, such as search_p99 = \"2ms\"".to_owned()
+                "search_step: give the p99 that must not be passed, such as search_p99 = \"2ms\"".to_owned()
             );
         }
         for name in ["search_step", "rate_percent"] {

@@ -1,5 +1,5 @@
 //! Running the points: layouts are made once, OSDs restart between points, a point that fails is recorded and the next
-//! one runs. The archive tells which points are done, so that a stopped sweep continues where it was.
+//! one runs. The archive shows which points are done, so that a stopped sweep continues where it was.
 
 mod curve;
 mod point;
@@ -72,7 +72,7 @@ pub enum Ending {
     Complete,
     /// The user stopped it; it can be resumed.
     Stopped,
-    /// The machine has changed by so much (part of 1) that the rest would decide nothing; it can be resumed.
+    /// The machine has changed by this part of 1, so the rest would decide nothing; it can be resumed.
     Drifted(f64),
 }
 
@@ -149,7 +149,7 @@ impl<'a> Sweep<'a> {
         Ok(Ending::Complete)
     }
 
-    /// After the first point was run again: how far the machine has drifted, if the rest of the run would decide nothing.
+    /// Called after the first point was run again: returns the machine's drift if the rest of the run would decide nothing.
     fn drifted(&mut self, at: usize) -> Result<Option<f64>, ArchiveError> {
         if self.job.points[at].point.kind != PointKind::Again {
             return Ok(None);
@@ -161,7 +161,7 @@ impl<'a> Sweep<'a> {
             let text = format!("the first point, run again: {:+.1} % IOPS", drift * 100.0);
             (self.events)(Event::Note(text));
         }
-        // The figures of short windows mean nothing, and a last point saves nothing.
+        // The figures of short windows mean nothing, and stopping at the last point saves nothing.
         let matters = self.job.plan.runtime >= WINDOW_MIN && at + 1 < self.job.points.len();
         let watched = matters && !self.job.options.ignore_drift;
         Ok(out_of_reach(&changes, self.job.plan.tolerance).filter(|_| watched))
@@ -225,7 +225,7 @@ impl<'a> Sweep<'a> {
         self.step(&testbed_step(what, &self.layouts.folder(layout), config, &[]), log)
     }
 
-    /// Stops the OSDs that run. One that can't be stopped is told and left to the next start, which fails then.
+    /// Stops the OSDs that run. One that can't be stopped is reported and left to the next start, which then fails.
     fn stop(&mut self) {
         let Some(point) = self.running.take() else { return };
         if let End::Failed(why) = self.bed(What::Stop, &point.layout, &point.config, &self.layouts.log()) {
@@ -233,7 +233,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// True if the OSDs that run are those that the point needs: only along a curve they stay, unless they are to be cold.
+    /// True if the running OSDs are those that the point needs: they stay only along a curve, unless they are to be cold.
     fn is_started_for(&self, point: &Point) -> bool {
         self.running.as_ref().is_some_and(|now| {
             point.curve.is_some()

@@ -1,4 +1,4 @@
-//! How a run scales: what each further reactor, CPU or OSD adds, where adding stops to pay, and what bound it there.
+//! How a run scales: what each further reactor, CPU or OSD adds, where adding stops paying off, and what bounded it there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,7 +15,7 @@ pub const KNEE: &str =
 
 /// Marks of points that stay out of slopes and knees.
 pub const SPOILS: [&str; 4] = ["SHARED", "NOISY", "UNSTEADY", "DIED"];
-/// How much is asked: of points that differ in these only, the best at each size counts.
+/// Axes of the load: of points that differ only in these, the best at each size counts.
 const LOAD_AXES: [&str; 5] = ["iodepth", "jobs", "rate_iops", "arrivals", "client_cpus"];
 const SIZE_AXES: [&str; 3] = ["osds", "reactors", "cpus"];
 
@@ -28,7 +28,7 @@ pub struct Scaling {
     pub along: Along,
     /// Sizes that have clean points.
     pub sizes: Vec<f64>,
-    /// IOPS that one more unit adds: of the points up to the knee, for beyond it something else is the limit.
+    /// IOPS that one more unit adds, from the points up to the knee: beyond it something else is the limit.
     pub slope: Option<Slope>,
     /// As `carmine-stats` defines it.
     pub knee: Option<Knee>,
@@ -42,7 +42,7 @@ pub struct Scaling {
 
 type Measured<'a> = (&'a Config, Option<&'a PointResult>);
 
-/// Every line of a run that is about scaling; none of other runs, and none where nothing is varied that can be counted.
+/// Every line of a run that is about scaling. Other runs have none, nor do runs that vary nothing that can be counted.
 ///
 /// # Errors
 /// A file of the archive that can't be read.
@@ -73,7 +73,7 @@ fn scaling(points: &[Measured<'_>]) -> Vec<Scaling> {
     lines.into_iter().filter_map(of).collect()
 }
 
-/// Axes that vary and are no numbers that follow from the size and the step of the plan, as `pgs = 100 * osds` does, nor how much is asked.
+/// Axes that vary, except axes of the load and numbers that follow from the size and the step of the plan, as `pgs = 100 * osds` does.
 fn telling_axes(points: &[Measured<'_>]) -> Vec<String> {
     let all: BTreeSet<&String> = points.iter().flat_map(|(config, _)| config.0.keys()).collect();
     let values = |axis: &str| -> BTreeSet<Option<String>> {
@@ -181,8 +181,8 @@ impl Scaling {
             }
         };
         match &self.bound {
-            Some((limiter, reason)) if reason.is_empty() => format!("{text}, bound {place} by {limiter}"),
-            Some((limiter, reason)) => format!("{text}, bound {place} by {limiter}: {reason}"),
+            Some((limiter, reason)) if reason.is_empty() => format!("{text}, bounded {place} by {limiter}"),
+            Some((limiter, reason)) => format!("{text}, bounded {place} by {limiter}: {reason}"),
             None => text,
         }
     }
@@ -201,7 +201,7 @@ pub enum Along {
 }
 
 impl Along {
-    /// The first that varies, in the order in which people ask; `None` if nothing does.
+    /// The first of these that varies; `None` if none does.
     pub fn of<'a>(configs: impl Iterator<Item = &'a Config> + Clone) -> Option<Along> {
         let varies = |along: &Along| {
             let sizes = configs.clone().filter_map(|config| along.value(config));
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(lines[0].bound, Some(("DEVICE".into(), "because".into())));
         let said = lines[0].to_string();
         assert!(said.starts_with("each further reactor adds 100 IOPS (95 % interval 100 to 100)"), "{said}");
-        assert!(said.ends_with("knee at 3 reactors, bound beyond it by DEVICE: because"), "{said}");
+        assert!(said.ends_with("knee at 3 reactors, bounded beyond it by DEVICE: because"), "{said}");
     }
 
     #[test]
@@ -294,7 +294,7 @@ mod tests {
         assert!(
             lines[0]
                 .to_string()
-                .contains("no knee within what was measured, bound at the largest size by OSD")
+                .contains("no knee within what was measured, bounded at the largest size by OSD")
         );
         assert!(lines[0].to_string().contains("UNSTEADY: 4"), "{}", lines[0]);
     }

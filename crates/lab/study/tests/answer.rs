@@ -1,4 +1,4 @@
-//! The answers of the studies' archives, on machines and with figures that are only described.
+//! The answers from the studies' archives, with machines and figures that are only described.
 
 mod common;
 
@@ -95,11 +95,11 @@ fn scaling_is_in_parts_of_proportional_and_pgs_have_their_worst_latency() {
     let told = answered(5, "2x28x2", 1, |config, _| 900.0 * config.float("osds").unwrap().powf(0.9));
     assert!(told[1].contains("x the OSDs gave") && told[1].contains("% of proportional"), "{told:?}");
     let told = answered(4, "2x28x2", 1, |config, _| 100.0 * config.float("pgs").unwrap().min(128.0));
-    assert!(told[1].contains("enough is 128 (more adds less than 5 %)"), "{told:?}");
+    assert!(told[1].contains("128 is enough (more adds less than 5 %)"), "{told:?}");
     assert!(told.iter().any(|line| line.contains("worst latency 50 ms")), "{told:?}");
     let falls = |pgs: f64| if pgs > 128.0 { 64.0 } else { pgs };
     let told = answered(4, "2x28x2", 1, |config, _| falls(config.float("pgs").unwrap()));
-    let expected = "from 16 to 2048 +300 %; enough is 128; 2048 gives -50 % against the most";
+    let expected = "from 16 to 2048 +300 %; 128 is enough; 2048 gives -50 % against the best";
     assert!(told[1].contains(expected), "{told:?}");
 }
 

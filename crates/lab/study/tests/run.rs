@@ -370,7 +370,7 @@ fn a_steady_machine_and_a_tolerant_plan_are_not_stopped() {
     assert_eq!(Bed::new(LONG).go(&mut Fake::default()).0, Ending::Complete);
     let tolerant = Bed::new(&format!("tolerance = 0.3\n{LONG}"));
     assert_eq!(tolerant.go(&mut Fake { slower_from: Some(2), ..Fake::default() }).0, Ending::Complete);
-    // Short windows say nothing of a drift.
+    // Short windows say nothing about a drift.
     let short = Bed::new(&format!("pause = \"15m\"\n{}", LONG.replace("600s", "5s")));
     assert_eq!(short.go(&mut Fake { slower_from: Some(2), ..Fake::default() }).0, Ending::Complete);
 }

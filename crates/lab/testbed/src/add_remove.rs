@@ -32,7 +32,7 @@ impl Testbed {
         let osd = self.place_for_another()?;
         let added = self.make_and_start(osd, wipe, start);
         if added.is_err() {
-            // The number stays in the map if it got so far; the next attempt takes it.
+            // If the OSD got as far as the map, its number stays there, and the next attempt takes it.
             daemons::stop(self.layout(), &[Daemon::Osd(osd)], false)?;
             self.remove_store(osd)?;
             self.plan = before;
@@ -46,9 +46,9 @@ impl Testbed {
         let (_, missing) = self.parts()?;
         fail_if!(
             missing.contains(&Daemon::Mon),
-            "the testbed in {dir} does not run: `carmine up --dir {dir}`"
+            "the testbed in {dir} is not running: `carmine up --dir {dir}`"
         );
-        mon_addr(self.layout()).ok_or_else(|| failed!("the monitor of {dir} tells no address"))
+        mon_addr(self.layout()).ok_or_else(|| failed!("the monitor of {dir} has no address yet"))
     }
 
     /// Extends the plan by an OSD.
@@ -93,7 +93,7 @@ impl Testbed {
     /// Removes an OSD for good: takes it out, waits until others have its data and every PG is clean, stops it, and forgets it.
     ///
     /// # Errors
-    /// There is no such OSD, too few would be left for the pool's copies, or its data is not elsewhere in time: then it stays, out.
+    /// There is no such OSD, too few would be left for the pool's copies, or its data was not moved in time: then it stays, out.
     pub fn remove_osd(&mut self, osd: OsdId, start: &mut StartOptions<'_>) -> Result<()> {
         let end = Instant::now() + start.limit;
         let mon = self.running_mon()?;
@@ -117,7 +117,7 @@ impl Testbed {
                 );
                 fail_if!(
                     Instant::now() > end,
-                    "{osd} is not empty in time ({left}): it is out, and stays; `carmine osd remove` goes on"
+                    "{osd} did not become empty in time ({left}): it is out, and stays; `carmine osd remove` goes on"
                 );
                 (start.events)(Event::Waiting(format!("others to have the data of {osd}: {left}")));
                 shard.sleep(PAUSE).await;

@@ -6,11 +6,11 @@
 //!
 //! `quota`: as a container's CPU limit: a cgroup gives each OSD N CPUs' worth of time in every 100 ms over whatever CPUs
 //! it runs on. Reactors keep their pins; once the time is used up the kernel stops all of the OSD until the next period.
-//! [`throttled_ns`] tells the time that it lost so.
+//! [`throttled_ns`] returns the time that it lost in this way.
 //!
 //! The control groups are made, in version 2 or 1 of the kernel's interface, before the OSDs start, joined by each of them, and
-//! removed when they have ended. Their record in the folder is written before they are made, so that a crash leaves nothing
-//! unknown.
+//! removed when they have ended. Their record in the folder is written before they are made, so that a crash leaves no unknown
+//! group.
 //! Facts: the kernel's Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/cpusets.rst and scheduler/sched-bwc.rst.
 
 use std::fmt;
@@ -84,9 +84,9 @@ carmine_types::as_text!(ConfineCpus);
 /// Confinement of every OSD of a testbed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Confine {
-    /// How.
+    /// The kind of limit.
     pub kind: ConfineKind,
-    /// CPUs of each OSD; of no meaning without a limit.
+    /// CPUs of each OSD; without meaning if there is no limit.
     pub cpus: f64,
 }
 
@@ -113,7 +113,7 @@ impl Confine {
         let is_quota = kind == ConfineKind::Quota;
         refuse!(
             is_quota && cpus > machine_cpus as f64,
-            "--confine-cpus {cpus}: here no more than {} may be used; lower it, or take `none`",
+            "--confine-cpus {cpus}: no more than {} may be used here; lower it, or take `none`",
             counted(machine_cpus, "CPU")
         );
         let is_little = is_quota && cpus < QUOTA_CPUS_MIN;
@@ -272,7 +272,7 @@ impl Base<'_> {
     /// Makes a group. In version 1 a new cpuset has neither CPUs nor memory, and takes no process until it has both.
     fn make(&self, dir: &Path) -> Result<()> {
         match fs::create_dir(dir) {
-            // Left by a testbed that crashed: it is ours by its name.
+            // Left by a testbed that crashed: its name shows that it is ours.
             Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e.into()),
             _ => {}
         }

@@ -2,7 +2,7 @@
 //! perf, numactl or valgrind.
 //!
 //! A wrapper may turn into the OSD (`exec`, as numactl does) or start it as a child (as perf does). So the OSD's
-//! process is not guessed from the wrapper's: the OSD writes its own record down. Other processes that the wrapper has
+//! process is not guessed from the wrapper's: the OSD writes its own record. Other processes that the wrapper has
 //! started are recognised by a variable of their environment, [`MARK`], and are ended when the OSD is.
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ const WRAPPER_LIMIT: Duration = Duration::from_secs(20);
 const MARK: &str = "CARMINE_WRAPPED_OSD";
 /// Stands for the OSD's number in a wrapper's words and in values of the environment.
 const OSD_WORD: &str = "{osd}";
-/// Time for what a wrapper has left to end after SIGTERM.
+/// Time in which processes that a wrapper has left must end after SIGTERM.
 const LEFT_LIMIT: Duration = Duration::from_secs(2);
 
 /// Daemons started by this command. Dropped before [`Daemons::keep`], it ends them all.
@@ -72,7 +72,7 @@ impl Daemons {
 
     /// Starts one daemon by the plan and records its identity in the folder.
     pub(crate) fn start(&mut self, plan: &Plan, programs: &Path, daemon: Daemon) -> Result<()> {
-        // A record of an earlier life would be taken for the new one's.
+        // A record of an earlier process would be taken for the new one's.
         files::remove_file(&self.layout.pid_file(daemon))?;
         let (osd, wrapped) = match daemon {
             Daemon::Mon => (None, Vec::new()),
@@ -117,7 +117,7 @@ impl Daemons {
         }
     }
 
-    /// Looks whether the start may wait for what is `missing` any more; false if that is nothing.
+    /// Checks whether the start may go on waiting for what is `missing`; false if nothing is.
     ///
     /// # Errors
     /// One of them has ended, it is `end` (the text quotes the log of `daemon`), or the start is cancelled.
@@ -142,7 +142,7 @@ impl Daemons {
         Ok(true)
     }
 
-    /// Waits until `missing` names nothing any more, looking after each `pause`. It fails as [`Daemons::waits`] does.
+    /// Waits until `missing` names nothing any more, checking after each `pause`. It fails as [`Daemons::waits`] does.
     pub(crate) fn wait(
         &mut self,
         mut missing: impl FnMut() -> Option<String>,
@@ -164,14 +164,14 @@ impl Daemons {
 }
 
 impl Started {
-    /// How it ended, if it did. A wrapper may end before its daemon: it may have put that into the background.
+    /// How it ended, if it did. A wrapper may end before its daemon, which it may have put into the background.
     fn ended(&mut self, layout: &Layout) -> Result<Option<String>> {
         let mut status = self.child.0.try_wait().ok().flatten();
         if self.id.is_none() {
             self.id = read_json(&layout.pid_file(self.daemon))?;
         }
         if self.id.as_ref().is_some_and(|id| id.pid == self.child.0.id() as i32 && !id.alive()) {
-            // It ended since the first look; a zombie tells its status at once.
+            // It ended since the first look; the status of a zombie is available at once.
             status = status.or_else(|| self.child.0.wait().ok());
         }
         let is_dead = self.id.as_ref().map(|id| !id.alive());
@@ -207,16 +207,16 @@ carmine_types::words! {
         Clean = "stopped",
         /// It had to be killed.
         Killed = "did not stop in time and was killed",
-        /// It was killed as it was asked for.
+        /// It was killed, as requested.
         Crashed = "was killed",
     }
 }
 
 /// Stops `daemons` together: asks all, waits, ends those that do not answer, then their wrappers. Their records are removed.
-/// Without `patience` they have a short time, and their wrappers none.
+/// Without `patience` they have a short time, and their wrappers have none.
 ///
 /// # Errors
-/// A record is damaged (guessing could hit a stranger), or a process does not even end by SIGKILL.
+/// A record is damaged (guessing could hit a stranger), or a process does not end even after SIGKILL.
 pub(crate) fn stop(layout: &Layout, daemons: &[Daemon], patience: bool) -> Result<Vec<(Daemon, Stopped)>> {
     let (limit, of_wrappers) =
         if patience { (STOP_LIMIT, WRAPPER_LIMIT) } else { (FAILED_LIMIT, Duration::ZERO) };
@@ -235,7 +235,7 @@ pub(crate) fn stop(layout: &Layout, daemons: &[Daemon], patience: bool) -> Resul
             Some(id) => {
                 id.signal(Signal::KILL)?;
                 let (hangs, pid) = (!id.wait_gone(KILL_LIMIT), id.pid);
-                fail_if!(hangs, "{daemon} (process {pid}) does not even end by SIGKILL: is its device dead?");
+                fail_if!(hangs, "{daemon} (process {pid}) survives SIGKILL: is its device dead?");
                 Stopped::Killed
             }
         };
@@ -249,7 +249,7 @@ pub(crate) fn stop(layout: &Layout, daemons: &[Daemon], patience: bool) -> Resul
 /// Ends daemons at once, as a crash would.
 ///
 /// # Errors
-/// As of [`stop`].
+/// Those of [`stop`].
 pub(crate) fn kill(layout: &Layout, daemons: &[Daemon]) -> Result<Vec<(Daemon, Stopped)>> {
     let kill = |daemon: &Daemon| -> Result<_> {
         let id = ProcessId::running(layout, *daemon)?;
@@ -273,7 +273,7 @@ pub(crate) fn found_wrapper(text: &str) -> Result<String> {
     let mut words = shlex::split(text)
         .ok_or_else(|| usage!("--osd-wrap {text}: a quote is not closed; write it as in a shell"))?;
     let Some(program) = words.first_mut() else {
-        return Err(usage!("--osd-wrap is empty: name a command, or `none` to take an earlier one away"));
+        return Err(usage!("--osd-wrap is empty: name a command, or `none` to remove an earlier one"));
     };
     let path = which::which(&*program).map_err(|_| {
         usage!(
@@ -330,7 +330,7 @@ fn marked(layout: &Layout, osds: &[Daemon]) -> Vec<ProcessId> {
         let environ = std::fs::read(dir.join("environ")).unwrap_or_default();
         let environ = String::from_utf8_lossy(&environ);
         let mark = environ.split('\0').find_map(|entry| entry.strip_prefix(MARK)?.strip_prefix('='));
-        // Behind the cluster's id, which has no slash.
+        // It follows the cluster's id, which has no slash.
         let folder = mark.and_then(|mark| mark.get(mark.find('/')?..));
         folder.is_some_and(|folder| ends.iter().any(|end| end == folder))
     };
@@ -338,7 +338,7 @@ fn marked(layout: &Layout, osds: &[Daemon]) -> Vec<ProcessId> {
     ours.filter_map(|(pid, _)| ProcessId::of(pid)).collect()
 }
 
-/// Ends what is left of wrappers after their OSDs have ended. The wrappers themselves get `patience` to end by themselves; what
+/// Ends what is left of wrappers after their OSDs have ended. The wrappers get `patience` to end by themselves; whatever
 /// else they have started does not.
 fn end_wrappers(layout: &Layout, osds: &[Daemon], patience: Duration) -> Result<()> {
     // A wrapper is started as the leader of a process group.

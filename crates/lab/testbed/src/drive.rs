@@ -19,7 +19,7 @@ const LOOPS_MAX: usize = 4;
 /// Most layers of volumes (`dm`, `md`) that are looked through.
 const LAYERS_MAX: usize = 8;
 
-/// A file, folder or device, and what it lies on. Of a path that does not exist yet, the folder around it counts.
+/// A file, folder or device, and what it lies on. For a path that does not exist yet, the folder around it counts.
 #[must_use]
 pub fn part_at(path: &Path) -> StorePart {
     part_in(Path::new("/sys"), path)
@@ -31,7 +31,7 @@ fn part_in(sys: &Path, path: &Path) -> StorePart {
     StorePart { drive: drive_in(sys, &path), path, is_device }
 }
 
-/// The device's own queue says how it must be treated; what the file behind a loop device lies on says only which drive.
+/// The device's own queue says how it must be treated; the place of the file behind a loop device only says which drive it is.
 fn drive_in(sys: &Path, path: &Path) -> DriveFacts {
     let Some((mut facts, mut backing_file)) = look(sys, path) else { return DriveFacts::default() };
     for _ in 0..LOOPS_MAX {
@@ -113,11 +113,11 @@ fn leaves(whole_device: &Path, layers: usize, drives: &mut Vec<PathBuf>) {
     }
 }
 
-/// How a store makes writes durable, and why so: the mode that is asked for, or else the one that the parts with data and log
+/// How a store makes writes durable, and why: the mode that is asked for, or else the one that the parts with data and log
 /// need.
 ///
 /// - All are block devices without a volatile cache (`write through`): nothing. The kernel would drop a flush of such a
-///   device anyway, so this saves the calls and gives nothing away. Such is a drive with power-loss protection.
+///   device anyway, so this saves the calls and risks nothing. Drives with power-loss protection are of this kind.
 /// - A file is flushed, whatever the drive below: `fdatasync` also makes durable what the file system must know to find
 ///   the bytes again. A file that was written through at mkfs would not need that on ext4 or xfs as they mostly are,
 ///   but nothing here can see whether its blocks are shared (reflink), moved (btrfs, ZFS), journalled with their data
@@ -136,7 +136,7 @@ pub(crate) fn flush_mode(asked: Option<FlushMode>, parts: &[&StorePart]) -> (Flu
             _ if !part.is_device => Some(format!("{} is a file", part.path.display())),
             WriteCache::Through => None,
             WriteCache::Back => Some(format!("{name} has a volatile write cache")),
-            WriteCache::Unknown => Some(format!("the kernel does not tell the write cache of {name}")),
+            WriteCache::Unknown => Some(format!("the kernel does not describe the write cache of {name}")),
         }
     });
     needs.map_or((FlushMode::None, "no volatile write cache".to_owned()), |why| (FlushMode::Flush, why))

@@ -1,12 +1,12 @@
-//! Errors of a testbed, told apart by who must act.
+//! Errors of a testbed, distinguished by who must act.
 
 /// An error of the testbed controller.
 #[derive(Debug, thiserror::Error)]
 pub enum TestbedError {
-    /// The wish cannot be met as it was put: another option or another folder is needed. Exit code 2.
+    /// The request cannot be met as it was made: another option or another folder is needed. Exit code 2.
     #[error("{0}")]
     Usage(String),
-    /// The wish is fine but the world is not: a full disk, a dead process, a port in use. Exit code 1.
+    /// The request is fine but the environment is not: a full disk, a dead process, a port in use. Exit code 1.
     #[error("{0}")]
     Failed(String),
     /// A file of the testbed's folder could not be read or written. Exit code 1.

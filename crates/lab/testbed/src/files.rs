@@ -1,4 +1,4 @@
-//! Small files that are whole or absent: written beside and renamed.
+//! Small files that are whole or absent: each is written under another name and renamed.
 
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -61,8 +61,8 @@ fn gone(removed: io::Result<()>) -> Result<()> {
     }
 }
 
-/// The last words of a daemon, in `lines` lines at most. Ceph's daemons write thousands of recent events behind the reason for
-/// which they abort: those are left out.
+/// The last words of a daemon, in `lines` lines at most. Ceph's daemons write thousands of recent events after the reason for
+/// which they abort; these are left out.
 pub(crate) fn last_words(path: &Path, lines: usize) -> String {
     let text = end_of(path, 0, 8 << 20);
     let Some((said, dump)) = text.rsplit_once("--- begin dump of recent events ---") else {
@@ -72,7 +72,7 @@ pub(crate) fn last_words(path: &Path, lines: usize) -> String {
     last_lines(format!("{said}{after}").trim_end(), lines)
 }
 
-/// The text of a log behind its first `from` bytes, the last `limit_bytes` of it.
+/// The last `limit_bytes` of a log's text after its first `from` bytes.
 pub fn end_of(path: &Path, from: u64, limit_bytes: u64) -> String {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;

@@ -1,4 +1,4 @@
-//! A folder with a plan, which one command at a time works on: a testbed's or a peer's.
+//! A folder with a plan, on which one command works at a time: a testbed's or a peer's.
 
 use std::collections::BTreeSet;
 use std::fs::TryLockError;
@@ -61,7 +61,7 @@ pub struct Testbed {
 }
 
 impl Folder {
-    /// Opens what a folder has of a kind. Second: why its plan cannot be read.
+    /// Opens a folder's cluster of this kind. Second: why its plan cannot be read.
     ///
     /// # Errors
     /// There is nothing, or another command works on the folder.
@@ -117,7 +117,7 @@ impl Folder {
     /// does the folder then. Named devices are not touched.
     ///
     /// # Errors
-    /// Another version made it: that one knows what there is to remove.
+    /// Another version made it, and only that one knows what to remove.
     pub fn destroy(self) -> Result<()> {
         BedKind::ALL.iter().try_for_each(|kind| refuse_other_format(&kind.plan(&self.layout)))?;
         self.stop()?;
@@ -130,14 +130,14 @@ impl Folder {
         let layout = &self.layout;
         for id in osds_in(layout) {
             places::remove_parts(layout, id)?;
-            // There are no more shared block files than OSDs. Its folder goes last: it tells that there is this OSD.
+            // There are no more shared block files than OSDs. Its folder goes last, since it shows that this OSD exists.
             let others = [layout.admin_socket(id), layout.log(Daemon::Osd(id)), layout.device_file(id.0)];
             others.iter().try_for_each(|file| files::remove_file(file))?;
             files::remove_dir(&layout.osd_dir(id))?;
         }
         files::remove_dir(&layout.mon_dir())?;
         files::remove_dir(&layout.run_dir())?;
-        // The plan goes last but one: until then an interrupted removal can be repeated.
+        // The plan is removed last but one: until then an interrupted removal can be repeated.
         let last = ["monmap", "mon.a.log", "mon.log", "ceph.conf", "testbed.json", "peer.json", "lock"];
         last.iter().try_for_each(|name| files::remove_file(&layout.dir().join(name)))
     }
@@ -193,7 +193,7 @@ impl Testbed {
     /// Opens an existing one.
     ///
     /// # Errors
-    /// There is none, and those of [`Testbed::open`].
+    /// There is none; also those of [`Testbed::open`].
     pub fn open_existing(kind: BedKind, layout: Layout) -> Result<Self> {
         let none = no_plan(kind, &layout);
         Self::open(kind, layout)?.ok_or(none)
@@ -219,7 +219,7 @@ impl Testbed {
         files::write_json(&self.plan.kind().plan(self.layout()), &self.plan)
     }
 
-    /// Fails unless it is whole and nothing of it runs.
+    /// Fails unless it is whole and none of its processes runs.
     pub fn require_stopped(&self) -> Result<()> {
         let (kind, dir) = (self.plan.kind(), self.layout().dir().display());
         let command = kind.command();
@@ -237,7 +237,7 @@ impl Testbed {
         let names = running.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         fail_if!(
             !running.is_empty(),
-            "of the {kind} in {dir} these still run: {names}; `{command} down --dir {dir}` stops them, then \
+            "the {kind} in {dir} still has running processes: {names}; `{command} down --dir {dir}` stops them, then \
              `{command} up --dir {dir}` starts all"
         );
         Ok(())
@@ -270,7 +270,7 @@ pub fn load(kind: BedKind, layout: &Layout) -> Result<Option<Plan>> {
 /// Reads the plan of a folder that must have one.
 ///
 /// # Errors
-/// There is none, and those of [`load`].
+/// There is none; also those of [`load`].
 pub(crate) fn require(kind: BedKind, layout: &Layout) -> Result<Plan> {
     load(kind, layout)?.ok_or_else(|| no_plan(kind, layout))
 }
@@ -280,7 +280,7 @@ fn no_plan(kind: BedKind, layout: &Layout) -> TestbedError {
     usage!("there is no {kind} in {dir}: start one with `{command} up --dir {dir}`")
 }
 
-/// Fails if something new cannot be made in this folder because there is something in it. Worth asking before work that
+/// Fails if something new cannot be made in this folder because there is something in it. Worth calling before work that
 /// takes hours.
 ///
 /// # Errors
@@ -302,7 +302,7 @@ pub fn refuse_used_folder(dir: &Path, kind: BedKind) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a plan can be read so far that it is of another format.
+/// Fails if the plan can be read well enough to show that it has another format.
 fn refuse_other_format(path: &Path) -> Result<()> {
     let plan: Option<Value> = files::read_json(path).unwrap_or_default();
     let format = plan.and_then(|plan| plan["format"].as_u64()).unwrap_or(PLAN_FORMAT);
@@ -338,7 +338,7 @@ fn find_strays(layout: &Layout) -> Vec<(Daemon, ProcessId)> {
         let line = fs::read(process.join("cmdline")).ok()?;
         let arguments = &line[line.iter().position(|byte| *byte == 0)? + 1..];
         let (daemon, _) = lines.iter().find(|(_, expected)| expected == arguments)?;
-        // A process of another user shows no name here; it cannot be signalled either, and the error says so. The name of a
+        // A process of another user shows no name here; it cannot be signalled either, and the error will say so. The name of a
         // file that was replaced since ends in " (deleted)".
         let name = fs::read_link(process.join("exe")).ok();
         let name = name.as_ref().and_then(|path| Some(path.file_name()?.to_string_lossy()));
@@ -353,7 +353,7 @@ fn find_strays(layout: &Layout) -> Vec<(Daemon, ProcessId)> {
     strays.collect()
 }
 
-/// Writes the records of daemons anew that run and have none, or a damaged one.
+/// Rewrites the records of running daemons that have none, or a damaged one.
 ///
 /// # Errors
 /// A record cannot be written.

@@ -49,7 +49,7 @@ impl Daemon {
         let path = folder.join(self.program());
         fail_if!(
             !path.is_file(),
-            "{} is missing: the daemons lie in the same folder as carmine; `scripts/quickstart --build` builds all three \
+            "{} is missing: the daemons must be in the same folder as carmine; `scripts/quickstart --build` builds all three \
              (or: cargo build --release -p carmine-cli -p carmine-osd-daemon -p carmine-mon-daemon)",
             path.display()
         );

@@ -1,5 +1,5 @@
 //! The testbed controller: one folder holds one local cluster. It makes the stores, starts the processes pinned
-//! as planned, waits until every PG is active, tells their state, stops and removes them.
+//! as planned, waits until every PG is active, reports their state, and stops and removes them.
 //!
 //! It never leaves a process behind: a start that fails ends what it started, and a process is known by pid and
 //! start time, so that a stranger with a recycled pid is never signalled. It never removes a file that it did

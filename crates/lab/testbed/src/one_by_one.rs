@@ -1,4 +1,4 @@
-//! OSDs of a running testbed one by one: stopped, killed, started, and started again, also with another number of reactors.
+//! Commands for single OSDs of a running testbed: stop, kill, start and restart, also with another number of reactors.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::status::{ANSWER_LIMIT, with_client};
 use crate::testbed::StartOptions;
 
 impl Testbed {
-    /// Stops OSDs; the others run on. With `kill` they end at once, as in a crash.
+    /// Stops OSDs; the others keep running. With `kill` they end at once, as in a crash.
     ///
     /// # Errors
     /// The testbed has no such OSD, or one does not end.
@@ -41,10 +41,10 @@ impl Testbed {
         process.map_or(Ok(()), |process| process.signal(signal))
     }
 
-    /// Starts an OSD that does not run, with so many `reactors` if that is said, and does not wait until it is up.
+    /// Starts an OSD that does not run, with this number of `reactors` if it is given, and does not wait until it is up.
     ///
     /// # Errors
-    /// The testbed has no such OSD, no CPUs for so many reactors, or the program does not start.
+    /// The testbed has no such OSD or not enough CPUs for its reactors, or the program does not start.
     pub fn launch_osd(&mut self, osd: OsdId, reactors: Option<u16>, programs: &Path) -> Result<()> {
         let named = self.named(&[osd])?;
         if let Some(reactors) = reactors {
@@ -60,10 +60,10 @@ impl Testbed {
         Ok(())
     }
 
-    /// Gives the monitor a command; its output.
+    /// Gives the monitor a command and returns its output.
     ///
     /// # Errors
-    /// It does not run, or refuses the command.
+    /// The monitor does not run, or it refuses the command.
     pub fn mon_command(&self, command: &Value) -> Result<Vec<u8>> {
         with_client(self.running_mon()?, ANSWER_LIMIT, ANSWER_LIMIT, async |_, client| {
             let reply = client.mon_command(&command.to_string()).await;
@@ -72,11 +72,11 @@ impl Testbed {
     }
 
     /// Starts OSDs and waits until they are up; if then all OSDs of the testbed run, also until every PG is active and clean.
-    /// With `again` those that run are stopped first. With `reactors` they get so many, until all are started by `up`.
+    /// With `again` those that run are stopped first. With `reactors` they get this number, until all are started by `up`.
     /// If it fails, they are stopped.
     ///
     /// # Errors
-    /// No such OSD, one that runs already (unless `again`), a monitor that does not run, or no CPUs for so many reactors.
+    /// No such OSD, one that runs already (unless `again`), a monitor that does not run, or too few CPUs for the reactors.
     pub fn start_osds(
         &mut self,
         osds: &[OsdId],
@@ -89,7 +89,7 @@ impl Testbed {
         let dir = self.layout().dir().display();
         fail_if!(
             missing.contains(&Daemon::Mon),
-            "the monitor of {dir} does not run: stop the rest with `carmine down --dir {dir}`, then `carmine up`"
+            "the monitor of {dir} is not running: stop the rest with `carmine down --dir {dir}`, then `carmine up`"
         );
         let runs = daemons.iter().find(|daemon| !again && running.contains(daemon));
         if let Some(daemon) = runs {

@@ -1,4 +1,4 @@
-//! Text for people. Writing to a closed pipe (`carmine plan | head`) is no error and no panic.
+//! Text for people. Writing to a closed pipe (`carmine plan | head`) is not an error and does not panic.
 
 use std::error::Error;
 use std::io::{self, ErrorKind, Write};
@@ -20,7 +20,7 @@ pub fn print(text: &str) -> io::Result<()> {
 /// A value as JSON for people: indented, with a line break at the end.
 ///
 /// # Errors
-/// The value has something that JSON has not, such as a map whose keys are no text.
+/// The value has something that JSON does not have, such as a map whose keys are not text.
 pub fn json_text<T: Serialize + ?Sized>(value: &T) -> Result<String> {
     let text = serde_json::to_string_pretty(value);
     Ok(text.map_err(|e| failed!("cannot make JSON: {e}"))? + "\n")

@@ -34,7 +34,7 @@ use about::{is_active, mon_leads};
 pub use ceph::{Allocator, Flavour, Programs};
 pub use plan::{PeerPlan, PeerWish};
 
-/// A monitor alone is there within a second or two, also on a busy machine.
+/// A monitor alone starts within a second or two, even on a busy machine.
 const MON_LIMIT: Duration = Duration::from_secs(60);
 /// Pause between two looks at daemons that start.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -68,7 +68,7 @@ pub(crate) fn start(bed: &mut Testbed, start: &mut StartOptions<'_>) -> Result<S
     let started = start_daemons(bed, start);
     if started.is_err() && new {
         bed.folder.remove_files()?;
-        // Only an empty folder goes.
+        // Only an empty folder is removed.
         let _ = fs::remove_dir(bed.layout().dir());
     }
     started.map_err(|error| match error {
@@ -215,7 +215,7 @@ impl<'a> Maker<'a> {
             let (uuid, id) = (files::fresh_uuid()?, osd.0.to_string());
             let given = self.ceph(&["osd", "new", &uuid])?;
             let given = given.trim();
-            fail_if!(given != id, "the monitor called {osd} by the number {given}");
+            fail_if!(given != id, "the monitor gave {osd} the number {given}");
             self.run(self.programs.at("ceph-osd"), &["-i", &id, "--mkfs", "--osd-uuid", &uuid], &[])?;
         }
         Ok(())
@@ -229,14 +229,14 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// This port of loopback if nobody listens on it now, or for 0 another one.
+/// This port of loopback if nobody listens on it now; for 0, any free one.
 fn free_port(port: u16) -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).and_then(|listener| listener.local_addr());
     Ok(listener.map_err(|e| failed!("cannot find a free port on 127.0.0.1: {e}"))?.port())
 }
 
 /// Makes a block file and, unless it is to be sparse, writes it full of zeros, so that no write of a test meets an unwritten
-/// extent of the file system. `progress` is told the bytes done.
+/// extent of the file system. `progress` gets the bytes done.
 ///
 /// # Errors
 /// The file exists, the disk is full, or it was interrupted.
@@ -291,6 +291,6 @@ mod tests {
                 .contains("interrupted")
         );
         let error = open_alone(&path, true).unwrap_err();
-        assert!(error.is_usage() && error.to_string().contains("no block device"), "{error}");
+        assert!(error.is_usage() && error.to_string().contains("not a block device"), "{error}");
     }
 }

@@ -1,5 +1,5 @@
-//! Where the parts of an OSD's store lie that need not lie in its folder: each behind a link there, which is the only thing that
-//! says so. When it points elsewhere, nothing of the old place is used any more.
+//! The places of those parts of an OSD's store that may lie outside its folder: each is behind a link in the folder, which alone
+//! says where the part is. When the link points elsewhere, the old place is not used any more.
 //!
 //! RocksDB's folder is `db`, or behind that link on another drive. A log with a device or file of its own is behind the link
 //! `block.wal`; while the log moves there is a second link, `block.wal.new`, and the store's label says which of the two counts.
@@ -33,9 +33,9 @@ pub fn db_place(layout: &Layout, osd: OsdId) -> PathBuf {
     path.canonicalize().unwrap_or(path)
 }
 
-/// Moves the database of an OSD that does not run into `to`, which must be empty or not there: copies, makes the copy durable,
+/// Moves the database of an OSD that does not run into `to`, which must be empty or absent: copies, makes the copy durable,
 /// lets the link point there, removes the old folder. After a crash in between the database that the link points to is the
-/// whole one; the other folder is rubbish.
+/// whole one; the other folder is garbage.
 ///
 /// # Errors
 /// If there is no database, if `to` is not empty or is inside of it, and those of copying.
@@ -78,7 +78,7 @@ pub(crate) fn remove_parts(layout: &Layout, osd: OsdId) -> Result<()> {
 pub fn make_empty(folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder)?;
     let is_used = fs::read_dir(folder)?.next().is_some();
-    refuse!(is_used, "{} is not empty: name a folder that is, or none", folder.display());
+    refuse!(is_used, "{} is not empty: name an empty folder, or one that does not exist", folder.display());
     Ok(fs::canonicalize(folder)?)
 }
 
@@ -103,7 +103,7 @@ pub fn planned_wal(wal_devs: &[PathBuf], fsid: &str, osd: OsdId) -> Option<PathB
     }
 }
 
-/// When it is known where the log lies (`None`: beside the data): there is one link, to that place.
+/// Leaves one link, to the place where the log is now known to lie (`None`: no link, since it lies beside the data).
 ///
 /// # Errors
 /// If a link cannot be made or removed.
@@ -125,7 +125,7 @@ pub fn remove_old_wal(path: &Path) -> Result<()> {
     if fs::metadata(path).is_ok_and(|found| found.is_file()) { files::remove_file(path) } else { Ok(()) }
 }
 
-/// Lets `link` point to `target`, at one stroke and durably. A folder that stands where the link is to be is put aside and
+/// Lets `link` point to `target`, atomically and durably. A folder that stands where the link is to be is moved aside and
 /// removed.
 ///
 /// # Errors
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(wal_places(&layout, osd), [first.clone(), second.clone()]);
         settle_wal(&layout, osd, Some(&second)).unwrap();
         assert_eq!(wal_places(&layout, osd), std::slice::from_ref(&second));
-        // A move that was refused, of a place where something else is.
+        // A move that was refused because something else is at the new place.
         link(&first, &layout.wal_new(osd)).unwrap();
         settle_wal(&layout, osd, Some(&second)).unwrap();
         assert_eq!(wal_places(&layout, osd), std::slice::from_ref(&second));

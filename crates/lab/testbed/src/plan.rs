@@ -1,4 +1,4 @@
-//! The plan of a testbed: its specification and everything that was decided by it, stored in its folder.
+//! The plan of a testbed: its specification and everything that was decided from it, stored in its folder.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -25,7 +25,7 @@ use crate::spec::{NONE, TestbedSpec, Wish, mib, not_of_peers};
 pub(crate) const PLAN_FORMAT: u64 = 2;
 /// PGs per OSD that are aimed at (as in Ceph).
 const PGS_PER_OSD: u32 = 100;
-/// Most PGs unless more are asked for.
+/// Most PGs that are made unless more are asked for.
 const PGS_DEFAULT_MAX: u32 = 65_536;
 const MIB: u64 = 1 << 20;
 /// More than any machine has; sums of sizes stay far from overflow.
@@ -67,7 +67,7 @@ impl PoolPlan {
     }
 }
 
-/// Everything about a testbed that was decided before its first start. Its settings are those of its specification; of a peer
+/// Everything about a testbed that was decided before its first start. Its settings are those of its specification; for a peer
 /// one "reactor" is one core of an OSD.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(remote = "Self")]
@@ -176,7 +176,7 @@ fn wished(mut spec: TestbedSpec, wish: &Wish) -> TestbedSpec {
     spec.osd_size_bytes = spec.osd_size_bytes / 4096 * 4096;
     let no_limit = spec.confine == ConfineKind::None || spec.confine_cpus == Some(ConfineCpus::NoLimit);
     if wish.confine.is_some() && wish.confine_cpus.is_none() && no_limit {
-        // The number was that of an earlier confinement.
+        // The number belonged to an earlier confinement.
         spec.confine_cpus = None;
     }
     spec
@@ -218,7 +218,7 @@ impl Plan {
     }
 
     /// The plan for the next start of a stopped testbed. Settings that take effect at a start may change; another value of any
-    /// other setting is refused, for the data depends on it.
+    /// other setting is refused, because the data depends on it.
     pub fn revise(&self, wish: &Wish, topology: &Topology) -> Result<Self> {
         let mut spec = wished(self.spec.clone(), wish);
         spec.check_ranges()?;
@@ -338,7 +338,7 @@ fn settle(
     spec.poll.parse::<PollPolicy>().map_err(|e| usage!("--poll {}: {e}", spec.poll))?;
     check_bytes("--osd-memory", spec.osd_memory_bytes, OSD_MEMORY_MIN_BYTES)?;
     let (interval, grace) = (spec.osd_heartbeat_interval_s, spec.osd_heartbeat_grace_s);
-    refuse!(interval == 0, "--osd-heartbeat-interval 0: take a second at least");
+    refuse!(interval == 0, "--osd-heartbeat-interval 0: take at least one second");
     refuse!(
         grace <= interval,
         "--osd-heartbeat-grace {grace}: take more than --osd-heartbeat-interval, which is {interval}"

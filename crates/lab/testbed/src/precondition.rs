@@ -29,9 +29,9 @@ const SEQUENTIAL_DEPTH: usize = 8;
 const RANDOM_DEPTH: usize = 32;
 /// A write past the page cache begins in memory at a multiple of this.
 const ALIGN_BYTES: usize = 4096;
-/// How often progress is told.
+/// Time between two reports of progress.
 const LOOK: Duration = Duration::from_millis(50);
-/// Most rounds, as in SNIA's test specification: what is not steady by then never will be.
+/// Most rounds, as in SNIA's test specification: a drive that is not steady by then never will be.
 const ROUNDS_MAX: usize = 25;
 /// Rounds that are looked at.
 const WINDOW: usize = 5;
@@ -45,7 +45,7 @@ const RISE_MAX: f64 = 0.10;
 pub struct PreconditionOptions {
     /// Write the drives of --devs into their steady state before the stores are made: twice their capacity sequentially,
     /// then rounds of random writes until five rounds differ by at most 20 % and drift by at most 10 % (SNIA's definition).
-    /// Takes hours; on files and virtual disks it is n/a
+    /// Takes hours; files and virtual disks are left alone
     #[arg(long, help_heading = "Storage")]
     pub precondition: bool,
     /// Size of the random writes: the one that will be tested
@@ -57,7 +57,7 @@ pub struct PreconditionOptions {
     /// Length of a round; SNIA's is a minute
     #[arg(id = "precondition_round", long = "precondition-round", value_name = "TIME", default_value = "60", value_parser = parse_millis, hide = true)]
     pub round_ms: u64,
-    /// Also on virtual disks, where it says nothing (tests use it)
+    /// Also on virtual disks, where it means nothing (tests use it)
     #[arg(id = "precondition_virtual", long = "precondition-virtual", hide = true)]
     pub virtual_too: bool,
 }

@@ -1,6 +1,6 @@
 //! Processes of a testbed: started apart from the terminal, known by pid *and* start time; and commands that are waited for.
 //!
-//! A pid alone may have been given to a stranger since; with the start time from `/proc` (clock ticks
+//! A pid alone may have been given to a stranger since; together with the start time from `/proc` (clock ticks
 //! after boot, plus the boot id) it names one process for ever, so a stranger is never signalled.
 //!
 //! A command that is waited for is bounded in time, and has a process group of its own, so that what hangs is ended with all
@@ -31,7 +31,7 @@ const TERM_LIMIT: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(20);
 /// Lines of its output that a failure quotes.
 const TAIL_LINES: usize = 6;
-/// Bytes of its output in which its error is looked for.
+/// Bytes of its output that are searched for its error.
 const SAID_BYTES: u64 = 64 << 10;
 
 /// Identity of a process.
@@ -113,7 +113,7 @@ pub struct Owned(pub Child);
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // One that has ended keeps its number until it has been waited for, so no stranger is killed.
+        // A process that has ended keeps its number until it has been waited for, so no stranger is killed.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -150,7 +150,7 @@ pub fn detach() {
     let _ = rustix::process::setsid();
 }
 
-/// Called next by a daemon: writes its own record down. Whoever started it may not know its process (a wrapper lies in
+/// Called next by a daemon: writes its own record. Whoever started it may not know its process (a wrapper may be in
 /// between), or may have died meanwhile.
 ///
 /// # Errors
@@ -179,10 +179,10 @@ pub fn restrict_to(cpus: &[usize]) -> Result<()> {
 }
 
 /// Lets this process open as many files as the system allows it (the hard limit), and returns how many that are. Shells give
-/// 1,024 by habit, for the sake of old programs; an OSD has a file for each table of its key-value store and each connection.
+/// 1,024 by default, for the sake of old programs; an OSD has a file for each table of its key-value store and each connection.
 pub fn raise_open_files() -> usize {
     let limit = getrlimit(Resource::Nofile);
-    // Everybody may raise it so far. If not, what is returned says it.
+    // Every process may raise it that far. If it fails, the returned number shows it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let now = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(now).unwrap_or(usize::MAX)
@@ -193,7 +193,7 @@ pub fn raise_open_files() -> usize {
 pub enum Ended {
     /// With exit code 0.
     Ok,
-    /// Otherwise, or past its limit: how, and the end of its output.
+    /// With another exit code, or past its limit: how, and the end of its output.
     Failed(String),
     /// `cancel` was set.
     Cancelled,
@@ -225,7 +225,7 @@ pub fn run_bounded(
     Ok(ended)
 }
 
-/// Runs a tool to its end within `limit`; `told` gets each line of its standard output. If it fails: how, and its errors.
+/// Runs a tool to its end within `limit`; `told` gets each line of its standard output. If it fails, the answer says how, with its errors.
 ///
 /// # Errors
 /// It does not start, or `cancel` was set.
@@ -283,12 +283,12 @@ fn wait(child: &mut Child, limit: Duration, cancel: Option<&AtomicBool>, look: &
     }
 }
 
-/// Its error with what that quotes (the end of a daemon's log), or else the end of what it said, on one line. The log may
+/// Its error with what that quotes (the end of a daemon's log), or else the end of its output, on one line. The log may
 /// have the output of commands before, which wrote its first `from` bytes.
 fn said(log: &Path, from: u64) -> String {
     let text = files::end_of(log, from, SAID_BYTES);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    // The first: what it quotes may have errors of its own.
+    // Take the first error: the text that it quotes may have errors of its own.
     let error = lines.iter().position(|line| line.starts_with("error: "));
     let (error, rest) = error.map_or((None, &lines[..]), |at| (lines.get(at), &lines[at + 1..]));
     let end = &rest[rest.len().saturating_sub(TAIL_LINES)..];

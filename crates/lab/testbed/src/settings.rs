@@ -42,13 +42,13 @@ pub enum Role {
 pub struct Axis {
     /// Its name in plans, in `points.json` and in a specification.
     pub name: &'static str,
-    /// The option of `up` that sets it, which ends in `=` if the value must follow it so; empty if there is no such option.
+    /// The option of `up` that sets it, which ends in `=` if the value must follow that; empty if there is no such option.
     pub option: &'static str,
     /// When it takes effect.
     pub role: Role,
     /// Its values.
     pub kind: Kind,
-    /// Help of the option, or what the axis is.
+    /// Help of the option, or a description of the axis.
     pub about: &'static str,
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn deal(spec: &TestbedSpec, least_bytes: u64) -> Result<Vec<SlicePlan
 /// Length of each of `parts` slices of a block device, bytes.
 ///
 /// # Errors
-/// It cannot be opened, is no block device, or would give less than `least_bytes`.
+/// It cannot be opened, is not a block device, or would give less than `least_bytes`.
 pub(crate) fn share_of(device: &Path, parts: u32, least_bytes: u64) -> Result<u64> {
     let size = || -> std::io::Result<Option<u64>> {
         let mut file = File::open(device)?;
@@ -51,7 +51,7 @@ pub(crate) fn share_of(device: &Path, parts: u32, least_bytes: u64) -> Result<u6
         Ok(if is_device { Some(file.seek(SeekFrom::End(0))?) } else { None })
     };
     let (size, device) = (size().map_err(|e| usage!("--devs: {e}"))?, device.display());
-    let bytes = size.ok_or_else(|| usage!("--devs {device}: this is no block device"))?;
+    let bytes = size.ok_or_else(|| usage!("--devs {device}: this is not a block device"))?;
     let share = bytes / u64::from(parts) / ALIGN_BYTES * ALIGN_BYTES;
     let (share_mib, least_mib) = (share >> 20, least_bytes >> 20);
     refuse!(
@@ -67,11 +67,11 @@ pub(crate) const BLANK_BYTES: usize = 1 << 20;
 /// Opens a block device for this process alone. It must be blank unless `wipe`.
 ///
 /// # Errors
-/// It is no block device, is not blank, is in use (a mounted one cannot be opened exclusively), or cannot be read.
+/// It is not a block device, is not blank, is in use (a mounted one cannot be opened exclusively), or cannot be read.
 pub(crate) fn open_alone(device: &Path, wipe: bool) -> Result<File> {
     let name = device.display();
     let is_device = fs_err::metadata(device)?.file_type().is_block_device();
-    refuse!(!is_device, "--devs {name}: this is no block device");
+    refuse!(!is_device, "--devs {name}: this is not a block device");
     let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(device);
     let mut opened = opened.map_err(|e| failed!("{e} (is it mounted?)"))?;
     let mut head = vec![0; BLANK_BYTES];
@@ -91,8 +91,8 @@ pub struct SliceLock {
     _device: Option<File>,
 }
 
-/// Takes an OSD's slice of `path`: no other process can take a slice that overlaps it. On a block device it also sees to
-/// it that the device is in use by nobody but OSDs.
+/// Takes an OSD's slice of `path`: no other process can take a slice that overlaps it. On a block device it also makes sure
+/// that the device is in use by nobody but OSDs.
 ///
 /// # Errors
 /// The slice is taken, or the device is mounted or in use otherwise.
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_is_no_device_has_no_slices() {
-        for (path, part) in [("/dev/null", "no block device"), ("/no/such", "/no/such")] {
+        for (path, part) in [("/dev/null", "not a block device"), ("/no/such", "/no/such")] {
             let error = share_of(Path::new(path), 2, 1).unwrap_err();
             assert!(error.is_usage() && error.to_string().contains(part), "{error}");
         }

@@ -102,7 +102,7 @@ settings! {
         /// Write zeros over each device of --devs and --wal-dev, which takes as long as filling the drive. Without this, the
         /// drive is told to discard its contents (or to write zeroes by itself); a drive that can do neither gets new labels
         /// only. Use it for volumes on which the first write of a block is slower than the next (thin provisioning, many
-        /// clouds), or to leave nothing of old data. For the steady state of a flash drive use --precondition
+        /// clouds), or to leave no old data behind. For the steady state of a flash drive use --precondition
         #[set("Storage" "--zero" "on|off" Layout)]
         #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = parse_switch)]
         zero: bool = false,
@@ -127,7 +127,7 @@ settings! {
         /// CPUs of alien threads (blocking work) [default: each OSD's reactor CPUs]
         #[set("CPUs" "--alien-cpus" "LIST" Start; Kind::Text)]
         alien_cpus: CpuList,
-        /// CPUs of the monitor and of what controls a load [default: the clients']
+        /// CPUs of the monitor and the controller [default: the clients']
         #[set("CPUs" "--system-cpus" "LIST" Start peer; Kind::Text)]
         system_cpus: CpuList,
         /// CPUs of a neighbour, such as virtual machines: nothing else runs there, and `bench` keeps them busy while it measures
@@ -153,7 +153,7 @@ settings! {
         #[set("CPUs" "--confine-cpus" "N|none" Start)]
         confine_cpus: ConfineCpus,
 
-        /// Start each OSD by this command, such as 'perf record -g -o /tmp/perf.{osd}' or 'numactl -m 0'. {osd} stands for
+        /// Start each OSD with this command, such as 'perf record -g -o /tmp/perf.{osd}' or 'numactl -m 0'. {osd} stands for
         /// the OSD's number. The command runs in /, and its output goes to the OSD's log. Stays in force until `none` is given
         #[set("Processes" "--osd-wrap" "COMMAND" Start; Kind::Text)]
         osd_wrap: String = NONE.to_owned(),
@@ -209,7 +209,7 @@ settings! {
 /// Block file of an OSD unless another size is asked for.
 const OSD_SIZE_DEFAULT_BYTES: u64 = 4 << 30;
 const OSD_MEMORY_DEFAULT_BYTES: u64 = 1 << 30;
-/// The word that takes something of an earlier start away.
+/// The word that removes a setting of an earlier start.
 pub(crate) const NONE: &str = "none";
 /// The part of a specification that only `blue` has.
 const TUNING_PART: &str = "tuning";
@@ -271,7 +271,7 @@ impl Wish {
     /// Reads options of `up`, without the program's and the command's name.
     ///
     /// # Errors
-    /// The first line of what is wrong.
+    /// The first line of the parser's error.
     pub fn from_words(words: impl IntoIterator<Item = String>) -> Result<Self> {
         let parsed = Words::try_parse_from(words);
         let wish = parsed.map(|words| words.wish);
@@ -282,7 +282,7 @@ impl Wish {
     /// file serves a testbed and its peer: settings that a peer does not have are left out for it.
     ///
     /// # Errors
-    /// The file cannot be read, or has something that is no setting.
+    /// The file cannot be read, or has something that is not a setting.
     pub fn from_file(path: &Path, kind: BedKind) -> Result<Self> {
         let wrong = |why: String| usage!("--spec {}: {why}", path.display());
         let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
@@ -309,7 +309,7 @@ fn options(table: &[Setting], name: &str, value: &Value) -> std::result::Result<
         .ok_or_else(|| format!("there is no setting `{name}`; `carmine plan --print-spec` shows all"))?;
     let word = |value: &Value| format!("--{}={}", long(setting.axis.option), plain(value));
     match value {
-        Value::Object(_) => Err(format!("{name} is no table")),
+        Value::Object(_) => Err(format!("{name} is not a table")),
         Value::Array(list) if name == "osd_env" => Ok(list.iter().map(word).collect()),
         value if value.is_null() || value.as_array().is_some_and(Vec::is_empty) => Ok(Vec::new()),
         value => Ok(vec![word(value)]),
@@ -329,7 +329,7 @@ fn plain(value: &Value) -> String {
 impl TestbedSpec {
     /// The settings in JSON, by name.
     fn json(&self) -> Value {
-        // Texts, numbers and lists of them: there is nothing that JSON could refuse.
+        // These are texts, numbers and lists of them, none of which JSON can refuse.
         serde_json::to_value(self).unwrap_or_default()
     }
 
@@ -425,8 +425,8 @@ impl Tuning {
         json.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), plain(value))).collect()
     }
 
-    /// The threshold for a class of drives: on one that rotates, a small write is dear where it belongs and cheap behind the
-    /// one before it (BlueStore's `bluestore_prefer_deferred_size_hdd`, 64 KiB). On flash only what is less than a block: there
+    /// The threshold for a class of drives: on a rotating drive, a small write is expensive where it belongs and cheap behind the
+    /// one before it (BlueStore's `bluestore_prefer_deferred_size_hdd`, 64 KiB). On flash only writes of less than a block are deferred: there
     /// the rest of the block is read and written with it anyway, and BlueStore's 0 defers the same.
     #[must_use]
     pub fn prefer_deferred_bytes(&self, class: DeviceClass) -> u64 {

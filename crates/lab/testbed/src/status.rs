@@ -37,12 +37,12 @@ const ARENA_BYTES: usize = 8 << 20;
 /// It has a handful of operations in flight.
 const RING_ENTRIES: u32 = 64;
 
-/// A store's room for data, as its OSD tells it.
+/// A store's room for data, as its OSD reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {
     pub total_bytes: u64,
     pub used_bytes: u64,
-    /// Room that data may still take; less than the difference, for the store keeps something back.
+    /// Room that data may still take; less than the difference, since the store keeps a reserve.
     pub free_bytes: u64,
 }
 
@@ -59,11 +59,11 @@ carmine_types::words! {
     }
 }
 
-/// Parts of a store at which it is called each of [`Fullness::ALL`].
+/// Parts of a store at which each level of [`Fullness::ALL`] begins.
 pub(crate) type Ratios = [f32; 3];
 
 impl Space {
-    /// How full it is, if it is; as the monitor judges what the OSD reports to it.
+    /// The level of fullness, if it has reached one, as the monitor judges what the OSD reports to it.
     pub(crate) fn fullness(&self, ratios: &Ratios) -> Option<Fullness> {
         // A store that takes no more data is full.
         let used = if self.free_bytes == 0 { self.total_bytes } else { self.used_bytes };
@@ -101,7 +101,7 @@ pub struct OsdStatus {
     pub space: Option<Space>,
     /// How its reads and writes go to its drive; `None` for a store in memory.
     pub io_path: Option<String>,
-    /// How full that is by the ratios of the map; `None` if it is not.
+    /// The level of its fullness by the ratios of the map; `None` if it has reached none.
     pub fullness: Option<Fullness>,
     /// Where it serves its metrics: `http://ADDRESS/metrics`.
     pub http: Option<String>,
@@ -156,7 +156,7 @@ impl Status {
     }
 }
 
-/// PGs in whose acting set an OSD is, as their primaries among these OSDs tell.
+/// PGs whose acting set has this OSD, as their primaries among these OSDs report.
 pub fn pgs_of<'a>(accounts: impl Iterator<Item = &'a Value>, osd: OsdId) -> Vec<String> {
     let told = accounts.filter_map(|account| account["pg_states"].as_array()).flatten();
     let has = |pg: &&Value| {
@@ -245,7 +245,7 @@ pub fn status(kind: BedKind, layout: &Layout) -> Result<Status> {
     })
 }
 
-/// Lists what is wrong with a testbed of which something runs.
+/// Lists what is wrong with a testbed that has running processes.
 fn complain(
     plan: &Plan,
     layout: &Layout,
@@ -324,7 +324,7 @@ impl Probe {
         osds.iter().find(|osd| !is_up(**osd)).map(|osd| format!("{osd} to be up"))
     }
 
-    /// Names for people what is missing until all OSDs are up with the same map and serve all PGs.
+    /// Says, for people, what is missing until all OSDs are up with the same map and serve all PGs.
     pub(crate) fn missing(&self, plan: &Plan) -> Option<String> {
         let (up, osds, counts) = (self.up.len(), plan.osd_ids().count(), self.counts());
         if self.epoch == 0 {
@@ -333,7 +333,7 @@ impl Probe {
         if up != osds {
             return Some(format!("OSDs: {up} of {osds} are up"));
         }
-        // One that does not answer may have died and not be missed yet.
+        // An OSD that does not answer may have died without being missed yet.
         let silent =
             |(id, answer): (&OsdId, &Result<_, String>)| Some(format!("{id} ({})", answer.as_ref().err()?));
         let silent: Vec<String> = self.up.iter().filter_map(silent).collect();
@@ -354,7 +354,7 @@ pub(crate) fn with_client<R>(
     work: impl AsyncFnOnce(&Shard, &Rc<Client>) -> R,
 ) -> Result<R> {
     let options = Options { connect_timeout: limit, op_timeout: Some(op_limit), ..Options::default() };
-    // It sleeps whenever it can and has nothing to do with the testbed's CPUs.
+    // It sleeps whenever it can, and does not use the testbed's CPUs.
     let config = Config {
         name: "probe".into(),
         poll: PollPolicy::Sleep,
@@ -406,7 +406,7 @@ pub(crate) async fn look(client: &Rc<Client>) -> Probe {
         ratios: Some([map.nearfull_ratio, map.backfillfull_ratio, map.full_ratio]),
         ..Probe::default()
     };
-    // All at once: one that hangs costs its time limit, not everybody's.
+    // All are asked at once: an OSD that hangs delays nobody else.
     let mut answers = Vec::new();
     for osd in map.osds().filter(|osd| map.is_up(*osd)) {
         let (tell, told) = oneshot::channel();
@@ -418,7 +418,7 @@ pub(crate) async fn look(client: &Rc<Client>) -> Probe {
                 }
                 Err(e) => Err(e.to_string()),
             };
-            // Nobody waits any more if the look was given up.
+            // Nobody waits any more if the look was abandoned.
             let _ = tell.send(answer);
         });
         answers.push((osd, told));

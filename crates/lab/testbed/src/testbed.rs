@@ -47,13 +47,13 @@ pub enum Event {
 }
 
 impl Event {
-    /// The store of an OSD is so far, bytes.
+    /// The progress of making an OSD's store, in bytes.
     pub(crate) fn of_store(osd: OsdId, done: u64, total: u64) -> Self {
         Self::Progress { what: format!("writing the block file of {osd}"), done, total, is_bytes: true }
     }
 }
 
-/// How a start goes about it.
+/// The surroundings of a start.
 pub struct StartOptions<'a> {
     /// Folder of the daemons' programs.
     pub programs: PathBuf,
@@ -68,7 +68,7 @@ pub struct StartOptions<'a> {
 /// Reads the plan of a folder that must hold a testbed.
 ///
 /// # Errors
-/// There is none, and those of [`load`](crate::load).
+/// There is none; also those of [`load`](crate::load).
 pub fn require_plan(layout: &Layout) -> Result<Plan> {
     require(BedKind::Testbed, layout)
 }
@@ -84,11 +84,11 @@ impl Testbed {
         }
         self.plan.complete = true;
         self.write_plan()?;
-        // The daemons sync what they make in their folders; these folders are there after a power cut by this.
+        // The daemons sync what they make in their folders; this makes the folders themselves survive a power cut.
         Ok(fs::File::open(self.layout().dir())?.sync_all()?)
     }
 
-    /// Refuses to write block files through that the file system cannot hold.
+    /// Refuses to write block files in advance that the file system cannot hold.
     fn check_space(&self) -> Result<()> {
         if !self.plan.devices.is_empty() || self.plan.sparse {
             return Ok(());
@@ -142,7 +142,7 @@ impl Testbed {
         let dir = dir.display();
         let again = format!("`carmine down --dir {dir}`, then `carmine up`");
         let mon = mon_addr(self.layout())
-            .ok_or_else(|| failed!("the monitor of {dir} tells no address: {again}"))?;
+            .ok_or_else(|| failed!("the monitor of {dir} has no address yet: {again}"))?;
         if which.len() == daemons_of(&self.plan).len() {
             self.plan.mon_port = mon.port();
             self.write_plan()?;
@@ -174,7 +174,7 @@ impl Testbed {
     /// # Errors
     /// The monitor is among them and its port is taken: the OSDs that run look for it there.
     pub fn start_some(&mut self, some: &[Daemon], start: &mut StartOptions<'_>) -> Result<SocketAddr> {
-        // Those that still run, and what their wrappers may have left.
+        // Stop those that still run, and what their wrappers may have left.
         daemons::stop(self.layout(), some, true)?;
         self.start_daemons(some, start)
     }

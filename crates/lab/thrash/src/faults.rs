@@ -1,4 +1,4 @@
-//! Faults of a running testbed, drawn by a seed: their begin, their end, and the end of all of them.
+//! Faults of a running testbed, drawn from a seed: how each begins and ends, and how all of them are ended.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Faults {
     /// An OSD ended by itself, a command failed, or not everything is clean in time.
     pub(crate) fn run(mut self, time: Duration) -> Result<f64> {
         let made = self.make(Instant::now() + time);
-        // Whatever happened, the testbed is not left hurt.
+        // Whatever happened, the testbed is not left damaged.
         let healed = self.heal();
         made.and(healed)
     }
@@ -108,7 +108,7 @@ impl Faults {
         Instant::now() + Duration::from_millis(self.rng.u64(range_ms))
     }
 
-    /// Tells of a fault that is made now.
+    /// Reports a fault that is about to be made.
     fn strike(&self, kind: &'static str, text: String, pgs: Option<Vec<String>>) {
         // Nobody listens any more if the load has ended.
         let _ = self.strikes.send(Strike { at: Instant::now(), kind, text, pgs });
@@ -130,7 +130,7 @@ impl Faults {
         if ended.is_empty() { Ok(()) } else { bail!(ended.join("; ")) }
     }
 
-    /// Whether as many copies as are needed stay up if one more OSD goes down.
+    /// True if enough copies stay up when one more OSD goes down.
     fn can_spare_one(&self) -> bool {
         let down = self.osds.iter().filter(|osd| osd.state != State::Runs).count();
         down < usize::from(self.now.size - self.now.min_size)
@@ -146,11 +146,11 @@ impl Faults {
     fn fault(&mut self) -> Result<()> {
         let seen = status(BedKind::Testbed, self.bed.layout())?;
         let is_clean = is_clean(&seen);
-        // A store in memory has lost its copies when its OSD dies: the others' must be complete.
+        // A store in memory loses its copies when its OSD dies, so the others' must be complete.
         let waits = !self.bed.plan().store.is_durable() || self.rng.bool();
         let running: Vec<usize> =
             (0..self.osds.len()).filter(|at| self.osds[*at].state == State::Runs).collect();
-        // One that was just started does not count yet.
+        // An OSD that was just started does not count yet.
         let are_up = running.iter().all(|at| seen.osds.get(*at).is_some_and(|osd| osd.up));
         let can_hurt = self.can_spare_one() && are_up && (is_clean || !waits);
         let Some(at) = self.rng.choice(&running).copied() else { return Ok(()) };
@@ -177,7 +177,7 @@ impl Faults {
     }
 
     fn freeze(&mut self, at: usize, seen: &Status) -> Result<()> {
-        // Now shorter than the grace, now longer.
+        // Sometimes shorter than the grace, sometimes longer.
         let grace_ms = u64::from(self.bed.plan().osd_heartbeat_grace_s) * 1000;
         let (id, until) = (self.osds[at].id, self.after(500..grace_ms * 3 / 2));
         let seconds = until.duration_since(Instant::now()).as_secs_f64();
@@ -194,7 +194,7 @@ impl Faults {
         self.start(at, Some(reactors))
     }
 
-    /// Starts a dead OSD; with as many reactors as it had if there are no CPUs for so many.
+    /// Starts a dead OSD with this number of reactors, or with as many as before if none is given or there are too few CPUs.
     fn start(&mut self, at: usize, reactors: Option<u16>) -> Result<()> {
         let id = self.osds[at].id;
         let launched = self.bed.launch_osd(id, reactors, &self.programs);
@@ -225,7 +225,7 @@ impl Faults {
         Ok(())
     }
 
-    /// One copy less, or one less that is needed.
+    /// Takes one copy less, or requires one less.
     fn change_pool(&mut self) -> Result<()> {
         let Copies { size, min_size } = self.planned;
         let copies = if self.rng.bool() {
@@ -276,7 +276,7 @@ impl Faults {
                 self.osds[at].out_until = None;
             }
         }
-        // Not while fewer OSDs are up than will be needed then.
+        // Not while fewer OSDs are up than will then be needed.
         let down = self.osds.iter().filter(|osd| osd.state != State::Runs).count();
         let fits = down <= usize::from(self.planned.size - self.planned.min_size);
         if self.changed_until.is_some_and(|until| until <= now && fits) {

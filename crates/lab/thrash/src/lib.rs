@@ -1,4 +1,4 @@
-//! `carmine thrash`: a testbed under verified load, whose OSDs are hurt at random; then it is healed, and everything is checked.
+//! `carmine thrash`: loads a testbed with verified data and harms its OSDs at random; then heals it and checks everything.
 
 #![allow(
     clippy::disallowed_methods,
@@ -40,8 +40,8 @@ const LOOK: Duration = Duration::from_millis(200);
 const AFTER_HELP: &str = "\
 The testbed must run and be clean. Its OSDs are killed (kill -9), stopped for a time (SIGSTOP), restarted with another number of
 reactors, taken out and in, and the pool's size and min_size are lowered and restored. As many OSDs as min_size asks for stay up; with
-a store in memory an OSD is hurt only while all copies are complete. Our own generator writes and reads verified blocks meanwhile,
-and a small write to each of up to 32 PGs every 50 ms tells how long each fault kept writes from being acknowledged. At the end
+a store in memory an OSD is harmed only while all copies are complete. Our own generator writes and reads verified blocks meanwhile,
+and a small write to each of up to 32 PGs every 50 ms shows how long each fault kept writes from being acknowledged. At the end
 everything is healed: all PGs must be active+clean in time, every block is read back, and a deep scrub compares all copies.
 The same seed draws the same faults as long as the testbed answers at the same times. OSDs keep their last number of reactors
 until the next `carmine up`.
@@ -57,7 +57,7 @@ pub struct ThrashArgs {
     /// Time in which faults are made, such as 30s, 2m or 1h
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_millis)]
     runtime: u64,
-    /// Draws the faults and the load [default: another one each time]
+    /// Seed that draws the faults and the load [default: another one each time]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Operations that the load keeps in flight
@@ -92,7 +92,7 @@ struct Report {
     problems: Vec<String>,
 }
 
-/// Thrashes a testbed; `cancel` ends it early, healed. The exit code is 0 if nothing was lost.
+/// Thrashes a testbed; `cancel` ends it early, and heals it. The exit code is 0 if nothing was lost.
 ///
 /// # Errors
 /// The testbed does not run or is not clean, or the load cannot be made.
@@ -103,7 +103,7 @@ pub fn run(args: &ThrashArgs, cancel: &AtomicBool) -> Result<ExitCode> {
         bail!("the testbed in {} is {}: {}", before.dir, before.state, before.problems.join("; "));
     }
     let bed = Testbed::open_existing(BedKind::Testbed, layout)?;
-    let mon = mon_addr(bed.layout()).context("the monitor has not told its address")?;
+    let mon = mon_addr(bed.layout()).context("the monitor has no address yet")?;
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
     let spec = args.spec(seed);
     spec.check().map_err(Usage)?;
@@ -149,7 +149,7 @@ struct Thrash<'a> {
 }
 
 impl Thrash<'_> {
-    /// All of it; what is wrong is in the report.
+    /// Runs all of it; problems are in the report.
     async fn run(&self, bed: Testbed, mut report: Report) -> Result<Report> {
         let mut steering = self.load(&self.spec, VerifyState::new(&self.spec))?;
         let began = Instant::now();
@@ -225,7 +225,7 @@ impl Thrash<'_> {
         read.map(|()| result).context("reading every block back")
     }
 
-    /// Compares all copies of all PGs; their number.
+    /// Compares all copies of all PGs; returns the number of PGs.
     async fn deep_scrub(&self) -> Result<usize> {
         let before = self.pgs().await?;
         let order = json!({ "prefix": "osd deep-scrub", "who": "all" });
@@ -250,7 +250,7 @@ impl Thrash<'_> {
     async fn pgs(&self) -> Result<Vec<Value>> {
         let dump = json!({ "prefix": "pg dump", "dumpcontents": ["pgs"], "format": "json" });
         let reply = self.client.mon_command(&dump.to_string()).await?;
-        let mut told: Value = serde_json::from_slice(&reply.data).context("`pg dump` is no JSON")?;
+        let mut told: Value = serde_json::from_slice(&reply.data).context("`pg dump` is not JSON")?;
         serde_json::from_value(told["pg_stats"].take()).context("`pg dump` has no `pg_stats`")
     }
 }
@@ -261,7 +261,7 @@ fn name(pg: &Value) -> String {
     format!("{} ({})", word("pgid"), word("state"))
 }
 
-/// Ends a load; its result, and the blocks that it knows.
+/// Ends a load; returns its result, and the blocks that it knows.
 async fn end(mut steering: Steering<'_>, has_failed: bool) -> Result<(JobResult, Option<VerifyState>)> {
     let status = steering.results(has_failed).await;
     steering.view.finish();

@@ -1,4 +1,4 @@
-//! Probes: a small write to each PG again and again, which tell how long each fault kept writes from being acknowledged.
+//! Probes: small writes to each PG, again and again, which show how long each fault kept writes from being acknowledged.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ pub(crate) struct Pauses {
     pub(crate) max_ms: f64,
 }
 
-/// A fault as it is told in the result.
+/// A fault as the result reports it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Told {
     pub(crate) at_s: f64,
@@ -66,7 +66,7 @@ struct State {
 pub(crate) struct Probes(Rc<RefCell<State>>);
 
 impl State {
-    /// Takes in the faults that were told. A fault is told before it is made, so that no answer to a write after it is missed.
+    /// Takes in reported faults. A fault is reported before it is made, so that no answer to a write after it is missed.
     fn take_strikes(&mut self) {
         while let Ok(strike) = self.strikes.try_recv() {
             let is_meant = |pg: &&String| strike.pgs.as_ref().is_none_or(|pgs| pgs.contains(pg));

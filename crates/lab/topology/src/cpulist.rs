@@ -22,7 +22,7 @@ macro_rules! refuse {
 }
 pub(crate) use {refuse, wrong};
 
-/// The highest CPU number that is believed: a typing error must not allocate gigabytes.
+/// The highest CPU number that is accepted: a typing error must not allocate gigabytes.
 pub(crate) const CPU_NUMBER_MAX: usize = 65_535;
 
 /// A set of CPU numbers, shown and serialised in Linux's list form (`0-3,8`).
@@ -62,7 +62,7 @@ impl CpuList {
         CpuList(&self.0 | &other.0)
     }
 
-    /// The CPUs as a vector, ascending: what `carmine_reactor::Config` takes.
+    /// The CPUs as a vector, ascending, as `carmine_reactor::Config` takes them.
     pub fn to_vec(&self) -> Vec<usize> {
         self.iter().collect()
     }
@@ -81,7 +81,7 @@ impl FromStr for CpuList {
     fn from_str(text: &str) -> Result<Self, TopologyError> {
         let bad = |why: String| wrong!("CPU list `{}`: {why}; write it as in 0-3,8", text.trim());
         let number = |digits: &str| match digits.trim().parse::<usize>() {
-            Err(_) => Err(bad(format!("`{digits}` is no number"))),
+            Err(_) => Err(bad(format!("`{digits}` is not a number"))),
             Ok(cpu) if cpu > CPU_NUMBER_MAX => Err(bad(format!("CPU {cpu} is above {CPU_NUMBER_MAX}"))),
             Ok(cpu) => Ok(cpu),
         };

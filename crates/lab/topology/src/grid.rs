@@ -1,4 +1,4 @@
-//! The CPU grid: who sits where. It is printed by `carmine plan` and at every start, and is part of every result.
+//! The CPU grid: which thread runs on which CPU. It is printed by `carmine plan` and at every start, and is part of every result.
 
 use std::collections::BTreeMap;
 
@@ -88,7 +88,7 @@ pub struct Grid {
     pub overprovisioned: bool,
     pub osds: Vec<OsdRow>,
     pub clients: Vec<ClientSlot>,
-    /// CPUs of the monitor and of what controls a load; empty: the clients'.
+    /// CPUs of the monitor and the controller; empty: the clients'.
     #[serde(default, skip_serializing_if = "CpuList::is_empty")]
     pub system: CpuList,
     /// CPUs of a neighbour, which is busy while a point is measured.
@@ -107,7 +107,7 @@ impl Grid {
         self.osds.iter().filter_map(|osd| osd.floating.as_ref())
     }
 
-    /// How many have each CPU that is in use.
+    /// The number of users of each CPU that is in use.
     fn uses(&self) -> BTreeMap<usize, usize> {
         // OSDs may have alien CPUs in common.
         let aliens = self.osds.iter().filter(|osd| !osd.aliens.own).flat_map(|osd| osd.aliens.cpus.iter());
@@ -171,7 +171,7 @@ impl Grid {
         self
     }
 
-    /// The CPUs of the monitor and of what controls a load.
+    /// The CPUs of the monitor and the controller.
     pub fn system_cpus(&self) -> CpuList {
         if self.system.is_empty() { self.client_cpus() } else { self.system.clone() }
     }

@@ -1,4 +1,4 @@
-//! Where a machine's CPUs are, and who gets which: sockets, NUMA nodes, L3 groups, cores and SMT siblings are
+//! The places of a machine's CPUs, and their assignment: sockets, NUMA nodes, L3 groups, cores and SMT siblings are
 //! read from Linux ([`Topology::detect`]) or from a description ([`Topology::from_short`], [`Topology::from_arg`]),
 //! and [`Grid::plan`] deals them to OSD reactors, alien threads and clients.
 //!

@@ -10,18 +10,18 @@ use crate::cpulist::refuse;
 use crate::plan::named;
 use crate::{ClientCpus, Cpu, CpuList, PlanRequest, Strategy, Topology, TopologyError};
 
-/// Without `--client-cpus`, clients get one of so many CPUs. Measured on the machine of `BENCHMARKS.md` (`cyan`, 4 KiB, iodepth 64),
+/// Without `--client-cpus`, clients get one CPU out of this many. Measured on the machine of `BENCHMARKS.md` (`cyan`, 4 KiB, iodepth 64),
 /// an operation costs our own generator 5.9 us of CPU and fio's rados engine 14, and the OSD 6 (reads) to 8 (writes); with
 /// `blue` it costs the OSD 9 to 23. So one client CPU for two of the OSDs' is about right for our own generator.
 const DEFAULT_SHARE: usize = 3;
 
-/// How many CPUs clients get of `cpus` if nobody asks for a number.
+/// The number of CPUs that clients get out of `cpus` if nobody asks for a number.
 #[must_use]
 pub fn default_clients(cpus: usize) -> usize {
     (cpus / DEFAULT_SHARE).max(1)
 }
 
-/// The clients' CPUs. Neither the strategy nor anything but numbers of the request has a say in which these are.
+/// The clients' CPUs. They depend on the numbers of the request only, not on the strategy or anything else in it.
 pub(crate) fn clients(topology: &Topology, request: &PlanRequest) -> Result<CpuList, TopologyError> {
     let others = named(request, |option| option != "--client-cpus");
     let mut free = topology.allowed().difference(&others);
@@ -38,7 +38,7 @@ pub(crate) fn clients(topology: &Topology, request: &PlanRequest) -> Result<CpuL
     }
     refuse!(
         count > free.len(),
-        "clients need {}, and {} are left beside those of others ({others}); give --client-cpus, take CPUs from the others, or \
+        "clients need {}; not taken by others ({others}): {}; give --client-cpus, take CPUs from the others, or \
          share CPUs with --overprovisioned",
         counted(count, "CPU"),
         free.len()
@@ -139,7 +139,7 @@ impl<'a> Pool<'a> {
     pub(crate) fn deal(&mut self, request: &PlanRequest) -> Result<Vec<Vec<usize>>, TopologyError> {
         let reactors = request.reactors;
         let deal = |osd: usize| match request.strategy {
-            // Wherever they are. (Reactors that are not pinned are not placed at all.)
+            // Any seat is fine. (Reactors that are not pinned are not placed at all.)
             Strategy::Default | Strategy::None => Ok(self.take_some(reactors, |_| true)),
             Strategy::Osd => self.in_sockets(request, osd, |_| osd),
             // Counting reactors through all OSDs evens out odd numbers of reactors between the sockets.
@@ -174,9 +174,9 @@ impl<'a> Pool<'a> {
         Ok((0..request.reactors).filter_map(|r| self.take(|cpu| cpu.socket == socket_of(r))).collect())
     }
 
-    /// Takes one L3 group's CPUs where the OSD fits on the best CPUs that are left, the emptiest group first, which spreads OSDs
-    /// evenly. Else it uses up the emptiest groups, staying in the first one's socket as long as that has any. Whole cores go
-    /// first through all OSDs: one is rather split over groups than put on SMT siblings while cores are free.
+    /// Takes the CPUs of one L3 group if the OSD fits on its best CPUs that are left, the emptiest group first, which spreads OSDs
+    /// evenly. Otherwise it uses up the emptiest groups, staying in the first one's socket as long as that has any. Whole cores go
+    /// first for all OSDs: an OSD is split over groups rather than put on SMT siblings while cores are free.
     fn in_l3(&mut self, count: usize) -> Vec<usize> {
         let mut cpus = Vec::with_capacity(count);
         let mut home = None;

@@ -1,4 +1,4 @@
-//! From a request to a grid: which CPUs may be used, who gets them, and what is shared.
+//! From a request to a grid: which CPUs may be used, which thread gets them, and what is shared.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ use crate::{CpuList, Topology, TopologyError};
 const PG_IMBALANCE_MAX: f64 = 0.10;
 
 carmine_types::words! {
-    /// Where an OSD's reactors sit relative to each other. SMT siblings are used last in all of them.
+    /// The placement of an OSD's reactors relative to each other. All strategies use SMT siblings last.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Strategy: "placement" {
         /// Consecutive CPUs.
@@ -90,7 +90,7 @@ carmine_types::defaults! {
         pub client_cpus: Option<ClientCpus>,
         /// CPUs of alien threads; each OSD's own reactor CPUs when absent.
         pub alien_cpus: Option<CpuList>,
-        /// CPUs of the monitor and of what controls a load; the clients' when absent.
+        /// CPUs of the monitor and the controller; the clients' when absent.
         pub system_cpus: Option<CpuList>,
         /// CPUs that are kept free for a neighbour, which keeps them busy while a point is measured.
         pub neighbour_cpus: Option<CpuList>,
@@ -104,7 +104,7 @@ carmine_types::defaults! {
         /// are not confined. The reactors take the first of them and the aliens the rest; with fewer CPUs than reactors the
         /// reactors share them.
         pub cpus_per_osd: Option<usize>,
-        /// OSDs that share a device, 1 if each has its own: the grid says who shares with whom.
+        /// OSDs that share a device, 1 if each has its own: the grid shows which OSDs share one.
         pub osds_per_device: usize = 1,
     }
 }

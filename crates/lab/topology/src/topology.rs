@@ -64,7 +64,7 @@ impl Topology {
         let nodes = nodes.flat_map(|node| cpus_of(node).into_iter().map(move |cpu| (cpu, node))).collect();
         let online = online.parse::<CpuList>()?.to_vec().into_iter();
         let cpus = online.map(|cpu| read_cpu(&system.join(format!("cpu/cpu{cpu}")), cpu, &nodes));
-        // It has cpusets and taskset in it.
+        // This mask includes cpusets and taskset.
         let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")?.parse().ok());
         Self::build("this machine".into(), true, cpus.collect(), allowed)
@@ -181,8 +181,8 @@ impl Topology {
     }
 }
 
-/// A virtual machine or container may hide parts of this: what is missing falls back to one CPU per core, and to the
-/// socket as NUMA node and L3 group.
+/// A virtual machine or container may hide parts of this: if they are missing, each CPU is a core, and the socket stands for the
+/// NUMA node and the L3 group.
 fn read_cpu(dir: &Path, cpu: usize, nodes: &BTreeMap<usize, usize>) -> Cpu {
     // The lowest CPU of a group is a key that is the same for all its members.
     let lowest = |file: &str| read::<CpuList>(&dir.join(file))?.iter().next();
@@ -222,7 +222,7 @@ fn parse(text: &str, name: &str) -> Result<Topology, TopologyError> {
             line.split([',', ':']).map(|field| field.trim().parse().ok()).collect();
         let [Some(cpu), Some(core), Some(socket), node, _, .., l3] = fields[..] else {
             return Err(wrong!(
-                "`{line}` is no line of `lscpu -p`, whose output on the other machine is needed"
+                "`{line}` is not a line of `lscpu -p`, whose output on the other machine is needed"
             ));
         };
         refuse!(!seen.insert(cpu), "CPU {cpu} is described twice");
@@ -282,7 +282,7 @@ mod tests {
     fn says_what_is_wrong() {
         for (text, part) in [
             ("", "no usable CPU"),
-            ("0,0", "`0,0` is no line"),
+            ("0,0", "`0,0` is not a line"),
             ("x,0,0,0,,0,0,0,0", "lscpu -p"),
             ("0,0,0,0,,0,0,0,0\n0,1,0,0,,0,0,0,0", "CPU 0 is described twice"),
             ("70000,1,0,0,,0,0,0,0", "above 65535"),

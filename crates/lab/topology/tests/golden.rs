@@ -1,4 +1,4 @@
-//! Grids that are known by heart, and the rules that every grid keeps. `UPDATE_GOLDEN=1` rewrites the files: read the
+//! Recorded grids, and the rules that every grid keeps. `UPDATE_GOLDEN=1` rewrites the files: read the
 //! difference before it is committed.
 #![allow(clippy::disallowed_methods, reason = "reads and writes golden files")]
 

@@ -190,11 +190,11 @@ fn errors_name_the_value_and_the_change() {
         ),
         (
             error("1x4x1", PlanRequest { cpus: list("0-3"), ..base() }),
-            vec!["clients need 1 CPU, and 0 are left", "(0-3)", "--client-cpus"],
+            vec!["clients need 1 CPU;", "(0-3): 0;", "--client-cpus"],
         ),
         (
             error("1x4x1", PlanRequest { client_cpus: Some(ClientCpus::Count(5)), ..base() }),
-            vec!["clients need 5 CPUs, and 4 are left"],
+            vec!["clients need 5 CPUs;", ": 4;"],
         ),
         (
             error("1x4x1", PlanRequest { system_cpus: list("0"), neighbour_cpus: list("0-1"), ..base() }),

@@ -1,4 +1,4 @@
-//! `carmine compare`: whether a change made anything slower; and `carmine table`: results side by side.
+//! `carmine compare` judges whether a change made anything slower; `carmine table` shows results side by side.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use carmine_testbed::{TestbedError, json_text, note, print, usage};
 use clap::Args;
 use serde_json::Value;
 
-/// Exit code of a comparison that decided nothing: 1 is also an error's, and 2 that of wrong options.
+/// Exit code of a comparison that decided nothing: 1 also stands for an error, and 2 for wrong options.
 const UNDECIDED: u8 = 3;
 
 const AFTER_HELP: &str = "Pairs of points with the same configuration are compared by Student's t on the logarithms of their ratios, with 95 % \
 intervals; arms are different at a level of 1 %, after Holm's correction over all figures. A figure is rejected if it is shown to be worse by more than the tolerance. It is accepted \
-if it cannot be worse by more than that, or is not shown to be worse by pairs that would have found a difference of that size. Else it is \
-undecided. The worst verdict of a figure is that of the comparison.
+if it cannot be worse by more than that, or is not shown to be worse by pairs that would have found a difference of that size. Otherwise it is \
+undecided. The verdict of the comparison is the worst verdict of any figure.
 
 Exit codes: 0 accepted; 1 rejected, or an error; 2 the two cannot be compared; 3 undecided: the last line says how many pairs would \
 probably decide.";
@@ -214,8 +214,8 @@ fn verdict(judged: &Judgement) -> String {
         }
         Verdict::Rejected => {
             let rejected = count(Verdict::Rejected);
-            let more = if undecided > 0 { format!("; {undecided} are undecided") } else { String::new() };
-            format!("rejected: {rejected} of {all} figures are worse by more than {tolerance}{more}")
+            let more = if undecided > 0 { format!("; undecided: {undecided}") } else { String::new() };
+            format!("rejected: {rejected} of {all} figures got worse by more than {tolerance}{more}")
         }
     }
 }
@@ -237,7 +237,7 @@ pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let value: Value = serde_json::from_str(&text)
-            .with_context(|| format!("{} is no result of carmine bench", path.display()))?;
+            .with_context(|| format!("{} is not a result of carmine bench", path.display()))?;
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         results.push((name.trim_end_matches(".json").to_owned(), value));
     }
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(words[..5], ["iops", "8", "100000", "90000", "-10.0"], "{text}");
         assert!(line("iops").contains("different") && line("iops").ends_with("REJECTED"), "{text}");
         assert!(line("undecided p99_latency_us").contains("8 pairs"), "{text}");
-        let last = "rejected: 1 of 2 figures are worse by more than 5 %; 1 are undecided\n";
+        let last = "rejected: 1 of 2 figures got worse by more than 5 %; undecided: 1\n";
         assert!(text.ends_with(last), "{text}");
     }
 

@@ -33,7 +33,7 @@ pub(crate) struct DoctorArgs {
     json: bool,
 }
 
-/// 0 whatever was found: a finding is no failure.
+/// 0 whatever was found: a finding is not a failure.
 pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let findings = examine(&Options { cpu_times: cpu_times(), ..options(args)? });
     super::print_as(args.json, &findings, || render(&findings))
@@ -99,7 +99,7 @@ fn own_pids(layout: &Layout, plan: &Plan) -> Vec<u32> {
     running.map(|process| process.pid.unsigned_abs()).chain([std::process::id()]).collect()
 }
 
-/// Devices under data, log and database of the stores; none for stores in memory, or if the kernel does not tell.
+/// Devices under data, log and database of the stores; none for stores in memory, or if the kernel does not show them.
 fn drives(layout: &Layout, plan: &Plan) -> Vec<String> {
     let stores: Vec<_> = plan.osd_ids().filter_map(|id| facts::of(layout, plan, id)).collect();
     let names: BTreeSet<&str> = stores.iter().flat_map(|store| store.nodes()).collect();
@@ -134,7 +134,7 @@ fn fields(path: &str, value: &Value) -> BTreeMap<String, String> {
     map.iter().flat_map(|(key, value)| fields(&format!("{path}{dot}{key}"), value)).collect()
 }
 
-/// For people: the worst first, what is absent in one list at the end.
+/// The findings for people: the worst first, and absent things in one list at the end.
 fn render(findings: &[Finding]) -> String {
     let of = |severity| findings.iter().filter(move |f| f.severity == severity);
     let judged: String = JUDGED.into_iter().flat_map(of).map(one).collect();
@@ -142,7 +142,7 @@ fn render(findings: &[Finding]) -> String {
         of(Severity::NotPresent).map(|f| format!("      {}: {}\n", title(f), f.is)).collect();
     let heading = if absent.is_empty() { "" } else { "\nnot present on this machine, so not judged:\n" };
     let [bad, warn, info, ok] = JUDGED.map(|severity| of(severity).count());
-    let counts = format!("{bad} bad, {warn} to warn of, {info} to know, {ok} ok; nothing was changed");
+    let counts = format!("findings: bad {bad}, warn {warn}, info {info}, ok {ok}; nothing was changed");
     format!("{judged}{heading}{absent}\n{counts}\n")
 }
 
@@ -156,7 +156,7 @@ fn title(finding: &Finding) -> String {
 fn one(finding: &Finding) -> String {
     let source = finding.source.as_ref().map_or(String::new(), |source| format!(" [{source}]"));
     let cost = finding.cost.as_ref().map(|cost| format!("{cost}{source}"));
-    // Nothing is claimed that nobody measured.
+    // A cost that nobody measured is not claimed.
     let unknown = || (finding.severity >= Severity::Warn).then(|| "no published figure is known".to_owned());
     let (better, command) = (finding.better.clone(), finding.command.clone());
     let more = [("better", better), ("cost", cost.or_else(unknown)), ("change", command)];
@@ -185,7 +185,7 @@ mod tests {
         let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("no {part} in\n{text}"));
         assert!(at("bad   c: so") < at("ok    b: so") && at("ok    b: so") < at("a: so"));
         assert!(text.contains("change do it") && text.contains("no published figure"));
-        assert!(text.contains("1 bad, 0 to warn of, 0 to know, 1 ok"));
+        assert!(text.contains("bad 1, warn 0, info 0, ok 1"));
     }
 
     fn plan(wish: &Wish) -> Plan {

@@ -19,15 +19,15 @@ pub(crate) struct OsdArgs {
 
 #[derive(Subcommand)]
 enum OsdCommand {
-    /// Start OSDs that do not run, and wait until they are up
+    /// Start OSDs that are not running, and wait until they are up
     Start(StartArgs),
-    /// Stop OSDs; the others run on
+    /// Stop OSDs; the others keep running
     Stop(SomeArgs),
     /// End OSDs at once, as a crash would
     Kill(SomeArgs),
     /// Stop OSDs and start them again, also with another number of reactors
     Restart(StartArgs),
-    /// Add an OSD with a new store, and wait until it is up; PGs move to it then
+    /// Add an OSD with a new store, and wait until it is up; PGs then move to it
     Add(AddArgs),
     /// Take an OSD out, wait until others have its data, stop it and forget it
     Remove(RemoveArgs),
@@ -56,7 +56,7 @@ impl SomeArgs {
 struct StartArgs {
     #[command(flatten)]
     some: SomeArgs,
-    /// Reactors of these OSDs until the next `up`, on CPUs that nobody else has [default: as they had]
+    /// Reactors of these OSDs until the next `up`, on CPUs that nobody else has [default: as many as before]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     reactors: Option<u16>,
     /// Seconds until they must be up; if then all OSDs run, also until every PG must be active and clean

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     ))
 }
 
-/// Writes a report; what takes longer than a moment shows how far it is.
+/// Writes a report; if that takes longer than a moment, it shows its progress.
 pub(crate) fn write(runs: &[PathBuf], out: Option<&Path>) -> Result<Written, ArchiveError> {
     let begun = Instant::now();
     let bar = ProgressBar::hidden();

@@ -1,4 +1,4 @@
-//! `carmine store`: the object store alone: measured, looked at, checked, moved.
+//! `carmine store` works on the object store alone: it measures, shows, checks and moves it.
 
 mod bench;
 mod look;
@@ -91,7 +91,7 @@ impl Tool {
         let (store, dir, why) = (plan.store, testbed.layout().dir().display(), "there is nothing to look at");
         refuse!(store != StoreKind::Blue, "the OSDs have the store {store}, which keeps nothing: {why}");
         let runs = ProcessId::running(testbed.layout(), Daemon::Osd(osd))?.is_some();
-        refuse!(runs, "{osd} runs: stop it with `carmine down --dir {dir}` first");
+        refuse!(runs, "{osd} is running: stop it with `carmine down --dir {dir}` first");
         Ok(Tool { testbed, osd, json: args.json })
     }
 
@@ -100,7 +100,7 @@ impl Tool {
         super::print_as(self.json, value, || lines(value).iter().map(|line| format!("{line}\n")).collect())
     }
 
-    /// Where its data lies, and its log may lie.
+    /// Where its data lies, and where its log may lie.
     fn places(&self) -> Places {
         places(self.testbed.layout(), self.testbed.plan(), self.osd)
     }

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &StudyArgs) -> Result<ExitCode> {
         return print_as(args.json, &all.collect::<Vec<_>>(), || list(studies()));
     }
     let (asked, count) = (&args.study, studies().count());
-    let wrong = || usage!("study {asked}: there are the studies 1 to {count}; see `carmine study list`");
+    let wrong = || usage!("study {asked}: the studies are 1 to {count}; see `carmine study list`");
     let number: u8 = args.study.parse().map_err(|_| wrong())?;
     let plan = studies().find(|plan| plan.study == Some(number)).ok_or_else(wrong)?;
     let machine = machine(args.topology.as_deref(), &[])?;

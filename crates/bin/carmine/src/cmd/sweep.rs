@@ -51,7 +51,7 @@ pub(crate) fn run(args: SweepArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let is_other = args.topology.is_some();
-    refuse!(is_other, "--topology: another machine can only be looked at; add --dry-run or --show");
+    refuse!(is_other, "--topology: no sweep can run on another machine; add --dry-run or --show");
     check_needs(&expansion)?;
     let place = RunFolder::take(&args, &plan)?;
     begin::check_room(&args, &expansion, &place.layouts)?;

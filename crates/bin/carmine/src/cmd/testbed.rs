@@ -1,4 +1,4 @@
-//! `carmine status`, `restart`, `down`, `destroy`, `plan` and `admin`: a testbed that exists, or would.
+//! `carmine status`, `restart`, `down`, `destroy`, `plan` and `admin`: commands for a testbed that exists, or could exist.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -43,7 +43,7 @@ pub(crate) struct PlanArgs {
     dir: DirArgs,
     #[command(flatten)]
     spec: SpecArgs,
-    /// Print the specification that results, for --spec
+    /// Print the resulting specification, for --spec
     #[arg(long, conflicts_with = "json")]
     print_spec: bool,
     /// Plan for another machine: a file with the output of its `lscpu -p`, or sockets x cores x threads such as 2x28x2
@@ -129,7 +129,7 @@ pub(crate) fn restart(args: &RestartArgs) -> Result<ExitCode> {
 pub(crate) fn plan(args: PlanArgs) -> Result<ExitCode> {
     let topology = topology(args.topology.as_deref())?;
     let wish = args.spec.wish(BedKind::Testbed)?;
-    // With an existing testbed it shows the grid of the next `up`; else that of a new one.
+    // For an existing testbed it shows the grid of the next `up`; otherwise that of a new one.
     let stored =
         if args.topology.is_none() { load(BedKind::Testbed, &Layout::new(&args.dir.dir)?)? } else { None };
     let plan = match stored {
@@ -154,7 +154,7 @@ pub(crate) fn admin(args: &AdminArgs) -> Result<ExitCode> {
     done(&format!("{answer}\n"))
 }
 
-/// Is the neighbour of a testbed, until it is ended.
+/// Acts as the neighbour of a testbed, until it is ended.
 pub(crate) fn neighbour(args: &NeighbourArgs) -> Result<ExitCode> {
     be_busy(&args.cpus)?;
     Ok(ExitCode::SUCCESS)

@@ -69,12 +69,12 @@ pub(super) struct Up<'a> {
     /// The preconditioning of the drives that is asked for.
     pub(super) precondition: Option<&'a PreconditionOptions>,
     pub(super) kind: BedKind,
-    /// The plan that is asked for, of one that is there, or a new one.
+    /// The plan that is asked for: the revised plan of an existing testbed, or a new one.
     pub(super) plan: &'a dyn Fn(Option<&Plan>) -> Result<Plan>,
 }
 
 impl Up<'_> {
-    /// Makes it, or starts the stopped one or what is dead of it. Second: the monitor's address.
+    /// Makes it, or starts a stopped one or its dead processes. Second: the monitor's address.
     pub(super) fn bring_up(
         &self,
         layout: &Layout,
@@ -88,7 +88,7 @@ impl Up<'_> {
                 if is_whole && !running.is_empty() && !missing.is_empty() {
                     self.refuse_other_settings(&testbed, &names(&running), &names(&missing))?;
                     self.refuse_precondition()?;
-                    note(&format!("starting {}; {} run already", names(&missing), names(&running)));
+                    note(&format!("starting {}; already running: {}", names(&missing), names(&running)));
                     let mon = testbed.start_some(&missing, start)?;
                     return Ok((testbed, mon));
                 }
@@ -117,21 +117,21 @@ impl Up<'_> {
         Ok((testbed, mon))
     }
 
-    /// Fails if options ask for anything but the recorded settings: those daemons that run keep theirs.
+    /// Fails if options ask for anything but the recorded settings: running daemons keep theirs.
     fn refuse_other_settings(&self, testbed: &Testbed, running: &str, missing: &str) -> Result<()> {
-        // Without options the CPUs may be others too, by what this process is allowed to use: that is not asked for.
+        // Even without options the CPUs may differ, because of what this process is allowed to use; nobody asked for that.
         let plan = testbed.plan();
         let is_same = (self.plan)(Some(plan))? == plan.revise(&Wish::default(), &Topology::detect()?)?;
         let dir = testbed.layout().dir().display();
         refuse!(
             !is_same,
-            "these settings differ from the recorded ones, with which {running} still run: leave the options out to start \
-             {missing} beside them, or stop all with `carmine down --dir {dir}` first"
+            "these settings differ from the recorded ones, which are still in use ({running}): leave the options out to start \
+             {missing} with the recorded ones, or stop all with `carmine down --dir {dir}` first"
         );
         Ok(())
     }
 
-    /// Preconditions the drives of a new plan, and notes the outcome there; true if something was written.
+    /// Preconditions the drives of a new plan, and records the outcome in it; true if something was written.
     fn precondition(
         &self,
         options: &PreconditionOptions,
@@ -149,7 +149,7 @@ impl Up<'_> {
         Ok(written)
     }
 
-    /// Fails if drives are to be written whose stores are made already.
+    /// Fails if drives are to be written whose stores exist already.
     fn refuse_precondition(&self) -> Result<()> {
         let why =
             "the stores of this testbed exist, and it would overwrite them; `carmine destroy` removes them";

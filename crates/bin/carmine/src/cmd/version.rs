@@ -41,7 +41,7 @@ pub(crate) fn run(args: &VersionArgs) -> Result<ExitCode> {
     super::done(&text)
 }
 
-/// Version, flags, and what RocksDB itself says of its checksums: it is asked by opening an empty database.
+/// Version, flags, and what RocksDB itself says about its checksums, which it logs when an empty database is opened.
 #[cfg(feature = "rocks")]
 fn rocksdb() -> String {
     use carmine_kv_rocks::{RocksKv, RocksOptions};
@@ -50,7 +50,7 @@ fn rocksdb() -> String {
         Ok(RocksKv::open(folder.path(), RocksOptions::default())?.crc32_support())
     };
     let crc = match ask() {
-        Ok(answer) => answer.unwrap_or_else(|| "not told".into()),
+        Ok(answer) => answer.unwrap_or_else(|| "not known".into()),
         Err(e) => format!("not known ({e})"),
     };
     format!("{} (-O3 {}), fast CRC32C: {crc}", build::ROCKSDB, build::CXXFLAGS)

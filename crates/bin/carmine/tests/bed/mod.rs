@@ -1,4 +1,4 @@
-//! A testbed of a test, made with the real binary; nothing of it survives the test.
+//! A testbed of a test, made with the real binary; none of it survives the test.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::fs;

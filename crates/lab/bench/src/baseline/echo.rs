@@ -55,7 +55,7 @@ pub(super) fn measure(plan: &Plan, spec: &LoadSpec, cancel: &AtomicBool) -> Resu
 async fn listen(shard: Shard, bs: usize, told: Sender<EntityAddr>) {
     let Ok(listener) = shard.listen(([127, 0, 0, 1], 0).into()).await else { return };
     let addr = EntityAddr::msgr2(listener.local_addr(), std::process::id());
-    // Nobody waits any more: then the command has failed already.
+    // If nobody waits any more, the command has failed already.
     let _ = told.send(addr);
     let config = Rc::new(ServerConfig::new(EntityType::OSD, 0, addr.into()));
     let mut block = shard.buf(bs);
@@ -77,7 +77,7 @@ impl Dispatcher for Echo {
     fn on_message(&self, conn: &Rc<Connection>, mut msg: Message) {
         drop(msg.take_permit());
         let answer = Message::new(ECHO, 1, 1, Vec::new()).with_tid(msg.header.tid);
-        // A request with a front wants the payload, one with the payload wants none.
+        // A request with a front asks for the payload; a request with the payload asks for none.
         conn.send(if msg.front.is_empty() {
             answer
         } else {

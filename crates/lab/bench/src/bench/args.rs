@@ -16,12 +16,12 @@ Cycles and instructions per operation come with --samples where perf can read th
 
 While OSDs die and restart, the clients go on with the others; the result has the mark DIED and the longest pause.
 
-Exit codes: 0 measured, and every block was right; 1 errors, wrong blocks, no OSD left that runs, or no measurement; 2 it cannot be
+Exit codes: 0 measured, and every block was right; 1 errors, wrong blocks, no running OSD left, or no measurement; 2 it cannot be
 done as asked. --json and --samples write their files whole, or not at all.
 
 The instrument's cost: on a 2-vCPU virtual machine with one OSD, --samples took 0.4 to 0.5 % of one core (every result has its
-own figure), and the OSD's CPU time per operation was the same within noise: medians of 5 interleaved runs each 6.03 us with
-samples, 6.05 us without (development build, machine busy with other things).";
+own figure), and the OSD's CPU time per operation was the same within noise: medians of 5 interleaved runs each were 6.03 us with
+samples and 6.05 us without (development build, machine busy with other things).";
 
 /// Options of the bench, in fio's words.
 #[derive(Args, Clone, Debug)]
@@ -33,17 +33,17 @@ pub struct BenchArgs {
     load: LoadSpec,
     #[command(flatten)]
     fio: FioWords,
-    /// Spread over this part of what the pool can hold, instead of --size, such as 80
+    /// Spread over this percentage of what the pool can hold, instead of --size, such as 80
     #[arg(long, value_name = "PERCENT", conflicts_with = "size", value_parser = clap::value_parser!(u8).range(1..=90))]
     pub(crate) fill: Option<u8>,
-    /// Age the store: overwrite so many times the bytes of --size or --fill at random. Stores aged with the same options and
-    /// seed got the same writes
+    /// Age the store: overwrite the bytes of --size or --fill this many times, at random. Stores aged with the same options and
+    /// seed get the same writes
     #[arg(long, value_name = "ROUNDS", conflicts_with_all = ["rw", "io_size", "runtime", "verify_only", "in_process", "confirm"])]
     pub(crate) age: Option<f64>,
     /// File that keeps what was acknowledged, so that a later run can check it
     #[arg(long, value_name = "FILE")]
     pub(crate) verify_state: Option<PathBuf>,
-    /// Load the PGs inside an OSD's process, without sockets: each reactor its own
+    /// Load the PGs inside an OSD's process, without sockets: each reactor loads its own
     #[arg(long, conflicts_with_all = ["verify_state", "numjobs", "route"])]
     pub(crate) in_process: bool,
     /// With --in-process: the OSD
@@ -55,21 +55,21 @@ pub struct BenchArgs {
     /// Pool that is loaded
     #[arg(long, value_name = "NAME", default_value = carmine_testbed::POOL_NAME)]
     pub(crate) pool: String,
-    /// After the window, load for a moment with twice the generator threads (in-process: twice the depth): what that gives
+    /// After the window, load for a moment with twice the generator threads (in-process: twice the depth): the gain
     /// confirms or refutes the limiter
     #[arg(long, conflicts_with_all = ["rate", "verify", "verify_only", "verify_state"])]
     pub(crate) confirm: bool,
     /// File for samples of the window, one a second: CPUs, threads, memory, devices, network, sensors, and the load itself.
-    /// They are taken by a thread on CPUs that no OSD uses; what it costs is in the result (`instrument_cores`)
+    /// They are taken by a thread on CPUs that no OSD uses; its cost is in the result (`instrument_cores`)
     #[arg(long, value_name = "FILE", conflicts_with = "verify_only")]
     pub(crate) samples: Option<PathBuf>,
-    /// A flamegraph of the OSDs by the program perf: oncpu (where CPU time goes) or offcpu (where threads wait). It is taken
-    /// in some seconds of load before the window, and written beside --json as NAME.MODE.svg (without it: MODE.svg).
-    /// Where perf cannot do it, a line says why, and the load is measured all the same
+    /// Make a flamegraph of the OSDs with the program perf: oncpu (where CPU time goes) or offcpu (where threads wait). It is taken
+    /// in a few seconds of load before the window, and written beside --json as NAME.MODE.svg (without it: MODE.svg).
+    /// Where perf cannot do it, a line says why, and the load is measured without it
     #[arg(long, value_name = "MODE", conflicts_with = "verify_only")]
     pub(crate) profile: Option<ProfileMode>,
     /// Print where a microsecond goes: CPU time and waiting of each stage of an operation. CPU time comes from a profile, which
-    /// is taken and drawn as with --profile oncpu, which prints them, too
+    /// is taken and drawn as with --profile oncpu; that option prints the stages, too
     #[arg(long, conflicts_with = "verify_only")]
     pub(crate) stages: bool,
     /// Raw baselines to compare with: the file of `carmine baseline --json`
@@ -95,25 +95,25 @@ impl BenchArgs {
     }
 }
 
-/// Each option, the values that are taken (fio's flags are 1 if they have none), and what is said to all others.
+/// Each option, the values that are accepted (fio's flags are 1 if they have none), and the answer to all others.
 const WORDS: [(&str, &[&str], &str); 13] = [
-    ("time_based", &["1"], "bench always loads for --runtime; --io-size ends it after so many bytes"),
+    ("time_based", &["1"], "bench always loads for --runtime; --io-size ends it after that many bytes"),
     ("group_reporting", &["1"], "bench always reports all jobs together"),
     ("direct", &["1"], "there is no page cache between bench and the OSDs"),
     ("thread", &["1"], "jobs are threads; --processes is for --client fio-rados and fio-rbd"),
     ("norandommap", &["1"], "bench draws every block anew, whatever was drawn before"),
     ("ioengine", &["rados", "rbd"], "fio's engines rados and rbd are --client fio-rados or fio-rbd"),
     ("number_ios", &[], "bench counts bytes of all jobs: take --io-size, which is operations x --bs"),
-    ("rate_iops", &[], "fio's is for each job; take --rate, which is for all jobs together"),
+    ("rate_iops", &[], "fio's rate is for each job; take --rate, which is for all jobs together"),
     ("rate_process", &[], "take --arrivals fixed or poisson"),
     ("name", &[], "leave it out: the job of the result is named after --rw"),
-    ("filename", &[], "bench loads objects of a --pool: --size says how much of it"),
+    ("filename", &[], "bench loads objects of a --pool; --size says how many bytes"),
     ("output", &[], "take --json FILE"),
     ("output-format", &[], "take --json FILE: it has fio's JSON"),
 ];
 
-/// Options that stand in the lines of fio's users and that `bench` does not have: those that say what it does anyway are
-/// taken, the others are refused with what it has instead. Nothing of them is needed later.
+/// Options from command lines of fio's users that `bench` does not have: those that ask for what it does anyway are
+/// accepted, the others are refused with what it has instead. Nothing of them is needed later.
 #[derive(Clone, Debug)]
 struct FioWords;
 

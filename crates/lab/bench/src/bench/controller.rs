@@ -22,14 +22,14 @@ use crate::steering::{Jobs, Steering, controller};
 
 /// Time between copies of the verify state to its file.
 const STATE_EVERY: Duration = Duration::from_secs(1);
-/// A load without a single OSD that runs waits so long for one to be started.
+/// A load without a single running OSD waits this long for one to be started.
 const NONE_LIMIT: Duration = Duration::from_secs(10);
 /// Time between two looks at the OSDs' threads for work that a store has put off.
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
 /// An OSD is quiet while its threads that are not reactors are on a CPU (or ready for one) for less than this part of the
 /// time …
 const QUIET: f64 = 0.05;
-/// … for so many looks in a row.
+/// … for this many looks in a row.
 const QUIET_LOOKS: u32 = 3;
 /// After this the work is left undone, and the result says so.
 const DRAIN_LIMIT: Duration = Duration::from_secs(15);
@@ -125,7 +125,7 @@ impl Controller<'_> {
         Ok(window)
     }
 
-    /// Records the OSDs under the load if that was asked for, before the window, so that the cost of `perf` is in no figure. Where
+    /// Records the OSDs under the load if that was asked for, before the window, so that no figure includes the cost of `perf`. Where
     /// it cannot be done the load goes on.
     async fn profile(&mut self) -> Result<()> {
         let Some(mode) = self.setup.args.profile else { return Ok(()) };
@@ -149,21 +149,21 @@ impl Controller<'_> {
         Ok(())
     }
 
-    /// The OSDs' clocks first and then the kernel's, at both ends of the window alike: both windows are equally long.
+    /// Reads the OSDs' clocks first and then the kernel's, at both ends of the window alike: both windows are equally long.
     async fn read(&mut self) -> Result<Reading> {
         let mut osds = Vec::new();
-        // A peer's OSDs know no such questions; one that was started again counts from zero.
+        // A peer's OSDs do not know these questions; one that was started again counts from zero.
         for (id, process) in self.setup.osds.iter().filter(|_| self.setup.plan.peer.is_none()) {
             let told = if process.alive() { dump(&self.client, *id).await } else { Ok(OsdDump::default()) };
             osds.push(told.unwrap_or_else(|error| {
-                self.seen.marks.push(format!("{id} did not tell its metrics: {error:#}"));
+                self.seen.marks.push(format!("{id} did not give its metrics: {error:#}"));
                 OsdDump::default()
             }));
         }
         Ok(Reading { osds, kernel: self.setup.sampler.sample()? })
     }
 
-    /// Waits for work that a store puts off (RocksDB's memtables and compaction), and tells its cost since `start`: before the
+    /// Waits for work that a store puts off (RocksDB's memtables and compaction), and returns its cost since `start`: before the
     /// load, so that it pays for no earlier load; after it, so that the CPU time is charged to the operations that caused it.
     async fn drain(&mut self, start: &Reading) -> Result<DrainWindow> {
         self.steering.view.phase("waiting for the OSDs' background work");
@@ -173,7 +173,7 @@ impl Controller<'_> {
         loop {
             self.steering.shard.sleep(DRAIN_LOOK).await;
             let mut window = sampler.window(&start.kernel, &sampler.sample()?, 0.0);
-            // The OSDs' answers are wanted for one thing only: which threads are reactors.
+            // The OSDs' answers serve one purpose only: they say which threads are reactors.
             add_dumps(&mut window, &start.osds, &start.osds);
             let occupied_ns: u64 = window.osds.iter().map(|o| o.alien_occupied_ns()).sum();
             let osds = window.osds.len().max(1) as f64;

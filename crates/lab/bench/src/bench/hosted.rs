@@ -31,7 +31,7 @@ const READ_EVERY: Duration = Duration::from_millis(100);
 const BEGIN_LIMIT: Duration = Duration::from_secs(60);
 /// Time for a tool to end after its window: `rados bench` removes what it wrote.
 const END_LIMIT: Duration = Duration::from_secs(300);
-/// Time for a prefill, and for a load that has so many bytes to move.
+/// Time for a prefill, and for a load that has a given number of bytes to move.
 const PREFILL_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// Runs the whole load.
@@ -46,7 +46,7 @@ pub(super) fn run(setup: &Setup, cancel: &AtomicBool) -> Result<Outcome> {
         spec.ramp_ms += length(mode).as_millis() as u64 + PERF_STARTS_MS;
     }
     let run = Run { tool, spec, setup, programs, cancel, bar, profile };
-    // Where some of the data is there, all of it may be.
+    // If some of the data is there, all of it may be.
     let room = room::check(setup, |enough| Ok(if process::is_there(&run, false)? { enough } else { 0 }));
     let measured = room.and_then(|()| run.measure());
     run.bar.finish_and_clear();
@@ -100,7 +100,7 @@ impl Run<'_> {
         let cannot_profile = self.setup.cannot_profile().map(|why| Err(why.to_owned()));
         let mut seen = Seen { profiled: cannot_profile, ..Seen::default() };
         if self.tool == Tool::RadosBench && self.spec.ramp_ms > 0 {
-            // It cannot leave a part of its run out: the ramp is a run of its own.
+            // It cannot leave out a part of its run, so the ramp is a run of its own.
             self.say("ramp");
             let mut clients = Clients::load(self, self.spec.ramp_ms)?;
             self.wait_for_begin(&mut clients)?;
@@ -110,7 +110,7 @@ impl Run<'_> {
         }
         let mut clients = Clients::load(self, self.spec.runtime_ms)?;
         self.say(&format!("{} connects", self.tool));
-        // The tool's own clock runs from here: what is read or written down meanwhile comes out of the window.
+        // The tool's own clock runs from here: any time spent here on reading and writing is taken from the window.
         let mut begun = self.wait_for_begin(&mut clients)?;
         if self.tool != Tool::RadosBench {
             let recording = self.profile();
@@ -170,7 +170,7 @@ impl Run<'_> {
         Ok(Reading { osds: self.setup.dumps(), kernel: sampler.sample()? })
     }
 
-    /// Reads at the window's end; one that the tool ends by itself, for there is nothing more to read or
+    /// Reads at the window's end; a window that the tool ends by itself, because there is nothing more to read or
     /// no more room, ends there.
     fn window_end(&self, clients: &mut Clients, sampler: &Sampler, begun: Instant) -> Result<Reading> {
         let ends_early = self.tool == Tool::RadosBench && self.spec.rw != Rw::RandRead;
@@ -182,7 +182,7 @@ impl Run<'_> {
         if !self.spec.ends_by_itself() && !ends_early {
             ensure!(
                 begun.elapsed() <= time / 2,
-                "half of the window of {time:?} was over before it was looked at: take a longer --runtime"
+                "half of the window of {time:?} was over before its first reading: take a longer --runtime"
             );
             self.run_until(clients, end)?;
             return self.read(sampler);
@@ -237,7 +237,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Lets the load run; a tool that ends before is an error.
+    /// Lets the load run; a tool that ends too early is an error.
     fn run_until(&self, clients: &mut Clients, end: Instant) -> Result<()> {
         loop {
             let left = end.saturating_duration_since(Instant::now());

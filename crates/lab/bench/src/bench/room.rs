@@ -1,4 +1,4 @@
-//! Whether the stores can hold what a load will write: a full OSD lets writes wait, and the load with them.
+//! Checks that the stores can hold what a load will write: a full OSD lets writes wait, and the load with them.
 
 use anyhow::{Context, Result, bail};
 use carmine_client::{Client, Options};
@@ -10,7 +10,7 @@ use carmine_types::counted;
 
 use super::setup::Setup;
 
-/// Part of a store that Ceph's clients may fill, where nobody tells it.
+/// Part of a store that Ceph's clients may fill, where no map says otherwise.
 const FULL_RATIO: f64 = 0.95;
 
 /// Part of that which `rados bench` may fill: PGs are not equally large.
@@ -34,7 +34,7 @@ pub(super) fn check(setup: &Setup, present: impl FnOnce(u64) -> Result<u64>) -> 
     room.check(&setup.spec, bytes, present)
 }
 
-/// Objects that each job of `rados bench` can write until the OSDs are nearly full; `None` if one of them does not tell.
+/// Objects that each job of `rados bench` can write until the OSDs are nearly full; `None` if one of them does not answer.
 pub(super) fn objects_of_each_job(setup: &Setup) -> Result<Option<u64>> {
     Ok(Room::look(setup)?.map(|room| room.objects(&setup.spec)))
 }
@@ -47,10 +47,10 @@ impl Room {
         (bytes / spec.object_size_bytes).max(1)
     }
 
-    /// Asks the OSDs of a testbed; `None` if one of them does not tell. Of a peer only the size is known.
+    /// Asks the OSDs of a testbed; `None` if one of them does not answer. Of a peer only the size is known.
     fn look(setup: &Setup) -> Result<Option<Room>> {
         let plan = &setup.plan;
-        // How many copies another pool has is not known here; one, at least.
+        // The number of copies of another pool is not known here; it is at least one.
         let replicas = if setup.args.pool == plan.pool.name { u64::from(plan.pool.size) } else { 1 };
         let room = Room { total_bytes: 0, used_bytes: 0, full_ratio: FULL_RATIO, replicas };
         if plan.peer.is_some() {
@@ -66,7 +66,7 @@ impl Room {
         }))
     }
 
-    /// Refuses to write `bytes`. `present` tells how many of them are there already, and need no more room when they are
+    /// Refuses to write `bytes` if there is no room. `present` counts those that are there already, and need no more room when they are
     /// written again; it is asked to count up to a number, and only when that decides.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! A load that can start: everything that is decided before it, and the running cluster that it loads, a testbed or a peer.
+//! A load that can start: everything that is decided before it starts, and the running cluster that it loads, a testbed or a peer.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -99,12 +99,11 @@ impl Setup {
         let start = if is_peer { "carmine peer up" } else { "carmine up" };
         let alive = |daemon: Daemon| -> Result<ProcessId> {
             ProcessId::running(&layout, daemon)?.with_context(|| {
-                format!("{daemon} of the testbed in {dir} does not run; start it with `{start} --dir {dir}`")
+                format!("{daemon} in {dir} is not running; start it with `{start} --dir {dir}`")
             })
         };
         let mon_pid = alive(Daemon::Mon)?.pid.unsigned_abs();
-        let mon =
-            mon_addr(&layout).with_context(|| format!("the monitor of {dir} has not told its address"))?;
+        let mon = mon_addr(&layout).with_context(|| format!("the monitor of {dir} has no address yet"))?;
         let osds = plan.osd_ids().map(|id| Ok((id, alive(Daemon::Osd(id))?)));
         let osds = osds.collect::<Result<Vec<_>>>()?;
         let (stores, doctor) = match &plan.peer {
@@ -184,19 +183,19 @@ impl Setup {
         self.osds.iter().map(|(_, process)| process.pid.unsigned_abs()).collect()
     }
 
-    /// A remark that names the OSDs that have died since the begin, also those that were started again.
+    /// A remark that names the OSDs that have died since the beginning, including those that were started again.
     pub(super) fn died_mark(&self) -> Option<String> {
         let died = self.osds.iter().filter(|(_, process)| !process.alive());
         let names: Vec<String> = died.map(|(id, _)| id.to_string()).collect();
         (!names.is_empty()).then(|| {
             format!(
-                "DIED: {} ended under the load; CPU time and memory of its next life are missing",
+                "DIED: {} ended under the load; CPU time and memory since a restart are missing",
                 names.join(", ")
             )
         })
     }
 
-    /// Fails if no OSD runs: none of those that did at the begin, and none that was started since.
+    /// Fails if no OSD runs: none of those that ran at the beginning, and none that was started since.
     pub(super) fn check_one_runs(&self) -> Result<()> {
         let runs = |(id, first): &(OsdId, ProcessId)| {
             first.alive() || matches!(ProcessId::running(&self.layout, Daemon::Osd(*id)), Ok(Some(_)))
@@ -204,7 +203,7 @@ impl Setup {
         if self.osds.iter().any(runs) { Ok(()) } else { self.check_alive() }
     }
 
-    /// Nobody can start an OSD again that clients would find.
+    /// True if the monitor is dead: clients could not find an OSD that is started again.
     pub(super) fn mon_is_dead(&self) -> bool {
         !matches!(ProcessId::running(&self.layout, Daemon::Mon), Ok(Some(_)))
     }
@@ -222,14 +221,14 @@ impl Setup {
         Recorder::start(sampler.clone(), grid.allocated_cpus().to_vec(), &client_cpus)
     }
 
-    /// Cores that are busy with other things: what the machine does without the load.
+    /// Cores that are busy with other things when there is no load.
     pub(super) fn idle_cores(&self) -> Result<f64> {
         let before = self.sampler.sample()?;
         std::thread::sleep(BASELINE);
         Ok(self.sampler.baseline_cores(&before, &self.sampler.sample()?))
     }
 
-    /// The OSDs' answers. One that does not answer has told nothing; a peer's know no such questions.
+    /// The OSDs' answers. An OSD that does not answer has none; a peer's OSDs do not know these questions.
     pub(super) fn dumps(&self) -> Vec<OsdDump> {
         let dump = |id: OsdId| -> Result<OsdDump> {
             let [metrics, status] = QUESTIONS.map(|question| ask_osd(&self.layout, id, question));
@@ -305,13 +304,13 @@ impl Setup {
     }
 }
 
-/// Fails if this is no load, or none that the tool can make. Returns remarks on what the tool does differently.
+/// Fails if this is not a valid load, or if the tool cannot make it. Returns remarks on what the tool does differently.
 fn check(args: &BenchArgs, spec: &LoadSpec) -> Result<Vec<String>> {
     let checked = spec.check().and_then(|()| hosted::check(args.client, spec));
     let marks = checked.map_err(|e| usage!("{e}"))?;
     for (option, given) in [("--in-process", args.in_process), ("--confirm", args.confirm)] {
         let vain = given && args.client != Tool::Carmine;
-        refuse!(vain, "{option}: only --client carmine can do that, {} cannot", args.client);
+        refuse!(vain, "{option}: only --client carmine can do that; {} cannot", args.client);
     }
     let is_off = args.stages && args.profile == Some(ProfileMode::OffCpu);
     refuse!(is_off, "--stages: CPU time comes from --profile oncpu; leave --profile offcpu out");
@@ -324,7 +323,7 @@ pub(super) fn instrument(samples: Option<&Samples>) -> Option<InstrumentWindow> 
     Some(InstrumentWindow { cores: instrument.cores, apart: !instrument.cpus.is_empty() })
 }
 
-/// The drives under the stores, as the OSDs tell them; none for stores in memory.
+/// The drives under the stores, as the OSDs report them; none for stores in memory.
 fn stores(layout: &Layout, plan: &Plan) -> Result<Vec<StoreFacts>> {
     let ask = |osd: OsdId| -> Result<Option<StoreFacts>> {
         let answer = ask_osd(layout, osd, r#"{"prefix":"dump_store"}"#)?;
@@ -333,8 +332,8 @@ fn stores(layout: &Layout, plan: &Plan) -> Result<Vec<StoreFacts>> {
     plan.osd_ids().filter_map(|osd| ask(osd).transpose()).collect()
 }
 
-/// Block devices to watch, as the kernel's statistics name them: those of all parts of the stores; of stores in memory and of
-/// others', what the OSDs' folders and the named devices lie on.
+/// Block devices to watch, as the kernel's statistics name them: those of all parts of the stores; for stores in memory and for
+/// peers, the devices under the OSDs' folders and the named devices.
 fn watched(layout: &Layout, plan: &Plan, stores: &[StoreFacts]) -> Vec<String> {
     let names: BTreeSet<String> = if stores.is_empty() {
         let folders = plan.osd_ids().map(|id| layout.osd_dir(id));
@@ -345,8 +344,8 @@ fn watched(layout: &Layout, plan: &Plan, stores: &[StoreFacts]) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Makes `spec` cover the part of the pool's capacity that `--fill` names, and write as many times as `--age` says what it
-/// covers: the stores of a comparison are equally full and equally worn.
+/// Makes `spec` cover the part of the pool's capacity that `--fill` names, and write what it covers as many times as `--age`
+/// says: the stores of a comparison are then equally full and equally worn.
 fn fill_and_age(spec: &mut LoadSpec, plan: &Plan, (fill, age): (Option<u8>, Option<f64>)) -> Result<()> {
     if let Some(percent) = fill {
         let part = plan.capacity_bytes()? / u64::from(plan.pool.size) / 100 * u64::from(percent);
@@ -361,7 +360,7 @@ fn fill_and_age(spec: &mut LoadSpec, plan: &Plan, (fill, age): (Option<u8>, Opti
     Ok(())
 }
 
-/// Changes the load as a cache state asks for it.
+/// Changes the load as a cache state requires.
 fn cache_conditions(spec: &mut LoadSpec, cache: Option<CacheState>) -> Result<()> {
     match cache {
         Some(CacheState::Cold) if spec.prefill == Prefill::Always || spec.ramp_ms > 0 => {
@@ -369,7 +368,7 @@ fn cache_conditions(spec: &mut LoadSpec, cache: Option<CacheState>) -> Result<()
         }
         Some(CacheState::Cold) => spec.prefill = Prefill::Never,
         Some(CacheState::OnodeWarm) if spec.prefill == Prefill::Never => bail!(usage!(
-            "--cache onode-warm: the metadata is loaded by the look for missing objects; leave --prefill never out"
+            "--cache onode-warm: the metadata is loaded by the search for missing objects; leave --prefill never out"
         )),
         Some(CacheState::Cached) if spec.ramp_ms == 0 => spec.ramp_ms = CACHED_RAMP_MS,
         _ => {}
@@ -427,7 +426,7 @@ mod tests {
             (r#"{"device": null, "messenger": null}"#, "JSON without raw figures"),
             (r#"{"device": {}}"#, "JSON without raw figures"),
             (&format!(r#"{{"device": {raw}, "points": []}}"#), "JSON without raw figures"),
-            ("iops 5", "no JSON"),
+            ("iops 5", "not JSON"),
         ] {
             let error = of(text).unwrap_err();
             assert!(

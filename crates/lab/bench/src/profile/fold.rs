@@ -1,4 +1,4 @@
-//! Stacks of `perf script` as weighted lines, which is what flamegraphs are drawn from: `THREAD;OUTER;INNER WEIGHT`.
+//! Stacks of `perf script` as weighted lines, from which flamegraphs are drawn: `THREAD;OUTER;INNER WEIGHT`.
 //!
 //! Two kinds of recordings are read. Samples of a clock weigh 1 each. Stacks of `sched_switch` weigh the microseconds
 //! until `PERF_RECORD_SWITCH IN` of the same thread.
@@ -13,7 +13,7 @@ use super::stages::stage;
 
 /// Addresses of the kernel begin here on the 64-bit machines that Linux runs on.
 const KERNEL: u64 = 0xffff_0000_0000_0000;
-/// Frame of a thread that could have gone on and was taken off its CPU.
+/// Frame of a thread that could have run on but was taken off its CPU.
 const PREEMPTED: &str = "(preempted)";
 /// The event of a thread that leaves its CPU.
 const SWITCH: &str = "sched:sched_switch:";
@@ -47,9 +47,9 @@ impl Folded {
         let outer_first = stack.frames.iter().rev().map(|(name, _)| name.as_str());
         let path: Vec<&str> = std::iter::once(stack.thread.as_str()).chain(outer_first).collect();
         *self.weights.entry(path.join(";")).or_default() += weight;
-        // A function of the program waits; that it waits in the scheduler says nothing.
+        // A function of the program waits; the frames of the scheduler add nothing to that.
         let own = stack.frames.iter().find(|(_, is_kernel)| !stack.is_switch || !is_kernel);
-        // A thread of the kernel: who called the scheduler.
+        // A thread of the kernel: the function that called the scheduler.
         let caller = || stack.frames.iter().find(|(name, _)| name != PREEMPTED && !name.contains("schedule"));
         if let Some((name, _)) = own.or_else(caller).or(stack.frames.first()) {
             *self.by_function.entry(name.clone()).or_default() += weight;
@@ -86,7 +86,7 @@ impl Folded {
 /// Folds the lines of `perf script`; lines of another form are left out.
 pub(super) fn fold(lines: impl Iterator<Item = String>) -> Folded {
     let (mut folded, mut last_us) = (Folded::default(), 0.0_f64);
-    // The event whose frames come now, and the threads that have left their CPU.
+    // The event whose frames come next, and the threads that have left their CPU.
     let (mut open, mut off) = (None::<Stack>, HashMap::<u32, Stack>::new());
     for line in lines.chain([String::new()]) {
         if line.starts_with(char::is_whitespace)
@@ -139,7 +139,7 @@ fn frame(line: &str) -> Option<(String, bool)> {
     Some((plain(symbol), is_kernel))
 }
 
-/// A symbol without the hash that the compiler puts behind it, and without what separates frames.
+/// A symbol without the hash that the compiler appends, and without the characters that separate frames.
 fn plain(symbol: &str) -> String {
     let is_hash = |hash: &str| hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit());
     let symbol = match symbol.trim().rsplit_once("::h") {

@@ -30,7 +30,7 @@ const OFF_CPU: Duration = Duration::from_secs(2);
 const AROUND: Duration = Duration::from_secs(20);
 /// Time to read the stacks and find their symbols.
 const READ_LIMIT: Duration = Duration::from_secs(120);
-/// How often an end is looked for.
+/// Time between two checks for the end.
 const LOOK: Duration = Duration::from_millis(5);
 /// Functions that are named beside the picture.
 const HOTTEST: usize = 10;
@@ -116,12 +116,12 @@ impl Recording {
     /// Reads the stacks of a whole recording and draws them. The profile does not name the picture's file yet.
     ///
     /// # Errors
-    /// When `perf` cannot read its own recording, or there is nothing in it.
+    /// `perf` cannot read its own recording, or there is nothing in it.
     pub fn draw(&self, title: &str) -> Result<(Vec<u8>, Profile), String> {
         let folded = self.fold()?;
         if folded.stacks == 0 {
-            let idle = "the OSDs' threads did nothing while perf looked";
-            return Err(format!("perf recorded no stack: {idle}, or it may not see them"));
+            let idle = "the OSDs' threads did nothing while perf recorded";
+            return Err(format!("perf recorded no stack: {idle}, or perf is not allowed to see them"));
         }
         let (what, unit, palette) = match self.mode {
             ProfileMode::OnCpu => ("On CPU", "samples", "hot"),
@@ -162,7 +162,7 @@ fn not_started(error: &std::io::Error) -> String {
     format!("perf cannot be started: {error}")
 }
 
-/// Why `perf` did not record, and what to do, by what it said and by what the kernel allows.
+/// The reason why `perf` did not record, and the remedy, from what it printed and what the kernel allows.
 fn why_not(mode: ProfileMode, said: &str) -> String {
     let paranoid = std::fs::read_to_string(PARANOID).ok().and_then(|text| text.trim().parse().ok());
     let paranoid = paranoid.filter(|_| !rustix::process::geteuid().is_root());
@@ -170,7 +170,7 @@ fn why_not(mode: ProfileMode, said: &str) -> String {
     explain(mode, said, paranoid, has_tracepoints)
 }
 
-/// `paranoid`: the kernel's setting, which root need not care for.
+/// `paranoid`: the kernel's setting, which does not concern root.
 fn explain(mode: ProfileMode, said: &str, paranoid: Option<i32>, has_tracepoints: bool) -> String {
     let line = said.lines().map(str::trim).find(|line| !line.is_empty() && *line != "Error:");
     let line = line.unwrap_or("it says nothing");
@@ -180,7 +180,7 @@ fn explain(mode: ProfileMode, said: &str, paranoid: Option<i32>, has_tracepoints
     };
     if let Some(level) = paranoid.filter(|level| *level > may) {
         return format!(
-            "perf may not do it: kernel.perf_event_paranoid is {level}; be root, or as root: \
+            "perf is not allowed to record: kernel.perf_event_paranoid is {level}; be root, or run as root: \
              sysctl kernel.perf_event_paranoid={may} (perf: {line})"
         );
     }
@@ -198,7 +198,7 @@ fn explain(mode: ProfileMode, said: &str, paranoid: Option<i32>, has_tracepoints
 mod tests {
     use super::*;
 
-    /// With the real `perf`, of this process; where it cannot, the reason has something to do in it.
+    /// Records this process with the real `perf`; where `perf` cannot record, the reason names a remedy.
     #[test]
     fn a_flamegraph_of_ourselves_or_a_reason() {
         for mode in [ProfileMode::OnCpu, ProfileMode::OffCpu] {

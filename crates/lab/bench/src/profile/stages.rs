@@ -1,4 +1,4 @@
-//! The stage of an operation that a stack belongs to, told by the functions in it.
+//! The stage of an operation that a stack belongs to, recognised by the functions in it.
 
 use carmine_load::stages::Stage;
 
@@ -34,7 +34,7 @@ const PROGRAM: [(Stage, &str); 8] = [
     (Stage::Pg, "carmine_osd:: carmine_peering:: Shard::spawn_polled"),
     (Stage::Frame, "carmine_messenger:: carmine_wire::"),
 ];
-/// Parts of the names of threads that do nothing but feed RocksDB, or are RocksDB's.
+/// Parts of the names of threads that do nothing but feed RocksDB, or belong to RocksDB.
 const LOG_THREADS: [&str; 2] = ["rocksdb:", "-alien-"];
 
 /// The stage of a stack: its thread's name, and its functions (`true`: the kernel's), the innermost first.

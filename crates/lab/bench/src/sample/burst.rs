@@ -1,4 +1,4 @@
-//! Cores that the OSDs used in windows of 10 ms: how bursty they are. A mean of a second hides what a quota of 100 ms or a
+//! Cores that the OSDs used in windows of 10 ms, which show how bursty they are. A mean over a second hides what a quota of 100 ms or a
 //! neighbour feels.
 
 use std::collections::BTreeMap;
@@ -103,7 +103,7 @@ mod tests {
         assert!(burst.cores_used().is_none());
         std::thread::sleep(Duration::from_millis(20));
         set(1, 1_000 + 2_000_000_000);
-        // More than was possible in the time: what counts is that both threads are in it.
+        // More than was possible in the time: it only matters that both threads are counted.
         burst.sample();
         let used = burst.cores_used().unwrap();
         assert!(used.max > 1.0 && used.p50 > 1.0, "{used:?}");

@@ -11,7 +11,7 @@ use carmine_load::window::CounterWindow;
 use carmine_testbed::process::Owned;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Time for `perf` to do as it is told; it does so at once, or never.
+/// Time for `perf` to obey a command; it does so at once, or never.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// The events that are counted.
 const EVENTS: &str = "cycles,instructions";
@@ -22,7 +22,7 @@ const EVENTS: &str = "cycles,instructions";
 pub struct Counters(Option<(Owned, Receiver<()>)>);
 
 impl Counters {
-    /// Attaches to all threads of these processes, and counts nothing yet. Nothing is attached unless it is `wanted`: what counts
+    /// Attaches to all threads of these processes, and counts nothing yet. Nothing is attached unless it is `wanted`: counting
     /// costs a little at each switch of threads, too.
     pub fn attach(pids: &[u32], wanted: bool) -> Counters {
         let mut counters = Counters(wanted.then(|| start(pids)).flatten());
@@ -90,7 +90,7 @@ fn parse(text: &str) -> Option<CounterWindow> {
             Some("instructions") => &mut window.instructions,
             _ => continue,
         };
-        // `<not supported>` and `<not counted>` are no numbers, and no zeros.
+        // `<not supported>` and `<not counted>` are not numbers; they do not mean zero.
         let Ok(value) = value.parse::<u64>() else { continue };
         *sum = Some(sum.unwrap_or(0) + value);
         window.user_only |= modifier.contains('u') && !modifier.contains('k');
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!((found.cycles, found.instructions, found.user_only), (Some(10), Some(50), true));
     }
 
-    /// With the real `perf`, of this process: figures that can be, or none.
+    /// The real `perf` counts this process: the figures are plausible, or there are none.
     #[test]
     fn counts_ourselves_or_nothing() {
         let mut counters = Counters::attach(&[std::process::id()], true);

@@ -5,7 +5,7 @@ use carmine_load::window::{MetricsWindow, OsdWindow, ReactorWindow, Window};
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
-/// The questions to an OSD: its metrics, and which PGs its reactors have.
+/// The questions to an OSD: its metrics, and the PGs of each reactor.
 pub(crate) const QUESTIONS: [&str; 2] = [r#"{"prefix":"dump_metrics"}"#, r#"{"prefix":"status"}"#];
 
 /// The answers of an OSD; null if it gave none.
@@ -21,7 +21,7 @@ pub(crate) struct OsdDump {
 impl OsdDump {
     /// Reads the answers to [`QUESTIONS`].
     pub(crate) fn parse([metrics, status]: [&str; 2]) -> Result<OsdDump> {
-        let json = |text: &str| serde_json::from_str::<Value>(text).context("the answer is no JSON");
+        let json = |text: &str| serde_json::from_str::<Value>(text).context("the answer is not JSON");
         let pgs = serde_json::from_value(json(status)?["pgs_per_reactor"].take()).unwrap_or_default();
         Ok(OsdDump { metrics: json(metrics)?, pgs })
     }
@@ -54,20 +54,20 @@ fn add_clocks(osd: &mut OsdWindow, difference: &Value, end: &OsdDump) {
     osd.wire_bytes = wire_bytes(grown);
 }
 
-/// Bytes that came in, and that went out to anybody but other OSDs: those count them as coming in.
+/// Bytes that came in, and bytes that went out to anybody but other OSDs, which count those as coming in.
 fn wire_bytes(grown: &[Value]) -> Option<u64> {
     let sent = sum(grown, "sent_bytes")?.saturating_sub(sum(grown, "sent_to_osds_bytes")?);
     Some(sum(grown, "received_bytes")? + sent)
 }
 
 fn reactor(shard: u32, grown: &Value, now: &Value, pgs: &[u32]) -> Option<ReactorWindow> {
-    // A counter that fell has begun anew: nothing is known of the time between.
+    // A counter that fell has begun anew: nothing is known about the time in between.
     let clocks = ReactorWindow::deserialize(grown.get("reactor")?).ok()?;
     let tid = now["reactor"]["tid"].as_u64().and_then(|tid| u32::try_from(tid).ok()).unwrap_or(0);
     Some(ReactorWindow { shard, tid, pgs: pgs.get(shard as usize).copied(), ..clocks })
 }
 
-/// `end` less `start`, number by number; of a histogram that is no more than its counts, its sum and what follows from them.
+/// `end` less `start`, number by number; for a histogram that leaves only its counts, its sum and what follows from them.
 pub(crate) fn difference(start: &Value, end: &Value) -> Value {
     match (start, end) {
         (Value::Object(old), Value::Object(new)) => {
@@ -95,7 +95,7 @@ pub(crate) fn difference(start: &Value, end: &Value) -> Value {
 /// Percentiles of a histogram in a dump.
 const PERCENTILES: [(&str, f64); 4] = [("p50", 50.0), ("p95", 95.0), ("p99", 99.0), ("p999", 99.9)];
 
-/// Puts right what cannot be subtracted: the mean follows from the counts, percentiles from the buckets, if there are any.
+/// Corrects what cannot be subtracted: the mean follows from the counts, percentiles from the buckets, if there are any.
 fn between(old: &Map<String, Value>, new: &Map<String, Value>, grown: &mut Map<String, Value>) {
     let number = |map: &Map<String, Value>, name: &str| map.get(name).and_then(Value::as_f64).unwrap_or(0.0);
     let sum = |map| number(map, "mean") * number(map, "count");
@@ -112,7 +112,7 @@ fn between(old: &Map<String, Value>, new: &Map<String, Value>, grown: &mut Map<S
     grown.extend(known);
 }
 
-/// A percentile of histograms together, within their buckets (`le`: upper bound, `count`: values up to it) interpolated.
+/// A percentile of several histograms together, interpolated within their buckets (`le`: upper bound, `count`: values up to it).
 pub(crate) fn percentile(histograms: &[Value], percent: f64) -> Option<f64> {
     let sum = |place: &str| histograms.iter().filter_map(|one| one.pointer(place)?.as_f64()).sum::<f64>();
     let rank = sum("/count") * percent / 100.0;
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_histogram_of_the_time_between_has_no_percentiles_of_all_time() {
         let summary = |count: u64, mean: f64, p50: u64| json!({"count": count, "mean": mean, "min": 1, "max": 900, "p50": p50, "p95": 8, "p99": 9, "p999": 9});
-        // 10 slow ones at first, then 30 fast ones: the median falls, and nothing tells the one of the time between.
+        // 10 slow ones at first, then 30 fast ones: the median falls, and nothing gives the median of the time in between.
         let between = difference(&summary(10, 500.0, 500), &summary(40, 200.0, 100));
         assert_eq!(between, json!({"count": 30, "mean": 100.0}));
         let buckets = |count: u64, upto: [u64; 2]| {

@@ -1,4 +1,4 @@
-//! Clock rate, temperatures and power, where the machine tells them; virtual machines mostly do not.
+//! Clock rate, temperatures and power, where the machine shows them; most virtual machines do not.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ const MHZ: &str = "mhz";
 /// Drivers of processors' temperatures.
 const PROCESSORS: [&str; 4] = ["coretemp", "k10temp", "zenpower", "cpu_thermal"];
 
-/// Files whose numbers make one value: its name, the unit of the numbers, and how the value is made of them.
+/// Files whose numbers make one value: its name, the unit of the numbers, and how the value is made from them.
 type Sensor = (String, Vec<PathBuf>, f64, fn(&[f64]) -> f64);
 
 /// This machine's sensors; found once.

@@ -1,5 +1,5 @@
 //! The kernel's accounting, read at both ends of a window: CPU time of processes and threads, of the whole machine, and
-//! of block devices. Nothing here asks the measured processes: what they say of themselves is in [`OsdDump`].
+//! of block devices. Nothing here asks the measured processes: [`OsdDump`] has what they report about themselves.
 
 mod burst;
 mod counters;
@@ -69,7 +69,7 @@ impl Sampler {
     /// Reads everything, in the same order at both ends of a window: what the order costs (microseconds) cancels out.
     ///
     /// # Errors
-    /// When the generator is gone: its window would be wrong. An OSD that is gone has done nothing since.
+    /// The generator is gone, so its window would be wrong. (An OSD that is gone has done nothing since.)
     pub fn sample(&self) -> Result<Snapshot> {
         let snapshot = self.look();
         for pid in &self.tool_pids {
@@ -130,7 +130,7 @@ impl Sampler {
         self.tool_pids.iter().map(|pid| end.process_since(start, *pid)).collect()
     }
 
-    /// Cores that were busy between two readings with anything but the watched processes and this one: what the machine
+    /// Cores that were busy between two readings with anything but the watched processes and this one: the work that the machine
     /// does anyway.
     pub(crate) fn baseline_cores(&self, start: &Snapshot, end: &Snapshot) -> f64 {
         let window = self.window(start, end, 0.0);
@@ -192,7 +192,7 @@ mod tests {
     use rustix::time::{ClockId, clock_gettime};
     use std::time::Duration;
 
-    /// Until this thread has had so much of a CPU, however busy the machine is.
+    /// Works until this thread has had this much CPU time, however busy the machine is.
     fn burn(cpu_ms: i64) {
         let used_ms = || {
             let used = clock_gettime(ClockId::ThreadCPUTime);

@@ -8,7 +8,7 @@ use carmine_testbed::confine::throttled_ns;
 
 /// Linux shows ticks of 1/100 s on every architecture that matters here, whatever the kernel's own HZ.
 pub(super) const TICK_NS: u64 = 10_000_000;
-/// By this much the tick count may exceed the threads' sum for rounding alone; beyond it threads have ended.
+/// The tick count may exceed the threads' sum by this much through rounding alone; if it exceeds it by more, threads have ended.
 const ROUNDING_NS: u64 = 3 * TICK_NS;
 /// The kernel counts sectors of this size, whatever the device's own are.
 const SECTOR_BYTES: u64 = 512;
@@ -19,7 +19,7 @@ pub(super) fn text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The number that follows `name` at the begin of a line.
+/// The number that follows `name` at the beginning of a line.
 pub(super) fn field(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split([' ', '\t', ':']).find(|word| !word.is_empty())?.parse().ok()
@@ -35,7 +35,7 @@ pub(super) struct Thread {
     /// Time that it was ready but had no CPU.
     pub(super) wait_ns: u64,
     pub(super) switches: u64,
-    /// `None` where the kernel does not tell: only one with scheduler debugging does.
+    /// `None` where the kernel does not say: only a kernel with scheduler debugging does.
     pub(super) migrations: Option<u64>,
 }
 
@@ -98,7 +98,7 @@ impl Thread {
 pub(super) struct Process {
     /// Empty if there is no such process.
     pub(super) threads: Threads,
-    /// CPU time in ticks; that of threads which have ended is in it.
+    /// CPU time in ticks, including that of threads that have ended.
     ticks_ns: u64,
     pub(super) rss_bytes: u64,
     read_bytes: u64,
@@ -128,7 +128,7 @@ impl Process {
         }
     }
 
-    /// The work of its threads since `old`; one that is new began at zero, also where it has an old one's number.
+    /// The work of its threads since `old`; a new thread began at zero, even if it has an old one's number.
     pub(super) fn threads_since(&self, old: &Process) -> Threads {
         let since = |(tid, now): (&u32, &Thread)| {
             let old = old.threads.get(tid).filter(|old| old.cpu_ns <= now.cpu_ns);

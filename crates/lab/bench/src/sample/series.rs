@@ -32,11 +32,11 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts to sample the processes of `sampler` and returns when the first reading is made: the window begins now. The
+    /// Starts to sample the processes of `sampler` and returns when the first reading is made: the window begins then. The
     /// sampler's thread keeps off `osd_cpus`, those of reactors and aliens, and if there are others off `client_cpus`, too.
     ///
     /// # Errors
-    /// When there can be no thread.
+    /// The thread cannot be started.
     pub fn start(sampler: Sampler, osd_cpus: Vec<usize>, client_cpus: &[usize]) -> Result<Recorder> {
         let (stop, stopped) = channel();
         let (ready, is_ready) = channel();
@@ -54,7 +54,7 @@ impl Recorder {
     /// Ends the window. The rest of the last interval is not a sample.
     ///
     /// # Errors
-    /// When the sampler panicked.
+    /// The sampler panicked.
     pub fn finish(self) -> Result<Samples> {
         // A sampler that ended early is noticed by the join.
         let _ = self.stop.send(());
@@ -131,7 +131,7 @@ impl Reading {
     }
 }
 
-/// Samples until the window ends; tells `ready` when it begins.
+/// Samples until the window ends; notifies `ready` when it begins.
 fn record(
     sampler: &Sampler,
     osd_cpus: &[usize],
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(series[0].user, [Some(0.3), None]);
     }
 
-    /// A `/proc` in which the thread of each process has been on a CPU for so many nanoseconds.
+    /// A `/proc` in which the thread of each process has been on a CPU for this many nanoseconds.
     fn proc(dir: &Path, threads: &[(u32, u64)]) {
         for (pid, cpu_ns) in threads {
             let task = dir.join(format!("{pid}/task/{pid}"));

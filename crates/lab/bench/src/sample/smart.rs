@@ -1,5 +1,5 @@
-//! The SMART log of the NVMe drives under the OSDs, read at both ends of a window by the tools that are kept for it: `smartctl`
-//! (smartmontools) or else `nvme` (nvme-cli). They need root. Where there is no such drive nothing is said.
+//! The SMART log of the NVMe drives under the OSDs, read at both ends of a window by the tools made for it: `smartctl`
+//! (smartmontools) or else `nvme` (nvme-cli). They need root. Nothing is reported where there is no such drive.
 //!
 //! The log is page 02h, "SMART / Health Information". Facts: NVM Express Base Specification 2.0, figure 207; smartctl(8) and
 //! nvme-smart-log(1) for the names that each prints.
@@ -18,9 +18,9 @@ use crate::child::read_within;
 
 /// Time for all drives together: each answers within some milliseconds, or not at all.
 const LIMIT: Duration = Duration::from_secs(3);
-/// No tool says more than this of one drive.
+/// No tool prints more than this about one drive.
 const OUTPUT_MAX: u64 = 64 << 10;
-/// Bits, of which no difference can be made.
+/// Bits, which have no difference.
 const CRITICAL_WARNING: &str = "critical_warning";
 const TEMPERATURE: &str = "temperature_c";
 
@@ -124,9 +124,9 @@ impl Tool {
             _ => e.to_string(),
         })?;
         let said = said.ok_or_else(|| format!("did not end within {} s", LIMIT.as_secs()))?;
-        // Not by its exit code: bits of smartctl's speak of a drive that fails, whose log is worth the more.
+        // The exit code does not count: smartctl sets bits in it for a failing drive, whose log matters most.
         let said: Option<Value> = said.ok().and_then(|text| serde_json::from_str(&text).ok());
-        self.decode(&said.ok_or("what it says is no JSON")?)
+        self.decode(&said.ok_or("its output is not JSON")?)
             .ok_or_else(|| "it shows no NVMe health log".into())
     }
 
@@ -199,8 +199,8 @@ mod tests {
     fn bad_output_is_an_error_and_no_zero() {
         let dir = tempfile::tempdir().unwrap();
         for (name, body, part) in [
-            ("silent", "exit 1", "no JSON"),
-            ("broken", "echo '{\"nvme_smart_health'", "no JSON"),
+            ("silent", "exit 1", "not JSON"),
+            ("broken", "echo '{\"nvme_smart_health'", "not JSON"),
             // smartctl 7.3 of a virtual disk.
             (
                 "other",
@@ -208,7 +208,7 @@ mod tests {
                 "no NVMe",
             ),
             ("empty", r#"echo '{"nvme_smart_health_information_log":{}}'"#, "no NVMe"),
-            ("endless", "exec yes", "no JSON"),
+            ("endless", "exec yes", "not JSON"),
             ("hanging", "exec sleep 60", "did not end"),
         ] {
             let tool = script(dir.path(), name, body);

@@ -19,7 +19,7 @@ const FRAME: u16 = 3;
 /// Names of the numbers of a CPU.
 const NUMBERS: [&str; 4] = ["busy", "spin", "wait", "other"];
 
-/// The keys, behind the title on a terminal.
+/// The keys, shown after the title on a terminal.
 const KEYS: &str = "   q quits";
 
 /// Draws everything for a terminal; what does not fit is cut off at the bottom.

@@ -31,7 +31,7 @@ pub(super) type Figure = (&'static str, &'static str, u16, usize, f64, Of);
 
 /// Metrics that a figure is made of.
 pub(super) enum Of {
-    /// Growth of their sum per second, in units of so many.
+    /// Growth of their sum per second, in this unit.
     Rate(&'static [&'static str], f64),
     /// The present sum over the shards.
     Level(&'static str),
@@ -88,16 +88,16 @@ pub(super) struct CpuView {
     pub(super) reactors: Vec<String>,
     /// The reactors' own clocks; absent on CPUs without.
     pub(super) reactor: Option<ReactorShare>,
-    /// Not idle, as the kernel counts it, whoever it was.
+    /// Busy time as the kernel counts it, whatever ran.
     pub(super) kernel_busy_percent: f64,
 }
 
-/// How the reactors of a CPU spent the time: with what is left they slept.
+/// How the reactors of a CPU spent the time; they slept for the rest of it.
 #[derive(Clone, Copy, Debug, Default, Serialize, PartialEq)]
 pub(super) struct ReactorShare {
     pub(super) busy_percent: f64,
     pub(super) spin_percent: f64,
-    /// Could have run, and something else had the CPU.
+    /// They could have run, but something else had the CPU.
     pub(super) wait_percent: f64,
 }
 
@@ -116,7 +116,7 @@ fn osd_view(osd: usize, before: &Result<OsdSample, String>, now: &Result<OsdSamp
     let both = match (before, now) {
         (Ok(before), Ok(now)) if now.taken_at_ns > before.taken_at_ns => Ok((before, now)),
         (_, Err(problem)) => Err(problem.clone()),
-        // It has just answered for the first time, or began anew.
+        // It has just answered for the first time, or has been restarted.
         _ => Err("has just started".to_owned()),
     };
     let both_or_none = both.as_ref().ok().copied();

@@ -31,10 +31,10 @@ impl Source {
         daemons.any(|daemon| matches!(ProcessId::running(&self.layout, daemon), Ok(Some(_))))
     }
 
-    /// Asks all OSDs. One that does not answer is an error of its own row only.
+    /// Asks all OSDs. One that does not answer is an error in its own row only.
     pub(super) fn sample(&self) -> Sample {
         let ids: Vec<OsdId> = self.plan.osd_ids().collect();
-        // All at once: one that hangs costs its time limit, not everybody's.
+        // All are asked at once: an OSD that hangs delays nobody else.
         let osds = std::thread::scope(|scope| {
             let asked: Vec<_> = ids.iter().map(|id| scope.spawn(|| self.ask(*id))).collect();
             asked
@@ -46,9 +46,9 @@ impl Source {
     }
 
     fn ask(&self, id: OsdId) -> Result<OsdSample, String> {
-        let addr = http_addr(&self.layout, id).ok_or("it does not run")?;
+        let addr = http_addr(&self.layout, id).ok_or("it is not running")?;
         let body = get(addr, "/metrics.json").map_err(|e| carmine_testbed::output::chain(&*e))?;
-        OsdSample::parse(&body).ok_or_else(|| "its answer is not understood".into())
+        OsdSample::parse(&body).ok_or_else(|| "its answer cannot be read".into())
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) struct OsdSample {
 }
 
 impl OsdSample {
-    /// Reads an answer of `/metrics.json`; metrics that are strange are left out.
+    /// Reads an answer of `/metrics.json`; metrics of an unknown form are left out.
     pub(super) fn parse(answer: &Value) -> Option<OsdSample> {
         let of_metric = |metric: &Value| {
             let values = metric["values"].as_array()?.iter().map(|series| series["value"].clone());

@@ -1,4 +1,4 @@
-//! How fast CPUs run, how deep they sleep, and with whom they share their time.
+//! The speed of CPUs, the depth of their sleep, and the other users of their time.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const FITTING_PROFILES: [&str; 3] = ["network-latency", "latency-performance", "
 const EXIT_US_MAX: i64 = 10;
 /// Time given to others since boot, of all CPU time: more than this shows in measurements.
 const STEAL_PERCENT_MAX: f64 = 1.0;
-/// Other work that takes this part of all CPUs' time shows in measurements; so does a process that takes so much of one CPU.
+/// Other work that takes this part of all CPUs' time shows in measurements; so does a process that takes this part of one CPU.
 const OTHERS_MAX: f64 = 0.05;
 const PROCESS_MAX: f64 = 0.5;
 /// Other work that takes this part of all CPUs' time spoils them.
@@ -40,7 +40,7 @@ pub(super) fn governor(machine: &Machine<'_>) -> Vec<Finding> {
             return ok(is);
         }
         warn(is)
-            .better("performance: the clock does not follow the load, so points of one curve are comparable")
+            .better("performance: the clock rate ignores the load, so points of one curve are comparable")
             .cost("power management is switched off before measuring; no figure of its own", TUNING_GUIDE)
             .command("cpupower frequency-set -g performance")
     };
@@ -54,7 +54,7 @@ pub(super) fn boost(machine: &Machine<'_>) -> Option<Finding> {
     Some(match intel.or_else(generic)? {
         (false, ..) => info("off: figures are lower, and steadier"),
         (true, path, off) => {
-            info("on: the clock depends on how many cores work and how warm they are")
+            info("on: the clock rate depends on how many cores work and how warm they are")
                 .better("off while figures of different core counts are compared; on for the highest figure")
                 .cost("a core's speed varies with the load of its whole package, so results may not be reproducible", KERNEL)
                 .command(format!("echo {off} > /{path}"))
@@ -118,11 +118,11 @@ pub(super) fn other_work(machine: &Machine<'_>, [before, after]: &[CpuTimes; 2])
     // A CPU's ticks between the two moments.
     let ticks = after.total.saturating_sub(before.total) as f64 / after.cpus.max(1) as f64;
     if ticks < 1.0 {
-        return absent("the kernel did not count on between two looks");
+        return absent("the kernel's counts did not advance between two looks");
     }
     let own = |pid: &u32| machine.options.own_pids.contains(pid);
     let took = |(pid, (command, now)): (&u32, &(String, u64))| {
-        // A number may have been given to a new process, which has less. (A thread of the kernel has another name for each work.)
+        // A number may have been given to a new process, which has less. (A thread of the kernel is renamed for each piece of work.)
         let then = before.processes.get(pid).map_or(0, |(_, ticks)| *ticks);
         (*pid, command.clone(), now.checked_sub(then).unwrap_or(*now) as f64 / ticks)
     };
@@ -150,9 +150,9 @@ pub(super) fn other_work(machine: &Machine<'_>, [before, after]: &[CpuTimes; 2])
         _ => return ok(is),
     };
     let pids = named.iter().map(|(pid, ..)| pid.to_string()).collect::<Vec<_>>().join(" ");
-    judge(is).better("nothing else runs while something is measured: wait for its end, or halt it").command(
+    judge(is).better("nothing else runs while something is measured: wait until it ends, or stop it").command(
         match pids.is_empty() {
-            true => "top (in the machine's own name space: here no process is seen that works)".into(),
+            true => "top (in the machine's own PID name space: no busy process is visible here)".into(),
             false => format!(
                 "kill -STOP {pids} before the measurement and kill -CONT {pids} after it, as their owner"
             ),

@@ -10,7 +10,7 @@ const BLOCK_BYTES: i64 = 4096;
 const SENSOR_DRIVERS: [&str; 4] = ["nvme", "coretemp", "k10temp", "drivetemp"];
 /// Closer than this to its limit, thousandths of a degree, a device soon throttles.
 const MARGIN_MC: i64 = 10_000;
-/// Where a sensor tells no limit, this counts as warm.
+/// Where a sensor shows no limit, this counts as warm.
 const WARM_MC: i64 = 75_000;
 /// Frames of this size or more are called jumbo.
 const JUMBO_BYTES: i64 = 9_000;
@@ -36,7 +36,7 @@ pub(super) fn iommu(machine: &Machine<'_>) -> Option<Finding> {
 /// The kernel's I/O scheduler of each drive.
 pub(super) fn scheduler(machine: &Machine<'_>, drive: &Device) -> Option<Finding> {
     let choices = machine.queue(drive, "scheduler").unwrap_or_default();
-    // Hypervisors say so of drives of which they know nothing.
+    // Hypervisors also say so about drives that they know nothing about.
     let rotates = machine.queue(drive, "rotational").as_deref() == Some("1") && !machine.is_virtual();
     Some(match super::chosen(&choices).or((choices == "none").then_some("none"))? {
         "none" => ok("none"),
@@ -120,7 +120,7 @@ pub(super) fn write_cache(machine: &Machine<'_>, drive: &Device) -> Option<Findi
             let with = if machine.queue(drive, "fua").as_deref() == Some("1") { "with" } else { "without" };
             info(format!("write back, {with} FUA: every commit pays a flush of the drive"))
                 .better(
-                    "drives with power-loss protection, which take flushes for nothing; never set by hand on a drive \
+                    "drives with power-loss protection, for which flushes cost nothing; never set by hand on a drive \
                      without it",
                 )
                 .cost("a flush is answered when all of the drive's cache is on its medium", KERNEL)
@@ -147,7 +147,7 @@ pub(super) fn block_size(machine: &Machine<'_>, drive: &Device) -> Option<Findin
             .better(format!(
                 "{BLOCK_BYTES} bytes if the drive offers them: less work in its own tables; this erases it"
             ))
-            .cost("the drive tells it: `Relative Performance` of each of its formats", NVME)
+            .cost("the drive shows it as `Relative Performance` of each of its formats", NVME)
             .command(format!("nvme id-ns -H /dev/{0}; nvme format --lbaf=N /dev/{0}", drive.name))
     })
 }
@@ -157,7 +157,7 @@ pub(super) fn poll_queues(machine: &Machine<'_>) -> Option<Finding> {
     Some(match machine.number("sys/module/nvme/parameters/poll_queues").filter(|_| has_nvme(machine))? {
         0 => ok("none: all queues have interrupts, as Carmine's reactors need them"),
         n => info(format!("{n}; Carmine's reactors take completions by interrupt and use none"))
-            .better("0: each poll queue is an interrupt queue less")
+            .better("0: each poll queue takes the place of an interrupt queue")
             .command("echo options nvme poll_queues=0 > /etc/modprobe.d/nvme.conf; reboot"),
     })
 }

@@ -23,7 +23,7 @@ pub(super) fn tcp(machine: &Machine<'_>) -> Option<Finding> {
     });
     let touched: Vec<String> = touched.collect();
     let finding = if touched.is_empty() {
-        info(format!("{congestion}, nothing changed: leave it so"))
+        info(format!("{congestion}, nothing changed: leave it as it is"))
     } else {
         info(format!("changed by hand: {}", touched.join(", ")))
             .better("the kernel's defaults: old tunings are the first thing to remove")
@@ -47,7 +47,7 @@ pub(super) fn io_uring(machine: &Machine<'_>) -> Option<Finding> {
             .cost("the sysctl refuses io_uring_setup", KERNEL)
             .command("sysctl -w kernel.io_uring_disabled=0")
     } else if has_filter {
-        warn(format!("kernel {release} allows it; this process has a seccomp filter, which may not"))
+        warn(format!("kernel {release} allows it, but this process has a seccomp filter, which may not"))
             .better("no filter: containers forbid io_uring by default")
             .command("start the container with --security-opt seccomp=unconfined")
     } else {
@@ -94,7 +94,7 @@ pub(super) fn huge_pages(machine: &Machine<'_>) -> Option<Finding> {
     let reserved = machine.field("proc/meminfo", "HugePages_Total:").unwrap_or_else(|| "0".into());
     Some(match super::chosen(&modes)? {
         "always" => info(format!("transparent: always; {reserved} reserved"))
-            .better("madvise: with always, memory can be gathered in the middle of a measurement")
+            .better("madvise: with always, the kernel may compact memory in the middle of a measurement")
             .cost("a page fault can stall while memory is reclaimed and compacted for it", KERNEL)
             .command("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"),
         mode => ok(format!("transparent: {mode}; {reserved} reserved")),
@@ -108,7 +108,7 @@ pub(super) fn clock(machine: &Machine<'_>) -> Option<Finding> {
     if FAST_CLOCKS.contains(&source.as_str()) {
         return Some(ok(source));
     }
-    let finding = warn(format!("{source}: every look at the clock enters the kernel"))
+    let finding = warn(format!("{source}: every reading of the clock enters the kernel"))
         .cost("a system call for each time stamp, several for each operation", KERNEL);
     let others = machine.text(format!("{dir}/available_clocksource")).unwrap_or_default();
     Some(match FAST_CLOCKS.iter().find(|fast| others.split_whitespace().any(|other| other == **fast)) {

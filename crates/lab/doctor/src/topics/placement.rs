@@ -1,4 +1,4 @@
-//! Where reactors, generators and devices sit, and which CPUs this process may use.
+//! The places of reactors, generators and devices, and the CPUs that this process may use.
 //! Facts of control groups: the kernel's Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst.
 
 use std::collections::BTreeSet;
@@ -69,14 +69,14 @@ pub(super) fn numa(machine: &Machine<'_>, device: &Device) -> Option<Finding> {
 pub(super) fn interrupts(machine: &Machine<'_>, device: &Device) -> Option<Finding> {
     let lines = interrupt_lines(machine, device);
     let cpus = lines.iter().fold(CpuList::default(), |all, (_, cpus)| all.union(cpus));
-    let is = format!("{} interrupts, on CPUs {cpus}", lines.len());
+    let is = format!("{}, on CPUs {cpus}", carmine_types::counted(lines.len(), "interrupt"));
     let queues = machine.list(format!("{}/mq", device.dir)).len();
     let reactors = &machine.options.reactor_cpus;
     let hit = cpus.intersection(reactors);
     Some(if lines.is_empty() {
         absent("no interrupt of its own has come yet")
     } else if machine.topology.as_ref().is_some_and(|topology| queues >= topology.all().len()) {
-        ok(format!("{is}: a queue for each CPU, completions come where they were asked for"))
+        ok(format!("{is}: a queue for each CPU, so completions arrive on the CPU that asked for them"))
     } else if hit.is_empty() {
         ok(is)
     } else {
@@ -130,7 +130,7 @@ pub(super) fn cpu_limit(machine: &Machine<'_>) -> Option<Finding> {
     let found = warn(format!("{cores:.2} cores, by /{file}"))
         .better("no limit; confine by CPU lists instead (`up --cpus`)")
         .cost(
-            "bursts need many cores for moments, so a hard limit hurts more than averages say; random writes were best \
+            "bursts need many cores for moments, so a hard limit hurts more than averages suggest; random writes were best \
              without one",
             &format!("{CPU_SCALING}; {HYPERCONVERGED}"),
         )
@@ -152,7 +152,7 @@ fn limit(machine: &Machine<'_>, version: u8, folder: &Path) -> Option<Limit> {
     Some((quota_us / period_us, file.display().to_string(), none))
 }
 
-/// CPUs that a cpuset, or who started this process, leaves to it.
+/// CPUs that a cpuset, or the starter of this process, leaves to it.
 pub(super) fn allowed_cpus(machine: &Machine<'_>) -> Option<Finding> {
     let allowed: CpuList = machine.field("proc/self/status", "Cpus_allowed_list:")?.parse().ok()?;
     let online: CpuList = machine.text("sys/devices/system/cpu/online")?.parse().ok()?;
@@ -237,7 +237,7 @@ mod tests {
     fn only_interrupts_that_come_count() {
         let tree = tree();
         let apart = with_reactors(&tree, "0");
-        assert_eq!((apart.severity, apart.is.as_str()), (Severity::Ok, "1 interrupts, on CPUs 1"));
+        assert_eq!((apart.severity, apart.is.as_str()), (Severity::Ok, "1 interrupt, on CPUs 1"));
         let hit = with_reactors(&tree, "1");
         assert_eq!(hit.severity, Severity::Warn);
         assert!(hit.command.unwrap().contains("in 31;"));

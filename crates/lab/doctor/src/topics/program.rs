@@ -1,4 +1,4 @@
-//! How this program was built, the room for its stores, and the options of its testbed.
+//! The build of this program, the room for its stores, and the options of its testbed.
 
 use crate::Finding;
 use crate::finding::{TEBIBYTE, absent, bad, info, ok, warn};

@@ -36,7 +36,7 @@ pub fn create_image(spec: &LoadSpec, place: &ClusterAccess, volume: u32) -> Vec<
     ["create", "--size", &size, "--image-feature", "layering", &image].map(str::to_owned).to_vec()
 }
 
-/// Name of an object that `fio-rados` loads: fio makes one of each of its files. It does not depend on the job, so that reads
+/// Name of an object that `fio-rados` loads: fio makes one for each of its files. It does not depend on the job, so that reads
 /// find what was written.
 pub fn object(spec: &LoadSpec, number: impl std::fmt::Display) -> String {
     format!("fio.{}.{number}", show_bytes(spec.object_size_bytes))
@@ -82,7 +82,7 @@ fn results(output: &str) -> Vec<String> {
     options(&format!("output-format=json+\noutput={output}"))
 }
 
-/// The begin of a section: the place of its data. fio knows an engine's own options only after its name.
+/// The beginning of a section: the place of its data. fio knows an engine's own options only after its name.
 fn section(tool: Tool, spec: &LoadSpec, place: &ClusterAccess, volume: u32) -> Vec<String> {
     let ClusterAccess { conf, pool } = place;
     let (objects, names, size) = (spec.objects(), object(spec, "$filenum"), spec.volume_bytes());
@@ -141,7 +141,7 @@ pub fn parse(text: &str) -> Result<HostedFigures, String> {
     let Some(Ok(mut value)) = stream.next() else {
         return Err("fio printed JSON that ends too early".into());
     };
-    let version = value["fio version"].as_str().ok_or("this is no result of fio")?.to_owned();
+    let version = value["fio version"].as_str().ok_or("this is not a result of fio")?.to_owned();
     let job = value["jobs"].get_mut(0).ok_or("fio's result has no jobs")?;
     let [(read, read_s), (write, write_s), _] = ["read", "write", "trim"].map(|name| direction(job, name));
     let error = job["error"].as_i64().unwrap_or(0);

@@ -1,5 +1,5 @@
 //! Loads made by the tools that Ceph's users know: `rados bench` and fio's engines `rados` and `rbd`. This has their
-//! command lines for a [`LoadSpec`] and reads what they print; who starts them is the controller.
+//! command lines for a [`LoadSpec`] and reads what they print; the controller starts them.
 
 pub mod fio;
 pub mod rados;
@@ -65,7 +65,7 @@ pub fn check(tool: Tool, spec: &LoadSpec) -> Result<Vec<String>, String> {
         }
         _ => None,
     };
-    let marks = ["rados bench tells no percentiles"].into_iter().chain(order);
+    let marks = ["rados bench gives no percentiles"].into_iter().chain(order);
     Ok(marks.filter(|_| is_bench).map(str::to_owned).collect())
 }
 
@@ -78,7 +78,7 @@ pub struct Latency {
     pub stddev_ns: f64,
 }
 
-/// Everything that a tool told about its window.
+/// Everything that a tool reported about its window.
 #[derive(Clone, Debug, Default)]
 pub struct HostedFigures {
     /// Its version, as in fio's results.

@@ -31,7 +31,7 @@ pub fn arguments(
     let (seconds, depth, name) = (millis.div_ceil(1000), spec.iodepth, run_name(spec, job));
     let (bs, object) = (spec.bs_bytes, spec.object_size_bytes);
     let rest = match spec.rw {
-        // Names of its own: what is read must not be overwritten, and goes away with the run.
+        // It has names of its own: data that is read must not be overwritten, and this data is removed with the run.
         Rw::Write | Rw::RandWrite => {
             let most = most_objects.map(|most| format!(" --max-objects {most}")).unwrap_or_default();
             format!("{seconds} write -t {depth} -b {bs} -O {object}{most} --run-name {name}-written")

@@ -33,11 +33,11 @@ pub const WINDOW_MIN_S: f64 = 10.0;
 const SMOKE_BELOW_S: f64 = WINDOW_MIN_S - 0.1;
 /// The mean of a longer window is to be known within this part of it.
 const SMOKE_WITHIN: f64 = 0.10;
-/// Parts of the load's depth between which the mean number of operations in flight is as it should be: those at the ends of
+/// The mean number of operations in flight should lie between these parts of the load's depth: operations at the ends of
 /// the window are counted in part only.
 const LITTLE_MIN: f64 = 0.8;
 const LITTLE_MAX: f64 = 1.1;
-/// Part of a CPU that controller and monitor may use of a reactor's before that reactor's CPU counts as shared.
+/// Part of a reactor's CPU that controller and monitor may use before it counts as shared.
 const GUESTS_MAX: f64 = 0.02;
 /// An open-loop load that ends behind its schedule by more than this part of the window could not keep up.
 const BEHIND_MAX: f64 = 0.01;
@@ -230,7 +230,7 @@ pub struct Report {
     pub verdict_next: String,
     pub errors: u64,
     pub abandoned: u64,
-    /// The longest time in the window for which a job had no operation acknowledged; `None` of a tool that does not tell.
+    /// The longest time in the window for which a job had no operation acknowledged; `None` for a tool that does not report it.
     pub longest_pause_ms: Option<f64>,
     pub verify: VerifyCounts,
     /// How far behind its schedule an open-loop load ended.
@@ -362,8 +362,8 @@ impl Report {
     }
 }
 
-/// Busy time of all CPUs less the idle baseline, the generator, the controller and the monitor. It has the OSDs' own CPU
-/// time in it: less than most of that means that the baseline did not hold, and the figure is worth nothing.
+/// Busy time of all CPUs less the idle baseline, the generator, the controller and the monitor. It includes the OSDs' own CPU
+/// time: if it is much less than that, the baseline did not hold, and the figure is worth nothing.
 fn machine_seconds(window: &Window, wall: f64) -> Option<f64> {
     let machine = &window.machine;
     let others = machine.idle_baseline_cores * wall + seconds(machine.generator_ns + machine.mon_ns);
@@ -400,7 +400,7 @@ impl Context {
 }
 
 fn osd_report(osd: &OsdWindow) -> OsdReport {
-    // A peer's RocksDB has threads of these names, too, but nothing else of it is told apart.
+    // A peer's RocksDB has threads of these names, too, but its other threads cannot be told apart.
     let known = |ns: u64| (!osd.reactors.is_empty()).then_some(seconds(ns));
     let sum = |clock: fn(&ReactorWindow) -> u64| known(osd.sum(clock));
     let (flush_ns, compaction_ns) = osd.rocksdb_ns();
@@ -472,10 +472,10 @@ fn marks(result: &JobResult, window: &Window, context: &Context, facts: &Facts) 
             "the OSDs' background work had not ended when the wait for it was given up: some of it is not charged".to_owned()
         }),
         window.instrument.is_some_and(|instrument| !instrument.apart).then(|| {
-            "SHARED: every CPU is an OSD's, so the sampler ran on them, too".to_owned()
+            "SHARED: every CPU belongs to an OSD, so the sampler ran on those, too".to_owned()
         }),
         window.counters.is_some_and(|counters| counters.user_only).then(|| {
-            "cycles and instructions are those of user mode: this user may not count the kernel's (as root: sysctl kernel.perf_event_paranoid=1)".to_owned()
+            "cycles and instructions are those of user mode: this user is not allowed to count the kernel's (as root: sysctl kernel.perf_event_paranoid=1)".to_owned()
         }),
         client_wait.map(|part| format!("NOISY: a generator thread was without a CPU for {part:.0} % of the window")),
         setting.in_process.then(|| {
@@ -532,7 +532,7 @@ fn guests_seconds(window: &Window) -> f64 {
     (seconds(window.machine.generator_ns + window.machine.mon_ns) - apart).max(0.0)
 }
 
-/// More than what is possible.
+/// The marks of a result that is above what is possible.
 fn above(raw: &Percentages) -> Vec<String> {
     let raw = [("device", raw.device), ("messenger", raw.messenger)];
     let above = raw.into_iter().filter_map(|(what, percent)| Some((what, percent?)));

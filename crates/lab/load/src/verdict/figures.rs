@@ -5,7 +5,7 @@ use carmine_types::counted;
 use super::{Evidence, MoreLoad};
 use crate::window::{OsdWindow, ReactorWindow, Window};
 
-/// More load that gains this many percent shows that the load was the limit; less refutes it.
+/// If more load gains this many percent, the load was the limit; a smaller gain refutes that.
 pub(super) const GAIN_PERCENT: f64 = 5.0;
 
 carmine_types::words! {
@@ -27,7 +27,7 @@ carmine_types::words! {
         OfMessenger = "the part of the raw messenger that was reached",
         AboveBaseline = "the part of a raw baseline that was reached",
         DriveUnmeasured = "the store is on a drive, and there is no baseline of it",
-        /// Of the time that it had its CPU: time without one is nobody's load.
+        /// Of the time that it had its CPU: time without one is no load.
         HotReactor = "the hottest reactor's work, of the time that it had its CPU",
         HotRatio = "the hottest reactor's work, compared with the mean",
         PgRatio = "the most PGs of a reactor, compared with the mean",

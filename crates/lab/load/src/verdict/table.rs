@@ -1,4 +1,4 @@
-//! The decision table. `carmine help verdicts` prints it, and `docs/verdicts.md` is that print.
+//! The decision table. `carmine help verdicts` prints it, and `docs/verdicts.md` holds what it prints.
 
 use std::fmt;
 
@@ -48,13 +48,13 @@ pub(super) struct Row {
     pub(super) next: &'static str,
 }
 
-/// A row without words.
+/// A row that has no words yet.
 const fn on(limiter: Limiter, cells: &'static [Cell]) -> Row {
     Row { limiter, cells, say: "", next: "" }
 }
 
 impl Row {
-    /// The bound of the load in words: `{FIGURE}` is its value, `{@FIGURE}` what it is of.
+    /// The limit of the load in words: `{FIGURE}` is a figure's value, and `{@FIGURE}` is what that figure is of.
     const fn says(self, say: &'static str) -> Row {
         Row { say, ..self }
     }
@@ -84,7 +84,7 @@ const ONE_SATURATED: f64 = 97.0;
 /// This percentage of a raw baseline is what the drive or the network gives. How long a device was busy says nothing: one
 /// that takes many requests side by side is busy with the first.
 const RAW_REACHED: f64 = 90.0;
-/// Nothing does more than its raw baseline, noise apart: then the baseline is of something else.
+/// Noise apart, nothing does more than its raw baseline; if it seems to, the baseline is one of something else.
 pub(crate) const RAW_WRONG: f64 = 110.0;
 /// Time without a CPU that disturbs a window, and CPU time of others that explains it: a reactor that sleeps is without a CPU
 /// while an idle CPU wakes up, too.
@@ -96,7 +96,7 @@ pub(crate) const UNEVEN: f64 = 1.25;
 /// Below this many operations in flight for each reactor, more depth is the first thing to try.
 const DEEP: f64 = 32.0;
 
-/// From facts that make all others meaningless, over what is saturated, to what is left when nothing is. A row must not depend on
+/// First come facts that make all others meaningless, then what is saturated, then what is left when nothing is. A row must not depend on
 /// a difference that is noise: NET comes after QD because at a low depth both the load and its baseline wait for single
 /// messages, and after the rows for saturated CPUs because on loopback messages cost the same CPUs.
 pub(super) const ROWS: &[Row] = &[
@@ -118,14 +118,14 @@ pub(super) const ROWS: &[Row] = &[
         .says("the generator used {@ClientCpus}")
         .next("give the generator more CPUs (--client-cpus of `carmine up`)"),
     on(Device, &[AtLeast(Figure::OfDevice, RAW_REACHED), Below(Figure::OfDevice, RAW_WRONG)])
-        .says("{OfDevice} of the raw device were reached")
+        .says("{OfDevice} of the raw device was reached")
         .next(
             "raise --iodepth if `carmine baseline` gives more at a larger one; else take faster \
              drives or more of them (--devs)",
         ),
     on(Imbalanced, &[HOT, AtLeast(Figure::HotRatio, UNEVEN), AtLeast(Figure::PgRatio, UNEVEN)])
         .says(HOT_REACTOR)
-        .next("raise --pgs of `carmine up`, so that each reactor owns as many"),
+        .next("raise --pgs of `carmine up`, so that each reactor owns the same number"),
     // A neighbour on one reactor's CPU makes the load uneven as well.
     on(Imbalanced, &[HOT, AtLeast(Figure::HotRatio, UNEVEN), Below(Figure::Waiting, DISTURBED)])
         .says(HOT_REACTOR)
@@ -161,7 +161,7 @@ pub(super) const ROWS: &[Row] = &[
         .says("nothing is saturated, and more load gave more")
         .next("raise --iodepth or --numjobs"),
     on(Net, &[AtLeast(Figure::OfMessenger, RAW_REACHED), Below(Figure::OfMessenger, RAW_WRONG)])
-        .says("{OfMessenger} of the raw messenger were reached")
+        .says("{OfMessenger} of the raw messenger was reached")
         .next("take more connections (--numjobs, --reactors) or a faster network"),
     on(Unknown, &[AtLeast(Figure::AboveBaseline, RAW_WRONG)])
         .says("{nothing}; the load did {AboveBaseline} of a raw baseline, so that one is wrong")
@@ -224,7 +224,7 @@ pub fn page() -> String {
         .to_owned();
     for (row, at) in ROWS.iter().zip(1..) {
         let cells = row.cells.iter().map(Cell::to_string).collect::<Vec<_>>().join("; **and** ");
-        let cells = if cells.is_empty() { "nothing of the above holds" } else { &cells };
+        let cells = if cells.is_empty() { "none of the above holds" } else { &cells };
         text += &format!("| {at} | {} | {cells} | {} |\n", row.limiter, row.next);
     }
     text + super::CURVES_PAGE

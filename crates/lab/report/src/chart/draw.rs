@@ -150,7 +150,7 @@ impl Field {
             Form::Bar(from, to, width) => return pen.bar(self.at(*from), self.at(*to), *ink, *width),
             Form::Text(at, text) => {
                 let (x, y) = self.at(*at);
-                // It stands on the side that has room.
+                // It is put on the side that has room.
                 let fits = x + wide(text) + 10.0 <= WIDTH;
                 let (anchor, shift) = if fits { ("start", 10.0) } else { ("end", -10.0) };
                 return pen.text((x + shift, y), anchor, *ink, text);
@@ -212,7 +212,7 @@ fn sockets(pen: &mut Pen, seats: &[(Cpu, Vec<Seat>)]) -> f64 {
     top
 }
 
-/// Its number and who runs there; one that several share has a frame.
+/// Its number and the threads that run there; a CPU that several share has a frame.
 fn hardware_thread(pen: &mut Pen, area @ [left, top, right, bottom]: Area, cpu: &Cpu, seats: &[Seat]) {
     let middle = (left + right) / 2.0;
     let number = cpu.cpu.to_string();
@@ -294,9 +294,9 @@ const WIDTH: f64 = 960.0;
 const TEXT: f64 = 22.0;
 /// Width of a character in parts of its height, about.
 const CHAR_WIDTH: f64 = 0.58;
-/// Half of the least width and height that a finger or pointer finds.
+/// Half of the smallest width and height that a finger or pointer can hit.
 const REACH: f64 = 12.0;
-/// Characters of a text that fit over a chart; who listens hears all.
+/// Characters of a text that fit over a chart; screen readers read all of it.
 const SHOWN_MAX: usize = 76;
 /// Half of a marker.
 const MARKER: f64 = 8.0;

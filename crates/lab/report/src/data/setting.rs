@@ -24,7 +24,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) is_clean: bool,
     /// `read` or `write`: the one that has most operations.
     pub(crate) direction: &'static str,
-    /// Its latency; `None` of repeats that can't be put together, for they have no histogram.
+    /// Its latency; `None` for repeats that can't be put together, because they have no histogram.
     pub(crate) latency: Option<LatencyNs>,
 }
 
@@ -110,7 +110,7 @@ impl<'a> Setting<'a> {
     /// clocks, after the window, and the kernel elsewhere. Together they are that of the machine without the generator.
     pub(crate) fn cpu_us(&self) -> [Option<f64>; 8] {
         let mut each: Vec<_> = self.used.iter().map(|point| cpu_us(point)).collect();
-        // Where some repeats have samples, these alone tell the kernel's part.
+        // If some repeats have samples, only these show the kernel's part.
         if each.iter().any(|parts| parts[1].is_some()) {
             each.retain(|parts| parts[1].is_some());
         }
@@ -131,7 +131,7 @@ fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     Some(mean).filter(|mean| mean.is_finite())
 }
 
-/// One point's parts. Unknown is not zero: parts that no OSD tells of are left out.
+/// One point's parts. Unknown is not zero: parts that no OSD reports are left out.
 fn cpu_us(point: &Measured) -> [Option<f64>; 8] {
     let Some(result) = &point.result else { return Default::default() };
     let carmine = &result.carmine;

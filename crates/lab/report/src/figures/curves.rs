@@ -1,4 +1,4 @@
-//! Charts of lines: hockey sticks, latency against IOPS while more and more is asked; and scaling, what each size gives. The
+//! Charts of lines: hockey sticks, which show latency against IOPS as the load grows; and scaling, which shows what each size gives. The
 //! words about scaling are the study's.
 
 use carmine_load::verdict;
@@ -82,7 +82,7 @@ fn latency_dot(setting: &Setting<'_>) -> Option<Dot> {
     Some(Dot { x: setting.iops(), y: ms(setting.mean_ns())?, bar, marked: !setting.is_clean })
 }
 
-/// A name, or else another.
+/// A name, or another if it is empty.
 fn or<'n>(name: &'n str, other: &'n str) -> &'n str {
     if name.is_empty() { other } else { name }
 }
@@ -94,7 +94,7 @@ fn curves<'a, 'b>(view: &View<'a>, panel: &Panel<'a, 'b>) -> Vec<(String, Vec<&'
     curves
 }
 
-/// How much is asked: the rate if there is one, else requests in flight.
+/// The load that is asked for: the rate if there is one, else requests in flight.
 fn asked(setting: &Setting<'_>) -> f64 {
     let [depth, jobs] = ["iodepth", "jobs"].map(|axis| setting.config.float(axis).unwrap_or(1.0));
     setting.config.float("rate_iops").unwrap_or(depth * jobs)

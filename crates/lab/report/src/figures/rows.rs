@@ -153,7 +153,7 @@ const DOTS: Kind = Kind {
     reference: None,
 };
 
-/// IOPS and latency of each workload: what plans show that vary neither size nor load.
+/// IOPS and latency of each workload, for plans that vary neither size nor load.
 pub(super) const RESULTS: [Kind; 2] = [
     Kind {
         id: "iops",
@@ -213,7 +213,7 @@ pub(super) const CPU_STAGES: Kind = Kind {
     ..DOTS
 };
 
-/// How near a result is to what the raw device and the raw messenger can do.
+/// How close a result comes to what the raw device and the raw messenger can do.
 pub(super) const BASELINES: Kind = Kind {
     id: "baseline",
     title: "Against the raw device and messenger",
@@ -269,7 +269,7 @@ impl Kind {
         let without = (!unknown.is_empty()).then(|| {
             let have = if unknown.len() == 1 { "has" } else { "have" };
             let all = counted(unknown.len(), "setting");
-            format!("{all} {have} no such figure: CPUs are shared, or nothing measured it.")
+            format!("{all} {have} no such figure: CPUs are shared, or it was not measured.")
         });
         let remark = Some(self.remark.to_owned()).filter(|remark| !remark.is_empty());
         let remarks = remark.into_iter().chain(without).chain(cut).collect();

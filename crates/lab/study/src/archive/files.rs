@@ -33,7 +33,7 @@ impl Run {
         );
         let PointsFile { points } = read_json(&dir.join("points.json"))?.unwrap_or_default();
         if let Some(Point { stem, .. }) = points.iter().find(|point| !is_stem(&point.stem)) {
-            return Err(failed!("{name}: `{stem}` is no file name (letters, digits, `.`, `_` and `-` only)"));
+            return Err(failed!("{name}: `{stem}` is not a file name (letters, digits, `.`, `_` and `-`)"));
         }
         Ok(Run { dir, file, points })
     }
@@ -234,6 +234,6 @@ mod tests {
         assert!(refused().contains("archive format 99; this carmine reads format 1"));
         Run { file: run_file(RUN_FORMAT), ..writer.clone() }.save().unwrap();
         writer.save_points(vec![point(0, "../../etc/passwd")]).unwrap();
-        assert!(refused().contains("`../../etc/passwd` is no file name"));
+        assert!(refused().contains("`../../etc/passwd` is not a file name"));
     }
 }

@@ -1,4 +1,4 @@
-//! The load of a point: `carmine bench` and `carmine baseline`, what its generator cannot do, and the same by hand.
+//! The load of a point: `carmine bench` and `carmine baseline`, the limits of its generator, and the commands that do the same by hand.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::plan::{Workload, workload};
 
 /// Bytes of an object (as `carmine bench` makes them).
 const OBJECT_BYTES: u64 = 4 << 20;
-/// Open loop: so many may be in flight before arrivals wait.
+/// Open loop: this many may be in flight before arrivals wait.
 const OPEN_LOOP_IODEPTH: u32 = 256;
 /// Connecting and draining.
 pub(super) const AROUND_S: f64 = 60.0;
 /// Recording a profile, and reading the stacks of busy OSDs.
 const PROFILE_S: f64 = 180.0;
-/// A prefill that is slower than this hangs.
+/// A prefill that is slower than this is taken to hang.
 pub(super) const SLOW_BYTES_PER_S: f64 = 10e6;
 /// The bytes that `carmine bench` loads by default.
 const SIZE_BYTES: u64 = 1 << 30;
@@ -67,7 +67,7 @@ pub(super) fn load_spec(config: &Config) -> LoadSpec {
     }
 }
 
-/// The same with ramp and seed. A ramp would warm what is to be cold.
+/// The same with ramp and seed. Cold caches get no ramp, which would warm them.
 fn spec_of_run(config: &Config, ramp: Duration, seed: u64) -> LoadSpec {
     let is_cold = config.text("cache") == Some("cold");
     let ramp_ms = if is_cold { 0 } else { ramp.as_millis() as u64 };
@@ -154,11 +154,11 @@ pub(crate) fn refusal(config: &Config) -> Option<String> {
         ..spec.clone()
     };
     if config.text("cache") == Some("cold") && tool(config) == Tool::RadosBench && spec.rw.reads() {
-        return Some("cache = cold: rados-bench reads only what it wrote itself, which warms the caches; take another client".into());
+        return Some("cache = cold: rados-bench reads only what it wrote itself, and writing warms the caches; take another client".into());
     }
     if let Some(percent) = config.number("read_percent").filter(|_| spec.rw != Rw::RandRw) {
         let name = config.text("workload").unwrap_or_default();
-        return Some(format!("read_percent = {percent}: {name} mixes nothing; take randrw4k"));
+        return Some(format!("read_percent = {percent}: {name} is not a mixed load; take randrw4k"));
     }
     let check = |spec: &LoadSpec| spec.check().and_then(|()| hosted::check(tool(config), spec).map(drop));
     check(&spec).and_then(|()| check(&aged)).err().map(|error| error.to_string())
@@ -166,7 +166,7 @@ pub(crate) fn refusal(config: &Config) -> Option<String> {
 
 /// Commands of fio and of `rados bench` for the load of a point, against the layout while its OSDs run: first those
 /// that write the data, then the load itself, as `carmine bench --client` would run them. A point that loads rbd
-/// images has images, all others have objects. Loads that `rados bench` can't do have no command of it.
+/// images has images, all others have objects. Loads that `rados bench` can't make have no command for it.
 pub fn by_hand(layout: &Path, point: &Point, ramp: Duration, seed: u64) -> Vec<String> {
     let spec = spec_of_run(&point.config, ramp, seed);
     let conf = layout.join("ceph.conf").display().to_string();

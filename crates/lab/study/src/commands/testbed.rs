@@ -14,10 +14,10 @@ use crate::plan::Plan;
 
 /// Bytes per second that a slow disk takes while block files are written through.
 const SLOW_FILE_BYTES_PER_S: f64 = 40e6;
-/// Time in which processes start and every PG gets active; `up` has this limit of its own, and past it it hangs.
+/// Time in which processes start and every PG gets active; `up` has the same limit itself, and hangs if it takes longer.
 const START_S: f64 = 90.0;
 const STOP_S: f64 = 60.0;
-/// `up` gives a drive up after 8 hours.
+/// `up` gives up on a drive after 8 hours.
 const PRECONDITION_LIMIT_S: f64 = 9.0 * 3600.0;
 /// Largest write that `up --precondition` makes.
 const PRECONDITION_BS_MAX: u64 = 1 << 20;
@@ -97,7 +97,7 @@ fn devices(config: &Config, machine: &Machine) -> Result<Option<String>, String>
     machine.devices.get(..need).map(|list| Some(list.join(","))).ok_or_else(too_few)
 }
 
-/// `--confine`, where the plan has the axis at all: options stay in force until others are given. Fails for a part of a CPU
+/// `--confine`, if the plan has the axis at all: options stay in force until others are given. Fails for a part of a CPU
 /// that is not confined by time.
 fn confinement(config: &Config) -> Result<Vec<String>, String> {
     let cpus = config.float("cpus");
@@ -110,8 +110,8 @@ fn confinement(config: &Config) -> Result<Vec<String>, String> {
     Ok(words([("--confine", confine.map(str::to_owned)), ("--confine-cpus", confine.map(|_| cpus))]))
 }
 
-/// Options of a peer on the CPUs of `grid`; refuses what a peer can't be given, so that it is not compared with a Carmine that
-/// has it.
+/// Options of a peer on the CPUs of `grid`; refuses settings that a peer can't have, so that it is not compared with a Carmine that
+/// has them.
 fn peer_options(config: &Config, grid: &Grid, devices: &Option<String>) -> Result<Vec<String>, String> {
     if config.text("confine") == Some("quota") && config.float("cpus").is_some() {
         return Err("confine = quota: a peer is confined to CPUs, not by time; take cpuset".to_owned());
@@ -208,7 +208,7 @@ pub fn prepare_steps(layout: &Path, config: &Config, prepare: &Prepare<'_>) -> V
     steps.extend(filled.as_ref().map(|filled| write(config, &format!("always {filled}"), filled_bytes)));
     let rest = if filled.is_some() { "auto" } else { "always" };
     for config in std::iter::once(config).chain(prepare.others) {
-        // rados bench reads objects that have the points' names: the points write them themselves.
+        // rados bench reads objects with the points' names, which the points write themselves.
         if config.text("client") != Some("rados-bench") {
             steps.push(write(config, &format!("{rest} {size}"), Some(prepare.size_bytes * copies)));
         }

@@ -14,7 +14,7 @@ use crate::archive::{Config, Point, PointEnd, PointKind, PointResult, Run};
 /// A whole run as one arm: pairs with another run are points of the same repeat.
 ///
 /// # Errors
-/// The run is not complete, or nothing of it was measured.
+/// The run is not complete, or none of its points was measured.
 pub fn arm_of_run(run: &Run) -> Result<Arm, Refusal> {
     check_complete(run)?;
     arm(run, name_of(run), |point| Some(point.repeat))
@@ -23,7 +23,7 @@ pub fn arm_of_run(run: &Run) -> Result<Arm, Refusal> {
 /// Two arms of one run: those named, or those that its plan compares. Pairs are what ran side by side.
 ///
 /// # Errors
-/// The run is not complete, has no such arms, or nothing of them was measured.
+/// The run is not complete, has no such arms, or none of their points was measured.
 pub fn arms_of_run(run: &Run, names: Option<(&str, &str)>) -> Result<(Arm, Arm), Refusal> {
     check_complete(run)?;
     let known = run.file.comparison.as_ref().map(|c| c.arms.clone()).unwrap_or_default();
@@ -60,7 +60,7 @@ fn check_complete(run: &Run) -> Result<(), Refusal> {
     }
     fail_if!(
         !run.file.complete || missing > 0,
-        "{}: the run is not complete, {missing} of its {} points were not run; finish it, then compare",
+        "{}: the run is not complete (not run: {missing} of its {} points); finish it, then compare",
         name_of(run),
         run.points.len()
     );
@@ -119,7 +119,7 @@ fn facts_of_run(run: &Run) -> BTreeMap<String, String> {
 /// same configuration in the other, and so on.
 ///
 /// # Errors
-/// A file that is no result, or no files.
+/// A file that is not a result, or no files.
 pub fn arm_of_files(name: &str, paths: &[PathBuf]) -> Result<Arm, Refusal> {
     let mut arm = Arm { name: name.to_owned(), ..Arm::default() };
     let mut turns: BTreeMap<String, u32> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Which points belong together, and what differs between the arms beside the figures.
+//! Finds the points that belong together, and the differences between the arms beside the figures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub struct Group<'a> {
     pub alone: usize,
 }
 
-/// Points by turn, and their configuration; the key is that as JSON, which is ordered by axis.
+/// Points by turn, and their configuration; the key is the configuration as JSON, ordered by axis.
 type Keyed<'a> = BTreeMap<String, (Config, BTreeMap<u32, &'a Measured>)>;
 
 /// Groups the points of two arms by configuration, leaving out the axes in `without`, and pairs them by turn.
@@ -73,7 +73,7 @@ fn name(config: &Config, telling: &[String]) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// Fails if `here` has configurations that `there`, the arm `side`, has not.
+/// Fails if `here` has configurations that `there`, the arm `side`, does not have.
 fn missing(side: &str, telling: &[String], here: &Keyed<'_>, there: &Keyed<'_>) -> Result<(), Refusal> {
     let lacking = here.iter().filter(|(key, _)| !there.contains_key(*key));
     let found: Vec<String> = lacking.map(|(_, (config, _))| format!("`{}`", name(config, telling))).collect();
@@ -88,7 +88,7 @@ fn missing(side: &str, telling: &[String], here: &Keyed<'_>, there: &Keyed<'_>) 
     Ok(())
 }
 
-/// A setting that one arm has otherwise than the other.
+/// A setting that differs between the arms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     pub setting: String,
@@ -113,7 +113,7 @@ type Setting = fn(&Measured) -> Option<String>;
 /// The text for a setting that was not recorded.
 const UNKNOWN: &str = "not recorded";
 
-/// Axes of which no value is in both arms: these make them arms. (Axes along which each arm was measured have the same
+/// Axes with no value in common between the arms: these make them arms. (Axes along which each arm was measured have the same
 /// values in both.)
 pub fn differing_axes<'a>(base: &[&'a Measured], new: &[&'a Measured]) -> BTreeSet<&'a str> {
     let axes: BTreeSet<&str> =
@@ -181,12 +181,12 @@ fn values(arm: &Arm, of: impl Fn(&Measured) -> Option<String>) -> String {
     all.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// Refuses arms that do not promise the same, or are the same without knowing it.
+/// Refuses arms that promise different durability, or that turn out to be identical.
 pub(super) fn check(base: &Arm, new: &Arm, axes: &BTreeSet<&str>) -> Result<(), Refusal> {
     let (base_mode, new_mode) = (values(base, flush_mode), values(new, flush_mode));
     fail_if!(
         base_mode != new_mode,
-        "{} and {} have different flush modes ({base_mode} and {new_mode}): what they promise differs, so their speed is not \
+        "{} and {} have different flush modes ({base_mode} and {new_mode}): they promise different durability, so their speed is not \
          compared",
         base.name,
         new.name

@@ -1,4 +1,4 @@
-//! Which configurations fit the machine, which of a comparison are worth comparing, and in which order they run.
+//! Decides which configurations fit the machine, which of a comparison are worth comparing, and in which order they run.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,7 +63,7 @@ pub(super) fn cells(
     let within = within(plan);
     let mut cells = sorted(plan, &within, fitting);
     if plan.compare.is_some() {
-        // A study has other questions, too.
+        // The rest of a study answers other questions.
         if plan.study.is_none() {
             lone(&within, &mut cells, &mut dropped);
         }
@@ -76,8 +76,8 @@ pub(super) fn cells(
     (cells, dropped)
 }
 
-/// Gives points that are compared the same CPUs for their clients: the largest number, not under `least` of the most that any
-/// has (part of 1), with which each of them fits. Where there is none they keep their own, which the summary tells.
+/// Gives points that are compared the same CPUs for their clients: the largest number, at least the part `least` of the most that any
+/// has, with which each of them fits. If there is none they keep their own, and the summary says so.
 fn same_clients(plan: &Plan, machine: &Machine, mut points: Vec<&mut Fitting>, least: f64) {
     let mut lists: Vec<CpuList> = points.iter().map(|point| point.grid.client_cpus()).collect();
     lists.sort_by_key(|list| (Reverse(list.len()), list.to_string()));
@@ -113,7 +113,7 @@ fn place(plan: &Plan, machine: &Machine, config: Config) -> Result<Fitting, Drop
 /// Axes that do nothing but choose CPUs.
 const PLACES: [&str; 2] = ["balance", "smt"];
 
-/// Two configurations that put everything on the same CPUs are one: whatever differed would be chance.
+/// Two configurations that put everything on the same CPUs are one: any difference would be chance.
 fn not_identical(machine: &Machine, new: Fitting, before: &[Fitting]) -> Result<Fitting, Dropped> {
     let taken = seats(machine, &new.grid);
     let twin = before.iter().find_map(|old| match old.config.differences(&new.config).as_slice() {
@@ -134,7 +134,7 @@ fn not_identical(machine: &Machine, new: Fitting, before: &[Fitting]) -> Result<
 /// CPUs of an OSD's reactors and of its aliens.
 type Seat = (Vec<usize>, Vec<usize>);
 
-/// CPUs of the OSDs of every drive, and of the clients. The numbers of the OSDs don't matter, unless they say which of the named
+/// CPUs of the OSDs of every drive, and of the clients. The OSDs' numbers don't matter, unless they say which of the named
 /// devices is whose: a device is nearer to some CPUs than to others.
 fn seats(machine: &Machine, grid: &Grid) -> (Vec<Vec<Seat>>, Vec<usize>) {
     let sorted = |mut cpus: Vec<usize>| {
@@ -155,7 +155,7 @@ fn seats(machine: &Machine, grid: &Grid) -> (Vec<Vec<Seat>>, Vec<usize>) {
     (drives, sorted(grid.client_cpus().to_vec()))
 }
 
-/// Axes that tell the points of a cell apart: what is compared, what is computed of it (which is a confound, then), the curve.
+/// Axes that tell the points of a cell apart: the compared axis, axes computed from it (these are confounds, then), the curve.
 fn within(plan: &Plan) -> BTreeSet<String> {
     let computed = plan.compare.iter().flat_map(|axis| computed_of(plan, axis));
     plan.compare.iter().chain(&plan.curve).cloned().chain(computed).collect()
@@ -196,10 +196,10 @@ pub(super) struct Unit {
     pub(super) repeat: u32,
 }
 
-/// Rounds: every cell once, its arms one after the other, then every cell again. So repeats lie far apart in time, and what
-/// is compared close together. Every other round has the arms in reverse (A B … B A … A B): on a machine that drifts steadily,
-/// as while it warms up, the arm that is always second would have all of the drift. Cells begin either way in turn, so that
-/// the odd round is nobody's.
+/// Rounds: every cell once, its arms one after the other, then every cell again. So repeats lie far apart in time, and the arms
+/// of a comparison close together. Every other round has the arms in reverse (A B … B A … A B): on a machine that drifts steadily,
+/// such as while it warms up, an arm that was always second would have all of the drift. Cells begin either way in turn, so that
+/// an odd number of rounds favours neither arm.
 pub(super) fn units(plan: &Plan, machine: &Machine, cells: &[Cell]) -> Vec<Unit> {
     let mut random = fastrand::Rng::with_seed(plan.seed);
     let mut units = Vec::new();

@@ -43,7 +43,7 @@ pub(super) fn configs(plan: &Plan, machine: &Machine) -> Result<Vec<Result<Confi
     Ok(all)
 }
 
-/// Axes with a single value that is computed of this axis, or of one that is computed of it: they are not varied by themselves.
+/// Axes with a single value that is computed from this axis, or from one computed from it: they are not varied by themselves.
 pub(super) fn computed_of(plan: &Plan, axis: &str) -> BTreeSet<String> {
     let all: Vec<Values> = plan.cases.iter().flat_map(|case| axes_of(plan, case)).collect();
     let mut found = BTreeSet::from([axis.to_owned()]);
@@ -137,8 +137,7 @@ fn stuck(open: &[(&str, Kind, Expr)], known: &BTreeMap<String, f64>) -> String {
     let Some((name, _, expr)) = open.first() else { return String::new() };
     let missing = expr.names().iter().find(|n| !known.contains_key(*n)).cloned().unwrap_or_default();
     let cycle = open.iter().any(|(other, ..)| *other == missing);
-    let why =
-        if cycle { "which is computed of it in turn" } else { "which is no axis of the plan with a number" };
+    let why = if cycle { "which is computed from it in turn" } else { "which is not an axis with a number" };
     format!(
         "{name} = \"{}\": it needs `{missing}`, {why}; there are also machine_cpus, room (CPUs for reactors), sockets and drives",
         expr.text()
@@ -150,7 +149,7 @@ fn known(machine: &Machine, config: &Config) -> BTreeMap<String, f64> {
     let mut known: BTreeMap<String, f64> =
         config.0.iter().filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect();
     let cpus = machine.topology.allowed().len();
-    // All but those that clients get where a plan does not say how many.
+    // All but those that clients get if a plan does not say how many.
     let room = cpus.saturating_sub(default_clients(cpus)).max(1);
     // The named devices, or as many files as a pool of size 3 needs.
     let drives = if machine.devices.is_empty() { 3 } else { machine.devices.len() };

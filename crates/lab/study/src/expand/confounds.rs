@@ -54,7 +54,7 @@ const REACTORS_SMT: &str = "reactors beside a busy hardware thread";
 const SHARED: &str = "shared CPUs";
 const PGS: &str = "PGs per reactor";
 
-/// All, none, or how many percent.
+/// All, none, or a percentage.
 fn part(busy: impl Iterator<Item = bool>) -> String {
     let busy: Vec<bool> = busy.collect();
     match busy.iter().filter(|busy| **busy).count() * 100 / busy.len().max(1) {
@@ -64,7 +64,7 @@ fn part(busy: impl Iterator<Item = bool>) -> String {
     }
 }
 
-/// True if the aspect differs because the axis does: that is what is compared.
+/// True if the aspect differs because the axis does: then it is part of the comparison.
 pub(crate) fn follows_from(axis: &str, aspect: &str) -> bool {
     match axis {
         CLIENT_AXIS => aspect == CLIENTS || aspect == CLIENTS_SMT,

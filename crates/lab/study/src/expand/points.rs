@@ -15,7 +15,7 @@ pub(super) fn arms(cells: &[Cell]) -> Vec<String> {
     each_once(cells.iter().flat_map(|cell| &cell.arms).filter_map(|arm| arm.name.clone()))
 }
 
-/// The first point is run again at least so often, as planned: a drift is found while there is something to save.
+/// The first point is run again at least this often (in planned time), so that a drift is found while time can still be saved.
 const AGAIN_EVERY: Duration = Duration::from_secs(30 * 60);
 
 /// All points in order, and between them and at the end the first one again.
@@ -142,7 +142,7 @@ const AGE_BYTES_PER_S: f64 = 100e6;
 const RESTART_S: f64 = 3.0;
 /// Connecting, finding the objects, writing the result.
 const AROUND_LOAD_S: f64 = 1.5;
-/// `carmine up` gives an OSD so much if it is not told.
+/// The memory that `carmine up` gives an OSD by default.
 const OSD_MEMORY_BYTES: u64 = 1 << 30;
 /// Both baselines, for every new load.
 const BASELINE_S: f64 = 6.0;
@@ -153,7 +153,7 @@ fn point_time(plan: &Plan, config: &Config, restart: bool) -> Duration {
     Duration::from_secs_f64(window + AROUND_LOAD_S + start)
 }
 
-/// Memory of a point's OSDs; the data of a store in memory is beside what an OSD is told to take.
+/// Memory of a point's OSDs; the data of a store in memory comes on top of the memory that an OSD is given.
 pub(super) fn memory_bytes(config: &Config) -> u64 {
     let osds = config.number("osds").unwrap_or(1);
     let held = if config.text("store") == Some("cyan") && !is_peer(config) { size_bytes(config) } else { 0 };

@@ -25,7 +25,7 @@ pub fn show_duration(time: Duration) -> String {
     }
 }
 
-/// On a screen: points, arms, time, space, what is left out and why, and what differs between arms that should not.
+/// One screen: points, arms, time, space, what is left out and why, and unwanted differences between arms.
 pub fn summary(plan: &Plan, expansion: &Expansion) -> String {
     let mut text = format!("{}: {}\n", plan.name, plan.about);
     let mut put = |word: &str, what: String| text += &format!("{word:<11} {what}\n");
@@ -60,7 +60,7 @@ pub fn summary(plan: &Plan, expansion: &Expansion) -> String {
         "clients",
         match clients.as_slice() {
             [same] => format!("on {} in all points", cpus(same)),
-            _ => "on different CPUs, as the points below tell; name them as client_cpus to have the same"
+            _ => "on different CPUs, as the points below show; set client_cpus to give all points the same"
                 .to_owned(),
         },
     );
@@ -156,7 +156,7 @@ fn seats(grid: &Grid) -> String {
     text
 }
 
-/// The properties that OSDs share if they are told together.
+/// The properties that OSDs must share to be shown together.
 fn shape(grid: &Grid, osd: &OsdRow) -> String {
     let sockets = |osds: &[&OsdRow]| -> CpuList {
         osds.iter().flat_map(|osd| &osd.reactors).map(|slot| slot.place.socket).collect()
@@ -174,7 +174,7 @@ fn shape(grid: &Grid, osd: &OsdRow) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Why configurations are not run, equal reasons once, with how often.
+/// The reasons why configurations are not run, each once, with its count.
 pub(super) fn reasons(dropped: &[Dropped]) -> Vec<String> {
     let groups = tally(dropped.iter().map(|one| (one.word, &one.why)));
     groups.iter().map(|((word, why), times)| format!("{times} x {word}: {why}")).collect()

@@ -29,13 +29,13 @@ const fn from_0(max: u64) -> Kind {
 
 /// Axes that are not the option of `up` with the same value, but for `peer_opt.*`.
 const OTHERS: &[Axis] = &[
-    layout("fill", from_0(90), "percentage of the store that is written before"),
+    layout("fill", from_0(90), "percentage of the store that is written in advance"),
     layout(
         "age",
         from_0(1000),
-        "rounds of random writes of 64K before, each of as many bytes as are filled; the same in every store",
+        "rounds of random writes of 64K in advance, each of as many bytes as are filled; the same in every store",
     ),
-    layout("peer", Kind::Word(&["none", "ceph", "ceph-tuned"]), "who is measured: none is Carmine"),
+    layout("peer", Kind::Word(&["none", "ceph", "ceph-tuned"]), "the cluster to measure; none is Carmine"),
     layout(
         "peer_build",
         Kind::Text,
@@ -123,7 +123,7 @@ pub fn workload(name: &str) -> Option<Workload> {
     Some(Workload { rw, bs_bytes: parse_bytes(size).ok()? })
 }
 
-/// A workload's name with operations of so many bytes: `randread64k` is `randread4k` with 64K.
+/// A workload's name with operations of this many bytes: `randread64k` is `randread4k` with 64K.
 pub(crate) fn resized(name: &str, bs_bytes: u64) -> String {
     let kind = name.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default();
     let unit = if bs_bytes.is_multiple_of(1 << 10) { "" } else { "b" };
@@ -133,7 +133,7 @@ pub(crate) fn resized(name: &str, bs_bytes: u64) -> String {
 /// Least part of a CPU: the kernel's quotas go no lower.
 const CPUS_MIN: f64 = 0.01;
 
-/// One value: given, or to be computed of other axes.
+/// One value: given, or to be computed from other axes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AxisValue {
     Fixed(Value),

@@ -22,7 +22,7 @@ impl PartialEq for Expr {
 impl Expr {
     /// Parses it; the error says what is wrong in one line.
     pub fn parse(text: &str) -> Result<Expr, String> {
-        // Operators that are not what they seem: an error inside a comparison makes it false without a word.
+        // Operators that are not what they seem: an error inside a comparison silently makes it false.
         if let Some(word) = ["%", "&&", "||"].into_iter().find(|word| text.contains(word)) {
             return Err(format!(
                 "there is no `{word}`: write conditions as a list, alternatives as several [[exclude]], and \
@@ -48,7 +48,7 @@ impl Expr {
         let value = match self.eval(known)? {
             Val::Float(value) => value,
             Val::Int(value) => value as f64,
-            other => return Err(format!("`{}` is {other:?}, no number", self.text)),
+            other => return Err(format!("`{}` is {other:?}, not a number", self.text)),
         };
         if value.is_finite() { Ok(value) } else { Err(format!("`{}` is {value}", self.text)) }
     }

@@ -1,5 +1,5 @@
 //! Points that follow from those before them on the same curve: rates in percent of the capacity, the search for a rate
-//! under a p99, and the end of a curve that makes no sense any more.
+//! under a p99, and the early end of a curve.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(super) fn before<'a>(run: &'a Run, point: &Point) -> Vec<(&'a Point, PointRe
     done.filter_map(|other| Some((other, run.result(other).ok()??))).collect()
 }
 
-/// The rate of a point that has one by rule: `Ok(None)` for a closed loop, `Err` if what it follows from is missing.
+/// The rate of a point whose rate is computed: `Ok(None)` for a closed loop, `Err` if the points it depends on are missing.
 pub(super) fn rate(
     point: &Point,
     before: &[(&Point, PointResult)],
@@ -56,7 +56,7 @@ fn next_rate(capacity: f64, steps: &[(f64, Option<f64>)], p99_max: Duration) -> 
     (low + high) / 2.0
 }
 
-/// Why the curve ends before `point`, if it does.
+/// The reason why the curve ends before `point`, if it does.
 pub(super) fn exit(before: &[(&Point, PointResult)], latency_cap: Option<Duration>) -> Option<String> {
     before.iter().find_map(|(point, result)| {
         let latency = result.latency()?;

@@ -40,7 +40,7 @@ impl Sweep<'_> {
         self.script.line(&format!("\n# {} {}", point.index, point.stem));
         let outcome = match attempts {
             0..=ATTEMPTS_MAX => self.measure(at, &log),
-            _ => Err(Missed::Failed(format!("the sweep itself ended in it {ATTEMPTS_MAX} times"))),
+            _ => Err(Missed::Failed(format!("the sweep itself was ended during it {ATTEMPTS_MAX} times"))),
         };
         let (state, error) = match outcome {
             Ok(()) => (PointEnd::Done, None),
@@ -52,7 +52,7 @@ impl Sweep<'_> {
             }
         };
         if state == PointEnd::Failed {
-            // OSDs that took part in a failure are not used again; what they said goes with their folder.
+            // OSDs that took part in a failure are not used again; their logs are removed with their folder.
             keep_logs(&self.layouts.folder(&point.layout), &log);
             self.stop();
         } else {
@@ -131,7 +131,7 @@ impl Sweep<'_> {
             start_options(&point.config, self.job.plan, self.job.machine).map_err(Missed::Failed)?;
         self.ensure_layout(point, log)?;
         let step = testbed_step(What::Start, &self.layouts.folder(&point.layout), &point.config, &options);
-        // Set before it starts: one that fails half way is stopped as well.
+        // Set before it starts: a start that fails half way is stopped as well.
         self.running = Some(point.clone());
         self.must(&step, log)?;
         self.add_to_history(point, |history| history.starts += 1)
@@ -174,7 +174,7 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Made with one reactor an OSD and without what the point tries: what that breaks must not break the layout.
+    /// A layout is made with one reactor per OSD and without the point's experimental settings, which must not break the layout.
     fn layout_steps(&self, point: &Point, folder: &Path) -> Result<Vec<BoundedCommand>, Missed> {
         let mut plain = point.config.clone();
         for axis in ["osd_wrap", "osd_env", "confine", "cpus", "smt", "alien_threads", "poll"] {
@@ -208,7 +208,7 @@ impl Sweep<'_> {
         !self.job.machine.devices.is_empty() && is_durable(config)
     }
 
-    /// Named devices hold one layout: others that lie there, perhaps made by a sweep that was stopped, go.
+    /// Named devices hold one layout: others that lie there, perhaps made by a sweep that was stopped, are removed.
     fn clear_devices(&mut self, point: &Point, log: &Path) -> Result<(), Missed> {
         if !self.on_devices(&point.config) {
             return Ok(());
@@ -254,7 +254,7 @@ impl Sweep<'_> {
     }
 }
 
-/// A load that ends well has left a result.
+/// A load that ends well must have left a result.
 fn check_result(json: &Path) -> Result<(), Missed> {
     let why = match read_json::<PointResult>(json) {
         Ok(Some(result)) if result.iops() > 0.0 => return Ok(()),

@@ -13,10 +13,10 @@ use crate::archive::{ArchiveError, Config, Point, Run};
 use crate::commands::by_hand;
 use crate::plan::{Role, axis};
 
-/// A point is begun at most so often.
+/// A point is begun at most this often.
 pub(super) const ATTEMPTS_MAX: u32 = 3;
 
-/// A baseline that is older than this says nothing about now.
+/// A baseline that is older than this says nothing about the present.
 const AGE_MAX_S: f64 = 600.0;
 
 /// The baselines that were measured last, each with its settings and when it was measured (Unix time).
@@ -31,7 +31,7 @@ fn key(point: &Point) -> Config {
 }
 
 impl Baselines {
-    /// One that was taken for the same load a short while ago.
+    /// A baseline that was taken for the same load a short while ago.
     pub(super) fn fresh(&self, point: &Point, now_unix_s: f64) -> Option<&PathBuf> {
         let taken = self.0.iter().rev().find(|(of, ..)| *of == key(point))?;
         ((now_unix_s - taken.1).abs() <= AGE_MAX_S).then_some(&taken.2)
@@ -75,7 +75,7 @@ impl Layouts {
         Ok(Layouts { dir: dir.to_path_buf(), broken: BTreeMap::new(), attempts })
     }
 
-    /// Counts a beginning of a point before it happens; which one it is, from 1.
+    /// Counts a beginning of a point before it happens, and returns its number, from 1.
     pub(super) fn begin(&mut self, stem: &str) -> Result<u32, ArchiveError> {
         let count = self.attempts.entry(stem.to_owned()).or_default();
         *count += 1;
@@ -115,7 +115,7 @@ impl Layouts {
         read_json(&self.ready(name)).ok()?
     }
 
-    /// Marks a layout as made, or tells what it has gone through.
+    /// Marks a layout as made, or records its history.
     pub(super) fn record(&self, name: &str, history: &History) -> Result<(), ArchiveError> {
         write_json(&self.ready(name), history)
     }
@@ -144,7 +144,7 @@ impl Layouts {
     }
 }
 
-const HEAD: &str = "#!/bin/sh\n# The commands of this run, as they were run. Behind `# by hand:` stands what does the load of the point above with\n# fio, and with rados bench where that can, against the same folder while its OSDs run: first the data, then the load.\n";
+const HEAD: &str = "#!/bin/sh\n# The commands of this run, as they were run. After `# by hand:` come commands that make the load of the point above with\n# fio, and with rados bench if it can, against the same folder while its OSDs run: first the data, then the load.\n";
 
 /// `commands.sh` so far; the script of a stopped run goes on.
 pub(super) struct Script {
@@ -163,7 +163,7 @@ impl Script {
         self.text.push('\n');
     }
 
-    /// Adds what does a point's load by hand.
+    /// Adds the commands that make a point's load by hand.
     pub(super) fn by_hand(&mut self, layout: &Path, point: &Point, ramp: Duration, seed: u64) {
         if self.shown.insert(point.stem.clone()) {
             for line in by_hand(layout, point, ramp, seed) {

@@ -12,7 +12,7 @@ use crate::{Layout, Plan, Tuning, db_place, wal_places};
 pub fn of(layout: &Layout, plan: &Plan, osd: OsdId) -> Option<StoreFacts> {
     let data = || part_at(&layout.block(osd));
     let db = || part_at(&db_place(layout, osd));
-    // While the log moves there are two places: then the one that needs more decides.
+    // While the log moves it has two places, and the one that needs more decides.
     let needs_flush = |log: &StorePart| !log.is_device || log.drive.write_cache != WriteCache::Through;
     let log = || wal_places(layout, osd).iter().map(|path| part_at(path)).max_by_key(needs_flush);
     (plan.store == StoreKind::Blue).then(|| settle(osd.0, &plan.tuning, data(), log(), Some(db())))

@@ -1,4 +1,4 @@
-//! The state of a peer by the admin sockets of its daemons (no manager and no client is needed), and its description in results.
+//! The state of a peer, read from the admin sockets of its daemons (this needs no manager and no client), and its description in results.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ use crate::status::Probe;
 
 /// A daemon that has not answered by then is stuck.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Longest answer that is believed.
+/// Longest answer that is accepted.
 const ANSWER_MAX: u32 = 64 << 20;
 /// Entries of CMake's cache that decide how fast the result is.
 const CMAKE_ENTRIES: [&str; 5] =
@@ -91,7 +91,7 @@ pub fn about(plan: &Plan, peer: &PeerPlan) -> Result<About> {
     })
 }
 
-/// Looks at a running peer once. Its daemons tell no epoch here: 1 stands for any.
+/// Looks at a running peer once. Its daemons report no epoch here, so 1 stands for any.
 ///
 /// # Errors
 /// The monitor does not lead.
@@ -130,7 +130,7 @@ fn has_state(layout: &Layout, daemon: Daemon, question: &Value, state: &str) -> 
 /// (4 bytes, big endian).
 ///
 /// # Errors
-/// It does not listen (yet), does not answer in time, or answers something else than JSON: an error of its own, mostly.
+/// It does not listen (yet), does not answer in time, or its answer is not JSON: mostly an error of its own.
 fn ask(layout: &Layout, daemon: Daemon, question: &Value) -> Result<Value> {
     let folder = File::open(layout.run_dir())?;
     let mut stream = UnixStream::connect(format!("/proc/self/fd/{}/{daemon}.asok", folder.as_raw_fd()))?;
@@ -149,7 +149,7 @@ fn ask(layout: &Layout, daemon: Daemon, question: &Value) -> Result<Value> {
     })
 }
 
-/// How the programs were built, as far as that can be found out: of a package its version, of a build folder what CMake wrote
+/// How the programs were built, as far as that can be found out: for a package its version, for a build folder what CMake wrote
 /// down.
 fn build_flags(build: Option<&Path>) -> BTreeMap<String, String> {
     let Some(folder) = build else {
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
 
-    /// A daemon that answers one question with `answer`; the question that it got.
+    /// Runs a daemon that answers one question with `answer`; returns the result, and the question that it got.
     fn daemon(layout: &Layout, answer: Vec<u8>) -> std::thread::JoinHandle<Vec<u8>> {
         std::fs::create_dir_all(layout.run_dir()).unwrap();
         let folder = File::open(layout.run_dir()).unwrap();

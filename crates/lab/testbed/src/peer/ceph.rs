@@ -15,13 +15,13 @@ use crate::layout::{Daemon, Layout};
 use crate::plan::Plan;
 use crate::process::{logged, run_tool, spawn_on};
 
-/// A tool answers within this, or its monitor or disk is stuck. A mkfs on a busy disk takes the longest.
+/// A tool that takes longer has a stuck monitor or disk. A mkfs on a busy disk takes the longest.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Lines of its errors that are quoted.
 const TAIL_LINES: usize = 4;
-/// Upstream's packages set this beside tcmalloc: 128 MiB of caches of its threads.
+/// Upstream's packages set this for tcmalloc: 128 MiB for the caches of its threads.
 const THREAD_CACHE: (&str, &str) = ("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "134217728");
-/// This is in a program that is linked with tcmalloc.
+/// A program that is linked with tcmalloc contains this text.
 const TCMALLOC_MARK: &[u8] = b"libtcmalloc";
 /// tcmalloc as Debian's libgoogle-perftools4 names it.
 const TCMALLOC: &str = "libtcmalloc.so.4";
@@ -38,7 +38,7 @@ const PACKAGES: [(&str, &str); 4] = [
     ("monmaptool", "ceph-base"),
 ];
 
-/// Which OSD it is.
+/// The kind of OSD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Flavour {
@@ -142,7 +142,7 @@ impl Programs {
     }
 }
 
-/// Runs a tool, with all that it starts; its standard output. It is ended when `cancel` is set.
+/// Runs a tool, with all that it starts, and returns its standard output. It is ended when `cancel` is set.
 ///
 /// # Errors
 /// It does not start, fails (with what it said), takes too long, or was interrupted.

@@ -21,7 +21,7 @@ const SHARDS_MAX: usize = 8;
 /// Op threads of an OSD, at least: with fewer, a read that waits in BlueStore leaves the core idle or wakes another thread
 /// for every operation. Measured on one core, random reads of 4 KiB: 113 us of CPU each with 1 thread, 76 with 2, 60 with 5.
 const THREADS_MIN: usize = 5;
-/// Writes below this go through the write-ahead log first where a flush is dear: one flush instead of two.
+/// Writes below this go through the write-ahead log first where a flush is expensive: one flush instead of two.
 const DEFERRED_BYTES: &str = "65536";
 
 /// The file's text for the next start.
@@ -91,7 +91,7 @@ pub(super) fn osd_settings(plan: &Plan, peer: &PeerPlan) -> BTreeMap<String, Str
     let mut settings = BTreeMap::new();
     let mut put = |name: &str, value: &str| _ = settings.insert(name.to_owned(), value.to_owned());
     if peer.tuned {
-        // A virtual disk says that it rotates.
+        // A virtual disk claims to rotate.
         put("bluestore_debug_enforce_settings", "ssd");
         if peer.flavour == Flavour::Classic {
             let (shards, threads) = shards_and_threads(plan.cpu.reactors);

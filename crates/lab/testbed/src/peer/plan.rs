@@ -25,10 +25,10 @@ pub struct PeerWish {
     /// Folder of a Ceph build (with bin/ and lib/), classic or Crimson, instead of the installed packages
     #[arg(long = "peer-build", value_name = "FOLDER", value_parser = parse_path, help_heading = "Cluster")]
     pub build: Option<PathBuf>,
-    /// Settings for solid-state drives, op shards and threads that fit the cores, no debug logs; say it at each `up`
+    /// Settings for solid-state drives, op shards and threads that fit the cores, no debug logs; give it at each `up`
     #[arg(long, help_heading = "Settings")]
     pub tuned: bool,
-    /// A setting of the OSDs by Ceph's name, which overrides the profile's; repeatable; say them at each `up`
+    /// A setting of the OSDs by Ceph's name, which overrides the profile's; repeatable; give it at each `up`
     #[arg(long = "opt", value_name = "NAME=VALUE", value_parser = parse_option, help_heading = "Settings")]
     pub options: Vec<(String, String)>,
 }
@@ -44,7 +44,7 @@ pub struct PeerPlan {
     pub build: Option<PathBuf>,
     /// SSD settings, shards and threads fitted to the cores.
     pub tuned: bool,
-    /// A flush of the drive waits for its medium; found out at every start.
+    /// A flush of the drive waits for its medium; this is found out at every start.
     pub dear_flush: bool,
     /// Settings of the OSDs that were asked for, by Ceph's names.
     pub options: BTreeMap<String, String>,
@@ -117,7 +117,7 @@ impl Plan {
     /// The part that only a peer has.
     ///
     /// # Errors
-    /// This is no peer's plan.
+    /// This is not the plan of a peer.
     pub fn peer(&self) -> Result<&PeerPlan> {
         self.peer.as_ref().ok_or_else(|| failed!("this is not the plan of a peer"))
     }
@@ -128,7 +128,7 @@ impl Plan {
     }
 }
 
-/// It goes into `ceph.conf` as one line: it must not be able to add another.
+/// A setting goes into `ceph.conf` as one line, and must not be able to add another.
 fn parse_option(text: &str) -> std::result::Result<(String, String), String> {
     let (name, value) = text.split_once('=').unwrap_or_default();
     let (name, value) = (name.trim(), value.trim());

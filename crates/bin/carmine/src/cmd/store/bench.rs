@@ -27,7 +27,7 @@ use bare::{Bare, Parts};
 use figures::{Board, Cost, own_sampler};
 use target::{StoreTarget, owner};
 
-/// How often a shard looks whether the store is mounted.
+/// How often a shard checks whether the store is mounted.
 const MOUNT_LOOK: Duration = Duration::from_millis(1);
 
 /// Where `blue` keeps its metadata.
@@ -39,10 +39,10 @@ enum KvKind {
     Memory,
 }
 
-/// Options of the load, as those of `bench`, and of the store under it.
+/// Options of the load, like those of `bench`, and of the store under it.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Each load runs on the store that the one before it left, mounted anew. The figures are of this process: the \
+    after_help = "Each load runs on the store that the one before it left, mounted anew. The figures are those of this process: the \
                   generator's own work is in them.\n\
                   Columns: IOPS/core is per core that the process used; CPU, reactor, alien (of that: feeder), rocksdb (of that: \
                   compact) and machine are us of CPU per operation; flush/op, enter/op count per operation; B/B are bytes \
@@ -98,7 +98,7 @@ pub(crate) struct StoreBenchArgs {
     poll: PollPolicy,
     #[command(flatten)]
     tuning: TuningWish,
-    /// Show the cost of compaction: run each load in four windows, the first and the last as usual, the two between while
+    /// Show the cost of compaction: run each load in four windows, the first and the last as usual, the two in between while
     /// RocksDB merges all its tables again and again (with SIZE of other data beside the load's, so that it never ends)
     #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "256m", value_parser = parse_bytes)]
     compaction: Option<u64>,

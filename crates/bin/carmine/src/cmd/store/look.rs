@@ -1,4 +1,4 @@
-//! Looking at a store: its labels, how full it is, everything in it, and whether it is sound.
+//! Commands that look at a store: its labels, how full it is, everything in it, and whether it is sound.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{Tool, WhichArgs, lines};
 use crate::cmd::code;
 
-/// 0: both labels are good and equal; 1: not so.
+/// 0: both labels are good and equal; 1: they are not.
 pub(super) fn show_label(args: &WhichArgs) -> Result<ExitCode> {
     let tool = Tool::open(args)?;
     let places = tool.places();

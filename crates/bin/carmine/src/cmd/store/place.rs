@@ -1,4 +1,4 @@
-//! Other places for the parts of a store: its log, its RocksDB, devices that have grown.
+//! Commands that move or extend the parts of a store: its log, its RocksDB, devices that have grown.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use serde_json::{Map, json};
 
 use super::{Tool, WhichArgs};
 
-/// Uses devices and files whole that have grown.
+/// Uses all of devices and files that have grown.
 pub(super) fn grow(args: &WhichArgs) -> Result<ExitCode> {
     let tool = Tool::open(args)?;
     let kv = tool.kv()?;
@@ -36,7 +36,7 @@ pub(super) struct MigrateDbArgs {
 
 pub(super) fn migrate_database(args: &MigrateDbArgs) -> Result<ExitCode> {
     let tool = Tool::open(&args.which)?;
-    // Opened and closed: so it is known to be whole, and that no process has it.
+    // Opening and closing it shows that it is whole, and that no process has it.
     drop(tool.kv()?);
     let moved = migrate_db(tool.testbed.layout(), tool.osd, &std::path::absolute(&args.to)?)?;
     tool.show(&json!({

@@ -63,7 +63,7 @@ pub(crate) struct SweepArgs {
     /// Folder of a Ceph build (with bin/ and lib/), classic or Crimson, to be the peer instead of the installed packages
     #[arg(long, value_name = "FOLDER", help_heading = "Plan")]
     pub(crate) peer_build: Option<PathBuf>,
-    /// A flamegraph of each point where perf works, taken before its window: oncpu or offcpu
+    /// Make a flamegraph of each point where perf works, before its window: oncpu or offcpu
     #[arg(long, value_name = "MODE", help_heading = "Plan")]
     pub(crate) profile: Option<ProfileMode>,
     /// Load generator: own, fio-rbd, fio-rados, rados-bench

@@ -1,4 +1,4 @@
-//! The beginning of a run: its folder, who else may use it, and what is known before the first point.
+//! The beginning of a run: its folder, the lock on it, and what is known before the first point.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -43,7 +43,7 @@ impl RunFolder {
         };
         let has_run = dir.join("run.json").exists();
         let shown = dir.display();
-        let what = "holds a run already; go on with it by --resume, or name another folder";
+        let what = "holds a run already; continue it with --resume, or name another folder";
         refuse!(has_run && !args.resume, "--out {shown}: {what}");
         refuse!(args.resume && !has_run, "--resume: {shown} holds no run (there is no run.json)");
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
@@ -62,7 +62,7 @@ fn now_unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// The options of the run that is resumed; what is given now counts only where it does not change the points.
+/// The options of the run that is resumed; options that are given now count only if they do not change the points.
 pub(crate) fn resumed(now: SweepArgs) -> Result<SweepArgs> {
     let dir = now.out.clone().unwrap_or_default();
     let run = Run::open(&dir).map_err(|e| usage!("--resume: {e}"))?;
@@ -128,7 +128,7 @@ fn device(path: &Path) -> Device {
     }
 }
 
-/// Why a sweep with these options would not be started here.
+/// The reasons why a sweep with these options would not be started here.
 pub(crate) fn short(args: &SweepArgs, expansion: &Expansion, layouts: &Path) -> Vec<String> {
     shortages(expansion, &have(args, layouts))
 }

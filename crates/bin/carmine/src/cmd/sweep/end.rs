@@ -20,7 +20,7 @@ use zip::write::SimpleFileOptions;
 use super::SweepArgs;
 use crate::cmd::{code, print_as};
 
-/// Folders and files that are of this machine only.
+/// Folders and files that matter to this machine only.
 const LOCAL: [&str; 3] = ["layouts", "sweep.lock", "running.json"];
 
 /// The table, the report, the archive's place.
@@ -33,8 +33,8 @@ pub(super) fn finish(args: &SweepArgs, dir: &Path, ending: Ending) -> Result<Exi
         Ending::Stopped => Some(format!("stopped; go on with: {resume}")),
         Ending::Drifted(change) => Some(format!(
             "stopped: the machine has drifted. The first point, run again twice, gave {:+.1} % IOPS, more than the \
-             tolerance of the plan: what is left would not tell such differences from drift. Find out what has changed \
-             (carmine doctor), and start anew; or go on all the same with: {resume} --ignore-drift",
+             tolerance of the plan: the rest of the run could not tell such differences from drift. Find out what has changed \
+             (carmine doctor), and start anew; or go on anyway with: {resume} --ignore-drift",
             change * 100.0
         )),
     };

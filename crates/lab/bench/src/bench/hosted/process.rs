@@ -105,7 +105,7 @@ impl Clients {
         Self::start(run, &lines)
     }
 
-    /// Starts the processes that write the data which a load needs.
+    /// Starts the processes that write the data that a load needs.
     pub(super) fn prefill(run: &Run<'_>) -> Result<Clients> {
         let (spec, place) = (&run.spec, place(run));
         let lines: Vec<_> = match run.tool {
@@ -156,12 +156,12 @@ impl Clients {
         Ok(self.ended()? == self.processes.len())
     }
 
-    /// True once one has ended well; an error as of [`Clients::have_ended`].
+    /// True once one has ended well; fails as [`Clients::have_ended`] does.
     pub(super) fn has_one_ended(&mut self) -> Result<bool> {
         Ok(self.ended()? > 0)
     }
 
-    /// How many have ended, all of them well.
+    /// Number of processes that have ended, all of them well.
     fn ended(&mut self) -> Result<usize> {
         let statuses = self.processes.iter_mut().map(|process| process.child.0.try_wait());
         let statuses: Vec<Option<ExitStatus>> = statuses.collect::<io::Result<_>>()?;
@@ -171,7 +171,7 @@ impl Clients {
         Ok(statuses.iter().flatten().count())
     }
 
-    /// An error if one has ended: nothing is left of its load.
+    /// Fails if one has ended: nothing is left of its load.
     pub(super) fn check_running(&mut self) -> Result<()> {
         ensure!(!self.has_one_ended()?, "{} ended too early: {}", self.tool, self.said());
         Ok(())
@@ -237,7 +237,7 @@ fn is_wanted(run: &Run<'_>) -> Result<bool> {
     })
 }
 
-/// True if the load's data is there: all of it, or at least some, from this load or one before.
+/// True if the load's data is there: all of it, or at least some, from this load or an earlier one.
 pub(super) fn is_there(run: &Run<'_>, all: bool) -> Result<bool> {
     match run.tool {
         Tool::FioRbd => {
@@ -268,7 +268,7 @@ fn stat(run: &Run<'_>, object: &str) -> Result<Option<String>> {
     Ok(said.status.success().then(|| String::from_utf8_lossy(&said.stdout).into_owned()))
 }
 
-/// The load's images with their pool; none where it has objects.
+/// The load's images with their pool; none if it loads objects.
 fn images(run: &Run<'_>) -> Vec<String> {
     let volumes = if run.tool == Tool::FioRbd { run.spec.volumes } else { 0 };
     (0..volumes).map(|volume| format!("{}/{}", run.setup.args.pool, fio::image(&run.spec, volume))).collect()

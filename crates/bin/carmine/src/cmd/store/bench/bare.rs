@@ -20,11 +20,11 @@ use super::{KvKind, StoreBenchArgs};
 
 /// RocksDB's folder.
 const DB: &str = "db";
-/// A key of `blue` never begins with it: a mount does not look at what is there.
+/// A key of `blue` never begins with it, so a mount does not look at such keys.
 const FILLER: u8 = b'~';
-/// About an onode with a small block map.
+/// About the size of an onode with a small block map.
 const VALUE_BYTES: usize = 400;
-/// Of one commit.
+/// Keys of one commit.
 const BATCH_BYTES: u64 = 1 << 20;
 
 /// A store that belongs to nobody, in a folder that goes with it.
@@ -39,7 +39,7 @@ pub(super) struct Bare {
 /// The parts that are mounted.
 #[derive(Clone)]
 pub(super) enum Parts {
-    /// In memory: it is one and the same for all loads.
+    /// A store in memory: all loads use the same one.
     Memory(StoreShared),
     Blue {
         block: Place,
@@ -49,7 +49,7 @@ pub(super) enum Parts {
 }
 
 impl Bare {
-    /// Makes it; writes a block file through.
+    /// Makes it, and writes all of a block file in advance.
     pub(super) fn make(args: &StoreBenchArgs) -> Result<Bare> {
         let is_rocks = (args.store, args.kv) == (StoreKind::Blue, KvKind::Rocks);
         let is_vain = args.compaction.is_some() && !is_rocks;

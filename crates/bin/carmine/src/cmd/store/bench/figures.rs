@@ -13,7 +13,7 @@ use carmine_reactor::{ReactorStats, Shard};
 use carmine_store::{Store, StoreStats};
 use serde_json::{Value, json};
 
-/// How often a shard shows its counters: they are at most so old at the window's ends.
+/// How often a shard shows its counters: at the window's ends they are at most this old.
 const SHOW_EVERY: Duration = Duration::from_millis(2);
 
 /// The cost of one load.
