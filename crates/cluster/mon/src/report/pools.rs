@@ -34,7 +34,7 @@ fn one(id: i64, name: &str, pool: &PgPool) -> Value {
     };
     let autoscale_mode = ["off", "warn", "on"].get(usize::from(pool.pg_autoscale_mode));
     json!({
-        "pool": id, "pool_name": name, "create_time": time(pool.create_time), "flags": pool.flags,
+        "pool": id, "pool_id": id, "pool_name": name, "create_time": time(pool.create_time), "flags": pool.flags,
         "flags_names": flags.join(","), "type": pool.kind, "size": pool.size, "min_size": pool.min_size,
         "crush_rule": pool.crush_rule, "peering_crush_bucket_count": 0, "peering_crush_bucket_target": 0,
         "peering_crush_bucket_barrier": 0, "peering_crush_bucket_mandatory_member": i32::MAX,

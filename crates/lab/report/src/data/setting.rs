@@ -217,11 +217,6 @@ mod tests {
         assert!(latency(&[&one]).1.unwrap().at(99.0).is_some());
         assert_eq!(latency(&[&one, &one]).1, None);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::in_order;
 
     #[test]
     fn numbers_in_names_are_in_their_order() {

@@ -4,17 +4,17 @@
 use carmine_types::errno;
 
 use super::handle::Handle;
-use super::{Done, Method, read, with_data, write};
+use super::{Done, Method, read, with_data, without_object, write};
 use crate::error::OpError;
 
 pub(super) const METHODS: &[Method] = &[
-    read("say_hello", |_, name| greeting(name)),
+    without_object(read("say_hello", |_, name| greeting(name))),
     write("record_hello", record_hello),
     write("writes_dont_return_data", return_data),
     write("write_return_data", return_data),
     write("write_too_much_return_data", write_too_much_return_data),
     with_data(write("turn_it_to_11", turn_it_to_11)),
-    with_data(read("replay", |h, _| Ok(start_of(h).to_vec()))),
+    without_object(with_data(read("replay", |h, _| Ok(start_of(h).to_vec())))),
     // One reads though it says that it only writes, the other writes though it says that it only reads.
     write("bad_reader", |_, _| Err(OpError::of(errno::EIO))),
     read("bad_writer", |_, _| Err(OpError::of(errno::EIO))),

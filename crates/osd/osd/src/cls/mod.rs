@@ -30,8 +30,10 @@ type Done = Result<Vec<u8>, OpError>;
 /// A method that clients can call.
 struct Method {
     name: &'static str,
-    /// It changes the object, and may make it. Others are answered with ENOENT where there is none.
+    /// It changes the object, and may make it.
     writes: bool,
+    /// It is answered with ENOENT where there is no object, unless its input is wrong.
+    needs_object: bool,
     /// It looks at the object's bytes.
     data: bool,
     run: fn(&mut Handle<'_, '_>, &[u8]) -> Done,
@@ -39,17 +41,22 @@ struct Method {
 
 /// A method that only looks at attributes.
 const fn read(name: &'static str, run: fn(&mut Handle<'_, '_>, &[u8]) -> Done) -> Method {
-    Method { name, writes: false, data: false, run }
+    Method { name, writes: false, needs_object: true, data: false, run }
 }
 
 /// A method that changes attributes.
 const fn write(name: &'static str, run: fn(&mut Handle<'_, '_>, &[u8]) -> Done) -> Method {
-    Method { name, writes: true, data: false, run }
+    Method { name, writes: true, needs_object: false, data: false, run }
 }
 
 /// The same method, which looks at the object's bytes too.
 const fn with_data(method: Method) -> Method {
     Method { data: true, ..method }
+}
+
+/// The same method, which finds nothing where there is no object.
+const fn without_object(method: Method) -> Method {
+    Method { needs_object: false, ..method }
 }
 
 /// Methods in some tables of a class.
@@ -140,7 +147,11 @@ pub(crate) async fn call(
         let done = (found.run)(&mut handle, input);
         let told = handle.told;
         if !state.look_up_missing(osd).await? {
-            return done.map(|output| (told, Payload::from(output)));
+            let output = done?;
+            if found.needs_object {
+                state.must_exist()?;
+            }
+            return Ok((told, Payload::from(output)));
         }
         if state.steps() != before {
             tracing::error!("method {} changes an object before it has looked at it", found.name);

@@ -249,7 +249,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
     if writing.is_some() {
         state.extra.get_or_insert_default().writing = writing;
     }
-    let mut outputs = SmallVec::new();
+    let mut outputs = Outputs::new();
     let mut result = 0;
     for (at, (request, input)) in op.with_inputs().enumerate() {
         rest(osd, at).await;
@@ -261,9 +261,9 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
             Box::pin(state.read(osd, op, request)).await.map(|data| (0, data))
         };
         match step.and_then(|done| counted(&mut state.left, done)).and_then(|done| returned(op, done)) {
-            Ok(done) => {
-                result = done.0;
-                outputs.push(done);
+            Ok((told, output)) => {
+                result = if keeps_result(request.code) { result } else { told };
+                outputs.push((result, output));
             }
             Err(error) if request.flags & flags::op::FAILOK != 0 => {
                 result = 0;
@@ -282,7 +282,12 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
     if op.request.flags & flags::FULL_TRY != 0 && state.grows() && is_over_quota(osd, op) {
         return Ok(Box::new(Plan { outputs, ..Plan::failed(errno::EDQUOT) }));
     }
-    let told = if returns_all(op) { result } else { 0 };
+    // As in Ceph, a request that changes nothing is answered like one that only reads.
+    let is_told = returns_all(op) || state.steps.is_empty();
+    if !is_told {
+        outputs.iter_mut().for_each(|(_, output)| *output = Payload::new());
+    }
+    let told = if is_told { result } else { 0 };
     let plan = match state.extra.as_mut().and_then(|extra| extra.writing.take()) {
         None => state.into_plan(outputs),
         Some(writing) => snaps::finish(pg, state, &writing, outputs)?,
@@ -317,14 +322,10 @@ fn returns_all(op: &ClientOp) -> bool {
     op.request.flags & flags::RETURN_VEC != 0
 }
 
-/// The answer of one operation of a write, as its client is told it: the output, of a limited length, only if the
-/// request wants it.
-fn returned(op: &ClientOp, (value, output): Told) -> Result<Told, OpError> {
-    match returns_all(op) {
-        false => Ok((value, Payload::new())),
-        true if output.len() > WRITE_OUTPUT_BYTES_MAX => Err(OpError::of(errno::EOVERFLOW)),
-        true => Ok((value, output)),
-    }
+/// The answer of one operation of a write, if it is not too long for a client that wants all of them.
+fn returned(op: &ClientOp, told: Told) -> Result<Told, OpError> {
+    let is_too_long = returns_all(op) && told.1.len() > WRITE_OUTPUT_BYTES_MAX;
+    if is_too_long { Err(OpError::of(errno::EOVERFLOW)) } else { Ok(told) }
 }
 
 async fn read_op(
@@ -339,15 +340,21 @@ async fn read_op(
     match op.code {
         ops::READ | ops::SPARSE_READ => {
             let meta = found?;
-            if op.extent().length == 0 && meta.size.saturating_sub(op.extent().offset) > WHOLE_OBJECT_BYTES {
-                Box::pin(client.take_more(osd)).await;
-            }
+            admit_read(osd, client, op, meta.size).await;
             let data = read_bytes(osd, oid, meta.size, op, left).await?;
             Ok(if op.code == ops::READ { data } else { sparse(op.extent().offset, &data) })
         }
         ops::STAT => found.map(|m| stat_output(m.size, m.mtime)),
         ops::ASSERT_VER => assert_version(op, found?.user_version),
         _ => Err(OpError::of(errno::EOPNOTSUPP)),
+    }
+}
+
+/// Waits for room for a read up to the object's end, whose length nobody knew when the request was let in.
+async fn admit_read(osd: &OsdShard, client: &ClientOp, op: &OsdOp, size: u64) {
+    let extent = op.extent();
+    if extent.length == 0 && size.saturating_sub(extent.offset) > WHOLE_OBJECT_BYTES {
+        Box::pin(client.take_more(osd)).await;
     }
 }
 
@@ -457,11 +464,12 @@ impl<'a> ObjectState<'a> {
         match op.code {
             ops::STAT if is_changed && !self.exists => Err(OpError::of(errno::ENOENT)),
             ops::STAT if is_changed => Ok(stat_output(self.size, self.mtime)),
-            ops::READ if is_changed => self.bytes(osd, op).await,
-            ops::SPARSE_READ if is_changed => {
-                self.bytes(osd, op).await.map(|data| sparse(op.extent().offset, &data))
+            ops::READ | ops::SPARSE_READ => {
+                admit_read(osd, client, op, self.size).await;
+                let data = self.bytes(osd, op).await?;
+                Ok(if op.code == ops::READ { data } else { sparse(op.extent().offset, &data) })
             }
-            ops::ASSERT_VER => assert_version(op, self.was.as_ref().map_or(0, |was| was.user_version)),
+            ops::ASSERT_VER => assert_version(op, self.stored().map_or(0, |stored| stored.user_version)),
             _ => read_op(osd, client, self.oid, self.was.as_ref(), op, self.left).await,
         }
     }

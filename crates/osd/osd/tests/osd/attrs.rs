@@ -85,8 +85,8 @@ async fn every_op(pool: Pool) {
         (op, Payload::from([b"a", value].concat()))
     };
     let write = || (OsdOp::write_full(0), Payload::from(b"data".to_vec()));
-    let failed = pool.exec("x", vec![xattr(ops::SET_XATTR, "a", b"2"), guard(b"1"), write()]).await;
-    assert_eq!(failed.unwrap_err().errno(), errno::ECANCELED, "it sees what the request has set");
+    let failed = pool.exec("x", vec![xattr(ops::SET_XATTR, "a", b"2"), guard(b"2"), write()]).await;
+    assert_eq!(failed.unwrap_err().errno(), errno::ECANCELED, "it sees what was before the request");
     assert_eq!(get(&pool, "x", xattr(ops::GET_XATTR, "a", b"")).await.unwrap(), b"1");
     pool.exec("x", vec![guard(b"1"), write(), xattr(ops::RM_XATTR, "a", b"")]).await.unwrap();
     assert_eq!(pool.read("x", 0, 0).await.unwrap().to_vec(), b"data");

@@ -3,7 +3,7 @@
 use carmine_client::{Pool, RouteMode};
 use carmine_reactor::Payload;
 use carmine_types::errno;
-use carmine_wire::osd_op::{OsdOp, OsdRequest, flags};
+use carmine_wire::osd_op::{OsdOp, OsdRequest, flags, ops};
 
 use super::cluster::{Cluster, Disks, noise};
 
@@ -102,13 +102,15 @@ async fn vectors(pool: Pool) {
     // Delete and make anew in one go.
     pool.exec("v", vec![(OsdOp::delete(), Payload::new()), (OsdOp::append(0), data(b"new"))]).await.unwrap();
     assert_eq!(bytes(&pool, "v").await, b"new");
-    // A read before a write of the same request sees what was; after it, it would have to see what no store has yet.
+    // Reads of a request see what was before it, up to the end that it has given the object.
     let write = || (OsdOp::write_full(0), data(b"newer"));
     let read = || (OsdOp::read(0, 0), Payload::new());
-    let late = pool.exec("v", vec![write(), read()]).await.unwrap_err();
-    assert_eq!(late.errno(), errno::EOPNOTSUPP);
-    assert_eq!(bytes(&pool, "v").await, b"new");
-    pool.exec("v", vec![read(), write()]).await.unwrap();
+    let compare = |with: &[u8]| {
+        (OsdOp { code: ops::CMPEXT, ..OsdOp::read(0, with.len() as u64) }, Payload::from(with.to_vec()))
+    };
+    let refused = pool.exec("v", vec![write(), read(), compare(b"newer")]).await.unwrap_err();
+    assert_eq!(refused.errno(), -4095 - 3, "the byte at 3 differs");
+    pool.exec("v", vec![read(), write(), compare(b"new\0\0")]).await.unwrap();
     assert_eq!(bytes(&pool, "v").await, b"newer");
     let stat = || (OsdOp::stat(), Payload::new());
     let gone = pool.exec("v", vec![(OsdOp::delete(), Payload::new()), stat()]).await.unwrap_err();

@@ -39,9 +39,6 @@ fn copyup(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 
 /// The same with holes: lengths by offset, and the bytes of all.
 fn sparse_copyup(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    if h.must_exist().is_ok() {
-        return done();
-    }
     let (extents, mut data) = decode(input, |d| Ok((d.map(16, |d| d.u64(), |d| d.u64())?, d.blob()?)))?;
     let mut parts = Vec::with_capacity(extents.len());
     for (at, len) in extents {
@@ -49,6 +46,9 @@ fn sparse_copyup(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
         let (part, rest) = data.split_at(len.ok_or(OpError::of(errno::EINVAL))?);
         parts.push((at, part));
         data = rest;
+    }
+    if h.must_exist().is_ok() {
+        return done();
     }
     h.touch();
     parts.into_iter().try_for_each(|(at, part)| h.write(at, part.to_vec()))?;

@@ -129,11 +129,11 @@ fn get_id(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
 
 /// Only once: EEXIST if there is one.
 fn set_id(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
+    h.must_exist()?;
     let id = decode(input, |d| d.blob())?;
     if !is_id(id) {
         return Err(OpError::of(errno::EINVAL));
     }
-    h.must_exist()?;
     if !h.data().is_empty() {
         return Err(OpError::of(errno::EEXIST));
     }

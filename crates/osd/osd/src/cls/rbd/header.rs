@@ -4,7 +4,7 @@ use carmine_types::errno;
 use carmine_wire::Encoder;
 
 use super::super::handle::{Handle, decode, stored};
-use super::super::{Done, Method, read, write};
+use super::super::{Done, Method, read, without_object, write};
 use super::records::{Operations, Parent, Snap, operation};
 use super::{NO_SNAP, done, number, u64_bytes};
 use crate::error::OpError;
@@ -19,9 +19,9 @@ pub(super) const METHODS: &[Method] = &[
     read("get_data_pool", get_data_pool),
     read("get_stripe_unit_count", get_striping),
     write("set_stripe_unit_count", set_striping),
-    read("get_create_timestamp", |h, _| time(h, "create_timestamp")),
-    read("get_access_timestamp", |h, _| time(h, "access_timestamp")),
-    read("get_modify_timestamp", |h, _| time(h, "modify_timestamp")),
+    without_object(read("get_create_timestamp", |h, _| time(h, "create_timestamp"))),
+    without_object(read("get_access_timestamp", |h, _| time(h, "access_timestamp"))),
+    without_object(read("get_modify_timestamp", |h, _| time(h, "modify_timestamp"))),
     write("set_access_timestamp", |h, _| set_time(h, "access_timestamp")),
     write("set_modify_timestamp", |h, _| set_time(h, "modify_timestamp")),
     read("get_flags", get_flags),
@@ -162,6 +162,7 @@ fn get_data_pool(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
 
 /// ENOEXEC: the image is not striped.
 fn get_striping(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
+    h.must_exist()?;
     if number(h, "features")?.unwrap_or(0) & feature::STRIPING == 0 {
         return Err(OpError::of(errno::ENOEXEC));
     }
@@ -194,7 +195,7 @@ fn set_time(h: &mut Handle<'_, '_>, name: &str) -> Done {
 }
 
 fn get_flags(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    match decode(input, |d| if d.is_empty() { Ok(NO_SNAP) } else { d.u64() })? {
+    match decode(input, |d| d.u64())? {
         NO_SNAP => Ok(u64_bytes(number(h, "flags")?.unwrap_or(0))),
         snap => Ok(u64_bytes(Snap::load(h, snap)?.flags)),
     }

@@ -15,7 +15,7 @@ use carmine_types::errno;
 use carmine_wire::Encoder;
 
 use super::handle::{Handle, decode, stored};
-use super::{Done, Method, read, write};
+use super::{Done, Method, read, without_object, write};
 use crate::error::OpError;
 
 /// Tables of the class.
@@ -33,7 +33,7 @@ pub(super) const METHODS: &[&[Method]] = &[
 
 /// Settings of an image or a pool: any keys and values.
 const SETTINGS: &[Method] = &[
-    read("metadata_list", settings),
+    without_object(read("metadata_list", settings)),
     read("metadata_get", |h, input| find(h, SETTING, input).map(|value| text(&value))),
     write("metadata_set", set_settings),
     write("metadata_remove", |h, input| remove_key(h, SETTING, input)),
@@ -119,7 +119,9 @@ fn settings(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 }
 
 fn set_settings(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    for (key, value) in decode(input, |d| d.map(8, |d| d.blob(), |d| d.blob()))? {
+    let given = decode(input, |d| d.map(8, |d| d.blob(), |d| d.blob()))?;
+    h.touch();
+    for (key, value) in given {
         h.set_omap(&[SETTING, key].concat(), value.to_vec());
     }
     done()

@@ -5,7 +5,7 @@
 use carmine_types::errno;
 use carmine_wire::{DecodeError, Decoder, Encoder};
 
-use super::super::handle::{Handle, decode, stored};
+use super::super::handle::{Handle, decode};
 use super::super::{Done, Method, read, with_data, write};
 use super::done;
 use crate::error::OpError;
@@ -45,11 +45,12 @@ impl Map {
         if h.data().is_empty() {
             return Ok(Map { len: 0, bits: Vec::new() });
         }
-        stored(h.data(), |d| {
+        let map = Decoder::all(h.data(), "object map", |d| {
             let len = d.u64()?;
             let bits = d.bytes(usize::try_from(bytes_of(len)).unwrap_or(usize::MAX))?.to_vec();
             Ok(Map { len, bits })
-        })
+        });
+        map.map_err(|error| OpError::because(errno::EINVAL, error))
     }
 
     /// The map that must be there: ENOENT.

@@ -46,10 +46,15 @@ fn number(text: &[u8]) -> u64 {
     digits.fold(0, |n: u64, digit| n.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
 }
 
-/// One value of OMAP_CMP, where it is told how the stored one relates to the given one. Ceph knows only three comparisons of them.
-pub(super) fn omap(cmp_op: i32, given: &[u8], stored: &[u8]) -> Result<(), OpError> {
+/// The comparison of an OMAP_CMP: Ceph knows only three of them.
+pub(super) fn omap_op(cmp_op: i32) -> Result<u8, OpError> {
     let known = u8::try_from(cmp_op).ok().filter(|op| [compare::EQ, compare::LT, compare::GT].contains(op));
-    verdict(holds(known.ok_or(OpError::of(errno::EINVAL))?, stored.cmp(given))?)
+    known.ok_or(OpError::of(errno::EINVAL))
+}
+
+/// One value of OMAP_CMP, where it is told how the stored one relates to the given one.
+pub(super) fn omap(cmp_op: u8, given: &[u8], stored: &[u8]) -> Result<(), OpError> {
+    verdict(holds(cmp_op, stored.cmp(given))?)
 }
 
 /// CMPEXT: bytes behind the end of the object are zeros. The errno tells the first difference.

@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use carmine_codec::{DecodeError, Decoder};
+use carmine_pgtypes::ObjectMeta;
 use carmine_reactor::Payload;
 use carmine_types::{UTime, errno};
 use carmine_wire::osd_op::{OsdOp, ops};
@@ -152,6 +153,17 @@ impl ObjectState<'_> {
     /// ENOENT if there is no object.
     pub(crate) fn must_exist(&self) -> Result<(), OpError> {
         if self.exists { Ok(()) } else { Err(OpError::of(errno::ENOENT)) }
+    }
+
+    /// The object before the request, perhaps as a whiteout.
+    pub(super) fn stored(&self) -> Option<&ObjectMeta> {
+        let writing = || self.extra.as_ref().and_then(|extra| extra.writing.as_deref());
+        self.was.as_ref().or_else(|| writing()?.stored())
+    }
+
+    /// ENOENT if there was no object before the request.
+    fn must_be_stored(&self) -> Result<(), OpError> {
+        self.stored().map(|_| ()).ok_or(OpError::of(errno::ENOENT))
     }
 
     /// The newest snapshot context in which the object was written before this request; 0 for none. `None`: there is no object.

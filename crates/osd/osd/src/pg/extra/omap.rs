@@ -43,6 +43,8 @@ pub(super) async fn step(
             state.change_omap(Step::SetOmapHeader { header: Bytes::from(input.to_vec()) });
             return Ok(Payload::new());
         }
+        // Nothing is found where nothing is.
+        ops::OMAP_GET_KEYS | ops::OMAP_GET_VALS | ops::OMAP_GET_HEADER | ops::OMAP_GET_VALS_BY_KEYS => {}
         _ => state.must_exist()?,
     }
     match op.code {
@@ -148,22 +150,20 @@ async fn values_of(
 
 /// OMAP_CMP: all values before the request, as in Ceph, must compare as they are asked to.
 async fn compare_values(osd: &OsdShard, state: &mut ObjectState<'_>, input: &[u8]) -> Result<(), OpError> {
-    if state.was.is_none() {
-        return Err(OpError::of(errno::ENOENT));
+    let wanted = |d: &mut Decoder<'_>| Ok((d.blob()?.to_vec(), d.i32()?));
+    let (keys, wanted): (Vec<Key>, Vec<_>) = decode(input, |d| d.map(12, key, wanted))?.into_iter().unzip();
+    let wanted = wanted.into_iter().map(|(given, cmp_op)| Ok((given, compare::omap_op(cmp_op)?)));
+    let wanted = wanted.collect::<Result<Vec<_>, OpError>>()?;
+    if !state.omap().is_none() {
+        state.must_be_stored()?;
     }
     let changed = state.extra.as_mut().and_then(|extra| extra.omap.take());
-    let compared = compare_stored(osd, state, input).await;
+    let stored = state.omap_values(osd, &keys).await;
     state.extra.get_or_insert_default().omap = changed;
-    compared
-}
-
-async fn compare_stored(osd: &OsdShard, state: &mut ObjectState<'_>, input: &[u8]) -> Result<(), OpError> {
-    let wanted = |d: &mut Decoder<'_>| Ok((d.blob()?.to_vec(), d.i32()?));
-    for (key, (given, cmp_op)) in decode(input, |d| d.map(12, key, wanted))? {
-        let stored = state.omap_values(osd, &[key]).await?.pop().flatten().unwrap_or_default();
-        compare::omap(cmp_op, &given, &stored)?;
-    }
-    Ok(())
+    wanted
+        .iter()
+        .zip(stored?)
+        .try_for_each(|((given, cmp_op), stored)| compare::omap(*cmp_op, given, &stored.unwrap_or_default()))
 }
 
 /// An object's omap as a request sees it: the stored entries, with the changes that the request itself has made so far.

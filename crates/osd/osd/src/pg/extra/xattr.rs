@@ -1,7 +1,7 @@
 //! xattrs.
 
 use carmine_codec::Encoder;
-use carmine_pgtypes::Step;
+use carmine_pgtypes::{Step, Xattrs};
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::errno;
 use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
@@ -30,16 +30,22 @@ pub(super) async fn step(
     input: &[u8],
 ) -> Result<Payload, OpError> {
     let (name, value) = parts(op, input)?;
-    if op.code != ops::SET_XATTR {
-        state.must_exist()?;
+    match op.code {
+        ops::SET_XATTR => {}
+        ops::RM_XATTR => state.must_exist()?,
+        _ => state.must_be_stored()?,
     }
     match op.code {
-        ops::GET_XATTR => state.xattr(name).map(Payload::from).ok_or(OpError::of(errno::ENODATA)),
+        ops::GET_XATTR => {
+            state.stored_xattr(name).cloned().map(Payload::from).ok_or(OpError::of(errno::ENODATA))
+        }
         ops::GET_XATTRS => {
-            if state.xattrs.bytes() as u64 > ANSWER_BYTES {
+            let none = Xattrs::default();
+            let stored = state.was.as_ref().map_or(&none, |was| &was.xattrs);
+            if stored.bytes() as u64 > ANSWER_BYTES {
                 client_op.take_more(osd).await;
             }
-            let all = state.user_xattrs();
+            let all = of_users(stored);
             Ok(Payload::from(Encoder::collect(|e| {
                 e.vec(all, |e, (name, value)| {
                     e.blob(name);
@@ -67,9 +73,14 @@ fn parts<'a>(op: &OsdOp, input: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), OpErro
 /// CMP_XATTR, of the object before the request, as in Ceph. That the comparison holds is told by the number 1.
 pub(super) fn compared(state: &ObjectState<'_>, op: &OsdOp, input: &[u8]) -> Result<Told, OpError> {
     let (name, value) = parts(op, input)?;
-    let was = state.was.as_ref().ok_or(OpError::of(errno::ENOENT))?;
-    let stored = was.xattrs.get(&[USER, name].concat()).cloned().unwrap_or_default();
+    state.must_be_stored()?;
+    let stored = state.stored_xattr(name).cloned().unwrap_or_default();
     compare::xattr(&op.xattr(), value, &stored).map(|()| (1, Payload::new()))
+}
+
+fn of_users(all: &Xattrs) -> Vec<(&[u8], &Bytes)> {
+    let all = all.with_prefix(USER);
+    all.filter_map(|(name, value)| Some((name.strip_prefix(USER)?, value))).collect()
 }
 
 impl ObjectState<'_> {
@@ -78,10 +89,14 @@ impl ObjectState<'_> {
         self.xattrs.get(&[USER, name].concat()).cloned()
     }
 
+    /// The same before the request.
+    fn stored_xattr(&self, name: &[u8]) -> Option<&Bytes> {
+        self.was.as_ref()?.xattrs.get(&[USER, name].concat())
+    }
+
     /// Clients' xattrs, in order.
     pub(crate) fn user_xattrs(&self) -> Vec<(&[u8], &Bytes)> {
-        let all = self.xattrs.with_prefix(USER);
-        all.filter_map(|(name, value)| Some((name.strip_prefix(USER)?, value))).collect()
+        of_users(&self.xattrs)
     }
 
     /// Sets a client's xattr.

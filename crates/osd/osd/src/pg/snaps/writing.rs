@@ -70,6 +70,11 @@ impl Writing {
         stays && self.summary.keeps(&self.context, changed)
     }
 
+    /// The head before the write, perhaps a whiteout.
+    pub(in crate::pg) fn stored(&self) -> Option<&ObjectMeta> {
+        self.stored.as_ref()
+    }
+
     pub(in crate::pg) fn is_rolled_back(&self) -> bool {
         self.rolled_back.is_some()
     }
