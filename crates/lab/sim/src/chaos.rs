@@ -159,7 +159,6 @@ impl Chaos {
         if !self.cluster.runs(osd) {
             return;
         }
-        self.stopped.remove(&osd);
         if power {
             let seed = self.rng.u64(..);
             self.say(format!("osd.{osd} loses its power"));
@@ -168,6 +167,12 @@ impl Chaos {
             self.say(format!("osd.{osd} is killed"));
             self.cluster.kill(osd);
         }
+        self.forget_dead();
+    }
+
+    /// One whose store is being made keeps its power.
+    fn forget_dead(&mut self) {
+        self.stopped.retain(|osd| self.cluster.runs(*osd));
     }
 
     fn start_one(&mut self) {
@@ -190,7 +195,6 @@ impl Chaos {
     fn all_at_once(&mut self) {
         let power = self.rng.bool();
         self.say(format!("all OSDs {}", if power { "lose their power" } else { "are killed" }));
-        self.stopped.clear();
         for osd in 0..self.cluster.shape.osds {
             let seed = self.rng.u64(..);
             if power {
@@ -199,6 +203,7 @@ impl Chaos {
                 self.cluster.kill(osd);
             }
         }
+        self.forget_dead();
         for osd in 0..self.cluster.shape.osds {
             if self.rng.u32(..4) > 0 {
                 self.start_osd(osd);
