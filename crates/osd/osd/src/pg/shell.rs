@@ -58,6 +58,9 @@ impl Pg {
         let owners = pin.owners.into_iter().filter_map(OsdId::from_item).collect();
         let (size, min_size) =
             pool.map_or((0, 1), |pool| (usize::from(pool.size), usize::from(pool.min_size)));
+        if mapping.acting_primary != Some(osd.config.id) {
+            self.led_by_other.set(map.epoch);
+        }
         let is_remapped = mapping.acting != mapping.up;
         let epoch = view.epoch();
         let osds = Arc::clone(osds);

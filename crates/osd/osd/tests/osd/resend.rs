@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use carmine_client::RouteMode;
 use carmine_types::{Epoch, ObjectId, OsdId, PgId, UTime, errno};
-use carmine_wire::osd_op::{OsdOp, flags};
+use carmine_wire::osd_op::{OsdOp, OsdRequest, flags};
 use carmine_wire::osdmap::PgPool;
 use carmine_wire::osdmap::consts::{POOL_FULL, POOL_FULL_QUOTA};
 
@@ -109,6 +109,24 @@ fn led_by(cluster: &Cluster, first: i32) {
         (0..4).for_each(|ps| drop(inc.new_pg_temp.insert(PgId::new(POOL_ID, ps), vec![first, 1 - first])));
     });
     cluster.pass(Duration::from_millis(200));
+}
+
+/// A request that was sent before another OSD led for a while is late: its client sends it again, with those before it that were
+/// dropped then (`carmine sim --seed 756`).
+#[test]
+fn a_request_from_before_another_primary_is_dropped() {
+    let cluster = Cluster::start(12, Disks::Blue, 2, 4, &[2, 2]);
+    led_by(&cluster, 0);
+    let raw = Raw::new(&cluster, 0);
+    let late = raw.request(&cluster, "a", OsdOp::append(1));
+    led_by(&cluster, 1);
+    led_by(&cluster, 0);
+    assert!(raw.ask(&cluster, late.clone(), b"2", 2).is_none(), "it is dropped");
+    let again = OsdRequest { epoch: cluster.mon.map().epoch, retry_attempt: 1, ..late };
+    assert_eq!(raw.ask(&cluster, raw.request(&cluster, "a", OsdOp::append(1)), b"1", 1).unwrap().result, 0);
+    assert_eq!(raw.ask(&cluster, again, b"2", 2).unwrap().result, 0);
+    let data = raw.ask(&cluster, raw.request(&cluster, "a", OsdOp::read(0, 0)), b"", 3).unwrap().data;
+    assert_eq!(data, b"12");
 }
 
 /// A write that failed did so once and for all: sent again, on whatever connection, after a restart, or to another primary,
