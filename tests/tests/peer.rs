@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use carmine_tests::{Testbed, carmine_bin, installed, run, succeed};
+use carmine_tests::{Testbed, carmine_bin, installed, run, succeed, workspace_root};
 use serde_json::Value;
 
 const MINUTES: Duration = Duration::from_secs(180);
@@ -264,4 +264,20 @@ fn a_sweep_measures_a_build_of_the_users_beside_ours() {
         results.iter().filter(|result| result["carmine"]["peer"]["build"] == build.to_str().expect("UTF-8"));
     assert_eq!((results.len(), peers.count()), (3, 1), "ours, the build, and the first again");
     assert!(!Path::new(&path("run/layouts")).exists());
+}
+
+/// Requests drawn at random are answered alike (`tests/tests/python/answers.py`; more seeds by hand). About 35 s.
+#[test]
+fn a_real_ceph_gives_the_same_answers() {
+    if !can_run() {
+        return;
+    }
+    let (bed, peer) = (Testbed::up(SMALL), Peer { bed: Testbed::new() });
+    peer.ok(&["peer", "up"], SMALL);
+    let script = workspace_root().join("tests/tests/python/answers.py");
+    let theirs = peer.dir().join("ceph.conf");
+    let [script, theirs] = [&script, &theirs].map(|path| path.to_str().expect("UTF-8"));
+    let options = ["--seeds", "0..5", "--requests", "100"];
+    let asked = [&[script, &bed.conf(), theirs][..], &options].concat();
+    succeed(run(Path::new("/usr/bin/python3"), &asked, MINUTES), "answers.py");
 }

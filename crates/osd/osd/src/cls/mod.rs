@@ -136,9 +136,8 @@ pub(crate) async fn call(
         osd.refuse(&format!("method {}.{}", class.escape_ascii(), method.escape_ascii()));
         return Err(OpError::of(errno::EOPNOTSUPP));
     };
-    if found.data {
-        state.load_data(osd, op).await?;
-    }
+    // The input is looked at first.
+    let loaded = if found.data { state.load_data(osd, op).await } else { Ok(()) };
     let random = [osd.shard.random_u64(), osd.shard.random_u64()];
     let caller = Caller { gid: op.reqid.client, addr: osd.client_addr(op), random };
     for _ in 0..CALLS_MAX {
@@ -148,6 +147,7 @@ pub(crate) async fn call(
         let told = handle.told;
         if !state.look_up_missing(osd).await? {
             let output = done?;
+            loaded?;
             if found.needs_object {
                 state.must_exist()?;
             }

@@ -150,13 +150,13 @@ async fn values_of(
 
 /// OMAP_CMP: all values before the request, as in Ceph, must compare as they are asked to.
 async fn compare_values(osd: &OsdShard, state: &mut ObjectState<'_>, input: &[u8]) -> Result<(), OpError> {
+    if !state.omap().is_none() {
+        state.must_be_stored()?;
+    }
     let wanted = |d: &mut Decoder<'_>| Ok((d.blob()?.to_vec(), d.i32()?));
     let (keys, wanted): (Vec<Key>, Vec<_>) = decode(input, |d| d.map(12, key, wanted))?.into_iter().unzip();
     let wanted = wanted.into_iter().map(|(given, cmp_op)| Ok((given, compare::omap_op(cmp_op)?)));
     let wanted = wanted.collect::<Result<Vec<_>, OpError>>()?;
-    if !state.omap().is_none() {
-        state.must_be_stored()?;
-    }
     let changed = state.extra.as_mut().and_then(|extra| extra.omap.take());
     let stored = state.omap_values(osd, &keys).await;
     state.extra.get_or_insert_default().omap = changed;
