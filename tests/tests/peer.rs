@@ -277,7 +277,6 @@ fn a_real_ceph_gives_the_same_answers() {
     let script = workspace_root().join("tests/tests/python/answers.py");
     let theirs = peer.dir().join("ceph.conf");
     let [script, theirs] = [&script, &theirs].map(|path| path.to_str().expect("UTF-8"));
-    let options = ["--seeds", "0..5", "--requests", "100"];
-    let asked = [&[script, &bed.conf(), theirs][..], &options].concat();
+    let asked = [script, &bed.conf(), theirs, "--seeds", "0..5", "--requests", "100"];
     succeed(run(Path::new("/usr/bin/python3"), &asked, MINUTES), "answers.py");
 }

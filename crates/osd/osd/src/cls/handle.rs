@@ -48,6 +48,11 @@ impl<'a, 'b> Handle<'a, 'b> {
         self.state.must_exist()
     }
 
+    /// ENOENT if there was no object before the request.
+    pub(super) fn must_be_stored(&self) -> Result<(), OpError> {
+        self.state.must_be_stored()
+    }
+
     /// As [`ObjectState::snap_seq`].
     pub(super) fn snap_seq(&self) -> Result<Option<u64>, OpError> {
         self.state.snap_seq()

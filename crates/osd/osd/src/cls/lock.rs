@@ -199,10 +199,12 @@ fn assert_locked(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 
 fn get_info(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let name = decode(input, |d| d.envelope("get_info_op", 1)?.body.blob())?;
+    h.must_be_stored()?;
     Ok(Lock::load(h, name)?.encode())
 }
 
 fn list_locks(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
+    h.must_be_stored()?;
     let names = h.xattrs(PREFIX);
     Ok(Encoder::collect(|e| e.envelope(1, 1, |e| e.vec(names, |e, name| e.blob(&name)))))
 }

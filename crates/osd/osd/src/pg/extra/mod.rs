@@ -162,7 +162,7 @@ impl ObjectState<'_> {
     }
 
     /// ENOENT if there was no object before the request.
-    fn must_be_stored(&self) -> Result<(), OpError> {
+    pub(crate) fn must_be_stored(&self) -> Result<(), OpError> {
         self.stored().map(|_| ()).ok_or(OpError::of(errno::ENOENT))
     }
 
