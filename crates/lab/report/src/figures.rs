@@ -102,7 +102,7 @@ impl<'a> View<'a> {
         View { runs, settings: settings(runs), axes: Axes::of(&planned) }
     }
 
-    /// Settings by workload, in their order.
+    /// Settings by workload, in the order of running.
     pub(crate) fn panels<'b>(&'b self) -> Vec<Panel<'a, 'b>> {
         let titled = |s: &'b Setting<'a>| (self.panel_title(s.config, s.first), s);
         let panel = |(title, settings): (String, Vec<&'b Setting<'a>>)| {

@@ -88,7 +88,7 @@ fn ls(command: &Value, view: &View<'_>) -> Outcome {
     let detail = text(command, "detail").is_some();
     either(
         command,
-        || if detail { pools::json(view.map) } else { names().map(|n| json!(n)).collect() },
+        || if detail { pools::detail_json(view.map) } else { names().map(|n| json!(n)).collect() },
         || if detail { pools::text(view.map) } else { names().map(|n| format!("{n}\n")).collect() },
     )
 }

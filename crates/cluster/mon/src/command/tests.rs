@@ -124,6 +124,8 @@ fn every_command_is_described_and_answers() {
                     command["uuid"] = json!("00000000-0000-0000-0000-000000000009");
                     command["id"] = json!(7);
                 }
+                "osd pg-upmap" => command["id"] = json!([0]),
+                "osd pg-upmap-items" => command["id"] = json!([0, 1]),
                 "osd crush add" => command["args"] = json!(["host=localhost"]),
                 "osd set-require-min-compat-client" => command["version"] = json!("mimic"),
                 words if words.starts_with("pg ls") => command["pool"] = json!(1), // a name elsewhere

@@ -13,7 +13,17 @@ pub(crate) fn text(map: &OsdMap) -> String {
     carmine_crush::print::print_pools(map)
 }
 
-/// An object for each pool.
+/// The same for `osd pool ls detail`, where the number has another name.
+pub(crate) fn detail_json(map: &OsdMap) -> Value {
+    let all = map.pools.iter().map(|(id, pool)| {
+        let mut one = one(*id, map.pool_name(*id).unwrap_or_default(), pool);
+        one["pool_id"] = one["pool"].take();
+        one
+    });
+    all.collect()
+}
+
+/// An object for each pool, as in `osd dump`.
 pub(crate) fn json(map: &OsdMap) -> Value {
     map.pools.iter().map(|(id, pool)| one(*id, map.pool_name(*id).unwrap_or_default(), pool)).collect()
 }
@@ -34,7 +44,7 @@ fn one(id: i64, name: &str, pool: &PgPool) -> Value {
     };
     let autoscale_mode = ["off", "warn", "on"].get(usize::from(pool.pg_autoscale_mode));
     json!({
-        "pool": id, "pool_id": id, "pool_name": name, "create_time": time(pool.create_time), "flags": pool.flags,
+        "pool": id, "pool_name": name, "create_time": time(pool.create_time), "flags": pool.flags,
         "flags_names": flags.join(","), "type": pool.kind, "size": pool.size, "min_size": pool.min_size,
         "crush_rule": pool.crush_rule, "peering_crush_bucket_count": 0, "peering_crush_bucket_target": 0,
         "peering_crush_bucket_barrier": 0, "peering_crush_bucket_mandatory_member": i32::MAX,

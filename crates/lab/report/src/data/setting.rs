@@ -28,7 +28,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) latency: Option<LatencyNs>,
 }
 
-/// Configurations of the plan with at least one result, by run and by name: 16 PGs before 128.
+/// Configurations of the plan with at least one result, in the order of running.
 pub(crate) fn settings(runs: &[RunData]) -> Vec<Setting<'_>> {
     let mut groups: BTreeMap<(usize, String), Vec<&Measured>> = BTreeMap::new();
     for point in runs.iter().flat_map(|r| &r.points).filter(|p| p.is_planned()) {
@@ -36,24 +36,8 @@ pub(crate) fn settings(runs: &[RunData]) -> Vec<Setting<'_>> {
         groups.entry((point.run, key)).or_default().push(point);
     }
     let mut settings: Vec<Setting> = groups.into_values().filter_map(Setting::of).collect();
-    settings.sort_by_cached_key(|s| (s.run, s.points.iter().map(|p| in_order(&p.point.stem)).min()));
+    settings.sort_by_key(|s| (s.run, s.points.iter().map(|p| p.point.index).min()));
     settings
-}
-
-/// A name as its texts and numbers, so that names with numbers come in the numbers' order.
-fn in_order(name: &str) -> Vec<(u64, String)> {
-    let mut parts: Vec<(u64, String)> = Vec::new();
-    for c in name.chars() {
-        match (c.to_digit(10), parts.last_mut()) {
-            (Some(digit), Some((number, text))) if text.is_empty() => {
-                *number = number.saturating_mul(10).saturating_add(digit.into());
-            }
-            (Some(digit), _) => parts.push((digit.into(), String::new())),
-            (None, Some((_, text))) => text.push(c),
-            (None, None) => parts.push((0, c.to_string())),
-        }
-    }
-    parts
 }
 
 impl<'a> Setting<'a> {
@@ -216,13 +200,5 @@ mod tests {
         let one = result(&[(1_000_000, 1000)], false);
         assert!(latency(&[&one]).1.unwrap().at(99.0).is_some());
         assert_eq!(latency(&[&one, &one]).1, None);
-    }
-
-    #[test]
-    fn numbers_in_names_are_in_their_order() {
-        let mut names = ["cyan_qd16_pgs128", "cyan_qd2_pgs2048", "blue_qd64", "cyan_qd16_pgs32", "cyan_qd2"];
-        names.sort_by_key(|name| in_order(name));
-        let sorted = ["blue_qd64", "cyan_qd2", "cyan_qd2_pgs2048", "cyan_qd16_pgs32", "cyan_qd16_pgs128"];
-        assert_eq!(names, sorted);
     }
 }

@@ -277,7 +277,7 @@ fn runs_that_are_not_complete_are_refused() {
     assert!(said.contains("not run: 1 of its 12 points"), "{said}");
     let other = tempfile::tempdir().unwrap();
     let said = arm_of_run(&write_run(other.path(), false, 99)).unwrap_err().to_string();
-    assert!(said.contains("not complete, 0 of its 12 points"), "{said}");
+    assert!(said.contains("not run: 0 of its 12 points"), "{said}");
 }
 
 #[test]

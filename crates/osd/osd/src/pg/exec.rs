@@ -452,6 +452,12 @@ impl<'a> ObjectState<'a> {
         }
     }
 
+    /// The request is over: the next one sees what it has left.
+    #[cfg(test)]
+    pub(crate) fn end_request(&mut self) {
+        self.was = self.exists.then(|| ObjectMeta { size: self.size, ..ObjectMeta::default() });
+    }
+
     /// There is an object more, or more bytes.
     fn grows(&self) -> bool {
         self.exists && self.was.as_ref().is_none_or(|was| self.size > was.size)
