@@ -61,7 +61,7 @@ fn a_store_is_looked_at_checked_and_moved() {
     // Not while it runs.
     let refused = store(&bed, "fsck", &[]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("osd.0 runs"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("osd.0 is running"));
     bed.ok("down", &[]);
 
     let label = store_json(&bed, "show-label", &[]);

@@ -35,12 +35,24 @@ pub(super) struct Leases {
     asked_ns: Cell<u64>,
     /// Until when each replica keeps its promise (primary).
     promises: RefCell<Vec<(OsdId, u64)>>,
+    /// The newest map in which another OSD leads the PG.
+    led_by_other: Cell<Epoch>,
 }
 
 impl Leases {
     /// An operation that arrived then may be executed: nobody else had served by then. What it reads later is no older.
     pub(super) fn covers(&self, arrived_ns: u64) -> bool {
         arrived_ns <= self.readable_until_ns.get() || cfg!(carmine_mutation = "ignore_lease")
+    }
+
+    /// Another OSD leads the PG in this map.
+    pub(super) fn led_by_other(&self, epoch: Epoch) {
+        self.led_by_other.set(epoch);
+    }
+
+    /// An operation that was sent by this map, or an earlier one, when another OSD led or before.
+    pub(super) fn is_late(&self, sent: Epoch) -> bool {
+        sent <= self.led_by_other.get()
     }
 
     /// Nothing is served.

@@ -37,7 +37,7 @@ mod snaps;
 mod usage;
 mod write;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use carmine_peering::{Peering, Phase, Reason};
@@ -80,8 +80,6 @@ pub(crate) struct Pg {
     pipeline: Pipeline,
     /// Until when it may serve.
     leases: Leases,
-    /// The newest map in which another OSD leads it.
-    led_by_other: Cell<Epoch>,
     log: RefCell<PgLog>,
     backend: Backend,
     /// Writes of another primary on their way into the store.
@@ -110,7 +108,6 @@ impl Pg {
             peering: RefCell::new(Peering::new(me)),
             pipeline: Pipeline::default(),
             leases: Leases::default(),
-            led_by_other: Cell::default(),
             log: RefCell::new(PgLog::new(id)),
             backend: Backend::default(),
             replica: Replica::default(),
@@ -261,7 +258,7 @@ impl Pg {
         let not_ours = match self.peering.borrow().phase() {
             // As in Ceph: another has led since it was sent, so its client sends it again, in its order with those that were
             // dropped then. This one is late.
-            _ if op.request.epoch <= self.led_by_other.get() => Some(true),
+            _ if self.leases.is_late(op.request.epoch) => Some(true),
             Phase::Active if self.leases.covers(op.arrived_ns) => None,
             Phase::Replica { .. } | Phase::Stray => Some(true),
             _ => Some(false),

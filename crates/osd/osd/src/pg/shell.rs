@@ -59,7 +59,7 @@ impl Pg {
         let (size, min_size) =
             pool.map_or((0, 1), |pool| (usize::from(pool.size), usize::from(pool.min_size)));
         if mapping.acting_primary != Some(osd.config.id) {
-            self.led_by_other.set(map.epoch);
+            self.leases.led_by_other(map.epoch);
         }
         let is_remapped = mapping.acting != mapping.up;
         let epoch = view.epoch();
