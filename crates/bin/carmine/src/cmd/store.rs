@@ -1,6 +1,5 @@
 //! `carmine store` works on the object store alone: it measures, shows, checks and moves it.
 
-mod bench;
 mod look;
 mod place;
 
@@ -29,7 +28,7 @@ pub(crate) struct StoreArgs {
 #[derive(Subcommand)]
 enum StoreCommand {
     /// Load a bare store, to measure its cost without OSD, messenger and network
-    Bench(Box<bench::StoreBenchArgs>),
+    Bench(Box<carmine_store_bench::StoreBenchArgs>),
     /// Show which OSD and cluster a device belongs to, and the drives of the parts
     ShowLabel(WhichArgs),
     /// Show how full a store is
@@ -50,7 +49,7 @@ enum StoreCommand {
 
 pub(crate) fn run(args: StoreArgs) -> Result<ExitCode> {
     match args.command {
-        StoreCommand::Bench(args) => bench::run(&args),
+        StoreCommand::Bench(args) => carmine_store_bench::run(&args),
         StoreCommand::ShowLabel(args) => look::show_label(&args),
         StoreCommand::Df(args) => look::df(&args),
         StoreCommand::Fsck(args) => look::fsck(&args),

@@ -1,4 +1,9 @@
 //! `carmine store bench`: the load generator on a bare store.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "it reads files and the clock beside the reactors that it measures"
+)]
 
 mod bare;
 mod figures;
@@ -50,7 +55,7 @@ enum KvKind {
                   drives; waits are transactions held back because RocksDB or the log was behind.\n\
                   Exit codes: 0 measured; 1 it failed or was interrupted; 2 it cannot be measured as asked."
 )]
-pub(crate) struct StoreBenchArgs {
+pub struct StoreBenchArgs {
     /// Folder for the store, which is removed afterwards
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     dir: PathBuf,
@@ -142,8 +147,11 @@ impl StoreBenchArgs {
     }
 }
 
-/// 0: measured; 1: it failed or was interrupted; 2: it can't be measured as asked.
-pub(crate) fn run(args: &StoreBenchArgs) -> Result<ExitCode> {
+/// Measures, and prints the figures. Exit code 0: measured; 1: it failed or was interrupted; 2: it can't be measured as asked.
+///
+/// # Errors
+/// The options contradict each other, or the store cannot be made, mounted or loaded.
+pub fn run(args: &StoreBenchArgs) -> Result<ExitCode> {
     let cancel = signals::cancel_flag()?;
     let specs = args.specs();
     specs.iter().try_for_each(LoadSpec::check).map_err(|e| usage!("{e}"))?;
