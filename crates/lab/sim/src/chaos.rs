@@ -248,6 +248,11 @@ impl Chaos {
         }
     }
 
+    fn cut_both_ways(&self, a: &str, b: &str) {
+        self.cluster.sim.cut(a, b);
+        self.cluster.sim.cut(b, a);
+    }
+
     /// An OSD hears nothing from the other OSDs, nor they from it; perhaps it is also cut off from the monitor and from clients.
     fn cut_off(&mut self) {
         let osd = self.osd();
@@ -262,8 +267,7 @@ impl Chaos {
         self.is_cut = true;
         self.say(format!("osd.{osd} is cut off from {}", others.join(", ")));
         for other in others {
-            self.cluster.sim.cut(&name_of(osd), &other);
-            self.cluster.sim.cut(&other, &name_of(osd));
+            self.cut_both_ways(&name_of(osd), &other);
         }
     }
 
@@ -279,8 +283,7 @@ impl Chaos {
         self.is_cut = true;
         self.say(format!("{osd} and {client}, which reads, are cut off from all others"));
         for (other, own) in others.iter().flat_map(|other| [(other, &osd), (other, &client)]) {
-            self.cluster.sim.cut(own, other);
-            self.cluster.sim.cut(other, own);
+            self.cut_both_ways(own, other);
         }
         self.load.lonely.set(Some(number));
         self.cluster.pass(ALONE)?;

@@ -150,7 +150,7 @@ pub fn detach() {
     let _ = rustix::process::setsid();
 }
 
-/// Called next by a daemon: writes its own record. Whoever started it may not know its process (a wrapper may be in
+/// A daemon calls this next, to write its own record. Whoever started it may not know its process (a wrapper may be in
 /// between), or may have died meanwhile.
 ///
 /// # Errors

@@ -1,5 +1,7 @@
 //! PGs whose place the map tells itself: all of their OSDs (`pg_upmap`), or some of CRUSH's replaced by others (`pg_upmap_items`).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use carmine_types::{OsdId, PgId, UTime};
 use carmine_wire::osdmap::{Incremental, OsdMap};
 
@@ -18,31 +20,35 @@ pub(crate) enum Upmap {
 pub(super) fn set(map: &OsdMap, pg: PgId, upmap: &Upmap, now: UTime) -> Result<Option<Incremental>, Refusal> {
     let item = |osd: &OsdId| osd.0 as i32;
     let mut inc = Incremental::next(map, now);
-    let is_so = match upmap {
+    let changes = match upmap {
         Upmap::Osds(osds) => {
-            let osds: Vec<i32> = osds.iter().map(item).collect();
-            let is_so = map.pg_upmap.get(&pg).map_or(osds.is_empty(), |known| *known == osds);
-            if osds.is_empty() {
-                inc.old_pg_upmap.insert(pg);
-            } else {
-                inc.new_pg_upmap.insert(pg, osds);
-            }
-            is_so
+            let wish = osds.iter().map(item).collect();
+            note(pg, wish, &map.pg_upmap, (&mut inc.new_pg_upmap, &mut inc.old_pg_upmap))
         }
         Upmap::Items(pairs) => {
-            let pairs: Vec<(i32, i32)> = pairs.iter().map(|(from, to)| (item(from), item(to))).collect();
-            let is_so = map.pg_upmap_items.get(&pg).map_or(pairs.is_empty(), |known| *known == pairs);
-            if pairs.is_empty() {
-                inc.old_pg_upmap_items.insert(pg);
-            } else {
-                inc.new_pg_upmap_items.insert(pg, pairs);
-            }
-            is_so
+            let wish = pairs.iter().map(|(from, to)| (item(from), item(to))).collect();
+            note(pg, wish, &map.pg_upmap_items, (&mut inc.new_pg_upmap_items, &mut inc.old_pg_upmap_items))
         }
     };
-    if is_so {
+    if !changes {
         return Ok(None);
     }
     place::pin(map, &mut inc)?;
     Ok(Some(inc))
+}
+
+/// Notes a wish among the new entries, or an empty one among those that end; false if it is so already.
+fn note<T: PartialEq>(
+    pg: PgId,
+    wish: Vec<T>,
+    known: &BTreeMap<PgId, Vec<T>>,
+    (new, old): (&mut BTreeMap<PgId, Vec<T>>, &mut BTreeSet<PgId>),
+) -> bool {
+    let is_so = known.get(&pg).map_or(wish.is_empty(), |known| *known == wish);
+    if wish.is_empty() {
+        old.insert(pg);
+    } else {
+        new.insert(pg, wish);
+    }
+    !is_so
 }

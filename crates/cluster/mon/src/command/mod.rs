@@ -172,9 +172,12 @@ fn text<'a>(command: &'a Value, name: &str) -> Option<&'a str> {
 
 /// The words of a list, or the one word.
 fn texts<'a>(command: &'a Value, name: &str) -> Vec<&'a str> {
-    let list =
-        command.get(name).map(|value| value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice));
-    list.into_iter().flatten().filter_map(Value::as_str).collect()
+    command.get(name).map(list).into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// The values of a list, or the one value.
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice)
 }
 
 fn missing(name: &str) -> Refusal {
@@ -212,8 +215,7 @@ fn osd_of(value: &Value) -> Result<OsdId, Refusal> {
 
 /// One or more OSDs in the list `ids`; `any`, `all` and `*` are all that there are.
 fn osds_of(command: &Value, map: &OsdMap) -> Result<Vec<OsdId>, Refusal> {
-    let ids = present(command, "ids")?;
-    let ids = ids.as_array().map_or(std::slice::from_ref(ids), Vec::as_slice);
+    let ids = list(present(command, "ids")?);
     if ids.is_empty() {
         return Err(refuse(errno::EINVAL, "name one OSD at least"));
     }

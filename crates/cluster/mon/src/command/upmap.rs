@@ -4,7 +4,7 @@ use carmine_types::{OsdId, PgId, errno};
 use serde_json::Value;
 
 use super::osd::known;
-use super::{Known, Outcome, View, change, present, text, write};
+use super::{Known, Outcome, View, change, list, present, text, write};
 use crate::change::{Change, Refusal, Upmap, refuse};
 use crate::report::pg;
 
@@ -76,7 +76,5 @@ fn pg_of(command: &Value, view: &View<'_>) -> Result<PgId, Refusal> {
 
 /// The OSDs in the list `id`, all of which exist.
 fn given(command: &Value, view: &View<'_>) -> Result<Vec<OsdId>, Refusal> {
-    let ids = present(command, "id")?;
-    let ids = ids.as_array().map_or(std::slice::from_ref(ids), Vec::as_slice);
-    ids.iter().map(|id| known(view, id)).collect()
+    list(present(command, "id")?).iter().map(|id| known(view, id)).collect()
 }

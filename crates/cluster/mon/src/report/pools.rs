@@ -15,12 +15,12 @@ pub(crate) fn text(map: &OsdMap) -> String {
 
 /// The same for `osd pool ls detail`, where the number has another name.
 pub(crate) fn detail_json(map: &OsdMap) -> Value {
-    let all = map.pools.iter().map(|(id, pool)| {
-        let mut one = one(*id, map.pool_name(*id).unwrap_or_default(), pool);
-        one["pool_id"] = one["pool"].take();
-        one
-    });
-    all.collect()
+    let mut all = json(map);
+    for one in all.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        let id = one.remove("pool");
+        one.extend(id.map(|id| ("pool_id".to_owned(), id)));
+    }
+    all
 }
 
 /// An object for each pool, as in `osd dump`.

@@ -100,12 +100,11 @@ pub(crate) fn writes(request: &OsdRequest, op: &OsdOp, input: &Payload) -> bool 
 /// # Errors
 /// EOPNOTSUPP; EPERM if there is no such class; EINVAL if the input names none.
 pub(crate) fn refusal(osd: &OsdShard, op: &ClientOp) -> Result<(), OpError> {
-    if op.request.ops.iter().all(|op| op.code != ops::CALL) {
-        return Ok(());
-    }
     for (call, input) in op.with_inputs().filter(|(op, _)| op.code == ops::CALL) {
-        let input = op.data.slice(input.start, input.len()).to_vec();
-        let (class, method, _) = parts(call, &input).ok_or(OpError::of(errno::EINVAL))?;
+        // The names alone: what is behind them may be long.
+        let names = usize::from(call.call().class_len) + usize::from(call.call().method_len);
+        let names = op.data.slice(input.start, names.min(input.len())).to_vec();
+        let (class, method, _) = parts(call, &names).ok_or(OpError::of(errno::EINVAL))?;
         // Ceph has the methods of mirroring: where there is no object, they find none.
         let is_mirror = class == b"rbd" && method.starts_with(b"mirror_");
         if find(class, method).is_none() && !is_mirror {
