@@ -7,7 +7,7 @@
 //! that it started.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{BufRead as _, BufReader, Read};
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -59,11 +59,17 @@ fn proc_stat(pid: i32) -> Option<(char, u64)> {
     Some((state, fields.nth(18)?.parse().ok()?))
 }
 
+/// True while other threads than the first are there: the first may be a zombie while they still hold files and locks.
+fn has_threads(pid: i32) -> bool {
+    fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() > 1)
+}
+
 impl ProcessId {
     /// Identity of the running process `pid`; `None` if it does not exist (or is a zombie).
     pub fn of(pid: i32) -> Option<Self> {
         let (state, start_ticks) = proc_stat(pid)?;
-        (state != 'Z' && state != 'X').then(|| Self { pid, start_ticks, boot_id: boot_id() })
+        let gone = state == 'X' || (state == 'Z' && !has_threads(pid));
+        (!gone).then(|| Self { pid, start_ticks, boot_id: boot_id() })
     }
 
     /// True while this very process runs. A zombie counts as dead: it holds no file and no port.
@@ -199,11 +205,14 @@ pub enum Ended {
     Cancelled,
 }
 
+/// Waits for a line, and becomes the command: it gets none if its runner dies before it has written the record.
+const ONCE_RECORDED: &str = r#"read -r go && exec "$@" </dev/null"#;
+
 /// Runs a command line to its end; its output is added to `log`. Past `limit`, or when `cancel` is set, its group gets SIGTERM and
 /// after 15 s SIGKILL. While it runs, `record` names its process, so that [`end_recorded`] can end it if this process is killed.
 ///
 /// # Errors
-/// If it can't be started.
+/// If the shell that becomes the command can't be started, or the record can't be written.
 pub fn run_bounded(
     line: &[OsString],
     log: &Path,
@@ -211,12 +220,14 @@ pub fn run_bounded(
     cancel: Option<&AtomicBool>,
     record: &Path,
 ) -> Result<Ended> {
-    let (program, args) = line.split_first().ok_or_else(|| failed!("an empty command line"))?;
     let before = log.metadata().map_or(0, |meta| meta.len());
-    let mut child = spawn(logged(program, log)?.args(args).process_group(0))?;
-    if let Some(id) = ProcessId::of(child.id() as i32) {
-        write_json(record, &id)?;
-    }
+    let mut shell = logged("sh", log)?;
+    shell.args(["-c", ONCE_RECORDED, "sh"]).args(line).stdin(Stdio::piped()).process_group(0);
+    let mut child = spawn(&mut shell)?;
+    let id = ProcessId::of(child.id() as i32).ok_or_else(|| failed!("the shell of a command has ended"))?;
+    write_json(record, &id)?;
+    // A shell that does not read it has ended, and is waited for.
+    let _ = child.stdin.take().map(|mut go| go.write_all(b"go\n"));
     let ended = match wait(&mut child, limit, cancel, &mut || ()) {
         Ended::Failed(how) => Ended::Failed(format!("{how}: {}", said(log, before))),
         other => other,
@@ -421,6 +432,17 @@ mod tests {
         let (ended, took) = run("sleep 60", 60_000, Some(&AtomicBool::new(true)));
         assert_eq!(ended, Ended::Cancelled);
         assert!(took < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn nothing_begins_before_its_record_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, began) = (dir.path().join("log"), dir.path().join("began"));
+        let line = ["touch".into(), began.clone().into_os_string()];
+        let record = dir.path().join("missing/record");
+        run_bounded(&line, &log, Duration::from_secs(5), None, &record).unwrap_err();
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!began.exists());
     }
 
     #[test]
