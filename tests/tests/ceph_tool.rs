@@ -536,7 +536,7 @@ fn daemons(ceph: &mut Ceph<'_>) {
     assert_eq!(ceph.ok("tell osd.0 flush_pg_stats").trim(), "0");
     ceph.sheet.works("`ceph tell osd.N flush_pg_stats`", "waits until the monitor has heard");
     ceph.shows("tell mon.a mon_status", &["leader"], &[".state", ".monmap.mons[0].name"]);
-    ceph.shows("mon metadata a", &["carmine"], &[".name"]);
+    ceph.shows("mon metadata a", &["carmine"], &[".hostname", ".addrs"]);
     ceph.shows("mds stat", &[], &[".fsmap.epoch"]);
     ceph.says("fs ls", "", "there are none");
     ceph.shows("tell mon.a version", &["carmine"], &[".version"]);
@@ -547,6 +547,77 @@ fn daemons(ceph: &mut Ceph<'_>) {
     ceph.shows("daemon osd.0 config show", &["\"store\""], &[".store"]);
     ceph.shows("daemon osd.2 dump_ops_in_flight", &["num_ops"], &[".num_ops"]);
     ceph.refused("daemon osd.0 make tea", "no valid command found");
+}
+
+fn inventory(ceph: &mut Ceph<'_>) {
+    ceph.shows(
+        "osd crush tree",
+        &["root default", "osd.2"],
+        &[".nodes[0].children", ".nodes[2].crush_weight"],
+    );
+    ceph.shows("osd crush tree --show-shadow", &["root default"], &[".nodes[2].depth"]);
+    ceph.shows("osd crush ls default", &["host-"], &["[0]"]);
+    ceph.refused("osd crush ls nosuch", "node 'nosuch' does not exist");
+    ceph.shows("osd crush get-tunable straw_calc_version", &["1\n"], &[".straw_calc_version"]);
+    assert_eq!(ceph.json("osd crush class ls"), serde_json::json!([]));
+    ceph.sheet.works("`ceph osd crush class ls`", "there are none: the map names no device classes");
+    let spread = [".avg_pgs", ".std_dev", ".expected_baseline_std_dev", ".min_osd_pgs", ".max_osd_pgs"];
+    ceph.shows("osd utilization", &["avg ", "stddev ", "min osd.", "max osd."], &spread);
+    ceph.shows("osd numa-status", &["AFFINITY"], &["[2].host"]);
+    ceph.shows("osd count-metadata osd_objectstore", &["\"cyan\": 3"], &[".cyan"]);
+    ceph.shows("osd count-metadata nosuch", &["\"unknown\": 3"], &[".unknown"]);
+    ceph.shows("mon count-metadata os", &["\"Linux\": 1"], &[".Linux"]);
+    for words in ["osd versions", "mon versions"] {
+        let counts = ceph.json(words);
+        let counts: Vec<&Value> = counts.as_object().unwrap().values().collect();
+        assert_eq!(counts, [&Value::from(if words.starts_with("osd") { 3 } else { 1 })]);
+        ceph.sheet.works(&format!("`ceph {words}`"), "as JSON: daemons by version");
+    }
+    for words in ["mgr versions", "mds versions", "mgr services", "mgr metadata", "mds metadata", "auth ls"] {
+        ceph.shows(words, &[], &[]);
+    }
+    let osd = [".up_from", ".public_addrs.addrvec[0].addr", ".state[1]"];
+    ceph.shows("osd info osd.1", &["osd.1 up   in  weight 1"], &osd);
+    ceph.shows("osd info", &["osd.2 up"], &["[2].uuid"]);
+    ceph.refused("osd info 7", "osd.7 does not exist");
+    ceph.shows("osd find 1", &["crush_location"], &[".host", ".crush_location.host", ".crush_location.root"]);
+    ceph.shows("node ls", &["\"mon\"", "\"osd\""], &[".mon", ".osd", ".mgr"]);
+    ceph.shows("node ls osd", &["2"], &[]);
+    ceph.shows("time-sync-status", &["timechecks"], &[".timechecks.round_status"]);
+    ceph.shows("mon stat", &["1 mons"], &[".min_mon_release_name", ".quorum[0].name"]);
+    ceph.ok("health unmute OSD_DOWN");
+}
+
+fn limits(ceph: &mut Ceph<'_>) {
+    for (state, ratio) in [("full", 0.97), ("backfillfull", 0.92), ("nearfull", 0.8)] {
+        ceph.says(
+            &format!("osd set-{state}-ratio {ratio}"),
+            &format!("osd set-{state}-ratio {ratio}"),
+            "in the map",
+        );
+        let kept = ceph.json("osd dump")[format!("{state}_ratio")].as_f64().unwrap();
+        assert!((kept - ratio).abs() < 1e-6, "{state}: {kept}");
+    }
+    ceph.refused("osd set-full-ratio 1.5", "not in range [0.0, 1.0]");
+    ceph.says("osd require-osd-release pacific", "", "it is so from the start");
+    ceph.refused(
+        "osd require-osd-release octopus",
+        "require_osd_release cannot be lowered once it has been set",
+    );
+}
+
+fn keys(ceph: &mut Ceph<'_>) {
+    ceph.says("config-key set a/b c", "set a/b", "stored by the monitor");
+    assert_eq!(ceph.ok("config-key get a/b"), "c");
+    ceph.says("config-key exists a/b", "key 'a/b' exists", "by its exit code");
+    assert_eq!(ceph.json("config-key ls"), serde_json::json!(["a/b"]));
+    assert_eq!(ceph.json("config-key dump a"), serde_json::json!({ "a/b": "c" }));
+    assert_eq!(ceph.json("config-key dump b"), serde_json::json!({}));
+    ceph.sheet.works("`ceph config-key get\\|ls\\|dump`", "what was stored");
+    ceph.refused("config-key exists a/c", "key 'a/c' doesn't exist");
+    ceph.says("config-key rm a/b", "key deleted", "forgotten");
+    ceph.is_refused("config-key get a/b", "ENOENT");
+    ceph.shows("config help osd_max_backfills", &["Default: 1"], &[".default", ".can_update_at_runtime"]);
 }
 
 fn unknown(ceph: &mut Ceph<'_>) {
@@ -564,8 +635,7 @@ fn unknown(ceph: &mut Ceph<'_>) {
     let absent = [
         "osd tier add a b",
         "balancer on",
-        "config-key ls",
-        "auth ls",
+        "auth get-or-create client.x",
         "device ls",
         "crash ls",
         "orch status",
@@ -588,7 +658,7 @@ fn ceph_against_three_osds() {
     }
     let bed = Testbed::up(THREE_CYAN);
     let mut ceph = Ceph { bed: &bed, sheet: Sheet::new("ceph") };
-    for part in [look, pools, states, daemons, unknown] {
+    for part in [look, pools, states, daemons, inventory, limits, keys, unknown] {
         part(&mut ceph);
     }
     ceph.sheet.check();

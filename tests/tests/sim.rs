@@ -57,7 +57,14 @@ impl Cluster {
             let pool = InitialPool { name: POOL.into(), size, min_size, pg_num: 8 };
             let initial = InitialCluster { fsid: Uuid([7; 16]), osds, pool };
             let (listen, limits) = (mon_addr(), DownLimits::default());
-            let config = MonConfig { dir: "/mon".into(), listen, open_files: 1 << 10, limits, initial };
+            let config = MonConfig {
+                dir: "/mon".into(),
+                listen,
+                open_files: 1 << 10,
+                limits,
+                facts: Vec::new(),
+                initial,
+            };
             Mon::open(&shard, config).await.unwrap().serve().await.unwrap();
         });
         let kvs = (0..osds).map(|_| Arc::new(MemKv::new())).collect();

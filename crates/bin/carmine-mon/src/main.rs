@@ -102,6 +102,7 @@ fn config(layout: &Layout, plan: &Plan) -> anyhow::Result<MonConfig> {
             down_out_interval: Duration::from_secs(plan.mon_osd_down_out_interval_s.into()),
             ..DownLimits::default()
         },
+        facts: carmine_daemon::machine::facts(),
         initial: InitialCluster {
             fsid: plan.fsid.parse().map_err(|e| anyhow!("fsid of the plan: {e}"))?,
             osds: plan.osds(),

@@ -17,29 +17,14 @@ pub(crate) fn of(
     osd: OsdId,
     store: Option<&StoreFacts>,
 ) -> Vec<(String, String)> {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let value_of = |text: &str, key: &str| {
-        let line = text.lines().find(|line| line.starts_with(key));
-        line.and_then(|line| line.split_once(':'))
-            .map_or_else(String::new, |(_, value)| value.trim().to_owned())
-    };
-    let memory = value_of(&read("/proc/meminfo"), "MemTotal");
     let reactors = plan.grid.osds.get(osd.0 as usize).map_or(0, |row| row.reactor_count());
     let all = [
-        ("arch", std::env::consts::ARCH.to_owned()),
-        ("ceph_release", "carmine".to_owned()),
-        ("ceph_version", format!("carmine {}", env!("CARGO_PKG_VERSION"))),
-        ("ceph_version_short", env!("CARGO_PKG_VERSION").to_owned()),
-        ("cpu", value_of(&read("/proc/cpuinfo"), "model name")),
-        ("hostname", read("/proc/sys/kernel/hostname").trim().to_owned()),
-        ("kernel_version", read("/proc/sys/kernel/osrelease").trim().to_owned()),
-        ("mem_total_kb", memory.trim_end_matches(" kB").to_owned()),
-        ("os", "Linux".to_owned()),
         ("osd_data", layout.osd_dir(osd).display().to_string()),
         ("osd_objectstore", plan.store.to_string()),
         ("reactors", reactors.to_string()),
     ];
     let all = all.into_iter().map(|(key, value)| (key.to_owned(), value));
+    let all = carmine_daemon::machine::facts().into_iter().chain(all);
     let mut all: Vec<_> = all.chain(store.into_iter().flat_map(drives)).collect();
     if store.is_some() {
         // Settings as they were asked for, where nothing above says how they were settled.

@@ -14,6 +14,7 @@ use clap::Parser;
 
 pub mod build;
 pub mod logging;
+pub mod machine;
 pub mod signals;
 
 /// See [`build::ALLOCATOR`].

@@ -24,6 +24,8 @@ pub struct MonConfig {
     pub open_files: usize,
     /// When OSDs count as down, and as out.
     pub limits: DownLimits,
+    /// Facts about itself and its machine that `mon metadata` shows, by Ceph's names.
+    pub facts: Vec<(String, String)>,
     /// The cluster to make if the folder holds no state; else only its fsid counts.
     pub initial: InitialCluster,
 }

@@ -96,6 +96,8 @@ pub struct Mon {
     /// The `up_thru` that OSDs have asked for.
     pub(crate) up_thru: RefCell<BTreeMap<OsdId, Epoch>>,
     pub(crate) limits: DownLimits,
+    /// Facts about itself and its machine.
+    pub(crate) facts: BTreeMap<String, String>,
     /// OSDs' reports of OSDs that do not answer.
     pub(crate) failures: RefCell<Failures>,
     /// When each OSD that is up was last heard of by its beacon.
@@ -173,6 +175,7 @@ impl Mon {
             stats: RefCell::default(),
             up_thru: RefCell::default(),
             limits: config.limits,
+            facts: config.facts.into_iter().collect(),
             failures: RefCell::default(),
             beacons_ns: RefCell::default(),
             down_ns: RefCell::default(),

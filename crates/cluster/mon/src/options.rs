@@ -1,5 +1,5 @@
 //! Options that administrators store for clients and OSDs (`ceph config set`, `rbd config global set`): the monitor sends each of
-//! them those of its own, and of all.
+//! them those of its own, and of all. Beside them lie keys that mean nothing to Carmine (`ceph config-key`).
 
 use std::collections::BTreeMap;
 
@@ -69,14 +69,28 @@ pub(crate) fn check_osd_option(name: &str, value: &str) -> Result<(), Refusal> {
 /// A change of the options.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum OptionEdit {
-    Set { who: String, name: String, value: String },
-    Remove { who: String, name: String },
+    Set {
+        who: String,
+        name: String,
+        value: String,
+    },
+    Remove {
+        who: String,
+        name: String,
+    },
+    /// Stores a value that tools use among themselves, or with `None` forgets it.
+    Key {
+        key: String,
+        value: Option<String>,
+    },
 }
 
 /// Values by name, by whom they are for: `global`, `client`, `client.ID`, `osd`, or `osd.ID`.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ClientOptions {
     sections: BTreeMap<String, BTreeMap<String, String>>,
+    /// Values that tools use among themselves.
+    pub(crate) keys: BTreeMap<String, String>,
 }
 
 impl ClientOptions {
@@ -84,12 +98,23 @@ impl ClientOptions {
         if bytes.is_empty() {
             return Ok(ClientOptions::default());
         }
-        Decoder::all(bytes, "options", |d| d.get()).map(|sections| ClientOptions { sections })
+        Decoder::all(bytes, "options", |d| {
+            let sections = d.get()?;
+            // States that were written before there were keys end here.
+            let keys = if d.is_empty() { BTreeMap::new() } else { d.get()? };
+            Ok(ClientOptions { sections, keys })
+        })
     }
 
     /// No bytes if there are none.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        if self.sections.is_empty() { Vec::new() } else { Encoder::collect(|e| e.put(&self.sections)) }
+        if *self == ClientOptions::default() {
+            return Vec::new();
+        }
+        Encoder::collect(|e| {
+            e.put(&self.sections);
+            e.put(&self.keys);
+        })
     }
 
     /// The options after a change.
@@ -112,11 +137,25 @@ impl ClientOptions {
                 next.sections.get_mut(who).map(|section| section.remove(name));
                 next.sections.retain(|_, section| !section.is_empty());
             }
+            OptionEdit::Key { key, value: Some(value) } => {
+                if value.len() > VALUE_BYTES_MAX || key.len() > NAME_BYTES_MAX {
+                    return Err(refuse(
+                        errno::EFBIG,
+                        format!(
+                            "'{key}': a key has {NAME_BYTES_MAX} bytes at most, and its value {VALUE_BYTES_MAX}"
+                        ),
+                    ));
+                }
+                next.keys.insert(key.clone(), value.clone());
+            }
+            OptionEdit::Key { key, value: None } => {
+                next.keys.remove(key);
+            }
         }
-        if next.all().count() > OPTIONS_MAX {
+        if next.all().count() + next.keys.len() > OPTIONS_MAX {
             return Err(refuse(
                 errno::E2BIG,
-                format!("{OPTIONS_MAX} options are stored, which is the limit"),
+                format!("{OPTIONS_MAX} options and keys are stored, which is the limit"),
             ));
         }
         Ok(next)
@@ -183,6 +222,24 @@ mod tests {
                 options.edited(&OptionEdit::Remove { who: who.into(), name: "rbd_cache".into() }).unwrap();
         }
         assert_eq!(options.all().collect::<Vec<_>>(), [("global", "rbd_default_features", "4")]);
+    }
+
+    #[test]
+    fn keys_lie_beside_options() {
+        let key = |key: &str, value: Option<&str>| OptionEdit::Key {
+            key: key.into(),
+            value: value.map(str::to_owned),
+        };
+        let options = ClientOptions::default().edited(&key("a/b", Some("c"))).unwrap();
+        assert_eq!(ClientOptions::decode(&options.encode()), Ok(options.clone()));
+        assert_eq!((options.all().count(), options.keys["a/b"].as_str()), (0, "c"));
+        assert!(options.edited(&key("k", Some(&"v".repeat(VALUE_BYTES_MAX + 1)))).is_err());
+        assert!(options.edited(&key(&"k".repeat(NAME_BYTES_MAX + 1), Some("v"))).is_err());
+        assert_eq!(options.edited(&key("a/b", None)), Ok(ClientOptions::default()));
+        // As it was written before there were keys.
+        let sections = ClientOptions::default().edited(&set("global", "rbd_cache", "1")).unwrap();
+        let old = Encoder::collect(|e| e.put(&sections.sections));
+        assert_eq!(ClientOptions::decode(&old), Ok(sections));
     }
 
     #[test]

@@ -344,6 +344,7 @@ impl Mon {
             log: &self.log.borrow(),
             options: &self.options.borrow(),
             services: &services,
+            facts: &self.facts,
             clients: self.sessions.borrow().values().filter(|session| session.osd.is_none()).count(),
             addr: self.local_addr().to_string(),
             uptime_s: self.uptime_s(),
@@ -366,9 +367,9 @@ impl Mon {
                 ack(0, String::new(), Vec::new());
                 self.push_log();
             }
-            Ok(Answer::Options { edit }) => {
+            Ok(Answer::Options { edit, status }) => {
                 let done = move |_: &Mon, result: Result<(), Refusal>| match result {
-                    Ok(()) => ack(0, String::new(), Vec::new()),
+                    Ok(()) => ack(0, status, Vec::new()),
                     Err(Refusal { code, text }) => ack(code.0, text, Vec::new()),
                 };
                 self.change_options(edit, Box::new(done));

@@ -32,6 +32,7 @@ fn config(fsid: u8) -> MonConfig {
         listen: mon_addr(),
         open_files: 1 << 10,
         limits: DownLimits::default(),
+        facts: Vec::new(),
         initial: InitialCluster { fsid: Uuid([fsid; 16]), osds: 3, pool },
     }
 }

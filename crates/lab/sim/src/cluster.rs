@@ -90,8 +90,14 @@ impl Cluster {
                 report_timeout: Duration::from_secs(60),
                 ..DownLimits::default()
             };
-            let config =
-                MonConfig { dir: "/mon".into(), listen: mon_addr(), open_files: 1 << 10, limits, initial };
+            let config = MonConfig {
+                dir: "/mon".into(),
+                listen: mon_addr(),
+                open_files: 1 << 10,
+                limits,
+                facts: Vec::new(),
+                initial,
+            };
             match Mon::open(&shard, config).await {
                 Ok(mon) => drop(mon.serve().await),
                 Err(error) => panic!("the monitor cannot start: {error}"),

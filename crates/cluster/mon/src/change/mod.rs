@@ -1,6 +1,7 @@
 //! Changes of the cluster map, as pure functions from a map and a wish to an incremental.
 
 pub(crate) mod crush;
+mod limits;
 pub(crate) mod osd;
 mod pins;
 mod place;
@@ -17,11 +18,11 @@ use std::collections::BTreeMap;
 
 use carmine_types::{Epoch, Errno, OsdId, PgId, UTime, Uuid, errno};
 use carmine_wire::addr::{EntityAddr, EntityAddrVec};
-use carmine_wire::osdmap::consts::{RELEASE_LUMINOUS, RELEASE_PACIFIC, release_name};
 use carmine_wire::osdmap::{Incremental, OsdMap};
 use carmine_wire::private::PgStuck;
 
 pub(crate) use crush::RuleEdit;
+pub(crate) use limits::FullState;
 pub(crate) use profile::Profile;
 pub(crate) use quota::Quota;
 pub(crate) use snaps::SnapWish;
@@ -110,6 +111,10 @@ pub(crate) enum Change {
     Unblocklist { addr: EntityAddr },
     /// Clients of this release are to be able to read the map.
     MinCompatClient { release: String },
+    /// OSDs are to be of this release at least.
+    RequireOsds { release: String },
+    /// An OSD of which this share is used is in this state.
+    Ratio { state: FullState, ratio: f32 },
     /// Lets all clients in again.
     ClearBlocklist,
     /// Lets those in again whose time is over.
@@ -176,7 +181,9 @@ impl Change {
             }
             Self::Flags { set, clear } => Ok(flags(map, *set, *clear, now)),
             Self::Blocklist { addr, until } => Ok(blocklist(map, *addr, *until, now)),
-            Self::MinCompatClient { release } => min_compat_client(map, release, now),
+            Self::MinCompatClient { release } => limits::min_compat_client(map, release, now),
+            Self::RequireOsds { release } => limits::require_osds(map, release, now),
+            Self::Ratio { state, ratio } => Ok(limits::ratio(map, *state, *ratio, now)),
             Self::Unblocklist { addr } => unblocklist(map, addr, now),
             Self::ClearBlocklist => Ok(keep_blocklisted(map, now, |_| false)),
             Self::ExpireBlocklist => Ok(keep_blocklisted(map, now, |until| until > now)),
@@ -192,30 +199,6 @@ fn flags(map: &OsdMap, set: u32, clear: u32, now: UTime) -> Option<Incremental> 
     let mut inc = Incremental::next(map, now);
     inc.new_flags = i32::from_ne_bytes(flags.to_ne_bytes());
     Some(inc)
-}
-
-/// Clients look at it to choose between old and new ways: librbd makes clones of the second format from mimic on.
-fn min_compat_client(map: &OsdMap, release: &str, now: UTime) -> Result<Option<Incremental>, Refusal> {
-    let number = (1..=RELEASE_PACIFIC).find(|number| release_name(*number) == release);
-    let Some(number) = number else {
-        return Err(refuse(
-            errno::EINVAL,
-            format!("{release} is not recognized as a release of Ceph up to pacific"),
-        ));
-    };
-    if number < RELEASE_LUMINOUS {
-        let text = format!(
-            "osdmap current utilizes features that require luminous; cannot set require_min_compat_client below that \
-             to {release}"
-        );
-        return Err(refuse(errno::EPERM, text));
-    }
-    if number == map.require_min_compat_client {
-        return Ok(None);
-    }
-    let mut inc = Incremental::next(map, now);
-    inc.new_require_min_compat_client = number;
-    Ok(Some(inc))
 }
 
 /// A client that is kept out already keeps its time, as in Ceph.

@@ -36,7 +36,7 @@ pub(super) const COMMANDS: &[Known] = &[
         either(c, || cluster::mon_dump_json(v), || cluster::mon_dump_text(v))
     }),
     read("mon stat", "show the monitors", |c, v| {
-        either(c, || cluster::mon_stat_json(v), || cluster::mon_stat_text(v))
+        either(c, cluster::mon_stat_json, || cluster::mon_stat_text(v))
     }),
     read("quorum_status", "show the quorum", |c, v| done(pretty(c, &cluster::quorum_json(v)))),
     read("mgr dump", "print the MgrMap (the monitor is the manager)", mgr_dump),

@@ -6,6 +6,9 @@
 
 mod blocklist;
 mod cluster;
+mod inventory;
+mod keys;
+mod limits;
 mod log;
 mod options;
 mod osd;
@@ -20,6 +23,7 @@ mod tests;
 mod tools;
 mod upmap;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use carmine_crush::MapView;
@@ -51,6 +55,8 @@ pub(crate) struct View<'a> {
     pub(crate) options: &'a ClientOptions,
     /// Processes that offer services.
     pub(crate) services: &'a [Rc<Daemon>],
+    /// Facts about this monitor and its machine.
+    pub(crate) facts: &'a BTreeMap<String, String>,
     /// Sessions of clients.
     pub(crate) clients: usize,
     /// Address of this monitor, for people.
@@ -70,8 +76,8 @@ pub(crate) enum Answer {
     Change { change: Change, status: String },
     /// Orders for these OSDs, and the status once they are sent.
     Scrub { orders: Vec<(OsdId, OsdScrub)>, status: String },
-    /// A change of the options of clients.
-    Options { edit: OptionEdit },
+    /// A change of the stored options and keys, and the status once it is done.
+    Options { edit: OptionEdit, status: String },
     /// A line for the cluster log.
     Log { text: String },
 }
@@ -122,6 +128,9 @@ const FAMILIES: &[&[Known]] = &[
     pool_value::COMMANDS,
     log::COMMANDS,
     tools::COMMANDS,
+    inventory::COMMANDS,
+    limits::COMMANDS,
+    keys::COMMANDS,
     pg::COMMANDS,
     scrub::COMMANDS,
 ];

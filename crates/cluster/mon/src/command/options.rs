@@ -16,6 +16,7 @@ pub(super) const COMMANDS: &[Known] = &[
     write("config rm who:CephString name:CephString", "forget an option that was set", remove),
     read("config dump", "show the options that were set", dump),
     read("config show who:CephString key:CephString?", "show the options of a daemon", show),
+    read("config help key:CephString", "describe an option", help),
     read("config ls", "list the options of the daemons", |c, _| {
         let names = || OPTIONS.iter().map(|(name, _)| *name);
         either(c, || names().collect(), || names().map(|name| format!("{name}\n")).collect())
@@ -103,7 +104,7 @@ fn set(command: &Value, _: &View<'_>) -> Outcome {
     let target = target(who)?;
     let store = || {
         let [who, name, value] = [who, name, value].map(str::to_owned);
-        Ok(Answer::Options { edit: OptionEdit::Set { who, name, value } })
+        Ok(Answer::Options { edit: OptionEdit::Set { who, name, value }, status: String::new() })
     };
     match option(name) {
         Some(fixed) if fixed == value => said(""),
@@ -131,7 +132,21 @@ fn set(command: &Value, _: &View<'_>) -> Outcome {
 fn remove(command: &Value, _: &View<'_>) -> Outcome {
     let [who, name] = [required(command, "who")?, required(command, "name")?].map(str::to_owned);
     target(&who)?;
-    Ok(Answer::Options { edit: OptionEdit::Remove { who, name } })
+    Ok(Answer::Options { edit: OptionEdit::Remove { who, name }, status: String::new() })
+}
+
+fn help(command: &Value, _: &View<'_>) -> Outcome {
+    let key = required(command, "key")?;
+    let (value, can_change) = match (option(key), osd_default(key)) {
+        (Some(fixed), _) => (fixed, false),
+        (None, Some(default)) => (default, true),
+        (None, None) => return Err(refuse(errno::ENOENT, format!("unrecognized key '{key}'"))),
+    };
+    let json =
+        || json!({ "name": key, "level": "advanced", "default": value, "can_update_at_runtime": can_change });
+    let plain =
+        || format!("{key} - \n  (advanced)\n  Default: {value}\n  Can update at runtime: {can_change}\n");
+    either(command, json, plain)
 }
 
 fn dump(command: &Value, view: &View<'_>) -> Outcome {

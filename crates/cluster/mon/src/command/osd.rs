@@ -114,6 +114,7 @@ fn osd_stat(command: &Value, view: &View<'_>) -> Outcome {
         command,
         || {
             json!({ "epoch": epoch, "num_osds": all, "num_up_osds": up, "num_in_osds": inside,
+                    "osd_up_since": view.map.last_up_change.sec, "osd_in_since": view.map.last_in_change.sec,
                     "num_remapped_pgs": remapped })
         },
         || format!("{all} osds: {up} up, {inside} in; epoch: e{epoch}\n"),

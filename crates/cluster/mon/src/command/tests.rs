@@ -9,7 +9,8 @@ use crate::testing::{apply, cluster, now, up};
 
 fn run_with(map: &OsdMap, stats: &ClusterStats, text: &str) -> Outcome {
     let bytes = map.encode();
-    let options = ClientOptions::default();
+    let mut options = ClientOptions::default();
+    options.keys.insert("noout".into(), "v".into());
     let placement = MapView::new(std::sync::Arc::new(map.clone()));
     let view = View {
         map,
@@ -19,6 +20,7 @@ fn run_with(map: &OsdMap, stats: &ClusterStats, text: &str) -> Outcome {
         log: &ClusterLog::default(),
         options: &options,
         services: &[],
+        facts: &[("hostname".to_owned(), "here".to_owned())].into(),
         clients: 1,
         addr: "127.0.0.1:3300".into(),
         uptime_s: 300,
@@ -104,6 +106,7 @@ fn every_command_is_described_and_answers() {
                 "value": "v", "poolstr": "bench", "osd": 1, "srcpool": "bench", "destpool": "b", "field": "max_bytes",
                 "name": "osd.1", "weight": 0.5, "yes_i_really_mean_it": true, "root": "default", "type": "osd", "srcname": "replicated_rule", "dstname": "r",
                 "logtext": ["a", "line"], "who": "osd", "snap": "s",
+                "property": "hostname", "ratio": 0.5, "release": "pacific", "val": "3",
             });
             match known.words() {
                 "osd scrub" | "osd deep-scrub" | "osd repair" => command["who"] = json!("osd.1"),
@@ -114,7 +117,7 @@ fn every_command_is_described_and_answers() {
                     command["value"] = json!("90");
                 }
                 "mon metadata" => command["id"] = json!("a"),
-                "config get" | "config show" => command["key"] = json!("osd_max_write_size"),
+                "config get" | "config show" | "config help" => command["key"] = json!("osd_max_write_size"),
                 "osd pool application get" => {
                     command["app"] = json!("rbd");
                     command["key"] = Value::Null;

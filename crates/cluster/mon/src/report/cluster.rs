@@ -228,10 +228,10 @@ pub(crate) fn mon_stat_text(view: &View<'_>) -> String {
 }
 
 /// The same by name.
-pub(crate) fn mon_stat_json(view: &View<'_>) -> Value {
+pub(crate) fn mon_stat_json() -> Value {
     json!({
-        "epoch": 1, "num_mons": 1, "leader": "a",
-        "quorum": [{ "rank": 0, "name": "a", "addr": format!("v2:{}/0", view.addr) }],
+        "epoch": 1, "min_mon_release_name": "pacific", "num_mons": 1, "leader": "a",
+        "quorum": [{ "rank": 0, "name": "a" }],
     })
 }
 
@@ -254,9 +254,13 @@ pub(crate) fn feature_map(view: &View<'_>) -> Value {
 
 /// `mon metadata`: of one monitor, or of all of them.
 pub(crate) fn mon_metadata_json(view: &View<'_>, is_one: bool) -> Value {
-    let version = concat!("carmine ", env!("CARGO_PKG_VERSION"));
-    let one = json!({ "name": "a", "addrs": format!("v2:{}/0", view.addr), "ceph_version": version });
-    if is_one { one } else { json!([one]) }
+    let mut one = json!(view.facts);
+    one["addrs"] = json!(format!("v2:{}/0", view.addr));
+    if is_one {
+        return one;
+    }
+    one["name"] = json!("a");
+    json!([one])
 }
 
 /// `quorum_status`: the leader.

@@ -98,7 +98,8 @@ pub(super) fn joined<const N: usize>(parts: [Value; N]) -> Value {
     Value::Object(fields.flatten().collect())
 }
 
-fn osd(map: &OsdMap, id: OsdId) -> Value {
+/// All that the map says of an OSD.
+pub(super) fn osd(map: &OsdMap, id: OsdId) -> Value {
     let at = id.0 as usize;
     let info = map.osd_info.get(at).copied().unwrap_or_default();
     let state = map.state(id);
@@ -146,10 +147,10 @@ fn legacy_addr(addrs: Option<&EntityAddrVec>) -> String {
     one.filter(|addr| addr.sock.is_some()).map_or_else(|| "-".to_owned(), shown)
 }
 
-/// `[v2:127.0.0.1:6800/1]`
+/// `v2:127.0.0.1:6800/1`, or several in brackets.
 pub(super) fn addr_list(addrs: &EntityAddrVec) -> String {
     let shown: Vec<String> = addrs.0.iter().map(ToString::to_string).collect();
-    format!("[{}]", shown.join(","))
+    if shown.len() == 1 { shown.concat() } else { format!("[{}]", shown.join(",")) }
 }
 
 #[cfg(test)]

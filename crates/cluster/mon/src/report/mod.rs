@@ -5,6 +5,7 @@ pub(crate) mod cluster;
 pub(crate) mod crush;
 pub(crate) mod dump;
 pub(crate) mod health;
+pub(crate) mod inventory;
 pub(crate) mod osd;
 pub(crate) mod pg;
 pub(crate) mod pools;

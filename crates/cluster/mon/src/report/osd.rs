@@ -125,7 +125,9 @@ pub(crate) fn tree_text(map: &OsdMap, states: &[&str]) -> String {
 pub(crate) fn tree_json(map: &OsdMap, states: &[&str]) -> Value {
     let one = |Node { depth, id, weight: raw }: Node| {
         let (type_id, kind) = item_type(map, id);
-        let node = json!({ "id": id, "name": item_name(map, id), "type": kind, "type_id": type_id, "pool_weights": {} });
+        let node = json!({ "id": id, "name": item_name(map, id), "type": kind, "type_id": type_id });
+        // A root has no weights within a parent.
+        let weights = if depth > 0 { json!({ "pool_weights": {} }) } else { json!({}) };
         let more = match device(id) {
             Some(osd) => json!({
                 "crush_weight": weight_json(raw), "depth": depth, "exists": u8::from(map.exists(osd)),
@@ -139,9 +141,18 @@ pub(crate) fn tree_json(map: &OsdMap, states: &[&str]) -> Value {
                 json!({ "children": children.collect::<Vec<_>>() })
             }
         };
-        joined([node, more])
+        joined([node, weights, more])
     };
     json!({ "nodes": shown(map, states).into_iter().map(one).collect::<Vec<_>>(), "stray": [] })
+}
+
+/// `osd crush tree`: the same without the states of the OSDs.
+pub(crate) fn crush_tree_json(map: &OsdMap) -> Value {
+    let mut tree = tree_json(map, &[]);
+    for node in tree["nodes"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        node.retain(|key, _| !matches!(key.as_str(), "exists" | "status" | "reweight" | "primary_affinity"));
+    }
+    tree
 }
 
 /// The usage of an OSD, or of all below a bucket.
@@ -304,8 +315,21 @@ pub(crate) fn find_json(view: &View<'_>, osd: OsdId) -> Value {
         "addrs": dump::addr_vec(view.map.client_addrs.get(at)),
         "osd_fsid": view.map.osd_uuid.get(at).copied().unwrap_or_default().to_string(),
         "host": host,
-        "crush_location": { "root": "default" },
+        "crush_location": location(view.map, osd),
     })
+}
+
+/// The buckets above an OSD: `{"host": …, "root": …}`.
+fn location(map: &OsdMap, osd: OsdId) -> Value {
+    let mut id = i32::try_from(osd.0).unwrap_or(i32::MAX);
+    let mut out = json!({});
+    // No more steps than there are buckets: a map made by others may have a cycle.
+    for _ in &map.crush.buckets {
+        let Some(parent) = map.crush.buckets.iter().flatten().find(|b| b.items.contains(&id)) else { break };
+        id = parent.id;
+        out[item_type(map, id).1] = json!(item_name(map, id));
+    }
+    out
 }
 
 /// Mean latency of the commits of each OSD that is up, nanoseconds.

@@ -24,6 +24,14 @@ pub fn print_map(map: &OsdMap) -> String {
     out
 }
 
+/// The line of one OSD.
+pub fn osd(map: &OsdMap, osd: OsdId) -> String {
+    let mut out = String::new();
+    // Writing to a String does not fail.
+    let _ = write_osd(&mut out, map, osd);
+    out
+}
+
 fn write_head(out: &mut String, map: &OsdMap) -> std::fmt::Result {
     let flags = FLAG_NAMES.iter().filter(|(bit, _)| map.flags & bit != 0).map(|(_, name)| *name);
     writeln!(out, "epoch {}", map.epoch)?;
