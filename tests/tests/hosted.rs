@@ -23,9 +23,9 @@ fn testbed() -> Testbed {
     Testbed::up(&[&store[..], &["--cpus", "0", "--client-cpus", "1"]].concat())
 }
 
-/// The words of a load of two seconds on 32 MiB: a tool beside another test may be looked at late.
+/// The words of a load of three seconds on 32 MiB: a tool beside another test may be looked at late.
 fn load<'a>(client: &'a str, rw: &'a str) -> Vec<&'a str> {
-    let common = ["--bs", "4k", "--iodepth", "8", "--size", "32m", "--runtime", "2", "--ramp", "0"];
+    let common = ["--bs", "4k", "--iodepth", "8", "--size", "32m", "--runtime", "3", "--ramp", "0"];
     [&["--client", client, "--rw", rw], &common[..]].concat()
 }
 

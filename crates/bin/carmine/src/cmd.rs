@@ -107,7 +107,13 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Baseline(args) => baseline::run(&args, &*cancel_flag()?),
         Command::Bench(args) => bench::run(args, &*cancel_flag()?, doctor::findings_of),
         Command::Thrash(args) => carmine_thrash::run(&args, &*cancel_flag()?),
-        Command::Sim(args) => command::run(&args, &*cancel_flag()?),
+        Command::Sim(args) => {
+            // All of its daemons log to this terminal: only if somebody asks for it.
+            if std::env::var_os("CARMINE_LOG").is_some() {
+                carmine_daemon::logging::start();
+            }
+            command::run(&args, &*cancel_flag()?)
+        }
         Command::Store(args) => store::run(args),
         Command::Study(args) => study::run(&args),
         Command::Sweep(args) => sweep::run(args),

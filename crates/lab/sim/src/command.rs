@@ -22,6 +22,7 @@ Each seed makes a cluster with a monitor, three or four OSDs on simulated drives
 time. For a while it draws faults of processes, network, drives and map. Then everything is healed: all PGs must be active+clean
 within a minute of virtual time, all copies equal, and a checker finds an order of the writes that explains every answer.
 The same seed gives the same run. A seed that fails is printed with its faults and with the command that repeats it.
+With CARMINE_LOG=info in the environment its daemons log to the standard error.
 
 Exit codes: 0 every seed passed; 1 a seed failed, or it was interrupted; 2 it cannot be done as asked.";
 

@@ -106,7 +106,7 @@ fn every_command_is_described_and_answers() {
                 "value": "v", "poolstr": "bench", "osd": 1, "srcpool": "bench", "destpool": "b", "field": "max_bytes",
                 "name": "osd.1", "weight": 0.5, "yes_i_really_mean_it": true, "root": "default", "type": "osd", "srcname": "replicated_rule", "dstname": "r",
                 "logtext": ["a", "line"], "who": "osd", "snap": "s",
-                "property": "hostname", "ratio": 0.5, "release": "pacific", "val": "3",
+                "property": "hostname", "node": "default", "ratio": 0.5, "release": "pacific", "val": "3",
             });
             match known.words() {
                 "osd scrub" | "osd deep-scrub" | "osd repair" => command["who"] = json!("osd.1"),
