@@ -522,6 +522,16 @@ fn daemons(ceph: &mut Ceph<'_>) {
         &[".metrics", ".shards[0].reactor.busy_ns"],
     );
     ceph.shows("tell osd.1 dump_ops_in_flight", &["num_ops"], &[".num_ops"]);
+    ceph.shows("tell osd.1 ops", &["num_ops"], &[".num_ops"]);
+    let status = [".cluster_fsid", ".osd_fsid", ".whoami", ".newest_map", ".num_pgs"];
+    ceph.shows("tell osd.1 status", &["\"state\": \"active\""], &status);
+    ceph.shows("tell osd.0 dump_watchers", &["[]"], &[]);
+    assert_eq!(ceph.json("tell osd.0 get_mapped_pools"), serde_json::json!([1]));
+    ceph.sheet.works("`ceph tell osd.0 get_mapped_pools`", "the pools of its PGs");
+    ceph.ok("osd blocklist add 127.0.0.9:0/7");
+    ceph.until("tell osd.0 dump_blocklist", |listed| listed[0]["entity_addr_t"]["nonce"] == 7);
+    ceph.ok("osd blocklist rm 127.0.0.9:0/7");
+    ceph.sheet.works("`ceph tell osd.0 dump_blocklist`", "the clients that its map keeps out");
     ceph.shows("tell osd.2 config show", &["\"store\": \"cyan\""], &[".store", ".cpus"]);
     let bench = ["bytes_written", "elapsed_sec", "bytes_per_sec", "iops"];
     let paths = bench.map(|key| format!(".{key}"));

@@ -1,12 +1,13 @@
 //! The unmodified `rados` of Debian's ceph-common 16.2.15 against a testbed. About 60 s.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // starts a process, reads and writes files
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use carmine_tests::sheet::Sheet;
 use carmine_tests::tools::{ONE_CYAN, THREE_BLUE, refused};
-use carmine_tests::{Testbed, installed};
+use carmine_tests::{Testbed, installed, run, succeed};
 
 /// The tool, and the rows of what was seen of it.
 struct Rados<'a> {
@@ -213,6 +214,10 @@ fn watch_and_notify(rados: &mut Rados<'_>) {
     while !rados.ok("listwatchers w").contains("watcher=") {
         assert!(begin.elapsed() < Duration::from_secs(20), "nobody watches");
     }
+    let (conf, limit) = (rados.bed.conf(), Duration::from_secs(20));
+    let told = run(Path::new("ceph"), &["-c", &conf, "tell", "osd.*", "dump_watchers"], limit);
+    let told = succeed(told, "ceph tell osd.* dump_watchers");
+    assert!(told.contains("\"object\": \"w\"") && told.contains("\"cookie\""), "{told}");
     let heard = rados.bed.rados_ok(&["notify", "w", "good news"]);
     assert!(heard.contains("reply client."), "{heard}");
     drop(watcher.stdin.take());

@@ -93,17 +93,23 @@ impl EntityAddr {
     }
 }
 
+impl EntityAddr {
+    /// The word that Ceph has for the protocol.
+    pub fn protocol(&self) -> &'static str {
+        match self.kind {
+            kind::LEGACY => "v1",
+            kind::MSGR2 => "v2",
+            kind::ANY => "any",
+            _ => "none",
+        }
+    }
+}
+
 impl fmt::Display for EntityAddr {
     /// As Ceph prints it: `v2:127.0.0.1:6800/1234`, or `-` for none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(sock) = self.sock else { return f.write_str("-") };
-        match self.kind {
-            kind::LEGACY => f.write_str("v1:")?,
-            kind::MSGR2 => f.write_str("v2:")?,
-            kind::ANY => f.write_str("any:")?,
-            other => write!(f, "kind{other}:")?,
-        }
-        write!(f, "{sock}/{}", self.nonce)
+        write!(f, "{}:{sock}/{}", self.protocol(), self.nonce)
     }
 }
 

@@ -127,15 +127,9 @@ pub(super) fn osd(map: &OsdMap, id: OsdId) -> Value {
 
 /// `{"addrvec": [{"type", "addr", "nonce"}, …]}`
 pub(super) fn addr_vec(addrs: Option<&EntityAddrVec>) -> Value {
-    let protocol = |addr: &EntityAddr| match addr.kind {
-        kind::LEGACY => "v1",
-        kind::MSGR2 => "v2",
-        kind::ANY => "any",
-        _ => "none",
-    };
     let one = |addr: &EntityAddr| {
         let sock = addr.sock.map_or_else(|| "-".to_owned(), |sock| sock.to_string());
-        json!({ "type": protocol(addr), "addr": sock, "nonce": addr.nonce })
+        json!({ "type": addr.protocol(), "addr": sock, "nonce": addr.nonce })
     };
     json!({ "addrvec": addrs.map_or(&[][..], |a| &a.0).iter().map(one).collect::<Vec<_>>() })
 }

@@ -24,7 +24,16 @@ pub(super) async fn status(osd: &Rc<OsdShard>) -> Value {
     let states: Vec<&str> = states.collect();
     let with = |word| states.iter().filter(|state| state.split('+').any(|part| part == word)).count();
     let fs = osd.store.statfs();
+    let view = osd.view();
+    let map = view.as_ref().map(|view| view.map());
+    let own = map.and_then(|map| map.osd_uuid.get(osd.config.id.0 as usize));
     json!({
+        "cluster_fsid": map.map(|map| map.fsid.to_string()),
+        "osd_fsid": own.map(ToString::to_string),
+        "whoami": osd.config.id.0,
+        "state": if map.is_some_and(|map| map.is_up(osd.config.id)) { "active" } else { "booting" },
+        "newest_map": osd.epoch().0,
+        "num_pgs": all.len(),
         "osd": osd.config.id.0,
         "epoch": osd.epoch().0,
         "reactors": osd.shard.shards(),

@@ -3,6 +3,7 @@
 
 mod bench;
 mod dumps;
+mod lists;
 mod options;
 mod pg_query;
 
@@ -19,6 +20,8 @@ use serde_json::{Map, Value, json};
 
 use crate::shard::OsdShard;
 use crate::stats;
+
+pub(crate) use lists::address;
 
 /// An answer to an admin question: a JSON object, or what is wrong with the question.
 pub type AdminAnswer = Pin<Box<dyn Future<Output = Result<Value, String>>>>;
@@ -81,7 +84,10 @@ pub(crate) async fn answer(osd: &Rc<OsdShard>, question: &Value) -> Result<Value
     match prefix {
         "status" => Ok(dumps::status(osd).await),
         "dump_metrics" => Ok(dumps::dump_metrics(osd).await),
-        "dump_ops_in_flight" => Ok(dumps::dump_ops_in_flight(osd).await),
+        "dump_watchers" => Ok(lists::watchers(osd).await),
+        "dump_blocklist" => Ok(lists::blocklist(osd)),
+        "get_mapped_pools" => Ok(lists::mapped_pools(osd).await),
+        "dump_ops_in_flight" | "ops" => Ok(dumps::dump_ops_in_flight(osd).await),
         "dump_blocked_ops" => Ok(dumps::dump_blocked_ops(osd).await),
         "perf dump" => Ok(dumps::perf_dump(osd).await),
         "bench" => bench::bench(osd, question).await,
@@ -179,7 +185,7 @@ const PROTOCOL_VERSION: &str = "2";
 type Command = (&'static str, &'static [&'static str], &'static str);
 
 /// The commands of every OSD.
-const COMMANDS: [Command; 15] = [
+const COMMANDS: [Command; 19] = [
     (
         "bench",
         &["count", "size", "object_size", "object_num"],
@@ -187,6 +193,10 @@ const COMMANDS: [Command; 15] = [
     ),
     ("config get", &["var:CephString"], "the value of an option that can change while this OSD runs"),
     ("config set", &["var:CephString", "val:CephString+"], "change an option of this OSD until it stops"),
+    ("dump_blocklist", &[], "clients that the map keeps out"),
+    ("dump_watchers", &[], "watchers of objects in the PGs that this OSD leads"),
+    ("get_mapped_pools", &[], "pools of this OSD's PGs"),
+    ("ops", &[], "operations that are not answered yet, as dump_ops_in_flight"),
     ("dump_blocked_ops", &[], "operations that are slow: not answered for 30 seconds"),
     ("dump_metrics", &[], "all metrics of all shards"),
     ("dump_ops_in_flight", &[], "operations that are not answered yet: stage, age and what each waits for"),

@@ -20,7 +20,9 @@ use carmine_types::{ObjectId, ReqId, UTime, errno};
 use carmine_wire::osd_op::{OpList, OsdOp, OsdRequest, WatchNotify, flags};
 use carmine_wire::osdmap::OsdMap;
 use carmine_wire::{Decoder, Encoder, EntityAddr};
+use serde_json::{Value, json};
 
+use crate::admin::address;
 use crate::op::{ClientOp, Origin, ReplyTo};
 use crate::pg::Pg;
 use crate::shard::OsdShard;
@@ -101,6 +103,18 @@ impl Watched {
     /// Works on what is there; from now on there is something.
     fn begin<T>(&self, work: impl FnOnce(&mut Watches) -> T) -> T {
         work(self.0.borrow_mut().get_or_insert_default())
+    }
+
+    /// The watchers, as `dump_watchers` of Ceph shows them.
+    pub(crate) fn shown(&self) -> Vec<Value> {
+        let one = |(oid, id, registered): (&ObjectId, WatcherId, Registered)| {
+            json!({ "watch": {
+                "namespace": String::from_utf8_lossy(&oid.nspace), "object": String::from_utf8_lossy(&oid.name),
+                "entity_name": { "type": "client", "num": id.gid }, "cookie": id.cookie,
+                "timeout": registered.timeout.as_secs(), "entity_addr_t": address(&registered.addr),
+            }})
+        };
+        self.with(|watches| watches.all().map(one).collect())
     }
 
     /// Forgets everything.

@@ -92,6 +92,13 @@ impl Watches {
         }
     }
 
+    /// All watchers, by objects.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&ObjectId, WatcherId, Registered)> {
+        self.objects.iter().flat_map(|(oid, watchers)| {
+            watchers.iter().map(|(id, watcher)| (&**oid, *id, watcher.registered))
+        })
+    }
+
     /// The time of the watchers with such addresses is over.
     pub(super) fn end(&mut self, is_over: impl Fn(&EntityAddr) -> bool) {
         for watcher in self.objects.values_mut().flat_map(BTreeMap::values_mut) {

@@ -1,0 +1,43 @@
+//! What this OSD knows of clients and pools: `dump_watchers`, `dump_blocklist`, `get_mapped_pools`.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use carmine_types::UTime;
+use carmine_wire::EntityAddr;
+use serde_json::{Value, json};
+
+use super::on_all;
+use crate::shard::OsdShard;
+
+/// All shards' lists as one.
+async fn joined(osd: &Rc<OsdShard>, list: fn(&OsdShard) -> Value) -> Vec<Value> {
+    let shards = on_all(osd, list).await;
+    shards.iter().filter_map(Value::as_array).flatten().cloned().collect()
+}
+
+/// `dump_watchers`: the watchers of objects in the PGs that this OSD leads.
+pub(super) async fn watchers(osd: &Rc<OsdShard>) -> Value {
+    joined(osd, |osd| osd.pgs.borrow().values().flat_map(|pg| pg.watched().shown()).collect()).await.into()
+}
+
+/// `get_mapped_pools`: the pools of its PGs.
+pub(super) async fn mapped_pools(osd: &Rc<OsdShard>) -> Value {
+    let pools = joined(osd, |osd| osd.pgs.borrow().values().map(|pg| json!(pg.id.pgid.pool)).collect()).await;
+    let pools: BTreeSet<i64> = pools.iter().filter_map(Value::as_i64).collect();
+    json!(pools)
+}
+
+/// `dump_blocklist`: the clients that its map keeps out.
+pub(super) fn blocklist(osd: &OsdShard) -> Value {
+    let view = osd.view();
+    let listed = view.iter().flat_map(|view| &view.map().blocklist);
+    let one = |(addr, until): &(EntityAddr, UTime)| json!({ "entity_addr_t": address(addr), "expire_time": carmine_crush::print::time(*until) });
+    listed.map(one).collect()
+}
+
+/// An address, as Ceph's daemons dump it.
+pub(crate) fn address(addr: &EntityAddr) -> Value {
+    let sock = addr.sock.map_or_else(|| "-".to_owned(), |sock| sock.to_string());
+    json!({ "type": addr.protocol(), "addr": sock, "nonce": addr.nonce })
+}
