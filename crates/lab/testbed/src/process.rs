@@ -156,7 +156,7 @@ pub fn detach() {
     let _ = rustix::process::setsid();
 }
 
-/// A daemon calls this next, to write its own record. Whoever started it may not know its process (a wrapper may be in
+/// Writes the record of the daemon that calls it. The process that started the daemon may not know it (a wrapper may be in
 /// between), or may have died meanwhile.
 ///
 /// # Errors
