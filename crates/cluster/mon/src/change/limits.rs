@@ -38,7 +38,7 @@ fn release_of(release: &str) -> Result<u8, Refusal> {
 }
 
 /// OSDs here speak as Pacific's do, and the map says so from the start: nothing remains to be raised.
-pub(super) fn require_osds(map: &OsdMap, release: &str, _: UTime) -> Result<Option<Incremental>, Refusal> {
+pub(super) fn require_osds(map: &OsdMap, release: &str) -> Result<Option<Incremental>, Refusal> {
     match release_of(release)? {
         number if number < map.require_osd_release => {
             Err(refuse(errno::EPERM, "require_osd_release cannot be lowered once it has been set"))

@@ -182,7 +182,7 @@ impl Change {
             Self::Flags { set, clear } => Ok(flags(map, *set, *clear, now)),
             Self::Blocklist { addr, until } => Ok(blocklist(map, *addr, *until, now)),
             Self::MinCompatClient { release } => limits::min_compat_client(map, release, now),
-            Self::RequireOsds { release } => limits::require_osds(map, release, now),
+            Self::RequireOsds { release } => limits::require_osds(map, release),
             Self::Ratio { state, ratio } => Ok(limits::ratio(map, *state, *ratio, now)),
             Self::Unblocklist { addr } => unblocklist(map, addr, now),
             Self::ClearBlocklist => Ok(keep_blocklisted(map, now, |_| false)),
