@@ -69,6 +69,8 @@ pub struct Peering {
     pub(crate) following: Option<AttemptId>,
     /// That attempt has ordered a repair (replica).
     pub(crate) is_repaired: bool,
+    /// It refused the last repair for want of room: it has to lead as it is.
+    pub(crate) had_no_room: bool,
     /// The last promise that this copy gave as a replica.
     pub(crate) lease: Option<Lease>,
 }
@@ -94,6 +96,7 @@ impl Peering {
             promised: Epoch(0),
             following: None,
             is_repaired: false,
+            had_no_room: false,
             lease: None,
         }
     }

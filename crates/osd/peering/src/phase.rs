@@ -126,6 +126,8 @@ pub enum Reason {
         /// Epoch in which the primary was last active.
         ours: Epoch,
     },
+    /// This member was active in the same interval, and has writes that the primary lacks.
+    LongerLog(OsdId),
     /// The monitor has yet to write down that these owners of the data, which are down, will miss writes.
     WaitsFor(Vec<OsdId>),
     /// These OSDs, which are down, may have writes that nobody else has.
@@ -189,6 +191,7 @@ impl fmt::Display for Reason {
                 f,
                 "{osd} has newer data: it was active in epoch {started}, this primary last in {ours}"
             ),
+            Reason::LongerLog(osd) => write!(f, "{osd} has more writes of the same interval, and must lead"),
             Reason::WaitsFor(osds) => {
                 write!(f, "waits until the monitor goes on without {}", names(osds))
             }

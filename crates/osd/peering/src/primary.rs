@@ -274,7 +274,8 @@ impl Peering {
         lease.filter(|lease| !self.map.is_member(lease.holder))
     }
 
-    /// Nobody else has to lead.
+    /// Nobody else has to lead. Of copies that were active in the same interval the one with the longest log leads, as in
+    /// Ceph: its last writes are kept, and nothing that the others have already overwritten has to be copied back.
     fn check_lead(&mut self, own: &PgInfo) -> Result<(), Stop> {
         let Some(attempt) = &self.under_way else { return Ok(()) };
         let copies = attempt.replicas.iter().filter_map(|(osd, step)| Some((*osd, step.copy()?)));
@@ -282,16 +283,27 @@ impl Peering {
         let best = complete.max_by_key(|(_, copy)| (copy.last_epoch_started, copy.last_update));
         let incomplete = own.incomplete && !cfg!(carmine_mutation = "lead_incomplete");
         let ours = own.last_epoch_started;
-        let is_better = |copy: &Copy| copy.last_epoch_started > ours && copy.last_update != own.last_update;
-        let better = best
-            .filter(|(_, copy)| (incomplete || is_better(copy)) && !cfg!(carmine_mutation = "ignore_better"));
-        let better = better.map(|(osd, copy)| (osd, copy.last_epoch_started));
-        self.successor = better.map(|(osd, _)| osd);
+        let better = best.and_then(|(osd, copy)| {
+            let (started, is_owner) = (copy.last_epoch_started, self.map.owners.contains(&osd));
+            let stop = match () {
+                () if incomplete => Stop::Incomplete(Reason::Interrupted(osd)),
+                () if copy.last_update == own.last_update || cfg!(carmine_mutation = "ignore_better") => {
+                    None?
+                }
+                () if started > ours => Stop::Incomplete(Reason::NewerData { osd, started, ours }),
+                // The monitor lets nobody lead who is not noted to have all data.
+                () if started < ours || copy.last_update < own.last_update || !is_owner => None?,
+                // That one led, and had to give way to this copy, which cannot take its writes.
+                () if self.had_no_room => None?,
+                () => Stop::Again(Reason::LongerLog(osd)),
+            };
+            Some((osd, stop))
+        });
+        self.successor = better.as_ref().map(|(osd, _)| *osd);
         match better {
+            Some((_, stop)) => Err(stop),
             None if incomplete => Err(Stop::Incomplete(Reason::AllIncomplete)),
             None => Ok(()),
-            Some((osd, _)) if incomplete => Err(Stop::Incomplete(Reason::Interrupted(osd))),
-            Some((osd, started)) => Err(Stop::Incomplete(Reason::NewerData { osd, started, ours })),
         }
     }
 
@@ -378,7 +390,7 @@ impl Peering {
             complete >= self.map.min_size || attempt.behind.is_empty(),
             "clients are served beside a recovery only with min_size complete copies"
         );
-        self.successor = None;
+        (self.successor, self.had_no_room) = (None, false);
         self.phase = Phase::Active;
         self.was_active = true;
         self.recovering = attempt.behind.iter().map(|(osd, _)| *osd).collect();

@@ -30,6 +30,9 @@ impl Peering {
             return AGAIN;
         }
         let generation = self.generation;
+        if let Order::Repair { has_room, .. } = order {
+            self.had_no_room = !has_room;
+        }
         match order {
             Order::Repair { has_room: false, .. } => Then::Refuse(Errno(errno::ENOSPC)),
             // Once an attempt, before anything is pushed: a second one would take its place back.

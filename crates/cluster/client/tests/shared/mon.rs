@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carmine_crush::build_simple_crush;
+use carmine_crush::{build_simple_crush, pg_mapping};
 use carmine_messenger::{Connection, Dispatcher, Message, ServerConfig, serve};
 use carmine_reactor::{Group, Listener, Shard};
 use carmine_types::{Epoch, OsdId, UTime, Uuid};
@@ -21,7 +21,7 @@ use carmine_wire::mon_msg::{
 use carmine_wire::monmap::MonMap;
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown};
 use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo, PgPool};
-use carmine_wire::private::{OsdScrubs, OsdStats};
+use carmine_wire::private::{OsdScrubs, OsdStats, PgStuck};
 use carmine_wire::scrub::OsdScrub;
 use carmine_wire::{EntityAddr, EntityType, kinds};
 
@@ -281,7 +281,11 @@ impl FakeMon {
                 let reply = StatFsReply { fsid: self.fsid, total_kib: 100, ..StatFsReply::default() };
                 answer(Message::of(&reply));
             }
-            kinds::OSD_STATS => drop(self.stats.borrow_mut().insert(osd_of(conn), msg.decode().unwrap())),
+            kinds::OSD_STATS => {
+                let stats: OsdStats = msg.decode().unwrap();
+                stats.stuck.iter().for_each(|stuck| self.heed(stats.epoch, stuck));
+                self.stats.borrow_mut().insert(osd_of(conn), stats);
+            }
             kinds::OSD_SCRUBS => {
                 let scrubs: OsdScrubs = msg.decode().unwrap();
                 self.scrubs.borrow_mut().insert(scrubs.osd, scrubs);
@@ -303,6 +307,21 @@ impl FakeMon {
 }
 
 impl FakeMon {
+    /// An OSD whose copy must lead a PG, by the report of its primary, does.
+    fn heed(&self, epoch: Epoch, stuck: &PgStuck) {
+        let (pg, Some(successor)) = (stuck.pg, stuck.successor) else { return };
+        self.changes_with(move |map, inc| {
+            if map.epoch != epoch {
+                return;
+            }
+            let mut acting = pg_mapping(map, pg).acting.to_vec();
+            if let Some(at) = acting.iter().position(|osd| *osd == successor.0 as i32).filter(|at| *at > 0) {
+                acting[..=at].rotate_right(1);
+                inc.new_pg_temp.insert(pg, acting);
+            }
+        });
+    }
+
     fn boot(&self, conn: &Connection, boot: Boot) {
         let (osd, addr) = (osd_of(conn), conn.peer().addr);
         assert_eq!(boot.superblock.whoami, osd);

@@ -78,20 +78,6 @@ fn trouble(cluster: &Cluster, dice: &mut Dice, osds: u32) {
     }
 }
 
-/// As the monitor does: an OSD whose copy must lead a PG, by the report of its primary, does.
-fn heed_successors(cluster: &Cluster) {
-    let stuck: Vec<_> = cluster.mon.stats.borrow().values().flat_map(|stats| stats.stuck.clone()).collect();
-    for (pg, successor) in stuck.into_iter().filter_map(|stuck| Some((stuck.pg, stuck.successor?))) {
-        cluster.mon.changes_with(move |map, inc| {
-            let mut acting = map.pg_temp.get(&pg).cloned().unwrap_or_default();
-            if acting.first() != Some(&(successor.0 as i32)) && acting.contains(&(successor.0 as i32)) {
-                acting.sort_by_key(|osd| *osd != successor.0 as i32);
-                inc.new_pg_temp.insert(pg, acting);
-            }
-        });
-    }
-}
-
 fn thrash(seed: u64) {
     let cluster = Cluster::start(seed, Disks::Blue, 3, PGS, &[2, 1, 3]);
     let (history, mut dice) = (History::default(), Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1));
@@ -108,7 +94,6 @@ fn thrash(seed: u64) {
             break;
         }
         cluster.pass(Duration::from_secs(1));
-        heed_successors(&cluster);
     }
     assert!(clients.iter().all(Running::is_done), "seed {seed}: clients wait");
     history.check(true);

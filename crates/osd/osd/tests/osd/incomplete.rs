@@ -58,21 +58,6 @@ fn an_incomplete_copy_never_leads() {
     }
 }
 
-/// The monitor's part: who is to lead by the primaries' reports does.
-fn obey(cluster: &Cluster) {
-    let reports: Vec<_> = cluster.mon.stats.borrow().values().flat_map(|stats| stats.stuck.clone()).collect();
-    for report in reports {
-        let Some(successor) = report.successor else { continue };
-        cluster.mon.changes_with(move |map, inc| {
-            let mut acting = map.pg_temp.get(&report.pg).cloned().unwrap_or_default();
-            if let Some(at) = acting.iter().position(|osd| *osd == successor.0 as i32) {
-                acting[..=at].rotate_right(1);
-                inc.new_pg_temp.insert(report.pg, acting);
-            }
-        });
-    }
-}
-
 /// osd.1 has copies of both PGs and fills up first. Writes without room are errors; as soon as objects are removed all is as
 /// before, without a restart.
 #[test]
@@ -99,14 +84,7 @@ fn a_full_replica_is_in_service_again_when_objects_go() {
             })
         })
         .collect();
-    let mut next = 0;
-    cluster.wait("the writers", || {
-        if cluster.sim.now_ns() > next {
-            next = cluster.sim.now_ns() + 1_000_000_000;
-            obey(&cluster);
-        }
-        writers.iter().all(|writer| writer.is_done())
-    });
+    cluster.wait("the writers", || writers.iter().all(|writer| writer.is_done()));
     let errors: u32 = writers.iter().map(|writer| writer.take()).sum();
     assert!((1..80).contains(&errors), "{errors} writes found no room");
     cluster.client(RouteMode::Direct, |_, pool| async move {
