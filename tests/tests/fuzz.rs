@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use carmine_tests::fuzz::{Mutator, TARGETS, Target};
 use carmine_tests::workspace_root;
 
-/// Seconds for each target, unless `CARMINE_FUZZ_SECONDS` says otherwise. CI runs each for a minute (`scripts/fuzz`).
+/// Seconds for each target, unless `CARMINE_FUZZ_SECONDS` says otherwise. CI runs each for ten seconds.
 const SECONDS: f64 = 0.3;
 /// One input may take this long on a busy machine; it takes microseconds.
 const INPUT_LIMIT: Duration = Duration::from_secs(5);
