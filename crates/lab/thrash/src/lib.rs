@@ -33,6 +33,8 @@ use carmine_bench::steering::{Jobs, Steering, controller};
 use faults::Faults;
 use pauses::{Pauses, Probes, Told};
 
+/// Pause before a deep scrub of a PG is ordered again.
+const ORDER_AGAIN: Duration = Duration::from_secs(10);
 /// Time between two looks at the scrubs.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -225,11 +227,13 @@ impl Thrash<'_> {
         read.map(|()| result).context("reading every block back")
     }
 
-    /// Compares all copies of all PGs; returns the number of PGs.
+    /// Compares all copies of all PGs; returns the number of PGs. A scrub that nobody heard of, since another OSD became primary of its
+    /// PG, is ordered again.
     async fn deep_scrub(&self) -> Result<usize> {
         let before = self.pgs().await?;
         let order = json!({ "prefix": "osd deep-scrub", "who": "all" });
         self.client.mon_command(&order.to_string()).await?;
+        let mut again = Instant::now() + ORDER_AGAIN;
         let end = Instant::now() + Duration::from_secs(self.args.heal_limit);
         let stamp = |pg: &Value| pg["last_deep_scrub_stamp"].clone();
         loop {
@@ -243,6 +247,11 @@ impl Thrash<'_> {
             };
             let is_late = Instant::now() > end || self.cancel.load(Ordering::Relaxed);
             ensure!(!is_late, "PG {} was not deep-scrubbed in time", name(pg));
+            if Instant::now() > again {
+                let order = json!({ "prefix": "pg deep-scrub", "pgid": pg["pgid"] });
+                self.client.mon_command(&order.to_string()).await?;
+                again += ORDER_AGAIN;
+            }
             self.shard.sleep(LOOK).await;
         }
     }
