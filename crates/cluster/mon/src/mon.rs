@@ -351,7 +351,7 @@ impl Mon {
                 let record = Record::Options(bytes.clone());
                 let saved = Saved { fsid: self.fsid, next_gid, map: current.bytes.clone(), options: bytes };
                 state.append(&[record], &saved).await?;
-                info!("options: {edit:?}");
+                info!("options: {:?}", edit.shown());
                 *self.options.borrow_mut() = options;
                 self.push_options();
                 Ok(())

@@ -85,6 +85,18 @@ pub(crate) enum OptionEdit {
     },
 }
 
+impl OptionEdit {
+    /// The change as the log shows it: the values that tools keep may be secrets.
+    pub(crate) fn shown(&self) -> OptionEdit {
+        match self {
+            OptionEdit::Key { key, value } => {
+                OptionEdit::Key { key: key.clone(), value: value.as_ref().map(|_| "***".to_owned()) }
+            }
+            other => other.clone(),
+        }
+    }
+}
+
 /// Values by name, by whom they are for: `global`, `client`, `client.ID`, `osd`, or `osd.ID`.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ClientOptions {

@@ -297,11 +297,10 @@ impl Mon {
 
     /// Writes a command into the audit log, as Ceph does.
     fn audit(&self, peer: &Peer, cmd: &[String]) {
-        let Some(level) = command::audit_level(cmd) else { return };
+        let Some((level, cmd)) = command::audited(cmd) else { return };
         let (kind, gid, addr) = (peer.entity, peer.gid, shown(&peer.addr));
         let name = &peer.name;
-        let text =
-            format!("from='{kind}.{gid} {addr}' entity='{kind}.{name}' cmd=[{}]: dispatch", cmd.join(","));
+        let text = format!("from='{kind}.{gid} {addr}' entity='{kind}.{name}' cmd=[{cmd}]: dispatch");
         self.log.borrow_mut().audit(level, &text, self.now());
         self.push_log();
     }

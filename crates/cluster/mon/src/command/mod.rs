@@ -139,13 +139,20 @@ fn all() -> impl Iterator<Item = &'static Known> {
     FAMILIES.iter().copied().flatten()
 }
 
-/// How the audit log takes a command: `None` for those that tools send before each other one.
-pub(crate) fn audit_level(cmd: &[String]) -> Option<u16> {
-    let command = parse(cmd).unwrap_or_default();
-    let prefix = command.get("prefix").and_then(Value::as_str).unwrap_or_default();
+/// A command's level and text in the audit log; `None` for those that tools send before each other one. The values that tools keep
+/// may be secrets: they are left out, as in Ceph.
+pub(crate) fn audited(cmd: &[String]) -> Option<(u16, String)> {
+    let mut command = parse(cmd).unwrap_or_default();
+    let prefix = command.get("prefix").and_then(Value::as_str).unwrap_or_default().to_owned();
     let perm = all().find(|known| known.words() == prefix).map_or("r", |known| known.perm);
     let level = if perm == "r" { log_level::DEBUG } else { log_level::INFO };
-    (prefix != "get_command_descriptions").then_some(level)
+    let fields =
+        command.as_object_mut().filter(|_| matches!(prefix.as_str(), "config-key set" | "config-key put"));
+    let text = match fields.and_then(|fields| fields.remove("val")) {
+        Some(_) => command.to_string(),
+        None => cmd.join(","),
+    };
+    (prefix != "get_command_descriptions").then_some((level, text))
 }
 
 /// Parses a command, given as the `cmd` strings of the message.

@@ -543,9 +543,21 @@ fn options_of_osds_that_can_change_are_stored() {
 
 #[test]
 fn the_audit_log_has_each_command_at_its_level() {
-    let level = |prefix: &str| audit_level(&[json!({ "prefix": prefix }).to_string()]);
+    let level = |prefix: &str| Some(audited(&[json!({ "prefix": prefix }).to_string()])?.0);
     assert_eq!(level("osd out"), Some(log_level::INFO));
     assert_eq!((level("osd dump"), level("make tea")), (Some(log_level::DEBUG), Some(log_level::DEBUG)));
     assert_eq!(level("get_command_descriptions"), None);
-    assert_eq!(audit_level(&[]), Some(log_level::DEBUG));
+    assert_eq!(audited(&[]), Some((log_level::DEBUG, String::new())));
+}
+
+#[test]
+fn what_tools_keep_stands_in_no_log() {
+    let cmd = json!({ "prefix": "config-key set", "key": "token", "val": "secret" }).to_string();
+    let (_, text) = audited(&[cmd]).unwrap();
+    assert!(text.contains("token") && !text.contains("secret"), "{text}");
+    let edit = OptionEdit::Key { key: "token".into(), value: Some("secret".into()) };
+    let text = format!("{:?}", edit.shown());
+    assert!(text.contains("token") && !text.contains("secret"), "{text}");
+    let cmd = json!({ "prefix": "osd out", "ids": ["1"], "val": "2" }).to_string();
+    assert_eq!(audited(std::slice::from_ref(&cmd)).unwrap().1, cmd, "others stand there as they came");
 }
