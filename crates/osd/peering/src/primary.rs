@@ -281,30 +281,32 @@ impl Peering {
         let copies = attempt.replicas.iter().filter_map(|(osd, step)| Some((*osd, step.copy()?)));
         let complete = copies.filter(|(_, copy)| !copy.incomplete && copy.last_epoch_started > Epoch(0));
         let best = complete.max_by_key(|(_, copy)| (copy.last_epoch_started, copy.last_update));
-        let incomplete = own.incomplete && !cfg!(carmine_mutation = "lead_incomplete");
-        let ours = own.last_epoch_started;
-        let better = best.and_then(|(osd, copy)| {
-            let (started, is_owner) = (copy.last_epoch_started, self.map.owners.contains(&osd));
-            let stop = match () {
-                () if incomplete => Stop::Incomplete(Reason::Interrupted(osd)),
-                () if copy.last_update == own.last_update || cfg!(carmine_mutation = "ignore_better") => {
-                    None?
-                }
-                () if started > ours => Stop::Incomplete(Reason::NewerData { osd, started, ours }),
-                // The monitor lets nobody lead who is not noted to have all data.
-                () if started < ours || copy.last_update < own.last_update || !is_owner => None?,
-                // That one led, and had to give way to this copy, which cannot take its writes.
-                () if self.had_no_room => None?,
-                () => Stop::Again(Reason::LongerLog(osd)),
-            };
-            Some((osd, stop))
-        });
+        let better = best.and_then(|(osd, copy)| Some((osd, self.must_lead(osd, copy, own)?)));
         self.successor = better.as_ref().map(|(osd, _)| *osd);
         match better {
             Some((_, stop)) => Err(stop),
-            None if incomplete => Err(Stop::Incomplete(Reason::AllIncomplete)),
+            None if may_not_lead(own) => Err(Stop::Incomplete(Reason::AllIncomplete)),
             None => Ok(()),
         }
+    }
+
+    /// The reason why this member, whose complete copy is the best of the others', has to lead; `None` if it need not.
+    fn must_lead(&self, osd: OsdId, copy: &Copy, own: &PgInfo) -> Option<Stop> {
+        let (started, ours) = (copy.last_epoch_started, own.last_epoch_started);
+        if may_not_lead(own) {
+            return Some(Stop::Incomplete(Reason::Interrupted(osd)));
+        }
+        if copy.last_update == own.last_update || cfg!(carmine_mutation = "ignore_better") {
+            return None;
+        }
+        if started > ours {
+            return Some(Stop::Incomplete(Reason::NewerData { osd, started, ours }));
+        }
+        let is_longer = started == ours && copy.last_update > own.last_update;
+        // The monitor lets nobody lead who is not noted to have all data; and a copy without room, to which that one had to
+        // give way, cannot take its writes.
+        let may_lead = self.map.owners.contains(&osd) && !self.had_no_room;
+        (is_longer && may_lead).then_some(Stop::Again(Reason::LongerLog(osd)))
     }
 
     /// Repairs the copies that differ, all at the same time.
@@ -399,6 +401,10 @@ impl Peering {
         fx.list.extend(attempt.behind.into_iter().map(recover));
         fx.push(Effect::Serve { followers: attempt.replicas.into_iter().map(|(osd, _)| osd).collect() });
     }
+}
+
+fn may_not_lead(own: &PgInfo) -> bool {
+    own.incomplete && !cfg!(carmine_mutation = "lead_incomplete")
 }
 
 /// The primary's objects that a replica's copy has.
