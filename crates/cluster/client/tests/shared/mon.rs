@@ -54,6 +54,8 @@ pub(crate) struct FakeMon {
     pub(crate) orders: RefCell<Vec<(OsdId, OsdScrub)>>,
     /// Each OSD's last report of its space and its PGs.
     pub(crate) stats: RefCell<BTreeMap<OsdId, OsdStats>>,
+    /// OSDs that have to lead, by the reports of primaries, are not made to.
+    pub(crate) stubborn: Cell<bool>,
     /// Failure reports, each with the OSD that sent it.
     pub(crate) failures: RefCell<Vec<(OsdId, Failure)>>,
     /// The processes of these OSDs have ended: a map that says they are down says that, too.
@@ -92,6 +94,7 @@ impl FakeMon {
             scrubs: RefCell::default(),
             orders: RefCell::default(),
             stats: RefCell::default(),
+            stubborn: Cell::default(),
             failures: RefCell::default(),
             dead: RefCell::default(),
             commands: Cell::default(),
@@ -309,7 +312,9 @@ impl FakeMon {
 impl FakeMon {
     /// An OSD whose copy must lead a PG, by the report of its primary, does.
     fn heed(&self, epoch: Epoch, stuck: &PgStuck) {
-        let (pg, Some(successor)) = (stuck.pg, stuck.successor) else { return };
+        let (pg, Some(successor)) = (stuck.pg, stuck.successor.filter(|_| !self.stubborn.get())) else {
+            return;
+        };
         self.changes_with(move |map, inc| {
             if map.epoch != epoch {
                 return;
