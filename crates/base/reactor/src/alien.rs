@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 
+use crate::config::Config;
 use crate::sys;
 
 /// A piece of blocking work. It reports its own end.
@@ -22,17 +23,20 @@ pub(crate) struct AlienPool {
     cpus: Vec<usize>,
     /// CPUs of the thread that made the pool, which threads that are not pinned have as well.
     home: Option<sys::Affinity>,
+    /// Reactors run on the same CPUs, and come first.
+    shares_cpu: bool,
     jobs: OnceLock<Option<Sender<Job>>>,
     handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl AlienPool {
-    pub(crate) fn new(name: &str, threads: usize, cpus: &[usize]) -> AlienPool {
+    pub(crate) fn new(config: &Config) -> AlienPool {
         AlienPool {
-            name: name.to_owned(),
-            threads,
-            cpus: cpus.to_vec(),
+            name: config.name.clone(),
+            threads: config.alien_threads,
+            cpus: config.alien_cpus.clone(),
             home: sys::affinity().ok(),
+            shares_cpu: config.alien_shares_cpu,
             jobs: OnceLock::new(),
             handles: Mutex::new(Vec::new()),
         }
@@ -55,7 +59,7 @@ impl AlienPool {
     }
 
     fn thread(&self, i: usize, cpu: Option<usize>, jobs: Receiver<Job>) -> io::Result<JoinHandle<()>> {
-        let home = self.home;
+        let (home, shares_cpu) = (self.home, self.shares_cpu);
         std::thread::Builder::new().name(format!("{}-alien-{i}", self.name)).spawn(move || {
             match cpu {
                 Some(id) => {
@@ -65,6 +69,9 @@ impl AlienPool {
                 }
                 // Spawned from a pinned reactor, it would inherit the reactor's one CPU.
                 None => home.iter().for_each(sys::Affinity::restore),
+            }
+            if shares_cpu {
+                sys::give_way();
             }
             while let Ok(job) = jobs.recv() {
                 job();

@@ -97,6 +97,18 @@ impl Tuned {
     }
 }
 
+/// RocksDB's threads, which give way to reactors: they inherit that from the thread that makes them.
+fn environment(threads: i32) -> Result<Env, Error> {
+    let make = move || {
+        carmine_reactor::give_way();
+        let mut env = Env::new()?;
+        env.set_background_threads(threads);
+        env.set_high_priority_background_threads(1);
+        Ok(env)
+    };
+    std::thread::scope(|scope| scope.spawn(make).join().unwrap_or_else(|_| Env::new()))
+}
+
 fn database(options: &RocksOptions) -> Result<Options, Error> {
     let mut db = Options::default();
     db.create_if_missing(true);
@@ -105,10 +117,7 @@ fn database(options: &RocksOptions) -> Result<Options, Error> {
     // Background work: bounded, and never more than asked for, because it takes CPU from the same cores as the
     // reactors unless aliens have their own.
     let threads = i32::from(options.background_threads.max(1));
-    let mut env = Env::new()?;
-    env.set_background_threads(threads);
-    env.set_high_priority_background_threads(1);
-    db.set_env(&env);
+    db.set_env(&environment(threads)?);
     db.set_max_background_jobs(threads);
     db.set_max_subcompactions(1);
 
