@@ -31,6 +31,16 @@ forget_other_checkout() {
   fi
 }
 
+# This commit in a checkout of CI's own that stays, with a target folder of its own: git touches only files that differ there, so that
+# cargo compiles only what changed since the last run. Prints its path; fails where no cache folder can be written.
+kept_checkout() {
+  local kept=$CARMINE_CACHE/ci/checkout
+  mkdir -p "$kept" 2>/dev/null && [ -w "$kept" ] || return 1
+  [ -d "$kept/.git" ] || git init -q "$kept"
+  git -C "$kept" fetch -q --depth 1 "file://$CHECKOUT" HEAD && git -C "$kept" checkout -qf --detach FETCH_HEAD &&
+    git -C "$kept" clean -ffdxq && echo "$kept"
+}
+
 # libclang itself, where bindgen looks for it. libclang-cpp is another library, and a package for it may leave a link to a
 # libclang that is not there.
 has_libclang() { # [ROOT]

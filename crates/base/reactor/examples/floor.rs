@@ -124,8 +124,8 @@ fn net(depth: usize, connections: usize, seconds: u64, poll: PollPolicy) {
 }
 
 fn disk(path: PathBuf, depth: usize, seconds: u64, poll: PollPolicy) {
-    let register_buffers = std::env::var_os("REGISTER").is_some();
-    let reader = Reactors::start(Config { register_buffers, ..config("reader", 0, poll) }, move |shard| {
+    let register_bytes = if std::env::var_os("REGISTER").is_some() { 64 << 20 } else { 0 };
+    let reader = Reactors::start(Config { register_bytes, ..config("reader", 0, poll) }, move |shard| {
         let path = path.clone();
         async move {
             let opts = FileOptions { read: true, direct: true, ..FileOptions::default() };

@@ -27,6 +27,27 @@ impl Clock {
         }
     }
 
+    /// A turn begins now, in monotonic nanoseconds: stamps count from here.
+    pub(crate) fn begin_turn(&self) -> u64 {
+        let now_ns = self.now_ns();
+        if let Clock::Real(rate) = self {
+            rate.turn.set((now_ns, sys::ticks()));
+        }
+        now_ns
+    }
+
+    /// Monotonic nanoseconds, by the tick counter since the turn began.
+    #[inline]
+    pub(crate) fn stamp_ns(&self) -> u64 {
+        match self {
+            Clock::Real(rate) => {
+                let (turn_ns, turn_ticks) = rate.turn.get();
+                turn_ns + rate.to_ns(sys::ticks().wrapping_sub(turn_ticks))
+            }
+            Clock::Virtual(t, ..) => t.get(),
+        }
+    }
+
     /// Wall clock since 1970.
     pub(crate) fn unix_now(&self) -> Duration {
         match self {
@@ -62,7 +83,7 @@ impl Clock {
     /// Duration of ticks in nanoseconds.
     pub(crate) fn to_ns(&self, ticks: u64) -> u64 {
         match self {
-            Clock::Real(r) => (ticks as f64 / r.ticks_per_ns.get()) as u64,
+            Clock::Real(r) => r.to_ns(ticks),
             Clock::Virtual(..) => ticks,
         }
     }
@@ -73,6 +94,8 @@ pub(crate) struct TickRate {
     start_ticks: u64,
     start_ns: u64,
     ticks_per_ns: Cell<f64>,
+    /// Monotonic nanoseconds and ticks when the turn began.
+    turn: Cell<(u64, u64)>,
 }
 
 impl TickRate {
@@ -82,9 +105,14 @@ impl TickRate {
         while sys::monotonic_ns() < start_ns + 100_000 {
             std::hint::spin_loop();
         }
-        let rate = TickRate { start_ticks, start_ns, ticks_per_ns: Cell::new(1.0) };
+        let turn = Cell::new((start_ns, start_ticks));
+        let rate = TickRate { start_ticks, start_ns, ticks_per_ns: Cell::new(1.0), turn };
         rate.refine();
         rate
+    }
+
+    fn to_ns(&self, ticks: u64) -> u64 {
+        (ticks as f64 / self.ticks_per_ns.get()) as u64
     }
 
     /// Measures again over all the time since the start.

@@ -59,6 +59,9 @@ impl std::fmt::Display for PollPolicy {
     }
 }
 
+/// [`Config::register_bytes`] of a process with a drive: enough for the buffers of some thousand operations.
+pub const REGISTER_BYTES: usize = 64 << 20;
+
 carmine_types::defaults! {
     /// Everything that [`Reactors::start`](crate::Reactors::start) needs to know.
     #[derive(Clone, Debug)]
@@ -74,13 +77,14 @@ carmine_types::defaults! {
         pub alien_threads: usize = 1,
         /// CPUs of the alien threads, dealt round robin; empty means unpinned: on those of the thread that starts the reactors.
         pub alien_cpus: Vec<usize>,
-        /// Aliens run on CPUs of reactors: a reactor with outstanding alien work then sleeps instead of spinning.
+        /// Aliens run on CPUs of reactors: they give way to these, and a reactor with outstanding alien work sleeps instead of
+        /// spinning.
         pub alien_shares_cpu: bool,
         /// Bytes of address space for I/O buffers per shard (memory is taken as it is touched).
         pub arena_bytes_per_shard: usize = 64 << 20,
-        /// Pin the arena's pages and register them with the ring: disk I/O costs about 0.2 µs less, but all of the
-        /// arena's memory is taken at the start. Without effect where the locked-memory limit forbids it.
-        pub register_buffers: bool,
+        /// Bytes of each arena, from its start, whose pages are pinned and registered with the ring: disk I/O in them costs about
+        /// 0.2 µs less, but they are taken at the start. Without effect where the locked-memory limit forbids it.
+        pub register_bytes: usize,
         /// Entries of the submission ring; the completion ring has eight times as many.
         pub ring_entries: u32 = 512,
         /// Microseconds of ready tasks per turn before the reactor looks at the kernel again.

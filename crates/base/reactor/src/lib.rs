@@ -72,10 +72,11 @@ mod whole;
 
 pub use alloc::{Counting, Mimalloc};
 pub use buf::{Buf, Bytes, Chunk, Payload};
-pub use config::{Config, DEFAULT_SPIN_US, Group, PollPolicy, PollPolicyError};
+pub use config::{Config, DEFAULT_SPIN_US, Group, PollPolicy, PollPolicyError, REGISTER_BYTES};
 pub use file::{File, FileOptions};
 pub use io_path::{ChosenPath, choose_io_path};
 pub use net::{Listener, Socket, TcpStream, UnixListener};
 pub use runtime::{Reactors, Stopper, block_on};
 pub use shard::{Shard, ShardId};
 pub use stats::ReactorStats;
+pub use sys::give_way;

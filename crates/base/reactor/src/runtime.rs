@@ -109,8 +109,8 @@ impl Parts {
     fn real(self, config: &Config) -> io::Result<Shard> {
         let mut ring = Uring::new(config.ring_entries, Arc::clone(&self.shared), Arc::clone(&self.process))?;
         let arena = Slice::new(config.arena_bytes_per_shard)?;
-        if config.register_buffers {
-            ring.register(&arena);
+        if config.register_bytes > 0 {
+            ring.register(&arena, config.register_bytes);
         }
         let clock = Clock::Real(TickRate::measure());
         sys::precise_timers();
@@ -172,7 +172,7 @@ impl Reactors {
     {
         check(&config)?;
         crate::sys::use_crc32c_instruction();
-        let pool = Arc::new(AlienPool::new(&config.name, config.alien_threads, &config.alien_cpus));
+        let pool = Arc::new(AlienPool::new(&config));
         let parts = parts(config.cpus.len(), true, Some(&pool))?;
         let process = Arc::clone(&parts[0].process);
         let mut all = Reactors { threads: Vec::new(), process, _pool: pool };
@@ -307,7 +307,7 @@ impl Stopper {
 /// As [`Reactors::start`]; Interrupted if a task called [`Shard::stop`] before `main` was done.
 pub fn block_on<R>(config: Config, main: impl AsyncFnOnce(Shard) -> R) -> io::Result<R> {
     check(&config)?;
-    let pool = Arc::new(AlienPool::new(&config.name, config.alien_threads, &config.alien_cpus));
+    let pool = Arc::new(AlienPool::new(&config));
     let Some(part) = parts(1, true, Some(&pool))?.pop() else {
         return Err(io::Error::other("no shard"));
     };

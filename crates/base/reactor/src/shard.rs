@@ -114,6 +114,14 @@ impl Shard {
         self.0.clock.now_ns()
     }
 
+    /// As [`now_ns`](Shard::now_ns), but from the CPU's counter since the turn began, which is a fifth of the price: for stamps that
+    /// each operation takes several of. A stamp of an earlier turn may lie some microseconds ahead of one of this turn.
+    #[must_use]
+    #[inline]
+    pub fn stamp_ns(&self) -> u64 {
+        self.0.clock.stamp_ns()
+    }
+
     /// Wall-clock time since 1970 (virtual under `sim`).
     #[must_use]
     pub fn unix_now(&self) -> Duration {

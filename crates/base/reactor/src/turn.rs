@@ -30,7 +30,7 @@ pub(crate) struct Worked {
 pub(crate) fn work(shard: &Shard, root: &mut Root<'_>) -> Worked {
     let inner = shard.inner();
     stats::add(&inner.counters.turns, 1);
-    inner.turn_now.set(inner.clock.now_ns());
+    inner.turn_now.set(inner.clock.begin_turn());
     let completions = take_completions(shard) + take_returned(shard);
     let messages = take_mail(shard);
     let timers = fire_timers(shard);

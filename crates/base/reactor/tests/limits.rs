@@ -50,7 +50,7 @@ fn unprivileged_child() {
     give_up();
     // A real OSD's shape: several shards, large rings, more buffers than may be locked.
     let config = Config {
-        register_buffers: true,
+        register_bytes: 96 << 20,
         ring_entries: 4096,
         arena_bytes_per_shard: 96 << 20,
         ..Config::unpinned("unpriv", 4)

@@ -26,12 +26,12 @@ use carmine_osd::{
     serve_admin_socket, serve_http,
 };
 use carmine_osd_daemon::{Memory, store};
-use carmine_reactor::{Config, Group, Reactors, Shard, ShardId};
+use carmine_reactor::{Config, Group, REGISTER_BYTES, Reactors, Shard, ShardId};
 use carmine_store::StoreShared;
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts;
 use carmine_testbed::{Daemon, Layout, Plan, confine, mon_addr, process, require_plan, write_whole};
-use carmine_types::OsdId;
+use carmine_types::{OsdId, StoreKind};
 use clap::Parser;
 
 use metadata::Metadata;
@@ -111,6 +111,7 @@ fn reactors(plan: &Plan, osd: OsdId) -> anyhow::Result<Config> {
         },
         alien_shares_cpu: row.aliens.own,
         arena_bytes_per_shard: Memory::of(plan).arena_per_shard,
+        register_bytes: if plan.store == StoreKind::Blue { REGISTER_BYTES } else { 0 },
         ..Config::default()
     })
 }

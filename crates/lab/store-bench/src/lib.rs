@@ -20,7 +20,7 @@ use carmine_bench::sample::host_report;
 use carmine_bench::steering::run_raw;
 use carmine_daemon::signals;
 use carmine_load::{Geometry, JobSetup, LoadSpec, Rw, parse_bytes, parse_millis, run_job};
-use carmine_reactor::{Config, Group, PollPolicy, Shard, ShardId};
+use carmine_reactor::{Config, Group, PollPolicy, REGISTER_BYTES, Shard, ShardId};
 use carmine_store::{Store, StoreShared};
 use carmine_testbed::{TuningWish, print, usage, write_json};
 use carmine_topology::CpuList;
@@ -142,6 +142,7 @@ impl StoreBenchArgs {
             alien_threads: self.alien_threads.into(),
             alien_shares_cpu: aliens.iter().any(|cpu| own.contains(cpu)),
             alien_cpus: aliens,
+            register_bytes: REGISTER_BYTES,
             ..Config::default()
         }
     }

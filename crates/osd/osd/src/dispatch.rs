@@ -186,7 +186,7 @@ fn decode(osd: &OsdShard, parts: Parts, gid: u64, to: ReplyTo) -> Result<Rc<Clie
     };
     let reqid = ReqId { client: gid, inc: request.client_inc, tid: parts.header.tid };
     let data = (parts.data, parts.data_crc);
-    Ok(ClientOp::new(request, reqid, data, osd.shard.now_ns(), to))
+    Ok(ClientOp::new(request, reqid, data, osd.shard.stamp_ns(), to))
 }
 
 /// Gives an operation to its PG, on the shard that should own it.

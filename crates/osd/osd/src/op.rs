@@ -220,7 +220,7 @@ impl ClientOp {
 
     /// It has waited until now.
     pub(crate) fn starts(&self, osd: &OsdShard) {
-        self.started_ns.set(osd.shard.now_ns());
+        self.started_ns.set(osd.shard.stamp_ns());
     }
 
     /// Nothing of it changes what clients see of an object.

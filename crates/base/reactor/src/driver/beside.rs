@@ -6,13 +6,11 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
-use super::uring::{MAX_IOVECS, read_entry, region, register, write_entry};
-use crate::buf::arena::Slice;
+use super::uring::{MAX_IOVECS, Registered, read_entry, write_entry};
 use crate::nvme::{self, Command, Layout, Namespace, Transfer};
 use crate::op::{Done, Lane, Op, Way};
 use crate::sys::{self, RingFd};
@@ -39,8 +37,8 @@ pub(crate) struct Beside {
     in_flight: usize,
     completed: u64,
     flights: Vec<Flight>,
-    /// The arena, if its pages are registered with this ring.
-    registered: Option<Arc<Slice>>,
+    /// Buffers whose pages are registered with this ring.
+    registered: Option<Registered>,
     reported_ns: u64,
 }
 
@@ -50,7 +48,7 @@ impl Beside {
         lane: Lane,
         entries: u32,
         event: Option<&OwnedFd>,
-        arena: Option<&Arc<Slice>>,
+        registered: Option<&Registered>,
     ) -> io::Result<Beside> {
         let mut builder = IoUring::<squeue::Entry128, cqueue::Entry32>::builder();
         builder
@@ -69,7 +67,7 @@ impl Beside {
         }
         let raw = ring.as_raw_fd();
         let fd = sys::register_ring_fd(raw).map_or(RingFd::Plain(raw), RingFd::Registered);
-        let registered = arena.filter(|arena| register(&ring.submitter(), arena)).cloned();
+        let registered = registered.filter(|buffers| buffers.register(&ring.submitter())).cloned();
         Ok(Beside {
             ring,
             fd,
@@ -126,7 +124,7 @@ impl Beside {
         if self.flights.len() <= at {
             self.flights.resize_with(at + 1, Flight::default);
         }
-        let registered = self.registered.as_deref();
+        let registered = self.registered.as_ref();
         let entry = match self.lane {
             Lane::Commands => self.flights[at].command(op, registered),
             Lane::Main | Lane::Polled => self.flights[at].polled(op, registered).map(squeue::Entry128::from),
@@ -220,7 +218,7 @@ impl Beside {
 
 impl Flight {
     /// An operation as a read or write of the block layer.
-    fn polled(&mut self, op: &Op, registered: Option<&Slice>) -> Option<squeue::Entry> {
+    fn polled(&mut self, op: &Op, registered: Option<&Registered>) -> Option<squeue::Entry> {
         match op {
             Op::Read { handle, buf, at, len, off } => {
                 let into = (buf.ptr().wrapping_add(*at), len.checked_sub(*at)?);
@@ -239,9 +237,10 @@ impl Flight {
     }
 
     /// An operation as a command.
-    fn command(&mut self, op: &Op, registered: Option<&Slice>) -> Option<squeue::Entry128> {
+    fn command(&mut self, op: &Op, registered: Option<&Registered>) -> Option<squeue::Entry128> {
         let (namespace, command, gathered) = self.take(op)?;
-        let fixed = region(registered, command.addr as usize, command.data_len as usize);
+        let fixed =
+            registered.and_then(|buffers| buffers.region(command.addr as usize, command.data_len as usize));
         let code = if gathered { nvme::COMMAND_GATHERED } else { nvme::COMMAND };
         let entry = opcode::UringCmd80::new(types::Fd(namespace.generic.as_raw_fd()), code)
             .cmd(command.encode())

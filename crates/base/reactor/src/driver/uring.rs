@@ -40,8 +40,8 @@ pub(crate) struct Uring {
     headers: Scratch<libc::msghdr>,
     shared: Arc<ShardShared>,
     process: Arc<ProcessShared>,
-    /// The arena, if its pages are registered with the ring.
-    registered: Option<Arc<Slice>>,
+    /// Buffers whose pages are registered with the ring.
+    registered: Option<Registered>,
     /// Rings for files that are not read and written through this one.
     beside: Vec<(Lane, Beside)>,
     entries: u32,
@@ -103,15 +103,16 @@ impl Uring {
         self.wakes.push(peer);
     }
 
-    /// Registers the arena's pages with the ring, so that disk I/O need not look them up each time. Takes all of the
-    /// arena's memory at once. Where the kernel refuses (locked-memory limit), I/O works without.
-    pub(crate) fn register(&mut self, arena: &Arc<Slice>) {
-        self.registered = register(&self.ring.submitter(), arena).then(|| Arc::clone(arena));
+    /// Registers the pages of the arena's first `bytes` with the ring, so that disk I/O need not look them up each time. Takes
+    /// that memory at once. Where the kernel refuses (locked-memory limit), I/O works without.
+    pub(crate) fn register(&mut self, arena: &Arc<Slice>, bytes: usize) {
+        let wanted = Registered { arena: Arc::clone(arena), bytes: bytes.min(arena.range().1) };
+        self.registered = wanted.register(&self.ring.submitter()).then_some(wanted);
     }
 
     /// Bytes of registered buffers.
     pub(crate) fn registered_bytes(&self) -> u64 {
-        self.registered.as_ref().map_or(0, |a| a.range().1 as u64)
+        self.registered.as_ref().map_or(0, |registered| registered.bytes as u64)
     }
 
     /// Operations that a ring beside this one has completed.
@@ -263,13 +264,13 @@ impl Uring {
         match op {
             Op::Read { handle, buf, at, len, off } => {
                 let (ptr, len) = (buf.ptr().wrapping_add(*at), len.saturating_sub(*at));
-                read_entry(handle.raw(), (ptr, len), *off, self.registered.as_deref())
+                read_entry(handle.raw(), (ptr, len), *off, self.registered.as_ref())
             }
             Op::Write { handle, data, skip, off, dsync } => {
                 let flags = if *dsync { libc::RWF_DSYNC } else { 0 };
                 if let [one] = data.as_slice() {
                     let rest = one.get(*skip..).unwrap_or_default();
-                    return write_entry(handle.raw(), rest, (*off, flags), self.registered.as_deref());
+                    return write_entry(handle.raw(), rest, (*off, flags), self.registered.as_ref());
                 }
                 let (iov, n) = self.gather(data.iter().map(|b| b.as_slice()), *skip);
                 opcode::Writev::new(types::Fd(handle.raw()), iov, n).offset(*off).rw_flags(flags).build()
@@ -378,19 +379,38 @@ impl Uring {
     }
 }
 
-/// Registers an arena's pages with a ring; false if the kernel refuses. Whoever uses the ring keeps the arena.
-pub(super) fn register(ring: &Submitter<'_>, arena: &Slice) -> bool {
-    let (base, len) = arena.range();
-    let regions: Vec<libc::iovec> = (0..len)
-        .step_by(REGION)
-        .map(|at| libc::iovec { iov_base: (base + at) as *mut libc::c_void, iov_len: REGION.min(len - at) })
-        .collect();
-    // SAFETY: the ranges are the arena's mapping, which the ring's owner keeps as long as it uses the ring.
-    let result = unsafe { ring.register_buffers(&regions) };
-    if let Err(e) = &result {
-        tracing::info!("{len} bytes of buffers are not registered with the ring: {e}");
+/// The first bytes of an arena, whose pages are registered with a ring: the kernel need not look them up for each operation.
+#[derive(Clone)]
+pub(super) struct Registered {
+    /// Whoever uses the ring keeps it.
+    arena: Arc<Slice>,
+    bytes: usize,
+}
+
+impl Registered {
+    /// Registers them; false if the kernel refuses.
+    pub(super) fn register(&self, ring: &Submitter<'_>) -> bool {
+        let (base, len) = (self.arena.range().0, self.bytes);
+        let regions: Vec<libc::iovec> = (0..len)
+            .step_by(REGION)
+            .map(|at| libc::iovec {
+                iov_base: (base + at) as *mut libc::c_void,
+                iov_len: REGION.min(len - at),
+            })
+            .collect();
+        // SAFETY: the ranges are the arena's mapping, which the ring's owner keeps as long as it uses the ring.
+        let result = unsafe { ring.register_buffers(&regions) };
+        if let Err(e) = &result {
+            tracing::info!("{len} bytes of buffers are not registered with the ring: {e}");
+        }
+        result.is_ok()
     }
-    result.is_ok()
+
+    /// Index of the region that holds `len` bytes at `address`.
+    pub(super) fn region(&self, address: usize, len: usize) -> Option<u16> {
+        let at = address.checked_sub(self.arena.range().0)?;
+        (at + len <= self.bytes).then_some((at / REGION) as u16)
+    }
 }
 
 /// A read into a buffer, for a ring with which an arena may be registered.
@@ -398,10 +418,10 @@ pub(super) fn read_entry(
     fd: RawFd,
     (ptr, len): (*mut u8, usize),
     off: u64,
-    registered: Option<&Slice>,
+    registered: Option<&Registered>,
 ) -> squeue::Entry {
     let (fd, n) = (types::Fd(fd), to_u32(len));
-    match region(registered, ptr as usize, len) {
+    match registered.and_then(|buffers| buffers.region(ptr as usize, len)) {
         Some(i) => opcode::ReadFixed::new(fd, ptr, n, i).offset(off).build(),
         None => opcode::Read::new(fd, ptr, n).offset(off).build(),
     }
@@ -412,20 +432,13 @@ pub(super) fn write_entry(
     fd: RawFd,
     bytes: &[u8],
     (off, flags): (u64, i32),
-    registered: Option<&Slice>,
+    registered: Option<&Registered>,
 ) -> squeue::Entry {
     let (fd, ptr, n) = (types::Fd(fd), bytes.as_ptr(), to_u32(bytes.len()));
-    match region(registered, ptr as usize, bytes.len()) {
+    match registered.and_then(|buffers| buffers.region(ptr as usize, bytes.len())) {
         Some(i) => opcode::WriteFixed::new(fd, ptr, n, i).offset(off).rw_flags(flags).build(),
         None => opcode::Write::new(fd, ptr, n).offset(off).rw_flags(flags).build(),
     }
-}
-
-/// Index of the region of a registered arena that holds `len` bytes at `address`.
-pub(super) fn region(arena: Option<&Slice>, address: usize, len: usize) -> Option<u16> {
-    let (base, total) = arena?.range();
-    let at = address.checked_sub(base)?;
-    (at + len <= total).then_some((at / REGION) as u16)
 }
 
 fn to_u32(n: usize) -> u32 {

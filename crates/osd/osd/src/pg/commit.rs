@@ -89,7 +89,7 @@ impl Pg {
             return;
         }
         if self.leads() {
-            self.local_commit(osd, version, osd.shard.now_ns());
+            self.local_commit(osd, version, osd.shard.stamp_ns());
         } else {
             self.replica_commit(osd, version);
         }

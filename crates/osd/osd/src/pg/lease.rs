@@ -106,7 +106,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>) {
 impl Pg {
     /// It is active, and its lease is over.
     pub(super) fn is_laggy(&self, osd: &OsdShard) -> bool {
-        self.is_active() && !self.leases.covers(osd.shard.now_ns())
+        self.is_active() && !self.leases.covers(osd.shard.stamp_ns())
     }
 
     fn renew_lease(&self, osd: &OsdShard) {

@@ -51,9 +51,9 @@ impl Pg {
 
     /// Answers an operation that changed nothing.
     pub(super) fn finish_read(&self, osd: &OsdShard, op: &ClientOp, outcome: Outcome) {
-        let (bytes, error, done) = (outcome.bytes(), outcome.result < 0, osd.shard.now_ns());
+        let (bytes, error, done) = (outcome.bytes(), outcome.result < 0, osd.shard.stamp_ns());
         op.reply(osd, outcome);
-        let end = osd.shard.now_ns();
+        let end = osd.shard.stamp_ns();
         let (arrived, started) = (op.arrived_ns, op.started_ns.get());
         let mut metrics = osd.metrics.borrow_mut();
         metrics.ops += 1;

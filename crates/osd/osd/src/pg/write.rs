@@ -197,7 +197,7 @@ impl Pg {
         if let Some(extra) = extra.filter(|_| result >= 0) {
             extra.take_effect(osd, self, &op, op.origin(osd.shard.id()), user_version);
         }
-        let submitted_ns = osd.shard.now_ns();
+        let submitted_ns = osd.shard.stamp_ns();
         self.backend.submit(&osd.peers, self.id, version.version, sent);
         let outcome = Outcome { result, outputs, version, user_version, extra: None };
         let (local_ns, followers) = (0, Vec::new());
@@ -231,7 +231,7 @@ impl Pg {
             return;
         }
         let why = match ack.result {
-            0 if self.backend.acked(from, version) => return self.settle(osd, osd.shard.now_ns()),
+            0 if self.backend.acked(from, version) => return self.settle(osd, osd.shard.stamp_ns()),
             0 => {
                 return tracing::error!(
                     "pg {}: {from} acknowledges version {version}, which it was not sent",
@@ -297,7 +297,7 @@ fn finish_write(osd: &OsdShard, write: Write, now: u64) {
     let Write { op, outcome, submitted_ns, local_ns, followers, .. } = write;
     let (bytes, failed) = (op.data.len() as u64, outcome.result < 0);
     op.reply(osd, outcome);
-    let end = osd.shard.now_ns();
+    let end = osd.shard.stamp_ns();
     {
         let mut metrics = osd.metrics.borrow_mut();
         metrics.ops += 1;
@@ -327,7 +327,7 @@ fn finish_unchanged(osd: &OsdShard, op: &ClientOp, outcome: Outcome) {
     if outcome.result < 0 {
         metrics.errors += 1;
     }
-    metrics.write_latency_ns.record(osd.shard.now_ns().saturating_sub(op.arrived_ns));
+    metrics.write_latency_ns.record(osd.shard.stamp_ns().saturating_sub(op.arrived_ns));
     drop(metrics);
     op.reply(osd, outcome);
 }
