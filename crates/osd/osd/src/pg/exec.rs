@@ -338,6 +338,7 @@ async fn read_op(
 ) -> Result<Payload, OpError> {
     let found = meta.ok_or(OpError::of(errno::ENOENT));
     match op.code {
+        ops::SPARSE_READ if op.extent().length == 0 => found.map(|_| nothing_sparse()),
         ops::READ | ops::SPARSE_READ => {
             let meta = found?;
             admit_read(osd, client, op, meta.size).await;
@@ -397,6 +398,11 @@ fn stat_output(size: u64, mtime: UTime) -> Payload {
     out.extend_from_slice(&mtime.sec.to_le_bytes());
     out.extend_from_slice(&mtime.nsec.to_le_bytes());
     Payload::from(out)
+}
+
+/// Without a length a sparse read is of nothing, though a read is of all.
+fn nothing_sparse() -> Payload {
+    sparse(0, &Payload::new())
 }
 
 /// Everything that was read as one extent.
@@ -470,6 +476,7 @@ impl<'a> ObjectState<'a> {
         match op.code {
             ops::STAT if is_changed && !self.exists => Err(OpError::of(errno::ENOENT)),
             ops::STAT if is_changed => Ok(stat_output(self.size, self.mtime)),
+            ops::SPARSE_READ if op.extent().length == 0 => Ok(nothing_sparse()),
             ops::READ | ops::SPARSE_READ => {
                 admit_read(osd, client, op, self.size).await;
                 let data = self.bytes(osd, op).await?;
