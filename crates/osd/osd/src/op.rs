@@ -291,9 +291,8 @@ impl ClientOp {
     /// The errno of a request that is refused whatever the state of its object.
     pub(crate) fn refusal(&self) -> Option<i32> {
         let oid = &self.oid;
-        let count = self.request.ops.len();
-        if !(1..=OPS_MAX).contains(&count) {
-            return Some(if count == 0 { errno::EINVAL } else { errno::E2BIG });
+        if self.request.ops.len() > OPS_MAX {
+            return Some(errno::E2BIG);
         }
         // Data that is left over would belong to no op, yet the checksum would cover it. Ceph executes nothing in
         // parallel.
