@@ -225,8 +225,10 @@ fn osd_options(ceph: &mut Ceph<'_>) {
     ceph.ok("config rm osd osd_max_backfills");
     until(ceph, "1");
     assert_eq!(value(ceph, 0), "4");
+    assert!(ceph.ok("tell osd.0 config unset osd_max_backfills").contains("osd_max_backfills = '1'"));
+    assert_eq!(value(ceph, 0), "1");
     ceph.sheet.works("`ceph config set osd[.N] OPTION VALUE`", "an OSD takes it while it runs");
-    ceph.sheet.works("`ceph tell osd.N config get|set`, `injectargs`", "for this OSD, until it stops");
+    ceph.sheet.works("`ceph tell osd.N config get|set|unset`, `injectargs`", "for this OSD, until it stops");
     ceph.refused("config set osd osd_max_backfills many", "give a whole number");
     ceph.refused("tell osd.0 injectargs --debug_osd=1", "is no option that can change while an OSD runs");
 }
@@ -595,7 +597,24 @@ fn inventory(ceph: &mut Ceph<'_>) {
     ceph.shows("node ls osd", &["2"], &[]);
     ceph.shows("time-sync-status", &["timechecks"], &[".timechecks.round_status"]);
     ceph.shows("mon stat", &["1 mons"], &[".min_mon_release_name", ".quorum[0].name"]);
-    ceph.ok("health unmute OSD_DOWN");
+}
+
+fn mutes(ceph: &mut Ceph<'_>) {
+    ceph.ok("osd set noscrub");
+    ceph.refused("health mute OSD_DOWN", "health alert OSD_DOWN is not currently raised");
+    ceph.ok("health mute OSDMAP_FLAGS 1h");
+    assert!(ceph.ok("health").contains("(muted: OSDMAP_FLAGS("));
+    assert_eq!(ceph.json("health")["checks"]["OSDMAP_FLAGS"]["muted"], true);
+    assert!(ceph.ok("-s").contains("(muted: OSDMAP_FLAGS("));
+    ceph.ok("health unmute OSDMAP_FLAGS");
+    assert_eq!(ceph.json("health")["mutes"], serde_json::json!([]));
+    ceph.ok("health mute OSDMAP_FLAGS");
+    ceph.ok("osd unset noscrub");
+    ceph.until("health", |health| health["mutes"] == serde_json::json!([]));
+    ceph.sheet.works(
+        "`ceph health mute CODE [TTL] [--sticky]`, `health unmute [CODE]`",
+        "a mute ends with its check",
+    );
 }
 
 fn limits(ceph: &mut Ceph<'_>) {
@@ -616,6 +635,25 @@ fn limits(ceph: &mut Ceph<'_>) {
     );
 }
 
+/// Which OSDs may stop, or go for good.
+fn leave(ceph: &mut Ceph<'_>) {
+    ceph.until("status", clean);
+    ceph.shows("osd ok-to-stop 0", &["\"ok_to_stop\": true"], &[".ok_to_stop", ".osds[0]", ".num_ok_pgs"]);
+    ceph.refused("osd ok-to-stop 0 1 2", "unsafe to stop osd(s) at this time");
+    ceph.refused("osd safe-to-destroy 0", "pgs currently mapped to them.");
+    let lists = ceph.json("osd safe-to-destroy 0");
+    assert_eq!(
+        (&lists["active"], &lists["safe_to_destroy"]),
+        (&serde_json::json!([0]), &serde_json::json!([]))
+    );
+    ceph.says(
+        "osd safe-to-destroy 9",
+        "are safe to destroy without reducing data durability",
+        "it has no PG",
+    );
+    ceph.shows("fs dump", &["No filesystems configured"], &[".epoch", ".filesystems"]);
+}
+
 fn keys(ceph: &mut Ceph<'_>) {
     ceph.says("config-key set a/b c", "set a/b", "stored by the monitor");
     assert_eq!(ceph.ok("config-key get a/b"), "c");
@@ -627,6 +665,11 @@ fn keys(ceph: &mut Ceph<'_>) {
     ceph.refused("config-key exists a/c", "key 'a/c' doesn't exist");
     ceph.says("config-key rm a/b", "key deleted", "forgotten");
     ceph.is_refused("config-key get a/b", "ENOENT");
+    let conf = ceph.bed.conf();
+    ceph.said(&format!("config-key set conf -i {conf}"), "set conf");
+    assert_eq!(ceph.ok("config-key get conf"), std::fs::read_to_string(&conf).expect("ceph.conf"));
+    ceph.sheet.works("`ceph config-key set KEY -i FILE`", "stores the file's text");
+    ceph.said("config-key rm conf", "key deleted");
     ceph.shows("config help osd_max_backfills", &["Default: 1"], &[".default", ".can_update_at_runtime"]);
 }
 
@@ -668,7 +711,7 @@ fn ceph_against_three_osds() {
     }
     let bed = Testbed::up(THREE_CYAN);
     let mut ceph = Ceph { bed: &bed, sheet: Sheet::new("ceph") };
-    for part in [look, pools, states, daemons, inventory, limits, keys, unknown] {
+    for part in [look, leave, pools, states, daemons, inventory, mutes, limits, keys, unknown] {
         part(&mut ceph);
     }
     ceph.sheet.check();

@@ -324,12 +324,17 @@ fn unsupported(rados: &mut Rados<'_>) {
     for words in ["list-inconsistent-obj 1.0", "list-inconsistent-snapset 1.0"] {
         rados.refused(words, "No scrub information available for pg 1.0");
     }
+    // A real Ceph says so as well of a pool that is no cache.
     for words in [
         "cache-flush o",
         "cache-try-flush o",
         "cache-evict o",
         "cache-flush-evict-all",
         "cache-try-flush-evict-all",
+    ] {
+        rados.refused(words, "Invalid argument");
+    }
+    for words in [
         "set-redirect o --target-pool bench p",
         "set-chunk o 0 4096 --target-pool bench p 0",
         "tier-promote o",

@@ -770,6 +770,19 @@ def pools_and_statistics(io):
     expect(io.get_pool_name(), POOL)
     assert io.get_pool_id() > 0
     assert io.get_stats()["num_objects"] >= 0
+    CLUSTER.create_pool("counted")
+    with CLUSTER.open_ioctx("counted") as counted:
+        for at in range(20):
+            counted.write_full(f"o{at}", b"x" * 4096)
+        for _ in range(100):
+            stats = counted.get_stats()
+            if stats["num_objects"] == 20:
+                break
+            time.sleep(0.1)
+        # As in Ceph the bytes are those of all copies.
+        copies = stats["num_object_copies"] // 20
+        expect((stats["num_objects"], stats["num_bytes"]), (20, copies * 20 * 4096))
+    CLUSTER.delete_pool("counted")
     io.application_enable("testing", True)
     assert "testing" in list(io.application_list())
 
@@ -881,6 +894,76 @@ def class_hello(io):
     c.close()
     io.remove_object("hi")
     io.remove_object("loud")
+
+
+@group
+def tmaps(io):
+    """rados_tmap_put, rados_tmap_update and rados_tmap_get, the maps in an object's bytes of old clients: set, create, remove, header"""
+    c = C(CONF, POOL)
+    word = lambda text: len(text).to_bytes(4, "little") + text
+
+    def update(*commands):
+        Counted.calls += 1
+        commands = b"".join(kind + b"".join(word(text) for text in words) for kind, *words in commands)
+        return c.lib.rados_tmap_update(c.io, b"tmap", commands, ctypes.c_size_t(len(commands)))
+
+    def stored(header, *pairs):
+        return word(header) + len(pairs).to_bytes(4, "little") + b"".join(word(key) + word(value) for key, value in pairs)
+
+    expect(update((b"s", b"foo", b"1")), 0, "of no object")
+    expect(io.read("tmap"), stored(b"", (b"foo", b"1")))
+    expect(update((b"s", b"zed", b"2"), (b"c", b"bar", b"3"), (b"h", b"head")), 0)
+    expect(io.read("tmap"), stored(b"head", (b"bar", b"3"), (b"foo", b"1"), (b"zed", b"2")))
+    expect(update((b"c", b"foo", b"x")), -errno.EEXIST)
+    expect(update((b"r", b"none")), -errno.ENOENT)
+    expect(update((b"r", b"bar"), (b"R", b"none"), (b"s", b"foo", b"4")), 0)
+    expect(io.read("tmap"), stored(b"head", (b"foo", b"4"), (b"zed", b"2")))
+    expect(update(), 0)
+    expect(update((b"x", b"key")), -errno.EINVAL)
+    expect(c.lib.rados_tmap_update(c.io, b"tmap", b"s\xff\xff", ctypes.c_size_t(3)), -errno.EINVAL)
+    data = stored(b"", (b"b", b"1"), (b"a", b"2"))
+    c.must("rados_tmap_put", c.io, b"tmap", data, ctypes.c_size_t(len(data)))
+    expect(update((b"s", b"c", b"3")), 0, "entries in any order")
+    out = ctypes.create_string_buffer(100)
+    length = c.lib.rados_tmap_get(c.io, b"tmap", out, ctypes.c_size_t(100))
+    expect(out.raw[:length], stored(b"", (b"a", b"2"), (b"b", b"1"), (b"c", b"3")))
+    c.close()
+    io.remove_object("tmap")
+
+
+@group
+def requests_of_nothing(io):
+    """an asynchronous op vector without operations is EINVAL; what only caches have is EINVAL, too"""
+    io.write_full("empty", b"")
+    for name, make, operate, release in (
+        ("write", io.create_write_op, io.operate_aio_write_op, io.release_write_op),
+        ("read", io.create_read_op, io.operate_aio_read_op, io.release_read_op),
+    ):
+        op = make()
+        flight = operate(op, "empty")
+        flight.wait_for_complete()
+        expect(flight.get_return_value(), -errno.EINVAL, name)
+        release(op)
+    c = C(CONF, POOL)
+    expect([c.lib.rados_cache_pin(c.io, b"empty"), c.lib.rados_cache_unpin(c.io, b"empty")], [-errno.EINVAL] * 2)
+    c.close()
+    io.remove_object("empty")
+
+
+@group
+def holders_addresses(io):
+    """rados_list_lockers shows a holder's address as a Ceph does: `v1:127.0.0.1:0/NONCE`"""
+    io.lock_exclusive("held", "name", "cookie")
+    c = C(CONF, POOL)
+    exclusive, texts = ctypes.c_int(), [ctypes.create_string_buffer(200) for _ in range(4)]
+    sizes = [ctypes.c_size_t(200) for _ in texts]
+    filled = [arg for text, size in zip(texts, sizes) for arg in (text, ctypes.byref(size))]
+    count = c.lib.rados_list_lockers(c.io, b"held", b"name", ctypes.byref(exclusive), *filled)
+    address = texts[3].value
+    assert count == 1 and address.startswith(b"v1:127.0.0.1:0/"), (count, address)
+    c.close()
+    io.unlock("held", "name", "cookie")
+    io.remove_object("held")
 
 
 @group

@@ -1,9 +1,10 @@
 //! Options that administrators store for clients and OSDs (`ceph config set`, `rbd config global set`): the monitor sends each of
-//! them those of its own, and of all. Beside them lie keys that mean nothing to Carmine (`ceph config-key`).
+//! them those of its own, and of all. Beside them lie keys that mean nothing to Carmine (`ceph config-key`), and the health checks
+//! that are muted.
 
 use std::collections::BTreeMap;
 
-use carmine_types::errno;
+use carmine_types::{UTime, errno};
 use carmine_wire::{DecodeError, Decoder, Encoder};
 
 use crate::change::{Refusal, refuse};
@@ -66,6 +67,27 @@ pub(crate) fn check_osd_option(name: &str, value: &str) -> Result<(), Refusal> {
         .ok_or_else(|| refuse(errno::EINVAL, format!("'{value}' is no value of '{name}': give {wanted}")))
 }
 
+/// A health check that nobody wants to hear of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Mute {
+    /// Its end; zero: none.
+    pub(crate) until: UTime,
+    /// It stays when the check is over, or becomes worse.
+    pub(crate) is_sticky: bool,
+    /// What the check said at the time, and of how many things.
+    pub(crate) summary: String,
+    pub(crate) count: u64,
+}
+
+impl Mute {
+    pub(crate) fn is_over(&self, now: UTime) -> bool {
+        self.until != UTime::ZERO && self.until <= now
+    }
+}
+
+/// A mute as it is stored.
+type StoredMute = ((UTime, bool), (String, u64));
+
 /// A change of the options.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum OptionEdit {
@@ -82,6 +104,13 @@ pub(crate) enum OptionEdit {
     Key {
         key: String,
         value: Option<String>,
+    },
+    Mute {
+        code: String,
+        mute: Mute,
+    },
+    Unmute {
+        codes: Vec<String>,
     },
 }
 
@@ -103,6 +132,8 @@ pub(crate) struct ClientOptions {
     sections: BTreeMap<String, BTreeMap<String, String>>,
     /// Values that tools use among themselves.
     pub(crate) keys: BTreeMap<String, String>,
+    /// By the code of the check.
+    pub(crate) mutes: BTreeMap<String, Mute>,
 }
 
 impl ClientOptions {
@@ -114,7 +145,11 @@ impl ClientOptions {
             let sections = d.get()?;
             // States that were written before there were keys end here.
             let keys = if d.is_empty() { BTreeMap::new() } else { d.get()? };
-            Ok(ClientOptions { sections, keys })
+            // And those before there were mutes here.
+            let mutes: BTreeMap<String, StoredMute> = if d.is_empty() { BTreeMap::new() } else { d.get()? };
+            let mute = |((until, is_sticky), (summary, count))| Mute { until, is_sticky, summary, count };
+            let mutes = mutes.into_iter().map(|(code, stored)| (code, mute(stored))).collect();
+            Ok(ClientOptions { sections, keys, mutes })
         })
     }
 
@@ -126,6 +161,15 @@ impl ClientOptions {
         Encoder::collect(|e| {
             e.put(&self.sections);
             e.put(&self.keys);
+            let stored = |mute: &Mute| -> StoredMute {
+                ((mute.until, mute.is_sticky), (mute.summary.clone(), mute.count))
+            };
+            let mutes: BTreeMap<String, StoredMute> =
+                self.mutes.iter().map(|(code, mute)| (code.clone(), stored(mute))).collect();
+            // Earlier programs read a state without any.
+            if !mutes.is_empty() {
+                e.put(&mutes);
+            }
         })
     }
 
@@ -163,11 +207,18 @@ impl ClientOptions {
             OptionEdit::Key { key, value: None } => {
                 next.keys.remove(key);
             }
+            OptionEdit::Mute { code, mute } => {
+                if code.len() > NAME_BYTES_MAX {
+                    return Err(refuse(errno::E2BIG, "no health check has so long a name"));
+                }
+                next.mutes.insert(code.clone(), mute.clone());
+            }
+            OptionEdit::Unmute { codes } => next.mutes.retain(|code, _| !codes.contains(code)),
         }
-        if next.all().count() + next.keys.len() > OPTIONS_MAX {
+        if next.all().count() + next.keys.len() + next.mutes.len() > OPTIONS_MAX {
             return Err(refuse(
                 errno::E2BIG,
-                format!("{OPTIONS_MAX} options and keys are stored, which is the limit"),
+                format!("{OPTIONS_MAX} options, keys and mutes are stored, which is the limit"),
             ));
         }
         Ok(next)
@@ -252,6 +303,22 @@ mod tests {
         let sections = ClientOptions::default().edited(&set("global", "rbd_cache", "1")).unwrap();
         let old = Encoder::collect(|e| e.put(&sections.sections));
         assert_eq!(ClientOptions::decode(&old), Ok(sections));
+    }
+
+    #[test]
+    fn mutes_are_kept() {
+        let mute = Mute { until: UTime { sec: 9, nsec: 1 }, is_sticky: true, summary: "s".into(), count: 2 };
+        let edit = OptionEdit::Mute { code: "OSD_DOWN".into(), mute: mute.clone() };
+        let options = ClientOptions::default().edited(&edit).unwrap();
+        assert_eq!(ClientOptions::decode(&options.encode()), Ok(options.clone()));
+        assert!(!mute.is_over(UTime { sec: 9, nsec: 0 }) && mute.is_over(UTime { sec: 9, nsec: 1 }));
+        assert!(!Mute { until: UTime::ZERO, ..mute }.is_over(UTime { sec: 9, nsec: 1 }));
+        assert_eq!(
+            options.edited(&OptionEdit::Unmute { codes: vec!["PG_DEGRADED".into()] }),
+            Ok(options.clone())
+        );
+        let codes = vec!["OSD_DOWN".into()];
+        assert_eq!(options.edited(&OptionEdit::Unmute { codes }), Ok(ClientOptions::default()));
     }
 
     #[test]

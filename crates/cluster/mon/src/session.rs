@@ -231,7 +231,7 @@ impl Mon {
         };
         let stats = wish.pools.iter().filter_map(one).collect();
         let version = u64::from(current.map.epoch.0);
-        let reply = GetPoolStatsReply { version, fsid: current.map.fsid, stats, per_pool: false };
+        let reply = GetPoolStatsReply { version, fsid: current.map.fsid, stats, per_pool: true };
         Mon::reply(conn, answer(msg, &reply));
     }
 
@@ -283,7 +283,7 @@ impl Mon {
             let front = CommandAck { version: 0, result, status, cmd };
             Mon::reply(&conn, Message::of(&front).with_tid(tid).with_data(data));
         };
-        self.run_command(peer, &request.cmd, Box::new(ack));
+        self.run_command(peer, &request.cmd, &msg.data.to_vec(), Box::new(ack));
     }
 
     pub(crate) fn tell(&self, conn: &Rc<Connection>, msg: &Message, request: &Tell) {
@@ -292,7 +292,7 @@ impl Mon {
             let front = TellReply { result, status };
             Mon::reply(&conn, Message::of(&front).with_tid(tid).with_data(data));
         };
-        self.run_command(peer, &request.cmd, Box::new(ack));
+        self.run_command(peer, &request.cmd, &msg.data.to_vec(), Box::new(ack));
     }
 
     /// Writes a command into the audit log, as Ceph does.
@@ -307,6 +307,7 @@ impl Mon {
 
     pub(crate) fn ping(&self, conn: &Rc<Connection>) {
         let text = self.with_view(
+            &[],
             |view| json!({ "health": health::json(view, false), "mon_status": cluster::mon_status_json(view) }),
         );
         Mon::reply(conn, Message::of(&Ping { text: Some(text.to_string()) }));
@@ -330,8 +331,8 @@ impl Mon {
         }
     }
 
-    /// Calls `look` with the state that commands can see.
-    fn with_view<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
+    /// Calls `look` with the state that commands can see, and a command's input.
+    pub(crate) fn with_view<T>(&self, input: &[u8], look: impl FnOnce(&View<'_>) -> T) -> T {
         let current = self.current();
         let services: Vec<Rc<Daemon>> =
             self.sessions.borrow().values().filter_map(|session| session.service.clone()).collect();
@@ -348,12 +349,13 @@ impl Mon {
             addr: self.local_addr().to_string(),
             uptime_s: self.uptime_s(),
             now: self.now(),
+            input,
         })
     }
 
-    fn run_command(&self, peer: &Peer, cmd: &[String], ack: Ack) {
+    fn run_command(&self, peer: &Peer, cmd: &[String], input: &[u8], ack: Ack) {
         self.audit(peer, cmd);
-        let outcome = self.with_view(|view| command::run(cmd, view));
+        let outcome = self.with_view(input, |view| command::run(cmd, view));
         match outcome {
             Err(Refusal { code, text }) => ack(code.0, text, Vec::new()),
             Ok(Answer::Done { status, data }) => ack(0, status, data),

@@ -9,6 +9,8 @@ use tracing::warn;
 
 use crate::change::Change;
 use crate::mon::Mon;
+use crate::options::OptionEdit;
+use crate::report::health;
 
 /// Longest sleep: the clock may be set meanwhile, and nobody tells of an OSD that is silent.
 const LOOK: Duration = Duration::from_secs(5);
@@ -23,6 +25,18 @@ impl Mon {
         self.judge_failures();
         self.judge_beacons();
         self.judge_down();
+        self.judge_mutes();
+    }
+
+    /// Forgets the mutes that have ended.
+    fn judge_mutes(&self) {
+        if self.options.borrow().mutes.is_empty() {
+            return;
+        }
+        let codes = self.with_view(&[], health::ended_mutes);
+        if !codes.is_empty() {
+            self.change_options(OptionEdit::Unmute { codes }, Box::new(|_, _| {}));
+        }
     }
 
     /// Calls down whom enough other OSDs found silent.

@@ -76,6 +76,21 @@ impl OsdShard {
         Ok(())
     }
 
+    /// Forgets the value that only this OSD was told; tells the one that counts now. On shard 0.
+    ///
+    /// # Errors
+    /// There is no such option.
+    pub(crate) fn unset_own_option(&self, name: &str) -> Result<String, String> {
+        self.options.borrow().get(name)?;
+        let stored = {
+            let mut given = self.given.borrow_mut();
+            given.own.remove(name);
+            given.stored.clone()
+        };
+        self.set_stored_options(stored);
+        self.options.borrow().get(name)
+    }
+
     /// Takes the values that the monitor stores: all of them, those that are missing have their former value again. On shard 0.
     pub(crate) fn set_stored_options(&self, values: Values) {
         let mut given = self.given.borrow_mut();

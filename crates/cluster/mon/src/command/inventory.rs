@@ -4,7 +4,7 @@ use carmine_types::errno;
 use serde_json::{Value, json};
 
 use super::osd::known;
-use super::{Known, Outcome, View, done, either, pretty, read, required, said, text};
+use super::{Known, Outcome, View, done, either, pretty, read, required, text};
 use crate::change::refuse;
 use crate::report::inventory::{self, Kind, Spread};
 use crate::report::{cluster, osd};
@@ -68,9 +68,6 @@ pub(super) const COMMANDS: &[Known] = &[
     }),
     read("auth ls", "list the users (there are none: clients need no key)", |c, _| {
         either(c, || json!({ "auth_dump": [] }), || "installed auth entries:\n\n".to_owned())
-    }),
-    read("health unmute code:CephString?", "show a muted health check again (none can be muted)", |_, _| {
-        said("")
     }),
 ];
 

@@ -22,10 +22,16 @@ pub(super) const COMMANDS: &[Known] = &[
         value.ok_or_else(|| refuse(errno::ENOENT, format!("key '{key}' doesn't exist")))?;
         said(format!("key '{key}' exists"))
     }),
-    write("config-key set key:CephString val:CephString?", "store the value of a key", |c, _| {
-        let (key, value) = (required(c, "key")?, text(c, "val").unwrap_or_default());
-        edit(key, Some(value), format!("set {key}"))
-    }),
+    write(
+        "config-key set key:CephString val:CephString?",
+        "store the value of a key: this, or that of -i FILE",
+        set,
+    ),
+    write(
+        "config-key put key:CephString val:CephString?",
+        "store the value of a key: this, or that of -i FILE",
+        set,
+    ),
     write("config-key rm key:CephString", "forget a key", |c, _| {
         edit(required(c, "key")?, None, "key deleted".to_owned())
     }),
@@ -42,6 +48,18 @@ fn dump(command: &Value, view: &View<'_>) -> Outcome {
     let begin = text(command, "key").unwrap_or_default();
     let all = view.options.keys.iter().filter(|(key, _)| key.starts_with(begin));
     done(pretty(command, &json!(all.collect::<std::collections::BTreeMap<_, _>>())))
+}
+
+/// The value is given, or it is the input of the command.
+fn set(command: &Value, view: &View<'_>) -> Outcome {
+    let key = required(command, "key")?;
+    let value = match text(command, "val") {
+        Some(value) => value,
+        None => std::str::from_utf8(view.input).map_err(|_| {
+            refuse(errno::EINVAL, format!("the value of '{key}' is no text: only text is kept"))
+        })?,
+    };
+    edit(key, Some(value), format!("set {key}"))
 }
 
 fn edit(key: &str, value: Option<&str>, status: String) -> Outcome {

@@ -8,8 +8,10 @@ mod blocklist;
 mod cluster;
 mod inventory;
 mod keys;
+mod leave;
 mod limits;
 mod log;
+mod mutes;
 mod options;
 mod osd;
 mod pg;
@@ -65,6 +67,8 @@ pub(crate) struct View<'a> {
     pub(crate) uptime_s: u64,
     /// The time.
     pub(crate) now: UTime,
+    /// The data that came with the command: a file's, by `-i FILE`.
+    pub(crate) input: &'a [u8],
 }
 
 /// The outcome of a command.
@@ -131,6 +135,8 @@ const FAMILIES: &[&[Known]] = &[
     inventory::COMMANDS,
     limits::COMMANDS,
     keys::COMMANDS,
+    mutes::COMMANDS,
+    leave::COMMANDS,
     pg::COMMANDS,
     scrub::COMMANDS,
 ];

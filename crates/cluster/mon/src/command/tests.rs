@@ -8,9 +8,13 @@ use super::*;
 use crate::testing::{apply, cluster, now, up};
 
 fn run_with(map: &OsdMap, stats: &ClusterStats, text: &str) -> Outcome {
-    let bytes = map.encode();
     let mut options = ClientOptions::default();
     options.keys.insert("noout".into(), "v".into());
+    run_under(map, stats, &options, text)
+}
+
+fn run_under(map: &OsdMap, stats: &ClusterStats, options: &ClientOptions, text: &str) -> Outcome {
+    let bytes = map.encode();
     let placement = MapView::new(std::sync::Arc::new(map.clone()));
     let view = View {
         map,
@@ -18,13 +22,14 @@ fn run_with(map: &OsdMap, stats: &ClusterStats, text: &str) -> Outcome {
         map_bytes: &bytes,
         stats,
         log: &ClusterLog::default(),
-        options: &options,
+        options,
         services: &[],
         facts: &[("hostname".to_owned(), "here".to_owned())].into(),
         clients: 1,
         addr: "127.0.0.1:3300".into(),
         uptime_s: 300,
         now: now(),
+        input: b"from a file",
     };
     run(&[text.to_string()], &view)
 }
@@ -116,6 +121,11 @@ fn every_command_is_described_and_answers() {
                     command["name"] = json!("osd_max_write_size");
                     command["value"] = json!("90");
                 }
+                "health mute" => {
+                    command["code"] = json!("OSD_DOWN");
+                    command["sticky"] = json!(true);
+                }
+                "osd safe-to-destroy" => command["ids"] = json!(["7"]),
                 "mon metadata" => command["id"] = json!("a"),
                 "config get" | "config show" | "config help" => command["key"] = json!("osd_max_write_size"),
                 "osd pool application get" => {
@@ -560,4 +570,128 @@ fn what_tools_keep_stands_in_no_log() {
     assert!(text.contains("token") && !text.contains("secret"), "{text}");
     let cmd = json!({ "prefix": "osd out", "ids": ["1"], "val": "2" }).to_string();
     assert_eq!(audited(std::slice::from_ref(&cmd)).unwrap().1, cmd, "others stand there as they came");
+}
+
+#[test]
+fn osds_may_stop_while_enough_copies_are_left() {
+    let mut map = cluster_up(3);
+    let ask = |map: &OsdMap, prefix: &str, ids: Value| {
+        run_on(map, &json!({ "prefix": prefix, "ids": ids, "format": "json" }).to_string())
+    };
+    let lists = |outcome: Outcome| serde_json::from_str::<Value>(&text_of(outcome)).unwrap();
+    // Each of the 8 PGs has 3 copies and serves with one.
+    let told = lists(ask(&map, "osd ok-to-stop", json!(["0", "osd.1"])));
+    assert_eq!(
+        (&told["ok_to_stop"], &told["num_ok_pgs"], &told["osds"]),
+        (&json!(true), &json!(8), &json!([0, 1]))
+    );
+    assert_eq!(told["ok_become_degraded"].as_array().unwrap().len(), 8);
+    let refusal = ask(&map, "osd ok-to-stop", json!(["all"])).unwrap_err();
+    assert_eq!(refusal.code.0, errno::EBUSY);
+    assert!(refusal.text.contains("8 PGs are or would become offline"), "{}", refusal.text);
+    assert_eq!(lists(ask(&map, "osd ok-to-stop", json!(["9"])))["num_ok_pgs"], 0);
+    let silent = ClusterStats::default();
+    let unknown = run_with(&map, &silent, &json!({ "prefix": "osd ok-to-stop", "ids": ["0"] }).to_string());
+    assert_eq!(unknown.unwrap_err().code.0, errno::EAGAIN);
+    assert!(apply(&mut map, Change::MarkDown { osds: vec![OsdId(2)] }));
+    let told = lists(ask(&map, "osd ok-to-stop", json!(["0"])));
+    assert_eq!(
+        (&told["ok_become_more_degraded"][0], &told["ok_become_degraded"]),
+        (&json!("1.0"), &Value::Null)
+    );
+}
+
+#[test]
+fn osds_without_pgs_may_go() {
+    let mut map = cluster_up(3);
+    let ask = |map: &OsdMap, id: u32| {
+        let command = json!({ "prefix": "osd safe-to-destroy", "ids": [id.to_string()] });
+        let lists = json!({ "prefix": "osd safe-to-destroy", "ids": [id.to_string()], "format": "json" });
+        let lists: Value = serde_json::from_str(&data(map, &lists.to_string())).unwrap();
+        (run_on(map, &command.to_string()).map(drop).map_err(|refusal| refusal.text), lists)
+    };
+    let (refused, lists) = ask(&map, 0);
+    assert_eq!(refused, Err("OSD(s) 0 have 8 pgs currently mapped to them. ".to_owned()));
+    assert_eq!(lists["active"], json!([0]));
+    let (fine, lists) = ask(&map, 9);
+    assert_eq!((fine, &lists["safe_to_destroy"]), (Ok(()), &json!([9])));
+    // It serves nothing, but a PG has too few copies: it may want what that OSD has.
+    assert!(apply(&mut map, Change::MarkDown { osds: vec![OsdId(2)] }));
+    let (refused, lists) = ask(&map, 2);
+    assert!(refused.is_err() && lists["stored_pgs"] == json!([2]), "{refused:?} {lists}");
+}
+
+#[test]
+fn keys_are_given_or_come_from_a_file() {
+    let map = cluster_up(1);
+    let set = |command: Value| match run_on(&map, &command.to_string()) {
+        Ok(Answer::Options { edit: OptionEdit::Key { value, .. }, .. }) => value,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(set(json!({ "prefix": "config-key set", "key": "k", "val": "v" })).as_deref(), Some("v"));
+    assert_eq!(set(json!({ "prefix": "config-key put", "key": "k" })).as_deref(), Some("from a file"));
+}
+
+#[test]
+fn muted_checks_leave_the_state_until_they_are_over_or_worse() {
+    let mut map = cluster_up(3);
+    assert!(apply(&mut map, Change::MarkDown { osds: vec![OsdId(2)] }));
+    let stats = reports(&map);
+    let run = |map: &OsdMap, options: &ClientOptions, command: Value| {
+        run_under(map, &stats, options, &command.to_string())
+    };
+    let edited = |map: &OsdMap, options: &ClientOptions, command: Value| match run(map, options, command) {
+        Ok(Answer::Options { edit, .. }) => options.edited(&edit).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let health = |map: &OsdMap, options: &ClientOptions| {
+        let told = run(map, options, json!({ "prefix": "health", "format": "json" }));
+        serde_json::from_str::<Value>(&text_of(told)).unwrap()
+    };
+    let none = ClientOptions::default();
+    assert_eq!(health(&map, &none)["status"], "HEALTH_WARN");
+    let mute = |code: &str| json!({ "prefix": "health mute", "code": code, "ttl": "3h" });
+    assert_eq!(run(&map, &none, mute("OSD_FULL")).unwrap_err().code.0, errno::ENOENT);
+    let bad = json!({ "prefix": "health mute", "code": "OSD_DOWN", "ttl": "soon" });
+    assert_eq!(run(&map, &none, bad).unwrap_err().code.0, errno::EINVAL);
+    let mut options = none.clone();
+    for code in ["OSD_DOWN", "PG_DEGRADED"] {
+        options = edited(&map, &options, mute(code));
+    }
+    let told = health(&map, &options);
+    assert_eq!((&told["status"], &told["checks"]["OSD_DOWN"]["muted"]), (&json!("HEALTH_OK"), &json!(true)));
+    assert_eq!(told["mutes"][0]["code"], "OSD_DOWN");
+    let detail = text_of(run(&map, &options, json!({ "prefix": "health", "detail": "detail" })));
+    assert!(
+        detail.starts_with("HEALTH_OK (muted: OSD_DOWN(3h) PG_DEGRADED(3h))\n(MUTED ttl 3h) [WRN] OSD_DOWN"),
+        "{detail}"
+    );
+    // Another OSD goes down: that is worse than what was muted.
+    assert!(apply(&mut map, Change::MarkDown { osds: vec![OsdId(1)] }));
+    let ended = |map: &OsdMap, options: &ClientOptions| {
+        let placement = MapView::new(std::sync::Arc::new(map.clone()));
+        let facts = BTreeMap::new();
+        let log = ClusterLog::default();
+        let view = View {
+            map,
+            placement: &placement,
+            map_bytes: &[],
+            stats: &stats,
+            log: &log,
+            options,
+            services: &[],
+            facts: &facts,
+            clients: 0,
+            addr: String::new(),
+            uptime_s: 0,
+            now: now(),
+            input: &[],
+        };
+        crate::report::health::ended_mutes(&view)
+    };
+    assert_eq!(ended(&map, &options), ["OSD_DOWN"]);
+    let sticky = edited(&map, &none, json!({ "prefix": "health mute", "code": "OSD_FULL", "sticky": true }));
+    assert_eq!(ended(&map, &sticky), [""; 0]);
+    let unmuted = edited(&map, &options, json!({ "prefix": "health unmute" }));
+    assert_eq!((unmuted.mutes.len(), health(&map, &unmuted)["status"].as_str()), (0, Some("HEALTH_WARN")));
 }

@@ -1,11 +1,14 @@
 //! Commands that tools send by themselves.
 
+use carmine_types::errno;
 use carmine_wire::osdmap::consts::release_name;
 use serde_json::{Value, json};
 
 use super::osd::known;
-use super::{Known, Outcome, View, change, done, either, present, pretty, read, required, text, write};
-use crate::change::Change;
+use super::{
+    Answer, Known, Outcome, View, change, done, either, number, present, pretty, read, required, text, write,
+};
+use crate::change::{Change, refuse};
 use crate::report::{cluster, crush, dump, health, osd, pg, service};
 
 /// The commands of this family.
@@ -32,6 +35,7 @@ pub(super) const COMMANDS: &[Known] = &[
     read("fs ls", "list the file systems (there are none)", |c, _| {
         either(c, || json!([]), || "No filesystems enabled\n".to_owned())
     }),
+    read("fs dump epoch:CephInt?", "print the FSMap (there are no file systems)", fs_dump),
     read("service dump", "show the services that have registered", |c, v| done(pretty(c, &service::json(v)))),
     read("service status", "show what the services that have registered say of themselves", |c, v| {
         done(pretty(c, &service::status_json(v)))
@@ -69,4 +73,15 @@ fn report(command: &Value, view: &View<'_>) -> Outcome {
         "osdmap": dump::json(map), "osd_metadata": osds, "crushmap": crush::dump(map), "num_pg": pg::total(map),
     });
     done(pretty(command, &whole))
+}
+
+/// One map for ever: there is nothing in it.
+fn fs_dump(command: &Value, _: &View<'_>) -> Outcome {
+    if let Some(epoch) = number::<u32>(command, "epoch")?.filter(|epoch| *epoch != 1) {
+        return Err(refuse(errno::ENOENT, format!("there is no map for epoch {epoch}: the only one is 1")));
+    }
+    let json = || json!({ "epoch": 1, "default_fscid": -1, "standbys": [], "filesystems": [] });
+    let plain = || "e1\nlegacy client fscid: -1\n \nNo filesystems configured\n".to_owned();
+    let Answer::Done { data, .. } = either(command, json, plain)? else { return done("") };
+    Ok(Answer::Done { status: "dumped fsmap epoch 1".to_owned(), data })
 }

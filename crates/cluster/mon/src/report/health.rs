@@ -2,14 +2,16 @@
 
 use std::fmt::Write as _;
 
-use carmine_types::OsdId;
+use carmine_types::{OsdId, UTime, errno};
 use carmine_wire::osdmap::consts::{
     FLAG_NAMES, POOL_BACKFILLFULL, POOL_FULL, POOL_NEARFULL, STATE_BACKFILLFULL, STATE_FULL, STATE_NEARFULL,
 };
 use serde_json::{Map, Value, json};
 
-use super::pg;
+use super::{pg, time};
+use crate::change::{Refusal, refuse};
 use crate::command::View;
+use crate::options::Mute;
 
 /// Flags that are no complaint: every Pacific cluster has them.
 const NORMAL_FLAGS: [&str; 4] = ["sortbitwise", "recovery_deletes", "purged_snapdirs", "pglog_hardlimit"];
@@ -24,6 +26,13 @@ struct Check {
     is_error: bool,
     summary: String,
     details: Vec<String>,
+}
+
+impl Check {
+    /// Of how many things it tells.
+    fn count(&self) -> u64 {
+        self.details.len().max(1) as u64
+    }
 }
 
 fn checks(view: &View<'_>) -> Vec<Check> {
@@ -123,25 +132,81 @@ fn full(view: &View<'_>) -> Vec<Check> {
     checks
 }
 
-fn word(checks: &[Check]) -> &'static str {
-    match checks {
-        [] => "HEALTH_OK",
-        _ if checks.iter().any(|check| check.is_error) => "HEALTH_ERR",
-        _ => "HEALTH_WARN",
+/// By those that are not muted.
+fn word(view: &View<'_>, checks: &[Check]) -> &'static str {
+    let heard = || checks.iter().filter(move |check| mute_of(view, check).is_none());
+    match heard().next() {
+        None => "HEALTH_OK",
+        Some(_) if heard().any(|check| check.is_error) => "HEALTH_ERR",
+        Some(_) => "HEALTH_WARN",
     }
+}
+
+fn mute_of<'a>(view: &'a View<'_>, check: &Check) -> Option<&'a Mute> {
+    view.options.mutes.get(check.code).filter(|mute| !mute.is_over(view.now))
+}
+
+/// The mute of a check, from now on.
+///
+/// # Errors
+/// ENOENT: there is no such check now, and none is to be waited for.
+pub(crate) fn mute(view: &View<'_>, code: &str, until: UTime, is_sticky: bool) -> Result<Mute, Refusal> {
+    match checks(view).into_iter().find(|check| check.code == code) {
+        Some(check) => Ok(Mute { until, is_sticky, count: check.count(), summary: check.summary }),
+        None if is_sticky => Ok(Mute { until, is_sticky, count: 0, summary: String::new() }),
+        None => Err(refuse(errno::ENOENT, format!("health alert {code} is not currently raised"))),
+    }
+}
+
+/// The codes of mutes that have ended: their time is over, or they are not sticky and the check is over or became worse.
+pub(crate) fn ended_mutes(view: &View<'_>) -> Vec<String> {
+    let checks = checks(view);
+    let is_as_it_was = |code: &str, mute: &Mute| {
+        checks.iter().any(|check| check.code == code && check.count() <= mute.count)
+    };
+    let ended =
+        |code: &str, mute: &Mute| mute.is_over(view.now) || !mute.is_sticky && !is_as_it_was(code, mute);
+    let all = view.options.mutes.iter().filter(|(code, mute)| ended(code, mute));
+    all.map(|(code, _)| code.clone()).collect()
+}
+
+/// `(muted: CODE CODE(2h))`: those with an end have what is left.
+fn muted(view: &View<'_>, checks: &[Check]) -> Option<String> {
+    let one = |check: &Check| {
+        let left = left(view, mute_of(view, check)?).map(|left| format!("({left})")).unwrap_or_default();
+        Some(format!("{}{left}", check.code))
+    };
+    let codes: Vec<String> = checks.iter().filter_map(one).collect();
+    (!codes.is_empty()).then(|| format!("(muted: {})", codes.join(" ")))
+}
+
+/// How long a mute goes on, as people write it.
+fn left(view: &View<'_>, mute: &Mute) -> Option<String> {
+    let left = mute.until.to_unix().saturating_sub(view.now.to_unix()).as_secs();
+    let units = [(604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m")];
+    // Weeks only from two on, and so on: what is left would else be rounded too far.
+    let unit = units.into_iter().find(|(seconds, _)| left >= 2 * seconds);
+    let (seconds, name) = unit.unwrap_or((1, "s"));
+    (mute.until != UTime::ZERO).then(|| format!("{}{name}", left / seconds))
 }
 
 /// One line; with `detail` a line for each check and its parts below.
 pub(crate) fn text(view: &View<'_>, detail: bool) -> String {
     let checks = checks(view);
-    let mut out = word(&checks).to_owned();
-    let summaries: Vec<&str> = checks.iter().map(|check| check.summary.as_str()).collect();
-    if !summaries.is_empty() {
-        let _ = write!(out, " {}", summaries.join("; "));
+    let mut out = word(view, &checks).to_owned();
+    let heard = checks.iter().filter(|check| mute_of(view, check).is_none());
+    let parts: Vec<String> = heard.map(|check| check.summary.clone()).chain(muted(view, &checks)).collect();
+    if !parts.is_empty() {
+        let _ = write!(out, " {}", parts.join("; "));
     }
     out.push('\n');
     for check in checks.iter().filter(|_| detail) {
         let mark = if check.is_error { "ERR" } else { "WRN" };
+        if let Some(mute) = mute_of(view, check) {
+            let ttl = left(view, mute).map(|left| format!(" ttl {left}")).unwrap_or_default();
+            let sticky = if mute.is_sticky { ", STICKY" } else { "" };
+            let _ = write!(out, "(MUTED{ttl}{sticky}) ");
+        }
         let _ = writeln!(out, "[{mark}] {}: {}", check.code, check.summary);
         for line in check.details.iter().take(DETAILS_MAX) {
             let _ = writeln!(out, "    {line}");
@@ -153,7 +218,10 @@ pub(crate) fn text(view: &View<'_>, detail: bool) -> String {
 /// The lines of `status`.
 pub(super) fn lines(view: &View<'_>) -> Vec<String> {
     let checks = checks(view);
-    std::iter::once(word(&checks).to_owned()).chain(checks.into_iter().map(|check| check.summary)).collect()
+    let (word, muted) = (word(view, &checks).to_owned(), muted(view, &checks));
+    let heard = checks.into_iter().filter(|check| mute_of(view, check).is_none());
+    let lines = std::iter::once(word).chain(heard.map(|check| check.summary));
+    lines.chain(muted).collect()
 }
 
 /// `{"status", "checks": {CODE: {"severity", "summary": {"message", "count"}, …}}, "mutes"}`
@@ -162,8 +230,8 @@ pub(crate) fn json(view: &View<'_>, detail: bool) -> Value {
     let one = |check: &Check| {
         let mut shown = json!({
             "severity": if check.is_error { "HEALTH_ERR" } else { "HEALTH_WARN" },
-            "summary": { "message": check.summary, "count": check.details.len().max(1) },
-            "muted": false,
+            "summary": { "message": check.summary, "count": check.count() },
+            "muted": mute_of(view, check).is_some(),
         });
         if detail {
             let lines = check.details.iter().take(DETAILS_MAX).map(|line| json!({ "message": line }));
@@ -172,5 +240,14 @@ pub(crate) fn json(view: &View<'_>, detail: bool) -> Value {
         (check.code.to_owned(), shown)
     };
     let shown: Map<String, Value> = checks.iter().map(one).collect();
-    json!({ "status": word(&checks), "checks": shown, "mutes": [] })
+    let mute = |(code, mute): (&String, &Mute)| {
+        let mut shown =
+            json!({ "code": code, "sticky": mute.is_sticky, "summary": mute.summary, "count": mute.count });
+        if mute.until != UTime::ZERO {
+            shown["ttl"] = json!(time(mute.until));
+        }
+        shown
+    };
+    let mutes: Vec<Value> = view.options.mutes.iter().map(mute).collect();
+    json!({ "status": word(view, &checks), "checks": shown, "mutes": mutes })
 }

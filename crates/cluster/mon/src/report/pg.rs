@@ -20,7 +20,7 @@ pub(crate) fn total(map: &OsdMap) -> u64 {
 }
 
 /// The state of one PG by Ceph's names: `stale` if nobody serves it, `unknown` if its primary has not said yet.
-fn state(view: &View<'_>, pg: PgId, mapping: &Mapping) -> String {
+pub(crate) fn state(view: &View<'_>, pg: PgId, mapping: &Mapping) -> String {
     let Some(primary) = mapping.acting_primary else { return "stale".into() };
     match view.stats.pg_state(primary, pg) {
         None => "unknown".into(),
@@ -63,7 +63,7 @@ pub(super) fn damaged(view: &View<'_>) -> Vec<(PgId, String, String, u64)> {
 }
 
 /// Every PG and its state.
-pub(super) fn states(view: &View<'_>) -> Vec<(PgId, String)> {
+pub(crate) fn states(view: &View<'_>) -> Vec<(PgId, String)> {
     view.placement.pgs().map(|(pg, mapping)| (pg, state(view, pg, mapping))).collect()
 }
 

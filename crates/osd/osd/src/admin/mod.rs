@@ -97,6 +97,7 @@ pub(crate) async fn answer(osd: &Rc<OsdShard>, question: &Value) -> Result<Value
         "get_command_descriptions" => Ok(descriptions(osd)),
         "config get" => options::get(osd, question),
         "config set" => options::set(osd, question).await,
+        "config unset" => options::unset(osd, question).await,
         "injectargs" => options::inject(osd, question).await,
         "flush_pg_stats" => Ok(flush_pg_stats(osd).await),
         "help" => Ok(help(osd)),
@@ -185,7 +186,7 @@ const PROTOCOL_VERSION: &str = "2";
 type Command = (&'static str, &'static [&'static str], &'static str);
 
 /// The commands of every OSD.
-const COMMANDS: [Command; 19] = [
+const COMMANDS: [Command; 20] = [
     (
         "bench",
         &["count", "size", "object_size", "object_num"],
@@ -193,6 +194,7 @@ const COMMANDS: [Command; 19] = [
     ),
     ("config get", &["var:CephString"], "the value of an option that can change while this OSD runs"),
     ("config set", &["var:CephString", "val:CephString+"], "change an option of this OSD until it stops"),
+    ("config unset", &["var:CephString"], "forget the value of an option that only this OSD was told"),
     ("dump_blocklist", &[], "clients that the map keeps out"),
     ("dump_watchers", &[], "watchers of objects in the PGs that this OSD leads"),
     ("get_mapped_pools", &[], "pools of this OSD's PGs"),

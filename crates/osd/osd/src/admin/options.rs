@@ -1,4 +1,4 @@
-//! `config get`, `config set` and `injectargs`: options of this OSD that can change while it runs.
+//! `config get|set|unset` and `injectargs`: options of this OSD that can change while it runs.
 
 use carmine_reactor::ShardId;
 use serde_json::{Value, json};
@@ -21,6 +21,17 @@ pub(super) async fn set(osd: &OsdShard, question: &Value) -> Result<Value, Strin
     }
     let told = change(osd, [(named(question)?, value)].into()).await?;
     Ok(json!({ "success": told }))
+}
+
+/// Answers `config unset`.
+pub(super) async fn unset(osd: &OsdShard, question: &Value) -> Result<Value, String> {
+    let name = named(question)?;
+    let value = osd.shard.call(ShardId(0), {
+        let name = name.clone();
+        move |first| async move { OsdShard::of(&first).map(|osd| osd.unset_own_option(&name)) }
+    });
+    let value = value.await.unwrap_or_else(|| osd.options.borrow().get(&name))?;
+    Ok(json!({ "success": format!("{name} = '{value}' ") }))
 }
 
 /// Answers `injectargs`.

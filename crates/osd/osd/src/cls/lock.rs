@@ -2,7 +2,7 @@
 
 use carmine_codec::coded;
 use carmine_types::{UTime, errno};
-use carmine_wire::{Encoder, EntityAddr, EntityName};
+use carmine_wire::{Encoder, EntityAddr, EntityName, addr::kind};
 
 use super::handle::{Handle, decode, stored};
 use super::{Done, Method, read, write};
@@ -200,7 +200,10 @@ fn assert_locked(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 fn get_info(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let name = decode(input, |d| d.envelope("get_info_op", 1)?.body.blob())?;
     h.must_be_stored()?;
-    Ok(Lock::load(h, name)?.encode())
+    let mut lock = Lock::load(h, name)?;
+    // As Ceph does: clients take the holder's address to be one of msgr v1, and show it so.
+    lock.holders.iter_mut().for_each(|(_, info)| info.addr.kind = kind::LEGACY);
+    Ok(lock.encode())
 }
 
 fn list_locks(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {

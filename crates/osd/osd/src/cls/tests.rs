@@ -142,6 +142,7 @@ fn names_and_ids_of_images_belong_together() {
     assert_eq!(o.rbd("dir_get_id", &text(&["b"])), Ok(text(&["2f"])));
     assert_eq!(o.rbd("dir_get_name", &text(&["1f"])), Ok(text(&["a"])));
     assert_eq!(o.rbd("dir_rename_image", &text(&["a", "b", "1f"])), Err(OpError::of(errno::EEXIST)));
+    assert_eq!(o.rbd("dir_rename_image", &text(&["a", "", "1f"])), Err(OpError::of(errno::EINVAL)));
     assert_eq!(o.rbd("dir_rename_image", &text(&["a", "z", "1f"])), Ok(vec![]));
     let from = |after: &str| [text(&[after]), 64u64.to_le_bytes().to_vec()].concat();
     let all = [vec![2, 0, 0, 0], text(&["b", "2f", "z", "1f"])].concat();

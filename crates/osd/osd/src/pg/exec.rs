@@ -182,7 +182,7 @@ async fn rest(osd: &OsdShard, at: usize) {
 /// Executes a request without writes. As in Ceph, no operation of it is executed if it calls a method that is unknown, or if there
 /// is no object.
 pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome {
-    let found = match cls::refusal(osd, op) {
+    let found = match refusal(osd, op) {
         Ok(()) => snaps::find(osd, pg, op).await,
         Err(error) => Err(error),
     };
@@ -229,6 +229,14 @@ pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome
     outcome
 }
 
+/// Why nothing of a client's request is executed: it has no operations, or calls a method that is unknown.
+fn refusal(osd: &OsdShard, op: &ClientOp) -> Result<(), OpError> {
+    if op.request.ops.is_empty() {
+        return Err(OpError::of(errno::EINVAL));
+    }
+    cls::refusal(osd, op)
+}
+
 /// As in Ceph, such an operation that succeeds has the result of the one before it: the 1 of a comparison, or a method's number.
 fn keeps_result(code: u16) -> bool {
     matches!(
@@ -242,7 +250,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
     if payload_bytes(&op.request.ops) != op.data.len() as u64 {
         return Err(OpError::of(errno::EINVAL));
     }
-    cls::refusal(osd, op)?;
+    refusal(osd, op)?;
     let context = pg.snaps.context(op)?;
     let (writing, head) = Writing::new(op, context, osd.store.stat(&op.oid).await?)?;
     let mut state = ObjectState::new(osd, op, &op.oid, head);
@@ -338,6 +346,7 @@ async fn read_op(
 ) -> Result<Payload, OpError> {
     let found = meta.ok_or(OpError::of(errno::ENOENT));
     match op.code {
+        ops::SPARSE_READ if op.extent().length == 0 => found.map(|_| nothing_sparse()),
         ops::READ | ops::SPARSE_READ => {
             let meta = found?;
             admit_read(osd, client, op, meta.size).await;
@@ -397,6 +406,11 @@ fn stat_output(size: u64, mtime: UTime) -> Payload {
     out.extend_from_slice(&mtime.sec.to_le_bytes());
     out.extend_from_slice(&mtime.nsec.to_le_bytes());
     Payload::from(out)
+}
+
+/// Without a length a sparse read is of nothing, though a read is of all.
+fn nothing_sparse() -> Payload {
+    sparse(0, &Payload::new())
 }
 
 /// Everything that was read as one extent.
@@ -470,6 +484,7 @@ impl<'a> ObjectState<'a> {
         match op.code {
             ops::STAT if is_changed && !self.exists => Err(OpError::of(errno::ENOENT)),
             ops::STAT if is_changed => Ok(stat_output(self.size, self.mtime)),
+            ops::SPARSE_READ if op.extent().length == 0 => Ok(nothing_sparse()),
             ops::READ | ops::SPARSE_READ => {
                 admit_read(osd, client, op, self.size).await;
                 let data = self.bytes(osd, op).await?;

@@ -70,6 +70,10 @@ async fn every_op(pool: Pool) {
     pool.write("big", 1000, big.clone()).await.unwrap();
     assert!(pool.read("big", 1000, 0).await.unwrap().to_vec() == big);
     assert!(pool.read("big", 71_234, 5678).await.unwrap().to_vec() == big[70_234..75_912]);
+    // A read without a length is of all, but a sparse one of nothing: no extent, no bytes.
+    let nothing =
+        pool.exec("big", vec![(OsdOp::sparse_read(0, 0), Payload::new())]).await.unwrap().take_data(0);
+    assert_eq!(nothing.to_vec(), [0; 8]);
 }
 
 /// Requests of several operations: all or nothing, results of each.

@@ -87,6 +87,9 @@ fn rename(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     if look_up(h, NAME, to)?.is_some() {
         return Err(OpError::of(errno::EEXIST));
     }
+    if to.is_empty() || !is_id(id) {
+        return Err(OpError::of(errno::EINVAL));
+    }
     take_pair(h, from, id)?;
     set_pair(h, to, id);
     done()

@@ -7,6 +7,7 @@ mod copy;
 mod copy_get;
 mod data;
 mod omap;
+mod tmap;
 mod watches;
 mod xattr;
 
@@ -108,6 +109,10 @@ pub(super) async fn step(
         ops::COPY_GET => copy_get::get(osd, op, state, &input.to_vec()).await,
         ops::COPY_FROM | ops::COPY_FROM2 => {
             copy::from(osd, op, state, request, &input.to_vec()).await.map(|()| Payload::new())
+        }
+        ops::TMAP_UPDATE => tmap::update(osd, op, state, &input.to_vec()).await.map(|()| Payload::new()),
+        ops::CACHE_PIN | ops::CACHE_UNPIN | ops::CACHE_FLUSH | ops::CACHE_EVICT | ops::CACHE_TRY_FLUSH => {
+            Err(OpError::of(errno::EINVAL)) // no pool is a cache
         }
         ops::CALL => return cls::call(osd, op, state, request, &input.to_vec()).await,
         code => {
