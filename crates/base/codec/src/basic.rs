@@ -1,6 +1,6 @@
 //! The small structures that occur in many messages.
 
-use carmine_types::{Epoch, Eversion, OsdId, PgId, ReqId, UTime, Uuid};
+use carmine_types::{Epoch, Eversion, OsdId, PgId, ReqId, ScrubStamp, UTime, Uuid};
 
 use crate::{Coded, DecodeError, Decoder, Encoder, Result};
 
@@ -12,6 +12,7 @@ pub mod size {
     pub const SPG: usize = 24;
     pub const EVERSION: usize = 12;
     pub const REQID: usize = 27;
+    pub const SCRUB_STAMP: usize = EVERSION + UTIME;
     pub const TRACE: usize = 24;
     /// The head of a versioned structure.
     pub const ENVELOPE: usize = 6;
@@ -59,6 +60,12 @@ impl Decoder<'_> {
     pub fn spg(&mut self) -> Result<(PgId, i8)> {
         let mut body = self.envelope("spg", 1)?.body;
         Ok((body.pg()?, body.i8()?))
+    }
+
+    /// Version and time.
+    #[inline]
+    pub fn scrub_stamp(&mut self) -> Result<ScrubStamp> {
+        Ok(ScrubStamp { version: self.eversion()?, time: self.utime()? })
     }
 
     #[inline]
@@ -117,6 +124,12 @@ impl Encoder<'_> {
     }
 
     #[inline]
+    pub fn scrub_stamp(&mut self, stamp: ScrubStamp) {
+        self.eversion(stamp.version);
+        self.utime(stamp.time);
+    }
+
+    #[inline]
     pub fn eversion(&mut self, version: Eversion) {
         self.u64(version.version);
         self.u32(version.epoch);
@@ -155,6 +168,7 @@ by_value! {
     uuid: Uuid, size::UUID;
     pg: PgId, size::PG;
     eversion: Eversion, size::EVERSION;
+    scrub_stamp: ScrubStamp, size::SCRUB_STAMP;
     epoch: Epoch, 4;
     osd: OsdId, 4;
 }
@@ -171,6 +185,7 @@ mod tests {
         assert_eq!(len(&|e| e.pg(PgId::default())), size::PG);
         assert_eq!(len(&|e| e.spg(PgId::default(), NO_SHARD)), size::SPG);
         assert_eq!(len(&|e| e.eversion(Eversion::ZERO)), size::EVERSION);
+        assert_eq!(len(&|e| e.scrub_stamp(ScrubStamp::default())), size::SCRUB_STAMP);
         assert_eq!(len(&|e| e.reqid(0, ReqId::default())), size::REQID);
     }
 

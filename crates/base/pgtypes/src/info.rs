@@ -1,7 +1,7 @@
 //! [`PgInfo`]: what a PG remembers of itself.
 
 use carmine_codec::{Decoder, Encoder, Result, coded};
-use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, SpgId};
+use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, ScrubStamp, SpgId};
 
 use crate::{LogEntry, cursor};
 
@@ -29,6 +29,26 @@ coded! {
         /// Of an incomplete copy with `complete_to`: how far its backfill has come. `complete_to` holds for the objects
         /// before this one; the copy may have any content for the others. `None`: it holds for all objects.
         pub last_backfill: Option<ObjectId> = cursor,
+        /// Its last scrubs.
+        pub scrubs: Scrubbed,
+    }
+}
+
+coded! {
+    /// The last scrubs of a PG and the errors that are left, as each member writes them down. Of two that differ the one with the
+    /// greater count is newer: wall clocks jump.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Scrubbed {
+        /// Scrubs that came to their end.
+        pub count: u64,
+        /// The last one, deep or not.
+        pub last: ScrubStamp,
+        /// The last deep one.
+        pub last_deep: ScrubStamp,
+        /// Errors of copies that were found and not repaired, …
+        pub errors: u64,
+        /// … and of them those that only a deep scrub sees.
+        pub deep_errors: u64,
     }
 }
 

@@ -6,7 +6,7 @@ use allocation_counter::measure;
 use carmine_codec::{DecodeError, Decoder, Encoder};
 use carmine_pgtypes::*;
 use carmine_reactor::{Bytes, Payload};
-use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, SpgId, UTime};
+use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, ScrubStamp, SpgId, UTime};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -60,12 +60,20 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn scrubs()(count in any::<u64>(), last in (eversion(), utime()), deep in (eversion(), utime()), errors in any::<u64>(),
+                deep_errors in any::<u64>()) -> Scrubbed {
+        let stamp = |(version, time)| ScrubStamp { version, time };
+        Scrubbed { count, last: stamp(last), last_deep: stamp(deep), errors, deep_errors }
+    }
+}
+
+prop_compose! {
     fn info()(pg in pg(), last_update in eversion(), log_tail in eversion(), started in any::<u32>(), history in history(),
               acting in vec(any::<u32>(), 0..5), incomplete in any::<bool>(), complete_to in eversion(),
-              last_backfill in proptest::option::of(object())) -> PgInfo {
+              last_backfill in proptest::option::of(object()), scrubs in scrubs()) -> PgInfo {
         let acting = acting.into_iter().map(OsdId).collect();
         let last_epoch_started = Epoch(started);
-        PgInfo { pg, last_update, log_tail, last_epoch_started, history, acting, incomplete, complete_to, last_backfill }
+        PgInfo { pg, last_update, log_tail, last_epoch_started, history, acting, incomplete, complete_to, last_backfill, scrubs }
     }
 }
 

@@ -205,6 +205,13 @@ impl fmt::Display for UTime {
     }
 }
 
+/// A scrub that ended: the PG's newest change then, and when it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScrubStamp {
+    pub version: Eversion,
+    pub time: UTime,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,7 @@ mod words;
 pub mod xxhash;
 
 pub use errno::Errno;
-pub use ids::{Epoch, Eversion, LogOp, NO_OSD, NO_SHARD, OsdId, PgId, ReqId, SpgId, UTime};
+pub use ids::{Epoch, Eversion, LogOp, NO_OSD, NO_SHARD, OsdId, PgId, ReqId, ScrubStamp, SpgId, UTime};
 pub use object::{NO_GENERATION, ObjectId, SNAP_DIR, SNAP_HEAD};
 #[doc(hidden)]
 pub use serde;

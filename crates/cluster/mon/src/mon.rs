@@ -321,7 +321,7 @@ impl Mon {
                 info!("epoch {}: {change:?}", next.map.epoch);
                 self.history.borrow_mut().note(current.map.epoch, current.bytes.clone().into());
                 *self.current.borrow_mut() = Rc::clone(&next);
-                self.forget_down_stats(&next.map);
+                self.forget_old_stats(&next.map);
                 self.failures.borrow_mut().on_map(&next.map);
                 self.log.borrow_mut().note_osds(&current.map, &next.map, now);
                 self.push_map();
@@ -374,12 +374,12 @@ impl Mon {
         state.append(&[record], &saved).await
     }
 
-    fn forget_down_stats(&self, map: &OsdMap) {
+    fn forget_old_stats(&self, map: &OsdMap) {
         let mut stats = self.stats.borrow_mut();
         for osd in map.osds().filter(|osd| !map.is_up(*osd)) {
             stats.reports.remove(&osd);
-            stats.scrubs.remove(&osd);
         }
+        stats.scrubs.retain(|pg, _| map.pools.contains_key(&pg.pool));
     }
 
     /// The change to make when an OSD's session ends: none if the OSD has a newer session, or if other OSDs still have

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use carmine_messenger::{Connection, Message};
-use carmine_types::OsdId;
+use carmine_types::{OsdId, PgId};
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown};
 use carmine_wire::osdmap::OsdMap;
 use carmine_wire::private::{OsdScrubs, OsdStats};
@@ -157,10 +157,13 @@ impl Mon {
         quotas.into_iter().chain(purged).for_each(|news| self.note(&current.map, news));
         self.note(&current.map, Change::Report { leader: osd, epoch, stuck });
     }
+
     fn scrubs(&self, osd: OsdId, addrs: &EntityAddrVec, told: OsdScrubs) {
-        if is_up_at(&self.current().map, osd, addrs) && told.osd == osd {
-            let pgs = told.pgs.into_iter().map(|pg| (pg.pg, pg)).collect();
-            self.stats.borrow_mut().scrubs.insert(osd, pgs);
+        let current = self.current();
+        if is_up_at(&current.map, osd, addrs) && told.osd == osd {
+            let exists = |pg: PgId| current.map.pool(pg.pool).is_some_and(|pool| pg.ps < pool.pg_num);
+            let pgs = told.pgs.into_iter().filter(|told| exists(told.pg));
+            self.stats.borrow_mut().take_scrubs(osd, pgs);
         }
     }
 }

@@ -12,8 +12,8 @@ use carmine_wire::private::{OsdStats, PgScrubs, PoolUse};
 #[derive(Clone, Default, Debug)]
 pub(crate) struct ClusterStats {
     pub(crate) reports: BTreeMap<OsdId, OsdStats>,
-    /// The scrubs of the PGs that each OSD leads.
-    pub(crate) scrubs: BTreeMap<OsdId, BTreeMap<PgId, PgScrubs>>,
+    /// The scrubs of each PG, and the OSD that told of them: the last one that led it and knew of any.
+    pub(crate) scrubs: BTreeMap<PgId, (OsdId, PgScrubs)>,
     /// The metadata that each OSD sent at its last boot.
     pub(crate) metadata: BTreeMap<OsdId, BTreeMap<String, String>>,
 }
@@ -40,10 +40,22 @@ impl ClusterStats {
         self.reports.values().flat_map(|report| &report.purged).map(|told| (told.pg, &told.snaps)).collect()
     }
 
-    /// The scrubs of a PG, by its primary.
+    /// The scrubs of a PG, by its primary; until a new one has told of any, when the last were, and what they found.
     pub(crate) fn pg_scrubs(&self, primary: Option<OsdId>, pg: PgId) -> PgScrubs {
-        let told = primary.and_then(|osd| self.scrubs.get(&osd)?.get(&pg).copied());
-        told.unwrap_or(PgScrubs { pg, ..PgScrubs::default() })
+        match self.scrubs.get(&pg) {
+            None => PgScrubs { pg, ..PgScrubs::default() },
+            Some((osd, told)) if primary == Some(*osd) => *told,
+            Some((_, told)) => idle(told),
+        }
+    }
+
+    /// An OSD tells of the scrubs of all PGs that it leads; none of others is under way there.
+    pub(crate) fn take_scrubs(&mut self, osd: OsdId, told: impl Iterator<Item = PgScrubs>) {
+        self.scrubs
+            .values_mut()
+            .filter(|(teller, _)| *teller == osd)
+            .for_each(|(_, told)| *told = idle(told));
+        self.scrubs.extend(told.map(|told| (told.pg, (osd, told))));
     }
 
     /// Total and used bytes of all OSDs.
@@ -64,6 +76,11 @@ impl ClusterStats {
         }
         sums
     }
+}
+
+/// The past part of what was told.
+fn idle(told: &PgScrubs) -> PgScrubs {
+    PgScrubs { scrubbing: false, deep: false, repair: false, ..*told }
 }
 
 /// `object_stat_sum_t` has this many 64-bit counters before the four 32-bit ones, and this many after them.

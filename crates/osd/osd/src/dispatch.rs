@@ -5,8 +5,8 @@ use std::rc::{Rc, Weak};
 
 use crate::messages::{
     KIND_FIRST, KIND_LAST, PgAck, PgActivate, PgBackfillProgress, PgBackfillScan, PgComplete, PgFetch,
-    PgLease, PgQuery, PgRead, PgRelease, PgRepair, PgReserve, PgScrub, PgStray, PushObject, RECOVERY_KINDS,
-    RepOp, peek_head, peek_pg,
+    PgLease, PgQuery, PgRead, PgRelease, PgRepair, PgReserve, PgScrub, PgScrubbed, PgStray, PushObject,
+    RECOVERY_KINDS, RepOp, peek_head, peek_pg,
 };
 use carmine_messenger::{Connection, Dispatcher, Message, Parts, Permit};
 use carmine_reactor::{Group, ShardId};
@@ -280,7 +280,7 @@ fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
     }
     let own = Rc::clone(osd);
     let (group, name) = match parts.header.kind {
-        PgScrub::KIND | PgFetch::KIND => (Group::Scrub, "scrub-answer"),
+        PgScrub::KIND | PgFetch::KIND | PgScrubbed::KIND => (Group::Scrub, "scrub-answer"),
         _ => (Group::Recovery, "peering"),
     };
     osd.shard.spawn(group, name, async move {
@@ -302,6 +302,7 @@ fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
             PgRead::KIND => answer(parts, |read| pg.answer_read(&own, read)).await,
             PgScrub::KIND => answer(parts, |scrub| pg.answer_scrub(&own, scrub)).await,
             PgFetch::KIND => answer(parts, |fetch| pg.answer_fetch(&own, fetch)).await,
+            PgScrubbed::KIND => answer(parts, |ended| pg.answer_scrubbed(&own, ended)).await,
             kind => {
                 Err(OpError::because(errno::EINVAL, format_args!("replication message {kind:#x} is unknown")))
             }

@@ -1,5 +1,5 @@
 //! The messages between OSDs: replication and peering. They are Carmine's own, kinds 0x8001 to 0x800f and 0x8040 to
-//! 0x8047, and lossy.
+//! 0x8048, and lossy.
 //!
 //! Every message begins with the same 29 bytes, the [`Head`], so that a receiver finds the PG, and by it the reactor that
 //! owns it, without decoding the rest: [`peek_pg`].
@@ -29,6 +29,7 @@
 //! | 0x8045 | [`PgLease`]: help no other primary for a while | primary | [`PgLeaseAck`] |
 //! | 0x8046 | [`PgLeaseAck`]: so promised | replica | |
 //! | 0x8047 | [`PgRelease`]: have you left the intervals before my map? | primary | [`PgAck`]; 0: yes |
+//! | 0x8048 | [`PgScrubbed`]: a scrub has ended; write it down | primary | [`PgAck`] |
 //!
 //! Requests of peering carry a transaction id in the message header; the answer echoes it. Byte strings are a u32 length
 //! and the bytes; versions are u64 version, u32 epoch, as Ceph writes them.
@@ -45,8 +46,8 @@ use carmine_wire::private::VERSION;
 pub const KIND_FIRST: u16 = 0x8001;
 /// Last of these kinds.
 pub const KIND_LAST: u16 = 0x800f;
-/// First and last kind of recovery, backfill and leases.
-pub const RECOVERY_KINDS: std::ops::RangeInclusive<u16> = 0x8040..=0x8047;
+/// First and last kind of recovery, backfill, leases and ended scrubs.
+pub const RECOVERY_KINDS: std::ops::RangeInclusive<u16> = 0x8040..=0x8048;
 
 coded! {
     /// The head, with which every message begins.
@@ -288,4 +289,4 @@ pub use lease::{PgLease, PgLeaseAck, PgRelease, Promise};
 pub use recovery::{
     PgBackfillDigest, PgBackfillProgress, PgBackfillScan, PgReserve, PgStray, Reserve, VersionOf,
 };
-pub use scrub::{PgFetch, PgObject, PgScrub, PgScrubMap, ScanCursor, Scanned};
+pub use scrub::{PgFetch, PgObject, PgScrub, PgScrubMap, PgScrubbed, ScanCursor, Scanned};

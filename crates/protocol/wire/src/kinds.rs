@@ -83,4 +83,5 @@ kinds! {
     PG_LEASE = 0x8045,
     PG_LEASE_ACK = 0x8046,
     PG_RELEASE = 0x8047,
+    PG_SCRUBBED = 0x8048,
 }

@@ -2,7 +2,7 @@
 //! use, and they are sent only between Carmine's processes: a stock client never sees one.
 
 use carmine_codec::coded;
-use carmine_types::{Epoch, Eversion, OsdId, PgId, UTime};
+use carmine_types::{Epoch, OsdId, PgId, ScrubStamp};
 
 use crate::header::messages;
 use crate::osdmap::IntervalSet;
@@ -10,7 +10,7 @@ use crate::{Decoder, Encoder, Header2, Result, kinds};
 
 /// Version of all private messages: any change of one of them makes a new version, and processes of different versions
 /// do not talk to each other ([`check_version`]).
-pub const VERSION: u16 = 9;
+pub const VERSION: u16 = 10;
 
 /// First type of private messages.
 const KIND_FIRST: u16 = 0x8000;
@@ -118,15 +118,6 @@ messages! {
         /// The PGs that it leads, of pools whose snapshots are being trimmed. Each is told again until the map's queue has
         /// lost its snapshots.
         pub purged: Vec<PgPurged>,
-    }
-}
-
-coded! {
-    /// A scrub that ended: the PG's newest change then, and when it began.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct ScrubStamp {
-        pub version: Eversion,
-        pub time: UTime,
     }
 }
 

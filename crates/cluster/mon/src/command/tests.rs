@@ -1,6 +1,6 @@
-use carmine_types::{OsdId, errno};
+use carmine_types::{OsdId, ScrubStamp, errno};
 use carmine_wire::osdmap::consts::WEIGHT_IN;
-use carmine_wire::private::{OsdStats, PgScrubs, PgStuck, PoolUse, ScrubStamp};
+use carmine_wire::private::{OsdStats, PgScrubs, PgStuck, PoolUse};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -300,7 +300,7 @@ fn what_scrubs_found_is_in_states_and_health() {
         errors: 2,
         ..PgScrubs::default()
     };
-    stats.scrubs.entry(osd).or_default().insert(pg, told);
+    stats.scrubs.insert(pg, (osd, told));
     let listed =
         text_of(run_with(&map, &stats, r#"{"prefix":"pg ls","states":["inconsistent"],"format":"json"}"#));
     let listed: Value = serde_json::from_str(&listed).unwrap();
@@ -322,6 +322,13 @@ fn what_scrubs_found_is_in_states_and_health() {
         "{health}"
     );
     assert!(plain(&map, "pg ls").contains("DEEP_SCRUB_STAMP"));
+    // Another OSD leads, and has not told of any yet.
+    stats.scrubs.insert(pg, (OsdId(99), told));
+    let dumped =
+        text_of(run_with(&map, &stats, r#"{"prefix":"pg ls","states":["inconsistent"],"format":"json"}"#));
+    let dumped: Value = serde_json::from_str(&dumped).unwrap();
+    let one = &dumped["pg_stats"][0];
+    assert_eq!((&one["state"], &one["last_scrub"]), (&json!("active+clean+inconsistent"), &json!("4'9")));
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! The messages between the members of a PG for a scrub: what a copy has of a range of objects, and one object of it.
+//! The messages between the members of a PG for a scrub: what a copy has of a range of objects, one object of it, and
+//! what came of it all.
 
 use carmine_codec::{Decoder, Encoder, Result, coded};
-use carmine_pgtypes::{ObjectMeta, object};
+use carmine_pgtypes::{ObjectMeta, Scrubbed, object};
 use carmine_types::{Eversion, ObjectId, UTime};
 use carmine_wire::header::Front;
 use carmine_wire::pgls::HObject;
@@ -100,6 +101,15 @@ message! { 0x800f,
         pub entries: Vec<(Vec<u8>, Vec<u8>)>,
         /// The omap has more.
         pub more: bool,
+    }
+}
+
+message! { 0x8048,
+    /// Primary to replica: a scrub has ended: write this down in place of what you know of scrubs.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct PgScrubbed {
+        pub head: Head,
+        pub scrubs: Scrubbed,
     }
 }
 

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use carmine_client::{Client, Options, Pool, RouteMode};
 use carmine_osd::{OsdConfig, RecoveryOptions, ScrubOptions};
-use carmine_pgtypes::Transaction;
+use carmine_pgtypes::{PgInfo, Transaction};
 use carmine_reactor::sim::{NodeId, Sim, SimDisk};
 use carmine_reactor::{Group, Shard, ShardId};
 use carmine_store::blue::{self, Fill, FsckReport, MkfsOptions, MountOptions};
 use carmine_store::{BlueShared, Kv, MemKv, Store, StoreShared};
-use carmine_types::{OsdId, Uuid};
+use carmine_types::{OsdId, SpgId, Uuid};
 use serde_json::Value;
 
 use super::mon::{FakeMon, POOL};
@@ -175,23 +175,36 @@ impl Cluster {
 
     /// Changes the store of an OSD that does not run.
     pub(crate) fn change_store(&self, osd: u32, txn: Transaction) {
-        let (kv, done) = (self.kv(osd) as Arc<dyn Kv>, Rc::new(Cell::new(false)));
-        let set = Rc::clone(&done);
+        self.with_store(osd, async move |store| {
+            let prepared = store.prepare(&txn.changes).await.unwrap();
+            store.submit(txn).await.unwrap();
+            drop(prepared);
+        });
+    }
+
+    /// What the store of an OSD that does not run knows of a PG.
+    pub(crate) fn pg_info(&self, osd: u32, pg: SpgId) -> PgInfo {
+        self.with_store(osd, async move |store| store.load_pg(pg).await.unwrap().unwrap().info)
+    }
+
+    fn with_store<R: 'static>(&self, osd: u32, work: impl AsyncFnOnce(&Store) -> R + 'static) -> R {
+        let (kv, result) = (self.kv(osd) as Arc<dyn Kv>, Rc::new(RefCell::new(None)));
+        let (place, work) = (Rc::clone(&result), Rc::new(RefCell::new(Some(work))));
         let node = self.sim.node(&format!("osd.{osd}"), 1, move |shard| {
-            let (kv, txn, set) = (Arc::clone(&kv), txn.clone(), Rc::clone(&set));
+            let (kv, place, work) = (Arc::clone(&kv), Rc::clone(&place), work.borrow_mut().take());
             async move {
+                let Some(work) = work else { return };
                 let mounted = BlueShared::mount(&shard, Path::new(DISK), kv, MountOptions::default());
                 let shared = StoreShared::Blue(mounted.await.unwrap());
                 let store = Store::open_shard(&shared, &shard).await.unwrap();
-                let prepared = store.prepare(&txn.changes).await.unwrap();
-                store.submit(txn).await.unwrap();
-                drop(prepared);
+                let value = work(&store).await;
                 store.umount().await.unwrap();
-                set.set(true);
+                *place.borrow_mut() = Some(value);
             }
         });
-        self.wait("a change of a store", || done.get());
+        self.wait("work on a store", || result.borrow().is_some());
         self.sim.kill(node);
+        result.take().unwrap()
     }
 
     /// Forgets what an OSD had on disk.

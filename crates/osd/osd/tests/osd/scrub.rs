@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use carmine_client::{Pool, RouteMode};
-use carmine_pgtypes::{ObjectChange, Step, Transaction};
+use carmine_pgtypes::{ObjectChange, PgInfo, Scrubbed, Step, Transaction};
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::{Epoch, ObjectId, OsdId, PgId, SNAP_HEAD, SpgId, Uuid, errno};
 use carmine_wire::osd_op::{OsdOp, ops};
@@ -84,8 +84,12 @@ fn tamper(cluster: &Cluster, size: u8, harms: Vec<(u32, ObjectId, Vec<Step>)>) {
 
 /// The report on the PG's scrubs that osd.0 sent the monitor last.
 fn told(cluster: &Cluster) -> PgScrubs {
+    told_by(cluster, 0)
+}
+
+fn told_by(cluster: &Cluster, osd: u32) -> PgScrubs {
     let scrubs = cluster.mon.scrubs.borrow();
-    let of_pg = scrubs.get(&OsdId(0)).and_then(|told| told.pgs.iter().find(|pg| pg.pg == PG.pgid).copied());
+    let of_pg = scrubs.get(&OsdId(osd)).and_then(|told| told.pgs.iter().find(|pg| pg.pg == PG.pgid).copied());
     of_pg.unwrap_or_default()
 }
 
@@ -357,6 +361,54 @@ fn a_new_interval_ends_a_scrub() {
     members(&cluster, 1, &[1, 0, 2]);
     cluster.pass(Duration::from_secs(5));
     assert_eq!(told(&cluster), PgScrubs::default(), "who does not lead says nothing");
+}
+
+/// All members keep when the last scrubs were and what they left; the objects' names are known to their finder only.
+#[test]
+fn whoever_leads_next_knows_the_last_scrubs_also_after_a_restart() {
+    let cluster = start(52, 3, 4);
+    let other = Step::Write { off: 4096, data: Payload::from(noise(99, 4096)), crc: None };
+    tamper(&cluster, 3, vec![(1, oid(0), vec![other]), (1, oid(1), vec![Step::Truncate { size: 4096 }])]);
+    assert_eq!(scrub(&cluster, true, false), 2);
+    let last = told(&cluster);
+    let knows = |osd: u32| {
+        cluster.wait("a report", || told_by(&cluster, osd) != PgScrubs::default());
+        assert_eq!(told_by(&cluster, osd), last, "osd.{osd}");
+    };
+    members(&cluster, 1, &[2, 1, 0]);
+    knows(2);
+    (0..3).for_each(|osd| kill(&cluster, osd));
+    cluster.mon.scrubs.borrow_mut().clear();
+    (0..3).for_each(|osd| cluster.start_osd(osd, 1));
+    cluster.wait_up(3);
+    members(&cluster, 1, &[0, 1, 2]);
+    knows(0);
+    assert_eq!(listed(&cluster), Err(errno::ENOENT), "it has no list");
+    // A scrub that does not read the data takes nothing back of what another primary found in it.
+    assert_eq!(scrub(&cluster, false, false), 2);
+    assert_eq!((told(&cluster).last_deep, told(&cluster).last == last.last), (last.last_deep, false));
+    assert_eq!(scrub(&cluster, true, true), 0);
+    members(&cluster, 1, &[1, 0, 2]);
+    cluster.wait("a report", || told_by(&cluster, 1) != PgScrubs::default());
+    assert_eq!(told_by(&cluster, 1).errors, 0);
+}
+
+/// A member that led alone while the others were away brings the news; so does one that was told last before a crash.
+#[test]
+fn the_newest_record_of_scrubs_wins() {
+    let cluster = start(53, 3, 2);
+    assert_eq!(scrub(&cluster, false, false), 0);
+    (0..3).for_each(|osd| kill(&cluster, osd));
+    let info = cluster.pg_info(2, PG);
+    let scrubs = Scrubbed { count: info.scrubs.count + 1, errors: 7, ..info.scrubs };
+    cluster.change_store(2, Transaction { info: Some(PgInfo { scrubs, ..info }), ..Transaction::new(PG, 0) });
+    cluster.mon.scrubs.borrow_mut().clear();
+    (0..3).for_each(|osd| cluster.start_osd(osd, 1));
+    cluster.wait_up(3);
+    for leader in [0, 1] {
+        members(&cluster, 1, &[leader, 1 - leader, 2]);
+        cluster.wait("a report", || told_by(&cluster, leader as u32).errors == 7);
+    }
 }
 
 #[test]

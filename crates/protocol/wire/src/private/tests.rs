@@ -1,4 +1,4 @@
-use carmine_types::{Epoch, OsdId, PgId};
+use carmine_types::{Epoch, Eversion, OsdId, PgId, ScrubStamp, UTime};
 use proptest::prelude::*;
 
 use super::*;

@@ -10,11 +10,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use carmine_pgtypes::{Interval, LogEntry, ObjectChange, PgHistory, PgInfo, Step, Transaction};
+use carmine_pgtypes::{Interval, LogEntry, ObjectChange, PgHistory, PgInfo, Scrubbed, Step, Transaction};
 use carmine_reactor::{Config, Payload, PollPolicy, Shard};
 use carmine_store::blue::{self, Fill, FsckReport, MkfsOptions, MountOptions};
 use carmine_store::{BlueShared, Kv, MemKv, Store, StoreError, StoreShared};
-use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, SpgId, UTime, Uuid};
+use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, ScrubStamp, SpgId, UTime, Uuid};
 
 pub use change::{Change, change, change_or_clone, key, length, place};
 pub use kv::{Watch, WatchedKv};
@@ -183,5 +183,12 @@ pub fn info(version: u64) -> PgInfo {
         incomplete: version % 2 == 1,
         complete_to: Eversion::new(3, version / 2),
         last_backfill: (version % 3 == 1).then(|| ObjectId::cursor(PG.pgid.pool, version as u32)),
+        scrubs: Scrubbed {
+            count: version,
+            last: ScrubStamp { version: Eversion::new(4, version), time: UTime { sec: 9, nsec: 8 } },
+            last_deep: ScrubStamp { version: Eversion::new(3, 1), time: UTime { sec: 7, nsec: 6 } },
+            errors: 5,
+            deep_errors: 2,
+        },
     }
 }

@@ -11,6 +11,9 @@ use carmine_wire::scrub::{InconsistentCopy, InconsistentObject, copy_errors, obj
 
 use crate::messages::Scanned;
 
+/// Errors of copies that only a deep scrub can see.
+const DEEP: u64 = copy_errors::READ_ERROR | copy_errors::DATA_DIGEST;
+
 /// A range of objects, as a member has them.
 pub(super) type Map = BTreeMap<ObjectId, Scanned>;
 
@@ -42,11 +45,16 @@ impl Inconsistent {
         self.object.errors == 0 && self.object.copies.iter().all(|(_, copy)| is_readable(copy))
     }
 
-    /// Only a deep scrub can see it.
+    /// Only a deep scrub can see it, or a part of it.
     pub(super) fn is_deep(&self) -> bool {
-        let deep = copy_errors::READ_ERROR | copy_errors::DATA_DIGEST;
-        let of_data = |copy: &InconsistentCopy| copy.errors & deep != 0;
-        self.object.copies.iter().any(|(_, copy)| of_data(copy))
+        self.object.copies.iter().any(|(_, copy)| copy.errors & DEEP != 0)
+    }
+
+    /// Only a deep scrub can see any of it.
+    pub(super) fn is_only_deep(&self) -> bool {
+        let other = |(_, copy): &(OsdId, InconsistentCopy)| copy.errors & !DEEP != 0;
+        let is_of_data = self.object.errors & !object_errors::DATA_DIGEST_MISMATCH == 0;
+        self.is_deep() && is_of_data && !self.object.copies.iter().any(other)
     }
 }
 

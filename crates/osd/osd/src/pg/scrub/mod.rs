@@ -7,13 +7,15 @@
 //! - `compare`: which copies are wrong.
 //! - `sets`: whether objects have the clones that they tell of.
 //! - `repair`: writes the authoritative content over all copies, as an entry of the log.
+//! - `record`: all members write down when the last scrubs were and how many errors they left.
 //! - `report`: what tools and the monitor are told.
 //!
-//! The primary keeps the findings and the times of scrubs in memory: a new primary, or one that starts again, knows
-//! nothing of them until it has scrubbed the PG itself.
+//! The primary keeps the list of damaged objects in memory: a new primary, or one that starts again, knows only how many
+//! errors there are until it has scrubbed the PG itself.
 
 mod compare;
 mod pace;
+mod record;
 mod repair;
 mod report;
 mod run;
@@ -24,7 +26,6 @@ mod sets;
 use std::cell::{Cell, RefCell};
 
 use carmine_types::Epoch;
-use carmine_wire::private::ScrubStamp;
 
 use compare::Inconsistent;
 use schedule::Due;
@@ -57,15 +58,13 @@ pub(crate) struct Scrubs {
     running: Cell<Option<Order>>,
     /// When the next ones are due; `None`: not known yet.
     due: Cell<Option<Due>>,
-    last: Cell<ScrubStamp>,
-    last_deep: Cell<ScrubStamp>,
     found: RefCell<Found>,
 }
 
 /// The errors that the last scrubs found and did not repair.
 #[derive(Default)]
 struct Found {
-    /// The interval in which it was so.
+    /// The interval in which it was so. Zero: this primary has not scrubbed the PG yet.
     interval: Epoch,
     objects: Vec<Inconsistent>,
     /// Copies with errors, of these objects and of those that are not remembered.
@@ -80,14 +79,19 @@ impl Found {
         }
     }
 
+    /// Those that only a deep scrub sees.
+    fn deep_errors(&self) -> u64 {
+        self.objects.iter().filter(|object| object.is_only_deep()).map(Inconsistent::bad_copies).sum()
+    }
+
     /// Only a deep scrub can say that what a deep one found is no longer so.
-    fn keep_deep_of(&mut self, before: Found) {
+    fn keep_deep_of(&mut self, before: &Found) {
         let known = |found: &Found, object: &Inconsistent| {
             found.objects.iter().any(|o| o.object.oid == object.object.oid)
         };
-        for object in before.objects.into_iter().filter(Inconsistent::is_deep) {
-            if !known(self, &object) {
-                self.add(object);
+        for object in before.objects.iter().filter(|object| object.is_deep()) {
+            if !known(self, object) {
+                self.add(object.clone());
             }
         }
         self.objects.sort_by(|a, b| a.object.oid.cmp(&b.object.oid));
@@ -99,8 +103,6 @@ impl Scrubs {
     pub(super) fn forget(&self) {
         self.wanted.take();
         self.due.take();
-        self.last.take();
-        self.last_deep.take();
         self.found.take();
     }
 }

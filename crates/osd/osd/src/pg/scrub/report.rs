@@ -1,9 +1,10 @@
 //! The reports on scrubs: to the monitor, and to `rados list-inconsistent-obj`.
 
 use carmine_messenger::Message;
+use carmine_pgtypes::Scrubbed;
 use carmine_reactor::{Payload, ShardId};
-use carmine_types::errno;
-use carmine_wire::private::{OsdScrubs, PgScrubs, ScrubStamp};
+use carmine_types::{Epoch, errno};
+use carmine_wire::private::{OsdScrubs, PgScrubs};
 use carmine_wire::scrub::{ScrubLsArg, ScrubLsReply};
 use smallvec::smallvec;
 
@@ -57,8 +58,8 @@ pub(crate) fn listed(pg: &Pg, op: &ClientOp) -> Outcome {
 fn page(pg: &Pg, op: &ClientOp) -> Result<(i32, ScrubLsReply), i32> {
     let arg = ScrubLsArg::decode(&op.data.to_vec()).map_err(|_| errno::EINVAL)?;
     let found = pg.scrub.found.borrow();
-    if pg.scrub.last.get() == ScrubStamp::default() {
-        return Err(errno::ENOENT); // not scrubbed yet: nothing is known
+    if found.interval == Epoch(0) {
+        return Err(errno::ENOENT); // not scrubbed by this primary: it has no list
     }
     let interval = found.interval.0;
     if arg.interval != 0 && arg.interval != interval {
@@ -78,19 +79,20 @@ fn page(pg: &Pg, op: &ClientOp) -> Result<(i32, ScrubLsReply), i32> {
 impl Pg {
     /// Its scrubs, if there were any.
     fn scrubs(&self) -> Option<PgScrubs> {
-        let (last, running) = (self.scrub.last.get(), self.scrub.running.get());
-        if last == ScrubStamp::default() && running.is_none() {
+        let running = self.scrub.running.get();
+        let Scrubbed { count, last, last_deep, errors, .. } = self.log.borrow().info().scrubs;
+        if count == 0 && running.is_none() {
             return None;
         }
         let order = running.unwrap_or_default();
         Some(PgScrubs {
             pg: self.id.pgid,
             last,
-            last_deep: self.scrub.last_deep.get(),
+            last_deep,
             scrubbing: running.is_some(),
             deep: order.deep,
             repair: order.repair,
-            errors: self.scrub.found.borrow().errors,
+            errors,
         })
     }
 }

@@ -5,10 +5,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use carmine_messenger::with_timeout;
+use carmine_pgtypes::Scrubbed;
 use carmine_reactor::Group;
 use carmine_reactor::sync::Notify;
-use carmine_types::UTime;
-use carmine_wire::private::ScrubStamp;
+use carmine_types::{ScrubStamp, UTime};
 use carmine_wire::scrub::OsdScrub;
 
 use super::Order;
@@ -44,14 +44,37 @@ pub(super) struct Due {
     deep_ns: u64,
 }
 
+/// The time that has passed since the last scrub, and since the last deep one; `None`: there was none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ages {
+    light: Option<Duration>,
+    deep: Option<Duration>,
+}
+
+impl Ages {
+    fn of(scrubs: Scrubbed, unix_now: Duration) -> Ages {
+        let age = |stamp: ScrubStamp| {
+            let is_known = stamp != ScrubStamp::default();
+            is_known.then(|| unix_now.saturating_sub(stamp.time.to_unix()))
+        };
+        Ages { light: age(scrubs.last), deep: age(scrubs.last_deep) }
+    }
+}
+
 impl Due {
-    /// Of a PG of whose scrubs nothing is known. It was scrubbed some time within the intervals, so that a PG whose primary
-    /// changes often, or restarts, is scrubbed as often as the others on the average; but not so long ago that it is due
-    /// at once, for who starts a cluster wants something else first.
-    fn unknown(options: &ScrubOptions, now_ns: u64, mut random: impl FnMut() -> u64) -> Due {
+    /// Of a PG that this primary begins to lead, or leads with other options. One that was never scrubbed has its turn some time
+    /// within the intervals; and none is due at once, for who starts a cluster wants something else first.
+    fn planned(options: &ScrubOptions, now_ns: u64, ages: Ages, mut random: impl FnMut() -> u64) -> Due {
         let first_ns = now_ns + ns(options.min_interval / 24);
-        let light_ns = first_ns + random() % spread_ns(options.min_interval);
-        let deep_ns = first_ns + random() % spread_ns(options.deep_interval);
+        let mut turn = |interval: Duration, jitter: Duration, age: Option<Duration>| match age {
+            None => first_ns + random() % spread_ns(interval),
+            Some(age) => {
+                let left_ns = ns(interval.saturating_sub(age)).saturating_add(random() % spread_ns(jitter));
+                now_ns.saturating_add(left_ns).max(first_ns)
+            }
+        };
+        let light_ns = turn(options.min_interval, options.min_interval / 2, ages.light);
+        let deep_ns = turn(options.deep_interval, options.min_interval / 2, ages.deep);
         Due { deep_ns, ..Due::after(options, light_ns) }
     }
 
@@ -130,10 +153,13 @@ async fn scrub(osd: &Rc<OsdShard>, pg: &Rc<Pg>, order: Order) {
     let stamp = ScrubStamp { version: pg.last_update(), time: UTime::from_unix(osd.shard.unix_now()) };
     pg.scrub.running.set(Some(order));
     let mut run = Run::new(osd, pg, order);
-    let ended = run.all().await;
+    let ended = match run.all().await {
+        Ok(()) => run.record(stamp).await,
+        ended => ended,
+    };
     pg.scrub.running.set(None);
     match ended {
-        Ok(()) => pg.scrubbed(osd, run, stamp),
+        Ok(()) => pg.scrubbed(osd, run),
         Err(End::Interval) if order.is_commanded && pg.leads() => {
             // It begins anew when the PG is active.
             let newer = pg.scrub.wanted.take();
@@ -157,7 +183,8 @@ impl Pg {
     fn due(&self, osd: &OsdShard, is_busy: bool) -> Option<Order> {
         let now_ns = osd.shard.now_ns();
         let due = self.scrub.due.get().unwrap_or_else(|| {
-            let due = Due::unknown(&osd.options.borrow().scrub, now_ns, || osd.shard.random_u64());
+            let ages = Ages::of(self.log.borrow().info().scrubs, osd.shard.unix_now());
+            let due = Due::planned(&osd.options.borrow().scrub, now_ns, ages, || osd.shard.random_u64());
             self.scrub.due.set(Some(due));
             due
         });
@@ -165,7 +192,7 @@ impl Pg {
     }
 
     /// A scrub came to its end.
-    fn scrubbed(&self, osd: &OsdShard, run: Run, stamp: ScrubStamp) {
+    fn scrubbed(&self, osd: &OsdShard, run: Run) {
         let (order, errors, repaired) = (run.order, run.found.errors, run.repaired);
         let kind = if order.deep { "deep-scrub" } else { "scrub" };
         match (errors, repaired) {
@@ -173,16 +200,8 @@ impl Pg {
             _ => tracing::error!("pg {}: {kind}: {errors} errors, {repaired} objects repaired", self.id),
         }
         osd.metrics.borrow_mut().scrubs += 1;
-        let mut found = run.found;
-        let before = self.scrub.found.take();
-        if !order.deep {
-            found.keep_deep_of(before);
-        }
-        *self.scrub.found.borrow_mut() = found;
-        self.scrub.last.set(stamp);
-        if order.deep {
-            self.scrub.last_deep.set(stamp);
-        } else if errors > 0 && osd.options.borrow().scrub.auto_repair && !order.is_commanded {
+        *self.scrub.found.borrow_mut() = run.found;
+        if !order.deep && errors > 0 && osd.options.borrow().scrub.auto_repair && !order.is_commanded {
             // Only a deep one knows which copies are good.
             self.scrub.wanted.set(Some(Order { deep: true, ..Order::default() }));
         }
@@ -262,10 +281,23 @@ mod tests {
     }
 
     #[test]
+    fn a_new_primary_goes_on_from_the_last_scrubs() {
+        let options = ScrubOptions::default();
+        let due = |light_h: u64, deep_h: u64| {
+            let age = |hours: u64| Some(Duration::from_secs(3600 * hours));
+            Due::planned(&options, 5, Ages { light: age(light_h), deep: age(deep_h) }, || 0)
+        };
+        let soon = due(10, 100);
+        assert_eq!((soon.light_ns, soon.deep_ns), (5 + 14 * HOUR_NS, 5 + 68 * HOUR_NS));
+        let late = due(1000, 1000);
+        assert_eq!((late.light_ns, late.deep_ns), (5 + HOUR_NS, 5 + HOUR_NS), "not at once");
+    }
+
+    #[test]
     fn intervals_are_those_of_the_options_with_jitter() {
         let options = ScrubOptions::default();
         for random in [0, 1, u64::MAX, 0x9e37_79b9_7f4a_7c15] {
-            let begin = Due::unknown(&options, 5, || random);
+            let begin = Due::planned(&options, 5, Ages::default(), || random);
             let begin = Due { light_ns: begin.light_ns - HOUR_NS, deep_ns: begin.deep_ns - HOUR_NS, ..begin };
             assert!(
                 (5..5 + DAY_NS).contains(&begin.light_ns) && (5..5 + 7 * DAY_NS).contains(&begin.deep_ns)

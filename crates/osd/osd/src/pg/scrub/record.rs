@@ -1,0 +1,68 @@
+//! What is written down of a scrub: every member keeps it with the PG's info, so that whoever leads next knows it.
+
+use std::rc::Rc;
+
+use carmine_messenger::Message;
+use carmine_pgtypes::{PgInfo, Scrubbed};
+use carmine_types::{ScrubStamp, errno};
+
+use super::run::{End, Run};
+use crate::error::OpError;
+use crate::messages::{PgAck, PgScrubbed};
+use crate::pg::Pg;
+use crate::shard::OsdShard;
+
+impl Run {
+    /// The scrub came to its end: all members write it down, this one last, for it tells the monitor what it has written.
+    pub(super) async fn record(&mut self, stamp: ScrubStamp) -> Result<(), End> {
+        let before = self.pg.log.borrow().info().scrubs;
+        let scrubs = self.sum_up(before, stamp);
+        for member in self.pg.acting().into_iter().filter(|member| *member != self.osd.config.id) {
+            let ask = |head| Message::of(&PgScrubbed { head, scrubs });
+            self.ask(member, ask, |answer: &PgAck| answer.result).await?;
+        }
+        self.current()?;
+        let written = self.pg.write_scrubs(&self.osd, scrubs).await;
+        written.map_err(|error| End::Failed(error.to_string()))
+    }
+
+    fn sum_up(&mut self, before: Scrubbed, stamp: ScrubStamp) -> Scrubbed {
+        let count = before.count + 1;
+        if self.order.deep {
+            let (errors, deep_errors) = (self.found.errors, self.found.deep_errors());
+            return Scrubbed { count, last: stamp, last_deep: stamp, errors, deep_errors };
+        }
+        let known = self.pg.scrub.found.borrow();
+        // Another primary has found them: this one cannot name the objects.
+        let unlisted = before.deep_errors.saturating_sub(known.deep_errors());
+        self.found.keep_deep_of(&known);
+        self.found.errors += unlisted;
+        let deep_errors = self.found.deep_errors() + unlisted;
+        Scrubbed { count, last: stamp, errors: self.found.errors, deep_errors, ..before }
+    }
+}
+
+impl Pg {
+    /// The primary has scrubbed.
+    pub(crate) async fn answer_scrubbed(self: &Rc<Self>, osd: &Rc<OsdShard>, ended: PgScrubbed) -> Message {
+        let PgScrubbed { head, scrubs } = ended;
+        let written = match self.follows(&head) {
+            true => self.write_scrubs(osd, scrubs).await,
+            false => Err(OpError::of(errno::EAGAIN)),
+        };
+        Message::of(&PgAck { head, result: written.err().map_or(0, |error| error.told()) })
+    }
+
+    async fn write_scrubs(self: &Rc<Self>, osd: &Rc<OsdShard>, scrubs: Scrubbed) -> Result<(), OpError> {
+        let info = PgInfo { scrubs, ..self.info() };
+        self.write_down(osd, info).await
+    }
+
+    /// Another member knows of later scrubs. They are written down with the activation, here and on all members.
+    pub(in crate::pg) fn learn_scrubs(&self, scrubs: Scrubbed) {
+        let info = self.info();
+        if scrubs.count > info.scrubs.count {
+            self.log.borrow_mut().set_info(PgInfo { scrubs, ..info });
+        }
+    }
+}
