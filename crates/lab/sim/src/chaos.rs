@@ -44,6 +44,8 @@ pub(crate) struct Chaos {
     /// The OSD with the bad drive.
     wounded: u32,
     stopped: BTreeSet<u32>,
+    /// OSDs whose drives take no writes, or make none durable.
+    failing: BTreeSet<u32>,
     is_cut: bool,
     clients: Vec<Running>,
     next_client: u32,
@@ -70,6 +72,7 @@ impl Chaos {
             rng,
             theme,
             stopped: BTreeSet::new(),
+            failing: BTreeSet::new(),
             is_cut: false,
             clients: Vec::new(),
             next_client: 0,
@@ -120,7 +123,7 @@ impl Chaos {
         self.cluster.pass(Duration::from_micros(self.rng.u64(..most_us)))?;
         self.note_ends();
         self.faults += 1;
-        match self.rng.u32(..31) {
+        match self.rng.u32(..34) {
             0..=3 => self.kill(false),
             4 | 5 => self.kill(true),
             6..=9 => self.start_one(),
@@ -137,8 +140,10 @@ impl Chaos {
             22 => self.kill_client(),
             23 => self.jump_clock(),
             24 => return self.leave_alone(),
+            25 | 26 => self.fail_drive(),
+            27 => self.mend_drive(),
             _ if self.theme == Theme::Wounds => return self.wound(),
-            25..=29 => return self.change_map(),
+            28..=32 => return self.change_map(),
             _ => return self.call_down(),
         }
         Ok(())
@@ -321,6 +326,31 @@ impl Chaos {
         self.cluster.disk(osd).slower(by);
     }
 
+    /// A drive takes no writes any more, or makes none durable: its OSD ends when it finds out.
+    fn fail_drive(&mut self) {
+        let (osd, flushes) = (self.osd(), self.rng.bool());
+        if !self.cluster.is_made(osd) || !self.failing.insert(osd) {
+            return;
+        }
+        let what = if flushes { "makes nothing durable" } else { "takes no writes" };
+        self.say(format!("osd.{osd}'s drive {what}"));
+        match self.cluster.disk(osd) {
+            disk if flushes => disk.fail_flushes(true),
+            disk => disk.fail_writes(true),
+        }
+    }
+
+    /// A drive works again, with what it had; its OSD has to be started anew.
+    fn mend_drive(&mut self) {
+        let Some(osd) = self.failing.pop_first() else { return };
+        self.say(format!("osd.{osd}'s drive is mended, and its process is ended"));
+        self.cluster.kill(osd);
+        self.forget_dead();
+        let disk = self.cluster.disk(osd);
+        disk.fail_flushes(false);
+        disk.fail_writes(false);
+    }
+
     fn kill_mon(&mut self) -> Result<(), SimStuck> {
         let pause = Duration::from_micros(self.rng.u64(..3_000_000));
         self.say(format!("the monitor is killed, and starts again after {pause:?}"));
@@ -355,10 +385,11 @@ impl Chaos {
     /// The drive of one OSD goes bad, where the other copies can heal it.
     fn wound(&mut self) -> Result<(), SimStuck> {
         let all_run = (0..self.cluster.shape.osds).all(|osd| self.cluster.runs(osd));
-        if !all_run || self.is_cut || !self.stopped.is_empty() {
+        if !all_run || self.is_cut || !self.stopped.is_empty() || !self.failing.is_empty() {
             // An OSD that is away lacks the newest blocks, which must not be lost where their only copies are.
             self.mend();
             self.go_on();
+            self.mend_drive();
             if !all_run {
                 self.start_one();
             }
@@ -372,7 +403,6 @@ impl Chaos {
             return Ok(());
         }
         let place = places[self.rng.usize(..places.len())];
-        // A drive that takes no writes is left out: such an OSD answers its clients with an error instead of going down.
         let what = if self.rng.u32(..3) > 0 {
             disk.flip(place + self.rng.u64(..4096), self.rng.u8(..8));
             "a bit of data flips"
@@ -435,6 +465,9 @@ impl Chaos {
         self.is_cut = false;
         while !self.stopped.is_empty() {
             self.go_on();
+        }
+        while !self.failing.is_empty() {
+            self.mend_drive();
         }
         self.cluster.start_mon();
         let Shape { osds, size, .. } = self.cluster.shape;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use carmine_client::{Client, Options, RouteMode};
 use carmine_mon::{DownLimits, InitialCluster, InitialPool, Mon, MonConfig};
-use carmine_osd::{HeartbeatConfig, OsdConfig};
+use carmine_osd::{HeartbeatConfig, OsdConfig, OsdShard};
 use carmine_reactor::Shard;
 use carmine_reactor::sim::{NodeId, Sim, SimStuck};
 use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
@@ -26,6 +26,8 @@ const HEARTBEAT: HeartbeatConfig =
     HeartbeatConfig { interval: Duration::from_secs(1), grace: Duration::from_secs(4) };
 /// Longest virtual time of one step of a run.
 const LIMIT: Duration = Duration::from_secs(900);
+/// Time between two looks at whether a store works.
+const STORE_WATCH: Duration = Duration::from_secs(1);
 const BLOCK_FILE: &str = "/block";
 const FSID: Uuid = Uuid([7; 16]);
 
@@ -152,13 +154,20 @@ impl Cluster {
                         None => shard.sleep(Duration::from_micros(100)).await,
                     }
                 };
-                if let Err(error) = carmine_osd::run(shard.clone(), config, store, None).await {
-                    ended.borrow_mut().push(format!("{id} ended: {error}"));
-                    shard.stop();
-                }
+                let error = match carmine_osd::run(shard.clone(), config, store, None).await {
+                    Ok(osd) => store_fails(&shard, &osd).await,
+                    Err(error) => error.to_string(),
+                };
+                ended.borrow_mut().push(format!("{id} ended: {error}"));
+                shard.stop();
             }
         });
         self.osds[osd as usize].node = Some(node);
+    }
+
+    /// It has been started before, and its store was made.
+    pub(crate) fn is_made(&self, osd: u32) -> bool {
+        self.osds[osd as usize].is_made.get()
     }
 
     /// Ends an OSD's process.
@@ -245,6 +254,16 @@ impl Cluster {
     /// The drive of an OSD.
     pub(crate) fn disk(&self, osd: u32) -> carmine_reactor::sim::SimDisk<'_> {
         self.sim.disk(&name_of(osd), Path::new(BLOCK_FILE))
+    }
+}
+
+/// Waits until a store has stopped, at which the process ends, as in `carmine-osd`; says why.
+async fn store_fails(shard: &Shard, osd: &OsdShard) -> String {
+    loop {
+        shard.sleep(STORE_WATCH).await;
+        if let Err(error) = osd.store.sync().await {
+            return error.to_string();
+        }
     }
 }
 

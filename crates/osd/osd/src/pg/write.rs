@@ -180,6 +180,11 @@ impl Pg {
         let commit = osd.store.submit(txn);
         let ready = commit.peek();
         if let Some(Err(error)) = ready {
+            if matches!(error, StoreError::Failed(_)) {
+                // It waits as those in flight do, whose commits fail, too: the client asks whoever leads next.
+                self.pipeline.suspend(&op);
+                return self.commits.push(self.generation(), version, commit);
+            }
             let result = self.refused(error);
             // That it failed can be noted where its data has no room.
             return match effect {
