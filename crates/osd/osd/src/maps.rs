@@ -37,7 +37,7 @@ impl OsdShard {
         let table = self.table.borrow().with(mine, shards).of_pools(|pool| map.pools.contains_key(&pool));
         let table = Arc::new(table);
         if self.epoch() == Epoch(0) {
-            remove_orphans(self);
+            remove_orphans(self, map);
         }
         report_imbalance(&table, shards);
         self.spread(&view, &table);

@@ -1,12 +1,14 @@
 //! Removing the data of deleted pools, in the background and a few objects at a time.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use carmine_peering::Event;
 use carmine_pgtypes::{ObjectChange, Step, Transaction};
 use carmine_reactor::Group;
 use carmine_store::StoreError;
 use carmine_types::{PgId, SpgId};
+use carmine_wire::osdmap::OsdMap;
 
 use super::Pg;
 use crate::shard::OsdShard;
@@ -29,17 +31,17 @@ impl Pg {
     }
 }
 
-/// Removes what is left in the store of pools that were deleted while this OSD was down, and looks after PGs that it left
-/// then. Is called with its first map, which may be followed by newer ones at once.
-pub(crate) fn remove_orphans(osd: &Rc<OsdShard>) {
-    let own = Rc::clone(osd);
+/// Removes what is left in the store of pools that its first map does not have any more, and looks after PGs that this OSD left
+/// while it was down. A pool that a later map deletes is removed by its PGs, on their own reactors: two that remove the same
+/// objects would free their blocks twice.
+pub(crate) fn remove_orphans(osd: &Rc<OsdShard>, first: &Arc<OsdMap>) {
+    let (own, first) = (Rc::clone(osd), Arc::clone(first));
     osd.shard.spawn(Group::Recovery, "orphans", async move {
         let pgs = match own.store.list_pgs().await {
             Ok(pgs) => pgs,
             Err(error) => return tracing::warn!("PGs of deleted pools cannot be looked for: {error}"),
         };
-        let Some(view) = own.view() else { return };
-        let (pools, newest) = (&view.map().pools, i64::from(view.map().pool_max));
+        let (pools, newest) = (&first.pools, i64::from(first.pool_max));
         own.adopt(pgs.iter().filter(|pg| pools.contains_key(&pg.pgid.pool)).map(|pg| pg.pgid));
         // A pool that no map had yet was not deleted: then it is the map that is wrong.
         for pg in pgs.into_iter().filter(|pg| !pools.contains_key(&pg.pgid.pool) && pg.pgid.pool <= newest) {

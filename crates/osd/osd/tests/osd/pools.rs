@@ -80,3 +80,23 @@ fn the_data_of_a_deleted_pool_is_removed() {
         cluster.check_equal(&[0, 1]);
     }
 }
+
+/// A pool that the first map of an OSD has and the next one deletes is removed by the reactors that own its PGs, and by nobody else
+/// beside them, who would free the same blocks.
+#[test]
+fn a_pool_that_goes_behind_the_first_map_is_removed_once() {
+    // The first map comes after some 20 ms.
+    for seed in 190..290 {
+        let cluster = Cluster::start(seed, Disks::Blue, 2, 4, &[2, 3]);
+        make_pool(&cluster);
+        cluster.kill(1);
+        cluster.start_osd(1, 2);
+        cluster.pass(Duration::from_micros(seed * 100));
+        delete_pool(&cluster);
+        cluster.wait_up(2);
+        cluster.pass(SECOND);
+        cluster.kill(1);
+        let report = cluster.fsck(1);
+        assert!(report.is_clean(), "seed {seed}: {report:?}");
+    }
+}
