@@ -12,7 +12,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use carmine_reactor::{
-    Bytes, Chunk, Config, FileOptions, Group, PollPolicy, ReactorStats, Reactors, Shard, ShardId, TcpStream,
+    Bytes, Chunk, Config, FileOptions, Group, PollPolicy, REGISTER_BYTES, ReactorStats, Reactors, Shard,
+    ShardId, TcpStream,
 };
 
 const REQUEST: usize = 256;
@@ -124,7 +125,7 @@ fn net(depth: usize, connections: usize, seconds: u64, poll: PollPolicy) {
 }
 
 fn disk(path: PathBuf, depth: usize, seconds: u64, poll: PollPolicy) {
-    let register_bytes = if std::env::var_os("REGISTER").is_some() { 64 << 20 } else { 0 };
+    let register_bytes = if std::env::var_os("REGISTER").is_some() { REGISTER_BYTES } else { 0 };
     let reader = Reactors::start(Config { register_bytes, ..config("reader", 0, poll) }, move |shard| {
         let path = path.clone();
         async move {

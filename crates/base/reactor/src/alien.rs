@@ -150,3 +150,27 @@ impl AlienQueue {
         self.given
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The nice value of a pool's threads.
+    fn nice(alien_shares_cpu: bool) -> i32 {
+        let pool = AlienPool::new(&Config { alien_shares_cpu, ..Config::default() });
+        let (tell, told) = std::sync::mpsc::channel();
+        let job =
+            Box::new(move || tell.send(std::fs::read_to_string("/proc/thread-self/stat")).expect("told"));
+        assert!(pool.give(job).is_none(), "there is room");
+        let stat = told.recv().expect("the job ran").expect("stat");
+        // proc(5): the 19th field; the second one is a name in brackets, which may have spaces.
+        let (_, fields) = stat.rsplit_once(')').expect("a name");
+        fields.split_whitespace().nth(16).and_then(|nice| nice.parse().ok()).expect("a nice value")
+    }
+
+    #[test]
+    fn aliens_give_way_only_to_reactors_on_their_cpus() {
+        assert_eq!(nice(true), 10);
+        assert_ne!(nice(false), 10, "or the tests themselves run at this priority");
+    }
+}

@@ -124,3 +124,22 @@ impl TickRate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_go_on_from_the_beginning_of_the_turn() {
+        let clock = Clock::Real(TickRate::measure());
+        let turn_ns = clock.begin_turn();
+        while clock.now_ns() < turn_ns + 1_000_000 {}
+        let (before_ns, stamp_ns) = (clock.now_ns() - turn_ns, clock.stamp_ns() - turn_ns);
+        let after_ns = clock.now_ns() - turn_ns;
+        // The rate was measured for 100 us only.
+        assert!(
+            (before_ns * 9 / 10..=after_ns * 11 / 10).contains(&stamp_ns),
+            "{before_ns} {stamp_ns} {after_ns}"
+        );
+    }
+}

@@ -114,8 +114,8 @@ impl Shard {
         self.0.clock.now_ns()
     }
 
-    /// As [`now_ns`](Shard::now_ns), but from the CPU's counter since the turn began, which is a fifth of the price: for stamps that
-    /// each operation takes several of. A stamp of an earlier turn may lie some microseconds ahead of one of this turn.
+    /// As [`now_ns`](Shard::now_ns), but from the CPU's counter since the turn began: cheaper, for stamps of which each operation takes
+    /// several. A stamp of an earlier turn may lie some microseconds ahead of one of this turn.
     #[must_use]
     #[inline]
     pub fn stamp_ns(&self) -> u64 {
