@@ -334,9 +334,11 @@ impl Chaos {
         }
         let what = if flushes { "makes nothing durable" } else { "takes no writes" };
         self.say(format!("osd.{osd}'s drive {what}"));
-        match self.cluster.disk(osd) {
-            disk if flushes => disk.fail_flushes(true),
-            disk => disk.fail_writes(true),
+        let disk = self.cluster.disk(osd);
+        if flushes {
+            disk.fail_flushes(true);
+        } else {
+            disk.fail_writes(true);
         }
     }
 
