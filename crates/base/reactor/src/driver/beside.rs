@@ -27,6 +27,8 @@ struct Flight {
     iovecs: Vec<libc::iovec>,
     /// Its list of one range.
     range: Vec<u8>,
+    /// It names a registered buffer.
+    fixed: bool,
 }
 
 /// A ring beside the main one.
@@ -179,7 +181,7 @@ impl Beside {
     }
 
     fn reap(&mut self, done: &mut Vec<Done>) {
-        let mut failed = None;
+        let (mut failed, mut unfixed) = (None, false);
         let (_, _, mut cq) = self.ring.split();
         for completion in &mut cq {
             let op = completion.user_data() as u32;
@@ -190,6 +192,15 @@ impl Beside {
                     failed = Some(status as u32);
                     -nvme::errno(status as u32)
                 }
+                // Linux 6.1 refuses commands that name a part of a registered buffer of huge pages: the file gives it again,
+                // and this ring names none from now on.
+                (Lane::Commands, result)
+                    if result == -libc::EINVAL
+                        && self.flights.get(op as usize).is_some_and(|flight| flight.fixed) =>
+                {
+                    unfixed = true;
+                    -libc::EINTR
+                }
                 // The drive had no room for it, and polled requests cannot wait for some: the file gives it again.
                 (Lane::Polled, result) if result == -libc::EAGAIN => -libc::EINTR,
                 (_, result) => result,
@@ -199,6 +210,9 @@ impl Beside {
             done.push(Done { op, result, flags: 0 });
         }
         drop(cq);
+        if unfixed && self.registered.take().is_some() {
+            tracing::info!("the kernel takes no registered buffers for NVMe commands: they go without");
+        }
         if let Some(status) = failed {
             self.report(status);
         }
@@ -239,12 +253,14 @@ impl Flight {
     /// An operation as a command.
     fn command(&mut self, op: &Op, registered: Option<&Registered>) -> Option<squeue::Entry128> {
         let (namespace, command, gathered) = self.take(op)?;
-        let fixed =
-            registered.and_then(|buffers| buffers.region(command.addr as usize, command.data_len as usize));
+        let fixed = registered
+            .filter(|_| !gathered && command.data_len > 0)
+            .and_then(|buffers| buffers.region(command.addr as usize, command.data_len as usize));
         let code = if gathered { nvme::COMMAND_GATHERED } else { nvme::COMMAND };
         let entry = opcode::UringCmd80::new(types::Fd(namespace.generic.as_raw_fd()), code)
             .cmd(command.encode())
-            .buf_index(fixed.filter(|_| !gathered && command.data_len > 0));
+            .buf_index(fixed);
+        self.fixed = fixed.is_some();
         Some(entry.build())
     }
 
