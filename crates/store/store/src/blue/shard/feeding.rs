@@ -147,6 +147,7 @@ impl Blue {
             writes.extend(part.writes.0.into_iter().filter(|write| wanted(write.block, write.blocks)));
             written.extend(part.written);
         }
+        let writes = DeviceWrites::joined(writes).0;
         self.count(|stats| {
             stats.deferred_writes += writes.len() as u64;
             stats.device_writes += writes.len() as u64;

@@ -56,6 +56,21 @@ impl DeviceWrites {
         }
     }
 
+    /// Writes of several transactions, which write no block twice, as few as possible.
+    pub(crate) fn joined(mut writes: Vec<DeviceWrite>) -> DeviceWrites {
+        writes.sort_unstable_by_key(|write| write.block);
+        let mut all = DeviceWrites::default();
+        for write in writes {
+            let mut block = write.block;
+            for data in write.data {
+                let blocks = data.len() as u64 / BLOCK_BYTES;
+                all.push(block, data);
+                block += blocks;
+            }
+        }
+        all
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -201,6 +216,11 @@ impl Queue {
         self.records.len() as u64
     }
 
+    /// Nothing is on its way to the device.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.records.is_empty() && !self.flushing && !self.logging
+    }
+
     /// Ends the open window of changes with the last transaction.
     pub(crate) fn close_window(&mut self) {
         let group = self.records.is_empty().then_some(self.durable_seq);
@@ -269,10 +289,9 @@ impl Blue {
         record.progress.written = writes.is_empty();
         let (number, alone) = {
             let mut queue = self.queue.borrow_mut();
-            let idle = queue.records.is_empty() && !queue.flushing && !queue.logging;
             // A write that is alone is made durable by itself, which is one operation in place of two. As soon as there
             // are more, one flush for many costs less.
-            let alone = idle && writes.0.len() <= 1;
+            let alone = queue.is_idle() && writes.0.len() <= 1;
             record.progress.alone = alone;
             queue.held_bytes += record.log_bytes();
             queue.records.push_back(record);

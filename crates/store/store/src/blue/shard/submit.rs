@@ -34,6 +34,8 @@ struct Admitted {
     places: SmallVec<[usize; 1]>,
     sources: Sources,
     runs: Runs,
+    /// See [`Blue::deferred_below`].
+    deferred_below: u64,
     /// Bytes that it takes in the log, at most.
     log_bytes: usize,
 }
@@ -80,8 +82,16 @@ impl Blue {
         for entry in &txn.log {
             check_names(&entry.oid)?;
         }
-        let log_bytes = self.log_bytes_max(txn, blocks as usize, freed as usize);
-        Ok(Admitted { touched, places, sources, runs: self.allocate(blocks, reserve)?, log_bytes })
+        let deferred_below = self.deferred_below();
+        let log_bytes = self.log_bytes_max(txn, blocks as usize, freed as usize, deferred_below);
+        Ok(Admitted {
+            touched,
+            places,
+            sources,
+            runs: self.allocate(blocks, reserve)?,
+            deferred_below,
+            log_bytes,
+        })
     }
 
     fn admit_changes(
@@ -149,7 +159,7 @@ impl Blue {
     }
 
     fn apply(&self, txn: Sealed, admitted: Admitted) -> Commit {
-        let Admitted { mut touched, places, sources, runs, log_bytes } = admitted;
+        let Admitted { mut touched, places, sources, runs, deferred_below, log_bytes } = admitted;
         self.count(|stats| stats.txns += 1);
         let around = HEADER_BYTES + log_bytes > self.group_bytes_max();
         let log_blocks = (HEADER_BYTES + log_bytes).div_ceil(BLOCK) as u64;
@@ -190,7 +200,7 @@ impl Blue {
             }
         }
         let mut deferred = Deferred::default();
-        if self.defers(&txn, &writes) {
+        if txn.data_bytes() < deferred_below && self.has_room_for_images(&txn, &writes) {
             self.count(|stats| stats.deferred_txns += 1);
             crcs.clear();
             deferred =
@@ -214,13 +224,13 @@ impl Blue {
     }
 
     /// Bytes that a transaction takes in the log at most, if it writes and frees so many blocks.
-    fn log_bytes_max(&self, txn: &Sealed, blocks: usize, freed: usize) -> usize {
+    fn log_bytes_max(&self, txn: &Sealed, blocks: usize, freed: usize, deferred_below: u64) -> usize {
         let txn_len = txn.encoded().len();
         let beside = txn_bytes(txn_len, blocks, 0, freed);
-        if blocks == 0 || txn.data_bytes() >= self.shared.prefer_deferred_bytes() {
+        if blocks == 0 || txn.data_bytes() >= deferred_below {
             return beside;
         }
-        // See `defers`.
+        // See `has_room_for_images`.
         let images = txn_bytes(txn_len, 0, blocks, 0).min(self.group_bytes_max() / DEFERRED_PART);
         beside.max(images + txn_bytes(0, 0, 0, freed))
     }
@@ -244,12 +254,18 @@ impl Blue {
         batch
     }
 
-    /// The transaction's blocks go into the log first, and to their places later.
-    fn defers(&self, txn: &Sealed, writes: &DeviceWrites) -> bool {
+    /// The blocks of a transaction with fewer bytes of data than this go into the log first, and to their places later. A
+    /// transaction that comes while nothing is in flight may have just as many as the option says: one durable write, of the
+    /// log, then takes the place of two.
+    fn deferred_below(&self) -> u64 {
+        let below = self.shared.prefer_deferred_bytes();
+        below + u64::from(below > 0 && self.queue.borrow().is_idle())
+    }
+
+    /// The log takes a transaction together with the blocks that it writes.
+    fn has_room_for_images(&self, txn: &Sealed, writes: &DeviceWrites) -> bool {
         let in_log = txn_bytes(txn.encoded().len(), 0, writes.blocks() as usize, 0);
-        !writes.is_empty()
-            && txn.data_bytes() < self.shared.prefer_deferred_bytes()
-            && in_log <= self.group_bytes_max() / DEFERRED_PART
+        !writes.is_empty() && in_log <= self.group_bytes_max() / DEFERRED_PART
     }
 
     /// Remembers for listings which objects came and went.
