@@ -36,6 +36,15 @@ pub(crate) struct DeviceWrite {
 #[derive(Default)]
 pub(crate) struct DeviceWrites(pub(crate) SmallVec<[DeviceWrite; 1]>);
 
+impl DeviceWrite {
+    /// The next blocks on the device may be written with these.
+    fn goes_on(&self, block: u64, blocks: u64, pieces: usize) -> bool {
+        self.block + self.blocks == block
+            && self.blocks + blocks <= IO_BLOCKS_MAX
+            && self.data.len() + pieces <= PIECES_MAX
+    }
+}
+
 impl DeviceWrites {
     /// Adds whole blocks.
     pub(crate) fn push(&mut self, block: u64, data: Bytes) {
@@ -44,16 +53,24 @@ impl DeviceWrites {
             return; // the label; see `Work::take`
         }
         match self.0.last_mut() {
-            Some(last)
-                if last.block + last.blocks == block
-                    && last.blocks + blocks <= IO_BLOCKS_MAX
-                    && last.data.len() < PIECES_MAX =>
-            {
+            Some(last) if last.goes_on(block, blocks, 1) => {
                 last.blocks += blocks;
                 last.data.push(data);
             }
             _ => self.0.push(DeviceWrite { block, blocks, data: vec![data] }),
         }
+    }
+
+    /// Takes the only write of another transaction over if it goes behind the only one here.
+    fn take_next(&mut self, next: &mut DeviceWrites) -> bool {
+        let ([last], [more]) = (self.0.as_mut_slice(), next.0.as_mut_slice()) else { return false };
+        if !last.goes_on(more.block, more.blocks, more.data.len()) {
+            return false;
+        }
+        last.blocks += more.blocks;
+        last.data.append(&mut more.data);
+        next.0.clear();
+        true
     }
 
     /// Writes of several transactions, which write no block twice, as few as possible.
@@ -82,6 +99,14 @@ impl DeviceWrites {
 
 /// Blocks that a transaction wrote of one object.
 pub(crate) type Written = SmallVec<[(Rc<Onode>, SmallVec<[u64; 2]>); 1]>;
+
+/// Data that goes to its place beside the log: of one transaction, or of several that are neighbours on the device.
+pub(crate) struct DataWrites {
+    writes: DeviceWrites,
+    /// The transactions, by number, with the blocks of each.
+    txns: SmallVec<[(u64, Written); 1]>,
+    alone: bool,
+}
 
 /// Blocks whose content goes into the log now, and to its place when the log has it.
 #[derive(Default)]
@@ -164,6 +189,8 @@ impl InFlight {
 pub(crate) struct Queue {
     /// Not durable.
     pub(crate) records: VecDeque<Record>,
+    /// Data of some that no task has begun to write: each of these has a task, which takes the oldest.
+    data: VecDeque<DataWrites>,
     /// Number of the first of them.
     pub(crate) base: u64,
     /// Number of the first that is in no group.
@@ -270,6 +297,18 @@ impl Queue {
         !self.flushing && written.any(|group| group.flush > self.flush_begun)
     }
 
+    /// Has data written; false if it goes with what another task will write.
+    fn add_data(&mut self, number: u64, mut writes: DeviceWrites, written: Written, alone: bool) -> bool {
+        if let Some(last) = self.data.back_mut()
+            && last.writes.take_next(&mut writes)
+        {
+            last.txns.push((number, written));
+            return false;
+        }
+        self.data.push_back(DataWrites { writes, txns: [(number, written)].into_iter().collect(), alone });
+        true
+    }
+
     fn clear(&mut self) -> VecDeque<Record> {
         let records = std::mem::take(&mut self.records);
         self.base += records.len() as u64;
@@ -287,7 +326,7 @@ impl Blue {
             self.reads.park(freed).into_iter().flatten().for_each(|block| self.shared.space().free(block));
         }
         record.progress.written = writes.is_empty();
-        let (number, alone) = {
+        let begins = {
             let mut queue = self.queue.borrow_mut();
             // A write that is alone is made durable by itself, which is one operation in place of two. As soon as there
             // are more, one flush for many costs less.
@@ -295,25 +334,30 @@ impl Blue {
             record.progress.alone = alone;
             queue.held_bytes += record.log_bytes();
             queue.records.push_back(record);
-            (queue.next() - 1, alone)
+            let number = queue.next() - 1;
+            !writes.is_empty() && queue.add_data(number, writes, written, alone)
         };
         self.start_logging();
-        if writes.is_empty() {
-            return;
+        if begins && let Some(store) = self.rc() {
+            // It runs after the tasks that are ready now: what they write beside this is one write with it.
+            self.shard.spawn(SchedulingGroup::Client, "blue-data", async move { store.write_data().await });
         }
+    }
+
+    /// Writes the oldest data that nobody has begun to write.
+    async fn write_data(&self) {
+        let data = self.queue.borrow_mut().data.pop_front();
+        let Some(DataWrites { writes, txns, alone }) = data else { return };
         self.count(|stats| {
             stats.device_writes += writes.0.len() as u64;
             stats.device_write_bytes += writes.blocks() * BLOCK_BYTES;
         });
-        let Some(store) = self.rc() else { return };
-        let durable = self.write_durably(alone);
-        self.shard.spawn(SchedulingGroup::Client, "blue-data", async move {
-            let result = store.write(writes, durable).await;
-            for (onode, blocks) in written {
-                blocks.into_iter().for_each(|block| onode.written(block));
-            }
-            store.data_done(number, result, durable);
-        });
+        let durable = self.write_durably(alone && txns.len() == 1);
+        let result = self.write(writes, durable).await;
+        for (onode, blocks) in txns.iter().flat_map(|(_, written)| written) {
+            blocks.iter().for_each(|block| onode.written(*block));
+        }
+        self.data_done(txns.iter().map(|(number, _)| *number), result, durable);
     }
 
     /// A write is to be durable when it is done; counts it as a flush then.
@@ -346,7 +390,7 @@ impl Blue {
         join_all(writes).await.into_iter().collect()
     }
 
-    fn data_done(&self, number: u64, result: io::Result<()>, durable: bool) {
+    fn data_done(&self, numbers: impl Iterator<Item = u64>, result: io::Result<()>, durable: bool) {
         if let Err(error) = result {
             let what = format!("write to {}", self.shared.path().display());
             self.fail(StoreError::io(what, &error));
@@ -355,18 +399,20 @@ impl Blue {
         let mut queue = self.queue.borrow_mut();
         let flush = self.flush_for(&queue, durable);
         queue.unflushed_data |= flush > 0;
-        let Some(record) = queue.get(number) else { return };
-        record.progress.written = true;
-        record.progress.flush = flush;
-        match record.progress.group {
-            Some(seq) => {
-                if let Some(group) = queue.group(seq) {
-                    group.outstanding -= 1;
-                    group.flush = group.flush.max(flush);
+        for number in numbers {
+            let Some(record) = queue.get(number) else { continue };
+            record.progress.written = true;
+            record.progress.flush = flush;
+            match record.progress.group {
+                Some(seq) => {
+                    if let Some(group) = queue.group(seq) {
+                        group.outstanding -= 1;
+                        group.flush = group.flush.max(flush);
+                    }
                 }
+                // It may be one that waits for its data to get around the log.
+                None => self.progress.notify_all(),
             }
-            // It may be one that waits for its data to get around the log.
-            None => self.progress.notify_all(),
         }
         drop(queue);
         self.pump();
