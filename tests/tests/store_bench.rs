@@ -82,11 +82,13 @@ fn a_forced_flush_mode_is_followed_and_said() {
             (&mode.into(), &true.into())
         );
         assert!(result["on"]["db"].is_null() && said.contains("metadata in memory"), "{said}");
-        number(&result["rows"][0], "flushes_per_op")
+        let row = &result["rows"][0];
+        (number(row, "flushes_per_op"), number(row, "device_writes_per_op") + number(row, "groups_per_op"))
     };
-    assert_eq!(flushes("none"), 0.0);
-    assert!(flushes("flush") < 1.0, "many writes share one");
-    assert!(flushes("dsync") > 1.0, "the data of each, and each group of the log");
+    assert_eq!(flushes("none").0, 0.0);
+    assert!(flushes("flush").0 < 1.0, "many writes share one");
+    let (dsync, writes) = flushes("dsync");
+    assert!((dsync / writes - 1.0).abs() < 0.1, "each write of data and of the log: {dsync} {writes}");
 }
 
 #[test]
@@ -199,9 +201,14 @@ fn logged(bed: &Testbed, write_bytes: u64) -> f64 {
     (counter(bed, "log_bytes") - before) as f64 / COUNT as f64
 }
 
+/// The part of an OSD's transactions whose data went into the log: on flash those that came while nothing was in flight.
+fn deferred_part(bed: &Testbed) -> f64 {
+    counter(bed, "deferred_txns") as f64 / counter(bed, "txns") as f64
+}
+
 /// As with BlueStore: on a drive that rotates, 4 KiB writes (below `prefer_deferred_size`) are in the log before they are
 /// acknowledged and 64 KiB writes are not, so the first ones tell how fast the log's drive is and the others how fast the
-/// data's. On flash the data of neither is in the log.
+/// data's. On flash the data of neither is in the log, but for what comes while nothing is in flight.
 #[test]
 fn the_size_of_writes_tells_where_the_log_is() {
     let bed = Testbed::up(&[
@@ -223,7 +230,7 @@ fn the_size_of_writes_tells_where_the_log_is() {
     bed.ok("up", &["--overprovisioned", "--device-class", "ssd"]);
     let (small, large) = (logged(&bed, 4 << 10), logged(&bed, 64 << 10));
     println!("ssd: {small:.3} bytes into the log for each byte of 4 KiB writes, {large:.3} of 64 KiB");
-    assert_eq!(counter(&bed, "deferred_txns"), 0);
+    assert!(deferred_part(&bed) < 0.1);
     assert!(large < 0.2, "{large}");
 }
 
@@ -261,5 +268,5 @@ fn the_size_of_writes_tells_of_a_log_of_its_own_too() {
         "ssd: {small:.3} bytes of the log's device change for each byte of 4 KiB writes, {large:.3} of 64 KiB"
     );
     assert!(small > 0.0 && large > 0.0 && large < 0.2, "{small} {large}");
-    assert_eq!(counter(&bed, "deferred_txns"), 0);
+    assert!(deferred_part(&bed) < 0.1);
 }

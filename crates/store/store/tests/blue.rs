@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::time::Duration;
+
 use carmine_pgtypes::{PgInfo, Step, Transaction, pg_bits};
-use carmine_store::{Store, StoreError, StoreShared};
+use carmine_store::{BLOCK_BYTES, Store, StoreError, StoreShared, StoreStats};
 use carmine_types::{ObjectId, errno};
 use common::*;
 
@@ -168,5 +170,65 @@ fn misuse_and_impossible_sizes_are_refused_without_a_trace() {
             submit(&store, txn([write(&oid(1), 0, vec![1])])).await,
             Err(StoreError::Failed(_))
         ));
+    });
+}
+
+/// Submits whole blocks of one object at once, and gives what the store did for them.
+async fn submit_together(store: &Store, blocks: std::ops::Range<u64>) -> StoreStats {
+    let before = store.stats();
+    let txns: Vec<_> =
+        blocks.map(|at| txn([write(&oid(1), at * BLOCK_BYTES, noise(at, BLOCK_BYTES as usize))])).collect();
+    let changes: Vec<_> = txns.iter().flat_map(|txn| txn.changes.clone()).collect();
+    let prepared = store.prepare(&changes).await.unwrap();
+    let commits: Vec<_> = txns.into_iter().map(|txn| store.submit(txn)).collect();
+    drop(prepared);
+    for commit in commits {
+        commit.await.unwrap();
+    }
+    let after = store.stats();
+    StoreStats {
+        device_writes: after.device_writes - before.device_writes,
+        device_write_bytes: after.device_write_bytes - before.device_write_bytes,
+        deferred_txns: after.deferred_txns - before.deferred_txns,
+        flushes: after.flushes - before.flushes,
+        ..StoreStats::default()
+    }
+}
+
+#[test]
+fn writes_that_come_together_and_are_neighbours_on_the_device_are_one() {
+    on_new_store(8 << 20, async |shard, path, kv| {
+        let (shared, store) = mount(&shard, &path, &kv).await;
+        let did = submit_together(&store, 0..40).await;
+        assert_eq!(did.device_write_bytes, 40 * BLOCK_BYTES - did.deferred_txns * BLOCK_BYTES);
+        assert!(did.device_writes <= 2, "{did:?}");
+        for at in 0..40 {
+            let read = store.read(&oid(1), at * BLOCK_BYTES, BLOCK_BYTES).await.unwrap();
+            assert!(read.to_vec() == noise(at, BLOCK_BYTES as usize), "block {at}");
+        }
+        clean(&shared, &shard).await;
+    });
+}
+
+/// One durable write in place of two: of the log, which has the block. It is in its place soon.
+#[test]
+fn a_block_that_is_written_while_nothing_is_in_flight_goes_into_the_log_only() {
+    on_new_store(8 << 20, async |shard, path, kv| {
+        let (shared, store) = mount(&shard, &path, &kv).await;
+        for at in 0..10 {
+            let did = submit_together(&store, at..at + 1).await;
+            assert_eq!((did.device_writes, did.deferred_txns, did.flushes), (0, 1, 1), "{at}");
+        }
+        while store.stats().deferred_writes == 0 {
+            shard.sleep(Duration::from_millis(1)).await;
+        }
+        let StoreStats { deferred_writes, device_write_bytes, .. } = store.stats();
+        assert!(deferred_writes <= 2, "neighbours are one write: {deferred_writes}");
+        assert_eq!(device_write_bytes, 10 * BLOCK_BYTES);
+        for at in 0..10 {
+            let read = store.read(&oid(1), at * BLOCK_BYTES, BLOCK_BYTES).await.unwrap();
+            assert!(read.to_vec() == noise(at, BLOCK_BYTES as usize), "block {at}");
+        }
+        clean(&shared, &shard).await;
     });
 }

@@ -19,7 +19,8 @@ use crate::{BLOCK_BYTES, StoreError};
 /// Deferred blocks that are written at once, without waiting for more: what is written again within so much is never written
 /// to its place.
 const PLACE_BLOCKS: u64 = (1 << 20) / BLOCK_BYTES;
-/// Time that less than that waits; and time after which a lane that has nothing to write says what is durable.
+/// Time without a durable group until less than that is written; and time after which a lane that has nothing to write says what is
+/// durable.
 const REST_DELAY: Duration = Duration::from_millis(20);
 /// Bytes that a shard holds at most of what the log or the key-value store lacks; then new transactions wait.
 const HELD_BYTES_MAX: usize = 32 << 20;
@@ -54,16 +55,31 @@ impl Blue {
             self.start_feeding();
         }
         if wait && let Some(store) = self.rc() {
-            self.shard.spawn(SchedulingGroup::Client, "blue-rest", async move {
-                store.shard.sleep(REST_DELAY).await;
-                store.queue.borrow_mut().rest_waits = false;
-                store.start_feeding();
-                if store.queue.borrow().records.is_empty() {
-                    store.mark_soon();
-                }
-                // The next commit may be far away.
-                store.shared.log().look_for_room(&store.shard);
-            });
+            self.shard.spawn(
+                SchedulingGroup::Client,
+                "blue-rest",
+                async move { store.wait_for_rest(seq).await },
+            );
+        }
+    }
+
+    /// Looks after the lane until no group has become durable for a moment; `seq` is the last one that has.
+    async fn wait_for_rest(&self, mut seq: u64) {
+        loop {
+            self.shard.sleep(REST_DELAY).await;
+            let (last, empty) = {
+                let mut queue = self.queue.borrow_mut();
+                queue.rest_waits = queue.durable_seq > seq;
+                (std::mem::replace(&mut seq, queue.durable_seq), queue.records.is_empty())
+            };
+            if empty {
+                self.mark_soon();
+            }
+            // The next commit may be far away.
+            self.shared.log().look_for_room(&self.shard);
+            if last == seq {
+                return self.start_feeding();
+            }
         }
     }
 
