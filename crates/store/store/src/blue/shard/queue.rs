@@ -105,6 +105,7 @@ pub(crate) struct DataWrites {
     writes: DeviceWrites,
     /// The transactions, by number, with the blocks of each.
     txns: SmallVec<[(u64, Written); 1]>,
+    /// See [`Progress::alone`].
     alone: bool,
 }
 
@@ -189,12 +190,12 @@ impl InFlight {
 pub(crate) struct Queue {
     /// Not durable.
     pub(crate) records: VecDeque<Record>,
-    /// Data of some that no task has begun to write: each of these has a task, which takes the oldest.
-    data: VecDeque<DataWrites>,
     /// Number of the first of them.
     pub(crate) base: u64,
     /// Number of the first that is in no group.
     pub(crate) grouped: u64,
+    /// Data that nobody has begun to write. For each of these there is a task, which takes the oldest.
+    data: VecDeque<DataWrites>,
     pub(crate) groups: VecDeque<InFlight>,
     pub(crate) lane: Lane,
     /// Number of the last group that is durable.
