@@ -67,6 +67,10 @@ impl Blue {
     async fn wait_for_rest(&self, mut seq: u64) {
         loop {
             self.shard.sleep(REST_DELAY).await;
+            // The unmount has seen to everything, and a later life may use the lane.
+            if self.closed.get() {
+                return;
+            }
             let (last, empty) = {
                 let mut queue = self.queue.borrow_mut();
                 queue.rest_waits = queue.durable_seq > seq;
