@@ -1,10 +1,11 @@
 //! OSDs are taken out one after the other, and die, while their data moves: every object that was acknowledged is there
-//! afterwards, with Ceph's own tools. About 40 s.
+//! afterwards, with Ceph's own tools. About 60 s.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // starts processes and reads files
 
 use std::time::Duration;
 
 use carmine_tests::{Testbed, installed, kill_nine};
+use serde_json::Value;
 
 const OBJECTS: usize = 80;
 const OBJECT_BYTES: usize = 4 << 20;
@@ -103,4 +104,29 @@ fn an_osd_that_dies_while_another_is_drained_loses_nothing() {
     });
     until_moved(&bed);
     check(&bed);
+}
+
+/// The figures of so short a window mean nothing; there are some, and the OSD is in again.
+#[test]
+fn clients_are_measured_beside_a_recovery() {
+    let bed = Testbed::up(FOUR_OSDS);
+    let result = bed.dir().with_file_name("result.json");
+    let window = ["--rw", "randrw", "--bs", "4k", "--size", "32M", "--runtime", "10s"];
+    let recovery = ["--osd-out", "3", "--json", result.to_str().expect("UTF-8")];
+    let said = bed.ok("bench", &[&window[..], &recovery].concat());
+    assert!(said.contains("recovery  osd.3 out: all PGs clean after "), "{said}");
+    let told: Value = serde_json::from_slice(&std::fs::read(&result).expect("a result")).expect("JSON");
+    let recovery = &told["carmine"]["recovery"];
+    assert!(recovery["osd_out"] == 3 && recovery["clean_s"].as_f64() < Some(10.0), "{recovery}");
+    assert!(
+        recovery["clean_s"].as_f64() > Some(0.0) && recovery["p99_ns"].as_f64() > Some(0.0),
+        "{recovery}"
+    );
+    assert!(bed.ok("status", &[]).contains("running"));
+    let out = bed.run("bench", &[&window[..], &["--osd-out", "4"]].concat());
+    let error = String::from_utf8_lossy(&out.stderr);
+    assert!(
+        out.status.code() == Some(2) && error.contains("--osd-out 4: the testbed has OSDs 0 to 3"),
+        "{error}"
+    );
 }

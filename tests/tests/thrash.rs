@@ -1,4 +1,4 @@
-//! `carmine thrash` and `carmine sim`: short forms of the long runs. About 60 s.
+//! `carmine thrash` and `carmine sim`: short forms of the long runs. About 80 s.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // starts processes
 
 use std::time::Duration;
@@ -28,13 +28,48 @@ const FOUR_BLUE: &[&str] = &[
 #[test]
 fn a_thrashed_testbed_loses_nothing() {
     let bed = Testbed::up_alone(FOUR_BLUE);
-    let said = bed.ok("thrash", &["--runtime", "20s", "--seed", "3", "--json"]);
+    let said = bed.ok("thrash", &["--runtime", "15s", "--seed", "3", "--json"]);
     let report: Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!(report["problems"], Value::Array(Vec::new()), "{said}");
     assert!(report["faults"].as_array().is_some_and(|faults| faults.len() > 5), "{said}");
     assert!(report["blocks_checked"].as_u64() > Some(1000) && report["pgs_scrubbed"] == 32, "{said}");
     assert!(report["pauses"].as_array().is_some_and(|rows| !rows.is_empty()), "{said}");
     assert!(bed.ok("status", &[]).contains("running"));
+}
+
+#[test]
+fn a_testbed_survives_cut_connections_failing_files_and_full_drives() {
+    let bed = Testbed::up_alone(FOUR_BLUE);
+    let out = bed.run("thrash", &["--runtime", "15s", "--seed", "4", "--faults", "cut,file,full", "--json"]);
+    // Only root may cut connections of others, and not on every kernel.
+    let refused = String::from_utf8_lossy(&out.stderr).contains("--faults cut: connections cannot be cut");
+    let out = match refused {
+        true => bed.run("thrash", &["--runtime", "15s", "--seed", "4", "--faults", "file,full", "--json"]),
+        false => out,
+    };
+    let said = succeed(out, "carmine thrash");
+    let report: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(report["problems"], Value::Array(Vec::new()), "{said}");
+    assert!(report["blocks_checked"].as_u64() > Some(1000) && report["pgs_scrubbed"] == 32, "{said}");
+    let told: Vec<&str> =
+        report["faults"].as_array().into_iter().flatten().filter_map(|told| told["what"].as_str()).collect();
+    let were_made = |words: &str| told.iter().any(|what| what.contains(words));
+    assert!(were_made("the files of osd.") && were_made("the drives have room"), "{said}");
+    assert!(refused || were_made(" connections of osd."), "{said}");
+    assert!(!were_made("kill"), "{said}");
+    assert!(bed.ok("status", &[]).contains("running"));
+}
+
+#[test]
+fn a_kind_of_fault_that_is_impossible_is_refused() {
+    let bed = Testbed::up(&["--osds", "2", "--store", "cyan", "--pgs", "8", "--overprovisioned"]);
+    let refused = |kinds: &str| {
+        let out = bed.run("thrash", &["--runtime", "1s", "--faults", kinds]);
+        assert_eq!(out.status.code(), Some(2), "{out:?}");
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    };
+    assert!(refused("kill,file").contains("--faults file: store cyan has no files"));
+    assert!(refused("kil").contains("`kil` is no fault; take kill, stop,"));
 }
 
 #[test]

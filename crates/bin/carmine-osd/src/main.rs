@@ -198,6 +198,8 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
     })
     .context("cannot start the reactors")?;
     signals::on_stop(move || ask.store(true, Ordering::Relaxed))?;
+    // Its store then says which file it was, and ends it in order.
+    signals::survive_file_limit()?;
     running.join().context("a reactor failed")?;
     match failure.try_recv() {
         Ok(e) => Err(e),

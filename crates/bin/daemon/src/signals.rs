@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 /// A flag that Ctrl-C, SIGTERM or SIGHUP sets. A second signal ends the process at once: then daemons may be left over.
@@ -29,6 +29,16 @@ pub fn usr1_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGUSR1, Arc::clone(&flag)).context("cannot catch SIGUSR1")?;
     Ok(flag)
+}
+
+/// A write behind the limit of a file's size is an error for its writer from now on, and does not end the process.
+///
+/// # Errors
+/// The signal can't be caught.
+pub fn survive_file_limit() -> anyhow::Result<()> {
+    let nobody_looks = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGXFSZ, nobody_looks).context("cannot catch SIGXFSZ")?;
+    Ok(())
 }
 
 /// Calls `stop` at the first SIGINT or SIGTERM; a second one ends the process at once.

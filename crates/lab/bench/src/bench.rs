@@ -3,6 +3,7 @@
 mod args;
 mod controller;
 mod hosted;
+mod recovering;
 mod room;
 mod setup;
 
@@ -14,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use carmine_load::hosted::{HostedFigures, Tool};
 use carmine_load::profile::{Profile, ProfileMode};
-use carmine_load::report::{self, LatencyHistograms, Report};
+use carmine_load::report::{self, LatencyHistograms, Recovery, Report};
 use carmine_load::samples::Samples;
 use carmine_load::verdict::MoreLoad;
 use carmine_load::window::{DrainWindow, Window};
@@ -22,7 +23,7 @@ use carmine_load::{JobResult, LoadSpec, SAMPLE_NS};
 use carmine_testbed::neighbour::Neighbour;
 use carmine_testbed::{note, peer, print, refuse, write_json, write_whole};
 use carmine_topology::Grid;
-use carmine_types::counted;
+use carmine_types::{OsdId, counted};
 use serde_json::{Value, json};
 
 pub use args::BenchArgs;
@@ -53,6 +54,8 @@ struct Seen {
     /// The OSDs' background work between the prefill and the ramp.
     settled: Option<DrainWindow>,
     samples: Option<Samples>,
+    /// The OSD that was taken out, and the seconds until all PGs were clean, if they were within the window.
+    recovered: Option<(OsdId, Option<f64>)>,
     /// The recording of `perf`, or why there is none; `None` if nobody asked.
     profiled: Option<Result<Recording, String>>,
 }
@@ -86,6 +89,7 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> Result<ExitC
         context.setting.more_load = Some(more_load(&setup, cancel, result.ops(), &window)?);
     }
     let mut report = report::report(&outcome.spec, result, &window, context);
+    report.recovery = outcome.seen.recovered.map(|(osd, clean_s)| Recovery::of(osd.0, clean_s, result));
     if let Some((mode, recorded)) = args.profile.zip(outcome.seen.profiled) {
         report.profile = Some(profile(mode, recorded, args.json.as_deref(), &outcome.spec.summary()));
         if mode == ProfileMode::OnCpu {

@@ -1,5 +1,7 @@
 //! The counts of a job, and the jobs of a load together.
 
+use std::ops::Range;
+
 use carmine_metrics::{Histogram, SparseHistogram};
 use serde::{Deserialize, Serialize};
 
@@ -133,6 +135,14 @@ impl Seconds {
         }
     }
 
+    /// A percentile in nanoseconds of a range of seconds; `None` if nothing completed in them.
+    pub fn percentile_of(&self, seconds: Range<usize>, percent: f64) -> Option<f64> {
+        let mut all = Histogram::default();
+        let within = self.done.iter().take(seconds.end).skip(seconds.start);
+        within.for_each(|second| all.merge_sparse(second));
+        (!all.is_empty()).then(|| all.percentile(percent) as f64)
+    }
+
     /// A percentile in nanoseconds for each second; `None` for a second in which nothing completed.
     pub fn percentiles(&self, percent: f64) -> Vec<Option<f64>> {
         let value = |h| Histogram::from(h).percentile(percent) as f64;
@@ -241,6 +251,8 @@ mod tests {
         let p50 = two.percentiles(50.0);
         assert_eq!((p50.len(), p50[1]), (3, None));
         assert!((p50[0].unwrap() / 5_000.0 - 1.0).abs() < 0.01 && p50[2] == Some(9_000.0), "{p50:?}");
+        assert!((two.percentile_of(0..2, 99.0).unwrap() / 5_000.0 - 1.0).abs() < 0.01);
+        assert_eq!((two.percentile_of(2..9, 50.0), two.percentile_of(1..2, 50.0)), (Some(9_000.0), None));
         two.record(1, u64::MAX);
         assert_eq!(two.percentiles(50.0).len(), 3);
         let back: Seconds = serde_json::from_value(serde_json::to_value(&two).unwrap()).unwrap();

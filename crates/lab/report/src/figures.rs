@@ -33,6 +33,7 @@ pub(crate) fn charts(view: &View<'_>, compared: &Compared) -> (Vec<Chart>, Vec<P
     let (mut per_core, mut cpu) =
         (share_axes(rows::per_core(view)), rows::charts(view, &[rows::CPU_TIME, rows::CPU_STAGES]));
     let baselines = share_axes(rows::charts(view, &[rows::BASELINES]));
+    let recovery = share_axes(rows::charts(view, &[rows::RECOVERY]));
     let mut places = place::charts(view);
     // The head has the first workload: what a core gives, where its time goes, and where the threads run.
     let first = if scaling.is_empty() { &mut per_core } else { &mut scaling };
@@ -46,6 +47,7 @@ pub(crate) fn charts(view: &View<'_>, compared: &Compared) -> (Vec<Chart>, Vec<P
     ];
     let parts = vec![
         part("results", "Results", share_axes(bars)),
+        part("recovery", "Recovery", recovery),
         part("scaling", "Scaling", scaling),
         Part::new("compare", "Comparison", comparison),
         part("curves", "Latency", curves),

@@ -27,6 +27,14 @@ enum Theme {
     Members,
     /// One OSD's drive loses data, and cannot be read in places; the others' copies are complete enough to heal it.
     Wounds,
+    /// Another pool takes all room that there is, and gives it back.
+    Full,
+}
+
+/// A pool that takes all room, and the process that fills it.
+struct Filler {
+    pool: String,
+    node: NodeId,
 }
 
 /// A client's process.
@@ -46,6 +54,8 @@ pub(crate) struct Chaos {
     stopped: BTreeSet<u32>,
     /// OSDs whose drives take no writes, or make none durable.
     failing: BTreeSet<u32>,
+    filler: Option<Filler>,
+    fillers: u32,
     is_cut: bool,
     clients: Vec<Running>,
     next_client: u32,
@@ -58,8 +68,13 @@ impl Chaos {
     /// A cluster with all of its OSDs and clients started.
     pub(crate) fn new(seed: u64) -> Chaos {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x5EED_FA17);
-        let theme = if rng.u32(..4) == 0 { Theme::Wounds } else { Theme::Members };
+        let theme = match rng.u32(..8) {
+            0 | 1 => Theme::Wounds,
+            2 => Theme::Full,
+            _ => Theme::Members,
+        };
         let shape = match (theme, rng.u32(..3)) {
+            (Theme::Full, _) => Shape { osds: 3, size: 3, min_size: 2, drive_bytes: 8 << 20 },
             (Theme::Wounds, _) => Shape { osds: 3, size: 3, min_size: 2, drive_bytes: 16 << 20 },
             (_, 0) => Shape { osds: 4, size: 2, min_size: 1, drive_bytes: 16 << 20 },
             (_, 1) => Shape { osds: 4, size: 3, min_size: 2, drive_bytes: 16 << 20 },
@@ -73,6 +88,8 @@ impl Chaos {
             theme,
             stopped: BTreeSet::new(),
             failing: BTreeSet::new(),
+            filler: None,
+            fillers: 0,
             is_cut: false,
             clients: Vec::new(),
             next_client: 0,
@@ -80,6 +97,7 @@ impl Chaos {
             faults: 0,
         };
         chaos.load.is_troubled.set(true);
+        chaos.load.history.borrow_mut().may_be_full = theme == Theme::Full;
         chaos.say(format!("{shape:?}, {theme:?}"));
         for osd in 0..shape.osds {
             let shards = 1 + chaos.rng.u16(..2);
@@ -143,6 +161,7 @@ impl Chaos {
             25 | 26 => self.fail_drive(),
             27 => self.mend_drive(),
             _ if self.theme == Theme::Wounds => return self.wound(),
+            _ if self.theme == Theme::Full => return self.fill_or_make_room(),
             28..=32 => return self.change_map(),
             _ => return self.call_down(),
         }
@@ -353,6 +372,28 @@ impl Chaos {
         disk.fail_writes(false);
     }
 
+    fn fill_or_make_room(&mut self) -> Result<(), SimStuck> {
+        if self.filler.is_some() {
+            return self.make_room();
+        }
+        self.fillers += 1;
+        let pool = format!("fill{}", self.fillers);
+        self.say(format!("the pool {pool} takes all room"));
+        self.cluster.command(&json!({ "prefix": "osd pool create", "pool": pool, "pg_num": 4 }))?;
+        let name = pool.clone();
+        let (node, _) = self.cluster.task("filler", move |client| load::fill(client, name.clone()));
+        self.filler = Some(Filler { pool, node });
+        Ok(())
+    }
+
+    fn make_room(&mut self) -> Result<(), SimStuck> {
+        let Some(Filler { pool, node }) = self.filler.take() else { return Ok(()) };
+        self.say(format!("the pool {pool} is removed"));
+        self.cluster.sim.kill(node);
+        let sure = "yes_i_really_really_mean_it";
+        self.cluster.command(&json!({ "prefix": "osd pool delete", "pool": pool, "pool2": pool, sure: true }))
+    }
+
     fn kill_mon(&mut self) -> Result<(), SimStuck> {
         let pause = Duration::from_micros(self.rng.u64(..3_000_000));
         self.say(format!("the monitor is killed, and starts again after {pause:?}"));
@@ -480,6 +521,7 @@ impl Chaos {
                 self.start_osd(osd);
             }
         }
+        self.make_room()?;
         for osd in 0..osds {
             self.cluster.command(&json!({ "prefix": "osd in", "ids": [osd.to_string()] }))?;
             self.cluster.command(&json!({ "prefix": "osd reweight", "id": osd, "weight": 1.0 }))?;

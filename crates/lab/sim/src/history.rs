@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use carmine_types::Eversion;
+use carmine_types::{Eversion, errno};
 
 use crate::model::{Output, Step};
 
@@ -38,6 +38,10 @@ impl Call {
     /// It was told that its change was made.
     pub fn has_changed(&self) -> bool {
         self.writes() && self.answer.as_ref().is_some_and(|answer| answer.result.is_ok())
+    }
+
+    fn had_no_room(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.result == Err(errno::ENOSPC))
     }
 
     pub(crate) fn version(&self) -> Eversion {
@@ -80,6 +84,8 @@ pub(crate) fn sum(data: &[u8]) -> u32 {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     pub calls: Vec<Call>,
+    /// Requests may be refused for want of room; while a pool is full, its writes wait at the client, and reads pass them.
+    pub may_be_full: bool,
 }
 
 impl History {
@@ -89,9 +95,9 @@ impl History {
         self.calls.len() - 1
     }
 
-    /// The requests for one object.
+    /// The requests for one object, but for those that were refused for want of room: they did nothing.
     pub(crate) fn of(&self, object: u32) -> Vec<&Call> {
-        self.calls.iter().filter(|call| call.object == object).collect()
+        self.calls.iter().filter(|call| call.object == object && !call.had_no_room()).collect()
     }
 
     pub fn answered(&self) -> usize {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use carmine_client::{Client, ClientError, Pool, Reply};
 use carmine_reactor::{Group, Payload, Shard};
-use carmine_types::Eversion;
+use carmine_types::{Eversion, errno};
 use carmine_wire::osd_op::{OsdOp, flags::compare, ops};
 use carmine_wire::{Decoder, Encoder};
 
@@ -19,6 +19,8 @@ use crate::model::{Output, Step, bytes, name};
 
 pub(crate) const OBJECTS: u32 = 8;
 const OBJECT_BYTES: u64 = 20_000;
+/// Sizes of the objects that take all room.
+const FILL_BYTES: [usize; 3] = [128 << 10, 16 << 10, 4 << 10];
 /// Requests that a client has in flight.
 const WINDOW: usize = 6;
 
@@ -127,10 +129,13 @@ async fn request(load: Rc<Load>, pool: Pool, client: u32, object: u32, steps: Ve
     let call = Call { client, object, steps: steps.clone(), at_ns: shard.now_ns(), answer: None };
     let place = load.history.borrow_mut().begin(call);
     let asked = pool.exec(object_name(object), steps.iter().map(op_of).collect()).await;
-    let at_ns = shard.now_ns();
+    let (at_ns, may_be_full) = (shard.now_ns(), load.history.borrow().may_be_full);
     let answer = match asked {
         Ok(reply) => {
             outputs(&steps, reply).map(|(outputs, version)| Answer { at_ns, result: Ok(outputs), version })
+        }
+        Err(ClientError::Errno { errno, .. }) if errno.0 == errno::ENOSPC && !may_be_full => {
+            Err("refused for want of room, and no drive is full".to_owned())
         }
         Err(ClientError::Errno { errno, .. }) => {
             Ok(Answer { at_ns, result: Err(errno.0), version: Eversion::default() })
@@ -226,6 +231,17 @@ async fn issue(shard: &Shard, in_flight: &Rc<Cell<usize>>, work: impl Future<Out
     });
     if poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await.is_pending() {
         shard.spawn(Group::Client, "request", work);
+    }
+}
+
+/// Writes to a pool until there is no room for the smallest object.
+pub(crate) async fn fill(client: Rc<Client>, name: String) {
+    let Ok(pool) = client.wait_pool(&name).await else { return };
+    for bytes in FILL_BYTES {
+        let mut n = 0;
+        while pool.write_full(format!("f{bytes}.{n}"), vec![1; bytes]).await.is_ok() {
+            n += 1;
+        }
     }
 }
 

@@ -393,6 +393,7 @@ plans![
     "pgs",
     "latency-target",
     "hysteresis",
+    "recovery",
     "study-1",
     "study-2",
     "study-3",

@@ -17,6 +17,7 @@ pub mod drive;
 mod error;
 mod files;
 mod folder;
+mod harm;
 mod layout;
 pub mod neighbour;
 mod one_by_one;
@@ -37,6 +38,7 @@ pub use drive::part_at;
 pub use error::{Result, TestbedError};
 pub use files::{end_of, fresh_uuid, last_lines, read_json, write_json, write_whole};
 pub use folder::{BedKind, Folder, Testbed, load, refuse_used_folder};
+pub use harm::{Connection, cut, why_no_cuts};
 pub use layout::{Daemon, Layout};
 pub use output::{json_text, note, print};
 pub use places::{

@@ -6,15 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use carmine_testbed::process::ProcessId;
-use carmine_testbed::{BedKind, Daemon, POOL_NAME, Status, Testbed, pgs_of, status};
-use carmine_types::OsdId;
+use carmine_testbed::{BedKind, Daemon, POOL_NAME, Status, Testbed, cut, pgs_of, status, why_no_cuts};
+use carmine_types::{OsdId, counted};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
 use crate::pauses::Strike;
 
+/// The end of [`Kind::Full`].
+const ROOM: &str = "room";
 /// Time between two looks at what is due.
 const LOOK: Duration = Duration::from_millis(100);
 /// Milliseconds between two faults.
@@ -22,12 +24,83 @@ const BETWEEN_MS: std::ops::Range<u64> = 200..2_500;
 /// Milliseconds that a dead OSD stays dead, and that an OSD stays out or the pool changed.
 const DEAD_MS: std::ops::Range<u64> = 300..6_000;
 const CHANGED_MS: std::ops::Range<u64> = 1_000..10_000;
+/// Milliseconds that writes wait since the pool is full.
+const FULL_MS: std::ops::Range<u64> = 500..4_000;
+/// OSDs report every two seconds how much of their drives is used: then the map says that the pool is full, or no longer.
+const REPORT_LIMIT: Duration = Duration::from_secs(20);
+const REPORTED: Duration = Duration::from_secs(4);
+/// Bytes that can still be added to the OSD's log, so that it says why it ends; its data lies behind so many.
+const FILE_BYTES: u64 = 1 << 20;
+/// An OSD that cannot write must have ended after this time.
+const ENDS_LIMIT: Duration = Duration::from_secs(20);
+
+carmine_types::words! {
+    /// A kind of fault.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Kind: "fault" {
+        /// An OSD dies (kill -9).
+        Kill = "kill",
+        /// An OSD stands still for a time (SIGSTOP).
+        Stop = "stop",
+        /// An OSD ends and starts with another number of reactors.
+        Restart = "restart",
+        /// An OSD is out for a time.
+        Out = "out",
+        /// The pool has another size or min_size for a time.
+        Pool = "pool",
+        /// The connections of an OSD break.
+        Cut = "cut",
+        /// An OSD cannot write its files.
+        File = "file",
+        /// The map calls the drives full for a time: clients' writes and backfills wait.
+        Full = "full",
+    }
+}
+
+impl Kind {
+    /// How often it is drawn.
+    fn weight(self) -> usize {
+        match self {
+            Kind::Kill => 5,
+            Kind::Stop | Kind::Out | Kind::Cut | Kind::File => 2,
+            Kind::Restart | Kind::Pool | Kind::Full => 1,
+        }
+    }
+
+    /// These kinds, each as often as its weight says.
+    fn weighted(kinds: &[Kind]) -> Vec<Kind> {
+        kinds.iter().flat_map(|kind| std::iter::repeat_n(*kind, kind.weight())).collect()
+    }
+
+    /// Why this testbed, or this machine, cannot have such a fault.
+    pub(crate) fn why_not(self, bed: &Testbed) -> Option<String> {
+        let plan = bed.plan();
+        match self {
+            Kind::Cut => why_no_cuts(),
+            Kind::File if !plan.store.is_durable() => Some(format!("store {} has no files", plan.store)),
+            Kind::File if plan.osd_ids().all(|osd| plan.device_of(osd).is_some()) => {
+                Some("the data lies on devices, of which no file's size is limited".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What is made of a testbed, and for how long.
+pub(crate) struct Order {
+    /// Kinds of faults to draw from.
+    pub(crate) kinds: Vec<Kind>,
+    pub(crate) seed: u64,
+    pub(crate) heal_limit: Duration,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Runs,
     Dead,
     Frozen,
+    /// It cannot write its files, and is to end by itself.
+    Failing,
 }
 
 /// An OSD as the faults have left it.
@@ -38,6 +111,17 @@ struct Osd {
     until: Instant,
     /// Out until then.
     out_until: Option<Instant>,
+}
+
+/// What happens to the whole pool for a time: at most one of each.
+#[derive(Default)]
+struct Times {
+    /// Another size or min_size.
+    changed_until: Option<Instant>,
+    /// The map says that drives are full.
+    full_until: Option<Instant>,
+    /// It may say so until then, though they are not.
+    reported_at: Option<Instant>,
 }
 
 /// Copies of the pool's objects, and how many of them are needed to serve.
@@ -56,27 +140,48 @@ pub(crate) struct Faults {
     /// As planned, and as they are now, until a time.
     planned: Copies,
     now: Copies,
-    changed_until: Option<Instant>,
+    times: Times,
+    /// The used shares at which OSDs take no backfill, and no writes, as they were.
+    ratios: [f64; 2],
+    /// The kinds of faults to draw from.
+    kinds: Vec<Kind>,
     strikes: Sender<Strike>,
     stop: Arc<AtomicBool>,
     heal_limit: Duration,
 }
 
 impl Faults {
+    /// # Errors
+    /// The monitor does not answer.
     pub(crate) fn new(
         bed: Testbed,
         programs: PathBuf,
-        seed: u64,
+        order: Order,
         strikes: Sender<Strike>,
         stop: Arc<AtomicBool>,
-        heal_limit: Duration,
-    ) -> Faults {
+    ) -> Result<Faults> {
+        let Order { kinds, seed, heal_limit } = order;
         let plan = bed.plan();
         let planned = Copies { size: plan.pool.size, min_size: plan.pool.min_size };
         let osd = |id| Osd { id, state: State::Runs, until: Instant::now(), out_until: None };
         let osds = plan.osd_ids().map(osd).collect();
-        let (rng, changed_until) = (Rng::with_seed(seed), None);
-        Faults { bed, programs, rng, osds, planned, now: planned, changed_until, strikes, stop, heal_limit }
+        let map = osd_dump(&bed)?;
+        let ratio = |name: &str| map[name].as_f64().with_context(|| format!("`osd dump` has no `{name}`"));
+        let ratios = [ratio("backfillfull_ratio")?, ratio("full_ratio")?];
+        Ok(Faults {
+            bed,
+            programs,
+            rng: Rng::with_seed(seed),
+            osds,
+            planned,
+            now: planned,
+            times: Times::default(),
+            ratios,
+            kinds: Kind::weighted(&kinds),
+            strikes,
+            stop,
+            heal_limit,
+        })
     }
 
     /// Makes faults for `time`, then heals everything; the seconds until all was clean.
@@ -108,8 +213,11 @@ impl Faults {
         Instant::now() + Duration::from_millis(self.rng.u64(range_ms))
     }
 
-    /// Reports a fault that is about to be made.
+    /// Reports a fault that is about to be made. Pauses of others are not measured while writes wait for room.
     fn strike(&self, kind: &'static str, text: String, pgs: Option<Vec<String>>) {
+        let Times { full_until, reported_at, .. } = self.times;
+        let waits = full_until.is_some() || reported_at.is_some_and(|at| Instant::now() < at);
+        let pgs = if waits && kind != ROOM { Some(Vec::new()) } else { pgs };
         // Nobody listens any more if the load has ended.
         let _ = self.strikes.send(Strike { at: Instant::now(), kind, text, pgs });
     }
@@ -120,12 +228,19 @@ impl Faults {
         for osd in self.osds.iter_mut().filter(|osd| osd.state != State::Dead) {
             let daemon = Daemon::Osd(osd.id);
             if ProcessId::running(self.bed.layout(), daemon)?.is_none() {
+                let is_meant = osd.state == State::Failing;
                 osd.state = State::Dead;
-                ended.push(format!(
-                    "{daemon} ended by itself; see {}",
-                    self.bed.layout().log(daemon).display()
-                ));
+                let log = self.bed.layout().log(daemon);
+                ended.extend((!is_meant).then(|| format!("{daemon} ended by itself; see {}", log.display())));
             }
+        }
+        let now = Instant::now();
+        let late =
+            self.osds.iter_mut().filter(|osd| osd.state == State::Failing && osd.until + ENDS_LIMIT < now);
+        for osd in late {
+            ended.push(format!("{} cannot write its files, and goes on", osd.id));
+            self.bed.stop_osds(&[osd.id], true)?;
+            osd.state = State::Dead;
         }
         if ended.is_empty() { Ok(()) } else { bail!(ended.join("; ")) }
     }
@@ -154,12 +269,16 @@ impl Faults {
         let are_up = running.iter().all(|at| seen.osds.get(*at).is_some_and(|osd| osd.up));
         let can_hurt = self.can_spare_one() && are_up && (is_clean || !waits);
         let Some(at) = self.rng.choice(&running).copied() else { return Ok(()) };
-        match self.rng.u32(..12) {
-            0..=4 if can_hurt => self.kill(at, &seen, is_clean),
-            5 | 6 if can_hurt => self.freeze(at, &seen),
-            7 if can_hurt => self.restart(at, &seen),
-            8 | 9 if self.serving() > usize::from(self.now.min_size) => self.out(at),
-            10 if self.changed_until.is_none() => self.change_pool(),
+        let Some(kind) = self.rng.choice(&self.kinds).copied() else { return Ok(()) };
+        match kind {
+            Kind::Kill if can_hurt => self.kill(at, &seen, is_clean),
+            Kind::Stop if can_hurt => self.freeze(at, &seen),
+            Kind::Restart if can_hurt => self.restart(at, &seen),
+            Kind::Out if self.serving() > usize::from(self.now.min_size) => self.out(at),
+            Kind::Pool if self.times.changed_until.is_none() => self.change_pool(),
+            Kind::Cut => self.cut(at, &seen),
+            Kind::File if can_hurt && self.writes_a_file(at, &seen) => self.fail_files(at, &seen),
+            Kind::Full if self.times.full_until.is_none() && is_clean => self.fill(),
             _ => Ok(()),
         }
     }
@@ -184,6 +303,64 @@ impl Faults {
         self.strike("stop", format!("SIGSTOP to {id} for {seconds:.1} s"), Some(pgs_of(seen.details(), id)));
         (self.osds[at].state, self.osds[at].until) = (State::Frozen, until);
         Ok(self.bed.freeze_osd(id, true)?)
+    }
+
+    /// Breaks all connections of an OSD, which are then made again: to the monitor, to other OSDs and to clients.
+    fn cut(&mut self, at: usize, seen: &Status) -> Result<()> {
+        let id = self.osds[at].id;
+        let connections = self.bed.connections(id)?;
+        let text = format!("{} of {id} are cut", counted(connections.len(), "connection"));
+        self.strike("cut", text, Some(pgs_of(seen.details(), id)));
+        Ok(cut(&connections)?)
+    }
+
+    /// Its store is a file, and it has PGs, so that it writes.
+    fn writes_a_file(&self, at: usize, seen: &Status) -> bool {
+        let Osd { id, out_until, .. } = self.osds[at];
+        let plan = self.bed.plan();
+        let has_file = plan.store.is_durable() && plan.device_of(id).is_none();
+        has_file && out_until.is_none() && !pgs_of(seen.details(), id).is_empty()
+    }
+
+    /// Its files take no more data: it has to find out, and to end, so that others serve in its place.
+    fn fail_files(&mut self, at: usize, seen: &Status) -> Result<()> {
+        let (id, until) = (self.osds[at].id, self.after(DEAD_MS));
+        self.strike("failing file", format!("the files of {id} fail"), Some(pgs_of(seen.details(), id)));
+        (self.osds[at].state, self.osds[at].until) = (State::Failing, until);
+        let log_bytes = self.bed.layout().log(Daemon::Osd(id)).metadata().map_or(0, |meta| meta.len());
+        Ok(self.bed.fail_files(id, log_bytes + FILE_BYTES)?)
+    }
+
+    /// The space that is in use is too much: clients' writes and backfills wait until it is not. Returns when the map says so.
+    fn fill(&mut self) -> Result<()> {
+        self.times.full_until = Some(Instant::now());
+        self.strike("full", "the drives are full".to_owned(), None);
+        self.set_ratios([0.0; 2])?;
+        let limit = Instant::now() + REPORT_LIMIT;
+        while !self.stop.load(Ordering::Relaxed) && !is_full(&osd_dump(&self.bed)?) {
+            self.check_own_ends()?;
+            ensure!(
+                Instant::now() < limit,
+                "the full ratio is 0, and the pool is not full after {REPORT_LIMIT:?}"
+            );
+            std::thread::sleep(LOOK);
+        }
+        self.times.full_until = Some(self.after(FULL_MS));
+        Ok(())
+    }
+
+    /// Writes go on.
+    fn make_room(&mut self) -> Result<()> {
+        (self.times.full_until, self.times.reported_at) = (None, Some(Instant::now() + REPORTED));
+        self.strike(ROOM, "the drives have room".to_owned(), None);
+        self.set_ratios(self.ratios)
+    }
+
+    fn set_ratios(&self, [backfillfull, full]: [f64; 2]) -> Result<()> {
+        for (prefix, ratio) in [("osd set-backfillfull-ratio", backfillfull), ("osd set-full-ratio", full)] {
+            self.bed.mon_command(&json!({ "prefix": prefix, "ratio": ratio }))?;
+        }
+        Ok(())
     }
 
     fn restart(&mut self, at: usize, seen: &Status) -> Result<()> {
@@ -237,7 +414,7 @@ impl Faults {
         if copies == self.planned || down > usize::from(copies.size - copies.min_size) {
             return Ok(());
         }
-        self.changed_until = Some(self.after(CHANGED_MS));
+        self.times.changed_until = Some(self.after(CHANGED_MS));
         self.set_pool(copies)
     }
 
@@ -279,9 +456,12 @@ impl Faults {
         // Not while fewer OSDs are up than will then be needed.
         let down = self.osds.iter().filter(|osd| osd.state != State::Runs).count();
         let fits = down <= usize::from(self.planned.size - self.planned.min_size);
-        if self.changed_until.is_some_and(|until| until <= now && fits) {
-            self.changed_until = None;
+        if self.times.changed_until.is_some_and(|until| until <= now && fits) {
+            self.times.changed_until = None;
             self.set_pool(self.planned)?;
+        }
+        if self.times.full_until.is_some_and(|until| until <= now) {
+            self.make_room()?;
         }
         Ok(())
     }
@@ -289,13 +469,15 @@ impl Faults {
     /// Ends all faults, and waits until all PGs are active and clean.
     fn heal(&mut self) -> Result<f64> {
         let began = Instant::now();
-        let far = began + Duration::from_secs(1 << 30);
-        self.end_due(far)?;
+        // Whatever is found meanwhile, the rest is healed.
+        let mut found = Ok(());
         loop {
-            self.check_own_ends()?;
+            found = found.and(self.check_own_ends());
+            self.end_due(began + Duration::from_secs(1 << 30))?;
             let seen = status(BedKind::Testbed, self.bed.layout())?;
-            if seen.state == "running" {
-                return Ok(began.elapsed().as_secs_f64());
+            let all_run = self.osds.iter().all(|osd| osd.state == State::Runs);
+            if seen.state == "running" && all_run {
+                return found.map(|()| began.elapsed().as_secs_f64());
             }
             if began.elapsed() > self.heal_limit {
                 bail!("not clean {:?} after the last fault: {}", self.heal_limit, seen.problems.join("; "));
@@ -303,6 +485,20 @@ impl Faults {
             std::thread::sleep(LOOK);
         }
     }
+}
+
+/// The map.
+fn osd_dump(bed: &Testbed) -> Result<Value> {
+    let dump = bed.mon_command(&json!({ "prefix": "osd dump", "format": "json" }))?;
+    serde_json::from_slice(&dump).context("`osd dump` is not JSON")
+}
+
+/// By the map, writes to the pool wait.
+fn is_full(map: &Value) -> bool {
+    let pools = map["pools"].as_array().into_iter().flatten();
+    let flags =
+        pools.filter(|pool| pool["pool_name"] == POOL_NAME).filter_map(|pool| pool["flags_names"].as_str());
+    flags.flat_map(|flags| flags.split(',')).any(|flag| flag == "full")
 }
 
 /// All PGs have all of their copies, by the newest map.

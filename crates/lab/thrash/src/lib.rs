@@ -24,27 +24,31 @@ use carmine_reactor::{Shard, block_on};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::output::{json_text, note, print};
 use carmine_testbed::spec::DirArgs;
-use carmine_testbed::{BedKind, Layout, POOL_NAME, Testbed, mon_addr, status};
+use carmine_testbed::{BedKind, Layout, POOL_NAME, Testbed, mon_addr, refuse, status};
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use carmine_bench::steering::{Jobs, Steering, controller};
-use faults::Faults;
+use faults::{Faults, Kind, Order};
 use pauses::{Pauses, Probes, Told};
 
-/// Pause before a deep scrub of a PG is ordered again.
-const ORDER_AGAIN: Duration = Duration::from_secs(10);
 /// Time between two looks at the scrubs.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The text below the options.
 const AFTER_HELP: &str = "\
 The testbed must run and be clean. Its OSDs are killed (kill -9), stopped for a time (SIGSTOP), restarted with another number of
-reactors, taken out and in, and the pool's size and min_size are lowered and restored. As many OSDs as min_size asks for stay up; with
-a store in memory an OSD is harmed only while all copies are complete. Our own generator writes and reads verified blocks meanwhile,
-and a small write to each of up to 32 PGs every 50 ms shows how long each fault kept writes from being acknowledged. At the end
-everything is healed: all PGs must be active+clean in time, every block is read back, and a deep scrub compares all copies.
+reactors, taken out and in, and the pool's size and min_size are lowered and restored. All connections of an OSD are cut by `ss -K`, which
+takes root and a kernel with INET_DIAG_DESTROY. The files of an OSD take no more data (RLIMIT_FSIZE) until it has ended by itself, which it
+must: not with a store in memory, nor on devices. The map calls the drives full (ratios of 0) for a few seconds, so that clients' writes
+and backfills wait. As many OSDs as min_size asks for stay up; with a store in memory an OSD is harmed only while all copies are
+complete.
+
+Our own generator writes and reads verified blocks meanwhile, and a small write to each of up to 32 PGs every 50 ms shows how long each
+fault kept writes from being acknowledged. At the end everything is healed: all PGs must be active+clean in time, every block is read
+back, and a deep scrub compares all copies.
+
 The same seed draws the same faults as long as the testbed answers at the same times. OSDs keep their last number of reactors
 until the next `carmine up`.
 
@@ -59,6 +63,9 @@ pub struct ThrashArgs {
     /// Time in which faults are made, such as 30s, 2m or 1h
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_millis)]
     runtime: u64,
+    /// Kinds of faults: kill, stop, restart, out, pool, cut, file, full [default: all that are possible here]
+    #[arg(long, value_name = "KIND,…", value_delimiter = ',')]
+    faults: Vec<Kind>,
     /// Seed that draws the faults and the load [default: another one each time]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -111,11 +118,12 @@ pub fn run(args: &ThrashArgs, cancel: &AtomicBool) -> Result<ExitCode> {
     spec.check().map_err(Usage)?;
     let grid = &bed.plan().grid;
     let (cpus, cpu) = (grid.client_cpus().to_vec(), grid.system_cpus().to_vec().last().copied());
+    let kinds = args.kinds(&bed)?;
     note(&format!("seed {seed}"));
     let report = block_on(controller(cpu), async |shard: Shard| {
         let client = Client::connect(&shard, mon, Options::default());
         let client = client.await.context("cannot reach the testbed")?;
-        let thrash = Thrash { args, cancel, spec, cpus, mon, client, shard };
+        let thrash = Thrash { args, kinds, cancel, spec, cpus, mon, client, shard };
         thrash.run(bed, Report { seed, ..Report::default() }).await
     })
     .context("cannot start the controller")??;
@@ -124,6 +132,17 @@ pub fn run(args: &ThrashArgs, cancel: &AtomicBool) -> Result<ExitCode> {
 }
 
 impl ThrashArgs {
+    /// The kinds of faults to draw from. One that is asked for and impossible is an error; of the others it is said which are left out.
+    fn kinds(&self, bed: &Testbed) -> Result<Vec<Kind>> {
+        let mut kinds = if self.faults.is_empty() { Kind::ALL.to_vec() } else { self.faults.clone() };
+        for (kind, why) in kinds.clone().into_iter().filter_map(|kind| Some((kind, kind.why_not(bed)?))) {
+            refuse!(self.faults.contains(&kind), "--faults {kind}: {why}");
+            note(&format!("no fault of the kind {kind}: {why}"));
+            kinds.retain(|other| *other != kind);
+        }
+        Ok(kinds)
+    }
+
     fn spec(&self, seed: u64) -> LoadSpec {
         LoadSpec {
             rw: Rw::RandRw,
@@ -142,6 +161,7 @@ impl ThrashArgs {
 
 struct Thrash<'a> {
     args: &'a ThrashArgs,
+    kinds: Vec<Kind>,
     cancel: &'a AtomicBool,
     spec: LoadSpec,
     cpus: Vec<usize>,
@@ -190,9 +210,10 @@ impl Thrash<'_> {
         steering.jobs.set_phase(Phase::Measure).await?;
         let programs = std::env::current_exe()?.with_file_name("");
         let ((send, strikes), stop) = (channel(), Arc::new(AtomicBool::new(false)));
-        let (limit, time) =
-            (Duration::from_secs(self.args.heal_limit), Duration::from_millis(self.args.runtime));
-        let faults = Faults::new(bed, programs, report.seed, send, Arc::clone(&stop), limit);
+        let time = Duration::from_millis(self.args.runtime);
+        let heal_limit = Duration::from_secs(self.args.heal_limit);
+        let order = Order { kinds: self.kinds.clone(), seed: report.seed, heal_limit };
+        let faults = Faults::new(bed, programs, order, send, Arc::clone(&stop))?;
         let probes = Probes::start(&self.client.wait_pool(POOL_NAME).await?, strikes);
         steering.view.timed("faults", self.args.runtime);
         let thread = std::thread::Builder::new().name("faults".into()).spawn(move || faults.run(time))?;
@@ -227,14 +248,19 @@ impl Thrash<'_> {
         read.map(|()| result).context("reading every block back")
     }
 
-    /// Compares all copies of all PGs; returns the number of PGs. A scrub that nobody heard of, since another OSD became primary of its
-    /// PG, is ordered again.
+    /// Compares all copies of all PGs; returns the number of PGs. An order is lost where another OSD becomes primary before it is
+    /// carried out, as in Ceph: it is given when all PGs have the members that they are to keep.
     async fn deep_scrub(&self) -> Result<usize> {
-        let before = self.pgs().await?;
+        let end = Instant::now() + Duration::from_secs(self.args.heal_limit);
+        let is_late = || Instant::now() > end || self.cancel.load(Ordering::Relaxed);
+        let before = loop {
+            let pgs = self.pgs().await?;
+            let Some(pg) = pgs.iter().find(|pg| pg["up"] != pg["acting"]) else { break pgs };
+            ensure!(!is_late(), "PG {} did not get its members in time", name(pg));
+            self.shard.sleep(LOOK).await;
+        };
         let order = json!({ "prefix": "osd deep-scrub", "who": "all" });
         self.client.mon_command(&order.to_string()).await?;
-        let mut again = Instant::now() + ORDER_AGAIN;
-        let end = Instant::now() + Duration::from_secs(self.args.heal_limit);
         let stamp = |pg: &Value| pg["last_deep_scrub_stamp"].clone();
         loop {
             let now = self.pgs().await?;
@@ -245,13 +271,7 @@ impl Thrash<'_> {
                 ensure!(wrong.is_empty(), "copies differ in PG {}", wrong.join(", "));
                 return Ok(now.len());
             };
-            let is_late = Instant::now() > end || self.cancel.load(Ordering::Relaxed);
-            ensure!(!is_late, "PG {} was not deep-scrubbed in time", name(pg));
-            if Instant::now() > again {
-                let order = json!({ "prefix": "pg deep-scrub", "pgid": pg["pgid"] });
-                self.client.mon_command(&order.to_string()).await?;
-                again += ORDER_AGAIN;
-            }
+            ensure!(!is_late(), "PG {} was not deep-scrubbed in time", name(pg));
             self.shard.sleep(LOOK).await;
         }
     }
@@ -304,11 +324,13 @@ impl Report {
         };
         let mut text = format!(
             "seed {seed}: {faults} faults and ends of faults in {seconds:.1} s, {healed}\n\
-            to the next write     times    PGs  median ms     p99 ms     max ms\n"
+            to the next write     times    PGs  median ms     p99 ms     max ms  longest\n"
         );
-        for Pauses { fault, times, count, median_ms, p99_ms, max_ms } in &self.pauses {
+        for Pauses { fault, times, count, median_ms, p99_ms, max_ms, longest, longest_pg } in &self.pauses {
             text += &format!(
-                "{fault:<20} {times:>6} {count:>6} {median_ms:>10.0} {p99_ms:>10.0} {max_ms:>10.0}\n"
+                "{fault:<20} {times:>6} {count:>6} {median_ms:>10.0} {p99_ms:>10.0} {max_ms:>10.0}  \
+                at {:.1} s, PG {longest_pg}\n",
+                longest.at_s
             );
         }
         text += &format!(

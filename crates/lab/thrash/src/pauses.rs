@@ -41,6 +41,17 @@ pub(crate) struct Pauses {
     pub(crate) median_ms: f64,
     pub(crate) p99_ms: f64,
     pub(crate) max_ms: f64,
+    /// The fault with the longest pause, and its PG.
+    pub(crate) longest: Told,
+    pub(crate) longest_pg: String,
+}
+
+/// A pause that was measured.
+struct Pause {
+    ms: f64,
+    /// Place of its fault in `struck`.
+    place: usize,
+    pg: String,
 }
 
 /// A fault as the result reports it.
@@ -57,7 +68,7 @@ struct State {
     struck: Vec<Strike>,
     /// Places in `struck`, and the PGs that have acknowledged no write since.
     waiting: Vec<(usize, String)>,
-    found_ms: BTreeMap<&'static str, Vec<f64>>,
+    found: BTreeMap<&'static str, Vec<Pause>>,
     error: Option<String>,
     is_over: bool,
 }
@@ -83,13 +94,13 @@ impl State {
 
     fn acknowledge(&mut self, pg: &str, sent: Instant, now: Instant) {
         self.take_strikes();
-        let State { waiting, struck, found_ms, .. } = self;
+        let State { waiting, struck, found, .. } = self;
         waiting.retain(|(place, of)| {
             let strike = &struck[*place];
             let ends = of == pg && sent >= strike.at;
             if ends {
-                let pause = now.duration_since(strike.at).as_secs_f64() * 1e3;
-                found_ms.entry(strike.kind).or_default().push(pause);
+                let ms = now.duration_since(strike.at).as_secs_f64() * 1e3;
+                found.entry(strike.kind).or_default().push(Pause { ms, place: *place, pg: of.clone() });
             }
             !ends
         });
@@ -107,7 +118,7 @@ impl Probes {
             probed: names.keys().cloned().collect(),
             struck: Vec::new(),
             waiting: Vec::new(),
-            found_ms: BTreeMap::new(),
+            found: BTreeMap::new(),
             error: None,
             is_over: false,
         }));
@@ -149,11 +160,8 @@ impl Probes {
     pub(crate) fn found(&self) -> (Vec<Told>, Vec<Pauses>) {
         let mut state = self.0.borrow_mut();
         let told = state.struck.iter().map(|strike| state.told(strike)).collect();
-        let found = std::mem::take(&mut state.found_ms);
-        let row = |(fault, ms): (&'static str, Vec<f64>)| {
-            pauses(fault, state.struck.iter().filter(|strike| strike.kind == fault).count(), ms)
-        };
-        (told, found.into_iter().map(row).collect())
+        let found = std::mem::take(&mut state.found);
+        (told, found.into_iter().filter_map(|(fault, found)| state.row(fault, found)).collect())
     }
 }
 
@@ -161,13 +169,24 @@ impl State {
     fn told(&self, strike: &Strike) -> Told {
         Told { at_s: strike.at.duration_since(self.began).as_secs_f64(), what: strike.text.clone() }
     }
-}
 
-/// Percentiles are the nearest that were measured.
-fn pauses(fault: &'static str, times: usize, mut ms: Vec<f64>) -> Pauses {
-    ms.sort_by(f64::total_cmp);
-    let at = |part: f64| ms[((ms.len() as f64 * part).ceil() as usize).clamp(1, ms.len()) - 1];
-    Pauses { fault, times, count: ms.len(), median_ms: at(0.5), p99_ms: at(0.99), max_ms: at(1.0) }
+    /// Percentiles are the nearest that were measured.
+    fn row(&self, fault: &'static str, mut found: Vec<Pause>) -> Option<Pauses> {
+        found.sort_by(|a, b| a.ms.total_cmp(&b.ms));
+        let last = found.last()?;
+        let at =
+            |part: f64| found[((found.len() as f64 * part).ceil() as usize).clamp(1, found.len()) - 1].ms;
+        Some(Pauses {
+            fault,
+            times: self.struck.iter().filter(|strike| strike.kind == fault).count(),
+            count: found.len(),
+            median_ms: at(0.5),
+            p99_ms: at(0.99),
+            max_ms: last.ms,
+            longest: self.told(&self.struck[last.place]),
+            longest_pg: last.pg.clone(),
+        })
+    }
 }
 
 /// PGs, each with the name of an object that lies in it.
@@ -205,21 +224,25 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
 
-    #[test]
-    fn a_pause_ends_with_the_first_write_that_was_sent_after_the_fault() {
-        let (send, strikes) = channel();
-        let began = Instant::now();
-        let at = |ms| began + Duration::from_millis(ms);
-        let mut state = State {
+    fn state(strikes: Receiver<Strike>, began: Instant) -> State {
+        State {
             strikes,
             began,
             probed: vec!["1.0".into(), "1.1".into()],
             struck: Vec::new(),
             waiting: Vec::new(),
-            found_ms: BTreeMap::new(),
+            found: BTreeMap::new(),
             error: None,
             is_over: false,
-        };
+        }
+    }
+
+    #[test]
+    fn a_pause_ends_with_the_first_write_that_was_sent_after_the_fault() {
+        let (send, strikes) = channel();
+        let began = Instant::now();
+        let at = |ms| began + Duration::from_millis(ms);
+        let mut state = state(strikes, began);
         let strike = |ms, kind, pgs| Strike { at: at(ms), kind, text: String::new(), pgs };
         send.send(strike(100, "kill", Some(vec!["1.1".into(), "1.7".into()]))).unwrap();
         send.send(strike(200, "out", None)).unwrap();
@@ -229,14 +252,22 @@ mod tests {
         state.acknowledge("1.1", at(150), at(900));
         state.acknowledge("1.0", at(210), at(220));
         state.acknowledge("1.1", at(901), at(902));
-        assert_eq!((&state.found_ms["kill"], &state.found_ms["out"]), (&vec![800.0], &vec![20.0, 702.0]));
+        let found = |kind| state.found[kind].iter().map(|pause| pause.ms).collect::<Vec<_>>();
+        assert_eq!((found("kill"), found("out")), (vec![800.0], vec![20.0, 702.0]));
         assert!(state.waiting.is_empty());
     }
 
     #[test]
-    fn percentiles_are_measured_values() {
-        let row = pauses("kill", 3, (1..=200).rev().map(f64::from).collect());
+    fn percentiles_are_measured_values_and_the_longest_is_named() {
+        let (_send, strikes) = channel();
+        let mut state = state(strikes, Instant::now());
+        let strike = |text: &str| Strike { at: state.began, kind: "kill", text: text.into(), pgs: None };
+        state.struck = vec![strike("one"), strike("two")];
+        let pause = |ms: u32| Pause { ms: ms.into(), place: usize::from(ms == 200), pg: format!("1.{ms}") };
+        let row = state.row("kill", (1..=200).rev().map(pause).collect()).unwrap();
         assert_eq!((row.count, row.median_ms, row.p99_ms, row.max_ms), (200, 100.0, 198.0, 200.0));
-        assert_eq!(pauses("kill", 1, vec![7.0]).median_ms, 7.0);
+        assert_eq!((row.times, row.longest.what.as_str(), row.longest_pg.as_str()), (2, "two", "1.200"));
+        assert_eq!(state.row("kill", vec![pause(7)]).unwrap().median_ms, 7.0);
+        assert!(state.row("kill", Vec::new()).is_none());
     }
 }

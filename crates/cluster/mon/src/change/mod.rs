@@ -1,6 +1,7 @@
 //! Changes of the cluster map, as pure functions from a map and a wish to an incremental.
 
 pub(crate) mod crush;
+mod fullness;
 mod limits;
 pub(crate) mod osd;
 mod pins;
@@ -135,6 +136,11 @@ pub(crate) fn refuse(code: i32, text: impl Into<String>) -> Refusal {
 impl Change {
     /// The incremental that does it; `None` if the map already is as wished.
     pub(crate) fn plan(&self, map: &OsdMap, now: UTime) -> Result<Option<Incremental>, Refusal> {
+        Ok(self.plan_alone(map, now)?.map(|inc| fullness::follow(map, inc)))
+    }
+
+    /// The same without what follows from how full OSDs are.
+    fn plan_alone(&self, map: &OsdMap, now: UTime) -> Result<Option<Incremental>, Refusal> {
         match self {
             Self::Boot { osd, uuid, addrs } => osd::boot(map, *osd, *uuid, addrs, now),
             Self::Down { osd, addrs, is_dead } => Ok(osd::down(map, *osd, addrs, *is_dead, now)),
@@ -177,7 +183,7 @@ impl Change {
             Self::Weight { osds, weight } => osd::set_weight(map, osds, *weight, now),
             Self::Report { leader, epoch, stuck } => Ok(pins::heed(map, (*leader, *epoch), stuck, now)),
             Self::Fullness { osd, used_bytes, total_bytes } => {
-                Ok(osd::set_fullness(map, *osd, *used_bytes, *total_bytes, now))
+                Ok(fullness::set(map, *osd, *used_bytes, *total_bytes, now))
             }
             Self::Flags { set, clear } => Ok(flags(map, *set, *clear, now)),
             Self::Blocklist { addr, until } => Ok(blocklist(map, *addr, *until, now)),

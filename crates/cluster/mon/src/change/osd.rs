@@ -1,15 +1,12 @@
-//! OSDs that come and go, and how full they are.
+//! OSDs that come and go.
 
 use std::collections::BTreeMap;
 
 use carmine_types::{Epoch, OsdId, UTime, Uuid, errno};
 use carmine_wire::FEATURES;
 use carmine_wire::addr::EntityAddrVec;
-use carmine_wire::osdmap::consts::{
-    FLAG_NODOWN, FLAG_NOUP, POOL_BACKFILLFULL, POOL_FULL, POOL_FULL_QUOTA, POOL_NEARFULL, STATE_BACKFILLFULL,
-    STATE_FULL, STATE_NEARFULL,
-};
-use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo, PgPool};
+use carmine_wire::osdmap::consts::{FLAG_NODOWN, FLAG_NOUP};
+use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo};
 
 use super::{OsdAddrs, Refusal, place, refuse};
 
@@ -141,62 +138,4 @@ pub(crate) fn check_exist(map: &OsdMap, osds: &[OsdId]) -> Result<(), Refusal> {
             Err(refuse(errno::ENOENT, format!("{osd} does not exist: the cluster has {} OSDs", map.max_osd)))
         }
     }
-}
-
-const STATES: u32 = STATE_FULL | STATE_BACKFILLFULL | STATE_NEARFULL;
-const POOL_FLAGS: u64 = POOL_FULL | POOL_BACKFILLFULL | POOL_NEARFULL;
-
-/// The state of an OSD of which so much is used: by the map's ratios, the highest that is reached.
-fn state_of(map: &OsdMap, used_bytes: u64, total_bytes: u64) -> u32 {
-    let share = (used_bytes as f64 / total_bytes.max(1) as f64) as f32;
-    match share {
-        _ if share >= map.full_ratio => STATE_FULL,
-        _ if share >= map.backfillfull_ratio => STATE_BACKFILLFULL,
-        _ if share >= map.nearfull_ratio => STATE_NEARFULL,
-        _ => 0,
-    }
-}
-
-/// All pools lie on all OSDs: the fullest one decides.
-fn pool_flags(states: u32) -> u64 {
-    match states {
-        _ if states & STATE_FULL != 0 => POOL_FULL,
-        _ if states & STATE_BACKFILLFULL != 0 => POOL_BACKFILLFULL,
-        _ if states & STATE_NEARFULL != 0 => POOL_NEARFULL,
-        _ => 0,
-    }
-}
-
-/// An OSD that has a part of the data is full.
-pub(super) fn is_any_full(map: &OsdMap) -> bool {
-    let is_full = |osd: OsdId| map.osd_state.get(osd.0 as usize).is_some_and(|state| state & STATE_FULL != 0);
-    map.osds().any(|osd| map.is_in(osd) && is_full(osd))
-}
-
-/// The state of one OSD, and the flags of the pools that follow from it.
-pub(super) fn set_fullness(
-    map: &OsdMap,
-    osd: OsdId,
-    used_bytes: u64,
-    total_bytes: u64,
-    now: UTime,
-) -> Option<Incremental> {
-    let bits = |osd: OsdId| map.osd_state.get(osd.0 as usize).copied().unwrap_or_default() & STATES;
-    let (was, is) = (bits(osd), state_of(map, used_bytes, total_bytes));
-    if was == is || !map.is_up(osd) {
-        return None;
-    }
-    let mut inc = Incremental::next(map, now);
-    // The bits that are named are flipped.
-    inc.new_state.insert(osd, was ^ is);
-    let others = map.osds().filter(|other| *other != osd && map.is_in(*other)).map(bits);
-    let flags = pool_flags(others.fold(is, |all, state| all | state));
-    for (id, pool) in &map.pools {
-        let quota = if pool.flags & POOL_FULL_QUOTA != 0 { POOL_FULL } else { 0 };
-        let flags = pool.flags & !POOL_FLAGS | flags | quota;
-        if flags != pool.flags {
-            inc.new_pools.insert(*id, PgPool { flags, last_change: inc.epoch, ..pool.clone() });
-        }
-    }
-    Some(inc)
 }

@@ -49,7 +49,7 @@ pub(super) fn reached(map: &OsdMap, id: i64, full: bool, now: UTime) -> Option<I
     let kept = old.flags & !POOL_FULL_QUOTA;
     let flags = match full {
         true => kept | POOL_FULL_QUOTA | POOL_FULL,
-        false if super::osd::is_any_full(map) => kept,
+        false if super::fullness::is_any_full(map) => kept,
         false => kept & !POOL_FULL,
     };
     Some(pool::changed(map, id, PgPool { flags, ..old.clone() }, now))

@@ -504,6 +504,27 @@ fn the_fullest_osd_decides_what_the_pools_say() {
     }
 }
 
+/// As in Ceph: what an OSD said before it died or went out keeps nobody from writing, until it is back.
+#[test]
+fn a_full_osd_that_is_down_or_out_does_not_count() {
+    use carmine_wire::osdmap::consts::POOL_FULL;
+    let mut map = cluster_up(3);
+    let pool = Change::CreatePool { name: "p".into(), pg_num: None, size: None, rule: 0 };
+    assert!(apply(&mut map, pool));
+    let is_full = |map: &OsdMap| map.pools.values().all(|pool| pool.flags & POOL_FULL != 0);
+    let is_free = |map: &OsdMap| map.pools.values().all(|pool| pool.flags & POOL_FULL == 0);
+    assert!(apply(&mut map, Change::Fullness { osd: OsdId(1), used_bytes: 97, total_bytes: 100 }));
+    assert!(is_full(&map));
+    let weight = |weight| Change::Weight { osds: vec![OsdId(1)], weight };
+    assert!(apply(&mut map, weight(0)) && is_free(&map), "it is out");
+    assert!(apply(&mut map, weight(0x10000)) && is_full(&map), "it is in");
+    assert!(apply(&mut map, Change::MarkDown { osds: vec![OsdId(1)] }) && is_free(&map), "it is down");
+    up(&mut map, 1, 2);
+    assert!(is_full(&map), "it is up, and has not said yet that it has room");
+    assert!(apply(&mut map, Change::Fullness { osd: OsdId(1), used_bytes: 1, total_bytes: 100 }));
+    assert!(is_free(&map));
+}
+
 fn client(nonce: u32) -> EntityAddr {
     EntityAddr { nonce, ..EntityAddr::parse_any("127.0.0.1").unwrap() }
 }

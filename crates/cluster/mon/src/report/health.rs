@@ -109,7 +109,11 @@ fn full(view: &View<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
     let degrees = ["full", "backfillfull", "nearfull"];
     let codes = ["OSD_FULL", "OSD_BACKFILLFULL", "OSD_NEARFULL"];
-    let state = |osd: OsdId| view.map.osd_state.get(osd.0 as usize).copied().unwrap_or_default();
+    let state = |osd: OsdId| match view.map.is_up(osd) && view.map.is_in(osd) {
+        true => view.map.osd_state.get(osd.0 as usize).copied().unwrap_or_default(),
+        // Its data lies elsewhere.
+        false => 0,
+    };
     for ((bit, code), word) in
         [STATE_FULL, STATE_BACKFILLFULL, STATE_NEARFULL].into_iter().zip(codes).zip(degrees)
     {

@@ -59,6 +59,10 @@ pub struct BenchArgs {
     /// confirms or refutes the limiter
     #[arg(long, conflicts_with_all = ["rate", "verify", "verify_only", "verify_state"])]
     pub(crate) confirm: bool,
+    /// Take this OSD out when the window begins, and in again behind it: clients beside a backfill. The result has the time until all
+    /// PGs were clean, and the clients' p99 until then and after it (`recovery`)
+    #[arg(long, value_name = "ID", conflicts_with_all = ["in_process", "confirm", "verify_only", "io_size"])]
+    pub(crate) osd_out: Option<u32>,
     /// File for samples of the window, one a second: CPUs, threads, memory, devices, network, sensors, and the load itself.
     /// They are taken by a thread on CPUs that no OSD uses; its cost is in the result (`instrument_cores`)
     #[arg(long, value_name = "FILE", conflicts_with = "verify_only")]
@@ -89,7 +93,7 @@ impl BenchArgs {
     pub(crate) fn spec(&self) -> LoadSpec {
         LoadSpec {
             verify: self.load.verify || self.load.verify_only || self.verify_state.is_some(),
-            keep_seconds: self.samples.is_some(),
+            keep_seconds: self.samples.is_some() || self.osd_out.is_some(),
             ..self.load.clone()
         }
     }

@@ -13,6 +13,7 @@ use carmine_reactor::{Shard, block_on};
 use carmine_testbed::{refuse, write_whole};
 use carmine_types::{OsdId, counted};
 
+use super::recovering::Recovering;
 use super::setup::{Reading, Setup, instrument};
 use super::{Outcome, Seen};
 use crate::profile::{Recording, length};
@@ -61,9 +62,10 @@ pub(super) fn run(setup: &Setup, cancel: &AtomicBool) -> Result<Outcome> {
             Ok(())
         });
         let steering = Steering::new(&shard, jobs, &setup.spec, cancel, on_look);
-        let mut controller = Controller { setup, client, steering, seen: Seen::default() };
+        let mut controller = Controller { setup, client, steering, seen: Seen::default(), recovering: None };
         let measured = controller.phases().await;
-        controller.finish(measured).await
+        let back = controller.take_in(measured.is_ok()).await;
+        controller.finish(measured.and_then(|window| back.map(|()| window))).await
     })
     .context("cannot start the controller")?
 }
@@ -83,6 +85,8 @@ struct Controller<'a> {
     client: Rc<Client>,
     steering: Steering<'a>,
     seen: Seen,
+    /// The OSD that is out.
+    recovering: Option<Recovering>,
 }
 
 impl Controller<'_> {
@@ -109,12 +113,14 @@ impl Controller<'_> {
         let recorder = setup.args.samples.as_ref().map(|_| setup.record(&setup.sampler)).transpose()?;
         let start = self.read().await?;
         counters.start();
+        self.take_out().await?;
         self.steering.measure(&setup.spec).await?;
         counters.stop();
         setup.check_one_runs()?;
         let end = self.read().await?;
         self.seen.marks.extend(setup.died_mark());
         self.seen.samples = recorder.map(Recorder::finish).transpose()?;
+        self.seen.recovered = self.recovering.as_ref().map(Recovering::seen);
         self.steering.jobs.set_phase(Phase::Stop).await?;
         let mut window = setup.window(&setup.sampler, &start, &end, idle_cores);
         window.counters = counters.read();
@@ -123,6 +129,21 @@ impl Controller<'_> {
         }
         window.instrument = instrument(self.seen.samples.as_ref());
         Ok(window)
+    }
+
+    /// Takes the OSD out whose data others are to get, if that was asked for.
+    async fn take_out(&mut self) -> Result<()> {
+        let Some(osd) = self.setup.args.osd_out.map(OsdId) else { return Ok(()) };
+        let osds = self.setup.osds.iter().map(|(id, _)| *id).collect();
+        self.recovering = Some(Recovering::begin(&self.client, osds, osd).await?);
+        Ok(())
+    }
+
+    /// Takes it in again, whatever became of the window; its data is back after a good one.
+    async fn take_in(&mut self, waits: bool) -> Result<()> {
+        let Some(recovering) = self.recovering.take() else { return Ok(()) };
+        self.steering.view.phase("waiting until the OSD that was out has its data again");
+        recovering.end(waits).await
     }
 
     /// Records the OSDs under the load if that was asked for, before the window, so that no figure includes the cost of `perf`. Where

@@ -89,6 +89,15 @@ impl Setup {
         let (in_process, osd, last) = (args.in_process, args.osd, plan.osds().saturating_sub(1));
         refuse!(is_peer && in_process, "--in-process: a peer's OSDs do not load themselves; leave it out");
         refuse!(in_process && osd > last, "--osd {osd}: the testbed has OSDs 0 to {last}");
+        if let Some(out) = args.osd_out {
+            let (osds, size) = (plan.osds(), u32::from(plan.pool.size));
+            refuse!(is_peer, "--osd-out: only of Carmine's OSDs; a peer is measured by `scripts/recovery`");
+            refuse!(out > last, "--osd-out {out}: the testbed has OSDs 0 to {last}");
+            refuse!(
+                osds <= size,
+                "--osd-out {out}: {osds} OSDs are too few to keep {size} copies without one"
+            );
+        }
         // A stock client has one connection for each OSD, and a stock OSD takes no other.
         if is_peer || args.client != Tool::Carmine {
             spec.route = Route::Single;
@@ -308,7 +317,12 @@ impl Setup {
 fn check(args: &BenchArgs, spec: &LoadSpec) -> Result<Vec<String>> {
     let checked = spec.check().and_then(|()| hosted::check(args.client, spec));
     let marks = checked.map_err(|e| usage!("{e}"))?;
-    for (option, given) in [("--in-process", args.in_process), ("--confirm", args.confirm)] {
+    let own = [
+        ("--in-process", args.in_process),
+        ("--confirm", args.confirm),
+        ("--osd-out", args.osd_out.is_some()),
+    ];
+    for (option, given) in own {
         let vain = given && args.client != Tool::Carmine;
         refuse!(vain, "{option}: only --client carmine can do that; {} cannot", args.client);
     }

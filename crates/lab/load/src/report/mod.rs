@@ -206,6 +206,9 @@ pub struct Report {
     pub above_baseline: bool,
     /// Time that a cgroup's CPU quota kept the OSDs from running; `None` without a quota.
     pub throttled_seconds: Option<f64>,
+    /// The recovery that was made under the load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
     /// Work that the OSDs still had after the window; its CPU time is in every figure per operation, core used and core busy.
     /// `None` for stores that put nothing off.
     pub drain: Option<DrainWindow>,
@@ -236,6 +239,29 @@ pub struct Report {
     /// How far behind its schedule an open-loop load ended.
     pub behind_ns: u64,
     pub marks: Vec<String>,
+}
+
+/// A recovery under a load: an OSD was taken out when the window began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Recovery {
+    pub osd_out: u32,
+    /// From then until all PGs were active and clean without it; `None`: not within the window.
+    pub clean_s: Option<f64>,
+    /// 99th percentile of the latencies in the seconds until then, in nanoseconds.
+    pub p99_ns: Option<f64>,
+    /// The same in the rest of the window.
+    pub p99_after_ns: Option<f64>,
+}
+
+impl Recovery {
+    /// By the latencies that a load has kept of each second.
+    #[must_use]
+    pub fn of(osd_out: u32, clean_s: Option<f64>, load: &JobResult) -> Recovery {
+        let until = clean_s.map_or(usize::MAX, |seconds| seconds.ceil() as usize);
+        let p99 = |range| load.seconds.percentile_of(range, 99.0);
+        Recovery { osd_out, clean_s, p99_ns: p99(0..until), p99_after_ns: p99(until..usize::MAX) }
+    }
 }
 
 impl Deref for Report {
@@ -332,6 +358,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
             .filter_map(|osd| osd.process.throttled_ns)
             .reduce(|a, b| a + b)
             .map(seconds),
+        recovery: None,
         drain: window.drain,
         metrics: window.metrics.clone(),
         instrument_cores: sampler,

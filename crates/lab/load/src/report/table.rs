@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use carmine_types::counted;
 
-use super::{OsdReport, Report, ratio, seconds};
+use super::{OsdReport, Recovery, Report, ratio, seconds};
 use crate::drive::StoreFacts;
 use crate::profile::Profile;
 use crate::result::{DirStats, JobResult};
@@ -30,6 +30,7 @@ pub fn table(spec: &LoadSpec, result: &JobResult, report: &Report) -> String {
             .longest_pause_ms
             .map(|ms| format!("pause     {ms:.1} ms at most without an acknowledged operation")),
     );
+    lines.extend(report.recovery.map(recovery_line));
     if report.errors > 0 {
         lines.push(format!("errors    {}: {}", report.errors, result.first_error.as_deref().unwrap_or("?")));
     }
@@ -53,6 +54,17 @@ pub fn table(spec: &LoadSpec, result: &JobResult, report: &Report) -> String {
         format!("{}      {mark}", if is_known { "mark" } else { "note" })
     }));
     lines.join("\n") + "\n"
+}
+
+fn recovery_line(recovery: Recovery) -> String {
+    let Recovery { osd_out, clean_s, p99_ns, p99_after_ns } = recovery;
+    let ms = |ns: Option<f64>| show(ns.map(|ns| ns / 1e6), 2);
+    let clean = match clean_s {
+        Some(seconds) => format!("all PGs clean after {seconds:.1} s"),
+        None => "not all PGs clean within the window".to_owned(),
+    };
+    let (until, after) = (ms(p99_ns), ms(p99_after_ns));
+    format!("recovery  osd.{osd_out} out: {clean}; p99 {until} ms until then, {after} ms after it")
 }
 
 fn osd_line(osd: &OsdReport) -> String {

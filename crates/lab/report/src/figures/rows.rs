@@ -13,7 +13,7 @@ use crate::table::{Cell, Table};
 /// The cell of a setting, or of a single point.
 type Of = fn(&Setting<'_>) -> Cell;
 
-const FIGURES: [(&str, Of); 45] = [
+const FIGURES: [(&str, Of); 48] = [
     ("marks", |s| s.words.join(" ").into()),
     ("repeats", |s| Cell::Number(s.used.len() as f64, 0)),
     ("limiter", |s| Cell::text(s.limiter().map(|(name, _)| name))),
@@ -56,6 +56,9 @@ const FIGURES: [(&str, Of); 45] = [
     ("device bytes per client byte", |s| Cell::number(s.mean(|r| r.carmine.device_bytes_per_client_byte), 2)),
     ("wire bytes per client byte", |s| Cell::number(s.mean(|r| r.carmine.wire_bytes_per_client_byte), 2)),
     ("throttled (s)", |s| Cell::number(s.mean(|r| r.carmine.throttled_seconds), 2)),
+    ("all PGs clean after (s)", |s| Cell::number(s.mean(|r| r.carmine.recovery?.clean_s), 1)),
+    ("p99 until then (ms)", |s| Cell::number(s.mean(|r| Some(r.carmine.recovery?.p99_ns? / 1e6)), 2)),
+    ("p99 after it (ms)", |s| Cell::number(s.mean(|r| Some(r.carmine.recovery?.p99_after_ns? / 1e6)), 2)),
     ("cache", |s| Cell::text(s.first.carmine.cache_state.as_deref())),
     ("before it", |s| Cell::text(s.points.first().map(|p| p.condition.as_str()))),
     ("seconds", |s| Cell::number(s.points.first().map(|p| p.seconds), 1)),
@@ -223,6 +226,17 @@ pub(super) const BASELINES: Kind = Kind {
               wire bytes per client byte | raw device IOPS | raw messenger IOPS",
     remark: "Raw device and raw messenger were measured in the same minutes, with the same block size and depth.",
     reference: Some(100.0),
+    ..DOTS
+};
+
+/// How long an OSD that went out kept PGs from being clean, and what clients felt of it.
+pub(super) const RECOVERY: Kind = Kind {
+    id: "recovery",
+    title: "Recovery under the load",
+    axis: "Time until all PGs were clean (s)",
+    shown: 1,
+    columns: "all PGs clean after (s) | p99 until then (ms) | p99 after it (ms) | p99 (µs) | IOPS",
+    remark: "An OSD was taken out when the window began. Without a time not all PGs were clean within the window.",
     ..DOTS
 };
 

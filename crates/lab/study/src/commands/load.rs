@@ -18,6 +18,8 @@ const OPEN_LOOP_IODEPTH: u32 = 256;
 pub(super) const AROUND_S: f64 = 60.0;
 /// Recording a profile, and reading the stacks of busy OSDs.
 const PROFILE_S: f64 = 180.0;
+/// An OSD that was out gets its data back.
+const BACK_S: f64 = 310.0;
 /// A prefill that is slower than this is taken to hang.
 pub(super) const SLOW_BYTES_PER_S: f64 = 10e6;
 /// The bytes that `carmine bench` loads by default.
@@ -63,8 +65,14 @@ pub(super) fn load_spec(config: &Config) -> LoadSpec {
         arrivals: config.text("arrivals").and_then(|word| word.parse().ok()).unwrap_or(Arrivals::Poisson),
         volumes: count("volumes"),
         processes: count("processes"),
+        object_size_bytes: config.number("object_size_bytes").unwrap_or(OBJECT_BYTES),
         ..LoadSpec::default()
     }
+}
+
+/// Each size of objects has its own names.
+pub(super) fn object_size(config: &Config) -> Vec<String> {
+    words([("--object-size", config.show("object_size_bytes"))])
 }
 
 /// The same with ramp and seed. Cold caches get no ramp, which would warm them.
@@ -94,6 +102,8 @@ pub fn load_step(bed: &Path, config: &Config, ramp: Duration, seed: u64, to: &Lo
     let spec = spec_of_run(config, ramp, seed);
     let profile = config.show("profile").filter(|mode| mode != "none");
     let path = |path: &PathBuf| Some(path.display().to_string());
+    let out = (config.text("osd_out") == Some("last")).then(|| config.number("osds").unwrap_or(1) - 1);
+    let back_s = if out.is_some() { BACK_S } else { 0.0 };
     let profile_s = if profile.is_some() { PROFILE_S } else { 0.0 };
     let prefill_s = size_bytes(config) as f64 * config.float("pool_size").unwrap_or(1.0) / SLOW_BYTES_PER_S;
     let window_s = (spec.runtime_ms + spec.ramp_ms) as f64 / 1e3;
@@ -109,13 +119,15 @@ pub fn load_step(bed: &Path, config: &Config, ramp: Duration, seed: u64, to: &Lo
         ("--cache", config.show("cache")),
         ("--rate", spec.rate_iops.map(|rate| format!("{rate:.2}"))),
         ("--arrivals", spec.rate_iops.map(|_| spec.arrivals.to_string())),
+        ("--osd-out", out.map(|osd| osd.to_string())),
         ("--profile", profile),
         ("--json", path(&to.json)),
         ("--samples", path(&to.samples)),
         ("--baseline", to.baseline.as_ref().and_then(path)),
     ]);
-    let options = [shape(&spec), options, client(config)].concat();
-    BoundedCommand::new(What::Load, "bench", bed, options, window_s + AROUND_S + prefill_s + profile_s)
+    let options = [shape(&spec), object_size(config), options, client(config)].concat();
+    let limit_s = window_s + AROUND_S + prefill_s + profile_s + back_s;
+    BoundedCommand::new(What::Load, "bench", bed, options, limit_s)
 }
 
 /// Both baselines of a point's load, beside its idle OSDs.

@@ -6,7 +6,7 @@ use std::path::Path;
 use carmine_testbed::spec::{Axis, peer_axes, place_axes, tuning_axes};
 use carmine_topology::{CpuList, Grid, Topology};
 
-use super::load::{AROUND_S, SLOW_BYTES_PER_S, client, is_hosted, load_spec};
+use super::load::{AROUND_S, SLOW_BYTES_PER_S, client, is_hosted, load_spec, object_size};
 use super::{BoundedCommand, What, is_peer, words};
 use crate::archive::Config;
 use crate::expand::Machine;
@@ -229,7 +229,7 @@ fn bench(layout: &Path, config: &Config, options: &str, bytes: Option<u64>) -> B
     // A job for each image.
     let volumes = config.show("volumes").filter(|_| is_hosted(config));
     let volumes = words([("--volumes", volumes.clone()), ("--numjobs", volumes)]);
-    let options = [options, volumes, client(config)].concat();
+    let options = [options, object_size(config), volumes, client(config)].concat();
     BoundedCommand::new(What::Prepare, "bench", layout, options, limit_s)
 }
 

@@ -35,6 +35,7 @@ const OTHERS: &[Axis] = &[
         from_0(1000),
         "rounds of random writes of 64K in advance, each of as many bytes as are filled; the same in every store",
     ),
+    layout("object_size_bytes", Kind::Bytes, "bytes of an object, instead of 4M"),
     layout("peer", Kind::Word(&["none", "ceph", "ceph-tuned"]), "the cluster to measure; none is Carmine"),
     layout(
         "peer_build",
@@ -72,6 +73,11 @@ const OTHERS: &[Axis] = &[
     load("arrivals", Kind::Word(Arrivals::WORDS), "open loop: evenly spaced or independent"),
     load("cache", Kind::Word(&["cold", "onode-warm", "cached"]), "state of the OSDs' caches"),
     load("client", Kind::Word(&["own", "fio-rbd", "fio-rados", "rados-bench"]), "load generator"),
+    load(
+        "osd_out",
+        Kind::Word(&["none", "last"]),
+        "OSD that is taken out when the window begins, so that others get its data",
+    ),
     load("profile", PROFILE, "flamegraph of the OSDs, taken before the window where perf works"),
     load("seconds", count(86_400), "length of the window, instead of the plan's runtime"),
     axis_of("step", Role::Label, from_0(10_000), "number of a step in a fixed order"),
