@@ -99,7 +99,10 @@ fn parts_of_objects(rados: &mut Rados<'_>) {
     assert!(rados.ok("stat part").contains("2001-09-09"));
     rados.works("touch OBJECT [TIME]", "");
     assert!(rados.ok("mapext part").contains("16"), "22 bytes, in hexadecimal digits");
-    rados.works("mapext OBJECT", "one extent of the whole object");
+    rados.ok(&format!("put part {file} --offset 100000"));
+    let extents = rados.ok("mapext part");
+    assert_eq!(extents.lines().count(), 2, "{extents}");
+    rados.works("mapext OBJECT", "the extents that were written");
     assert!(rados.ok("listsnaps part").contains("head"));
     rados.works("listsnaps OBJECT", "its head");
     rados.ok("rm part");

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use carmine_crush::Mapping;
-use carmine_types::{OsdId, PgId, errno};
+use carmine_types::{Errno, OsdId, PgId, errno};
 use serde_json::{Value, json};
 
-use super::{Known, Outcome, View, done, osds_of, pretty, read, said, wants_json};
+use super::{Answer, Known, Outcome, View, done, osds_of, pretty, read, said, wants_json};
 use crate::change::{Refusal, refuse};
 use crate::report::pg;
 
@@ -113,7 +113,7 @@ fn ok_to_stop(command: &Value, view: &View<'_>) -> Outcome {
     }
     let count = stop.not_ok();
     let text = format!("unsafe to stop osd(s) at this time ({count} PGs are or would become offline)");
-    Err(refuse(errno::EBUSY, text))
+    Ok(Answer::Not { code: Errno(errno::EBUSY), status: text, data })
 }
 
 /// An OSD is safe to go if it serves no PG, and no PG has fewer copies than it should have: such a PG may want what it has.
