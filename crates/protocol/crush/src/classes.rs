@@ -119,9 +119,8 @@ fn slot_of(bucket: i32) -> Option<usize> {
 /// The first id that no bucket has, nor had.
 fn free_id(crush: &CrushMap, old: &BTreeMap<i32, BTreeMap<i32, i32>>) -> i32 {
     let kept: BTreeSet<i32> = old.values().flat_map(|shadows| shadows.values().copied()).collect();
-    let given = |id: &i32| {
-        crush.item_classes.contains_key(id) || crush.bucket(*id).is_some() || kept.contains(id)
-    };
+    let given =
+        |id: &i32| crush.item_classes.contains_key(id) || crush.bucket(*id).is_some() || kept.contains(id);
     (1..).map(|n: i32| -n).find(|id| !given(id)).unwrap_or(i32::MIN)
 }
 
@@ -171,7 +170,9 @@ fn own_weight(
 
 /// Gives the shadow of a bucket its items.
 fn fill(crush: &mut CrushMap, bucket: i32, class: i32, below: &BTreeMap<i32, u32>) {
-    let (Some(shadow), Some(original)) = (shadow_of(crush, bucket, class), crush.bucket(bucket)) else { return };
+    let (Some(shadow), Some(original)) = (shadow_of(crush, bucket, class), crush.bucket(bucket)) else {
+        return;
+    };
     let (mut items, mut weights) = (Vec::new(), Vec::new());
     for (at, item) in original.items.iter().enumerate() {
         let own = match *item {
@@ -218,7 +219,10 @@ mod tests {
         ];
         assert_eq!(shown(&crush), expected);
         assert_eq!(CrushMap::decode(&crush.encode()).as_ref(), Ok(&crush));
-        assert_eq!((class_name(&crush, 2), class_name(&crush, 1), class_name(&crush, -6)), (Some("ssd"), None, Some("ssd")));
+        assert_eq!(
+            (class_name(&crush, 2), class_name(&crush, 1), class_name(&crush, -6)),
+            (Some("ssd"), None, Some("ssd"))
+        );
         rename_class(&mut crush, 0, "fast");
         assert_eq!(shown(&crush)[0].0, "default~fast");
         set_class(&mut crush, &[0, 2], None);

@@ -11,11 +11,21 @@ use super::{Refusal, refuse};
 /// A wish about device classes.
 #[derive(Clone, Debug)]
 pub(crate) enum ClassEdit {
-    Create { name: String },
-    Remove { name: String },
-    Rename { name: String, to: String },
+    Create {
+        name: String,
+    },
+    Remove {
+        name: String,
+    },
+    Rename {
+        name: String,
+        to: String,
+    },
     /// These OSDs are of this class, or of none.
-    Set { osds: Vec<OsdId>, class: Option<String> },
+    Set {
+        osds: Vec<OsdId>,
+        class: Option<String>,
+    },
 }
 
 pub(super) fn edit(map: &OsdMap, edit: &ClassEdit, now: UTime) -> Result<Option<Incremental>, Refusal> {
@@ -32,7 +42,8 @@ pub(super) fn edit(map: &OsdMap, edit: &ClassEdit, now: UTime) -> Result<Option<
             classes::remove_class(&mut crush, class);
         }
         ClassEdit::Rename { name, to } => {
-            let failed = |errno, why: &str| refuse(errno, format!("fail to rename '{name}' to '{to}' : {why}"));
+            let failed =
+                |errno, why: &str| refuse(errno, format!("fail to rename '{name}' to '{to}' : {why}"));
             match (classes::class_of(&crush, name), classes::class_of(&crush, to)) {
                 (_, Some(_)) => return Err(failed(errno::EEXIST, "(17) File exists")),
                 (None, None) => return Err(failed(errno::ENOENT, "(2) No such file or directory")),

@@ -42,7 +42,9 @@ pub(super) fn edit(map: &OsdMap, edit: &RuleEdit, now: UTime) -> Result<Option<I
     let mut crush = CrushMap::clone(&map.crush);
     match edit {
         RuleEdit::Create { name, .. } if rule_of(&crush, name).is_some() => return Ok(None),
-        RuleEdit::Create { name, root, kind, class } => create(&mut crush, name, (root, class.as_deref()), kind)?,
+        RuleEdit::Create { name, root, kind, class } => {
+            create(&mut crush, name, (root, class.as_deref()), kind)?
+        }
         RuleEdit::Rename { name, to } => match (rule_of(&crush, name), rule_of(&crush, to)) {
             (None, Some(_)) => return Ok(None),
             (Some(_), Some(_)) => {
@@ -82,11 +84,11 @@ fn create(
     let number = number.ok_or_else(|| refuse(errno::EINVAL, format!("unknown type {kind}")))?;
     if let Some(class) = class {
         let known = classes::class_of(crush, class);
-        let known = known.ok_or_else(|| refuse(errno::EINVAL, format!("device class {class} does not exist")))?;
+        let known =
+            known.ok_or_else(|| refuse(errno::EINVAL, format!("device class {class} does not exist")))?;
         let shadow = classes::shadow_of(crush, take, known);
-        take = shadow.ok_or_else(|| {
-            refuse(errno::EINVAL, format!("root {root} has no devices with class {class}"))
-        })?;
+        take = shadow
+            .ok_or_else(|| refuse(errno::EINVAL, format!("root {root} has no devices with class {class}")))?;
     }
     let slot = crush.rules.iter().position(Option::is_none).unwrap_or(crush.rules.len());
     let ruleset = u8::try_from(slot).ok().filter(|_| slot < RULES_MAX);

@@ -4,7 +4,9 @@ use carmine_crush::classes::{class_name, class_of};
 use carmine_types::{OsdId, errno};
 use serde_json::{Value, json};
 
-use super::{Known, Outcome, View, change, done, either, list, osd_of, present, pretty, read, required, said, write};
+use super::{
+    Known, Outcome, View, change, done, either, list, osd_of, present, pretty, read, required, said, write,
+};
 use crate::change::classes::rules_of;
 use crate::change::{Change, ClassEdit, Refusal, refuse};
 
@@ -42,7 +44,10 @@ fn name<'a>(command: &'a Value, parameter: &str) -> Result<&'a str, Refusal> {
     let name = required(command, parameter)?;
     let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     match name.is_empty() || !name.chars().all(is_good) {
-        true => Err(refuse(errno::EINVAL, format!("'{name}': take letters, digits, - _ and . for the name of a class"))),
+        true => Err(refuse(
+            errno::EINVAL,
+            format!("'{name}': take letters, digits, - _ and . for the name of a class"),
+        )),
         false => Ok(name),
     }
 }
@@ -131,7 +136,9 @@ fn named(command: &Value, view: &View<'_>, status: &mut String) -> Result<Vec<Os
 fn get(command: &Value, view: &View<'_>) -> Outcome {
     let mut classes = Vec::new();
     for id in list(present(command, "ids")?) {
-        let osd = osd_of(id).map_err(|_| refuse(errno::EINVAL, format!("unable to parse osd id:'{}'", id.as_str().unwrap_or_default())))?;
+        let osd = osd_of(id).map_err(|_| {
+            refuse(errno::EINVAL, format!("unable to parse osd id:'{}'", id.as_str().unwrap_or_default()))
+        })?;
         classes.push((osd, class_name(&view.map.crush, osd.0 as i32).unwrap_or_default()));
     }
     let is_one = classes.len() == 1;
@@ -147,7 +154,8 @@ fn get(command: &Value, view: &View<'_>) -> Outcome {
 fn rules(command: &Value, view: &View<'_>) -> Outcome {
     let (name, crush) = (required(command, "class")?, &view.map.crush);
     let class = class_of(crush, name);
-    let class = class.ok_or_else(|| refuse(errno::ENOENT, format!("failed to get rules by class '{name}'")))?;
+    let class =
+        class.ok_or_else(|| refuse(errno::ENOENT, format!("failed to get rules by class '{name}'")))?;
     let rules = rules_of(crush, class);
     either(command, || json!(rules), || rules.iter().map(|rule| format!("{rule}\n")).collect())
 }

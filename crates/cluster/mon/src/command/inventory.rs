@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use super::osd::known;
 use super::{Known, Outcome, View, done, either, is_set, pretty, read, required, text};
 use crate::change::refuse;
+use crate::report::cluster;
 use crate::report::inventory::{self, Kind, Spread};
 use crate::report::osd::{self, Trees};
-use crate::report::cluster;
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[

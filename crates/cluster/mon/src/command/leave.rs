@@ -107,7 +107,8 @@ fn ok_to_stop(command: &Value, view: &View<'_>) -> Outcome {
         return Err(refuse(errno::EAGAIN, text));
     }
     let is_ok = stop.not_ok() == 0;
-    let data = pretty(command, &stop.json(&osds, is_ok));
+    // In one line whatever the format asked for, as in Ceph.
+    let data = format!("{}\n", stop.json(&osds, is_ok)).into_bytes();
     if is_ok {
         return done(data);
     }

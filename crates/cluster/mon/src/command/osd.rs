@@ -117,7 +117,8 @@ fn map_of<'a>(command: &Value, view: &View<'a>) -> Result<Cow<'a, OsdMap>, Refus
     if epoch == view.map.epoch {
         return Ok(Cow::Borrowed(view.map));
     }
-    let map = OsdMap::decode(&bytes).map_err(|e| refuse(errno::EIO, format!("the map of epoch {epoch}: {e}")))?;
+    let map =
+        OsdMap::decode(&bytes).map_err(|e| refuse(errno::EIO, format!("the map of epoch {epoch}: {e}")))?;
     Ok(Cow::Owned(map))
 }
 

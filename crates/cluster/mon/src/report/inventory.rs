@@ -149,7 +149,13 @@ pub(crate) fn crush_tree_text(map: &OsdMap, trees: Trees) -> String {
     let mut table = Table::new("ID|CLASS|<WEIGHT|<TYPE NAME");
     for Node { depth, id, weight: raw } in walk_trees(map, trees) {
         let kind = if device(id).is_some() { String::new() } else { format!("{} ", item_type(map, id).1) };
-        table.row(&format!("{id}|{}|{:.5}|{}{kind}{}", class(map, id), weight(raw), "    ".repeat(depth), item_name(map, id)));
+        table.row(&format!(
+            "{id}|{}|{:.5}|{}{kind}{}",
+            class(map, id),
+            weight(raw),
+            "    ".repeat(depth),
+            item_name(map, id)
+        ));
     }
     table.render()
 }

@@ -269,7 +269,10 @@ pub(crate) fn df_text(view: &View<'_>, is_tree: bool) -> String {
                 let one = Use::of(view, &pgs, osd);
                 let (share, state) = (weight(view.map.weight(osd)), up_or_down(view.map, osd));
                 let (space, var, pgs) = (space(one), var(one, mean), one.pgs);
-                format!("{id}|{}|{raw:.5}|{share:.5}|{space}|{var:.2}|{pgs}|{state}|{name}", class(view.map, id))
+                format!(
+                    "{id}|{}|{raw:.5}|{share:.5}|{space}|{var:.2}|{pgs}|{state}|{name}",
+                    class(view.map, id)
+                )
             }
             None => format!("{id}||{raw:.5}|-{}{name}", "|".repeat(11)),
         });

@@ -146,7 +146,9 @@ pub(crate) fn tell(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
             Err(status) => (TellReply { result: errno::EINVAL, status }, Vec::new()),
             Ok(question) => match answer(&osd, &question).await {
                 Err(status) => {
-                    let result = if pg_query::is_of_none(&osd, &question) { errno::ENOENT } else { errno::EINVAL };
+                    let is_absent =
+                        pg_query::is_of_none(&osd, &question) || question["prefix"] == "config get";
+                    let result = if is_absent { errno::ENOENT } else { errno::EINVAL };
                     (TellReply { result, status }, Vec::new())
                 }
                 Ok(value) => match value.get(STATUS).and_then(Value::as_str) {

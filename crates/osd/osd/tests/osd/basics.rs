@@ -266,6 +266,20 @@ fn listing_finds_every_object_once() {
 }
 
 #[test]
+fn no_pool_keeps_hit_sets() {
+    let cluster = Cluster::start(6, Disks::Cyan, 1, 8, &[1]);
+    let raw = super::raw::Raw::new(&cluster, 0);
+    let ask = |code, tid| {
+        let mut request = raw.request(&cluster, "", OsdOp::with_payload(code, 0));
+        request.hash = request.pg.ps;
+        raw.ask(&cluster, request, b"", tid).unwrap()
+    };
+    let list = ask(ops::HIT_SET_LS, 1);
+    assert_eq!((list.result, &list.data[..]), (0, &[0; 4][..]), "an empty list");
+    assert_eq!(ask(ops::HIT_SET_GET, 2).result, errno::ENOENT);
+}
+
+#[test]
 fn requests_that_lie_are_refused() {
     let cluster = Cluster::start(5, Disks::Cyan, 1, 8, &[2]);
     let raw = super::raw::Raw::new(&cluster, 0);
