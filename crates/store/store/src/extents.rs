@@ -33,6 +33,7 @@ mod tests {
         assert_eq!(written_runs(100..16_000, is_written), [100..8192, 12_288..16_000]);
         assert_eq!(written_runs(8192..12_288, is_written), []);
         assert_eq!(written_runs(5..5, is_written), []);
-        assert_eq!(written_runs(5..4, is_written), []);
+        let (after, before) = (5, 4);
+        assert_eq!(written_runs(after..before, is_written), []);
     }
 }

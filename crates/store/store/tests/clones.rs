@@ -201,6 +201,7 @@ fn a_copy_of_nothing_is_nothing_and_one_of_itself_changes_nothing() {
 }
 
 #[test]
+#[allow(clippy::single_range_in_vec_init)] // a list of runs that is one run long
 fn a_copy_has_the_holes_of_its_source() {
     on_new_store(8 << 20, async |shard, path, kv| {
         let (_, blue) = mount(&shard, &path, &kv).await;

@@ -62,7 +62,7 @@ impl Pg {
         if error {
             metrics.errors += 1;
         } else {
-            self.served.read(op.request.ops.len(), bytes);
+            self.served.read(bytes);
         }
         drop(metrics);
         let mut stages = osd.stages.borrow_mut();

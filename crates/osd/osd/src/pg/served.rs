@@ -14,15 +14,15 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// A request of so many operations was answered, with so many bytes.
-    pub(super) fn read(&self, ops: usize, bytes: u64) {
-        self.reads.set(self.reads.get() + ops as u64);
+    /// A request was answered, with so many bytes.
+    pub(super) fn read(&self, bytes: u64) {
+        self.reads.set(self.reads.get() + 1);
         self.read_bytes.set(self.read_bytes.get() + bytes);
     }
 
-    /// A request of so many operations and bytes was carried out.
-    pub(super) fn wrote(&self, ops: usize, bytes: u64) {
-        self.writes.set(self.writes.get() + ops as u64);
+    /// A request of so many bytes was carried out.
+    pub(super) fn wrote(&self, bytes: u64) {
+        self.writes.set(self.writes.get() + 1);
         self.write_bytes.set(self.write_bytes.get() + bytes);
     }
 

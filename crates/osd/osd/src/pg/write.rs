@@ -310,7 +310,7 @@ fn finish_write(osd: &OsdShard, served: &Served, write: Write, now: u64) {
             metrics.errors += 1;
         } else {
             metrics.write_bytes += bytes;
-            served.wrote(op.request.ops.len(), bytes);
+            served.wrote(bytes);
         }
         metrics.write_latency_ns.record(end.saturating_sub(op.arrived_ns));
         let started = op.started_ns.get();
