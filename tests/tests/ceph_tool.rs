@@ -269,13 +269,21 @@ fn maps(ceph: &mut Ceph<'_>) {
     let (osdmap, crushmap) = (path("osdmap"), path("crushmap"));
     ceph.ok(&format!("osd getmap -o {osdmap}"));
     ceph.ok(&format!("osd getcrushmap -o {crushmap}"));
+    let oldest = ceph.json("osd dump 2");
+    assert_eq!(oldest["epoch"], 2, "{oldest}");
+    ceph.ok(&format!("osd getmap 2 -o {}", path("old")));
     if installed("osdmaptool", "ceph-base") {
         let shown = succeed(run(Path::new("osdmaptool"), &["--print", &osdmap], LIMIT), "osdmaptool --print");
         assert!(shown.contains("pool 1 'bench'"), "{shown}");
+        let old =
+            succeed(run(Path::new("osdmaptool"), &["--print", &path("old")], LIMIT), "osdmaptool --print");
+        assert!(old.starts_with("epoch 2\n") || old.contains("\nepoch 2\n"), "{old}");
         let shown = succeed(run(Path::new("crushtool"), &["-d", &crushmap], LIMIT), "crushtool -d");
         assert!(shown.contains("step emit"), "{shown}");
-        ceph.sheet
-            .works("`ceph osd getmap`, `ceph osd getcrushmap`", "`osdmaptool` and `crushtool` read them");
+        ceph.sheet.works(
+            "`ceph osd getmap [EPOCH]`, `ceph osd getcrushmap [EPOCH]`",
+            "`osdmaptool` and `crushtool` read them",
+        );
     }
 }
 
@@ -571,8 +579,7 @@ fn inventory(ceph: &mut Ceph<'_>) {
     ceph.shows("osd crush ls default", &["host-"], &["[0]"]);
     ceph.refused("osd crush ls nosuch", "node 'nosuch' does not exist");
     ceph.shows("osd crush get-tunable straw_calc_version", &["1\n"], &[".straw_calc_version"]);
-    assert_eq!(ceph.json("osd crush class ls"), serde_json::json!([]));
-    ceph.sheet.works("`ceph osd crush class ls`", "there are none: the map names no device classes");
+    device_classes(ceph);
     let spread = [".avg_pgs", ".std_dev", ".expected_baseline_std_dev", ".min_osd_pgs", ".max_osd_pgs"];
     ceph.shows("osd utilization", &["avg ", "stddev ", "min osd.", "max osd."], &spread);
     ceph.shows("osd numa-status", &["AFFINITY"], &["[2].host"]);
@@ -635,11 +642,48 @@ fn limits(ceph: &mut Ceph<'_>) {
     );
 }
 
+/// A pool whose rule names a class is on the OSDs of that class.
+fn device_classes(ceph: &mut Ceph<'_>) {
+    let placed_in = |ceph: &Ceph<'_>| ceph.json("osd map fast object")["up"].clone();
+    assert_eq!(ceph.json("osd crush class ls"), serde_json::json!([]));
+    ceph.said("osd crush set-device-class quick osd.1", "set osd(s) 1 to class 'quick'");
+    ceph.refused("osd crush set-device-class slow osd.1", "has already bound to class 'quick'");
+    ceph.shows("osd crush class ls", &["quick"], &["[0]"]);
+    ceph.shows("osd crush class ls-osd quick", &["1\n"], &["[0]"]);
+    ceph.shows("osd crush get-device-class osd.1", &["quick"], &["[0].device_class"]);
+    assert!(ceph.ok("osd crush tree --show-shadow").contains("root default~quick"));
+    assert!(ceph.ok("osd tree").lines().any(|line| line.contains("quick") && line.contains("osd.1")));
+    ceph.ok("osd crush rule create-replicated fast default osd quick");
+    ceph.shows("osd crush rule ls-by-class quick", &["fast"], &["[0]"]);
+    ceph.ok("osd pool create fast 8 8 replicated fast --size 2");
+    assert_eq!(placed_in(ceph), serde_json::json!([1]));
+    ceph.said("osd crush set-device-class quick 2", "set osd(s) 2 to class 'quick'");
+    ceph.until("status", clean);
+    assert_eq!(placed_in(ceph).as_array().map(Vec::len), Some(2));
+    ceph.sheet.works(
+        "`ceph osd crush set-device-class|rm-device-class CLASS OSD...`",
+        "a pool whose rule names the class goes to these OSDs",
+    );
+    ceph.said("osd crush class rename quick swift", "rename class 'quick' to 'swift'");
+    ceph.refused("osd crush class rm swift", "still referenced by crush_rule(s): 'fast'");
+    ceph.ok("osd pool rm fast fast --yes-i-really-really-mean-it");
+    ceph.said("osd crush rm-device-class all", "done removing class of osd(s): 1,2");
+    ceph.ok("osd crush rule rm fast");
+    ceph.said("osd crush class create spare", "created class spare with id 0 to crush map");
+    ceph.said("osd crush class rm spare", "removed class spare with id 0 from crush map");
+    assert_eq!(ceph.json("osd crush class ls"), serde_json::json!([]));
+    assert!(!ceph.ok("osd crush tree --show-shadow").contains('~'));
+    ceph.sheet.works("`ceph osd crush class create|rm|rename`", "the shadow trees follow");
+}
+
 /// Which OSDs may stop, or go for good.
 fn leave(ceph: &mut Ceph<'_>) {
     ceph.until("status", clean);
-    ceph.shows("osd ok-to-stop 0", &["\"ok_to_stop\": true"], &[".ok_to_stop", ".osds[0]", ".num_ok_pgs"]);
+    ceph.shows("osd ok-to-stop 0", &["\"ok_to_stop\":true"], &[".ok_to_stop", ".osds[0]", ".num_ok_pgs"]);
     ceph.refused("osd ok-to-stop 0 1 2", "unsafe to stop osd(s) at this time");
+    let answer = run(Path::new("ceph"), &["-c", &ceph.bed.conf(), "osd", "ok-to-stop", "0", "1", "2"], LIMIT);
+    let lists: serde_json::Value = serde_json::from_slice(&answer.stdout).expect("the lists");
+    assert!(lists["bad_become_inactive"].as_array().is_some_and(|pgs| !pgs.is_empty()), "{lists}");
     ceph.refused("osd safe-to-destroy 0", "pgs currently mapped to them.");
     let lists = ceph.json("osd safe-to-destroy 0");
     assert_eq!(
@@ -681,6 +725,7 @@ fn unknown(ceph: &mut Ceph<'_>) {
     ceph.refused("config set osd osd_max_write_size 10", "is 90 and stays so");
     ceph.refused("config get osd nosuch", "unrecognized key 'nosuch'");
     ceph.refused("osd getmap 99999", "there is no map for epoch 99999");
+    ceph.refused("tell 1.fff query", "i don't have pgid 1.fff");
     ceph.refused("osd dump 99999", "there is no map for epoch 99999");
     ceph.refused("osd out osd.7", "osd.7 does not exist");
     ceph.refused("tell mds.0 version", "problem getting command descriptions from mds.0");

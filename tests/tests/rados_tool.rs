@@ -77,7 +77,11 @@ fn objects_round_trip(rados: &mut Rados<'_>) {
     assert!(rados.ok("lspools").lines().any(|pool| pool == "bench"));
     rados.works("lspools", "");
     wait_for_objects(rados.bed, 7);
-    rados.works("df", "objects and bytes of each pool");
+    let df: serde_json::Value = serde_json::from_str(&rados.ok("df --format json")).expect("JSON");
+    let bench = &df["pools"][0];
+    assert!(bench["write_ops"].as_u64() >= Some(8) && bench["read_ops"].as_u64() >= Some(8), "{df}");
+    assert!(bench["write_bytes"].as_u64() >= Some(9 << 20), "{df}");
+    rados.works("df", "objects and bytes of each pool, and what clients read and wrote");
 }
 
 /// Verbs that change a part of an object.
@@ -99,7 +103,10 @@ fn parts_of_objects(rados: &mut Rados<'_>) {
     assert!(rados.ok("stat part").contains("2001-09-09"));
     rados.works("touch OBJECT [TIME]", "");
     assert!(rados.ok("mapext part").contains("16"), "22 bytes, in hexadecimal digits");
-    rados.works("mapext OBJECT", "one extent of the whole object");
+    rados.ok(&format!("put part {file} --offset 100000"));
+    let extents = rados.ok("mapext part");
+    assert_eq!(extents.lines().count(), 2, "{extents}");
+    rados.works("mapext OBJECT", "the extents that were written");
     assert!(rados.ok("listsnaps part").contains("head"));
     rados.works("listsnaps OBJECT", "its head");
     rados.ok("rm part");

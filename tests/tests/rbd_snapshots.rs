@@ -76,17 +76,32 @@ fn three_replicated_blue_osds_have_snapshots_and_clones() {
     snapshots_as_in_ceph(&Testbed::up(THREE_BLUE));
 }
 
+/// Runs the script of this name, which prints what methods of object classes answer.
+fn answers_as_in_ceph(bed: &Testbed, name: &str) {
+    let [script, answers] = ["py", "txt"].map(|end| file(&format!("python/{name}.{end}")));
+    let out = run(Path::new(PYTHON), &[&script, &bed.conf(), "bench"], Duration::from_secs(300));
+    let expected = std::fs::read_to_string(answers).expect("what Ceph says");
+    compare(&String::from_utf8_lossy(&out.stdout), &expected, &String::from_utf8_lossy(&out.stderr));
+}
+
 #[test]
-fn the_class_rbd_answers_as_in_ceph() {
+fn object_classes_answer_as_in_ceph() {
     let has_rados = Path::new(PYTHON).exists()
         && run(Path::new(PYTHON), &["-c", "import rados"], Duration::from_secs(30)).status.success();
     if !has_rados {
         return skip(format_args!("{PYTHON} cannot import rados: apt-get install python3-rados"));
     }
     let bed = Testbed::up(ONE_CYAN);
-    let args = [&file("python/rbd_class.py"), &bed.conf(), "bench"].map(str::to_owned);
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let out = run(Path::new(PYTHON), &args, Duration::from_secs(300));
-    let expected = std::fs::read_to_string(file("python/rbd_class.txt")).expect("what Ceph says");
-    compare(&String::from_utf8_lossy(&out.stdout), &expected, &String::from_utf8_lossy(&out.stderr));
+    answers_as_in_ceph(&bed, "rbd_class");
+    answers_as_in_ceph(&bed, "classes");
+    let mut sheet = Sheet::new("object classes");
+    sheet.works(
+        "`lock`, `hello`, `rbd`",
+        "all methods but those of groups, mirroring, migration and journaling",
+    );
+    sheet.works(
+        "`numops`, `refcount`, `version`, `log`",
+        "all methods: the answers, omaps and xattrs of a real Ceph 16.2.15",
+    );
+    sheet.check();
 }

@@ -859,7 +859,7 @@ def object_classes(io):
     expect(io.execute("classes", "rbd", "metadata_get", b"\3\0\0\0key")[1], b"\5\0\0\0value")
     fails(errno.EOPNOTSUPP, io.execute, "classes", "rgw", "bucket_list", b"")
     fails(errno.EOPNOTSUPP, io.execute, "classes", "lock", "pick", b"")
-    fails(errno.EOPNOTSUPP, io.execute, "nothing", "numops", "add", b"")
+    fails(errno.EOPNOTSUPP, io.execute, "nothing", "user", "get_header", b"")
     fails(errno.EPERM, io.execute, "nothing", "unheard_of", "add", b"")
     io.remove_object("classes")
 

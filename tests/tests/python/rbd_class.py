@@ -394,4 +394,5 @@ def main(conf, pool, groups):
     cluster.shutdown()
 
 
-main(sys.argv[1], sys.argv[2], sys.argv[3:])
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])

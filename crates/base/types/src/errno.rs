@@ -42,6 +42,7 @@ errnos! {
     ENAMETOOLONG = -36: "name too long",
     ENOSYS = -38: "not implemented",
     ENODATA = -61: "no such attribute",
+    EBADMSG = -74: "stored value is malformed",
     EOVERFLOW = -75: "value too large",
     EILSEQ = -84: "checksum mismatch or illegal bytes",
     EOLDSNAPC = -85: "snapshot context is out of date",

@@ -379,7 +379,7 @@ impl Mon {
         for osd in map.osds().filter(|osd| !map.is_up(*osd)) {
             stats.reports.remove(&osd);
         }
-        stats.scrubs.retain(|pg, _| map.pools.contains_key(&pg.pool));
+        stats.retain_pools(|pool| map.pools.contains_key(&pool));
     }
 
     /// The change to make when an OSD's session ends: none if the OSD has a newer session, or if other OSDs still have

@@ -150,7 +150,7 @@ impl Mon {
         }
         let OsdStats { epoch, used_bytes, total_bytes, .. } = stats;
         let stuck = stats.stuck.clone();
-        self.stats.borrow_mut().reports.insert(osd, stats);
+        self.stats.borrow_mut().take(osd, stats, self.shard.now_ns());
         self.note(&current.map, Change::Fullness { osd, used_bytes, total_bytes });
         let quotas = quota::due(&current.map, &self.stats.borrow().pools());
         let purged = snaps::due(&current.map, &self.stats.borrow().trimmed());

@@ -340,6 +340,7 @@ impl Mon {
             map: &current.map,
             placement: current.placement(),
             map_bytes: &current.bytes,
+            history: &self.history.borrow(),
             stats: &self.stats.borrow(),
             log: &self.log.borrow(),
             options: &self.options.borrow(),
@@ -359,6 +360,7 @@ impl Mon {
         match outcome {
             Err(Refusal { code, text }) => ack(code.0, text, Vec::new()),
             Ok(Answer::Done { status, data }) => ack(0, status, data),
+            Ok(Answer::Not { code, status, data }) => ack(code.0, status, data),
             Ok(Answer::Scrub { orders, status }) => {
                 orders.iter().for_each(|(osd, order)| self.send_to_osd(*osd, Message::of(order)));
                 ack(0, status, Vec::new());

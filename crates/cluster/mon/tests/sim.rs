@@ -193,7 +193,7 @@ fn osds_come_and_go() {
         assert_eq!(client.osdmap().unwrap().epoch, Epoch(2));
         other.shutdown();
         // Its statistics are what STATFS tells.
-        let pools = vec![PoolUse { pool: 1, objects: 3, bytes: 12_288, clones: 0 }];
+        let pools = vec![PoolUse { pool: 1, objects: 3, bytes: 12_288, ..PoolUse::default() }];
         session.send(Message::of(&OsdStats {
             epoch: Epoch(2),
             total_bytes: 1 << 30,

@@ -9,7 +9,7 @@ use carmine_messenger::{Message, with_timeout};
 use carmine_metrics::StageStat;
 use carmine_reactor::{Group, ShardId};
 use carmine_types::Epoch;
-use carmine_wire::private::{OsdStats, PgPurged, PgStuck, PoolUse};
+use carmine_wire::private::{OsdStats, PgPurged, PgStuck, PoolIo, PoolUse};
 
 use crate::metrics::STORE;
 use crate::pg::tell_monitor;
@@ -81,7 +81,7 @@ fn mean_ns(before: &StageStat, after: &StageStat) -> u64 {
     sum_ns.checked_div(after.count.saturating_sub(before.count)).unwrap_or(0)
 }
 
-/// The contents of the PGs that this OSD leads, all shards together, as far as they are counted.
+/// The contents of the PGs that this OSD leads, all shards together, as far as they are counted; and what clients of the pools were answered.
 async fn pools(osd: &OsdShard) -> Vec<PoolUse> {
     let mut sums = BTreeMap::new();
     for to in (0..osd.shard.shards()).map(ShardId) {
@@ -128,7 +128,10 @@ fn pools_of_shard(osd: &OsdShard) -> Vec<PoolUse> {
     let mut sums = BTreeMap::new();
     for pg in osd.pgs.borrow().values().filter(|pg| pg.leads()) {
         let (objects, clones, bytes) = pg.usage();
-        add(&mut sums, PoolUse { pool: pg.id.pgid.pool, objects, bytes, clones });
+        add(&mut sums, PoolUse { pool: pg.id.pgid.pool, objects, bytes, clones, io: PoolIo::default() });
+    }
+    for (pool, served) in osd.served.borrow().iter() {
+        add(&mut sums, PoolUse { pool: *pool, io: served.io(), ..PoolUse::default() });
     }
     sums.into_values().collect()
 }
@@ -164,4 +167,5 @@ fn add(sums: &mut BTreeMap<i64, PoolUse>, part: PoolUse) {
     sum.objects += part.objects;
     sum.bytes = sum.bytes.saturating_add(part.bytes);
     sum.clones = sum.clones.saturating_add(part.clones);
+    sum.io = sum.io.plus(part.io);
 }

@@ -10,6 +10,7 @@
 
 mod bucket;
 pub mod build;
+pub mod classes;
 pub mod edit;
 mod ln;
 mod mapper;

@@ -47,6 +47,30 @@ pub fn version_notice() -> Header2 {
 // How an OSD is: what Ceph's OSDs tell the manager (MPGStats), and the PGs that keep the monitor from changing the map.
 
 coded! {
+    /// Operations of clients that were answered without an error, and the bytes that they read and wrote.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct PoolIo {
+        pub reads: u64,
+        pub read_bytes: u64,
+        pub writes: u64,
+        pub write_bytes: u64,
+    }
+}
+
+impl PoolIo {
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(self, other: PoolIo) -> PoolIo {
+        PoolIo {
+            reads: self.reads.saturating_add(other.reads),
+            read_bytes: self.read_bytes.saturating_add(other.read_bytes),
+            writes: self.writes.saturating_add(other.writes),
+            write_bytes: self.write_bytes.saturating_add(other.write_bytes),
+        }
+    }
+}
+
+coded! {
     /// The use of one pool by the PGs whose primary is this OSD: summed over all OSDs, each object counts once.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct PoolUse {
@@ -56,6 +80,8 @@ coded! {
         pub bytes: u64,
         /// How many of the objects are clones, which snapshots keep.
         pub clones: u64,
+        /// Since this OSD runs.
+        pub io: PoolIo,
     }
 }
 

@@ -13,6 +13,7 @@
 mod api;
 pub mod blue;
 mod error;
+mod extents;
 mod kv;
 mod mem;
 mod memkv;

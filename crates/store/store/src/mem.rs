@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,6 +13,7 @@ use carmine_reactor::{Bytes, Payload};
 use carmine_types::{Eversion, ObjectId, SpgId};
 use foldhash::fast::FixedState;
 
+use crate::extents::written_runs;
 use crate::pages::{PAGE, Pages};
 use crate::{BLOCK_BYTES, OmapPage, OmapRange, StatFs, StoreError, StoreStats};
 
@@ -104,6 +105,15 @@ impl Mem {
         state.stats.reads += 1;
         let object = state.get(oid)?;
         Some((object.meta.user_version, self.bytes_of(object, off, len)))
+    }
+
+    /// See [`crate::Store::written`]. All counts as written where no data is kept.
+    pub(crate) fn written(&self, oid: &ObjectId, off: u64, len: u64) -> Option<Vec<Range<u64>>> {
+        let state = self.state.borrow();
+        let object = state.get(oid)?;
+        let end = off.saturating_add(len).min(object.meta.size);
+        let is_written = |page| !self.shared.keep_data || object.pages.get(page).is_some();
+        Some(written_runs(off..end, is_written))
     }
 
     fn bytes_of(&self, object: &Object, off: u64, len: u64) -> Payload {

@@ -1,6 +1,7 @@
 //! [`Store`]: one of the stores, dispatched statically.
 
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -231,6 +232,20 @@ impl Store {
                 .ok_or_else(|| StoreError::NotFound(oid.clone())),
             // On the heap: it waits for the drive nearly always, and what calls this is not to be larger for it.
             Store::Blue(blue) => Box::pin(blue.0.read(oid, off, len)).await,
+        }
+    }
+
+    /// The runs of blocks among bytes `off..off + len` of an object that are no holes, in order, none touching the next; cut at
+    /// both ends of the range and at the object's end.
+    ///
+    /// # Errors
+    /// `NotFound`; if metadata cannot be read or is damaged.
+    pub async fn written(&self, oid: &ObjectId, off: u64, len: u64) -> Result<Vec<Range<u64>>, StoreError> {
+        match self {
+            Store::Cyan(mem) | Store::Null(mem) => {
+                mem.0.written(oid, off, len).ok_or_else(|| StoreError::NotFound(oid.clone()))
+            }
+            Store::Blue(blue) => blue.0.written(oid, off, len).await,
         }
     }
 

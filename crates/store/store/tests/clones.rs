@@ -201,6 +201,33 @@ fn a_copy_of_nothing_is_nothing_and_one_of_itself_changes_nothing() {
 }
 
 #[test]
+#[allow(clippy::single_range_in_vec_init)] // a list of runs that is one run long
+fn a_copy_has_the_holes_of_its_source() {
+    on_new_store(8 << 20, async |shard, path, kv| {
+        let (_, blue) = mount(&shard, &path, &kv).await;
+        let cyan = Store::open_shard(&StoreShared::cyan(8 << 20), &shard).await.unwrap();
+        for store in [&blue, &cyan] {
+            assert!(matches!(store.written(&oid(1), 0, 1).await, Err(StoreError::NotFound(_))));
+            submit(
+                store,
+                txn([write(&oid(1), 5000, noise(1, 5000)), write(&oid(1), 400_000, noise(2, 100))]),
+            )
+            .await
+            .unwrap();
+            submit(store, txn([clone(&oid(2), &oid(1)), write(&oid(1), 20_000, noise(3, 1))])).await.unwrap();
+            let all = async |n| store.written(&oid(n), 0, u64::MAX).await.unwrap();
+            assert_eq!(all(2).await, [4096..12_288, 397_312..400_100]);
+            assert_eq!(all(1).await, [4096..12_288, 16_384..20_480, 397_312..400_100]);
+            assert_eq!(store.written(&oid(2), 5000, 100).await.unwrap(), [5000..5100]);
+            assert_eq!(store.written(&oid(2), 12_288, 8192).await.unwrap(), []);
+            let punched = only(&oid(2), Step::Zero { off: 4000, len: 8000 });
+            submit(store, txn([punched])).await.unwrap();
+            assert_eq!(all(2).await, [8192..12_288, 397_312..400_100]);
+        }
+    });
+}
+
+#[test]
 fn an_omap_of_many_keys_is_copied() {
     on_new_store(16 << 20, async |shard, path, kv| {
         let (shared, store) = mount(&shard, &path, &kv).await;

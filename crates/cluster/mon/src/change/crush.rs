@@ -1,5 +1,6 @@
 //! Rules of the CRUSH map.
 
+use carmine_crush::classes;
 use carmine_types::{UTime, errno};
 use carmine_wire::crushmap::{CrushMap, Rule, RuleStep};
 use carmine_wire::osdmap::consts::POOL_REPLICATED;
@@ -20,6 +21,8 @@ pub(crate) enum RuleEdit {
         name: String,
         root: String,
         kind: String,
+        /// Only devices of this class.
+        class: Option<String>,
     },
     Rename {
         name: String,
@@ -39,7 +42,9 @@ pub(super) fn edit(map: &OsdMap, edit: &RuleEdit, now: UTime) -> Result<Option<I
     let mut crush = CrushMap::clone(&map.crush);
     match edit {
         RuleEdit::Create { name, .. } if rule_of(&crush, name).is_some() => return Ok(None),
-        RuleEdit::Create { name, root, kind } => create(&mut crush, name, root, kind)?,
+        RuleEdit::Create { name, root, kind, class } => {
+            create(&mut crush, name, (root, class.as_deref()), kind)?
+        }
         RuleEdit::Rename { name, to } => match (rule_of(&crush, name), rule_of(&crush, to)) {
             (None, Some(_)) => return Ok(None),
             (Some(_), Some(_)) => {
@@ -59,6 +64,7 @@ pub(super) fn edit(map: &OsdMap, edit: &RuleEdit, now: UTime) -> Result<Option<I
             if let Some(rule) = usize::try_from(slot).ok().and_then(|slot| crush.rules.get_mut(slot)) {
                 *rule = None;
             }
+            classes::forget_dead_classes(&mut crush);
         }
     }
     let mut inc = Incremental::next(map, now);
@@ -66,11 +72,24 @@ pub(super) fn edit(map: &OsdMap, edit: &RuleEdit, now: UTime) -> Result<Option<I
     Ok(Some(inc))
 }
 
-fn create(crush: &mut CrushMap, name: &str, root: &str, kind: &str) -> Result<(), Refusal> {
+fn create(
+    crush: &mut CrushMap,
+    name: &str,
+    (root, class): (&str, Option<&str>),
+    kind: &str,
+) -> Result<(), Refusal> {
     let take = crush.item_names.iter().find(|(_, known)| *known == root).map(|(id, _)| *id);
-    let take = take.ok_or_else(|| refuse(errno::ENOENT, format!("root item {root} does not exist")))?;
+    let mut take = take.ok_or_else(|| refuse(errno::ENOENT, format!("root item {root} does not exist")))?;
     let number = crush.type_names.iter().find(|(_, known)| *known == kind).map(|(number, _)| *number);
     let number = number.ok_or_else(|| refuse(errno::EINVAL, format!("unknown type {kind}")))?;
+    if let Some(class) = class {
+        let known = classes::class_of(crush, class);
+        let known =
+            known.ok_or_else(|| refuse(errno::EINVAL, format!("device class {class} does not exist")))?;
+        let shadow = classes::shadow_of(crush, take, known);
+        take = shadow
+            .ok_or_else(|| refuse(errno::EINVAL, format!("root {root} has no devices with class {class}")))?;
+    }
     let slot = crush.rules.iter().position(Option::is_none).unwrap_or(crush.rules.len());
     let ruleset = u8::try_from(slot).ok().filter(|_| slot < RULES_MAX);
     let ruleset = ruleset.ok_or_else(|| refuse(errno::ENOSPC, format!("there are {RULES_MAX} rules")))?;

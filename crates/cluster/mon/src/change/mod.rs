@@ -1,5 +1,6 @@
 //! Changes of the cluster map, as pure functions from a map and a wish to an incremental.
 
+pub(crate) mod classes;
 pub(crate) mod crush;
 mod fullness;
 mod limits;
@@ -22,6 +23,7 @@ use carmine_wire::addr::{EntityAddr, EntityAddrVec};
 use carmine_wire::osdmap::{Incremental, OsdMap};
 use carmine_wire::private::PgStuck;
 
+pub(crate) use classes::ClassEdit;
 pub(crate) use crush::RuleEdit;
 pub(crate) use limits::FullState;
 pub(crate) use profile::Profile;
@@ -80,6 +82,8 @@ pub(crate) enum Change {
     RemoveProfile { name: String },
     /// Changes the rules of the CRUSH map.
     Rule(RuleEdit),
+    /// Changes the device classes.
+    Class(ClassEdit),
     /// Calls OSDs down that may well run: they boot again.
     MarkDown { osds: Vec<OsdId> },
     /// An OSD has been down for so long that others are to have its data.
@@ -169,6 +173,7 @@ impl Change {
             Self::SetProfile { name, profile, force } => profile::set(map, name, profile, *force, now),
             Self::RemoveProfile { name } => Ok(profile::remove(map, name, now)),
             Self::Rule(edit) => crush::edit(map, edit, now),
+            Self::Class(edit) => classes::edit(map, edit, now),
             Self::MarkDown { osds } => osd::mark_down(map, osds, now),
             Self::AutoOut { osd } => place::auto_out(map, *osd, now),
             Self::CrushReweight { osd, weight } => place::crush_reweight(map, *osd, *weight, now),

@@ -1,6 +1,6 @@
 //! OSDs in the placement: new ones, out because they are down for long, another weight in the CRUSH map, gone for good.
 
-use carmine_crush::edit;
+use carmine_crush::{classes, edit};
 use carmine_types::{OsdId, UTime, Uuid, errno};
 use carmine_wire::crushmap::CrushMap;
 use carmine_wire::osdmap::consts::{FLAG_NOOUT, STATE_AUTOOUT, STATE_EXISTS, WEIGHT_IN, WEIGHT_OUT};
@@ -114,6 +114,7 @@ pub(super) fn crush_add(
         );
         return Err(refuse(errno::EINVAL, text));
     }
+    classes::rebuild_shadows(&mut crush);
     let mut inc = Incremental { crush: crush.encode(), ..Incremental::next(map, now) };
     pin(map, &mut inc)?;
     Ok(Some(inc))
@@ -129,6 +130,7 @@ pub(super) fn purge(map: &OsdMap, osd: OsdId, now: UTime) -> Result<Option<Incre
     }
     let mut crush = CrushMap::clone(&map.crush);
     edit::remove_device(&mut crush, osd.0 as i32);
+    classes::rebuild_shadows(&mut crush);
     let mut inc = Incremental { crush: crush.encode(), ..Incremental::next(map, now) };
     inc.new_state.insert(osd, STATE_EXISTS);
     inc.new_weight.insert(osd, WEIGHT_OUT);

@@ -606,7 +606,12 @@ fn a_quota_makes_a_pool_full() {
 fn rules_and_profiles_come_and_go() {
     let mut map = cluster_up(2);
     let create = |name: &str, root: &str, kind: &str| {
-        Change::Rule(RuleEdit::Create { name: name.into(), root: root.into(), kind: kind.into() })
+        Change::Rule(RuleEdit::Create {
+            name: name.into(),
+            root: root.into(),
+            kind: kind.into(),
+            class: None,
+        })
     };
     assert!(
         apply(&mut map, create("r", "default", "osd")) && !apply(&mut map, create("r", "default", "osd"))

@@ -4,7 +4,7 @@ use carmine_types::errno;
 use carmine_wire::crushmap::Tunables;
 use serde_json::{Value, json};
 
-use super::{Known, Outcome, View, done, either, number, pretty, read, required, said, text, write};
+use super::{Answer, Known, Outcome, View, done, either, number, pretty, read, required, said, text, write};
 use crate::change::refuse;
 use crate::report::{cluster, crush, health};
 
@@ -33,7 +33,10 @@ pub(super) const COMMANDS: &[Known] = &[
         if let Some(epoch) = number::<u32>(c, "epoch")?.filter(|epoch| *epoch > cluster::MONMAP_EPOCH) {
             return Err(refuse(errno::ENOENT, format!("there is no map for epoch {epoch}")));
         }
-        either(c, || cluster::mon_dump_json(v), || cluster::mon_dump_text(v))
+        let answer = either(c, || cluster::mon_dump_json(v), || cluster::mon_dump_text(v))?;
+        let Answer::Done { data, .. } = answer else { return Ok(answer) };
+        let status = format!("dumped monmap epoch {}", cluster::MONMAP_EPOCH);
+        Ok(Answer::Done { status, data })
     }),
     read("mon stat", "show the monitors", |c, v| {
         either(c, cluster::mon_stat_json, || cluster::mon_stat_text(v))

@@ -4,10 +4,11 @@ use carmine_types::errno;
 use serde_json::{Value, json};
 
 use super::osd::known;
-use super::{Known, Outcome, View, done, either, pretty, read, required, text};
+use super::{Known, Outcome, View, done, either, is_set, pretty, read, required, text};
 use crate::change::refuse;
+use crate::report::cluster;
 use crate::report::inventory::{self, Kind, Spread};
-use crate::report::{cluster, osd};
+use crate::report::osd::{self, Trees};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
@@ -38,10 +39,8 @@ pub(super) const COMMANDS: &[Known] = &[
         either(c, || spread.json(), || spread.text())
     }),
     read("osd crush tree shadow:(--show-shadow)?", "print the buckets and OSDs of the CRUSH map", |c, v| {
-        either(c, || osd::crush_tree_json(v.map), || inventory::crush_tree_text(v.map))
-    }),
-    read("osd crush class ls", "list the device classes (the map names none)", |c, _| {
-        done(pretty(c, &json!([])))
+        let which = if is_set(c, "shadow") { Trees::All } else { Trees::Real };
+        either(c, || osd::crush_tree_json(v.map, which), || inventory::crush_tree_text(v.map, which))
     }),
     read("osd crush ls node:CephString", "list what is directly below a bucket", |c, v| {
         let node = required(c, "node")?;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use carmine_crush::Mapping;
-use carmine_types::{OsdId, PgId, errno};
+use carmine_types::{Errno, OsdId, PgId, errno};
 use serde_json::{Value, json};
 
-use super::{Known, Outcome, View, done, osds_of, pretty, read, said, wants_json};
+use super::{Answer, Known, Outcome, View, done, osds_of, pretty, read, said, wants_json};
 use crate::change::{Refusal, refuse};
 use crate::report::pg;
 
@@ -107,13 +107,14 @@ fn ok_to_stop(command: &Value, view: &View<'_>) -> Outcome {
         return Err(refuse(errno::EAGAIN, text));
     }
     let is_ok = stop.not_ok() == 0;
-    let data = pretty(command, &stop.json(&osds, is_ok));
+    // In one line whatever the format asked for, as in Ceph.
+    let data = format!("{}\n", stop.json(&osds, is_ok)).into_bytes();
     if is_ok {
         return done(data);
     }
     let count = stop.not_ok();
     let text = format!("unsafe to stop osd(s) at this time ({count} PGs are or would become offline)");
-    Err(refuse(errno::EBUSY, text))
+    Ok(Answer::Not { code: Errno(errno::EBUSY), status: text, data })
 }
 
 /// An OSD is safe to go if it serves no PG, and no PG has fewer copies than it should have: such a PG may want what it has.

@@ -5,6 +5,7 @@
 //! descriptions say so by not sending the tool there.
 
 mod blocklist;
+mod classes;
 mod cluster;
 mod inventory;
 mod keys;
@@ -29,13 +30,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use carmine_crush::MapView;
-use carmine_types::{OsdId, UTime, errno};
+use carmine_types::{Errno, OsdId, UTime, errno};
 use carmine_wire::mon_msg::log_level;
 use carmine_wire::osdmap::OsdMap;
 use carmine_wire::scrub::OsdScrub;
 use serde_json::{Value, json};
 
 use crate::change::{Change, Refusal, refuse};
+use crate::history::History;
 use crate::log::ClusterLog;
 use crate::options::{ClientOptions, OptionEdit};
 use crate::report::service::Daemon;
@@ -51,6 +53,8 @@ pub(crate) struct View<'a> {
     pub(crate) placement: &'a MapView,
     /// The current map as sent to clients.
     pub(crate) map_bytes: &'a [u8],
+    /// The maps before it.
+    pub(crate) history: &'a History,
     pub(crate) stats: &'a ClusterStats,
     pub(crate) log: &'a ClusterLog,
     /// Those of clients.
@@ -76,6 +80,8 @@ pub(crate) struct View<'a> {
 pub(crate) enum Answer {
     /// Status text and output data.
     Done { status: String, data: Vec<u8> },
+    /// The same with an errno: what was asked for is not so.
+    Not { code: Errno, status: String, data: Vec<u8> },
     /// A change; the text is the status once it is done.
     Change { change: Change, status: String },
     /// Orders for these OSDs, and the status once they are sent.
@@ -128,6 +134,7 @@ const FAMILIES: &[&[Known]] = &[
     blocklist::COMMANDS,
     cluster::CRUSH_COMMANDS,
     rules::COMMANDS,
+    classes::COMMANDS,
     pool::COMMANDS,
     pool_value::COMMANDS,
     log::COMMANDS,

@@ -1,6 +1,9 @@
 //! Commands that look at OSDs and their map, and those that change their state and the flags of the map.
 
-use carmine_types::{OsdId, errno};
+use std::borrow::Cow;
+
+use carmine_types::{Epoch, OsdId, errno};
+use carmine_wire::osdmap::OsdMap;
 use carmine_wire::osdmap::consts::{FLAG_NAMES, FLAG_PAUSERD, FLAG_PAUSEWR, WEIGHT_IN, WEIGHT_OUT};
 use serde_json::{Value, json};
 
@@ -19,16 +22,15 @@ const UNSET: &str = "osd unset key:(full|pause|noup|nodown|noout|noin|nobackfill
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
     read("osd dump epoch:CephInt?", "print the OSDMap", |c, v| {
-        check_epoch(c, v)?;
-        either(c, || dump::json(v.map), || dump::text(v.map))
+        let map = map_of(c, v)?;
+        either(c, || dump::json(&map), || dump::text(&map))
     }),
     read(
         "osd tree epoch:CephInt? states:(up|down|in|out|destroyed)+?",
         "print the CRUSH tree, or what of it is in these states",
         |c, v| {
-            check_epoch(c, v)?;
-            let states = texts(c, "states");
-            either(c, || osd::tree_json(v.map, &states), || osd::tree_text(v.map, &states))
+            let (map, states) = (map_of(c, v)?, texts(c, "states"));
+            either(c, || osd::tree_json(&map, &states), || osd::tree_text(&map, &states))
         },
     ),
     read("osd df output_method:(plain|tree)?", "show used and free space and PGs of each OSD", |c, v| {
@@ -49,11 +51,12 @@ pub(super) const COMMANDS: &[Known] = &[
         either(c, || json!({ "epoch": epoch, "max_osd": max }), text)
     }),
     read("osd getmap epoch:CephInt?", "get the OSDMap", |c, v| {
-        check_epoch(c, v)?;
-        Ok(Answer::Done { status: format!("got osdmap epoch {}", v.map.epoch), data: v.map_bytes.to_vec() })
+        let (epoch, data) = bytes_of(c, v)?;
+        Ok(Answer::Done { status: format!("got osdmap epoch {epoch}"), data })
     }),
-    read("osd getcrushmap", "get the CRUSH map", |_, v| {
-        Ok(Answer::Done { status: v.map.crush_version.to_string(), data: v.map.crush.encode() })
+    read("osd getcrushmap epoch:CephInt?", "get the CRUSH map", |c, v| {
+        let map = map_of(c, v)?;
+        Ok(Answer::Done { status: map.crush_version.to_string(), data: map.crush.encode() })
     }),
     read(
         "osd map pool:CephPoolname object:CephObjectname nspace:CephString?",
@@ -93,17 +96,30 @@ pub(super) const COMMANDS: &[Known] = &[
     }),
 ];
 
-/// Commands see only the newest map: one that asks for another epoch is refused as in Ceph for one that is trimmed.
-fn check_epoch(command: &Value, view: &View<'_>) -> Result<(), Refusal> {
-    let newest = view.map.epoch.0;
-    match number::<u32>(command, "epoch")? {
-        Some(epoch) if epoch != newest => {
-            let text =
-                format!("there is no map for epoch {epoch}: commands see only the newest, which is {newest}");
-            Err(refuse(errno::ENOENT, text))
+/// The map of the epoch that a command names, or the newest, as it is sent.
+fn bytes_of(command: &Value, view: &View<'_>) -> Result<(Epoch, Vec<u8>), Refusal> {
+    let newest = view.map.epoch;
+    match number::<u32>(command, "epoch")?.map(Epoch) {
+        // As in Ceph 0 is the newest, too.
+        None | Some(Epoch(0)) => Ok((newest, view.map_bytes.to_vec())),
+        Some(epoch) if epoch == newest => Ok((newest, view.map_bytes.to_vec())),
+        Some(epoch) => {
+            let found = view.history.since(epoch).next().filter(|(found, _)| *found == epoch);
+            let none = || refuse(errno::ENOENT, format!("there is no map for epoch {epoch}"));
+            found.map(|(epoch, bytes)| (epoch, bytes.to_vec())).ok_or_else(none)
         }
-        _ => Ok(()),
     }
+}
+
+/// The same map itself.
+fn map_of<'a>(command: &Value, view: &View<'a>) -> Result<Cow<'a, OsdMap>, Refusal> {
+    let (epoch, bytes) = bytes_of(command, view)?;
+    if epoch == view.map.epoch {
+        return Ok(Cow::Borrowed(view.map));
+    }
+    let map =
+        OsdMap::decode(&bytes).map_err(|e| refuse(errno::EIO, format!("the map of epoch {epoch}: {e}")))?;
+    Ok(Cow::Owned(map))
 }
 
 fn osd_stat(command: &Value, view: &View<'_>) -> Outcome {

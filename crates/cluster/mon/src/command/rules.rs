@@ -17,7 +17,7 @@ pub(super) const COMMANDS: &[Known] = &[
     read("osd crush rule list", "list the CRUSH rules", list),
     read("osd crush rule dump name:CephString?", "print a CRUSH rule, or all", dump),
     write(
-        "osd crush rule create-replicated name:CephString root:CephString type:CephString",
+        "osd crush rule create-replicated name:CephString root:CephString type:CephString class:CephString?",
         "make a rule that chooses replicas by buckets of a type",
         create,
     ),
@@ -79,7 +79,8 @@ fn create(command: &Value, view: &View<'_>) -> Outcome {
     if rule_of(&view.map.crush, &name).is_some() {
         return said(format!("rule {name} already exists"));
     }
-    change(Change::Rule(RuleEdit::Create { name, root, kind }), "")
+    let class = text(command, "class").filter(|class| !class.is_empty()).map(str::to_owned);
+    change(Change::Rule(RuleEdit::Create { name, root, kind, class }), "")
 }
 
 fn rename(command: &Value, view: &View<'_>) -> Outcome {

@@ -20,6 +20,7 @@ fn run_under(map: &OsdMap, stats: &ClusterStats, options: &ClientOptions, text: 
         map,
         placement: &placement,
         map_bytes: &bytes,
+        history: &History::default(),
         stats,
         log: &ClusterLog::default(),
         options,
@@ -42,7 +43,7 @@ fn run_on(map: &OsdMap, text: &str) -> Outcome {
 fn reports(map: &OsdMap) -> ClusterStats {
     let mut stats = ClusterStats::default();
     for osd in map.osds().filter(|osd| map.is_up(*osd)) {
-        let pools = vec![PoolUse { pool: 1, objects: 10, bytes: 40_960, clones: 0 }];
+        let pools = vec![PoolUse { pool: 1, objects: 10, bytes: 40_960, ..PoolUse::default() }];
         let (total_bytes, used_bytes) = (1 << 30, (1 << 30) / 10);
         stats.reports.insert(
             osd,
@@ -678,11 +679,12 @@ fn muted_checks_leave_the_state_until_they_are_over_or_worse() {
     let ended = |map: &OsdMap, options: &ClientOptions| {
         let placement = MapView::new(std::sync::Arc::new(map.clone()));
         let facts = BTreeMap::new();
-        let log = ClusterLog::default();
+        let (log, history) = (ClusterLog::default(), History::default());
         let view = View {
             map,
             placement: &placement,
             map_bytes: &[],
+            history: &history,
             stats: &stats,
             log: &log,
             options,

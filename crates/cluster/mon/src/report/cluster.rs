@@ -7,6 +7,7 @@ use carmine_wire::private::PoolUse;
 use serde_json::{Value, json};
 
 use super::dump::time;
+use super::pools::{io_json, io_text};
 use super::table::{Table, age, bytes, count, ratio};
 use super::{dump, health, pg, service};
 use crate::command::View;
@@ -49,6 +50,9 @@ pub(crate) fn status_text(view: &View<'_>) -> String {
         let head = if at == 0 { "pgs:    " } else { "        " };
         let _ = writeln!(out, "    {head} {number} {state}");
     }
+    if let Some(io) = io_text(view.stats.rate_of_all()) {
+        let _ = write!(out, " \n  io:\n    client:   {io}\n");
+    }
     out.push_str(" \n");
     out
 }
@@ -77,7 +81,7 @@ pub(crate) fn status_json(view: &View<'_>) -> Value {
         .into_iter()
         .map(|(state, count)| json!({ "state_name": state, "count": count }))
         .collect();
-    json!({
+    let mut out = json!({
         "fsid": map.fsid.to_string(),
         "health": health::json(view, false),
         "election_epoch": 1,
@@ -98,7 +102,13 @@ pub(crate) fn status_json(view: &View<'_>) -> Value {
         "mgrmap": { "available": true, "num_standbys": 0, "modules": [], "services": {} },
         "servicemap": service::json(view),
         "progress_events": {},
-    })
+    });
+    if let (Some(pgmap), Value::Object(io)) =
+        (out["pgmap"].as_object_mut(), io_json(view.stats.rate_of_all()))
+    {
+        pgmap.extend(io);
+    }
+    out
 }
 
 /// Device class of all OSDs: the map names none.
@@ -178,6 +188,8 @@ pub(crate) fn df_json(view: &View<'_>) -> Value {
         json!({ "name": pool.name, "id": pool.id, "stats": {
             "stored": pool.held.bytes, "objects": pool.held.objects, "kb_used": pool.used.div_ceil(1024),
             "bytes_used": pool.used, "percent_used": pool.used_ratio(), "max_avail": pool.max_avail,
+            "rd": pool.held.io.reads, "rd_bytes": pool.held.io.read_bytes,
+            "wr": pool.held.io.writes, "wr_bytes": pool.held.io.write_bytes,
         }})
     };
     json!({

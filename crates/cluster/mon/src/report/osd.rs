@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use carmine_crush::classes;
 use carmine_types::OsdId;
 use carmine_wire::osdmap::OsdMap;
 use serde_json::{Value, json};
@@ -19,12 +20,30 @@ pub(super) struct Node {
     pub(super) weight: u32,
 }
 
+/// The trees of the CRUSH map to show.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trees {
+    /// Those that somebody made.
+    Real,
+    /// The shadows of device classes, too.
+    All,
+}
+
 /// Walks the CRUSH tree from its roots, parents first.
 pub(super) fn walk(map: &OsdMap) -> Vec<Node> {
+    walk_trees(map, Trees::Real)
+}
+
+/// The same of these trees.
+pub(super) fn walk_trees(map: &OsdMap, trees: Trees) -> Vec<Node> {
     let crush = &map.crush;
     let buckets = || crush.buckets.iter().flatten();
     let is_child = |id: i32| buckets().any(|b| b.items.contains(&id));
-    let roots = buckets().filter(|b| !is_child(b.id));
+    let shadows = classes::shadows(crush);
+    let is_shown = |id: i32| trees == Trees::All || !shadows.contains(&id);
+    let mut roots: Vec<_> = buckets().filter(|b| !is_child(b.id) && is_shown(b.id)).collect();
+    roots.sort_by_key(|b| b.id);
+    let roots = roots.into_iter();
     let mut stack: Vec<Node> = roots.map(|b| Node { depth: 0, id: b.id, weight: b.weight }).collect();
     stack.reverse();
     let mut out = Vec::new();
@@ -36,8 +55,9 @@ pub(super) fn walk(map: &OsdMap) -> Vec<Node> {
             break;
         }
         if let Some(bucket) = buckets().find(|b| b.id == node.id) {
-            let children = bucket.items.iter().enumerate().rev();
-            stack.extend(children.map(|(at, item)| Node {
+            let mut children: Vec<_> = bucket.items.iter().enumerate().collect();
+            children.sort_by_key(|(_, item)| class(map, **item));
+            stack.extend(children.into_iter().rev().map(|(at, item)| Node {
                 depth: node.depth + 1,
                 id: *item,
                 weight: bucket.item_weight(at),
@@ -55,6 +75,11 @@ pub(super) fn weight(raw: u32) -> f64 {
 /// The same in JSON, where Ceph writes 1 and not 1.0.
 pub(super) fn weight_json(raw: u32) -> Value {
     if raw.is_multiple_of(1 << 16) { json!(raw >> 16) } else { json!(weight(raw)) }
+}
+
+/// The class of a device or a shadow bucket; empty if it has none.
+pub(super) fn class(map: &OsdMap, item: i32) -> &str {
+    classes::class_name(&map.crush, item).unwrap_or_default()
 }
 
 pub(super) fn item_name(map: &OsdMap, id: i32) -> String {
@@ -113,7 +138,7 @@ pub(crate) fn tree_text(map: &OsdMap, states: &[&str]) -> String {
             Some(osd) => {
                 let (state, share, affinity) =
                     (up_or_down(map, osd), weight(map.weight(osd)), weight(map.affinity(osd)));
-                format!("{id}||{raw:.5}|{indent}{name}|{state}|{share:.5}|{affinity:.5}")
+                format!("{id}|{}|{raw:.5}|{indent}{name}|{state}|{share:.5}|{affinity:.5}", class(map, id))
             }
             None => format!("{id}||{raw:.5}|{indent}{} {name}", item_type(map, id).1),
         });
@@ -123,9 +148,16 @@ pub(crate) fn tree_text(map: &OsdMap, states: &[&str]) -> String {
 
 /// `{"nodes": […], "stray": []}`
 pub(crate) fn tree_json(map: &OsdMap, states: &[&str]) -> Value {
+    nodes_json(map, shown(map, states))
+}
+
+fn nodes_json(map: &OsdMap, nodes: Vec<Node>) -> Value {
     let one = |Node { depth, id, weight: raw }: Node| {
         let (type_id, kind) = item_type(map, id);
-        let node = json!({ "id": id, "name": item_name(map, id), "type": kind, "type_id": type_id });
+        let mut node = json!({ "id": id, "name": item_name(map, id), "type": kind, "type_id": type_id });
+        if !class(map, id).is_empty() {
+            node["device_class"] = json!(class(map, id));
+        }
         // A root has no weights within a parent.
         let weights = if depth > 0 { json!({ "pool_weights": {} }) } else { json!({}) };
         let more = match device(id) {
@@ -143,12 +175,12 @@ pub(crate) fn tree_json(map: &OsdMap, states: &[&str]) -> Value {
         };
         joined([node, weights, more])
     };
-    json!({ "nodes": shown(map, states).into_iter().map(one).collect::<Vec<_>>(), "stray": [] })
+    json!({ "nodes": nodes.into_iter().map(one).collect::<Vec<_>>(), "stray": [] })
 }
 
 /// `osd crush tree`: the same without the states of the OSDs.
-pub(crate) fn crush_tree_json(map: &OsdMap) -> Value {
-    let mut tree = tree_json(map, &[]);
+pub(crate) fn crush_tree_json(map: &OsdMap, trees: Trees) -> Value {
+    let mut tree = nodes_json(map, walk_trees(map, trees));
     for node in tree["nodes"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
         node.retain(|key, _| !matches!(key.as_str(), "exists" | "status" | "reweight" | "primary_affinity"));
     }
@@ -237,7 +269,10 @@ pub(crate) fn df_text(view: &View<'_>, is_tree: bool) -> String {
                 let one = Use::of(view, &pgs, osd);
                 let (share, state) = (weight(view.map.weight(osd)), up_or_down(view.map, osd));
                 let (space, var, pgs) = (space(one), var(one, mean), one.pgs);
-                format!("{id}||{raw:.5}|{share:.5}|{space}|{var:.2}|{pgs}|{state}|{name}")
+                format!(
+                    "{id}|{}|{raw:.5}|{share:.5}|{space}|{var:.2}|{pgs}|{state}|{name}",
+                    class(view.map, id)
+                )
             }
             None => format!("{id}||{raw:.5}|-{}{name}", "|".repeat(11)),
         });
@@ -323,9 +358,11 @@ pub(crate) fn find_json(view: &View<'_>, osd: OsdId) -> Value {
 fn location(map: &OsdMap, osd: OsdId) -> Value {
     let mut id = i32::try_from(osd.0).unwrap_or(i32::MAX);
     let mut out = json!({});
+    let shadows = classes::shadows(&map.crush);
+    let buckets = || map.crush.buckets.iter().flatten().filter(|b| !shadows.contains(&b.id));
     // No more steps than there are buckets: a map made by others may have a cycle.
     for _ in &map.crush.buckets {
-        let Some(parent) = map.crush.buckets.iter().flatten().find(|b| b.items.contains(&id)) else { break };
+        let Some(parent) = buckets().find(|b| b.items.contains(&id)) else { break };
         id = parent.id;
         out[item_type(map, id).1] = json!(item_name(map, id));
     }

@@ -2,6 +2,7 @@
 
 use carmine_wire::osdmap::consts::{POOL_FLAG_NAMES, POOL_POOL_SNAPS, POOL_REPLICATED};
 use carmine_wire::osdmap::{OsdMap, PgPool, PoolOpt, PoolSnap};
+use carmine_wire::private::PoolIo;
 use serde_json::{Map, Value, json};
 
 use super::dump::time;
@@ -88,15 +89,43 @@ fn wanted<'a>(view: &View<'a>, name: Option<&str>) -> Vec<(i64, &'a str)> {
     all.filter(|(_, own)| name.is_none_or(|name| name == *own)).collect()
 }
 
-/// `osd pool stats`: no rates are kept.
+/// `osd pool stats`.
 pub(crate) fn stats_text(view: &View<'_>, name: Option<&str>) -> String {
-    let one = |(id, name)| format!("pool {name} id {id}\n  nothing is going on\n\n");
+    let one = |(id, name)| match io_text(view.stats.rate(id)) {
+        None => format!("pool {name} id {id}\n  nothing is going on\n\n"),
+        Some(io) => format!("pool {name} id {id}\n  client io {io}\n\n"),
+    };
     wanted(view, name).into_iter().map(one).collect()
+}
+
+/// Rates of clients' operations in words, if there are any.
+pub(super) fn io_text(rate: PoolIo) -> Option<String> {
+    let PoolIo { reads, read_bytes, writes, write_bytes } = rate;
+    let moved = [(read_bytes, "rd"), (write_bytes, "wr")].into_iter().filter(|(rate, _)| *rate > 0);
+    let moved = moved.map(|(rate, what)| format!("{}/s {what}, ", bytes(rate))).collect::<String>();
+    (reads > 0 || writes > 0).then(|| format!("{moved}{reads} op/s rd, {writes} op/s wr"))
+}
+
+/// The same by name: what is not 0.
+pub(super) fn io_json(rate: PoolIo) -> Value {
+    let mut out = Map::new();
+    let mut put = |name: &str, rate: u64| out.insert(name.to_owned(), rate.into());
+    if rate.read_bytes > 0 {
+        put("read_bytes_sec", rate.read_bytes);
+    }
+    if rate.write_bytes > 0 {
+        put("write_bytes_sec", rate.write_bytes);
+    }
+    if rate.reads > 0 || rate.writes > 0 {
+        put("read_op_per_sec", rate.reads);
+        put("write_op_per_sec", rate.writes);
+    }
+    out.into()
 }
 
 /// The same by name.
 pub(crate) fn stats_json(view: &View<'_>, name: Option<&str>) -> Value {
-    let one = |(id, name)| json!({ "pool_name": name, "pool_id": id, "recovery": {}, "recovery_rate": {}, "client_io_rate": {} });
+    let one = |(id, name)| json!({ "pool_name": name, "pool_id": id, "recovery": {}, "recovery_rate": {}, "client_io_rate": io_json(view.stats.rate(id)) });
     wanted(view, name).into_iter().map(one).collect()
 }
 

@@ -181,7 +181,7 @@ pub(super) async fn dump_metrics(osd: &Rc<OsdShard>) -> Value {
 fn raw(osd: &OsdShard) -> Value {
     let mut reactor = osd.shard.stats().to_json();
     reactor["tid"] = osd.shard.tid().into();
-    let metrics = osd.metrics.borrow();
+    let metrics = osd.metrics_now();
     json!({
         "shard": osd.shard.id().0,
         "reactor": reactor,
@@ -252,7 +252,7 @@ impl Part {
     fn of(osd: &OsdShard) -> Part {
         let pgs = osd.pgs.borrow();
         Part {
-            metrics: osd.metrics.borrow().clone(),
+            metrics: osd.metrics_now(),
             served: pgs.values().filter(|pg| pg.acting().contains(&osd.config.id)).count(),
             led: pgs.values().filter(|pg| pg.leads()).count(),
             busy: pgs.values().map(|pg| pg.ops_in_flight(osd).len()).sum(),

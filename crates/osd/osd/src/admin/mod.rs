@@ -145,7 +145,12 @@ pub(crate) fn tell(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
         let (reply, data) = match question {
             Err(status) => (TellReply { result: errno::EINVAL, status }, Vec::new()),
             Ok(question) => match answer(&osd, &question).await {
-                Err(status) => (TellReply { result: errno::EINVAL, status }, Vec::new()),
+                Err(status) => {
+                    let is_absent =
+                        pg_query::is_of_none(&osd, &question) || question["prefix"] == "config get";
+                    let result = if is_absent { errno::ENOENT } else { errno::EINVAL };
+                    (TellReply { result, status }, Vec::new())
+                }
                 Ok(value) => match value.get(STATUS).and_then(Value::as_str) {
                     Some(status) => (TellReply { result: 0, status: status.to_owned() }, Vec::new()),
                     None => (TellReply { result: 0, status: String::new() }, shown(&question, &value)),

@@ -46,6 +46,17 @@ pub(super) fn is_of_pg(prefix: &str) -> bool {
     prefix == "pg" || COMMANDS.iter().any(|(name, _)| *name == prefix)
 }
 
+/// The question is about a PG that is not on this OSD.
+pub(super) fn is_of_none(osd: &OsdShard, question: &Value) -> bool {
+    let id: Option<PgId> = question["pgid"].as_str().and_then(|text| text.parse().ok());
+    let is_of_pg = question["prefix"].as_str().is_some_and(is_of_pg);
+    is_of_pg && id.is_some_and(|id| osd.owner(id).is_none())
+}
+
+fn absent(id: PgId) -> String {
+    format!("i don't have pgid {id}")
+}
+
 /// Answers it on the shard that owns the PG.
 pub(super) async fn answer(osd: &Rc<OsdShard>, prefix: &str, question: &Value) -> Result<Value, String> {
     let text = question["pgid"].as_str().ok_or("name a PG: {\"pgid\": \"1.0\"}")?;
@@ -62,12 +73,12 @@ pub(super) async fn answer(osd: &Rc<OsdShard>, prefix: &str, question: &Value) -
         "mark_unfound_lost" => return Err("say what becomes of them: revert or delete".to_owned()),
         other => return Err(format!("{other:?} is no command of a PG")),
     };
-    let Some(owner) = osd.owner(id) else { return Err(format!("pg {id} is not on this OSD")) };
+    let Some(owner) = osd.owner(id) else { return Err(absent(id)) };
     let answer = osd.shard.call(owner, move |shard| async move {
         let osd = OsdShard::of(&shard)?;
         osd.pg(id.into()).map(|pg| tell(&osd, &pg))
     });
-    answer.await.ok_or_else(|| format!("pg {id} is not on this OSD"))
+    answer.await.ok_or_else(|| absent(id))
 }
 
 /// Orders a scrub, if this OSD is the PG's primary.

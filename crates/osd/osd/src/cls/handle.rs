@@ -105,6 +105,46 @@ impl<'a, 'b> Handle<'a, 'b> {
         }
     }
 
+    /// Removes the entries from one name to another, which stays.
+    pub(super) fn remove_omap_range(&mut self, from: &[u8], to: &[u8]) {
+        if !self.state.is_in_vain() {
+            self.state.change_omap(Step::RemoveOmapRange { from: from.into(), to: to.into() });
+        }
+    }
+
+    pub(super) fn omap_header(&mut self) -> Bytes {
+        self.state.known_header()
+    }
+
+    pub(super) fn set_omap_header(&mut self, header: Vec<u8>) {
+        if !self.state.is_in_vain() {
+            self.state.touch();
+            self.state.change_omap(Step::SetOmapHeader { header: Bytes::from(header) });
+        }
+    }
+
+    /// A page of the entries whose names begin with `prefix` and come after `name`, and whether there are more.
+    pub(super) fn omap_after(
+        &mut self,
+        prefix: &[u8],
+        name: &[u8],
+        max: u64,
+    ) -> (Vec<(Vec<u8>, Bytes)>, bool) {
+        let page = self.state.known_page(OmapRange {
+            start: name.to_vec(),
+            is_after: true,
+            prefix: prefix.to_vec(),
+            entries_max: max.min(PAGE_MAX) as usize,
+            bytes_max: PAGE_BYTES_MAX,
+        });
+        (page.entries.into_iter().map(|(key, value)| (key.into_vec(), value)).collect(), page.more)
+    }
+
+    /// A name that no write of the object has given before.
+    pub(super) fn new_name(&mut self) -> String {
+        self.state.new_name()
+    }
+
     /// A page of the entries whose names begin with `prefix`: those after `prefix` + `after`, with their names' rest.
     pub(super) fn omap_page(&mut self, prefix: &[u8], after: &[u8], max: u64) -> Vec<(Vec<u8>, Bytes)> {
         let page = self.state.known_page(OmapRange {

@@ -9,9 +9,13 @@ mod as_ceph;
 mod handle;
 mod hello;
 mod lock;
+mod log;
+mod numops;
 mod rbd;
+mod refcount;
 #[cfg(test)]
 mod tests;
+mod version;
 
 use carmine_reactor::Payload;
 use carmine_types::errno;
@@ -64,7 +68,11 @@ fn find(class: &[u8], method: &[u8]) -> Option<&'static Method> {
     let tables: &[&'static [Method]] = match class {
         b"hello" => &[hello::METHODS],
         b"lock" => &[lock::METHODS],
+        b"log" => &[log::METHODS],
+        b"numops" => &[numops::METHODS],
         b"rbd" => rbd::METHODS,
+        b"refcount" => &[refcount::METHODS],
+        b"version" => &[version::METHODS],
         _ => return None,
     };
     tables.iter().copied().flatten().find(|found| found.name.as_bytes() == method)

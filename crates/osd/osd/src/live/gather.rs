@@ -110,7 +110,7 @@ fn own(osd: &OsdShard) -> Families {
     families.add_set(&labels, &derived(osd, &stats));
     groups(&mut families, &labels, osd);
     families.add_set(&labels, &carmine_messenger::traffic(&osd.shard));
-    families.add_set(&labels, &*osd.metrics.borrow());
+    families.add_set(&labels, &osd.metrics_now());
     families.add_set(&labels, &held(osd));
     stages(&mut families, &labels, osd);
     families.add_set(&labels, &osd.store.stats());

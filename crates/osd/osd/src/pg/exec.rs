@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use super::extra::{self, Extra, OmapView};
 use super::snaps::{self, Target, Writing};
-use super::{Pg, heal};
+use super::{Pg, heal, sparse};
 use crate::cls;
 use crate::config::{
     OBJECT_BYTES_MAX, OUTPUT_BYTES_MAX, REQUEST_BYTES_MAX, WRITE_BYTES_MAX, WRITE_OUTPUT_BYTES_MAX,
@@ -346,13 +346,13 @@ async fn read_op(
 ) -> Result<Payload, OpError> {
     let found = meta.ok_or(OpError::of(errno::ENOENT));
     match op.code {
-        ops::SPARSE_READ if op.extent().length == 0 => found.map(|_| nothing_sparse()),
-        ops::READ | ops::SPARSE_READ => {
+        ops::READ => {
             let meta = found?;
             admit_read(osd, client, op, meta.size).await;
-            let data = read_bytes(osd, oid, meta.size, op, left).await?;
-            Ok(if op.code == ops::READ { data } else { sparse(op.extent().offset, &data) })
+            read_bytes(osd, oid, meta.size, op, left).await
         }
+        // On the heap: it is rarer, and waits more than once.
+        ops::SPARSE_READ => Box::pin(sparse::read(osd, oid, found?.size, op, left)).await,
         ops::STAT => found.map(|m| stat_output(m.size, m.mtime)),
         ops::ASSERT_VER => assert_version(op, found?.user_version),
         _ => Err(OpError::of(errno::EOPNOTSUPP)),
@@ -406,25 +406,6 @@ fn stat_output(size: u64, mtime: UTime) -> Payload {
     out.extend_from_slice(&mtime.sec.to_le_bytes());
     out.extend_from_slice(&mtime.nsec.to_le_bytes());
     Payload::from(out)
-}
-
-/// Without a length a sparse read is of nothing, though a read is of all.
-fn nothing_sparse() -> Payload {
-    sparse(0, &Payload::new())
-}
-
-/// Everything that was read as one extent.
-fn sparse(offset: u64, data: &Payload) -> Payload {
-    let mut head = Vec::with_capacity(24);
-    head.extend_from_slice(&u32::from(!data.is_empty()).to_le_bytes());
-    if !data.is_empty() {
-        head.extend_from_slice(&offset.to_le_bytes());
-        head.extend_from_slice(&(data.len() as u64).to_le_bytes());
-    }
-    head.extend_from_slice(&(data.len() as u32).to_le_bytes());
-    let mut out = Payload::from(head);
-    out.append(data);
-    out
 }
 
 impl<'a> ObjectState<'a> {
@@ -484,12 +465,14 @@ impl<'a> ObjectState<'a> {
         match op.code {
             ops::STAT if is_changed && !self.exists => Err(OpError::of(errno::ENOENT)),
             ops::STAT if is_changed => Ok(stat_output(self.size, self.mtime)),
-            ops::SPARSE_READ if op.extent().length == 0 => Ok(nothing_sparse()),
-            ops::READ | ops::SPARSE_READ => {
+            ops::READ => {
                 admit_read(osd, client, op, self.size).await;
-                let data = self.bytes(osd, op).await?;
-                Ok(if op.code == ops::READ { data } else { sparse(op.extent().offset, &data) })
+                self.bytes(osd, op).await
             }
+            ops::SPARSE_READ => match self.stored_size() {
+                Some(size) => sparse::read(osd, self.oid, size, op, self.left).await,
+                None => Ok(sparse::nothing()),
+            },
             ops::ASSERT_VER => assert_version(op, self.stored().map_or(0, |stored| stored.user_version)),
             _ => read_op(osd, client, self.oid, self.was.as_ref(), op, self.left).await,
         }

@@ -32,8 +32,10 @@ mod recovery;
 mod remove;
 mod replica;
 mod scrub;
+mod served;
 mod shell;
 mod snaps;
+mod sparse;
 mod usage;
 mod write;
 
@@ -70,6 +72,7 @@ pub(crate) use recovery::{Reserver, start_strays};
 pub(crate) use remove::{WHOLE_POOL, remove_objects, remove_orphans};
 pub(crate) use replica::ReplyPath;
 pub(crate) use scrub::{Pace, Scrubber, order as order_scrubs, start as start_scrubs, tell_monitor};
+pub(crate) use served::Served;
 pub(crate) use snaps::is_mapper;
 
 /// One PG. No borrow of its cells lasts across a suspension, or while an operation is answered.
@@ -87,6 +90,8 @@ pub(crate) struct Pg {
     commits: Commits,
     /// The number and the size of its objects (primary).
     usage: RefCell<Usage>,
+    /// What clients of its pool were answered on this shard.
+    served: Rc<Served>,
     /// The watchers of its objects (primary).
     watched: Watched,
     /// The snapshots that it knows of.
@@ -101,7 +106,7 @@ pub(crate) struct Pg {
 
 impl Pg {
     /// A PG whose state has yet to be read, on this OSD.
-    pub(crate) fn new(id: SpgId, me: OsdId) -> Rc<Pg> {
+    pub(crate) fn new(id: SpgId, me: OsdId, served: Rc<Served>) -> Rc<Pg> {
         Rc::new(Pg {
             id,
             bits: Bits::default(),
@@ -113,6 +118,7 @@ impl Pg {
             replica: Replica::default(),
             commits: Commits::default(),
             usage: RefCell::default(),
+            served,
             watched: Watched::default(),
             snaps: Snaps::default(),
             scrub: Scrubs::default(),

@@ -56,12 +56,13 @@ impl Pg {
         let end = osd.shard.stamp_ns();
         let (arrived, started) = (op.arrived_ns, op.started_ns.get());
         let mut metrics = osd.metrics.borrow_mut();
-        metrics.ops += 1;
         metrics.read_ops += 1;
         metrics.read_bytes += bytes;
         metrics.read_latency_ns.record(end.saturating_sub(arrived));
         if error {
             metrics.errors += 1;
+        } else {
+            self.served.read(bytes);
         }
         drop(metrics);
         let mut stages = osd.stages.borrow_mut();

@@ -22,7 +22,7 @@ use carmine_types::{Errno, LogOp, ObjectId, OsdId, errno};
 use super::exec::Plan;
 use super::log::Done;
 use super::pipeline::Write;
-use super::{Pg, exec, heal, snaps};
+use super::{Pg, Served, exec, heal, snaps};
 use crate::error::OpError;
 use crate::messages::RepAck;
 use crate::metrics::{EXECUTE, QUEUE, REPLICATE, REPLY, STORE};
@@ -270,7 +270,7 @@ impl Pg {
             self.changed.notify_all();
             while let Some(write) = self.pipeline.committed(committed) {
                 let op = Rc::clone(&write.op);
-                finish_write(osd, write, now);
+                finish_write(osd, &self.served, write, now);
                 self.pump(osd, &op.oid);
             }
         }
@@ -298,19 +298,19 @@ fn replayed(op: &ClientOp, done: Done) -> Outcome {
 }
 
 /// Answers a write that is durable everywhere.
-fn finish_write(osd: &OsdShard, write: Write, now: u64) {
+fn finish_write(osd: &OsdShard, served: &Served, write: Write, now: u64) {
     let Write { op, outcome, submitted_ns, local_ns, followers, .. } = write;
     let (bytes, failed) = (op.data.len() as u64, outcome.result < 0);
     op.reply(osd, outcome);
     let end = osd.shard.stamp_ns();
     {
         let mut metrics = osd.metrics.borrow_mut();
-        metrics.ops += 1;
         metrics.write_ops += 1;
         if failed {
             metrics.errors += 1;
         } else {
             metrics.write_bytes += bytes;
+            served.wrote(bytes);
         }
         metrics.write_latency_ns.record(end.saturating_sub(op.arrived_ns));
         let started = op.started_ns.get();
@@ -327,7 +327,6 @@ fn finish_write(osd: &OsdShard, write: Write, now: u64) {
 /// Counts and answers a write that changed nothing.
 fn finish_unchanged(osd: &OsdShard, op: &ClientOp, outcome: Outcome) {
     let mut metrics = osd.metrics.borrow_mut();
-    metrics.ops += 1;
     metrics.write_ops += 1;
     if outcome.result < 0 {
         metrics.errors += 1;

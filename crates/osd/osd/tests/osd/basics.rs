@@ -3,6 +3,7 @@
 use carmine_client::{Pool, RouteMode};
 use carmine_reactor::Payload;
 use carmine_types::errno;
+use carmine_wire::Decoder;
 use carmine_wire::osd_op::{OsdOp, OsdRequest, flags, ops};
 
 use super::cluster::{Cluster, Disks, noise};
@@ -76,6 +77,62 @@ async fn every_op(pool: Pool) {
     assert_eq!(nothing.to_vec(), [0; 8]);
 }
 
+/// Extents (first byte, bytes) and the data of a sparse read.
+fn taken_apart(answer: &[u8]) -> (Vec<(u64, u64)>, Vec<u8>) {
+    let mut d = Decoder::new(answer, "a sparse read");
+    (d.get().unwrap(), d.get().unwrap())
+}
+
+/// Holes are left out, as a real Ceph 16.2.15 on BlueStore does it with the same writes.
+async fn holes(pool: Pool) {
+    let ask = async |name: &str, op: OsdOp| {
+        pool.exec(name, vec![(op, Payload::new())]).await.unwrap().take_data(0).to_vec()
+    };
+    let expect = async |name: &str, offset: u64, length: u64, extents: &[(u64, u64)]| {
+        let (found, data) = taken_apart(&ask(name, OsdOp::sparse_read(offset, length)).await);
+        assert_eq!(found, extents, "{name}, {length} bytes from {offset}");
+        let mut bytes = Vec::new();
+        for (offset, length) in extents {
+            bytes.extend(pool.read(name, *offset, *length).await.unwrap().to_vec());
+        }
+        assert!(data == bytes, "{name}: other bytes than a read gives");
+        let map = ask(name, OsdOp::mapext(offset, length)).await;
+        assert_eq!(Decoder::new(&map, "extents").get::<Vec<(u64, u64)>>().unwrap(), extents, "{name}");
+    };
+    let data = |len: usize| noise(1, len).into_iter().map(|byte| byte | 1).collect::<Vec<u8>>();
+
+    pool.write("apart", 0, data(100)).await.unwrap();
+    pool.write("apart", 200_000, data(100)).await.unwrap();
+    expect("apart", 0, 400_000, &[(0, 100), (200_000, 100)]).await;
+    expect("apart", 1, 200_099, &[(1, 99), (200_000, 100)]).await;
+    expect("apart", 5000, 3000, &[]).await;
+    expect("apart", 0, 0, &[]).await;
+    expect("apart", 300_000, 10, &[]).await;
+
+    pool.write("close", 0, data(3000)).await.unwrap();
+    pool.write("close", 6000, data(3000)).await.unwrap();
+    pool.write("close", 12_000, data(3000)).await.unwrap();
+    expect("close", 0, u64::MAX, &[(0, 3000), (6000, 3000), (12_000, 3000)]).await;
+    expect("close", 4096, 4096, &[(6000, 2192)]).await;
+
+    pool.write("zeroed", 0, data(65_536)).await.unwrap();
+    pool.zero("zeroed", 8192, 16_384).await.unwrap();
+    pool.zero("zeroed", 33_000, 10_000).await.unwrap();
+    expect("zeroed", 0, 65_536, &[(0, 8192), (24_576, 8424), (43_000, 22_536)]).await;
+
+    pool.write("cut", 0, data(10_000)).await.unwrap();
+    pool.truncate("cut", 5000).await.unwrap();
+    pool.truncate("cut", 50_000).await.unwrap();
+    expect("cut", 0, 50_000, &[(0, 5000)]).await;
+    pool.truncate("cut", 0).await.unwrap();
+    pool.truncate("cut", 4 << 20).await.unwrap();
+    expect("cut", 0, 4 << 20, &[]).await;
+
+    // Zeros that were written are no hole.
+    pool.write("zeros", 4096, vec![0; 65_536]).await.unwrap();
+    expect("zeros", 0, 100_000, &[(4096, 65_536)]).await;
+}
+
 /// Requests of several operations: all or nothing, results of each.
 async fn vectors(pool: Pool) {
     let data = |text: &[u8]| Payload::from(text.to_vec());
@@ -141,6 +198,7 @@ fn operations_on_one_osd() {
         let cluster = Cluster::start(1, disks, 1, 8, &[1]);
         cluster.client(RouteMode::Single, |_, pool| every_op(pool));
         cluster.client(RouteMode::Single, |_, pool| vectors(pool));
+        cluster.client(RouteMode::Single, |_, pool| holes(pool));
     }
 }
 
@@ -205,6 +263,20 @@ fn listing_finds_every_object_once() {
         }
         assert_eq!(sorted(found), names);
     });
+}
+
+#[test]
+fn no_pool_keeps_hit_sets() {
+    let cluster = Cluster::start(6, Disks::Cyan, 1, 8, &[1]);
+    let raw = super::raw::Raw::new(&cluster, 0);
+    let ask = |code, tid| {
+        let mut request = raw.request(&cluster, "", OsdOp::with_payload(code, 0));
+        request.hash = request.pg.ps;
+        raw.ask(&cluster, request, b"", tid).unwrap()
+    };
+    let list = ask(ops::HIT_SET_LS, 1);
+    assert_eq!((list.result, &list.data[..]), (0, &[0; 4][..]), "an empty list");
+    assert_eq!(ask(ops::HIT_SET_GET, 2).result, errno::ENOENT);
 }
 
 #[test]

@@ -51,6 +51,11 @@ impl OsdOp {
         OsdOp::range(ops::SPARSE_READ, offset, length, 0)
     }
 
+    /// The extents of a range that were written.
+    pub fn mapext(offset: u64, length: u64) -> OsdOp {
+        OsdOp::range(ops::MAPEXT, offset, length, 0)
+    }
+
     pub fn stat() -> OsdOp {
         OsdOp::without_args(ops::STAT)
     }

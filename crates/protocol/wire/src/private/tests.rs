@@ -16,7 +16,7 @@ proptest! {
         let (epoch, osd) = (Epoch(epoch), OsdId(osd));
         let pgs: Vec<_> = pgs.into_iter().map(|((pool, ps), reactor)| (PgId::new(pool, ps), reactor)).collect();
         round_trip(Route { epoch });
-        let pools = pgs.iter().map(|(pg, n): &(PgId, u16)| PoolUse { pool: pg.pool, objects: u64::from(*n), bytes: 9, clones: 1 });
+        let pools = pgs.iter().map(|(pg, n): &(PgId, u16)| PoolUse { pool: pg.pool, objects: u64::from(*n), bytes: 9, clones: 1, io: PoolIo { reads: 1, ..PoolIo::default() } });
         let stuck = pgs.iter().map(|(pg, _)| PgStuck {
             pg: *pg,
             state: reason.clone(),

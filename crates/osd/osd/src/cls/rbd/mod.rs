@@ -47,7 +47,10 @@ const NOT_HERE: &[Method] = &[
     read("mirror_image_get", |_, _| Err(OpError::of(errno::ENOENT))),
     read("mirror_image_get_image_id", |_, _| Err(OpError::of(errno::ENOENT))),
     write("mirror_image_remove", |_, _| Err(OpError::of(errno::ENOENT))),
-    read("migration_get", |_, _| Err(OpError::of(errno::ENOENT))),
+    // No image is being migrated.
+    read("migration_get", |h, _| {
+        Err(OpError::of(if number(h, "features")?.is_some() { errno::EINVAL } else { errno::ENXIO }))
+    }),
     read("group_dir_list", |_, _| Err(OpError::of(errno::ENOENT))),
 ];
 

@@ -2,7 +2,6 @@
 
 use carmine_reactor::{Buf, Payload};
 use carmine_types::{SNAP_DIR, errno};
-use carmine_wire::Encoder;
 use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 
 use super::compare;
@@ -10,7 +9,7 @@ use crate::config::WRITE_BYTES_MAX;
 use crate::error::OpError;
 use crate::op::ClientOp;
 use crate::pg::exec::{ObjectState, read_bytes};
-use crate::pg::snaps;
+use crate::pg::{snaps, sparse};
 use crate::shard::OsdShard;
 
 /// Longest object that a class method gets as a whole: a map of 2 bits for each of 64 Mi objects.
@@ -36,14 +35,10 @@ pub(super) async fn step(
         }
         ops::MAPEXT => {
             state.must_exist()?;
-            let extent = op.extent();
-            let len = extent.length.min(state.size.saturating_sub(extent.offset));
-            Ok(Payload::from(Encoder::collect(|e| {
-                e.vec((len > 0).then_some(len).iter(), |e, len| {
-                    e.u64(extent.offset);
-                    e.u64(*len);
-                });
-            })))
+            match state.stored_size() {
+                Some(size) => sparse::map(osd, state.oid, size, op).await,
+                None => Ok(sparse::no_extents()),
+            }
         }
         ops::LIST_SNAPS => {
             // All of them together: see `ClientOp::refusal`.
@@ -93,12 +88,16 @@ impl ObjectState<'_> {
     /// The bytes of an operation's range up to the object's end, each as it was before the request, as in Ceph: new ones are in
     /// no store yet.
     pub(in crate::pg) async fn bytes(&self, osd: &OsdShard, op: &OsdOp) -> Result<Payload, OpError> {
-        match &self.was {
-            Some(was) if self.exists => {
-                read_bytes(osd, self.oid, was.size.min(self.size), op, self.left).await
-            }
-            _ => Ok(Payload::new()),
+        match self.stored_size() {
+            Some(size) => read_bytes(osd, self.oid, size, op, self.left).await,
+            None => Ok(Payload::new()),
         }
+    }
+
+    /// The end of those bytes; `None`: there are none.
+    pub(in crate::pg) fn stored_size(&self) -> Option<u64> {
+        let was = self.was.as_ref().filter(|_| self.exists)?;
+        Some(was.size.min(self.size))
     }
 
     /// Makes the object's bytes known, for a class method.

@@ -49,6 +49,8 @@ pub(crate) struct Extra {
     pub(super) clones: Vec<CloneChange>,
     /// The time of the modification, if it is not the request's.
     pub(super) mtime: Option<UTime>,
+    /// Names that class methods have given.
+    names: u32,
 }
 
 impl Extra {
@@ -146,6 +148,16 @@ fn reads_attrs(code: u16) -> bool {
 }
 
 impl ObjectState<'_> {
+    /// A name for a class method that no write of the object has given before: as in Ceph the number of the write, as far as it
+    /// can be known, and that of the name.
+    pub(crate) fn new_name(&mut self) -> String {
+        let is_in_vain = self.is_in_vain();
+        let write = self.was.as_ref().map_or(0, |was| was.version.version) + 1;
+        let extra = self.extra.get_or_insert_default();
+        extra.names += u32::from(!is_in_vain);
+        format!("{write}.{}", extra.names)
+    }
+
     /// The object's snapshots, as this write knows them.
     pub(super) fn writing(&mut self) -> Option<&mut Writing> {
         self.extra.as_mut()?.writing.as_deref_mut()

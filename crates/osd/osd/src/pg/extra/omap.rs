@@ -193,6 +193,7 @@ pub(crate) struct OmapView {
 pub(crate) enum Missing {
     Value(Box<[u8]>),
     Page(OmapRange),
+    Header,
 }
 
 impl OmapView {
@@ -322,6 +323,15 @@ impl ObjectState<'_> {
         })
     }
 
+    /// For a class method: the header, as for [`ObjectState::known_value`].
+    pub(crate) fn known_header(&mut self) -> Bytes {
+        let view = self.omap();
+        if view.header.is_none() && !view.is_hidden {
+            view.missing.get_or_insert(Missing::Header);
+        }
+        view.header.clone().unwrap_or_default()
+    }
+
     /// For a class method: a page; empty if it is not known yet, as for [`ObjectState::known_value`].
     pub(crate) fn known_page(&mut self, range: OmapRange) -> OmapPage {
         let view = self.omap();
@@ -335,7 +345,7 @@ impl ObjectState<'_> {
             return OmapPage::default();
         };
         let mut out = OmapPage::default();
-        view.merge(range, stored, &mut out);
+        out.more |= view.merge(range, stored, &mut out).is_some();
         out
     }
 
@@ -357,6 +367,10 @@ impl ObjectState<'_> {
             Some(Missing::Page(range)) => {
                 let page = osd.store.omap_page(self.oid, &range).await?;
                 self.omap().pages.push((range, page));
+            }
+            Some(Missing::Header) => {
+                let header = osd.store.omap_header(self.oid).await?;
+                self.omap().header = Some(header);
             }
         }
         Ok(true)

@@ -12,6 +12,7 @@ use crate::blue::device::join::join_all;
 use crate::blue::meta::extents::Entry;
 use crate::blue::objects::onode::{Onode, PreparedPin, Recent};
 use crate::blue::shard::{Blue, ZEROS_BYTES};
+use crate::extents::written_runs;
 use crate::{BLOCK_BYTES, Commit, StoreError};
 
 /// Device reads of one object read that are in flight together.
@@ -86,6 +87,23 @@ impl Blue {
             return Ok(blocks);
         }
         Ok(blocks.slice(within, wanted as usize))
+    }
+
+    /// See [`crate::Store::written`].
+    pub(crate) async fn written(
+        &self,
+        oid: &ObjectId,
+        off: u64,
+        len: u64,
+    ) -> Result<Vec<Range<u64>>, StoreError> {
+        let wanted = off..off.saturating_add(len);
+        let pin = self.load(oid, &wanted).await?;
+        let state = pin.state.borrow();
+        if !state.exists {
+            return Err(StoreError::NotFound(oid.clone()));
+        }
+        let end = wanted.end.min(state.meta.size);
+        Ok(written_runs(off..end, |block| state.entry(block).is_some_and(|entry| !entry.is_hole())))
     }
 
     /// See [`crate::Store::read_block`]. A short [`read`](Blue::read) of what nearly every random read is.
