@@ -201,14 +201,14 @@ fn logged(bed: &Testbed, write_bytes: u64) -> f64 {
     (counter(bed, "log_bytes") - before) as f64 / COUNT as f64
 }
 
-/// The part of an OSD's transactions whose data went into the log: on flash those that came while nothing was in flight.
+/// The part of an OSD's transactions whose data went into the log: on flash those that came one after another.
 fn deferred_part(bed: &Testbed) -> f64 {
     counter(bed, "deferred_txns") as f64 / counter(bed, "txns") as f64
 }
 
 /// As with BlueStore: on a drive that rotates, 4 KiB writes (below `prefer_deferred_size`) are in the log before they are
 /// acknowledged and 64 KiB writes are not, so the first ones tell how fast the log's drive is and the others how fast the
-/// data's. On flash the data of neither is in the log, but for what comes while nothing is in flight.
+/// data's. On flash the data of neither is in the log, but for what comes one after another.
 #[test]
 fn the_size_of_writes_tells_where_the_log_is() {
     let bed = Testbed::up(&[

@@ -185,8 +185,8 @@ settings! {
         /// Class of the drives: hdd, ssd, nvme, or auto (what the kernel says) [default: auto]
         #[set("Storage" "--device-class" "CLASS" Start; Kind::WordOrAuto(DeviceClass::WORDS))]
         device_class: OrAuto<DeviceClass> = OrAuto::Auto,
-        /// Writes smaller than this go into the log first and to their places later, and so does one of just this size that
-        /// comes while nothing is in flight; 0: none do; auto: 64K for hdd, otherwise 4K (parts of blocks) [default: auto]
+        /// Writes smaller than this go into the log first and to their places later, and so do those of just this size that
+        /// come one after another; 0: none do; auto: 64K for hdd, otherwise 4K (parts of blocks) [default: auto]
         #[set("Storage" "--prefer-deferred-size" "SIZE" Start; Kind::Bytes)]
         #[arg(value_parser = parse_size)]
         prefer_deferred_bytes: OrAuto<u64> = OrAuto::Auto,
@@ -427,7 +427,7 @@ impl Tuning {
 
     /// The threshold for a class of drives: on a rotating drive, a small write is expensive where it belongs and cheap behind the
     /// one before it (BlueStore's `bluestore_prefer_deferred_size_hdd`, 64 KiB). On flash only writes of less than a block are deferred: there
-    /// the rest of the block is read and written with it anyway, and BlueStore's 0 defers the same; and a lone block, which the log makes
+    /// the rest of the block is read and written with it anyway, and BlueStore's 0 defers the same; and blocks that come one after another, which the log makes
     /// durable in one write in place of two.
     #[must_use]
     pub fn prefer_deferred_bytes(&self, class: DeviceClass) -> u64 {

@@ -202,6 +202,8 @@ pub(crate) struct Queue {
     pub(crate) durable_seq: u64,
     /// A task is there that writes groups.
     pub(crate) logging: bool,
+    /// Nothing was on its way to the device when the last transaction came.
+    was_idle: bool,
     /// The state that the lane's log records as durable.
     pub(crate) told: Known,
     /// A mark is to be written if more is durable than that.
@@ -245,8 +247,13 @@ impl Queue {
     }
 
     /// Nothing is on its way to the device.
-    pub(crate) fn is_idle(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.records.is_empty() && !self.flushing && !self.logging
+    }
+
+    /// Transactions come one after another: nothing is in flight now, and nothing was when the last one came.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.was_idle && self.is_idle()
     }
 
     /// Ends the open window of changes with the last transaction.
@@ -331,7 +338,8 @@ impl Blue {
             let mut queue = self.queue.borrow_mut();
             // A write that is alone is made durable by itself, which is one operation in place of two. As soon as there
             // are more, one flush for many costs less.
-            let alone = queue.is_idle() && writes.0.len() <= 1;
+            queue.was_idle = queue.is_idle();
+            let alone = queue.was_idle && writes.0.len() <= 1;
             record.progress.alone = alone;
             queue.held_bytes += record.log_bytes();
             queue.records.push_back(record);

@@ -29,8 +29,8 @@ carmine_types::defaults! {
         pub data_cache_bytes_per_shard: usize,
         /// How much of an object is read ahead of one who reads it from front to back, in bytes; 0: nothing.
         pub readahead_bytes: u64 = READAHEAD_BYTES,
-        /// A transaction with less data than this goes into the log first, and to its place later, and so does one with just as
-        /// much that comes while nothing is in flight; 0: none does. `None`: as suits the device.
+        /// A transaction with less data than this goes into the log first, and to its place later, and so do those with just as
+        /// much that come one after another; 0: none does. `None`: as suits the device.
         pub prefer_deferred_bytes: Option<u64>,
         /// How writes become durable. `None`: flushed, which is right for every device.
         pub flush: Option<FlushMode>,

@@ -254,12 +254,12 @@ impl Blue {
         batch
     }
 
-    /// The blocks of a transaction with fewer bytes of data than this go into the log first, and to their places later. A
-    /// transaction that comes while nothing is in flight may have just as many as the option says: one durable write, of the
-    /// log, then takes the place of two.
+    /// The blocks of a transaction with fewer bytes of data than this go into the log first, and to their places later. Where
+    /// transactions come one after another, they may have just as many as the option says: one durable write, of the log, then
+    /// takes the place of two.
     fn deferred_below(&self) -> u64 {
         let below = self.shared.prefer_deferred_bytes();
-        below + u64::from(below > 0 && self.queue.borrow().is_idle())
+        below + u64::from(below > 0 && self.queue.borrow().is_alone())
     }
 
     /// The log takes a transaction together with the blocks that it writes.
