@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::change::ClassEdit;
 use crate::testing::{apply, cluster, now, up};
 
 fn run_with(map: &OsdMap, stats: &ClusterStats, text: &str) -> Outcome {
@@ -92,7 +93,8 @@ fn cluster_up(osds: u32) -> OsdMap {
 
 #[test]
 fn every_command_is_described_and_answers() {
-    let map = cluster_up(3);
+    let mut map = cluster_up(3);
+    assert!(apply(&mut map, Change::Class(ClassEdit::Create { name: "fast".into() })));
     let described = value(&map, "get_command_descriptions");
     assert_eq!(described.as_object().unwrap().len(), all().count());
     let find =
@@ -111,7 +113,7 @@ fn every_command_is_described_and_answers() {
                 "blocklistop": "add", "blacklistop": "add", "addr": "127.0.0.1:0/5",
                 "value": "v", "poolstr": "bench", "osd": 1, "srcpool": "bench", "destpool": "b", "field": "max_bytes",
                 "name": "osd.1", "weight": 0.5, "yes_i_really_mean_it": true, "root": "default", "type": "osd", "srcname": "replicated_rule", "dstname": "r",
-                "logtext": ["a", "line"], "who": "osd", "snap": "s",
+                "logtext": ["a", "line"], "who": "osd", "snap": "s", "class": "fast",
                 "property": "hostname", "node": "default", "ratio": 0.5, "release": "pacific", "val": "3",
             });
             match known.words() {
@@ -594,9 +596,13 @@ fn osds_may_stop_while_enough_copies_are_left() {
         (&json!(true), &json!(8), &json!([0, 1]))
     );
     assert_eq!(told["ok_become_degraded"].as_array().unwrap().len(), 8);
-    let refusal = ask(&map, "osd ok-to-stop", json!(["all"])).unwrap_err();
-    assert_eq!(refusal.code.0, errno::EBUSY);
-    assert!(refusal.text.contains("8 PGs are or would become offline"), "{}", refusal.text);
+    let Ok(Answer::Not { code, status, data }) = ask(&map, "osd ok-to-stop", json!(["all"])) else {
+        panic!()
+    };
+    assert_eq!(code.0, errno::EBUSY);
+    assert!(status.contains("8 PGs are or would become offline"), "{status}");
+    let told: Value = serde_json::from_slice(&data).unwrap();
+    assert_eq!(told["bad_become_inactive"].as_array().unwrap().len(), 8);
     assert_eq!(lists(ask(&map, "osd ok-to-stop", json!(["9"])))["num_ok_pgs"], 0);
     let silent = ClusterStats::default();
     let unknown = run_with(&map, &silent, &json!({ "prefix": "osd ok-to-stop", "ids": ["0"] }).to_string());
