@@ -9,7 +9,7 @@ import sys
 
 import rados
 
-from rbd_class import section, text, u8, u32, u64
+from rbd_class import executed, hidden, section, text, u8, u32, u64
 
 class Probe:
     def __init__(self, ioctx):
@@ -18,15 +18,9 @@ class Probe:
     def call(self, oid, method, data=b"", mask=()):
         """One line: the method, its input, the result and the output, with `?` for the bytes of `mask`."""
         name, method = method.split(".")
-        try:
-            result, out = self.ioctx.execute(oid, name, method, data, 65536)
-        except rados.Error as error:
-            result, out = -error.errno, b""
-        out = bytearray(out)
-        for begin, end in mask:
-            out[begin:end] = b"?" * len(out[begin:end])
+        result, out = executed(self.ioctx, oid, name, method, data)
         shown = data.hex() or "-" if len(data) < 200 else f"{len(data)} bytes"
-        print(f"{oid} {name}.{method} {shown} = {result} {bytes(out).hex() or '-'}")
+        print(f"{oid} {name}.{method} {shown} = {result} {hidden(out, mask).hex() or '-'}")
 
     def has(self, oid):
         """The omap and the xattrs of an object."""

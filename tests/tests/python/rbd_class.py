@@ -55,21 +55,33 @@ def bits(states):
     return text(section(1, 1, u64(len(states)))) + bytes(data) + text(b"")
 
 
+def executed(ioctx, oid, name, method, data):
+    """The result of a class's method, and its output."""
+    try:
+        result, out = ioctx.execute(oid, name, method, data, 65536)
+    except rados.Error as error:
+        return -error.errno, b""
+    return result, bytes(out)
+
+
+def hidden(out, mask):
+    """The output with `?` for the bytes of `mask`, which are places that differ from call to call."""
+    out = bytearray(out)
+    for begin, end in mask:
+        out[begin:end] = b"?" * len(out[begin:end])
+    return bytes(out)
+
+
 class Probe:
     def __init__(self, ioctx):
         self.ioctx = ioctx
         self.uuids = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-    def call(self, oid, method, data=b"", mask=None):
+    def call(self, oid, method, data=b"", mask=()):
         """One line: the method, its input, the result. `mask` are the places of times in the output."""
-        try:
-            result, out = self.ioctx.execute(oid, "rbd", method, data, 65536)
-        except rados.Error as error:
-            result, out = -error.errno, b""
-        out = bytearray(self.uuids.sub(lambda found: b"?" * 36, bytes(out)))
-        for begin, end in mask or []:
-            out[begin:end] = b"?" * (len(out[begin:end]))
-        print(f"{oid} {method} {data.hex() or '-'} = {result} {bytes(out).hex() or '-'}")
+        result, out = executed(self.ioctx, oid, "rbd", method, data)
+        out = hidden(self.uuids.sub(lambda found: b"?" * 36, out), mask)
+        print(f"{oid} {method} {data.hex() or '-'} = {result} {out.hex() or '-'}")
 
     def values(self, oid):
         """What the object has in its omap: the keys, and values without times."""
