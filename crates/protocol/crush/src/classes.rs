@@ -33,12 +33,17 @@ pub fn rules_of(crush: &CrushMap, class: i32) -> Vec<i32> {
     using.map(|(slot, _)| slot).collect()
 }
 
+/// The number that the next new class gets.
+pub fn next_class(crush: &CrushMap) -> i32 {
+    crush.class_names.keys().next_back().map_or(0, |last| last + 1)
+}
+
 /// Makes a class, if there is none of this name; its number.
 pub fn create_class(crush: &mut CrushMap, name: &str) -> i32 {
     if let Some(known) = class_of(crush, name) {
         return known;
     }
-    let id = crush.class_names.keys().next_back().map_or(0, |last| last + 1);
+    let id = next_class(crush);
     crush.class_names.insert(id, name.to_owned());
     rebuild_shadows(crush);
     id

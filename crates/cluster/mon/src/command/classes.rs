@@ -1,6 +1,6 @@
 //! Commands about device classes.
 
-use carmine_crush::classes::{class_name, class_of};
+use carmine_crush::classes::{class_name, class_of, next_class};
 use carmine_types::{OsdId, errno};
 use serde_json::{Value, json};
 
@@ -69,7 +69,7 @@ fn create(command: &Value, view: &View<'_>) -> Outcome {
     if class_of(crush, &name).is_some() {
         return said(format!("class '{name}' already exists"));
     }
-    let id = crush.class_names.keys().next_back().map_or(0, |last| last + 1);
+    let id = next_class(crush);
     let status = format!("created class {name} with id {id} to crush map");
     change(Change::Class(ClassEdit::Create { name }), status)
 }
