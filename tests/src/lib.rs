@@ -200,10 +200,12 @@ pub fn kill_nine(pids: &[i32]) -> usize {
     ours.len()
 }
 
-/// The process is gone, or only waits to be reaped.
+/// The process is gone, or only waits to be reaped. A zombie with other threads is not: they may still hold files and locks.
 fn has_ended(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+    let threads = || std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    stat.rsplit_once(") ")
+        .is_none_or(|(_, rest)| rest.starts_with('X') || rest.starts_with('Z') && threads() <= 1)
 }
 
 /// A command that runs beside the test; dropped, it is killed.
