@@ -204,9 +204,15 @@ impl Transaction {
     }
 }
 
+impl From<Box<Transaction>> for Sealed {
+    fn from(txn: Box<Transaction>) -> Sealed {
+        Sealed { txn, encoded: OnceCell::new() }
+    }
+}
+
 impl From<Transaction> for Sealed {
     fn from(txn: Transaction) -> Sealed {
-        Sealed { txn: Box::new(txn), encoded: OnceCell::new() }
+        Sealed::from(Box::new(txn))
     }
 }
 

@@ -172,6 +172,7 @@ pub struct LocalReply {
 
 impl ClientOp {
     /// An operation that has just arrived.
+    #[inline] // else the request, which is long, is copied once more
     pub(crate) fn new(
         mut request: OsdRequest,
         reqid: ReqId,

@@ -17,7 +17,7 @@ pub(crate) struct Outgoing {
     /// Pieces of earlier runs, ready to be sent.
     ready: VecDeque<Chunk>,
     run: Vec<u8>,
-    /// Length of the last run: the next one will probably be as long.
+    /// Length of the longest of the last runs: the next one will probably not be longer.
     run_bytes: usize,
     pieces: Vec<Piece>,
     /// Where the piece of the run that is still growing begins.
@@ -105,7 +105,7 @@ impl Outgoing {
     fn freeze(&mut self) -> Vec<Chunk> {
         self.close_run_piece();
         self.open = 0;
-        self.run_bytes = self.run.len();
+        self.run_bytes = self.run.len().max(self.run_bytes - self.run_bytes / 64);
         let run = std::mem::take(&mut self.run);
         if self.pieces.len() == 1 {
             // Only small bytes: no need to share them.

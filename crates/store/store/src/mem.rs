@@ -68,6 +68,8 @@ struct Pg {
 struct Objects {
     /// Places in `slots`.
     objects: HashMap<Arc<ObjectId>, usize, FixedState>,
+    /// The object that was found last: a write looks for it twice.
+    last: RefCell<Option<(Arc<ObjectId>, usize)>>,
     slots: Vec<Object>,
     vacant: Vec<usize>,
     /// The same objects in Ceph's order, for listing.
@@ -96,7 +98,8 @@ impl Mem {
     }
 
     pub(crate) fn stat(&self, oid: &ObjectId) -> Option<ObjectMeta> {
-        self.state.borrow().get(oid).map(|object| object.meta.clone())
+        let state = self.state.borrow();
+        state.slots.get(state.place(oid)?).map(|object| object.meta.clone())
     }
 
     /// Bytes of an object behind its version as clients see it; `None` if it does not exist.
@@ -178,11 +181,11 @@ impl Mem {
         state.stats.txns += 1;
         let mut growth = 0i64;
         for change in &txn.changes {
-            let mut place = state.objects.get(&*change.oid).copied();
+            let mut place = state.place(&change.oid);
             for step in &change.steps {
                 if let Step::CloneFrom { from } = step {
                     growth += state.copy(from, &change.oid);
-                    place = state.objects.get(&*change.oid).copied();
+                    place = state.place(&change.oid);
                     continue;
                 }
                 let at = match (step, place) {
@@ -286,6 +289,19 @@ impl Objects {
         self.slots.get(*self.objects.get(oid)?)
     }
 
+    /// The place of an object that is looked for again soon.
+    fn place(&self, oid: &ObjectId) -> Option<usize> {
+        let mut last = self.last.borrow_mut();
+        match last.as_ref() {
+            Some((found, place)) if **found == *oid => Some(*place),
+            _ => {
+                let (found, place) = self.objects.get_key_value(oid)?;
+                *last = Some((Arc::clone(found), *place));
+                Some(*place)
+            }
+        }
+    }
+
     /// The place of a new object.
     fn create(&mut self, oid: &Arc<ObjectId>) -> usize {
         let place = self.vacant.pop().unwrap_or_else(|| {
@@ -299,6 +315,7 @@ impl Objects {
 
     /// Removes an object; the bytes that it took.
     fn remove(&mut self, oid: &ObjectId, place: usize) -> i64 {
+        self.last.take();
         self.objects.remove(oid);
         self.order.remove(oid);
         self.vacant.push(place);
@@ -340,7 +357,7 @@ impl Objects {
             return 0;
         }
         let copy = self.get(from).cloned();
-        let freed = self.objects.get(&**to).copied().map_or(0, |place| self.remove(to, place));
+        let freed = self.place(to).map_or(0, |place| self.remove(to, place));
         let taken = copy.map_or(0, |copy| {
             let (bytes, place) = (copy.bytes(), self.create(to));
             if let Some(slot) = self.slots.get_mut(place) {

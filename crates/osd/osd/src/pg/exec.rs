@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use carmine_pgtypes::snaps::SNAPSET;
-use carmine_pgtypes::{ObjectChange, ObjectMeta, Step, Xattrs};
+use carmine_pgtypes::{ObjectChange, ObjectMeta, Step, Transaction, Xattrs};
 use carmine_reactor::Payload;
 use carmine_types::{Eversion, LogOp, ObjectId, UTime, crc32c, errno};
 use carmine_wire::osd_op::{Extent, OsdOp, WHOLE_OBJECT_BYTES, flags, ops, payload_bytes};
@@ -28,8 +28,8 @@ use crate::shard::OsdShard;
 
 /// The effects of a write request, if it is submitted.
 pub(crate) struct Plan {
-    /// The changes; none if the request failed or has no effect.
-    pub changes: SmallVec<[ObjectChange; 1]>,
+    /// Its changes; none if the request failed or has no effect. In the box that goes to the store: it is long.
+    pub txn: Box<Transaction>,
     /// Its effect on the object, as the log records it.
     pub effect: LogOp,
     /// A negative errno, or what the last operation tells ([`Told`]) if the client wants it.
@@ -52,7 +52,7 @@ impl Plan {
     /// A request that fails.
     pub(crate) fn failed(result: i32) -> Plan {
         Plan {
-            changes: SmallVec::new(),
+            txn: Box::default(),
             effect: LogOp::Error,
             result,
             prior: Eversion::ZERO,
@@ -163,7 +163,7 @@ pub(super) fn plan_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Plan> {
         return None;
     }
     let plan = state.into_plan(Outputs::new());
-    if !osd.store.is_prepared(&plan.changes) {
+    if !osd.store.is_prepared(&plan.txn.changes) {
         return None;
     }
     Some(plan)
@@ -496,11 +496,11 @@ impl<'a> ObjectState<'a> {
         };
         let sizes = (was.as_ref().map(|m| m.size), exists.then_some(size));
         let (prior, user_version) = was.map_or((Eversion::ZERO, 0), |m| (m.version, m.user_version));
-        let changes = match steps.is_empty() {
-            true => SmallVec::new(),
-            false => SmallVec::from_buf([ObjectChange { oid: Arc::clone(oid), steps }]),
-        };
-        Plan { changes, effect, result: 0, prior, sizes, user_version, outputs, extra }
+        let mut txn = Box::<Transaction>::default();
+        if !steps.is_empty() {
+            txn.changes.push(ObjectChange { oid: Arc::clone(oid), steps });
+        }
+        Plan { txn, effect, result: 0, prior, sizes, user_version, outputs, extra }
     }
 
     fn apply(&mut self, op: &OsdOp, data: Payload, crc: Option<u32>) -> Result<(), OpError> {

@@ -127,7 +127,7 @@ impl Pg {
                 return op.release_more();
             }
             let plan = planned.unwrap_or_else(|error| Box::new(Plan::failed(error.told())));
-            let prepared = heal::prepare(osd, &plan.changes).await;
+            let prepared = heal::prepare(osd, &plan.txn.changes).await;
             if self.is_past(generation) {
                 return op.release_more();
             }
@@ -148,7 +148,7 @@ impl Pg {
     pub(super) fn submit(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>, plan: Plan) {
         debug_assert!(self.is_active());
         let version = self.next_version(osd.epoch());
-        let Plan { mut changes, effect, result, prior, sizes, user_version, outputs, mut extra } = plan;
+        let Plan { mut txn, effect, result, prior, sizes, user_version, outputs, mut extra } = plan;
         let clones = extra.as_mut().map(|extra| std::mem::take(&mut extra.clones)).unwrap_or_default();
         // A watch changes nothing that clients see.
         let unseen = effect == LogOp::Error || extra.as_ref().is_some_and(|_| op.only_watches());
@@ -166,13 +166,11 @@ impl Pg {
         };
         let trim_to = self.log.borrow().trim_point();
         if effect == LogOp::Modify
-            && let Some(change) = changes.last_mut()
+            && let Some(change) = txn.changes.last_mut()
         {
             change.steps.push(Step::SetMeta { version, user_version, mtime: entry.mtime });
         }
-        // Its fields are set where it lies, for it is long.
-        let mut txn = self.transaction();
-        txn.changes = changes;
+        (txn.pg, txn.bits) = (self.id, self.bits.get());
         txn.log.push(entry.clone());
         txn.log_trim_to = trim_to;
         let txn = Sealed::from(txn);

@@ -217,8 +217,9 @@ impl Run {
     ) -> Result<(), End> {
         let (osd, pg) = (&self.osd, &self.pg);
         let own = osd.store.stat(oid).await.ok().flatten();
-        let changes = SmallVec::from_buf([ObjectChange { oid: Arc::clone(oid), steps }]);
-        let _prepared = heal::prepare(osd, &changes).await?;
+        let mut plan = Plan::failed(0);
+        plan.txn.changes.push(ObjectChange { oid: Arc::clone(oid), steps });
+        let _prepared = heal::prepare(osd, &plan.txn.changes).await?;
         // Nothing suspends from here on until the entry is submitted.
         self.current()?;
         let mut request =
@@ -236,13 +237,12 @@ impl Run {
             extra.clones.push(CloneChange { id: oid.snap, before: sizes.0, after: sizes.1 });
         }
         let plan = Plan {
-            changes,
             effect: LogOp::Modify,
             prior: own.as_ref().map(|own| own.version).unwrap_or_default(),
             sizes: if is_head { sizes } else { (None, None) },
             user_version: meta.user_version,
             extra: Some(Box::new(extra)),
-            ..Plan::failed(0)
+            ..plan
         };
         pg.submit(osd, op, plan);
         loop {

@@ -147,7 +147,7 @@ pub(in crate::pg) fn finish(
         state.extra.get_or_insert_default().clones.push(made);
     }
     let mut plan = state.into_plan(outputs);
-    plan.changes.insert_many(0, before);
+    plan.txn.changes.insert_many(0, before);
     if is_whiteout {
         (plan.effect, plan.sizes.1) = (LogOp::Modify, Some(0));
     }
