@@ -533,6 +533,9 @@ fn daemons(ceph: &mut Ceph<'_>) {
     );
     ceph.shows("tell osd.1 dump_ops_in_flight", &["num_ops"], &[".num_ops"]);
     ceph.shows("tell osd.1 ops", &["num_ops"], &[".num_ops"]);
+    ceph.shows("tell osd.1 dump_historic_ops", &["\"ops\": []"], &[".size"]);
+    ceph.shows("tell osd.1 dump_historic_slow_ops", &["\"Ops\": []"], &[]);
+    ceph.shows("tell osd.1 log flush", &["{}"], &[]);
     let status = [".cluster_fsid", ".osd_fsid", ".whoami", ".newest_map", ".num_pgs"];
     ceph.shows("tell osd.1 status", &["\"state\": \"active\""], &status);
     ceph.shows("tell osd.0 dump_watchers", &["[]"], &[]);
@@ -560,6 +563,20 @@ fn daemons(ceph: &mut Ceph<'_>) {
     ceph.shows("mds stat", &[], &[".fsmap.epoch"]);
     ceph.says("fs ls", "", "there are none");
     ceph.shows("tell mon.a version", &["carmine"], &[".version"]);
+    ceph.shows(
+        "tell mon.a config get mon_allow_pool_delete",
+        &["mon_allow_pool_delete"],
+        &[".mon_allow_pool_delete"],
+    );
+    ceph.refused("tell mon.a config get nosuch", "error getting 'nosuch'");
+    ceph.refused("tell mon.a config set mon_allow_pool_delete false", "and stays so");
+    ceph.shows("tell mon.a config show", &["osd_max_write_size"], &[".name"]);
+    ceph.shows("tell mon.a config diff", &["diff"], &[]);
+    ceph.shows("tell mon.a sessions", &["osd.2"], &["[0].name", "[0].addrs.addrvec[0].addr"]);
+    ceph.shows("tell mon.a ops", &["num_ops"], &[".num_ops"]);
+    ceph.shows("tell mon.a perf dump", &["num_sessions"], &[".mon.num_sessions"]);
+    ceph.says("tell mon.a compact", "", "its state file is always in its shortest form");
+    ceph.shows("tell mon.a log flush", &["{}"], &[]);
     ceph.shows("tell mgr version", &["carmine"], &[".version"]);
     ceph.refused("tell mgr make tea", "no valid command found");
     let perf = [".osd.op_r", ".osd.op_w_latency.avgtime", ".osd.op_latency.avgcount", ".osd.numpg"];
@@ -645,6 +662,10 @@ fn limits(ceph: &mut Ceph<'_>) {
 /// A pool whose rule names a class is on the OSDs of that class.
 fn device_classes(ceph: &mut Ceph<'_>) {
     let placed_in = |ceph: &Ceph<'_>| ceph.json("osd map fast object")["up"].clone();
+    // Each OSD has told of its drive; memory is no hard disk.
+    ceph.shows("osd crush class ls-osd ssd", &["0\n1\n2\n"], &["[2]"]);
+    ceph.refused("osd df class nosuch", "'nosuch' not a pool, crush node or device class name");
+    ceph.said("osd crush rm-device-class all", "done removing class of osd(s): 0,1,2");
     assert_eq!(ceph.json("osd crush class ls"), serde_json::json!([]));
     ceph.said("osd crush set-device-class quick osd.1", "set osd(s) 1 to class 'quick'");
     ceph.refused("osd crush set-device-class slow osd.1", "has already bound to class 'quick'");
@@ -653,6 +674,24 @@ fn device_classes(ceph: &mut Ceph<'_>) {
     ceph.shows("osd crush get-device-class osd.1", &["quick"], &["[0].device_class"]);
     assert!(ceph.ok("osd crush tree --show-shadow").contains("root default~quick"));
     assert!(ceph.ok("osd tree").lines().any(|line| line.contains("quick") && line.contains("osd.1")));
+    let osds = |command: &str| {
+        let shown = ceph.json(command);
+        let nodes = shown["nodes"].as_array().expect("nodes").iter();
+        nodes.filter(|node| node["type"] == "osd").map(|node| node["id"].clone()).collect::<Value>()
+    };
+    for (part, are) in [
+        ("class quick", vec![1]),
+        ("name default", vec![0, 1, 2]),
+        ("name osd.2", vec![2]),
+        ("name bench", vec![0, 1, 2]),
+    ] {
+        assert_eq!(osds(&format!("osd df plain {part}")), serde_json::json!(are), "{part}");
+        assert_eq!(osds(&format!("osd df tree {part}")), serde_json::json!(are), "{part}");
+    }
+    ceph.sheet.works(
+        "`ceph osd df plain|tree class|name NAME`",
+        "of a device class, a pool, or a part of the tree",
+    );
     ceph.ok("osd crush rule create-replicated fast default osd quick");
     ceph.shows("osd crush rule ls-by-class quick", &["fast"], &["[0]"]);
     ceph.ok("osd pool create fast 8 8 replicated fast --size 2");

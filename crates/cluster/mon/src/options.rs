@@ -8,6 +8,7 @@ use carmine_types::{UTime, errno};
 use carmine_wire::{DecodeError, Decoder, Encoder};
 
 use crate::change::{Refusal, refuse};
+use crate::option_log::{OptionLog, Sections};
 
 /// Most options that are stored.
 const OPTIONS_MAX: usize = 1_000;
@@ -112,9 +113,21 @@ pub(crate) enum OptionEdit {
     Unmute {
         codes: Vec<String>,
     },
+    /// The options are again as they were at this version.
+    Reset {
+        version: u64,
+    },
 }
 
 impl OptionEdit {
+    /// Its reason, as the log of the options has it.
+    fn why(&self) -> String {
+        match self {
+            OptionEdit::Reset { version } => format!("reset to {version}"),
+            _ => String::new(),
+        }
+    }
+
     /// The change as the log shows it: the values that tools keep may be secrets.
     pub(crate) fn shown(&self) -> OptionEdit {
         match self {
@@ -129,11 +142,13 @@ impl OptionEdit {
 /// Values by name, by whom they are for: `global`, `client`, `client.ID`, `osd`, or `osd.ID`.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ClientOptions {
-    sections: BTreeMap<String, BTreeMap<String, String>>,
+    sections: Sections,
     /// Values that tools use among themselves.
     pub(crate) keys: BTreeMap<String, String>,
     /// By the code of the check.
     pub(crate) mutes: BTreeMap<String, Mute>,
+    /// How the options became so.
+    pub(crate) log: OptionLog,
 }
 
 impl ClientOptions {
@@ -149,7 +164,9 @@ impl ClientOptions {
             let mutes: BTreeMap<String, StoredMute> = if d.is_empty() { BTreeMap::new() } else { d.get()? };
             let mute = |((until, is_sticky), (summary, count))| Mute { until, is_sticky, summary, count };
             let mutes = mutes.into_iter().map(|(code, stored)| (code, mute(stored))).collect();
-            Ok(ClientOptions { sections, keys, mutes })
+            // And those before changes were noted here.
+            let log = if d.is_empty() { OptionLog::default() } else { OptionLog::decode(d)? };
+            Ok(ClientOptions { sections, keys, mutes, log })
         })
     }
 
@@ -167,8 +184,11 @@ impl ClientOptions {
             let mutes: BTreeMap<String, StoredMute> =
                 self.mutes.iter().map(|(code, mute)| (code.clone(), stored(mute))).collect();
             // Earlier programs read a state without any.
-            if !mutes.is_empty() {
+            if !mutes.is_empty() || !self.log.is_empty() {
                 e.put(&mutes);
+            }
+            if !self.log.is_empty() {
+                self.log.encode(e);
             }
         })
     }
@@ -214,6 +234,7 @@ impl ClientOptions {
                 next.mutes.insert(code.clone(), mute.clone());
             }
             OptionEdit::Unmute { codes } => next.mutes.retain(|code, _| !codes.contains(code)),
+            OptionEdit::Reset { version } => next.sections = self.log.undo(&self.sections, *version)?,
         }
         if next.all().count() + next.keys.len() + next.mutes.len() > OPTIONS_MAX {
             return Err(refuse(
@@ -221,6 +242,16 @@ impl ClientOptions {
                 format!("{OPTIONS_MAX} options, keys and mutes are stored, which is the limit"),
             ));
         }
+        Ok(next)
+    }
+
+    /// The options after a change at this time, which their log tells of.
+    ///
+    /// # Errors
+    /// As [`ClientOptions::edited`].
+    pub(crate) fn edited_at(&self, edit: &OptionEdit, now: UTime) -> Result<ClientOptions, Refusal> {
+        let mut next = self.edited(edit)?;
+        next.log.note(&self.sections, &next.sections, &edit.why(), now);
         Ok(next)
     }
 
@@ -303,6 +334,49 @@ mod tests {
         let sections = ClientOptions::default().edited(&set("global", "rbd_cache", "1")).unwrap();
         let old = Encoder::collect(|e| e.put(&sections.sections));
         assert_eq!(ClientOptions::decode(&old), Ok(sections));
+    }
+
+    #[test]
+    fn changes_are_noted_and_undone() {
+        let at = |sec| UTime { sec, nsec: 0 };
+        let shown = |options: &ClientOptions, count| -> Vec<(u64, String)> {
+            let one = |entry: crate::option_log::Entry| {
+                let edited =
+                    entry.edited.iter().map(|e| format!("{}/{} {:?} {:?}", e.who, e.name, e.before, e.after));
+                (entry.version, format!("{}{}", entry.why, edited.collect::<Vec<_>>().join(",")))
+            };
+            options.log.newest(count).into_iter().map(one).collect()
+        };
+        let mut options = ClientOptions::default();
+        assert_eq!(shown(&options, 10), [(1, String::new())]);
+        let edits = [
+            set("osd", "osd_max_backfills", "3"),
+            set("client", "rbd_cache", "true"),
+            set("client", "rbd_cache", "true"),
+            OptionEdit::Key { key: "a".into(), value: Some("b".into()) },
+            set("client", "rbd_cache", "false"),
+        ];
+        for (n, edit) in edits.iter().enumerate() {
+            options = options.edited_at(edit, at(n as u32)).unwrap();
+        }
+        assert_eq!(ClientOptions::decode(&options.encode()), Ok(options.clone()));
+        // Neither keys nor what changes nothing are changes of options.
+        let last = (4, "client/rbd_cache Some(\"true\") Some(\"false\")".to_owned());
+        assert_eq!(shown(&options, 1), [last]);
+        assert_eq!(shown(&options, 10).len(), 4);
+        let back = options.edited_at(&OptionEdit::Reset { version: 2 }, at(9)).unwrap();
+        assert_eq!(back.all().collect::<Vec<_>>(), [("osd", "osd_max_backfills", "3")]);
+        assert_eq!(shown(&back, 1), [(5, "reset to 2client/rbd_cache Some(\"false\") None".to_owned())]);
+        let forth = back.edited_at(&OptionEdit::Reset { version: 4 }, at(10)).unwrap();
+        assert_eq!(forth.all().collect::<Vec<_>>(), options.all().collect::<Vec<_>>());
+        let none = forth.edited_at(&OptionEdit::Reset { version: 0 }, at(11)).unwrap();
+        assert_eq!(none.all().count(), 0);
+        assert!(none.edited(&OptionEdit::Reset { version: 99 }).is_err());
+        for n in 0..200 {
+            options = options.edited_at(&set("client", "rbd_cache", &n.to_string()), at(n)).unwrap();
+        }
+        assert_eq!(options.log.newest(1000).len(), 100, "older ones are forgotten");
+        assert!(options.edited(&OptionEdit::Reset { version: 3 }).is_err());
     }
 
     #[test]

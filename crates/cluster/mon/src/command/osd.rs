@@ -33,9 +33,13 @@ pub(super) const COMMANDS: &[Known] = &[
             either(c, || osd::tree_json(&map, &states), || osd::tree_text(&map, &states))
         },
     ),
-    read("osd df output_method:(plain|tree)?", "show used and free space and PGs of each OSD", |c, v| {
-        let is_tree = text(c, "output_method") == Some("tree");
-        either(c, || osd::df_json(v, is_tree), || osd::df_text(v, is_tree))
+    read(
+        "osd df output_method:(plain|tree)? filter_by:(class|name)? filter:CephString?",
+        "show used and free space and PGs of each OSD: of all, or of a device class, a pool or a part of the CRUSH tree",
+        df,
+    ),
+    read("osd blocked-by", "show the OSDs that others wait for", |c, v| {
+        either(c, || osd::blocked_by_json(v), || osd::blocked_by_text(v))
     }),
     read("osd perf", "show how long the commits of each OSD took", |c, v| {
         either(c, || osd::perf_json(v), || osd::perf_text(v))
@@ -156,6 +160,18 @@ pub(super) fn known(view: &View<'_>, id: &Value) -> Result<OsdId, Refusal> {
     let osd = osd_of(id)?;
     check_exist(view.map, &[osd])?;
     Ok(osd)
+}
+
+/// Ceph takes `class` and `name` for the same: what is filtered by is told by what the name is of.
+fn df(command: &Value, view: &View<'_>) -> Outcome {
+    let is_tree = text(command, "output_method") == Some("tree");
+    let of = match text(command, "filter").filter(|name| !name.is_empty()) {
+        None => osd::Part::whole(view.map),
+        Some(name) => osd::Part::named(view.map, name).ok_or_else(|| {
+            refuse(errno::EINVAL, format!("'{name}' not a pool, crush node or device class name"))
+        })?,
+    };
+    either(command, || osd::df_json(view, is_tree, &of), || osd::df_text(view, is_tree, &of))
 }
 
 /// Changes OSDs, with a sentence for each as scripts that do things twice expect it.
