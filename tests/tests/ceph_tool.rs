@@ -187,6 +187,7 @@ fn look(ceph: &mut Ceph<'_>) {
          daemons have one value",
     );
     osd_options(ceph);
+    option_log(ceph);
     ceph.ok("osd set-require-min-compat-client mimic");
     assert_eq!(ceph.ok("osd get-require-min-compat-client"), "mimic\n");
     ceph.sheet
@@ -200,6 +201,25 @@ fn look(ceph: &mut Ceph<'_>) {
         &["[0].channel"],
     );
     ceph.sheet.works("`ceph log TEXT`, `ceph -w`", "a line reaches who watches the log");
+}
+
+/// Each change of the options has a version, to which they go back.
+fn option_log(ceph: &mut Ceph<'_>) {
+    let version = |ceph: &Ceph<'_>| ceph.json("config log 1")[0]["version"].as_u64().expect("a version");
+    let before = version(ceph);
+    ceph.ok("config set client.admin rbd_cache_size 4096");
+    ceph.ok("config set client.admin rbd_cache_size 8192");
+    assert_eq!(version(ceph), before + 2);
+    ceph.shows(
+        "config log",
+        &["- client.admin/rbd_cache_size = 4096", "+ client.admin/rbd_cache_size = 8192"],
+        &["[0].changes[0].new_value"],
+    );
+    ceph.ok(&format!("config reset {before}"));
+    assert!(!ceph.ok("config dump").contains("rbd_cache_size"));
+    assert!(ceph.ok("config log 1").contains(&format!("reset to {before}")));
+    ceph.sheet.works("`ceph config reset VERSION`", "the options are as they were then");
+    ceph.refused("config reset 9999", "must specify a valid historical version");
 }
 
 /// An option of OSDs: for all of them, where the monitor keeps it, and for one of them until it stops.
@@ -525,6 +545,32 @@ fn primaries_come_back(ceph: &mut Ceph<'_>) {
     ceph.ok("osd pool rm two two --yes-i-really-really-mean-it");
 }
 
+/// The one monitor, and what a cluster of Carmine never has.
+fn few(ceph: &mut Ceph<'_>) {
+    ceph.shows("config generate-minimal-conf", &["mon_host = v2:127.0.0.1:"], &[]);
+    ceph.shows("mon feature ls", &["supported: [kraken,luminous,mimic"], &[".monmap.required[0]"]);
+    ceph.refused("mon ok-to-stop a", "not enough monitors would be available () after stopping mons [a]");
+    ceph.refused("mon ok-to-rm a", "removing mon.a would break quorum");
+    ceph.refused("mon ok-to-add-offline", "adding a monitor may break quorum");
+    ceph.ok("mon getmap -o /dev/null");
+    ceph.sheet.works("`ceph mon getmap`", "the bytes of the MonMap");
+    ceph.shows("crash ls", &[], &[]);
+    ceph.shows("crash stat", &["0 crashes recorded"], &[]);
+    ceph.shows("progress", &["Nothing in progress"], &[]);
+    ceph.shows("balancer ls", &["[]"], &[]);
+    ceph.refused("auth get client.admin", "failed to find client.admin in keyring");
+    ceph.refused("auth get-key client.admin", "don't have client.admin");
+    ceph.shows("osd ls-tree default", &["0\n1\n2\n"], &["[2]"]);
+    ceph.refused("osd ls-tree nosuch", "does not exist");
+    ceph.shows("osd tree-from default", &["osd.2"], &[".nodes[0].children"]);
+    ceph.refused("osd tree-from osd.1", "is not a bucket");
+    ceph.shows("osd blocked-by", &["num_blocked"], &[".pg_ready"]);
+    assert!(ceph.ok("pg map 1.fff").contains(" pg 1.fff (1."));
+    ceph.sheet.works("`ceph pg map PG`", "also of a hash beyond the pool's PGs");
+    ceph.ok("osd pool deep-scrub bench");
+    ceph.sheet.works("`ceph osd pool scrub|deep-scrub|repair POOL...`", "as of each of its PGs");
+}
+
 fn daemons(ceph: &mut Ceph<'_>) {
     ceph.shows(
         "tell osd.0 dump_metrics",
@@ -774,11 +820,9 @@ fn unknown(ceph: &mut Ceph<'_>) {
         "balancer on",
         "auth get-or-create client.x",
         "device ls",
-        "crash ls",
         "orch status",
         "telemetry status",
         "iostat",
-        "progress",
         "tell osd.0 heap stats",
     ];
     for words in absent {
@@ -795,7 +839,7 @@ fn ceph_against_three_osds() {
     }
     let bed = Testbed::up(THREE_CYAN);
     let mut ceph = Ceph { bed: &bed, sheet: Sheet::new("ceph") };
-    for part in [look, leave, pools, states, daemons, inventory, mutes, limits, keys, unknown] {
+    for part in [look, leave, pools, states, few, daemons, inventory, mutes, limits, keys, unknown] {
         part(&mut ceph);
     }
     ceph.sheet.check();

@@ -16,6 +16,11 @@ const OPTIONS_MAX: usize = 1_000;
 const NAME_BYTES_MAX: usize = 128;
 /// Longest value, bytes.
 const VALUE_BYTES_MAX: usize = 4 << 10;
+/// Longest key that tools use among themselves, and its value, as in Ceph (mon_config_key_max_entry_size).
+const KEY_BYTES_MAX: usize = 1 << 10;
+const KEY_VALUE_BYTES_MAX: usize = 64 << 10;
+/// All of these keys and their values: each change writes them all.
+const KEYS_BYTES_MAX: usize = 4 << 20;
 
 /// First words of the options that clients have. The monitor keeps no list of them: a client takes no notice of one that it has
 /// not got.
@@ -66,6 +71,24 @@ pub(crate) fn check_osd_option(name: &str, value: &str) -> Result<(), Refusal> {
     is_good
         .then_some(())
         .ok_or_else(|| refuse(errno::EINVAL, format!("'{value}' is no value of '{name}': give {wanted}")))
+}
+
+/// # Errors
+/// EFBIG: the key or its value is too long.
+fn check_key(key: &str, value: &str) -> Result<(), Refusal> {
+    if value.len() > KEY_VALUE_BYTES_MAX {
+        return Err(refuse(
+            errno::EFBIG,
+            format!("error: entry size limited to {KEY_VALUE_BYTES_MAX} bytes"),
+        ));
+    }
+    if key.len() > KEY_BYTES_MAX {
+        return Err(refuse(
+            errno::EFBIG,
+            format!("a key of {} bytes: the limit is {KEY_BYTES_MAX}", key.len()),
+        ));
+    }
+    Ok(())
 }
 
 /// A health check that nobody wants to hear of.
@@ -214,15 +237,14 @@ impl ClientOptions {
                 next.sections.retain(|_, section| !section.is_empty());
             }
             OptionEdit::Key { key, value: Some(value) } => {
-                if value.len() > VALUE_BYTES_MAX || key.len() > NAME_BYTES_MAX {
-                    return Err(refuse(
-                        errno::EFBIG,
-                        format!(
-                            "'{key}': a key has {NAME_BYTES_MAX} bytes at most, and its value {VALUE_BYTES_MAX}"
-                        ),
-                    ));
-                }
+                check_key(key, value)?;
                 next.keys.insert(key.clone(), value.clone());
+                let bytes: usize = next.keys.iter().map(|(key, value)| key.len() + value.len()).sum();
+                if bytes > KEYS_BYTES_MAX {
+                    let text =
+                        format!("all keys and their values together have {KEYS_BYTES_MAX} bytes at most");
+                    return Err(refuse(errno::ENOSPC, text));
+                }
             }
             OptionEdit::Key { key, value: None } => {
                 next.keys.remove(key);
@@ -327,8 +349,16 @@ mod tests {
         let options = ClientOptions::default().edited(&key("a/b", Some("c"))).unwrap();
         assert_eq!(ClientOptions::decode(&options.encode()), Ok(options.clone()));
         assert_eq!((options.all().count(), options.keys["a/b"].as_str()), (0, "c"));
-        assert!(options.edited(&key("k", Some(&"v".repeat(VALUE_BYTES_MAX + 1)))).is_err());
-        assert!(options.edited(&key(&"k".repeat(NAME_BYTES_MAX + 1), Some("v"))).is_err());
+        assert!(options.edited(&key("k", Some(&"v".repeat(KEY_VALUE_BYTES_MAX)))).is_ok());
+        assert!(options.edited(&key("k", Some(&"v".repeat(KEY_VALUE_BYTES_MAX + 1)))).is_err());
+        assert!(options.edited(&key(&"k".repeat(KEY_BYTES_MAX + 1), Some("v"))).is_err());
+        let mut full = options.clone();
+        let most = KEYS_BYTES_MAX / KEY_VALUE_BYTES_MAX;
+        let is_stored = |full: &mut ClientOptions, n: usize| {
+            let next = full.edited(&key(&n.to_string(), Some(&"v".repeat(KEY_VALUE_BYTES_MAX))));
+            next.map(|next| *full = next).is_ok()
+        };
+        assert_eq!((0..most + 5).filter(|n| is_stored(&mut full, *n)).count(), most - 1);
         assert_eq!(options.edited(&key("a/b", None)), Ok(ClientOptions::default()));
         // As it was written before there were keys.
         let sections = ClientOptions::default().edited(&set("global", "rbd_cache", "1")).unwrap();

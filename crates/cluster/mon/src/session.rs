@@ -336,7 +336,8 @@ impl Mon {
         let current = self.current();
         let services: Vec<Rc<Daemon>> =
             self.sessions.borrow().values().filter_map(|session| session.service.clone()).collect();
-        let peers: Vec<Peer> = self.sessions.borrow().values().map(|session| session.conn.peer().clone()).collect();
+        let peers: Vec<Peer> =
+            self.sessions.borrow().values().map(|session| session.conn.peer().clone()).collect();
         look(&View {
             map: &current.map,
             placement: current.placement(),
@@ -348,6 +349,7 @@ impl Mon {
             services: &services,
             facts: &self.facts,
             sessions: &peers,
+            monmap: &self.monmap.encode(),
             addr: self.local_addr().to_string(),
             uptime_s: self.uptime_s(),
             now: self.now(),

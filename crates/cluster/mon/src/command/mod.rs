@@ -7,6 +7,7 @@
 mod blocklist;
 mod classes;
 mod cluster;
+mod few;
 mod inventory;
 mod keys;
 mod leave;
@@ -45,8 +46,8 @@ use crate::options::{ClientOptions, OptionEdit};
 use crate::report::service::Daemon;
 use crate::stats::ClusterStats;
 
-/// Longest command text that is looked at; the longest real one has a few hundred bytes.
-const COMMAND_BYTES_MAX: usize = 64 << 10;
+/// Longest command text that is looked at; the longest real ones store the value of a key.
+const COMMAND_BYTES_MAX: usize = 128 << 10;
 
 /// The state that commands can see.
 pub(crate) struct View<'a> {
@@ -67,6 +68,8 @@ pub(crate) struct View<'a> {
     pub(crate) facts: &'a BTreeMap<String, String>,
     /// Who has a session.
     pub(crate) sessions: &'a [Peer],
+    /// The MonMap, as sent to clients.
+    pub(crate) monmap: &'a [u8],
     /// Address of this monitor, for people.
     pub(crate) addr: String,
     /// Seconds since it began to serve.
@@ -147,6 +150,7 @@ const FAMILIES: &[&[Known]] = &[
     inventory::COMMANDS,
     limits::COMMANDS,
     keys::COMMANDS,
+    few::COMMANDS,
     mutes::COMMANDS,
     leave::COMMANDS,
     pg::COMMANDS,

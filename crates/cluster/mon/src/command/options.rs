@@ -24,6 +24,7 @@ pub(super) const COMMANDS: &[Known] = &[
         let version = number(c, "num")?.ok_or_else(|| missing("num"))?;
         Ok(Answer::Options { edit: OptionEdit::Reset { version }, status: String::new() })
     }),
+    read("config show-with-defaults who:CephString key:CephString?", "show all options of a daemon", show),
     read("config ls", "list the options of the daemons", |c, _| {
         let names = || OPTIONS.iter().map(|(name, _)| *name);
         either(c, || names().collect(), || names().map(|name| format!("{name}\n")).collect())

@@ -108,11 +108,12 @@ fn is_in_state(map: &OsdMap, osd: OsdId, states: &[&str]) -> bool {
 }
 
 /// The nodes to show: OSDs in these states, and the buckets above them.
-fn shown(map: &OsdMap, states: &[&str]) -> Vec<Node> {
+fn shown(map: &OsdMap, from: Option<i32>, states: &[&str]) -> Vec<Node> {
     let mut kept = Vec::new();
     // From the last: a bucket less deep than what was kept before is above it.
     let mut above = 0;
-    for node in walk(map).into_iter().rev() {
+    let nodes = from.map_or_else(|| walk(map), |from| walk_below(map, from));
+    for node in nodes.into_iter().rev() {
         let is_shown = match device(node.id) {
             Some(osd) => is_in_state(map, osd, states),
             None => states.is_empty() || node.depth < above,
@@ -131,9 +132,9 @@ pub(super) fn up_or_down(map: &OsdMap, osd: OsdId) -> &'static str {
 }
 
 /// A line for each node that is [`shown`], indented by depth.
-pub(crate) fn tree_text(map: &OsdMap, states: &[&str]) -> String {
+pub(crate) fn tree_text(map: &OsdMap, from: Option<i32>, states: &[&str]) -> String {
     let mut table = Table::new("ID|CLASS|<WEIGHT|<TYPE NAME|STATUS|REWEIGHT|PRI-AFF");
-    for Node { depth, id, weight: raw } in shown(map, states) {
+    for Node { depth, id, weight: raw } in shown(map, from, states) {
         let (indent, raw, name) = ("    ".repeat(depth), weight(raw), item_name(map, id));
         table.row(&match device(id) {
             Some(osd) => {
@@ -148,8 +149,8 @@ pub(crate) fn tree_text(map: &OsdMap, states: &[&str]) -> String {
 }
 
 /// `{"nodes": […], "stray": []}`
-pub(crate) fn tree_json(map: &OsdMap, states: &[&str]) -> Value {
-    nodes_json(map, shown(map, states))
+pub(crate) fn tree_json(map: &OsdMap, from: Option<i32>, states: &[&str]) -> Value {
+    nodes_json(map, shown(map, from, states))
 }
 
 fn nodes_json(map: &OsdMap, nodes: Vec<Node>) -> Value {
@@ -253,6 +254,15 @@ impl Part {
         Part(map.osds().collect())
     }
 
+    /// Those below a node of the CRUSH tree.
+    pub(crate) fn below_node(map: &OsdMap, name: &str) -> Option<Part> {
+        Some(Part(below(map, node_named(map, name)?).into_iter().collect()))
+    }
+
+    pub(crate) fn osds(&self) -> impl Iterator<Item = OsdId> {
+        self.0.iter().copied()
+    }
+
     /// Those of a pool, below a node of the CRUSH tree, or of a device class.
     pub(crate) fn named(map: &OsdMap, name: &str) -> Option<Part> {
         let of_pool = map.pool_id(name).and_then(|id| map.pool(id)).map(|pool| roots(map, pool.crush_rule));
@@ -281,12 +291,27 @@ fn node_named(map: &OsdMap, name: &str) -> Option<i32> {
     map.crush.item_names.iter().find(|(_, own)| own.as_str() == name).map(|(id, _)| *id)
 }
 
+/// The bucket of this name, to print what is below it.
+///
+/// # Errors
+/// It does not exist, or is a device.
+pub(crate) fn bucket_named(map: &OsdMap, name: &str) -> Result<Option<i32>, String> {
+    let id = node_named(map, name).ok_or_else(|| format!("bucket '{name}' does not exist"))?;
+    if id < 0 { Ok(Some(id)) } else { Err(format!("\"{name}\" is not a bucket")) }
+}
+
+/// A node and all below it, the node first.
+fn walk_below(map: &OsdMap, top: i32) -> Vec<Node> {
+    let mut nodes = walk_trees(map, Trees::All).into_iter().skip_while(|node| node.id != top);
+    let Some(first) = nodes.next() else { return Vec::new() };
+    let inner = nodes.take_while(|node| node.depth > first.depth);
+    let from_it = |node: Node| Node { depth: node.depth - first.depth, ..node };
+    [first].into_iter().chain(inner).map(from_it).collect()
+}
+
 /// The devices below a bucket, or the device itself.
 fn below(map: &OsdMap, top: i32) -> Vec<OsdId> {
-    let nodes = walk_trees(map, Trees::All);
-    let Some(at) = nodes.iter().position(|node| node.id == top) else { return Vec::new() };
-    let inner = nodes[at + 1..].iter().take_while(|node| node.depth > nodes[at].depth);
-    [&nodes[at]].into_iter().chain(inner).filter_map(|node| device(node.id)).collect()
+    walk_below(map, top).into_iter().filter_map(|node| device(node.id)).collect()
 }
 
 /// The nodes to show: all of the tree, or its OSDs.
