@@ -57,6 +57,12 @@ impl Ceph<'_> {
         self.sheet.works(&format!("`ceph {words}`"), note);
     }
 
+    /// A row: the answer is always text, with these words.
+    fn tells(&mut self, words: &str, text: &str) {
+        assert!(self.ok(words).contains(text), "ceph {words}");
+        self.sheet.works(&format!("`ceph {words}`"), "as text");
+    }
+
     /// The command changes something; its status has these words.
     fn said(&self, words: &str, status: &str) {
         let out = self.run(words);
@@ -547,7 +553,7 @@ fn primaries_come_back(ceph: &mut Ceph<'_>) {
 
 /// The one monitor, and what a cluster of Carmine never has.
 fn few(ceph: &mut Ceph<'_>) {
-    ceph.shows("config generate-minimal-conf", &["mon_host = v2:127.0.0.1:"], &[]);
+    ceph.tells("config generate-minimal-conf", "mon_host = v2:127.0.0.1:");
     ceph.shows("mon feature ls", &["supported: [kraken,luminous,mimic"], &[".monmap.required[0]"]);
     ceph.refused("mon ok-to-stop a", "not enough monitors would be available () after stopping mons [a]");
     ceph.refused("mon ok-to-rm a", "removing mon.a would break quorum");
@@ -555,8 +561,8 @@ fn few(ceph: &mut Ceph<'_>) {
     ceph.ok("mon getmap -o /dev/null");
     ceph.sheet.works("`ceph mon getmap`", "the bytes of the MonMap");
     ceph.shows("crash ls", &[], &[]);
-    ceph.shows("crash stat", &["0 crashes recorded"], &[]);
-    ceph.shows("progress", &["Nothing in progress"], &[]);
+    ceph.tells("crash stat", "0 crashes recorded");
+    ceph.tells("progress", "Nothing in progress");
     ceph.shows("balancer ls", &["[]"], &[]);
     ceph.refused("auth get client.admin", "failed to find client.admin in keyring");
     ceph.refused("auth get-key client.admin", "don't have client.admin");

@@ -184,7 +184,8 @@ fn what_a_monitor_is_told_counts_before_what_all_are_asked() {
     let told = |question: Value| {
         let (stats, bytes) = (reports(&map), map.encode());
         let placement = MapView::new(std::sync::Arc::new(map.clone()));
-        let view = view_of(&map, (&placement, &bytes), &stats, &ClientOptions::default());
+        let options = ClientOptions::default();
+        let view = view_of(&map, (&placement, &bytes), &stats, &options);
         run_told(&[question.to_string()], &view)
     };
     let option = told(json!({ "prefix": "config get", "var": "mon_allow_pool_delete" }));
@@ -513,7 +514,7 @@ fn wrong_commands_are_refused() {
         (r#"{"prefix":"mon dump","epoch":1001}"#, errno::ENOENT),
         (r#"{"prefix":"osd metadata","id":9}"#, errno::ENOENT),
         (r#"{"prefix":"osd map","pool":"none","object":"o"}"#, errno::ENOENT),
-        (r#"{"prefix":"pg map","pgid":"1.ff"}"#, errno::ENOENT),
+        (r#"{"prefix":"pg map","pgid":"9.ff"}"#, errno::ENOENT),
         (r#"{"prefix":"osd crush tunables","profile":"hammer"}"#, errno::EOPNOTSUPP),
         (r#"{"prefix":"osd blocklist","blocklistop":"add"}"#, errno::EINVAL),
         (r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"somewhere"}"#, errno::EINVAL),
