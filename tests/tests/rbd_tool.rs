@@ -230,10 +230,6 @@ fn other_services_are_refused(rbd: &mut Rbd<'_>) {
     rbd.refused("group create bench/group", not);
     rbd.refused("feature enable full journaling", not);
     rbd.refused("mirror image enable bench/full snapshot", "mirroring is not enabled on a pool");
-    rbd.refused(
-        "mirror pool enable bench image",
-        "failed to allocate mirroring uuid: (95) Operation not supported",
-    );
     rbd.refused("perf image iostat", "Invalid argument");
     rbd.refused("trash purge schedule ls", "Invalid argument");
     rbd.refused("mirror snapshot schedule ls", "Invalid argument");

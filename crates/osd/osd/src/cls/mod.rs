@@ -113,9 +113,9 @@ pub(crate) fn refusal(osd: &OsdShard, op: &ClientOp) -> Result<(), OpError> {
         let names = usize::from(call.call().class_len) + usize::from(call.call().method_len);
         let names = op.data.slice(input.start, names.min(input.len())).to_vec();
         let (class, method, _) = parts(call, &names).ok_or(OpError::of(errno::EINVAL))?;
-        // Ceph has the methods of mirroring: where there is no object, those that read find none. One that would make it is refused.
-        let reads_mirror = class == b"rbd" && method.starts_with(b"mirror_") && !op.is_write;
-        if find(class, method).is_none() && !reads_mirror {
+        // Ceph has the methods of mirroring: where there is no object, they find none.
+        let is_mirror = class == b"rbd" && method.starts_with(b"mirror_");
+        if find(class, method).is_none() && !is_mirror {
             osd.refuse(&format!("method {}.{}", class.escape_ascii(), method.escape_ascii()));
             return Err(OpError::of(if is_known(class) { errno::EOPNOTSUPP } else { errno::EPERM }));
         }
