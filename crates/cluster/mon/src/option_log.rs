@@ -36,6 +36,8 @@ pub(crate) struct Entry {
 
 /// An option as it is stored: of whom, its name, its values before and after.
 type Stored = ((String, String), (Option<String>, Option<String>));
+/// A change as it is stored: its version and time, its reason, the options.
+type StoredEntry = ((u64, UTime), (String, Vec<Stored>));
 
 /// Changes, the newest last.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -47,9 +49,9 @@ impl OptionLog {
     }
 
     pub(crate) fn decode(d: &mut Decoder<'_>) -> Result<OptionLog, DecodeError> {
-        let stored: Vec<((u64, UTime), (String, Vec<Stored>))> = d.get()?;
+        let stored: Vec<StoredEntry> = d.get()?;
         let edited = |((who, name), (before, after)): Stored| Edited { who, name, before, after };
-        let entry = |((version, stamp), (why, stored)): ((u64, UTime), (String, Vec<Stored>))| Entry {
+        let entry = |((version, stamp), (why, stored)): StoredEntry| Entry {
             version,
             stamp,
             why,

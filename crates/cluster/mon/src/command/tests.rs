@@ -216,6 +216,7 @@ fn parts_of_the_cluster_are_named() {
         Change::Class(ClassEdit::Set { osds, class: Some(class.to_owned()) })
     };
     assert!(apply(&mut map, class(&[1, 2], "quick")));
+    assert!(apply(&mut map, class(&[0], "slow")));
     let osds = |name: &str| {
         let text = json!({ "prefix": "osd df", "format": "json", "filter_by": "class", "filter": name });
         let df: Value = serde_json::from_str(&data(&map, &text.to_string())).unwrap();

@@ -48,8 +48,9 @@ pub(super) fn walk_trees(map: &OsdMap, trees: Trees) -> Vec<Node> {
     let mut stack: Vec<Node> = roots.map(|b| Node { depth: 0, id: b.id, weight: b.weight }).collect();
     stack.reverse();
     let mut out = Vec::new();
-    // A map with a cycle has no root on it, so the walk ends; the limit is for maps made by others.
-    let limit = crush.buckets.len() + map.osd_state.len() + 1;
+    // A map with a cycle has no root on it, so the walk ends; the limit is for maps made by others. A device stands in the shadow of
+    // each bucket above it as well.
+    let limit = (crush.buckets.len() + 1) * (map.osd_state.len() + 1);
     while let Some(node) = stack.pop() {
         out.push(node);
         if out.len() > limit {
