@@ -57,6 +57,12 @@ impl Ceph<'_> {
         self.sheet.works(&format!("`ceph {words}`"), note);
     }
 
+    /// A row: the answer is always text, with these words.
+    fn tells(&mut self, words: &str, text: &str) {
+        assert!(self.ok(words).contains(text), "ceph {words}");
+        self.sheet.works(&format!("`ceph {words}`"), "as text");
+    }
+
     /// The command changes something; its status has these words.
     fn said(&self, words: &str, status: &str) {
         let out = self.run(words);
@@ -187,6 +193,7 @@ fn look(ceph: &mut Ceph<'_>) {
          daemons have one value",
     );
     osd_options(ceph);
+    option_log(ceph);
     ceph.ok("osd set-require-min-compat-client mimic");
     assert_eq!(ceph.ok("osd get-require-min-compat-client"), "mimic\n");
     ceph.sheet
@@ -200,6 +207,25 @@ fn look(ceph: &mut Ceph<'_>) {
         &["[0].channel"],
     );
     ceph.sheet.works("`ceph log TEXT`, `ceph -w`", "a line reaches who watches the log");
+}
+
+/// Each change of the options has a version, to which they go back.
+fn option_log(ceph: &mut Ceph<'_>) {
+    let version = |ceph: &Ceph<'_>| ceph.json("config log 1")[0]["version"].as_u64().expect("a version");
+    let before = version(ceph);
+    ceph.ok("config set client.admin rbd_cache_size 4096");
+    ceph.ok("config set client.admin rbd_cache_size 8192");
+    assert_eq!(version(ceph), before + 2);
+    ceph.shows(
+        "config log",
+        &["- client.admin/rbd_cache_size = 4096", "+ client.admin/rbd_cache_size = 8192"],
+        &["[0].changes[0].new_value"],
+    );
+    ceph.ok(&format!("config reset {before}"));
+    assert!(!ceph.ok("config dump").contains("rbd_cache_size"));
+    assert!(ceph.ok("config log 1").contains(&format!("reset to {before}")));
+    ceph.sheet.works("`ceph config reset VERSION`", "the options are as they were then");
+    ceph.refused("config reset 9999", "must specify a valid historical version");
 }
 
 /// An option of OSDs: for all of them, where the monitor keeps it, and for one of them until it stops.
@@ -525,6 +551,32 @@ fn primaries_come_back(ceph: &mut Ceph<'_>) {
     ceph.ok("osd pool rm two two --yes-i-really-really-mean-it");
 }
 
+/// The one monitor, and what a cluster of Carmine never has.
+fn few(ceph: &mut Ceph<'_>) {
+    ceph.tells("config generate-minimal-conf", "mon_host = v2:127.0.0.1:");
+    ceph.shows("mon feature ls", &["supported: [kraken,luminous,mimic"], &[".monmap.required[0]"]);
+    ceph.refused("mon ok-to-stop a", "not enough monitors would be available () after stopping mons [a]");
+    ceph.refused("mon ok-to-rm a", "removing mon.a would break quorum");
+    ceph.refused("mon ok-to-add-offline", "adding a monitor may break quorum");
+    ceph.ok("mon getmap -o /dev/null");
+    ceph.sheet.works("`ceph mon getmap`", "the bytes of the MonMap");
+    ceph.shows("crash ls", &[], &[]);
+    ceph.tells("crash stat", "0 crashes recorded");
+    ceph.tells("progress", "Nothing in progress");
+    ceph.shows("balancer ls", &["[]"], &[]);
+    ceph.refused("auth get client.admin", "failed to find client.admin in keyring");
+    ceph.refused("auth get-key client.admin", "don't have client.admin");
+    ceph.shows("osd ls-tree default", &["0\n1\n2\n"], &["[2]"]);
+    ceph.refused("osd ls-tree nosuch", "does not exist");
+    ceph.shows("osd tree-from default", &["osd.2"], &[".nodes[0].children"]);
+    ceph.refused("osd tree-from osd.1", "is not a bucket");
+    ceph.shows("osd blocked-by", &["num_blocked"], &[".pg_ready"]);
+    assert!(ceph.ok("pg map 1.fff").contains(" pg 1.fff (1."));
+    ceph.sheet.works("`ceph pg map PG`", "also of a hash beyond the pool's PGs");
+    ceph.ok("osd pool deep-scrub bench");
+    ceph.sheet.works("`ceph osd pool scrub|deep-scrub|repair POOL...`", "as of each of its PGs");
+}
+
 fn daemons(ceph: &mut Ceph<'_>) {
     ceph.shows(
         "tell osd.0 dump_metrics",
@@ -533,6 +585,9 @@ fn daemons(ceph: &mut Ceph<'_>) {
     );
     ceph.shows("tell osd.1 dump_ops_in_flight", &["num_ops"], &[".num_ops"]);
     ceph.shows("tell osd.1 ops", &["num_ops"], &[".num_ops"]);
+    ceph.shows("tell osd.1 dump_historic_ops", &["\"ops\": []"], &[".size"]);
+    ceph.shows("tell osd.1 dump_historic_slow_ops", &["\"Ops\": []"], &[]);
+    ceph.shows("tell osd.1 log flush", &["{}"], &[]);
     let status = [".cluster_fsid", ".osd_fsid", ".whoami", ".newest_map", ".num_pgs"];
     ceph.shows("tell osd.1 status", &["\"state\": \"active\""], &status);
     ceph.shows("tell osd.0 dump_watchers", &["[]"], &[]);
@@ -560,6 +615,20 @@ fn daemons(ceph: &mut Ceph<'_>) {
     ceph.shows("mds stat", &[], &[".fsmap.epoch"]);
     ceph.says("fs ls", "", "there are none");
     ceph.shows("tell mon.a version", &["carmine"], &[".version"]);
+    ceph.shows(
+        "tell mon.a config get mon_allow_pool_delete",
+        &["mon_allow_pool_delete"],
+        &[".mon_allow_pool_delete"],
+    );
+    ceph.refused("tell mon.a config get nosuch", "error getting 'nosuch'");
+    ceph.refused("tell mon.a config set mon_allow_pool_delete false", "and stays so");
+    ceph.shows("tell mon.a config show", &["osd_max_write_size"], &[".name"]);
+    ceph.shows("tell mon.a config diff", &["diff"], &[]);
+    ceph.shows("tell mon.a sessions", &["osd.2"], &["[0].name", "[0].addrs.addrvec[0].addr"]);
+    ceph.shows("tell mon.a ops", &["num_ops"], &[".num_ops"]);
+    ceph.shows("tell mon.a perf dump", &["num_sessions"], &[".mon.num_sessions"]);
+    ceph.says("tell mon.a compact", "", "its state file is always in its shortest form");
+    ceph.shows("tell mon.a log flush", &["{}"], &[]);
     ceph.shows("tell mgr version", &["carmine"], &[".version"]);
     ceph.refused("tell mgr make tea", "no valid command found");
     let perf = [".osd.op_r", ".osd.op_w_latency.avgtime", ".osd.op_latency.avgcount", ".osd.numpg"];
@@ -645,6 +714,10 @@ fn limits(ceph: &mut Ceph<'_>) {
 /// A pool whose rule names a class is on the OSDs of that class.
 fn device_classes(ceph: &mut Ceph<'_>) {
     let placed_in = |ceph: &Ceph<'_>| ceph.json("osd map fast object")["up"].clone();
+    // Each OSD has told of its drive; memory is no hard disk.
+    ceph.shows("osd crush class ls-osd ssd", &["0\n1\n2\n"], &["[2]"]);
+    ceph.refused("osd df class nosuch", "'nosuch' not a pool, crush node or device class name");
+    ceph.said("osd crush rm-device-class all", "done removing class of osd(s): 0,1,2");
     assert_eq!(ceph.json("osd crush class ls"), serde_json::json!([]));
     ceph.said("osd crush set-device-class quick osd.1", "set osd(s) 1 to class 'quick'");
     ceph.refused("osd crush set-device-class slow osd.1", "has already bound to class 'quick'");
@@ -653,6 +726,24 @@ fn device_classes(ceph: &mut Ceph<'_>) {
     ceph.shows("osd crush get-device-class osd.1", &["quick"], &["[0].device_class"]);
     assert!(ceph.ok("osd crush tree --show-shadow").contains("root default~quick"));
     assert!(ceph.ok("osd tree").lines().any(|line| line.contains("quick") && line.contains("osd.1")));
+    let osds = |command: &str| {
+        let shown = ceph.json(command);
+        let nodes = shown["nodes"].as_array().expect("nodes").iter();
+        nodes.filter(|node| node["type"] == "osd").map(|node| node["id"].clone()).collect::<Value>()
+    };
+    for (part, are) in [
+        ("class quick", vec![1]),
+        ("name default", vec![0, 1, 2]),
+        ("name osd.2", vec![2]),
+        ("name bench", vec![0, 1, 2]),
+    ] {
+        assert_eq!(osds(&format!("osd df plain {part}")), serde_json::json!(are), "{part}");
+        assert_eq!(osds(&format!("osd df tree {part}")), serde_json::json!(are), "{part}");
+    }
+    ceph.sheet.works(
+        "`ceph osd df plain|tree class|name NAME`",
+        "of a device class, a pool, or a part of the tree",
+    );
     ceph.ok("osd crush rule create-replicated fast default osd quick");
     ceph.shows("osd crush rule ls-by-class quick", &["fast"], &["[0]"]);
     ceph.ok("osd pool create fast 8 8 replicated fast --size 2");
@@ -735,11 +826,9 @@ fn unknown(ceph: &mut Ceph<'_>) {
         "balancer on",
         "auth get-or-create client.x",
         "device ls",
-        "crash ls",
         "orch status",
         "telemetry status",
         "iostat",
-        "progress",
         "tell osd.0 heap stats",
     ];
     for words in absent {
@@ -756,7 +845,7 @@ fn ceph_against_three_osds() {
     }
     let bed = Testbed::up(THREE_CYAN);
     let mut ceph = Ceph { bed: &bed, sheet: Sheet::new("ceph") };
-    for part in [look, leave, pools, states, daemons, inventory, mutes, limits, keys, unknown] {
+    for part in [look, leave, pools, states, few, daemons, inventory, mutes, limits, keys, unknown] {
         part(&mut ceph);
     }
     ceph.sheet.check();

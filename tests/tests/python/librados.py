@@ -420,12 +420,12 @@ class C:
     def checksum(self, name, kind, start, length, offset, chunk):
         """The result of rados_checksum, and what it gave out."""
         Counted.calls += 1
-        out = ctypes.create_string_buffer(64)
+        out = ctypes.create_string_buffer(b"\xee" * 64, 64)
         size, long = ctypes.c_size_t, ctypes.c_uint64
         result = self.lib.rados_checksum(
             self.io, name, kind, start, size(len(start)), size(length), long(offset), size(chunk), out, size(64)
         )
-        return result, out.raw.rstrip(b"\0").hex()
+        return result, out.raw.rstrip(b"\xee").hex()
 
     def listed(self, *words):
         """How many objects a listing with this filter finds."""
@@ -506,6 +506,7 @@ def limits(io):
     io.write_full("limits", b"abcdefg")
     io.set_xattr("limits", "a" * 100, b"v")
     fails(errno.ENAMETOOLONG, io.set_xattr, "limits", "a" * 101, b"v")
+    fails(errno.EINVAL, io.set_xattr, "limits", "", b"v")
     fails(errno.ENODATA, io.get_xattr, "limits", "a" * 101)
     for name in (b"limits", b"nothing"):
         for begin, length in ((far, 1), (1, far), (far, far)):
@@ -537,7 +538,7 @@ def limits(io):
 
 @group
 def versions_of_what_changes_nothing(io):
-    """an alloc hint, a truncate to the same size and an empty write are modifications; zeros behind the end and omap_clear of none are not; a read that fails tells no version"""
+    """an alloc hint, a truncate to the same size and an empty write are modifications; zeros behind the end and omap_clear of none are not; a read that fails tells no version, a write that finds no object the last one of its PG"""
     c, none = C(CONF, POOL), ctypes.c_size_t(0)
     c.lib.rados_get_last_version.restype = ctypes.c_uint64
 
@@ -562,6 +563,13 @@ def versions_of_what_changes_nothing(io):
     expect(c.vector("read", b"same", ("assert_version", version() + 1)), -errno.EOVERFLOW)
     expect(c.lib.rados_get_last_version(c.io), 0)
     c.close()
+    io.write_full("gone", b"x")
+    io.remove_object("gone")
+    last = io.get_last_version()
+    fails(errno.ENOENT, io.remove_object, "gone")
+    assert io.get_last_version() >= last > 0, (io.get_last_version(), last)
+    fails(errno.ENOENT, io.read, "gone")
+    expect(io.get_last_version(), 0)
     io.remove_self_managed_snap(snap)
     io.remove_object("same")
 
@@ -604,14 +612,14 @@ def checksums(io):
         (0, 0, 0, 0, "01000000c063721d"), (0, 16, 4, 8, "02000000c3dbce7665ce01a7"), (0, 16, 1016, 8, "01000000c85bd43f"),
         (1, 1024, 0, 0, "01000000e328ee21ce4d0c61"), (1, 16, 0, 8, "02000000aca5c749c6577a364df465d7010a4dab"),
         (2, 0, 0, 0, "01000000709120d3"), (2, 1024, 0, 512, "02000000a511ef51a511ef51"), (2, 100, 1000, 0, "010000005cc88861"),
-        (2, 16, 1024, 8, ""), (2, 0, 5, 0, ""),
+        (2, 16, 1024, 8, ""), (2, 0, 5, 0, "00000000"),
     ):
         expect(c.checksum(b"sum", kind, ones[kind], length, offset, chunk), (0, answer), f"{kind} {length}@{offset}/{chunk}")
     for kind, start, length, offset, chunk in (
         (2, ones[2], 16, 1020, 8), (2, ones[2], 0, 0, 8), (2, ones[2], 15, 0, 8), (1, ones[0], 0, 0, 0), (7, ones[0], 0, 0, 0),
     ):
         expect(c.checksum(b"sum", kind, start, length, offset, chunk)[0], -errno.EINVAL, f"{kind} {length}@{offset}/{chunk}")
-    expect(c.checksum(b"empty", 2, ones[2], 0, 0, 0), (0, ""))
+    expect(c.checksum(b"empty", 2, ones[2], 0, 0, 0), (0, "00000000"))
     expect(c.checksum(b"nothing", 2, ones[2], 0, 0, 0)[0], -errno.ENOENT)
     c.close()
     io.remove_object("sum")

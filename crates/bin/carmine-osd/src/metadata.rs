@@ -26,7 +26,10 @@ pub(crate) fn of(
     let all = all.into_iter().map(|(key, value)| (key.to_owned(), value));
     let all = carmine_daemon::machine::facts().into_iter().chain(all);
     let mut all: Vec<_> = all.chain(store.into_iter().flat_map(drives)).collect();
-    if store.is_some() {
+    if store.is_none() {
+        // As Ceph's store in memory has it.
+        all.push(("default_device_class".to_owned(), DeviceClass::Ssd.to_string()));
+    } else {
         // Settings as they were asked for, where nothing above says how they were settled.
         let known: BTreeSet<String> = all.iter().map(|(key, _)| key.clone()).collect();
         all.extend(plan.tuning.texts().into_iter().filter(|(key, _)| !known.contains(key)));

@@ -23,6 +23,7 @@ mod fuzz;
 mod history;
 mod log;
 mod mon;
+mod option_log;
 mod options;
 mod osds;
 mod record;

@@ -342,7 +342,7 @@ impl Mon {
         done: Done,
         current: &Published,
     ) -> Result<(), MonError> {
-        let edited = self.options.borrow().edited(edit);
+        let edited = self.options.borrow().edited_at(edit, self.now());
         let result = match edited {
             Err(refusal) => Err(refusal),
             Ok(options) if options == *self.options.borrow() => Ok(()),

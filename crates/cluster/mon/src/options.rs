@@ -8,6 +8,7 @@ use carmine_types::{UTime, errno};
 use carmine_wire::{DecodeError, Decoder, Encoder};
 
 use crate::change::{Refusal, refuse};
+use crate::option_log::{OptionLog, Sections};
 
 /// Most options that are stored.
 const OPTIONS_MAX: usize = 1_000;
@@ -15,6 +16,11 @@ const OPTIONS_MAX: usize = 1_000;
 const NAME_BYTES_MAX: usize = 128;
 /// Longest value, bytes.
 const VALUE_BYTES_MAX: usize = 4 << 10;
+/// Longest key that tools use among themselves, and its value, as in Ceph (mon_config_key_max_entry_size).
+const KEY_BYTES_MAX: usize = 1 << 10;
+const KEY_VALUE_BYTES_MAX: usize = 64 << 10;
+/// All of these keys and their values: each change writes them all.
+const KEYS_BYTES_MAX: usize = 4 << 20;
 
 /// First words of the options that clients have. The monitor keeps no list of them: a client takes no notice of one that it has
 /// not got.
@@ -67,6 +73,24 @@ pub(crate) fn check_osd_option(name: &str, value: &str) -> Result<(), Refusal> {
         .ok_or_else(|| refuse(errno::EINVAL, format!("'{value}' is no value of '{name}': give {wanted}")))
 }
 
+/// # Errors
+/// EFBIG: the key or its value is too long.
+fn check_key(key: &str, value: &str) -> Result<(), Refusal> {
+    if value.len() > KEY_VALUE_BYTES_MAX {
+        return Err(refuse(
+            errno::EFBIG,
+            format!("error: entry size limited to {KEY_VALUE_BYTES_MAX} bytes"),
+        ));
+    }
+    if key.len() > KEY_BYTES_MAX {
+        return Err(refuse(
+            errno::EFBIG,
+            format!("a key of {} bytes: the limit is {KEY_BYTES_MAX}", key.len()),
+        ));
+    }
+    Ok(())
+}
+
 /// A health check that nobody wants to hear of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Mute {
@@ -112,9 +136,21 @@ pub(crate) enum OptionEdit {
     Unmute {
         codes: Vec<String>,
     },
+    /// The options are again as they were at this version.
+    Reset {
+        version: u64,
+    },
 }
 
 impl OptionEdit {
+    /// Its reason, as the log of the options has it.
+    fn why(&self) -> String {
+        match self {
+            OptionEdit::Reset { version } => format!("reset to {version}"),
+            _ => String::new(),
+        }
+    }
+
     /// The change as the log shows it: the values that tools keep may be secrets.
     pub(crate) fn shown(&self) -> OptionEdit {
         match self {
@@ -129,11 +165,13 @@ impl OptionEdit {
 /// Values by name, by whom they are for: `global`, `client`, `client.ID`, `osd`, or `osd.ID`.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ClientOptions {
-    sections: BTreeMap<String, BTreeMap<String, String>>,
+    sections: Sections,
     /// Values that tools use among themselves.
     pub(crate) keys: BTreeMap<String, String>,
     /// By the code of the check.
     pub(crate) mutes: BTreeMap<String, Mute>,
+    /// How the options became so.
+    pub(crate) log: OptionLog,
 }
 
 impl ClientOptions {
@@ -149,7 +187,9 @@ impl ClientOptions {
             let mutes: BTreeMap<String, StoredMute> = if d.is_empty() { BTreeMap::new() } else { d.get()? };
             let mute = |((until, is_sticky), (summary, count))| Mute { until, is_sticky, summary, count };
             let mutes = mutes.into_iter().map(|(code, stored)| (code, mute(stored))).collect();
-            Ok(ClientOptions { sections, keys, mutes })
+            // And those before changes were noted here.
+            let log = if d.is_empty() { OptionLog::default() } else { OptionLog::decode(d)? };
+            Ok(ClientOptions { sections, keys, mutes, log })
         })
     }
 
@@ -167,8 +207,11 @@ impl ClientOptions {
             let mutes: BTreeMap<String, StoredMute> =
                 self.mutes.iter().map(|(code, mute)| (code.clone(), stored(mute))).collect();
             // Earlier programs read a state without any.
-            if !mutes.is_empty() {
+            if !mutes.is_empty() || !self.log.is_empty() {
                 e.put(&mutes);
+            }
+            if !self.log.is_empty() {
+                self.log.encode(e);
             }
         })
     }
@@ -194,15 +237,14 @@ impl ClientOptions {
                 next.sections.retain(|_, section| !section.is_empty());
             }
             OptionEdit::Key { key, value: Some(value) } => {
-                if value.len() > VALUE_BYTES_MAX || key.len() > NAME_BYTES_MAX {
-                    return Err(refuse(
-                        errno::EFBIG,
-                        format!(
-                            "'{key}': a key has {NAME_BYTES_MAX} bytes at most, and its value {VALUE_BYTES_MAX}"
-                        ),
-                    ));
-                }
+                check_key(key, value)?;
                 next.keys.insert(key.clone(), value.clone());
+                let bytes: usize = next.keys.iter().map(|(key, value)| key.len() + value.len()).sum();
+                if bytes > KEYS_BYTES_MAX {
+                    let text =
+                        format!("all keys and their values together have {KEYS_BYTES_MAX} bytes at most");
+                    return Err(refuse(errno::ENOSPC, text));
+                }
             }
             OptionEdit::Key { key, value: None } => {
                 next.keys.remove(key);
@@ -214,6 +256,7 @@ impl ClientOptions {
                 next.mutes.insert(code.clone(), mute.clone());
             }
             OptionEdit::Unmute { codes } => next.mutes.retain(|code, _| !codes.contains(code)),
+            OptionEdit::Reset { version } => next.sections = self.log.undo(&self.sections, *version)?,
         }
         if next.all().count() + next.keys.len() + next.mutes.len() > OPTIONS_MAX {
             return Err(refuse(
@@ -221,6 +264,16 @@ impl ClientOptions {
                 format!("{OPTIONS_MAX} options, keys and mutes are stored, which is the limit"),
             ));
         }
+        Ok(next)
+    }
+
+    /// The options after a change at this time, which their log tells of.
+    ///
+    /// # Errors
+    /// As [`ClientOptions::edited`].
+    pub(crate) fn edited_at(&self, edit: &OptionEdit, now: UTime) -> Result<ClientOptions, Refusal> {
+        let mut next = self.edited(edit)?;
+        next.log.note(&self.sections, &next.sections, &edit.why(), now);
         Ok(next)
     }
 
@@ -296,13 +349,64 @@ mod tests {
         let options = ClientOptions::default().edited(&key("a/b", Some("c"))).unwrap();
         assert_eq!(ClientOptions::decode(&options.encode()), Ok(options.clone()));
         assert_eq!((options.all().count(), options.keys["a/b"].as_str()), (0, "c"));
-        assert!(options.edited(&key("k", Some(&"v".repeat(VALUE_BYTES_MAX + 1)))).is_err());
-        assert!(options.edited(&key(&"k".repeat(NAME_BYTES_MAX + 1), Some("v"))).is_err());
+        assert!(options.edited(&key("k", Some(&"v".repeat(KEY_VALUE_BYTES_MAX)))).is_ok());
+        assert!(options.edited(&key("k", Some(&"v".repeat(KEY_VALUE_BYTES_MAX + 1)))).is_err());
+        assert!(options.edited(&key(&"k".repeat(KEY_BYTES_MAX + 1), Some("v"))).is_err());
+        let mut full = options.clone();
+        let most = KEYS_BYTES_MAX / KEY_VALUE_BYTES_MAX;
+        let is_stored = |full: &mut ClientOptions, n: usize| {
+            let next = full.edited(&key(&n.to_string(), Some(&"v".repeat(KEY_VALUE_BYTES_MAX))));
+            next.map(|next| *full = next).is_ok()
+        };
+        assert_eq!((0..most + 5).filter(|n| is_stored(&mut full, *n)).count(), most - 1);
         assert_eq!(options.edited(&key("a/b", None)), Ok(ClientOptions::default()));
         // As it was written before there were keys.
         let sections = ClientOptions::default().edited(&set("global", "rbd_cache", "1")).unwrap();
         let old = Encoder::collect(|e| e.put(&sections.sections));
         assert_eq!(ClientOptions::decode(&old), Ok(sections));
+    }
+
+    #[test]
+    fn changes_are_noted_and_undone() {
+        let at = |sec| UTime { sec, nsec: 0 };
+        let shown = |options: &ClientOptions, count| -> Vec<(u64, String)> {
+            let one = |entry: crate::option_log::Entry| {
+                let edited =
+                    entry.edited.iter().map(|e| format!("{}/{} {:?} {:?}", e.who, e.name, e.before, e.after));
+                (entry.version, format!("{}{}", entry.why, edited.collect::<Vec<_>>().join(",")))
+            };
+            options.log.newest(count).into_iter().map(one).collect()
+        };
+        let mut options = ClientOptions::default();
+        assert_eq!(shown(&options, 10), [(1, String::new())]);
+        let edits = [
+            set("osd", "osd_max_backfills", "3"),
+            set("client", "rbd_cache", "true"),
+            set("client", "rbd_cache", "true"),
+            OptionEdit::Key { key: "a".into(), value: Some("b".into()) },
+            set("client", "rbd_cache", "false"),
+        ];
+        for (n, edit) in edits.iter().enumerate() {
+            options = options.edited_at(edit, at(n as u32)).unwrap();
+        }
+        assert_eq!(ClientOptions::decode(&options.encode()), Ok(options.clone()));
+        // Neither keys nor what changes nothing are changes of options.
+        let last = (4, "client/rbd_cache Some(\"true\") Some(\"false\")".to_owned());
+        assert_eq!(shown(&options, 1), [last]);
+        assert_eq!(shown(&options, 10).len(), 4);
+        let back = options.edited_at(&OptionEdit::Reset { version: 2 }, at(9)).unwrap();
+        assert_eq!(back.all().collect::<Vec<_>>(), [("osd", "osd_max_backfills", "3")]);
+        assert_eq!(shown(&back, 1), [(5, "reset to 2client/rbd_cache Some(\"false\") None".to_owned())]);
+        let forth = back.edited_at(&OptionEdit::Reset { version: 4 }, at(10)).unwrap();
+        assert_eq!(forth.all().collect::<Vec<_>>(), options.all().collect::<Vec<_>>());
+        let none = forth.edited_at(&OptionEdit::Reset { version: 0 }, at(11)).unwrap();
+        assert_eq!(none.all().count(), 0);
+        assert!(none.edited(&OptionEdit::Reset { version: 99 }).is_err());
+        for n in 0..200 {
+            options = options.edited_at(&set("client", "rbd_cache", &n.to_string()), at(n)).unwrap();
+        }
+        assert_eq!(options.log.newest(1000).len(), 100, "older ones are forgotten");
+        assert!(options.edited(&OptionEdit::Reset { version: 3 }).is_err());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use carmine_crush::classes::class_name;
 use carmine_messenger::{Connection, Message};
 use carmine_types::{OsdId, PgId};
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown};
@@ -11,7 +12,7 @@ use carmine_wire::private::{OsdScrubs, OsdStats};
 use carmine_wire::{EntityAddrVec, EntityType, kinds};
 use tracing::{debug, info, warn};
 
-use crate::change::{Change, OsdAddrs, Refusal, quota, snaps};
+use crate::change::{Change, ClassEdit, OsdAddrs, Refusal, quota, snaps};
 use crate::mon::Mon;
 
 /// The OSD at the other end of a connection, and its public addresses; `None` for anybody else.
@@ -73,8 +74,21 @@ impl Mon {
         }
         // The time until its next beacon begins anew, also if nobody looked while it was down.
         self.beacons_ns.borrow_mut().insert(osd, self.shard.now_ns());
+        self.classify(osd);
         if !self.has_session(osd, &addrs) {
             self.session_ended(osd, addrs, "its session ended while it booted".into());
+        }
+    }
+
+    /// Gives an OSD that has no device class the one of its drive, as Ceph's OSDs have it done when they start.
+    fn classify(&self, osd: OsdId) {
+        let stats = self.stats.borrow();
+        let class = stats.metadata(osd).find(|(key, _)| *key == "default_device_class");
+        let class = class.map(|(_, class)| class.to_owned());
+        drop(stats);
+        if class.is_some() && class_name(&self.current().map.crush, osd.0 as i32).is_none() {
+            let edit = ClassEdit::Set { osds: vec![osd], class };
+            self.change(Change::Class(edit), Box::new(|_: &Mon, _| {}));
         }
     }
 

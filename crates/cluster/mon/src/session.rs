@@ -283,7 +283,7 @@ impl Mon {
             let front = CommandAck { version: 0, result, status, cmd };
             Mon::reply(&conn, Message::of(&front).with_tid(tid).with_data(data));
         };
-        self.run_command(peer, &request.cmd, &msg.data.to_vec(), Box::new(ack));
+        self.run_command(peer, (&request.cmd, command::run), &msg.data.to_vec(), Box::new(ack));
     }
 
     pub(crate) fn tell(&self, conn: &Rc<Connection>, msg: &Message, request: &Tell) {
@@ -292,7 +292,7 @@ impl Mon {
             let front = TellReply { result, status };
             Mon::reply(&conn, Message::of(&front).with_tid(tid).with_data(data));
         };
-        self.run_command(peer, &request.cmd, &msg.data.to_vec(), Box::new(ack));
+        self.run_command(peer, (&request.cmd, command::run_told), &msg.data.to_vec(), Box::new(ack));
     }
 
     /// Writes a command into the audit log, as Ceph does.
@@ -336,6 +336,8 @@ impl Mon {
         let current = self.current();
         let services: Vec<Rc<Daemon>> =
             self.sessions.borrow().values().filter_map(|session| session.service.clone()).collect();
+        let peers: Vec<Peer> =
+            self.sessions.borrow().values().map(|session| session.conn.peer().clone()).collect();
         look(&View {
             map: &current.map,
             placement: current.placement(),
@@ -346,7 +348,8 @@ impl Mon {
             options: &self.options.borrow(),
             services: &services,
             facts: &self.facts,
-            clients: self.sessions.borrow().values().filter(|session| session.osd.is_none()).count(),
+            sessions: &peers,
+            monmap: &self.monmap.encode(),
             addr: self.local_addr().to_string(),
             uptime_s: self.uptime_s(),
             now: self.now(),
@@ -354,9 +357,9 @@ impl Mon {
         })
     }
 
-    fn run_command(&self, peer: &Peer, cmd: &[String], input: &[u8], ack: Ack) {
+    fn run_command(&self, peer: &Peer, (cmd, run): (&[String], command::Runner), input: &[u8], ack: Ack) {
         self.audit(peer, cmd);
-        let outcome = self.with_view(input, |view| command::run(cmd, view));
+        let outcome = self.with_view(input, |view| run(cmd, view));
         match outcome {
             Err(Refusal { code, text }) => ack(code.0, text, Vec::new()),
             Ok(Answer::Done { status, data }) => ack(0, status, data),

@@ -18,6 +18,8 @@ pub(crate) struct OpError {
 enum Cause {
     Store(StoreError),
     Said(String),
+    /// The client is given these words as well, as the output of the operation.
+    Given(&'static str),
 }
 
 impl OpError {
@@ -31,11 +33,24 @@ impl OpError {
         OpError { errno: Errno(errno), cause: Some(Box::new(Cause::Said(why.to_string()))) }
     }
 
+    /// An error with an output.
+    pub(crate) fn with_output(errno: i32, output: &'static str) -> OpError {
+        OpError { errno: Errno(errno), cause: Some(Box::new(Cause::Given(output))) }
+    }
+
+    /// The output of the operation that failed, if it has one.
+    pub(crate) fn output(&self) -> Option<&'static str> {
+        match self.cause.as_deref() {
+            Some(Cause::Given(output)) => Some(output),
+            _ => None,
+        }
+    }
+
     /// The errno, for whoever asked. The cause goes to the log: failures of this OSD as errors, those of clients for
     /// debugging.
     pub(crate) fn told(&self) -> i32 {
         match self.cause.as_deref() {
-            None => {}
+            None | Some(Cause::Given(_)) => {}
             Some(Cause::Said(_)) if self.errno.0 != errno::EIO => tracing::debug!("{self}"),
             Some(_) => tracing::error!("{self}"),
         }
@@ -69,6 +84,7 @@ impl fmt::Display for OpError {
         match self.cause.as_deref() {
             None => self.errno.fmt(f),
             Some(Cause::Store(error)) => write!(f, "{error} ({:?})", self.errno),
+            Some(Cause::Given(why)) => write!(f, "{why} ({:?})", self.errno),
             Some(Cause::Said(why)) => write!(f, "{why} ({:?})", self.errno),
         }
     }
@@ -91,6 +107,8 @@ mod tests {
         assert_eq!(OpError::of(errno::ENOENT).to_string(), Errno(errno::ENOENT).to_string());
         assert_eq!(OpError::because(errno::EINVAL, "too short").to_string(), "too short (EINVAL)");
         assert_eq!(OpError::from(Errno(errno::EIO)).errno(), errno::EIO);
+        let given = OpError::with_output(errno::EINVAL, "too much");
+        assert_eq!((given.output(), given.to_string()), (Some("too much"), "too much (EINVAL)".into()));
         assert!(size_of::<OpError>() <= 16);
     }
 }

@@ -9,10 +9,8 @@ use crate::options::OptionEdit;
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
-    read("config-key ls", "list the stored keys", |c, v| {
-        let keys: Vec<&String> = v.options.keys.keys().collect();
-        done(pretty(c, &json!(keys)))
-    }),
+    read("config-key ls", "list the stored keys", keys),
+    read("config-key list", "list the stored keys", keys),
     read("config-key dump key:CephString?", "print the stored keys that begin so, and their values", dump),
     read("config-key get key:CephString", "print the value of a key", |c, v| {
         done(value_of(c, v)?.ok_or_else(|| refuse(errno::ENOENT, ""))?)
@@ -39,6 +37,11 @@ pub(super) const COMMANDS: &[Known] = &[
         edit(required(c, "key")?, None, "key deleted".to_owned())
     }),
 ];
+
+fn keys(command: &Value, view: &View<'_>) -> Outcome {
+    let keys: Vec<&String> = view.options.keys.keys().collect();
+    done(pretty(command, &json!(keys)))
+}
 
 fn value_of<'a>(command: &Value, view: &'a View<'_>) -> Result<Option<&'a str>, Refusal> {
     Ok(view.options.keys.get(required(command, "key")?).map(String::as_str))

@@ -7,6 +7,7 @@
 mod blocklist;
 mod classes;
 mod cluster;
+mod few;
 mod inventory;
 mod keys;
 mod leave;
@@ -21,6 +22,7 @@ mod pool;
 mod pool_value;
 mod rules;
 mod scrub;
+mod tell;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -30,6 +32,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use carmine_crush::MapView;
+use carmine_messenger::Peer;
 use carmine_types::{Errno, OsdId, UTime, errno};
 use carmine_wire::mon_msg::log_level;
 use carmine_wire::osdmap::OsdMap;
@@ -43,8 +46,8 @@ use crate::options::{ClientOptions, OptionEdit};
 use crate::report::service::Daemon;
 use crate::stats::ClusterStats;
 
-/// Longest command text that is looked at; the longest real one has a few hundred bytes.
-const COMMAND_BYTES_MAX: usize = 64 << 10;
+/// Longest command text that is looked at; the longest real ones store the value of a key.
+const COMMAND_BYTES_MAX: usize = 128 << 10;
 
 /// The state that commands can see.
 pub(crate) struct View<'a> {
@@ -63,8 +66,10 @@ pub(crate) struct View<'a> {
     pub(crate) services: &'a [Rc<Daemon>],
     /// Facts about this monitor and its machine.
     pub(crate) facts: &'a BTreeMap<String, String>,
-    /// Sessions of clients.
-    pub(crate) clients: usize,
+    /// Who has a session.
+    pub(crate) sessions: &'a [Peer],
+    /// The MonMap, as sent to clients.
+    pub(crate) monmap: &'a [u8],
     /// Address of this monitor, for people.
     pub(crate) addr: String,
     /// Seconds since it began to serve.
@@ -104,6 +109,9 @@ struct Known {
     run: Run,
 }
 
+/// Runs a command that is given as the `cmd` strings of its message.
+pub(crate) type Runner = fn(&[String], &View<'_>) -> Outcome;
+
 type Run = fn(&Value, &View<'_>) -> Outcome;
 
 /// A command that changes nothing.
@@ -142,6 +150,7 @@ const FAMILIES: &[&[Known]] = &[
     inventory::COMMANDS,
     limits::COMMANDS,
     keys::COMMANDS,
+    few::COMMANDS,
     mutes::COMMANDS,
     leave::COMMANDS,
     pg::COMMANDS,
@@ -179,6 +188,23 @@ fn parse(cmd: &[String]) -> Result<Value, Refusal> {
     first
         .unwrap_or(Ok(Value::Null))
         .map_err(|e| refuse(errno::EINVAL, format!("the command is no JSON object: {e}")))
+}
+
+/// Runs one command that was sent to this monitor, not to the monitors at large.
+pub(crate) fn run_told(cmd: &[String], view: &View<'_>) -> Outcome {
+    let command = parse(cmd)?;
+    let prefix = command.get("prefix").and_then(Value::as_str).unwrap_or_default();
+    match tell::COMMANDS.iter().find(|known| known.words() == prefix) {
+        Some(known) => (known.run)(&command, view),
+        None if prefix == "get_command_descriptions" => done(described(all_told()).to_string()),
+        None => run(cmd, view),
+    }
+}
+
+/// The commands to this monitor.
+fn all_told() -> impl Iterator<Item = &'static Known> {
+    let is_hidden = |known: &&Known| tell::COMMANDS.iter().any(|own| own.words() == known.words());
+    tell::COMMANDS.iter().chain(all().filter(move |known| !is_hidden(known)))
 }
 
 /// Runs one command.
@@ -290,14 +316,18 @@ fn either(command: &Value, value: impl FnOnce() -> Value, plain: impl FnOnce() -
 
 /// The flags are 0: a command with Ceph's flag for the manager (8) would be sent there.
 fn descriptions(_: &Value, _: &View<'_>) -> Outcome {
-    let described = all().enumerate().map(|(n, known)| {
+    done(described(all()).to_string())
+}
+
+fn described(commands: impl Iterator<Item = &'static Known>) -> Value {
+    let described = commands.enumerate().map(|(n, known)| {
         let sig: Vec<Value> = known.signature.split(' ').map(part).collect();
         let module = known.signature.split(' ').next().unwrap_or_default();
         let entry =
             json!({ "sig": sig, "help": known.help, "module": module, "perm": known.perm, "flags": 0 });
         (format!("cmd{n:03}"), entry)
     });
-    done(Value::Object(described.collect()).to_string())
+    Value::Object(described.collect())
 }
 
 /// A word as itself, a parameter `name:type?` as the object that the `ceph` tool expects.

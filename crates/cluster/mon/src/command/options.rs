@@ -4,9 +4,11 @@
 use carmine_types::errno;
 use serde_json::{Value, json};
 
-use super::{Answer, Known, Outcome, View, done, either, read, required, said, text, write};
+use super::{Answer, Known, Outcome, View, done, either, missing, number, read, required, said, text, write};
 use crate::change::{Refusal, refuse};
+use crate::option_log::Entry;
 use crate::options::{OptionEdit, check_osd_option, is_client_option, osd_default};
+use crate::report::dump::time;
 use crate::report::table::Table;
 
 /// The commands of this family.
@@ -17,6 +19,12 @@ pub(super) const COMMANDS: &[Known] = &[
     read("config dump", "show the options that were set", dump),
     read("config show who:CephString key:CephString?", "show the options of a daemon", show),
     read("config help key:CephString", "describe an option", help),
+    read("config log num:CephInt?", "show the last changes of the options (10, if no number is given)", log),
+    write("config reset num:CephInt", "set the options back to a version that `config log` shows", |c, _| {
+        let version = number(c, "num")?.ok_or_else(|| missing("num"))?;
+        Ok(Answer::Options { edit: OptionEdit::Reset { version }, status: String::new() })
+    }),
+    read("config show-with-defaults who:CephString key:CephString?", "show all options of a daemon", show),
     read("config ls", "list the options of the daemons", |c, _| {
         let names = || OPTIONS.iter().map(|(name, _)| *name);
         either(c, || names().collect(), || names().map(|name| format!("{name}\n")).collect())
@@ -24,9 +32,10 @@ pub(super) const COMMANDS: &[Known] = &[
 ];
 
 /// Options of Ceph's daemons, and their values here.
-const OPTIONS: [(&str, &str); 9] = [
+pub(super) const OPTIONS: [(&str, &str); 10] = [
     ("mon_allow_pool_delete", "true"),
     ("mon_allow_pool_size_one", "true"),
+    ("osd_class_update_on_start", "true"),
     ("osd_max_attr_name_len", "100"),
     ("osd_max_object_name_len", "2048"),
     ("osd_max_object_namespace_len", "256"),
@@ -147,6 +156,39 @@ fn help(command: &Value, _: &View<'_>) -> Outcome {
     let plain =
         || format!("{key} - \n  (advanced)\n  Default: {value}\n  Can update at runtime: {can_change}\n");
     either(command, json, plain)
+}
+
+/// Changes that `config log` shows, if nobody says how many.
+const LOG_LINES: usize = 10;
+
+fn log(command: &Value, view: &View<'_>) -> Outcome {
+    let entries = view.options.log.newest(number(command, "num")?.unwrap_or(LOG_LINES));
+    either(command, || entries.iter().map(entry_json).collect(), || entries.iter().map(entry_text).collect())
+}
+
+fn entry_json(entry: &Entry) -> Value {
+    let changes = entry.edited.iter().map(|edited| {
+        let mut change = json!({ "name": format!("{}/{}", edited.who, edited.name) });
+        let values = [("previous_value", &edited.before), ("new_value", &edited.after)];
+        for (key, value) in values.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?))) {
+            change[key] = json!(value);
+        }
+        change
+    });
+    let changes: Vec<Value> = changes.collect();
+    json!({ "version": entry.version, "timestamp": time(entry.stamp), "name": entry.why, "changes": changes })
+}
+
+fn entry_text(entry: &Entry) -> String {
+    let why = if entry.why.is_empty() { String::new() } else { format!(" {} ---", entry.why) };
+    let mut text = format!("--- {} --- {} ---{why}\n", entry.version, time(entry.stamp));
+    for edited in &entry.edited {
+        let lines = [("-", &edited.before), ("+", &edited.after)];
+        for (sign, value) in lines.into_iter().filter_map(|(sign, value)| Some((sign, value.as_ref()?))) {
+            text += &format!("{sign} {}/{} = {value}\n", edited.who, edited.name);
+        }
+    }
+    text
 }
 
 fn dump(command: &Value, view: &View<'_>) -> Outcome {

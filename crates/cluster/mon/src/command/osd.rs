@@ -30,21 +30,40 @@ pub(super) const COMMANDS: &[Known] = &[
         "print the CRUSH tree, or what of it is in these states",
         |c, v| {
             let (map, states) = (map_of(c, v)?, texts(c, "states"));
-            either(c, || osd::tree_json(&map, &states), || osd::tree_text(&map, &states))
+            either(c, || osd::tree_json(&map, None, &states), || osd::tree_text(&map, None, &states))
         },
     ),
-    read("osd df output_method:(plain|tree)?", "show used and free space and PGs of each OSD", |c, v| {
-        let is_tree = text(c, "output_method") == Some("tree");
-        either(c, || osd::df_json(v, is_tree), || osd::df_text(v, is_tree))
+    read(
+        "osd df output_method:(plain|tree)? filter_by:(class|name)? filter:CephString?",
+        "show used and free space and PGs of each OSD: of all, or of a device class, a pool or a part of the CRUSH tree",
+        df,
+    ),
+    read("osd blocked-by", "show the OSDs that others wait for", |c, v| {
+        either(c, || osd::blocked_by_json(v), || osd::blocked_by_text(v))
     }),
     read("osd perf", "show how long the commits of each OSD took", |c, v| {
         either(c, || osd::perf_json(v), || osd::perf_text(v))
     }),
     read("osd stat", "count the OSDs", osd_stat),
-    read("osd ls", "list the OSD ids", |c, v| {
-        let ids: Vec<u32> = v.map.osds().map(|osd| osd.0).collect();
-        either(c, || json!(ids), || ids.iter().map(|id| format!("{id}\n")).collect())
+    read("osd ls epoch:CephInt?", "list the OSD ids", |c, v| ids(c, map_of(c, v)?.osds())),
+    read("osd ls-tree name:CephString", "list the OSD ids below a node of the CRUSH tree", |c, v| {
+        let name = required(c, "name")?;
+        let part = osd::Part::below_node(v.map, name);
+        let part = part.ok_or_else(|| refuse(errno::ENOENT, format!("\"{name}\" does not exist")))?;
+        ids(c, part.osds())
     }),
+    read(
+        "osd tree-from bucket:CephString states:(up|down|in|out|destroyed)+?",
+        "print the CRUSH tree below a bucket",
+        |c, v| {
+            let (bucket, states) = (required(c, "bucket")?, texts(c, "states"));
+            let from = osd::bucket_named(v.map, bucket).map_err(|why| {
+                let code = if why.ends_with("exist") { errno::ENOENT } else { errno::EINVAL };
+                refuse(code, why)
+            })?;
+            either(c, || osd::tree_json(v.map, from, &states), || osd::tree_text(v.map, from, &states))
+        },
+    ),
     read("osd getmaxosd", "show the end of the OSD ids", |c, v| {
         let (epoch, max) = (v.map.epoch.0, v.map.max_osd);
         let text = || format!("max_osd = {max} in epoch {epoch}\n");
@@ -77,9 +96,11 @@ pub(super) const COMMANDS: &[Known] = &[
     write("osd in ids:CephString+", "put OSDs back", |c, v| {
         mark(c, v, "in", |osd| v.map.is_in(osd), |osds| Change::Weight { osds, weight: WEIGHT_IN })
     }),
-    write("osd down ids:CephString+", "call OSDs down; those that run boot again", |c, v| {
-        mark(c, v, "down", |osd| !v.map.is_up(osd), |osds| Change::MarkDown { osds })
-    }),
+    write(
+        "osd down ids:CephString+ definitely_dead:CephBool?",
+        "call OSDs down; those that run boot again",
+        |c, v| mark(c, v, "down", |osd| !v.map.is_up(osd), |osds| Change::MarkDown { osds }),
+    ),
     write(SET, "set a flag of the map", |c, _| {
         let (name, set) = flag(c)?;
         change(Change::Flags { set, clear: 0 }, format!("{name} is set"))
@@ -156,6 +177,23 @@ pub(super) fn known(view: &View<'_>, id: &Value) -> Result<OsdId, Refusal> {
     let osd = osd_of(id)?;
     check_exist(view.map, &[osd])?;
     Ok(osd)
+}
+
+fn ids(command: &Value, osds: impl Iterator<Item = OsdId>) -> Outcome {
+    let ids: Vec<u32> = osds.map(|osd| osd.0).collect();
+    either(command, || json!(ids), || ids.iter().map(|id| format!("{id}\n")).collect())
+}
+
+/// Ceph takes `class` and `name` for the same: what is filtered by is told by what the name is of.
+fn df(command: &Value, view: &View<'_>) -> Outcome {
+    let is_tree = text(command, "output_method") == Some("tree");
+    let of = match text(command, "filter").filter(|name| !name.is_empty()) {
+        None => osd::Part::whole(view.map),
+        Some(name) => osd::Part::named(view.map, name).ok_or_else(|| {
+            refuse(errno::EINVAL, format!("'{name}' not a pool, crush node or device class name"))
+        })?,
+    };
+    either(command, || osd::df_json(view, is_tree, &of), || osd::df_text(view, is_tree, &of))
 }
 
 /// Changes OSDs, with a sentence for each as scripts that do things twice expect it.

@@ -114,6 +114,7 @@ fn filter(command: &Value, view: &View<'_>) -> Result<Filter, Refusal> {
 
 fn map(command: &Value, view: &View<'_>) -> Outcome {
     let id = text(command, "pgid").unwrap_or_default();
-    let found = pg::parse(view, id).ok_or_else(|| refuse(errno::ENOENT, format!("there is no pg '{id}'")))?;
+    let found =
+        pg::parse_raw(view, id).ok_or_else(|| refuse(errno::ENOENT, format!("pg '{id}' does not exist")))?;
     either(command, || pg::map_json(view, found), || pg::map_text(view, found))
 }

@@ -7,7 +7,8 @@ use carmine_wire::scrub::OsdScrub;
 use serde_json::Value;
 
 use super::osd::known;
-use super::{Answer, Known, Outcome, View, present, required, text, write};
+use super::{Answer, Known, Outcome, View, present, required, text, texts, write};
+use crate::change::pool::pool_of;
 use crate::change::{Refusal, refuse};
 use crate::report::pg;
 
@@ -23,6 +24,9 @@ pub(super) const COMMANDS: &[Known] = &[
         of_osd,
     ),
     write("osd repair who:CephString", "repair the PGs that an OSD, or 'all', leads", of_osd),
+    write("osd pool scrub who:CephPoolname+", "scrub the PGs of pools", of_pools),
+    write("osd pool deep-scrub who:CephPoolname+", "scrub the PGs of pools, with their data", of_pools),
+    write("osd pool repair who:CephPoolname+", "repair the PGs of pools", of_pools),
 ];
 
 /// The last word of the command.
@@ -54,18 +58,36 @@ fn of_osd(command: &Value, view: &View<'_>) -> Outcome {
     if up.is_empty() {
         return Err(refuse(errno::EAGAIN, format!("osd(s) {} are not up", list(&down))));
     }
-    let mut led: BTreeMap<OsdId, Vec<PgId>> = BTreeMap::new();
-    for (pg, mapping) in view.placement.pgs() {
-        if let Some(primary) = mapping.acting_primary.filter(|osd| up.contains(osd)) {
-            led.entry(primary).or_default().push(pg);
-        }
-    }
     let mut status = format!("instructed osd(s) {} to {}", list(&up), verb(command));
     if !down.is_empty() {
         status.push_str(&format!("; osd(s) {} are not up", list(&down)));
     }
-    let orders = led.into_iter().map(|(osd, pgs)| (osd, order(command, view, &pgs))).collect();
+    let orders = orders(command, view, |_, primary| up.contains(&primary));
     Ok(Answer::Scrub { orders, status })
+}
+
+/// Orders for the primaries that are up, of the PGs that are meant.
+fn orders(
+    command: &Value,
+    view: &View<'_>,
+    is_meant: impl Fn(PgId, OsdId) -> bool,
+) -> Vec<(OsdId, OsdScrub)> {
+    let mut led: BTreeMap<OsdId, Vec<PgId>> = BTreeMap::new();
+    for (pg, mapping) in view.placement.pgs() {
+        let primary = mapping.acting_primary.filter(|osd| view.map.is_up(*osd) && is_meant(pg, *osd));
+        if let Some(primary) = primary {
+            led.entry(primary).or_default().push(pg);
+        }
+    }
+    led.into_iter().map(|(osd, pgs)| (osd, order(command, view, &pgs))).collect()
+}
+
+fn of_pools(command: &Value, view: &View<'_>) -> Outcome {
+    let names = texts(command, "who");
+    let pools =
+        names.iter().map(|name| Ok(pool_of(view.map, name)?.0)).collect::<Result<Vec<i64>, Refusal>>()?;
+    let orders = orders(command, view, |pg, _| pools.contains(&pg.pool));
+    Ok(Answer::Scrub { orders, status: String::new() })
 }
 
 fn asked(command: &Value, view: &View<'_>) -> Result<Vec<OsdId>, Refusal> {

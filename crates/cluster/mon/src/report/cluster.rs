@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use carmine_wire::FEATURES;
 use carmine_wire::private::PoolUse;
+use carmine_wire::{EntityType, FEATURES};
 use serde_json::{Value, json};
 
 use super::dump::time;
@@ -261,7 +261,8 @@ pub(crate) fn feature_map(view: &View<'_>) -> Value {
     let up = view.map.osds().filter(|osd| view.map.is_up(*osd)).count();
     let of =
         |num: usize| json!([{ "features": format!("{FEATURES:#x}"), "release": "luminous", "num": num }]);
-    json!({ "mon": of(1), "osd": of(up), "client": of(view.clients) })
+    let clients = view.sessions.iter().filter(|peer| peer.entity != EntityType::OSD).count();
+    json!({ "mon": of(1), "osd": of(up), "client": of(clients) })
 }
 
 /// `mon metadata`: of one monitor, or of all of them.

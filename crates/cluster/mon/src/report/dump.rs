@@ -127,11 +127,13 @@ pub(super) fn osd(map: &OsdMap, id: OsdId) -> Value {
 
 /// `{"addrvec": [{"type", "addr", "nonce"}, …]}`
 pub(super) fn addr_vec(addrs: Option<&EntityAddrVec>) -> Value {
-    let one = |addr: &EntityAddr| {
-        let sock = addr.sock.map_or_else(|| "-".to_owned(), |sock| sock.to_string());
-        json!({ "type": addr.protocol(), "addr": sock, "nonce": addr.nonce })
-    };
-    json!({ "addrvec": addrs.map_or(&[][..], |a| &a.0).iter().map(one).collect::<Vec<_>>() })
+    json!({ "addrvec": addrs.map_or(&[][..], |a| &a.0).iter().map(addr).collect::<Vec<_>>() })
+}
+
+/// `{"type": "v2", "addr": "127.0.0.1:6800", "nonce": 1}`
+pub(crate) fn addr(addr: &EntityAddr) -> Value {
+    let sock = addr.sock.map_or_else(|| "-".to_owned(), |sock| sock.to_string());
+    json!({ "type": addr.protocol(), "addr": sock, "nonce": addr.nonce })
 }
 
 /// The first msgr v1 address, else the first one.

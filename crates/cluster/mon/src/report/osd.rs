@@ -1,10 +1,11 @@
 //! `osd tree`, `osd df`, `osd perf`, `osd metadata` and `osd find`: the CRUSH tree, and what is known of each OSD.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use carmine_crush::classes;
 use carmine_types::OsdId;
-use carmine_wire::osdmap::OsdMap;
+use carmine_wire::crushmap::RuleStep;
+use carmine_wire::osdmap::{OsdMap, Pin};
 use serde_json::{Value, json};
 
 use super::dump::{self, joined};
@@ -47,8 +48,9 @@ pub(super) fn walk_trees(map: &OsdMap, trees: Trees) -> Vec<Node> {
     let mut stack: Vec<Node> = roots.map(|b| Node { depth: 0, id: b.id, weight: b.weight }).collect();
     stack.reverse();
     let mut out = Vec::new();
-    // A map with a cycle has no root on it, so the walk ends; the limit is for maps made by others.
-    let limit = crush.buckets.len() + map.osd_state.len() + 1;
+    // A map with a cycle has no root on it, so the walk ends; the limit is for maps made by others. A device stands in the shadow of
+    // each bucket above it as well.
+    let limit = (crush.buckets.len() + 1) * (map.osd_state.len() + 1);
     while let Some(node) = stack.pop() {
         out.push(node);
         if out.len() > limit {
@@ -107,11 +109,12 @@ fn is_in_state(map: &OsdMap, osd: OsdId, states: &[&str]) -> bool {
 }
 
 /// The nodes to show: OSDs in these states, and the buckets above them.
-fn shown(map: &OsdMap, states: &[&str]) -> Vec<Node> {
+fn shown(map: &OsdMap, from: Option<i32>, states: &[&str]) -> Vec<Node> {
     let mut kept = Vec::new();
     // From the last: a bucket less deep than what was kept before is above it.
     let mut above = 0;
-    for node in walk(map).into_iter().rev() {
+    let nodes = from.map_or_else(|| walk(map), |from| walk_below(map, from));
+    for node in nodes.into_iter().rev() {
         let is_shown = match device(node.id) {
             Some(osd) => is_in_state(map, osd, states),
             None => states.is_empty() || node.depth < above,
@@ -130,9 +133,9 @@ pub(super) fn up_or_down(map: &OsdMap, osd: OsdId) -> &'static str {
 }
 
 /// A line for each node that is [`shown`], indented by depth.
-pub(crate) fn tree_text(map: &OsdMap, states: &[&str]) -> String {
+pub(crate) fn tree_text(map: &OsdMap, from: Option<i32>, states: &[&str]) -> String {
     let mut table = Table::new("ID|CLASS|<WEIGHT|<TYPE NAME|STATUS|REWEIGHT|PRI-AFF");
-    for Node { depth, id, weight: raw } in shown(map, states) {
+    for Node { depth, id, weight: raw } in shown(map, from, states) {
         let (indent, raw, name) = ("    ".repeat(depth), weight(raw), item_name(map, id));
         table.row(&match device(id) {
             Some(osd) => {
@@ -147,8 +150,8 @@ pub(crate) fn tree_text(map: &OsdMap, states: &[&str]) -> String {
 }
 
 /// `{"nodes": […], "stray": []}`
-pub(crate) fn tree_json(map: &OsdMap, states: &[&str]) -> Value {
-    nodes_json(map, shown(map, states))
+pub(crate) fn tree_json(map: &OsdMap, from: Option<i32>, states: &[&str]) -> Value {
+    nodes_json(map, shown(map, from, states))
 }
 
 fn nodes_json(map: &OsdMap, nodes: Vec<Node>) -> Value {
@@ -218,9 +221,9 @@ struct Summary {
     deviation: f64,
 }
 
-fn summary(view: &View<'_>) -> Summary {
+fn summary(view: &View<'_>, of: &Part) -> Summary {
     let pgs = pg::per_osd(view);
-    let uses: Vec<Use> = view.map.osds().map(|osd| Use::of(view, &pgs, osd)).collect();
+    let uses: Vec<Use> = of.0.iter().map(|osd| Use::of(view, &pgs, *osd)).collect();
     let mut all = Use::default();
     for one in &uses {
         all.total = all.total.saturating_add(one.total);
@@ -244,14 +247,83 @@ fn var(one: Use, mean: f64) -> f64 {
     if mean > 0.0 { one.utilization() / mean } else { 1.0 }
 }
 
+/// The OSDs that are shown.
+pub(crate) struct Part(BTreeSet<OsdId>);
+
+impl Part {
+    pub(crate) fn whole(map: &OsdMap) -> Part {
+        Part(map.osds().collect())
+    }
+
+    /// Those below a node of the CRUSH tree.
+    pub(crate) fn below_node(map: &OsdMap, name: &str) -> Option<Part> {
+        Some(Part(below(map, node_named(map, name)?).into_iter().collect()))
+    }
+
+    pub(crate) fn osds(&self) -> impl Iterator<Item = OsdId> {
+        self.0.iter().copied()
+    }
+
+    /// Those of a pool, below a node of the CRUSH tree, or of a device class.
+    pub(crate) fn named(map: &OsdMap, name: &str) -> Option<Part> {
+        let of_pool = map.pool_id(name).and_then(|id| map.pool(id)).map(|pool| roots(map, pool.crush_rule));
+        let tops = of_pool.or_else(|| Some(vec![node_named(map, name)?]));
+        if let Some(tops) = tops {
+            return Some(Part(tops.into_iter().flat_map(|top| below(map, top)).collect()));
+        }
+        classes::class_of(&map.crush, name)?;
+        Some(Part(map.osds().filter(|osd| class(map, osd.0 as i32) == name).collect()))
+    }
+
+    /// It has this device, or one below this bucket.
+    fn has(&self, map: &OsdMap, id: i32) -> bool {
+        below(map, id).iter().any(|osd| self.0.contains(osd))
+    }
+}
+
+/// The buckets that a rule takes its devices from.
+fn roots(map: &OsdMap, rule: u8) -> Vec<i32> {
+    let rule = map.crush.rules.get(usize::from(rule)).and_then(Option::as_ref);
+    let steps = rule.into_iter().flat_map(|rule| &rule.steps);
+    steps.filter_map(|step| if let RuleStep::Take(item) = step { Some(*item) } else { None }).collect()
+}
+
+fn node_named(map: &OsdMap, name: &str) -> Option<i32> {
+    map.crush.item_names.iter().find(|(_, own)| own.as_str() == name).map(|(id, _)| *id)
+}
+
+/// The bucket of this name, to print what is below it.
+///
+/// # Errors
+/// It does not exist, or is a device.
+pub(crate) fn bucket_named(map: &OsdMap, name: &str) -> Result<Option<i32>, String> {
+    let id = node_named(map, name).ok_or_else(|| format!("bucket '{name}' does not exist"))?;
+    if id < 0 { Ok(Some(id)) } else { Err(format!("\"{name}\" is not a bucket")) }
+}
+
+/// A node and all below it, the node first.
+fn walk_below(map: &OsdMap, top: i32) -> Vec<Node> {
+    let mut nodes = walk_trees(map, Trees::All).into_iter().skip_while(|node| node.id != top);
+    let Some(first) = nodes.next() else { return Vec::new() };
+    let inner = nodes.take_while(|node| node.depth > first.depth);
+    let from_it = |node: Node| Node { depth: node.depth - first.depth, ..node };
+    [first].into_iter().chain(inner).map(from_it).collect()
+}
+
+/// The devices below a bucket, or the device itself.
+fn below(map: &OsdMap, top: i32) -> Vec<OsdId> {
+    walk_below(map, top).into_iter().filter_map(|node| device(node.id)).collect()
+}
+
 /// The nodes to show: all of the tree, or its OSDs.
-fn nodes(view: &View<'_>, is_tree: bool) -> Vec<Node> {
-    walk(view.map).into_iter().filter(|node| is_tree || node.id >= 0).collect()
+fn nodes(view: &View<'_>, is_tree: bool, of: &Part) -> Vec<Node> {
+    let is_shown = |node: &Node| (is_tree || node.id >= 0) && of.has(view.map, node.id);
+    walk(view.map).into_iter().filter(is_shown).collect()
 }
 
 /// A line for each OSD, and the sums.
-pub(crate) fn df_text(view: &View<'_>, is_tree: bool) -> String {
-    let Summary { pgs, all, mean, var_min, var_max, deviation } = summary(view);
+pub(crate) fn df_text(view: &View<'_>, is_tree: bool, of: &Part) -> String {
+    let Summary { pgs, all, mean, var_min, var_max, deviation } = summary(view, of);
     let name = if is_tree { "|<TYPE NAME" } else { "" };
     let mut table = Table::new(&format!(
         "ID|CLASS|WEIGHT|REWEIGHT|SIZE|RAW USE|DATA|OMAP|META|AVAIL|%USE|VAR|PGS|STATUS{name}"
@@ -261,7 +333,7 @@ pub(crate) fn df_text(view: &View<'_>, is_tree: bool) -> String {
             (bytes(one.total), bytes(one.used), bytes(one.total.saturating_sub(one.used)));
         format!("{total}|{used}|{used}|{0}|{0}|{free}|{1:.2}", bytes(0), one.utilization())
     };
-    for Node { depth, id, weight: raw } in nodes(view, is_tree) {
+    for Node { depth, id, weight: raw } in nodes(view, is_tree, of) {
         let name = format!("{}{}", "    ".repeat(depth), item_name(view.map, id));
         let raw = weight(raw);
         table.row(&match device(id) {
@@ -295,8 +367,8 @@ fn figures(one: Use) -> Value {
 }
 
 /// `{"nodes": […], "stray": [], "summary": {…}}`
-pub(crate) fn df_json(view: &View<'_>, is_tree: bool) -> Value {
-    let summary = summary(view);
+pub(crate) fn df_json(view: &View<'_>, is_tree: bool, of: &Part) -> Value {
+    let summary = summary(view, of);
     let mean = summary.mean;
     let one = |Node { depth, id, weight: raw }: Node| {
         let (type_id, kind) = item_type(view.map, id);
@@ -310,7 +382,7 @@ pub(crate) fn df_json(view: &View<'_>, is_tree: bool) -> Value {
         joined([figures(used), node, status.unwrap_or_default()])
     };
     json!({
-        "nodes": nodes(view, is_tree).into_iter().map(one).collect::<Vec<_>>(),
+        "nodes": nodes(view, is_tree, of).into_iter().map(one).collect::<Vec<_>>(),
         "stray": [],
         "summary": {
             "total_kb": kb(summary.all.total), "total_kb_used": kb(summary.all.used),
@@ -320,6 +392,33 @@ pub(crate) fn df_json(view: &View<'_>, is_tree: bool) -> Value {
             "dev": summary.deviation,
         },
     })
+}
+
+/// How many PGs wait for each OSD: it is down, and has what no other one may have.
+fn blocked_by(view: &View<'_>) -> BTreeMap<OsdId, u64> {
+    let mut counts = BTreeMap::new();
+    let is_down = |state: &str| state.split('+').any(|word| word == "down");
+    for (pg, _) in pg::states(view).into_iter().filter(|(_, state)| is_down(state)) {
+        let pinned = view.map.pg_temp.get(&pg).map(|entry| Pin::parse(entry));
+        for osd in pinned.iter().flat_map(Pin::members).filter(|osd| !view.map.is_up(*osd)) {
+            *counts.entry(osd).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// `osd blocked-by`.
+pub(crate) fn blocked_by_json(view: &View<'_>) -> Value {
+    let one = |(osd, count): (OsdId, u64)| json!({ "id": osd.0, "num_blocked": count });
+    let infos: Vec<Value> = blocked_by(view).into_iter().map(one).collect();
+    json!({ "pg_ready": true, "osd_blocked_by": { "osd_blocked_by_infos": infos } })
+}
+
+/// The same as a table.
+pub(crate) fn blocked_by_text(view: &View<'_>) -> String {
+    let mut table = Table::new("osd|num_blocked");
+    blocked_by(view).into_iter().for_each(|(osd, count)| table.row(&format!("{}|{count}", osd.0)));
+    table.render()
 }
 
 /// The metadata that an OSD sent, all values as text; only its number if it has not booted since this monitor began.

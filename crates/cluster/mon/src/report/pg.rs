@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use carmine_crush::{Mapping, object_hash};
+use carmine_crush::{Mapping, object_hash, stable_mod};
 use carmine_types::{OsdId, PgId};
 use carmine_wire::osdmap::{OsdMap, PgPool};
 use carmine_wire::private::PgScrubs;
@@ -154,18 +154,32 @@ pub(crate) fn parse(view: &View<'_>, text: &str) -> Option<PgId> {
     view.map.pool(pg.pool).filter(|pool| pg.ps < pool.pg_num).map(|_| pg)
 }
 
+/// A PG as somebody names it, with a hash that may go beyond the pool's number of PGs, and the PG that such objects are in.
+#[derive(Clone, Copy)]
+pub(crate) struct Named {
+    raw: PgId,
+    pg: PgId,
+}
+
+/// A PG id of a pool of the map, whatever its hash.
+pub(crate) fn parse_raw(view: &View<'_>, text: &str) -> Option<Named> {
+    let raw: PgId = text.parse().ok()?;
+    let pool = view.map.pool(raw.pool)?;
+    Some(Named { raw, pg: PgId { ps: stable_mod(raw.ps, pool.pg_num), ..raw } })
+}
+
 /// `pg map`.
-pub(crate) fn map_text(view: &View<'_>, pg: PgId) -> String {
+pub(crate) fn map_text(view: &View<'_>, Named { raw, pg }: Named) -> String {
     let mapping = view.placement.mapping(pg);
     let (up, acting) = (list(&mapping.up), list(&mapping.acting));
-    format!("osdmap e{} pg {pg} ({pg}) -> up {up} acting {acting}\n", view.map.epoch)
+    format!("osdmap e{} pg {raw} ({pg}) -> up {up} acting {acting}\n", view.map.epoch)
 }
 
 /// The same by name.
-pub(crate) fn map_json(view: &View<'_>, pg: PgId) -> Value {
+pub(crate) fn map_json(view: &View<'_>, Named { raw, pg }: Named) -> Value {
     let mapping = view.placement.mapping(pg);
     json!({
-        "epoch": view.map.epoch.0, "raw_pgid": pg.to_string(), "pgid": pg.to_string(),
+        "epoch": view.map.epoch.0, "raw_pgid": raw.to_string(), "pgid": pg.to_string(),
         "up": mapping.up.to_vec(), "acting": mapping.acting.to_vec(),
     })
 }

@@ -110,14 +110,40 @@ const LISTED_MAX: usize = 1_000;
 pub(super) async fn dump_ops_in_flight(osd: &Rc<OsdShard>) -> Value {
     let shards = on_all(osd, in_flight).await;
     let total: u64 = shards.iter().filter_map(|shard| shard["num_ops"].as_u64()).sum();
-    json!({ "num_ops": total, "shards": shards })
+    json!({ "ops": as_ceph(&shards), "num_ops": total, "shards": shards })
+}
+
+/// `dump_historic_ops` and its kin: what an operation did is not kept when it is answered.
+pub(super) fn dump_historic_ops() -> Value {
+    json!({ "size": 0, "duration": 0, "ops": [] })
+}
+
+/// `dump_historic_slow_ops`: the same.
+pub(super) fn dump_historic_slow_ops() -> Value {
+    json!({ "num to keep": 0, "threshold to keep": slow::COMPLAINT.as_secs(), "Ops": [] })
+}
+
+/// The operations of all shards, with the fields that each has in Ceph.
+fn as_ceph(shards: &[Value]) -> Vec<Value> {
+    let ops = shards.iter().filter_map(|shard| shard["ops"].as_array()).flatten();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let one = |op: &Value| {
+        let [reqid, pg, object, kind] = ["reqid", "pg", "object", "kind"].map(|key| text(&op[key]));
+        let age_s = op["age_ms"].as_f64().unwrap_or_default() / 1e3;
+        json!({
+            "description": format!("osd_op({reqid} {pg} {object} {kind})"), "age": age_s, "duration": age_s,
+            "type_data": { "flag_point": op["stage"], "waits_for": op["waits_for"], "client_info": { "client": op["client"] } },
+        })
+    };
+    ops.map(one).collect()
 }
 
 /// `dump_blocked_ops`: those that are slow.
 pub(super) async fn dump_blocked_ops(osd: &Rc<OsdShard>) -> Value {
     let shards = on_all(osd, blocked).await;
     let total: u64 = shards.iter().filter_map(|shard| shard["num_blocked_ops"].as_u64()).sum();
-    json!({ "complaint_time": slow::COMPLAINT.as_secs(), "num_blocked_ops": total, "shards": shards })
+    let ops = as_ceph(&shards);
+    json!({ "ops": ops, "complaint_time": slow::COMPLAINT.as_secs(), "num_blocked_ops": total, "shards": shards })
 }
 
 fn blocked(osd: &OsdShard) -> Value {

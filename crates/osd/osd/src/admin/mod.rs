@@ -89,6 +89,10 @@ pub(crate) async fn answer(osd: &Rc<OsdShard>, question: &Value) -> Result<Value
         "get_mapped_pools" => Ok(lists::mapped_pools(osd).await),
         "dump_ops_in_flight" | "ops" => Ok(dumps::dump_ops_in_flight(osd).await),
         "dump_blocked_ops" => Ok(dumps::dump_blocked_ops(osd).await),
+        "dump_historic_ops" | "dump_historic_ops_by_duration" => Ok(dumps::dump_historic_ops()),
+        "dump_historic_slow_ops" => Ok(dumps::dump_historic_slow_ops()),
+        // Each line of the log is written at once.
+        "log flush" => Ok(json!({})),
         "perf dump" => Ok(dumps::perf_dump(osd).await),
         "bench" => bench::bench(osd, question).await,
         "dump_shards" => Ok(dumps::dump_shards(osd).await),
@@ -191,7 +195,7 @@ const PROTOCOL_VERSION: &str = "2";
 type Command = (&'static str, &'static [&'static str], &'static str);
 
 /// The commands of every OSD.
-const COMMANDS: [Command; 20] = [
+const COMMANDS: [Command; 24] = [
     (
         "bench",
         &["count", "size", "object_size", "object_num"],
@@ -205,6 +209,10 @@ const COMMANDS: [Command; 20] = [
     ("get_mapped_pools", &[], "pools of this OSD's PGs"),
     ("ops", &[], "operations that are not answered yet, as dump_ops_in_flight"),
     ("dump_blocked_ops", &[], "operations that are slow: not answered for 30 seconds"),
+    ("dump_historic_ops", &[], "operations of before (none are kept: that would cost each of them)"),
+    ("dump_historic_ops_by_duration", &[], "the same"),
+    ("dump_historic_slow_ops", &[], "slow operations of before (none are kept; the log tells of them)"),
+    ("log flush", &[], "write out the log (each line is written at once)"),
     ("dump_metrics", &[], "all metrics of all shards"),
     ("dump_ops_in_flight", &[], "operations that are not answered yet: stage, age and what each waits for"),
     ("dump_shards", &[], "what each reactor has, and how its time went"),

@@ -46,7 +46,7 @@ fn record_hello(h: &mut Handle<'_, '_>, name: &[u8]) -> Done {
 /// The client is told of it where its request wants that.
 fn return_data(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     if !input.is_empty() {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::with_output(errno::EINVAL, "too much input data!"));
     }
     h.set_xattr(b"foo", b"bar".to_vec())?;
     h.told = 42;

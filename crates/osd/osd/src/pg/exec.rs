@@ -279,7 +279,8 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
             }
             Err(error) => {
                 let result = error.told();
-                outputs.push((result, Payload::new()));
+                let output = error.output().filter(|_| returns_all(op)).unwrap_or_default();
+                outputs.push((result, Payload::from(output.as_bytes().to_vec())));
                 return Ok(Box::new(Plan { outputs, ..Plan::failed(result) }));
             }
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -241,13 +242,30 @@ impl Repair {
             let (data, lost_bytes) = self.piece(oid, off, meta.size).await?;
             let (begin, end) = (off, off + data.len() as u64);
             off = end + lost_bytes;
-            steps.extend((!data.is_empty()).then_some(Step::Write { off: begin, data, crc: None }));
+            steps.extend(self.written(oid, begin, data).await?);
             steps.extend((lost_bytes > 0).then_some(Step::Lose { off: end, len: lost_bytes }));
             if off >= meta.size {
                 return Ok(steps);
             }
             self.push_steps(oid, std::mem::take(&mut steps)).await?;
         }
+    }
+
+    /// Writes these bytes, but for the object's holes: they are holes in the copy as well.
+    async fn written(&self, oid: &ObjectId, begin: u64, data: Payload) -> Result<Vec<Step>, Stop> {
+        let end = begin + data.len() as u64;
+        if data.is_empty() {
+            return Ok(Vec::new());
+        }
+        let runs =
+            self.osd.store.written(oid, begin, end - begin).await.map_err(|error| self.stuck(&error))?;
+        let runs =
+            runs.into_iter().map(|run| run.start.max(begin)..run.end.min(end)).filter(|run| !run.is_empty());
+        let write = |run: Range<u64>| {
+            let data = data.slice((run.start - begin) as usize, (run.end - run.start) as usize);
+            Step::Write { off: run.start, data, crc: None }
+        };
+        Ok(runs.map(write).collect())
     }
 
     /// Gives the number of bytes.

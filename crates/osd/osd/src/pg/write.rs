@@ -152,7 +152,12 @@ impl Pg {
         let clones = extra.as_mut().map(|extra| std::mem::take(&mut extra.clones)).unwrap_or_default();
         // A watch changes nothing that clients see.
         let unseen = effect == LogOp::Error || extra.as_ref().is_some_and(|_| op.only_watches());
-        let user_version = if unseen { user_version } else { version.version };
+        let user_version = match unseen {
+            // As in Ceph, whoever finds no object is told that the next version will be a later one.
+            true if result == errno::ENOENT => version.version - 1,
+            true => user_version,
+            false => version.version,
+        };
         let entry = LogEntry {
             version,
             prior,

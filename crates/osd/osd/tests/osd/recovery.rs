@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use carmine_client::{Pool, RouteMode};
 use carmine_osd::RecoveryOptions;
+use carmine_reactor::Payload;
+use carmine_wire::Decoder;
+use carmine_wire::osd_op::OsdOp;
 use carmine_wire::osdmap::consts::{FLAG_NOBACKFILL, FLAG_NORECOVER, FLAGS_DEFAULT};
 
 use super::cluster::{Cluster, Disks, noise};
@@ -270,5 +273,45 @@ fn copies_that_nobody_needs_are_removed() {
         members(&cluster, 1, &[0, 1]);
         wait_clean(&cluster);
         cluster.check_equal(&[0, 1]);
+    }
+}
+
+/// What was never written is a hole in a copy as well, whether it got the object by the log or by a backfill.
+#[test]
+fn holes_stay_holes_in_copies() {
+    let cluster = cluster(16, 0);
+    kill(&cluster, 1);
+    members(&cluster, 1, &[0]);
+    let extents = || {
+        cluster.client(RouteMode::Direct, |_, pool| async move {
+            let ask = vec![(OsdOp::mapext(0, 8 << 20), Payload::new())];
+            let map = pool.exec("sparse", ask).await.unwrap().take_data(0).to_vec();
+            Decoder::new(&map, "extents").get::<Vec<(u64, u64)>>().unwrap()
+        })
+    };
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        pool.write("sparse", 8192, noise(1, 4096)).await.unwrap();
+        pool.write("sparse", 3 << 20, noise(2, 8192)).await.unwrap();
+        pool.write("sparse", 4 << 20, vec![0; 4096]).await.unwrap();
+        pool.truncate("sparse", 5 << 20).await.unwrap();
+    });
+    let written = [(8192, 4096), (3 << 20, 8192), (4 << 20, 4096)];
+    assert_eq!(extents(), written);
+    for by_log in [true, false] {
+        if !by_log {
+            kill(&cluster, 1);
+            members(&cluster, 1, &[0]);
+            cluster.client(RouteMode::Direct, |_, pool| async move {
+                pool.write("sparse", 8192, noise(3, 4096)).await.unwrap();
+                outrun_the_log(&pool).await;
+            });
+        }
+        cluster.start_osd(1, 1);
+        cluster.wait_up(3);
+        members(&cluster, 1, &[0, 1]);
+        wait_clean(&cluster);
+        members(&cluster, 1, &[1, 0]);
+        assert_eq!(extents(), written, "by the log: {by_log}");
+        members(&cluster, 1, &[0, 1]);
     }
 }

@@ -25,7 +25,8 @@ pub(super) async fn step(
     let Some(len) = len_of(&wanted, state.size)? else { return Ok(Payload::new()) };
     let start = Sum::new(wanted.kind, input)?;
     if len == 0 {
-        return Ok(Payload::new());
+        // None of nothing.
+        return Ok(Payload::from(0u32.to_le_bytes().to_vec()));
     }
     let chunk = if wanted.chunk_bytes == 0 { len } else { wanted.chunk_bytes.into() };
     let output = (len / chunk).saturating_mul(size_of::<u64>() as u64);

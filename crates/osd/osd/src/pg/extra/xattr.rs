@@ -54,6 +54,8 @@ pub(super) async fn step(
             })))
         }
         ops::SET_XATTR if name.len() > NAME_BYTES_MAX => Err(OpError::of(errno::ENAMETOOLONG)),
+        // A Ceph OSD keeps its own facts of the object there.
+        ops::SET_XATTR if name.is_empty() => Err(OpError::of(errno::EINVAL)),
         ops::SET_XATTR => {
             state.set_xattr(name, Bytes::from(value.to_vec()))?;
             Ok(Payload::new())
