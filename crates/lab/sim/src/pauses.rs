@@ -14,7 +14,7 @@ use crate::cluster::{Cluster, PGS, POOL, Shape};
 
 const FOUR: Shape = Shape { osds: 4, size: 3, min_size: 2, drive_bytes: 16 << 20 };
 /// Time between two writes to a PG.
-const EVERY: Duration = Duration::from_millis(50);
+const EVERY: Duration = Duration::from_millis(100);
 
 /// The writes that were acknowledged: when each was sent, and when its answer came.
 type Acked = Rc<RefCell<BTreeMap<PgId, Vec<(u64, u64)>>>>;
@@ -48,7 +48,7 @@ impl Bed {
         cluster.run(|| acked.borrow().len() == PGS as usize).unwrap();
         let bed = Bed { cluster, acked };
         // The OSDs know each other by then.
-        bed.pass(Duration::from_secs(30 + seed % 7));
+        bed.pass(Duration::from_secs(8 + seed % 5));
         bed
     }
 
@@ -116,23 +116,24 @@ fn a_stopped_osd_costs_no_more_than_the_grace_and_two_seconds() {
 /// Questions and answers between OSDs are lost with their connections, also in the middle of peering.
 #[test]
 fn broken_connections_cost_less_than_two_seconds() {
-    for seed in 0..4 {
+    for seed in 0..2 {
         let bed = Bed::new(seed);
-        let mut longest = Duration::ZERO;
-        for round in 0..30u64 {
+        for round in 0..8u64 {
             let osd = format!("osd.{}", (seed + round) % 4);
             let broken_ns = bed.cluster.sim.now_ns();
-            for other in ["osd.0", "osd.1", "osd.2", "osd.3", "mon", "prober"] {
-                bed.cluster.sim.reset_connections(other, &osd, false);
-            }
-            // The next ones break while the PGs peer that these made peer.
+            let break_all = || {
+                for other in ["osd.0", "osd.1", "osd.2", "osd.3", "mon", "prober"] {
+                    bed.cluster.sim.reset_connections(other, &osd, false);
+                }
+            };
+            break_all();
+            // Again while the PGs follow, and what was asked meanwhile has no answer yet.
             bed.pass(Duration::from_micros(100 + (seed * 7919 + round * 104_729) % 3_000));
-            bed.cluster.sim.reset_connections("osd.0", &osd, false);
-            bed.cluster.sim.reset_connections("osd.3", &osd, false);
-            bed.pass(SLACK);
-            longest = longest.max(bed.longest(broken_ns));
-            assert!(longest < SLACK, "seed {seed}, round {round}: {longest:?}");
+            break_all();
+            // Longer than a connection has to last so that the next one is made without a pause.
+            bed.pass(Duration::from_secs(6));
+            let pause = bed.longest(broken_ns);
+            assert!(pause < SLACK, "seed {seed}, round {round}: {pause:?}");
         }
-        println!("seed {seed}: {longest:?}");
     }
 }
