@@ -10,6 +10,8 @@ pub mod command;
 pub mod history;
 mod load;
 pub mod model;
+#[cfg(test)]
+mod pauses;
 mod run;
 
 pub use run::{Outcome, keep_panics, run};

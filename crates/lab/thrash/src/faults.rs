@@ -131,6 +131,33 @@ struct Copies {
     min_size: u8,
 }
 
+/// Whom a fault means, as in [`Strike`].
+struct Meant {
+    osd: Option<OsdId>,
+    is_loss: bool,
+    pgs: Option<Vec<String>>,
+}
+
+impl Meant {
+    /// The whole pool.
+    const POOL: Meant = Meant { osd: None, is_loss: false, pgs: None };
+
+    /// An OSD, and what happens to it may matter to all PGs.
+    fn osd(osd: OsdId) -> Meant {
+        Meant { osd: Some(osd), ..Meant::POOL }
+    }
+
+    /// An OSD's PGs.
+    fn pgs_of(osd: OsdId, seen: &Status) -> Meant {
+        Meant { pgs: Some(pgs_of(seen.details(), osd)), ..Meant::osd(osd) }
+    }
+
+    /// An OSD that does not serve its PGs any more.
+    fn loss(osd: OsdId, seen: &Status) -> Meant {
+        Meant { is_loss: true, ..Meant::pgs_of(osd, seen) }
+    }
+}
+
 /// The faults, while they are made.
 pub(crate) struct Faults {
     bed: Testbed,
@@ -213,13 +240,14 @@ impl Faults {
         Instant::now() + Duration::from_millis(self.rng.u64(range_ms))
     }
 
-    /// Reports a fault that is about to be made. Pauses of others are not measured while writes wait for room.
-    fn strike(&self, kind: &'static str, text: String, pgs: Option<Vec<String>>) {
+    /// Reports a fault that is about to be made, or its end. Pauses of others are not measured while writes wait for room.
+    fn strike(&self, kind: &'static str, text: String, meant: Meant) {
+        let Meant { osd, is_loss, pgs } = meant;
         let Times { full_until, reported_at, .. } = self.times;
         let waits = full_until.is_some() || reported_at.is_some_and(|at| Instant::now() < at);
-        let pgs = if waits && kind != ROOM { Some(Vec::new()) } else { pgs };
+        let is_measured = !waits || kind == ROOM;
         // Nobody listens any more if the load has ended.
-        let _ = self.strikes.send(Strike { at: Instant::now(), kind, text, pgs });
+        let _ = self.strikes.send(Strike { at: Instant::now(), kind, text, osd, is_loss, is_measured, pgs });
     }
 
     /// An OSD that nobody has killed must run.
@@ -266,17 +294,19 @@ impl Faults {
         let running: Vec<usize> =
             (0..self.osds.len()).filter(|at| self.osds[*at].state == State::Runs).collect();
         // An OSD that was just started does not count yet.
-        let are_up = running.iter().all(|at| seen.osds.get(*at).is_some_and(|osd| osd.up));
+        let is_up = |at: usize| seen.osds.get(at).is_some_and(|osd| osd.up);
+        let are_up = running.iter().all(|at| is_up(*at));
         let can_hurt = self.can_spare_one() && are_up && (is_clean || !waits);
         let Some(at) = self.rng.choice(&running).copied() else { return Ok(()) };
         let Some(kind) = self.rng.choice(&self.kinds).copied() else { return Ok(()) };
         match kind {
             Kind::Kill if can_hurt => self.kill(at, &seen, is_clean),
-            Kind::Stop if can_hurt => self.freeze(at, &seen),
+            Kind::Stop if can_hurt => self.freeze(at, &seen, is_clean),
             Kind::Restart if can_hurt => self.restart(at, &seen),
             Kind::Out if self.serving() > usize::from(self.now.min_size) => self.out(at),
             Kind::Pool if self.times.changed_until.is_none() => self.change_pool(),
-            Kind::Cut => self.cut(at, &seen),
+            // One that was just started has no connections yet.
+            Kind::Cut if is_up(at) => self.cut(at, &seen),
             Kind::File if can_hurt && self.writes_a_file(at, &seen) => self.fail_files(at, &seen),
             Kind::Full if self.times.full_until.is_none() && is_clean => self.fill(),
             _ => Ok(()),
@@ -289,18 +319,19 @@ impl Faults {
             true => ("kill -9", format!("kill -9 of {id}")),
             false => ("kill -9, not clean", format!("kill -9 of {id} while PGs are not clean")),
         };
-        self.strike(kind, text, Some(pgs_of(seen.details(), id)));
+        self.strike(kind, text, Meant::loss(id, seen));
         (self.osds[at].state, self.osds[at].until) = (State::Dead, until);
         self.bed.stop_osds(&[id], true)?;
         Ok(())
     }
 
-    fn freeze(&mut self, at: usize, seen: &Status) -> Result<()> {
+    fn freeze(&mut self, at: usize, seen: &Status, is_clean: bool) -> Result<()> {
         // Sometimes shorter than the grace, sometimes longer.
         let grace_ms = u64::from(self.bed.plan().osd_heartbeat_grace_s) * 1000;
         let (id, until) = (self.osds[at].id, self.after(500..grace_ms * 3 / 2));
         let seconds = until.duration_since(Instant::now()).as_secs_f64();
-        self.strike("stop", format!("SIGSTOP to {id} for {seconds:.1} s"), Some(pgs_of(seen.details(), id)));
+        let kind = if is_clean { "stop" } else { "stop, not clean" };
+        self.strike(kind, format!("SIGSTOP to {id} for {seconds:.1} s"), Meant::loss(id, seen));
         (self.osds[at].state, self.osds[at].until) = (State::Frozen, until);
         Ok(self.bed.freeze_osd(id, true)?)
     }
@@ -309,8 +340,11 @@ impl Faults {
     fn cut(&mut self, at: usize, seen: &Status) -> Result<()> {
         let id = self.osds[at].id;
         let connections = self.bed.connections(id)?;
+        if connections.is_empty() {
+            return Ok(());
+        }
         let text = format!("{} of {id} are cut", counted(connections.len(), "connection"));
-        self.strike("cut", text, Some(pgs_of(seen.details(), id)));
+        self.strike("cut", text, Meant::pgs_of(id, seen));
         Ok(cut(&connections)?)
     }
 
@@ -325,7 +359,7 @@ impl Faults {
     /// Its files take no more data: it has to find out, and to end, so that others serve in its place.
     fn fail_files(&mut self, at: usize, seen: &Status) -> Result<()> {
         let (id, until) = (self.osds[at].id, self.after(DEAD_MS));
-        self.strike("failing file", format!("the files of {id} fail"), Some(pgs_of(seen.details(), id)));
+        self.strike("failing file", format!("the files of {id} fail"), Meant::loss(id, seen));
         (self.osds[at].state, self.osds[at].until) = (State::Failing, until);
         let log_bytes = self.bed.layout().log(Daemon::Osd(id)).metadata().map_or(0, |meta| meta.len());
         Ok(self.bed.fail_files(id, log_bytes + FILE_BYTES)?)
@@ -334,7 +368,7 @@ impl Faults {
     /// The space that is in use is too much: clients' writes and backfills wait until it is not. Returns when the map says so.
     fn fill(&mut self) -> Result<()> {
         self.times.full_until = Some(Instant::now());
-        self.strike("full", "the drives are full".to_owned(), None);
+        self.strike("full", "the drives are full".to_owned(), Meant::POOL);
         self.set_ratios([0.0; 2])?;
         let limit = Instant::now() + REPORT_LIMIT;
         while !self.stop.load(Ordering::Relaxed) && !is_full(&osd_dump(&self.bed)?) {
@@ -352,7 +386,7 @@ impl Faults {
     /// Writes go on.
     fn make_room(&mut self) -> Result<()> {
         (self.times.full_until, self.times.reported_at) = (None, Some(Instant::now() + REPORTED));
-        self.strike(ROOM, "the drives have room".to_owned(), None);
+        self.strike(ROOM, "the drives have room".to_owned(), Meant::POOL);
         self.set_ratios(self.ratios)
     }
 
@@ -365,7 +399,7 @@ impl Faults {
 
     fn restart(&mut self, at: usize, seen: &Status) -> Result<()> {
         let (id, reactors) = (self.osds[at].id, self.rng.u16(1..=3));
-        self.strike("restart", format!("restart of {id}"), Some(pgs_of(seen.details(), id)));
+        self.strike("restart", format!("restart of {id}"), Meant::loss(id, seen));
         self.osds[at].state = State::Dead;
         self.bed.stop_osds(&[id], false)?;
         self.start(at, Some(reactors))
@@ -388,14 +422,14 @@ impl Faults {
             launched => launched?,
         }
         self.osds[at].state = State::Runs;
-        self.strike("start", format!("{id} is started{words}"), None);
+        self.strike("start", format!("{id} is started{words}"), Meant::osd(id));
         Ok(())
     }
 
     fn out(&mut self, at: usize) -> Result<()> {
         let (id, until) = (self.osds[at].id, self.after(CHANGED_MS));
         if self.osds[at].out_until.is_none() {
-            self.strike("out", format!("{id} is out"), None);
+            self.strike("out", format!("{id} is out"), Meant::osd(id));
             self.osds[at].out_until = Some(until);
             self.bed.mon_command(&json!({ "prefix": "osd out", "ids": [id.0.to_string()] }))?;
         }
@@ -420,7 +454,7 @@ impl Faults {
 
     fn set_pool(&mut self, copies: Copies) -> Result<()> {
         let Copies { size, min_size } = copies;
-        self.strike("pool", format!("the pool has size {size}, min_size {min_size}"), None);
+        self.strike("pool", format!("the pool has size {size}, min_size {min_size}"), Meant::POOL);
         self.now = copies;
         for (var, value) in [("size", size), ("min_size", min_size)] {
             let val = value.to_string();
@@ -441,14 +475,14 @@ impl Faults {
                     self.start(at, reactors)?;
                 }
                 State::Frozen if until <= now => {
-                    self.strike("go on", format!("{id} goes on"), None);
+                    self.strike("go on", format!("{id} goes on"), Meant::osd(id));
                     self.bed.freeze_osd(id, false)?;
                     self.osds[at].state = State::Runs;
                 }
                 _ => {}
             }
             if out_until.is_some_and(|until| until <= now) {
-                self.strike("in", format!("{id} is in"), None);
+                self.strike("in", format!("{id} is in"), Meant::osd(id));
                 self.bed.mon_command(&json!({ "prefix": "osd in", "ids": [id.0.to_string()] }))?;
                 self.osds[at].out_until = None;
             }

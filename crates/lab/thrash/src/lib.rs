@@ -324,14 +324,13 @@ impl Report {
         };
         let mut text = format!(
             "seed {seed}: {faults} faults and ends of faults in {seconds:.1} s, {healed}\n\
-            to the next write     times    PGs  median ms     p99 ms     max ms  longest\n"
+            to the next write                 times    PGs  median ms     p99 ms     max ms  longest\n"
         );
-        for Pauses { fault, times, count, median_ms, p99_ms, max_ms, longest, longest_pg } in &self.pauses {
-            text += &format!(
-                "{fault:<20} {times:>6} {count:>6} {median_ms:>10.0} {p99_ms:>10.0} {max_ms:>10.0}  \
-                at {:.1} s, PG {longest_pg}\n",
-                longest.at_s
-            );
+        for row in &self.pauses {
+            text += &row.line();
+        }
+        if self.pauses.iter().any(|row| row.overlapped) {
+            text += "overlapped: an OSD was lost, or lost again, before the PG had gone on\n";
         }
         text += &format!(
             "load      {operations} operations; {pause:.0} ms at most without an acknowledged one\n\

@@ -1,7 +1,7 @@
 //! Probes: small writes to each PG, again and again, which show how long each fault kept writes from being acknowledged.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use carmine_client::Pool;
 use carmine_reactor::{Group, Payload, Shard};
+use carmine_types::OsdId;
 use serde::Serialize;
 
 /// PGs that are probed, at most: more would be a load of their own.
@@ -27,6 +28,12 @@ pub(crate) struct Strike {
     pub(crate) kind: &'static str,
     /// For people.
     pub(crate) text: String,
+    /// The OSD that is meant, if it is one.
+    pub(crate) osd: Option<OsdId>,
+    /// The OSD does not serve any more: its PGs may wait until it is found out.
+    pub(crate) is_loss: bool,
+    /// Its pauses count; not while writes wait for room anyway.
+    pub(crate) is_measured: bool,
     /// Its PGs; `None`: all.
     pub(crate) pgs: Option<Vec<String>>,
 }
@@ -35,6 +42,9 @@ pub(crate) struct Strike {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Pauses {
     pub(crate) fault: &'static str,
+    /// An OSD had been lost before, and the PG still waited, or one was lost before the PG went on: the pause is not this fault's alone.
+    pub(crate) overlapped: bool,
+    /// Faults with such pauses.
     pub(crate) times: usize,
     /// Pauses that were measured.
     pub(crate) count: usize,
@@ -44,6 +54,8 @@ pub(crate) struct Pauses {
     /// The fault with the longest pause, and its PG.
     pub(crate) longest: Told,
     pub(crate) longest_pg: String,
+    /// The loss that overlapped with it.
+    pub(crate) longest_beside: Option<Told>,
 }
 
 /// A pause that was measured.
@@ -51,6 +63,16 @@ struct Pause {
     ms: f64,
     /// Place of its fault in `struck`.
     place: usize,
+    /// Place of the other loss that overlapped with it.
+    beside: Option<usize>,
+    pg: String,
+}
+
+/// A PG that has acknowledged no write since a fault.
+struct Waiting {
+    /// As in [`Pause`].
+    place: usize,
+    beside: Option<usize>,
     pg: String,
 }
 
@@ -66,9 +88,9 @@ struct State {
     began: Instant,
     probed: Vec<String>,
     struck: Vec<Strike>,
-    /// Places in `struck`, and the PGs that have acknowledged no write since.
-    waiting: Vec<(usize, String)>,
-    found: BTreeMap<&'static str, Vec<Pause>>,
+    waiting: Vec<Waiting>,
+    /// By kind, and whether they are overlapped.
+    found: BTreeMap<(&'static str, bool), Vec<Pause>>,
     error: Option<String>,
     is_over: bool,
 }
@@ -81,8 +103,25 @@ impl State {
     fn take_strikes(&mut self) {
         while let Ok(strike) = self.strikes.try_recv() {
             let is_meant = |pg: &&String| strike.pgs.as_ref().is_none_or(|pgs| pgs.contains(pg));
-            let place = self.struck.len();
-            self.waiting.extend(self.probed.iter().filter(is_meant).map(|pg| (place, pg.clone())));
+            let (place, struck) = (self.struck.len(), &self.struck);
+            // The end of a loss is no other fault, but a second loss of the same OSD is.
+            let is_other = |waiting: &Waiting| strike.is_loss || struck[waiting.place].osd != strike.osd;
+            let mut new = Vec::new();
+            for pg in self.probed.iter().filter(is_meant) {
+                let mut waiting =
+                    self.waiting.iter_mut().filter(|waiting| waiting.pg == *pg && is_other(waiting));
+                let mut beside = None;
+                for earlier in &mut waiting {
+                    if struck[earlier.place].is_loss {
+                        beside = Some(earlier.place);
+                    }
+                    if strike.is_loss {
+                        earlier.beside.get_or_insert(place);
+                    }
+                }
+                new.push(Waiting { place, beside, pg: pg.clone() });
+            }
+            self.waiting.extend(new);
             self.struck.push(strike);
         }
     }
@@ -95,12 +134,13 @@ impl State {
     fn acknowledge(&mut self, pg: &str, sent: Instant, now: Instant) {
         self.take_strikes();
         let State { waiting, struck, found, .. } = self;
-        waiting.retain(|(place, of)| {
+        waiting.retain(|Waiting { place, beside, pg: of }| {
             let strike = &struck[*place];
             let ends = of == pg && sent >= strike.at;
-            if ends {
+            if ends && strike.is_measured {
                 let ms = now.duration_since(strike.at).as_secs_f64() * 1e3;
-                found.entry(strike.kind).or_default().push(Pause { ms, place: *place, pg: of.clone() });
+                let pause = Pause { ms, place: *place, beside: *beside, pg: of.clone() };
+                found.entry((strike.kind, beside.is_some())).or_default().push(pause);
             }
             !ends
         });
@@ -149,7 +189,7 @@ impl Probes {
         state.is_over = true;
         match (&state.error, state.waiting.first()) {
             (Some(error), _) => bail!("a probe failed: {error}"),
-            (None, Some((place, pg))) => {
+            (None, Some(Waiting { place, pg, .. })) => {
                 bail!("PG {pg} has acknowledged no write since: {}", state.struck[*place].text)
             }
             (None, None) => Ok(()),
@@ -161,7 +201,22 @@ impl Probes {
         let mut state = self.0.borrow_mut();
         let told = state.struck.iter().map(|strike| state.told(strike)).collect();
         let found = std::mem::take(&mut state.found);
-        (told, found.into_iter().filter_map(|(fault, found)| state.row(fault, found)).collect())
+        (told, found.into_iter().filter_map(|(kind, found)| state.row(kind, found)).collect())
+    }
+}
+
+impl Pauses {
+    /// Its line in a table.
+    pub(crate) fn line(&self) -> String {
+        let Pauses { fault, times, count, median_ms, p99_ms, max_ms, longest, longest_pg, .. } = self;
+        let fault = format!("{fault}{}", if self.overlapped { ", overlapped" } else { "" });
+        let beside = self.longest_beside.as_ref();
+        let beside = beside
+            .map_or(String::new(), |beside| format!(", beside {} at {:.1} s", beside.what, beside.at_s));
+        format!(
+            "{fault:<32} {times:>6} {count:>6} {median_ms:>10.0} {p99_ms:>10.0} {max_ms:>10.0}  at {:.1} s, PG {longest_pg}{beside}\n",
+            longest.at_s
+        )
     }
 }
 
@@ -171,20 +226,22 @@ impl State {
     }
 
     /// Percentiles are the nearest that were measured.
-    fn row(&self, fault: &'static str, mut found: Vec<Pause>) -> Option<Pauses> {
+    fn row(&self, (fault, overlapped): (&'static str, bool), mut found: Vec<Pause>) -> Option<Pauses> {
         found.sort_by(|a, b| a.ms.total_cmp(&b.ms));
         let last = found.last()?;
         let at =
             |part: f64| found[((found.len() as f64 * part).ceil() as usize).clamp(1, found.len()) - 1].ms;
         Some(Pauses {
             fault,
-            times: self.struck.iter().filter(|strike| strike.kind == fault).count(),
+            overlapped,
+            times: found.iter().map(|pause| pause.place).collect::<BTreeSet<_>>().len(),
             count: found.len(),
             median_ms: at(0.5),
             p99_ms: at(0.99),
             max_ms: last.ms,
             longest: self.told(&self.struck[last.place]),
             longest_pg: last.pg.clone(),
+            longest_beside: last.beside.map(|place| self.told(&self.struck[place])),
         })
     }
 }
@@ -243,7 +300,15 @@ mod tests {
         let began = Instant::now();
         let at = |ms| began + Duration::from_millis(ms);
         let mut state = state(strikes, began);
-        let strike = |ms, kind, pgs| Strike { at: at(ms), kind, text: String::new(), pgs };
+        let strike = |ms, kind, pgs| Strike {
+            at: at(ms),
+            kind,
+            text: String::new(),
+            osd: None,
+            is_loss: false,
+            is_measured: true,
+            pgs,
+        };
         send.send(strike(100, "kill", Some(vec!["1.1".into(), "1.7".into()]))).unwrap();
         send.send(strike(200, "out", None)).unwrap();
         state.acknowledge("1.0", at(90), at(150));
@@ -252,22 +317,80 @@ mod tests {
         state.acknowledge("1.1", at(150), at(900));
         state.acknowledge("1.0", at(210), at(220));
         state.acknowledge("1.1", at(901), at(902));
-        let found = |kind| state.found[kind].iter().map(|pause| pause.ms).collect::<Vec<_>>();
+        let found = |kind| state.found[&(kind, false)].iter().map(|pause| pause.ms).collect::<Vec<_>>();
         assert_eq!((found("kill"), found("out")), (vec![800.0], vec![20.0, 702.0]));
         assert!(state.waiting.is_empty());
+    }
+
+    #[test]
+    fn a_pause_that_another_loss_overlaps_is_blamed_on_neither_alone() {
+        let (send, strikes) = channel();
+        let began = Instant::now();
+        let at = |s| began + Duration::from_secs(s);
+        let mut state = state(strikes, began);
+        let strike = |s, kind, osd, is_loss| {
+            let (osd, text) = (Some(OsdId(osd)), format!("{kind} of osd.{osd}"));
+            let (is_measured, pgs) = (true, Some(vec!["1.1".into()]));
+            send.send(Strike { at: at(s), kind, text, osd, is_loss, is_measured, pgs }).unwrap();
+        };
+        // A stop with nothing but faults that cost no OSD beside, and the end of it.
+        strike(0, "stop", 0, true);
+        strike(5, "cut", 1, false);
+        strike(14, "go on", 0, false);
+        state.acknowledge("1.1", at(15), at(15));
+        // A stop of another OSD begins before the PG has gone on.
+        strike(20, "stop", 0, true);
+        strike(33, "go on", 0, false);
+        strike(34, "stop", 1, true);
+        strike(40, "cut", 2, false);
+        state.acknowledge("1.1", at(54), at(54));
+        // It is over.
+        strike(60, "stop", 1, true);
+        state.acknowledge("1.1", at(80), at(80));
+        let found = |kind, overlapped| {
+            let pauses = state.found.get(&(kind, overlapped)).into_iter().flatten();
+            pauses.map(|pause| (pause.ms / 1e3) as u32).collect::<Vec<_>>()
+        };
+        assert_eq!((found("stop", false), found("stop", true)), (vec![15, 20], vec![34, 20]));
+        assert_eq!((found("go on", false), found("go on", true)), (vec![1], vec![21]));
+        assert_eq!((found("cut", false), found("cut", true)), (vec![], vec![10, 14]));
+        // The same OSD twice.
+        strike(90, "stop", 0, true);
+        strike(91, "go on", 0, false);
+        strike(92, "stop", 0, true);
+        state.acknowledge("1.1", at(99), at(99));
+        assert_eq!(state.found[&("stop", true)].len(), 4);
+        state.found.get_mut(&("stop", true)).unwrap().truncate(2);
+        let found = state.found.remove(&("stop", true)).unwrap();
+        let row = state.row(("stop", true), found).unwrap();
+        assert_eq!((row.times, row.longest.what.as_str()), (2, "stop of osd.0"));
+        assert_eq!(row.longest_beside.unwrap().what, "stop of osd.1");
     }
 
     #[test]
     fn percentiles_are_measured_values_and_the_longest_is_named() {
         let (_send, strikes) = channel();
         let mut state = state(strikes, Instant::now());
-        let strike = |text: &str| Strike { at: state.began, kind: "kill", text: text.into(), pgs: None };
+        let strike = |text: &str| Strike {
+            at: state.began,
+            kind: "kill",
+            text: text.into(),
+            osd: None,
+            is_loss: true,
+            is_measured: true,
+            pgs: None,
+        };
         state.struck = vec![strike("one"), strike("two")];
-        let pause = |ms: u32| Pause { ms: ms.into(), place: usize::from(ms == 200), pg: format!("1.{ms}") };
-        let row = state.row("kill", (1..=200).rev().map(pause).collect()).unwrap();
+        let pause = |ms: u32| Pause {
+            ms: ms.into(),
+            place: usize::from(ms == 200),
+            beside: None,
+            pg: format!("1.{ms}"),
+        };
+        let row = state.row(("kill", false), (1..=200).rev().map(pause).collect()).unwrap();
         assert_eq!((row.count, row.median_ms, row.p99_ms, row.max_ms), (200, 100.0, 198.0, 200.0));
         assert_eq!((row.times, row.longest.what.as_str(), row.longest_pg.as_str()), (2, "two", "1.200"));
-        assert_eq!(state.row("kill", vec![pause(7)]).unwrap().median_ms, 7.0);
-        assert!(state.row("kill", Vec::new()).is_none());
+        assert_eq!(state.row(("kill", false), vec![pause(7)]).unwrap().median_ms, 7.0);
+        assert!(state.row(("kill", false), Vec::new()).is_none());
     }
 }

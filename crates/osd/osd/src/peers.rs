@@ -5,7 +5,7 @@
 //! acknowledged, after a pause if the last ones ended early.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,8 +35,16 @@ pub(crate) struct Peers {
     osd: Weak<OsdShard>,
     sessions: RefCell<BTreeMap<OsdId, Rc<Session>>>,
     next_tid: Cell<u64>,
-    /// Requests that wait for an answer, and of whom.
-    pending: RefCell<BTreeMap<u64, (OsdId, oneshot::Sender<Message>)>>,
+    /// Requests that wait for an answer.
+    pending: RefCell<BTreeMap<u64, Waiter>>,
+}
+
+/// Somebody who waits for the answer to a request; without its sender nobody answers any more.
+struct Waiter {
+    peer: OsdId,
+    /// What was asked about; `None`: the route.
+    pg: Option<SpgId>,
+    tell: oneshot::Sender<Message>,
 }
 
 /// The way to one peer at one address.
@@ -84,11 +92,20 @@ impl Peers {
         let tid = self.next_tid.get();
         self.next_tid.set(tid + 1);
         let (tell, told) = oneshot::channel();
-        self.pending.borrow_mut().insert(tid, (peer, tell));
+        self.pending.borrow_mut().insert(tid, Waiter { peer, pg: Some(pg), tell });
         self.send(peer, pg, message.with_tid(tid));
         let answer = with_timeout(&self.shard, ANSWER_LIMIT, told).await;
         self.pending.borrow_mut().remove(&tid);
         answer.and_then(|answer| answer.ok())
+    }
+
+    /// Tells those who wait for answers of these kinds that none will come.
+    fn forget(&self, is_lost: impl Fn(u64, &Waiter) -> bool) {
+        let all = self.pending.take();
+        let (lost, left): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            all.into_iter().partition(|(tid, waiter)| is_lost(*tid, waiter));
+        *self.pending.borrow_mut() = left;
+        drop(lost); // which wakes those who wait
     }
 
     /// Forgets peers whose address is no longer the map's, and what they were asked: nobody waits for their answers.
@@ -107,10 +124,7 @@ impl Peers {
             }
             keep
         });
-        let (gone, left): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            self.pending.take().into_iter().partition(|(_, (peer, _))| ended.contains(peer));
-        *self.pending.borrow_mut() = left;
-        drop(gone); // which wakes those who wait
+        self.forget(|_, waiter| ended.contains(&waiter.peer));
     }
 
     fn session(&self, peer: OsdId) -> Option<Rc<Session>> {
@@ -232,7 +246,7 @@ impl Session {
         let (tell, told) = oneshot::channel();
         let tid = osd.peers.next_tid.get();
         osd.peers.next_tid.set(tid + 1);
-        osd.peers.pending.borrow_mut().insert(tid, (self.peer, tell));
+        osd.peers.pending.borrow_mut().insert(tid, Waiter { peer: self.peer, pg: None, tell });
         conn.send(Message::of(&Route { epoch: osd.epoch() }).with_tid(tid));
         let answer = with_timeout(&osd.shard, ANSWER_LIMIT, told).await;
         osd.peers.pending.borrow_mut().remove(&tid);
@@ -244,6 +258,17 @@ impl Session {
             answer.decode().map_err(|error| OpError::because(errno::ENOTCONN, error))?;
         route.pgs.sort_unstable();
         Ok(route)
+    }
+
+    /// Answers come on the connection of their questions: none comes to those that went to this reactor, or asked for the route.
+    fn forget_asked(&self, osd: &OsdShard, reactor: Option<u16>) {
+        let unsent: BTreeSet<u64> =
+            self.backlog.borrow().messages.iter().map(|(_, m)| m.header.tid).collect();
+        let went_there = |pg: SpgId| self.reactor_of(pg).is_none_or(|of| Some(of) == reactor);
+        osd.peers.forget(|tid, waiter| {
+            let is_its = waiter.pg.map_or(reactor.is_none(), |pg| reactor.is_some() && went_there(pg));
+            waiter.peer == self.peer && is_its && !unsent.contains(&tid)
+        });
     }
 
     /// Sends what waits; what has no connection goes on waiting.
@@ -279,8 +304,8 @@ impl Dispatcher for PeerDispatch {
         }
         if msg.header.kind != RepAck::KIND {
             let waiter = osd.peers.pending.borrow_mut().remove(&msg.header.tid);
-            if let Some((_, waiter)) = waiter {
-                let _ = waiter.send(msg);
+            if let Some(waiter) = waiter {
+                let _ = waiter.tell.send(msg);
             }
             return;
         }
@@ -291,6 +316,7 @@ impl Dispatcher for PeerDispatch {
 
     fn on_closed(&self, conn: &Rc<Connection>, reason: &str) {
         let (Some(osd), Some(session)) = (self.osd.upgrade(), self.session.upgrade()) else { return };
+        session.forget_asked(&osd, self.reactor);
         let Some(reactor) = self.reactor else { return };
         session.conns.borrow_mut().retain(|_, c| c.id() != conn.id());
         if session.ended.get() || osd.stopping.get() {

@@ -170,7 +170,7 @@ impl Heartbeats {
             let late_ns = now_ns.saturating_sub(self.tick_ns.replace(now_ns) + TICK.as_nanos() as u64);
             for peer in self.all() {
                 if late_ns >= STOPPED.as_nanos() as u64 {
-                    peer.watch.borrow_mut().excuse(late_ns);
+                    peer.watch.borrow_mut().excuse(late_ns, now_ns);
                 }
                 if peer.ping_ns.get() <= now_ns {
                     peer.ping_ns.set(now_ns + self.pause_ns());

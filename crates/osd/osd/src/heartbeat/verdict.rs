@@ -42,9 +42,10 @@ impl Watch {
         self.is_gone = true;
     }
 
-    /// Nothing could be heard for so long, whatever the peer did.
-    pub(super) fn excuse(&mut self, ns: u64) {
-        self.heard_ns.iter_mut().for_each(|heard_ns| *heard_ns += ns);
+    /// Nothing could be heard for so long until now, whatever the peer did. An answer that waited meanwhile may have been heard already:
+    /// it is no answer of the future.
+    pub(super) fn excuse(&mut self, ns: u64, now_ns: u64) {
+        self.heard_ns.iter_mut().for_each(|heard_ns| *heard_ns = (*heard_ns + ns).min(now_ns));
     }
 
     /// The last report did not arrive, or was forgotten.
@@ -112,8 +113,18 @@ mod tests {
     #[test]
     fn what_was_slept_through_is_no_silence() {
         let mut watch = Watch::new(0);
-        watch.excuse(100 * SECOND);
+        watch.excuse(100 * SECOND, 100 * SECOND);
         assert_eq!(flags(&mut watch, 110), None);
         assert_eq!(flags(&mut watch, 121), Some(Failure::FAILED));
+    }
+
+    #[test]
+    fn an_answer_that_waited_meanwhile_counts_from_when_it_was_heard() {
+        let mut watch = Watch::new(0);
+        watch.heard(0, 13 * SECOND);
+        watch.heard(1, 13 * SECOND);
+        watch.excuse(13 * SECOND, 13 * SECOND);
+        assert_eq!(flags(&mut watch, 33), None);
+        assert_eq!(flags(&mut watch, 34), Some(Failure::FAILED));
     }
 }
