@@ -44,7 +44,8 @@ impl Outgoing {
         data_crc: Option<u32>,
     ) -> usize {
         if self.run.capacity() == 0 {
-            self.run.reserve(self.run_bytes.clamp(RUN_BYTES_MIN, RUN_BYTES_MAX));
+            // The last answer asks for more room than it takes: without a little too much the whole run would move for it.
+            self.run.reserve((self.run_bytes + RUN_BYTES_MIN).min(RUN_BYTES_MAX));
         }
         let start = self.run.len();
         let tail = frame::message_head_with(&mut self.run, header, data.len(), front);
