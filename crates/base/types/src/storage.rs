@@ -28,7 +28,7 @@ crate::words! {
     /// How writes to a device become durable.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum FlushMode: "flush mode" {
-        /// Many writes, then one flush of the device's cache (`fdatasync`); a few at once as with `Dsync`.
+        /// Many writes, then one flush of the device's cache (`fdatasync`).
         #[default]
         Flush = "flush",
         /// Each write by itself (`RWF_DSYNC`), which is one command where the device has FUA.

@@ -50,7 +50,7 @@ async fn open(shard: &Shard, with_wal: bool, kv: &Arc<dyn Kv>) -> Result<Store, 
 }
 
 /// Parts of a block, which go into the log, and whole blocks, which go to their place; several at once, so that they share
-/// what makes them durable.
+/// flushes (a lone write is written through).
 async fn overwrite(store: &Store, round: u8) -> Result<(), StoreError> {
     let mut commits = Vec::new();
     for object in 1..=4 {

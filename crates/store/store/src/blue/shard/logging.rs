@@ -141,13 +141,13 @@ impl Blue {
         let blocks = (bytes as u64).div_ceil(BLOCK_BYTES);
         let Some((seq, block)) = self.room(blocks).await else { return };
         let id = self.shared.log().group_id(self.shard.id().0, seq);
-        let (known, through) = {
+        let (known, alone) = {
             let mut queue = self.queue.borrow_mut();
             queue.told = self.known(&queue);
             (queue.told, enter_group(&mut queue, seq, txns, blocks))
         };
         GroupHeader::seal(id, known, txns as u32, bytes - HEADER_BYTES, &mut group);
-        let durable = self.write_durably(through);
+        let durable = self.write_durably(alone);
         self.count(|stats| {
             stats.groups += 1;
             stats.log_bytes += blocks * BLOCK_BYTES;
@@ -237,21 +237,22 @@ impl Blue {
     }
 }
 
-/// Puts the oldest transactions that are in no group into this one. True if no flush is needed but its own.
+/// Puts the oldest transactions that are in no group into this one. True if it is all that is in flight.
 fn enter_group(queue: &mut Queue, seq: u64, txns: u64, blocks: u64) -> bool {
     let mut group = InFlight { seq, txns, logged: false, outstanding: 0, flush: 0 };
+    let mut alone = queue.groups.is_empty() && txns == 1;
     let (first, mut most) = (queue.grouped, 0);
     for _ in 0..txns {
         let number = queue.grouped;
         queue.grouped += 1;
         let Some(record) = queue.get(number) else { continue };
         record.progress.group = Some(seq);
+        alone &= record.progress.alone;
         most += record.log_blocks;
         group.outstanding += u64::from(!record.progress.written);
         group.flush = group.flush.max(record.progress.flush);
     }
     queue.windows.logged(first..queue.grouped, blocks, most);
-    let through = queue.needs_no_flush(&group);
     queue.groups.push_back(group);
-    through
+    alone
 }

@@ -25,10 +25,6 @@ use crate::{BLOCK_BYTES, StoreError};
 /// Gathered pieces of one write at most (the kernel takes 1024).
 const PIECES_MAX: usize = 256;
 
-/// Writes of data that come at once and are written through, each durable by itself: the kernel makes one flush of those that are
-/// in flight together, and wakes nobody in between. Of more than these, one flush behind them costs less.
-const THROUGH_MAX: usize = 4;
-
 /// One write of the device.
 pub(crate) struct DeviceWrite {
     pub(crate) block: u64,
@@ -109,6 +105,8 @@ pub(crate) struct DataWrites {
     writes: DeviceWrites,
     /// The transactions, by number, with the blocks of each.
     txns: SmallVec<[(u64, Written); 1]>,
+    /// See [`Progress::alone`].
+    alone: bool,
 }
 
 /// Blocks whose content goes into the log now, and to its place when the log has it.
@@ -151,6 +149,8 @@ pub(crate) struct Progress {
     pub(crate) flush: u64,
     /// The group that it is in.
     pub(crate) group: Option<u64>,
+    /// Nothing else was in flight when it came: its writes are made durable by themselves.
+    pub(crate) alone: bool,
 }
 
 impl Record {
@@ -196,10 +196,6 @@ pub(crate) struct Queue {
     pub(crate) grouped: u64,
     /// Data that nobody has begun to write. For each of these there is a task, which takes the oldest.
     data: VecDeque<DataWrites>,
-    /// Writes of the device that have come since there was none of these.
-    burst_writes: usize,
-    /// Of the data that is being written, so many are left to a flush.
-    plain_writes: usize,
     pub(crate) groups: VecDeque<InFlight>,
     pub(crate) lane: Lane,
     /// Number of the last group that is durable.
@@ -310,26 +306,15 @@ impl Queue {
     }
 
     /// Has data written; false if it goes with what another task will write.
-    fn add_data(&mut self, number: u64, mut writes: DeviceWrites, written: Written) -> bool {
+    fn add_data(&mut self, number: u64, mut writes: DeviceWrites, written: Written, alone: bool) -> bool {
         if let Some(last) = self.data.back_mut()
             && last.writes.take_next(&mut writes)
         {
             last.txns.push((number, written));
             return false;
         }
-        if self.data.is_empty() {
-            self.burst_writes = 0;
-        }
-        self.burst_writes += writes.0.len();
-        self.data.push_back(DataWrites { writes, txns: [(number, written)].into_iter().collect() });
+        self.data.push_back(DataWrites { writes, txns: [(number, written)].into_iter().collect(), alone });
         true
-    }
-
-    /// A group with transactions up to here needs no flush but what a write of the log that is durable by itself does: all
-    /// their data is, or will be, written that way.
-    pub(crate) fn needs_no_flush(&self, group: &InFlight) -> bool {
-        let to_come = self.data.is_empty() || self.burst_writes <= THROUGH_MAX;
-        self.plain_writes == 0 && to_come && group.flush <= self.flush_begun
     }
 
     fn clear(&mut self) -> VecDeque<Record> {
@@ -351,11 +336,15 @@ impl Blue {
         record.progress.written = writes.is_empty();
         let begins = {
             let mut queue = self.queue.borrow_mut();
+            // A write that is alone is made durable by itself, which is one operation in place of two. As soon as there
+            // are more, one flush for many costs less.
             queue.was_idle = queue.is_idle();
+            let alone = queue.was_idle && writes.0.len() <= 1;
+            record.progress.alone = alone;
             queue.held_bytes += record.log_bytes();
             queue.records.push_back(record);
             let number = queue.next() - 1;
-            !writes.is_empty() && queue.add_data(number, writes, written)
+            !writes.is_empty() && queue.add_data(number, writes, written, alone)
         };
         self.start_logging();
         if begins && let Some(store) = self.rc() {
@@ -366,29 +355,24 @@ impl Blue {
 
     /// Writes the oldest data that nobody has begun to write.
     async fn write_data(&self) {
-        let (data, few) = {
-            let mut queue = self.queue.borrow_mut();
-            (queue.data.pop_front(), queue.burst_writes <= THROUGH_MAX)
-        };
-        let Some(DataWrites { writes, txns }) = data else { return };
+        let data = self.queue.borrow_mut().data.pop_front();
+        let Some(DataWrites { writes, txns, alone }) = data else { return };
         self.count(|stats| {
             stats.device_writes += writes.0.len() as u64;
             stats.device_write_bytes += writes.blocks() * BLOCK_BYTES;
         });
-        let durable = self.write_durably(few);
-        self.queue.borrow_mut().plain_writes += usize::from(!durable);
+        let durable = self.write_durably(alone && txns.len() == 1);
         let result = self.write(writes, durable).await;
-        self.queue.borrow_mut().plain_writes -= usize::from(!durable);
         for (onode, blocks) in txns.iter().flat_map(|(_, written)| written) {
             blocks.iter().for_each(|block| onode.written(*block));
         }
         self.data_done(txns.iter().map(|(number, _)| *number), result, durable);
     }
 
-    /// A write is to be durable when it is done; counts it as a flush then. `pays`: that costs less than a flush behind it.
-    pub(crate) fn write_durably(&self, pays: bool) -> bool {
+    /// A write is to be durable when it is done; counts it as a flush then.
+    pub(crate) fn write_durably(&self, alone: bool) -> bool {
         let durable = match self.shared.flush_mode() {
-            FlushMode::Flush => pays,
+            FlushMode::Flush => alone,
             FlushMode::Dsync => true,
             FlushMode::None => false,
         };
