@@ -68,6 +68,25 @@ fn a_power_cut_while_a_store_is_made_leaves_none_or_a_whole_one() {
     }
 }
 
+/// Somebody was killed as soon as he had made the file, and the store is made again in it.
+#[test]
+fn a_store_that_is_made_in_a_file_that_was_found_outlasts_a_power_cut() {
+    let sim = Sim::new(1);
+    let tape = sim.record();
+    let kv = Arc::new(recorded(tape.clone(), Vec::new()));
+    let made = Arc::clone(&kv) as Arc<dyn Kv>;
+    let options = FileOptions { read: true, write: true, create: true, ..FileOptions::default() };
+    on_node(&sim, 1, async move |shard| drop(shard.open(&path(), options).await.unwrap())).unwrap();
+    on_node(&sim, 1, async move |shard| make_store(&shard, &made, false).await).unwrap();
+    for unflushed in fates(0) {
+        let (sim, at) = (Sim::new(2), tape.len());
+        sim.restore(&tape, at, unflushed);
+        let left: Arc<dyn Kv> = Arc::new(kv.watch.left_kv(at, unflushed));
+        let found = on_node(&sim, 1, async move |shard| empty_and_clean(&shard, &left, false).await).unwrap();
+        assert!(found.is_some(), "{unflushed:?}: it is not mounted");
+    }
+}
+
 /// A change of a store's devices.
 #[derive(Clone, Copy, Debug)]
 enum Change {

@@ -117,17 +117,20 @@ impl Device {
         Ok(Device { file, slice: place.slice })
     }
 
-    /// Makes a new file.
+    /// Makes a new file, whose name is not durable yet.
     pub(crate) async fn create(shard: &Shard, place: &Place) -> Result<Device, StoreError> {
         place.check()?;
         let options = FileOptions { create: true, ..direct() };
         let file = shard.open(&place.path, options).await;
         let file = file.map_err(|error| io_error(&place.path, "create", &error))?;
-        // The data of a new file would be lost with its name, so the folder is synced.
-        let folder = place.path.parent().filter(|folder| *folder != Path::new(""));
-        let synced = shard.sync_folder(folder.unwrap_or(Path::new("."))).await;
-        synced.map_err(|error| io_error(&place.path, "sync the folder of", &error))?;
         Ok(Device { file, slice: place.slice })
+    }
+
+    /// Makes a file's name durable: its data would be lost with it.
+    pub(crate) async fn sync_folder(shard: &Shard, path: &Path) -> Result<(), StoreError> {
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        let synced = shard.sync_folder(folder.unwrap_or(Path::new("."))).await;
+        synced.map_err(|error| io_error(path, "sync the folder of", &error))
     }
 
     fn base(&self) -> u64 {

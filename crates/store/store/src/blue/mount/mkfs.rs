@@ -185,6 +185,8 @@ async fn claim(shard: &Shard, place: &Place, options: &Wanted) -> Result<(Device
     }
     if is_file {
         device.reserve(size_bytes).await.map_err(|error| io_error(path, "set the size of", &error))?;
+        // One that was found, too: whoever made it may have been killed before he got here.
+        Device::sync_folder(shard, path).await?;
     }
     Ok((device, size_bytes))
 }
