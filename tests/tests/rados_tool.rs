@@ -77,10 +77,7 @@ fn objects_round_trip(rados: &mut Rados<'_>) {
     assert!(rados.ok("lspools").lines().any(|pool| pool == "bench"));
     rados.works("lspools", "");
     wait_for_objects(rados.bed, 7);
-    let df: serde_json::Value = serde_json::from_str(&rados.ok("df --format json")).expect("JSON");
-    let bench = &df["pools"][0];
-    assert!(bench["write_ops"].as_u64() >= Some(8) && bench["read_ops"].as_u64() >= Some(8), "{df}");
-    assert!(bench["write_bytes"].as_u64() >= Some(9 << 20), "{df}");
+    wait_for_counts(rados);
     rados.works("df", "objects and bytes of each pool, and what clients read and wrote");
 }
 
@@ -274,6 +271,20 @@ fn wait_for_objects(bed: &Testbed, objects: usize) {
             return;
         }
         assert!(Instant::now() < end, "rados df shows {shown} objects, there are {objects}");
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
+/// Waits until `rados df` shows what was written and read: each OSD tells it when it comes to it.
+fn wait_for_counts(rados: &Rados<'_>) {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let df: serde_json::Value = serde_json::from_str(&rados.ok("df --format json")).expect("JSON");
+        let least = |count: &str, least: u64| df["pools"][0][count].as_u64() >= Some(least);
+        if least("write_ops", 8) && least("read_ops", 8) && least("write_bytes", 9 << 20) {
+            return;
+        }
+        assert!(Instant::now() < end, "{df}");
         std::thread::sleep(Duration::from_millis(300));
     }
 }
