@@ -336,8 +336,9 @@ impl Mon {
         let current = self.current();
         let services: Vec<Rc<Daemon>> =
             self.sessions.borrow().values().filter_map(|session| session.service.clone()).collect();
-        let peers: Vec<Peer> =
-            self.sessions.borrow().values().map(|session| session.conn.peer().clone()).collect();
+        let peers = || {
+            self.sessions.borrow().values().map(|session| session.conn.peer().clone()).collect::<Vec<Peer>>()
+        };
         look(&View {
             map: &current.map,
             placement: current.placement(),
@@ -349,7 +350,7 @@ impl Mon {
             services: &services,
             facts: &self.facts,
             sessions: &peers,
-            monmap: &self.monmap.encode(),
+            monmap: &|| self.monmap.encode(),
             addr: self.local_addr().to_string(),
             uptime_s: self.uptime_s(),
             now: self.now(),

@@ -89,11 +89,16 @@ impl Peers {
 
     /// Sends a request and waits for its answer; `None` after a fault or too long.
     pub(crate) async fn request(&self, peer: OsdId, pg: SpgId, message: Message) -> Option<Message> {
+        self.ask(peer, Some(pg), |tid| self.send(peer, pg, message.with_tid(tid))).await
+    }
+
+    /// Sends a request with a number of its own, as [`Waiter`] has it, and waits for its answer as above.
+    async fn ask(&self, peer: OsdId, pg: Option<SpgId>, send: impl FnOnce(u64)) -> Option<Message> {
         let tid = self.next_tid.get();
         self.next_tid.set(tid + 1);
         let (tell, told) = oneshot::channel();
-        self.pending.borrow_mut().insert(tid, Waiter { peer, pg: Some(pg), tell });
-        self.send(peer, pg, message.with_tid(tid));
+        self.pending.borrow_mut().insert(tid, Waiter { peer, pg, tell });
+        send(tid);
         let answer = with_timeout(&self.shard, ANSWER_LIMIT, told).await;
         self.pending.borrow_mut().remove(&tid);
         answer.and_then(|answer| answer.ok())
@@ -243,17 +248,10 @@ impl Session {
 
     async fn ask_route(self: &Rc<Self>, osd: &Rc<OsdShard>) -> Result<RouteReply, OpError> {
         let conn = self.dial(osd, Target::from(self.addr), None).await?;
-        let (tell, told) = oneshot::channel();
-        let tid = osd.peers.next_tid.get();
-        osd.peers.next_tid.set(tid + 1);
-        osd.peers.pending.borrow_mut().insert(tid, Waiter { peer: self.peer, pg: None, tell });
-        conn.send(Message::of(&Route { epoch: osd.epoch() }).with_tid(tid));
-        let answer = with_timeout(&osd.shard, ANSWER_LIMIT, told).await;
-        osd.peers.pending.borrow_mut().remove(&tid);
+        let route = Message::of(&Route { epoch: osd.epoch() });
+        let answer = osd.peers.ask(self.peer, None, |tid| conn.send(route.with_tid(tid))).await;
         conn.finish();
-        let answer = answer
-            .and_then(|a| a.ok())
-            .ok_or_else(|| OpError::because(errno::ENOTCONN, "no answer to Route"))?;
+        let answer = answer.ok_or_else(|| OpError::because(errno::ENOTCONN, "no answer to Route"))?;
         let mut route: RouteReply =
             answer.decode().map_err(|error| OpError::because(errno::ENOTCONN, error))?;
         route.pgs.sort_unstable();

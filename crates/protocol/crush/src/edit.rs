@@ -24,6 +24,11 @@ pub fn remove_device(crush: &mut CrushMap, device: i32) -> bool {
     })
 }
 
+/// The device or bucket of this name.
+pub fn item_named(crush: &CrushMap, name: &str) -> Option<i32> {
+    crush.item_names.iter().find(|(_, own)| *own == name).map(|(item, _)| *item)
+}
+
 /// Puts a device into the host of this name, which is made below the root `root` if there is none. False if the device has a
 /// place already, or there is no such root or host of straw2.
 pub fn add_device(
@@ -33,15 +38,12 @@ pub fn add_device(
     host: &str,
     root: &str,
 ) -> bool {
-    let item = |crush: &CrushMap, name: &str| {
-        crush.item_names.iter().find(|(_, own)| *own == name).map(|(item, _)| *item)
-    };
     let has_place = crush.buckets.iter().flatten().any(|bucket| bucket.items.contains(&device));
-    let Some(root) = item(crush, root) else { return false };
+    let Some(root) = item_named(crush, root) else { return false };
     if has_place || device < 0 {
         return false;
     }
-    let host = match item(crush, host) {
+    let host = match item_named(crush, host) {
         Some(host) => host,
         None => {
             let id = -1 - crush.buckets.len() as i32;

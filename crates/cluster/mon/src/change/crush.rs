@@ -1,6 +1,7 @@
 //! Rules of the CRUSH map.
 
 use carmine_crush::classes;
+use carmine_crush::edit::item_named;
 use carmine_types::{UTime, errno};
 use carmine_wire::crushmap::{CrushMap, Rule, RuleStep};
 use carmine_wire::osdmap::consts::POOL_REPLICATED;
@@ -78,8 +79,8 @@ fn create(
     (root, class): (&str, Option<&str>),
     kind: &str,
 ) -> Result<(), Refusal> {
-    let take = crush.item_names.iter().find(|(_, known)| *known == root).map(|(id, _)| *id);
-    let mut take = take.ok_or_else(|| refuse(errno::ENOENT, format!("root item {root} does not exist")))?;
+    let mut take = item_named(crush, root)
+        .ok_or_else(|| refuse(errno::ENOENT, format!("root item {root} does not exist")))?;
     let number = crush.type_names.iter().find(|(_, known)| *known == kind).map(|(number, _)| *number);
     let number = number.ok_or_else(|| refuse(errno::EINVAL, format!("unknown type {kind}")))?;
     if let Some(class) = class {

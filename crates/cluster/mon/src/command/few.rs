@@ -34,7 +34,7 @@ pub(super) const COMMANDS: &[Known] = &[
         Err(refuse(errno::EBUSY, "adding a monitor may break quorum (until that monitor starts)"))
     }),
     read("mon feature ls", "list the features of monitors", features),
-    read("mon getmap epoch:CephInt?", "print the MonMap, in bytes", |_, v| done(v.monmap)),
+    read("mon getmap epoch:CephInt?", "print the MonMap, in bytes", |_, v| done((v.monmap)())),
     read("crash ls", "list the crashes that were collected (none are)", none),
     read("crash ls-new", "list the crashes that nobody has seen (none are collected)", none),
     read("crash stat", "count the crashes that were collected (none are)", |_, _| {

@@ -67,9 +67,9 @@ pub(crate) struct View<'a> {
     /// Facts about this monitor and its machine.
     pub(crate) facts: &'a BTreeMap<String, String>,
     /// Who has a session.
-    pub(crate) sessions: &'a [Peer],
+    pub(crate) sessions: &'a dyn Fn() -> Vec<Peer>,
     /// The MonMap, as sent to clients.
-    pub(crate) monmap: &'a [u8],
+    pub(crate) monmap: &'a dyn Fn() -> Vec<u8>,
     /// Address of this monitor, for people.
     pub(crate) addr: String,
     /// Seconds since it began to serve.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use carmine_crush::edit::item_named;
 use carmine_types::{Epoch, OsdId, errno};
 use carmine_wire::osdmap::OsdMap;
 use carmine_wire::osdmap::consts::{FLAG_NAMES, FLAG_PAUSERD, FLAG_PAUSEWR, WEIGHT_IN, WEIGHT_OUT};
@@ -57,10 +58,11 @@ pub(super) const COMMANDS: &[Known] = &[
         "print the CRUSH tree below a bucket",
         |c, v| {
             let (bucket, states) = (required(c, "bucket")?, texts(c, "states"));
-            let from = osd::bucket_named(v.map, bucket).map_err(|why| {
-                let code = if why.ends_with("exist") { errno::ENOENT } else { errno::EINVAL };
-                refuse(code, why)
-            })?;
+            let from = match item_named(&v.map.crush, bucket) {
+                None => Err(refuse(errno::ENOENT, format!("bucket '{bucket}' does not exist"))),
+                Some(0..) => Err(refuse(errno::EINVAL, format!("\"{bucket}\" is not a bucket"))),
+                below => Ok(below),
+            }?;
             either(c, || osd::tree_json(v.map, from, &states), || osd::tree_text(v.map, from, &states))
         },
     ),

@@ -1,5 +1,6 @@
 //! Commands that change the place of OSDs: weights, in the map and in the CRUSH tree, and OSDs that are gone for good.
 
+use carmine_crush::edit::item_named;
 use carmine_types::{OsdId, errno};
 use carmine_wire::osdmap::consts::WEIGHT_IN;
 use serde_json::Value;
@@ -66,8 +67,7 @@ fn primary_affinity(command: &Value, view: &View<'_>) -> Outcome {
 /// Up to the largest weight that a 16.16 number holds.
 fn crush_reweight(command: &Value, view: &View<'_>) -> Outcome {
     let (name, (weight, fixed)) = (required(command, "name")?, weight(command, 65_535.0)?);
-    let item = view.map.crush.item_names.iter().find(|(_, own)| *own == name).map(|(item, _)| *item);
-    let item = item
+    let item = item_named(&view.map.crush, name)
         .ok_or_else(|| refuse(errno::ENOENT, format!("device '{name}' does not appear in the crush map")))?;
     let osd = OsdId::from_item(item)
         .ok_or_else(|| refuse(errno::EINVAL, format!("device '{name}' is not a leaf in the crush map")))?;

@@ -63,7 +63,7 @@ pub(super) const COMMANDS: &[Known] = &[
         done(pretty(c, &no_ops(false)))
     }),
     read("perf dump", "show counters of this monitor", |c, v| {
-        done(pretty(c, &json!({ "mon": { "num_sessions": v.sessions.len() } })))
+        done(pretty(c, &json!({ "mon": { "num_sessions": (v.sessions)().len() } })))
     }),
     read("sessions", "list the connections of this monitor", |c, v| done(pretty(c, &sessions(v)))),
 ];
@@ -94,5 +94,5 @@ fn sessions(view: &View<'_>) -> Value {
             "global_id": peer.gid, "global_id_status": "none", "osd_epoch": view.map.epoch.0, "remote_host": "",
         })
     };
-    view.sessions.iter().map(one).collect()
+    (view.sessions)().iter().map(one).collect()
 }

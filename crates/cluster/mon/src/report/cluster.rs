@@ -261,7 +261,7 @@ pub(crate) fn feature_map(view: &View<'_>) -> Value {
     let up = view.map.osds().filter(|osd| view.map.is_up(*osd)).count();
     let of =
         |num: usize| json!([{ "features": format!("{FEATURES:#x}"), "release": "luminous", "num": num }]);
-    let clients = view.sessions.iter().filter(|peer| peer.entity != EntityType::OSD).count();
+    let clients = (view.sessions)().iter().filter(|peer| peer.entity != EntityType::OSD).count();
     json!({ "mon": of(1), "osd": of(up), "client": of(clients) })
 }
 

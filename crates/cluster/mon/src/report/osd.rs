@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use carmine_crush::classes;
+use carmine_crush::edit::item_named;
 use carmine_types::OsdId;
 use carmine_wire::crushmap::RuleStep;
 use carmine_wire::osdmap::{OsdMap, Pin};
@@ -110,16 +111,21 @@ fn is_in_state(map: &OsdMap, osd: OsdId, states: &[&str]) -> bool {
 
 /// The nodes to show: OSDs in these states, and the buckets above them.
 fn shown(map: &OsdMap, from: Option<i32>, states: &[&str]) -> Vec<Node> {
+    let nodes = from.map_or_else(|| walk(map), |from| walk_below(map, from));
+    kept(nodes, |osd| is_in_state(map, osd, states), states.is_empty())
+}
+
+/// Of a walk those of these OSDs, and the buckets above them, or all.
+fn kept(nodes: Vec<Node>, is_meant: impl Fn(OsdId) -> bool, all_buckets: bool) -> Vec<Node> {
     let mut kept = Vec::new();
     // From the last: a bucket less deep than what was kept before is above it.
     let mut above = 0;
-    let nodes = from.map_or_else(|| walk(map), |from| walk_below(map, from));
     for node in nodes.into_iter().rev() {
-        let is_shown = match device(node.id) {
-            Some(osd) => is_in_state(map, osd, states),
-            None => states.is_empty() || node.depth < above,
+        let is_kept = match device(node.id) {
+            Some(osd) => is_meant(osd),
+            None => all_buckets || node.depth < above,
         };
-        if is_shown {
+        if is_kept {
             above = node.depth;
             kept.push(node);
         }
@@ -257,7 +263,7 @@ impl Part {
 
     /// Those below a node of the CRUSH tree.
     pub(crate) fn below_node(map: &OsdMap, name: &str) -> Option<Part> {
-        Some(Part(below(map, node_named(map, name)?).into_iter().collect()))
+        Some(Part(below(map, item_named(&map.crush, name)?).into_iter().collect()))
     }
 
     pub(crate) fn osds(&self) -> impl Iterator<Item = OsdId> {
@@ -267,17 +273,12 @@ impl Part {
     /// Those of a pool, below a node of the CRUSH tree, or of a device class.
     pub(crate) fn named(map: &OsdMap, name: &str) -> Option<Part> {
         let of_pool = map.pool_id(name).and_then(|id| map.pool(id)).map(|pool| roots(map, pool.crush_rule));
-        let tops = of_pool.or_else(|| Some(vec![node_named(map, name)?]));
+        let tops = of_pool.or_else(|| Some(vec![item_named(&map.crush, name)?]));
         if let Some(tops) = tops {
             return Some(Part(tops.into_iter().flat_map(|top| below(map, top)).collect()));
         }
         classes::class_of(&map.crush, name)?;
         Some(Part(map.osds().filter(|osd| class(map, osd.0 as i32) == name).collect()))
-    }
-
-    /// It has this device, or one below this bucket.
-    fn has(&self, map: &OsdMap, id: i32) -> bool {
-        below(map, id).iter().any(|osd| self.0.contains(osd))
     }
 }
 
@@ -286,19 +287,6 @@ fn roots(map: &OsdMap, rule: u8) -> Vec<i32> {
     let rule = map.crush.rules.get(usize::from(rule)).and_then(Option::as_ref);
     let steps = rule.into_iter().flat_map(|rule| &rule.steps);
     steps.filter_map(|step| if let RuleStep::Take(item) = step { Some(*item) } else { None }).collect()
-}
-
-fn node_named(map: &OsdMap, name: &str) -> Option<i32> {
-    map.crush.item_names.iter().find(|(_, own)| own.as_str() == name).map(|(id, _)| *id)
-}
-
-/// The bucket of this name, to print what is below it.
-///
-/// # Errors
-/// It does not exist, or is a device.
-pub(crate) fn bucket_named(map: &OsdMap, name: &str) -> Result<Option<i32>, String> {
-    let id = node_named(map, name).ok_or_else(|| format!("bucket '{name}' does not exist"))?;
-    if id < 0 { Ok(Some(id)) } else { Err(format!("\"{name}\" is not a bucket")) }
 }
 
 /// A node and all below it, the node first.
@@ -317,8 +305,8 @@ fn below(map: &OsdMap, top: i32) -> Vec<OsdId> {
 
 /// The nodes to show: all of the tree, or its OSDs.
 fn nodes(view: &View<'_>, is_tree: bool, of: &Part) -> Vec<Node> {
-    let is_shown = |node: &Node| (is_tree || node.id >= 0) && of.has(view.map, node.id);
-    walk(view.map).into_iter().filter(is_shown).collect()
+    let nodes = kept(walk(view.map), |osd| of.0.contains(&osd), false);
+    nodes.into_iter().filter(|node| is_tree || node.id >= 0).collect()
 }
 
 /// A line for each OSD, and the sums.

@@ -253,19 +253,16 @@ impl Repair {
 
     /// Writes these bytes, but for the object's holes: they are holes in the copy as well.
     async fn written(&self, oid: &ObjectId, begin: u64, data: Payload) -> Result<Vec<Step>, Stop> {
-        let end = begin + data.len() as u64;
         if data.is_empty() {
             return Ok(Vec::new());
         }
-        let runs =
-            self.osd.store.written(oid, begin, end - begin).await.map_err(|error| self.stuck(&error))?;
-        let runs =
-            runs.into_iter().map(|run| run.start.max(begin)..run.end.min(end)).filter(|run| !run.is_empty());
+        let runs = self.osd.store.written(oid, begin, data.len() as u64).await;
+        let runs = runs.map_err(|error| self.stuck(&error))?;
         let write = |run: Range<u64>| {
             let data = data.slice((run.start - begin) as usize, (run.end - run.start) as usize);
             Step::Write { off: run.start, data, crc: None }
         };
-        Ok(runs.map(write).collect())
+        Ok(runs.into_iter().map(write).collect())
     }
 
     /// Gives the number of bytes.
