@@ -6,7 +6,7 @@ use std::rc::Rc;
 use carmine_crush::classes::class_name;
 use carmine_messenger::{Connection, Message};
 use carmine_types::{OsdId, PgId};
-use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown};
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, PgTemp};
 use carmine_wire::osdmap::OsdMap;
 use carmine_wire::private::{OsdScrubs, OsdStats};
 use carmine_wire::{EntityAddrVec, EntityType, kinds};
@@ -39,6 +39,7 @@ impl Mon {
             kinds::OSD_ALIVE => self.alive(osd, &addrs, &msg.decode()?),
             kinds::OSD_BEACON => self.beacon(osd, &addrs, &msg.decode()?),
             kinds::OSD_FAILURE => self.failure(osd, &addrs, msg.decode()?),
+            kinds::OSD_PG_TEMP => self.pg_temp(osd, &addrs, msg.decode()?),
             kinds::OSD_STATS => self.stats(osd, &addrs, msg.decode()?),
             kinds::OSD_SCRUBS => self.scrubs(osd, &addrs, msg.decode()?),
             other => debug!("ignored a {} message of {osd}", kinds::name(other)),
@@ -162,14 +163,20 @@ impl Mon {
         if !is_up_at(&current.map, osd, addrs) {
             return;
         }
-        let OsdStats { epoch, used_bytes, total_bytes, .. } = stats;
-        let stuck = stats.stuck.clone();
+        let OsdStats { used_bytes, total_bytes, .. } = stats;
         self.stats.borrow_mut().take(osd, stats, self.shard.now_ns());
         self.note(&current.map, Change::Fullness { osd, used_bytes, total_bytes });
         let quotas = quota::due(&current.map, &self.stats.borrow().pools());
         let purged = snaps::due(&current.map, &self.stats.borrow().trimmed());
         quotas.into_iter().chain(purged).for_each(|news| self.note(&current.map, news));
-        self.note(&current.map, Change::Report { leader: osd, epoch, stuck });
+    }
+
+    /// A primary asks for other acting sets of its PGs.
+    fn pg_temp(&self, osd: OsdId, addrs: &EntityAddrVec, PgTemp { epoch, pg_temp: asked, .. }: PgTemp) {
+        let map = &self.current().map;
+        if is_up_at(map, osd, addrs) {
+            self.note(map, Change::PgTemp { leader: osd, epoch, asked });
+        }
     }
 
     fn scrubs(&self, osd: OsdId, addrs: &EntityAddrVec, told: OsdScrubs) {

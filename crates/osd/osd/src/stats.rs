@@ -8,7 +8,8 @@ use carmine_client::MonSession;
 use carmine_messenger::{Message, with_timeout};
 use carmine_metrics::StageStat;
 use carmine_reactor::{Group, ShardId};
-use carmine_types::Epoch;
+use carmine_types::{Epoch, PgId};
+use carmine_wire::osd_msg::PgTemp;
 use carmine_wire::private::{OsdStats, PgPurged, PgStuck, PoolIo, PoolUse};
 
 use crate::metrics::STORE;
@@ -28,7 +29,8 @@ pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
         while !own.stopping.get() {
             let pools = pools(&own).await;
             let before = std::mem::replace(&mut committed, commits(&own).await);
-            let (epoch, stuck) = stuck(&own).await;
+            let epoch = oldest_epoch(&own).await;
+            ask_for_temps(&own, &session, epoch).await;
             own.last_epoch_clean.set(last_epoch_clean(&own).await);
             let space = own.store.statfs();
             session.send(Message::of(&OsdStats {
@@ -38,8 +40,8 @@ pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
                 used_bytes: if space.free == 0 { space.total } else { space.used },
                 commit_latency_ns: mean_ns(&before, &committed),
                 pools,
-                stuck,
-                purged: purged(&own).await,
+                stuck: of_all_shards(&own, |osd| stuck_of_shard(&osd)).await,
+                purged: of_all_shards(&own, |osd| purged_of_shard(&osd)).await,
             }));
             session.send(tell_monitor(&own).await);
             if with_timeout(&own.shard, PERIOD, own.news.notified()).await.is_some() {
@@ -92,13 +94,15 @@ async fn pools(osd: &OsdShard) -> Vec<PoolUse> {
     sums.into_values().collect()
 }
 
-/// The removed snapshots of which the PGs that this OSD leads have nothing any more.
-async fn purged(osd: &OsdShard) -> Vec<PgPurged> {
+/// What `part` finds on each shard, all together.
+async fn of_all_shards<T: Send + 'static>(
+    osd: &OsdShard,
+    part: impl Fn(Rc<OsdShard>) -> Vec<T> + Copy + Send + 'static,
+) -> Vec<T> {
     let mut all = Vec::new();
     for to in (0..osd.shard.shards()).map(ShardId) {
-        let part =
-            osd.shard.call(to, |shard| async move { OsdShard::of(&shard).map(|osd| purged_of_shard(&osd)) });
-        all.extend(part.await.into_iter().flatten());
+        let found = osd.shard.call(to, move |shard| async move { OsdShard::of(&shard).map(part) });
+        all.extend(found.await.into_iter().flatten());
     }
     all
 }
@@ -118,6 +122,7 @@ async fn last_epoch_clean(osd: &OsdShard) -> Epoch {
     oldest
 }
 
+/// The removed snapshots of which the PGs that this OSD leads have nothing any more.
 fn purged_of_shard(osd: &OsdShard) -> Vec<PgPurged> {
     let pgs = osd.pgs.borrow();
     let each = pgs.values().map(|pg| PgPurged { pg: pg.id.pgid, snaps: pg.trimmed_snaps() });
@@ -136,9 +141,8 @@ fn pools_of_shard(osd: &OsdShard) -> Vec<PoolUse> {
     sums.into_values().collect()
 }
 
-/// The oldest epoch of all shards, and the PGs that this OSD leads and that are not active in it. All of it is said of that
-/// one epoch; should a shard go on to the next one meanwhile, the monitor is there, too, and takes no notice.
-async fn stuck(osd: &OsdShard) -> (Epoch, Vec<PgStuck>) {
+/// The oldest epoch of all shards.
+async fn oldest_epoch(osd: &OsdShard) -> Epoch {
     let mut oldest = osd.epoch();
     for to in (0..osd.shard.shards()).map(ShardId) {
         let epoch = osd
@@ -146,20 +150,28 @@ async fn stuck(osd: &OsdShard) -> (Epoch, Vec<PgStuck>) {
             .call(to, |shard| async move { OsdShard::of(&shard).map_or(Epoch(0), |osd| osd.epoch()) });
         oldest = oldest.min(epoch.await);
     }
-    let mut all = Vec::new();
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        let part = osd.shard.call(to, move |shard| async move {
-            OsdShard::of(&shard).map(|osd| stuck_of_shard(&osd, oldest))
-        });
-        all.extend(part.await.into_iter().flatten());
-    }
-    (oldest, all)
+    oldest
 }
 
-fn stuck_of_shard(osd: &Rc<OsdShard>, epoch: Epoch) -> Vec<PgStuck> {
-    let Some(view) = osd.view() else { return Vec::new() };
+/// Asks the monitor for the acting sets that the PGs of this OSD need. All of it is said of this one epoch; should a shard go on to
+/// the next one meanwhile, the monitor is there, too, and takes no notice.
+async fn ask_for_temps(osd: &OsdShard, session: &MonSession, epoch: Epoch) {
+    let asked = of_all_shards(osd, move |osd| temps_of_shard(&osd, epoch)).await;
+    if !asked.is_empty() {
+        let (version, pg_temp) = (u64::from(epoch.0), asked.into_iter().collect());
+        session.send(Message::of(&PgTemp { version, epoch, pg_temp, forced: false }));
+    }
+}
+
+fn temps_of_shard(osd: &Rc<OsdShard>, epoch: Epoch) -> Vec<(PgId, Vec<i32>)> {
+    let Some(view) = osd.view().filter(|view| view.epoch() == epoch) else { return Vec::new() };
     let pgs = osd.pgs.borrow();
-    pgs.values().filter(|pg| pg.leads()).filter_map(|pg| pg.report(osd, &view, epoch)).collect()
+    let led = pgs.values().filter(|pg| pg.leads());
+    led.filter_map(|pg| Some((pg.id.pgid, pg.wanted_temp(osd, &view)?))).collect()
+}
+
+fn stuck_of_shard(osd: &OsdShard) -> Vec<PgStuck> {
+    osd.pgs.borrow().values().filter(|pg| pg.leads()).filter_map(|pg| pg.stuck()).collect()
 }
 
 fn add(sums: &mut BTreeMap<i64, PoolUse>, part: PoolUse) {

@@ -6,11 +6,11 @@ use carmine_types::{Epoch, OsdId, PgId, ScrubStamp};
 
 use crate::header::messages;
 use crate::osdmap::IntervalSet;
-use crate::{Decoder, Encoder, Header2, Result, kinds};
+use crate::{Header2, kinds};
 
 /// Version of all private messages: any change of one of them makes a new version, and processes of different versions
 /// do not talk to each other ([`check_version`]).
-pub const VERSION: u16 = 10;
+pub const VERSION: u16 = 11;
 
 /// First type of private messages.
 const KIND_FIRST: u16 = 0x8000;
@@ -102,27 +102,6 @@ coded! {
         pub pg: PgId,
         /// `peering`, `down`, `incomplete`, …
         pub state: String,
-        /// The reporting OSD's own copy is complete.
-        pub is_complete: bool,
-        /// A member that has to lead instead, because its copy is complete and this primary's is not, or because it has no
-        /// room for what only this primary has, which no client was told of.
-        pub successor: Option<OsdId> = osd_or_none,
-    }
-}
-
-/// The number of an OSD, or all ones for none.
-mod osd_or_none {
-    use super::*;
-
-    pub(super) const BYTES_MIN: usize = 4;
-    const NONE: u32 = u32::MAX;
-
-    pub(super) fn put(osd: &Option<OsdId>, e: &mut Encoder<'_>) {
-        e.u32(osd.map_or(NONE, |osd| osd.0));
-    }
-
-    pub(super) fn get(d: &mut Decoder<'_>) -> Result<Option<OsdId>> {
-        Ok(Some(d.osd()?).filter(|osd| osd.0 != NONE))
     }
 }
 

@@ -19,9 +19,9 @@ use carmine_wire::mon_msg::{
     Subscribe,
 };
 use carmine_wire::monmap::MonMap;
-use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown};
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, PgTemp};
 use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo, PgPool};
-use carmine_wire::private::{OsdScrubs, OsdStats, PgStuck};
+use carmine_wire::private::{OsdScrubs, OsdStats};
 use carmine_wire::scrub::OsdScrub;
 use carmine_wire::{EntityAddr, EntityType, kinds};
 
@@ -286,9 +286,9 @@ impl FakeMon {
             }
             kinds::OSD_STATS => {
                 let stats: OsdStats = msg.decode().unwrap();
-                stats.stuck.iter().for_each(|stuck| self.heed(stats.epoch, stuck));
                 self.stats.borrow_mut().insert(osd_of(conn), stats);
             }
+            kinds::OSD_PG_TEMP => self.heed(msg.decode().unwrap()),
             kinds::OSD_SCRUBS => {
                 let scrubs: OsdScrubs = msg.decode().unwrap();
                 self.scrubs.borrow_mut().insert(scrubs.osd, scrubs);
@@ -310,19 +310,19 @@ impl FakeMon {
 }
 
 impl FakeMon {
-    /// An OSD whose copy must lead a PG, by the report of its primary, does.
-    fn heed(&self, epoch: Epoch, stuck: &PgStuck) {
-        let (pg, Some(successor)) = (stuck.pg, stuck.successor.filter(|_| !self.stubborn.get())) else {
+    /// An OSD that must lead a PG, as its primary asks, does. Who else is a member the tests say themselves.
+    fn heed(&self, PgTemp { epoch, pg_temp, .. }: PgTemp) {
+        if self.stubborn.get() {
             return;
-        };
+        }
         self.changes_with(move |map, inc| {
-            if map.epoch != epoch {
-                return;
-            }
-            let mut acting = pg_mapping(map, pg).acting.to_vec();
-            if let Some(at) = acting.iter().position(|osd| *osd == successor.0 as i32).filter(|at| *at > 0) {
-                acting[..=at].rotate_right(1);
-                inc.new_pg_temp.insert(pg, acting);
+            for (pg, asked) in pg_temp.into_iter().filter(|_| map.epoch == epoch) {
+                let mut acting = pg_mapping(map, pg).acting.to_vec();
+                let at = acting.iter().position(|osd| Some(osd) == asked.first());
+                if let Some(at) = at.filter(|at| *at > 0) {
+                    acting[..=at].rotate_right(1);
+                    inc.new_pg_temp.insert(pg, acting);
+                }
             }
         });
     }

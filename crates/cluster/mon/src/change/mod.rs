@@ -21,7 +21,6 @@ use std::collections::BTreeMap;
 use carmine_types::{Epoch, Errno, OsdId, PgId, UTime, Uuid, errno};
 use carmine_wire::addr::{EntityAddr, EntityAddrVec};
 use carmine_wire::osdmap::{Incremental, OsdMap};
-use carmine_wire::private::PgStuck;
 
 pub(crate) use classes::ClassEdit;
 pub(crate) use crush::RuleEdit;
@@ -104,8 +103,8 @@ pub(crate) enum Change {
     Lost { osd: OsdId },
     /// Gives OSDs this weight (16.16): 0 is out, 0x10000 is in.
     Weight { osds: Vec<OsdId>, weight: u32 },
-    /// An OSD has this epoch's map, and all PGs that it leads are active but these.
-    Report { leader: OsdId, epoch: Epoch, stuck: Vec<PgStuck> },
+    /// A primary asks, by this epoch's map, for these acting sets of PGs that it leads.
+    PgTemp { leader: OsdId, epoch: Epoch, asked: BTreeMap<PgId, Vec<i32>> },
     /// The used and total space of an OSD's store.
     Fullness { osd: OsdId, used_bytes: u64, total_bytes: u64 },
     /// Sets and clears flags of the map.
@@ -186,7 +185,7 @@ impl Change {
             Self::Purge { osd } => place::purge(map, *osd, now),
             Self::Lost { osd } => place::lost(map, *osd, now),
             Self::Weight { osds, weight } => osd::set_weight(map, osds, *weight, now),
-            Self::Report { leader, epoch, stuck } => Ok(pins::heed(map, (*leader, *epoch), stuck, now)),
+            Self::PgTemp { leader, epoch, asked } => Ok(pins::obey(map, (*leader, *epoch), asked, now)),
             Self::Fullness { osd, used_bytes, total_bytes } => {
                 Ok(fullness::set(map, *osd, *used_bytes, *total_bytes, now))
             }

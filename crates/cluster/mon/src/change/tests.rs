@@ -1,7 +1,7 @@
 use super::pool::PG_NUM_DEFAULT;
 use super::*;
 use crate::testing::{addrs_of, all_addrs, apply, cluster, now, up};
-use carmine_crush::pg_mapping;
+use carmine_crush::{Standing, pg_mapping, wanted_temp};
 use carmine_types::{Epoch, PgId, errno};
 use carmine_wire::FEATURES;
 use carmine_wire::osdmap::Pin;
@@ -177,20 +177,30 @@ fn acting(map: &OsdMap) -> Vec<(Vec<i32>, Option<OsdId>)> {
         .collect()
 }
 
-/// All that OSDs report while every PG is active.
+/// All that OSDs ask for while every PG is active.
 fn all_active(map: &mut OsdMap) {
     for osd in map.osds().collect::<Vec<_>>() {
-        let epoch = map.epoch;
-        apply(map, Change::Report { leader: osd, epoch, stuck: Vec::new() });
+        let says = report(map, osd.0, Vec::new());
+        apply(map, says);
     }
 }
 
-fn report(map: &OsdMap, leader: u32, stuck: Vec<PgStuck>) -> Change {
-    Change::Report { leader: OsdId(leader), epoch: map.epoch, stuck }
+/// All that an OSD asks for while the PGs that it leads are active but these, of which it may also speak where it does not lead them.
+fn report(map: &OsdMap, leader: u32, stuck: Vec<(PgId, Standing)>) -> Change {
+    let leader = OsdId(leader);
+    let pgs = map.pools.iter().flat_map(|(id, pool)| (0..pool.pg_num).map(|ps| PgId::new(*id, ps)));
+    let asked = pgs.filter_map(|pg| {
+        let at = pg_mapping(map, pg);
+        let told = stuck.iter().find(|(of, _)| *of == pg).map(|(_, standing)| *standing);
+        let leads = at.acting_primary == Some(leader);
+        let standing = told.or(leads.then_some(Standing::Complete))?;
+        Some((pg, wanted_temp(map, pg, &at, standing)?))
+    });
+    Change::PgTemp { leader, epoch: map.epoch, asked: asked.collect() }
 }
 
-fn stuck(pg: PgId, is_complete: bool, successor: Option<u32>) -> PgStuck {
-    PgStuck { pg, state: "down".to_owned(), is_complete, successor: successor.map(OsdId) }
+fn stuck(pg: PgId, is_complete: bool, successor: Option<u32>) -> (PgId, Standing) {
+    (pg, successor.map_or(Standing::Waits { is_complete }, |osd| Standing::LedBy(OsdId(osd))))
 }
 
 fn is_down(map: &mut OsdMap, osd: u32) {
@@ -385,6 +395,34 @@ fn a_member_with_a_complete_copy_is_made_the_leader() {
 }
 
 #[test]
+fn an_acting_set_that_cannot_be_is_not_taken() {
+    let mut map = cluster_up(3);
+    let pg = pg_on(&map, &acting(&map)[0].0.clone());
+    let [first, second, third] = pg_mapping(&map, pg).raw[..] else { panic!("three members") };
+    let wish = |map: &OsdMap, by: i32, pg: PgId, entry: &[i32]| Change::PgTemp {
+        leader: OsdId(by as u32),
+        epoch: map.epoch,
+        asked: BTreeMap::from([(pg, entry.to_vec())]),
+    };
+    for (by, pg, entry) in [
+        (first, pg, &[second, 9][..]),
+        (first, pg, &[second, second]),
+        (first, pg, &[]),
+        (second, pg, &[second, first]),
+        (first, PgId::new(1, 4096), &[second, first]),
+        (first, PgId::new(7, 0), &[second, first]),
+    ] {
+        assert!(!apply(&mut map.clone(), wish(&map, by, pg, entry)), "osd.{by} asks for {entry:?}");
+    }
+    let asked = wish(&map, first, pg, &[second, first, third]);
+    assert!(apply(&mut map, asked));
+    assert_eq!(pg_mapping(&map, pg).acting[..], [second, first, third]);
+    let ends = wish(&map, second, pg, &[]);
+    assert!(apply(&mut map, ends));
+    assert!(map.pg_temp.is_empty());
+}
+
+#[test]
 fn pins_go_when_the_data_is_there() {
     let mut map = cluster_up(4);
     set_size(&mut map, 3);
@@ -396,9 +434,10 @@ fn pins_go_when_the_data_is_there() {
     let (pg, leader) = pinned[0];
     let all = pinned.iter().map(|(pg, _)| stuck(*pg, true, None)).collect();
     assert!(!apply(&mut map.clone(), report(&map, leader, all)), "none is active yet");
-    let stale = Change::Report { leader: OsdId(leader), epoch: Epoch(map.epoch.0 - 1), stuck: Vec::new() };
-    assert!(!apply(&mut map.clone(), stale), "it speaks of an earlier interval");
     let says = report(&map, leader, Vec::new());
+    let Change::PgTemp { leader: sender, asked, .. } = says.clone() else { panic!("it asks") };
+    let stale = Change::PgTemp { leader: sender, epoch: Epoch(map.epoch.0 - 1), asked };
+    assert!(!apply(&mut map.clone(), stale), "it speaks of an earlier interval");
     assert!(apply(&mut map, says));
     assert!(!map.pg_temp.contains_key(&pg) && map.pg_temp.values().all(|osds| osds[0] as u32 != leader));
     all_active(&mut map);

@@ -306,7 +306,7 @@ fn the_state_of_pgs_is_what_their_primaries_say() {
     let (pg, mapping) =
         MapView::new(std::sync::Arc::new(map.clone())).pgs().next().map(|(p, m)| (p, m.clone())).unwrap();
     let osd = mapping.acting_primary.unwrap();
-    let stuck = vec![PgStuck { pg, state: "peering".into(), is_complete: true, successor: None }];
+    let stuck = vec![PgStuck { pg, state: "peering".into() }];
     stats.reports.insert(
         osd,
         OsdStats {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carmine_crush::MapView;
+use carmine_crush::{MapView, Standing, wanted_temp};
 use carmine_messenger::Message;
 use carmine_peering::{
     Copy, Effect, Effects, Event, Lease, Level, Map, Member, OsdState, Phase, Place, Then, Trouble,
@@ -297,25 +297,31 @@ impl Pg {
         self.on(osd, Event::StoreFailed { errno: Errno(error.errno()) });
     }
 
-    /// Why the PG does not serve clients, or not with all of its copies; `None` if it does. `epoch` is the one that the report
-    /// speaks of: for a PG that is active in it, it is a promise to leave all members complete. By these reports the monitor
-    /// decides who may leave, and who leads.
-    pub(crate) fn report(
-        self: &Rc<Self>,
-        osd: &Rc<OsdShard>,
-        view: &MapView,
-        epoch: Epoch,
-    ) -> Option<PgStuck> {
-        let unsettled = self.peering.borrow().unsettled(self.recovery.stage());
-        let Some(state) = unsettled else {
-            let may_leave = view.epoch() == epoch && self.somebody_may_leave(view);
-            self.on(osd, Event::Reported { epoch, may_leave });
-            return None;
-        };
+    /// Why the PG does not serve clients, or not with all of its copies; `None` if it does.
+    pub(crate) fn stuck(&self) -> Option<PgStuck> {
+        let state = self.peering.borrow().unsettled(self.recovery.stage())?;
+        Some(PgStuck { pg: self.id.pgid, state })
+    }
+
+    /// The acting set that this primary asks the monitor for, by this map, if it wants another one. For a PG that is active it is a
+    /// promise to leave all members complete.
+    pub(crate) fn wanted_temp(self: &Rc<Self>, osd: &Rc<OsdShard>, view: &MapView) -> Option<Vec<i32>> {
+        let standing = self.standing();
+        if standing == Standing::Complete {
+            let may_leave = self.somebody_may_leave(view);
+            self.on(osd, Event::Reported { epoch: view.epoch(), may_leave });
+        }
+        wanted_temp(view.map(), self.id.pgid, view.mapping(self.id.pgid), standing)
+    }
+
+    fn standing(&self) -> Standing {
         let peering = self.peering.borrow();
+        if peering.unsettled(self.recovery.stage()).is_none() {
+            return Standing::Complete;
+        }
         let is_well = !matches!(peering.phase(), Phase::Loading | Phase::Failed(_));
         let is_complete = is_well && !self.log.borrow().info().incomplete;
-        Some(PgStuck { pg: self.id.pgid, state, is_complete, successor: peering.successor() })
+        peering.successor().map_or(Standing::Waits { is_complete }, Standing::LedBy)
     }
 
     fn somebody_may_leave(&self, view: &MapView) -> bool {
