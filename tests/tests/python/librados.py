@@ -1150,6 +1150,31 @@ def pool_snapshots(_):
     CLUSTER.delete_pool("of-snaps")
 
 
+@group
+def moved_primaries(_):
+    """pg_command of a client whose map is old: the new primary answers"""
+
+    def other_asks(prefix, **words):
+        code, out, _ = other.mon_command(json.dumps({"prefix": prefix, "format": "json", **words}), b"")
+        expect(code, 0)
+        return json.loads(out) if out else None
+
+    with rados.Rados(conffile=CONF) as other:
+        pgs = [pg["pgid"] for pg in other_asks("pg ls-by-pool", poolstr=POOL)["pg_stats"]]
+        other_asks("osd primary-affinity", id="osd.0", weight=0.0)
+        try:
+            time.sleep(1)  # until the OSDs have that map
+            for pg in pgs:
+                question = json.dumps({"prefix": "query", "pgid": pg, "format": "json"})
+                code, out, status = CLUSTER.pg_command(pg, question, b"", timeout=30)
+                expect((code, status), (0, ""))
+                answer = json.loads(out)
+                expect(answer["recovery_state"][0]["name"].split("/")[:2], ["Started", "Primary"])
+                expect(answer["acting"][0] != 0, True)
+        finally:
+            other_asks("osd primary-affinity", id="osd.0", weight=1.0)
+
+
 CONF, POOL = sys.argv[1], sys.argv[2]
 CLUSTER = Counted(None)
 

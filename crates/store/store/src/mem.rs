@@ -68,7 +68,7 @@ struct Pg {
 struct Objects {
     /// Places in `slots`.
     objects: HashMap<Arc<ObjectId>, usize, FixedState>,
-    /// The object that was found last: a write looks for it twice.
+    /// The object that was found last, by the name that was given: a write looks for it twice.
     last: RefCell<Option<(Arc<ObjectId>, usize)>>,
     slots: Vec<Object>,
     vacant: Vec<usize>,
@@ -98,6 +98,11 @@ impl Mem {
     }
 
     pub(crate) fn stat(&self, oid: &ObjectId) -> Option<ObjectMeta> {
+        self.state.borrow().get(oid).map(|object| object.meta.clone())
+    }
+
+    /// The same for an object that is to be changed next.
+    pub(crate) fn stat_before_write(&self, oid: &Arc<ObjectId>) -> Option<ObjectMeta> {
         let state = self.state.borrow();
         state.slots.get(state.place(oid)?).map(|object| object.meta.clone())
     }
@@ -290,14 +295,14 @@ impl Objects {
     }
 
     /// The place of an object that is looked for again soon.
-    fn place(&self, oid: &ObjectId) -> Option<usize> {
+    fn place(&self, oid: &Arc<ObjectId>) -> Option<usize> {
         let mut last = self.last.borrow_mut();
         match last.as_ref() {
-            Some((found, place)) if **found == *oid => Some(*place),
+            Some((asked, place)) if Arc::ptr_eq(asked, oid) => Some(*place),
             _ => {
-                let (found, place) = self.objects.get_key_value(oid)?;
-                *last = Some((Arc::clone(found), *place));
-                Some(*place)
+                let place = *self.objects.get(oid)?;
+                *last = Some((Arc::clone(oid), place));
+                Some(place)
             }
         }
     }

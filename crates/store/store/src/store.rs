@@ -179,9 +179,9 @@ impl Store {
 
     /// The result of [`stat`](Store::stat), if it need not wait.
     #[must_use]
-    pub fn stat_at_hand(&self, oid: &ObjectId) -> Option<Option<ObjectMeta>> {
+    pub fn stat_at_hand(&self, oid: &Arc<ObjectId>) -> Option<Option<ObjectMeta>> {
         match self {
-            Store::Cyan(mem) | Store::Null(mem) => Some(mem.0.stat(oid)),
+            Store::Cyan(mem) | Store::Null(mem) => Some(mem.0.stat_before_write(oid)),
             Store::Blue(blue) => blue.0.stat_at_hand(oid),
         }
     }

@@ -40,15 +40,16 @@ fn side_by_side(seed: u32, data: &[u8]) -> u32 {
 
 #[target_feature(enable = "sse4.2")]
 fn words(seed: u32, data: &[u8]) -> u32 {
-    let word = |register, word: &[u8; 8]| _mm_crc32_u64(register, u64::from_le_bytes(*word));
-    let (blocks, rest) = data.as_chunks::<32>();
+    let (blocks, rest) = data.as_chunks::<UNROLLED_BYTES>();
     let mut register = u64::from(seed);
     for block in blocks {
-        // Of known length, so that there is no loop.
-        register = block.as_chunks().0.iter().fold(register, word);
+        register = unrolled(register, block);
     }
     let (words, mut rest) = rest.as_chunks::<8>();
-    let mut register = words.iter().fold(register, word) as u32;
+    for word in words {
+        register = _mm_crc32_u64(register, u64::from_le_bytes(*word));
+    }
+    let mut register = register as u32;
     if let Some((half, left)) = rest.split_first_chunk() {
         (register, rest) = (_mm_crc32_u32(register, u32::from_le_bytes(*half)), left);
     }

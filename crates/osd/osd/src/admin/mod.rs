@@ -148,13 +148,8 @@ pub(crate) fn tell(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
     shard.spawn(Group::Admin, "tell", async move {
         let (reply, data) = match question {
             Err(status) => (TellReply { result: errno::EINVAL, status }, Vec::new()),
-            Ok(question) => match answer(&osd, &question).await {
-                Err(status) => {
-                    let is_absent =
-                        pg_query::is_of_none(&osd, &question) || question["prefix"] == "config get";
-                    let result = if is_absent { errno::ENOENT } else { errno::EINVAL };
-                    (TellReply { result, status }, Vec::new())
-                }
+            Ok(question) => match told(&osd, &question).await {
+                Err((result, status)) => (TellReply { result, status }, Vec::new()),
                 Ok(value) => match value.get(STATUS).and_then(Value::as_str) {
                     Some(status) => (TellReply { result: 0, status: status.to_owned() }, Vec::new()),
                     None => (TellReply { result: 0, status: String::new() }, shown(&question, &value)),
@@ -163,6 +158,13 @@ pub(crate) fn tell(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
         };
         conn.send(Message::of(&reply).with_tid(tid).with_data(data));
     });
+}
+
+/// The answer for a tool, or a negative errno and its reason.
+async fn told(osd: &Rc<OsdShard>, question: &Value) -> Result<Value, (i32, String)> {
+    pg_query::admit(osd, question)?;
+    let code = if question["prefix"] == "config get" { errno::ENOENT } else { errno::EINVAL };
+    answer(osd, question).await.map_err(|status| (code, status))
 }
 
 fn question(msg: &Message) -> Result<Value, String> {

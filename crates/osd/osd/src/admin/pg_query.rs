@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use carmine_pgtypes::Interval;
-use carmine_types::{ObjectId, OsdId, PgId, Uuid};
+use carmine_types::{ObjectId, OsdId, PgId, Uuid, errno};
 use carmine_wire::scrub::OsdScrub;
 use serde_json::{Value, json};
 
@@ -46,11 +46,23 @@ pub(super) fn is_of_pg(prefix: &str) -> bool {
     prefix == "pg" || COMMANDS.iter().any(|(name, _)| *name == prefix)
 }
 
-/// The question is about a PG that is not on this OSD.
-pub(super) fn is_of_none(osd: &OsdShard, question: &Value) -> bool {
-    let id: Option<PgId> = question["pgid"].as_str().and_then(|text| text.parse().ok());
-    let is_of_pg = question["prefix"].as_str().is_some_and(is_of_pg);
-    is_of_pg && id.is_some_and(|id| osd.owner(id).is_none())
+/// Refuses a client's question about a PG of which this OSD is not the primary, as Ceph's does. EAGAIN lets librados
+/// look for a newer map and ask its primary.
+///
+/// # Errors
+/// A negative errno and its reason.
+pub(super) fn admit(osd: &OsdShard, question: &Value) -> Result<(), (i32, String)> {
+    let pgid: Option<PgId> = question["pgid"].as_str().and_then(|text| text.parse().ok());
+    let Some(id) = pgid.filter(|_| question["prefix"].as_str().is_some_and(is_of_pg)) else { return Ok(()) };
+    if osd.owner(id).is_none() {
+        return Err((errno::ENOENT, absent(id)));
+    }
+    let primary = osd.view().and_then(|view| view.acting_primary(id));
+    if primary == Some(osd.config.id) {
+        Ok(())
+    } else {
+        Err((errno::EAGAIN, format!("not primary for pgid {id}")))
+    }
 }
 
 fn absent(id: PgId) -> String {
