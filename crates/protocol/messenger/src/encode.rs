@@ -106,7 +106,8 @@ impl Outgoing {
     fn freeze(&mut self) -> Vec<Chunk> {
         self.close_run_piece();
         self.open = 0;
-        self.run_bytes = self.run.len().max(self.run_bytes - self.run_bytes / 64);
+        // Forgotten slowly: a run that is too short is moved for its last answers, one that is too long costs nothing.
+        self.run_bytes = self.run.len().max(self.run_bytes - self.run_bytes / 1024);
         let run = std::mem::take(&mut self.run);
         if self.pieces.len() == 1 {
             // Only small bytes: no need to share them.

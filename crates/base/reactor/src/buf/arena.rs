@@ -1,15 +1,17 @@
 //! The aligned memory that I/O buffers come from: one mapping per shard, cut into size classes on demand.
 //!
-//! Only the owning shard takes buffers; any thread may give one back (lock-free free lists). A class that runs dry
-//! takes another mebibyte of the slice and cuts it up; what is cut stays cut, so a slice that was once filled with
-//! small buffers serves large ones from the heap, which is counted.
+//! Only the owning shard takes buffers; any thread may give one back. What comes back on the thread of the shard is
+//! taken again first, the last one before the others: it is still in the CPU's cache. Other threads have a lock-free queue.
+//! A class that runs dry takes another mebibyte of the slice and cuts it up; what is cut stays cut, so a slice that was
+//! once filled with small buffers serves large ones from the heap, which is counted.
 
 use crossbeam::queue::ArrayQueue;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cell::RefCell;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::ALIGN;
 
@@ -18,8 +20,33 @@ pub(crate) const CLASSES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 
 /// Bytes that a class takes from the slice at once.
 const SLAB: usize = 1 << 20;
 
+thread_local! {
+    static AT_HAND: RefCell<AtHand> = const { RefCell::new(AtHand { slice: 0, free: [const { Vec::new() }; 5] }) };
+}
+
+/// Pieces of the slice that was made last on this thread, which came back on it.
+struct AtHand {
+    /// Number of that slice.
+    slice: u64,
+    free: [Vec<usize>; 5],
+}
+
+impl AtHand {
+    /// The free pieces of a slice, if they are here.
+    fn with<T>(slice: u64, class: usize, act: impl FnOnce(&mut Vec<usize>) -> T) -> Option<T> {
+        let act = |own: &RefCell<AtHand>| {
+            let mut own = own.borrow_mut();
+            (own.slice == slice).then(|| act(&mut own.free[class]))
+        };
+        // A thread that ends has none.
+        AT_HAND.try_with(act).ok().flatten()
+    }
+}
+
 /// One shard's slice of the process's buffer memory.
 pub(crate) struct Slice {
+    /// No other slice of this process ever has the same.
+    number: u64,
     base: NonNull<u8>,
     len: usize,
     next: AtomicUsize,
@@ -33,12 +60,15 @@ unsafe impl Send for Slice {}
 unsafe impl Sync for Slice {}
 
 impl Slice {
-    /// Maps `bytes` (rounded down to mebibytes, at least one) of address space.
+    /// Maps `bytes` (rounded down to mebibytes, at least one) of address space, for a shard of this thread.
     pub(crate) fn new(bytes: usize) -> io::Result<Arc<Slice>> {
+        static SLICES: AtomicU64 = AtomicU64::new(1);
         let len = (bytes / SLAB).max(1) * SLAB;
         let base = map(len)?;
         let free = CLASSES.map(|c| ArrayQueue::new(len / c));
-        Ok(Arc::new(Slice { base, len, next: AtomicUsize::new(0), free }))
+        let number = SLICES.fetch_add(1, Ordering::Relaxed);
+        AT_HAND.set(AtHand { slice: number, free: Default::default() });
+        Ok(Arc::new(Slice { number, base, len, next: AtomicUsize::new(0), free }))
     }
 
     /// Address and length of the mapping.
@@ -48,8 +78,8 @@ impl Slice {
 
     /// Takes a piece of class `class`; `None` when the slice is used up.
     pub(crate) fn take(&self, class: usize) -> Option<NonNull<u8>> {
-        let queue = &self.free[class];
-        let offset = match queue.pop() {
+        let at_hand = AtHand::with(self.number, class, Vec::pop).flatten();
+        let offset = match at_hand.or_else(|| self.free[class].pop()) {
             Some(o) => o,
             None => self.carve(class)?,
         };
@@ -74,7 +104,9 @@ impl Slice {
     /// Gives a piece back.
     fn give(&self, class: usize, ptr: NonNull<u8>) {
         let offset = ptr.as_ptr() as usize - self.base.as_ptr() as usize;
-        let _ = self.free[class].push(offset);
+        if AtHand::with(self.number, class, |free| free.push(offset)).is_none() {
+            let _ = self.free[class].push(offset);
+        }
     }
 }
 
@@ -158,5 +190,46 @@ impl Home {
             // SAFETY: `ptr` came from `heap` with this capacity and is released once.
             Home::Heap(c) => unsafe { dealloc(ptr.as_ptr(), layout(*c)) },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(slice: &Slice, class: usize) -> NonNull<u8> {
+        slice.take(class).unwrap()
+    }
+
+    #[test]
+    fn what_came_back_last_is_taken_first() {
+        let slice = Slice::new(SLAB).unwrap();
+        let [first, second, third] = [0; 3].map(|class| taken(&slice, class));
+        slice.give(0, second);
+        slice.give(0, first);
+        assert_eq!([0; 2].map(|class| taken(&slice, class)), [first, second]);
+        assert!(![first, second, third].contains(&taken(&slice, 0)));
+    }
+
+    #[test]
+    fn what_other_threads_give_back_is_found() {
+        let slice = Slice::new(SLAB).unwrap();
+        // The class has one piece, which is all of the slice.
+        let address = taken(&slice, 4).as_ptr() as usize;
+        assert!(slice.take(4).is_none());
+        let theirs = Arc::clone(&slice);
+        std::thread::spawn(move || theirs.give(4, NonNull::new(address as *mut u8).unwrap())).join().unwrap();
+        assert_eq!(taken(&slice, 4).as_ptr() as usize, address);
+    }
+
+    #[test]
+    fn pieces_of_an_older_slice_of_the_thread_are_not_mixed_up() {
+        let older = Slice::new(SLAB).unwrap();
+        let piece = taken(&older, 4);
+        let newer = Slice::new(SLAB).unwrap();
+        older.give(4, piece);
+        assert_eq!(taken(&older, 4), piece);
+        assert!(older.take(4).is_none());
+        assert_ne!(taken(&newer, 4), piece);
     }
 }

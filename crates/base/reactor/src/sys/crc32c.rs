@@ -7,11 +7,11 @@ use std::arch::x86_64::{
 
 use carmine_types::crc32c;
 
-/// Words that are taken without a loop between them.
-const UNROLLED_BYTES: usize = 40;
+/// Words of a lane that are taken without a loop between them.
+const LANE_STEP: usize = 40;
 /// Bytes of each of the three parts that are checked side by side: of 4 KiB, and of what is left of longer data.
-const LONG_LANE: usize = 34 * UNROLLED_BYTES;
-const SHORT_LANE: usize = 4 * UNROLLED_BYTES;
+const LONG_LANE: usize = 34 * LANE_STEP;
+const SHORT_LANE: usize = 4 * LANE_STEP;
 
 /// Lets checksums use the CPU's instructions, if it has them.
 pub(crate) fn use_instructions() {
@@ -40,7 +40,7 @@ fn side_by_side(seed: u32, data: &[u8]) -> u32 {
 
 #[target_feature(enable = "sse4.2")]
 fn words(seed: u32, data: &[u8]) -> u32 {
-    let (blocks, rest) = data.as_chunks::<UNROLLED_BYTES>();
+    let (blocks, rest) = data.as_chunks::<32>();
     let mut register = u64::from(seed);
     for block in blocks {
         register = unrolled(register, block);
@@ -72,7 +72,8 @@ fn in_lanes<const LANE: usize>(seed: u32, data: &[u8]) -> (u32, &[u8]) {
         let (first, others) = block.split_at(LANE);
         let (second, third) = others.split_at(LANE);
         let (mut a, mut b, mut c) = (u64::from(register), 0, 0);
-        let parts = first.as_chunks().0.iter().zip(second.as_chunks().0).zip(third.as_chunks().0);
+        let [first, second, third] = [first, second, third].map(|lane| lane.as_chunks::<LANE_STEP>().0);
+        let parts = first.iter().zip(second).zip(third);
         for ((first, second), third) in parts {
             (a, b, c) = (unrolled(a, first), unrolled(b, second), unrolled(c, third));
         }
@@ -84,8 +85,8 @@ fn in_lanes<const LANE: usize>(seed: u32, data: &[u8]) -> (u32, &[u8]) {
 
 #[inline]
 #[target_feature(enable = "sse4.2")]
-fn unrolled(mut register: u64, bytes: &[u8; UNROLLED_BYTES]) -> u64 {
-    for word in bytes.as_chunks().0 {
+fn unrolled<const BYTES: usize>(mut register: u64, bytes: &[u8; BYTES]) -> u64 {
+    for word in bytes.as_chunks::<8>().0 {
         register = _mm_crc32_u64(register, u64::from_le_bytes(*word));
     }
     register
