@@ -11,7 +11,7 @@ use carmine_client::Client;
 use carmine_load::{
     BenchAction, BenchStatus, JobResult, JobSetup, LoadSpec, Phase, Session, VerifyState, run_cluster_job,
 };
-use carmine_reactor::{Config, PollPolicy, Reactors, Shard, block_on};
+use carmine_reactor::{Config, Group, PollPolicy, Reactors, Shard, block_on};
 use carmine_testbed::output::note;
 use carmine_types::OsdId;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -29,6 +29,14 @@ const PREFILL_LIMIT: Duration = Duration::from_secs(60);
 /// Time for the last answers and results, a little more than jobs wait themselves.
 const END_LIMIT: Duration = Duration::from_secs(15);
 
+/// Threads of a generator for each of its CPUs at most: with more, they would mostly be switched between.
+const THREADS_PER_CPU: usize = 16;
+
+/// Threads of a load's generator on so many CPUs: one for each job, or several jobs share each.
+pub fn generator_threads(spec: &LoadSpec, cpus: usize) -> usize {
+    (spec.numjobs as usize).min(THREADS_PER_CPU * cpus.max(1))
+}
+
 /// The jobs of a load.
 pub enum Jobs {
     /// On reactors of this process.
@@ -38,7 +46,7 @@ pub enum Jobs {
 }
 
 impl Jobs {
-    /// Starts a reactor for each job of `spec`, dealt to `cpus`; `job` is the job on its shard.
+    /// Starts the jobs of `spec` on [`generator_threads`] reactors, dealt to `cpus`; `job` is one job on its shard.
     ///
     /// # Errors
     /// The threads cannot be started.
@@ -50,14 +58,14 @@ impl Jobs {
         job: impl AsyncFn(Shard, JobSetup) + Clone + Send + Sync + 'static,
     ) -> Result<Jobs> {
         let (session, setups) = Session::new(spec, spec.numjobs, state);
-        let cpus = (0..setups.len()).map(|n| cpus.get(n % cpus.len().max(1)).copied()).collect();
+        let threads = generator_threads(spec, cpus.len());
+        let cpus = (0..threads).map(|n| cpus.get(n % cpus.len().max(1)).copied()).collect();
         let reactors = Reactors::start(Config { cpus, ..config }, move |shard: Shard| {
-            let (setup, job) = (setups.get(usize::from(shard.id().0)).cloned(), job.clone());
-            async move {
-                if let Some(setup) = setup {
-                    job(shard, setup).await;
-                }
+            for setup in setups.iter().skip(usize::from(shard.id().0)).step_by(threads).cloned() {
+                let (own, job) = (shard.clone(), job.clone());
+                shard.spawn(Group::Client, "job", async move { job(own, setup).await });
             }
+            async {}
         })
         .context("cannot start the generator's threads")?;
         Ok(Jobs::Near { session: Box::new(session), reactors })
@@ -360,7 +368,7 @@ pub struct Measured {
 /// Called at both ends of the window, on the controller's thread; the load still runs.
 pub type OnEdge<'a> = &'a mut dyn FnMut() -> Result<()>;
 
-/// Runs `spec.numjobs` jobs, one on each reactor, dealt to `cpus`; `job` is the job on its shard.
+/// Runs `spec.numjobs` jobs, dealt to `cpus` as [`Jobs::near`] does; `job` is one job on its shard.
 ///
 /// # Errors
 /// A job has failed, or the load was interrupted.

@@ -18,8 +18,9 @@ use crate::spec::LoadSpec;
 use crate::target::{Target, TargetError};
 use crate::verify;
 
-/// How often a job checks whether its controller has moved on.
+/// How often a job checks whether its controller has moved on, if there are no more than so many: else that is most of their work.
 const WATCH: Duration = Duration::from_millis(2);
+const WATCHES: u32 = 64;
 /// Time for answers after the end; what has none by then is abandoned.
 const DRAIN: Duration = Duration::from_secs(10);
 /// The same after a failure, when answers are unlikely.
@@ -30,8 +31,9 @@ const SNAPSHOT_NS: u64 = 500_000_000;
 const STEP_NS: u64 = 20_000_000;
 /// Draws for a block that has no write in flight; then the worker waits a little.
 const DRAWS_MAX: usize = 32;
-/// Random bytes that unverified writes take their data from.
+/// Random bytes that unverified writes take their data from: of a job, and of all together at most.
 const POOL_BYTES: usize = 1 << 20;
+const POOLS_BYTES: usize = 64 << 20;
 /// Writes start at multiples of this in the pool, so that the data is aligned for direct I/O.
 const POOL_STEP: usize = 4096;
 
@@ -103,6 +105,8 @@ pub(crate) struct JobState {
     result: JobResult,
     data: Rng,
     pool: Bytes,
+    /// Places in it where the data of a write may begin.
+    pool_steps: usize,
     window_ns: Option<u64>,
     /// The last acknowledgement, counted from the window's start.
     acked_ns: u64,
@@ -148,7 +152,9 @@ impl<T: Target + 'static> Run<T> {
         let known = setup.state.take();
         let (spec, job, blocks) = (setup.spec(), setup.job, geometry.blocks());
         let mut data = rng(spec.seed, u64::from(job) << 32 | 0xda7a);
-        let mut pool = Buf::heap(POOL_BYTES + (spec.bs_bytes as usize).next_multiple_of(POOL_STEP));
+        let pool_steps = (POOL_BYTES.min(POOLS_BYTES / spec.numjobs.max(1) as usize) / POOL_STEP).max(1);
+        let mut pool =
+            Buf::heap(pool_steps * POOL_STEP + (spec.bs_bytes as usize).next_multiple_of(POOL_STEP));
         data.fill(&mut pool);
         let state = JobState {
             pattern: Pattern::new(spec, job, blocks),
@@ -160,6 +166,7 @@ impl<T: Target + 'static> Run<T> {
             result: JobResult { job, ..JobResult::default() },
             data,
             pool: pool.freeze(),
+            pool_steps,
             window_ns: None,
             acked_ns: 0,
             left: spec.ops_of(job),
@@ -204,9 +211,14 @@ impl<T: Target + 'static> Run<T> {
         self.setup.control.fail();
     }
 
+    /// Time between two looks at the controller.
+    fn pause(&self) -> Duration {
+        WATCH * self.spec().numjobs.div_ceil(WATCHES)
+    }
+
     async fn wait_for(&self, phase: Phase) {
         while self.setup.control.phase() < phase && !self.setup.control.has_failed() {
-            self.shard.sleep(WATCH).await;
+            self.shard.sleep(self.pause()).await;
         }
     }
 
@@ -352,7 +364,7 @@ impl<T: Target + 'static> Run<T> {
         let bs = self.spec().bs_bytes as usize;
         let state = &mut *self.state.borrow_mut();
         if !self.spec().verify {
-            let at = state.data.usize(..POOL_BYTES / POOL_STEP) * POOL_STEP;
+            let at = state.data.usize(..state.pool_steps) * POOL_STEP;
             return (Payload::from(state.pool.slice(at..at + bs)), 0);
         }
         let sequence = state.ledger.issue(op.block);
@@ -387,7 +399,7 @@ impl<T: Target + 'static> Run<T> {
                 next_snapshot_ns = now_ns + SNAPSHOT_NS;
                 self.send_ledger();
             }
-            self.shard.sleep(WATCH).await;
+            self.shard.sleep(self.pause()).await;
         }
         let ended_ns = self.shard.now_ns();
         let drain = if self.setup.control.has_failed() { DRAIN_FAILED } else { DRAIN };
@@ -410,7 +422,7 @@ impl<T: Target + 'static> Run<T> {
             }
         }
         while self.workers.get() > 0 && self.shard.now_ns() < ended_ns + drain.as_nanos() as u64 {
-            self.shard.sleep(WATCH).await;
+            self.shard.sleep(self.pause()).await;
         }
         let mut state = self.state.borrow_mut();
         state.result.abandoned = state.in_flight;

@@ -28,6 +28,7 @@ use super::{Seen, room};
 use crate::Doctor;
 use crate::sample::series::Recorder;
 use crate::sample::{OsdDump, QUESTIONS, Sampler, Snapshot, WatchedOsd, add_dumps, device_of, host_report};
+use crate::steering::generator_threads;
 
 /// Time that the machine's idle baseline is measured for.
 const BASELINE: Duration = Duration::from_millis(400);
@@ -257,7 +258,9 @@ impl Setup {
     /// The part of the report that this knows.
     pub(super) fn context(&self, spec: &LoadSpec, seen: &Seen) -> ReportContext {
         let mut marks = [&self.marks[..], &seen.marks].concat();
-        let (threads, cpus) = (spec.numjobs as usize, self.client_cpus().len());
+        let cpus = self.client_cpus().len();
+        let is_own = self.args.client == Tool::Carmine;
+        let threads = if is_own { generator_threads(spec, cpus) } else { spec.numjobs as usize };
         if !self.args.in_process && threads > cpus {
             let (threads, cpus) = (counted(threads, "generator thread"), counted(cpus, "client CPU"));
             marks.push(format!("{threads} share {cpus}"));
