@@ -1,8 +1,8 @@
 //! CRC32C by the CPU's own instruction, in the convention of [`carmine_types::crc32c`].
 
 use std::arch::x86_64::{
-    _mm_clmulepi64_si128, _mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64, _mm_cvtsi64_si128, _mm_cvtsi128_si64,
-    _mm_xor_si128,
+    _mm_clmulepi64_si128, _mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64, _mm_cvtsi64_si128,
+    _mm_cvtsi128_si64, _mm_xor_si128,
 };
 
 use carmine_types::crc32c;
@@ -40,20 +40,25 @@ fn side_by_side(seed: u32, data: &[u8]) -> u32 {
 
 #[target_feature(enable = "sse4.2")]
 fn words(seed: u32, data: &[u8]) -> u32 {
-    let (blocks, rest) = data.as_chunks::<32>();
-    let mut register = u64::from(seed);
-    for block in blocks {
-        register = unrolled(register, block);
+    let (mut register, mut rest) = (u64::from(seed), data);
+    while let Some((block, left)) = rest.split_first_chunk::<32>() {
+        (register, rest) = (unrolled(register, block), left);
     }
-    let (words, mut rest) = rest.as_chunks::<8>();
-    for word in words {
-        register = _mm_crc32_u64(register, u64::from_le_bytes(*word));
+    // Of what is left each bit of its length, without loops: LLVM would unroll them for lengths that never come.
+    if let Some((words, left)) = rest.split_first_chunk::<16>() {
+        (register, rest) = (unrolled(register, words), left);
+    }
+    if let Some((word, left)) = rest.split_first_chunk::<8>() {
+        (register, rest) = (unrolled(register, word), left);
     }
     let mut register = register as u32;
-    if let Some((half, left)) = rest.split_first_chunk() {
-        (register, rest) = (_mm_crc32_u32(register, u32::from_le_bytes(*half)), left);
+    if let Some((part, left)) = rest.split_first_chunk() {
+        (register, rest) = (_mm_crc32_u32(register, u32::from_le_bytes(*part)), left);
     }
-    rest.iter().fold(register, |register, byte| _mm_crc32_u8(register, *byte))
+    if let Some((part, left)) = rest.split_first_chunk() {
+        (register, rest) = (_mm_crc32_u16(register, u16::from_le_bytes(*part)), left);
+    }
+    rest.first().map_or(register, |byte| _mm_crc32_u8(register, *byte))
 }
 
 /// The instruction takes three cycles, and the CPU begins one in each: three parts of the data take as long as one.
@@ -72,10 +77,11 @@ fn in_lanes<const LANE: usize>(seed: u32, data: &[u8]) -> (u32, &[u8]) {
         let (first, others) = block.split_at(LANE);
         let (second, third) = others.split_at(LANE);
         let (mut a, mut b, mut c) = (u64::from(register), 0, 0);
-        let [first, second, third] = [first, second, third].map(|lane| lane.as_chunks::<LANE_STEP>().0);
-        let parts = first.iter().zip(second).zip(third);
+        let (first, second) = (first.as_chunks::<LANE_STEP>().0, second.as_chunks().0);
+        let parts = first.iter().zip(second).zip(third.as_chunks().0);
         for ((first, second), third) in parts {
-            (a, b, c) = (unrolled(a, first), unrolled(b, second), unrolled(c, third));
+            (a, b, c) =
+                (unrolled(a, first), unrolled::<LANE_STEP>(b, second), unrolled::<LANE_STEP>(c, third));
         }
         register = joined::<LANE>(a, b, c);
         rest = behind;

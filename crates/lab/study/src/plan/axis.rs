@@ -53,7 +53,11 @@ const OTHERS: &[Axis] = &[
     load("read_percent", from_0(100), "percentage of reads of a mixed load (randrw4k), instead of 50"),
     load("bs_bytes", Kind::Bytes, "bytes of an operation, instead of the workload's"),
     load("iodepth", count(16_384), "operations in flight of each job"),
-    load("jobs", count(1024), "jobs (rados-bench: processes), each with its own connections; 16 threads a client CPU at most"),
+    load(
+        "jobs",
+        count(1024),
+        "jobs (rados-bench: processes), each with its own connections; 16 threads a client CPU at most",
+    ),
     load("processes", count(1024), "processes that the jobs are dealt to (fio-rados, fio-rbd)"),
     load("size_bytes", Kind::Bytes, "bytes that the load spreads over"),
     load("volumes", count(1024), "rbd images that the load spreads over (fio-rbd)"),
