@@ -106,6 +106,12 @@ fn healthy(tools: &mut Tools<'_>, pg: &str, primary: u64) {
         tools.rados_json(&format!("list-inconsistent-obj {pg}"))["inconsistents"],
         Value::Array(Vec::new())
     );
+    let sets = tools.rados_json(&format!("list-inconsistent-snapset {pg}"));
+    assert_eq!(sets["inconsistents"], Value::Array(Vec::new()));
+    tools.sheet.works(
+        "`rados list-inconsistent-snapset PG`",
+        "heads and clones that contradict each other; they are not repaired, for nobody can tell which is right",
+    );
     assert_eq!(tools.json("health")["status"], "HEALTH_OK");
 }
 

@@ -31,6 +31,7 @@ pub(super) fn monmap(bytes: &[u8]) {
 }
 
 pub(super) fn crushmap(bytes: &[u8]) {
+    carmine_mon::take_crush(bytes);
     if let Ok(map) = CrushMap::decode(bytes) {
         assert_eq!(CrushMap::decode(&map.encode()).as_ref(), Ok(&map));
     }

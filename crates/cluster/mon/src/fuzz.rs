@@ -1,11 +1,15 @@
-//! The decoder of the monitor's state file, and what its opening does with what it found, over any bytes: none may panic, hang,
+//! The decoder of the monitor's state file, and what its opening does with what it found, and CRUSH maps that somebody gives it, over any bytes: none may panic, hang,
 //! or allocate by what the bytes claim.
 
+use carmine_crush::check::check;
+use carmine_crush::tree::Location;
 use carmine_types::{OsdId, UTime, Uuid};
 use carmine_wire::EntityAddr;
+use carmine_wire::crushmap::CrushMap;
 use carmine_wire::osdmap::OsdMap;
 
-use crate::change::{Change, OsdAddrs};
+use crate::change::tree::Placing;
+use crate::change::{Change, OsdAddrs, TreeEdit};
 use crate::mon::{GIDS_RESERVED, restored};
 use crate::record::{Durable, Reading, Record};
 use crate::{InitialCluster, InitialPool};
@@ -20,6 +24,31 @@ pub fn decode_state(bytes: &[u8]) {
     let Some((next, map)) = rest.split_first_chunk() else { return };
     let numbers = (u64::from_le_bytes(*generation), u64::from_le_bytes(*next));
     open(&file(numbers, map));
+}
+
+/// Takes bytes as the CRUSH map of a cluster, as `osd setcrushmap` does, and changes what was taken. Whatever is in force afterwards is a map
+/// that could be taken again.
+pub fn take_crush(bytes: &[u8]) {
+    let Ok(crush) = CrushMap::decode(bytes) else { return };
+    let pool = InitialPool { name: "bench".into(), size: 2, min_size: 1, pg_num: 1 };
+    let mut map = InitialCluster { fsid: FSID, osds: 2, pool }.map(NOW);
+    let at: Location = [("root".to_owned(), "fuzz".to_owned())].into();
+    let lowest = -(crush.buckets.len() as i32);
+    let edits = [
+        TreeEdit::Whole(Box::new(crush)),
+        TreeEdit::ReweightAll,
+        TreeEdit::Move { item: lowest, at: at.clone() },
+        TreeEdit::Place { osd: OsdId(1), weight: 5, at, how: Placing::Set },
+        TreeEdit::Remove { item: lowest, under: None, is_unlink: false },
+    ];
+    for (n, edit) in edits.into_iter().enumerate() {
+        match Change::Tree(edit).plan(&map, NOW) {
+            Ok(Some(inc)) => assert_eq!(map.apply(&inc), Ok(())),
+            Err(_) if n == 0 => return,
+            Ok(None) | Err(_) => {}
+        }
+        assert_eq!(check(&map.crush), Ok(()));
+    }
 }
 
 /// As a start of the monitor: the numbers that follow, and the map as clients get it.

@@ -38,5 +38,5 @@ mod tick;
 pub use config::{DownLimits, InitialCluster, InitialPool, MonConfig};
 pub use error::MonError;
 #[cfg(any(test, feature = "fuzz"))]
-pub use fuzz::{decode_state, state_seeds};
+pub use fuzz::{decode_state, state_seeds, take_crush};
 pub use mon::Mon;

@@ -18,12 +18,12 @@ use carmine_reactor::{Group, Shard};
 use carmine_types::{Epoch, OsdId, UTime, Uuid};
 use carmine_wire::mon_msg::MgrMapMsg;
 use carmine_wire::monmap::MonMap;
-use carmine_wire::osdmap::consts::FLAG_NODOWN;
 use carmine_wire::osdmap::{Incremental, OsdMap};
 use carmine_wire::{EntityAddrVec, EntityType};
 use tracing::{error, info};
 
 use crate::accept::{Door, gate};
+use crate::change::group::NODOWN;
 use crate::change::{Change, Refusal, refuse};
 use crate::failure::Failures;
 use crate::history::History;
@@ -285,7 +285,7 @@ impl Mon {
                 return Ok(());
             }
             Work::Options(edit, done) => return self.commit_options(state, &edit, done, &current).await,
-            Work::Ended(..) if current.map.flags & FLAG_NODOWN != 0 => return Ok(()),
+            Work::Ended(osd, ..) if NODOWN.holds(&current.map, osd) => return Ok(()),
             Work::Ended(osd, addrs, why) => {
                 let Some(change) = self.after_session(&current.map, osd, &addrs) else { return Ok(()) };
                 info!("{osd}: {why}");
@@ -326,7 +326,8 @@ impl Mon {
                 self.log.borrow_mut().note_osds(&current.map, &next.map, now);
                 self.push_map();
                 self.push_log();
-                if current.map.flags & !next.map.flags & FLAG_NODOWN != 0 {
+                let is_freed = |osd| NODOWN.holds(&current.map, osd) && !NODOWN.holds(&next.map, osd);
+                if next.map.osds().any(is_freed) {
                     self.end_lost_sessions(&next.map);
                 }
                 done(self, Ok(()));

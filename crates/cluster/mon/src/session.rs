@@ -249,7 +249,7 @@ impl Mon {
             PoolOp::CREATE => {
                 // Below zero: the cluster's own.
                 let rule = u8::try_from(request.crush_rule.max(0)).unwrap_or(u8::MAX);
-                Change::CreatePool { name: request.name, pg_num: None, size: None, rule }
+                Change::CreatePool { name: request.name, pg_num: None, size: None, rule, values: Vec::new() }
             }
             PoolOp::DELETE => Change::DeletePool { pool },
             PoolOp::CREATE_SNAP => snap(SnapWish::Make(request.name)),

@@ -9,7 +9,7 @@ use carmine_wire::osdmap::consts::POOL_REPLICATED;
 /// Bucket types of Pacific, by number.
 const TYPE_NAMES: [&str; 12] =
     ["osd", "host", "chassis", "rack", "row", "pdu", "pod", "room", "datacenter", "zone", "region", "root"];
-pub(crate) const TYPE_HOST: u16 = 1;
+const TYPE_HOST: u16 = 1;
 const TYPE_ROOT: u16 = 11;
 /// Largest pool size of the rule, as in Ceph's default rule.
 const SIZE_MAX: u8 = 10;

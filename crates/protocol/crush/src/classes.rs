@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use carmine_wire::crushmap::{Bucket, BucketKind, CrushMap, RuleStep};
 
+use crate::edit::drop_unfit_args;
+
 /// The number of a class.
 pub fn class_of(crush: &CrushMap, name: &str) -> Option<i32> {
     crush.class_names.iter().find(|(_, own)| *own == name).map(|(id, _)| *id)
@@ -115,6 +117,7 @@ pub fn rebuild_shadows(crush: &mut CrushMap) {
     while crush.buckets.last().is_some_and(Option::is_none) {
         crush.buckets.pop();
     }
+    drop_unfit_args(crush);
 }
 
 fn slot_of(bucket: i32) -> Option<usize> {
@@ -122,14 +125,14 @@ fn slot_of(bucket: i32) -> Option<usize> {
 }
 
 /// The first id that no bucket has, nor had.
-fn free_id(crush: &CrushMap, old: &BTreeMap<i32, BTreeMap<i32, i32>>) -> i32 {
+pub(crate) fn free_id(crush: &CrushMap, old: &BTreeMap<i32, BTreeMap<i32, i32>>) -> i32 {
     let kept: BTreeSet<i32> = old.values().flat_map(|shadows| shadows.values().copied()).collect();
     let given =
         |id: &i32| crush.item_classes.contains_key(id) || crush.bucket(*id).is_some() || kept.contains(id);
     (1..).map(|n: i32| -n).find(|id| !given(id)).unwrap_or(i32::MIN)
 }
 
-fn put(crush: &mut CrushMap, bucket: Bucket) {
+pub(crate) fn put(crush: &mut CrushMap, bucket: Bucket) {
     let Some(slot) = slot_of(bucket.id) else { return };
     if slot >= crush.buckets.len() {
         crush.buckets.resize(slot + 1, None);

@@ -1,9 +1,9 @@
-//! Changes of a CRUSH map that the monitor makes: another weight of a device, a device that comes or goes. Buckets are straw2, the kind that
-//! [`crate::build`] makes; one of another kind stays as it is.
+//! Weights of a CRUSH map that the monitor changes, and devices that go; [`crate::tree`] has the changes of places. Buckets are straw2, the
+//! kind that [`crate::build`] makes; one of another kind stays as it is.
 
-use carmine_wire::crushmap::{Bucket, BucketKind, CrushMap};
+use std::collections::BTreeMap;
 
-use crate::build::TYPE_HOST;
+use carmine_wire::crushmap::{Bucket, BucketKind, ChooseArg, CrushMap};
 
 /// Gives a device another weight (16.16), and its ancestors theirs. False if no straw2 bucket has it.
 pub fn reweight(crush: &mut CrushMap, device: i32, weight: u32) -> bool {
@@ -29,68 +29,26 @@ pub fn item_named(crush: &CrushMap, name: &str) -> Option<i32> {
     crush.item_names.iter().find(|(_, own)| *own == name).map(|(item, _)| *item)
 }
 
-/// Puts a device into the host of this name, which is made below the root `root` if there is none. False if the device has a
-/// place already, or there is no such root or host of straw2.
-pub fn add_device(
-    crush: &mut CrushMap,
-    (device, name): (i32, &str),
-    weight: u32,
-    host: &str,
-    root: &str,
-) -> bool {
-    let has_place = crush.buckets.iter().flatten().any(|bucket| bucket.items.contains(&device));
-    let Some(root) = item_named(crush, root) else { return false };
-    if has_place || device < 0 {
-        return false;
-    }
-    let host = match item_named(crush, host) {
-        Some(host) => host,
-        None => {
-            let id = -1 - crush.buckets.len() as i32;
-            let kind = BucketKind::Straw2 { weights: Vec::new() };
-            let bucket = Bucket { id, kind_id: TYPE_HOST, hash: 0, weight: 0, items: Vec::new(), kind };
-            if !insert(crush, root, id, 0) {
-                return false;
-            }
-            crush.buckets.push(Some(bucket));
-            crush.item_names.insert(id, host.to_owned());
-            id
-        }
-    };
-    if !insert(crush, host, device, 0) {
-        return false;
-    }
-    crush.item_names.insert(device, name.to_owned());
-    crush.max_devices = crush.max_devices.max(device + 1);
-    reweight(crush, device, weight)
-}
-
-/// Puts an item behind the others of a bucket of straw2.
-fn insert(crush: &mut CrushMap, bucket: i32, item: i32, weight: u32) -> bool {
-    let found = crush.buckets.iter_mut().flatten().find(|own| own.id == bucket);
-    let Some(Bucket { items, kind: BucketKind::Straw2 { weights }, .. }) = found else { return false };
-    if weights.len() != items.len() {
-        return false;
-    }
-    items.push(item);
-    weights.push(weight);
-    true
-}
-
 /// Edits the place of `item` in every bucket that has it, and then the weights of the buckets above.
 fn edit(
     crush: &mut CrushMap,
     item: i32,
     mut change: impl FnMut(&mut Vec<u32>, &mut Vec<i32>, usize),
 ) -> bool {
-    let mut changed = Vec::new();
+    let mut changed = BTreeMap::new();
     for bucket in crush.buckets.iter_mut().flatten() {
         changed.extend(edit_in(bucket, item, &mut change));
     }
     let is_found = !changed.is_empty();
+    raise(crush, changed);
+    is_found
+}
+
+/// Gives buckets these weights where they are items of others, and these the sums, up to the roots.
+pub(crate) fn raise(crush: &mut CrushMap, mut changed: BTreeMap<i32, u32>) {
     // No tree is deeper than it has buckets, and one with a cycle ends as well.
     for _ in 0..crush.buckets.len() {
-        let mut next = Vec::new();
+        let mut next = BTreeMap::new();
         for (id, weight) in changed {
             let set = |weights: &mut Vec<u32>, _: &mut Vec<i32>, at: usize| {
                 if let Some(slot) = weights.get_mut(at) {
@@ -99,16 +57,29 @@ fn edit(
             };
             next.extend(crush.buckets.iter_mut().flatten().filter_map(|bucket| edit_in(bucket, id, set)));
         }
+        if next.is_empty() {
+            return;
+        }
         changed = next;
     }
-    is_found
+}
+
+/// Forgets weight sets of buckets that have another number of items than they were made for.
+pub(crate) fn drop_unfit_args(crush: &mut CrushMap) {
+    let sizes: Vec<usize> =
+        crush.buckets.iter().map(|bucket| bucket.as_ref().map_or(0, |own| own.items.len())).collect();
+    let fits = |slot: &u32, arg: &mut ChooseArg| {
+        let size = sizes.get(*slot as usize).copied().unwrap_or(0);
+        arg.weight_sets.iter().all(|set| set.len() == size) && (arg.ids.is_empty() || arg.ids.len() == size)
+    };
+    crush.choose_args.values_mut().for_each(|args| args.retain(fits));
 }
 
 /// Edits the place of `item` in a bucket; the bucket's id and new weight, if it has the item.
-fn edit_in(
+pub(crate) fn edit_in(
     bucket: &mut Bucket,
     item: i32,
-    mut change: impl FnMut(&mut Vec<u32>, &mut Vec<i32>, usize),
+    change: impl FnOnce(&mut Vec<u32>, &mut Vec<i32>, usize),
 ) -> Option<(i32, u32)> {
     let at = bucket.items.iter().position(|own| *own == item)?;
     let BucketKind::Straw2 { weights } = &mut bucket.kind else { return None };
@@ -146,22 +117,6 @@ mod tests {
         assert!(!reweight(&mut crush, 2, ONE) && !remove_device(&mut crush, 7));
         assert_eq!(crush.item_name(2), None);
         assert_eq!(CrushMap::decode(&crush.encode()), Ok(crush));
-    }
-
-    #[test]
-    fn a_device_that_went_comes_back_and_others_join() {
-        let osds: Vec<_> = (0..3).map(|osd| (OsdId(osd), ONE)).collect();
-        let (whole, mut crush) = (build_simple_crush(&osds, true), build_simple_crush(&osds, true));
-        assert!(!add_device(&mut crush, (2, "osd.2"), ONE, "host-2", "default"), "it has its place");
-        assert!(remove_device(&mut crush, 2));
-        assert!(!add_device(&mut crush, (2, "osd.2"), ONE, "host-2", "elsewhere"));
-        assert!(add_device(&mut crush, (2, "osd.2"), ONE, "host-2", "default"));
-        assert_eq!(crush, whole);
-        assert!(add_device(&mut crush, (3, "osd.3"), ONE, "host-3", "default"));
-        let four: Vec<_> = (0..4).map(|osd| (OsdId(osd), ONE)).collect();
-        assert_eq!(crush, build_simple_crush(&four, true));
-        assert!(add_device(&mut crush, (4, "osd.4"), ONE / 2, "host-0", "default"));
-        assert_eq!(weights(&crush)[..2], [4 * ONE + ONE / 2, ONE + ONE / 2]);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod bucket;
 pub mod build;
+pub mod check;
 pub mod classes;
 pub mod edit;
 mod ln;
@@ -17,6 +18,7 @@ mod mapper;
 mod placement;
 pub mod print;
 mod temp;
+pub mod tree;
 mod view;
 
 pub use build::build_simple_crush;

@@ -114,12 +114,55 @@ pub struct InconsistentObject {
     pub copies: Vec<(OsdId, InconsistentCopy)>,
 }
 
-/// Output of SCRUBLS (scrub_ls_result_t).
+/// Bits of [`InconsistentSnapset::errors`] (inconsistent_snapset_t), with the names by which `rados` prints them.
+pub mod snapset_errors {
+    pub const SNAPSET_CORRUPTED: u64 = 1 << 1;
+    pub const CLONE_MISSING: u64 = 1 << 2;
+    /// `headless`: a clone of which no head tells.
+    pub const HEADLESS: u64 = 1 << 5;
+    pub const SIZE_MISMATCH: u64 = 1 << 6;
+    pub const EXTRA_CLONES: u64 = 1 << 9;
+}
+
+/// A clone as the SnapSet of its head tells of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShownClone {
+    pub id: u64,
+    pub size: u64,
+    /// Offsets and lengths that are equal to the next newer clone, or to the head.
+    pub overlap: Vec<(u64, u64)>,
+    /// Descending.
+    pub snaps: Vec<u64>,
+}
+
+/// What a head tells of its clones, the oldest first (SnapSet).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShownSnapset {
+    pub seq: u64,
+    pub clones: Vec<ShownClone>,
+}
+
+/// A head or a clone that contradict each other (inconsistent_snapset_t).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InconsistentSnapset {
+    pub oid: ObjectId,
+    /// Bits of [`snapset_errors`].
+    pub errors: u64,
+    /// Clones of which the head does not tell.
+    pub extra: Vec<u64>,
+    /// Clones of which it tells, and which there are not.
+    pub missing: Vec<u64>,
+    /// Of a head.
+    pub snapset: Option<ShownSnapset>,
+}
+
+/// Output of SCRUBLS (scrub_ls_result_t): objects or snapsets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubLsReply {
     /// Epoch at which the interval of the scrub began.
     pub interval: u32,
     pub objects: Vec<InconsistentObject>,
+    pub snapsets: Vec<InconsistentSnapset>,
 }
 
 impl ScrubLsReply {
@@ -127,7 +170,57 @@ impl ScrubLsReply {
         Encoder::collect(|e| {
             e.envelope(1, 1, |e| {
                 e.u32(self.interval);
-                e.vec(&self.objects, |e, object| e.with_len(|e| object.encode(e)));
+                e.count(self.objects.len() + self.snapsets.len());
+                self.objects.iter().for_each(|object| e.with_len(|e| object.encode(e)));
+                self.snapsets.iter().for_each(|snapset| e.with_len(|e| snapset.encode(e)));
+            });
+        })
+    }
+}
+
+/// object_id_t.
+fn put_name(oid: &ObjectId, e: &mut Encoder<'_>) {
+    e.envelope(1, 1, |e| {
+        e.blob(&oid.name);
+        e.blob(&oid.nspace);
+        e.blob(&oid.key);
+        e.u64(oid.snap);
+    });
+}
+
+impl InconsistentSnapset {
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.envelope(2, 1, |e| {
+            e.u64(self.errors);
+            put_name(&self.oid, e);
+            e.put(&self.extra);
+            e.put(&self.missing);
+            e.blob(&self.snapset.as_ref().map(ShownSnapset::encode).unwrap_or_default());
+        });
+    }
+}
+
+impl ShownSnapset {
+    /// As a real OSD keeps it, for `rados` to print.
+    pub fn encode(&self) -> Vec<u8> {
+        Encoder::collect(|e| {
+            e.envelope(3, 2, |e| {
+                e.u64(self.seq);
+                e.bool(true); // the head exists
+                e.u32(0); // snaps: those of each clone stand below
+                e.vec(&self.clones, |e, clone| e.u64(clone.id));
+                e.vec(&self.clones, |e, clone| {
+                    e.u64(clone.id);
+                    e.put(&clone.overlap);
+                });
+                e.vec(&self.clones, |e, clone| {
+                    e.u64(clone.id);
+                    e.u64(clone.size);
+                });
+                e.vec(&self.clones, |e, clone| {
+                    e.u64(clone.id);
+                    e.put(&clone.snaps);
+                });
             });
         })
     }
@@ -137,12 +230,7 @@ impl InconsistentObject {
     fn encode(&self, e: &mut Encoder<'_>) {
         e.envelope(2, 2, |e| {
             e.u64(self.errors);
-            e.envelope(1, 1, |e| {
-                e.blob(&self.oid.name);
-                e.blob(&self.oid.nspace);
-                e.blob(&self.oid.key);
-                e.u64(self.oid.snap);
-            });
+            put_name(&self.oid, e);
             e.u64(self.version);
             e.vec(&self.copies, |e, (osd, copy)| {
                 e.envelope(1, 1, |e| {
@@ -193,6 +281,21 @@ mod tests {
             prop_assert_eq!(ScrubLsArg::decode(&arg.encode()), Ok(arg));
             let _ = ScrubLsArg::decode(&bytes);
         }
+    }
+
+    /// `ceph-dencoder type SnapSet import FILE decode dump_json` of 16.2.15 reads these bytes as seq 5 and one clone, 4, of 100 bytes,
+    /// which has 0~10 in common with the head and shows 4 and 2.
+    #[test]
+    fn a_snapset_has_ceph_s_layout() {
+        let clone = ShownClone { id: 4, size: 100, overlap: vec![(0, 10)], snaps: vec![4, 2] };
+        let long = |n: u64| n.to_le_bytes();
+        let short = |n: u32| n.to_le_bytes();
+        let mut wanted = [&[3, 2][..], &short(117), &long(5), &[1], &short(0)].concat();
+        wanted.extend([&short(1)[..], &long(4)].concat());
+        wanted.extend([&short(1)[..], &long(4), &short(1), &long(0), &long(10)].concat());
+        wanted.extend([&short(1)[..], &long(4), &long(100)].concat());
+        wanted.extend([&short(1)[..], &long(4), &short(2), &long(4), &long(2)].concat());
+        assert_eq!(ShownSnapset { seq: 5, clones: vec![clone] }.encode(), wanted);
     }
 
     /// Scrubbing PG 1.0 deeply, as a manager of Ceph 16 writes it.

@@ -124,6 +124,15 @@ impl Mem {
         Some(written_runs(off..end, is_written))
     }
 
+    /// See [`crate::Store::in_part`].
+    pub(crate) fn in_part(&self, oid: &ObjectId, off: u64, len: u64) -> Vec<u64> {
+        let state = self.state.borrow();
+        let Some(object) = state.get(oid) else { return Vec::new() };
+        let end = off.saturating_add(len).min(object.meta.size);
+        let pages = object.pages.parts(off / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES));
+        pages.map(|page| page * BLOCK_BYTES).collect()
+    }
+
     fn bytes_of(&self, object: &Object, off: u64, len: u64) -> Payload {
         let end = off.saturating_add(len).min(object.meta.size);
         if off.is_multiple_of(BLOCK_BYTES)
@@ -336,6 +345,7 @@ impl Objects {
             Step::Write { off, data, crc } => object.write(*off, data, *crc, keep_data),
             Step::Zero { off, len } => object.zero(*off, off.saturating_add(*len).min(object.meta.size)),
             Step::Truncate { size } => {
+                object.leave_gap(*size);
                 object.zero(*size, object.meta.size);
                 object.meta.size = *size;
             }
@@ -438,9 +448,10 @@ impl Object {
     }
 
     fn write(&mut self, off: u64, data: &Payload, crc: Option<u32>, keep_data: bool) {
-        let end = off + data.len() as u64;
-        if !data.is_empty() {
-            self.meta.size = self.meta.size.max(end);
+        let (end, size) = (off + data.len() as u64, self.meta.size);
+        if !data.is_empty() && end > size {
+            self.leave_gap(off);
+            self.meta.size = end;
         }
         if !keep_data {
             return;
@@ -450,6 +461,12 @@ impl Object {
             let within = (at % BLOCK_BYTES) as usize;
             let n = (PAGE - within).min((end - at) as usize);
             let crc = crc.filter(|_| n == data.len());
+            let page = at / BLOCK_BYTES;
+            let is_part = n < PAGE
+                && match self.pages.get(page) {
+                    None => within > 0 || at + (n as u64) < size,
+                    Some(_) => at > size && page == size / BLOCK_BYTES,
+                };
             self.pages.write(
                 at / BLOCK_BYTES,
                 within,
@@ -457,7 +474,17 @@ impl Object {
                 (at - off) as usize..(at - off) as usize + n,
                 crc,
             );
+            if is_part {
+                self.pages.set_part(page);
+            }
             at += n as u64;
+        }
+    }
+
+    /// The object grows by bytes from `off` on: those between its end and these are a hole, also in the page of its end.
+    fn leave_gap(&mut self, off: u64) {
+        if off > self.meta.size && !self.meta.size.is_multiple_of(BLOCK_BYTES) {
+            self.pages.set_part(self.meta.size / BLOCK_BYTES);
         }
     }
 
@@ -471,12 +498,20 @@ impl Object {
         self.pages.remove(from.div_ceil(BLOCK_BYTES), to / BLOCK_BYTES);
         let (from_within, to_within) = ((from % BLOCK_BYTES) as usize, (to % BLOCK_BYTES) as usize);
         if from / BLOCK_BYTES == to / BLOCK_BYTES {
-            self.pages.clear(from / BLOCK_BYTES, from_within, to_within);
+            self.clear(from / BLOCK_BYTES, from_within, to_within);
         } else {
             if from_within > 0 {
-                self.pages.clear(from / BLOCK_BYTES, from_within, PAGE);
+                self.clear(from / BLOCK_BYTES, from_within, PAGE);
             }
-            self.pages.clear(to / BLOCK_BYTES, 0, to_within);
+            self.clear(to / BLOCK_BYTES, 0, to_within);
+        }
+    }
+
+    /// Makes a part of a page a hole.
+    fn clear(&mut self, page: u64, from: usize, to: usize) {
+        if from < to {
+            self.pages.clear(page, from, to);
+            self.pages.set_part(page);
         }
     }
 }

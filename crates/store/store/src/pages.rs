@@ -1,6 +1,7 @@
 //! The pages of an object of an in-memory store.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -56,6 +57,8 @@ impl Page {
 pub(crate) struct Pages {
     chunks: Vec<Option<Chunk>>,
     count: u64,
+    /// Those that have bytes which nobody wrote: see [`crate::Store::in_part`].
+    parts: BTreeSet<u64>,
 }
 
 impl Pages {
@@ -90,7 +93,7 @@ impl Pages {
         part: Range<usize>,
         crc: Option<u32>,
     ) {
-        let len = part.len();
+        let (len, number) = (part.len(), page);
         let index = (page / CHUNK) as usize;
         if index >= self.chunks.len() {
             self.chunks.resize_with(index + 1, || None);
@@ -99,6 +102,9 @@ impl Pages {
         let chunk = chunk.get_or_insert_with(|| Rc::new([const { None }; CHUNK as usize]));
         let Some(slot) = Rc::make_mut(chunk).get_mut((page % CHUNK) as usize) else { return };
         self.count += u64::from(slot.is_none());
+        if len == PAGE && !self.parts.is_empty() {
+            self.parts.remove(&number);
+        }
         let page = slot.get_or_insert_with(|| Page::new(Buf::heap(PAGE)));
         if let Some(out) = page.own(len == PAGE).get_mut(within..within + len) {
             copy_range(data, part.start, out);
@@ -121,8 +127,23 @@ impl Pages {
         }
     }
 
+    /// A page has bytes that nobody wrote, until it is written whole or removed. A missing page stays that.
+    pub(crate) fn set_part(&mut self, page: u64) {
+        if self.get(page).is_some() {
+            self.parts.insert(page);
+        }
+    }
+
+    /// The pages among these that have bytes which nobody wrote.
+    pub(crate) fn parts(&self, pages: Range<u64>) -> impl Iterator<Item = u64> {
+        // An empty range of a set panics where its ends are the wrong way round.
+        let end = pages.end.max(pages.start);
+        self.parts.range(pages.start..end).copied()
+    }
+
     /// Drops the pages from `first` to `end` (exclusive).
     pub(crate) fn remove(&mut self, first: u64, end: u64) {
+        self.parts.retain(|page| !(first..end).contains(page));
         let end = end.min(self.chunks.len() as u64 * CHUNK);
         for page in first..end {
             let chunk = self.chunks.get_mut((page / CHUNK) as usize).and_then(Option::as_mut);

@@ -249,6 +249,18 @@ impl Store {
         }
     }
 
+    /// The offsets of those blocks among the same bytes that are no holes, and yet have bytes below the end of the object that nobody
+    /// wrote, or that were made a hole: which bytes is not kept. A copy that was made by recovery knows of none.
+    ///
+    /// # Errors
+    /// If metadata cannot be read or is damaged.
+    pub async fn in_part(&self, oid: &ObjectId, off: u64, len: u64) -> Result<Vec<u64>, StoreError> {
+        match self {
+            Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.in_part(oid, off, len)),
+            Store::Blue(blue) => blue.0.in_part(oid, off, len).await,
+        }
+    }
+
     /// The omap header of an object; empty if it has none.
     ///
     /// # Errors

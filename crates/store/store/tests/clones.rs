@@ -227,6 +227,44 @@ fn a_copy_has_the_holes_of_its_source() {
     });
 }
 
+/// Blocks that have bytes which nobody wrote are told from those whose zeros were written, also behind a mount and in a clone.
+#[test]
+fn blocks_that_were_written_in_part_are_known() {
+    on_new_store(8 << 20, async |shard, path, kv| {
+        let (_, blue) = mount(&shard, &path, &kv).await;
+        let cyan = Store::open_shard(&StoreShared::cyan(8 << 20), &shard).await.unwrap();
+        let truncate = |size| only(&oid(1), Step::Truncate { size });
+        for store in [&blue, &cyan] {
+            let parts = async |n| store.in_part(&oid(n), 0, u64::MAX).await.unwrap();
+            let put = async |off, len| submit(store, txn([write(&oid(1), off, vec![0; len])])).await.unwrap();
+            put(0, 3000).await;
+            put(3000, 3000).await;
+            assert_eq!(parts(1).await, [], "it ends there");
+            put(7000, 100).await;
+            assert_eq!(parts(1).await, [4096], "a gap of a thousand bytes");
+            put(20_000, 480).await;
+            assert_eq!(parts(1).await, [4096, 16_384]);
+            put(16_384, 4096).await;
+            assert_eq!(parts(1).await, [4096], "the other one is written whole");
+            submit(store, txn([clone(&oid(2), &oid(1)), write(&oid(1), 4096, vec![0; 4096])])).await.unwrap();
+            assert_eq!((parts(1).await, parts(2).await), (vec![], vec![4096]));
+            submit(store, txn([only(&oid(1), Step::Zero { off: 100, len: 100 })])).await.unwrap();
+            assert_eq!(parts(1).await, [0]);
+            put(8192, 4096).await;
+            for size in [9000, 30_000] {
+                submit(store, txn([truncate(size)])).await.unwrap();
+            }
+            assert_eq!(parts(1).await, [0, 8192], "its end was in a block");
+            assert_eq!(store.in_part(&oid(1), 4096, 4096).await.unwrap(), []);
+        }
+        blue.umount().await.unwrap();
+        drop(blue);
+        let (_, blue) = mount(&shard, &path, &kv).await;
+        assert_eq!(blue.in_part(&oid(1), 0, u64::MAX).await.unwrap(), [0, 8192]);
+        assert_eq!(blue.in_part(&oid(2), 0, u64::MAX).await.unwrap(), [4096]);
+    });
+}
+
 #[test]
 fn an_omap_of_many_keys_is_copied() {
     on_new_store(16 << 20, async |shard, path, kv| {

@@ -3,6 +3,7 @@
 pub(crate) mod classes;
 pub(crate) mod crush;
 mod fullness;
+pub(crate) mod group;
 mod limits;
 pub(crate) mod osd;
 mod pins;
@@ -14,6 +15,7 @@ pub(crate) mod quota;
 pub(crate) mod snaps;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tree;
 mod upmap;
 
 use std::collections::BTreeMap;
@@ -24,10 +26,12 @@ use carmine_wire::osdmap::{Incremental, OsdMap};
 
 pub(crate) use classes::ClassEdit;
 pub(crate) use crush::RuleEdit;
+pub(crate) use group::Group;
 pub(crate) use limits::FullState;
 pub(crate) use profile::Profile;
 pub(crate) use quota::Quota;
 pub(crate) use snaps::SnapWish;
+pub(crate) use tree::TreeEdit;
 pub(crate) use upmap::Upmap;
 
 /// Where an OSD process is.
@@ -54,7 +58,13 @@ pub(crate) enum Change {
     /// OSDs were up in these epochs for sure.
     UpThru { epochs: BTreeMap<OsdId, Epoch> },
     /// A new replicated pool; the defaults are those of the first pool.
-    CreatePool { name: String, pg_num: Option<u32>, size: Option<u8>, rule: u8 },
+    CreatePool {
+        name: String,
+        pg_num: Option<u32>,
+        size: Option<u8>,
+        rule: u8,
+        values: Vec<(String, String)>,
+    },
     /// Removes a pool with its PGs.
     DeletePool { pool: i64 },
     /// Gives a pool another name.
@@ -95,8 +105,8 @@ pub(crate) enum Change {
     PrimaryAffinity { osd: OsdId, affinity: u32 },
     /// Makes the number of an OSD known, whose store has this identity. It is in, and has no place in the CRUSH map yet.
     NewOsd { osd: OsdId, uuid: Uuid },
-    /// Gives an OSD a place in the CRUSH map.
-    CrushAdd { osd: OsdId, weight: u32, host: String, root: String },
+    /// Changes the CRUSH tree.
+    Tree(TreeEdit),
     /// Removes an OSD that is down.
     Purge { osd: OsdId },
     /// Gives up what only this OSD has.
@@ -109,6 +119,12 @@ pub(crate) enum Change {
     Fullness { osd: OsdId, used_bytes: u64, total_bytes: u64 },
     /// Sets and clears flags of the map.
     Flags { set: u32, clear: u32 },
+    /// Sets or clears flags of some OSDs, CRUSH nodes and device classes.
+    Group { group: Group, bits: u32, is_set: bool },
+    /// Removes OSDs that are down from the list of OSDs; their places in the CRUSH map stay.
+    RemoveOsds { osds: Vec<OsdId> },
+    /// The end of the OSD ids.
+    MaxOsd { max: u32 },
     /// Keeps a client out until then.
     Blocklist { addr: EntityAddr, until: UTime },
     /// Lets a client in again.
@@ -148,8 +164,8 @@ impl Change {
             Self::Boot { osd, uuid, addrs } => osd::boot(map, *osd, *uuid, addrs, now),
             Self::Down { osd, addrs, is_dead } => Ok(osd::down(map, *osd, addrs, *is_dead, now)),
             Self::UpThru { epochs } => Ok(osd::up_thru(map, epochs, now)),
-            Self::CreatePool { name, pg_num, size, rule } => {
-                pool::create(map, name, (*pg_num, *size, *rule), now)
+            Self::CreatePool { name, pg_num, size, rule, values } => {
+                pool::create(map, name, (*pg_num, *size, *rule), values, now)
             }
             Self::DeletePool { pool } => pool::delete(map, *pool, now),
             Self::RenamePool { pool, to } => pool::rename(map, pool, to, now),
@@ -179,9 +195,7 @@ impl Change {
             Self::Upmap { pg, upmap } => upmap::set(map, *pg, upmap, now),
             Self::PrimaryAffinity { osd, affinity } => osd::set_affinity(map, *osd, *affinity, now),
             Self::NewOsd { osd, uuid } => place::new_osd(map, *osd, *uuid, now),
-            Self::CrushAdd { osd, weight, host, root } => {
-                place::crush_add(map, *osd, *weight, (host, root), now)
-            }
+            Self::Tree(edit) => tree::edit(map, edit, now),
             Self::Purge { osd } => place::purge(map, *osd, now),
             Self::Lost { osd } => place::lost(map, *osd, now),
             Self::Weight { osds, weight } => osd::set_weight(map, osds, *weight, now),
@@ -190,6 +204,9 @@ impl Change {
                 Ok(fullness::set(map, *osd, *used_bytes, *total_bytes, now))
             }
             Self::Flags { set, clear } => Ok(flags(map, *set, *clear, now)),
+            Self::Group { group, bits, is_set } => Ok(group::edit(map, group, *bits, *is_set, now)),
+            Self::RemoveOsds { osds } => place::remove(map, osds, now),
+            Self::MaxOsd { max } => place::set_max(map, *max, now),
             Self::Blocklist { addr, until } => Ok(blocklist(map, *addr, *until, now)),
             Self::MinCompatClient { release } => limits::min_compat_client(map, release, now),
             Self::RequireOsds { release } => limits::require_osds(map, release),

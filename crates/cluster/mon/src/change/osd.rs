@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use carmine_types::{Epoch, OsdId, UTime, Uuid, errno};
 use carmine_wire::FEATURES;
 use carmine_wire::addr::EntityAddrVec;
-use carmine_wire::osdmap::consts::{FLAG_NODOWN, FLAG_NOUP};
 use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo};
 
+use super::group::{NODOWN, NOIN, NOUP};
 use super::{OsdAddrs, Refusal, place, refuse};
 
 pub(super) fn boot(
@@ -31,7 +31,7 @@ pub(super) fn boot(
     if map.client_addr(osd) == Some(&addrs.client) {
         return Ok(None);
     }
-    if map.flags & FLAG_NOUP != 0 {
+    if NOUP.holds(map, osd) {
         return Err(refuse(errno::EAGAIN, format!("{osd} stays down: the flag noup is set")));
     }
     let mut inc = Incremental::next(map, now);
@@ -45,7 +45,7 @@ pub(super) fn boot(
     let old = map.osd_xinfo.get(osd.0 as usize).copied().unwrap_or_default();
     inc.new_xinfo.insert(osd, OsdXinfo { features: FEATURES, ..old });
     inc.new_last_up_change = now;
-    if let Some(weight) = place::weight_before(map, osd) {
+    if let Some(weight) = place::weight_before(map, osd).filter(|_| !NOIN.holds(map, osd)) {
         inc.new_weight.insert(osd, weight);
         inc.new_last_in_change = now;
         place::pin(map, &mut inc)?;
@@ -60,7 +60,7 @@ pub(super) fn down(
     is_dead: bool,
     now: UTime,
 ) -> Option<Incremental> {
-    if map.client_addr(osd) != Some(addrs) || map.flags & FLAG_NODOWN != 0 {
+    if map.client_addr(osd) != Some(addrs) || NODOWN.holds(map, osd) {
         return None;
     }
     let mut inc = all_down(map, &[osd], now);

@@ -3,9 +3,10 @@
 use carmine_crush::{classes, edit};
 use carmine_types::{OsdId, UTime, Uuid, errno};
 use carmine_wire::crushmap::CrushMap;
-use carmine_wire::osdmap::consts::{FLAG_NOOUT, STATE_AUTOOUT, STATE_EXISTS, WEIGHT_IN, WEIGHT_OUT};
+use carmine_wire::osdmap::consts::{STATE_AUTOOUT, STATE_EXISTS, WEIGHT_IN, WEIGHT_OUT};
 use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo};
 
+use super::group::NOOUT;
 use super::osd::check_exist;
 use super::{Refusal, pins, refuse};
 
@@ -23,7 +24,7 @@ pub(super) fn pin(map: &OsdMap, inc: &mut Incremental) -> Result<(), Refusal> {
 /// An OSD that is down goes out, unless the flag noout or too few others forbid it. It comes back with its old weight.
 pub(super) fn auto_out(map: &OsdMap, osd: OsdId, now: UTime) -> Result<Option<Incremental>, Refusal> {
     let (all, inside) = (map.osds().count(), map.osds().filter(|osd| map.is_in(*osd)).count());
-    let may_go = map.flags & FLAG_NOOUT == 0 && inside as f64 >= IN_RATIO_MIN * all as f64;
+    let may_go = !NOOUT.holds(map, osd) && inside as f64 >= IN_RATIO_MIN * all as f64;
     if map.is_up(osd) || !map.is_in(osd) || !may_go {
         return Ok(None);
     }
@@ -98,26 +99,38 @@ pub(super) fn new_osd(
     Ok(Some(inc))
 }
 
-/// A place in the CRUSH map for an OSD that has none.
-pub(super) fn crush_add(
-    map: &OsdMap,
-    osd: OsdId,
-    weight: u32,
-    (host, root): (&str, &str),
-    now: UTime,
-) -> Result<Option<Incremental>, Refusal> {
-    check_exist(map, &[osd])?;
-    let mut crush = CrushMap::clone(&map.crush);
-    if !edit::add_device(&mut crush, (osd.0 as i32, &osd.to_string()), weight, host, root) {
-        let text = format!(
-            "{osd} has a place in the crush map already, or there is none at root={root} host={host}"
-        );
-        return Err(refuse(errno::EINVAL, text));
+/// OSDs that are down go from the list of OSDs. Their numbers are free again.
+pub(super) fn remove(map: &OsdMap, osds: &[OsdId], now: UTime) -> Result<Option<Incremental>, Refusal> {
+    if let Some(osd) = osds.iter().find(|osd| map.is_up(**osd)) {
+        return Err(refuse(errno::EBUSY, format!("{osd} is still up; must be down before removal. ")));
     }
-    classes::rebuild_shadows(&mut crush);
-    let mut inc = Incremental { crush: crush.encode(), ..Incremental::next(map, now) };
+    let gone: Vec<OsdId> = osds.iter().copied().filter(|osd| map.exists(*osd)).collect();
+    let mut inc = Incremental::next(map, now);
+    forget(&mut inc, &gone);
     pin(map, &mut inc)?;
-    Ok(Some(inc))
+    Ok((!gone.is_empty()).then_some(inc))
+}
+
+/// They exist no longer.
+fn forget(inc: &mut Incremental, osds: &[OsdId]) {
+    for osd in osds {
+        inc.new_state.insert(*osd, STATE_EXISTS);
+        inc.new_weight.insert(*osd, WEIGHT_OUT);
+    }
+}
+
+/// The end of the OSD ids, behind all OSDs that there are.
+pub(super) fn set_max(map: &OsdMap, max: u32, now: UTime) -> Result<Option<Incremental>, Refusal> {
+    if max > OSDS_MAX {
+        let text = format!("cannot set max_osd to {max} which is > conf.mon_max_osd ({OSDS_MAX})");
+        return Err(refuse(errno::ERANGE, text));
+    }
+    if let Some(osd) = map.osds().find(|osd| osd.0 >= max) {
+        let text = format!("cannot shrink max_osd to {max} because {osd} (and possibly others) still in use");
+        return Err(refuse(errno::EBUSY, text));
+    }
+    let inc = Incremental { new_max_osd: max as i32, ..Incremental::next(map, now) };
+    Ok((max != map.max_osd).then_some(inc))
 }
 
 /// An OSD that is down goes for good, from the CRUSH map and from the list of OSDs. Its number is free again.
@@ -132,8 +145,7 @@ pub(super) fn purge(map: &OsdMap, osd: OsdId, now: UTime) -> Result<Option<Incre
     edit::remove_device(&mut crush, osd.0 as i32);
     classes::rebuild_shadows(&mut crush);
     let mut inc = Incremental { crush: crush.encode(), ..Incremental::next(map, now) };
-    inc.new_state.insert(osd, STATE_EXISTS);
-    inc.new_weight.insert(osd, WEIGHT_OUT);
+    forget(&mut inc, &[osd]);
     pin(map, &mut inc)?;
     Ok(Some(inc))
 }

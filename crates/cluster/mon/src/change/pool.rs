@@ -3,7 +3,7 @@
 use carmine_types::{UTime, errno};
 use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
 
-use super::pool_value::flag;
+use super::pool_value::{self, flag};
 use super::{Refusal, pins, refuse, snaps};
 
 /// Most PGs a pool may have; a power of two is needed, because listings walk PGs in bit-reversed order.
@@ -51,6 +51,7 @@ pub(super) fn create(
     map: &OsdMap,
     name: &str,
     (pg_num, size, rule): (Option<u32>, Option<u8>, u8),
+    values: &[(String, String)],
     now: UTime,
 ) -> Result<Option<Incremental>, Refusal> {
     check_pool_name(name)?;
@@ -80,7 +81,11 @@ pub(super) fn create(
     let mut inc = Incremental::next(map, now);
     let id = map.pool_max.saturating_add(1).max(1);
     inc.new_pool_max = i64::from(id);
-    inc.new_pools.insert(i64::from(id), PgPool::replicated(size, min_size, pg_num, rule, inc.epoch, now));
+    let mut pool = PgPool::replicated(size, min_size, pg_num, rule, inc.epoch, now);
+    for (name, value) in values {
+        pool = pool_value::with_value(&pool, name, value)?;
+    }
+    inc.new_pools.insert(i64::from(id), pool);
     inc.new_pool_names.insert(i64::from(id), name.to_string());
     Ok(Some(inc))
 }

@@ -91,7 +91,13 @@ fn who_is_down_for_long_goes_out_and_comes_back_with_its_weight() {
 #[test]
 fn pools_come_and_go() {
     let mut map = cluster(3);
-    let create = |name: &str, pg_num| Change::CreatePool { name: name.into(), pg_num, size: None, rule: 0 };
+    let create = |name: &str, pg_num| Change::CreatePool {
+        name: name.into(),
+        pg_num,
+        size: None,
+        rule: 0,
+        values: Vec::new(),
+    };
     assert!(apply(&mut map, create("rbd", Some(8))));
     assert!(!apply(&mut map, create("rbd", Some(16))), "it exists: fine, unchanged");
     let pool = map.pool(2).unwrap();
@@ -131,7 +137,13 @@ fn pools_come_and_go() {
 #[test]
 fn bad_wishes_are_refused() {
     let map = cluster(2);
-    let pool = |name: &str, pg_num, size| Change::CreatePool { name: name.into(), pg_num, size, rule: 0 };
+    let pool = |name: &str, pg_num, size| Change::CreatePool {
+        name: name.into(),
+        pg_num,
+        size,
+        rule: 0,
+        values: Vec::new(),
+    };
     assert_eq!(code(&map, pool("", None, None)), errno::EINVAL);
     for odd in ["-x", "a b", "ä", "a/b", &"x".repeat(500)] {
         assert!(pool(odd, None, None).plan(&map, now()).is_ok(), "{odd}");
@@ -142,7 +154,8 @@ fn bad_wishes_are_refused() {
     assert_eq!(code(&map, pool("p", None, Some(11))), errno::EINVAL);
     assert!(pool("p", None, Some(3)).plan(&map, now()).is_ok(), "more than there are OSDs: undersized");
     assert_eq!(code(&map, pool("p", None, Some(0))), errno::EINVAL);
-    let ruled = |rule| Change::CreatePool { name: "p".into(), pg_num: None, size: None, rule };
+    let ruled =
+        |rule| Change::CreatePool { name: "p".into(), pg_num: None, size: None, rule, values: Vec::new() };
     assert!(ruled(0).plan(&map, now()).is_ok());
     assert_eq!((code(&map, ruled(1)), code(&map, ruled(255))), (errno::ENOENT, errno::ENOENT));
     assert_eq!(
@@ -548,7 +561,7 @@ fn the_fullest_osd_decides_what_the_pools_say() {
 fn a_full_osd_that_is_down_or_out_does_not_count() {
     use carmine_wire::osdmap::consts::POOL_FULL;
     let mut map = cluster_up(3);
-    let pool = Change::CreatePool { name: "p".into(), pg_num: None, size: None, rule: 0 };
+    let pool = Change::CreatePool { name: "p".into(), pg_num: None, size: None, rule: 0, values: Vec::new() };
     assert!(apply(&mut map, pool));
     let is_full = |map: &OsdMap| map.pools.values().all(|pool| pool.flags & POOL_FULL != 0);
     let is_free = |map: &OsdMap| map.pools.values().all(|pool| pool.flags & POOL_FULL == 0);
@@ -657,7 +670,7 @@ fn rules_and_profiles_come_and_go() {
     );
     assert_eq!(code(&map, create("s", "nothing", "osd")), errno::ENOENT);
     assert_eq!(code(&map, create("s", "default", "tea")), errno::EINVAL);
-    let pool = Change::CreatePool { name: "p".into(), pg_num: None, size: None, rule: 1 };
+    let pool = Change::CreatePool { name: "p".into(), pg_num: None, size: None, rule: 1, values: Vec::new() };
     assert!(apply(&mut map, pool));
     let remove = |name: &str| Change::Rule(RuleEdit::Remove { name: name.into() });
     assert_eq!(
@@ -695,11 +708,11 @@ fn a_new_osd_gets_a_number_and_then_a_place() {
     let mut map = cluster(3);
     (0..3).for_each(|osd| up(&mut map, osd, 1));
     let new = |osd, uuid| Change::NewOsd { osd: OsdId(osd), uuid: Uuid([uuid; 16]) };
-    let place = |osd| Change::CrushAdd {
-        osd: OsdId(osd),
-        weight: WEIGHT_IN,
-        host: format!("host-{osd}"),
-        root: "default".into(),
+    let at =
+        |osd| [("host".to_owned(), format!("host-{osd}")), ("root".to_owned(), "default".to_owned())].into();
+    let place = |osd| {
+        let how = tree::Placing::Add;
+        Change::Tree(TreeEdit::Place { osd: OsdId(osd), weight: WEIGHT_IN, at: at(osd), how })
     };
     assert_eq!(code(&map, place(3)), errno::ENOENT);
     assert!(apply(&mut map, new(3, 9)));
@@ -708,10 +721,60 @@ fn a_new_osd_gets_a_number_and_then_a_place() {
     assert_eq!(code(&map, new(10_000, 8)), errno::ERANGE);
     assert_eq!((map.max_osd, map.is_up(OsdId(3))), (4, false));
     assert!(apply(&mut map, place(3)));
-    assert_eq!(code(&map, place(3)), errno::EINVAL);
+    assert!(!apply(&mut map, place(3)), "it is there");
     // PGs move to it: their old owners keep them until it has them.
     assert!(!map.pg_temp.is_empty());
     assert!(map.pg_temp.values().map(|entry| Pin::parse(entry)).all(|pin| pin.joiners == [3]));
     assert!(apply(&mut map, Change::Purge { osd: OsdId(3) }));
     assert!(apply(&mut map, new(3, 9)) && apply(&mut map, place(3)), "its number is free again");
+}
+
+/// The flags of a group count for its OSDs only.
+#[test]
+fn osds_are_barred_by_their_own_flags_those_of_their_host_and_of_their_class() {
+    use group::{Group, NODOWN, NOIN, NOOUT, NOUP};
+    let mut map = cluster(3);
+    (0..3).for_each(|osd| up(&mut map, osd, 1));
+    assert!(apply(
+        &mut map,
+        Change::Class(ClassEdit::Set { osds: vec![OsdId(1)], class: Some("fast".into()) })
+    ));
+    let osd = Group { osds: vec![OsdId(0)], ..Group::default() };
+    let class = Group { classes: vec![0], ..Group::default() };
+    let host = Group { nodes: vec![-2], ..Group::default() };
+    let set = |group: &Group, bits, is_set| Change::Group { group: group.clone(), bits, is_set };
+    let held =
+        |map: &OsdMap, bar: group::Bar| (0..3).filter(|osd| bar.holds(map, OsdId(*osd))).collect::<Vec<_>>();
+    for (group, bar, whom) in [(&osd, NOUP, vec![0]), (&class, NOIN, vec![1]), (&host, NOOUT, vec![0, 1, 2])]
+    {
+        assert!(apply(&mut map, set(group, bar.of_osd, true)));
+        assert!(!apply(&mut map, set(group, bar.of_osd, true)), "it is so already");
+        assert_eq!(held(&map, bar), whom, "{}", bar.name);
+    }
+    assert!(held(&map, NODOWN).is_empty());
+    // osd.0 goes down, and does not come back, nor out.
+    assert!(apply(&mut map, Change::MarkDown { osds: vec![OsdId(0)] }));
+    let boot =
+        |osd| Change::Boot { osd: OsdId(osd), uuid: Uuid([1; 16]), addrs: all_addrs(&addrs_of(osd, 2)) };
+    assert_eq!(code(&map, boot(0)), errno::EAGAIN);
+    assert!(!apply(&mut map, Change::AutoOut { osd: OsdId(0) }));
+    assert!(
+        apply(&mut map, set(&host, NOOUT.of_osd, false)) && apply(&mut map, set(&osd, NOUP.of_osd, false))
+    );
+    assert!(apply(&mut map, Change::AutoOut { osd: OsdId(0) }));
+    assert!(apply(&mut map, set(&osd, NOIN.of_osd, true)));
+    assert!(!map.is_in(OsdId(0)));
+}
+
+#[test]
+fn osds_leave_the_list_and_its_end_follows() {
+    let mut map = cluster(3);
+    (0..2).for_each(|osd| up(&mut map, osd, 1));
+    let remove = |osd| Change::RemoveOsds { osds: vec![OsdId(osd)] };
+    assert_eq!(code(&map, remove(0)), errno::EBUSY);
+    assert_eq!(code(&map, Change::MaxOsd { max: 2 }), errno::EBUSY);
+    assert_eq!(code(&map, Change::MaxOsd { max: 10_001 }), errno::ERANGE);
+    assert!(apply(&mut map, remove(2)) && !apply(&mut map, remove(2)));
+    assert!(apply(&mut map, Change::MaxOsd { max: 2 }) && !apply(&mut map, Change::MaxOsd { max: 2 }));
+    assert_eq!((map.max_osd, map.osds().count()), (2, 2));
 }

@@ -1,12 +1,11 @@
 //! Commands about the cluster as a whole, and about placement rules and tunables.
 
 use carmine_types::errno;
-use carmine_wire::crushmap::Tunables;
 use serde_json::{Value, json};
 
-use super::{Answer, Known, Outcome, View, done, either, number, pretty, read, required, said, text, write};
+use super::{Answer, Known, Outcome, View, done, either, number, pretty, read, said, text, write};
 use crate::change::refuse;
-use crate::report::{cluster, crush, health};
+use crate::report::{cluster, health};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
@@ -48,19 +47,6 @@ pub(super) const COMMANDS: &[Known] = &[
     write("balancer off", "switch the balancer off (it always is)", |_, _| said("")),
 ];
 
-/// The commands of this family that `get_command_descriptions` lists after those of OSDs.
-pub(super) const CRUSH_COMMANDS: &[Known] = &[
-    read("osd crush show-tunables", "show the CRUSH tunables", |c, v| {
-        done(pretty(c, &crush::tunables(&v.map.crush)))
-    }),
-    write(
-        "osd crush tunables profile:(legacy|argonaut|bobtail|firefly|hammer|jewel|optimal|default)",
-        "set the CRUSH tunables to a profile",
-        tunables,
-    ),
-    read("osd crush dump", "print the CRUSH map", |c, v| done(pretty(c, &crush::dump(v.map)))),
-];
-
 /// The version of this program, where Ceph's daemons give theirs.
 const VERSION: &str = concat!("carmine ", env!("CARGO_PKG_VERSION"));
 
@@ -88,19 +74,4 @@ fn balancer_status(command: &Value, _: &View<'_>) -> Outcome {
         "optimize_result": "", "plans": [],
     });
     done(pretty(command, &value))
-}
-
-/// The map has the optimal ones from the start; older profiles are for clients older than those that can connect.
-fn tunables(command: &Value, view: &View<'_>) -> Outcome {
-    let profile = required(command, "profile")?;
-    if !matches!(profile, "optimal" | "default" | "jewel") {
-        let text =
-            format!("the profile '{profile}' is not supported: the tunables are optimal (jewel) and stay so");
-        return Err(refuse(errno::EOPNOTSUPP, text));
-    }
-    if view.map.crush.tunables != Tunables::default() {
-        let text = "this map's tunables are not the optimal ones and cannot be changed";
-        return Err(refuse(errno::EOPNOTSUPP, text));
-    }
-    said(format!("adjusted tunables profile to {profile}"))
 }

@@ -8,6 +8,7 @@ mod blocklist;
 mod classes;
 mod cluster;
 mod few;
+mod group;
 mod inventory;
 mod keys;
 mod leave;
@@ -26,6 +27,7 @@ mod tell;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod tree;
 mod upmap;
 
 use std::collections::BTreeMap;
@@ -140,7 +142,7 @@ const FAMILIES: &[&[Known]] = &[
     place::COMMANDS,
     upmap::COMMANDS,
     blocklist::COMMANDS,
-    cluster::CRUSH_COMMANDS,
+    tree::COMMANDS,
     rules::COMMANDS,
     classes::COMMANDS,
     pool::COMMANDS,
@@ -151,6 +153,7 @@ const FAMILIES: &[&[Known]] = &[
     limits::COMMANDS,
     keys::COMMANDS,
     few::COMMANDS,
+    group::COMMANDS,
     mutes::COMMANDS,
     leave::COMMANDS,
     pg::COMMANDS,

@@ -22,7 +22,7 @@ pub(super) const COMMANDS: &[Known] = &[
     read("osd pool ls detail:(detail)?", "list the pools", ls),
     read("osd pool stats pool_name:CephPoolname?", "show what pools hold", stats),
     write(
-        "osd pool create pool:CephPoolname pg_num:CephInt? pgp_num:CephInt? pool_type:(replicated|erasure)? erasure_code_profile:CephString? rule:CephString? expected_num_objects:CephInt? size:CephInt? pg_num_min:CephInt? autoscale_mode:(on|off|warn)?",
+        "osd pool create pool:CephPoolname pg_num:CephInt? pgp_num:CephInt? pool_type:(replicated|erasure)? erasure_code_profile:CephString? rule:CephString? expected_num_objects:CephInt? size:CephInt? pg_num_min:CephInt? pg_num_max:CephInt? autoscale_mode:(on|off|warn)? bulk:CephBool? target_size_bytes:CephInt? target_size_ratio:CephFloat?",
         "create a pool",
         create,
     ),
@@ -125,7 +125,16 @@ fn create(command: &Value, view: &View<'_>) -> Outcome {
         _ => String::new(),
     };
     let status = format!("pool '{name}' created{note}");
-    change(Change::CreatePool { name, pg_num, size, rule: rule(command, view)? }, status)
+    let wish = Change::CreatePool { name, pg_num, size, rule: rule(command, view)?, values: values(command) };
+    change(wish, status)
+}
+
+/// Values that a new pool gets, by their names.
+fn values(command: &Value) -> Vec<(String, String)> {
+    let names = ["pg_num_min", "pg_num_max", "bulk", "target_size_bytes", "target_size_ratio"].into_iter();
+    let given = names.filter_map(|name| Some((name, command.get(name)?)));
+    let as_text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    given.map(|(name, value)| (name.to_owned(), as_text(value))).collect()
 }
 
 /// The slot of the rule that places a new pool. The tool puts its name into the first free text parameter.

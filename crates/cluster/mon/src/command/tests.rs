@@ -1,3 +1,5 @@
+mod tree;
+
 use carmine_types::{OsdId, ScrubStamp, errno};
 use carmine_wire::osdmap::consts::WEIGHT_IN;
 use carmine_wire::private::{OsdStats, PgScrubs, PgStuck, PoolUse};
@@ -19,6 +21,17 @@ fn run_under(map: &OsdMap, stats: &ClusterStats, options: &ClientOptions, text: 
     let placement = MapView::new(std::sync::Arc::new(map.clone()));
     run(&[text.to_string()], &view_of(map, (&placement, &bytes), stats, options))
 }
+
+/// With this data, as from a file.
+fn run_fed(map: &OsdMap, input: &[u8], text: &str) -> Outcome {
+    let (stats, bytes, mut options) = (reports(map), map.encode(), ClientOptions::default());
+    options.keys.insert("noout".into(), "v".into());
+    let placement = MapView::new(std::sync::Arc::new(map.clone()));
+    let view = view_of(map, (&placement, &bytes), &stats, &options);
+    run(&[text.to_string()], &View { input, ..view })
+}
+
+const FILE: &[u8] = b"from a file";
 
 fn view_of<'a>(
     map: &'a OsdMap,
@@ -45,7 +58,7 @@ fn view_of<'a>(
         addr: "127.0.0.1:3300".into(),
         uptime_s: 300,
         now: now(),
-        input: b"from a file",
+        input: FILE,
     }
 }
 
@@ -162,12 +175,38 @@ fn every_command_is_described_and_answers() {
                 }
                 "osd pg-upmap" => command["id"] = json!([0]),
                 "osd pg-upmap-items" => command["id"] = json!([0, 1]),
-                "osd crush add" => command["args"] = json!(["host=localhost"]),
+                "osd crush add" | "osd crush set" | "osd crush create-or-move" => {
+                    command["args"] = json!(["host=localhost"]);
+                }
+                "osd crush add-bucket" => {
+                    command["name"] = json!("rack-1");
+                    command["type"] = json!("rack");
+                }
+                "osd set-group" | "osd unset-group" => {
+                    command["flags"] = json!("noup,noout");
+                    command["who"] = json!(["osd.0", "host-0", "fast"]);
+                }
+                "osd setmaxosd" => command["newmax"] = json!(9),
+                "osd crush move" | "osd crush link" => command["args"] = json!(["root=other"]),
+                "osd crush rename-bucket" => {
+                    command["srcname"] = json!("default");
+                    command["dstname"] = json!("other");
+                }
+                "osd crush reweight-subtree" => command["name"] = json!("default"),
+                "osd crush set-tunable" => {
+                    command["tunable"] = json!("straw_calc_version");
+                    command["value"] = json!(1);
+                }
+                "osd crush swap-bucket" => {
+                    command["source"] = json!("default");
+                    command["dest"] = json!("host-0");
+                }
                 "osd set-require-min-compat-client" => command["version"] = json!("mimic"),
                 words if words.starts_with("pg ls") => command["pool"] = json!(1), // a name elsewhere
                 _ => {}
             }
-            let answer = run_on(&map, &command.to_string());
+            let input = if known.words() == "osd setcrushmap" { &map.crush.encode()[..] } else { FILE };
+            let answer = run_fed(&map, input, &command.to_string());
             assert_eq!(answer.is_ok(), !is_always_refused(known.words()), "{}: {answer:?}", known.words());
         }
     }
@@ -517,7 +556,7 @@ fn wrong_commands_are_refused() {
         (r#"{"prefix":"osd metadata","id":9}"#, errno::ENOENT),
         (r#"{"prefix":"osd map","pool":"none","object":"o"}"#, errno::ENOENT),
         (r#"{"prefix":"pg map","pgid":"9.ff"}"#, errno::ENOENT),
-        (r#"{"prefix":"osd crush tunables","profile":"hammer"}"#, errno::EOPNOTSUPP),
+        (r#"{"prefix":"osd crush tunables","profile":"tea"}"#, errno::EINVAL),
         (r#"{"prefix":"osd blocklist","blocklistop":"add"}"#, errno::EINVAL),
         (r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"somewhere"}"#, errno::EINVAL),
         (r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"1.2.3.4","expire":-1}"#, errno::EINVAL),

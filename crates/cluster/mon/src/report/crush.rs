@@ -1,13 +1,47 @@
 //! The CRUSH map and its tunables by name, as `osd crush dump` prints them.
 
-use carmine_wire::crushmap::{BucketKind, CrushMap, Rule, RuleStep, Tunables};
+use carmine_wire::crushmap::{BucketKind, ChooseArg, CrushMap, Rule, RuleStep, Tunables};
 use carmine_wire::osdmap::OsdMap;
 use serde_json::{Value, json};
+
+/// The tunables of a profile. As in Ceph only those that name the best or the oldest ones say how straws are computed.
+pub(crate) fn profile(name: &str, now: &Tunables) -> Option<Tunables> {
+    let is_extreme = matches!(name, "legacy" | "optimal" | "default");
+    let best = Tunables {
+        straw_calc_version: if is_extreme { 1 } else { now.straw_calc_version },
+        ..Tunables::default()
+    };
+    let hammer = Tunables { chooseleaf_stable: 0, ..best };
+    // No straw2.
+    let firefly = Tunables { allowed_bucket_algs: ALGS_BEFORE_STRAW2, ..hammer };
+    let bobtail = Tunables { chooseleaf_vary_r: 0, ..firefly };
+    let argonaut = Tunables {
+        choose_local_tries: 2,
+        choose_local_fallback_tries: 5,
+        choose_total_tries: 19,
+        chooseleaf_descend_once: 0,
+        ..bobtail
+    };
+    match name {
+        "legacy" => Some(Tunables { straw_calc_version: 0, ..argonaut }),
+        "argonaut" => Some(argonaut),
+        "bobtail" => Some(bobtail),
+        "firefly" => Some(firefly),
+        "hammer" => Some(hammer),
+        "jewel" | "optimal" | "default" => Some(best),
+        _ => None,
+    }
+}
+
+/// Bit per kind of bucket: uniform, list and straw.
+const ALGS_BEFORE_STRAW2: u32 = 0b1_0110;
+/// Profiles by their names in `osd crush show-tunables`, the oldest first.
+const PROFILES: [&str; 5] = ["argonaut", "bobtail", "firefly", "hammer", "jewel"];
 
 /// `osd crush show-tunables`.
 pub(crate) fn tunables(crush: &CrushMap) -> Value {
     let t = &crush.tunables;
-    let is_optimal = *t == Tunables::default();
+    let own = PROFILES.into_iter().find(|name| profile(name, t).as_ref() == Some(t)).unwrap_or("unknown");
     let has_straw2 = crush.buckets.iter().flatten().any(|b| matches!(b.kind, BucketKind::Straw2 { .. }));
     let needs_2 = t.chooseleaf_descend_once != 0;
     let needs_1 = (t.choose_local_tries, t.choose_local_fallback_tries, t.choose_total_tries) != (2, 5, 19);
@@ -20,9 +54,9 @@ pub(crate) fn tunables(crush: &CrushMap) -> Value {
         "chooseleaf_stable": t.chooseleaf_stable,
         "straw_calc_version": t.straw_calc_version,
         "allowed_bucket_algs": t.allowed_bucket_algs,
-        "profile": if is_optimal { "jewel" } else { "unknown" },
-        "optimal_tunables": u8::from(is_optimal),
-        "legacy_tunables": u8::from(!needs_1 && !needs_2),
+        "profile": own,
+        "optimal_tunables": u8::from(own == "jewel"),
+        "legacy_tunables": u8::from(own == "argonaut"),
         "minimum_required_version": minimum(t, has_straw2),
         "require_feature_tunables": u8::from(needs_1),
         "require_feature_tunables2": u8::from(needs_2),
@@ -33,6 +67,38 @@ pub(crate) fn tunables(crush: &CrushMap) -> Value {
         "require_feature_tunables5": u8::from(t.chooseleaf_stable != 0),
         "has_v5_rules": 0,
     })
+}
+
+/// The name of a weight set: its pool's, or that of the one for all.
+fn weight_set_name(map: &OsdMap, set: i64) -> String {
+    map.pool_names.get(&set).cloned().unwrap_or_else(|| "(compat)".to_owned())
+}
+
+/// `osd crush weight-set ls`.
+pub(crate) fn weight_set_names(map: &OsdMap) -> Vec<String> {
+    map.crush.choose_args.keys().map(|set| weight_set_name(map, *set)).collect()
+}
+
+/// `osd crush weight-set dump`.
+pub(crate) fn weight_sets(crush: &CrushMap) -> Value {
+    let sets = crush.choose_args.iter();
+    let all = sets.map(|(set, args)| {
+        (set.to_string(), args.iter().map(|(slot, arg)| weight_set(*slot, arg)).collect())
+    });
+    Value::Object(all.collect())
+}
+
+fn weight_set(slot: u32, arg: &ChooseArg) -> Value {
+    let weights =
+        |set: &Vec<u32>| set.iter().map(|weight| json!(f64::from(*weight) / 65_536.0)).collect::<Value>();
+    let mut out = json!({ "bucket_id": -1 - i64::from(slot) });
+    if !arg.weight_sets.is_empty() {
+        out["weight_set"] = arg.weight_sets.iter().map(weights).collect();
+    }
+    if !arg.ids.is_empty() {
+        out["ids"] = json!(arg.ids);
+    }
+    out
 }
 
 /// Oldest release whose clients understand the map.
@@ -61,7 +127,7 @@ pub(crate) fn dump(map: &OsdMap) -> Value {
     let buckets: Vec<Value> = crush.buckets.iter().flatten().map(|b| bucket(crush, b)).collect();
     json!({
         "devices": devices, "types": types, "buckets": buckets, "rules": rules(crush),
-        "tunables": tunables(crush), "choose_args": {},
+        "tunables": tunables(crush), "choose_args": weight_sets(crush),
     })
 }
 

@@ -50,8 +50,10 @@ pub(crate) fn json(map: &OsdMap) -> Value {
     };
     let primary = |(pg, osd): (&PgId, &i32)| json!({ "pgid": pg.to_string(), "osd": osd });
     let blocked = map.blocklist.iter().map(|(addr, until)| (shown(addr), json!(time(*until))));
-    let flags_of = |flags: &BTreeMap<i32, u32>| {
-        flags.iter().map(|(id, bits)| (id.to_string(), json!(bits))).collect::<Map<_, _>>()
+    // Nodes and classes by their names, as far as they have one.
+    let flags_of = |flags: &BTreeMap<i32, u32>, names: &BTreeMap<i32, String>| {
+        let name = |id: &i32| names.get(id).cloned().unwrap_or_else(|| id.to_string());
+        flags.iter().map(|(id, bits)| (name(id), json!(states_of(*bits)))).collect::<Map<_, _>>()
     };
     json!({
         "epoch": map.epoch.0, "fsid": map.fsid.to_string(), "created": time(map.created),
@@ -73,8 +75,8 @@ pub(crate) fn json(map: &OsdMap) -> Value {
         "range_blocklist": {}, "erasure_code_profiles": map.erasure_code_profiles,
         "removed_snaps_queue": snaps(&map.removed_snaps_queue), "new_removed_snaps": snaps(&map.new_removed_snaps),
         "new_purged_snaps": snaps(&map.new_purged_snaps),
-        "crush_node_flags": flags_of(&map.crush_node_flags),
-        "device_class_flags": flags_of(&map.device_class_flags),
+        "crush_node_flags": flags_of(&map.crush_node_flags, &map.crush.item_names),
+        "device_class_flags": flags_of(&map.device_class_flags, &map.crush.class_names),
         "stretch_mode": {
             "stretch_mode_enabled": false, "stretch_bucket_count": 0, "degraded_stretch_mode": 0,
             "recovering_stretch_mode": 0, "stretch_mode_bucket": 0,
@@ -98,19 +100,24 @@ pub(super) fn joined<const N: usize>(parts: [Value; N]) -> Value {
     Value::Object(fields.flatten().collect())
 }
 
+/// The names of the bits of an OSD's state, as Ceph sorts them.
+fn states_of(bits: u32) -> Vec<&'static str> {
+    let mut names: Vec<&str> =
+        STATE_NAMES.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name).collect();
+    names.sort_unstable();
+    names
+}
+
 /// All that the map says of an OSD.
 pub(super) fn osd(map: &OsdMap, id: OsdId) -> Value {
     let at = id.0 as usize;
     let info = map.osd_info.get(at).copied().unwrap_or_default();
-    let state = map.state(id);
-    let states: Vec<&str> =
-        STATE_NAMES.iter().filter(|(bit, _)| state & bit != 0).map(|(_, name)| *name).collect();
     let mut out = json!({
         "osd": id.0, "uuid": map.osd_uuid.get(at).copied().unwrap_or_default().to_string(),
         "up": u8::from(map.is_up(id)), "in": u8::from(map.is_in(id)), "weight": weight_json(map.weight(id)),
         "primary_affinity": weight_json(map.affinity(id)), "last_clean_begin": info.last_clean_begin.0,
         "last_clean_end": info.last_clean_end.0, "up_from": info.up_from.0, "up_thru": info.up_thru.0,
-        "down_at": info.down_at.0, "lost_at": info.lost_at.0, "state": states,
+        "down_at": info.down_at.0, "lost_at": info.lost_at.0, "state": states_of(map.state(id)),
     });
     let addrs = [
         ("public_addr", &map.client_addrs),

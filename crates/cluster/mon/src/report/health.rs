@@ -9,6 +9,7 @@ use carmine_wire::osdmap::consts::{
 use serde_json::{Map, Value, json};
 
 use super::{pg, time};
+use crate::change::group::BARS;
 use crate::change::{Refusal, refuse};
 use crate::command::View;
 use crate::options::Mute;
@@ -36,7 +37,8 @@ impl Check {
 }
 
 fn checks(view: &View<'_>) -> Vec<Check> {
-    let single = [flags(view), down(view), unavailable(view), degraded(view), untagged(view)];
+    let single =
+        [flags(view), osd_flags(view), down(view), unavailable(view), degraded(view), untagged(view)];
     single.into_iter().flatten().chain(full(view)).chain(damaged(view)).collect()
 }
 
@@ -50,6 +52,32 @@ fn flags(view: &View<'_>) -> Option<Check> {
     let set: Vec<&str> = FLAG_NAMES.iter().filter(is_set).map(|(_, name)| *name).collect();
     let summary = format!("{} flag(s) set", set.join(","));
     (!set.is_empty()).then_some(Check { code: "OSDMAP_FLAGS", is_error: false, summary, details: Vec::new() })
+}
+
+/// Flags of single OSDs, of CRUSH nodes and of device classes.
+fn osd_flags(view: &View<'_>) -> Option<Check> {
+    let (map, mut details) = (view.map, Vec::new());
+    let mut note = |what: String, flags: u32| {
+        let set: Vec<&str> = BARS.iter().filter(|bar| flags & bar.of_osd != 0).map(|bar| bar.name).collect();
+        if !set.is_empty() {
+            details.push(format!("{what} has flags {}", set.join(",")));
+        }
+    };
+    map.osds().for_each(|osd| note(osd.to_string(), map.state(osd)));
+    for (node, flags) in &map.crush_node_flags {
+        let bucket = map.crush.bucket(*node).map(|bucket| i32::from(bucket.kind_id));
+        let kind = bucket.and_then(|kind| map.crush.type_names.get(&kind)).map_or("node", String::as_str);
+        note(format!("{kind} {}", map.crush.item_name(*node).unwrap_or_default()), *flags);
+    }
+    for (class, flags) in &map.device_class_flags {
+        let name = map.crush.class_names.get(class).map_or("", String::as_str);
+        note(format!("device class '{name}'"), *flags);
+    }
+    let summary = format!(
+        "{} OSDs or CRUSH {{nodes, device-classes}} have {{NOUP,NODOWN,NOIN,NOOUT}} flags set",
+        details.len()
+    );
+    warning("OSD_FLAGS", summary, details)
 }
 
 fn down(view: &View<'_>) -> Option<Check> {

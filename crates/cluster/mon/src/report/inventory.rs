@@ -8,7 +8,7 @@ use carmine_types::OsdId;
 use carmine_wire::osdmap::OsdMap;
 use serde_json::{Value, json};
 
-use super::osd::{Node, Trees, class, device, item_name, item_type, walk, walk_trees, weight};
+use super::osd::{Node, Trees, class, device, five, item_name, item_type, walk, walk_trees};
 use super::table::Table;
 use super::{cluster, dump, pg};
 use crate::command::View;
@@ -146,13 +146,13 @@ pub(crate) fn below(map: &OsdMap, name: &str) -> Option<Vec<String>> {
 
 /// `osd crush tree`: buckets and OSDs without their states.
 pub(crate) fn crush_tree_text(map: &OsdMap, trees: Trees) -> String {
-    let mut table = Table::new("ID|CLASS|<WEIGHT|<TYPE NAME");
+    let mut table = Table::new(">ID|CLASS|>WEIGHT|<TYPE NAME");
     for Node { depth, id, weight: raw } in walk_trees(map, trees) {
         let kind = if device(id).is_some() { String::new() } else { format!("{} ", item_type(map, id).1) };
         table.row(&format!(
-            "{id}|{}|{:.5}|{}{kind}{}",
+            "{id}|{}|{}|{}{kind}{}",
             class(map, id),
-            weight(raw),
+            five(raw),
             "    ".repeat(depth),
             item_name(map, id)
         ));

@@ -59,7 +59,11 @@ pub(super) fn walk_trees(map: &OsdMap, trees: Trees) -> Vec<Node> {
         }
         if let Some(bucket) = buckets().find(|b| b.id == node.id) {
             let mut children: Vec<_> = bucket.items.iter().enumerate().collect();
-            children.sort_by_key(|(_, item)| class(map, **item));
+            // As Ceph lists them: buckets by name, devices by class and number.
+            children.sort_by_key(|(_, item)| match device(**item) {
+                Some(osd) => (class(map, **item).to_owned(), osd.0, String::new()),
+                None => (String::new(), 0, item_name(map, **item)),
+            });
             stack.extend(children.into_iter().rev().map(|(at, item)| Node {
                 depth: node.depth + 1,
                 id: *item,
@@ -68,6 +72,11 @@ pub(super) fn walk_trees(map: &OsdMap, trees: Trees) -> Vec<Node> {
         }
     }
     out
+}
+
+/// A 16.16 weight as Ceph's tables have it.
+pub(super) fn five(raw: u32) -> String {
+    if raw == 0 { "0".to_owned() } else { format!("{:.5}", weight(raw)) }
 }
 
 /// A 16.16 weight as a number.
@@ -140,16 +149,16 @@ pub(super) fn up_or_down(map: &OsdMap, osd: OsdId) -> &'static str {
 
 /// A line for each node that is [`shown`], indented by depth.
 pub(crate) fn tree_text(map: &OsdMap, from: Option<i32>, states: &[&str]) -> String {
-    let mut table = Table::new("ID|CLASS|<WEIGHT|<TYPE NAME|STATUS|REWEIGHT|PRI-AFF");
+    let mut table = Table::new(">ID|CLASS|>WEIGHT|<TYPE NAME|STATUS|REWEIGHT|PRI-AFF");
     for Node { depth, id, weight: raw } in shown(map, from, states) {
-        let (indent, raw, name) = ("    ".repeat(depth), weight(raw), item_name(map, id));
+        let (indent, raw, name) = ("    ".repeat(depth), five(raw), item_name(map, id));
         table.row(&match device(id) {
             Some(osd) => {
                 let (state, share, affinity) =
-                    (up_or_down(map, osd), weight(map.weight(osd)), weight(map.affinity(osd)));
-                format!("{id}|{}|{raw:.5}|{indent}{name}|{state}|{share:.5}|{affinity:.5}", class(map, id))
+                    (up_or_down(map, osd), five(map.weight(osd)), five(map.affinity(osd)));
+                format!("{id}|{}|{raw}|{indent}{name}|{state}|{share}|{affinity}", class(map, id))
             }
-            None => format!("{id}||{raw:.5}|{indent}{} {name}", item_type(map, id).1),
+            None => format!("{id}||{raw}|{indent}{} {name}", item_type(map, id).1),
         });
     }
     table.render()
@@ -323,18 +332,15 @@ pub(crate) fn df_text(view: &View<'_>, is_tree: bool, of: &Part) -> String {
     };
     for Node { depth, id, weight: raw } in nodes(view, is_tree, of) {
         let name = format!("{}{}", "    ".repeat(depth), item_name(view.map, id));
-        let raw = weight(raw);
+        let raw = five(raw);
         table.row(&match device(id) {
             Some(osd) => {
                 let one = Use::of(view, &pgs, osd);
-                let (share, state) = (weight(view.map.weight(osd)), up_or_down(view.map, osd));
+                let (share, state) = (five(view.map.weight(osd)), up_or_down(view.map, osd));
                 let (space, var, pgs) = (space(one), var(one, mean), one.pgs);
-                format!(
-                    "{id}|{}|{raw:.5}|{share:.5}|{space}|{var:.2}|{pgs}|{state}|{name}",
-                    class(view.map, id)
-                )
+                format!("{id}|{}|{raw}|{share}|{space}|{var:.2}|{pgs}|{state}|{name}", class(view.map, id))
             }
-            None => format!("{id}||{raw:.5}|-{}{name}", "|".repeat(11)),
+            None => format!("{id}||{raw}|-{}{name}", "|".repeat(11)),
         });
     }
     table.row(&format!("|||TOTAL|{}", space(all)));

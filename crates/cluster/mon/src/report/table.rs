@@ -5,16 +5,20 @@
 pub(crate) struct Table {
     /// Columns of words, whose cells are pushed to the left.
     left: Vec<bool>,
+    /// Those whose headings are.
+    left_heading: Vec<bool>,
     /// The headings and the rows.
     lines: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table without rows; `|` stands between the names of its columns, `<` before that of a column of words.
+    /// A table without rows; `|` stands between the names of its columns, `<` before that of a column of words, and `>` before one
+    /// that is to the left of its numbers.
     pub(crate) fn new(columns: &str) -> Table {
         let left = columns.split('|').map(|name| name.starts_with('<')).collect();
-        let mut table = Table { left, lines: Vec::new() };
-        table.row(&columns.replace('<', ""));
+        let left_heading = columns.split('|').map(|name| name.starts_with(['<', '>'])).collect();
+        let mut table = Table { left, left_heading, lines: Vec::new() };
+        table.row(&columns.replace(['<', '>'], ""));
         table
     }
 
@@ -28,11 +32,13 @@ impl Table {
         let cells = |at: usize| self.lines.iter().filter_map(move |line| line.get(at));
         let width = |at: usize| cells(at).map(|cell| cell.chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.left.len()).map(width).collect();
-        self.lines.iter().map(|line| self.line(line, &widths)).collect()
+        let (heading, rows) = self.lines.split_at(1.min(self.lines.len()));
+        let heading = heading.iter().map(|line| self.line(line, &self.left_heading, &widths));
+        heading.chain(rows.iter().map(|line| self.line(line, &self.left, &widths))).collect()
     }
 
-    fn line(&self, line: &[String], widths: &[usize]) -> String {
-        let cells = self.left.iter().zip(widths).enumerate().map(|(at, (left, width))| {
+    fn line(&self, line: &[String], left: &[bool], widths: &[usize]) -> String {
+        let cells = left.iter().zip(widths).enumerate().map(|(at, (left, width))| {
             let cell = line.get(at).map_or("", String::as_str);
             if *left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
         });

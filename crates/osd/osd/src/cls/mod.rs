@@ -113,14 +113,19 @@ pub(crate) fn refusal(osd: &OsdShard, op: &ClientOp) -> Result<(), OpError> {
         let names = usize::from(call.call().class_len) + usize::from(call.call().method_len);
         let names = op.data.slice(input.start, names.min(input.len())).to_vec();
         let (class, method, _) = parts(call, &names).ok_or(OpError::of(errno::EINVAL))?;
-        // Ceph has the methods of mirroring: where there is no object, they find none.
-        let is_mirror = class == b"rbd" && method.starts_with(b"mirror_");
-        if find(class, method).is_none() && !is_mirror {
+        if find(class, method).is_none() && !looks_at_mirroring(class, method) {
             osd.refuse(&format!("method {}.{}", class.escape_ascii(), method.escape_ascii()));
             return Err(OpError::of(if is_known(class) { errno::EOPNOTSUPP } else { errno::EPERM }));
         }
     }
     Ok(())
+}
+
+/// Whether a method only asks for what mirroring keeps, as everyday commands do before they remove or show an image. Nothing is mirrored: as in
+/// Ceph, such a method finds no object. The others are refused, so that their errors tell of mirroring.
+fn looks_at_mirroring(class: &[u8], method: &[u8]) -> bool {
+    let has = |word: &[u8]| method.windows(word.len()).any(|part| part == word);
+    class == b"rbd" && method.starts_with(b"mirror_") && (has(b"_get") || has(b"_list"))
 }
 
 /// Times that a method is called again because it asked for something that had to be looked up first.

@@ -336,3 +336,22 @@ const METHODS: [(&str, &[&str]); 2] = [
         ],
     ),
 ];
+
+#[test]
+fn only_methods_that_look_at_mirroring_find_nothing() {
+    let looks = |method: &str| super::looks_at_mirroring(b"rbd", method.as_bytes());
+    for method in [
+        "mirror_peer_list",
+        "mirror_image_status_get_summary",
+        "mirror_image_instance_list",
+        "mirror_mode_get",
+    ] {
+        assert!(looks(method), "{method}");
+    }
+    for method in
+        ["mirror_uuid_set", "mirror_mode_set", "mirror_peer_add", "mirror_image_set", "group_dir_list"]
+    {
+        assert!(!looks(method), "{method}");
+    }
+    assert!(!super::looks_at_mirroring(b"lock", b"mirror_mode_get"));
+}

@@ -1,7 +1,7 @@
 //! Sparse reads: the extents of an object that were written, and their bytes.
 //!
-//! A store knows which blocks are holes. Inside of a block that was written in part only its bytes tell: a run of zeros counts
-//! as a hole, but a block of nothing but zeros was written so.
+//! A store knows which blocks are holes, and which were written only in part. Inside of the latter only their bytes tell: a run of zeros
+//! counts as a hole, but a block of nothing but zeros was written so. Zeros in all other blocks are data.
 
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ pub(in crate::pg) async fn read(
     if wanted.end - wanted.start > left {
         return Err(OpError::of(errno::EMSGSIZE));
     }
-    let (extents, data) = look(osd, oid, size, wanted).await?;
+    let (extents, data) = look(osd, oid, size, wanted, true).await?;
     Ok(answer(&extents, &data))
 }
 
@@ -52,7 +52,7 @@ pub(in crate::pg) async fn map(
     let mut at = wanted.start;
     while at < wanted.end {
         let end = (at / LOOK_BYTES + 1).saturating_mul(LOOK_BYTES).min(wanted.end);
-        let (some, _) = look(osd, oid, size, at..end).await?;
+        let (some, _) = look(osd, oid, size, at..end, false).await?;
         some.into_iter().for_each(|extent| push(&mut extents, extent));
         at = end;
     }
@@ -75,12 +75,13 @@ fn wanted(op: &OsdOp, size: u64) -> Range<u64> {
     start..start.saturating_add(extent.length).min(size)
 }
 
-/// The written extents of a range, and their bytes.
+/// The written extents of a range, and their bytes if they are wanted.
 async fn look(
     osd: &OsdShard,
     oid: &ObjectId,
     size: u64,
     wanted: Range<u64>,
+    wants_data: bool,
 ) -> Result<(Extents, Payload), OpError> {
     if wanted.is_empty() {
         return Ok((Extents::new(), Payload::new()));
@@ -93,15 +94,26 @@ async fn look(
         return Ok((Extents::new(), Payload::new()));
     };
     let (first, last) = (first.start, last.end);
+    let in_part = osd.store.in_part(oid, start, end - start).await?;
+    if in_part.is_empty() && !wants_data {
+        let cut = |run: Range<u64>| run.start.max(wanted.start)..run.end.min(wanted.end);
+        return Ok((written.into_iter().map(cut).filter(|run| !run.is_empty()).collect(), Payload::new()));
+    }
     let data = heal::read(osd, oid, first, last - first).await.map_err(|unhealed| unhealed.error)?;
-    let extents = extents_of(&data, &written, wanted, start..end);
+    let extents = extents_of(&data, &written, &in_part, wanted, start..end);
     let bytes = gathered(&data, first, &extents);
     Ok((extents, bytes))
 }
 
 /// The extents among `data`, which begins with the first of the `written` runs: of those, what is `wanted` of them. All that was
-/// looked at are the blocks `known`.
-fn extents_of(data: &Payload, written: &[Range<u64>], wanted: Range<u64>, known: Range<u64>) -> Extents {
+/// looked at are the blocks `known`; those of `in_part` have holes.
+fn extents_of(
+    data: &Payload,
+    written: &[Range<u64>],
+    in_part: &[u64],
+    wanted: Range<u64>,
+    known: Range<u64>,
+) -> Extents {
     let mut extents = Extents::new();
     let mut runs = written.iter().peekable();
     let mut offset = written.first().map_or(0, |run| run.start);
@@ -111,10 +123,14 @@ fn extents_of(data: &Payload, written: &[Range<u64>], wanted: Range<u64>, known:
         if let Some(run) = runs.peek().filter(|run| run.start <= offset) {
             let after_hole = offset == run.start && offset > known.start;
             let before_hole = end == run.end && end < known.end;
-            parts(block, after_hole, before_hole, |part| {
+            let mut found = |part: Range<usize>| {
                 let part = offset + part.start as u64..offset + part.end as u64;
                 push(&mut extents, part.start.max(wanted.start)..part.end.min(wanted.end));
-            });
+            };
+            match in_part.binary_search(&offset) {
+                Ok(_) => parts(block, after_hole, before_hole, found),
+                Err(_) => found(0..block.len()),
+            }
         }
         offset = end;
     }
@@ -260,11 +276,13 @@ mod tests {
         let full = block(&[0..4096]);
         let data = Payload::from([&full[..], &vec![0; 4096], &full, &block(&[100..120])].concat());
         let written = [4096..8192, 12_288..20_480];
-        let extents = extents_of(&data, &written, 5000..18_000, 0..40_960);
+        let extents = extents_of(&data, &written, &[16_384], 5000..18_000, 0..40_960);
         assert_eq!(extents, [5000..8192, 12_288..16_384, 16_484..16_504]);
         let bytes = gathered(&data, 4096, &extents);
         assert_eq!(bytes.to_vec(), vec![b'x'; 3192 + 4096 + 20]);
-        let one = extents_of(&data, &written, 4096..8192, 4096..8192);
+        let whole = extents_of(&data, &written, &[], 5000..18_000, 0..40_960);
+        assert_eq!(whole, [5000..8192, 12_288..18_000], "zeros that were written are data");
+        let one = extents_of(&data, &written, &[], 4096..8192, 4096..8192);
         assert_eq!(gathered(&data, 4096, &one).to_vec(), full);
     }
 }

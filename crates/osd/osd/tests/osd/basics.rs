@@ -131,6 +131,16 @@ async fn holes(pool: Pool) {
     // Zeros that were written are no hole.
     pool.write("zeros", 4096, vec![0; 65_536]).await.unwrap();
     expect("zeros", 0, 100_000, &[(4096, 65_536)]).await;
+    let mut mixed = data(12_000);
+    mixed[1000..3000].fill(0);
+    mixed[4096..5000].fill(0);
+    mixed[8000..].fill(0);
+    pool.write("mixed", 0, mixed).await.unwrap();
+    pool.write("mixed", 200, vec![0; 500]).await.unwrap();
+    expect("mixed", 0, 100_000, &[(0, 12_000)]).await;
+    expect("mixed", 1500, 7000, &[(1500, 7000)]).await;
+    pool.zero("mixed", 5000, 1000).await.unwrap();
+    expect("mixed", 0, 4096, &[(0, 4096)]).await;
 }
 
 /// Requests of several operations: all or nothing, results of each.

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use carmine_client::{Pool, RouteMode};
+use carmine_pgtypes::snaps::{SNAPSET, SnapSet};
 use carmine_pgtypes::{ObjectChange, PgInfo, Scrubbed, Step, Transaction};
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::{Epoch, ObjectId, OsdId, PgId, SNAP_HEAD, SpgId, Uuid, errno};
@@ -108,10 +109,21 @@ fn scrub(cluster: &Cluster, deep: bool, repair: bool) -> u64 {
 
 /// The answer of SCRUBLS: its names are in it.
 fn listed(cluster: &Cluster) -> Result<Vec<u8>, i32> {
-    cluster.client(RouteMode::Direct, |_, pool| async move {
+    listed_of(cluster, 0)
+}
+
+/// The same of snapsets: how many are listed, and the answer.
+fn listed_sets(cluster: &Cluster) -> (u32, Vec<u8>) {
+    let answer = listed_of(cluster, 1).expect("a list");
+    // Behind the envelope and the interval.
+    (u32::from_le_bytes(answer[10..14].try_into().unwrap()), answer)
+}
+
+fn listed_of(cluster: &Cluster, snapsets: u32) -> Result<Vec<u8>, i32> {
+    cluster.client(RouteMode::Direct, move |_, pool| async move {
         let arg = ScrubLsArg {
             interval: 0,
-            snapsets: 0,
+            snapsets,
             name: Vec::new(),
             nspace: Vec::new(),
             snap: SNAP_HEAD,
@@ -459,7 +471,20 @@ fn clones_are_scrubbed_with_their_heads() {
             check(&pool.at_snap(1), n).await;
         }
     });
+    assert_eq!(listed_sets(&cluster).0, 0);
     // Nobody can bring back a clone that is gone everywhere.
     tamper(&cluster, 2, (0..2).map(|osd| (osd, clone(3), vec![Step::Remove])).collect());
     assert_eq!(scrub(&cluster, false, true), 1);
+    let (count, answer) = listed_sets(&cluster);
+    assert!(count == 1 && has(&answer, &name(3)), "the head that misses its clone");
+    // Nor tell whether a damaged head or its clone is right: both are listed, and a head that does not know its clone.
+    let damage = |value: &[u8]| Step::SetXattr { name: SNAPSET.into(), value: Bytes::from(value.to_vec()) };
+    let forget = SnapSet::default().encode();
+    let harms =
+        (0..2).flat_map(|osd| [(osd, oid(4), vec![damage(b"?")]), (osd, oid(5), vec![damage(&forget)])]);
+    tamper(&cluster, 2, harms.collect());
+    assert_eq!(scrub(&cluster, false, true), 4, "one of 3 and 5, two of 4");
+    let (count, answer) = listed_sets(&cluster);
+    assert_eq!(count, 5);
+    assert!([3, 4, 5].iter().all(|n| has(&answer, &name(*n))));
 }

@@ -52,6 +52,8 @@ pub const FLAG_NOUP: u32 = 0x20;
 pub const FLAG_NODOWN: u32 = 0x40;
 /// Map flag: nobody goes out by itself.
 pub const FLAG_NOOUT: u32 = 0x80;
+/// Map flag: OSDs that boot do not come in.
+pub const FLAG_NOIN: u32 = 0x100;
 /// Map flag: no backfill goes on.
 pub const FLAG_NOBACKFILL: u32 = 0x200;
 /// Map flag: no recovery by the log goes on.
@@ -73,7 +75,7 @@ pub const FLAG_NAMES: &[(u32, &str)] = &[
     (FLAG_NOUP, "noup"),
     (FLAG_NODOWN, "nodown"),
     (FLAG_NOOUT, "noout"),
-    (0x100, "noin"),
+    (FLAG_NOIN, "noin"),
     (FLAG_NOBACKFILL, "nobackfill"),
     (FLAG_NOREBALANCE, "norebalance"),
     (FLAG_NORECOVER, "norecover"),

@@ -26,6 +26,7 @@ mod sets;
 use std::cell::{Cell, RefCell};
 
 use carmine_types::Epoch;
+use carmine_wire::scrub::InconsistentSnapset;
 
 use compare::Inconsistent;
 use schedule::Due;
@@ -67,7 +68,9 @@ struct Found {
     /// The interval in which it was so. Zero: this primary has not scrubbed the PG yet.
     interval: Epoch,
     objects: Vec<Inconsistent>,
-    /// Copies with errors, of these objects and of those that are not remembered.
+    /// Heads and clones that contradict each other.
+    sets: Vec<InconsistentSnapset>,
+    /// Copies with errors, and contradictions, of these objects and of those that are not remembered.
     errors: u64,
 }
 
@@ -76,6 +79,16 @@ impl Found {
         self.errors += object.bad_copies();
         if self.objects.len() < LISTED_MAX {
             self.objects.push(object);
+        }
+    }
+
+    /// Each object stands once, in order.
+    fn add_set(&mut self, new: InconsistentSnapset) {
+        self.errors += sets::errors_of(&new);
+        match self.sets.binary_search_by(|known| known.oid.cmp(&new.oid)) {
+            Ok(at) => self.sets.get_mut(at).into_iter().for_each(|known| sets::merge(known, &new)),
+            Err(at) if self.sets.len() < LISTED_MAX => self.sets.insert(at, new),
+            Err(_) => {}
         }
     }
 

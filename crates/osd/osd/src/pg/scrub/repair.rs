@@ -11,7 +11,7 @@ use carmine_messenger::{Message, with_timeout};
 use carmine_pgtypes::{ObjectChange, ObjectMeta, Step};
 use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Bytes, Payload};
-use carmine_store::OmapRange;
+use carmine_store::{BLOCK_BYTES, OmapRange};
 use carmine_types::crc32c::SEED;
 use carmine_types::{Errno, LogOp, ObjectId, OsdId, ReqId, SNAP_HEAD};
 use carmine_wire::osd_op::{OpList, OsdRequest, flags};
@@ -111,7 +111,7 @@ impl Run {
         let Content { meta, header, omap } = content;
         let mut steps: SmallVec<[Step; 2]> = SmallVec::new();
         steps.extend([Step::Remove, Step::Truncate { size: meta.size }]);
-        steps.extend((!data.is_empty()).then_some(Step::Write { off: 0, data, crc: None }));
+        steps.extend(without_zeros(&data).map(|(off, data)| Step::Write { off, data, crc: None }));
         let xattrs = meta.xattrs.iter();
         steps.extend(xattrs.map(|(name, value)| Step::SetXattr { name: name.into(), value: value.clone() }));
         steps.extend((!header.is_empty()).then_some(Step::SetOmapHeader { header }));
@@ -270,4 +270,19 @@ impl Content {
         }
         Ok(())
     }
+}
+
+/// The runs of blocks that are not all zeros, with their offsets: the others are left holes, as most of them were.
+fn without_zeros(data: &Payload) -> impl Iterator<Item = (u64, Payload)> {
+    let block = |at: usize| data.slice(at, (BLOCK_BYTES as usize).min(data.len() - at));
+    let is_zero = move |at: usize| block(at).iter().all(|chunk| chunk.iter().all(|byte| *byte == 0));
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for at in (0..data.len()).step_by(BLOCK_BYTES as usize).filter(|at| !is_zero(*at)) {
+        let end = (at + BLOCK_BYTES as usize).min(data.len());
+        match runs.last_mut() {
+            Some(run) if run.1 == at => run.1 = end,
+            _ => runs.push((at, end)),
+        }
+    }
+    runs.into_iter().map(|(from, to)| (from as u64, data.slice(from, to - from)))
 }

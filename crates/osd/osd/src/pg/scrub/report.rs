@@ -3,7 +3,7 @@
 use carmine_messenger::Message;
 use carmine_pgtypes::Scrubbed;
 use carmine_reactor::{Payload, ShardId};
-use carmine_types::{Epoch, errno};
+use carmine_types::{Epoch, ObjectId, errno};
 use carmine_wire::private::{OsdScrubs, PgScrubs};
 use carmine_wire::scrub::{ScrubLsArg, ScrubLsReply};
 use smallvec::smallvec;
@@ -63,17 +63,25 @@ fn page(pg: &Pg, op: &ClientOp) -> Result<(i32, ScrubLsReply), i32> {
     }
     let interval = found.interval.0;
     if arg.interval != 0 && arg.interval != interval {
-        return Ok((errno::EAGAIN, ScrubLsReply { interval, objects: Vec::new() }));
+        return Ok((errno::EAGAIN, ScrubLsReply { interval, ..ScrubLsReply::default() }));
     }
-    let is_start = |object: &&Inconsistent| {
-        let oid = &object.object.oid;
-        (&*oid.name, &*oid.nspace, oid.snap) == (&*arg.name, &*arg.nspace, arg.snap)
-    };
-    let behind = found.objects.iter().position(|object| is_start(&object)).map_or(0, |at| at + 1);
     let max = arg.max.min(ANSWER_OBJECTS_MAX) as usize;
-    // There are no snapshots whose sets could differ.
-    let objects = found.objects.iter().skip(behind).take(if arg.snapsets == 0 { max } else { 0 });
-    Ok((0, ScrubLsReply { interval, objects: objects.map(|object| object.object.clone()).collect() }))
+    let mut reply = ScrubLsReply { interval, ..ScrubLsReply::default() };
+    if arg.snapsets == 0 {
+        let behind = behind(&arg, found.objects.iter().map(|object| &object.object.oid));
+        reply.objects =
+            found.objects.iter().skip(behind).take(max).map(|object| object.object.clone()).collect();
+    } else {
+        let behind = behind(&arg, found.sets.iter().map(|set| &set.oid));
+        reply.snapsets = found.sets.iter().skip(behind).take(max).cloned().collect();
+    }
+    Ok((0, reply))
+}
+
+/// How many of a list the client has got before.
+fn behind<'a>(arg: &ScrubLsArg, mut oids: impl Iterator<Item = &'a ObjectId>) -> usize {
+    let last = (&*arg.name, &*arg.nspace, arg.snap);
+    oids.position(|oid| (&*oid.name, &*oid.nspace, oid.snap) == last).map_or(0, |at| at + 1)
 }
 
 impl Pg {

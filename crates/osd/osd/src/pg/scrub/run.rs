@@ -17,6 +17,7 @@ use carmine_wire::scrub::{InconsistentObject, copy_errors};
 
 use super::compare::{Inconsistent, Map, compare};
 use super::scan::{Page, scan};
+use super::sets::errors_of;
 use super::{Found, Order};
 use crate::messages::{Head, PgScrub, PgScrubMap, ScanCursor};
 use crate::pg::push::for_each;
@@ -308,7 +309,7 @@ impl Run {
         if self.order.is_commanded || !self.order.deep || !options.auto_repair || !few {
             return Ok(());
         }
-        self.found.errors = 0;
+        self.found.errors = self.found.sets.iter().map(errors_of).sum();
         for object in std::mem::take(&mut self.found.objects) {
             let left = self.repair_other(object.object.oid).await?;
             left.into_iter().for_each(|object| self.found.add(object));

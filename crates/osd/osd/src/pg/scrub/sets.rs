@@ -2,53 +2,119 @@
 
 use std::sync::Arc;
 
+use carmine_pgtypes::snaps::{CloneInfo, SnapSet};
 use carmine_types::{ObjectId, SNAP_HEAD};
+use carmine_wire::scrub::{InconsistentSnapset, ShownClone, ShownSnapset, snapset_errors};
 
 use super::run::{End, Run};
 use crate::pg::snaps;
 
+/// Contradictions that an entry stands for. Clones that a head does not know are counted with themselves.
+pub(super) fn errors_of(entry: &InconsistentSnapset) -> u64 {
+    let single = snapset_errors::SNAPSET_CORRUPTED | snapset_errors::HEADLESS | snapset_errors::SIZE_MISMATCH;
+    u64::from((entry.errors & single).count_ones()) + entry.missing.len() as u64
+}
+
+/// Adds what else is wrong with the same object.
+pub(super) fn merge(entry: &mut InconsistentSnapset, other: &InconsistentSnapset) {
+    entry.errors |= other.errors;
+    entry.extra.extend(&other.extra);
+    entry.missing.extend(&other.missing);
+    if entry.snapset.is_none() {
+        entry.snapset.clone_from(&other.snapset);
+    }
+}
+
 impl Run {
     /// Looks at some objects of this copy, to which nothing is written meanwhile; whether all copies are equal is
-    /// checked elsewhere. Errors are counted and logged; nobody can tell whether the head or the clone is right, so
+    /// checked elsewhere. Errors are counted, logged and listed; nobody can tell whether the head or the clone is right, so
     /// they are not repaired.
     pub(super) async fn check_sets(&mut self, objects: &[Arc<ObjectId>]) -> Result<(), End> {
         for oid in objects {
             let wrong =
                 if oid.snap == SNAP_HEAD { self.of_head(oid).await? } else { self.of_clone(oid).await? };
             self.current()?;
-            for why in wrong {
-                tracing::error!("pg {}: scrub: object {oid}: {why}", self.pg.id);
-                self.osd.metrics.borrow_mut().scrub_errors += 1;
-                self.found.errors += 1;
+            for entry in wrong {
+                tracing::error!("pg {}: scrub: {}", self.pg.id, describe(&entry));
+                self.osd.metrics.borrow_mut().scrub_errors += errors_of(&entry);
+                self.found.add_set(entry);
             }
         }
         Ok(())
     }
 
     /// The clones that it tells of are there, with the sizes that it says.
-    async fn of_head(&self, head: &ObjectId) -> Result<Vec<String>, End> {
+    async fn of_head(&self, head: &ObjectId) -> Result<Vec<InconsistentSnapset>, End> {
         let Some(meta) = self.osd.store.stat(head).await? else { return Ok(Vec::new()) };
         let Ok(set) = snaps::set_of(&meta) else {
-            return Ok(vec!["its list of clones is damaged".to_owned()]);
+            return Ok(vec![entry(head, snapset_errors::SNAPSET_CORRUPTED, None)]);
         };
-        let mut wrong = Vec::new();
-        for clone in set.unwrap_or_default().clones {
-            match self.osd.store.stat(&snaps::clone_of(head, clone.id)).await? {
-                None => wrong.push(format!("its clone {} is missing", clone.id)),
+        let set = set.unwrap_or_default();
+        let (mut missing, mut wrong) = (Vec::new(), Vec::new());
+        for clone in &set.clones {
+            let oid = snaps::clone_of(head, clone.id);
+            match self.osd.store.stat(&oid).await? {
+                None => missing.push(clone.id),
                 Some(meta) if meta.size != clone.size => {
-                    wrong.push(format!("its clone {} has {} bytes, not {}", clone.id, meta.size, clone.size));
+                    wrong.push(entry(&oid, snapset_errors::SIZE_MISMATCH, None));
                 }
                 Some(_) => {}
             }
+        }
+        if !missing.is_empty() {
+            let of_head = entry(head, snapset_errors::CLONE_MISSING, Some(&set));
+            wrong.push(InconsistentSnapset { missing, ..of_head });
         }
         Ok(wrong)
     }
 
     /// Its head tells of it.
-    async fn of_clone(&self, oid: &ObjectId) -> Result<Vec<String>, End> {
-        let head = self.osd.store.stat(&snaps::head_of(oid)).await?;
-        let set = head.as_ref().and_then(|head| snaps::set_of(head).ok().flatten()).unwrap_or_default();
-        let is_known = set.clone_of(oid.snap).is_some();
-        Ok(if is_known { Vec::new() } else { vec!["its head does not know this clone".to_owned()] })
+    async fn of_clone(&self, oid: &ObjectId) -> Result<Vec<InconsistentSnapset>, End> {
+        let head = snaps::head_of(oid);
+        let meta = self.osd.store.stat(&head).await?;
+        let set = meta.as_ref().and_then(|meta| snaps::set_of(meta).ok()).map(Option::unwrap_or_default);
+        if set.as_ref().is_some_and(|set| set.clone_of(oid.snap).is_some()) {
+            return Ok(Vec::new());
+        }
+        let mut wrong = vec![entry(oid, snapset_errors::HEADLESS, None)];
+        wrong.extend(set.map(|set| {
+            let of_head = entry(&head, snapset_errors::EXTRA_CLONES, Some(&set));
+            InconsistentSnapset { extra: vec![oid.snap], ..of_head }
+        }));
+        Ok(wrong)
+    }
+}
+
+fn entry(oid: &ObjectId, errors: u64, set: Option<&SnapSet>) -> InconsistentSnapset {
+    InconsistentSnapset {
+        oid: oid.clone(),
+        errors,
+        extra: Vec::new(),
+        missing: Vec::new(),
+        snapset: set.map(shown),
+    }
+}
+
+fn shown(set: &SnapSet) -> ShownSnapset {
+    let clone = |clone: &CloneInfo| ShownClone {
+        id: clone.id,
+        size: clone.size,
+        overlap: clone.overlap.iter().collect(),
+        snaps: clone.snaps.clone(),
+    };
+    ShownSnapset { seq: set.seq, clones: set.clones.iter().map(clone).collect() }
+}
+
+/// One line for the log.
+fn describe(entry: &InconsistentSnapset) -> String {
+    let oid = &entry.oid;
+    match entry.errors {
+        snapset_errors::SNAPSET_CORRUPTED => format!("object {oid}: its list of clones is damaged"),
+        snapset_errors::CLONE_MISSING => format!("object {oid}: its clones {:?} are missing", entry.missing),
+        snapset_errors::EXTRA_CLONES => {
+            format!("object {oid}: it does not know its clones {:?}", entry.extra)
+        }
+        snapset_errors::SIZE_MISMATCH => format!("object {oid}: its head says another size"),
+        _ => format!("object {oid}: its head does not know this clone"),
     }
 }

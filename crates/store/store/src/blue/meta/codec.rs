@@ -70,14 +70,19 @@ pub(crate) fn push_extents(out: &mut Vec<u8>, key_start: usize, extents: &Extent
     push(out, key_start, |e| {
         e.u8(entries.len() as u8 | if extents.is_copy() { COPY } else { 0 });
         e.bytes(bytes.as_flattened().get(..entries.len() * ENTRY_BYTES).unwrap_or_default());
+        if extents.parts() != 0 {
+            e.u64(extents.parts());
+        }
     });
 }
 
 pub(crate) fn decode_extents(key: &[u8], value: &[u8]) -> Result<Extents, StoreError> {
-    let (entries, is_copy) = open(key, value, |d| {
+    let (entries, is_copy, parts) = open(key, value, |d| {
         let first = d.u8()?;
         let entries = d.items((first & !COPY).into(), |d| Ok(Entry::new(get_block(d)?, d.u32()?)))?;
-        Ok((entries, first & COPY != 0))
+        // Few pieces have any.
+        let parts = if d.is_empty() { 0 } else { d.u64()? };
+        Ok((entries, first & COPY != 0, parts))
     })?;
     if entries.len() > PIECE_BLOCKS {
         let why = "it has more entries than a piece of a block map can have";
@@ -87,6 +92,7 @@ pub(crate) fn decode_extents(key: &[u8], value: &[u8]) -> Result<Extents, StoreE
     for (index, entry) in entries.into_iter().enumerate() {
         extents.set(index, entry);
     }
+    let extents = extents.with_parts(parts);
     Ok(if is_copy { extents.copy() } else { extents })
 }
 

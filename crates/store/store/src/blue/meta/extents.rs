@@ -56,6 +56,8 @@ pub(crate) struct Extents {
     entries: Vec<Entry>,
     /// It came with a clone: other objects may have its blocks, too.
     is_copy: bool,
+    /// Bit per block that has bytes which nobody wrote, or which were made a hole: see [`crate::Store::in_part`].
+    parts: u64,
 }
 
 impl Extents {
@@ -75,6 +77,9 @@ impl Extents {
         if let Some(slot) = self.entries.get_mut(index) {
             *slot = entry;
         }
+        if self.parts != 0 {
+            self.parts &= !(1 << index);
+        }
         while self.entries.last().is_some_and(|entry| entry.is_hole()) {
             self.entries.pop();
         }
@@ -83,7 +88,32 @@ impl Extents {
 
     /// The same for a clone.
     pub(crate) fn copy(&self) -> Extents {
-        Extents { entries: self.entries.clone(), is_copy: true }
+        Extents { entries: self.entries.clone(), is_copy: true, parts: self.parts }
+    }
+
+    /// A block has bytes that nobody wrote.
+    pub(crate) fn is_part(&self, index: usize) -> bool {
+        index < PIECE_BLOCKS && self.parts & 1 << index != 0
+    }
+
+    /// The same, until the block is replaced. False for a hole: all of it is one.
+    pub(crate) fn set_part(&mut self, index: usize) -> bool {
+        let has_block = !self.get(index).is_hole();
+        if has_block {
+            self.parts |= 1 << index;
+        }
+        has_block
+    }
+
+    /// Bit per block that has bytes which nobody wrote.
+    pub(crate) fn parts(&self) -> u64 {
+        self.parts
+    }
+
+    /// Takes these bits, of blocks that there are.
+    pub(crate) fn with_parts(self, parts: u64) -> Extents {
+        let known = 1u64.checked_shl(self.entries.len() as u32).map_or(u64::MAX, |end| end - 1);
+        Extents { parts: parts & known, ..self }
     }
 
     /// It came with a clone.
@@ -127,5 +157,20 @@ mod tests {
         assert!(extents.is_empty());
         extents.set(64, Entry::new(5, 1));
         assert!(extents.is_empty());
+    }
+
+    #[test]
+    fn a_block_is_in_part_until_it_is_replaced() {
+        let mut extents = Extents::default();
+        assert!(!extents.set_part(3), "it is a hole");
+        for index in [3, 63] {
+            extents.set(index, Entry::new(5, 1));
+            assert!(!extents.is_part(index) && extents.set_part(index) && extents.is_part(index));
+        }
+        assert!(extents.copy().is_part(3));
+        extents.set(3, Entry::new(6, 1));
+        extents.set(63, Entry::default());
+        assert_eq!(extents.parts(), 0);
+        assert_eq!(extents.with_parts(u64::MAX).parts(), 0b1111);
     }
 }

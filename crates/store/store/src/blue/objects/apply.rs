@@ -95,7 +95,10 @@ impl<P: Placer> Work<P> {
             Step::Touch => {}
             Step::Write { off, data, crc } => {
                 self.write(object, state, *off, data, *crc);
-                state.meta.size = state.meta.size.max(step.end());
+                if step.end() > state.meta.size {
+                    self.leave_gap(object, state, *off);
+                    state.meta.size = step.end();
+                }
             }
             Step::Zero { off, len } => {
                 let end = off.saturating_add(*len).min(state.meta.size);
@@ -103,6 +106,7 @@ impl<P: Placer> Work<P> {
             }
             Step::Truncate { size } => {
                 self.zero(object, state, *size, state.meta.size);
+                self.leave_gap(object, state, *size);
                 if *size < state.meta.size {
                     state.map.truncate(size.div_ceil(PIECE_BYTES) as usize);
                 }
@@ -227,9 +231,22 @@ impl<P: Placer> Work<P> {
         data: Option<&Payload>,
     ) {
         let old = state.entry(index).filter(|old| !old.is_hole());
+        let is_part = data.is_none() || is_part(state, index, within, len, old.is_none());
         let old = old.and_then(|old| state.recent.get(&old.block())).map(|recent| &recent.data);
         let placed = self.placer.part(old, within, len, data);
         self.place(object, state, index, placed);
+        if is_part {
+            state.set_part(index);
+        }
+    }
+
+    /// The object grows by bytes from `off` on: those between its end and these are a hole, also in the block of its end.
+    fn leave_gap(&mut self, object: &mut Touched, state: &mut OnodeState, off: u64) {
+        let (size, index) = (state.meta.size, state.meta.size / BLOCK_BYTES);
+        if off > size && !size.is_multiple_of(BLOCK_BYTES) && state.set_part(index) {
+            object.remapped = true;
+            self.pieces += usize::from(state.dirty.piece((index / PIECE_BLOCKS as u64) as u32));
+        }
     }
 
     /// A block of the object is written to its place.
@@ -291,6 +308,15 @@ impl<P: Placer> Work<P> {
         if state.entry(index).is_some_and(|entry| !entry.is_hole()) {
             self.patch(object, state, index, within, len, None);
         }
+    }
+}
+
+/// Whether a block of which a part is written has other bytes below the end of the object that nobody wrote.
+fn is_part(state: &OnodeState, index: u64, within: usize, len: usize, was_hole: bool) -> bool {
+    let from = index * BLOCK_BYTES + within as u64;
+    match was_hole {
+        true => within > 0 || from + (len as u64) < state.meta.size,
+        false => from > state.meta.size || state.is_part(index),
     }
 }
 

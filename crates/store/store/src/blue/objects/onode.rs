@@ -190,6 +190,19 @@ impl OnodeState {
         }
     }
 
+    /// The `index`th block of the object has bytes that nobody wrote.
+    pub(crate) fn is_part(&self, index: u64) -> bool {
+        let (shard, within) = OnodeState::place(index);
+        self.map.get(shard).and_then(Option::as_ref).is_some_and(|extents| extents.is_part(within))
+    }
+
+    /// The same, until the block is replaced; false for a hole.
+    pub(crate) fn set_part(&mut self, index: u64) -> bool {
+        let (shard, within) = OnodeState::place(index);
+        let extents = self.map.get_mut(shard).and_then(Option::as_mut);
+        extents.is_some_and(|extents| extents.set_part(within))
+    }
+
     /// Pieces of the map that bytes `range` of the object fall into, less those behind the end of the list.
     pub(crate) fn pieces(&self, range: &Range<u64>) -> Range<usize> {
         if range.is_empty() {

@@ -106,6 +106,16 @@ impl Blue {
         Ok(written_runs(off..end, |block| state.entry(block).is_some_and(|entry| !entry.is_hole())))
     }
 
+    /// See [`crate::Store::in_part`].
+    pub(crate) async fn in_part(&self, oid: &ObjectId, off: u64, len: u64) -> Result<Vec<u64>, StoreError> {
+        let wanted = off..off.saturating_add(len);
+        let pin = self.load(oid, &wanted).await?;
+        let state = pin.state.borrow();
+        let end = wanted.end.min(state.meta.size);
+        let blocks = off / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
+        Ok(blocks.filter(|block| state.is_part(*block)).map(|block| block * BLOCK_BYTES).collect())
+    }
+
     /// See [`crate::Store::read_block`]. A short [`read`](Blue::read) of what nearly every random read is.
     pub(crate) async fn read_plain_block(
         &self,
