@@ -1,4 +1,4 @@
-//! The unmodified `ceph` of Debian's ceph-common 16.2.15 against a testbed. About 40 s: the tool needs half a second to start.
+//! The unmodified `ceph` of Debian's ceph-common 16.2.15 against a testbed. About a minute: the tool needs half a second to start.
 #![allow(clippy::disallowed_methods)] // waits and reads clocks
 
 #[path = "ceph_tool/tree.rs"]

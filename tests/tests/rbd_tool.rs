@@ -231,13 +231,13 @@ fn other_services_are_refused(rbd: &mut Rbd<'_>) {
     rbd.refused("feature enable full journaling", not);
     for mode in ["pool", "image"] {
         rbd.refused(
-            &format!("mirror pool enable bench {mode}"),
+            &format!("mirror pool enable {mode}"),
             "failed to allocate mirroring uuid: (95) Operation not supported",
         );
     }
     // What only looks finds that nothing is mirrored.
-    assert_eq!(rbd.ok("mirror pool info bench"), "Mode: disabled\n");
-    rbd.works("mirror pool info POOL", "disabled: no image is mirrored");
+    assert_eq!(rbd.ok("mirror pool info"), "Mode: disabled\n");
+    rbd.works("mirror pool info", "disabled: no image is mirrored");
     rbd.refused("mirror image enable bench/full snapshot", "mirroring is not enabled on a pool");
     rbd.refused("perf image iostat", "Invalid argument");
     rbd.refused("trash purge schedule ls", "Invalid argument");

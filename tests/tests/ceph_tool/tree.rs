@@ -6,27 +6,25 @@ use carmine_tests::{installed, run, succeed};
 
 use super::{Ceph, LIMIT, clean};
 
-/// The tree gets racks, and PGs follow the hosts in them.
+/// A second root gets racks, and PGs follow the OSDs in them.
 pub(super) fn racks(ceph: &mut Ceph<'_>) {
     let up = |ceph: &Ceph<'_>| {
-        let mut up: Vec<u64> =
-            serde_json::from_value(ceph.json("osd map racked kept")["up"].clone()).expect("OSDs");
+        let up = ceph.json("osd map racked kept")["up"].clone();
+        let mut up: Vec<u64> = serde_json::from_value(up).expect("OSDs");
         up.sort_unstable();
         up
     };
-    let make = |name| format!("osd crush add-bucket {name} rack root=default");
-    let made = "added bucket rack-a type rack to location {root=default}";
-    ceph.says(&make("rack-a"), made, "");
-    ceph.ok(&make("rack-b"));
-    ceph.says(
-        "osd crush move host-0 rack=rack-a",
-        "moved item id -2 name 'host-0' to location {rack=rack-a}",
-        "",
-    );
-    ceph.ok("osd crush move host-1 rack=rack-b");
-    ceph.refused("osd crush move default rack=rack-a", "(40) Too many levels of symbolic links");
+    let made = "added bucket rack-a type rack to location {root=racked}";
+    ceph.says("osd crush add-bucket rack-a rack root=racked", made, "and the root, too");
+    let place = |osd, host, rack| format!("osd crush add osd.{osd} 1 host={host} rack={rack} root=racked");
+    let placed =
+        "add item id 0 name 'osd.0' weight 1 at location {host=host-a,rack=rack-a,root=racked} to crush map";
+    ceph.says(&place(0, "host-a", "rack-a"), placed, "it keeps its other place");
+    ceph.ok(&place(1, "host-b", "rack-b"));
+    ceph.refused("osd crush move racked rack=rack-a", "(40) Too many levels of symbolic links");
     ceph.refused("osd crush rm rack-a", "(39) Directory not empty");
-    ceph.ok("osd crush rule create-replicated racks default rack");
+    ceph.ok("osd crush rule create-replicated racks racked rack");
+    ceph.refused("osd crush unlink racked", "a crush rule takes the bucket");
     ceph.ok("osd pool create racked 8 8 replicated racks --size 2");
     ceph.until("status", clean);
     assert_eq!(up(ceph), [0, 1]);
@@ -34,33 +32,42 @@ pub(super) fn racks(ceph: &mut Ceph<'_>) {
     let file = ceph.bed.file("racked");
     std::fs::write(&file, &kept).expect("a file");
     ceph.bed.rados_ok(&["-p", "racked", "put", "kept", &file]);
-    ceph.ok("osd crush move host-1 root=default");
-    ceph.ok("osd crush create-or-move osd.2 1 host=host-2 rack=rack-b root=default");
-    ceph.ok("osd crush move host-2 rack=rack-b");
+    let moved = "name 'host-b' to location {root=apart} in crush map";
+    ceph.says("osd crush move host-b root=apart", moved, "with all below it");
+    ceph.ok(&place(2, "host-c", "rack-b"));
     ceph.until("status", clean);
     assert_eq!(up(ceph), [0, 2]);
     assert!(ceph.bed.rados_ok(&["-p", "racked", "get", "kept", "-"]) == kept, "the object is another one");
     ceph.sheet.works(
-        "`ceph osd crush move NAME LOCATION...`, `osd crush create-or-move OSD WEIGHT LOCATION...`",
-        "PGs of a rule by racks follow a host that moves, with their data",
+        "`ceph osd crush move NAME LOCATION...`",
+        "PGs of a rule by racks follow what moves, with their data",
     );
     weights_of_the_tree(ceph);
     another_map(ceph);
     ceph.ok("osd pool rm racked racked --yes-i-really-really-mean-it");
     ceph.ok("osd crush rule rm racks");
-    for host in ["host-0", "host-2"] {
-        ceph.ok(&format!("osd crush move {host} root=default"));
+    for (osd, root) in [(0, "racked"), (1, "apart"), (2, "racked")] {
+        ceph.said(&format!("osd crush rm osd.{osd} {root}"), &format!("name 'osd.{osd}' from crush map"));
     }
     ceph.ok("osd crush rename-bucket rack-a rack-c");
+    for bucket in ["host-a", "host-b", "host-c", "rack-b"] {
+        ceph.ok(&format!("osd crush rm {bucket}"));
+    }
     ceph.says("osd crush rm rack-c", "name 'rack-c' from crush map", "also `remove`, and `rename-bucket`");
-    ceph.said("osd crush rm rack-b", "name 'rack-b' from crush map");
+    ceph.ok("osd crush rm racked");
+    ceph.ok("osd crush remove apart");
+    assert_eq!(
+        ceph.json("osd crush dump")["buckets"].as_array().map(Vec::len),
+        Some(2 * 2),
+        "as before, with shadows"
+    );
     ceph.until("status", clean);
 }
 
 /// Flags of single OSDs, of a host, and of a device class.
 pub(super) fn groups(ceph: &mut Ceph<'_>) {
     ceph.says(
-        "osd set-group noup,noout osd.0 host-1 ssd",
+        "osd set-group noup,noout osd.0 host-0 ssd",
         "",
         "also `unset-group`; shown by `health detail`",
     );
@@ -68,16 +75,16 @@ pub(super) fn groups(ceph: &mut Ceph<'_>) {
     for line in [
         "3 OSDs or CRUSH {nodes, device-classes} have {NOUP,NODOWN,NOIN,NOOUT} flags set",
         "osd.0 has flags noout,noup",
-        "host host-1 has flags noout,noup",
+        "host host-0 has flags noout,noup",
         "device class 'ssd' has flags noout,noup",
     ] {
         assert!(health.contains(line), "{line:?} is not in {health}");
     }
     let dump = ceph.json("osd dump");
     assert_eq!(dump["osds"][0]["state"], serde_json::json!(["exists", "noout", "noup", "up"]));
-    assert_eq!(dump["crush_node_flags"], serde_json::json!({ "host-1": ["noout", "noup"] }));
+    assert_eq!(dump["crush_node_flags"], serde_json::json!({ "host-0": ["noout", "noup"] }));
     assert_eq!(dump["device_class_flags"], serde_json::json!({ "ssd": ["noout", "noup"] }));
-    ceph.ok("osd unset-group noup,noout osd.0 host-1 ssd");
+    ceph.ok("osd unset-group noup,noout osd.0 host-0 ssd");
     ceph.refused(
         "osd set-group nosuch osd.0",
         "unrecognized flag 'nosuch', must be one of {noup,nodown,noin,noout}",
@@ -116,18 +123,17 @@ fn weights_of_the_tree(ceph: &mut Ceph<'_>) {
     assert_eq!(weight(ceph), 6 << 16);
     ceph.ok(&subtree(1));
     ceph.says("osd crush reweight-all", "reweighted crush hierarchy", "");
-    ceph.says("osd crush set osd.0 1 host=host-0", "at location {host=host-0}: no change", "also `add`");
-    ceph.said(
-        "osd crush link host-0 root=second",
-        "linked item id -2 name 'host-0' to location {root=second}",
-    );
-    ceph.said("osd crush unlink host-0 second", "removed item id -2 name 'host-0' from crush map");
-    ceph.said("osd crush swap-bucket second host-0", "swapped bucket of second to host-0");
-    ceph.said("osd crush swap-bucket host-0 second", "swapped bucket of host-0 to second");
+    let moved = "create-or-move updated item name 'osd.0' weight 5 at location {host=host-a} to crush map";
+    ceph.says("osd crush create-or-move osd.0 5 host=host-a", moved, "one that has a place keeps its weight");
+    ceph.says("osd crush set osd.0 1 host=host-a", "at location {host=host-a}: no change", "also `add`");
+    ceph.said("osd crush link host-a root=second", "name 'host-a' to location {root=second} in crush map");
+    ceph.said("osd crush unlink host-a second", "name 'host-a' from crush map");
+    ceph.said("osd crush swap-bucket second host-a", "swapped bucket of second to host-a");
+    ceph.said("osd crush swap-bucket host-a second", "swapped bucket of host-a to second");
     ceph.ok("osd crush rm second");
     ceph.sheet.works("`ceph osd crush link|unlink|swap-bucket`", "PGs go where the tree says");
-    ceph.shows("osd crush weight-set ls", &[""], &[]);
-    ceph.shows("osd crush weight-set dump", &["{}"], &[]);
+    ceph.says("osd crush weight-set ls", "", "those of a map that was set");
+    ceph.tells("osd crush weight-set dump", "{}");
     ceph.says("osd crush tunables hammer", "adjusted tunables profile to hammer", "PGs move as these say");
     assert_eq!(ceph.json("osd crush show-tunables")["profile"], "hammer");
     ceph.ok("osd crush tunables optimal");

