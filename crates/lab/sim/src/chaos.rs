@@ -19,6 +19,10 @@ const REQUESTS: u32 = 60;
 const ALONE: Duration = Duration::from_secs(10);
 /// Virtual time in which all copies become whole while all OSDs run.
 const RECOVERED: Duration = Duration::from_secs(2);
+/// Virtual time in which clients write what one OSD gets and another does not.
+const DIVERGED: Duration = Duration::from_millis(200);
+/// Virtual time in which PGs are active again after a change of the map.
+const PEERED: Duration = Duration::from_secs(1);
 
 /// The kinds of faults that a run may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +145,7 @@ impl Chaos {
         self.cluster.pass(Duration::from_micros(self.rng.u64(..most_us)))?;
         self.note_ends();
         self.faults += 1;
-        match self.rng.u32(..34) {
+        match self.rng.u32(..36) {
             0..=3 => self.kill(false),
             4 | 5 => self.kill(true),
             6..=9 => self.start_one(),
@@ -163,7 +167,9 @@ impl Chaos {
             _ if self.theme == Theme::Wounds => return self.wound(),
             _ if self.theme == Theme::Full => return self.fill_or_make_room(),
             28..=32 => return self.change_map(),
-            _ => return self.call_down(),
+            33 => return self.call_down(),
+            34 => return self.write_in_vain(),
+            _ => return self.interrupt_recovery(),
         }
         Ok(())
     }
@@ -497,6 +503,69 @@ impl Chaos {
         Ok(())
     }
 
+    /// What an OSD wrote while it heard of no other is undone when it comes back without that; then all OSDs start anew, and it
+    /// must not tell the clients, which stood still meanwhile, that it has done what they asked for.
+    fn write_in_vain(&mut self) -> Result<(), SimStuck> {
+        let osd = self.osd();
+        if !self.cluster.runs(osd) {
+            return Ok(());
+        }
+        self.say(format!(
+            "osd.{osd} writes alone and dies, comes back, and all start anew; clients stand still"
+        ));
+        for other in (0..self.cluster.shape.osds).filter(|other| *other != osd) {
+            self.cut_both_ways(&name_of(osd), &name_of(other));
+        }
+        self.cluster.pass(DIVERGED)?;
+        let clients: Vec<NodeId> = self.clients.iter().map(|client| client.node).collect();
+        clients.iter().for_each(|node| self.cluster.sim.stop(*node));
+        self.cluster.kill(osd);
+        self.mend();
+        self.cluster.pass(RECOVERED)?;
+        self.start_osd(osd);
+        self.cluster.pass(RECOVERED)?;
+        let running: Vec<u32> = (0..self.cluster.shape.osds).filter(|osd| self.cluster.runs(*osd)).collect();
+        running.iter().for_each(|osd| self.cluster.kill(*osd));
+        self.forget_dead();
+        running.iter().for_each(|osd| self.start_osd(*osd));
+        self.cluster.pass(RECOVERED)?;
+        clients.iter().for_each(|node| self.cluster.sim.go_on(*node));
+        Ok(())
+    }
+
+    /// An OSD dies while another, which owns the same PGs, still lacks objects that it wrote.
+    fn interrupt_recovery(&mut self) -> Result<(), SimStuck> {
+        let (osd, other) = (self.osd(), self.osd());
+        if osd == other || !self.cluster.runs(osd) {
+            return Ok(());
+        }
+        self.say(format!("osd.{other} misses what osd.{osd} writes, and that dies before it gives it"));
+        self.forbid_recovery(true)?;
+        self.cut_both_ways(&name_of(osd), &name_of(other));
+        self.cluster.pass(DIVERGED)?;
+        // An interval with the same members begins.
+        self.set_pool("min_size", 1)?;
+        self.mend();
+        self.cluster.pass(PEERED)?;
+        self.cluster.kill(osd);
+        self.forget_dead();
+        self.cluster.pass(PEERED)?;
+        self.start_osd(osd);
+        self.set_pool("min_size", self.cluster.shape.min_size)?;
+        self.forbid_recovery(false)
+    }
+
+    fn forbid_recovery(&self, is_forbidden: bool) -> Result<(), SimStuck> {
+        let prefix = if is_forbidden { "osd set" } else { "osd unset" };
+        self.cluster.command(&json!({ "prefix": prefix, "key": "norecover" }))
+    }
+
+    fn set_pool(&self, what: &str, value: u8) -> Result<(), SimStuck> {
+        let prefix = "osd pool set";
+        self.cluster
+            .command(&json!({ "prefix": prefix, "pool": POOL, "var": what, "val": value.to_string() }))
+    }
+
     /// Everything works from now on, and the map is as it was.
     ///
     /// # Errors
@@ -532,9 +601,7 @@ impl Chaos {
             let command = json!({ "prefix": "osd rm-pg-upmap-items", "pgid": format!("1.{pg:x}") });
             self.cluster.command(&command)?;
         }
-        let size = size.to_string();
-        let command = json!({ "prefix": "osd pool set", "pool": POOL, "var": "size", "val": size });
-        self.cluster.command(&command)?;
+        self.set_pool("size", size)?;
         self.load.is_troubled.set(false);
         Ok(())
     }

@@ -22,7 +22,8 @@
 //!   copies are equal, and all have written it before anything new is executed. So a replica with a later one has data that
 //!   the primary may lack (it lost its store), unless both end in the same entry: then the primary changes nothing and says so.
 //! - A copy that is being made or repaired says durably that it is incomplete before anything of it changes: it never leads,
-//!   and never counts as equal. A primary that finds another member's copy better than its own, or full, names it as successor.
+//!   and never counts as equal. A primary that finds another member's copy better than its own, or full, names it as successor;
+//!   one that is incomplete looks for such a member while owners are down, too.
 //! - Attempts are numbered. A replica takes nothing of an earlier attempt or of another interval than that of the last query
 //!   that it answered. The primary takes no answer to an earlier attempt.
 //! - A replica may have promised another primary, of an earlier interval, that nobody else serves for a while (a read lease). The

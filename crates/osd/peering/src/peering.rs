@@ -317,6 +317,8 @@ impl Peering {
         match down.as_slice() {
             _ if found < min_size => Some(Reason::TooFew { found, min_size, down }),
             [] => self.blocked_by(own),
+            // It never leads, and the monitor strikes nobody off at its word: a member whose copy is whole has to go on.
+            _ if own.incomplete && found > 1 => None,
             _ if cfg!(carmine_mutation = "ignore_owners") => None,
             _ => Some(Reason::WaitsFor(down)),
         }

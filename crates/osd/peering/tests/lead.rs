@@ -14,12 +14,17 @@ fn at(version: u64) -> Eversion {
 
 /// osd.0 leads with a log up to entry 309, and osd.1, which is an owner of the data or not, has `copy`.
 fn ask(copy: Copy, is_owner: bool) -> Peering {
+    let own = PgInfo { last_update: at(309), last_epoch_started: STARTED, ..PgInfo::default() };
+    ask_with(own, copy, if is_owner { &[0, 1] } else { &[0] })
+}
+
+/// osd.0 leads with this copy, and osd.1 has `copy`.
+fn ask_with(own: PgInfo, copy: Copy, owners: &[u32]) -> Peering {
     let addr = SocketAddr::from(([127, 0, 0, 1], 6800));
     let member = |osd| Member { osd: OsdId(osd), addr, nonce: 1, up_from: Epoch(1) };
-    let owners = if is_owner { vec![OsdId(0), OsdId(1)] } else { vec![OsdId(0)] };
+    let owners = owners.iter().map(|osd| OsdId(*osd)).collect();
     let members = vec![member(0), member(1)];
     let map = Map { epoch: Epoch(7), members, owners, size: 2, min_size: 1, ..Map::default() };
-    let own = PgInfo { last_update: at(309), last_epoch_started: STARTED, ..PgInfo::default() };
     let mut peering = Peering::new(OsdId(0));
     _ = peering.on(&own, Event::Map(map));
     _ = peering.on(&own, Event::Loaded);
@@ -58,4 +63,17 @@ fn a_longer_log_leads_only_with_all_data() {
     let incomplete = Copy { incomplete: true, ..copy(STARTED, at(314)) };
     assert_eq!(ask(incomplete, true).successor(), None, "incomplete");
     assert_eq!(ask(copy(Epoch(2), at(314)), true).successor(), None, "of an earlier interval");
+}
+
+/// The monitor strikes an owner that is down off its list only for a primary whose copy is whole.
+#[test]
+fn an_incomplete_primary_lets_a_complete_member_lead_though_an_owner_is_down() {
+    let own =
+        PgInfo { last_update: at(309), last_epoch_started: STARTED, incomplete: true, ..PgInfo::default() };
+    let peering = ask_with(own.clone(), copy(STARTED, at(309)), &[0, 1, 2]);
+    assert_eq!(peering.successor(), Some(OsdId(1)));
+    assert_eq!(*peering.phase(), Phase::Incomplete(Reason::Interrupted(OsdId(1))));
+    let whole = PgInfo { incomplete: false, ..own };
+    let waits = ask_with(whole, copy(STARTED, at(309)), &[0, 1, 2]);
+    assert_eq!(*waits.phase(), Phase::Down(Reason::WaitsFor(vec![OsdId(2)])));
 }

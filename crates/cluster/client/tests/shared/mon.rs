@@ -317,11 +317,14 @@ impl FakeMon {
         }
         self.changes_with(move |map, inc| {
             for (pg, asked) in pg_temp.into_iter().filter(|_| map.epoch == epoch) {
-                let mut acting = pg_mapping(map, pg).acting.to_vec();
-                let at = acting.iter().position(|osd| Some(osd) == asked.first());
-                if let Some(at) = at.filter(|at| *at > 0) {
-                    acting[..=at].rotate_right(1);
-                    inc.new_pg_temp.insert(pg, acting);
+                let mapping = pg_mapping(map, pg);
+                let place_in = |osds: &[i32]| osds.iter().position(|osd| Some(osd) == asked.first());
+                let follows = place_in(&mapping.acting).is_some_and(|at| at > 0);
+                // Those that are down stay members.
+                let mut entry = map.pg_temp.get(&pg).cloned().unwrap_or_else(|| mapping.wanted.to_vec());
+                if let Some(at) = place_in(&entry).filter(|_| follows) {
+                    entry[..=at].rotate_right(1);
+                    inc.new_pg_temp.insert(pg, entry);
                 }
             }
         });
