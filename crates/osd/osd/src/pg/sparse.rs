@@ -10,7 +10,7 @@ use carmine_types::{ObjectId, errno};
 use carmine_wire::Encoder;
 use carmine_wire::osd_op::OsdOp;
 
-use super::heal;
+use super::heal::{self, IfUnfound};
 use crate::error::OpError;
 use crate::shard::OsdShard;
 
@@ -93,7 +93,8 @@ async fn look(
         return Ok((Extents::new(), Payload::new()));
     };
     let (first, last) = (first.start, last.end);
-    let data = heal::read(osd, oid, first, last - first).await.map_err(|unhealed| unhealed.error)?;
+    let data = heal::read(osd, oid, first, last - first, IfUnfound::Wait).await;
+    let data = data.map_err(|unhealed| unhealed.error)?;
     let extents = extents_of(&data, &written, wanted, start..end);
     let bytes = gathered(&data, first, &extents);
     Ok((extents, bytes))
