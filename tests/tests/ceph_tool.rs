@@ -284,7 +284,7 @@ fn pgs(ceph: &mut Ceph<'_>) {
     ceph.shows("pg 1.0 query", &["recovery_state"], &known);
     ceph.shows("tell 1.0 query", &["recovery_state"], &known);
     ceph.shows("pg 1.0 list_unfound", &["num_unfound"], &[".num_missing", ".state", ".more"]);
-    ceph.says("pg 1.0 mark_unfound_lost revert", "pg has no unfound objects", "there never are any");
+    ceph.says("pg 1.0 mark_unfound_lost revert", "pg has no unfound objects", "there are none here");
     ceph.refused("pg 1.0 mark_unfound_lost lose", "lose not in revert|delete");
     let none = ceph.json("pg ls inconsistent");
     assert_eq!(none["pg_stats"], serde_json::json!([]));

@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
 use crate::messages::{
-    KIND_FIRST, KIND_LAST, PgAck, PgActivate, PgBackfillProgress, PgBackfillScan, PgComplete, PgFetch,
-    PgLease, PgQuery, PgRead, PgRelease, PgRepair, PgReserve, PgScrub, PgScrubbed, PgStray, PushObject,
-    RECOVERY_KINDS, RepOp, peek_head, peek_pg,
+    KIND_FIRST, KIND_LAST, PgAck, PgActivate, PgBackfillProgress, PgBackfillScan, PgComplete, PgData,
+    PgFetch, PgLease, PgQuery, PgRead, PgRelease, PgRepair, PgReserve, PgScrub, PgScrubbed, PgStray,
+    PushObject, RECOVERY_KINDS, RepOp, peek_head, peek_pg,
 };
 use carmine_messenger::{Connection, Dispatcher, Message, Parts, Permit};
 use carmine_reactor::{Group, ShardId};
@@ -263,8 +263,16 @@ fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
     let Some(pg) = osd.pg(id) else {
         // The map that gives us this PG is on its way: the primary asks again.
         tracing::debug!("pg {id}: message {:#x} before its map", parts.header.kind);
-        if let Ok(query) = Message::from(parts).decode::<PgQuery>() {
-            reply(not_ready(query.head).with_tid(tid));
+        match parts.header.kind {
+            // It has nothing of the PG. Whoever is no member is asked by a map that it has.
+            PgRead::KIND if head.epoch <= osd.epoch() => {
+                reply(Message::of(&PgData { head, result: errno::ENOENT }).with_tid(tid));
+            }
+            _ => {
+                if let Ok(query) = Message::from(parts).decode::<PgQuery>() {
+                    reply(not_ready(query.head).with_tid(tid));
+                }
+            }
         }
         return;
     };

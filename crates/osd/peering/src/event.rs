@@ -250,6 +250,8 @@ pub enum Trouble {
     Refused(Errno),
     /// The primary's own store failed to give the data.
     OwnStore(Errno),
+    /// No member can give the data, and another OSD may have it.
+    Unfound,
 }
 
 /// The part of the primary's objects that a copy has.

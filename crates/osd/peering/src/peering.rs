@@ -6,7 +6,7 @@ use std::time::Duration;
 use carmine_pgtypes::{PgHistory, PgInfo};
 use carmine_types::{Epoch, Errno, OsdId};
 
-use crate::intervals::{self, Intervals};
+use crate::intervals::{self, Intervals, Sources};
 use crate::primary::Attempt;
 use crate::{Effect, Effects, Event, Lease, Map, Phase, Reason, Recovery};
 
@@ -101,6 +101,12 @@ impl Peering {
         }
     }
 
+    /// The OSD that this is.
+    #[must_use]
+    pub fn me(&self) -> OsdId {
+        self.me
+    }
+
     /// The phase that the PG is in.
     #[must_use]
     pub fn phase(&self) -> &Phase {
@@ -164,6 +170,12 @@ impl Peering {
     #[must_use]
     pub fn intervals(&self) -> &Intervals {
         &self.intervals
+    }
+
+    /// The OSDs that may have content which no member can give.
+    #[must_use]
+    pub fn might_have_unfound(&self) -> Sources {
+        Sources::of(self.intervals.past(), &self.map)
     }
 
     /// The history that a member should write down: its own record is behind. After a crash the OSD follows the maps since
@@ -395,6 +407,8 @@ impl Peering {
             (recovery == Recovery::RecoveryWait, "+recovery_wait"),
             (recovery == Recovery::RecoveryToofull, "+recovery_toofull"),
             (recovery == Recovery::Recovering, "+recovering"),
+            (recovery == Recovery::RecoveryUnfound, "+recovery_unfound"),
+            (recovery == Recovery::BackfillUnfound, "+backfill_unfound"),
             (self.map.members.len() < self.map.size, "+undersized"),
             (self.is_degraded(), "+degraded"),
             (is_remapped, "+remapped"),

@@ -84,6 +84,10 @@ pub enum Recovery {
     Backfilling,
     /// A copy that is backfilled is too full.
     BackfillToofull,
+    /// An object that the log tells of is unfound: an OSD that is down may have what no member can give of it.
+    RecoveryUnfound,
+    /// The same of an object that is backfilled.
+    BackfillUnfound,
 }
 
 /// Why a PG is in its phase, or why its interval begins anew.
@@ -132,6 +136,8 @@ pub enum Reason {
     WaitsFor(Vec<OsdId>),
     /// These OSDs, which are down, may have writes that nobody else has.
     BlockedBy(Vec<OsdId>),
+    /// No member can give all of an object that another one needs, and these OSDs may.
+    Unfound(Vec<OsdId>),
     /// Fewer OSDs than the pool's `min_size` are up.
     TooFew {
         /// Members of the acting set.
@@ -154,7 +160,10 @@ impl Reason {
     #[must_use]
     pub fn blocked_by(&self) -> &[OsdId] {
         match self {
-            Reason::WaitsFor(osds) | Reason::BlockedBy(osds) | Reason::TooFew { down: osds, .. } => osds,
+            Reason::WaitsFor(osds)
+            | Reason::BlockedBy(osds)
+            | Reason::Unfound(osds)
+            | Reason::TooFew { down: osds, .. } => osds,
             _ => &[],
         }
     }
@@ -198,6 +207,9 @@ impl fmt::Display for Reason {
             Reason::BlockedBy(osds) => {
                 let osds = names(osds);
                 write!(f, "peering is blocked due to down osds: {osds} may have writes that no other has")
+            }
+            Reason::Unfound(osds) => {
+                write!(f, "an object is unfound: {} may have what no member can give of it", names(osds))
             }
             Reason::TooFew { found, min_size, down } => {
                 write!(f, "{found} of its OSDs are up, and min_size is {min_size}")?;

@@ -212,6 +212,9 @@ impl Peering {
             Trouble::Full => Reason::Full(from),
             Trouble::Refused(errno) => Reason::Refused(from, errno),
             Trouble::OwnStore(errno) => Reason::OwnStore(self.me, errno),
+            Trouble::Unfound => {
+                return Stop::Incomplete(Reason::Unfound(self.might_have_unfound().down));
+            }
         })
     }
 

@@ -407,6 +407,23 @@ fn scrubs_are_ordered_from_primaries() {
 }
 
 #[test]
+fn unfound_objects_are_damage() {
+    let map = cluster_up(3);
+    let mut stats = reports(&map);
+    let view = MapView::new(std::sync::Arc::new(map.clone()));
+    let (pg, osd) = view.pgs().next().map(|(pg, mapping)| (pg, mapping.acting_primary.unwrap())).unwrap();
+    let state = "active+recovery_unfound+degraded".to_owned();
+    stats.reports.get_mut(&osd).unwrap().stuck.push(PgStuck { pg, state });
+    let health = text_of(run_with(&map, &stats, r#"{"prefix":"health","detail":"detail"}"#));
+    let lines = [
+        "[ERR] PG_DAMAGED: Possible data damage: 1 pg recovery_unfound\n".to_owned(),
+        format!("pg {pg} is active+recovery_unfound+degraded, acting ["),
+    ];
+    assert!(lines.iter().all(|line| health.contains(line)), "{health}");
+    assert!(!health.contains("SCRUB"), "{health}");
+}
+
+#[test]
 fn what_scrubs_found_is_in_states_and_health() {
     let map = cluster_up(3);
     let mut stats = reports(&map);

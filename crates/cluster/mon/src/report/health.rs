@@ -113,23 +113,27 @@ fn untagged(view: &View<'_>) -> Option<Check> {
     warning("POOL_APP_NOT_ENABLED", summary, details)
 }
 
-/// The damage that scrubs have found.
+/// The damage that scrubs have found, and objects of which no copy is known to be whole.
 fn damaged(view: &View<'_>) -> Vec<Check> {
-    let damaged = pg::damaged(view);
-    let errors: u64 = damaged.iter().map(|(.., errors)| errors).sum();
-    let lines =
-        damaged.into_iter().map(|(pg, state, acting, _)| format!("pg {pg} is {state}, acting {acting}"));
-    let details: Vec<String> = lines.collect();
-    let s = if details.len() == 1 { "" } else { "s" };
-    let summary = format!("Possible data damage: {} pg{s} inconsistent", details.len());
-    let found = warning("PG_DAMAGED", summary, details).into_iter();
-    let count = Check {
+    let inconsistent = pg::damaged(view);
+    let errors: u64 = inconsistent.iter().map(|(.., errors)| errors).sum();
+    let mut bad = pg::unfound(view);
+    bad.extend(inconsistent.into_iter().map(|(pg, state, acting, _)| (pg, state, acting)));
+    let words = ["recovery_unfound", "backfill_unfound", "inconsistent"].map(|word| {
+        let count = bad.iter().filter(|(_, state, _)| state.contains(word)).count();
+        let s = if count == 1 { "" } else { "s" };
+        (count > 0).then(|| format!("{count} pg{s} {word}"))
+    });
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    let lines = bad.iter().map(|(pg, state, acting)| format!("pg {pg} is {state}, acting {acting}"));
+    let found = warning("PG_DAMAGED", format!("Possible data damage: {}", words.join(", ")), lines.collect());
+    let count = (errors > 0).then(|| Check {
         code: "OSD_SCRUB_ERRORS",
         is_error: true,
         summary: format!("{errors} scrub errors"),
         details: Vec::new(),
-    };
-    found.flat_map(|check| [count.clone(), Check { is_error: true, ..check }]).collect()
+    });
+    count.into_iter().chain(found.map(|check| Check { is_error: true, ..check })).collect()
 }
 
 /// OSDs, then pools, that are full by each of the three degrees; only the highest is an error.

@@ -62,6 +62,12 @@ pub(super) fn damaged(view: &View<'_>) -> Vec<(PgId, String, String, u64)> {
     bad.map(|(pg, mapping, errors)| (pg, state(view, pg, mapping), list(&mapping.acting), errors)).collect()
 }
 
+/// The PGs with objects of which no copy is known to be whole: state, acting set.
+pub(super) fn unfound(view: &View<'_>) -> Vec<(PgId, String, String)> {
+    let all = view.placement.pgs().map(|(pg, mapping)| (pg, state(view, pg, mapping), list(&mapping.acting)));
+    all.filter(|(_, state, _)| state.contains("_unfound")).collect()
+}
+
 /// Every PG and its state.
 pub(crate) fn states(view: &View<'_>) -> Vec<(PgId, String)> {
     view.placement.pgs().map(|(pg, mapping)| (pg, state(view, pg, mapping))).collect()

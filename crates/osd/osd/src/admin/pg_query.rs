@@ -78,7 +78,7 @@ pub(super) async fn answer(osd: &Rc<OsdShard>, prefix: &str, question: &Value) -
         "query" => query,
         "list_unfound" => list_unfound,
         "mark_unfound_lost" if matches!(question["mulcmd"].as_str(), Some("revert" | "delete")) => {
-            |_: &OsdShard, _: &Pg| json!({ STATUS: "pg has no unfound objects" })
+            mark_unfound_lost
         }
         "scrub" => |osd: &OsdShard, pg: &Pg| scrub(osd, pg, false),
         "deep_scrub" => |osd: &OsdShard, pg: &Pg| scrub(osd, pg, true),
@@ -100,17 +100,49 @@ fn scrub(osd: &OsdShard, pg: &Pg, deep: bool) -> Value {
     json!({ "deep": deep, "epoch": epoch.0 })
 }
 
-/// There are none: a PG serves nobody before its primary has all objects, and says why.
+/// Those that were met: whether a block can be read is not known before.
 fn list_unfound(_: &OsdShard, pg: &Pg) -> Value {
+    let unfound = pg.unfound();
     json!({
-        "num_missing": 0,
-        "num_unfound": 0,
-        "objects": [],
+        "num_missing": unfound.len(),
+        "num_unfound": unfound.len(),
+        "objects": unfound.iter().map(|oid| unfound_object(pg, oid)).collect::<Vec<_>>(),
         "state": pg.recovery_state_name().rsplit('/').next(),
         "available_might_have_unfound": true,
-        "might_have_unfound": [],
+        "might_have_unfound": might_have_unfound(pg),
         "more": false,
     })
+}
+
+fn unfound_object(pg: &Pg, oid: &ObjectId) -> Value {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    json!({
+        "oid": {
+            "oid": text(&oid.name),
+            "key": text(&oid.key),
+            "snapid": oid.snap as i64,
+            "hash": oid.hash,
+            "max": 0,
+            "pool": pg.id.pgid.pool,
+            "namespace": text(&oid.nspace),
+        },
+        "locations": [],
+    })
+}
+
+/// The OSDs that may have what is unfound, as far as they cannot be asked.
+fn might_have_unfound(pg: &Pg) -> Value {
+    let sources = pg.sources().down;
+    sources.iter().map(|osd| json!({ "osd": osd.0.to_string(), "status": "osd is down" })).collect()
+}
+
+/// An object is unfound only while somebody may come who has it; then it is lost, and reading what is lost of it is an error.
+fn mark_unfound_lost(_: &OsdShard, pg: &Pg) -> Value {
+    let said = match pg.unfound().len() {
+        0 => "pg has no unfound objects".to_owned(),
+        n => format!("pg has {n} unfound objects but we haven't probed all sources, not marking lost"),
+    };
+    json!({ STATUS: said })
 }
 
 fn query(osd: &OsdShard, pg: &Pg) -> Value {
@@ -247,7 +279,7 @@ fn recovery_state(osd: &OsdShard, pg: &Pg, why: &str, targets: &Targets) -> Valu
     json!([
         {
             "name": name,
-            "might_have_unfound": [],
+            "might_have_unfound": if pg.unfound().is_empty() { json!([]) } else { might_have_unfound(pg) },
             "recovery_progress": {
                 "backfill_targets": places.map(|(osd, _)| osd.to_string()).collect::<Vec<_>>(),
                 "waiting_on_backfill": [],

@@ -16,8 +16,9 @@ use carmine_wire::osdmap::consts::POOL_FULL_QUOTA;
 use smallvec::SmallVec;
 
 use super::extra::{self, Extra, OmapView};
+use super::heal::{self, IfUnfound};
 use super::snaps::{self, Target, Writing};
-use super::{Pg, heal, sparse};
+use super::{Pg, sparse};
 use crate::cls;
 use crate::config::{
     OBJECT_BYTES_MAX, OUTPUT_BYTES_MAX, REQUEST_BYTES_MAX, WRITE_BYTES_MAX, WRITE_OUTPUT_BYTES_MAX,
@@ -126,7 +127,7 @@ pub(super) async fn read_block(osd: &OsdShard, op: &ClientOp) -> Option<Outcome>
     match osd.store.read_block(&op.oid, offset, length).await? {
         Ok((user_version, data)) => Some(read_done(user_version, data)),
         // Once it is healed the long way reads it again.
-        Err(error) => Box::pin(heal::heal(osd, error)).await.err().map(|unhealed| {
+        Err(error) => Box::pin(heal::heal(osd, error, IfUnfound::Wait)).await.err().map(|unhealed| {
             let told = OpError::from(unhealed.error).told();
             let is_ok = op.request.ops.iter().any(|op| op.flags & flags::op::FAILOK != 0);
             let mut outcome = Outcome::error(if is_ok { 0 } else { told });
@@ -398,7 +399,8 @@ pub(super) async fn read_bytes(
     if len == 0 {
         return Ok(Payload::new());
     }
-    heal::read(osd, oid, extent.offset, len).await.map_err(|unhealed| unhealed.error.into())
+    let read = heal::read(osd, oid, extent.offset, len, IfUnfound::Wait).await;
+    read.map_err(|unhealed| unhealed.error.into())
 }
 
 fn stat_output(size: u64, mtime: UTime) -> Payload {

@@ -1,15 +1,20 @@
 //! Blocks that the store cannot give, because their checksum does not hold or the drive fails, come from another member of
 //! the acting set. The store compares the bytes with its own checksum and writes them to a new place; then the operation
 //! goes on as if nothing had been.
+//!
+//! A block that nobody has is lost. While an OSD of past intervals that is down may have it, its object is unfound, as in
+//! Ceph: clients' operations that need it wait until that OSD is back, or is given up (`ceph osd lost`).
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use carmine_messenger::Message;
 use carmine_peering::Phase;
+use carmine_peering::intervals::Sources;
 use carmine_pgtypes::ObjectChange;
 use carmine_reactor::Payload;
 use carmine_store::{Prepared, StoreError};
-use carmine_types::{Errno, ObjectId, errno};
+use carmine_types::{Errno, ObjectId, OsdId, errno};
 
 use super::Pg;
 use crate::error::OpError;
@@ -23,37 +28,33 @@ const BLOCKS_MAX: usize = 1024;
 /// Most that one member asks of another.
 const READ_BYTES_MAX: u32 = 1 << 20;
 
-/// Reads from the store, and heals what is damaged. Healing waits on the heap: it is rare, and each operation's future would
-/// have room for it.
-pub(super) async fn read(osd: &OsdShard, oid: &ObjectId, off: u64, len: u64) -> Result<Payload, Unhealed> {
-    let mut healed = 0;
-    loop {
-        match osd.store.read(oid, off, len).await {
-            Err(error) if healed < BLOCKS_MAX => Box::pin(heal(osd, error)).await?,
-            Err(error) => return Err(Unhealed { error, is_lost: false }),
-            Ok(data) => return Ok(data),
-        }
-        healed += 1;
-    }
-}
+/// So often an operation that waits for an unfound object looks whether somebody else can be asked.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Prepares a write, and heals what it needs.
-pub(super) async fn prepare(osd: &OsdShard, changes: &[ObjectChange]) -> Result<Prepared, StoreError> {
-    let mut healed = 0;
-    loop {
-        match osd.store.prepare(changes).await {
-            Err(error) if healed < BLOCKS_MAX => Box::pin(heal(osd, error)).await?,
-            done => return done,
-        }
-        healed += 1;
-    }
+/// An operation that meets an unfound object …
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum IfUnfound {
+    /// … waits until it is found, or lost: a client's does.
+    Wait,
+    /// … fails.
+    Fail,
 }
 
 /// A block that stays damaged.
 pub(super) struct Unhealed {
     pub error: StoreError,
-    /// Every other member said that it has not the content either.
-    pub is_lost: bool,
+    pub fate: Fate,
+}
+
+/// What is known of content that nobody could give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Somebody who is up did not say.
+    Unknown,
+    /// An OSD that is down may have it.
+    Unfound,
+    /// All that may have it said that they have not.
+    Lost,
 }
 
 impl From<Unhealed> for StoreError {
@@ -62,39 +63,96 @@ impl From<Unhealed> for StoreError {
     }
 }
 
+/// Reads from the store, and heals what is damaged. Healing waits on the heap: it is rare, and each operation's future would
+/// have room for it.
+pub(super) async fn read(
+    osd: &OsdShard,
+    oid: &ObjectId,
+    off: u64,
+    len: u64,
+    unfound: IfUnfound,
+) -> Result<Payload, Unhealed> {
+    let mut healed = 0;
+    loop {
+        match osd.store.read(oid, off, len).await {
+            Err(error) if healed < BLOCKS_MAX => Box::pin(heal(osd, error, unfound)).await?,
+            Err(error) => return Err(Unhealed { error, fate: Fate::Unknown }),
+            Ok(data) => return Ok(data),
+        }
+        healed += 1;
+    }
+}
+
+/// Prepares a write, and heals what it needs.
+pub(super) async fn prepare(
+    osd: &OsdShard,
+    changes: &[ObjectChange],
+    unfound: IfUnfound,
+) -> Result<Prepared, StoreError> {
+    let mut healed = 0;
+    loop {
+        match osd.store.prepare(changes).await {
+            Err(error) if healed < BLOCKS_MAX => Box::pin(heal(osd, error, unfound)).await?,
+            done => return done,
+        }
+        healed += 1;
+    }
+}
+
 /// Gives a lost block its content back; the error is what it was if that cannot be.
-pub(super) async fn heal(osd: &OsdShard, error: StoreError) -> Result<(), Unhealed> {
-    let unknown = |error| Unhealed { error, is_lost: false };
+pub(super) async fn heal(osd: &OsdShard, error: StoreError, unfound: IfUnfound) -> Result<(), Unhealed> {
+    let unknown = |error| Unhealed { error, fate: Fate::Unknown };
     let Some((oid, off)) = error.lost_block() else { return Err(unknown(error)) };
+    let Some(pg) = pg_of(osd, oid) else { return Err(unknown(error)) };
     osd.metrics.borrow_mut().blocks_lost += 1;
-    let id = osd.view().and_then(|view| view.object_pg(oid.pool, &oid.nspace, &oid.key, &oid.name));
-    let Some(pg) = id.and_then(|id| osd.pg(id.into())) else { return Err(unknown(error)) };
-    let mut is_lost = true;
-    for member in pg.acting().into_iter().filter(|member| *member != osd.config.id) {
-        let request = PgRead { head: pg.head(osd), off, len: BLOCK_BYTES, oid: oid.clone() };
-        let answer = osd.peers.request(member, pg.id, Message::of(&request)).await;
-        let healed = match answer.map(take_data) {
-            None => {
-                is_lost = false;
-                Err("it does not answer".to_owned())
-            }
-            Some(Err(errno)) => {
-                is_lost &= matches!(errno.0, errno::EIO | errno::ENOENT);
-                Err(errno.to_string())
-            }
-            Some(Ok(_)) if !pg.contains(oid) => Err("the object is another PG's by now".to_owned()),
-            Some(Ok(data)) => give(osd, &pg, oid, off, &data).await.map_err(|error| error.to_string()),
+    let generation = pg.generation();
+    loop {
+        let sources = pg.sources();
+        let asked = pg.ask_for_block(osd, &sources.up, oid, off).await;
+        if pg.is_past(generation) && asked != Asked::Healed {
+            return Err(unknown(error));
+        }
+        let fate = match asked {
+            _ if !sources.down.is_empty() => Fate::Unfound,
+            Asked::Unanswered => Fate::Unknown,
+            Asked::Healed | Asked::HaveNot => Fate::Lost,
         };
-        match healed {
-            Ok(()) => {
-                osd.metrics.borrow_mut().blocks_healed += 1;
-                return Ok(());
+        if pg.leads() {
+            pg.recovery.note_unfound(oid, asked != Asked::Healed && fate == Fate::Unfound);
+        }
+        if asked == Asked::Healed {
+            osd.metrics.borrow_mut().blocks_healed += 1;
+            return Ok(());
+        }
+        match fate {
+            Fate::Unfound => {
+                tracing::error!("pg {}: unfound, {:?} may have it: {error}", pg.id, sources.down);
             }
-            Err(why) => tracing::warn!("pg {}: object {oid}, offset {off}: not from {member}: {why}", pg.id),
+            Fate::Unknown | Fate::Lost => tracing::error!("pg {}: no other copy has it: {error}", pg.id),
+        }
+        if fate == Fate::Lost || unfound == IfUnfound::Fail || !pg.is_active() {
+            return Err(Unhealed { error, fate });
+        }
+        osd.shard.sleep(LOOK_AGAIN).await;
+        while asked == Asked::HaveNot && pg.sources() == sources && !pg.is_past(generation) {
+            osd.shard.sleep(LOOK_AGAIN).await;
         }
     }
-    tracing::error!("pg {}: no other copy has it: {error}", pg.id);
-    Err(Unhealed { error, is_lost })
+}
+
+fn pg_of(osd: &OsdShard, oid: &ObjectId) -> Option<Rc<Pg>> {
+    let id = osd.view()?.object_pg(oid.pool, &oid.nspace, &oid.key, &oid.name)?;
+    osd.pg(id.into())
+}
+
+/// The outcome of asking others for a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Healed,
+    /// All of them said that they have not the content.
+    HaveNot,
+    /// One did not say.
+    Unanswered,
 }
 
 fn take_data(answer: Message) -> Result<Payload, Errno> {
@@ -110,10 +168,54 @@ async fn give(osd: &OsdShard, pg: &Pg, oid: &ObjectId, off: u64, data: &Payload)
 }
 
 impl Pg {
-    /// Another member of the acting set lacks bytes of an object. It knows by its own checksum whether ours are those.
+    /// The OSDs that may have content which is lost here; those that are up are other members, and strays.
+    pub(crate) fn sources(&self) -> Sources {
+        let peering = self.peering.borrow();
+        let Sources { up, down } = peering.might_have_unfound();
+        let members = peering.acting().filter(|osd| *osd != peering.me());
+        Sources { up: members.chain(up).collect(), down }
+    }
+
+    async fn ask_for_block(
+        self: &Rc<Self>,
+        osd: &OsdShard,
+        sources: &[OsdId],
+        oid: &ObjectId,
+        off: u64,
+    ) -> Asked {
+        let mut asked = Asked::HaveNot;
+        for from in sources.iter().copied() {
+            let request = PgRead { head: self.head(osd), off, len: BLOCK_BYTES, oid: oid.clone() };
+            let answer = osd.peers.request(from, self.id, Message::of(&request)).await;
+            let healed = match answer.map(take_data) {
+                None => {
+                    asked = Asked::Unanswered;
+                    Err("it does not answer".to_owned())
+                }
+                Some(Err(errno)) => {
+                    if !matches!(errno.0, errno::EIO | errno::ENOENT) {
+                        asked = Asked::Unanswered;
+                    }
+                    Err(errno.to_string())
+                }
+                Some(Ok(_)) if !self.contains(oid) => Err("the object is another PG's by now".to_owned()),
+                Some(Ok(data)) => give(osd, self, oid, off, &data).await.map_err(|error| error.to_string()),
+            };
+            match healed {
+                Ok(()) => return Asked::Healed,
+                Err(why) => {
+                    tracing::warn!("pg {}: object {oid}, offset {off}: not from {from}: {why}", self.id);
+                }
+            }
+        }
+        asked
+    }
+
+    /// Another OSD lacks bytes of an object. It knows by its own checksum whether ours are those.
     pub(crate) async fn answer_read(self: &Rc<Self>, osd: &OsdShard, read: PgRead) -> Message {
         let head = read.head;
-        let serves = matches!(self.peering.borrow().phase(), Phase::Active | Phase::Replica { .. });
+        let serves =
+            matches!(self.peering.borrow().phase(), Phase::Active | Phase::Replica { .. } | Phase::Stray);
         if !serves || read.len > READ_BYTES_MAX {
             return answer(head, Err(OpError::of(errno::EAGAIN)));
         }

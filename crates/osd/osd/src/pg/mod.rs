@@ -202,6 +202,11 @@ impl Pg {
         self.recovery.targets()
     }
 
+    /// The unfound objects that were met since it is active (primary).
+    pub(crate) fn unfound(&self) -> Vec<ObjectId> {
+        self.recovery.unfound()
+    }
+
     /// Ceph's name of the state of its state machine.
     pub(crate) fn recovery_state_name(&self) -> &'static str {
         match self.peering.borrow().phase() {

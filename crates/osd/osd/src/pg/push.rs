@@ -16,8 +16,9 @@ use carmine_reactor::{Group, Payload};
 use carmine_store::{BLOCK_BYTES, OmapRange, StoreError};
 use carmine_types::{Errno, Eversion, LogOp, ObjectId, OsdId, errno};
 
+use super::Pg;
+use super::heal::{self, Fate, IfUnfound};
 use super::snaps::{self, Family};
-use super::{Pg, heal};
 use crate::messages::{PgAck, PgRepair, PushObject};
 use crate::shard::OsdShard;
 
@@ -285,16 +286,19 @@ impl Repair {
     }
 
     /// The next bytes of an object, and how many after them no copy can give: those are an error in the new copy, too. One
-    /// bad block must not keep all else in the PG from being served. It is lost only if all members have said so; while one
-    /// does not answer it is asked again.
+    /// bad block must not keep all else in the PG from being served. It is lost only if all that may have it have said so;
+    /// while one does not answer it is asked again, and while one is down the object is unfound.
     async fn piece(&self, oid: &ObjectId, off: u64, size: u64) -> Result<(Payload, u64), Stop> {
         let (mut len, mut lost_bytes) = ((size - off).min(PUSH_BYTES), 0);
         while len > 0 {
-            match heal::read(&self.osd, oid, off, len).await {
+            match heal::read(&self.osd, oid, off, len, IfUnfound::Fail).await {
                 Ok(data) => return Ok((data, lost_bytes)),
                 Err(unhealed) => {
-                    let lost = unhealed.error.lost_block().filter(|_| unhealed.is_lost);
-                    let Some((_, at)) = lost else { return Err(self.stuck(&unhealed.error)) };
+                    let at = match (unhealed.fate, unhealed.error.lost_block()) {
+                        (Fate::Lost, Some((_, at))) => at,
+                        (Fate::Unfound, _) => return Err(Stop::Failed(Trouble::Unfound)),
+                        _ => return Err(self.stuck(&unhealed.error)),
+                    };
                     lost_bytes = size.saturating_sub(at).min(BLOCK_BYTES);
                     len = at.saturating_sub(off);
                 }

@@ -13,7 +13,8 @@ use carmine_reactor::Group;
 use carmine_store::{Prepared, StoreError};
 use carmine_types::{Errno, Eversion, ObjectId, errno};
 
-use super::{Pg, heal, snaps};
+use super::heal::{self, IfUnfound};
+use super::{Pg, snaps};
 use crate::messages::{Head, RepAck, RepOp};
 use crate::shard::OsdShard;
 
@@ -146,7 +147,7 @@ impl Pg {
         };
         let (pg, own, generation) = (Rc::clone(self), Rc::clone(osd), self.generation());
         let preparing = async move {
-            let prepared = heal::prepare(&own, &txn.changes).await;
+            let prepared = heal::prepare(&own, &txn.changes, IfUnfound::Fail).await;
             match prepared {
                 _ if pg.is_past(generation) => {}
                 Ok(prepared) => pg.replica.set_ready(version, prepared),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use carmine_crush::{MapView, Standing, wanted_temp};
 use carmine_messenger::Message;
 use carmine_peering::{
-    Copy, Effect, Effects, Event, Lease, Level, Map, Member, OsdState, Phase, Place, Then, Trouble,
+    Copy, Effect, Effects, Event, Lease, Level, Map, Member, OsdState, Phase, Place, Recovery, Then, Trouble,
 };
 use carmine_pgtypes::{LogEntry, PgInfo, Transaction, pg_bits};
 use carmine_reactor::Group;
@@ -297,9 +297,11 @@ impl Pg {
         self.on(osd, Event::StoreFailed { errno: Errno(error.errno()) });
     }
 
-    /// Why the PG does not serve clients, or not with all of its copies; `None` if it does.
+    /// Why the PG does not serve clients, or not with all of its copies, or not all objects; `None` if it does.
     pub(crate) fn stuck(&self) -> Option<PgStuck> {
-        let state = self.peering.borrow().unsettled(self.recovery.stage())?;
+        let (peering, recovery) = (self.peering.borrow(), self.recovery.stage());
+        let unfound = || (recovery == Recovery::RecoveryUnfound).then(|| peering.state(recovery));
+        let state = peering.unsettled(recovery).or_else(unfound)?;
         Some(PgStuck { pg: self.id.pgid, state })
     }
 

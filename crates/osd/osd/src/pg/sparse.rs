@@ -10,7 +10,7 @@ use carmine_types::{ObjectId, errno};
 use carmine_wire::Encoder;
 use carmine_wire::osd_op::OsdOp;
 
-use super::heal;
+use super::heal::{self, IfUnfound};
 use crate::error::OpError;
 use crate::shard::OsdShard;
 
@@ -99,7 +99,8 @@ async fn look(
         let cut = |run: Range<u64>| run.start.max(wanted.start)..run.end.min(wanted.end);
         return Ok((written.into_iter().map(cut).filter(|run| !run.is_empty()).collect(), Payload::new()));
     }
-    let data = heal::read(osd, oid, first, last - first).await.map_err(|unhealed| unhealed.error)?;
+    let data = heal::read(osd, oid, first, last - first, IfUnfound::Wait).await;
+    let data = data.map_err(|unhealed| unhealed.error)?;
     let extents = extents_of(&data, &written, &in_part, wanted, start..end);
     let bytes = gathered(&data, first, &extents);
     Ok((extents, bytes))

@@ -20,9 +20,10 @@ use carmine_store::StoreError;
 use carmine_types::{Errno, LogOp, ObjectId, OsdId, errno};
 
 use super::exec::Plan;
+use super::heal::{self, IfUnfound};
 use super::log::Done;
 use super::pipeline::Write;
-use super::{Pg, Served, exec, heal, snaps};
+use super::{Pg, Served, exec, snaps};
 use crate::error::OpError;
 use crate::messages::RepAck;
 use crate::metrics::{EXECUTE, QUEUE, REPLICATE, REPLY, STORE};
@@ -127,7 +128,7 @@ impl Pg {
                 return op.release_more();
             }
             let plan = planned.unwrap_or_else(|error| Box::new(Plan::failed(error.told())));
-            let prepared = heal::prepare(osd, &plan.txn.changes).await;
+            let prepared = heal::prepare(osd, &plan.txn.changes, IfUnfound::Wait).await;
             if self.is_past(generation) {
                 return op.release_more();
             }

@@ -29,5 +29,6 @@ mod scrub;
 mod skipped;
 mod slow;
 mod snaps;
+mod unfound;
 mod usage;
 mod watch;

@@ -11,8 +11,8 @@ mod prior;
 use carmine_pgtypes::{Interval, PgHistory};
 use carmine_types::Epoch;
 
-pub use prior::PriorSet;
 pub(crate) use prior::blocked_by;
+pub use prior::{PriorSet, Sources};
 
 use crate::Map;
 

@@ -53,6 +53,28 @@ pub(crate) fn blocked_by(
     sorted(members.filter(|(interval, osd)| may_come(interval, *osd)).map(|(_, osd)| osd))
 }
 
+/// The OSDs outside the current interval that may have content which its members lost (Ceph: `might_have_unfound`): those
+/// that are up, and those that are down and may come back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// They can be asked.
+    pub up: Vec<OsdId>,
+    /// They have to be waited for, unless they are given up (`ceph osd lost`).
+    pub down: Vec<OsdId>,
+}
+
+impl Sources {
+    pub(crate) fn of(past: &[Interval], map: &Map) -> Sources {
+        let osds = past.iter().flat_map(|interval| interval.acting.iter().map(move |osd| (interval, *osd)));
+        let others = osds.filter(|(_, osd)| !map.is_member(*osd));
+        let state = |osd| map.state_of(osd);
+        let may_return = |interval: &Interval, osd| matches!(state(osd), OsdState::Down { lost_at } if lost_at <= interval.last);
+        let up = others.clone().filter(|(_, osd)| state(*osd) == OsdState::Up);
+        let down = others.filter(|(interval, osd)| may_return(interval, *osd));
+        Sources { up: sorted(up.map(|(_, osd)| osd)), down: sorted(down.map(|(_, osd)| osd)) }
+    }
+}
+
 /// Whoever activated the PG in this epoch had all that was written in intervals that had ended.
 fn since(past: &[Interval], last_epoch_started: Epoch) -> impl Iterator<Item = &Interval> {
     past.iter().filter(move |interval| interval.last >= last_epoch_started)

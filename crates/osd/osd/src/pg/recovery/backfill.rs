@@ -44,6 +44,7 @@ impl Run {
                 Part::Done => return Ok(()),
                 Part::Forbidden => {}
                 Part::Full => self.pause(Recovery::BackfillToofull).await?,
+                Part::Unfound => self.pause(Recovery::BackfillUnfound).await?,
             }
         }
     }
@@ -90,8 +91,9 @@ impl Run {
         });
         // Copies under way are not dropped when the target is full: they might arrive later.
         for_each(self.max_active(), next, async |family| {
-            if self.copy_held(repair, window, family).await? == Part::Full {
-                part.set(Part::Full);
+            let copied = self.copy_held(repair, window, family).await?;
+            if copied != Part::Done {
+                part.set(copied);
             }
             Ok(())
         })
@@ -111,11 +113,14 @@ impl Run {
             self.of(repair.to, copied)?
         };
         self.current()?;
-        if copied.is_none() {
+        if copied.is_err() {
             window.again(family);
         }
         self.release(&head);
-        let Some(bytes) = copied else { return Ok(Part::Full) };
+        let bytes = match copied {
+            Ok(bytes) => bytes,
+            Err(part) => return Ok(part),
+        };
         self.osd.recovery_pace.take(&self.osd.shard, bytes).await;
         Ok(Part::Done)
     }

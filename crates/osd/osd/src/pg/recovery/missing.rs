@@ -22,6 +22,7 @@ struct Lacking {
     /// Snap ids: the head and clones that the log tells of.
     snaps: BTreeSet<u64>,
     is_pushed: bool,
+    is_unfound: bool,
 }
 
 impl Missing {
@@ -31,7 +32,12 @@ impl Missing {
     }
 
     pub(super) fn add(&mut self, head: Arc<ObjectId>, clones: &[u64], member: OsdId) {
-        let new = || Lacking { members: SmallVec::new(), snaps: BTreeSet::new(), is_pushed: false };
+        let new = || Lacking {
+            members: SmallVec::new(),
+            snaps: BTreeSet::new(),
+            is_pushed: false,
+            is_unfound: false,
+        };
         let head_snap = head.snap;
         let lacking = self.objects.entry(head).or_insert_with(new);
         lacking.snaps.insert(head_snap);
@@ -43,6 +49,16 @@ impl Missing {
 
     pub(super) fn is_empty(&self) -> bool {
         self.objects.is_empty()
+    }
+
+    /// Objects are left, and all of them are unfound.
+    pub(super) fn is_unfound(&self) -> bool {
+        !self.is_empty() && self.objects.values().all(|lacking| lacking.is_unfound)
+    }
+
+    /// Those that were unfound may be found now.
+    pub(super) fn look_again(&mut self) {
+        self.objects.values_mut().for_each(|lacking| lacking.is_unfound = false);
     }
 
     /// Number of objects that this member lacks.
@@ -65,11 +81,12 @@ pub(super) struct Begun<'a> {
 }
 
 impl<'a> Begun<'a> {
-    /// The next object that nobody pushes.
+    /// The next object that nobody pushes, and that is not unfound.
     pub(super) fn next(missing: &'a RefCell<Missing>) -> Option<Begun<'a>> {
         let oid = {
             let missing = missing.borrow();
-            missing.objects.iter().find(|(_, lacking)| !lacking.is_pushed).map(|(oid, _)| Arc::clone(oid))?
+            let is_next = |lacking: &Lacking| !lacking.is_pushed && !lacking.is_unfound;
+            missing.objects.iter().find(|(_, lacking)| is_next(lacking)).map(|(oid, _)| Arc::clone(oid))?
         };
         Begun::of(missing, &oid)
     }
@@ -85,6 +102,16 @@ impl<'a> Begun<'a> {
             (Family { head, members: lacking.snaps.clone() }, lacking.members.clone())
         };
         Some(Begun { missing, generation: objects.generation, family, members })
+    }
+
+    /// No member can give it, and another OSD may.
+    pub(super) fn leave_unfound(self) {
+        let mut missing = self.missing.borrow_mut();
+        if missing.generation == self.generation
+            && let Some(lacking) = missing.objects.get_mut(&self.family.head)
+        {
+            lacking.is_unfound = true;
+        }
     }
 
     /// All members have it.

@@ -1,7 +1,8 @@
 //! Recovery beside clients: the members that lack objects are given them while the PG serves.
 //!
 //! - `missing`: the objects that members lack by the log. Writes to them wait from the activation on, and an object that one
-//!   waits for is pushed first, whatever else is under way. Reads do not wait: the primary has all objects.
+//!   waits for is pushed first, whatever else is under way. Reads do not wait: the primary has all objects. One that it cannot
+//!   read, nor any member, is unfound (`pg/heal.rs`), and is left until it is found or lost.
 //! - `window`, `backfill`: a copy of which no log tells what it lacks is compared object by object, by their versions. It is
 //!   sent the changes of the objects that the backfill has passed, and of the others only the log entries.
 //! - `run`: does both, one PG's targets one after the other, within reservations (`reserve`), limits and the map's flags.
@@ -17,6 +18,7 @@ mod stray;
 mod window;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -41,6 +43,8 @@ pub(crate) struct Recoveries {
     stage: Cell<Recovery>,
     missing: RefCell<Missing>,
     targets: RefCell<Vec<Target>>,
+    /// Objects of which no member can give all, and an OSD that is down may (primary).
+    unfound: RefCell<BTreeSet<ObjectId>>,
     /// The place that its primary was given here (replica).
     granted: RefCell<Option<Reservation>>,
 }
@@ -55,7 +59,25 @@ pub(super) struct Target {
 
 impl Recoveries {
     pub(super) fn stage(&self) -> Recovery {
-        self.stage.get()
+        match self.stage.get() {
+            Recovery::Idle if !self.unfound.borrow().is_empty() => Recovery::RecoveryUnfound,
+            stage => stage,
+        }
+    }
+
+    /// An object is unfound, or is not any more.
+    pub(super) fn note_unfound(&self, oid: &ObjectId, is_unfound: bool) {
+        let mut unfound = self.unfound.borrow_mut();
+        if is_unfound {
+            unfound.insert(oid.clone());
+        } else {
+            unfound.remove(oid);
+        }
+    }
+
+    /// The unfound objects that were met since the PG is active.
+    pub(crate) fn unfound(&self) -> Vec<ObjectId> {
+        self.unfound.borrow().iter().cloned().collect()
     }
 
     /// A new generation.
@@ -63,6 +85,7 @@ impl Recoveries {
         self.stage.set(Recovery::Idle);
         self.missing.borrow_mut().start_over();
         self.targets.take();
+        self.unfound.take();
         self.granted.take();
     }
 

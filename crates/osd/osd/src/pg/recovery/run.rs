@@ -50,6 +50,8 @@ pub(super) enum Part {
     Forbidden,
     /// A member has no room.
     Full,
+    /// No member can give an object, and an OSD that is down may.
+    Unfound,
 }
 
 /// The right to work on the PG, here and on members.
@@ -134,8 +136,13 @@ impl Run {
             self.set(Recovery::Recovering);
             let part = self.push_missing().await?;
             self.give_back(places).await?;
-            if part == Part::Full {
-                self.pause(Recovery::RecoveryToofull).await?;
+            match part {
+                Part::Done | Part::Forbidden => {}
+                Part::Full => self.pause(Recovery::RecoveryToofull).await?,
+                Part::Unfound => {
+                    self.pause(Recovery::RecoveryUnfound).await?;
+                    self.pg.recovery.missing.borrow_mut().look_again();
+                }
             }
         }
         Ok(())
@@ -163,6 +170,9 @@ impl Run {
             if part.get() != Part::Done || self.pg.recovery.missing.borrow().is_empty() {
                 return Ok(part.get());
             }
+            if self.pg.recovery.missing.borrow().is_unfound() {
+                return Ok(Part::Unfound);
+            }
             // Others are pushed because writes wait for them.
             with_timeout(&self.osd.shard, LOOK_SOON, self.pg.changed.notified()).await;
         }
@@ -180,8 +190,12 @@ impl Run {
             for to in begun.members.iter().copied() {
                 self.current()?;
                 match self.of(to, self.to(to).copy_family(&begun.family).await)? {
-                    Some(copied) => bytes += copied,
-                    None => return Ok(Part::Full),
+                    Ok(copied) => bytes += copied,
+                    Err(Part::Unfound) => {
+                        begun.leave_unfound();
+                        return Ok(Part::Unfound);
+                    }
+                    Err(part) => return Ok(part),
                 }
             }
         }
@@ -193,12 +207,13 @@ impl Run {
         Ok(Part::Done)
     }
 
-    /// The outcome of the push of an object: `None` if there is no room for it.
-    pub(super) fn of(&self, to: OsdId, pushed: Result<u64, Stop>) -> Result<Option<u64>, End> {
+    /// The outcome of the push of an object, and why it was not pushed.
+    pub(super) fn of(&self, to: OsdId, pushed: Result<u64, Stop>) -> Result<Result<u64, Part>, End> {
         match pushed {
-            Ok(bytes) => Ok(Some(bytes)),
+            Ok(bytes) => Ok(Ok(bytes)),
             Err(Stop::Superseded) => Err(End::Superseded),
-            Err(Stop::Failed(Trouble::Refused(Errno(errno::ENOSPC)))) => Ok(None),
+            Err(Stop::Failed(Trouble::Refused(Errno(errno::ENOSPC)))) => Ok(Err(Part::Full)),
+            Err(Stop::Failed(Trouble::Unfound)) => Ok(Err(Part::Unfound)),
             Err(Stop::Failed(trouble)) => Err(End::Failed(to, trouble)),
         }
     }

@@ -24,9 +24,10 @@ use super::scan::{checksums, of_header, part};
 use crate::config::REQUEST_BYTES_MAX;
 use crate::messages::{PgData, PgFetch, PgObject, PgRead, Scanned};
 use crate::op::{ClientOp, ReplyTo};
+use crate::pg::Extra;
 use crate::pg::exec::Plan;
+use crate::pg::heal::{self, IfUnfound};
 use crate::pg::snaps::CloneChange;
-use crate::pg::{Extra, heal};
 
 /// Bytes of data that are read at once.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -80,7 +81,7 @@ impl Run {
         let mut off = 0;
         while off < size {
             let piece = PIECE_BYTES.min(size - off);
-            let read = heal::read(&self.osd, oid, off, piece).await;
+            let read = heal::read(&self.osd, oid, off, piece, IfUnfound::Fail).await;
             read.map_err(|unhealed| End::from(unhealed.error))?;
             self.current()?;
             off += piece;
@@ -219,7 +220,7 @@ impl Run {
         let own = osd.store.stat(oid).await.ok().flatten();
         let mut plan = Plan::failed(0);
         plan.txn.changes.push(ObjectChange { oid: Arc::clone(oid), steps });
-        let _prepared = heal::prepare(osd, &plan.txn.changes).await?;
+        let _prepared = heal::prepare(osd, &plan.txn.changes, IfUnfound::Fail).await?;
         // Nothing suspends from here on until the entry is submitted.
         self.current()?;
         let mut request =

@@ -1,0 +1,139 @@
+//! Objects of which no member can give all, while an OSD that is down may: what needs them waits.
+
+use std::time::Duration;
+
+use carmine_client::RouteMode;
+use carmine_types::{Epoch, OsdId, errno};
+use carmine_wire::osdmap::PgPool;
+use serde_json::Value;
+
+use super::cluster::{Cluster, Disks, Running, noise};
+use super::mon::POOL_ID;
+use super::peering::{kill, members};
+
+const SECOND: Duration = Duration::from_secs(1);
+const BYTES: usize = 4 * 4096;
+/// The block that goes bad.
+const BAD: u64 = 2 * 4096;
+
+fn content() -> Vec<u8> {
+    noise(77, BYTES)
+}
+
+/// osd.0 and osd.1 have a PG of two objects. osd.1 dies, and then a block of osd.0's copy of the first goes bad.
+fn start(seed: u64, osds: usize) -> Cluster {
+    let cluster = Cluster::start(seed, Disks::Blue, 2, 1, &vec![1; osds]);
+    members(&cluster, 1, &[0, 1]);
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        pool.write_full("a", content()).await.unwrap();
+        pool.write_full("b", content()).await.unwrap();
+    });
+    kill(&cluster, 1);
+    members(&cluster, 1, &[0]);
+    let disk = cluster.disk(0);
+    // Both objects have the same content: one of them is first.
+    let at = disk.find(&content()[BAD as usize..][..16])[0];
+    disk.flip(at + 5, 1);
+    cluster
+}
+
+type Read = Result<Vec<u8>, i32>;
+
+fn read(cluster: &Cluster, name: &'static str, off: u64, len: u64) -> Running<Read> {
+    cluster.background(RouteMode::Direct, move |_, pool| async move {
+        pool.read(name, off, len).await.map(|data| data.to_vec()).map_err(|error| error.errno())
+    })
+}
+
+/// Reads all of both objects: the read of the one that is unfound, which waits.
+fn read_both(cluster: &Cluster) -> (Running<Read>, &'static str) {
+    let (a, b) = (read(cluster, "a", 0, 0), read(cluster, "b", 0, 0));
+    cluster.wait("a read", || a.is_done() || b.is_done());
+    cluster.pass(SECOND * 3);
+    let (found, unfound) = if a.is_done() { (a, (b, "b")) } else { (b, (a, "a")) };
+    assert_eq!(found.take(), Ok(content()));
+    assert!(!unfound.0.is_done(), "it waits");
+    unfound
+}
+
+fn list_unfound(cluster: &Cluster) -> Value {
+    cluster.ask(&[0], "list_unfound\", \"pgid\": \"1.0").remove(0)
+}
+
+fn state(cluster: &Cluster) -> String {
+    cluster.states(0).remove(0).0
+}
+
+#[test]
+fn a_read_waits_for_an_osd_that_may_have_the_block() {
+    let cluster = start(61, 2);
+    let (reading, name) = read_both(&cluster);
+    assert_eq!(state(&cluster), "active+recovery_unfound+undersized+degraded");
+    let list = list_unfound(&cluster);
+    assert_eq!((list["num_unfound"].as_u64(), &list["objects"][0]["oid"]["oid"]), (Some(1), &name.into()));
+    assert_eq!(list["might_have_unfound"][0]["osd"], "1", "{list}");
+    cluster.start_osd(1, 1);
+    members(&cluster, 1, &[0, 1]);
+    cluster.wait("the read", || reading.is_done());
+    assert_eq!(reading.take(), Ok(content()));
+    assert_eq!(list_unfound(&cluster)["num_unfound"], 0);
+    cluster.pass(SECOND);
+    cluster.check_equal(&[0, 1]);
+}
+
+#[test]
+fn a_block_of_which_nobody_has_a_copy_any_more_is_an_error() {
+    let cluster = start(62, 2);
+    let (reading, _) = read_both(&cluster);
+    let epoch = cluster.mon.map().epoch;
+    cluster.mon.change(move |inc| _ = inc.new_lost.insert(OsdId(1), Epoch(epoch.0)));
+    cluster.wait("the read", || reading.is_done());
+    assert_eq!(reading.take(), Err(errno::EIO));
+    assert_eq!(state(&cluster), "active+undersized+degraded");
+}
+
+/// A third OSD gets all but the object, and the object when it is found.
+#[test]
+fn an_unfound_object_is_not_copied_without_its_block() {
+    let cluster = start(63, 3);
+    let (reading, _) = read_both(&cluster);
+    members(&cluster, 1, &[0, 2]);
+    cluster.pass(SECOND * 3);
+    let found = |state: &str| state.contains("_unfound") && state.starts_with("active+");
+    assert!(found(&state(&cluster)), "{}", state(&cluster));
+    let activations = cluster.counter(&[0], "activations");
+    cluster.pass(SECOND * 40);
+    assert!(found(&state(&cluster)), "{}", state(&cluster));
+    assert_eq!(cluster.counter(&[0], "activations"), activations, "it does not peer again and again");
+    assert!(!reading.is_done());
+    // It is no member, and is asked all the same.
+    cluster.start_osd(1, 1);
+    cluster.wait_up(3);
+    cluster.wait("the read", || reading.is_done());
+    assert_eq!(reading.take(), Ok(content()));
+    cluster.pass(SECOND * 40);
+    assert_eq!(state(&cluster), "active+clean");
+    members(&cluster, 1, &[2, 0]);
+    cluster.check_equal(&[2, 0]);
+    let both = ["a", "b"].map(|name| read(&cluster, name, 0, 0));
+    cluster.wait("the reads", || both.iter().all(Running::is_done));
+    both.iter().for_each(|read| assert_eq!(read.take(), Ok(content())));
+}
+
+/// With too few complete copies the PG has to be copied before it serves: it waits as a whole, and says for whom.
+#[test]
+fn a_pg_that_cannot_be_copied_waits_for_the_osd() {
+    let cluster = start(64, 3);
+    let pool = PgPool { min_size: 2, ..cluster.mon.map().pool(POOL_ID).unwrap().clone() };
+    cluster.mon.change(move |inc| drop(inc.new_pools.insert(POOL_ID, pool.clone())));
+    members(&cluster, 1, &[0, 2]);
+    cluster.pass(SECOND * 20);
+    let (state, why) = cluster.states(0).remove(0);
+    assert_eq!((state.as_str(), why.contains("unfound: osd.1")), ("incomplete", true), "{why}");
+    let both = ["a", "b"].map(|name| read(&cluster, name, 0, 0));
+    cluster.start_osd(1, 1);
+    cluster.wait_up(3);
+    cluster.wait("the reads", || both.iter().all(Running::is_done));
+    both.iter().for_each(|read| assert_eq!(read.take(), Ok(content())));
+    cluster.check_equal(&[0, 2]);
+}
