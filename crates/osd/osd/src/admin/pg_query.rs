@@ -13,6 +13,9 @@ use super::STATUS;
 use crate::pg::{Pg, order_scrubs};
 use crate::shard::OsdShard;
 
+/// A command whose answer has this key is refused for what it says.
+const REFUSED: &str = "refused";
+
 /// The commands of a PG and their help.
 const COMMANDS: [(&str, &str); 5] = [
     ("query", "details of a PG"),
@@ -90,7 +93,11 @@ pub(super) async fn answer(osd: &Rc<OsdShard>, prefix: &str, question: &Value) -
         let osd = OsdShard::of(&shard)?;
         osd.pg(id.into()).map(|pg| tell(&osd, &pg))
     });
-    answer.await.ok_or_else(|| absent(id))
+    let answer = answer.await.ok_or_else(|| absent(id))?;
+    match answer[REFUSED].as_str() {
+        Some(why) => Err(why.to_owned()),
+        None => Ok(answer),
+    }
 }
 
 /// Orders a scrub, if this OSD is the PG's primary.
@@ -138,11 +145,12 @@ fn might_have_unfound(pg: &Pg) -> Value {
 
 /// An object is unfound only while somebody may come who has it; then it is lost, and reading what is lost of it is an error.
 fn mark_unfound_lost(_: &OsdShard, pg: &Pg) -> Value {
-    let said = match pg.unfound().len() {
-        0 => "pg has no unfound objects".to_owned(),
-        n => format!("pg has {n} unfound objects but we haven't probed all sources, not marking lost"),
-    };
-    json!({ STATUS: said })
+    match pg.unfound().len() {
+        0 => json!({ STATUS: "pg has no unfound objects" }),
+        n => {
+            json!({ REFUSED: format!("pg has {n} unfound objects but we haven't probed all sources, not marking lost") })
+        }
+    }
 }
 
 fn query(osd: &OsdShard, pg: &Pg) -> Value {

@@ -72,6 +72,11 @@ fn a_read_waits_for_an_osd_that_may_have_the_block() {
     let list = list_unfound(&cluster);
     assert_eq!((list["num_unfound"].as_u64(), &list["objects"][0]["oid"]["oid"]), (Some(1), &name.into()));
     assert_eq!(list["might_have_unfound"][0]["osd"], "1", "{list}");
+    let give_up = r#"{"prefix": "mark_unfound_lost", "pgid": "1.0", "mulcmd": "revert"}"#;
+    let refused = cluster.client(RouteMode::Direct, move |client, _| async move {
+        client.admin(OsdId(0), give_up).await.unwrap_err().to_string()
+    });
+    assert!(refused.contains("not marking lost"), "{refused}");
     cluster.start_osd(1, 1);
     members(&cluster, 1, &[0, 1]);
     cluster.wait("the read", || reading.is_done());
