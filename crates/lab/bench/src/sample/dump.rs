@@ -60,9 +60,18 @@ fn wire_bytes(grown: &[Value]) -> Option<u64> {
     Some(sum(grown, "received_bytes")? + sent)
 }
 
+/// A reactor's four clocks are made of the kernel's and its own, so that one of them may fall by this much.
+const JITTER_NS: i64 = 10_000_000;
+
 fn reactor(shard: u32, grown: &Value, now: &Value, pgs: &[u32]) -> Option<ReactorWindow> {
+    let mut clocks = grown.get("reactor")?.clone();
+    for clock in clocks.as_object_mut()?.values_mut() {
+        if clock.as_i64().is_some_and(|ns| (-JITTER_NS..0).contains(&ns)) {
+            *clock = 0.into();
+        }
+    }
     // A counter that fell has begun anew: nothing is known about the time in between.
-    let clocks = ReactorWindow::deserialize(grown.get("reactor")?).ok()?;
+    let clocks = ReactorWindow::deserialize(clocks).ok()?;
     let tid = now["reactor"]["tid"].as_u64().and_then(|tid| u32::try_from(tid).ok()).unwrap_or(0);
     Some(ReactorWindow { shard, tid, pgs: pgs.get(shard as usize).copied(), ..clocks })
 }
@@ -170,6 +179,13 @@ mod tests {
         assert_eq!(window.wire_bytes, Some(2 * (10 - 5 + 20)));
         let r = &window.reactors[1];
         assert_eq!((r.shard, r.tid, r.busy_ns, r.spin_ns, r.hops, r.pgs), (1, 12, 10, 0, 10, Some(4)));
+    }
+
+    #[test]
+    fn a_clock_that_falls_a_little_is_no_restart() {
+        let fallen = window(dump(110, 4), dump(100, 9));
+        assert_eq!(fallen.reactors.iter().map(|reactor| reactor.busy_ns).collect::<Vec<_>>(), [0, 0]);
+        assert!(window(dump(20_000_000, 4), dump(100, 9)).reactors.is_empty(), "it began anew");
     }
 
     #[test]
