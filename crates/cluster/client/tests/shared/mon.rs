@@ -310,7 +310,7 @@ impl FakeMon {
 }
 
 impl FakeMon {
-    /// An OSD that must lead a PG, as its primary asks, does. Who else is a member the tests say themselves.
+    /// Makes the OSD that a PG's primary names its next primary. Tests choose the other members themselves.
     fn heed(&self, PgTemp { epoch, pg_temp, .. }: PgTemp) {
         if self.stubborn.get() {
             return;

@@ -2,6 +2,7 @@
 
 use carmine_crush::classes;
 use carmine_crush::edit::item_named;
+use carmine_crush::tree::type_named;
 use carmine_types::{UTime, errno};
 use carmine_wire::crushmap::{CrushMap, Rule, RuleStep};
 use carmine_wire::osdmap::consts::POOL_REPLICATED;
@@ -81,8 +82,8 @@ fn create(
 ) -> Result<(), Refusal> {
     let mut take = item_named(crush, root)
         .ok_or_else(|| refuse(errno::ENOENT, format!("root item {root} does not exist")))?;
-    let number = crush.type_names.iter().find(|(_, known)| *known == kind).map(|(number, _)| *number);
-    let number = number.ok_or_else(|| refuse(errno::EINVAL, format!("unknown type {kind}")))?;
+    let number =
+        type_named(crush, kind).ok_or_else(|| refuse(errno::EINVAL, format!("unknown type {kind}")))?;
     if let Some(class) = class {
         let known = classes::class_of(crush, class);
         let known =
