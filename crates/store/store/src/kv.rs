@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use carmine_types::{Eversion, SpgId};
+
 /// An ordered map of bytes with atomic, durable batches. All calls may block: they are made on alien threads.
 ///
 /// A commit with `sync`, and [`flush`](Kv::flush), make everything committed before durable too; without them a store may
@@ -112,25 +114,25 @@ enum Kind {
 pub struct KvBatch {
     bytes: Vec<u8>,
     ops: Vec<(Kind, u32, u32)>,
-    /// Rare.
-    copies: Vec<OmapCopy>,
+    /// Rare: each with the number of changes of the batch that come before.
+    lookups: Vec<(usize, Lookup)>,
 }
 
-/// All omap keys of an object, and its header, are to be put for another one, too, which has none.
+/// A change that depends on what the store has.
 #[derive(Clone, Debug)]
-pub(crate) struct OmapCopy {
-    /// Number of changes of the batch that come before.
-    pub(crate) at: usize,
-    /// The parts of keys that name the objects.
-    pub(crate) from: Box<[u8]>,
-    pub(crate) to: Box<[u8]>,
+pub(crate) enum Lookup {
+    /// All omap keys of an object, and its header, are to be put for another one, too, which has none. The parts of keys that
+    /// name the objects.
+    CopyOmap { from: Box<[u8]>, to: Box<[u8]> },
+    /// The log of a PG ends with this version, and is no longer trimmed up to its tail.
+    RewindLog { pg: SpgId, keep_to: Eversion },
 }
 
 impl KvBatch {
     /// An empty batch with room for so many bytes of keys and values.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> KvBatch {
-        KvBatch { bytes: Vec::with_capacity(bytes), ops: Vec::with_capacity(4), copies: Vec::new() }
+        KvBatch { bytes: Vec::with_capacity(bytes), ops: Vec::with_capacity(4), lookups: Vec::new() }
     }
 
     /// Sets a key.
@@ -159,15 +161,14 @@ impl KvBatch {
         self.push(Kind::DeleteRange, start, end);
     }
 
-    /// Copies an omap as it is after the changes so far. No key-value store sees this: it is replaced by what it puts before.
-    pub(crate) fn copy_omap(&mut self, from: &[u8], to: &[u8]) {
-        let copy = OmapCopy { at: self.ops.len(), from: from.into(), to: to.into() };
-        self.copies.push(copy);
+    /// A change of what is there after the changes so far. No key-value store sees this: it is replaced by what it comes to before.
+    pub(crate) fn look_up(&mut self, lookup: Lookup) {
+        self.lookups.push((self.ops.len(), lookup));
     }
 
-    /// The copies, in order.
-    pub(crate) fn copies(&self) -> &[OmapCopy] {
-        &self.copies
+    /// The changes that depend on what is there, in order, each with the number of others before it.
+    pub(crate) fn lookups(&self) -> &[(usize, Lookup)] {
+        &self.lookups
     }
 
     fn push(&mut self, kind: Kind, first: &[u8], second: &[u8]) {
@@ -185,7 +186,7 @@ impl KvBatch {
     /// No changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ops.is_empty() && self.copies.is_empty()
+        self.ops.is_empty() && self.lookups.is_empty()
     }
 
     /// Bytes of all keys and values.

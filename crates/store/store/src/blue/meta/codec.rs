@@ -2,12 +2,13 @@
 
 use carmine_codec::{Decoder, Encoder, Result as Decoded};
 use carmine_pgtypes::{LogEntry, OBJECT_BYTES_MAX, ObjectMeta, PgInfo};
-use carmine_types::{Eversion, crc32c};
+use carmine_types::{Eversion, SpgId, crc32c};
 
 use crate::StoreError;
 use crate::blue::device::PIECE_BLOCKS;
 use crate::blue::meta::extents::{Entry, Extents, get_block};
 use crate::blue::meta::keys;
+use crate::kv::KvBatch;
 
 /// Version of all values of this form.
 const VERSION: u8 = 2;
@@ -108,12 +109,33 @@ pub(crate) fn decode_tail(key: &[u8], value: &[u8]) -> Result<Eversion, StoreErr
     open(key, value, |d| d.eversion())
 }
 
-pub(crate) fn decode_log(key: &[u8], value: &[u8]) -> Result<LogEntry, StoreError> {
-    let entry = open::<LogEntry>(key, value, |d| d.get())?;
-    if entry.version != keys::decode_log(key)? {
-        return Err(StoreError::damaged(keys::printable(key), "it is the entry of another version"));
+/// Sets an entry of a PG's log, as a run of one.
+pub(crate) fn put_log(batch: &mut KvBatch, pg: SpgId, entry: &LogEntry) {
+    batch.put_with(|out| keys::push_log(out, pg, entry.version), |out, at| push(out, at, |e| e.put(entry)));
+}
+
+/// The entries of a run of a PG's log, encoded; `None` if the value is damaged.
+pub(crate) fn log_entries<'a>(key: &[u8], value: &'a [u8]) -> Option<&'a [u8]> {
+    open(key, value, |d| d.bytes(d.remaining())).ok()
+}
+
+/// Reads a run of a PG's log: at least one entry, the last of which is that of the key.
+pub(crate) fn decode_log(key: &[u8], value: &[u8]) -> Result<Vec<LogEntry>, StoreError> {
+    let entries = open::<Vec<LogEntry>>(key, value, |d| {
+        let mut entries = Vec::new();
+        while !d.is_empty() {
+            entries.push(d.get()?);
+        }
+        Ok(entries)
+    })?;
+    let last = keys::decode_log(key)?;
+    if entries.last().is_none_or(|entry| entry.version != last) {
+        return Err(StoreError::damaged(keys::printable(key), "its last entry is that of another version"));
     }
-    Ok(entry)
+    if !entries.is_sorted_by(|a, b| a.version < b.version) {
+        return Err(StoreError::damaged(keys::printable(key), "its entries are not in order"));
+    }
+    Ok(entries)
 }
 
 /// Reads the value of an omap key, or an omap header.
@@ -140,7 +162,7 @@ pub(crate) fn decode_position(key: &[u8], value: &[u8]) -> Result<(u64, u64), St
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::blue::device::BLOCKS_MAX;
     use carmine_types::{LogOp, ObjectId, PgId, ReqId, SpgId, UTime};
@@ -161,7 +183,7 @@ mod tests {
         PgId::new(3, 9).into()
     }
 
-    fn entry(version: Eversion) -> LogEntry {
+    pub(crate) fn entry(version: Eversion) -> LogEntry {
         LogEntry {
             version,
             prior: Eversion::ZERO,
@@ -205,7 +227,7 @@ mod tests {
                 let _ = (decode_info(&key, value), decode_tail(&key, value), decode_omap(&key, value));
             }
             let mut value = sealed(&key, |e| e.put(&entry(version)));
-            prop_assert_eq!(decode_log(&key, &value).unwrap(), entry(version));
+            prop_assert_eq!(decode_log(&key, &value).unwrap(), [entry(version)]);
             let at = at % value.len();
             value[at] ^= 1 << (at % 8);
             prop_assert!(decode_log(&key, &value).is_err());
@@ -231,6 +253,13 @@ mod tests {
         let key = keys::log(pg(), Eversion::new(1, 2));
         let value = sealed(&key, |e| e.put(&entry(Eversion::new(1, 3))));
         assert!(decode_log(&key, &value).unwrap_err().to_string().contains("another version"));
+        let run = |versions: [u64; 3]| {
+            let entries = versions.map(|version| entry(Eversion::new(1, version)));
+            decode_log(&key, &sealed(&key, |e| entries.iter().for_each(|entry| e.put(entry))))
+        };
+        assert_eq!(run([0, 1, 2]).unwrap().len(), 3);
+        assert!(run([1, 0, 2]).unwrap_err().to_string().contains("not in order"));
+        assert!(decode_log(&key, &sealed(&key, |_| ())).is_err(), "a run without entries");
         let huge = ObjectMeta { size: OBJECT_BYTES_MAX + 1, ..ObjectMeta::default() };
         assert!(decode_onode(b"Oa", &sealed(b"Oa", |e| e.put(&huge))).is_err());
     }

@@ -80,8 +80,12 @@ fn dump_pgs(kv: &dyn Kv, each: &mut dyn FnMut(Dumped)) -> Result<(), StoreError>
         pgs.entry(keys::decode_pg(key)?).or_default();
         Ok(())
     })?;
-    scan(kv, keys::kind_range(keys::PREFIX_PG_LOG), |key, _| {
-        *pgs.entry(keys::decode_pg(key)?).or_default() += 1;
+    scan(kv, keys::kind_range(keys::PREFIX_PG_LOG), |key, value| {
+        let log_entries = pgs.entry(keys::decode_pg(key)?).or_default();
+        match codec::decode_log(key, value) {
+            Ok(entries) => *log_entries += entries.len() as u64,
+            Err(error) => each(Dumped::Damaged(error)),
+        }
         Ok(())
     })?;
     pgs.into_iter().for_each(|(pg, log_entries)| each(Dumped::Pg { pg, log_entries }));

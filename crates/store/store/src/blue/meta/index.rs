@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use carmine_reactor::Shard;
 
-use crate::blue::meta::{codec, copies, keys};
+use crate::blue::meta::{codec, keys, lookups};
 use crate::kv::{Kv, KvBatch, KvCpu, KvError, KvOp};
 
 /// Virtual times of its calls in the simulator. An application is short, so that it can overtake whatever it should wait for.
@@ -146,7 +146,7 @@ impl MetaIndex {
     ) -> (Result<u64, KvError>, u64) {
         let MetaIndex::Kv(index) = self.clone();
         let apply = move || {
-            let run = sorted(&copies::expand(&*index.kv, batches)?);
+            let run = sorted(&lookups::expand(&*index.kv, batches)?);
             let bytes = run.bytes() as u64;
             index.apply(vec![run], false).map(|()| bytes)
         };
@@ -207,7 +207,7 @@ fn scan_page(kv: &dyn Kv, scan: &Scan) -> Result<Page, KvError> {
 /// All on alien threads.
 impl KvIndex {
     fn apply(&self, batches: Vec<KvBatch>, sync: bool) -> Result<(), KvError> {
-        let mut batches = copies::expand(&*self.kv, batches)?;
+        let mut batches = lookups::expand(&*self.kv, batches)?;
         let mut last = self.numbers.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((epoch, number)) = &mut *last {
             *number += 1;
@@ -241,7 +241,7 @@ type Change<'a> = (&'a [u8], usize, Option<&'a [u8]>);
 type Removal<'a> = (&'a [u8], &'a [u8], usize);
 
 /// The sum of batches, one after the other: all removals of ranges, then of each key the last change, in order, unless a
-/// range that was removed later has it.
+/// range that was removed later has it. Entries of a PG's log that are neighbours become runs.
 fn sorted(batches: &[KvBatch]) -> KvBatch {
     let (mut changes, mut removals): (Vec<Change<'_>>, Vec<Removal<'_>>) = (Vec::new(), Vec::new());
     for (place, op) in batches.iter().flat_map(KvBatch::iter).enumerate() {
@@ -265,13 +265,53 @@ fn sorted(batches: &[KvBatch]) -> KvBatch {
     for (start, end) in joined(removals) {
         run.delete_range(start, end);
     }
+    let mut log = LogRun::default();
     for ((key, _, value), _) in changes.into_iter().zip(gone).filter(|(_, gone)| !gone) {
         match value {
+            Some(value) if log.takes(key, value, &mut run) => {}
             Some(value) => run.put(key, value),
             None => run.delete(key),
         }
     }
+    log.put(&mut run);
     run
+}
+
+/// Bytes of a run of a PG's log, about.
+const LOG_RUN_BYTES: usize = 32 << 10;
+
+/// Entries of a PG's log that become one pair: each by itself would cost the key-value store as much as a whole piece of a
+/// block map does, for every write.
+#[derive(Default)]
+struct LogRun<'a> {
+    /// That of the last entry.
+    key: &'a [u8],
+    entries: Vec<u8>,
+}
+
+impl<'a> LogRun<'a> {
+    /// Takes the pair if it is one of a PG's log. What it has goes to `out` first if the pair does not belong to it.
+    fn takes(&mut self, key: &'a [u8], value: &[u8], out: &mut KvBatch) -> bool {
+        let entries = if keys::is_log(key) { codec::log_entries(key, value) } else { None };
+        let is_next = keys::are_of_one_pg(self.key, key) && self.entries.len() < LOG_RUN_BYTES;
+        if entries.is_none() || !is_next {
+            self.put(out);
+        }
+        let Some(entries) = entries else { return false };
+        self.key = key;
+        self.entries.extend_from_slice(entries);
+        true
+    }
+
+    fn put(&mut self, out: &mut KvBatch) {
+        if !self.entries.is_empty() {
+            out.put_with(
+                |out| out.extend_from_slice(self.key),
+                |out, at| codec::push(out, at, |e| e.bytes(&self.entries)),
+            );
+            self.entries.clear();
+        }
+    }
 }
 
 /// Removed ranges that overlap or touch, such as those of a log that is trimmed again and again, as one.
@@ -291,6 +331,10 @@ fn joined<'a>(mut removals: Vec<Removal<'a>>) -> Vec<(&'a [u8], &'a [u8])> {
 mod tests {
     use super::*;
     use crate::MemKv;
+    use crate::blue::meta::codec::tests::entry;
+    use crate::blue::objects::apply::{Trimmed, encode_pg};
+    use carmine_pgtypes::Transaction;
+    use carmine_types::{Eversion, PgId, SpgId};
     use proptest::prelude::*;
 
     #[test]
@@ -366,6 +410,106 @@ mod tests {
             sorted.commit(&[run], true).unwrap();
             prop_assert_eq!(content(&plain), content(&sorted));
         }
+    }
+
+    /// What is done to the logs of two PGs.
+    #[derive(Clone, Debug)]
+    enum LogAct {
+        Append(usize, u8),
+        /// All but so many entries are dropped, from the front or from the back.
+        Trim(usize, u8),
+        Rewind(usize, u8),
+        Forget(usize),
+        /// Everything so far is applied.
+        Apply,
+    }
+
+    fn log_act() -> impl Strategy<Value = LogAct> {
+        prop_oneof![
+            6 => (0usize..2, 1u8..200).prop_map(|(pg, count)| LogAct::Append(pg, count)),
+            2 => (0usize..2, any::<u8>()).prop_map(|(pg, keep)| LogAct::Trim(pg, keep)),
+            1 => (0usize..2, any::<u8>()).prop_map(|(pg, keep)| LogAct::Rewind(pg, keep)),
+            1 => (0usize..2).prop_map(LogAct::Forget),
+            3 => Just(LogAct::Apply),
+        ]
+    }
+
+    /// The versions in a PG's log.
+    fn log_versions(kv: &MemKv, pg: SpgId) -> Vec<u64> {
+        let tail_key = keys::pg(keys::PG_TAIL, pg);
+        let tail =
+            kv.get(&tail_key).unwrap().map_or(Eversion::ZERO, |v| codec::decode_tail(&tail_key, &v).unwrap());
+        let (start, end) = keys::log_range(pg);
+        let scan = Scan { start, end, pairs_max: usize::MAX, keys_only: false };
+        let runs = scan_page(kv, &scan).unwrap().pairs;
+        let entries = runs.iter().flat_map(|(key, value)| codec::decode_log(key, value).unwrap());
+        entries.filter(|entry| entry.version > tail).map(|entry| entry.version.version).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_log_in_runs_has_the_entries_that_it_would_have_one_by_one(acts in prop::collection::vec(log_act(), 0..30)) {
+            let pgs = [0, 1].map(|ps| SpgId { pgid: PgId { pool: 1, ps }, shard: -1 });
+            let (kv, mut trimmed) = (MemKv::new(), Trimmed::default());
+            let (mut logs, mut last, mut batch) = ([Vec::new(), Vec::new()], 0, KvBatch::default());
+            for act in acts.iter().chain([&LogAct::Apply]) {
+                let (LogAct::Append(at, _) | LogAct::Trim(at, _) | LogAct::Rewind(at, _) | LogAct::Forget(at)) = act else {
+                    let batches = vec![std::mem::take(&mut batch)];
+                    kv.commit(&[super::sorted(&lookups::expand(&kv, batches).unwrap())], true).unwrap();
+                    for (pg, log) in pgs.iter().zip(&logs) {
+                        prop_assert_eq!(&log_versions(&kv, *pg), log);
+                    }
+                    continue;
+                };
+                let (mut txn, log) = (Transaction::new(pgs[*at], 0), &mut logs[*at]);
+                let version = |number: &u64| Eversion::new(1, *number);
+                match act {
+                    LogAct::Append(_, count) => {
+                        let added = last + 1..=last + u64::from(*count);
+                        last = *added.end();
+                        txn.log.extend(added.clone().map(|number| entry(version(&number))));
+                        log.extend(added);
+                    }
+                    LogAct::Trim(_, keep) => {
+                        let gone = log.len().saturating_sub((*keep).into());
+                        txn.log_trim_to = log.drain(..gone).next_back().as_ref().map(version);
+                    }
+                    LogAct::Rewind(_, keep) => {
+                        log.truncate((*keep).into());
+                        txn.log_rewind_to = Some(log.last().map_or(Eversion::ZERO, version));
+                    }
+                    _ => {
+                        log.clear();
+                        txn.forget_pg = true;
+                    }
+                }
+                encode_pg(&mut batch, &txn, &mut trimmed);
+            }
+        }
+    }
+
+    #[test]
+    fn entries_of_a_log_become_few_pairs_of_bounded_size() {
+        let pg = SpgId { pgid: PgId { pool: 1, ps: 0 }, shard: -1 };
+        let mut batch = KvBatch::default();
+        (1..=1000).for_each(|n| codec::put_log(&mut batch, pg, &entry(Eversion::new(1, n))));
+        let run = super::sorted(&[batch]);
+        assert!((2..20).contains(&run.len()), "{} pairs", run.len());
+        let is_small = |op| matches!(op, KvOp::Put(_, value) if value.len() < 2 * LOG_RUN_BYTES);
+        assert!(run.iter().all(is_small));
+    }
+
+    #[test]
+    fn a_run_that_is_damaged_is_not_hidden_in_another() {
+        let pg = SpgId { pgid: PgId { pool: 1, ps: 0 }, shard: -1 };
+        let version = |n| Eversion::new(1, n);
+        let mut batch = KvBatch::default();
+        codec::put_log(&mut batch, pg, &entry(version(1)));
+        batch.put(&keys::log(pg, version(2)), b"damaged");
+        codec::put_log(&mut batch, pg, &entry(version(3)));
+        let run = super::sorted(&[batch]);
+        let found: Vec<_> = run.iter().map(|op| matches!(op, KvOp::Put(_, b"damaged"))).collect();
+        assert_eq!(found, [false, true, false]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::StoreError;
 pub(crate) const OMAP_HEADER: u8 = b'H';
 /// Info of a PG.
 pub(crate) const PG_INFO: u8 = b'I';
-/// Entry of a PG's log. `kv-rocks` keeps these in a column family of their own.
+/// Run of entries of a PG's log. `kv-rocks` keeps these in a column family of their own.
 pub const PREFIX_PG_LOG: u8 = b'L';
 /// Omap key of an object.
 pub(crate) const OMAP: u8 = b'M';
@@ -269,21 +269,21 @@ pub(crate) fn decode_pg(key: &[u8]) -> Result<SpgId, StoreError> {
     fields().ok_or_else(|| StoreError::damaged(printable(key), "it names no PG"))
 }
 
-/// Appends the key of a log entry.
+/// Appends the key of a run of a PG's log whose last entry has this version.
 pub(crate) fn push_log(out: &mut Vec<u8>, pg: SpgId, version: Eversion) {
     push_pg(out, PREFIX_PG_LOG, pg);
     out.extend_from_slice(&version.epoch.to_be_bytes());
     out.extend_from_slice(&version.version.to_be_bytes());
 }
 
-/// Key of a log entry.
+/// Key of a run of a PG's log whose last entry has this version.
 pub(crate) fn log(pg: SpgId, version: Eversion) -> Vec<u8> {
     let mut out = Vec::with_capacity(PG_BYTES + 12);
     push_log(&mut out, pg, version);
     out
 }
 
-/// The version of a log entry's key.
+/// The version of the last entry of a run, by its key.
 pub(crate) fn decode_log(key: &[u8]) -> Result<Eversion, StoreError> {
     let mut rest = key.get(PG_BYTES..).unwrap_or_default();
     match pop(&mut rest).zip(pop(&mut rest)) {
@@ -292,6 +292,16 @@ pub(crate) fn decode_log(key: &[u8]) -> Result<Eversion, StoreError> {
         }
         _ => Err(StoreError::damaged(printable(key), "it is no key of a PG log")),
     }
+}
+
+/// It is the key of a run of a PG's log.
+pub(crate) fn is_log(key: &[u8]) -> bool {
+    key.first() == Some(&PREFIX_PG_LOG)
+}
+
+/// Two keys of one kind name the same PG.
+pub(crate) fn are_of_one_pg(a: &[u8], b: &[u8]) -> bool {
+    a.get(..PG_BYTES).is_some_and(|pg| b.starts_with(pg))
 }
 
 /// First key and end of the log of a PG.

@@ -2,8 +2,8 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod codec;
-pub(crate) mod copies;
 pub(crate) mod dump;
 pub(crate) mod extents;
 pub(crate) mod index;
 pub(crate) mod keys;
+pub(crate) mod lookups;

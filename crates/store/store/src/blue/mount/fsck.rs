@@ -146,8 +146,7 @@ async fn check_records(index: &MetaIndex, shard: &Shard) -> Result<FsckReport, S
                 keys::decode_onode(key).and_then(|_| codec::decode_onode(key, value)).map(drop)
             }
             Some(&keys::PREFIX_PG_LOG) => {
-                report.log_entries += 1;
-                codec::decode_log(key, value).map(drop)
+                codec::decode_log(key, value).map(|entries| report.log_entries += entries.len() as u64)
             }
             Some(&keys::PG_INFO) => codec::decode_info(key, value).map(drop),
             Some(&keys::PG_TAIL) => codec::decode_tail(key, value).map(drop),

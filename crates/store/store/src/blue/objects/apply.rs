@@ -17,7 +17,7 @@ use crate::blue::meta::extents::{Entry, Extents, PIECE_BYTES};
 use crate::blue::meta::{codec, keys};
 use crate::blue::objects::onode::{Onode, OnodeState, Pin, Recent};
 use crate::blue::objects::reads::Freed;
-use crate::kv::KvBatch;
+use crate::kv::{KvBatch, Lookup};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
@@ -323,18 +323,12 @@ fn is_part(state: &OnodeState, index: u64, within: usize, len: usize, was_hole: 
 /// Adds what a transaction does to its PG's log and info. `trimmed` remembers how far each PG's log was trimmed.
 pub(crate) fn encode_pg(batch: &mut KvBatch, txn: &Transaction, trimmed: &mut Trimmed) {
     if let Some(keep_to) = txn.log_rewind_to {
-        let (mut start, end) = (keys::log(txn.pg, keep_to), keys::log_range(txn.pg).1);
-        start.push(0);
-        batch.delete_range(&start, &end);
         // The tail is what the info says from now on; it may be an older one.
-        batch.delete(&keys::pg(keys::PG_TAIL, txn.pg));
+        batch.look_up(Lookup::RewindLog { pg: txn.pg, keep_to });
         trimmed.remove(&txn.pg);
     }
     for entry in &txn.log {
-        batch.put_with(
-            |out| keys::push_log(out, txn.pg, entry.version),
-            |out, at| codec::push(out, at, |e| e.put(entry)),
-        );
+        codec::put_log(batch, txn.pg, entry);
     }
     if let Some(to) = txn.log_trim_to {
         // Entries trimmed before are gone: beginning behind them keeps the store's range deletions apart.

@@ -8,6 +8,7 @@ use carmine_types::ObjectId;
 
 use crate::blue::objects::apply::{Placer, Touched, Work};
 use crate::blue::objects::onode::{Onode, OnodeState, Recent};
+use crate::kv::Lookup;
 
 impl<P: Placer> Work<P> {
     /// The object becomes what `from` is now. That is among the sources, and all of its block map is loaded.
@@ -33,7 +34,8 @@ impl<P: Placer> Work<P> {
         state.map = found.map.iter().map(|extents| extents.as_ref().map(|extents| extents.copy())).collect();
         if found.meta.has_omap {
             state.omap.copy(state.dirty.window);
-            self.changes.copy_omap(&source.key, &object.pin.key);
+            let (from, to) = (source.key.clone(), object.pin.key.clone());
+            self.changes.look_up(Lookup::CopyOmap { from, to });
         }
         let is_prepared = object.pin.is_prepared();
         let at_hand = found.recent.iter().filter(|(_, recent)| recent.writing || is_prepared);

@@ -137,16 +137,19 @@ async fn fetch_pg(index: &MetaIndex, shard: &Shard, pg: SpgId) -> Result<Option<
     let info = values.next().flatten().map(|value| codec::decode_info(&info_key, &value)).transpose()?;
     let tail = values.next().flatten().map(|value| codec::decode_tail(&tail_key, &value)).transpose()?;
     let mut log = Vec::new();
+    let is_known = info.is_some() || tail.is_some();
+    let tail = tail.unwrap_or(Eversion::ZERO);
     let each = async |key: &[u8], value: &[u8]| {
-        log.push(codec::decode_log(key, value)?);
+        // The first run may begin with entries that are trimmed.
+        log.extend(codec::decode_log(key, value)?.into_iter().filter(|entry| entry.version > tail));
         Ok::<_, StoreError>(())
     };
     index.scan_all(shard, keys::log_range(pg), each).await?;
-    if info.is_none() && tail.is_none() && log.is_empty() {
+    if !is_known && log.is_empty() {
         return Ok(None);
     }
     let mut info = info.unwrap_or(PgInfo { pg, ..PgInfo::default() });
-    info.log_tail = info.log_tail.max(tail.unwrap_or(Eversion::ZERO));
+    info.log_tail = info.log_tail.max(tail);
     info.last_update =
         info.last_update.max(info.log_tail).max(log.last().map_or(Eversion::ZERO, |entry| entry.version));
     Ok(Some(PgState { info, log }))

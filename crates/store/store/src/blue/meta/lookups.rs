@@ -1,28 +1,33 @@
-//! Copies of omaps: a batch only names the two objects, and what that comes to is found out where the batch is applied, which may
-//! take its time.
+//! Changes that depend on what the key-value store has: copies of omaps, and PG logs that are cut back. A batch only names them, and
+//! what they come to is found out where the batch is applied, which may take its time.
 
 use std::collections::BTreeMap;
 
+use carmine_types::{Eversion, SpgId};
+
 use crate::blue::meta::{codec, keys};
-use crate::kv::{Kv, KvBatch, KvError, KvOp, OmapCopy};
+use crate::kv::{Kv, KvBatch, KvError, KvOp, Lookup};
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The batches with each copy replaced by what it puts: the source as it is in `kv` and behind what the batches change before.
-/// On an alien thread.
+/// The batches with each of these changes replaced by what it comes to, with what is in `kv` and behind what the batches change
+/// before. On an alien thread.
 pub(crate) fn expand(kv: &dyn Kv, batches: Vec<KvBatch>) -> Result<Vec<KvBatch>, KvError> {
-    if batches.iter().all(|batch| batch.copies().is_empty()) {
+    if batches.iter().all(|batch| batch.lookups().is_empty()) {
         return Ok(batches);
     }
     let mut done: Vec<KvBatch> = Vec::new();
     for batch in batches {
-        let mut copies = batch.copies().iter().peekable();
+        let mut lookups = batch.lookups().iter().peekable();
         let mut part = KvBatch::default();
         for (at, op) in batch.iter().map(Some).chain([None]).enumerate() {
-            while let Some(copy) = copies.next_if(|copy| copy.at == at) {
+            while let Some((_, lookup)) = lookups.next_if(|(before, _)| *before == at) {
                 done.push(std::mem::take(&mut part));
-                let puts = puts(kv, &done, copy)?;
-                done.push(puts);
+                let comes_to = match lookup {
+                    Lookup::CopyOmap { from, to } => copy_omap(kv, &done, from, to)?,
+                    Lookup::RewindLog { pg, keep_to } => rewind_log(kv, &done, *pg, *keep_to)?,
+                };
+                done.push(comes_to);
             }
             match op {
                 Some(KvOp::Put(key, value)) => part.put(key, value),
@@ -36,9 +41,8 @@ pub(crate) fn expand(kv: &dyn Kv, batches: Vec<KvBatch>) -> Result<Vec<KvBatch>,
     Ok(done)
 }
 
-/// The pairs that a copy puts, behind these batches.
-fn puts(kv: &dyn Kv, before: &[KvBatch], copy: &OmapCopy) -> Result<KvBatch, KvError> {
-    let OmapCopy { from, to, .. } = copy;
+/// Puts the omap of one object for another, behind these batches.
+fn copy_omap(kv: &dyn Kv, before: &[KvBatch], from: &[u8], to: &[u8]) -> Result<KvBatch, KvError> {
     let mut puts = KvBatch::default();
     let header = keys::omap_header(from);
     let mut end = header.clone();
@@ -52,6 +56,34 @@ fn puts(kv: &dyn Kv, before: &[KvBatch], copy: &OmapCopy) -> Result<KvBatch, KvE
         put(&mut puts, &key, &keys::omap(to, name), &value);
     }
     Ok(puts)
+}
+
+/// Writes a PG's log anew up to `keep_to`, without what is trimmed, behind these batches. A run that is damaged stays.
+fn rewind_log(kv: &dyn Kv, before: &[KvBatch], pg: SpgId, keep_to: Eversion) -> Result<KvBatch, KvError> {
+    let tail = tail(kv, before, pg)?;
+    let (start, end) = keys::log_range(pg);
+    let mut kept = KvBatch::default();
+    kept.delete_range(&start, &end);
+    kept.delete(&keys::pg(keys::PG_TAIL, pg));
+    for (key, value) in view(kv, before, (&start, &end))? {
+        let Ok(entries) = codec::decode_log(&key, &value) else {
+            kept.put(&key, &value);
+            continue;
+        };
+        for entry in entries.iter().filter(|entry| tail < entry.version && entry.version <= keep_to) {
+            codec::put_log(&mut kept, pg, entry);
+        }
+    }
+    Ok(kept)
+}
+
+/// How far a PG's log is trimmed behind these batches. A value that is damaged says nothing.
+fn tail(kv: &dyn Kv, before: &[KvBatch], pg: SpgId) -> Result<Eversion, KvError> {
+    let key = keys::pg(keys::PG_TAIL, pg);
+    let mut end = key.clone();
+    end.push(0);
+    let found = view(kv, before, (&key, &end))?.remove(&key);
+    Ok(found.and_then(|value| codec::decode_tail(&key, &value).ok()).unwrap_or(Eversion::ZERO))
 }
 
 /// The pairs of a range behind these batches.
@@ -165,13 +197,14 @@ mod tests {
                     }
                     Act::Copy(from, to) => {
                         clear(batch, NAMES[*to]);
-                        batch.copy_omap(NAMES[*from], NAMES[*to]);
+                        let (from_key, to_key) = (NAMES[*from].into(), NAMES[*to].into());
+                        batch.look_up(Lookup::CopyOmap { from: from_key, to: to_key });
                         model[*to] = model[*from].clone();
                     }
                     Act::Next => batches.push(KvBatch::default()),
                     Act::Apply => {
                         let expanded = expand(&kv, std::mem::replace(&mut batches, vec![KvBatch::default()])).unwrap();
-                        prop_assert!(expanded.iter().all(|batch| batch.copies().is_empty()));
+                        prop_assert!(expanded.iter().all(|batch| batch.lookups().is_empty()));
                         kv.commit(&expanded, true).unwrap();
                         for (name, wanted) in NAMES.iter().zip(&model) {
                             prop_assert_eq!(&omap(&kv, name), wanted);
