@@ -50,6 +50,7 @@ pub mod buf;
 mod call;
 mod clock;
 mod config;
+mod crowd;
 mod driver;
 mod exec;
 mod file;

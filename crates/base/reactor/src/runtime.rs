@@ -16,6 +16,7 @@ use crate::buf::arena::Slice;
 use crate::call::Calls;
 use crate::clock::{Clock, TickRate};
 use crate::config::{Config, Group};
+use crate::crowd::Crowd;
 use crate::driver::Driver;
 use crate::driver::uring::Uring;
 use crate::exec::Exec;
@@ -101,6 +102,7 @@ impl Parts {
             stall_ticks: Cell::new(stall),
             last_stall_ns: Cell::new(0),
             tid,
+            crowd: Crowd::default(),
             start: Start { wall_ns: now, cpu_ns, wait_ns },
         })
     }

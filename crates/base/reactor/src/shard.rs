@@ -19,6 +19,7 @@ use crate::buf::{Buf, arena};
 use crate::call::{CallFuture, Calls};
 use crate::clock::Clock;
 use crate::config::{GROUPS, Group, PollPolicy};
+use crate::crowd::Crowd;
 use crate::driver::Driver;
 use crate::exec::{self, Current, Exec};
 use crate::file::{self, File, FileOptions};
@@ -71,6 +72,7 @@ pub(crate) struct Inner {
     pub(crate) stall_ticks: Cell<u64>,
     pub(crate) last_stall_ns: Cell<u64>,
     pub(crate) tid: u32,
+    pub(crate) crowd: Crowd,
     pub(crate) start: Start,
 }
 

@@ -357,7 +357,7 @@ impl SimDisk<'_> {
         self.world.borrow_mut().disks.faults.of(&self.file).writes_fail = fail;
     }
 
-    /// Every flush fails from now on, or none does.
+    /// Every flush fails from now on, that of a durable write too, or none does.
     pub fn fail_flushes(&self, fail: bool) {
         self.world.borrow_mut().disks.faults.of(&self.file).flushes_fail = fail;
     }

@@ -28,7 +28,8 @@ crate::words! {
     /// How writes to a device become durable.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum FlushMode: "flush mode" {
-        /// Many writes, then one flush of the device's cache (`fdatasync`).
+        /// Many writes, then one flush of the device's cache (`fdatasync`); few as with `Dsync`, where that
+        /// costs less.
         #[default]
         Flush = "flush",
         /// Each write by itself (`RWF_DSYNC`), which is one command where the device has FUA.

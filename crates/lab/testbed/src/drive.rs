@@ -123,8 +123,8 @@ fn leaves(whole_device: &Path, layers: usize, drives: &mut Vec<PathBuf>) {
 ///   but nothing here can see whether its blocks are shared (reflink), moved (btrfs, ZFS), journalled with their data
 ///   (`data=journal`, where O_DIRECT goes through the page cache) or were given back since by `--discard`. On a drive
 ///   without a volatile cache such a flush costs a system call.
-/// - All else, and what is not known: flush. FUA does not change that: a lone write is written through by itself in
-///   this mode already, and many share one flush, where with `dsync` each of them would be slow by itself. Where FUA is
+/// - All else, and what is not known: flush. FUA does not change that: few writes are written through by themselves
+///   in this mode already where that costs less, and many share one flush, where with `dsync` each of them would be slow by itself. Where FUA is
 ///   cheap and `dsync` measures better, it can be asked for.
 pub(crate) fn flush_mode(asked: Option<FlushMode>, parts: &[&StorePart]) -> (FlushMode, String) {
     if let Some(mode) = asked {

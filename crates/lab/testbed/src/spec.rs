@@ -170,9 +170,9 @@ settings! {
     /// copy to another drive changes without touching a label.
     #[derive(Copy, Eq)]
     struct Tuning, wish TuningWish, table TUNING {
-        /// How writes become durable: flush (many writes, then one flush of the drive's cache), dsync (each write by itself), none
-        /// (only for drives with a power-safe cache), auto (what the drives need). Results name the mode and whether it was
-        /// given [default: auto]
+        /// How writes become durable: flush (many writes, then one flush of the drive's cache; few may go as with dsync), dsync (each
+        /// write by itself), none (only for drives with a power-safe cache), auto (what the drives need). Results name the mode
+        /// and whether it was given [default: auto]
         #[set("Storage" "--flush-mode" "MODE" Start; Kind::WordOrAuto(FlushMode::WORDS))]
         flush_mode: OrAuto<FlushMode> = OrAuto::Auto,
         /// How reads and writes go to the block devices: block (the kernel's block layer; for files, too), poll (the same

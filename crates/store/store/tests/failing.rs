@@ -50,7 +50,7 @@ async fn open(shard: &Shard, with_wal: bool, kv: &Arc<dyn Kv>) -> Result<Store, 
 }
 
 /// Parts of a block, which go into the log, and whole blocks, which go to their place; several at once, so that they share
-/// flushes (a lone write is written through).
+/// what makes them durable.
 async fn overwrite(store: &Store, round: u8) -> Result<(), StoreError> {
     let mut commits = Vec::new();
     for object in 1..=4 {

@@ -172,7 +172,7 @@ impl Disks {
         Tried::Done(n as i32, crc32c::raw(0, out))
     }
 
-    pub(super) fn write(&mut self, id: u64, data: &[Bytes], skip: usize, off: u64) -> Tried {
+    pub(super) fn write(&mut self, id: u64, data: &[Bytes], skip: usize, off: u64, dsync: bool) -> Tried {
         let Some(o) = self.open.get(&id) else { return Tried::Done(-libc::EBADF, 0) };
         if !o.writable {
             return Tried::Done(-libc::EBADF, 0);
@@ -182,7 +182,7 @@ impl Disks {
             return Tried::Done(-libc::EINVAL, 0);
         }
         let len = data.iter().map(Bytes::len).sum::<usize>().saturating_sub(skip);
-        if self.faults.write_fails(&o.file, off, len as u64) {
+        if self.faults.write_fails(&o.file, off, len as u64, dsync) {
             return Tried::Done(-libc::EIO, 0);
         }
         let Some(c) = self.files.get_mut(&o.file) else { return Tried::Done(-libc::EIO, 0) };
@@ -288,11 +288,12 @@ impl Faults {
     }
 
     /// A write fails, or the drive puts another place where it could not read.
-    pub(super) fn write_fails(&mut self, file: &FileName, off: u64, len: u64) -> bool {
+    pub(super) fn write_fails(&mut self, file: &FileName, off: u64, len: u64, dsync: bool) -> bool {
         let Some(fault) = self.0.get_mut(file) else { return false };
-        if !fault.writes_fail {
+        let fails = fault.writes_fail || dsync && fault.flushes_fail;
+        if !fails {
             fault.unreadable.retain(|page| !pages(off, len).contains(page));
         }
-        fault.writes_fail
+        fails
     }
 }

@@ -272,7 +272,7 @@ impl World {
         let id = id_of(op);
         match op {
             Op::Read { buf, len, off, .. } => self.disks.read(id, buf, *len, *off),
-            Op::Write { data, skip, off, .. } => self.disks.write(id, data, *skip, *off),
+            Op::Write { data, skip, off, dsync, .. } => self.disks.write(id, data, *skip, *off, *dsync),
             Op::Datasync { .. } | Op::SyncFolder { .. } => self.disks.flush(id),
             Op::SetLen { len, .. } => {
                 self.disks.set_len(id, *len);

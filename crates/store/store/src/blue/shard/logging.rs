@@ -51,6 +51,9 @@ impl Blue {
     async fn run_log(self: &Rc<Self>) {
         while !self.has_failed() {
             let step = self.next_step();
+            if !matches!(step, NextWrite::Rest) {
+                self.begin_data();
+            }
             match step {
                 NextWrite::Rest if !self.mark().await => return,
                 NextWrite::Rest => {}
@@ -141,13 +144,13 @@ impl Blue {
         let blocks = (bytes as u64).div_ceil(BLOCK_BYTES);
         let Some((seq, block)) = self.room(blocks).await else { return };
         let id = self.shared.log().group_id(self.shard.id().0, seq);
-        let (known, alone) = {
+        let (known, through) = {
             let mut queue = self.queue.borrow_mut();
             queue.told = self.known(&queue);
             (queue.told, enter_group(&mut queue, seq, txns, blocks))
         };
         GroupHeader::seal(id, known, txns as u32, bytes - HEADER_BYTES, &mut group);
-        let durable = self.write_durably(alone);
+        let durable = self.write_durably(through);
         self.count(|stats| {
             stats.groups += 1;
             stats.log_bytes += blocks * BLOCK_BYTES;
@@ -237,22 +240,22 @@ impl Blue {
     }
 }
 
-/// Puts the oldest transactions that are in no group into this one. True if it is all that is in flight.
+/// Puts the oldest transactions that are in no group into this one. True if it is to be written through.
 fn enter_group(queue: &mut Queue, seq: u64, txns: u64, blocks: u64) -> bool {
     let mut group = InFlight { seq, txns, logged: false, outstanding: 0, flush: 0 };
-    let mut alone = queue.groups.is_empty() && txns == 1;
-    let (first, mut most) = (queue.grouped, 0);
+    let (first, mut most, mut has_data) = (queue.grouped, 0, false);
     for _ in 0..txns {
         let number = queue.grouped;
         queue.grouped += 1;
         let Some(record) = queue.get(number) else { continue };
         record.progress.group = Some(seq);
-        alone &= record.progress.alone;
         most += record.log_blocks;
+        has_data |= !record.writes.is_empty();
         group.outstanding += u64::from(!record.progress.written);
         group.flush = group.flush.max(record.progress.flush);
     }
     queue.windows.logged(first..queue.grouped, blocks, most);
+    let through = queue.goes_through(&group, has_data);
     queue.groups.push_back(group);
-    alone
+    through
 }

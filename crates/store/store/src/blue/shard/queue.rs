@@ -25,6 +25,15 @@ use crate::{BLOCK_BYTES, StoreError};
 /// Gathered pieces of one write at most (the kernel takes 1024).
 const PIECES_MAX: usize = 256;
 
+/// Writes of data that come at once and are written through, each durable by itself, where that pays: on a crowded CPU, because the
+/// kernel gives the flush of a file to a worker, whose turn has to come, and for long writes, because of which a flush would wait.
+/// Of more than these, one flush behind them costs less.
+const THROUGH_MAX: usize = 4;
+/// Long writes have so many bytes together.
+const LONG_BYTES: u64 = 1 << 20;
+/// Data that does not wait for its group of the log any longer.
+const WAITING_BYTES: u64 = 256 << 10;
+
 /// One write of the device.
 pub(crate) struct DeviceWrite {
     pub(crate) block: u64,
@@ -105,8 +114,6 @@ pub(crate) struct DataWrites {
     writes: DeviceWrites,
     /// The transactions, by number, with the blocks of each.
     txns: SmallVec<[(u64, Written); 1]>,
-    /// See [`Progress::alone`].
-    alone: bool,
 }
 
 /// Blocks whose content goes into the log now, and to its place when the log has it.
@@ -149,8 +156,6 @@ pub(crate) struct Progress {
     pub(crate) flush: u64,
     /// The group that it is in.
     pub(crate) group: Option<u64>,
-    /// Nothing else was in flight when it came: its writes are made durable by themselves.
-    pub(crate) alone: bool,
 }
 
 impl Record {
@@ -194,8 +199,11 @@ pub(crate) struct Queue {
     pub(crate) base: u64,
     /// Number of the first that is in no group.
     pub(crate) grouped: u64,
-    /// Data that nobody has begun to write. For each of these there is a task, which takes the oldest.
-    data: VecDeque<DataWrites>,
+    /// Data that nobody has begun to write: it is written together with a group of the log, or when it is much.
+    data: Vec<DataWrites>,
+    waiting_blocks: u64,
+    /// Writes of data in flight that are left to a flush.
+    plain_writes: usize,
     pub(crate) groups: VecDeque<InFlight>,
     pub(crate) lane: Lane,
     /// Number of the last group that is durable.
@@ -305,16 +313,34 @@ impl Queue {
         !self.flushing && written.any(|group| group.flush > self.flush_begun)
     }
 
-    /// Has data written; false if it goes with what another task will write.
-    fn add_data(&mut self, number: u64, mut writes: DeviceWrites, written: Written, alone: bool) -> bool {
-        if let Some(last) = self.data.back_mut()
+    /// Has data written; true if that is much by now.
+    fn add_data(&mut self, number: u64, mut writes: DeviceWrites, written: Written) -> bool {
+        self.waiting_blocks += writes.blocks();
+        if let Some(last) = self.data.last_mut()
             && last.writes.take_next(&mut writes)
         {
             last.txns.push((number, written));
-            return false;
+        } else {
+            self.data.push(DataWrites { writes, txns: [(number, written)].into_iter().collect() });
         }
-        self.data.push_back(DataWrites { writes, txns: [(number, written)].into_iter().collect(), alone });
-        true
+        self.waiting_blocks * BLOCK_BYTES >= WAITING_BYTES
+    }
+
+    /// Takes out all data that waits, and whether it is few enough to be written through.
+    fn take_data(&mut self, is_crowded: bool) -> (Vec<DataWrites>, bool) {
+        let (data, blocks) = (std::mem::take(&mut self.data), std::mem::take(&mut self.waiting_blocks));
+        let writes: usize = data.iter().map(|data| data.writes.0.len()).sum();
+        let pays = is_crowded || blocks * BLOCK_BYTES >= LONG_BYTES;
+        // A write that is alone is one operation in place of two.
+        let is_alone =
+            self.was_idle && matches!(data.as_slice(), [one] if one.txns.len() == 1 && writes == 1);
+        (data, is_alone || pays && writes <= THROUGH_MAX)
+    }
+
+    /// A group with transactions up to here is to be written through: all data before it is.
+    pub(crate) fn goes_through(&self, group: &InFlight, has_data: bool) -> bool {
+        let is_alone = self.groups.is_empty() && group.txns == 1 && self.was_idle;
+        self.plain_writes == 0 && group.flush <= self.flush_begun && (is_alone || has_data)
     }
 
     fn clear(&mut self) -> VecDeque<Record> {
@@ -334,45 +360,58 @@ impl Blue {
             self.reads.park(freed).into_iter().flatten().for_each(|block| self.shared.space().free(block));
         }
         record.progress.written = writes.is_empty();
-        let begins = {
+        let is_much = {
             let mut queue = self.queue.borrow_mut();
-            // A write that is alone is made durable by itself, which is one operation in place of two. As soon as there
-            // are more, one flush for many costs less.
             queue.was_idle = queue.is_idle();
-            let alone = queue.was_idle && writes.0.len() <= 1;
-            record.progress.alone = alone;
             queue.held_bytes += record.log_bytes();
             queue.records.push_back(record);
             let number = queue.next() - 1;
-            !writes.is_empty() && queue.add_data(number, writes, written, alone)
+            !writes.is_empty() && queue.add_data(number, writes, written)
         };
         self.start_logging();
-        if begins && let Some(store) = self.rc() {
-            // It runs after the tasks that are ready now: what they write beside this is one write with it.
-            self.shard.spawn(SchedulingGroup::Client, "blue-data", async move { store.write_data().await });
+        if is_much {
+            self.begin_data();
         }
     }
 
-    /// Writes the oldest data that nobody has begun to write.
-    async fn write_data(&self) {
-        let data = self.queue.borrow_mut().data.pop_front();
-        let Some(DataWrites { writes, txns, alone }) = data else { return };
+    /// Begins to write all data that waits. The device gets it in the same turn as the group of the log that is written now, and
+    /// so with one doorbell.
+    pub(crate) fn begin_data(&self) {
+        let (data, few) = {
+            let mut queue = self.queue.borrow_mut();
+            if queue.data.is_empty() {
+                return;
+            }
+            queue.take_data(self.shard.is_crowded())
+        };
+        for part in data {
+            let durable = self.write_durably(few);
+            self.queue.borrow_mut().plain_writes += usize::from(!durable);
+            let Some(store) = self.rc() else { return };
+            self.shard.spawn(SchedulingGroup::Client, "blue-data", async move {
+                store.write_data(part, durable).await;
+            });
+        }
+    }
+
+    async fn write_data(&self, data: DataWrites, durable: bool) {
+        let DataWrites { writes, txns } = data;
         self.count(|stats| {
             stats.device_writes += writes.0.len() as u64;
             stats.device_write_bytes += writes.blocks() * BLOCK_BYTES;
         });
-        let durable = self.write_durably(alone && txns.len() == 1);
         let result = self.write(writes, durable).await;
+        self.queue.borrow_mut().plain_writes -= usize::from(!durable);
         for (onode, blocks) in txns.iter().flat_map(|(_, written)| written) {
             blocks.iter().for_each(|block| onode.written(*block));
         }
         self.data_done(txns.iter().map(|(number, _)| *number), result, durable);
     }
 
-    /// A write is to be durable when it is done; counts it as a flush then.
-    pub(crate) fn write_durably(&self, alone: bool) -> bool {
+    /// A write is to be durable when it is done; counts it as a flush then. `pays`: that costs less than a flush behind it.
+    pub(crate) fn write_durably(&self, pays: bool) -> bool {
         let durable = match self.shared.flush_mode() {
-            FlushMode::Flush => alone,
+            FlushMode::Flush => pays,
             FlushMode::Dsync => true,
             FlushMode::None => false,
         };
