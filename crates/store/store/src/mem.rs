@@ -242,8 +242,8 @@ impl Mem {
                     needed_bytes += pages * BLOCK_BYTES;
                 }
                 // Memory loses nothing, so there is no way here to note a loss.
-                Step::Lose { off, .. } => {
-                    return Err(StoreError::Lost { oid: ObjectId::clone(oid), offset: *off });
+                Step::Lose { off, crc, .. } => {
+                    return Err(StoreError::Lost { oid: ObjectId::clone(oid), offset: *off, expected: *crc });
                 }
                 _ => {}
             }

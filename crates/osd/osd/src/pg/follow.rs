@@ -146,9 +146,10 @@ impl Pg {
         answer(order.head, result.await)
     }
 
-    /// All that the log of an activation names is this PG's.
+    /// All that an activation names is this PG's.
     fn fits(&self, activate: &PgActivate) -> bool {
-        activate.log.iter().all(|entry| self.contains(&entry.oid))
+        let logged = activate.log.iter().map(|entry| &*entry.oid);
+        logged.chain(&activate.info.unfound).all(|oid| self.contains(oid))
     }
 
     /// Prepares a transaction, submits it unless `generation` is over, and waits until it is durable. `note` changes the log in

@@ -17,7 +17,7 @@ use carmine_store::{BLOCK_BYTES, OmapRange, StoreError};
 use carmine_types::{Errno, Eversion, LogOp, ObjectId, OsdId, errno};
 
 use super::Pg;
-use super::heal::{self, Fate, IfUnfound};
+use super::heal::{self, Fate, IfUnfound, Unhealed};
 use super::snaps::{self, Family};
 use crate::messages::{PgAck, PgRepair, PushObject};
 use crate::shard::OsdShard;
@@ -240,11 +240,11 @@ impl Repair {
     async fn push_data(&self, oid: &Arc<ObjectId>, meta: &ObjectMeta) -> Result<Vec<Step>, Stop> {
         let (mut off, mut steps) = (0, whole(meta));
         loop {
-            let (data, lost_bytes) = self.piece(oid, off, meta.size).await?;
+            let (data, lost) = self.piece(oid, off, meta.size).await?;
             let (begin, end) = (off, off + data.len() as u64);
-            off = end + lost_bytes;
+            off = end + lost.map_or(0, |lost| lost.bytes);
             steps.extend(self.written(oid, begin, data).await?);
-            steps.extend((lost_bytes > 0).then_some(Step::Lose { off: end, len: lost_bytes }));
+            steps.extend(lost.map(|Lost { bytes, crc }| Step::Lose { off: end, len: bytes, crc }));
             if off >= meta.size {
                 return Ok(steps);
             }
@@ -285,30 +285,44 @@ impl Repair {
         }
     }
 
-    /// The next bytes of an object, and how many after them no copy can give: those are an error in the new copy, too. One
+    /// The next bytes of an object, and the block after them if no copy can give it: that is an error in the new copy, too. One
     /// bad block must not keep all else in the PG from being served. It is lost only if all that may have it have said so;
     /// while one does not answer it is asked again, and while one is down the object is unfound.
-    async fn piece(&self, oid: &ObjectId, off: u64, size: u64) -> Result<(Payload, u64), Stop> {
-        let (mut len, mut lost_bytes) = ((size - off).min(PUSH_BYTES), 0);
+    async fn piece(&self, oid: &ObjectId, off: u64, size: u64) -> Result<(Payload, Option<Lost>), Stop> {
+        let (mut len, mut lost) = ((size - off).min(PUSH_BYTES), None);
         while len > 0 {
-            match heal::read(&self.osd, oid, off, len, IfUnfound::Fail).await {
-                Ok(data) => return Ok((data, lost_bytes)),
-                Err(unhealed) => {
-                    let at = match (unhealed.fate, unhealed.error.lost_block()) {
-                        (Fate::Lost, Some((_, at))) => at,
-                        (Fate::Unfound, _) => return Err(Stop::Failed(Trouble::Unfound)),
-                        _ => return Err(self.stuck(&unhealed.error)),
-                    };
-                    lost_bytes = size.saturating_sub(at).min(BLOCK_BYTES);
-                    len = at.saturating_sub(off);
-                }
-            }
+            let Unhealed { error, fate } = match heal::read(&self.osd, oid, off, len, IfUnfound::Fail).await {
+                Ok(data) => return Ok((data, lost)),
+                Err(unhealed) => unhealed,
+            };
+            let at = match (fate, error.lost_block()) {
+                (Fate::Lost, Some((_, at))) => at,
+                (Fate::Unfound, Some((_, at))) if self.goes_on_without(oid) => at,
+                (Fate::Unfound, _) => return Err(Stop::Failed(Trouble::Unfound)),
+                _ => return Err(self.stuck(&error)),
+            };
+            lost = Some(Lost { bytes: size.saturating_sub(at).min(BLOCK_BYTES), crc: error.lost_crc() });
+            len = at.saturating_sub(off);
         }
-        if lost_bytes > 0 {
+        if lost.is_some() {
             tracing::error!("pg {}: object {oid}, offset {off}: the block is copied as lost", self.pg.id);
         }
-        Ok((Payload::new(), lost_bytes))
+        Ok((Payload::new(), lost))
     }
+
+    /// Before the PG serves, an unfound object is copied but for what is unfound of it: the others must not wait for it. Beside
+    /// clients it is left out until it is found.
+    fn goes_on_without(&self, oid: &ObjectId) -> bool {
+        !self.is_beside(&self.pg.peering.borrow()) && self.pg.keep_unfound(oid)
+    }
+}
+
+/// A block that no copy can give.
+#[derive(Clone, Copy)]
+struct Lost {
+    bytes: u64,
+    /// Its checksum, by which it is known if somebody has it after all; zero: nobody knows it.
+    crc: u32,
 }
 
 /// The steps that make an object anew, without its data, its omap and its version.

@@ -106,7 +106,7 @@ impl Pg {
     pub(crate) fn answer_stray(&self, osd: &OsdShard, stray: PgStray) -> Message {
         let PgStray { head, from } = stray;
         let peering = self.peering.borrow();
-        let may_go = peering.is_clean() && head.epoch <= osd.epoch() && !peering.is_needed(from);
+        let may_go = self.is_clean() && head.epoch <= osd.epoch() && !peering.is_needed(from);
         ack(head, if may_go { Ok(()) } else { Err(OpError::of(errno::EAGAIN)) })
     }
 }

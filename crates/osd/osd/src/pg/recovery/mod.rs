@@ -6,6 +6,7 @@
 //! - `window`, `backfill`: a copy of which no log tells what it lacks is compared object by object, by their versions. It is
 //!   sent the changes of the objects that the backfill has passed, and of the others only the log entries.
 //! - `run`: does both, one PG's targets one after the other, within reservations (`reserve`), limits and the map's flags.
+//! - `unfound`: what was unfound before the PG served: it is looked for while clients are served.
 //! - `answer`: the replica's side.
 //! - `stray`: copies of OSDs that left a PG go when nobody needs them.
 
@@ -15,6 +16,7 @@ mod missing;
 mod reserve;
 mod run;
 mod stray;
+mod unfound;
 mod window;
 
 use std::cell::{Cell, RefCell};
@@ -62,16 +64,6 @@ impl Recoveries {
         match self.stage.get() {
             Recovery::Idle if !self.unfound.borrow().is_empty() => Recovery::RecoveryUnfound,
             stage => stage,
-        }
-    }
-
-    /// An object is unfound, or is not any more.
-    pub(super) fn note_unfound(&self, oid: &ObjectId, is_unfound: bool) {
-        let mut unfound = self.unfound.borrow_mut();
-        if is_unfound {
-            unfound.insert(oid.clone());
-        } else {
-            unfound.remove(oid);
         }
     }
 
@@ -127,6 +119,7 @@ impl Pg {
         if !self.recovery.targets.borrow().is_empty() {
             Run::new(osd, self).start();
         }
+        self.look_for_unfound(osd);
     }
 
     /// An operation was queued. If it is a write and a member lacks its object, that is pushed now.
