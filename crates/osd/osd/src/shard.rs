@@ -15,7 +15,7 @@ use carmine_types::{Epoch, PgId, SpgId};
 
 use crate::by_pg::ByPg;
 use crate::clients::Clients;
-use crate::config::{LISTS_MAX, OsdConfig, REPAIRS_MAX, TRIMS_MAX, WAITING_OPS_MAX};
+use crate::config::{LISTS_MAX, OsdConfig, PUSHED_BYTES_MAX, REPAIRS_MAX, TRIMS_MAX, WAITING_OPS_MAX};
 use crate::dispatch::Unplaced;
 use crate::maps::PgTable;
 use crate::metrics::{STAGES, ShardMetrics, Stages};
@@ -64,6 +64,8 @@ pub struct OsdShard {
     pub(crate) peers: Peers,
     /// PGs that are repaired at the same time.
     pub(crate) repairs: Semaphore,
+    /// Bytes of objects that are pushed at the same time.
+    pub(crate) pushed_bytes: Semaphore,
     /// PGs of all shards that are recovered beside clients at the same time (shard 0).
     pub(crate) reserver: Reserver,
     /// Objects that are pushed beside clients at the same time, and how fast.
@@ -162,6 +164,7 @@ impl OsdShard {
             waiting: RefCell::default(),
             unplaced: RefCell::default(),
             repairs: Semaphore::new(REPAIRS_MAX),
+            pushed_bytes: Semaphore::new(PUSHED_BYTES_MAX),
             trims: Semaphore::new(TRIMS_MAX),
             walks: Semaphore::new(1),
             client: RefCell::default(),

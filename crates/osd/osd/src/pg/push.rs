@@ -12,9 +12,10 @@ use std::time::Duration;
 use carmine_messenger::{Message, with_timeout};
 use carmine_peering::{Event, Peering, Place, Then, Trouble};
 use carmine_pgtypes::{LogEntry, ObjectChange, ObjectMeta, Sealed, Step};
+use carmine_reactor::sync::Permit;
 use carmine_reactor::{Group, Payload};
 use carmine_store::{BLOCK_BYTES, OmapRange, StoreError};
-use carmine_types::{Errno, Eversion, LogOp, ObjectId, OsdId, errno};
+use carmine_types::{Errno, Eversion, LogOp, ObjectId, OsdId, UTime, errno};
 
 use super::Pg;
 use super::heal::{self, Fate, IfUnfound, Unhealed};
@@ -22,10 +23,10 @@ use super::snaps::{self, Family};
 use crate::messages::{PgAck, PgRepair, PushObject};
 use crate::shard::OsdShard;
 
-/// Bytes of an object in one push.
-const PUSH_BYTES: u64 = 1 << 20;
+/// Bytes of an object in one push: a piece of its block map.
+const PUSH_BYTES: u64 = 256 << 10;
 /// Bytes of omap keys and values in one push.
-const OMAP_PAGE_BYTES: usize = 512 << 10;
+const OMAP_PAGE_BYTES: usize = 256 << 10;
 /// Objects of a PG that are pushed at the same time before it serves.
 const PUSHES: usize = 4;
 /// An object is looked at again though no write was committed: one that changed nothing ends without a sign.
@@ -206,7 +207,7 @@ impl Repair {
         match meta {
             None => self.push_steps(oid, [Step::Remove]).await?,
             Some(meta) => {
-                let mut last = self.push_data(oid, &meta).await?;
+                let (mut last, _room) = self.push_data(oid, &meta).await?;
                 if meta.has_omap {
                     self.push_steps(oid, std::mem::take(&mut last)).await?;
                     bytes += self.push_omap(oid).await?;
@@ -235,35 +236,39 @@ impl Repair {
         self.pg.order(&self.osd, self.to, push).await.map_err(Stop::Failed)
     }
 
-    /// The first piece is read before the replica's old copy goes: a block that is bad here may be good there. Gives the steps of
-    /// the last piece, which are not sent yet.
-    async fn push_data(&self, oid: &Arc<ObjectId>, meta: &ObjectMeta) -> Result<Vec<Step>, Stop> {
-        let (mut off, mut steps) = (0, whole(meta));
+    /// Each piece is read before that of the replica's old copy goes: a block that is bad here may be good there. Gives the steps
+    /// of the last piece, which are not sent yet, with their room.
+    async fn push_data(&self, oid: &Arc<ObjectId>, meta: &ObjectMeta) -> Result<(Vec<Step>, Permit), Stop> {
+        let (mut off, mut steps) = (0, anew(meta));
         loop {
+            let room = (meta.size - off).clamp(BLOCK_BYTES, PUSH_BYTES) as usize;
+            let room = self.osd.pushed_bytes.acquire(room).await;
             let (data, lost) = self.piece(oid, off, meta.size).await?;
             let (begin, end) = (off, off + data.len() as u64);
             off = end + lost.map_or(0, |lost| lost.bytes);
             steps.extend(self.written(oid, begin, data).await?);
             steps.extend(lost.map(|Lost { bytes, crc }| Step::Lose { off: end, len: bytes, crc }));
             if off >= meta.size {
-                return Ok(steps);
+                return Ok((steps, room));
             }
             self.push_steps(oid, std::mem::take(&mut steps)).await?;
         }
     }
 
-    /// Writes these bytes, but for the object's holes: they are holes in the copy as well.
+    /// Writes these bytes in the place of others, but for the object's holes: they are holes in the copy as well.
     async fn written(&self, oid: &ObjectId, begin: u64, data: Payload) -> Result<Vec<Step>, Stop> {
         if data.is_empty() {
             return Ok(Vec::new());
         }
-        let runs = self.osd.store.written(oid, begin, data.len() as u64).await;
+        let len = data.len() as u64;
+        let runs = self.osd.store.written(oid, begin, len).await;
         let runs = runs.map_err(|error| self.stuck(&error))?;
         let write = |run: Range<u64>| {
             let data = data.slice((run.start - begin) as usize, (run.end - run.start) as usize);
             Step::Write { off: run.start, data, crc: None }
         };
-        Ok(runs.into_iter().map(write).collect())
+        let zero = std::iter::once(Step::Zero { off: begin, len });
+        Ok(zero.chain(runs.into_iter().map(write)).collect())
     }
 
     /// Gives the number of bytes.
@@ -325,12 +330,24 @@ struct Lost {
     crc: u32,
 }
 
-/// The steps that make an object anew, without its data, its omap and its version.
-fn whole(meta: &ObjectMeta) -> Vec<Step> {
-    let mut steps = vec![Step::Remove, Step::Truncate { size: meta.size }];
+/// The steps that begin an object anew, without its data, its omap and its version. What the copy has of its data stays until the
+/// pieces take its place.
+fn anew(meta: &ObjectMeta) -> Vec<Step> {
+    let (version, user_version, mtime) = (Eversion::ZERO, 0, UTime::ZERO);
+    let mut steps = vec![
+        Step::ClearOmap,
+        Step::ClearXattrs { prefix: Box::default() },
+        Step::SetMeta { version, user_version, mtime },
+        Step::Truncate { size: meta.size },
+    ];
     let xattrs = meta.xattrs.iter();
     steps.extend(xattrs.map(|(name, value)| Step::SetXattr { name: name.into(), value: value.clone() }));
     steps
+}
+
+/// A piece that begins an object anew, or removes it: it can be applied without what the copy has of the object.
+pub(super) fn is_first(steps: &[Step]) -> bool {
+    matches!(steps.first(), Some(Step::ClearOmap | Step::Remove))
 }
 
 /// The result that the state machine is told; `None` if nobody waits for it.
