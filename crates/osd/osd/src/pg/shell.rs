@@ -302,7 +302,7 @@ impl Pg {
         let (peering, recovery) = (self.peering.borrow(), self.recovery.stage());
         let unfound = || (recovery == Recovery::RecoveryUnfound).then(|| peering.state(recovery));
         let state = peering.unsettled(recovery).or_else(unfound)?;
-        Some(PgStuck { pg: self.id.pgid, state })
+        Some(PgStuck { pg: self.id.pgid, state, unfound: self.unfound().len() as u64 })
     }
 
     /// The acting set that this primary asks the monitor for, by this map, if it wants another one. For a PG that is active it is a
