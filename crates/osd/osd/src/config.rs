@@ -41,6 +41,9 @@ pub(crate) const REPAIRS_MAX: usize = 4;
 /// connection, and in the log and on the drive of the member that takes them. So many keep a drive of 1 GB/s busy if an
 /// answer takes 1 ms.
 pub(crate) const PUSHED_BYTES_MAX: usize = 1 << 20;
+/// Objects of more than one piece that a shard pushes at the same time beside clients. Writes to them wait meanwhile: one that
+/// shared the bytes under way with others would be held for longer.
+pub(crate) const LONG_PUSHES_MAX: usize = 1;
 /// PGs of one shard whose removed snapshots are trimmed at the same time, …
 pub(crate) const TRIMS_MAX: usize = 1;
 /// … and objects of one PG (Ceph's osd_pg_max_concurrent_snap_trims).

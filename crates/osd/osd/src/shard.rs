@@ -15,7 +15,9 @@ use carmine_types::{Epoch, PgId, SpgId};
 
 use crate::by_pg::ByPg;
 use crate::clients::Clients;
-use crate::config::{LISTS_MAX, OsdConfig, PUSHED_BYTES_MAX, REPAIRS_MAX, TRIMS_MAX, WAITING_OPS_MAX};
+use crate::config::{
+    LISTS_MAX, LONG_PUSHES_MAX, OsdConfig, PUSHED_BYTES_MAX, REPAIRS_MAX, TRIMS_MAX, WAITING_OPS_MAX,
+};
 use crate::dispatch::Unplaced;
 use crate::maps::PgTable;
 use crate::metrics::{STAGES, ShardMetrics, Stages};
@@ -66,6 +68,8 @@ pub struct OsdShard {
     pub(crate) repairs: Semaphore,
     /// Bytes of objects that are pushed at the same time.
     pub(crate) pushed_bytes: Semaphore,
+    /// Long objects that are pushed beside clients at the same time.
+    pub(crate) long_pushes: Semaphore,
     /// PGs of all shards that are recovered beside clients at the same time (shard 0).
     pub(crate) reserver: Reserver,
     /// Objects that are pushed beside clients at the same time, and how fast.
@@ -165,6 +169,7 @@ impl OsdShard {
             unplaced: RefCell::default(),
             repairs: Semaphore::new(REPAIRS_MAX),
             pushed_bytes: Semaphore::new(PUSHED_BYTES_MAX),
+            long_pushes: Semaphore::new(LONG_PUSHES_MAX),
             trims: Semaphore::new(TRIMS_MAX),
             walks: Semaphore::new(1),
             client: RefCell::default(),

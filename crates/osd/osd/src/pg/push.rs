@@ -1,5 +1,6 @@
 //! Makes the objects of a replica's copy equal to the primary's.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::ops::Range;
@@ -12,19 +13,21 @@ use std::time::Duration;
 use carmine_messenger::{Message, with_timeout};
 use carmine_peering::{Event, Peering, Place, Then, Trouble};
 use carmine_pgtypes::{LogEntry, ObjectChange, ObjectMeta, Sealed, Step};
-use carmine_reactor::sync::Permit;
 use carmine_reactor::{Group, Payload};
 use carmine_store::{BLOCK_BYTES, OmapRange, StoreError};
 use carmine_types::{Errno, Eversion, LogOp, ObjectId, OsdId, UTime, errno};
 
 use super::Pg;
 use super::heal::{self, Fate, IfUnfound, Unhealed};
+use super::recovery::Turn;
 use super::snaps::{self, Family};
 use crate::messages::{PgAck, PgRepair, PushObject};
 use crate::shard::OsdShard;
 
 /// Bytes of an object in one push: a piece of its block map.
 const PUSH_BYTES: u64 = 256 << 10;
+/// Pieces of an object that are pushed at the same time.
+const PIECES: usize = 4;
 /// Bytes of omap keys and values in one push.
 const OMAP_PAGE_BYTES: usize = 256 << 10;
 /// Objects of a PG that are pushed at the same time before it serves.
@@ -167,17 +170,26 @@ impl Repair {
     /// Copies objects, or their absence, before clients are served.
     async fn push<'a>(&self, objects: impl IntoIterator<Item = &'a ObjectId>) -> Result<(), Stop> {
         for_each(PUSHES, snaps::families(objects), async |family| {
-            self.copy_family(&family.into()).await.map(drop)
+            self.copy_family(&family.into(), None).await.map(drop)
         })
         .await
     }
 
     /// Copies an object, its head or clones of it, or their absence, with its entries of the mapper; gives the number of bytes.
     /// Nothing is written to it meanwhile.
-    pub(super) async fn copy_family(&self, family: &Family) -> Result<u64, Stop> {
+    pub(super) async fn copy_family(
+        &self,
+        family: &Family,
+        mut turn: Option<&mut Turn>,
+    ) -> Result<u64, Stop> {
         let mut bytes = 0;
         for oid in family.objects() {
-            bytes += self.copy(&oid).await?;
+            let meta = self.osd.store.stat(&oid).await.map_err(|error| self.stuck(&error))?;
+            let is_short = meta.as_ref().is_none_or(|meta| meta.size <= PUSH_BYTES && !meta.has_omap);
+            if is_short && let Some(turn) = turn.as_deref_mut() {
+                turn.is_short();
+            }
+            bytes += self.copy(&oid, meta).await?;
         }
         let meta = self.osd.store.stat(&family.head).await.map_err(|error| self.stuck(&error))?;
         // A damaged set was copied as it is.
@@ -201,25 +213,44 @@ impl Repair {
 
     /// Copies one object, or its absence, to which nothing is written meanwhile; gives the number of bytes. Its version comes
     /// last: a copy that was interrupted has none.
-    async fn copy(&self, oid: &Arc<ObjectId>) -> Result<u64, Stop> {
-        let meta = self.osd.store.stat(oid).await.map_err(|error| self.stuck(&error))?;
+    async fn copy(&self, oid: &Arc<ObjectId>, meta: Option<ObjectMeta>) -> Result<u64, Stop> {
         let mut bytes = 0;
         match meta {
             None => self.push_steps(oid, [Step::Remove]).await?,
             Some(meta) => {
-                let (mut last, _room) = self.push_data(oid, &meta).await?;
-                if meta.has_omap {
-                    self.push_steps(oid, std::mem::take(&mut last)).await?;
-                    bytes += self.push_omap(oid).await?;
+                let ObjectMeta { size, version, user_version, mtime, has_omap, .. } = meta;
+                let last = Step::SetMeta { version, user_version, mtime };
+                if size <= PUSH_BYTES && !has_omap {
+                    self.push_range(oid, 0..size, anew(&meta), Some(last)).await?;
+                } else {
+                    self.push_range(oid, 0..size.min(PUSH_BYTES), anew(&meta), None).await?;
+                    self.push_rest(oid, size).await?;
+                    if has_omap {
+                        bytes += self.push_omap(oid).await?;
+                    }
+                    self.push_steps(oid, [last]).await?;
                 }
-                let ObjectMeta { size, version, user_version, mtime, .. } = meta;
-                last.push(Step::SetMeta { version, user_version, mtime });
-                self.push_steps(oid, last).await?;
                 bytes += size;
             }
         }
         self.osd.metrics.borrow_mut().objects_pushed += 1;
         Ok(bytes)
+    }
+
+    /// Pushes what is behind the first piece, a few pieces at the same time. If one fails, those that are under way are waited for:
+    /// they must not arrive later.
+    async fn push_rest(&self, oid: &Arc<ObjectId>, size: u64) -> Result<(), Stop> {
+        let (failed, begins) = (RefCell::new(None), (PUSH_BYTES..size).step_by(PUSH_BYTES as usize));
+        let more = begins.take_while(|_| failed.borrow().is_none());
+        for_each(PIECES, more, async |begin| {
+            let range = begin..size.min(begin + PUSH_BYTES);
+            if let Err(stop) = self.push_range(oid, range, Vec::new(), None).await {
+                failed.replace(Some(stop));
+            }
+            Ok(())
+        })
+        .await?;
+        failed.into_inner().map_or(Ok(()), Err)
     }
 
     async fn push_steps(
@@ -236,20 +267,27 @@ impl Repair {
         self.pg.order(&self.osd, self.to, push).await.map_err(Stop::Failed)
     }
 
-    /// Each piece is read before that of the replica's old copy goes: a block that is bad here may be good there. Gives the steps
-    /// of the last piece, which are not sent yet, with their room.
-    async fn push_data(&self, oid: &Arc<ObjectId>, meta: &ObjectMeta) -> Result<(Vec<Step>, Permit), Stop> {
-        let (mut off, mut steps) = (0, anew(meta));
+    /// Pushes a piece, behind these steps and before that one. It is read before that of the replica's old copy goes: a block that
+    /// is bad here may be good there.
+    async fn push_range(
+        &self,
+        oid: &Arc<ObjectId>,
+        range: Range<u64>,
+        mut steps: Vec<Step>,
+        last: Option<Step>,
+    ) -> Result<(), Stop> {
+        let bytes = (range.end - range.start).max(BLOCK_BYTES);
+        let _room = self.osd.pushed_bytes.acquire(bytes as usize).await;
+        let mut off = range.start;
         loop {
-            let room = (meta.size - off).clamp(BLOCK_BYTES, PUSH_BYTES) as usize;
-            let room = self.osd.pushed_bytes.acquire(room).await;
-            let (data, lost) = self.piece(oid, off, meta.size).await?;
+            let (data, lost) = self.piece(oid, off, range.end).await?;
             let (begin, end) = (off, off + data.len() as u64);
             off = end + lost.map_or(0, |lost| lost.bytes);
             steps.extend(self.written(oid, begin, data).await?);
             steps.extend(lost.map(|Lost { bytes, crc }| Step::Lose { off: end, len: bytes, crc }));
-            if off >= meta.size {
-                return Ok((steps, room));
+            if off >= range.end {
+                steps.extend(last);
+                return self.push_steps(oid, steps).await;
             }
             self.push_steps(oid, std::mem::take(&mut steps)).await?;
         }
@@ -290,11 +328,11 @@ impl Repair {
         }
     }
 
-    /// The next bytes of an object, and the block after them if no copy can give it: that is an error in the new copy, too. One
+    /// The bytes of an object up to there, as far as they are good, and the block after them if no copy can give it: that is an error in the new copy, too. One
     /// bad block must not keep all else in the PG from being served. It is lost only if all that may have it have said so;
     /// while one does not answer it is asked again, and while one is down the object is unfound.
-    async fn piece(&self, oid: &ObjectId, off: u64, size: u64) -> Result<(Payload, Option<Lost>), Stop> {
-        let (mut len, mut lost) = ((size - off).min(PUSH_BYTES), None);
+    async fn piece(&self, oid: &ObjectId, off: u64, to: u64) -> Result<(Payload, Option<Lost>), Stop> {
+        let (mut len, mut lost) = (to - off, None);
         while len > 0 {
             let Unhealed { error, fate } = match heal::read(&self.osd, oid, off, len, IfUnfound::Fail).await {
                 Ok(data) => return Ok((data, lost)),
@@ -306,7 +344,7 @@ impl Repair {
                 (Fate::Unfound, _) => return Err(Stop::Failed(Trouble::Unfound)),
                 _ => return Err(self.stuck(&error)),
             };
-            lost = Some(Lost { bytes: size.saturating_sub(at).min(BLOCK_BYTES), crc: error.lost_crc() });
+            lost = Some(Lost { bytes: to.saturating_sub(at).min(BLOCK_BYTES), crc: error.lost_crc() });
             len = at.saturating_sub(off);
         }
         if lost.is_some() {

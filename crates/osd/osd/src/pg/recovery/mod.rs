@@ -35,6 +35,7 @@ use reserve::Reservation;
 use run::Run;
 
 pub(crate) use reserve::Reserver;
+pub(super) use run::Turn;
 pub(crate) use stray::start as start_strays;
 pub(crate) use window::Window;
 
