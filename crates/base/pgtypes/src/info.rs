@@ -1,7 +1,7 @@
 //! [`PgInfo`]: what a PG remembers of itself.
 
 use carmine_codec::{Coded, DecodeError, Decoder, Encoder, Result, coded};
-use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, ScrubStamp, SpgId};
+use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, ScrubStamp, SpgId, UTime};
 
 use crate::{LogEntry, object};
 
@@ -33,12 +33,31 @@ pub struct PgInfo {
     pub unfound: Vec<ObjectId>,
     /// Its last scrubs.
     pub scrubs: Scrubbed,
+    /// When the last scrub that left no errors ended, if the last one left some; zero: there was none.
+    pub clean_before: UTime,
+}
+
+impl PgInfo {
+    /// When the last scrub that left no errors was; zero: there was none.
+    #[must_use]
+    pub fn last_clean_scrub(&self) -> UTime {
+        if self.scrubs.errors == 0 { self.scrubs.last.time } else { self.clean_before }
+    }
+
+    /// The same after other scrubs.
+    #[must_use]
+    pub fn scrubbed(self, scrubs: Scrubbed) -> PgInfo {
+        let clean_before = if scrubs.errors == 0 { UTime::ZERO } else { self.last_clean_scrub() };
+        PgInfo { scrubs, clean_before, ..self }
+    }
 }
 
 /// A bit of the byte behind `complete_to`: the place of a backfill follows.
 const HAS_BACKFILL: u8 = 1;
 /// A list of unfound objects follows. Few PGs ever have one, and before there were any this byte was 0 or 1.
 const HAS_UNFOUND: u8 = 2;
+/// Behind the scrubs `clean_before` follows.
+const HAS_CLEAN: u8 = 4;
 
 impl Coded for PgInfo {
     const BYTES_MIN: usize = pg_id::BYTES_MIN;
@@ -53,12 +72,17 @@ impl Coded for PgInfo {
         e.put(&self.incomplete);
         e.put(&self.complete_to);
         let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
-        e.u8(flag(self.last_backfill.is_some(), HAS_BACKFILL) | flag(!self.unfound.is_empty(), HAS_UNFOUND));
+        e.u8(flag(self.last_backfill.is_some(), HAS_BACKFILL)
+            | flag(!self.unfound.is_empty(), HAS_UNFOUND)
+            | flag(self.clean_before != UTime::ZERO, HAS_CLEAN));
         self.last_backfill.iter().for_each(|oid| object::put(oid, e));
         if !self.unfound.is_empty() {
             e.vec(&self.unfound, |e, oid| object::put(oid, e));
         }
         e.put(&self.scrubs);
+        if self.clean_before != UTime::ZERO {
+            e.utime(self.clean_before);
+        }
     }
 
     fn get(d: &mut Decoder<'_>) -> Result<PgInfo> {
@@ -74,7 +98,7 @@ impl Coded for PgInfo {
             ..PgInfo::default()
         };
         let flags = d.u8()?;
-        if flags & !(HAS_BACKFILL | HAS_UNFOUND) != 0 {
+        if flags & !(HAS_BACKFILL | HAS_UNFOUND | HAS_CLEAN) != 0 {
             return Err(DecodeError::BadValue { what: "flags of a PG's info", value: flags.into() });
         }
         if flags & HAS_BACKFILL != 0 {
@@ -84,6 +108,9 @@ impl Coded for PgInfo {
             info.unfound = d.vec(object::BYTES_MIN, object::get)?;
         }
         info.scrubs = d.get()?;
+        if flags & HAS_CLEAN != 0 {
+            info.clean_before = d.utime()?;
+        }
         Ok(info)
     }
 }

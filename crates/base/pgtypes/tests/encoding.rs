@@ -70,10 +70,10 @@ prop_compose! {
 prop_compose! {
     fn info()(pg in pg(), last_update in eversion(), log_tail in eversion(), started in any::<u32>(), history in history(),
               acting in vec(any::<u32>(), 0..5), incomplete in any::<bool>(), complete_to in eversion(),
-              last_backfill in proptest::option::of(object()), unfound in vec(object(), 0..3), scrubs in scrubs()) -> PgInfo {
+              last_backfill in proptest::option::of(object()), unfound in vec(object(), 0..3), scrubs in scrubs(), clean_before in utime()) -> PgInfo {
         let acting = acting.into_iter().map(OsdId).collect();
         let last_epoch_started = Epoch(started);
-        PgInfo { pg, last_update, log_tail, last_epoch_started, history, acting, incomplete, complete_to, last_backfill, unfound, scrubs }
+        PgInfo { pg, last_update, log_tail, last_epoch_started, history, acting, incomplete, complete_to, last_backfill, unfound, scrubs, clean_before }
     }
 }
 

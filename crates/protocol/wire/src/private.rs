@@ -2,7 +2,7 @@
 //! use, and they are sent only between Carmine's processes: a stock client never sees one.
 
 use carmine_codec::coded;
-use carmine_types::{Epoch, OsdId, PgId, ScrubStamp};
+use carmine_types::{Epoch, OsdId, PgId, ScrubStamp, UTime};
 
 use crate::header::messages;
 use crate::osdmap::IntervalSet;
@@ -136,6 +136,8 @@ coded! {
         /// The last scrub, deep or not.
         pub last: ScrubStamp,
         pub last_deep: ScrubStamp,
+        /// When the last one was that left no errors; zero: there was none.
+        pub last_clean: UTime,
         /// One is under way: …
         pub scrubbing: bool,
         /// … a deep one, …

@@ -147,10 +147,12 @@ pub(super) fn lines(view: &View<'_>, pgs: impl IntoIterator<Item = PgId>, is_bri
 pub(super) fn objects(view: &View<'_>, pgs: impl IntoIterator<Item = PgId>) -> Value {
     let one = |pg: PgId| {
         let mapping = view.placement.mapping(pg);
-        let PgScrubs { last, last_deep, errors, .. } = view.stats.pg_scrubs(mapping.acting_primary, pg);
+        let PgScrubs { last, last_deep, last_clean, errors, .. } =
+            view.stats.pg_scrubs(mapping.acting_primary, pg);
         json!({
             "last_scrub": last.version.to_string(), "last_scrub_stamp": time(last.time),
             "last_deep_scrub": last_deep.version.to_string(), "last_deep_scrub_stamp": time(last_deep.time),
+            "last_clean_scrub_stamp": time(last_clean),
             "stat_sum": { "num_scrub_errors": errors, "num_objects_unfound": unfound_of(view, pg, mapping) },
             "pgid": pg.to_string(), "state": state(view, pg, mapping),
             "up": mapping.up.to_vec(), "acting": mapping.acting.to_vec(),

@@ -197,7 +197,7 @@ impl Pg {
         match result {
             0 if log.iter().any(|entry| !self.contains(&entry.oid)) => Err(Trouble::BadAnswer),
             0 => {
-                self.learn_scrubs(info.scrubs);
+                self.learn_scrubs(&info);
                 let common = self.common_with(&info, &log);
                 let differs = |e: &LogEntry| Some(e.version) > common && e.op != LogOp::Error;
                 let changed = log.iter().filter(|e| differs(e)).flat_map(LogEntry::objects).collect();
