@@ -6,7 +6,7 @@
 //! - `window`, `backfill`: a copy of which no log tells what it lacks is compared object by object, by their versions. It is
 //!   sent the changes of the objects that the backfill has passed, and of the others only the log entries.
 //! - `run`: does both, one PG's targets one after the other, within reservations (`reserve`), limits and the map's flags.
-//! - `unfound`: what was unfound before the PG served: it is looked for while clients are served.
+//! - `unfound`: what is unfound is looked for; what was so before the PG served is written down.
 //! - `answer`: the replica's side.
 //! - `stray`: copies of OSDs that left a PG go when nobody needs them.
 
@@ -48,6 +48,8 @@ pub(crate) struct Recoveries {
     targets: RefCell<Vec<Target>>,
     /// Objects of which no member can give all, and an OSD that is down may (primary).
     unfound: RefCell<BTreeSet<ObjectId>>,
+    /// They are looked for.
+    is_searching: Cell<bool>,
     /// The place that its primary was given here (replica).
     granted: RefCell<Option<Reservation>>,
 }
@@ -79,6 +81,7 @@ impl Recoveries {
         self.missing.borrow_mut().start_over();
         self.targets.take();
         self.unfound.take();
+        self.is_searching.set(false);
         self.granted.take();
     }
 

@@ -1,9 +1,10 @@
-//! Objects that were unfound when their PG had to copy them before it could serve: no member had all of their blocks, and an
-//! OSD that was down might. The copies are whole but for these blocks, which are marked as lost, with their checksums. Only
-//! operations that need such a block wait; all others are served.
+//! Unfound objects: no member has all of their blocks, and an OSD that is down may. Only operations that need such a block
+//! wait; all others are served, and the primary looks for it.
 //!
-//! The members write the objects down with the activation, and the PG is not clean before they are found or lost: so past
-//! intervals, which tell who may have them, are remembered, and strays stay.
+//! Beside clients a recovery leaves such an object out. If the PG has to copy it before it can serve, the copy is made
+//! without the block, which is marked as lost there, with its checksum. Then the members write the object down with the activation,
+//! and the PG is not clean before it is found or lost: so past intervals, which tell who may have it, are remembered, and
+//! strays stay.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -27,12 +28,12 @@ const PIECE_BYTES: u64 = 1 << 20;
 
 impl Pg {
     /// An object is unfound, or is not any more.
-    pub(in crate::pg) fn note_unfound(&self, oid: &ObjectId, is_unfound: bool) {
-        let mut unfound = self.recovery.unfound.borrow_mut();
+    pub(in crate::pg) fn note_unfound(self: &Rc<Self>, osd: &OsdShard, oid: &ObjectId, is_unfound: bool) {
         if is_unfound {
-            unfound.insert(oid.clone());
+            self.recovery.unfound.borrow_mut().insert(oid.clone());
+            self.look_for_unfound(osd);
         } else if !self.log.borrow().info().unfound.contains(oid) {
-            unfound.remove(oid);
+            self.recovery.unfound.borrow_mut().remove(oid);
         }
     }
 
@@ -50,14 +51,15 @@ impl Pg {
         true
     }
 
-    /// Looks for what was unfound when the PG became active, until all of it is found or lost.
-    pub(super) fn look_for_unfound(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+    /// Looks for what is unfound until all of it is found or lost.
+    pub(super) fn look_for_unfound(self: &Rc<Self>, osd: &OsdShard) {
         self.recovery.unfound.borrow_mut().extend(self.info().unfound);
-        if self.recovery.unfound.borrow().is_empty() {
-            return;
-        }
-        let search = Search { osd: Rc::clone(osd), pg: Rc::clone(self), generation: self.generation() };
-        osd.shard.spawn(Group::Recovery, "unfound", async move { search.all().await });
+        let is_idle = self.recovery.unfound.borrow().is_empty() || self.recovery.is_searching.get();
+        let Some(osd) = OsdShard::of(&osd.shard).filter(|_| !is_idle) else { return };
+        self.recovery.is_searching.set(true);
+        let (shard, pg) = (osd.shard.clone(), Rc::clone(self));
+        let search = Search { osd, pg, generation: self.generation() };
+        shard.spawn(Group::Recovery, "unfound", async move { search.all().await });
     }
 }
 
@@ -74,20 +76,25 @@ impl Search {
     }
 
     async fn all(&self) {
-        while !self.is_over() {
-            let (unfound, sources) = (self.pg.info().unfound, self.pg.sources());
+        let mut looks = 1;
+        loop {
+            let sources = self.pg.sources();
+            for _ in 0..std::mem::replace(&mut looks, LOOKS) {
+                self.osd.shard.sleep(LOOK).await;
+                if self.is_over() {
+                    return;
+                }
+                if self.pg.sources() != sources {
+                    break;
+                }
+            }
+            let unfound = self.pg.unfound();
             if unfound.is_empty() {
-                return;
+                return self.pg.recovery.is_searching.set(false);
             }
             // A member that lacks objects is given them first: what it is compared with is whole.
             if !self.pg.peering.borrow().recovers() {
                 self.round(unfound).await;
-            }
-            for _ in 0..LOOKS {
-                self.osd.shard.sleep(LOOK).await;
-                if self.is_over() || self.pg.sources() != sources {
-                    break;
-                }
             }
         }
     }
@@ -125,9 +132,11 @@ impl Search {
     /// Only here: another member that leads later looks for itself.
     async fn forget(&self, oid: &ObjectId) {
         let mut info = self.pg.info();
+        let before = info.unfound.len();
         info.unfound.retain(|unfound| unfound != oid);
-        if self.pg.write_down(&self.osd, info).await.is_ok() && !self.is_over() {
-            self.pg.note_unfound(oid, false);
+        let is_kept = info.unfound.len() == before || self.pg.write_down(&self.osd, info).await.is_ok();
+        if is_kept && !self.is_over() {
+            self.pg.note_unfound(&self.osd, oid, false);
         }
     }
 }
