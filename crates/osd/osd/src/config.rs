@@ -37,9 +37,9 @@ pub(crate) const NOTIFY_BYTES_MAX: usize = 16 << 20;
 pub(crate) const COPY_CLIENT: &str = "osd-copy";
 /// PGs of one shard that are repaired at the same time before they serve.
 pub(crate) const REPAIRS_MAX: usize = 4;
-/// Bytes of objects that a shard pushes at the same time, of all its PGs: what clients do stands behind them, here, on the
+/// Bytes of objects that a shard pushes to an OSD at the same time, of all its PGs: what clients do stands behind them, here, on the
 /// connection, and in the log and on the drive of the member that takes them. So many keep a drive of 1 GB/s busy if an
-/// answer takes 1 ms.
+/// answer takes 1 ms. One that does not answer keeps nothing from the others.
 pub(crate) const PUSHED_BYTES_MAX: usize = 1 << 20;
 /// Objects of more than one piece that a shard pushes at the same time beside clients. Writes to them wait meanwhile: one that
 /// shared the bytes under way with others would be held for longer.

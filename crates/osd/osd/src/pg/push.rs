@@ -183,13 +183,9 @@ impl Repair {
         mut turn: Option<&mut Turn>,
     ) -> Result<u64, Stop> {
         let mut bytes = 0;
-        for oid in family.objects() {
-            let meta = self.osd.store.stat(&oid).await.map_err(|error| self.stuck(&error))?;
-            let is_short = meta.as_ref().is_none_or(|meta| meta.size <= PUSH_BYTES && !meta.has_omap);
-            if is_short && let Some(turn) = turn.as_deref_mut() {
-                turn.is_short();
-            }
-            bytes += self.copy(&oid, meta).await?;
+        for (n, oid) in family.objects().enumerate() {
+            let is_last = n + 1 == family.members.len();
+            bytes += self.copy(&oid, turn.as_deref_mut().filter(|_| is_last)).await?;
         }
         let meta = self.osd.store.stat(&family.head).await.map_err(|error| self.stuck(&error))?;
         // A damaged set was copied as it is.
@@ -212,15 +208,20 @@ impl Repair {
     }
 
     /// Copies one object, or its absence, to which nothing is written meanwhile; gives the number of bytes. Its version comes
-    /// last: a copy that was interrupted has none.
-    async fn copy(&self, oid: &Arc<ObjectId>, meta: Option<ObjectMeta>) -> Result<u64, Stop> {
-        let mut bytes = 0;
+    /// last: a copy that was interrupted has none. With its last message the next object may begin.
+    async fn copy(&self, oid: &Arc<ObjectId>, turn: Option<&mut Turn>) -> Result<u64, Stop> {
+        let meta = self.osd.store.stat(oid).await.map_err(|error| self.stuck(&error))?;
+        let (mut bytes, ends) = (0, || turn.map(Turn::let_next_begin));
         match meta {
-            None => self.push_steps(oid, [Step::Remove]).await?,
+            None => {
+                ends();
+                self.push_steps(oid, [Step::Remove]).await?;
+            }
             Some(meta) => {
                 let ObjectMeta { size, version, user_version, mtime, has_omap, .. } = meta;
                 let last = Step::SetMeta { version, user_version, mtime };
                 if size <= PUSH_BYTES && !has_omap {
+                    ends();
                     self.push_range(oid, 0..size, anew(&meta), Some(last)).await?;
                 } else {
                     self.push_range(oid, 0..size.min(PUSH_BYTES), anew(&meta), None).await?;
@@ -228,6 +229,7 @@ impl Repair {
                     if has_omap {
                         bytes += self.push_omap(oid).await?;
                     }
+                    ends();
                     self.push_steps(oid, [last]).await?;
                 }
                 bytes += size;
@@ -277,7 +279,7 @@ impl Repair {
         last: Option<Step>,
     ) -> Result<(), Stop> {
         let bytes = (range.end - range.start).max(BLOCK_BYTES);
-        let _room = self.osd.pushed_bytes.acquire(bytes as usize).await;
+        let _room = self.osd.room_to_push(self.to, bytes).await;
         let mut off = range.start;
         loop {
             let (data, lost) = self.piece(oid, off, range.end).await?;
@@ -328,9 +330,9 @@ impl Repair {
         }
     }
 
-    /// The bytes of an object up to there, as far as they are good, and the block after them if no copy can give it: that is an error in the new copy, too. One
-    /// bad block must not keep all else in the PG from being served. It is lost only if all that may have it have said so;
-    /// while one does not answer it is asked again, and while one is down the object is unfound.
+    /// The bytes of an object up to there, as far as they are good, and the block after them if no copy can give it: that is an
+    /// error in the new copy, too. One bad block must not keep all else in the PG from being served. It is lost only if all that
+    /// may have it have said so; while one does not answer it is asked again, and while one is down the object is unfound.
     async fn piece(&self, oid: &ObjectId, off: u64, to: u64) -> Result<(Payload, Option<Lost>), Stop> {
         let (mut len, mut lost) = (to - off, None);
         while len > 0 {

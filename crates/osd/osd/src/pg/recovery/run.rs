@@ -36,8 +36,8 @@ pub(super) struct Run {
 }
 
 impl Turn {
-    /// The object is short: others may be pushed beside it.
-    pub(in crate::pg) fn is_short(&mut self) {
+    /// Nothing long is left to push of the object: the next one may begin beside it.
+    pub(in crate::pg) fn let_next_begin(&mut self) {
         self.long = None;
     }
 }
@@ -213,7 +213,8 @@ impl Run {
         let mut bytes = 0;
         for to in begun.members.iter().copied() {
             self.current()?;
-            match self.of(to, self.to(to).copy_family(&begun.family, turn.as_mut()).await)? {
+            let turn = turn.as_mut().filter(|_| begun.members.last() == Some(&to));
+            match self.of(to, self.to(to).copy_family(&begun.family, turn).await)? {
                 Ok(copied) => bytes += copied,
                 Err(Part::Unfound) => {
                     begun.leave_unfound();
