@@ -120,8 +120,8 @@ fn step() -> impl Strategy<Value = Step> {
 fn transaction() -> impl Strategy<Value = Transaction> {
     let changes = vec((any::<bool>(), object(), vec(step(), 0..4)), 0..4);
     let versions = (any::<Option<bool>>(), eversion(), eversion());
-    (pg(), changes, vec(entry(), 0..3), versions, prop::option::of(info()), any::<bool>()).prop_map(
-        |(pg, changes, log, (optional, trim, rewind), info, forget_pg)| {
+    (pg(), changes, vec(entry(), 0..3), versions, prop::option::of(info().prop_map(Box::new)), any::<bool>())
+        .prop_map(|(pg, changes, log, (optional, trim, rewind), info, forget_pg)| {
             let newest = log.last().map(|entry| Arc::clone(&entry.oid));
             let named = |of_entry, oid| newest.clone().filter(|_| of_entry).unwrap_or_else(|| Arc::new(oid));
             let changes = changes
@@ -136,8 +136,7 @@ fn transaction() -> impl Strategy<Value = Transaction> {
                 forget_pg,
                 ..Transaction::new(pg, 0)
             }
-        },
-    )
+        })
 }
 
 fn encoded(encode: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {

@@ -398,7 +398,7 @@ impl Objects {
         let pg = self.pgs.entry(txn.pg).or_default();
         pg.info.pg = txn.pg;
         if let Some(info) = txn.info.take() {
-            pg.info = info;
+            pg.info = *info;
         }
         pg.log.extend(txn.log.drain(..));
         if let Some(trim_to) = txn.log_trim_to {

@@ -190,7 +190,7 @@ fn damaged_metadata_is_an_error_that_names_it() {
         let (_, store) = mount(&shard, &path, &kv).await;
         let mut first = txn([write(&oid(1), 0, noise(1, 9000)), write(&oid(2), 0, noise(2, 100))]);
         first.log.push(log_entry(1, &oid(1)));
-        first.info = Some(info(1));
+        first.info = Some(info(1).into());
         submit(&store, first).await.unwrap();
         store.umount().await.unwrap();
         drop(store);

@@ -78,7 +78,7 @@ impl Pg {
             let order = Order::Repair { has_room, complete_to, last_backfill };
             let (generation, info) = self.take_order(osd, head, order)?;
             if let Some(info) = info {
-                let txn = Transaction { info: Some(info.clone()), ..self.transaction() };
+                let txn = Transaction { info: Some(info.clone().into()), ..self.transaction() };
                 self.carry_out(osd, txn, generation, |log| log.set_info(info)).await?;
             }
             self.carried_out(osd, generation, false)
@@ -258,7 +258,7 @@ impl NewLog {
             txn.log = self.entries.iter().cloned().collect();
             txn.log_rewind_to = Some(self.keep_to).filter(|_| !cfg!(carmine_mutation = "skip_rewind"));
         }
-        txn.info = Some(self.info_after(log));
+        txn.info = Some(self.info_after(log).into());
         txn
     }
 

@@ -264,7 +264,7 @@ impl Pg {
         let Some(history) = unwritten else { return };
         let info = PgInfo { history, ..self.info() };
         self.log.borrow_mut().set_info(info.clone());
-        let commit = osd.store.submit(Transaction { info: Some(info), ..self.transaction() });
+        let commit = osd.store.submit(Transaction { info: Some(info.into()), ..self.transaction() });
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Recovery, "pg-history", async move {
             if let Err(error) = commit.await {
@@ -275,7 +275,7 @@ impl Pg {
 
     fn write_info(self: &Rc<Self>, osd: &Rc<OsdShard>, attempt: u64, info: PgInfo) {
         self.log.borrow_mut().set_info(info.clone());
-        let commit = osd.store.submit(Transaction { info: Some(info), ..self.transaction() });
+        let commit = osd.store.submit(Transaction { info: Some(info.into()), ..self.transaction() });
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Recovery, "pg-info", async move {
             match commit.await {

@@ -418,7 +418,10 @@ fn the_newest_record_of_scrubs_wins() {
     (0..3).for_each(|osd| kill(&cluster, osd));
     let info = cluster.pg_info(2, PG);
     let scrubs = Scrubbed { count: info.scrubs.count + 1, errors: 7, ..info.scrubs };
-    cluster.change_store(2, Transaction { info: Some(PgInfo { scrubs, ..info }), ..Transaction::new(PG, 0) });
+    cluster.change_store(
+        2,
+        Transaction { info: Some(PgInfo { scrubs, ..info }.into()), ..Transaction::new(PG, 0) },
+    );
     cluster.mon.scrubs.borrow_mut().clear();
     (0..3).for_each(|osd| cluster.start_osd(osd, 1));
     cluster.wait_up(3);

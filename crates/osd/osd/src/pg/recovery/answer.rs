@@ -67,7 +67,7 @@ impl Pg {
         info: PgInfo,
     ) -> Result<(), OpError> {
         self.log.borrow_mut().set_info(info.clone());
-        let written = osd.store.submit(Transaction { info: Some(info), ..self.transaction() }).await;
+        let written = osd.store.submit(Transaction { info: Some(info.into()), ..self.transaction() }).await;
         if let Err(error) = &written {
             self.fail(osd, "its info cannot be written", error);
         }

@@ -350,7 +350,7 @@ pub(crate) fn encode_pg(batch: &mut KvBatch, txn: &Transaction, trimmed: &mut Tr
     if let Some(info) = &txn.info {
         batch.put_with(
             |out| out.extend_from_slice(&keys::pg(keys::PG_INFO, txn.pg)),
-            |out, at| codec::push(out, at, |e| e.put(info)),
+            |out, at| codec::push(out, at, |e| e.put(&**info)),
         );
     }
     if txn.forget_pg {
