@@ -4,8 +4,27 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use carmine_tests::tools::THREE_CYAN;
-use carmine_tests::{Testbed, kill_nine};
+use carmine_tests::tools::{FioRun, THREE_CYAN};
+use carmine_tests::{Background, Testbed, installed, kill_nine, succeed};
+
+const FOUR_BLUE: &[&str] = &[
+    "--osds",
+    "4",
+    "--size",
+    "3",
+    "--store",
+    "blue",
+    "--osd-size",
+    "512M",
+    "--sparse",
+    "--overprovisioned",
+    "--pgs",
+    "32",
+    "--osd-heartbeat-grace",
+    "4",
+    "--osd-heartbeat-interval",
+    "1",
+];
 
 /// The monitor's log.
 fn log(bed: &Testbed) -> String {
@@ -77,4 +96,56 @@ fn a_busy_osd_is_not_called_down() {
     for word in ["has not answered", "is gone", "Down {", "MarkDown {"] {
         assert!(!said.contains(word), "{word}: {said}");
     }
+}
+
+/// fio's words for an image whose every block is written once, in about 30 s, and then compared.
+const VERIFIED: &[&str] = &[
+    "--name=t",
+    "--ioengine=rbd",
+    "--clientname=admin",
+    "--pool=bench",
+    "--rbdname=image",
+    "--size=48m",
+    "--bs=4k",
+    "--rw=randwrite",
+    "--iodepth=8",
+    "--rate_iops=,400",
+    "--verify=crc32c",
+];
+
+/// `rados bench` and fio on an image, which compares what it wrote, go on without an error whatever becomes of the OSDs.
+#[test]
+fn stock_clients_go_on_through_kill_stop_restart_out_and_in() {
+    if !installed("rbd", "ceph-common") || !installed("fio", "fio") {
+        return;
+    }
+    let bed = Testbed::up(FOUR_BLUE);
+    bed.rbd_ok(&["pool", "init", "bench"]);
+    bed.rbd_ok(&["create", "--size", "48M", "image"]);
+    let fio = Background::fio(&bed, VERIFIED);
+    let objects = ["bench", "28", "write", "-b", "65536", "-t", "4", "--no-cleanup", "--run-name", "through"];
+    let rados = Background::rados(&bed, &objects);
+    let pause = |seconds| std::thread::sleep(Duration::from_secs(seconds));
+    pause(2);
+    assert_eq!(kill_nine(&[bed.pid("osd.1").expect("a record")]), 1);
+    pause(3);
+    bed.ok("restart", &["--osd", "1"]);
+    pause(2);
+    // Longer than the grace: it is called down, and comes back.
+    signal(&bed, "osd.2", "-STOP");
+    pause(7);
+    signal(&bed, "osd.2", "-CONT");
+    pause(3);
+    bed.ok("restart", &["--osd", "0", "--reactors", "2"]);
+    pause(1);
+    bed.ceph_ok(&["osd", "out", "3"]);
+    pause(3);
+    bed.ceph_ok(&["osd", "in", "3"]);
+    assert!(fio.runs() && rados.runs(), "they are there for all of it");
+    let limit = Duration::from_secs(120);
+    let run = FioRun::of(fio.wait(limit), VERIFIED);
+    assert!(run.is_good, "{}", run.said);
+    succeed(rados.wait(limit), "rados bench");
+    // It compares what it reads.
+    bed.rados_ok(&["bench", "5", "seq", "--run-name", "through"]);
 }

@@ -65,6 +65,9 @@ pub enum Step {
         off: u64,
         /// Length in bytes.
         len: u64,
+        /// CRC32C of the block (seed -1), by which its content can be told if somebody turns up who has it; then it is one block.
+        /// Zero: not known.
+        crc: u32,
     },
     /// Sets versions and time; creates the object as needed.
     SetMeta {
@@ -209,10 +212,13 @@ impl Step {
                 e.u64(*size);
             }
             Step::Remove => e.u8(5),
-            Step::Lose { off, len } => {
-                e.u8(6);
+            Step::Lose { off, len, crc } => {
+                e.u8(if *crc == 0 { 6 } else { 17 });
                 e.u64(*off);
                 e.u64(*len);
+                if *crc != 0 {
+                    e.u32(*crc);
+                }
             }
             Step::SetMeta { version, user_version, mtime } => {
                 e.u8(7);
@@ -272,7 +278,7 @@ impl Step {
             3 => Step::Zero { off: d.u64()?, len: d.u64()? },
             4 => Step::Truncate { size: d.u64()? },
             5 => Step::Remove,
-            6 => Step::Lose { off: d.u64()?, len: d.u64()? },
+            6 => Step::Lose { off: d.u64()?, len: d.u64()?, crc: 0 },
             7 => Step::SetMeta { version: d.eversion()?, user_version: d.u64()?, mtime: d.utime()? },
             8 => Step::SetXattr { name: d.blob()?.into(), value: decode_bytes(d)? },
             9 => Step::RemoveXattr { name: d.blob()?.into() },
@@ -283,6 +289,7 @@ impl Step {
             14 => Step::ClearOmap,
             15 => Step::ClearXattrs { prefix: d.blob()?.into() },
             16 => Step::CloneFrom { from: object::get(d)? },
+            17 => Step::Lose { off: d.u64()?, len: d.u64()?, crc: d.u32()? },
             value => return Err(DecodeError::BadValue { what: "step of a change", value: value.into() }),
         })
     }

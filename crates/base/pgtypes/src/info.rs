@@ -1,36 +1,117 @@
 //! [`PgInfo`]: what a PG remembers of itself.
 
-use carmine_codec::{Decoder, Encoder, Result, coded};
-use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, ScrubStamp, SpgId};
+use carmine_codec::{Coded, DecodeError, Decoder, Encoder, Result, coded};
+use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, ScrubStamp, SpgId, UTime};
 
-use crate::{LogEntry, cursor};
+use crate::{LogEntry, object};
 
-coded! {
-    /// A PG's persistent state (pg_info_t).
-    #[derive(Clone, Debug, Default, PartialEq, Eq)]
-    pub struct PgInfo {
-        /// The PG.
-        pub pg: SpgId = pg_id,
-        /// Version of the newest modification.
-        pub last_update: Eversion,
-        /// The log holds the entries after this version.
-        pub log_tail: Eversion,
-        /// Epoch in which the PG was last activated.
-        pub last_epoch_started: Epoch,
-        /// The map that this was written under, the interval, and those before.
-        pub history: PgHistory,
-        /// The acting set, primary first.
-        pub acting: Vec<OsdId>,
-        /// Objects are being copied here, or replaced, behind the log: until an activation ends this, the copy must not lead
-        /// and does not count as one.
-        pub incomplete: bool,
-        /// An incomplete copy lacks only objects that the log changed after this entry; zero: it may lack any.
-        pub complete_to: Eversion,
-        /// Of an incomplete copy with `complete_to`: how far its backfill has come. `complete_to` holds for the objects
-        /// before this one; the copy may have any content for the others. `None`: it holds for all objects.
-        pub last_backfill: Option<ObjectId> = cursor,
-        /// Its last scrubs.
-        pub scrubs: Scrubbed,
+/// A PG's persistent state (pg_info_t).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PgInfo {
+    /// The PG.
+    pub pg: SpgId,
+    /// Version of the newest modification.
+    pub last_update: Eversion,
+    /// The log holds the entries after this version.
+    pub log_tail: Eversion,
+    /// Epoch in which the PG was last activated.
+    pub last_epoch_started: Epoch,
+    /// The map that this was written under, the interval, and those before.
+    pub history: PgHistory,
+    /// The acting set, primary first.
+    pub acting: Vec<OsdId>,
+    /// Objects are being copied here, or replaced, behind the log: until an activation ends this, the copy must not lead
+    /// and does not count as one.
+    pub incomplete: bool,
+    /// An incomplete copy lacks only objects that the log changed after this entry; zero: it may lack any.
+    pub complete_to: Eversion,
+    /// Of an incomplete copy with `complete_to`: how far its backfill has come. `complete_to` holds for the objects
+    /// before this one; the copy may have any content for the others. `None`: it holds for all objects.
+    pub last_backfill: Option<ObjectId>,
+    /// Objects that were found to have blocks which no member could give, while an OSD that was down might have them. The copies
+    /// are whole but for these blocks.
+    pub unfound: Vec<ObjectId>,
+    /// Its last scrubs.
+    pub scrubs: Scrubbed,
+    /// When the last scrub that left no errors ended, if the last one left some; zero: there was none.
+    pub clean_before: UTime,
+}
+
+impl PgInfo {
+    /// When the last scrub that left no errors was; zero: there was none.
+    #[must_use]
+    pub fn last_clean_scrub(&self) -> UTime {
+        if self.scrubs.errors == 0 { self.scrubs.last.time } else { self.clean_before }
+    }
+
+    /// The same after other scrubs.
+    #[must_use]
+    pub fn scrubbed(self, scrubs: Scrubbed) -> PgInfo {
+        let clean_before = if scrubs.errors == 0 { UTime::ZERO } else { self.last_clean_scrub() };
+        PgInfo { scrubs, clean_before, ..self }
+    }
+}
+
+/// A bit of the byte behind `complete_to`: the place of a backfill follows.
+const HAS_BACKFILL: u8 = 1;
+/// A list of unfound objects follows. Few PGs ever have one, and before there were any this byte was 0 or 1.
+const HAS_UNFOUND: u8 = 2;
+/// Behind the scrubs `clean_before` follows.
+const HAS_CLEAN: u8 = 4;
+
+impl Coded for PgInfo {
+    const BYTES_MIN: usize = pg_id::BYTES_MIN;
+
+    fn put(&self, e: &mut Encoder<'_>) {
+        pg_id::put(&self.pg, e);
+        e.put(&self.last_update);
+        e.put(&self.log_tail);
+        e.put(&self.last_epoch_started);
+        e.put(&self.history);
+        e.put(&self.acting);
+        e.put(&self.incomplete);
+        e.put(&self.complete_to);
+        let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
+        e.u8(flag(self.last_backfill.is_some(), HAS_BACKFILL)
+            | flag(!self.unfound.is_empty(), HAS_UNFOUND)
+            | flag(self.clean_before != UTime::ZERO, HAS_CLEAN));
+        self.last_backfill.iter().for_each(|oid| object::put(oid, e));
+        if !self.unfound.is_empty() {
+            e.vec(&self.unfound, |e, oid| object::put(oid, e));
+        }
+        e.put(&self.scrubs);
+        if self.clean_before != UTime::ZERO {
+            e.utime(self.clean_before);
+        }
+    }
+
+    fn get(d: &mut Decoder<'_>) -> Result<PgInfo> {
+        let mut info = PgInfo {
+            pg: pg_id::get(d)?,
+            last_update: d.get()?,
+            log_tail: d.get()?,
+            last_epoch_started: d.get()?,
+            history: d.get()?,
+            acting: d.get()?,
+            incomplete: d.get()?,
+            complete_to: d.get()?,
+            ..PgInfo::default()
+        };
+        let flags = d.u8()?;
+        if flags & !(HAS_BACKFILL | HAS_UNFOUND | HAS_CLEAN) != 0 {
+            return Err(DecodeError::BadValue { what: "flags of a PG's info", value: flags.into() });
+        }
+        if flags & HAS_BACKFILL != 0 {
+            info.last_backfill = Some(object::get(d)?);
+        }
+        if flags & HAS_UNFOUND != 0 {
+            info.unfound = d.vec(object::BYTES_MIN, object::get)?;
+        }
+        info.scrubs = d.get()?;
+        if flags & HAS_CLEAN != 0 {
+            info.clean_before = d.utime()?;
+        }
+        Ok(info)
     }
 }
 

@@ -32,7 +32,7 @@ pub struct Transaction {
     pub log_rewind_to: Option<Eversion>,
     /// New PG info. Log entries and trimming move `last_update` and `log_tail` by themselves: give this only when
     /// something else changes.
-    pub info: Option<PgInfo>,
+    pub info: Option<Box<PgInfo>>,
     /// Forgets the PG's info and log: for one whose objects are removed and whose pool is gone.
     pub forget_pg: bool,
 }
@@ -126,7 +126,7 @@ impl Transaction {
             | flag(self.forget_pg, FORGET));
         self.log_trim_to.iter().chain(&self.log_rewind_to).for_each(|version| e.eversion(*version));
         if let Some(info) = &self.info {
-            e.put(info);
+            e.put(&**info);
         }
         e.vec(&self.log, |e, entry| e.put(entry));
         e.count(self.changes.len());
@@ -174,7 +174,7 @@ impl Transaction {
         let mut version = |flag| if flags & flag != 0 { d.eversion().map(Some) } else { Ok(None) };
         (txn.log_trim_to, txn.log_rewind_to) = (version(TRIM)?, version(REWIND)?);
         if flags & INFO != 0 {
-            txn.info = Some(d.get::<PgInfo>()?);
+            txn.info = Some(Box::new(d.get::<PgInfo>()?));
         }
         txn.forget_pg = flags & FORGET != 0;
         for _ in 0..d.count(<LogEntry as Coded>::BYTES_MIN)? {

@@ -70,10 +70,10 @@ prop_compose! {
 prop_compose! {
     fn info()(pg in pg(), last_update in eversion(), log_tail in eversion(), started in any::<u32>(), history in history(),
               acting in vec(any::<u32>(), 0..5), incomplete in any::<bool>(), complete_to in eversion(),
-              last_backfill in proptest::option::of(object()), scrubs in scrubs()) -> PgInfo {
+              last_backfill in proptest::option::of(object()), unfound in vec(object(), 0..3), scrubs in scrubs(), clean_before in utime()) -> PgInfo {
         let acting = acting.into_iter().map(OsdId).collect();
         let last_epoch_started = Epoch(started);
-        PgInfo { pg, last_update, log_tail, last_epoch_started, history, acting, incomplete, complete_to, last_backfill, scrubs }
+        PgInfo { pg, last_update, log_tail, last_epoch_started, history, acting, incomplete, complete_to, last_backfill, unfound, scrubs, clean_before }
     }
 }
 
@@ -99,7 +99,7 @@ fn step() -> impl Strategy<Value = Step> {
         }),
         range().prop_map(|(off, len)| Step::Zero { off, len }),
         any::<u64>().prop_map(|size| Step::Truncate { size }),
-        range().prop_map(|(off, len)| Step::Lose { off, len }),
+        (range(), any::<u32>()).prop_map(|((off, len), crc)| Step::Lose { off, len, crc }),
         object().prop_map(|from| Step::CloneFrom { from: from.into() }),
         (eversion(), any::<u64>(), utime()).prop_map(|(version, user_version, mtime)| Step::SetMeta {
             version,
@@ -120,8 +120,8 @@ fn step() -> impl Strategy<Value = Step> {
 fn transaction() -> impl Strategy<Value = Transaction> {
     let changes = vec((any::<bool>(), object(), vec(step(), 0..4)), 0..4);
     let versions = (any::<Option<bool>>(), eversion(), eversion());
-    (pg(), changes, vec(entry(), 0..3), versions, prop::option::of(info()), any::<bool>()).prop_map(
-        |(pg, changes, log, (optional, trim, rewind), info, forget_pg)| {
+    (pg(), changes, vec(entry(), 0..3), versions, prop::option::of(info().prop_map(Box::new)), any::<bool>())
+        .prop_map(|(pg, changes, log, (optional, trim, rewind), info, forget_pg)| {
             let newest = log.last().map(|entry| Arc::clone(&entry.oid));
             let named = |of_entry, oid| newest.clone().filter(|_| of_entry).unwrap_or_else(|| Arc::new(oid));
             let changes = changes
@@ -136,8 +136,7 @@ fn transaction() -> impl Strategy<Value = Transaction> {
                 forget_pg,
                 ..Transaction::new(pg, 0)
             }
-        },
-    )
+        })
 }
 
 fn encoded(encode: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {

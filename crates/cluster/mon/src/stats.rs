@@ -88,6 +88,13 @@ impl ClusterStats {
         Some(report.stuck.iter().find(|stuck| stuck.pg == pg).map(|stuck| stuck.state.as_str()))
     }
 
+    /// Objects of a PG that are unfound, as its primary says.
+    pub(crate) fn unfound(&self, primary: OsdId, pg: PgId) -> u64 {
+        let report = self.reports.get(&primary);
+        let stuck = report.and_then(|report| report.stuck.iter().find(|stuck| stuck.pg == pg));
+        stuck.map_or(0, |stuck| stuck.unfound)
+    }
+
     /// The removed snapshots that each PG has trimmed, as far as a primary has said so.
     pub(crate) fn trimmed(&self) -> BTreeMap<PgId, &IntervalSet> {
         self.reports.values().flat_map(|report| &report.purged).map(|told| (told.pg, &told.snaps)).collect()

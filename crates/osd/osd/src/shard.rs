@@ -8,14 +8,16 @@ use std::sync::Arc;
 use carmine_client::Client;
 use carmine_crush::MapView;
 use carmine_messenger::{Budget, Connection, Message, More};
-use carmine_reactor::sync::{Notify, Semaphore};
+use carmine_reactor::sync::{Acquire, Notify, Semaphore};
 use carmine_reactor::{Shard, ShardId};
 use carmine_store::Store;
-use carmine_types::{Epoch, PgId, SpgId};
+use carmine_types::{Epoch, OsdId, PgId, SpgId};
 
 use crate::by_pg::ByPg;
 use crate::clients::Clients;
-use crate::config::{LISTS_MAX, OsdConfig, REPAIRS_MAX, TRIMS_MAX, WAITING_OPS_MAX};
+use crate::config::{
+    LISTS_MAX, LONG_PUSHES_MAX, OsdConfig, PUSHED_BYTES_MAX, REPAIRS_MAX, TRIMS_MAX, WAITING_OPS_MAX,
+};
 use crate::dispatch::Unplaced;
 use crate::maps::PgTable;
 use crate::metrics::{STAGES, ShardMetrics, Stages};
@@ -64,6 +66,10 @@ pub struct OsdShard {
     pub(crate) peers: Peers,
     /// PGs that are repaired at the same time.
     pub(crate) repairs: Semaphore,
+    /// Bytes of objects that are pushed to each OSD at the same time.
+    pushed_bytes: RefCell<BTreeMap<OsdId, Semaphore>>,
+    /// Long objects that are pushed beside clients at the same time.
+    pub(crate) long_pushes: Semaphore,
     /// PGs of all shards that are recovered beside clients at the same time (shard 0).
     pub(crate) reserver: Reserver,
     /// Objects that are pushed beside clients at the same time, and how fast.
@@ -162,6 +168,8 @@ impl OsdShard {
             waiting: RefCell::default(),
             unplaced: RefCell::default(),
             repairs: Semaphore::new(REPAIRS_MAX),
+            pushed_bytes: RefCell::default(),
+            long_pushes: Semaphore::new(LONG_PUSHES_MAX),
             trims: Semaphore::new(TRIMS_MAX),
             walks: Semaphore::new(1),
             client: RefCell::default(),
@@ -208,6 +216,13 @@ impl OsdShard {
     /// The shard that owns a PG; `None` if this OSD does not serve it.
     pub(crate) fn owner(&self, pg: PgId) -> Option<ShardId> {
         self.table.borrow().owner(pg)
+    }
+
+    /// Waits until so many bytes of objects may be pushed to an OSD.
+    pub(crate) fn room_to_push(&self, to: OsdId, bytes: u64) -> Acquire {
+        let mut all = self.pushed_bytes.borrow_mut();
+        let room = all.entry(to).or_insert_with(|| Semaphore::new(PUSHED_BYTES_MAX));
+        room.acquire(usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
     /// Keeps an operation until the map moves on. Bounded: what does not fit is dropped, and its client, which waits for

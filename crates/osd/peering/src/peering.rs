@@ -245,7 +245,8 @@ impl Peering {
             Event::CannotApply { errno } => self.cannot_apply(errno, &mut fx),
             event => self.on_answer(own, event, &mut fx),
         }
-        if self.is_clean() {
+        // Those of past intervals may have what is unfound.
+        if self.is_clean() && own.unfound.is_empty() {
             self.intervals.clean();
         }
         assert!(before <= (self.generation, self.attempt), "generations and attempts only grow");
@@ -398,7 +399,8 @@ impl Peering {
         if !self.is_active() {
             return self.phase.name().to_owned();
         }
-        if !self.recovers() && self.map.members.len() >= self.map.size {
+        let is_unfound = matches!(recovery, Recovery::RecoveryUnfound | Recovery::BackfillUnfound);
+        if !self.recovers() && !is_unfound && self.map.members.len() >= self.map.size {
             // The monitor's next map, in which newcomers are owners, begins a new interval.
             return if self.has_newcomers() { "active+remapped" } else { "active+clean" }.to_owned();
         }
@@ -410,7 +412,7 @@ impl Peering {
             (recovery == Recovery::RecoveryUnfound, "+recovery_unfound"),
             (recovery == Recovery::BackfillUnfound, "+backfill_unfound"),
             (self.map.members.len() < self.map.size, "+undersized"),
-            (self.is_degraded(), "+degraded"),
+            (self.is_degraded() || is_unfound, "+degraded"),
             (is_remapped, "+remapped"),
             (recovery == Recovery::BackfillWait, "+backfill_wait"),
             (recovery == Recovery::Backfilling, "+backfilling"),

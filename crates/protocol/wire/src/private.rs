@@ -2,7 +2,7 @@
 //! use, and they are sent only between Carmine's processes: a stock client never sees one.
 
 use carmine_codec::coded;
-use carmine_types::{Epoch, OsdId, PgId, ScrubStamp};
+use carmine_types::{Epoch, OsdId, PgId, ScrubStamp, UTime};
 
 use crate::header::messages;
 use crate::osdmap::IntervalSet;
@@ -10,7 +10,7 @@ use crate::{Header2, kinds};
 
 /// Version of all private messages: any change of one of them makes a new version, and processes of different versions
 /// do not talk to each other ([`check_version`]).
-pub const VERSION: u16 = 11;
+pub const VERSION: u16 = 12;
 
 /// First type of private messages.
 const KIND_FIRST: u16 = 0x8000;
@@ -96,12 +96,14 @@ coded! {
 }
 
 coded! {
-    /// A PG that this OSD leads and that does not serve clients.
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    /// A PG that this OSD leads and that does not serve clients, or not with all copies, or not all objects.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct PgStuck {
         pub pg: PgId,
         /// `peering`, `down`, `incomplete`, …
         pub state: String,
+        /// Objects of which no member can give all, while an OSD that is down may.
+        pub unfound: u64,
     }
 }
 
@@ -118,7 +120,7 @@ messages! {
         pub commit_latency_ns: u64,
         /// Ascending by pool; empty if it is not known.
         pub pools: Vec<PoolUse>,
-        /// The PGs that it leads and that are not active.
+        /// The PGs that it leads and that are not active, or not clean.
         pub stuck: Vec<PgStuck>,
         /// The PGs that it leads, of pools whose snapshots are being trimmed. Each is told again until the map's queue has
         /// lost its snapshots.
@@ -134,6 +136,8 @@ coded! {
         /// The last scrub, deep or not.
         pub last: ScrubStamp,
         pub last_deep: ScrubStamp,
+        /// When the last one was that left no errors; zero: there was none.
+        pub last_clean: UTime,
         /// One is under way: …
         pub scrubbing: bool,
         /// … a deep one, …

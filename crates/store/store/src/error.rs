@@ -25,7 +25,7 @@ pub enum StoreError {
     #[error(
         "object {oid}, offset {offset}: the block at device offset {device_offset} cannot be read: {message}"
     )]
-    Unreadable { oid: ObjectId, offset: u64, device_offset: u64, message: Arc<str> },
+    Unreadable { oid: ObjectId, offset: u64, device_offset: u64, expected: u32, message: Arc<str> },
     /// A piece of metadata cannot be what was written.
     #[error("metadata {what} is damaged: {why}")]
     Damaged { what: String, why: String },
@@ -34,10 +34,11 @@ pub enum StoreError {
     #[error("object {oid} claims block {block}, which {why}")]
     BadBlock { oid: Box<ObjectId>, block: u64, why: &'static str },
     /// No copy could give these bytes when this one was made.
+    /// Its checksum is known to some copies (zero: not to this one).
     #[error(
         "object {oid}, offset {offset}: the block was lost before this copy was made; overwrite it, or remove the object"
     )]
-    Lost { oid: ObjectId, offset: u64 },
+    Lost { oid: ObjectId, offset: u64, expected: u32 },
     /// The transaction needs more than this shard can give. Nothing was changed.
     #[error("no space: {needed_bytes} bytes needed, {free_bytes} bytes free")]
     NoSpace { needed_bytes: u64, free_bytes: u64 },
@@ -93,8 +94,19 @@ impl StoreError {
         match self {
             StoreError::Corrupt { oid, offset, .. }
             | StoreError::Unreadable { oid, offset, .. }
-            | StoreError::Lost { oid, offset } => Some((oid, *offset)),
+            | StoreError::Lost { oid, offset, .. } => Some((oid, *offset)),
             _ => None,
+        }
+    }
+
+    /// The CRC32C that this block should have; zero: it is not known.
+    #[must_use]
+    pub fn lost_crc(&self) -> u32 {
+        match self {
+            StoreError::Corrupt { expected, .. }
+            | StoreError::Unreadable { expected, .. }
+            | StoreError::Lost { expected, .. } => *expected,
+            _ => 0,
         }
     }
 

@@ -242,8 +242,8 @@ impl Mem {
                     needed_bytes += pages * BLOCK_BYTES;
                 }
                 // Memory loses nothing, so there is no way here to note a loss.
-                Step::Lose { off, .. } => {
-                    return Err(StoreError::Lost { oid: ObjectId::clone(oid), offset: *off });
+                Step::Lose { off, crc, .. } => {
+                    return Err(StoreError::Lost { oid: ObjectId::clone(oid), offset: *off, expected: *crc });
                 }
                 _ => {}
             }
@@ -398,7 +398,7 @@ impl Objects {
         let pg = self.pgs.entry(txn.pg).or_default();
         pg.info.pg = txn.pg;
         if let Some(info) = txn.info.take() {
-            pg.info = info;
+            pg.info = *info;
         }
         pg.log.extend(txn.log.drain(..));
         if let Some(trim_to) = txn.log_trim_to {

@@ -86,7 +86,7 @@ fn a_forgotten_pg_is_unknown_afterwards() {
             for pg in [PG, other] {
                 let oid = ObjectId { hash: pg.pgid.ps, ..oid(1) };
                 let log = (1..=9).map(|version| log_entry(version, &oid)).collect();
-                let info = Some(PgInfo { pg, ..info(9) });
+                let info = Some(PgInfo { pg, ..info(9) }.into());
                 submit(&store, Transaction { log, info, ..Transaction::new(pg, 1) }).await.unwrap();
                 let log_trim_to = Some(log_entry(4, &oid).version);
                 submit(&store, Transaction { log_trim_to, ..Transaction::new(pg, 1) }).await.unwrap();

@@ -168,14 +168,14 @@ fn history() -> Vec<Transaction> {
     let mut all: Vec<Transaction> = changes.into_iter().map(txn).collect();
     for (txn, version) in all.iter_mut().zip(1..) {
         txn.log.push(log_entry(version, &txn.changes[0].oid));
-        txn.info = (version == 3).then(|| info(version));
+        txn.info = (version == 3).then(|| info(version).into());
         txn.log_trim_to = (version == 6).then(|| Eversion::new(4, 2));
     }
     for n in 1..=2 {
         let mut txn = Transaction::new(SHARDED, 0);
         txn.changes.push(write(&of_shard(1), 0, noise(n, 5000)));
         txn.log.push(LogEntry { version: Eversion::new(1, n), ..log_entry(n, &of_shard(1)) });
-        txn.info = (n == 2).then(|| PgInfo { pg: SHARDED, ..info(n) });
+        txn.info = (n == 2).then(|| PgInfo { pg: SHARDED, ..info(n) }.into());
         all.insert(4 * n as usize, txn);
     }
     all

@@ -82,11 +82,11 @@ fn act() -> impl Strategy<Value = Act> {
 fn transaction(version: u64, changes: &[(u8, Change)]) -> Transaction {
     let mut txn = txn(changes.iter().map(|(object, change)| change.of(&oid(*object))));
     txn.log.push(log_entry(version, &oid(changes[0].0)));
-    txn.info = (version == 3).then(|| info(version));
+    txn.info = (version == 3).then(|| info(version).into());
     if version.is_multiple_of(11) {
         // Back by a few, and a new tail below the old.
         txn.log_rewind_to = Some(Eversion::new(4, version - 4));
-        txn.info = Some(PgInfo { log_tail: Eversion::new(4, 1), ..info(version - 4) });
+        txn.info = Some(PgInfo { log_tail: Eversion::new(4, 1), ..info(version - 4) }.into());
     }
     txn.log_trim_to = version.is_multiple_of(8).then(|| Eversion::new(4, version - 5));
     txn

@@ -5,4 +5,4 @@ pub mod oneshot;
 mod semaphore;
 
 pub use notify::Notify;
-pub use semaphore::{Permit, Semaphore};
+pub use semaphore::{Acquire, Permit, Semaphore};

@@ -345,7 +345,7 @@ fn the_state_of_pgs_is_what_their_primaries_say() {
     let (pg, mapping) =
         MapView::new(std::sync::Arc::new(map.clone())).pgs().next().map(|(p, m)| (p, m.clone())).unwrap();
     let osd = mapping.acting_primary.unwrap();
-    let stuck = vec![PgStuck { pg, state: "peering".into() }];
+    let stuck = vec![PgStuck { pg, state: "peering".into(), unfound: 0 }];
     stats.reports.insert(
         osd,
         OsdStats {
@@ -413,11 +413,16 @@ fn unfound_objects_are_damage() {
     let view = MapView::new(std::sync::Arc::new(map.clone()));
     let (pg, osd) = view.pgs().next().map(|(pg, mapping)| (pg, mapping.acting_primary.unwrap())).unwrap();
     let state = "active+recovery_unfound+degraded".to_owned();
-    stats.reports.get_mut(&osd).unwrap().stuck.push(PgStuck { pg, state });
+    let report = stats.reports.get_mut(&osd).unwrap();
+    report.stuck.push(PgStuck { pg, state, unfound: 1 });
+    report.pools = vec![PoolUse { pool: pg.pool, objects: 3, ..PoolUse::default() }];
     let health = text_of(run_with(&map, &stats, r#"{"prefix":"health","detail":"detail"}"#));
     let lines = [
         "[ERR] PG_DAMAGED: Possible data damage: 1 pg recovery_unfound\n".to_owned(),
         format!("pg {pg} is active+recovery_unfound+degraded, acting ["),
+        "], 1 unfound\n".to_owned(),
+        "[WRN] OBJECT_UNFOUND: 1/3 objects unfound (33.333%)\n".to_owned(),
+        format!("    pg {pg} has 1 unfound objects\n"),
     ];
     assert!(lines.iter().all(|line| health.contains(line)), "{health}");
     assert!(!health.contains("SCRUB"), "{health}");

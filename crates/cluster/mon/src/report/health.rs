@@ -8,6 +8,7 @@ use carmine_wire::osdmap::consts::{
 };
 use serde_json::{Map, Value, json};
 
+use super::cluster::held;
 use super::{pg, time};
 use crate::change::group::BARS;
 use crate::change::{Refusal, refuse};
@@ -37,9 +38,9 @@ impl Check {
 }
 
 fn checks(view: &View<'_>) -> Vec<Check> {
-    let single =
-        [flags(view), osd_flags(view), down(view), unavailable(view), degraded(view), untagged(view)];
-    single.into_iter().flatten().chain(full(view)).chain(damaged(view)).collect()
+    let pgs = [unavailable(view), degraded(view), unfound(view)];
+    let single = [flags(view), osd_flags(view), down(view)].into_iter().chain(pgs).chain([untagged(view)]);
+    single.flatten().chain(full(view)).chain(damaged(view)).collect()
 }
 
 fn warning(code: &'static str, summary: String, details: Vec<String>) -> Option<Check> {
@@ -102,6 +103,15 @@ fn degraded(view: &View<'_>) -> Option<Check> {
     warning("PG_DEGRADED", summary, details)
 }
 
+/// Objects of which no copy is known to be whole, while an OSD that is down may have them.
+fn unfound(view: &View<'_>) -> Option<Check> {
+    let all = pg::unfound(view);
+    let details = all.iter().map(|(pg, .., count)| format!("pg {pg} has {count} unfound objects")).collect();
+    let (count, of) = (all.iter().map(|(.., count)| count).sum::<u64>(), held(view).objects);
+    let percent = 100.0 * count as f64 / of.max(1) as f64;
+    warning("OBJECT_UNFOUND", format!("{count}/{of} objects unfound ({percent:.3}%)"), details)
+}
+
 fn untagged(view: &View<'_>) -> Option<Check> {
     let is_untagged = |id: &i64| view.map.pool(*id).is_some_and(|pool| pool.application_metadata.is_empty());
     let held = view.stats.pools();
@@ -117,7 +127,9 @@ fn untagged(view: &View<'_>) -> Option<Check> {
 fn damaged(view: &View<'_>) -> Vec<Check> {
     let inconsistent = pg::damaged(view);
     let errors: u64 = inconsistent.iter().map(|(.., errors)| errors).sum();
-    let mut bad = pg::unfound(view);
+    let unfound = pg::unfound(view).into_iter();
+    let mut bad: Vec<_> =
+        unfound.map(|(pg, state, acting, n)| (pg, state, format!("{acting}, {n} unfound"))).collect();
     bad.extend(inconsistent.into_iter().map(|(pg, state, acting, _)| (pg, state, acting)));
     let words = ["recovery_unfound", "backfill_unfound", "inconsistent"].map(|word| {
         let count = bad.iter().filter(|(_, state, _)| state.contains(word)).count();

@@ -62,10 +62,16 @@ pub(super) fn damaged(view: &View<'_>) -> Vec<(PgId, String, String, u64)> {
     bad.map(|(pg, mapping, errors)| (pg, state(view, pg, mapping), list(&mapping.acting), errors)).collect()
 }
 
-/// The PGs with objects of which no copy is known to be whole: state, acting set.
-pub(super) fn unfound(view: &View<'_>) -> Vec<(PgId, String, String)> {
-    let all = view.placement.pgs().map(|(pg, mapping)| (pg, state(view, pg, mapping), list(&mapping.acting)));
-    all.filter(|(_, state, _)| state.contains("_unfound")).collect()
+/// How many objects of a PG are unfound: of each no copy is known to be whole.
+fn unfound_of(view: &View<'_>, pg: PgId, mapping: &Mapping) -> u64 {
+    mapping.acting_primary.map_or(0, |primary| view.stats.unfound(primary, pg))
+}
+
+/// The PGs with unfound objects: state, acting set, number of these objects.
+pub(super) fn unfound(view: &View<'_>) -> Vec<(PgId, String, String, u64)> {
+    let all = view.placement.pgs().map(|(pg, mapping)| (pg, mapping, unfound_of(view, pg, mapping)));
+    let some = all.filter(|(.., count)| *count > 0);
+    some.map(|(pg, mapping, count)| (pg, state(view, pg, mapping), list(&mapping.acting), count)).collect()
 }
 
 /// Every PG and its state.
@@ -141,11 +147,13 @@ pub(super) fn lines(view: &View<'_>, pgs: impl IntoIterator<Item = PgId>, is_bri
 pub(super) fn objects(view: &View<'_>, pgs: impl IntoIterator<Item = PgId>) -> Value {
     let one = |pg: PgId| {
         let mapping = view.placement.mapping(pg);
-        let PgScrubs { last, last_deep, errors, .. } = view.stats.pg_scrubs(mapping.acting_primary, pg);
+        let PgScrubs { last, last_deep, last_clean, errors, .. } =
+            view.stats.pg_scrubs(mapping.acting_primary, pg);
         json!({
             "last_scrub": last.version.to_string(), "last_scrub_stamp": time(last.time),
             "last_deep_scrub": last_deep.version.to_string(), "last_deep_scrub_stamp": time(last_deep.time),
-            "stat_sum": { "num_scrub_errors": errors },
+            "last_clean_scrub_stamp": time(last_clean),
+            "stat_sum": { "num_scrub_errors": errors, "num_objects_unfound": unfound_of(view, pg, mapping) },
             "pgid": pg.to_string(), "state": state(view, pg, mapping),
             "up": mapping.up.to_vec(), "acting": mapping.acting.to_vec(),
             "up_primary": primary(mapping.up_primary), "acting_primary": primary(mapping.acting_primary),

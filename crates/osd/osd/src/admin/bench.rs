@@ -135,7 +135,7 @@ async fn carry_out(osd: &Rc<OsdShard>, order: &Order) -> Result<Value, String> {
 async fn write_all(osd: &OsdShard, order: &Order) -> Result<u64, StoreError> {
     // Its info is what makes the PG found after a crash.
     let info = PgInfo { pg: PG, ..PgInfo::default() };
-    osd.store.submit(Transaction { info: Some(info), ..Transaction::new(PG, WHOLE_POOL) }).await?;
+    osd.store.submit(Transaction { info: Some(info.into()), ..Transaction::new(PG, WHOLE_POOL) }).await?;
     let data = data(osd, order.size);
     let most = usize::try_from((WRITES_BYTES / order.size).max(1)).map_or(WRITES, |n| n.min(WRITES));
     let mut under_way: VecDeque<Commit> = VecDeque::with_capacity(most);

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use carmine_crush::print::time;
 use carmine_pgtypes::Interval;
 use carmine_types::{ObjectId, OsdId, PgId, Uuid, errno};
 use carmine_wire::scrub::OsdScrub;
@@ -188,6 +189,7 @@ fn place(oid: Option<&ObjectId>) -> String {
 
 fn info(pg: &Pg, state: &str, last_backfill: Option<&ObjectId>) -> Value {
     let (info, history) = (pg.info(), pg.history());
+    let scrubs = info.scrubs;
     let last_complete = if info.incomplete { info.complete_to } else { info.last_update };
     let own_backfill = info.last_backfill.as_ref().filter(|_| info.incomplete);
     let (objects, clones, bytes) = pg.usage();
@@ -205,6 +207,11 @@ fn info(pg: &Pg, state: &str, last_backfill: Option<&ObjectId>) -> Value {
             "last_interval_started": info.history.same_interval_since.0,
             "last_interval_clean": history.last_epoch_clean.0,
             "same_interval_since": history.same_interval_since.0,
+            "last_scrub": scrubs.last.version.to_string(),
+            "last_scrub_stamp": time(scrubs.last.time),
+            "last_deep_scrub": scrubs.last_deep.version.to_string(),
+            "last_deep_scrub_stamp": time(scrubs.last_deep.time),
+            "last_clean_scrub_stamp": time(info.last_clean_scrub()),
         },
         "stats": {
             "version": info.last_update.to_string(),

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use carmine_messenger::Message;
 use carmine_peering::{AttemptId, Event, Order, Then};
 use carmine_pgtypes::{LogEntry, ObjectChange, PgInfo, Step, Transaction};
-use carmine_store::{Commit, StoreError};
+use carmine_store::{BLOCK_BYTES, Commit, StoreError};
 use carmine_types::{Eversion, errno};
 
-use super::{Pg, PgLog};
+use super::{Pg, PgLog, push};
 use crate::error::OpError;
 use crate::messages::{Head, PgAck, PgActivate, PgComplete, PgNotify, PgQuery, PgRepair, PushObject};
 use crate::shard::OsdShard;
@@ -78,7 +78,7 @@ impl Pg {
             let order = Order::Repair { has_room, complete_to, last_backfill };
             let (generation, info) = self.take_order(osd, head, order)?;
             if let Some(info) = info {
-                let txn = Transaction { info: Some(info.clone()), ..self.transaction() };
+                let txn = Transaction { info: Some(info.clone().into()), ..self.transaction() };
                 self.carry_out(osd, txn, generation, |log| log.set_info(info)).await?;
             }
             self.carried_out(osd, generation, false)
@@ -146,9 +146,10 @@ impl Pg {
         answer(order.head, result.await)
     }
 
-    /// All that the log of an activation names is this PG's.
+    /// All that an activation names is this PG's.
     fn fits(&self, activate: &PgActivate) -> bool {
-        activate.log.iter().all(|entry| self.contains(&entry.oid))
+        let logged = activate.log.iter().map(|entry| &*entry.oid);
+        logged.chain(&activate.info.unfound).all(|oid| self.contains(oid))
     }
 
     /// Prepares a transaction, submits it unless `generation` is over, and waits until it is durable. `note` changes the log in
@@ -161,10 +162,9 @@ impl Pg {
         note: impl FnOnce(&mut PgLog),
     ) -> Result<(), OpError> {
         let submitted = match self.submit_repair(osd, &txn, generation).await {
-            // An object that is removed and written anew: neither its lost block nor its room is needed once the old object
-            // is gone.
+            // What is copied takes the place of what is in the way.
             Err(error) if error.lost_block().is_some() || matches!(error, StoreError::NoSpace { .. }) => {
-                self.remove_first(osd, &txn, generation).await?;
+                self.clear_way(osd, &txn, &error, generation).await?;
                 self.submit_repair(osd, &txn, generation).await
             }
             submitted => submitted,
@@ -196,19 +196,25 @@ impl Pg {
         }
     }
 
-    /// Carries out a transaction's removals alone. This copy counts as incomplete until its repair ends, so it may stop
-    /// in between.
-    async fn remove_first(
+    /// Drops what keeps a piece of an object from being applied: the block that it would change a part of and that cannot be
+    /// read; or, for want of room, all of an object that begins anew. This copy counts as incomplete until its repair ends, so
+    /// it may stop in between.
+    async fn clear_way(
         &self,
         osd: &OsdShard,
         txn: &Transaction,
+        error: &StoreError,
         generation: u64,
     ) -> Result<(), StoreError> {
-        let is_removed =
-            |change: &&ObjectChange| change.steps.iter().any(|step| matches!(step, Step::Remove));
-        let removed = txn.changes.iter().filter(is_removed);
-        let removed = removed.map(|change| ObjectChange::new(Arc::clone(&change.oid), [Step::Remove]));
-        let first = Transaction { changes: removed.collect(), ..self.transaction() };
+        let lost = error.lost_block();
+        let drop = |change: &ObjectChange| match lost {
+            Some((oid, off)) if *oid == *change.oid => Some(Step::Zero { off, len: BLOCK_BYTES }),
+            None if push::is_first(&change.steps) => Some(Step::Remove),
+            _ => None,
+        };
+        let changes = txn.changes.iter().filter_map(|change| Some((change, drop(change)?)));
+        let changes = changes.map(|(change, step)| ObjectChange::new(Arc::clone(&change.oid), [step]));
+        let first = Transaction { changes: changes.collect(), ..self.transaction() };
         match self.submit_repair(osd, &first, generation).await? {
             Some(commit) => commit.await,
             None => Ok(()),
@@ -252,7 +258,7 @@ impl NewLog {
             txn.log = self.entries.iter().cloned().collect();
             txn.log_rewind_to = Some(self.keep_to).filter(|_| !cfg!(carmine_mutation = "skip_rewind"));
         }
-        txn.info = Some(self.info_after(log));
+        txn.info = Some(self.info_after(log).into());
         txn
     }
 

@@ -118,7 +118,7 @@ pub(super) async fn heal(osd: &OsdShard, error: StoreError, unfound: IfUnfound) 
             Asked::Healed | Asked::HaveNot => Fate::Lost,
         };
         if pg.leads() {
-            pg.recovery.note_unfound(oid, asked != Asked::Healed && fate == Fate::Unfound);
+            pg.note_unfound(osd, oid, asked != Asked::Healed && fate == Fate::Unfound);
         }
         if asked == Asked::Healed {
             osd.metrics.borrow_mut().blocks_healed += 1;

@@ -162,6 +162,11 @@ impl Pg {
         self.peering.borrow().is_active()
     }
 
+    /// All its members have all of it, and nothing is unfound.
+    fn is_clean(&self) -> bool {
+        self.peering.borrow().is_clean() && self.log.borrow().info().unfound.is_empty()
+    }
+
     /// This OSD is its primary.
     pub(crate) fn leads(&self) -> bool {
         self.peering.borrow().leads()

@@ -1,5 +1,6 @@
 //! Makes the objects of a replica's copy equal to the primary's.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::ops::Range;
@@ -14,18 +15,21 @@ use carmine_peering::{Event, Peering, Place, Then, Trouble};
 use carmine_pgtypes::{LogEntry, ObjectChange, ObjectMeta, Sealed, Step};
 use carmine_reactor::{Group, Payload};
 use carmine_store::{BLOCK_BYTES, OmapRange, StoreError};
-use carmine_types::{Errno, Eversion, LogOp, ObjectId, OsdId, errno};
+use carmine_types::{Errno, Eversion, LogOp, ObjectId, OsdId, UTime, errno};
 
 use super::Pg;
-use super::heal::{self, Fate, IfUnfound};
+use super::heal::{self, Fate, IfUnfound, Unhealed};
+use super::recovery::Turn;
 use super::snaps::{self, Family};
 use crate::messages::{PgAck, PgRepair, PushObject};
 use crate::shard::OsdShard;
 
-/// Bytes of an object in one push.
-const PUSH_BYTES: u64 = 1 << 20;
+/// Bytes of an object in one push: a piece of its block map.
+const PUSH_BYTES: u64 = 256 << 10;
+/// Pieces of an object that are pushed at the same time.
+const PIECES: usize = 4;
 /// Bytes of omap keys and values in one push.
-const OMAP_PAGE_BYTES: usize = 512 << 10;
+const OMAP_PAGE_BYTES: usize = 256 << 10;
 /// Objects of a PG that are pushed at the same time before it serves.
 const PUSHES: usize = 4;
 /// An object is looked at again though no write was committed: one that changed nothing ends without a sign.
@@ -166,17 +170,22 @@ impl Repair {
     /// Copies objects, or their absence, before clients are served.
     async fn push<'a>(&self, objects: impl IntoIterator<Item = &'a ObjectId>) -> Result<(), Stop> {
         for_each(PUSHES, snaps::families(objects), async |family| {
-            self.copy_family(&family.into()).await.map(drop)
+            self.copy_family(&family.into(), None).await.map(drop)
         })
         .await
     }
 
     /// Copies an object, its head or clones of it, or their absence, with its entries of the mapper; gives the number of bytes.
     /// Nothing is written to it meanwhile.
-    pub(super) async fn copy_family(&self, family: &Family) -> Result<u64, Stop> {
+    pub(super) async fn copy_family(
+        &self,
+        family: &Family,
+        mut turn: Option<&mut Turn>,
+    ) -> Result<u64, Stop> {
         let mut bytes = 0;
-        for oid in family.objects() {
-            bytes += self.copy(&oid).await?;
+        for (n, oid) in family.objects().enumerate() {
+            let is_last = n + 1 == family.members.len();
+            bytes += self.copy(&oid, turn.as_deref_mut().filter(|_| is_last)).await?;
         }
         let meta = self.osd.store.stat(&family.head).await.map_err(|error| self.stuck(&error))?;
         // A damaged set was copied as it is.
@@ -199,26 +208,51 @@ impl Repair {
     }
 
     /// Copies one object, or its absence, to which nothing is written meanwhile; gives the number of bytes. Its version comes
-    /// last: a copy that was interrupted has none.
-    async fn copy(&self, oid: &Arc<ObjectId>) -> Result<u64, Stop> {
+    /// last: a copy that was interrupted has none. With its last message the next object may begin.
+    async fn copy(&self, oid: &Arc<ObjectId>, turn: Option<&mut Turn>) -> Result<u64, Stop> {
         let meta = self.osd.store.stat(oid).await.map_err(|error| self.stuck(&error))?;
-        let mut bytes = 0;
+        let (mut bytes, ends) = (0, || turn.map(Turn::let_next_begin));
         match meta {
-            None => self.push_steps(oid, [Step::Remove]).await?,
+            None => {
+                ends();
+                self.push_steps(oid, [Step::Remove]).await?;
+            }
             Some(meta) => {
-                let mut last = self.push_data(oid, &meta).await?;
-                if meta.has_omap {
-                    self.push_steps(oid, std::mem::take(&mut last)).await?;
-                    bytes += self.push_omap(oid).await?;
+                let ObjectMeta { size, version, user_version, mtime, has_omap, .. } = meta;
+                let last = Step::SetMeta { version, user_version, mtime };
+                if size <= PUSH_BYTES && !has_omap {
+                    ends();
+                    self.push_range(oid, 0..size, anew(&meta), Some(last)).await?;
+                } else {
+                    self.push_range(oid, 0..size.min(PUSH_BYTES), anew(&meta), None).await?;
+                    self.push_rest(oid, size).await?;
+                    if has_omap {
+                        bytes += self.push_omap(oid).await?;
+                    }
+                    ends();
+                    self.push_steps(oid, [last]).await?;
                 }
-                let ObjectMeta { size, version, user_version, mtime, .. } = meta;
-                last.push(Step::SetMeta { version, user_version, mtime });
-                self.push_steps(oid, last).await?;
                 bytes += size;
             }
         }
         self.osd.metrics.borrow_mut().objects_pushed += 1;
         Ok(bytes)
+    }
+
+    /// Pushes what is behind the first piece, a few pieces at the same time. If one fails, those that are under way are waited for:
+    /// they must not arrive later.
+    async fn push_rest(&self, oid: &Arc<ObjectId>, size: u64) -> Result<(), Stop> {
+        let (failed, begins) = (RefCell::new(None), (PUSH_BYTES..size).step_by(PUSH_BYTES as usize));
+        let more = begins.take_while(|_| failed.borrow().is_none());
+        for_each(PIECES, more, async |begin| {
+            let range = begin..size.min(begin + PUSH_BYTES);
+            if let Err(stop) = self.push_range(oid, range, Vec::new(), None).await {
+                failed.replace(Some(stop));
+            }
+            Ok(())
+        })
+        .await?;
+        failed.into_inner().map_or(Ok(()), Err)
     }
 
     async fn push_steps(
@@ -235,35 +269,46 @@ impl Repair {
         self.pg.order(&self.osd, self.to, push).await.map_err(Stop::Failed)
     }
 
-    /// The first piece is read before the replica's old copy goes: a block that is bad here may be good there. Gives the steps of
-    /// the last piece, which are not sent yet.
-    async fn push_data(&self, oid: &Arc<ObjectId>, meta: &ObjectMeta) -> Result<Vec<Step>, Stop> {
-        let (mut off, mut steps) = (0, whole(meta));
+    /// Pushes a piece, behind these steps and before that one. It is read before that of the replica's old copy goes: a block that
+    /// is bad here may be good there.
+    async fn push_range(
+        &self,
+        oid: &Arc<ObjectId>,
+        range: Range<u64>,
+        mut steps: Vec<Step>,
+        last: Option<Step>,
+    ) -> Result<(), Stop> {
+        let bytes = (range.end - range.start).max(BLOCK_BYTES);
+        let _room = self.osd.room_to_push(self.to, bytes).await;
+        let mut off = range.start;
         loop {
-            let (data, lost_bytes) = self.piece(oid, off, meta.size).await?;
+            let (data, lost) = self.piece(oid, off, range.end).await?;
             let (begin, end) = (off, off + data.len() as u64);
-            off = end + lost_bytes;
+            off = end + lost.map_or(0, |lost| lost.bytes);
             steps.extend(self.written(oid, begin, data).await?);
-            steps.extend((lost_bytes > 0).then_some(Step::Lose { off: end, len: lost_bytes }));
-            if off >= meta.size {
-                return Ok(steps);
+            steps.extend(lost.map(|Lost { bytes, crc }| Step::Lose { off: end, len: bytes, crc }));
+            if off >= range.end {
+                steps.extend(last);
+                return self.push_steps(oid, steps).await;
             }
             self.push_steps(oid, std::mem::take(&mut steps)).await?;
         }
     }
 
-    /// Writes these bytes, but for the object's holes: they are holes in the copy as well.
+    /// Writes these bytes in the place of others, but for the object's holes: they are holes in the copy as well.
     async fn written(&self, oid: &ObjectId, begin: u64, data: Payload) -> Result<Vec<Step>, Stop> {
         if data.is_empty() {
             return Ok(Vec::new());
         }
-        let runs = self.osd.store.written(oid, begin, data.len() as u64).await;
+        let len = data.len() as u64;
+        let runs = self.osd.store.written(oid, begin, len).await;
         let runs = runs.map_err(|error| self.stuck(&error))?;
         let write = |run: Range<u64>| {
             let data = data.slice((run.start - begin) as usize, (run.end - run.start) as usize);
             Step::Write { off: run.start, data, crc: None }
         };
-        Ok(runs.into_iter().map(write).collect())
+        let zero = std::iter::once(Step::Zero { off: begin, len });
+        Ok(zero.chain(runs.into_iter().map(write)).collect())
     }
 
     /// Gives the number of bytes.
@@ -285,38 +330,64 @@ impl Repair {
         }
     }
 
-    /// The next bytes of an object, and how many after them no copy can give: those are an error in the new copy, too. One
-    /// bad block must not keep all else in the PG from being served. It is lost only if all that may have it have said so;
-    /// while one does not answer it is asked again, and while one is down the object is unfound.
-    async fn piece(&self, oid: &ObjectId, off: u64, size: u64) -> Result<(Payload, u64), Stop> {
-        let (mut len, mut lost_bytes) = ((size - off).min(PUSH_BYTES), 0);
+    /// The bytes of an object up to there, as far as they are good, and the block after them if no copy can give it: that is an
+    /// error in the new copy, too. One bad block must not keep all else in the PG from being served. It is lost only if all that
+    /// may have it have said so; while one does not answer it is asked again, and while one is down the object is unfound.
+    async fn piece(&self, oid: &ObjectId, off: u64, to: u64) -> Result<(Payload, Option<Lost>), Stop> {
+        let (mut len, mut lost) = (to - off, None);
         while len > 0 {
-            match heal::read(&self.osd, oid, off, len, IfUnfound::Fail).await {
-                Ok(data) => return Ok((data, lost_bytes)),
-                Err(unhealed) => {
-                    let at = match (unhealed.fate, unhealed.error.lost_block()) {
-                        (Fate::Lost, Some((_, at))) => at,
-                        (Fate::Unfound, _) => return Err(Stop::Failed(Trouble::Unfound)),
-                        _ => return Err(self.stuck(&unhealed.error)),
-                    };
-                    lost_bytes = size.saturating_sub(at).min(BLOCK_BYTES);
-                    len = at.saturating_sub(off);
-                }
-            }
+            let Unhealed { error, fate } = match heal::read(&self.osd, oid, off, len, IfUnfound::Fail).await {
+                Ok(data) => return Ok((data, lost)),
+                Err(unhealed) => unhealed,
+            };
+            let at = match (fate, error.lost_block()) {
+                (Fate::Lost, Some((_, at))) => at,
+                (Fate::Unfound, Some((_, at))) if self.goes_on_without(oid) => at,
+                (Fate::Unfound, _) => return Err(Stop::Failed(Trouble::Unfound)),
+                _ => return Err(self.stuck(&error)),
+            };
+            lost = Some(Lost { bytes: to.saturating_sub(at).min(BLOCK_BYTES), crc: error.lost_crc() });
+            len = at.saturating_sub(off);
         }
-        if lost_bytes > 0 {
+        if lost.is_some() {
             tracing::error!("pg {}: object {oid}, offset {off}: the block is copied as lost", self.pg.id);
         }
-        Ok((Payload::new(), lost_bytes))
+        Ok((Payload::new(), lost))
+    }
+
+    /// Before the PG serves, an unfound object is copied but for what is unfound of it: the others must not wait for it. Beside
+    /// clients it is left out until it is found.
+    fn goes_on_without(&self, oid: &ObjectId) -> bool {
+        !self.is_beside(&self.pg.peering.borrow()) && self.pg.keep_unfound(oid)
     }
 }
 
-/// The steps that make an object anew, without its data, its omap and its version.
-fn whole(meta: &ObjectMeta) -> Vec<Step> {
-    let mut steps = vec![Step::Remove, Step::Truncate { size: meta.size }];
+/// A block that no copy can give.
+#[derive(Clone, Copy)]
+struct Lost {
+    bytes: u64,
+    /// Its checksum, by which it is known if somebody has it after all; zero: nobody knows it.
+    crc: u32,
+}
+
+/// The steps that begin an object anew, without its data, its omap and its version. What the copy has of its data stays until the
+/// pieces take its place.
+fn anew(meta: &ObjectMeta) -> Vec<Step> {
+    let (version, user_version, mtime) = (Eversion::ZERO, 0, UTime::ZERO);
+    let mut steps = vec![
+        Step::ClearOmap,
+        Step::ClearXattrs { prefix: Box::default() },
+        Step::SetMeta { version, user_version, mtime },
+        Step::Truncate { size: meta.size },
+    ];
     let xattrs = meta.xattrs.iter();
     steps.extend(xattrs.map(|(name, value)| Step::SetXattr { name: name.into(), value: value.clone() }));
     steps
+}
+
+/// A piece that begins an object anew, or removes it: it can be applied without what the copy has of the object.
+pub(super) fn is_first(steps: &[Step]) -> bool {
+    matches!(steps.first(), Some(Step::ClearOmap | Step::Remove))
 }
 
 /// The result that the state machine is told; `None` if nobody waits for it.

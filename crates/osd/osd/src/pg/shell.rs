@@ -197,7 +197,7 @@ impl Pg {
         match result {
             0 if log.iter().any(|entry| !self.contains(&entry.oid)) => Err(Trouble::BadAnswer),
             0 => {
-                self.learn_scrubs(info.scrubs);
+                self.learn_scrubs(&info);
                 let common = self.common_with(&info, &log);
                 let differs = |e: &LogEntry| Some(e.version) > common && e.op != LogOp::Error;
                 let changed = log.iter().filter(|e| differs(e)).flat_map(LogEntry::objects).collect();
@@ -264,7 +264,7 @@ impl Pg {
         let Some(history) = unwritten else { return };
         let info = PgInfo { history, ..self.info() };
         self.log.borrow_mut().set_info(info.clone());
-        let commit = osd.store.submit(Transaction { info: Some(info), ..self.transaction() });
+        let commit = osd.store.submit(Transaction { info: Some(info.into()), ..self.transaction() });
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Recovery, "pg-history", async move {
             if let Err(error) = commit.await {
@@ -275,7 +275,7 @@ impl Pg {
 
     fn write_info(self: &Rc<Self>, osd: &Rc<OsdShard>, attempt: u64, info: PgInfo) {
         self.log.borrow_mut().set_info(info.clone());
-        let commit = osd.store.submit(Transaction { info: Some(info), ..self.transaction() });
+        let commit = osd.store.submit(Transaction { info: Some(info.into()), ..self.transaction() });
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Recovery, "pg-info", async move {
             match commit.await {
@@ -302,7 +302,7 @@ impl Pg {
         let (peering, recovery) = (self.peering.borrow(), self.recovery.stage());
         let unfound = || (recovery == Recovery::RecoveryUnfound).then(|| peering.state(recovery));
         let state = peering.unsettled(recovery).or_else(unfound)?;
-        Some(PgStuck { pg: self.id.pgid, state })
+        Some(PgStuck { pg: self.id.pgid, state, unfound: self.unfound().len() as u64 })
     }
 
     /// The acting set that this primary asks the monitor for, by this map, if it wants another one. For a PG that is active it is a

@@ -159,6 +159,33 @@ fn a_copy_that_is_pushed_is_healed_where_it_is_read() {
     cluster.check_equal(&[0, 1]);
 }
 
+/// Of an object that is pushed in pieces as well: what the old copy has stays until its piece is copied. Also if the old copy has
+/// a bad block at its end, which cannot be cut.
+#[test]
+fn a_copy_that_is_pushed_in_pieces_is_healed_where_it_is_read() {
+    const BIG: usize = (3 << 20) + 1000;
+    const BAD: usize = (2 << 20) + 5 * 4096;
+    for (seed, theirs) in [(44, 0), (45, 3 << 20)] {
+        let cluster = Cluster::start(seed, Disks::Blue, 2, 1, &[1, 1]);
+        members(&cluster, 1, &[0, 1]);
+        let mut wanted = noise(78, BIG);
+        let data = wanted.clone();
+        cluster.client(RouteMode::Direct, |_, pool| async move { pool.write_full("a", data).await.unwrap() });
+        for (osd, bad) in [(1, theirs), (0, BAD)] {
+            let places = cluster.disk(osd).find(&wanted[bad..][..16]);
+            assert!(!places.is_empty());
+            places.into_iter().for_each(|at| cluster.disk(osd).unreadable(at));
+        }
+        cluster.client(RouteMode::Direct, move |_, pool| async move {
+            pool.write("a", theirs as u64 + 100, b"in the middle".to_vec()).await.unwrap();
+        });
+        wanted[theirs + 100..][..13].copy_from_slice(b"in the middle");
+        assert!(read(&cluster) == Ok(wanted));
+        assert_eq!(cluster.counter(&[0], "blocks_healed"), 1);
+        cluster.check_equal(&[0, 1]);
+    }
+}
+
 /// A block that no copy can give is an error in the copies that are made of it, too; all else is served.
 #[test]
 fn a_block_that_is_lost_everywhere_does_not_keep_its_pg_from_serving() {

@@ -288,7 +288,7 @@ fn other_osds_are_not_believed_either() {
     two.log.extend([entry(&own, version), entry(&own, version)]);
     let mut info = Transaction::new(pg, 0);
     info.log.push(entry(&own, version));
-    info.info = Some(PgInfo { pg, ..PgInfo::default() });
+    info.info = Some(PgInfo { pg, ..PgInfo::default() }.into());
     for txn in [two, info] {
         let front = RepOp::front(&head, &Sealed::from(txn));
         assert_eq!(order(RepOp::message(front, Default::default(), None)), errno::EINVAL);

@@ -159,6 +159,39 @@ fn an_object_that_is_written_to_is_recovered_first() {
     cluster.check_equal(&[0, 1]);
 }
 
+/// Writes wait for the one long object that is being pushed: ten at once would share the bytes that may be under way, and each be
+/// held for ten times as long.
+#[test]
+fn one_long_object_at_a_time_is_held() {
+    const LONG: u64 = 10;
+    let cluster = cluster(15, 0);
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        for n in 0..LONG {
+            pool.write_full(format!("o{n}"), noise(n, 2 << 20)).await.unwrap();
+        }
+        outrun_the_log(&pool).await;
+    });
+    cluster.disk(2).slower(SECOND / 10);
+    members(&cluster, 1, &[0, 2]);
+    while cluster.counter(&[0], "objects_pushed") == 0 {
+        cluster.pass(SECOND / 20);
+    }
+    let write = |n: u64| {
+        cluster.background(RouteMode::Direct, move |_, pool| async move {
+            pool.write(format!("o{n}"), 100, noise(n, 50)).await.unwrap();
+        })
+    };
+    let writers: Vec<_> = (0..LONG).map(write).collect();
+    let done = || writers.iter().filter(|writer| writer.is_done()).count();
+    cluster.pass(SECOND / 2);
+    assert!(done() + 2 >= writers.len(), "{} of {LONG} are done", done());
+    assert_eq!(state(&cluster), "active+degraded+backfilling", "the rest takes its time");
+    cluster.wait("the writers", || done() == writers.len());
+    cluster.disk(2).slower(Duration::ZERO);
+    wait_clean(&cluster);
+    cluster.check_equal(&[0, 2]);
+}
+
 /// A target that is too full stops the backfill before its disk is full, and its PG serves on in the same interval.
 #[test]
 fn a_backfill_waits_for_an_osd_that_is_too_full() {

@@ -379,10 +379,14 @@ fn a_new_interval_ends_a_scrub() {
 #[test]
 fn whoever_leads_next_knows_the_last_scrubs_also_after_a_restart() {
     let cluster = start(52, 3, 4);
+    assert_eq!(scrub(&cluster, true, false), 0);
+    let clean = told(&cluster);
+    assert_eq!(clean.last_clean, clean.last.time);
     let other = Step::Write { off: 4096, data: Payload::from(noise(99, 4096)), crc: None };
     tamper(&cluster, 3, vec![(1, oid(0), vec![other]), (1, oid(1), vec![Step::Truncate { size: 4096 }])]);
     assert_eq!(scrub(&cluster, true, false), 2);
     let last = told(&cluster);
+    assert_eq!(last.last_clean, clean.last.time, "the one before it left no errors");
     let knows = |osd: u32| {
         cluster.wait("a report", || told_by(&cluster, osd) != PgScrubs::default());
         assert_eq!(told_by(&cluster, osd), last, "osd.{osd}");
@@ -402,7 +406,8 @@ fn whoever_leads_next_knows_the_last_scrubs_also_after_a_restart() {
     assert_eq!(scrub(&cluster, true, true), 0);
     members(&cluster, 1, &[1, 0, 2]);
     cluster.wait("a report", || told_by(&cluster, 1) != PgScrubs::default());
-    assert_eq!(told_by(&cluster, 1).errors, 0);
+    let told = told_by(&cluster, 1);
+    assert_eq!((told.errors, told.last_clean), (0, told.last.time));
 }
 
 /// A member that led alone while the others were away brings the news; so does one that was told last before a crash.
@@ -413,7 +418,10 @@ fn the_newest_record_of_scrubs_wins() {
     (0..3).for_each(|osd| kill(&cluster, osd));
     let info = cluster.pg_info(2, PG);
     let scrubs = Scrubbed { count: info.scrubs.count + 1, errors: 7, ..info.scrubs };
-    cluster.change_store(2, Transaction { info: Some(PgInfo { scrubs, ..info }), ..Transaction::new(PG, 0) });
+    cluster.change_store(
+        2,
+        Transaction { info: Some(PgInfo { scrubs, ..info }.into()), ..Transaction::new(PG, 0) },
+    );
     cluster.mon.scrubs.borrow_mut().clear();
     (0..3).for_each(|osd| cluster.start_osd(osd, 1));
     cluster.wait_up(3);

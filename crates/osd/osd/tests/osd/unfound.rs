@@ -125,20 +125,99 @@ fn an_unfound_object_is_not_copied_without_its_block() {
     both.iter().for_each(|read| assert_eq!(read.take(), Ok(content())));
 }
 
-/// With too few complete copies the PG has to be copied before it serves: it waits as a whole, and says for whom.
-#[test]
-fn a_pg_that_cannot_be_copied_waits_for_the_osd() {
-    let cluster = start(64, 3);
-    let pool = PgPool { min_size: 2, ..cluster.mon.map().pool(POOL_ID).unwrap().clone() };
+/// The PG is served by this many members at least.
+fn min_size(cluster: &Cluster, min_size: u8) {
+    let pool = PgPool { min_size, ..cluster.mon.map().pool(POOL_ID).unwrap().clone() };
     cluster.mon.change(move |inc| drop(inc.new_pools.insert(POOL_ID, pool.clone())));
+}
+
+/// With too few complete copies the PG is copied before it serves: osd.2 gets all but the block. Then the object that is not
+/// unfound is written, and a part of the other one; and that is read, all of it, which waits.
+fn start_with_copy(seed: u64) -> (Cluster, Running<Read>, &'static str) {
+    let cluster = start(seed, 3);
+    min_size(&cluster, 2);
     members(&cluster, 1, &[0, 2]);
-    cluster.pass(SECOND * 20);
-    let (state, why) = cluster.states(0).remove(0);
-    assert_eq!((state.as_str(), why.contains("unfound: osd.1")), ("incomplete", true), "{why}");
-    let both = ["a", "b"].map(|name| read(&cluster, name, 0, 0));
+    cluster.pass(SECOND * 5);
+    assert_eq!(state(&cluster), "active+recovery_unfound+degraded");
+    let list = list_unfound(&cluster);
+    let (name, other) = if list["objects"][0]["oid"]["oid"] == "a" { ("a", "b") } else { ("b", "a") };
+    cluster.client(RouteMode::Direct, move |_, pool| async move {
+        pool.write_full(other, noise(5, BYTES)).await.unwrap();
+        pool.write(name, 0, noise(6, 4096)).await.unwrap();
+    });
+    let reading = read(&cluster, name, 0, 0);
+    cluster.pass(SECOND * 3);
+    assert!(!reading.is_done(), "it waits");
+    (cluster, reading, name)
+}
+
+/// Reads all of the object that was unfound.
+fn check_found(cluster: &Cluster, name: &'static str) {
+    let reading = read(cluster, name, 0, 0);
+    cluster.wait("the read", || reading.is_done());
+    assert!(reading.take() == Ok([&noise(6, 4096), &content()[4096..]].concat()));
+}
+
+/// Operations that do not need the block are served, also after a restart; those that do wait.
+#[test]
+fn a_pg_that_was_copied_before_it_serves_waits_only_for_the_block() {
+    let (cluster, reading, name) = start_with_copy(64);
+    let activations = cluster.counter(&[0], "activations");
+    cluster.pass(SECOND * 40);
+    assert_eq!(cluster.counter(&[0], "activations"), activations, "it does not peer again and again");
+    for osd in [0, 2] {
+        kill(&cluster, osd);
+    }
+    for osd in [0, 2] {
+        cluster.start_osd(osd, 1);
+    }
+    cluster.wait_up(2);
+    members(&cluster, 1, &[0, 2]);
+    cluster.pass(SECOND * 5);
+    assert_eq!(state(&cluster), "active+recovery_unfound+degraded", "it is known after a restart");
+    assert_eq!(list_unfound(&cluster)["num_unfound"], 1);
+    assert!(!reading.is_done(), "it waits");
+    // osd.1 is no member, and is asked all the same.
     cluster.start_osd(1, 1);
     cluster.wait_up(3);
-    cluster.wait("the reads", || both.iter().all(Running::is_done));
-    both.iter().for_each(|read| assert_eq!(read.take(), Ok(content())));
+    cluster.wait("the read", || reading.is_done());
+    check_found(&cluster, name);
+    cluster.pass(SECOND * 20);
+    assert_eq!(
+        (state(&cluster).as_str(), &list_unfound(&cluster)["num_unfound"]),
+        ("active+clean", &0.into())
+    );
     cluster.check_equal(&[0, 2]);
+    // The other copy is whole, too.
+    min_size(&cluster, 1);
+    kill(&cluster, 0);
+    members(&cluster, 1, &[2]);
+    check_found(&cluster, name);
+}
+
+/// The copy that was made without the block leads: it knows the block when it comes, and that it has to wait.
+#[test]
+fn a_copy_that_lacks_a_block_is_given_it_when_it_leads() {
+    let (cluster, reading, name) = start_with_copy(65);
+    min_size(&cluster, 1);
+    kill(&cluster, 0);
+    members(&cluster, 1, &[2]);
+    cluster.pass(SECOND * 5);
+    assert_eq!(cluster.states(2).remove(0).0, "active+recovery_unfound+undersized+degraded");
+    assert!(!reading.is_done(), "it waits");
+    cluster.start_osd(1, 1);
+    cluster.wait_up(2);
+    cluster.wait("the read", || reading.is_done());
+    check_found(&cluster, name);
+}
+
+#[test]
+fn an_unfound_block_is_lost_when_nobody_is_left_who_may_have_it() {
+    let (cluster, reading, _) = start_with_copy(66);
+    let epoch = cluster.mon.map().epoch;
+    cluster.mon.change(move |inc| _ = inc.new_lost.insert(OsdId(1), Epoch(epoch.0)));
+    cluster.wait("the read", || reading.is_done());
+    assert_eq!(reading.take(), Err(errno::EIO));
+    cluster.pass(SECOND * 15);
+    assert_eq!(state(&cluster), "active+clean");
 }

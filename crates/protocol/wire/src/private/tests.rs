@@ -17,7 +17,7 @@ proptest! {
         let pgs: Vec<_> = pgs.into_iter().map(|((pool, ps), reactor)| (PgId::new(pool, ps), reactor)).collect();
         round_trip(Route { epoch });
         let pools = pgs.iter().map(|(pg, n): &(PgId, u16)| PoolUse { pool: pg.pool, objects: u64::from(*n), bytes: 9, clones: 1, io: PoolIo { reads: 1, ..PoolIo::default() } });
-        let stuck = pgs.iter().map(|(pg, _)| PgStuck { pg: *pg, state: reason.clone() }).collect();
+        let stuck = pgs.iter().map(|(pg, _)| PgStuck { pg: *pg, state: reason.clone(), unfound: 3 }).collect();
         let pools = pools.collect();
         let purged = pgs.iter().map(|(pg, n)| PgPurged { pg: *pg, snaps: vec![(u64::from(*n), 3)] }).collect();
         round_trip(OsdStats { epoch, total_bytes: 5, used_bytes: u64::MAX, commit_latency_ns: 6, pools, stuck, purged });

@@ -183,6 +183,8 @@ pub fn info(version: u64) -> PgInfo {
         incomplete: version % 2 == 1,
         complete_to: Eversion::new(3, version / 2),
         last_backfill: (version % 3 == 1).then(|| ObjectId::cursor(PG.pgid.pool, version as u32)),
+        clean_before: UTime::ZERO,
+        unfound: Vec::new(),
         scrubs: Scrubbed {
             count: version,
             last: ScrubStamp { version: Eversion::new(4, version), time: UTime { sec: 9, nsec: 8 } },

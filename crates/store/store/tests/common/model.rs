@@ -44,7 +44,7 @@ impl Model {
             pg.tail = Eversion::ZERO;
         }
         if let Some(info) = &txn.info {
-            pg.info = info.clone();
+            pg.info = PgInfo::clone(info);
         }
         pg.log.extend(txn.log.iter().cloned());
         if let Some(to) = txn.log_trim_to {

@@ -163,7 +163,7 @@ impl World {
             ..log_entry(version, &object(pg, changes[0].0))
         });
         txn.log_trim_to = version.is_multiple_of(8).then(|| Eversion::new(4, version - 5));
-        txn.info = version.is_multiple_of(7).then(|| PgInfo { pg: txn.pg, ..info(version) });
+        txn.info = version.is_multiple_of(7).then(|| PgInfo { pg: txn.pg, ..info(version) }.into());
         txn
     }
 

@@ -67,7 +67,7 @@ impl Pg {
         info: PgInfo,
     ) -> Result<(), OpError> {
         self.log.borrow_mut().set_info(info.clone());
-        let written = osd.store.submit(Transaction { info: Some(info), ..self.transaction() }).await;
+        let written = osd.store.submit(Transaction { info: Some(info.into()), ..self.transaction() }).await;
         if let Err(error) = &written {
             self.fail(osd, "its info cannot be written", error);
         }
@@ -106,7 +106,7 @@ impl Pg {
     pub(crate) fn answer_stray(&self, osd: &OsdShard, stray: PgStray) -> Message {
         let PgStray { head, from } = stray;
         let peering = self.peering.borrow();
-        let may_go = peering.is_clean() && head.epoch <= osd.epoch() && !peering.is_needed(from);
+        let may_go = self.is_clean() && head.epoch <= osd.epoch() && !peering.is_needed(from);
         ack(head, if may_go { Ok(()) } else { Err(OpError::of(errno::EAGAIN)) })
     }
 }

@@ -10,7 +10,7 @@ use carmine_messenger::Message;
 use carmine_peering::{Recovery, Trouble};
 use carmine_types::{Errno, Eversion, ObjectId, OsdId, errno};
 
-use super::run::{End, Part, Run};
+use super::run::{End, Part, Run, Turn};
 use super::{Pg, Target, Window};
 use crate::messages::{PgBackfillDigest, PgBackfillProgress, PgBackfillScan, Reserve};
 use crate::pg::push::{Repair, Stop, for_each};
@@ -79,19 +79,19 @@ impl Run {
 
     async fn copy_differing(&self, repair: &Repair, window: &Rc<Window>) -> Result<Part, End> {
         let part = Cell::new(Part::Done);
-        let next = std::iter::from_fn(|| {
+        let goes_on = || {
             if self.is_forbidden(Reserve::Backfill) {
                 part.set(Part::Forbidden);
             }
-            let goes_on = part.get() == Part::Done && self.current().is_ok();
-            goes_on.then(|| window.next()).flatten().inspect(|family| {
-                // Nothing is written to it from the moment on from which the target is sent its changes.
-                self.pg.pipeline.hold(std::slice::from_ref(&family.head));
-            })
-        });
+            part.get() == Part::Done && self.current().is_ok() && window.has_next()
+        };
         // Copies under way are not dropped when the target is full: they might arrive later.
-        for_each(self.max_active(), next, async |family| {
-            let copied = self.copy_held(repair, window, family).await?;
+        for_each(self.max_active(), std::iter::from_fn(|| goes_on().then_some(())), async |()| {
+            let turn = self.turn().await;
+            let Some(family) = goes_on().then(|| window.next()).flatten() else { return Ok(()) };
+            // Nothing is written to it from the moment on from which the target is sent its changes.
+            self.pg.pipeline.hold(std::slice::from_ref(&family.head));
+            let copied = self.copy_held(repair, window, family, turn).await?;
             if copied != Part::Done {
                 part.set(copied);
             }
@@ -102,16 +102,20 @@ impl Run {
         Ok(part.get())
     }
 
-    async fn copy_held(&self, repair: &Repair, window: &Window, family: Family) -> Result<Part, End> {
+    async fn copy_held(
+        &self,
+        repair: &Repair,
+        window: &Window,
+        family: Family,
+        mut turn: Turn,
+    ) -> Result<Part, End> {
         let head = Arc::clone(&family.head);
-        let copied = {
-            let _turn = self.osd.recovery_ops.acquire(1).await;
-            let copied = match repair.wait_until_quiet(&head).await {
-                Ok(()) => repair.copy_family(&family).await,
-                Err(stop) => Err(stop),
-            };
-            self.of(repair.to, copied)?
+        let copied = match repair.wait_until_quiet(&head).await {
+            Ok(()) => repair.copy_family(&family, Some(&mut turn)).await,
+            Err(stop) => Err(stop),
         };
+        drop(turn);
+        let copied = self.of(repair.to, copied)?;
         self.current()?;
         if copied.is_err() {
             window.again(family);

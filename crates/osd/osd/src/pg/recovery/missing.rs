@@ -25,6 +25,12 @@ struct Lacking {
     is_unfound: bool,
 }
 
+impl Lacking {
+    fn is_next(&self) -> bool {
+        !self.is_pushed && !self.is_unfound
+    }
+}
+
 impl Missing {
     /// Forgets all.
     pub(super) fn start_over(&mut self) {
@@ -49,6 +55,11 @@ impl Missing {
 
     pub(super) fn is_empty(&self) -> bool {
         self.objects.is_empty()
+    }
+
+    /// There is an object that nobody pushes, and that is not unfound.
+    pub(super) fn has_next(&self) -> bool {
+        self.objects.values().any(Lacking::is_next)
     }
 
     /// Objects are left, and all of them are unfound.
@@ -85,8 +96,7 @@ impl<'a> Begun<'a> {
     pub(super) fn next(missing: &'a RefCell<Missing>) -> Option<Begun<'a>> {
         let oid = {
             let missing = missing.borrow();
-            let is_next = |lacking: &Lacking| !lacking.is_pushed && !lacking.is_unfound;
-            missing.objects.iter().find(|(_, lacking)| is_next(lacking)).map(|(oid, _)| Arc::clone(oid))?
+            missing.objects.iter().find(|(_, lacking)| lacking.is_next()).map(|(oid, _)| Arc::clone(oid))?
         };
         Begun::of(missing, &oid)
     }

@@ -6,6 +6,7 @@
 //! - `window`, `backfill`: a copy of which no log tells what it lacks is compared object by object, by their versions. It is
 //!   sent the changes of the objects that the backfill has passed, and of the others only the log entries.
 //! - `run`: does both, one PG's targets one after the other, within reservations (`reserve`), limits and the map's flags.
+//! - `unfound`: what is unfound is looked for; what was so before the PG served is written down.
 //! - `answer`: the replica's side.
 //! - `stray`: copies of OSDs that left a PG go when nobody needs them.
 
@@ -15,6 +16,7 @@ mod missing;
 mod reserve;
 mod run;
 mod stray;
+mod unfound;
 mod window;
 
 use std::cell::{Cell, RefCell};
@@ -33,6 +35,7 @@ use reserve::Reservation;
 use run::Run;
 
 pub(crate) use reserve::Reserver;
+pub(super) use run::Turn;
 pub(crate) use stray::start as start_strays;
 pub(crate) use window::Window;
 
@@ -45,6 +48,8 @@ pub(crate) struct Recoveries {
     targets: RefCell<Vec<Target>>,
     /// Objects of which no member can give all, and an OSD that is down may (primary).
     unfound: RefCell<BTreeSet<ObjectId>>,
+    /// They are looked for.
+    is_searching: Cell<bool>,
     /// The place that its primary was given here (replica).
     granted: RefCell<Option<Reservation>>,
 }
@@ -65,16 +70,6 @@ impl Recoveries {
         }
     }
 
-    /// An object is unfound, or is not any more.
-    pub(super) fn note_unfound(&self, oid: &ObjectId, is_unfound: bool) {
-        let mut unfound = self.unfound.borrow_mut();
-        if is_unfound {
-            unfound.insert(oid.clone());
-        } else {
-            unfound.remove(oid);
-        }
-    }
-
     /// The unfound objects that were met since the PG is active.
     pub(crate) fn unfound(&self) -> Vec<ObjectId> {
         self.unfound.borrow().iter().cloned().collect()
@@ -86,6 +81,7 @@ impl Recoveries {
         self.missing.borrow_mut().start_over();
         self.targets.take();
         self.unfound.take();
+        self.is_searching.set(false);
         self.granted.take();
     }
 
@@ -127,6 +123,7 @@ impl Pg {
         if !self.recovery.targets.borrow().is_empty() {
             Run::new(osd, self).start();
         }
+        self.look_for_unfound(osd);
     }
 
     /// An operation was queued. If it is a write and a member lacks its object, that is pushed now.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use carmine_messenger::{Message, with_timeout};
 use carmine_peering::{Event, Recovery, Trouble};
 use carmine_reactor::Group;
+use carmine_reactor::sync::Permit;
 use carmine_types::{Errno, ObjectId, OsdId, errno};
 use carmine_wire::osdmap::consts::{FLAG_NOBACKFILL, FLAG_NOREBALANCE, FLAG_NORECOVER};
 
@@ -34,6 +35,13 @@ pub(super) struct Run {
     generation: u64,
 }
 
+impl Turn {
+    /// Nothing long is left to push of the object: the next one may begin beside it.
+    pub(in crate::pg) fn let_next_begin(&mut self) {
+        self.long = None;
+    }
+}
+
 /// Why a recovery ended early.
 pub(super) enum End {
     /// A new generation began.
@@ -52,6 +60,13 @@ pub(super) enum Part {
     Full,
     /// No member can give an object, and an OSD that is down may.
     Unfound,
+}
+
+/// The right to push an object. It is had before one is chosen and held: what waits for its turn is held for longer, and cannot
+/// be pushed earlier should a write wait for it.
+pub(in crate::pg) struct Turn {
+    _op: Permit,
+    long: Option<Permit>,
 }
 
 /// The right to work on the PG, here and on members.
@@ -79,7 +94,7 @@ impl Run {
         let shard = self.osd.shard.clone();
         shard.spawn(Group::Recovery, "recovery", async move {
             let Some(begun) = Begun::of(&self.pg.recovery.missing, &oid) else { return };
-            let result = self.recover(begun).await;
+            let result = self.recover(begun, None).await;
             self.tell(result.map(drop));
         });
     }
@@ -151,16 +166,20 @@ impl Run {
     async fn push_missing(&self) -> Result<Part, End> {
         let part = Cell::new(Part::Done);
         loop {
-            let more = std::iter::from_fn(|| {
+            let missing = &self.pg.recovery.missing;
+            let goes_on = || {
                 if self.is_forbidden(Reserve::Recovery) {
                     part.set(Part::Forbidden);
                 }
-                let goes_on = part.get() == Part::Done && self.current().is_ok();
-                goes_on.then(|| Begun::next(&self.pg.recovery.missing)).flatten()
-            });
+                part.get() == Part::Done && self.current().is_ok() && missing.borrow().has_next()
+            };
             // Pushes under way are not dropped when a member is full: they might arrive later.
-            for_each(self.max_active(), more, async |begun| {
-                if self.recover(begun).await? == Part::Full {
+            for_each(self.max_active(), std::iter::from_fn(|| goes_on().then_some(())), async |()| {
+                let turn = self.turn().await;
+                if goes_on()
+                    && let Some(begun) = Begun::next(missing)
+                    && self.recover(begun, Some(turn)).await? == Part::Full
+                {
                     part.set(Part::Full);
                 }
                 Ok(())
@@ -182,23 +201,29 @@ impl Run {
         self.osd.recovery_ops.capacity()
     }
 
-    /// Pushes an object to all members that lack it; writes to it go on then.
-    async fn recover(&self, begun: Begun<'_>) -> Result<Part, End> {
+    pub(super) async fn turn(&self) -> Turn {
+        let op = self.osd.recovery_ops.acquire(1).await;
+        let long = self.osd.long_pushes.acquire(1).await;
+        Turn { _op: op, long: Some(long) }
+    }
+
+    /// Pushes an object to all members that lack it; writes to it go on then. One for which a write waits has no turn: it shares
+    /// the bytes that may be under way with whatever has.
+    async fn recover(&self, begun: Begun<'_>, mut turn: Option<Turn>) -> Result<Part, End> {
         let mut bytes = 0;
-        {
-            let _turn = self.osd.recovery_ops.acquire(1).await;
-            for to in begun.members.iter().copied() {
-                self.current()?;
-                match self.of(to, self.to(to).copy_family(&begun.family).await)? {
-                    Ok(copied) => bytes += copied,
-                    Err(Part::Unfound) => {
-                        begun.leave_unfound();
-                        return Ok(Part::Unfound);
-                    }
-                    Err(part) => return Ok(part),
+        for to in begun.members.iter().copied() {
+            self.current()?;
+            let turn = turn.as_mut().filter(|_| begun.members.last() == Some(&to));
+            match self.of(to, self.to(to).copy_family(&begun.family, turn).await)? {
+                Ok(copied) => bytes += copied,
+                Err(Part::Unfound) => {
+                    begun.leave_unfound();
+                    return Ok(Part::Unfound);
                 }
+                Err(part) => return Ok(part),
             }
         }
+        drop(turn);
         self.current()?;
         let head = Arc::clone(&begun.family.head);
         begun.done();

@@ -83,6 +83,11 @@ impl Window {
         state.scan = Scan::Until(until);
     }
 
+    /// There are objects to copy.
+    pub(super) fn has_next(&self) -> bool {
+        !self.0.borrow().pending.is_empty()
+    }
+
     /// The next objects to copy: the target is sent their changes from here on.
     pub(super) fn next(&self) -> Option<Family> {
         let mut state = self.0.borrow_mut();

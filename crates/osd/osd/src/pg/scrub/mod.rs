@@ -33,6 +33,7 @@ use schedule::Due;
 
 pub(crate) use pace::Pace;
 pub(crate) use report::{listed, tell_monitor};
+pub(super) use run::repair_object;
 pub(crate) use schedule::{Scrubber, order, start};
 
 /// Bytes of omap that are read, and sent, at once.

@@ -54,15 +54,15 @@ impl Pg {
     }
 
     async fn write_scrubs(self: &Rc<Self>, osd: &Rc<OsdShard>, scrubs: Scrubbed) -> Result<(), OpError> {
-        let info = PgInfo { scrubs, ..self.info() };
+        let info = self.info().scrubbed(scrubs);
         self.write_down(osd, info).await
     }
 
     /// Another member knows of later scrubs. They are written down with the activation, here and on all members.
-    pub(in crate::pg) fn learn_scrubs(&self, scrubs: Scrubbed) {
-        let info = self.info();
+    pub(in crate::pg) fn learn_scrubs(&self, other: &PgInfo) {
+        let (info, &PgInfo { scrubs, clean_before, .. }) = (self.info(), other);
         if scrubs.count > info.scrubs.count {
-            self.log.borrow_mut().set_info(PgInfo { scrubs, ..info });
+            self.log.borrow_mut().set_info(PgInfo { scrubs, clean_before, ..info });
         }
     }
 }

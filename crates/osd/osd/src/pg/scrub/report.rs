@@ -88,7 +88,8 @@ impl Pg {
     /// Its scrubs, if there were any.
     fn scrubs(&self) -> Option<PgScrubs> {
         let running = self.scrub.running.get();
-        let Scrubbed { count, last, last_deep, errors, .. } = self.log.borrow().info().scrubs;
+        let log = self.log.borrow();
+        let Scrubbed { count, last, last_deep, errors, .. } = log.info().scrubs;
         if count == 0 && running.is_none() {
             return None;
         }
@@ -97,6 +98,7 @@ impl Pg {
             pg: self.id.pgid,
             last,
             last_deep,
+            last_clean: log.info().last_clean_scrub(),
             scrubbing: running.is_some(),
             deep: order.deep,
             repair: order.repair,

@@ -72,6 +72,12 @@ impl Range {
     }
 }
 
+/// Makes the copies of one object equal, as a scrub with repair would; true if they are.
+pub(in crate::pg) async fn repair_object(osd: &Rc<OsdShard>, pg: &Rc<Pg>, oid: &ObjectId) -> bool {
+    let order = Order { deep: true, repair: true, is_commanded: true };
+    Run::new(osd, pg, order).one(oid).await.unwrap_or(false)
+}
+
 /// A scrub under way.
 pub(super) struct Run {
     pub osd: Rc<OsdShard>,
@@ -103,6 +109,23 @@ impl Run {
             from = self.chunk(begin).await?;
         }
         self.repair_the_few().await
+    }
+
+    /// Looks at one object, and repairs it; true if all copies are well then.
+    async fn one(&mut self, oid: &ObjectId) -> Result<bool, End> {
+        self.current()?;
+        let held = [Arc::new(snaps::head_of(oid))];
+        self.pg.pipeline.hold(&held);
+        let left = self.repair_held(&held, oid).await;
+        self.release(&held);
+        left
+    }
+
+    async fn repair_held(&mut self, held: &[Arc<ObjectId>], oid: &ObjectId) -> Result<bool, End> {
+        match self.look(held, &Range::of(oid)).await?.pop() {
+            Some(object) => Ok(self.repair(object).await?.is_none()),
+            None => Ok(true),
+        }
     }
 
     /// The generation is still the one in which the scrub began.

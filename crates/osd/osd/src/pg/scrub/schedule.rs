@@ -174,11 +174,6 @@ async fn scrub(osd: &Rc<OsdShard>, pg: &Rc<Pg>, order: Order) {
 }
 
 impl Pg {
-    /// All its members have all of it.
-    fn is_clean(&self) -> bool {
-        self.peering.borrow().is_clean()
-    }
-
     /// The scrub that is due.
     fn due(&self, osd: &OsdShard, is_busy: bool) -> Option<Order> {
         let now_ns = osd.shard.now_ns();

@@ -35,9 +35,10 @@ impl Entry {
         self.block() == 0
     }
 
-    /// The object has bytes here that no copy could give. A device has fewer blocks than this number.
-    pub(crate) fn lost() -> Entry {
-        Entry::new(LOST_BLOCK, 0)
+    /// The object has bytes here that no copy could give. Their checksum is known, unless it is zero. A device has fewer
+    /// blocks than this number.
+    pub(crate) fn lost(crc: u32) -> Entry {
+        Entry::new(LOST_BLOCK, crc)
     }
 
     pub(crate) fn is_lost(self) -> bool {

@@ -237,7 +237,8 @@ fn check_piece(piece: &Piece, claims: &Claims, report: &mut FsckReport) {
         next = entry.has_block().then_some(entry.block() + 1);
         if entry.is_lost() {
             let offset = u64::from(*index) * PIECE_BYTES + n * BLOCK_BYTES;
-            report.error(StoreError::Lost { oid: oid.clone(), offset }.to_string());
+            let expected = entry.crc();
+            report.error(StoreError::Lost { oid: oid.clone(), offset, expected }.to_string());
         }
     }
     for entry in extents.entries().iter().filter(|entry| entry.has_block()) {

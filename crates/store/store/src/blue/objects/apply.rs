@@ -121,10 +121,10 @@ impl<P: Placer> Work<P> {
                 state.exists = false;
             }
             Step::CloneFrom { from } => self.clone_from(object, state, from),
-            Step::Lose { off, len } => {
+            Step::Lose { off, len, crc } => {
                 let end = off.saturating_add(*len).min(state.meta.size);
                 for index in off / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES) {
-                    self.map(object, state, index, Entry::lost());
+                    self.map(object, state, index, Entry::lost(*crc));
                 }
             }
             Step::SetMeta { version, user_version, mtime } => {
@@ -344,7 +344,7 @@ pub(crate) fn encode_pg(batch: &mut KvBatch, txn: &Transaction, trimmed: &mut Tr
     if let Some(info) = &txn.info {
         batch.put_with(
             |out| out.extend_from_slice(&keys::pg(keys::PG_INFO, txn.pg)),
-            |out, at| codec::push(out, at, |e| e.put(info)),
+            |out, at| codec::push(out, at, |e| e.put(&**info)),
         );
     }
     if txn.forget_pg {
@@ -386,7 +386,7 @@ pub(crate) fn needs(step: &Step) -> Needs {
             let needs = range(*off, off.saturating_add(*len));
             Needs { blocks: needs.edges.iter().flatten().count() as u64, reserve: true, ..needs }
         }
-        Step::Lose { off, len } => Needs { map: *off..off.saturating_add(*len), ..Needs::default() },
+        Step::Lose { off, len, .. } => Needs { map: *off..off.saturating_add(*len), ..Needs::default() },
         Step::Truncate { size } => {
             Needs { map: *size..u64::MAX, edges: [partial(*size), None], blocks: 1, reserve: true }
         }

@@ -25,7 +25,7 @@ pub(crate) enum Source {
     /// In memory, since its write is in flight: one block, and its checksum.
     Memory(Bytes, u32),
     /// In no copy; the `index`th block of the object.
-    Lost { index: u64 },
+    Lost { index: u64, crc: u32 },
     /// On the device.
     Device { index: u64, block: u64, crcs: SmallVec<[u32; 1]> },
 }
@@ -188,7 +188,7 @@ impl Blue {
     async fn push_source(&self, onode: &Onode, source: Source, out: &mut Payload) -> Result<(), StoreError> {
         match source {
             Source::Memory(bytes, _) => out.push(bytes),
-            Source::Lost { index } => return Err(self.lost(&onode.oid, index)),
+            Source::Lost { index, crc } => return Err(self.lost(&onode.oid, index, crc)),
             Source::Device { index, block, crcs } => {
                 let oid = &onode.oid;
                 match self.read_blocks(oid, index, block, &crcs).await {
@@ -230,7 +230,8 @@ impl Blue {
         read.map_err(|error| match error {
             StoreError::Io { message, .. } => {
                 let (offset, device_offset) = (index * BLOCK_BYTES, block * BLOCK_BYTES);
-                let error = StoreError::Unreadable { oid: oid.clone(), offset, device_offset, message };
+                let (oid, expected) = (oid.clone(), crc);
+                let error = StoreError::Unreadable { oid, offset, device_offset, expected, message };
                 self.count(|stats| stats.unreadable_blocks += 1);
                 tracing::error!(%error, "unreadable block");
                 error
@@ -240,9 +241,9 @@ impl Blue {
     }
 
     /// The error for a block that no copy could give when this one was made.
-    pub(crate) fn lost(&self, oid: &ObjectId, index: u64) -> StoreError {
+    pub(crate) fn lost(&self, oid: &ObjectId, index: u64, crc: u32) -> StoreError {
         self.count(|stats| stats.unreadable_blocks += 1);
-        StoreError::Lost { oid: oid.clone(), offset: index * BLOCK_BYTES }
+        StoreError::Lost { oid: oid.clone(), offset: index * BLOCK_BYTES, expected: crc }
     }
 
     /// Reads consecutive blocks of the device, which hold the object's blocks from `index` on, and checks each against
@@ -342,7 +343,7 @@ impl Blue {
                 continue;
             }
             if entry.is_lost() {
-                out.push(Source::Lost { index });
+                out.push(Source::Lost { index, crc: entry.crc() });
                 continue;
             }
             let recent = state.recent.get(&entry.block()).map(|recent| recent.data.clone());
@@ -388,8 +389,8 @@ impl Blue {
             let entry = state.entry(index).unwrap_or_default();
             (entry, state.meta.size, state.recent.contains_key(&entry.block()))
         };
-        if entry.is_lost() {
-            return Err(self.lost(oid, index));
+        if entry.is_lost() && entry.crc() == 0 {
+            return Err(self.lost(oid, index, 0));
         }
         if entry.is_hole() || at_hand {
             // It was written meanwhile, perhaps by another who healed it.
@@ -403,14 +404,12 @@ impl Blue {
         let whole = whole.freeze();
         let found = crc32c::raw(crc32c::SEED, &whole);
         if found != entry.crc() {
+            let (oid, offset, expected) = (oid.clone(), at, entry.crc());
+            if entry.is_lost() {
+                return Err(StoreError::Lost { oid, offset, expected });
+            }
             let device_offset = entry.block() * BLOCK_BYTES;
-            return Err(StoreError::Corrupt {
-                oid: oid.clone(),
-                offset: at,
-                device_offset,
-                expected: entry.crc(),
-                found,
-            });
+            return Err(StoreError::Corrupt { oid, offset, device_offset, expected, found });
         }
         // The write of a part of the block (at the end of the object) finds the rest here.
         let len = (size.saturating_sub(at)).min(BLOCK_BYTES) as usize;
@@ -418,6 +417,10 @@ impl Blue {
         pin.state.borrow_mut().recent.insert(entry.block(), Recent { data: whole, writing: false });
         txn.changes.push(ObjectChange::new(oid.clone(), [Step::Write { off: at, data, crc: None }]));
         let commit = self.submit(txn.into());
+        if entry.is_lost() {
+            // All lost blocks have this number.
+            pin.state.borrow_mut().recent.remove(&entry.block());
+        }
         drop(pin);
         self.count(|stats| stats.healed_blocks += 1);
         tracing::warn!("object {oid}, offset {at}: the block has its content back from another copy");
