@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use carmine_tests::tools::{FioRun, THREE_CYAN};
-use carmine_tests::{Background, Testbed, installed, kill_nine, succeed};
+use carmine_tests::{Background, Testbed, carmine_bin, installed, kill_nine, run, succeed};
 
 const FOUR_BLUE: &[&str] = &[
     "--osds",
@@ -15,7 +15,7 @@ const FOUR_BLUE: &[&str] = &[
     "--store",
     "blue",
     "--osd-size",
-    "512M",
+    "2G",
     "--sparse",
     "--overprovisioned",
     "--pgs",
@@ -123,7 +123,7 @@ fn stock_clients_go_on_through_kill_stop_restart_out_and_in() {
     bed.rbd_ok(&["pool", "init", "bench"]);
     bed.rbd_ok(&["create", "--size", "48M", "image"]);
     let fio = Background::fio(&bed, VERIFIED);
-    let objects = ["bench", "28", "write", "-b", "65536", "-t", "4", "--no-cleanup", "--run-name", "through"];
+    let objects = ["bench", "28", "write", "-b", "4096", "-t", "4", "--no-cleanup", "--run-name", "through"];
     let rados = Background::rados(&bed, &objects);
     let pause = |seconds| std::thread::sleep(Duration::from_secs(seconds));
     pause(2);
@@ -136,15 +136,17 @@ fn stock_clients_go_on_through_kill_stop_restart_out_and_in() {
     pause(7);
     signal(&bed, "osd.2", "-CONT");
     pause(3);
-    bed.ok("restart", &["--osd", "0", "--reactors", "2"]);
+    let dir = bed.dir();
+    let words = ["osd", "restart", "0", "--reactors", "2", "--dir", dir.to_str().expect("UTF-8")];
+    succeed(run(&carmine_bin(), &words, Duration::from_secs(60)), "carmine osd restart");
     pause(1);
     bed.ceph_ok(&["osd", "out", "3"]);
     pause(3);
     bed.ceph_ok(&["osd", "in", "3"]);
     assert!(fio.runs() && rados.runs(), "they are there for all of it");
     let limit = Duration::from_secs(120);
-    let run = FioRun::of(fio.wait(limit), VERIFIED);
-    assert!(run.is_good, "{}", run.said);
+    let compared = FioRun::of(fio.wait(limit), VERIFIED);
+    assert!(compared.is_good, "{}", compared.said);
     succeed(rados.wait(limit), "rados bench");
     // It compares what it reads.
     bed.rados_ok(&["bench", "5", "seq", "--run-name", "through"]);

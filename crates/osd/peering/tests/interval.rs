@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use carmine_peering::{Event, Map, Member, OsdState, Peering, Phase, Reason};
+use carmine_peering::{Effect, Event, Map, Member, OsdState, Peering, Phase, Reason, Recovery};
 use carmine_pgtypes::{Interval, PgHistory, PgInfo};
-use carmine_types::{Epoch, OsdId};
+use carmine_types::{Epoch, ObjectId, OsdId};
 
 fn map(epoch: u32, size: usize, min_size: usize) -> Map {
     let addr = SocketAddr::from(([127, 0, 0, 1], 6800));
@@ -84,4 +84,28 @@ fn a_member_writes_down_intervals_at_once_and_epochs_now_and_then() {
     let elsewhere = Map { members: map(46, 2, 1).members[1..].to_vec(), ..map(46, 2, 1) };
     _ = peering.on(&own, Event::Map(elsewhere));
     assert_eq!(peering.unwritten(&own), None, "it is no member");
+}
+
+/// Those that served before may have what is unfound: they are remembered until it is found.
+#[test]
+fn the_past_is_not_forgotten_while_an_object_is_unfound() {
+    let unfound = vec![ObjectId::head(1, b"", b"", b"a")];
+    let mut own = PgInfo { last_epoch_started: Epoch(6), unfound, ..was_away() };
+    let mut peering = Peering::new(OsdId(0));
+    _ = peering
+        .on(&own, Event::Map(Map { size: 1, up_thru: Epoch(7), owners: vec![OsdId(0)], ..alone(7, 0) }));
+    let effects = peering.on(&own, Event::Loaded);
+    let written = effects.list.into_iter().find_map(|effect| match effect {
+        Effect::WriteInfo { attempt, info } => Some((attempt, info)),
+        _ => None,
+    });
+    let (attempt, info) = written.expect("it starts");
+    own = info;
+    _ = peering.on(&own, Event::InfoWritten { attempt });
+    assert!(peering.is_active() && !peering.intervals().past().is_empty());
+    assert_eq!(peering.state(Recovery::RecoveryUnfound), "active+recovery_unfound+degraded");
+    own.unfound.clear();
+    _ = peering.on(&own, Event::Reported { epoch: Epoch(7), may_leave: false });
+    assert!(peering.intervals().past().is_empty());
+    assert_eq!(peering.state(Recovery::Idle), "active+clean");
 }

@@ -421,7 +421,7 @@ fn unfound_objects_are_damage() {
         "[ERR] PG_DAMAGED: Possible data damage: 1 pg recovery_unfound\n".to_owned(),
         format!("pg {pg} is active+recovery_unfound+degraded, acting ["),
         "], 1 unfound\n".to_owned(),
-        "[WRN] OBJECT_UNFOUND: 1/3 objects unfound (33.333%)\n".to_owned(),
+        "[WRN] OBJECT_UNFOUND: 1/23 objects unfound (4.348%)\n".to_owned(),
         format!("    pg {pg} has 1 unfound objects\n"),
     ];
     assert!(lines.iter().all(|line| health.contains(line)), "{health}");
