@@ -207,6 +207,34 @@ fn writes_that_come_together_and_are_neighbours_on_the_device_are_one() {
     });
 }
 
+/// What comes while a group of the log is being written goes to the device with the next one.
+#[test]
+fn data_that_comes_turn_by_turn_is_written_with_its_group() {
+    on_new_store(8 << 20, async |shard, path, kv| {
+        let (shared, store) = mount(&shard, &path, &kv).await;
+        let blocks = 0..20;
+        let block = |at| write(&oid(1), at * BLOCK_BYTES, noise(at, BLOCK_BYTES as usize));
+        let changes: Vec<_> = blocks.clone().map(block).collect();
+        let prepared = store.prepare(&changes).await.unwrap();
+        let mut commits = Vec::new();
+        for change in changes {
+            commits.push(store.submit(txn([change])));
+            shard.next_turn().await;
+        }
+        drop(prepared);
+        for commit in commits {
+            commit.await.unwrap();
+        }
+        let StoreStats { device_writes, groups, .. } = store.stats();
+        assert!(device_writes <= groups, "{device_writes} writes of data beside {groups} groups");
+        for at in blocks {
+            let read = store.read(&oid(1), at * BLOCK_BYTES, BLOCK_BYTES).await.unwrap();
+            assert!(read.to_vec() == noise(at, BLOCK_BYTES as usize), "block {at}");
+        }
+        clean(&shared, &shard).await;
+    });
+}
+
 /// One durable write, of the log, in place of two. The block is in its place soon.
 #[test]
 fn blocks_that_are_written_one_after_another_go_into_the_log_only() {
