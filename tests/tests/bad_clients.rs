@@ -33,11 +33,11 @@ const GROWN_BYTES_MAX: u64 = (SILENT * (64 + 16) + 32) << 20;
 const ROUNDS: usize = 9;
 /// Operations of the healthy client in a window.
 const OPS: usize = 100;
-/// How many times longer the lower quartile of the healthy client's operations may be beside bad ones. A client that
-/// holds the reactor delays every operation, so that the quartile shows it: it was 13 times as long when a flood had a
-/// whole turn's quota each time. Operations that lose the CPU to others on the machine, the bad clients' own threads
-/// among them, are in the upper half.
-const SLOWER_MAX: f64 = 2.0;
+/// Time by which the lower quartile of the healthy client's operations may be longer beside bad ones, unless it is less than
+/// twice as long: a quarter of a turn's quota. A client that holds the reactor delays every operation, so that the quartile shows it:
+/// it was 13 times as long when a flood had a whole turn's quota each time. Operations that lose the CPU to others on the
+/// machine, the bad clients' own threads among them, are in the upper half.
+const DELAY_MAX: Duration = Duration::from_micros(125);
 /// Messages of a flood that the OSD takes in each round: else there was none.
 const FLOOD_MESSAGES_MIN: u64 = 10_000;
 
@@ -304,7 +304,7 @@ async fn beside_bad_clients(client: Rc<Client>, shard: Shard, pid: i32) {
     let (alone, beside) = (quartiles(alone), quartiles(beside));
     eprintln!("lower quartile and median: {alone:?} alone, {beside:?} beside bad clients");
     assert!(
-        beside[0] < alone[0].mul_f64(SLOWER_MAX),
+        beside[0] < alone[0] + alone[0].max(DELAY_MAX),
         "{:?} beside bad clients, {:?} alone",
         beside[0],
         alone[0]
