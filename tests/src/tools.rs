@@ -29,6 +29,23 @@ pub const ONE_BLUE: &[&str] = &[
 /// Three OSDs with two reactors each in memory, and three copies of everything.
 pub const THREE_CYAN: &[&str] =
     &["--osds", "3", "--size", "3", "--reactors", "2", "--store", "cyan", "--overprovisioned"];
+/// Four OSDs on sparse files, of a size that is still to be said, and three copies of everything; who is silent is soon found out.
+pub const FOUR_BLUE: &[&str] = &[
+    "--osds",
+    "4",
+    "--size",
+    "3",
+    "--store",
+    "blue",
+    "--sparse",
+    "--overprovisioned",
+    "--pgs",
+    "32",
+    "--osd-heartbeat-grace",
+    "4",
+    "--osd-heartbeat-interval",
+    "1",
+];
 /// Three OSDs with two reactors each, on files, and three copies of everything.
 pub const THREE_BLUE: &[&str] = &[
     "--osds",

@@ -4,27 +4,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use carmine_tests::tools::{FioRun, THREE_CYAN};
+use carmine_tests::tools::{FOUR_BLUE, FioRun, THREE_CYAN};
 use carmine_tests::{Background, Testbed, carmine_bin, installed, kill_nine, run, succeed};
-
-const FOUR_BLUE: &[&str] = &[
-    "--osds",
-    "4",
-    "--size",
-    "3",
-    "--store",
-    "blue",
-    "--osd-size",
-    "2G",
-    "--sparse",
-    "--overprovisioned",
-    "--pgs",
-    "32",
-    "--osd-heartbeat-grace",
-    "4",
-    "--osd-heartbeat-interval",
-    "1",
-];
 
 /// The monitor's log.
 fn log(bed: &Testbed) -> String {
@@ -119,7 +100,7 @@ fn stock_clients_go_on_through_kill_stop_restart_out_and_in() {
     if !installed("rbd", "ceph-common") || !installed("fio", "fio") {
         return;
     }
-    let bed = Testbed::up(FOUR_BLUE);
+    let bed = Testbed::up(&[FOUR_BLUE, &["--osd-size", "2G"]].concat());
     bed.rbd_ok(&["pool", "init", "bench"]);
     bed.rbd_ok(&["create", "--size", "48M", "image"]);
     let fio = Background::fio(&bed, VERIFIED);

@@ -3,31 +3,13 @@
 
 use std::time::Duration;
 
+use carmine_tests::tools::FOUR_BLUE;
 use carmine_tests::{Background, Testbed, carmine_bin, kill_nine, run, succeed};
 use serde_json::Value;
 
-const FOUR_BLUE: &[&str] = &[
-    "--osds",
-    "4",
-    "--size",
-    "3",
-    "--store",
-    "blue",
-    "--osd-size",
-    "512M",
-    "--sparse",
-    "--overprovisioned",
-    "--pgs",
-    "32",
-    "--osd-heartbeat-grace",
-    "4",
-    "--osd-heartbeat-interval",
-    "1",
-];
-
 #[test]
 fn a_thrashed_testbed_loses_nothing() {
-    let bed = Testbed::up_alone(FOUR_BLUE);
+    let bed = Testbed::up_alone(&[FOUR_BLUE, &["--osd-size", "512M"]].concat());
     let said = bed.ok("thrash", &["--runtime", "15s", "--seed", "3", "--json"]);
     let report: Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!(report["problems"], Value::Array(Vec::new()), "{said}");
@@ -39,7 +21,7 @@ fn a_thrashed_testbed_loses_nothing() {
 
 #[test]
 fn a_testbed_survives_cut_connections_failing_files_and_full_drives() {
-    let bed = Testbed::up_alone(FOUR_BLUE);
+    let bed = Testbed::up_alone(&[FOUR_BLUE, &["--osd-size", "512M"]].concat());
     let out = bed.run("thrash", &["--runtime", "15s", "--seed", "4", "--faults", "cut,file,full", "--json"]);
     // Only root may cut connections of others, and not on every kernel.
     let refused = String::from_utf8_lossy(&out.stderr).contains("--faults cut: connections cannot be cut");
@@ -74,7 +56,7 @@ fn a_kind_of_fault_that_is_impossible_is_refused() {
 
 #[test]
 fn a_thrash_sees_an_osd_that_ends_by_itself_and_starts_it_again() {
-    let bed = Testbed::up(FOUR_BLUE);
+    let bed = Testbed::up(&[FOUR_BLUE, &["--osd-size", "512M"]].concat());
     let thrash = Background::start(&bed, "thrash", &["--runtime", "60s", "--seed", "1"]);
     std::thread::sleep(Duration::from_secs(3));
     // Not by the thrash: it must not take it for its own deed.
@@ -88,7 +70,7 @@ fn a_thrash_sees_an_osd_that_ends_by_itself_and_starts_it_again() {
 
 #[test]
 fn a_thrash_refuses_a_testbed_that_is_not_clean() {
-    let bed = Testbed::up(FOUR_BLUE);
+    let bed = Testbed::up(&[FOUR_BLUE, &["--osd-size", "512M"]].concat());
     assert_eq!(kill_nine(&[bed.pid("osd.2").expect("a record")]), 1);
     let out = bed.run("thrash", &["--runtime", "5s"]);
     let said = String::from_utf8_lossy(&out.stderr);
