@@ -7,4 +7,6 @@ pub(crate) mod dirty;
 pub(crate) mod fetch;
 pub(crate) mod omap;
 pub(crate) mod onode;
+#[cfg(test)]
+mod pg_log_tests;
 pub(crate) mod reads;
