@@ -290,7 +290,7 @@ struct LogRun<'a> {
 }
 
 impl<'a> LogRun<'a> {
-    /// Takes the pair if it is one of a PG's log. What it has goes to `out` first if the pair does not belong to it.
+    /// Takes the pair if it is one of a PG's log; first puts the run so far into `out` if the pair does not continue it.
     fn takes(&mut self, key: &'a [u8], value: &[u8], out: &mut KvBatch) -> bool {
         let entries = if keys::is_log(key) { codec::log_entries(key, value) } else { None };
         let is_next = keys::are_of_one_pg(self.key, key) && self.entries.len() < LOG_RUN_BYTES;

@@ -45,10 +45,8 @@ pub(crate) fn expand(kv: &dyn Kv, batches: Vec<KvBatch>) -> Result<Vec<KvBatch>,
 fn copy_omap(kv: &dyn Kv, before: &[KvBatch], from: &[u8], to: &[u8]) -> Result<KvBatch, KvError> {
     let mut puts = KvBatch::default();
     let header = keys::omap_header(from);
-    let mut end = header.clone();
-    end.push(0);
-    for (key, value) in view(kv, before, (&header, &end))? {
-        put(&mut puts, &key, &keys::omap_header(to), &value);
+    if let Some(value) = value(kv, before, &header)? {
+        put(&mut puts, &header, &keys::omap_header(to), &value);
     }
     let (start, end) = keys::omap_range(from, &[]);
     for (key, value) in view(kv, before, (&start, &end))? {
@@ -80,10 +78,15 @@ fn rewind_log(kv: &dyn Kv, before: &[KvBatch], pg: SpgId, keep_to: Eversion) -> 
 /// How far a PG's log is trimmed behind these batches. A value that is damaged says nothing.
 fn tail(kv: &dyn Kv, before: &[KvBatch], pg: SpgId) -> Result<Eversion, KvError> {
     let key = keys::pg(keys::PG_TAIL, pg);
-    let mut end = key.clone();
-    end.push(0);
-    let found = view(kv, before, (&key, &end))?.remove(&key);
+    let found = value(kv, before, &key)?;
     Ok(found.and_then(|value| codec::decode_tail(&key, &value).ok()).unwrap_or(Eversion::ZERO))
+}
+
+/// The value of a key behind these batches.
+fn value(kv: &dyn Kv, before: &[KvBatch], key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+    let mut end = key.to_vec();
+    end.push(0);
+    Ok(view(kv, before, (key, &end))?.remove(key))
 }
 
 /// The pairs of a range behind these batches.
