@@ -39,10 +39,10 @@ pub(crate) const COPY_CLIENT: &str = "osd-copy";
 pub(crate) const REPAIRS_MAX: usize = 4;
 /// Bytes of objects that a shard pushes to an OSD at the same time, of all its PGs: what clients do stands behind them, here, on the
 /// connection, and in the log and on the drive of the member that takes them. So many keep a drive of 1 GB/s busy if an
-/// answer takes 1 ms. One that does not answer keeps nothing from the others.
-pub(crate) const PUSHED_BYTES_MAX: usize = 1 << 20;
-/// Objects of more than one piece that a shard pushes at the same time beside clients. Writes to them wait meanwhile: one that
-/// shared the bytes under way with others would be held for longer.
+/// answer takes 2 ms, as it does beside clients. One that does not answer keeps nothing from the others.
+pub(crate) const PUSHED_BYTES_MAX: usize = 2 << 20;
+/// Objects of more than one piece that a shard pushes at the same time beside clients, but for their last pieces. Writes to them wait
+/// meanwhile: one that shared the bytes under way with others would be held for longer.
 pub(crate) const LONG_PUSHES_MAX: usize = 1;
 /// PGs of one shard whose removed snapshots are trimmed at the same time, …
 pub(crate) const TRIMS_MAX: usize = 1;

@@ -208,10 +208,10 @@ impl Repair {
     }
 
     /// Copies one object, or its absence, to which nothing is written meanwhile; gives the number of bytes. Its version comes
-    /// last: a copy that was interrupted has none. With its last message the next object may begin.
-    async fn copy(&self, oid: &Arc<ObjectId>, turn: Option<&mut Turn>) -> Result<u64, Stop> {
+    /// last: a copy that was interrupted has none. With its last piece the next object may begin.
+    async fn copy(&self, oid: &Arc<ObjectId>, mut turn: Option<&mut Turn>) -> Result<u64, Stop> {
         let meta = self.osd.store.stat(oid).await.map_err(|error| self.stuck(&error))?;
-        let (mut bytes, ends) = (0, || turn.map(Turn::let_next_begin));
+        let (mut bytes, mut ends) = (0, || turn.iter_mut().for_each(|turn| turn.let_next_begin()));
         match meta {
             None => {
                 ends();
@@ -225,11 +225,10 @@ impl Repair {
                     self.push_range(oid, 0..size, anew(&meta), Some(last)).await?;
                 } else {
                     self.push_range(oid, 0..size.min(PUSH_BYTES), anew(&meta), None).await?;
-                    self.push_rest(oid, size).await?;
                     if has_omap {
                         bytes += self.push_omap(oid).await?;
                     }
-                    ends();
+                    self.push_rest(oid, size, ends).await?;
                     self.push_steps(oid, [last]).await?;
                 }
                 bytes += size;
@@ -239,11 +238,18 @@ impl Repair {
         Ok(bytes)
     }
 
-    /// Pushes what is behind the first piece, a few pieces at the same time. If one fails, those that are under way are waited for:
-    /// they must not arrive later.
-    async fn push_rest(&self, oid: &Arc<ObjectId>, size: u64) -> Result<(), Stop> {
-        let (failed, begins) = (RefCell::new(None), (PUSH_BYTES..size).step_by(PUSH_BYTES as usize));
-        let more = begins.take_while(|_| failed.borrow().is_none());
+    /// Pushes what is behind the first piece, a few pieces at the same time, and tells when the last has begun. If one fails, those
+    /// that are under way are waited for: they must not arrive later.
+    async fn push_rest(&self, oid: &Arc<ObjectId>, size: u64, mut ends: impl FnMut()) -> Result<(), Stop> {
+        let failed = RefCell::new(None);
+        let mut begins = (PUSH_BYTES..size).step_by(PUSH_BYTES as usize);
+        let more = std::iter::from_fn(|| {
+            let begin = begins.next().filter(|_| failed.borrow().is_none());
+            if begin.is_none_or(|begin| begin + PUSH_BYTES >= size) {
+                ends();
+            }
+            begin
+        });
         for_each(PIECES, more, async |begin| {
             let range = begin..size.min(begin + PUSH_BYTES);
             if let Err(stop) = self.push_range(oid, range, Vec::new(), None).await {
