@@ -164,10 +164,10 @@ pub(super) const ROWS: &[Row] = &[
         .says("{OfMessenger} of the raw messenger was reached")
         .next("take more connections (--numjobs, --reactors) or a faster network"),
     on(Unknown, &[AtLeast(Figure::AboveBaseline, RAW_WRONG)])
-        .says("{nothing}; the load did {AboveBaseline} of a raw baseline, so that one is wrong")
+        .says("{nothing}; the load did {AboveBaseline} of a raw baseline, which is therefore no limit of it")
         .next(
-            "measure the baseline again with the same options, just before the load (`carmine \
-             baseline`)",
+            "`blue` writes what lies side by side as one: for small writes compare the MB/s with those of \
+             `carmine baseline --bs 64k`; else measure the baseline again, just before the load",
         ),
     on(Unknown, &[Yes(Figure::DriveUnmeasured)])
         .says("{nothing}; without a raw baseline, the drive cannot be excluded")
