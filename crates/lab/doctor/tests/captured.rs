@@ -159,7 +159,7 @@ fn a_testbed_that_sits_badly_is_told_everything() {
         ("C-states", None, Severity::Warn, "170 us"),
         ("SMT", None, Severity::Info, "on"),
         ("generator on an OSD's core", None, Severity::Warn, "[4]"),
-        ("interrupts", Some("nvme0n1"), Severity::Warn, "reactors sit on 1"),
+        ("interrupts", Some("nvme0n1"), Severity::Info, "reactors sit on 1"),
         ("interrupts", Some("nvme1n1"), Severity::Ok, "on CPUs 6"),
         ("interrupts", Some("eth0"), Severity::Ok, "on CPUs 3"),
         ("NUMA distance", Some("nvme0n1"), Severity::Ok, "on node 0"),
