@@ -564,7 +564,10 @@ fn above(raw: &Percentages) -> Vec<String> {
     let raw = [("device", raw.device), ("messenger", raw.messenger)];
     let above = raw.into_iter().filter_map(|(what, percent)| Some((what, percent?)));
     let above = above.filter(|(_, percent)| *percent >= RAW_WRONG).map(|(what, percent)| {
-        format!("ABOVE: {percent:.0} % of the raw {what}: a cache answered, the store wrote neighbours as one, or the baseline is wrong")
+        format!(
+            "ABOVE: {percent:.0} % of the raw {what}: a cache answered, the store wrote neighbours as one, or the \
+             baseline is wrong"
+        )
     });
     above.collect()
 }

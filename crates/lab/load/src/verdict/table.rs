@@ -84,7 +84,8 @@ const ONE_SATURATED: f64 = 97.0;
 /// This percentage of a raw baseline is what the drive or the network gives. How long a device was busy says nothing: one
 /// that takes many requests side by side is busy with the first.
 const RAW_REACHED: f64 = 90.0;
-/// Noise apart, nothing does more than its raw baseline; if it seems to, the baseline is one of something else.
+/// Noise apart, nothing does more than a raw baseline of the same requests to the drive; what does was answered by a cache, or asked the
+/// drive for less.
 pub(crate) const RAW_WRONG: f64 = 110.0;
 /// Time without a CPU that disturbs a window, and CPU time of others that explains it: a reactor that sleeps is without a CPU
 /// while an idle CPU wakes up, too.
