@@ -130,7 +130,7 @@ PROGRAMS=(-p carmine-cli -p carmine-osd-daemon -p carmine-mon-daemon)
 
 # The release binaries, built once; prints the path of `carmine`.
 build_carmine() {
-  say "building carmine (release); the first build on a machine compiles RocksDB: about 15 minutes on 2 cores"
+  say "building carmine (release); the first build on a machine compiles RocksDB: 15 to 25 minutes on 2 cores"
   (cd "$CHECKOUT" && cargo build --release --locked "${PROGRAMS[@]}") || die "the build failed"
   echo "$CARGO_TARGET_DIR/release/carmine"
 }
