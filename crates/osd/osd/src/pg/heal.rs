@@ -109,8 +109,17 @@ pub(super) async fn heal(osd: &OsdShard, error: StoreError, unfound: IfUnfound) 
     loop {
         let sources = pg.sources();
         let asked = pg.ask_for_block(osd, &sources.up, oid, off).await;
-        if pg.is_past(generation) && asked != Asked::Healed {
-            return Err(unknown(error));
+        if asked != Asked::Healed {
+            // Once its lease is over, another primary may have gone on without this one: that nobody has this content by
+            // then does not mean that it is lost.
+            let is_laggy = pg.is_laggy(osd);
+            if pg.is_past(generation) || (is_laggy && unfound == IfUnfound::Fail) {
+                return Err(unknown(error));
+            }
+            if is_laggy {
+                osd.shard.sleep(LOOK_AGAIN).await;
+                continue;
+            }
         }
         let fate = match asked {
             _ if !sources.down.is_empty() => Fate::Unfound,
