@@ -109,17 +109,8 @@ pub(super) async fn heal(osd: &OsdShard, error: StoreError, unfound: IfUnfound) 
     loop {
         let sources = pg.sources();
         let asked = pg.ask_for_block(osd, &sources.up, oid, off).await;
-        if asked != Asked::Healed {
-            // Once its lease is over, another primary may have gone on without this one: that nobody has this content by
-            // then does not mean that it is lost.
-            let is_laggy = pg.is_laggy(osd);
-            if pg.is_past(generation) || (is_laggy && unfound == IfUnfound::Fail) {
-                return Err(unknown(error));
-            }
-            if is_laggy {
-                osd.shard.sleep(LOOK_AGAIN).await;
-                continue;
-            }
+        if pg.is_past(generation) && asked != Asked::Healed {
+            return Err(unknown(error));
         }
         let fate = match asked {
             _ if !sources.down.is_empty() => Fate::Unfound,
@@ -217,7 +208,9 @@ impl Pg {
                 }
             }
         }
-        asked
+        // Once its lease is over, another primary may have gone on without this one: that they have other content by then says
+        // nothing about what is lost here.
+        if self.is_laggy(osd) { Asked::Unanswered } else { asked }
     }
 
     /// Another OSD lacks bytes of an object. It knows by its own checksum whether ours are those.
