@@ -79,7 +79,7 @@ fn a_busy_osd_is_not_called_down() {
     }
 }
 
-/// fio's words for an image whose every block is written once, in about 30 s, and then compared.
+/// fio's words for an image whose every block is written once, in about 50 s, and then compared.
 const VERIFIED: &[&str] = &[
     "--name=t",
     "--ioengine=rbd",
@@ -90,7 +90,7 @@ const VERIFIED: &[&str] = &[
     "--bs=4k",
     "--rw=randwrite",
     "--iodepth=8",
-    "--rate_iops=,400",
+    "--rate_iops=,250",
     "--verify=crc32c",
 ];
 
@@ -104,8 +104,10 @@ fn stock_clients_go_on_through_kill_stop_restart_out_and_in() {
     bed.rbd_ok(&["pool", "init", "bench"]);
     bed.rbd_ok(&["create", "--size", "48M", "image"]);
     let fio = Background::fio(&bed, VERIFIED);
-    let objects = ["bench", "28", "write", "-b", "4096", "-t", "4", "--no-cleanup", "--run-name", "through"];
+    // Twice as long as the faults below take where nothing else runs.
+    let objects = ["bench", "45", "write", "-b", "4096", "-t", "4", "--no-cleanup", "--run-name", "through"];
     let rados = Background::rados(&bed, &objects);
+    let began = Instant::now();
     let pause = |seconds| std::thread::sleep(Duration::from_secs(seconds));
     pause(2);
     assert_eq!(kill_nine(&[bed.pid("osd.1").expect("a record")]), 1);
@@ -124,7 +126,8 @@ fn stock_clients_go_on_through_kill_stop_restart_out_and_in() {
     bed.ceph_ok(&["osd", "out", "3"]);
     pause(3);
     bed.ceph_ok(&["osd", "in", "3"]);
-    assert!(fio.runs() && rados.runs(), "they are there for all of it");
+    let run = [fio.runs(), rados.runs()];
+    assert_eq!(run, [true, true], "fio and rados bench are there for all of it: {:?}", began.elapsed());
     let limit = Duration::from_secs(120);
     let compared = FioRun::of(fio.wait(limit), VERIFIED);
     assert!(compared.is_good, "{}", compared.said);
