@@ -9,7 +9,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
+
+use pin_project_lite::pin_project;
 
 use crate::config::{GROUPS, Group};
 use crate::op::WakeTarget;
@@ -295,6 +297,41 @@ pub(crate) fn run_ready(shard: &Shard, root: &mut Root<'_>, quota_ticks: u64) ->
         }
     }
     (polled, root_done)
+}
+
+pin_project! {
+    /// A future, and what runs behind it if it has to be polled more than once. An async block would hold the future twice, as
+    /// what it captured and as what it awaits.
+    pub(crate) struct Polled<F, A> {
+        #[pin]
+        future: F,
+        after: Option<A>,
+        waited: bool,
+    }
+}
+
+impl<F, A> Polled<F, A> {
+    pub(crate) fn new(future: F, after: A) -> Polled<F, A> {
+        Polled { future, after: Some(after), waited: false }
+    }
+}
+
+impl<F: Future<Output = ()>, A: FnOnce()> Future for Polled<F, A> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        if this.future.poll(cx).is_pending() {
+            *this.waited = true;
+            return Poll::Pending;
+        }
+        if *this.waited
+            && let Some(after) = this.after.take()
+        {
+            after();
+        }
+        Poll::Ready(())
+    }
 }
 
 /// Polls a new task at once, within the one that is being polled; true if it is finished. Its time is counted as the other's.

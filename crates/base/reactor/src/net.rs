@@ -98,11 +98,11 @@ impl Listener {
             match &*self.handle {
                 Handle::Os(..) => {
                     let fd = sys::own_fd(n as i32);
-                    sys::set_nodelay(&fd);
                     let std = std_stream(&fd)?;
                     // A peer that has gone already has no address: it is not worth an error.
                     let (Ok(peer), Ok(local)) = (std.peer_addr(), std.local_addr()) else { continue };
                     drop(std);
+                    sys::tune(&fd, &peer);
                     return Ok((Socket { handle: fd.into(), local, peer }, peer));
                 }
                 Handle::Sim(h) => {

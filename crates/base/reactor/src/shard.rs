@@ -2,12 +2,12 @@
 
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::config::{GROUPS, Group, PollPolicy};
 use crate::crowd::Crowd;
 use crate::driver::Driver;
-use crate::exec::{self, Current, Exec};
+use crate::exec::{self, Current, Exec, Polled};
 use crate::file::{self, File, FileOptions};
 use crate::mailbox::Mail;
 use crate::net::{self, Listener, TcpStream, UnixListener};
@@ -156,18 +156,7 @@ impl Shard {
         fut: impl Future<Output = ()> + 'static,
         after: impl FnOnce() + 'static,
     ) -> bool {
-        let task = async move {
-            let (mut fut, mut polls) = (pin!(fut), 0u64);
-            poll_fn(|cx| {
-                polls += 1;
-                fut.as_mut().poll(cx)
-            })
-            .await;
-            if polls > 1 {
-                after();
-            }
-        };
-        !self.0.closing.get() && exec::spawn_polled(self, group, name, Box::pin(task))
+        !self.0.closing.get() && exec::spawn_polled(self, group, name, Box::pin(Polled::new(fut, after)))
     }
 
     /// Waits for `d`.

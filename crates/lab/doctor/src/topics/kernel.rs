@@ -14,10 +14,24 @@ const FILES_MIN: u64 = 4_096;
 /// Clocks that are read in user space, in some ten nanoseconds.
 const FAST_CLOCKS: [&str; 3] = ["tsc", "arch_sys_counter", "kvm-clock"];
 
-/// Tunables that are not worth touching.
+/// BBR paces what a connection sends, over loopback, too.
+const PACED: &str = "bbr";
+
+/// Tunables that are not worth touching, and congestion control that slows what a testbed sends.
 pub(super) fn tcp(machine: &Machine<'_>) -> Option<Finding> {
     let setting = |name: &str| machine.text(format!("proc/sys/net/ipv4/{name}"));
     let congestion = setting("tcp_congestion_control")?;
+    if congestion == PACED {
+        let cost = "4 MiB over loopback: 0.7 of the bytes a second, for 1.5 times the CPU";
+        return Some(
+            warn(format!(
+                "congestion control {congestion}: it paces stock clients and Ceph's OSDs over loopback, too"
+            ))
+            .better("cubic, the kernel's default, as Carmine's own connections over loopback have anyway")
+            .cost(cost, OWN)
+            .command("sysctl -w net.ipv4.tcp_congestion_control=cubic"),
+        );
+    }
     let touched = TCP_SETTINGS.iter().filter_map(|(name, default)| {
         setting(name).filter(|value| value != default).map(|value| format!("{name} = {value}"))
     });
@@ -147,6 +161,14 @@ pub(super) fn mitigations(machine: &Machine<'_>) -> Option<Finding> {
 mod tests {
     use crate::Severity;
     use crate::testing::Tree;
+
+    #[test]
+    fn paced_connections_are_slow() {
+        let tree = Tree::new(&[("proc/sys/net/ipv4/tcp_congestion_control", "bbr\n")]);
+        let found = tree.one("TCP tunables");
+        assert_eq!(found.severity, Severity::Warn);
+        assert_eq!(found.command.as_deref(), Some("sysctl -w net.ipv4.tcp_congestion_control=cubic"));
+    }
 
     #[test]
     fn old_tunings_are_named() {

@@ -24,6 +24,8 @@ pub(crate) trait Queued: Clone {
 /// The objects of a PG on which something is waiting, running or uncommitted.
 pub(crate) struct Objects<T> {
     busy: HashMap<Arc<ObjectId>, Busy<T>, FixedState>,
+    /// Operations that wait, on all of them.
+    waiting: usize,
 }
 
 /// One such object.
@@ -44,22 +46,39 @@ impl<T> Default for Busy<T> {
     }
 }
 
+impl<T: Queued> Busy<T> {
+    /// An operation that is next on its object may start. `committed`: see [`Objects::next`].
+    fn may_start(&self, op: &T, committed: u64) -> bool {
+        if op.is_write() {
+            self.running.is_empty() && !self.is_held
+        } else {
+            self.submitted <= committed && !self.running.iter().any(Queued::is_write)
+        }
+    }
+}
+
 impl<T> Default for Objects<T> {
     fn default() -> Objects<T> {
-        Objects { busy: HashMap::default() }
+        Objects { busy: HashMap::default(), waiting: 0 }
     }
 }
 
 impl<T: Queued> Objects<T> {
-    /// Puts an operation behind all others of its object.
-    pub(crate) fn push(&mut self, oid: &Arc<ObjectId>, op: T) {
-        self.busy.entry(Arc::clone(oid)).or_default().queue.push_back(op);
-    }
-
-    /// Nothing is known of an object: an operation may start at once. Before any other does, it [waits](Self::wait), or
-    /// [finishes](Self::finish).
-    pub(crate) fn is_idle(&self, oid: &ObjectId) -> bool {
-        self.busy.is_empty() || !self.busy.contains_key(oid)
+    /// An operation comes: true if it starts at once, or else it waits behind all others of its object. If nothing was known
+    /// of the object, nothing is now: before any other comes, it [waits](Self::wait), or [finishes](Self::finish).
+    pub(crate) fn enter(&mut self, oid: &ObjectId, op: &T, committed: u64) -> bool {
+        if self.busy.is_empty() {
+            return true;
+        }
+        let Some(busy) = self.busy.get_mut(oid) else { return true };
+        let starts = busy.queue.is_empty() && busy.may_start(op, committed);
+        if starts {
+            busy.running.push(op.clone());
+        } else {
+            busy.queue.push_back(op.clone());
+            self.waiting += 1;
+        }
+        starts
     }
 
     /// A started operation has to wait: it counts as running.
@@ -73,20 +92,15 @@ impl<T: Queued> Objects<T> {
     /// The object's next operation, if it may start now; it then counts as running. `committed` is the version number up to
     /// which all writes of the PG are committed.
     pub(crate) fn next(&mut self, oid: &ObjectId, committed: u64) -> Option<T> {
-        if self.busy.is_empty() {
+        if self.waiting == 0 {
             return None;
         }
         let busy = self.busy.get_mut(oid)?;
-        let head = busy.queue.front()?;
-        let may_start = if head.is_write() {
-            busy.running.is_empty() && !busy.is_held
-        } else {
-            busy.submitted <= committed && !busy.running.iter().any(Queued::is_write)
-        };
-        if !may_start {
+        if !busy.may_start(busy.queue.front()?, committed) {
             return None;
         }
         let op = busy.queue.pop_front()?;
+        self.waiting -= 1;
         busy.running.push(op.clone());
         Some(op)
     }
@@ -149,6 +163,7 @@ impl<T: Queued> Objects<T> {
 
     /// Takes everything that runs or waits, in an order that keeps that of every object.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
+        self.waiting = 0;
         // Sorted, so that the order does not hang on the hash table.
         let mut all: Vec<_> = std::mem::take(&mut self.busy).into_iter().collect();
         all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
@@ -200,8 +215,9 @@ mod tests {
     fn writes_pipeline_and_reads_wait_for_their_commit() {
         let (oid, mut objects) = (object(), Objects::default());
         let ops = [Op(0, true), Op(1, true), Op(2, false), Op(3, false), Op(4, true)];
-        ops.iter().for_each(|op| objects.push(&oid, op.clone()));
-        assert_eq!(objects.next(&oid, 0), Some(Op(0, true)));
+        assert!(objects.enter(&oid, &ops[0], 0));
+        objects.wait(&oid, &ops[0]);
+        ops[1..].iter().for_each(|op| assert!(!objects.enter(&oid, op, 0)));
         assert_eq!(objects.next(&oid, 0), None);
         objects.finish(&oid, &ops[0], Some(1));
         assert_eq!(objects.next(&oid, 0), Some(Op(1, true)));
@@ -223,16 +239,16 @@ mod tests {
     fn a_held_object_is_read_and_not_written() {
         let (oid, mut objects) = (object(), Objects::default());
         let ops = [Op(0, true), Op(1, false), Op(2, true), Op(3, false)];
-        objects.push(&oid, ops[0].clone());
-        assert_eq!(objects.next(&oid, 0), Some(Op(0, true)));
+        assert!(objects.enter(&oid, &ops[0], 0));
+        objects.wait(&oid, &ops[0]);
         objects.hold(&oid);
         assert!(!objects.is_quiet(&oid, 0), "a write runs");
         objects.finish(&oid, &ops[0], Some(1));
         assert!(!objects.is_quiet(&oid, 0), "and is not committed");
         objects.commit(&oid, 1);
-        assert!(objects.is_quiet(&oid, 1) && !objects.is_idle(&oid));
-        ops[1..].iter().for_each(|op| objects.push(&oid, op.clone()));
-        assert_eq!(objects.next(&oid, 1), Some(Op(1, false)));
+        assert!(objects.is_quiet(&oid, 1) && objects.len() == 1);
+        assert!(objects.enter(&oid, &ops[1], 1), "a read starts");
+        ops[2..].iter().for_each(|op| assert!(!objects.enter(&oid, op, 1)));
         objects.finish(&oid, &ops[1], None);
         assert_eq!(objects.next(&oid, 1), None, "the next one writes");
         objects.release(&oid);
@@ -269,10 +285,14 @@ mod tests {
 
         /// An operation comes: it starts at once if it may, and then ends at once, with its commit or before it, or waits.
         fn arrive(&mut self, objects: &mut Objects<Op>, oid: &Arc<ObjectId>, op: Op, choice: u8) {
-            if !objects.is_idle(oid) {
-                return objects.push(oid, op);
+            let is_idle = objects.busy.is_empty();
+            if !objects.enter(oid, &op, self.committed) {
+                return;
             }
             self.start(&op);
+            if !is_idle {
+                return self.running.push(op);
+            }
             match choice % 3 {
                 0 => {
                     self.committed = self.submitted(&op).unwrap_or(self.committed);
@@ -321,7 +341,7 @@ mod tests {
                 model.step(&mut objects, &oid, choice);
             }
             prop_assert_eq!(model.started as usize, arrivals.len());
-            prop_assert!(objects.busy.is_empty());
+            prop_assert!(objects.busy.is_empty() && objects.waiting == 0);
         }
     }
 }

@@ -104,15 +104,14 @@ impl Pipeline {
         *self.waiting.borrow_mut() = ops;
     }
 
-    /// Queues an operation behind others of its object; true if there are none, and it runs at once.
-    pub(super) fn enter(&self, op: &Rc<ClientOp>) -> bool {
-        let mut objects = self.objects.borrow_mut();
-        if objects.is_idle(&op.oid) {
-            return true;
+    /// An operation comes: true if it may run at once, or else it is queued behind others of its object. `committed` as in
+    /// [`Self::next`].
+    pub(super) fn enter(&self, op: &Rc<ClientOp>, committed: u64) -> bool {
+        let starts = self.objects.borrow_mut().enter(&op.oid, op, committed);
+        if !starts {
+            op.stage.set(Stage::Queued);
         }
-        op.stage.set(Stage::Queued);
-        objects.push(&op.oid, Rc::clone(op));
-        false
+        starts
     }
 
     /// A running operation has to wait: others of its object are queued behind it.

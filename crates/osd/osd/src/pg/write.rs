@@ -40,10 +40,9 @@ impl Pg {
         if op.is_pg_op() {
             return self.list(osd, op);
         }
-        if self.pipeline.enter(&op) {
+        if self.pipeline.enter(&op, self.backend.committed()) {
             self.execute(osd, op);
         } else {
-            self.pump(osd, &op.oid);
             self.recover_first(osd, &op);
         }
     }
