@@ -25,7 +25,7 @@ enum Look {
 use Look::{All, Devices, Drives, Machine as One};
 
 /// A topic's name, what it looks at, and the text about what is missing if it finds nothing (empty: then it is left out).
-const TOPICS: [(&str, Look, &str); 34] = [
+const TOPICS: [(&str, Look, &str); 35] = [
     ("CPU governor", All(cpus::governor), "no cpufreq: firmware or a hypervisor sets the frequency"),
     ("boost", One(cpus::boost), "no switch for boost frequencies"),
     ("tuned profile", One(cpus::tuned), "tuned is not installed"),
@@ -43,6 +43,7 @@ const TOPICS: [(&str, Look, &str); 34] = [
     ("poll queues", One(devices::poll_queues), "no NVMe drive"),
     ("temperature", All(devices::temperature), "no sensor of a CPU or drive"),
     ("MTU", All(devices::mtu), "no interface is up; loopback carries 64 KiB frames"),
+    ("congestion control", One(kernel::congestion_control), NOT_SHOWN),
     ("TCP tunables", One(kernel::tcp), "the kernel does not show them"),
     ("io_uring", One(kernel::io_uring), "the kernel does not show its version"),
     ("locked memory", One(kernel::locked_memory), "the kernel does not show the limit"),

@@ -17,27 +17,34 @@ const FAST_CLOCKS: [&str; 3] = ["tsc", "arch_sys_counter", "kvm-clock"];
 /// BBR paces what a connection sends, over loopback, too.
 const PACED: &str = "bbr";
 
-/// Tunables that are not worth touching, and congestion control that slows what a testbed sends.
-pub(super) fn tcp(machine: &Machine<'_>) -> Option<Finding> {
-    let setting = |name: &str| machine.text(format!("proc/sys/net/ipv4/{name}"));
-    let congestion = setting("tcp_congestion_control")?;
-    if congestion == PACED {
-        let cost = "4 MiB over loopback: 0.7 of the bytes a second, for 1.5 times the CPU";
-        return Some(
-            warn(format!(
-                "congestion control {congestion}: it paces stock clients and Ceph's OSDs over loopback, too"
-            ))
-            .better("cubic, the kernel's default, as Carmine's own connections over loopback have anyway")
-            .cost(cost, OWN)
-            .command("sysctl -w net.ipv4.tcp_congestion_control=cubic"),
-        );
+/// A setting of the kernel's TCP.
+fn tcp_setting(machine: &Machine<'_>, name: &str) -> Option<String> {
+    machine.text(format!("proc/sys/net/ipv4/{name}"))
+}
+
+/// Congestion control that slows what a testbed sends.
+pub(super) fn congestion_control(machine: &Machine<'_>) -> Option<Finding> {
+    let is = tcp_setting(machine, "tcp_congestion_control")?;
+    if is != PACED {
+        return Some(ok(is));
     }
+    let found = warn(format!("{is}: it paces stock clients and Ceph's OSDs over loopback, too"))
+        .better("cubic, the kernel's default, as Carmine's own connections over loopback have anyway")
+        .cost("4 MiB over loopback: 0.7 of the bytes a second, for 1.5 times the CPU", OWN)
+        .command("sysctl -w net.ipv4.tcp_congestion_control=cubic");
+    Some(found)
+}
+
+/// Tunables that are not worth touching.
+pub(super) fn tcp(machine: &Machine<'_>) -> Option<Finding> {
+    let setting = |name: &str| tcp_setting(machine, name);
+    let congestion = setting("tcp_congestion_control")?;
     let touched = TCP_SETTINGS.iter().filter_map(|(name, default)| {
         setting(name).filter(|value| value != default).map(|value| format!("{name} = {value}"))
     });
     let touched: Vec<String> = touched.collect();
     let finding = if touched.is_empty() {
-        info(format!("{congestion}, nothing changed: leave it as it is"))
+        info(format!("{congestion}, and else nothing changed: leave that as it is"))
     } else {
         info(format!("changed by hand: {}", touched.join(", ")))
             .better("the kernel's defaults: old tunings are the first thing to remove")
@@ -165,9 +172,14 @@ mod tests {
     #[test]
     fn paced_connections_are_slow() {
         let tree = Tree::new(&[("proc/sys/net/ipv4/tcp_congestion_control", "bbr\n")]);
-        let found = tree.one("TCP tunables");
+        let found = tree.one("congestion control");
         assert_eq!(found.severity, Severity::Warn);
         assert_eq!(found.command.as_deref(), Some("sysctl -w net.ipv4.tcp_congestion_control=cubic"));
+        // It hides no other finding.
+        tree.put("proc/sys/net/ipv4/tcp_sack", "0\n");
+        assert!(tree.one("TCP tunables").is.contains("tcp_sack = 0"));
+        tree.put("proc/sys/net/ipv4/tcp_congestion_control", "cubic\n");
+        assert_eq!(tree.one("congestion control").severity, Severity::Ok);
     }
 
     #[test]
