@@ -158,7 +158,7 @@ pub(crate) fn tcp_socket(addr: &SocketAddr) -> io::Result<OwnedFd> {
 }
 
 /// Sets `TCP_NODELAY`, and over loopback a congestion control that paces nothing: there is nothing to congest, and BBR, where the
-/// machine has it, costs half of the bytes a second there. A socket that refuses works all the same.
+/// machine has it, costs a quarter of the bytes a second there (BENCHMARKS.md). A socket that refuses works all the same.
 pub(crate) fn tune(fd: &OwnedFd, peer: &SocketAddr) {
     set_tcp(fd, libc::TCP_NODELAY, &1_i32.to_ne_bytes());
     if peer.ip().is_loopback() {
@@ -359,6 +359,7 @@ mod tests {
         if setting("tcp_allowed_congestion_control").split_whitespace().any(|name| name == "cubic") {
             let near = tcp_socket(&"127.0.0.1:1".parse().unwrap()).unwrap();
             assert_eq!(congestion_control(&near), "cubic");
+            assert!(std::net::TcpStream::from(near).nodelay().unwrap());
         }
         let far = tcp_socket(&"192.0.2.1:1".parse().unwrap()).unwrap();
         assert_eq!(congestion_control(&far), setting("tcp_congestion_control").trim());

@@ -67,9 +67,6 @@ impl<T: Queued> Objects<T> {
     /// An operation comes: true if it starts at once, or else it waits behind all others of its object. If nothing was known
     /// of the object, nothing is now: before any other comes, it [waits](Self::wait), or [finishes](Self::finish).
     pub(crate) fn enter(&mut self, oid: &ObjectId, op: &T, committed: u64) -> bool {
-        if self.busy.is_empty() {
-            return true;
-        }
         let Some(busy) = self.busy.get_mut(oid) else { return true };
         let starts = busy.queue.is_empty() && busy.may_start(op, committed);
         if starts {
