@@ -21,6 +21,30 @@ fn count() {
     TAKEN.with(|taken| taken.set(taken.get().wrapping_add(1)));
 }
 
+/// Option of mimalloc: milliseconds until it gives free memory back to the kernel. The bindings leave the names of its options out.
+const PURGE_DELAY: libc::c_int = 15;
+
+unsafe extern "C" {
+    fn mi_option_set(option: libc::c_int, value: libc::c_long);
+    #[cfg(test)]
+    fn mi_option_get(option: libc::c_int) -> libc::c_long;
+}
+
+/// Lets the process keep freed memory for a minute (mimalloc) or for good (the C library's allocator, which RocksDB uses): the next
+/// burst of writes needs again what the last one took, and the kernel would hand out every page of it anew, by a fault and zeroed.
+pub fn keep_freed_memory() {
+    const PURGE_MS: libc::c_long = 60_000;
+    // The C library maps and unmaps longer blocks one by one, and shrinks its heap when more than this is free at its end.
+    const MAPPED_BYTES: libc::c_int = 32 << 20;
+    const FREE_BYTES: libc::c_int = 256 << 20;
+    // SAFETY: these set numbers of the allocators; no memory is involved. A refusal leaves them as they are.
+    unsafe {
+        mi_option_set(PURGE_DELAY, PURGE_MS);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, FREE_BYTES);
+    }
+}
+
 /// Another allocator, with a count.
 pub struct Counting<A>(pub A);
 
@@ -116,6 +140,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn the_option_of_mimalloc_is_the_one_that_is_meant() {
+        // SAFETY: reads a number of the allocator.
+        let delay_ms = || unsafe { mi_option_get(PURGE_DELAY) };
+        assert_eq!(delay_ms(), 1_000, "mimalloc's default: has its list of options changed?");
+        keep_freed_memory();
+        assert_eq!(delay_ms(), 60_000);
+    }
 
     #[test]
     fn memory_is_passed_on_and_each_taking_is_counted() {

@@ -71,7 +71,7 @@ mod timer;
 mod turn;
 mod whole;
 
-pub use alloc::{Counting, Mimalloc};
+pub use alloc::{Counting, Mimalloc, keep_freed_memory};
 pub use buf::{Buf, Bytes, Chunk, Payload};
 pub use config::{Config, DEFAULT_SPIN_US, Group, PollPolicy, PollPolicyError, REGISTER_BYTES};
 pub use file::{File, FileOptions};

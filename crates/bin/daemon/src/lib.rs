@@ -8,7 +8,7 @@
 
 use std::process::ExitCode;
 
-use carmine_reactor::{Counting, Mimalloc};
+use carmine_reactor::{Counting, Mimalloc, keep_freed_memory};
 use carmine_testbed::output;
 use clap::Parser;
 
@@ -32,6 +32,7 @@ pub fn main<C: Parser>(run: impl FnOnce(C) -> anyhow::Result<ExitCode>) -> ExitC
             return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
         }
     };
+    keep_freed_memory();
     match run(cli) {
         Ok(code) => code,
         Err(e) if output::is_broken_pipe(&*e) => ExitCode::SUCCESS,
