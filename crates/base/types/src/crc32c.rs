@@ -76,6 +76,25 @@ pub fn combine(crc_a: u32, crc_b: u32, len_b: u64) -> u32 {
     zeros(crc_a ^ SEED, len_b) ^ crc_b
 }
 
+/// [`combine`] for B of one block, 4096 bytes, in a dozen instructions.
+#[inline]
+pub fn combine_block(crc_a: u32, crc_block: u32) -> u32 {
+    let bytes = (crc_a ^ SEED).to_le_bytes();
+    let shifted = OVER_A_BLOCK.iter().zip(bytes).fold(0, |sum, (table, byte)| sum ^ table[usize::from(byte)]);
+    shifted ^ crc_block
+}
+
+/// `OVER_A_BLOCK[k][b]`: a register whose byte k is b, and the others zero, advanced over 4096 zero bytes.
+static OVER_A_BLOCK: [[u32; 256]; 4] = {
+    let (mut tables, power) = ([[0; 256]; 4], power(8 * 4096));
+    let mut at = 0;
+    while at < 4 * 256 {
+        tables[at / 256][at % 256] = multiply(((at % 256) as u32) << (at / 256 * 8), power);
+        at += 1;
+    }
+    tables
+};
+
 /// `POWERS[k]` = x^(8·2^k) modulo the polynomial, reflected: advances the register over 2^k zero bytes.
 const POWERS: [u32; 64] = {
     let mut powers = [0; 64];
@@ -171,5 +190,9 @@ mod tests {
             assert_eq!(joined, raw(SEED, &data), "cut at {cut}");
             assert_eq!(combine(raw(7, a), raw(SEED, b), b.len() as u64), raw(7, &data));
         }
+        let (a, block) = data.split_at(8192);
+        assert_eq!(combine_block(raw(7, a), raw(SEED, block)), raw(7, &data));
+        let blocks = data.chunks(4096).map(|block| raw(SEED, block));
+        assert_eq!(blocks.fold(SEED, combine_block), raw(SEED, &data));
     }
 }

@@ -31,12 +31,12 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The checksum of what it gives, if that is one block.
-    fn crc(&self) -> Option<u32> {
+    /// The checksum of what it gives behind something with this one.
+    fn crc(&self, before: u32) -> u32 {
         match self {
-            Source::Memory(_, crc) => Some(*crc),
-            Source::Device { crcs, .. } if crcs.len() == 1 => crcs.first().copied(),
-            Source::Device { .. } | Source::Hole { .. } | Source::Lost { .. } => None,
+            Source::Memory(_, crc) | Source::Lost { crc, .. } => crc32c::combine_block(before, *crc),
+            Source::Device { crcs, .. } => crcs.iter().copied().fold(before, crc32c::combine_block),
+            Source::Hole { blocks } => crc32c::zeros(before, blocks * BLOCK_BYTES),
         }
     }
 }
@@ -143,25 +143,20 @@ impl Blue {
         Some(read.map(|bytes| (user_version, Payload::from(bytes).with_crc(crc))))
     }
 
-    /// Reads the runs, several at a time, and strings them together.
+    /// Reads the runs, several at a time, and strings them together. The checksum of all of it is known from those of its blocks.
     pub(crate) async fn gather(&self, onode: &Onode, sources: Vec<Source>) -> Result<Payload, StoreError> {
         let mut out = Payload::new();
+        let crc = sources.iter().fold(crc32c::SEED, |before, source| source.crc(before));
         let mut sources = sources.into_iter();
         match (sources.next(), sources.len()) {
             (None, _) => {}
             // The usual case needs no joining.
-            (Some(one), 0) => {
-                let crc = one.crc();
-                self.push_source(onode, one, &mut out).await?;
-                if let Some(crc) = crc {
-                    return Ok(out.with_crc(crc));
-                }
-            }
+            (Some(one), 0) => self.push_source(onode, one, &mut out).await?,
             (Some(first), _) => {
                 Box::pin(self.gather_many(onode, std::iter::once(first).chain(sources), &mut out)).await?;
             }
         }
-        Ok(out)
+        Ok(out.with_crc(crc))
     }
 
     async fn gather_many(
