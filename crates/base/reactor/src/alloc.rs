@@ -24,6 +24,7 @@ fn count() {
 /// Option of mimalloc: milliseconds until it gives free memory back to the kernel. The bindings leave the names of its options out.
 const PURGE_DELAY: libc::c_int = 15;
 
+// SAFETY: declared as in mimalloc.h; its options are a C enum, and their values are of type long.
 unsafe extern "C" {
     fn mi_option_set(option: libc::c_int, value: libc::c_long);
     #[cfg(test)]
