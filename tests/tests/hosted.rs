@@ -185,7 +185,7 @@ fn a_sweep_has_clients_processes_and_volumes_as_axes() {
     let (plan, out) = (bed.file("plan.toml"), bed.file("run"));
     let axes = "client = \"fio-rbd\"\nprocesses = [1, 2]\nvolumes = [1, 2]\njobs = 2\nworkload = \"randwrite4k\"\n\
                 osd_size_bytes = \"256M\"\nsize_bytes = \"16M\"\npgs = 8\nstore = \"cyan\"\n";
-    let text = format!("name = \"volumes\"\nruntime = \"1s\"\nramp = \"100ms\"\n[axes]\n{axes}");
+    let text = format!("name = \"volumes\"\nruntime = \"2s\"\nramp = \"100ms\"\n[axes]\n{axes}");
     std::fs::write(&plan, text).expect("a plan");
     let words = ["sweep", &plan, "--overprovisioned", "--out", &out];
     succeed(run(&carmine_bin(), &words, LIMIT), "carmine sweep");
