@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use fs_err::{self as fs, OpenOptions};
@@ -45,8 +45,12 @@ pub struct ProcessId {
     pub boot_id: String,
 }
 
-fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
+/// Read once: it cannot change while this process runs, and a measured window asks for it again and again.
+fn boot_id() -> &'static str {
+    static BOOT_ID: OnceLock<String> = OnceLock::new();
+    BOOT_ID.get_or_init(|| {
+        fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
+    })
 }
 
 /// State letter and start time of a process, if it exists.
@@ -69,7 +73,7 @@ impl ProcessId {
     pub fn of(pid: i32) -> Option<Self> {
         let (state, start_ticks) = proc_stat(pid)?;
         let gone = state == 'X' || (state == 'Z' && !has_threads(pid));
-        (!gone).then(|| Self { pid, start_ticks, boot_id: boot_id() })
+        (!gone).then(|| Self { pid, start_ticks, boot_id: boot_id().to_owned() })
     }
 
     /// True while this very process runs. A zombie counts as dead: it holds no file and no port.
