@@ -8,7 +8,7 @@
 use crate::error::CloseReason;
 use crate::limits::{BANNER_BYTES_MAX, CHUNK_BYTES, CONTROL_BYTES_MAX, RECV_BUF_FIRST_BYTES};
 use crate::message::Parts;
-use carmine_reactor::{Buf, Payload, Shard, TcpStream};
+use carmine_reactor::{Buf, Bytes, Payload, Shard, TcpStream};
 use carmine_wire::frame::{Codec, FrameReader, Preamble, segment};
 use carmine_wire::handshake::Banner;
 use carmine_wire::header::Header2;
@@ -109,13 +109,14 @@ impl Reader {
 
     /// The verified message behind a MESSAGE preamble whose middle is empty, which is there; `None` if its sender aborted it.
     pub(crate) fn message(&mut self) -> Result<Option<Parts>> {
-        let bytes = self.frames.need();
-        let frame = self.frames.body(received(&mut self.buf, self.start, bytes))?;
+        let (bytes, mut block_crcs) = (self.frames.need(), Vec::new());
+        let received = received(&mut self.buf, self.start, bytes);
+        let frame = self.frames.body_with_blocks(received, &mut block_crcs)?;
         let [header, front, _, data] = frame.segments;
         let parts = Parts {
             header: Header2::decode(header)?,
             front: front.to_vec(),
-            data: aligned(&self.shard, data),
+            data: aligned(&self.shard, data, block_crcs),
             data_crc: (!data.is_empty()).then_some(frame.data_crc),
         };
         let complete = !frame.aborted;
@@ -160,9 +161,10 @@ impl Reader {
         let mut data = Payload::new();
         while self.frames.segment() == segment::DATA {
             let mut chunk = self.long_chunk(self.frames.left().min(CHUNK_BYTES)).await?;
-            let kept = self.frames.piece(&mut chunk);
+            let mut block_crcs = Vec::new();
+            let kept = self.frames.piece_with_blocks(&mut chunk, &mut block_crcs);
             chunk.set_len(kept);
-            data.push(chunk.freeze());
+            data.push(Bytes::with_block_crcs(chunk, block_crcs));
         }
         Ok(data)
     }
@@ -269,8 +271,8 @@ fn received(buf: &mut Option<Buf>, start: usize, len: usize) -> &mut [u8] {
     buf.as_mut().and_then(|buf| buf.get_mut(start..start + len)).unwrap_or_default()
 }
 
-/// A data segment, copied into an aligned buffer of its own.
-fn aligned(shard: &Shard, data: &[u8]) -> Payload {
+/// A data segment, copied into an aligned buffer of its own that keeps the checksums of its blocks.
+fn aligned(shard: &Shard, data: &[u8], block_crcs: Vec<u32>) -> Payload {
     if data.is_empty() {
         return Payload::new();
     }
@@ -278,7 +280,7 @@ fn aligned(shard: &Shard, data: &[u8]) -> Payload {
     buf.set_len(data.len());
     copy(&mut buf, data);
     shard.count_copy(data.len());
-    buf.freeze().into()
+    Bytes::with_block_crcs(buf, block_crcs).into()
 }
 
 /// Copies as much of `source` as fits.

@@ -135,7 +135,7 @@ impl Payload {
         {
             return crc;
         }
-        self.chunks.iter().fold(seed, |crc, c| carmine_types::crc32c::raw(crc, c))
+        self.chunks.iter().fold(seed, |crc, c| c.crc32c(crc))
     }
 }
 

@@ -67,6 +67,7 @@ impl Buf {
     ///
     /// # Panics
     /// If `n` is above the capacity.
+    #[inline]
     pub fn set_len(&mut self, n: usize) {
         assert!(n <= self.capacity(), "Buf::set_len({n}) above its capacity of {} bytes", self.capacity());
         self.len = n;
@@ -98,7 +99,13 @@ impl Buf {
         self.ptr.as_ptr()
     }
 
+    /// The first byte.
+    pub(super) fn first(&self) -> NonNull<u8> {
+        self.ptr
+    }
+
     /// Makes it shared and read-only.
+    #[inline]
     #[must_use]
     pub fn freeze(self) -> Bytes {
         self.into()

@@ -65,6 +65,20 @@ impl FrameReader {
     /// # Errors
     /// A checksum is wrong, or these are fewer bytes.
     pub fn body<'a>(&mut self, received: &'a mut [u8]) -> Result<Frame<'a>> {
+        self.body_with_blocks(received, &mut Vec::new())
+    }
+
+    /// The same. The checksums of the data segment's blocks of 4096 bytes go into `block_crcs`, if it is made of two or more whole ones:
+    /// who stores them needs these, and the segment's follows from them.
+    ///
+    /// # Errors
+    /// Those of [`body`](Self::body).
+    #[inline]
+    pub fn body_with_blocks<'a>(
+        &mut self,
+        received: &'a mut [u8],
+        block_crcs: &mut Vec<u32>,
+    ) -> Result<Frame<'a>> {
         let preamble = self.frame()?;
         let (head, mut rest) = split(received, self.codec.head_bytes(&preamble))?;
         let mut segments: [&[u8]; SEGMENTS_MAX] = [self.codec.head(&preamble, head)?, &[], &[], &[]];
@@ -73,7 +87,10 @@ impl FrameReader {
             let piece;
             (piece, rest) = split(rest, self.codec.segment_bytes(&preamble, index))?;
             if !piece.is_empty() {
-                self.codec.piece(crc, piece);
+                match index {
+                    segment::DATA => self.codec.data(crc, piece, block_crcs),
+                    _ => self.codec.piece(crc, piece),
+                }
                 *segment = piece;
             }
         }
@@ -113,11 +130,16 @@ impl FrameReader {
 
     /// Takes bytes of the current segment, at most [`left`](Self::left). Returns how many of them are the segment's own.
     pub fn piece(&mut self, received: &mut [u8]) -> usize {
+        self.piece_with_blocks(received, &mut Vec::new())
+    }
+
+    /// The same. The checksums of the piece's blocks of 4096 bytes go into `block_crcs`, if it is made of two or more whole ones.
+    pub fn piece_with_blocks(&mut self, received: &mut [u8], block_crcs: &mut Vec<u32>) -> usize {
         let taken = received.len().min(self.left);
         if let (Some(crc), Some(bytes)) =
             (self.crcs.get_mut(self.segment.wrapping_sub(1)), received.get_mut(..taken))
         {
-            self.codec.piece(crc, bytes);
+            self.codec.data(crc, bytes, block_crcs);
         }
         self.left -= taken;
         if let Some(preamble) = self.frame.filter(|_| self.left == 0) {

@@ -56,6 +56,39 @@ fn in_pieces(mut bytes: Vec<u8>, len: usize) -> crate::Result<Option<[Vec<u8>; S
 }
 
 #[test]
+fn blocks_of_data_have_their_checksums_or_none_has() {
+    let noise: Vec<u8> = (0..5 * 4096u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    for (len, piece_len, known_bytes) in [
+        (8192, usize::MAX, 8192),
+        (5 * 4096, usize::MAX, 5 * 4096),
+        (4 * 4096, 8192, 4 * 4096),
+        (0, usize::MAX, 0),
+        (4096, usize::MAX, 0),
+        (10_000, usize::MAX, 0),
+        (3 * 4096, 8192, 8192),
+        (8192, 4000, 0),
+    ] {
+        let data = &noise[..len];
+        let mut bytes = message(b"front", data);
+        let (mut reader, mut rest, mut crcs) = (FrameReader::default(), &mut bytes[..], Vec::new());
+        let mut take = |len| rest.split_off_mut(..len).unwrap();
+        reader.preamble(take(reader.need())).unwrap();
+        if piece_len == usize::MAX {
+            reader.body_with_blocks(take(reader.need()), &mut crcs).unwrap();
+        } else {
+            reader.head(take(reader.head_bytes())).unwrap();
+            while reader.segment() < SEGMENTS_MAX {
+                reader.piece_with_blocks(take(piece_len.min(reader.left())), &mut crcs);
+            }
+            reader.end(take(reader.end_bytes())).unwrap();
+        }
+        let known: Vec<u32> =
+            noise[..known_bytes].chunks(4096).map(|block| crc32c::raw(crc32c::SEED, block)).collect();
+        assert_eq!(crcs, known, "{len} bytes in pieces of {piece_len}");
+    }
+}
+
+#[test]
 fn a_wait_frame_is_only_a_preamble() {
     let mut out = Vec::new();
     control(&mut out, Tag::Wait, |_| ());
