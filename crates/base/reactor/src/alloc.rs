@@ -142,13 +142,30 @@ mod tests {
 
     use super::*;
 
+    /// One test, for the numbers are the process's.
     #[test]
-    fn the_option_of_mimalloc_is_the_one_that_is_meant() {
+    fn both_allocators_keep_freed_memory() {
         // SAFETY: reads a number of the allocator.
         let delay_ms = || unsafe { mi_option_get(PURGE_DELAY) };
         assert_eq!(delay_ms(), 1_000, "mimalloc's default: has its list of options changed?");
+        assert_eq!(mapped_by_a_block_of_8_mib(), 1, "the C library's default");
         keep_freed_memory();
         assert_eq!(delay_ms(), 60_000);
+        assert_eq!(mapped_by_a_block_of_8_mib(), 0);
+    }
+
+    /// Mappings that the C library makes for it.
+    fn mapped_by_a_block_of_8_mib() -> usize {
+        // SAFETY: reads numbers of the allocator.
+        let mapped = || unsafe { libc::mallinfo2().hblks };
+        let before = mapped();
+        // SAFETY: the block is freed below, and nothing is read from it or written to it. Without the box the compiler leaves both out.
+        let block = std::hint::black_box(unsafe { libc::malloc(8 << 20) });
+        assert!(!block.is_null());
+        let mapped = mapped() - before;
+        // SAFETY: it comes from malloc, and is freed once.
+        unsafe { libc::free(block) };
+        mapped
     }
 
     #[test]

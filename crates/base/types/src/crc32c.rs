@@ -76,7 +76,10 @@ pub fn combine(crc_a: u32, crc_b: u32, len_b: u64) -> u32 {
     zeros(crc_a ^ SEED, len_b) ^ crc_b
 }
 
-/// [`combine`] for B of one block, 4096 bytes, in a dozen instructions.
+/// Bytes of a block that has a checksum of its own where data is stored; that of several follows from theirs ([`combine_block`]).
+pub const BLOCK_BYTES: usize = 4096;
+
+/// [`combine`] for B of one block, in a dozen instructions.
 #[inline]
 pub fn combine_block(crc_a: u32, crc_block: u32) -> u32 {
     let bytes = (crc_a ^ SEED).to_le_bytes();
@@ -84,9 +87,9 @@ pub fn combine_block(crc_a: u32, crc_block: u32) -> u32 {
     shifted ^ crc_block
 }
 
-/// `OVER_A_BLOCK[k][b]`: a register whose byte k is b, and the others zero, advanced over 4096 zero bytes.
+/// `OVER_A_BLOCK[k][b]`: a register whose byte k is b, and the others zero, advanced over the zero bytes of a block.
 static OVER_A_BLOCK: [[u32; 256]; 4] = {
-    let (mut tables, power) = ([[0; 256]; 4], power(8 * 4096));
+    let (mut tables, power) = ([[0; 256]; 4], power(8 * BLOCK_BYTES as u64));
     let mut at = 0;
     while at < 4 * 256 {
         tables[at / 256][at % 256] = multiply(((at % 256) as u32) << (at / 256 * 8), power);

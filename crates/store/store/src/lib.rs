@@ -29,4 +29,4 @@ pub use memkv::MemKv;
 pub use store::{Commit, Prepared, Store, StoreShared};
 
 /// Bytes of a page (`cyan`), of a block (`blue`) and of what one checksum covers.
-pub const BLOCK_BYTES: u64 = 4096;
+pub const BLOCK_BYTES: u64 = carmine_types::crc32c::BLOCK_BYTES as u64;

@@ -4,12 +4,9 @@ use std::ops::{Bound, Deref, RangeBounds};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use carmine_types::crc32c::{self, SEED};
+use carmine_types::crc32c::{self, BLOCK_BYTES, SEED};
 
 use super::Buf;
-
-/// Bytes of a block that may have a checksum of its own.
-const BLOCK: usize = 4096;
 
 /// The memory of some [`Bytes`].
 enum Memory {
@@ -125,9 +122,9 @@ impl Bytes {
     }
 
     fn of_blocks(buf: Buf, crcs: Vec<u32>) -> Bytes {
-        assert_eq!(crcs.len() * BLOCK, buf.len(), "a checksum for each block");
-        debug_assert!(buf.chunks(BLOCK).map(|block| crc32c::raw(SEED, block)).eq(crcs.iter().copied()));
-        let (ptr, len) = (buf.first(), buf.len());
+        assert_eq!(crcs.len() * BLOCK_BYTES, buf.len(), "a checksum for each block");
+        debug_assert!(buf.chunks(BLOCK_BYTES).map(|block| crc32c::raw(SEED, block)).eq(crcs.iter().copied()));
+        let (ptr, len) = (buf.ptr(), buf.len());
         Bytes { memory: Some(Arc::new(Memory::Blocks(Box::new(Blocks { buf, crcs })))), ptr, len }
     }
 
@@ -135,9 +132,9 @@ impl Bytes {
     #[must_use]
     pub fn block_crcs(&self) -> Option<&[u32]> {
         let Memory::Blocks(blocks) = &**self.memory.as_ref()? else { return None };
-        let start = self.ptr.as_ptr() as usize - blocks.buf.first().as_ptr() as usize;
-        let are_whole = start.is_multiple_of(BLOCK) && self.len.is_multiple_of(BLOCK);
-        are_whole.then(|| blocks.crcs.get(start / BLOCK..(start + self.len) / BLOCK))?
+        let start = self.ptr.as_ptr() as usize - blocks.buf.ptr().as_ptr() as usize;
+        let are_whole = start.is_multiple_of(BLOCK_BYTES) && self.len.is_multiple_of(BLOCK_BYTES);
+        are_whole.then(|| blocks.crcs.get(start / BLOCK_BYTES..(start + self.len) / BLOCK_BYTES))?
     }
 
     /// CRC-32C in Ceph's convention (`seed` is the running value; no inversion at either end).
@@ -182,7 +179,7 @@ impl From<Vec<u8>> for Bytes {
 impl From<Buf> for Bytes {
     #[inline]
     fn from(buf: Buf) -> Self {
-        let (ptr, len) = (buf.first(), buf.len());
+        let (ptr, len) = (buf.ptr(), buf.len());
         Bytes { memory: Some(Arc::new(Memory::Buf(buf))), ptr, len }
     }
 }
@@ -211,18 +208,18 @@ mod tests {
         /// A slice of whole blocks knows their checksums, another one knows none; the checksum of either is that of its bytes.
         #[test]
         fn known_checksums_are_those_of_the_blocks(
-            blocks in 1..6usize, from in 0..6usize, len in 0..6usize, shift in prop_oneof![Just(0usize), 1..BLOCK],
+            blocks in 1..6usize, from in 0..6usize, len in 0..6usize, shift in prop_oneof![Just(0usize), 1..BLOCK_BYTES],
         ) {
-            let bytes: Vec<u8> = (0..blocks * BLOCK).map(|at| ((at / 7) ^ at) as u8).collect();
+            let bytes: Vec<u8> = (0..blocks * BLOCK_BYTES).map(|at| ((at / 7) ^ at) as u8).collect();
             let mut buf = Buf::heap(bytes.len());
             buf.copy_from_slice(&bytes);
-            let crcs = bytes.chunks(BLOCK).map(|block| crc32c::raw(SEED, block)).collect();
+            let crcs = bytes.chunks(BLOCK_BYTES).map(|block| crc32c::raw(SEED, block)).collect();
             let mut all = Bytes::with_block_crcs(buf, crcs);
-            let range = (from * BLOCK + shift).min(bytes.len())..((from + len) * BLOCK + shift).min(bytes.len());
+            let range = (from * BLOCK_BYTES + shift).min(bytes.len())..((from + len) * BLOCK_BYTES + shift).min(bytes.len());
             let range = range.start..range.end.max(range.start);
             let slice = all.slice(range.clone());
-            let are_whole = range.start % BLOCK == 0 && range.end % BLOCK == 0;
-            let known = are_whole.then(|| bytes[range.clone()].chunks(BLOCK).map(|block| crc32c::raw(SEED, block)).collect());
+            let are_whole = range.start % BLOCK_BYTES == 0 && range.end % BLOCK_BYTES == 0;
+            let known = are_whole.then(|| bytes[range.clone()].chunks(BLOCK_BYTES).map(|block| crc32c::raw(SEED, block)).collect());
             prop_assert_eq!(slice.block_crcs().map(<[u32]>::to_vec), known);
             prop_assert_eq!(&slice[..], &bytes[range.clone()]);
             prop_assert_eq!(slice.crc32c(7), crc32c::raw(7, &bytes[range]));

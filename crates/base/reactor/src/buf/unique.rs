@@ -94,13 +94,8 @@ impl Buf {
         unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.capacity()) }
     }
 
-    /// Address of the first byte, for operation descriptors.
-    pub(crate) fn ptr(&self) -> *mut u8 {
-        self.ptr.as_ptr()
-    }
-
-    /// The first byte.
-    pub(super) fn first(&self) -> NonNull<u8> {
+    /// The first byte, for operation descriptors and shared ranges.
+    pub(crate) fn ptr(&self) -> NonNull<u8> {
         self.ptr
     }
 

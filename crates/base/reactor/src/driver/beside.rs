@@ -235,7 +235,7 @@ impl Flight {
     fn polled(&mut self, op: &Op, registered: Option<&Registered>) -> Option<squeue::Entry> {
         match op {
             Op::Read { handle, buf, at, len, off } => {
-                let into = (buf.ptr().wrapping_add(*at), len.checked_sub(*at)?);
+                let into = (buf.ptr().as_ptr().wrapping_add(*at), len.checked_sub(*at)?);
                 Some(read_entry(handle.raw(), into, *off, registered))
             }
             Op::Write { handle, data, skip, off, .. } => {
@@ -272,7 +272,7 @@ impl Flight {
                 let bytes = len.checked_sub(*at)?.min(namespace.layout.transfer_bytes_max());
                 let command = namespace.layout.transfer(Transfer::Read, *off, bytes)?;
                 self.bytes = bytes as u64;
-                Some((namespace, command.with(buf.ptr().wrapping_add(*at) as u64, bytes), false))
+                Some((namespace, command.with(buf.ptr().as_ptr().wrapping_add(*at) as u64, bytes), false))
             }
             Op::Write { handle, data, skip, off, dsync } => {
                 let namespace = commanded(handle.way())?;

@@ -272,7 +272,7 @@ impl Uring {
     fn entry(&mut self, op: &mut Op) -> squeue::Entry {
         match op {
             Op::Read { handle, buf, at, len, off } => {
-                let (ptr, len) = (buf.ptr().wrapping_add(*at), len.saturating_sub(*at));
+                let (ptr, len) = (buf.ptr().as_ptr().wrapping_add(*at), len.saturating_sub(*at));
                 read_entry(handle.raw(), (ptr, len), *off, self.registered.as_ref())
             }
             Op::Write { handle, data, skip, off, dsync } => {
@@ -291,7 +291,7 @@ impl Uring {
             Op::SyncFolder { handle } => opcode::Fsync::new(types::Fd(handle.raw())).build(),
             Op::Recv { handle, buf, at, poll_first } => {
                 let room = buf.capacity() - *at;
-                opcode::Recv::new(types::Fd(handle.raw()), buf.ptr().wrapping_add(*at), to_u32(room))
+                opcode::Recv::new(types::Fd(handle.raw()), buf.ptr().as_ptr().wrapping_add(*at), to_u32(room))
                     .ioprio(if *poll_first { POLL_FIRST } else { 0 })
                     .build()
             }

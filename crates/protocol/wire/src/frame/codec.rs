@@ -2,13 +2,10 @@
 
 use std::ops::Range;
 
-use carmine_types::crc32c;
+use carmine_types::crc32c::{self, BLOCK_BYTES};
 
 use super::{CRC_BYTES, EPILOGUE_BYTES, Epilogue, PREAMBLE_BYTES, Preamble, SEGMENTS_MAX};
 use crate::{DecodeError, Decoder, Result};
-
-/// Bytes of a block of data with a checksum of its own.
-const BLOCK: usize = 4096;
 
 /// The layout of a connection's frames. All bytes are given mutably, so that a mode that encrypts can decrypt them
 /// in place; lengths are those on the wire.
@@ -98,7 +95,7 @@ impl Codec {
     /// The same. If these are two or more whole blocks of data, their checksums are added to `block_crcs`.
     #[inline]
     pub(super) fn data(self, crc: &mut u32, bytes: &mut [u8], block_crcs: &mut Vec<u32>) {
-        if bytes.len() < 2 * BLOCK || !bytes.len().is_multiple_of(BLOCK) {
+        if bytes.len() < 2 * BLOCK_BYTES || !bytes.len().is_multiple_of(BLOCK_BYTES) {
             return self.piece(crc, bytes);
         }
         self.blocks(crc, bytes, block_crcs);
@@ -108,8 +105,8 @@ impl Codec {
     #[inline(never)]
     fn blocks(self, crc: &mut u32, bytes: &mut [u8], block_crcs: &mut Vec<u32>) {
         let Codec::Crc = self;
-        block_crcs.reserve(bytes.len() / BLOCK);
-        for block in bytes.chunks(BLOCK) {
+        block_crcs.reserve(bytes.len() / BLOCK_BYTES);
+        for block in bytes.chunks(BLOCK_BYTES) {
             let one = crc32c::raw(crc32c::SEED, block);
             block_crcs.push(one);
             *crc = crc32c::combine_block(*crc, one);

@@ -370,8 +370,8 @@ impl Allocated<'_> {
             let known = bytes.block_crcs().unwrap_or_default();
             for (index, at) in (0..bytes.len()).step_by(BLOCK).enumerate() {
                 let content = bytes.slice(at..at + BLOCK);
-                let known = crc.or_else(|| known.get(index).copied());
-                let crc = known.unwrap_or_else(|| crc32c::raw(crc32c::SEED, &content));
+                let crc = crc.or_else(|| known.get(index).copied());
+                let crc = crc.unwrap_or_else(|| crc32c::raw(crc32c::SEED, &content));
                 self.crcs.push((block, crc));
                 out.push(Placed { block, crc, content });
                 block += 1;
