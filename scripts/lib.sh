@@ -135,6 +135,16 @@ build_carmine() {
   echo "$CARGO_TARGET_DIR/release/carmine"
 }
 
+# The programs and all tests of the workspace, in one go: without the tests most crates would be compiled with other features, and
+# then again. Prints the folder of each test and its program, a tab between them.
+build_tests() {
+  local built
+  built=$(mktemp -t carmine-built.XXXXXX)
+  (cd "$CHECKOUT" && cargo build --locked --workspace --bins --tests --message-format json-render-diagnostics) >"$built" || die "the build failed"
+  sed -n 's|.*"manifest_path":"\([^"]*\)/Cargo.toml".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*|\1\t\2|p' "$built"
+  rm -f "$built"
+}
+
 # The CPUs of a list such as 0-3,8, one a line.
 cpu_list() { # LIST
   awk -v list="$1" 'BEGIN {

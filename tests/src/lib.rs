@@ -54,14 +54,14 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// A fresh folder, nothing started. Another test of the same binary may have one at the same time.
+    /// A fresh folder, nothing started. Other tests may have one at the same time.
     pub fn new() -> Testbed {
-        Testbed::with(Turn::beside())
+        Testbed::with(Turn::beside(&target_dir()))
     }
 
-    /// The same for a test that measures: no other one of its binary runs meanwhile.
+    /// The same for a test that measures: no other testbed runs meanwhile.
     pub fn alone() -> Testbed {
-        Testbed::with(Turn::alone())
+        Testbed::with(Turn::alone(&target_dir()))
     }
 
     fn with(turn: impl Into<Arc<Turn>>) -> Testbed {
@@ -79,10 +79,15 @@ impl Testbed {
         Testbed::alone().start(options)
     }
 
+    /// Another fresh folder, in the turn of this one: a test never waits for a second turn while it has one.
+    pub fn second(&self) -> Testbed {
+        Testbed::with(Arc::clone(&self._turn))
+    }
+
     /// Two of them, for a test that measures one beside the other.
     pub fn two_up_alone(options: &[&str]) -> [Testbed; 2] {
         let first = Testbed::up_alone(options);
-        let second = Testbed::with(Arc::clone(&first._turn)).start(options);
+        let second = first.second().start(options);
         [first, second]
     }
 

@@ -1,42 +1,43 @@
-//! Turns of tests that run testbeds, which share two CPUs and the disk with each other. Most tests wait more than they
-//! compute, so two of them run beside each other; one that measures, or looks at the clock, runs alone.
+//! Turns of tests that run testbeds, which share two CPUs and the disk with each other, whatever test program they are in. Most
+//! tests wait more than they compute, so some run beside each other; one that measures, or looks at the clock, runs alone.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
 
-/// Testbeds that run at the same time within one test binary, whatever the machine has: tests pin processes to CPUs 0 and 1.
+/// Testbeds that run at the same time, whatever the machine has: tests pin processes to CPUs 0 and 1.
 const BESIDE: usize = 2;
 
-static TAKEN: Mutex<usize> = Mutex::new(0);
-static GIVEN_BACK: Condvar = Condvar::new();
-
-/// A turn; given back when dropped.
+/// A turn; given back when dropped, or when its process ends: each place is a file, and to have it is to have it locked.
 pub(crate) struct Turn {
-    places: usize,
+    _places: Vec<File>,
 }
 
 impl Turn {
-    /// Waits until nobody else runs.
-    pub(crate) fn alone() -> Turn {
-        Turn::wait(BESIDE)
+    /// Waits until nobody else runs who has the same folder.
+    pub(crate) fn alone(folder: &Path) -> Turn {
+        Turn::wait(folder, BESIDE)
     }
 
-    /// Waits until at most one other runs, who does not mind.
-    pub(crate) fn beside() -> Turn {
-        Turn::wait(1)
+    /// Waits until there is a place beside others, who do not mind.
+    pub(crate) fn beside(folder: &Path) -> Turn {
+        Turn::wait(folder, 1)
     }
 
-    fn wait(places: usize) -> Turn {
-        let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = |taken: &mut usize| *taken + places > BESIDE;
-        *GIVEN_BACK.wait_while(taken, full).unwrap_or_else(PoisonError::into_inner) += places;
-        Turn { places }
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) -= self.places;
-        GIVEN_BACK.notify_all();
+    fn wait(folder: &Path, places: usize) -> Turn {
+        let file = |name: String| File::create(folder.join(name)).expect("a file of the turns");
+        // Those who wait stand in a row, so that others never take the places of one that needs them all.
+        let row = file("turns".into());
+        row.lock().expect("a lock");
+        let mut others: Vec<File> = (0..BESIDE).map(|place| file(format!("turn.{place}"))).collect();
+        let mut taken = Vec::new();
+        while taken.len() < places {
+            match others.iter().position(|place| place.try_lock().is_ok()) {
+                Some(free) => taken.push(others.swap_remove(free)),
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+        Turn { _places: taken }
     }
 }
 
@@ -47,15 +48,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_run_beside_each_other_and_one_alone() {
+    fn some_run_beside_each_other_and_one_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
         let (beside, alone, most) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for n in 0..9 {
-                let (beside, alone, most) = (&beside, &alone, &most);
+                let (folder, beside, alone, most) = (folder.path(), &beside, &alone, &most);
                 scope.spawn(move || {
                     let (_turn, count) = match n % 3 {
-                        0 => (Turn::alone(), alone),
-                        _ => (Turn::beside(), beside),
+                        0 => (Turn::alone(folder), alone),
+                        _ => (Turn::beside(folder), beside),
                     };
                     count.fetch_add(1, SeqCst);
                     most.fetch_max(beside.load(SeqCst), SeqCst);

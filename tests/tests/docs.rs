@@ -122,8 +122,9 @@ impl Drop for Folder {
 
 #[test]
 fn the_commands_of_the_pages_run() {
+    let turn = Testbed::alone();
     for page in pages() {
-        let folder = Folder(Testbed::alone());
+        let folder = Folder(turn.second());
         for (_, block) in page.blocks().into_iter().filter(|(is_run, _)| *is_run) {
             folder.shell(&page.name(), &block);
         }

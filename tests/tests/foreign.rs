@@ -37,8 +37,8 @@ fn build() -> Option<PathBuf> {
 
 #[test]
 fn the_rados_crate_puts_stats_and_lists() {
-    let Some(client) = build() else { return };
     let bed = Testbed::up(THREE_CYAN);
+    let Some(client) = build() else { return };
     let out = run(&client, &[&bed.conf(), "bench"], Duration::from_secs(120));
     let said = succeed(out, "tests/foreign");
     let mut sheet = Sheet::new("rados (crate 0.1.4 of crates.io)");

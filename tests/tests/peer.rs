@@ -272,7 +272,8 @@ fn a_real_ceph_gives_the_same_answers() {
     if !can_run() {
         return;
     }
-    let (bed, peer) = (Testbed::up(SMALL), Peer { bed: Testbed::new() });
+    let bed = Testbed::up(SMALL);
+    let peer = Peer { bed: bed.second() };
     peer.ok(&["peer", "up"], SMALL);
     let script = workspace_root().join("tests/tests/python/answers.py");
     let theirs = peer.dir().join("ceph.conf");
