@@ -59,7 +59,7 @@ impl Writer {
         let user_version = version.version;
         let data = Payload::from(self.block.clone());
         let mut txn = Transaction::new(PG, 0);
-        let steps = [Step::Write { off, data, crc: None }, Step::SetMeta { version, user_version, mtime }];
+        let steps = [Step::Write { off, data }, Step::SetMeta { version, user_version, mtime }];
         txn.changes.push(ObjectChange::new(Arc::clone(oid), steps));
         txn.log.push(LogEntry {
             version,

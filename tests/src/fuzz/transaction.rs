@@ -11,7 +11,7 @@ const DATA_BYTES: usize = 8192;
 /// A transaction with and without its data. One that can be decoded encodes to the same bytes.
 pub(super) fn transaction(bytes: &[u8]) {
     let data = Payload::from(vec![7; DATA_BYTES]);
-    if let Ok(txn) = Decoder::all(bytes, "transaction", |d| Transaction::decode(d, &data, None)) {
+    if let Ok(txn) = Decoder::all(bytes, "transaction", |d| Transaction::decode(d, &data)) {
         assert_eq!(txn.data_bytes(), DATA_BYTES as u64);
         assert_eq!(Sealed::from(txn).encoded().len(), bytes.len());
     }
@@ -26,9 +26,7 @@ pub(super) fn transaction_seeds() -> Vec<Vec<u8>> {
     let meta = Step::SetMeta { version, user_version: 4, mtime };
     let data = Payload::from(vec![7; DATA_BYTES]);
     let mut write = Transaction::new(pg, 0);
-    write
-        .changes
-        .push(ObjectChange::new(oid.clone(), [Step::Write { off: 4096, data, crc: None }, meta.clone()]));
+    write.changes.push(ObjectChange::new(oid.clone(), [Step::Write { off: 4096, data }, meta.clone()]));
     write.log.push(LogEntry {
         version,
         prior: Eversion::ZERO,

@@ -30,11 +30,8 @@ pub enum Step {
     Write {
         /// Offset in bytes.
         off: u64,
-        /// The bytes; in an encoding they stand beside it.
+        /// The bytes; in an encoding they stand beside it. A checksum that they have already is believed.
         data: Payload,
-        /// `crc32c::raw(crc32c::SEED, data)`, if the caller knows it (the frame's data checksum is this value).
-        /// It is believed, and saves computing it when `data` is exactly one block.
-        crc: Option<u32>,
     },
     /// Makes bytes zero. Never changes the size: a part behind the end is ignored; an object that does not exist
     /// stays so.
@@ -272,8 +269,7 @@ impl Step {
             1 => Step::Touch,
             2 => {
                 let off = d.u64()?;
-                let (data, crc) = beside.take(off, d.u64()?)?;
-                Step::Write { off, data, crc }
+                Step::Write { off, data: beside.take(off, d.u64()?)? }
             }
             3 => Step::Zero { off: d.u64()?, len: d.u64()? },
             4 => Step::Truncate { size: d.u64()? },

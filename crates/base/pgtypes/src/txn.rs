@@ -101,19 +101,16 @@ impl Transaction {
         self.changes.iter().map(ObjectChange::data_bytes).sum()
     }
 
-    /// The bytes that it writes, in the order of its steps: they travel and lie beside the encoding. With them their
-    /// checksum, if it is known.
+    /// The bytes that it writes, in the order of its steps: they travel and lie beside the encoding.
     #[must_use]
-    pub fn data(&self) -> (Payload, Option<u32>) {
-        let (mut all, mut known, mut writes) = (Payload::new(), None, 0);
+    pub fn data(&self) -> Payload {
+        let mut all = Payload::new();
         for step in self.changes.iter().flat_map(|change| &change.steps) {
-            if let Step::Write { data, crc, .. } = step {
+            if let Step::Write { data, .. } = step {
                 all.append(data);
-                known = *crc;
-                writes += 1;
             }
         }
-        (all, known.filter(|_| writes == 1))
+        all
     }
 
     /// Appends the encoding: everything but the data and `bits`.
@@ -141,13 +138,13 @@ impl Transaction {
         }
     }
 
-    /// Reads what [`Transaction::encode`] wrote. `data` is all that its steps write, and `crc` its checksum if that is known.
+    /// Reads what [`Transaction::encode`] wrote. `data` is all that its steps write.
     /// `bits` is 0: set it to what the map says, and look whether the objects lie in the PG.
     ///
     /// # Errors
     /// If the bytes are no transaction, or the lengths of its writes do not add up to the data.
-    pub fn decode(d: &mut Decoder<'_>, data: &Payload, crc: Option<u32>) -> Result<Transaction> {
-        let mut beside = Beside { data: Some(data), zeros: Bytes::new(), crc, at: 0 };
+    pub fn decode(d: &mut Decoder<'_>, data: &Payload) -> Result<Transaction> {
+        let mut beside = Beside { data: Some(data), zeros: Bytes::new(), at: 0 };
         let txn = Transaction::read(d, &mut beside)?;
         match data.len() - beside.at {
             0 => Ok(txn),
@@ -162,7 +159,7 @@ impl Transaction {
     /// As [`Transaction::decode`].
     pub fn decode_without_data(d: &mut Decoder<'_>) -> Result<Transaction> {
         let zeros = Bytes::from(vec![0; 64 << 10]);
-        Transaction::read(d, &mut Beside { data: None, zeros, crc: None, at: 0 })
+        Transaction::read(d, &mut Beside { data: None, zeros, at: 0 })
     }
 
     fn read(d: &mut Decoder<'_>, beside: &mut Beside<'_>) -> Result<Transaction> {
@@ -264,13 +261,12 @@ pub(crate) struct Beside<'a> {
     data: Option<&'a Payload>,
     /// Stand for it then.
     zeros: Bytes,
-    crc: Option<u32>,
     at: usize,
 }
 
 impl Beside<'_> {
     /// The next `len` bytes, which are written at `off`.
-    pub(crate) fn take(&mut self, off: u64, len: u64) -> Result<(Payload, Option<u32>)> {
+    pub(crate) fn take(&mut self, off: u64, len: u64) -> Result<Payload> {
         let bad = DecodeError::BadValue { what: "range of a write", value: len };
         off.checked_add(len).filter(|end| *end <= OBJECT_BYTES_MAX).ok_or(bad)?;
         let len = len as usize;
@@ -279,8 +275,8 @@ impl Beside<'_> {
             Some(data) if end > data.len() => return Err(bad),
             // A few bytes must not stand for any number of zeros.
             None if end as u64 > OBJECT_BYTES_MAX => return Err(bad),
-            Some(data) => (data.slice(self.at, len), self.crc.filter(|_| len == data.len())),
-            None => (Payload::repeat(&self.zeros, len), None),
+            Some(data) => data.slice(self.at, len),
+            None => Payload::repeat(&self.zeros, len),
         };
         self.at = end;
         Ok(taken)

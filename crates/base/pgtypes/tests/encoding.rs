@@ -92,11 +92,8 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Step::Touch),
         Just(Step::Remove),
         Just(Step::ClearOmap),
-        (0..OBJECT_BYTES_MAX - 100, bytes(100)).prop_map(|(off, data)| Step::Write {
-            off,
-            data: data.into(),
-            crc: None
-        }),
+        (0..OBJECT_BYTES_MAX - 100, bytes(100))
+            .prop_map(|(off, data)| Step::Write { off, data: data.into() }),
         range().prop_map(|(off, len)| Step::Zero { off, len }),
         any::<u64>().prop_map(|size| Step::Truncate { size }),
         (range(), any::<u32>()).prop_map(|((off, len), crc)| Step::Lose { off, len, crc }),
@@ -143,8 +140,8 @@ fn encoded(encode: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
     Encoder::collect(encode)
 }
 
-fn decoded(bytes: &[u8], data: &Payload, crc: Option<u32>) -> Result<Transaction, DecodeError> {
-    Decoder::all(bytes, "transaction", |d| Transaction::decode(d, data, crc))
+fn decoded(bytes: &[u8], data: &Payload) -> Result<Transaction, DecodeError> {
+    Decoder::all(bytes, "transaction", |d| Transaction::decode(d, data))
 }
 
 fn without_data(bytes: &[u8]) -> Result<Transaction, DecodeError> {
@@ -152,9 +149,9 @@ fn without_data(bytes: &[u8]) -> Result<Transaction, DecodeError> {
 }
 
 /// A transaction with one write to `oid`.
-fn writing(oid: &Arc<ObjectId>, data: &Payload, crc: Option<u32>) -> Transaction {
+fn writing(oid: &Arc<ObjectId>, data: &Payload) -> Transaction {
     let mut txn = Transaction::new(PgId::new(1, 0).into(), 0);
-    txn.changes.push(ObjectChange::new(Arc::clone(oid), [Step::Write { off: 5, data: data.clone(), crc }]));
+    txn.changes.push(ObjectChange::new(Arc::clone(oid), [Step::Write { off: 5, data: data.clone() }]));
     txn
 }
 
@@ -175,7 +172,7 @@ fn decode_everything(bytes: &[u8]) {
     bounded(&|| drop(Decoder::new(bytes, "metadata").get::<ObjectMeta>()), "ObjectMeta");
     bounded(&|| drop(object::get::<ObjectId>(&mut Decoder::new(bytes, "object"))), "ObjectId");
     let data = Payload::from(vec![7; 100]);
-    bounded(&|| drop(decoded(bytes, &data, Some(1))), "Transaction");
+    bounded(&|| drop(decoded(bytes, &data)), "Transaction");
     bounded(&|| drop(without_data(bytes)), "Transaction without data");
 }
 
@@ -193,8 +190,8 @@ proptest! {
 
     #[test]
     fn transactions_round_trip(txn in transaction()) {
-        let (bytes, data) = (encoded(|e| txn.encode(e)), txn.data().0);
-        prop_assert_eq!(decoded(&bytes, &data, None), Ok(txn.clone()));
+        let (bytes, data) = (encoded(|e| txn.encode(e)), txn.data());
+        prop_assert_eq!(decoded(&bytes, &data), Ok(txn.clone()));
         // Without the data all else is the same, the lengths of writes too.
         let bare = without_data(&bytes).unwrap();
         prop_assert_eq!(bare.data_bytes(), data.len() as u64);
@@ -211,35 +208,36 @@ proptest! {
         let mut only_log = Transaction { changes: [].into_iter().collect(), ..txn };
         let named = encoded(|e| object::put(&object, e)).len();
         prop_assert_eq!(bytes.len() - encoded(|e| only_log.encode(e)).len(), named + 2 * (1 + 4 + 1));
-        let read = decoded(&bytes, &Payload::new(), None).unwrap();
+        let read = decoded(&bytes, &Payload::new()).unwrap();
         prop_assert!(Arc::ptr_eq(&read.changes[0].oid, &read.log[0].oid));
         // Without an entry there is nothing that could name it.
         only_log.log.clear();
         let mut bad = encoded(|e| only_log.encode(e));
         bad.truncate(bad.len() - 4);
         bad.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 0]);
-        let refused = matches!(decoded(&bad, &Payload::new(), None), Err(DecodeError::BadValue { .. }));
+        let refused = matches!(decoded(&bad, &Payload::new()), Err(DecodeError::BadValue { .. }));
         prop_assert!(refused);
     }
 
     #[test]
     fn writes_must_add_up_to_the_data(txn in transaction(), other in 0usize..200) {
-        let (bytes, data) = (encoded(|e| txn.encode(e)), txn.data().0);
-        let read = decoded(&bytes, &Payload::from(vec![0; other]), None);
+        let (bytes, data) = (encoded(|e| txn.encode(e)), txn.data());
+        let read = decoded(&bytes, &Payload::from(vec![0; other]));
         prop_assert_eq!(read.is_ok(), other == data.len());
     }
 
     #[test]
     fn a_checksum_of_the_data_is_that_of_a_lone_write(oid in object(), data in vec(any::<u8>(), 1..100)) {
-        let (oid, data) = (Arc::new(oid), Payload::from(data));
-        let mut txn = writing(&oid, &data, Some(9));
-        prop_assert_eq!(txn.data(), (data.clone(), Some(9)));
-        prop_assert_eq!(decoded(&encoded(|e| txn.encode(e)), &data, Some(9)), Ok(txn.clone()));
-        txn.changes.push(writing(&oid, &data, Some(9)).changes.remove(0));
-        let (both, crc) = txn.data();
-        prop_assert_eq!(crc, None);
-        let read = decoded(&encoded(|e| txn.encode(e)), &both, Some(8)).unwrap();
-        prop_assert_eq!(read.data().1, None);
+        let (oid, data) = (Arc::new(oid), Payload::from(data).with_crc(9));
+        let mut txn = writing(&oid, &data);
+        prop_assert_eq!(txn.data().known_crc(), Some(9));
+        let read = decoded(&encoded(|e| txn.encode(e)), &data).unwrap();
+        prop_assert_eq!((read.data().known_crc(), &read), (Some(9), &txn));
+        txn.changes.push(writing(&oid, &data).changes.remove(0));
+        let both = txn.data();
+        prop_assert_eq!(both.known_crc(), None);
+        let read = decoded(&encoded(|e| txn.encode(e)), &both.with_crc(8)).unwrap();
+        prop_assert_eq!(read.data().known_crc(), None);
     }
 
     #[test]
@@ -277,10 +275,10 @@ fn a_write_behind_the_largest_object_is_refused() {
     let oid: Arc<ObjectId> = ObjectId::cursor(1, 0).into();
     let data = Payload::from(vec![1; 10]);
     for (off, good) in [(OBJECT_BYTES_MAX - 10, true), (OBJECT_BYTES_MAX - 9, false), (u64::MAX, false)] {
-        let mut txn = writing(&oid, &data, None);
-        txn.changes[0].steps[0] = Step::Write { off, data: data.clone(), crc: None };
+        let mut txn = writing(&oid, &data);
+        txn.changes[0].steps[0] = Step::Write { off, data: data.clone() };
         let bytes = encoded(|e| txn.encode(e));
-        assert_eq!(decoded(&bytes, &data, None).is_ok(), good, "{off}");
+        assert_eq!(decoded(&bytes, &data).is_ok(), good, "{off}");
         assert_eq!(without_data(&bytes).is_ok(), good, "{off}");
     }
 }
@@ -289,7 +287,7 @@ fn a_write_behind_the_largest_object_is_refused() {
 #[test]
 fn writes_without_their_data_are_bounded_together() {
     let oid: Arc<ObjectId> = ObjectId::cursor(1, 0).into();
-    let one = encoded(|e| writing(&oid, &Payload::from(vec![0; 7]), None).encode(e));
+    let one = encoded(|e| writing(&oid, &Payload::from(vec![0; 7])).encode(e));
     let at = one.len() - 8;
     assert_eq!(one[at..], 7u64.to_le_bytes());
     // The same step again and again, of the largest length.
@@ -313,7 +311,7 @@ fn names_are_bounded() {
 
 #[test]
 fn a_sealed_transaction_is_encoded_once_and_keeps_the_bytes_it_came_in() {
-    let txn = writing(&ObjectId::cursor(1, 0).into(), &Payload::from(vec![1; 10]), None);
+    let txn = writing(&ObjectId::cursor(1, 0).into(), &Payload::from(vec![1; 10]));
     let sealed = Sealed::from(txn.clone());
     assert_eq!(sealed.encoded().as_slice(), encoded(|e| txn.encode(e)));
     assert_eq!(sealed.encoded().as_slice().as_ptr(), sealed.clone().encoded().as_slice().as_ptr());

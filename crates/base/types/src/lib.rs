@@ -5,6 +5,7 @@
 pub mod crc32c;
 pub mod errno;
 mod ids;
+mod mutation;
 mod object;
 pub mod rjenkins;
 mod storage;
@@ -14,6 +15,7 @@ pub mod xxhash;
 
 pub use errno::Errno;
 pub use ids::{Epoch, Eversion, LogOp, NO_OSD, NO_SHARD, OsdId, PgId, ReqId, ScrubStamp, SpgId, UTime};
+pub use mutation::is_mutated;
 pub use object::{NO_GENERATION, ObjectId, SNAP_DIR, SNAP_HEAD};
 #[doc(hidden)]
 pub use serde;

@@ -35,7 +35,7 @@ impl Pending {
     /// Sends a request.
     pub(crate) fn send(&self, id: u64, conn: &Connection) {
         if let Some(Waiting { request, .. }) = self.waiting.borrow().get(&id) {
-            conn.send_parts(&request.header, &request.front, &request.data, request.data_crc);
+            conn.send_parts(&request.header, &request.front, &request.data);
         }
     }
 
@@ -43,7 +43,7 @@ impl Pending {
     pub(crate) fn send_all(&self, conn: &Connection) {
         self.waiting.borrow_mut().retain(|_, waiting| !waiting.reply.is_closed());
         for Waiting { request, .. } in self.waiting.borrow().values() {
-            conn.send_parts(&request.header, &request.front, &request.data, request.data_crc);
+            conn.send_parts(&request.header, &request.front, &request.data);
         }
     }
 

@@ -93,7 +93,7 @@ impl Target for StoreTarget {
         let oid = id_of(object);
         let pg = PgId::of_hash(POOL, oid.hash, PGS);
         self.know(pg).await?;
-        let change = ObjectChange::new(oid, [Step::Write { off, data, crc: None }]);
+        let change = ObjectChange::new(oid, [Step::Write { off, data }]);
         let prepared = self.store.prepare(std::slice::from_ref(&change)).await.map_err(failed)?;
         // No suspension between giving the version and submitting.
         let commit = self.store.submit(self.transaction(pg, change));

@@ -185,8 +185,7 @@ fn decode(osd: &OsdShard, parts: Parts, gid: u64, to: ReplyTo) -> Result<Rc<Clie
         }
     };
     let reqid = ReqId { client: gid, inc: request.client_inc, tid: parts.header.tid };
-    let data = (parts.data, parts.data_crc);
-    Ok(ClientOp::new(request, reqid, data, osd.shard.stamp_ns(), to))
+    Ok(ClientOp::new(request, reqid, parts.data, osd.shard.stamp_ns(), to))
 }
 
 /// Gives an operation to its PG, on the shard that should own it.
@@ -277,7 +276,7 @@ fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
         return;
     };
     if parts.header.kind == RepOp::KIND {
-        match RepOp::read(parts.front, &parts.data, parts.data_crc) {
+        match RepOp::read(parts.front, &parts.data) {
             Ok(op) => pg.replicate(osd, op, reply),
             Err(error) => {
                 tracing::error!("pg {id}: {error}");
@@ -293,7 +292,7 @@ fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
     };
     osd.shard.spawn(group, name, async move {
         let answered = match parts.header.kind {
-            PushObject::KIND => match PushObject::read(parts.front, &parts.data, parts.data_crc) {
+            PushObject::KIND => match PushObject::read(parts.front, &parts.data) {
                 Ok(push) => Ok(pg.answer_push(&own, push).await),
                 Err(error) => Err(OpError::because(errno::EINVAL, error)),
             },

@@ -84,7 +84,7 @@ impl LocalPgs {
             tid,
         };
         let now_ns = self.osd.shard.now_ns();
-        route_op(&self.osd, ClientOp::new(request, reqid, (data, None), now_ns, ReplyTo::Local(tell)));
+        route_op(&self.osd, ClientOp::new(request, reqid, data, now_ns, ReplyTo::Local(tell)));
         told.await.map_err(|_| "the operation was dropped: the PG went to another primary".into())
     }
 }

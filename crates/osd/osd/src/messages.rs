@@ -86,13 +86,13 @@ fn front_of(head: &Head, txn: &Sealed) -> Vec<u8> {
     front
 }
 
-/// Reads what [`front_of`] wrote; `data` and `crc` are the data segment and its checksum.
-fn read_txn(front: Vec<u8>, data: &Payload, crc: Option<u32>) -> Result<(Head, Sealed)> {
+/// Reads what [`front_of`] wrote, with the data segment.
+fn read_txn(front: Vec<u8>, data: &Payload) -> Result<(Head, Sealed)> {
     let front = Bytes::from(front);
     let mut d = Decoder::new(&front, "replicated transaction");
     let head = d.get()?;
     let at = front.len() - d.remaining();
-    let txn = Transaction::decode(&mut d, data, crc)?;
+    let txn = Transaction::decode(&mut d, data)?;
     d.finish()?;
     Ok((head, Sealed::decoded(txn, front.slice(at..))))
 }
@@ -120,21 +120,17 @@ macro_rules! carries_a_transaction {
 
             /// A message with this front.
             #[must_use]
-            pub fn message(front: Vec<u8>, data: Payload, crc: Option<u32>) -> Message {
+            pub fn message(front: Vec<u8>, data: Payload) -> Message {
                 let header = carmine_wire::Header2::new(Self::KIND, VERSION, VERSION);
-                let message = Message::from_header(header, front);
-                match crc {
-                    Some(crc) => message.with_data_crc(data, crc),
-                    None => message.with_data(data),
-                }
+                Message::from_header(header, front).with_data(data)
             }
 
             /// Reads front and data segment. The objects may be any: look whether they lie in the PG.
             ///
             /// # Errors
             /// If the bytes are no such message, or the data does not add up.
-            pub fn read(front: Vec<u8>, data: &Payload, crc: Option<u32>) -> Result<$name> {
-                read_txn(front, data, crc).map(|(head, txn)| $name { head, txn })
+            pub fn read(front: Vec<u8>, data: &Payload) -> Result<$name> {
+                read_txn(front, data).map(|(head, txn)| $name { head, txn })
             }
         }
     };

@@ -28,8 +28,6 @@ pub(crate) struct ClientOp {
     pub(crate) oid: Arc<ObjectId>,
     /// Input of all ops, concatenated.
     pub(crate) data: Payload,
-    /// Verified checksum of `data`.
-    pub(crate) data_crc: Option<u32>,
     /// Identity of the request, by which resends are found; its tid is the message's, echoed.
     pub(crate) reqid: ReqId,
     /// It changes its object.
@@ -124,7 +122,7 @@ impl HopBack {
                 return;
             };
             if let Some((header, front, data)) = reply {
-                conn.send_with(&header, |out| out.extend_from_slice(&front), data, None);
+                conn.send_with(&header, |out| out.extend_from_slice(&front), data);
             }
             token.into_iter().for_each(|token| conn.release(token));
         });
@@ -176,7 +174,7 @@ impl ClientOp {
     pub(crate) fn new(
         mut request: OsdRequest,
         reqid: ReqId,
-        (data, data_crc): (Payload, Option<u32>),
+        data: Payload,
         arrived_ns: u64,
         to: ReplyTo,
     ) -> Rc<ClientOp> {
@@ -193,7 +191,6 @@ impl ClientOp {
             request,
             oid,
             data,
-            data_crc,
             reqid,
             is_write,
             is_snapless,
@@ -209,7 +206,7 @@ impl ClientOp {
     /// The OSD's own operation on an object: one of its snapshots is gone.
     pub(crate) fn trim(request: OsdRequest, snap: u64, arrived_ns: u64, to: ReplyTo) -> Rc<ClientOp> {
         // Entries without a client have a zero id.
-        let op = ClientOp::new(request, ReqId::default(), (Payload::new(), None), arrived_ns, to);
+        let op = ClientOp::new(request, ReqId::default(), Payload::new(), arrived_ns, to);
         let op = Rc::into_inner(op).map(|op| ClientOp {
             is_write: true,
             is_snapless: false,
@@ -339,7 +336,7 @@ impl ClientOp {
             Some(ReplyTo::Conn(conn, _permit)) => {
                 let reply = self.encode(osd, &outcome);
                 let data = joined(&mut outcome);
-                conn.send_with(&OsdReply::header(self.reqid.tid), |out| reply.encode_into(out), data, None);
+                conn.send_with(&OsdReply::header(self.reqid.tid), |out| reply.encode_into(out), data);
             }
             Some(ReplyTo::Hop(mut back)) => {
                 let mut front = Vec::with_capacity(192 + self.oid.name.len());

@@ -437,7 +437,7 @@ mod tests {
     const PG: SpgId = SpgId::replicated(PgId::new(1, 2));
 
     fn write() -> Message {
-        RepOp::message(Vec::new(), Payload::new(), None)
+        RepOp::message(Vec::new(), Payload::new())
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use carmine_pgtypes::{PgHistory, PgInfo};
-use carmine_types::{Epoch, Errno, OsdId};
+use carmine_types::{Epoch, Errno, OsdId, is_mutated};
 
 use crate::intervals::{self, Intervals, Sources};
 use crate::primary::Attempt;
@@ -332,7 +332,7 @@ impl Peering {
             [] => self.blocked_by(own),
             // It never leads, and the monitor strikes nobody off at its word: a member whose copy is whole has to go on.
             _ if own.incomplete && found > 1 => None,
-            _ if cfg!(carmine_mutation = "ignore_owners") => None,
+            _ if is_mutated("ignore_owners") => None,
             _ => Some(Reason::WaitsFor(down)),
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use carmine_pgtypes::PgInfo;
-use carmine_types::{Epoch, Eversion, OsdId};
+use carmine_types::{Epoch, Eversion, OsdId, is_mutated};
 
 use crate::{Copy, Effect, Effects, Event, Lease, Level, Peering, Phase, Place, Reason, Then, Trouble};
 
@@ -89,7 +89,7 @@ impl Peering {
         self.attempt += 1;
         // The monitor's next map, which comes because of the promise, may keep just the copies that an attempt would mark
         // incomplete.
-        if self.promised == self.map.epoch && !cfg!(carmine_mutation = "forget_promise") {
+        if self.promised == self.map.epoch && !is_mutated("forget_promise") {
             return self.stop(Stop::Again(Reason::Promised), fx);
         }
         let attempt = self.attempt;
@@ -247,7 +247,7 @@ impl Peering {
                 Err(stop) => return self.stop(stop, fx),
             }
         }
-        let waits = self.lacks_up_thru() && !cfg!(carmine_mutation = "ignore_up_thru");
+        let waits = self.lacks_up_thru() && !is_mutated("ignore_up_thru");
         let Some(attempt) = &mut self.under_way else { return };
         if !attempt.starts
             && attempt.all(|step| matches!(step, MemberStage::Equal(_) | MemberStage::Behind(_)))
@@ -266,7 +266,7 @@ impl Peering {
             attempt.starts = true;
             self.write_started(own, fx);
         } else if attempt.starts
-            && (attempt.all(|step| *step == MemberStage::Active) || cfg!(carmine_mutation = "early_active"))
+            && (attempt.all(|step| *step == MemberStage::Active) || is_mutated("early_active"))
         {
             self.serve(fx);
         }
@@ -299,7 +299,7 @@ impl Peering {
         if may_not_lead(own) {
             return Some(Stop::Incomplete(Reason::Interrupted(osd)));
         }
-        if copy.last_update == own.last_update || cfg!(carmine_mutation = "ignore_better") {
+        if copy.last_update == own.last_update || is_mutated("ignore_better") {
             return None;
         }
         if started > ours {
@@ -353,7 +353,7 @@ impl Peering {
             ..own.clone()
         };
         fx.push(Effect::WriteInfo { attempt: self.attempt, info: info.clone() });
-        if cfg!(carmine_mutation = "replica_first") {
+        if is_mutated("replica_first") {
             self.activate(&info, fx);
         }
     }
@@ -387,7 +387,7 @@ impl Peering {
     fn serve(&mut self, fx: &mut Effects) {
         let Some(attempt) = self.under_way.take() else { return };
         assert!(
-            attempt.all(|step| *step == MemberStage::Active) || cfg!(carmine_mutation = "early_active"),
+            attempt.all(|step| *step == MemberStage::Active) || is_mutated("early_active"),
             "all members have activated the interval"
         );
         let complete = 1 + attempt.replicas.len() - attempt.behind.len();
@@ -407,7 +407,7 @@ impl Peering {
 }
 
 fn may_not_lead(own: &PgInfo) -> bool {
-    own.incomplete && !cfg!(carmine_mutation = "lead_incomplete")
+    own.incomplete && !is_mutated("lead_incomplete")
 }
 
 /// The primary's objects that a replica's copy has.

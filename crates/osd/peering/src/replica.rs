@@ -1,7 +1,7 @@
 //! The replica's side: which orders of a primary are taken.
 
 use carmine_pgtypes::PgInfo;
-use carmine_types::{Epoch, Errno, OsdId, errno};
+use carmine_types::{Epoch, Errno, OsdId, errno, is_mutated};
 
 use crate::{AttemptId, Effect, Effects, Order, Peering, Phase, Then};
 
@@ -19,7 +19,7 @@ impl Peering {
         if let Order::Query { acting } = order {
             return self.on_query(attempt, epoch, &acting, fx);
         }
-        let is_current = self.following == Some(attempt) || cfg!(carmine_mutation = "late_order");
+        let is_current = self.following == Some(attempt) || is_mutated("late_order");
         // Beside clients an incomplete copy is given what it lacks.
         let takes = match self.phase {
             Phase::Replica { active: false } => order != Order::Complete,
@@ -39,7 +39,7 @@ impl Peering {
             Order::Repair { .. } if self.is_repaired => AGAIN,
             Order::Repair { complete_to, last_backfill, .. } => {
                 self.is_repaired = true;
-                let incomplete = !cfg!(carmine_mutation = "unmarked_repair");
+                let incomplete = !is_mutated("unmarked_repair");
                 let info = PgInfo {
                     last_epoch_started: Epoch(0),
                     incomplete,
@@ -67,7 +67,7 @@ impl Peering {
         // A primary that died, or was called dead, had not seen all of today's members up. A question that was overtaken by
         // one of a later attempt must not take that one's place.
         let is_old = (attempt.interval < self.members_since() || Some(attempt) <= self.following)
-            && !cfg!(carmine_mutation = "old_query");
+            && !is_mutated("old_query");
         let has_map = epoch <= self.map.epoch && self.acting().eq(acting.iter().copied());
         if !has_map || !follows || is_old || attempt.interval == Epoch(0) {
             return AGAIN;

@@ -195,29 +195,23 @@ impl Connection {
     /// Queues a message; it leaves with the connection's next vectored send. On a closed connection it is dropped: the
     /// sessions are lossy, and whoever waits for an answer learns of the end through `on_closed`.
     pub fn send(&self, msg: Message) {
-        let (Parts { header, front, data, data_crc }, _permit) = msg.into_parts();
-        self.send_with(&header, |out| out.extend_from_slice(&front), data, data_crc);
+        let (Parts { header, front, data }, _permit) = msg.into_parts();
+        self.send_with(&header, |out| out.extend_from_slice(&front), data);
     }
 
     /// The same for a front that the caller keeps, e.g. to send it again after a fault.
-    pub fn send_parts(&self, header: &Header2, front: &[u8], data: &Payload, data_crc: Option<u32>) {
-        self.send_with(header, |out| out.extend_from_slice(front), data.clone(), data_crc);
+    pub fn send_parts(&self, header: &Header2, front: &[u8], data: &Payload) {
+        self.send_with(header, |out| out.extend_from_slice(front), data.clone());
     }
 
     /// The same for a front that `front` appends to the outgoing bytes, so that it needs no vector of its own. `front`
     /// must not use this connection.
-    pub fn send_with(
-        &self,
-        header: &Header2,
-        front: impl FnOnce(&mut Vec<u8>),
-        data: Payload,
-        data_crc: Option<u32>,
-    ) {
+    pub fn send_with(&self, header: &Header2, front: impl FnOnce(&mut Vec<u8>), data: Payload) {
         if self.is_closed.get() {
             return;
         }
         let header = self.number(header);
-        let queued = self.outgoing.borrow_mut().message(&header, front, data, data_crc);
+        let queued = self.outgoing.borrow_mut().message(&header, front, data);
         self.queue(queued);
     }
 
@@ -237,7 +231,7 @@ impl Connection {
             let front = |out: &mut Vec<u8>| {
                 [front[0], shared, front[1]].iter().for_each(|part| out.extend_from_slice(part))
             };
-            return self.send_with(header, front, Payload::new(), None);
+            return self.send_with(header, front, Payload::new());
         }
         if self.is_closed.get() {
             return;

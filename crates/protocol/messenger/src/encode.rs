@@ -41,7 +41,6 @@ impl Outgoing {
         header: &Header2,
         front: impl FnOnce(&mut Vec<u8>),
         data: Payload,
-        data_crc: Option<u32>,
     ) -> usize {
         if self.run.capacity() == 0 {
             // The last answer asks for more room than it takes: without a little too much the whole run would move for it.
@@ -49,7 +48,7 @@ impl Outgoing {
         }
         let start = self.run.len();
         let tail = frame::message_head_with(&mut self.run, header, data.len(), front);
-        let data_crc = data_crc.unwrap_or_else(|| data.crc32c(crc32c::SEED));
+        let data_crc = data.crc32c(crc32c::SEED);
         let mut beside = 0;
         if data.len() <= INLINE_DATA_BYTES {
             data.iter().for_each(|chunk| self.run.extend_from_slice(chunk));

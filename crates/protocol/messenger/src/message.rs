@@ -13,11 +13,9 @@ pub struct Message {
     pub header: Header2,
     /// The encoded fields.
     pub front: Vec<u8>,
-    /// Bulk data; received data lies in chunks of at most 1 MiB, each aligned to 4,096 bytes.
+    /// Bulk data; received data lies in chunks of at most 1 MiB, each aligned to 4,096 bytes, and its checksum is known and
+    /// verified. To be sent, a known checksum is trusted and sent as it is.
     pub data: Payload,
-    /// `crc32c::raw(-1, data)`. Received: verified, `None` without data. To be sent: `None` has it computed; a value is
-    /// trusted and sent as it is.
-    pub data_crc: Option<u32>,
     permit: Option<Permit>,
 }
 
@@ -30,8 +28,6 @@ pub struct Parts {
     pub front: Vec<u8>,
     /// See [`Message::data`].
     pub data: Payload,
-    /// See [`Message::data_crc`].
-    pub data_crc: Option<u32>,
 }
 
 impl Message {
@@ -42,7 +38,7 @@ impl Message {
 
     /// A message with this header and front, and no data.
     pub fn from_header(header: Header2, front: Vec<u8>) -> Message {
-        Message { header, front, data: Payload::new(), data_crc: None, permit: None }
+        Message { header, front, data: Payload::new(), permit: None }
     }
 
     /// A message whose front is the encoding of `value`.
@@ -64,17 +60,9 @@ impl Message {
         self
     }
 
-    /// Sets the data segment; its checksum is computed when it is sent.
+    /// Sets the data segment; a checksum that is not known is computed when it is sent.
     pub fn with_data(mut self, data: impl Into<Payload>) -> Message {
         self.data = data.into();
-        self.data_crc = None;
-        self
-    }
-
-    /// Sets the data segment together with its known checksum, `crc32c::raw(-1, data)`.
-    pub fn with_data_crc(mut self, data: Payload, crc: u32) -> Message {
-        self.data = data;
-        self.data_crc = Some(crc);
         self
     }
 
@@ -85,8 +73,8 @@ impl Message {
 
     /// Splits the message into what may travel to another shard and what may not.
     pub fn into_parts(self) -> (Parts, Option<Permit>) {
-        let Message { header, front, data, data_crc, permit } = self;
-        (Parts { header, front, data, data_crc }, permit)
+        let Message { header, front, data, permit } = self;
+        (Parts { header, front, data }, permit)
     }
 
     pub(crate) fn received(parts: Parts, permit: Permit) -> Message {
@@ -96,8 +84,8 @@ impl Message {
 
 impl From<Parts> for Message {
     fn from(parts: Parts) -> Message {
-        let Parts { header, front, data, data_crc } = parts;
-        Message { header, front, data, data_crc, permit: None }
+        let Parts { header, front, data } = parts;
+        Message { header, front, data, permit: None }
     }
 }
 

@@ -116,8 +116,7 @@ impl Reader {
         let parts = Parts {
             header: Header2::decode(header)?,
             front: front.to_vec(),
-            data: aligned(&self.shard, data, block_crcs),
-            data_crc: (!data.is_empty()).then_some(frame.data_crc),
+            data: aligned(&self.shard, data, block_crcs).with_crc(frame.data_crc),
         };
         let complete = !frame.aborted;
         self.copied_bytes += parts.data.len() as u64;
@@ -133,14 +132,13 @@ impl Reader {
         self.consume(bytes);
 
         let front = self.long_front(preamble.len(segment::FRONT)).await?;
-        let data = self.long_data().await?;
-        let data_crc = (!data.is_empty()).then_some(self.frames.data_crc());
+        let data = self.long_data().await?.with_crc(self.frames.data_crc());
 
         let bytes = self.frames.end_bytes();
         self.fill(bytes).await?;
         let aborted = self.frames.end(received(&mut self.buf, self.start, bytes))?;
         self.consume(bytes);
-        Ok((!aborted).then_some(Parts { header, front, data, data_crc }))
+        Ok((!aborted).then_some(Parts { header, front, data }))
     }
 
     async fn long_front(&mut self, len: usize) -> Result<Vec<u8>> {

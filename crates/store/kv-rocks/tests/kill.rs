@@ -36,7 +36,7 @@ fn transaction(version: u64) -> Transaction {
     let oid = Arc::new(oid);
     let steps = [
         Step::Truncate { size: data.len() as u64 },
-        Step::Write { off: 0, data: Payload::from(data), crc: None },
+        Step::Write { off: 0, data: Payload::from(data) },
         Step::SetOmap { entries: vec![((*b"version").into(), version.to_le_bytes().to_vec().into())] },
     ];
     txn.changes.push(ObjectChange::new(Arc::clone(&oid), steps));

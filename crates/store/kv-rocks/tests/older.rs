@@ -60,7 +60,7 @@ async fn write_round(shard: &Shard, folder: &Path, round: u64, umount: bool) {
     for n in 0..OBJECTS {
         let data = Payload::from(content(n, round));
         let mut txn = Transaction::new(PG, 0);
-        txn.changes.push(ObjectChange::new(oid(n), [Step::Write { off: 0, data, crc: None }]));
+        txn.changes.push(ObjectChange::new(oid(n), [Step::Write { off: 0, data }]));
         let prepared = store.prepare(&txn.changes).await.unwrap();
         let commit = store.submit(txn);
         drop(prepared);

@@ -342,7 +342,7 @@ impl Objects {
         let Some(object) = self.slots.get_mut(place) else { return 0 };
         let before = object.bytes();
         match step {
-            Step::Write { off, data, crc } => object.write(*off, data, *crc, keep_data),
+            Step::Write { off, data } => object.write(*off, data, keep_data),
             Step::Zero { off, len } => object.zero(*off, off.saturating_add(*len).min(object.meta.size)),
             Step::Truncate { size } => {
                 object.leave_gap(*size);
@@ -447,7 +447,7 @@ impl Object {
         (self.pages.count() * BLOCK_BYTES) as i64
     }
 
-    fn write(&mut self, off: u64, data: &Payload, crc: Option<u32>, keep_data: bool) {
+    fn write(&mut self, off: u64, data: &Payload, keep_data: bool) {
         let (end, size) = (off + data.len() as u64, self.meta.size);
         if !data.is_empty() && end > size {
             self.leave_gap(off);
@@ -460,20 +460,14 @@ impl Object {
         while at < end {
             let within = (at % BLOCK_BYTES) as usize;
             let n = (PAGE - within).min((end - at) as usize);
-            let crc = crc.filter(|_| n == data.len());
             let page = at / BLOCK_BYTES;
             let is_part = n < PAGE
                 && match self.pages.get(page) {
                     None => within > 0 || at + (n as u64) < size,
                     Some(_) => at > size && page == size / BLOCK_BYTES,
                 };
-            self.pages.write(
-                at / BLOCK_BYTES,
-                within,
-                data,
-                (at - off) as usize..(at - off) as usize + n,
-                crc,
-            );
+            let part = (at - off) as usize..(at - off) as usize + n;
+            self.pages.write(page, within, data, part);
             if is_part {
                 self.pages.set_part(page);
             }

@@ -83,16 +83,9 @@ impl Pages {
         }
     }
 
-    /// Copies `data[part]`, whose checksum is `crc` if it is known, into a page, from byte `within` on. Pages that a read or
-    /// another object still holds are replaced, others written in place.
-    pub(crate) fn write(
-        &mut self,
-        page: u64,
-        within: usize,
-        data: &Payload,
-        part: Range<usize>,
-        crc: Option<u32>,
-    ) {
+    /// Copies `data[part]` into a page, from byte `within` on. Pages that a read or another object still holds are replaced,
+    /// others written in place.
+    pub(crate) fn write(&mut self, page: u64, within: usize, data: &Payload, part: Range<usize>) {
         let (len, number) = (part.len(), page);
         let index = (page / CHUNK) as usize;
         if index >= self.chunks.len() {
@@ -109,7 +102,7 @@ impl Pages {
         if let Some(out) = page.own(len == PAGE).get_mut(within..within + len) {
             copy_range(data, part.start, out);
         }
-        page.crc.set(crc.filter(|_| len == PAGE));
+        page.crc.set(data.known_crc().filter(|_| data.len() == PAGE && len == PAGE));
     }
 
     /// Makes a part of a page zeros.

@@ -151,7 +151,7 @@ fn what_is_in_flight_is_cloned_too() {
                         c.clone(),
                         [
                             Step::CloneFrom { from: b.clone().into() },
-                            Step::Write { off: 100, data: noise(round + 1, 50).into(), crc: None },
+                            Step::Write { off: 100, data: noise(round + 1, 50).into() },
                         ],
                     ),
                     write(&a, 5000, noise(round + 2, 10)),

@@ -171,12 +171,11 @@ fn a_block_checksum_that_the_caller_knows_is_used() {
         let shared = BlueShared::mount(&shard, &path, Arc::clone(&kv), options).await.unwrap();
         let store = Store::open_shard(&StoreShared::Blue(shared), &shard).await.unwrap();
         let data = Payload::from(noise(4, 4096));
-        let crc = Some(data.crc32c(crc32c::SEED));
-        let op = |crc| only(&oid(1), Step::Write { off: 8192, data: data.clone(), crc });
-        submit(&store, txn([op(crc)])).await.unwrap();
+        let op = |crc| only(&oid(1), Step::Write { off: 8192, data: data.clone().with_crc(crc) });
+        submit(&store, txn([op(data.crc32c(crc32c::SEED))])).await.unwrap();
         assert_eq!(store.read(&oid(1), 8192, 4096).await.unwrap(), data);
         // A wrong one is believed, so the read says that the data is not what it should be.
-        submit(&store, txn([op(Some(1))])).await.unwrap();
+        submit(&store, txn([op(1)])).await.unwrap();
         assert!(matches!(
             store.read(&oid(1), 8192, 4096).await,
             Err(StoreError::Corrupt { expected: 1, .. })

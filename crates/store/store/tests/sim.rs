@@ -90,8 +90,7 @@ fn steps(pg: u32, version: u64) -> Vec<Step> {
     let data = content(pg, version);
     // In two parts, so that the second begins in the middle of a block.
     let (a, b) = data.split_at(data.len() / 2);
-    let write =
-        |off: usize, data: &[u8]| Step::Write { off: off as u64, data: data.to_vec().into(), crc: None };
+    let write = |off: usize, data: &[u8]| Step::Write { off: off as u64, data: data.to_vec().into() };
     let key = |n: u64| -> Box<[u8]> { format!("k{n}").into_bytes().into() };
     vec![
         Step::Truncate { size: data.len() as u64 },

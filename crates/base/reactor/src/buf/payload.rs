@@ -41,12 +41,17 @@ impl Payload {
         }
     }
 
-    /// The same bytes, of which the caller knows the checksum ([`SEED`](carmine_types::crc32c::SEED)): it is believed.
+    /// The same bytes, of which the caller knows the checksum ([`SEED`](carmine_types::crc32c::SEED)): it is believed, sent and stored.
     #[must_use]
     pub fn with_crc(mut self, crc: u32) -> Payload {
-        debug_assert_eq!(crc, self.crc32c(carmine_types::crc32c::SEED), "the checksum of other bytes");
-        self.crc = Some(crc);
+        self.crc = (!self.is_empty()).then_some(crc);
         self
+    }
+
+    /// Its checksum with the usual seed, if somebody has computed it.
+    #[must_use]
+    pub fn known_crc(&self) -> Option<u32> {
+        self.crc
     }
 
     /// `len` bytes: those of `piece` over and over. They share its memory.

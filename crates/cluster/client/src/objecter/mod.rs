@@ -150,7 +150,6 @@ impl Objecter {
             tid: 0,
             request: ask.request,
             data: ask.data,
-            data_crc: None,
             osd: None,
             sent_on: 0,
             sent: false,
@@ -234,11 +233,7 @@ fn transmit(op: &mut Op, conn: &Connection, epoch: Epoch, now_ns: u64) {
         op.request.flags |= flags::RETRY;
     }
     (op.sent, op.sent_on, op.sent_ns, op.not_before_ns) = (true, conn.id(), now_ns, 0);
-    if op.data_crc.is_none() && !op.data.is_empty() {
-        op.data_crc = Some(op.data.crc32c(carmine_types::crc32c::SEED));
-    }
-    let Op { request, data, data_crc, tid, .. } = op;
-    conn.send_with(&OsdRequest::header(*tid), |out| request.encode_into(out), data.clone(), *data_crc);
+    conn.send_with(&OsdRequest::header(op.tid), |out| op.request.encode_into(out), op.data.clone());
 }
 
 /// Bytes that an operation counts for: what it carries, and what it asks for.

@@ -63,8 +63,6 @@ pub(super) struct Op {
     pub(super) tid: u64,
     pub(super) request: OsdRequest,
     pub(super) data: Payload,
-    /// Checksum of `data`: computed once, however often the operation is sent.
-    pub(super) data_crc: Option<u32>,
     /// The OSD that it is for, in the current map. `None`: its PG has no primary now, or the map says to wait.
     pub(super) osd: Option<OsdId>,
     /// The connection that it was sent on and that still stands; 0: none.

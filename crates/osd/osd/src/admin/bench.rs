@@ -149,7 +149,7 @@ async fn write_all(osd: &OsdShard, order: &Order) -> Result<u64, StoreError> {
         let (object, off) = order.place(write);
         let oid = ObjectId::head(PG.pgid.pool, b"", b"", format!("bench_{object}").as_bytes());
         let mut txn = Transaction::new(PG, WHOLE_POOL);
-        txn.changes.push(ObjectChange::new(oid, [Step::Write { off, data: data.clone(), crc: None }]));
+        txn.changes.push(ObjectChange::new(oid, [Step::Write { off, data: data.clone() }]));
         let prepared = osd.store.prepare(&txn.changes).await?;
         under_way.push_back(osd.store.submit(txn));
         drop(prepared);

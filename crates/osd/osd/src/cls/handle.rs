@@ -199,7 +199,7 @@ impl<'a, 'b> Handle<'a, 'b> {
             return Ok(());
         }
         let start = usize::try_from(at).map_err(|_| OpError::of(errno::EFBIG))?;
-        self.state.write(at, Payload::from(bytes.clone()), None)?;
+        self.state.write(at, Payload::from(bytes.clone()))?;
         if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data_mut().as_mut()) {
             let end = start + bytes.len();
             data.resize(data.len().max(end), 0);

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use carmine_pgtypes::{Sealed, Transaction};
 use carmine_reactor::Payload;
-use carmine_types::{OsdId, SpgId};
+use carmine_types::{OsdId, SpgId, is_mutated};
 
 use super::recovery::Window;
 use crate::messages::{Head, RepOp};
@@ -26,8 +26,6 @@ pub(super) struct Sent {
     version: u64,
     front: Vec<u8>,
     data: Payload,
-    /// Checksum of `data`, if it is known.
-    crc: Option<u32>,
     /// The message that is sent instead to members whose backfill has not passed its objects.
     bare: Option<Box<Bare>>,
 }
@@ -126,10 +124,9 @@ impl Backend {
         if self.replicated().followers.borrow().is_empty() {
             return None;
         }
-        let (data, crc) = txn.data();
-        let head = head();
+        let (data, head) = (txn.data(), head());
         let bare = if self.replicated().has_windows.get() { self.bare(&head, txn) } else { None };
-        Some(Sent { version: txn.version().version, front: RepOp::front(&head, txn), data, crc, bare })
+        Some(Sent { version: txn.version().version, front: RepOp::front(&head, txn), data, bare })
     }
 
     /// The change as it is sent to those whose windows withhold it.
@@ -156,7 +153,7 @@ impl Backend {
         this.last.set(version);
         let Some(sent) = sent else { return };
         this.followers.borrow().iter().for_each(|follower| sent.send(peers, pg, follower.osd));
-        if cfg!(carmine_mutation = "forget_sent") && version.is_multiple_of(3) {
+        if is_mutated("forget_sent") && version.is_multiple_of(3) {
             return;
         }
         let mut all = this.sent.borrow_mut();
@@ -186,7 +183,7 @@ impl Backend {
             return false;
         }
         if let Some(follower) = this.followers.borrow_mut().iter_mut().find(|f| f.osd == from) {
-            let version = version + u64::from(cfg!(carmine_mutation = "ack_ahead"));
+            let version = version + u64::from(is_mutated("ack_ahead"));
             follower.acked = version.max(follower.acked);
             assert!(follower.acked <= this.last.get(), "{from} acknowledged more than it was sent");
         }
@@ -197,8 +194,8 @@ impl Backend {
     pub(super) fn advance(&self) -> Option<u64> {
         let this = self.replicated();
         let followers = this.followers.borrow();
-        let local = if cfg!(carmine_mutation = "forget_local") { this.last.get() } else { this.local.get() };
-        let acked = followers.iter().filter(|_| !cfg!(carmine_mutation = "forget_replicas")).map(|f| f.acked);
+        let local = if is_mutated("forget_local") { this.last.get() } else { this.local.get() };
+        let acked = followers.iter().filter(|_| !is_mutated("forget_replicas")).map(|f| f.acked);
         let committed = acked.fold(local, u64::min);
         if committed <= this.committed.get() {
             return None;
@@ -250,8 +247,8 @@ impl Replicated {
 impl Sent {
     fn send(&self, peers: &Peers, pg: SpgId, to: OsdId) {
         if let Some(bare) = self.bare.as_ref().filter(|bare| bare.to.contains(&to)) {
-            return peers.send(to, pg, RepOp::message(bare.front.clone(), Payload::new(), None));
+            return peers.send(to, pg, RepOp::message(bare.front.clone(), Payload::new()));
         }
-        peers.send(to, pg, RepOp::message(self.front.clone(), self.data.clone(), self.crc));
+        peers.send(to, pg, RepOp::message(self.front.clone(), self.data.clone()));
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use carmine_pgtypes::snaps::SNAPSET;
 use carmine_pgtypes::{ObjectChange, ObjectMeta, Step, Transaction, Xattrs};
 use carmine_reactor::Payload;
-use carmine_types::{Eversion, LogOp, ObjectId, UTime, crc32c, errno};
+use carmine_types::{Eversion, LogOp, ObjectId, UTime, errno};
 use carmine_wire::osd_op::{Extent, OsdOp, WHOLE_OBJECT_BYTES, flags, ops, payload_bytes};
 use carmine_wire::osdmap::consts::POOL_FULL_QUOTA;
 use smallvec::SmallVec;
@@ -483,9 +483,7 @@ impl<'a> ObjectState<'a> {
 
     /// Executes a plain write, whose input is this part of the request's data.
     fn apply_op(&mut self, client: &ClientOp, op: &OsdOp, input: Range<usize>) -> Result<(), OpError> {
-        // The checksum is that of all of the data.
-        let crc = client.data_crc.filter(|_| input.len() == client.data.len());
-        self.apply(op, client.data.slice(input.start, input.len()), crc)
+        self.apply(op, client.data.slice(input.start, input.len()))
     }
 
     /// The work that leaves the object as the request wants it.
@@ -506,17 +504,17 @@ impl<'a> ObjectState<'a> {
         Plan { txn, effect, result: 0, prior, sizes, user_version, outputs, extra }
     }
 
-    fn apply(&mut self, op: &OsdOp, data: Payload, crc: Option<u32>) -> Result<(), OpError> {
+    fn apply(&mut self, op: &OsdOp, data: Payload) -> Result<(), OpError> {
         let extent = op.extent();
         match op.code {
             ops::WRITE | ops::WRITE_FULL | ops::APPEND if extent.length != data.len() as u64 => {
                 Err(OpError::of(errno::EINVAL))
             }
-            ops::WRITE => self.write(extent.offset, data, crc),
-            ops::APPEND => self.write(self.size, data, crc),
+            ops::WRITE => self.write(extent.offset, data),
+            ops::APPEND => self.write(self.size, data),
             ops::WRITE_FULL => {
                 self.truncate(data.len() as u64);
-                self.write(0, data, crc)
+                self.write(0, data)
             }
             // Nothing is made by truncating what does not exist, whatever the size, as in Ceph.
             ops::TRUNCATE if !self.exists => Ok(()),
@@ -597,15 +595,15 @@ impl<'a> ObjectState<'a> {
         }
     }
 
-    pub(crate) fn write(&mut self, off: u64, data: Payload, crc: Option<u32>) -> Result<(), OpError> {
+    pub(crate) fn write(&mut self, off: u64, data: Payload) -> Result<(), OpError> {
         if data.len() as u64 > WRITE_BYTES_MAX {
             return Err(OpError::of(errno::EMSGSIZE));
         }
-        self.place(off, data, crc)
+        self.place(off, data)
     }
 
     /// Writes as much as one request may; a client's own operation may only write [`WRITE_BYTES_MAX`].
-    pub(super) fn place(&mut self, off: u64, data: Payload, crc: Option<u32>) -> Result<(), OpError> {
+    pub(super) fn place(&mut self, off: u64, data: Payload) -> Result<(), OpError> {
         let len = data.len() as u64;
         self.written = self.written.saturating_add(len);
         if self.written > REQUEST_BYTES_MAX {
@@ -618,8 +616,7 @@ impl<'a> ObjectState<'a> {
             self.resize(self.size.max(off));
             return Ok(());
         }
-        debug_assert!(crc.is_none_or(|crc| crc == data.crc32c(crc32c::SEED)), "the checksum of other data");
-        self.steps.push(Step::Write { off, data, crc });
+        self.steps.push(Step::Write { off, data });
         (self.exists, self.size) = (true, self.size.max(end));
         Ok(())
     }

@@ -12,7 +12,7 @@ use carmine_messenger::Message;
 use carmine_peering::{AttemptId, Event, Order, Then};
 use carmine_pgtypes::{LogEntry, ObjectChange, PgInfo, Step, Transaction};
 use carmine_store::{BLOCK_BYTES, Commit, StoreError};
-use carmine_types::{Eversion, errno};
+use carmine_types::{Eversion, errno, is_mutated};
 
 use super::{Pg, PgLog, push};
 use crate::error::OpError;
@@ -256,7 +256,7 @@ impl NewLog {
     fn transaction(&self, mut txn: Transaction, log: &PgLog) -> Transaction {
         if self.is_other(log) {
             txn.log = self.entries.iter().cloned().collect();
-            txn.log_rewind_to = Some(self.keep_to).filter(|_| !cfg!(carmine_mutation = "skip_rewind"));
+            txn.log_rewind_to = Some(self.keep_to).filter(|_| !is_mutated("skip_rewind"));
         }
         txn.info = Some(self.info_after(log).into());
         txn

@@ -17,7 +17,7 @@ use std::time::Duration;
 use carmine_messenger::{Message, with_timeout};
 use carmine_peering::{AttemptId, Event, Lease};
 use carmine_reactor::Group;
-use carmine_types::{Epoch, OsdId, errno};
+use carmine_types::{Epoch, OsdId, errno, is_mutated};
 
 use super::Pg;
 use crate::messages::{PgAck, PgLease, PgLeaseAck, PgRelease, Promise};
@@ -42,7 +42,7 @@ pub(super) struct Leases {
 impl Leases {
     /// An operation that arrived then may be executed: nobody else had served by then. What it reads later is no older.
     pub(super) fn covers(&self, arrived_ns: u64) -> bool {
-        arrived_ns <= self.readable_until_ns.get() || cfg!(carmine_mutation = "ignore_lease")
+        arrived_ns <= self.readable_until_ns.get() || is_mutated("ignore_lease")
     }
 
     /// Another OSD leads the PG in this map.

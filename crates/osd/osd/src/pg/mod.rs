@@ -45,7 +45,7 @@ use std::rc::Rc;
 use carmine_peering::{Peering, Phase, Reason};
 use carmine_pgtypes::{LogEntry, PgHistory, PgInfo, Transaction, pg_contains};
 use carmine_reactor::sync::Notify;
-use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, errno};
+use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, errno, is_mutated};
 use carmine_wire::osdmap::IntervalSet;
 
 use crate::op::{ClientOp, Outcome, Stage};
@@ -150,7 +150,7 @@ impl Pg {
     /// The object is one of this PG's by the newest map. Every object that is named from outside is checked for this
     /// before anything else: an object that two PGs change may have two reactors as its owners.
     pub(crate) fn contains(&self, oid: &ObjectId) -> bool {
-        pg_contains(self.id, self.bits.get(), oid) || cfg!(carmine_mutation = "serve_stray")
+        pg_contains(self.id, self.bits.get(), oid) || is_mutated("serve_stray")
     }
 
     /// An empty transaction of this PG.

@@ -270,8 +270,7 @@ impl Repair {
         let mut txn = self.pg.transaction();
         txn.changes.push(ObjectChange::new(Arc::clone(oid), steps));
         let txn = Sealed::from(txn);
-        let (data, crc) = txn.data();
-        let push = PushObject::message(PushObject::front(&self.pg.head(&self.osd), &txn), data, crc);
+        let push = PushObject::message(PushObject::front(&self.pg.head(&self.osd), &txn), txn.data());
         self.pg.order(&self.osd, self.to, push).await.map_err(Stop::Failed)
     }
 
@@ -311,7 +310,7 @@ impl Repair {
         let runs = runs.map_err(|error| self.stuck(&error))?;
         let write = |run: Range<u64>| {
             let data = data.slice((run.start - begin) as usize, (run.end - run.start) as usize);
-            Step::Write { off: run.start, data, crc: None }
+            Step::Write { off: run.start, data }
         };
         let zero = std::iter::once(Step::Zero { off: begin, len });
         Ok(zero.chain(runs.into_iter().map(write)).collect())

@@ -17,7 +17,7 @@ use carmine_peering::{AttemptId, Event, Reason};
 use carmine_pgtypes::{LogEntry, Sealed, Step};
 use carmine_reactor::{Group, Payload};
 use carmine_store::StoreError;
-use carmine_types::{Errno, LogOp, ObjectId, OsdId, errno};
+use carmine_types::{Errno, LogOp, ObjectId, OsdId, errno, is_mutated};
 
 use super::exec::Plan;
 use super::heal::{self, IfUnfound};
@@ -92,7 +92,7 @@ impl Pg {
 
     /// The result of an operation that is in the log already: it was sent again.
     fn executed(&self, op: &ClientOp) -> Option<Done> {
-        self.log.borrow().find(&op.reqid).filter(|_| !cfg!(carmine_mutation = "forget_resend"))
+        self.log.borrow().find(&op.reqid).filter(|_| !is_mutated("forget_resend"))
     }
 
     /// Runs an operation, which may have to wait: then others of its object are queued behind it.

@@ -299,7 +299,7 @@ fn unwatch(osd: &OsdShard, pg: &Pg, oid: &ObjectId, id: WatcherId) -> Rc<ClientO
     let reqid = ReqId { client: id.gid, inc: INTERNAL_INC, tid: osd.shard.random_u64() };
     // Nobody waits for the answer.
     let (to, _) = oneshot::channel();
-    ClientOp::new(request, reqid, (Payload::new(), None), osd.shard.now_ns(), ReplyTo::Local(to))
+    ClientOp::new(request, reqid, Payload::new(), osd.shard.now_ns(), ReplyTo::Local(to))
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ fn speak_for_the_primary(seed: u64) -> (Cluster, Raw, Epoch) {
 
 fn push(head: Head) -> Message {
     let oid = ObjectId::head(POOL_ID, b"", b"", b"a");
-    push_of(head, oid, [Step::Remove, Step::Write { off: 0, data: b"late".to_vec().into(), crc: None }])
+    push_of(head, oid, [Step::Remove, Step::Write { off: 0, data: b"late".to_vec().into() }])
 }
 
 fn entry(version: Eversion, name: &[u8]) -> LogEntry {

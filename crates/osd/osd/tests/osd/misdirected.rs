@@ -247,7 +247,7 @@ fn other_osds_are_not_believed_either() {
         })),
         0
     );
-    let write_step = |bytes| Step::Write { off: 0, data: noise(9, bytes).into(), crc: None };
+    let write_step = |bytes| Step::Write { off: 0, data: noise(9, bytes).into() };
     let push = |oid: &ObjectId, step| order(push_of(head, oid.clone(), [Step::Remove, step]));
     assert_eq!(push(&other, write_step(5000)), errno::EINVAL);
     assert_eq!(push(&other, Step::ClearOmap), errno::EINVAL, "neither is it removed");
@@ -291,7 +291,7 @@ fn other_osds_are_not_believed_either() {
     info.info = Some(PgInfo { pg, ..PgInfo::default() }.into());
     for txn in [two, info] {
         let front = RepOp::front(&head, &Sealed::from(txn));
-        assert_eq!(order(RepOp::message(front, Default::default(), None)), errno::EINVAL);
+        assert_eq!(order(RepOp::message(front, Default::default())), errno::EINVAL);
     }
     assert_eq!(write(&own, 4096), 0);
     // Reads.

@@ -229,8 +229,7 @@ pub(crate) fn push_of(head: Head, oid: ObjectId, steps: impl IntoIterator<Item =
     let mut txn = Transaction::new(head.pg, 0);
     txn.changes.push(ObjectChange::new(oid, steps));
     let txn = Sealed::from(txn);
-    let (data, crc) = txn.data();
-    PushObject::message(PushObject::front(&head, &txn), data, crc)
+    PushObject::message(PushObject::front(&head, &txn), txn.data())
 }
 
 /// A write of one step.
@@ -239,6 +238,5 @@ pub(crate) fn write_of(head: Head, entry: LogEntry, step: Step) -> Message {
     txn.changes.push(ObjectChange::new(Arc::clone(&entry.oid), [step]));
     txn.log.push(entry);
     let txn = Sealed::from(txn);
-    let (data, crc) = txn.data();
-    RepOp::message(RepOp::front(&head, &txn), data, crc)
+    RepOp::message(RepOp::front(&head, &txn), txn.data())
 }

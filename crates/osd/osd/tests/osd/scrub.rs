@@ -144,7 +144,7 @@ fn harms() -> Vec<(Vec<Step>, bool)> {
         |name: &[u8], value: &[u8]| Step::SetXattr { name: name.into(), value: Bytes::from(value.to_vec()) };
     let omap =
         |key: &[u8], value: &[u8]| Step::SetOmap { entries: vec![(key.into(), Bytes::from(value.to_vec()))] };
-    let other = Step::Write { off: 4096, data: Payload::from(noise(99, 4096)), crc: None };
+    let other = Step::Write { off: 4096, data: Payload::from(noise(99, 4096)) };
     // The names of xattrs as clients know them are kept behind an underscore, as in Ceph.
     vec![
         (vec![other], true),
@@ -382,7 +382,7 @@ fn whoever_leads_next_knows_the_last_scrubs_also_after_a_restart() {
     assert_eq!(scrub(&cluster, true, false), 0);
     let clean = told(&cluster);
     assert_eq!(clean.last_clean, clean.last.time);
-    let other = Step::Write { off: 4096, data: Payload::from(noise(99, 4096)), crc: None };
+    let other = Step::Write { off: 4096, data: Payload::from(noise(99, 4096)) };
     tamper(&cluster, 3, vec![(1, oid(0), vec![other]), (1, oid(1), vec![Step::Truncate { size: 4096 }])]);
     assert_eq!(scrub(&cluster, true, false), 2);
     let last = told(&cluster);

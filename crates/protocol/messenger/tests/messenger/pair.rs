@@ -94,7 +94,7 @@ async fn echo_of_all_sizes(shard: Shard) {
         assert_eq!(msg.front, *front);
         assert!(msg.data.to_vec() == *data, "message {n}");
         let crc = (!data.is_empty()).then(|| crc32c::raw(crc32c::SEED, data));
-        assert_eq!(msg.data_crc, crc);
+        assert_eq!(msg.data.known_crc(), crc);
         assert!(
             msg.data
                 .iter()
@@ -151,9 +151,9 @@ async fn known_checksums(shard: Shard) {
     let conn = client(&shard, &server, &Recorder::sink()).await;
     let data = Payload::from(noise(1, 5000));
     let crc = data.crc32c(crc32c::SEED);
-    conn.send(message(1, Vec::new(), Vec::new()).with_data_crc(data.clone(), crc));
+    conn.send(message(1, Vec::new(), Vec::new()).with_data(data.clone().with_crc(crc)));
     until(&shard, || server.recorder.messages.get() == 1).await;
-    conn.send(message(2, Vec::new(), Vec::new()).with_data_crc(data, crc ^ 1));
+    conn.send(message(2, Vec::new(), Vec::new()).with_data(data.with_crc(crc ^ 1)));
     until(&shard, || server.recorder.closed.borrow().len() == 1).await;
     assert_eq!(server.recorder.messages.get(), 1);
     let reason = server.recorder.closed.borrow()[0].clone();

@@ -68,7 +68,7 @@ fn with_sums(bytes: &[u8]) -> Vec<u8> {
 /// A group of one transaction with a bit of everything.
 fn group() -> Vec<u8> {
     let mut txn = Transaction::new(PgId::new(1, 7).into(), 0);
-    let steps = [Step::Write { off: 0, data: vec![7; 4096].into(), crc: None }, Step::ClearOmap];
+    let steps = [Step::Write { off: 0, data: vec![7; 4096].into() }, Step::ClearOmap];
     let oid = ObjectId::head(1, b"space", b"key", b"name");
     let copy = Step::CloneFrom { from: oid.clone().into() };
     txn.changes.push(ObjectChange::new(ObjectId { snap: 4, ..oid.clone() }, [copy]));

@@ -118,7 +118,7 @@ impl Change {
                 let mut data = Payload::new();
                 data.push(a.to_vec().into());
                 data.push(b.to_vec().into());
-                Step::Write { off: *off, data, crc: None }
+                Step::Write { off: *off, data }
             }
         };
         super::only(oid, step)

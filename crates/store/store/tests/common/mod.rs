@@ -137,7 +137,7 @@ pub fn only(oid: &ObjectId, step: Step) -> ObjectChange {
 }
 
 pub fn write(oid: &ObjectId, off: u64, data: Vec<u8>) -> ObjectChange {
-    only(oid, Step::Write { off, data: Payload::from(data), crc: None })
+    only(oid, Step::Write { off, data: Payload::from(data) })
 }
 
 pub fn clone(to: &ObjectId, from: &ObjectId) -> ObjectChange {

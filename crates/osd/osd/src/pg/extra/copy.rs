@@ -82,7 +82,7 @@ pub(super) async fn from(
     }
     state.touch();
     state.truncate(0);
-    state.place(0, data, None)?;
+    state.place(0, data)?;
     source.copy_attrs(osd, client_op, state).await
 }
 

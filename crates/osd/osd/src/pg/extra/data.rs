@@ -54,7 +54,7 @@ pub(super) async fn step(
             let wanted = op.write_same();
             // The store and other members hold all of it, though it is one piece of memory here.
             state.left = state.left.checked_sub(wanted.length).ok_or(OpError::of(errno::EMSGSIZE))?;
-            state.write(wanted.offset, repeated(&input, wanted.length, wanted.data_length)?, None)?;
+            state.write(wanted.offset, repeated(&input, wanted.length, wanted.data_length)?)?;
             Ok(Payload::new())
         }
     }

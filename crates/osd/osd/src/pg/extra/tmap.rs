@@ -31,7 +31,7 @@ pub(super) async fn update(
     let bytes = map.encode();
     *data = Some(bytes.clone());
     state.truncate(bytes.len() as u64);
-    state.write(0, Payload::from(bytes), None)
+    state.write(0, Payload::from(bytes))
 }
 
 #[derive(Default, PartialEq, Eq, Debug)]

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 
 use carmine_pgtypes::Transaction;
-use carmine_types::ObjectId;
+use carmine_types::{ObjectId, is_mutated};
 
 use crate::pg::snaps::{self, Families, Family};
 
@@ -54,7 +54,7 @@ impl Window {
         // The mapper's entries travel with the families.
         let changed = || txn.changes.iter().map(|change| &*change.oid).filter(|oid| !snaps::is_mapper(oid));
         let is_sent = changed().all(|oid| state.is_sent(&snaps::head_of(oid)));
-        if is_sent || cfg!(carmine_mutation = "withhold_nothing") {
+        if is_sent || is_mutated("withhold_nothing") {
             return false;
         }
         changed().for_each(|oid| state.note(oid));

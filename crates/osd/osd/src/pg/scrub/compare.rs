@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use carmine_types::{Eversion, ObjectId, OsdId, UTime};
+use carmine_types::{Eversion, ObjectId, OsdId, UTime, is_mutated};
 use carmine_wire::scrub::{InconsistentCopy, InconsistentObject, copy_errors, object_errors};
 
 use crate::messages::Scanned;
@@ -136,8 +136,8 @@ fn differ(found: &Scanned, right: &Scanned, deep: bool, copy: &mut u64, object: 
     }
     let info = |f: &Scanned| -> (Eversion, u64, UTime) { (f.version, f.user_version, f.mtime) };
     let readable = is_readable(found);
-    let is_size = found.size != right.size && !cfg!(carmine_mutation = "ignore_sizes");
-    let is_data = deep && readable && found.data != right.data && !cfg!(carmine_mutation = "ignore_data");
+    let is_size = found.size != right.size && !is_mutated("ignore_sizes");
+    let is_data = deep && readable && found.data != right.data && !is_mutated("ignore_data");
     let is_omap = readable && found.omap != right.omap;
     let is_name = found.attr_names != right.attr_names;
     let is_value = !is_name && found.attrs != right.attrs;

@@ -112,7 +112,7 @@ impl Run {
         let Content { meta, header, omap } = content;
         let mut steps: SmallVec<[Step; 2]> = SmallVec::new();
         steps.extend([Step::Remove, Step::Truncate { size: meta.size }]);
-        steps.extend(without_zeros(&data).map(|(off, data)| Step::Write { off, data, crc: None }));
+        steps.extend(without_zeros(&data).map(|(off, data)| Step::Write { off, data }));
         let xattrs = meta.xattrs.iter();
         steps.extend(xattrs.map(|(name, value)| Step::SetXattr { name: name.into(), value: value.clone() }));
         steps.extend((!header.is_empty()).then_some(Step::SetOmapHeader { header }));
@@ -127,7 +127,7 @@ impl Run {
         while off < right.size {
             let data = self.piece(oid, from, off, right.size).await?;
             let len = data.len() as u64;
-            let steps = [Step::Write { off, data, crc: None }];
+            let steps = [Step::Write { off, data }];
             self.submit(oid, &meta, steps.into_iter().collect()).await?;
             off += len;
         }
@@ -228,8 +228,8 @@ impl Run {
         request.mtime = meta.mtime;
         let (tell, mut told) = oneshot::channel();
         // Entries without a client have a zero id.
-        let no_data = (Payload::new(), None);
-        let op = ClientOp::new(request, ReqId::default(), no_data, osd.shard.now_ns(), ReplyTo::Local(tell));
+        let now_ns = osd.shard.now_ns();
+        let op = ClientOp::new(request, ReqId::default(), Payload::new(), now_ns, ReplyTo::Local(tell));
         let sizes = (own.as_ref().map(|own| own.size), Some(meta.size));
         let is_head = oid.snap == SNAP_HEAD;
         // The request has no operations, and so changes nothing that clients see.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use carmine_reactor::{Buf, Bytes, File, FileOptions, Shard};
-use carmine_types::IoPath;
+use carmine_types::{IoPath, is_mutated};
 
 use crate::blue::device::label::Label;
 use crate::{BLOCK_BYTES, StoreError};
@@ -142,12 +142,12 @@ impl Device {
     }
 
     pub(crate) async fn write_at(&self, data: Vec<Bytes>, at: u64, durable: bool) -> io::Result<()> {
-        let durable = durable && !cfg!(carmine_mutation = "skip_flush");
+        let durable = durable && !is_mutated("skip_flush");
         self.file.write_at(data, self.base() + at, durable).await
     }
 
     pub(crate) async fn fdatasync(&self) -> io::Result<()> {
-        if cfg!(carmine_mutation = "skip_flush") {
+        if is_mutated("skip_flush") {
             return Ok(());
         }
         self.file.fdatasync().await

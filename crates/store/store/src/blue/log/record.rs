@@ -273,7 +273,7 @@ mod tests {
     fn txn(n: u32) -> Sealed {
         let mut txn = Transaction::new(PgId::new(-2, n).into(), 0);
         let data = vec![1; 5000].into();
-        let steps = [Step::Write { off: 0, data, crc: None }, Step::Truncate { size: 9 }];
+        let steps = [Step::Write { off: 0, data }, Step::Truncate { size: 9 }];
         txn.changes.push(ObjectChange::new(ObjectId::head(-2, b"", b"", b"o"), steps));
         txn.log_trim_to = Some(Eversion::new(3, n.into()));
         txn.into()

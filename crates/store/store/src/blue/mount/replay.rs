@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use carmine_pgtypes::{ObjectChange, Step, Transaction};
 use carmine_reactor::{Bytes, Payload, Shard};
-use carmine_types::{Eversion, ObjectId, SpgId, crc32c};
+use carmine_types::{Eversion, ObjectId, SpgId, crc32c, is_mutated};
 
 use crate::blue::device::data::{Device, io_error, read_block};
 use crate::blue::device::join::join_all;
@@ -358,7 +358,7 @@ impl Replay<'_> {
 
     /// Whether each block has its checksum. One that cannot be read does not.
     async fn holds(&self, writes: &[(u64, u32)]) -> Vec<bool> {
-        if cfg!(carmine_mutation = "ignore_data_crc") {
+        if is_mutated("ignore_data_crc") {
             return vec![true; writes.len()];
         }
         let mut out = Vec::with_capacity(writes.len());
@@ -466,7 +466,7 @@ impl Replayed {
 }
 
 impl Placer for Replayed {
-    fn whole(&mut self, data: &Payload, _crc: Option<u32>, out: &mut PlacedList) {
+    fn whole(&mut self, data: &Payload, out: &mut PlacedList) {
         out.extend((0..data.len() as u64 / BLOCK_BYTES).map(|_| self.next()));
     }
 

@@ -39,8 +39,8 @@ pub(crate) type Sources = Vec<Rc<Onode>>;
 
 /// Finds places for blocks that are written.
 pub(crate) trait Placer {
-    /// Whole blocks of data. `crc` is the checksum if it is one block and that is known.
-    fn whole(&mut self, data: &Payload, crc: Option<u32>, out: &mut PlacedList);
+    /// Whole blocks of data.
+    fn whole(&mut self, data: &Payload, out: &mut PlacedList);
 
     /// A block of which a part is replaced, by zeros if there is no data; `old` is what it held, if it was no hole.
     fn part(&mut self, old: Option<&Bytes>, within: usize, len: usize, data: Option<&Payload>) -> Placed;
@@ -93,8 +93,8 @@ impl<P: Placer> Work<P> {
         state.exists |= step.creates();
         match step {
             Step::Touch => {}
-            Step::Write { off, data, crc } => {
-                self.write(object, state, *off, data, *crc);
+            Step::Write { off, data } => {
+                self.write(object, state, *off, data);
                 if step.end() > state.meta.size {
                     self.leave_gap(object, state, *off);
                     state.meta.size = step.end();
@@ -186,14 +186,7 @@ impl<P: Placer> Work<P> {
         }
     }
 
-    fn write(
-        &mut self,
-        object: &mut Touched,
-        state: &mut OnodeState,
-        off: u64,
-        data: &Payload,
-        crc: Option<u32>,
-    ) {
+    fn write(&mut self, object: &mut Touched, state: &mut OnodeState, off: u64, data: &Payload) {
         let end = off + data.len() as u64;
         let mut at = off;
         while at < end {
@@ -202,11 +195,10 @@ impl<P: Placer> Work<P> {
             let whole = ((end - at) / BLOCK_BYTES * BLOCK_BYTES) as usize;
             if within == 0 && whole > 0 {
                 let mut placed = PlacedList::new();
-                let crc = crc.filter(|_| data.len() == BLOCK);
                 if whole == data.len() {
-                    self.placer.whole(data, crc, &mut placed);
+                    self.placer.whole(data, &mut placed);
                 } else {
-                    self.placer.whole(&data.slice(skip, whole), crc, &mut placed);
+                    self.placer.whole(&data.slice(skip, whole), &mut placed);
                 }
                 for (index, placed) in (index..).zip(placed) {
                     self.place(object, state, index, placed);
@@ -399,7 +391,7 @@ mod tests {
     use super::*;
 
     fn write(off: u64, len: usize) -> Needs {
-        needs(&Step::Write { off, data: Payload::from(vec![1; len]), crc: None })
+        needs(&Step::Write { off, data: Payload::from(vec![1; len]) })
     }
 
     #[test]

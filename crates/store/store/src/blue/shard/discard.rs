@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use carmine_reactor::Group as SchedulingGroup;
+use carmine_types::is_mutated;
 
 use crate::BLOCK_BYTES;
 use crate::blue::device::join::join_all;
@@ -113,7 +114,7 @@ impl Blue {
     /// Lets blocks be taken again that nothing needs any more.
     pub(crate) fn give_back(&self, freed: Freed) {
         let Some(discards) = &self.discards else { return self.free(freed) };
-        if cfg!(carmine_mutation = "discard_reused") {
+        if is_mutated("discard_reused") {
             self.free(freed.iter().copied());
         }
         let (rest, next) = discards.add(freed, self.shared.space().free_blocks(true));
@@ -183,7 +184,7 @@ impl Blue {
 
     /// Blocks whose discard is done, or is not to be.
     fn discarded(&self, blocks: impl IntoIterator<Item = u64>) {
-        if !cfg!(carmine_mutation = "discard_reused") {
+        if !is_mutated("discard_reused") {
             self.free(blocks);
         }
     }
@@ -191,7 +192,7 @@ impl Blue {
     fn free(&self, blocks: impl IntoIterator<Item = u64>) {
         for block in blocks {
             self.shared.space().free(block);
-            if cfg!(carmine_mutation = "free_twice") {
+            if is_mutated("free_twice") {
                 self.shared.space().free(block);
             }
         }

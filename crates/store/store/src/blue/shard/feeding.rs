@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use carmine_reactor::Group as SchedulingGroup;
-use carmine_types::FlushMode;
+use carmine_types::{FlushMode, is_mutated};
 
 use crate::blue::device::join::join_all;
 use crate::blue::objects::onode::Pin;
@@ -135,7 +135,7 @@ impl Blue {
         let Some((end, changes)) = self.queue.borrow_mut().windows.pop() else { return };
         let Changes { batch, objects, existence, bytes } = changes;
         self.queue.borrow_mut().handed.push_back(Handed { number, seq, end, bytes, objects, existence });
-        let seq = seq + u64::from(cfg!(carmine_mutation = "feed_ahead"));
+        let seq = seq + u64::from(is_mutated("feed_ahead"));
         let group = FeedGroup { shard: self.shard.id(), seq, batch };
         self.shared.log().feed(&self.shard, self.shared.instance(), group);
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Bytes, Group as SchedulingGroup};
-use carmine_types::FlushMode;
+use carmine_types::{FlushMode, is_mutated};
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
@@ -302,7 +302,7 @@ impl Queue {
     fn pop_durable(&mut self) -> Option<InFlight> {
         let flush_done = self.flush_done;
         self.groups.pop_front_if(|group| {
-            (group.is_written() && group.flush <= flush_done) || cfg!(carmine_mutation = "answer_early")
+            (group.is_written() && group.flush <= flush_done) || is_mutated("answer_early")
         })
     }
 
@@ -355,7 +355,7 @@ impl Queue {
 impl Blue {
     /// Queues a transaction that is applied, and starts its writes.
     pub(crate) fn enqueue(&self, mut record: Record, writes: DeviceWrites, written: Written) {
-        if cfg!(carmine_mutation = "reuse_early") {
+        if is_mutated("reuse_early") {
             let freed = record.freed.clone();
             self.reads.park(freed).into_iter().flatten().for_each(|block| self.shared.space().free(block));
         }
@@ -558,7 +558,7 @@ impl Blue {
 
     /// Gives blocks back that nothing durable points to, when no read needs them any more and nothing writes to them.
     pub(crate) fn release(&self, freed: Freed) {
-        if cfg!(carmine_mutation = "reuse_early") {
+        if is_mutated("reuse_early") {
             return; // they were given back when they were freed
         }
         let freed = self.hold_deferred(freed);

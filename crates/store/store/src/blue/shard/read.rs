@@ -410,7 +410,7 @@ impl Blue {
         let len = (size.saturating_sub(at)).min(BLOCK_BYTES) as usize;
         let data = Payload::from(whole.slice(..len));
         pin.state.borrow_mut().recent.insert(entry.block(), Recent { data: whole, writing: false });
-        txn.changes.push(ObjectChange::new(oid.clone(), [Step::Write { off: at, data, crc: None }]));
+        txn.changes.push(ObjectChange::new(oid.clone(), [Step::Write { off: at, data }]));
         let commit = self.submit(txn.into());
         if entry.is_lost() {
             // All lost blocks have this number.

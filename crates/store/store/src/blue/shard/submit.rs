@@ -5,7 +5,7 @@ use std::rc::Rc;
 use carmine_pgtypes::{NAME_BYTES_MAX, OBJECT_BYTES_MAX, ObjectChange, Sealed};
 use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Buf, Bytes, Payload};
-use carmine_types::{ObjectId, crc32c};
+use carmine_types::{ObjectId, crc32c, is_mutated};
 use smallvec::SmallVec;
 
 use crate::blue::device::space::{Run, Runs};
@@ -304,12 +304,12 @@ struct Allocated<'a> {
 }
 
 impl Placer for Allocated<'_> {
-    fn whole(&mut self, data: &Payload, crc: Option<u32>, out: &mut PlacedList) {
+    fn whole(&mut self, data: &Payload, out: &mut PlacedList) {
         let (mut at, end) = (0, data.len() as u64 / BLOCK_BYTES);
         while at < end {
             let run = self.take((end - at).min(IO_BLOCKS_MAX));
             let part = data.slice((at * BLOCK_BYTES) as usize, (run.blocks * BLOCK_BYTES) as usize);
-            self.write_run(run, &part, crc, out);
+            self.write_run(run, &part, out);
             at += run.blocks;
         }
     }
@@ -332,7 +332,7 @@ impl Placer for Allocated<'_> {
 
     fn share(&mut self, extents: &Extents) {
         let blocks = extents.entries().iter().filter(|entry| entry.has_block());
-        if !cfg!(carmine_mutation = "forget_reference") {
+        if !is_mutated("forget_reference") {
             self.store.shared.space().share(blocks.map(|entry| entry.block()));
         }
     }
@@ -363,14 +363,15 @@ impl Allocated<'_> {
     }
 
     /// Writes whole blocks to a run of the device.
-    fn write_run(&mut self, run: Run, data: &Payload, crc: Option<u32>, out: &mut PlacedList) {
+    fn write_run(&mut self, run: Run, data: &Payload, out: &mut PlacedList) {
         let mut block = run.start;
+        let of_all = data.known_crc().filter(|_| data.len() == BLOCK);
         for bytes in self.aligned(data) {
             let first = block;
             let known = bytes.block_crcs().unwrap_or_default();
             for (index, at) in (0..bytes.len()).step_by(BLOCK).enumerate() {
                 let content = bytes.slice(at..at + BLOCK);
-                let crc = crc.or_else(|| known.get(index).copied());
+                let crc = of_all.or_else(|| known.get(index).copied());
                 let crc = crc.unwrap_or_else(|| crc32c::raw(crc32c::SEED, &content));
                 self.crcs.push((block, crc));
                 out.push(Placed { block, crc, content });

@@ -13,6 +13,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
+use carmine_types::is_mutated;
+
 use crate::blue::objects::onode::{Onode, Pin};
 use crate::kv::KvBatch;
 
@@ -102,7 +104,7 @@ impl Windows {
             return;
         }
         if let Some(earlier) = self.closed_mut(window)
-            && !cfg!(carmine_mutation = "forget_window")
+            && !is_mutated("forget_window")
         {
             onode.encode(&mut earlier.changes.batch, usize::MAX);
         }
