@@ -35,7 +35,9 @@ impl Page {
     pub(crate) fn payload(&self) -> Payload {
         let crc = self.crc.get().unwrap_or_else(|| crc32c::raw(crc32c::SEED, &self.bytes));
         self.crc.set(Some(crc));
-        Payload::from(self.bytes.clone()).with_crc(crc)
+        let data = Payload::from(self.bytes.clone()).with_crc(crc);
+        debug_assert!(data.is_as_known(), "the checksum of another page");
+        data
     }
 
     /// Its memory to write to, which is another if a read or another object holds the old one; with the old content unless all of it is

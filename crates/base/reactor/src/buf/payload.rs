@@ -54,6 +54,12 @@ impl Payload {
         self.crc
     }
 
+    /// Whether its checksum, if it is known, is that of its bytes: for assertions.
+    #[must_use]
+    pub fn is_as_known(&self) -> bool {
+        self.crc.is_none_or(|crc| crc == self.computed_crc(carmine_types::crc32c::SEED))
+    }
+
     /// `len` bytes: those of `piece` over and over. They share its memory.
     #[must_use]
     pub fn repeat(piece: &Bytes, len: usize) -> Payload {
@@ -140,6 +146,10 @@ impl Payload {
         {
             return crc;
         }
+        self.computed_crc(seed)
+    }
+
+    fn computed_crc(&self, seed: u32) -> u32 {
         self.chunks.iter().fold(seed, |crc, c| c.crc32c(crc))
     }
 }
@@ -219,7 +229,9 @@ mod tests {
             for part in parts {
                 let crc = crc32c::raw(SEED, &part);
                 bytes.extend_from_slice(&part);
-                all.append(&Payload::from(part).with_crc(crc));
+                let part = Payload::from(part).with_crc(crc);
+                prop_assert!(part.is_as_known() && (part.is_empty() || !part.clone().with_crc(!crc).is_as_known()));
+                all.append(&part);
                 prop_assert_eq!(all.crc32c(SEED), crc32c::raw(SEED, &bytes));
                 prop_assert_eq!(all.crc32c(7), crc32c::raw(7, &bytes));
             }

@@ -616,6 +616,7 @@ impl<'a> ObjectState<'a> {
             self.resize(self.size.max(off));
             return Ok(());
         }
+        debug_assert!(data.is_as_known(), "the checksum of other data");
         self.steps.push(Step::Write { off, data });
         (self.exists, self.size) = (true, self.size.max(end));
         Ok(())

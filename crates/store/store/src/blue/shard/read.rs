@@ -140,7 +140,11 @@ impl Blue {
         let _reading = self.begin_read();
         let (block, crc) = (entry.block(), entry.crc());
         let read = self.read_block(oid, index, block, crc).await;
-        Some(read.map(|bytes| (user_version, Payload::from(bytes).with_crc(crc))))
+        Some(read.map(|bytes| {
+            let data = Payload::from(bytes).with_crc(crc);
+            debug_assert!(data.is_as_known(), "the checksum of another block");
+            (user_version, data)
+        }))
     }
 
     /// Reads the runs, several at a time, and strings them together. The checksum of all of it is known from those of its blocks.
@@ -156,7 +160,9 @@ impl Blue {
                 Box::pin(self.gather_many(onode, std::iter::once(first).chain(sources), &mut out)).await?;
             }
         }
-        Ok(out.with_crc(crc))
+        let out = out.with_crc(crc);
+        debug_assert!(out.is_as_known(), "the checksums of other blocks");
+        Ok(out)
     }
 
     async fn gather_many(
