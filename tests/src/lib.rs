@@ -2,10 +2,12 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // tests start processes and read files
 
 pub mod fuzz;
+pub mod power;
 pub mod sheet;
 pub mod tools;
 pub mod truth;
 mod turns;
+pub mod verified;
 
 pub use carmine_testkit::{installed, skip};
 
@@ -49,7 +51,9 @@ fn target_dir() -> PathBuf {
 
 /// A testbed in a fresh folder; dropping it stops every process and removes the folder.
 pub struct Testbed {
+    /// Files of the test.
     root: TempDir,
+    dir: PathBuf,
     _turn: Arc<Turn>,
 }
 
@@ -59,6 +63,13 @@ impl Testbed {
         Testbed::with(Turn::beside(&target_dir()))
     }
 
+    /// The same, with the testbed's folder in another one: on a drive of the test, say.
+    pub fn inside(folder: &Path) -> Testbed {
+        let mut bed = Testbed::new();
+        bed.dir = folder.join("bed");
+        bed
+    }
+
     /// The same for a test that measures: no other testbed runs meanwhile.
     pub fn alone() -> Testbed {
         Testbed::with(Turn::alone(&target_dir()))
@@ -66,7 +77,7 @@ impl Testbed {
 
     fn with(turn: impl Into<Arc<Turn>>) -> Testbed {
         let root = tempfile::tempdir_in(target_dir()).expect("a folder on a disk");
-        Testbed { root, _turn: turn.into() }
+        Testbed { dir: root.path().join("bed"), root, _turn: turn.into() }
     }
 
     /// A started testbed: `up` with these options.
@@ -110,7 +121,7 @@ impl Testbed {
 
     /// The testbed's folder.
     pub fn dir(&self) -> PathBuf {
-        self.root.path().join("bed")
+        self.dir.clone()
     }
 
     /// Runs `carmine COMMAND --dir DIR ARGS`; at most two minutes.
@@ -181,6 +192,12 @@ impl Testbed {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+}
+
+/// Sends a signal such as `-STOP` to processes of a testbed.
+pub fn signal(pids: &[i32], name: &str) {
+    let pids = pids.iter().map(ToString::to_string);
+    assert!(Command::new("kill").arg(name).args(pids).status().expect("kill").success(), "kill {name}");
 }
 
 /// SIGKILL to processes of a testbed, all at once; returns how many of them there were, when they are gone. A pid whose process does not run

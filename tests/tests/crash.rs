@@ -2,10 +2,11 @@
 //! are left, or wait, and never fail.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // starts processes and reads files
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::time::Duration;
 
+use carmine_tests::verified::{
+    check_blocks, check_replicas, dies_with_its_osds, let_write, load, state_file,
+};
 use carmine_tests::{Background, Testbed, installed, kill_nine, succeed};
 use serde_json::Value;
 
@@ -24,75 +25,10 @@ const THREE_BLUE: &[&str] = &[
     "--pgs",
     "32",
 ];
-/// A small span: every block is written many times, so a lost write is likely to be seen.
-const SPAN: &[&str] = &["--size", "16m", "--object-size", "256k", "--bs", "4k"];
-
 fn up_blue(reactors: &str) -> Testbed {
     let mut options = THREE_BLUE.to_vec();
     options.extend(["--reactors", reactors]);
     Testbed::up(&options)
-}
-
-fn state_file(bed: &Testbed) -> PathBuf {
-    bed.dir().parent().expect("a parent").join("verify-state")
-}
-
-/// A verified random write load; its state goes to the state file, which a later load goes on with.
-fn load<'a>(state: &'a str, seconds: &'a str) -> Vec<&'a str> {
-    let mut args = vec!["--rw", "randwrite", "--iodepth", "32", "--prefill", "never", "--verify"];
-    args.extend(["--verify-state", state, "--runtime", seconds]);
-    args.extend(SPAN);
-    args
-}
-
-/// Waits until a load writes: before that it waits for the OSDs to be quiet. Then lets it run on for a while.
-fn let_write(bed: &Testbed, after: Duration) {
-    let ask = ["--osd", "0", r#"{"prefix":"pg_contents"}"#];
-    bed.until(Duration::from_secs(30), "admin", &ask, |said| said.contains("bench."));
-    std::thread::sleep(after);
-}
-
-/// Reads back every block that the state file knows: nothing is wrong, and there was something to check.
-fn check_blocks(bed: &Testbed, state: &str) {
-    let mut args = vec!["--rw", "randread", "--iodepth", "32", "--verify-only", "--verify-state", state];
-    args.extend(SPAN);
-    let said = bed.ok("bench", &args);
-    let line =
-        said.lines().find(|l| l.starts_with("verify")).unwrap_or_else(|| panic!("no verify line: {said}"));
-    let checked: u64 =
-        line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number of blocks");
-    assert!(checked > 200, "too little was checked to say anything: {line}");
-    assert!(line.contains(" 0 wrong"), "{line}");
-}
-
-/// Every PG has the same last update and the same objects (size, version, checksum) on every OSD.
-fn check_replicas(bed: &Testbed) {
-    let contents: Vec<Value> = (0..OSDS)
-        .map(|osd| {
-            let text = bed.ok("admin", &["--osd", &osd.to_string(), r#"{"prefix":"pg_contents"}"#]);
-            serde_json::from_str(&text).unwrap_or_else(|e| panic!("osd.{osd} answers no JSON ({e}): {text}"))
-        })
-        .collect();
-    let pgs = |osd: usize| contents[osd]["pgs"].as_object().expect("PGs by name");
-    let ids: BTreeSet<&String> = (0..OSDS).flat_map(|osd| pgs(osd).keys()).collect();
-    assert!(ids.len() >= 32, "only {} PGs", ids.len());
-    let mut objects = 0;
-    for id in ids {
-        let first = &pgs(0)[id];
-        objects += first["objects"].as_object().expect("objects by name").len();
-        for osd in 1..OSDS {
-            let other = pgs(osd).get(id).unwrap_or_else(|| panic!("osd.{osd} has no PG {id}"));
-            assert_eq!(first, other, "PG {id}: osd.0 (left) and osd.{osd} (right) differ");
-        }
-    }
-    assert!(objects > 16, "only {objects} objects were compared");
-}
-
-/// The load sees its OSDs die, says so, and keeps in its file what it was told until then.
-fn dies_with_its_osds(bench: Background) {
-    let out = bench.wait(Duration::from_secs(30));
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(!out.status.success() && said.contains("died under the load") && said.contains("osd."), "{said}");
 }
 
 /// The load goes on without an error when OSDs die and come back, and says so.
@@ -119,7 +55,7 @@ fn kill_nine_of_everything_loses_nothing_acknowledged() {
         assert!(bed.ok("status", &[]).contains("stopped"));
         bed.ok("up", &["--reactors", reactors, "--overprovisioned"]);
         check_blocks(&bed, state);
-        check_replicas(&bed);
+        check_replicas(&bed, OSDS);
     }
 }
 
@@ -243,7 +179,7 @@ fn kill_nine_while_starting_loses_nothing_either() {
     }
     bed.ok("up", &["--reactors", "1", "--overprovisioned"]);
     check_blocks(&bed, state);
-    check_replicas(&bed);
+    check_replicas(&bed, OSDS);
 }
 
 #[test]
@@ -282,12 +218,12 @@ fn clients_go_on_without_an_osd_and_wait_below_min_size() {
     }
     goes_on_without_its_osds(bench);
     check_blocks(&bed, state);
-    check_replicas(&bed);
+    check_replicas(&bed, OSDS);
     // `down` and `up` mend it, too.
     bed.ok("down", &[]);
     bed.ok("up", &["--overprovisioned"]);
     check_blocks(&bed, state);
-    check_replicas(&bed);
+    check_replicas(&bed, OSDS);
 }
 
 #[test]
@@ -300,6 +236,6 @@ fn blocks_written_with_one_reactor_are_read_with_two_and_back() {
         bed.ok("down", &[]);
         bed.ok("up", &["--reactors", reactors, "--overprovisioned"]);
         check_blocks(&bed, state);
-        check_replicas(&bed);
+        check_replicas(&bed, OSDS);
     }
 }

@@ -1,7 +1,6 @@
 //! How it is found out that an OSD died or hangs, and that one is only busy.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // starts processes and reads files
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use carmine_tests::tools::{FOUR_BLUE, FioRun, THREE_CYAN};
@@ -23,8 +22,7 @@ fn wait_for(bed: &Testbed, from: usize, what: &str, limit: Duration) -> Duration
 }
 
 fn signal(bed: &Testbed, daemon: &str, name: &str) {
-    let pid = bed.pid(daemon).expect("a record").to_string();
-    assert!(Command::new("kill").args([name, &pid]).status().expect("kill").success());
+    carmine_tests::signal(&[bed.pid(daemon).expect("a record")], name);
 }
 
 #[test]

@@ -25,18 +25,25 @@ impl LoopDevice {
     /// where no such device can be made: that takes root, and a kernel with loop devices.
     pub fn new(folder: &Path, bytes: u64, sector_bytes: u32) -> Option<LoopDevice> {
         let backing = folder.join("backing");
-        let path = File::create(&backing).and_then(|file| file.set_len(bytes)).and_then(|()| {
-            losetup(&["--find", "--show", "--sector-size", &sector_bytes.to_string()], &backing)
-        });
-        match path {
-            Ok(path) => Some(LoopDevice { path: PathBuf::from(path), backing }),
-            Err(why) => {
+        let device = File::create(&backing)
+            .and_then(|file| file.set_len(bytes))
+            .and_then(|()| LoopDevice::on(backing, sector_bytes));
+        device
+            .map_err(|why| {
                 skip(format_args!(
                     "no loop device can be made ({why}): run as root, with util-linux and the kernel module loop"
                 ));
-                None
-            }
-        }
+            })
+            .ok()
+    }
+
+    /// A device on an existing file, with sectors of `sector_bytes`.
+    ///
+    /// # Errors
+    /// Those of `losetup`.
+    pub fn on(backing: PathBuf, sector_bytes: u32) -> io::Result<LoopDevice> {
+        let path = losetup(&["--find", "--show", "--sector-size", &sector_bytes.to_string()], &backing)?;
+        Ok(LoopDevice { path: PathBuf::from(path), backing })
     }
 
     /// The device.
