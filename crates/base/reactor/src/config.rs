@@ -85,7 +85,8 @@ carmine_types::defaults! {
         /// Bytes of each arena, from its start, whose pages are pinned and registered with the ring: disk I/O in them costs about
         /// 0.2 µs less, but they are taken at the start. Without effect where the locked-memory limit forbids it.
         pub register_bytes: usize,
-        /// Entries of the submission ring; the completion ring has eight times as many.
+        /// Entries of the submission ring; the completion ring has eight times as many. `CARMINE_RING_ENTRIES` in the environment is
+        /// used instead, so that a test can be run with rings that are always full.
         pub ring_entries: u32 = 512,
         /// Microseconds of ready tasks per turn before the reactor looks at the kernel again.
         pub task_quota_us: u32 = 500,

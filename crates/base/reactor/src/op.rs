@@ -191,6 +191,11 @@ impl Ops {
         matches!(slot.state, SlotState::InFlight | SlotState::Orphan).then_some(slot.op.as_mut()).flatten()
     }
 
+    /// The driver has an operation at this index whose future was dropped.
+    pub(crate) fn is_orphan(&self, index: u32) -> bool {
+        self.slots.get(index as usize).is_some_and(|slot| slot.state == SlotState::Orphan)
+    }
+
     /// Takes a completion in; whom to wake.
     pub(crate) fn finish(&mut self, d: Done) -> WakeTarget {
         let slot = &mut self.slots[d.op as usize];

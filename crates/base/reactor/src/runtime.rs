@@ -109,7 +109,7 @@ impl Parts {
 
     /// A shard with a ring, on the calling thread.
     fn real(self, config: &Config) -> io::Result<Shard> {
-        let mut ring = Uring::new(config.ring_entries, Arc::clone(&self.shared), Arc::clone(&self.process))?;
+        let mut ring = Uring::new(ring_entries(config), Arc::clone(&self.shared), Arc::clone(&self.process))?;
         let arena = Slice::new(config.arena_bytes_per_shard)?;
         if config.register_bytes > 0 {
             ring.register(&arena, config.register_bytes);
@@ -119,6 +119,11 @@ impl Parts {
         sys::short_slices();
         Ok(self.assemble(config, Driver::Uring(Box::new(ring)), clock, sys::random_seed(), arena))
     }
+}
+
+fn ring_entries(config: &Config) -> u32 {
+    let asked = std::env::var("CARMINE_RING_ENTRIES").ok().and_then(|entries| entries.parse().ok());
+    asked.unwrap_or(config.ring_entries)
 }
 
 fn pin_to(cpu: Option<usize>) -> io::Result<()> {

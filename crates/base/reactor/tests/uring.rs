@@ -159,6 +159,122 @@ fn direct_file_io(cfg: Config, path: &Path) {
     .expect("block_on");
 }
 
+/// Two parts of 512 bytes, which say whose they are.
+fn parts_of(n: usize) -> Vec<Bytes> {
+    vec![Bytes::from(vec![n as u8; 512]), Bytes::from(vec![!(n as u8); 512])]
+}
+
+fn flat(parts: &[Bytes]) -> Vec<u8> {
+    parts.iter().flat_map(|part| part.as_slice()).copied().collect()
+}
+
+/// Runs `work` for each of `count` numbers at once: all of it starts in one turn.
+async fn at_once<F>(shard: &Shard, count: usize, work: impl Fn(usize) -> F)
+where
+    F: Future<Output = ()> + 'static,
+{
+    let left = Rc::new(Cell::new(count));
+    for n in 0..count {
+        let (left, work) = (Rc::clone(&left), work(n));
+        shard.spawn(Group::Client, "one of many", async move {
+            work.await;
+            left.set(left.get() - 1);
+        });
+    }
+    while left.get() > 0 {
+        shard.sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// A full ring is submitted while there is more to push. When the gather list of the entry that was next was lent again, of 200 files
+/// some got another's bytes.
+#[test]
+fn gathered_writes_through_a_ring_of_8_entries_keep_their_bytes() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("dir");
+    for poll in policies() {
+        block_on(Config { ring_entries: 8, ..config(1, poll) }, async |shard| {
+            let opts = FileOptions { read: true, write: true, create: true, ..FileOptions::default() };
+            let mut files = Vec::new();
+            for n in 0..200 {
+                files.push(shard.open(&dir.path().join(n.to_string()), opts).await.expect("open"));
+            }
+            at_once(&shard, files.len(), |n| {
+                let file = files[n].clone();
+                // Plain writes between them: where the ring becomes full differs.
+                let data = if n % 5 == 4 { vec![flat(&parts_of(n)).into()] } else { parts_of(n) };
+                async move { file.write_at(data, 0, false).await.expect("a write") }
+            })
+            .await;
+            for n in 0..files.len() {
+                let bytes = std::fs::read(dir.path().join(n.to_string())).expect("the file");
+                assert!(bytes == flat(&parts_of(n)), "file {n} has the bytes of {:?}", bytes.first());
+            }
+        })
+        .expect("block_on");
+    }
+}
+
+#[test]
+fn gathered_sends_through_a_ring_of_8_entries_keep_their_bytes() {
+    for poll in policies() {
+        block_on(Config { ring_entries: 8, ..config(1, poll) }, async |shard| {
+            let listener = shard.listen(LOOPBACK).await.expect("listen");
+            let mut pairs = Vec::new();
+            for _ in 0..60 {
+                let near = shard.connect(listener.local_addr()).await.expect("connect");
+                let (far, _) = listener.accept().await.expect("accept");
+                pairs.push((Rc::new(near), Rc::new(far.into_stream(&shard))));
+            }
+            at_once(&shard, pairs.len(), |n| {
+                let near = Rc::clone(&pairs[n].0);
+                let chunks = parts_of(n).into_iter().map(Chunk::Slice).collect();
+                async move { near.send(chunks).await.expect("a send") }
+            })
+            .await;
+            at_once(&shard, pairs.len(), |n| {
+                let (far, shard) = (Rc::clone(&pairs[n].1), shard.clone());
+                async move {
+                    let bytes = read_exact(&far, &shard, 1024).await;
+                    assert!(bytes == flat(&parts_of(n)), "socket {n} has the bytes of {}", bytes[0]);
+                }
+            })
+            .await;
+        })
+        .expect("block_on");
+    }
+}
+
+/// Operations are cancelled, and their indexes used again, while the ring is always full.
+#[test]
+fn cancellations_through_a_ring_of_8_entries_hit_nobody_else() {
+    block_on(Config { ring_entries: 8, ..config(1, PollPolicy::Sleep) }, async |shard| {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("dir");
+        let opts = FileOptions { read: true, write: true, create: true, ..FileOptions::default() };
+        let file = shard.open(&dir.path().join("data"), opts).await.expect("open");
+        let listener = Rc::new(shard.listen(LOOPBACK).await.expect("listen"));
+        for round in 0..50 {
+            at_once(&shard, 60, |n| {
+                let (file, listener) = (file.clone(), Rc::clone(&listener));
+                async move {
+                    if n % 3 == 0 {
+                        let mut accept = Box::pin(listener.accept());
+                        std::future::poll_fn(|cx| {
+                            assert!(accept.as_mut().poll(cx).is_pending());
+                            std::task::Poll::Ready(())
+                        })
+                        .await;
+                    }
+                    file.write_at(parts_of(n), (n * 1024) as u64, false).await.expect("a write");
+                }
+            })
+            .await;
+            let stats = shard.stats();
+            assert!(stats.ops_in_flight < 60, "round {round}: {stats:?}");
+        }
+    })
+    .expect("block_on");
+}
+
 #[test]
 fn an_accept_stands_until_somebody_connects() {
     block_on(config(1, PollPolicy::Sleep), async |shard| {

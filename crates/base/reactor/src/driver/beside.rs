@@ -120,8 +120,13 @@ impl Beside {
         }
     }
 
-    /// Takes an operation. False: it has no form that this ring takes.
-    pub(crate) fn push(&mut self, index: u32, op: &mut Op) -> io::Result<bool> {
+    /// There is room for one more operation.
+    pub(crate) fn has_room(&mut self) -> bool {
+        !self.ring.submission().is_full()
+    }
+
+    /// Accepts an operation, for which there must be room. False: it has no form that this ring takes.
+    pub(crate) fn push(&mut self, index: u32, op: &mut Op) -> bool {
         let at = index as usize;
         if self.flights.len() <= at {
             self.flights.resize_with(at + 1, Flight::default);
@@ -131,22 +136,14 @@ impl Beside {
             Lane::Commands => self.flights[at].command(op, registered),
             Lane::Main | Lane::Polled => self.flights[at].polled(op, registered).map(squeue::Entry128::from),
         };
-        let Some(entry) = entry else { return Ok(false) };
-        self.push_entry(entry.user_data(u64::from(index)))?;
-        Ok(true)
-    }
-
-    fn push_entry(&mut self, entry: squeue::Entry128) -> io::Result<()> {
-        for _ in 0..2 {
-            // SAFETY: the entry points to memory that `Ops` (buffers) or `flights` (gather lists and ranges, one set for each
-            // operation) own until the completion is reaped.
-            if unsafe { self.ring.submission().push(&entry) }.is_ok() {
-                self.in_flight += 1;
-                return Ok(());
-            }
-            self.enter()?;
-        }
-        Err(io::Error::other("a ring beside the main one stays full although the kernel was entered"))
+        let Some(entry) = entry else { return false };
+        let entry = entry.user_data(u64::from(index));
+        // SAFETY: the entry points to memory that `Ops` (buffers) or `flights` (gather lists and ranges, one set for each
+        // operation) own until the completion is reaped.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        assert!(pushed.is_ok(), "{} operations are in flight, and the ring is full", self.in_flight);
+        self.in_flight += 1;
+        true
     }
 
     /// Submits, and lets the kernel look for completions.
@@ -355,7 +352,43 @@ fn commanded(way: &Way) -> Option<&Namespace> {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use super::*;
+    use crate::buf::Bytes;
+    use crate::op::Handle;
+
+    /// Whether this kernel polls for the file or refuses each write, every operation completes once.
+    #[test]
+    fn a_full_ring_makes_room_and_completes_each_operation_once() {
+        const WRITES: u32 = 50;
+        let file = tempfile::tempfile().expect("a file");
+        let handle = Rc::new(Handle::from(OwnedFd::from(file)));
+        let mut ring = Beside::new(Lane::Polled, 8, None, None).expect("a ring");
+        let data = || vec![Bytes::from(vec![1; 512]), Bytes::from(vec![2; 512])];
+        let write = |n: u32| Op::Write {
+            handle: Rc::clone(&handle),
+            data: data(),
+            skip: 0,
+            off: u64::from(n) * 1024,
+            dsync: false,
+        };
+        let mut ops: Vec<Op> = (0..WRITES).map(write).collect();
+        let mut done = Vec::new();
+        for (n, op) in (0..).zip(&mut ops) {
+            while !ring.has_room() {
+                ring.turn(&mut done).expect("a turn");
+            }
+            assert!(ring.push(n, op));
+        }
+        while done.len() < ops.len() {
+            ring.turn(&mut done).expect("a turn");
+        }
+        let mut indexes: Vec<u32> = done.iter().map(|done| done.op).collect();
+        indexes.sort_unstable();
+        assert!(indexes.into_iter().eq(0..WRITES));
+        assert_eq!((ring.in_flight, ring.completed()), (0, u64::from(WRITES)));
+    }
 
     #[test]
     fn a_gather_list_skips_what_is_written_and_ends_where_a_command_does() {

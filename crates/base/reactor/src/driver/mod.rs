@@ -1,7 +1,9 @@
 //! The two drivers behind one enum. It is called once per turn: operation descriptors in, completions out.
 
 mod beside;
+mod scratch;
 pub(crate) mod sim;
+mod submission;
 pub(crate) mod uring;
 
 use std::io;

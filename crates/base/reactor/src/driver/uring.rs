@@ -1,7 +1,7 @@
 //! The `uring` driver: one ring per shard, and beside it those that its drives ask for (`beside.rs`).
 //!
 //! Entries point into memory that the operation table owns until the completion, or (gather lists and message headers)
-//! into scratch memory that is only needed until the kernel has taken the entry, which it does during the enter.
+//! into scratch memory, which the submission ring owns (`submission.rs`).
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -11,11 +11,13 @@ use io_uring::{IoUring, Submitter, opcode, squeue, types};
 
 use super::Wait;
 use super::beside::Beside;
+use super::scratch::Scratch;
+use super::submission::Submission;
 use crate::buf::Chunk;
 use crate::buf::arena::Slice;
 use crate::op::{Done, Lane, Op, Ops};
 use crate::shared::{ProcessShared, ShardShared};
-use crate::sys::{self, RingFd};
+use crate::sys;
 
 /// Completions that are not an operation's.
 const EVENT: u64 = u64::MAX;
@@ -31,16 +33,18 @@ const POLL_FIRST: u16 = 1;
 /// The kernel gives a drive what more entries than these read and write with one doorbell, and rings once for each of fewer
 /// (IO_PLUG_THRESHOLD of io_uring). For a virtual drive each is an exit to the hypervisor.
 const PLUG_ABOVE: usize = 2;
+/// How often a full ring is entered in one turn before the rest waits for the next.
+const ROOM_TRIES: u32 = 2;
 /// How long a shutdown waits for operations that the kernel still has.
 const DRAIN_NS: u64 = 20_000_000_000;
 
 /// One shard's ring.
 pub(crate) struct Uring {
-    ring: IoUring,
-    fd: RingFd,
-    enters: u64,
-    iovecs: Scratch<libc::iovec>,
-    headers: Scratch<libc::msghdr>,
+    main: Submission,
+    /// Enters of the rings beside the main one.
+    enters_beside: u64,
+    /// The next turn must not wait: the kernel has not taken everything, or completions were reaped before the end of a turn.
+    no_wait: bool,
     shared: Arc<ShardShared>,
     process: Arc<ProcessShared>,
     /// Buffers whose pages are registered with the ring.
@@ -70,15 +74,12 @@ impl Uring {
             .setup_cqsize(entries.saturating_mul(8))
             .build(entries)
             .map_err(|e| refused(&e))?;
-        let raw = ring.as_raw_fd();
-        let fd = sys::register_ring_fd(raw).map_or(RingFd::Plain(raw), RingFd::Registered);
-        shared.set_ring_fd(raw);
+        let main = Submission::new(ring);
+        shared.set_ring_fd(main.raw_fd());
         Ok(Uring {
-            ring,
-            fd,
-            enters: 0,
-            iovecs: Scratch::new(MAX_IOVECS),
-            headers: Scratch::new(64),
+            main,
+            enters_beside: 0,
+            no_wait: false,
             shared,
             process,
             registered: None,
@@ -91,15 +92,13 @@ impl Uring {
     }
 
     pub(crate) fn enters(&self) -> u64 {
-        self.enters
+        self.main.enters() + self.enters_beside
     }
 
-    /// Completions wait, or the kernel has deferred work for this ring. Reads shared memory only.
+    /// Completions wait, or the kernel wants to be entered. Reads shared memory only.
     #[inline]
     pub(crate) fn has_events(&mut self) -> bool {
-        let (_, sq, cq) = self.ring.split();
-        let own = !cq.is_empty() || sq.taskrun() || sq.cq_overflow();
-        own || self.beside.iter_mut().any(|(_, ring)| ring.has_events())
+        self.no_wait || self.main.has_events() || self.beside.iter_mut().any(|(_, ring)| ring.has_events())
     }
 
     pub(crate) fn wake_peer(&mut self, peer: usize) {
@@ -110,7 +109,7 @@ impl Uring {
     /// that memory at once. Where the kernel refuses (locked-memory limit), I/O works without.
     pub(crate) fn register(&mut self, arena: &Arc<Slice>, bytes: usize) {
         let wanted = Registered { arena: Arc::clone(arena), bytes: bytes.min(arena.range().1) };
-        self.registered = wanted.register(&self.ring.submitter()).then_some(wanted);
+        self.registered = wanted.register(&self.main.submitter()).then_some(wanted);
     }
 
     /// Bytes of registered buffers.
@@ -133,125 +132,167 @@ impl Uring {
     }
 
     pub(crate) fn turn(&mut self, ops: &mut Ops, wait: Wait) -> io::Result<()> {
-        self.prepare(ops)?;
+        let all = self.prepare(ops)?;
         self.turn_beside(ops)?;
-        let (submit, pending) = {
-            let sq = self.ring.submission();
-            (sq.len() as u32, sq.taskrun() || sq.cq_overflow())
-        };
-        let is_busy = !ops.done.is_empty() || self.beside.iter_mut().any(|(_, ring)| ring.has_events());
+        let is_busy =
+            self.no_wait || !ops.done.is_empty() || self.beside.iter_mut().any(|(_, ring)| ring.has_events());
         match wait {
-            Wait::Sleep(timeout) if !is_busy => self.sleep(submit, timeout)?,
-            _ if submit == 0 && !pending => {}
-            _ => self.enter(submit, 0, None)?,
+            Wait::Sleep(timeout) if !is_busy => self.sleep(timeout)?,
+            _ if self.main.unsent() == 0 && !self.main.has_deferred() => {}
+            _ => self.main.enter(0, None)?,
         }
-        self.reap(ops);
+        self.reap(&mut ops.done);
+        self.no_wait = !all || self.main.unsent() > 0;
         Ok(())
     }
 
     /// The part of a turn that is that of the rings beside this one.
     fn turn_beside(&mut self, ops: &mut Ops) -> io::Result<()> {
         for (_, ring) in &mut self.beside {
-            self.enters += ring.turn(&mut ops.done)?;
+            self.enters_beside += ring.turn(&mut ops.done)?;
         }
         Ok(())
     }
 
-    fn sleep(&mut self, submit: u32, timeout_ns: Option<u64>) -> io::Result<()> {
+    fn sleep(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
         let has_events = self.beside.iter_mut().any(|(_, ring)| ring.listen());
-        let result = if has_events { self.enter(submit, 0, None) } else { self.enter(submit, 1, timeout_ns) };
+        let result = if has_events { self.main.enter(0, None) } else { self.main.enter(1, timeout_ns) };
         self.beside.iter_mut().for_each(|(_, ring)| ring.awake());
         result
     }
 
-    /// Puts all queued operations, cancellations and wake-ups into the submission ring.
-    fn prepare(&mut self, ops: &mut Ops) -> io::Result<()> {
-        if !self.event_armed
-            && let Some(event) = self.shared.event()
-        {
-            let e = opcode::Read::new(types::Fd(event.as_raw_fd()), self.event_buf.as_mut_ptr(), 8);
-            self.push(e.build().user_data(EVENT))?;
-            self.event_armed = true;
+    /// Puts queued operations, cancellations and wake-ups into the submission rings. False: the kernel takes nothing now, and the rest
+    /// stays in its queue until the next turn.
+    fn prepare(&mut self, ops: &mut Ops) -> io::Result<bool> {
+        if !self.event_armed && !self.push_event(ops)? {
+            return Ok(false);
         }
+        let Some(transfers) = self.push_ops(ops)? else { return Ok(false) };
+        if !self.push_cancels(ops)? || !self.push_wakes(ops)? {
+            return Ok(false);
+        }
+        if transfers == PLUG_ABOVE && self.main.unsent() == PLUG_ABOVE as u32 && self.main.has_room() {
+            let nothing = opcode::Nop::new().build().flags(squeue::Flags::SKIP_SUCCESS);
+            // SAFETY: it points to nothing.
+            unsafe { self.main.push(|_| nothing.user_data(IGNORED)) };
+        }
+        Ok(true)
+    }
+
+    /// Listens to the shard's eventfd.
+    fn push_event(&mut self, ops: &mut Ops) -> io::Result<bool> {
+        if !self.make_room(&mut ops.done)? {
+            return Ok(false);
+        }
+        let Some(event) = self.shared.event() else { return Ok(true) };
+        let entry = opcode::Read::new(types::Fd(event.as_raw_fd()), self.event_buf.as_mut_ptr(), 8).build();
+        // SAFETY: the buffer lives as long as the driver, which the drain at shutdown ends or leaks.
+        unsafe { self.main.push(|_| entry.user_data(EVENT)) };
+        self.event_armed = true;
+        Ok(true)
+    }
+
+    fn push_cancels(&mut self, ops: &mut Ops) -> io::Result<bool> {
+        while let Some(index) = ops.cancels.last().copied() {
+            // In an earlier turn there was no room: meanwhile the operation may have ended, and another may have its index.
+            if ops.is_orphan(index) {
+                if !self.make_room(&mut ops.done)? {
+                    return Ok(false);
+                }
+                let entry = opcode::AsyncCancel::new(u64::from(index)).build().user_data(IGNORED);
+                // SAFETY: it points to nothing.
+                unsafe { self.main.push(|_| entry) };
+            }
+            ops.cancels.pop();
+        }
+        Ok(true)
+    }
+
+    fn push_wakes(&mut self, ops: &mut Ops) -> io::Result<bool> {
+        while let Some(peer) = self.wakes.last().copied() {
+            if !self.make_room(&mut ops.done)? {
+                return Ok(false);
+            }
+            if let Some(shared) = self.process.shards.get(peer) {
+                let entry = opcode::MsgRingData::new(types::Fd(shared.ring_fd()), 0, MESSAGE, None).build();
+                // SAFETY: it points to nothing.
+                unsafe { self.main.push(|_| entry.user_data(WAKE | peer as u64)) };
+            }
+            self.wakes.pop();
+        }
+        Ok(true)
+    }
+
+    /// Gives queued operations to their rings; how many reads and writes the main ring got. None: the kernel takes no more, and some are
+    /// left.
+    fn push_ops(&mut self, ops: &mut Ops) -> io::Result<Option<usize>> {
         let mut queue = std::mem::take(&mut ops.queue);
-        let mut transfers = 0;
-        for index in queue.drain(..) {
+        let (mut transfers, mut given) = (0, 0);
+        for &index in &queue {
+            if !self.make_room(&mut ops.done)? {
+                break;
+            }
+            given += 1;
             let Some(op) = ops.start(index) else { continue };
             let lane = op.lane();
             if lane == Lane::Main {
                 transfers += usize::from(matches!(op, Op::Read { .. } | Op::Write { .. }));
-                let entry = self.entry(op).user_data(u64::from(index));
-                self.push(entry)?;
-            } else if !self.push_beside(lane, index, op)? {
+                let registered = self.registered.as_ref();
+                // SAFETY: buffers, addresses and paths stay in the operation, which `Ops` keeps until its completion is reaped.
+                unsafe {
+                    self.main.push(|scratch| entry(op, scratch, registered).user_data(u64::from(index)));
+                }
+            } else if !self.push_beside(lane, index, op) {
                 ops.done.push(Done { op: index, result: -libc::EINVAL, flags: 0 });
             }
         }
+        let all = given == queue.len();
+        queue.drain(..given);
         ops.queue = queue;
-        while let Some(index) = ops.cancels.pop() {
-            self.push(opcode::AsyncCancel::new(u64::from(index)).build().user_data(IGNORED))?;
-        }
-        while let Some(peer) = self.wakes.pop() {
-            let Some(shared) = self.process.shards.get(peer) else { continue };
-            let e = opcode::MsgRingData::new(types::Fd(shared.ring_fd()), 0, MESSAGE, None).build();
-            self.push(e.user_data(WAKE | peer as u64))?;
-        }
-        if transfers == PLUG_ABOVE && self.ring.submission().len() == PLUG_ABOVE {
-            let nothing = opcode::Nop::new().build().flags(squeue::Flags::SKIP_SUCCESS);
-            self.push(nothing.user_data(IGNORED))?;
-        }
-        Ok(())
+        Ok(all.then_some(transfers))
     }
 
-    /// Gives an operation to a ring beside this one. False: none takes it.
-    fn push_beside(&mut self, lane: Lane, index: u32, op: &mut Op) -> io::Result<bool> {
+    /// Gives an operation to a ring beside this one, which has room. False: none takes it.
+    fn push_beside(&mut self, lane: Lane, index: u32, op: &mut Op) -> bool {
         let ring = self.beside.iter_mut().find(|(open, _)| *open == lane);
-        ring.map_or(Ok(false), |(_, ring)| ring.push(index, op))
+        ring.is_some_and(|(_, ring)| ring.push(index, op))
     }
 
-    fn push(&mut self, entry: squeue::Entry) -> io::Result<()> {
-        for _ in 0..2 {
-            // SAFETY: the entry points to memory that `Ops` owns until the completion is reaped (buffers, addresses,
-            // paths), to the event buffer, which the drain at shutdown outlives, or to scratch memory, which is not
-            // reused before the kernel has taken the entry.
-            if unsafe { self.ring.submission().push(&entry) }.is_ok() {
-                return Ok(());
-            }
-            let n = self.ring.submission().len() as u32;
-            self.enter(n, 0, None)?;
-        }
-        Err(io::Error::other("the submission ring stays full although the kernel was entered"))
+    /// Makes room for an entry in each ring, before the entry is built. False: the kernel takes nothing now.
+    #[inline]
+    fn make_room(&mut self, done: &mut Vec<Done>) -> io::Result<bool> {
+        if self.has_room() { Ok(true) } else { self.enter_for_room(done) }
     }
 
-    fn enter(&mut self, mut submit: u32, want: u32, timeout_ns: Option<u64>) -> io::Result<()> {
-        loop {
-            self.enters += 1;
-            match sys::ring_enter(self.fd, submit, want, timeout_ns) {
-                Ok(_) => break,
-                Err(e) => match e.raw_os_error() {
-                    // The wait timed out; what was to be submitted has been.
-                    Some(libc::ETIME) => break,
-                    Some(libc::EINTR) if want == 0 => {}
-                    Some(libc::EINTR) => break,
-                    // The completion ring is full, or memory is short: reap first. Nothing was submitted.
-                    Some(libc::EBUSY | libc::EAGAIN) => return Ok(()),
-                    _ => return Err(e),
-                },
-            }
-            submit = self.ring.submission().len() as u32;
-            if submit == 0 {
-                break;
-            }
-        }
-        if self.ring.submission().is_empty() {
-            self.iovecs.reset();
-            self.headers.reset();
-        }
-        Ok(())
+    #[inline]
+    fn has_room(&mut self) -> bool {
+        self.main.has_room() && self.beside.iter_mut().all(|(_, ring)| ring.has_room())
     }
 
-    fn reap(&mut self, ops: &mut Ops) {
-        let (_, _, mut cq) = self.ring.split();
-        for c in &mut cq {
+    /// A full ring is entered. Completions are reaped as well: while they wait the kernel may take nothing.
+    #[cold]
+    fn enter_for_room(&mut self, done: &mut Vec<Done>) -> io::Result<bool> {
+        // A completion that is reaped here may be the signal that ends this shard's sleep.
+        self.no_wait = true;
+        for _ in 0..ROOM_TRIES {
+            if !self.main.has_room() {
+                self.main.enter(0, None)?;
+                self.reap(done);
+            }
+            for (_, ring) in &mut self.beside {
+                if !ring.has_room() {
+                    self.enters_beside += ring.turn(done)?;
+                }
+            }
+            if self.has_room() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        for c in &mut self.main.completion() {
             match c.user_data() {
                 EVENT => self.event_armed = false,
                 MESSAGE | IGNORED => {}
@@ -263,95 +304,9 @@ impl Uring {
                         peer.signal();
                     }
                 }
-                op => ops.done.push(Done { op: op as u32, result: c.result(), flags: c.flags() }),
+                op => done.push(Done { op: op as u32, result: c.result(), flags: c.flags() }),
             }
         }
-    }
-
-    /// The kernel's form of an operation.
-    fn entry(&mut self, op: &mut Op) -> squeue::Entry {
-        match op {
-            Op::Read { handle, buf, at, len, off } => {
-                let (ptr, len) = (buf.ptr().as_ptr().wrapping_add(*at), len.saturating_sub(*at));
-                read_entry(handle.raw(), (ptr, len), *off, self.registered.as_ref())
-            }
-            Op::Write { handle, data, skip, off, dsync } => {
-                let flags = if *dsync { libc::RWF_DSYNC } else { 0 };
-                if let [one] = data.as_slice() {
-                    let rest = one.get(*skip..).unwrap_or_default();
-                    return write_entry(handle.raw(), rest, (*off, flags), self.registered.as_ref());
-                }
-                let (iov, n) = self.gather(data.iter().map(|b| b.as_slice()), *skip);
-                opcode::Writev::new(types::Fd(handle.raw()), iov, n).offset(*off).rw_flags(flags).build()
-            }
-            Op::Datasync { handle } => {
-                opcode::Fsync::new(types::Fd(handle.raw())).flags(types::FsyncFlags::DATASYNC).build()
-            }
-            // Without DATASYNC: what that leaves out of a folder is up to the file system.
-            Op::SyncFolder { handle } => opcode::Fsync::new(types::Fd(handle.raw())).build(),
-            Op::Recv { handle, buf, at, poll_first } => {
-                let room = buf.capacity() - *at;
-                opcode::Recv::new(types::Fd(handle.raw()), buf.ptr().as_ptr().wrapping_add(*at), to_u32(room))
-                    .ioprio(if *poll_first { POLL_FIRST } else { 0 })
-                    .build()
-            }
-            Op::Send { handle, chunks, skip } => self.send_entry(handle.raw(), chunks, *skip),
-            Op::Accept { handle } => {
-                opcode::Accept::new(types::Fd(handle.raw()), std::ptr::null_mut(), std::ptr::null_mut())
-                    .flags(libc::SOCK_CLOEXEC)
-                    .build()
-            }
-            Op::Connect { handle, addr } => {
-                opcode::Connect::new(types::Fd(handle.raw()), addr.as_ptr(), addr.len()).build()
-            }
-            Op::Open { path, flags } => opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), path.as_ptr())
-                .flags(*flags)
-                .mode(0o600)
-                .build(),
-            Op::SetLen { handle, len } => opcode::Ftruncate::new(types::Fd(handle.raw()), *len).build(),
-            Op::Discard { handle, off, len, .. } => opcode::Fallocate::new(types::Fd(handle.raw()), *len)
-                .offset(*off)
-                .mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE)
-                .build(),
-        }
-    }
-
-    fn send_entry(&mut self, fd: RawFd, chunks: &[Chunk], skip: usize) -> squeue::Entry {
-        let flags = libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
-        if let [one] = chunks {
-            let rest = one.as_slice().get(skip..).unwrap_or_default();
-            return opcode::Send::new(types::Fd(fd), rest.as_ptr(), to_u32(rest.len())).flags(flags).build();
-        }
-        let (iov, n) = self.gather(chunks.iter().map(Chunk::as_slice), skip);
-        let header = self.headers.take(1);
-        header[0].msg_iov = iov.cast_mut();
-        header[0].msg_iovlen = n as usize;
-        opcode::SendMsg::new(types::Fd(fd), header.as_ptr()).flags(flags as u32).build()
-    }
-
-    /// A gather list of `parts` without their first `skip` bytes; at most what the kernel takes at once.
-    fn gather<'a>(
-        &mut self,
-        parts: impl Iterator<Item = &'a [u8]> + Clone,
-        skip: usize,
-    ) -> (*const libc::iovec, u32) {
-        let most = parts.clone().count().min(MAX_IOVECS);
-        let list = self.iovecs.take(most);
-        let (mut n, mut skip) = (0, skip);
-        for part in parts {
-            if skip >= part.len() {
-                skip -= part.len();
-                continue;
-            }
-            if n == most {
-                break;
-            }
-            let rest = &part[skip..];
-            skip = 0;
-            list[n] = libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
-            n += 1;
-        }
-        (list.as_ptr(), n as u32)
     }
 
     /// Cancels everything and waits until the kernel has let go of every operation. False: it has not, and the table
@@ -360,7 +315,7 @@ impl Uring {
         let end = sys::monotonic_ns() + DRAIN_NS;
         let _ = self.turn(ops, Wait::No);
         loop {
-            let _ = self.ring.submitter().register_sync_cancel(None, types::CancelBuilder::any());
+            let _ = self.main.submitter().register_sync_cancel(None, types::CancelBuilder::any());
             for d in std::mem::take(&mut ops.done) {
                 drop(ops.finish(d));
             }
@@ -370,16 +325,16 @@ impl Uring {
             if sys::monotonic_ns() > end {
                 return false;
             }
-            if self.turn_beside(ops).is_err() || self.enter(0, 1, Some(20_000_000)).is_err() {
+            if self.turn_beside(ops).is_err() || self.main.enter(1, Some(20_000_000)).is_err() {
                 return false;
             }
-            self.reap(ops);
+            self.reap(&mut ops.done);
         }
     }
 
     /// The ring itself: it must stay open until no peer can send it a message.
     pub(crate) fn into_ring(self) -> IoUring {
-        self.ring
+        self.main.into_ring()
     }
 
     /// Gives up on memory that the kernel may still write to.
@@ -420,6 +375,63 @@ impl Registered {
         let at = address.checked_sub(self.arena.range().0)?;
         (at + len <= self.bytes).then_some((at / REGION) as u16)
     }
+}
+
+/// The kernel's form of an operation.
+fn entry(op: &mut Op, scratch: &mut Scratch, registered: Option<&Registered>) -> squeue::Entry {
+    match op {
+        Op::Read { handle, buf, at, len, off } => {
+            let (ptr, len) = (buf.ptr().as_ptr().wrapping_add(*at), len.saturating_sub(*at));
+            read_entry(handle.raw(), (ptr, len), *off, registered)
+        }
+        Op::Write { handle, data, skip, off, dsync } => {
+            let flags = if *dsync { libc::RWF_DSYNC } else { 0 };
+            if let [one] = data.as_slice() {
+                let rest = one.get(*skip..).unwrap_or_default();
+                return write_entry(handle.raw(), rest, (*off, flags), registered);
+            }
+            let (iov, n) = scratch.gather(data.iter().map(|b| b.as_slice()), *skip);
+            opcode::Writev::new(types::Fd(handle.raw()), iov, n).offset(*off).rw_flags(flags).build()
+        }
+        Op::Datasync { handle } => {
+            opcode::Fsync::new(types::Fd(handle.raw())).flags(types::FsyncFlags::DATASYNC).build()
+        }
+        // Without DATASYNC: what that leaves out of a folder is up to the file system.
+        Op::SyncFolder { handle } => opcode::Fsync::new(types::Fd(handle.raw())).build(),
+        Op::Recv { handle, buf, at, poll_first } => {
+            let room = buf.capacity() - *at;
+            opcode::Recv::new(types::Fd(handle.raw()), buf.ptr().as_ptr().wrapping_add(*at), to_u32(room))
+                .ioprio(if *poll_first { POLL_FIRST } else { 0 })
+                .build()
+        }
+        Op::Send { handle, chunks, skip } => send_entry(handle.raw(), (chunks, *skip), scratch),
+        Op::Accept { handle } => {
+            opcode::Accept::new(types::Fd(handle.raw()), std::ptr::null_mut(), std::ptr::null_mut())
+                .flags(libc::SOCK_CLOEXEC)
+                .build()
+        }
+        Op::Connect { handle, addr } => {
+            opcode::Connect::new(types::Fd(handle.raw()), addr.as_ptr(), addr.len()).build()
+        }
+        Op::Open { path, flags } => {
+            opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), path.as_ptr()).flags(*flags).mode(0o600).build()
+        }
+        Op::SetLen { handle, len } => opcode::Ftruncate::new(types::Fd(handle.raw()), *len).build(),
+        Op::Discard { handle, off, len, .. } => opcode::Fallocate::new(types::Fd(handle.raw()), *len)
+            .offset(*off)
+            .mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE)
+            .build(),
+    }
+}
+
+fn send_entry(fd: RawFd, (chunks, skip): (&[Chunk], usize), scratch: &mut Scratch) -> squeue::Entry {
+    let flags = libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
+    if let [one] = chunks {
+        let rest = one.as_slice().get(skip..).unwrap_or_default();
+        return opcode::Send::new(types::Fd(fd), rest.as_ptr(), to_u32(rest.len())).flags(flags).build();
+    }
+    let list = scratch.gather(chunks.iter().map(Chunk::as_slice), skip);
+    opcode::SendMsg::new(types::Fd(fd), scratch.header(list)).flags(flags as u32).build()
 }
 
 /// A read into a buffer, for a ring with which an arena may be registered.
@@ -477,57 +489,4 @@ fn refused(e: &io::Error) -> io::Error {
         _ => "unexpected".to_owned(),
     };
     io::Error::new(e.kind(), format!("io_uring_setup was refused ({e}): {why}"))
-}
-
-/// Memory for entries' satellites, at stable addresses, reused once the kernel has taken the entries.
-struct Scratch<T> {
-    chunks: Vec<Box<[T]>>,
-    chunk_len: usize,
-    chunk: usize,
-    used: usize,
-}
-
-impl<T: Copy> Scratch<T> {
-    fn new(chunk_len: usize) -> Scratch<T> {
-        Scratch { chunks: Vec::new(), chunk_len, chunk: 0, used: 0 }
-    }
-
-    fn reset(&mut self) {
-        (self.chunk, self.used) = (0, 0);
-    }
-}
-
-/// Types for which zeros are a value.
-trait Zero: Copy {
-    fn zero() -> Self;
-}
-
-impl Zero for libc::iovec {
-    fn zero() -> Self {
-        libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }
-    }
-}
-
-impl Zero for libc::msghdr {
-    fn zero() -> Self {
-        // SAFETY: msghdr is plain data; zeros mean "no name, no data, no control".
-        unsafe { std::mem::zeroed() }
-    }
-}
-
-impl<T: Zero> Scratch<T> {
-    /// `n` (at most `chunk_len`) values that stay where they are until `reset`.
-    fn take(&mut self, n: usize) -> &mut [T] {
-        let n = n.min(self.chunk_len);
-        if self.used + n > self.chunk_len {
-            self.chunk += 1;
-            self.used = 0;
-        }
-        while self.chunks.len() <= self.chunk {
-            self.chunks.push(vec![T::zero(); self.chunk_len].into_boxed_slice());
-        }
-        let from = self.used;
-        self.used += n;
-        &mut self.chunks[self.chunk][from..from + n]
-    }
 }
