@@ -33,6 +33,10 @@ impl Mon {
             debug!(peer = %conn.peer(), "ignored a {} message", kinds::name(msg.header.kind));
             return Ok(());
         };
+        if is_up_at(&self.current().map, osd, &addrs) {
+            // The end of its session would mark it down.
+            conn.keep_place();
+        }
         match msg.header.kind {
             kinds::OSD_BOOT => self.boot(conn, (osd, addrs), msg.decode()?),
             kinds::OSD_MARK_ME_DOWN => self.mark_me_down(conn, msg, osd, msg.decode()?),

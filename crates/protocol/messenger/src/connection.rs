@@ -3,6 +3,7 @@
 use crate::budget::Budget;
 use crate::config::Limits;
 use crate::encode::{self, Outgoing};
+use crate::gate::Notices;
 use crate::limits::INLINE_DATA_BYTES;
 use crate::message::{Message, Parts};
 use crate::signal::Signal;
@@ -83,6 +84,8 @@ pub struct Connection {
     pub(crate) receiving: Cell<bool>,
     /// Reactor time at which bytes last came in.
     pub(crate) last_received_ns: Cell<u64>,
+    /// It gives its place to no newcomer.
+    pub(crate) keeps_place: Cell<bool>,
     pub(crate) stats: Cell<ConnectionStats>,
 }
 
@@ -110,6 +113,7 @@ pub struct ConnectionStats {
 pub(crate) struct Common {
     ids: Cell<u64>,
     traffic: Cell<Traffic>,
+    notices: Notices,
 }
 
 metric_set! {
@@ -171,6 +175,7 @@ impl Connection {
             received_bytes,
             receiving: Cell::new(false),
             last_received_ns: Cell::new(shard.now_ns()),
+            keeps_place: Cell::new(false),
             stats: Cell::new(ConnectionStats::default()),
         });
         shard.spawn(group, "msgr-flush", encode::flush(Rc::clone(&conn)));
@@ -325,6 +330,21 @@ impl Connection {
     /// Why the connection ended, if it did.
     pub fn close_reason(&self) -> Option<Rc<str>> {
         self.closed.borrow().clone()
+    }
+
+    /// From now on it stays, however idle it is, when all places of its gate are taken.
+    pub fn keep_place(&self) {
+        self.keeps_place.set(true);
+    }
+
+    /// Nothing that came in is held, and nothing waits to be sent.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.throttle.is_idle() && self.queued_bytes.get() == 0
+    }
+
+    /// Counts a line of the log that peers of this shard cause; how many there were since the last one, if another may be written.
+    pub(crate) fn notice(&self) -> Option<u64> {
+        self.common.notices.count(self.shard.now_ns())
     }
 
     /// Counters since the connection was made.

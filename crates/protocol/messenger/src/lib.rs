@@ -16,7 +16,9 @@
 //! * A *server* stops reading requests while more than [`Limits::queue_soft_bytes`] of replies wait to be sent. A client
 //!   never does (two peers that both wait for each other would stand still): what it queues is bounded by its user.
 //! * Above [`Limits::queue_hard_bytes`] the peer is given up.
-//! * A server lets in as many connections as its [`Gate`] says, those in their handshake included.
+//! * A server lets in as many connections as its [`Gate`] says, those in their handshake included. When all places are taken, idle
+//!   connections give way to newcomers, and then those of an address that has more places than the newcomer's.
+//! * Peers cannot fill the log: of the lines that they cause one is written in [`limits::NOTICE_PERIOD`], with the number of the others.
 //! * Memory for a segment is allocated as its bytes arrive, at most [`limits::CHUNK_BYTES`] ahead of them.
 //!
 //! # Invariants
@@ -30,9 +32,11 @@ mod connection;
 mod dial;
 mod encode;
 mod error;
+mod gate;
 mod handshake;
 pub mod limits;
 mod message;
+mod places;
 mod reader;
 mod serve;
 mod session;
@@ -41,10 +45,11 @@ mod throttle;
 mod watch;
 
 pub use budget::{Budget, FREE_BYTES, MORE_BYTES, More, OUTPUT_BYTES};
-pub use config::{AssignId, Claim, ClientConfig, Gate, GlobalIds, Limits, ServerConfig, Shares, Target};
+pub use config::{AssignId, Claim, ClientConfig, GlobalIds, Limits, ServerConfig, Shares, Target};
 pub use connection::{Connection, ConnectionStats, Peer, Traffic, traffic};
 pub use dial::connect;
 pub use error::ConnectError;
+pub use gate::Gate;
 pub use message::{Dispatcher, Message, Parts};
 pub use serve::serve;
 pub use throttle::{Permit, PermitToken};

@@ -33,8 +33,18 @@ pub const HANDSHAKE_TRIES: u32 = 8;
 /// Default of [`crate::ServerConfig::gate`]: some 100 MiB of connections that say nothing.
 pub const CONNECTIONS_MAX: usize = 4096;
 
-/// Least time between two lines of the log about refused connections.
-pub const GATE_NOTICE_PERIOD: Duration = Duration::from_secs(10);
+/// Least time between two lines of the log that peers cause: refused connections, failed handshakes, …
+pub const NOTICE_PERIOD: Duration = Duration::from_secs(10);
+
+/// Default of [`crate::Limits::patience`]. A handshake needs a few round trips; a client that has something to ask asks at once.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A connection whose peer was silent for so many times [`PATIENCE`] gives way even while it waits for an answer, or leaves answers
+/// unread: its client asks again.
+pub const PATIENCE_WHILE_BUSY: u32 = 60;
+
+/// One search for idle connections frees this part of all places, so that a flood of newcomers does not search for each.
+pub const GIVE_WAY_PART: usize = 64;
 
 /// Time a peer has from the TCP connection to the end of the handshake.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -17,7 +17,7 @@ use crate::handshake::{Result, Wire, unexpected};
 use crate::limits::HANDSHAKE_TRIES;
 use crate::message::Dispatcher;
 use crate::reader::Reader;
-use crate::{session, watch};
+use crate::{places, session, watch};
 
 /// Takes an accepted socket: handshake, then messages to `dispatcher` until the connection ends, all in a task of its own.
 /// Returns at once. A peer for whom the gate has no place, or that fails the handshake, is logged and forgotten; `dispatcher`
@@ -30,8 +30,8 @@ pub async fn serve(shard: &Shard, socket: Socket, config: Rc<ServerConfig>, disp
 async fn run(shard: Shard, socket: Socket, config: Rc<ServerConfig>, dispatcher: Rc<dyn Dispatcher>) {
     let stream = socket.into_stream(&shard);
     let sock = stream.peer_addr();
-    let Some(_place) = config.gate.enter() else {
-        if let Some(refused) = config.gate.refused(shard.now_ns()) {
+    let Some(place) = places::enter(&shard, &config.gate, &stream, config.limits.patience).await else {
+        if let Some(refused) = config.gate.refused().count(shard.now_ns()) {
             let open = config.gate.connections_max();
             tracing::warn!(peer = %sock, "connection refused: {open} are open, the most there may be; {refused} refused since the last such line");
         }
@@ -47,14 +47,16 @@ async fn run(shard: Shard, socket: Socket, config: Rc<ServerConfig>, dispatcher:
     let timed_out = limit.end();
     let peer = match outcome {
         Ok(peer) => peer,
-        Err(_) if timed_out => {
-            tracing::info!(peer = %sock, limit = ?config.limits.handshake, "handshake not finished in time: closed");
-            return wire.stream.shutdown();
-        }
         // Port scans and health checks connect and go.
-        Err(CloseReason::Eof) => return tracing::debug!(peer = %sock, "left during the handshake"),
+        Err(CloseReason::Eof) if !timed_out => {
+            return tracing::debug!(peer = %sock, "left during the handshake");
+        }
         Err(reason) => {
-            tracing::info!(peer = %sock, %reason, "handshake failed: closed");
+            if let Some(failed) = config.gate.failed().count(shard.now_ns()) {
+                let reason =
+                    if timed_out { "it was not finished in time".into() } else { reason.to_string() };
+                tracing::info!(peer = %sock, "handshake failed: {reason}; {failed} failed since the last such line");
+            }
             return wire.stream.shutdown();
         }
     };
@@ -66,6 +68,7 @@ async fn run(shard: Shard, socket: Socket, config: Rc<ServerConfig>, dispatcher:
     let received_bytes = Rc::clone(&reader.received_bytes);
     let made = Established { stream, peer, global_id, accepted: true, limits, budget, received_bytes, group };
     let conn = Connection::start(&shard, made);
+    place.opened(&conn);
     if let Some(idle) = limits.idle {
         watch::idle(&conn, idle);
     }

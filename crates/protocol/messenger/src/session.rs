@@ -20,7 +20,9 @@ pub(crate) async fn run(conn: Rc<Connection>, mut reader: Reader, dispatcher: Rc
     let ended = read_all(&conn, &mut reader, &*dispatcher).await;
     if let Err(reason) = ended {
         if let CloseReason::OtherVersion { other, kind } = reason {
-            tracing::warn!(peer = %conn.peer(), "connection closed: {other}");
+            if let Some(count) = conn.notice() {
+                tracing::warn!(peer = %conn.peer(), count, "connection closed: {other}");
+            }
             if kind != kinds::VERSION_NOTICE {
                 tell_version(&conn).await;
             }
@@ -115,7 +117,10 @@ async fn message(
     private::check_version(&parts.header).map_err(|other| CloseReason::OtherVersion { other, kind })?;
     let seq = parts.header.seq;
     if seq <= conn.seq_received.get() {
-        tracing::warn!(peer = %conn.peer(), seq, last = conn.seq_received.get(), "message seen before: dropped");
+        if let Some(count) = conn.notice() {
+            let last = conn.seq_received.get();
+            tracing::warn!(peer = %conn.peer(), seq, last, count, "message seen before: dropped");
+        }
         return Ok(());
     }
     conn.seq_received.set(seq);

@@ -30,6 +30,11 @@ impl Throttle {
         })
     }
 
+    /// Its dispatcher holds no message.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.messages.get() == 0
+    }
+
     pub(crate) fn budget(&self) -> Option<&Rc<Budget>> {
         self.budget.as_ref()
     }

@@ -2,8 +2,8 @@
 
 use super::common::{Recorder, Server, both, client, message, noise, server, until};
 use super::raw::{Raw, banner, ident, identity};
-use carmine_messenger::Gate;
-use carmine_reactor::Shard;
+use carmine_messenger::{Connection, Gate};
+use carmine_reactor::{Group, Shard};
 use carmine_types::crc32c;
 use carmine_wire::frame::{self, Preamble, Tag};
 use carmine_wire::handshake::{
@@ -12,6 +12,7 @@ use carmine_wire::handshake::{
 };
 use carmine_wire::private::VERSION;
 use carmine_wire::{EntityAddr, EntityAddrVec, EntityType, Header2, kinds};
+use std::rc::Rc;
 use std::time::Duration;
 
 both!(
@@ -25,6 +26,10 @@ both!(
     handshake_has_a_limit,
     silence_has_a_limit,
     connections_have_a_limit,
+    silent_connections_give_way,
+    half_banners_give_way,
+    half_messages_give_way,
+    nobody_gives_way_who_must_stay,
     byte_by_byte,
     flipped_bits,
     garbage,
@@ -201,7 +206,11 @@ fn append_message(bytes: &mut Vec<u8>, seq: u64, front: &[u8], data: &[u8]) {
 }
 
 async fn connections_have_a_limit(shard: Shard) {
-    let server = server(&shard, Recorder::sink(), |config| config.gate = Gate::new(2)).await;
+    let server = server(&shard, Recorder::sink(), |config| {
+        config.gate = Gate::new(2);
+        config.limits.patience = Duration::from_secs(60);
+    });
+    let server = server.await;
     let healthy = client(&shard, &server, &Recorder::sink()).await;
     // One that says nothing takes a place as well, and the next one is sent away at once.
     let mut silent = Raw::connect(&shard, server.addr).await;
@@ -220,6 +229,90 @@ async fn connections_have_a_limit(shard: Shard) {
         })
         .await;
     }
+}
+
+const PLACES: usize = 8;
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// A server with few places, and a client that is never silent for long.
+async fn crowded(shard: &Shard) -> (Server, Rc<Connection>) {
+    let server = server(shard, Recorder::sink(), |config| {
+        config.gate = Gate::new(PLACES);
+        config.limits.patience = PATIENCE;
+    });
+    let server = server.await;
+    let healthy = client(shard, &server, &Recorder::sink()).await;
+    let (conn, own) = (Rc::downgrade(&healthy), shard.clone());
+    shard.spawn(Group::Client, "talk", async move {
+        while let Some(conn) = conn.upgrade().filter(|conn| !conn.is_closed()) {
+            conn.send(message(1, Vec::new(), Vec::new()));
+            own.sleep(PATIENCE / 10).await;
+        }
+    });
+    (server, healthy)
+}
+
+/// Newcomers are let in, and the client that talks stays.
+async fn newcomers_get_in(shard: &Shard, server: &Server, healthy: &Connection) {
+    shard.sleep(PATIENCE * 2).await;
+    for _ in 0..3 {
+        alive(shard, server).await;
+    }
+    assert!(!healthy.is_closed(), "{:?}", healthy.close_reason());
+}
+
+async fn silent_connections_give_way(shard: Shard) {
+    let (server, healthy) = crowded(&shard).await;
+    let mut silent = Vec::new();
+    for _ in 1..PLACES {
+        let mut raw = Raw::connect(&shard, server.addr).await;
+        raw.handshake(server.addr).await;
+        silent.push(raw);
+    }
+    newcomers_get_in(&shard, &server, &healthy).await;
+    assert!(server.recorder.closed.borrow().iter().any(|why| why.contains("gave way")));
+}
+
+async fn half_banners_give_way(shard: Shard) {
+    let (server, healthy) = crowded(&shard).await;
+    let mut half = Vec::new();
+    // As many as there are, and more than that.
+    for _ in 0..3 * PLACES {
+        let raw = Raw::connect(&shard, server.addr).await;
+        raw.send(&banner()[..5]).await;
+        half.push(raw);
+    }
+    newcomers_get_in(&shard, &server, &healthy).await;
+}
+
+async fn half_messages_give_way(shard: Shard) {
+    let (server, healthy) = crowded(&shard).await;
+    let mut half = Vec::new();
+    for _ in 1..PLACES {
+        let mut raw = Raw::connect(&shard, server.addr).await;
+        raw.handshake(server.addr).await;
+        raw.send(&Preamble::new(Tag::Message, [41, 2_000, 0, 8 << 20]).encode()).await;
+        raw.send(&[7; 1_000]).await;
+        half.push(raw);
+    }
+    newcomers_get_in(&shard, &server, &healthy).await;
+}
+
+/// A dispatcher may keep a connection whatever happens; for the others it is as ever.
+async fn nobody_gives_way_who_must_stay(shard: Shard) {
+    let recorder = Recorder::new(|conn, _| conn.keep_place());
+    let server = server(&shard, recorder, |config| {
+        config.gate = Gate::new(1);
+        config.limits.patience = PATIENCE;
+    });
+    let server = server.await;
+    let kept = client(&shard, &server, &Recorder::sink()).await;
+    kept.send(message(1, Vec::new(), Vec::new()));
+    until(&shard, || server.recorder.messages.get() == 1).await;
+    shard.sleep(PATIENCE * 2).await;
+    let mut next = Raw::connect(&shard, server.addr).await;
+    assert_eq!(next.drain().await, b"", "it was let in");
+    assert!(!kept.is_closed());
 }
 
 async fn byte_by_byte(shard: Shard) {
