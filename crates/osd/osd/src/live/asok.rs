@@ -12,6 +12,7 @@ use carmine_messenger::with_timeout;
 use carmine_reactor::{Chunk, Group, TcpStream};
 use serde_json::{Value, json};
 
+use super::guests::{Guest, Guests};
 use crate::admin;
 use crate::shard::OsdShard;
 use crate::start::refused_accept;
@@ -23,8 +24,8 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(10);
 /// Time for the answer, which may read a whole store, and again to send it.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
-/// Serves admin commands on a unix socket at `path` from this shard, one connection at a time: a tool that hangs makes
-/// other tools wait, never the OSD.
+/// Serves admin commands on a unix socket at `path` from this shard. Connections are few; one that does not ask, or does not read, gives
+/// way to a newcomer.
 ///
 /// # Errors
 /// If the path cannot be bound: it is too long (over 107 bytes), or its folder is not writable.
@@ -33,9 +34,13 @@ pub fn serve_admin_socket(osd: &Rc<OsdShard>, path: &Path) -> io::Result<()> {
     let osd = Rc::clone(osd);
     let shard = osd.shard.clone();
     shard.spawn(Group::Admin, "admin-socket", async move {
+        let guests = Rc::new(Guests::default());
         loop {
             match listener.accept().await {
-                Ok(stream) => attend(&osd, stream).await,
+                Ok(stream) => match guests.admit(&stream) {
+                    Some(guest) => attend(&osd, stream, guest),
+                    None => stream.shutdown(),
+                },
                 Err(error) => refused_accept(&osd, "admin socket", &error).await,
             }
         }
@@ -43,10 +48,16 @@ pub fn serve_admin_socket(osd: &Rc<OsdShard>, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-async fn attend(osd: &Rc<OsdShard>, stream: TcpStream) {
-    let command = with_timeout(&osd.shard, COMMAND_LIMIT, read_command(osd, &stream)).await;
+fn attend(osd: &Rc<OsdShard>, stream: TcpStream, guest: Guest) {
+    let osd = Rc::clone(osd);
+    let shard = osd.shard.clone();
+    shard.spawn(Group::Admin, "admin-command", async move { serve(&osd, &stream, &guest).await });
+}
+
+async fn serve(osd: &Rc<OsdShard>, stream: &TcpStream, guest: &Guest) {
+    let command = with_timeout(&osd.shard, COMMAND_LIMIT, read_command(osd, stream)).await;
     if let Some(Some(command)) = command {
-        let text = with_timeout(&osd.shard, ANSWER_LIMIT, answer(osd, &command)).await;
+        let text = guest.work(with_timeout(&osd.shard, ANSWER_LIMIT, answer(osd, &command))).await;
         let text = text.unwrap_or_else(|| "the OSD did not answer in time\n".to_owned());
         let sent = with_timeout(&osd.shard, ANSWER_LIMIT, stream.send(frame(text))).await;
         if let Some(Err(error)) = sent {

@@ -1,9 +1,8 @@
 //! Metrics over HTTP, for Prometheus and for `carmine top`: one request per connection, on one reactor.
 //!
-//! Everything is bounded: the request's bytes and its time, the answer's time, the connections. Connections beyond
-//! these limits are refused or closed; the rest of the OSD does not notice.
+//! Everything is bounded: the request's bytes and its time, the answer's time, the connections. A connection beyond
+//! these limits is closed, or another that is slow is closed for it; the rest of the OSD does not notice.
 
-use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -14,11 +13,10 @@ use carmine_reactor::{Chunk, Group, TcpStream};
 use serde_json::json;
 
 use super::gather;
+use super::guests::{Guest, Guests};
 use crate::shard::OsdShard;
 use crate::start::refused_accept;
 
-/// Connections at a time; those beyond are closed at once.
-const CONNECTIONS_MAX: usize = 16;
 /// Time for a whole request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// Time to gather the numbers of all shards, and to send them.
@@ -56,13 +54,15 @@ pub async fn serve_http(osd: &Rc<OsdShard>, addr: SocketAddr) -> io::Result<Sock
     let local = listener.local_addr();
     let own = Rc::clone(osd);
     osd.shard.spawn(Group::Admin, "http-accept", async move {
-        let open = Rc::new(Cell::new(0_usize));
+        let guests = Rc::new(Guests::default());
         loop {
             match listener.accept().await {
-                Ok((socket, _)) if open.get() < CONNECTIONS_MAX => {
-                    attend(&own, socket.into_stream(&own.shard), Open::new(&open));
+                Ok((socket, _)) => {
+                    let stream = socket.into_stream(&own.shard);
+                    if let Some(guest) = guests.admit(&stream) {
+                        attend(&own, stream, guest);
+                    }
                 }
-                Ok((_refused, _)) => {}
                 Err(error) => refused_accept(&own, "metrics", &error).await,
             }
         }
@@ -70,23 +70,7 @@ pub async fn serve_http(osd: &Rc<OsdShard>, addr: SocketAddr) -> io::Result<Sock
     Ok(local)
 }
 
-/// Counts a connection as long as it lives.
-struct Open(Rc<Cell<usize>>);
-
-impl Open {
-    fn new(open: &Rc<Cell<usize>>) -> Open {
-        open.set(open.get() + 1);
-        Open(Rc::clone(open))
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
-}
-
-fn attend(osd: &Rc<OsdShard>, stream: TcpStream, open: Open) {
+fn attend(osd: &Rc<OsdShard>, stream: TcpStream, guest: Guest) {
     let osd = Rc::clone(osd);
     let shard = osd.shard.clone();
     shard.spawn(Group::Admin, "http", async move {
@@ -94,14 +78,14 @@ fn attend(osd: &Rc<OsdShard>, stream: TcpStream, open: Open) {
         let (answer, head_only) = match request {
             // The peer has gone, or takes its time: nobody to answer to.
             None | Some(None) => return stream.shutdown(),
-            Some(Some(request)) => answer(&osd, request).await,
+            Some(Some(request)) => guest.work(answer(&osd, request)).await,
         };
         let sent = with_timeout(&osd.shard, ANSWER_LIMIT, stream.send(chunks(answer, head_only))).await;
         if let Some(Err(error)) = sent {
             tracing::debug!("metrics: {error}");
         }
         stream.shutdown();
-        drop(open);
+        drop(guest);
     });
 }
 

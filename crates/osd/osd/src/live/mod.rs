@@ -3,6 +3,7 @@
 
 mod asok;
 pub(crate) mod gather;
+mod guests;
 mod http;
 
 use std::cell::Cell;
