@@ -635,6 +635,9 @@ fn daemons(ceph: &mut Ceph<'_>) {
     ceph.refused("tell mgr make tea", "no valid command found");
     let perf = [".osd.op_r", ".osd.op_w_latency.avgtime", ".osd.op_latency.avgcount", ".osd.numpg"];
     ceph.shows("daemon osd.0 perf dump", &["op_w_latency"], &perf);
+    let schema = [".osd.op.type", ".osd.op_latency.value_type", ".osd.numpg.description"];
+    ceph.shows("daemon osd.0 perf schema", &["real-integer-pair"], &schema);
+    ceph.shows("tell osd.0 config get osd_op_complaint_time", &["30.000000"], &[".osd_op_complaint_time"]);
     ceph.shows("daemon osd.0 config show", &["\"store\""], &[".store"]);
     ceph.shows("daemon osd.2 dump_ops_in_flight", &["num_ops"], &[".num_ops"]);
     ceph.refused("daemon osd.0 make tea", "no valid command found");

@@ -22,8 +22,8 @@ use anyhow::{Context, anyhow};
 use carmine_daemon::{ended, logging, signals};
 use carmine_load::drive::StoreFacts;
 use carmine_osd::{
-    Gates, HeartbeatConfig, OsdConfig, OsdShard, RecoveryOptions, ScrubOptions, leave, measure_load,
-    serve_admin_socket, serve_http,
+    ComplaintTime, Gates, HeartbeatConfig, OsdConfig, OsdShard, RecoveryOptions, ScrubOptions, leave,
+    measure_load, serve_admin_socket, serve_http,
 };
 use carmine_osd_daemon::{Memory, store};
 use carmine_reactor::{Config, Group, REGISTER_BYTES, Reactors, Shard, ShardId};
@@ -127,6 +127,11 @@ fn scrub_options() -> anyhow::Result<ScrubOptions> {
     Ok(options)
 }
 
+fn complaint_time() -> anyhow::Result<ComplaintTime> {
+    std::env::var(ComplaintTime::NAME)
+        .map_or(Ok(ComplaintTime::default()), |value| value.parse().map_err(|why: String| anyhow!(why)))
+}
+
 /// Runs the OSD until it is asked to stop, or fails.
 fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
     let (row, reactors) = (plan.row(osd)?, reactors(plan, osd)?);
@@ -150,6 +155,7 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
             retry_interval: Duration::from_secs(plan.osd_backfill_retry_interval_s.into()),
             bytes_per_second: plan.osd_recovery_bytes_per_second,
         },
+        complaint: complaint_time()?,
         mon: mon_addr(layout).context("the monitor is not running: there is no run/mon.addr")?,
     });
     let _slice = store::lock_slice(layout, plan, osd)?;

@@ -34,11 +34,13 @@ pub(crate) fn is_client_option(name: &str) -> bool {
     CLIENT_WORDS.contains(&word) && name != word && name.len() <= NAME_BYTES_MAX && name.chars().all(good)
 }
 
-/// Options of OSDs that can change while they run: name, default, least value. The one without numbers is `true` or `false`.
-const OSD_OPTIONS: [(&str, &str, u64); 10] = [
+/// Options of OSDs that can change while they run: name, default, least value. The one without numbers is `true` or `false`; one whose
+/// default has a point may have a fraction.
+const OSD_OPTIONS: [(&str, &str, u64); 11] = [
     ("osd_backfill_retry_interval", "30", 0),
     ("osd_deep_scrub_interval", "604800", 0),
     ("osd_max_backfills", "1", 1),
+    ("osd_op_complaint_time", "30.000000", 0),
     ("osd_recovery_bytes_per_second", "0", 0),
     ("osd_recovery_max_active", "10", 1),
     ("osd_scrub_auto_repair", "false", 0),
@@ -59,15 +61,18 @@ pub(crate) fn check_osd_option(name: &str, value: &str) -> Result<(), Refusal> {
     let Some((_, default, least)) = OSD_OPTIONS.iter().find(|(known, ..)| *known == name) else {
         return Ok(());
     };
-    let is_number = default.parse::<u64>().is_ok();
+    let is_number = default.parse::<f64>().is_ok();
     let most = if name.ends_with("_per_second") { u64::MAX } else { u32::MAX.into() };
-    let is_good = if is_number {
+    let is_good = if default.contains('.') {
+        value.parse::<f64>().is_ok_and(|number| (*least as f64..=most as f64).contains(&number))
+    } else if is_number {
         value.parse::<u64>().is_ok_and(|number| (*least..=most).contains(&number))
     } else {
         value.parse::<bool>().is_ok()
     };
+    let whole = if default.contains('.') { "" } else { "whole " };
     let wanted =
-        if is_number { format!("a whole number, {least} to {most}") } else { "true or false".to_owned() };
+        if is_number { format!("a {whole}number, {least} to {most}") } else { "true or false".to_owned() };
     is_good
         .then_some(())
         .ok_or_else(|| refuse(errno::EINVAL, format!("'{value}' is no value of '{name}': give {wanted}")))
@@ -437,6 +442,8 @@ mod tests {
         assert!(ClientOptions::decode(b"any").is_err());
         let good = |name, value| check_osd_option(name, value).is_ok();
         assert!(OSD_OPTIONS.iter().all(|(name, value, _)| good(name, value) && !good(name, "tea")));
+        assert!(good("osd_op_complaint_time", "0.5") && !good("osd_op_complaint_time", "-1"));
+        assert!(!good("osd_op_complaint_time", "nan") && !good("osd_op_complaint_time", "inf"));
         assert!(!good("osd_max_backfills", "0") && !good("osd_scrub_bytes_per_second", "9"));
         let names = ["rbd_cache", "debug_ms", "rbd", "tea_cache", "rbd cache", "osd_max"];
         assert_eq!(names.map(is_client_option), [true, true, false, false, false, false]);

@@ -202,6 +202,8 @@ fn osds_come_and_go() {
             pools,
             stuck: Vec::new(),
             purged: Vec::new(),
+            slow_ops: 0,
+            slowest_s: 0,
         }));
         shard.sleep(Duration::from_millis(100)).await;
         let space = client.mon().statfs(None, LIMIT).await.unwrap();
@@ -526,6 +528,8 @@ fn snapshot_ids_are_given_taken_back_and_purged() {
             pools: Vec::new(),
             stuck: Vec::new(),
             purged: (0..pgs).map(|ps| PgPurged { pg: PgId::new(1, ps), snaps: vec![(3, 1)] }).collect(),
+            slow_ops: 0,
+            slowest_s: 0,
         };
         let pgs = client.osdmap().unwrap().pool(1).unwrap().pg_num;
         session.send(Message::of(&report(pgs - 1)));

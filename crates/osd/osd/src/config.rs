@@ -1,6 +1,8 @@
 //! The configuration that an OSD is given at its start.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
 use std::time::Duration;
 
 use carmine_messenger::{Gate, MORE_BYTES, OUTPUT_BYTES};
@@ -80,6 +82,8 @@ pub struct OsdConfig {
     pub scrub: ScrubOptions,
     /// How much is recovered beside clients at the same time, and how fast.
     pub recovery: RecoveryOptions,
+    /// The age from which an operation is slow.
+    pub complaint: ComplaintTime,
 }
 
 impl OsdConfig {
@@ -97,7 +101,40 @@ impl OsdConfig {
             request_bytes_per_shard: 64 << 20,
             scrub: ScrubOptions::default(),
             recovery: RecoveryOptions::default(),
+            complaint: ComplaintTime::default(),
         }
+    }
+}
+
+/// osd_op_complaint_time: an operation that is not answered after this time is slow. It is written as seconds, with a fraction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ComplaintTime(pub Duration);
+
+impl ComplaintTime {
+    /// The option's name.
+    pub const NAME: &str = "osd_op_complaint_time";
+}
+
+impl Default for ComplaintTime {
+    fn default() -> ComplaintTime {
+        ComplaintTime(Duration::from_secs(30))
+    }
+}
+
+impl fmt::Display for ComplaintTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.6}", self.0.as_secs_f64())
+    }
+}
+
+impl FromStr for ComplaintTime {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ComplaintTime, String> {
+        let seconds =
+            text.parse::<f64>().ok().filter(|seconds| (0.0..=f64::from(u32::MAX)).contains(seconds));
+        let seconds = seconds.ok_or_else(|| format!("{}={text}: give seconds, 0 or more", Self::NAME))?;
+        Ok(ComplaintTime(Duration::from_secs_f64(seconds)))
     }
 }
 

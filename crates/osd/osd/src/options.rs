@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use carmine_reactor::ShardId;
 
-use crate::config::{OsdConfig, RecoveryOptions, ScrubOptions};
+use crate::config::{ComplaintTime, OsdConfig, RecoveryOptions, ScrubOptions};
 use crate::shard::OsdShard;
 
 /// Their values.
@@ -15,6 +15,7 @@ use crate::shard::OsdShard;
 pub(crate) struct RunOptions {
     pub(crate) scrub: ScrubOptions,
     pub(crate) recovery: RecoveryOptions,
+    pub(crate) complaint: ComplaintTime,
 }
 
 /// Values by name.
@@ -32,11 +33,15 @@ pub(crate) struct Given {
 impl RunOptions {
     /// Those at the start.
     pub(crate) fn of(config: &OsdConfig) -> RunOptions {
-        RunOptions { scrub: config.scrub.clone(), recovery: config.recovery.clone() }
+        RunOptions {
+            scrub: config.scrub.clone(),
+            recovery: config.recovery.clone(),
+            complaint: config.complaint,
+        }
     }
 
     fn names() -> impl Iterator<Item = &'static str> {
-        ScrubOptions::NAMES.into_iter().chain(RecoveryOptions::NAMES)
+        ScrubOptions::NAMES.into_iter().chain(RecoveryOptions::NAMES).chain([ComplaintTime::NAME])
     }
 
     /// The value of an option, as text.
@@ -44,7 +49,8 @@ impl RunOptions {
     /// # Errors
     /// There is no such option; the text lists those that there are.
     pub(crate) fn get(&self, name: &str) -> Result<String, String> {
-        let value = self.scrub.get(name).or_else(|| self.recovery.get(name));
+        let complaint = || (name == ComplaintTime::NAME).then(|| self.complaint.to_string());
+        let value = self.scrub.get(name).or_else(|| self.recovery.get(name)).or_else(complaint);
         value.ok_or_else(|| {
             let known: Vec<&str> = RunOptions::names().collect();
             format!(
@@ -56,6 +62,10 @@ impl RunOptions {
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         self.get(name)?;
+        if name == ComplaintTime::NAME {
+            self.complaint = value.parse()?;
+            return Ok(());
+        }
         match ScrubOptions::NAMES.contains(&name) {
             true => self.scrub.set(name, value),
             false => self.recovery.set(name, value),
@@ -139,7 +149,11 @@ mod tests {
 
     #[test]
     fn every_option_has_a_value_that_can_be_set_again() {
-        let mut options = RunOptions { scrub: ScrubOptions::default(), recovery: RecoveryOptions::default() };
+        let mut options = RunOptions {
+            scrub: ScrubOptions::default(),
+            recovery: RecoveryOptions::default(),
+            complaint: ComplaintTime::default(),
+        };
         let before = options.clone();
         for name in RunOptions::names() {
             let value = options.get(name).unwrap();

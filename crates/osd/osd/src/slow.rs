@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use carmine_reactor::Group;
+use carmine_reactor::{Group, ShardId};
 
+use crate::op::ClientOp;
 use crate::pg::OpInFlight;
 use crate::shard::OsdShard;
 
-/// An operation is slow after this time, as in Ceph (`osd_op_complaint_time`).
-pub(crate) const COMPLAINT: Duration = Duration::from_secs(30);
 /// Time between two looks.
 const EVERY: Duration = Duration::from_secs(5);
 
@@ -29,18 +28,67 @@ pub(crate) fn start(osd: &Rc<OsdShard>) {
     });
 }
 
+/// How many operations are slow (`osd_op_complaint_time`), and the age of the oldest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SlowOps {
+    pub(crate) count: u64,
+    pub(crate) oldest_ns: u64,
+}
+
+/// Of all shards.
+pub(crate) async fn count_all(osd: &OsdShard) -> SlowOps {
+    let mut all = SlowOps::default();
+    for to in (0..osd.shard.shards()).map(ShardId) {
+        let part = osd.shard.call(to, |shard| async move { OsdShard::of(&shard).map(|osd| count(&osd)) });
+        let part = part.await.unwrap_or_default();
+        all.count += part.count;
+        all.oldest_ns = all.oldest_ns.max(part.oldest_ns);
+    }
+    all
+}
+
+/// Of this shard.
+fn count(osd: &OsdShard) -> SlowOps {
+    let (now_ns, before_ns) = (osd.shard.now_ns(), before_ns(osd));
+    let mut slow = SlowOps::default();
+    let mut note = |op: &Rc<ClientOp>| {
+        if op.arrived_ns <= before_ns {
+            slow.count += 1;
+            slow.oldest_ns = slow.oldest_ns.max(now_ns.saturating_sub(op.arrived_ns));
+        }
+    };
+    osd.waiting.borrow().iter().for_each(&mut note);
+    osd.pgs.borrow().values().for_each(|pg| pg.each_op(&mut note));
+    slow
+}
+
+/// What arrived before this time, and is not answered, is slow.
+fn before_ns(osd: &OsdShard) -> u64 {
+    osd.shard.now_ns().saturating_sub(osd.options.borrow().complaint.0.as_nanos() as u64)
+}
+
 /// The slow operations of this shard, oldest first.
 pub(crate) fn slow_ops(osd: &OsdShard) -> Vec<OpInFlight> {
-    let before_ns = osd.shard.now_ns().saturating_sub(COMPLAINT.as_nanos() as u64);
-    let mut slow: Vec<OpInFlight> = Vec::new();
-    for pg in osd.pgs.borrow().values() {
-        // Most of the time nothing is slow, and then nothing is put into words.
-        if pg.oldest_ns().is_some_and(|oldest| oldest <= before_ns) {
-            slow.extend(pg.ops_in_flight(osd).into_iter().filter(|op| op.op.arrived_ns <= before_ns));
-        }
+    // Most of the time nothing is slow, and then nothing is put into words.
+    if count(osd).count == 0 {
+        return Vec::new();
     }
+    let before_ns = before_ns(osd);
+    let mut slow = waiting_for_map(osd);
+    slow.extend(osd.pgs.borrow().values().flat_map(|pg| pg.ops_in_flight(osd)));
+    slow.retain(|op| op.op.arrived_ns <= before_ns);
     slow.sort_by_key(|op| op.op.arrived_ns);
     slow
+}
+
+/// The operations of this shard whose clients have a newer map.
+pub(crate) fn waiting_for_map(osd: &OsdShard) -> Vec<OpInFlight> {
+    let shown = |op: &Rc<ClientOp>| OpInFlight {
+        op: Rc::clone(op),
+        stage: "waiting_for_map",
+        waits_for: format!("map {}, ours is {}", op.request.epoch, osd.epoch()),
+    };
+    osd.waiting.borrow().iter().map(shown).collect()
 }
 
 fn describe(slow: &[OpInFlight], now_ns: u64) -> Option<String> {

@@ -15,6 +15,7 @@ use carmine_wire::private::{OsdStats, PgPurged, PgStuck, PoolIo, PoolUse};
 use crate::metrics::STORE;
 use crate::pg::tell_monitor;
 use crate::shard::OsdShard;
+use crate::slow;
 
 /// The time between two reports to the monitor.
 pub(crate) const PERIOD: Duration = Duration::from_secs(2);
@@ -33,6 +34,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
             ask_for_temps(&own, &session, epoch).await;
             own.last_epoch_clean.set(last_epoch_clean(&own).await);
             let space = own.store.statfs();
+            let slow = slow::count_all(&own).await;
             session.send(Message::of(&OsdStats {
                 epoch,
                 total_bytes: space.total,
@@ -42,6 +44,8 @@ pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
                 pools,
                 stuck: of_all_shards(&own, |osd| stuck_of_shard(&osd)).await,
                 purged: of_all_shards(&own, |osd| purged_of_shard(&osd)).await,
+                slow_ops: slow.count,
+                slowest_s: slow.oldest_ns / 1_000_000_000,
             }));
             session.send(tell_monitor(&own).await);
             if with_timeout(&own.shard, PERIOD, own.news.notified()).await.is_some() {

@@ -10,7 +10,7 @@ use crate::{Header2, kinds};
 
 /// Version of all private messages: any change of one of them makes a new version, and processes of different versions
 /// do not talk to each other ([`check_version`]).
-pub const VERSION: u16 = 12;
+pub const VERSION: u16 = 13;
 
 /// First type of private messages.
 const KIND_FIRST: u16 = 0x8000;
@@ -125,6 +125,9 @@ messages! {
         /// The PGs that it leads, of pools whose snapshots are being trimmed. Each is told again until the map's queue has
         /// lost its snapshots.
         pub purged: Vec<PgPurged>,
+        /// Operations of clients that are slow, and the age of the oldest in seconds.
+        pub slow_ops: u64,
+        pub slowest_s: u64,
     }
 }
 

@@ -82,6 +82,8 @@ fn reports(map: &OsdMap) -> ClusterStats {
                 pools,
                 stuck: Vec::new(),
                 purged: Vec::new(),
+                slow_ops: 0,
+                slowest_s: 0,
             },
         );
         stats.metadata.insert(
@@ -356,6 +358,8 @@ fn the_state_of_pgs_is_what_their_primaries_say() {
             pools: Vec::new(),
             stuck,
             purged: Vec::new(),
+            slow_ops: 0,
+            slowest_s: 0,
         },
     );
     let brief = text_of(run_with(
@@ -426,6 +430,32 @@ fn unfound_objects_are_damage() {
     ];
     assert!(lines.iter().all(|line| health.contains(line)), "{health}");
     assert!(!health.contains("SCRUB"), "{health}");
+}
+
+/// In the words of a Ceph 16.2.15.
+#[test]
+fn slow_operations_are_in_health() {
+    let map = cluster_up(12);
+    let mut stats = reports(&map);
+    let mut summary = |osd: u32, count: u64, age_s: u64| {
+        let report = stats.reports.get_mut(&OsdId(osd)).unwrap();
+        (report.slow_ops, report.slowest_s) = (count, age_s);
+        let health = text_of(run_with(&map, &stats, r#"{"prefix":"health","format":"json"}"#));
+        let health: Value = serde_json::from_str(&health).unwrap();
+        health["checks"]["SLOW_OPS"]["summary"].clone()
+    };
+    let one = "2 slow ops, oldest one blocked for 11 sec, osd.0 has slow ops";
+    assert_eq!(summary(0, 2, 11), json!({ "message": one, "count": 1 }));
+    let two = "5 slow ops, oldest one blocked for 40 sec, daemons [osd.0,osd.2] have slow ops.";
+    assert_eq!(summary(2, 3, 40)["message"], two);
+    for osd in 0..12 {
+        summary(osd, 1, 50);
+    }
+    let most = "12 slow ops, oldest one blocked for 50 sec, daemons [osd.0,osd.1,osd.2,osd.3,osd.4,osd.5,osd.6,osd.7,osd.8,osd.9]... \
+                have slow ops.";
+    assert_eq!(summary(0, 1, 50)["message"], most);
+    let left: Vec<Value> = (0..12).map(|osd| summary(osd, 0, 0)).collect();
+    assert_eq!(left.last(), Some(&Value::Null));
 }
 
 #[test]

@@ -20,6 +20,9 @@ const NORMAL_FLAGS: [&str; 4] = ["sortbitwise", "recovery_deletes", "purged_snap
 /// Lines of detail of one check.
 const DETAILS_MAX: usize = 50;
 
+/// OSDs that the check of slow operations names.
+const SLOW_OSDS_MAX: usize = 10;
+
 /// One thing that is wrong.
 #[derive(Clone)]
 struct Check {
@@ -39,7 +42,8 @@ impl Check {
 
 fn checks(view: &View<'_>) -> Vec<Check> {
     let pgs = [unavailable(view), degraded(view), unfound(view)];
-    let single = [flags(view), osd_flags(view), down(view)].into_iter().chain(pgs).chain([untagged(view)]);
+    let single =
+        [flags(view), osd_flags(view), down(view)].into_iter().chain(pgs).chain([untagged(view), slow(view)]);
     single.flatten().chain(full(view)).chain(damaged(view)).collect()
 }
 
@@ -110,6 +114,22 @@ fn unfound(view: &View<'_>) -> Option<Check> {
     let (count, of) = (all.iter().map(|(.., count)| count).sum::<u64>(), held(view).objects);
     let percent = 100.0 * count as f64 / of.max(1) as f64;
     warning("OBJECT_UNFOUND", format!("{count}/{of} objects unfound ({percent:.3}%)"), details)
+}
+
+/// Operations of clients that OSDs have not answered for long, in Ceph's words.
+fn slow(view: &View<'_>) -> Option<Check> {
+    let slow = || view.stats.reports.iter().filter(|(_, report)| report.slow_ops > 0);
+    let count: u64 = slow().map(|(_, report)| report.slow_ops).fold(0, u64::saturating_add);
+    let slowest_s = slow().map(|(_, report)| report.slowest_s).max()?;
+    let osds: Vec<String> = slow().map(|(osd, _)| osd.to_string()).collect();
+    let named = osds.iter().take(SLOW_OSDS_MAX).map(String::as_str).collect::<Vec<_>>().join(",");
+    let more = if osds.len() > SLOW_OSDS_MAX { "..." } else { "" };
+    let who = match osds.as_slice() {
+        [one] => format!("{one} has slow ops"),
+        _ => format!("daemons [{named}]{more} have slow ops."),
+    };
+    let summary = format!("{count} slow ops, oldest one blocked for {slowest_s} sec, {who}");
+    Some(Check { code: "SLOW_OPS", is_error: false, summary, details: Vec::new() })
 }
 
 fn untagged(view: &View<'_>) -> Option<Check> {

@@ -2,15 +2,13 @@
 
 use std::rc::Rc;
 
-use carmine_metrics::{Histogram, MetricSet};
+use carmine_metrics::MetricSet;
 use carmine_reactor::{Group, ShardId};
 use carmine_types::crc32c;
 use serde_json::{Map, Value, json};
 
 use super::on_all;
 use crate::live::gather;
-use crate::metrics::ShardMetrics;
-use crate::op::ClientOp;
 use crate::pg::{OpInFlight, Pg, is_mapper};
 use crate::shard::OsdShard;
 use crate::slow;
@@ -119,8 +117,8 @@ pub(super) fn dump_historic_ops() -> Value {
 }
 
 /// `dump_historic_slow_ops`: the same.
-pub(super) fn dump_historic_slow_ops() -> Value {
-    json!({ "num to keep": 0, "threshold to keep": slow::COMPLAINT.as_secs(), "Ops": [] })
+pub(super) fn dump_historic_slow_ops(osd: &OsdShard) -> Value {
+    json!({ "num to keep": 0, "threshold to keep": complaint_s(osd), "Ops": [] })
 }
 
 /// The operations of all shards, with the fields that each has in Ceph.
@@ -143,7 +141,13 @@ pub(super) async fn dump_blocked_ops(osd: &Rc<OsdShard>) -> Value {
     let shards = on_all(osd, blocked).await;
     let total: u64 = shards.iter().filter_map(|shard| shard["num_blocked_ops"].as_u64()).sum();
     let ops = as_ceph(&shards);
-    json!({ "ops": ops, "complaint_time": slow::COMPLAINT.as_secs(), "num_blocked_ops": total, "shards": shards })
+    json!({ "ops": ops, "complaint_time": complaint_s(osd), "num_blocked_ops": total, "shards": shards })
+}
+
+/// As Ceph prints it: whole seconds without a fraction.
+fn complaint_s(osd: &OsdShard) -> Value {
+    let complaint = osd.options.borrow().complaint.0;
+    if complaint.subsec_nanos() == 0 { complaint.as_secs().into() } else { complaint.as_secs_f64().into() }
 }
 
 fn blocked(osd: &OsdShard) -> Value {
@@ -157,7 +161,7 @@ fn blocked(osd: &OsdShard) -> Value {
 
 fn in_flight(osd: &OsdShard) -> Value {
     let now_ns = osd.shard.now_ns();
-    let mut ops: Vec<OpInFlight> = osd.waiting.borrow().iter().map(|op| before_map(osd, op)).collect();
+    let mut ops = slow::waiting_for_map(osd);
     ops.extend(osd.pgs.borrow().values().flat_map(|pg| pg.ops_in_flight(osd)));
     // The oldest are the interesting ones.
     ops.sort_by_key(|op| op.op.arrived_ns);
@@ -169,14 +173,6 @@ fn in_flight(osd: &OsdShard) -> Value {
         "waiting_for_map_of_pg": unplaced,
         "ops": ops.iter().take(LISTED_MAX).map(|op| show(op, now_ns)).collect::<Vec<_>>(),
     })
-}
-
-fn before_map(osd: &OsdShard, op: &Rc<ClientOp>) -> OpInFlight {
-    OpInFlight {
-        op: Rc::clone(op),
-        stage: "waiting_for_map",
-        waits_for: format!("map {}, ours is {}", op.request.epoch, osd.epoch()),
-    }
 }
 
 fn show(shown: &OpInFlight, now_ns: u64) -> Value {
@@ -217,80 +213,6 @@ fn raw(osd: &OsdShard) -> Value {
         "stages": osd.stages.borrow().to_json(),
         "store": osd.store.stats().to_json(),
     })
-}
-
-// `perf dump`: the counters of the OSD under Ceph's names, as far as they mean the same; everything else is in
-// `dump_metrics`.
-
-/// The part of one shard, or of several.
-#[derive(Default)]
-struct Part {
-    metrics: ShardMetrics,
-    /// PGs whose acting set this OSD is in.
-    served: usize,
-    /// PGs that it leads.
-    led: usize,
-    /// Operations in flight.
-    busy: usize,
-}
-
-pub(super) async fn perf_dump(osd: &Rc<OsdShard>) -> Value {
-    let mut all = Part::default();
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        let part = osd.shard.call(to, |shard| async move { OsdShard::of(&shard).map(|osd| Part::of(&osd)) });
-        all.add(&part.await.unwrap_or_default());
-    }
-    let (m, space) = (&all.metrics, osd.store.statfs());
-    let mut both = m.read_latency_ns.clone();
-    both.merge(&m.write_latency_ns);
-    json!({ "osd": {
-        "op": m.ops,
-        "op_r": m.read_ops,
-        "op_w": m.write_ops,
-        "op_out_bytes": m.read_bytes,
-        "op_r_out_bytes": m.read_bytes,
-        "op_in_bytes": m.write_bytes,
-        "op_w_in_bytes": m.write_bytes,
-        "subop": m.replica_ops,
-        "subop_w": m.replica_ops,
-        "op_latency": time(&both),
-        "op_r_latency": time(&m.read_latency_ns),
-        "op_w_latency": time(&m.write_latency_ns),
-        "op_wip": all.busy,
-        "numpg": all.served,
-        "numpg_primary": all.led,
-        "numpg_replica": all.served.saturating_sub(all.led),
-        "numpg_stray": 0,
-        "osd_map_epoch": osd.epoch().0,
-        "stat_bytes": space.total,
-        "stat_bytes_used": space.used,
-        "stat_bytes_avail": space.free,
-    }})
-}
-
-/// A time as Ceph has it: seconds, and how many of them.
-fn time(times: &Histogram) -> Value {
-    let (count, sum_s) = (times.count(), times.sum() as f64 / 1e9);
-    json!({ "avgcount": count, "sum": sum_s, "avgtime": if count == 0 { 0.0 } else { sum_s / count as f64 } })
-}
-
-impl Part {
-    fn of(osd: &OsdShard) -> Part {
-        let pgs = osd.pgs.borrow();
-        Part {
-            metrics: osd.metrics_now(),
-            served: pgs.values().filter(|pg| pg.acting().contains(&osd.config.id)).count(),
-            led: pgs.values().filter(|pg| pg.leads()).count(),
-            busy: pgs.values().map(|pg| pg.ops_in_flight(osd).len()).sum(),
-        }
-    }
-
-    fn add(&mut self, other: &Part) {
-        self.metrics.merge_from(&other.metrics);
-        self.served += other.served;
-        self.led += other.led;
-        self.busy += other.busy;
-    }
 }
 
 // A digest of every object of every PG, for comparing copies.

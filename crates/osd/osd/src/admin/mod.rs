@@ -5,6 +5,7 @@ mod bench;
 mod dumps;
 mod lists;
 mod options;
+mod perf;
 mod pg_query;
 
 use std::future::Future;
@@ -90,10 +91,11 @@ pub(crate) async fn answer(osd: &Rc<OsdShard>, question: &Value) -> Result<Value
         "dump_ops_in_flight" | "ops" => Ok(dumps::dump_ops_in_flight(osd).await),
         "dump_blocked_ops" => Ok(dumps::dump_blocked_ops(osd).await),
         "dump_historic_ops" | "dump_historic_ops_by_duration" => Ok(dumps::dump_historic_ops()),
-        "dump_historic_slow_ops" => Ok(dumps::dump_historic_slow_ops()),
+        "dump_historic_slow_ops" => Ok(dumps::dump_historic_slow_ops(osd)),
         // Each line of the log is written at once.
         "log flush" => Ok(json!({})),
-        "perf dump" => Ok(dumps::perf_dump(osd).await),
+        "perf dump" => Ok(perf::dump(osd, question).await),
+        "perf schema" => Ok(perf::schema()),
         "bench" => bench::bench(osd, question).await,
         "dump_shards" => Ok(dumps::dump_shards(osd).await),
         "pg_contents" => dumps::pg_contents(osd).await,
@@ -192,12 +194,12 @@ fn shown(question: &Value, value: &Value) -> Vec<u8> {
 /// Version of the admin socket's protocol that Ceph's daemons tell.
 const PROTOCOL_VERSION: &str = "2";
 
-/// One command: its words, its parameters (`name` is an optional number, `name:type` a text that must be there, `+` behind it one
-/// or more), a line of help.
+/// One command: its words, its parameters (`name` is an optional number, `name:type` a text that must be there, with `+` after it one
+/// or more, with `?` one that may be left out), a line of help.
 type Command = (&'static str, &'static [&'static str], &'static str);
 
 /// The commands of every OSD.
-const COMMANDS: [Command; 24] = [
+const COMMANDS: [Command; 25] = [
     (
         "bench",
         &["count", "size", "object_size", "object_num"],
@@ -210,7 +212,7 @@ const COMMANDS: [Command; 24] = [
     ("dump_watchers", &[], "watchers of objects in the PGs that this OSD leads"),
     ("get_mapped_pools", &[], "pools of this OSD's PGs"),
     ("ops", &[], "operations that are not answered yet, as dump_ops_in_flight"),
-    ("dump_blocked_ops", &[], "operations that are slow: not answered for 30 seconds"),
+    ("dump_blocked_ops", &[], "operations that are slow: not answered for osd_op_complaint_time"),
     ("dump_historic_ops", &[], "operations of before (none are kept: that would cost each of them)"),
     ("dump_historic_ops_by_duration", &[], "the same"),
     ("dump_historic_slow_ops", &[], "slow operations of before (none are kept; the log tells of them)"),
@@ -226,7 +228,8 @@ const COMMANDS: [Command; 24] = [
         &["injected_args:CephString+"],
         "change options of this OSD until it stops: --NAME VALUE …",
     ),
-    ("perf dump", &[], "counters under Ceph's names"),
+    ("perf dump", &["logger:CephString?", "counter:CephString?"], "counters under Ceph's names: all, or one"),
+    ("perf schema", &[], "type, unit and meaning of these counters"),
     ("pg_contents", &[], "a digest of every object; reads the whole store"),
     ("status", &[], "epoch, space and the state of every PG"),
     ("version", &[], "version of this program"),
@@ -262,6 +265,9 @@ fn parameter(text: &str) -> Value {
     let Some((name, kind)) = text.split_once(':') else {
         return json!({ "name": text, "type": "CephInt", "req": false });
     };
+    if let Some(kind) = kind.strip_suffix('?') {
+        return json!({ "name": name, "type": kind, "req": false });
+    }
     match kind.strip_suffix('+') {
         Some(kind) => json!({ "name": name, "type": kind, "n": "N" }),
         None => json!({ "name": name, "type": kind }),

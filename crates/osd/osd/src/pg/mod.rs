@@ -352,11 +352,9 @@ impl Pg {
         ops
     }
 
-    /// When the oldest of them arrived.
-    pub(crate) fn oldest_ns(&self) -> Option<u64> {
-        let mut oldest: Option<u64> = None;
-        self.pipeline.each(|op| oldest = Some(oldest.map_or(op.arrived_ns, |ns| ns.min(op.arrived_ns))));
-        oldest
+    /// The same without words for each.
+    pub(crate) fn each_op(&self, visit: impl FnMut(&Rc<ClientOp>)) {
+        self.pipeline.each(visit);
     }
 
     fn waits_for(&self, osd: &OsdShard, stage: Stage) -> String {

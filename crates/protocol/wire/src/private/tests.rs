@@ -20,7 +20,7 @@ proptest! {
         let stuck = pgs.iter().map(|(pg, _)| PgStuck { pg: *pg, state: reason.clone(), unfound: 3 }).collect();
         let pools = pools.collect();
         let purged = pgs.iter().map(|(pg, n)| PgPurged { pg: *pg, snaps: vec![(u64::from(*n), 3)] }).collect();
-        round_trip(OsdStats { epoch, total_bytes: 5, used_bytes: u64::MAX, commit_latency_ns: 6, pools, stuck, purged });
+        round_trip(OsdStats { epoch, total_bytes: 5, used_bytes: u64::MAX, commit_latency_ns: 6, pools, stuck, purged, slow_ops: 7, slowest_s: 8 });
         let stamp = ScrubStamp { version: Eversion::new(epoch.0, 7), time: UTime { sec: 1, nsec: 2 } };
         let scrubs = pgs.iter().map(|(pg, n)| PgScrubs { pg: *pg, last: stamp, errors: u64::from(*n), ..PgScrubs::default() });
         round_trip(OsdScrubs { osd, pgs: scrubs.collect() });
