@@ -39,6 +39,7 @@ errnos! {
     EFBIG = -27: "too large",
     ENOSPC = -28: "no space left",
     EROFS = -30: "read-only",
+    EDOM = -33: "outside of the domain",
     ERANGE = -34: "out of range",
     ENAMETOOLONG = -36: "name too long",
     ENOSYS = -38: "not implemented",

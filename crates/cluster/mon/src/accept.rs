@@ -2,18 +2,21 @@
 //! the monitor does, also for a tool that looks for the manager by itself (`ceph tell mgr …`, `rados list-inconsistent-pg`) and
 //! would wait for one for ever.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use carmine_messenger::{Gate, ServerConfig, serve};
+use carmine_messenger::{Gate, Limits, ServerConfig, serve};
 use carmine_reactor::{Listener, Shard};
 use carmine_wire::{EntityAddr, EntityAddrVec, EntityType};
 use tracing::{error, warn};
 
 use crate::MonError;
+use crate::command::COMMAND_BYTES_MAX;
 use crate::mon::Mon;
-use crate::session::Sessions;
+use crate::push::PUSH_BYTES;
+use crate::session::{ANSWER_BYTES_MAX, Sessions};
 
 /// Most connections at once, on both doors.
 const SESSIONS_MAX: usize = 10_000;
@@ -25,6 +28,20 @@ const SILENCE: Duration = Duration::from_secs(60);
 const BANNER_PAUSE: Duration = Duration::from_millis(5);
 /// Pause after a failed accept (out of file descriptors, …).
 const RETRY: Duration = Duration::from_millis(100);
+/// Bytes and number of the messages of a connection that wait for their turn to change the map.
+const HELD_BYTES: usize = 1 << 20;
+pub(crate) const HELD_MESSAGES: usize = 64;
+/// A peer that leaves so much unread is given up.
+const QUEUE_HARD_BYTES: usize = 64 << 20;
+/// Memory for the requests and answers of all connections together that are not those of OSDs.
+pub(crate) const BUDGET_BYTES: usize = 64 << 20;
+/// Time between two looks at peers that do not read while others wait for the memory of their answers.
+const LOOK_FOR_STALLED: Duration = Duration::from_secs(5);
+
+/// A peer that leaves as much unread as it may can still get the longest answer, which repeats its command.
+const _: () = assert!(PUSH_BYTES + ANSWER_BYTES_MAX + 2 * COMMAND_BYTES_MAX < QUEUE_HARD_BYTES);
+const _: () = assert!(HELD_BYTES <= BUDGET_BYTES);
+
 /// Failed accepts in a row after which the monitor gives up: half a minute.
 const FAILURES_MAX: u32 = 300;
 
@@ -63,10 +80,15 @@ impl Mon {
         let Some(door) = self.doors.get(door) else { return };
         let gids = Rc::clone(&self);
         let mut config = ServerConfig::new(door.entity, 0, door.addrs.clone())
-            .assigning(move |claim| if claim.gid == 0 { gids.assign_gid() } else { claim.gid });
+            .assigning(move |claim| if claim.gid == 0 { gids.assign_gid() } else { Some(claim.gid) });
         if door.entity == EntityType::MON {
             config.limits.idle = Some(SILENCE);
         }
+        let (held_bytes, held_messages) = (HELD_BYTES, HELD_MESSAGES);
+        let (queue_soft_bytes, queue_hard_bytes) = (PUSH_BYTES, QUEUE_HARD_BYTES);
+        config.limits =
+            Limits { held_bytes, held_messages, queue_soft_bytes, queue_hard_bytes, ..config.limits };
+        config.budget = Some((Rc::clone(&self.budget), |peer| peer.entity != EntityType::OSD));
         config.gate = self.gate.clone();
         config.banner_pause = BANNER_PAUSE;
         let config = Rc::new(config);
@@ -87,5 +109,25 @@ impl Mon {
         }
         error!("{FAILURES_MAX} accepts failed in a row: the monitor stops");
         self.shard.stop();
+    }
+    /// Closes connections that hold memory for which others wait, and whose peers have neither read nor sent anything for a while.
+    pub(crate) async fn close_stalled(self: Rc<Self>) {
+        let mut carried = BTreeMap::new();
+        loop {
+            self.shard.sleep(LOOK_FOR_STALLED).await;
+            let conns: Vec<_> =
+                self.sessions.borrow().values().map(|session| Rc::clone(&session.conn)).collect();
+            let now: BTreeMap<u64, u64> =
+                conns.iter().filter_map(|conn| Some((conn.id(), conn.waits_for_peer()?))).collect();
+            for conn in conns.iter().filter(|conn| conn.others_wait()) {
+                if now.get(&conn.id()).is_some_and(|bytes| carried.get(&conn.id()) == Some(bytes)) {
+                    warn!(
+                        "{conn:?}: closed: others wait for the memory of its answers, and its peer does not read"
+                    );
+                    conn.close("it does not read, and others wait for its memory");
+                }
+            }
+            carried = now;
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use carmine_types::{Epoch, OsdId};
 use carmine_wire::osdmap::OsdMap;
+use tracing::warn;
 
 /// So many are kept though nobody may need them (Ceph: `mon_min_osdmap_epochs`), …
 const MAPS_MIN: usize = 500;
@@ -22,19 +23,40 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Takes the maps that a state file holds, oldest first, but for the current one.
-    pub(crate) fn of(maps: &[Rc<Vec<u8>>], current: Epoch) -> History {
-        let mut history = History::default();
+    /// The maps of a state file that lead up to the current one without a gap, out of all that it holds. Builds before November
+    /// 2026 lost a map where they compacted the file: nobody may take the maps before such a gap for all that there were.
+    pub(crate) fn restored(stored: &[Rc<Vec<u8>>], current: Epoch) -> History {
         let epoch = |bytes: &Rc<Vec<u8>>| OsdMap::decode(bytes).ok().map(|map| map.epoch);
-        let known = maps.iter().filter_map(|bytes| Some((epoch(bytes)?, Rc::clone(bytes))));
-        known.filter(|(epoch, _)| *epoch < current).for_each(|(epoch, bytes)| history.note(epoch, bytes));
+        let known: BTreeMap<Epoch, &Rc<Vec<u8>>> =
+            stored.iter().filter_map(|bytes| Some((epoch(bytes)?, bytes))).collect();
+        let older: Vec<Epoch> = known.range(..current).map(|(epoch, _)| *epoch).collect();
+        let epochs_down = (0..current.0).rev();
+        let whole =
+            older.iter().rev().zip(epochs_down).take_while(|(epoch, wanted)| epoch.0 == *wanted).count();
+        if let Some(lost) = older.len().checked_sub(whole).filter(|lost| *lost > 0) {
+            warn!(
+                "the stored maps have a gap before epoch {}: the {lost} before it are dropped, and an OSD that was away since then \
+                 sees a gap",
+                current.0 - whole as u32
+            );
+        }
+        let mut history = History::default();
+        for (epoch, bytes) in
+            older.iter().skip(older.len() - whole).filter_map(|epoch| known.get_key_value(epoch))
+        {
+            history.note(*epoch, Rc::clone(bytes));
+        }
         history
     }
 
-    /// A map that is not the current one any more.
+    /// Adds the map that is not the current one any more: the next one after the newest here.
     pub(crate) fn note(&mut self, epoch: Epoch, bytes: Rc<Vec<u8>>) {
-        if self.maps.back().is_some_and(|(newest, _)| *newest >= epoch) {
-            return;
+        if let Some((newest, _)) = self.maps.back() {
+            assert_eq!(
+                epoch.0,
+                newest.0 + 1,
+                "epoch {epoch} is noted after epoch {newest}: the maps have a gap"
+            );
         }
         self.bytes += bytes.len();
         self.maps.push_back((epoch, bytes));
@@ -76,6 +98,7 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::cluster;
 
     fn history(maps: u32, each: usize) -> History {
         let mut history = History::default();
@@ -109,9 +132,31 @@ mod tests {
     }
 
     #[test]
-    fn a_map_counts_once() {
-        let mut history = history(3, 1);
-        history.note(Epoch(3), vec![0].into());
-        assert_eq!(epochs(&history, 0), [1, 2, 3]);
+    #[should_panic(expected = "epoch 5 is noted after epoch 3")]
+    fn a_gap_is_never_noted() {
+        history(3, 1).note(Epoch(5), vec![0].into());
+    }
+
+    #[test]
+    fn stored_maps_count_from_the_last_gap_on() {
+        let stored = |epochs: &[u32]| -> Vec<Rc<Vec<u8>>> {
+            let bytes = |epoch: &u32| {
+                let mut map = cluster(1);
+                map.epoch = Epoch(*epoch);
+                Rc::new(map.encode())
+            };
+            epochs.iter().map(bytes).collect()
+        };
+        let restored = |maps: &[u32], current| epochs(&History::restored(&stored(maps), Epoch(current)), 0);
+        assert_eq!(restored(&[1, 2, 3], 4), [1, 2, 3]);
+        assert_eq!(restored(&[1, 2, 3, 4], 4), [1, 2, 3], "the current one is none of those before it");
+        assert_eq!(restored(&[1, 2, 4, 5], 6), [4, 5]);
+        assert_eq!(restored(&[1, 2, 3], 5), [0; 0], "the gap is before the current one");
+        assert_eq!(restored(&[4, 5, 4, 5], 6), [4, 5], "each counts once");
+        assert_eq!(restored(&[], 6), [0; 0]);
+        let mut torn = stored(&[1, 2, 3]);
+        torn[1] = Rc::new(b"no map".to_vec());
+        assert_eq!(epochs(&History::restored(&torn, Epoch(4)), 0), [3]);
+        assert_eq!(epochs(&History::restored(&stored(&[0, 1]), Epoch(0)), 0), [0; 0]);
     }
 }

@@ -26,6 +26,7 @@ mod mon;
 mod option_log;
 mod options;
 mod osds;
+mod push;
 mod record;
 mod report;
 mod session;

@@ -9,6 +9,7 @@ use carmine_wire::osdmap::OsdMap;
 use carmine_wire::{EntityAddrVec, EntityName, EntityType};
 use serde_json::{Value, json};
 
+use crate::push::PUSH_BYTES;
 use crate::report::time;
 
 /// The channel of events.
@@ -19,6 +20,8 @@ pub(crate) const AUDIT: &str = "audit";
 const LINES_MAX: usize = 1_000;
 /// Longest line, bytes.
 const LINE_BYTES_MAX: usize = 4 << 10;
+/// What a line has beside its text in a message: names, time, numbers.
+const LINE_HEAD_BYTES: usize = 100;
 /// Lines that a new subscriber gets at once.
 const FIRST_LINES: usize = 10;
 
@@ -90,10 +93,15 @@ impl ClusterLog {
         Some(LogWish { level, next: if start == 0 { first() } else { start } })
     }
 
-    /// The lines that the client has not got yet.
+    /// The next lines that the client has not got yet, as many as go into one message.
     pub(crate) fn news(&self, fsid: Uuid, wish: &mut LogWish) -> Option<LogMsg> {
-        let entries: Vec<LogEntry> = self.since(wish.next, wish.level).cloned().collect();
-        wish.next = self.newest() + 1;
+        let mut lines = self.since(wish.next, wish.level).peekable();
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        while let Some(entry) = lines.next_if(|_| bytes < PUSH_BYTES) {
+            bytes += entry.text.len() + LINE_HEAD_BYTES;
+            entries.push(entry.clone());
+        }
+        wish.next = lines.peek().map_or(self.newest() + 1, |entry| entry.seq);
         (!entries.is_empty()).then(|| LogMsg { version: self.newest(), fsid, entries })
     }
 

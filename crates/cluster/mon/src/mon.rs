@@ -8,11 +8,11 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use carmine_crush::MapView;
-use carmine_messenger::{Connection, Gate, Message};
+use carmine_messenger::{Budget, Connection, Gate, Message};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Group, Shard};
 use carmine_types::{Epoch, OsdId, UTime, Uuid};
@@ -22,8 +22,9 @@ use carmine_wire::osdmap::{Incremental, OsdMap};
 use carmine_wire::{EntityAddrVec, EntityType};
 use tracing::{error, info};
 
-use crate::accept::{Door, gate};
+use crate::accept::{BUDGET_BYTES, Door, gate};
 use crate::change::group::NODOWN;
+use crate::change::pool::check_pgs;
 use crate::change::{Change, Refusal, refuse};
 use crate::failure::Failures;
 use crate::history::History;
@@ -64,13 +65,13 @@ enum Work {
 /// The current map, and its bytes as clients get them.
 pub(crate) struct Published {
     pub(crate) map: Arc<OsdMap>,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Rc<Vec<u8>>,
     placement: OnceCell<MapView>,
 }
 
 impl Published {
     pub(crate) fn new(map: OsdMap) -> Published {
-        Published { bytes: map.encode(), map: Arc::new(map), placement: OnceCell::new() }
+        Published { bytes: Rc::new(map.encode()), map: Arc::new(map), placement: OnceCell::new() }
     }
 
     /// Where all PGs are; computed when it is first asked for.
@@ -82,9 +83,12 @@ impl Published {
 /// The embedded monitor.
 pub struct Mon {
     pub(crate) shard: Shard,
+    pub(crate) me: Weak<Mon>,
     /// For the monitor's clients, and for those who look for a manager.
     pub(crate) doors: [Door; 2],
     pub(crate) gate: Gate,
+    /// For requests and answers of all who are no OSDs.
+    pub(crate) budget: Rc<Budget>,
     pub(crate) monmap: MonMap,
     pub(crate) mgrmap: MgrMapMsg,
     current: RefCell<Rc<Published>>,
@@ -149,9 +153,9 @@ impl Mon {
         let published = Published::new(map);
         let reserved = gid + GIDS_RESERVED;
         let start =
-            Saved { fsid, next_gid: reserved, map: published.bytes.clone(), options: options.encode() };
+            Saved { fsid, next_gid: reserved, map: published.bytes.to_vec(), options: options.encode() };
         state.older.extend(saved.map(|saved| Rc::new(saved.map)));
-        let history = History::of(&state.older, published.map.epoch);
+        let history = History::restored(&state.older, published.map.epoch);
         state.older = history.all();
         state.rewrite(&start).await?;
         let monmap = MonMap::single(fsid, published.map.created, NAME, door.addrs.clone());
@@ -163,10 +167,12 @@ impl Mon {
             name: NAME.to_owned(),
         };
         info!(addr = %door.listener.local_addr(), epoch = %published.map.epoch, restart = is_restart, "monitor ready");
-        Ok(Rc::new(Self {
+        Ok(Rc::new_cyclic(|me| Self {
             shard: shard.clone(),
+            me: me.clone(),
             doors: [door, manager],
             gate: gate(config.open_files),
+            budget: Budget::new(BUDGET_BYTES),
             monmap,
             mgrmap,
             current: RefCell::new(Rc::new(published)),
@@ -222,6 +228,7 @@ impl Mon {
         for at in 0..self.doors.len() {
             self.shard.spawn(Group::Client, "mon-accept", Rc::clone(self).accept(at));
         }
+        self.shard.spawn(Group::Admin, "mon-room", Rc::clone(self).close_stalled());
         loop {
             let work = self.work.borrow_mut().pop_front();
             match work {
@@ -231,15 +238,23 @@ impl Mon {
         }
     }
 
-    /// A global id never used before, also across restarts.
-    pub(crate) fn assign_gid(&self) -> u64 {
-        let gid = self.next_gid.get();
-        self.next_gid.set(gid + 1);
-        let reserved = self.gids_reserved.get();
-        if reserved - gid < GIDS_RESERVED / 2 && !self.gids_asked.replace(true) {
+    /// A global id never used before, also across restarts; `None` while all that are reserved are in use, until the record that
+    /// reserves more is durable.
+    pub(crate) fn assign_gid(&self) -> Option<u64> {
+        let (gid, reserved) = (self.next_gid.get(), self.gids_reserved.get());
+        let left = reserved.checked_sub(gid);
+        let left = left.unwrap_or_else(|| {
+            panic!("global id {gid} is the next one, and only those below {reserved} are reserved")
+        });
+        if left <= GIDS_RESERVED / 2 && !self.gids_asked.replace(true) {
             self.push(Work::Gids(reserved + GIDS_RESERVED));
         }
-        gid
+        if left == 0 {
+            return None;
+        }
+        self.next_gid.set(gid + 1);
+        assert!(gid < reserved, "global id {gid} is not reserved: only those below {reserved} are");
+        Some(gid)
     }
 
     fn push(&self, work: Work) {
@@ -301,7 +316,8 @@ impl Mon {
             Some(inc) => {
                 let mut next = OsdMap::clone(&current.map);
                 match next.apply(&inc) {
-                    Ok(()) => Ok(Some(next)),
+                    Ok(()) => check_pgs(&current.map, &next, self.options.borrow().max_pg_per_osd())
+                        .map(|()| Some(next)),
                     Err(e) => {
                         Err(refuse(carmine_types::errno::EINVAL, format!("the change does not apply: {e}")))
                     }
@@ -317,15 +333,14 @@ impl Mon {
             Ok(Some(map)) => {
                 let next = Rc::new(Published::new(map));
                 let gids = self.gids_reserved.get();
-                self.append(state, Record::Map(next.bytes.clone()), &next, gids).await?;
+                self.append(state, Record::Map(next.bytes.to_vec()), &next, gids).await?;
                 info!("epoch {}: {change:?}", next.map.epoch);
-                self.history.borrow_mut().note(current.map.epoch, current.bytes.clone().into());
+                self.history.borrow_mut().note(current.map.epoch, Rc::clone(&current.bytes));
                 *self.current.borrow_mut() = Rc::clone(&next);
                 self.forget_old_stats(&next.map);
                 self.failures.borrow_mut().on_map(&next.map);
                 self.log.borrow_mut().note_osds(&current.map, &next.map, now);
-                self.push_map();
-                self.push_log();
+                self.push_news();
                 let is_freed = |osd| NODOWN.holds(&current.map, osd) && !NODOWN.holds(&next.map, osd);
                 if next.map.osds().any(is_freed) {
                     self.end_lost_sessions(&next.map);
@@ -350,7 +365,8 @@ impl Mon {
             Ok(options) => {
                 let (next_gid, bytes) = (self.gids_reserved.get(), options.encode());
                 let record = Record::Options(bytes.clone());
-                let saved = Saved { fsid: self.fsid, next_gid, map: current.bytes.clone(), options: bytes };
+                let saved = Saved { fsid: self.fsid, next_gid, map: current.bytes.to_vec(), options: bytes };
+                state.older = self.older_than(current);
                 state.append(&[record], &saved).await?;
                 info!("options: {:?}", edit.shown());
                 *self.options.borrow_mut() = options;
@@ -370,9 +386,26 @@ impl Mon {
         next_gid: u64,
     ) -> Result<(), MonError> {
         let options = self.options.borrow().encode();
-        let saved = Saved { fsid: self.fsid, next_gid, map: newest.bytes.clone(), options };
-        state.older = self.history.borrow().all();
+        let saved = Saved { fsid: self.fsid, next_gid, map: newest.bytes.to_vec(), options };
+        state.older = self.older_than(newest);
         state.append(&[record], &saved).await
+    }
+
+    /// The maps before `newest`, oldest first. A map is stored before it is in force, so the current one may be among them.
+    fn older_than(&self, newest: &Published) -> Vec<Rc<Vec<u8>>> {
+        let (current, history) = (self.current(), self.history.borrow());
+        let mut older = history.all();
+        if newest.map.epoch > current.map.epoch {
+            older.push(Rc::clone(&current.bytes));
+        }
+        let oldest = history.oldest().unwrap_or(current.map.epoch);
+        assert_eq!(
+            u64::from(newest.map.epoch.0) - u64::from(oldest.0),
+            older.len() as u64,
+            "maps are missing between epoch {oldest} and epoch {}",
+            newest.map.epoch
+        );
+        older
     }
 
     fn forget_old_stats(&self, map: &OsdMap) {
@@ -454,3 +487,6 @@ pub(crate) fn restored(map: &[u8], now: UTime) -> Result<OsdMap, MonError> {
     }
     Ok(map)
 }
+
+#[cfg(test)]
+mod tests;

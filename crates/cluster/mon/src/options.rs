@@ -50,6 +50,21 @@ const OSD_OPTIONS: [(&str, &str, u64); 11] = [
     ("osd_scrub_min_interval", "86400", 0),
 ];
 
+/// The monitor's option for how many PGs OSDs may have on average, and its default, which is Ceph's.
+pub(crate) const MAX_PGS: (&str, &str) = ("mon_max_pg_per_osd", "250");
+
+/// # Errors
+/// EINVAL: no such number of PGs.
+pub(crate) fn check_max_pgs(value: &str) -> Result<u32, Refusal> {
+    let number = value.parse::<u32>().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| {
+        refuse(
+            errno::EINVAL,
+            format!("'{value}' is no value of '{}': give a whole number from 1 on", MAX_PGS.0),
+        )
+    })
+}
+
 /// The default of an option that OSDs take while they run.
 pub(crate) fn osd_default(name: &str) -> Option<&'static str> {
     OSD_OPTIONS.iter().find(|(known, ..)| *known == name).map(|(_, value, _)| *value)
@@ -280,6 +295,13 @@ impl ClientOptions {
         let mut next = self.edited(edit)?;
         next.log.note(&self.sections, &next.sections, &edit.why(), now);
         Ok(next)
+    }
+
+    /// PGs, with all replicas, that OSDs may have on average.
+    pub(crate) fn max_pg_per_osd(&self) -> u32 {
+        let own = self.of("mon.a");
+        let stored = own.get(MAX_PGS.0).and_then(|(value, _)| check_max_pgs(value).ok());
+        stored.or_else(|| MAX_PGS.1.parse().ok()).unwrap_or(u32::MAX)
     }
 
     /// For whom, name and value: `global` first.

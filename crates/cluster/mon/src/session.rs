@@ -1,24 +1,24 @@
 //! Sessions of the monitor: one for each connection, which handles its messages. Commands arrive in two kinds of message: to the
 //! monitors at large (MON_COMMAND), and to this one (`ceph tell mon.a`).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use carmine_messenger::{Connection, Dispatcher, Message, Peer};
+use carmine_messenger::{Connection, Dispatcher, Message, Parts, Peer, Permit};
 use carmine_types::{Epoch, OsdId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::mon_msg::{
-    Command, CommandAck, ConfigMsg, FsMapMsg, GetPoolStats, GetPoolStatsReply, GetVersion, GetVersionReply,
-    MgrOpen, MonMapMsg, ONETIME, OsdMapMsg, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe, log_level,
+    Command, CommandAck, FsMapMsg, GetPoolStats, GetPoolStatsReply, GetVersion, GetVersionReply, MgrOpen,
+    MonMapMsg, ONETIME, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe, Subscription, log_level,
 };
 use carmine_wire::tell::{Ping, Tell, TellReply};
-use carmine_wire::{EntityAddrVec, EntityType, kinds};
+use carmine_wire::{EntityAddrVec, kinds};
 use serde_json::json;
 
 use crate::change::{Change, Refusal, SnapWish, shown};
-use crate::command::{self, Answer, View};
+use crate::command::{self, Answer, COMMAND_BYTES_MAX, View};
 use crate::log::LogWish;
-use crate::mon::Mon;
-use crate::options::osd_default;
+use crate::mon::{Done, Mon};
 use crate::osds::osd_of;
 use crate::report::cluster;
 use crate::report::health;
@@ -27,45 +27,72 @@ use crate::stats::pool_stat;
 
 /// One connection.
 pub(crate) struct Session {
-    conn: Rc<Connection>,
+    pub(crate) conn: Rc<Connection>,
     /// Wants maps from this epoch on.
-    osdmap: Option<MapWish>,
-    /// Wants its options, and each change of them.
-    wants_options: bool,
+    pub(crate) osdmap: Option<MapWish>,
+    /// Wants each change of its options.
+    pub(crate) wants_options: bool,
+    /// Has not got its options as they are now.
+    pub(crate) lacks_options: bool,
     /// Wants lines of the cluster log.
-    log: Option<LogWish>,
+    pub(crate) log: Option<LogWish>,
+    /// A task sends it what it lacks, as there is room.
+    pub(crate) is_fed: bool,
     /// It offers a service.
     service: Option<Rc<Daemon>>,
     /// The OSD at the other end, and its public addresses.
-    osd: Option<(OsdId, EntityAddrVec)>,
+    pub(crate) osd: Option<(OsdId, EntityAddrVec)>,
 }
 
 impl Session {
+    fn new(conn: &Rc<Connection>) -> Session {
+        Session {
+            conn: Rc::clone(conn),
+            osdmap: None,
+            wants_options: false,
+            lacks_options: false,
+            log: None,
+            is_fed: false,
+            service: None,
+            osd: osd_of(conn),
+        }
+    }
+
     /// True if it is that of the OSD with these addresses.
     pub(crate) fn is_of(&self, osd: OsdId, addrs: &EntityAddrVec) -> bool {
         self.osd.as_ref().is_some_and(|(id, own)| *id == osd && own == addrs)
     }
 }
 
+/// A subscription to maps.
 #[derive(Clone, Copy)]
-struct MapWish {
-    from: Epoch,
-    /// Only one more.
-    once: bool,
+pub(crate) struct MapWish {
+    /// The first one that it has not got.
+    pub(crate) from: Epoch,
+    /// Only until it has the current one.
+    pub(crate) once: bool,
 }
+
+/// An answer to a command has about so many bytes, …
+const ANSWER_BYTES: usize = 256 << 10;
+/// … and at most so many.
+pub(crate) const ANSWER_BYTES_MAX: usize = 40 << 20;
 
 /// The dispatcher of all connections.
 pub(crate) struct Sessions(pub(crate) Rc<Mon>);
 
 impl Dispatcher for Sessions {
     fn on_accepted(&self, conn: &Rc<Connection>) {
-        let (conn, osd) = (Rc::clone(conn), osd_of(conn));
-        let session = Session { conn, osdmap: None, wants_options: false, log: None, service: None, osd };
-        self.0.sessions.borrow_mut().insert(session.conn.id(), session);
+        self.0.sessions.borrow_mut().insert(conn.id(), Session::new(conn));
     }
 
-    fn on_message(&self, conn: &Rc<Connection>, msg: Message) {
-        if let Err(e) = self.0.handle(conn, &msg) {
+    fn output_bytes(&self, _: &Connection, parts: &Parts) -> usize {
+        if matches!(parts.header.kind, kinds::MON_COMMAND | kinds::COMMAND) { ANSWER_BYTES } else { 0 }
+    }
+
+    fn on_message(&self, conn: &Rc<Connection>, mut msg: Message) {
+        let permit = msg.take_permit();
+        if let Err(e) = self.0.handle(conn, &msg, permit) {
             conn.close(format!("{}: {e}", kinds::name(msg.header.kind)));
         }
     }
@@ -84,16 +111,22 @@ fn answer<T: Front>(request: &Message, value: &T) -> Message {
 }
 
 impl Mon {
-    fn handle(self: &Rc<Self>, conn: &Rc<Connection>, msg: &Message) -> carmine_wire::Result<()> {
+    /// What is not answered at once keeps the permit: a connection cannot have more changes queued than it may have messages held.
+    fn handle(
+        &self,
+        conn: &Rc<Connection>,
+        msg: &Message,
+        permit: Option<Permit>,
+    ) -> carmine_wire::Result<()> {
         match msg.header.kind {
             kinds::MON_GET_MAP => self.send_monmap(conn),
             kinds::MON_SUBSCRIBE => self.subscribe(conn, &msg.decode::<Subscribe>()?),
             kinds::MON_GET_VERSION => self.get_version(conn, msg, &msg.decode::<GetVersion>()?),
-            kinds::MON_COMMAND => self.command(conn, msg, msg.decode::<Command>()?),
-            kinds::COMMAND => self.tell(conn, msg, &msg.decode::<Tell>()?),
+            kinds::MON_COMMAND => self.command(conn, msg, msg.decode::<Command>()?, permit),
+            kinds::COMMAND => self.tell(conn, msg, &msg.decode::<Tell>()?, permit),
             kinds::PING => self.ping(conn),
             kinds::MGR_OPEN => self.register(conn, msg.decode()?),
-            kinds::POOL_OP => self.pool_op(conn, msg, msg.decode::<PoolOp>()?),
+            kinds::POOL_OP => self.pool_op(conn, msg, msg.decode::<PoolOp>()?, permit),
             kinds::STATFS => {
                 msg.decode::<StatFs>()?;
                 self.statfs(conn, msg);
@@ -109,88 +142,31 @@ impl Mon {
     }
 
     fn subscribe(&self, conn: &Rc<Connection>, wish: &Subscribe) {
-        for sub in &wish.what {
-            match sub.what.as_str() {
+        // On the wire they are a map by name: of two wishes with one name the last one counts.
+        let wishes: BTreeMap<&str, &Subscription> =
+            wish.what.iter().map(|sub| (sub.what.as_str(), sub)).collect();
+        let mut sessions = self.sessions.borrow_mut();
+        let Some(session) = sessions.get_mut(&conn.id()) else { return };
+        for (what, sub) in wishes {
+            match what {
                 "monmap" if sub.start <= u64::from(self.monmap.epoch.0) => self.send_monmap(conn),
                 // Pacific's clients wait for this before they do anything else.
                 "config" => {
-                    let wants_options = sub.flags & ONETIME == 0;
-                    if let Some(session) = self.sessions.borrow_mut().get_mut(&conn.id()) {
-                        session.wants_options = wants_options;
-                    }
-                    self.send_options(conn);
+                    session.wants_options = sub.flags & ONETIME == 0;
+                    session.lacks_options = true;
                 }
                 "osdmap" => {
                     let from = Epoch(u32::try_from(sub.start).unwrap_or(u32::MAX));
-                    let wish = MapWish { from, once: sub.flags & ONETIME != 0 };
-                    if let Some(session) = self.sessions.borrow_mut().get_mut(&conn.id()) {
-                        session.osdmap = Some(wish);
-                    }
-                    self.push_map();
+                    session.osdmap = Some(MapWish { from, once: sub.flags & ONETIME != 0 });
                 }
                 "mgrmap" if sub.start <= u64::from(self.mgrmap.epoch.0) => {
                     Mon::reply(conn, Message::of(&self.mgrmap));
                 }
                 "fsmap" => Mon::reply(conn, Message::of(&FsMapMsg { epoch: Epoch(1) })),
-                what => {
-                    if let Some(wish) = self.log.borrow().wish(what, sub.start)
-                        && let Some(session) = self.sessions.borrow_mut().get_mut(&conn.id())
-                    {
-                        session.log = Some(wish);
-                    }
-                    self.push_log();
-                }
+                what => session.log = self.log.borrow().wish(what, sub.start).or(session.log),
             }
         }
-    }
-
-    fn send_options(&self, conn: &Rc<Connection>) {
-        let all = self.options.borrow();
-        let peer = conn.peer();
-        let is_osd = peer.entity == EntityType::OSD;
-        let own = all.of(&format!("{}.{}", peer.entity, peer.name));
-        let meant = own.iter().filter(|(name, _)| osd_default(name).is_some() == is_osd);
-        let options = meant.map(|(name, (value, _))| ((*name).to_owned(), (*value).to_owned())).collect();
-        Mon::reply(conn, Message::of(&ConfigMsg { options }));
-    }
-
-    /// Sends everybody their options again.
-    pub(crate) fn push_options(&self) {
-        for session in self.sessions.borrow().values().filter(|session| session.wants_options) {
-            self.send_options(&session.conn);
-        }
-    }
-
-    /// Sends the current map to everybody who waits for it. OSDs get those before it that they ask for as well.
-    pub(crate) fn push_map(&self) {
-        let (current, history) = (self.current(), self.history.borrow());
-        let epoch = current.map.epoch;
-        let mut front = None;
-        for session in self.sessions.borrow_mut().values_mut() {
-            let Some(wish) = session.osdmap.filter(|wish| wish.from <= epoch) else { continue };
-            let front =
-                front.get_or_insert_with(|| OsdMapMsg::full(current.map.fsid, epoch, current.bytes.clone()));
-            let older = history.since(wish.from).filter(|_| session.osd.is_some() && wish.from > Epoch(0));
-            let older: Vec<_> = older.map(|(epoch, bytes)| (epoch, Vec::clone(&bytes))).collect();
-            if older.is_empty() {
-                Mon::reply(&session.conn, Message::of(front));
-            } else {
-                let oldest = history.oldest().unwrap_or(epoch);
-                let full = older.into_iter().chain([(epoch, current.bytes.clone())]).collect();
-                Mon::reply(&session.conn, Message::of(&OsdMapMsg { full, oldest, ..front.clone() }));
-            }
-            session.osdmap = (!wish.once).then_some(MapWish { from: Epoch(epoch.0 + 1), once: false });
-        }
-    }
-
-    /// Sends everybody the lines of the log that they have not got.
-    pub(crate) fn push_log(&self) {
-        let (log, fsid) = (self.log.borrow(), self.current().map.fsid);
-        for session in self.sessions.borrow_mut().values_mut() {
-            if let Some(news) = session.log.as_mut().and_then(|wish| log.news(fsid, wish)) {
-                Mon::reply(&session.conn, Message::of(&news));
-            }
-        }
+        self.push_to(session);
     }
 
     fn get_version(&self, conn: &Rc<Connection>, msg: &Message, wish: &GetVersion) {
@@ -229,16 +205,18 @@ impl Mon {
             let size = current.map.pool(id)?.size;
             Some((name.clone(), pool_stat(&pools.get(&id).copied().unwrap_or_default(), size)))
         };
-        let stats = wish.pools.iter().filter_map(one).collect();
+        // By name on the wire as well.
+        let stats = wish.pools.iter().collect::<BTreeSet<_>>().into_iter().filter_map(one).collect();
         let version = u64::from(current.map.epoch.0);
         let reply = GetPoolStatsReply { version, fsid: current.map.fsid, stats, per_pool: true };
         Mon::reply(conn, answer(msg, &reply));
     }
 
-    fn pool_op(&self, conn: &Rc<Connection>, msg: &Message, request: PoolOp) {
+    fn pool_op(&self, conn: &Rc<Connection>, msg: &Message, request: PoolOp, permit: Option<Permit>) {
         let (conn, tid, pool) = (Rc::clone(conn), msg.header.tid, i64::from(request.pool));
         let takes_id = request.op == PoolOp::CREATE_UNMANAGED_SNAP;
         let done = move |mon: &Mon, result: Result<(), Refusal>| {
+            drop(permit);
             // No other change comes between the one that took it and this answer.
             let id = mon.current().map.pool(pool).map(|pool| pool.snap_seq.to_le_bytes().to_vec());
             let id = id.filter(|_| takes_id && result.is_ok());
@@ -275,20 +253,32 @@ impl Mon {
 /// Sends a command's result, status and output.
 type Ack = Box<dyn FnOnce(i32, String, Vec<u8>)>;
 
+/// Answers a command when its change is done, or refused.
+fn ending(ack: Ack, status: String, data: Vec<u8>) -> Done {
+    Box::new(move |_: &Mon, result: Result<(), Refusal>| match result {
+        Ok(()) => ack(0, status, data),
+        Err(Refusal { code, text }) => ack(code.0, text, Vec::new()),
+    })
+}
+
 impl Mon {
-    pub(crate) fn command(&self, conn: &Rc<Connection>, msg: &Message, request: Command) {
-        let cmd = request.cmd.clone();
+    fn command(&self, conn: &Rc<Connection>, msg: &Message, request: Command, permit: Option<Permit>) {
+        // One that is too long is refused, and not repeated.
+        let is_short = request.cmd.iter().map(String::len).sum::<usize>() <= COMMAND_BYTES_MAX;
+        let cmd = if is_short { request.cmd.clone() } else { Vec::new() };
         let (conn, peer, tid) = (Rc::clone(conn), conn.peer(), msg.header.tid);
         let ack = move |result, status, data: Vec<u8>| {
+            drop(permit);
             let front = CommandAck { version: 0, result, status, cmd };
             Mon::reply(&conn, Message::of(&front).with_tid(tid).with_data(data));
         };
         self.run_command(peer, (&request.cmd, command::run), &msg.data.to_vec(), Box::new(ack));
     }
 
-    pub(crate) fn tell(&self, conn: &Rc<Connection>, msg: &Message, request: &Tell) {
+    fn tell(&self, conn: &Rc<Connection>, msg: &Message, request: &Tell, permit: Option<Permit>) {
         let (conn, peer, tid) = (Rc::clone(conn), conn.peer(), msg.header.tid);
         let ack = move |result, status, data: Vec<u8>| {
+            drop(permit);
             let front = TellReply { result, status };
             Mon::reply(&conn, Message::of(&front).with_tid(tid).with_data(data));
         };
@@ -302,7 +292,7 @@ impl Mon {
         let name = &peer.name;
         let text = format!("from='{kind}.{gid} {addr}' entity='{kind}.{name}' cmd=[{cmd}]: dispatch");
         self.log.borrow_mut().audit(level, &text, self.now());
-        self.push_log();
+        self.push_news();
     }
 
     pub(crate) fn ping(&self, conn: &Rc<Connection>) {
@@ -360,6 +350,14 @@ impl Mon {
 
     fn run_command(&self, peer: &Peer, (cmd, run): (&[String], command::Runner), input: &[u8], ack: Ack) {
         self.audit(peer, cmd);
+        let ack: Ack = Box::new(move |result, status, data| match data.len() {
+            0..=ANSWER_BYTES_MAX => ack(result, status, data),
+            bytes => {
+                let text =
+                    format!("the answer has {bytes} bytes, and may have {ANSWER_BYTES_MAX}: ask for less");
+                ack(errno::EFBIG, text, Vec::new());
+            }
+        });
         let outcome = self.with_view(input, |view| run(cmd, view));
         match outcome {
             Err(Refusal { code, text }) => ack(code.0, text, Vec::new()),
@@ -372,21 +370,14 @@ impl Mon {
             Ok(Answer::Log { text }) => {
                 self.log.borrow_mut().add(log_level::INFO, "client.admin", &text, self.now());
                 ack(0, String::new(), Vec::new());
-                self.push_log();
+                self.push_news();
             }
             Ok(Answer::Options { edit, status }) => {
-                let done = move |_: &Mon, result: Result<(), Refusal>| match result {
-                    Ok(()) => ack(0, status, Vec::new()),
-                    Err(Refusal { code, text }) => ack(code.0, text, Vec::new()),
-                };
-                self.change_options(edit, Box::new(done));
+                self.change_options(edit, ending(ack, status, Vec::new()))
             }
-            Ok(Answer::Change { change, status }) => {
-                let done = move |_: &Mon, result: Result<(), Refusal>| match result {
-                    Ok(()) => ack(0, status, Vec::new()),
-                    Err(Refusal { code, text }) => ack(code.0, text, Vec::new()),
-                };
-                self.change(change, Box::new(done));
+            Ok(Answer::Change { change, status }) => self.change(change, ending(ack, status, Vec::new())),
+            Ok(Answer::ChangeAndTell { change, data }) => {
+                self.change(change, ending(ack, String::new(), data))
             }
         }
     }

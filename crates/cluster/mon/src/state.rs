@@ -47,6 +47,8 @@ pub(crate) struct StateFile {
     base_bytes: u64,
     /// The maps before the newest one, oldest first: those that were found, and that a new file gets.
     pub(crate) older: Vec<Rc<Vec<u8>>>,
+    /// [`COMPACT_BYTES`], less in tests.
+    pub(crate) compact_bytes: u64,
     failed: bool,
 }
 
@@ -121,8 +123,16 @@ impl StateFile {
         let found = newest([&paths[0], &paths[1]], &readings)?;
         let ends =
             readings.each_ref().map(|reading| reading.content.as_ref().map_or(0, |c| c.valid_bytes as u64));
-        let mut state =
-            Self { files, current: 1, generation: 0, ends, base_bytes: 0, older: Vec::new(), failed: false };
+        let mut state = Self {
+            files,
+            current: 1,
+            generation: 0,
+            ends,
+            base_bytes: 0,
+            older: Vec::new(),
+            compact_bytes: COMPACT_BYTES,
+            failed: false,
+        };
         let Some((slot, content)) = found.and_then(|slot| Some((slot, readings[slot].content.take()?)))
         else {
             return Ok((state, None));
@@ -192,7 +202,7 @@ impl StateFile {
     /// Appends records; durable when this returns. `saved` is the state *after* them, for compaction.
     pub(crate) async fn append(&mut self, records: &[Record], saved: &Saved) -> Result<(), MonError> {
         let end = self.ends[self.current];
-        if end > COMPACT_BYTES && end > 4 * self.base_bytes {
+        if end > self.compact_bytes && end > 4 * self.base_bytes {
             return self.rewrite(saved).await;
         }
         let durable = Durable { generation: self.generation, bytes: end };

@@ -47,8 +47,8 @@ pub struct Claim {
     pub gid: u64,
 }
 
-/// Gives a global id to each [`Claim`].
-pub type AssignId = Box<dyn Fn(&Claim) -> u64>;
+/// Gives a global id to each [`Claim`]; `None`: there is none now, and the handshake fails.
+pub type AssignId = Box<dyn Fn(&Claim) -> Option<u64>>;
 
 /// Where a server takes a client's global id from.
 pub enum GlobalIds {
@@ -123,7 +123,7 @@ impl ServerConfig {
     }
 
     /// The same with a function that assigns global ids.
-    pub fn assigning(mut self, assign: impl Fn(&Claim) -> u64 + 'static) -> ServerConfig {
+    pub fn assigning(mut self, assign: impl Fn(&Claim) -> Option<u64> + 'static) -> ServerConfig {
         self.global_ids = GlobalIds::Assign(Box::new(assign));
         self
     }

@@ -9,6 +9,7 @@ use crate::message::{Message, Parts};
 use crate::signal::Signal;
 use crate::throttle::{PermitToken, Throttle};
 use carmine_metrics::{Sum, metric_set};
+use carmine_reactor::sync::Notify;
 use carmine_reactor::{Bytes, Group, Payload, Shard, TcpStream};
 use carmine_types::UTime;
 use carmine_wire::handshake::{Control, Keepalive2};
@@ -67,7 +68,7 @@ pub struct Connection {
     /// There is something to send, or the connection ended.
     pub(crate) flush: Signal,
     /// `queued_bytes` fell, or the connection ended.
-    pub(crate) drained: Signal,
+    drained: Notify,
     pub(crate) throttle: Rc<Throttle>,
     /// Sequence number of the last message sent.
     seq_sent: Cell<u64>,
@@ -165,7 +166,7 @@ impl Connection {
             own_queued_bytes: Cell::new(0),
             shared_pieces: RefCell::default(),
             flush: Signal::new(),
-            drained: Signal::new(),
+            drained: Notify::new(),
             throttle: Throttle::new(limits.held_bytes, limits.held_messages, budget),
             seq_sent: Cell::new(0),
             seq_received: Cell::new(0),
@@ -299,6 +300,13 @@ impl Connection {
         self.queued_bytes.get()
     }
 
+    /// Waits until so many bytes at most are queued, or the connection has ended.
+    pub async fn drained_to(&self, bytes: usize) {
+        while !self.is_closed() && self.queued_bytes() > bytes {
+            self.drained.notified().await;
+        }
+    }
+
     /// Ends the connection. Queued bytes are dropped, no further message is dispatched, and `on_closed` is called with
     /// `reason` from the connection's own task. Closing twice keeps the first reason.
     pub fn close(&self, reason: impl AsRef<str>) {
@@ -312,7 +320,7 @@ impl Connection {
         self.shared_pieces.borrow_mut().clear();
         self.drain_own(self.own_queued_bytes.get());
         self.flush.fire();
-        self.drained.fire();
+        self.drained.notify_all();
         self.throttle.wake();
     }
 
@@ -397,7 +405,9 @@ impl Connection {
         });
         let shared = self.take_shared(self.stats.get().bytes_sent);
         self.drain_own(bytes.saturating_sub(shared));
-        self.drained.fire();
+        if self.drained.waiting() > 0 {
+            self.drained.notify_all();
+        }
     }
 
     /// Bytes of shared pieces that were sent as a whole when `sent` bytes were.

@@ -122,7 +122,7 @@ async fn authenticate(wire: &mut Wire, config: &ServerConfig, entity: EntityType
         let AuthNone { name, global_id, .. } = AuthNone::decode(&request.payload)?;
         let mut claim = Claim { entity, name, gid: global_id };
         if let GlobalIds::Assign(assign) = &config.global_ids {
-            claim.gid = assign(&claim);
+            claim.gid = assign(&claim).ok_or_else(|| CloseReason::protocol("no global id is free now"))?;
         }
         wire.send(&AuthDone { global_id: claim.gid, mode: connection_mode::CRC, payload: Vec::new() })
             .await?;

@@ -65,12 +65,7 @@ async fn read_all(conn: &Rc<Connection>, reader: &mut Reader, dispatcher: &dyn D
 /// Tells the peer our version of private messages, so that its log names both, too.
 async fn tell_version(conn: &Connection) {
     conn.send(Message::from_header(private::version_notice(), Vec::new()));
-    let sent = async {
-        while !conn.is_closed() && conn.queued_bytes() > 0 {
-            conn.drained.wait().await;
-        }
-    };
-    let _ = with_timeout(&conn.shard, conn.limits.handshake, sent).await;
+    let _ = with_timeout(&conn.shard, conn.limits.handshake, conn.drained_to(0)).await;
 }
 
 /// Once per receive, not per frame.
@@ -97,7 +92,7 @@ async fn message(
     let bytes = preamble.len(segment::FRONT) + preamble.len(segment::DATA);
     // First, for who waits for its own peer must not have room that others could use.
     if must_wait_for_replies(conn) {
-        wait_for_replies(conn).await;
+        conn.drained_to(conn.limits.queue_soft_bytes).await;
     }
     let admitted = match conn.throttle.try_admit(bytes) {
         None => Box::pin(conn.throttle.admit(bytes, || conn.is_closed())).await,
@@ -151,12 +146,6 @@ async fn receive(reader: &mut Reader, preamble: &Preamble) -> Result<Option<Part
 /// On the accepting side: too many replies wait to be sent.
 fn must_wait_for_replies(conn: &Connection) -> bool {
     conn.accepted && !conn.is_closed() && conn.queued_bytes() > conn.limits.queue_soft_bytes
-}
-
-async fn wait_for_replies(conn: &Connection) {
-    while must_wait_for_replies(conn) {
-        conn.drained.wait().await;
-    }
 }
 
 async fn control(conn: &Connection, reader: &mut Reader, preamble: &Preamble) -> Result<()> {

@@ -108,7 +108,7 @@ impl FakeMon {
         let config = ServerConfig::new(EntityType::MON, 0, EntityAddr::msgr2(self.addr, 0).into());
         let config = Rc::new(config.assigning(move |claim| {
             mon.next_gid.set(mon.next_gid.get() + 1);
-            if claim.gid == 0 { mon.next_gid.get() } else { claim.gid }
+            Some(if claim.gid == 0 { mon.next_gid.get() } else { claim.gid })
         }));
         let (mon, task_shard) = (Rc::clone(self), shard.clone());
         shard.spawn(Group::Admin, "fake-mon", async move {

@@ -113,6 +113,8 @@ pub(crate) enum Change {
     Lost { osd: OsdId },
     /// Gives OSDs this weight (16.16): 0 is out, 0x10000 is in.
     Weight { osds: Vec<OsdId>, weight: u32 },
+    /// Gives each of these OSDs, all of which are in, a weight of its own (16.16).
+    Weights { weights: BTreeMap<OsdId, u32> },
     /// A primary asks, by this epoch's map, for these acting sets of PGs that it leads.
     PgTemp { leader: OsdId, epoch: Epoch, asked: BTreeMap<PgId, Vec<i32>> },
     /// The used and total space of an OSD's store.
@@ -198,7 +200,10 @@ impl Change {
             Self::Tree(edit) => tree::edit(map, edit, now),
             Self::Purge { osd } => place::purge(map, *osd, now),
             Self::Lost { osd } => place::lost(map, *osd, now),
-            Self::Weight { osds, weight } => osd::set_weight(map, osds, *weight, now),
+            Self::Weight { osds, weight } => {
+                osd::set_weights(map, osds.iter().map(|osd| (*osd, *weight)).collect(), now)
+            }
+            Self::Weights { weights } => osd::set_weights(map, weights.clone(), now),
             Self::PgTemp { leader, epoch, asked } => Ok(pins::obey(map, (*leader, *epoch), asked, now)),
             Self::Fullness { osd, used_bytes, total_bytes } => {
                 Ok(fullness::set(map, *osd, *used_bytes, *total_bytes, now))

@@ -112,16 +112,14 @@ fn all_down(map: &OsdMap, osds: &[OsdId], now: UTime) -> Incremental {
 
 /// Sets the weights and pins the PGs that need it: OSDs go out of the placement and come back, and no PG loses its data
 /// by that, see [`place::pin`].
-pub(super) fn set_weight(
+pub(super) fn set_weights(
     map: &OsdMap,
-    osds: &[OsdId],
-    weight: u32,
+    weights: BTreeMap<OsdId, u32>,
     now: UTime,
 ) -> Result<Option<Incremental>, Refusal> {
-    check_exist(map, osds)?;
+    check_exist(map, &weights.keys().copied().collect::<Vec<_>>())?;
     let mut inc = Incremental::next(map, now);
-    let changed = osds.iter().filter(|osd| map.weight(**osd) != weight);
-    inc.new_weight = changed.map(|osd| (*osd, weight)).collect();
+    inc.new_weight = weights.into_iter().filter(|(osd, weight)| map.weight(*osd) != *weight).collect();
     if inc.new_weight.is_empty() {
         return Ok(None);
     }

@@ -65,7 +65,14 @@ pub(super) fn create(
         return Err(refuse(errno::ENOENT, format!("specified rule {rule} doesn't exist")));
     }
     let pg_num = pg_num.unwrap_or(PG_NUM_DEFAULT);
-    if !pg_num.is_power_of_two() || pg_num > PG_NUM_MAX {
+    if !(1..=PG_NUM_MAX).contains(&pg_num) {
+        let text = format!(
+            "'pg_num' must be greater than 0 and less than or equal to {PG_NUM_MAX} (you may adjust 'mon max pool pg num' \
+             for higher values)"
+        );
+        return Err(refuse(errno::ERANGE, text));
+    }
+    if !pg_num.is_power_of_two() {
         let text = format!("pg_num {pg_num}: take a power of two from 1 to {PG_NUM_MAX}");
         return Err(refuse(errno::EINVAL, text));
     }
@@ -88,6 +95,35 @@ pub(super) fn create(
     inc.new_pools.insert(i64::from(id), pool);
     inc.new_pool_names.insert(i64::from(id), name.to_string());
     Ok(Some(inc))
+}
+
+/// OSDs that are counted at least: a cluster of one or two is expected to grow.
+const OSDS_MIN: u32 = 3;
+
+/// Pools that are new or got more replicas may not give the OSDs that are in more PGs than this on average: each PG costs memory on
+/// each of its OSDs, and all of them are made at once.
+///
+/// # Errors
+/// ERANGE, with the words of Ceph's monitor.
+pub(crate) fn check_pgs(before: &OsdMap, after: &OsdMap, max_pg_per_osd: u32) -> Result<(), Refusal> {
+    let copies = |pool: &PgPool| u64::from(pool.pg_num) * u64::from(pool.size);
+    let had = |id: &i64| before.pool(*id).map_or(0, copies);
+    let Some((id, pool)) = after.pools.iter().find(|(id, pool)| copies(pool) > had(id)) else {
+        return Ok(());
+    };
+    let inside = after.osds().filter(|osd| after.is_in(*osd)).count() as u32;
+    let (osds, total) = (inside.max(OSDS_MIN), after.pools.values().map(copies).sum::<u64>());
+    let max = u64::from(max_pg_per_osd) * u64::from(osds);
+    if total <= max {
+        return Ok(());
+    }
+    let which = if before.pool(*id).is_some() { format!("pool id {id}") } else { String::new() };
+    let text = format!(
+        "{which} pg_num {} size {} would mean {total} total pgs, which exceeds max {max} (mon_max_pg_per_osd {max_pg_per_osd} * \
+         num_in_osds {osds})",
+        pool.pg_num, pool.size
+    );
+    Err(refuse(errno::ERANGE, text))
 }
 
 /// More than there are OSDs may be wanted: the PGs are undersized until there are.

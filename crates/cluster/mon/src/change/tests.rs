@@ -1,4 +1,4 @@
-use super::pool::PG_NUM_DEFAULT;
+use super::pool::{PG_NUM_DEFAULT, check_pgs};
 use super::*;
 use crate::testing::{addrs_of, all_addrs, apply, cluster, now, up};
 use carmine_crush::{Standing, pg_mapping, wanted_temp};
@@ -135,6 +135,40 @@ fn pools_come_and_go() {
 }
 
 #[test]
+fn osds_get_no_more_pgs_than_the_limit_allows() {
+    let map = cluster(2);
+    let refused = |name: &str, pg_num, size, limit| {
+        let mut next = map.clone();
+        let pool = Change::CreatePool {
+            name: name.into(),
+            pg_num: Some(pg_num),
+            size: Some(size),
+            rule: 0,
+            values: Vec::new(),
+        };
+        apply(&mut next, pool);
+        check_pgs(&map, &next, limit).map_err(|refusal| (refusal.code.0, refusal.text))
+    };
+    // There are 16 already, and at least three OSDs are counted.
+    assert_eq!(refused("p", 512, 1, 250), Ok(()));
+    let text = " pg_num 1024 size 1 would mean 1040 total pgs, which exceeds max 750 (mon_max_pg_per_osd 250 * num_in_osds 3)";
+    assert_eq!(refused("p", 1024, 1, 250), Err((errno::ERANGE, text.to_owned())));
+    assert_eq!(refused("p", 1024, 1, 1_000), Ok(()));
+    assert!(refused("p", 65_536, 2, 250).is_err());
+    let set = |size, limit| {
+        let mut next = map.clone();
+        apply(&mut next, Change::SetPool { pool: "bench".into(), size: Some(size), min_size: None });
+        check_pgs(&map, &next, limit).map_err(|refusal| refusal.text)
+    };
+    let text = "pool id 1 pg_num 8 size 3 would mean 24 total pgs, which exceeds max 21 (mon_max_pg_per_osd 7 * num_in_osds 3)";
+    assert_eq!((set(3, 8), set(3, 7)), (Ok(()), Err(text.to_owned())));
+    assert_eq!(set(1, 1), Ok(()), "fewer copies are always fine");
+    let mut other = map.clone();
+    apply(&mut other, Change::Weight { osds: vec![OsdId(0)], weight: 0 });
+    assert!(check_pgs(&map, &other, 1).is_ok(), "only pools are refused");
+}
+
+#[test]
 fn bad_wishes_are_refused() {
     let map = cluster(2);
     let pool = |name: &str, pg_num, size| Change::CreatePool {
@@ -148,8 +182,8 @@ fn bad_wishes_are_refused() {
     for odd in ["-x", "a b", "ä", "a/b", &"x".repeat(500)] {
         assert!(pool(odd, None, None).plan(&map, now()).is_ok(), "{odd}");
     }
-    for pg_num in [0, 3, 1 << 17] {
-        assert_eq!(code(&map, pool("p", Some(pg_num), None)), errno::EINVAL);
+    for (pg_num, why) in [(0, errno::ERANGE), (3, errno::EINVAL), (1 << 17, errno::ERANGE)] {
+        assert_eq!(code(&map, pool("p", Some(pg_num), None)), why);
     }
     assert_eq!(code(&map, pool("p", None, Some(11))), errno::EINVAL);
     assert!(pool("p", None, Some(3)).plan(&map, now()).is_ok(), "more than there are OSDs: undersized");

@@ -7,7 +7,7 @@ use carmine_types::{UTime, errno};
 use carmine_wire::EntityAddr;
 use serde_json::{Value, json};
 
-use super::{Answer, Known, Outcome, Run, View, change, pretty, read, required, wants_json, write};
+use super::{Answer, Known, Outcome, Run, View, change, is_formatted, pretty, read, required, write};
 use crate::change::{Change, Refusal, refuse, shown};
 use crate::report::dump;
 
@@ -71,7 +71,7 @@ fn expire_s(command: &Value) -> Result<f64, Refusal> {
 fn ls(command: &Value, view: &View<'_>) -> Outcome {
     let entries = || view.map.blocklist.iter().map(|(addr, until)| (shown(addr), dump::time(*until)));
     let status = format!("listed {} entries", entries().count());
-    let data = if wants_json(command) {
+    let data = if is_formatted(command) {
         pretty(command, &entries().map(|(addr, until)| json!({ "addr": addr, "until": until })).collect())
     } else {
         entries().map(|(addr, until)| format!("{addr} {until}\n")).collect::<String>().into_bytes()

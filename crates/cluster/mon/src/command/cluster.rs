@@ -23,10 +23,7 @@ pub(super) const COMMANDS: &[Known] = &[
         let fsid = v.map.fsid.to_string();
         either(c, || json!({ "fsid": fsid }), || format!("{fsid}\n"))
     }),
-    read("version", "show the monitor's version", |c, _| {
-        let json = || json!({ "version": VERSION, "release": "carmine", "release_type": "dev" });
-        either(c, json, || format!("{VERSION}\n"))
-    }),
+    read("version", "show the monitor's version", |c, _| either(c, version, || format!("{VERSION}\n"))),
     read("versions", "count daemons by version", versions),
     read("mon dump epoch:CephInt?", "print the MonMap", |c, v| {
         if let Some(epoch) = number::<u32>(c, "epoch")?.filter(|epoch| *epoch > cluster::MONMAP_EPOCH) {
@@ -49,6 +46,10 @@ pub(super) const COMMANDS: &[Known] = &[
 
 /// The version of this program, where Ceph's daemons give theirs.
 const VERSION: &str = concat!("carmine ", env!("CARGO_PKG_VERSION"));
+
+pub(super) fn version() -> Value {
+    json!({ "version": VERSION, "release": "carmine", "release_type": "dev" })
+}
 
 fn versions(command: &Value, view: &View<'_>) -> Outcome {
     let up = view.map.osds().filter(|osd| view.map.is_up(*osd)).count();

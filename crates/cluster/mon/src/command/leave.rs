@@ -6,7 +6,7 @@ use carmine_crush::Mapping;
 use carmine_types::{Errno, OsdId, PgId, errno};
 use serde_json::{Value, json};
 
-use super::{Answer, Known, Outcome, View, done, osds_of, pretty, read, said, wants_json};
+use super::{Answer, Known, Outcome, View, done, is_formatted, osds_of, pretty, read, said};
 use crate::change::{Refusal, refuse};
 use crate::report::pg;
 
@@ -130,7 +130,7 @@ fn safe_to_destroy(command: &Value, view: &View<'_>) -> Outcome {
         "stored_pgs": numbers(&stored),
     });
     // With a format asked for the lists are the answer, also of those that must stay.
-    if wants_json(command) {
+    if is_formatted(command) {
         return done(pretty(command, &lists));
     }
     if !active.is_empty() {

@@ -21,6 +21,7 @@ mod pg;
 mod place;
 mod pool;
 mod pool_value;
+mod reweight;
 mod rules;
 mod scrub;
 mod tell;
@@ -46,10 +47,11 @@ use crate::history::History;
 use crate::log::ClusterLog;
 use crate::options::{ClientOptions, OptionEdit};
 use crate::report::service::Daemon;
+use crate::report::xml;
 use crate::stats::ClusterStats;
 
 /// Longest command text that is looked at; the longest real ones store the value of a key.
-const COMMAND_BYTES_MAX: usize = 128 << 10;
+pub(crate) const COMMAND_BYTES_MAX: usize = 128 << 10;
 
 /// The state that commands can see.
 pub(crate) struct View<'a> {
@@ -91,6 +93,8 @@ pub(crate) enum Answer {
     Not { code: Errno, status: String, data: Vec<u8> },
     /// A change; the text is the status once it is done.
     Change { change: Change, status: String },
+    /// A change, and the output once it is done.
+    ChangeAndTell { change: Change, data: Vec<u8> },
     /// Orders for these OSDs, and the status once they are sent.
     Scrub { orders: Vec<(OsdId, OsdScrub)>, status: String },
     /// A change of the stored options and keys, and the status once it is done.
@@ -140,6 +144,7 @@ const FAMILIES: &[&[Known]] = &[
     options::COMMANDS,
     osd::COMMANDS,
     place::COMMANDS,
+    reweight::COMMANDS,
     upmap::COMMANDS,
     blocklist::COMMANDS,
     tree::COMMANDS,
@@ -165,16 +170,22 @@ fn all() -> impl Iterator<Item = &'static Known> {
 }
 
 /// A command's level and text in the audit log; `None` for those that tools send before each other one. The values that tools keep
-/// may be secrets: they are left out, as in Ceph.
+/// may be secrets: they are left out, as in Ceph, and so is all text that cannot be read, in which they may stand.
 pub(crate) fn audited(cmd: &[String]) -> Option<(u16, String)> {
-    let mut command = parse(cmd).unwrap_or_default();
+    let Ok(mut command) = parse(cmd) else {
+        let bytes: usize = cmd.iter().map(String::len).sum();
+        return Some((log_level::DEBUG, format!("{bytes} bytes that are no command")));
+    };
     let prefix = command.get("prefix").and_then(Value::as_str).unwrap_or_default().to_owned();
     let perm = all().find(|known| known.words() == prefix).map_or("r", |known| known.perm);
     let level = if perm == "r" { log_level::DEBUG } else { log_level::INFO };
     let fields =
         command.as_object_mut().filter(|_| matches!(prefix.as_str(), "config-key set" | "config-key put"));
-    let text = match fields.and_then(|fields| fields.remove("val")) {
-        Some(_) => command.to_string(),
+    let text = match fields {
+        Some(fields) => {
+            fields.remove("val");
+            command.to_string()
+        }
         None => cmd.join(","),
     };
     (prefix != "get_command_descriptions").then_some((level, text))
@@ -298,12 +309,21 @@ fn change(change: Change, status: impl Into<String>) -> Outcome {
     Ok(Answer::Change { change, status: status.into() })
 }
 
-fn wants_json(command: &Value) -> bool {
-    text(command, "format").is_some_and(|f| f.starts_with("json"))
+/// Some other format than text is asked for.
+fn is_formatted(command: &Value) -> bool {
+    wants_xml(command) || text(command, "format").is_some_and(|f| f.starts_with("json"))
 }
 
-/// JSON whatever the format asked for; Ceph has no text for it.
+fn wants_xml(command: &Value) -> bool {
+    matches!(text(command, "format"), Some("xml" | "xml-pretty"))
+}
+
+/// XML if that is asked for, else JSON: Ceph has no text for it.
 fn pretty(command: &Value, value: &Value) -> Vec<u8> {
+    if wants_xml(command) {
+        let is_pretty = text(command, "format") == Some("xml-pretty");
+        return xml::render(text(command, "prefix").unwrap_or_default(), value, is_pretty).into_bytes();
+    }
     let compact = text(command, "format") == Some("json");
     let out = if compact { serde_json::to_vec(value) } else { serde_json::to_vec_pretty(value) };
     // A Value always serialises.
@@ -312,9 +332,9 @@ fn pretty(command: &Value, value: &Value) -> Vec<u8> {
     out
 }
 
-/// JSON or text, as asked for.
+/// JSON, XML or text, as asked for.
 fn either(command: &Value, value: impl FnOnce() -> Value, plain: impl FnOnce() -> String) -> Outcome {
-    if wants_json(command) { done(pretty(command, &value())) } else { done(plain()) }
+    if is_formatted(command) { done(pretty(command, &value())) } else { done(plain()) }
 }
 
 /// The flags are 0: a command with Ceph's flag for the manager (8) would be sent there.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Answer, Known, Outcome, View, done, either, missing, number, read, required, said, text, write};
 use crate::change::{Refusal, refuse};
 use crate::option_log::Entry;
-use crate::options::{OptionEdit, check_osd_option, is_client_option, osd_default};
+use crate::options::{MAX_PGS, OptionEdit, check_max_pgs, check_osd_option, is_client_option, osd_default};
 use crate::report::dump::time;
 use crate::report::table::Table;
 
@@ -32,9 +32,10 @@ pub(super) const COMMANDS: &[Known] = &[
 ];
 
 /// Options of Ceph's daemons, and their values here.
-pub(super) const OPTIONS: [(&str, &str); 10] = [
+pub(super) const OPTIONS: [(&str, &str); 11] = [
     ("mon_allow_pool_delete", "true"),
     ("mon_allow_pool_size_one", "true"),
+    MAX_PGS,
     ("osd_class_update_on_start", "true"),
     ("osd_max_attr_name_len", "100"),
     ("osd_max_object_name_len", "2048"),
@@ -57,9 +58,14 @@ enum Target<'a> {
     Clients(&'a str),
     /// OSDs, or one of them by its whole name.
     Osds(&'a str),
-    /// The monitor, or daemons that there are not.
+    /// The monitor.
+    Mon,
+    /// Daemons that there are not.
     Others,
 }
+
+/// The monitor's name.
+pub(super) const MON: &str = "mon.a";
 
 /// # Errors
 /// EINVAL: there is nobody of that kind. EOPNOTSUPP: it is a part of a kind, by place or class.
@@ -74,6 +80,7 @@ fn target(who: &str) -> Result<Target<'_>, Refusal> {
         ("global", "") => Ok(Target::Everybody),
         ("client", _) => Ok(Target::Clients(who)),
         ("osd", id) if id.is_empty() || id.parse::<u32>().is_ok() => Ok(Target::Osds(who)),
+        ("mon", "" | "a") => Ok(Target::Mon),
         ("mon" | "mgr" | "mds", _) => Ok(Target::Others),
         _ => Err(refuse(errno::EINVAL, format!("unrecognized config target '{who}'"))),
     }
@@ -90,6 +97,7 @@ fn get(command: &Value, view: &View<'_>) -> Outcome {
     let own = match target(required(command, "who")?)? {
         Target::Clients(who) | Target::Osds(who) => view.options.of(who),
         Target::Everybody => view.options.of("global"),
+        Target::Mon => view.options.of(MON),
         Target::Others => Default::default(),
     };
     let Some(key) = text(command, "key") else {
@@ -116,6 +124,10 @@ fn set(command: &Value, _: &View<'_>) -> Outcome {
         Ok(Answer::Options { edit: OptionEdit::Set { who, name, value }, status: String::new() })
     };
     match option(name) {
+        _ if name == MAX_PGS.0 && matches!(target, Target::Mon | Target::Everybody) => {
+            check_max_pgs(value)?;
+            store()
+        }
         Some(fixed) if fixed == value => said(""),
         Some(fixed) => Err(refuse(errno::EOPNOTSUPP, format!("the option '{name}' is {fixed} and stays so"))),
         None if osd_default(name).is_some() => match target {
@@ -131,7 +143,7 @@ fn set(command: &Value, _: &View<'_>) -> Outcome {
         None if !is_client_option(name) => {
             Err(refuse(errno::EINVAL, format!("unrecognized config option '{name}'")))
         }
-        None if matches!(target, Target::Osds(_) | Target::Others) => {
+        None if matches!(target, Target::Osds(_) | Target::Mon | Target::Others) => {
             Err(refuse(errno::EOPNOTSUPP, format!("Carmine's daemons have no option '{name}'")))
         }
         None => store(),
@@ -147,7 +159,7 @@ fn remove(command: &Value, _: &View<'_>) -> Outcome {
 fn help(command: &Value, _: &View<'_>) -> Outcome {
     let key = required(command, "key")?;
     let (value, can_change) = match (option(key), osd_default(key)) {
-        (Some(fixed), _) => (fixed, false),
+        (Some(fixed), _) => (fixed, key == MAX_PGS.0),
         (None, Some(default)) => (default, true),
         (None, None) => return Err(refuse(errno::ENOENT, format!("unrecognized key '{key}'"))),
     };
@@ -208,8 +220,9 @@ fn show(command: &Value, view: &View<'_>) -> Outcome {
             None => Err(refuse(errno::ENOENT, format!("unrecognized key '{key}'"))),
         };
     }
-    let fixed = OPTIONS.iter().map(|(name, value)| (*name, *value, "default"));
-    let stored = stored.iter().filter(|(name, _)| osd_default(name).is_some());
+    let is_fixed = |(name, _): &&(&str, &str)| !stored.contains_key(name);
+    let fixed = OPTIONS.iter().filter(is_fixed).map(|(name, value)| (*name, *value, "default"));
+    let stored = stored.iter().filter(|(name, _)| osd_default(name).is_some() || option(name).is_some());
     let rows: Vec<_> = fixed.chain(stored.map(|(name, (value, _))| (*name, *value, "mon"))).collect();
     let json = |(name, value, source): &(&str, &str, &str)| json!({ "name": name, "value": value, "source": source });
     either(

@@ -1,12 +1,13 @@
 //! Commands about PGs.
 
-use carmine_types::errno;
+use carmine_crush::{Standing, wanted_temp};
+use carmine_types::{OsdId, errno};
 use serde_json::Value;
 
 use super::osd::known;
-use super::{Answer, Known, Outcome, View, either, number, read, said, text, texts};
+use super::{Answer, Known, Outcome, View, change, either, number, read, said, text, texts, write};
 use crate::change::pool::pool_of;
-use crate::change::{Refusal, refuse};
+use crate::change::{Change, Refusal, refuse};
 use crate::report::pg::{self, Filter, Part, Stuck};
 
 /// The commands of this family.
@@ -39,6 +40,7 @@ pub(super) const COMMANDS: &[Known] = &[
         dump_stuck,
     ),
     read("pg map pgid:CephPgid", "show the OSDs of a PG", map),
+    write("pg repeer pgid:CephPgid", "let a PG peer again", repeer),
 ];
 
 fn dump(command: &Value, view: &View<'_>) -> Outcome {
@@ -110,6 +112,23 @@ fn filter(command: &Value, view: &View<'_>) -> Result<Filter, Refusal> {
         }
     }
     Ok(filter)
+}
+
+/// Another owner leads the PG until it is active; then its primary gives the lead back. That is two new intervals. A PG of which no
+/// other owner is up stays as it is, as in Ceph.
+fn repeer(command: &Value, view: &View<'_>) -> Outcome {
+    let id = text(command, "pgid").unwrap_or_default();
+    let found =
+        pg::parse(view, id).ok_or_else(|| refuse(errno::ENOENT, format!("pg '{id}' does not exist")))?;
+    let mapping = view.placement.mapping(found);
+    let Some(leader) = mapping.acting_primary else {
+        return Err(refuse(errno::EAGAIN, "pg currently has no primary"));
+    };
+    let led_by = |osd: OsdId| wanted_temp(view.map, found, mapping, Standing::LedBy(osd));
+    let mut others = mapping.acting_osds().filter(|osd| *osd != leader);
+    let Some(entry) = others.find_map(led_by) else { return said("") };
+    let asked = [(found, entry)].into();
+    change(Change::PgTemp { leader, epoch: view.map.epoch, asked }, "")
 }
 
 fn map(command: &Value, view: &View<'_>) -> Outcome {

@@ -137,7 +137,8 @@ fn set(command: &Value, view: &View<'_>) -> Outcome {
         (_, Var::Field) => match plain(&value(view, name, old, var)?) {
             known if known == wanted => said(status),
             known => {
-                let text = format!("'{var}' of a pool is given when it is created and stays ({known})");
+                let why = if var.starts_with("pg") { ": PGs are neither split nor merged" } else { "" };
+                let text = format!("'{var}' of a pool is given when it is created and stays ({known}){why}");
                 Err(refuse(errno::EOPNOTSUPP, text))
             }
         },

@@ -4,7 +4,8 @@
 use carmine_types::errno;
 use serde_json::{Map, Value, json};
 
-use super::options::OPTIONS;
+use super::cluster::version;
+use super::options::{MON, OPTIONS};
 use super::{Known, View, done, pretty, read, required, write};
 use crate::change::{Refusal, refuse};
 use crate::report::dump;
@@ -17,21 +18,23 @@ pub(super) const COMMANDS: &[Known] = &[
     read("config diff", "show the options that differ from their defaults (none do)", |c, _| {
         done(pretty(c, &json!({ "diff": {} })))
     }),
-    read("config get var:CephString", "show the value of an option of this monitor", |c, _| {
+    read("config get var:CephString", "show the value of an option of this monitor", |c, v| {
         let name = required(c, "var")?;
-        done(pretty(c, &json!({ name: value(name)? })))
+        done(pretty(c, &json!({ name: value(v, name)? })))
     }),
-    read("config show", "show the options of this monitor", |c, _| {
-        let named = [("name", "mon.a"), ("cluster", "ceph")].into_iter().chain(OPTIONS);
-        let all: Map<String, Value> = named.map(|(name, value)| (name.to_owned(), json!(value))).collect();
+    read("config show", "show the options of this monitor", |c, v| {
+        let named = [("name", MON), ("cluster", "ceph")].into_iter();
+        let options = OPTIONS.iter().filter_map(|(name, _)| Some((*name, value(v, name).ok()?)));
+        let all: Map<String, Value> =
+            named.chain(options).map(|(name, value)| (name.to_owned(), json!(value))).collect();
         done(pretty(c, &Value::Object(all)))
     }),
     write(
         "config set var:CephString val:CephString+",
         "set an option of this monitor: they keep their values",
-        |c, _| {
+        |c, v| {
             let name = required(c, "var")?;
-            let value = value(name)?;
+            let value = value(v, name)?;
             let asked = super::texts(c, "val").join(" ");
             match asked == value {
                 true => done(pretty(c, &json!({ "success": format!("{name} = '{value}' ") }))),
@@ -44,8 +47,8 @@ pub(super) const COMMANDS: &[Known] = &[
     write(
         "config unset var:CephString",
         "forget the value of an option that only this monitor was told",
-        |c, _| {
-            value(required(c, "var")?)?;
+        |c, v| {
+            value(v, required(c, "var")?)?;
             done(pretty(c, &json!({})))
         },
     ),
@@ -65,13 +68,15 @@ pub(super) const COMMANDS: &[Known] = &[
     read("perf dump", "show counters of this monitor", |c, v| {
         done(pretty(c, &json!({ "mon": { "num_sessions": (v.sessions)().len() } })))
     }),
+    read("version", "show the version of this monitor", |c, _| done(pretty(c, &version()))),
     read("sessions", "list the connections of this monitor", |c, v| done(pretty(c, &sessions(v)))),
 ];
 
 /// # Errors
 /// ENOENT: there is no such option.
-fn value(name: &str) -> Result<&'static str, Refusal> {
-    let found = OPTIONS.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+fn value<'a>(view: &'a View<'_>, name: &str) -> Result<&'a str, Refusal> {
+    let default = OPTIONS.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+    let found = default.map(|default| view.options.of(MON).get(name).map_or(default, |(value, _)| *value));
     let unknown = || refuse(errno::ENOENT, format!("error getting '{name}': (2) No such file or directory"));
     found.ok_or_else(unknown)
 }

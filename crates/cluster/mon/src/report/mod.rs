@@ -11,5 +11,6 @@ pub(crate) mod pg;
 pub(crate) mod pools;
 pub(crate) mod service;
 pub(crate) mod table;
+pub(crate) mod xml;
 
 pub(crate) use dump::time;

@@ -83,6 +83,23 @@ pub(super) fn age(seconds: u64) -> String {
     }
 }
 
+/// A number with at most so many digits, as C's `%g` prints it: without zeros at its end, and with an exponent if it is very large
+/// or small.
+pub(crate) fn general(value: f64, digits: i32) -> String {
+    let exact = format!("{value:.*e}", (digits - 1).max(0) as usize);
+    let Some((mantissa, exponent)) = exact.split_once('e') else { return exact };
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    let exponent = exponent.parse::<i32>().unwrap_or_default();
+    if (-4..digits).contains(&exponent) {
+        return trimmed(&format!("{value:.*}", (digits - 1 - exponent) as usize));
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", trimmed(mantissa), exponent.abs())
+}
+
 /// A share, 0 for a share of nothing.
 pub(super) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
@@ -109,5 +126,9 @@ mod tests {
         assert_eq!([0, 999, 1000, 1500, 12_000_000].map(count), ["0", "999", "1k", "1.50k", "12M"]);
         assert_eq!([5, 300, 10_000, 1 << 20].map(age), ["5s", "5m", "2h", "12d"]);
         assert_eq!(ratio(1, 0), 0.0);
+        assert_eq!(
+            [12.027_746_2, 223.0, 0.05, 2.242_152, 0.0].map(|n| general(n, 6)),
+            ["12.0277", "223", "0.05", "2.24215", "0"]
+        );
     }
 }
