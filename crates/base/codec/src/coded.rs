@@ -326,7 +326,7 @@ macro_rules! coded {
         $crate::fields! { $(#[$meta])* $vis struct $name { $($fields)* } }
 
         impl $crate::Coded for $name {
-            const BYTES_MIN: usize = $crate::basic::size::ENVELOPE;
+            const BYTES_MIN: usize = $crate::basic::size::ENVELOPE + <$name as $crate::Fields>::FIELDS_BYTES_MIN;
 
             fn put(&self, e: &mut $crate::Encoder<'_>) {
                 e.envelope($version, $compat, |e| $crate::Fields::put_fields(self, e, $version));

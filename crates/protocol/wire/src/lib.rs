@@ -18,6 +18,7 @@ pub mod monmap;
 pub mod osd_msg;
 pub mod osd_op;
 pub mod osdmap;
+pub mod pg_stat;
 pub mod pgls;
 pub mod private;
 pub mod scrub;
