@@ -135,6 +135,8 @@ fn look(ceph: &mut Ceph<'_>) {
         &["--- RAW STORAGE ---", "bench"],
         &[".stats.total_bytes", ".stats.total_used_raw_bytes", ".pools[0].stats.max_avail"],
     );
+    let detail = [".pools[0].stats.stored_raw", ".pools[0].stats.avail_raw", ".pools[0].stats.quota_bytes"];
+    ceph.shows("df detail", &["QUOTA BYTES", "UNDER COMPR"], &detail);
     ceph.shows("osd tree", &["root default", "osd.2"], &[".nodes[0].children", ".nodes[2].status"]);
     ceph.shows("osd tree up", &["root default", "osd.2"], &[".nodes[2].status"]);
     ceph.shows(
@@ -142,6 +144,7 @@ fn look(ceph: &mut Ceph<'_>) {
         &["TOTAL", "STDDEV"],
         &[".nodes[0].kb_used", ".nodes[2].pgs", ".summary.average_utilization"],
     );
+    ceph.shows("osd df tree", &["root default"], &[".nodes[0].children", ".nodes[2].device_class"]);
     ceph.shows(
         "osd perf",
         &["commit_latency(ms)"],
@@ -273,12 +276,18 @@ fn pgs(ceph: &mut Ceph<'_>) {
             ".pg_map.pool_stats[0].stat_sum.num_bytes",
         ],
     );
-    ceph.shows("pg dump pgs", &["PG_STAT"], &[".pg_stats[0].up"]);
+    ceph.shows(
+        "pg dump pgs",
+        &["PG_STAT", "SNAPTRIMQ_LEN"],
+        &[".pg_stats[0].up", ".pg_stats[0].snaptrimq_len"],
+    );
     ceph.shows("pg dump pools", &["POOLID"], &[".pool_stats[0].num_pg"]);
     ceph.shows("pg dump osds", &["OSD_STAT"], &[".osd_stats[0].num_pgs"]);
     ceph.shows("pg dump sum", &["active+clean"], &[".pg_stats_sum.stat_sum.num_objects"]);
-    ceph.shows("pg ls-by-pool bench active clean", &["1.0"], &[".pg_stats[0].pgid"]);
-    ceph.shows("pg ls-by-primary osd.1", &["PG_STAT"], &[".pg_stats[0].pgid"]);
+    let listed =
+        [".pg_stats[0].pgid", ".pg_stats[0].log_size", ".pg_stats[0].stat_sum.num_objects_misplaced"];
+    ceph.shows("pg ls-by-pool bench active clean", &["1.0", "OMAP_KEYS*"], &listed);
+    ceph.shows("pg ls-by-primary osd.1", &["MISPLACED"], &[".pg_stats[0].pgid"]);
     ceph.shows("pg dump_stuck", &[], &[".stuck_pg_stats"]);
     let known = [".info.last_update", ".peer_info[0].last_backfill", ".recovery_state[0].name"];
     ceph.shows("pg 1.0 query", &["recovery_state"], &known);
@@ -451,9 +460,34 @@ fn states(ceph: &mut Ceph<'_>) {
     ceph.says("osd down 2", "marked down osd.2", "it runs, so it boots again");
     ceph.until("status", |status| status["osdmap"]["num_up_osds"] == 3 && clean(status));
     assert_eq!(ceph.bed.rados_ok(&["get", "kept", "-"]), kept);
+    degraded(ceph);
     weights(ceph);
     primaries_come_back(ceph);
     ceph.says("balancer off", "", "it always is");
+}
+
+/// With one of three OSDs down a third of all copies is not there.
+fn degraded(ceph: &mut Ceph<'_>) {
+    ceph.ok("osd set noup");
+    ceph.ok("osd down 2");
+    let status = ceph.until("status", |status| {
+        let pgmap = &status["pgmap"];
+        pgmap["num_objects"].as_u64().is_some_and(|n| n > 0 && pgmap["degraded_objects"] == n)
+    });
+    let (objects, copies) = (&status["pgmap"]["degraded_objects"], &status["pgmap"]["degraded_total"]);
+    assert_eq!(copies.as_u64(), objects.as_u64().map(|objects| 3 * objects));
+    let words = format!("Degraded data redundancy: {objects}/{copies} objects degraded (33.333%)");
+    assert!(ceph.ok("health detail").contains(&words), "{words}");
+    let pools: Value = serde_json::from_str(&ceph.bed.rados_ok(&["df", "--format", "json"])).expect("JSON");
+    for pool in pools["pools"].as_array().expect("a list") {
+        assert_eq!(pool["num_objects_degraded"], pool["num_objects"], "{pool}");
+    }
+    ceph.ok("osd unset noup");
+    ceph.until("status", |status| status["osdmap"]["num_up_osds"] == 3 && clean(status));
+    ceph.sheet.works(
+        "`ceph status`, `health`, `pg stat`, `osd pool stats`, `rados df` with an OSD down",
+        "degraded objects in numbers, in words and with their share",
+    );
 }
 
 fn weights(ceph: &mut Ceph<'_>) {

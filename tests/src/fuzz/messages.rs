@@ -43,7 +43,7 @@ pub(super) fn message(bytes: &[u8]) {
     fronts!(header, front; Tell, TellReply, Ping);
     fronts!(header, front; Boot, MarkMeDown, Alive, Beacon, PgTemp, Failure, OsdPing);
     fronts!(header, front; RepAck, PgQuery, PgNotify, PgRepair, PgActivate, PgAck, PgRead, PgData);
-    fronts!(header, front; OsdScrub, OsdScrubs, PgScrub, PgScrubMap, PgFetch, PgObject);
+    fronts!(header, front; OsdScrub, PgScrub, PgScrubMap, PgFetch, PgObject);
     match header.kind {
         kinds::OSD_OP => osd_op(&header, front),
         kinds::OSD_OP_REPLY => {

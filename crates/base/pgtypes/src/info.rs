@@ -130,6 +130,30 @@ coded! {
         pub errors: u64,
         /// … and of them those that only a deep scrub sees.
         pub deep_errors: u64,
+        /// As the last deep scrub counted them.
+        pub omaps: Omaps,
+    }
+}
+
+coded! {
+    /// The omaps of a PG's objects.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Omaps {
+        /// Objects that have keys, …
+        pub objects: u64,
+        /// … and of them those that have too many.
+        pub large: u64,
+        /// All of them together.
+        pub size: OmapSize,
+    }
+}
+
+coded! {
+    /// The keys of an omap, or of several, and the bytes of their values.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct OmapSize {
+        pub keys: u64,
+        pub bytes: u64,
     }
 }
 

@@ -17,7 +17,9 @@ mod txn;
 
 pub use change::{ObjectChange, Step};
 pub use entry::LogEntry;
-pub use info::{Interval, PgHistory, PgInfo, PgState, Scrubbed, pg_bits, pg_contains, pg_id, pg_range};
+pub use info::{
+    Interval, OmapSize, Omaps, PgHistory, PgInfo, PgState, Scrubbed, pg_bits, pg_contains, pg_id, pg_range,
+};
 pub use meta::{ObjectMeta, Xattrs};
 pub use txn::{Sealed, Transaction};
 

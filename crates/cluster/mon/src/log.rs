@@ -55,8 +55,12 @@ impl ClusterLog {
         let mut text = text.to_owned();
         text.truncate(text.floor_char_boundary(LINE_BYTES_MAX));
         let (kind, id) = who.split_once('.').unwrap_or((who, ""));
-        let entity = if kind == "client" { EntityType::CLIENT } else { EntityType::MON };
-        let rank = EntityName { kind: entity, num: if entity == EntityType::MON { 0 } else { -1 } };
+        let (entity, num) = match kind {
+            "client" => (EntityType::CLIENT, -1),
+            "osd" => (EntityType::OSD, id.parse().unwrap_or(-1)),
+            _ => (EntityType::MON, 0),
+        };
+        let rank = EntityName { kind: entity, num };
         self.entries.push_back(LogEntry {
             name: (entity.0.into(), id.to_owned()),
             rank,

@@ -413,7 +413,7 @@ impl Mon {
         for osd in map.osds().filter(|osd| !map.is_up(*osd)) {
             stats.reports.remove(&osd);
         }
-        stats.retain_pools(|pool| map.pools.contains_key(&pool));
+        stats.retain_pgs(|pg| map.pool(pg.pool).is_some_and(|pool| pg.ps < pool.pg_num));
     }
 
     /// The change to make when an OSD's session ends: none if the OSD has a newer session, or if other OSDs still have

@@ -36,9 +36,11 @@ pub(crate) fn is_client_option(name: &str) -> bool {
 
 /// Options of OSDs that can change while they run: name, default, least value. The one without numbers is `true` or `false`; one whose
 /// default has a point may have a fraction.
-const OSD_OPTIONS: [(&str, &str, u64); 11] = [
+const OSD_OPTIONS: [(&str, &str, u64); 13] = [
     ("osd_backfill_retry_interval", "30", 0),
     ("osd_deep_scrub_interval", "604800", 0),
+    ("osd_deep_scrub_large_omap_object_key_threshold", "200000", 0),
+    ("osd_deep_scrub_large_omap_object_value_sum_threshold", "1073741824", 0),
     ("osd_max_backfills", "1", 1),
     ("osd_op_complaint_time", "30.000000", 0),
     ("osd_recovery_bytes_per_second", "0", 0),

@@ -6,14 +6,18 @@ use std::rc::Rc;
 use carmine_crush::classes::class_name;
 use carmine_messenger::{Connection, Message};
 use carmine_types::{OsdId, PgId};
+use carmine_wire::mon_msg::LogMsg;
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, PgTemp};
 use carmine_wire::osdmap::OsdMap;
-use carmine_wire::private::{OsdScrubs, OsdStats};
+use carmine_wire::private::OsdStats;
 use carmine_wire::{EntityAddrVec, EntityType, kinds};
 use tracing::{debug, info, warn};
 
 use crate::change::{Change, ClassEdit, OsdAddrs, Refusal, quota, snaps};
 use crate::mon::Mon;
+
+/// Lines for the cluster's log that one message of an OSD may bring; more are ignored.
+const LINES_MAX: usize = 64;
 
 /// The OSD at the other end of a connection, and its public addresses; `None` for anybody else.
 pub(crate) fn osd_of(conn: &Connection) -> Option<(OsdId, EntityAddrVec)> {
@@ -45,7 +49,7 @@ impl Mon {
             kinds::OSD_FAILURE => self.failure(osd, &addrs, msg.decode()?),
             kinds::OSD_PG_TEMP => self.pg_temp(osd, &addrs, msg.decode()?),
             kinds::OSD_STATS => self.stats(osd, &addrs, msg.decode()?),
-            kinds::OSD_SCRUBS => self.scrubs(osd, &addrs, msg.decode()?),
+            kinds::LOG => self.osd_log(osd, &addrs, &msg.decode()?),
             other => debug!("ignored a {} message of {osd}", kinds::name(other)),
         }
         Ok(())
@@ -168,11 +172,15 @@ impl Mon {
             return;
         }
         let OsdStats { used_bytes, total_bytes, .. } = stats;
-        self.stats.borrow_mut().take(osd, stats, self.shard.now_ns());
+        let exists = |pg: PgId| current.map.pool(pg.pool).is_some_and(|pool| pg.ps < pool.pg_num);
+        self.stats.borrow_mut().take(osd, stats, self.shard.now_ns(), exists);
         self.note(&current.map, Change::Fullness { osd, used_bytes, total_bytes });
-        let quotas = quota::due(&current.map, &self.stats.borrow().pools());
-        let purged = snaps::due(&current.map, &self.stats.borrow().trimmed());
-        quotas.into_iter().chain(purged).for_each(|news| self.note(&current.map, news));
+        let news: Vec<Change> = {
+            let stats = self.stats.borrow();
+            let purged = snaps::due(&current.map, |pg| stats.trimmed(pg));
+            quota::due(&current.map, &stats.pools()).into_iter().chain(purged).collect()
+        };
+        news.into_iter().for_each(|news| self.note(&current.map, news));
     }
 
     /// A primary asks for other acting sets of its PGs.
@@ -183,12 +191,14 @@ impl Mon {
         }
     }
 
-    fn scrubs(&self, osd: OsdId, addrs: &EntityAddrVec, told: OsdScrubs) {
-        let current = self.current();
-        if is_up_at(&current.map, osd, addrs) && told.osd == osd {
-            let exists = |pg: PgId| current.map.pool(pg.pool).is_some_and(|pool| pg.ps < pool.pg_num);
-            let pgs = told.pgs.into_iter().filter(|told| exists(told.pg));
-            self.stats.borrow_mut().take_scrubs(osd, pgs);
+    /// Lines for the cluster's log.
+    fn osd_log(&self, osd: OsdId, addrs: &EntityAddrVec, told: &LogMsg) {
+        if !is_up_at(&self.current().map, osd, addrs) {
+            return;
         }
+        for entry in told.entries.iter().take(LINES_MAX) {
+            self.log.borrow_mut().add(entry.level, &osd.to_string(), &entry.text, self.now());
+        }
+        self.push_log();
     }
 }

@@ -23,7 +23,7 @@ use crate::osds::osd_of;
 use crate::report::cluster;
 use crate::report::health;
 use crate::report::service::Daemon;
-use crate::stats::pool_stat;
+use crate::stats::{pool_stat, unsigned};
 
 /// One connection.
 pub(crate) struct Session {
@@ -192,7 +192,7 @@ impl Mon {
             total_kib,
             used_kib,
             available_kib: total_kib - used_kib,
-            objects: stats.pools().values().map(|p| p.objects).sum(),
+            objects: unsigned(stats.held().num_objects),
         };
         Mon::reply(conn, answer(msg, &reply));
     }

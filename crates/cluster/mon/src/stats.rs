@@ -1,4 +1,4 @@
-//! Reports of the OSDs: their space, summed up for STATFS and GETPOOLSTATS, the state of their PGs, and what
+//! Reports of the OSDs: their space, summed up for STATFS and GETPOOLSTATS, the statistics of their PGs, and what
 //! they said when they booted; and what clients of the pools are doing.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -6,46 +6,37 @@ use std::collections::{BTreeMap, VecDeque};
 use carmine_types::{OsdId, PgId};
 use carmine_wire::Encoder;
 use carmine_wire::osdmap::IntervalSet;
-use carmine_wire::private::{OsdStats, PgScrubs, PoolIo, PoolUse};
+use carmine_wire::pg_stat::{ObjectStatSum, ObjectStats, PgStat};
+use carmine_wire::private::OsdStats;
 
-/// The newest report of every OSD that is up.
+/// The newest report of every OSD that is up, and what was last said of every PG.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct ClusterStats {
+    /// Without the PGs.
     pub(crate) reports: BTreeMap<OsdId, OsdStats>,
-    /// The scrubs of each PG, and the OSD that told of them: the last one that led it and knew of any.
-    pub(crate) scrubs: BTreeMap<PgId, (OsdId, PgScrubs)>,
+    /// The statistics of each PG, and the OSD that told of them: the last one that led it.
+    pub(crate) pgs: BTreeMap<PgId, (OsdId, PgStat)>,
     /// The metadata that each OSD sent at its last boot.
     pub(crate) metadata: BTreeMap<OsdId, BTreeMap<String, String>>,
-    /// What clients of each pool were answered.
-    io: BTreeMap<i64, Io>,
+    /// What was done on each pool.
+    work: BTreeMap<i64, Work>,
 }
 
 /// The time over which rates are told.
 const RATE_NS: u64 = 10_000_000_000;
 
-/// Operations of clients on one pool.
+/// Operations of clients on one pool, and its recovery.
 #[derive(Clone, Default, Debug)]
-struct Io {
-    /// By each OSD since it runs, as it last said.
-    told: BTreeMap<OsdId, PoolIo>,
-    /// By OSDs before they last started.
-    before: PoolIo,
-    /// The sums at some times, newest last.
-    past: VecDeque<(u64, PoolIo)>,
+struct Work {
+    total: ObjectStatSum,
+    /// The total at some times, newest last.
+    past: VecDeque<(u64, ObjectStatSum)>,
 }
 
-impl Io {
-    fn total(&self) -> PoolIo {
-        self.told.values().fold(self.before, |sum, told| sum.plus(*told))
-    }
-
-    /// An OSD says what it has answered since it runs.
-    fn take(&mut self, osd: OsdId, told: PoolIo, now_ns: u64) {
-        let last = self.told.insert(osd, told).unwrap_or_default();
-        if told.reads < last.reads || told.writes < last.writes {
-            self.before = self.before.plus(last);
-        }
-        self.past.push_back((now_ns, self.total()));
+impl Work {
+    fn add(&mut self, more: &ObjectStatSum, now_ns: u64) {
+        self.total.add(more);
+        self.past.push_back((now_ns, self.total));
         // The first one is as old as wanted, or older.
         while self.past.get(1).is_some_and(|(at_ns, _)| at_ns + RATE_NS <= now_ns) {
             self.past.pop_front();
@@ -53,22 +44,37 @@ impl Io {
     }
 
     /// What is done in a second.
-    fn rate(&self) -> PoolIo {
+    fn rate(&self) -> ObjectStatSum {
         let (Some((since_ns, first)), Some((at_ns, last))) = (self.past.front(), self.past.back()) else {
-            return PoolIo::default();
+            return ObjectStatSum::default();
         };
-        let ns = at_ns.saturating_sub(*since_ns).max(1);
-        let per_second = |last: u64, first: u64| {
-            let rate = u128::from(last.saturating_sub(first)) * 1_000_000_000 / u128::from(ns);
-            u64::try_from(rate).unwrap_or(u64::MAX)
-        };
-        PoolIo {
-            reads: per_second(last.reads, first.reads),
-            read_bytes: per_second(last.read_bytes, first.read_bytes),
-            writes: per_second(last.writes, first.writes),
-            write_bytes: per_second(last.write_bytes, first.write_bytes),
-        }
+        let ns = i128::from(at_ns.saturating_sub(*since_ns).max(1));
+        work(|counter| {
+            let more = i128::from(counter(last).saturating_sub(counter(first)).max(0));
+            i64::try_from(more * 1_000_000_000 / ns).unwrap_or(i64::MAX)
+        })
     }
+}
+
+/// A sum that has only counters of what was done, by the value of each.
+fn work(value: impl Fn(fn(&ObjectStatSum) -> i64) -> i64) -> ObjectStatSum {
+    ObjectStatSum {
+        num_read: value(|sum| sum.num_read),
+        num_read_kb: value(|sum| sum.num_read_kb),
+        num_write: value(|sum| sum.num_write),
+        num_write_kb: value(|sum| sum.num_write_kb),
+        num_objects_recovered: value(|sum| sum.num_objects_recovered),
+        num_bytes_recovered: value(|sum| sum.num_bytes_recovered),
+        ..ObjectStatSum::default()
+    }
+}
+
+/// What was done between two reports on a PG. Counts that are smaller than before began anew.
+fn done_between(before: &ObjectStatSum, now: &ObjectStatSum) -> ObjectStatSum {
+    work(|counter| {
+        let (before, now) = (counter(before), counter(now));
+        if now < before { now } else { now.saturating_sub(before) }
+    })
 }
 
 impl ClusterStats {
@@ -82,64 +88,65 @@ impl ClusterStats {
         self.reports.get(&osd).map_or((0, 0), |report| (report.total_bytes, report.used_bytes))
     }
 
-    /// Why a PG does not serve, by its primary: `Some(None)` if it does, `None` if the primary has not reported.
-    pub(crate) fn pg_state(&self, primary: OsdId, pg: PgId) -> Option<Option<&str>> {
-        let report = self.reports.get(&primary)?;
-        Some(report.stuck.iter().find(|stuck| stuck.pg == pg).map(|stuck| stuck.state.as_str()))
+    /// The last word on a PG, whoever led it then.
+    pub(crate) fn last_pg(&self, pg: PgId) -> Option<&PgStat> {
+        self.pgs.get(&pg).map(|(_, stat)| stat)
     }
 
-    /// Objects of a PG that are unfound, as its primary says.
-    pub(crate) fn unfound(&self, primary: OsdId, pg: PgId) -> u64 {
-        let report = self.reports.get(&primary);
-        let stuck = report.and_then(|report| report.stuck.iter().find(|stuck| stuck.pg == pg));
-        stuck.map_or(0, |stuck| stuck.unfound)
+    /// The word of its present primary.
+    pub(crate) fn pg(&self, pg: PgId, primary: OsdId) -> Option<&PgStat> {
+        self.pgs.get(&pg).filter(|(teller, _)| *teller == primary).map(|(_, stat)| stat)
     }
 
-    /// The removed snapshots that each PG has trimmed, as far as a primary has said so.
-    pub(crate) fn trimmed(&self) -> BTreeMap<PgId, &IntervalSet> {
-        self.reports.values().flat_map(|report| &report.purged).map(|told| (told.pg, &told.snaps)).collect()
+    /// The removed snapshots that a PG has trimmed, as far as a primary has said so.
+    pub(crate) fn trimmed(&self, pg: PgId) -> Option<&IntervalSet> {
+        self.last_pg(pg).map(|stat| &stat.purged_snaps)
     }
 
-    /// The scrubs of a PG, by its primary; until a new one has told of any, when the last were, and what they found.
-    pub(crate) fn pg_scrubs(&self, primary: Option<OsdId>, pg: PgId) -> PgScrubs {
-        match self.scrubs.get(&pg) {
-            None => PgScrubs { pg, ..PgScrubs::default() },
-            Some((osd, told)) if primary == Some(*osd) => *told,
-            Some((_, told)) => idle(told),
+    /// Takes a report. Of a PG that does not exist, or of which there is later news, it counts nothing.
+    pub(crate) fn take(
+        &mut self,
+        osd: OsdId,
+        mut report: OsdStats,
+        now_ns: u64,
+        exists: impl Fn(PgId) -> bool,
+    ) {
+        let mut done = BTreeMap::<i64, ObjectStatSum>::new();
+        for (pg, stat) in std::mem::take(&mut report.pgs) {
+            let before = self.pgs.get(&pg);
+            let age = |stat: &PgStat| (stat.reported_epoch, stat.reported_seq);
+            let is_late = before.is_some_and(|(teller, before)| match *teller == osd {
+                true => age(&stat) < age(before),
+                false => stat.reported_epoch < before.reported_epoch,
+            });
+            if is_late || !exists(pg) {
+                continue;
+            }
+            let own = before.filter(|(teller, _)| *teller == osd).map(|(_, before)| before.stats.sum);
+            let more = done_between(&own.unwrap_or_default(), &stat.stats.sum);
+            done.entry(pg.pool).or_default().add(&more);
+            self.pgs.insert(pg, (osd, stat));
         }
-    }
-
-    /// An OSD tells of the scrubs of all PGs that it leads; none of others is under way there.
-    pub(crate) fn take_scrubs(&mut self, osd: OsdId, told: impl Iterator<Item = PgScrubs>) {
-        self.scrubs
-            .values_mut()
-            .filter(|(teller, _)| *teller == osd)
-            .for_each(|(_, told)| *told = idle(told));
-        self.scrubs.extend(told.map(|told| (told.pg, (osd, told))));
-    }
-
-    /// Takes a report.
-    pub(crate) fn take(&mut self, osd: OsdId, report: OsdStats, now_ns: u64) {
-        for told in &report.pools {
-            self.io.entry(told.pool).or_default().take(osd, told.io, now_ns);
+        for (pool, more) in done {
+            self.work.entry(pool).or_default().add(&more, now_ns);
         }
         self.reports.insert(osd, report);
     }
 
-    /// Forgets pools that are no more.
-    pub(crate) fn retain_pools(&mut self, is_there: impl Fn(i64) -> bool) {
-        self.scrubs.retain(|pg, _| is_there(pg.pool));
-        self.io.retain(|pool, _| is_there(*pool));
+    /// Forgets PGs that are no more.
+    pub(crate) fn retain_pgs(&mut self, exists: impl Fn(PgId) -> bool) {
+        self.pgs.retain(|pg, _| exists(*pg));
+        self.work.retain(|pool, _| exists(PgId::new(*pool, 0)));
     }
 
-    /// The operations of clients on a pool in a second.
-    pub(crate) fn rate(&self, pool: i64) -> PoolIo {
-        self.io.get(&pool).map(Io::rate).unwrap_or_default()
+    /// What is done on a pool in a second.
+    pub(crate) fn rate(&self, pool: i64) -> ObjectStatSum {
+        self.work.get(&pool).map(Work::rate).unwrap_or_default()
     }
 
     /// The same on all pools.
-    pub(crate) fn rate_of_all(&self) -> PoolIo {
-        self.io.values().fold(PoolIo::default(), |sum, io| sum.plus(io.rate()))
+    pub(crate) fn rate_of_all(&self) -> ObjectStatSum {
+        sum_of(self.work.values().map(Work::rate))
     }
 
     /// Total and used bytes of all OSDs.
@@ -149,50 +156,52 @@ impl ClusterStats {
         })
     }
 
-    /// Objects and bytes of each pool.
-    pub(crate) fn pools(&self) -> BTreeMap<i64, PoolUse> {
-        let mut sums = BTreeMap::<i64, PoolUse>::new();
-        for one in self.reports.values().flat_map(|r| &r.pools) {
-            let sum = sums.entry(one.pool).or_insert(PoolUse { pool: one.pool, ..PoolUse::default() });
-            sum.objects = sum.objects.saturating_add(one.objects);
-            sum.bytes = sum.bytes.saturating_add(one.bytes);
-            sum.clones = sum.clones.saturating_add(one.clones);
+    /// The statistics of each pool.
+    pub(crate) fn pools(&self) -> BTreeMap<i64, ObjectStatSum> {
+        let mut sums = BTreeMap::<i64, ObjectStatSum>::new();
+        for (pg, (_, stat)) in &self.pgs {
+            sums.entry(pg.pool).or_default().add(&stat.stats.sum);
         }
         for (pool, sum) in &mut sums {
-            sum.io = self.io.get(pool).map(Io::total).unwrap_or_default();
+            let done = self.work.get(pool).map(|work| work.total).unwrap_or_default();
+            *sum = ObjectStatSum {
+                num_read: done.num_read,
+                num_read_kb: done.num_read_kb,
+                num_write: done.num_write,
+                num_write_kb: done.num_write_kb,
+                num_objects_recovered: done.num_objects_recovered,
+                num_bytes_recovered: done.num_bytes_recovered,
+                ..*sum
+            };
         }
         sums
     }
+
+    /// The statistics of all pools.
+    pub(crate) fn held(&self) -> ObjectStatSum {
+        sum_of(self.pools().into_values())
+    }
 }
 
-/// The past part of what was told.
-fn idle(told: &PgScrubs) -> PgScrubs {
-    PgScrubs { scrubbing: false, deep: false, repair: false, ..*told }
+/// All of them together.
+pub(crate) fn sum_of(sums: impl Iterator<Item = ObjectStatSum>) -> ObjectStatSum {
+    sums.fold(ObjectStatSum::default(), |mut all, sum| {
+        all.add(&sum);
+        all
+    })
 }
 
-/// `object_stat_sum_t` has this many 64-bit counters before the four 32-bit ones, and this many after them.
-const SUM_COUNTERS: (usize, usize) = (28, 9);
+/// A counter, which is never less than 0.
+pub(crate) fn unsigned(counter: i64) -> u64 {
+    counter.try_into().unwrap_or(0)
+}
 
 /// A `pool_stat_t` of Pacific with what we know of a pool; the rest is zero.
-pub(crate) fn pool_stat(held: &PoolUse, size: u8) -> Vec<u8> {
-    let copies = held.objects.saturating_mul(u64::from(size));
-    let stored = held.bytes.saturating_mul(u64::from(size));
-    let io = held.io;
+pub(crate) fn pool_stat(held: &ObjectStatSum, size: u8) -> Vec<u8> {
+    let stored = unsigned(held.num_bytes).saturating_mul(u64::from(size));
     Encoder::collect(|e| {
         e.envelope(7, 5, |e| {
-            // object_stat_collection_t: the sums, and an empty map of sums by category.
-            e.envelope(2, 2, |e| {
-                e.envelope(20, 14, |e| {
-                    let io =
-                        [io.reads, io.read_bytes.div_ceil(1024), io.writes, io.write_bytes.div_ceil(1024)];
-                    // Between them: objects missing on the primary, degraded, and unfound.
-                    let held = [held.bytes, held.objects, held.clones, copies, 0, 0, 0];
-                    let known = [&held[..], &io].concat();
-                    known.iter().for_each(|n| e.u64(*n));
-                    e.zeros(8 * (SUM_COUNTERS.0 - known.len()) + 4 * 4 + 8 * SUM_COUNTERS.1);
-                });
-                e.u32(0);
-            });
+            e.put(&ObjectStats { sum: *held });
             // Log sizes, PGs up and acting.
             e.zeros(8 + 8 + 4 + 4);
             // store_statfs_t: total, available, internally reserved, allocated, data stored, three of compression,
@@ -211,29 +220,48 @@ pub(crate) fn pool_stat(held: &PoolUse, size: u8) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use carmine_types::Epoch;
+
     use super::*;
 
-    fn writes(writes: u64) -> PoolIo {
-        PoolIo { writes, write_bytes: 4096 * writes, ..PoolIo::default() }
+    const SECOND_NS: u64 = 1_000_000_000;
+    const PG: PgId = PgId { pool: 1, ps: 0 };
+
+    fn writes(num_write: i64) -> ObjectStatSum {
+        ObjectStatSum { num_write, num_write_kb: 4 * num_write, ..ObjectStatSum::default() }
+    }
+
+    fn report(epoch: u32, seq: u64, sum: ObjectStatSum) -> OsdStats {
+        let stats = ObjectStats { sum };
+        let stat = PgStat { reported_epoch: Epoch(epoch), reported_seq: seq, stats, ..PgStat::default() };
+        OsdStats { total_bytes: 1, used_bytes: 0, commit_latency_ns: 0, pgs: vec![(PG, stat)] }
     }
 
     #[test]
-    fn operations_are_counted_over_restarts_and_their_rate_is_of_the_last_ten_seconds() {
-        const SECOND_NS: u64 = 1_000_000_000;
-        let mut io = Io::default();
-        assert_eq!((io.total(), io.rate()), (PoolIo::default(), PoolIo::default()));
-        io.take(OsdId(0), writes(100), SECOND_NS);
-        io.take(OsdId(1), writes(50), SECOND_NS);
-        assert_eq!(io.total(), writes(150));
-        // It has started again, and counts from 0.
-        io.take(OsdId(0), writes(20), 3 * SECOND_NS);
-        assert_eq!(io.total(), writes(170));
-        assert_eq!(io.rate(), writes(35));
+    fn operations_are_counted_over_changes_of_primaries_and_their_rate_is_of_the_last_ten_seconds() {
+        let mut stats = ClusterStats::default();
+        let mut tell =
+            |osd: u32, report, second: u64| stats.take(OsdId(osd), report, second * SECOND_NS, |pg| pg == PG);
+        tell(0, report(4, 1, writes(100)), 1);
+        tell(0, report(4, 2, writes(150)), 2);
+        // Another one leads, and counts from 0; then the first one again.
+        tell(1, report(5, 1, writes(20)), 3);
+        tell(0, report(5, 1, writes(7)), 3);
+        tell(0, report(4, 9, writes(9)), 3);
+        tell(0, report(6, 1, writes(3)), 3);
+        let other = OsdStats { pgs: vec![(PgId::new(9, 0), PgStat::default())], ..report(7, 1, writes(0)) };
+        tell(0, other, 3);
+        assert_eq!(stats.pools()[&1], writes(150 + 20 + 7 + 3));
+        assert_eq!((stats.pools().len(), stats.held().num_write), (1, 180));
+        assert_eq!(stats.rate(1), writes(40));
         for second in 4..30 {
-            io.take(OsdId(1), writes(50 + 3 * second), second * SECOND_NS);
+            let sum = writes(3 * second);
+            stats.take(OsdId(0), report(6, second as u64, sum), second as u64 * SECOND_NS, |_| true);
         }
-        assert_eq!(io.rate(), writes(3));
-        io.take(OsdId(1), writes(50 + 3 * 29), 60 * SECOND_NS);
-        assert_eq!(io.rate(), PoolIo::default());
+        assert_eq!((stats.rate(1), stats.rate_of_all()), (writes(3), writes(3)));
+        stats.take(OsdId(0), report(6, 60, writes(3 * 29)), 60 * SECOND_NS, |_| true);
+        assert_eq!(stats.rate(1), ObjectStatSum::default());
+        stats.retain_pgs(|_| false);
+        assert_eq!((stats.pools().len(), stats.rate(1)), (0, ObjectStatSum::default()));
     }
 }

@@ -13,11 +13,12 @@ use carmine_mon::{DownLimits, InitialCluster, InitialPool, Mon, MonConfig, MonEr
 use carmine_reactor::Shard;
 use carmine_reactor::sim::{NodeId, Sim};
 use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid, errno};
-use carmine_wire::mon_msg::PoolOp;
+use carmine_wire::mon_msg::{LogEntry, LogMsg, PoolOp, log_level};
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, Superblock};
 use carmine_wire::osdmap::OsdMap;
-use carmine_wire::private::{OsdStats, PgPurged, PoolUse};
-use carmine_wire::{EntityAddr, EntityType, FEATURES};
+use carmine_wire::pg_stat::PgStat;
+use carmine_wire::private::OsdStats;
+use carmine_wire::{EntityAddr, EntityName, EntityType, FEATURES};
 
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -193,21 +194,35 @@ fn osds_come_and_go() {
         assert_eq!(client.osdmap().unwrap().epoch, Epoch(2));
         other.shutdown();
         // Its statistics are what STATFS tells.
-        let pools = vec![PoolUse { pool: 1, objects: 3, bytes: 12_288, ..PoolUse::default() }];
+        let mut stat = PgStat::default();
+        (stat.stats.sum.num_objects, stat.stats.sum.num_bytes) = (3, 12_288);
+        let pgs = vec![(PgId::new(1, 0), stat)];
         session.send(Message::of(&OsdStats {
-            epoch: Epoch(2),
             total_bytes: 1 << 30,
             used_bytes: 1 << 20,
             commit_latency_ns: 0,
-            pools,
-            stuck: Vec::new(),
-            purged: Vec::new(),
+            pgs,
             slow_ops: 0,
             slowest_s: 0,
         }));
         shard.sleep(Duration::from_millis(100)).await;
         let space = client.mon().statfs(None, LIMIT).await.unwrap();
         assert_eq!((space.total_kib, space.used_kib, space.objects), (1 << 20, 1 << 10, 3));
+        // Its lines are in the cluster's log.
+        let entry = LogEntry {
+            name: (EntityType::OSD.0.into(), "1".to_owned()),
+            rank: EntityName { kind: EntityType::OSD, num: 1 },
+            addrs: one.addr.into(),
+            stamp: UTime::ZERO,
+            seq: 1,
+            level: log_level::WARN,
+            text: "tea".to_owned(),
+            channel: "cluster".to_owned(),
+        };
+        session.send(Message::of(&LogMsg { version: 0, fsid: Uuid([5; 16]), entries: vec![entry] }));
+        shard.sleep(Duration::from_millis(100)).await;
+        let log = client.mon_command(r#"{"prefix":"log last","num":1}"#).await.unwrap();
+        assert!(format!("{log:?}").contains("osd.1 (osd.1)"), "{log:?}");
         // The end of the session takes it down, and its space goes with it.
         session.shutdown();
         wait_up(&client, &[]).await;
@@ -520,14 +535,12 @@ fn snapshot_ids_are_given_taken_back_and_purged() {
         assert_eq!(removed.data, None);
         let queue = || client.osdmap().unwrap().removed_snaps_queue.get(&1).cloned().unwrap_or_default();
         assert_eq!(queue(), [(3, 1)]);
+        let trimmed = PgStat { purged_snaps: vec![(3, 1)], ..PgStat::default() };
         let report = |pgs: u32| OsdStats {
-            epoch: Epoch(2),
             total_bytes: 1 << 30,
             used_bytes: 0,
             commit_latency_ns: 0,
-            pools: Vec::new(),
-            stuck: Vec::new(),
-            purged: (0..pgs).map(|ps| PgPurged { pg: PgId::new(1, ps), snaps: vec![(3, 1)] }).collect(),
+            pgs: (0..pgs).map(|ps| (PgId::new(1, ps), trimmed.clone())).collect(),
             slow_ops: 0,
             slowest_s: 0,
         };

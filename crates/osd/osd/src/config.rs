@@ -236,6 +236,10 @@ pub struct ScrubOptions {
     pub auto_repair_errors_max: u64,
     /// Bytes that scrubs of one reactor read in a second.
     pub bytes_per_second: u64,
+    /// osd_deep_scrub_large_omap_object_key_threshold: an omap with more keys is told of.
+    pub large_omap_keys: u64,
+    /// osd_deep_scrub_large_omap_object_value_sum_threshold: so is one with more bytes of values.
+    pub large_omap_bytes: u64,
 }
 
 impl Default for ScrubOptions {
@@ -248,6 +252,8 @@ impl Default for ScrubOptions {
             auto_repair: false,
             auto_repair_errors_max: 5,
             bytes_per_second: 64 << 20,
+            large_omap_keys: 200_000,
+            large_omap_bytes: 1 << 30,
         }
     }
 }
@@ -260,18 +266,23 @@ impl OsdConfig {
     }
 }
 
+const LARGE_OMAP_KEYS: &str = "osd_deep_scrub_large_omap_object_key_threshold";
+const LARGE_OMAP_BYTES: &str = "osd_deep_scrub_large_omap_object_value_sum_threshold";
+
 /// Least limit of bytes: with a lower one the answers of replicas would come too late.
 const SCRUB_BYTES_MIN: u64 = 256 << 10;
 
 impl ScrubOptions {
     /// The options' names: Ceph's, and one of our own.
-    pub const NAMES: [&str; 6] = [
+    pub const NAMES: [&str; 8] = [
         "osd_scrub_min_interval",
         "osd_scrub_max_interval",
         "osd_deep_scrub_interval",
         "osd_scrub_auto_repair",
         "osd_scrub_auto_repair_num_errors",
         "osd_scrub_bytes_per_second",
+        LARGE_OMAP_KEYS,
+        LARGE_OMAP_BYTES,
     ];
 
     /// Sets one of [`NAMES`](Self::NAMES): intervals in seconds, `true` or `false`, numbers.
@@ -294,6 +305,8 @@ impl ScrubOptions {
                 return Err(format!("{name}={value}: give {SCRUB_BYTES_MIN} or more"));
             }
             "osd_scrub_bytes_per_second" => self.bytes_per_second = number()?,
+            LARGE_OMAP_KEYS => self.large_omap_keys = number()?,
+            LARGE_OMAP_BYTES => self.large_omap_bytes = number()?,
             _ => return Err(format!("there is no option {name}")),
         }
         Ok(())
@@ -308,6 +321,8 @@ impl ScrubOptions {
             "osd_scrub_auto_repair" => self.auto_repair.to_string(),
             "osd_scrub_auto_repair_num_errors" => self.auto_repair_errors_max.to_string(),
             "osd_scrub_bytes_per_second" => self.bytes_per_second.to_string(),
+            LARGE_OMAP_KEYS => self.large_omap_keys.to_string(),
+            LARGE_OMAP_BYTES => self.large_omap_bytes.to_string(),
             _ => return None,
         })
     }
@@ -356,6 +371,8 @@ mod tests {
             auto_repair: true,
             auto_repair_errors_max: 7,
             bytes_per_second: 700_000,
+            large_omap_keys: 7,
+            large_omap_bytes: 7,
         };
         assert_eq!(options, wanted);
         assert!(options.set("osd_scrub_bytes_per_second", "1").is_err());

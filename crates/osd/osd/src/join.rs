@@ -13,10 +13,11 @@ use carmine_messenger::{ClientConfig, Message, with_timeout};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Group, Shard, ShardId};
 use carmine_types::{Epoch, OsdId, UTime, Uuid};
+use carmine_wire::mon_msg::{LogEntry, LogMsg};
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, MarkMeDown, Superblock};
 use carmine_wire::osdmap::OsdMap;
 use carmine_wire::scrub::OsdScrub;
-use carmine_wire::{EntityAddr, EntityAddrVec, EntityType, FEATURES, kinds};
+use carmine_wire::{EntityAddr, EntityAddrVec, EntityName, EntityType, FEATURES, kinds};
 
 use crate::admin::Hook;
 use crate::heartbeat::Heartbeats;
@@ -51,6 +52,8 @@ struct Member {
     news: Notify,
     /// When the next beacon is due.
     beacon_ns: Cell<u64>,
+    /// Lines that were sent to the cluster's log.
+    lines: Cell<u64>,
     /// Fired when the monitor has answered the goodbye.
     left: Notify,
 }
@@ -68,6 +71,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbe
         seen,
         news: Notify::new(),
         beacon_ns: Cell::new(0),
+        lines: Cell::new(0),
         left: Notify::new(),
     });
     osd.shard.set_local(Rc::clone(&member));
@@ -189,7 +193,34 @@ pub(crate) fn want_up_thru(osd: &OsdShard, epoch: Epoch) {
     });
 }
 
+/// Writes a line into the cluster's log, at a level of [`log_level`](carmine_wire::mon_msg::log_level).
+pub(crate) fn write_cluster_log(osd: &OsdShard, level: u16, text: String) {
+    osd.shard.submit_to(ShardId(0), move |shard| {
+        if let Some(member) = shard.local::<Member>() {
+            member.write_log(level, text);
+        }
+    });
+}
+
 impl Member {
+    /// The line is lost if there is no session: this OSD's own log has it as well.
+    fn write_log(&self, level: u16, text: String) {
+        let (Some(session), Some(view)) = (self.session.borrow().upgrade(), self.osd.view()) else { return };
+        let id = self.osd.config.id.0;
+        self.lines.set(self.lines.get() + 1);
+        let entry = LogEntry {
+            name: (EntityType::OSD.0.into(), id.to_string()),
+            rank: EntityName { kind: EntityType::OSD, num: id.into() },
+            addrs: self.addr.into(),
+            stamp: UTime::from_unix(self.osd.shard.unix_now()),
+            seq: self.lines.get(),
+            level,
+            text,
+            channel: "cluster".to_owned(),
+        };
+        session.send(Message::of(&LogMsg { version: 0, fsid: view.map().fsid, entries: vec![entry] }));
+    }
+
     /// False if nobody waits for it. It serves nobody any more: for its PGs' new members it is dead.
     fn say_goodbye(&self) -> bool {
         let Some((session, view)) = self.session.borrow().upgrade().zip(self.osd.view()) else {

@@ -78,7 +78,7 @@ impl OsdShard {
         for (id, _) in table.iter().filter(|(_, owner)| *owner == here) {
             let id = SpgId::from(id);
             let known = self.pg(id);
-            let pg = known.clone().unwrap_or_else(|| Pg::new(id, self.config.id, self.served(id.pgid.pool)));
+            let pg = known.clone().unwrap_or_else(|| Pg::new(id, self.config.id));
             pg.on_map(self, &view, &osds);
             if known.is_none() {
                 self.pgs.borrow_mut().insert(id, Rc::clone(&pg));
@@ -97,7 +97,6 @@ impl OsdShard {
 
 impl OsdShard {
     fn remove_pgs_of_deleted_pools(self: &Rc<Self>, view: &MapView) {
-        self.served.borrow_mut().retain(|pool, _| view.map().pools.contains_key(pool));
         let gone = self.pgs.borrow_mut().take_pools(|pool| !view.map().pools.contains_key(&pool));
         gone.iter().for_each(|pg| pg.remove(self));
     }

@@ -24,7 +24,7 @@ use crate::metrics::{STAGES, ShardMetrics, Stages};
 use crate::op::{ClientOp, Origin};
 use crate::options::{Given, RunOptions};
 use crate::peers::Peers;
-use crate::pg::{Pace, Pg, Reserver, Scrubber, Served};
+use crate::pg::{Pace, Pg, Reserver, Scrubber};
 use crate::watch::Notices;
 
 /// Names of refused operations that are remembered.
@@ -47,8 +47,6 @@ pub struct OsdShard {
     pub(crate) table: RefCell<Arc<PgTable>>,
     /// PGs that this shard owns.
     pub(crate) pgs: RefCell<ByPg<Rc<Pg>>>,
-    /// What was answered, by pools.
-    pub(crate) served: RefCell<BTreeMap<i64, Rc<Served>>>,
     /// Client connections that this shard serves, by id, for replies that come back from other shards.
     pub(crate) conns: RefCell<BTreeMap<u64, ConnState>>,
     /// Operations of PGs of this shard whose client knows a newer map than this shard.
@@ -134,11 +132,6 @@ impl OsdShard {
         ShardMetrics { ops: metrics.read_ops + metrics.write_ops, ..metrics }
     }
 
-    /// The count of what clients of a pool were answered.
-    pub(crate) fn served(&self, pool: i64) -> Rc<Served> {
-        Rc::clone(self.served.borrow_mut().entry(pool).or_default())
-    }
-
     /// A shard with no map and no PGs.
     pub fn new(shard: &Shard, config: Arc<OsdConfig>, store: Store) -> Rc<OsdShard> {
         let shards = usize::from(shard.shards());
@@ -163,7 +156,6 @@ impl OsdShard {
             view: RefCell::new(None),
             table: RefCell::new(Arc::new(PgTable::default())),
             pgs: RefCell::default(),
-            served: RefCell::default(),
             conns: RefCell::default(),
             waiting: RefCell::default(),
             unplaced: RefCell::default(),

@@ -1,6 +1,6 @@
-//! The report that the monitor gets every few seconds: the store's space, and what this OSD's PGs hold.
+//! The report that the monitor gets every few seconds: the store's space, and the statistics of this OSD's PGs. PGs whose state changes are
+//! told of at once.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,49 +10,111 @@ use carmine_metrics::StageStat;
 use carmine_reactor::{Group, ShardId};
 use carmine_types::{Epoch, PgId};
 use carmine_wire::osd_msg::PgTemp;
-use carmine_wire::private::{OsdStats, PgPurged, PgStuck, PoolIo, PoolUse};
+use carmine_wire::pg_stat::PgStat;
+use carmine_wire::private::OsdStats;
 
 use crate::metrics::STORE;
-use crate::pg::tell_monitor;
+use crate::pg::Pg;
 use crate::shard::OsdShard;
-use crate::slow;
+use crate::slow::{self, SlowOps};
 
 /// The time between two reports to the monitor.
 pub(crate) const PERIOD: Duration = Duration::from_secs(2);
 /// Events of several PGs within this time are told together.
 const GATHER: Duration = Duration::from_millis(10);
+/// PGs in one message: less than a MiB.
+const PGS_MAX: usize = 1024;
+/// PGs of a reactor that are looked at before others have their turn.
+const PGS_AT_ONCE: usize = 32;
 
 /// Sends them for as long as the OSD runs.
 pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
     let own = Rc::clone(osd);
     osd.shard.spawn(Group::Admin, "stats", async move {
-        let mut committed = StageStat::default();
+        let (mut committed, mut mean_commit_ns, mut next_full_ns) = (StageStat::default(), 0, 0);
+        let mut slow = SlowOps::default();
         while !own.stopping.get() {
-            let pools = pools(&own).await;
-            let before = std::mem::replace(&mut committed, commits(&own).await);
+            let is_full = own.shard.now_ns() >= next_full_ns;
+            if is_full {
+                next_full_ns = own.shard.now_ns() + PERIOD.as_nanos() as u64;
+                let before = std::mem::replace(&mut committed, commits(&own).await);
+                mean_commit_ns = mean_ns(&before, &committed);
+                slow = slow::count_all(&own).await;
+            }
             let epoch = oldest_epoch(&own).await;
             ask_for_temps(&own, &session, epoch).await;
             own.last_epoch_clean.set(last_epoch_clean(&own).await);
-            let space = own.store.statfs();
-            let slow = slow::count_all(&own).await;
-            session.send(Message::of(&OsdStats {
-                epoch,
-                total_bytes: space.total,
-                // Where nothing can be written any more, for whatever reason, all counts as used.
-                used_bytes: if space.free == 0 { space.total } else { space.used },
-                commit_latency_ns: mean_ns(&before, &committed),
-                pools,
-                stuck: of_all_shards(&own, |osd| stuck_of_shard(&osd)).await,
-                purged: of_all_shards(&own, |osd| purged_of_shard(&osd)).await,
-                slow_ops: slow.count,
-                slowest_s: slow.oldest_ns / 1_000_000_000,
-            }));
-            session.send(tell_monitor(&own).await);
-            if with_timeout(&own.shard, PERIOD, own.news.notified()).await.is_some() {
+            let pgs = pgs(&own, if is_full { Which::All } else { Which::News }).await;
+            report(&own, &session, mean_commit_ns, slow, pgs);
+            let left_ns = next_full_ns.saturating_sub(own.shard.now_ns());
+            if with_timeout(&own.shard, Duration::from_nanos(left_ns), own.news.notified()).await.is_some() {
                 own.shard.sleep(GATHER).await;
             }
         }
     });
+}
+
+/// The PGs of a report.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    All,
+    /// Those of which there is news.
+    News,
+}
+
+fn report(
+    osd: &OsdShard,
+    session: &MonSession,
+    commit_latency_ns: u64,
+    slow: SlowOps,
+    pgs: Vec<(PgId, PgStat)>,
+) {
+    let space = osd.store.statfs();
+    let mut pgs = pgs.into_iter().peekable();
+    loop {
+        session.send(Message::of(&OsdStats {
+            total_bytes: space.total,
+            // Where nothing can be written any more, for whatever reason, all counts as used.
+            used_bytes: if space.free == 0 { space.total } else { space.used },
+            commit_latency_ns,
+            pgs: pgs.by_ref().take(PGS_MAX).collect(),
+            slow_ops: slow.count,
+            slowest_s: slow.oldest_ns / 1_000_000_000,
+        }));
+        if pgs.peek().is_none() {
+            return;
+        }
+    }
+}
+
+/// The statistics of the PGs that this OSD leads.
+async fn pgs(osd: &OsdShard, which: Which) -> Vec<(PgId, PgStat)> {
+    let mut all = Vec::new();
+    for to in (0..osd.shard.shards()).map(ShardId) {
+        let found = osd.shard.call(to, move |shard| async move {
+            let Some(osd) = OsdShard::of(&shard) else { return Vec::new() };
+            pgs_of_shard(&osd, which).await
+        });
+        all.extend(found.await);
+    }
+    all
+}
+
+async fn pgs_of_shard(osd: &OsdShard, which: Which) -> Vec<(PgId, PgStat)> {
+    let is_meant = |pg: &&Rc<Pg>| pg.leads() && (which == Which::All || pg.has_news());
+    let led: Vec<Rc<Pg>> = osd.pgs.borrow().values().filter(is_meant).cloned().collect();
+    let mut told = Vec::new();
+    for (n, pg) in led.iter().enumerate() {
+        if n % PGS_AT_ONCE == PGS_AT_ONCE - 1 {
+            osd.shard.yield_now().await;
+        }
+        let Some(view) = osd.view() else { break };
+        // It may have been removed meanwhile, or have lost its lead.
+        if pg.leads() && view.map().pool(pg.id.pgid.pool).is_some() {
+            told.push((pg.id.pgid, pg.tell(osd, &view)));
+        }
+    }
+    told
 }
 
 /// A PG of this shard waits for the monitor: it hears of it at once.
@@ -87,17 +149,6 @@ fn mean_ns(before: &StageStat, after: &StageStat) -> u64 {
     sum_ns.checked_div(after.count.saturating_sub(before.count)).unwrap_or(0)
 }
 
-/// The contents of the PGs that this OSD leads, all shards together, as far as they are counted; and what clients of the pools were answered.
-async fn pools(osd: &OsdShard) -> Vec<PoolUse> {
-    let mut sums = BTreeMap::new();
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        let part =
-            osd.shard.call(to, |shard| async move { OsdShard::of(&shard).map(|osd| pools_of_shard(&osd)) });
-        part.await.into_iter().flatten().for_each(|part| add(&mut sums, part));
-    }
-    sums.into_values().collect()
-}
-
 /// What `part` finds on each shard, all together.
 async fn of_all_shards<T: Send + 'static>(
     osd: &OsdShard,
@@ -124,25 +175,6 @@ async fn last_epoch_clean(osd: &OsdShard) -> Epoch {
         oldest = oldest.min(part.await.unwrap_or(oldest));
     }
     oldest
-}
-
-/// The removed snapshots of which the PGs that this OSD leads have nothing any more.
-fn purged_of_shard(osd: &OsdShard) -> Vec<PgPurged> {
-    let pgs = osd.pgs.borrow();
-    let each = pgs.values().map(|pg| PgPurged { pg: pg.id.pgid, snaps: pg.trimmed_snaps() });
-    each.filter(|purged| !purged.snaps.is_empty()).collect()
-}
-
-fn pools_of_shard(osd: &OsdShard) -> Vec<PoolUse> {
-    let mut sums = BTreeMap::new();
-    for pg in osd.pgs.borrow().values().filter(|pg| pg.leads()) {
-        let (objects, clones, bytes) = pg.usage();
-        add(&mut sums, PoolUse { pool: pg.id.pgid.pool, objects, bytes, clones, io: PoolIo::default() });
-    }
-    for (pool, served) in osd.served.borrow().iter() {
-        add(&mut sums, PoolUse { pool: *pool, io: served.io(), ..PoolUse::default() });
-    }
-    sums.into_values().collect()
 }
 
 /// The oldest epoch of all shards.
@@ -172,16 +204,4 @@ fn temps_of_shard(osd: &Rc<OsdShard>, epoch: Epoch) -> Vec<(PgId, Vec<i32>)> {
     let pgs = osd.pgs.borrow();
     let led = pgs.values().filter(|pg| pg.leads());
     led.filter_map(|pg| Some((pg.id.pgid, pg.wanted_temp(osd, &view)?))).collect()
-}
-
-fn stuck_of_shard(osd: &OsdShard) -> Vec<PgStuck> {
-    osd.pgs.borrow().values().filter(|pg| pg.leads()).filter_map(|pg| pg.stuck()).collect()
-}
-
-fn add(sums: &mut BTreeMap<i64, PoolUse>, part: PoolUse) {
-    let sum = sums.entry(part.pool).or_insert(PoolUse { pool: part.pool, ..PoolUse::default() });
-    sum.objects += part.objects;
-    sum.bytes = sum.bytes.saturating_add(part.bytes);
-    sum.clones = sum.clones.saturating_add(part.clones);
-    sum.io = sum.io.plus(part.io);
 }

@@ -1,11 +1,10 @@
 //! Carmine's own messages, in the same frames as Ceph's. Their types are 0x8000 and above, which Ceph does not
 //! use, and they are sent only between Carmine's processes: a stock client never sees one.
 
-use carmine_codec::coded;
-use carmine_types::{Epoch, OsdId, PgId, ScrubStamp, UTime};
+use carmine_types::{Epoch, PgId};
 
 use crate::header::messages;
-use crate::osdmap::IntervalSet;
+use crate::pg_stat::PgStat;
 use crate::{Header2, kinds};
 
 /// Version of all private messages: any change of one of them makes a new version, and processes of different versions
@@ -44,119 +43,23 @@ pub fn version_notice() -> Header2 {
     Header2::new(kinds::VERSION_NOTICE, VERSION, VERSION)
 }
 
-// How an OSD is: what Ceph's OSDs tell the manager (MPGStats), and the PGs that keep the monitor from changing the map.
-
-coded! {
-    /// Operations of clients that were answered without an error, and the bytes that they read and wrote.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct PoolIo {
-        pub reads: u64,
-        pub read_bytes: u64,
-        pub writes: u64,
-        pub write_bytes: u64,
-    }
-}
-
-impl PoolIo {
-    /// The sum of both.
-    #[must_use]
-    pub fn plus(self, other: PoolIo) -> PoolIo {
-        PoolIo {
-            reads: self.reads.saturating_add(other.reads),
-            read_bytes: self.read_bytes.saturating_add(other.read_bytes),
-            writes: self.writes.saturating_add(other.writes),
-            write_bytes: self.write_bytes.saturating_add(other.write_bytes),
-        }
-    }
-}
-
-coded! {
-    /// The use of one pool by the PGs whose primary is this OSD: summed over all OSDs, each object counts once.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct PoolUse {
-        pub pool: i64,
-        pub objects: u64,
-        /// Sum of the objects' sizes; not their replicas'.
-        pub bytes: u64,
-        /// How many of the objects are clones, which snapshots keep.
-        pub clones: u64,
-        /// Since this OSD runs.
-        pub io: PoolIo,
-    }
-}
-
-coded! {
-    /// A PG that this OSD leads and that has trimmed removed snapshots: none of its objects has a clone only for them.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct PgPurged {
-        pub pg: PgId,
-        /// Some of those in the map's `removed_snaps_queue`.
-        pub snaps: IntervalSet,
-    }
-}
-
-coded! {
-    /// A PG that this OSD leads and that does not serve clients, or not with all copies, or not all objects.
-    #[derive(Clone, Debug, Default, PartialEq, Eq)]
-    pub struct PgStuck {
-        pub pg: PgId,
-        /// `peering`, `down`, `incomplete`, …
-        pub state: String,
-        /// Objects of which no member can give all, while an OSD that is down may.
-        pub unfound: u64,
-    }
-}
+// How an OSD is: what Ceph's OSDs tell the manager (MPGStats).
 
 messages! {
-    /// OSD → monitor: how full it is, every few seconds. There is no answer.
+    /// OSD → monitor: how full it is, and how its PGs are, every few seconds, and at once when PGs change their state. One that leads
+    /// many PGs sends several messages. There is no answer.
     pub struct OsdStats: OSD_STATS, VERSION, compat VERSION {
-        /// The map that all its reactors have: what is said of PGs is so in that epoch's intervals, or in later ones.
-        pub epoch: Epoch,
         /// Size of its store.
         pub total_bytes: u64,
         /// Taken, metadata included where it is known.
         pub used_bytes: u64,
         /// Mean time from a write's submission until it was durable in the store, since the last report; 0 if there was none.
         pub commit_latency_ns: u64,
-        /// Ascending by pool; empty if it is not known.
-        pub pools: Vec<PoolUse>,
-        /// The PGs that it leads and that are not active, or not clean.
-        pub stuck: Vec<PgStuck>,
-        /// The PGs that it leads, of pools whose snapshots are being trimmed. Each is told again until the map's queue has
-        /// lost its snapshots.
-        pub purged: Vec<PgPurged>,
+        /// PGs that it leads.
+        pub pgs: Vec<(PgId, PgStat)>,
         /// Operations of clients that are slow, and the age of the oldest in seconds.
         pub slow_ops: u64,
         pub slowest_s: u64,
-    }
-}
-
-coded! {
-    /// A PG that this OSD leads and has scrubbed, or scrubs.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct PgScrubs {
-        pub pg: PgId,
-        /// The last scrub, deep or not.
-        pub last: ScrubStamp,
-        pub last_deep: ScrubStamp,
-        /// When the last one was that left no errors; zero: there was none.
-        pub last_clean: UTime,
-        /// One is under way: …
-        pub scrubbing: bool,
-        /// … a deep one, …
-        pub deep: bool,
-        /// … which repairs what it finds.
-        pub repair: bool,
-        /// Errors of copies that were found and not repaired.
-        pub errors: u64,
-    }
-}
-
-messages! {
-    /// OSD → monitor: the scrubs of its PGs, every few seconds. There is no answer.
-    pub struct OsdScrubs: OSD_SCRUBS, VERSION, compat VERSION {
-        pub osd: OsdId,
-        pub pgs: Vec<PgScrubs>,
     }
 }
 

@@ -13,15 +13,16 @@ use std::time::Duration;
 use carmine_crush::{build_simple_crush, pg_mapping};
 use carmine_messenger::{Connection, Dispatcher, Message, ServerConfig, serve};
 use carmine_reactor::{Group, Listener, Shard};
-use carmine_types::{Epoch, OsdId, UTime, Uuid};
+use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid};
 use carmine_wire::mon_msg::{
-    Command, CommandAck, ConfigMsg, GetVersion, GetVersionReply, MonMapMsg, OsdMapMsg, StatFs, StatFsReply,
-    Subscribe,
+    Command, CommandAck, ConfigMsg, GetVersion, GetVersionReply, LogMsg, MonMapMsg, OsdMapMsg, StatFs,
+    StatFsReply, Subscribe,
 };
 use carmine_wire::monmap::MonMap;
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, PgTemp};
 use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo, PgPool};
-use carmine_wire::private::{OsdScrubs, OsdStats};
+use carmine_wire::pg_stat::PgStat;
+use carmine_wire::private::OsdStats;
 use carmine_wire::scrub::OsdScrub;
 use carmine_wire::{EntityAddr, EntityType, kinds};
 
@@ -48,12 +49,12 @@ pub(crate) struct FakeMon {
     pub(crate) mute: Cell<bool>,
     /// Sessions of these OSDs are not told of new maps; the answer to a subscription they get.
     pub(crate) deaf: RefCell<Vec<u32>>,
-    /// Each OSD's last report of its scrubs.
-    pub(crate) scrubs: RefCell<BTreeMap<OsdId, OsdScrubs>>,
     /// Scrubs that OSDs are to be told of.
     pub(crate) orders: RefCell<Vec<(OsdId, OsdScrub)>>,
-    /// Each OSD's last report of its space and its PGs.
-    pub(crate) stats: RefCell<BTreeMap<OsdId, OsdStats>>,
+    /// What was last told of each PG, and by whom.
+    pub(crate) pg_stats: RefCell<BTreeMap<PgId, (OsdId, PgStat)>>,
+    /// Lines for the cluster's log.
+    pub(crate) log: RefCell<Vec<String>>,
     /// OSDs that have to lead, by the reports of primaries, are not made to.
     pub(crate) stubborn: Cell<bool>,
     /// Failure reports, each with the OSD that sent it.
@@ -91,9 +92,9 @@ impl FakeMon {
             merge: Cell::default(),
             mute: Cell::default(),
             deaf: RefCell::default(),
-            scrubs: RefCell::default(),
             orders: RefCell::default(),
-            stats: RefCell::default(),
+            pg_stats: RefCell::default(),
+            log: RefCell::default(),
             stubborn: Cell::default(),
             failures: RefCell::default(),
             dead: RefCell::default(),
@@ -285,14 +286,14 @@ impl FakeMon {
                 answer(Message::of(&reply));
             }
             kinds::OSD_STATS => {
-                let stats: OsdStats = msg.decode().unwrap();
-                self.stats.borrow_mut().insert(osd_of(conn), stats);
+                let (osd, stats) = (osd_of(conn), msg.decode::<OsdStats>().unwrap());
+                self.pg_stats.borrow_mut().extend(stats.pgs.into_iter().map(|(pg, stat)| (pg, (osd, stat))));
+            }
+            kinds::LOG => {
+                let lines = msg.decode::<LogMsg>().unwrap().entries.into_iter().map(|entry| entry.text);
+                self.log.borrow_mut().extend(lines);
             }
             kinds::OSD_PG_TEMP => self.heed(msg.decode().unwrap()),
-            kinds::OSD_SCRUBS => {
-                let scrubs: OsdScrubs = msg.decode().unwrap();
-                self.scrubs.borrow_mut().insert(scrubs.osd, scrubs);
-            }
             kinds::OSD_BOOT => self.boot(conn, msg.decode().unwrap()),
             kinds::OSD_ALIVE => {
                 let (osd, alive) = (osd_of(conn), msg.decode::<Alive>().unwrap());

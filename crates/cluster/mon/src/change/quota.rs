@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use carmine_types::UTime;
 use carmine_wire::osdmap::consts::{POOL_FULL, POOL_FULL_QUOTA};
 use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
-use carmine_wire::private::PoolUse;
+use carmine_wire::pg_stat::ObjectStatSum;
 
 use super::{Change, Refusal, pool};
+use crate::stats::unsigned;
 
 /// Limits of a pool; `None` leaves a limit as it is, 0 is no limit.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +31,7 @@ pub(super) fn set(
 }
 
 /// Changes that are due for the pools' present use, which is `held`.
-pub(crate) fn due(map: &OsdMap, held: &BTreeMap<i64, PoolUse>) -> Vec<Change> {
+pub(crate) fn due(map: &OsdMap, held: &BTreeMap<i64, ObjectStatSum>) -> Vec<Change> {
     let news = |(id, pool): (&i64, &PgPool)| {
         let full = is_over(pool, &held.get(id).copied().unwrap_or_default());
         (full != (pool.flags & POOL_FULL_QUOTA != 0)).then_some(Change::QuotaReached { pool: *id, full })
@@ -38,9 +39,9 @@ pub(crate) fn due(map: &OsdMap, held: &BTreeMap<i64, PoolUse>) -> Vec<Change> {
     map.pools.iter().filter_map(news).collect()
 }
 
-fn is_over(pool: &PgPool, held: &PoolUse) -> bool {
-    let reached = |limit: u64, held: u64| limit != 0 && held >= limit;
-    reached(pool.quota_max_objects, held.objects) || reached(pool.quota_max_bytes, held.bytes)
+fn is_over(pool: &PgPool, held: &ObjectStatSum) -> bool {
+    let reached = |limit: u64, held: i64| limit != 0 && unsigned(held) >= limit;
+    reached(pool.quota_max_objects, held.num_objects) || reached(pool.quota_max_bytes, held.num_bytes)
 }
 
 /// Notes that a quota is reached, or no longer. A pool whose OSDs are full stays full.

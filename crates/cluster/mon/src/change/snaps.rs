@@ -2,8 +2,6 @@
 //!
 //! A removed snapshot waits in the map's queue until all PGs of its pool have trimmed it.
 
-use std::collections::BTreeMap;
-
 use carmine_types::{PgId, UTime, errno};
 use carmine_wire::osdmap::consts::{POOL_POOL_SNAPS, POOL_SELFMANAGED_SNAPS};
 use carmine_wire::osdmap::intervals::{contains, intersection};
@@ -122,12 +120,12 @@ fn is_removed(map: &OsdMap, id: i64, snap: u64) -> bool {
 
 /// Changes that are due for the snapshots that PGs have trimmed. A PG's trimmed snapshots stay trimmed, whichever OSD
 /// reports them.
-pub(crate) fn due(map: &OsdMap, trimmed: &BTreeMap<PgId, &IntervalSet>) -> Vec<Change> {
+pub(crate) fn due<'a>(map: &OsdMap, trimmed: impl Fn(PgId) -> Option<&'a IntervalSet>) -> Vec<Change> {
     let news = |(id, queue): (&i64, &IntervalSet)| {
         let pool = map.pool(*id)?;
         let mut purged = queue.clone();
         for ps in 0..pool.pg_num {
-            purged = intersection(&purged, trimmed.get(&PgId::new(*id, ps))?);
+            purged = intersection(&purged, trimmed(PgId::new(*id, ps))?);
             if purged.is_empty() {
                 return None;
             }
@@ -146,6 +144,8 @@ pub(super) fn forget(map: &OsdMap, id: i64, inc: &mut Incremental) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::testing::{apply, cluster, now};
 
@@ -205,15 +205,15 @@ mod tests {
         let told: BTreeMap<_, _> = (0..pgs).map(|ps| (PgId::new(1, ps), &all)).collect();
         let mut trimmed = told.clone();
         trimmed.remove(&PgId::new(1, pgs - 1));
-        assert!(due(&map, &trimmed).is_empty(), "one has not said anything");
+        assert!(due(&map, |pg| trimmed.get(&pg).copied()).is_empty(), "one has not said anything");
         trimmed.insert(PgId::new(1, pgs - 1), &most);
-        for news in due(&map, &trimmed) {
+        for news in due(&map, |pg| trimmed.get(&pg).copied()) {
             assert!(apply(&mut map, news));
         }
         assert_eq!(map.removed_snaps_queue[&1], [(3, 1)]);
         assert_eq!(map.new_purged_snaps[&1], [(2, 1), (5, 1)]);
-        due(&map, &told).into_iter().for_each(|news| assert!(apply(&mut map, news)));
-        assert!(map.removed_snaps_queue.is_empty() && due(&map, &told).is_empty());
+        due(&map, |pg| told.get(&pg).copied()).into_iter().for_each(|news| assert!(apply(&mut map, news)));
+        assert!(map.removed_snaps_queue.is_empty() && due(&map, |pg| told.get(&pg).copied()).is_empty());
         assert!(!apply(&mut map, snap(SnapWish::Purged(vec![(1, 9)]))), "nothing waits");
     }
 }

@@ -663,9 +663,9 @@ fn pools_are_renamed_and_kept() {
 #[test]
 fn a_quota_makes_a_pool_full() {
     use carmine_wire::osdmap::consts::{POOL_FULL, POOL_FULL_QUOTA};
-    use carmine_wire::private::PoolUse;
+    use carmine_wire::pg_stat::ObjectStatSum;
     let mut map = cluster_up(2);
-    let held = |objects| [(1, PoolUse { pool: 1, objects, ..PoolUse::default() })].into();
+    let held = |num_objects| [(1, ObjectStatSum { num_objects, ..ObjectStatSum::default() })].into();
     assert!(quota::due(&map, &held(9)).is_empty());
     let quota = |objects| Change::Quota {
         pool: "bench".into(),

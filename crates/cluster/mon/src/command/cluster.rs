@@ -17,7 +17,8 @@ pub(super) const COMMANDS: &[Known] = &[
         either(c, || health::json(v, detail), || health::text(v, detail))
     }),
     read("df detail:(detail)?", "show used and free space", |c, v| {
-        either(c, || cluster::df_json(v), || cluster::df_text(v))
+        let is_detailed = text(c, "detail").is_some();
+        either(c, || cluster::df_json(v, is_detailed), || cluster::df_text(v, is_detailed))
     }),
     read("fsid", "show the cluster's id", |c, v| {
         let fsid = v.map.fsid.to_string();

@@ -8,7 +8,7 @@ use super::osd::known;
 use super::{Answer, Known, Outcome, View, change, either, number, read, said, text, texts, write};
 use crate::change::pool::pool_of;
 use crate::change::{Change, Refusal, refuse};
-use crate::report::pg::{self, Filter, Part, Stuck};
+use crate::report::pg::{self, Filter, Part, Stuck, Style};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
@@ -50,7 +50,7 @@ fn dump(command: &Value, view: &View<'_>) -> Outcome {
     }
     let answer = if asked == ["pgs_brief"] {
         let all = Filter::default();
-        either(command, || pg::list_json(view, &all), || pg::list_text(view, &all, true))?
+        either(command, || pg::list_json(view, &all), || pg::list_text(view, &all, Style::Brief))?
     } else {
         let parts = parts(&asked)?;
         either(command, || pg::dump_json(view, &parts), || pg::dump_text(view, &parts))?
@@ -89,7 +89,7 @@ fn parts(words: &[&str]) -> Result<Vec<Part>, Refusal> {
 /// All four commands that list PGs: each has some of the parameters.
 fn list(command: &Value, view: &View<'_>) -> Outcome {
     let filter = filter(command, view)?;
-    either(command, || pg::list_json(view, &filter), || pg::list_text(view, &filter, false))
+    either(command, || pg::list_json(view, &filter), || pg::list_text(view, &filter, Style::List))
 }
 
 fn filter(command: &Value, view: &View<'_>) -> Result<Filter, Refusal> {

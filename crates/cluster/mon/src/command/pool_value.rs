@@ -8,6 +8,7 @@ use super::{Known, Outcome, View, change, either, is_set, number, present, read,
 use crate::change::pool::pool_of;
 use crate::change::pool_value::{self, CSUM_TYPES, Kind, VARS, Var, bytes_of, var_of};
 use crate::change::{Change, Quota, Refusal, refuse};
+use crate::stats::unsigned;
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
@@ -163,6 +164,7 @@ fn get_quota(command: &Value, view: &View<'_>) -> Outcome {
     let name = required(command, "pool")?;
     let (id, pool) = pool_of(view.map, name)?;
     let held = view.stats.pools().get(&id).copied().unwrap_or_default();
+    let (held_objects, held_bytes) = (unsigned(held.num_objects), unsigned(held.num_bytes));
     let (objects, bytes) = (pool.quota_max_objects, pool.quota_max_bytes);
     let line = |limit: u64, unit: &str, held: u64| match limit {
         0 => "N/A".to_owned(),
@@ -172,12 +174,12 @@ fn get_quota(command: &Value, view: &View<'_>) -> Outcome {
         command,
         || {
             json!({
-                "pool_name": name, "pool_id": id, "quota_max_objects": objects, "current_num_objects": held.objects,
-                "quota_max_bytes": bytes, "current_num_bytes": held.bytes,
+                "pool_name": name, "pool_id": id, "quota_max_objects": objects, "current_num_objects": held_objects,
+                "quota_max_bytes": bytes, "current_num_bytes": held_bytes,
             })
         },
         || {
-            let (objects, bytes) = (line(objects, "objects", held.objects), line(bytes, "bytes", held.bytes));
+            let (objects, bytes) = (line(objects, "objects", held_objects), line(bytes, "bytes", held_bytes));
             format!("quotas for pool '{name}':\n  max objects: {objects}\n  max bytes  : {bytes}\n")
         },
     )

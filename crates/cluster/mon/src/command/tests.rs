@@ -1,9 +1,12 @@
+mod stats;
 mod tree;
 mod weights;
 
-use carmine_types::{OsdId, ScrubStamp, errno};
+use carmine_crush::Mapping;
+use carmine_types::{OsdId, PgId, ScrubStamp, errno};
 use carmine_wire::osdmap::consts::WEIGHT_IN;
-use carmine_wire::private::{OsdStats, PgScrubs, PgStuck, PoolUse};
+use carmine_wire::pg_stat::{ObjectStatSum, PgStat, state};
+use carmine_wire::private::OsdStats;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -67,32 +70,50 @@ fn run_on(map: &OsdMap, text: &str) -> Outcome {
     run_with(map, &reports(map), text)
 }
 
-/// As if every OSD that is up had reported: a GiB each, a tenth of it used.
+/// As if every OSD that is up had reported: a GiB each, a tenth of it used, and ten objects of 4 KiB in all PGs that it leads.
 fn reports(map: &OsdMap) -> ClusterStats {
     let mut stats = ClusterStats::default();
+    let placement = MapView::new(std::sync::Arc::new(map.clone()));
     for osd in map.osds().filter(|osd| map.is_up(*osd)) {
-        let pools = vec![PoolUse { pool: 1, objects: 10, bytes: 40_960, ..PoolUse::default() }];
+        let led = placement.pgs().filter(|(_, mapping)| mapping.acting_primary == Some(osd));
+        let mut pgs: Vec<(PgId, PgStat)> = led.map(|(pg, mapping)| (pg, told(map, mapping))).collect();
+        if let Some((_, stat)) = pgs.first_mut() {
+            (stat.stats.sum.num_objects, stat.stats.sum.num_bytes) = (10, 40_960);
+            stat.stats.sum.num_object_copies = 30;
+        }
         let (total_bytes, used_bytes) = (1 << 30, (1 << 30) / 10);
-        stats.reports.insert(
-            osd,
-            OsdStats {
-                epoch: map.epoch,
-                total_bytes,
-                used_bytes,
-                commit_latency_ns: 2_600_000,
-                pools,
-                stuck: Vec::new(),
-                purged: Vec::new(),
-                slow_ops: 0,
-                slowest_s: 0,
-            },
-        );
+        let report =
+            OsdStats { total_bytes, used_bytes, commit_latency_ns: 2_600_000, pgs, slow_ops: 0, slowest_s: 0 };
+        stats.take(osd, report, 0, |_| true);
         stats.metadata.insert(
             osd,
             [("hostname".into(), "here".into()), ("osd_objectstore".into(), "blue".into())].into(),
         );
     }
     stats
+}
+
+/// The statistics of a PG without objects.
+fn told(map: &OsdMap, mapping: &Mapping) -> PgStat {
+    let mut stat = PgStat {
+        reported_epoch: map.epoch,
+        up: mapping.up.to_vec(),
+        acting: mapping.acting.to_vec(),
+        last_fullsized: now(),
+        ..PgStat::default()
+    };
+    let short = mapping.acting_osds().count() < usize::from(map.pool(1).unwrap().size);
+    stat.set_states(state::ACTIVE | if short { state::UNDERSIZED } else { state::CLEAN });
+    stat
+}
+
+/// The statistics of the first PG, as its primary told them.
+fn first<'a>(map: &OsdMap, stats: &'a mut ClusterStats) -> (PgId, OsdId, &'a mut PgStat) {
+    let view = MapView::new(std::sync::Arc::new(map.clone()));
+    let (pg, osd) = view.pgs().next().map(|(pg, mapping)| (pg, mapping.acting_primary.unwrap())).unwrap();
+    let (teller, stat) = stats.pgs.get_mut(&pg).unwrap();
+    assert_eq!(*teller, osd);
+    (pg, osd, stat)
 }
 
 fn text_of(outcome: Outcome) -> String {
@@ -350,24 +371,8 @@ fn the_state_of_pgs_is_what_their_primaries_say() {
         json!([{ "state_name": "active+clean", "count": 8 }])
     );
     let mut stats = reports(&map);
-    let (pg, mapping) =
-        MapView::new(std::sync::Arc::new(map.clone())).pgs().next().map(|(p, m)| (p, m.clone())).unwrap();
-    let osd = mapping.acting_primary.unwrap();
-    let stuck = vec![PgStuck { pg, state: "peering".into(), unfound: 0 }];
-    stats.reports.insert(
-        osd,
-        OsdStats {
-            epoch: map.epoch,
-            total_bytes: 1,
-            used_bytes: 0,
-            commit_latency_ns: 0,
-            pools: Vec::new(),
-            stuck,
-            purged: Vec::new(),
-            slow_ops: 0,
-            slowest_s: 0,
-        },
-    );
+    let (_, osd, stat) = first(&map, &mut stats);
+    stat.set_states(state::PEERING);
     let brief = text_of(run_with(
         &map,
         &stats,
@@ -390,7 +395,7 @@ fn the_state_of_pgs_is_what_their_primaries_say() {
     stats.reports.remove(&OsdId(1));
     stats.reports.remove(&OsdId(2));
     let stat = text_of(run_with(&map, &stats, r#"{"prefix":"pg stat"}"#));
-    assert!(stat.starts_with("8 pgs: 8 unknown; 0 B data"), "{stat}");
+    assert!(stat.starts_with("8 pgs: 8 unknown; "), "{stat}");
 }
 
 #[test]
@@ -420,12 +425,10 @@ fn scrubs_are_ordered_from_primaries() {
 fn unfound_objects_are_damage() {
     let map = cluster_up(3);
     let mut stats = reports(&map);
-    let view = MapView::new(std::sync::Arc::new(map.clone()));
-    let (pg, osd) = view.pgs().next().map(|(pg, mapping)| (pg, mapping.acting_primary.unwrap())).unwrap();
-    let state = "active+recovery_unfound+degraded".to_owned();
-    let report = stats.reports.get_mut(&osd).unwrap();
-    report.stuck.push(PgStuck { pg, state, unfound: 1 });
-    report.pools = vec![PoolUse { pool: pg.pool, objects: 3, ..PoolUse::default() }];
+    let (pg, _, stat) = first(&map, &mut stats);
+    stat.set_states(state::bits("active+recovery_unfound+degraded"));
+    let sum = &mut stat.stats.sum;
+    *sum = ObjectStatSum { num_objects: 3, num_objects_unfound: 1, ..*sum };
     let health = text_of(run_with(&map, &stats, r#"{"prefix":"health","detail":"detail"}"#));
     let lines = [
         "[ERR] PG_DAMAGED: Possible data damage: 1 pg recovery_unfound\n".to_owned(),
@@ -468,19 +471,10 @@ fn slow_operations_are_in_health() {
 fn what_scrubs_found_is_in_states_and_health() {
     let map = cluster_up(3);
     let mut stats = reports(&map);
-    let view = MapView::new(std::sync::Arc::new(map.clone()));
-    let (pg, osd) = view.pgs().next().map(|(pg, mapping)| (pg, mapping.acting_primary.unwrap())).unwrap();
-    let stamp = ScrubStamp { version: carmine_types::Eversion::new(4, 9), time: now() };
-    let told = PgScrubs {
-        pg,
-        last: stamp,
-        scrubbing: true,
-        deep: true,
-        repair: true,
-        errors: 2,
-        ..PgScrubs::default()
-    };
-    stats.scrubs.insert(pg, (osd, told));
+    let (pg, _, stat) = first(&map, &mut stats);
+    stat.last_scrub = ScrubStamp { version: carmine_types::Eversion::new(4, 9), time: now() };
+    stat.set_states(state::bits("active+clean+scrubbing+deep+inconsistent+repair"));
+    stat.stats.sum.num_scrub_errors = 2;
     let listed =
         text_of(run_with(&map, &stats, r#"{"prefix":"pg ls","states":["inconsistent"],"format":"json"}"#));
     let listed: Value = serde_json::from_str(&listed).unwrap();
@@ -503,12 +497,12 @@ fn what_scrubs_found_is_in_states_and_health() {
     );
     assert!(plain(&map, "pg ls").contains("DEEP_SCRUB_STAMP"));
     // Another OSD leads, and has not told of any yet.
-    stats.scrubs.insert(pg, (OsdId(99), told));
+    stats.pgs.get_mut(&pg).unwrap().0 = OsdId(99);
     let dumped =
         text_of(run_with(&map, &stats, r#"{"prefix":"pg ls","states":["inconsistent"],"format":"json"}"#));
     let dumped: Value = serde_json::from_str(&dumped).unwrap();
     let one = &dumped["pg_stats"][0];
-    assert_eq!((&one["state"], &one["last_scrub"]), (&json!("active+clean+inconsistent"), &json!("4'9")));
+    assert_eq!((&one["state"], &one["last_scrub"]), (&json!("inconsistent+peering"), &json!("4'9")));
 }
 
 #[test]
@@ -545,7 +539,7 @@ fn pgs_are_dumped_and_listed() {
     };
     assert_eq!((0..3).map(|osd| of("primary", osd)).sum::<usize>(), 8);
     assert_eq!((0..3).map(|osd| of("osd", osd)).sum::<usize>(), 24);
-    assert_eq!(data(&map, r#"{"prefix":"pg ls-by-pool","poolstr":"bench"}"#).lines().count(), 9);
+    assert_eq!(data(&map, r#"{"prefix":"pg ls-by-pool","poolstr":"bench"}"#).lines().count(), 11);
 }
 
 #[test]

@@ -2,15 +2,16 @@
 
 use std::fmt::Write as _;
 
-use carmine_wire::private::PoolUse;
+use carmine_wire::pg_stat::ObjectStatSum;
 use carmine_wire::{EntityType, FEATURES};
 use serde_json::{Value, json};
 
-use super::dump::time;
-use super::pools::{io_json, io_text};
+use super::dump::{joined, time};
+use super::pools::{io_json, io_text, recovery_json, recovery_text};
 use super::table::{Table, age, bytes, count, ratio};
-use super::{dump, health, pg, service};
+use super::{dump, health, pg, service, share};
 use crate::command::View;
+use crate::stats::unsigned;
 
 /// Sections and lines as Ceph has them.
 pub(crate) fn status_text(view: &View<'_>) -> String {
@@ -36,22 +37,26 @@ pub(crate) fn status_text(view: &View<'_>) -> String {
     for line in service::lines(view) {
         let _ = write!(out, "\n    {line}");
     }
-    let held = held(view);
+    let held = view.stats.held();
     let _ = write!(
         out,
         "\n \n  data:\n    pools:   {} pools, {} pgs\n    objects: {} objects, {}\n    usage:   {}\n",
         view.map.pools.len(),
         pg::total(view.map),
-        count(held.objects),
-        bytes(held.bytes),
+        count(unsigned(held.num_objects)),
+        bytes(unsigned(held.num_bytes)),
         usage(view)
     );
-    for (at, (state, number)) in pg::by_state(view).iter().enumerate() {
+    let states = pg::by_state(view).into_iter().map(|(state, number)| format!("{number} {state}"));
+    for (at, line) in share::lines(&held).into_iter().chain(states).enumerate() {
         let head = if at == 0 { "pgs:    " } else { "        " };
-        let _ = writeln!(out, "    {head} {number} {state}");
+        let _ = writeln!(out, "    {head} {line}");
     }
-    if let Some(io) = io_text(view.stats.rate_of_all()) {
-        let _ = write!(out, " \n  io:\n    client:   {io}\n");
+    let rate = view.stats.rate_of_all();
+    let io = [("client:  ", io_text(&rate)), ("recovery:", recovery_text(&rate))];
+    for (at, (what, io)) in io.into_iter().filter_map(|(what, io)| Some((what, io?))).enumerate() {
+        out.push_str(if at == 0 { " \n  io:\n" } else { "" });
+        let _ = writeln!(out, "    {what} {io}");
     }
     out.push_str(" \n");
     out
@@ -63,20 +68,12 @@ pub(super) fn usage(view: &View<'_>) -> String {
     format!("{} used, {} / {} avail", bytes(used), bytes(total.saturating_sub(used)), bytes(total))
 }
 
-/// Objects and bytes of all pools.
-pub(super) fn held(view: &View<'_>) -> PoolUse {
-    let pools = view.stats.pools();
-    let objects = pools.values().map(|p| p.objects).sum();
-    let bytes = pools.values().map(|p| p.bytes).fold(0, u64::saturating_add);
-    PoolUse { objects, bytes, ..PoolUse::default() }
-}
-
 /// The keys that Ceph's has, as far as there is something to tell.
 pub(crate) fn status_json(view: &View<'_>) -> Value {
     let map = view.map;
     let (all, up, inside) = dump::counts(map);
     let (total, used) = view.stats.space();
-    let held = held(view);
+    let held = view.stats.held();
     let states: Vec<Value> = pg::by_state(view)
         .into_iter()
         .map(|(state, count)| json!({ "state_name": state, "count": count }))
@@ -95,7 +92,7 @@ pub(crate) fn status_json(view: &View<'_>) -> Value {
         },
         "pgmap": {
             "pgs_by_state": states, "num_pgs": pg::total(map), "num_pools": map.pools.len(),
-            "num_objects": held.objects, "data_bytes": held.bytes, "bytes_used": used,
+            "num_objects": held.num_objects, "data_bytes": held.num_bytes, "bytes_used": used,
             "bytes_avail": total.saturating_sub(used), "bytes_total": total,
         },
         "fsmap": { "epoch": 1, "by_rank": [], "up:standby": 0 },
@@ -103,11 +100,8 @@ pub(crate) fn status_json(view: &View<'_>) -> Value {
         "servicemap": service::json(view),
         "progress_events": {},
     });
-    if let (Some(pgmap), Value::Object(io)) =
-        (out["pgmap"].as_object_mut(), io_json(view.stats.rate_of_all()))
-    {
-        pgmap.extend(io);
-    }
+    let (pgmap, rate) = (out["pgmap"].take(), view.stats.rate_of_all());
+    out["pgmap"] = joined([pgmap, share::json(&held), recovery_json(&rate), io_json(&rate)]);
     out
 }
 
@@ -119,17 +113,30 @@ struct Pool<'a> {
     id: i64,
     name: &'a str,
     pgs: u32,
-    held: PoolUse,
-    /// With all replicas.
-    used: u64,
+    size: u64,
+    held: ObjectStatSum,
+    /// Bytes of objects, and of omaps as far as they were counted.
+    data: u64,
+    omap: u64,
+    /// Limits, 0 for none.
+    quota_objects: u64,
+    quota_bytes: u64,
     /// More bytes that it could take.
     max_avail: u64,
 }
 
 impl Pool<'_> {
+    fn stored(&self) -> u64 {
+        self.data.saturating_add(self.omap)
+    }
+
     fn used_ratio(&self) -> f64 {
-        let room = self.max_avail.saturating_add(self.held.bytes);
-        ratio(self.held.bytes, room)
+        ratio(self.stored(), self.max_avail.saturating_add(self.stored()))
+    }
+
+    /// With all replicas.
+    fn raw(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(self.size)
     }
 }
 
@@ -145,8 +152,12 @@ fn pools<'a>(view: &View<'a>) -> Vec<Pool<'a>> {
             id: *id,
             name,
             pgs: pool.pg_num,
+            size,
             held,
-            used: held.bytes.saturating_mul(size),
+            data: unsigned(held.num_bytes),
+            omap: unsigned(held.num_omap_bytes),
+            quota_objects: pool.quota_max_objects,
+            quota_bytes: pool.quota_max_bytes,
             max_avail: full.saturating_sub(used) / size,
         })
     };
@@ -154,26 +165,48 @@ fn pools<'a>(view: &View<'a>) -> Vec<Pool<'a>> {
 }
 
 /// Two tables, as Ceph has them.
-pub(crate) fn df_text(view: &View<'_>) -> String {
+pub(crate) fn df_text(view: &View<'_>, is_detailed: bool) -> String {
     let (total, used) = view.stats.space();
     let mut raw = Table::new("<CLASS|SIZE|AVAIL|USED|RAW USED|%RAW USED");
     let (size, avail, taken) = (bytes(total), bytes(total.saturating_sub(used)), bytes(used));
     for class in [CLASS, "TOTAL"] {
         raw.row(&format!("{class}|{size}|{avail}|{taken}|{taken}|{:.2}", 100.0 * ratio(used, total)));
     }
-    let mut table = Table::new("<POOL|ID|PGS|STORED|OBJECTS|USED|%USED|MAX AVAIL");
-    for pool in pools(view) {
-        let Pool { id, name, pgs, held, used, max_avail } = pool;
-        let (stored, objects, used, avail) =
-            (bytes(held.bytes), count(held.objects), bytes(used), bytes(max_avail));
-        let percent = 100.0 * pool.used_ratio();
-        table.row(&format!("{name}|{id}|{pgs}|{stored}|{objects}|{used}|{percent:.2}|{avail}"));
-    }
+    let mut table = Table::new(if is_detailed { DF_DETAIL } else { DF });
+    pools(view).iter().for_each(|pool| table.row(&df_line(pool, is_detailed)));
     format!("--- RAW STORAGE ---\n{} \n--- POOLS ---\n{}", raw.render(), table.render())
 }
 
+const DF: &str = "<POOL|ID|PGS|STORED|OBJECTS|USED|%USED|MAX AVAIL";
+const DF_DETAIL: &str = "<POOL|ID|PGS|STORED|(DATA)|(OMAP)|OBJECTS|USED|(DATA)|(OMAP)|%USED|MAX AVAIL|QUOTA OBJECTS|QUOTA BYTES|\
+                         DIRTY|USED COMPR|UNDER COMPR";
+
+fn df_line(pool: &Pool<'_>, is_detailed: bool) -> String {
+    let Pool { id, name, pgs, data, omap, quota_objects, quota_bytes, max_avail, .. } = pool;
+    let (stored, used) = (pool.stored(), pool.raw(pool.stored()));
+    let parts = |data: u64, omap: u64| match is_detailed {
+        true => format!("|{}|{}", bytes(data), bytes(omap)),
+        false => String::new(),
+    };
+    let limit = |limit: u64, text: fn(u64) -> String| if limit == 0 { "N/A".to_owned() } else { text(limit) };
+    let quotas = match is_detailed {
+        true => format!("|{}|{}|N/A|0 B|0 B", limit(*quota_objects, count), limit(*quota_bytes, bytes)),
+        false => String::new(),
+    };
+    format!(
+        "{name}|{id}|{pgs}|{}{}|{}|{}{}|{:.2}|{}{quotas}",
+        bytes(stored),
+        parts(*data, *omap),
+        count(unsigned(pool.held.num_objects)),
+        bytes(used),
+        parts(pool.raw(*data), pool.raw(*omap)),
+        100.0 * pool.used_ratio(),
+        bytes(*max_avail)
+    )
+}
+
 /// The same by name.
-pub(crate) fn df_json(view: &View<'_>) -> Value {
+pub(crate) fn df_json(view: &View<'_>, is_detailed: bool) -> Value {
     let (total, used) = view.stats.space();
     let avail = total.saturating_sub(used);
     let osds = pg::per_osd(view).len();
@@ -185,16 +218,36 @@ pub(crate) fn df_json(view: &View<'_>) -> Value {
     stats["num_osds"] = json!(view.map.osds().count());
     stats["num_per_pool_osds"] = json!(osds);
     let one = |pool: Pool<'_>| {
-        json!({ "name": pool.name, "id": pool.id, "stats": {
-            "stored": pool.held.bytes, "objects": pool.held.objects, "kb_used": pool.used.div_ceil(1024),
-            "bytes_used": pool.used, "percent_used": pool.used_ratio(), "max_avail": pool.max_avail,
-            "rd": pool.held.io.reads, "rd_bytes": pool.held.io.read_bytes,
-            "wr": pool.held.io.writes, "wr_bytes": pool.held.io.write_bytes,
-        }})
+        let mut stats = pool_df_json(&pool);
+        if is_detailed {
+            stats = joined([stats, pool_detail_json(&pool)]);
+        }
+        json!({ "name": pool.name, "id": pool.id, "stats": stats })
     };
     json!({
         "stats": stats, "stats_by_class": { CLASS: raw },
         "pools": pools(view).into_iter().map(one).collect::<Vec<_>>(),
+    })
+}
+
+fn pool_df_json(pool: &Pool<'_>) -> Value {
+    let (stored, used) = (pool.stored(), pool.raw(pool.stored()));
+    let ObjectStatSum { num_read, num_read_kb, num_write, num_write_kb, .. } = pool.held;
+    json!({
+        "stored": stored, "objects": pool.held.num_objects, "kb_used": used.div_ceil(1024), "bytes_used": used,
+        "percent_used": pool.used_ratio(), "max_avail": pool.max_avail,
+        "rd": num_read, "rd_bytes": num_read_kb.saturating_mul(1024),
+        "wr": num_write, "wr_bytes": num_write_kb.saturating_mul(1024),
+    })
+}
+
+/// What `df detail` has more. Only pools with cache tiers have dirty objects.
+fn pool_detail_json(pool: &Pool<'_>) -> Value {
+    json!({
+        "stored_data": pool.data, "stored_omap": pool.omap, "stored_raw": pool.raw(pool.stored()),
+        "data_bytes_used": pool.raw(pool.data), "omap_bytes_used": pool.raw(pool.omap),
+        "quota_objects": pool.quota_objects, "quota_bytes": pool.quota_bytes, "dirty": 0,
+        "compress_bytes_used": 0, "compress_under_bytes": 0, "avail_raw": pool.raw(pool.max_avail),
     })
 }
 

@@ -84,10 +84,14 @@ pub(crate) fn json(map: &OsdMap) -> Value {
     })
 }
 
-/// Ranges of snapshots by pool.
+/// Ranges of snapshots.
+pub(super) fn ranges(set: &IntervalSet) -> Value {
+    set.iter().map(|(begin, length)| json!({ "begin": begin, "length": length })).collect()
+}
+
+/// The same by pool.
 fn snaps(pools: &BTreeMap<i64, IntervalSet>) -> Value {
-    let range = |(begin, length): &(u64, u64)| json!({ "begin": begin, "length": length });
-    let one = |(pool, set): (&i64, &IntervalSet)| json!({ "pool": pool, "snaps": set.iter().map(range).collect::<Vec<_>>() });
+    let one = |(pool, set): (&i64, &IntervalSet)| json!({ "pool": pool, "snaps": ranges(set) });
     pools.iter().map(one).collect()
 }
 

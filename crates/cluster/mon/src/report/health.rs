@@ -2,23 +2,28 @@
 
 use std::fmt::Write as _;
 
-use carmine_types::{OsdId, UTime, errno};
+use carmine_types::{OsdId, PgId, UTime, errno};
 use carmine_wire::osdmap::consts::{
     FLAG_NAMES, POOL_BACKFILLFULL, POOL_FULL, POOL_NEARFULL, STATE_BACKFILLFULL, STATE_FULL, STATE_NEARFULL,
 };
 use serde_json::{Map, Value, json};
 
-use super::cluster::held;
-use super::{pg, time};
+use super::table::age;
+use super::{pg, share, time};
 use crate::change::group::BARS;
 use crate::change::{Refusal, refuse};
 use crate::command::View;
 use crate::options::Mute;
+use crate::stats::unsigned;
 
 /// Flags that are no complaint: every Pacific cluster has them.
 const NORMAL_FLAGS: [&str; 4] = ["sortbitwise", "recovery_deletes", "purged_snapdirs", "pglog_hardlimit"];
 /// Lines of detail of one check.
 const DETAILS_MAX: usize = 50;
+/// A PG is stuck in a state after this time (Ceph's mon_pg_stuck_threshold).
+const STUCK_S: u64 = 60;
+/// Below the pools with large omaps.
+const LARGE_OMAP_HINT: &str = "Search the cluster log for 'Large omap object found' for more details.";
 
 /// OSDs that the check of slow operations names.
 const SLOW_OSDS_MAX: usize = 10;
@@ -34,14 +39,15 @@ struct Check {
 }
 
 impl Check {
-    /// Of how many things it tells.
+    /// Of how many things it tells: a line that says where to look for more is none.
     fn count(&self) -> u64 {
-        self.details.len().max(1) as u64
+        let things = self.details.iter().filter(|line| **line != LARGE_OMAP_HINT).count();
+        things.max(1) as u64
     }
 }
 
 fn checks(view: &View<'_>) -> Vec<Check> {
-    let pgs = [unavailable(view), degraded(view), unfound(view)];
+    let pgs = [unavailable(view), degraded(view), unfound(view), large_omaps(view)];
     let single =
         [flags(view), osd_flags(view), down(view)].into_iter().chain(pgs).chain([untagged(view), slow(view)]);
     single.flatten().chain(full(view)).chain(damaged(view)).collect()
@@ -94,26 +100,60 @@ fn down(view: &View<'_>) -> Option<Check> {
 fn unavailable(view: &View<'_>) -> Option<Check> {
     let all = pg::states(view).into_iter().filter(|(_, state)| !state.starts_with("active"));
     let details: Vec<String> = all.map(|(pg, state)| format!("pg {pg} is {state}")).collect();
-    let s = if details.len() == 1 { "" } else { "s" };
-    let summary = format!("Reduced data availability: {} pg{s} inactive", details.len());
+    let summary = format!("Reduced data availability: {} inactive", pgs(details.len()));
     warning("PG_AVAILABILITY", summary, details)
 }
 
+/// Objects with too few copies; and PGs that have had too few OSDs for a while, whether they have objects or not.
 fn degraded(view: &View<'_>) -> Option<Check> {
-    let all = pg::states(view).into_iter().filter(|(_, state)| state.contains("undersized"));
-    let details: Vec<String> = all.map(|(pg, state)| format!("pg {pg} is {state}")).collect();
-    let s = if details.len() == 1 { "" } else { "s" };
-    let summary = format!("Degraded data redundancy: {} pg{s} undersized", details.len());
-    warning("PG_DEGRADED", summary, details)
+    let objects = share::line(&view.stats.held(), "degraded");
+    let mut details = Vec::new();
+    let degraded = pg::in_state(view, "degraded", |stat| stat.last_undegraded);
+    let short = pg::in_state(view, "undersized", |stat| stat.last_fullsized);
+    let short: Vec<_> = short.into_iter().filter(|(.., seconds)| *seconds >= STUCK_S).collect();
+    let is_short = |id: &PgId| short.iter().any(|(pg, ..)| pg == id);
+    for (pg, state, acting, _) in degraded.iter().filter(|(pg, ..)| !is_short(pg)) {
+        details.push(format!("pg {pg} is {state}, acting {acting}"));
+    }
+    for (pg, state, acting, seconds) in &short {
+        let since = age(*seconds);
+        details.push(format!(
+            "pg {pg} is stuck undersized for {since}, current state {state}, last acting {acting}"
+        ));
+    }
+    let count = |count: usize, word: &str| (count > 0).then(|| format!("{} {word}", pgs(count)));
+    let parts = [objects, count(degraded.len(), "degraded"), count(short.len(), "undersized")];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    warning("PG_DEGRADED", format!("Degraded data redundancy: {}", parts.join(", ")), details)
+}
+
+/// `1 pg`, `2 pgs`
+fn pgs(count: usize) -> String {
+    format!("{count} pg{}", if count == 1 { "" } else { "s" })
 }
 
 /// Objects of which no copy is known to be whole, while an OSD that is down may have them.
 fn unfound(view: &View<'_>) -> Option<Check> {
-    let all = pg::unfound(view);
+    let all = pg::with_any(view, |sum| sum.num_objects_unfound);
     let details = all.iter().map(|(pg, .., count)| format!("pg {pg} has {count} unfound objects")).collect();
-    let (count, of) = (all.iter().map(|(.., count)| count).sum::<u64>(), held(view).objects);
-    let percent = 100.0 * count as f64 / of.max(1) as f64;
-    warning("OBJECT_UNFOUND", format!("{count}/{of} objects unfound ({percent:.3}%)"), details)
+    warning("OBJECT_UNFOUND", share::line(&view.stats.held(), "unfound").unwrap_or_default(), details)
+}
+
+/// Objects with more omap than is good, as the last deep scrubs saw them.
+fn large_omaps(view: &View<'_>) -> Option<Check> {
+    let held = view.stats.pools();
+    let large = |id: &i64| held.get(id).map_or(0, |sum| unsigned(sum.num_large_omap_objects));
+    let pools =
+        view.map.pool_names.iter().map(|(id, name)| (large(id), name)).filter(|(count, _)| *count > 0);
+    let (mut all, mut details) = (0, Vec::new());
+    for (count, name) in pools {
+        all += count;
+        details.push(format!("{count} large objects found in pool '{name}'"));
+    }
+    if all > 0 {
+        details.push(LARGE_OMAP_HINT.to_owned());
+    }
+    warning("LARGE_OMAP_OBJECTS", format!("{all} large omap objects"), details)
 }
 
 /// Operations of clients that OSDs have not answered for long, in Ceph's words.
@@ -135,7 +175,7 @@ fn slow(view: &View<'_>) -> Option<Check> {
 fn untagged(view: &View<'_>) -> Option<Check> {
     let is_untagged = |id: &i64| view.map.pool(*id).is_some_and(|pool| pool.application_metadata.is_empty());
     let held = view.stats.pools();
-    let holds = |id: &i64| held.get(id).is_some_and(|held| held.objects > 0);
+    let holds = |id: &i64| held.get(id).is_some_and(|held| held.num_objects > 0);
     let pools = view.map.pool_names.iter().filter(|(id, _)| is_untagged(id) && holds(id));
     let details: Vec<String> =
         pools.map(|(_, name)| format!("application not enabled on pool '{name}'")).collect();
@@ -145,16 +185,15 @@ fn untagged(view: &View<'_>) -> Option<Check> {
 
 /// The damage that scrubs have found, and objects of which no copy is known to be whole.
 fn damaged(view: &View<'_>) -> Vec<Check> {
-    let inconsistent = pg::damaged(view);
+    let inconsistent = pg::with_any(view, |sum| sum.num_scrub_errors);
     let errors: u64 = inconsistent.iter().map(|(.., errors)| errors).sum();
-    let unfound = pg::unfound(view).into_iter();
+    let unfound = pg::with_any(view, |sum| sum.num_objects_unfound).into_iter();
     let mut bad: Vec<_> =
         unfound.map(|(pg, state, acting, n)| (pg, state, format!("{acting}, {n} unfound"))).collect();
     bad.extend(inconsistent.into_iter().map(|(pg, state, acting, _)| (pg, state, acting)));
     let words = ["recovery_unfound", "backfill_unfound", "inconsistent"].map(|word| {
         let count = bad.iter().filter(|(_, state, _)| state.contains(word)).count();
-        let s = if count == 1 { "" } else { "s" };
-        (count > 0).then(|| format!("{count} pg{s} {word}"))
+        (count > 0).then(|| format!("{} {word}", pgs(count)))
     });
     let words: Vec<String> = words.into_iter().flatten().collect();
     let lines = bad.iter().map(|(pg, state, acting)| format!("pg {pg} is {state}, acting {acting}"));

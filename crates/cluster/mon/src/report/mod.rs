@@ -10,6 +10,7 @@ pub(crate) mod osd;
 pub(crate) mod pg;
 pub(crate) mod pools;
 pub(crate) mod service;
+mod share;
 pub(crate) mod table;
 pub(crate) mod xml;
 

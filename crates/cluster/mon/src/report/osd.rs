@@ -184,16 +184,17 @@ fn nodes_json(map: &OsdMap, nodes: Vec<Node>) -> Value {
                 "status": up_or_down(map, osd), "reweight": weight_json(map.weight(osd)),
                 "primary_affinity": weight_json(map.affinity(osd)),
             }),
-            None => {
-                let bucket = map.crush.buckets.iter().flatten().find(|b| b.id == id);
-                // Ceph lists them from the last.
-                let children = bucket.into_iter().flat_map(|b| b.items.iter().rev().copied());
-                json!({ "children": children.collect::<Vec<_>>() })
-            }
+            None => json!({ "children": children(map, id) }),
         };
         joined([node, weights, more])
     };
     json!({ "nodes": nodes.into_iter().map(one).collect::<Vec<_>>(), "stray": [] })
+}
+
+/// The items of a bucket. Ceph lists them from the last.
+fn children(map: &OsdMap, bucket: i32) -> Vec<i32> {
+    let bucket = map.crush.buckets.iter().flatten().find(|b| b.id == bucket);
+    bucket.into_iter().flat_map(|b| b.items.iter().rev().copied()).collect()
 }
 
 /// `osd crush tree`: the same without the states of the OSDs.
@@ -217,6 +218,16 @@ impl Use {
     fn of(view: &View<'_>, pgs: &BTreeMap<OsdId, u64>, osd: OsdId) -> Use {
         let (total, used) = view.stats.space_of(osd);
         Use { total, used, pgs: pgs.get(&osd).copied().unwrap_or(0) }
+    }
+
+    /// All of a bucket, as far as it is shown. Like Ceph it does not count PGs there.
+    fn below(view: &View<'_>, bucket: i32, of: &Part) -> Use {
+        let osds = below(view.map, bucket).into_iter().filter(|osd| of.0.contains(osd));
+        osds.map(|osd| view.stats.space_of(osd)).fold(Use::default(), |all, (total, used)| Use {
+            total: all.total.saturating_add(total),
+            used: all.used.saturating_add(used),
+            pgs: 0,
+        })
     }
 
     fn utilization(self) -> f64 {
@@ -340,7 +351,10 @@ pub(crate) fn df_text(view: &View<'_>, is_tree: bool, of: &Part) -> String {
                 let (space, var, pgs) = (space(one), var(one, mean), one.pgs);
                 format!("{id}|{}|{raw}|{share}|{space}|{var:.2}|{pgs}|{state}|{name}", class(view.map, id))
             }
-            None => format!("{id}||{raw}|-{}{name}", "|".repeat(11)),
+            None => {
+                let below = Use::below(view, id, of);
+                format!("{id}||{raw}|-|{}|{:.2}|-||{name}", space(below), var(below, mean))
+            }
         });
     }
     table.row(&format!("|||TOTAL|{}", space(all)));
@@ -366,14 +380,22 @@ pub(crate) fn df_json(view: &View<'_>, is_tree: bool, of: &Part) -> Value {
     let mean = summary.mean;
     let one = |Node { depth, id, weight: raw }: Node| {
         let (type_id, kind) = item_type(view.map, id);
-        let used = device(id).map_or(Use::default(), |osd| Use::of(view, &summary.pgs, osd));
+        let used = match device(id) {
+            Some(osd) => Use::of(view, &summary.pgs, osd),
+            None => Use::below(view, id, of),
+        };
         let reweight = device(id).map_or(json!(-1.0), |osd| weight_json(view.map.weight(osd)));
         let node = json!({
             "id": id, "name": item_name(view.map, id), "type": kind, "type_id": type_id, "depth": depth,
             "crush_weight": weight_json(raw), "pool_weights": {}, "var": var(used, mean), "reweight": reweight,
         });
-        let status = device(id).map(|osd| json!({ "status": up_or_down(view.map, osd) }));
-        joined([figures(used), node, status.unwrap_or_default()])
+        let more = match device(id) {
+            Some(osd) => json!({
+                "device_class": class(view.map, id), "status": up_or_down(view.map, osd),
+            }),
+            None => json!({ "children": children(view.map, id) }),
+        };
+        joined([figures(used), node, more])
     };
     json!({
         "nodes": nodes(view, is_tree, of).into_iter().map(one).collect::<Vec<_>>(),
@@ -467,16 +489,16 @@ fn commit_latencies<'a>(view: &'a View<'_>) -> impl Iterator<Item = (OsdId, u64)
     view.stats.reports.iter().map(|(osd, report)| (*osd, report.commit_latency_ns))
 }
 
+/// Mean latencies of an OSD.
+pub(super) fn perf_stat(ns: u64) -> Value {
+    let ms = ns / NS_PER_MS;
+    json!({ "commit_latency_ms": ms, "apply_latency_ms": ms, "commit_latency_ns": ns, "apply_latency_ns": ns })
+}
+
 /// `osd perf`. A write is applied in memory before it is durable, at no cost that would be told apart: both columns are the same,
 /// as with Ceph's BlueStore.
 pub(crate) fn perf_json(view: &View<'_>) -> Value {
-    let one = |(osd, ns): (OsdId, u64)| {
-        let ms = ns / NS_PER_MS;
-        let stats = json!({
-            "commit_latency_ms": ms, "apply_latency_ms": ms, "commit_latency_ns": ns, "apply_latency_ns": ns,
-        });
-        json!({ "id": osd.0, "perf_stats": stats })
-    };
+    let one = |(osd, ns): (OsdId, u64)| json!({ "id": osd.0, "perf_stats": perf_stat(ns) });
     let all: Vec<Value> = commit_latencies(view).map(one).collect();
     json!({ "osdstats": { "osd_perf_infos": all } })
 }

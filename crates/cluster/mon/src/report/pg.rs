@@ -1,77 +1,75 @@
-//! PGs: where they are, in what state as far as their primaries have said it, and the way of an object to its PG. There are no
-//! sums for a single PG: OSDs report what each pool holds.
+//! PGs: where they are, their statistics as their primaries tell them, and the way of an object to its PG.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use carmine_crush::{Mapping, object_hash, stable_mod};
 use carmine_types::{OsdId, PgId};
 use carmine_wire::osdmap::{OsdMap, PgPool};
-use carmine_wire::private::PgScrubs;
-use serde_json::{Value, json};
+use carmine_wire::pg_stat::{ObjectStatSum, PgStat, state};
+use serde_json::{Map, Value, json};
 
-use super::cluster::{held, usage};
-use super::dump::time;
-use super::table::{Table, bytes};
+use super::cluster::usage;
+use super::dump::{joined, time};
+use super::share;
+use super::table::{Table, age, bytes};
 use crate::command::View;
+use crate::stats::{sum_of, unsigned};
 
 /// PGs of all pools.
 pub(crate) fn total(map: &OsdMap) -> u64 {
     map.pools.values().map(|p| u64::from(p.pg_num)).sum()
 }
 
-/// The state of one PG by Ceph's names: `stale` if nobody serves it, `unknown` if its primary has not said yet.
+/// The state of one PG by Ceph's names: `stale` if nobody serves it, `unknown` if nobody has told of it yet.
 pub(crate) fn state(view: &View<'_>, pg: PgId, mapping: &Mapping) -> String {
     let Some(primary) = mapping.acting_primary else { return "stale".into() };
-    match view.stats.pg_state(primary, pg) {
-        None => "unknown".into(),
-        Some(Some(stuck)) => stuck.into(),
-        Some(None) => {
-            let base = if is_undersized(view, pg, mapping) {
-                "active+undersized+degraded"
-            } else if mapping.acting == mapping.up {
-                "active+clean"
-            } else {
-                "active+clean+remapped"
-            };
-            format!("{base}{}", scrub_words(&view.stats.pg_scrubs(Some(primary), pg)))
-        }
+    if !view.stats.reports.contains_key(&primary) {
+        return "unknown".into();
     }
+    let is_current =
+        |stat: &&PgStat| stat.up == mapping.up.as_slice() && stat.acting == mapping.acting.as_slice();
+    state::words(match view.stats.pg(pg, primary).filter(is_current) {
+        Some(stat) => stat.states(),
+        // Its primary has not told of this interval; what is damaged stays so.
+        None => view.stats.last_pg(pg).map_or(0, |last| state::PEERING | last.states() & state::INCONSISTENT),
+    })
 }
 
-fn is_undersized(view: &View<'_>, pg: PgId, mapping: &Mapping) -> bool {
-    let size = view.map.pool(pg.pool).map_or(0, |pool| usize::from(pool.size));
-    mapping.acting_osds().count() < size
+/// What is known of a PG: what its last primary told of it.
+fn stat_of<'a>(view: &'a View<'_>, pg: PgId) -> Cow<'a, PgStat> {
+    view.stats.last_pg(pg).map_or_else(|| Cow::Owned(PgStat::default()), Cow::Borrowed)
 }
 
-/// The scrub part of a state, at its end: `+scrubbing+deep`.
-fn scrub_words(scrubs: &PgScrubs) -> String {
-    let words = [
-        (scrubs.scrubbing, "+scrubbing"),
-        (scrubs.deep, "+deep"),
-        (scrubs.errors > 0, "+inconsistent"),
-        (scrubs.repair, "+repair"),
-    ];
-    words.into_iter().filter(|(is_so, _)| *is_so).map(|(_, word)| word).collect()
-}
-
-/// The PGs of which scrubs have found errors that are not repaired: state, acting set, number of errors.
-pub(super) fn damaged(view: &View<'_>) -> Vec<(PgId, String, String, u64)> {
-    let errors = |pg, mapping: &Mapping| view.stats.pg_scrubs(mapping.acting_primary, pg).errors;
-    let all = view.placement.pgs().map(|(pg, mapping)| (pg, mapping, errors(pg, mapping)));
-    let bad = all.filter(|(.., errors)| *errors > 0);
-    bad.map(|(pg, mapping, errors)| (pg, state(view, pg, mapping), list(&mapping.acting), errors)).collect()
-}
-
-/// How many objects of a PG are unfound: of each no copy is known to be whole.
-fn unfound_of(view: &View<'_>, pg: PgId, mapping: &Mapping) -> u64 {
-    mapping.acting_primary.map_or(0, |primary| view.stats.unfound(primary, pg))
-}
-
-/// The PGs with unfound objects: state, acting set, number of these objects.
-pub(super) fn unfound(view: &View<'_>) -> Vec<(PgId, String, String, u64)> {
-    let all = view.placement.pgs().map(|(pg, mapping)| (pg, mapping, unfound_of(view, pg, mapping)));
+/// The PGs of which a counter is not 0: state, acting set, its value.
+pub(super) fn with_any(
+    view: &View<'_>,
+    counter: fn(&ObjectStatSum) -> i64,
+) -> Vec<(PgId, String, String, u64)> {
+    let count = |pg| view.stats.last_pg(pg).map_or(0, |stat| unsigned(counter(&stat.stats.sum)));
+    let all = view.placement.pgs().map(|(pg, mapping)| (pg, mapping, count(pg)));
     let some = all.filter(|(.., count)| *count > 0);
     some.map(|(pg, mapping, count)| (pg, state(view, pg, mapping), list(&mapping.acting), count)).collect()
+}
+
+/// The PGs in this state: state, acting set, and the seconds since they were last not in it, by `since`.
+pub(super) fn in_state(
+    view: &View<'_>,
+    word: &str,
+    since: fn(&PgStat) -> carmine_types::UTime,
+) -> Vec<(PgId, String, String, u64)> {
+    let states = view.placement.pgs().map(|(pg, mapping)| (pg, mapping, state(view, pg, mapping)));
+    let some = states.filter(|(.., state)| has(state, word));
+    let seconds = |pg| {
+        let last = since(&stat_of(view, pg)).to_unix();
+        view.now.to_unix().saturating_sub(last).as_secs()
+    };
+    some.map(|(pg, mapping, state)| (pg, state, list(&mapping.acting), seconds(pg))).collect()
+}
+
+/// One of a state's words.
+fn has(state: &str, word: &str) -> bool {
+    state.split('+').any(|has| has == word)
 }
 
 /// Every PG and its state.
@@ -94,11 +92,13 @@ pub(super) fn by_state(view: &View<'_>) -> Vec<(String, usize)> {
 pub(crate) fn stat_text(view: &View<'_>) -> String {
     let states: Vec<String> =
         by_state(view).iter().map(|(state, count)| format!("{count} {state}")).collect();
+    let held = view.stats.held();
+    let shares: String = share::lines(&held).iter().map(|line| format!("; {line}")).collect();
     format!(
-        "{} pgs: {}; {} data, {}\n",
+        "{} pgs: {}; {} data, {}{shares}\n",
         total(view.map),
         states.join(", "),
-        bytes(held(view).bytes),
+        bytes(unsigned(held.num_bytes)),
         usage(view)
     )
 }
@@ -108,10 +108,13 @@ pub(crate) fn stat_json(view: &View<'_>) -> Value {
     let (total_bytes, used) = view.stats.space();
     let states: Vec<Value> =
         by_state(view).into_iter().map(|(name, num)| json!({ "name": name, "num": num })).collect();
-    json!({ "pg_ready": true, "pg_summary": {
-        "num_pg_by_state": states, "num_pgs": total(view.map), "num_bytes": held(view).bytes,
+    let held = view.stats.held();
+    let summary = json!({
+        "num_pg_by_state": states, "num_pgs": total(view.map), "num_bytes": held.num_bytes,
         "total_bytes": total_bytes, "total_avail_bytes": total_bytes.saturating_sub(used), "total_used_bytes": used,
-    }})
+        "total_used_raw_bytes": used,
+    });
+    json!({ "pg_ready": true, "pg_summary": joined([summary, share::json(&held)]) })
 }
 
 fn primary(osd: Option<OsdId>) -> i64 {
@@ -123,43 +126,126 @@ pub(super) fn list(osds: &[i32]) -> String {
     format!("[{}]", osds.iter().map(i32::to_string).collect::<Vec<_>>().join(","))
 }
 
-/// A line for each of these PGs; a brief one says nothing of their scrubs.
-pub(super) fn lines(view: &View<'_>, pgs: impl IntoIterator<Item = PgId>, is_brief: bool) -> String {
-    const BRIEF: &str = "<PG_STAT|<STATE|<UP|UP_PRIMARY|<ACTING|ACTING_PRIMARY";
-    let scrubs = if is_brief { "" } else { "|LAST_SCRUB|<SCRUB_STAMP|LAST_DEEP_SCRUB|<DEEP_SCRUB_STAMP" };
-    let mut table = Table::new(&format!("{BRIEF}{scrubs}"));
+/// Columns that all lists of PGs have.
+const BRIEF: &str = "PG_STAT|STATE|UP|UP_PRIMARY|ACTING|ACTING_PRIMARY";
+/// Those of `pg dump`, and those of `pg ls`.
+const DUMP: &str = "PG_STAT|OBJECTS|MISSING_ON_PRIMARY|DEGRADED|MISPLACED|UNFOUND|BYTES|OMAP_BYTES*|OMAP_KEYS*|LOG|DISK_LOG|STATE|\
+                    STATE_STAMP|VERSION|REPORTED|UP|UP_PRIMARY|ACTING|ACTING_PRIMARY|LAST_SCRUB|SCRUB_STAMP|LAST_DEEP_SCRUB|\
+                    DEEP_SCRUB_STAMP|SNAPTRIMQ_LEN";
+const LIST: &str = "<PG|OBJECTS|DEGRADED|MISPLACED|UNFOUND|BYTES|OMAP_BYTES*|OMAP_KEYS*|LOG|<STATE|SINCE|VERSION|REPORTED|UP|\
+                    ACTING|SCRUB_STAMP|DEEP_SCRUB_STAMP";
+/// What the stars mean.
+const OMAP_NOTE: &str = "\n* NOTE: omap statistics are gathered during deep scrub\n";
+
+/// How much is said of each PG.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// State and OSDs.
+    Brief,
+    Dump,
+    List,
+}
+
+/// A line for each of these PGs.
+pub(super) fn lines(view: &View<'_>, pgs: impl IntoIterator<Item = PgId>, style: Style) -> String {
+    let mut table = Table::new(match style {
+        Style::Brief => BRIEF,
+        Style::Dump => DUMP,
+        Style::List => LIST,
+    });
     for pg in pgs {
-        let mapping = view.placement.mapping(pg);
-        let (up, up_primary) = (list(&mapping.up), primary(mapping.up_primary));
-        let (acting, acting_primary) = (list(&mapping.acting), primary(mapping.acting_primary));
-        let state = state(view, pg, mapping);
-        let row = format!("{pg}|{state}|{up}|{up_primary}|{acting}|{acting_primary}");
-        let PgScrubs { last, last_deep, .. } = view.stats.pg_scrubs(mapping.acting_primary, pg);
-        let [(last, at), (deep, deep_at)] =
-            [last, last_deep].map(|stamp| (stamp.version.to_string(), time(stamp.time)));
-        let scrubs = if is_brief { String::new() } else { format!("|{last}|{at}|{deep}|{deep_at}") };
-        table.row(&format!("{row}{scrubs}"));
+        table.row(&line(view, pg, style));
     }
-    table.render()
+    let note = if style == Style::Brief { "" } else { OMAP_NOTE };
+    format!("{}{note}", table.render())
+}
+
+fn line(view: &View<'_>, pg: PgId, style: Style) -> String {
+    let mapping = view.placement.mapping(pg);
+    let (up, up_primary) = (list(&mapping.up), primary(mapping.up_primary));
+    let (acting, acting_primary) = (list(&mapping.acting), primary(mapping.acting_primary));
+    let (state, stat) = (state(view, pg, mapping), stat_of(view, pg));
+    let sum = &stat.stats.sum;
+    let ObjectStatSum { num_objects, num_objects_missing_on_primary, num_objects_degraded, .. } = sum;
+    let ObjectStatSum { num_objects_misplaced, num_objects_unfound, num_bytes, .. } = sum;
+    let ObjectStatSum { num_omap_bytes, num_omap_keys, .. } = sum;
+    let (log, disk_log) = (stat.log_size, stat.ondisk_log_size);
+    let (version, reported) = (stat.version, format!("{}:{}", stat.reported_epoch, stat.reported_seq));
+    let [(scrub, at), (deep, deep_at)] =
+        [stat.last_scrub, stat.last_deep_scrub].map(|stamp| (stamp.version, time(stamp.time)));
+    let osds = format!("{up}|{up_primary}|{acting}|{acting_primary}");
+    match style {
+        Style::Brief => format!("{pg}|{state}|{osds}"),
+        Style::Dump => {
+            let (stamp, queue) = (time(stat.last_change), stat.snaptrimq_len);
+            format!(
+                "{pg}|{num_objects}|{num_objects_missing_on_primary}|{num_objects_degraded}|{num_objects_misplaced}|\
+                 {num_objects_unfound}|{num_bytes}|{num_omap_bytes}|{num_omap_keys}|{log}|{disk_log}|{state}|{stamp}|\
+                 {version}|{reported}|{osds}|{scrub}|{at}|{deep}|{deep_at}|{queue}"
+            )
+        }
+        Style::List => {
+            let since = age(view.now.to_unix().saturating_sub(stat.last_change.to_unix()).as_secs());
+            format!(
+                "{pg}|{num_objects}|{num_objects_degraded}|{num_objects_misplaced}|{num_objects_unfound}|{num_bytes}|\
+                 {num_omap_bytes}|{num_omap_keys}|{log}|{state}|{since}|{version}|{reported}|{up}p{up_primary}|\
+                 {acting}p{acting_primary}|{at}|{deep_at}"
+            )
+        }
+    }
 }
 
 /// The same by name.
 pub(super) fn objects(view: &View<'_>, pgs: impl IntoIterator<Item = PgId>) -> Value {
-    let one = |pg: PgId| {
-        let mapping = view.placement.mapping(pg);
-        let PgScrubs { last, last_deep, last_clean, errors, .. } =
-            view.stats.pg_scrubs(mapping.acting_primary, pg);
-        json!({
-            "last_scrub": last.version.to_string(), "last_scrub_stamp": time(last.time),
-            "last_deep_scrub": last_deep.version.to_string(), "last_deep_scrub_stamp": time(last_deep.time),
-            "last_clean_scrub_stamp": time(last_clean),
-            "stat_sum": { "num_scrub_errors": errors, "num_objects_unfound": unfound_of(view, pg, mapping) },
-            "pgid": pg.to_string(), "state": state(view, pg, mapping),
-            "up": mapping.up.to_vec(), "acting": mapping.acting.to_vec(),
-            "up_primary": primary(mapping.up_primary), "acting_primary": primary(mapping.acting_primary),
-        })
-    };
-    pgs.into_iter().map(one).collect()
+    pgs.into_iter().map(|pg| object(view, pg)).collect()
+}
+
+/// All fields of a `pg_stat_t`.
+fn object(view: &View<'_>, pg: PgId) -> Value {
+    let (mapping, stat) = (view.placement.mapping(pg), stat_of(view, pg));
+    let stat = &*stat;
+    let place = json!({
+        "pgid": pg.to_string(), "state": state(view, pg, mapping),
+        "up": mapping.up.to_vec(), "acting": mapping.acting.to_vec(),
+        "up_primary": primary(mapping.up_primary), "acting_primary": primary(mapping.acting_primary),
+        "mapping_epoch": stat.mapping_epoch.0, "blocked_by": stat.blocked_by,
+        "avail_no_missing": [], "object_location_counts": [],
+    });
+    let versions = json!({
+        "version": stat.version.to_string(), "reported_seq": stat.reported_seq,
+        "reported_epoch": stat.reported_epoch.0, "log_start": stat.log_start.to_string(),
+        "ondisk_log_start": stat.ondisk_log_start.to_string(), "created": stat.created.0,
+        "last_epoch_clean": stat.last_epoch_clean.0, "parent": stat.parent.to_string(),
+        "parent_split_bits": stat.parent_split_bits, "log_size": stat.log_size,
+        "ondisk_log_size": stat.ondisk_log_size,
+    });
+    let stamps = json!({
+        "last_fresh": time(stat.last_fresh), "last_change": time(stat.last_change),
+        "last_active": time(stat.last_active), "last_peered": time(stat.last_peered),
+        "last_clean": time(stat.last_clean), "last_became_active": time(stat.last_became_active),
+        "last_became_peered": time(stat.last_became_peered), "last_unstale": time(stat.last_unstale),
+        "last_undegraded": time(stat.last_undegraded), "last_fullsized": time(stat.last_fullsized),
+    });
+    let (scrub, deep) = (stat.last_scrub, stat.last_deep_scrub);
+    let scrubs = json!({
+        "last_scrub": scrub.version.to_string(), "last_scrub_stamp": time(scrub.time),
+        "last_deep_scrub": deep.version.to_string(), "last_deep_scrub_stamp": time(deep.time),
+        "last_clean_scrub_stamp": time(stat.last_clean_scrub_stamp),
+    });
+    let counts = json!({
+        "stats_invalid": stat.stats_invalid, "dirty_stats_invalid": stat.dirty_stats_invalid,
+        "omap_stats_invalid": stat.omap_stats_invalid, "hitset_stats_invalid": stat.hitset_stats_invalid,
+        "hitset_bytes_stats_invalid": stat.hitset_bytes_stats_invalid,
+        "pin_stats_invalid": stat.pin_stats_invalid, "manifest_stats_invalid": stat.manifest_stats_invalid,
+        "snaptrimq_len": stat.snaptrimq_len, "stat_sum": stat_sum(&stat.stats.sum),
+        "purged_snaps": super::dump::ranges(&stat.purged_snaps),
+    });
+    joined([place, versions, stamps, scrubs, counts])
+}
+
+/// Every counter by name.
+fn stat_sum(sum: &ObjectStatSum) -> Value {
+    sum.counters().map(|(name, count)| (name.to_owned(), count.into())).collect::<Map<_, _>>().into()
 }
 
 /// The PG of this name, if it exists.
@@ -225,7 +311,7 @@ fn filtered(view: &View<'_>, filter: &Filter) -> Vec<PgId> {
     let passes = |pg: PgId, state: &str| {
         let mapping = view.placement.mapping(pg);
         filter.pool.is_none_or(|pool| pg.pool == pool)
-            && filter.states.iter().all(|wanted| state.split('+').any(|has| has == wanted))
+            && filter.states.iter().all(|wanted| has(state, wanted))
             && filter.osd.is_none_or(|osd| mapping.acting_osds().any(|serves| serves == osd))
             && filter.primary.is_none_or(|osd| mapping.acting_primary == Some(osd))
     };
@@ -255,13 +341,12 @@ impl Stuck {
     }
 
     fn is_in(self, state: &str) -> bool {
-        let has = |word: &str| state.split('+').any(|has| has == word);
         match self {
-            Stuck::Inactive => !has("active"),
-            Stuck::Unclean => !has("clean"),
-            Stuck::Stale => has("stale"),
-            Stuck::Undersized => has("undersized"),
-            Stuck::Degraded => has("degraded"),
+            Stuck::Inactive => !has(state, "active"),
+            Stuck::Unclean => !has(state, "clean"),
+            Stuck::Stale => has(state, "stale"),
+            Stuck::Undersized => has(state, "undersized"),
+            Stuck::Degraded => has(state, "degraded"),
         }
     }
 }
@@ -275,7 +360,7 @@ fn stuck(view: &View<'_>, stuck: &[Stuck]) -> Vec<PgId> {
 pub(crate) fn stuck_text(view: &View<'_>, states: &[Stuck]) -> String {
     match stuck(view, states) {
         none if none.is_empty() => String::new(),
-        some => lines(view, some, true),
+        some => lines(view, some, Style::Brief),
     }
 }
 
@@ -311,8 +396,8 @@ impl Part {
 }
 
 /// Lines of the PGs that a filter lets through.
-pub(crate) fn list_text(view: &View<'_>, filter: &Filter, is_brief: bool) -> String {
-    lines(view, filtered(view, filter), is_brief)
+pub(crate) fn list_text(view: &View<'_>, filter: &Filter, style: Style) -> String {
+    lines(view, filtered(view, filter), style)
 }
 
 /// The same by name.
@@ -323,7 +408,7 @@ pub(crate) fn list_json(view: &View<'_>, filter: &Filter) -> Value {
 /// Tables of the parts, one below the other.
 pub(crate) fn dump_text(view: &View<'_>, parts: &[Part]) -> String {
     let one = |part: &Part| match part {
-        Part::Pgs => list_text(view, &Filter::default(), false),
+        Part::Pgs => list_text(view, &Filter::default(), Style::Dump),
         Part::Pools => pools_text(view),
         Part::Osds => osds_text(view),
         Part::Sum => format!("last_osdmap_epoch {}\n{}", view.map.epoch, stat_text(view)),
@@ -340,11 +425,12 @@ pub(crate) fn dump_json(view: &View<'_>, parts: &[Part]) -> Value {
             Part::Pools => out["pool_stats"] = pools_json(view),
             Part::Osds => out["osd_stats"] = osds_json(view),
             Part::Sum => {
-                let sum = held(view);
-                let (total, used) = view.stats.space();
+                out["version"] = view.map.epoch.0.into();
+                out["stamp"] = time(view.now).into();
                 out["last_osdmap_epoch"] = view.map.epoch.0.into();
-                out["pg_stats_sum"] = json!({ "stat_sum": stat_sum(sum.objects, sum.bytes) });
-                out["osd_stats_sum"] = space(total, used);
+                out["last_pg_scan"] = 0.into();
+                out["pg_stats_sum"] = sums(view, |_| true);
+                out["osd_stats_sum"] = osd_stat(view, view.map.osds());
             }
         }
     }
@@ -355,59 +441,119 @@ pub(crate) fn dump_json(view: &View<'_>, parts: &[Part]) -> Value {
     out
 }
 
-fn stat_sum(objects: u64, bytes: u64) -> Value {
-    json!({ "num_objects": objects, "num_bytes": bytes })
-}
-
-fn space(total: u64, used: u64) -> Value {
-    json!({ "kb": total / 1024, "kb_used": used / 1024, "kb_avail": total.saturating_sub(used) / 1024 })
-}
-
-/// Objects and bytes of each pool, with its number of PGs.
-fn pools(view: &View<'_>) -> Vec<(i64, u32, u64, u64)> {
-    let held = view.stats.pools();
-    let one = |(id, pool): (&i64, &PgPool)| {
-        let (objects, bytes) = held.get(id).map_or((0, 0), |held| (held.objects, held.bytes));
-        (*id, pool.pg_num, objects, bytes)
+/// The statistics of some PGs together, as Ceph dumps them for a pool.
+fn sums(view: &View<'_>, is_meant: impl Fn(PgId) -> bool) -> Value {
+    let told = view.stats.pgs.iter().filter(|(pg, _)| is_meant(**pg)).map(|(pg, (_, stat))| (*pg, stat));
+    let (log, disk_log) = told.clone().fold((0i64, 0i64), |(log, disk_log), (_, stat)| {
+        (log.saturating_add(stat.log_size), disk_log.saturating_add(stat.ondisk_log_size))
+    });
+    let copies = |(pg, stat): (PgId, &PgStat)| {
+        let size = view.map.pool(pg.pool).map_or(0, |pool| u64::from(pool.size));
+        unsigned(stat.stats.sum.num_bytes).saturating_mul(size)
     };
-    view.map.pools.iter().map(one).collect()
+    let stored = told.clone().map(copies).fold(0, u64::saturating_add);
+    let statfs = statfs(stored);
+    let pgs = view.placement.pgs().filter(|(pg, _)| is_meant(*pg));
+    let (up, acting) = pgs.fold((0, 0), |(up, acting), (_, mapping)| {
+        (up + mapping.up.len(), acting + mapping.acting_osds().count())
+    });
+    json!({
+        "stat_sum": stat_sum(&sum_of(told.map(|(_, stat)| stat.stats.sum))), "store_stats": statfs,
+        "log_size": log, "ondisk_log_size": disk_log, "up": up, "acting": acting,
+        "num_store_stats": view.stats.reports.len(),
+    })
+}
+
+/// A `store_statfs_t` of a pool: of its objects' bytes on all OSDs.
+fn statfs(stored: u64) -> Value {
+    json!({
+        "total": 0, "available": 0, "internally_reserved": 0, "allocated": stored, "data_stored": stored,
+        "data_compressed": 0, "data_compressed_allocated": 0, "data_compressed_original": 0, "omap_allocated": 0,
+        "internal_metadata": 0,
+    })
 }
 
 fn pools_text(view: &View<'_>) -> String {
-    let mut table = Table::new("POOLID|PGS|OBJECTS|BYTES");
-    for (id, pgs, objects, bytes) in pools(view) {
-        table.row(&format!("{id}|{pgs}|{objects}|{bytes}"));
+    let mut table = Table::new(
+        "POOLID|OBJECTS|MISSING_ON_PRIMARY|DEGRADED|MISPLACED|UNFOUND|BYTES|OMAP_BYTES*|OMAP_KEYS*",
+    );
+    let held = view.stats.pools();
+    for id in view.map.pools.keys() {
+        let sum = held.get(id).copied().unwrap_or_default();
+        let ObjectStatSum { num_objects, num_objects_missing_on_primary, num_objects_degraded, .. } = sum;
+        let ObjectStatSum { num_objects_misplaced, num_objects_unfound, num_bytes, .. } = sum;
+        let ObjectStatSum { num_omap_bytes, num_omap_keys, .. } = sum;
+        table.row(&format!(
+            "{id}|{num_objects}|{num_objects_missing_on_primary}|{num_objects_degraded}|{num_objects_misplaced}|\
+             {num_objects_unfound}|{num_bytes}|{num_omap_bytes}|{num_omap_keys}"
+        ));
     }
     table.render()
 }
 
 fn pools_json(view: &View<'_>) -> Value {
-    let one = |(id, pgs, objects, bytes)| json!({ "poolid": id, "num_pg": pgs, "stat_sum": stat_sum(objects, bytes) });
-    pools(view).into_iter().map(one).collect()
+    let held = view.stats.pools();
+    let one = |(id, pool): (&i64, &PgPool)| {
+        let mut out = sums(view, |pg| pg.pool == *id);
+        // What clients did is counted across changes of primaries.
+        out["stat_sum"] = stat_sum(&held.get(id).copied().unwrap_or_default());
+        joined([json!({ "poolid": id, "num_pg": pool.pg_num }), out])
+    };
+    view.map.pools.iter().map(one).collect()
 }
 
 fn osds_text(view: &View<'_>) -> String {
-    let mut table = Table::new("OSD_STAT|KB_USED|KB_AVAIL|KB_TOTAL|PGS");
+    let mut table = Table::new("OSD_STAT|USED|AVAIL|USED_RAW|TOTAL|PG_SUM|PRIMARY_PG_SUM");
     let pgs = per_osd(view);
+    let leads = |osd| view.placement.pgs().filter(|(_, mapping)| mapping.acting_primary == Some(osd)).count();
     for osd in view.map.osds() {
         let (total, used) = view.stats.space_of(osd);
-        let [used, free, total] = [used, total.saturating_sub(used), total].map(|bytes| bytes / 1024);
+        let [used, free, total] = [used, total.saturating_sub(used), total].map(bytes);
         let serves = pgs.get(&osd).copied().unwrap_or(0);
-        table.row(&format!("{}|{used}|{free}|{total}|{serves}", osd.0));
+        table.row(&format!("{}|{used}|{free}|{used}|{total}|{serves}|{}", osd.0, leads(osd)));
     }
     table.render()
 }
 
 fn osds_json(view: &View<'_>) -> Value {
-    let pgs = per_osd(view);
     let one = |osd: OsdId| {
-        let (total, used) = view.stats.space_of(osd);
-        let mut out = space(total, used);
+        let mut out = osd_stat(view, [osd].into_iter());
         out["osd"] = osd.0.into();
-        out["num_pgs"] = pgs.get(&osd).copied().unwrap_or(0).into();
+        out["up_from"] = view.map.osd_info.get(osd.0 as usize).map_or(0, |info| info.up_from.0).into();
         out
     };
     view.map.osds().map(one).collect()
+}
+
+/// An `osd_stat_t` of some OSDs together.
+fn osd_stat(view: &View<'_>, osds: impl Iterator<Item = OsdId>) -> Value {
+    let osds: Vec<OsdId> = osds.collect();
+    let (total, used) = osds
+        .iter()
+        .map(|osd| view.stats.space_of(*osd))
+        .fold((0u64, 0u64), |all, one| (all.0.saturating_add(one.0), all.1.saturating_add(one.1)));
+    let free = total.saturating_sub(used);
+    let pgs = per_osd(view);
+    let served: u64 = osds.iter().filter_map(|osd| pgs.get(osd)).sum();
+    let led = view.stats.pgs.values().filter(|(teller, _)| osds.contains(teller));
+    let (queue, trimming) = led.fold((0u64, 0u64), |(queue, trimming), (_, stat)| {
+        (queue + u64::from(stat.snaptrimq_len), trimming + u64::from(stat.is(state::SNAPTRIM)))
+    });
+    let latency_ns =
+        osds.iter().filter_map(|osd| view.stats.reports.get(osd)).map(|report| report.commit_latency_ns);
+    let latency_ns = latency_ns.max().unwrap_or(0);
+    let space = json!({
+        "kb": total / 1024, "kb_used": used / 1024, "kb_used_data": used / 1024, "kb_used_omap": 0, "kb_used_meta": 0,
+        "kb_avail": free / 1024,
+        "statfs": joined([statfs(used), json!({ "total": total, "available": free })]),
+    });
+    let rest = json!({
+        "up_from": 0, "seq": 0, "num_pgs": served, "num_osds": osds.len(), "num_per_pool_osds": osds.len(),
+        "num_per_pool_omap_osds": 0, "hb_peers": [], "snap_trim_queue_len": queue, "num_snap_trimming": trimming,
+        "num_shards_repaired": 0, "op_queue_age_hist": { "histogram": [], "upper_bound": 1 },
+        "perf_stat": super::osd::perf_stat(latency_ns), "alerts": [], "network_ping_times": [],
+    });
+    joined([space, rest])
 }
 
 /// `osd map`: where an object would be, whether it exists or not.

@@ -2,12 +2,14 @@
 
 use carmine_wire::osdmap::consts::{POOL_FLAG_NAMES, POOL_POOL_SNAPS, POOL_REPLICATED};
 use carmine_wire::osdmap::{OsdMap, PgPool, PoolOpt, PoolSnap};
-use carmine_wire::private::PoolIo;
+use carmine_wire::pg_stat::ObjectStatSum;
 use serde_json::{Map, Value, json};
 
 use super::dump::time;
+use super::share;
 use super::table::{Table, bytes, ratio};
 use crate::command::View;
+use crate::stats::unsigned;
 
 /// The pools' lines of `osd dump`.
 pub(crate) fn text(map: &OsdMap) -> String {
@@ -91,41 +93,78 @@ fn wanted<'a>(view: &View<'a>, name: Option<&str>) -> Vec<(i64, &'a str)> {
 
 /// `osd pool stats`.
 pub(crate) fn stats_text(view: &View<'_>, name: Option<&str>) -> String {
-    let one = |(id, name)| match io_text(view.stats.rate(id)) {
-        None => format!("pool {name} id {id}\n  nothing is going on\n\n"),
-        Some(io) => format!("pool {name} id {id}\n  client io {io}\n\n"),
+    let held = view.stats.pools();
+    let one = |(id, name)| {
+        let (sum, rate) = (held.get(&id).copied().unwrap_or_default(), view.stats.rate(id));
+        let recovery = recovery_text(&rate).map(|io| format!("recovery io {io}"));
+        let client = io_text(&rate).map(|io| format!("client io {io}"));
+        let mut lines: Vec<String> = share::lines(&sum).into_iter().chain(recovery).chain(client).collect();
+        if lines.is_empty() {
+            lines.push("nothing is going on".to_owned());
+        }
+        let lines: String = lines.iter().map(|line| format!("  {line}\n")).collect();
+        format!("pool {name} id {id}\n{lines}\n")
     };
     wanted(view, name).into_iter().map(one).collect()
 }
 
 /// Rates of clients' operations in words, if there are any.
-pub(super) fn io_text(rate: PoolIo) -> Option<String> {
-    let PoolIo { reads, read_bytes, writes, write_bytes } = rate;
-    let moved = [(read_bytes, "rd"), (write_bytes, "wr")].into_iter().filter(|(rate, _)| *rate > 0);
-    let moved = moved.map(|(rate, what)| format!("{}/s {what}, ", bytes(rate))).collect::<String>();
-    (reads > 0 || writes > 0).then(|| format!("{moved}{reads} op/s rd, {writes} op/s wr"))
+pub(super) fn io_text(rate: &ObjectStatSum) -> Option<String> {
+    let ObjectStatSum { num_read, num_read_kb, num_write, num_write_kb, .. } = rate;
+    let moved = [(num_read_kb, "rd"), (num_write_kb, "wr")].into_iter().filter(|(kb, _)| **kb > 0);
+    let moved = moved.map(|(kb, what)| format!("{}/s {what}, ", bytes(kb_bytes(*kb)))).collect::<String>();
+    (*num_read > 0 || *num_write > 0).then(|| format!("{moved}{num_read} op/s rd, {num_write} op/s wr"))
 }
 
-/// The same by name: what is not 0.
-pub(super) fn io_json(rate: PoolIo) -> Value {
+fn kb_bytes(kb: i64) -> u64 {
+    unsigned(kb).saturating_mul(1024)
+}
+
+/// The rate of the recovery in words, if there is any.
+pub(super) fn recovery_text(rate: &ObjectStatSum) -> Option<String> {
+    let ObjectStatSum { num_objects_recovered, num_bytes_recovered, .. } = rate;
+    let is_any = *num_objects_recovered > 0 || *num_bytes_recovered > 0;
+    is_any.then(|| format!("{}/s, {num_objects_recovered} objects/s", bytes(unsigned(*num_bytes_recovered))))
+}
+
+/// The same by name.
+pub(super) fn recovery_json(rate: &ObjectStatSum) -> Value {
+    match recovery_text(rate) {
+        None => json!({}),
+        Some(_) => json!({
+            "recovering_objects_per_sec": rate.num_objects_recovered,
+            "recovering_bytes_per_sec": rate.num_bytes_recovered, "recovering_keys_per_sec": 0,
+        }),
+    }
+}
+
+/// Rates of clients' operations by name: what is not 0.
+pub(super) fn io_json(rate: &ObjectStatSum) -> Value {
     let mut out = Map::new();
     let mut put = |name: &str, rate: u64| out.insert(name.to_owned(), rate.into());
-    if rate.read_bytes > 0 {
-        put("read_bytes_sec", rate.read_bytes);
+    if rate.num_read_kb > 0 {
+        put("read_bytes_sec", kb_bytes(rate.num_read_kb));
     }
-    if rate.write_bytes > 0 {
-        put("write_bytes_sec", rate.write_bytes);
+    if rate.num_write_kb > 0 {
+        put("write_bytes_sec", kb_bytes(rate.num_write_kb));
     }
-    if rate.reads > 0 || rate.writes > 0 {
-        put("read_op_per_sec", rate.reads);
-        put("write_op_per_sec", rate.writes);
+    if rate.num_read > 0 || rate.num_write > 0 {
+        put("read_op_per_sec", unsigned(rate.num_read));
+        put("write_op_per_sec", unsigned(rate.num_write));
     }
     out.into()
 }
 
 /// The same by name.
 pub(crate) fn stats_json(view: &View<'_>, name: Option<&str>) -> Value {
-    let one = |(id, name)| json!({ "pool_name": name, "pool_id": id, "recovery": {}, "recovery_rate": {}, "client_io_rate": io_json(view.stats.rate(id)) });
+    let held = view.stats.pools();
+    let one = |(id, name)| {
+        let rate = view.stats.rate(id);
+        json!({
+            "pool_name": name, "pool_id": id, "recovery": share::json(&held.get(&id).copied().unwrap_or_default()),
+            "recovery_rate": recovery_json(&rate), "client_io_rate": io_json(&rate),
+        })
+    };
     wanted(view, name).into_iter().map(one).collect()
 }
 
@@ -144,7 +183,7 @@ fn scales<'a>(view: &View<'a>) -> Vec<Scale<'a>> {
     let held = view.stats.pools();
     let one = |(id, name): (&i64, &'a String)| {
         let pool = view.map.pool(*id).filter(|pool| pool.kind == POOL_REPLICATED)?;
-        let bytes = held.get(id).map_or(0, |held| held.bytes);
+        let bytes = held.get(id).map_or(0, |held| unsigned(held.num_bytes));
         Some(Scale { id: *id, name, pool, bytes, raw: bytes.saturating_mul(pool.size.into()), capacity })
     };
     view.map.pool_names.iter().filter_map(one).collect()

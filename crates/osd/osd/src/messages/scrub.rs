@@ -2,7 +2,7 @@
 //! what came of it all.
 
 use carmine_codec::{Decoder, Encoder, Result, coded};
-use carmine_pgtypes::{ObjectMeta, Scrubbed, object};
+use carmine_pgtypes::{ObjectMeta, OmapSize, Scrubbed, object};
 use carmine_types::{Eversion, ObjectId, UTime};
 use carmine_wire::header::Front;
 use carmine_wire::pgls::HObject;
@@ -19,6 +19,8 @@ coded! {
         /// The last omap key that was looked at, and the checksum up to it; `None`: not even the header.
         pub key: Option<Vec<u8>>,
         pub omap: u32,
+        /// The omap up to that key.
+        pub omap_size: OmapSize,
         /// Offset in the data, and the checksum up to it; `None`: the omap comes first.
         pub off: Option<u64>,
         pub data: u32,
@@ -40,6 +42,7 @@ coded! {
         pub attrs: u32,
         /// Checksum of omap header, keys and values.
         pub omap: u32,
+        pub omap_size: OmapSize,
         /// Checksum of the data; 0 unless the scrub is deep.
         pub data: u32,
         /// Its metadata cannot be read: nothing else is known.
@@ -118,6 +121,6 @@ impl ScanCursor {
     #[must_use]
     pub fn at(oid: ObjectId) -> ScanCursor {
         use carmine_types::crc32c::SEED;
-        ScanCursor { oid, key: None, omap: SEED, off: None, data: SEED }
+        ScanCursor { oid, key: None, omap: SEED, omap_size: OmapSize::default(), off: None, data: SEED }
     }
 }

@@ -128,6 +128,11 @@ impl PgLog {
         }
     }
 
+    /// Number of its entries.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Entries after `from`, oldest first.
     pub(crate) fn after(&self, from: Eversion) -> impl Iterator<Item = &LogEntry> {
         self.entries.iter().filter(move |e| e.version > from)

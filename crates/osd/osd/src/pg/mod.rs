@@ -8,7 +8,7 @@
 //! - `backend`: makes a change durable on all members.
 //!
 //! `write` shows the whole path of a write; `read` that of everything else; `replica` applies the writes of another primary; `scrub`
-//! compares the copies.
+//! compares the copies; `stat` is what the monitor is told.
 //!
 //! Invariants: versions are given at submission, without a suspension in between; what is durable is a prefix of the log;
 //! a write is answered when it is durable here and on every replica; a read waits for the writes of its object. A task
@@ -36,10 +36,11 @@ mod served;
 mod shell;
 mod snaps;
 mod sparse;
+mod stat;
 mod usage;
 mod write;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use carmine_peering::{Peering, Phase, Reason};
@@ -47,6 +48,7 @@ use carmine_pgtypes::{LogEntry, PgHistory, PgInfo, Transaction, pg_contains};
 use carmine_reactor::sync::Notify;
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, errno, is_mutated};
 use carmine_wire::osdmap::IntervalSet;
+use carmine_wire::pg_stat::PgStat;
 
 use crate::op::{ClientOp, Outcome, Stage};
 use crate::shard::OsdShard;
@@ -60,6 +62,7 @@ use pipeline::Pipeline;
 use recovery::Recoveries;
 use replica::Replica;
 use scrub::Scrubs;
+use served::Served;
 use snaps::Snaps;
 use usage::Usage;
 
@@ -71,8 +74,7 @@ pub(crate) use object::Queued;
 pub(crate) use recovery::{Reserver, start_strays};
 pub(crate) use remove::{WHOLE_POOL, remove_objects, remove_orphans};
 pub(crate) use replica::ReplyPath;
-pub(crate) use scrub::{Pace, Scrubber, order as order_scrubs, start as start_scrubs, tell_monitor};
-pub(crate) use served::Served;
+pub(crate) use scrub::{Pace, Scrubber, order as order_scrubs, start as start_scrubs};
 pub(crate) use snaps::is_mapper;
 
 /// One PG. No borrow of its cells lasts across a suspension, or while an operation is answered.
@@ -90,8 +92,12 @@ pub(crate) struct Pg {
     commits: Commits,
     /// The number and the size of its objects (primary).
     usage: RefCell<Usage>,
-    /// What clients of its pool were answered on this shard.
-    served: Rc<Served>,
+    /// What its clients were answered (primary).
+    served: Served,
+    /// The statistics that were told last (primary).
+    told: RefCell<Option<Box<PgStat>>>,
+    /// Others wait for something that is in the statistics now.
+    has_news: Cell<bool>,
     /// The watchers of its objects (primary).
     watched: Watched,
     /// The snapshots that it knows of.
@@ -106,7 +112,7 @@ pub(crate) struct Pg {
 
 impl Pg {
     /// A PG whose state has yet to be read, on this OSD.
-    pub(crate) fn new(id: SpgId, me: OsdId, served: Rc<Served>) -> Rc<Pg> {
+    pub(crate) fn new(id: SpgId, me: OsdId) -> Rc<Pg> {
         Rc::new(Pg {
             id,
             bits: Bits::default(),
@@ -118,7 +124,9 @@ impl Pg {
             replica: Replica::default(),
             commits: Commits::default(),
             usage: RefCell::default(),
-            served,
+            served: Served::default(),
+            told: RefCell::default(),
+            has_news: Cell::default(),
             watched: Watched::default(),
             snaps: Snaps::default(),
             scrub: Scrubs::default(),

@@ -1,10 +1,10 @@
-//! The operations of clients on one pool that a shard has answered since it runs.
+//! The operations of clients that a PG has answered since this OSD leads it.
 
 use std::cell::Cell;
 
-use carmine_wire::private::PoolIo;
+use carmine_wire::pg_stat::ObjectStatSum;
 
-/// Counted by all PGs of the pool.
+/// Operations that ended without an error, and the bytes that they moved.
 #[derive(Default)]
 pub(crate) struct Served {
     reads: Cell<u64>,
@@ -26,13 +26,18 @@ impl Served {
         self.write_bytes.set(self.write_bytes.get() + bytes);
     }
 
-    /// The sums.
-    pub(crate) fn io(&self) -> PoolIo {
-        PoolIo {
-            reads: self.reads.get(),
-            read_bytes: self.read_bytes.get(),
-            writes: self.writes.get(),
-            write_bytes: self.write_bytes.get(),
+    /// Another OSD leads.
+    pub(super) fn forget(&self) {
+        for count in [&self.reads, &self.read_bytes, &self.writes, &self.write_bytes] {
+            count.set(0);
         }
+    }
+
+    /// Adds the counts to a PG's statistics.
+    pub(super) fn add_to(&self, sum: &mut ObjectStatSum) {
+        sum.num_read = self.reads.get() as i64;
+        sum.num_read_kb = self.read_bytes.get().div_ceil(1024) as i64;
+        sum.num_write = self.writes.get() as i64;
+        sum.num_write_kb = self.write_bytes.get().div_ceil(1024) as i64;
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use carmine_crush::{MapView, Standing, wanted_temp};
 use carmine_messenger::Message;
 use carmine_peering::{
-    Copy, Effect, Effects, Event, Lease, Level, Map, Member, OsdState, Phase, Place, Recovery, Then, Trouble,
+    Copy, Effect, Effects, Event, Lease, Level, Map, Member, OsdState, Phase, Place, Then, Trouble,
 };
 use carmine_pgtypes::{LogEntry, PgInfo, Transaction, pg_bits};
 use carmine_reactor::Group;
@@ -16,7 +16,6 @@ use carmine_store::StoreError;
 use carmine_types::{Epoch, Errno, Eversion, LogOp, OsdId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::osdmap::Pin;
-use carmine_wire::private::PgStuck;
 
 use super::Pg;
 use super::push::{self, Repair};
@@ -73,9 +72,9 @@ impl Pg {
     /// Gives an event to the state machine, and carries out what follows but for the part of the one who brings it.
     pub(super) fn on(self: &Rc<Self>, osd: &Rc<OsdShard>, event: Event) -> Then {
         let is_map = matches!(event, Event::Map(_));
-        let (waited, had_news) = {
+        let (waited, had_news, was) = {
             let peering = self.peering.borrow();
-            (peering.waits_for_monitor(), peering.has_newcomers())
+            (peering.waits_for_monitor(), peering.has_newcomers(), (peering.is_active(), peering.recovers()))
         };
         let Effects { list, then } = self.peering.borrow_mut().on(self.log.borrow().info(), event);
         list.into_iter().for_each(|effect| self.perform(osd, effect));
@@ -85,8 +84,9 @@ impl Pg {
         // A report that speaks of an earlier map is not used: it is sent again.
         let waits = peering.waits_for_monitor() && (!waited || is_map);
         let has_news = peering.has_newcomers() && (!had_news || is_map);
-        if waits || has_news {
-            crate::stats::send_soon(osd);
+        let is_other = was != (peering.is_active(), peering.recovers());
+        if waits || has_news || (is_other && peering.leads()) {
+            self.tell_soon(osd);
         }
         then
     }
@@ -108,6 +108,7 @@ impl Pg {
                 self.watched.forget();
                 self.usage.borrow_mut().reset();
                 self.scrub.forget();
+                self.forget_told();
             }
             Effect::Query { attempt, to } => self.work(osd, Work::Query { attempt, to }),
             Effect::Repair { attempt, to, place, keeps_place, changed, may_lead } => {
@@ -295,14 +296,6 @@ impl Pg {
     pub(super) fn fail(self: &Rc<Self>, osd: &Rc<OsdShard>, what: &str, error: &StoreError) {
         tracing::error!("pg {}: {what}: {error}", self.id);
         self.on(osd, Event::StoreFailed { errno: Errno(error.errno()) });
-    }
-
-    /// Why the PG does not serve clients, or not with all of its copies, or not all objects; `None` if it does.
-    pub(crate) fn stuck(&self) -> Option<PgStuck> {
-        let (peering, recovery) = (self.peering.borrow(), self.recovery.stage());
-        let unfound = || (recovery == Recovery::RecoveryUnfound).then(|| peering.state(recovery));
-        let state = peering.unsettled(recovery).or_else(unfound)?;
-        Some(PgStuck { pg: self.id.pgid, state, unfound: self.unfound().len() as u64 })
     }
 
     /// The acting set that this primary asks the monitor for, by this map, if it wants another one. For a PG that is active it is a

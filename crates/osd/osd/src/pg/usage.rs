@@ -53,6 +53,11 @@ impl Usage {
         (self.objects, self.clones, self.bytes)
     }
 
+    /// All objects are counted.
+    pub(super) fn is_known(&self) -> bool {
+        matches!(self.state, Count::Known)
+    }
+
     /// A write was submitted: the object's size before and after it; `None`: it does not exist.
     pub(super) fn change(&mut self, oid: &ObjectId, before: Option<u64>, after: Option<u64>) {
         let is_counted = match &mut self.state {

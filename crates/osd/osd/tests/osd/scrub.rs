@@ -7,10 +7,10 @@ use carmine_client::{Pool, RouteMode};
 use carmine_pgtypes::snaps::{SNAPSET, SnapSet};
 use carmine_pgtypes::{ObjectChange, PgInfo, Scrubbed, Step, Transaction};
 use carmine_reactor::{Bytes, Payload};
-use carmine_types::{Epoch, ObjectId, OsdId, PgId, SNAP_HEAD, SpgId, Uuid, errno};
+use carmine_types::{Epoch, ObjectId, OsdId, PgId, SNAP_HEAD, ScrubStamp, SpgId, UTime, Uuid, errno};
 use carmine_wire::osd_op::{OsdOp, ops};
 use carmine_wire::osdmap::consts::{FLAG_NODEEP_SCRUB, FLAG_NOSCRUB};
-use carmine_wire::private::PgScrubs;
+use carmine_wire::pg_stat::state;
 use carmine_wire::scrub::{OsdScrub, ScrubLsArg};
 
 use super::attrs::{get, omap, set_omap, xattr};
@@ -88,10 +88,27 @@ fn told(cluster: &Cluster) -> PgScrubs {
     told_by(cluster, 0)
 }
 
+/// Nothing if it was not the last one that told of the PG.
 fn told_by(cluster: &Cluster, osd: u32) -> PgScrubs {
-    let scrubs = cluster.mon.scrubs.borrow();
-    let of_pg = scrubs.get(&OsdId(osd)).and_then(|told| told.pgs.iter().find(|pg| pg.pg == PG.pgid).copied());
-    of_pg.unwrap_or_default()
+    let stats = cluster.mon.pg_stats.borrow();
+    let told = stats.get(&PG.pgid).filter(|(teller, _)| *teller == OsdId(osd)).map(|(_, stat)| stat);
+    told.map_or_else(PgScrubs::default, |stat| PgScrubs {
+        last: stat.last_scrub,
+        last_deep: stat.last_deep_scrub,
+        last_clean: stat.last_clean_scrub_stamp,
+        scrubbing: stat.is(state::SCRUBBING),
+        errors: stat.stats.sum.num_scrub_errors as u64,
+    })
+}
+
+/// The part of a PG's statistics that is about scrubs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct PgScrubs {
+    last: ScrubStamp,
+    last_deep: ScrubStamp,
+    last_clean: UTime,
+    scrubbing: bool,
+    errors: u64,
 }
 
 fn ask(cluster: &Cluster, deep: bool, repair: bool) {
@@ -394,7 +411,7 @@ fn whoever_leads_next_knows_the_last_scrubs_also_after_a_restart() {
     members(&cluster, 1, &[2, 1, 0]);
     knows(2);
     (0..3).for_each(|osd| kill(&cluster, osd));
-    cluster.mon.scrubs.borrow_mut().clear();
+    cluster.mon.pg_stats.borrow_mut().clear();
     (0..3).for_each(|osd| cluster.start_osd(osd, 1));
     cluster.wait_up(3);
     members(&cluster, 1, &[0, 1, 2]);
@@ -422,7 +439,7 @@ fn the_newest_record_of_scrubs_wins() {
         2,
         Transaction { info: Some(PgInfo { scrubs, ..info }.into()), ..Transaction::new(PG, 0) },
     );
-    cluster.mon.scrubs.borrow_mut().clear();
+    cluster.mon.pg_stats.borrow_mut().clear();
     (0..3).for_each(|osd| cluster.start_osd(osd, 1));
     cluster.wait_up(3);
     for leader in [0, 1] {

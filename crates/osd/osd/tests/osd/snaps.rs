@@ -10,6 +10,7 @@ use carmine_reactor::Payload;
 use carmine_types::{SNAP_DIR, SNAP_HEAD, errno};
 use carmine_wire::Decoder;
 use carmine_wire::osd_op::{OsdOp, flags, ops};
+use carmine_wire::osdmap::intervals;
 
 use super::attrs::{get, omap, set_omap, xattr};
 use super::cluster::{Cluster, Disks, noise};
@@ -160,20 +161,18 @@ fn a_writer_may_ask_whether_it_missed_a_snapshot() {
 }
 
 /// Objects, clones among them, and bytes by the newest statistics of all OSDs.
-fn used(cluster: &Cluster) -> (u64, u64, u64) {
+fn used(cluster: &Cluster) -> (i64, i64, i64) {
     cluster.pass(5 * SECOND);
-    let stats = cluster.mon.stats.borrow();
-    let pools = stats.values().flat_map(|stats| &stats.pools).filter(|pool| pool.pool == POOL_ID);
-    pools.fold((0, 0, 0), |all, pool| (all.0 + pool.objects, all.1 + pool.clones, all.2 + pool.bytes))
+    let stats = cluster.mon.pg_stats.borrow();
+    stats.values().map(|(_, stat)| &stat.stats.sum).fold((0, 0, 0), |all, sum| {
+        (all.0 + sum.num_objects, all.1 + sum.num_object_clones, all.2 + sum.num_bytes)
+    })
 }
 
 /// PGs that say that they have nothing of a snapshot any more.
 fn purged(cluster: &Cluster, snap: u64) -> usize {
-    let stats = cluster.mon.stats.borrow();
-    let purged = stats.values().flat_map(|stats| &stats.purged);
-    purged
-        .filter(|purged| purged.snaps.iter().any(|(start, len)| (*start..start + len).contains(&snap)))
-        .count()
+    let stats = cluster.mon.pg_stats.borrow();
+    stats.values().filter(|(_, stat)| intervals::contains(&stat.purged_snaps, snap)).count()
 }
 
 fn remove_snap(cluster: &Cluster, snap: u64) {
@@ -394,7 +393,7 @@ fn survive(seed: u64, disks: Disks) {
     cluster.mon.change(move |inc| drop(inc.new_removed_snaps.insert(POOL_ID, vec![(1, last)])));
     cluster.pass(20 * SECOND);
     let bytes: usize = objects.values().map(Vec::len).sum();
-    assert_eq!(used(&cluster), (objects.len() as u64, 0, bytes as u64));
+    assert_eq!(used(&cluster), (objects.len() as i64, 0, bytes as i64));
     assert_eq!(purged(&cluster, last), 4);
     cluster.check_equal(&[0, 1, 2]);
 }

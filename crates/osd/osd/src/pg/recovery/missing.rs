@@ -77,6 +77,12 @@ impl Missing {
         self.objects.values().filter(|lacking| lacking.members.contains(&member)).count()
     }
 
+    /// The same with clones.
+    pub(super) fn count_of(&self, member: OsdId) -> usize {
+        let lacking = self.objects.values().filter(|lacking| lacking.members.contains(&member));
+        lacking.map(|lacking| lacking.snaps.len()).sum()
+    }
+
     /// Members that lack objects.
     pub(super) fn members(&self) -> BTreeSet<OsdId> {
         self.objects.values().flat_map(|lacking| lacking.members.iter().copied()).collect()

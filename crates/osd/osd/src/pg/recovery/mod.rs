@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use carmine_peering::{Place, Recovery};
 use carmine_types::{LogOp, ObjectId, OsdId};
+use carmine_wire::pg_stat::ObjectStatSum;
 
 use super::Pg;
 use crate::op::ClientOp;
@@ -50,6 +51,8 @@ pub(crate) struct Recoveries {
     unfound: RefCell<BTreeSet<ObjectId>>,
     /// They are looked for.
     is_searching: Cell<bool>,
+    /// Objects, and their bytes, that members were given since this OSD leads (primary).
+    pushed: Cell<(u64, u64)>,
     /// The place that its primary was given here (replica).
     granted: RefCell<Option<Reservation>>,
 }
@@ -89,6 +92,35 @@ impl Recoveries {
     pub(super) fn windows(&self) -> Vec<(OsdId, Rc<Window>)> {
         let targets = self.targets.borrow();
         targets.iter().filter_map(|target| Some((target.osd, Rc::clone(target.window.as_ref()?)))).collect()
+    }
+
+    /// How many objects each member lacks that lacks any: by the log, and by what `behind` says of the place of its backfill.
+    pub(super) fn lacking(&self, behind: impl Fn(&ObjectId) -> u64) -> Vec<(OsdId, u64)> {
+        let missing = self.missing.borrow();
+        let to_compare = |target: &Target| {
+            let place = target.window.as_ref().and_then(|window| window.place());
+            place.map_or(0, |place| behind(&place))
+        };
+        let targets = self.targets.borrow();
+        let lacks = |target: &Target| missing.count_of(target.osd) as u64 + to_compare(target);
+        targets.iter().map(|target| (target.osd, lacks(target))).collect()
+    }
+
+    /// A member was given an object, with so many bytes.
+    fn note_pushed(&self, bytes: u64) {
+        let (objects, before) = self.pushed.get();
+        self.pushed.set((objects + 1, before + bytes));
+    }
+
+    /// Another OSD leads.
+    pub(super) fn forget_pushed(&self) {
+        self.pushed.take();
+    }
+
+    /// Adds what members were given to a PG's statistics.
+    pub(super) fn add_pushed_to(&self, sum: &mut ObjectStatSum) {
+        let (objects, bytes) = self.pushed.get();
+        (sum.num_objects_recovered, sum.num_bytes_recovered) = (objects as i64, bytes as i64);
     }
 
     /// Members that lack objects: how many by the log, and where their backfills are.

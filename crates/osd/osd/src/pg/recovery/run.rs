@@ -235,7 +235,10 @@ impl Run {
     /// The outcome of the push of an object, and why it was not pushed.
     pub(super) fn of(&self, to: OsdId, pushed: Result<u64, Stop>) -> Result<Result<u64, Part>, End> {
         match pushed {
-            Ok(bytes) => Ok(Ok(bytes)),
+            Ok(bytes) => {
+                self.pg.recovery.note_pushed(bytes);
+                Ok(Ok(bytes))
+            }
             Err(Stop::Superseded) => Err(End::Superseded),
             Err(Stop::Failed(Trouble::Refused(Errno(errno::ENOSPC)))) => Ok(Err(Part::Full)),
             Err(Stop::Failed(Trouble::Unfound)) => Ok(Err(Part::Unfound)),

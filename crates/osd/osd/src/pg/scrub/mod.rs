@@ -5,15 +5,17 @@
 //!   others are served. A new interval ends it.
 //! - `scan`: what a copy has of them, which the primary asks the replicas; `pace` keeps it slow.
 //! - `compare`: which copies are wrong.
+//! - `omaps`: how large the omaps are, and which are too large.
 //! - `sets`: whether objects have the clones that they tell of.
 //! - `repair`: writes the authoritative content over all copies, as an entry of the log.
 //! - `record`: all members write down when the last scrubs were and how many errors they left.
-//! - `report`: what tools and the monitor are told.
+//! - `report`: what tools are told.
 //!
 //! The primary keeps the list of damaged objects in memory: a new primary, or one that starts again, knows only how many
 //! errors there are until it has scrubbed the PG itself.
 
 mod compare;
+mod omaps;
 mod pace;
 mod record;
 mod repair;
@@ -32,7 +34,7 @@ use compare::Inconsistent;
 use schedule::Due;
 
 pub(crate) use pace::Pace;
-pub(crate) use report::{listed, tell_monitor};
+pub(crate) use report::listed;
 pub(super) use run::repair_object;
 pub(crate) use schedule::{Scrubber, order, start};
 
@@ -112,7 +114,24 @@ impl Found {
     }
 }
 
+impl Order {
+    /// It reads the data, too.
+    pub(super) fn is_deep(self) -> bool {
+        self.deep
+    }
+
+    /// It repairs what it finds.
+    pub(super) fn repairs(self) -> bool {
+        self.repair
+    }
+}
+
 impl Scrubs {
+    /// The one under way.
+    pub(super) fn running(&self) -> Option<Order> {
+        self.running.get()
+    }
+
     /// Another OSD leads.
     pub(super) fn forget(&self) {
         self.wanted.take();

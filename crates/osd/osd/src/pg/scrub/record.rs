@@ -30,7 +30,7 @@ impl Run {
         let count = before.count + 1;
         if self.order.deep {
             let (errors, deep_errors) = (self.found.errors, self.found.deep_errors());
-            return Scrubbed { count, last: stamp, last_deep: stamp, errors, deep_errors };
+            return Scrubbed { count, last: stamp, last_deep: stamp, errors, deep_errors, omaps: self.omaps };
         }
         let known = self.pg.scrub.found.borrow();
         // Another primary has found them: this one cannot name the objects.

@@ -1,17 +1,13 @@
-//! The reports on scrubs: to the monitor, and to `rados list-inconsistent-obj`.
+//! The report on a scrub: to the log, and to `rados list-inconsistent-obj`.
 
-use carmine_messenger::Message;
-use carmine_pgtypes::Scrubbed;
-use carmine_reactor::{Payload, ShardId};
+use carmine_reactor::Payload;
 use carmine_types::{Epoch, ObjectId, errno};
-use carmine_wire::private::{OsdScrubs, PgScrubs};
 use carmine_wire::scrub::{ScrubLsArg, ScrubLsReply};
 use smallvec::smallvec;
 
 use super::compare::Inconsistent;
 use crate::op::{ClientOp, Outcome};
 use crate::pg::Pg;
-use crate::shard::OsdShard;
 
 /// Objects in one answer at the most.
 const ANSWER_OBJECTS_MAX: u64 = 256;
@@ -28,20 +24,6 @@ pub(super) fn describe(object: &Inconsistent) -> String {
         told.errors,
         copies.join(", ")
     )
-}
-
-/// The messages with the scrubs of all PGs that this OSD leads.
-pub(crate) async fn tell_monitor(osd: &OsdShard) -> Message {
-    let mut pgs = Vec::new();
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        let part = osd.shard.call(to, |shard| async move { OsdShard::of(&shard).map(|osd| of_shard(&osd)) });
-        pgs.extend(part.await.into_iter().flatten());
-    }
-    Message::of(&OsdScrubs { osd: osd.config.id, pgs })
-}
-
-fn of_shard(osd: &OsdShard) -> Vec<PgScrubs> {
-    osd.pgs.borrow().values().filter(|pg| pg.leads()).filter_map(|pg| pg.scrubs()).collect()
 }
 
 /// Answers SCRUBLS.
@@ -82,27 +64,4 @@ fn page(pg: &Pg, op: &ClientOp) -> Result<(i32, ScrubLsReply), i32> {
 fn behind<'a>(arg: &ScrubLsArg, mut oids: impl Iterator<Item = &'a ObjectId>) -> usize {
     let last = (&*arg.name, &*arg.nspace, arg.snap);
     oids.position(|oid| (&*oid.name, &*oid.nspace, oid.snap) == last).map_or(0, |at| at + 1)
-}
-
-impl Pg {
-    /// Its scrubs, if there were any.
-    fn scrubs(&self) -> Option<PgScrubs> {
-        let running = self.scrub.running.get();
-        let log = self.log.borrow();
-        let Scrubbed { count, last, last_deep, errors, .. } = log.info().scrubs;
-        if count == 0 && running.is_none() {
-            return None;
-        }
-        let order = running.unwrap_or_default();
-        Some(PgScrubs {
-            pg: self.id.pgid,
-            last,
-            last_deep,
-            last_clean: log.info().last_clean_scrub(),
-            scrubbing: running.is_some(),
-            deep: order.deep,
-            repair: order.repair,
-            errors,
-        })
-    }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use carmine_messenger::Message;
 use carmine_peering::AttemptId;
+use carmine_pgtypes::Omaps;
 use carmine_store::StoreError;
 use carmine_types::{Eversion, ObjectId, OsdId, errno};
 use carmine_wire::header::Front;
@@ -86,6 +87,8 @@ pub(super) struct Run {
     /// It ends with this generation.
     generation: u64,
     pub found: Found,
+    /// The omaps that it has passed.
+    pub omaps: Omaps,
     /// Objects that were repaired.
     pub repaired: u64,
 }
@@ -94,7 +97,7 @@ impl Run {
     pub(super) fn new(osd: &Rc<OsdShard>, pg: &Rc<Pg>, order: Order) -> Run {
         let (osd, pg) = (Rc::clone(osd), Rc::clone(pg));
         let found = Found { interval: pg.peering.borrow().attempt_id().interval, ..Found::default() };
-        Run { generation: pg.generation(), osd, pg, order, found, repaired: 0 }
+        Run { generation: pg.generation(), osd, pg, order, found, omaps: Omaps::default(), repaired: 0 }
     }
 
     /// Goes through the PG.
@@ -185,8 +188,9 @@ impl Run {
         range: Range,
         since: Eversion,
     ) -> Result<(), End> {
-        let wrong = self.look(held, &range).await?;
-        for object in wrong {
+        let maps = self.maps(held, &range).await?;
+        self.count_omaps(&maps);
+        for object in compare(self.osd.config.id, self.order.deep, &maps) {
             let is_held = held.iter().any(|head| snaps::is_same_head(head, &object.object.oid));
             if is_held || !self.may_be_new(&object.object.oid, since) {
                 self.note(object, is_held).await?;
@@ -203,6 +207,11 @@ impl Run {
 
     /// Compares the copies of some objects, to which nothing is written until it is done.
     pub(super) async fn look(&self, held: &[Arc<ObjectId>], range: &Range) -> Result<Vec<Inconsistent>, End> {
+        Ok(compare(self.osd.config.id, self.order.deep, &self.maps(held, range).await?))
+    }
+
+    /// The objects as each member has them.
+    async fn maps(&self, held: &[Arc<ObjectId>], range: &Range) -> Result<BTreeMap<OsdId, Map>, End> {
         while self.pg.pipeline.is_writing(held) {
             self.osd.shard.sleep(POLL).await;
             self.current()?;
@@ -224,7 +233,7 @@ impl Run {
         })
         .await?;
         self.current()?;
-        Ok(compare(self.osd.config.id, self.order.deep, &maps.into_inner()))
+        Ok(maps.into_inner())
     }
 
     async fn map_of(&self, member: OsdId, range: &Range, version: Eversion) -> Result<Map, End> {

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use carmine_messenger::Message;
-use carmine_pgtypes::{ObjectMeta, Xattrs};
+use carmine_pgtypes::{ObjectMeta, OmapSize, Xattrs};
 use carmine_store::{OmapRange, StoreError};
 use carmine_types::crc32c::{SEED, raw};
 use carmine_types::{ObjectId, errno};
@@ -89,7 +89,7 @@ impl Scan<'_> {
             Err(error) => bad(&error).map(|()| true).ok_or(error)?,
         };
         let (attr_names, attrs) = checksums(&meta.xattrs);
-        let ScanCursor { oid, omap, data, .. } = at;
+        let ScanCursor { oid, omap, omap_size, data, .. } = at;
         let ObjectMeta { size, version, user_version, mtime, .. } = meta;
         let data = if self.deep { data } else { 0 };
         Ok(Looked::Whole(Scanned {
@@ -101,6 +101,7 @@ impl Scan<'_> {
             attr_names,
             attrs,
             omap,
+            omap_size,
             data,
             stat_error: false,
             read_error,
@@ -148,6 +149,8 @@ impl Scan<'_> {
             for (key, value) in &page.entries {
                 at.omap = part(part(at.omap, key), value.as_slice());
                 bytes += (key.len() + value.len()) as u64;
+                at.omap_size.keys += 1;
+                at.omap_size.bytes += value.len() as u64;
             }
             self.spend(bytes).await;
             if !page.more {
@@ -183,6 +186,7 @@ fn unknown(oid: ObjectId) -> Scanned {
         attr_names: 0,
         attrs: 0,
         omap: 0,
+        omap_size: OmapSize::default(),
         data: 0,
         stat_error: true,
         read_error: false,

@@ -60,6 +60,19 @@ impl Snaps {
         self.trimmed.borrow().clone()
     }
 
+    /// Number of removed snapshots that are not trimmed.
+    pub(in crate::pg) fn to_trim(&self) -> u64 {
+        let count = |set: &IntervalSet| set.iter().fold(0u64, |all, (_, len)| all.saturating_add(*len));
+        let (removed, trimmed) = (count(&self.of_pool.borrow().removed), count(&self.trimmed.borrow()));
+        debug_assert!(trimmed <= removed, "{trimmed} snapshots are trimmed, {removed} were removed");
+        removed.saturating_sub(trimmed)
+    }
+
+    /// They are being trimmed.
+    pub(in crate::pg) fn is_trimming(&self) -> bool {
+        self.is_trimming.get()
+    }
+
     fn note_trimmed(&self, snap: u64) {
         let mut trimmed = self.trimmed.borrow_mut();
         let all = intervals::union(&trimmed, &vec![(snap, 1)]);
@@ -80,7 +93,7 @@ impl Pg {
             let end = pg.run_trim(&own).await;
             drop(turn);
             pg.snaps.is_trimming.set(false);
-            crate::stats::send_soon(&own);
+            pg.tell_soon(&own);
             match end {
                 // It may have begun again, or there may be more.
                 Ok(()) | Err(End::Over) => pg.trim_snaps(&own),

@@ -14,6 +14,7 @@ fn scanned(n: u8) -> Scanned {
         attr_names: 1,
         attrs: 2,
         omap: 3,
+        omap_size: carmine_pgtypes::OmapSize::default(),
         data: 4,
         stat_error: false,
         read_error: false,

@@ -1,0 +1,43 @@
+//! The omaps of a PG's objects, which a deep scrub counts: one that is too large makes recovery and listings slow.
+
+use std::collections::BTreeMap;
+
+use carmine_pgtypes::OmapSize;
+use carmine_types::{ObjectId, OsdId, PgId};
+use carmine_wire::mon_msg::log_level;
+
+use super::compare::Map;
+use super::run::Run;
+use crate::config::ScrubOptions;
+use crate::join;
+
+impl Run {
+    /// Counts the omaps of these objects, by the primary's copies.
+    pub(super) fn count_omaps(&mut self, maps: &BTreeMap<OsdId, Map>) {
+        let own = maps.get(&self.osd.config.id).filter(|_| self.order.deep);
+        for object in own.into_iter().flat_map(BTreeMap::values).filter(|object| object.omap_size.keys > 0) {
+            self.omaps.objects += 1;
+            self.omaps.size.keys += object.omap_size.keys;
+            self.omaps.size.bytes += object.omap_size.bytes;
+            if is_large(object.omap_size, &self.osd.options.borrow().scrub) {
+                self.omaps.large += 1;
+                self.tell_of_large(&object.oid, object.omap_size);
+            }
+        }
+    }
+
+    /// In Ceph's words: tools look for them in the cluster's log.
+    fn tell_of_large(&self, oid: &ObjectId, size: OmapSize) {
+        let (pg, raw) = (self.pg.id.pgid, PgId::new(oid.pool, oid.hash));
+        let text = format!(
+            "Large omap object found. Object: {oid} PG: {raw} ({pg}) Key count: {} Size (bytes): {}",
+            size.keys, size.bytes
+        );
+        tracing::warn!("{text}");
+        join::write_cluster_log(&self.osd, log_level::WARN, text);
+    }
+}
+
+fn is_large(size: OmapSize, options: &ScrubOptions) -> bool {
+    size.keys > options.large_omap_keys || size.bytes > options.large_omap_bytes
+}
