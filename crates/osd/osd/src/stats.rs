@@ -9,12 +9,13 @@ use carmine_messenger::{Message, with_timeout};
 use carmine_metrics::StageStat;
 use carmine_reactor::{Group, ShardId};
 use carmine_types::{Epoch, PgId};
+use carmine_wire::frame::SEGMENT_BYTES_MAX;
 use carmine_wire::osd_msg::PgTemp;
 use carmine_wire::pg_stat::PgStat;
 use carmine_wire::private::OsdStats;
 
 use crate::metrics::STORE;
-use crate::pg::Pg;
+use crate::pg::{Pg, TRIMMED_TOLD_MAX};
 use crate::shard::OsdShard;
 use crate::slow::{self, SlowOps};
 
@@ -22,8 +23,11 @@ use crate::slow::{self, SlowOps};
 pub(crate) const PERIOD: Duration = Duration::from_secs(2);
 /// Events of several PGs within this time are told together.
 const GATHER: Duration = Duration::from_millis(10);
-/// PGs in one message: less than a MiB.
-const PGS_MAX: usize = 1024;
+/// PGs in one message.
+const PGS_MAX: usize = 256;
+/// More than a PG's statistics take without its trimmed snapshots, of which a range has 16 bytes.
+const PG_STAT_BYTES: usize = 4096;
+const _: () = assert!(PGS_MAX * (PG_STAT_BYTES + 16 * TRIMMED_TOLD_MAX) <= SEGMENT_BYTES_MAX);
 /// PGs of a reactor that are looked at before others have their turn.
 const PGS_AT_ONCE: usize = 32;
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use carmine_crush::{Mapping, object_hash, stable_mod};
-use carmine_types::{OsdId, PgId};
+use carmine_types::{OsdId, PgId, UTime};
 use carmine_wire::osdmap::{OsdMap, PgPool};
 use carmine_wire::pg_stat::{ObjectStatSum, PgStat, state};
 use serde_json::{Map, Value, json};
@@ -27,9 +27,10 @@ pub(crate) fn state(view: &View<'_>, pg: PgId, mapping: &Mapping) -> String {
     if !view.stats.reports.contains_key(&primary) {
         return "unknown".into();
     }
-    let is_current =
-        |stat: &&PgStat| stat.up == mapping.up.as_slice() && stat.acting == mapping.acting.as_slice();
+    let is_current = |stat: &&PgStat| stat.acting == mapping.acting.as_slice();
     state::words(match view.stats.pg(pg, primary).filter(is_current) {
+        Some(stat) if mapping.acting == mapping.up => stat.states() & !state::REMAPPED,
+        Some(stat) if stat.is(state::ACTIVE) => stat.states() | state::REMAPPED,
         Some(stat) => stat.states(),
         // Its primary has not told of this interval; what is damaged stays so.
         None => view.stats.last_pg(pg).map_or(0, |last| state::PEERING | last.states() & state::INCONSISTENT),
@@ -56,7 +57,7 @@ pub(super) fn with_any(
 pub(super) fn in_state(
     view: &View<'_>,
     word: &str,
-    since: fn(&PgStat) -> carmine_types::UTime,
+    since: fn(&PgStat) -> UTime,
 ) -> Vec<(PgId, String, String, u64)> {
     let states = view.placement.pgs().map(|(pg, mapping)| (pg, mapping, state(view, pg, mapping)));
     let some = states.filter(|(.., state)| has(state, word));

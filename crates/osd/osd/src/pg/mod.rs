@@ -75,7 +75,7 @@ pub(crate) use recovery::{Reserver, start_strays};
 pub(crate) use remove::{WHOLE_POOL, remove_objects, remove_orphans};
 pub(crate) use replica::ReplyPath;
 pub(crate) use scrub::{Pace, Scrubber, order as order_scrubs, start as start_scrubs};
-pub(crate) use snaps::is_mapper;
+pub(crate) use snaps::{TRIMMED_TOLD_MAX, is_mapper};
 
 /// One PG. No borrow of its cells lasts across a suspension, or while an operation is answered.
 pub(crate) struct Pg {

@@ -31,6 +31,7 @@ pub(super) use family::{Families, Family, add as add_to_family, families, family
 pub(super) use find::{Target, find, list};
 pub(crate) use mapper::is_mapper;
 pub(super) use mapper::{entries as mapper_entries, oid as mapper};
+pub(crate) use trim::TRIMMED_TOLD_MAX;
 pub(super) use trim::plan as plan_trim;
 pub(super) use writing::{Writing, finish, roll_back};
 

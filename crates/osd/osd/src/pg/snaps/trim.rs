@@ -27,6 +27,8 @@ use crate::shard::OsdShard;
 
 /// Objects that are looked up at a time.
 const PAGE: usize = 32;
+/// Ranges of trimmed snapshots that the monitor is told of at a time. When it has struck them off its queue, the next ones follow.
+pub(crate) const TRIMMED_TOLD_MAX: usize = 1024;
 /// How often a trim that waits for its turn looks whether it still may.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -55,9 +57,9 @@ impl Snaps {
         self.trimmed.borrow_mut().clear();
     }
 
-    /// The removed snapshots of which the PG has nothing any more.
+    /// The removed snapshots of which the PG has nothing any more: the first of them, for the monitor is told of all PGs' together.
     pub(in crate::pg) fn trimmed(&self) -> IntervalSet {
-        self.trimmed.borrow().clone()
+        self.trimmed.borrow().iter().take(TRIMMED_TOLD_MAX).copied().collect()
     }
 
     /// Number of removed snapshots that are not trimmed.
