@@ -70,7 +70,8 @@ impl Writer {
             user_version,
             result: 0,
             mtime,
-            clones: Vec::new(),
+            clones: Box::default(),
+            returned: None,
         });
         if user_version.is_multiple_of(LOG_TRIM_EVERY) && user_version > LOG_KEPT {
             txn.log_trim_to = Some(Eversion::new(4, user_version - LOG_KEPT));

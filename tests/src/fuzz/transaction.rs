@@ -36,7 +36,8 @@ pub(super) fn transaction_seeds() -> Vec<Vec<u8>> {
         user_version: 4,
         result: 0,
         mtime,
-        clones: Vec::new(),
+        clones: Box::default(),
+        returned: None,
     });
     write.log_trim_to = Some(Eversion::new(2, 1));
     let (name, value) = (Box::from(&b"_name"[..]), Bytes::from(b"value".to_vec()));

@@ -10,6 +10,8 @@ use crate::{LogEntry, object};
 pub struct PgInfo {
     /// The PG.
     pub pg: SpgId,
+    /// Number of PGs that its pool had when this one was made: it tells which objects are its own. Zero: not noted yet.
+    pub pg_num: u32,
     /// Version of the newest modification.
     pub last_update: Eversion,
     /// The log holds the entries after this version.
@@ -20,6 +22,8 @@ pub struct PgInfo {
     pub history: PgHistory,
     /// The acting set, primary first.
     pub acting: Vec<OsdId>,
+    /// The read lease that this copy grants as a replica.
+    pub promised: Promised,
     /// Objects are being copied here, or replaced, behind the log: until an activation ends this, the copy must not lead
     /// and does not count as one.
     pub incomplete: bool,
@@ -64,11 +68,13 @@ impl Coded for PgInfo {
 
     fn put(&self, e: &mut Encoder<'_>) {
         pg_id::put(&self.pg, e);
+        e.put(&self.pg_num);
         e.put(&self.last_update);
         e.put(&self.log_tail);
         e.put(&self.last_epoch_started);
         e.put(&self.history);
         e.put(&self.acting);
+        e.put(&self.promised);
         e.put(&self.incomplete);
         e.put(&self.complete_to);
         let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
@@ -88,11 +94,13 @@ impl Coded for PgInfo {
     fn get(d: &mut Decoder<'_>) -> Result<PgInfo> {
         let mut info = PgInfo {
             pg: pg_id::get(d)?,
+            pg_num: d.get()?,
             last_update: d.get()?,
             log_tail: d.get()?,
             last_epoch_started: d.get()?,
             history: d.get()?,
             acting: d.get()?,
+            promised: d.get()?,
             incomplete: d.get()?,
             complete_to: d.get()?,
             ..PgInfo::default()
@@ -112,6 +120,20 @@ impl Coded for PgInfo {
             info.clean_before = d.utime()?;
         }
         Ok(info)
+    }
+}
+
+coded! {
+    /// A replica's promise to help no other primary than this one, as it was written down with the activation. It is renewed
+    /// again and again for the same time, so whoever reads this after a restart knows how long the last one may last.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct Promised {
+        /// The primary.
+        pub holder: OsdId,
+        /// Its interval.
+        pub interval: Epoch,
+        /// How long a promise lasts, milliseconds. Zero: there is none.
+        pub length_ms: u32,
     }
 }
 

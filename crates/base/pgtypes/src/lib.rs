@@ -16,9 +16,10 @@ pub mod snaps;
 mod txn;
 
 pub use change::{ObjectChange, Step};
-pub use entry::LogEntry;
+pub use entry::{LogEntry, Returned};
 pub use info::{
-    Interval, OmapSize, Omaps, PgHistory, PgInfo, PgState, Scrubbed, pg_bits, pg_contains, pg_id, pg_range,
+    Interval, OmapSize, Omaps, PgHistory, PgInfo, PgState, Promised, Scrubbed, pg_bits, pg_contains, pg_id,
+    pg_range,
 };
 pub use meta::{ObjectMeta, Xattrs};
 pub use txn::{Sealed, Transaction};

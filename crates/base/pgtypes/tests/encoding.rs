@@ -39,11 +39,18 @@ prop_compose! {
     }
 }
 
+/// Few entries have any.
+fn returned() -> impl Strategy<Value = Option<Arc<Returned>>> {
+    let op = (any::<i32>(), vec(any::<u8>(), 0..70).prop_map(Vec::into_boxed_slice));
+    prop::option::of(vec(op, 0..4).prop_map(|ops| Arc::new(Returned(ops.into()))))
+}
+
 prop_compose! {
     fn entry()(version in eversion(), prior in eversion(), client in any::<u64>(), inc in any::<i32>(), tid in any::<u64>(),
                oid in object().prop_map(Arc::new), op in prop::sample::select(vec![LogOp::Modify, LogOp::Delete, LogOp::Error]),
-               user_version in any::<u64>(), result in any::<i32>(), mtime in utime(), clones in vec(any::<u64>(), 0..4)) -> LogEntry {
-        LogEntry { version, prior, reqid: ReqId { client, inc, tid }, oid, op, user_version, result, mtime, clones }
+               user_version in any::<u64>(), result in any::<i32>(), mtime in utime(), clones in vec(any::<u64>(), 0..4).prop_map(Vec::into_boxed_slice),
+               returned in returned()) -> LogEntry {
+        LogEntry { version, prior, reqid: ReqId { client, inc, tid }, oid, op, user_version, result, mtime, clones, returned }
     }
 }
 
@@ -68,12 +75,14 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn info()(pg in pg(), last_update in eversion(), log_tail in eversion(), started in any::<u32>(), history in history(),
+    fn info()(pg in pg(), pg_num in any::<u32>(), last_update in eversion(), log_tail in eversion(), started in any::<u32>(), history in history(),
               acting in vec(any::<u32>(), 0..5), incomplete in any::<bool>(), complete_to in eversion(),
-              last_backfill in proptest::option::of(object()), unfound in vec(object(), 0..3), scrubs in scrubs(), clean_before in utime()) -> PgInfo {
+              last_backfill in proptest::option::of(object()), unfound in vec(object(), 0..3), scrubs in scrubs(), clean_before in utime(),
+              promised in (any::<u32>(), any::<u32>(), any::<u32>())) -> PgInfo {
         let acting = acting.into_iter().map(OsdId).collect();
         let last_epoch_started = Epoch(started);
-        PgInfo { pg, last_update, log_tail, last_epoch_started, history, acting, incomplete, complete_to, last_backfill, unfound, scrubs, clean_before }
+        let promised = Promised { holder: OsdId(promised.0), interval: Epoch(promised.1), length_ms: promised.2 };
+        PgInfo { pg, pg_num, last_update, log_tail, last_epoch_started, history, acting, promised, incomplete, complete_to, last_backfill, unfound, scrubs, clean_before }
     }
 }
 
@@ -255,6 +264,37 @@ proptest! {
             bytes.truncate(1 + cut % bytes.len());
             decode_everything(&bytes);
         }
+    }
+}
+
+/// A write whose client wants no outputs is logged in as few bytes as before there were any.
+#[test]
+fn an_entry_without_outputs_is_no_longer_for_them() {
+    let oid: Arc<ObjectId> = ObjectId::cursor(1, 0).into();
+    let entry = LogEntry {
+        version: Eversion::new(1, 2),
+        prior: Eversion::ZERO,
+        reqid: ReqId { client: 1, inc: 0, tid: 2 },
+        oid,
+        op: LogOp::Modify,
+        user_version: 2,
+        result: 0,
+        mtime: UTime::ZERO,
+        clones: Box::default(),
+        returned: None,
+    };
+    let bytes = encoded(|e| e.put(&entry));
+    let object = encoded(|e| object::put(&entry.oid, e)).len();
+    assert_eq!(bytes.len(), 12 + 12 + 20 + object + 1 + 8 + 4 + 8 + 4);
+    let returned = Some(Arc::new(Returned([(42, b"you might see this".to_vec().into())].into())));
+    let longer = encoded(|e| e.put(&LogEntry { returned, ..entry }));
+    assert_eq!(longer.len(), bytes.len() + 4 + 4 + 4 + 18);
+    // The byte of the effect says which it is; no other value of it is one.
+    let at = 12 + 12 + 20 + object;
+    for byte in (0..=u8::MAX).filter(|byte| !(1..=3).contains(&(byte & 0x7f))) {
+        let mut bad = longer.clone();
+        bad[at] = byte;
+        assert!(Decoder::new(&bad, "test").get::<LogEntry>().is_err(), "{byte:#x}");
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use carmine_reactor::sim::{NodeId, SimStuck};
 use serde_json::json;
 
-use crate::cluster::{Cluster, HEARTBEAT, PGS, POOL, Shape, name_of};
+use crate::cluster::{Cluster, HEARTBEATS, PGS, POOL, Shape, name_of};
 use crate::load::{self, Load};
 use crate::model::BLOCK_TAG;
 
@@ -85,7 +85,7 @@ impl Chaos {
             _ => Shape { osds: 3, size: 3, min_size: 2, drive_bytes: 16 << 20 },
         };
         let mut chaos = Chaos {
-            cluster: Cluster::new(seed, shape, HEARTBEAT),
+            cluster: Cluster::new(seed, shape, HEARTBEATS),
             load: Rc::default(),
             wounded: rng.u32(..shape.osds),
             rng,

@@ -21,9 +21,12 @@ use serde_json::Value;
 
 pub(crate) const POOL: &str = "bench";
 pub(crate) const PGS: u32 = 8;
-/// Shorter than Ceph's, so that much happens in little virtual time.
-pub(crate) const HEARTBEAT: HeartbeatConfig =
-    HeartbeatConfig { interval: Duration::from_secs(1), grace: Duration::from_secs(4) };
+/// Shorter than Ceph's, so that much happens in little virtual time. An OSD that is started again may be told the other one: what
+/// it promised before is as long as it was.
+pub(crate) const HEARTBEATS: [HeartbeatConfig; 2] = [
+    HeartbeatConfig { interval: Duration::from_secs(1), grace: Duration::from_secs(4) },
+    HeartbeatConfig { interval: Duration::from_millis(600), grace: Duration::from_secs(2) },
+];
 /// Longest virtual time of one step of a run.
 const LIMIT: Duration = Duration::from_secs(900);
 /// Time between two looks at whether a store works.
@@ -52,7 +55,8 @@ struct Osd {
 pub(crate) struct Cluster {
     pub(crate) sim: Sim,
     pub(crate) shape: Shape,
-    heartbeat: HeartbeatConfig,
+    /// Of one start after the other.
+    heartbeats: [HeartbeatConfig; 2],
     osds: Vec<Osd>,
     mon: Option<NodeId>,
     starts: u32,
@@ -70,11 +74,12 @@ pub(crate) fn name_of(osd: u32) -> String {
 }
 
 impl Cluster {
-    pub(crate) fn new(seed: u64, shape: Shape, heartbeat: HeartbeatConfig) -> Cluster {
+    pub(crate) fn new(seed: u64, shape: Shape, heartbeats: [HeartbeatConfig; 2]) -> Cluster {
         let sim = Sim::new(seed);
         let osd = |_| Osd { node: None, kv: Arc::new(MemKv::new()), is_made: Rc::default() };
         let osds = (0..shape.osds).map(osd).collect();
-        let mut cluster = Cluster { sim, shape, heartbeat, osds, mon: None, starts: 0, ended: Rc::default() };
+        let mut cluster =
+            Cluster { sim, shape, heartbeats, osds, mon: None, starts: 0, ended: Rc::default() };
         cluster.sim.give_drives_caches();
         cluster.start_mon();
         cluster
@@ -85,7 +90,7 @@ impl Cluster {
             return;
         }
         let Shape { osds, size, min_size, .. } = self.shape;
-        let heartbeat_grace = self.heartbeat.grace;
+        let heartbeat_grace = self.heartbeats[0].grace;
         self.mon = Some(self.sim.node("mon", 1, move |shard: Shard| async move {
             let pool = InitialPool { name: POOL.into(), size, min_size, pg_num: PGS };
             let initial = InitialCluster { fsid: FSID, osds, pool };
@@ -131,7 +136,8 @@ impl Cluster {
         self.starts += 1;
         let id = OsdId(osd);
         let config = OsdConfig::beside(mon_addr(), id, self.starts);
-        let config = Arc::new(OsdConfig { heartbeat: self.heartbeat, ..config });
+        let heartbeat = self.heartbeats[self.starts as usize % 2];
+        let config = Arc::new(OsdConfig { heartbeat, ..config });
         let own = &self.osds[osd as usize];
         let (kv, is_made, ended) = (Arc::clone(&own.kv), Rc::clone(&own.is_made), Rc::clone(&self.ended));
         let drive_bytes = self.shape.drive_bytes;

@@ -27,7 +27,7 @@ struct Bed {
 impl Bed {
     /// A cluster of which each PG serves.
     fn new(seed: u64) -> Bed {
-        let mut cluster = Cluster::new(seed, FOUR, HeartbeatConfig::default());
+        let mut cluster = Cluster::new(seed, FOUR, [HeartbeatConfig::default(); 2]);
         (0..FOUR.osds).for_each(|osd| cluster.start(osd, 1));
         let acked = Acked::default();
         let acked_by = Rc::clone(&acked);

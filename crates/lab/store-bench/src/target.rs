@@ -71,7 +71,8 @@ impl StoreTarget {
             user_version: *last,
             result: 0,
             mtime,
-            clones: Vec::new(),
+            clones: Box::default(),
+            returned: None,
         });
         txn.changes.push(change);
         if *last > LOG_KEPT && last.is_multiple_of(LOG_TRIM) {

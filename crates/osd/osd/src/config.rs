@@ -14,8 +14,11 @@ use crate::heartbeat::HeartbeatConfig;
 pub(crate) const LOG_ENTRIES_MIN: usize = 3000;
 /// Entries beyond [`LOG_ENTRIES_MIN`] that are dropped at once: trimming one by one would double the metadata writes.
 pub(crate) const LOG_TRIM_BATCH: usize = 256;
+/// Memory that the outputs of writes take in the log of a PG at most: beyond it those of the oldest are forgotten. So many bytes are
+/// the longest outputs of the newest thousand requests of one operation.
+pub(crate) const LOG_RETURNED_BYTES_MAX: usize = 160 << 10;
 /// Memory that the log of a PG takes at most, about: some 350 bytes an entry, with its place in the index of requests.
-pub const PG_LOG_BYTES: u64 = (LOG_ENTRIES_MIN + LOG_TRIM_BATCH) as u64 * 400;
+pub const PG_LOG_BYTES: u64 = (LOG_ENTRIES_MIN + LOG_TRIM_BATCH) as u64 * 400 + LOG_RETURNED_BYTES_MAX as u64;
 /// Longest object name and locator key, bytes (Ceph's osd_max_object_name_len).
 pub(crate) const NAME_BYTES_MAX: usize = 2048;
 /// Longest namespace, bytes (Ceph's osd_max_object_namespace_len).

@@ -148,6 +148,7 @@ impl MonHandler for Member {
         if self.is_up.replace(is_up) && !is_up && !self.osd.stopping.get() {
             tracing::warn!("the map of epoch {} says that this OSD is down: it boots again", map.epoch);
         }
+        self.note_gap(map.epoch);
         self.osd.take_map(map);
         if let Some(now) = self.osd.view() {
             self.heartbeats.on_map(&now);
@@ -219,6 +220,23 @@ impl Member {
             channel: "cluster".to_owned(),
         };
         session.send(Message::of(&LogMsg { version: 0, fsid: view.map().fsid, entries: vec![entry] }));
+    }
+
+    /// Says so if the monitor does not have all maps any more that this OSD should have seen before this one. PGs judge by themselves
+    /// what they may still know (`carmine_peering::intervals`).
+    fn note_gap(&self, epoch: Epoch) {
+        // The map that was the newest when it ended is asked for again: it tells who the members were.
+        let wanted = match self.osd.epoch() {
+            Epoch(0) => self.seen,
+            Epoch(newest) => Epoch(newest + 1),
+        };
+        if wanted > Epoch(0) && epoch > wanted {
+            tracing::warn!(
+                "the monitor has no maps of epochs {wanted} to {} any more: PGs of this OSD do not know who served them then, \
+                 and ask others",
+                epoch.0 - 1
+            );
+        }
     }
 
     /// False if nobody waits for it. It serves nobody any more: for its PGs' new members it is dead.

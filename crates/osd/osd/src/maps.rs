@@ -1,5 +1,6 @@
 //! Maps: in from the monitor on shard 0, out to every shard in order, and on to clients that are behind.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -33,7 +34,10 @@ impl OsdShard {
         }
         let view = Arc::new(MapView::new(Arc::clone(map)));
         let shards = self.shard.shards();
-        let mine = view.pgs_of(self.config.id).map(|(pg, _)| pg);
+        let resized = self.resized_pools(map);
+        // New PGs of such a pool would be halves of those that are here.
+        let is_made = |pg: &PgId| !resized.contains(&pg.pool) || self.owner(*pg).is_some();
+        let mine = view.pgs_of(self.config.id).map(|(pg, _)| pg).filter(is_made);
         let table = self.table.borrow().with(mine, shards).of_pools(|pool| map.pools.contains_key(&pool));
         let table = Arc::new(table);
         if self.epoch() == Epoch(0) {
@@ -41,6 +45,33 @@ impl OsdShard {
         }
         report_imbalance(&table, shards);
         self.spread(&view, &table);
+    }
+
+    /// The pools whose number of PGs is another one than when their PGs were made here. Splits and merges are not built: the PGs of
+    /// such a pool serve nobody, and nothing of them is changed.
+    fn resized_pools(&self, map: &OsdMap) -> BTreeSet<i64> {
+        let mut made = self.pg_nums.borrow_mut();
+        made.retain(|pool, _| map.pools.contains_key(pool));
+        let view = self.view();
+        let mut resized = BTreeSet::new();
+        for (id, pool) in &map.pools {
+            let (now, made) = (pool.pg_num, *made.entry(*id).or_insert(pool.pg_num));
+            if made == now {
+                continue;
+            }
+            resized.insert(*id);
+            let before = view.as_ref().and_then(|view| view.map().pool(*id)).map(|pool| pool.pg_num);
+            if before != Some(now) {
+                let name = map.pool_names.get(id).map_or("", String::as_str);
+                tracing::error!(
+                    "the pg_num of pool {id} '{name}' is {now} by the map of epoch {}, and its PGs were made with {made}: \
+                     splits and merges are not built. Its PGs are down, with all their data, until the pool has {made} \
+                     again: ceph osd pool set {name} pg_num {made}",
+                    map.epoch
+                );
+            }
+        }
+        resized
     }
 
     /// PGs that the store has and this OSD is no member of get an owner, too, on shard 0.

@@ -45,6 +45,8 @@ pub struct OsdShard {
     pub(crate) view: RefCell<Option<Arc<MapView>>>,
     /// Which shard owns which PG.
     pub(crate) table: RefCell<Arc<PgTable>>,
+    /// Of each pool the number of PGs when its PGs were made here (shard 0).
+    pub(crate) pg_nums: RefCell<BTreeMap<i64, u32>>,
     /// PGs that this shard owns.
     pub(crate) pgs: RefCell<ByPg<Rc<Pg>>>,
     /// Client connections that this shard serves, by id, for replies that come back from other shards.
@@ -155,6 +157,7 @@ impl OsdShard {
             store,
             view: RefCell::new(None),
             table: RefCell::new(Arc::new(PgTable::default())),
+            pg_nums: RefCell::default(),
             pgs: RefCell::default(),
             conns: RefCell::default(),
             waiting: RefCell::default(),

@@ -117,13 +117,17 @@ async fn lead(osd: &Rc<OsdShard>, own: Listener) -> Result<(), OsdError> {
     Ok(())
 }
 
+/// Notes with how many PGs the pools of its PGs were made.
 /// The newest map that each of its PGs has seen: it goes on from there. Zero if there is none, or nobody can tell.
 async fn seen(osd: &OsdShard) -> Epoch {
     let epochs = async {
         let mut oldest = None;
         for pg in osd.store.list_pgs().await? {
-            let epoch = osd.store.load_info(pg).await?.history.epoch;
-            let known = [oldest, Some(epoch).filter(|epoch| *epoch > Epoch(0))];
+            let info = osd.store.load_info(pg).await?;
+            if info.pg_num > 0 {
+                osd.pg_nums.borrow_mut().insert(pg.pgid.pool, info.pg_num);
+            }
+            let known = [oldest, Some(info.history.epoch).filter(|epoch| *epoch > Epoch(0))];
             oldest = known.into_iter().flatten().min();
         }
         Ok::<Epoch, StoreError>(oldest.unwrap_or_default())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use carmine_pgtypes::PgInfo;
+use carmine_pgtypes::{PgHistory, PgInfo};
 use carmine_types::{Epoch, Errno, Eversion, ObjectId, OsdId};
 
 use crate::{AttemptId, Member, Reason};
@@ -144,8 +144,8 @@ pub struct Map {
     pub min_size: usize,
     /// CRUSH names other OSDs than the acting set.
     pub is_remapped: bool,
-    /// The PG was split: it has other objects than before.
-    pub is_split: bool,
+    /// The pool's number of PGs; zero: there is no such pool.
+    pub pg_num: u32,
 }
 
 /// What a map says of an OSD.
@@ -233,6 +233,8 @@ pub struct Copy {
     pub changed: Vec<Arc<ObjectId>>,
     /// The promise that it gave last, if it is in force.
     pub lease: Option<Lease>,
+    /// The intervals that it knows.
+    pub history: PgHistory,
 }
 
 /// Why a replica's part was not done.

@@ -255,7 +255,7 @@ impl Peering {
     }
 
     fn on_map(&mut self, own: &PgInfo, map: Map, fx: &mut Effects) {
-        assert!(map.epoch >= self.map.epoch, "maps come in order");
+        assert!(map.epoch >= self.map.epoch, "the map of {} comes after {}", map.epoch, self.map.epoch);
         let is_same = !self.intervals.follow(&map);
         self.map = map;
         // The monitor may have given up one who was waited for, though those who are here are the same.
@@ -328,6 +328,7 @@ impl Peering {
         let down: Vec<OsdId> = self.map.owners.iter().filter(|osd| !is_member(osd)).copied().collect();
         let (found, min_size) = (self.map.members.len(), self.map.min_size);
         match down.as_slice() {
+            _ if self.is_resized(own) => Some(Reason::Resized { made: own.pg_num, now: self.map.pg_num }),
             _ if found < min_size => Some(Reason::TooFew { found, min_size, down }),
             [] => self.blocked_by(own),
             // It never leads, and the monitor strikes nobody off at its word: a member whose copy is whole has to go on.
@@ -337,8 +338,14 @@ impl Peering {
         }
     }
 
+    /// The pool has another number of PGs than when this one was made. By that number clients find other objects here than it has:
+    /// it serves nobody, and changes nothing, until it has the old one again. (Splits and merges are not built.)
+    pub(crate) fn is_resized(&self, own: &PgInfo) -> bool {
+        own.pg_num > 0 && self.map.pg_num > 0 && own.pg_num != self.map.pg_num
+    }
+
     /// By what this copy knows of past intervals, others may have writes that no member has.
-    fn blocked_by(&self, own: &PgInfo) -> Option<Reason> {
+    pub(crate) fn blocked_by(&self, own: &PgInfo) -> Option<Reason> {
         let is_member = |osd| self.map.is_member(osd);
         let past = self.intervals.past();
         let osds = intervals::blocked_by(past, own.last_epoch_started, &self.map, is_member);
@@ -441,6 +448,12 @@ impl Peering {
         assert!(!is_primary || self.leads(), "only a primary peers and serves clients");
         assert!(self.under_way.is_none() || is_primary, "only a primary has an attempt under way");
         assert!(!self.is_active() || !own.incomplete, "an incomplete copy must not lead");
+        assert!(
+            !self.is_active() || !self.is_resized(own),
+            "a PG of {} serves clients in a pool of {}",
+            own.pg_num,
+            self.map.pg_num
+        );
         assert!(
             self.is_active() || self.recovering.is_empty(),
             "only an active primary recovers beside clients"

@@ -121,6 +121,13 @@ pub enum Reason {
     AllIncomplete,
     /// This copy is incomplete; that OSD has a complete one.
     Interrupted(OsdId),
+    /// The monitor had no maps of these epochs any more: clients may have been served then, and no member knows by whom.
+    MapsMissing {
+        /// The first.
+        first: Epoch,
+        /// The last.
+        last: Epoch,
+    },
     /// Another member has data that the primary may lack.
     NewerData {
         /// The other member.
@@ -138,6 +145,13 @@ pub enum Reason {
     BlockedBy(Vec<OsdId>),
     /// No member can give all of an object that another one needs, and these OSDs may.
     Unfound(Vec<OsdId>),
+    /// The pool was given another number of PGs, and splits and merges are not built.
+    Resized {
+        /// With which the PG was made.
+        made: u32,
+        /// The number now.
+        now: u32,
+    },
     /// Fewer OSDs than the pool's `min_size` are up.
     TooFew {
         /// Members of the acting set.
@@ -196,6 +210,11 @@ impl fmt::Display for Reason {
             Reason::Interrupted(osd) => {
                 write!(f, "the repair of this copy was interrupted: {osd} has a complete one and must lead")
             }
+            Reason::MapsMissing { first, last } => write!(
+                f,
+                "the monitor has no maps of epochs {first} to {last} any more: others may have served this PG then, and no \
+                 member that is here knows"
+            ),
             Reason::NewerData { osd, started, ours } => write!(
                 f,
                 "{osd} has newer data: it was active in epoch {started}, this primary last in {ours}"
@@ -218,6 +237,11 @@ impl fmt::Display for Reason {
                 }
                 write!(f, ": waits for {}", names(down))
             }
+            Reason::Resized { made, now } => write!(
+                f,
+                "the pool's pg_num is {now}, and this PG was made with {made}: splits and merges are not built. Set pg_num \
+                 to {made} again: all data is here"
+            ),
             Reason::NotActive(osd) => write!(f, "{osd} is not active"),
             Reason::CannotWrite(osd, errno) => write!(f, "{osd} cannot write: {errno}"),
             Reason::StoreFailed(errno) => write!(f, "its store failed: {errno}"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use carmine_pgtypes::PgInfo;
+use carmine_pgtypes::{PgInfo, Promised};
 use carmine_types::{Epoch, Eversion, OsdId, is_mutated};
 
 use crate::{Copy, Effect, Effects, Event, Lease, Level, Peering, Phase, Place, Reason, Then, Trouble};
@@ -56,6 +56,8 @@ enum Stop {
     Again(Reason),
     /// It must not go on.
     Incomplete(Reason),
+    /// It must not go on before the map changes.
+    Down(Reason),
 }
 
 impl MemberStage {
@@ -123,6 +125,10 @@ impl Peering {
                 }
                 self.phase = Phase::Incomplete(why);
                 INCOMPLETE_RETRY
+            }
+            Stop::Down(why) => {
+                self.phase = Phase::Down(why);
+                return;
             }
         };
         fx.push(Effect::Timer { attempt: self.attempt, after });
@@ -289,7 +295,35 @@ impl Peering {
         match better {
             Some((_, stop)) => Err(stop),
             None if may_not_lead(own) => Err(Stop::Incomplete(Reason::AllIncomplete)),
-            None => Ok(()),
+            None => self.check_gap(own),
+        }
+    }
+
+    /// This copy, the best of all, is not stale, though it is not known by it who served clients in epochs whose maps are gone. A
+    /// member that was active and saw all maps knows: its word is taken. Otherwise the copy must be an owner of the data: for the
+    /// monitor, it has all that was written.
+    fn check_gap(&mut self, own: &PgInfo) -> Result<(), Stop> {
+        let started = own.last_epoch_started;
+        let gap = self.intervals.gap(started).filter(|_| !is_mutated("ignore_gap"));
+        let Some((first, last)) = gap else { return Ok(()) };
+        let Some(attempt) = &self.under_way else { return Ok(()) };
+        let mut copies = attempt.replicas.iter().filter_map(|(_, step)| step.copy());
+        let knows = |copy: &&Copy| {
+            let history = &copy.history;
+            let has_gap =
+                history.past.iter().any(|interval| interval.acting.is_empty() && interval.last >= started);
+            !has_gap
+                && !copy.incomplete
+                && copy.last_epoch_started > Epoch(0)
+                && history.same_interval_since <= self.map.epoch
+        };
+        match copies.find(knows).map(|copy| copy.history.clone()) {
+            Some(history) => {
+                self.intervals.adopt(&history);
+                self.blocked_by(own).map_or(Ok(()), |why| Err(Stop::Down(why)))
+            }
+            None if self.map.owners.contains(&self.me) => Ok(()),
+            None => Err(Stop::Incomplete(Reason::MapsMissing { first, last })),
         }
     }
 
@@ -350,6 +384,8 @@ impl Peering {
             last_epoch_started: self.interval,
             history: self.intervals.known(),
             acting: self.acting().collect(),
+            // Those that this copy granted to primaries before are over: they were waited for.
+            promised: Promised::default(),
             ..own.clone()
         };
         fx.push(Effect::WriteInfo { attempt: self.attempt, info: info.clone() });

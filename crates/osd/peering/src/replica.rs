@@ -17,7 +17,7 @@ impl Peering {
         fx: &mut Effects,
     ) -> Then {
         if let Order::Query { acting } = order {
-            return self.on_query(attempt, epoch, &acting, fx);
+            return self.on_query(own, attempt, epoch, &acting, fx);
         }
         let is_current = self.following == Some(attempt) || is_mutated("late_order");
         // Beside clients an incomplete copy is given what it lacks.
@@ -62,14 +62,21 @@ impl Peering {
 
     /// A primary begins an interval. Only with the same members as the primary's is it the same interval; until then it
     /// asks again.
-    fn on_query(&mut self, attempt: AttemptId, epoch: Epoch, acting: &[OsdId], fx: &mut Effects) -> Then {
+    fn on_query(
+        &mut self,
+        own: &PgInfo,
+        attempt: AttemptId,
+        epoch: Epoch,
+        acting: &[OsdId],
+        fx: &mut Effects,
+    ) -> Then {
         let follows = matches!(self.phase, Phase::Replica { .. });
         // A primary that died, or was called dead, had not seen all of today's members up. A question that was overtaken by
         // one of a later attempt must not take that one's place.
         let is_old = (attempt.interval < self.members_since() || Some(attempt) <= self.following)
             && !is_mutated("old_query");
         let has_map = epoch <= self.map.epoch && self.acting().eq(acting.iter().copied());
-        if !has_map || !follows || is_old || attempt.interval == Epoch(0) {
+        if !has_map || !follows || is_old || attempt.interval == Epoch(0) || self.is_resized(own) {
             return AGAIN;
         }
         self.next_generation(fx);

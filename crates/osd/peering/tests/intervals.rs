@@ -221,8 +221,50 @@ fn epochs_whose_maps_are_gone_belong_to_nobody() {
     let known = PgHistory { epoch: Epoch(5), same_interval_since: Epoch(3), ..PgHistory::default() };
     intervals.load(&known);
     let [unknown] = intervals.past() else { panic!("{:?}", intervals.past()) };
+    assert_eq!(intervals.gap(Epoch(4)), Some((Epoch(3), Epoch(9))));
     assert_eq!((unknown.first, unknown.last, unknown.acting.len()), (Epoch(3), Epoch(9), 0));
     assert_eq!(prior(&cluster, &intervals).blocked_by, []);
+}
+
+/// The maps of this OSD's epochs 1 to 3 and 7 are there; when it wrote down what it knew, it had seen that of `epoch`.
+fn with_a_hole(epoch: u32) -> (Cluster, Intervals) {
+    let (mut cluster, mut intervals) = (Cluster::new(&[A, B], 1), Intervals::default());
+    assert!(intervals.follow(&cluster.map()));
+    assert!(!intervals.follow(&cluster.alive(A)));
+    assert!(!intervals.follow(&cluster.boot(C)));
+    cluster.epoch = 6;
+    assert!(
+        intervals.follow(&cluster.boot(C)),
+        "after a gap an interval begins, though its members are the same"
+    );
+    intervals.load(&PgHistory { epoch: Epoch(epoch), same_interval_since: Epoch(1), ..PgHistory::default() });
+    (cluster, intervals)
+}
+
+#[test]
+fn a_hole_in_the_maps_is_an_interval_of_which_nobody_is_known() {
+    for (seen, expected) in [
+        (1, &[(1, 3, 2), (4, 6, 0)][..]),
+        (3, &[(1, 3, 2), (4, 6, 0)]),
+        // What it saw in the hole is gone: its members then are not known any more.
+        (5, &[(1, 6, 0)]),
+        (7, &[]),
+    ] {
+        let (mut cluster, mut intervals) = with_a_hole(seen);
+        let past = |intervals: &Intervals| -> Vec<_> {
+            intervals.past().iter().map(|past| (past.first.0, past.last.0, past.acting.len())).collect()
+        };
+        assert_eq!(past(&intervals), expected, "seen: {seen}");
+        let gap = expected.iter().find(|(.., members)| *members == 0).map(|gap| (Epoch(gap.0), Epoch(gap.1)));
+        assert_eq!(intervals.gap(Epoch(1)), gap);
+        assert_eq!(intervals.gap(Epoch(7)), None, "it was active since then");
+        // A second hole joins the first.
+        cluster.epoch = 9;
+        intervals.follow(&cluster.boot(C));
+        assert_eq!(intervals.gap(Epoch(1)), Some((gap.map_or(Epoch(8), |gap| gap.0), Epoch(9))));
+        intervals.clean();
+        assert_eq!(intervals.gap(Epoch(1)), None);
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use carmine_peering::{Copy, Event, Map, Member, Peering, Phase, Reason};
-use carmine_pgtypes::PgInfo;
+use carmine_peering::{Copy, Event, Map, Member, OsdState, Peering, Phase, Reason};
+use carmine_pgtypes::{Interval, PgHistory, PgInfo};
 use carmine_types::{Epoch, Eversion, OsdId};
 
 const STARTED: Epoch = Epoch(3);
@@ -24,7 +24,8 @@ fn ask_with(own: PgInfo, copy: Copy, owners: &[u32]) -> Peering {
     let member = |osd| Member { osd: OsdId(osd), addr, nonce: 1, up_from: Epoch(1) };
     let owners = owners.iter().map(|osd| OsdId(*osd)).collect();
     let members = vec![member(0), member(1)];
-    let map = Map { epoch: Epoch(7), members, owners, size: 2, min_size: 1, ..Map::default() };
+    let osds = [OsdState::Up, OsdState::Up, OsdState::Down { lost_at: Epoch(0) }].into();
+    let map = Map { epoch: Epoch(7), members, owners, osds, size: 2, min_size: 1, ..Map::default() };
     let mut peering = Peering::new(OsdId(0));
     _ = peering.on(&own, Event::Map(map));
     _ = peering.on(&own, Event::Loaded);
@@ -42,6 +43,7 @@ fn copy(started: Epoch, last_update: Eversion) -> Copy {
         last_backfill: None,
         changed: Vec::new(),
         lease: None,
+        history: PgHistory::default(),
     }
 }
 
@@ -76,4 +78,40 @@ fn an_incomplete_primary_lets_a_complete_member_lead_though_an_owner_is_down() {
     let whole = PgInfo { incomplete: false, ..own };
     let waits = ask_with(whole, copy(STARTED, at(309)), &[0, 1, 2]);
     assert_eq!(*waits.phase(), Phase::Down(Reason::WaitsFor(vec![OsdId(2)])));
+}
+
+/// osd.0 leads with a copy as good as osd.1's, and the monitor has no maps any more of the epochs 3 to 6.
+fn ask_after_a_gap(history: PgHistory, owners: &[u32]) -> Peering {
+    let seen = PgHistory { epoch: Epoch(3), same_interval_since: Epoch(3), ..PgHistory::default() };
+    let own =
+        PgInfo { last_update: at(309), last_epoch_started: STARTED, history: seen, ..PgInfo::default() };
+    ask_with(own, Copy { history, ..copy(STARTED, at(309)) }, owners)
+}
+
+fn history_with(acting: &[u32]) -> PgHistory {
+    let acting = acting.iter().map(|osd| OsdId(*osd)).collect();
+    let past = vec![Interval { first: Epoch(4), last: Epoch(5), acting }];
+    PgHistory { epoch: Epoch(7), same_interval_since: Epoch(6), past, ..PgHistory::default() }
+}
+
+const WAITS: Phase = Phase::Peering(Reason::WaitsUpThru(Epoch(7)));
+
+#[test]
+fn a_copy_that_missed_maps_does_not_lead_by_what_it_knows() {
+    let blocked = ask_after_a_gap(history_with(&[]), &[1]);
+    let why = Reason::MapsMissing { first: Epoch(3), last: Epoch(6) };
+    assert_eq!(*blocked.phase(), Phase::Incomplete(why.clone()), "the other one missed some, too");
+    assert!(why.to_string().contains("epochs 3 to 6"), "{why}");
+    assert_eq!(*ask_after_a_gap(history_with(&[]), &[0, 1]).phase(), WAITS, "it has all data, says the map");
+}
+
+#[test]
+fn a_member_that_saw_all_maps_tells_who_served_meanwhile() {
+    let told = ask_after_a_gap(history_with(&[0, 1]), &[1]);
+    assert_eq!((told.phase(), told.intervals().past()), (&WAITS, &history_with(&[0, 1]).past[..]));
+    assert_eq!(told.intervals().same_interval_since(), Epoch(6));
+    for owners in [&[1][..], &[0, 1]] {
+        let waits = ask_after_a_gap(history_with(&[2]), owners);
+        assert_eq!(*waits.phase(), Phase::Down(Reason::BlockedBy(vec![OsdId(2)])), "osd.2 served alone");
+    }
 }

@@ -49,7 +49,8 @@ fn transaction(version: u64) -> Transaction {
         user_version: version,
         result: 0,
         mtime: UTime::ZERO,
-        clones: Vec::new(),
+        clones: Box::default(),
+        returned: None,
     });
     txn
 }

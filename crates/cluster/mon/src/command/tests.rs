@@ -82,8 +82,14 @@ fn reports(map: &OsdMap) -> ClusterStats {
             stat.stats.sum.num_object_copies = 30;
         }
         let (total_bytes, used_bytes) = (1 << 30, (1 << 30) / 10);
-        let report =
-            OsdStats { total_bytes, used_bytes, commit_latency_ns: 2_600_000, pgs, slow_ops: 0, slowest_s: 0 };
+        let report = OsdStats {
+            total_bytes,
+            used_bytes,
+            commit_latency_ns: 2_600_000,
+            pgs,
+            slow_ops: 0,
+            slowest_s: 0,
+        };
         stats.take(osd, report, 0, |_| true);
         stats.metadata.insert(
             osd,

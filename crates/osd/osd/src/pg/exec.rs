@@ -328,7 +328,7 @@ fn counted(left: &mut u64, told: Told) -> Result<Told, OpError> {
 }
 
 /// A write that wants what its operations tell, as one that only reads does.
-fn returns_all(op: &ClientOp) -> bool {
+pub(super) fn returns_all(op: &ClientOp) -> bool {
     op.request.flags & flags::RETURN_VEC != 0
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use carmine_messenger::Message;
 use carmine_peering::{AttemptId, Event, Order, Then};
-use carmine_pgtypes::{LogEntry, ObjectChange, PgInfo, Step, Transaction};
+use carmine_pgtypes::{LogEntry, ObjectChange, PgInfo, Promised, Step, Transaction};
 use carmine_store::{BLOCK_BYTES, Commit, StoreError};
 use carmine_types::{Eversion, errno, is_mutated};
 
@@ -178,7 +178,8 @@ impl Pg {
         Ok(result?)
     }
 
-    /// Submits a transaction, unless `generation` is over. An error means that nothing was changed.
+    /// Submits a transaction, unless `generation` is over, or the copy that it would change does not say any more that it is
+    /// incomplete. An error means that nothing was changed.
     async fn submit_repair(
         &self,
         osd: &OsdShard,
@@ -186,7 +187,8 @@ impl Pg {
         generation: u64,
     ) -> Result<Option<Commit>, StoreError> {
         let _prepared = osd.store.prepare(&txn.changes).await?;
-        if self.is_past(generation) {
+        let is_marked = txn.changes.is_empty() || self.log.borrow().info().incomplete;
+        if self.is_past(generation) || !is_marked {
             return Ok(None);
         }
         let commit = osd.store.submit(txn.clone());
@@ -231,8 +233,10 @@ struct NewLog {
 
 impl From<PgActivate> for NewLog {
     fn from(activate: PgActivate) -> NewLog {
-        let PgActivate { head, keep_to, info, log, .. } = activate;
-        let info = PgInfo { pg: head.pg, ..info };
+        let PgActivate { head, keep_to, lease_ms, info, log } = activate;
+        let holder = info.acting.first().copied().unwrap_or_default();
+        let promised = Promised { holder, interval: info.last_epoch_started, length_ms: lease_ms };
+        let info = PgInfo { pg: head.pg, promised, ..info };
         NewLog { keep_to, entries: log, info }
     }
 }

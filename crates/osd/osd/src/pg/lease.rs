@@ -7,8 +7,12 @@
 //!
 //! The primary of a later interval hears of all promises with the copies that it asks for, and waits (`wait`) until the
 //! holders cannot serve any more: its time is over, the map says that the holder died, or it says itself that it left.
-//! A holder that is a member of the new interval has left the old one when it answers. An OSD that restarts does not know
-//! what it promised: it assumes as much as it may have.
+//! A holder that is a member of the new interval has left the old one when it answers. An OSD that restarts may have promised
+//! something a moment before: how long its promises last is written down with the activation (`PgInfo::promised`), and no
+//! renewal is for longer.
+//!
+//! Times are compared as if all clocks had the same rate. They have not, so the primary ends its lease a little early
+//! ([`RATE_MARGIN`]).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,6 +20,7 @@ use std::time::Duration;
 
 use carmine_messenger::{Message, with_timeout};
 use carmine_peering::{AttemptId, Event, Lease};
+use carmine_pgtypes::Promised;
 use carmine_reactor::Group;
 use carmine_types::{Epoch, OsdId, errno, is_mutated};
 
@@ -25,12 +30,25 @@ use crate::shard::OsdShard;
 
 /// Pause between two looks at a lease that another primary may hold.
 const LOOK: Duration = Duration::from_millis(50);
+/// The primary ends its lease this part of it early.
+const RATE_MARGIN: u32 = 100;
+/// So many millionths a clock may be too fast or too slow. Clocks that NTP steers are off by 500 from its steering, and by some 100
+/// from their crystals.
+const CLOCK_PPM_MAX: u64 = 5_000;
+/// By a slow clock the primary's lease lasts `lease * (1 - 1 / margin) / (1 - ppm)`, by a fast one a replica's promise
+/// `lease / (1 + ppm)`, and that is longer.
+const _: () = {
+    let (margin, million) = (RATE_MARGIN as u64, 1_000_000);
+    assert!((margin - 1) * (million + CLOCK_PPM_MAX) <= margin * (million - CLOCK_PPM_MAX));
+};
 
 /// The leases of a PG. Times are those of the reactor's clock.
 #[derive(Default)]
 pub(super) struct Leases {
     /// Until when clients are served (primary).
     readable_until_ns: Cell<u64>,
+    /// The latest that this was in any interval: no later operation was ever served.
+    covered_until_ns: Cell<u64>,
     /// When the replicas of the attempt under way were asked first (primary).
     asked_ns: Cell<u64>,
     /// Until when each replica keeps its promise (primary).
@@ -43,6 +61,11 @@ impl Leases {
     /// An operation that arrived then may be executed: nobody else had served by then. What it reads later is no older.
     pub(super) fn covers(&self, arrived_ns: u64) -> bool {
         arrived_ns <= self.readable_until_ns.get() || is_mutated("ignore_lease")
+    }
+
+    /// An operation that arrived then was covered once, perhaps in an interval that is over.
+    pub(super) fn covered(&self, arrived_ns: u64) -> bool {
+        arrived_ns <= self.covered_until_ns.get() || is_mutated("ignore_lease")
     }
 
     /// Another OSD leads the PG in this map.
@@ -68,7 +91,7 @@ impl Leases {
 
     /// All of them have activated the interval, which was a promise.
     pub(super) fn serve(&self, replicas: &[OsdId], length: Duration) {
-        let until_ns = self.asked_ns.get() + length.as_nanos() as u64;
+        let until_ns = self.asked_ns.get() + held_ns(length);
         *self.promises.borrow_mut() = replicas.iter().map(|osd| (*osd, until_ns)).collect();
         self.follow_promises();
     }
@@ -85,8 +108,16 @@ impl Leases {
     /// Without replicas there is nobody who could serve instead.
     fn follow_promises(&self) {
         let first = self.promises.borrow().iter().map(|(_, until_ns)| *until_ns).min();
-        self.readable_until_ns.set(first.unwrap_or(u64::MAX));
+        let (until_ns, before_ns) = (first.unwrap_or(u64::MAX), self.readable_until_ns.get());
+        assert!(until_ns >= before_ns, "a lease until {before_ns} ns was cut short to {until_ns} ns");
+        self.readable_until_ns.set(until_ns);
+        self.covered_until_ns.set(until_ns.max(self.covered_until_ns.get()));
     }
+}
+
+/// How long the holder of a promise of this length may rely on it, by its own clock.
+fn held_ns(length: Duration) -> u64 {
+    (length - length / RATE_MARGIN).as_nanos() as u64
 }
 
 /// Renews the leases of this shard's PGs for as long as it runs.
@@ -126,18 +157,21 @@ impl Pg {
         if !self.peering.borrow().takes_writes_of(attempt) {
             return Message::of(&PgAck { head, result: errno::ESTALE });
         }
-        self.promise(osd, attempt, length_ms);
+        let length_ms = self.promise(osd, attempt, length_ms);
         Message::of(&PgLeaseAck { head, sent_ns, length_ms })
     }
 
-    /// This copy helps no other primary for so long.
-    pub(super) fn promise(&self, osd: &OsdShard, attempt: AttemptId, length_ms: u32) {
+    /// This copy helps no other primary for so long, or for the shorter time that a restart of this OSD would remember; the time
+    /// in milliseconds.
+    pub(super) fn promise(&self, osd: &OsdShard, attempt: AttemptId, length_ms: u32) -> u32 {
+        let length_ms = length_ms.min(self.log.borrow().info().promised.length_ms);
         let until_ns = osd.shard.now_ns() + u64::from(length_ms) * 1_000_000;
         let mut peering = self.peering.borrow_mut();
         let holder = peering.acting().next();
         if let Some(holder) = holder {
             peering.promise(Lease { holder, interval: attempt.interval, until_ns });
         }
+        length_ms
     }
 
     /// As a primary: a replica gave its promise.
@@ -145,25 +179,22 @@ impl Pg {
         let PgLeaseAck { head, sent_ns, length_ms } = *ack;
         let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
         if self.is_active() && self.peering.borrow().attempt_id() == attempt {
-            self.leases.promised(from, sent_ns + u64::from(length_ms) * 1_000_000);
+            let held_ns = held_ns(Duration::from_millis(length_ms.into()));
+            self.leases.promised(from, sent_ns.saturating_add(held_ns));
             self.resume(osd);
         }
     }
 
-    /// What this OSD may have promised before it started, by what the copy tells of its last activation: a death before that ends no
-    /// promise that came with it or after it.
+    /// The promise that this OSD may have given in the moment before it ended.
     pub(super) fn promised_before(&self, osd: &OsdShard) {
-        let until_ns = osd.shard.now_ns() + osd.config.heartbeat.lease().as_nanos() as u64;
-        let lease = {
-            let log = self.log.borrow();
-            let info = log.info();
-            info.acting.first().map(|holder| Lease {
-                holder: *holder,
-                interval: info.last_epoch_started,
-                until_ns,
-            })
-        };
-        lease.into_iter().for_each(|lease| self.peering.borrow_mut().promise(lease));
+        let Promised { holder, interval, mut length_ms } = self.log.borrow().info().promised;
+        if is_mutated("promise_as_configured") {
+            length_ms = osd.config.heartbeat.lease().as_millis() as u32;
+        }
+        if length_ms > 0 {
+            let until_ns = osd.shard.now_ns() + u64::from(length_ms) * 1_000_000;
+            self.peering.borrow_mut().promise(Lease { holder, interval, until_ns });
+        }
     }
 
     /// The promise of this copy that is still in force.

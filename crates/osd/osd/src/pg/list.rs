@@ -30,9 +30,8 @@ impl Bits {
         self.0.get()
     }
 
-    /// Follows the pool's number of PGs; true: it has changed.
-    pub(super) fn follow(&self, bits: u32) -> bool {
-        self.0.replace(bits) != bits
+    pub(super) fn set(&self, bits: u32) {
+        self.0.set(bits);
     }
 }
 

@@ -4,20 +4,22 @@ use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use carmine_pgtypes::{LogEntry, PgInfo, PgState};
+use carmine_pgtypes::{LogEntry, PgInfo, PgState, Returned};
 use carmine_types::{Eversion, ReqId, SpgId};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use crate::config::{LOG_ENTRIES_MIN, LOG_TRIM_BATCH};
+use crate::config::{LOG_ENTRIES_MIN, LOG_RETURNED_BYTES_MAX, LOG_TRIM_BATCH};
 
 /// The answer to a resend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
     pub version: Eversion,
     pub user_version: u64,
     pub result: i32,
+    /// Results and outputs of its operations, if its client wants them.
+    pub returned: Option<Arc<Returned>>,
 }
 
 /// Entries and info of one PG; the same as what the store holds once everything submitted is durable.
@@ -30,12 +32,28 @@ pub(crate) struct PgLog {
     /// Numbers of the entries, by their request ids: of those with the same one the newest. A few bytes an entry, for an OSD
     /// has hundreds of thousands, and each write looks here.
     by_reqid: HashTable<u32>,
+    outputs: Outputs,
+}
+
+/// The entries that have outputs.
+#[derive(Debug, Default)]
+struct Outputs {
+    /// Their numbers, oldest first.
+    numbers: VecDeque<u32>,
+    /// Memory that they take, bytes: [`LOG_RETURNED_BYTES_MAX`] at most.
+    bytes: usize,
 }
 
 impl PgLog {
     pub(crate) fn new(pg: SpgId) -> PgLog {
         let info = PgInfo { pg, ..PgInfo::default() };
-        PgLog { info, entries: VecDeque::new(), first: 0, by_reqid: HashTable::new() }
+        PgLog {
+            info,
+            entries: VecDeque::new(),
+            first: 0,
+            by_reqid: HashTable::new(),
+            outputs: Outputs::default(),
+        }
     }
 
     /// Takes what the store has of the PG.
@@ -60,16 +78,41 @@ impl PgLog {
         self.info = info;
     }
 
+    /// The number of PGs that the pool had when this one was made: this one, if none is noted.
+    pub(crate) fn made_with(&mut self, pg_num: u32) -> u32 {
+        if self.info.pg_num == 0 {
+            self.info.pg_num = pg_num;
+        }
+        self.info.pg_num
+    }
+
     /// Appends an entry; its version becomes the last update.
     pub(crate) fn push(&mut self, mut entry: LogEntry) {
         self.info.last_update = entry.version;
         self.share_name(&mut entry);
         let number = self.first.wrapping_add(self.entries.len() as u32);
-        let reqid = entry.reqid;
+        let (reqid, output_bytes) = (entry.reqid, returned_bytes(&entry));
         self.entries.push_back(entry);
+        if output_bytes > 0 {
+            self.note_outputs(number, output_bytes);
+        }
         // Entries without a client (repairs) have a zero id, which no resend carries.
         if reqid != ReqId::default() {
             self.index(reqid, number);
+        }
+    }
+
+    /// This entry has outputs. Those of the oldest are forgotten where all together take too much memory.
+    #[cold]
+    fn note_outputs(&mut self, number: u32, bytes: usize) {
+        self.outputs.numbers.push_back(number);
+        self.outputs.bytes += bytes;
+        while self.outputs.bytes > LOG_RETURNED_BYTES_MAX
+            && let Some(oldest) = self.outputs.numbers.pop_front()
+        {
+            let entry = self.entries.get_mut(oldest.wrapping_sub(self.first) as usize);
+            let returned = entry.and_then(|entry| entry.returned.take());
+            self.outputs.bytes -= returned.map_or(0, |returned| returned.memory_bytes());
         }
     }
 
@@ -96,7 +139,12 @@ impl PgLog {
         let entry_of = |number: &u32| self.entries.get(number.wrapping_sub(self.first) as usize);
         let is_it = |number: &u32| entry_of(number).is_some_and(|entry| entry.reqid == *reqid);
         let entry = entry_of(self.by_reqid.find(hash(reqid), is_it)?)?;
-        Some(Done { version: entry.version, user_version: entry.user_version, result: entry.result })
+        Some(Done {
+            version: entry.version,
+            user_version: entry.user_version,
+            result: entry.result,
+            returned: entry.returned.clone(),
+        })
     }
 
     /// Where to cut the log now, if it is long enough for a batch.
@@ -108,7 +156,7 @@ impl PgLog {
     /// Drops entries up to and including `to`.
     pub(crate) fn trim(&mut self, to: Eversion) {
         while let Some(entry) = self.entries.pop_front_if(|e| e.version <= to) {
-            self.forget(entry.reqid, self.first);
+            self.forget(&entry, self.first);
             self.first = self.first.wrapping_add(1);
             self.info.log_tail = entry.version;
         }
@@ -117,14 +165,20 @@ impl PgLog {
     /// Drops entries after `keep_to`: they did not happen.
     pub(crate) fn rewind(&mut self, keep_to: Eversion) {
         while let Some(entry) = self.entries.pop_back_if(|e| e.version > keep_to) {
-            self.forget(entry.reqid, self.first.wrapping_add(self.entries.len() as u32));
+            self.forget(&entry, self.first.wrapping_add(self.entries.len() as u32));
         }
         self.info.last_update = self.entries.back().map_or(self.info.log_tail, |e| e.version);
     }
 
-    fn forget(&mut self, reqid: ReqId, number: u32) {
-        if let Ok(found) = self.by_reqid.find_entry(hash(&reqid), |n| *n == number) {
+    /// The entry of this number, the oldest or the newest, is gone.
+    fn forget(&mut self, entry: &LogEntry, number: u32) {
+        if let Ok(found) = self.by_reqid.find_entry(hash(&entry.reqid), |n| *n == number) {
             found.remove();
+        }
+        if entry.returned.is_some() {
+            self.outputs.bytes -= returned_bytes(entry);
+            let numbers = &mut self.outputs.numbers;
+            numbers.pop_front_if(|oldest| *oldest == number).or_else(|| numbers.pop_back());
         }
     }
 
@@ -164,6 +218,10 @@ impl PgLog {
     }
 }
 
+fn returned_bytes(entry: &LogEntry) -> usize {
+    entry.returned.as_ref().map_or(0, |returned| returned.memory_bytes())
+}
+
 fn hash(reqid: &ReqId) -> u64 {
     FixedState::default().hash_one(reqid)
 }
@@ -180,14 +238,14 @@ mod tests {
     /// A change of a log: a client's write, or a repair's entry, of an object; the oldest or the newest entries go.
     #[derive(Clone, Debug)]
     enum Act {
-        Push { client: u64, object: u8 },
+        Push { client: u64, object: u8, outputs: usize },
         Trim(u64),
         Rewind(u64),
     }
 
     fn acts() -> impl Strategy<Value = Vec<Act>> {
         let act = prop_oneof![
-            8 => (0..12u64, 0..4u8).prop_map(|(client, object)| Act::Push { client, object }),
+            8 => (0..12u64, 0..4u8, 0..3usize).prop_map(|(client, object, outputs)| Act::Push { client, object, outputs }),
             1 => (0..6u64).prop_map(Act::Trim),
             1 => (0..4u64).prop_map(Act::Rewind),
         ];
@@ -205,8 +263,23 @@ mod tests {
             user_version: number,
             result: 0,
             mtime: UTime::default(),
-            clones: Vec::new(),
+            clones: Box::default(),
+            returned: None,
         }
+    }
+
+    fn with_outputs(entry: LogEntry, outputs: usize, bytes: usize) -> LogEntry {
+        let returned = Returned(vec![(1, vec![7; bytes].into()); outputs].into());
+        LogEntry { returned: (outputs > 0).then(|| returned.into()), ..entry }
+    }
+
+    /// The log counts the memory of outputs, and it is what its entries hold.
+    fn output_bytes(log: &PgLog) -> usize {
+        let held = || log.after(Eversion::ZERO).filter_map(|entry| entry.returned.as_ref());
+        assert_eq!(log.outputs.numbers.len(), held().count());
+        let bytes = held().map(|returned| returned.memory_bytes()).sum();
+        assert_eq!(log.outputs.bytes, bytes);
+        bytes
     }
 
     proptest! {
@@ -219,9 +292,10 @@ mod tests {
             for act in acts {
                 let last = log.info().last_update.version;
                 match act {
-                    Act::Push { client, object } => {
+                    Act::Push { client, object, outputs } => {
                         let prior = model.iter().rev().find(|e| *e.oid.name == [object]);
                         let entry = entry(last + 1, client, object, prior.map_or(Eversion::default(), |e| e.version));
+                        let entry = with_outputs(entry, outputs, 9);
                         newest.insert(entry.reqid, entry.version);
                         model.push_back(entry.clone());
                         log.push(entry);
@@ -238,6 +312,7 @@ mod tests {
                     }
                 }
                 prop_assert!(log.after(Eversion::default()).eq(model.iter()));
+                output_bytes(&log);
                 for (reqid, version) in &newest {
                     // An older entry of the same request may be forgotten with a newer one.
                     let there = *reqid != ReqId::default() && model.iter().any(|e| e.version == *version && e.reqid == *reqid);
@@ -245,6 +320,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn outputs_of_the_oldest_are_forgotten_where_they_take_too_much_memory() {
+        let mut log = PgLog::new(SpgId::default());
+        let most = LOG_RETURNED_BYTES_MAX / Returned(vec![(1, vec![7; 64].into()); 4].into()).memory_bytes();
+        for n in 1..=most as u64 + 10 {
+            log.push(with_outputs(entry(n, n, 0, Eversion::ZERO), 4, 64));
+            assert!(output_bytes(&log) <= LOG_RETURNED_BYTES_MAX);
+        }
+        let has_outputs = |n: u64| {
+            let done = log.find(&entry(n, n, 0, Eversion::ZERO).reqid).expect("the entry stays");
+            done.returned.is_some()
+        };
+        assert!((1..=10).all(|n| !has_outputs(n)) && (11..=most as u64 + 10).all(has_outputs));
+        log.trim(Eversion::new(1, 20));
+        log.rewind(Eversion::new(1, 30));
+        assert_eq!(log.outputs.numbers.len(), 10);
+        log.rewind(Eversion::new(1, 20));
+        assert_eq!(output_bytes(&log), 0);
     }
 
     #[test]

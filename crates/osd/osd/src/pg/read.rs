@@ -52,6 +52,7 @@ impl Pg {
     /// Answers an operation that changed nothing.
     pub(super) fn finish_read(&self, osd: &OsdShard, op: &ClientOp, outcome: Outcome) {
         let (bytes, error, done) = (outcome.bytes(), outcome.result < 0, osd.shard.stamp_ns());
+        debug_assert!(error || self.leases.covered(op.arrived_ns), "{} is read outside of a lease", op.oid);
         op.reply(osd, outcome);
         let end = osd.shard.stamp_ns();
         let (arrived, started) = (op.arrived_ns, op.started_ns.get());

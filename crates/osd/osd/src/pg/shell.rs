@@ -15,7 +15,7 @@ use carmine_reactor::Group;
 use carmine_store::StoreError;
 use carmine_types::{Epoch, Errno, Eversion, LogOp, OsdId, errno};
 use carmine_wire::header::Front;
-use carmine_wire::osdmap::Pin;
+use carmine_wire::osdmap::{PgPool, Pin};
 
 use super::Pg;
 use super::push::{self, Repair};
@@ -33,6 +33,7 @@ impl Pg {
                     if let Some(state) = state {
                         pg.log.borrow_mut().load(state);
                         pg.promised_before(&own);
+                        pg.note_pg_num(own.view().as_ref().and_then(|view| view.map().pool(pg.id.pgid.pool)));
                     }
                     pg.on(&own, Event::Loaded);
                 }
@@ -48,25 +49,32 @@ impl Pg {
         let (mapping, pool) = (view.mapping(self.id.pgid), map.pool(self.id.pgid.pool));
         let up = mapping.up.iter().filter_map(|osd| OsdId::from_item(*osd)).collect();
         let up_thru = mapping.acting_primary.map_or(Epoch(0), |primary| map.up_thru(primary));
-        let bits = pool.map_or(self.bits.get(), |pool| pg_bits(self.id.pgid.ps, pool.pg_num));
-        let is_split = self.bits.follow(bits);
+        self.note_pg_num(pool);
         let mut members: Vec<Member> = mapping.acting_osds().filter_map(|osd| member(view, osd)).collect();
         // Stable: the primary to the front, if it is not there.
         members.sort_by_key(|member| Some(member.osd) != mapping.acting_primary);
         let pin = Pin::of(map, self.id.pgid, &mapping.wanted);
         let owners = pin.owners.into_iter().filter_map(OsdId::from_item).collect();
-        let (size, min_size) =
-            pool.map_or((0, 1), |pool| (usize::from(pool.size), usize::from(pool.min_size)));
+        let (size, min_size, pg_num) =
+            pool.map_or((0, 1, 0), |pool| (usize::from(pool.size), usize::from(pool.min_size), pool.pg_num));
         if mapping.acting_primary != Some(osd.config.id) {
             self.leases.led_by_other(map.epoch);
         }
         let is_remapped = mapping.acting != mapping.up;
         let epoch = view.epoch();
         let osds = Arc::clone(osds);
-        let map = Map { epoch, members, up, up_thru, osds, owners, size, min_size, is_remapped, is_split };
+        let map = Map { epoch, members, up, up_thru, osds, owners, size, min_size, is_remapped, pg_num };
         self.snaps.follow(self.id.pgid.pool, view.map());
         self.on(osd, Event::Map(map));
         self.trim_snaps(osd);
+    }
+
+    /// Which objects are its own depends on the pool's number of PGs when it was made.
+    fn note_pg_num(&self, pool: Option<&PgPool>) {
+        if let Some(pool) = pool {
+            let made_with = self.log.borrow_mut().made_with(pool.pg_num);
+            self.bits.set(pg_bits(self.id.pgid.ps, made_with));
+        }
     }
 
     /// Gives an event to the state machine, and carries out what follows but for the part of the one who brings it.
@@ -202,7 +210,7 @@ impl Pg {
                 let common = self.common_with(&info, &log);
                 let differs = |e: &LogEntry| Some(e.version) > common && e.op != LogOp::Error;
                 let changed = log.iter().filter(|e| differs(e)).flat_map(LogEntry::objects).collect();
-                let PgInfo { last_update, last_epoch_started, incomplete, last_backfill, .. } = info;
+                let PgInfo { last_update, last_epoch_started, incomplete, last_backfill, history, .. } = info;
                 let until = |left_ms: u32| osd.shard.now_ns() + u64::from(left_ms) * 1_000_000;
                 let lease = lease.map(|Promise { holder, interval, left_ms }| Lease {
                     holder,
@@ -217,6 +225,7 @@ impl Pg {
                     last_backfill,
                     changed,
                     lease,
+                    history,
                 })
             }
             errno::EAGAIN => Err(Trouble::OtherMap),

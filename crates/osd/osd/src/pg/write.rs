@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use carmine_peering::{AttemptId, Event, Reason};
-use carmine_pgtypes::{LogEntry, Sealed, Step};
+use carmine_pgtypes::{LogEntry, Returned, Sealed, Step};
 use carmine_reactor::{Group, Payload};
 use carmine_store::StoreError;
 use carmine_types::{Errno, LogOp, ObjectId, OsdId, errno, is_mutated};
@@ -23,7 +23,7 @@ use super::exec::Plan;
 use super::heal::{self, IfUnfound};
 use super::log::Done;
 use super::pipeline::Write;
-use super::{Pg, Served, exec, snaps};
+use super::{Outputs, Pg, Served, exec, snaps};
 use crate::error::OpError;
 use crate::messages::RepAck;
 use crate::metrics::{EXECUTE, QUEUE, REPLICATE, REPLY, STORE};
@@ -112,10 +112,9 @@ impl Pg {
     /// Plans a write and submits it.
     async fn run_write(self: Rc<Self>, osd: Rc<OsdShard>, op: Rc<ClientOp>, generation: u64) {
         let osd = &osd;
-        let done = self.executed(&op);
-        if let Some(done) = done {
+        if let Some(done) = self.executed(&op) {
             osd.metrics.borrow_mut().dups += 1;
-            return self.follow(osd, op.clone(), replayed(&op, done), done.version.version);
+            return self.follow(osd, op.clone(), replayed(&op, &done), done.version.version);
         }
         let (plan, prepared) = loop {
             let of_snaps = self.snaps.version();
@@ -168,6 +167,7 @@ impl Pg {
             result,
             mtime: extra.as_ref().and_then(|extra| extra.mtime).unwrap_or_else(|| op.mtime(osd)),
             clones: clones.iter().map(|clone| clone.id).collect(),
+            returned: if exec::returns_all(&op) { returned(&outputs) } else { None },
         };
         let trim_to = self.log.borrow().trim_point();
         if effect == LogOp::Modify
@@ -293,9 +293,24 @@ impl Pg {
     }
 }
 
+/// Results and outputs of a write, for the log; `None` if they tell nothing.
+#[cold]
+fn returned(outputs: &Outputs) -> Option<Arc<Returned>> {
+    let tells = |(result, output): &(i32, Payload)| {
+        (*result != 0 || !output.is_empty()) && !is_mutated("forget_outputs")
+    };
+    let copied = || outputs.iter().map(|(result, output)| (*result, output.to_vec().into())).collect();
+    outputs.iter().any(tells).then(|| Arc::new(Returned(copied())))
+}
+
 /// The outcome of a request that was executed before.
-fn replayed(op: &ClientOp, done: Done) -> Outcome {
-    let outputs = op.request.ops.iter().map(|_| (0, Payload::new())).collect();
+fn replayed(op: &ClientOp, done: &Done) -> Outcome {
+    let outputs = match &done.returned {
+        None => op.request.ops.iter().map(|_| (0, Payload::new())).collect(),
+        Some(returned) => {
+            returned.0.iter().map(|(result, output)| (*result, Payload::from(output.to_vec()))).collect()
+        }
+    };
     let (version, user_version) = (done.version, done.user_version);
     Outcome { result: done.result, outputs, version, user_version, extra: None }
 }

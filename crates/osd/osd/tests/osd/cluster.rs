@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_client::{Client, Options, Pool, RouteMode};
-use carmine_osd::{OsdConfig, RecoveryOptions, ScrubOptions};
+use carmine_osd::{HeartbeatConfig, OsdConfig, RecoveryOptions, ScrubOptions};
 use carmine_pgtypes::{PgInfo, Transaction};
 use carmine_reactor::sim::{NodeId, Sim, SimDisk};
 use carmine_reactor::{Group, Shard, ShardId};
@@ -55,6 +55,7 @@ pub(crate) struct Cluster {
     /// Of the OSDs that are started from now on.
     pub(crate) scrub: RefCell<ScrubOptions>,
     pub(crate) recovery: RefCell<RecoveryOptions>,
+    pub(crate) heartbeat: Cell<HeartbeatConfig>,
 }
 
 impl Cluster {
@@ -87,6 +88,7 @@ impl Cluster {
             request_bytes,
             scrub: RefCell::default(),
             recovery: RefCell::default(),
+            heartbeat: Cell::default(),
         };
         for (osd, shards) in reactors.iter().enumerate() {
             cluster.start_osd(osd as u32, *shards);
@@ -103,6 +105,7 @@ impl Cluster {
             request_bytes_per_shard: self.request_bytes,
             scrub: self.scrub.borrow().clone(),
             recovery: self.recovery.borrow().clone(),
+            heartbeat: self.heartbeat.get(),
             ..OsdConfig::beside(mon_addr(), OsdId(osd), self.starts.get())
         });
         let blank = !self.kvs.borrow().contains_key(&osd);

@@ -60,7 +60,8 @@ fn entry(version: Eversion, name: &[u8]) -> LogEntry {
         user_version: 1,
         result: 0,
         mtime: UTime::ZERO,
-        clones: Vec::new(),
+        clones: Box::default(),
+        returned: None,
     }
 }
 

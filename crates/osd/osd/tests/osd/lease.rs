@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use carmine_client::RouteMode;
+use carmine_osd::HeartbeatConfig;
 use carmine_types::OsdId;
 use carmine_wire::osd_op::OsdOp;
 
@@ -93,17 +94,32 @@ fn nobody_waits_for_one_that_died_or_left() {
     assert!(takes_over(&cluster) < SECOND);
 }
 
-/// An OSD that restarts does not know what it promised.
+/// An OSD that restarts may have promised something a moment before.
 #[test]
 fn a_promise_outlives_the_process_that_gave_it() {
-    let cluster = start(44);
-    cut_off(&cluster);
+    let took = takes_over_after_a_restart(&start(44));
+    assert!((LEASE - 2 * SECOND..LEASE + SECOND).contains(&took), "{took:?}");
+}
+
+/// It is told to watch others for a shorter time from now on: what it promised is as long as it was.
+#[test]
+fn a_promise_outlives_the_configuration_by_which_it_was_given() {
+    let cluster = start(45);
+    cluster.heartbeat.set(HeartbeatConfig { interval: SECOND, grace: 2 * SECOND });
+    let client = Raw::new(&cluster, 0);
+    let took = takes_over_after_a_restart(&cluster);
+    assert!((LEASE - 2 * SECOND..LEASE + SECOND).contains(&took), "{took:?}");
+    assert_eq!(read(&cluster, &client, 1), None, "by now the old one is silent");
+}
+
+/// osd.0, which leads, is cut off; osd.1, which promised it something, restarts and takes its place.
+fn takes_over_after_a_restart(cluster: &Cluster) -> Duration {
+    cut_off(cluster);
     cluster.pass(SECOND);
-    kill(&cluster, 1);
+    kill(cluster, 1);
     cluster.start_osd(1, 1);
     cluster.mon.down(0);
     let is_up = |osd: u32| cluster.mon.map().is_up(OsdId(osd));
     cluster.wait("the map", || is_up(1) && !is_up(0));
-    let took = takes_over(&cluster);
-    assert!((LEASE - 2 * SECOND..LEASE + SECOND).contains(&took), "{took:?}");
+    takes_over(cluster)
 }

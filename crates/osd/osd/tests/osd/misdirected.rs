@@ -216,7 +216,8 @@ fn entry(oid: &ObjectId, version: Eversion) -> LogEntry {
         user_version: version.version,
         result: 0,
         mtime: UTime::ZERO,
-        clones: Vec::new(),
+        clones: Box::default(),
+        returned: None,
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Answer {
     pub(crate) result: i32,
     pub(crate) retry_attempt: i32,
     pub(crate) version: Eversion,
+    /// Result of each operation.
+    pub(crate) rvals: Vec<i32>,
     pub(crate) data: Vec<u8>,
 }
 
@@ -201,6 +203,7 @@ impl Dispatcher for Answers {
                     result: reply.result,
                     retry_attempt: reply.retry_attempt,
                     version: reply.replay_version,
+                    rvals: reply.rvals.to_vec(),
                     data: msg.data.to_vec(),
                 };
                 self.0.answers.borrow_mut().entry(msg.header.tid).or_default().push(answer);

@@ -10,7 +10,7 @@ use carmine_wire::osdmap::consts::{POOL_FULL, POOL_FULL_QUOTA};
 
 use super::cluster::{Cluster, Disks};
 use super::mon::POOL_ID;
-use super::raw::Raw;
+use super::raw::{Answer, Raw};
 
 /// A client may have a new pool's map before the OSD has it: the requests wait, wherever their PGs will be.
 #[test]
@@ -254,12 +254,62 @@ fn results_are_told_again_and_odd_flags_are_refused() {
     request.flags = flags::CLIENT_WRITE | flags::RETURN_VEC;
     let first = raw.ask(&cluster, request.clone(), method, 1).unwrap();
     assert_eq!((first.result, first.data.as_slice()), (42, &b"you might see this"[..]));
-    let again = raw.ask(&cluster, request.clone(), method, 1).unwrap();
-    assert_eq!((again.result, again.version), (42, first.version));
+    assert_eq!(raw.ask(&cluster, request.clone(), method, 1).unwrap(), first);
     let mut removal = raw.request(&cluster, "o", OsdOp::delete());
     removal.flags |= flags::PARALLEL_EXEC;
     assert_eq!(raw.ask(&cluster, removal, b"", 2).unwrap().result, errno::EINVAL);
     assert_eq!(raw.ask(&cluster, raw.request(&cluster, "o", OsdOp::stat()), b"", 3).unwrap().result, 0);
+}
+
+/// Results and outputs of a write's operations, and of one that failed, are in the log: whoever leads then tells them again, on
+/// what the replica wrote down, and after a restart on what the store has.
+#[test]
+fn outputs_of_a_write_outlive_its_primary() {
+    let cluster = Cluster::start(13, Disks::Blue, 2, 4, &[2, 2]);
+    led_by(&cluster, 0);
+    let raw = Raw::new(&cluster, 0);
+    let returning = |name: &str, input: &[u8]| {
+        let mut request = raw.request(&cluster, name, OsdOp::call_method(5, 17, input.len() as u32));
+        request.flags = flags::CLIENT_WRITE | flags::RETURN_VEC;
+        request.ops.insert(0, OsdOp::write(0, 1));
+        request.ops.push(OsdOp::stat());
+        (request, [b"xhellowrite_return_data", input].concat())
+    };
+    let (works, works_input) = returning("works", b"");
+    let (fails, fails_input) = returning("fails", b"in");
+    let (mut plain, plain_input) = returning("plain", b"");
+    plain.flags = flags::CLIENT_WRITE;
+    let requests = [(works, works_input, 1), (fails, fails_input, 2), (plain, plain_input, 3)];
+    let first = requests
+        .each_ref()
+        .map(|(request, input, tid)| raw.ask(&cluster, request.clone(), input, *tid).unwrap());
+    assert_eq!((first[0].result, &first[0].rvals[..], first[0].data.len()), (42, &[0, 42, 42][..], 18 + 16));
+    assert_eq!((first[1].result, first[1].data.as_slice()), (errno::EINVAL, &b"too much input data!"[..]));
+    assert_eq!((first[2].result, first[2].data.len()), (0, 0));
+
+    let same_again = |osd: u32, attempt: i32| {
+        let raw = Raw::new(&cluster, osd);
+        for ((request, input, tid), first) in requests.iter().zip(&first).take(2) {
+            let (epoch, retry_attempt) = (cluster.mon.map().epoch, attempt);
+            let again = OsdRequest { epoch, retry_attempt, ..request.clone() };
+            let answer = raw.ask(&cluster, again, input, *tid).unwrap();
+            assert_eq!(Answer { retry_attempt: 0, ..answer }, *first, "tid {tid} at osd.{osd}");
+        }
+    };
+    same_again(0, 1);
+    led_by(&cluster, 1);
+    same_again(1, 2);
+    for osd in 0..2 {
+        cluster.kill(osd);
+        cluster.mon.down(osd);
+    }
+    (0..2).for_each(|osd| cluster.start_osd(osd, 1));
+    cluster.wait_up(2);
+    cluster.pass(Duration::from_secs(1));
+    same_again(1, 3);
+    led_by(&cluster, 0);
+    same_again(0, 4);
+    cluster.check_equal(&[0, 1]);
 }
 
 /// A client that wants to know it is told that a pool holds as much as it may; operations that take no room are done,

@@ -9,7 +9,7 @@
 mod prior;
 
 use carmine_pgtypes::{Interval, PgHistory};
-use carmine_types::Epoch;
+use carmine_types::{Epoch, OsdId};
 
 pub(crate) use prior::blocked_by;
 pub use prior::{PriorSet, Sources};
@@ -35,11 +35,11 @@ struct Run {
 }
 
 impl Intervals {
-    /// Takes the next map; true if it begins an interval. Maps come in order, and none may be left out.
+    /// Takes the next map; true if it begins an interval. Maps come in order. If some are left out, as the monitor does not have
+    /// them any more, an interval begins whatever this one says, and before it there is one of which nobody is known.
     pub fn follow(&mut self, map: &Map) -> bool {
-        let is_same = |run: &&mut Run| !begins(&run.map, map);
+        let is_same = |run: &&mut Run| !run.is_before_gap(map.epoch) && !begins(&run.map, map);
         if let Some(run) = self.runs.last_mut().filter(is_same) {
-            // Of a split the first map tells: the interval does not begin again.
             run.map = map.clone();
             return false;
         }
@@ -55,12 +55,16 @@ impl Intervals {
     pub fn load(&mut self, known: &PgHistory) {
         let PgHistory { epoch, same_interval_since, last_epoch_clean, past } = known.clone();
         (self.is_loaded, self.past, self.last_epoch_clean) = (true, past, last_epoch_clean);
-        if let Some(at) = self.runs.iter().rposition(|run| run.first <= epoch) {
-            self.runs.drain(..at);
-            self.runs[0].first = same_interval_since;
-        } else if let Some(run) = self.runs.first().filter(|_| epoch > Epoch(0)) {
-            let last = Epoch(run.first.0 - 1);
-            self.past.push(Interval { first: same_interval_since, last, acting: Vec::new() });
+        let newest = self.runs.len().saturating_sub(1);
+        let at = self.runs.iter().position(|run| run.map.epoch >= epoch).unwrap_or(newest);
+        self.runs.drain(..at);
+        match self.runs.first_mut() {
+            Some(run) if run.first <= epoch => run.first = same_interval_since,
+            Some(run) if epoch > Epoch(0) => {
+                let last = Epoch(run.first.0 - 1);
+                self.note(same_interval_since, last, Vec::new());
+            }
+            _ => {}
         }
         self.close();
     }
@@ -102,6 +106,15 @@ impl Intervals {
         &self.past
     }
 
+    /// The epochs since an activation of which the monitor had no maps any more when this OSD asked for them: it is not known who
+    /// served clients then.
+    #[must_use]
+    pub fn gap(&self, last_epoch_started: Epoch) -> Option<(Epoch, Epoch)> {
+        let unknown =
+            |interval: &&Interval| interval.acting.is_empty() && interval.last >= last_epoch_started;
+        self.past.iter().rfind(unknown).map(|interval| (interval.first, interval.last))
+    }
+
     /// First epoch of the newest interval in which all copies were known to be whole.
     #[must_use]
     pub fn last_epoch_clean(&self) -> Epoch {
@@ -116,18 +129,36 @@ impl Intervals {
 
     /// All runs but the newest have ended.
     fn close(&mut self) {
-        let newest = self.runs.len().saturating_sub(1);
-        for run in self.runs.drain(..newest).filter(Run::may_have_served) {
-            let acting: Vec<_> = run.map.members.iter().map(|member| member.osd).collect();
-            // OSDs that come and go must not make the list longer and longer: the same acting set counts once.
-            let before = self.past.iter().position(|interval| interval.acting == acting);
-            let first = before.map_or(run.first, |at| self.past.remove(at).first);
-            self.past.push(Interval { first, last: run.map.epoch, acting });
+        let Some(newest) = self.runs.pop() else { return };
+        let runs = std::mem::replace(&mut self.runs, vec![newest]);
+        let next = runs.iter().skip(1).chain(&self.runs).map(|run| run.first).collect::<Vec<_>>();
+        for (run, next) in runs.into_iter().zip(next) {
+            if run.may_have_served() {
+                let acting = run.map.members.iter().map(|member| member.osd).collect();
+                self.note(run.first, run.map.epoch, acting);
+            }
+            if run.is_before_gap(next) {
+                self.note(Epoch(run.map.epoch.0 + 1), Epoch(next.0 - 1), Vec::new());
+            }
         }
+    }
+
+    /// An interval has ended that may have served clients.
+    fn note(&mut self, first: Epoch, last: Epoch, acting: Vec<OsdId>) {
+        assert!(first <= last, "an interval from {first} to {last}");
+        // OSDs that come and go must not make the list longer and longer: the same acting set counts once.
+        let before = self.past.iter().position(|interval| interval.acting == acting);
+        let first = before.map_or(first, |at| self.past.remove(at).first);
+        self.past.push(Interval { first, last, acting });
     }
 }
 
 impl Run {
+    /// Between its newest map and the one of this epoch some were left out.
+    fn is_before_gap(&self, next: Epoch) -> bool {
+        next.0 > self.map.epoch.0 + 1
+    }
+
     /// It may have served clients (Ceph: `maybe_went_rw`). While an owner of the data is no member, nobody is served.
     fn may_have_served(&self) -> bool {
         let Map { members, owners, min_size, up_thru, .. } = &self.map;
@@ -141,6 +172,6 @@ impl Run {
 /// The map after this one begins an interval.
 #[must_use]
 pub fn begins(before: &Map, now: &Map) -> bool {
-    let facts = |map: &Map| (map.size, map.min_size);
-    now.is_split || facts(before) != facts(now) || before.members != now.members || before.up != now.up
+    let facts = |map: &Map| (map.size, map.min_size, map.pg_num);
+    facts(before) != facts(now) || before.members != now.members || before.up != now.up
 }

@@ -29,7 +29,8 @@ impl PriorSet {
 }
 
 /// The OSDs that must be waited for if only those that `is_asked` names are asked: of each interval one is enough, for
-/// every write was on all of them.
+/// every write was on all of them. Of one that nobody knows it names none: whether the PG may be active nevertheless the caller
+/// must judge (`Intervals::gap`).
 pub(crate) fn blocked_by(
     past: &[Interval],
     last_epoch_started: Epoch,

@@ -20,7 +20,8 @@ const STATES: usize = 30_000;
 /// A run without trouble ends long before this.
 const QUIET_STEPS_MAX: usize = 3_000;
 
-const CALM: Budget = Budget { writes: 0, kills: 0, late: 0, duplicates: 0, timers: 0, moves: 0, failures: 0 };
+const CALM: Budget =
+    Budget { writes: 0, kills: 0, late: 0, duplicates: 0, timers: 0, moves: 0, failures: 0, gaps: 0 };
 
 /// The way to the state that is being worked on, printed if it breaks a rule.
 #[derive(Default)]
@@ -202,6 +203,19 @@ fn a_copy_moves_back_and_forth() {
 fn one_of_two_goes_on_alone() {
     let world = settled(World::of_pool(2, 2, 1, CALM), 1);
     scenario("alone", world.with(Budget { writes: 2, kills: 3, timers: 1, ..CALM }));
+}
+
+/// The monitor does not have the maps any more that an OSD missed.
+#[test]
+fn one_of_two_goes_on_alone_while_maps_are_missing() {
+    let world = settled(World::of_pool(2, 2, 1, CALM), 1);
+    scenario("gaps", world.with(Budget { writes: 1, kills: 3, timers: 1, gaps: 2, ..CALM }));
+}
+
+#[test]
+fn a_copy_moves_while_maps_are_missing() {
+    let world = settled(World::of_pool(3, 2, 1, CALM), 1);
+    scenario("moves late", world.with(Budget { writes: 1, kills: 1, moves: 2, timers: 1, gaps: 2, ..CALM }));
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub(crate) struct Budget {
     pub(crate) moves: u8,
     /// Writes that a replica cannot apply.
     pub(crate) failures: u8,
+    /// OSDs that ask for maps which the monitor does not have any more.
+    pub(crate) gaps: u8,
 }
 
 /// An action that can happen next.
@@ -42,6 +44,8 @@ pub(crate) enum Action {
     GiveUp(u8, usize),
     /// This OSD sees the next map.
     SeeMap(u8),
+    /// This OSD sees the newest map, as there are no others any more.
+    SkipMaps(u8),
     Timer(u8),
     /// This replica cannot apply a write.
     CannotApply(u8),
@@ -49,6 +53,8 @@ pub(crate) enum Action {
     /// The monitor marks this OSD down.
     MarkDown(u8),
     Start(u8),
+    /// The same, and the monitor has only the newest map.
+    StartLate(u8),
     /// The monitor marks this start of this OSD up.
     Boot(u8),
     /// The monitor notes that this OSD was up in the epoch that it asks for.
@@ -212,10 +218,14 @@ impl World {
 
     /// An OSD reads its store, and all maps since the one that it knows of.
     fn begin(&mut self, osd: u8) {
-        let newest = self.maps.len() as u32;
         let seen = self.osd(osd).memory.history.epoch.0;
-        self.osd(osd).epoch = if seen == 0 { newest } else { seen } - 1;
-        while self.osd(osd).epoch < newest {
+        self.begin_at(osd, if seen == 0 { self.maps.len() as u32 } else { seen });
+    }
+
+    /// The same with the maps from this epoch on.
+    fn begin_at(&mut self, osd: u8, epoch: u32) {
+        self.osd(osd).epoch = epoch - 1;
+        while (self.osd(osd).epoch as usize) < self.maps.len() {
             self.see_map(osd);
         }
         self.on(osd, Event::Loaded);
@@ -265,6 +275,14 @@ impl World {
         for (n, osd) in (0u8..).zip(&self.osds) {
             if self.budget.timers > 0 && osd.is_up && osd.timer.is_some() {
                 actions.push(Action::Timer(n));
+            }
+        }
+        for (n, osd) in (0u8..).zip(&self.osds).filter(|_| self.budget.gaps > 0) {
+            if osd.is_up && osd.epoch + 1 < newest {
+                actions.push(Action::SkipMaps(n));
+            }
+            if !osd.is_up {
+                actions.push(Action::StartLate(n));
             }
         }
         for (n, osd) in (0u8..).zip(&self.osds) {
@@ -371,10 +389,19 @@ impl World {
                 self.net.retain(|m| m.to != n || m.to_start != start);
             }
             Action::MarkDown(n) => self.new_map(|map, _| map.up[usize::from(n)] = None),
+            Action::SkipMaps(n) => {
+                self.budget.gaps -= 1;
+                self.osd(n).epoch = self.maps.len() as u32 - 1;
+                self.see_map(n);
+            }
             Action::Start(n) => {
-                let osd = self.osd(n);
-                (osd.is_up, osd.start, osd.memory) = (true, osd.start + 1, osd.disk.clone());
+                self.start(n);
                 self.begin(n);
+            }
+            Action::StartLate(n) => {
+                self.budget.gaps -= 1;
+                self.start(n);
+                self.begin_at(n, self.maps.len() as u32);
             }
             Action::Boot(n) => {
                 let start = self.osd(n).start;
@@ -422,6 +449,11 @@ impl World {
         }
         self.net.sort_by_key(|m| (m.to, m.from, m.attempt));
         self.check();
+    }
+
+    fn start(&mut self, n: u8) {
+        let osd = self.osd(n);
+        (osd.is_up, osd.start, osd.memory) = (true, osd.start + 1, osd.disk.clone());
     }
 
     /// The report that this OSD would send the monitor, if it changes something and is not on its way.
@@ -682,7 +714,10 @@ impl World {
     fn answer_order(&mut self, n: u8, kind: Kind, order: &Message, then: Then) {
         let result = match then {
             Then::Refuse(errno) => Err(errno.0),
-            _ => Ok((kind == Kind::Query).then(|| self.osd(n).memory.clone())),
+            _ => Ok((kind == Kind::Query).then(|| {
+                let osd = self.osd(n);
+                Stored { history: osd.peering.intervals().known(), ..osd.memory.clone() }
+            })),
         };
         self.send(n, order.from, order.from_start, order.attempt, Body::Answer { kind, result });
     }
@@ -725,6 +760,7 @@ impl World {
                         last_backfill: info.last_backfill,
                         changed: Vec::new(),
                         lease: None,
+                        history: info.history,
                     }
                 });
                 Event::Notified { attempt, from: from_id, copy }

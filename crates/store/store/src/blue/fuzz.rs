@@ -129,7 +129,8 @@ pub fn decode_seeds() -> Vec<Vec<u8>> {
         user_version: 4,
         result: 0,
         mtime,
-        clones: Vec::new(),
+        clones: Box::default(),
+        returned: None,
     };
     let name = keys::oid_bytes(&oid);
     let label = Label {

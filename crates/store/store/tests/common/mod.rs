@@ -163,7 +163,8 @@ pub fn log_entry(version: u64, oid: &ObjectId) -> LogEntry {
         user_version: version,
         result: 0,
         mtime: UTime { sec: version as u32, nsec: 9 },
-        clones: Vec::new(),
+        clones: Box::default(),
+        returned: None,
     }
 }
 

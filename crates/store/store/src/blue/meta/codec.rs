@@ -193,7 +193,8 @@ pub(crate) mod tests {
             user_version: 1,
             result: 0,
             mtime: UTime::ZERO,
-            clones: Vec::new(),
+            clones: Box::default(),
+            returned: None,
         }
     }
 
