@@ -68,9 +68,11 @@ prop_compose! {
 
 prop_compose! {
     fn scrubs()(count in any::<u64>(), last in (eversion(), utime()), deep in (eversion(), utime()), errors in any::<u64>(),
-                deep_errors in any::<u64>()) -> Scrubbed {
+                deep_errors in any::<u64>(), omaps in any::<[u64; 4]>()) -> Scrubbed {
         let stamp = |(version, time)| ScrubStamp { version, time };
-        Scrubbed { count, last: stamp(last), last_deep: stamp(deep), errors, deep_errors }
+        let [objects, large, keys, bytes] = omaps;
+        let omaps = Omaps { objects, large, size: OmapSize { keys, bytes } };
+        Scrubbed { count, last: stamp(last), last_deep: stamp(deep), errors, deep_errors, omaps }
     }
 }
 

@@ -199,6 +199,6 @@ impl Mon {
         for entry in told.entries.iter().take(LINES_MAX) {
             self.log.borrow_mut().add(entry.level, &osd.to_string(), &entry.text, self.now());
         }
-        self.push_log();
+        self.push_news();
     }
 }
