@@ -280,10 +280,10 @@ impl Moves {
             moved += wanted.iter().filter(|osd| !mapping.wanted.contains(osd)).count() as u64;
         }
         let (old, new) = (pgs_by_osd(before, pools), pgs_by_osd(after, pools));
-        let of = |pgs: &BTreeMap<OsdId, u64>, osd: OsdId| pgs.get(&osd).copied().unwrap_or_default();
+        let count = |pgs: &BTreeMap<OsdId, u64>, osd: OsdId| pgs.get(&osd).copied().unwrap_or_default();
         let map = before.map();
         let serving = map.osds().filter(|osd| map.is_up(*osd) && map.is_in(*osd));
-        let by_osd = serving.map(|osd| (osd, of(&old, osd), of(&new, osd))).collect();
+        let by_osd = serving.map(|osd| (osd, count(&old, osd), count(&new, osd))).collect();
         Moves { moved, total, by_osd }
     }
 
