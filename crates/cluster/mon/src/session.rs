@@ -20,6 +20,7 @@ use crate::command::{self, Answer, COMMAND_BYTES_MAX, View};
 use crate::log::LogWish;
 use crate::mon::{Done, Mon};
 use crate::osds::osd_of;
+use crate::push::PUSH_BYTES;
 use crate::report::cluster;
 use crate::report::health;
 use crate::report::service::Daemon;
@@ -73,9 +74,9 @@ pub(crate) struct MapWish {
     pub(crate) once: bool,
 }
 
-/// An answer to a command has about so many bytes, …
-const ANSWER_BYTES: usize = 256 << 10;
-/// … and at most so many.
+/// Answers to a command or a subscription have about so many bytes, …
+const ANSWER_BYTES: usize = PUSH_BYTES;
+/// … and an answer to a command at most so many.
 pub(crate) const ANSWER_BYTES_MAX: usize = 40 << 20;
 
 /// The dispatcher of all connections.
@@ -87,7 +88,10 @@ impl Dispatcher for Sessions {
     }
 
     fn output_bytes(&self, _: &Connection, parts: &Parts) -> usize {
-        if matches!(parts.header.kind, kinds::MON_COMMAND | kinds::COMMAND) { ANSWER_BYTES } else { 0 }
+        match parts.header.kind {
+            kinds::MON_COMMAND | kinds::COMMAND | kinds::MON_SUBSCRIBE => ANSWER_BYTES,
+            _ => 0,
+        }
     }
 
     fn on_message(&self, conn: &Rc<Connection>, mut msg: Message) {
