@@ -139,7 +139,11 @@ pub(crate) fn line_json(entry: &LogEntry) -> Value {
 }
 
 fn names(entry: &LogEntry) -> (String, String) {
-    let kind = if entry.rank.kind == EntityType::CLIENT { "client" } else { "mon" };
+    let kind = match entry.rank.kind {
+        EntityType::CLIENT => "client",
+        EntityType::OSD => "osd",
+        _ => "mon",
+    };
     let rank = if entry.rank.num < 0 { "?".to_owned() } else { entry.rank.num.to_string() };
     (format!("{kind}.{}", entry.name.1), format!("{kind}.{rank}"))
 }

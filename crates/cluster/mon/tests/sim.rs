@@ -222,7 +222,8 @@ fn osds_come_and_go() {
         session.send(Message::of(&LogMsg { version: 0, fsid: Uuid([5; 16]), entries: vec![entry] }));
         shard.sleep(Duration::from_millis(100)).await;
         let log = client.mon_command(r#"{"prefix":"log last","num":1}"#).await.unwrap();
-        assert!(format!("{log:?}").contains("osd.1 (osd.1)"), "{log:?}");
+        let log = String::from_utf8(log.data).unwrap();
+        assert!(log.contains("osd.1 (osd.1) 2 : cluster [WRN] tea"), "{log}");
         // The end of the session takes it down, and its space goes with it.
         session.shutdown();
         wait_up(&client, &[]).await;

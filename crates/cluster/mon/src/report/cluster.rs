@@ -217,6 +217,7 @@ pub(crate) fn df_json(view: &View<'_>, is_detailed: bool) -> Value {
     let mut stats = raw.clone();
     stats["num_osds"] = json!(view.map.osds().count());
     stats["num_per_pool_osds"] = json!(osds);
+    stats["num_per_pool_omap_osds"] = json!(osds);
     let one = |pool: Pool<'_>| {
         let mut stats = pool_df_json(&pool);
         if is_detailed {

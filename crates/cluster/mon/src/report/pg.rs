@@ -32,10 +32,13 @@ pub(crate) fn state(view: &View<'_>, pg: PgId, mapping: &Mapping) -> String {
         Some(stat) if mapping.acting == mapping.up => stat.states() & !state::REMAPPED,
         Some(stat) if stat.is(state::ACTIVE) => stat.states() | state::REMAPPED,
         Some(stat) => stat.states(),
-        // Its primary has not told of this interval; what is damaged stays so.
-        None => view.stats.last_pg(pg).map_or(0, |last| state::PEERING | last.states() & state::INCONSISTENT),
+        // Its primary has not told of this interval.
+        None => view.stats.last_pg(pg).map_or(0, |last| state::PEERING | last.states() & LASTING),
     })
 }
+
+/// States that a new interval does not end by itself.
+const LASTING: u64 = state::INCONSISTENT | state::DEGRADED | state::UNDERSIZED;
 
 /// What is known of a PG: what its last primary told of it.
 fn stat_of<'a>(view: &'a View<'_>, pg: PgId) -> Cow<'a, PgStat> {

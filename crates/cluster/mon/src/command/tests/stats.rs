@@ -10,8 +10,8 @@ const DF_DETAIL: &str = include_str!("../../../tests/data/df-detail.json");
 const OSD_DF_TREE: &str = include_str!("../../../tests/data/osd-df-tree.json");
 const PGMAP_DEGRADED: &str = include_str!("../../../tests/data/pgmap-degraded.json");
 
-/// Keys of a real answer that ours lacks: what nobody knows here.
-const UNKNOWN: [&str; 2] = ["pg_stats_delta", "pool_statfs"];
+/// Keys of a real answer that ours lacks: what nobody knows here, and the class of its devices.
+const UNKNOWN: [&str; 3] = ["pg_stats_delta", "pool_statfs", "hdd"];
 
 /// The paths of keys that `theirs` has and `ours` has not. Of lists the first items are compared.
 fn missing(theirs: &Value, ours: &Value, path: &str, out: &mut Vec<String>) {
@@ -159,7 +159,7 @@ fn a_pg_s_statistics_are_shown_as_its_primary_tells_them() {
         assert_eq!(sum[key], value, "{key}");
     }
     let listed = said(&map, &stats, &json!({ "prefix": "pg ls" }));
-    assert!(listed.lines().nth(1).unwrap().contains("active+clean    42s"), "{listed}");
+    assert!(listed.lines().nth(1).unwrap().contains("active+clean    42s    7'300"), "{listed}");
     let dump = asked(&map, &stats, &json!({ "prefix": "pg dump", "format": "json" }))["pg_map"].take();
     assert_eq!(
         (&dump["osd_stats_sum"]["snap_trim_queue_len"], &dump["osd_stats_sum"]["num_osds"]),
