@@ -9,6 +9,7 @@ use carmine_reactor::sim::{NodeId, SimStuck};
 use serde_json::json;
 
 use crate::cluster::{Cluster, HEARTBEATS, PGS, POOL, Shape, name_of};
+use crate::lag;
 use crate::load::{self, Load};
 use crate::model::BLOCK_TAG;
 
@@ -33,6 +34,8 @@ enum Theme {
     Wounds,
     /// Another pool takes all room that there is, and gives it back.
     Full,
+    /// Logs are short, and replicas stand still while many writes are in flight.
+    Lag,
 }
 
 /// A pool that takes all room, and the process that fills it.
@@ -51,7 +54,7 @@ struct Running {
 pub(crate) struct Chaos {
     pub(crate) cluster: Cluster,
     pub(crate) load: Rc<Load>,
-    rng: fastrand::Rng,
+    pub(crate) rng: fastrand::Rng,
     theme: Theme,
     /// The OSD with the bad drive.
     wounded: u32,
@@ -73,16 +76,18 @@ impl Chaos {
     pub(crate) fn new(seed: u64) -> Chaos {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x5EED_FA17);
         let theme = match rng.u32(..8) {
+            _ if lag::is_drawn(seed) => Theme::Lag,
             0 | 1 => Theme::Wounds,
             2 => Theme::Full,
             _ => Theme::Members,
         };
         let shape = match (theme, rng.u32(..3)) {
-            (Theme::Full, _) => Shape { osds: 3, size: 3, min_size: 2, drive_bytes: 8 << 20 },
-            (Theme::Wounds, _) => Shape { osds: 3, size: 3, min_size: 2, drive_bytes: 16 << 20 },
-            (_, 0) => Shape { osds: 4, size: 2, min_size: 1, drive_bytes: 16 << 20 },
-            (_, 1) => Shape { osds: 4, size: 3, min_size: 2, drive_bytes: 16 << 20 },
-            _ => Shape { osds: 3, size: 3, min_size: 2, drive_bytes: 16 << 20 },
+            (Theme::Lag, _) => lag::shape(&mut rng),
+            (Theme::Full, _) => Shape::new(3, 3, 2, 8 << 20),
+            (Theme::Wounds, _) => Shape::new(3, 3, 2, 16 << 20),
+            (_, 0) => Shape::new(4, 2, 1, 16 << 20),
+            (_, 1) => Shape::new(4, 3, 2, 16 << 20),
+            _ => Shape::new(3, 3, 2, 16 << 20),
         };
         let mut chaos = Chaos {
             cluster: Cluster::new(seed, shape, HEARTBEATS),
@@ -101,6 +106,9 @@ impl Chaos {
             faults: 0,
         };
         chaos.load.is_troubled.set(true);
+        if theme == Theme::Lag {
+            chaos.load.window.set(lag::WINDOW);
+        }
         chaos.load.history.borrow_mut().may_be_full = theme == Theme::Full;
         chaos.say(format!("{shape:?}, {theme:?}"));
         for osd in 0..shape.osds {
@@ -111,7 +119,7 @@ impl Chaos {
         chaos
     }
 
-    fn say(&mut self, what: String) {
+    pub(crate) fn say(&mut self, what: String) {
         let ms = self.cluster.sim.now_ns() as f64 / 1e6;
         self.trace.push(format!("{ms:10.3} ms {what}"));
     }
@@ -145,6 +153,9 @@ impl Chaos {
         self.cluster.pass(Duration::from_micros(self.rng.u64(..most_us)))?;
         self.note_ends();
         self.faults += 1;
+        if self.theme == Theme::Lag {
+            return self.lag();
+        }
         match self.rng.u32(..36) {
             0..=3 => self.kill(false),
             4 | 5 => self.kill(true),
@@ -201,11 +212,11 @@ impl Chaos {
     }
 
     /// One whose store is being made keeps its power.
-    fn forget_dead(&mut self) {
+    pub(crate) fn forget_dead(&mut self) {
         self.stopped.retain(|osd| self.cluster.runs(*osd));
     }
 
-    fn start_one(&mut self) {
+    pub(crate) fn start_one(&mut self) {
         let down: Vec<u32> = (0..self.cluster.shape.osds).filter(|osd| !self.cluster.runs(*osd)).collect();
         match down.as_slice() {
             [] => self.kill(false),
@@ -243,13 +254,17 @@ impl Chaos {
 
     fn stop(&mut self) {
         let osd = self.osd();
+        self.stop_osd(osd);
+    }
+
+    pub(crate) fn stop_osd(&mut self, osd: u32) {
         let Some(node) = self.cluster.node(osd) else { return };
         self.say(format!("osd.{osd} stands still"));
         self.stopped.insert(osd);
         self.cluster.sim.stop(node);
     }
 
-    fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         let Some(osd) = self.stopped.pop_first() else { return };
         self.say(format!("osd.{osd} goes on"));
         if let Some(node) = self.cluster.node(osd) {
@@ -278,7 +293,7 @@ impl Chaos {
         }
     }
 
-    fn cut_both_ways(&self, a: &str, b: &str) {
+    pub(crate) fn cut_both_ways(&self, a: &str, b: &str) {
         self.cluster.sim.cut(a, b);
         self.cluster.sim.cut(b, a);
     }
@@ -321,7 +336,7 @@ impl Chaos {
         Ok(())
     }
 
-    fn mend(&mut self) {
+    pub(crate) fn mend(&mut self) {
         self.say("the network is mended".to_owned());
         self.cluster.sim.mend_network();
         self.is_cut = false;
@@ -597,7 +612,7 @@ impl Chaos {
             let name = format!("osd.{osd}");
             self.cluster.command(&json!({ "prefix": "osd crush reweight", "name": name, "weight": 1.0 }))?;
         }
-        for pg in 0..PGS {
+        for pg in 0..self.cluster.shape.pgs {
             let command = json!({ "prefix": "osd rm-pg-upmap-items", "pgid": format!("1.{pg:x}") });
             self.cluster.command(&command)?;
         }

@@ -11,16 +11,19 @@ use std::time::Duration;
 
 use carmine_client::{Client, Options, RouteMode};
 use carmine_mon::{DownLimits, InitialCluster, InitialPool, Mon, MonConfig};
-use carmine_osd::{HeartbeatConfig, OsdConfig, OsdShard};
+use carmine_osd::{HeartbeatConfig, LogLimits, OsdConfig, OsdShard};
 use carmine_reactor::Shard;
 use carmine_reactor::sim::{NodeId, Sim, SimStuck};
 use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
 use carmine_store::{BlueShared, Kv, MemKv, StoreShared};
-use carmine_types::{OsdId, Uuid};
+use carmine_types::{OsdId, PgId, Uuid};
 use serde_json::Value;
 
 pub(crate) const POOL: &str = "bench";
+/// PGs of the pool, mostly.
 pub(crate) const PGS: u32 = 8;
+/// The pool's number.
+pub(crate) const POOL_ID: i64 = 1;
 /// Shorter than Ceph's, so that much happens in little virtual time. An OSD that is started again may be told the other one: what
 /// it promised before is as long as it was.
 pub(crate) const HEARTBEATS: [HeartbeatConfig; 2] = [
@@ -42,6 +45,17 @@ pub(crate) struct Shape {
     pub(crate) min_size: u8,
     /// Bytes of each OSD's drive.
     pub(crate) drive_bytes: u64,
+    /// PGs of the pool.
+    pub(crate) pgs: u32,
+    /// How long their logs are.
+    pub(crate) log: LogLimits,
+}
+
+impl Shape {
+    /// So many OSDs, and copies of each object.
+    pub(crate) fn new(osds: u32, size: u8, min_size: u8, drive_bytes: u64) -> Shape {
+        Shape { osds, size, min_size, drive_bytes, pgs: PGS, log: LogLimits::default() }
+    }
 }
 
 /// One OSD: its process, if it runs, and what stays when it does not.
@@ -89,10 +103,10 @@ impl Cluster {
         if self.mon.is_some_and(|node| self.sim.is_alive(node)) {
             return;
         }
-        let Shape { osds, size, min_size, .. } = self.shape;
+        let Shape { osds, size, min_size, pgs, .. } = self.shape;
         let heartbeat_grace = self.heartbeats[0].grace;
         self.mon = Some(self.sim.node("mon", 1, move |shard: Shard| async move {
-            let pool = InitialPool { name: POOL.into(), size, min_size, pg_num: PGS };
+            let pool = InitialPool { name: POOL.into(), size, min_size, pg_num: pgs };
             let initial = InitialCluster { fsid: FSID, osds, pool };
             let limits = DownLimits {
                 heartbeat_grace,
@@ -137,7 +151,7 @@ impl Cluster {
         let id = OsdId(osd);
         let config = OsdConfig::beside(mon_addr(), id, self.starts);
         let heartbeat = self.heartbeats[self.starts as usize % 2];
-        let config = Arc::new(OsdConfig { heartbeat, ..config });
+        let config = Arc::new(OsdConfig { heartbeat, log: self.shape.log, ..config });
         let own = &self.osds[osd as usize];
         let (kv, is_made, ended) = (Arc::clone(&own.kv), Rc::clone(&own.is_made), Rc::clone(&self.ended));
         let drive_bytes = self.shape.drive_bytes;
@@ -229,6 +243,24 @@ impl Cluster {
         self.run(|| done.get())?;
         self.sim.kill(node);
         Ok(())
+    }
+
+    /// The OSD that leads a PG by the map of a client that has just come.
+    ///
+    /// # Errors
+    /// A task panicked, or the monitor does not answer.
+    pub(crate) fn primary(&self, ps: u32) -> Result<Option<u32>, SimStuck> {
+        let found = Rc::<Cell<Option<u32>>>::default();
+        let own = Rc::clone(&found);
+        let (node, done) = self.task("looker", move |client| {
+            let view = client.view();
+            let primary = view.and_then(|view| view.acting_primary(PgId::new(POOL_ID, ps)));
+            own.set(primary.map(|osd| osd.0));
+            std::future::ready(())
+        });
+        self.run(|| done.get())?;
+        self.sim.kill(node);
+        Ok(found.get())
     }
 
     /// Starts a client's process; the flag says that its work is done.

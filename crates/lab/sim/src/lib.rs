@@ -8,6 +8,7 @@ pub mod check;
 mod cluster;
 pub mod command;
 pub mod history;
+mod lag;
 mod load;
 pub mod model;
 #[cfg(test)]

@@ -21,21 +21,35 @@ pub(crate) const OBJECTS: u32 = 8;
 const OBJECT_BYTES: u64 = 20_000;
 /// Sizes of the objects that take all room.
 const FILL_BYTES: [usize; 3] = [128 << 10, 16 << 10, 4 << 10];
-/// Requests that a client has in flight.
+/// Requests that a client has in flight, mostly.
 const WINDOW: usize = 6;
 
 /// State that all clients share.
-#[derive(Default)]
 pub(crate) struct Load {
     pub(crate) history: RefCell<History>,
     /// Numbers of data, each given once.
     next_data: Cell<u64>,
     /// Faults still go on.
     pub(crate) is_troubled: Cell<bool>,
+    /// Requests that a client has in flight.
+    pub(crate) window: Cell<usize>,
     /// The client that is cut off with one OSD: it only reads, and goes on when others would wait for answers.
     pub(crate) lonely: Cell<Option<u32>>,
     /// Answers that no client may get.
     pub(crate) errors: RefCell<Vec<String>>,
+}
+
+impl Default for Load {
+    fn default() -> Load {
+        Load {
+            history: RefCell::default(),
+            next_data: Cell::default(),
+            is_troubled: Cell::default(),
+            window: Cell::new(WINDOW),
+            lonely: Cell::default(),
+            errors: RefCell::default(),
+        }
+    }
 }
 
 impl Load {
@@ -211,7 +225,7 @@ pub(crate) async fn client(load: Rc<Load>, client: Rc<Client>, number: u32, coun
             _ => 200,
         };
         shard.sleep(Duration::from_micros(pause_us)).await;
-        while in_flight.get() >= WINDOW && !is_lonely() {
+        while in_flight.get() >= load.window.get() && !is_lonely() {
             shard.sleep(Duration::from_millis(1)).await;
         }
     }

@@ -12,7 +12,7 @@ use carmine_types::PgId;
 
 use crate::cluster::{Cluster, PGS, POOL, Shape};
 
-const FOUR: Shape = Shape { osds: 4, size: 3, min_size: 2, drive_bytes: 16 << 20 };
+const FOUR: u32 = 4;
 /// Time between two writes to a PG.
 const EVERY: Duration = Duration::from_millis(100);
 
@@ -27,8 +27,9 @@ struct Bed {
 impl Bed {
     /// A cluster of which each PG serves.
     fn new(seed: u64) -> Bed {
-        let mut cluster = Cluster::new(seed, FOUR, [HeartbeatConfig::default(); 2]);
-        (0..FOUR.osds).for_each(|osd| cluster.start(osd, 1));
+        let shape = Shape::new(FOUR, 3, 2, 16 << 20);
+        let mut cluster = Cluster::new(seed, shape, [HeartbeatConfig::default(); 2]);
+        (0..FOUR).for_each(|osd| cluster.start(osd, 1));
         let acked = Acked::default();
         let acked_by = Rc::clone(&acked);
         let _ = cluster.task("prober", move |client| {
@@ -95,7 +96,7 @@ const SLACK: Duration = Duration::from_secs(2);
 
 #[test]
 fn a_stopped_osd_costs_no_more_than_the_grace_and_two_seconds() {
-    for osd in 0..FOUR.osds {
+    for osd in 0..FOUR {
         let bed = Bed::new(osd.into());
         let node = bed.cluster.node(osd).unwrap();
         // First shorter than the grace, and soon after it longer.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::chaos::Chaos;
 use crate::check::{Fault, check};
-use crate::cluster::{PGS, POOL};
+use crate::cluster::{POOL, Shape};
 use crate::load::{self, OBJECTS, object_name};
 
 /// Faults of a run, at least and at most.
@@ -106,7 +106,8 @@ fn through(chaos: &mut Chaos, healed_ms: &mut f64) -> Result<(), String> {
     let healed_ns = chaos.cluster.sim.now_ns();
     let end_ns = healed_ns + BOUND.as_nanos() as u64;
     let seen = Rc::<RefCell<String>>::default();
-    let (osds, size) = (chaos.cluster.shape.osds, usize::from(chaos.cluster.shape.size));
+    let shape = chaos.cluster.shape;
+    let osds = shape.osds;
     let own = Rc::clone(&seen);
     let (_, is_clean) = chaos.cluster.task("watcher", move |client| clean(client, osds, Rc::clone(&own)));
     let sim = &chaos.cluster.sim;
@@ -134,7 +135,7 @@ fn through(chaos: &mut Chaos, healed_ms: &mut f64) -> Result<(), String> {
                     client.shard().sleep(REPAIR).await;
                 }
                 clean(Rc::clone(&client), osds, Rc::default()).await;
-                *wrong.borrow_mut() = compare(&pool, osds, size).await.err();
+                *wrong.borrow_mut() = compare(&pool, shape).await.err();
             }
         }
     });
@@ -183,7 +184,8 @@ async fn admin(client: &Client, osd: OsdId, question: &str) -> Result<Value, Str
 }
 
 /// All copies of each PG have the same objects.
-async fn compare(pool: &Pool, osds: u32, size: usize) -> Result<(), String> {
+async fn compare(pool: &Pool, shape: Shape) -> Result<(), String> {
+    let (osds, size) = (shape.osds, usize::from(shape.size));
     let client = pool.client();
     client.wait_newest_map().await.map_err(|error| error.to_string())?;
     let mut copies = Vec::new();
@@ -191,7 +193,7 @@ async fn compare(pool: &Pool, osds: u32, size: usize) -> Result<(), String> {
         copies.push(admin(client, osd, r#"{"prefix":"pg_contents"}"#).await?);
     }
     let view = client.view().ok_or("there is no map")?;
-    for pg in (0..PGS).map(|ps| PgId::new(pool.id(), ps)) {
+    for pg in (0..shape.pgs).map(|ps| PgId::new(pool.id(), ps)) {
         let members: Vec<OsdId> = view.mapping(pg).acting_osds().collect();
         if members.len() != size {
             return Err(format!("{pg} has the members {members:?}, not {size}"));

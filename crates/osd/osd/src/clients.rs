@@ -45,7 +45,7 @@ impl Clients {
 }
 
 impl OsdShard {
-    /// A client has connected to a shard.
+    /// A client, or whoever else may send operations, has connected to a shard.
     pub(crate) fn know_client(&self, origin: Origin, addr: EntityAddr) {
         let view = self.view();
         self.clients.borrow_mut().insert(origin, addr, view.as_ref().map(|view| &**view.map()));
@@ -69,6 +69,13 @@ impl OsdShard {
         let clients = self.clients.borrow();
         !clients.barred.is_empty()
             && op.origin(self.shard.id()).is_some_and(|from| clients.barred.contains(&from))
+    }
+
+    /// The connection through which an operation came is closed. Only the map of now says who is kept out, and it is not known
+    /// any more who that was.
+    pub(crate) fn has_gone(&self, op: &ClientOp) -> bool {
+        let from = op.origin(self.shard.id());
+        from.is_some_and(|from| !self.clients.borrow().addrs.contains_key(&from))
     }
 
     /// Takes the clients that a new map keeps out.

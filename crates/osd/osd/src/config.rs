@@ -10,15 +10,11 @@ use carmine_types::{OsdId, Uuid};
 
 use crate::heartbeat::HeartbeatConfig;
 
-/// Log entries that a PG keeps for detecting resends, as in Ceph.
-pub(crate) const LOG_ENTRIES_MIN: usize = 3000;
-/// Entries beyond [`LOG_ENTRIES_MIN`] that are dropped at once: trimming one by one would double the metadata writes.
-pub(crate) const LOG_TRIM_BATCH: usize = 256;
 /// Memory that the outputs of writes take in the log of a PG at most: beyond it those of the oldest are forgotten. So many bytes are
 /// the longest outputs of the newest thousand requests of one operation.
 pub(crate) const LOG_RETURNED_BYTES_MAX: usize = 160 << 10;
 /// Memory that the log of a PG takes at most, about: some 350 bytes an entry, with its place in the index of requests.
-pub const PG_LOG_BYTES: u64 = (LOG_ENTRIES_MIN + LOG_TRIM_BATCH) as u64 * 400 + LOG_RETURNED_BYTES_MAX as u64;
+pub const PG_LOG_BYTES: u64 = LogLimits::DEFAULT.entries_max() as u64 * 400 + LOG_RETURNED_BYTES_MAX as u64;
 /// Longest object name and locator key, bytes (Ceph's osd_max_object_name_len).
 pub(crate) const NAME_BYTES_MAX: usize = 2048;
 /// Longest namespace, bytes (Ceph's osd_max_object_namespace_len).
@@ -59,6 +55,58 @@ pub(crate) const LISTS_MAX: usize = 4;
 /// sends them again when the map changes.
 pub(crate) const WAITING_OPS_MAX: usize = 16 << 10;
 
+/// How many entries the log of a PG has, and how many of them may be uncommitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogLimits {
+    /// Entries that are kept for detecting resends.
+    entries_min: usize,
+    /// Entries beyond those that are dropped at once: trimming one by one would double the metadata writes.
+    trim_batch: usize,
+}
+
+impl LogLimits {
+    /// As many as in Ceph.
+    const DEFAULT: LogLimits = LogLimits::new(3000, 256);
+
+    /// A log that keeps so many entries, and of which so many are dropped at once.
+    ///
+    /// # Panics
+    /// One of them is zero.
+    #[must_use]
+    pub const fn new(entries_min: usize, trim_batch: usize) -> LogLimits {
+        assert!(entries_min > 0 && trim_batch > 0, "a log keeps entries, and is trimmed");
+        LogLimits { entries_min, trim_batch }
+    }
+
+    pub(crate) const fn entries_min(self) -> usize {
+        self.entries_min
+    }
+
+    pub(crate) const fn trim_batch(self) -> usize {
+        self.trim_batch
+    }
+
+    /// Length of the log at the most: no entry that is to go is uncommitted, for fewer than the log keeps are.
+    const fn entries_max(self) -> usize {
+        self.entries_min + self.trim_batch
+    }
+
+    /// Writes of clients that may be uncommitted at the same time. The other entries that the log keeps are for resends of
+    /// requests whose answers were lost.
+    pub(crate) const fn in_flight_max(self) -> usize {
+        self.entries_min - self.entries_min / 3
+    }
+}
+
+impl Default for LogLimits {
+    fn default() -> LogLimits {
+        LogLimits::DEFAULT
+    }
+}
+
+/// Scrubs write without waiting for room, a few entries of a PG at the same time.
+const _: () = assert!(LogLimits::DEFAULT.in_flight_max() + 100 < LogLimits::DEFAULT.entries_min());
+
 /// Most connections on the public port.
 const CONNECTIONS_MAX: usize = 4096;
 
@@ -87,6 +135,8 @@ pub struct OsdConfig {
     pub recovery: RecoveryOptions,
     /// The age from which an operation is slow.
     pub complaint: ComplaintTime,
+    /// How long the logs of its PGs are.
+    pub log: LogLimits,
 }
 
 impl OsdConfig {
@@ -105,6 +155,7 @@ impl OsdConfig {
             scrub: ScrubOptions::default(),
             recovery: RecoveryOptions::default(),
             complaint: ComplaintTime::default(),
+            log: LogLimits::default(),
         }
     }
 }

@@ -69,11 +69,8 @@ impl Dispatcher for Incoming {
     }
 }
 
-/// Tells all shards a client's address, before anything of it comes to them.
+/// Tells all shards a client's address, before anything of it comes to them. Whoever connects may send operations.
 fn introduce(osd: &OsdShard, conn: &Connection) {
-    if conn.peer().entity != EntityType::CLIENT {
-        return;
-    }
     let (origin, addr) = (Origin { home: osd.shard.id(), conn: conn.id() }, conn.peer().addr);
     osd.know_client(origin, addr);
     for to in (0..osd.shard.shards()).map(ShardId).filter(|to| *to != origin.home) {
@@ -145,7 +142,13 @@ pub(crate) fn place_op(osd: &Rc<OsdShard>, op: Unplaced) {
     match osd.owner(op.pg) {
         Some(owner) if owner != osd.shard.id() => hop(osd, owner, op),
         None if op.epoch > osd.epoch() => osd.unplaced.borrow_mut().push(op),
-        None => osd.metrics.borrow_mut().ops_dropped += 1,
+        None => {
+            osd.metrics.borrow_mut().ops_dropped += 1;
+            // It may have waited while the PG went: its client was not told of that map.
+            if let Some(state) = osd.conns.borrow().get(&op.conn.id()) {
+                share_map(osd, state, op.epoch);
+            }
+        }
         Some(_) => local_op(osd, &op.conn, op.parts, op.permit),
     }
 }
@@ -200,6 +203,7 @@ pub(crate) fn route_op(osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
         Some(pg) if primary == Some(osd.config.id) => pg.take(osd, op),
         // Only the primary answers reads, and this makes the client ask it.
         Some(_) if op.may_go_to_replicas() => op.reply(osd, Outcome::error(errno::EAGAIN)),
+        None if osd.is_deleted(id.pool) => op.reply(osd, Outcome::error(errno::ENOENT)),
         // Not ours by our map, which the client has or was just sent: it finds the right OSD itself.
         _ => osd.metrics.borrow_mut().ops_dropped += 1,
     }

@@ -36,7 +36,7 @@ mod stats;
 mod watch;
 
 pub use admin::{AdminAnswer, AdminHook};
-pub use config::{ComplaintTime, Gates, OsdConfig, PG_LOG_BYTES, RecoveryOptions, ScrubOptions};
+pub use config::{ComplaintTime, Gates, LogLimits, OsdConfig, PG_LOG_BYTES, RecoveryOptions, ScrubOptions};
 pub use heartbeat::HeartbeatConfig;
 pub use join::leave;
 pub use live::{measure_load, serve_admin_socket, serve_http};

@@ -109,7 +109,7 @@ impl OsdShard {
         for (id, _) in table.iter().filter(|(_, owner)| *owner == here) {
             let id = SpgId::from(id);
             let known = self.pg(id);
-            let pg = known.clone().unwrap_or_else(|| Pg::new(id, self.config.id));
+            let pg = known.clone().unwrap_or_else(|| Pg::new(id, self.config.id, self.config.log));
             pg.on_map(self, &view, &osds);
             if known.is_none() {
                 self.pgs.borrow_mut().insert(id, Rc::clone(&pg));
@@ -127,6 +127,13 @@ impl OsdShard {
 }
 
 impl OsdShard {
+    /// There was such a pool, and the newest map does not have it any more.
+    pub(crate) fn is_deleted(&self, pool: i64) -> bool {
+        let view = self.view.borrow();
+        let map = view.as_ref().map(|view| view.map());
+        map.is_some_and(|map| !map.pools.contains_key(&pool) && pool <= map.pool_max.into())
+    }
+
     fn remove_pgs_of_deleted_pools(self: &Rc<Self>, view: &MapView) {
         let gone = self.pgs.borrow_mut().take_pools(|pool| !view.map().pools.contains_key(&pool));
         gone.iter().for_each(|pg| pg.remove(self));

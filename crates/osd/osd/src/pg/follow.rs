@@ -14,6 +14,7 @@ use carmine_pgtypes::{LogEntry, ObjectChange, PgInfo, Promised, Step, Transactio
 use carmine_store::{BLOCK_BYTES, Commit, StoreError};
 use carmine_types::{Eversion, errno, is_mutated};
 
+use super::log::is_run;
 use super::{Pg, PgLog, push};
 use crate::error::OpError;
 use crate::messages::{Head, PgAck, PgActivate, PgComplete, PgNotify, PgQuery, PgRepair, PushObject};
@@ -146,10 +147,22 @@ impl Pg {
         answer(order.head, result.await)
     }
 
-    /// All that an activation names is this PG's.
+    /// All that an activation names is this PG's, and what it gives is a log together with what is kept of this one.
     fn fits(&self, activate: &PgActivate) -> bool {
         let logged = activate.log.iter().map(|entry| &*entry.oid);
-        logged.chain(&activate.info.unfound).all(|oid| self.contains(oid))
+        logged.chain(&activate.info.unfound).all(|oid| self.contains(oid)) && self.continues(activate)
+    }
+
+    fn continues(&self, activate: &PgActivate) -> bool {
+        let PgActivate { keep_to, info, log: entries, .. } = activate;
+        let log = self.log.borrow();
+        let (keeps_some, tail) = (keep_to > &Eversion::ZERO, info.log_tail);
+        let is_same = entries.is_empty() && info.last_update == log.info().last_update;
+        let end = if keeps_some { log.end_of(*keep_to) } else { tail };
+        // The primary's tail is the end of what is kept, or an entry before that.
+        let has_tail = tail <= log.info().log_tail || (tail <= end && log.end_of(tail) == tail);
+        let is_log = is_run(end, entries, info.last_update) && (!keeps_some || has_tail);
+        (is_same || is_log) && info.complete_to <= info.last_update
     }
 
     /// Prepares a transaction, submits it unless `generation` is over, and waits until it is durable. `note` changes the log in
@@ -246,33 +259,36 @@ impl NewLog {
         log.info().last_update != self.info.last_update || !self.entries.is_empty()
     }
 
-    /// Info of the PG with this log: its tail stays where it is while an entry of it is kept.
+    /// Info of the PG with this log. What is kept of its own log reaches no further back than the primary's: it would be as
+    /// long as two.
     fn info_after(&self, log: &PgLog) -> PgInfo {
-        let tail = if self.keep_to == Eversion::ZERO && self.is_other(log) {
-            self.info.log_tail
-        } else {
-            log.info().log_tail
+        let own = log.info().log_tail;
+        let tail = match self.is_other(log) {
+            true if self.keep_to == Eversion::ZERO => self.info.log_tail,
+            true => self.info.log_tail.max(own),
+            false => own,
         };
         PgInfo { log_tail: tail, ..self.info.clone() }
     }
 
     /// `txn` is an empty one of the PG.
     fn transaction(&self, mut txn: Transaction, log: &PgLog) -> Transaction {
+        let info = self.info_after(log);
         if self.is_other(log) {
             txn.log = self.entries.iter().cloned().collect();
             txn.log_rewind_to = Some(self.keep_to).filter(|_| !is_mutated("skip_rewind"));
+            txn.log_trim_to = Some(info.log_tail).filter(|tail| *tail > log.info().log_tail);
         }
-        txn.info = Some(self.info_after(log).into());
+        txn.info = Some(info.into());
         txn
     }
 
     fn replace(self, log: &mut PgLog) {
-        let (info, is_other) = (self.info_after(log), self.is_other(log));
-        if is_other {
-            log.rewind(self.keep_to);
-            self.entries.into_iter().for_each(|entry| log.push(entry));
+        let info = self.info_after(log);
+        match self.is_other(log) {
+            true => log.replace(self.keep_to, self.entries, info),
+            false => log.set_info(info),
         }
-        log.set_info(info);
     }
 }
 

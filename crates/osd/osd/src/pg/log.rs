@@ -5,12 +5,12 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use carmine_pgtypes::{LogEntry, PgInfo, PgState, Returned};
-use carmine_types::{Eversion, ReqId, SpgId};
+use carmine_types::{Eversion, ObjectId, ReqId, SpgId, is_mutated};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use crate::config::{LOG_ENTRIES_MIN, LOG_RETURNED_BYTES_MAX, LOG_TRIM_BATCH};
+use crate::config::{LOG_RETURNED_BYTES_MAX, LogLimits};
 
 /// The answer to a resend.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,16 +56,42 @@ impl PgLog {
         }
     }
 
-    /// Takes what the store has of the PG.
-    pub(crate) fn load(&mut self, state: PgState) {
+    /// Takes what the store has of the PG; false if that is no log.
+    #[must_use]
+    pub(crate) fn load(&mut self, state: PgState) -> bool {
         *self = PgLog::new(state.info.pg);
-        self.info = state.info;
-        state.log.into_iter().for_each(|entry| self.push(entry));
+        let PgState { info, log } = state;
+        if !is_run(info.log_tail, &log, info.last_update) {
+            return false;
+        }
+        self.info.log_tail = info.log_tail;
+        self.info.last_update = info.log_tail;
+        log.into_iter().for_each(|entry| self.push(entry));
+        self.set_info(info);
+        true
     }
 
     /// Forgets all: the copy is removed.
     pub(super) fn clear(&mut self) {
         *self = PgLog::new(self.info.pg);
+    }
+
+    /// The version with which the log ends if entries after `keep_to` go.
+    pub(crate) fn end_of(&self, keep_to: Eversion) -> Eversion {
+        let kept = self.entries.partition_point(|entry| entry.version <= keep_to);
+        kept.checked_sub(1).and_then(|last| self.entries.get(last)).map_or(self.info.log_tail, |e| e.version)
+    }
+
+    /// Takes over another log: these entries come in the place of those after `keep_to`, or of all if that is zero. `info` is
+    /// that of the new log.
+    pub(crate) fn replace(&mut self, keep_to: Eversion, entries: Vec<LogEntry>, info: PgInfo) {
+        self.rewind(keep_to);
+        if keep_to == Eversion::ZERO {
+            (self.info.log_tail, self.info.last_update) = (info.log_tail, info.log_tail);
+        }
+        entries.into_iter().for_each(|entry| self.push(entry));
+        self.forget_to(info.log_tail);
+        self.set_info(info);
     }
 
     /// The PG's own record of its state.
@@ -76,6 +102,35 @@ impl PgLog {
     /// Takes an info that was given to the store.
     pub(crate) fn set_info(&mut self, info: PgInfo) {
         self.info = info;
+        self.check();
+    }
+
+    /// The info says where the log begins and ends.
+    fn check(&self) {
+        let (info, first, last) = (&self.info, self.entries.front(), self.entries.back());
+        debug_assert!(
+            info.log_tail <= info.last_update,
+            "pg {}: a log ends before its tail: {info:?}",
+            info.pg
+        );
+        debug_assert!(
+            info.complete_to <= info.last_update,
+            "pg {}: a copy is complete to an entry that the log does not have: {info:?}",
+            info.pg
+        );
+        debug_assert!(
+            first.is_none_or(|entry| info.log_tail < entry.version),
+            "pg {}: entry {:?} is before the tail {:?}",
+            info.pg,
+            first.map(|entry| entry.version),
+            info.log_tail
+        );
+        debug_assert_eq!(
+            last.map_or(info.log_tail, |entry| entry.version),
+            info.last_update,
+            "pg {}: the newest entry is the last update",
+            info.pg
+        );
     }
 
     /// The number of PGs that the pool had when this one was made: this one, if none is noted.
@@ -87,7 +142,17 @@ impl PgLog {
     }
 
     /// Appends an entry; its version becomes the last update.
+    ///
+    /// # Panics
+    /// It does not follow that: logs from disk and from other OSDs are checked before.
     pub(crate) fn push(&mut self, mut entry: LogEntry) {
+        let last = self.info.last_update;
+        assert!(
+            follows(last, entry.version),
+            "pg {}: version {:?} comes after {last:?}: versions rise by one",
+            self.info.pg,
+            entry.version
+        );
         self.info.last_update = entry.version;
         self.share_name(&mut entry);
         let number = self.first.wrapping_add(self.entries.len() as u32);
@@ -136,9 +201,7 @@ impl PgLog {
     }
 
     pub(crate) fn find(&self, reqid: &ReqId) -> Option<Done> {
-        let entry_of = |number: &u32| self.entries.get(number.wrapping_sub(self.first) as usize);
-        let is_it = |number: &u32| entry_of(number).is_some_and(|entry| entry.reqid == *reqid);
-        let entry = entry_of(self.by_reqid.find(hash(reqid), is_it)?)?;
+        let entry = self.find_entry(reqid)?;
         Some(Done {
             version: entry.version,
             user_version: entry.user_version,
@@ -147,14 +210,34 @@ impl PgLog {
         })
     }
 
-    /// Where to cut the log now, if it is long enough for a batch.
-    pub(crate) fn trim_point(&self) -> Option<Eversion> {
-        let extra = self.entries.len().checked_sub(LOG_ENTRIES_MIN)?;
-        (extra >= LOG_TRIM_BATCH).then(|| self.entries.get(extra - 1).map(|e| e.version)).flatten()
+    fn find_entry(&self, reqid: &ReqId) -> Option<&LogEntry> {
+        let entry_of = |number: &u32| self.entries.get(number.wrapping_sub(self.first) as usize);
+        let is_it = |number: &u32| entry_of(number).is_some_and(|entry| entry.reqid == *reqid);
+        entry_of(self.by_reqid.find(hash(reqid), is_it)?)
+    }
+
+    /// Where to cut the log now, if it is long enough for a batch. What is not committed everywhere, up to the version number
+    /// `committed`, stays: in the next interval its requests come again, and are found here.
+    pub(crate) fn trim_point(&self, limits: LogLimits, committed: u64) -> Option<Eversion> {
+        let extra = self.entries.len().checked_sub(limits.entries_min())?;
+        if extra < limits.trim_batch() {
+            return None;
+        }
+        let is_committed = |entry: &LogEntry| entry.version.version <= committed;
+        let count = match is_mutated("trim_uncommitted") {
+            true => extra,
+            false => extra.min(self.entries.partition_point(is_committed)),
+        };
+        (count >= limits.trim_batch()).then(|| self.entries.get(count - 1).map(|e| e.version)).flatten()
     }
 
     /// Drops entries up to and including `to`.
     pub(crate) fn trim(&mut self, to: Eversion) {
+        self.forget_to(to);
+        self.check();
+    }
+
+    fn forget_to(&mut self, to: Eversion) {
         while let Some(entry) = self.entries.pop_front_if(|e| e.version <= to) {
             self.forget(&entry, self.first);
             self.first = self.first.wrapping_add(1);
@@ -163,11 +246,16 @@ impl PgLog {
     }
 
     /// Drops entries after `keep_to`: they did not happen.
-    pub(crate) fn rewind(&mut self, keep_to: Eversion) {
+    fn rewind(&mut self, keep_to: Eversion) {
         while let Some(entry) = self.entries.pop_back_if(|e| e.version > keep_to) {
             self.forget(&entry, self.first.wrapping_add(self.entries.len() as u32));
         }
         self.info.last_update = self.entries.back().map_or(self.info.log_tail, |e| e.version);
+    }
+
+    /// It has an entry of this request for this object.
+    pub(crate) fn has(&self, reqid: &ReqId, oid: &ObjectId) -> bool {
+        self.find_entry(reqid).is_some_and(|entry| *entry.oid == *oid)
     }
 
     /// The entry of this number, the oldest or the newest, is gone.
@@ -203,23 +291,38 @@ impl PgLog {
         touches.then_some(other_tail)
     }
 
-    /// The version of the newest entry whose number is this one or less; zero if there is none.
-    pub(crate) fn version_up_to(&self, number: u64) -> Eversion {
-        let found = self.entries.iter().rev().find(|entry| entry.version.version <= number);
-        found.map_or(Eversion::ZERO, |entry| entry.version)
+    /// The version with this number, which is one of the log, or that of its tail.
+    pub(crate) fn version_of(&self, number: u64) -> Eversion {
+        let count = number.checked_sub(self.info.log_tail.version);
+        let count = count.unwrap_or_else(|| panic!("pg {}: version {number} is trimmed", self.info.pg));
+        let entry = (count as usize).checked_sub(1).and_then(|at| self.entries.get(at));
+        let version = entry.map_or(self.info.log_tail, |entry| entry.version);
+        assert_eq!(version.version, number, "pg {}: an entry of the log", self.info.pg);
+        version
     }
 
     fn find_version(&self, version: Eversion) -> Option<&LogEntry> {
-        // Numbers have no gaps in a log that was written here; another OSD may have sent one that has.
         let first = self.entries.front()?.version.version;
         let at = usize::try_from(version.version.checked_sub(first)?).ok()?;
-        let search = || self.entries.get(self.entries.binary_search_by(|e| e.version.cmp(&version)).ok()?);
-        self.entries.get(at).filter(|entry| entry.version == version).or_else(search)
+        self.entries.get(at).filter(|entry| entry.version == version)
     }
 }
 
 fn returned_bytes(entry: &LogEntry) -> usize {
     entry.returned.as_ref().map_or(0, |returned| returned.memory_bytes())
+}
+
+/// A version is the next one: numbers rise by one, and epochs do not fall.
+fn follows(last: Eversion, next: Eversion) -> bool {
+    last.version.checked_add(1) == Some(next.version) && last.epoch <= next.epoch
+}
+
+/// These entries are a log behind this tail that ends with this version.
+pub(crate) fn is_run(tail: Eversion, entries: &[LogEntry], end: Eversion) -> bool {
+    let mut last = tail;
+    let rises =
+        entries.iter().all(|entry| follows(std::mem::replace(&mut last, entry.version), entry.version));
+    rises && last == end
 }
 
 fn hash(reqid: &ReqId) -> u64 {
@@ -230,7 +333,7 @@ fn hash(reqid: &ReqId) -> u64 {
 mod tests {
     use std::collections::BTreeMap;
 
-    use carmine_types::{LogOp, ObjectId, UTime};
+    use carmine_types::{LogOp, UTime};
     use proptest::prelude::*;
 
     use super::*;
@@ -320,6 +423,91 @@ mod tests {
                 }
             }
         }
+    }
+
+    const LIMITS: LogLimits = LogLimits::new(8, 4);
+
+    /// A log with entries 1.. of other objects and clients.
+    fn log(entries: u64) -> PgLog {
+        let mut log = PgLog::new(SpgId::default());
+        (1..=entries).for_each(|n| log.push(entry(n, n, n as u8, Eversion::default())));
+        log
+    }
+
+    #[test]
+    fn the_log_is_trimmed_in_batches_and_keeps_what_is_not_committed() {
+        let point = |entries, committed| log(entries).trim_point(LIMITS, committed).map(|to| to.version);
+        assert_eq!(
+            [point(7, 7), point(11, 11), point(12, 12), point(20, 20)],
+            [None, None, Some(4), Some(12)]
+        );
+        assert_eq!([point(12, 4), point(12, 3), point(12, 0)], [Some(4), None, None]);
+        assert_eq!([point(30, 7), point(30, 3)], [Some(7), None], "no one by one");
+        let mut short = log(12);
+        short.trim(Eversion::new(1, 4));
+        assert_eq!(short.trim_point(LIMITS, 12), None);
+        assert_eq!(short.info().log_tail.version, 4);
+        let versions = [4, 5, 12].map(|number| short.version_of(number));
+        assert_eq!(versions, [4, 5, 12].map(|number| Eversion::new(1, number)), "and its tail");
+    }
+
+    #[test]
+    fn a_log_is_a_run_of_versions() {
+        let entries = |versions: &[(u32, u64)]| -> Vec<LogEntry> {
+            let of = |(epoch, number): &(u32, u64)| LogEntry {
+                version: Eversion::new(*epoch, *number),
+                ..entry(*number, *number, 1, Eversion::default())
+            };
+            versions.iter().map(of).collect()
+        };
+        let tail = Eversion::new(1, 4);
+        let is_log = |versions: &[(u32, u64)], end| is_run(tail, &entries(versions), end);
+        assert!(is_log(&[], tail) && is_log(&[(1, 5), (3, 6)], Eversion::new(3, 6)));
+        for wrong in
+            [&[(1, 6)][..], &[(1, 4)], &[(0, 5)], &[(1, 5), (1, 7)], &[(2, 5), (1, 6)], &[(1, 5), (1, 5)]]
+        {
+            let end = wrong.last().map_or(tail, |(epoch, number)| Eversion::new(*epoch, *number));
+            assert!(!is_log(wrong, end), "{wrong:?}");
+        }
+        assert!(!is_log(&[(1, 5)], Eversion::new(1, 6)), "it ends elsewhere");
+        let info = PgInfo { log_tail: tail, last_update: Eversion::new(1, 6), ..PgInfo::default() };
+        let mut log = PgLog::new(SpgId::default());
+        assert!(!log.load(PgState { info: info.clone(), log: entries(&[(1, 6)]) }));
+        assert!(log.load(PgState { info, log: entries(&[(1, 5), (1, 6)]) }));
+    }
+
+    #[test]
+    fn another_log_is_taken_over() {
+        let newer = |from: u64, to: u64| -> Vec<LogEntry> {
+            let of =
+                |n| LogEntry { version: Eversion::new(2, n), ..entry(n, 100 + n, 1, Eversion::default()) };
+            (from..=to).map(of).collect()
+        };
+        let info = |tail: Eversion, last| PgInfo {
+            log_tail: tail,
+            last_update: Eversion::new(2, last),
+            ..PgInfo::default()
+        };
+        let mut ours = log(10);
+        assert_eq!(ours.end_of(Eversion::new(1, 6)).version, 6);
+        ours.replace(Eversion::new(1, 6), newer(7, 9), info(Eversion::new(1, 4), 9));
+        let numbers = |log: &PgLog| log.after(Eversion::ZERO).map(|e| e.version.version).collect::<Vec<_>>();
+        assert_eq!(numbers(&ours), [5, 6, 7, 8, 9], "the tail is the other log's");
+        assert!(ours.find(&ReqId { client: 8, inc: 0, tid: 8 }).is_none(), "its entry was undone");
+        ours.replace(Eversion::ZERO, newer(31, 33), info(Eversion::new(1, 30), 33));
+        assert_eq!((numbers(&ours), ours.info().log_tail), (vec![31, 32, 33], Eversion::new(1, 30)));
+        ours.replace(
+            Eversion::ZERO,
+            Vec::new(),
+            PgInfo { last_update: Eversion::new(2, 50), ..info(Eversion::new(2, 50), 50) },
+        );
+        assert_eq!((numbers(&ours), ours.end_of(Eversion::ZERO)), (vec![], Eversion::new(2, 50)));
+    }
+
+    #[test]
+    #[should_panic(expected = "versions rise by one")]
+    fn a_gap_in_the_log_is_a_fault() {
+        log(3).push(entry(5, 5, 5, Eversion::default()));
     }
 
     #[test]

@@ -50,6 +50,7 @@ use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, errno, is_mutated};
 use carmine_wire::osdmap::IntervalSet;
 use carmine_wire::pg_stat::PgStat;
 
+use crate::config::LogLimits;
 use crate::op::{ClientOp, Outcome, Stage};
 use crate::shard::OsdShard;
 use crate::watch::Watched;
@@ -112,12 +113,12 @@ pub(crate) struct Pg {
 
 impl Pg {
     /// A PG whose state has yet to be read, on this OSD.
-    pub(crate) fn new(id: SpgId, me: OsdId) -> Rc<Pg> {
+    pub(crate) fn new(id: SpgId, me: OsdId, limits: LogLimits) -> Rc<Pg> {
         Rc::new(Pg {
             id,
             bits: Bits::default(),
             peering: RefCell::new(Peering::new(me)),
-            pipeline: Pipeline::default(),
+            pipeline: Pipeline::new(limits.in_flight_max()),
             leases: Leases::default(),
             log: RefCell::new(PgLog::new(id)),
             backend: Backend::default(),
@@ -241,7 +242,7 @@ impl Pg {
 
     /// Version of the newest change that is durable on all members (primary).
     fn committed_version(&self) -> Eversion {
-        self.log.borrow().version_up_to(self.backend.committed())
+        self.log.borrow().version_of(self.backend.committed())
     }
 
     /// Operations that wait for it, objects in use, and writes in flight.
@@ -289,6 +290,7 @@ impl Pg {
         };
         match not_ours {
             None => self.start(osd, op),
+            Some(true) if osd.is_deleted(self.id.pgid.pool) => self.finish_deleted(osd, &op),
             Some(true) => {
                 osd.metrics.borrow_mut().ops_dropped += 1;
                 op.abandon();
@@ -371,7 +373,10 @@ impl Pg {
                 (state, why) if why.is_empty() => format!("pg is {state}"),
                 (state, why) => format!("pg is {state}: {why}"),
             },
-            Stage::Queued => "operations of the object that came before it".to_owned(),
+            Stage::Queued if self.pipeline.has_room() => {
+                "operations of the object that came before it".to_owned()
+            }
+            Stage::Queued => "the commit of other writes: the pg has as many in flight as it may".to_owned(),
             Stage::Executing => "the store: metadata or data of the object".to_owned(),
             Stage::Store => "its data and metadata to be durable here".to_owned(),
             Stage::Replicas { version } => {

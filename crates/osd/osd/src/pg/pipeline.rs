@@ -6,19 +6,25 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use carmine_types::{Eversion, ObjectId};
+use carmine_reactor::sync::oneshot;
+use carmine_types::{Eversion, ObjectId, is_mutated};
 
 use super::object::Objects;
 use crate::op::{ClientOp, Outcome, Stage};
 
 /// The operations of a PG.
-#[derive(Default)]
 pub(super) struct Pipeline {
     /// Wait until the PG is active.
     waiting: RefCell<VecDeque<Rc<ClientOp>>>,
     objects: RefCell<Objects<Rc<ClientOp>>>,
     /// Writes not yet durable everywhere, oldest first; their version numbers have no gaps (primary).
     in_flight: RefCell<VecDeque<Write>>,
+    /// So many writes may be in flight: the log keeps all of them, and is no longer than it may be.
+    in_flight_max: usize,
+    /// Planned writes that wait for room in flight, …
+    planned: RefCell<VecDeque<oneshot::Sender<()>>>,
+    /// … and those of them that were given it and have not gone on yet.
+    promised: Cell<usize>,
     /// Answers are being given.
     settling: Cell<bool>,
 }
@@ -44,6 +50,19 @@ impl Write {
 }
 
 impl Pipeline {
+    /// With so many writes in flight at the most.
+    pub(super) fn new(in_flight_max: usize) -> Pipeline {
+        Pipeline {
+            waiting: RefCell::default(),
+            objects: RefCell::default(),
+            in_flight: RefCell::default(),
+            in_flight_max,
+            planned: RefCell::default(),
+            promised: Cell::default(),
+            settling: Cell::default(),
+        }
+    }
+
     /// Keeps an operation until the PG is active; gives it back if there are too many. A client sends its operations
     /// again in a new interval, and believes the answer to the last sending only: that one takes the place of the one
     /// before it, and otherwise goes before what its client sent after it.
@@ -97,6 +116,8 @@ impl Pipeline {
         }
         ops.extend(self.objects.borrow_mut().drain());
         ops.extend(self.waiting.take());
+        self.promised.set(0);
+        drop(self.planned.take()); // wakes them
         for op in &ops {
             op.stage.set(Stage::WaitingForPg);
             op.release_more();
@@ -104,14 +125,51 @@ impl Pipeline {
         *self.waiting.borrow_mut() = ops;
     }
 
-    /// An operation comes: true if it may run at once, or else it is queued behind others of its object. `committed` as in
-    /// [`Self::next`].
+    /// An operation comes: true if it may run at once, or else it is queued behind others of its object, or until there is
+    /// room. `committed` as in [`Self::next`].
     pub(super) fn enter(&self, op: &Rc<ClientOp>, committed: u64) -> bool {
-        let starts = self.objects.borrow_mut().enter(&op.oid, op, committed);
+        let has_room = !op.is_write || self.has_room();
+        let starts = self.objects.borrow_mut().enter(&op.oid, op, committed, has_room);
         if !starts {
             op.stage.set(Stage::Queued);
         }
         starts
+    }
+
+    /// One more write may be submitted.
+    pub(super) fn has_room(&self) -> bool {
+        let in_flight = self.in_flight.borrow().len() + self.promised.get();
+        in_flight < self.in_flight_max || is_mutated("trim_uncommitted")
+    }
+
+    /// Waits until a planned write may be submitted, which has to happen at once, or be [given up](Self::claim_room) if it does
+    /// not. Planned writes come before those that are queued: they hold what they read. False: all operations were started over.
+    pub(super) async fn room(&self) -> bool {
+        let (tell, told) = oneshot::channel();
+        self.planned.borrow_mut().push_back(tell);
+        told.await.is_ok()
+    }
+
+    /// The room that was waited for is taken, or given up.
+    pub(super) fn claim_room(&self) {
+        self.promised.set(self.promised.get().saturating_sub(1));
+    }
+
+    /// Gives room to those that wait for it; an object whose next write may start now.
+    pub(super) fn use_room(&self) -> Option<Arc<ObjectId>> {
+        let mut objects = self.objects.borrow_mut();
+        let mut planned = self.planned.borrow_mut();
+        if !objects.is_starved() && planned.is_empty() {
+            return None;
+        }
+        while self.has_room()
+            && let Some(tell) = planned.pop_front()
+        {
+            if tell.send(()).is_ok() {
+                self.promised.set(self.promised.get() + 1);
+            }
+        }
+        if self.has_room() { objects.next_starved() } else { None }
     }
 
     /// A running operation has to wait: others of its object are queued behind it.
@@ -121,8 +179,9 @@ impl Pipeline {
 
     /// The object's next operation, if it may run now. `committed` is the version number up to which everything is durable
     /// everywhere.
-    pub(super) fn next(&self, oid: &ObjectId, committed: u64) -> Option<Rc<ClientOp>> {
-        self.objects.borrow_mut().next(oid, committed)
+    pub(super) fn next(&self, oid: &Arc<ObjectId>, committed: u64) -> Option<Rc<ClientOp>> {
+        let has_room = self.has_room();
+        self.objects.borrow_mut().next(oid, committed, has_room)
     }
 
     /// An operation has left its object's queue without a change.
@@ -142,6 +201,12 @@ impl Pipeline {
         oids.iter().any(|oid| objects.is_writing(oid))
     }
 
+    /// Nothing changes this object: its writes wait, none runs, and all are committed.
+    pub(super) fn is_still(&self, oid: &ObjectId, committed: u64) -> bool {
+        let objects = self.objects.borrow();
+        objects.is_held(oid) && objects.is_quiet(oid, committed)
+    }
+
     /// No write of this object runs, and all are committed.
     pub(super) fn is_quiet(&self, oid: &ObjectId, committed: u64) -> bool {
         self.objects.borrow().is_quiet(oid, committed)
@@ -158,8 +223,8 @@ impl Pipeline {
         let version = write.version.version;
         write.op.stage.set(Stage::Store);
         let mut in_flight = self.in_flight.borrow_mut();
-        let is_next = in_flight.back().is_none_or(|last| last.version.version + 1 == version);
-        assert!(is_next, "writes in flight have no gaps");
+        let last = in_flight.back().map(|last| last.version.version);
+        assert!(last.is_none_or(|last| last + 1 == version), "{version} in flight comes after {last:?}");
         in_flight.push_back(write);
     }
 
@@ -200,7 +265,11 @@ impl Pipeline {
     /// Takes the oldest write in flight, if everything up to it is durable everywhere.
     pub(super) fn committed(&self, committed: u64) -> Option<Write> {
         let is_committed = |write: &mut Write| write.version.version <= committed;
-        let write = self.in_flight.borrow_mut().pop_front_if(is_committed)?;
+        let mut in_flight = self.in_flight.borrow_mut();
+        let write = in_flight.pop_front_if(is_committed)?;
+        let (version, next) = (write.version.version, in_flight.front().map(|next| next.version.version));
+        assert!(next.is_none_or(|next| next == version + 1), "{next:?} in flight comes after {version}");
+        drop(in_flight);
         write.ops().for_each(|op| op.stage.set(Stage::Reply));
         self.objects.borrow_mut().commit(&write.op.oid, write.version.version);
         Some(write)

@@ -19,6 +19,10 @@ impl Pg {
         if self.is_past(generation) {
             return op.release_more();
         }
+        // What it does besides reading must not come late either.
+        if self.comes_too_late(&osd, &op) {
+            return;
+        }
         self.pipeline.leave(&op);
         let extra =
             outcome.extra.take().map(|extra| (extra, outcome.user_version, op.origin(osd.shard.id())));
@@ -43,6 +47,7 @@ impl Pg {
         let outcome =
             if self.is_past(generation) { None } else { Some(list::execute(&osd, &self, &op).await) };
         match outcome.filter(|_| !self.is_past(generation)) {
+            _ if self.comes_too_late(&osd, &op) => {}
             Some(outcome) => self.finish_read(&osd, &op, outcome),
             // It stands in no queue, so nobody else starts it over.
             None => self.take(&osd, op),

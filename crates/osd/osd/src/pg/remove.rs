@@ -7,10 +7,11 @@ use carmine_peering::Event;
 use carmine_pgtypes::{ObjectChange, Step, Transaction};
 use carmine_reactor::Group;
 use carmine_store::StoreError;
-use carmine_types::{PgId, SpgId};
+use carmine_types::{PgId, SpgId, errno};
 use carmine_wire::osdmap::OsdMap;
 
 use super::Pg;
+use crate::op::{ClientOp, Outcome};
 use crate::shard::OsdShard;
 
 /// Objects removed in one transaction.
@@ -20,14 +21,27 @@ const PAGE: usize = 256;
 pub(crate) const WHOLE_POOL: u32 = 0;
 
 impl Pg {
-    /// Its pool was deleted.
+    /// Its pool was deleted. Clients whose operations are under way are told so: the map may reach them much later, for nobody
+    /// has a reason to send it.
     pub(crate) fn remove(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        self.pipeline.start_over();
+        self.pipeline.take_waiting().iter().for_each(|op| self.finish_deleted(osd, op));
         self.on(osd, Event::Removed);
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Recovery, "pg-remove", async move {
             remove_data(&own, pg.id, pg.bits.get()).await;
             pg.commits.close();
         });
+    }
+}
+
+impl Pg {
+    /// Ends an operation of a deleted pool. The OSD's own ones end without an answer, as when an interval ends.
+    pub(super) fn finish_deleted(&self, osd: &OsdShard, op: &ClientOp) {
+        match op.origin(osd.shard.id()) {
+            Some(_) => self.finish_read(osd, op, Outcome::error(errno::ENOENT)),
+            None => op.abandon(),
+        }
     }
 }
 

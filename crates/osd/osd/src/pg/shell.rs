@@ -23,6 +23,9 @@ use crate::join;
 use crate::messages::{Head, PgAck, PgActivate, PgNotify, PgQuery, Promise};
 use crate::shard::OsdShard;
 
+/// What is said of a PG whose state the store does not give.
+const UNREADABLE: &str = "its state cannot be read";
+
 impl Pg {
     /// Reads the PG's state from the store and then follows the newest map.
     pub(crate) fn load(self: &Rc<Self>, osd: &Rc<OsdShard>) {
@@ -31,13 +34,17 @@ impl Pg {
             match own.store.load_pg(pg.id).await {
                 Ok(state) => {
                     if let Some(state) = state {
-                        pg.log.borrow_mut().load(state);
+                        if !pg.log.borrow_mut().load(state) {
+                            let (what, why) =
+                                (format!("log of pg {}", pg.id), "its versions have gaps".to_owned());
+                            return pg.fail(&own, UNREADABLE, &StoreError::Damaged { what, why });
+                        }
                         pg.promised_before(&own);
                         pg.note_pg_num(own.view().as_ref().and_then(|view| view.map().pool(pg.id.pgid.pool)));
                     }
                     pg.on(&own, Event::Loaded);
                 }
-                Err(error) => pg.fail(&own, "its state cannot be read", &error),
+                Err(error) => pg.fail(&own, UNREADABLE, &error),
             }
         });
         osd.shard.spawn(Group::Client, "pg-commit", Rc::clone(self).pump_commits(Rc::clone(osd)));

@@ -1,7 +1,7 @@
 //! The path of a write, from its arrival at an active PG to its answer:
 //!
 //! 1. [admit](Pg::start): requests that are refused whatever the state of their object end here; the rest are queued on
-//!    their object (`object`). Reads part ways here (`read`).
+//!    their object (`object`), also while the PG has as many writes in flight as it may have. Reads part ways here (`read`).
 //! 2. [plan](Pg::run_write): alone on its object. A resend is found in the log; otherwise the request is turned into changes
 //!    (`exec`), and what these need is loaded.
 //! 3. [submit](Pg::submit), one step without a suspension: version, log entry, local store, replicas. The object's next write
@@ -48,11 +48,36 @@ impl Pg {
     }
 
     /// Starts what may run now on an object.
-    pub(super) fn pump(self: &Rc<Self>, osd: &Rc<OsdShard>, oid: &ObjectId) {
+    pub(super) fn pump(self: &Rc<Self>, osd: &Rc<OsdShard>, oid: &Arc<ObjectId>) {
         while let Some(op) = self.pipeline.next(oid, self.backend.committed()) {
             op.starts(osd);
-            self.execute(osd, op);
+            if !self.comes_too_late(osd, &op) {
+                self.execute(osd, op);
+            }
         }
+    }
+
+    /// Starts writes for which there is room now.
+    fn use_room(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        while let Some(oid) = self.pipeline.use_room() {
+            self.pump(osd, &oid);
+        }
+    }
+
+    /// Ends an operation that waited, if its client has gone meanwhile or the map keeps that out: nothing of it may change
+    /// anything any more. A client that comes back sends it again.
+    pub(super) fn comes_too_late(&self, osd: &OsdShard, op: &Rc<ClientOp>) -> bool {
+        let (has_gone, is_barred) = (osd.has_gone(op), osd.bars(op));
+        if has_gone || is_barred {
+            self.pipeline.leave(op);
+        }
+        if has_gone {
+            osd.metrics.borrow_mut().ops_dropped += 1;
+            op.abandon();
+        } else if is_barred {
+            self.finish_read(osd, op, Outcome::error(errno::ESHUTDOWN));
+        }
+        has_gone || is_barred
     }
 
     /// Runs an operation that is next on its object.
@@ -116,7 +141,7 @@ impl Pg {
             osd.metrics.borrow_mut().dups += 1;
             return self.follow(osd, op.clone(), replayed(&op, &done), done.version.version);
         }
-        let (plan, prepared) = loop {
+        let (plan, prepared, had_room) = loop {
             let of_snaps = self.snaps.version();
             let planned = match op.trims {
                 None => exec::plan_write(osd, &self, &op).await,
@@ -130,22 +155,50 @@ impl Pg {
             if self.is_past(generation) {
                 return op.release_more();
             }
+            let had_room = self.pipeline.has_room();
+            if !had_room && !(Box::pin(self.pipeline.room()).await && self.claims_room(generation)) {
+                return op.release_more();
+            }
             // It must not make a clone for a snapshot that was removed meanwhile.
             if of_snaps == self.snaps.version() {
-                break (plan, prepared);
+                break (plan, prepared, had_room);
             }
+            self.use_room(osd); // others need what it does not use
         };
-        match prepared {
-            // Nothing suspends from here on: versions, the log and the store stay in step.
-            Ok(_prepared) => self.submit(osd, op, *plan),
-            Err(error) => self.submit(osd, op, Plan::failed(self.refused(error))),
+        // Nothing suspends from here on: versions, the log and the store stay in step.
+        if !self.comes_too_late(osd, &op) {
+            match prepared {
+                Ok(_prepared) => self.submit(osd, op, *plan),
+                Err(error) => self.submit(osd, op, Plan::failed(self.refused(error))),
+            }
         }
+        if !had_room {
+            self.use_room(osd);
+        }
+    }
+
+    /// Takes the room that was waited for, unless all operations were started over since.
+    fn claims_room(&self, generation: u64) -> bool {
+        let is_current = !self.is_past(generation);
+        if is_current {
+            self.pipeline.claim_room();
+        }
+        is_current
     }
 
     /// Submits a planned write, which is then in flight until it is durable everywhere. One that failed, or has no effect,
     /// goes the same way, as an entry of the log: sent again it must not be executed on what was written after it.
     pub(super) fn submit(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>, plan: Plan) {
         debug_assert!(self.is_active());
+        debug_assert!(
+            !self.log.borrow().has(&op.reqid, &op.oid)
+                || is_mutated("forget_resend")
+                || is_mutated("trim_uncommitted"),
+            "pg {}: {:?} of {} is executed twice",
+            self.id,
+            op.reqid,
+            op.oid
+        );
         let version = self.next_version(osd.epoch());
         let Plan { mut txn, effect, result, prior, sizes, user_version, outputs, mut extra } = plan;
         let clones = extra.as_mut().map(|extra| std::mem::take(&mut extra.clones)).unwrap_or_default();
@@ -169,7 +222,13 @@ impl Pg {
             clones: clones.iter().map(|clone| clone.id).collect(),
             returned: if exec::returns_all(&op) { returned(&outputs) } else { None },
         };
-        let trim_to = self.log.borrow().trim_point();
+        let committed = self.backend.committed();
+        let trim_to = self.log.borrow().trim_point(osd.config.log, committed);
+        assert!(
+            trim_to.is_none_or(|to| to.version <= committed) || is_mutated("trim_uncommitted"),
+            "pg {}: the log is trimmed to {trim_to:?}, and only up to {committed} all have everything",
+            self.id
+        );
         if effect == LogOp::Modify
             && let Some(change) = txn.changes.last_mut()
         {
@@ -274,6 +333,7 @@ impl Pg {
             while let Some(write) = self.pipeline.committed(committed) {
                 let op = Rc::clone(&write.op);
                 finish_write(osd, &self.served, write, now);
+                self.use_room(osd);
                 self.pump(osd, &op.oid);
             }
         }

@@ -107,3 +107,43 @@ fn nothing_comes_late() {
         assert_eq!(Some(other.ask("o", OsdOp::read(0, 8), b"").data), seen, "seed {seed}");
     }
 }
+
+/// What waits for something else when the map comes is not executed any more: queued behind a slow operation of its object,
+/// planned, or queued by a client that has closed its connection since.
+#[test]
+fn nothing_that_was_queued_is_executed() {
+    for closes in [false, true] {
+        let cluster = Cluster::start(7, Disks::Blue, 1, 1, &[1]);
+        let (gone, other) = (Client::new(&cluster, 11), Client::new(&cluster, 12));
+        for name in ["o", "p"] {
+            assert_eq!(other.ask(name, OsdOp::write_full(8192), &[1; 8192]).result, 0);
+        }
+        assert_eq!(gone.ask("o", OsdOp::watch_op(watch::WATCH, 1, 0), b"").result, 0);
+        let addr = other.watchers()[0];
+        // Reads of data wait for the drive, and writes of their object for them.
+        cluster.disk(0).slower(Duration::from_secs(5));
+        other.raw.send(&other.raw.request(&cluster, "o", OsdOp::read(0, 8192)), b"", 1);
+        cluster.pass(Duration::from_millis(10));
+        gone.raw.send(&gone.raw.request(&cluster, "o", OsdOp::write(0, 4)), b"late", 2);
+        // A part of a block is read before it is written.
+        gone.raw.send(&gone.raw.request(&cluster, "p", OsdOp::write(4, 4)), b"late", 3);
+        cluster.pass(Duration::from_millis(10));
+        if closes {
+            cluster.sim.reset_connections("raw", "osd.0", false);
+            cluster.pass(Duration::from_millis(10));
+        }
+        cluster.mon.change(move |inc| inc.new_blocklist.push((addr, UTime::ZERO)));
+        cluster.wait("the map", || !cluster.mon.map().blocklist.is_empty());
+        cluster.pass(Duration::from_secs(30));
+        cluster.disk(0).slower(Duration::ZERO);
+        if !closes {
+            assert_eq!(other.raw.answers(1)[0].data.len(), 8192);
+            let results = [2, 3].map(|tid| gone.raw.answers(tid)[0].result);
+            assert_eq!(results, [errno::ESHUTDOWN; 2]);
+        }
+        let reader = Client::new(&cluster, 13);
+        for name in ["o", "p"] {
+            assert_eq!(reader.ask(name, OsdOp::read(0, 8), b"").data, [1; 8], "{name}, closed: {closes}");
+        }
+    }
+}

@@ -11,6 +11,7 @@ mod flaky;
 mod gaps;
 mod heal;
 mod heartbeat;
+mod in_flight;
 mod incomplete;
 mod late;
 mod lease;

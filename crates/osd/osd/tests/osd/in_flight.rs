@@ -1,0 +1,179 @@
+//! More writes than a log has entries, while they cannot be committed.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use carmine_client::RouteMode;
+use carmine_types::errno;
+use carmine_wire::osd_op::OsdOp;
+
+use super::cluster::{Cluster, Disks};
+use super::peering::members;
+use super::raw::{Answer, Raw};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// A log is cut when it has 3,256 entries.
+const WRITES: u64 = 3_400;
+/// Uncommitted writes of a PG at the most.
+const IN_FLIGHT: u64 = 2_000;
+
+/// A PG of two OSDs that do not hear each other, with two clients of its primary.
+struct Parted {
+    cluster: Cluster,
+    clients: [Raw; 2],
+    next_tid: Cell<u64>,
+}
+
+impl Parted {
+    fn start(seed: u64, disks: Disks) -> Parted {
+        let cluster = Cluster::start(seed, disks, 2, 1, &[1, 1]);
+        members(&cluster, 1, &[0, 1]);
+        let clients = [11, 12].map(|gid| Raw::of_client(&cluster, 0, gid));
+        cluster.sim.cut("osd.0", "osd.1");
+        cluster.sim.cut("osd.1", "osd.0");
+        Parted { cluster, clients, next_tid: Cell::new(1) }
+    }
+
+    /// Sends a request; its transaction.
+    fn send(&self, client: usize, name: &str, op: OsdOp, data: &[u8]) -> u64 {
+        let tid = self.next_tid.replace(self.next_tid.get() + 1);
+        self.clients[client].send(&self.clients[client].request(&self.cluster, name, op), data, tid);
+        tid
+    }
+
+    /// Sends appends of one byte, each to an object of its own.
+    fn append(&self, client: usize, count: u64) -> Vec<u64> {
+        let one = |_| self.send(client, &format!("o{}", self.next_tid.get()), OsdOp::append(1), b"x");
+        let tids = (0..count).map(one).collect();
+        self.cluster.pass(SECOND / 20);
+        tids
+    }
+
+    fn answers(&self, client: usize, tids: &[u64]) -> Vec<Answer> {
+        tids.iter().flat_map(|tid| self.clients[client].answers(*tid)).collect()
+    }
+
+    /// The map says that the replica is down; each of these requests is answered, once.
+    fn go_on_alone(&self, sent: [&[u64]; 2]) {
+        self.cluster.mon.down(1);
+        let are_answered = |client: usize| self.answers(client, sent[client]).len() >= sent[client].len();
+        self.cluster.wait("all answers", || are_answered(0) && are_answered(1));
+        self.cluster.pass(SECOND);
+        for (client, tids) in sent.iter().enumerate() {
+            let answers = self.answers(client, tids);
+            assert_eq!(answers.len(), tids.len(), "one answer to each");
+            assert!(
+                answers.iter().all(|answer| answer.result == 0),
+                "{:?}",
+                answers.iter().find(|a| a.result != 0)
+            );
+            let versions: BTreeSet<_> = answers.iter().map(|answer| answer.version).collect();
+            assert_eq!(versions.len(), tids.len());
+        }
+    }
+
+    /// The replica comes back, and gets all.
+    fn heal(&self) {
+        self.cluster.sim.mend_network();
+        self.cluster.mon.up_again(1);
+        self.cluster.pass(SECOND * 20);
+        self.cluster.check_equal(&[0, 1]);
+    }
+
+    fn sizes_are_one(&self, tids: &[u64]) {
+        let names: Vec<String> = tids.iter().map(|tid| format!("o{tid}")).collect();
+        let wrong = self.cluster.client(RouteMode::Direct, |_, pool| async move {
+            let mut wrong = Vec::new();
+            for name in names {
+                let data = pool.read(name.clone(), 0, 0).await.unwrap();
+                wrong.extend((data.len() != 1).then_some((name, data.len())));
+            }
+            wrong
+        });
+        assert_eq!(wrong, [], "objects with other than one byte");
+    }
+
+    /// Operations that the primary has not answered, and writes that it has submitted so far.
+    fn count(&self) -> (u64, u64) {
+        let total = self.cluster.ask(&[0], "dump_ops_in_flight")[0]["num_ops"].as_u64().unwrap();
+        let status = self.cluster.ask(&[0], "status").remove(0);
+        let last_update = status["pg_states"][0]["last_update"].as_str().unwrap().to_owned();
+        (total, last_update.split_once('\'').unwrap().1.parse().unwrap())
+    }
+}
+
+#[test]
+fn each_append_is_applied_once() {
+    let parted = Parted::start(81, Disks::Cyan);
+    let sent = [0, 1].map(|client| parted.append(client, WRITES / 2));
+    assert!(sent.iter().enumerate().all(|(client, tids)| parted.answers(client, tids).is_empty()));
+    assert_eq!(parted.count(), (WRITES, IN_FLIGHT), "the others wait");
+    parted.go_on_alone([&sent[0], &sent[1]]);
+    parted.sizes_are_one(&sent.concat());
+    parted.heal();
+    parted.sizes_are_one(&sent.concat());
+}
+
+/// The log of a write that waits does not forget it while others come, of whatever kind it is.
+#[test]
+fn an_older_write_does_not_win_and_a_create_succeeds_once() {
+    let parted = Parted::start(82, Disks::Cyan);
+    let older = parted.send(0, "twice", OsdOp::write_full(3), b"old");
+    let create = parted.send(0, "new", OsdOp::create(true), b"");
+    let first = [vec![older, create], parted.append(0, 1_640)].concat();
+    let second = parted.append(1, 1_700);
+    let newer = parted.send(0, "twice", OsdOp::write_full(3), b"new");
+    let again = parted.send(0, "new", OsdOp::create(false), b"");
+    parted.cluster.pass(SECOND / 20);
+    parted.go_on_alone([&[first, vec![newer, again]].concat(), &second]);
+    let read = parted.clients[0].request(&parted.cluster, "twice", OsdOp::read(0, 0));
+    assert_eq!(parted.clients[0].ask(&parted.cluster, read, b"", 900_000).unwrap().data, b"new");
+    let exclusive = parted.clients[0].request(&parted.cluster, "new", OsdOp::create(true));
+    assert_eq!(
+        parted.clients[0].ask(&parted.cluster, exclusive, b"", 900_001).unwrap().result,
+        errno::EEXIST
+    );
+}
+
+/// Writes that wait for room are served in turn: those of one object in their order, with its reads between them, and those
+/// that have to read before they are submitted.
+#[test]
+fn writes_that_wait_for_room_keep_their_order() {
+    for seed in [83, 84] {
+        let parted = Parted::start(seed, Disks::Blue);
+        let cluster = &parted.cluster;
+        cluster.sim.mend_network();
+        let prepared = parted.send(0, "slow", OsdOp::write_full(9_000), &[7; 9_000]);
+        cluster.wait("an answer", || !parted.answers(0, &[prepared]).is_empty());
+        cluster.sim.delay("osd.1", "osd.0", SECOND / 5);
+        let others = parted.append(1, 2_040);
+        let mut hot = Vec::new();
+        let mut reads = Vec::new();
+        for n in 0..600u32 {
+            hot.push(parted.send(0, "hot", OsdOp::append(4), &n.to_le_bytes()));
+            if n % 50 == 0 {
+                reads.push((n, parted.send(0, "hot", OsdOp::read(0, 0), b"")));
+            }
+            if n % 10 == 0 {
+                // A part of a block: the rest has to be read.
+                hot.push(parted.send(0, "slow", OsdOp::write(u64::from(n), 4), &n.to_le_bytes()));
+            }
+        }
+        cluster.wait("all answers", || {
+            let done = |client, tids: &[u64]| parted.answers(client, tids).len() == tids.len();
+            done(0, &hot) && done(1, &others) && reads.iter().all(|(_, tid)| done(0, &[*tid]))
+        });
+        assert!(parted.answers(0, &hot).iter().all(|answer| answer.result == 0));
+        let all: Vec<u8> = (0..600u32).flat_map(u32::to_le_bytes).collect();
+        for (n, tid) in reads {
+            let seen = parted.answers(0, &[tid]).remove(0).data;
+            assert!(
+                seen.len() >= (n as usize + 1) * 4 && seen == all[..seen.len()],
+                "seed {seed}: the read behind {n}"
+            );
+        }
+        parted.sizes_are_one(&others);
+        assert_eq!(parted.count().0, 0);
+    }
+}
