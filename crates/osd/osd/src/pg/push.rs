@@ -34,6 +34,8 @@ const OMAP_PAGE_BYTES: usize = 256 << 10;
 const PUSHES: usize = 4;
 /// An object is looked at again though no write was committed: one that changed nothing ends without a sign.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// An object to which something is still being written after this time is passed by for now.
+const QUIET_WAIT: Duration = Duration::from_secs(1);
 
 /// The repair of one replica's copy.
 pub(super) struct Repair {
@@ -185,8 +187,10 @@ impl Repair {
         let mut bytes = 0;
         for (n, oid) in family.objects().enumerate() {
             let is_last = n + 1 == family.members.len();
+            self.check_still(&family.head);
             bytes += self.copy(&oid, turn.as_deref_mut().filter(|_| is_last)).await?;
         }
+        self.check_still(&family.head);
         let meta = self.osd.store.stat(&family.head).await.map_err(|error| self.stuck(&error))?;
         // A damaged set was copied as it is.
         let set = meta.as_ref().and_then(|meta| snaps::set_of(meta).ok().flatten()).unwrap_or_default();
@@ -196,15 +200,29 @@ impl Repair {
         Ok(bytes)
     }
 
-    /// Waits until what was written to an object that is held is everywhere. A failure ends the generation, and with it what
-    /// holds objects.
-    pub(super) async fn wait_until_quiet(&self, oid: &Arc<ObjectId>) -> Result<(), Stop> {
+    /// Waits until what was written to an object that is held is everywhere; false if that takes long. A write may wait for
+    /// what is unfound, or for another OSD, and others must not wait for that.
+    pub(super) async fn is_soon_quiet(&self, head: &Arc<ObjectId>) -> Result<bool, Stop> {
         self.current()?;
-        while !self.pg.pipeline.is_quiet(oid, self.pg.backend.committed()) {
+        let end_ns = self.osd.shard.now_ns() + QUIET_WAIT.as_nanos() as u64;
+        while !self.pg.pipeline.is_quiet(head, self.pg.backend.committed()) {
+            if self.osd.shard.now_ns() >= end_ns || self.pg.has_unfound(head) {
+                return Ok(false);
+            }
             with_timeout(&self.osd.shard, LOOK_AGAIN, self.pg.changed.notified()).await;
             self.current()?;
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Beside clients nothing is written to an object while it is pushed.
+    fn check_still(&self, head: &ObjectId) {
+        let committed = self.pg.backend.committed();
+        assert!(
+            !self.is_beside(&self.pg.peering.borrow()) || self.pg.pipeline.is_still(head, committed),
+            "pg {}: {head} is written to while it is pushed",
+            self.pg.id
+        );
     }
 
     /// Copies one object, or its absence, to which nothing is written meanwhile; gives the number of bytes. Its version comes

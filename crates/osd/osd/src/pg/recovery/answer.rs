@@ -52,6 +52,10 @@ impl Pg {
             }
             // In one step: writes of the primary change the info, too.
             let info = self.log.borrow().info().clone();
+            let goes_back = info.last_backfill.as_ref().is_none_or(|last| last_backfill < *last);
+            if goes_back || complete_to < info.complete_to {
+                return Err(OpError::of(errno::EINVAL));
+            }
             let info = PgInfo { complete_to, last_backfill: Some(last_backfill), ..info };
             self.write_down(osd, info).await?;
             self.carried_out(osd, generation, false)?;

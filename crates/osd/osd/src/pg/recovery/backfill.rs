@@ -14,7 +14,7 @@ use super::run::{End, Part, Run, Turn};
 use super::{Pg, Target, Window};
 use crate::messages::{PgBackfillDigest, PgBackfillProgress, PgBackfillScan, Reserve};
 use crate::pg::push::{Repair, Stop, for_each};
-use crate::pg::snaps::{self, Family};
+use crate::pg::snaps;
 
 /// Objects that are compared at a time.
 pub(super) const PAGE: usize = 256;
@@ -45,6 +45,7 @@ impl Run {
                 Part::Forbidden => {}
                 Part::Full => self.pause(Recovery::BackfillToofull).await?,
                 Part::Unfound => self.pause(Recovery::BackfillUnfound).await?,
+                Part::Busy => self.pause(Recovery::BackfillWait).await?,
             }
         }
     }
@@ -59,7 +60,9 @@ impl Run {
             // In one step with the last look at what differs.
             let Ok(next) = window.end() else { return Ok(part) };
             let complete_to = self.pg.committed_version();
+            // A log of which nothing is committed says nothing of what the copy has.
             if let Some(last_backfill) = next
+                && complete_to > Eversion::ZERO
                 && !self.progress(to, complete_to, last_backfill).await?
             {
                 return Ok(Part::Full);
@@ -78,7 +81,7 @@ impl Run {
     }
 
     async fn copy_differing(&self, repair: &Repair, window: &Rc<Window>) -> Result<Part, End> {
-        let part = Cell::new(Part::Done);
+        let (part, is_busy) = (Cell::new(Part::Done), Cell::new(false));
         let goes_on = || {
             if self.is_forbidden(Reserve::Backfill) {
                 part.set(Part::Forbidden);
@@ -88,39 +91,44 @@ impl Run {
         // Copies under way are not dropped when the target is full: they might arrive later.
         for_each(self.max_active(), std::iter::from_fn(|| goes_on().then_some(())), async |()| {
             let turn = self.turn().await;
-            let Some(family) = goes_on().then(|| window.next()).flatten() else { return Ok(()) };
-            // Nothing is written to it from the moment on from which the target is sent its changes.
-            self.pg.pipeline.hold(std::slice::from_ref(&family.head));
-            let copied = self.copy_held(repair, window, family, turn).await?;
-            if copied != Part::Done {
-                part.set(copied);
+            let Some(head) = goes_on().then(|| window.choose()).flatten() else { return Ok(()) };
+            self.pg.pipeline.hold(std::slice::from_ref(&head));
+            match self.copy_held(repair, window, &head, turn).await? {
+                Part::Done => {}
+                Part::Busy => is_busy.set(true),
+                copied => part.set(copied),
             }
             Ok(())
         })
         .await?;
         self.current()?;
-        Ok(part.get())
+        Ok(if part.get() == Part::Done && is_busy.get() { Part::Busy } else { part.get() })
     }
 
     async fn copy_held(
         &self,
         repair: &Repair,
         window: &Window,
-        family: Family,
+        head: &Arc<ObjectId>,
         mut turn: Turn,
     ) -> Result<Part, End> {
-        let head = Arc::clone(&family.head);
-        let copied = match repair.wait_until_quiet(&head).await {
-            Ok(()) => repair.copy_family(&family, Some(&mut turn)).await,
-            Err(stop) => Err(stop),
-        };
+        // It has the turn meanwhile, for which others wait.
+        let Ok(is_quiet) = repair.is_soon_quiet(head).await else { return Err(End::Superseded) };
+        if !is_quiet {
+            window.leave(head);
+            self.release(head);
+            return Ok(if self.pg.has_unfound(head) { Part::Unfound } else { Part::Busy });
+        }
+        // Nothing is written to it from the moment on from which the target is sent its changes.
+        let family = window.pass(head);
+        let copied = repair.copy_family(&family, Some(&mut turn)).await;
         drop(turn);
         let copied = self.of(repair.to, copied)?;
         self.current()?;
         if copied.is_err() {
             window.again(family);
         }
-        self.release(&head);
+        self.release(head);
         let bytes = match copied {
             Ok(bytes) => bytes,
             Err(part) => return Ok(part),

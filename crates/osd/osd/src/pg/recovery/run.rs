@@ -60,10 +60,12 @@ pub(super) enum Part {
     Full,
     /// No member can give an object, and an OSD that is down may.
     Unfound,
+    /// A write of an object does not end.
+    Busy,
 }
 
 /// The right to push an object. It is had before one is chosen and held: what waits for its turn is held for longer, and cannot
-/// be pushed earlier should a write wait for it.
+/// be pushed earlier should a write wait for it. Nobody who has it waits for an object without end.
 pub(in crate::pg) struct Turn {
     _op: Permit,
     long: Option<Permit>,
@@ -152,7 +154,8 @@ impl Run {
             let part = self.push_missing().await?;
             self.give_back(places).await?;
             match part {
-                Part::Done | Part::Forbidden => {}
+                // Writes of what is missing have not begun.
+                Part::Done | Part::Forbidden | Part::Busy => {}
                 Part::Full => self.pause(Recovery::RecoveryToofull).await?,
                 Part::Unfound => {
                     self.pause(Recovery::RecoveryUnfound).await?;

@@ -14,7 +14,7 @@ use carmine_types::ObjectId;
 
 use super::Pg;
 use crate::pg::heal::{self, Fate, IfUnfound, Unhealed};
-use crate::pg::scrub;
+use crate::pg::{scrub, snaps};
 use crate::shard::OsdShard;
 
 /// Objects that are written down of a PG at the most. One that has more waits until they are found.
@@ -49,6 +49,11 @@ impl Pg {
             self.log.borrow_mut().set_info(info);
         }
         true
+    }
+
+    /// The object, or a clone of it, is unfound: its writes may wait for long.
+    pub(in crate::pg) fn has_unfound(&self, head: &ObjectId) -> bool {
+        self.recovery.unfound.borrow().iter().any(|oid| snaps::is_same_head(head, oid))
     }
 
     /// Looks for what is unfound until all of it is found or lost.

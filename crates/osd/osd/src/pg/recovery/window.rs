@@ -4,8 +4,13 @@
 //! the log entries of their changes, and the objects are copied whole when the backfill comes to them. A change that is
 //! withheld from the part that is being compared makes its object one of those that differ. An object is meant with its
 //! clones here: a family is passed as a whole.
+//!
+//! A family is [chosen](Window::choose) first, and passed when nothing is written to it any more: of a write that has begun
+//! before, the target would get a part of an object with the version of all of it, which an interruption would leave there.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use carmine_pgtypes::Transaction;
 use carmine_types::{ObjectId, is_mutated};
@@ -25,6 +30,10 @@ struct State {
     scan: Scan,
     /// Objects that have to be copied: of the part that is compared, and any that were passed in vain.
     pending: Families,
+    /// Of these the heads of those that are chosen, and not passed yet.
+    chosen: BTreeSet<Arc<ObjectId>>,
+    /// The heads of those that are passed by: they are left for the next comparison.
+    left: BTreeSet<Arc<ObjectId>>,
 }
 
 enum Scan {
@@ -45,6 +54,8 @@ impl Window {
             is_done: false,
             scan: Scan::None,
             pending: Families::new(),
+            chosen: BTreeSet::new(),
+            left: BTreeSet::new(),
         }))
     }
 
@@ -83,20 +94,40 @@ impl Window {
         state.scan = Scan::Until(until);
     }
 
-    /// There are objects to copy.
+    /// There are objects to copy, and nobody has chosen them.
     pub(super) fn has_next(&self) -> bool {
-        !self.0.borrow().pending.is_empty()
+        self.0.borrow().next().is_some()
     }
 
-    /// The next objects to copy: the target is sent their changes from here on.
-    pub(super) fn next(&self) -> Option<Family> {
+    /// Chooses the next object to copy, by its head. Its changes are withheld still.
+    pub(super) fn choose(&self) -> Option<Arc<ObjectId>> {
         let mut state = self.0.borrow_mut();
-        let next = Family::from(state.pending.pop_first()?);
-        if !state.has_passed(&next.head) {
-            state.reached = ObjectId::clone(&next.head);
+        let head = state.next()?;
+        state.chosen.insert(Arc::clone(&head));
+        Some(head)
+    }
+
+    /// Leaves a chosen object for later.
+    pub(super) fn leave(&self, head: &Arc<ObjectId>) {
+        let mut state = self.0.borrow_mut();
+        state.chosen.remove(head);
+        state.left.insert(Arc::clone(head));
+    }
+
+    /// Passes a chosen object, to which nothing is written now: the target is sent its changes from here on.
+    ///
+    /// # Panics
+    /// It was not chosen.
+    pub(super) fn pass(&self, head: &Arc<ObjectId>) -> Family {
+        let mut state = self.0.borrow_mut();
+        let entry = state.pending.remove_entry(head).filter(|_| state.chosen.remove(head));
+        let Some(entry) = entry else { panic!("{head} is passed, and was not chosen") };
+        if !state.has_passed(head) {
+            assert!(state.reached <= **head, "a backfill goes back from {} to {head}", state.reached);
+            state.reached = ObjectId::clone(head);
             state.is_passed = true;
         }
-        Some(next)
+        Family::from(entry)
     }
 
     /// Objects could not be copied.
@@ -109,10 +140,13 @@ impl Window {
     pub(super) fn end(&self) -> Result<Option<ObjectId>, Unfinished> {
         let mut state = self.0.borrow_mut();
         let scan = std::mem::replace(&mut state.scan, Scan::None);
+        state.chosen.clear();
+        state.left.clear();
         match scan {
             Scan::Until(until) if state.pending.is_empty() => {
                 state.is_done = until.is_none();
                 if let Some(until) = &until {
+                    assert!(state.reached < *until, "a backfill goes on from {} to {until}", state.reached);
                     state.reached = until.clone();
                     state.is_passed = false;
                 }
@@ -143,6 +177,11 @@ impl Window {
 pub(super) struct Unfinished;
 
 impl State {
+    fn next(&self) -> Option<Arc<ObjectId>> {
+        let is_free = |head: &&Arc<ObjectId>| !self.chosen.contains(*head) && !self.left.contains(*head);
+        self.pending.keys().find(is_free).cloned()
+    }
+
     fn has_passed(&self, head: &ObjectId) -> bool {
         self.is_done || *head < self.reached || (self.is_passed && *head == self.reached)
     }
@@ -169,7 +208,6 @@ impl State {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::sync::Arc;
 
     use carmine_pgtypes::{ObjectChange, Step};
     use carmine_types::{PgId, SpgId};
@@ -196,6 +234,8 @@ mod tests {
         Step { fails: bool },
         /// It is interrupted, and goes on later.
         Pause,
+        /// Another interval begins: what was compared is forgotten.
+        Restart,
     }
 
     fn acts() -> impl Strategy<Value = Vec<Act>> {
@@ -204,6 +244,7 @@ mod tests {
             2 => write.prop_map(Act::Write),
             4 => prop::bool::weighted(0.1).prop_map(|fails| Act::Step { fails }),
             1 => Just(Act::Pause),
+            1 => Just(Act::Restart),
         ];
         prop::collection::vec(act, 0..120)
     }
@@ -219,11 +260,21 @@ mod tests {
         /// A comparison has begun: what the primary and the target had then.
         seen: Option<(Copy, Copy)>,
         is_compared: bool,
+        /// The object that is chosen: a write that has begun before may end.
+        chosen: Option<Arc<ObjectId>>,
+        /// The object that is passed, and not copied yet: its writes wait.
+        passed: Option<Family>,
+        /// Where the next interval begins.
+        kept: ObjectId,
         page: u8,
     }
 
     impl Model {
         fn write(&mut self, changes: &[(u8, bool)]) {
+            let waits = |n: &u8| self.passed.as_ref().is_some_and(|family| number(&family.head) == *n);
+            if changes.iter().any(|(n, _)| waits(n)) {
+                return;
+            }
             let oids = changes.iter().map(|(n, _)| Arc::new(object(*n)));
             let changed = oids.map(|oid| ObjectChange::new(oid, [Step::Remove])).collect();
             let txn = Transaction { changes: changed, ..Transaction::new(SpgId::from(PgId::new(1, 0)), 0) };
@@ -267,11 +318,18 @@ mod tests {
                 self.is_compared = true;
                 return;
             }
-            match self.window.next() {
+            if let Some(head) = self.chosen.take() {
+                match fails {
+                    true => self.window.leave(&head),
+                    false => self.passed = Some(self.window.pass(&head)),
+                }
+                return;
+            }
+            match self.passed.take() {
                 Some(family) if fails => {
-                    // The copy may be broken by now.
+                    // The copy may be broken by now, and then has no version.
                     self.target.insert(number(&family.head), (0, 99));
-                    self.window.again(family);
+                    return self.window.again(family);
                 }
                 Some(family) => {
                     let n = number(&family.head);
@@ -279,11 +337,32 @@ mod tests {
                         Some(value) => drop(self.target.insert(n, *value)),
                         None => drop(self.target.remove(&n)),
                     }
+                    return;
                 }
-                None => {
-                    assert!(self.window.end().is_ok());
-                    self.seen = None;
+                None => self.chosen = self.window.choose(),
+            }
+            if self.chosen.is_none() {
+                if let Ok(Some(next)) = self.window.end() {
+                    self.kept = next;
                 }
+                self.seen = None;
+            }
+        }
+
+        fn pause(&mut self) {
+            if let Some(family) = self.passed.take() {
+                self.target.insert(number(&family.head), (0, 99));
+                self.window.again(family);
+            }
+            self.chosen = None;
+            let _ = self.window.end();
+            self.seen = None;
+        }
+
+        fn restart(&mut self) {
+            self.pause();
+            if !self.window.is_done() {
+                self.window = Window::at(self.kept.clone());
             }
         }
     }
@@ -297,18 +376,17 @@ mod tests {
             let window = Window::at(ObjectId::cursor(1, 0));
             let target = old.into_iter().map(|(n, version)| (n, (version, 77))).collect();
             let mut model =
-                Model { primary: Copy::new(), target, window, clock: 10, seen: None, is_compared: false, page };
-            for act in acts.into_iter().chain(std::iter::repeat_n(Act::Step { fails: false }, 60)) {
+                Model { primary: Copy::new(), target, window, clock: 10, seen: None, is_compared: false, chosen: None,
+                    passed: None, kept: ObjectId::cursor(1, 0), page };
+            for act in acts.into_iter().chain(std::iter::repeat_n(Act::Step { fails: false }, 100)) {
                 match act {
                     Act::Write(changes) => {
                         let once: BTreeMap<u8, bool> = changes.into_iter().collect();
                         model.write(&once.into_iter().collect::<Vec<_>>());
                     }
                     Act::Step { fails } => model.step(fails),
-                    Act::Pause => {
-                        let _ = model.window.end();
-                        model.seen = None;
-                    }
+                    Act::Pause => model.pause(),
+                    Act::Restart => model.restart(),
                 }
             }
             prop_assert!(model.window.is_done());

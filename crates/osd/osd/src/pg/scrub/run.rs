@@ -76,7 +76,8 @@ impl Range {
 /// Makes the copies of one object equal, as a scrub with repair would; true if they are.
 pub(in crate::pg) async fn repair_object(osd: &Rc<OsdShard>, pg: &Rc<Pg>, oid: &ObjectId) -> bool {
     let order = Order { deep: true, repair: true, is_commanded: true };
-    Run::new(osd, pg, order).one(oid).await.unwrap_or(false)
+    let mut run = Run { is_patient: true, ..Run::new(osd, pg, order) };
+    run.one(oid).await.unwrap_or(false)
 }
 
 /// A scrub under way.
@@ -86,6 +87,8 @@ pub(super) struct Run {
     pub order: Order,
     /// It ends with this generation.
     generation: u64,
+    /// It waits for writes however long they take: no other PG waits for it.
+    is_patient: bool,
     pub found: Found,
     /// The omaps that it has passed.
     pub omaps: Omaps,
@@ -97,7 +100,8 @@ impl Run {
     pub(super) fn new(osd: &Rc<OsdShard>, pg: &Rc<Pg>, order: Order) -> Run {
         let (osd, pg) = (Rc::clone(osd), Rc::clone(pg));
         let found = Found { interval: pg.peering.borrow().attempt_id().interval, ..Found::default() };
-        Run { generation: pg.generation(), osd, pg, order, found, omaps: Omaps::default(), repaired: 0 }
+        let generation = pg.generation();
+        Run { generation, is_patient: false, osd, pg, order, found, omaps: Omaps::default(), repaired: 0 }
     }
 
     /// Goes through the PG.
@@ -213,6 +217,10 @@ impl Run {
     /// The objects as each member has them.
     async fn maps(&self, held: &[Arc<ObjectId>], range: &Range) -> Result<BTreeMap<OsdId, Map>, End> {
         while self.pg.pipeline.is_writing(held) {
+            let unfound = held.iter().find(|head| !self.is_patient && self.pg.has_unfound(head));
+            if let Some(head) = unfound {
+                return Err(End::Failed(format!("{head} is unfound, and being written")));
+            }
             self.osd.shard.sleep(POLL).await;
             self.current()?;
         }

@@ -19,6 +19,7 @@ use std::rc::Rc;
 
 use carmine_pgtypes::ObjectMeta;
 use carmine_pgtypes::snaps::{SNAPSET, SnapContext, SnapSet, SnapSummary};
+use carmine_reactor::sync::Permit;
 use carmine_types::{ObjectId, SNAP_HEAD, errno};
 use carmine_wire::osd_op::flags;
 use carmine_wire::osdmap::consts::POOL_POOL_SNAPS;
@@ -45,6 +46,8 @@ pub(super) struct Snaps {
     trimmed: RefCell<IntervalSet>,
     /// They are being trimmed.
     is_trimming: Cell<bool>,
+    /// The turn among the PGs that trim.
+    turn: RefCell<Option<Permit>>,
 }
 
 #[derive(Default, PartialEq)]

@@ -92,8 +92,9 @@ impl Pg {
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::SnapTrim, "snap-trim", async move {
             let turn = own.trims.acquire(1).await;
+            pg.snaps.turn.replace(Some(turn));
             let end = pg.run_trim(&own).await;
-            drop(turn);
+            pg.snaps.turn.take();
             pg.snaps.is_trimming.set(false);
             pg.tell_soon(&own);
             match end {
@@ -151,11 +152,19 @@ impl Pg {
         let request =
             OsdRequest::new(self.id.pgid, osd.epoch(), flags::CLIENT_WRITE, &oid, OpList::default());
         let (tell, mut told) = oneshot::channel();
-        self.take(osd, ClientOp::trim(request, snap, osd.shard.now_ns(), ReplyTo::Local(tell)));
+        let op = ClientOp::trim(request, snap, osd.shard.now_ns(), ReplyTo::Local(tell));
+        let head = &Arc::clone(&op.oid);
+        self.take(osd, op);
         loop {
             // In a new interval it would wait for as long as the PG is not active.
             match with_timeout(&osd.shard, LOOK, &mut told).await {
-                None => self.may_go_on(osd, generation)?,
+                None => {
+                    self.may_go_on(osd, generation)?;
+                    // Its writes may wait for long, and other PGs must not wait for that.
+                    if self.has_unfound(head) {
+                        self.snaps.turn.take();
+                    }
+                }
                 Some(Ok(reply)) if reply.result == 0 => return Ok(()),
                 Some(Ok(reply)) if reply.result == errno::EAGAIN => return Err(End::Over),
                 Some(Ok(reply)) => return Err(End::Failed(format!("{oid}: {}", Errno(reply.result)))),
