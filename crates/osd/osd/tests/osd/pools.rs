@@ -3,14 +3,11 @@
 use std::time::Duration;
 
 use carmine_client::RouteMode;
-use carmine_crush::MapView;
 use carmine_store::Kv;
-use carmine_types::{Epoch, OsdId, UTime, errno};
-use carmine_wire::osd_op::OsdOp;
+use carmine_types::{Epoch, UTime};
 use carmine_wire::osdmap::PgPool;
 
 use super::cluster::{Cluster, Disks, noise};
-use super::raw::Raw;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -102,44 +99,4 @@ fn a_pool_that_goes_behind_the_first_map_is_removed_once() {
         let report = cluster.fsck(1);
         assert!(report.is_clean(), "seed {seed}: {report:?}");
     }
-}
-
-/// Operations that are under way when their pool is deleted are answered at once, wherever they wait: their clients may not hear
-/// of the map for long.
-#[test]
-fn operations_of_a_deleted_pool_are_answered() {
-    let cluster = Cluster::start(51, Disks::Blue, 2, 4, &[2, 2]);
-    make_pool(&cluster);
-    let raw = Raw::new(&cluster, 0);
-    let view = MapView::new(cluster.mon.map());
-    let leads = |name: &str| {
-        let pg = view.object_pg(2, b"", b"", name.as_bytes()).unwrap();
-        view.acting_primary(pg) == Some(OsdId(0))
-    };
-    let names: Vec<String> = (0..50).map(|n| format!("o{n}")).filter(|name| leads(name)).collect();
-    assert!(names.len() > 10);
-    cluster.sim.cut("osd.0", "osd.1");
-    cluster.sim.cut("osd.1", "osd.0");
-    let mut tids = 0;
-    for name in &names {
-        // Writes are in flight, reads wait for them, and so does a listing.
-        for (op, data) in [(OsdOp::append(1), &b"x"[..]), (OsdOp::append(1), b"x"), (OsdOp::read(0, 0), b"")]
-        {
-            tids += 1;
-            raw.send(&raw.request_in(&cluster, 2, name, op), data, tids);
-        }
-    }
-    cluster.pass(SECOND / 10);
-    assert!((1..=tids).all(|tid| raw.answers(tid).is_empty()));
-    cluster.mon.change(|inc| inc.old_pools.extend([2]));
-    cluster.pass(SECOND / 10);
-    for tid in 1..=tids {
-        let results: Vec<i32> = raw.answers(tid).iter().map(|answer| answer.result).collect();
-        assert_eq!(results, [errno::ENOENT], "request {tid}");
-    }
-    cluster.sim.mend_network();
-    cluster.pass(SECOND);
-    let data =
-        cluster.client(RouteMode::Direct, |_, pool| async move { pool.read("stays", 0, 0).await.unwrap() });
-    assert_eq!(data.to_vec(), b"here");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use carmine_client::RouteMode;
-use carmine_types::{Epoch, ObjectId, OsdId, PgId, errno};
+use carmine_types::{Epoch, OsdId, errno};
 use carmine_wire::osdmap::PgPool;
 use serde_json::Value;
 
@@ -220,66 +220,4 @@ fn an_unfound_block_is_lost_when_nobody_is_left_who_may_have_it() {
     assert_eq!(reading.take(), Err(errno::EIO));
     cluster.pass(SECOND * 15);
     assert_eq!(state(&cluster), "active+clean");
-}
-
-/// Only this PG has these members, primary first.
-fn members_of(cluster: &Cluster, ps: u32, acting: &'static [i32]) {
-    let pg = PgId::new(POOL_ID, ps);
-    cluster.mon.change(move |inc| drop(inc.new_pg_temp.insert(pg, acting.to_vec())));
-    cluster.pass(SECOND / 10);
-}
-
-/// The first objects of this PG of two.
-fn names_in(ps: u32) -> impl Iterator<Item = String> {
-    let pg_of = |name: &str| ObjectId::head(POOL_ID, b"", b"", name.as_bytes()).hash % 2;
-    (0..).map(|n| format!("o{n}")).filter(move |name| pg_of(name) == ps)
-}
-
-/// A write waits for an unfound block, and its PG has to be copied: another PG of the same reactor is recovered meanwhile.
-#[test]
-fn a_write_that_waits_for_a_block_keeps_no_other_pg_from_its_recovery() {
-    let cluster = Cluster::start(67, Disks::Blue, 2, 2, &[1, 1, 1]);
-    members_of(&cluster, 0, &[0, 1]);
-    members_of(&cluster, 1, &[0, 2]);
-    let (ours, others): (Vec<String>, Vec<String>) =
-        (names_in(0).take(6).collect(), names_in(1).take(20).collect());
-    let bad = ours[3].clone();
-    let fill = |names: Vec<String>, seed: u64| {
-        cluster.client(RouteMode::Direct, move |_, pool| async move {
-            for name in names {
-                pool.write_full(name, noise(seed, BYTES)).await.unwrap();
-            }
-        });
-    };
-    fill(ours.iter().filter(|name| **name != bad).cloned().collect(), 5);
-    fill(vec![bad.clone()], 77);
-    fill(others.clone(), 6);
-    [1, 2].into_iter().for_each(|osd| kill(&cluster, osd));
-    members_of(&cluster, 0, &[0]);
-    members_of(&cluster, 1, &[0]);
-    let disk = cluster.disk(0);
-    let places = disk.find(&content()[BAD as usize..][..16]);
-    disk.flip(places[0] + 5, 1);
-    fill(others, 8);
-    let writer = cluster.background(RouteMode::Direct, move |_, pool| async move {
-        pool.write(bad, BAD + 100, vec![1; 10]).await.unwrap();
-    });
-    cluster.pass(SECOND * 3);
-    assert!(!writer.is_done(), "it waits");
-    cluster.start_osd(2, 1);
-    cluster.wait_up(2);
-    members_of(&cluster, 0, &[0, 2]);
-    cluster.pass(SECOND * 3);
-    members_of(&cluster, 1, &[0, 2]);
-    cluster.pass(SECOND * 5);
-    let states: Vec<String> = cluster.states(0).into_iter().map(|(state, _)| state).collect();
-    assert_eq!(states[1], "active+clean", "{states:?}");
-    assert!(states[0].contains("backfill_unfound"), "{states:?}");
-    assert!(!writer.is_done(), "it waits");
-    cluster.start_osd(1, 1);
-    cluster.wait_up(3);
-    cluster.wait("the write", || writer.is_done());
-    cluster.pass(SECOND * 70);
-    assert!(cluster.states(0).iter().all(|(state, _)| state == "active+clean"), "{:?}", cluster.states(0));
-    cluster.check_equal(&[0, 2]);
 }
