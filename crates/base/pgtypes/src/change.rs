@@ -191,6 +191,18 @@ impl Step {
         }
     }
 
+    /// Bytes that the step adds to the omap of its object.
+    #[must_use]
+    pub fn omap_bytes(&self) -> u64 {
+        match self {
+            Step::SetOmap { entries } => {
+                entries.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum()
+            }
+            Step::SetOmapHeader { header } => header.len() as u64,
+            _ => 0,
+        }
+    }
+
     pub(crate) fn encode(&self, e: &mut Encoder<'_>) {
         match self {
             Step::Touch => e.u8(1),

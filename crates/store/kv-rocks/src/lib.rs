@@ -10,16 +10,24 @@
 
 mod cpu;
 mod options;
+mod reclaim;
 
+use std::fs::Permissions;
 use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use carmine_store::blue::PREFIX_PG_LOG;
 use carmine_store::{Kv, KvBatch, KvCpu, KvError, KvOp};
+use rocksdb::properties::{CUR_SIZE_ALL_MEM_TABLES, LIVE_SST_FILES_SIZE, PropName};
 use rocksdb::{
-    BottommostLevelCompaction, ColumnFamily, ColumnFamilyDescriptor, CompactOptions, DB, Direction,
-    FlushOptions, IteratorMode, ReadOptions, WriteBatch, WriteOptions,
+    ColumnFamily, ColumnFamilyDescriptor, DB, Direction, ErrorKind, FlushOptions, IteratorMode, ReadOptions,
+    WriteBatch, WriteOptions,
 };
+
+use reclaim::Reclaim;
 
 pub use options::{RocksOptions, Tuning, WRITE_BYTES_PER_S_OF_REACTOR};
 
@@ -33,9 +41,12 @@ const CRC_LINE: &str = "Fast CRC32 supported:";
 
 /// RocksDB in a folder.
 pub struct RocksKv {
-    db: DB,
+    db: Arc<DB>,
     path: PathBuf,
     options: RocksOptions,
+    /// Commits so far.
+    commits: AtomicU64,
+    reclaim: Reclaim,
 }
 
 impl RocksKv {
@@ -46,7 +57,10 @@ impl RocksKv {
     pub fn open(path: &Path, options: RocksOptions) -> Result<RocksKv, KvError> {
         let failed =
             |message: &str| KvError::new(format!("open the database in {}", path.display()), message);
-        std::fs::create_dir_all(path).map_err(|error| failed(&error.to_string()))?;
+        let made = std::fs::create_dir_all(path);
+        // It holds names and metadata of all clients.
+        let made = made.and_then(|()| std::fs::set_permissions(path, Permissions::from_mode(0o700)));
+        made.map_err(|error| failed(&error.to_string()))?;
         let tuned = options::Tuned::new(&options).map_err(|error| failed(error.as_ref()))?;
         let families = [
             ColumnFamilyDescriptor::new(MAIN_FAMILY, tuned.main),
@@ -60,7 +74,8 @@ impl RocksKv {
                 failed(text)
             }
         })?;
-        Ok(RocksKv { db, path: path.to_owned(), options })
+        let (db, path) = (Arc::new(db), path.to_owned());
+        Ok(RocksKv { db, path, options, commits: AtomicU64::new(0), reclaim: Reclaim::default() })
     }
 
     /// The folder.
@@ -85,7 +100,9 @@ impl RocksKv {
     }
 
     fn failed(&self, what: &str, error: &rocksdb::Error) -> KvError {
-        KvError::new(format!("{what} in {}", self.path.display()), error.as_ref())
+        // The drive's refusal has no kind of its own.
+        let is_damage = error.kind() == ErrorKind::Corruption || error.as_ref().contains("Input/output error");
+        KvError::new(format!("{what} in {}", self.path.display()), error.as_ref()).damage(is_damage)
     }
 
     fn family(&self, name: &str) -> Result<&ColumnFamily, KvError> {
@@ -119,6 +136,13 @@ impl RocksKv {
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// The sum of a property over all families, as far as it is known.
+    fn sum(&self, property: &PropName) -> u64 {
+        let families = self.family(MAIN_FAMILY).into_iter().chain(self.family(LOG_FAMILY));
+        let values = families.map(|family| self.db.property_int_value_cf(family, property));
+        values.map(|value| value.ok().flatten().unwrap_or(0)).sum()
     }
 
     fn write_batch(&self, batches: &[KvBatch]) -> Result<WriteBatch, KvError> {
@@ -184,6 +208,7 @@ impl Kv for RocksKv {
         let mut write = WriteOptions::default();
         // `blue` has a log of its own, on its device.
         write.disable_wal(true);
+        self.commits.fetch_add(1, Ordering::Relaxed);
         self.db
             .write_opt(self.write_batch(batches)?, &write)
             .map_err(|error| self.failed("commit", &error))?;
@@ -199,22 +224,21 @@ impl Kv for RocksKv {
 
     fn free_bytes(&self) -> Option<u64> {
         let space = rustix::fs::statvfs(&self.path).ok()?;
-        // Data that is in memory only will be in tables soon: count that of all families.
-        let in_memory = self.family(MAIN_FAMILY).into_iter().chain(self.family(LOG_FAMILY)).map(|family| {
-            let bytes = self.db.property_int_value_cf(family, rocksdb::properties::CUR_SIZE_ALL_MEM_TABLES);
-            bytes.ok().flatten().unwrap_or(0)
-        });
-        Some(space.f_bavail.saturating_mul(space.f_frsize).saturating_sub(in_memory.sum()))
+        // Data that is in memory only will be in tables soon.
+        let in_memory = self.sum(CUR_SIZE_ALL_MEM_TABLES);
+        Some(space.f_bavail.saturating_mul(space.f_frsize).saturating_sub(in_memory))
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.sum(LIVE_SST_FILES_SIZE) + self.sum(CUR_SIZE_ALL_MEM_TABLES)
+    }
+
+    fn reclaim(&self) {
+        self.reclaim.begin(&self.db, self.commits.load(Ordering::Relaxed));
     }
 
     fn compact(&self) -> Result<(), KvError> {
-        let mut all = CompactOptions::default();
-        // Beside the compactions that RocksDB finds necessary itself, and down to the last level.
-        all.set_exclusive_manual_compaction(false);
-        all.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
-        for name in [MAIN_FAMILY, LOG_FAMILY] {
-            self.db.compact_range_cf_opt(self.family(name)?, None::<&[u8]>, None::<&[u8]>, &all);
-        }
+        reclaim::compact(&self.db);
         Ok(())
     }
 
@@ -247,5 +271,6 @@ impl Drop for RocksKv {
     fn drop(&mut self) {
         // Writes out what is in memory only; running compactions may stop where they are.
         self.db.cancel_all_background_work(true);
+        self.reclaim.end();
     }
 }

@@ -99,6 +99,16 @@ impl StoreError {
         }
     }
 
+    /// Metadata that was written is lost here: trying again changes nothing, and only other copies have it.
+    #[must_use]
+    pub fn is_metadata_damage(&self) -> bool {
+        match self {
+            StoreError::Damaged { .. } | StoreError::BadBlock { .. } => true,
+            StoreError::Kv(error) => error.is_damage,
+            _ => false,
+        }
+    }
+
     /// The CRC32C that this block should have; zero: it is not known.
     #[must_use]
     pub fn lost_crc(&self) -> u32 {

@@ -43,6 +43,15 @@ pub trait Kv: Send + Sync {
         None
     }
 
+    /// Bytes that it takes on its drive, with those that are committed and not written out yet; 0 if it does not know.
+    fn used_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Begins to give back the space of what was removed, which merging does, unless that is under way or was done a moment
+    /// ago. Returns at once.
+    fn reclaim(&self) {}
+
     /// Merges everything that it has on its drive now, whether it needs that or not; a store without tables does nothing.
     ///
     /// # Errors
@@ -82,12 +91,20 @@ pub struct KvError {
     pub what: Arc<str>,
     /// The store's words.
     pub message: Arc<str>,
+    /// What was written before is lost: its checksums do not hold, or the drive does not give it.
+    pub is_damage: bool,
 }
 
 impl KvError {
     /// Says what was tried and how it ended.
     pub fn new(what: impl AsRef<str>, message: impl AsRef<str>) -> KvError {
-        KvError { what: what.as_ref().into(), message: message.as_ref().into() }
+        KvError { what: what.as_ref().into(), message: message.as_ref().into(), is_damage: false }
+    }
+
+    /// The same, if it is so that what was written before is lost.
+    #[must_use]
+    pub fn damage(self, is_damage: bool) -> KvError {
+        KvError { is_damage, ..self }
     }
 }
 

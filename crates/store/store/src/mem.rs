@@ -55,6 +55,8 @@ struct Object {
 struct Omap {
     header: Bytes,
     entries: BTreeMap<Box<[u8]>, Bytes>,
+    /// Of the header, the keys and the values.
+    bytes: usize,
 }
 
 #[derive(Default)]
@@ -238,14 +240,13 @@ impl Mem {
                 }
                 // A page that two objects share counts for both: each may come to need its own.
                 Step::CloneFrom { from } => {
-                    let pages = self.state.borrow().get(from).map_or(0, |object| object.pages.count());
-                    needed_bytes += pages * BLOCK_BYTES;
+                    needed_bytes += self.state.borrow().get(from).map_or(0, |object| object.bytes() as u64);
                 }
                 // Memory loses nothing, so there is no way here to note a loss.
                 Step::Lose { off, crc, .. } => {
                     return Err(StoreError::Lost { oid: ObjectId::clone(oid), offset: *off, expected: *crc });
                 }
-                _ => {}
+                step => needed_bytes += step.omap_bytes(),
             }
             if step.end() > OBJECT_BYTES_MAX {
                 return Err(StoreError::TooLarge { oid: ObjectId::clone(oid), size: step.end() });
@@ -293,8 +294,8 @@ impl Mem {
 impl Drop for Mem {
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        let pages: u64 = state.slots.iter().map(|object| object.pages.count()).sum();
-        self.shared.used_bytes.fetch_sub(pages * BLOCK_BYTES, Ordering::Relaxed);
+        let bytes: i64 = state.slots.iter().map(Object::bytes).sum();
+        self.shared.used_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
     }
 }
 
@@ -427,24 +428,40 @@ impl Omap {
         match step {
             Step::SetOmap { entries } => {
                 *has_omap = true;
-                self.entries.extend(entries.iter().cloned());
+                for (key, value) in entries {
+                    self.remove(key);
+                    self.bytes += key.len() + value.len();
+                    self.entries.insert(key.clone(), value.clone());
+                }
             }
             Step::SetOmapHeader { header } => {
                 *has_omap = true;
+                self.bytes = self.bytes + header.len() - self.header.len();
                 self.header = header.clone();
             }
-            Step::RemoveOmap { keys } => keys.iter().for_each(|key| {
-                self.entries.remove(key);
-            }),
-            Step::RemoveOmapRange { from, to } => self.entries.retain(|key, _| key < from || key >= to),
+            Step::RemoveOmap { keys } => keys.iter().for_each(|key| self.remove(key)),
+            Step::RemoveOmapRange { from, to } => {
+                let bytes = &mut self.bytes;
+                self.entries.retain(|key, value| {
+                    let stays = key < from || key >= to;
+                    *bytes -= if stays { 0 } else { key.len() + value.len() };
+                    stays
+                });
+            }
             _ => (*self, *has_omap) = (Omap::default(), false),
+        }
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        if let Some(value) = self.entries.remove(key) {
+            self.bytes -= key.len() + value.len();
         }
     }
 }
 
 impl Object {
     fn bytes(&self) -> i64 {
-        (self.pages.count() * BLOCK_BYTES) as i64
+        (self.pages.count() * BLOCK_BYTES) as i64 + self.omap.bytes as i64
     }
 
     fn write(&mut self, off: u64, data: &Payload, keep_data: bool) {

@@ -79,6 +79,13 @@ pub struct MemStore(Mem);
 /// A shard of `blue`.
 pub struct BlueStore(Rc<Blue>);
 
+impl BlueStore {
+    /// Remembers metadata that cannot be read.
+    fn noted<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        result.inspect_err(|error| self.0.note_damage(error))
+    }
+}
+
 /// The metadata that [`Store::prepare`] loaded, held in memory until this is dropped. Hold it until after `submit`.
 #[must_use = "hold this until after Store::submit"]
 pub struct Prepared {
@@ -117,7 +124,7 @@ impl Store {
     pub async fn list_pgs(&self) -> Result<Vec<SpgId>, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.list_pgs()),
-            Store::Blue(blue) => blue.0.list_pgs().await,
+            Store::Blue(blue) => blue.noted(blue.0.list_pgs().await),
         }
     }
 
@@ -130,7 +137,7 @@ impl Store {
             Store::Cyan(mem) | Store::Null(mem) => {
                 Ok(mem.0.load_pg(pg).map(|state| state.info).unwrap_or_default())
             }
-            Store::Blue(blue) => blue.0.load_info(pg).await,
+            Store::Blue(blue) => blue.noted(blue.0.load_info(pg).await),
         }
     }
 
@@ -149,7 +156,7 @@ impl Store {
     pub async fn load_pg(&self, pg: SpgId) -> Result<Option<PgState>, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.load_pg(pg)),
-            Store::Blue(blue) => blue.0.load_pg(pg).await,
+            Store::Blue(blue) => blue.noted(blue.0.load_pg(pg).await),
         }
     }
 
@@ -160,7 +167,7 @@ impl Store {
     pub async fn stat(&self, oid: &ObjectId) -> Result<Option<ObjectMeta>, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.stat(oid)),
-            Store::Blue(blue) => blue.0.stat(oid).await,
+            Store::Blue(blue) => blue.noted(blue.0.stat(oid).await),
         }
     }
 
@@ -173,7 +180,7 @@ impl Store {
     pub async fn prepare(&self, changes: &[ObjectChange]) -> Result<Prepared, StoreError> {
         match self {
             Store::Cyan(_) | Store::Null(_) => Ok(Prepared { _pins: None }),
-            Store::Blue(blue) => Ok(Prepared { _pins: Some(blue.0.prepare(changes).await?) }),
+            Store::Blue(blue) => Ok(Prepared { _pins: Some(blue.noted(blue.0.prepare(changes).await)?) }),
         }
     }
 
@@ -231,7 +238,7 @@ impl Store {
                 .map(|(_, data)| data)
                 .ok_or_else(|| StoreError::NotFound(oid.clone())),
             // On the heap: it waits for the drive nearly always, and what calls this is not to be larger for it.
-            Store::Blue(blue) => Box::pin(blue.0.read(oid, off, len)).await,
+            Store::Blue(blue) => blue.noted(Box::pin(blue.0.read(oid, off, len)).await),
         }
     }
 
@@ -245,7 +252,7 @@ impl Store {
             Store::Cyan(mem) | Store::Null(mem) => {
                 mem.0.written(oid, off, len).ok_or_else(|| StoreError::NotFound(oid.clone()))
             }
-            Store::Blue(blue) => blue.0.written(oid, off, len).await,
+            Store::Blue(blue) => blue.noted(blue.0.written(oid, off, len).await),
         }
     }
 
@@ -257,7 +264,7 @@ impl Store {
     pub async fn in_part(&self, oid: &ObjectId, off: u64, len: u64) -> Result<Vec<u64>, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.in_part(oid, off, len)),
-            Store::Blue(blue) => blue.0.in_part(oid, off, len).await,
+            Store::Blue(blue) => blue.noted(blue.0.in_part(oid, off, len).await),
         }
     }
 
@@ -268,7 +275,7 @@ impl Store {
     pub async fn omap_header(&self, oid: &ObjectId) -> Result<Bytes, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.omap_header(oid)),
-            Store::Blue(blue) => blue.0.omap_header(oid).await,
+            Store::Blue(blue) => blue.noted(blue.0.omap_header(oid).await),
         }
     }
 
@@ -283,7 +290,7 @@ impl Store {
     ) -> Result<Vec<Option<Bytes>>, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.omap_values(oid, keys)),
-            Store::Blue(blue) => blue.0.omap_values(oid, keys).await,
+            Store::Blue(blue) => blue.noted(blue.0.omap_values(oid, keys).await),
         }
     }
 
@@ -294,7 +301,7 @@ impl Store {
     pub async fn omap_page(&self, oid: &ObjectId, range: &OmapRange) -> Result<OmapPage, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.omap_page(oid, range)),
-            Store::Blue(blue) => blue.0.omap_page(oid, range).await,
+            Store::Blue(blue) => blue.noted(blue.0.omap_page(oid, range).await),
         }
     }
 
@@ -320,7 +327,7 @@ impl Store {
         match self {
             // Data in memory is never damaged.
             Store::Cyan(_) | Store::Null(_) => Ok(Commit::ready(Ok(()))),
-            Store::Blue(blue) => blue.0.heal(Transaction::new(pg, bits), oid, off, content).await,
+            Store::Blue(blue) => blue.noted(blue.0.heal(Transaction::new(pg, bits), oid, off, content).await),
         }
     }
 
@@ -353,7 +360,7 @@ impl Store {
     ) -> Result<Vec<ObjectId>, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.list(pg, bits, from, max)),
-            Store::Blue(blue) => blue.0.list(pg, bits, from, max).await,
+            Store::Blue(blue) => blue.noted(blue.0.list(pg, bits, from, max).await),
         }
     }
 
@@ -385,6 +392,15 @@ impl Store {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => mem.0.statfs(),
             Store::Blue(blue) => blue.0.statfs(),
+        }
+    }
+
+    /// The first error of a read of metadata, on any shard, that only other copies can mend.
+    #[must_use]
+    pub fn damage(&self) -> Option<StoreError> {
+        match self {
+            Store::Cyan(_) | Store::Null(_) => None,
+            Store::Blue(blue) => blue.0.damage(),
         }
     }
 

@@ -74,6 +74,16 @@ impl LogArea {
         blocks > 0 && self.start.checked_add(blocks).is_some_and(|own_end| own_end <= end)
     }
 
+    /// Segments that hold groups: all but the last one, which holds the lanes' witnesses.
+    pub(crate) fn group_segments(&self) -> u32 {
+        self.segments.saturating_sub(1)
+    }
+
+    /// The block in which a lane says how far it is durable, away from its groups. In the smallest logs several lanes share one.
+    pub(crate) fn witness(&self, lane: u16) -> u64 {
+        self.segment(self.group_segments()) + u64::from(lane) % u64::from(self.segment_blocks.max(1))
+    }
+
     /// First block of a segment.
     pub(crate) fn segment(&self, index: u32) -> u64 {
         self.start + u64::from(index) * u64::from(self.segment_blocks)

@@ -21,6 +21,10 @@ const CHUNKS_MIN: u64 = 64;
 const RESERVE_BLOCKS_MIN: u64 = 8;
 /// … and at most.
 const RESERVE_BLOCKS_MAX: u64 = 4096;
+/// Space of metadata that was removed is given back when so much of the store is taken (a part of so many), …
+const RECLAIM_USED: (u64, u64) = (4, 5);
+/// … and one of so many parts of the store by metadata.
+const RECLAIM_METADATA_PART: u64 = 16;
 /// No chunk.
 const NOBODY: u16 = 0;
 
@@ -48,6 +52,8 @@ pub(crate) struct Space {
     chunk_used: Box<[AtomicU32]>,
     /// Bits set in all, less the labels.
     used: AtomicU64,
+    /// Blocks that metadata would take here: it lies elsewhere, and is a part of the store's size.
+    metadata: AtomicU64,
     /// Where the next search for a chunk starts.
     hint: AtomicUsize,
     references: References,
@@ -88,6 +94,7 @@ impl Space {
             owners: (0..chunks).map(|_| AtomicU16::new(NOBODY)).collect(),
             chunk_used: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
             used: AtomicU64::new(0),
+            metadata: AtomicU64::new(0),
             hint: AtomicUsize::new(0),
             references: References::new(blocks),
         };
@@ -180,18 +187,47 @@ impl Space {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Blocks free for data; without `reserve` less what is kept back.
+    /// Metadata takes so many bytes now.
+    pub(crate) fn set_metadata_bytes(&self, bytes: u64) {
+        self.metadata.store(bytes.div_ceil(BLOCK_BYTES), Ordering::Relaxed);
+    }
+
+    /// The size of metadata above which there may be too much that was removed: the store is nearly full, and metadata has
+    /// a good part in that.
+    pub(crate) fn reclaim_above_bytes(&self) -> u64 {
+        let (all, used) = (self.data_blocks(), self.used_blocks());
+        let near_full = (all / RECLAIM_USED.1 * RECLAIM_USED.0).saturating_sub(used);
+        near_full.max(all / RECLAIM_METADATA_PART) * BLOCK_BYTES
+    }
+
+    /// Blocks free for data; without `reserve` less what is kept back, and what metadata takes.
     pub(crate) fn free_blocks(&self, reserve: bool) -> u64 {
-        let kept = if reserve { 0 } else { self.reserve_blocks };
+        let kept = if reserve { 0 } else { self.reserve_blocks + self.metadata.load(Ordering::Relaxed) };
         self.data_blocks().saturating_sub(self.used_blocks()).saturating_sub(kept)
     }
 
     pub(crate) fn statfs(&self) -> StatFs {
+        let (all, metadata) = (self.data_blocks(), self.metadata.load(Ordering::Relaxed));
         StatFs {
-            total: self.data_blocks() * BLOCK_BYTES,
-            used: self.used_blocks() * BLOCK_BYTES,
+            total: all * BLOCK_BYTES,
+            used: (self.used_blocks() + metadata).min(all) * BLOCK_BYTES,
             free: self.free_blocks(false) * BLOCK_BYTES,
         }
+    }
+
+    /// # Panics
+    /// If the counts are not those of the bitmap: a block is free or taken, and never both.
+    pub(crate) fn check(&self) {
+        let taken: u64 = self.words().map(|word| u64::from(word.count_ones())).sum();
+        let chunks: u64 = self.chunk_used.iter().map(|used| u64::from(used.load(Ordering::Relaxed))).sum();
+        let bits = self.words.len() as u64 * 64;
+        let outside = bits - self.blocks;
+        let (used, free) = (self.used_blocks(), bits - taken);
+        assert!(
+            free + used + self.kept_blocks + outside == bits && chunks == taken,
+            "{free} blocks are free and {used} taken, {} are kept and {outside} lie outside, of {bits}; the chunks have {chunks}",
+            self.kept_blocks
+        );
     }
 
     /// Takes `blocks` blocks for shard number `shard`, from its lease and from new ones; `reserve` allows what is

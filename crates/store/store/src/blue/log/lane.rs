@@ -68,7 +68,7 @@ impl LogSpace {
     /// All segments are free.
     pub(crate) fn new(area: LogArea) -> LogSpace {
         let free = SegQueue::new();
-        (0..area.segments).for_each(|index| free.push(index));
+        (0..area.group_segments()).for_each(|index| free.push(index));
         LogSpace { area, free, used: AtomicUsize::new(0) }
     }
 
@@ -78,7 +78,7 @@ impl LogSpace {
 
     /// Lanes that fit: each holds on to one segment, and needs another to go on.
     pub(crate) fn lanes_max(&self) -> usize {
-        self.area.segments as usize / 2
+        self.area.group_segments() as usize / 2
     }
 
     /// Takes a segment.
@@ -100,7 +100,7 @@ impl LogSpace {
 
     /// Half of the log is used: time to make what it holds durable elsewhere.
     pub(crate) fn wants_trim(&self) -> bool {
-        self.used() * 2 >= self.area.segments as usize
+        self.used() * 2 >= self.area.group_segments() as usize
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn groups_lie_in_segments_and_segments_come_back_when_all_of_them_is_elsewhere() {
-        let space = LogSpace::new(LogArea { start: 100, segments: 3, segment_blocks: 4 });
+        let space = LogSpace::new(LogArea { start: 100, segments: 4, segment_blocks: 4 });
         let mut lane = Lane::default();
         assert_eq!(lane.place(3, &space), Some((1, 100)));
         assert_eq!(lane.next(1, &space), Some((2, 103)));

@@ -54,9 +54,12 @@ impl LogReader<'_> {
         for index in 0..self.area.segments {
             progress.at("segments of the log read", index as usize, self.area.segments as usize);
             let start = self.area.segment(index);
-            let first = self.read(start, 1).await?;
-            if is_of_another_life(self.log_id, epoch, &first) {
-                continue;
+            // Each block of the last segment is written by itself.
+            if index < self.area.group_segments() {
+                let first = self.read(start, 1).await?;
+                if is_of_another_life(self.log_id, epoch, &first) {
+                    continue;
+                }
             }
             let segment = self.read(start, self.area.segment_blocks.into()).await?;
             scanned.segment(self.log_id, epoch, start, &segment);

@@ -55,6 +55,15 @@ impl From<Arc<dyn Kv>> for MetaIndex {
     }
 }
 
+/// Space of a key-value store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Taken, with what is in memory only.
+    pub(crate) used_bytes: u64,
+    /// Left for growth, if it is known.
+    pub(crate) free_bytes: Option<u64>,
+}
+
 /// Keys to scan: from `start` (inclusive) to `end` (exclusive), in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Scan {
@@ -159,10 +168,18 @@ impl MetaIndex {
         shard.alien_timed(SIM_FLUSH_NS, move || index.flush()).await
     }
 
-    /// Room left for growth, in bytes, if it is known.
-    pub(crate) async fn free_bytes(&self, shard: &Shard) -> Option<u64> {
+    /// The space that it takes, and has left. If it takes more than `reclaim_above` bytes, it begins to give back what was
+    /// removed.
+    pub(crate) async fn room(&self, shard: &Shard, reclaim_above: u64) -> Room {
         let MetaIndex::Kv(KvIndex { kv, .. }) = self.clone();
-        shard.alien(SIM_LOOK_NS, move || kv.free_bytes()).await
+        let look = move || {
+            let room = Room { used_bytes: kv.used_bytes(), free_bytes: kv.free_bytes() };
+            if room.used_bytes > reclaim_above {
+                kv.reclaim();
+            }
+            room
+        };
+        shard.alien(SIM_LOOK_NS, look).await
     }
 
     /// CPU time of its own threads, if it has any and knows.

@@ -33,7 +33,7 @@ impl BlueShared {
     ) -> Result<Arc<BlueShared>, StoreError> {
         let opened = Opened::open(shard, places.into(), index.into()).await?;
         let left = checkpoint::read(&opened.index, shard, &opened.label).await?;
-        let (epoch, replayed) = replay(opened.whole(shard)).await?;
+        let (epoch, replayed) = replay(opened.whole(shard), options.accepts_loss).await?;
         let Opened { place, device, wal, label, index } = opened;
         let path = place.path.display();
         let space = match left.filter(|_| replayed.txns + replayed.dropped_txns == 0) {
@@ -49,8 +49,10 @@ impl BlueShared {
                 space
             }
         };
+        space.check();
         let (wal, wal_device) = wal.unzip();
         let shared = BlueShared::new((place, wal), label, options, index, space, epoch, replayed);
+        shared.log().look(shard).await;
         for device in [Some(device), wal_device].into_iter().flatten() {
             shared::stores(shard).hold_device(shared.instance(), device);
         }

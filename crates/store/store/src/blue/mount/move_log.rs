@@ -50,7 +50,7 @@ pub async fn move_log(
     to: Option<NewLog>,
 ) -> Result<LogMove, StoreError> {
     let mut opened = Opened::open(shard, places.into(), index.into()).await?;
-    replay(opened.whole(shard)).await?;
+    replay(opened.whole(shard), false).await?;
     let old = opened.wal.take();
     let from = old.as_ref().map(|(place, _)| place.clone());
     if to.is_none() && from.is_none() {
@@ -99,7 +99,7 @@ pub async fn expand(
 ) -> Result<Expanded, StoreError> {
     let mut opened = Opened::open(shard, places.into(), index.into()).await?;
     // The log is cut into other segments: it must be empty.
-    replay(opened.whole(shard)).await?;
+    replay(opened.whole(shard), false).await?;
     let mut label = opened.label.clone();
     let block = (label.size_bytes, length(&opened.place, &opened.device).await?);
     label.size_bytes = block.1;

@@ -60,8 +60,12 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// Brings the key-value store up to date and ends the log's epoch. Gives the new epoch.
-pub(crate) async fn replay(whole: Whole<'_>) -> Result<(u64, ReplayReport), StoreError> {
+/// Brings the key-value store up to date and ends the log's epoch. Gives the new epoch. With `accepts_loss` what is left of a log
+/// that lacks groups which were durable is used all the same.
+pub(crate) async fn replay(
+    whole: Whole<'_>,
+    accepts_loss: bool,
+) -> Result<(u64, ReplayReport), StoreError> {
     let Whole { shard, path, index, .. } = whole;
     let start_ns = shard.now_ns();
     let contained = contained(index, shard).await?;
@@ -75,7 +79,8 @@ pub(crate) async fn replay(whole: Whole<'_>) -> Result<(u64, ReplayReport), Stor
         whole.flush().await?;
     }
     let (images, pgs, report) = (Images::new(), BTreeMap::new(), ReplayReport::default());
-    let mut replay = Replay { whole, log, progress, images, pgs, report, trimmed: Trimmed::default() };
+    let trimmed = Trimmed::default();
+    let mut replay = Replay { whole, accepts_loss, log, progress, images, pgs, report, trimmed };
     let mut chains = Vec::new();
     for (lane, known) in &scanned.known {
         let position = contained.positions.get(lane).copied().unwrap_or(0);
@@ -199,6 +204,7 @@ fn note(images: &mut Images, found: &Found, txn: &LoggedTxn) {
 
 struct Replay<'a> {
     whole: Whole<'a>,
+    accepts_loss: bool,
     log: LogReader<'a>,
     progress: Progress<'a>,
     images: Images,
@@ -217,21 +223,17 @@ impl Replay<'_> {
         known: &Known,
         scanned: &Scanned,
     ) -> Result<Chain, StoreError> {
-        let known_durable = known.durable;
         let group = |seq: u64| scanned.groups.get(&(lane, seq)).copied();
         let chain: Vec<Found> = (contained + 1..).map_while(group).collect();
         let end = contained + chain.len() as u64;
-        if known_durable > end {
-            let behind = chain.last().map_or_else(String::new, |last| {
-                format!(", which began at block {} or with a segment,", last.block + last.header.blocks())
-            });
-            let what = format!("group {} of lane {lane} of the log on {}", end + 1, self.log.path.display());
-            let why = format!(
-                "it{behind} is not whole, and all up to group {known_durable} were durable: writes that were acknowledged \
-                 are lost here; restore this store from its replicas"
-            );
-            return Err(StoreError::damaged(what, why));
+        if known.durable > end {
+            let error = self.lost(lane, end, known.durable, &chain);
+            if !self.accepts_loss {
+                return Err(error);
+            }
+            tracing::error!("the store is mounted without what is lost: {error}");
         }
+        let known_durable = known.durable.min(end);
         let durable = chain.iter().filter(|found| found.header.id.seq <= known_durable).count();
         let (head, tail) = chain.split_at(durable);
         let mut believed = self.believed(tail).await?;
@@ -261,6 +263,21 @@ impl Replay<'_> {
         }
         self.images.extend(images);
         Ok(Chain { lane, groups, txns_of_last })
+    }
+
+    /// The error of a lane that ends with group `end`, and was durable up to a later one.
+    fn lost(&self, lane: u16, end: u64, durable: u64, chain: &[Found]) -> StoreError {
+        let behind = chain.last().map_or_else(String::new, |last| {
+            format!(", which began at block {} or with a segment,", last.block + last.header.blocks())
+        });
+        let what = format!("group {} of lane {lane} of the log on {}", end + 1, self.log.path.display());
+        let why = format!(
+            "it{behind} is not whole, and all up to group {durable} were durable: the acknowledged writes of {} groups are lost \
+             here; restore this store from its replicas, or, if there are none, go on without these writes \
+             (carmine store fsck --accept-loss)",
+            durable - end
+        );
+        StoreError::damaged(what, why)
     }
 
     /// Applies the transactions of a lane. Gives the changes of the last group if it is believed in part: they may become

@@ -91,6 +91,7 @@ impl Blue {
                 counted.freed += has.min(end - first);
                 counted.blocks += needs.blocks;
                 counted.reserve &= needs.blocks == 0 || needs.reserve;
+                counted.omap_bytes += step.omap_bytes();
                 if let Some(from) = step.source() {
                     check_names(from)?;
                     let (source, own) = (self.in_memory(from)?, self.in_memory(oid)?);

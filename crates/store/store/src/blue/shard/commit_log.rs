@@ -12,10 +12,12 @@ use carmine_reactor::{Group as SchedulingGroup, Shard, ShardId};
 use crossbeam::queue::SegQueue;
 
 use crate::blue::device::label::Label;
+use crate::blue::device::space::Space;
 use crate::blue::log::lane::LogSpace;
 use crate::blue::log::record::GroupId;
-use crate::blue::meta::index::MetaIndex;
+use crate::blue::meta::index::{MetaIndex, Room};
 use crate::blue::meta::{codec, keys};
+use crate::StoreError;
 use crate::blue::shard::shared;
 use crate::kv::{KvBatch, KvError};
 
@@ -36,6 +38,8 @@ pub(crate) struct FeedGroup {
 /// The log's space, the feeder and its queue.
 pub(crate) struct CommitLog {
     index: MetaIndex,
+    /// The store's space, of which the index takes a part.
+    blocks: Arc<Space>,
     log_id: u64,
     epoch: u64,
     space: LogSpace,
@@ -58,6 +62,8 @@ pub(crate) struct CommitLog {
     looking: AtomicBool,
     /// The first failure. Groups in the queue after it must not get in either: they would leave a gap.
     failed: OnceLock<KvError>,
+    /// The first time that metadata could not be read.
+    damage: OnceLock<StoreError>,
 }
 
 /// The feeder's counters.
@@ -75,10 +81,11 @@ type Positions = Vec<(ShardId, u64)>;
 
 impl CommitLog {
     /// An empty log.
-    pub(crate) fn new(index: MetaIndex, label: &Label, epoch: u64) -> CommitLog {
+    pub(crate) fn new(index: MetaIndex, label: &Label, blocks: Arc<Space>, epoch: u64) -> CommitLog {
         let space = LogSpace::new(label.log());
         CommitLog {
             index,
+            blocks,
             log_id: label.log_id,
             epoch,
             queue: SegQueue::new(),
@@ -94,6 +101,7 @@ impl CommitLog {
             low: AtomicBool::new(false),
             looking: AtomicBool::new(false),
             failed: OnceLock::new(),
+            damage: OnceLock::new(),
         }
     }
 
@@ -126,9 +134,12 @@ impl CommitLog {
         self.low.load(Ordering::Relaxed)
     }
 
-    /// Looks how much room the index has.
-    async fn look(&self, shard: &Shard) {
-        let low = self.index.free_bytes(shard).await.is_some_and(|free| free < KV_FREE_BYTES_MIN);
+    /// Looks how much room the index takes, and has.
+    pub(crate) async fn look(&self, shard: &Shard) {
+        let Room { used_bytes, free_bytes } =
+            self.index.room(shard, self.blocks.reclaim_above_bytes()).await;
+        self.blocks.set_metadata_bytes(used_bytes);
+        let low = free_bytes.is_some_and(|free| free < KV_FREE_BYTES_MIN);
         if low != self.low.swap(low, Ordering::Relaxed) {
             let state =
                 if low { "is nearly full: writes are refused until there is room" } else { "has room again" };
@@ -166,8 +177,21 @@ impl CommitLog {
         self.failed.get()
     }
 
+    /// Metadata that cannot be read, if any was met.
+    pub(crate) fn damage(&self) -> Option<&StoreError> {
+        self.damage.get()
+    }
+
+    /// Remembers it if this is the first error of that kind.
+    pub(crate) fn note_damage(&self, error: &StoreError) {
+        if error.is_metadata_damage() {
+            let _ = self.damage.set(error.clone()); // the first one is told of
+        }
+    }
+
     fn note_failure(&self, result: &Result<(), KvError>) {
         if let Err(error) = result {
+            self.note_damage(&StoreError::Kv(error.clone()));
             let _ = self.failed.set(error.clone()); // a second failure changes nothing
         }
     }

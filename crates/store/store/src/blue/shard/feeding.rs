@@ -19,8 +19,7 @@ use crate::{BLOCK_BYTES, StoreError};
 /// Deferred blocks that are written at once, without waiting for more: what is written again within so much is never written
 /// to its place.
 const PLACE_BLOCKS: u64 = (1 << 20) / BLOCK_BYTES;
-/// Time without a durable group until less than that is written; and time after which a lane that has nothing to write says what is
-/// durable.
+/// Time without a durable group until less than that is written; and time after which a lane says what is durable.
 const REST_DELAY: Duration = Duration::from_millis(20);
 /// Bytes that a shard holds at most of what the log or the key-value store lacks; then new transactions wait.
 const HELD_BYTES_MAX: usize = 32 << 20;
@@ -79,6 +78,7 @@ impl Blue {
             if empty {
                 self.mark_soon();
             }
+            self.witness().await;
             // The next commit may be far away.
             self.shared.log().look_for_room(&self.shard);
             if last == seq {

@@ -140,6 +140,29 @@ impl Blue {
         true
     }
 
+    /// Says how far the lane is durable, if that has news, in a place that has nothing else of the lane: a mount that finds less
+    /// knows then what is lost, however much of the lane's end that is. It needs no flush: those of the groups cover it.
+    pub(crate) async fn witness(&self) {
+        let log = self.shared.log();
+        let lane = self.shard.id().0;
+        let (known, seq) = {
+            let mut queue = self.queue.borrow_mut();
+            let known = self.known(&queue);
+            if self.has_failed() || std::mem::replace(&mut queue.witnessed, known) == known {
+                return;
+            }
+            (known, queue.durable_seq)
+        };
+        let mut mark = self.shard.buf(BLOCK_BYTES as usize);
+        mark.fill(0);
+        GroupHeader::seal(log.group_id(lane, seq), known, 0, 0, &mut mark);
+        let at = log.space().area().witness(lane) * BLOCK_BYTES;
+        match self.log_file().write_at(vec![mark.freeze()], at, false).await {
+            Ok(()) => self.count(|stats| stats.log_marks += 1),
+            Err(error) => self.fail(self.log_error("write to", &error)),
+        }
+    }
+
     async fn write_group(&self, mut group: carmine_reactor::Buf, txns: u64, bytes: usize) {
         let blocks = (bytes as u64).div_ceil(BLOCK_BYTES);
         let Some((seq, block)) = self.room(blocks).await else { return };

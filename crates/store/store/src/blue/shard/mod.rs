@@ -40,6 +40,9 @@ use window::Windows;
 /// Bytes of zeros at hand for holes.
 const ZEROS_BYTES: usize = 64 << 10;
 
+/// With less than this part of the space free it is looked for when it is asked for.
+const LOOK_BELOW_PART: u64 = 4;
+
 /// One shard's part of the store.
 pub(crate) struct Blue {
     shard: Shard,
@@ -93,7 +96,7 @@ impl Blue {
             return Err(StoreError::failed("it was unmounted"));
         }
         let area = shared.label().log();
-        let log_blocks = u64::from(area.segments) * u64::from(area.segment_blocks);
+        let log_blocks = u64::from(area.group_segments()) * u64::from(area.segment_blocks);
         let file = Device::open(shard, shared.place(), false).await?;
         let log_file = match shared.wal() {
             Some(place) => Some(Device::open(shard, place, false).await?),
@@ -162,15 +165,26 @@ impl Blue {
         })
     }
 
+    /// Metadata that cannot be read, if any was met.
+    pub(crate) fn damage(&self) -> Option<StoreError> {
+        self.shared.log().damage().cloned()
+    }
+
+    pub(crate) fn note_damage(&self, error: &StoreError) {
+        self.shared.log().note_damage(error);
+    }
+
     fn count(&self, change: impl FnOnce(&mut StoreStats)) {
         change(&mut self.stats.borrow_mut());
     }
 
     pub(crate) fn statfs(&self) -> StatFs {
-        if self.shared.is_kv_low() {
+        let space = self.shared.statfs();
+        // Room comes back without a commit, too.
+        if space.free < space.total / LOOK_BELOW_PART {
             self.shared.log().look_for_room(&self.shard);
         }
-        self.shared.statfs()
+        space
     }
 
     pub(crate) fn stats(&self) -> StoreStats {

@@ -214,6 +214,8 @@ pub(crate) struct Queue {
     was_idle: bool,
     /// The state that the lane's log records as durable.
     pub(crate) told: Known,
+    /// The same of the lane's witness.
+    pub(crate) witnessed: Known,
     /// A mark is to be written if more is durable than that.
     pub(crate) mark_wanted: bool,
     /// Number of the last flush that was begun, …

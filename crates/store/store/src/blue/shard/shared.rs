@@ -36,6 +36,8 @@ carmine_types::defaults! {
         pub flush: Option<FlushMode>,
         /// Freed space is discarded before it is used again.
         pub discard: bool,
+        /// A log that lacks groups which were durable is replayed up to there, and what is lost is only told of.
+        pub accepts_loss: bool,
     }
 }
 
@@ -96,8 +98,8 @@ impl BlueShared {
         replayed: ReplayReport,
     ) -> Arc<BlueShared> {
         index.begin_epoch(epoch);
-        let log = Arc::new(CommitLog::new(index.clone(), &label, epoch));
         let (space, instance) = (Arc::new(space), MOUNTS.fetch_add(1, Ordering::Relaxed));
+        let log = Arc::new(CommitLog::new(index.clone(), &label, Arc::clone(&space), epoch));
         Arc::new(BlueShared {
             place,
             wal,

@@ -50,11 +50,20 @@ pub(crate) struct Counted {
     pub(crate) freed: u64,
     /// They may use what is kept back.
     pub(crate) reserve: bool,
+    /// Bytes that they add to omaps.
+    pub(crate) omap_bytes: u64,
 }
 
 impl Default for Counted {
     fn default() -> Counted {
-        Counted { places: SmallVec::new(), sources: Sources::new(), blocks: 0, freed: 0, reserve: true }
+        Counted {
+            places: SmallVec::new(),
+            sources: Sources::new(),
+            blocks: 0,
+            freed: 0,
+            reserve: true,
+            omap_bytes: 0,
+        }
     }
 }
 
@@ -78,7 +87,8 @@ impl Blue {
         } else {
             self.admit_changes(&txn.changes, &mut touched)?
         };
-        let Counted { places, sources, blocks, freed, reserve } = counted;
+        let Counted { places, sources, blocks, freed, reserve, omap_bytes } = counted;
+        self.admit_omap(omap_bytes)?;
         for entry in &txn.log {
             check_names(&entry.oid)?;
         }
@@ -99,7 +109,8 @@ impl Blue {
         changes: &[ObjectChange],
         touched: &mut TouchedList,
     ) -> Result<Counted, StoreError> {
-        let Counted { mut places, sources, mut blocks, mut freed, mut reserve } = Counted::default();
+        let Counted { mut places, sources, mut blocks, mut freed, mut reserve, mut omap_bytes } =
+            Counted::default();
         for change in changes {
             let oid = &*change.oid;
             check_names(oid)?;
@@ -122,9 +133,10 @@ impl Blue {
                 freed += has.min(end - first);
                 blocks += needs.blocks;
                 reserve &= needs.blocks == 0 || needs.reserve;
+                omap_bytes += step.omap_bytes();
             }
         }
-        Ok(Counted { places, sources, blocks, freed, reserve })
+        Ok(Counted { places, sources, blocks, freed, reserve, omap_bytes })
     }
 
     /// The place of an object in the list.
@@ -136,6 +148,20 @@ impl Blue {
         let pin = pin.ok_or_else(|| StoreError::NotPrepared(oid.clone()))?;
         touched.push(Touched::new(pin));
         Ok(touched.len() - 1)
+    }
+
+    /// What a transaction adds to omaps has room, in the store and on the drive of its metadata.
+    fn admit_omap(&self, needed_bytes: u64) -> Result<(), StoreError> {
+        if needed_bytes == 0 {
+            return Ok(());
+        }
+        let is_low = self.shared.is_kv_low();
+        let free_bytes = if is_low { 0 } else { self.shared.space().free_blocks(false) * BLOCK_BYTES };
+        if needed_bytes > free_bytes {
+            self.shared.log().look_for_room(&self.shard);
+            return Err(StoreError::NoSpace { needed_bytes, free_bytes });
+        }
+        Ok(())
     }
 
     fn allocate(&self, blocks: u64, reserve: bool) -> Result<Runs, StoreError> {
