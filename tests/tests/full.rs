@@ -15,6 +15,18 @@ fn ceph(bed: &Testbed, args: &[&str]) -> String {
     succeed(run(Path::new("ceph"), &all, Duration::from_secs(30)), &format!("ceph {args:?}"))
 }
 
+/// Bytes that no compression makes fewer.
+fn noise(len: usize) -> Vec<u8> {
+    let mut x = 0x9e37_79b9_7f4a_7c15_u64;
+    let next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
 fn until_health(bed: &Testbed, wanted: impl Fn(&str) -> bool) -> String {
     until(bed, &["health", "detail"], wanted)
 }
@@ -68,6 +80,50 @@ fn a_full_store_is_seen_and_emptied() {
     until_health(&bed, |said| !said.contains("full"));
     succeed(waits.wait(Duration::from_secs(30)), "the write that waited");
     bed.rados_ok(&["stat", "one-more"]);
+    bed.ok("down", &[]);
+    let dir = bed.dir();
+    let fsck = ["store", "fsck", "--deep", "--dir", dir.to_str().expect("UTF-8")];
+    succeed(run(&carmine_tests::carmine_bin(), &fsck, Duration::from_secs(60)), "fsck");
+}
+
+/// An omap fills an OSD as data does, and its removal empties it.
+#[test]
+fn an_omap_fills_a_store_and_its_removal_empties_it() {
+    if !installed("rados", "ceph-common") {
+        return;
+    }
+    let bed =
+        Testbed::up(&["--osds", "1", "--osd-size", "256M", "--sparse", "--overprovisioned", "--pgs", "8"]);
+    let value = bed.file("value");
+    std::fs::write(&value, noise(4 << 20)).expect("a file");
+    let set = |n: u32| {
+        bed.rados(&["setomapval", &format!("object-{}", n % 8), &format!("key-{n}"), "--input-file", &value])
+    };
+    // The drive of the host takes no more than the OSD's size and a little.
+    let db_bytes = || {
+        let files = std::fs::read_dir(bed.dir().join("osd.0/db")).expect("the database").flatten();
+        files.map(|file| file.metadata().map_or(0, |file| file.len())).sum::<u64>()
+    };
+    let begin = Instant::now();
+    for n in 0.. {
+        if ceph(&bed, &["health"]).contains("OSD_FULL") || ceph(&bed, &["health"]).contains("full osd") {
+            break;
+        }
+        assert!(n < 100 && begin.elapsed() < Duration::from_secs(100), "{n} MiB of omap times 4 fit");
+        succeed(set(n), "setomapval");
+    }
+    let said = until_health(&bed, |said| said.contains("OSD_FULL"));
+    assert!(said.starts_with("HEALTH_ERR") && said.contains("osd.0 is full"), "{said}");
+    assert!(db_bytes() < 330 << 20, "{} bytes", db_bytes());
+    let df: serde_json::Value = serde_json::from_str(&ceph(&bed, &["df", "-f", "json"])).expect("JSON");
+    let used = df["stats"]["total_used_bytes"].as_u64().expect("bytes");
+    assert!(used > 200 << 20, "{df}");
+    // Removing by force goes on, and gives the room back.
+    for n in 0..8 {
+        bed.rados_ok(&["rm", "--force-full", &format!("object-{n}")]);
+    }
+    until_health(&bed, |said| !said.contains("full"));
+    succeed(set(1000), "setomapval");
     bed.ok("down", &[]);
     let dir = bed.dir();
     let fsck = ["store", "fsck", "--deep", "--dir", dir.to_str().expect("UTF-8")];

@@ -35,6 +35,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> anyhow::Result<ExitCode> {
+    process::keep_private();
     let layout = Layout::new(&args.dir)?;
     let plan = require_plan(&layout)?;
     process::detach();

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use carmine_load::{BenchHost, Geometry, JobSetup, Target, TargetError, object_name, run_job};
@@ -17,18 +17,21 @@ use serde_json::{Value, json};
 use smallvec::smallvec;
 
 use super::Known;
+use super::damage::GaveUp;
 
 /// How often a running load's lease is looked at.
 const LEASE_POLL: Duration = Duration::from_secs(1);
 
 /// The commands of an OSD that runs by `plan`.
-pub(super) fn hook(plan: Arc<Plan>, known: Known) -> Box<dyn AdminHook> {
-    Box::new(Commands { plan, known })
+pub(super) fn hook(plan: Arc<Plan>, known: Known, failed: mpsc::Sender<anyhow::Error>) -> Box<dyn AdminHook> {
+    Box::new(Commands { plan, known, failed })
 }
 
 struct Commands {
     plan: Arc<Plan>,
     known: Known,
+    /// Ends the process with an error.
+    failed: mpsc::Sender<anyhow::Error>,
 }
 
 impl AdminHook for Commands {
@@ -50,6 +53,15 @@ impl AdminHook for Commands {
 
     fn metadata(&self) -> Vec<(String, String)> {
         self.known.metadata.to_vec()
+    }
+
+    fn stays_damaged(&self) -> bool {
+        self.known.stays_damaged
+    }
+
+    fn gave_up(&self, what: &str) {
+        // The receiver lives as long as the reactors do.
+        let _ = self.failed.send(GaveUp(what.to_owned()).into());
     }
 
     fn commands(&self) -> Vec<(&'static str, &'static str)> {

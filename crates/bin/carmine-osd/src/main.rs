@@ -5,6 +5,7 @@
     reason = "the program starts the reactors and reads what the testbed left in files"
 )]
 
+mod damage;
 mod hook;
 mod metadata;
 mod mkfs;
@@ -19,7 +20,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use carmine_daemon::{ended, logging, signals};
+use carmine_daemon::{logging, signals};
 use carmine_load::drive::StoreFacts;
 use carmine_osd::{
     ComplaintTime, Gates, HeartbeatConfig, OsdConfig, OsdShard, RecoveryOptions, ScrubOptions, leave,
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> anyhow::Result<ExitCode> {
+    process::keep_private();
     let layout = Layout::new(&args.dir)?;
     let mut plan = require_plan(&layout)?;
     let osd = OsdId(args.id);
@@ -83,7 +85,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
     confine::enter(&layout, osd)?;
     logging::start();
     say_memory(&Memory::of(&plan));
-    Ok(ended(serve(&layout, &plan, osd)))
+    Ok(damage::unless_damaged(&layout, osd, || serve(&layout, &plan, osd)))
 }
 
 fn say_memory(memory: &Memory) {
@@ -168,7 +170,8 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
         tracing::info!("I/O path {}: {}", facts.io_path, facts.io_path_reason);
     }
     let metadata: Metadata = metadata::of(&layout, &plan, osd, facts.as_deref()).into();
-    let known = Known { metadata, facts };
+    let stays_damaged = layout.damage_accepted(osd).exists();
+    let known = Known { metadata, facts, stays_damaged };
     if let Some(floating) = &row.floating {
         // The reactors inherit it.
         process::restrict_to(&floating.cpus.to_vec())?;
@@ -231,6 +234,8 @@ struct Known {
     metadata: Metadata,
     /// `None`: the store is in memory.
     facts: Option<Arc<StoreFacts>>,
+    /// It was told to serve what it can read.
+    stays_damaged: bool,
 }
 
 fn start_shard(shard: &Shard, parts: Parts, failed: mpsc::Sender<anyhow::Error>) {
@@ -247,7 +252,9 @@ async fn run_shard(
     (plan, config, store, known): Parts,
     failed: mpsc::Sender<anyhow::Error>,
 ) -> anyhow::Result<Rc<OsdShard>> {
-    let osd = carmine_osd::run(shard.clone(), config, store, Some(hook::hook(plan, known))).await?;
+    let stays_damaged = known.stays_damaged;
+    let hook = hook::hook(plan, known, failed.clone());
+    let osd = carmine_osd::run(shard.clone(), config, store, Some(hook)).await?;
     if let Some(part) = slowdown::asked()? {
         slowdown::start(shard, part)?;
     }
@@ -260,7 +267,11 @@ async fn run_shard(
             if let Err(e) = watched.store.sync().await
                 && !watched.is_stopping()
             {
-                return give_up(&own, &failed, anyhow!(e));
+                let e = match watched.store.damage() {
+                    Some(damage) if !stays_damaged => damage::GaveUp(damage.to_string()).into(),
+                    _ => anyhow!(e),
+                };
+                return give_up(&own, &failed, e);
             }
         }
     });

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_store::blue::{MkfsOptions, mkfs};
-use carmine_testbed::{Layout, Plan, make_empty, planned_wal, progress_line};
+use carmine_testbed::{Layout, Plan, make_empty, planned_wal, progress_line, remove_file};
 use carmine_types::OsdId;
 
 use carmine_osd_daemon::store::{fill, open_kv, places};
@@ -31,6 +31,8 @@ pub(super) fn run(layout: &Layout, plan: &Plan, osd: OsdId, force: bool) -> anyh
     if let Some(wal) = planned_wal(&plan.wal_devs, &plan.fsid, osd) {
         carmine_testbed::link(&wal, &layout.wal(osd))?;
     }
+    // What an earlier store lacked is not said of this one.
+    [layout.damaged(osd), layout.damage_accepted(osd)].iter().try_for_each(|mark| remove_file(mark))?;
     let places = places(layout, plan, osd);
     let Some(kv) = open_kv(layout, plan, osd)? else { return Ok(()) };
     let fsid = plan.fsid.parse().map_err(|e| anyhow::anyhow!("fsid of the plan: {e}"))?;

@@ -119,6 +119,7 @@ pub fn mount_options(
         prefer_deferred_bytes: Some(facts.prefer_deferred_bytes),
         flush: Some(facts.flush_mode),
         discard: facts.discard,
+        accepts_loss: false,
     }
 }
 

@@ -413,6 +413,7 @@ impl Mon {
         for osd in map.osds().filter(|osd| !map.is_up(*osd)) {
             stats.reports.remove(&osd);
         }
+        stats.damage.retain(|osd, _| map.exists(*osd));
         stats.retain_pgs(|pg| map.pool(pg.pool).is_some_and(|pool| pg.ps < pool.pg_num));
     }
 

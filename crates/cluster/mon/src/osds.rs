@@ -9,7 +9,7 @@ use carmine_types::{OsdId, PgId};
 use carmine_wire::mon_msg::LogMsg;
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, PgTemp};
 use carmine_wire::osdmap::OsdMap;
-use carmine_wire::private::OsdStats;
+use carmine_wire::private::{OsdDamage, OsdStats};
 use carmine_wire::{EntityAddrVec, EntityType, kinds};
 use tracing::{debug, info, warn};
 
@@ -18,6 +18,8 @@ use crate::mon::Mon;
 
 /// Lines for the cluster's log that one message of an OSD may bring; more are ignored.
 const LINES_MAX: usize = 64;
+/// Characters that are kept of an OSD's account of its damage.
+const DAMAGE_CHARS_MAX: usize = 500;
 
 /// The OSD at the other end of a connection, and its public addresses; `None` for anybody else.
 pub(crate) fn osd_of(conn: &Connection) -> Option<(OsdId, EntityAddrVec)> {
@@ -50,6 +52,7 @@ impl Mon {
             kinds::OSD_PG_TEMP => self.pg_temp(osd, &addrs, msg.decode()?),
             kinds::OSD_STATS => self.stats(osd, &addrs, msg.decode()?),
             kinds::LOG => self.osd_log(osd, &addrs, &msg.decode()?),
+            kinds::OSD_DAMAGE => self.damage(osd, &addrs, msg.decode()?),
             other => debug!("ignored a {} message of {osd}", kinds::name(other)),
         }
         Ok(())
@@ -59,7 +62,11 @@ impl Mon {
         if boot.superblock.whoami != osd {
             return conn.close("an OSD may boot only itself");
         }
-        self.stats.borrow_mut().metadata.insert(osd, boot.metadata);
+        let mut stats = self.stats.borrow_mut();
+        stats.metadata.insert(osd, boot.metadata);
+        // It has another store now, or tells of the same damage again when it meets it.
+        stats.damage.remove(&osd);
+        drop(stats);
         let Boot { superblock, hb_back, cluster, hb_front, .. } = boot;
         let addrs = OsdAddrs { client: client.clone(), cluster, hb_back, hb_front };
         let change = Change::Boot { osd, uuid: superblock.osd_fsid, addrs };
@@ -188,6 +195,13 @@ impl Mon {
         let map = &self.current().map;
         if is_up_at(map, osd, addrs) {
             self.note(map, Change::PgTemp { leader: osd, epoch, asked });
+        }
+    }
+
+    fn damage(&self, osd: OsdId, addrs: &EntityAddrVec, told: OsdDamage) {
+        if is_up_at(&self.current().map, osd, addrs) && told.osd == osd {
+            let what: String = told.what.chars().take(DAMAGE_CHARS_MAX).collect();
+            self.stats.borrow_mut().damage.insert(osd, what);
         }
     }
 

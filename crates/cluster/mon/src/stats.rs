@@ -18,6 +18,8 @@ pub(crate) struct ClusterStats {
     pub(crate) pgs: BTreeMap<PgId, (OsdId, PgStat)>,
     /// The metadata that each OSD sent at its last boot.
     pub(crate) metadata: BTreeMap<OsdId, BTreeMap<String, String>>,
+    /// OSDs that could not read their metadata, and the first error of each; until they boot again.
+    pub(crate) damage: BTreeMap<OsdId, String>,
     /// What was done on each pool.
     work: BTreeMap<i64, Work>,
 }

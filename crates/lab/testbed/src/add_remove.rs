@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use carmine_topology::OsdRow;
 use carmine_types::OsdId;
-use fs_err as fs;
 use serde_json::json;
 
 use crate::daemons;
@@ -77,7 +76,7 @@ impl Testbed {
 
     fn make_and_start(&mut self, osd: OsdId, wipe: bool, start: &mut StartOptions<'_>) -> Result<()> {
         self.write_plan()?;
-        fs::create_dir_all(self.layout().osd_dir(osd))?;
+        files::private_dir(self.layout().osd_dir(osd))?;
         if self.plan.store.is_durable() {
             make_store(self.layout(), osd, wipe, start)?;
         }

@@ -1,6 +1,8 @@
 //! Small files that are whole or absent: each is written under another name and renamed.
 
+use std::fs::Permissions;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use fs_err::{self as fs, File};
@@ -44,8 +46,14 @@ pub fn fresh_uuid() -> Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned())
 }
 
+/// Makes a folder that only its user may look into.
+pub(crate) fn private_dir(path: impl AsRef<Path>) -> Result<()> {
+    fs::create_dir_all(&path)?;
+    Ok(fs::set_permissions(&path, Permissions::from_mode(0o700))?)
+}
+
 /// Removes a file or a link; a missing one is fine.
-pub(crate) fn remove_file(path: &Path) -> Result<()> {
+pub fn remove_file(path: &Path) -> Result<()> {
     gone(fs::remove_file(path))
 }
 

@@ -171,8 +171,8 @@ impl Testbed {
     /// Makes the folders in which its processes and stores live.
     pub(crate) fn make_folders(&self) -> Result<()> {
         let (layout, osds) = (self.layout(), self.plan.osd_ids());
-        let mut folders = osds.map(|id| layout.osd_dir(id)).chain([layout.run_dir(), layout.mon_dir()]);
-        Ok(folders.try_for_each(fs::create_dir_all)?)
+        fs::create_dir_all(layout.run_dir())?;
+        osds.map(|id| layout.osd_dir(id)).chain([layout.mon_dir()]).try_for_each(files::private_dir)
     }
 
     /// Opens an existing one; `None` if the folder holds none.

@@ -8,7 +8,7 @@
 //! mon/              the monitor's state
 //! osd.N.log         log of OSD N
 //! osd.N/            store of OSD N: `block` (or a link to the device), `db/` (or a link to where it lies), `block.wal` (a link
-//!                   to the log if that has a device or file of its own)
+//!                   to the log if that has a device or file of its own), `damaged` (why it has ended itself, if it has)
 //! device.N          block file that several OSDs share (`--osds-per-device`)
 //! run/NAME.json     process id and start time of `mon`, `osd.0`, …
 //! run/confine.json      the control groups of the OSDs (`--confine`)
@@ -135,6 +135,10 @@ paths! {
     wal(id) "osd.{id}/block.wal"
     /// The link to the place that the log is moving to.
     wal_new(id) "osd.{id}/block.wal.new"
+    /// Why an OSD has ended itself, and is not to be started again.
+    damaged(id) "osd.{id}/damaged"
+    /// The same, when it is to serve what it can read all the same.
+    damage_accepted(id) "osd.{id}/damage-accepted"
     /// Folder of the process records.
     run_dir() "run"
     /// Record of the OSDs' control groups.

@@ -36,7 +36,7 @@ mod testbed;
 pub use daemons::Stopped;
 pub use drive::part_at;
 pub use error::{Result, TestbedError};
-pub use files::{end_of, fresh_uuid, last_lines, read_json, write_json, write_whole};
+pub use files::{end_of, fresh_uuid, last_lines, read_json, remove_file, write_json, write_whole};
 pub use folder::{BedKind, Folder, Testbed, load, refuse_used_folder};
 pub use harm::{Connection, cut, why_no_cuts};
 pub use layout::{Daemon, Layout};
@@ -47,5 +47,5 @@ pub use places::{
 pub use plan::{POOL_NAME, Plan, check_wipe};
 pub use process::{Ended, ProcessId, end_recorded, run_bounded};
 pub use spec::{DirArgs, OrAuto, Tuning, TuningWish, Wish};
-pub use status::{Fullness, OsdStatus, PgCounts, Space, Status, ask_osd, pgs_of, status};
+pub use status::{Fullness, OsdStatus, PgCounts, Space, Status, ask_osd, damaged, pgs_of, status};
 pub use testbed::{Event, StartOptions, http_addr, mon_addr, progress_line, require_plan};

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use carmine_topology::{ClientCpus, Grid, OsdRow, PlanRequest, Topology};
 use carmine_types::OsdId;
+use fs_err as fs;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -29,6 +30,19 @@ impl Testbed {
         } else {
             daemons::stop(self.layout(), &daemons, true)
         }
+    }
+
+    /// Lets OSDs that have ended themselves, because they cannot read their metadata, be started again: they serve what they
+    /// can read. For the last copy of something.
+    ///
+    /// # Errors
+    /// The testbed has no such OSD.
+    pub fn accept_damage(&self, osds: &[OsdId]) -> Result<()> {
+        self.named(osds)?;
+        let marked = osds.iter().filter(|osd| self.layout().damaged(**osd).exists());
+        marked.copied().try_for_each(|osd| {
+            Ok(fs::rename(self.layout().damaged(osd), self.layout().damage_accepted(osd))?)
+        })
     }
 
     /// Keeps an OSD from running (SIGSTOP), or lets it go on.

@@ -15,8 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
+use fs_err::os::unix::fs::OpenOptionsExt as _;
 use fs_err::{self as fs, OpenOptions};
 use nix::sched::{CpuSet, sched_setaffinity};
+use rustix::fs::Mode;
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, getrlimit, kill_process, kill_process_group, setrlimit,
 };
@@ -111,7 +113,7 @@ impl ProcessId {
 /// A command that runs in /, appends its standard output and error to `log`, and has no standard input. A daemon leaves the
 /// terminal's session itself (see [`detach`]).
 pub(crate) fn logged(program: impl AsRef<OsStr>, log: &Path) -> Result<Command> {
-    let out = OpenOptions::new().create(true).append(true).open(log)?.into_parts().0;
+    let out = OpenOptions::new().create(true).append(true).mode(0o600).open(log)?.into_parts().0;
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out).current_dir("/");
     Ok(command)
@@ -186,6 +188,11 @@ pub fn restrict_to(cpus: &[usize]) -> Result<()> {
     allowed
         .and_then(|()| sched_setaffinity(nix::unistd::Pid::from_raw(0), &set))
         .map_err(|e| failed!("cannot run on CPUs {cpus:?}: {e}; does this container own them?"))
+}
+
+/// What this process makes is its user's alone: stores, the monitor's state, sockets of administration.
+pub fn keep_private() {
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
 }
 
 /// Lets this process open as many files as the system allows it (the hard limit), and returns how many that are. Shells give

@@ -255,7 +255,10 @@ fn complain(
     problems: &mut Vec<String>,
 ) {
     let known = seen.epoch > 0;
-    let dead = |daemon: Daemon| format!("{daemon} is dead; see {}", layout.log(daemon).display());
+    let dead = |daemon: Daemon| match daemon {
+        Daemon::Osd(osd) if layout.damaged(osd).exists() => damaged(layout, osd),
+        _ => format!("{daemon} is dead; see {}", layout.log(daemon).display()),
+    };
     problems.extend(mon_pid.is_none().then(|| dead(Daemon::Mon)));
     problems.extend(osds.iter().filter_map(|osd| {
         let daemon = Daemon::Osd(OsdId(osd.id));
@@ -287,6 +290,19 @@ fn complain(
             space.total_bytes >> 20
         ))
     }));
+}
+
+/// Why an OSD that cannot read its metadata is not started, and what to do, for people.
+pub fn damaged(layout: &Layout, osd: OsdId) -> String {
+    let what = fs_err::read_to_string(layout.damaged(osd)).unwrap_or_default();
+    format!(
+        "{osd} cannot read its metadata and has ended itself ({}). Others have its data: make another OSD with `carmine osd add`, then \
+         `carmine osd remove {}`. If all other copies of something are lost, `carmine osd start {} --accept-damage` serves \
+         what it can read",
+        what.trim(),
+        osd.0,
+        osd.0
+    )
 }
 
 /// A part of an OSD's answer, if it has it.

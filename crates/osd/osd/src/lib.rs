@@ -15,6 +15,7 @@ mod by_pg;
 mod clients;
 mod cls;
 mod config;
+mod damage;
 mod dispatch;
 mod error;
 mod heartbeat;

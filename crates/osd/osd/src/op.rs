@@ -326,6 +326,9 @@ impl ClientOp {
 
     /// Sends the answer and ends the operation.
     pub(crate) fn reply(&self, osd: &OsdShard, mut outcome: Outcome) {
+        if outcome.result == errno::EIO && osd.keeps_error_back() {
+            return self.abandon();
+        }
         let to = self.to.borrow_mut().take();
         match to {
             None => {}

@@ -105,6 +105,8 @@ pub struct OsdShard {
     pub(crate) last_epoch_clean: Cell<Epoch>,
     /// There is something that the monitor should hear at once (shard 0).
     pub(crate) news: Notify,
+    /// A map, and whether others can do without this OSD by it; looked for when metadata cannot be read.
+    pub(crate) spared: Cell<(Epoch, bool)>,
     /// Set while the OSD stops.
     pub(crate) stopping: Cell<bool>,
 }
@@ -177,6 +179,7 @@ impl OsdShard {
             ports: RefCell::new(vec![0; shards]),
             last_epoch_clean: Cell::default(),
             news: Notify::new(),
+            spared: Cell::default(),
             stopping: Cell::new(false),
         });
         shard.set_local(Rc::clone(&osd));

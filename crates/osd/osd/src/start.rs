@@ -16,7 +16,7 @@ use crate::config::{COPY_CLIENT, OsdConfig};
 use crate::dispatch::Incoming;
 use crate::pg::{start_leases, start_scrubs, start_strays};
 use crate::shard::OsdShard;
-use crate::{heartbeat, join, room, slow};
+use crate::{damage, heartbeat, join, room, slow};
 
 /// Pause while other shards start.
 const START_POLL: Duration = Duration::from_millis(1);
@@ -52,6 +52,7 @@ pub async fn run(
     }
     slow::start(&osd);
     room::start(&osd);
+    damage::start(&osd);
     start_scrubs(&osd);
     start_strays(&osd);
     start_leases(&osd);

@@ -12,7 +12,7 @@ use carmine_types::{Epoch, PgId};
 use carmine_wire::frame::SEGMENT_BYTES_MAX;
 use carmine_wire::osd_msg::PgTemp;
 use carmine_wire::pg_stat::PgStat;
-use carmine_wire::private::OsdStats;
+use carmine_wire::private::{OsdDamage, OsdStats};
 
 use crate::metrics::STORE;
 use crate::pg::{Pg, TRIMMED_TOLD_MAX};
@@ -50,6 +50,10 @@ pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
             own.last_epoch_clean.set(last_epoch_clean(&own).await);
             let pgs = pgs(&own, if is_full { Which::All } else { Which::News }).await;
             report(&own, &session, mean_commit_ns, slow, pgs);
+            if let Some(error) = own.store.damage() {
+                let what = error.to_string();
+                session.send(Message::of(&OsdDamage { osd: own.config.id, what }));
+            }
             let left_ns = next_full_ns.saturating_sub(own.shard.now_ns());
             if with_timeout(&own.shard, Duration::from_nanos(left_ns), own.news.notified()).await.is_some() {
                 own.shard.sleep(GATHER).await;

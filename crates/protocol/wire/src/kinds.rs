@@ -72,6 +72,7 @@ kinds! {
     ROUTE = 0x8010,
     ROUTE_REPLY = 0x8011,
     OSD_STATS = 0x8020,
+    OSD_DAMAGE = 0x8025,
     ADMIN = 0x8030,
     ADMIN_REPLY = 0x8031,
     PG_BACKFILL_SCAN = 0x8040,

@@ -61,6 +61,13 @@ messages! {
         pub slow_ops: u64,
         pub slowest_s: u64,
     }
+
+    /// OSD → monitor: it cannot read its metadata, and ends itself as soon as others can do without it. There is no answer.
+    pub struct OsdDamage: OSD_DAMAGE, VERSION, compat VERSION {
+        pub osd: OsdId,
+        /// The first error, for people.
+        pub what: String,
+    }
 }
 
 // Questions to a process: where its PGs are, and anything else, in JSON.

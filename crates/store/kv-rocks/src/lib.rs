@@ -101,7 +101,8 @@ impl RocksKv {
 
     fn failed(&self, what: &str, error: &rocksdb::Error) -> KvError {
         // The drive's refusal has no kind of its own.
-        let is_damage = error.kind() == ErrorKind::Corruption || error.as_ref().contains("Input/output error");
+        let is_damage =
+            error.kind() == ErrorKind::Corruption || error.as_ref().contains("Input/output error");
         KvError::new(format!("{what} in {}", self.path.display()), error.as_ref()).damage(is_damage)
     }
 

@@ -31,7 +31,9 @@ impl Reclaim {
     /// Begins one, unless one runs, none is due, or nothing was committed since the last; so far there were `commits`.
     pub(crate) fn begin(&self, db: &Arc<DB>, commits: u64) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Ok((end, took))) = last.thread.take_if(|thread| thread.is_finished()).map(JoinHandle::join) {
+        if let Some(Ok((end, took))) =
+            last.thread.take_if(|thread| thread.is_finished()).map(JoinHandle::join)
+        {
             last.not_before = Some(end + PAUSE_MIN.max(took * PAUSE_FACTOR));
         }
         let is_due = last.not_before.is_none_or(|due| Instant::now() >= due);

@@ -59,6 +59,9 @@ struct StartArgs {
     /// Reactors of these OSDs until the next `up`, on CPUs that nobody else has [default: as many as before]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     reactors: Option<u16>,
+    /// Start them even if they have ended themselves because they cannot read their metadata: they serve what they can read
+    #[arg(long)]
+    accept_damage: bool,
     /// Seconds until they must be up; if then all OSDs run, also until every PG must be active and clean
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
@@ -124,6 +127,9 @@ fn stop(args: &SomeArgs, kill: bool) -> Result<ExitCode> {
 
 fn start(args: &StartArgs, again: bool) -> Result<ExitCode> {
     let (mut testbed, osds) = (open(&args.some.dir)?, args.some.osds());
+    if args.accept_damage {
+        testbed.accept_damage(&osds)?;
+    }
     progress::shown(args.timeout, |start| Ok(testbed.start_osds(&osds, again, args.reactors, start)?))?;
     let results = osds.into_iter().map(|osd| (Daemon::Osd(osd), "is up".to_owned()));
     show_results(args.some.json, results.collect())

@@ -22,7 +22,7 @@ use carmine_wire::monmap::MonMap;
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, PgTemp};
 use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo, PgPool};
 use carmine_wire::pg_stat::PgStat;
-use carmine_wire::private::OsdStats;
+use carmine_wire::private::{OsdDamage, OsdStats};
 use carmine_wire::scrub::OsdScrub;
 use carmine_wire::{EntityAddr, EntityType, kinds};
 
@@ -49,6 +49,12 @@ pub(crate) struct FakeMon {
     pub(crate) mute: Cell<bool>,
     /// Sessions of these OSDs are not told of new maps; the answer to a subscription they get.
     pub(crate) deaf: RefCell<Vec<u32>>,
+    /// OSDs that cannot read their metadata, and why.
+    pub(crate) damage: RefCell<BTreeMap<OsdId, String>>,
+    /// OSDs that have said goodbye.
+    pub(crate) gone: RefCell<Vec<OsdId>>,
+    /// Each OSD's last report, without its PGs.
+    pub(crate) stats: RefCell<BTreeMap<OsdId, OsdStats>>,
     /// Scrubs that OSDs are to be told of.
     pub(crate) orders: RefCell<Vec<(OsdId, OsdScrub)>>,
     /// What was last told of each PG, and by whom.
@@ -92,6 +98,9 @@ impl FakeMon {
             merge: Cell::default(),
             mute: Cell::default(),
             deaf: RefCell::default(),
+            damage: RefCell::default(),
+            gone: RefCell::default(),
+            stats: RefCell::default(),
             orders: RefCell::default(),
             pg_stats: RefCell::default(),
             log: RefCell::default(),
@@ -286,14 +295,20 @@ impl FakeMon {
                 answer(Message::of(&reply));
             }
             kinds::OSD_STATS => {
-                let (osd, stats) = (osd_of(conn), msg.decode::<OsdStats>().unwrap());
-                self.pg_stats.borrow_mut().extend(stats.pgs.into_iter().map(|(pg, stat)| (pg, (osd, stat))));
+                let (osd, mut stats) = (osd_of(conn), msg.decode::<OsdStats>().unwrap());
+                let pgs = std::mem::take(&mut stats.pgs);
+                self.pg_stats.borrow_mut().extend(pgs.into_iter().map(|(pg, stat)| (pg, (osd, stat))));
+                self.stats.borrow_mut().insert(osd, stats);
             }
             kinds::LOG => {
                 let lines = msg.decode::<LogMsg>().unwrap().entries.into_iter().map(|entry| entry.text);
                 self.log.borrow_mut().extend(lines);
             }
             kinds::OSD_PG_TEMP => self.heed(msg.decode().unwrap()),
+            kinds::OSD_DAMAGE => {
+                let told: OsdDamage = msg.decode().unwrap();
+                self.damage.borrow_mut().insert(told.osd, told.what);
+            }
             kinds::OSD_BOOT => self.boot(conn, msg.decode().unwrap()),
             kinds::OSD_ALIVE => {
                 let (osd, alive) = (osd_of(conn), msg.decode::<Alive>().unwrap());
@@ -304,7 +319,7 @@ impl FakeMon {
             kinds::OSD_BEACON => drop(msg.decode::<Beacon>().unwrap()),
             // The tests say themselves who is down.
             kinds::OSD_FAILURE => self.failures.borrow_mut().push((osd_of(conn), msg.decode().unwrap())),
-            kinds::OSD_MARK_ME_DOWN => drop(msg.decode::<MarkMeDown>().unwrap()),
+            kinds::OSD_MARK_ME_DOWN => self.gone.borrow_mut().push(msg.decode::<MarkMeDown>().unwrap().osd),
             other => panic!("message {other} to the mon"),
         }
     }

@@ -475,6 +475,21 @@ fn slow_operations_are_in_health() {
 }
 
 #[test]
+fn an_osd_that_cannot_read_its_metadata_is_an_error() {
+    let map = cluster_up(3);
+    let mut stats = reports(&map);
+    stats.damage.insert(OsdId(1), "block checksum mismatch".to_owned());
+    let health = text_of(run_with(&map, &stats, r#"{"prefix":"health","detail":"detail"}"#));
+    for line in [
+        "HEALTH_ERR",
+        "[ERR] OSD_DAMAGED: 1 osds cannot read their metadata and have to be replaced\n",
+        "    osd.1: block checksum mismatch\n",
+    ] {
+        assert!(health.contains(line), "{line} is not in:\n{health}");
+    }
+}
+
+#[test]
 fn what_scrubs_found_is_in_states_and_health() {
     let map = cluster_up(3);
     let mut stats = reports(&map);

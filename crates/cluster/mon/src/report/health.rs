@@ -48,8 +48,8 @@ impl Check {
 
 fn checks(view: &View<'_>) -> Vec<Check> {
     let pgs = [unavailable(view), degraded(view), unfound(view), large_omaps(view)];
-    let single =
-        [flags(view), osd_flags(view), down(view)].into_iter().chain(pgs).chain([untagged(view), slow(view)]);
+    let others = [untagged(view), slow(view), unreadable(view)];
+    let single = [flags(view), osd_flags(view), down(view)].into_iter().chain(pgs).chain(others);
     single.flatten().chain(full(view)).chain(damaged(view)).collect()
 }
 
@@ -181,6 +181,14 @@ fn untagged(view: &View<'_>) -> Option<Check> {
         pools.map(|(_, name)| format!("application not enabled on pool '{name}'")).collect();
     let summary = format!("{} pool(s) do not have an application enabled", details.len());
     warning("POOL_APP_NOT_ENABLED", summary, details)
+}
+
+/// OSDs that could not read their metadata: each has ended itself, or does so when others can do without it.
+fn unreadable(view: &View<'_>) -> Option<Check> {
+    let damage = view.stats.damage.iter().filter(|(osd, _)| view.map.exists(**osd));
+    let details: Vec<String> = damage.map(|(osd, what)| format!("{osd}: {what}")).collect();
+    let summary = format!("{} osds cannot read their metadata and have to be replaced", details.len());
+    warning("OSD_DAMAGED", summary, details).map(|check| Check { is_error: true, ..check })
 }
 
 /// The damage that scrubs have found, and objects of which no copy is known to be whole.

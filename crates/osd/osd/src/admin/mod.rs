@@ -38,6 +38,14 @@ pub trait AdminHook {
         Vec::new()
     }
 
+    /// The OSD is to go on when it cannot read its metadata, even if others can do without it.
+    fn stays_damaged(&self) -> bool {
+        false
+    }
+
+    /// The OSD cannot read its metadata, and others can do without it: it says goodbye and stops. It should not be started again.
+    fn gave_up(&self, _what: &str) {}
+
     /// The commands without arguments that it answers, each with a line of help.
     fn commands(&self) -> Vec<(&'static str, &'static str)> {
         Vec::new()

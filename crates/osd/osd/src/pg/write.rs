@@ -150,7 +150,14 @@ impl Pg {
             if self.is_past(generation) {
                 return op.release_more();
             }
-            let plan = planned.unwrap_or_else(|error| Box::new(Plan::failed(error.told())));
+            let plan = match planned {
+                Ok(plan) => plan,
+                // It waits, and the client asks whoever leads next.
+                Err(error) if error.errno() == errno::EIO && osd.keeps_error_back() => {
+                    return self.pipeline.suspend(&op);
+                }
+                Err(error) => Box::new(Plan::failed(error.told())),
+            };
             let prepared = heal::prepare(osd, &plan.txn.changes, IfUnfound::Wait).await;
             if self.is_past(generation) {
                 return op.release_more();
@@ -169,6 +176,9 @@ impl Pg {
         if !self.comes_too_late(osd, &op) {
             match prepared {
                 Ok(_prepared) => self.submit(osd, op, *plan),
+                Err(error) if error.is_metadata_damage() && osd.keeps_error_back() => {
+                    self.pipeline.suspend(&op)
+                }
                 Err(error) => self.submit(osd, op, Plan::failed(self.refused(error))),
             }
         }

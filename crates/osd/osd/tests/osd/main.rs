@@ -6,6 +6,7 @@ mod barred;
 mod basics;
 mod bench;
 mod cluster;
+mod damaged;
 mod faults;
 mod flaky;
 mod gaps;

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use carmine_store::blue::{self, Dumped, FsckReport, repair};
-use carmine_store::{Label, StoreError};
+use carmine_store::blue::{self, Dumped, FsckReport, MountOptions, repair};
+use carmine_store::{BlueShared, Label, StoreError};
 use carmine_testbed::print;
 use clap::Args;
 use serde_json::{Value, json};
@@ -110,6 +110,9 @@ pub(super) struct FsckArgs {
     /// First repair what needs no other copy: labels, and block maps without an object
     #[arg(long)]
     repair: bool,
+    /// Go on without acknowledged writes that the log has lost, where there are no replicas to restore the store from
+    #[arg(long)]
+    accept_loss: bool,
 }
 
 /// 0: nothing is wrong (any more); 1: something is.
@@ -119,7 +122,8 @@ pub(super) fn fsck(args: &FsckArgs) -> Result<ExitCode> {
     let (repaired, report) = tool.on_reactor(async |shard| {
         let repaired =
             if args.repair { repair(&shard, tool.places(), Arc::clone(&kv)).await? } else { Vec::new() };
-        let report = match tool.mount(&shard, kv).await {
+        let options = MountOptions { accepts_loss: args.accept_loss, ..MountOptions::default() };
+        let report = match BlueShared::mount(&shard, tool.places(), kv, options).await {
             Ok(shared) => blue::fsck(&shared, &shard, args.deep).await?,
             // It cannot be mounted: the reason is the error.
             Err(error) => FsckReport {

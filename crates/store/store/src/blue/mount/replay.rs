@@ -62,10 +62,7 @@ impl<'a> Whole<'a> {
 
 /// Brings the key-value store up to date and ends the log's epoch. Gives the new epoch. With `accepts_loss` what is left of a log
 /// that lacks groups which were durable is used all the same.
-pub(crate) async fn replay(
-    whole: Whole<'_>,
-    accepts_loss: bool,
-) -> Result<(u64, ReplayReport), StoreError> {
+pub(crate) async fn replay(whole: Whole<'_>, accepts_loss: bool) -> Result<(u64, ReplayReport), StoreError> {
     let Whole { shard, path, index, .. } = whole;
     let start_ns = shard.now_ns();
     let contained = contained(index, shard).await?;

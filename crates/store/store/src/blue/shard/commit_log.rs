@@ -11,13 +11,13 @@ use std::sync::{Arc, OnceLock};
 use carmine_reactor::{Group as SchedulingGroup, Shard, ShardId};
 use crossbeam::queue::SegQueue;
 
+use crate::StoreError;
 use crate::blue::device::label::Label;
 use crate::blue::device::space::Space;
 use crate::blue::log::lane::LogSpace;
 use crate::blue::log::record::GroupId;
 use crate::blue::meta::index::{MetaIndex, Room};
 use crate::blue::meta::{codec, keys};
-use crate::StoreError;
 use crate::blue::shard::shared;
 use crate::kv::{KvBatch, KvError};
 
@@ -136,8 +136,7 @@ impl CommitLog {
 
     /// Looks how much room the index takes, and has.
     pub(crate) async fn look(&self, shard: &Shard) {
-        let Room { used_bytes, free_bytes } =
-            self.index.room(shard, self.blocks.reclaim_above_bytes()).await;
+        let Room { used_bytes, free_bytes } = self.index.room(shard, self.blocks.reclaim_above_bytes()).await;
         self.blocks.set_metadata_bytes(used_bytes);
         let low = free_bytes.is_some_and(|free| free < KV_FREE_BYTES_MIN);
         if low != self.low.swap(low, Ordering::Relaxed) {

@@ -1,0 +1,113 @@
+//! An OSD of three whose RocksDB has flipped bytes: it ends itself, once; the others serve everything, and it can be replaced. And what
+//! an OSD keeps is its user's alone.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // starts processes and changes files
+
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use carmine_tests::{Testbed, installed, run};
+
+const OBJECTS: u32 = 30;
+
+/// Flips a byte in each 4 KiB of the database's tables.
+fn flip_tables(db: &Path) -> usize {
+    let mut flipped = 0;
+    for table in std::fs::read_dir(db).expect("the database").flatten().map(|file| file.path()) {
+        if table.extension().is_none_or(|extension| extension != "sst") {
+            continue;
+        }
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(&table).expect("a table");
+        let len = file.metadata().expect("its length").len();
+        // Not the index and the footer at its end: the table can be opened.
+        for at in (100..len.saturating_sub(len / 4 + 4096)).step_by(4096) {
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at).expect("a byte");
+            file.write_all_at(&[byte[0] ^ 0x55], at).expect("a byte");
+            flipped += 1;
+        }
+    }
+    flipped
+}
+
+fn up() -> Testbed {
+    Testbed::up(&[
+        "--osds",
+        "3",
+        "--size",
+        "3",
+        "--osd-size",
+        "512M",
+        "--sparse",
+        "--overprovisioned",
+        "--reactors",
+        "1",
+        "--pgs",
+        "16",
+    ])
+}
+
+#[test]
+fn an_osd_with_a_damaged_database_gives_way_and_is_replaced() {
+    if !installed("rados", "ceph-common") {
+        return;
+    }
+    let bed = up();
+    let value = bed.file("value");
+    std::fs::write(&value, vec![7; 20_000]).expect("a file");
+    for n in 0..OBJECTS {
+        bed.rados_ok(&["put", &format!("object-{n}"), &value]);
+        bed.rados_ok(&["setomapval", &format!("object-{n}"), "key", "--input-file", &value]);
+    }
+    bed.ok("osd", &["stop", "1"]);
+    assert!(flip_tables(&bed.dir().join("osd.1/db")) > 20);
+    // It may end itself before it is seen to be up.
+    let _ = bed.run("osd", &["start", "1"]);
+    let said =
+        bed.until(Duration::from_secs(60), "status", &[], |said| said.contains("cannot read its metadata"));
+    assert!(said.contains("carmine osd start 1 --accept-damage"), "{said}");
+    let health = bed.ceph_ok(&["health", "detail"]);
+    assert!(health.starts_with("HEALTH_ERR") && health.contains("OSD_DAMAGED"), "{health}");
+    // Every read is served, by the two others.
+    let back = bed.file("back");
+    for n in 0..OBJECTS {
+        bed.rados_ok(&["get", &format!("object-{n}"), &back]);
+        assert_eq!(std::fs::read(&back).expect("an object").len(), 20_000);
+        bed.rados_ok(&["getomapval", &format!("object-{n}"), "key", &back]);
+    }
+    // It is not started again, and says why.
+    let again = bed.run("osd", &["start", "1", "--timeout", "20"]);
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert!(!again.status.success() && said.contains("cannot read its metadata"), "{said}");
+    // Another takes its place.
+    bed.ok("osd", &["add"]);
+    bed.ok("osd", &["remove", "1", "--timeout", "90"]);
+    let health = bed.ceph_ok(&["health", "detail"]);
+    assert!(!health.contains("OSD_DAMAGED"), "{health}");
+    bed.until(Duration::from_secs(60), "status", &[], |said| {
+        said.contains("16 clean") || said.contains("running")
+    });
+}
+
+#[test]
+fn what_daemons_keep_is_their_users_alone() {
+    let bed = up();
+    let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    for folder in ["mon", "osd.0", "osd.0/db"] {
+        assert_eq!(mode(&bed.dir().join(folder)), 0o700, "{folder}");
+    }
+    for folder in ["mon", "osd.0", "osd.0/db"] {
+        for file in std::fs::read_dir(bed.dir().join(folder)).expect("a folder").flatten() {
+            if file.metadata().expect("its mode").is_file() {
+                assert_eq!(mode(&file.path()), 0o600, "{}", file.path().display());
+            }
+        }
+    }
+    assert_eq!(mode(&bed.dir().join("osd.0.log")), 0o600);
+    let listed = run(
+        Path::new("stat"),
+        &["--format=%a", bed.dir().join("osd.0.asok").to_str().expect("UTF-8")],
+        Duration::from_secs(5),
+    );
+    assert_eq!(String::from_utf8_lossy(&listed.stdout).trim(), "700");
+}
