@@ -267,6 +267,7 @@ pub struct Place {
 
 /// A task for the shell. Effects are carried out in order; those that take time bring an event when they end.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "few effects live at a time, and each for a moment")]
 pub enum Effect {
     /// A new generation: tasks of the old one end without effect, operations wait to be started over, followers are
     /// forgotten, and the log's newest entry counts as committed.
