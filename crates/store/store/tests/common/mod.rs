@@ -10,7 +10,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use carmine_pgtypes::{Interval, LogEntry, ObjectChange, PgHistory, PgInfo, Scrubbed, Step, Transaction};
+use carmine_pgtypes::{
+    Interval, LogEntry, ObjectChange, PgHistory, PgInfo, Promised, Returned, Scrubbed, Step, Transaction,
+};
 use carmine_reactor::{Config, Payload, PollPolicy, Shard};
 use carmine_store::blue::{self, Fill, FsckReport, MkfsOptions, MountOptions};
 use carmine_store::{BlueShared, Kv, MemKv, Store, StoreError, StoreShared};
@@ -164,13 +166,16 @@ pub fn log_entry(version: u64, oid: &ObjectId) -> LogEntry {
         result: 0,
         mtime: UTime { sec: version as u32, nsec: 9 },
         clones: Box::default(),
-        returned: None,
+        returned: version.is_multiple_of(4).then(|| {
+            Returned([(0, Box::default()), (version as i32, b"returned".to_vec().into())].into()).into()
+        }),
     }
 }
 
 pub fn info(version: u64) -> PgInfo {
     PgInfo {
         pg: PG,
+        pg_num: 8,
         last_update: Eversion::new(4, version),
         log_tail: Eversion::ZERO,
         last_epoch_started: Epoch(4),
@@ -181,6 +186,7 @@ pub fn info(version: u64) -> PgInfo {
             past: vec![Interval { first: Epoch(2), last: Epoch(2), acting: vec![OsdId(2), OsdId(1)] }],
         },
         acting: vec![OsdId(0), OsdId(2)],
+        promised: Promised { holder: OsdId(0), interval: Epoch(4), length_ms: 16_000 },
         incomplete: version % 2 == 1,
         complete_to: Eversion::new(3, version / 2),
         last_backfill: (version % 3 == 1).then(|| ObjectId::cursor(PG.pgid.pool, version as u32)),
