@@ -158,6 +158,7 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
             bytes_per_second: plan.osd_recovery_bytes_per_second,
         },
         complaint: complaint_time()?,
+        log: LogLimits::default(),
         mon: mon_addr(layout).context("the monitor is not running: there is no run/mon.addr")?,
     });
     let _slice = store::lock_slice(layout, plan, osd)?;

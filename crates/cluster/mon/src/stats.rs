@@ -236,7 +236,8 @@ mod tests {
     fn report(epoch: u32, seq: u64, sum: ObjectStatSum) -> OsdStats {
         let stats = ObjectStats { sum };
         let stat = PgStat { reported_epoch: Epoch(epoch), reported_seq: seq, stats, ..PgStat::default() };
-        OsdStats { total_bytes: 1, used_bytes: 0, commit_latency_ns: 0, pgs: vec![(PG, stat)] }
+        let pgs = vec![(PG, stat)];
+        OsdStats { total_bytes: 1, used_bytes: 0, commit_latency_ns: 0, pgs, slow_ops: 0, slowest_s: 0 }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Carmine's own messages, in the same frames as Ceph's. Their types are 0x8000 and above, which Ceph does not
 //! use, and they are sent only between Carmine's processes: a stock client never sees one.
 
-use carmine_types::{Epoch, PgId};
+use carmine_types::{Epoch, OsdId, PgId};
 
 use crate::header::messages;
 use crate::pg_stat::PgStat;

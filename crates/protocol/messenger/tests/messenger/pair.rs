@@ -37,7 +37,7 @@ async fn assigned_ids(shard: Shard) {
         config.global_ids = carmine_messenger::GlobalIds::Assign(Box::new(move |claim| {
             assert_eq!((claim.entity, claim.name.as_str()), (EntityType::CLIENT, "admin"));
             next.set(next.get() + 1);
-            if claim.gid == 0 { next.get() } else { claim.gid }
+            Some(if claim.gid == 0 { next.get() } else { claim.gid })
         }));
     })
     .await;

@@ -30,7 +30,7 @@ async fn play(shard: &Shard, entity: EntityType, text: &str, messages: usize) ->
     let server = server(shard, recorder, |config| {
         config.entity = entity;
         config.global_ids =
-            GlobalIds::Assign(Box::new(|claim| if claim.gid == 0 { 4096 } else { claim.gid }));
+            GlobalIds::Assign(Box::new(|claim| Some(if claim.gid == 0 { 4096 } else { claim.gid })));
     })
     .await;
     let mut raw = Raw::connect(shard, server.addr).await;

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use carmine_pgtypes::{
-    Interval, LogEntry, ObjectChange, PgHistory, PgInfo, Promised, Returned, Scrubbed, Step, Transaction,
+    Interval, LogEntry, ObjectChange, OmapSize, Omaps, PgHistory, PgInfo, Promised, Returned, Scrubbed, Step,
+    Transaction,
 };
 use carmine_reactor::{Config, Payload, PollPolicy, Shard};
 use carmine_store::blue::{self, Fill, FsckReport, MkfsOptions, MountOptions};
@@ -198,6 +199,7 @@ pub fn info(version: u64) -> PgInfo {
             last_deep: ScrubStamp { version: Eversion::new(3, 1), time: UTime { sec: 7, nsec: 6 } },
             errors: 5,
             deep_errors: 2,
+            omaps: Omaps { objects: 3, large: 1, size: OmapSize { keys: 8, bytes: 90 } },
         },
     }
 }
