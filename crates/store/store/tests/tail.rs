@@ -28,7 +28,8 @@ impl Crashed {
         let (path, kv) = (folder.path().join("block"), Arc::new(MemKv::new()));
         let index = Arc::clone(&kv) as Arc<dyn Kv>;
         on_reactor(async |shard| {
-            mkfs(&shard, &path, &index, 32 << 20).await;
+            // Large enough that the log is not trimmed.
+            mkfs(&shard, &path, &index, 256 << 20).await;
             let (_, store) = mount(&shard, &path, &index).await;
             for n in 0..WRITES {
                 submit(&store, txn([write(&oid((n % 8) as u8), 0, noise(n, BLOCK))])).await.unwrap();
