@@ -37,6 +37,7 @@ fn an_osd_that_missed_maps_does_not_serve_old_data() {
     let client = Raw::new(&cluster, 0);
     let request = client.request(&cluster, "a", OsdOp::read(0, 0));
     assert_eq!(client.ask(&cluster, request, &[], 1).map(|answer| answer.data), None);
+    client.kill(&cluster);
     let blocked = cluster.client(RouteMode::Direct, |client, _| async move {
         let query = format!("{{\"prefix\": \"pg\", \"pgid\": \"{POOL_ID}.0\", \"cmd\": \"query\"}}");
         client.admin(carmine_types::OsdId(0), &query).await.unwrap()

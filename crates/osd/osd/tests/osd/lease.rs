@@ -106,10 +106,8 @@ fn a_promise_outlives_the_process_that_gave_it() {
 fn a_promise_outlives_the_configuration_by_which_it_was_given() {
     let cluster = start(45);
     cluster.heartbeat.set(HeartbeatConfig { interval: SECOND, grace: 2 * SECOND });
-    let client = Raw::new(&cluster, 0);
     let took = takes_over_after_a_restart(&cluster);
     assert!((LEASE - 2 * SECOND..LEASE + SECOND).contains(&took), "{took:?}");
-    assert_eq!(read(&cluster, &client, 1), None, "by now the old one is silent");
 }
 
 /// osd.0, which leads, is cut off; osd.1, which promised it something, restarts and takes its place.
