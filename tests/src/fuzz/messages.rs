@@ -52,7 +52,7 @@ pub(super) fn message(bytes: &[u8]) {
         kinds::OSD_MAP => osd_map(&header, front),
         RepOp::KIND | PushObject::KIND => {
             let data = Payload::from(vec![7; TXN_DATA_BYTES]);
-            let _ = RepOp::read(front.to_vec(), &data);
+            let _ = RepOp::read(&header, front.to_vec(), data);
         }
         _ => {}
     }

@@ -134,6 +134,21 @@ impl ObjectChange {
     pub fn data_bytes(&self) -> u64 {
         self.steps.iter().map(Step::data_bytes).sum()
     }
+
+    /// See [`Transaction::bytes_max`](crate::Transaction::bytes_max).
+    pub(crate) fn bytes_max(&self) -> u64 {
+        STEP_BYTES + name_bytes(&self.oid) + self.steps.iter().map(Step::bytes_max).sum::<u64>()
+    }
+}
+
+/// Bytes that a step counts for besides its data, keys and values, so that many short steps count for their memory. An encoded
+/// step has fewer besides these, and so has the place of an object.
+pub const STEP_BYTES: u64 = 640;
+/// The same for a key of the omap.
+pub const KEY_BYTES: u64 = 64;
+
+fn name_bytes(oid: &ObjectId) -> u64 {
+    (oid.nspace.len() + oid.key.len() + oid.name.len()) as u64
 }
 
 /// Bytes of the shortest encoding of a step.
@@ -147,6 +162,34 @@ impl Step {
             Step::Write { data, .. } => data.len() as u64,
             _ => 0,
         }
+    }
+
+    /// Bytes that the step and its data take in a message at most, and in memory, about: [`STEP_BYTES`], [`KEY_BYTES`] for
+    /// each key of the omap, and all strings.
+    #[must_use]
+    pub fn bytes_max(&self) -> u64 {
+        let keys = |keys: &[&[u8]]| keys.iter().map(|key| KEY_BYTES + key.len() as u64).sum::<u64>();
+        STEP_BYTES
+            + match self {
+                Step::Write { data, .. } => data.len() as u64,
+                Step::SetXattr { name, value } => (name.len() + value.len()) as u64,
+                Step::RemoveXattr { name: text } | Step::ClearXattrs { prefix: text } => text.len() as u64,
+                Step::SetOmap { entries } => {
+                    let pair = |(key, value): &(Box<[u8]>, Bytes)| keys(&[key]) + value.len() as u64;
+                    entries.iter().map(pair).sum()
+                }
+                Step::SetOmapHeader { header } => header.len() as u64,
+                Step::RemoveOmap { keys: all } => all.iter().map(|key| keys(&[key])).sum(),
+                Step::RemoveOmapRange { from, to } => keys(&[from, to]),
+                Step::CloneFrom { from } => name_bytes(from),
+                Step::Touch
+                | Step::Zero { .. }
+                | Step::Truncate { .. }
+                | Step::Remove
+                | Step::Lose { .. }
+                | Step::SetMeta { .. }
+                | Step::ClearOmap => 0,
+            }
     }
 
     /// The object exists after the step, also if it did not before. (After [`Step::CloneFrom`] it does if the other one does.)

@@ -15,14 +15,14 @@ pub mod object;
 pub mod snaps;
 mod txn;
 
-pub use change::{ObjectChange, Step};
+pub use change::{KEY_BYTES, ObjectChange, STEP_BYTES, Step};
 pub use entry::{LogEntry, Returned};
 pub use info::{
     Interval, OmapSize, Omaps, PgHistory, PgInfo, PgState, Promised, Scrubbed, pg_bits, pg_contains, pg_id,
     pg_range,
 };
 pub use meta::{ObjectMeta, Xattrs};
-pub use txn::{Sealed, Transaction};
+pub use txn::{STEPS_MAX, Sealed, Transaction};
 
 /// Largest object that a store takes, in bytes. (RADOS itself stops far below, at `osd_max_object_size`.)
 pub const OBJECT_BYTES_MAX: u64 = 4 << 30;

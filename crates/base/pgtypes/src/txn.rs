@@ -53,7 +53,7 @@ const FORGET: u8 = 8;
 const FLAGS: u8 = TRIM | REWIND | INFO | FORGET;
 
 /// Steps that are decoded of one transaction at most: they take more memory than bytes. An object has fewer xattrs.
-const STEPS_MAX: usize = 1 << 17;
+pub const STEPS_MAX: usize = 1 << 18;
 
 /// Where a change's object is named.
 const NAMED_BY_ENTRY: u8 = 0;
@@ -99,6 +99,13 @@ impl Transaction {
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
         self.changes.iter().map(ObjectChange::data_bytes).sum()
+    }
+
+    /// Bytes that its changes and their data take in a message at most; see [`Step::bytes_max`]. Log entries and the PG's info
+    /// come on top.
+    #[must_use]
+    pub fn bytes_max(&self) -> u64 {
+        self.changes.iter().map(ObjectChange::bytes_max).sum()
     }
 
     /// The bytes that it writes, in the order of its steps: they travel and lie beside the encoding.

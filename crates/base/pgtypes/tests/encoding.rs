@@ -188,6 +188,20 @@ fn decode_everything(bytes: &[u8]) {
 }
 
 proptest! {
+    /// What a transaction counts for is never less than what it takes in a message.
+    #[test]
+    fn no_change_takes_more_than_it_counts_for(txn in transaction()) {
+        let txn = Transaction { changes: txn.changes, pg: txn.pg, ..Transaction::default() };
+        let mut encoded = Vec::new();
+        txn.encode(&mut Encoder::new(&mut encoded));
+        let empty = Encoder::collect(|e| Transaction::new(txn.pg, 0).encode(e)).len() as u64;
+        prop_assert!(encoded.len() as u64 + txn.data_bytes() <= empty + txn.bytes_max());
+        let steps: usize = txn.changes.iter().map(|change| change.steps.len()).sum();
+        prop_assert!(steps as u64 * STEP_BYTES <= txn.bytes_max());
+    }
+}
+
+proptest! {
     #[test]
     fn entries_infos_and_metadata_round_trip(entry in entry(), info in info(), meta in meta()) {
         let bytes = encoded(|e| { e.put(&entry); e.put(&info); e.put(&meta); object::put(&entry.oid, e); });

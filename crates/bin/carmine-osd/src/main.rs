@@ -23,8 +23,8 @@ use anyhow::{Context, anyhow};
 use carmine_daemon::{logging, signals};
 use carmine_load::drive::StoreFacts;
 use carmine_osd::{
-    ComplaintTime, Gates, HeartbeatConfig, OsdConfig, OsdShard, RecoveryOptions, ScrubOptions, leave,
-    measure_load, serve_admin_socket, serve_http,
+    ComplaintTime, Gates, HeartbeatConfig, LogLimits, OsdConfig, OsdShard, RecoveryOptions, ScrubOptions,
+    leave, measure_load, serve_admin_socket, serve_http,
 };
 use carmine_osd_daemon::{Memory, store};
 use carmine_reactor::{Config, Group, REGISTER_BYTES, Reactors, Shard, ShardId};

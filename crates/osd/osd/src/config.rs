@@ -6,7 +6,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use carmine_messenger::{Gate, MORE_BYTES, OUTPUT_BYTES};
+use carmine_pgtypes::{STEP_BYTES, STEPS_MAX};
 use carmine_types::{OsdId, Uuid};
+use carmine_wire::frame::DATA_BYTES_MAX;
 
 use crate::heartbeat::HeartbeatConfig;
 
@@ -21,10 +23,20 @@ pub(crate) const NAME_BYTES_MAX: usize = 2048;
 pub(crate) const NAMESPACE_BYTES_MAX: usize = 256;
 /// Largest object, bytes (Ceph's osd_max_object_size).
 pub(crate) const OBJECT_BYTES_MAX: u64 = 128 << 20;
-/// Bytes that one request may write, all operations together; also the largest object that is copied.
+/// Bytes of data that one request may write, all operations together; also the largest object that is copied.
 pub(crate) const REQUEST_BYTES_MAX: u64 = 128 << 20;
-/// Largest write of one operation, bytes (Ceph's osd_max_write_size).
+/// Largest input of a request, all operations together, and largest write of one operation, bytes (Ceph's osd_max_write_size).
 pub(crate) const WRITE_BYTES_MAX: u64 = 90 << 20;
+/// Bytes of the changes that one transaction carries at most ([`carmine_pgtypes::Transaction::bytes_max`]): data, xattrs, omap. What a request brings
+/// fits by far; a copy of the largest object fits with its attributes. Whatever is accepted must reach the other
+/// members, now and when it is repaired: with its log entry, in one message.
+pub(crate) const TXN_BYTES_MAX: u64 = 156 << 20;
+const _: () = assert!(WRITE_BYTES_MAX <= REQUEST_BYTES_MAX && REQUEST_BYTES_MAX <= TXN_BYTES_MAX);
+/// Longest log entry, with the head of its message: names, and clones up to a snapshot set of 4 MiB.
+const ENTRY_BYTES_MAX: usize = 4 << 20;
+const _: () = assert!(TXN_BYTES_MAX as usize + ENTRY_BYTES_MAX <= DATA_BYTES_MAX);
+/// It has so few steps that its receiver decodes them.
+const _: () = assert!(TXN_BYTES_MAX / STEP_BYTES <= STEPS_MAX as u64);
 /// Bytes that the operations of one request may bring into memory beside its own: outputs, and patterns that are written over
 /// and over. Clients read 90 MiB at once of a real Ceph.
 pub(crate) const OUTPUT_BYTES_MAX: u64 = 96 << 20;

@@ -6,7 +6,7 @@ use std::rc::{Rc, Weak};
 use crate::messages::{
     KIND_FIRST, KIND_LAST, PgAck, PgActivate, PgBackfillProgress, PgBackfillScan, PgComplete, PgData,
     PgFetch, PgLease, PgQuery, PgRead, PgRelease, PgRepair, PgReserve, PgScrub, PgScrubbed, PgStray,
-    PushObject, RECOVERY_KINDS, RepOp, peek_head, peek_pg,
+    PushObject, RECOVERY_KINDS, RepOp, fitted, join, peek_head, peek_pg,
 };
 use carmine_messenger::{Connection, Dispatcher, Message, Parts, Permit};
 use carmine_reactor::{Group, ShardId};
@@ -280,7 +280,7 @@ fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
         return;
     };
     if parts.header.kind == RepOp::KIND {
-        match RepOp::read(parts.front, &parts.data) {
+        match RepOp::read(&parts.header, parts.front, parts.data) {
             Ok(op) => pg.replicate(osd, op, reply),
             Err(error) => {
                 tracing::error!("pg {id}: {error}");
@@ -296,7 +296,7 @@ fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
     };
     osd.shard.spawn(group, name, async move {
         let answered = match parts.header.kind {
-            PushObject::KIND => match PushObject::read(parts.front, &parts.data) {
+            PushObject::KIND => match PushObject::read(&parts.header, parts.front, parts.data) {
                 Ok(push) => Ok(pg.answer_push(&own, push).await),
                 Err(error) => Err(OpError::because(errno::EINVAL, error)),
             },
@@ -322,12 +322,16 @@ fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
             tracing::error!("pg {id}: {error}");
             Message::of(&PgAck { head, result: error.errno() })
         });
-        reply(answer.with_tid(tid));
+        reply(fitted(answer.with_tid(tid)));
     });
 }
 
 /// Decodes a request and answers it.
-async fn answer<T: Front>(parts: Parts, answer: impl AsyncFnOnce(T) -> Message) -> Result<Message, OpError> {
-    let request = Message::from(parts).decode().map_err(|error| OpError::because(errno::EINVAL, error))?;
-    Ok(answer(request).await)
+async fn answer<T: Front>(
+    mut parts: Parts,
+    answer: impl AsyncFnOnce(T) -> Message,
+) -> Result<Message, OpError> {
+    let joined = join(&mut parts.header, &mut parts.front, &mut parts.data);
+    let request = joined.and_then(|()| Message::from(parts).decode());
+    Ok(answer(request.map_err(|error| OpError::because(errno::EINVAL, error))?).await)
 }

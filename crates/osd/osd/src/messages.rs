@@ -32,14 +32,15 @@
 //! | 0x8048 | [`PgScrubbed`]: a scrub has ended; write it down | primary | [`PgAck`] |
 //!
 //! Requests of peering carry a transaction id in the message header; the answer echoes it. Byte strings are a u32 length
-//! and the bytes; versions are u64 version, u32 epoch, as Ceph writes them.
+//! and the bytes; versions are u64 version, u32 epoch, as Ceph writes them. Long messages are divided: see `FRONT_BYTES_MAX`.
 
-use carmine_codec::{Decoder, Encoder, Result, coded};
+use carmine_codec::{DecodeError, Decoder, Encoder, Result, coded};
 use carmine_messenger::Message;
 use carmine_pgtypes::{LogEntry, PgInfo, Sealed, Transaction, cursor, object, pg_id};
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId};
-use carmine_wire::header::Front;
+use carmine_wire::frame::{DATA_BYTES_MAX, SEGMENT_BYTES_MAX};
+use carmine_wire::header::{Front, Header2};
 use carmine_wire::private::VERSION;
 
 /// First kind of this module.
@@ -76,25 +77,123 @@ pub fn peek_pg(front: &[u8]) -> Option<SpgId> {
     peek_head(front).map(|head| head.pg)
 }
 
-/// The front of a message that carries a transaction: the head, and the transaction as it is encoded.
-fn front_of(head: &Head, txn: &Sealed) -> Vec<u8> {
-    let encoded = txn.encoded();
-    let mut front = Vec::with_capacity(32 + encoded.len());
-    let mut e = Encoder::new(&mut front);
-    e.put(head);
-    e.bytes(encoded);
-    front
+/// Longest front. The rest of a longer message travels in the data segment, behind the data: there it may be as long as anything is
+/// that a message carries, and is not copied for each member that it is sent to.
+///
+/// The front is then the head and the number of these bytes (u32), and [`IS_LONG`] is set.
+const FRONT_BYTES_MAX: usize = 64 << 10;
+const _: () = assert!(FRONT_BYTES_MAX <= SEGMENT_BYTES_MAX);
+/// Bit of a header's `compat` version. Who does not put the front together again refuses the message.
+const IS_LONG: u16 = 1 << 15;
+const _: () = assert!(VERSION < IS_LONG);
+
+/// Bytes of a [`Head`].
+const HEAD_BYTES: usize = 29;
+
+/// A message that may be sent several times: its parts are shared.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    header: Header2,
+    front: Vec<u8>,
+    data: Payload,
 }
 
-/// Reads what [`front_of`] wrote, with the data segment.
-fn read_txn(front: Vec<u8>, data: &Payload) -> Result<(Head, Sealed)> {
-    let front = Bytes::from(front);
-    let mut d = Decoder::new(&front, "replicated transaction");
-    let head = d.get()?;
-    let at = front.len() - d.remaining();
-    let txn = Transaction::decode(&mut d, data)?;
+impl Packed {
+    /// A transaction: the head, and the transaction as it is encoded; `data` is what it writes.
+    ///
+    /// # Panics
+    /// If it is longer than a message may be: no receiver would take it, now or when it is sent again. A request of a client is
+    /// refused long before (`TXN_BYTES_MAX`).
+    fn of(kind: u16, head: &Head, txn: &Sealed, mut data: Payload) -> Packed {
+        let mut header = Header2::new(kind, VERSION, VERSION);
+        let encoded = txn.encoded();
+        let mut front = Vec::with_capacity(32 + encoded.len().min(FRONT_BYTES_MAX));
+        let mut e = Encoder::new(&mut front);
+        e.put(head);
+        if HEAD_BYTES + encoded.len() <= FRONT_BYTES_MAX {
+            e.bytes(encoded);
+        } else {
+            header.compat |= IS_LONG;
+            e.u32(u32::try_from(encoded.len()).unwrap_or(u32::MAX));
+            data.append(&Payload::from(encoded.clone()));
+        }
+        assert_may_be_sent(&header, &front, &data);
+        Packed { header, front, data }
+    }
+
+    /// The message, to be sent once.
+    #[must_use]
+    pub fn message(&self) -> Message {
+        Message::from_header(self.header, self.front.clone()).with_data(self.data.clone())
+    }
+}
+
+fn assert_may_be_sent(header: &Header2, front: &[u8], data: &Payload) {
+    let (kind, front, data) = (header.kind, front.len(), data.len());
+    assert!(
+        front <= FRONT_BYTES_MAX && data <= DATA_BYTES_MAX,
+        "a message of kind {kind:#x} with {front} bytes in front and {data} bytes of data"
+    );
+}
+
+/// The same message, with a front that every receiver takes.
+///
+/// # Panics
+/// As [`Packed::of`].
+pub(crate) fn fitted(mut message: Message) -> Message {
+    if message.front.len() > FRONT_BYTES_MAX {
+        let rest = message.front.split_off(HEAD_BYTES);
+        message.front.extend_from_slice(&(rest.len() as u32).to_le_bytes());
+        message.data.append(&Payload::from(rest));
+        message.header.compat |= IS_LONG;
+    }
+    assert_may_be_sent(&message.header, &message.front, &message.data);
+    message
+}
+
+/// Puts the front of a message that was received together again.
+///
+/// # Errors
+/// It does not say how much of the data belongs to it, or more than there is.
+pub(crate) fn join(header: &mut Header2, front: &mut Vec<u8>, data: &mut Payload) -> Result<()> {
+    if header.compat & IS_LONG != 0 {
+        let rest = split_rest(front, data)?.to_vec();
+        front.truncate(HEAD_BYTES);
+        front.extend_from_slice(&rest);
+        header.compat &= !IS_LONG;
+    }
+    Ok(())
+}
+
+/// Splits what belongs to the front from the data.
+fn split_rest(front: &[u8], data: &mut Payload) -> Result<Payload> {
+    let mut d = Decoder::new(front, "head of a long message");
+    d.get::<Head>()?;
+    let len = d.u32()? as usize;
     d.finish()?;
-    Ok((head, Sealed::decoded(txn, front.slice(at..))))
+    let too_few = DecodeError::Truncated { what: "long message", need: len as u64, left: data.len() };
+    let at = data.len().checked_sub(len).ok_or(too_few)?;
+    let rest = data.slice(at, len);
+    *data = data.slice(0, at);
+    Ok(rest)
+}
+
+/// Reads what [`Packed::of`] wrote. Of what was received nothing is kept but what the transaction has.
+fn read_txn(header: &Header2, front: Vec<u8>, mut data: Payload) -> Result<(Head, Sealed)> {
+    let (head, encoded) = if header.compat & IS_LONG == 0 {
+        let front = Bytes::from(front);
+        let mut d = Decoder::new(&front, "replicated transaction");
+        let head = d.get()?;
+        let at = front.len() - d.remaining();
+        (head, front.slice(at..))
+    } else {
+        let encoded = split_rest(&front, &mut data)?.to_vec();
+        (Decoder::new(&front, "replicated transaction").get()?, Bytes::from(encoded))
+    };
+    let mut d = Decoder::new(&encoded, "replicated transaction");
+    let txn = Transaction::decode(&mut d, &data)?;
+    d.finish()?;
+    Ok((head, Sealed::decoded(txn, encoded)))
 }
 
 macro_rules! carries_a_transaction {
@@ -112,25 +211,21 @@ macro_rules! carries_a_transaction {
             /// Message type.
             pub const KIND: u16 = $kind;
 
-            /// The front of the message. The data goes into the data segment.
+            /// The message; `data` is what the transaction writes.
+            ///
+            /// # Panics
+            /// If the transaction is longer than a message may be.
             #[must_use]
-            pub fn front(head: &Head, txn: &Sealed) -> Vec<u8> {
-                front_of(head, txn)
+            pub fn pack(head: &Head, txn: &Sealed, data: Payload) -> Packed {
+                Packed::of(Self::KIND, head, txn, data)
             }
 
-            /// A message with this front.
-            #[must_use]
-            pub fn message(front: Vec<u8>, data: Payload) -> Message {
-                let header = carmine_wire::Header2::new(Self::KIND, VERSION, VERSION);
-                Message::from_header(header, front).with_data(data)
-            }
-
-            /// Reads front and data segment. The objects may be any: look whether they lie in the PG.
+            /// Reads a message. The objects may be any: look whether they lie in the PG.
             ///
             /// # Errors
             /// If the bytes are no such message, or the data does not add up.
-            pub fn read(front: Vec<u8>, data: &Payload) -> Result<$name> {
-                read_txn(front, data).map(|(head, txn)| $name { head, txn })
+            pub fn read(header: &Header2, front: Vec<u8>, data: Payload) -> Result<$name> {
+                read_txn(header, front, data).map(|(head, txn)| $name { head, txn })
             }
         }
     };
@@ -286,3 +381,98 @@ pub use recovery::{
     PgBackfillDigest, PgBackfillProgress, PgBackfillScan, PgReserve, PgStray, Reserve, VersionOf,
 };
 pub use scrub::{PgFetch, PgObject, PgScrub, PgScrubMap, PgScrubbed, ScanCursor, Scanned};
+
+#[cfg(test)]
+mod tests {
+    use carmine_messenger::Parts;
+    use carmine_pgtypes::{ObjectChange, Step};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Lengths around every limit of a message.
+    fn length() -> impl Strategy<Value = usize> {
+        let around = |at: usize| at.saturating_sub(80)..at + 80;
+        prop_oneof![
+            4 => 0..200usize,
+            4 => around(FRONT_BYTES_MAX),
+            2 => around(1 << 20),
+            1 => around(SEGMENT_BYTES_MAX),
+            1 => SEGMENT_BYTES_MAX..SEGMENT_BYTES_MAX * 2,
+        ]
+    }
+
+    fn received(message: Message) -> Parts {
+        let (parts, _) = message.into_parts();
+        assert!(parts.front.len() <= SEGMENT_BYTES_MAX && parts.data.len() <= DATA_BYTES_MAX);
+        assert!(peek_head(&parts.front).is_some());
+        parts
+    }
+
+    fn head() -> Head {
+        Head { epoch: Epoch(7), attempt: 9, ..Head::default() }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_transaction_of_any_length_arrives(value in length(), data in length(), xattr in length()) {
+            let bytes = |len| Bytes::from(vec![7; len]);
+            let mut txn = Transaction::default();
+            let steps = [
+                Step::SetOmap { entries: vec![(Box::from(*b"key"), bytes(value))] },
+                Step::Write { off: 5, data: bytes(data).into() },
+                Step::SetXattr { name: Box::from(*b"_x"), value: bytes(xattr) },
+            ];
+            txn.changes.push(ObjectChange::new(ObjectId::head(1, b"", b"", b"o"), steps));
+            let sealed = Sealed::from(txn);
+            let packed = RepOp::pack(&head(), &sealed, sealed.data());
+            for message in [packed.message(), packed.message()] {
+                let Parts { header, front, data } = received(message);
+                let arrived = RepOp::read(&header, front, data).unwrap();
+                prop_assert_eq!(arrived.head, head());
+                prop_assert_eq!(&*arrived.txn, &*sealed);
+                prop_assert!(arrived.txn.encoded() == sealed.encoded());
+            }
+        }
+
+        #[test]
+        fn an_answer_of_any_length_arrives(header in length(), value in length()) {
+            let entries = vec![(b"key".to_vec(), vec![3; value])];
+            let sent = PgObject { head: head(), result: 0, meta: Default::default(), header: vec![1; header], entries, more: true };
+            let Parts { mut header, mut front, mut data } = received(fitted(Message::of(&sent).with_data(vec![5; 10])));
+            join(&mut header, &mut front, &mut data).unwrap();
+            prop_assert_eq!(PgObject::from_front(&header, &front), Ok(sent));
+            prop_assert_eq!(data.to_vec(), [5; 10]);
+        }
+
+        /// Whatever a peer says of the length.
+        #[test]
+        fn a_long_message_is_read_only_if_it_is_whole(len: u32, front in prop::collection::vec(any::<u8>(), 0..40), data in 0..100usize) {
+            let mut header = PgObject::header();
+            header.compat |= IS_LONG;
+            let mut with_head = Encoder::collect(|e| e.put(&head()));
+            with_head.extend_from_slice(&len.to_le_bytes());
+            for front in [front, with_head] {
+                prop_assert!(RepOp::read(&header, front.clone(), vec![1; data].into()).is_err());
+                let (mut header, mut front, mut data) = (header, front, Payload::from(vec![1; data]));
+                let _ = join(&mut header, &mut front, &mut data);
+                prop_assert!(PgObject::from_front(&header, &front).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_head_has_a_fixed_length() {
+        assert_eq!(Encoder::collect(|e| e.put(&head())).len(), HEAD_BYTES);
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes of data")]
+    fn no_message_is_made_that_nobody_would_take() {
+        let piece = Bytes::from(vec![0; 1 << 20]);
+        let data = Payload::repeat(&piece, DATA_BYTES_MAX + 1);
+        let _ = RepOp::pack(&head(), &Sealed::from(Transaction::default()), data);
+    }
+}

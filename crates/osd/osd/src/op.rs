@@ -14,7 +14,7 @@ use carmine_wire::osd_op::{Extent, OPS_MAX, OsdOp, OsdReply, OsdRequest, flags, 
 use smallvec::SmallVec;
 
 use crate::cls;
-use crate::config::{NAME_BYTES_MAX, NAMESPACE_BYTES_MAX};
+use crate::config::{NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, WRITE_BYTES_MAX};
 use crate::pg::{Extra, Outputs, Queued};
 use crate::room::{More, more};
 use crate::shard::OsdShard;
@@ -291,6 +291,9 @@ impl ClientOp {
         let oid = &self.oid;
         if self.request.ops.len() > OPS_MAX {
             return Some(errno::E2BIG);
+        }
+        if self.data.len() as u64 > WRITE_BYTES_MAX {
+            return Some(errno::EMSGSIZE);
         }
         // Data that is left over would belong to no op, yet the checksum would cover it. Ceph executes nothing in
         // parallel.

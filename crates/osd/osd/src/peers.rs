@@ -20,7 +20,7 @@ use carmine_wire::{EntityAddr, EntityType};
 
 use crate::config::OsdConfig;
 use crate::error::OpError;
-use crate::messages::{PgLease, PgLeaseAck, RepAck, RepOp, peek_pg};
+use crate::messages::{PgLease, PgLeaseAck, RepAck, RepOp, fitted, join, peek_pg};
 use crate::shard::OsdShard;
 
 /// Pause between attempts to reach a peer.
@@ -89,6 +89,7 @@ impl Peers {
 
     /// Sends a request and waits for its answer; `None` after a fault or too long.
     pub(crate) async fn request(&self, peer: OsdId, pg: SpgId, message: Message) -> Option<Message> {
+        let message = fitted(message);
         self.ask(peer, Some(pg), |tid| self.send(peer, pg, message.with_tid(tid))).await
     }
 
@@ -292,7 +293,7 @@ struct PeerDispatch {
 }
 
 impl Dispatcher for PeerDispatch {
-    fn on_message(&self, _conn: &Rc<Connection>, msg: Message) {
+    fn on_message(&self, _conn: &Rc<Connection>, mut msg: Message) {
         let (Some(osd), Some(session)) = (self.osd.upgrade(), self.session.upgrade()) else { return };
         if msg.header.kind == PgLeaseAck::KIND {
             if let (Some(pg), Ok(ack)) = (peek_pg(&msg.front).and_then(|pg| osd.pg(pg)), msg.decode()) {
@@ -302,6 +303,9 @@ impl Dispatcher for PeerDispatch {
         }
         if msg.header.kind != RepAck::KIND {
             let waiter = osd.peers.pending.borrow_mut().remove(&msg.header.tid);
+            if let Err(error) = join(&mut msg.header, &mut msg.front, &mut msg.data) {
+                return tracing::error!("{} answers nonsense: {error}", session.peer);
+            }
             if let Some(waiter) = waiter {
                 let _ = waiter.tell.send(msg);
             }
@@ -427,17 +431,18 @@ impl Backoff {
 
 #[cfg(test)]
 mod tests {
+    use carmine_pgtypes::{Sealed, Transaction};
     use carmine_reactor::Payload;
     use carmine_types::PgId;
     use carmine_wire::header::Front;
 
     use super::*;
-    use crate::messages::PgQuery;
+    use crate::messages::{Head, PgQuery};
 
     const PG: SpgId = SpgId::replicated(PgId::new(1, 2));
 
     fn write() -> Message {
-        RepOp::message(Vec::new(), Payload::new())
+        RepOp::pack(&Head::default(), &Sealed::from(Transaction::default()), Payload::new()).message()
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use std::rc::Rc;
 
 use carmine_metrics::MetricSet;
+use carmine_pgtypes::ObjectMeta;
 use carmine_reactor::{Group, ShardId};
-use carmine_types::crc32c;
+use carmine_store::{OmapRange, StoreError};
+use carmine_types::{ObjectId, crc32c};
 use serde_json::{Map, Value, json};
 
 use super::on_all;
@@ -255,7 +257,9 @@ async fn one_pg(osd: &Rc<OsdShard>, pg: &Pg) -> Result<Value, String> {
                 crc = data.crc32c(crc);
                 off += READ_BYTES;
             }
-            objects.insert(oid.to_string(), json!(format!("{} {} {crc:08x}", meta.size, meta.version)));
+            let attrs = attrs_crc(osd, oid, &meta).await.map_err(|e| e.to_string())?;
+            let digest = format!("{} {} {crc:08x} {attrs:08x}", meta.size, meta.version);
+            objects.insert(oid.to_string(), json!(digest));
         }
         from = page.into_iter().nth(PAGE);
         if from.is_none() {
@@ -263,4 +267,22 @@ async fn one_pg(osd: &Rc<OsdShard>, pg: &Pg) -> Result<Value, String> {
         }
     }
     Ok(json!({ "last_update": pg.last_update().to_string(), "objects": objects }))
+}
+
+/// The checksum of an object's xattrs and omap.
+async fn attrs_crc(osd: &OsdShard, oid: &ObjectId, meta: &ObjectMeta) -> Result<u32, StoreError> {
+    let part =
+        |crc: u32, bytes: &[u8]| crc32c::raw(crc32c::raw(crc, &(bytes.len() as u32).to_le_bytes()), bytes);
+    let mut crc = meta.xattrs.iter().fold(crc32c::SEED, |crc, (name, value)| part(part(crc, name), value));
+    let header = osd.store.omap_header(oid).await?;
+    crc = if header.is_empty() { crc } else { part(crc, &header) };
+    let mut range = OmapRange::all(READ_BYTES as usize);
+    loop {
+        let page = osd.store.omap_page(oid, &range).await?;
+        crc = page.entries.iter().fold(crc, |crc, (key, value)| part(part(crc, key), value));
+        range = range.after(&page);
+        if !page.more {
+            return Ok(crc);
+        }
+    }
 }

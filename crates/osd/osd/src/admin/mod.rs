@@ -15,6 +15,7 @@ use std::rc::Rc;
 use carmine_messenger::{Connection, Message};
 use carmine_reactor::{Group, ShardId};
 use carmine_types::errno;
+use carmine_wire::frame::SEGMENT_BYTES_MAX;
 use carmine_wire::private::{Admin, AdminReply, RouteReply};
 use carmine_wire::tell::{Tell, TellReply};
 use serde_json::{Map, Value, json};
@@ -83,8 +84,20 @@ pub(crate) fn admin(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
             Ok(value) => (0, value),
             Err(error) => (errno::EINVAL, json!({ "error": error })),
         };
-        conn.send(Message::of(&AdminReply { result, json: json.to_string().into_bytes() }).with_tid(tid));
+        conn.send(Message::of(&reply(result, json.to_string().into_bytes())).with_tid(tid));
     });
+}
+
+/// Longest answer: it travels in the front of its message.
+const ANSWER_BYTES_MAX: usize = SEGMENT_BYTES_MAX - 64;
+
+/// The answer, or why there is none: who asks would take no longer one.
+fn reply(result: i32, json: Vec<u8>) -> AdminReply {
+    if json.len() <= ANSWER_BYTES_MAX {
+        return AdminReply { result, json };
+    }
+    let error = format!("the answer has {} bytes, and may have {ANSWER_BYTES_MAX}", json.len());
+    AdminReply { result: errno::E2BIG, json: json!({ "error": error }).to_string().into_bytes() }
 }
 
 /// Answers a question: `{"prefix": COMMAND, …}`.
@@ -301,4 +314,18 @@ fn version() -> Value {
 /// The answer to the oldest command of the protocol: bare text.
 fn protocol_version() -> Value {
     Value::String(PROTOCOL_VERSION.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_too_long_is_an_error() {
+        for (len, result) in [(ANSWER_BYTES_MAX, 0), (ANSWER_BYTES_MAX + 1, errno::E2BIG)] {
+            let message = Message::of(&reply(0, vec![b'1'; len]));
+            assert!(message.front.len() <= SEGMENT_BYTES_MAX);
+            assert_eq!(message.decode::<AdminReply>().unwrap().result, result);
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! An object as a class method sees it.
 
+use std::ops::Range;
+
 use carmine_codec::{DecodeError, Decoder};
 use carmine_pgtypes::Step;
 use carmine_reactor::{Bytes, Payload};
@@ -188,7 +190,34 @@ impl<'a, 'b> Handle<'a, 'b> {
         Uuid::from_random(high, low)
     }
 
-    /// The object's bytes. Only for methods that say that they look at them.
+    /// Bytes of the object before the request; 0 if there was none. For methods that look at parts.
+    pub(super) fn stored_size(&self) -> u64 {
+        match self.state.extra.as_ref().and_then(|extra| extra.data()) {
+            Some(data) => data.len() as u64,
+            None => self.state.stored_size().unwrap_or(0),
+        }
+    }
+
+    /// These of the bytes, as far as there are so many. What it gives counts for nothing while they are not known: then they are
+    /// looked up, and the method is called again.
+    pub(super) fn bytes(&mut self, range: Range<u64>) -> Vec<u8> {
+        self.state.known_bytes(range)
+    }
+
+    /// Cuts the object off, or lets it end in a hole.
+    pub(super) fn resize(&mut self, size: u64) -> Result<(), OpError> {
+        if self.state.is_in_vain() {
+            return Ok(());
+        }
+        self.state.touch();
+        self.state.resize(size);
+        if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data_mut().as_mut()) {
+            data.resize(usize::try_from(size).map_err(|_| OpError::of(errno::EFBIG))?, 0);
+        }
+        Ok(())
+    }
+
+    /// The object's bytes. Only for methods that say that they look at all of them.
     pub(super) fn data(&self) -> &[u8] {
         self.state.extra.as_ref().and_then(|extra| extra.data()).unwrap_or_default()
     }
@@ -199,6 +228,7 @@ impl<'a, 'b> Handle<'a, 'b> {
             return Ok(());
         }
         let start = usize::try_from(at).map_err(|_| OpError::of(errno::EFBIG))?;
+        let bytes = Bytes::from(bytes);
         self.state.write(at, Payload::from(bytes.clone()))?;
         if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data_mut().as_mut()) {
             let end = start + bytes.len();

@@ -25,7 +25,7 @@ pub(crate) use handle::{Caller, Handle};
 
 use crate::error::OpError;
 use crate::op::ClientOp;
-use crate::pg::{ObjectState, Told};
+use crate::pg::{METHOD_BYTES_MAX, ObjectState, Told};
 use crate::shard::OsdShard;
 
 /// The outcome of a method: its output, or an errno.
@@ -38,24 +38,39 @@ struct Method {
     writes: bool,
     /// It is answered with ENOENT where there is no object, unless its input is wrong.
     needs_object: bool,
-    /// It looks at the object's bytes.
-    data: bool,
+    /// The bytes of the object that it looks at.
+    data: Looks,
     run: fn(&mut Handle<'_, '_>, &[u8]) -> Done,
+}
+
+/// How much a method looks at of an object's bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looks {
+    Nothing,
+    /// Those that it asks for.
+    Parts,
+    /// All of them, which are loaded before it is called.
+    Whole,
 }
 
 /// A method that only looks at attributes.
 const fn read(name: &'static str, run: fn(&mut Handle<'_, '_>, &[u8]) -> Done) -> Method {
-    Method { name, writes: false, needs_object: true, data: false, run }
+    Method { name, writes: false, needs_object: true, data: Looks::Nothing, run }
 }
 
 /// A method that changes attributes.
 const fn write(name: &'static str, run: fn(&mut Handle<'_, '_>, &[u8]) -> Done) -> Method {
-    Method { name, writes: true, needs_object: false, data: false, run }
+    Method { name, writes: true, needs_object: false, data: Looks::Nothing, run }
 }
 
 /// The same method, which looks at the object's bytes too.
 const fn with_data(method: Method) -> Method {
-    Method { data: true, ..method }
+    Method { data: Looks::Whole, ..method }
+}
+
+/// The same method, which asks for some of the object's bytes.
+const fn with_parts(method: Method) -> Method {
+    Method { data: Looks::Parts, ..method }
 }
 
 /// The same method, which finds nothing where there is no object.
@@ -149,7 +164,10 @@ pub(crate) async fn call(
         return Err(OpError::of(errno::EOPNOTSUPP));
     };
     // The input is looked at first.
-    let loaded = if found.data { state.load_data(osd, op).await } else { Ok(()) };
+    let loaded = match found.data {
+        Looks::Whole => state.load_data(osd, op, METHOD_BYTES_MAX).await,
+        Looks::Parts | Looks::Nothing => Ok(()),
+    };
     let random = [osd.shard.random_u64(), osd.shard.random_u64()];
     let caller = Caller { gid: op.reqid.client, addr: osd.client_addr(op), random };
     for _ in 0..CALLS_MAX {
@@ -157,7 +175,7 @@ pub(crate) async fn call(
         let mut handle = Handle::new(state, caller);
         let done = (found.run)(&mut handle, input);
         let told = handle.told;
-        if !state.look_up_missing(osd).await? {
+        if !state.look_up_missing(osd, op).await? {
             let output = done?;
             loaded?;
             if found.needs_object {

@@ -24,7 +24,7 @@ impl<'a> Object<'a> {
         if !found.writes {
             self.0.must_exist()?;
         }
-        if found.data {
+        if found.data != super::Looks::Nothing {
             self.0.extra.get_or_insert_default().data_mut().get_or_insert_default();
         }
         let caller = Caller { gid, addr: EntityAddr::default(), random: [1, 2] };

@@ -81,18 +81,18 @@ message! { 0x800d,
 }
 
 message! { 0x800e,
-    /// Primary to replica: give me the metadata and the omap of your copy of this object.
+    /// Primary to replica: give me the metadata of your copy of this object, with its omap header or a page of its omap.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct PgFetch {
         pub head: Head,
         pub oid: ObjectId = object,
-        /// Go on behind this omap key.
-        pub after: Option<Vec<u8>>,
+        /// The smallest omap key that is wanted; `None`: the header.
+        pub from: Option<Vec<u8>>,
     }
 }
 
 message! { 0x800f,
-    /// Replica to primary: metadata, omap header, and a page of the omap.
+    /// Replica to primary: metadata, and omap header or a page of the omap.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct PgObject {
         pub head: Head,

@@ -12,7 +12,7 @@ use carmine_reactor::Payload;
 use carmine_types::{OsdId, SpgId, is_mutated};
 
 use super::recovery::Window;
-use crate::messages::{Head, RepOp};
+use crate::messages::{Head, Packed, RepOp};
 use crate::peers::Peers;
 
 /// How the members of a PG hold its data.
@@ -24,8 +24,7 @@ pub(super) enum Backend {
 /// A change as another member is sent it, until all have it.
 pub(super) struct Sent {
     version: u64,
-    front: Vec<u8>,
-    data: Payload,
+    packed: Packed,
     /// The message that is sent instead to members whose backfill has not passed its objects.
     bare: Option<Box<Bare>>,
 }
@@ -33,7 +32,7 @@ pub(super) struct Sent {
 /// A change's log entry alone.
 struct Bare {
     to: Vec<OsdId>,
-    front: Vec<u8>,
+    packed: Packed,
 }
 
 /// Whole copies.
@@ -126,7 +125,7 @@ impl Backend {
         }
         let (data, head) = (txn.data(), head());
         let bare = if self.replicated().has_windows.get() { self.bare(&head, txn) } else { None };
-        Some(Sent { version: txn.version().version, front: RepOp::front(&head, txn), data, bare })
+        Some(Sent { version: txn.version().version, packed: RepOp::pack(&head, txn, data), bare })
     }
 
     /// The change as it is sent to those whose windows withhold it.
@@ -143,7 +142,7 @@ impl Backend {
             log_trim_to: txn.log_trim_to,
             ..Transaction::new(txn.pg, txn.bits)
         };
-        Some(Box::new(Bare { to, front: RepOp::front(head, &Sealed::from(log)) }))
+        Some(Box::new(Bare { to, packed: RepOp::pack(head, &Sealed::from(log), Payload::new()) }))
     }
 
     /// The store took the change with this version number: sends it to the other members.
@@ -246,9 +245,8 @@ impl Replicated {
 
 impl Sent {
     fn send(&self, peers: &Peers, pg: SpgId, to: OsdId) {
-        if let Some(bare) = self.bare.as_ref().filter(|bare| bare.to.contains(&to)) {
-            return peers.send(to, pg, RepOp::message(bare.front.clone(), Payload::new()));
-        }
-        peers.send(to, pg, RepOp::message(self.front.clone(), self.data.clone()));
+        let bare = self.bare.as_ref().filter(|bare| bare.to.contains(&to));
+        let packed = bare.map_or(&self.packed, |bare| &bare.packed);
+        peers.send(to, pg, packed.message());
     }
 }

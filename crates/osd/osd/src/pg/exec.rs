@@ -21,7 +21,8 @@ use super::snaps::{self, Target, Writing};
 use super::{Pg, sparse};
 use crate::cls;
 use crate::config::{
-    OBJECT_BYTES_MAX, OUTPUT_BYTES_MAX, REQUEST_BYTES_MAX, WRITE_BYTES_MAX, WRITE_OUTPUT_BYTES_MAX,
+    OBJECT_BYTES_MAX, OUTPUT_BYTES_MAX, REQUEST_BYTES_MAX, TXN_BYTES_MAX, WRITE_BYTES_MAX,
+    WRITE_OUTPUT_BYTES_MAX,
 };
 use crate::error::OpError;
 use crate::op::{ClientOp, Outcome};
@@ -270,6 +271,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
             Box::pin(state.read(osd, op, request)).await.map(|data| (0, data))
         };
         match step.and_then(|done| counted(&mut state.left, done)).and_then(|done| returned(op, done)) {
+            Ok(_) if state.is_too_long() => return Ok(Box::new(Plan::failed(errno::EMSGSIZE))),
             Ok((told, output)) => {
                 result = if keeps_result(request.code) { result } else { told };
                 outputs.push((result, output));
@@ -302,6 +304,10 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
         None => state.into_plan(outputs),
         Some(writing) => snaps::finish(pg, state, &writing, outputs)?,
     };
+    // It could be sent to no other member.
+    if plan.txn.bytes_max() > TXN_BYTES_MAX {
+        return Ok(Box::new(Plan::failed(errno::EMSGSIZE)));
+    }
     Ok(Box::new(Plan { result: told, ..plan }))
 }
 
@@ -456,6 +462,21 @@ impl<'a> ObjectState<'a> {
         self.was = self.exists.then(|| ObjectMeta { size: self.size, ..ObjectMeta::default() });
     }
 
+    /// It writes more than a transaction may carry, before all of it is in memory.
+    pub(super) fn is_too_long(&self) -> bool {
+        let attr_bytes = self.extra.as_ref().map_or(0, |extra| extra.attr_bytes);
+        self.written.saturating_add(attr_bytes) > TXN_BYTES_MAX
+    }
+
+    /// Appends a step that changes attributes.
+    pub(super) fn push_attr(&mut self, step: Step) {
+        self.extra.get_or_insert_default().attr_bytes += step.bytes_max();
+        match (self.steps.last_mut(), step) {
+            (Some(Step::SetOmap { entries }), Step::SetOmap { entries: more }) => entries.extend(more),
+            (_, step) => self.steps.push(step),
+        }
+    }
+
     /// There is an object more, or more bytes.
     fn grows(&self) -> bool {
         self.exists && self.was.as_ref().is_none_or(|was| self.size > was.size)
@@ -567,7 +588,7 @@ impl<'a> ObjectState<'a> {
     }
 
     /// Makes it this long: cuts it off, or lets it end in a hole.
-    fn resize(&mut self, size: u64) {
+    pub(crate) fn resize(&mut self, size: u64) {
         if self.size != size {
             self.steps.push(Step::Truncate { size });
             self.size = size;

@@ -68,7 +68,7 @@ use snaps::Snaps;
 use usage::Usage;
 
 pub(crate) use exec::{ObjectState, Outputs, Told};
-pub(crate) use extra::Extra;
+pub(crate) use extra::{Extra, METHOD_BYTES_MAX};
 pub(crate) use follow::not_ready;
 pub(crate) use lease::{give_up_leases, start as start_leases};
 pub(crate) use object::Queued;

@@ -288,7 +288,8 @@ impl Repair {
         let mut txn = self.pg.transaction();
         txn.changes.push(ObjectChange::new(Arc::clone(oid), steps));
         let txn = Sealed::from(txn);
-        let push = PushObject::message(PushObject::front(&self.pg.head(&self.osd), &txn), txn.data());
+        let push = PushObject::pack(&self.pg.head(&self.osd), &txn, txn.data()).message();
+        drop(txn);
         self.pg.order(&self.osd, self.to, push).await.map_err(Stop::Failed)
     }
 
@@ -338,13 +339,18 @@ impl Repair {
     async fn push_omap(&self, oid: &Arc<ObjectId>) -> Result<u64, Stop> {
         let (store, mut bytes) = (&self.osd.store, 0);
         let header = store.omap_header(oid).await.map_err(|error| self.stuck(&error))?;
+        let room = self.osd.room_to_push(self.to, header.len() as u64).await;
         self.push_steps(oid, [Step::SetOmapHeader { header }]).await?;
+        drop(room);
         let mut range = OmapRange::all(OMAP_PAGE_BYTES);
         loop {
             let page = store.omap_page(oid, &range).await.map_err(|error| self.stuck(&error))?;
             range = range.after(&page);
-            bytes += page.entries.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>();
+            let page_bytes = page.entries.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
+            bytes += page_bytes;
             if !page.entries.is_empty() {
+                // A single value may take all of it.
+                let _room = self.osd.room_to_push(self.to, page_bytes).await;
                 self.push_steps(oid, [Step::SetOmap { entries: page.entries }]).await?;
             }
             if !page.more {

@@ -18,6 +18,7 @@ mod late;
 mod lease;
 mod lengths;
 mod live;
+mod long;
 mod memory;
 mod misdirected;
 #[path = "../../../../cluster/client/tests/shared/mon.rs"]

@@ -289,8 +289,8 @@ fn other_osds_are_not_believed_either() {
     info.log.push(entry(&own, version));
     info.info = Some(PgInfo { pg, ..PgInfo::default() }.into());
     for txn in [two, info] {
-        let front = RepOp::front(&head, &Sealed::from(txn));
-        assert_eq!(order(RepOp::message(front, Default::default())), errno::EINVAL);
+        let message = RepOp::pack(&head, &Sealed::from(txn), Default::default()).message();
+        assert_eq!(order(message), errno::EINVAL);
     }
     assert_eq!(write(&own, 4096), 0);
     // Reads.
@@ -298,7 +298,7 @@ fn other_osds_are_not_believed_either() {
     assert_eq!(read(&other), errno::EINVAL);
     assert_eq!(read(&own), 0);
     // A scrub: of the range that is asked for only what lies in the PG is looked at.
-    let fetch = |oid: &ObjectId| order(Message::of(&PgFetch { head, oid: oid.clone(), after: None }));
+    let fetch = |oid: &ObjectId| order(Message::of(&PgFetch { head, oid: oid.clone(), from: None }));
     assert_eq!(fetch(&other), errno::EINVAL);
     assert_eq!(fetch(&own), 0);
     let scrub = |version| {

@@ -232,7 +232,7 @@ pub(crate) fn push_of(head: Head, oid: ObjectId, steps: impl IntoIterator<Item =
     let mut txn = Transaction::new(head.pg, 0);
     txn.changes.push(ObjectChange::new(oid, steps));
     let txn = Sealed::from(txn);
-    PushObject::message(PushObject::front(&head, &txn), txn.data())
+    PushObject::pack(&head, &txn, txn.data()).message()
 }
 
 /// A write of one step.
@@ -241,5 +241,5 @@ pub(crate) fn write_of(head: Head, entry: LogEntry, step: Step) -> Message {
     txn.changes.push(ObjectChange::new(Arc::clone(&entry.oid), [step]));
     txn.log.push(entry);
     let txn = Sealed::from(txn);
-    RepOp::message(RepOp::front(&head, &txn), txn.data())
+    RepOp::pack(&head, &txn, txn.data()).message()
 }

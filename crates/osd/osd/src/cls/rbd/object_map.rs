@@ -1,111 +1,146 @@
 //! The object map of an image: 2 bits per object, whether it is there.
 //!
-//! The object's bytes are: number of states u64, then the states, four in a byte, the first in the highest bits.
+//! The object's bytes are: number of states u64, then the states, four in a byte, the first in the highest bits. Bits behind the
+//! last state are zero, so that equal maps have equal bytes.
+//!
+//! The map of an image of 960 TiB has 60 MiB. Methods that clients call for each new object read and write only the bytes that
+//! they are about, and a map of objects that are not there is a hole.
+
+use std::ops::Range;
 
 use carmine_types::errno;
 use carmine_wire::{DecodeError, Decoder, Encoder};
 
 use super::super::handle::{Handle, decode};
-use super::super::{Done, Method, read, with_data, write};
+use super::super::{Done, Method, read, with_data, with_parts, write};
 use super::done;
+use crate::config::OUTPUT_BYTES_MAX;
 use crate::error::OpError;
+use crate::pg::METHOD_BYTES_MAX;
 
 pub(super) const METHODS: &[Method] = &[
     with_data(read("object_map_load", load)),
-    with_data(write("object_map_save", save)),
-    with_data(write("object_map_resize", resize)),
-    with_data(write("object_map_update", update)),
+    write("object_map_save", save),
+    with_parts(write("object_map_resize", resize)),
+    with_parts(write("object_map_update", update)),
     with_data(write("object_map_snap_add", snap_add)),
     with_data(write("object_map_snap_remove", snap_remove)),
 ];
 
 /// States: there is no object; there is; there was nothing changed in it since the last snapshot.
+const NONE: u8 = 0;
 const EXISTS: u8 = 1;
 const EXISTS_CLEAN: u8 = 3;
 /// Most objects of an image, as in Ceph: what fits in a map that is read at once.
 const OBJECTS_MAX: u64 = 256_000_000;
-/// Largest map that is kept: its bytes.
-const BYTES_MAX: u64 = 16 << 20;
 /// The number of states in front of them.
-const HEAD_BYTES: usize = 8;
-
-/// 2-bit states.
-struct Map {
-    len: u64,
-    bits: Vec<u8>,
-}
+const HEAD_BYTES: u64 = 8;
+const _: () = assert!(HEAD_BYTES + OBJECTS_MAX.div_ceil(4) <= METHOD_BYTES_MAX);
+const _: () = assert!(HEAD_BYTES + OBJECTS_MAX.div_ceil(4) + 64 <= OUTPUT_BYTES_MAX);
 
 fn bytes_of(len: u64) -> u64 {
     len.div_ceil(4)
 }
 
-impl Map {
-    /// The map that is stored; an object without bytes has an empty one.
-    fn of(h: &Handle<'_, '_>) -> Result<Map, OpError> {
-        if h.data().is_empty() {
-            return Ok(Map { len: 0, bits: Vec::new() });
+/// The bytes that have these states.
+fn place_of(states: &Range<u64>) -> Range<u64> {
+    states.start / 4..bytes_of(states.end).max(states.start / 4)
+}
+
+fn shift(at: u64) -> u32 {
+    6 - 2 * (at % 4) as u32
+}
+
+/// Changes these states by a function of each; `bytes` begins with the byte that has the first one. Gives the range of the
+/// bytes that changed.
+fn change(bytes: &mut [u8], states: Range<u64>, new: impl Fn(u8) -> u8) -> Range<usize> {
+    let of_byte = |byte: u8, within: Range<u64>| {
+        within.fold(byte, |byte, at| {
+            let old = byte >> shift(at) & 3;
+            byte & !(3 << shift(at)) | (new(old) & 3) << shift(at)
+        })
+    };
+    // Nearly all bytes change as a whole, and one of 256 ways.
+    let whole: Vec<u8> = (0..=u8::MAX).map(|byte| of_byte(byte, 0..4)).collect();
+    let (first, mut changed) = (states.start / 4, usize::MAX..0);
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        let begin = (first + at as u64) * 4;
+        let within = states.start.max(begin) - begin..states.end.min(begin + 4).saturating_sub(begin);
+        let old = *byte;
+        *byte = if within == (0..4) {
+            whole.get(usize::from(old)).copied().unwrap_or(old)
+        } else {
+            of_byte(old, within)
+        };
+        if *byte != old {
+            changed = changed.start.min(at)..at + 1;
         }
-        let map = Decoder::all(h.data(), "object map", |d| {
-            let len = d.u64()?;
-            let bits = d.bytes(usize::try_from(bytes_of(len)).unwrap_or(usize::MAX))?.to_vec();
-            Ok(Map { len, bits })
-        });
-        map.map_err(|error| OpError::because(errno::EINVAL, error))
     }
+    if changed.is_empty() { 0..0 } else { changed }
+}
 
-    /// The map that must be there: ENOENT.
-    fn must(h: &Handle<'_, '_>) -> Result<Map, OpError> {
-        if h.data().is_empty() { Err(OpError::of(errno::ENOENT)) } else { Map::of(h) }
+/// The number of states of the map that is stored; `None`: the object has no bytes.
+///
+/// # Errors
+/// EINVAL: it is no map.
+fn stored_len(h: &mut Handle<'_, '_>) -> Result<Option<u64>, OpError> {
+    let size = h.stored_size();
+    if size == 0 {
+        return Ok(None);
     }
+    let head = h.bytes(0..HEAD_BYTES);
+    let len = decode(&head, |d| d.u64())?;
+    if bytes_of(len).checked_add(HEAD_BYTES) != Some(size) {
+        return Err(OpError::of(errno::EINVAL));
+    }
+    Ok(Some(len))
+}
 
-    fn get(&self, at: u64) -> u8 {
-        Map::state(&self.bits, at)
+/// The map that must be there, as a whole.
+///
+/// # Errors
+/// ENOENT; EINVAL: it is no map.
+fn whole<'a>(h: &'a Handle<'_, '_>) -> Result<(u64, &'a [u8]), OpError> {
+    if h.data().is_empty() {
+        return Err(OpError::of(errno::ENOENT));
     }
-
-    fn state(bits: &[u8], at: u64) -> u8 {
-        let byte = bits.get((at / 4) as usize).copied().unwrap_or(0);
-        byte >> (6 - 2 * (at % 4)) & 3
-    }
-
-    fn set(&mut self, at: u64, state: u8) {
-        let shift = 6 - 2 * (at % 4);
-        if let Some(byte) = self.bits.get_mut((at / 4) as usize) {
-            *byte = *byte & !(3 << shift) | (state & 3) << shift;
-        }
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        [&self.len.to_le_bytes(), &self.bits[..]].concat()
-    }
+    let read = |d: &mut Decoder<'_>| {
+        let len = d.u64()?;
+        Ok((len, usize::try_from(bytes_of(len)).unwrap_or(usize::MAX)))
+    };
+    let ((len, bytes), states) =
+        decode(h.data(), read).map(|read| (read, h.data().get(HEAD_BYTES as usize..)))?;
+    let states = states.filter(|states| states.len() == bytes).ok_or(OpError::of(errno::EINVAL))?;
+    Ok((len, states))
 }
 
 /// As BitVector<2> without checksums: header in an envelope with its length, states, an empty footer.
 fn load(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
-    let map = Map::must(h)?;
-    Ok(Encoder::collect(|e| {
-        e.with_len(|e| e.envelope(1, 1, |e| e.u64(map.len)));
-        e.bytes(&map.bits);
-        e.count(0);
-    }))
+    let (len, states) = whole(h)?;
+    let mut out = Vec::with_capacity(states.len() + 32);
+    let mut e = Encoder::new(&mut out);
+    e.with_len(|e| e.envelope(1, 1, |e| e.u64(len)));
+    e.bytes(states);
+    e.count(0);
+    Ok(out)
 }
 
-/// A map as clients send it.
-fn sent(input: &[u8]) -> Result<Map, OpError> {
+/// A map as clients send it: the number of its states, and these.
+fn sent(input: &[u8]) -> Result<(u64, &[u8]), OpError> {
     decode(input, |d| {
         let len = Decoder::all(d.blob()?, "object map", |d| d.envelope("object map", 1)?.body.u64())?;
-        let bytes = usize::try_from(bytes_of(len)).map_err(|_| too_long(len))?;
-        let map = Map { len, bits: d.bytes(bytes)?.to_vec() };
+        let states = d.bytes(usize::try_from(bytes_of(len)).map_err(|_| too_long(len))?)?;
         d.blob()?; // checksums, or nothing
-        Ok(map)
+        Ok((len, states))
     })
 }
 
 fn save(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    let map = sent(input)?;
-    if bytes_of(map.len) > BYTES_MAX - HEAD_BYTES as u64 {
+    let (len, states) = sent(input)?;
+    if len > OBJECTS_MAX {
         return Err(OpError::of(errno::EFBIG));
     }
-    h.write_full(map.encode())?;
+    h.write_full([&len.to_le_bytes(), states].concat())?;
     done()
 }
 
@@ -116,20 +151,32 @@ fn too_long(len: u64) -> DecodeError {
 /// New objects get the given state; those that go must have it, or the map is not what the client thinks (ESTALE).
 fn resize(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (len, state) = decode(input, |d| Ok((d.u64()?, d.u8()?)))?;
-    if len > OBJECTS_MAX || bytes_of(len) > BYTES_MAX - HEAD_BYTES as u64 {
+    if len > OBJECTS_MAX {
         return Err(OpError::of(errno::EFBIG));
     }
-    let mut map = Map::of(h)?;
-    if (len..map.len).any(|at| map.get(at) != state) {
+    let old = stored_len(h)?.unwrap_or(0);
+    let (kept, first) = (len.min(old), len.min(old) / 4);
+    let mut bytes = h.bytes(HEAD_BYTES + first..HEAD_BYTES + bytes_of(old).max(first));
+    if len < old && change(&mut bytes, len..old, |_| state) != (0..0) {
         return Err(OpError::of(errno::ESTALE));
     }
-    let old = map.len;
-    map.len = len;
-    map.bits.resize(bytes_of(len) as usize, 0);
-    (old..len).for_each(|at| map.set(at, state));
-    // The bits behind the last state are zero, so that equal maps have equal bytes.
-    (len..bytes_of(len) * 4).for_each(|at| map.set(at, 0));
-    h.write_full(map.encode())?;
+    h.resize(HEAD_BYTES + bytes_of(len))?;
+    h.write(0, len.to_le_bytes().to_vec())?;
+    if len >= old && state == NONE {
+        return done(); // a hole
+    }
+    bytes.resize((bytes_of(len) - first) as usize, 0);
+    // Those that come; of those that go, what is left in the last byte.
+    let (end, state) = if len < old { (bytes_of(len) * 4, NONE) } else { (len, state) };
+    let changed = change(&mut bytes, kept..end, |_| state);
+    write_changed(h, first, &bytes, changed)
+}
+
+/// Writes what changed of the states' bytes, of which `bytes` are those from `first` on.
+fn write_changed(h: &mut Handle<'_, '_>, first: u64, bytes: &[u8], changed: Range<usize>) -> Done {
+    if let Some(new) = bytes.get(changed.clone()).filter(|new| !new.is_empty()) {
+        h.write(HEAD_BYTES + first + changed.start as u64, new.to_vec())?;
+    }
     done()
 }
 
@@ -139,48 +186,45 @@ fn update(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
         Ok((from, to, state, if d.bool()? { Some(d.u8()?) } else { None }))
     })?;
     // As Ceph: here alone an object that is not there is a wrong argument.
-    let mut map = Map::must(h).map_err(|_| OpError::of(errno::EINVAL))?;
-    if from > to || to > map.len {
+    let len = stored_len(h)?.ok_or(OpError::of(errno::EINVAL))?;
+    if from > to || to > len {
         return Err(OpError::of(errno::ERANGE));
     }
-    let (mut first, mut last) = (u64::MAX, 0);
-    for at in from..to {
-        let old = map.get(at);
-        // An object that is there is so too if it is unchanged since a snapshot.
-        let wanted = |want: u8| want == old || (want == EXISTS && old == EXISTS_CLEAN);
-        if old != state && expected.is_none_or(wanted) {
-            map.set(at, state);
-            (first, last) = (first.min(at / 4), at / 4);
-        }
-    }
-    if let Some(changed) = map.bits.get(first.min(usize::MAX as u64) as usize..=last as usize) {
-        h.write(HEAD_BYTES as u64 + first, changed.to_vec())?;
-    }
-    done()
+    let place = place_of(&(from..to));
+    let mut bytes = h.bytes(HEAD_BYTES + place.start..HEAD_BYTES + place.end);
+    // An object that is there is so too if it is unchanged since a snapshot.
+    let is_wanted =
+        |old: u8| expected.is_none_or(|want| want == old || (want == EXISTS && old == EXISTS_CLEAN));
+    let changed = change(&mut bytes, from..to, |old| if is_wanted(old) { state } else { old });
+    write_changed(h, place.start, &bytes, changed)
 }
 
 /// A snapshot was made: from here on no object has changed.
 fn snap_add(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
-    let mut map = Map::must(h)?;
-    let old = map.bits.clone();
-    (0..map.len).filter(|at| Map::state(&old, *at) == EXISTS).for_each(|at| map.set(at, EXISTS_CLEAN));
-    store_changed(h, &map, &old)
+    let (len, states) = whole(h)?;
+    let mut bytes = states.to_vec();
+    let changed = change(&mut bytes, 0..len, |old| if old == EXISTS { EXISTS_CLEAN } else { old });
+    write_changed(h, 0, &bytes, changed)
 }
 
 /// A snapshot goes, whose map is sent: an object that had changed before it has changed since the one before it, too.
 fn snap_remove(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    let gone = sent(input)?;
-    let mut map = Map::must(h)?;
-    let old = map.bits.clone();
-    let is_changed = |at: u64| at >= gone.len || gone.get(at) == EXISTS;
-    let stale = |at: &u64| Map::state(&old, *at) == EXISTS_CLEAN && is_changed(*at);
-    (0..map.len).filter(stale).for_each(|at| map.set(at, EXISTS));
-    store_changed(h, &map, &old)
-}
-
-fn store_changed(h: &mut Handle<'_, '_>, map: &Map, old: &[u8]) -> Done {
-    if map.bits != old {
-        h.write_full(map.encode())?;
+    let (gone_len, gone) = sent(input)?;
+    let (len, states) = whole(h)?;
+    let mut bytes = states.to_vec();
+    let mut changed = usize::MAX..0;
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        let (old, gone) = (*byte, gone.get(at).copied().unwrap_or(0));
+        let begin = at as u64 * 4;
+        for state in begin..len.min(begin + 4) {
+            let is_changed = state >= gone_len || gone >> shift(state) & 3 == EXISTS;
+            if is_changed && old >> shift(state) & 3 == EXISTS_CLEAN {
+                *byte = *byte & !(3 << shift(state)) | EXISTS << shift(state);
+            }
+        }
+        if *byte != old {
+            changed = changed.start.min(at)..at + 1;
+        }
     }
-    done()
+    write_changed(h, 0, &bytes, if changed.is_empty() { 0..0 } else { changed })
 }

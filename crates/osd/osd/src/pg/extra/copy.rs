@@ -159,10 +159,15 @@ impl Source {
                 Ok((d.map(8, own, own)?, d.bool()?))
             };
             let (entries, more) = Decoder::all(&page, "omap", read).map_err(|_| OpError::of(errno::EIO))?;
+            drop(page);
             let Some((last, _)) = entries.last() else { return Ok(()) };
             after.clone_from(last);
             let entries = entries.into_iter().map(|(key, value)| (key.into(), Bytes::from(value)));
             state.change_omap(Step::SetOmap { entries: entries.collect() });
+            // It is written as a whole: what no member could be sent is not collected.
+            if state.is_too_long() {
+                return Err(OpError::of(errno::EFBIG));
+            }
             if !more {
                 return Ok(());
             }

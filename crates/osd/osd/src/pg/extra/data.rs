@@ -1,10 +1,13 @@
 //! Operations on data that are not asked for all the time, and what class methods see of it.
 
+use std::ops::Range;
+
 use carmine_reactor::{Buf, Payload};
 use carmine_types::{SNAP_DIR, errno};
 use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 
 use super::compare;
+use super::omap::Missing;
 use crate::config::WRITE_BYTES_MAX;
 use crate::error::OpError;
 use crate::op::ClientOp;
@@ -12,8 +15,8 @@ use crate::pg::exec::{ObjectState, read_bytes};
 use crate::pg::{snaps, sparse};
 use crate::shard::OsdShard;
 
-/// Longest object that a class method gets as a whole: a map of 2 bits for each of 64 Mi objects.
-const METHOD_BYTES_MAX: u64 = 16 << 20;
+/// Most bytes of an object that a class method gets: a map of 2 bits for each of 256 Mi objects.
+pub(crate) const METHOD_BYTES_MAX: u64 = 64 << 20;
 /// A pattern is repeated up to this length, and that is written again and again.
 const REPEAT_BYTES: usize = 64 << 10;
 
@@ -95,20 +98,61 @@ impl ObjectState<'_> {
     }
 
     /// The end of those bytes; `None`: there are none.
-    pub(in crate::pg) fn stored_size(&self) -> Option<u64> {
+    pub(crate) fn stored_size(&self) -> Option<u64> {
         let was = self.was.as_ref().filter(|_| self.exists)?;
         Some(was.size.min(self.size))
     }
 
+    /// For a class method: these of the object's bytes before the request, as far as there are so many; none if they are not known
+    /// yet, as for [`ObjectState::known_value`].
+    pub(crate) fn known_bytes(&mut self, range: Range<u64>) -> Vec<u8> {
+        let extra = self.extra.get_or_insert_default();
+        if let Some(data) = &extra.data {
+            let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(data.len());
+            return data.get(place(range.start)..place(range.end)).unwrap_or_default().to_vec();
+        }
+        let known = extra.parts.iter().find(|(of, _)| *of == range);
+        if let Some((_, bytes)) = known {
+            return bytes.to_vec();
+        }
+        if !range.is_empty() {
+            self.omap().missing.get_or_insert(Missing::Bytes(range));
+        }
+        Vec::new()
+    }
+
+    /// Looks these bytes up.
+    pub(super) async fn look_up_bytes(
+        &mut self,
+        osd: &OsdShard,
+        op: &ClientOp,
+        range: Range<u64>,
+    ) -> Result<(), OpError> {
+        let known: usize = self.extra.iter().flat_map(|extra| &extra.parts).map(|(_, part)| part.len()).sum();
+        let bytes = (range.end - range.start).saturating_add(known as u64);
+        if bytes > METHOD_BYTES_MAX {
+            return Err(OpError::of(errno::EFBIG));
+        }
+        if bytes > ANSWER_BYTES {
+            op.take_more(osd).await;
+        }
+        let part = self.bytes(osd, &OsdOp::read(range.start, range.end - range.start)).await?;
+        self.extra.get_or_insert_default().parts.push((range, part));
+        Ok(())
+    }
+
     /// Makes the object's bytes known, for a class method.
-    pub(crate) async fn load_data(&mut self, osd: &OsdShard, op: &ClientOp) -> Result<(), OpError> {
+    ///
+    /// # Errors
+    /// EFBIG: they are more than `max`; ENOENT; those of the store.
+    pub(crate) async fn load_data(&mut self, osd: &OsdShard, op: &ClientOp, max: u64) -> Result<(), OpError> {
         if self.extra.as_ref().is_some_and(|extra| extra.data.is_some()) {
             return Ok(());
         }
         if self.was.is_none() && self.size > 0 {
             return Err(OpError::of(errno::ENOENT));
         }
-        if self.size > METHOD_BYTES_MAX {
+        if self.size > max {
             return Err(OpError::of(errno::EFBIG));
         }
         if self.size > ANSWER_BYTES {

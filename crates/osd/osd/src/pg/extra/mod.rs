@@ -29,6 +29,7 @@ use crate::op::{ClientOp, Origin};
 use crate::shard::OsdShard;
 use crate::watch::{Notification, Registered, WatcherId};
 
+pub(crate) use data::METHOD_BYTES_MAX;
 pub(crate) use omap::OmapView;
 pub(super) use xattr::WATCHER;
 
@@ -39,6 +40,8 @@ pub(crate) struct Extra {
     pub(super) omap: Option<OmapView>,
     /// The object's bytes, once a class method wants them.
     pub(super) data: Option<Vec<u8>>,
+    /// Parts of the bytes that class methods have asked for.
+    pub(super) parts: Vec<(Range<u64>, Payload)>,
     /// The watchers, by the xattrs, if they were asked for.
     pub(super) watchers: Vec<(WatcherId, Registered)>,
     /// Effects to carry out once the request is done.
@@ -47,6 +50,8 @@ pub(crate) struct Extra {
     pub(super) writing: Option<Box<Writing>>,
     /// The clones that it changes.
     pub(super) clones: Vec<CloneChange>,
+    /// Bytes of the steps that change attributes.
+    pub(super) attr_bytes: u64,
     /// The time of the modification, if it is not the request's.
     pub(super) mtime: Option<UTime>,
     /// Names that class methods have given.
@@ -77,9 +82,6 @@ pub(super) async fn step(
     input: Range<usize>,
 ) -> Result<Told, OpError> {
     let input = op.data.slice(input.start, input.len());
-    if is_attr_op(request.code) && input.len() > INPUT_BYTES_MAX {
-        return Err(OpError::of(errno::E2BIG)); // before there are copies of it
-    }
     if state.is_rolled_back() && reads_attrs(request.code) {
         return Err(OpError::of(errno::EOPNOTSUPP)); // what it would see is in no store yet
     }
@@ -123,14 +125,6 @@ pub(super) async fn step(
         }
     };
     output.map(|output| (0, output))
-}
-
-/// Longest input of an operation on xattrs or omap, and of a class method.
-const INPUT_BYTES_MAX: usize = 32 << 20;
-
-/// Those of xattrs and omap, and of class methods, which work on them.
-fn is_attr_op(code: u16) -> bool {
-    !matches!(code, ops::MAPEXT | ops::CMPEXT | ops::WRITE_SAME | ops::LIST_SNAPS)
 }
 
 /// It looks at the omap, or may.

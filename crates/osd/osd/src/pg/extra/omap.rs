@@ -1,16 +1,17 @@
 //! omap: sorted keys and values, and a header.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use carmine_codec::{DecodeError, Decoder, Encoder};
-use carmine_pgtypes::Step;
+use carmine_pgtypes::{KEY_BYTES, Step};
 use carmine_reactor::{Bytes, Payload};
 use carmine_store::{OmapPage, OmapRange};
 use carmine_types::errno;
 use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 
 use super::{compare, decode};
+use crate::config::TXN_BYTES_MAX;
 use crate::error::OpError;
 use crate::op::ClientOp;
 use crate::pg::exec::ObjectState;
@@ -33,6 +34,7 @@ pub(super) async fn step(
     match op.code {
         ops::OMAP_SET_VALS => {
             let own = |d: &mut Decoder<'_>| Ok(Bytes::from(d.blob()?.to_vec()));
+            check_keys(input)?;
             let entries = decode(input, |d| d.map(8, key, own))?;
             state.touch();
             state.change_omap(Step::SetOmap { entries });
@@ -50,21 +52,25 @@ pub(super) async fn step(
     match op.code {
         ops::OMAP_GET_KEYS => {
             let (after, max) = decode(input, |d| Ok((d.blob()?, d.u64()?)))?;
-            let page = page(osd, state, after, max, b"").await?;
+            let page = page(osd, client_op, state, (after, max, b"")).await?;
             Ok(encode_page(&page, |e, (key, _)| e.blob(key)))
         }
         ops::OMAP_GET_VALS => {
             let (after, max, prefix) = decode(input, |d| Ok((d.blob()?, d.u64()?, d.blob()?)))?;
-            let page = page(osd, state, after, max, prefix).await?;
+            let page = page(osd, client_op, state, (after, max, prefix)).await?;
             Ok(encode_page(&page, put_entry))
         }
-        ops::OMAP_GET_HEADER => Ok(Payload::from(state.omap_header(osd).await?)),
-        ops::OMAP_GET_VALS_BY_KEYS => values_of(osd, client_op, state, decode(input, keys)?).await,
+        ops::OMAP_GET_HEADER => {
+            let header = state.omap_header(osd).await?;
+            take_more_for(osd, client_op, header.len() as u64).await;
+            Ok(Payload::from(header))
+        }
+        ops::OMAP_GET_VALS_BY_KEYS => values_of(osd, client_op, state, keys(input)?).await,
         ops::OMAP_CMP => compare_values(osd, state, input).await.map(|()| Payload::new()),
         ops::OMAP_CLEAR if state.omap().is_none() => Ok(Payload::new()),
         ops::OMAP_CLEAR => change(state, Step::ClearOmap),
         ops::OMAP_RM_KEYS => {
-            let keys = decode(input, keys)?;
+            let keys = keys(input)?;
             change(state, Step::RemoveOmap { keys })
         }
         ops::OMAP_RM_RANGE => {
@@ -79,8 +85,16 @@ fn key(d: &mut Decoder<'_>) -> Result<Key, DecodeError> {
     Ok(d.blob()?.into())
 }
 
-fn keys(d: &mut Decoder<'_>) -> Result<Vec<Key>, DecodeError> {
-    d.vec(4, key)
+fn keys(input: &[u8]) -> Result<Vec<Key>, OpError> {
+    check_keys(input)?;
+    decode(input, |d| d.vec(4, key))
+}
+
+/// Refuses more keys, of which the input begins with the number, than may be brought into memory: EMSGSIZE.
+fn check_keys(input: &[u8]) -> Result<(), OpError> {
+    let count = Decoder::new(input, "number of keys").u32().unwrap_or(0);
+    let bytes = u64::from(count).min(input.len() as u64 / 4) * KEY_BYTES + input.len() as u64;
+    if bytes > TXN_BYTES_MAX { Err(OpError::of(errno::EMSGSIZE)) } else { Ok(()) }
 }
 
 fn change(state: &mut ObjectState<'_>, step: Step) -> Result<Payload, OpError> {
@@ -88,12 +102,18 @@ fn change(state: &mut ObjectState<'_>, step: Step) -> Result<Payload, OpError> {
     Ok(Payload::new())
 }
 
+/// Waits for room for an answer of so many bytes, if it is longer than the request was let in for: it has one long value.
+async fn take_more_for(osd: &OsdShard, client_op: &ClientOp, bytes: u64) {
+    if bytes > ANSWER_BYTES {
+        client_op.take_more(osd).await;
+    }
+}
+
 async fn page(
     osd: &OsdShard,
+    client_op: &ClientOp,
     state: &mut ObjectState<'_>,
-    after: &[u8],
-    max: u64,
-    prefix: &[u8],
+    (after, max, prefix): (&[u8], u64, &[u8]),
 ) -> Result<OmapPage, OpError> {
     let range = OmapRange {
         start: after.to_vec(),
@@ -104,6 +124,9 @@ async fn page(
         bytes_max: ANSWER_BYTES as usize,
     };
     let mut page = state.omap_page(osd, &range).await?;
+    // The last value may be as long as all before it, and is counted on.
+    let bytes: usize = page.entries.iter().map(|(key, value)| key.len() + value.len()).sum();
+    take_more_for(osd, client_op, (bytes as u64).saturating_sub(ANSWER_BYTES)).await;
     if max == 0 {
         page.more = !page.entries.is_empty();
         page.entries.clear();
@@ -141,9 +164,7 @@ async fn values_of(
         if bytes > state.left {
             return Err(OpError::of(errno::EMSGSIZE));
         }
-        if bytes > ANSWER_BYTES {
-            client_op.take_more(osd).await;
-        }
+        take_more_for(osd, client_op, bytes).await;
     }
     Ok(Payload::from(Encoder::collect(|e| e.vec(&found, put_entry))))
 }
@@ -154,6 +175,7 @@ async fn compare_values(osd: &OsdShard, state: &mut ObjectState<'_>, input: &[u8
         state.must_be_stored()?;
     }
     let wanted = |d: &mut Decoder<'_>| Ok((d.blob()?.to_vec(), d.i32()?));
+    check_keys(input)?;
     let (keys, wanted): (Vec<Key>, Vec<_>) = decode(input, |d| d.map(12, key, wanted))?.into_iter().unzip();
     let wanted = wanted.into_iter().map(|(given, cmp_op)| Ok((given, compare::omap_op(cmp_op)?)));
     let wanted = wanted.collect::<Result<Vec<_>, OpError>>()?;
@@ -186,14 +208,16 @@ pub(crate) struct OmapView {
     values: Entries,
     pages: Vec<(OmapRange, OmapPage)>,
     /// … and what it asked for in vain.
-    missing: Option<Missing>,
+    pub(super) missing: Option<Missing>,
 }
 
-/// The part of the omap that a class method needs before it can be called again.
+/// The part of the object that a class method needs before it can be called again.
 pub(crate) enum Missing {
     Value(Box<[u8]>),
     Page(OmapRange),
     Header,
+    /// A range of the object's bytes.
+    Bytes(Range<u64>),
 }
 
 impl OmapView {
@@ -269,10 +293,7 @@ impl ObjectState<'_> {
     pub(crate) fn change_omap(&mut self, step: Step) {
         self.exists |= step.creates();
         self.omap().apply(&step);
-        match (self.steps.last_mut(), step) {
-            (Some(Step::SetOmap { entries }), Step::SetOmap { entries: more }) => entries.extend(more),
-            (_, step) => self.steps.push(step),
-        }
+        self.push_attr(step);
     }
 
     /// The omap header.
@@ -356,7 +377,7 @@ impl ObjectState<'_> {
     }
 
     /// Looks up what a class method has asked for; `false` if there is nothing.
-    pub(crate) async fn look_up_missing(&mut self, osd: &OsdShard) -> Result<bool, OpError> {
+    pub(crate) async fn look_up_missing(&mut self, osd: &OsdShard, op: &ClientOp) -> Result<bool, OpError> {
         match self.omap().missing.take() {
             None => return Ok(false),
             Some(Missing::Value(key)) => {
@@ -368,6 +389,7 @@ impl ObjectState<'_> {
                 let page = osd.store.omap_page(self.oid, &range).await?;
                 self.omap().pages.push((range, page));
             }
+            Some(Missing::Bytes(range)) => self.look_up_bytes(osd, op, range).await?,
             Some(Missing::Header) => {
                 let header = osd.store.omap_header(self.oid).await?;
                 self.omap().header = Some(header);

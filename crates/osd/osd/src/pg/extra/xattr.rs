@@ -117,7 +117,7 @@ impl ObjectState<'_> {
     pub(crate) fn clear_xattrs(&mut self) {
         if self.xattrs.with_prefix(USER).next().is_some() {
             self.xattrs.clear(USER);
-            self.steps.push(Step::ClearXattrs { prefix: USER.into() });
+            self.push_attr(Step::ClearXattrs { prefix: USER.into() });
         }
     }
 
@@ -129,12 +129,12 @@ impl ObjectState<'_> {
         }
         self.touch();
         self.xattrs.set(name, value.clone());
-        self.steps.push(Step::SetXattr { name: name.into(), value });
+        self.push_attr(Step::SetXattr { name: name.into(), value });
         Ok(())
     }
 
     pub(super) fn remove_stored_xattr(&mut self, name: &[u8]) {
         self.xattrs.remove(name);
-        self.steps.push(Step::RemoveXattr { name: name.into() });
+        self.push_attr(Step::RemoveXattr { name: name.into() });
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_messenger::{Message, with_timeout};
-use carmine_pgtypes::{ObjectChange, ObjectMeta, Step};
+use carmine_pgtypes::{KEY_BYTES, ObjectChange, ObjectMeta, Step};
 use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Bytes, Payload};
 use carmine_store::{BLOCK_BYTES, OmapRange};
@@ -21,7 +21,7 @@ use super::OMAP_PAGE_BYTES;
 use super::compare::Inconsistent;
 use super::run::{End, Range, Run};
 use super::scan::{checksums, of_header, part};
-use crate::config::REQUEST_BYTES_MAX;
+use crate::config::{REQUEST_BYTES_MAX, TXN_BYTES_MAX};
 use crate::messages::{PgData, PgFetch, PgObject, PgRead, Scanned};
 use crate::op::{ClientOp, ReplyTo};
 use crate::pg::Extra;
@@ -39,6 +39,8 @@ struct Content {
     meta: ObjectMeta,
     header: Bytes,
     omap: Vec<(Box<[u8]>, Bytes)>,
+    /// Bytes of all of it, with the data.
+    bytes: u64,
 }
 
 impl Run {
@@ -109,7 +111,7 @@ impl Run {
         if !is_right {
             return Err(End::Failed(format!("the copy of {from} has changed")));
         }
-        let Content { meta, header, omap } = content;
+        let Content { meta, header, omap, .. } = content;
         let mut steps: SmallVec<[Step; 2]> = SmallVec::new();
         steps.extend([Step::Remove, Step::Truncate { size: meta.size }]);
         steps.extend(without_zeros(&data).map(|(off, data)| Step::Write { off, data }));
@@ -163,7 +165,7 @@ impl Run {
         if member == self.osd.config.id {
             return Ok(self.osd.store.stat(oid).await?.unwrap_or_default());
         }
-        let ask = |head| Message::of(&PgFetch { head, oid: oid.clone(), after: None });
+        let ask = |head| Message::of(&PgFetch { head, oid: oid.clone(), from: None });
         Ok(self.ask(member, ask, |answer: &PgObject| answer.result).await?.meta)
     }
 
@@ -175,13 +177,12 @@ impl Run {
     async fn own_content(&self, oid: &ObjectId) -> Result<Content, End> {
         let store = &self.osd.store;
         let meta = store.stat(oid).await?.ok_or_else(|| End::Failed("it is gone".to_owned()))?;
-        let mut content = Content { meta, header: store.omap_header(oid).await?, omap: Vec::new() };
+        let mut content = Content::new(meta, store.omap_header(oid).await?)?;
         let mut range = OmapRange::all(OMAP_PAGE_BYTES);
         loop {
             let page = store.omap_page(oid, &range).await?;
             range = range.after(&page);
-            content.omap.extend(page.entries);
-            content.check_size()?;
+            content.append(page.entries)?;
             if !page.more {
                 return Ok(content);
             }
@@ -189,23 +190,21 @@ impl Run {
     }
 
     async fn fetch(&self, oid: &ObjectId, from: OsdId) -> Result<Content, End> {
-        let mut content = Content { meta: ObjectMeta::default(), header: Bytes::default(), omap: Vec::new() };
-        loop {
-            let after = content.omap.last().map(|(key, _)| key.to_vec());
-            let ask = |head| Message::of(&PgFetch { head, oid: oid.clone(), after: after.clone() });
-            let PgObject { meta, header, entries, more, .. } =
-                self.ask(from, ask, |answer: &PgObject| answer.result).await?;
-            content.meta = meta;
-            content.header = Bytes::from(header);
-            let is_empty = entries.is_empty();
-            let entries =
-                entries.into_iter().map(|(key, value)| (key.into_boxed_slice(), Bytes::from(value)));
-            content.omap.extend(entries);
-            content.check_size()?;
-            if !more || is_empty {
-                return Ok(content);
-            }
+        let ask = |from: Option<Vec<u8>>| {
+            move |head| Message::of(&PgFetch { head, oid: oid.clone(), from: from.clone() })
+        };
+        let result = |answer: &PgObject| answer.result;
+        let PgObject { meta, header, mut more, .. } = self.ask(from, ask(None), result).await?;
+        let mut content = Content::new(meta, Bytes::from(header))?;
+        let mut start = Vec::new();
+        while more {
+            let page: PgObject = self.ask(from, ask(Some(start)), result).await?;
+            let Some((last, _)) = page.entries.last() else { break };
+            start = [last.as_slice(), &[0]].concat(); // the smallest key above it
+            more = page.more;
+            content.append(page.entries.into_iter().map(|(key, value)| (key.into(), Bytes::from(value))))?;
         }
+        Ok(content)
     }
 
     /// Writes an entry of the log that changes the object, and waits until it is durable on all members. The version that
@@ -220,6 +219,9 @@ impl Run {
         let own = osd.store.stat(oid).await.ok().flatten();
         let mut plan = Plan::failed(0);
         plan.txn.changes.push(ObjectChange { oid: Arc::clone(oid), steps });
+        if plan.txn.bytes_max() > TXN_BYTES_MAX {
+            return Err(End::Failed(format!("its steps take more than {TXN_BYTES_MAX} bytes")));
+        }
         let _prepared = heal::prepare(osd, &plan.txn.changes, IfUnfound::Fail).await?;
         // Nothing suspends from here on until the entry is submitted.
         self.current()?;
@@ -264,10 +266,24 @@ impl Content {
         self.omap.iter().fold(header, |crc, (key, value)| part(part(crc, key), value.as_slice()))
     }
 
+    fn new(meta: ObjectMeta, header: Bytes) -> Result<Content, End> {
+        let bytes = meta.size.saturating_add((header.len() + meta.xattrs.bytes()) as u64);
+        let content = Content { meta, header, omap: Vec::new(), bytes };
+        content.check_size().map(|()| content)
+    }
+
+    fn append(&mut self, entries: impl IntoIterator<Item = (Box<[u8]>, Bytes)>) -> Result<(), End> {
+        for (key, value) in entries {
+            self.bytes = self.bytes.saturating_add(KEY_BYTES + (key.len() + value.len()) as u64);
+            self.omap.push((key, value));
+        }
+        self.check_size()
+    }
+
+    /// It is made anew in one step, which one message carries.
     fn check_size(&self) -> Result<(), End> {
-        let bytes: usize = self.omap.iter().map(|(key, value)| key.len() + value.len()).sum();
-        if bytes as u64 > REQUEST_BYTES_MAX {
-            return Err(End::Failed(format!("its omap has more than {REQUEST_BYTES_MAX} bytes")));
+        if self.bytes > TXN_BYTES_MAX {
+            return Err(End::Failed(format!("with its omap it has more than {TXN_BYTES_MAX} bytes")));
         }
         Ok(())
     }

@@ -140,7 +140,7 @@ impl Scan<'_> {
         }
         let mut range = OmapRange::all(OMAP_PAGE_BYTES);
         if let Some(key) = &at.key {
-            range = OmapRange { start: key.clone(), is_after: !key.is_empty(), ..range };
+            range = OmapRange { start: key.clone(), is_after: true, ..range };
         }
         loop {
             let page = store.omap_page(&at.oid, &range).await?;
@@ -228,7 +228,7 @@ impl Pg {
 
     /// The primary wants to know all of an object.
     pub(crate) async fn answer_fetch(self: &Rc<Self>, osd: &OsdShard, ask: PgFetch) -> Message {
-        let PgFetch { head, oid, after } = ask;
+        let PgFetch { head, oid, from } = ask;
         let object = async {
             if !self.follows(&head) {
                 return Err(OpError::of(errno::EAGAIN));
@@ -237,15 +237,18 @@ impl Pg {
                 return Err(OpError::of(errno::EINVAL));
             }
             let meta = osd.store.stat(&oid).await?.ok_or(OpError::of(errno::ENOENT))?;
-            let header = osd.store.omap_header(&oid).await?.as_slice().to_vec();
-            let mut range = OmapRange::all(OMAP_PAGE_BYTES);
-            if let Some(key) = after {
-                range = OmapRange { start: key, is_after: true, ..range };
-            }
+            let has_omap = meta.has_omap;
+            let object = |header, entries, more| PgObject { head, result: 0, meta, header, entries, more };
+            let Some(start) = from else {
+                // The header alone may be as long as a message.
+                let header = osd.store.omap_header(&oid).await?.as_slice().to_vec();
+                return Ok(object(header, Vec::new(), has_omap));
+            };
+            let range = OmapRange { start, ..OmapRange::all(OMAP_PAGE_BYTES) };
             let page = osd.store.omap_page(&oid, &range).await?;
             let entries =
                 page.entries.into_iter().map(|(key, value)| (key.into(), value.as_slice().to_vec()));
-            Ok(PgObject { head, result: 0, meta, header, entries: entries.collect(), more: page.more })
+            Ok(object(Vec::new(), entries.collect(), page.more))
         };
         Message::of(&object.await.unwrap_or_else(|error| PgObject {
             head,
