@@ -15,6 +15,7 @@ use super::attrs::{get, set_omap};
 use super::cluster::{Cluster, Disks, noise};
 use super::mon::POOL_ID;
 use super::peering::{kill, members};
+use super::scrub::told;
 
 const MIB: usize = 1 << 20;
 const PG: SpgId = SpgId::replicated(PgId::new(POOL_ID, 0));
@@ -142,16 +143,11 @@ fn long_attributes_are_compared_and_repaired() {
         members(&cluster, 1, &all(3));
         wait_clean(&cluster);
         let errors = |repair| {
-            let told = || {
-                let scrubs = cluster.mon.scrubs.borrow();
-                let pgs = scrubs.get(&OsdId(0)).map(|told| told.pgs.clone()).unwrap_or_default();
-                pgs.into_iter().find(|pg| pg.pg == PG.pgid).unwrap_or_default()
-            };
-            let before = told().last;
+            let before = told(&cluster).last;
             let order = OsdScrub { fsid: Uuid([7; 16]), epoch: Epoch(1), pgs: vec![PG], repair, deep: true };
             cluster.mon.orders.borrow_mut().push((OsdId(0), order));
-            cluster.wait("a scrub", || told().last != before && !told().scrubbing);
-            told().errors
+            cluster.wait("a scrub", || told(&cluster).last != before && !told(&cluster).scrubbing);
+            told(&cluster).errors
         };
         assert!(errors(false) > 0, "{long:?}: the damage is found");
         assert_eq!(errors(true), 0, "{long:?}: it is repaired");

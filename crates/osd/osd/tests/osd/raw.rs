@@ -158,6 +158,11 @@ impl Raw {
         self.0.answers.borrow().get(&tid).cloned().unwrap_or_default()
     }
 
+    /// Transactions that have an answer.
+    pub(crate) fn answered(&self) -> usize {
+        self.0.answers.borrow().len()
+    }
+
     /// The watch events since the last call, with their data.
     pub(crate) fn take_events(&self) -> Vec<(WatchNotify, Vec<u8>)> {
         self.0.events.take()

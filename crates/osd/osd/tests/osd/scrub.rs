@@ -84,7 +84,7 @@ fn tamper(cluster: &Cluster, size: u8, harms: Vec<(u32, ObjectId, Vec<Step>)>) {
 }
 
 /// The report on the PG's scrubs that osd.0 sent the monitor last.
-fn told(cluster: &Cluster) -> PgScrubs {
+pub(super) fn told(cluster: &Cluster) -> PgScrubs {
     told_by(cluster, 0)
 }
 
@@ -103,12 +103,12 @@ fn told_by(cluster: &Cluster, osd: u32) -> PgScrubs {
 
 /// The part of a PG's statistics that is about scrubs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct PgScrubs {
-    last: ScrubStamp,
-    last_deep: ScrubStamp,
-    last_clean: UTime,
-    scrubbing: bool,
-    errors: u64,
+pub(super) struct PgScrubs {
+    pub(super) last: ScrubStamp,
+    pub(super) last_deep: ScrubStamp,
+    pub(super) last_clean: UTime,
+    pub(super) scrubbing: bool,
+    pub(super) errors: u64,
 }
 
 fn ask(cluster: &Cluster, deep: bool, repair: bool) {

@@ -239,6 +239,8 @@ impl Blue {
         let Changes { batch, objects, existence, bytes } = changes;
         let log = std::sync::Arc::clone(self.shared.log());
         log.commit_durably(&self.shard, batch).await?;
+        // Nothing else looks while such transactions come one after another.
+        log.look(&self.shard).await;
         self.count(|stats| stats.around_log += 1);
         let record = {
             let mut queue = self.queue.borrow_mut();
