@@ -1,4 +1,9 @@
 //! The end of a log that is gone: what was known to be durable is missed, however much of the end that is.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the test damages the file of a store"
+)]
 
 mod common;
 

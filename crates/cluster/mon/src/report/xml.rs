@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(shown(json!(0.05)), "0.050000000000000003");
         assert_eq!(shown(json!(1.0)), "1");
         assert_eq!(shown(json!(0.0)), "0");
-        assert_eq!(shown(json!(250.333_328_247_070_31)), "250.33332824707031");
+        assert_eq!(shown(json!(250.333_328_247_070_3)), "250.33332824707031");
         assert_eq!(shown(json!(1.5e-7)), "1.4999999999999999e-07");
         assert_eq!(shown(json!(1e20)), "1e+20");
         assert_eq!(shown(json!(-3)), "-3");

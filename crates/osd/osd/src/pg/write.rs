@@ -163,7 +163,8 @@ impl Pg {
                 return op.release_more();
             }
             let had_room = self.pipeline.has_room();
-            if !had_room && !(Box::pin(self.pipeline.room()).await && self.claims_room(generation)) {
+            let has_room = had_room || Box::pin(self.pipeline.room()).await && self.claims_room(generation);
+            if !has_room {
                 return op.release_more();
             }
             // It must not make a clone for a snapshot that was removed meanwhile.

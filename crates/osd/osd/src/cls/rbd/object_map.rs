@@ -18,6 +18,9 @@ use crate::config::OUTPUT_BYTES_MAX;
 use crate::error::OpError;
 use crate::pg::METHOD_BYTES_MAX;
 
+/// No bytes have changed yet.
+const NOTHING: Range<usize> = Range { start: usize::MAX, end: 0 };
+
 pub(super) const METHODS: &[Method] = &[
     with_data(read("object_map_load", load)),
     write("object_map_save", save),
@@ -62,7 +65,7 @@ fn change(bytes: &mut [u8], states: Range<u64>, new: impl Fn(u8) -> u8) -> Range
     };
     // Nearly all bytes change as a whole, and one of 256 ways.
     let whole: Vec<u8> = (0..=u8::MAX).map(|byte| of_byte(byte, 0..4)).collect();
-    let (first, mut changed) = (states.start / 4, usize::MAX..0);
+    let (first, mut changed) = (states.start / 4, NOTHING);
     for (at, byte) in bytes.iter_mut().enumerate() {
         let begin = (first + at as u64) * 4;
         let within = states.start.max(begin) - begin..states.end.min(begin + 4).saturating_sub(begin);
@@ -212,7 +215,7 @@ fn snap_remove(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (gone_len, gone) = sent(input)?;
     let (len, states) = whole(h)?;
     let mut bytes = states.to_vec();
-    let mut changed = usize::MAX..0;
+    let mut changed = NOTHING;
     for (at, byte) in bytes.iter_mut().enumerate() {
         let (old, gone) = (*byte, gone.get(at).copied().unwrap_or(0));
         let begin = at as u64 * 4;
