@@ -114,6 +114,6 @@ mod tests {
         }
         // The logs of so many PGs alone are more.
         assert!(of(1, 256 * MIB, 256).is_short());
-        assert!(of(1, 256 * MIB, 32).to_string().starts_with("256 MiB: 103 for the program"));
+        assert!(of(1, 256 * MIB, 32).to_string().starts_with("256 MiB: 108 for the program"));
     }
 }

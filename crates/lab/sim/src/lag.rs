@@ -22,7 +22,7 @@ pub(crate) fn is_drawn(seed: u64) -> bool {
 
 /// A cluster whose pool has one PG.
 pub(crate) fn shape(rng: &mut fastrand::Rng) -> Shape {
-    let log = LogLimits::new(rng.usize(6..20), rng.usize(1..5));
+    let log = LogLimits::new(rng.usize(72..90), rng.usize(1..5));
     let size = rng.u8(2..=3);
     Shape { pgs: 1, log, ..Shape::new(3, size, 1, 16 << 20) }
 }
