@@ -40,7 +40,7 @@ mod stat;
 mod usage;
 mod write;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use carmine_peering::{Peering, Phase, Reason};
@@ -48,7 +48,6 @@ use carmine_pgtypes::{LogEntry, PgHistory, PgInfo, Transaction, pg_contains};
 use carmine_reactor::sync::Notify;
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, errno, is_mutated};
 use carmine_wire::osdmap::IntervalSet;
-use carmine_wire::pg_stat::PgStat;
 
 use crate::config::LogLimits;
 use crate::op::{ClientOp, Outcome, Stage};
@@ -65,6 +64,7 @@ use replica::Replica;
 use scrub::Scrubs;
 use served::Served;
 use snaps::Snaps;
+use stat::Told;
 use usage::Usage;
 
 pub(crate) use exec::{ObjectState, Outputs, Told};
@@ -96,9 +96,7 @@ pub(crate) struct Pg {
     /// What its clients were answered (primary).
     served: Served,
     /// The statistics that were told last (primary).
-    told: RefCell<Option<Box<PgStat>>>,
-    /// Others wait for something that is in the statistics now.
-    has_news: Cell<bool>,
+    told: RefCell<Told>,
     /// The watchers of its objects (primary).
     watched: Watched,
     /// The snapshots that it knows of.
@@ -127,7 +125,6 @@ impl Pg {
             usage: RefCell::default(),
             served: Served::default(),
             told: RefCell::default(),
-            has_news: Cell::default(),
             watched: Watched::default(),
             snaps: Snaps::default(),
             scrub: Scrubs::default(),

@@ -9,35 +9,42 @@ use carmine_wire::pg_stat::{ObjectStatSum, PgStat, state};
 use super::Pg;
 use crate::shard::OsdShard;
 
+/// The statistics of a PG as its primary told them last.
+#[derive(Default)]
+pub(super) struct Told {
+    stat: Option<Box<PgStat>>,
+    /// Others wait for something that has changed since.
+    has_news: bool,
+}
+
 impl Pg {
     /// The statistics now, by this map (primary).
     pub(crate) fn tell(&self, osd: &OsdShard, view: &MapView) -> PgStat {
-        let before = self.told.take();
+        let before = self.told.take().stat;
         let now = UTime::from_unix(osd.shard.unix_now());
         let mut stat = self.facts(view);
         stat.stats.sum = self.sum(view);
         stat.set_states(self.states(osd, &stat));
         stat.reported_seq = before.as_ref().map_or(1, |before| before.reported_seq + 1);
         stamp(&mut stat, before.as_deref(), now);
-        self.told.replace(Some(Box::new(stat.clone())));
-        self.has_news.set(false);
+        self.told.replace(Told { stat: Some(Box::new(stat.clone())), has_news: false });
         stat
     }
 
     /// Others wait for something in the statistics: they are told at once.
     pub(super) fn tell_soon(&self, osd: &OsdShard) {
-        self.has_news.set(true);
+        self.told.borrow_mut().has_news = true;
         crate::stats::send_soon(osd);
     }
 
     /// Others wait for the statistics.
     pub(crate) fn has_news(&self) -> bool {
-        self.has_news.get()
+        self.told.borrow().has_news
     }
 
     /// Another OSD leads.
     pub(super) fn forget_told(&self) {
-        self.told.take();
+        self.told.borrow_mut().stat = None;
         self.served.forget();
         self.recovery.forget_pushed();
     }
