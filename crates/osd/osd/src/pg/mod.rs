@@ -64,7 +64,7 @@ use replica::Replica;
 use scrub::Scrubs;
 use served::Served;
 use snaps::Snaps;
-use stat::Told;
+use stat::Reported;
 use usage::Usage;
 
 pub(crate) use exec::{ObjectState, Outputs, Told};
@@ -96,7 +96,7 @@ pub(crate) struct Pg {
     /// What its clients were answered (primary).
     served: Served,
     /// The statistics that were told last (primary).
-    told: RefCell<Told>,
+    told: RefCell<Reported>,
     /// The watchers of its objects (primary).
     watched: Watched,
     /// The snapshots that it knows of.

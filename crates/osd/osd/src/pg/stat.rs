@@ -11,7 +11,7 @@ use crate::shard::OsdShard;
 
 /// The statistics of a PG as its primary told them last.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct Reported {
     stat: Option<Box<PgStat>>,
     /// Others wait for something that has changed since.
     has_news: bool,
@@ -27,7 +27,7 @@ impl Pg {
         stat.set_states(self.states(osd, &stat));
         stat.reported_seq = before.as_ref().map_or(1, |before| before.reported_seq + 1);
         stamp(&mut stat, before.as_deref(), now);
-        self.told.replace(Told { stat: Some(Box::new(stat.clone())), has_news: false });
+        self.told.replace(Reported { stat: Some(Box::new(stat.clone())), has_news: false });
         stat
     }
 
