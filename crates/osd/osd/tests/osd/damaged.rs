@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use carmine_client::RouteMode;
 use carmine_store::{Kv, KvBatch};
-use carmine_types::{OsdId, PgId};
+use carmine_types::{NO_OSD, OsdId, PgId};
 
 use super::cluster::{Cluster, Disks, noise};
 use super::mon::POOL_ID;
+use super::peering::{members, wait_clean};
 
 const PGS: u32 = 4;
 const OBJECTS: u64 = 24;
@@ -83,14 +84,14 @@ fn an_osd_whose_pgs_cannot_be_read_gives_way_to_the_others() {
     restart_damaged(&cluster, 1, INFOS);
     strike_off(&cluster, 1);
     read_all(&cluster);
-    // It is a new one now, which is given its copies.
+    // Its reactors have stopped, but the simulator keeps its node, with its addresses, until it is killed.
+    cluster.kill(1);
+    // It is a new one now, which is given its copies: the map names it as one that has no data yet.
     cluster.wipe(1);
-    cluster.mon.dead.borrow_mut().remove(&1);
     cluster.start_osd(1, 2);
     cluster.wait_up(3);
-    cluster.mon.change(|inc| {
-        (0..PGS).for_each(|ps| drop(inc.new_pg_temp.insert(PgId::new(POOL_ID, ps), Vec::new())));
-    });
+    members(&cluster, PGS, &[0, 2, NO_OSD, 1]);
+    wait_clean(&cluster, 0);
     read_all(&cluster);
     cluster.check_equal(&[0, 1, 2]);
 }

@@ -45,7 +45,7 @@ fn all_active(cluster: &Cluster, osd: u32) -> bool {
 }
 
 /// The PGs that this OSD leads are recovered, one after the other.
-fn wait_clean(cluster: &Cluster, osd: u32) {
+pub(crate) fn wait_clean(cluster: &Cluster, osd: u32) {
     for _ in 0..100 {
         if all_active(cluster, osd) {
             return;
