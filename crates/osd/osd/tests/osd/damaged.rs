@@ -6,6 +6,7 @@ use std::time::Duration;
 use carmine_client::RouteMode;
 use carmine_store::{Kv, KvBatch};
 use carmine_types::{NO_OSD, OsdId, PgId};
+use carmine_wire::osdmap::PgPool;
 
 use super::cluster::{Cluster, Disks, noise};
 use super::mon::POOL_ID;
@@ -115,7 +116,12 @@ fn clients_are_not_told_of_metadata_that_others_have() {
 #[test]
 fn an_osd_that_others_need_goes_on() {
     let cluster = start(83);
-    // Of three copies two have to be there.
+    // Of three copies two have to be there; the fake monitor's pools need one.
+    cluster.mon.changes_with(|map, inc| {
+        let pool = map.pools[&POOL_ID].clone();
+        inc.new_pools.insert(POOL_ID, PgPool { min_size: 2, ..pool });
+    });
+    cluster.wait("min_size", || cluster.mon.map().pools[&POOL_ID].min_size == 2);
     cluster.kill(2);
     cluster.mon.down(2);
     restart_damaged(&cluster, 1, INFOS);
