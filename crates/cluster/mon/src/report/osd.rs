@@ -342,7 +342,8 @@ pub(crate) fn df_text(view: &View<'_>, is_tree: bool, of: &Part) -> String {
         format!("{total}|{used}|{used}|{0}|{0}|{free}|{1:.2}", bytes(0), one.utilization())
     };
     for Node { depth, id, weight: raw } in nodes(view, is_tree, of) {
-        let name = format!("{}{}", "    ".repeat(depth), item_name(view.map, id));
+        let kind = if id < 0 { format!("{} ", item_type(view.map, id).1) } else { String::new() };
+        let name = format!("{}{kind}{}", "    ".repeat(depth), item_name(view.map, id));
         let raw = five(raw);
         table.row(&match device(id) {
             Some(osd) => {
