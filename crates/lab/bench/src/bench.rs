@@ -124,12 +124,12 @@ fn result_json(
     report: &Report,
     told: Option<(HostedFigures, Value)>,
 ) -> Result<Value> {
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let mut value = report::result_json(spec, result, report, now_s);
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
+    let mut value = report::result_json(spec, result, report, now_ms);
     let about = setup.plan.peer.as_ref().map(|peer| peer::about(&setup.plan, peer)).transpose()?;
     value["carmine"]["peer"] = serde_json::to_value(about)?;
     if let Some((figures, client)) = told {
-        value["jobs"] = figures.jobs(spec);
+        value["jobs"] = figures.jobs(spec, &report.machine.generator);
         value["fio version"] = figures.version.into();
         value["carmine"]["client"] = client;
     }

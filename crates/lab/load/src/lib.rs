@@ -8,6 +8,7 @@
 pub mod baseline;
 mod compare;
 pub mod drive;
+mod fio_json;
 pub mod hosted;
 mod job;
 mod ledger;

@@ -72,6 +72,18 @@ pub struct OsdWindow {
     pub wire_bytes: Option<u64>,
 }
 
+/// The generator's threads, or for a load in the OSD those of the controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GeneratorWindow {
+    /// CPU time in user mode.
+    pub user_ns: u64,
+    /// CPU time in the kernel.
+    pub system_ns: u64,
+    /// Context switches, voluntary and others.
+    pub switches: u64,
+}
+
 /// All CPUs of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -85,6 +97,8 @@ pub struct MachineWindow {
     pub idle_baseline_cores: f64,
     /// CPU time of this process: generator threads and the controller's.
     pub generator_ns: u64,
+    /// The same by its kinds.
+    pub generator: GeneratorWindow,
     /// CPU time of the monitor.
     pub mon_ns: u64,
 }

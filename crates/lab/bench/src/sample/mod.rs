@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use carmine_load::window::{DeviceWindow, MachineWindow, OsdWindow, ProcessWindow, Window};
+use carmine_load::window::{DeviceWindow, GeneratorWindow, MachineWindow, OsdWindow, ProcessWindow, Window};
 use carmine_testbed::part_at;
 use serde_json::{Value, json};
 
@@ -118,10 +118,23 @@ impl Sampler {
                 steal_ns,
                 idle_baseline_cores,
                 generator_ns: end.process_since(start, std::process::id()).cpu_ns + tools_ns,
+                generator: self.generator(start, end),
                 mon_ns: self.mon_pid.map_or(0, |pid| end.process_since(start, pid).cpu_ns),
             },
             devices: end.devices_since(start),
             ..Window::default()
+        }
+    }
+
+    /// The threads of this process and of a generator that is another program.
+    fn generator(&self, start: &Snapshot, end: &Snapshot) -> GeneratorWindow {
+        let pids = [std::process::id()].into_iter().chain(self.tool_pids.iter().copied());
+        let threads = end.threads_since(start, pids);
+        let sum = |of: fn(&Thread) -> u64| threads.iter().map(of).sum();
+        GeneratorWindow {
+            user_ns: sum(|thread| thread.user_ns),
+            system_ns: sum(|thread| thread.system_ns),
+            switches: sum(|thread| thread.switches),
         }
     }
 

@@ -6,8 +6,10 @@ pub mod rados;
 
 use serde_json::{Value, json};
 
+use crate::fio_json;
 use crate::result::JobResult;
 use crate::spec::{LoadSpec, Rw, check_all};
+use crate::window::GeneratorWindow;
 
 carmine_types::words! {
     /// The tool that makes the load.
@@ -108,9 +110,9 @@ impl HostedFigures {
         }
     }
 
-    /// `jobs[]` in fio's shape. `spec` is the load that was asked for.
-    pub fn jobs(&self, spec: &LoadSpec) -> Value {
-        let own = || fio::jobs(spec, &self.result, self.seconds);
+    /// `jobs[]` in fio's shape. `spec` is the load that was asked for, `generator` what the tool's processes used.
+    pub fn jobs(&self, spec: &LoadSpec, generator: &GeneratorWindow) -> Value {
+        let own = || fio_json::jobs(spec, &self.result, self.seconds, generator);
         let mut jobs = self.jobs.clone().unwrap_or_else(own);
         let Some(latency) = self.latency else { return jobs };
         for (name, stats) in [("read", &self.result.read), ("write", &self.result.write)] {
@@ -205,7 +207,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_absent() {
-        let jobs = one(100, 1000.0).jobs(&LoadSpec::default());
+        let jobs = one(100, 1000.0).jobs(&LoadSpec::default(), &GeneratorWindow::default());
         let read = &jobs[0]["read"];
         assert_eq!((&read["clat_ns"]["mean"], &read["iops"]), (&json!(1000.0), &json!(50.0)));
         assert!(read["clat_ns"].get("percentile").is_none());

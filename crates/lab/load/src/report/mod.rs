@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::baseline::{Achieved, Baseline, Percentages};
 use crate::drive::StoreFacts;
-use crate::hosted::fio;
+use crate::fio_json;
 use crate::profile::Profile;
 use crate::result::{DirStats, JobResult, VerifyCounts};
 use crate::spec::LoadSpec;
@@ -452,12 +452,15 @@ fn osd_report(osd: &OsdWindow) -> OsdReport {
     }
 }
 
-/// The whole result file: fio's `jobs[]` with `carmine` beside it.
-pub fn result_json(spec: &LoadSpec, result: &JobResult, report: &Report, unix_seconds: u64) -> Value {
+/// The whole result file: fio's keys with `carmine` beside them.
+pub fn result_json(spec: &LoadSpec, result: &JobResult, report: &Report, unix_ms: u64) -> Value {
     json!({
         "fio version": concat!("carmine-", env!("CARGO_PKG_VERSION")),
-        "timestamp": unix_seconds,
-        "jobs": fio::jobs(spec, result, report.window_seconds),
+        "timestamp": unix_ms / 1000,
+        "timestamp_ms": unix_ms,
+        "time": fio_json::ctime(unix_ms / 1000),
+        "global options": fio_json::options(spec),
+        "jobs": fio_json::jobs(spec, result, report.window_seconds, &report.machine.generator),
         "carmine": report,
     })
 }

@@ -1,7 +1,9 @@
 use super::*;
 use crate::profile::{HotFrame, Profile, ProfileMode};
 use crate::spec::Rw;
-use crate::window::{CounterWindow, DrainWindow, MachineWindow, ProcessWindow, ThreadWindow};
+use crate::window::{
+    CounterWindow, DrainWindow, GeneratorWindow, MachineWindow, ProcessWindow, ThreadWindow,
+};
 
 fn case(shared: bool) -> (LoadSpec, JobResult, Window, Context) {
     let spec = LoadSpec { rw: Rw::RandRw, iodepth: 16, ..LoadSpec::default() };
@@ -101,6 +103,68 @@ fn shared_cpus_have_no_figures_per_core() {
     assert_eq!(json["carmine"]["iops_per_core"], json!({"allocated": null, "used": null, "busy": null}));
     assert_eq!(json["carmine"]["verdict"], "SHARED");
     assert!(table(&spec, &result, &r).contains("SHARED (left out)"));
+}
+
+/// Keys that readers of fio's results use: CBT, fio-plot, ceph-bench scripts. `*` stands for `read` and `write`.
+const READERS: &[&str] = &[
+    "/fio version",
+    "/timestamp",
+    "/timestamp_ms",
+    "/time",
+    "/global options/bs",
+    "/global options/rw",
+    "/global options/iodepth",
+    "/global options/numjobs",
+    "/jobs/0/jobname",
+    "/jobs/0/error",
+    "/jobs/0/elapsed",
+    "/jobs/0/job options/bs",
+    "/jobs/0/job_runtime",
+    "/jobs/0/usr_cpu",
+    "/jobs/0/sys_cpu",
+    "/jobs/0/ctx",
+    "/jobs/0/latency_us/1000",
+    "/jobs/0/latency_ms/>=2000",
+    "/jobs/0/trim/iops",
+    "/jobs/0/sync/lat_ns/mean",
+    "/jobs/0/*/io_bytes",
+    "/jobs/0/*/io_kbytes",
+    "/jobs/0/*/bw",
+    "/jobs/0/*/bw_bytes",
+    "/jobs/0/*/bw_min",
+    "/jobs/0/*/bw_max",
+    "/jobs/0/*/bw_agg",
+    "/jobs/0/*/bw_mean",
+    "/jobs/0/*/bw_dev",
+    "/jobs/0/*/bw_samples",
+    "/jobs/0/*/iops",
+    "/jobs/0/*/iops_min",
+    "/jobs/0/*/iops_max",
+    "/jobs/0/*/iops_mean",
+    "/jobs/0/*/iops_stddev",
+    "/jobs/0/*/iops_samples",
+    "/jobs/0/*/runtime",
+    "/jobs/0/*/total_ios",
+    "/jobs/0/*/lat_ns/mean",
+    "/jobs/0/*/slat_ns/mean",
+    "/jobs/0/*/clat_ns/stddev",
+    "/jobs/0/*/clat_ns/percentile/99.990000",
+];
+
+#[test]
+fn readers_of_fios_results_find_their_keys() {
+    let (spec, result, mut window, context) = case(false);
+    window.machine.generator = GeneratorWindow { user_ns: 500_000_000, system_ns: 300_000_000, switches: 9 };
+    let json = result_json(&spec, &result, &report(&spec, &result, &window, context), 1_795_893_535_473);
+    for key in READERS.iter().flat_map(|key| ["read", "write"].map(|way| key.replace('*', way))) {
+        assert!(json.pointer(&key).is_some_and(|value| !value.is_null()), "no {key} in {json:#}");
+    }
+    assert_eq!(
+        (&json["timestamp"], &json["timestamp_ms"]),
+        (&json!(1_795_893_535), &json!(1_795_893_535_473_u64))
+    );
+    let job = &json["jobs"][0];
+    assert_eq!((&job["usr_cpu"], &job["sys_cpu"], &job["ctx"]), (&json!(25.0), &json!(15.0), &json!(9)));
 }
 
 #[test]
