@@ -40,20 +40,36 @@ fn up_with_quota(bed: &Bed, cpus: &str) -> Option<PathBuf> {
     Some(group(bed).unwrap())
 }
 
+carmine_testkit::measures!(a_quota_bites, a_neighbour_uses_its_cpu);
+
+fn a_quota_bites() {
+    let bed = Bed::new();
+    if up_with_quota(&bed, "0.04").is_none() {
+        return;
+    }
+    let load = ["--rw", "randwrite", "--iodepth", "32", "--size", "64m", "--runtime", "1"];
+    let throttled_seconds = bench(&bed, &load)["throttled_seconds"].as_f64().unwrap();
+    assert!(throttled_seconds > 0.0, "two OSDs with 4 ms in 100 under load: {throttled_seconds}");
+}
+
+/// Carmine's own part of the result of a load.
+fn bench(bed: &Bed, load: &[&str]) -> Value {
+    let result = bed.root.path().join("result.json");
+    bed.ok(&[&["bench"], load, &["--json", result.to_str().unwrap()]].concat());
+    let mut result: Value = serde_json::from_slice(&fs::read(&result).unwrap()).unwrap();
+    result["carmine"].take()
+}
+
 #[test]
-fn a_quota_bites_and_leaves_nothing() {
+fn a_quota_leaves_nothing() {
     let bed = Bed::new();
     let Some(dir) = up_with_quota(&bed, "0.04") else { return };
     for osd in 0..2 {
         let name = format!("osd.{osd}");
         assert_eq!(processes_of(&dir.join(&name)), [bed.pid(&name)]);
     }
-    let result = bed.root.path().join("result.json");
-    let load = ["bench", "--rw", "randwrite", "--iodepth", "32", "--size", "64m", "--runtime", "1", "--json"];
-    bed.ok(&[&load[..], &[result.to_str().unwrap()]].concat());
-    let result: Value = serde_json::from_slice(&fs::read(&result).unwrap()).unwrap();
-    let throttled_seconds = result["carmine"]["throttled_seconds"].as_f64().unwrap();
-    assert!(throttled_seconds > 0.0, "two OSDs with 4 ms in 100 under load: {throttled_seconds}");
+    let load = ["--rw", "randwrite", "--iodepth", "32", "--size", "64m", "--runtime", "1"];
+    assert!(bench(&bed, &load)["throttled_seconds"].is_f64(), "a figure under a quota");
     bed.ok(&["down"]);
     assert!(!dir.exists() && group(&bed).is_none());
     // The same again, then without: "no limit" is a point of a series.
@@ -143,18 +159,27 @@ fn reactors_that_are_not_pinned_may_run_on_the_whole_slice() {
 }
 
 #[test]
-fn a_neighbour_is_busy_while_a_point_is_measured() {
+fn a_neighbour_runs_while_a_point_is_measured() {
+    beside_a_neighbour();
+}
+
+fn a_neighbour_uses_its_cpu() {
+    if let Some(neighbour) = beside_a_neighbour() {
+        assert!(neighbour["cpu_seconds"].as_f64().unwrap() > 0.3, "{neighbour}");
+    }
+}
+
+/// The account of a neighbour after a load of a second.
+fn beside_a_neighbour() -> Option<Value> {
     if std::thread::available_parallelism().is_ok_and(|n| n.get() < 2) {
-        return carmine_testkit::skip("this needs two CPUs");
+        carmine_testkit::skip("this needs two CPUs");
+        return None;
     }
     let bed = Bed::new();
     bed.ok(&[UP, &["--cpus", "0", "--client-cpus", "0", "--neighbour-cpus", "1"]].concat());
-    let result = bed.root.path().join("result.json");
-    let load = ["bench", "--rw", "randread", "--iodepth", "4", "--size", "16m", "--runtime", "1", "--json"];
-    bed.ok(&[&load[..], &[result.to_str().unwrap()]].concat());
-    let result: Value = serde_json::from_slice(&fs::read(&result).unwrap()).unwrap();
-    let neighbour = &result["carmine"]["neighbour"];
+    let load = ["--rw", "randread", "--iodepth", "4", "--size", "16m", "--runtime", "1"];
+    let neighbour = bench(&bed, &load)["neighbour"].take();
     assert_eq!(neighbour["cpus"], "1");
-    assert!(neighbour["cpu_seconds"].as_f64().unwrap() > 0.3, "{neighbour}");
     assert!(!Path::new(&format!("/proc/{}", neighbour["pid"])).exists(), "it ends with the load");
+    Some(neighbour)
 }

@@ -23,7 +23,7 @@ static ALLOCATOR: Counting<Mimalloc> = Counting(Mimalloc);
 
 /// Reads the command line, runs the program and prints how it failed, if it did.
 ///
-/// Exit codes: 0 done, 1 it failed, 2 the command line cannot be followed.
+/// Exit codes: 0 done, 1 it failed, 2 the command line cannot be followed, 3 done in part (some OSDs of a testbed do not run).
 pub fn main<C: Parser>(run: impl FnOnce(C) -> anyhow::Result<ExitCode>) -> ExitCode {
     let cli = match C::try_parse() {
         Ok(cli) => cli,

@@ -1,11 +1,12 @@
 //! OSDs that join a running testbed, with a new store, and OSDs that leave it for good when others have their data.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use carmine_topology::OsdRow;
 use carmine_types::OsdId;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::daemons;
 use crate::error::{Result, fail_if, failed, refuse, usage};
@@ -13,7 +14,8 @@ use crate::files;
 use crate::folder::Testbed;
 use crate::layout::Daemon;
 use crate::places;
-use crate::status::{LIMIT, Probe, look, pgs_of, with_client};
+use crate::plan::real;
+use crate::status::{LIMIT, PgCounts, Probe, look, pgs_of, with_client};
 use crate::testbed::{Event, StartOptions, make_store, mon_addr};
 
 /// Pause between two looks at an OSD that is emptied.
@@ -21,14 +23,20 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 impl Testbed {
     /// Adds an OSD: the first number that was removed, else a new one. Makes its store, gives it a place in the map, starts it and
-    /// waits until it is up; PGs move to it meanwhile and later. `wipe` lets it overwrite a device that is not blank.
+    /// waits until it is up; PGs move to it meanwhile and later. `wipe` lets it overwrite a device that is not blank. `device` is its
+    /// drive; without it an OSD that was removed has its old one again.
     ///
     /// # Errors
     /// The testbed does not run, has named devices and none for another OSD, or has no CPUs for it.
-    pub fn add_osd(&mut self, wipe: bool, start: &mut StartOptions<'_>) -> Result<OsdId> {
+    pub fn add_osd(
+        &mut self,
+        device: Option<PathBuf>,
+        wipe: bool,
+        start: &mut StartOptions<'_>,
+    ) -> Result<OsdId> {
         self.running_mon()?;
         let before = self.plan.clone();
-        let osd = self.place_for_another()?;
+        let osd = self.place_for_another(device)?;
         let added = self.make_and_start(osd, wipe, start);
         if added.is_err() {
             // If the OSD got as far as the map, its number stays there, and the next attempt takes it.
@@ -51,15 +59,21 @@ impl Testbed {
     }
 
     /// Extends the plan by an OSD.
-    fn place_for_another(&mut self) -> Result<OsdId> {
+    fn place_for_another(&mut self, device: Option<PathBuf>) -> Result<OsdId> {
+        let is_given = device.is_some();
+        let device = device.map(|device| self.new_device(device)).transpose()?;
         if let Some(free) = self.plan.removed.pop_first() {
+            let place = self.plan.spec.devices.get_mut(free as usize);
+            place.zip(device).into_iter().for_each(|(place, device)| *place = device);
             return Ok(OsdId(free));
         }
         let osd = OsdId(self.plan.osds());
+        let have_devices = !self.plan.devices.is_empty() || !self.plan.slices.is_empty();
         refuse!(
-            !self.plan.devices.is_empty() || !self.plan.slices.is_empty(),
-            "the OSDs of this testbed have devices, and there is none for another: make a testbed with more --devs"
+            have_devices && !is_given,
+            "the OSDs of this testbed have devices, and there is none for another: name one with --dev"
         );
+        self.plan.spec.devices.extend(device);
         refuse!(
             self.plan.wal_devs.len() > 1,
             "each log of this testbed has a place of its own, and there is none for another"
@@ -74,6 +88,19 @@ impl Testbed {
         Ok(osd)
     }
 
+    /// Checks the drive of an OSD that is added.
+    fn new_device(&self, device: PathBuf) -> Result<PathBuf> {
+        let (plan, shown) = (&self.plan, device.display());
+        refuse!(
+            plan.devices.is_empty() || !plan.slices.is_empty(),
+            "--dev {shown}: the OSDs of this testbed have files, or share their devices"
+        );
+        let is_used =
+            plan.osd_ids().filter_map(|osd| plan.device_of(osd)).any(|used| real(used) == real(&device));
+        refuse!(is_used, "--dev {shown}: another OSD has it");
+        Ok(device)
+    }
+
     fn make_and_start(&mut self, osd: OsdId, wipe: bool, start: &mut StartOptions<'_>) -> Result<()> {
         self.write_plan()?;
         files::private_dir(self.layout().osd_dir(osd))?;
@@ -86,10 +113,14 @@ impl Testbed {
         let place = json!({ "prefix": "osd crush add", "id": osd.to_string(), "weight": 1.0, "args": place });
         self.mon_command(&new)?;
         self.mon_command(&place)?;
-        self.start_some(&[Daemon::Osd(osd)], start).map(drop)
+        let started = self.start_some(&[Daemon::Osd(osd)], start)?;
+        fail_if!(started.is_lost(osd), "{}", started.reasons());
+        Ok(())
     }
 
-    /// Removes an OSD for good: takes it out, waits until others have its data and every PG is clean, stops it, and forgets it.
+    /// Removes an OSD for good: takes it out, waits until others have its data and every PG is clean, stops it, and forgets it. Of an
+    /// OSD that does not run the others have to serve all data; where too few are left for the pool's copies, these are made
+    /// when another OSD is added.
     ///
     /// # Errors
     /// There is no such OSD, too few would be left for the pool's copies, or its data was not moved in time: then it stays, out.
@@ -100,16 +131,21 @@ impl Testbed {
         if self.plan.osd_ids().all(|own| own != osd) {
             return Err(usage!("{osd}: this testbed has no such OSD"));
         }
-        let size = usize::from(self.plan.pool.size);
+        let is_dead = self.parts()?.1.contains(&Daemon::Osd(osd));
+        let (size, min_size) = (usize::from(self.plan.pool.size), usize::from(self.plan.pool.min_size));
+        let (left, least) = (count - 1, if is_dead { min_size } else { size });
         refuse!(
-            count <= size,
-            "{osd}: the pool has {size} copies, and {} OSDs would be left: `carmine osd add` first",
-            count - 1
+            left < least,
+            "{osd}: the pool has {size} copies and serves with {min_size}, and {left} OSDs would be left: `carmine osd add` first"
         );
+        let goal = if left < size { Goal::Active } else { Goal::Clean };
+        if is_dead {
+            self.mon_command(&json!({ "prefix": "osd down", "ids": [osd.0.to_string()] }))?;
+        }
         self.mon_command(&json!({ "prefix": "osd out", "ids": [osd.0.to_string()] }))?;
         with_client(mon, LIMIT, LIMIT, async |shard, client| {
             loop {
-                let Some(left) = left_on(&look(client).await, osd) else { return Ok(()) };
+                let Some(left) = left_on(&look(client).await, osd, goal) else { return Ok(()) };
                 fail_if!(
                     start.cancel.load(std::sync::atomic::Ordering::Relaxed),
                     "interrupted: {osd} is out, and stays"
@@ -141,10 +177,34 @@ impl Testbed {
     }
 }
 
-/// The reason why an OSD cannot be removed yet; `None`: all PGs are clean without it.
-fn left_on(seen: &Probe, osd: OsdId) -> Option<String> {
+/// What the other OSDs must have before an OSD is removed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Goal {
+    /// All copies.
+    Clean,
+    /// Whole copies, but fewer than the pool's size.
+    Active,
+}
+
+/// The reason why an OSD cannot be removed yet; `None`: the PGs have reached the goal without it.
+fn left_on(seen: &Probe, osd: OsdId, goal: Goal) -> Option<String> {
     let left = pgs_of(seen.up.values().flatten(), osd).len();
-    let clean = seen.counts().clean;
-    let waits = left > 0 || clean < seen.pgs || seen.up.values().any(std::result::Result::is_err);
-    waits.then(|| format!("{left} PGs left, {clean} of {} clean", seen.pgs))
+    let (counts, unfound) = (seen.counts(), pgs_with_unfound(seen));
+    let ready = if goal == Goal::Clean { counts.clean } else { counts.active };
+    let silent = seen.up.values().any(std::result::Result::is_err);
+    let waits = left > 0 || unfound > 0 || ready < seen.pgs || silent;
+    let PgCounts { active, clean, .. } = counts;
+    waits.then(|| {
+        format!(
+            "{left} PGs left, {active} of {} active, {clean} clean, {unfound} with objects that nobody else has",
+            seen.pgs
+        )
+    })
+}
+
+/// PGs that look for objects of which only OSDs that are not there have a whole copy.
+fn pgs_with_unfound(seen: &Probe) -> usize {
+    let states = seen.up.values().flatten().filter_map(|account| account["pg_states"].as_array()).flatten();
+    let has_unfound = |pg: &&Value| pg["state"].as_str().is_some_and(|state| state.contains("unfound"));
+    states.filter(|pg| pg["primary"] == true).filter(has_unfound).count()
 }

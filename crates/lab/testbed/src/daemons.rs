@@ -20,7 +20,7 @@ use crate::error::{Result, fail_if, failed, usage};
 use crate::files::{self, read_json, write_json};
 use crate::layout::{Daemon, Layout};
 use crate::plan::Plan;
-use crate::process::{self, Owned, ProcessId};
+use crate::process::{self, KILL_LIMIT, Owned, ProcessId};
 use crate::spec::NONE;
 use crate::testbed::{Event, StartOptions};
 
@@ -30,8 +30,6 @@ const TAIL_LINES: usize = 20;
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 /// The same for one of a start that has failed.
 const FAILED_LIMIT: Duration = Duration::from_secs(3);
-/// A killed process is gone at once, unless it hangs in the kernel (a dead device).
-const KILL_LIMIT: Duration = Duration::from_secs(10);
 /// Time for a wrapper to end by itself after its OSD: `perf record` writes its file then.
 const WRAPPER_LIMIT: Duration = Duration::from_secs(20);
 /// Variable that everything a wrapper starts has: `CLUSTER/FOLDER/osd.N`.
@@ -44,11 +42,21 @@ const LEFT_LIMIT: Duration = Duration::from_secs(2);
 /// Daemons started by this command. Dropped before [`Daemons::keep`], it ends them all.
 pub(crate) struct Daemons {
     layout: Layout,
-    running: Vec<Started>,
+    running: Vec<Running>,
+    lost: Vec<Lost>,
+}
+
+/// An OSD that did not start, or that ended during the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The OSD; it does not run.
+    pub osd: OsdId,
+    /// How it ended, with the end of its log.
+    pub why: String,
 }
 
 /// A daemon, and the process that was started for it: its own, or its wrapper's.
-struct Started {
+struct Running {
     daemon: Daemon,
     child: Owned,
     /// `None` until a daemon in a wrapper has written its record.
@@ -67,7 +75,7 @@ pub(crate) fn arguments(layout: &Layout, daemon: Daemon) -> Vec<OsString> {
 impl Daemons {
     /// None yet; `layout` is the folder that records them.
     pub(crate) fn new(layout: &Layout) -> Self {
-        Self { layout: layout.clone(), running: Vec::new() }
+        Self { layout: layout.clone(), running: Vec::new(), lost: Vec::new() }
     }
 
     /// Starts one daemon by the plan and records its identity in the folder.
@@ -90,8 +98,71 @@ impl Daemons {
         // a group of its own keeps Ctrl-C from it.
         let mark = mark(&plan.fsid, &self.layout, osd);
         let child = process::spawn(command.envs([mark]).process_group(0))?;
-        self.running.push(Started { daemon, child: Owned(child), id: None });
+        self.running.push(Running { daemon, child: Owned(child), id: None });
         Ok(())
+    }
+
+    /// Starts an OSD. If it does not start, the others are started without it.
+    pub(crate) fn try_start(&mut self, plan: &Plan, programs: &Path, osd: OsdId) {
+        if let Err(e) = self.start(plan, programs, Daemon::Osd(osd)) {
+            self.give_up(osd, e.to_string());
+        }
+    }
+
+    /// Ends what was started for an OSD, and continues without it.
+    fn give_up(&mut self, osd: OsdId, mut why: String) {
+        if let Err(e) = stop(&self.layout, &[Daemon::Osd(osd)], false) {
+            why += &format!("\n{e}");
+        }
+        self.running.retain(|running| running.daemon != Daemon::Osd(osd));
+        self.lost.push(Lost { osd, why });
+    }
+
+    /// Gives up the OSDs that have ended.
+    ///
+    /// # Errors
+    /// The monitor has ended, or a record cannot be read.
+    pub(crate) fn give_up_ended(&mut self) -> Result<()> {
+        for (daemon, how) in self.ended()? {
+            let death = self.death(daemon, &how);
+            match daemon {
+                Daemon::Mon => return Err(death),
+                Daemon::Osd(osd) => self.give_up(osd, death.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up these OSDs, which had time enough.
+    pub(crate) fn give_up_late(&mut self, late: &[OsdId], limit: Duration) {
+        let how = format!("was not up within {} s", limit.as_secs());
+        for osd in late {
+            self.give_up(*osd, self.death(Daemon::Osd(*osd), &how).to_string());
+        }
+    }
+
+    /// OSDs that were given up.
+    pub(crate) fn lost(&self) -> &[Lost] {
+        &self.lost
+    }
+
+    /// OSDs that were started and have not been given up.
+    pub(crate) fn osds(&self) -> impl Iterator<Item = OsdId> {
+        self.running.iter().filter_map(|running| match running.daemon {
+            Daemon::Osd(osd) => Some(osd),
+            Daemon::Mon => None,
+        })
+    }
+
+    /// The daemons that have ended, and how.
+    fn ended(&mut self) -> Result<Vec<(Daemon, String)>> {
+        let mut ended = Vec::new();
+        for running in &mut self.running {
+            if let Some(how) = running.ended(&self.layout)? {
+                ended.push((running.daemon, how));
+            }
+        }
+        Ok(ended)
     }
 
     /// Takes over a process that was just started and records its identity in the folder.
@@ -104,7 +175,7 @@ impl Daemons {
             return Err(self.death(daemon, &format!("ended at once ({status})")));
         };
         // Listed before the record is written: if that fails, the process is still ended.
-        self.running.push(Started { daemon, child: Owned(child), id: Some(id.clone()) });
+        self.running.push(Running { daemon, child: Owned(child), id: Some(id.clone()) });
         write_json(&self.layout.pid_file(daemon), &id)
     }
 
@@ -129,10 +200,8 @@ impl Daemons {
         start: &mut StartOptions<'_>,
     ) -> Result<bool> {
         let Some(what) = missing else { return Ok(false) };
-        for at in 0..self.running.len() {
-            if let Some(how) = self.running[at].ended(&self.layout)? {
-                return Err(self.death(self.running[at].daemon, &how));
-            }
+        if let Some((daemon, how)) = self.ended()?.first() {
+            return Err(self.death(*daemon, how));
         }
         fail_if!(start.cancel.load(Ordering::Relaxed), "interrupted");
         if Instant::now() > end {
@@ -163,7 +232,7 @@ impl Daemons {
     }
 }
 
-impl Started {
+impl Running {
     /// How it ended, if it did. A wrapper may end before its daemon, which it may have put into the background.
     fn ended(&mut self, layout: &Layout) -> Result<Option<String>> {
         let mut status = self.child.0.try_wait().ok().flatten();
@@ -187,7 +256,7 @@ impl Started {
 
 impl Drop for Daemons {
     fn drop(&mut self) {
-        let daemons: Vec<Daemon> = self.running.iter().map(|started| started.daemon).collect();
+        let daemons: Vec<Daemon> = self.running.iter().map(|running| running.daemon).collect();
         let _ = stop(&self.layout, &daemons, false);
         // Also one whose record could not be written.
         self.running.clear();
@@ -404,7 +473,7 @@ mod tests {
         let mark = mark(&fsid, &layout, OsdId(3));
         let mut child = std::process::Command::new("sleep").arg("60").envs([mark]).spawn().unwrap();
         // The variable is there from the exec on.
-        let limit = Instant::now() + Duration::from_secs(5);
+        let limit = Instant::now() + Duration::from_secs(60);
         while marked(&layout, &osds).is_empty() && Instant::now() < limit {
             std::thread::sleep(Duration::from_millis(2));
         }

@@ -9,6 +9,9 @@ pub enum TestbedError {
     /// The request is fine but the environment is not: a full disk, a dead process, a port in use. Exit code 1.
     #[error("{0}")]
     Failed(String),
+    /// The request was met in part: what can run does, and the text names the rest. Exit code 3.
+    #[error("{0}")]
+    Partial(String),
     /// A file of the testbed's folder could not be read or written. Exit code 1.
     #[error("{0}")]
     Io(#[from] std::io::Error),

@@ -33,7 +33,7 @@ pub mod spec;
 mod status;
 mod testbed;
 
-pub use daemons::Stopped;
+pub use daemons::{Lost, Stopped};
 pub use drive::part_at;
 pub use error::{Result, TestbedError};
 pub use files::{end_of, fresh_uuid, last_lines, read_json, remove_file, write_json, write_whole};
@@ -48,4 +48,4 @@ pub use plan::{POOL_NAME, Plan, check_wipe};
 pub use process::{Ended, ProcessId, end_recorded, run_bounded};
 pub use spec::{DirArgs, OrAuto, Tuning, TuningWish, Wish};
 pub use status::{Fullness, OsdStatus, PgCounts, Space, Status, ask_osd, damaged, pgs_of, status};
-pub use testbed::{Event, StartOptions, http_addr, mon_addr, progress_line, require_plan};
+pub use testbed::{Event, StartOptions, Started, http_addr, mon_addr, progress_line, require_plan};

@@ -16,7 +16,7 @@ use crate::folder::Testbed;
 use crate::layout::Daemon;
 use crate::process::ProcessId;
 use crate::status::{ANSWER_LIMIT, with_client};
-use crate::testbed::StartOptions;
+use crate::testbed::{StartOptions, Started};
 
 impl Testbed {
     /// Stops OSDs; the others keep running. With `kill` they end at once, as in a crash.
@@ -87,23 +87,28 @@ impl Testbed {
 
     /// Starts OSDs and waits until they are up; if then all OSDs of the testbed run, also until every PG is active and clean.
     /// With `again` those that run are stopped first. With `reactors` they get this number, until all are started by `up`.
-    /// If it fails, they are stopped.
+    /// Where nothing runs, the monitor is started, too.
     ///
     /// # Errors
-    /// No such OSD, one that runs already (unless `again`), a monitor that does not run, or too few CPUs for the reactors.
+    /// No such OSD, one that runs already (unless `again`), OSDs that run without a monitor, too few CPUs for the reactors, or then no
+    /// OSD runs.
     pub fn start_osds(
         &mut self,
         osds: &[OsdId],
         again: bool,
         reactors: Option<u16>,
         start: &mut StartOptions<'_>,
-    ) -> Result<()> {
-        let daemons = self.named(osds)?;
+    ) -> Result<Started> {
+        let mut daemons = self.named(osds)?;
         let (running, missing) = self.parts()?;
+        if running.is_empty() {
+            self.require_stopped()?;
+            daemons.push(Daemon::Mon);
+        }
         let dir = self.layout().dir().display();
         fail_if!(
-            missing.contains(&Daemon::Mon),
-            "the monitor of {dir} is not running: stop the rest with `carmine down --dir {dir}`, then `carmine up`"
+            missing.contains(&Daemon::Mon) && !running.is_empty(),
+            "the monitor of {dir} is not running, and OSDs are: `carmine up --dir {dir}` starts all that is missing"
         );
         let runs = daemons.iter().find(|daemon| !again && running.contains(daemon));
         if let Some(daemon) = runs {
@@ -113,7 +118,7 @@ impl Testbed {
             osds.iter().try_for_each(|osd| self.place_anew(*osd, reactors))?;
             self.write_plan()?;
         }
-        self.start_some(&daemons, start).map(drop)
+        self.start_some(&daemons, start)
     }
 
     /// These OSDs as daemons, each once.

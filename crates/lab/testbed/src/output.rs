@@ -49,11 +49,13 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// The exit code of a program that ends by `error`: 2 for options that cannot work, 1 for everything else.
+/// The exit code of a program that ends by `error`: 2 for options that cannot work, 3 if a part of a testbed runs, 1 for everything else.
 pub fn exit_code(error: &(dyn Error + 'static)) -> u8 {
-    let usage =
-        |e: &(dyn Error + 'static)| e.downcast_ref::<TestbedError>().is_some_and(TestbedError::is_usage);
-    if causes(error).any(usage) { 2 } else { 1 }
+    match causes(error).find_map(|e| e.downcast_ref::<TestbedError>()) {
+        Some(TestbedError::Usage(_)) => 2,
+        Some(TestbedError::Partial(_)) => 3,
+        _ => 1,
+    }
 }
 
 /// True if the reader of our output has gone.

@@ -161,7 +161,7 @@ fn wal_devs(spec: &TestbedSpec) -> Result<Vec<PathBuf>> {
 }
 
 /// A path by its real name; as it is if it does not exist.
-fn real(path: impl AsRef<Path>) -> PathBuf {
+pub(crate) fn real(path: impl AsRef<Path>) -> PathBuf {
     path.as_ref().canonicalize().unwrap_or_else(|_| path.as_ref().to_owned())
 }
 

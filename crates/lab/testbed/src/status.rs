@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use carmine_client::{Client, Options};
@@ -13,16 +14,18 @@ use carmine_reactor::{Config, Group, PollPolicy, Shard, block_on};
 use carmine_types::OsdId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::daemons::Daemons;
-use crate::error::{Result, failed, refuse};
+use crate::daemons::{Daemons, Lost};
+use crate::error::{Result, fail_if, failed, refuse};
+use crate::files;
 use crate::folder::{BedKind, require};
 use crate::layout::{Daemon, Layout};
+use crate::output::note;
 use crate::peer;
 use crate::plan::Plan;
 use crate::process::ProcessId;
-use crate::testbed::{StartOptions, http_addr, mon_addr, require_plan};
+use crate::testbed::{Event, StartOptions, http_addr, mon_addr, require_plan};
 
 /// Time for one process's answer about its state.
 pub(crate) const LIMIT: Duration = Duration::from_secs(3);
@@ -257,7 +260,12 @@ fn complain(
     let known = seen.epoch > 0;
     let dead = |daemon: Daemon| match daemon {
         Daemon::Osd(osd) if layout.damaged(osd).exists() => damaged(layout, osd),
-        _ => format!("{daemon} is dead; see {}", layout.log(daemon).display()),
+        _ => {
+            let log = layout.log(daemon);
+            let said = files::last_words(&log, 1);
+            let why = said.split_once(" ERROR ").map(|(_, why)| format!(" ({why})")).unwrap_or_default();
+            format!("{daemon} is dead{why}; see {}", log.display())
+        }
     };
     problems.extend(mon_pid.is_none().then(|| dead(Daemon::Mon)));
     problems.extend(osds.iter().filter_map(|osd| {
@@ -334,30 +342,40 @@ impl Probe {
         })
     }
 
-    /// The first of these OSDs that is not up, or does not answer yet.
-    fn not_up(&self, osds: &[Daemon]) -> Option<String> {
-        let is_up = |osd| self.up.iter().any(|(up, answer)| Daemon::Osd(*up) == osd && answer.is_ok());
-        osds.iter().find(|osd| !is_up(**osd)).map(|osd| format!("{osd} to be up"))
+    /// These OSDs without those that are up and answer.
+    fn not_up(&self, osds: impl Iterator<Item = OsdId>) -> Vec<OsdId> {
+        osds.filter(|osd| !matches!(self.up.get(osd), Some(Ok(_)))).collect()
     }
 
     /// Says, for people, what is missing until all OSDs are up with the same map and serve all PGs.
     pub(crate) fn missing(&self, plan: &Plan) -> Option<String> {
-        let (up, osds, counts) = (self.up.len(), plan.osd_ids().count(), self.counts());
+        self.missing_without(plan, &[])
+    }
+
+    /// The same without the OSDs that were given up. PGs need not be clean where there are fewer OSDs than copies.
+    fn missing_without(&self, plan: &Plan, lost: &[Lost]) -> Option<String> {
+        let is_lost = |osd: &OsdId| lost.iter().any(|lost| lost.osd == *osd);
+        let here: BTreeMap<&OsdId, _> = self.up.iter().filter(|(osd, _)| !is_lost(osd)).collect();
+        let (osds, up, counts) = (plan.osd_ids().count(), here.len(), self.counts());
         if self.epoch == 0 {
             return Some("the monitor".into());
         }
-        if up != osds {
-            return Some(format!("OSDs: {up} of {osds} are up"));
+        if up != osds - lost.len() {
+            let down = plan.osd_ids().filter(|osd| !is_lost(osd) && !self.up.contains_key(osd));
+            return Some(format!("OSDs: {up} of {osds} are up, not {}", names(&down.collect::<Vec<_>>())));
         }
         // An OSD that does not answer may have died without being missed yet.
         let silent =
-            |(id, answer): (&OsdId, &Result<_, String>)| Some(format!("{id} ({})", answer.as_ref().err()?));
-        let silent: Vec<String> = self.up.iter().filter_map(silent).collect();
+            here.iter().filter_map(|(id, answer)| Some(format!("{id} ({})", answer.as_ref().err()?)));
+        let silent: Vec<String> = silent.collect();
         if !silent.is_empty() {
             return Some(format!("an answer of {}", silent.join(", ")));
         }
-        let behind = self.up.values().flatten().any(|osd| part(osd, "epoch") < Some(self.epoch));
-        let waits = behind || counts.active.min(counts.clean) < self.pgs;
+        let behind = here.values().filter_map(|answer| answer.as_ref().ok());
+        let behind = behind.into_iter().any(|osd| part(osd, "epoch") < Some(self.epoch));
+        let can_be_clean = lost.is_empty() && osds >= usize::from(plan.pool.size);
+        let ready = if can_be_clean { counts.active.min(counts.clean) } else { counts.active };
+        let waits = behind || ready < self.pgs;
         waits.then(|| format!("PGs: {} of {} are active, {} clean", counts.active, self.pgs, counts.clean))
     }
 }
@@ -388,29 +406,63 @@ pub(crate) fn with_client<R>(
     .map_err(|e| failed!("cannot start a reactor: {e}"))?
 }
 
-/// Returns when these OSDs are up, or for an empty list when all are and all PGs are active and clean; an error when a daemon
-/// ends, at `end`, or when cancelled.
+fn names(osds: &[OsdId]) -> String {
+    osds.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Waits until the OSDs that were started are up; with `all`, until all OSDs of the plan are up and all PGs are active and clean. An OSD
+/// that ends, or is not up at `end`, is given up. Returns what else was missing at `end`.
+///
+/// # Errors
+/// The monitor ends or does not answer, or the start is cancelled.
 pub(crate) fn wait_until_ready(
     plan: &Plan,
-    awaited: &[Daemon],
+    all: bool,
     mon: SocketAddr,
     daemons: &mut Daemons,
     start: &mut StartOptions<'_>,
     end: Instant,
-) -> Result<()> {
+) -> Result<Option<String>> {
     let limit = end.saturating_duration_since(Instant::now()).min(CONNECT_LIMIT);
     with_client(mon, limit, limit.min(LIMIT), async |shard, client| {
+        let mut marked = 0;
         loop {
+            daemons.give_up_ended()?;
+            mark_down(client, &daemons.lost()[marked..]).await;
+            marked = daemons.lost().len();
             let found = look(client).await;
-            let down = plan.osd_ids().find(|osd| !found.up.contains_key(osd));
-            let blamed = Daemon::Osd(down.unwrap_or(OsdId(0)));
-            let missing = if awaited.is_empty() { found.missing(plan) } else { found.not_up(awaited) };
-            if !daemons.waits(missing, blamed, end, start)? {
-                return Ok(());
+            let late = found.not_up(daemons.osds());
+            let missing = match all {
+                true => found.missing_without(plan, daemons.lost()),
+                false => (!late.is_empty()).then(|| format!("{} to be up", names(&late))),
+            };
+            // There is nothing to wait for where no OSD runs.
+            let Some(what) = missing.filter(|_| !all || daemons.osds().next().is_some()) else {
+                return Ok(None);
+            };
+            fail_if!(start.cancel.load(Ordering::Relaxed), "interrupted");
+            if Instant::now() > end {
+                daemons.give_up_late(&late, start.limit);
+                mark_down(client, &daemons.lost()[marked..]).await;
+                return Ok(found.missing_without(plan, daemons.lost()).filter(|_| all));
             }
+            (start.events)(Event::Waiting(what));
             shard.sleep(PAUSE).await;
         }
     })?
+}
+
+/// Tells the monitor that these OSDs do not run, which saves the heartbeats' grace.
+async fn mark_down(client: &Rc<Client>, lost: &[Lost]) {
+    if lost.is_empty() {
+        return;
+    }
+    let ids: Vec<String> = lost.iter().map(|lost| lost.osd.0.to_string()).collect();
+    let command = json!({ "prefix": "osd down", "ids": ids }).to_string();
+    if let Err(e) = client.mon_command(&command).await {
+        // The other OSDs miss their heartbeats.
+        note(&format!("note: the monitor was not told that {} do not run: {e}", ids.join(", ")));
+    }
 }
 
 /// Looks once: the newest map that has arrived, then every OSD that is up.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use carmine_types::OsdId;
 use fs_err as fs;
 
-use crate::daemons::{self, Daemons, arguments};
-use crate::error::{Result, fail_if, failed};
+use crate::daemons::{self, Daemons, Lost, arguments};
+use crate::error::{Result, TestbedError, fail_if, failed};
 use crate::folder::{BedKind, Testbed, daemons_of, require};
 use crate::layout::{Daemon, Layout};
 use crate::plan::Plan;
@@ -65,6 +65,36 @@ pub struct StartOptions<'a> {
     pub limit: Duration,
 }
 
+/// A testbed whose daemons were started.
+#[derive(Clone, Debug)]
+pub struct Started {
+    /// Address of the monitor.
+    pub mon: SocketAddr,
+    /// OSDs that were to be started and do not run.
+    pub lost: Vec<Lost>,
+    /// What else was not ready in time.
+    pub waits_for: Option<String>,
+}
+
+impl Started {
+    /// One in which everything runs.
+    fn whole(mon: SocketAddr) -> Self {
+        Self { mon, lost: Vec::new(), waits_for: None }
+    }
+
+    /// True if this OSD does not run.
+    pub fn is_lost(&self, osd: OsdId) -> bool {
+        self.lost.iter().any(|lost| lost.osd == osd)
+    }
+
+    /// The reasons of all OSDs that do not run, each text once.
+    pub(crate) fn reasons(&self) -> String {
+        let mut reasons: Vec<&str> = self.lost.iter().map(|lost| lost.why.as_str()).collect();
+        reasons.dedup();
+        reasons.join("\n")
+    }
+}
+
 /// Reads the plan of a folder that must hold a testbed.
 ///
 /// # Errors
@@ -108,29 +138,27 @@ impl Testbed {
         Ok(())
     }
 
-    /// Starts all processes and waits until every PG is active. If that fails, all are stopped again. Returns the monitor's
-    /// address.
-    pub fn start(&mut self, start: &mut StartOptions<'_>) -> Result<SocketAddr> {
+    /// Starts all processes and waits until every PG is active. OSDs that do not start are given up, and the rest runs. If the
+    /// monitor does not start, or no OSD does, all are stopped again.
+    pub fn start(&mut self, start: &mut StartOptions<'_>) -> Result<Started> {
         if self.plan.kind() == BedKind::Peer {
-            return peer::start(self, start);
+            return peer::start(self, start).map(Started::whole);
         }
         self.require_stopped()?;
-        fs::create_dir_all(self.layout().run_dir())?;
-        if let Some(how) = confine::prepare(self.layout(), &self.plan)? {
-            (start.events)(Event::Confined(how));
-        }
-        let started = self.start_daemons(&daemons_of(&self.plan), start);
-        if started.is_err() {
-            confine::remove(self.layout())?;
-        }
-        started
+        self.start_some(&daemons_of(&self.plan), start)
     }
 
     /// Starts daemons, the monitor first, and waits until they are up and, if then nothing is missing, every PG is active and
-    /// clean. If that fails, these are stopped again.
-    fn start_daemons(&mut self, which: &[Daemon], start: &mut StartOptions<'_>) -> Result<SocketAddr> {
+    /// clean. `is_first`: nothing else runs.
+    fn start_daemons(
+        &mut self,
+        which: &[Daemon],
+        is_first: bool,
+        start: &mut StartOptions<'_>,
+    ) -> Result<Started> {
         let (end, dir) = (Instant::now() + start.limit, self.layout().dir().to_path_buf());
-        let is_whole = self.parts()?.1.iter().all(|daemon| which.contains(daemon));
+        let (running, missing) = self.parts()?;
+        let is_whole = missing.iter().all(|daemon| which.contains(daemon));
         let mut daemons = Daemons::new(self.layout());
         if which.contains(&Daemon::Mon) {
             files::remove_file(&self.layout().mon_addr())?;
@@ -143,7 +171,7 @@ impl Testbed {
         let again = format!("`carmine down --dir {dir}`, then `carmine up`");
         let mon = mon_addr(self.layout())
             .ok_or_else(|| failed!("the monitor of {dir} has no address yet: {again}"))?;
-        if which.len() == daemons_of(&self.plan).len() {
+        if is_first {
             self.plan.mon_port = mon.port();
             self.write_plan()?;
             let conf = ceph_conf(&self.plan.fsid, mon, self.layout().dir());
@@ -159,24 +187,73 @@ impl Testbed {
         for daemon in which {
             let Daemon::Osd(osd) = daemon else { continue };
             files::remove_file(&self.layout().http_addr(*osd))?;
-            daemons.start(&self.plan, &start.programs, *daemon)?;
+            daemons.try_start(&self.plan, &start.programs, *osd);
             (start.events)(Event::Started(*daemon));
         }
-        let awaited = if is_whole { &[] } else { which };
-        status::wait_until_ready(&self.plan, awaited, mon, &mut daemons, start, end)?;
+        let waits_for = status::wait_until_ready(&self.plan, is_whole, mon, &mut daemons, start, end)?;
+        let started = Started { mon, lost: daemons.lost().to_vec(), waits_for };
+        let runs_an_osd =
+            daemons.osds().next().is_some() || running.iter().any(|daemon| *daemon != Daemon::Mon);
+        fail_if!(!runs_an_osd && !started.lost.is_empty(), "{}", started.reasons());
         daemons.keep();
-        Ok(mon)
+        Ok(started)
     }
 
-    /// Starts some daemons anew, beside those that run, and waits for them. If that fails, these are stopped; what runs beside
-    /// them is left alone.
+    /// Starts some daemons anew, beside those that run, and waits for them. OSDs that do not start are given up. If it fails, these
+    /// are stopped; what runs beside them is left alone.
     ///
     /// # Errors
-    /// The monitor is among them and its port is taken: the OSDs that run look for it there.
-    pub fn start_some(&mut self, some: &[Daemon], start: &mut StartOptions<'_>) -> Result<SocketAddr> {
+    /// The monitor is among them and its port is taken: the OSDs that run look for it there. Or then no OSD runs.
+    pub fn start_some(&mut self, some: &[Daemon], start: &mut StartOptions<'_>) -> Result<Started> {
         // Stop those that still run, and what their wrappers may have left.
         daemons::stop(self.layout(), some, true)?;
-        self.start_daemons(some, start)
+        let is_first = self.parts()?.0.is_empty();
+        if is_first {
+            fs::create_dir_all(self.layout().run_dir())?;
+            if let Some(how) = confine::prepare(self.layout(), &self.plan)? {
+                (start.events)(Event::Confined(how));
+            }
+        }
+        let started = self.start_daemons(some, is_first, start);
+        if started.is_err() && is_first {
+            confine::remove(self.layout())?;
+        }
+        started
+    }
+
+    /// Fails if something that was to be started does not run or is not ready; says what, why, and what can be done.
+    ///
+    /// # Errors
+    /// [`TestbedError::Partial`]
+    pub fn require_whole(&self, started: &Started) -> Result<()> {
+        let dir = self.layout().dir().display();
+        let mut text: Vec<String> = started.lost.iter().map(|lost| self.account_of(lost)).collect();
+        if !text.is_empty() {
+            text.insert(
+                0,
+                format!("not all OSDs run; the others serve what they can, see `carmine status --dir {dir}`"),
+            );
+        }
+        if let Some(what) = &started.waits_for {
+            text.push(format!(
+                "not ready within the time of --timeout: still waiting for {what}; what was started runs"
+            ));
+        }
+        if text.is_empty() { Ok(()) } else { Err(TestbedError::Partial(text.join("\n"))) }
+    }
+
+    /// An OSD that does not run: how it ended, its store, and the commands that start, remove or replace it.
+    fn account_of(&self, lost: &Lost) -> String {
+        let (dir, osd, block) = (self.layout().dir().display(), lost.osd, self.layout().block(lost.osd));
+        let place = fs::read_link(&block).unwrap_or(block);
+        let store =
+            if self.plan.store.is_durable() { format!("on {}", place.display()) } else { "in memory".into() };
+        let number = osd.0;
+        format!(
+            "{}\n{osd} has its data {store}. `carmine osd start {number} --dir {dir}` tries again; `carmine osd remove {number} --dir {dir}` \
+             removes it, and then `carmine osd add --dir {dir}` makes a new one",
+            lost.why
+        )
     }
 }
 

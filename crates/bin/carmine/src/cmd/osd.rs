@@ -1,5 +1,6 @@
 //! `carmine osd`: the OSDs of a running testbed, one by one.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -19,7 +20,7 @@ pub(crate) struct OsdArgs {
 
 #[derive(Subcommand)]
 enum OsdCommand {
-    /// Start OSDs that are not running, and wait until they are up
+    /// Start OSDs that are not running (and the monitor, if nothing runs), and wait until they are up
     Start(StartArgs),
     /// Stop OSDs; the others keep running
     Stop(SomeArgs),
@@ -29,7 +30,7 @@ enum OsdCommand {
     Restart(StartArgs),
     /// Add an OSD with a new store, and wait until it is up; PGs then move to it
     Add(AddArgs),
-    /// Take an OSD out, wait until others have its data, stop it and forget it
+    /// Take an OSD out, wait until others have its data, stop it and forget it; also one that does not start any more
     Remove(RemoveArgs),
 }
 
@@ -71,7 +72,10 @@ struct StartArgs {
 struct AddArgs {
     #[command(flatten)]
     dir: DirArgs,
-    /// Overwrite what the device of a number that was removed holds
+    /// Its drive, if the OSDs have drives [default for a number that was removed: the drive it had]
+    #[arg(long, value_name = "DEVICE")]
+    dev: Option<PathBuf>,
+    /// Overwrite what the device holds
     #[arg(long)]
     force_wipe: bool,
     /// Seconds until it must be up
@@ -110,7 +114,8 @@ fn show_results(is_json: bool, results: Vec<(Daemon, String)>) -> Result<ExitCod
 
 fn add(args: &AddArgs) -> Result<ExitCode> {
     let mut testbed = open(&args.dir)?;
-    let osd = progress::shown(args.timeout, |start| Ok(testbed.add_osd(args.force_wipe, start)?))?;
+    let device = args.dev.clone();
+    let osd = progress::shown(args.timeout, |start| Ok(testbed.add_osd(device, args.force_wipe, start)?))?;
     show_results(args.json, vec![(Daemon::Osd(osd), "is up".to_owned())])
 }
 
@@ -130,9 +135,13 @@ fn start(args: &StartArgs, again: bool) -> Result<ExitCode> {
     if args.accept_damage {
         testbed.accept_damage(&osds)?;
     }
-    progress::shown(args.timeout, |start| Ok(testbed.start_osds(&osds, again, args.reactors, start)?))?;
-    let results = osds.into_iter().map(|osd| (Daemon::Osd(osd), "is up".to_owned()));
-    show_results(args.some.json, results.collect())
+    let started =
+        progress::shown(args.timeout, |start| Ok(testbed.start_osds(&osds, again, args.reactors, start)?))?;
+    let result = |osd| if started.is_lost(osd) { "does not run" } else { "is up" };
+    let results = osds.into_iter().map(|osd| (Daemon::Osd(osd), result(osd).to_owned()));
+    show_results(args.some.json, results.collect())?;
+    testbed.require_whole(&started)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn run(args: &OsdArgs) -> Result<ExitCode> {

@@ -93,7 +93,8 @@ fn up(args: &PeerUpArgs) -> Result<ExitCode> {
         }
     };
     let up = Up { wipe: args.force_wipe, precondition: None, kind: BedKind::Peer, plan: &plan };
-    let (bed, mon) = progress::shown(args.timeout, |start| up.bring_up(&layout, start))?;
+    let (bed, started) = progress::shown(args.timeout, |start| up.bring_up(&layout, start))?;
+    let mon = started.mon;
     let (plan, peer, conf) = (bed.plan(), bed.plan().peer()?, bed.layout().ceph_conf());
     done(&format!(
         "up: {}, {}, size {} with {} PGs active+clean; monitor at {mon}\n{}\nstock clients: rados -c {} -p {POOL_NAME} ls\n",

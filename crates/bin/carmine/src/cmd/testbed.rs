@@ -113,16 +113,18 @@ pub(crate) fn destroy(kind: BedKind, dir: &Path) -> Result<ExitCode> {
     done(&format!("removed the {kind} in {}{left}\n", layout.dir().display()))
 }
 
-/// Starts OSDs of a running testbed again.
+/// Starts OSDs of a testbed again.
 pub(crate) fn restart(args: &RestartArgs) -> Result<ExitCode> {
     let mut testbed = Testbed::open_existing(BedKind::Testbed, Layout::new(&args.dir.dir)?)?;
     let osds: Vec<OsdId> = match args.osd.as_slice() {
-        [] => (0..testbed.plan().osds()).map(OsdId).collect(),
+        [] => testbed.plan().osd_ids().collect(),
         some => some.iter().copied().map(OsdId).collect(),
     };
-    progress::shown(args.timeout, |start| Ok(testbed.start_osds(&osds, true, None, start)?))?;
-    let names: Vec<String> = osds.iter().map(ToString::to_string).collect();
-    done(&format!("restarted {}\n", names.join(" ")))
+    let started = progress::shown(args.timeout, |start| Ok(testbed.start_osds(&osds, true, None, start)?))?;
+    let up = osds.iter().filter(|osd| !started.is_lost(**osd));
+    print(&format!("restarted {}\n", up.map(ToString::to_string).collect::<Vec<_>>().join(" ")))?;
+    testbed.require_whole(&started)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The CPU grid, without starting anything.

@@ -1,6 +1,5 @@
 //! `carmine up`: makes a testbed, or starts a stopped one again.
 
-use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -8,14 +7,13 @@ use carmine_load::drive::StoreFacts;
 use carmine_testbed::drive::facts;
 use carmine_testbed::precondition::{self, Outcome, PreconditionOptions};
 use carmine_testbed::{
-    BedKind, Daemon, DirArgs, Layout, Plan, StartOptions, Testbed, Wish, check_wipe, fresh_uuid, note, print,
-    refuse, refuse_used_folder,
+    BedKind, Daemon, DirArgs, Layout, Plan, StartOptions, Started, Testbed, Wish, check_wipe, fresh_uuid,
+    note, print, refuse, refuse_used_folder,
 };
 use carmine_topology::{CpuList, Topology};
 use carmine_types::{StoreKind, counted};
 use clap::Args;
 
-use super::done;
 use super::testbed::SpecArgs;
 use crate::progress;
 
@@ -48,18 +46,27 @@ pub(crate) fn run(args: UpArgs) -> Result<ExitCode> {
             None => Ok(Plan::new(&wish, &topology, &fresh_uuid()?)?),
         },
     };
-    let (testbed, mon) = progress::shown(args.timeout, |start| up.bring_up(&layout, start))?;
-    let plan = testbed.plan();
-    let stores = plan.osd_ids().filter_map(|id| facts::of(testbed.layout(), plan, id));
+    let (testbed, started) = progress::shown(args.timeout, |start| up.bring_up(&layout, start))?;
+    let (plan, mon) = (testbed.plan(), started.mon);
+    let stores = plan
+        .osd_ids()
+        .filter(|osd| !started.is_lost(*osd))
+        .filter_map(|id| facts::of(testbed.layout(), plan, id));
     StoreFacts::lines(&stores.collect::<Vec<_>>()).iter().try_for_each(|line| print(&format!("{line}\n")))?;
-    let (osds, reactors) = (counted(plan.osds() as usize, "OSD"), counted(plan.cpu.reactors, "reactor"));
+    let (all, reactors) = (plan.osd_ids().count(), counted(plan.cpu.reactors, "reactor"));
+    let osds = match started.lost.len() {
+        0 => counted(all, "OSD"),
+        lost => format!("{} of {}", all - lost, counted(all, "OSD")),
+    };
     let (store, pool, conf) = (plan.store, &plan.pool, testbed.layout().ceph_conf());
     let (name, size, pgs) = (&pool.name, pool.size, pool.pg_num);
-    done(&format!(
+    print(&format!(
         "up: {osds} x {reactors}, {store}, pool {name} size {size} with {pgs} PGs; monitor at {mon}\n\
          stock clients: rados -c {} -p {name} ls\n",
         conf.display(),
-    ))
+    ))?;
+    testbed.require_whole(&started)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// A start of a testbed or a peer.
@@ -74,12 +81,12 @@ pub(super) struct Up<'a> {
 }
 
 impl Up<'_> {
-    /// Makes it, or starts a stopped one or its dead processes. Second: the monitor's address.
+    /// Makes it, or starts a stopped one or its dead processes.
     pub(super) fn bring_up(
         &self,
         layout: &Layout,
         start: &mut StartOptions<'_>,
-    ) -> Result<(Testbed, SocketAddr)> {
+    ) -> Result<(Testbed, Started)> {
         let mut testbed = match Testbed::open(self.kind, layout.clone())? {
             Some(mut testbed) => {
                 check_wipe(self.wipe, true, &testbed.plan().devices)?;
@@ -89,8 +96,8 @@ impl Up<'_> {
                     self.refuse_other_settings(&testbed, &names(&running), &names(&missing))?;
                     self.refuse_precondition()?;
                     note(&format!("starting {}; already running: {}", names(&missing), names(&running)));
-                    let mon = testbed.start_some(&missing, start)?;
-                    return Ok((testbed, mon));
+                    let started = testbed.start_some(&missing, start)?;
+                    return Ok((testbed, started));
                 }
                 testbed.require_stopped()?;
                 self.refuse_precondition()?;
@@ -113,8 +120,8 @@ impl Up<'_> {
                 Testbed::create(layout, plan, self.wipe || written, start)?
             }
         };
-        let mon = testbed.start(start)?;
-        Ok((testbed, mon))
+        let started = testbed.start(start)?;
+        Ok((testbed, started))
     }
 
     /// Fails if options ask for anything but the recorded settings: running daemons keep theirs.

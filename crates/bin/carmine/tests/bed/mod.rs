@@ -83,7 +83,7 @@ impl Bed {
     }
 
     pub(crate) fn wait_for(&self, what: &str, done: impl Fn() -> bool) {
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + Duration::from_secs(60);
         while !done() {
             assert!(Instant::now() < end, "{what} did not happen");
             std::thread::sleep(Duration::from_millis(20));
