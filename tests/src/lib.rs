@@ -49,6 +49,11 @@ fn target_dir() -> PathBuf {
     exe.ancestors().nth(2).expect("target/PROFILE/deps/TEST").to_path_buf()
 }
 
+/// Where everything else on the machine is busy, too, a start may take minutes.
+const UP_TIMEOUT: [&str; 2] = ["--timeout", "300"];
+/// A command that takes longer hangs.
+const COMMAND_LIMIT: Duration = Duration::from_secs(400);
+
 /// A testbed in a fresh folder; dropping it stops every process and removes the folder.
 pub struct Testbed {
     /// Files of the test.
@@ -103,7 +108,7 @@ impl Testbed {
     }
 
     fn start(self, options: &[&str]) -> Testbed {
-        self.ok("up", options);
+        self.ok("up", &[options, &UP_TIMEOUT].concat());
         self
     }
 
@@ -114,8 +119,8 @@ impl Testbed {
         let script = format!("ulimit -n {open_files}; exec \"$0\" \"$@\"");
         let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
         let (dir, bin) = (text(&dir), text(&bin));
-        let args = [&["-c", &script, &bin, "up", "--dir", &dir], options].concat();
-        succeed(run(Path::new("sh"), &args, Duration::from_secs(120)), &format!("carmine up {options:?}"));
+        let args = [&["-c", &script, &bin, "up", "--dir", &dir], options, &UP_TIMEOUT].concat();
+        succeed(run(Path::new("sh"), &args, COMMAND_LIMIT), &format!("carmine up {options:?}"));
         bed
     }
 
@@ -124,12 +129,12 @@ impl Testbed {
         self.dir.clone()
     }
 
-    /// Runs `carmine COMMAND --dir DIR ARGS`; at most two minutes.
+    /// Runs `carmine COMMAND --dir DIR ARGS`, for some minutes at most.
     pub fn run(&self, command: &str, args: &[&str]) -> Output {
         let dir = self.dir();
         let mut all = vec![command, "--dir", dir.to_str().expect("UTF-8")];
         all.extend(args);
-        run(&carmine_bin(), &all, Duration::from_secs(120))
+        run(&carmine_bin(), &all, COMMAND_LIMIT)
     }
 
     /// The same, which must succeed; returns its standard output.
@@ -216,7 +221,7 @@ pub fn kill_nine(pids: &[i32]) -> usize {
     // On a busy machine a process with much memory takes its time to go.
     let begin = Instant::now();
     while let Some(pid) = ours.iter().find(|pid| !has_ended(pid)) {
-        assert!(begin.elapsed() < Duration::from_secs(20), "process {pid} does not end");
+        assert!(begin.elapsed() < Duration::from_secs(60), "process {pid} does not end");
         std::thread::sleep(Duration::from_millis(1));
     }
     ours.len()

@@ -65,9 +65,9 @@ pub const THREE_BLUE: &[&str] = &[
 ];
 
 /// Every command has to end within this, also those that are refused: a tool by itself would wait for ever.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 /// "At once", on a machine that does other things too: the tools need up to two seconds to start.
-const AT_ONCE: Duration = Duration::from_secs(15);
+const AT_ONCE: Duration = Duration::from_secs(60);
 
 impl Testbed {
     /// Path of the `ceph.conf` that the tools are given.

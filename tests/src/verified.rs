@@ -80,7 +80,7 @@ pub fn check_replicas(bed: &Testbed, osds: usize) {
 
 /// The load sees its OSDs die, says so, and keeps in its file what it was told until then.
 pub fn dies_with_its_osds(bench: Background) {
-    let out = bench.wait(Duration::from_secs(30));
+    let out = bench.wait(Duration::from_secs(240));
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(!out.status.success() && said.contains("died under the load") && said.contains("osd."), "{said}");
 }

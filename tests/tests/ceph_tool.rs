@@ -14,7 +14,7 @@ use carmine_tests::{Testbed, installed, run, succeed};
 use serde_json::Value;
 
 /// Every command has to end within this; the tool itself would wait for ever.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(120);
 
 struct Ceph<'a> {
     bed: &'a Testbed,

@@ -1,11 +1,10 @@
 //! The comparison on real runs: equal arms are not called different, and a slowdown that was put into an OSD is found.
-//! `scripts/truth` counts both on a machine with nothing else to do.
+//! `scripts/truth` counts both on a machine with nothing else to do. Run by `scripts/test --all`.
 
 use carmine_tests::truth::{Experiment, row};
 
 /// Checks that hold on any machine, however busy: hence a large slowdown, and the figure that other processes affect
 /// least.
-#[test]
 fn a_slowdown_is_found_and_equal_arms_are_not_rejected() {
     let experiment = Experiment::new(60, "500ms");
     experiment.measure(0, [("base", false), ("same", false)], 6);
@@ -26,3 +25,5 @@ fn a_slowdown_is_found_and_equal_arms_are_not_rejected() {
     assert_eq!((&cpu["outcome"], &cpu["verdict"]), (&"different".into(), &"rejected".into()), "{slow:#}");
     assert!(cpu["comparison"]["ratio"].as_f64().is_some_and(|ratio| ratio > 1.5), "{cpu:#}");
 }
+
+carmine_testkit::measures!(a_slowdown_is_found_and_equal_arms_are_not_rejected);

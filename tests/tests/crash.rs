@@ -11,6 +11,8 @@ use carmine_tests::{Background, Testbed, installed, kill_nine, succeed};
 use serde_json::Value;
 
 const OSDS: usize = 3;
+/// What takes longer hangs.
+const LIMIT: Duration = Duration::from_secs(240);
 const THREE_BLUE: &[&str] = &[
     "--osds",
     "3",
@@ -33,7 +35,7 @@ fn up_blue(reactors: &str) -> Testbed {
 
 /// The load goes on without an error when OSDs die and come back, and says so.
 fn goes_on_without_its_osds(bench: Background) {
-    let said = succeed(bench.wait(Duration::from_secs(60)), "a load whose OSDs die");
+    let said = succeed(bench.wait(LIMIT), "a load whose OSDs die");
     assert!(said.contains("DIED: osd.1, osd.2 ended under the load"), "{said}");
     let pause = said.lines().find_map(|line| line.strip_prefix("pause")).expect("the longest pause");
     let ms: f64 = pause.split_whitespace().next().and_then(|n| n.parse().ok()).expect("milliseconds");
@@ -79,12 +81,9 @@ fn killed_again_and_again(times: u64) {
     for cycle in 0..times {
         let bench = Background::start(&bed, "bench", &load(state, "30"));
         // An OSD that has just started has answered no writes yet: these are the load's.
-        bed.until(
-            Duration::from_secs(60),
-            "admin",
-            &["--osd", "0", r#"{"prefix":"dump_metrics"}"#],
-            |said| written(said) > 500,
-        );
+        bed.until(LIMIT, "admin", &["--osd", "0", r#"{"prefix":"dump_metrics"}"#], |said| {
+            written(said) > 500
+        });
         std::thread::sleep(Duration::from_millis(cycle * 61 % 700));
         assert_eq!(kill_nine(&bed.pids()), 2, "the OSD and the monitor");
         dies_with_its_osds(bench);

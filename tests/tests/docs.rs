@@ -103,7 +103,7 @@ impl Folder {
         let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
         let script =
             format!("cd '{}'; export PATH='{path}'; set -euo pipefail\n{block}", self.path().display());
-        let out = run(Path::new("bash"), &["-c", &script], Duration::from_secs(120));
+        let out = run(Path::new("bash"), &["-c", &script], Duration::from_secs(400));
         let (said, error) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
         assert!(out.status.success(), "{page}:\n{block}\n{said}{error}");
     }

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 use carmine_tests::tools::{FOUR_BLUE, FioRun, THREE_CYAN};
 use carmine_tests::{Background, Testbed, carmine_bin, installed, kill_nine, run, succeed};
 
+/// A busy machine may take long for what takes a second on another.
+const LIMIT: Duration = Duration::from_secs(120);
+
 /// The monitor's log.
 fn log(bed: &Testbed) -> String {
     std::fs::read_to_string(bed.dir().join("mon.log")).expect("the monitor has a log")
@@ -25,16 +28,31 @@ fn signal(bed: &Testbed, daemon: &str, name: &str) {
     carmine_tests::signal(&[bed.pid(daemon).expect("a record")], name);
 }
 
-#[test]
-fn a_killed_osd_is_down_within_a_second() {
-    let bed = Testbed::up(THREE_CYAN);
+carmine_testkit::measures!(
+    a_killed_osd_is_down_within_a_second,
+    a_stopped_osd_is_down_soon_after_the_grace,
+    a_busy_osd_is_not_called_down,
+);
+
+/// The time in which a killed OSD is down.
+fn kill_one(bed: &Testbed) -> Duration {
     std::thread::sleep(Duration::from_secs(1));
-    let from = log(&bed).len();
+    let from = log(bed).len();
     assert_eq!(kill_nine(&[bed.pid("osd.1").expect("a record")]), 1);
-    let took = wait_for(&bed, from, ": Down { osd: OsdId(1)", Duration::from_secs(5));
+    let took = wait_for(bed, from, ": Down { osd: OsdId(1)", LIMIT);
     println!("down after {took:?}");
+    assert!(log(bed)[from..].contains("says that osd.1 is gone"));
+    took
+}
+
+#[test]
+fn a_killed_osd_is_missed_by_its_connections() {
+    kill_one(&Testbed::up(THREE_CYAN));
+}
+
+fn a_killed_osd_is_down_within_a_second() {
+    let took = kill_one(&Testbed::up_alone(THREE_CYAN));
     assert!(took < Duration::from_secs(1), "{took:?}");
-    assert!(log(&bed)[from..].contains("says that osd.1 is gone"));
 }
 
 #[test]
@@ -42,32 +60,42 @@ fn an_osd_that_ends_says_goodbye() {
     let bed = Testbed::up(THREE_CYAN);
     let from = log(&bed).len();
     signal(&bed, "osd.1", "-TERM");
-    wait_for(&bed, from, ": Down { osd: OsdId(1)", Duration::from_secs(5));
+    wait_for(&bed, from, ": Down { osd: OsdId(1)", LIMIT);
     assert!(log(&bed)[from..].contains("osd.1 says goodbye"), "{}", &log(&bed)[from..]);
+}
+
+/// A grace of a fifth of Ceph's.
+const SHORT_GRACE: [&str; 4] = ["--osd-heartbeat-grace", "4", "--osd-heartbeat-interval", "1"];
+
+/// Stops an OSD until it is down; the time that this took.
+fn stop_one(bed: &Testbed) -> Duration {
+    std::thread::sleep(Duration::from_secs(1));
+    let from = log(bed).len();
+    signal(bed, "osd.1", "-STOP");
+    let took = wait_for(bed, from, ": Down { osd: OsdId(1)", LIMIT);
+    println!("down after {took:?}");
+    assert!(took > Duration::from_secs(2), "{took:?}");
+    signal(bed, "osd.1", "-CONT");
+    wait_for(bed, from, ": Boot { osd: OsdId(1)", LIMIT);
+    // It blames nobody for the time in which it did not run.
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(!log(bed)[from..].contains("osd.1 says"), "{}", &log(bed)[from..]);
+    took
 }
 
 #[test]
 fn a_stopped_osd_is_down_after_the_grace_and_up_again_when_it_goes_on() {
-    let timing = ["--osd-heartbeat-grace", "4", "--osd-heartbeat-interval", "1"];
-    let bed = Testbed::up(&[THREE_CYAN, &timing].concat());
-    std::thread::sleep(Duration::from_secs(1));
-    let from = log(&bed).len();
-    signal(&bed, "osd.1", "-STOP");
-    let took = wait_for(&bed, from, ": Down { osd: OsdId(1)", Duration::from_secs(20));
-    println!("down after {took:?}");
-    assert!((2.0..6.0).contains(&took.as_secs_f64()), "{took:?}");
-    signal(&bed, "osd.1", "-CONT");
-    wait_for(&bed, from, ": Boot { osd: OsdId(1)", Duration::from_secs(10));
-    // It blames nobody for the time in which it did not run.
-    std::thread::sleep(Duration::from_secs(2));
-    assert!(!log(&bed)[from..].contains("osd.1 says"), "{}", &log(&bed)[from..]);
+    stop_one(&Testbed::up(&[THREE_CYAN, &SHORT_GRACE].concat()));
 }
 
-/// A minute of as much load as three OSDs on shared CPUs take, with a grace of a fifth of Ceph's.
-#[test]
+fn a_stopped_osd_is_down_soon_after_the_grace() {
+    let took = stop_one(&Testbed::up_alone(&[THREE_CYAN, &SHORT_GRACE].concat()));
+    assert!(took < Duration::from_secs(6), "{took:?}");
+}
+
+/// A minute of as much load as three OSDs on shared CPUs take.
 fn a_busy_osd_is_not_called_down() {
-    let timing = ["--osd-heartbeat-grace", "4", "--osd-heartbeat-interval", "1"];
-    let bed = Testbed::up_alone(&[THREE_CYAN, &timing].concat());
+    let bed = Testbed::up_alone(&[THREE_CYAN, &SHORT_GRACE].concat());
     let from = log(&bed).len();
     let load = ["--rw", "randwrite", "--iodepth", "64", "--bs", "4k", "--size", "64m", "--runtime", "60"];
     bed.ok("bench", &load);
@@ -91,6 +119,9 @@ const VERIFIED: &[&str] = &[
     "--rate_iops=,250",
     "--verify=crc32c",
 ];
+
+/// The faults below take this long at most where nothing else runs: the loads take longer.
+const FAULTS_LIMIT: Duration = Duration::from_secs(40);
 
 /// `rados bench` and fio on an image, which compares what it wrote, go on without an error whatever becomes of the OSDs.
 #[test]
@@ -119,14 +150,18 @@ fn stock_clients_go_on_through_kill_stop_restart_out_and_in() {
     pause(3);
     let dir = bed.dir();
     let words = ["osd", "restart", "0", "--reactors", "2", "--dir", dir.to_str().expect("UTF-8")];
-    succeed(run(&carmine_bin(), &words, Duration::from_secs(60)), "carmine osd restart");
+    succeed(run(&carmine_bin(), &words, LIMIT), "carmine osd restart");
     pause(1);
     bed.ceph_ok(&["osd", "out", "3"]);
     pause(3);
     bed.ceph_ok(&["osd", "in", "3"]);
-    let run = [fio.runs(), rados.runs()];
-    assert_eq!(run, [true, true], "fio and rados bench are there for all of it: {:?}", began.elapsed());
-    let limit = Duration::from_secs(120);
+    let (run, took) = ([fio.runs(), rados.runs()], began.elapsed());
+    // On a busy machine the faults may take longer than the loads.
+    assert!(
+        run == [true, true] || took > FAULTS_LIMIT,
+        "fio and rados bench run through all of it: {run:?} {took:?}"
+    );
+    let limit = Duration::from_secs(300);
     let compared = FioRun::of(fio.wait(limit), VERIFIED);
     assert!(compared.is_good, "{}", compared.said);
     succeed(rados.wait(limit), "rados bench");

@@ -38,7 +38,7 @@ fn until(bed: &Testbed, args: &[&str], wanted: impl Fn(&str) -> bool) -> String 
         if wanted(&said) {
             return said;
         }
-        assert!(begin.elapsed() < Duration::from_secs(30), "ceph {args:?} still says {said}");
+        assert!(begin.elapsed() < Duration::from_secs(120), "ceph {args:?} still says {said}");
         std::thread::sleep(Duration::from_millis(200));
     }
 }

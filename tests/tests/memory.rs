@@ -47,9 +47,13 @@ fn an_osd_stays_inside_its_memory() {
             store(&bed, "cache_bytes") >> 20
         );
     };
-    load("randwrite", "4k", "4k", "128");
-    load("randwrite", "1m", "4m", "32");
-    assert!(store(&bed, "cache_misses") > 0 && store(&bed, "log_trims") > 0, "it had to let something go");
+    // A second of a busy machine may be too little.
+    let let_something_go = || {
+        load("randwrite", "4k", "4k", "128");
+        load("randwrite", "1m", "4m", "32");
+        store(&bed, "cache_misses") > 0 && store(&bed, "log_trims") > 0
+    };
+    assert!((0..20).any(|_| let_something_go()), "it had to let something go");
     let peak = peak_mib(bed.pid("osd.0").expect("it runs"));
     assert!(peak <= BUDGET_MIB, "{peak} MiB resident of {BUDGET_MIB}");
 }

@@ -9,7 +9,7 @@ use carmine_tests::tools::{FioRun, ONE_BLUE, THREE_BLUE, refused};
 use carmine_tests::{Background, Testbed, installed, kill_nine};
 
 /// Longest wait for a client: the half minute after a death, and what a busy machine adds.
-const LIMIT: Duration = Duration::from_secs(110);
+const LIMIT: Duration = Duration::from_secs(240);
 
 /// fio's words for an image of 16 MiB.
 fn on(image: &str) -> [String; 7] {

@@ -11,7 +11,7 @@ use carmine_tests::{Testbed, installed};
 use serde_json::Value;
 
 /// A scrub of a small PG has to end within this.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(240);
 const BLOCK: usize = 4096;
 
 /// The tools, and the rows of what was seen of them.

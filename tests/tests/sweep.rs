@@ -9,7 +9,7 @@ use carmine_tests::{carmine_bin, run, skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const LIMIT: Duration = Duration::from_secs(80);
+const LIMIT: Duration = Duration::from_secs(300);
 /// CPU time by which a load of some depth is under way: connecting and looking for objects take a fraction of it.
 const LOAD_TICKS: u64 = 20;
 
@@ -97,7 +97,7 @@ impl Bed {
     fn wait_for_none(&self) {
         let begin = Instant::now();
         while !self.processes().is_empty() {
-            assert!(begin.elapsed() < Duration::from_secs(10), "left over: {:?}", self.processes());
+            assert!(begin.elapsed() < Duration::from_secs(60), "left over: {:?}", self.processes());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -251,8 +251,9 @@ fn an_osd_that_dies_under_the_load_fails_its_point_only() {
     bed.wait_for_none();
 }
 
+carmine_testkit::measures!(a_part_of_a_cpu_throttles_and_the_sweep_shows_how_long);
+
 /// About 12 s. A container that may make no control groups skips it, and says so.
-#[test]
 fn a_part_of_a_cpu_throttles_and_the_sweep_shows_how_long() {
     let bed = Bed::new("store = \"cyan\"\ncpus = [0.2, \"no-limit\"]\nconfine = \"quota\"\niodepth = 16");
     let swept = bed.sweep(&[]);

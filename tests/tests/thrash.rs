@@ -62,7 +62,7 @@ fn a_thrash_sees_an_osd_that_ends_by_itself_and_starts_it_again() {
     // Not by the thrash: it must not take it for its own deed.
     let kill = |osd: u32| bed.pid(&format!("osd.{osd}")).is_some_and(|pid| kill_nine(&[pid]) == 1);
     assert!((0..4).any(kill));
-    let out = thrash.wait(Duration::from_secs(90));
+    let out = thrash.wait(Duration::from_secs(400));
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(!out.status.success() && said.contains("ended by itself"), "{said}");
     assert!(bed.ok("status", &[]).contains("running"), "it is healed");
@@ -79,7 +79,7 @@ fn a_thrash_refuses_a_testbed_that_is_not_clean() {
 
 #[test]
 fn seeds_run_from_the_command_line() {
-    let sim = |args: &[&str]| run(&carmine_bin(), &[&["sim"], args].concat(), Duration::from_secs(120));
+    let sim = |args: &[&str]| run(&carmine_bin(), &[&["sim"], args].concat(), Duration::from_secs(400));
     let said = succeed(sim(&["--seeds", "0..4", "--json"]), "carmine sim");
     let sum: Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!((&sum["seeds"], &sum["failed"]), (&4.into(), &0.into()), "{said}");

@@ -1,6 +1,6 @@
 //! The instrument is right about what limits a load: each limiter is made on purpose, and the verdict must name it. Each
 //! attempt takes a few seconds; the machine may be busy with other things, so there are three, with their reasons.
-//! `scripts/truth` counts how many of twenty runs are right.
+//! `scripts/truth` counts how many of twenty runs are right. Run by `scripts/test --all`.
 
 use std::time::Duration;
 
@@ -29,10 +29,11 @@ fn is_named(fault: &str) {
 /// A test for each fault, so that each failure has a name of its own.
 macro_rules! faults {
     ($($test:ident: $fault:literal),* $(,)?) => {
-        $(#[test]
-        fn $test() {
+        $(fn $test() {
             is_named($fault);
         })*
+
+        carmine_testkit::measures!($($test),*);
 
         #[test]
         fn every_fault_has_a_test() {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use carmine_testkit::Others;
 use carmine_tests::truth::{Arm, Experiment, FAULTS, Fault, Score, Truth, any_different};
 use clap::Parser;
 
@@ -25,7 +26,8 @@ const FAULT_RIGHT: f64 = 0.95;
 const ATTEMPTS_SHORT: usize = 3;
 
 /// Measures whether the instrument tells the truth: equal arms are not called different, a slowdown is found, and faults
-/// that are put in on purpose are named. Prints confusion matrices. Exit code 1 if a limit does not hold.
+/// that are put in on purpose are named. Prints confusion matrices. Exit code 1 if a limit does not hold; where others use the CPUs it
+/// prints that the machine is too busy to tell, and counts it.
 #[derive(Parser)]
 #[command(name = "scripts/truth", max_term_width = 110)]
 struct Args {
@@ -102,11 +104,14 @@ fn slowdown(comparisons: usize) -> Score {
 }
 
 fn compared(mut score: Score, percent: u32, new: Arm, comparisons: usize, pairs: usize) -> Score {
+    let others = Others::watch();
     let experiment = Experiment::new(percent, WINDOW);
     for round in 0..comparisons {
         experiment.measure(round, [("base", false), new], pairs);
         compare(&experiment, round, new.0, &mut score);
     }
+    drop(experiment);
+    score.beside(others.load());
     score
 }
 
@@ -119,6 +124,7 @@ fn compare(experiment: &Experiment, round: usize, new: &str, score: &mut Score) 
 
 fn named(fault: &Fault, runs: usize, seconds: f64) -> Score {
     let mut score = Score::new(fault.name, fault.what, fault.expected, FAULT_RIGHT);
+    let others = Others::watch();
     match fault.start() {
         Err(why) => score.cannot_run(why),
         Ok(faulty) => (0..runs).for_each(|at| {
@@ -127,11 +133,13 @@ fn named(fault: &Fault, runs: usize, seconds: f64) -> Score {
             score.add(&seen.word, &seen.why);
         }),
     }
+    score.beside(others.load());
     score
 }
 
 fn named_once(fault: &Fault) -> Score {
     let mut score = Score::new(fault.name, fault.what, fault.expected, 1.0 / ATTEMPTS_SHORT as f64);
+    let others = Others::watch();
     match fault.start() {
         Err(why) => score.cannot_run(why),
         Ok(faulty) => {
@@ -144,5 +152,6 @@ fn named_once(fault: &Fault) -> Score {
             }
         }
     }
+    score.beside(others.load());
     score
 }

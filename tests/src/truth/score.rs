@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use carmine_testkit::Load;
 use serde_json::{Value, json};
 
 /// How often one thing that was put in was called by which word.
@@ -20,6 +21,8 @@ pub struct Score {
     wrong: Vec<String>,
     /// Why nothing was run.
     missing: Option<String>,
+    /// What others did on the machine, if they did so much that a wrong word proves nothing.
+    busy: Option<String>,
 }
 
 impl Score {
@@ -30,8 +33,8 @@ impl Score {
         expected: &[&'static str],
         part_min: f64,
     ) -> Score {
-        let (named, wrong, missing) = Default::default();
-        Score { name, what: what.into(), expected: expected.to_vec(), part_min, named, wrong, missing }
+        let (named, wrong, missing, busy) = Default::default();
+        Score { name, what: what.into(), expected: expected.to_vec(), part_min, named, wrong, missing, busy }
     }
 
     /// Counts a run.
@@ -45,6 +48,16 @@ impl Score {
     /// It cannot be made on this machine, so the limit does not hold.
     pub fn cannot_run(&mut self, why: String) {
         self.missing = Some(why);
+    }
+
+    /// Notes what others did during the runs.
+    pub fn beside(&mut self, others: Load) {
+        self.busy = others.is_busy().then(|| others.to_string());
+    }
+
+    /// Too few runs were right, and the machine was too busy to tell why.
+    fn is_too_busy(&self) -> bool {
+        self.runs() > 0 && !self.holds() && self.busy.is_some()
     }
 
     fn runs(&self) -> usize {
@@ -69,13 +82,17 @@ impl Score {
         json!({
             "name": self.name, "what": self.what, "expected": self.expected, "named": self.named, "runs": self.runs(),
             "right": self.right(), "right_min": self.right_min(), "holds": self.holds(), "wrong": self.wrong,
-            "missing": self.missing,
+            "missing": self.missing, "too_busy": self.is_too_busy(),
         })
     }
 
     /// `20 of 20 (19)`.
     fn result(&self) -> String {
-        let fails = if self.holds() { "" } else { ": too few" };
+        let fails = match self.holds() {
+            true => "",
+            false if self.is_too_busy() => ": too busy to tell",
+            false => ": too few",
+        };
         format!("{} of {} (at least {}){fails}", self.right(), self.runs(), self.right_min())
     }
 }
@@ -88,9 +105,9 @@ pub struct Truth {
 }
 
 impl Truth {
-    /// Every limit holds.
+    /// Every limit holds that this machine was not too busy to tell.
     pub fn holds(&self) -> bool {
-        self.comparisons.iter().chain(&self.faults).all(Score::holds)
+        self.comparisons.iter().chain(&self.faults).all(|score| score.holds() || score.is_too_busy())
     }
 
     /// All that is known.
@@ -114,6 +131,12 @@ impl Truth {
                 .iter()
                 .for_each(|why| text.push_str(&format!("- {} was not run: {why}\n", score.name)));
             score.wrong.iter().for_each(|why| text.push_str(&format!("- {}: {why}\n", score.name)));
+            let busy = score.busy.iter().filter(|_| score.is_too_busy());
+            busy.for_each(|why| text.push_str(&format!("- {}: {why}\n", score.name)));
+        }
+        let busy = self.comparisons.iter().chain(&self.faults).filter(|score| score.is_too_busy()).count();
+        if busy > 0 {
+            text.push_str(&format!("{busy} that this machine is too busy to tell\n"));
         }
         text
     }

@@ -1,6 +1,7 @@
-//! For tests only: one scenario in both worlds, over real sockets and in the simulator; and real block devices.
+//! For tests only: one scenario in both worlds, over real sockets and in the simulator; real block devices; and tests that measure.
 
 mod loop_device;
+mod measure;
 mod skip;
 
 use carmine_reactor::sim::Sim;
@@ -11,6 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 pub use loop_device::LoopDevice;
+pub use measure::{BUSY_FILE, Load, Others, measured};
 pub use skip::{installed, skip};
 
 /// Longest a scenario may take over real sockets.

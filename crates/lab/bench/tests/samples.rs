@@ -16,7 +16,8 @@ fn kernel_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-#[test]
+carmine_testkit::measures!(sums_of_cpu_time_equal_the_kernels);
+
 fn sums_of_cpu_time_equal_the_kernels() {
     let window = Duration::from_millis(2_150);
     // The threads outlive the window: those that end take their figures with them.

@@ -211,9 +211,10 @@ mod tests {
         recording.finish()?.draw("this test")
     }
 
+    carmine_testkit::measures!(a_flamegraph_of_ourselves_or_a_reason);
+
     /// With the real `perf`, of this process; where it cannot, the reason has something to do in it. A thread of another test that
     /// ends while `perf` looks at it ends `perf`, too: then it is tried again.
-    #[test]
     fn a_flamegraph_of_ourselves_or_a_reason() {
         for mode in [ProfileMode::OnCpu, ProfileMode::OffCpu] {
             let tried = (0..5).find_map(|_| drawn(mode).ok());

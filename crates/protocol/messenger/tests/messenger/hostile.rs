@@ -159,7 +159,7 @@ async fn handshake_has_a_limit(shard: Shard) {
     raw.send(&banner()).await;
     raw.drain().await;
     let took = shard.now_ns() - started;
-    assert!((90_000_000..2_000_000_000).contains(&took), "{took} ns");
+    assert!((90_000_000..30_000_000_000).contains(&took), "{took} ns");
     // Whoever is through is left alone.
     let conn = client(&shard, &server, &Recorder::sink()).await;
     shard.sleep(Duration::from_millis(250)).await;
