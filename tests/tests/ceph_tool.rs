@@ -1,6 +1,8 @@
 //! The unmodified `ceph` of Debian's ceph-common 16.2.15 against a testbed. About a minute: the tool needs half a second to start.
 #![allow(clippy::disallowed_methods)] // waits and reads clocks
 
+#[path = "ceph_tool/asked.rs"]
+mod asked;
 #[path = "ceph_tool/tree.rs"]
 mod tree;
 
@@ -901,6 +903,7 @@ fn ceph_against_three_osds() {
         mutes,
         limits,
         keys,
+        asked::by_scripts,
         unknown,
     ] {
         part(&mut ceph);
