@@ -4,11 +4,13 @@
 
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
+use std::process::Output;
 use std::time::Duration;
 
-use carmine_tests::{Testbed, installed, run};
+use carmine_tests::{Testbed, carmine_bin, installed, run, succeed};
 
 const OBJECTS: u32 = 30;
+const LIMIT: Duration = Duration::from_secs(400);
 
 /// Flips a byte in each 4 KiB of the database's tables.
 fn flip_tables(db: &Path) -> usize {
@@ -28,6 +30,13 @@ fn flip_tables(db: &Path) -> usize {
         }
     }
     flipped
+}
+
+/// `carmine osd WORDS`.
+fn osd(bed: &Testbed, words: &[&str]) -> Output {
+    let dir = bed.dir();
+    let words = [&["osd"], words, &["--dir", dir.to_str().expect("UTF-8")]].concat();
+    run(&carmine_bin(), &words, LIMIT)
 }
 
 fn up() -> Testbed {
@@ -59,10 +68,10 @@ fn an_osd_with_a_damaged_database_gives_way_and_is_replaced() {
         bed.rados_ok(&["put", &format!("object-{n}"), &value]);
         bed.rados_ok(&["setomapval", &format!("object-{n}"), "key", "--input-file", &value]);
     }
-    bed.ok("osd", &["stop", "1"]);
+    succeed(osd(&bed, &["stop", "1"]), "osd stop");
     assert!(flip_tables(&bed.dir().join("osd.1/db")) > 20);
     // It may end itself before it is seen to be up.
-    let _ = bed.run("osd", &["start", "1"]);
+    let _ = osd(&bed, &["start", "1"]);
     let said =
         bed.until(Duration::from_secs(60), "status", &[], |said| said.contains("cannot read its metadata"));
     assert!(said.contains("carmine osd start 1 --accept-damage"), "{said}");
@@ -76,12 +85,12 @@ fn an_osd_with_a_damaged_database_gives_way_and_is_replaced() {
         bed.rados_ok(&["getomapval", &format!("object-{n}"), "key", &back]);
     }
     // It is not started again, and says why.
-    let again = bed.run("osd", &["start", "1", "--timeout", "20"]);
+    let again = osd(&bed, &["start", "1", "--timeout", "20"]);
     let said = String::from_utf8_lossy(&again.stderr);
     assert!(!again.status.success() && said.contains("cannot read its metadata"), "{said}");
     // Another takes its place.
-    bed.ok("osd", &["add"]);
-    bed.ok("osd", &["remove", "1", "--timeout", "90"]);
+    succeed(osd(&bed, &["add"]), "osd add");
+    succeed(osd(&bed, &["remove", "1", "--timeout", "90"]), "osd remove");
     let health = bed.ceph_ok(&["health", "detail"]);
     assert!(!health.contains("OSD_DAMAGED"), "{health}");
     bed.until(Duration::from_secs(60), "status", &[], |said| {

@@ -106,7 +106,7 @@ fn an_omap_fills_a_store_and_its_removal_empties_it() {
     };
     let begin = Instant::now();
     for n in 0.. {
-        if ceph(&bed, &["health"]).contains("OSD_FULL") || ceph(&bed, &["health"]).contains("full osd") {
+        if ceph(&bed, &["health", "detail"]).contains("OSD_FULL") {
             break;
         }
         assert!(n < 100 && begin.elapsed() < Duration::from_secs(100), "{n} MiB of omap times 4 fit");

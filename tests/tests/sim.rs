@@ -323,21 +323,23 @@ fn range(bytes: &[u8], off: u64, len: u64) -> &[u8] {
     &bytes[from..to]
 }
 
-/// Waits until all OSDs are up, and all of their PGs serve clients with all copies.
+/// Waits until all OSDs serve by the same map, and all of their PGs have all copies. An OSD that was killed a moment ago may
+/// still be up in the maps of the others, for which its PGs are clean.
 async fn whole(shard: &Shard, pool: &Pool, osds: u32) {
-    for osd in (0..osds).map(OsdId) {
-        while !pool.client().view().is_some_and(|view| view.map().is_up(osd)) {
-            shard.sleep(Duration::from_millis(1)).await;
+    loop {
+        let mut statuses = Vec::new();
+        for osd in (0..osds).map(OsdId) {
+            let said = pool.client().admin(osd, r#"{"prefix":"status"}"#).await;
+            statuses.push(said.map_or(Value::Null, |said| serde_json::from_str(&said).unwrap()));
         }
-    }
-    for osd in (0..osds).map(OsdId) {
-        loop {
-            let status = admin(pool, osd, r#"{"prefix":"status"}"#).await;
-            if status["pgs"]["clean"] == status["pgs"]["total"] {
-                break;
-            }
-            shard.sleep(Duration::from_millis(1)).await;
+        let are_whole = statuses.iter().all(|status| {
+            let is_current = status["state"] == "active" && status["epoch"] == statuses[0]["epoch"];
+            is_current && status["pgs"]["clean"] == status["pgs"]["total"]
+        });
+        if are_whole {
+            break;
         }
+        shard.sleep(Duration::from_millis(1)).await;
     }
 }
 

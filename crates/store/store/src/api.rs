@@ -82,8 +82,10 @@ impl OmapPage {
 pub struct StatFs {
     /// Room for data.
     pub total: u64,
-    /// Taken.
+    /// Taken, by data and by metadata.
     pub used: u64,
+    /// Taken by metadata.
+    pub metadata: u64,
     /// Left for new writes (less what is kept back so that deleting always works).
     pub free: u64,
 }

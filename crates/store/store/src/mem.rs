@@ -39,7 +39,8 @@ impl MemShared {
 
     pub(crate) fn statfs(&self) -> StatFs {
         let used = self.used_bytes.load(Ordering::Relaxed);
-        StatFs { total: self.capacity_bytes, used, free: self.capacity_bytes.saturating_sub(used) }
+        let free = self.capacity_bytes.saturating_sub(used);
+        StatFs { total: self.capacity_bytes, used, metadata: 0, free }
     }
 }
 

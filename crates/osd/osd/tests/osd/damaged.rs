@@ -92,6 +92,8 @@ fn an_osd_whose_pgs_cannot_be_read_gives_way_to_the_others() {
     cluster.start_osd(1, 2);
     cluster.wait_up(3);
     members(&cluster, PGS, &[0, 2, NO_OSD, 1]);
+    cluster.wait("its copies", || cluster.states(0).iter().all(|(state, _)| state == "active+remapped"));
+    members(&cluster, PGS, &[0, 2, 1]);
     wait_clean(&cluster, 0);
     read_all(&cluster);
     cluster.check_equal(&[0, 1, 2]);

@@ -60,6 +60,7 @@ impl Parted {
     /// The map says that the replica is down; each of these requests is answered, once.
     fn go_on_alone(&self, sent: [&[u64]; 2]) {
         self.cluster.mon.down(1);
+        members(&self.cluster, 1, &[0]);
         let are_answered = |client: usize| self.clients[client].answered() >= sent[client].len();
         self.cluster.wait("all answers", || are_answered(0) && are_answered(1));
         self.cluster.pass(SECOND);
@@ -80,6 +81,7 @@ impl Parted {
     fn heal(&self) {
         self.cluster.sim.mend_network();
         self.cluster.mon.up_again(1);
+        members(&self.cluster, 1, &[0, 1]);
         self.cluster.pass(SECOND * 20);
         self.cluster.check_equal(&[0, 1]);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use carmine_client::RouteMode;
 use carmine_store::Kv;
-use carmine_types::{Epoch, UTime};
+use carmine_types::{Epoch, UTime, errno};
 use carmine_wire::osdmap::PgPool;
 
 use super::cluster::{Cluster, Disks, noise};
@@ -98,5 +98,35 @@ fn a_pool_that_goes_behind_the_first_map_is_removed_once() {
         cluster.kill(1);
         let report = cluster.fsck(1);
         assert!(report.is_clean(), "seed {seed}: {report:?}");
+    }
+}
+
+/// Operations of a pool that is deleted end at once: those that replicas keep waiting, and those that come later by an old map.
+#[test]
+fn operations_of_a_deleted_pool_are_answered() {
+    let cluster = Cluster::start(53, Disks::Blue, 2, 4, &[1, 1]);
+    make_pool(&cluster);
+    for (from, to) in [("osd.0", "osd.1"), ("osd.1", "osd.0")] {
+        cluster.sim.cut(from, to);
+    }
+    let write = |name: &'static str| {
+        cluster.background(RouteMode::Direct, move |client, _| async move {
+            let second = client.pool("second").unwrap();
+            let shard = client.shard().clone();
+            let written = second.write_full(name, noise(1, 5000)).await;
+            (shard.now_ns(), written.map(drop).map_err(|error| error.errno()))
+        })
+    };
+    let names = ["o1", "o2", "o3", "o4", "o5", "new"];
+    let waiting: Vec<_> = names.into_iter().map(write).collect();
+    cluster.pass(SECOND / 10);
+    assert!(waiting.iter().all(|write| !write.is_done()), "they wait for the replicas");
+    let deleted_ns = cluster.sim.now_ns();
+    cluster.mon.change(|inc| inc.old_pools.extend([2]));
+    cluster.wait("the answers", || waiting.iter().all(|write| write.is_done()));
+    for write in waiting {
+        let (at_ns, result) = write.take();
+        assert_eq!(result, Err(errno::ENOENT));
+        assert!(at_ns < deleted_ns + 500_000_000, "answered {} ms later", (at_ns - deleted_ns) / 1_000_000);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use carmine_client::RouteMode;
-use carmine_types::{Epoch, OsdId, errno};
+use carmine_types::{Epoch, ObjectId, OsdId, PgId, errno};
 use carmine_wire::osdmap::PgPool;
 use serde_json::Value;
 
@@ -220,4 +220,56 @@ fn an_unfound_block_is_lost_when_nobody_is_left_who_may_have_it() {
     assert_eq!(reading.take(), Err(errno::EIO));
     cluster.pass(SECOND * 15);
     assert_eq!(state(&cluster), "active+clean");
+}
+
+/// A name of an object of this PG, of two.
+fn name_in(ps: u32) -> &'static str {
+    let is_in = |name: &&str| {
+        PgId::of_hash(POOL_ID, ObjectId::head(POOL_ID, b"", b"", name.as_bytes()).hash, 2).ps == ps
+    };
+    ["a", "b", "c", "d", "e", "f"].into_iter().find(is_in).unwrap()
+}
+
+/// A write that waits for an unfound block keeps its object busy, and keeps no other PG of its reactor from being copied: long objects
+/// are copied one at a time.
+#[test]
+fn a_write_that_waits_for_a_block_holds_up_no_other_backfill() {
+    let cluster = Cluster::start(67, Disks::Blue, 2, 2, &[1, 1, 1]);
+    members(&cluster, 2, &[0, 1]);
+    let (bad, good, long) = (name_in(0), name_in(1), noise(78, 3 << 20));
+    let data = long.clone();
+    cluster.client(RouteMode::Direct, move |_, pool| async move {
+        pool.write_full(bad, data).await.unwrap();
+        pool.write_full(good, noise(79, 3 << 20)).await.unwrap();
+    });
+    kill(&cluster, 1);
+    members(&cluster, 2, &[0]);
+    let disk = cluster.disk(0);
+    disk.flip(disk.find(&long[BAD as usize..][..16])[0] + 5, 1);
+    // A part of the block: the rest has to be read.
+    let write = |off: u64| {
+        cluster.background(RouteMode::Direct, move |_, pool| async move {
+            pool.write(bad, off, vec![9; 10]).await.unwrap();
+        })
+    };
+    let writing = write(BAD + 7);
+    cluster.pass(SECOND);
+    assert!(!writing.is_done(), "it waits");
+    members(&cluster, 2, &[0, 2]);
+    // The monitor lets osd.2 lead when it has a whole copy.
+    let state = |ps: u32| {
+        let statuses = cluster.ask(&[0, 2], "status");
+        let pgs = statuses.iter().flat_map(|status| status["pg_states"].as_array().unwrap());
+        let mut led = pgs.filter(|pg| pg["pg"] == format!("{POOL_ID}.{ps}") && pg["primary"] == true);
+        led.next().unwrap()["state"].as_str().unwrap().to_owned()
+    };
+    cluster.pass(SECOND * 15);
+    assert!(state(0).contains("_unfound") && state(1) == "active+clean", "{} and {}", state(0), state(1));
+    assert!(!writing.is_done(), "it still waits");
+    cluster.start_osd(1, 1);
+    cluster.wait_up(3);
+    cluster.wait("the write", || writing.is_done());
+    cluster.pass(SECOND * 40);
+    assert_eq!([state(0), state(1)], ["active+clean", "active+clean"]);
+    cluster.check_equal(&[0, 2]);
 }

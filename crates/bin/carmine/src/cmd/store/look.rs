@@ -57,7 +57,7 @@ pub(super) fn df(args: &WhichArgs) -> Result<ExitCode> {
     tool.show(&json!({
         "osd": tool.osd.0,
         "block": { "path": block, "drive": Tool::drive(&block),
-            "total": space.total, "used": space.used, "available": space.free },
+            "total": space.total, "used": space.used, "metadata": space.metadata, "available": space.free },
         "db": { "path": db, "drive": Tool::drive(&db), "used": folder_bytes(&db) },
         "wal": { "path": log, "drive": Tool::drive(log), "dedicated": wal.is_some(), "total": log_bytes },
     }))

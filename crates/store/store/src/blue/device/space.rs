@@ -211,6 +211,7 @@ impl Space {
         StatFs {
             total: all * BLOCK_BYTES,
             used: (self.used_blocks() + metadata).min(all) * BLOCK_BYTES,
+            metadata: metadata * BLOCK_BYTES,
             free: self.free_blocks(false) * BLOCK_BYTES,
         }
     }
