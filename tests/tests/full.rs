@@ -38,7 +38,7 @@ fn until(bed: &Testbed, args: &[&str], wanted: impl Fn(&str) -> bool) -> String 
         if wanted(&said) {
             return said;
         }
-        assert!(begin.elapsed() < Duration::from_secs(120), "ceph {args:?} still says {said}");
+        assert!(begin.elapsed() < Duration::from_secs(300), "ceph {args:?} still says {said}");
         std::thread::sleep(Duration::from_millis(200));
     }
 }
@@ -99,7 +99,7 @@ fn an_omap_fills_a_store_and_its_removal_empties_it() {
     let set = |n: u32| {
         bed.rados(&["setomapval", &format!("object-{}", n % 8), &format!("key-{n}"), "--input-file", &value])
     };
-    // The drive of the host takes no more than the OSD's size and a little.
+    // On the drive of the host it is no more than the OSD's size, and once more while all tables are merged.
     let db_bytes = || {
         let files = std::fs::read_dir(bed.dir().join("osd.0/db")).expect("the database").flatten();
         files.map(|file| file.metadata().map_or(0, |file| file.len())).sum::<u64>()
@@ -114,7 +114,7 @@ fn an_omap_fills_a_store_and_its_removal_empties_it() {
     }
     let said = until_health(&bed, |said| said.contains("OSD_FULL"));
     assert!(said.starts_with("HEALTH_ERR") && said.contains("osd.0 is full"), "{said}");
-    assert!(db_bytes() < 330 << 20, "{} bytes", db_bytes());
+    assert!(db_bytes() < 2 * 256 << 20, "{} bytes", db_bytes());
     let df: serde_json::Value = serde_json::from_str(&ceph(&bed, &["df", "-f", "json"])).expect("JSON");
     let used = df["stats"]["total_used_bytes"].as_u64().expect("bytes");
     assert!(used > 200 << 20, "{df}");

@@ -12,7 +12,7 @@ use crate::{LOG_FAMILY, MAIN_FAMILY};
 /// Time between two merges, at least, …
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 /// … and this many times as long as the last one took.
-const PAUSE_FACTOR: u32 = 10;
+const PAUSE_FACTOR: u32 = 4;
 
 /// Merges of everything, one at a time.
 #[derive(Default)]
