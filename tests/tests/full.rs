@@ -114,7 +114,7 @@ fn an_omap_fills_a_store_and_its_removal_empties_it() {
     }
     let said = until_health(&bed, |said| said.contains("OSD_FULL"));
     assert!(said.starts_with("HEALTH_ERR") && said.contains("osd.0 is full"), "{said}");
-    assert!(db_bytes() < 2 * 256 << 20, "{} bytes", db_bytes());
+    assert!(db_bytes() < 512 << 20, "{} bytes", db_bytes());
     let df: serde_json::Value = serde_json::from_str(&ceph(&bed, &["df", "-f", "json"])).expect("JSON");
     let used = df["stats"]["total_used_bytes"].as_u64().expect("bytes");
     assert!(used > 200 << 20, "{df}");
