@@ -12,8 +12,9 @@ use carmine_tests::{Testbed, carmine_bin, installed, run, succeed};
 const OBJECTS: u32 = 30;
 const LIMIT: Duration = Duration::from_secs(400);
 
-/// Flips a byte in each 4 KiB of the database's tables.
-fn flip_tables(db: &Path) -> usize {
+/// Flips a byte in each 4 KiB of the database's tables that are `part` of a value, or everything if there is no part. Not in the
+/// index and the footer at a table's end: it can be opened.
+fn flip_tables(db: &Path, part: Option<u8>) -> usize {
     let mut flipped = 0;
     for table in std::fs::read_dir(db).expect("the database").flatten().map(|file| file.path()) {
         if table.extension().is_none_or(|extension| extension != "sst") {
@@ -21,15 +22,36 @@ fn flip_tables(db: &Path) -> usize {
         }
         let file = std::fs::OpenOptions::new().read(true).write(true).open(&table).expect("a table");
         let len = file.metadata().expect("its length").len();
-        // Not the index and the footer at its end: the table can be opened.
         for at in (100..len.saturating_sub(len / 4 + 4096)).step_by(4096) {
-            let mut byte = [0];
-            file.read_exact_at(&mut byte, at).expect("a byte");
-            file.write_all_at(&[byte[0] ^ 0x55], at).expect("a byte");
-            flipped += 1;
+            let mut page = [0; 4096];
+            file.read_exact_at(&mut page, at).expect("a page");
+            if part.is_none_or(|part| page.iter().all(|byte| *byte == part)) {
+                file.write_all_at(&[page[0] ^ 0x55], at).expect("a byte");
+                flipped += 1;
+            }
         }
     }
     flipped
+}
+
+fn fill(bed: &Testbed) {
+    let value = bed.file("value");
+    std::fs::write(&value, vec![7; 20_000]).expect("a file");
+    for n in 0..OBJECTS {
+        bed.rados_ok(&["put", &format!("object-{n}"), &value]);
+        bed.rados_ok(&["setomapval", &format!("object-{n}"), "key", "--input-file", &value]);
+    }
+}
+
+/// Every object is read whole, from wherever it is.
+fn read_all(bed: &Testbed) {
+    let back = bed.file("back");
+    for n in 0..OBJECTS {
+        bed.rados_ok(&["get", &format!("object-{n}"), &back]);
+        assert_eq!(std::fs::read(&back).expect("an object").len(), 20_000);
+        bed.rados_ok(&["getomapval", &format!("object-{n}"), "key", &back]);
+        assert_eq!(std::fs::read(&back).expect("a value"), [7; 20_000]);
+    }
 }
 
 /// `carmine osd WORDS`.
@@ -62,28 +84,19 @@ fn an_osd_with_a_damaged_database_gives_way_and_is_replaced() {
         return;
     }
     let bed = up();
-    let value = bed.file("value");
-    std::fs::write(&value, vec![7; 20_000]).expect("a file");
-    for n in 0..OBJECTS {
-        bed.rados_ok(&["put", &format!("object-{n}"), &value]);
-        bed.rados_ok(&["setomapval", &format!("object-{n}"), "key", "--input-file", &value]);
-    }
+    fill(&bed);
     succeed(osd(&bed, &["stop", "1"]), "osd stop");
-    assert!(flip_tables(&bed.dir().join("osd.1/db")) > 20);
+    assert!(flip_tables(&bed.dir().join("osd.1/db"), Some(7)) > 20);
     // It may end itself before it is seen to be up.
     let _ = osd(&bed, &["start", "1"]);
+    // What it cannot read the two others have.
+    read_all(&bed);
     let said =
         bed.until(Duration::from_secs(60), "status", &[], |said| said.contains("cannot read its metadata"));
     assert!(said.contains("carmine osd start 1 --accept-damage"), "{said}");
     let health = bed.ceph_ok(&["health", "detail"]);
     assert!(health.starts_with("HEALTH_ERR") && health.contains("OSD_DAMAGED"), "{health}");
-    // Every read is served, by the two others.
-    let back = bed.file("back");
-    for n in 0..OBJECTS {
-        bed.rados_ok(&["get", &format!("object-{n}"), &back]);
-        assert_eq!(std::fs::read(&back).expect("an object").len(), 20_000);
-        bed.rados_ok(&["getomapval", &format!("object-{n}"), "key", &back]);
-    }
+    read_all(&bed);
     // It is not started again, and says why.
     let again = osd(&bed, &["start", "1", "--timeout", "20"]);
     let said = String::from_utf8_lossy(&again.stderr);
@@ -96,6 +109,24 @@ fn an_osd_with_a_damaged_database_gives_way_and_is_replaced() {
     bed.until(Duration::from_secs(60), "status", &[], |said| {
         said.contains("16 clean") || said.contains("running")
     });
+}
+
+/// Where a mount needs what is damaged, the OSD does not come up, and is not started again either.
+#[test]
+fn an_osd_that_cannot_mount_its_database_is_started_once() {
+    if !installed("rados", "ceph-common") {
+        return;
+    }
+    let bed = up();
+    fill(&bed);
+    succeed(osd(&bed, &["stop", "1"]), "osd stop");
+    assert!(flip_tables(&bed.dir().join("osd.1/db"), None) > 0);
+    for _ in 0..2 {
+        let started = osd(&bed, &["start", "1", "--timeout", "20"]);
+        let said = String::from_utf8_lossy(&started.stderr);
+        assert!(!started.status.success() && said.contains("cannot read its metadata"), "{said}");
+    }
+    read_all(&bed);
 }
 
 #[test]

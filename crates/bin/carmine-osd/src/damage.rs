@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 
 use carmine_daemon::ended;
+use carmine_store::StoreError;
 use carmine_testbed::{Layout, damaged, write_whole};
 use carmine_types::OsdId;
 
@@ -14,6 +15,17 @@ const EXIT_CODE: u8 = 3;
 #[derive(Debug, thiserror::Error)]
 #[error("this OSD cannot read its metadata and has ended itself: {0}")]
 pub(super) struct GaveUp(pub(super) String);
+
+/// What it cannot read: it gave up, or its database is damaged where a mount reads it.
+fn damage(error: &anyhow::Error) -> Option<String> {
+    if let Some(GaveUp(what)) = error.downcast_ref() {
+        return Some(what.clone());
+    }
+    error.chain().find_map(|cause| match cause.downcast_ref() {
+        Some(StoreError::Kv(error)) if error.is_damage => Some(error.to_string()),
+        _ => None,
+    })
+}
 
 /// Runs it unless it gave up in an earlier life.
 pub(super) fn unless_damaged(
@@ -26,8 +38,7 @@ pub(super) fn unless_damaged(
         return ExitCode::from(EXIT_CODE);
     }
     let result = serve();
-    let gave_up = result.as_ref().err().and_then(|error| error.downcast_ref::<GaveUp>());
-    let Some(GaveUp(what)) = gave_up else { return ended(result) };
+    let Some(what) = result.as_ref().err().and_then(damage) else { return ended(result) };
     if let Err(error) = write_whole(&layout.damaged(osd), format!("{what}\n").as_bytes()) {
         tracing::error!("that is not written down, and the next start will find the damage again: {error}");
     }

@@ -375,6 +375,7 @@ fn osds_are_handled_one_by_one() {
     bed.ok(&["down"]);
     assert_eq!(osd(&bed, &["start", "0"]), (Some(0), "osd.0 is up\n".to_owned()));
     assert_eq!(bed.processes().len(), 2, "the monitor and osd.0");
+    bed.ok(&["down"]);
     bed.ok(UP);
     assert_eq!(reactors(), Some(1));
 }

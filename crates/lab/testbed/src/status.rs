@@ -411,13 +411,14 @@ fn names(osds: &[OsdId]) -> String {
 }
 
 /// Waits until the OSDs that were started are up; with `all`, until all OSDs of the plan are up and all PGs are active and clean. An OSD
-/// that ends, or is not up at `end`, is given up. Returns what else was missing at `end`.
+/// that ends, or is not up at `end`, is given up. `beside_others`: OSDs run that this start does not touch. Returns what else was
+/// missing at `end`.
 ///
 /// # Errors
 /// The monitor ends or does not answer, or the start is cancelled.
 pub(crate) fn wait_until_ready(
     plan: &Plan,
-    all: bool,
+    (all, beside_others): (bool, bool),
     mon: SocketAddr,
     daemons: &mut Daemons,
     start: &mut StartOptions<'_>,
@@ -437,7 +438,8 @@ pub(crate) fn wait_until_ready(
                 false => (!late.is_empty()).then(|| format!("{} to be up", names(&late))),
             };
             // There is nothing to wait for where no OSD runs.
-            let Some(what) = missing.filter(|_| !all || daemons.osds().next().is_some()) else {
+            let runs_an_osd = beside_others || daemons.osds().next().is_some();
+            let Some(what) = missing.filter(|_| !all || runs_an_osd) else {
                 return Ok(None);
             };
             fail_if!(start.cancel.load(Ordering::Relaxed), "interrupted");

@@ -190,10 +190,11 @@ impl Testbed {
             daemons.try_start(&self.plan, &start.programs, *osd);
             (start.events)(Event::Started(*daemon));
         }
-        let waits_for = status::wait_until_ready(&self.plan, is_whole, mon, &mut daemons, start, end)?;
+        let beside_others = running.iter().any(|daemon| *daemon != Daemon::Mon && !which.contains(daemon));
+        let awaited = (is_whole, beside_others);
+        let waits_for = status::wait_until_ready(&self.plan, awaited, mon, &mut daemons, start, end)?;
         let started = Started { mon, lost: daemons.lost().to_vec(), waits_for };
-        let runs_an_osd =
-            daemons.osds().next().is_some() || running.iter().any(|daemon| *daemon != Daemon::Mon);
+        let runs_an_osd = beside_others || daemons.osds().next().is_some();
         fail_if!(!runs_an_osd && !started.lost.is_empty(), "{}", started.reasons());
         daemons.keep();
         Ok(started)
