@@ -9,10 +9,10 @@ use carmine_types::{FlushMode, is_mutated};
 use crate::blue::device::join::join_all;
 use crate::blue::objects::onode::Pin;
 use crate::blue::objects::reads::Freed;
-use crate::blue::shard::Blue;
 use crate::blue::shard::commit_log::FeedGroup;
 use crate::blue::shard::queue::{Deferred, DeviceWrites};
 use crate::blue::shard::window::Changes;
+use crate::blue::shard::{Blue, is_nearly_full};
 use crate::kv::KvError;
 use crate::{BLOCK_BYTES, StoreError};
 
@@ -82,6 +82,10 @@ impl Blue {
             // The next commit may be far away.
             self.shared.log().look_for_room(&self.shard);
             if last == seq {
+                // What was removed gives back its space only when the key-value store knows it.
+                if is_nearly_full(self.shared.statfs()) {
+                    self.feed_now();
+                }
                 return self.start_feeding();
             }
         }

@@ -43,6 +43,10 @@ const ZEROS_BYTES: usize = 64 << 10;
 /// With less than this part of the space free it is looked for when it is asked for.
 const LOOK_BELOW_PART: u64 = 4;
 
+fn is_nearly_full(space: StatFs) -> bool {
+    space.free < space.total / LOOK_BELOW_PART
+}
+
 /// One shard's part of the store.
 pub(crate) struct Blue {
     shard: Shard,
@@ -181,7 +185,7 @@ impl Blue {
     pub(crate) fn statfs(&self) -> StatFs {
         let space = self.shared.statfs();
         // Room comes back without a commit, too.
-        if space.free < space.total / LOOK_BELOW_PART {
+        if is_nearly_full(space) {
             self.shared.log().look_for_room(&self.shard);
         }
         space
