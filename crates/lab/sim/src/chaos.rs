@@ -108,8 +108,6 @@ impl Chaos {
         chaos.load.is_troubled.set(true);
         if theme == Theme::Lag {
             chaos.load.window.set(lag::WINDOW);
-            chaos.load.rest_us.set(lag::REST_US);
-            lag::part(&chaos.cluster);
         }
         chaos.load.history.borrow_mut().may_be_full = theme == Theme::Full;
         chaos.say(format!("{shape:?}, {theme:?}"));

@@ -1,9 +1,8 @@
 //! Short logs, and replicas that stand still: many writes are in flight while the log has no room for more of them, and a new
 //! interval begins, with the same primary, in which all of them come again.
 //!
-//! A log is bounded, and so is its memory of requests whose answers were lost: a request that was answered and comes again after
-//! as many writes as a log of a few entries has would be executed again, as it would after 3,000 writes with Ceph's. Here no answer
-//! is lost, and clients are near: they send their requests again before the primary has the map of a new interval.
+//! A log is bounded, and so is what it knows of requests whose clients were away: with one of a few entries their resends
+//! would be executed again, as with a long one after many more writes. Here the primary and its ways to the clients are well.
 
 use std::time::Duration;
 
@@ -11,35 +10,21 @@ use carmine_osd::LogLimits;
 use carmine_reactor::sim::SimStuck;
 
 use crate::chaos::Chaos;
-use crate::cluster::{Cluster, Shape, name_of};
+use crate::cluster::{Shape, name_of};
 
 /// Requests that each client has in flight: more writes together than the log has entries.
 pub(crate) const WINDOW: usize = 24;
-/// Longest time in which a client does nothing: short, so that its window is full soon.
-pub(crate) const REST_US: u64 = 60_000;
 
 /// Whether a seed is one of these.
 pub(crate) fn is_drawn(seed: u64) -> bool {
     seed % 8 == 7
 }
 
-/// How far OSDs are from each other, and from the monitor: a hundred times as far as clients are.
-const DISTANCE: Duration = Duration::from_millis(3);
-
 /// A cluster whose pool has one PG.
 pub(crate) fn shape(rng: &mut fastrand::Rng) -> Shape {
-    let log = LogLimits::new(rng.usize(30..45), rng.usize(1..5));
+    let log = LogLimits::new(rng.usize(72..90), rng.usize(1..5));
     let size = rng.u8(2..=3);
     Shape { pgs: 1, log, ..Shape::new(3, size, 1, 16 << 20) }
-}
-
-/// Moves the OSDs away from each other and from the monitor.
-pub(crate) fn part(cluster: &Cluster) {
-    let osds = || (0..cluster.shape.osds).map(name_of);
-    for osd in osds() {
-        osds().for_each(|other| cluster.sim.set_distance(&osd, &other, DISTANCE));
-        cluster.sim.set_distance("mon", &osd, DISTANCE);
-    }
 }
 
 impl Chaos {

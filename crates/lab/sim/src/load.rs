@@ -23,8 +23,6 @@ const OBJECT_BYTES: u64 = 20_000;
 const FILL_BYTES: [usize; 3] = [128 << 10, 16 << 10, 4 << 10];
 /// Requests that a client has in flight, mostly.
 const WINDOW: usize = 6;
-/// Longest time in which a client does nothing, mostly.
-const REST_US: u64 = 600_000;
 
 /// State that all clients share.
 pub(crate) struct Load {
@@ -35,8 +33,6 @@ pub(crate) struct Load {
     pub(crate) is_troubled: Cell<bool>,
     /// Requests that a client has in flight.
     pub(crate) window: Cell<usize>,
-    /// Clients do nothing for so long now and then, at most.
-    pub(crate) rest_us: Cell<u64>,
     /// The client that is cut off with one OSD: it only reads, and goes on when others would wait for answers.
     pub(crate) lonely: Cell<Option<u32>>,
     /// Answers that no client may get.
@@ -50,7 +46,6 @@ impl Default for Load {
             next_data: Cell::default(),
             is_troubled: Cell::default(),
             window: Cell::new(WINDOW),
-            rest_us: Cell::new(REST_US),
             lonely: Cell::default(),
             errors: RefCell::default(),
         }
@@ -226,7 +221,7 @@ pub(crate) async fn client(load: Rc<Load>, client: Rc<Client>, number: u32, coun
         // Sometimes a rush, sometimes nothing for a while.
         let pause_us = match shard.random_u64() % 4 {
             _ if is_lonely() => 50_000,
-            0 => shard.random_u64() % load.rest_us.get(),
+            0 => shard.random_u64() % 600_000,
             _ => 200,
         };
         shard.sleep(Duration::from_micros(pause_us)).await;
