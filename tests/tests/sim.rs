@@ -357,10 +357,10 @@ async fn verify(shard: &Shard, pool: &Pool, model: &Model, osds: u32) {
         let data = found(pool.read(&name, 0, 0).await).map(|d| d.to_vec());
         assert!(data.as_ref() == state.as_deref(), "{name}: an acknowledged change is not there");
     }
+    // A connection of the killed OSD's last life may have ended meanwhile: its PGs peer again then.
+    whole(shard, pool, osds).await;
     let mut copies = Vec::new();
     for osd in (0..osds).map(OsdId) {
-        let status = admin(pool, osd, r#"{"prefix":"status"}"#).await;
-        assert_eq!(status["pgs"]["active"], status["pgs"]["total"], "{osd}: {status}");
         copies.push(admin(pool, osd, r#"{"prefix":"pg_contents"}"#).await);
     }
     let view = pool.client().view().unwrap();
