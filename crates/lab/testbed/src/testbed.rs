@@ -72,7 +72,7 @@ pub struct Started {
     pub mon: SocketAddr,
     /// OSDs that were to be started and do not run.
     pub lost: Vec<Lost>,
-    /// What else was not ready in time.
+    /// Names the part of the testbed that was not ready in time, beside the OSDs in `lost`.
     pub waits_for: Option<String>,
 }
 
@@ -190,7 +190,7 @@ impl Testbed {
             daemons.try_start(&self.plan, &start.programs, *osd);
             (start.events)(Event::Started(*daemon));
         }
-        let beside_others = running.iter().any(|daemon| *daemon != Daemon::Mon && !which.contains(daemon));
+        let beside_others = running.iter().any(|daemon| *daemon != Daemon::Mon);
         let awaited = (is_whole, beside_others);
         let waits_for = status::wait_until_ready(&self.plan, awaited, mon, &mut daemons, start, end)?;
         let started = Started { mon, lost: daemons.lost().to_vec(), waits_for };
@@ -200,8 +200,8 @@ impl Testbed {
         Ok(started)
     }
 
-    /// Starts some daemons anew, beside those that run, and waits for them. OSDs that do not start are given up. If it fails, these
-    /// are stopped; what runs beside them is left alone.
+    /// Starts the daemons in `some` anew and waits for them; an OSD that does not start is given up. A start that fails stops the
+    /// daemons in `some` again. It never touches the others.
     ///
     /// # Errors
     /// The monitor is among them and its port is taken: the OSDs that run look for it there. Or then no OSD runs.

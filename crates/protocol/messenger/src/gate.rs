@@ -85,8 +85,11 @@ impl Notices {
         self.count_all(1, now_ns)
     }
 
-    /// The same for several events.
+    /// The same for several events. Without an event no line is written, and the next one is not put off.
     pub(crate) fn count_all(&self, events: u64, now_ns: u64) -> Option<u64> {
+        if events == 0 {
+            return None;
+        }
         self.count.fetch_add(events, Ordering::Relaxed);
         let due_ns = self.due_ns.load(Ordering::Relaxed);
         if now_ns < due_ns {

@@ -77,9 +77,7 @@ async fn make_way(shard: &Shard, gate: &Gate, from: IpAddr, patience: Duration) 
 fn give_way(shard: &Shard, gate: &Gate, newcomer: IpAddr, patience: Duration) -> Option<GateSlot> {
     let now_ns = shard.now_ns();
     let gone = hall(shard, gate).vacate(newcomer, patience.as_nanos() as u64, now_ns);
-    // To count nobody would use up the line of this period.
-    let gone_count = Some(gone.len() as u64).filter(|count| *count > 0);
-    if let Some(count) = gone_count.and_then(|count| gate.gave_way().count_all(count, now_ns)) {
+    if let Some(count) = gate.gave_way().count_all(gone.len() as u64, now_ns) {
         let open = gate.connections_max();
         tracing::warn!("{open} connections are open, the most there may be: {count} gave way to new ones");
     }

@@ -84,7 +84,7 @@ impl Blue {
             if last == seq {
                 // What was removed gives back its space only when the key-value store knows it.
                 if is_nearly_full(self.shared.statfs()) {
-                    self.feed_now();
+                    return self.feed_now();
                 }
                 return self.start_feeding();
             }
