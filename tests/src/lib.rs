@@ -137,7 +137,17 @@ impl Testbed {
         run(&carmine_bin(), &all, COMMAND_LIMIT)
     }
 
-    /// The same, which must succeed; returns its standard output.
+    /// Runs `carmine osd WORDS --dir DIR`.
+    pub fn osd(&self, words: &[&str]) -> Output {
+        let dir = self.dir();
+        run(
+            &carmine_bin(),
+            &[&["osd"], words, &["--dir", dir.to_str().expect("UTF-8")]].concat(),
+            COMMAND_LIMIT,
+        )
+    }
+
+    /// Runs `carmine COMMAND --dir DIR ARGS`, which must succeed; returns its standard output.
     pub fn ok(&self, command: &str, args: &[&str]) -> String {
         succeed(self.run(command, args), &format!("carmine {command} {args:?}"))
     }

@@ -344,6 +344,8 @@ fn harmed(bed: &Testbed) -> [Vec<Duration>; 2] {
 /// half.
 const OPEN_FILES: u32 = 1024;
 const CLIENTS_MAX: usize = 256;
+/// A daemon closes the connections that it refused in less.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Connections that say nothing, as many as are let in, to several addresses in turn. Those that are refused are closed at once.
 fn crowd(targets: &[SocketAddr], each: usize) -> Vec<TcpStream> {
@@ -362,8 +364,14 @@ async fn beside_a_crowd(client: Rc<Client>, shard: Shard, mon: SocketAddr, pids:
     let map = client.osdmap().expect("a map");
     let osd = map.client_addr(OsdId(0)).and_then(|addrs| addrs.msgr2()).expect("an address");
     let crowd = crowd(&[osd.sock.expect("an address"), mon], 2 * CLIENTS_MAX + OPEN_FILES as usize / 2);
-    let grown = [open_files(pids[0]) - before[0], open_files(pids[1]) - before[1]];
+    let grown = || [open_files(pids[0]) - before[0], open_files(pids[1]) - before[1]];
     let most = [CLIENTS_MAX, OPEN_FILES as usize / 2];
+    // A connection that was just refused has its descriptor until the daemon has closed it.
+    let begin = Instant::now();
+    while (grown()[0] > most[0] || grown()[1] > most[1]) && begin.elapsed() < CLOSE_LIMIT {
+        shard.sleep(Duration::from_millis(10)).await;
+    }
+    let grown = grown();
     assert!(grown[0] <= most[0] && grown[1] <= most[1], "{grown:?} connections more, of at most {most:?}");
     assert!(grown[0] > most[0] / 2, "a crowd of {} is none", grown[0]);
     // A client with a connection goes on, and one that comes after the crowd gets in beside it: who says nothing for a second gives way.

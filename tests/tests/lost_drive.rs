@@ -8,7 +8,7 @@ use std::process::Output;
 use std::time::Duration;
 
 use carmine_tests::tools::THREE_BLUE;
-use carmine_tests::{Testbed, carmine_bin, installed, run};
+use carmine_tests::{Testbed, installed};
 
 const OBJECTS: u8 = 24;
 const LIMIT: Duration = Duration::from_secs(400);
@@ -21,9 +21,7 @@ fn content(object: u8, life: u8) -> Vec<u8> {
 
 /// `carmine osd WORDS`: its exit code and all that it said.
 fn osd(bed: &Testbed, words: &[&str]) -> (Option<i32>, String) {
-    let dir = bed.dir();
-    let words = [&["osd"], words, &["--dir", dir.to_str().expect("UTF-8")]].concat();
-    told(run(&carmine_bin(), &words, LIMIT))
+    told(bed.osd(words))
 }
 
 fn told(output: Output) -> (Option<i32>, String) {
