@@ -160,8 +160,8 @@ impl Cpus {
 /// A process, by its number and the tick of its start.
 type Process = (u32, u64);
 
-/// Ticks that each process and its children that have ended had, without this process and those that it descends from: these wait for
-/// children of tests.
+/// Lists each process with the CPU ticks that it and its ended children used. This process and its ancestors are left out, because
+/// the ticks of a test's children count as theirs.
 fn other_processes() -> BTreeMap<Process, u64> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

@@ -47,7 +47,7 @@ pub(crate) enum Command {
     Up(up::UpArgs),
     /// Show the state of a testbed
     Status(testbed::StatusArgs),
-    /// Restart OSDs of a testbed, or start those that died
+    /// Restart the OSDs of a testbed, dead ones included
     Restart(testbed::RestartArgs),
     /// Start, stop, kill and restart OSDs of a running testbed, one by one
     Osd(osd::OsdArgs),

@@ -426,7 +426,7 @@ fn what_can_start_starts_and_the_rest_is_named() {
     assert!(text(&shown.stdout).contains("osd.1 is dead"), "{}", text(&shown.stdout));
     bed.fails(&["restart"], 3, "the drive is gone");
     assert!(bed.pid("osd.0") != osd_0 && serves(), "the others were restarted: {:?}", states(&bed));
-    // Only those that can.
+    // `osd start` names the two OSDs whose drives are there.
     bed.ok(&["down"]);
     assert_eq!(osd(&bed, &["start", "0", "2"]), (Some(0), "osd.0 is up\nosd.2 is up\n".to_owned()));
     bed.wait_for("the PGs", serves);

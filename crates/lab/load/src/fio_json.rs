@@ -16,8 +16,8 @@ const PERCENTILES: [f64; 17] =
 const NS_AND_US: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
 const MS: [u64; 11] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000, 2000];
 
-/// `jobs[]`: one entry for all jobs together, as fio gives with group reporting. As there, `job_runtime` is the sum of the jobs' times,
-/// and the generator's CPU is a part of it.
+/// `jobs[]`: one entry for all jobs together, as fio gives with group reporting. `job_runtime` is the sum of the jobs' times, as in fio, and
+/// `usr_cpu` and `sys_cpu` are percentages of that sum.
 pub(crate) fn jobs(
     spec: &LoadSpec,
     result: &JobResult,
@@ -129,7 +129,7 @@ fn direction(stats: &DirStats, window_seconds: f64) -> Value {
         "lat_ns": summary(&stats.latency_ns),
         "bw_min": bw.min.round() as u64,
         "bw_max": bw.max.round() as u64,
-        // The part of all jobs' bandwidth: there is one entry for all of them.
+        // fio gives the job's share of the group's bandwidth; this entry has all of it.
         "bw_agg": if rates.is_empty() { 0.0 } else { 100.0 },
         "bw_mean": bw.mean,
         "bw_dev": bw.deviation,

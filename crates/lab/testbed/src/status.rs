@@ -342,7 +342,7 @@ impl Probe {
         })
     }
 
-    /// These OSDs without those that are up and answer.
+    /// Filters `osds`: each that is returned is down or gives no answer.
     fn not_up(&self, osds: impl Iterator<Item = OsdId>) -> Vec<OsdId> {
         osds.filter(|osd| !matches!(self.up.get(osd), Some(Ok(_)))).collect()
     }
