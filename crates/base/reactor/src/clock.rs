@@ -10,6 +10,8 @@ use crate::sys;
 const VIRTUAL_EPOCH_S: u64 = 1_767_225_600;
 /// Ticks that a step of a task takes on the virtual counter.
 const VIRTUAL_TICKS: u64 = 1_000;
+/// Of the nanoseconds of a tick: good to a nanosecond in a second, as far as the rate is.
+const FRACTION_BITS: u32 = 32;
 
 /// A shard's source of time.
 pub(crate) enum Clock {
@@ -75,7 +77,10 @@ impl Clock {
     /// Ticks of a duration.
     pub(crate) fn to_ticks(&self, ns: u64) -> u64 {
         match self {
-            Clock::Real(r) => (ns as f64 * r.ticks_per_ns.get()) as u64,
+            Clock::Real(r) => {
+                let ticks = (u128::from(ns) << FRACTION_BITS) / u128::from(r.ns_per_tick.get().max(1));
+                u64::try_from(ticks).unwrap_or(u64::MAX)
+            }
             Clock::Virtual(..) => ns,
         }
     }
@@ -93,7 +98,8 @@ impl Clock {
 pub(crate) struct TickRate {
     start_ticks: u64,
     start_ns: u64,
-    ticks_per_ns: Cell<f64>,
+    /// With [`FRACTION_BITS`] bits behind the point: a division, and floats, would cost each stamp twenty instructions more.
+    ns_per_tick: Cell<u64>,
     /// Monotonic nanoseconds and ticks when the turn began.
     turn: Cell<(u64, u64)>,
 }
@@ -106,13 +112,14 @@ impl TickRate {
             std::hint::spin_loop();
         }
         let turn = Cell::new((start_ns, start_ticks));
-        let rate = TickRate { start_ticks, start_ns, ticks_per_ns: Cell::new(1.0), turn };
+        let rate = TickRate { start_ticks, start_ns, ns_per_tick: Cell::new(1 << FRACTION_BITS), turn };
         rate.refine();
         rate
     }
 
+    #[inline]
     fn to_ns(&self, ticks: u64) -> u64 {
-        (ticks as f64 / self.ticks_per_ns.get()) as u64
+        ((u128::from(ticks) * u128::from(self.ns_per_tick.get())) >> FRACTION_BITS) as u64
     }
 
     /// Measures again over all the time since the start.
@@ -120,7 +127,7 @@ impl TickRate {
         let ns = sys::monotonic_ns().saturating_sub(self.start_ns);
         let ticks = sys::ticks().wrapping_sub(self.start_ticks);
         if ns > 0 && ticks > 0 {
-            self.ticks_per_ns.set(ticks as f64 / ns as f64);
+            self.ns_per_tick.set(((u128::from(ns) << FRACTION_BITS) / u128::from(ticks)) as u64);
         }
     }
 }

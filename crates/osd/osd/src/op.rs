@@ -170,7 +170,7 @@ pub struct LocalReply {
 
 impl ClientOp {
     /// An operation that has just arrived.
-    #[inline] // else the request, which is long, is copied once more
+    #[inline(always)] // else the request, which is long, is copied once more
     pub(crate) fn new(
         mut request: OsdRequest,
         reqid: ReqId,
@@ -281,9 +281,12 @@ impl ClientOp {
     }
 
     /// Gives that right back: the operation is answered, or will be started over.
+    #[inline]
     pub(crate) fn release_more(&self) {
-        let more = self.more.take();
-        drop(more);
+        if self.has_more() {
+            let more = self.more.take();
+            drop(more);
+        }
     }
 
     /// The errno of a request that is refused whatever the state of its object.

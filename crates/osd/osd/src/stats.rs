@@ -13,6 +13,7 @@ use carmine_wire::frame::SEGMENT_BYTES_MAX;
 use carmine_wire::osd_msg::PgTemp;
 use carmine_wire::pg_stat::PgStat;
 use carmine_wire::private::{OsdDamage, OsdStats};
+use carmine_wire::{Encoder, Front};
 
 use crate::metrics::STORE;
 use crate::pg::{Pg, TRIMMED_TOLD_MAX};
@@ -27,6 +28,8 @@ const GATHER: Duration = Duration::from_millis(10);
 const PGS_MAX: usize = 256;
 /// More than a PG's statistics take without its trimmed snapshots, of which a range has 16 bytes.
 const PG_STAT_BYTES: usize = 4096;
+/// About what they take with three copies: a report of so many bytes for each PG does not move while it is written.
+const PG_STAT_USUAL_BYTES: usize = 704;
 const _: () = assert!(PGS_MAX * (PG_STAT_BYTES + 16 * TRIMMED_TOLD_MAX) <= SEGMENT_BYTES_MAX);
 /// PGs of a reactor that are looked at before others have their turn.
 const PGS_AT_ONCE: usize = 32;
@@ -75,23 +78,27 @@ fn report(
     session: &MonSession,
     commit_latency_ns: u64,
     slow: SlowOps,
-    pgs: Vec<(PgId, PgStat)>,
+    mut pgs: Vec<(PgId, PgStat)>,
 ) {
     let space = osd.store.statfs();
-    let mut pgs = pgs.into_iter().peekable();
     loop {
-        session.send(Message::of(&OsdStats {
+        let rest = pgs.split_off(pgs.len().min(PGS_MAX));
+        let stats = OsdStats {
             total_bytes: space.total,
             // Where nothing can be written any more, for whatever reason, all counts as used.
             used_bytes: if space.free == 0 { space.total } else { space.used },
             commit_latency_ns,
-            pgs: pgs.by_ref().take(PGS_MAX).collect(),
+            pgs,
             slow_ops: slow.count,
             slowest_s: slow.oldest_ns / 1_000_000_000,
-        }));
-        if pgs.peek().is_none() {
+        };
+        let mut front = Vec::with_capacity((stats.pgs.len() + 1) * PG_STAT_USUAL_BYTES);
+        stats.encode(&mut Encoder::new(&mut front));
+        session.send(Message::from_header(OsdStats::header(), front));
+        if rest.is_empty() {
             return;
         }
+        pgs = rest;
     }
 }
 
@@ -103,7 +110,13 @@ async fn pgs(osd: &OsdShard, which: Which) -> Vec<(PgId, PgStat)> {
             let Some(osd) = OsdShard::of(&shard) else { return Vec::new() };
             pgs_of_shard(&osd, which).await
         });
-        all.extend(found.await);
+        let found = found.await;
+        // They are long: those of the only reactor are not copied.
+        if all.is_empty() {
+            all = found;
+        } else {
+            all.extend(found);
+        }
     }
     all
 }
@@ -111,7 +124,7 @@ async fn pgs(osd: &OsdShard, which: Which) -> Vec<(PgId, PgStat)> {
 async fn pgs_of_shard(osd: &OsdShard, which: Which) -> Vec<(PgId, PgStat)> {
     let is_meant = |pg: &&Rc<Pg>| pg.leads() && (which == Which::All || pg.has_news());
     let led: Vec<Rc<Pg>> = osd.pgs.borrow().values().filter(is_meant).cloned().collect();
-    let mut told = Vec::new();
+    let mut told = Vec::with_capacity(led.len());
     for (n, pg) in led.iter().enumerate() {
         if n % PGS_AT_ONCE == PGS_AT_ONCE - 1 {
             osd.shard.yield_now().await;

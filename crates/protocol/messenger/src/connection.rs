@@ -12,6 +12,7 @@ use carmine_metrics::{Sum, metric_set};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Bytes, Group, Payload, Shard, TcpStream};
 use carmine_types::UTime;
+use carmine_wire::frame::EPILOGUE_BYTES;
 use carmine_wire::handshake::{Control, Keepalive2};
 use carmine_wire::header::Header2;
 use carmine_wire::{EntityAddr, EntityType};
@@ -202,7 +203,12 @@ impl Connection {
     /// sessions are lossy, and whoever waits for an answer learns of the end through `on_closed`.
     pub fn send(&self, msg: Message) {
         let (Parts { header, front, data }, _permit) = msg.into_parts();
-        self.send_with(&header, |out| out.extend_from_slice(&front), data);
+        let append = |out: &mut Vec<u8>| {
+            // Else a long front moves for the few bytes that end its frame.
+            out.reserve(front.len() + EPILOGUE_BYTES);
+            out.extend_from_slice(&front);
+        };
+        self.send_with(&header, append, data);
     }
 
     /// The same for a front that the caller keeps, e.g. to send it again after a fault.
