@@ -108,6 +108,8 @@ impl Chaos {
         chaos.load.is_troubled.set(true);
         if theme == Theme::Lag {
             chaos.load.window.set(lag::WINDOW);
+            chaos.load.pace.set(lag::PACE);
+            (0..CLIENTS).for_each(|number| lag::part(&chaos.cluster, &format!("client.{number}")));
         }
         chaos.load.history.borrow_mut().may_be_full = theme == Theme::Full;
         chaos.say(format!("{shape:?}, {theme:?}"));

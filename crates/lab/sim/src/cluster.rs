@@ -49,12 +49,15 @@ pub(crate) struct Shape {
     pub(crate) pgs: u32,
     /// How long their logs are.
     pub(crate) log: LogLimits,
+    /// Memory for requests, of each reactor of an OSD.
+    pub(crate) request_bytes: usize,
 }
 
 impl Shape {
     /// So many OSDs, and copies of each object.
     pub(crate) fn new(osds: u32, size: u8, min_size: u8, drive_bytes: u64) -> Shape {
-        Shape { osds, size, min_size, drive_bytes, pgs: PGS, log: LogLimits::default() }
+        let (log, request_bytes) = (LogLimits::default(), 64 << 20);
+        Shape { osds, size, min_size, drive_bytes, pgs: PGS, log, request_bytes }
     }
 }
 
@@ -151,7 +154,9 @@ impl Cluster {
         let id = OsdId(osd);
         let config = OsdConfig::beside(mon_addr(), id, self.starts);
         let heartbeat = self.heartbeats[self.starts as usize % 2];
-        let config = Arc::new(OsdConfig { heartbeat, log: self.shape.log, ..config });
+        let request_bytes_per_shard = self.shape.request_bytes;
+        let config =
+            Arc::new(OsdConfig { heartbeat, log: self.shape.log, request_bytes_per_shard, ..config });
         let own = &self.osds[osd as usize];
         let (kv, is_made, ended) = (Arc::clone(&own.kv), Rc::clone(&own.is_made), Rc::clone(&self.ended));
         let drive_bytes = self.shape.drive_bytes;

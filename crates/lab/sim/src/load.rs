@@ -24,6 +24,18 @@ const FILL_BYTES: [usize; 3] = [128 << 10, 16 << 10, 4 << 10];
 /// Requests that a client has in flight, mostly.
 const WINDOW: usize = 6;
 
+/// Times between two requests of a client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// Mostly.
+    pub(crate) pause_us: u64,
+    /// Now and then, at most.
+    pub(crate) rest_us: u64,
+}
+
+/// Sometimes a rush, sometimes nothing for a while.
+const RUSHES: Pace = Pace { pause_us: 200, rest_us: 600_000 };
+
 /// State that all clients share.
 pub(crate) struct Load {
     pub(crate) history: RefCell<History>,
@@ -33,6 +45,8 @@ pub(crate) struct Load {
     pub(crate) is_troubled: Cell<bool>,
     /// Requests that a client has in flight.
     pub(crate) window: Cell<usize>,
+    /// How fast clients are.
+    pub(crate) pace: Cell<Pace>,
     /// The client that is cut off with one OSD: it only reads, and goes on when others would wait for answers.
     pub(crate) lonely: Cell<Option<u32>>,
     /// Answers that no client may get.
@@ -46,6 +60,7 @@ impl Default for Load {
             next_data: Cell::default(),
             is_troubled: Cell::default(),
             window: Cell::new(WINDOW),
+            pace: Cell::new(RUSHES),
             lonely: Cell::default(),
             errors: RefCell::default(),
         }
@@ -218,11 +233,10 @@ pub(crate) async fn client(load: Rc<Load>, client: Rc<Client>, number: u32, coun
         let is_lonely = || load.lonely.get() == Some(number);
         let steps = if is_lonely() { read_steps() } else { draw(&load, &shard) };
         issue(&shard, &in_flight, request(Rc::clone(&load), pool.clone(), number, object, steps)).await;
-        // Sometimes a rush, sometimes nothing for a while.
         let pause_us = match shard.random_u64() % 4 {
             _ if is_lonely() => 50_000,
-            0 => shard.random_u64() % 600_000,
-            _ => 200,
+            0 => shard.random_u64() % load.pace.get().rest_us,
+            _ => load.pace.get().pause_us,
         };
         shard.sleep(Duration::from_micros(pause_us)).await;
         while in_flight.get() >= load.window.get() && !is_lonely() {

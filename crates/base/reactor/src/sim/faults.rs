@@ -18,6 +18,14 @@ impl Sim {
         self.world.borrow_mut().delay(from, to, ns);
     }
 
+    /// Two nodes are far from each other: each segment between them takes so much longer, also when the network is mended.
+    pub fn set_distance(&self, a: &str, b: &str, by: Duration) {
+        let ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        let mut world = self.world.borrow_mut();
+        world.set_distance(a, b, ns);
+        world.set_distance(b, a, ns);
+    }
+
     /// The network carries everything again. Data sent in the meantime arrives, because TCP sends it again.
     pub fn mend_network(&self) {
         self.world.borrow_mut().mend();

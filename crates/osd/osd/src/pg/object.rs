@@ -95,6 +95,18 @@ impl<T: Queued> Objects<T> {
         false
     }
 
+    /// Puts an operation in the place of the one that waits and `is_replaced`, if there is one: that one.
+    #[cold]
+    pub(crate) fn replace(
+        &mut self,
+        oid: &Arc<ObjectId>,
+        op: &T,
+        is_replaced: impl Fn(&T) -> bool,
+    ) -> Option<T> {
+        let waiting = self.busy.get_mut(oid)?.queue.iter_mut().find(|waiting| is_replaced(waiting))?;
+        Some(std::mem::replace(waiting, op.clone()))
+    }
+
     /// The first write that waits on an object waits only for room.
     #[cold]
     fn starve(&mut self, oid: &Arc<ObjectId>, op: &T) {
@@ -308,6 +320,24 @@ mod tests {
             assert_eq!(objects.next(&oid, 1, true).as_ref(), Some(op));
             objects.finish(&oid, op, None);
         }
+        assert!(objects.busy.is_empty());
+    }
+
+    #[test]
+    fn an_operation_takes_the_place_of_one_that_waits() {
+        let (oid, mut objects) = (object(), Objects::default());
+        let ops: Vec<Op> = (0..4).map(|n| Op(n, true)).collect();
+        assert_eq!(objects.replace(&oid, &ops[3], |op| op.0 == 1), None, "nothing waits");
+        assert!(objects.enter(&oid, &ops[0], 0, true));
+        objects.wait(&oid, &ops[0]);
+        ops[1..3].iter().for_each(|op| assert!(!objects.enter(&oid, op, 0, true)));
+        assert_eq!(objects.replace(&oid, &ops[3], |op| op.0 == 0), None, "this one runs");
+        assert_eq!(objects.replace(&oid, &ops[3], |op| op.0 == 1), Some(Op(1, true)));
+        for (ended, next) in [(0, 3), (3, 2)] {
+            objects.finish(&oid, &ops[ended], None);
+            assert_eq!(objects.next(&oid, 0, true).as_ref(), Some(&ops[next]));
+        }
+        objects.finish(&oid, &ops[2], None);
         assert!(objects.busy.is_empty());
     }
 

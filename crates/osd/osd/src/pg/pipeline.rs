@@ -2,12 +2,14 @@
 //! writes that are submitted and not yet durable on all members.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use carmine_reactor::sync::oneshot;
-use carmine_types::{Eversion, ObjectId, is_mutated};
+use carmine_types::{Eversion, ObjectId, ReqId, is_mutated};
+use foldhash::fast::FixedState;
 
 use super::object::Objects;
 use crate::op::{ClientOp, Outcome, Stage};
@@ -72,15 +74,14 @@ impl Pipeline {
         let is_after =
             |w: &Rc<ClientOp>| (w.reqid.client, w.reqid.inc) == (id.client, id.inc) && w.reqid.tid >= id.tid;
         let again = op.request.retry_attempt > 0;
-        let at = if again { waiting.iter().position(is_after) } else { None };
         op.stage.set(Stage::WaitingForPg);
-        if let Some(same) = at.and_then(|at| waiting.get_mut(at)).filter(|w| w.reqid == id) {
-            let is_newer = op.request.retry_attempt > same.request.retry_attempt;
-            let replaced = if is_newer { std::mem::replace(same, op) } else { op };
+        if again && let Some(same) = waiting.iter_mut().find(|w| w.reqid == id) {
+            let replaced = keep_newer(same, op);
             drop(waiting);
             replaced.abandon(); // gives its room back, which may wake its connection
             return None;
         }
+        let at = if again { waiting.iter().position(is_after) } else { None };
         if waiting.len() >= crate::config::WAITING_OPS_MAX {
             return Some(op);
         }
@@ -107,7 +108,9 @@ impl Pipeline {
         gone.iter().for_each(|op| op.abandon());
     }
 
-    /// All operations wait for the PG again, in the order in which they have to be started over.
+    /// All operations wait for the PG again, in the order in which they have to be started over. Of a request that is here more
+    /// than once the last sending is kept, where the first one was: the others have no reader, and one that is executed long
+    /// after it would not be found in the log any more.
     pub(super) fn start_over(&self) {
         let mut ops = VecDeque::new();
         for Write { op, followers, .. } in self.in_flight.take() {
@@ -118,16 +121,37 @@ impl Pipeline {
         ops.extend(self.waiting.take());
         self.promised.set(0);
         drop(self.planned.take()); // wakes them
-        for op in &ops {
+        let mut kept = VecDeque::with_capacity(ops.len());
+        let mut places = HashMap::<_, _, FixedState>::default();
+        let mut replaced = Vec::new();
+        for op in ops {
             op.stage.set(Stage::WaitingForPg);
             op.release_more();
+            match places.entry(op.reqid) {
+                Entry::Occupied(place) if op.reqid != ReqId::default() => {
+                    replaced.push(keep_newer(&mut kept[*place.get()], op));
+                }
+                place => {
+                    place.insert_entry(kept.len());
+                    kept.push_back(op);
+                }
+            }
         }
-        *self.waiting.borrow_mut() = ops;
+        *self.waiting.borrow_mut() = kept;
+        replaced.iter().for_each(|op| op.abandon());
     }
 
     /// An operation comes: true if it may run at once, or else it is queued behind others of its object, or until there is
     /// room. `committed` as in [`Self::next`].
     pub(super) fn enter(&self, op: &Rc<ClientOp>, committed: u64) -> bool {
+        if op.request.retry_attempt > 0 {
+            let queued = self.objects.borrow_mut().replace(&op.oid, op, |w| is_older(w, op));
+            if let Some(replaced) = queued {
+                op.stage.set(Stage::Queued);
+                replaced.abandon();
+                return false;
+            }
+        }
         let has_room = !op.is_write || self.has_room();
         let starts = self.objects.borrow_mut().enter(&op.oid, op, committed, has_room);
         if !starts {
@@ -295,6 +319,16 @@ impl Pipeline {
     pub(super) fn lengths(&self) -> (usize, usize, usize) {
         (self.waiting.borrow().len(), self.objects.borrow().len(), self.in_flight.borrow().len())
     }
+}
+
+/// It is an earlier sending of the same request.
+fn is_older(op: &ClientOp, than: &ClientOp) -> bool {
+    op.reqid == than.reqid && op.request.retry_attempt < than.request.retry_attempt
+}
+
+/// Keeps the last sending of a request; the other one.
+fn keep_newer(kept: &mut Rc<ClientOp>, op: Rc<ClientOp>) -> Rc<ClientOp> {
+    if is_older(kept, &op) { std::mem::replace(kept, op) } else { op }
 }
 
 /// The write with this version number.

@@ -40,6 +40,13 @@ impl Pg {
         if op.is_pg_op() {
             return self.list(osd, op);
         }
+        // Found now, and not when its object is free: until then the log may have forgotten it.
+        if op.is_write
+            && op.request.retry_attempt > 0
+            && let Some(done) = self.executed(&op)
+        {
+            return self.repeat(osd, op, &done);
+        }
         if self.pipeline.enter(&op, self.backend.committed()) {
             self.execute(osd, op);
         } else {
@@ -138,8 +145,7 @@ impl Pg {
     async fn run_write(self: Rc<Self>, osd: Rc<OsdShard>, op: Rc<ClientOp>, generation: u64) {
         let osd = &osd;
         if let Some(done) = self.executed(&op) {
-            osd.metrics.borrow_mut().dups += 1;
-            return self.follow(osd, op.clone(), replayed(&op, &done), done.version.version);
+            return self.repeat(osd, op, &done);
         }
         let (plan, prepared, had_room) = loop {
             let of_snaps = self.snaps.version();
@@ -349,6 +355,13 @@ impl Pg {
             }
         }
         self.pipeline.end_settling();
+    }
+
+    /// Ends a write that was executed before.
+    fn repeat(&self, osd: &OsdShard, op: Rc<ClientOp>, done: &Done) {
+        osd.metrics.borrow_mut().dups += 1;
+        let outcome = replayed(&op, done);
+        self.follow(osd, op, outcome, done.version.version);
     }
 
     /// Ends a write that was executed before, or that the log has no room for. It is answered when everything up to this

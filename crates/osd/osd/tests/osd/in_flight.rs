@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use carmine_client::RouteMode;
 use carmine_types::errno;
-use carmine_wire::osd_op::OsdOp;
+use carmine_wire::osd_op::{OsdOp, OsdRequest};
 
 use super::cluster::{Cluster, Disks};
 use super::peering::members;
 use super::raw::{Answer, Raw};
+use super::unfound::min_size;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// A log is cut when it has 3,256 entries.
@@ -119,6 +120,39 @@ fn each_append_is_applied_once() {
     assert_eq!(counted, (WRITES, IN_FLIGHT), "the others waited");
     parted.heal();
     parted.sizes_are_one(&sent.concat());
+}
+
+/// A request that comes again while it waits is executed once, in its first place: after it more writes wait than the log remembers.
+#[test]
+fn only_the_last_sending_of_a_request_waits() {
+    let parted = Parted::start(85, Disks::Cyan);
+    let first = parted.append(1, IN_FLIGHT);
+    let append = parted.clients[0].request(&parted.cluster, "x", OsdOp::append(1));
+    let again = |tid, retry_attempt| {
+        let request = OsdRequest { retry_attempt, epoch: parted.cluster.mon.map().epoch, ..append.clone() };
+        parted.clients[0].send(&request, b"x", tid);
+    };
+    let on_x = |count| (0..count).map(|_| parted.send(1, "x", OsdOp::append(1), b"y")).collect::<Vec<_>>();
+    // There is no room for it, …
+    again(900_001, 0);
+    let queued = on_x(WRITES);
+    parted.cluster.pass(SECOND / 20);
+    again(900_001, 1);
+    // … and then it waits for its PG, after a later request of its client.
+    min_size(&parted.cluster, 2);
+    parted.cluster.pass(SECOND / 20);
+    again(900_003, 0);
+    let waiting = on_x(WRITES);
+    again(900_002, 0);
+    parted.cluster.pass(SECOND / 20);
+    (900_001..900_004).for_each(|tid| again(tid, 2));
+    parted.cluster.pass(SECOND / 20);
+    min_size(&parted.cluster, 1);
+    parted.go_on_alone([&[900_001, 900_002, 900_003], &[first, queued, waiting].concat()]);
+    let read = parted.clients[0].request(&parted.cluster, "x", OsdOp::read(0, 0));
+    let data = parted.clients[0].ask(&parted.cluster, read, b"", 900_004).unwrap().data;
+    assert_eq!(data.iter().filter(|byte| **byte == b'x').count(), 3);
+    assert_eq!(data.len() as u64, 3 + 2 * WRITES);
 }
 
 /// The log of a write that waits does not forget it while others come, of whatever kind it is.

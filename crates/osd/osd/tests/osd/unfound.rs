@@ -126,7 +126,7 @@ fn an_unfound_object_is_not_copied_without_its_block() {
 }
 
 /// The PG is served by this many members at least.
-fn min_size(cluster: &Cluster, min_size: u8) {
+pub(super) fn min_size(cluster: &Cluster, min_size: u8) {
     let pool = PgPool { min_size, ..cluster.mon.map().pool(POOL_ID).unwrap().clone() };
     cluster.mon.change(move |inc| drop(inc.new_pools.insert(POOL_ID, pool.clone())));
 }

@@ -19,6 +19,8 @@ pub(super) struct Wires {
     cut: BTreeSet<Way>,
     /// Greatest additional delay of each segment.
     late_ns: BTreeMap<Way, u64>,
+    /// Additional delay of each segment, for good.
+    far_ns: BTreeMap<Way, u64>,
     /// Nodes without power.
     off: BTreeSet<String>,
 }
@@ -29,11 +31,19 @@ impl Wires {
     }
 
     fn late_ns(&self, from: &str, to: &str) -> u64 {
-        if self.late_ns.is_empty() {
-            return 0;
-        }
-        self.late_ns.get(&(from.to_owned(), to.to_owned())).copied().unwrap_or(0)
+        delay_ns(&self.late_ns, from, to)
     }
+
+    fn far_ns(&self, from: &str, to: &str) -> u64 {
+        delay_ns(&self.far_ns, from, to)
+    }
+}
+
+fn delay_ns(delays: &BTreeMap<Way, u64>, from: &str, to: &str) -> u64 {
+    if delays.is_empty() {
+        return 0;
+    }
+    delays.get(&(from.to_owned(), to.to_owned())).copied().unwrap_or(0)
 }
 
 impl World {
@@ -46,7 +56,7 @@ impl World {
         }
         let late_ns = self.wires.late_ns(&from, &to);
         let late = if late_ns > 0 { self.random() % late_ns } else { 0 };
-        self.now_ns() + latency + late
+        self.now_ns() + latency + late + self.wires.far_ns(&from, &to)
     }
 
     /// Nobody answers an attempt of this node to connect: it is made again later.
@@ -86,6 +96,11 @@ impl World {
     /// Segments from one node to the other take up to so much longer, each by chance: connections overtake each other.
     pub(crate) fn delay(&mut self, from: &str, to: &str, up_to_ns: u64) {
         self.wires.late_ns.insert((from.to_owned(), to.to_owned()), up_to_ns);
+    }
+
+    /// Segments from one node to the other take so much longer, also when the network is mended.
+    pub(crate) fn set_distance(&mut self, from: &str, to: &str, ns: u64) {
+        self.wires.far_ns.insert((from.to_owned(), to.to_owned()), ns);
     }
 
     /// Connections between two nodes end at once, without what is on the way. With `half` only the first node's ends do:
