@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-use carmine_tests::{Testbed, installed, run, succeed};
+use carmine_tests::{Testbed, installed, kill_nine, run, succeed};
 
 const OBJECTS: u32 = 30;
 
@@ -84,8 +84,7 @@ fn an_osd_with_a_damaged_database_gives_way_and_is_replaced() {
     let said =
         bed.until(Duration::from_secs(60), "status", &[], |said| said.contains("cannot read its metadata"));
     assert!(said.contains("carmine osd start 1 --accept-damage"), "{said}");
-    let health = bed.ceph_ok(&["health", "detail"]);
-    assert!(health.starts_with("HEALTH_ERR") && health.contains("OSD_DAMAGED"), "{health}");
+    assert_damage_is_in_health(&bed);
     read_all(&bed);
     // It is not started again, and says why.
     let again = bed.osd(&["start", "1", "--timeout", "20"]);
@@ -115,8 +114,18 @@ fn an_osd_that_cannot_mount_its_database_is_started_once() {
         let started = bed.osd(&["start", "1", "--timeout", "20"]);
         let said = String::from_utf8_lossy(&started.stderr);
         assert!(!started.status.success() && said.contains("cannot read its metadata"), "{said}");
+        assert_damage_is_in_health(&bed);
+        // The next monitor is told by the next start.
+        kill_nine(&[bed.pid("mon").expect("a monitor")]);
+        bed.run("up", &[]);
+        assert_damage_is_in_health(&bed);
     }
     read_all(&bed);
+}
+
+fn assert_damage_is_in_health(bed: &Testbed) {
+    let health = bed.ceph_ok(&["health", "detail"]);
+    assert!(health.starts_with("HEALTH_ERR") && health.contains("OSD_DAMAGED"), "{health}");
 }
 
 #[test]

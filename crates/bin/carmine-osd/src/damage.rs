@@ -4,6 +4,8 @@
 use std::process::ExitCode;
 
 use carmine_daemon::ended;
+use carmine_osd::{OsdConfig, report_damage};
+use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_store::StoreError;
 use carmine_testbed::{Layout, damaged, write_whole};
 use carmine_types::OsdId;
@@ -27,21 +29,35 @@ fn damage(error: &anyhow::Error) -> Option<String> {
     })
 }
 
-/// Runs it unless it gave up in an earlier life.
+/// Runs it unless it gave up in an earlier life. The monitor hears why it does not.
 pub(super) fn unless_damaged(
     layout: &Layout,
     osd: OsdId,
-    serve: impl FnOnce() -> anyhow::Result<()>,
+    config: impl Fn() -> anyhow::Result<OsdConfig>,
+    serve: impl FnOnce(OsdConfig) -> anyhow::Result<()>,
 ) -> ExitCode {
-    if layout.damaged(osd).exists() {
-        tracing::error!("{}", damaged(layout, osd));
-        return ExitCode::from(EXIT_CODE);
-    }
-    let result = serve();
-    let Some(what) = result.as_ref().err().and_then(damage) else { return ended(result) };
-    if let Err(error) = write_whole(&layout.damaged(osd), format!("{what}\n").as_bytes()) {
-        tracing::error!("that is not written down, and the next start will find the damage again: {error}");
-    }
+    let mark = layout.damaged(osd);
+    let what = if mark.exists() {
+        fs_err::read_to_string(&mark).unwrap_or_default()
+    } else {
+        let result = config().and_then(serve);
+        let Some(what) = result.as_ref().err().and_then(damage) else { return ended(result) };
+        if let Err(error) = write_whole(&mark, format!("{what}\n").as_bytes()) {
+            tracing::error!(
+                "that is not written down, and the next start will find the damage again: {error}"
+            );
+        }
+        what
+    };
     tracing::error!("{}", damaged(layout, osd));
+    if let Err(error) = config().and_then(|config| report(&config, what.trim())) {
+        tracing::warn!("the monitor does not know: {error:#}");
+    }
     ExitCode::from(EXIT_CODE)
+}
+
+fn report(config: &OsdConfig, what: &str) -> anyhow::Result<()> {
+    let reactor = Config { name: "damage".into(), poll: PollPolicy::Sleep, ..Config::default() };
+    block_on(reactor, async |shard: Shard| report_damage(&shard, config, what.to_owned()).await)??;
+    Ok(())
 }

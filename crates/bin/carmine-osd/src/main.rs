@@ -85,7 +85,8 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
     confine::enter(&layout, osd)?;
     logging::start();
     say_memory(&Memory::of(&plan));
-    Ok(damage::unless_damaged(&layout, osd, || serve(&layout, &plan, osd)))
+    let config = || config(&layout, &plan, osd);
+    Ok(damage::unless_damaged(&layout, osd, config, |config| serve(&layout, &plan, config)))
 }
 
 fn say_memory(memory: &Memory) {
@@ -134,12 +135,8 @@ fn complaint_time() -> anyhow::Result<ComplaintTime> {
         .map_or(Ok(ComplaintTime::default()), |value| value.parse().map_err(|why: String| anyhow!(why)))
 }
 
-/// Runs the OSD until it is asked to stop, or fails.
-fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
-    let (row, reactors) = (plan.row(osd)?, reactors(plan, osd)?);
-    // For the threads that nobody pins: RocksDB's, the signal handler's, this one.
-    process::restrict_to(&row.aliens.cpus.to_vec())?;
-    let config = Arc::new(OsdConfig {
+fn config(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<OsdConfig> {
+    Ok(OsdConfig {
         id: osd,
         uuid: plan.store_uuid(osd)?,
         listen: plan.addr.ip(),
@@ -160,7 +157,15 @@ fn serve(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<()> {
         complaint: complaint_time()?,
         log: LogLimits::default(),
         mon: mon_addr(layout).context("the monitor is not running: there is no run/mon.addr")?,
-    });
+    })
+}
+
+/// Runs the OSD until it is asked to stop, or fails.
+fn serve(layout: &Layout, plan: &Plan, config: OsdConfig) -> anyhow::Result<()> {
+    let (osd, config) = (config.id, Arc::new(config));
+    let (row, reactors) = (plan.row(osd)?, reactors(plan, osd)?);
+    // For the threads that nobody pins: RocksDB's, the signal handler's, this one.
+    process::restrict_to(&row.aliens.cpus.to_vec())?;
     let _slice = store::lock_slice(layout, plan, osd)?;
     let kv = store::open_kv(layout, plan, osd)?;
     let (failed, failure) = mpsc::channel();

@@ -198,10 +198,17 @@ impl Mon {
         }
     }
 
+    /// An OSD cannot read its metadata, while it serves or when it starts.
     fn damage(&self, osd: OsdId, addrs: &EntityAddrVec, told: OsdDamage) {
-        if is_up_at(&self.current().map, osd, addrs) && told.osd == osd {
-            let what: String = told.what.chars().take(DAMAGE_CHARS_MAX).collect();
-            self.stats.borrow_mut().damage.insert(osd, what);
+        let map = &self.current().map;
+        if told.osd != osd || map.osd_uuid.get(osd.0 as usize) != Some(&told.uuid) {
+            return debug!("ignored the damage of a store that is not {osd}'s");
+        }
+        let what: String = told.what.chars().take(DAMAGE_CHARS_MAX).collect();
+        self.stats.borrow_mut().damage.insert(osd, what);
+        // Its store has one process at a time.
+        if let Some(earlier) = map.client_addr(osd).filter(|known| *known != addrs) {
+            self.osd_gone(osd, earlier.clone(), "it starts again, and cannot read its metadata");
         }
     }
 

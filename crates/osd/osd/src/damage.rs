@@ -2,20 +2,28 @@
 //! make the copies anew elsewhere. It does so only while they can: every PG whose data it owns has at least `min_size` other
 //! owners that are up. Until then it serves what it can read, and what it cannot read is an error.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use carmine_client::{MonSession, NoHandler};
 use carmine_crush::MapView;
-use carmine_reactor::{Group, ShardId};
+use carmine_messenger::{ClientConfig, Message};
+use carmine_reactor::{Group, Shard, ShardId};
 use carmine_types::OsdId;
 use carmine_wire::osdmap::Pin;
+use carmine_wire::private::OsdDamage;
+use carmine_wire::{EntityAddr, EntityType};
 
 use crate::admin::Hook;
+use crate::config::OsdConfig;
 use crate::shard::OsdShard;
 use crate::{join, stats};
 
 /// Time between two looks.
 const EVERY: Duration = Duration::from_secs(1);
+/// Longest wait of an OSD that cannot serve for the monitor.
+const REPORT: Duration = Duration::from_secs(5);
 
 /// Looks after the store's metadata for as long as the OSD runs (shard 0).
 pub(crate) fn start(osd: &Rc<OsdShard>) {
@@ -34,6 +42,26 @@ pub(crate) fn start(osd: &Rc<OsdShard>) {
             own.shard.stop();
         }
     });
+}
+
+/// The message that tells the monitor of damage.
+pub(crate) fn message(config: &OsdConfig, what: String) -> Message {
+    Message::of(&OsdDamage { osd: config.id, uuid: config.uuid, what })
+}
+
+/// Tells the monitor why an OSD does not serve: it cannot be mounted, or has ended itself earlier.
+///
+/// # Errors
+/// The monitor does not answer within some seconds.
+pub async fn report_damage(shard: &Shard, config: &OsdConfig, what: String) -> carmine_client::Result<()> {
+    let addr = EntityAddr::msgr2(SocketAddr::new(config.listen, 0), config.nonce);
+    let own = ClientConfig::daemon(EntityType::OSD, config.id.0.to_string(), addr);
+    let mons = vec![EntityAddr::msgr2(config.mon, 0)];
+    let session = MonSession::start(shard, mons, Rc::new(own), Rc::new(NoHandler));
+    session.ready(REPORT).await?;
+    session.send(message(config, what));
+    // It answers what comes after the report.
+    session.newest_osdmap(REPORT).await.map(drop)
 }
 
 impl OsdShard {

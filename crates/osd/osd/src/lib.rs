@@ -38,6 +38,7 @@ mod watch;
 
 pub use admin::{AdminAnswer, AdminHook};
 pub use config::{ComplaintTime, Gates, LogLimits, OsdConfig, PG_LOG_BYTES, RecoveryOptions, ScrubOptions};
+pub use damage::report_damage;
 pub use heartbeat::HeartbeatConfig;
 pub use join::leave;
 pub use live::{measure_load, serve_admin_socket, serve_http};

@@ -12,9 +12,10 @@ use carmine_types::{Epoch, PgId};
 use carmine_wire::frame::SEGMENT_BYTES_MAX;
 use carmine_wire::osd_msg::PgTemp;
 use carmine_wire::pg_stat::PgStat;
-use carmine_wire::private::{OsdDamage, OsdStats};
+use carmine_wire::private::OsdStats;
 use carmine_wire::{Encoder, Front};
 
+use crate::damage;
 use crate::metrics::STORE;
 use crate::pg::{Pg, TRIMMED_TOLD_MAX};
 use crate::shard::OsdShard;
@@ -54,8 +55,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
             let pgs = pgs(&own, if is_full { Which::All } else { Which::News }).await;
             report(&own, &session, mean_commit_ns, slow, pgs);
             if let Some(error) = own.store.damage() {
-                let what = error.to_string();
-                session.send(Message::of(&OsdDamage { osd: own.config.id, what }));
+                session.send(damage::message(&own.config, error.to_string()));
             }
             let left_ns = next_full_ns.saturating_sub(own.shard.now_ns());
             if with_timeout(&own.shard, Duration::from_nanos(left_ns), own.news.notified()).await.is_some() {

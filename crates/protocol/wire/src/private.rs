@@ -1,7 +1,7 @@
 //! Carmine's own messages, in the same frames as Ceph's. Their types are 0x8000 and above, which Ceph does not
 //! use, and they are sent only between Carmine's processes: a stock client never sees one.
 
-use carmine_types::{Epoch, OsdId, PgId};
+use carmine_types::{Epoch, OsdId, PgId, Uuid};
 
 use crate::header::messages;
 use crate::pg_stat::PgStat;
@@ -9,7 +9,7 @@ use crate::{Header2, kinds};
 
 /// Version of all private messages: any change of one of them makes a new version, and processes of different versions
 /// do not talk to each other ([`check_version`]).
-pub const VERSION: u16 = 13;
+pub const VERSION: u16 = 14;
 
 /// First type of private messages.
 const KIND_FIRST: u16 = 0x8000;
@@ -62,9 +62,12 @@ messages! {
         pub slowest_s: u64,
     }
 
-    /// OSD → monitor: it cannot read its metadata, and ends itself as soon as others can do without it. There is no answer.
+    /// OSD → monitor: it cannot read its metadata, and ends itself as soon as others can do without it, or cannot serve at all. There
+    /// is no answer.
     pub struct OsdDamage: OSD_DAMAGE, VERSION, compat VERSION {
         pub osd: OsdId,
+        /// Its store.
+        pub uuid: Uuid,
         /// The first error, for people.
         pub what: String,
     }
