@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use carmine_client::{Client, Options, Pool};
+use carmine_messenger::Message;
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_tests::sheet::Sheet;
 use carmine_tests::tools::{ONE_BLUE, ONE_CYAN};
@@ -17,6 +18,7 @@ use carmine_tests::{Background, Testbed, installed, succeed};
 use carmine_types::{Epoch, ObjectId, OsdId, PgId, crc32c, errno};
 use carmine_wire::frame::{self, FrameReader, Preamble, SEGMENTS_MAX, Tag};
 use carmine_wire::handshake::*;
+use carmine_wire::mon_msg::{Subscribe, Subscription};
 use carmine_wire::osd_op::{OsdOp, OsdReply, OsdRequest, flags};
 use carmine_wire::private::VERSION;
 use carmine_wire::{EntityAddr, EntityType, FEATURES, Header2, kinds};
@@ -273,6 +275,11 @@ impl AtWork {
     }
 }
 
+fn mon_addr(bed: &Testbed) -> SocketAddr {
+    let addr = std::fs::read_to_string(bed.dir().join("run/mon.addr")).expect("run/mon.addr");
+    addr.trim().parse().expect("an address")
+}
+
 fn resident_bytes(pid: i32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the OSD lives");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
@@ -326,8 +333,7 @@ fn bad_clients_delay_nobody() {
 
 /// What bad clients do to a healthy one: its times alone, and beside them.
 fn harmed(bed: &Testbed) -> [Vec<Duration>; 2] {
-    let mon = std::fs::read_to_string(bed.dir().join("run/mon.addr")).expect("run/mon.addr");
-    let mon: SocketAddr = mon.trim().parse().expect("an address");
+    let mon = mon_addr(bed);
     let pid = bed.pid("osd.0").expect("a pid");
     let config = Config { poll: PollPolicy::Sleep, ..Config::unpinned("healthy", 1) };
     let times = block_on(config, async move |shard: Shard| {
@@ -387,8 +393,7 @@ async fn beside_a_crowd(client: Rc<Client>, shard: Shard, mon: SocketAddr, pids:
 #[test]
 fn a_crowd_of_connections_leaves_files_for_the_store() {
     let bed = Testbed::up_with_files(OPEN_FILES, ONE_BLUE);
-    let mon = std::fs::read_to_string(bed.dir().join("run/mon.addr")).expect("run/mon.addr");
-    let mon: SocketAddr = mon.trim().parse().expect("an address");
+    let mon = mon_addr(&bed);
     let pids = ["osd.0", "mon"].map(|daemon| bed.pid(daemon).expect("a pid"));
     let config = Config { poll: PollPolicy::Sleep, ..Config::unpinned("healthy", 1) };
     block_on(config, async move |shard: Shard| {
@@ -469,14 +474,48 @@ async fn beside_a_liar(client: Rc<Client>) {
 
 /// Runs a client's work against a testbed.
 fn with_client<F: Future<Output = ()>>(bed: &Testbed, work: impl FnOnce(Rc<Client>) -> F) {
-    let mon = std::fs::read_to_string(bed.dir().join("run/mon.addr")).expect("run/mon.addr");
-    let mon: SocketAddr = mon.trim().parse().expect("an address");
+    let mon = mon_addr(bed);
     let config = Config { poll: PollPolicy::Sleep, ..Config::unpinned("healthy", 1) };
     block_on(config, async move |shard: Shard| {
         let options = Options { op_timeout: Some(Duration::from_secs(60)), ..Options::default() };
         work(Client::connect(&shard, mon, options).await.expect("a session")).await;
     })
     .expect("a reactor");
+}
+
+/// Clients that ask the monitor for one map again and again in one message, how often, and what that may cost.
+const GREEDY: usize = 8;
+const ASKED: usize = 200_000;
+const MON_GROWN_BYTES_MAX: u64 = 128 << 20;
+const MON_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// The monitor's memory was 4.7 GiB, and others waited 12 s.
+#[test]
+fn a_map_that_is_asked_for_many_times_is_sent_once() {
+    let bed = Testbed::up(ONE_CYAN);
+    let mon = bed.pid("mon").expect("a pid");
+    let before = resident_bytes(mon);
+    let addr = mon_addr(&bed);
+    with_client(&bed, |client| async move {
+        let shard = client.shard();
+        let mut greedy = Vec::new();
+        for _ in 0..GREEDY {
+            greedy.push(Client::connect(shard, addr, Options::default()).await.expect("a session"));
+        }
+        let what = vec![Subscription::new("osdmap", 0, true); ASKED];
+        let wish = Subscribe { what, hostname: String::new() };
+        greedy.iter().for_each(|client| assert!(client.mon().send(Message::of(&wish))));
+        let begin = Instant::now();
+        let late = Client::connect(shard, addr, Options::default()).await.expect("a session");
+        late.mon().newest_osdmap(MON_WAIT_MAX).await.expect("an answer");
+        assert!(begin.elapsed() < MON_WAIT_MAX, "others wait {:?}", begin.elapsed());
+        for client in greedy {
+            client.mon().newest_osdmap(MON_WAIT_MAX).await.expect("an answer");
+        }
+        let grown = resident_bytes(mon).saturating_sub(before);
+        eprintln!("{} KiB more after {:?}", grown >> 10, begin.elapsed());
+        assert!(grown < MON_GROWN_BYTES_MAX, "the monitor took {} MiB for greedy clients", grown >> 20);
+    });
 }
 
 /// Several benches of one OSD at once, wherever their connections are dealt to.
