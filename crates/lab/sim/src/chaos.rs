@@ -109,7 +109,7 @@ impl Chaos {
         if theme == Theme::Lag {
             chaos.load.window.set(lag::WINDOW);
             chaos.load.pace.set(lag::PACE);
-            (0..CLIENTS).for_each(|number| lag::part(&chaos.cluster, &format!("client.{number}")));
+            (0..CLIENTS).for_each(|number| lag::part(&chaos.cluster, &format!("client.{number}"), seed));
         }
         chaos.load.history.borrow_mut().may_be_full = theme == Theme::Full;
         chaos.say(format!("{shape:?}, {theme:?}"));

@@ -25,8 +25,8 @@ pub(crate) fn is_drawn(seed: u64) -> bool {
     seed % 8 == 7
 }
 
-/// How far clients are from the monitor: the OSDs have a new map long before them.
-const DISTANCE: Duration = Duration::from_millis(5);
+/// How far clients are from the monitor, by seeds in turn: the OSDs have a new map long before them.
+const DISTANCES_MS: [u64; 3] = [5, 20, 60];
 /// Memory for requests: a read of a whole object counts as a large one, and resends must not wait for room.
 const REQUEST_BYTES: usize = 8 << 30;
 
@@ -38,8 +38,9 @@ pub(crate) fn shape(rng: &mut fastrand::Rng) -> Shape {
 }
 
 /// Moves a client away from the monitor.
-pub(crate) fn part(cluster: &Cluster, client: &str) {
-    cluster.sim.set_distance("mon", client, DISTANCE);
+pub(crate) fn part(cluster: &Cluster, client: &str, seed: u64) {
+    let ms = DISTANCES_MS[(seed / 8) as usize % DISTANCES_MS.len()];
+    cluster.sim.set_distance("mon", client, Duration::from_millis(ms));
 }
 
 impl Chaos {

@@ -10,7 +10,7 @@ use carmine_client::{MonSession, NoHandler};
 use carmine_crush::MapView;
 use carmine_messenger::{ClientConfig, Message};
 use carmine_reactor::{Group, Shard, ShardId};
-use carmine_types::OsdId;
+use carmine_types::{OsdId, errno};
 use carmine_wire::osdmap::Pin;
 use carmine_wire::private::OsdDamage;
 use carmine_wire::{EntityAddr, EntityType};
@@ -110,9 +110,14 @@ impl OsdShard {
         spared
     }
 
-    /// An error of this OSD is no answer: it is about to end itself, and the operation is sent again to an OSD that can read.
-    pub(crate) fn keeps_error_back(&self) -> bool {
-        self.store.damage().is_some() && !self.stays_damaged() && self.is_spared()
+    /// This error is no answer, but the end of this OSD: the operation is sent again to whoever leads next. It cannot read its
+    /// metadata, and others can; or its store has stopped.
+    pub(crate) fn holds_back(&self, error: i32) -> bool {
+        match error {
+            errno::EIO => self.store.damage().is_some() && !self.stays_damaged() && self.is_spared(),
+            errno::ESHUTDOWN => self.store.refusal().is_some(),
+            _ => false,
+        }
     }
 }
 

@@ -332,7 +332,7 @@ impl ClientOp {
 
     /// Sends the answer and ends the operation.
     pub(crate) fn reply(&self, osd: &OsdShard, mut outcome: Outcome) {
-        if outcome.result == errno::EIO && osd.keeps_error_back() {
+        if osd.holds_back(outcome.result) {
             return self.abandon();
         }
         let to = self.to.borrow_mut().take();

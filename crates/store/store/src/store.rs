@@ -404,6 +404,15 @@ impl Store {
         }
     }
 
+    /// Why it has stopped on this shard, after a failed write or flush, or when it was unmounted.
+    #[must_use]
+    pub fn refusal(&self) -> Option<StoreError> {
+        match self {
+            Store::Cyan(_) | Store::Null(_) => None,
+            Store::Blue(blue) => blue.0.refusal(),
+        }
+    }
+
     /// How its reads and writes go to the device; `None`: it has none.
     #[must_use]
     pub fn io_path(&self) -> Option<IoPath> {

@@ -112,6 +112,10 @@ pub(super) async fn heal(osd: &OsdShard, error: StoreError, unfound: IfUnfound) 
         if pg.is_past(generation) && asked != Asked::Healed {
             return Err(unknown(error));
         }
+        // Others may have it: this OSD cannot keep it any more.
+        if let Some(stopped) = osd.store.refusal() {
+            return Err(unknown(stopped));
+        }
         let fate = match asked {
             _ if !sources.down.is_empty() => Fate::Unfound,
             Asked::Unanswered => Fate::Unknown,

@@ -95,16 +95,36 @@ impl<T: Queued> Objects<T> {
         false
     }
 
-    /// Puts an operation in the place of the one that waits and `is_replaced`, if there is one: that one.
+    /// A request comes that is here already, in an earlier sending (`is_earlier`): the new one takes the place of one that waits,
+    /// which is returned, or is the next after one that runs. `None`: it is not here.
     #[cold]
-    pub(crate) fn replace(
+    pub(crate) fn enter_again(
         &mut self,
         oid: &Arc<ObjectId>,
         op: &T,
-        is_replaced: impl Fn(&T) -> bool,
-    ) -> Option<T> {
-        let waiting = self.busy.get_mut(oid)?.queue.iter_mut().find(|waiting| is_replaced(waiting))?;
-        Some(std::mem::replace(waiting, op.clone()))
+        is_earlier: impl Fn(&T) -> bool,
+    ) -> Option<Option<T>> {
+        let busy = self.busy.get_mut(oid)?;
+        if let Some(waiting) = busy.queue.iter_mut().find(|waiting| is_earlier(waiting)) {
+            return Some(Some(std::mem::replace(waiting, op.clone())));
+        }
+        if !busy.running.iter().any(is_earlier) {
+            return None;
+        }
+        busy.queue.push_front(op.clone());
+        self.waiting += 1;
+        Some(None)
+    }
+
+    /// Takes the object's next operation out of its queue, if it is such a one.
+    pub(crate) fn take_next(&mut self, oid: &Arc<ObjectId>, is_such: impl Fn(&T) -> bool) -> Option<T> {
+        if self.waiting == 0 {
+            return None;
+        }
+        let busy = self.busy.get_mut(oid)?;
+        let taken = busy.queue.pop_front_if(|next| is_such(next))?;
+        self.waiting -= 1;
+        Some(taken)
     }
 
     /// The first write that waits on an object waits only for room.
@@ -324,21 +344,24 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_takes_the_place_of_one_that_waits() {
+    fn a_later_sending_comes_in_the_place_of_an_earlier_one() {
         let (oid, mut objects) = (object(), Objects::default());
-        let ops: Vec<Op> = (0..4).map(|n| Op(n, true)).collect();
-        assert_eq!(objects.replace(&oid, &ops[3], |op| op.0 == 1), None, "nothing waits");
+        let ops: Vec<Op> = (0..5).map(|n| Op(n, true)).collect();
+        assert_eq!(objects.enter_again(&oid, &ops[3], |op| op.0 == 1), None, "nothing waits");
         assert!(objects.enter(&oid, &ops[0], 0, true));
         objects.wait(&oid, &ops[0]);
         ops[1..3].iter().for_each(|op| assert!(!objects.enter(&oid, op, 0, true)));
-        assert_eq!(objects.replace(&oid, &ops[3], |op| op.0 == 0), None, "this one runs");
-        assert_eq!(objects.replace(&oid, &ops[3], |op| op.0 == 1), Some(Op(1, true)));
+        assert_eq!(objects.enter_again(&oid, &ops[3], |op| op.0 == 9), None, "another request");
+        assert_eq!(objects.enter_again(&oid, &ops[3], |op| op.0 == 1), Some(Some(Op(1, true))));
+        assert_eq!(objects.enter_again(&oid, &ops[4], |op| op.0 == 0), Some(None), "the first one runs");
+        assert_eq!(objects.take_next(&oid, |op| op.0 == 3), None, "it is not the next one");
+        assert_eq!(objects.take_next(&oid, |op| op.0 == 4), Some(Op(4, true)));
         for (ended, next) in [(0, 3), (3, 2)] {
             objects.finish(&oid, &ops[ended], None);
             assert_eq!(objects.next(&oid, 0, true).as_ref(), Some(&ops[next]));
         }
         objects.finish(&oid, &ops[2], None);
-        assert!(objects.busy.is_empty());
+        assert!(objects.busy.is_empty() && objects.waiting == 0);
     }
 
     #[test]

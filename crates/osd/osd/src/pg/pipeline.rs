@@ -145,10 +145,10 @@ impl Pipeline {
     /// room. `committed` as in [`Self::next`].
     pub(super) fn enter(&self, op: &Rc<ClientOp>, committed: u64) -> bool {
         if op.request.retry_attempt > 0 {
-            let queued = self.objects.borrow_mut().replace(&op.oid, op, |w| is_older(w, op));
-            if let Some(replaced) = queued {
+            let here = self.objects.borrow_mut().enter_again(&op.oid, op, |other| is_older(other, op));
+            if let Some(replaced) = here {
                 op.stage.set(Stage::Queued);
-                replaced.abandon();
+                replaced.iter().for_each(|op| op.abandon());
                 return false;
             }
         }
@@ -252,9 +252,13 @@ impl Pipeline {
         in_flight.push_back(write);
     }
 
-    /// A write left its object's queue with this version number: the next one may run, and reads when it is committed.
-    pub(super) fn pass(&self, op: &Rc<ClientOp>, version: u64, committed: u64) {
-        self.objects.borrow_mut().finish(&op.oid, op, (version > committed).then_some(version));
+    /// A write left its object's queue with this version number: the next one may run, and reads when it is committed. A later
+    /// sending of it that came meanwhile.
+    pub(super) fn pass(&self, op: &Rc<ClientOp>, version: u64, committed: u64) -> Option<Rc<ClientOp>> {
+        let mut objects = self.objects.borrow_mut();
+        let again = objects.take_next(&op.oid, |next| next.reqid == op.reqid);
+        objects.finish(&op.oid, op, (version > committed).then_some(version));
+        again
     }
 
     /// Answers a request together with the write of this version number; gives it back if that is not in flight.

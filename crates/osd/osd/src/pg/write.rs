@@ -159,9 +159,7 @@ impl Pg {
             let plan = match planned {
                 Ok(plan) => plan,
                 // It waits, and the client asks whoever leads next.
-                Err(error) if error.errno() == errno::EIO && osd.keeps_error_back() => {
-                    return self.pipeline.suspend(&op);
-                }
+                Err(error) if osd.holds_back(error.errno()) => return self.pipeline.suspend(&op),
                 Err(error) => Box::new(Plan::failed(error.told())),
             };
             let prepared = heal::prepare(osd, &plan.txn.changes, IfUnfound::Wait).await;
@@ -183,9 +181,7 @@ impl Pg {
         if !self.comes_too_late(osd, &op) {
             match prepared {
                 Ok(_prepared) => self.submit(osd, op, *plan),
-                Err(error) if error.is_metadata_damage() && osd.keeps_error_back() => {
-                    self.pipeline.suspend(&op)
-                }
+                Err(error) if osd.holds_back(error.errno()) => self.pipeline.suspend(&op),
                 Err(error) => self.submit(osd, op, Plan::failed(self.refused(error))),
             }
         }
@@ -291,7 +287,11 @@ impl Pg {
             Some(_) => self.local_commit(osd, version.version, submitted_ns),
             None => self.commits.push(self.generation(), version, commit),
         }
-        self.pipeline.pass(&op, version.version, self.backend.committed());
+        let again = self.pipeline.pass(&op, version.version, self.backend.committed());
+        if let Some(again) = again {
+            // The log may have forgotten it when the object's next operation runs.
+            self.start(osd, again);
+        }
     }
 
     /// The errno that the client is told when the store takes nothing.

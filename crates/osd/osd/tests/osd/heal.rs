@@ -73,6 +73,24 @@ fn a_read_heals_what_it_meets() {
     }
 }
 
+/// What a stopped store refuses is no answer (`carmine sim --seed 606`): a client would take it for the word of the blocklist.
+#[test]
+fn a_read_of_a_store_that_has_stopped_is_answered_by_whoever_leads_next() {
+    let cluster = start(40, 2);
+    harm(&cluster, 0, 2, Harm::Bit(5));
+    cluster.disk(0).fail_writes(true);
+    let reading = cluster.background(RouteMode::Direct, |_, pool| async move {
+        pool.read("a", 0, 0).await.map(|data| data.to_vec()).map_err(|error| error.errno())
+    });
+    cluster.pass(Duration::from_secs(1));
+    assert!(!reading.is_done());
+    cluster.kill(0);
+    cluster.mon.down(0);
+    members(&cluster, 4, &[1]);
+    cluster.wait("the data", || reading.is_done());
+    assert!(reading.take() == Ok(content()));
+}
+
 #[test]
 fn a_copy_that_is_damaged_too_is_no_help_and_the_next_one_is() {
     let cluster = start(33, 3);

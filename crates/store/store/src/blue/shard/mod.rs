@@ -151,7 +151,7 @@ impl Blue {
     }
 
     /// Why nothing more is taken, if so.
-    fn refusal(&self) -> Option<StoreError> {
+    pub(crate) fn refusal(&self) -> Option<StoreError> {
         if self.closed.get() {
             return Some(StoreError::failed("it was unmounted"));
         }
