@@ -321,8 +321,10 @@ impl Pg {
         self.pipeline.forget(is_gone);
     }
 
-    /// Starts what waited; called when the PG became active, or its lease was renewed.
+    /// Starts what waited; called when the PG became active, or its lease was renewed. First what was executed before: the other
+    /// operations may be more than the log remembers.
     fn resume(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        self.pipeline.put_first(|op| op.is_write && self.executed(op).is_some());
         while self.is_active()
             && self.leases.covers(osd.shard.now_ns())
             && let Some(op) = self.pipeline.next_waiting()

@@ -95,6 +95,14 @@ impl Pipeline {
         self.waiting.borrow_mut().pop_front()
     }
 
+    /// Of the operations that wait for the PG these come first, in their order.
+    pub(super) fn put_first(&self, is_such: impl Fn(&ClientOp) -> bool) {
+        let (mut first, rest): (VecDeque<_>, VecDeque<_>) =
+            self.waiting.take().into_iter().partition(|op| is_such(op));
+        first.extend(rest);
+        *self.waiting.borrow_mut() = first;
+    }
+
     /// Takes out what waits for the PG.
     pub(super) fn take_waiting(&self) -> VecDeque<Rc<ClientOp>> {
         self.waiting.take()

@@ -123,7 +123,7 @@ impl Pg {
     }
 
     /// The result of an operation that is in the log already: it was sent again.
-    fn executed(&self, op: &ClientOp) -> Option<Done> {
+    pub(super) fn executed(&self, op: &ClientOp) -> Option<Done> {
         self.log.borrow().find(&op.reqid).filter(|_| !is_mutated("forget_resend"))
     }
 

@@ -155,6 +155,35 @@ fn only_the_last_sending_of_a_request_waits() {
     assert_eq!(data.len() as u64, 3 + 2 * WRITES);
 }
 
+/// When a primary leads again, requests come again that were executed, after so many new ones that the log would forget them
+/// (`carmine sim --seed 1767`).
+#[test]
+fn requests_that_were_executed_are_answered_before_others_run() {
+    let parted = Parted::start(86, Disks::Cyan);
+    let few = parted.append(1, 10);
+    let most = parted.append(0, IN_FLIGHT - 10);
+    members(&parted.cluster, 1, &[1, 0]);
+    members(&parted.cluster, 1, &[0, 1]);
+    assert_eq!(parted.count(), (0, IN_FLIGHT), "they were executed and dropped");
+    let request = |name: String, retry_attempt| {
+        let first = parted.clients[0].request(&parted.cluster, &name, OsdOp::append(1));
+        OsdRequest { retry_attempt, ..first }
+    };
+    // As many as the OSD reads from one client.
+    let others = [13, 14].map(|gid| Raw::of_client(&parted.cluster, 0, gid));
+    for (n, other) in others.iter().enumerate() {
+        (0..IN_FLIGHT).for_each(|tid| other.send(&request(format!("new{n}-{tid}"), 0), b"x", tid));
+    }
+    parted.cluster.pass(SECOND / 20);
+    for (client, tids) in [(0, &most), (1, &few)] {
+        tids.iter().for_each(|tid| parted.clients[client].send(&request(format!("o{tid}"), 1), b"x", *tid));
+    }
+    parted.cluster.pass(SECOND / 20);
+    assert_eq!(parted.count().0, 3 * IN_FLIGHT);
+    parted.go_on_alone([&most, &few]);
+    parted.sizes_are_one(&[most, few].concat());
+}
+
 /// The log of a write that waits does not forget it while others come, of whatever kind it is.
 #[test]
 fn an_older_write_does_not_win_and_a_create_succeeds_once() {
