@@ -5,9 +5,10 @@ mod echo;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use carmine_load::baseline::{Baseline, RawFigures};
+use carmine_load::baseline::{AtDepth, Baseline, RawFigures, WAITED_MAX};
 use carmine_load::{DeviceTarget, JobSetup, LoadSpec, Prefill, Rw, parse_bytes, parse_millis, run_dealt_job};
 use carmine_reactor::{Config, PollPolicy, Shard};
 use carmine_testbed::drive::facts;
@@ -53,6 +54,9 @@ pub struct BaselineArgs {
     /// Bytes of the scratch file, or bytes to read of the device
     #[arg(long, value_name = "SIZE", default_value = "256m", value_parser = parse_bytes)]
     size: u64,
+    /// Result of an earlier baseline of the same kind of load: what the drive does at other depths is copied from it, and not measured
+    #[arg(long, value_name = "FILE")]
+    depths_of: Option<PathBuf>,
     /// File for the result, which `carmine bench --baseline` reads
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -83,7 +87,7 @@ pub fn run(args: &BaselineArgs, cancel: &AtomicBool) -> Result<ExitCode> {
     let spec = args.spec();
     spec.check().map_err(|e| usage!("{e}"))?;
     let device = match plan.store {
-        StoreKind::Blue => measure_device(&layout, &plan, &spec, cancel)?,
+        StoreKind::Blue => measure_device(&layout, &plan, &spec, args.depths_of.as_deref(), cancel)?,
         StoreKind::Cyan | StoreKind::Null => {
             let store = plan.store;
             note(&format!("the store {store} keeps nothing on a device: only the messenger is measured"));
@@ -111,10 +115,25 @@ fn table(spec: &LoadSpec, baseline: &Baseline) -> String {
         let (mb, mean_us, p99_us) = (raw.bw_bytes / 1e6, raw.mean_ns / 1e3, raw.p99_ns as f64 / 1e3);
         let note = format!("{}, flush mode {}", raw.drive, raw.flush_mode);
         text += &format!("{name:<10} {:>10.0} {mb:>9.1} {mean_us:>9.1} {p99_us:>9.1}  {note}\n", raw.iops);
+        for at in &raw.other_depths {
+            text += &format!("{:<10} {:>10.0}  at iodepth {}\n", "", at.iops, at.iodepth);
+        }
+        if raw.waited >= WAITED_MAX {
+            let percent = raw.waited * 100.0;
+            text += &format!(
+                "{:<10} it was without a CPU for {percent:.0} % of its time: it is no limit of anything\n",
+                ""
+            );
+        }
     }
     text
 }
 
+/// Depths at which a drive is measured beside the load's own: its limit is what it does at the best of them.
+const DEPTHS: [u32; 4] = [1, 8, 32, 128];
+/// Longest window of each.
+const DEPTH_RUNTIME_MS: u64 = 1_000;
+const DEPTH_RAMP_MS: u64 = 200;
 /// Direct I/O goes in whole blocks of this.
 const BLOCK_BYTES: u64 = 4096;
 
@@ -131,6 +150,7 @@ fn measure_device(
     layout: &Layout,
     plan: &Plan,
     spec: &LoadSpec,
+    depths_of: Option<&Path>,
     cancel: &AtomicBool,
 ) -> Result<Option<RawFigures>> {
     let (bs, multiples) = (spec.bs_bytes, "a device is read past the page cache, in multiples of");
@@ -144,23 +164,63 @@ fn measure_device(
     let mode = store.filter(|_| spec.rw.writes()).map_or(FlushMode::None, |store| store.flush_mode);
     let cpus = plan.grid.osds.first().map(|osd| osd.reactor_cpus()).unwrap_or_default();
     let writable = place.scratch.is_some();
-    let load = dealt(spec, cpus.len() as u32, writable);
     let poll: PollPolicy = plan.poll.parse().map_err(|e| usage!("poll policy of the plan: {e}"))?;
-    let (path, object_bytes) = (place.path.clone(), spec.object_size_bytes);
-    let job = async move |shard: Shard, setup: JobSetup| {
-        let target = DeviceTarget::open(&shard, &path, object_bytes, writable, mode).await;
-        run_dealt_job(&shard, target, setup).await;
+    let measure = |spec: &LoadSpec, fills: bool| {
+        let load = dealt(spec, cpus.len() as u32, fills);
+        let (path, object_bytes) = (place.path.clone(), spec.object_size_bytes);
+        let job = async move |shard: Shard, setup: JobSetup| {
+            let target = DeviceTarget::open(&shard, &path, object_bytes, writable, mode).await;
+            run_dealt_job(&shard, target, setup).await;
+        };
+        let measured = run_raw(&load, &cpus, raw_config(poll), cancel, &mut || Ok(()), job)
+            .with_context(|| format!("raw device ({})", place.path.display()))?;
+        Ok::<_, anyhow::Error>(figures(spec, &measured, mode, &place.drive))
     };
-    let measured = run_raw(&load, &cpus, raw_config(poll), cancel, &mut || Ok(()), job)
-        .with_context(|| format!("raw device ({})", place.path.display()))?;
-    Ok(Some(figures(spec, &measured, mode, &place.drive)))
+    let mut raw = measure(spec, writable)?;
+    if let Some(path) = depths_of {
+        raw.other_depths = depths(path, &raw)?;
+        return Ok(Some(raw));
+    }
+    for iodepth in DEPTHS.into_iter().filter(|depth| *depth != spec.iodepth) {
+        let (runtime_ms, ramp_ms) = (spec.runtime_ms.min(DEPTH_RUNTIME_MS), spec.ramp_ms.min(DEPTH_RAMP_MS));
+        let at = measure(&LoadSpec { iodepth, runtime_ms, ramp_ms, ..spec.clone() }, false)?;
+        raw.waited = raw.waited.max(at.waited);
+        raw.other_depths.extend(at.depths());
+    }
+    Ok(Some(raw))
+}
+
+/// Reads the file that an option names.
+///
+/// # Errors
+/// It cannot be read, or is no baseline.
+pub(crate) fn load_baseline(option: &str, file: &Path) -> Result<Baseline> {
+    let (path, make) = (file.display(), "`carmine baseline --json FILE` makes a baseline");
+    let wrong = |what: String| usage!("{option} {path}: {what}; {make}");
+    let text = std::fs::read_to_string(file).map_err(|e| wrong(e.to_string()))?;
+    Ok(Baseline::parse(&text).map_err(|what| wrong(format!("this is {what}")))?)
+}
+
+/// What the drive did at other depths in an earlier result, which must be of the same kind of load.
+fn depths(path: &Path, raw: &RawFigures) -> Result<Vec<AtDepth>> {
+    let shown = path.display();
+    let earlier = load_baseline("--depths-of", path)?.device;
+    let earlier = earlier.ok_or_else(|| usage!("--depths-of {shown}: it has no figures of a device"))?;
+    let kind =
+        |raw: &RawFigures| (raw.bs_bytes, raw.rw, raw.rwmixread, raw.flush_mode.clone(), raw.drive.clone());
+    refuse!(
+        kind(&earlier) != kind(raw),
+        "--depths-of {shown}: it is of another kind of load, or of another drive"
+    );
+    refuse!(earlier.waited >= WAITED_MAX, "--depths-of {shown}: it was measured without CPUs");
+    Ok(earlier.depths().filter(|at| at.iodepth != raw.iodepth).collect())
 }
 
 /// As many jobs as the OSD has reactors, if the depth can be dealt evenly.
-fn dealt(spec: &LoadSpec, reactors: u32, scratch: bool) -> LoadSpec {
+fn dealt(spec: &LoadSpec, reactors: u32, fills: bool) -> LoadSpec {
     let jobs = (1..=reactors.max(1)).rev().find(|jobs| spec.iodepth.is_multiple_of(*jobs)).unwrap_or(1);
     // A file that was never written would be read without touching the drive.
-    let prefill = if scratch { Prefill::Always } else { Prefill::Never };
+    let prefill = if fills { Prefill::Always } else { Prefill::Never };
     LoadSpec { numjobs: jobs, iodepth: spec.iodepth / jobs, prefill, ..spec.clone() }
 }
 
@@ -191,6 +251,10 @@ fn figures(spec: &LoadSpec, measured: &Measured, mode: FlushMode, drive: &str) -
         bs_bytes: spec.bs_bytes,
         iodepth: spec.iodepth,
         rw: spec.rw,
+        rwmixread: spec.rwmixread,
+        other_depths: Vec::new(),
+        waited: result.client.wait_ns as f64 / result.client.wall_ns.max(1) as f64,
+        unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         flush_mode: mode.to_string(),
         drive: drive.to_owned(),
     }

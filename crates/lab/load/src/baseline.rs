@@ -27,15 +27,35 @@ pub struct RawFigures {
     /// Requests in flight, of all jobs together.
     pub iodepth: u32,
     pub rw: Rw,
+    /// Percentage of reads in `randrw`.
+    pub rwmixread: u8,
+    /// The same at other depths: a drive's limit is what it does at the best of them. Empty if that was not measured.
+    pub other_depths: Vec<AtDepth>,
+    /// Part of the windows for which a thread of the raw load was without a CPU, in the worst of them.
+    pub waited: f64,
+    /// Time of the measurement, seconds since 1970.
+    pub unix_s: u64,
     /// How writes became durable; as [`crate::report::Setting::flush_mode`]. Of messages: `none`.
     pub flush_mode: String,
     /// Block device that was measured, and how: `vda, scratch file`; or which connection.
     pub drive: String,
 }
 
+/// Requests per second at a depth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AtDepth {
+    pub iodepth: u32,
+    pub iops: f64,
+    /// Time of the measurement, seconds since 1970.
+    pub unix_s: u64,
+}
+
 /// A load as percentages of its baselines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Percentages {
+    /// Of what the drives do at the depth at which they do most.
+    pub device_limit: Option<f64>,
+    /// Of what they do at the load's depth.
     pub device: Option<f64>,
     pub messenger: Option<f64>,
     /// Why a baseline that was given says nothing about this load.
@@ -54,6 +74,28 @@ pub struct Achieved {
     /// Pairs of reactors that can exchange messages side by side: the smaller of generator threads and reactors. 0 when the
     /// load used no sockets.
     pub pairs: u32,
+}
+
+/// A raw load whose threads lacked a CPU for this part of the window measured the CPUs.
+pub const WAITED_MAX: f64 = 0.1;
+
+impl RawFigures {
+    /// All depths that were measured.
+    pub fn depths(&self) -> impl Iterator<Item = AtDepth> {
+        let own = AtDepth { iodepth: self.iodepth, iops: self.iops, unix_s: self.unix_s };
+        std::iter::once(own).chain(self.other_depths.iter().copied())
+    }
+
+    /// What the drive does at the best depth, if more than one was measured.
+    fn limit_iops(&self) -> Option<f64> {
+        let best = self.depths().map(|at| at.iops).fold(0.0, f64::max);
+        (!self.other_depths.is_empty()).then_some(best)
+    }
+
+    /// What it does at this depth, if that was measured.
+    fn iops_at(&self, iodepth: u64) -> Option<f64> {
+        self.depths().find(|at| u64::from(at.iodepth) == iodepth).map(|at| at.iops)
+    }
 }
 
 impl Baseline {
@@ -80,30 +122,41 @@ impl Baseline {
         Err(what.to_owned())
     }
 
-    /// Compares a load with its baselines. A baseline of another block size, depth, direction or flush mode is refused.
+    /// Compares a load with its baselines. A baseline of another block size, direction, mix or flush mode is refused, and one that was
+    /// measured without CPUs; for the messenger, and for the drive at the load's depth, also one of another depth.
     pub fn percentages(&self, load: &LoadSpec, flush_mode: &str, achieved: &Achieved) -> Percentages {
         let mut refused = Vec::new();
-        let mut judge = |what: &str, raw: &RawFigures, is_device: bool, iops: f64, times: u32| {
+        let is_mixed = load.rw == Rw::RandRw;
+        let mut is_usable = |what: &str, raw: &RawFigures, is_device: bool| {
             let is_flush = !load.rw.writes() || raw.flush_mode == flush_mode;
             let same = [
                 (raw.bs_bytes == load.bs_bytes, "block size"),
-                (u64::from(raw.iodepth) == load.depth_total(), "depth"),
+                (is_device || u64::from(raw.iodepth) == load.depth_total(), "depth"),
                 (!is_device || raw.rw == load.rw, "direction"),
+                (!is_device || !is_mixed || raw.rwmixread == load.rwmixread, "mix"),
                 (!is_device || is_flush, "flush mode"),
             ];
             let other: Vec<&str> = same.into_iter().filter(|(same, _)| !same).map(|(_, name)| name).collect();
             if !other.is_empty() {
                 refused.push(format!("the {what}'s baseline has another {}", other.join(", ")));
-                return None;
+            } else if raw.waited >= WAITED_MAX {
+                let percent = raw.waited * 100.0;
+                refused
+                    .push(format!("the {what}'s baseline was without a CPU for {percent:.0} % of its time"));
             }
-            let whole = raw.iops * f64::from(times);
-            (whole > 0.0 && iops.is_finite()).then(|| iops / whole * 100.0)
+            other.is_empty() && raw.waited < WAITED_MAX
         };
         let Achieved { iops, osd_iops, drives, pairs } = *achieved;
-        let device = self.device.as_ref().and_then(|raw| judge("device", raw, true, osd_iops, drives));
-        let messenger = self.messenger.as_ref().filter(|_| pairs > 0);
-        let messenger = messenger.and_then(|raw| judge("messenger", raw, false, iops, pairs));
-        Percentages { device, messenger, refused }
+        let percent = |iops: f64, raw_iops: f64, times: u32| {
+            let whole = raw_iops * f64::from(times);
+            (whole > 0.0 && iops.is_finite()).then(|| iops / whole * 100.0)
+        };
+        let device = self.device.as_ref().filter(|raw| is_usable("device", raw, true));
+        let device_limit = device.and_then(|raw| percent(osd_iops, raw.limit_iops()?, drives));
+        let device = device.and_then(|raw| percent(osd_iops, raw.iops_at(load.depth_total())?, drives));
+        let messenger = self.messenger.as_ref().filter(|raw| pairs > 0 && is_usable("messenger", raw, false));
+        let messenger = messenger.and_then(|raw| percent(iops, raw.iops, pairs));
+        Percentages { device_limit, device, messenger, refused }
     }
 }
 
@@ -121,6 +174,10 @@ mod tests {
                 bs_bytes: 4096,
                 iodepth: 16,
                 rw: Rw::RandWrite,
+                rwmixread: 50,
+                other_depths: vec![AtDepth { iodepth: 64, iops: 40_000.0, unix_s: 1 }],
+                waited: 0.0,
+                unix_s: 2,
                 flush_mode: "flush".into(),
                 drive: "vda, scratch file".into(),
             }),
@@ -141,7 +198,35 @@ mod tests {
         let load = LoadSpec { rw: Rw::RandWrite, iodepth: 16, ..LoadSpec::default() };
         let achieved = Achieved { iops: 5_000.0, osd_iops: 15_000.0, drives: 3, pairs: 2 };
         let got = baseline().percentages(&load, "flush", &achieved);
-        assert_eq!(got, Percentages { device: Some(50.0), messenger: Some(5.0), refused: vec![] });
+        let want = Percentages {
+            device_limit: Some(12.5),
+            device: Some(50.0),
+            messenger: Some(5.0),
+            refused: vec![],
+        };
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn a_drives_limit_is_what_it_does_at_its_best_depth() {
+        let load = LoadSpec { rw: Rw::RandWrite, iodepth: 2, ..LoadSpec::default() };
+        let achieved = Achieved { iops: 30_000.0, osd_iops: 30_000.0, drives: 1, pairs: 0 };
+        let mut baseline = baseline();
+        let got = |baseline: &Baseline, load: &LoadSpec| baseline.percentages(load, "flush", &achieved);
+        assert_eq!((got(&baseline, &load).device_limit, got(&baseline, &load).device), (Some(75.0), None));
+        let mixed = LoadSpec { rw: Rw::RandRw, rwmixread: 70, ..load.clone() };
+        let device = baseline.device.as_mut().unwrap();
+        device.rw = Rw::RandRw;
+        let refused = got(&baseline, &mixed);
+        assert!(refused.device_limit.is_none() && refused.refused[0].contains("mix"), "{refused:?}");
+        let device = baseline.device.as_mut().unwrap();
+        (device.rw, device.waited) = (Rw::RandWrite, 0.4);
+        let refused = got(&baseline, &load);
+        assert!(refused.device_limit.is_none() && refused.refused[0].contains("40 %"), "{refused:?}");
+        let device = baseline.device.as_mut().unwrap();
+        (device.waited, device.other_depths) = (0.0, Vec::new());
+        let deep = LoadSpec { iodepth: 16, ..load };
+        assert_eq!((got(&baseline, &deep).device_limit, got(&baseline, &deep).device), (None, Some(300.0)));
     }
 
     #[test]
@@ -150,7 +235,7 @@ mod tests {
         let achieved = Achieved { iops: 5_000.0, osd_iops: 5_000.0, drives: 1, pairs: 1 };
         let got = baseline().percentages(&load, "flush", &achieved);
         assert_eq!((got.device, got.messenger), (None, None));
-        assert!(got.refused[0].contains("depth, direction") && got.refused[1].contains("depth"), "{got:?}");
+        assert!(got.refused[0].contains("direction") && got.refused[1].contains("depth"), "{got:?}");
         let write = LoadSpec { rw: Rw::RandWrite, iodepth: 16, ..LoadSpec::default() };
         let got = baseline().percentages(&write, "none", &Achieved { pairs: 0, ..achieved });
         assert!(got.device.is_none() && got.messenger.is_none() && got.refused[0].contains("flush mode"));

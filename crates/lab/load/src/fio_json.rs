@@ -242,7 +242,12 @@ mod tests {
         // 1,000 and 3,000 a second in the two halves of a second.
         (0..500).for_each(|n| result.read.record(8192, 1_000, n * 900_000));
         (0..1500).for_each(|n| result.read.record(8192, 1_000, 500_000_000 + n * 300_000));
-        let generator = GeneratorWindow { user_ns: 300_000_000, system_ns: 100_000_000, switches: 77 };
+        let generator = GeneratorWindow {
+            user_ns: 300_000_000,
+            system_ns: 100_000_000,
+            switches: 77,
+            throttled_ns: None,
+        };
         let job = &jobs(&spec, &result, 1.0, &generator)[0];
         assert_eq!((&job["job_runtime"], &job["ctx"]), (&json!(2000), &json!(77)));
         assert_eq!((&job["usr_cpu"], &job["sys_cpu"]), (&json!(15.0), &json!(5.0)));

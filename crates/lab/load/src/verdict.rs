@@ -9,7 +9,7 @@ use crate::window::Window;
 
 pub(crate) use figures::{Facts, Figure};
 pub use table::page;
-pub(crate) use table::{DISTURBED, RAW_WRONG, UNEVEN};
+pub(crate) use table::{DISTURBED, FOREIGN, RAW_WRONG, UNEVEN};
 
 carmine_types::words! {
     /// The limiter of a point; [`crate::words`] says what each means.
@@ -41,6 +41,10 @@ carmine_types::defaults! {
         pub client_busy: Option<f64>,
         /// CPUs that the generator used of those it may use. `None` for our own generator: its idle threads may spin.
         pub client_cpus: Option<(f64, u32)>,
+        /// Part of the window for which a CPU quota stopped the generator; `None` without a quota.
+        pub client_throttled: Option<f64>,
+        /// Operations of the OSDs' clients in the window that are the load's own.
+        pub own_ops: f64,
         /// Operations that the load keeps in flight.
         pub depth: f64,
         /// For open-loop load: it kept up with its schedule.
@@ -49,7 +53,9 @@ carmine_types::defaults! {
         pub allocated_cores: f64,
         /// The stores keep data on a drive, which a baseline can be taken of.
         pub on_drive: bool,
-        /// Of the raw baselines, in percent.
+        /// Of what the drive does at the depth at which it does most, in percent.
+        pub percent_of_device_limit: Option<f64>,
+        /// Of the raw baselines at the load's depth, in percent.
         pub percent_of_device: Option<f64>,
         pub percent_of_messenger: Option<f64>,
         /// A short window with more load.

@@ -66,6 +66,8 @@ pub struct OsdWindow {
     pub feeder_ns: Option<u64>,
     /// Reads that the store sent to its device, when it counts them.
     pub device_reads: Option<u64>,
+    /// Operations of clients that it answered, when it counts them.
+    pub client_ops: Option<u64>,
     /// Operations that had to go to another reactor than the one that received them, when the OSD counts them.
     pub hopped_ops: Option<u64>,
     /// Bytes of its messages, without those that another OSD counts as received; `None` if it does not count them.
@@ -82,6 +84,8 @@ pub struct GeneratorWindow {
     pub system_ns: u64,
     /// Context switches, voluntary and others.
     pub switches: u64,
+    /// Time that the CPU quota of its cgroup kept it from running, summed over CPUs; `None` without a quota.
+    pub throttled_ns: Option<u64>,
 }
 
 /// All CPUs of the machine.

@@ -14,7 +14,7 @@ pub const KNEE: &str =
     "the last size before the first step that gains less than half of what each unit gave at the start";
 
 /// Marks of points that stay out of slopes and knees.
-pub const SPOILS: [&str; 4] = ["SHARED", "NOISY", "UNSTEADY", "DIED"];
+pub const SPOILS: [&str; 5] = ["SHARED", "NOISY", "FOREIGN", "UNSTEADY", "DIED"];
 /// Axes of the load: of points that differ only in these, the best at each size counts.
 const LOAD_AXES: [&str; 5] = ["iodepth", "jobs", "rate_iops", "arrivals", "client_cpus"];
 const SIZE_AXES: [&str; 3] = ["osds", "reactors", "cpus"];

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
@@ -26,6 +25,7 @@ use serde_json::json;
 use super::args::BenchArgs;
 use super::{Seen, room};
 use crate::Doctor;
+use crate::baseline::load_baseline;
 use crate::sample::series::Recorder;
 use crate::sample::{OsdDump, QUESTIONS, Sampler, Snapshot, WatchedOsd, add_dumps, device_of, host_report};
 use crate::steering::generator_threads;
@@ -82,7 +82,7 @@ impl Setup {
         cache_conditions(&mut spec, args.cache)?;
         check(&args, &spec)?;
         args.profile = args.profile.or(args.stages.then_some(ProfileMode::OnCpu));
-        let baseline = args.baseline.as_deref().map(load_baseline).transpose()?;
+        let baseline = args.baseline.as_deref().map(|file| load_baseline("--baseline", file)).transpose()?;
         let layout = Layout::new(&args.dir.dir)?;
         // A peer's cores stand for reactors.
         let plan = load(BedKind::Peer, &layout)?.map_or_else(|| require_plan(&layout), Ok)?;
@@ -393,13 +393,6 @@ fn cache_conditions(spec: &mut LoadSpec, cache: Option<CacheState>) -> Result<()
     Ok(())
 }
 
-fn load_baseline(file: &Path) -> Result<Baseline> {
-    let (path, make) = (file.display(), "`carmine baseline --json FILE` makes a baseline");
-    let wrong = |what: String| usage!("--baseline {path}: {what}; {make}");
-    let text = std::fs::read_to_string(file).map_err(|e| wrong(e.to_string()))?;
-    Ok(Baseline::parse(&text).map_err(|what| wrong(format!("this is {what}")))?)
-}
-
 /// The state of verified blocks. Without a file, or with one that does not exist yet, nothing is known; the load then gets
 /// a generation of its own, so that blocks of earlier loads can't be taken for its own.
 fn load_state(spec: &mut LoadSpec, args: &BenchArgs) -> Result<Option<VerifyState>> {
@@ -431,7 +424,7 @@ mod tests {
         let path = folder.path().join("b.json");
         let of = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            load_baseline(&path).map_err(|e| e.to_string())
+            load_baseline("--baseline", &path).map_err(|e| e.to_string())
         };
         let raw = r#"{"iops": 1000.0, "bs_bytes": 4096, "iodepth": 1}"#;
         assert!(of(&format!(r#"{{"device": null, "messenger": {raw}}}"#)).unwrap().messenger.is_some());

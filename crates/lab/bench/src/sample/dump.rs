@@ -50,6 +50,7 @@ fn add_clocks(osd: &mut OsdWindow, difference: &Value, end: &OsdDump) {
         reactors.filter_map(|((grown, now), shard)| reactor(shard, grown, now, &end.pgs)).collect();
     osd.feeder_ns = difference.pointer("/kv/feeder_cpu_ns").and_then(Value::as_u64);
     osd.device_reads = sum(grown, "device_reads");
+    osd.client_ops = sum(grown, "ops");
     osd.hopped_ops = sum(grown, "hopped_ops");
     osd.wire_bytes = wire_bytes(grown);
 }

@@ -129,12 +129,13 @@ impl Sampler {
     /// The threads of this process and of a generator that is another program.
     fn generator(&self, start: &Snapshot, end: &Snapshot) -> GeneratorWindow {
         let pids = [std::process::id()].into_iter().chain(self.tool_pids.iter().copied());
-        let threads = end.threads_since(start, pids);
+        let threads = end.threads_since(start, pids.clone());
         let sum = |of: fn(&Thread) -> u64| threads.iter().map(of).sum();
         GeneratorWindow {
             user_ns: sum(|thread| thread.user_ns),
             system_ns: sum(|thread| thread.system_ns),
             switches: sum(|thread| thread.switches),
+            throttled_ns: pids.filter_map(|pid| end.process_since(start, pid).throttled_ns).max(),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::profile::Profile;
 use crate::result::{DirStats, JobResult, VerifyCounts};
 use crate::spec::LoadSpec;
 use crate::stages::Stages;
-use crate::verdict::{DISTURBED, Evidence, Facts, Figure, MoreLoad, RAW_WRONG, UNEVEN};
+use crate::verdict::{DISTURBED, Evidence, FOREIGN, Facts, Figure, MoreLoad, RAW_WRONG, UNEVEN};
 use crate::window::{
     DeviceWindow, DrainWindow, MachineWindow, MetricsWindow, OsdWindow, ReactorWindow, Window,
 };
@@ -199,6 +199,8 @@ pub struct Report {
     pub latency_histogram: LatencyHistograms,
     /// `direct`, `single`, or `in-process`.
     pub route: String,
+    /// Of what the raw device does at its best depth.
+    pub percent_of_device_limit: Option<f64>,
     /// Of the raw baselines of the same block size, depth, direction and flush mode.
     pub percent_of_device: Option<f64>,
     pub percent_of_messenger: Option<f64>,
@@ -308,7 +310,8 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
     let more = marks(result, window, &context, &facts);
     let little = little(spec, ops_in_flight);
     let marks = context.marks.into_iter().chain(more).chain(little).chain(above).chain(raw.refused);
-    let alone = |figure: Option<f64>| figure.filter(|_| !shared);
+    let is_foreign = is_foreign(&facts);
+    let alone = |figure: Option<f64>| figure.filter(|_| !shared && !is_foreign);
     let per_op = |counted: Option<u64>| ratio(counted? as f64, ops);
     let per_client_byte = |bytes: u64| ratio(bytes as f64, (result.read.bytes + result.write.bytes) as f64);
     let disk = osds.iter().map(|osd| osd.process.device_read_bytes + osd.process.device_write_bytes).sum();
@@ -329,7 +332,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
             used: alone(ratio(ops, osd_cpu)),
             busy: alone(ratio(ops, osd_cpu - seconds(spin_ns)).filter(|_| clocks_known)),
         },
-        osd_cpu_us_per_op: ratio(osd_cpu * 1e6, ops).filter(|_| kernel > 0.0),
+        osd_cpu_us_per_op: ratio(osd_cpu * 1e6, ops).filter(|_| kernel > 0.0 && !is_foreign),
         machine_cpu_us_per_op: machine_seconds(window, wall).and_then(|s| ratio((s + drain) * 1e6, ops)),
         cycles_per_op: per_op(window.counters.and_then(|counters| counters.cycles)),
         instructions_per_op: per_op(window.counters.and_then(|counters| counters.instructions)),
@@ -350,6 +353,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
             write: histogram(&result.write),
         },
         route: if in_process { "in-process".to_owned() } else { spec.route.to_string() },
+        percent_of_device_limit: raw.device_limit,
         percent_of_device: raw.device,
         percent_of_messenger: raw.messenger,
         above_baseline,
@@ -415,10 +419,15 @@ impl Context {
             shared: setting.shared,
             client_busy: client_busy.filter(|_| !setting.in_process),
             client_cpus: ratio(seconds(window.machine.generator_ns), wall).zip(self.client_cpus),
+            client_throttled: ratio(seconds(window.machine.generator.throttled_ns.unwrap_or(0)), wall)
+                .filter(|_| !setting.in_process)
+                .map(|part| part.min(1.0)),
+            own_ops: result.ops() as f64,
             depth: spec.depth_total() as f64,
             rate_met: spec.rate_iops.map(|_| seconds(result.behind_ns) <= BEHIND_MAX * wall),
             allocated_cores: self.allocated_cores,
             on_drive: self.drives.is_some(),
+            percent_of_device_limit: raw.device_limit,
             percent_of_device: raw.device,
             percent_of_messenger: raw.messenger,
             more_load: setting.more_load.clone(),
@@ -465,6 +474,12 @@ pub fn result_json(spec: &LoadSpec, result: &JobResult, report: &Report, unix_ms
     })
 }
 
+/// Others used the OSDs or their drives: what an operation costs cannot be told.
+fn is_foreign(facts: &Facts) -> bool {
+    let is_much = |figure| facts.get(figure).is_some_and(|part| part >= FOREIGN);
+    is_much(Figure::ForeignOps) || is_much(Figure::ForeignBytes)
+}
+
 /// Remarks about a window.
 fn marks(result: &JobResult, window: &Window, context: &Context, facts: &Facts) -> Vec<String> {
     let (wall, setting) = (seconds(window.wall_ns), &context.setting);
@@ -495,6 +510,18 @@ fn marks(result: &JobResult, window: &Window, context: &Context, facts: &Facts) 
         carmine_stats::trend(&rates).filter(|trend| trend.unsteady).map(|trend| {
             let (percent, p) = (trend.drift * 100.0, trend.p);
             format!("UNSTEADY: IOPS drifted by {percent:+.0} % over the window (p = {p:.3})")
+        }),
+        at_least(Figure::ForeignOps, FOREIGN).then(|| {
+            let (ops, part) = (facts.name(Figure::ForeignOps), facts.percent(Figure::ForeignOps));
+            format!("FOREIGN: other clients had {ops} of the OSDs ({part}); figures per operation and core are left out")
+        }),
+        at_least(Figure::ForeignBytes, FOREIGN).then(|| {
+            let (bytes, part) = (facts.name(Figure::ForeignBytes), facts.percent(Figure::ForeignBytes));
+            format!("FOREIGN: the drives moved {bytes} for other programs ({part}); figures per operation and core are left out")
+        }),
+        at_least(Figure::ClientThrottled, DISTURBED).then(|| {
+            let part = facts.percent(Figure::ClientThrottled);
+            format!("NOISY: a CPU quota stopped the generator for {part} of the window")
         }),
         at_least(Figure::PgRatio, UNEVEN)
             .then(|| format!("IMBALANCED: {}; raise --pgs", facts.name(Figure::PgRatio))),
@@ -564,7 +591,7 @@ fn guests_seconds(window: &Window) -> f64 {
 
 /// The marks of a result that is above what is possible.
 fn above(raw: &Percentages) -> Vec<String> {
-    let raw = [("device", raw.device), ("messenger", raw.messenger)];
+    let raw = [("device", raw.device_limit.or(raw.device)), ("messenger", raw.messenger)];
     let above = raw.into_iter().filter_map(|(what, percent)| Some((what, percent?)));
     let above = above.filter(|(_, percent)| *percent >= RAW_WRONG).map(|(what, percent)| {
         format!(

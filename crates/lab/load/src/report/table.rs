@@ -111,12 +111,13 @@ fn show(figure: Option<f64>, digits: usize) -> String {
 fn raw_line(report: &Report) -> String {
     let [device, wire] = [report.device_bytes_per_client_byte, report.wire_bytes_per_client_byte];
     format!(
-        "bytes per client byte: device {}, wire {}; IOPS/drive {}; percent of the raw device {}, of the raw messenger {}; \
+        "bytes per client byte: device {}, wire {}; IOPS/drive {}; percent of the raw device {} (of its best depth {}), of the raw messenger {}; \
          flush mode {}{}",
         show(device, 2),
         show(wire, 2),
         show(report.iops_per_drive, 0),
         show(report.percent_of_device, 0),
+        show(report.percent_of_device_limit, 0),
         show(report.percent_of_messenger, 0),
         report.setting.flush_mode,
         if report.setting.flush_forced { ", forced" } else { "" },

@@ -154,7 +154,8 @@ const READERS: &[&str] = &[
 #[test]
 fn readers_of_fios_results_find_their_keys() {
     let (spec, result, mut window, context) = case(false);
-    window.machine.generator = GeneratorWindow { user_ns: 500_000_000, system_ns: 300_000_000, switches: 9 };
+    window.machine.generator =
+        GeneratorWindow { user_ns: 500_000_000, system_ns: 300_000_000, switches: 9, throttled_ns: None };
     let json = result_json(&spec, &result, &report(&spec, &result, &window, context), 1_795_893_535_473);
     for key in READERS.iter().flat_map(|key| ["read", "write"].map(|way| key.replace('*', way))) {
         assert!(json.pointer(&key).is_some_and(|value| !value.is_null()), "no {key} in {json:#}");
@@ -284,6 +285,7 @@ fn more_than_the_raw_device_is_flagged() {
         rw: Rw::RandRead,
         flush_mode: "none".into(),
         drive: "vda".into(),
+        ..crate::baseline::RawFigures::default()
     };
     let baseline = Some(crate::baseline::Baseline { device: Some(device), messenger: None });
     let mut context = Context { drives: Some(1), ..context };

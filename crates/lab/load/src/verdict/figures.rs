@@ -3,10 +3,12 @@
 use carmine_types::counted;
 
 use super::{Evidence, MoreLoad};
-use crate::window::{OsdWindow, ReactorWindow, Window};
+use crate::window::{DeviceWindow, OsdWindow, ProcessWindow, ReactorWindow, Window};
 
 /// If more load gains this many percent, the load was the limit; a smaller gain refutes that.
 pub(super) const GAIN_PERCENT: f64 = 5.0;
+/// Bytes that a file system and a quiet system move for themselves, a second.
+const FOREIGN_BYTES_PER_S: f64 = 8e6;
 
 carmine_types::words! {
     /// A figure of a window. One without a unit of its own is in percent of the window.
@@ -17,13 +19,16 @@ carmine_types::words! {
         RateAsked = "a rate was offered",
         RateMet = "the offered rate was met",
         Throttled = "an OSD was stopped by its CPU quota",
+        ForeignOps = "operations of the OSDs that are not the load's, of all of them",
+        ForeignBytes = "bytes that the drives moved for other programs, of all of them",
+        ClientThrottled = "the generator was stopped by its CPU quota",
         ClientThread = "the hottest generator thread was busy or without a CPU",
         ClientCpus = "the generator used its CPUs",
         /// Only more load from CPUs that were free can refute that the generator or the depth was the limit.
         Refuted = "--confirm: more load from free CPUs gained less than 5 %",
         Helped = "--confirm: more load gained 5 % or more",
         Confirmed = "--confirm was given",
-        OfDevice = "the part of the raw device that was reached",
+        OfDevice = "the part of what the raw device does at its best depth that was reached",
         OfMessenger = "the part of the raw messenger that was reached",
         AboveBaseline = "the part of a raw baseline that was reached",
         DriveUnmeasured = "the store is on a drive, and there is no baseline of it",
@@ -69,7 +74,8 @@ impl Facts {
     pub(crate) fn of(window: &Window, evidence: &Evidence) -> Facts {
         let mut facts = Facts { more_load: evidence.more_load.clone(), ..Facts::default() };
         let more = evidence.more_load.as_ref().map(|more| (more.gain_percent(), more.own_cpus));
-        let (device, messenger) = (evidence.percent_of_device, evidence.percent_of_messenger);
+        let (limit, messenger) = (evidence.percent_of_device_limit, evidence.percent_of_messenger);
+        let device = limit.or(evidence.percent_of_device);
         let is = |is: bool| Some(f64::from(u8::from(is)));
         for (figure, value) in [
             (Figure::Shared, is(evidence.shared)),
@@ -78,10 +84,11 @@ impl Facts {
             (Figure::Refuted, is(more.is_some_and(|(gain, own_cpus)| gain < GAIN_PERCENT && own_cpus))),
             (Figure::Helped, is(more.is_some_and(|(gain, _)| gain >= GAIN_PERCENT))),
             (Figure::Confirmed, is(more.is_some())),
-            (Figure::DriveUnmeasured, is(evidence.on_drive && device.is_none())),
+            (Figure::DriveUnmeasured, is(evidence.on_drive && limit.is_none())),
             (Figure::Seconds, Some(window.wall_ns as f64 / 1e9)),
             (Figure::ClientThread, evidence.client_busy.map(|part| part * 100.0)),
-            (Figure::OfDevice, device),
+            (Figure::ClientThrottled, evidence.client_throttled.map(|part| part * 100.0)),
+            (Figure::OfDevice, limit),
             (Figure::OfMessenger, messenger),
             (Figure::AboveBaseline, device.into_iter().chain(messenger).reduce(f64::max)),
         ] {
@@ -93,6 +100,7 @@ impl Facts {
         }
         if window.wall_ns > 0 {
             facts.cluster(window, evidence);
+            facts.foreign(window, evidence);
             facts.reactors(window, evidence.client_busy.is_some());
             window.osds.iter().for_each(|osd| facts.osd(osd, window.wall_ns as f64));
         }
@@ -143,6 +151,31 @@ impl Facts {
         let cores = evidence.allocated_cores;
         if cores > 0.0 && window.osds.iter().any(|osd| osd.reactors.is_empty()) {
             self.set(Figure::CpusUsed, osds_ns as f64 / (wall * cores) * 100.0, format!("{cores} CPUs"));
+        }
+    }
+
+    /// Work of others: operations of other clients, and bytes that the drives moved beyond those of the OSDs.
+    fn foreign(&mut self, window: &Window, evidence: &Evidence) {
+        let counted: Option<u64> = window.osds.iter().map(|osd| osd.client_ops).sum();
+        if let Some(all) = counted.map(|ops| ops as f64).filter(|ops| *ops > 0.0 && !window.osds.is_empty()) {
+            // The window's two ends are not seen at the same moment by the OSDs and by the load.
+            let foreign = (all - evidence.own_ops - 2.0 * evidence.depth).max(0.0);
+            let name = format!("{foreign:.0} of {all:.0} operations");
+            self.set(Figure::ForeignOps, foreign / all * 100.0, name);
+        }
+        let own = |of: fn(&ProcessWindow) -> u64| window.osds.iter().map(|osd| of(&osd.process)).sum::<u64>();
+        let moved = |of: fn(&DeviceWindow) -> u64| window.devices.iter().map(of).sum::<u64>();
+        let (reads, own_reads) = (moved(|device| device.read_bytes), own(|osd| osd.device_read_bytes));
+        let (writes, own_writes) = (moved(|device| device.write_bytes), own(|osd| osd.device_write_bytes));
+        // A process whose bytes cannot be read seems to have moved none.
+        if own_reads + own_writes > 0 && reads + writes > 0 {
+            let [foreign, all] =
+                [reads.saturating_sub(own_reads) + writes.saturating_sub(own_writes), reads + writes]
+                    .map(|bytes| bytes as f64);
+            let is_much = foreign / (window.wall_ns as f64 / 1e9) >= FOREIGN_BYTES_PER_S;
+            let part = if is_much { foreign / all * 100.0 } else { 0.0 };
+            let name = format!("{:.0} of {:.0} MB", foreign / 1e6, all / 1e6);
+            self.set(Figure::ForeignBytes, part, name);
         }
     }
 

@@ -82,11 +82,14 @@ const SATURATED: f64 = 90.0;
 /// One reactor of several that is this busy holds the others back.
 const ONE_SATURATED: f64 = 97.0;
 /// This percentage of a raw baseline is what the drive or the network gives. How long a device was busy says nothing: one
-/// that takes many requests side by side is busy with the first.
+/// that takes many requests side by side is busy with the first. Only the depth at which it does most tells its limit: at a lower
+/// one both wait for single requests.
 const RAW_REACHED: f64 = 90.0;
 /// Noise apart, nothing does more than a raw baseline of the same requests to the drive; what does was answered by a cache, or asked the
 /// drive for less.
 pub(crate) const RAW_WRONG: f64 = 110.0;
+/// A part of the OSDs' operations, or of the drives' bytes, that is not the load's and changes what is measured.
+pub(crate) const FOREIGN: f64 = 10.0;
 /// Time without a CPU that disturbs a window, and CPU time of others that explains it: a reactor that sleeps is without a CPU
 /// while an idle CPU wakes up, too.
 pub(crate) const DISTURBED: f64 = 10.0;
@@ -109,21 +112,24 @@ pub(super) const ROWS: &[Row] = &[
     on(Qd, &[Yes(Figure::RateMet)])
         .says("the offered rate was met, so more can be asked")
         .next("raise --rate until it is no longer met"),
+    on(Contended, &[AtLeast(Figure::ForeignOps, FOREIGN)])
+        .says("other clients had {@ForeignOps} that the OSDs answered, {ForeignOps} of all")
+        .next("stop the other clients: `carmine admin --osd 0 dump_historic_ops` shows what they ask"),
+    on(Contended, &[AtLeast(Figure::ForeignBytes, FOREIGN)])
+        .says("the drives moved {@ForeignBytes} for other programs, {ForeignBytes} of all")
+        .next("stop the programs that use the OSDs' drives (`iotop` or `pidstat -d` names them)"),
     on(Quota, &[AtLeast(Figure::Throttled, DISTURBED)])
         .says("the CPU quota of {@Throttled} was used up, and stopped it for {Throttled} of the window")
         .next("raise --confine-cpus, or compare with --confine-cpus none"),
+    on(Client, &[AtLeast(Figure::ClientThrottled, DISTURBED)])
+        .says("the generator's CPU quota stopped it for {ClientThrottled} of the window")
+        .next("raise the CPU quota of the generator's control group (cpu.max, or cpu.cfs_quota_us)"),
     on(Client, &[AtLeast(Figure::ClientThread, SATURATED), No(Figure::Refuted)])
         .says("the hottest generator thread was busy or without a CPU {ClientThread} of the window")
         .next("give the generator more CPUs (--client-cpus of `carmine up`) and more --numjobs"),
     on(Client, &[AtLeast(Figure::ClientCpus, SATURATED), No(Figure::Refuted)])
         .says("the generator used {@ClientCpus}")
         .next("give the generator more CPUs (--client-cpus of `carmine up`)"),
-    on(Device, &[AtLeast(Figure::OfDevice, RAW_REACHED), Below(Figure::OfDevice, RAW_WRONG)])
-        .says("{OfDevice} of the raw device was reached")
-        .next(
-            "raise --iodepth if `carmine baseline` gives more at a larger one; else take faster \
-             drives or more of them (--devs)",
-        ),
     on(Imbalanced, &[HOT, AtLeast(Figure::HotRatio, UNEVEN), AtLeast(Figure::PgRatio, UNEVEN)])
         .says(HOT_REACTOR)
         .next("raise --pgs of `carmine up`, so that each reactor owns the same number"),
@@ -155,6 +161,12 @@ pub(super) const ROWS: &[Row] = &[
     on(Contended, &[AtLeast(Figure::WaitingMost, STARVED), AtLeast(Figure::Others, DISTURBED)])
         .says(DISTURBANCE)
         .next(NO_NEIGHBOURS),
+    on(
+        Device,
+        &[AtLeast(Figure::OfDevice, RAW_REACHED), Below(Figure::OfDevice, RAW_WRONG), No(Figure::Helped)],
+    )
+    .says("{OfDevice} of what the raw device does at its best depth was reached")
+    .next("faster drives, or more of them (--devs)"),
     on(Qd, &[Below(Figure::Depth, DEEP), No(Figure::RateAsked), No(Figure::Refuted)])
         .says("nothing is saturated, and the load keeps {@Depth}")
         .next("raise --iodepth or --numjobs"),

@@ -124,11 +124,63 @@ fn evidence(client: f64, depth: f64) -> Evidence {
 }
 
 fn raw(device: Option<f64>, messenger: Option<f64>) -> Evidence {
-    Evidence { percent_of_device: device, percent_of_messenger: messenger, ..evidence(0.2, 64.0) }
+    Evidence { percent_of_device_limit: device, percent_of_messenger: messenger, ..evidence(0.2, 64.0) }
 }
 
 fn more(ratio: f64, own_cpus: bool) -> Option<MoreLoad> {
     Some(MoreLoad { what: "numjobs 2".into(), iops: 1000.0 * ratio, ratio, own_cpus })
+}
+
+/// `blue` randrw at iodepth 1 did what the drive does at that depth, and 11 times as much at iodepth 64.
+#[test]
+fn what_a_drive_does_at_a_low_depth_is_no_limit_of_it() {
+    let idle = window(vec![osd(&[0.5], 0.0, 1)], 0.0, 0.0);
+    let shallow = Evidence { percent_of_device: Some(96.0), depth: 1.0, ..raw(Some(9.0), None) };
+    let (limiter, why) = verdict(&idle, &shallow);
+    assert!(limiter == Limiter::Qd && why.contains("96 % of the raw device"), "{why}");
+}
+
+#[test]
+fn a_drive_is_no_limit_where_more_load_gains_or_others_have_the_cpus() {
+    let idle = window(vec![osd(&[0.5], 0.0, 1)], 0.0, 0.0);
+    let reached = |more| Evidence { more_load: more, ..raw(Some(96.0), None) };
+    assert_eq!(verdict(&idle, &reached(None)).0, Limiter::Device);
+    assert_eq!(verdict(&idle, &reached(more(1.02, true))).0, Limiter::Device);
+    assert_eq!(verdict(&idle, &reached(more(1.33, false))).0, Limiter::Qd);
+    let mut contended = idle;
+    contended.osds[0].reactors[0].wait_ns = 300_000_000;
+    assert_eq!(verdict(&contended, &reached(None)).0, Limiter::Contended);
+}
+
+/// A second client on the same OSDs, and `dd` on their drive.
+#[test]
+fn work_that_is_not_the_loads_is_named() {
+    let mut busy = window(vec![osd(&[0.95], 0.0, 1)], 0.0, 0.0);
+    let own = |own_ops| Evidence { own_ops, ..evidence(0.2, 64.0) };
+    busy.osds[0].client_ops = Some(100_000);
+    assert_eq!(verdict(&busy, &own(99_900.0)).0, Limiter::Osd);
+    let (limiter, why) = verdict(&busy, &own(60_000.0));
+    assert!(limiter == Limiter::Contended && why.contains("39872 of 100000 operations"), "{why}");
+    busy.osds[0].client_ops = None;
+    assert_eq!(verdict(&busy, &own(60_000.0)).0, Limiter::Osd, "a peer does not count them");
+    busy.devices[0].read_bytes = 3_085_000_000;
+    assert_eq!(verdict(&busy, &own(0.0)).0, Limiter::Osd, "whose bytes they are is not known");
+    busy.osds[0].process.device_read_bytes = 342_000_000;
+    let (limiter, why) = verdict(&busy, &own(0.0));
+    assert!(limiter == Limiter::Contended && why.contains("2743 of 3085 MB"), "{why}");
+    busy.osds[0].process.device_read_bytes = 3_000_000_000;
+    assert_eq!(verdict(&busy, &own(0.0)).0, Limiter::Osd);
+}
+
+#[test]
+fn a_generator_that_its_quota_stops_is_the_limit() {
+    let idle = window(vec![osd(&[0.2], 0.0, 1)], 0.0, 0.0);
+    let (limiter, why) = verdict(&idle, &Evidence { client_throttled: Some(0.85), ..evidence(0.1, 64.0) });
+    assert!(limiter == Limiter::Client && why.contains("CPU quota stopped it for 85 %"), "{why}");
+    assert_eq!(
+        verdict(&idle, &Evidence { client_throttled: Some(0.0), ..evidence(0.1, 64.0) }).0,
+        Limiter::Unknown
+    );
 }
 
 #[test]

@@ -130,13 +130,19 @@ pub fn load_step(bed: &Path, config: &Config, ramp: Duration, seed: u64, to: &Lo
     BoundedCommand::new(What::Load, "bench", bed, options, limit_s)
 }
 
-/// Both baselines of a point's load, beside its idle OSDs.
-pub fn baseline_step(layout: &Path, config: &Config, json: &Path) -> BoundedCommand {
+/// Both baselines of a point's load, beside its idle OSDs. `depths_of`: the result of an earlier one of the same kind of load.
+pub fn baseline_step(
+    layout: &Path,
+    config: &Config,
+    json: &Path,
+    depths_of: Option<&Path>,
+) -> BoundedCommand {
     let spec = load_spec(config);
     let window_s = seconds(config).min(BASELINE_WINDOW_S);
     let options = words([
         ("--iodepth", Some(spec.depth_total().to_string())),
         ("--runtime", Some(format!("{:.0}ms", window_s * 1e3))),
+        ("--depths-of", depths_of.map(|path| path.display().to_string())),
         ("--json", Some(json.display().to_string())),
     ]);
     let limit_s = AROUND_S + 2.0 * window_s + spec.size_bytes as f64 / SLOW_BYTES_PER_S;
@@ -273,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_baseline_has_the_depth_of_all_jobs_and_is_short() {
-        let line = shell_line(&baseline_step(Path::new("/l"), &config(), Path::new("b")).argv);
+        let line = shell_line(&baseline_step(Path::new("/l"), &config(), Path::new("b"), None).argv);
         assert_eq!(
             line,
             "carmine baseline --dir /l --rw randrw --bs 4096 --rwmixread 50 --size 1048576 --iodepth 32 --runtime \

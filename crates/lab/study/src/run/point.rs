@@ -239,7 +239,8 @@ impl Sweep<'_> {
         if let Some(fresh) = self.baselines.fresh(point, now).cloned() {
             return std::fs::copy(fresh, &file).ok().map(|_| file);
         }
-        let step = baseline_step(&self.layouts.folder(&point.layout), &point.config, &file);
+        let depths_of = self.baselines.of_kind(point, now).map(PathBuf::as_path);
+        let step = baseline_step(&self.layouts.folder(&point.layout), &point.config, &file, depths_of);
         match self.step(&step, log) {
             End::Ok if file.exists() => {
                 self.baselines.add(point, now, file.clone());

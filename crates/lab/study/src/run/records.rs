@@ -25,15 +25,29 @@ pub(super) struct Baselines(Vec<(Config, f64, PathBuf)>);
 
 /// The settings that a baseline depends on: the load's shape and where its data lies.
 fn key(point: &Point) -> Config {
-    const SHAPES: [&str; 7] = ["workload", "bs_bytes", "read_percent", "iodepth", "jobs", "cpus", "confine"];
-    let layout = |name: &str| axis(name).is_some_and(|axis| axis.role == Role::Layout);
-    point.config.only(|name| SHAPES.contains(&name) || layout(name))
+    point.config.only(|name| DEPTHS.contains(&name) || is_of_drive(name))
+}
+
+/// The settings of the depth.
+const DEPTHS: [&str; 2] = ["iodepth", "jobs"];
+
+/// A setting on which depends what a drive does at its best depth.
+fn is_of_drive(name: &str) -> bool {
+    const KINDS: [&str; 5] = ["workload", "bs_bytes", "read_percent", "cpus", "confine"];
+    KINDS.contains(&name) || axis(name).is_some_and(|axis| axis.role == Role::Layout)
 }
 
 impl Baselines {
     /// A baseline that was taken for the same load a short while ago.
     pub(super) fn fresh(&self, point: &Point, now_unix_s: f64) -> Option<&PathBuf> {
         let taken = self.0.iter().rev().find(|(of, ..)| *of == key(point))?;
+        ((now_unix_s - taken.1).abs() <= AGE_MAX_S).then_some(&taken.2)
+    }
+
+    /// A baseline that was taken a short while ago for the same kind of load, at whatever depth.
+    pub(super) fn of_kind(&self, point: &Point, now_unix_s: f64) -> Option<&PathBuf> {
+        let kind = point.config.only(is_of_drive);
+        let taken = self.0.iter().rev().find(|(of, ..)| of.only(is_of_drive) == kind)?;
         ((now_unix_s - taken.1).abs() <= AGE_MAX_S).then_some(&taken.2)
     }
 
