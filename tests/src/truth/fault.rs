@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::setup::{BusyCpu, SlowDrive};
+use super::setup::{Group, Neighbour};
 use crate::{Testbed, carmine_bin, run};
 
 /// CPU of the OSD's reactor, and of the generator.
@@ -14,6 +14,10 @@ const OSD_CPU: &str = "0";
 const CLIENT_CPU: &str = "1";
 /// Reads per second that a slow drive gives.
 const SLOW_DRIVE_IOPS: u32 = 300;
+/// A file on the OSD's drive that is not the OSD's.
+const OTHER_BYTES: u64 = 256 << 20;
+/// Time in which a neighbour is at work.
+const SETTLES: Duration = Duration::from_millis(800);
 /// A run takes a few seconds; the machine may be busy with other things.
 const LIMIT: Duration = Duration::from_secs(120);
 /// The word for a run that ended with an error: it counts as one that was named wrongly.
@@ -35,10 +39,23 @@ pub struct Fault {
     busy_cpu: Option<&'static str>,
     /// The generator has the lowest priority.
     nice: bool,
-    /// The drive under the testbed's folder is slow, and each run has a baseline of it.
+    /// The drive under the testbed's folder is slow.
     slow_drive: bool,
+    /// Each run has a baseline.
+    baseline: bool,
+    /// Another client reads from the OSD during each window, or another program from its drive.
+    beside: Option<Beside>,
+    /// The generator has so many milliseconds of CPU time in every 100.
+    quota_ms: Option<u32>,
     /// Programs that must be installed, with their packages.
     needs: &'static [(&'static str, &'static str)],
+}
+
+/// Work that is not the load's.
+#[derive(Clone, Copy, Debug)]
+enum Beside {
+    Client,
+    Dd,
 }
 
 const PLAIN: Fault = Fault {
@@ -50,6 +67,9 @@ const PLAIN: Fault = Fault {
     busy_cpu: None,
     nice: false,
     slow_drive: false,
+    baseline: false,
+    beside: None,
+    quota_ms: None,
     needs: &[],
 };
 
@@ -110,6 +130,41 @@ pub const FAULTS: &[Fault] = &[
         up: &["--store", "blue", "--osd-size", "256M", "--sparse"],
         load: &["--rw", "randread", "--iodepth", "8"],
         slow_drive: true,
+        baseline: true,
+        ..PLAIN
+    },
+    Fault {
+        name: "shallow-drive",
+        expected: &["QD"],
+        what: "one operation at a time, which reaches what the drive does at that depth, and not what it does at others",
+        up: &["--store", "blue", "--osd-size", "256M", "--sparse"],
+        load: &["--rw", "randrw", "--iodepth", "1"],
+        baseline: true,
+        ..PLAIN
+    },
+    Fault {
+        name: "second-client",
+        expected: &["CONTENDED"],
+        what: "another client reads from the same OSD",
+        load: &["--rw", "randread", "--iodepth", "16"],
+        beside: Some(Beside::Client),
+        ..PLAIN
+    },
+    Fault {
+        name: "drive-neighbour",
+        expected: &["CONTENDED"],
+        what: "`dd` reads from the OSD's drive",
+        up: &["--store", "blue", "--osd-size", "256M", "--sparse"],
+        load: &["--rw", "randread", "--iodepth", "16"],
+        beside: Some(Beside::Dd),
+        ..PLAIN
+    },
+    Fault {
+        name: "generator-quota",
+        expected: &["CLIENT"],
+        what: "a cgroup gives the generator 10 ms of CPU time in every 100 ms",
+        load: &["--rw", "randread", "--iodepth", "16"],
+        quota_ms: Some(10),
         ..PLAIN
     },
     Fault {
@@ -142,7 +197,8 @@ pub const FAULTS: &[Fault] = &[
 pub struct Faulty {
     fault: Fault,
     bed: Testbed,
-    drive: Option<SlowDrive>,
+    /// The limit of the OSD's drive, or of the generator's CPU time.
+    limit: Option<Group>,
 }
 
 /// The verdict of one run.
@@ -189,32 +245,54 @@ impl Fault {
             return Err(format!("carmine up: {}", last_line(&out)));
         }
         // The objects are written before anything is slow.
-        let faulty = Faulty { fault: *self, bed, drive: None };
+        let faulty = Faulty { fault: *self, bed, limit: None };
         let seen = faulty.bench(&["--rw", "randread"], Duration::from_millis(100), &[]);
         seen.map_err(|error| format!("carmine bench: {error}"))?;
-        if !self.slow_drive {
-            return Ok(faulty);
+        if matches!(self.beside, Some(Beside::Dd)) {
+            let bytes = std::fs::File::create(faulty.bed.file("other")).and_then(|mut file| {
+                std::io::copy(&mut std::io::Read::take(std::io::repeat(7), OTHER_BYTES), &mut file)?;
+                file.sync_all()
+            });
+            bytes.map_err(|error| format!("a file on the OSD's drive: {error}"))?;
         }
-        let drive = SlowDrive::new(&faulty.bed.dir(), SLOW_DRIVE_IOPS).ok_or(
-            "no control group can limit block devices: run as root, with cgroup v2's controller io (or v1's blkio)",
-        )?;
-        drive.put(faulty.bed.pid("osd.0").ok_or("the OSD does not run")?);
-        Ok(Faulty { drive: Some(drive), ..faulty })
+        let lacks = |what: &str, v2: &str, v1: &str| {
+            format!(
+                "no control group can limit {what}: run as root, with cgroup v2's controller {v2} (or v1's {v1})"
+            )
+        };
+        let limit = match self.quota_ms {
+            Some(ms) => Some(Group::cpu_quota(ms).ok_or_else(|| lacks("CPU time", "cpu", "cpu"))?),
+            None if self.slow_drive => {
+                let drive = Group::slow_drive(&faulty.bed.dir(), SLOW_DRIVE_IOPS)
+                    .ok_or_else(|| lacks("block devices", "io", "blkio"))?;
+                drive.put(faulty.bed.pid("osd.0").ok_or("the OSD does not run")?);
+                Some(drive)
+            }
+            None => None,
+        };
+        Ok(Faulty { limit, ..faulty })
     }
 }
 
 impl Faulty {
     /// Measures once, with the fault in place.
     pub fn run(&self, window: Duration) -> Seen {
-        let busy = self.fault.busy_cpu.map(|cpu| [BusyCpu::on(cpu), BusyCpu::on(cpu)]);
-        let nice: &[&str] = if self.fault.nice { &["nice", "-n", "19"] } else { &[] };
-        let measured = match &self.drive {
-            None => self.bench(self.fault.load, window, nice),
-            Some(drive) => self.baseline(drive, window).and_then(|file| {
-                self.bench(&[self.fault.load, &["--baseline", &file]].concat(), window, nice)
-            }),
+        let fault = &self.fault;
+        let limit = self.limit.as_ref().map(Group::wrap);
+        let limit: Vec<&str> = limit.iter().flatten().map(String::as_str).collect();
+        let wrap: Vec<&str> = match fault.quota_ms {
+            Some(_) => limit.clone(),
+            None if fault.nice => vec!["nice", "-n", "19"],
+            None => Vec::new(),
         };
-        drop(busy);
+        let baseline = if fault.baseline { self.baseline(window, &limit).map(Some) } else { Ok(None) };
+        let busy = fault.busy_cpu.map(|cpu| [Neighbour::busy(cpu), Neighbour::busy(cpu)]);
+        let beside = fault.beside.map(|beside| self.start_beside(beside));
+        let measured = baseline.and_then(|file| {
+            let baseline: Vec<&str> = file.iter().flat_map(|file| ["--baseline", file.as_str()]).collect();
+            self.bench(&[fault.load, &baseline].concat(), window, &wrap)
+        });
+        drop((busy, beside));
         match measured {
             Ok(result) => seen(&result),
             Err(why) => Seen { word: FAILED.to_owned(), why },
@@ -231,14 +309,26 @@ impl Faulty {
         Ok(result["carmine"].take())
     }
 
-    /// A baseline of the slow drive; the name of its file.
-    fn baseline(&self, drive: &SlowDrive, window: Duration) -> Result<String, String> {
+    /// A baseline with the drive's limit; the name of its file.
+    fn baseline(&self, window: Duration, wrap: &[&str]) -> Result<String, String> {
         let file = self.bed.file("baseline.json");
-        let wrap = drive.wrap();
-        let wrap: Vec<&str> = wrap.iter().map(String::as_str).collect();
         let more = ["--ramp", "200ms", "--json", &file];
-        self.carmine("baseline", &[self.fault.load, &more].concat(), window, &wrap)?;
+        self.carmine("baseline", &[self.fault.load, &more].concat(), window, wrap)?;
         Ok(file)
+    }
+
+    /// Starts work that is not the load's, on the generator's CPU.
+    fn start_beside(&self, beside: Beside) -> Neighbour {
+        let (bin, dir) = (carmine_bin(), self.bed.dir());
+        let [bin, dir] = [&bin, &dir].map(|path| path.to_str().expect("UTF-8"));
+        let bench = "exec \"$0\" bench --dir \"$1\" --rw randread --size 32m --iodepth 16 --runtime 25";
+        let dd = "while :; do dd if=\"$1\" of=/dev/null bs=1M iflag=direct; done";
+        let neighbour = match beside {
+            Beside::Client => Neighbour::start(CLIENT_CPU, &bench.replace("$0", bin), &[dir]),
+            Beside::Dd => Neighbour::start(CLIENT_CPU, dd, &[&self.bed.file("other")]),
+        };
+        std::thread::sleep(SETTLES);
+        neighbour
     }
 
     fn carmine(&self, command: &str, args: &[&str], window: Duration, wrap: &[&str]) -> Result<(), String> {

@@ -6,19 +6,24 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A process that only takes CPU time, for at most 30 s.
-pub(super) struct BusyCpu(Child);
+/// A client of a testbed, or a program that reads its drive, for at most 30 s.
+pub(super) struct Neighbour(Child);
 
-impl BusyCpu {
-    pub(super) fn on(cpu: &str) -> BusyCpu {
-        let words = ["-c", cpu, "timeout", "30", "sh", "-c", "while :; do :; done"];
-        let child =
-            Command::new("taskset").args(words).stdout(Stdio::null()).spawn().expect("taskset (util-linux)");
-        BusyCpu(child)
+impl Neighbour {
+    /// Runs a shell script with these words as `$@`, on a CPU.
+    pub(super) fn start(cpu: &str, script: &str, words: &[&str]) -> Neighbour {
+        let mut command = Command::new("taskset");
+        command.args(["-c", cpu, "timeout", "30", "sh", "-c", script, "sh"]).args(words);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        Neighbour(child.expect("taskset (util-linux)"))
+    }
+
+    pub(super) fn busy(cpu: &str) -> Neighbour {
+        Neighbour::start(cpu, "while :; do :; done", &[])
     }
 }
 
-impl Drop for BusyCpu {
+impl Drop for Neighbour {
     fn drop(&mut self) {
         // `timeout` passes the signal on to the shell; SIGKILL it could not.
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
@@ -26,32 +31,41 @@ impl Drop for BusyCpu {
     }
 }
 
-/// Reads per second of the drive under a folder are limited for the processes that are put in here. cgroup v2 or v1,
-/// whichever has the controller.
-pub(super) struct SlowDrive {
-    group: PathBuf,
+/// A control group with a limit for the processes that are put in here. cgroup v2 or v1, whichever has the controller.
+pub(super) struct Group {
+    path: PathBuf,
 }
 
-impl SlowDrive {
-    /// `None` where there is no such controller, or no right to use it.
-    pub(super) fn new(folder: &Path, reads_per_s: u32) -> Option<SlowDrive> {
+impl Group {
+    /// So many reads per second of the drive under a folder. `None` where there is no such controller, or no right to use it.
+    pub(super) fn slow_drive(folder: &Path, reads_per_s: u32) -> Option<Group> {
         let number = fs::metadata(folder).ok()?.dev();
         // glibc's gnu_dev_major and gnu_dev_minor.
         let (major, minor) =
             (number >> 8 & 0xfff | number >> 32 & !0xfff, number & 0xff | number >> 12 & !0xff);
-        let name = format!("carmine-test-{}", std::process::id());
-        let ways = [
+        let v1 = "blkio.throttle.read_iops_device";
+        Group::with_one([
             ("/sys/fs/cgroup", "io.max", format!("{major}:{minor} riops={reads_per_s}")),
-            (
-                "/sys/fs/cgroup/blkio",
-                "blkio.throttle.read_iops_device",
-                format!("{major}:{minor} {reads_per_s}"),
-            ),
-        ];
-        for (root, file, text) in ways {
-            let drive = SlowDrive { group: Path::new(root).join(&name) };
-            if fs::create_dir(&drive.group).is_ok() && write_there(&drive.group.join(file), &text) {
-                return Some(drive);
+            ("/sys/fs/cgroup/blkio", v1, format!("{major}:{minor} {reads_per_s}")),
+        ])
+    }
+
+    /// So much CPU time in every 100 ms. `None` as above.
+    pub(super) fn cpu_quota(ms: u32) -> Option<Group> {
+        let us = ms * 1000;
+        Group::with_one([
+            ("/sys/fs/cgroup", "cpu.max", format!("{us} 100000")),
+            ("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", us.to_string()),
+        ])
+    }
+
+    /// The first of these limits that can be set: root of the hierarchy, file, and its content.
+    fn with_one(limits: [(&str, &str, String); 2]) -> Option<Group> {
+        let name = format!("carmine-test-{}", std::process::id());
+        for (root, file, text) in limits {
+            let group = Group { path: Path::new(root).join(&name) };
+            if fs::create_dir(&group.path).is_ok() && write_there(&group.path.join(file), &text) {
+                return Some(group);
             }
         }
         None
@@ -59,25 +73,25 @@ impl SlowDrive {
 
     /// Moves a process in here.
     pub(super) fn put(&self, pid: i32) {
-        assert!(write_there(&self.group.join("cgroup.procs"), &pid.to_string()), "{pid} can't be moved");
+        assert!(write_there(&self.path.join("cgroup.procs"), &pid.to_string()), "{pid} can't be moved");
     }
 
     /// Words before a command that start it in here.
     pub(super) fn wrap(&self) -> [String; 4] {
-        let script = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", self.group.display());
+        let script = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", self.path.display());
         ["sh".to_owned(), "-c".to_owned(), script, "sh".to_owned()]
     }
 }
 
-impl Drop for SlowDrive {
+impl Drop for Group {
     fn drop(&mut self) {
         // Processes that are still in it keep it; they go with the testbed, and an empty group harms nobody.
-        let root = self.group.parent().unwrap_or(Path::new("/"));
-        let pids = fs::read_to_string(self.group.join("cgroup.procs")).unwrap_or_default();
+        let root = self.path.parent().unwrap_or(Path::new("/"));
+        let pids = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
         pids.lines().for_each(|pid| {
             write_there(&root.join("cgroup.procs"), pid);
         });
-        let _ = fs::remove_dir(&self.group);
+        let _ = fs::remove_dir(&self.path);
     }
 }
 
