@@ -40,6 +40,29 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&text).expect("JSON")
 }
 
+/// Whatever a command does, the OSDs' own counters tell its cost.
+#[test]
+fn any_command_is_measured() {
+    if !can_run() {
+        return;
+    }
+    let bed = testbed();
+    let measure = |command: &[&str]| {
+        let json = bed.file("measured.json");
+        let out = bed.run("measure", &[&["--json", &json, "--"], command].concat());
+        (out.status.code(), json)
+    };
+    let words = ["-p", "bench", "bench", "1", "write", "-b", "4096", "-t", "4", "--no-cleanup"];
+    let (code, json) = measure(&[&["rados"], &words[..]].concat());
+    let measured = read(Path::new(&json));
+    assert_eq!((code, measured["exit_code"].as_i64()), (Some(0), Some(0)), "{measured}");
+    assert!(measured["ops"].as_u64().is_some_and(|ops| ops > 100), "{measured}");
+    assert!(measured["osd_cpu_us_per_op"].as_f64().is_some_and(|us| us > 1.0), "{measured}");
+    assert!(measured["osds"][0]["cpu_seconds"]["busy"].as_f64().is_some_and(|s| s > 0.0), "{measured}");
+    assert_eq!(measure(&["sh", "-c", "exit 7"]).0, Some(7));
+    assert_eq!(measure(&["carmine-no-such-program"]).0, Some(127));
+}
+
 /// Names of an object's fields.
 fn names(value: &Value) -> BTreeSet<&str> {
     value.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect()

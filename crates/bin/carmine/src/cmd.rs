@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
-use carmine_bench::{baseline, bench, top};
+use carmine_bench::{baseline, bench, measure, top};
 use carmine_crush::print::{PgColumns, pgs_dump, print_map};
 use carmine_daemon::signals::cancel_flag;
 use carmine_load::{verdict, words};
@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Destroy(DirArgs),
     /// Load a testbed and measure it
     Bench(bench::BenchArgs),
+    /// Run any command, and measure the OSDs meanwhile
+    Measure(measure::MeasureArgs),
     /// Load a testbed with verified data while its OSDs are killed, stopped, restarted and taken out at random; then check it all
     Thrash(carmine_thrash::ThrashArgs),
     /// Run whole clusters in a simulator, under faults that seeds draw, and check what their clients saw
@@ -106,6 +108,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Destroy(args) => testbed::destroy(BedKind::Testbed, &args.dir),
         Command::Baseline(args) => baseline::run(&args, &*cancel_flag()?),
         Command::Bench(args) => bench::run(args, &*cancel_flag()?, doctor::findings_of),
+        Command::Measure(args) => measure::run(&args, &*cancel_flag()?),
         Command::Thrash(args) => carmine_thrash::run(&args, &*cancel_flag()?),
         Command::Sim(args) => {
             // All of its daemons log to this terminal: only if somebody asks for it.

@@ -5,7 +5,7 @@ mod controller;
 mod hosted;
 mod recovering;
 mod room;
-mod setup;
+pub(crate) mod setup;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

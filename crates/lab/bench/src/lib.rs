@@ -9,6 +9,7 @@
 pub mod baseline;
 pub mod bench;
 mod child;
+pub mod measure;
 pub mod profile;
 pub mod sample;
 pub mod steering;

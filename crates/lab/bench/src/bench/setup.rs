@@ -75,6 +75,47 @@ impl Reading {
     }
 }
 
+/// The processes of the monitor and of all OSDs.
+///
+/// # Errors
+/// One of them does not run.
+pub(crate) fn running(layout: &Layout, plan: &Plan) -> Result<(u32, Vec<(OsdId, ProcessId)>)> {
+    let dir = layout.dir().display();
+    let start = if plan.peer.is_some() { "carmine peer up" } else { "carmine up" };
+    let alive = |daemon: Daemon| -> Result<ProcessId> {
+        ProcessId::running(layout, daemon)?
+            .with_context(|| format!("{daemon} in {dir} is not running; start it with `{start} --dir {dir}`"))
+    };
+    let osds = plan.osd_ids().map(|id| Ok((id, alive(Daemon::Osd(id))?)));
+    Ok((alive(Daemon::Mon)?.pid.unsigned_abs(), osds.collect::<Result<Vec<_>>>()?))
+}
+
+/// Reads of these processes what the kernel counts, and of the drives under their stores.
+pub(crate) fn sampler(
+    layout: &Layout,
+    plan: &Plan,
+    stores: &[StoreFacts],
+    mon_pid: u32,
+    osds: &[(OsdId, ProcessId)],
+) -> Sampler {
+    let processes = osds.iter().zip(&plan.grid.osds).map(|((id, process), row)| WatchedOsd {
+        id: id.0,
+        pid: process.pid.unsigned_abs(),
+        alien_cpus: if row.aliens.own { 0 } else { row.aliens.cpus.len() as u32 },
+    });
+    Sampler::new(processes.collect(), Some(mon_pid), watched(layout, plan, stores))
+}
+
+/// The OSDs' answers. An OSD that does not answer has none; a peer's OSDs do not know these questions.
+pub(crate) fn dumps(layout: &Layout, plan: &Plan) -> Vec<OsdDump> {
+    let dump = |id: OsdId| -> Result<OsdDump> {
+        let [metrics, status] = QUESTIONS.map(|question| ask_osd(layout, id, question));
+        OsdDump::parse([&metrics?, &status?])
+    };
+    let osds = plan.osd_ids().filter(|_| plan.peer.is_none());
+    osds.map(|id| dump(id).unwrap_or_default()).collect()
+}
+
 impl Setup {
     /// Checks the load, and looks at the cluster that is to be loaded, all of whose processes must run.
     pub(super) fn prepare(mut args: BenchArgs, doctor: Doctor) -> Result<Setup> {
@@ -105,17 +146,9 @@ impl Setup {
         }
         fill_and_age(&mut spec, &plan, (args.fill, args.age))?;
         let marks = check(&args, &spec)?;
+        let (mon_pid, osds) = running(&layout, &plan)?;
         let dir = layout.dir().display();
-        let start = if is_peer { "carmine peer up" } else { "carmine up" };
-        let alive = |daemon: Daemon| -> Result<ProcessId> {
-            ProcessId::running(&layout, daemon)?.with_context(|| {
-                format!("{daemon} in {dir} is not running; start it with `{start} --dir {dir}`")
-            })
-        };
-        let mon_pid = alive(Daemon::Mon)?.pid.unsigned_abs();
         let mon = mon_addr(&layout).with_context(|| format!("the monitor of {dir} has no address yet"))?;
-        let osds = plan.osd_ids().map(|id| Ok((id, alive(Daemon::Osd(id))?)));
-        let osds = osds.collect::<Result<Vec<_>>>()?;
         let (stores, doctor) = match &plan.peer {
             None => (stores(&layout, &plan)?, doctor(&layout, &plan)),
             Some(_) => {
@@ -123,13 +156,7 @@ impl Setup {
                 (Vec::new(), examine(&Options { reactor_cpus, client_cpus, ..Options::default() }))
             }
         };
-        let processes = osds.iter().zip(&plan.grid.osds).map(|((id, process), row)| WatchedOsd {
-            id: id.0,
-            pid: process.pid.unsigned_abs(),
-            alien_cpus: if row.aliens.own { 0 } else { row.aliens.cpus.len() as u32 },
-        });
-        let devices = watched(&layout, &plan, &stores);
-        let sampler = Sampler::new(processes.collect(), Some(mon_pid), devices);
+        let sampler = sampler(&layout, &plan, &stores, mon_pid, &osds);
         let state = load_state(&mut spec, &args)?;
         let setup =
             Setup { args, spec, state, marks, layout, plan, mon, osds, sampler, stores, doctor, baseline };
@@ -238,14 +265,9 @@ impl Setup {
         Ok(self.sampler.baseline_cores(&before, &self.sampler.sample()?))
     }
 
-    /// The OSDs' answers. An OSD that does not answer has none; a peer's OSDs do not know these questions.
+    /// As [`dumps`].
     pub(super) fn dumps(&self) -> Vec<OsdDump> {
-        let dump = |id: OsdId| -> Result<OsdDump> {
-            let [metrics, status] = QUESTIONS.map(|question| ask_osd(&self.layout, id, question));
-            OsdDump::parse([&metrics?, &status?])
-        };
-        let osds = self.osds.iter().filter(|_| self.plan.peer.is_none());
-        osds.map(|(id, _)| dump(*id).unwrap_or_default()).collect()
+        dumps(&self.layout, &self.plan)
     }
 
     /// The window between two readings, the kernel's of which `sampler` has made.
@@ -341,7 +363,7 @@ pub(super) fn instrument(samples: Option<&Samples>) -> Option<InstrumentWindow> 
 }
 
 /// The drives under the stores, as the OSDs report them; none for stores in memory.
-fn stores(layout: &Layout, plan: &Plan) -> Result<Vec<StoreFacts>> {
+pub(crate) fn stores(layout: &Layout, plan: &Plan) -> Result<Vec<StoreFacts>> {
     let ask = |osd: OsdId| -> Result<Option<StoreFacts>> {
         let answer = ask_osd(layout, osd, r#"{"prefix":"dump_store"}"#)?;
         serde_json::from_str(&answer).with_context(|| format!("{osd} does not say what its store lies on"))

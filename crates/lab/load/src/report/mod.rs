@@ -24,7 +24,7 @@ use crate::window::{
     DeviceWindow, DrainWindow, MachineWindow, MetricsWindow, OsdWindow, ReactorWindow, Window,
 };
 
-pub use table::table;
+pub use table::{osd_line, table};
 
 /// Shorter windows, in seconds, are marked SMOKE: they show that a set-up works, not how fast it is.
 pub const WINDOW_MIN_S: f64 = 10.0;
@@ -435,7 +435,8 @@ impl Context {
     }
 }
 
-fn osd_report(osd: &OsdWindow) -> OsdReport {
+/// The work of an OSD in a window.
+pub fn osd_report(osd: &OsdWindow) -> OsdReport {
     // A peer's RocksDB has threads of these names, too, but its other threads cannot be told apart.
     let known = |ns: u64| (!osd.reactors.is_empty()).then_some(seconds(ns));
     let sum = |clock: fn(&ReactorWindow) -> u64| known(osd.sum(clock));

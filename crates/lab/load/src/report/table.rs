@@ -67,7 +67,8 @@ fn recovery_line(recovery: Recovery) -> String {
     format!("recovery  osd.{osd_out} out: {clean}; p99 {until} ms until then, {after} ms after it")
 }
 
-fn osd_line(osd: &OsdReport) -> String {
+/// The work of an OSD, as a line.
+pub fn osd_line(osd: &OsdReport) -> String {
     let (c, id, mib) = (&osd.cpu_seconds, osd.id, osd.rss_bytes >> 20);
     let show = |seconds: Option<f64>| seconds.map_or_else(|| "n/a".into(), |s| format!("{s:.2}"));
     let [busy, spin, sleep, wait, alien] = [c.busy, c.spin, c.sleep, c.wait, c.alien].map(show);
