@@ -1,5 +1,5 @@
 //! One object with a million omap keys, in an OSD of 512 MiB: filled, looked up, listed from the middle and trimmed by range.
-//! About 60 s. The figures that it prints are in BENCHMARKS.md.
+//! About 60 s. Figures that it printed are in benches/notebook/2026-11-22-core-rebuilt-and-long-omap.md.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // reads /proc, and the time
 
 use std::net::SocketAddr;

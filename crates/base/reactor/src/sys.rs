@@ -158,7 +158,8 @@ pub(crate) fn tcp_socket(addr: &SocketAddr) -> io::Result<OwnedFd> {
 }
 
 /// Sets `TCP_NODELAY`, and over loopback a congestion control that paces nothing: there is nothing to congest, and BBR, where the
-/// machine has it, costs a quarter of the bytes a second there (BENCHMARKS.md). A socket that refuses works all the same.
+/// machine has it, costs a quarter of the bytes a second there
+/// (benches/notebook/2026-11-28-one-queue-lookup-and-bbr.md). A socket that refuses works all the same.
 pub(crate) fn tune(fd: &OwnedFd, peer: &SocketAddr) {
     set_tcp(fd, libc::TCP_NODELAY, &1_i32.to_ne_bytes());
     if peer.ip().is_loopback() {

@@ -20,7 +20,7 @@ pub(crate) const NVME: &str = "NVM Express base specification";
 /// The speed of links: transfers per second, lanes and encoding.
 pub(crate) const PCIE: &str = "PCI Express base specification";
 /// Measured with this program.
-pub(crate) const OWN: &str = "Carmine's own measurements (BENCHMARKS.md)";
+pub(crate) const OWN: &str = "Carmine's own measurements (benches/notebook)";
 
 carmine_types::words! {
     /// How much a finding matters to a measurement.

@@ -10,9 +10,9 @@ use crate::cpulist::refuse;
 use crate::plan::named;
 use crate::{ClientCpus, Cpu, CpuList, PlanRequest, Strategy, Topology, TopologyError};
 
-/// Without `--client-cpus`, clients get one CPU out of this many. Measured on the machine of `BENCHMARKS.md` (`cyan`, 4 KiB, iodepth 64),
-/// an operation costs our own generator 5.9 us of CPU and fio's rados engine 14, and the OSD 6 (reads) to 8 (writes); with
-/// `blue` it costs the OSD 9 to 23. So one client CPU for two of the OSDs' is about right for our own generator.
+/// Without `--client-cpus`, clients get one CPU out of this many. An operation (`cyan`, 4 KiB, iodepth 64) costs our own generator
+/// 5.9 us of CPU and fio's rados engine 14, and the OSD 6 (reads) to 8 (writes); with `blue` it costs the OSD 9 to 23
+/// (benches/notebook/2026-11-22-what-a-client-costs.md). So one client CPU for two of the OSDs' is about right for our own generator.
 const DEFAULT_SHARE: usize = 3;
 
 /// The number of CPUs that clients get out of `cpus` if nobody asks for a number.
