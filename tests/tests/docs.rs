@@ -78,7 +78,9 @@ fn every_command_and_option_on_a_page_exists() {
         for call in blocks.chain(page.spans()).flat_map(|shell| calls(&shell)) {
             // `help WORD` is help already.
             let ask = (call[0] != "help").then_some("--help");
-            let words: Vec<&str> = call.iter().map(String::as_str).chain(ask).collect();
+            // What follows `--` is another program's.
+            let own = call.iter().map(String::as_str).take_while(|word| *word != "--");
+            let words: Vec<&str> = own.chain(ask).collect();
             let out = run(&carmine_bin(), &words, Duration::from_secs(20));
             if !out.status.success() {
                 let said = String::from_utf8_lossy(&out.stderr);
