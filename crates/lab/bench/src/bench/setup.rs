@@ -306,6 +306,7 @@ impl Setup {
             size: self.plan.pool.size.into(),
             drives,
             marks,
+            client_seconds: None,
         }
     }
 
