@@ -8,16 +8,29 @@ use serde_json::{Value, json};
 
 /// Results with these IOPS in `dir/arm`, and the folder's name.
 fn arm(dir: &Path, arm: &str, iops: &[f64]) -> String {
+    arm_of(dir, arm, iops, &json!({"iodepth": 16}), &json!({"pool_size": 1}))
+}
+
+/// The same of this load and this testbed.
+fn arm_of(dir: &Path, arm: &str, iops: &[f64], load: &Value, plan: &Value) -> String {
     let folder = dir.join(arm);
     std::fs::create_dir(&folder).unwrap();
     for (at, iops) in iops.iter().enumerate() {
         let result = json!({
             "jobs": [{"read": {"iops": iops, "bw_bytes": 4096.0 * iops}, "write": {"iops": 0.0}}],
-            "carmine": {"iops": iops, "osd_cpu_us_per_op": 2e5 / iops, "flush_mode": "fdatasync"},
+            "timestamp_ms": at, "time": arm,
+            "carmine": {"iops": iops, "osd_cpu_us_per_op": 2e5 / iops, "flush_mode": "fdatasync", "load": load, "plan": plan},
         });
         std::fs::write(folder.join(format!("{at}.json")), result.to_string()).unwrap();
     }
     folder.display().to_string()
+}
+
+/// Exit code, and what `carmine compare` with these words says.
+fn said(words: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_carmine")).arg("compare").args(words).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Exit code, text and JSON of the comparison of six results with 100,000 IOPS and six with `new`.
@@ -62,6 +75,45 @@ fn a_slowdown_is_rejected_and_equal_arms_are_accepted() {
         (Some(0), &json!("accepted"), &Value::Null),
         "{text}"
     );
+}
+
+#[test]
+fn another_load_is_refused_unless_its_axes_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = arm(dir.path(), "base", &[1e5; 6]);
+    let load = json!({"iodepth": 32, "runtime_ms": 5000, "rate_iops": null});
+    let new = arm_of(dir.path(), "new", &[1e5; 6], &load, &json!({"pool_size": 3}));
+    let (code, text) = said(&[&base, &new]);
+    // A build that did not record the window's length has the same load.
+    assert!(code == Some(2) && text.contains("iodepth 16 / 32; pool_size 1 / 3; name"), "{text}");
+    let (code, text) = said(&[&base, &new, "--axis", "iodepth"]);
+    assert!(code == Some(2) && text.contains("pool_size 1 / 3") && !text.contains("iodepth 16"), "{text}");
+    let (code, text) = said(&[&base, &new, "--axis", "iodepth", "--axis", "pool_size"]);
+    assert!(code == Some(0) && text.contains("differs   iodepth: 16 -> 32"), "{text}");
+}
+
+#[test]
+fn an_axis_that_does_not_differ_or_is_not_known_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (base, new) = (arm(dir.path(), "base", &[1e5; 6]), arm(dir.path(), "new", &[1e5; 6]));
+    let (code, text) = said(&[&base, &new, "--axis", "iodepth"]);
+    assert!(code == Some(2) && text.contains("--axis iodepth: it does not differ: 16 / 16"), "{text}");
+    let (code, text) = said(&[&base, &new, "--axis", "depth"]);
+    assert!(code == Some(2) && text.contains("--axis depth: the results have no such setting"), "{text}");
+}
+
+#[test]
+fn a_measurement_counts_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (base, new) = (arm(dir.path(), "base", &[1e5; 6]), arm(dir.path(), "new", &[1e5; 6]));
+    let file = format!("{base}/0.json");
+    let five = vec![file.as_str(); 5].join(",");
+    let (code, text) = said(&[&five, &new]);
+    assert!(code == Some(2) && text.contains("0.json are one result"), "{text}");
+    assert_eq!(said(&[&base, &base]).0, Some(2));
+    std::fs::copy(&file, format!("{new}/copy.json")).unwrap();
+    let (code, text) = said(&[&base, &new]);
+    assert!(code == Some(2) && text.contains("copy.json are one result"), "{text}");
 }
 
 #[test]

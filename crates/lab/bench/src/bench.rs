@@ -83,6 +83,7 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> Result<ExitC
         note(&format!("verify state of {blocks} in {}", path.display()));
     }
     let mut context = setup.context(&outcome.spec, &outcome.seen);
+    context.client_seconds = outcome.told.as_ref().map(|(figures, _)| figures.seconds);
     let result = &outcome.result;
     let window = outcome.measured.map_err(|error| error.context(failure(result)))?;
     if args.confirm {

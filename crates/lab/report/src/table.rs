@@ -38,6 +38,12 @@ impl Cell {
         value.filter(|v| v.is_finite()).map_or(Cell::None, |v| Cell::Number(v, digits))
     }
 
+    /// How many of something, which may be a part of one such as 0.5 CPUs: a whole number, or in thousandths.
+    pub(crate) fn count(value: f64) -> Cell {
+        let is_whole = |digits: &usize| (value * 10f64.powi(*digits as i32)).fract() == 0.0;
+        Cell::Number(value, (0..3).find(is_whole).unwrap_or(3))
+    }
+
     /// The cell as people read it; `–` if it is not known.
     pub(crate) fn shown(&self) -> String {
         self.written("–", grouped)
@@ -129,6 +135,12 @@ mod tests {
     #[test]
     fn csv_has_plain_numbers_and_quotes() {
         assert_eq!(case().csv(), "point,IOPS,p99 (ms)\na|b <script>,182400,\n\"c, \"\"d\"\"\",,\n");
+    }
+
+    #[test]
+    fn parts_of_one_are_counted() {
+        let shown = [0.5, 1.0, 16_000.0, 1.333, 0.25, 1.0 / 3.0].map(|n| Cell::count(n).shown());
+        assert_eq!(shown, ["0.5", "1", "16,000", "1.333", "0.25", "0.333"]);
     }
 
     #[test]

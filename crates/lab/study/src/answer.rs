@@ -246,8 +246,9 @@ fn proportions(lines: &[Line<'_>]) -> Vec<String> {
         (times > 1.0).then(|| {
             let got = many / few;
             format!(
-                "{}: {times:.0} x the OSDs gave {got:.1} x, {:.0} % of proportional",
+                "{}: {} x the OSDs gave {got:.1} x, {:.0} % of proportional",
                 line.name,
+                (times * 10.0).round() / 10.0,
                 100.0 * got / times
             )
         })

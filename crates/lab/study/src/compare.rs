@@ -22,7 +22,7 @@ use crate::scaling::SPOILS;
 
 pub use arms::{arm_of_files, arm_of_run, arms_of_run};
 pub(crate) use pairs::between;
-pub use pairs::{Difference, Group, differing_axes, pair_up};
+pub use pairs::{Difference, Group, check_axes, check_files, differing_axes, pair_up};
 use pairs::{check, differences};
 
 /// A measured point.
@@ -30,6 +30,8 @@ use pairs::{check, differences};
 pub struct Measured {
     /// Name of its files.
     pub name: String,
+    /// Its result.
+    pub path: PathBuf,
     pub config: Config,
     /// Points of both arms with the same configuration and the same turn are a pair.
     pub turn: u32,
@@ -43,8 +45,8 @@ pub struct Arm {
     /// Folder of the run that it was measured in; `None` for plain files, whose run is not known.
     pub run: Option<PathBuf>,
     pub points: Vec<Measured>,
-    /// The axis that its plan compares.
-    pub compared: Option<String>,
+    /// The axes that are compared: the one that its plan compares, or those that the user names.
+    pub compared: Vec<String>,
     /// Facts that hold for all of its points but are in no configuration: builds, kernel, host. Name → value.
     pub facts: BTreeMap<String, String>,
     /// Points that were not measured, with the reason.
@@ -237,13 +239,14 @@ fn rows(groups: &[Group<'_>], tolerance: f64) -> Vec<Row> {
 /// Settings that a change of the program changes.
 const BUILD: [&str; 2] = ["carmine version", "git hash"];
 
-/// The mark of arms that differ in more than what is compared: the axis that the plan compares, else the only axis that
-/// differs, else the build.
+/// The mark of arms that differ in more than what is compared: the axes that the plan or the user names, else the only axis
+/// that differs, else the build.
 fn confounded(base: &Arm, new: &Arm, differences: &[Difference]) -> Option<String> {
     let settings = || differences.iter().map(|d| d.setting.as_str());
     let axes: Vec<&str> = settings().filter(|name| plan::axis(name).is_some()).collect();
-    let subject = match (&base.compared, axes.as_slice()) {
-        (Some(axis), _) if base.compared == new.compared => vec![axis.as_str()],
+    let named: Vec<&str> = base.compared.iter().map(String::as_str).collect();
+    let subject = match (named.as_slice(), axes.as_slice()) {
+        ([_, ..], _) if base.compared == new.compared => named,
         (_, [axis]) => vec![*axis],
         (_, []) if settings().any(|setting| BUILD.contains(&setting)) => BUILD.to_vec(),
         _ => settings().take(1).collect(),

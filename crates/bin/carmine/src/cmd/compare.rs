@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use carmine_stats::{Comparison, Outcome, Verdict};
 use carmine_study::archive::{Run, write_whole};
-use carmine_study::compare::{Arm, Judgement, Row, arm_of_files, arm_of_run, arms_of_run, compare};
+use carmine_study::compare::{
+    Arm, Judgement, Row, arm_of_files, arm_of_run, arms_of_run, check_axes, check_files, compare,
+};
 use carmine_testbed::{TestbedError, json_text, note, print, usage};
 use clap::Args;
 use serde_json::Value;
@@ -19,6 +21,9 @@ const AFTER_HELP: &str = "Pairs of points with the same configuration are compar
 intervals; arms are different at a level of 1 %, after Holm's correction over all figures. A figure is rejected if it is shown to be worse by more than the tolerance. It is accepted \
 if it cannot be worse by more than that, or is not shown to be worse by pairs that would have found a difference of that size. Otherwise it is \
 undecided. The verdict of the comparison is the worst verdict of any figure.
+
+Both must be of the same load on the same testbed, but for the build, the machine and each --axis. A measurement counts once: a file that \
+is given twice is refused, and so is a copy.
 
 Exit codes: 0 accepted; 1 rejected, or an error; 2 the two cannot be compared; 3 undecided: the last line says how many pairs would \
 probably decide.";
@@ -35,6 +40,9 @@ pub(crate) struct CompareArgs {
     /// Two arms of the run BASE [default: those that its plan compares]
     #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1, conflicts_with = "new")]
     arms: Vec<String>,
+    /// Compare loads or testbeds that differ in this setting, such as iodepth; repeatable
+    #[arg(long = "axis", value_name = "AXIS", requires = "new")]
+    axes: Vec<String>,
     /// Accept figures that get worse by less than this, such as 5% or 0.05
     #[arg(long, value_name = "PART", default_value = "5%", value_parser = parse_part)]
     tolerance: f64,
@@ -67,7 +75,11 @@ fn usage(error: impl std::fmt::Display) -> TestbedError {
 
 fn arms(args: &CompareArgs) -> Result<(Arm, Arm)> {
     if let Some(new) = &args.new {
-        return Ok((arm(&args.base)?, arm(new)?));
+        let (base, new) = (arm(&args.base)?, arm(new)?);
+        let [base, new] = [base, new].map(|arm| Arm { compared: args.axes.clone(), ..arm });
+        check_files(&base, &new).map_err(usage)?;
+        check_axes(&base, &new).map_err(usage)?;
+        return Ok((base, new));
     }
     let names = match args.arms.as_slice() {
         [] => None,

@@ -328,6 +328,7 @@ impl Setup {
             size: self.plan.pool.size.into(),
             drives,
             marks,
+            client_seconds: None,
         }
     }
 

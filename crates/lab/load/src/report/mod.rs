@@ -88,6 +88,8 @@ pub struct Context {
     pub drives: Option<u32>,
     /// Remarks: what could not be measured.
     pub marks: Vec<String>,
+    /// Length of the window by a foreign generator's own clock; its rates are of that. `None`: the kernel's window.
+    pub client_seconds: Option<f64>,
 }
 
 carmine_types::words! {
@@ -171,6 +173,8 @@ pub struct Report {
     pub load: Value,
     pub osds: Vec<OsdReport>,
     pub window_seconds: f64,
+    /// The same by the clock of the generator, which all rates of clients are of.
+    pub client_seconds: f64,
     pub iops: f64,
     /// Client IOPS × replicas of writes, as OSDs see it.
     pub osd_iops: f64,
@@ -278,6 +282,11 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
+/// An open-loop load that ended this far behind its schedule kept up with it.
+fn is_on_schedule(behind_ns: u64, window_s: f64) -> bool {
+    seconds(behind_ns) <= BEHIND_MAX * window_s
+}
+
 fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0 && part.is_finite()).then(|| part / whole)
 }
@@ -290,7 +299,8 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
     context.setting.shared |= in_process && guests_seconds(window) > GUESTS_MAX * wall;
     let shared = context.setting.shared;
     let osd_ops = result.read.ops as f64 + result.write.ops as f64 * f64::from(context.size.max(1));
-    let [iops, osd_iops] = [ops, osd_ops].map(|ops| ratio(ops, wall).unwrap_or(0.0));
+    let client_wall = context.client_seconds.filter(|seconds| *seconds > 0.0).unwrap_or(wall);
+    let [iops, osd_iops] = [ops, osd_ops].map(|ops| ratio(ops, client_wall).unwrap_or(0.0));
     // Work that a load puts off is its own cost: one sum is behind every figure per operation, core used and core busy.
     let drain = window.drain.map_or(0.0, |drain| seconds(drain.cpu_ns));
     let (kernel, spin_ns) = (seconds(window.osds_ns()), osds.iter().map(|osd| osd.sum(|r| r.spin_ns)).sum());
@@ -324,6 +334,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         load: json!(spec),
         osds: osds.iter().map(osd_report).collect(),
         window_seconds: wall,
+        client_seconds: client_wall,
         iops,
         osd_iops,
         ops_in_flight,
@@ -424,7 +435,7 @@ impl Context {
                 .map(|part| part.min(1.0)),
             own_ops: result.ops() as f64,
             depth: spec.depth_total() as f64,
-            rate_met: spec.rate_iops.map(|_| seconds(result.behind_ns) <= BEHIND_MAX * wall),
+            rate_met: spec.rate_iops.map(|_| is_on_schedule(result.behind_ns, wall)),
             allocated_cores: self.allocated_cores,
             on_drive: self.drives.is_some(),
             percent_of_device_limit: raw.device_limit,

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use carmine_types::counted;
 
-use super::{OsdReport, Recovery, Report, ratio, seconds};
+use super::{OsdReport, Recovery, Report, is_on_schedule, ratio, seconds};
 use crate::drive::StoreFacts;
 use crate::profile::Profile;
 use crate::result::{DirStats, JobResult};
@@ -14,14 +14,18 @@ use crate::words::word;
 /// Functions of a flamegraph that are named.
 const HOTTEST: usize = 3;
 
+/// Less than this part of an offered rate does not meet it; random arrivals alone may be some percent fewer.
+const RATE_MIN: f64 = 0.95;
+
 /// The result as a table for a terminal.
 pub fn table(spec: &LoadSpec, result: &JobResult, report: &Report) -> String {
     let way = if report.setting.in_process { "" } else { "route " };
     let columns = ["IOPS", "MB/s", "mean us", "p50 us", "p99 us", "p99.9 us", "max us", "stddev us"];
     let mut lines = vec![format!("{}, {way}{}", spec.summary(), report.route), row("", columns)];
     for (name, stats) in [("read", &result.read), ("write", &result.write)] {
-        lines.extend((stats.ops > 0).then(|| row(name, direction(stats, report.window_seconds))));
+        lines.extend((stats.ops > 0).then(|| row(name, direction(stats, report.client_seconds))));
     }
+    lines.extend(spec.rate_iops.map(|offered| rate_line(offered, report)));
     lines.extend([cores_line(spec, report), raw_line(report)]);
     lines.extend(StoreFacts::lines(&report.setting.stores));
     lines.extend(report.osds.iter().map(osd_line));
@@ -54,6 +58,18 @@ pub fn table(spec: &LoadSpec, result: &JobResult, report: &Report) -> String {
         format!("{}      {mark}", if is_known { "mark" } else { "note" })
     }));
     lines.join("\n") + "\n"
+}
+
+/// The rate that was offered, and whether it was met.
+fn rate_line(offered: f64, report: &Report) -> String {
+    let part = ratio(report.iops, offered).unwrap_or(0.0);
+    // A stock tool does not say how far behind its schedule it is.
+    let met = match is_on_schedule(report.behind_ns, report.window_seconds) {
+        true if part >= RATE_MIN => "met".to_owned(),
+        true => "NOT MET".to_owned(),
+        false => format!("NOT MET: {:.1} s behind schedule at the end", seconds(report.behind_ns)),
+    };
+    format!("rate      {:.0} of {offered:.0} IOPS offered ({:.0} %), {met}", report.iops, part * 100.0)
 }
 
 fn recovery_line(recovery: Recovery) -> String {

@@ -57,6 +57,34 @@ fn case(shared: bool) -> (LoadSpec, JobResult, Window, Context) {
     )
 }
 
+/// The terminal, fio's JSON and `carmine table` give the same figure, whichever clock a window has.
+#[test]
+fn rates_are_of_the_generators_window() {
+    let (spec, result, window, context) = case(false);
+    let seconds = 1.998;
+    let report = report(&spec, &result, &window, Context { client_seconds: Some(seconds), ..context });
+    let text = table(&spec, &result, &report);
+    let told = fio_json::jobs(&spec, &result, seconds, &GeneratorWindow::default());
+    let iops = format!("{:.0}", told[0]["read"]["iops"].as_f64().unwrap());
+    assert!(text.lines().any(|line| line.starts_with("read") && line.contains(&iops)), "{iops}: {text}");
+    assert_eq!(report.iops.round(), (8000.0_f64 / seconds).round());
+}
+
+#[test]
+fn the_terminal_says_whether_an_offered_rate_was_met() {
+    let (mut spec, result, window, context) = case(false);
+    let mut line = |offered: f64, behind_ns: u64| {
+        spec.rate_iops = Some(offered);
+        let result = JobResult { behind_ns, ..result.clone() };
+        let text = table(&spec, &result, &report(&spec, &result, &window, context.clone()));
+        text.lines().find(|line| line.starts_with("rate ")).unwrap_or_default().to_owned()
+    };
+    assert_eq!(line(4000.0, 0), "rate      4000 of 4000 IOPS offered (100 %), met");
+    let late = "rate      4000 of 8000 IOPS offered (50 %), NOT MET: 1.0 s behind schedule at the end";
+    assert_eq!(line(8000.0, 1_000_000_000), late);
+    assert_eq!(line(8000.0, 0), "rate      4000 of 8000 IOPS offered (50 %), NOT MET");
+}
+
 #[test]
 fn figures_add_up() {
     let (spec, result, window, context) = case(false);

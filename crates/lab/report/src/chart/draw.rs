@@ -1,5 +1,6 @@
 //! A chart as SVG: an element of the page, and a file of its own.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use carmine_topology::Cpu;
@@ -112,10 +113,12 @@ impl Field {
                 let fits = ((left - 20.0) / (wide("x") * 1.15) + 0.01) as usize;
                 let every = (NAME_HEIGHT / tall).ceil().max(1.0) as usize;
                 for (at, name) in names.iter().enumerate().step_by(every) {
-                    let is_long = name.chars().count() > fits;
-                    let most = if is_long { fits.saturating_sub(1) } else { fits };
-                    let y = top + tall * (at as f64 + 0.5);
-                    pen.text((left - 12.0, y), "end", Ink::TEXT, &shortened(name, most));
+                    let room = (tall / TEXT) as usize;
+                    let lines = lines(name, fits, room);
+                    let first = top + tall * (at as f64 + 0.5) - TEXT * (lines.len() - 1) as f64 / 2.0;
+                    for (number, line) in lines.iter().enumerate() {
+                        pen.text((left - 12.0, first + TEXT * number as f64), "end", Ink::TEXT, line);
+                    }
                 }
             }
             Upright::Numbers(axis) => {
@@ -167,20 +170,20 @@ impl Field {
     }
 }
 
-/// Cores beside each other, and the width of each.
-const ACROSS: usize = 16;
-const WIDE: f64 = (WIDTH - 4.0 * GAP) / ACROSS as f64;
+/// Cores beside each other: as many as a socket has, within these, so that few cores have room for their labels.
+const ACROSS: (usize, usize) = (8, 16);
 /// Height of a hardware thread: two lines of text.
 const CPU: f64 = 54.0;
 /// Room around a box, and above it for its name.
 const GAP: f64 = 10.0;
 const NAME: f64 = 34.0;
-/// Characters of a label that fit on a hardware thread.
-const LABEL_MAX: usize = 4;
-
 /// Draws the sockets below each other, each with its cores from one L3 group to the next; returns the height.
 fn sockets(pen: &mut Pen, seats: &[(Cpu, Vec<Seat>)]) -> f64 {
     let threads = 1 + seats.iter().map(|(cpu, _)| cpu.thread).max().unwrap_or(0);
+    let by_socket = grouped(seats.iter().map(|(cpu, _)| (cpu.socket, (cpu.l3, cpu.core))));
+    let cores = by_socket.iter().map(|(_, cores)| cores.iter().collect::<BTreeSet<_>>().len());
+    let across = cores.max().unwrap_or(0).clamp(ACROSS.0, ACROSS.1);
+    let each = (WIDTH - 4.0 * GAP) / across as f64;
     let mut top = GAP;
     for (socket, cpus) in grouped(seats.iter().map(|seated| (seated.0.socket, seated))) {
         pen.text((2.0 * GAP, top + NAME / 2.0), "start", Ink::TEXT, &format!("Socket {socket}"));
@@ -193,17 +196,17 @@ fn sockets(pen: &mut Pen, seats: &[(Cpu, Vec<Seat>)]) -> f64 {
             .filter(|l3| cores.iter().all(|((other, _), _)| other == l3));
         let (mut before, named) = (one_group, if one_group.is_some() { 0.0 } else { NAME });
         let tall = named + threads as f64 * CPU + GAP;
-        let bottom = top + NAME + tall * cores.len().div_ceil(ACROSS) as f64;
+        let bottom = top + NAME + tall * cores.len().div_ceil(across) as f64;
         for (at, ((l3, _), core)) in cores.into_iter().enumerate() {
-            let x = 2.0 * GAP + (at % ACROSS) as f64 * WIDE;
-            let y = top + NAME + named + tall * (at / ACROSS) as f64;
+            let x = 2.0 * GAP + (at % across) as f64 * each;
+            let y = top + NAME + named + tall * (at / across) as f64;
             if before.replace(l3) != Some(l3) {
                 pen.text((x, y - NAME / 2.0), "start", Ink::MUTED, &format!("L3 {l3}"));
             }
-            pen.frame([x + 2.0, y, x + WIDE - 2.0, y + core.len() as f64 * CPU + 4.0], Ink::AXIS, 2);
+            pen.frame([x + 2.0, y, x + each - 2.0, y + core.len() as f64 * CPU + 4.0], Ink::AXIS, 2);
             for (thread, (cpu, seats)) in core.into_iter().enumerate() {
                 let y = y + 2.0 + thread as f64 * CPU;
-                hardware_thread(pen, [x + 4.0, y, x + WIDE - 4.0, y + CPU], cpu, seats);
+                hardware_thread(pen, [x + 4.0, y, x + each - 4.0, y + CPU], cpu, seats);
             }
         }
         pen.frame([GAP, top, WIDTH - GAP, bottom], Ink::AXIS, 2);
@@ -225,7 +228,8 @@ fn hardware_thread(pen: &mut Pen, area @ [left, top, right, bottom]: Area, cpu: 
     }
     let all = |of: fn(&Seat) -> &str, between| seats.iter().map(of).collect::<Vec<_>>().join(between);
     let label = all(|seat| &seat.label, "+");
-    let is_long = label.chars().count() > LABEL_MAX && seats.len() > 1;
+    // A label may reach into the frame around the area.
+    let is_long = wide(&label) > right - left + GAP && seats.len() > 1;
     let label = if is_long { format!("{}×", seats.len()) } else { label };
     pen.text((middle, top + 15.0), "middle", Ink::MUTED, &number);
     pen.text((middle, top + 38.0), "middle", Ink::TEXT, &label);
@@ -304,6 +308,25 @@ const MARKER: f64 = 8.0;
 /// Text as part of an SVG.
 fn escaped(text: &str) -> String {
     maud::html! { (text) }.into_string()
+}
+
+/// The separator of a name's parts.
+const BETWEEN: &str = " · ";
+
+/// A name in up to `room` lines of `most` characters each, broken between its parts; only the last line is cut.
+fn lines(name: &str, most: usize, room: usize) -> Vec<String> {
+    let count = |text: &str| text.chars().count();
+    if count(name) <= most {
+        return vec![name.to_owned()];
+    }
+    let breaks = name.match_indices(BETWEEN).filter(|(at, _)| count(&name[..*at]) <= most);
+    match breaks.last().filter(|_| room > 1) {
+        Some((at, _)) => {
+            let rest = lines(&name[at + BETWEEN.len()..], most, room - 1);
+            [vec![name[..at].to_owned()], rest].concat()
+        }
+        None => vec![shortened(name, most.saturating_sub(1))],
+    }
 }
 
 /// The width of a text, about.
@@ -429,6 +452,30 @@ mod tests {
         let log = |low, high| Scale::new((low, high), true, 6, (0.0, 8.0));
         assert_eq!(log(0.15, 9.0).ticks, [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]);
         assert_eq!(log(0.15, 30_000.0).ticks, [0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0]);
+    }
+
+    #[test]
+    fn a_long_name_is_broken_before_it_is_cut() {
+        let name = "1 OSD · 3 of 4 CPUs · blue";
+        assert_eq!(lines(name, 30, 1), [name]);
+        assert_eq!(lines(name, 20, 2), ["1 OSD · 3 of 4 CPUs", "blue"]);
+        assert_eq!(lines(name, 10, 2), ["1 OSD", "3 of 4 CP…"]);
+        assert_eq!(lines(name, 20, 1), ["1 OSD · 3 of 4 CPUs…"]);
+    }
+
+    fn labels(cores: usize) -> String {
+        let seat = |label: &str| Seat { ink: Ink::TEXT, label: label.into(), text: label.into() };
+        let cpu = |n: usize| Cpu { cpu: n, socket: 0, node: 0, l3: 0, core: n, thread: 0 };
+        let seats: Vec<_> = (0..cores).map(|n| (cpu(n), vec![seat("0·0"), seat("A0")])).collect();
+        let mut pen = Pen::default();
+        sockets(&mut pen, &seats);
+        pen.drawn
+    }
+
+    #[test]
+    fn labels_are_whole_where_there_is_room() {
+        assert!(labels(4).contains(">0·0+A0<"), "{}", labels(4));
+        assert!(labels(32).contains(">2×<"), "{}", labels(32));
     }
 
     #[test]

@@ -247,7 +247,7 @@ fn scaling_table(panel: &Panel<'_, '_>, series: &[Series<'_, '_>]) -> Table {
         let load: Vec<String> = LOAD_AXES.iter().filter_map(|a| axis_value(setting.config, a)).collect();
         let own = vec![
             or(&one.name, &panel.title).into(),
-            Cell::Number(*x, 0),
+            Cell::count(*x),
             load.join(" · ").into(),
             Cell::Number(setting.iops(), 0),
             Cell::Number(setting.iops() / x, 0),

@@ -40,10 +40,14 @@ pub fn arms_of_run(run: &Run, names: Option<(&str, &str)>) -> Result<(Arm, Arm),
     };
     let of = |name: &str| {
         let is_known = run.points.iter().any(|p| p.arm.as_deref() == Some(name));
-        let arms = known.join(", ");
-        fail_if!(!is_known, "{} has no arm `{name}`; its arms are: {arms}", name_of(run));
+        let arms = if known.is_empty() {
+            "it has none, as its plan compares nothing".to_owned()
+        } else {
+            format!("its arms are: {}", known.join(", "))
+        };
+        fail_if!(!is_known, "{} has no arm `{name}`; {arms}", name_of(run));
         let turn = |p: &Point| (p.arm.as_deref() == Some(name)).then(|| p.pair.unwrap_or(p.repeat));
-        let compared = run.file.comparison.as_ref().map(|c| c.axis.clone());
+        let compared = run.file.comparison.iter().map(|c| c.axis.clone()).collect();
         Ok(Arm { compared, ..arm(run, name.to_owned(), turn)? })
     };
     Ok((of(&base)?, of(&new)?))
@@ -78,6 +82,7 @@ fn arm(run: &Run, name: String, turn: impl Fn(&Point) -> Option<u32>) -> Result<
         match (failure, run.result(point)?) {
             (None, Some(result)) => arm.points.push(Measured {
                 name: point.stem.clone(),
+                path: run.point_file(point, "json"),
                 config: point.config.clone(),
                 turn,
                 result,
@@ -128,7 +133,7 @@ pub fn arm_of_files(name: &str, paths: &[PathBuf]) -> Result<Arm, Refusal> {
         let config = config_of(&result);
         let turn = turns.entry(serde_json::to_string(&config).unwrap_or_default()).or_default();
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        arm.points.push(Measured { name, config, turn: *turn, result });
+        arm.points.push(Measured { name, path: path.clone(), config, turn: *turn, result });
         *turn += 1;
     }
     arm.facts = facts_of_results(&arm.points);
@@ -145,17 +150,19 @@ fn read(path: &Path) -> Result<PointResult, Refusal> {
     if is_empty { Err(wrong(&"it has no operations")) } else { Ok(result) }
 }
 
-/// Axes whose values a result has under the same name in the object `load`.
-const OF_LOAD: &str =
-    "rw rwmixread bs_bytes iodepth rate_iops arrivals route size_bytes object_size_bytes runtime_ms";
+/// Axes whose values a result has under the same name in the object `load`. The seed is none: it gives the same load in another
+/// order.
+const OF_LOAD: &str = "rw rwmixread bs_bytes iodepth rate_iops arrivals route size_bytes object_size_bytes runtime_ms ramp_ms \
+    io_bytes verify volumes processes";
 
-/// The configuration that a result carries: the testbed's settings, and the load.
+/// The configuration that a result carries: the testbed's settings, and the load. A setting that was not given (null) is `none`; one
+/// that the build did not have is absent.
 fn config_of(result: &PointResult) -> Config {
     let mut config = Config::default();
-    let mut put = |axis: &str, object: &Value, path: &str| {
-        if let Some(value) = object.pointer(path).filter(|value| !value.is_null()) {
-            config.set(axis, value.clone());
-        }
+    let mut put = |axis: &str, object: &Value, path: &str| match object.pointer(path) {
+        Some(Value::Null) => config.set(axis, "none"),
+        Some(value) => config.set(axis, value.clone()),
+        None => {}
     };
     for (axis, path) in axis_paths() {
         put(axis, &result.carmine.plan, &path);

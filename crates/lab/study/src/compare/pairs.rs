@@ -1,8 +1,10 @@
 //! Finds the points that belong together, and the differences between the arms beside the figures.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::Path;
 
-use carmine_testbed::fail_if;
+use carmine_testbed::{fail_if, failed};
 use carmine_topology::Grid;
 use serde::{Deserialize, Serialize};
 
@@ -124,22 +126,88 @@ pub fn differing_axes<'a>(base: &[&'a Measured], new: &[&'a Measured]) -> BTreeS
     axes.into_iter().filter(|axis| values(base, axis).is_disjoint(&values(new, axis))).collect()
 }
 
-/// Every setting that differs: axes of the configurations, flush mode and route of the results, builds, kernel, host.
+/// Settings of a load and its testbed that results have beside their configuration.
+const OF_RESULTS: [(&str, Setting); 4] = [
+    ("flush_mode", flush_mode),
+    ("route", |m| told(&m.result.carmine.route)),
+    ("cache_state", |m| m.result.carmine.cache_state.clone()),
+    ("in_process", |m| Some(m.result.carmine.in_process.to_string())),
+];
+
+/// The values of an axis, or of another setting of the load, in an arm; `None` of a name that is neither.
+fn setting(arm: &Arm, name: &str) -> Option<String> {
+    let is_axis = arm.points.iter().any(|m| m.config.get(name).is_some());
+    let of_results = || Some(values(arm, OF_RESULTS.iter().find(|(known, _)| *known == name)?.1));
+    if is_axis { Some(values(arm, |m| m.config.show(name))) } else { of_results() }
+}
+
+/// Settings of the load and the testbed that differ: axes of the configurations, and what results have beside them.
+fn load_differences(base: &Arm, new: &Arm, axes: &BTreeSet<&str>) -> Vec<Difference> {
+    let others = OF_RESULTS.iter().map(|(name, _)| *name).filter(|name| !axes.contains(name));
+    let shown = |arm: &Arm, name: &str| setting(arm, name).unwrap_or_else(|| UNKNOWN.to_owned());
+    axes.iter()
+        .copied()
+        .chain(others)
+        .filter_map(|name| between(name, shown(base, name), shown(new, name)))
+        .collect()
+}
+
+/// Refuses arms whose loads or testbeds differ in more than the axes that are named ([`Arm::compared`]), and named axes that do
+/// not differ. A setting that a build did not have yet is not recorded in its results, and no other load.
+///
+/// # Errors
+/// All differences that are not named, or the first name that is none, with the values of both arms.
+pub fn check_axes(base: &Arm, new: &Arm) -> Result<(), Refusal> {
+    let [old, young] = [base, new].map(|arm| arm.points.iter().collect::<Vec<_>>());
+    let found = load_differences(base, new, &differing_axes(&old, &young));
+    for name in base.compared.iter().filter(|name| found.iter().all(|d| d.setting != **name)) {
+        let (Some(base), Some(new)) = (setting(base, name), setting(new, name)) else {
+            let all: Vec<&str> = found.iter().map(|d| d.setting.as_str()).collect();
+            let differ = if all.is_empty() {
+                "none differs".to_owned()
+            } else {
+                format!("these differ: {}", all.join(", "))
+            };
+            return Err(failed!("--axis {name}: the results have no such setting; {differ}"));
+        };
+        return Err(failed!("--axis {name}: it does not differ: {base} / {new}; leave it out"));
+    }
+    let are_files = base.run.is_none() && new.run.is_none();
+    let is_known = |d: &&Difference| !are_files || (d.base != UNKNOWN && d.new != UNKNOWN);
+    let is_other = |d: &&Difference| !base.compared.contains(&d.setting);
+    let others: Vec<String> =
+        found.iter().filter(is_known).filter(is_other).map(ToString::to_string).collect();
+    fail_if!(
+        !others.is_empty(),
+        "{} and {} are not of the same load on the same testbed: {}; name what is compared with --axis",
+        base.name,
+        new.name,
+        others.join("; ")
+    );
+    Ok(())
+}
+
+/// Refuses arms in which a result stands twice: the same file, or a copy.
+///
+/// # Errors
+/// The names of both, or a file that cannot be read.
+pub fn check_files(base: &Arm, new: &Arm) -> Result<(), Refusal> {
+    let mut seen: BTreeMap<(usize, u64), &Path> = BTreeMap::new();
+    for path in base.points.iter().chain(&new.points).map(|point| point.path.as_path()) {
+        let content = std::fs::read(path).map_err(|e| failed!("{}: {e}", path.display()))?;
+        let mut hasher = DefaultHasher::new();
+        content.hash(&mut hasher);
+        if let Some(first) = seen.insert((content.len(), hasher.finish()), path) {
+            let (first, path) = (first.display(), path.display());
+            return Err(failed!("{first} and {path} are one result: give each measurement once"));
+        }
+    }
+    Ok(())
+}
+
+/// Every setting that differs: those of load and testbed, placement, builds, kernel, host.
 pub(super) fn differences(base: &Arm, new: &Arm, axes: &BTreeSet<&str>) -> Vec<Difference> {
-    let mut all = Vec::new();
-    for axis in axes {
-        let of = |m: &Measured| m.config.show(axis);
-        all.extend(between(axis, values(base, of), values(new, of)));
-    }
-    let known: [(&str, Setting); 4] = [
-        ("flush_mode", flush_mode),
-        ("route", |m| told(&m.result.carmine.route)),
-        ("cache_state", |m| m.result.carmine.cache_state.clone()),
-        ("in_process", |m| Some(m.result.carmine.in_process.to_string())),
-    ];
-    for (name, of) in known.into_iter().filter(|(name, _)| !axes.contains(name)) {
-        all.extend(between(name, values(base, of), values(new, of)));
-    }
+    let mut all = load_differences(base, new, axes);
     let (old, young) = (placed(base), placed(new));
     for (name, values) in &old {
         all.extend(young.get(name).and_then(|new| between(name, values.join(", "), new.join(", "))));

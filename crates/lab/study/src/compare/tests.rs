@@ -40,7 +40,13 @@ fn arm(name: &str, factor: f64, set: impl Fn(&mut Config, &mut Value)) -> Arm {
         let mut value = result(1e5 * f64::from(reactors) * factor * wobble);
         set(&mut config, &mut value);
         let result = serde_json::from_value(value).unwrap();
-        arm.points.push(Measured { name: format!("r{reactors}_{turn}"), config, turn, result });
+        arm.points.push(Measured {
+            name: format!("r{reactors}_{turn}"),
+            path: PathBuf::new(),
+            config,
+            turn,
+            result,
+        });
     }
     arm
 }
@@ -149,7 +155,7 @@ fn clients_on_other_cpus_confound() {
             config.set("poll", poll);
             value["carmine"]["grid"] = serde_json::to_value(&grid).unwrap();
         });
-        arm.compared = Some("poll".into());
+        arm.compared = vec!["poll".into()];
         arm
     };
     let judged = compare(&with("poll", 2), &with("sleep", 5), 0.05).unwrap();
@@ -266,6 +272,10 @@ fn arms_of_a_run_leave_failed_points_out() {
     );
     let said = arms_of_run(&run, Some(("poll", "spin"))).unwrap_err().to_string();
     assert!(said.contains("no arm `spin`; its arms are: poll, sleep"), "{said}");
+    let mut alone = run.clone();
+    alone.file.comparison = None;
+    let said = arms_of_run(&alone, Some(("base", "spin"))).unwrap_err().to_string();
+    assert!(said.ends_with("no arm `base`; it has none, as its plan compares nothing"), "{said}");
 }
 
 #[test]
