@@ -107,7 +107,7 @@ fn a_measurement_counts_once() {
     let dir = tempfile::tempdir().unwrap();
     let (base, new) = (arm(dir.path(), "base", &[1e5; 6]), arm(dir.path(), "new", &[1e5; 6]));
     let file = format!("{base}/0.json");
-    let five = vec![file.as_str(); 5].join(",");
+    let five = [file.as_str(); 5].join(",");
     let (code, text) = said(&[&five, &new]);
     assert!(code == Some(2) && text.contains("0.json are one result"), "{text}");
     assert_eq!(said(&[&base, &base]).0, Some(2));

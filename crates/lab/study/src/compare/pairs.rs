@@ -160,7 +160,8 @@ fn load_differences(base: &Arm, new: &Arm, axes: &BTreeSet<&str>) -> Vec<Differe
 pub fn check_axes(base: &Arm, new: &Arm) -> Result<(), Refusal> {
     let [old, young] = [base, new].map(|arm| arm.points.iter().collect::<Vec<_>>());
     let found = load_differences(base, new, &differing_axes(&old, &young));
-    for name in base.compared.iter().filter(|name| found.iter().all(|d| d.setting != **name)) {
+    let same = base.compared.iter().find(|name| found.iter().all(|d| d.setting != **name));
+    if let Some(name) = same {
         let (Some(base), Some(new)) = (setting(base, name), setting(new, name)) else {
             let all: Vec<&str> = found.iter().map(|d| d.setting.as_str()).collect();
             let differ = if all.is_empty() {
