@@ -115,7 +115,10 @@ fn compactions_run_beside_every_other_window_only() {
 }
 
 fn compactions_have_cpu_beside_their_windows_only() {
-    let merging: Vec<f64> = compactions().iter().map(|row| number(row, "compaction_us")).collect();
+    let rows = compactions();
+    // On a busy drive a window may have too few writes to feed anything.
+    assert!(rows.iter().all(|row| number(row, "feeder_us") > 0.0), "{rows:?}");
+    let merging: Vec<f64> = rows.iter().map(|row| number(row, "compaction_us")).collect();
     assert!(merging[1].min(merging[2]) > merging[0].max(merging[3]), "{merging:?}");
 }
 
@@ -128,7 +131,6 @@ fn compactions() -> Vec<Value> {
     assert_eq!(said.matches("  compacting").count(), 2, "{said}");
     for row in rows {
         assert!(number(row, "compaction_us") <= number(row, "rocksdb_us"), "{row}");
-        assert!(number(row, "feeder_us") > 0.0, "{row}");
     }
     rows.clone()
 }
