@@ -9,13 +9,13 @@ use anyhow::{Context, Result};
 use carmine_load::report::{OsdReport, osd_line, osd_report};
 use carmine_load::verdict::{Evidence, verdict};
 use carmine_load::window::{DeviceWindow, Window};
-use carmine_testbed::{BedKind, DirArgs, Layout, Plan, load, print, require_plan, write_json};
+use carmine_testbed::{BedKind, DirArgs, Layout, load, note, print, require_plan, write_json};
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::bench::setup::{dumps, running, sampler, stores};
-use crate::sample::{OsdDump, Sampler, Snapshot, add_dumps, host_report};
+use crate::bench::setup::{Reading, running, sampler, stores};
+use crate::sample::host_report;
 
 /// Time between two looks at the command.
 const LOOK: Duration = Duration::from_millis(20);
@@ -74,13 +74,13 @@ pub fn run(args: &MeasureArgs, cancel: &AtomicBool) -> Result<ExitCode> {
     let (mon_pid, osds) = running(&layout, &plan)?;
     let stores = if plan.peer.is_some() { Vec::new() } else { stores(&layout, &plan)? };
     let sampler = sampler(&layout, &plan, &stores, mon_pid, &osds);
-    let start = read(&layout, &plan, &sampler)?;
+    let start = Reading::now(&layout, &plan, &sampler)?;
     let [program, words @ ..] = &args.command[..] else { unreachable!("clap requires a command") };
     let child = Command::new(program).args(words).env("CEPH_CONF", layout.dir().join("ceph.conf")).spawn();
     let mut child = match child {
         Ok(child) => child,
         Err(error) => {
-            carmine_testbed::note(&format!("{program} cannot be started: {error}"));
+            note(&format!("{program} cannot be started: {error}"));
             return Ok(ExitCode::from(CANNOT_START));
         }
     };
@@ -94,19 +94,14 @@ pub fn run(args: &MeasureArgs, cancel: &AtomicBool) -> Result<ExitCode> {
         }
         std::thread::sleep(LOOK);
     };
-    let end = read(&layout, &plan, &sampler)?;
-    let mut window = sampler.window(&start.1, &end.1, 0.0);
-    add_dumps(&mut window, &start.0, &end.0);
+    let end = Reading::now(&layout, &plan, &sampler)?;
+    let window = start.window_to(&end, &sampler, 0.0);
     let measured = Measurement::of(args.command.clone(), status.code(), &window);
     print(&measured.table())?;
     if let Some(path) = &args.json {
         write_json(path, &measured)?;
     }
     Ok(status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(u8::try_from(code).unwrap_or(1))))
-}
-
-fn read(layout: &Layout, plan: &Plan, sampler: &Sampler) -> Result<(Vec<OsdDump>, Snapshot)> {
-    Ok((dumps(layout, plan), sampler.sample()?))
 }
 
 impl Measurement {

@@ -92,7 +92,7 @@ impl RawFigures {
         (!self.other_depths.is_empty()).then_some(best)
     }
 
-    /// What it does at this depth, if that was measured.
+    /// The drive's requests per second at this depth; `None` if it was not measured there.
     fn iops_at(&self, iodepth: u64) -> Option<f64> {
         self.depths().find(|at| u64::from(at.iodepth) == iodepth).map(|at| at.iops)
     }

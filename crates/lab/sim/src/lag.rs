@@ -25,7 +25,7 @@ pub(crate) fn is_drawn(seed: u64) -> bool {
     seed % 8 == 7
 }
 
-/// How far clients are from the monitor, by seeds in turn: the OSDs have a new map long before them.
+/// Delays between the monitor and a client, of which each seed has one: the OSDs receive a new map long before clients do.
 const DISTANCES_MS: [u64; 3] = [5, 20, 60];
 /// Memory for requests: a read of a whole object counts as a large one, and resends must not wait for room.
 const REQUEST_BYTES: usize = 8 << 30;

@@ -122,7 +122,7 @@ impl Controller<'_> {
         self.seen.samples = recorder.map(Recorder::finish).transpose()?;
         self.seen.recovered = self.recovering.as_ref().map(Recovering::seen);
         self.steering.jobs.set_phase(Phase::Stop).await?;
-        let mut window = setup.window(&setup.sampler, &start, &end, idle_cores);
+        let mut window = start.window_to(&end, &setup.sampler, idle_cores);
         window.counters = counters.read();
         if setup.defers_work() {
             window.drain = Some(self.drain(&end).await?);

@@ -131,7 +131,7 @@ impl Run<'_> {
         self.say(&format!("{} ends", self.tool));
         self.wait_for_end(&mut clients, END_LIMIT)?;
         let mut figures = clients.figures()?;
-        let mut window = self.setup.window(&sampler, &begin, &end, idle_cores);
+        let mut window = begin.window_to(&end, &sampler, idle_cores);
         window.counters = counters.read();
         window.instrument = instrument(seen.samples.as_ref());
         figures.result.client = hottest(&sampler.tools(&begin.kernel, &end.kernel), window.wall_ns);
@@ -169,7 +169,7 @@ impl Run<'_> {
 
     /// The OSDs' clocks first and then the kernel's, at both ends of the window alike.
     fn read(&self, sampler: &Sampler) -> Result<Reading> {
-        Ok(Reading { osds: self.setup.dumps(), kernel: sampler.sample()? })
+        Reading::now(&self.setup.layout, &self.setup.plan, sampler)
     }
 
     /// Reads at the window's end; a window that the tool ends by itself, because there is nothing more to read or

@@ -62,12 +62,24 @@ pub(super) struct Setup {
 }
 
 /// One reading.
-pub(super) struct Reading {
+pub(crate) struct Reading {
     pub(super) osds: Vec<OsdDump>,
     pub(super) kernel: Snapshot,
 }
 
 impl Reading {
+    /// Reads the kernel's counters and the OSDs' own.
+    pub(crate) fn now(layout: &Layout, plan: &Plan, sampler: &Sampler) -> Result<Reading> {
+        Ok(Reading { osds: dumps(layout, plan), kernel: sampler.sample()? })
+    }
+
+    /// The window from this reading to a later one.
+    pub(crate) fn window_to(&self, end: &Reading, sampler: &Sampler, idle_cores: f64) -> Window {
+        let mut window = sampler.window(&self.kernel, &end.kernel, idle_cores);
+        add_dumps(&mut window, &self.osds, &end.osds);
+        window
+    }
+
     /// Client operations that the OSDs have answered since their start.
     pub(super) fn client_ops(&self) -> u64 {
         let shards = self.osds.iter().filter_map(|osd| osd.metrics["shards"].as_array()).flatten();
@@ -107,7 +119,7 @@ pub(crate) fn sampler(
 }
 
 /// The OSDs' answers. An OSD that does not answer has none; a peer's OSDs do not know these questions.
-pub(crate) fn dumps(layout: &Layout, plan: &Plan) -> Vec<OsdDump> {
+fn dumps(layout: &Layout, plan: &Plan) -> Vec<OsdDump> {
     let dump = |id: OsdId| -> Result<OsdDump> {
         let [metrics, status] = QUESTIONS.map(|question| ask_osd(layout, id, question));
         OsdDump::parse([&metrics?, &status?])
@@ -263,18 +275,6 @@ impl Setup {
         let before = self.sampler.sample()?;
         std::thread::sleep(BASELINE);
         Ok(self.sampler.baseline_cores(&before, &self.sampler.sample()?))
-    }
-
-    /// As [`dumps`].
-    pub(super) fn dumps(&self) -> Vec<OsdDump> {
-        dumps(&self.layout, &self.plan)
-    }
-
-    /// The window between two readings, the kernel's of which `sampler` has made.
-    pub(super) fn window(&self, sampler: &Sampler, start: &Reading, end: &Reading, idle: f64) -> Window {
-        let mut window = sampler.window(&start.kernel, &end.kernel, idle);
-        add_dumps(&mut window, &start.osds, &end.osds);
-        window
     }
 
     /// The part of the report that this knows.
