@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -24,11 +24,23 @@ pub fn load<'a>(state: &'a str, seconds: &'a str) -> Vec<&'a str> {
     args
 }
 
-/// Waits until a load writes: before that it waits for the OSDs to be quiet. Then lets it run on for a while.
-pub fn let_write(bed: &Testbed, after: Duration) {
+/// Writes that a load must have done before it is disturbed: more than [`read_back`] wants to check, also on a slow drive.
+const WRITES: u64 = 400;
+
+/// Lets a load run for a while, and until it has written enough to check: before that it waits for the OSDs to be quiet.
+pub fn let_write(bed: &Testbed, at_least: Duration) {
+    let begin = Instant::now();
     let ask = ["--osd", "0", r#"{"prefix":"pg_contents"}"#];
-    bed.until(Duration::from_secs(30), "admin", &ask, |said| said.contains("bench."));
-    std::thread::sleep(after);
+    let before = updates(&bed.ok("admin", &ask));
+    bed.until(Duration::from_secs(120), "admin", &ask, |said| updates(said) >= before + WRITES);
+    std::thread::sleep(at_least.saturating_sub(begin.elapsed()));
+}
+
+/// The updates of all PGs in an answer to `pg_contents`: each has its count after the epoch, as in `12'345`.
+fn updates(contents: &str) -> u64 {
+    let contents: Value = serde_json::from_str(contents).unwrap_or_default();
+    let count = |pg: &Value| pg["last_update"].as_str()?.split_once('\'')?.1.parse::<u64>().ok();
+    contents["pgs"].as_object().into_iter().flat_map(|pgs| pgs.values()).filter_map(count).sum()
 }
 
 /// Reads back every block that the state file knows: nothing is wrong, and there was something to check.
