@@ -107,7 +107,10 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Down(args) => testbed::down(BedKind::Testbed, &args.dir),
         Command::Destroy(args) => testbed::destroy(BedKind::Testbed, &args.dir),
         Command::Baseline(args) => baseline::run(&args, &*cancel_flag()?),
-        Command::Bench(args) => bench::run(args, &*cancel_flag()?, doctor::findings_of),
+        Command::Bench(args) => {
+            let git_hash = carmine_bench::GitHash(carmine_daemon::build::GIT_HASH);
+            bench::run(args, &*cancel_flag()?, doctor::findings_of, git_hash)
+        }
         Command::Measure(args) => measure::run(&args, &*cancel_flag()?),
         Command::Thrash(args) => carmine_thrash::run(&args, &*cancel_flag()?),
         Command::Sim(args) => {

@@ -103,6 +103,38 @@ fn an_axis_that_does_not_differ_or_is_not_known_is_refused() {
 }
 
 #[test]
+fn results_of_another_machine_or_commit_are_marked() {
+    let dir = tempfile::tempdir().unwrap();
+    let (base, new) = (arm(dir.path(), "base", &[1e5; 6]), arm(dir.path(), "new", &[1e5; 6]));
+    let from = |folder: &str, host: &str, commit: &str| {
+        for at in 0..6 {
+            let path = format!("{folder}/{at}.json");
+            let mut result: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            result["carmine"]["origin"] = json!({"version": "0.1.0", "commit": commit, "host": host, "kernel": "6", "started_unix_s": at});
+            std::fs::write(&path, result.to_string()).unwrap();
+        }
+    };
+    from(&base, "one", "abc");
+    from(&new, "one", "def");
+    let (code, text) = said(&[&base, &new]);
+    assert!(code == Some(0) && text.contains("differs   git hash: abc -> def"), "{text}");
+    assert!(
+        text.contains("from carmine 0.1.0 (abc) on one, kernel 6, Thu Jan  1 00:00:00 1970 UTC to"),
+        "{text}"
+    );
+    assert!(!text.contains("CONFOUNDED"), "a new build is what is compared: {text}");
+    from(&new, "two", "abc");
+    let (_, text) = said(&[&base, &new]);
+    assert!(text.contains("differs   host: one -> two"), "{text}");
+    from(&new, "one", "def");
+    std::fs::copy(format!("{base}/0.json"), dir.path().join("held.json")).unwrap();
+    std::fs::rename(dir.path().join("held.json"), format!("{new}/held.json")).unwrap();
+    std::fs::remove_file(format!("{base}/0.json")).unwrap();
+    let (_, text) = said(&[&base, &new]);
+    assert!(text.contains("new mixes results of 2 builds, machines or drives"), "{text}");
+}
+
+#[test]
 fn a_measurement_counts_once() {
     let dir = tempfile::tempdir().unwrap();
     let (base, new) = (arm(dir.path(), "base", &[1e5; 6]), arm(dir.path(), "new", &[1e5; 6]));

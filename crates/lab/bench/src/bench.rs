@@ -30,8 +30,8 @@ pub use args::BenchArgs;
 pub use hosted::require_tool;
 use setup::Setup;
 
-use crate::Doctor;
 use crate::profile::Recording;
+use crate::{Doctor, GitHash};
 
 /// The outcome of a load.
 struct Outcome {
@@ -66,7 +66,8 @@ struct Seen {
 ///
 /// # Errors
 /// The load cannot be made as asked, or gave no measurement.
-pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> Result<ExitCode> {
+pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor, git_hash: GitHash) -> Result<ExitCode> {
+    let origin = crate::sample::origin_here(git_hash);
     for (option, path) in [("--json", &args.json), ("--samples", &args.samples)] {
         if let Some(path) = path {
             check_writable(option, path)?;
@@ -83,6 +84,7 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor) -> Result<ExitC
         note(&format!("verify state of {blocks} in {}", path.display()));
     }
     let mut context = setup.context(&outcome.spec, &outcome.seen);
+    context.setting.origin = origin.on(&context.setting.stores);
     context.client_seconds = outcome.told.as_ref().map(|(figures, _)| figures.seconds);
     let result = &outcome.result;
     let window = outcome.measured.map_err(|error| error.context(failure(result)))?;

@@ -15,5 +15,9 @@ pub mod sample;
 pub mod steering;
 pub mod top;
 
+/// The commit of the build, as the build notes it: with `+` if files differed from it, empty if it is not known.
+#[derive(Clone, Copy, Debug)]
+pub struct GitHash(pub &'static str);
+
 /// Finds settings of the machine that would spoil a measurement of this testbed.
 pub type Doctor = fn(&carmine_testbed::Layout, &carmine_testbed::Plan) -> Vec<carmine_doctor::Finding>;

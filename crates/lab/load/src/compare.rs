@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 
 use carmine_types::columns;
+use serde::Deserialize as _;
 use serde_json::Value;
+
+use crate::origin::Origin;
 
 /// Columns with numbers: name, place in the result (`*`: the direction), factor, digits.
 const NUMBERS: [(&str, &str, f64, usize); 8] = [
@@ -87,7 +90,9 @@ fn bound(name: &str, carmine: &Value) -> String {
     let words = words.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ");
     let words = if words.is_empty() { words } else { format!(" [{words}]") };
     let (reason, next) = (said(": ", "verdict_reason"), said("\n  next: ", "verdict_next"));
-    format!("{name}: {verdict}{reason}{words}{next}\n")
+    let origin = Origin::deserialize(&carmine["origin"]).ok().filter(Origin::is_known);
+    let from = origin.map(|origin| format!("\n  from: {origin}, {}", origin.started())).unwrap_or_default();
+    format!("{name}: {verdict}{reason}{words}{next}{from}\n")
 }
 
 /// Says how the second of two results differs from the first, if that can be said.
@@ -157,6 +162,16 @@ mod tests {
     fn each_result_says_what_bounded_it_and_what_to_try() {
         let text = words(&[result(1, 1, 1e5, false), ("rubbish".to_owned(), json!([1]))]);
         assert_eq!(text, "r1s1: OSD: reactors were busy 99 % [NOISY]\n  next: add reactors\n");
+    }
+
+    #[test]
+    fn each_result_says_where_it_comes_from() {
+        let (name, mut value) = result(1, 1, 1e5, false);
+        let origin = Origin::here("0.1.0", "abc+", "box".into(), "6.1".into(), 1_700_000_000);
+        value["carmine"]["origin"] = serde_json::to_value(origin).unwrap();
+        let text = words(&[(name, value)]);
+        let line = "  from: carmine 0.1.0 (abc+) on box, kernel 6.1, Tue Nov 14 22:13:20 2023 UTC\n";
+        assert!(text.ends_with(line), "{text}");
     }
 
     #[test]

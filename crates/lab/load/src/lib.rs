@@ -12,6 +12,7 @@ mod fio_json;
 pub mod hosted;
 mod job;
 mod ledger;
+pub mod origin;
 mod pattern;
 mod prefill;
 pub mod profile;

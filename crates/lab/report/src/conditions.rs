@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use carmine_load::origin::Origin;
 use carmine_load::samples::{NvmeSamples, SmartLog};
 use carmine_study::archive::CarmineResult;
 use carmine_types::counted;
@@ -59,9 +60,18 @@ fn facts(run: &RunData) -> Table {
         ("version", format!("{} {}", build.version, build.git_hash)),
         ("build", joined([build.profile.as_str(), &build.allocator], " ")),
         ("kernel", file.kernel.clone()),
+        ("host", of_origins(run, |origin| origin.host.clone())),
+        ("drives", of_origins(run, Origin::drive_names)),
         ("command", file.command.join(" ")),
         ("drift", drift(run).unwrap_or_else(|| "not known: the first point was not run again".into())),
     ])
+}
+
+/// A fact about where the points come from; several values only if they differ.
+fn of_origins(run: &RunData, of: fn(&Origin) -> String) -> String {
+    let origins = run.points.iter().filter_map(|m| m.result.as_ref()).map(|r| &r.carmine.origin);
+    let values: BTreeSet<String> = origins.filter(|origin| origin.is_known()).map(of).collect();
+    joined(values.iter().map(String::as_str), "; ")
 }
 
 fn pairs<N: Into<String>>(rows: impl IntoIterator<Item = (N, String)>) -> Table {

@@ -8,6 +8,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use carmine_load::origin::Origin;
 use carmine_metrics::Histogram;
 use carmine_stats::{Comparison, Outcome, PAIRS_MIN, Verdict, holm, judge, paired_log_ratios};
 use carmine_testbed::fail_if;
@@ -17,6 +18,7 @@ use serde::Serialize;
 pub use crate::archive::ArchiveError as Refusal;
 use crate::archive::{Config, PointResult};
 use crate::expand::follows_from;
+use crate::lists::grouped;
 use crate::plan;
 use crate::scaling::SPOILS;
 
@@ -157,6 +159,9 @@ pub fn correct<'a>(rows: impl Iterator<Item = &'a mut Row>, tolerance: f64) {
 pub struct Judgement {
     pub base: String,
     pub new: String,
+    /// Builds, machines, drives and times of the results of both, each in a line; empty if they are not known.
+    pub base_from: Vec<String>,
+    pub new_from: Vec<String>,
     /// Part of 1.
     pub tolerance: f64,
     /// Every setting that differs between the arms.
@@ -196,6 +201,8 @@ pub fn compare(base: &Arm, new: &Arm, tolerance: f64) -> Result<Judgement, Refus
     Ok(Judgement {
         base: base.name.clone(),
         new: new.name.clone(),
+        base_from: origins(base),
+        new_from: origins(new),
         tolerance,
         warnings: warnings(base, new, &groups, &differences),
         differences,
@@ -203,6 +210,19 @@ pub fn compare(base: &Arm, new: &Arm, tolerance: f64) -> Result<Judgement, Refus
         pairs_to_decide: pairs.and_then(|pairs| pairs.into_iter().max()),
         rows,
     })
+}
+
+/// Each origin of an arm's results, with the times of the first and the last of them.
+fn origins(arm: &Arm) -> Vec<String> {
+    let known =
+        arm.points.iter().map(|point| &point.result.carmine.origin).filter(|origin| origin.is_known());
+    let origins = grouped(known.map(|origin| (origin.to_string(), origin)));
+    let line = |(name, mut all): (String, Vec<&Origin>)| {
+        all.sort_by_key(|origin| origin.started_unix_s);
+        let last = all.last().map(|last| format!(" to {}", last.started())).filter(|_| all.len() > 1);
+        format!("{name}, {}{}", all[0].started(), last.unwrap_or_default())
+    };
+    origins.into_iter().map(line).collect()
 }
 
 /// Every figure of every group, without those that neither arm has.
@@ -278,6 +298,11 @@ fn warnings(base: &Arm, new: &Arm, groups: &[Group<'_>], differences: &[Differen
         warnings.push(format!("points left out because they have no partner of the same turn: {alone}"));
     }
     for arm in [base, new] {
+        let origins = origins(arm).len();
+        warnings.extend(
+            (origins > 1)
+                .then(|| format!("{} mixes results of {origins} builds, machines or drives", arm.name)),
+        );
         warnings.extend(arm.left_out.iter().map(|point| format!("left out: {point}")));
     }
     for word in SPOILS {

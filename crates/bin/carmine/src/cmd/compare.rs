@@ -129,7 +129,13 @@ fn parse_part(text: &str) -> Result<f64, String> {
 
 /// Differences of the two sides, a row for each figure, warnings, and the verdict.
 fn render(judged: &Judgement) -> String {
-    let mut text = format!("base      {}\nnew       {}\n", judged.base, judged.new);
+    let mut text = String::new();
+    for (arm, name, origins) in
+        [("base", &judged.base, &judged.base_from), ("new", &judged.new, &judged.new_from)]
+    {
+        let _ = writeln!(text, "{arm:<9} {name}");
+        text.extend(origins.iter().map(|origin| format!("          from {origin}\n")));
+    }
     for d in &judged.differences {
         let _ = writeln!(text, "differs   {}: {} -> {}", d.setting, d.base, d.new);
     }
@@ -299,6 +305,8 @@ mod tests {
         Judgement {
             base,
             new,
+            base_from: Vec::new(),
+            new_from: Vec::new(),
             tolerance: 0.05,
             differences: Vec::new(),
             warnings: Vec::new(),

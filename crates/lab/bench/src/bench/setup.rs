@@ -10,6 +10,7 @@ use carmine_doctor::{Finding, Options, examine};
 use carmine_load::baseline::Baseline;
 use carmine_load::drive::StoreFacts;
 use carmine_load::hosted::{self, Tool};
+use carmine_load::origin::Origin;
 use carmine_load::profile::ProfileMode;
 use carmine_load::report::{CacheState, Context as ReportContext, Setting};
 use carmine_load::samples::Samples;
@@ -307,6 +308,7 @@ impl Setup {
             shared: grid.shared,
             grid: serde_json::to_value(&grid).unwrap_or_default(),
             host: host_report(),
+            origin: Origin::default(),
             in_process: self.args.in_process,
             flush_mode,
             flush_forced,

@@ -11,9 +11,10 @@ mod smart;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
+use carmine_load::origin::Origin;
 use carmine_load::window::{DeviceWindow, GeneratorWindow, MachineWindow, OsdWindow, ProcessWindow, Window};
 use carmine_testbed::part_at;
 use serde_json::{Value, json};
@@ -180,6 +181,19 @@ pub fn device_of(path: &Path) -> Option<String> {
 /// A line of `/proc/meminfo`, such as `MemAvailable`, in bytes.
 pub fn memory_bytes(line: &str) -> Option<u64> {
     field(&text(Path::new("/proc/meminfo")), line).map(|kib| kib << 10)
+}
+
+/// This build on this machine, now; its drives are not known yet.
+pub(crate) fn origin_here(git_hash: crate::GitHash) -> Origin {
+    let of_kernel = |name: &str| text(&Path::new("/proc/sys/kernel").join(name));
+    let now_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    Origin::here(
+        env!("CARGO_PKG_VERSION"),
+        git_hash.0,
+        of_kernel("hostname"),
+        of_kernel("osrelease"),
+        now_unix_s,
+    )
 }
 
 /// Processor, kernel, memory and hypervisor, for results: figures of different machines can't be compared.

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::baseline::{Achieved, Baseline, Percentages};
 use crate::drive::StoreFacts;
 use crate::fio_json;
+use crate::origin::Origin;
 use crate::profile::Profile;
 use crate::result::{DirStats, JobResult, VerifyCounts};
 use crate::spec::LoadSpec;
@@ -51,6 +52,8 @@ pub struct Setting {
     pub grid: Value,
     /// Machine, kernel, versions.
     pub host: Value,
+    /// Build, machine, drives and time.
+    pub origin: Origin,
     /// A CPU of the grid is shared with something else.
     pub shared: bool,
     /// The load ran inside the OSD: its CPU time is in the OSD's.

@@ -28,6 +28,8 @@ pub fn table(spec: &LoadSpec, result: &JobResult, report: &Report) -> String {
     lines.extend(spec.rate_iops.map(|offered| rate_line(offered, report)));
     lines.extend([cores_line(spec, report), raw_line(report)]);
     lines.extend(StoreFacts::lines(&report.setting.stores));
+    let origin = &report.setting.origin;
+    lines.extend(origin.is_known().then(|| format!("from      {origin}, {}", origin.started())));
     lines.extend(report.osds.iter().map(osd_line));
     lines.extend(
         report

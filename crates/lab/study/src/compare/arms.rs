@@ -1,9 +1,10 @@
 //! Arms of archived runs, and of plain result files as `carmine bench --json` writes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+use carmine_load::origin::Origin;
 use carmine_testbed::spec::axis_paths;
 use carmine_testbed::{fail_if, failed};
 use serde_json::Value;
@@ -93,6 +94,7 @@ fn arm(run: &Run, name: String, turn: impl Fn(&Point) -> Option<u32>) -> Result<
             }
         }
     }
+    arm.facts.extend(facts_of_origins(&arm.points));
     measured(arm)
 }
 
@@ -183,5 +185,20 @@ fn facts_of_results(points: &[Measured]) -> BTreeMap<String, String> {
             facts.insert(name.to_owned(), first.to_string().replace('"', ""));
         }
     }
+    facts.extend(facts_of_origins(points));
     facts
+}
+
+/// Builds, machines and drives of results, as far as they have them.
+fn facts_of_origins(points: &[Measured]) -> BTreeMap<String, String> {
+    let origins = || points.iter().map(|m| &m.result.carmine.origin).filter(|origin| origin.is_known());
+    let of: [(&str, fn(&Origin) -> String); 3] = [
+        ("git hash", Origin::build),
+        ("host", |origin| origin.host.clone()),
+        ("drives", Origin::drive_names),
+    ];
+    let all = of.map(|(name, of)| (name.to_owned(), origins().map(of).collect::<BTreeSet<_>>()));
+    let joined = |values: BTreeSet<String>| values.into_iter().collect::<Vec<_>>().join(" | ");
+    let known = all.into_iter().map(|(name, values)| (name, joined(values)));
+    known.filter(|(_, value)| !value.is_empty()).collect()
 }
