@@ -192,13 +192,11 @@ fn facts_of_results(points: &[Measured]) -> BTreeMap<String, String> {
 /// Builds, machines and drives of results, as far as they have them.
 fn facts_of_origins(points: &[Measured]) -> BTreeMap<String, String> {
     let origins = || points.iter().map(|m| &m.result.carmine.origin).filter(|origin| origin.is_known());
-    let of: [(&str, fn(&Origin) -> String); 3] = [
-        ("git hash", Origin::build),
-        ("host", |origin| origin.host.clone()),
-        ("drives", Origin::drive_names),
-    ];
-    let all = of.map(|(name, of)| (name.to_owned(), origins().map(of).collect::<BTreeSet<_>>()));
+    let builds: BTreeSet<String> = origins().map(Origin::build).collect();
+    let hosts: BTreeSet<String> = origins().map(|origin| origin.host.clone()).collect();
+    let drives: BTreeSet<String> = origins().map(Origin::drive_names).collect();
+    let facts = [("git hash", builds), ("host", hosts), ("drives", drives)];
     let joined = |values: BTreeSet<String>| values.into_iter().collect::<Vec<_>>().join(" | ");
-    let known = all.into_iter().map(|(name, values)| (name, joined(values)));
-    known.filter(|(_, value)| !value.is_empty()).collect()
+    let facts = facts.map(|(name, values)| (name.to_owned(), joined(values)));
+    facts.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
