@@ -99,6 +99,7 @@ pub(crate) enum Command {
 
 /// Runs a command; the exit code is its own, errors are printed by the caller.
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
+    let git_hash = carmine_bench::GitHash(carmine_daemon::build::GIT_HASH);
     match command {
         Command::Up(args) => up::run(args),
         Command::Status(args) => testbed::show(BedKind::Testbed, &args.dir.dir, args.json),
@@ -106,11 +107,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Osd(args) => osd::run(&args),
         Command::Down(args) => testbed::down(BedKind::Testbed, &args.dir),
         Command::Destroy(args) => testbed::destroy(BedKind::Testbed, &args.dir),
-        Command::Baseline(args) => baseline::run(&args, &*cancel_flag()?),
-        Command::Bench(args) => {
-            let git_hash = carmine_bench::GitHash(carmine_daemon::build::GIT_HASH);
-            bench::run(args, &*cancel_flag()?, doctor::findings_of, git_hash)
-        }
+        Command::Baseline(args) => baseline::run(&args, &*cancel_flag()?, git_hash),
+        Command::Bench(args) => bench::run(args, &*cancel_flag()?, doctor::findings_of, git_hash),
         Command::Measure(args) => measure::run(&args, &*cancel_flag()?),
         Command::Thrash(args) => carmine_thrash::run(&args, &*cancel_flag()?),
         Command::Sim(args) => {

@@ -17,7 +17,8 @@ use carmine_types::{FlushMode, OsdId, StoreKind};
 use clap::Args;
 use tempfile::NamedTempFile;
 
-use crate::sample::device_of;
+use crate::GitHash;
+use crate::sample::{device_of, origin_here};
 use crate::steering::{Measured, run_raw};
 
 /// Options of the baseline, like those of `bench`.
@@ -81,7 +82,7 @@ impl BaselineArgs {
 ///
 /// # Errors
 /// It cannot be measured as asked, failed, or was interrupted.
-pub fn run(args: &BaselineArgs, cancel: &AtomicBool) -> Result<ExitCode> {
+pub fn run(args: &BaselineArgs, cancel: &AtomicBool, git_hash: GitHash) -> Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
     let plan = require_plan(&layout)?;
     let spec = args.spec();
@@ -95,7 +96,8 @@ pub fn run(args: &BaselineArgs, cancel: &AtomicBool) -> Result<ExitCode> {
         }
     };
     let messenger = Some(echo::measure(&plan, &spec, cancel)?);
-    let baseline = Baseline { device, messenger };
+    let store = facts::of(&layout, &plan, OsdId(0));
+    let baseline = Baseline { device, messenger, origin: origin_here(git_hash).on(store.as_slice()) };
     print(&table(&spec, &baseline))?;
     if let Some(path) = &args.json {
         write_json(path, &baseline)?;

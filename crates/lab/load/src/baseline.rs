@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::origin::{Origin, OsdDrive};
 use crate::spec::{LoadSpec, Rw};
 
 /// The file of `carmine baseline --json`.
@@ -13,6 +14,8 @@ pub struct Baseline {
     pub device: Option<RawFigures>,
     /// One pair of reactors; `None` if it was not asked for.
     pub messenger: Option<RawFigures>,
+    /// Build, machine, time, and the drive of OSD 0.
+    pub origin: Origin,
 }
 
 /// A raw load: of a drive through the reactor, or of messages of the load's size, echoed through `carmine-messenger`.
@@ -98,6 +101,11 @@ impl RawFigures {
     }
 }
 
+/// Seconds after which a baseline says nothing about a load: the machine may have other neighbours, and the drive may be fuller.
+const AGE_MAX_S: u64 = 24 * 3_600;
+/// Seconds after which a result remarks how old its baseline is.
+const AGED_S: u64 = 3_600;
+
 impl Baseline {
     /// Reads the file of `carmine baseline --json`.
     ///
@@ -111,9 +119,11 @@ impl Baseline {
             _ if has("jobs") && has("fio version") => "a result of fio",
             // Every field has a default, so any object would be read as one without figures.
             Value::Object(map)
-                if map.keys().all(|key| ["device", "messenger"].contains(&key.as_str()))
-                    && map.values().any(|raw| !raw.is_null())
-                    && map.values().all(|raw| raw.is_null() || raw["iops"].is_number()) =>
+                if map.keys().all(|key| ["device", "messenger", "origin"].contains(&key.as_str()))
+                    && (has("device") || has("messenger"))
+                    && ["device", "messenger"]
+                        .iter()
+                        .all(|raw| !has(raw) || value[raw]["iops"].is_number()) =>
             {
                 return serde_json::from_value(value).map_err(|e| format!("a damaged baseline ({e})"));
             }
@@ -122,9 +132,53 @@ impl Baseline {
         Err(what.to_owned())
     }
 
-    /// Compares a load with its baselines. A baseline of another block size, direction, mix or flush mode is refused, and one that was
-    /// measured without CPUs; for the messenger, and for the drive at the load's depth, also one of another depth.
-    pub fn percentages(&self, load: &LoadSpec, flush_mode: &str, achieved: &Achieved) -> Percentages {
+    /// Seconds from the oldest of its measurements to a load; `None` if either time is not known.
+    pub fn age_s(&self, load: &Origin) -> Option<u64> {
+        let raw = self.device.iter().chain(&self.messenger);
+        let oldest = raw.flat_map(RawFigures::depths).map(|at| at.unix_s).min()?;
+        (oldest > 0 && load.is_known()).then(|| load.started_unix_s.saturating_sub(oldest))
+    }
+
+    /// The mark of a result whose baseline is old.
+    pub fn aged(&self, load: &Origin) -> Option<String> {
+        let age_s = self.age_s(load).filter(|age_s| *age_s > AGED_S)?;
+        Some(format!("AGED: the raw baseline was measured {:.1} h before the load", age_s as f64 / 3_600.0))
+    }
+
+    /// Why it says nothing about loads of this machine, these drives and this day.
+    fn is_foreign_to(&self, load: &Origin) -> Option<String> {
+        let own = &self.origin;
+        if !load.is_known() {
+            return None;
+        }
+        if !own.is_known() {
+            return Some("the baseline does not say where it was measured: measure it again".to_owned());
+        }
+        if own.host != load.host {
+            return Some(format!("the baseline was measured on {}, the load on {}", own.host, load.host));
+        }
+        let is_same = |a: &OsdDrive, b: &OsdDrive| (&a.name, &a.model) == (&b.name, &b.model);
+        if own.drives.iter().any(|drive| !load.drives.iter().any(|of_load| is_same(drive, of_load))) {
+            let (raw, loaded) = (own.drive_names(), load.drive_names());
+            return Some(format!("the baseline is of {raw}, and the load's drives are {loaded}"));
+        }
+        let age_s = self.age_s(load).filter(|age_s| *age_s > AGE_MAX_S)?;
+        Some(format!("the baseline was measured {:.1} days before the load", age_s as f64 / 86_400.0))
+    }
+
+    /// Compares a load with its baselines. A baseline of another machine, drive or day is refused, one of another block size,
+    /// direction, mix or flush mode, and one that was measured without CPUs; for the messenger, and for the drive at the load's
+    /// depth, also one of another depth.
+    pub fn percentages(
+        &self,
+        load: &LoadSpec,
+        origin: &Origin,
+        flush_mode: &str,
+        achieved: &Achieved,
+    ) -> Percentages {
+        if let Some(why) = self.is_foreign_to(origin) {
+            return Percentages { refused: vec![why], ..Percentages::default() };
+        }
         let mut refused = Vec::new();
         let is_mixed = load.rw == Rw::RandRw;
         let mut is_usable = |what: &str, raw: &RawFigures, is_device: bool| {
@@ -188,16 +242,29 @@ mod tests {
                 p99_ns: 60_000,
                 bs_bytes: 4096,
                 iodepth: 16,
+                unix_s: 3,
                 ..RawFigures::default()
             }),
+            origin: origin("box", "vda", 2),
         }
+    }
+
+    fn origin(host: &str, drive: &str, started_unix_s: u64) -> Origin {
+        let drive = OsdDrive { name: drive.into(), ..OsdDrive::default() };
+        let here = Origin::here("0.1.0", "abc", host.into(), "6.1".into(), started_unix_s);
+        Origin { drives: vec![drive], ..here }
+    }
+
+    /// Of a load in the same minute on the same machine.
+    fn here() -> Origin {
+        origin("box", "vda", 60)
     }
 
     #[test]
     fn replicas_count_against_the_drives_and_clients_against_the_messenger() {
         let load = LoadSpec { rw: Rw::RandWrite, iodepth: 16, ..LoadSpec::default() };
         let achieved = Achieved { iops: 5_000.0, osd_iops: 15_000.0, drives: 3, pairs: 2 };
-        let got = baseline().percentages(&load, "flush", &achieved);
+        let got = baseline().percentages(&load, &here(), "flush", &achieved);
         let want = Percentages {
             device_limit: Some(12.5),
             device: Some(50.0),
@@ -212,7 +279,8 @@ mod tests {
         let load = LoadSpec { rw: Rw::RandWrite, iodepth: 2, ..LoadSpec::default() };
         let achieved = Achieved { iops: 30_000.0, osd_iops: 30_000.0, drives: 1, pairs: 0 };
         let mut baseline = baseline();
-        let got = |baseline: &Baseline, load: &LoadSpec| baseline.percentages(load, "flush", &achieved);
+        let got =
+            |baseline: &Baseline, load: &LoadSpec| baseline.percentages(load, &here(), "flush", &achieved);
         assert_eq!((got(&baseline, &load).device_limit, got(&baseline, &load).device), (Some(75.0), None));
         let mixed = LoadSpec { rw: Rw::RandRw, rwmixread: 70, ..load.clone() };
         let device = baseline.device.as_mut().unwrap();
@@ -233,11 +301,42 @@ mod tests {
     fn a_baseline_of_another_load_says_nothing() {
         let load = LoadSpec { rw: Rw::RandRead, iodepth: 8, ..LoadSpec::default() };
         let achieved = Achieved { iops: 5_000.0, osd_iops: 5_000.0, drives: 1, pairs: 1 };
-        let got = baseline().percentages(&load, "flush", &achieved);
+        let got = baseline().percentages(&load, &here(), "flush", &achieved);
         assert_eq!((got.device, got.messenger), (None, None));
         assert!(got.refused[0].contains("direction") && got.refused[1].contains("depth"), "{got:?}");
         let write = LoadSpec { rw: Rw::RandWrite, iodepth: 16, ..LoadSpec::default() };
-        let got = baseline().percentages(&write, "none", &Achieved { pairs: 0, ..achieved });
+        let got = baseline().percentages(&write, &here(), "none", &Achieved { pairs: 0, ..achieved });
         assert!(got.device.is_none() && got.messenger.is_none() && got.refused[0].contains("flush mode"));
+    }
+
+    #[test]
+    fn a_baseline_of_another_machine_drive_or_day_says_nothing() {
+        let load = LoadSpec { rw: Rw::RandWrite, iodepth: 16, ..LoadSpec::default() };
+        let achieved = Achieved { iops: 5_000.0, osd_iops: 5_000.0, drives: 1, pairs: 1 };
+        let got = |origin: Origin| baseline().percentages(&load, &origin, "flush", &achieved);
+        assert_eq!((got(here()).device, got(here()).refused), (Some(50.0), vec![]));
+        let day_s = 24 * 3_600;
+        for (of_load, why) in [
+            (origin("other", "vda", 60), "measured on box, the load on other"),
+            (origin("box", "sdb", 60), "is of vda, and the load's drives are sdb"),
+            (origin("box", "vda", 3 * day_s), "3.0 days before"),
+        ] {
+            let got = got(of_load);
+            assert!((got.device, got.messenger) == (None, None) && got.refused[0].contains(why), "{got:?}");
+        }
+        let nowhere = Baseline { origin: Origin::default(), ..baseline() };
+        let got = nowhere.percentages(&load, &here(), "flush", &achieved);
+        assert!(got.device.is_none() && got.refused[0].contains("does not say where"), "{got:?}");
+    }
+
+    #[test]
+    fn an_old_baseline_is_marked_by_its_oldest_depth() {
+        let after_hours = |hours: u64| origin("box", "vda", 1 + hours * 3_600);
+        assert_eq!(
+            (baseline().age_s(&after_hours(1)), baseline().aged(&after_hours(1))),
+            (Some(3_600), None)
+        );
+        let mark = baseline().aged(&after_hours(2)).unwrap();
+        assert_eq!(mark, "AGED: the raw baseline was measured 2.0 h before the load");
     }
 }

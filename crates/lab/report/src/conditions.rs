@@ -62,6 +62,7 @@ fn facts(run: &RunData) -> Table {
         ("kernel", file.kernel.clone()),
         ("host", of_origins(run, |origin| origin.host.clone())),
         ("drives", of_origins(run, Origin::drive_names)),
+        ("age of raw baselines", baseline_ages(run)),
         ("command", file.command.join(" ")),
         ("drift", drift(run).unwrap_or_else(|| "not known: the first point was not run again".into())),
     ])
@@ -72,6 +73,13 @@ fn of_origins(run: &RunData, of: fn(&Origin) -> String) -> String {
     let origins = run.points.iter().filter_map(|m| m.result.as_ref()).map(|r| &r.carmine.origin);
     let values: BTreeSet<String> = origins.filter(|origin| origin.is_known()).map(of).collect();
     joined(values.iter().map(String::as_str), "; ")
+}
+
+/// How long before their points the raw baselines were measured; empty if there are none.
+fn baseline_ages(run: &RunData) -> String {
+    let results = run.points.iter().filter_map(|m| m.result.as_ref());
+    let oldest_s = results.filter_map(|r| r.carmine.baseline_age_seconds).max();
+    oldest_s.map(|s| format!("at most {} before their points", duration(s as f64))).unwrap_or_default()
 }
 
 fn pairs<N: Into<String>>(rows: impl IntoIterator<Item = (N, String)>) -> Table {

@@ -2,6 +2,7 @@
 //! one runs. The archive shows which points are done, so that a stopped sweep continues where it was.
 
 mod curve;
+mod drives;
 mod point;
 mod records;
 
@@ -250,7 +251,13 @@ impl<'a> Sweep<'a> {
         if !self.job.options.keep_layouts {
             self.remove_layouts();
         }
-        let table = dat_table(&Run::open(self.job.run.dir())?);
+        let run = Run::open(self.job.run.dir())?;
+        for stem in drives::refute(&run)? {
+            (self.events)(Event::Note(format!(
+                "{stem}: not DEVICE, since another point did more on its drives"
+            )));
+        }
+        let table = dat_table(&run);
         self.job.run.save_text("points.dat", &table)?;
         self.script.write(&self.job.run)?;
         self.job.run.save()

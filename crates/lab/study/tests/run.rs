@@ -31,6 +31,8 @@ struct Fake {
     /// From this load on it is slower by a fifth.
     slower_from: Option<usize>,
     stddev: f64,
+    /// Each load seems to reach the limit of its drive; more depth does more all the same.
+    on_drive: bool,
     /// Folders whose OSDs run.
     up: BTreeSet<String>,
 }
@@ -52,9 +54,15 @@ impl Fake {
         }
         let pace = if self.slower_from.is_some_and(|load| self.loads > load) { 0.8 } else { 1.0 };
         let iops = option(argv, "--rate").map_or(pace * 1000.0, |rate| rate.parse().unwrap());
+        let depth = option(argv, "--iodepth").and_then(|depth| depth.parse::<f64>().ok()).unwrap_or(1.0);
+        let iops = if self.on_drive { iops * depth } else { iops };
         let latency = json!({"mean": 100.0, "stddev": self.stddev, "percentile": {"99.000000": iops * 1e6}});
-        let result =
+        let mut result =
             json!({"jobs": [{"read": {"iops": iops, "bw_bytes": iops * 4096.0, "clat_ns": latency}}]});
+        if self.on_drive {
+            result["carmine"] = json!({"verdict": "DEVICE", "verdict_reason": "it was reached", "iops": iops, "osd_iops": iops,
+                "iops_per_drive": iops});
+        }
         write_whole(Path::new(option(argv, "--json").unwrap()), result.to_string().as_bytes()).unwrap();
         End::Ok
     }
@@ -194,6 +202,21 @@ fn all_points_run_and_each_restarts_the_osds_of_a_layout_that_is_made_once() {
             && script.contains("# by hand: rados -c")
     );
     assert!(!bed.out().join("layouts").exists());
+}
+
+#[test]
+fn a_drive_that_does_more_at_another_point_is_no_limit() {
+    let bed = Bed::new("[axes]\niodepth = [1, 2]\nreactors = [1, 2]\n");
+    let (_, events) = bed.go(&mut Fake { on_drive: true, ..Fake::default() });
+    let run = bed.run();
+    for point in &run.points {
+        let carmine = run.result(point).unwrap().unwrap().carmine;
+        let is_best = point.config.number("iodepth") == Some(2);
+        let want = if is_best { "DEVICE" } else { "UNKNOWN" };
+        assert_eq!(carmine.verdict.as_deref(), Some(want), "{}", point.stem);
+        assert_eq!(carmine.verdict_reason.contains("did 100 % more at blue_"), !is_best, "{carmine:?}");
+    }
+    assert!(events.iter().any(|e| matches!(e, Event::Note(text) if text.contains("not DEVICE"))));
 }
 
 #[test]

@@ -211,6 +211,8 @@ pub struct Report {
     /// Of the raw baselines of the same block size, depth, direction and flush mode.
     pub percent_of_device: Option<f64>,
     pub percent_of_messenger: Option<f64>,
+    /// From the oldest measurement of the raw baselines to the start of the load; `None` without one.
+    pub baseline_age_seconds: Option<u64>,
     /// More than its raw baseline: a cache, or a mistake.
     pub above_baseline: bool,
     /// Time that a cgroup's CPU quota kept the OSDs from running; `None` without a quota.
@@ -314,7 +316,9 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
     let pairs = if in_process { 0 } else { pairs };
     let achieved = Achieved { iops, osd_iops, drives: drives.unwrap_or(0), pairs };
     let (baseline, flush_mode) = (context.setting.baseline.as_ref(), &context.setting.flush_mode);
-    let raw = baseline.map(|b| b.percentages(spec, flush_mode, &achieved)).unwrap_or_default();
+    let origin = &context.setting.origin;
+    let raw = baseline.map(|b| b.percentages(spec, origin, flush_mode, &achieved)).unwrap_or_default();
+    let (aged, age_s) = (baseline.and_then(|b| b.aged(origin)), baseline.and_then(|b| b.age_s(origin)));
     let facts = Facts::of(window, &context.evidence(spec, result, window, &raw));
     let verdict = facts.verdict();
     let ops_in_flight = in_flight(result, wall);
@@ -322,7 +326,8 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
     let above_baseline = !above.is_empty();
     let more = marks(result, window, &context, &facts);
     let little = little(spec, ops_in_flight);
-    let marks = context.marks.into_iter().chain(more).chain(little).chain(above).chain(raw.refused);
+    let marks =
+        context.marks.into_iter().chain(more).chain(little).chain(above).chain(aged).chain(raw.refused);
     let is_foreign = is_foreign(&facts);
     let alone = |figure: Option<f64>| figure.filter(|_| !shared && !is_foreign);
     let per_op = |counted: Option<u64>| ratio(counted? as f64, ops);
@@ -370,6 +375,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         percent_of_device_limit: raw.device_limit,
         percent_of_device: raw.device,
         percent_of_messenger: raw.messenger,
+        baseline_age_seconds: age_s,
         above_baseline,
         throttled_seconds: osds
             .iter()

@@ -130,7 +130,7 @@ fn show(figure: Option<f64>, digits: usize) -> String {
 fn raw_line(report: &Report) -> String {
     let [device, wire] = [report.device_bytes_per_client_byte, report.wire_bytes_per_client_byte];
     format!(
-        "bytes per client byte: device {}, wire {}; IOPS/drive {}; percent of the raw device {} (of its best depth {}), of the raw messenger {}; \
+        "bytes per client byte: device {}, wire {}; IOPS/drive {}; percent of the raw device {} (of its best depth {}), of the raw messenger {}{}; \
          flush mode {}{}",
         show(device, 2),
         show(wire, 2),
@@ -138,6 +138,7 @@ fn raw_line(report: &Report) -> String {
         show(report.percent_of_device, 0),
         show(report.percent_of_device_limit, 0),
         show(report.percent_of_messenger, 0),
+        report.baseline_age_seconds.map(|age_s| format!(", measured {age_s} s before")).unwrap_or_default(),
         report.setting.flush_mode,
         if report.setting.flush_forced { ", forced" } else { "" },
     )

@@ -315,7 +315,7 @@ fn more_than_the_raw_device_is_flagged() {
         drive: "vda".into(),
         ..crate::baseline::RawFigures::default()
     };
-    let baseline = Some(crate::baseline::Baseline { device: Some(device), messenger: None });
+    let baseline = Some(crate::baseline::Baseline { device: Some(device), ..Default::default() });
     let mut context = Context { drives: Some(1), ..context };
     context.setting.baseline = baseline;
     let r = report(&spec, &result, &window, context);

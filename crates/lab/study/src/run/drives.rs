@@ -1,0 +1,99 @@
+//! A drive's limit over all points of a run: no point has reached it if another did more on the same drives.
+
+use serde_json::Value;
+
+use carmine_load::origin::OsdDrive;
+use carmine_load::verdict::Limiter;
+use carmine_testbed::{read_json, write_json};
+
+use crate::archive::{ArchiveError, Config, Point, PointResult, Run};
+
+/// Noise apart, a drive that does this many times as much at another point was not at its limit.
+const MORE: f64 = 1.05;
+/// The settings that tell how a load uses drives.
+const KINDS: [&str; 3] = ["workload", "bs_bytes", "read_percent"];
+
+/// The repeats of one setting.
+struct Setting<'a> {
+    points: Vec<&'a Point>,
+    /// Kind of load, flush mode and drives: what a drive does is compared where they are the same.
+    kind: (Config, String, Vec<OsdDrive>),
+    /// Operations of the OSDs per second and drive, of each repeat.
+    iops_per_drive: Vec<f64>,
+}
+
+impl Setting<'_> {
+    fn mean(&self) -> f64 {
+        self.iops_per_drive.iter().sum::<f64>() / self.iops_per_drive.len().max(1) as f64
+    }
+}
+
+/// Takes back each verdict DEVICE of a run where another setting did at least 5 % more with the same kind of load on the same
+/// drives. The verdict becomes UNKNOWN, and its reason names the other point. Returns the stems that were changed.
+///
+/// # Errors
+/// A result cannot be read or written.
+pub(super) fn refute(run: &Run) -> Result<Vec<String>, ArchiveError> {
+    let measured = run.measured()?;
+    let settings = settings(&measured);
+    let mut refuted = Vec::new();
+    for setting in &settings {
+        let others = settings.iter().filter(|other| other.kind == setting.kind);
+        let Some(best) = others.max_by(|a, b| a.mean().total_cmp(&b.mean())) else { continue };
+        let ratio = best.mean() / setting.mean();
+        if ratio < MORE {
+            continue;
+        }
+        for point in &setting.points {
+            let file = run.point_file(point, "json");
+            let Some(mut result) = read_json::<Value>(&file)? else { continue };
+            if take_back(&mut result["carmine"], &best.points[0].stem, ratio) {
+                write_json(&file, &result)?;
+                refuted.push(point.stem.clone());
+            }
+        }
+    }
+    Ok(refuted)
+}
+
+fn settings<'a>(measured: &[(&'a Point, PointResult)]) -> Vec<Setting<'a>> {
+    let mut settings: Vec<Setting<'a>> = Vec::new();
+    for (point, result) in measured {
+        let Some(iops) = iops_per_drive(result) else { continue };
+        if let Some(setting) = settings.iter_mut().find(|setting| setting.points[0].config == point.config) {
+            setting.points.push(point);
+            setting.iops_per_drive.push(iops);
+            continue;
+        }
+        let mut drives = result.carmine.origin.drives.clone();
+        // Each layout has files of its own on the same drives.
+        drives.iter_mut().for_each(|drive| (drive.osd, drive.path) = (0, Default::default()));
+        drives.sort_by(|a, b| a.name.cmp(&b.name));
+        drives.dedup();
+        let kind =
+            (point.config.only(|name| KINDS.contains(&name)), result.carmine.flush_mode.clone(), drives);
+        settings.push(Setting { points: vec![point], kind, iops_per_drive: vec![iops] });
+    }
+    settings
+}
+
+/// `None` for stores in memory.
+fn iops_per_drive(result: &PointResult) -> Option<f64> {
+    let carmine = &result.carmine;
+    let drives = result.iops() / carmine.iops_per_drive?;
+    Some(carmine.osd_iops / drives).filter(|iops| iops.is_finite())
+}
+
+/// Changes a verdict DEVICE; false if it is another.
+fn take_back(carmine: &mut Value, stem: &str, ratio: f64) -> bool {
+    let is_device = carmine["verdict"] == Limiter::Device.to_string();
+    if is_device {
+        let percent = (ratio - 1.0) * 100.0;
+        let said = carmine["verdict_reason"].as_str().unwrap_or_default();
+        let reason = format!("{said}; but the same drives did {percent:.0} % more at {stem}");
+        carmine["verdict_reason"] = reason.into();
+        carmine["verdict"] = Limiter::Unknown.to_string().into();
+        carmine["verdict_next"] = format!("see what {stem} has that this point lacks").into();
+    }
+    is_device
+}
