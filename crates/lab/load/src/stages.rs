@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::profile::Profile;
+use crate::verdict::Place;
 use crate::window::MetricsWindow;
 
 carmine_types::words! {
@@ -35,13 +36,13 @@ carmine_types::words! {
     }
 }
 
-/// The stage whose waiting each of an OSD's clocks is; see `osd/src/metrics.rs`.
-const CLOCKS: [(&str, Stage); 5] = [
-    ("queue", Stage::Pg),
-    ("execute", Stage::Store),
-    ("store", Stage::Log),
-    ("replicate", Stage::Replicas),
-    ("reply", Stage::Reply),
+/// The stage and the place whose waiting each of an OSD's clocks is; see `osd/src/metrics.rs`.
+const CLOCKS: [(&str, Stage, Place); 5] = [
+    ("queue", Stage::Pg, Place::Queue),
+    ("execute", Stage::Store, Place::Store),
+    ("store", Stage::Log, Place::Log),
+    ("replicate", Stage::Replicas, Place::Replicas),
+    ("reply", Stage::Reply, Place::Reply),
 ];
 /// Counts of a shard that are shown for each operation: the name, and where the shard has it.
 const COUNTS: [(&str, &str); 5] = [
@@ -97,8 +98,8 @@ impl Stages {
             Some(shares.iter().find(|share| share.stage == stage).map_or(0.0, |s| s.percent * per_percent))
         };
         let wait_us = |stage| {
-            let (clock, _) = CLOCKS.iter().find(|(_, of)| *of == stage)?;
-            Some(sum(metrics, &format!("/stages/{clock}/sum_ns"))? / ops / 1e3)
+            let (clock, ..) = CLOCKS.iter().find(|(_, of, _)| *of == stage)?;
+            clock_us(metrics, clock, ops)
         };
         let costs = Stage::ALL.iter().map(|stage| StageCost {
             stage: *stage,
@@ -138,6 +139,22 @@ impl Stages {
         lines.push(format!("per op    {}", counts.collect::<Vec<_>>().join(", ")));
         lines
     }
+}
+
+/// Microseconds for each of `ops` operations on a clock of the OSDs; `None` if no OSD has it.
+fn clock_us(metrics: &[MetricsWindow], clock: &str, ops: f64) -> Option<f64> {
+    Some(sum(metrics, &format!("/stages/{clock}/sum_ns"))? / ops / 1e3)
+}
+
+/// The places where the mean latency of `ops` operations passes, in µs; empty for OSDs without clocks.
+pub(crate) fn places_us(metrics: &[MetricsWindow], ops: f64, latency_us: f64) -> Vec<(Place, f64)> {
+    let inside = CLOCKS.iter().filter_map(|(clock, _, place)| Some((*place, clock_us(metrics, clock, ops)?)));
+    let mut places: Vec<(Place, f64)> = inside.filter(|(_, us)| us.is_finite()).collect();
+    if !places.is_empty() {
+        let inside_us: f64 = places.iter().map(|(_, us)| us).sum();
+        places.push((Place::Outside, (latency_us - inside_us).max(0.0)));
+    }
+    places
 }
 
 /// The sum over all shards of what the window added to a figure; `None` if no shard has it.
@@ -191,6 +208,14 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
+    }
+
+    #[test]
+    fn a_latency_passes_in_the_stages_and_outside() {
+        let places = places_us(&[window()], 200.0, 30.0);
+        let us = |place| places.iter().find(|(of, _)| *of == place).map(|(_, us)| *us);
+        assert_eq!((us(Place::Store), us(Place::Outside)), (Some(20.0), Some(8.5)));
+        assert!(places_us(&[], 200.0, 30.0).is_empty(), "a peer has no clocks");
     }
 
     #[test]

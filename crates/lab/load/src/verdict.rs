@@ -25,7 +25,26 @@ carmine_types::words! {
         Quota = "QUOTA",
         Contended = "CONTENDED",
         Shared = "SHARED",
+        Wait = "WAIT",
         Unknown = "UNKNOWN",
+    }
+}
+
+carmine_types::words! {
+    /// A place where an operation's latency passes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Place: "place" {
+        /// From decoded until its PG runs it.
+        Queue = "in the queue of the PG's reactor",
+        /// Checks and reads, those of the drive among them.
+        Store = "in the object store, which reads the drive",
+        /// A write until it is durable.
+        Log = "in the store's log, which writes and flushes",
+        /// Until the other copies have it, too.
+        Replicas = "waiting for the other copies",
+        Reply = "in writing the answer",
+        /// The rest of the client's latency.
+        Outside = "outside the OSDs (sockets, network, client)",
     }
 }
 
@@ -58,6 +77,9 @@ carmine_types::defaults! {
         /// Of the raw baselines at the load's depth, in percent.
         pub percent_of_device: Option<f64>,
         pub percent_of_messenger: Option<f64>,
+        /// Mean latency of an operation in µs, and the places where it passes, as far as they are known.
+        pub latency_us: Option<f64>,
+        pub places_us: Vec<(Place, f64)>,
         /// A short window with more load.
         pub more_load: Option<MoreLoad>,
     }
@@ -102,11 +124,12 @@ impl Facts {
         let row =
             table::ROWS.iter().find(|row| row.holds(self)).unwrap_or(&table::ROWS[table::ROWS.len() - 1]);
         let mut reason = row.reason(self);
-        if let (Limiter::Client | Limiter::Qd | Limiter::Unknown, Some(more)) = (row.limiter, &self.more_load)
+        if let (Limiter::Client | Limiter::Qd | Limiter::Wait | Limiter::Unknown, Some(more)) =
+            (row.limiter, &self.more_load)
         {
             let gain = more.gain_percent();
             let word = match row.limiter {
-                Limiter::Unknown => "more load was no help",
+                Limiter::Wait | Limiter::Unknown => "more load was no help",
                 _ if gain >= figures::GAIN_PERCENT => "confirmed",
                 _ => "not refuted, as no client CPU was free",
             };

@@ -19,7 +19,7 @@ use crate::origin::Origin;
 use crate::profile::Profile;
 use crate::result::{DirStats, JobResult, VerifyCounts};
 use crate::spec::LoadSpec;
-use crate::stages::Stages;
+use crate::stages::{Stages, places_us};
 use crate::verdict::{DISTURBED, Evidence, FOREIGN, Facts, Figure, MoreLoad, RAW_WRONG, UNEVEN};
 use crate::window::{
     DeviceWindow, DrainWindow, MachineWindow, MetricsWindow, OsdWindow, ReactorWindow, Window,
@@ -434,6 +434,7 @@ impl Context {
     fn evidence(&self, spec: &LoadSpec, result: &JobResult, window: &Window, raw: &Percentages) -> Evidence {
         let (wall, setting, client) = (seconds(window.wall_ns), &self.setting, &result.client);
         // A generator thread that waits for a CPU holds the load back just as one that is busy.
+        let latency_us = mean_latency_us(result);
         let client_busy = ratio((client.busy_ns + client.wait_ns) as f64, client.wall_ns as f64);
         Evidence {
             shared: setting.shared,
@@ -450,6 +451,10 @@ impl Context {
             percent_of_device_limit: raw.device_limit,
             percent_of_device: raw.device,
             percent_of_messenger: raw.messenger,
+            latency_us,
+            places_us: latency_us
+                .map(|us| places_us(&window.metrics, result.ops() as f64, us))
+                .unwrap_or_default(),
             more_load: setting.more_load.clone(),
         }
     }
@@ -563,6 +568,13 @@ fn marks(result: &JobResult, window: &Window, context: &Context, facts: &Facts) 
         }),
     ];
     marks.into_iter().flatten().collect()
+}
+
+/// Mean latency of all operations; `None` without the latency of any.
+fn mean_latency_us(result: &JobResult) -> Option<f64> {
+    let latencies = [&result.read.latency_ns, &result.write.latency_ns];
+    let counted: u64 = latencies.iter().map(|latency| latency.count()).sum();
+    ratio(latencies.iter().map(|latency| latency.sum() as f64).sum::<f64>() / 1e3, counted as f64)
 }
 
 /// Operations in flight on average by Little's law, IOPS × mean latency; `None` without the latency of every operation.

@@ -46,6 +46,7 @@ carmine_types::words! {
         Others = "other processes used, of one CPU",
         AlienCpus = "an OSD's alien CPUs were busy",
         AlienThread = "a thread beside the reactors was busy",
+        InOnePlace = "the part of an operation's latency that passes in the place that has most of it",
         Depth = "operations in flight that the load keeps for each reactor",
     }
 }
@@ -98,6 +99,7 @@ impl Facts {
             let name = format!("{used:.2} of its {}", counted(cpus as usize, "CPU"));
             facts.set(Figure::ClientCpus, used / f64::from(cpus.max(1)) * 100.0, name);
         }
+        facts.places(evidence);
         if window.wall_ns > 0 {
             facts.cluster(window, evidence);
             facts.foreign(window, evidence);
@@ -152,6 +154,16 @@ impl Facts {
         if cores > 0.0 && window.osds.iter().any(|osd| osd.reactors.is_empty()) {
             self.set(Figure::CpusUsed, osds_ns as f64 / (wall * cores) * 100.0, format!("{cores} CPUs"));
         }
+    }
+
+    /// The place where most of an operation's latency passes.
+    fn places(&mut self, evidence: &Evidence) {
+        let most = evidence.places_us.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        let Some((latency_us, (place, us))) = evidence.latency_us.filter(|us| *us > 0.0).zip(most) else {
+            return;
+        };
+        let name = format!("of an operation's {latency_us:.0} us pass {place}");
+        self.set(Figure::InOnePlace, us / latency_us * 100.0, name);
     }
 
     /// Work of others: operations of other clients, and bytes that the drives moved beyond those of the OSDs.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Limiter::{
-    self, Alien, Client, Contended, Device, Imbalanced, Net, Osd, Qd, Quota, Shared, Unknown,
+    self, Alien, Client, Contended, Device, Imbalanced, Net, Osd, Qd, Quota, Shared, Unknown, Wait,
 };
 use super::figures::{Facts, Figure};
 
@@ -73,7 +73,8 @@ impl Row {
             let text = text.replace(&format!("{{{figure:?}}}"), &facts.percent(*figure));
             text.replace(&format!("{{@{figure:?}}}"), facts.name(*figure))
         };
-        Figure::ALL.iter().fold(self.say.replace("{nothing}", &nothing(facts)), fill)
+        let say = self.say.replace("{nothing}", &nothing(facts)).replace("{places}", &places(facts));
+        Figure::ALL.iter().fold(say, fill)
     }
 }
 
@@ -97,6 +98,8 @@ pub(crate) const DISTURBED: f64 = 10.0;
 const STARVED: f64 = 25.0;
 /// A reactor whose work or PGs are this many times the mean …
 pub(crate) const UNEVEN: f64 = 1.25;
+/// A place that has this much of an operation's latency is named.
+const ONE_PLACE: f64 = 40.0;
 /// Below this many operations in flight for each reactor, more depth is the first thing to try.
 const DEEP: f64 = 32.0;
 
@@ -168,14 +171,24 @@ pub(super) const ROWS: &[Row] = &[
     .says("{OfDevice} of what the raw device does at its best depth was reached")
     .next("faster drives, or more of them (--devs)"),
     on(Qd, &[Below(Figure::Depth, DEEP), No(Figure::RateAsked), No(Figure::Refuted)])
-        .says("nothing is saturated, and the load keeps {@Depth}")
+        .says("nothing is saturated, and the load keeps {@Depth}{places}")
         .next("raise --iodepth or --numjobs"),
     on(Qd, &[Yes(Figure::Helped)])
-        .says("nothing is saturated, and more load gave more")
+        .says("nothing is saturated, and more load gave more{places}")
         .next("raise --iodepth or --numjobs"),
     on(Net, &[AtLeast(Figure::OfMessenger, RAW_REACHED), Below(Figure::OfMessenger, RAW_WRONG)])
         .says("{OfMessenger} of the raw messenger was reached")
         .next("take more connections (--numjobs, --reactors) or a faster network"),
+    on(Wait, &[AtLeast(Figure::InOnePlace, ONE_PLACE), Yes(Figure::DriveUnmeasured)]).says(WAITS).next(
+        "measure the drive (`carmine baseline --json FILE`, with the load's options) and repeat with --baseline FILE; --stages shows \
+         every stage",
+    ),
+    on(Wait, &[AtLeast(Figure::InOnePlace, ONE_PLACE), No(Figure::Confirmed)]).says(WAITS).next(
+        "repeat with --confirm, which tells whether more load gives more; --stages shows every stage",
+    ),
+    on(Wait, &[AtLeast(Figure::InOnePlace, ONE_PLACE)])
+        .says(WAITS)
+        .next("--stages shows every stage, and --profile offcpu what the OSDs' threads wait for"),
     on(Unknown, &[AtLeast(Figure::AboveBaseline, RAW_WRONG)])
         .says("{nothing}; the load did {AboveBaseline} of a raw baseline, which is therefore no limit of it")
         .next(
@@ -208,6 +221,14 @@ const OSD_CPUS: &str =
     "the CPUs of {@OsdCpus} were busy {OsdCpus} of the window with reactors and aliens together";
 const DISTURBANCE: &str = "other processes kept the reactors from their CPUs for {Waiting} of the window on average, {@WaitingMost} \
                            for {WaitingMost}";
+
+const WAITS: &str = "{nothing}{places}";
+
+/// The place where most of an operation's latency passes, if that is known.
+fn places(f: &Facts) -> String {
+    let place = f.get(Figure::InOnePlace).map(|_| f.name(Figure::InOnePlace));
+    place.map(|place| format!("; {} {place}", f.percent(Figure::InOnePlace))).unwrap_or_default()
+}
 
 /// Nothing is at its limit; the one that is closest is named.
 fn nothing(f: &Facts) -> String {
