@@ -94,7 +94,7 @@ impl BenchArgs {
         LoadSpec {
             verify: self.load.verify || self.load.verify_only || self.verify_state.is_some(),
             keep_seconds: self.samples.is_some() || self.osd_out.is_some(),
-            ..self.load.clone()
+            ..self.load.clone().in_units()
         }
     }
 }
@@ -197,6 +197,9 @@ mod tests {
         let spec = parse(line).unwrap().spec();
         assert_eq!((spec.rw, spec.iodepth, spec.runtime_ms, spec.ramp_ms), (Rw::RandRead, 16, 5_000, 1_000));
         assert_eq!(spec.seed, 3);
+        let spec = parse("--rw=randrw --random_distribution=zipf:1.2 --bssplit=4k/60:64k/40").unwrap().spec();
+        assert_eq!((spec.show_bs(), spec.bs_bytes), ("4k/60:64k/40".to_owned(), 4096));
+        assert_eq!(spec.random_distribution.to_string(), "zipf:1.2");
         let spec = parse("--io_size=8m --object_size=1m --direct 1 --group_reporting=1").unwrap().spec();
         assert_eq!((spec.io_bytes, spec.object_size_bytes), (Some(8 << 20), 1 << 20));
         assert!(parse("--client fio-rbd --ioengine rbd").is_ok());
@@ -229,6 +232,10 @@ mod tests {
             ("--in-process --numjobs 2", "--numjobs"),
             ("--rwmixread 101", "101"),
             ("--cache warm", "onode-warm"),
+            ("--random_distribution gauss:3", "zipf:THETA"),
+            ("--random_distribution zipf:1.2:0.5", "`zipf:1.2:0.5`"),
+            ("--bssplit 4k/60", "add up to 60"),
+            ("--bssplit 4k/100 --bs 4k", "--bs"),
             ("--profile cpu", "offcpu"),
         ] {
             let error = parse(words).unwrap_err();

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{ClusterAccess, HostedFigures, Tool};
+use crate::distribution::Distribution;
 use crate::result::{DirStats, JobResult, SAMPLE_NS};
 use crate::spec::{LoadSpec, show_bytes};
 
@@ -97,8 +98,13 @@ fn section(tool: Tool, spec: &LoadSpec, place: &ClusterAccess, volume: u32) -> V
 
 /// The rest of a section: its load.
 fn load(tool: Tool, spec: &LoadSpec, jobs: u32, process: u32) -> Vec<String> {
-    let LoadSpec { rw, bs_bytes, iodepth, runtime_ms, ramp_ms, rwmixread, .. } = spec;
-    let mut text = format!("rw={rw}\nbs={bs_bytes}\niodepth={iodepth}\nnumjobs={jobs}\n");
+    let LoadSpec { rw, bs_bytes, iodepth, runtime_ms, ramp_ms, rwmixread, random_distribution, .. } = spec;
+    let lengths = spec.bssplit.as_ref().map(|split| format!("bssplit={split}"));
+    let lengths = lengths.unwrap_or_else(|| format!("bs={bs_bytes}"));
+    let mut text = format!("rw={rw}\n{lengths}\niodepth={iodepth}\nnumjobs={jobs}\n");
+    if *random_distribution != Distribution::Random {
+        text += &format!("random_distribution={random_distribution}\n");
+    }
     text += &match spec.io_bytes {
         Some(bytes) => format!("io_size={}\n", per_job(bytes, spec)),
         None => format!("runtime={runtime_ms}ms\ntime_based=1\n"),
@@ -127,7 +133,7 @@ fn load(tool: Tool, spec: &LoadSpec, jobs: u32, process: u32) -> Vec<String> {
 /// A job's share of all bytes, in whole blocks, and one block at least.
 fn per_job(bytes: u64, spec: &LoadSpec) -> u64 {
     let bs = spec.bs_bytes.max(1);
-    (bytes / u64::from(spec.numjobs.max(1)) / bs * bs).max(bs)
+    (bytes / u64::from(spec.numjobs.max(1)) / bs * bs).max(spec.longest_bytes())
 }
 
 /// Reads fio's `json+`, before which lines of text may stand.
@@ -229,6 +235,21 @@ mod tests {
         assert!(
             args.contains(&"--rbdname=carmine-64m".to_owned()) && !args.iter().any(|a| a.contains("nrfiles"))
         );
+    }
+
+    #[test]
+    fn popularity_and_lengths_are_fios_own() {
+        let spec = LoadSpec {
+            rw: Rw::RandRw,
+            random_distribution: Distribution::Zipf(1.2),
+            bssplit: "4k/60:64k/40,8k/100".parse().ok(),
+            ..LoadSpec::default()
+        };
+        let args = arguments(Tool::FioRbd, &spec.in_units(), &place(), "o.json", 0);
+        for arg in ["--random_distribution=zipf:1.2", "--bssplit=4k/60:64k/40,8k/100"] {
+            assert!(args.iter().any(|a| a == arg), "no {arg} in {args:?}");
+        }
+        assert!(!args.iter().any(|a| a.starts_with("--bs=")), "{args:?}");
     }
 
     #[test]

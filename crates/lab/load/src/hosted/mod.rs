@@ -6,6 +6,7 @@ pub mod rados;
 
 use serde_json::{Value, json};
 
+use crate::distribution::Distribution;
 use crate::fio_json;
 use crate::result::JobResult;
 use crate::spec::{LoadSpec, Rw, check_all};
@@ -43,6 +44,8 @@ pub struct ClusterAccess {
 pub fn check(tool: Tool, spec: &LoadSpec) -> Result<Vec<String>, String> {
     let (is_bench, is_carmine) = (tool == Tool::RadosBench, tool == Tool::Carmine);
     let LoadSpec { rw, volumes, processes, rate_iops, io_bytes, .. } = *spec;
+    let (popularity, split) = (&spec.random_distribution, spec.show_bs());
+    let is_even = *popularity == Distribution::Random;
     let deals = processes == 1 || matches!(tool, Tool::FioRados | Tool::FioRbd);
     let one_process = match tool {
         Tool::RadosBench => "it has a process for each job; raise --numjobs",
@@ -57,6 +60,8 @@ pub fn check(tool: Tool, spec: &LoadSpec) -> Result<Vec<String>, String> {
         (deals, "--processes", &processes, one_process),
         (!is_bench || io_bytes.is_none(), "--io-size or --age", &bytes, by_time),
         (!is_bench || rate_iops.is_none(), "--rate", &rate, "it has no rate; take fio-rados"),
+        (!is_bench || is_even, "--random-distribution", popularity, "it draws evenly; take fio-rbd"),
+        (!is_bench || spec.bssplit.is_none(), "--bssplit", &split, "it has one length; take fio-rados"),
         (!is_bench || rw != Rw::RandRw, "--rw", &rw, "it either reads or writes; take fio-rados"),
     ]);
     checked.map_err(|why| format!("--client {tool}: {why}"))?;
@@ -67,8 +72,11 @@ pub fn check(tool: Tool, spec: &LoadSpec) -> Result<Vec<String>, String> {
         }
         _ => None,
     };
-    let marks = ["rados bench gives no percentiles"].into_iter().chain(order);
-    Ok(marks.filter(|_| is_bench).map(str::to_owned).collect())
+    let of_bench = ["rados bench gives no percentiles"].into_iter().chain(order).filter(|_| is_bench);
+    let by_object =
+        "fio-rados draws objects evenly, and blocks by --random-distribution only within each object";
+    let marks = of_bench.chain((tool == Tool::FioRados && !is_even).then_some(by_object));
+    Ok(marks.map(str::to_owned).collect())
 }
 
 /// Latencies of a tool that keeps no histogram, in nanoseconds.
@@ -182,6 +190,13 @@ mod tests {
         for tool in [Tool::Carmine, Tool::RadosBench] {
             assert!(check(tool, &dealt).unwrap_err().to_string().contains("--processes 2"));
         }
+        let zipf = LoadSpec { random_distribution: Distribution::Zipf(1.2), ..random.clone() };
+        assert!(check(Tool::RadosBench, &zipf).unwrap_err().contains("--random-distribution zipf:1.2"));
+        assert!(check(Tool::FioRados, &zipf).unwrap()[0].contains("objects evenly"));
+        assert_eq!(check(Tool::FioRbd, &zipf), Ok(Vec::new()));
+        let split = LoadSpec { bssplit: "4k/60:64k/40".parse().ok(), ..LoadSpec::default() };
+        assert!(check(Tool::RadosBench, &split).unwrap_err().contains("--bssplit 4k/60:64k/40"));
+        assert!(check(Tool::FioRados, &split).is_ok());
         let write = LoadSpec { rw: Rw::RandWrite, ..LoadSpec::default() };
         assert!(check(Tool::RadosBench, &write).unwrap().iter().any(|mark| mark.contains("fresh objects")));
     }
