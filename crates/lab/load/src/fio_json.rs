@@ -54,6 +54,9 @@ pub(crate) fn jobs(
 
 /// The load's options; fio gives them as strings. They are the same for all jobs.
 pub(crate) fn options(spec: &LoadSpec) -> Value {
+    if let Some(jobfile) = &spec.jobfile {
+        return json!({ "jobfile": jobfile });
+    }
     let mut options = json!({
         "ioengine": "carmine",
         "rw": spec.rw,

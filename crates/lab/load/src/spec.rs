@@ -178,6 +178,10 @@ carmine_types::defaults! {
         /// With fio-rados and fio-rbd: processes that the jobs are dealt to (rados-bench has one for each job)
         #[arg(long, value_name = "N", default_value_t = 1)]
         pub processes: u32 = 1,
+        /// Name and checksum of the job file whose jobs fio runs; then the other fields say what its jobs do together, as far as
+        /// they can.
+        #[arg(skip)]
+        pub jobfile: Option<String>,
         /// Tells the verified blocks of this load from those of earlier ones with the same seed; kept in the state file.
         #[arg(skip)]
         pub generation: u64,
@@ -236,6 +240,9 @@ impl LoadSpec {
 
     /// The lengths of the operations as people write them.
     pub fn show_bs(&self) -> String {
+        if self.jobfile.is_some() {
+            return "of the job file".to_owned();
+        }
         self.bssplit.as_ref().map_or_else(|| show_bytes(self.bs_bytes), ToString::to_string)
     }
 
@@ -244,8 +251,24 @@ impl LoadSpec {
     /// # Errors
     /// The first option that can't be as it is.
     pub fn check(&self) -> Result<(), String> {
+        self.check_objects()?;
+        // The other options of a job file's jobs are fio's to check.
+        if self.jobfile.is_some() { Ok(()) } else { self.check_load() }
+    }
+
+    /// The options that the data depends on.
+    fn check_objects(&self) -> Result<(), String> {
+        let (size, object, objects) = (self.size_bytes, self.object_size_bytes, self.objects());
+        check_all([
+            (object > 0, "--object-size", &object, "must be above 0"),
+            (objects > 0, "--size", &size, "is less than one object (--object-size); raise it"),
+            (objects <= OBJECTS_MAX, "--size", &size, "is more than 4,194,304 objects; raise --object-size"),
+        ])
+    }
+
+    fn check_load(&self) -> Result<(), String> {
         let LoadSpec { iodepth: depth, volumes, processes, rwmixread, runtime_ms, ramp_ms, .. } = *self;
-        let (bs, size, object) = (self.bs_bytes, self.size_bytes, self.object_size_bytes);
+        let (bs, object) = (self.bs_bytes, self.object_size_bytes);
         let (objects, jobs, rate) = (self.objects(), self.numjobs, self.rate_iops.unwrap_or(1.0));
         let longest = self.longest_bytes();
         let (is_sized, io) = (self.io_bytes.is_some(), self.io_bytes.unwrap_or(longest));
@@ -271,15 +294,13 @@ impl LoadSpec {
                 &ramp_ms,
                 "leave out: a part of --io-size would be unmeasured",
             ),
-            (object > 0 && object.is_multiple_of(bs), "--object-size", &object, "must be a multiple of --bs"),
+            (object.is_multiple_of(bs), "--object-size", &object, "must be a multiple of --bs"),
             (
                 object >= longest,
                 "--bssplit",
                 &split,
                 "has operations longer than an object; raise --object-size",
             ),
-            (objects > 0, "--size", &size, "is less than one object (--object-size); raise it"),
-            (objects <= OBJECTS_MAX, "--size", &size, "is more than 4,194,304 objects; raise --object-size"),
             ((1..=IODEPTH_MAX).contains(&depth), "--iodepth", &depth, "must be 1 to 16384"),
             ((1..=NUMJOBS_MAX).contains(&jobs), "--numjobs", &jobs, "must be 1 to 1024"),
             (u64::from(jobs) <= objects, "--numjobs", &jobs, &too_few),
@@ -318,6 +339,14 @@ impl LoadSpec {
 
     /// One line for people: `randwrite 4k, iodepth 16 x 2 jobs, …`
     pub fn summary(&self) -> String {
+        if let Some(jobfile) = &self.jobfile {
+            let jobs = counted(self.numjobs as usize, "job");
+            return format!(
+                "job file {jobfile}: {} by up to {jobs} at once, {} in flight",
+                self.rw,
+                self.depth_total()
+            );
+        }
         let mix = Some(self.rwmixread).filter(|_| self.rw == Rw::RandRw);
         let mix = mix.map(|percent| format!(" ({percent} % reads)"));
         let rate = self.rate_iops.map(|rate| format!(", {rate:.0} IOPS {} arrivals", self.arrivals));
@@ -377,114 +406,4 @@ pub fn parse_millis(text: &str) -> Result<u64, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn sizes_and_times() {
-        assert_eq!(
-            (parse_bytes("4k"), parse_bytes("4KiB"), parse_bytes("512")),
-            (Ok(4096), Ok(4096), Ok(512))
-        );
-        assert_eq!(
-            (parse_bytes("2g"), show_bytes(2 << 30), show_bytes(4096)),
-            (Ok(2 << 30), "2g".into(), "4k".into())
-        );
-        assert_eq!(
-            (parse_millis("10"), parse_millis("0.5"), parse_millis("250ms")),
-            (Ok(10_000), Ok(500), Ok(250))
-        );
-        assert_eq!(parse_millis("2m"), Ok(120_000));
-        for text in ["", "k", "4q", "-1", "99999999999t", "1.5k"] {
-            assert!(parse_bytes(text).unwrap_err().contains(&format!("`{text}`")));
-        }
-        for text in ["", "ms", "4q", "-1", "1e99"] {
-            assert!(parse_millis(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn one_is_singular() {
-        let summary = |spec: LoadSpec| spec.summary();
-        let one = summary(LoadSpec { size_bytes: 4 << 20, ..LoadSpec::default() });
-        assert_eq!(one, "read 4k, iodepth 1 x 1 job, 4m in 1 object");
-        let two = summary(LoadSpec { size_bytes: 8 << 20, numjobs: 2, ..LoadSpec::default() });
-        assert_eq!(two, "read 4k, iodepth 1 x 2 jobs, 8m in 2 objects");
-    }
-
-    #[test]
-    fn popularity_and_lengths_are_told() {
-        let spec = LoadSpec {
-            rw: Rw::RandRw,
-            rwmixread: 25,
-            random_distribution: Distribution::Zipf(1.2),
-            bssplit: "4k/100,8k/50:16k/50".parse().ok(),
-            io_bytes: Some(1 << 20),
-            ..LoadSpec::default()
-        };
-        let spec = spec.in_units();
-        assert_eq!((spec.check(), spec.bs_bytes, spec.longest_bytes()), (Ok(()), 4096, 16384));
-        let summary = spec.summary();
-        assert!(
-            summary.starts_with("randrw (25 % reads) zipf:1.2 4k/100,8k/50:16k/50, iodepth"),
-            "{summary}"
-        );
-        assert_eq!((spec.mean_bytes(), spec.ops_of(0)), (0.25 * 4096.0 + 0.75 * 12288.0, Some(102)));
-        let json = serde_json::to_value(&spec).unwrap();
-        assert_eq!(
-            (&json["random_distribution"], &json["bssplit"]),
-            (&"zipf:1.2".into(), &"4k/100,8k/50:16k/50".into())
-        );
-        assert_eq!(serde_json::from_value::<LoadSpec>(json).unwrap().bssplit, spec.bssplit);
-    }
-
-    #[test]
-    fn words_are_fios() {
-        assert_eq!("randwrite".parse(), Ok(Rw::RandWrite));
-        let error = "randwrites".parse::<Rw>().unwrap_err().to_string();
-        assert!(error.contains("`randwrites`") && error.contains("randwrite or"), "{error}");
-        assert_eq!(serde_json::to_string(&Rw::RandRw).unwrap(), "\"randrw\"");
-    }
-
-    #[test]
-    fn checks_name_the_option() {
-        type Change = fn(&mut LoadSpec);
-        let cases: [(&str, Change); 15] = [
-            ("--bs 0", |s| s.bs_bytes = 0),
-            ("--object-size", |s| s.bs_bytes = 4097),
-            ("--size 1", |s| s.size_bytes = 1),
-            ("--iodepth 0", |s| s.iodepth = 0),
-            ("--numjobs 300", |s| s.numjobs = 300),
-            ("--volumes 3", |s| (s.volumes, s.numjobs) = (3, 2)),
-            ("--processes 0", |s| s.processes = 0),
-            ("--rwmixread 101", |s| s.rwmixread = 101),
-            ("--runtime", |s| s.runtime_ms = 0),
-            ("--rate", |s| s.rate_iops = Some(f64::NAN)),
-            ("--verify", |s| (s.verify, s.bs_bytes) = (true, 32)),
-            ("--random-distribution zipf:1.2", |s| s.random_distribution = Distribution::Zipf(1.2)),
-            ("--bs 8192: leave out", |s| (s.bssplit, s.bs_bytes) = ("4k/100".parse().ok(), 8192)),
-            ("--bssplit 4k/50:8m/50", |s| s.bssplit = "4k/50:8m/50".parse().ok()),
-            ("--io-size", |s| (s.bssplit, s.io_bytes) = ("4k/50:64k/50".parse().ok(), Some(4096))),
-        ];
-        assert_eq!(LoadSpec::default().check(), Ok(()));
-        for (part, change) in cases {
-            let mut spec = LoadSpec::default();
-            change(&mut spec);
-            let error = spec.check().unwrap_err().to_string();
-            assert!(error.contains(part), "{error}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn bytes_round_trip(bytes: u64) {
-            prop_assert_eq!(parse_bytes(&show_bytes(bytes)), Ok(bytes));
-        }
-
-        #[test]
-        fn parsers_never_panic(text in "\\PC{0,20}") {
-            let _ = (parse_bytes(&text), parse_millis(&text));
-        }
-    }
-}
+mod tests;

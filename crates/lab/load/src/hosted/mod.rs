@@ -2,6 +2,8 @@
 //! command lines for a [`LoadSpec`] and reads what they print; the controller starts them.
 
 pub mod fio;
+mod ini;
+pub mod jobfile;
 pub mod rados;
 
 use serde_json::{Value, json};
@@ -54,7 +56,15 @@ pub fn check(tool: Tool, spec: &LoadSpec) -> Result<Vec<String>, String> {
     let (bytes, rate) = (format!("({} bytes)", io_bytes.unwrap_or(0)), rate_iops.unwrap_or(0.0));
     let by_time = "it ends by time only and overwrites nothing; take carmine, fio-rados or fio-rbd";
     let is_rbd = tool == Tool::FioRbd;
+    let (jobfile, is_fio) =
+        (spec.jobfile.as_deref().unwrap_or_default(), matches!(tool, Tool::FioRados | Tool::FioRbd));
     let checked = check_all([
+        (
+            is_fio || spec.jobfile.is_none(),
+            "--jobfile",
+            &jobfile,
+            "only fio runs it; take --client fio-rbd or fio-rados",
+        ),
         (is_carmine || !spec.verifies(), "--verify", &true, "it checks no blocks; take --client carmine"),
         (volumes == 1 || is_rbd, "--volumes", &volumes, "it loads objects, no images; take fio-rbd"),
         (deals, "--processes", &processes, one_process),
@@ -97,7 +107,7 @@ pub struct HostedFigures {
     pub seconds: f64,
     /// Operations, bytes, and latencies where it keeps a histogram.
     pub result: JobResult,
-    /// fio's own `jobs[]`.
+    /// fio's own `jobs[]`, of one process.
     pub jobs: Option<Value>,
     /// For a tool without a histogram.
     pub latency: Option<Latency>,
@@ -121,7 +131,9 @@ impl HostedFigures {
     /// `jobs[]` in fio's shape. `spec` is the load that was asked for, `generator` what the tool's processes used.
     pub fn jobs(&self, spec: &LoadSpec, generator: &GeneratorWindow) -> Value {
         let own = || fio_json::jobs(spec, &self.result, self.seconds, generator);
-        let mut jobs = self.jobs.clone().unwrap_or_else(own);
+        // The jobs of a job file have an entry each, or one for each group.
+        let one = self.jobs.clone().filter(|jobs| jobs.as_array().is_some_and(|jobs| jobs.len() == 1));
+        let mut jobs = one.unwrap_or_else(own);
         let Some(latency) = self.latency else { return jobs };
         for (name, stats) in [("read", &self.result.read), ("write", &self.result.write)] {
             for kind in ["clat_ns", "lat_ns"].into_iter().filter(|_| stats.ops > 0) {
