@@ -3,6 +3,7 @@
 mod args;
 mod controller;
 mod hosted;
+mod jobfile;
 mod recovering;
 mod room;
 pub(crate) mod setup;

@@ -184,7 +184,8 @@ impl Baseline {
         let mut is_usable = |what: &str, raw: &RawFigures, is_device: bool| {
             let is_flush = !load.rw.writes() || raw.flush_mode == flush_mode;
             let same = [
-                (raw.bs_bytes == load.bs_bytes, "block size"),
+                (load.jobfile.is_none(), "load (this is a job file)"),
+                (load.bssplit.is_none() && raw.bs_bytes == load.bs_bytes, "block size"),
                 (is_device || u64::from(raw.iodepth) == load.depth_total(), "depth"),
                 (!is_device || raw.rw == load.rw, "direction"),
                 (!is_device || !is_mixed || raw.rwmixread == load.rwmixread, "mix"),

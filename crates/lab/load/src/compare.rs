@@ -22,11 +22,14 @@ const NUMBERS: [(&str, &str, f64, usize); 8] = [
 ];
 
 /// Settings in which two results must agree to be compared in words.
-const SAME: [&str; 8] = [
+const SAME: [&str; 11] = [
     "/plan/store",
     "/plan/cpu/osds",
     "/load/rw",
     "/load/bs_bytes",
+    "/load/bssplit",
+    "/load/jobfile",
+    "/load/random_distribution",
     "/load/iodepth",
     "/load/rate_iops",
     "/in_process",

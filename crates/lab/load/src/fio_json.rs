@@ -5,6 +5,7 @@
 use carmine_metrics::{Histogram, SparseHistogram};
 use serde_json::{Map, Value, json};
 
+use crate::distribution::Distribution;
 use crate::result::{DirStats, JobResult};
 use crate::spec::{LoadSpec, show_bytes};
 use crate::window::GeneratorWindow;
@@ -53,6 +54,9 @@ pub(crate) fn jobs(
 
 /// The load's options; fio gives them as strings. They are the same for all jobs.
 pub(crate) fn options(spec: &LoadSpec) -> Value {
+    if let Some(jobfile) = &spec.jobfile {
+        return json!({ "jobfile": jobfile });
+    }
     let mut options = json!({
         "ioengine": "carmine",
         "rw": spec.rw,
@@ -69,6 +73,12 @@ pub(crate) fn options(spec: &LoadSpec) -> Value {
         "route": spec.route,
         "group_reporting": "1",
     });
+    if let Some(split) = &spec.bssplit {
+        options["bssplit"] = split.to_string().into();
+    }
+    if spec.random_distribution != Distribution::Random {
+        options["random_distribution"] = spec.random_distribution.to_string().into();
+    }
     if let Some(rate) = spec.rate_iops {
         options["rate_iops"] = rate.to_string().into();
         options["rate_process"] = spec.arrivals.of_fio().into();
@@ -105,7 +115,7 @@ fn direction(stats: &DirStats, window_seconds: f64) -> Value {
     let bw_bytes = per_second(stats.bytes as f64);
     let rates = stats.iops_samples(window_seconds);
     let iops = Spread::of_rates(&rates);
-    // All operations of a load have the same length.
+    // Samples count operations; their mean length is that of the whole window.
     let kib = stats.bytes as f64 / 1024.0 / stats.ops.max(1) as f64;
     let bw = Spread::of_rates(&rates.iter().map(|rate| rate * kib).collect::<Vec<_>>());
     let clat = &stats.latency_ns;

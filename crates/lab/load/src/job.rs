@@ -11,7 +11,7 @@ use carmine_reactor::{Buf, Bytes, Group, Payload, ReactorStats, Shard};
 use fastrand::Rng;
 
 use crate::ledger::{Ledger, VerifyState, Writes};
-use crate::pattern::{BlockAddr, Geometry, Pattern, Schedule, rng};
+use crate::pattern::{BlockAddr, Geometry, Pattern, Piece, Schedule, rng};
 use crate::result::JobResult;
 use crate::session::{Control, JobEvent, JobProgress, Phase};
 use crate::spec::LoadSpec;
@@ -76,8 +76,7 @@ pub fn object_name(spec: &LoadSpec, object: u32) -> String {
 /// One operation, and when it was meant to start.
 #[derive(Clone, Copy)]
 struct Op {
-    read: bool,
-    block: u64,
+    piece: Piece,
     place: BlockAddr,
     start_ns: u64,
 }
@@ -154,7 +153,7 @@ impl<T: Target + 'static> Run<T> {
         let mut data = rng(spec.seed, u64::from(job) << 32 | 0xda7a);
         let pool_steps = (POOL_BYTES.min(POOLS_BYTES / spec.numjobs.max(1) as usize) / POOL_STEP).max(1);
         let mut pool =
-            Buf::heap(pool_steps * POOL_STEP + (spec.bs_bytes as usize).next_multiple_of(POOL_STEP));
+            Buf::heap(pool_steps * POOL_STEP + (spec.longest_bytes() as usize).next_multiple_of(POOL_STEP));
         data.fill(&mut pool);
         let state = JobState {
             pattern: Pattern::new(spec, job, blocks),
@@ -279,34 +278,37 @@ impl<T: Target + 'static> Run<T> {
             let block = (state.cursor..self.geometry.blocks()).find(known)?;
             state.cursor = block + 1;
             let place = self.geometry.locate(block)?;
-            return Some(Op { read: true, block, place, start_ns: 0 });
+            let piece = Piece { read: true, block, count: 1 };
+            return Some(Op { piece, place, start_ns: 0 });
         }
-        let (read, mut block) = state.pattern.next_op();
-        if self.spec().verify && !read {
+        let mut piece = state.pattern.next_op();
+        let is_tracked = self.spec().verify && !piece.read;
+        if is_tracked {
             // Two writes of one block in flight could be acknowledged in any order: what is there would then be unknown.
             let mut draws = 1;
-            while state.ledger.of(block).writing {
+            while piece.blocks().any(|block| state.ledger.of(block).writing) {
                 if draws == DRAWS_MAX {
                     return None;
                 }
-                block = state.pattern.next_block();
+                piece.block = state.pattern.next_block(piece.count);
                 draws += 1;
             }
         }
         let start_ns = state.schedule.as_mut().map_or(0, |s| self.began_ns.get().saturating_add(s.next_ns()));
-        let place = self.geometry.locate(block)?;
-        if self.spec().verify && !read {
-            state.ledger.reserve(block);
+        let place = self.geometry.locate(piece.block)?;
+        if is_tracked {
+            piece.blocks().for_each(|block| state.ledger.reserve(block));
         }
         state.left = state.left.map(|left| left - 1);
-        Some(Op { read, block, place, start_ns })
+        Some(Op { piece, place, start_ns })
     }
 
     async fn perform(&self, op: Op) {
         self.state.borrow_mut().in_flight += 1;
-        let done = if op.read { self.read(&op).await } else { self.write(&op).await };
+        let is_read = op.piece.read;
+        let done = if is_read { self.read(&op).await } else { self.write(&op).await };
         if let Err(error) = done {
-            self.error(if op.read { "read" } else { "write" }, &op.place, &error);
+            self.error(if is_read { "read" } else { "write" }, &op.place, &error);
         }
         let now_ns = self.shard.now_ns();
         let ops = &self.progress().ops;
@@ -321,17 +323,24 @@ impl<T: Target + 'static> Run<T> {
             if self.spec().keep_seconds {
                 state.result.seconds.record(latency_ns, at_ns);
             }
-            let stats = if op.read { &mut state.result.read } else { &mut state.result.write };
-            stats.record(self.spec().bs_bytes, latency_ns, at_ns);
+            let stats = if is_read { &mut state.result.read } else { &mut state.result.write };
+            stats.record(self.bytes(&op), latency_ns, at_ns);
         }
     }
 
+    fn bytes(&self, op: &Op) -> u64 {
+        op.piece.count * self.spec().bs_bytes
+    }
+
     async fn read(&self, op: &Op) -> Result<(), TargetError> {
-        let Writes { acked, .. } = self.state.borrow().ledger.of(op.block);
-        let want = self.spec().bs_bytes;
+        let known = self.spec().verifies().then(|| {
+            let state = self.state.borrow();
+            op.piece.blocks().map(|block| state.ledger.of(block).acked).collect::<Vec<_>>()
+        });
+        let want = self.bytes(op);
         let data = self.target.read(self.name(op.place.slot), op.place.offset, want).await?;
-        if self.spec().verifies() {
-            self.check(op, &data, acked);
+        if let Some(acked) = known {
+            self.check(op, &data, &acked);
         } else if (data.len() as u64) < want {
             let text = format!("{} of {want} bytes (was the object prefilled?)", data.len());
             return Err(TargetError(text));
@@ -339,38 +348,57 @@ impl<T: Target + 'static> Run<T> {
         Ok(())
     }
 
-    /// `acked`: as it was when the read started; what is issued since then may already be there.
-    fn check(&self, op: &Op, data: &Payload, acked: u32) {
+    /// Checks each block that was read. `acked`: as it was when the read started; what is issued since then may already be there.
+    fn check(&self, op: &Op, data: &Payload, acked: &[u32]) {
         let mut state = self.state.borrow_mut();
-        let writes = Writes { acked, ..state.ledger.of(op.block) };
-        state.result.verify.checked += 1;
         let (seed, want_bytes) = (self.spec().block_seed(), self.spec().bs_bytes as usize);
-        if let Err(why) = verify::check(&data.to_vec(), want_bytes, seed, &op.place, writes) {
-            let name = self.name(op.place.slot);
-            state.result.verify.mismatch(format!("{name} offset {}: {why}", op.place.offset));
+        let (data, name) = (data.to_vec(), self.name(op.place.slot));
+        for ((block, acked), n) in op.piece.blocks().zip(acked).zip(0..) {
+            let writes = Writes { acked: *acked, ..state.ledger.of(block) };
+            let place = BlockAddr { offset: op.place.offset + n * self.spec().bs_bytes, ..op.place };
+            let from = data.len().min(n as usize * want_bytes);
+            let found = &data[from..data.len().min(from + want_bytes)];
+            state.result.verify.checked += 1;
+            if let Err(why) = verify::check(found, want_bytes, seed, &place, writes) {
+                state.result.verify.mismatch(format!("{name} offset {}: {why}", place.offset));
+            }
         }
     }
 
     async fn write(&self, op: &Op) -> Result<(), TargetError> {
-        let (data, sequence) = self.block_to_write(op);
-        let done = self.target.write(self.name(op.place.slot), op.place.offset, data).await;
         if self.spec().verify {
-            self.state.borrow_mut().ledger.finish(op.block, sequence, done.is_ok());
+            return self.write_sealed(op.piece.block, op.place, self.bytes(op)).await;
         }
-        done
+        let data = {
+            let state = &mut *self.state.borrow_mut();
+            let at = state.data.usize(..state.pool_steps) * POOL_STEP;
+            Payload::from(state.pool.slice(at..at + self.bytes(op) as usize))
+        };
+        self.target.write(self.name(op.place.slot), op.place.offset, data).await
     }
 
-    fn block_to_write(&self, op: &Op) -> (Payload, u32) {
-        let bs = self.spec().bs_bytes as usize;
-        let state = &mut *self.state.borrow_mut();
-        if !self.spec().verify {
-            let at = state.data.usize(..state.pool_steps) * POOL_STEP;
-            return (Payload::from(state.pool.slice(at..at + bs)), 0);
+    /// Writes `len` bytes of blocks from `first` on, which can be verified, in one operation at their place.
+    pub(crate) async fn write_sealed(
+        &self,
+        first: u64,
+        place: BlockAddr,
+        len: u64,
+    ) -> Result<(), TargetError> {
+        let bs = self.spec().bs_bytes;
+        let mut data = self.shard.buf(len as usize);
+        let mut sequences = Vec::new();
+        for (n, block) in (0..).zip(data.chunks_exact_mut(bs as usize)) {
+            let sequence = self.state.borrow_mut().ledger.issue(first + n);
+            let place = BlockAddr { offset: place.offset + n * bs, ..place };
+            verify::seal(block, self.spec().block_seed(), &place, sequence);
+            sequences.push(sequence);
         }
-        let sequence = state.ledger.issue(op.block);
-        let mut block = self.shard.buf(bs);
-        verify::seal(&mut block, self.spec().block_seed(), &op.place, sequence);
-        (Payload::from(block.freeze()), sequence)
+        let done = self.target.write(self.name(place.slot), place.offset, Payload::from(data.freeze())).await;
+        let mut state = self.state.borrow_mut();
+        (first..)
+            .zip(sequences)
+            .for_each(|(block, sequence)| state.ledger.finish(block, sequence, done.is_ok()));
+        done
     }
 
     fn send_ledger(&self) {

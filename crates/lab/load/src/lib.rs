@@ -6,7 +6,9 @@
 //! [`report`] makes figures of it all.
 
 pub mod baseline;
+mod bssplit;
 mod compare;
+mod distribution;
 pub mod drive;
 mod fio_json;
 pub mod hosted;
@@ -14,6 +16,7 @@ mod job;
 mod ledger;
 pub mod origin;
 mod pattern;
+mod popularity;
 mod prefill;
 pub mod profile;
 pub mod report;
@@ -28,7 +31,9 @@ mod verify;
 pub mod window;
 pub mod words;
 
+pub use bssplit::BlockSplit;
 pub use compare::compare;
+pub use distribution::{Distribution, Zone};
 pub use job::{JobSetup, object_name, run_job};
 pub use ledger::VerifyState;
 pub use pattern::Geometry;

@@ -2,6 +2,8 @@
 
 use fastrand::Rng;
 
+use crate::bssplit::BlockSplit;
+use crate::popularity::Popularity;
 use crate::spec::{Arrivals, LoadSpec, Rw};
 
 /// A generator of its own for each seed and stream: the same load, on every machine and under `sim`. Not for secrets.
@@ -59,34 +61,73 @@ pub(crate) struct Pattern {
     rw: Rw,
     rwmixread: u64,
     blocks: u64,
+    blocks_per_object: u64,
+    popularity: Popularity,
+    split: Option<BlockSplit>,
     next_sequential: u64,
+}
+
+/// The next operation: blocks of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) read: bool,
+    /// The first block.
+    pub(crate) block: u64,
+    /// Blocks.
+    pub(crate) count: u64,
+}
+
+impl Piece {
+    pub(crate) fn blocks(&self) -> std::ops::Range<u64> {
+        self.block..self.block + self.count
+    }
 }
 
 impl Pattern {
     pub(crate) fn new(spec: &LoadSpec, job: u32, blocks: u64) -> Pattern {
-        let (rng, rwmixread) = (rng(spec.seed, u64::from(job)), u64::from(spec.rwmixread));
-        Pattern { rng, rw: spec.rw, rwmixread, blocks, next_sequential: 0 }
+        // Each job has popular blocks of its own.
+        let popular = rng(spec.seed, u64::from(job) << 32 | 0x407).u64(..);
+        Pattern {
+            rng: rng(spec.seed, u64::from(job)),
+            rw: spec.rw,
+            rwmixread: u64::from(spec.rwmixread),
+            blocks,
+            blocks_per_object: spec.blocks_per_object().max(1),
+            popularity: Popularity::new(&spec.random_distribution, blocks, popular),
+            split: spec.bssplit.clone(),
+            next_sequential: 0,
+        }
     }
 
-    /// The next operation: (is a read, block).
+    /// The next operation.
     #[inline]
-    pub(crate) fn next_op(&mut self) -> (bool, u64) {
+    pub(crate) fn next_op(&mut self) -> Piece {
         let read = match self.rw {
             Rw::RandRw => self.rng.u64(..100) < self.rwmixread,
             other => other.reads(),
         };
-        (read, self.next_block())
+        let count =
+            self.split.as_ref().map_or(1, |split| split.draw(read, &mut self.rng) / split.unit_bytes());
+        Piece { read, block: self.next_block(count), count }
     }
 
-    /// Another block for the same operation.
+    /// The first of `count` blocks: another place for the same operation.
     #[inline]
-    pub(crate) fn next_block(&mut self) -> u64 {
+    pub(crate) fn next_block(&mut self, count: u64) -> u64 {
         if self.rw.is_random() {
-            return self.rng.u64(..self.blocks);
+            let block = self.popularity.draw(&mut self.rng);
+            return self.fit(block, count);
         }
-        let block = self.next_sequential;
-        self.next_sequential = if block + 1 >= self.blocks { 0 } else { block + 1 };
+        let block = self.fit(self.next_sequential, count);
+        self.next_sequential = if block + count >= self.blocks { 0 } else { block + count };
         block
+    }
+
+    /// The same place, or an earlier one if the operation would not end in its object.
+    #[inline]
+    fn fit(&self, block: u64, count: u64) -> u64 {
+        let in_object = block % self.blocks_per_object;
+        block - (in_object + count).saturating_sub(self.blocks_per_object).min(in_object)
     }
 }
 
@@ -143,7 +184,7 @@ mod tests {
         let geometry = Geometry::dealt(&spec(Rw::Read), 0);
         let mut pattern = Pattern::new(&spec(Rw::Read), 0, 3);
         let blocks: Vec<_> = (0..5).map(|_| pattern.next_op()).collect();
-        assert_eq!(blocks, [(true, 0), (true, 1), (true, 2), (true, 0), (true, 1)]);
+        assert_eq!(blocks, [0, 1, 2, 0, 1].map(|block| Piece { read: true, block, count: 1 }));
         assert_eq!(geometry.locate(1025), Some(BlockAddr { slot: 1, object: 1, offset: 4096 }));
         assert_eq!(geometry.locate(16 * 1024), None);
     }
@@ -155,7 +196,7 @@ mod tests {
             (0..50_000).map(|_| pattern.next_op()).collect::<Vec<_>>()
         };
         let mut counts = [0u32; 100];
-        for (read, block) in draw(1) {
+        for Piece { read, block, .. } in draw(1) {
             assert!(!read);
             counts[block as usize] += 1;
         }
@@ -167,8 +208,45 @@ mod tests {
     #[test]
     fn mix_is_kept() {
         let mut pattern = Pattern::new(&LoadSpec { rwmixread: 70, ..spec(Rw::RandRw) }, 3, 1000);
-        let reads = (0..100_000).filter(|_| pattern.next_op().0).count();
+        let reads = (0..100_000).filter(|_| pattern.next_op().read).count();
         assert!((69_000..71_000).contains(&reads), "{reads}");
+    }
+
+    fn with_split(rw: Rw) -> LoadSpec {
+        LoadSpec { bssplit: "4k/60:64k/40".parse().ok(), object_size_bytes: 128 << 10, ..spec(rw) }.in_units()
+    }
+
+    #[test]
+    fn sequential_operations_of_several_lengths_leave_nothing_out() {
+        let mut pattern = Pattern::new(&with_split(Rw::Write), 0, 96);
+        let mut next = 0;
+        for _ in 0..1000 {
+            let piece = pattern.next_op();
+            // Only the last of an object begins before the end of the one before it.
+            assert!(
+                piece.block == next || piece.block < next && piece.blocks().end.is_multiple_of(32),
+                "{piece:?} {next}"
+            );
+            assert!(
+                piece.blocks().end > next && piece.block / 32 == (piece.blocks().end - 1) / 32,
+                "{piece:?}"
+            );
+            next = piece.blocks().end % 96;
+        }
+    }
+
+    #[test]
+    fn hot_blocks_are_the_same_for_the_same_seed_only() {
+        let hottest = |seed, job| {
+            let random_distribution = "zipf:1.2".parse().unwrap();
+            let spec = LoadSpec { seed, random_distribution, ..spec(Rw::RandRead) };
+            let mut pattern = Pattern::new(&spec, job, 5000);
+            let mut counts = vec![0; 5000];
+            (0..20_000).for_each(|_| counts[pattern.next_op().block as usize] += 1);
+            (0..5000).max_by_key(|block| counts[*block])
+        };
+        assert_eq!(hottest(1, 0), hottest(1, 0));
+        assert!(hottest(1, 0) != hottest(2, 0) && hottest(1, 0) != hottest(1, 1));
     }
 
     fn starts(arrivals: Arrivals, numjobs: u32, job: u32, n: usize) -> Vec<u64> {
@@ -204,6 +282,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn operations_lie_within_one_object(seed: u64, zipf: bool) {
+            let random_distribution = if zipf { "zipf:0.9" } else { "random" }.parse().unwrap();
+            let spec = LoadSpec { seed, random_distribution, ..with_split(Rw::RandRw) };
+            let mut pattern = Pattern::new(&spec, 0, 96);
+            for _ in 0..200 {
+                let piece = pattern.next_op();
+                prop_assert!(piece.blocks().end <= 96 && piece.block / 32 == (piece.blocks().end - 1) / 32);
+            }
+        }
+
         #[test]
         fn jobs_share_the_objects_without_overlap(jobs in 1u32..9, objects in 9u64..60) {
             let spec = LoadSpec { numjobs: jobs, size_bytes: objects << 22, ..LoadSpec::default() };

@@ -12,7 +12,6 @@ use crate::job::Run;
 use crate::pattern::{BlockAddr, rng};
 use crate::spec::{Prefill, Rw};
 use crate::target::{Target, TargetError};
-use crate::verify;
 
 /// Bytes of one write.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -81,25 +80,13 @@ impl<T: Target + 'static> Run<T> {
     }
 
     async fn write_piece(&self, place: BlockAddr, len: u64) -> Result<(), TargetError> {
-        let bs = self.spec().bs_bytes;
-        let mut data = self.shard.buf(len as usize);
-        let mut sequences = Vec::new();
         if self.spec().verify {
-            let first = place.slot as u64 * self.geometry.blocks_per_object + place.offset / bs;
-            let mut state = self.state.borrow_mut();
-            for (n, block) in (0..).zip(data.chunks_exact_mut(bs as usize)) {
-                let sequence = state.ledger.issue(first + n);
-                let place = BlockAddr { offset: place.offset + n * bs, ..place };
-                verify::seal(block, self.spec().block_seed(), &place, sequence);
-                sequences.push((first + n, sequence));
-            }
-        } else {
-            rng(self.spec().seed, u64::from(place.object) << 40 | place.offset).fill(&mut data);
+            let first =
+                place.slot as u64 * self.geometry.blocks_per_object + place.offset / self.spec().bs_bytes;
+            return self.write_sealed(first, place, len).await;
         }
-        let payload = Payload::from(data.freeze());
-        let done = self.target.write(self.name(place.slot), place.offset, payload).await;
-        let mut state = self.state.borrow_mut();
-        sequences.iter().for_each(|(index, sequence)| state.ledger.finish(*index, *sequence, done.is_ok()));
-        done
+        let mut data = self.shard.buf(len as usize);
+        rng(self.spec().seed, u64::from(place.object) << 40 | place.offset).fill(&mut data);
+        self.target.write(self.name(place.slot), place.offset, Payload::from(data.freeze())).await
     }
 }

@@ -7,6 +7,8 @@ use carmine_types::counted;
 use clap::builder::ArgPredicate::IsPresent;
 use serde::{Deserialize, Serialize};
 
+use crate::bssplit::BlockSplit;
+use crate::distribution::Distribution;
 use crate::verify::HEADER_BYTES;
 
 /// Requests in flight of one job, at most.
@@ -14,7 +16,7 @@ const IODEPTH_MAX: u32 = 16_384;
 /// Jobs, at most: each is a thread.
 const NUMJOBS_MAX: u32 = 1024;
 /// A block, at most: one RADOS operation carries it.
-const BS_MAX: u64 = 16 << 20;
+pub(crate) const BS_MAX: u64 = 16 << 20;
 /// Objects, at most: their names and sequence numbers are held in memory.
 const OBJECTS_MAX: u64 = 1 << 22;
 
@@ -116,6 +118,14 @@ carmine_types::defaults! {
         /// Bytes of one operation, such as 4k or 1m
         #[arg(id = "bs", long = "bs", alias = "blocksize", value_name = "SIZE", default_value = "4k", value_parser = parse_bytes)]
         pub bs_bytes: u64 = 4096,
+        /// Operations of several lengths, with the percentage of each, such as 4k/60:64k/40; a comma separates those of reads from
+        /// those of writes
+        #[arg(long, value_name = "SIZE/PERCENT:...", conflicts_with = "bs")]
+        pub bssplit: Option<BlockSplit>,
+        /// Popularity of the blocks that a random load touches: random (all alike), zipf:THETA, pareto:H, normal:DEVIATION or
+        /// zoned:OPS/SIZE:OPS/SIZE (percentages). The popular ones of the first three lie scattered over all objects
+        #[arg(long, alias = "random_distribution", value_name = "WORD", default_value_t)]
+        pub random_distribution: Distribution,
         /// Operations in flight of each job; with --rate, the most that may be in flight
         #[arg(long, value_name = "N", default_value = "1", default_value_if("rate", IsPresent, "256"))]
         pub iodepth: u32 = 1,
@@ -168,6 +178,10 @@ carmine_types::defaults! {
         /// With fio-rados and fio-rbd: processes that the jobs are dealt to (rados-bench has one for each job)
         #[arg(long, value_name = "N", default_value_t = 1)]
         pub processes: u32 = 1,
+        /// Name and checksum of the job file whose jobs fio runs; then the other fields say what its jobs do together, as far as
+        /// they can.
+        #[arg(skip)]
+        pub jobfile: Option<String>,
         /// Tells the verified blocks of this load from those of earlier ones with the same seed; kept in the state file.
         #[arg(skip)]
         pub generation: u64,
@@ -191,9 +205,45 @@ impl LoadSpec {
     /// Operations of one job, if their number is given: the same for every run, so that the same seed gives the same
     /// operations, no more and no fewer.
     pub fn ops_of(&self, job: u32) -> Option<u64> {
-        let ops = self.io_bytes? / self.bs_bytes.max(1);
+        let ops = (self.io_bytes? as f64 / self.mean_bytes().max(1.0)) as u64;
         let jobs = u64::from(self.numjobs.max(1));
         Some(ops / jobs + u64::from(u64::from(job) < ops % jobs))
+    }
+
+    /// The same load with blocks of the length that its operations are multiples of.
+    #[must_use]
+    pub fn in_units(mut self) -> LoadSpec {
+        if let Some(split) = &self.bssplit {
+            self.bs_bytes = split.unit_bytes();
+        }
+        self
+    }
+
+    /// Bytes of the longest operation.
+    pub fn longest_bytes(&self) -> u64 {
+        self.bssplit.as_ref().map_or(self.bs_bytes, BlockSplit::longest_bytes)
+    }
+
+    /// Bytes of a read or a write in the mean.
+    pub fn mean_bytes_of(&self, read: bool) -> f64 {
+        self.bssplit.as_ref().map_or(self.bs_bytes as f64, |split| split.mean_bytes(read))
+    }
+
+    /// Bytes of an operation of this load in the mean.
+    pub fn mean_bytes(&self) -> f64 {
+        let reads = match self.rw {
+            Rw::RandRw => f64::from(self.rwmixread) / 100.0,
+            other => f64::from(u8::from(other.reads())),
+        };
+        reads * self.mean_bytes_of(true) + (1.0 - reads) * self.mean_bytes_of(false)
+    }
+
+    /// The lengths of the operations as people write them.
+    pub fn show_bs(&self) -> String {
+        if self.jobfile.is_some() {
+            return "of the job file".to_owned();
+        }
+        self.bssplit.as_ref().map_or_else(|| show_bytes(self.bs_bytes), ToString::to_string)
     }
 
     /// Checks every value against the others; nothing that is started later has to.
@@ -201,25 +251,56 @@ impl LoadSpec {
     /// # Errors
     /// The first option that can't be as it is.
     pub fn check(&self) -> Result<(), String> {
+        self.check_objects()?;
+        // The other options of a job file's jobs are fio's to check.
+        if self.jobfile.is_some() { Ok(()) } else { self.check_load() }
+    }
+
+    /// The options that the data depends on.
+    fn check_objects(&self) -> Result<(), String> {
+        let (size, object, objects) = (self.size_bytes, self.object_size_bytes, self.objects());
+        check_all([
+            (object > 0, "--object-size", &object, "must be above 0"),
+            (objects > 0, "--size", &size, "is less than one object (--object-size); raise it"),
+            (objects <= OBJECTS_MAX, "--size", &size, "is more than 4,194,304 objects; raise --object-size"),
+        ])
+    }
+
+    fn check_load(&self) -> Result<(), String> {
         let LoadSpec { iodepth: depth, volumes, processes, rwmixread, runtime_ms, ramp_ms, .. } = *self;
-        let (bs, size, object) = (self.bs_bytes, self.size_bytes, self.object_size_bytes);
+        let (bs, object) = (self.bs_bytes, self.object_size_bytes);
         let (objects, jobs, rate) = (self.objects(), self.numjobs, self.rate_iops.unwrap_or(1.0));
-        let (is_sized, io) = (self.io_bytes.is_some(), self.io_bytes.unwrap_or(bs));
+        let longest = self.longest_bytes();
+        let (is_sized, io) = (self.io_bytes.is_some(), self.io_bytes.unwrap_or(longest));
+        let (split, popularity) = (self.show_bs(), &self.random_distribution);
+        let is_even = *popularity == Distribution::Random;
+        let unit = self.bssplit.as_ref().map_or(bs, BlockSplit::unit_bytes);
         let too_few = format!("each needs an object of its own and there are {objects}; raise --size");
         let no_job = format!("must be 1 to {jobs}, as each has a job of its own; raise --numjobs");
         let is_too_small = self.verifies() && bs < HEADER_BYTES as u64;
         check_all([
             ((1..=BS_MAX).contains(&bs), "--bs", &bs, "must be 1 byte to 16 MiB"),
-            (io >= bs, "--io-size", &io, "is less than one operation (--bs); raise it"),
+            (bs == unit, "--bs", &bs, "leave out: --bssplit has the lengths of operations"),
+            (
+                is_even || self.rw.is_random(),
+                "--random-distribution",
+                popularity,
+                "only random loads choose blocks; take --rw randread, randwrite or randrw",
+            ),
+            (io >= longest, "--io-size", &io, "is less than one operation (--bs); raise it"),
             (
                 !is_sized || ramp_ms == 0,
                 "--ramp",
                 &ramp_ms,
                 "leave out: a part of --io-size would be unmeasured",
             ),
-            (object > 0 && object.is_multiple_of(bs), "--object-size", &object, "must be a multiple of --bs"),
-            (objects > 0, "--size", &size, "is less than one object (--object-size); raise it"),
-            (objects <= OBJECTS_MAX, "--size", &size, "is more than 4,194,304 objects; raise --object-size"),
+            (object.is_multiple_of(bs), "--object-size", &object, "must be a multiple of --bs"),
+            (
+                object >= longest,
+                "--bssplit",
+                &split,
+                "has operations longer than an object; raise --object-size",
+            ),
             ((1..=IODEPTH_MAX).contains(&depth), "--iodepth", &depth, "must be 1 to 16384"),
             ((1..=NUMJOBS_MAX).contains(&jobs), "--numjobs", &jobs, "must be 1 to 1024"),
             (u64::from(jobs) <= objects, "--numjobs", &jobs, &too_few),
@@ -258,14 +339,26 @@ impl LoadSpec {
 
     /// One line for people: `randwrite 4k, iodepth 16 x 2 jobs, …`
     pub fn summary(&self) -> String {
+        if let Some(jobfile) = &self.jobfile {
+            let jobs = counted(self.numjobs as usize, "job");
+            return format!(
+                "job file {jobfile}: {} by up to {jobs} at once, {} in flight",
+                self.rw,
+                self.depth_total()
+            );
+        }
         let mix = Some(self.rwmixread).filter(|_| self.rw == Rw::RandRw);
         let mix = mix.map(|percent| format!(" ({percent} % reads)"));
         let rate = self.rate_iops.map(|rate| format!(", {rate:.0} IOPS {} arrivals", self.arrivals));
+        let popularity =
+            Some(&self.random_distribution).filter(|popularity| **popularity != Distribution::Random);
+        let popularity = popularity.map(|popularity| format!(" {popularity}"));
         format!(
-            "{}{} {}, iodepth {} x {}{}, {} in {}",
+            "{}{}{} {}, iodepth {} x {}{}, {} in {}",
             self.rw,
             mix.unwrap_or_default(),
-            show_bytes(self.bs_bytes),
+            popularity.unwrap_or_default(),
+            self.show_bs(),
             self.iodepth,
             counted(self.numjobs as usize, "job"),
             rate.unwrap_or_default(),
@@ -313,84 +406,4 @@ pub fn parse_millis(text: &str) -> Result<u64, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn sizes_and_times() {
-        assert_eq!(
-            (parse_bytes("4k"), parse_bytes("4KiB"), parse_bytes("512")),
-            (Ok(4096), Ok(4096), Ok(512))
-        );
-        assert_eq!(
-            (parse_bytes("2g"), show_bytes(2 << 30), show_bytes(4096)),
-            (Ok(2 << 30), "2g".into(), "4k".into())
-        );
-        assert_eq!(
-            (parse_millis("10"), parse_millis("0.5"), parse_millis("250ms")),
-            (Ok(10_000), Ok(500), Ok(250))
-        );
-        assert_eq!(parse_millis("2m"), Ok(120_000));
-        for text in ["", "k", "4q", "-1", "99999999999t", "1.5k"] {
-            assert!(parse_bytes(text).unwrap_err().contains(&format!("`{text}`")));
-        }
-        for text in ["", "ms", "4q", "-1", "1e99"] {
-            assert!(parse_millis(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn one_is_singular() {
-        let summary = |spec: LoadSpec| spec.summary();
-        let one = summary(LoadSpec { size_bytes: 4 << 20, ..LoadSpec::default() });
-        assert_eq!(one, "read 4k, iodepth 1 x 1 job, 4m in 1 object");
-        let two = summary(LoadSpec { size_bytes: 8 << 20, numjobs: 2, ..LoadSpec::default() });
-        assert_eq!(two, "read 4k, iodepth 1 x 2 jobs, 8m in 2 objects");
-    }
-
-    #[test]
-    fn words_are_fios() {
-        assert_eq!("randwrite".parse(), Ok(Rw::RandWrite));
-        let error = "randwrites".parse::<Rw>().unwrap_err().to_string();
-        assert!(error.contains("`randwrites`") && error.contains("randwrite or"), "{error}");
-        assert_eq!(serde_json::to_string(&Rw::RandRw).unwrap(), "\"randrw\"");
-    }
-
-    #[test]
-    fn checks_name_the_option() {
-        type Change = fn(&mut LoadSpec);
-        let cases: [(&str, Change); 11] = [
-            ("--bs 0", |s| s.bs_bytes = 0),
-            ("--object-size", |s| s.bs_bytes = 4097),
-            ("--size 1", |s| s.size_bytes = 1),
-            ("--iodepth 0", |s| s.iodepth = 0),
-            ("--numjobs 300", |s| s.numjobs = 300),
-            ("--volumes 3", |s| (s.volumes, s.numjobs) = (3, 2)),
-            ("--processes 0", |s| s.processes = 0),
-            ("--rwmixread 101", |s| s.rwmixread = 101),
-            ("--runtime", |s| s.runtime_ms = 0),
-            ("--rate", |s| s.rate_iops = Some(f64::NAN)),
-            ("--verify", |s| (s.verify, s.bs_bytes) = (true, 32)),
-        ];
-        assert_eq!(LoadSpec::default().check(), Ok(()));
-        for (part, change) in cases {
-            let mut spec = LoadSpec::default();
-            change(&mut spec);
-            let error = spec.check().unwrap_err().to_string();
-            assert!(error.contains(part), "{error}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn bytes_round_trip(bytes: u64) {
-            prop_assert_eq!(parse_bytes(&show_bytes(bytes)), Ok(bytes));
-        }
-
-        #[test]
-        fn parsers_never_panic(text in "\\PC{0,20}") {
-            let _ = (parse_bytes(&text), parse_millis(&text));
-        }
-    }
-}
+mod tests;

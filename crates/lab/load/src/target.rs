@@ -47,7 +47,7 @@ pub trait Target {
 /// Ceph's do, and the load's end abandons them.
 async fn connect(shard: &Shard, mon: SocketAddr, pool: &str, spec: &LoadSpec) -> Result<Pool, ClientError> {
     let ops = (spec.iodepth as usize + OPS_MORE).max(OPS_IN_FLIGHT);
-    let bytes = (spec.bs_bytes as usize).saturating_mul(ops);
+    let bytes = (spec.longest_bytes() as usize).saturating_mul(ops);
     let options = Options {
         route: match spec.route {
             Route::Direct => RouteMode::Direct,

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use carmine_load::{
-    Arrivals, Geometry, JobResult, LoadSpec, Phase, Prefill, Rw, Session, Target, TargetError, VerifyState,
-    run_job,
+    Arrivals, DirStats, Geometry, JobResult, LoadSpec, Phase, Prefill, Rw, Session, Target, TargetError,
+    VerifyState, run_job,
 };
 use carmine_reactor::sim::Sim;
 use carmine_reactor::{Group, Payload, Shard};
@@ -289,6 +289,36 @@ fn verification_passes_on_a_good_target() {
         done.result.verify.details
     );
     assert!(done.result.write.ops > 1000);
+}
+
+#[test]
+fn operations_of_several_lengths_are_verified_block_by_block() {
+    let split = LoadSpec {
+        verify: true,
+        bssplit: "4k/60:16k/40,8k/100".parse().ok(),
+        random_distribution: "zipf:0.9".parse().unwrap(),
+        ..spec(Rw::RandRw)
+    };
+    let split = split.in_units();
+    let DirStats { ops, bytes, .. } = fresh(&split, Fault::None).result.write;
+    assert!(ops > 1000 && bytes == ops * 8192, "{ops} writes of {bytes} bytes");
+    let good = fresh(&split, Fault::None).result;
+    let mean = good.read.bytes as f64 / good.read.ops as f64;
+    assert!((mean / split.mean_bytes_of(true) - 1.0).abs() < 0.05, "{mean}");
+    assert_eq!((good.errors, good.verify.mismatches), (0, 0), "{:?}", good.verify.details);
+    // Of reads that end after the window blocks are checked, too.
+    assert!(good.verify.checked >= good.read.bytes / 4096, "{:?} {}", good.verify, good.read.bytes);
+    let lost = fresh(&split, Fault::LoseWrite(97)).result.verify;
+    assert!(lost.mismatches > 0 && lost.details.iter().any(|d| d.contains("lost write")), "{lost:?}");
+    let flipped = fresh(&split, Fault::FlipBit(101)).result.verify;
+    assert!(flipped.mismatches > 0 && flipped.details[0].contains("checksum"), "{flipped:?}");
+    let plain = LoadSpec {
+        verify: false,
+        rw: Rw::Write,
+        ..LoadSpec { random_distribution: Default::default(), ..split }
+    };
+    let done = fresh(&plain, Fault::None);
+    assert!(done.result.errors == 0 && done.objects.values().all(|object| object.len() == 65536));
 }
 
 #[test]

@@ -23,6 +23,34 @@ The instrument's cost: on a 2-vCPU virtual machine with one OSD, --samples took 
 own figure), and the OSD's CPU time per operation was the same within noise: medians of 5 interleaved runs each were 6.03 us with
 samples and 6.05 us without (development build, machine busy with other things).";
 
+/// Options that a job file has for each of its jobs, or that its load cannot have.
+const OF_JOBS: [&str; 24] = [
+    "rw",
+    "rwmixread",
+    "bs",
+    "bssplit",
+    "random_distribution",
+    "iodepth",
+    "numjobs",
+    "runtime",
+    "ramp",
+    "io_size",
+    "seed",
+    "rate",
+    "arrivals",
+    "route",
+    "volumes",
+    "processes",
+    "verify",
+    "verify_only",
+    "verify_state",
+    "fill",
+    "age",
+    "in_process",
+    "confirm",
+    "osd_out",
+];
+
 /// Options of the bench, in fio's words.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP)]
@@ -52,6 +80,13 @@ pub struct BenchArgs {
     /// Load generator: carmine (this program), rados-bench, fio-rados or fio-rbd (the stock tools, on the client CPUs)
     #[arg(long, value_name = "TOOL", default_value = "carmine")]
     pub(crate) client: Tool,
+    /// Run the jobs of a job file of fio, with --client fio-rbd or fio-rados: the testbed's engine, pool and data are put over it. --size is
+    /// that of the data where no job says its own
+    #[arg(long, value_name = "FILE", conflicts_with_all = OF_JOBS)]
+    pub(crate) jobfile: Option<PathBuf>,
+    /// With --jobfile: run only the jobs of this section
+    #[arg(long, value_name = "NAME", requires = "jobfile")]
+    pub(crate) section: Option<String>,
     /// Pool that is loaded
     #[arg(long, value_name = "NAME", default_value = carmine_testbed::POOL_NAME)]
     pub(crate) pool: String,
@@ -94,7 +129,7 @@ impl BenchArgs {
         LoadSpec {
             verify: self.load.verify || self.load.verify_only || self.verify_state.is_some(),
             keep_seconds: self.samples.is_some() || self.osd_out.is_some(),
-            ..self.load.clone()
+            ..self.load.clone().in_units()
         }
     }
 }
@@ -197,6 +232,9 @@ mod tests {
         let spec = parse(line).unwrap().spec();
         assert_eq!((spec.rw, spec.iodepth, spec.runtime_ms, spec.ramp_ms), (Rw::RandRead, 16, 5_000, 1_000));
         assert_eq!(spec.seed, 3);
+        let spec = parse("--rw=randrw --random_distribution=zipf:1.2 --bssplit=4k/60:64k/40").unwrap().spec();
+        assert_eq!((spec.show_bs(), spec.bs_bytes), ("4k/60:64k/40".to_owned(), 4096));
+        assert_eq!(spec.random_distribution.to_string(), "zipf:1.2");
         let spec = parse("--io_size=8m --object_size=1m --direct 1 --group_reporting=1").unwrap().spec();
         assert_eq!((spec.io_bytes, spec.object_size_bytes), (Some(8 << 20), 1 << 20));
         assert!(parse("--client fio-rbd --ioengine rbd").is_ok());
@@ -229,6 +267,12 @@ mod tests {
             ("--in-process --numjobs 2", "--numjobs"),
             ("--rwmixread 101", "101"),
             ("--cache warm", "onode-warm"),
+            ("--random_distribution gauss:3", "zipf:THETA"),
+            ("--random_distribution zipf:1.2:0.5", "`zipf:1.2:0.5`"),
+            ("--bssplit 4k/60", "add up to 60"),
+            ("--bssplit 4k/100 --bs 4k", "--bs"),
+            ("--jobfile x.fio --rw read", "--rw"),
+            ("--section a", "--jobfile"),
             ("--profile cpu", "offcpu"),
         ] {
             let error = parse(words).unwrap_err();

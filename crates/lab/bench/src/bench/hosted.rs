@@ -15,7 +15,7 @@ use indicatif::ProgressBar;
 use serde_json::json;
 
 use super::setup::{Reading, Setup, instrument};
-use super::{Outcome, Seen, room};
+use super::{Outcome, Seen, jobfile, room};
 use crate::profile::{Recording, length};
 use crate::sample::series::Recorder;
 use crate::sample::{Counters, Sampler};
@@ -47,7 +47,11 @@ pub(super) fn run(setup: &Setup, cancel: &AtomicBool) -> Result<Outcome> {
         // It is taken in the ramp, so that the cost of perf is in no figure.
         spec.ramp_ms += length(mode).as_millis() as u64 + PERF_STARTS_MS;
     }
-    let run = Run { tool, spec, setup, programs, cancel, bar, profile };
+    let mut run = Run { tool, spec, setup, programs, given: None, cancel, bar, profile };
+    if let Some(file) = &setup.jobfile {
+        run.given = Some(file.given(tool, &run.spec, &process::place(&run), &jobfile::folder()?));
+        process::check_jobs(&run)?;
+    }
     // If some of the data is there, all of it may be.
     let room = room::check(setup, |enough| Ok(if process::is_there(&run, false)? { enough } else { 0 }));
     let measured = room.and_then(|()| run.measure());
@@ -85,6 +89,8 @@ struct Run<'a> {
     spec: LoadSpec,
     setup: &'a Setup,
     programs: ToolPrograms,
+    /// The job file that fio is given.
+    given: Option<String>,
     cancel: &'a AtomicBool,
     bar: ProgressBar,
     /// A flamegraph is wanted, and there is a ramp in which it can be taken.
@@ -138,7 +144,12 @@ impl Run<'_> {
         seen.marks.extend(window_mark(&figures, &window));
         seen.marks.extend(self.full_mark(figures.seconds));
         let (version, command) = (&self.programs.version, &clients.command);
-        let client = json!({ "tool": self.tool, "version": version, "command": command });
+        let mut client = json!({ "tool": self.tool, "version": version, "command": command });
+        let args = &self.setup.args;
+        if let (Some(path), Some(file), Some(given)) = (&args.jobfile, &self.setup.jobfile, &self.given) {
+            client["jobfile"] = jobfile::about(path, file, given);
+            client["jobs"] = figures.jobs.clone().unwrap_or_default();
+        }
         Ok(Outcome {
             spec: self.spec.clone(),
             result: figures.result.clone(),
@@ -176,12 +187,13 @@ impl Run<'_> {
     /// no more room, ends there.
     fn window_end(&self, clients: &mut Clients, sampler: &Sampler, begun: Instant) -> Result<Reading> {
         let ends_early = self.tool == Tool::RadosBench && self.spec.rw != Rw::RandRead;
-        let time = match self.spec.ends_by_itself() {
+        let ends_by_itself = self.spec.ends_by_itself() || self.setup.runs_untimed_jobs();
+        let time = match ends_by_itself {
             true => PREFILL_LIMIT,
             false => Duration::from_millis(self.spec.runtime_ms),
         };
         let end = begun + time;
-        if !self.spec.ends_by_itself() && !ends_early {
+        if !ends_by_itself && !ends_early {
             ensure!(
                 begun.elapsed() <= time / 2,
                 "half of the window of {time:?} was over before its first reading: take a longer --runtime"

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use carmine_doctor::{Finding, Options, examine};
 use carmine_load::baseline::Baseline;
 use carmine_load::drive::StoreFacts;
+use carmine_load::hosted::jobfile::JobFile;
 use carmine_load::hosted::{self, Tool};
 use carmine_load::origin::Origin;
 use carmine_load::profile::ProfileMode;
@@ -24,7 +25,7 @@ use carmine_types::{FlushMode, OsdId, StoreKind, counted};
 use serde_json::json;
 
 use super::args::BenchArgs;
-use super::{Seen, room};
+use super::{Seen, jobfile, room};
 use crate::Doctor;
 use crate::baseline::load_baseline;
 use crate::sample::series::Recorder;
@@ -47,6 +48,8 @@ pub(super) struct Setup {
     pub(super) args: BenchArgs,
     pub(super) spec: LoadSpec,
     pub(super) state: Option<VerifyState>,
+    /// The jobs that fio runs instead of a load from the options.
+    pub(super) jobfile: Option<JobFile>,
     /// The tool's differences.
     marks: Vec<String>,
     pub(super) layout: Layout,
@@ -132,7 +135,7 @@ fn dumps(layout: &Layout, plan: &Plan) -> Vec<OsdDump> {
 impl Setup {
     /// Checks the load, and looks at the cluster that is to be loaded, all of whose processes must run.
     pub(super) fn prepare(mut args: BenchArgs, doctor: Doctor) -> Result<Setup> {
-        let mut spec = args.spec();
+        let (jobfile, mut spec) = jobfile::read(&args, args.spec())?;
         cache_conditions(&mut spec, args.cache)?;
         check(&args, &spec)?;
         args.profile = args.profile.or(args.stages.then_some(ProfileMode::OnCpu));
@@ -158,7 +161,8 @@ impl Setup {
             spec.route = Route::Single;
         }
         fill_and_age(&mut spec, &plan, (args.fill, args.age))?;
-        let marks = check(&args, &spec)?;
+        let mut marks = check(&args, &spec)?;
+        marks.extend(jobfile.iter().flat_map(JobFile::marks));
         let (mon_pid, osds) = running(&layout, &plan)?;
         let dir = layout.dir().display();
         let mon = mon_addr(&layout).with_context(|| format!("the monitor of {dir} has no address yet"))?;
@@ -171,8 +175,21 @@ impl Setup {
         };
         let sampler = sampler(&layout, &plan, &stores, mon_pid, &osds);
         let state = load_state(&mut spec, &args)?;
-        let setup =
-            Setup { args, spec, state, marks, layout, plan, mon, osds, sampler, stores, doctor, baseline };
+        let setup = Setup {
+            args,
+            spec,
+            state,
+            jobfile,
+            marks,
+            layout,
+            plan,
+            mon,
+            osds,
+            sampler,
+            stores,
+            doctor,
+            baseline,
+        };
         if setup.args.client == Tool::Carmine {
             room::check(&setup, |enough| room::present_bytes(&setup, enough))?;
         }
@@ -188,11 +205,18 @@ impl Setup {
     pub(super) fn cannot_profile(&self) -> Option<&'static str> {
         if self.wants_cold() {
             Some("--cache cold: it is taken under load before the window, which would warm the caches")
+        } else if self.runs_untimed_jobs() {
+            Some("--jobfile: its jobs have no common ramp_time and runtime, with time_based")
         } else if self.spec.ends_by_itself() && self.args.client == Tool::Carmine {
             Some("--io-size: it is taken under load before the window, which would be more than these bytes")
         } else {
             None
         }
+    }
+
+    /// A job file is run whose jobs have no common window.
+    pub(super) fn runs_untimed_jobs(&self) -> bool {
+        self.jobfile.as_ref().is_some_and(|file| !file.is_timed())
     }
 
     /// The same load for a moment, with twice the threads, or inside an OSD, which has as many as it has reactors, with twice
@@ -438,63 +462,4 @@ fn load_state(spec: &mut LoadSpec, args: &BenchArgs) -> Result<Option<VerifyStat
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use carmine_testbed::Wish;
-    use carmine_topology::Topology;
-
-    #[test]
-    fn only_the_file_of_baseline_is_a_baseline() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("b.json");
-        let of = |text: &str| {
-            std::fs::write(&path, text).unwrap();
-            load_baseline("--baseline", &path).map_err(|e| e.to_string())
-        };
-        let raw = r#"{"iops": 1000.0, "bs_bytes": 4096, "iodepth": 1}"#;
-        assert!(of(&format!(r#"{{"device": null, "messenger": {raw}}}"#)).unwrap().messenger.is_some());
-        for (text, what) in [
-            (r#"{"fio version": "x", "jobs": [], "carmine": {}}"#, "a result of `carmine bench --json`"),
-            (r#"{"fio version": "x", "jobs": []}"#, "a result of fio"),
-            ("{}", "JSON without raw figures"),
-            ("[1]", "JSON without raw figures"),
-            (r#"{"device": null, "messenger": null}"#, "JSON without raw figures"),
-            (r#"{"device": {}}"#, "JSON without raw figures"),
-            (&format!(r#"{{"device": {raw}, "points": []}}"#), "JSON without raw figures"),
-            ("iops 5", "not JSON"),
-        ] {
-            let error = of(text).unwrap_err();
-            assert!(
-                error.contains(what) && error.contains("`carmine baseline --json FILE`"),
-                "{text}: {error}"
-            );
-        }
-    }
-
-    fn applied(fill: Option<u8>, age: Option<f64>) -> Result<LoadSpec> {
-        let wish =
-            Wish { osds: Some(3), osd_size_bytes: Some(1 << 30), pool_size: Some(2), ..Wish::default() };
-        let plan = Plan::new(&wish, &Topology::from_short("1x8x1").unwrap(), "f").unwrap();
-        let mut spec = LoadSpec::default();
-        fill_and_age(&mut spec, &plan, (fill, age))?;
-        Ok(spec)
-    }
-
-    #[test]
-    fn parts_of_the_capacity_in_whole_objects() {
-        let spec = applied(Some(80), None).unwrap();
-        // 3 GiB hold 1.5 GiB twice; 80 % of that, in objects of 4 MiB.
-        assert_eq!(spec.size_bytes, 307 * (4 << 20));
-        assert_eq!((spec.io_bytes, spec.rw), (None, Rw::Read));
-        assert_eq!(applied(None, None).unwrap(), LoadSpec::default());
-    }
-
-    #[test]
-    fn rounds_of_overwriting() {
-        let spec = applied(Some(10), Some(2.5)).unwrap();
-        assert_eq!((spec.rw, spec.io_bytes), (Rw::RandWrite, Some(spec.size_bytes / 2 * 5)));
-        for bad in [0.0, -1.0, f64::NAN, 1e9] {
-            assert!(applied(None, Some(bad)).unwrap_err().to_string().contains("--age"));
-        }
-    }
-}
+mod tests;

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::jobfile::JOBS_FILE;
 use super::{ClusterAccess, HostedFigures, Tool};
+use crate::distribution::Distribution;
 use crate::result::{DirStats, JobResult, SAMPLE_NS};
 use crate::spec::{LoadSpec, show_bytes};
 
-/// fio's name of its job; the file that it writes when a job begins is named after it.
-const JOB: &str = "carmine";
+/// fio's name of its job; the files that it writes are named after it.
+pub(super) const JOB: &str = "carmine";
 /// Whole objects in flight while they are written first.
 const PREFILL_DEPTH: u32 = 8;
 
@@ -18,8 +20,10 @@ const PREFILL_DEPTH: u32 = 8;
 /// the image is open.
 pub const BEGIN_FILE: &str = "carmine.prerun.txt";
 
-/// The file that fio writes its rates to, in its working folder.
-pub const RATES_FILE: &str = "carmine_iops.log";
+/// True for the name of a file that fio writes its rates to, in its working folder: one for each job of a job file, else one for all.
+pub fn is_rates_file(name: &str) -> bool {
+    name.strip_prefix(JOB).is_some_and(|rest| rest.starts_with("_iops.") && rest.ends_with("log"))
+}
 
 /// Name of a volume of a load: its rbd image, from 0.
 pub fn image(spec: &LoadSpec, volume: u32) -> String {
@@ -81,24 +85,37 @@ fn results(output: &str) -> Vec<String> {
     options(&format!("output-format=json+\noutput={output}"))
 }
 
-/// The beginning of a section: the place of its data. fio knows an engine's own options only after its name.
-fn section(tool: Tool, spec: &LoadSpec, place: &ClusterAccess, volume: u32) -> Vec<String> {
+/// Lines of a section that say where its data is. fio knows an engine's own options only after its name.
+pub(super) fn engine(tool: Tool, spec: &LoadSpec, place: &ClusterAccess, volume: u32) -> String {
     let ClusterAccess { conf, pool } = place;
-    let (objects, names, size) = (spec.objects(), object(spec, "$filenum"), spec.volume_bytes());
+    let (objects, names) = (spec.objects(), object(spec, "$filenum"));
     let engine = match tool {
         Tool::FioRbd => format!("rbd\nrbdname={}", image(spec, volume)),
         _ => format!("rados\nconf={conf}\ntouch_objects=0\nnrfiles={objects}\nfilename_format={names}"),
     };
-    options(&format!(
-        "name={JOB}\nioengine={engine}\nclientname=admin\npool={pool}\nsize={size}\ninvalidate=0\n\
-         random_generator=tausworthe64"
-    ))
+    format!("ioengine={engine}\nclientname=admin\npool={pool}")
+}
+
+/// The beginning of a section.
+fn section(tool: Tool, spec: &LoadSpec, place: &ClusterAccess, volume: u32) -> Vec<String> {
+    let (engine, size) = (engine(tool, spec, place, volume), spec.volume_bytes());
+    options(&format!("name={JOB}\n{engine}\nsize={size}\ninvalidate=0\nrandom_generator=tausworthe64"))
+}
+
+/// Arguments that run a job file, which is in the working folder. The result goes to the file `to`.
+pub fn jobfile_arguments(to: &str) -> Vec<String> {
+    results(to).into_iter().chain([JOBS_FILE.to_owned()]).collect()
 }
 
 /// The rest of a section: its load.
 fn load(tool: Tool, spec: &LoadSpec, jobs: u32, process: u32) -> Vec<String> {
-    let LoadSpec { rw, bs_bytes, iodepth, runtime_ms, ramp_ms, rwmixread, .. } = spec;
-    let mut text = format!("rw={rw}\nbs={bs_bytes}\niodepth={iodepth}\nnumjobs={jobs}\n");
+    let LoadSpec { rw, bs_bytes, iodepth, runtime_ms, ramp_ms, rwmixread, random_distribution, .. } = spec;
+    let lengths = spec.bssplit.as_ref().map(|split| format!("bssplit={split}"));
+    let lengths = lengths.unwrap_or_else(|| format!("bs={bs_bytes}"));
+    let mut text = format!("rw={rw}\n{lengths}\niodepth={iodepth}\nnumjobs={jobs}\n");
+    if *random_distribution != Distribution::Random {
+        text += &format!("random_distribution={random_distribution}\n");
+    }
     text += &match spec.io_bytes {
         Some(bytes) => format!("io_size={}\n", per_job(bytes, spec)),
         None => format!("runtime={runtime_ms}ms\ntime_based=1\n"),
@@ -127,7 +144,7 @@ fn load(tool: Tool, spec: &LoadSpec, jobs: u32, process: u32) -> Vec<String> {
 /// A job's share of all bytes, in whole blocks, and one block at least.
 fn per_job(bytes: u64, spec: &LoadSpec) -> u64 {
     let bs = spec.bs_bytes.max(1);
-    (bytes / u64::from(spec.numjobs.max(1)) / bs * bs).max(bs)
+    (bytes / u64::from(spec.numjobs.max(1)) / bs * bs).max(spec.longest_bytes())
 }
 
 /// Reads fio's `json+`, before which lines of text may stand.
@@ -141,18 +158,29 @@ pub fn parse(text: &str) -> Result<HostedFigures, String> {
         return Err("fio printed JSON that ends too early".into());
     };
     let version = value["fio version"].as_str().ok_or("this is not a result of fio")?.to_owned();
-    let job = value["jobs"].get_mut(0).ok_or("fio's result has no jobs")?;
+    let jobs =
+        value["jobs"].as_array_mut().filter(|jobs| !jobs.is_empty()).ok_or("fio's result has no jobs")?;
+    // Groups of jobs run one after the other, and the jobs of a group side by side.
+    let mut groups: BTreeMap<u64, f64> = BTreeMap::new();
+    let mut results = Vec::new();
+    for job in jobs {
+        let (result, seconds) = entry(job);
+        let group = groups.entry(job["groupid"].as_u64().unwrap_or(0)).or_default();
+        *group = group.max(seconds);
+        results.push(result);
+    }
+    let (result, jobs) = (JobResult::merged(&results), Some(value["jobs"].take()));
+    Ok(HostedFigures { version, seconds: groups.values().sum(), result, jobs, latency: None })
+}
+
+/// One entry of fio's `jobs[]` and its time in seconds.
+fn entry(job: &mut Value) -> (JobResult, f64) {
     let [(read, read_s), (write, write_s), _] = ["read", "write", "trim"].map(|name| direction(job, name));
     let error = job["error"].as_i64().unwrap_or(0);
-    let result = JobResult {
-        read,
-        write,
-        errors: u64::from(error != 0),
-        first_error: (error != 0).then(|| format!("fio says error {error}")),
-        ..JobResult::default()
-    };
-    let jobs = Some(value["jobs"].take());
-    Ok(HostedFigures { version, seconds: read_s.max(write_s), result, jobs, latency: None })
+    let first_error = (error != 0).then(|| format!("fio says error {error}"));
+    let result =
+        JobResult { read, write, errors: u64::from(error != 0), first_error, ..JobResult::default() };
+    (result, read_s.max(write_s))
 }
 
 /// Figures of a direction, and its time in seconds. Takes the bins out of fio's result, of which they are by far the longest part.
@@ -171,17 +199,24 @@ fn direction(job: &mut Value, name: &str) -> (DirStats, f64) {
     (stats, seconds)
 }
 
-/// Puts fio's log of rates (`milliseconds, IOPS, direction, …` of each job and interval) into the samples of a result.
-/// Lines of another form are left out.
-pub fn add_rates(log: &str, result: &mut JobResult) {
-    let interval_ms = SAMPLE_NS / 1_000_000;
+/// Milliseconds between two lines of fio's log of rates, unless a job file says otherwise.
+pub const RATES_MS: u64 = SAMPLE_NS / 1_000_000;
+
+/// Puts fio's log of rates (`milliseconds, IOPS, direction, …` of each job and interval of `interval_ms`) into the samples of a
+/// result. Lines of another form are left out.
+pub fn add_rates(log: &str, interval_ms: u64, result: &mut JobResult) {
+    let step_ms = interval_ms.clamp(1, RATES_MS);
     for line in log.lines() {
         let fields: Vec<u64> = line.split(',').map_while(|field| field.trim().parse().ok()).collect();
         let [ms, iops, direction, ..] = fields[..] else { continue };
         let stats = if direction == 0 { &mut result.read } else { &mut result.write };
-        // An interval is logged at its end, a little late.
-        if let Some(sample) = (ms / interval_ms).checked_sub(1) {
-            stats.add(sample, iops * interval_ms / 1000);
+        // An interval is logged at its end, a little late. A long one has several samples, a short one is a part of one.
+        let Some(interval) = (ms / interval_ms.max(1)).checked_sub(1) else { continue };
+        for step in 0..interval_ms / step_ms {
+            stats.add(
+                (interval * interval_ms + step * step_ms) / RATES_MS,
+                iops.saturating_mul(step_ms) / 1000,
+            );
         }
     }
 }
@@ -232,6 +267,21 @@ mod tests {
     }
 
     #[test]
+    fn popularity_and_lengths_are_fios_own() {
+        let spec = LoadSpec {
+            rw: Rw::RandRw,
+            random_distribution: Distribution::Zipf(1.2),
+            bssplit: "4k/60:64k/40,8k/100".parse().ok(),
+            ..LoadSpec::default()
+        };
+        let args = arguments(Tool::FioRbd, &spec.in_units(), &place(), "o.json", 0);
+        for arg in ["--random_distribution=zipf:1.2", "--bssplit=4k/60:64k/40,8k/100"] {
+            assert!(args.iter().any(|a| a == arg), "no {arg} in {args:?}");
+        }
+        assert!(!args.iter().any(|a| a.starts_with("--bs=")), "{args:?}");
+    }
+
+    #[test]
     fn jobs_are_dealt_to_processes_and_volumes() {
         let spec = LoadSpec {
             numjobs: 4,
@@ -275,14 +325,45 @@ trailing"#;
         let mut result = JobResult::default();
         add_rates(
             "500, 100, 0, 4096, 0\n501, 50, 0, 4096, 0\n1000, 300, 0, 4096, 0\n1002, 8, 1, 4096, 0\n",
+            RATES_MS,
             &mut result,
         );
         assert_eq!(
             (result.read.samples.as_slice(), result.write.samples.as_slice()),
             (&[75, 150][..], &[0, 4][..])
         );
-        add_rates("\n3, 7, 1\nhello\n18446744073709551615, 1, 0\n500, -1, 0\n", &mut result);
+        add_rates("\n3, 7, 1\nhello\n18446744073709551615, 1, 0\n500, -1, 0\n", RATES_MS, &mut result);
         assert_eq!((result.read.samples.len(), result.write.samples.len()), (2, 2));
+    }
+
+    #[test]
+    fn rates_of_other_intervals_have_the_same_sum() {
+        let samples = |log: &str, interval_ms| {
+            let mut result = JobResult::default();
+            add_rates(log, interval_ms, &mut result);
+            result.read.samples
+        };
+        assert_eq!(samples("1000, 40, 0, 0\n2001, 60, 0, 0\n", 1000), [20, 20, 30, 30]);
+        let short: String = (1..=10).map(|n| format!("{}, 50, 0, 0\n", n * 100)).collect();
+        assert_eq!(samples(&short, 100), [25, 25]);
+    }
+
+    #[test]
+    fn groups_of_a_job_file_run_one_after_the_other() {
+        let job = |group: u32, ops: u64, ms: u64| {
+            format!(
+                r#"{{"groupid": {group}, "error": 0, "read": {{"total_ios": {ops}, "io_bytes": {}, "runtime": {ms},
+                   "clat_ns": {{"bins": {{"1000": {ops}}}}}}}}}"#,
+                ops * 4096
+            )
+        };
+        let jobs = [job(0, 10, 2000), job(0, 20, 1500), job(1, 5, 1000)].join(",");
+        let figures = parse(&format!(r#"{{"fio version": "fio-3.33", "jobs": [{jobs}]}}"#)).unwrap();
+        let read = &figures.result.read;
+        assert_eq!((figures.seconds, read.ops, read.latency_ns.count()), (3.0, 35, 35));
+        let one = figures.jobs(&LoadSpec::default(), &GeneratorWindow::default());
+        assert_eq!((one.as_array().unwrap().len(), &one[0]["read"]["total_ios"]), (1, &35.into()));
+        assert_eq!(figures.jobs.unwrap().as_array().unwrap().len(), 3);
     }
 
     #[test]

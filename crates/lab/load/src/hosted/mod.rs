@@ -2,10 +2,13 @@
 //! command lines for a [`LoadSpec`] and reads what they print; the controller starts them.
 
 pub mod fio;
+mod ini;
+pub mod jobfile;
 pub mod rados;
 
 use serde_json::{Value, json};
 
+use crate::distribution::Distribution;
 use crate::fio_json;
 use crate::result::JobResult;
 use crate::spec::{LoadSpec, Rw, check_all};
@@ -43,6 +46,8 @@ pub struct ClusterAccess {
 pub fn check(tool: Tool, spec: &LoadSpec) -> Result<Vec<String>, String> {
     let (is_bench, is_carmine) = (tool == Tool::RadosBench, tool == Tool::Carmine);
     let LoadSpec { rw, volumes, processes, rate_iops, io_bytes, .. } = *spec;
+    let (popularity, split) = (&spec.random_distribution, spec.show_bs());
+    let is_even = *popularity == Distribution::Random;
     let deals = processes == 1 || matches!(tool, Tool::FioRados | Tool::FioRbd);
     let one_process = match tool {
         Tool::RadosBench => "it has a process for each job; raise --numjobs",
@@ -51,12 +56,22 @@ pub fn check(tool: Tool, spec: &LoadSpec) -> Result<Vec<String>, String> {
     let (bytes, rate) = (format!("({} bytes)", io_bytes.unwrap_or(0)), rate_iops.unwrap_or(0.0));
     let by_time = "it ends by time only and overwrites nothing; take carmine, fio-rados or fio-rbd";
     let is_rbd = tool == Tool::FioRbd;
+    let (jobfile, is_fio) =
+        (spec.jobfile.as_deref().unwrap_or_default(), matches!(tool, Tool::FioRados | Tool::FioRbd));
     let checked = check_all([
+        (
+            is_fio || spec.jobfile.is_none(),
+            "--jobfile",
+            &jobfile,
+            "only fio runs it; take --client fio-rbd or fio-rados",
+        ),
         (is_carmine || !spec.verifies(), "--verify", &true, "it checks no blocks; take --client carmine"),
         (volumes == 1 || is_rbd, "--volumes", &volumes, "it loads objects, no images; take fio-rbd"),
         (deals, "--processes", &processes, one_process),
         (!is_bench || io_bytes.is_none(), "--io-size or --age", &bytes, by_time),
         (!is_bench || rate_iops.is_none(), "--rate", &rate, "it has no rate; take fio-rados"),
+        (!is_bench || is_even, "--random-distribution", popularity, "it draws evenly; take fio-rbd"),
+        (!is_bench || spec.bssplit.is_none(), "--bssplit", &split, "it has one length; take fio-rados"),
         (!is_bench || rw != Rw::RandRw, "--rw", &rw, "it either reads or writes; take fio-rados"),
     ]);
     checked.map_err(|why| format!("--client {tool}: {why}"))?;
@@ -67,8 +82,11 @@ pub fn check(tool: Tool, spec: &LoadSpec) -> Result<Vec<String>, String> {
         }
         _ => None,
     };
-    let marks = ["rados bench gives no percentiles"].into_iter().chain(order);
-    Ok(marks.filter(|_| is_bench).map(str::to_owned).collect())
+    let of_bench = ["rados bench gives no percentiles"].into_iter().chain(order).filter(|_| is_bench);
+    let by_object =
+        "fio-rados draws objects evenly, and blocks by --random-distribution only within each object";
+    let marks = of_bench.chain((tool == Tool::FioRados && !is_even).then_some(by_object));
+    Ok(marks.map(str::to_owned).collect())
 }
 
 /// Latencies of a tool that keeps no histogram, in nanoseconds.
@@ -89,7 +107,7 @@ pub struct HostedFigures {
     pub seconds: f64,
     /// Operations, bytes, and latencies where it keeps a histogram.
     pub result: JobResult,
-    /// fio's own `jobs[]`.
+    /// fio's own `jobs[]`, of one process.
     pub jobs: Option<Value>,
     /// For a tool without a histogram.
     pub latency: Option<Latency>,
@@ -113,7 +131,9 @@ impl HostedFigures {
     /// `jobs[]` in fio's shape. `spec` is the load that was asked for, `generator` what the tool's processes used.
     pub fn jobs(&self, spec: &LoadSpec, generator: &GeneratorWindow) -> Value {
         let own = || fio_json::jobs(spec, &self.result, self.seconds, generator);
-        let mut jobs = self.jobs.clone().unwrap_or_else(own);
+        // The jobs of a job file have an entry each, or one for each group.
+        let one = self.jobs.clone().filter(|jobs| jobs.as_array().is_some_and(|jobs| jobs.len() == 1));
+        let mut jobs = one.unwrap_or_else(own);
         let Some(latency) = self.latency else { return jobs };
         for (name, stats) in [("read", &self.result.read), ("write", &self.result.write)] {
             for kind in ["clat_ns", "lat_ns"].into_iter().filter(|_| stats.ops > 0) {
@@ -182,6 +202,13 @@ mod tests {
         for tool in [Tool::Carmine, Tool::RadosBench] {
             assert!(check(tool, &dealt).unwrap_err().to_string().contains("--processes 2"));
         }
+        let zipf = LoadSpec { random_distribution: Distribution::Zipf(1.2), ..random.clone() };
+        assert!(check(Tool::RadosBench, &zipf).unwrap_err().contains("--random-distribution zipf:1.2"));
+        assert!(check(Tool::FioRados, &zipf).unwrap()[0].contains("objects evenly"));
+        assert_eq!(check(Tool::FioRbd, &zipf), Ok(Vec::new()));
+        let split = LoadSpec { bssplit: "4k/60:64k/40".parse().ok(), ..LoadSpec::default() };
+        assert!(check(Tool::RadosBench, &split).unwrap_err().contains("--bssplit 4k/60:64k/40"));
+        assert!(check(Tool::FioRados, &split).is_ok());
         let write = LoadSpec { rw: Rw::RandWrite, ..LoadSpec::default() };
         assert!(check(Tool::RadosBench, &write).unwrap().iter().any(|mark| mark.contains("fresh objects")));
     }

@@ -426,7 +426,7 @@ fn machine_seconds(window: &Window, wall: f64) -> Option<f64> {
 fn device_reads(spec: &LoadSpec, window: &Window) -> Option<f64> {
     let counted: Option<u64> = window.osds.iter().map(|osd| osd.device_reads).sum();
     let bytes: u64 = window.osds.iter().map(|osd| osd.process.device_read_bytes).sum();
-    let reads = counted.map(|n| n as f64).or_else(|| ratio(bytes as f64, spec.bs_bytes as f64));
+    let reads = counted.map(|n| n as f64).or_else(|| ratio(bytes as f64, spec.mean_bytes_of(true)));
     reads.filter(|_| spec.rw.reads() && !window.osds.is_empty())
 }
 

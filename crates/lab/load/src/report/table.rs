@@ -8,7 +8,7 @@ use super::{OsdReport, Recovery, Report, is_on_schedule, ratio, seconds};
 use crate::drive::StoreFacts;
 use crate::profile::Profile;
 use crate::result::{DirStats, JobResult};
-use crate::spec::{LoadSpec, show_bytes};
+use crate::spec::LoadSpec;
 use crate::words::word;
 
 /// Functions of a flamegraph that are named.
@@ -167,6 +167,6 @@ fn cores_line(spec: &LoadSpec, report: &Report) -> String {
     let told = figures.into_iter().filter(|(_, figure, .., always)| *always || figure.is_some());
     let told: String =
         told.map(|(name, n, digits, unit, _)| format!("{name}{}{unit}", show(n, digits))).collect();
-    let (window, bs) = (report.window_seconds, show_bytes(spec.bs_bytes));
+    let (window, bs) = (report.window_seconds, spec.show_bs());
     format!("IOPS/core {cores}{told}; {window:.1} s, bs {bs}")
 }

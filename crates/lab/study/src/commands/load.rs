@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use carmine_load::hosted::{self, ClusterAccess, Tool, fio, rados};
-use carmine_load::{Arrivals, LoadSpec, Rw};
+use carmine_load::{Arrivals, BlockSplit, Distribution, LoadSpec, Rw};
 
 use super::{BoundedCommand, What, shell_line, words};
 use crate::archive::{Config, Point};
@@ -53,7 +53,7 @@ pub(super) fn load_spec(config: &Config) -> LoadSpec {
     let unknown = Workload { rw: Rw::RandRead, bs_bytes: 4096 };
     let workload = config.text("workload").and_then(workload).unwrap_or(unknown);
     let (rate_iops, depth) = (config.float("rate_iops"), count("iodepth"));
-    LoadSpec {
+    let spec = LoadSpec {
         rw: workload.rw,
         rwmixread: config.number("read_percent").and_then(|n| u8::try_from(n).ok()).unwrap_or(50),
         bs_bytes: config.number("bs_bytes").unwrap_or(workload.bs_bytes),
@@ -66,8 +66,20 @@ pub(super) fn load_spec(config: &Config) -> LoadSpec {
         volumes: count("volumes"),
         processes: count("processes"),
         object_size_bytes: config.number("object_size_bytes").unwrap_or(OBJECT_BYTES),
+        bssplit: bssplit(config).and_then(|text| text.parse().ok()),
+        random_distribution: popularity(config).and_then(|text| text.parse().ok()).unwrap_or_default(),
         ..LoadSpec::default()
-    }
+    };
+    spec.in_units()
+}
+
+/// The lengths of operations, if there are several.
+fn bssplit(config: &Config) -> Option<&str> {
+    config.text("bssplit").filter(|text| *text != "none")
+}
+
+fn popularity(config: &Config) -> Option<&str> {
+    config.text("random_distribution")
 }
 
 /// Each size of objects has its own names.
@@ -82,11 +94,11 @@ fn spec_of_run(config: &Config, ramp: Duration, seed: u64) -> LoadSpec {
     LoadSpec { ramp_ms, seed, ..load_spec(config) }
 }
 
-/// The words of fio that both bench and baseline take.
-fn shape(spec: &LoadSpec) -> Vec<String> {
+/// The words of fio that both bench and baseline take. `lengths`: the option that has the bytes of operations.
+fn shape(spec: &LoadSpec, lengths: (&'static str, String)) -> Vec<String> {
     words([
         ("--rw", Some(spec.rw.to_string())),
-        ("--bs", Some(spec.bs_bytes.to_string())),
+        (lengths.0, Some(lengths.1)),
         ("--rwmixread", (spec.rw == Rw::RandRw).then(|| spec.rwmixread.to_string())),
         ("--size", Some(spec.size_bytes.to_string())),
     ])
@@ -115,6 +127,7 @@ pub fn load_step(bed: &Path, config: &Config, ramp: Duration, seed: u64, to: &Lo
         ("--seed", Some(seed.to_string())),
         ("--volumes", config.show("volumes")),
         ("--processes", config.show("processes")),
+        ("--random-distribution", popularity(config).map(str::to_owned)),
         ("--route", config.show("route")),
         ("--cache", config.show("cache")),
         ("--rate", spec.rate_iops.map(|rate| format!("{rate:.2}"))),
@@ -125,7 +138,11 @@ pub fn load_step(bed: &Path, config: &Config, ramp: Duration, seed: u64, to: &Lo
         ("--samples", path(&to.samples)),
         ("--baseline", to.baseline.as_ref().and_then(path)),
     ]);
-    let options = [shape(&spec), object_size(config), options, client(config)].concat();
+    let lengths = match &spec.bssplit {
+        Some(split) => ("--bssplit", split.to_string()),
+        None => ("--bs", spec.bs_bytes.to_string()),
+    };
+    let options = [shape(&spec, lengths), object_size(config), options, client(config)].concat();
     let limit_s = window_s + AROUND_S + prefill_s + profile_s + back_s;
     BoundedCommand::new(What::Load, "bench", bed, options, limit_s)
 }
@@ -146,7 +163,8 @@ pub fn baseline_step(
         ("--json", Some(json.display().to_string())),
     ]);
     let limit_s = AROUND_S + 2.0 * window_s + spec.size_bytes as f64 / SLOW_BYTES_PER_S;
-    BoundedCommand::new(What::Baseline, "baseline", layout, [shape(&spec), options].concat(), limit_s)
+    let shape = shape(&spec, ("--bs", spec.bs_bytes.to_string()));
+    BoundedCommand::new(What::Baseline, "baseline", layout, [shape, options].concat(), limit_s)
 }
 
 /// The tool that makes the load of a point.
@@ -159,8 +177,24 @@ pub fn is_hosted(config: &Config) -> bool {
     tool(config) != Tool::Carmine
 }
 
+/// The reason why the axes of the load's lengths and popularity can't be as they are.
+fn wrong_words(config: &Config) -> Option<String> {
+    if let (Some(split), Some(bytes)) = (bssplit(config), config.number("bs_bytes")) {
+        return Some(format!(
+            "bs_bytes = {bytes}: bssplit = {split} has the lengths of operations; leave one out"
+        ));
+    }
+    let wrong_split = bssplit(config).and_then(|text| text.parse::<BlockSplit>().err());
+    let wrong_popularity = popularity(config).and_then(|text| text.parse::<Distribution>().err());
+    let named = |axis: &'static str| move |why: String| format!("{axis}: {why}");
+    wrong_split.map(named("bssplit")).or(wrong_popularity.map(named("random_distribution")))
+}
+
 /// The reason why the load of a point can't be made, found before anything is started.
 pub(crate) fn refusal(config: &Config) -> Option<String> {
+    if let Some(why) = wrong_words(config) {
+        return Some(why);
+    }
     let follows = |axis: &str| config.number(axis).is_some_and(|n| n > 0).then_some(1.0);
     let spec = load_spec(config);
     let rate_iops = spec.rate_iops.or(follows("rate_percent")).or(follows("search_step"));
@@ -168,6 +202,7 @@ pub(crate) fn refusal(config: &Config) -> Option<String> {
     let aged = LoadSpec {
         rw: Rw::RandWrite,
         io_bytes: config.number("age").filter(|rounds| *rounds > 0).map(|rounds| rounds * spec.size_bytes),
+        random_distribution: Distribution::Random,
         rate_iops: None,
         ..spec.clone()
     };
@@ -256,6 +291,35 @@ mod tests {
     }
 
     #[test]
+    fn popularity_and_lengths_are_axes() {
+        let mut config = config();
+        config.set("size_bytes", 64 << 20);
+        config.set("random_distribution", "zipf:1.2");
+        config.set("bssplit", "4k/60:64k/40");
+        let line = load(&config);
+        assert!(line.contains("--rw randrw --bssplit 4k/60:64k/40 --rwmixread 50"), "{line}");
+        assert!(line.contains(" --random-distribution zipf:1.2 "), "{line}");
+        assert_eq!((load_spec(&config).bs_bytes, refusal(&config)), (4096, None));
+        let baseline = baseline_step(Path::new("/l"), &config, Path::new("b"), None).argv;
+        assert!(shell_line(&baseline).contains("--rw randrw --bs 4096 "), "{baseline:?}");
+        for (axis, value, part) in [
+            ("bssplit", "4k/60", "bssplit: `4k/60`"),
+            ("random_distribution", "gauss", "random_distribution: `gauss`"),
+            ("workload", "seqread64k", "--random-distribution zipf:1.2"),
+            ("client", "rados-bench", "--random-distribution zipf:1.2"),
+        ] {
+            let mut config = config.clone();
+            config.set(axis, value);
+            let why = refusal(&config).unwrap_or_default();
+            assert!(why.contains(part), "{axis} = {value}: {why}");
+        }
+        config.set("bs_bytes", 8192);
+        assert!(refusal(&config).unwrap().contains("leave one out"));
+        config.set("bssplit", "none");
+        assert_eq!((load_spec(&config).bssplit, refusal(&config)), (None, None));
+    }
+
+    #[test]
     fn an_open_loop_may_have_many_in_flight() {
         let mut config = config();
         config.set("rate_iops", 1234.5);
@@ -329,6 +393,10 @@ mod tests {
         config.set("client", client);
         config.set("size_bytes", 64_u64 << 20);
         axes.iter().for_each(|(axis, value)| config.set(axis, *value));
+        lines_of(config)
+    }
+
+    fn lines_of(config: Config) -> Vec<String> {
         let point = Point {
             index: 0,
             stem: "a_point".into(),
@@ -376,6 +444,24 @@ mod tests {
         }
         assert!(lines[3].contains("--rbdname=carmine-32m ") && !lines[3].contains("--rbdname=carmine-32m-1"));
         assert!(lines[4].contains("--rbdname=carmine-32m-1"), "{}", lines[4]);
+    }
+
+    #[test]
+    fn popularity_and_lengths_are_in_the_lines_of_fio() {
+        let mut config = Config::default();
+        for (axis, value) in
+            [("workload", "randread4k"), ("random_distribution", "zipf:1.2"), ("bssplit", "4k/60:64k/40")]
+        {
+            config.set(axis, value);
+        }
+        let lines = lines_of(config);
+        assert!(
+            lines[1].contains("--bssplit=4k/60:64k/40")
+                && lines[1].contains("--random_distribution=zipf:1.2"),
+            "{}",
+            lines[1]
+        );
+        assert_eq!(lines.len(), 2, "rados bench draws evenly: {lines:?}");
     }
 
     #[test]

@@ -52,6 +52,16 @@ const OTHERS: &[Axis] = &[
     load("workload", Kind::Word(WORKLOADS), "load by the studies' names"),
     load("read_percent", from_0(100), "percentage of reads of a mixed load (randrw4k), instead of 50"),
     load("bs_bytes", Kind::Bytes, "bytes of an operation, instead of the workload's"),
+    load(
+        "bssplit",
+        Kind::Text,
+        "operations of several lengths, such as 4k/60:64k/40, or none; reads, writes with a comma",
+    ),
+    load(
+        "random_distribution",
+        Kind::Text,
+        "popularity of blocks: random, zipf:THETA, pareto:H, normal:DEVIATION, zoned:OPS/SIZE:OPS/SIZE",
+    ),
     load("iodepth", count(16_384), "operations in flight of each job"),
     load(
         "jobs",

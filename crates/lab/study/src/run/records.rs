@@ -33,7 +33,8 @@ const DEPTHS: [&str; 2] = ["iodepth", "jobs"];
 
 /// A setting on which depends what a drive does at its best depth.
 fn is_of_drive(name: &str) -> bool {
-    const KINDS: [&str; 5] = ["workload", "bs_bytes", "read_percent", "cpus", "confine"];
+    const KINDS: [&str; 7] =
+        ["workload", "bs_bytes", "bssplit", "random_distribution", "read_percent", "cpus", "confine"];
     KINDS.contains(&name) || axis(name).is_some_and(|axis| axis.role == Role::Layout)
 }
 

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use carmine_load::hosted::jobfile::{JOBS_FILE, JobFile};
 use carmine_load::hosted::{ClusterAccess, HostedFigures, Tool, fio, rados};
 use carmine_load::{Prefill, Rw};
 use carmine_testbed::process::{Owned, spawn_on};
-use carmine_testbed::usage;
+use carmine_testbed::{refuse, usage};
 use tempfile::TempDir;
 
 use super::super::room;
@@ -66,14 +67,22 @@ impl Process {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The figures of fio.
-    fn fio_figures(&self) -> Result<Result<HostedFigures, String>> {
+    /// What fio logged of its rates.
+    fn rates(&self) -> String {
+        let files = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let logs = files.filter(|file| fio::is_rates_file(&file.file_name().to_string_lossy()));
+        logs.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect()
+    }
+
+    /// The figures of fio. `rates_ms`: the interval of its log of rates, if that has those of the window.
+    fn fio_figures(&self, rates_ms: Option<u64>) -> Result<Result<HostedFigures, String>> {
         let path = self.folder.join(OUTPUT);
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("fio left no result in {}: {}", path.display(), self.said()))?;
         Ok(fio::parse(&text).map(|mut figures| {
-            let rates = std::fs::read_to_string(self.folder.join(fio::RATES_FILE));
-            fio::add_rates(&rates.unwrap_or_default(), &mut figures.result);
+            if let Some(interval_ms) = rates_ms {
+                fio::add_rates(&self.rates(), interval_ms, &mut figures.result);
+            }
             figures
         }))
     }
@@ -82,6 +91,8 @@ impl Process {
 /// Processes that make one load; they are ended when this is dropped.
 pub(super) struct Clients {
     tool: Tool,
+    /// Interval of fio's log of rates, if there is one of the whole window.
+    rates_ms: Option<u64>,
     /// Has the folders of the processes.
     _root: TempDir,
     /// The command line of the first process.
@@ -100,6 +111,7 @@ impl Clients {
                     .map(|job| rados::arguments(spec, &place, job, millis, most_objects))
                     .collect()
             }
+            _ if run.given.is_some() => vec![fio::jobfile_arguments(OUTPUT)],
             tool => (0..spec.processes).map(|at| fio::arguments(tool, spec, &place, OUTPUT, at)).collect(),
         };
         Self::start(run, &lines)
@@ -123,10 +135,12 @@ impl Clients {
         let root = tempfile::tempdir().context(FOLDER)?;
         let command = [program.display().to_string()].into_iter().chain(lines.iter().flatten().cloned());
         let command = command.take(1 + lines.first().map_or(0, Vec::len)).collect();
-        let mut clients = Clients { tool: run.tool, _root: root, command, processes: Vec::new() };
+        let rates_ms = run.setup.jobfile.as_ref().map_or(Some(fio::RATES_MS), JobFile::rates_ms);
+        let mut clients = Clients { tool: run.tool, rates_ms, _root: root, command, processes: Vec::new() };
         for (line, at) in lines.iter().zip(0..) {
             let folder = clients._root.path().join(at.to_string());
             std::fs::create_dir(&folder).context(FOLDER)?;
+            write_jobs(run, &folder)?;
             let said = File::options().create(true).append(true).open(folder.join(SAID)).context(FOLDER)?;
             let mut command = tool_command(program, run);
             command.args(line).current_dir(&folder).stdout(said.try_clone()?).stderr(said);
@@ -189,7 +203,7 @@ impl Clients {
     pub(super) fn figures(&self) -> Result<HostedFigures> {
         let one = |process: &Process| match self.tool {
             Tool::RadosBench => Ok(rados::parse(&process.said())),
-            _ => process.fio_figures(),
+            _ => process.fio_figures(self.rates_ms),
         };
         let parsed = self.processes.iter().map(one).collect::<Result<Vec<_>>>()?;
         match parsed.into_iter().collect::<Result<Vec<_>, _>>() {
@@ -199,8 +213,30 @@ impl Clients {
     }
 }
 
+/// Puts the job file where fio finds it, if there is one.
+fn write_jobs(run: &Run<'_>, folder: &Path) -> Result<()> {
+    let written = run.given.as_ref().map_or(Ok(()), |text| std::fs::write(folder.join(JOBS_FILE), text));
+    written.with_context(|| format!("cannot write the job file for fio in {}", folder.display()))
+}
+
+/// Lets fio read the job file before anything is written.
+///
+/// # Errors
+/// It refuses the file; its own words.
+pub(super) fn check_jobs(run: &Run<'_>) -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot make a folder for the job file")?;
+    write_jobs(run, folder.path())?;
+    let mut command = tool_command(&run.programs.load, run);
+    let said =
+        command.arg("--parse-only").arg(JOBS_FILE).current_dir(&folder).output().context("cannot run fio")?;
+    let words = [said.stdout, said.stderr].concat();
+    let words = String::from_utf8_lossy(&words).lines().map(str::trim).collect::<Vec<_>>().join("; ");
+    refuse!(!said.status.success(), "--jobfile: fio does not take it: {words}");
+    Ok(())
+}
+
 /// Where the tool finds the cluster.
-fn place(run: &Run<'_>) -> ClusterAccess {
+pub(super) fn place(run: &Run<'_>) -> ClusterAccess {
     let conf = run.setup.layout.ceph_conf().display().to_string();
     ClusterAccess { conf, pool: run.setup.args.pool.clone() }
 }
