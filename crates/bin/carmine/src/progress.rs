@@ -7,6 +7,7 @@ use carmine_daemon::signals;
 use carmine_study::archive::PointEnd;
 use carmine_study::expand::show_duration;
 use carmine_study::run::Event as SweepEvent;
+use carmine_testbed::output::Pulse;
 use carmine_testbed::{Event, StartOptions, note};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -72,9 +73,10 @@ impl Progress {
     }
 }
 
-/// The bar of a sweep; on anything but a terminal, a line per point that failed.
+/// The bar of a sweep; on anything but a terminal, a line for each point that failed, and one now and then.
 pub(crate) struct View {
     bar: ProgressBar,
+    pulse: Pulse,
     point: String,
 }
 
@@ -83,7 +85,7 @@ impl View {
         let style = style("{pos}/{len} [{bar:24}] {elapsed} {msg}");
         let bar = ProgressBar::new(points as u64).with_style(style);
         bar.enable_steady_tick(Duration::from_millis(200));
-        View { bar, point: String::new() }
+        View { bar, pulse: Pulse::default(), point: String::new() }
     }
 
     /// Shows one event.
@@ -93,6 +95,9 @@ impl View {
                 self.bar.set_position(index as u64);
                 self.point = format!("about {} left; {stem}", show_duration(left));
                 self.bar.set_message(self.point.clone());
+                self.pulse.beat(|| {
+                    format!("point {} of {}: {}", index + 1, self.bar.length().unwrap_or(0), self.point)
+                });
             }
             SweepEvent::Step(what) => self.bar.set_message(format!("{}: {what}", self.point)),
             SweepEvent::Ended { state: PointEnd::Done, .. } => self.bar.inc(1),

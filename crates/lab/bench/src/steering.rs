@@ -12,7 +12,7 @@ use carmine_load::{
     BenchAction, BenchStatus, JobResult, JobSetup, LoadSpec, Phase, Session, VerifyState, run_cluster_job,
 };
 use carmine_reactor::{Config, Group, PollPolicy, Reactors, Shard, block_on};
-use carmine_testbed::output::note;
+use carmine_testbed::output::{Pulse, note};
 use carmine_types::OsdId;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -305,9 +305,10 @@ impl<'a> Steering<'a> {
     }
 }
 
-/// The progress bar of a load; silent where there is no terminal.
+/// The progress bar of a load, or a line now and then where there is no terminal.
 pub struct View {
     bar: ProgressBar,
+    pulse: Pulse,
     load: String,
     /// Start and length of the running phase, if it has a length.
     timed: Option<(Instant, u64)>,
@@ -315,7 +316,7 @@ pub struct View {
 
 impl View {
     fn new(spec: &LoadSpec) -> View {
-        View { bar: ProgressBar::new_spinner(), load: spec.summary(), timed: None }
+        View { bar: ProgressBar::new_spinner(), pulse: Pulse::default(), load: spec.summary(), timed: None }
     }
 
     /// A phase of unknown length begins.
@@ -340,7 +341,9 @@ impl View {
     }
 
     /// A bar, or a spinner once all of it is done.
-    fn draw(&self, done: u64, all: u64) {
+    fn draw(&mut self, done: u64, all: u64) {
+        let part = if done < all { format!(", {} %", done * 100 / all) } else { String::new() };
+        self.pulse.beat(|| format!("{}{part}", self.bar.message()));
         let template = if done < all { "{msg} [{bar:30}] {percent} %" } else { "{spinner} {msg}" };
         self.bar.set_style(ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar()));
         self.bar.set_length(all);

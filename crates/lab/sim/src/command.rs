@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use carmine_testbed::output::{json_text, print};
+use carmine_testbed::output::{Pulse, json_text, print};
 use carmine_types::counted;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -105,7 +105,7 @@ pub fn run(args: &SimArgs, cancel: &AtomicBool) -> Result<ExitCode> {
     let count = args.seeds.end - args.seeds.start;
     let style = ProgressStyle::with_template("{pos}/{len} seeds [{bar:24}] {elapsed} {msg}")?;
     let bar = ProgressBar::new(count).with_style(style);
-    let (began, mut sum) = (Instant::now(), Sum::default());
+    let (began, mut sum, mut pulse) = (Instant::now(), Sum::default(), Pulse::default());
     let limit = args.minutes.map_or(Duration::MAX, |minutes| Duration::from_secs(60 * minutes));
     for seed in args.seeds.clone().take_while(|_| began.elapsed() < limit) {
         if cancel.load(Ordering::Relaxed) {
@@ -119,6 +119,7 @@ pub fn run(args: &SimArgs, cancel: &AtomicBool) -> Result<ExitCode> {
         sum.add(outcome, keeps);
         bar.set_message(format!("{} failed", sum.failed));
         bar.inc(1);
+        pulse.beat(|| sum.line().trim_end().to_owned());
     }
     bar.finish_and_clear();
     print(&if args.json { json_text(&sum)? } else { sum.line() })?;
