@@ -6,11 +6,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use carmine_testkit::Others;
-use carmine_tests::truth::{Arm, Experiment, FAULTS, Fault, Score, Truth, any_different};
+use carmine_tests::truth::{Arm, CLEAN, Experiment, FAULTS, Fault, Score, Truth, any_different};
 use clap::Parser;
 
 const EQUAL_ARMS: &str = "equal-arms";
 const SLOWDOWN: &str = "slowdown";
+/// The same loads without the faults.
+const CONTROLS: &str = "controls";
 /// The window of each run that is compared.
 const WINDOW: &str = "500ms";
 /// Comparisons of equal arms for each run of a fault, and their pairs: all of it takes about 20 minutes.
@@ -34,7 +36,7 @@ struct Args {
     /// Runs of each fault and comparisons with a slowdown; ten times as many comparisons of equal arms
     #[arg(long, value_name = "N", default_value_t = 20)]
     runs: usize,
-    /// Only these: equal-arms, slowdown, or a fault of the list below; repeatable
+    /// Only these: equal-arms, slowdown, controls, or a fault of the list below; repeatable
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Length of the window in which a fault is measured
@@ -53,7 +55,8 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let known: Vec<&str> = [EQUAL_ARMS, SLOWDOWN].into_iter().chain(FAULTS.iter().map(|f| f.name)).collect();
+    let known: Vec<&str> =
+        [EQUAL_ARMS, SLOWDOWN, CONTROLS].into_iter().chain(FAULTS.iter().map(|f| f.name)).collect();
     if args.list {
         println!("{}", known.join("\n"));
         return ExitCode::SUCCESS;
@@ -75,6 +78,12 @@ fn main() -> ExitCode {
     for fault in FAULTS.iter().filter(|fault| wanted(fault.name)) {
         truth.faults.push(if args.short { named_once(fault) } else { named(fault, args.runs, args.seconds) });
         save(&args, &truth);
+    }
+    if wanted(CONTROLS) && !args.short {
+        for fault in FAULTS {
+            truth.controls.push(unmarked(fault, args.runs, args.seconds));
+            save(&args, &truth);
+        }
     }
     print!("{}", truth.text());
     if truth.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -131,6 +140,24 @@ fn named(fault: &Fault, runs: usize, seconds: f64) -> Score {
             let seen = faulty.run(Duration::from_secs_f64(seconds));
             eprintln!("{} {}: {}: {}", fault.name, at + 1, seen.word, seen.why);
             score.add(&seen.word, &seen.why);
+        }),
+    }
+    score.beside(others.load());
+    score
+}
+
+/// The load of a fault without the fault: it is called by no fault's name, and has no mark.
+fn unmarked(fault: &Fault, runs: usize, seconds: f64) -> Score {
+    let mut score = Score::new(fault.name, "the same load without the fault", &[CLEAN], FAULT_RIGHT);
+    let control = fault.control();
+    let others = Others::watch();
+    match control.start() {
+        Err(why) => score.cannot_run(why),
+        Ok(running) => (0..runs).for_each(|at| {
+            let seen = running.run(Duration::from_secs_f64(seconds));
+            let word = control.word_of_control(&seen);
+            eprintln!("{} without the fault {}: {word}: {}", fault.name, at + 1, seen.why);
+            score.add(&word, &seen.why);
         }),
     }
     score.beside(others.load());

@@ -20,6 +20,8 @@ const OTHER_BYTES: u64 = 256 << 20;
 const SETTLES: Duration = Duration::from_millis(800);
 /// A run takes a few seconds; the machine may be busy with other things.
 const LIMIT: Duration = Duration::from_secs(120);
+/// The word for a run of a control that is called nothing else.
+pub const CLEAN: &str = "clean";
 /// The word for a run that ended with an error: it counts as one that was named wrongly.
 const FAILED: &str = "FAILED";
 
@@ -49,6 +51,8 @@ pub struct Fault {
     quota_ms: Option<u32>,
     /// Programs that must be installed, with their packages.
     needs: &'static [(&'static str, &'static str)],
+    /// Options of `up` and `bench` without the fault, where it is made by them.
+    clean: Option<(&'static [&'static str], &'static [&'static str])>,
 }
 
 /// Work that is not the load's.
@@ -71,7 +75,12 @@ const PLAIN: Fault = Fault {
     beside: None,
     quota_ms: None,
     needs: &[],
+    clean: None,
 };
+
+/// Options of `up` and of `bench` that make no fault.
+const CYAN: &[&str] = &["--store", "cyan"];
+const QUEUED: &[&str] = &["--rw", "randread", "--iodepth", "16"];
 
 /// Every fault, in the order of the table.
 pub const FAULTS: &[Fault] = &[
@@ -89,6 +98,7 @@ pub const FAULTS: &[Fault] = &[
         expected: &["QD"],
         what: "open loop: 5,000 arrivals a second, of which the OSD could serve many times as many",
         load: &["--rw", "randread", "--iodepth", "64", "--rate", "5000"],
+        clean: Some((CYAN, &["--rw", "randread", "--iodepth", "64"])),
         ..PLAIN
     },
     Fault {
@@ -121,6 +131,7 @@ pub const FAULTS: &[Fault] = &[
             "1",
         ],
         needs: &[("fio", "fio"), ("rbd", "ceph-common")],
+        clean: Some((CYAN, QUEUED)),
         ..PLAIN
     },
     Fault {
@@ -140,6 +151,10 @@ pub const FAULTS: &[Fault] = &[
         up: &["--store", "blue", "--osd-size", "256M", "--sparse"],
         load: &["--rw", "randrw", "--iodepth", "1"],
         baseline: true,
+        clean: Some((
+            &["--store", "blue", "--osd-size", "256M", "--sparse"],
+            &["--rw", "randrw", "--iodepth", "128"],
+        )),
         ..PLAIN
     },
     Fault {
@@ -173,6 +188,7 @@ pub const FAULTS: &[Fault] = &[
         what: "two reactors, one PG; with two CPUs the client shares one of them, so the verdict is SHARED and a mark names the PGs",
         up: &["--store", "cyan", "--reactors", "2", "--pgs", "1", "--cpus", "0,1", "--overprovisioned"],
         load: &["--rw", "randread", "--iodepth", "64"],
+        clean: Some((CYAN, QUEUED)),
         ..PLAIN
     },
     Fault {
@@ -181,6 +197,7 @@ pub const FAULTS: &[Fault] = &[
         what: "a cgroup gives the OSD 30 ms of CPU time in every 100 ms",
         up: &["--store", "cyan", "--confine", "quota", "--confine-cpus", "0.3"],
         load: &["--rw", "randread", "--iodepth", "64"],
+        clean: Some((CYAN, QUEUED)),
         ..PLAIN
     },
     Fault {
@@ -189,6 +206,7 @@ pub const FAULTS: &[Fault] = &[
         what: "the only reactor spends three quarters of its busy time in a loop that was put into it",
         up: &["--store", "cyan", "--osd-env", "CARMINE_TEST_SLOWDOWN_PERCENT=75"],
         load: &["--rw", "randread", "--iodepth", "256"],
+        clean: Some((CYAN, &["--rw", "randread", "--iodepth", "1"])),
         ..PLAIN
     },
 ];
@@ -208,12 +226,39 @@ pub struct Seen {
     pub word: String,
     /// Its reason and the marks.
     pub why: String,
+    /// The words of the marks, but for SMOKE: the windows are short.
+    pub marks: Vec<String>,
 }
 
 impl Fault {
     /// The fault of this name.
     pub fn named(name: &str) -> Option<&'static Fault> {
         FAULTS.iter().find(|fault| fault.name == name)
+    }
+
+    /// The same testbed and load without the fault: a run of it is [`CLEAN`] if neither verdict nor marks tell of one.
+    #[must_use]
+    pub fn control(&self) -> Fault {
+        let (up, load) = self.clean.unwrap_or((self.up, self.load));
+        Fault {
+            up,
+            load,
+            busy_cpu: None,
+            nice: false,
+            slow_drive: false,
+            beside: None,
+            quota_ms: None,
+            needs: &[],
+            ..*self
+        }
+    }
+
+    /// The word of a control's run.
+    pub fn word_of_control(&self, seen: &Seen) -> String {
+        if seen.marks.is_empty() && !self.is_named_by(seen) {
+            return CLEAN.to_owned();
+        }
+        [&seen.word].into_iter().chain(&seen.marks).map(String::as_str).collect::<Vec<_>>().join("+")
     }
 
     /// The verdict names this fault.
@@ -295,7 +340,7 @@ impl Faulty {
         drop((busy, beside));
         match measured {
             Ok(result) => seen(&result),
-            Err(why) => Seen { word: FAILED.to_owned(), why },
+            Err(why) => Seen { word: FAILED.to_owned(), why, marks: Vec::new() },
         }
     }
 
@@ -349,7 +394,15 @@ fn seen(result: &Value) -> Seen {
     Seen {
         word: if more { "SHARED+IMBALANCED".to_owned() } else { verdict.to_owned() },
         why: [reason].into_iter().chain(marks()).collect::<Vec<_>>().join("; "),
+        marks: marks().filter_map(mark_word).collect(),
     }
+}
+
+/// The word in capitals that a mark begins with.
+fn mark_word(mark: &str) -> Option<String> {
+    let word = mark.split_once(':')?.0;
+    let is_word = word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase());
+    (is_word && word != "SMOKE").then(|| word.to_owned())
 }
 
 fn last_line(out: &Output) -> String {
@@ -360,4 +413,36 @@ fn last_line(out: &Output) -> String {
 fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_is_clean_without_marks_and_without_the_faults_word() {
+        let fault = Fault::named("busy-neighbour").unwrap();
+        let seen = |word: &str, marks: &[&str]| {
+            let result = serde_json::json!({"verdict": word, "verdict_reason": "because", "marks": marks, "shared": false});
+            fault.control().word_of_control(&seen(&result))
+        };
+        assert_eq!(seen("QD", &["SMOKE: short", "a remark without a word"]), CLEAN);
+        assert_eq!(seen("CONTENDED", &[]), "CONTENDED");
+        assert_eq!(seen("QD", &["NOISY: others"]), "QD+NOISY");
+    }
+
+    #[test]
+    fn no_control_has_a_fault() {
+        for fault in FAULTS {
+            let control = fault.control();
+            let is_inside = control.quota_ms.is_some() || control.beside.is_some() || control.slow_drive;
+            assert!(!is_inside && control.busy_cpu.is_none() && !control.nice, "{}", fault.name);
+            let is_same = (control.up, control.load) == (fault.up, fault.load);
+            let is_outside = fault.quota_ms.is_some()
+                || fault.beside.is_some()
+                || fault.slow_drive
+                || fault.busy_cpu.is_some();
+            assert!(is_same == is_outside, "{}: its options make it", fault.name);
+        }
+    }
 }

@@ -6,6 +6,6 @@ mod pairs;
 mod score;
 mod setup;
 
-pub use fault::{FAULTS, Fault, Faulty, Seen};
+pub use fault::{CLEAN, FAULTS, Fault, Faulty, Seen};
 pub use pairs::{Arm, Experiment, any_different, row};
 pub use score::{Score, Truth};

@@ -97,35 +97,44 @@ impl Score {
     }
 }
 
-/// All scores: of comparisons, and of faults.
+/// All scores: of comparisons, of faults, and of the same loads without them.
 #[derive(Clone, Debug, Default)]
 pub struct Truth {
     pub comparisons: Vec<Score>,
     pub faults: Vec<Score>,
+    pub controls: Vec<Score>,
 }
 
 impl Truth {
+    fn scores(&self) -> impl Iterator<Item = &Score> {
+        self.comparisons.iter().chain(&self.faults).chain(&self.controls)
+    }
+
     /// Every limit holds that this machine was not too busy to tell.
     pub fn holds(&self) -> bool {
-        self.comparisons.iter().chain(&self.faults).all(|score| score.holds() || score.is_too_busy())
+        self.scores().all(|score| score.holds() || score.is_too_busy())
     }
 
     /// All that is known.
     pub fn json(&self) -> Value {
         let scores = |scores: &[Score]| scores.iter().map(Score::json).collect::<Vec<_>>();
-        json!({"comparisons": scores(&self.comparisons), "faults": scores(&self.faults), "holds": self.holds()})
+        json!({
+            "comparisons": scores(&self.comparisons), "faults": scores(&self.faults), "controls": scores(&self.controls),
+            "holds": self.holds(),
+        })
     }
 
     /// The confusion matrices as Markdown, padded so that they can be read in a terminal; then what was named wrongly.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        for (head, scores) in [("compared", &self.comparisons), ("fault", &self.faults)] {
+        let parts = [("compared", &self.comparisons), ("fault", &self.faults), ("without", &self.controls)];
+        for (head, scores) in parts {
             if !scores.is_empty() {
                 text.push_str(&matrix(head, scores));
                 text.push('\n');
             }
         }
-        for score in self.comparisons.iter().chain(&self.faults) {
+        for score in self.scores() {
             score
                 .missing
                 .iter()
@@ -134,7 +143,7 @@ impl Truth {
             let busy = score.busy.iter().filter(|_| score.is_too_busy());
             busy.for_each(|why| text.push_str(&format!("- {}: {why}\n", score.name)));
         }
-        let busy = self.comparisons.iter().chain(&self.faults).filter(|score| score.is_too_busy()).count();
+        let busy = self.scores().filter(|score| score.is_too_busy()).count();
         if busy > 0 {
             text.push_str(&format!("{busy} that this machine is too busy to tell\n"));
         }
