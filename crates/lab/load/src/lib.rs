@@ -6,7 +6,6 @@
 //! [`report`] makes figures of it all.
 
 pub mod baseline;
-mod compare;
 pub mod drive;
 mod fio_json;
 pub mod hosted;
@@ -28,7 +27,6 @@ mod verify;
 pub mod window;
 pub mod words;
 
-pub use compare::compare;
 pub use job::{JobSetup, object_name, run_job};
 pub use ledger::VerifyState;
 pub use pattern::Geometry;
