@@ -209,12 +209,16 @@ fn quickstart(cpus: &str) -> (Vec<String>, String) {
 }
 
 #[test]
-fn the_quickstart_measures_what_the_cpus_allow_each_time_with_a_baseline() {
+fn the_quickstart_measures_what_the_cpus_allow_three_times_and_with_a_baseline() {
     for (cpus, ups, rows, left_out) in [("3", 1, 2, 3), ("0-1", 3, 6, 1), ("0-2,5", 5, 7, 0)] {
         let (commands, said) = quickstart(cpus);
         let starting = |word: &'static str| commands.iter().filter(move |line| line.starts_with(word));
         let counts = ["up", "baseline", "bench"].map(|word| starting(word).count());
-        assert_eq!(counts, [ups, rows, rows], "{cpus}: {commands:#?}");
+        assert_eq!(counts, [3 * ups, 3 * rows, 3 * rows], "{cpus}: {commands:#?}");
+        let table = starting("table").next().expect("a table");
+        assert_eq!(table.matches(".json").count(), 3 * rows, "each repeat has a file of its own: {table}");
+        let rounds = ["1", "2", "3"].map(|round| table.matches(&format!(".{round}.json")).count());
+        assert_eq!(rounds, [rows; 3], "the rows are measured in rounds: {table}");
         assert!(starting("bench").all(|line| line.contains("--baseline")), "{commands:#?}");
         assert_eq!(said.matches("Left out: ").count(), left_out, "{said}");
         // CPUs are shared only for loads that need no client.
@@ -230,5 +234,5 @@ fn the_quickstart_measures_what_the_cpus_allow_each_time_with_a_baseline() {
     let (commands, _) = quickstart("0-2,5");
     let is_arm = |line: &&String| line.starts_with("up") && line.contains("cyan --osd-memory");
     let arms: Vec<_> = commands.iter().filter(is_arm).collect();
-    assert!(arms.len() == 2 && arms.iter().all(|line| line.ends_with("--client-cpus 2,5")), "{arms:#?}");
+    assert!(arms.len() == 3 * 2 && arms.iter().all(|line| line.ends_with("--client-cpus 2,5")), "{arms:#?}");
 }

@@ -7,7 +7,6 @@
 
 pub mod baseline;
 mod bssplit;
-mod compare;
 mod distribution;
 pub mod drive;
 mod fio_json;
@@ -32,7 +31,6 @@ pub mod window;
 pub mod words;
 
 pub use bssplit::BlockSplit;
-pub use compare::compare;
 pub use distribution::{Distribution, Zone};
 pub use job::{JobSetup, object_name, run_job};
 pub use ledger::VerifyState;

@@ -7,6 +7,7 @@ use carmine_stats::{Comparison, Outcome};
 use carmine_study::compare::{
     self, Arm, Judgement, METRICS, Measured, Refusal, arm_of_run, arms_of_run, differing_axes, pair_up,
 };
+use carmine_study::support::SPOILS;
 use carmine_types::counted;
 
 use crate::chart::{Axis, Chart, Form, Ink, Key, Plot, Row, Shape};
@@ -209,7 +210,9 @@ pub(crate) fn findings(compared: &Compared) -> Vec<String> {
 
 /// One figure over all loads: how many are better and worse, with the smallest and the largest difference.
 fn figure(metric: &'static str, lines: &[&Line]) -> String {
+    let spoilt = |line: &Line| line.words.split(' ').any(|word| SPOILS.contains(&word));
     let word = |line: &&Line| match (&line.row.outcome, line.row.comparison) {
+        _ if spoilt(line) => "no answer",
         (Outcome::Different { .. }, Some(c)) if (c.ratio > 1.0) == line.row.more_is_better => "better",
         (Outcome::Different { .. }, _) => "worse",
         (Outcome::Equal { .. }, _) => "equal",
@@ -223,11 +226,12 @@ fn figure(metric: &'static str, lines: &[&Line]) -> String {
             (0, _) => String::new(),
             (n, "equal") => format!("equal within ±{:.0} % in {n}", TOLERANCE * 100.0),
             (n, "undecided") => format!("undecided in {n}"),
+            (n, "no answer") => format!("no answer in {n}, as points are marked"),
             (n, _) if low == high => format!("{wanted} in {n} ({low})"),
             (n, _) => format!("{wanted} in {n} ({low} to {high})"),
         }
     };
-    let parts = ["better", "worse", "equal", "undecided"].map(part);
+    let parts = ["better", "worse", "equal", "undecided", "no answer"].map(part);
     format!("{} {}", metric_name(metric), joined(parts.iter().map(String::as_str), ", "))
 }
 

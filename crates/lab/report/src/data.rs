@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use carmine_study::archive::{
     ArchiveError, Config, Point, PointEnd, PointKind, PointResult, Run, RunFile, Samples,
 };
-use carmine_study::scaling::{SPOILS, follows};
+use carmine_study::drift::Drift;
+use carmine_study::scaling::follows;
+use carmine_study::support::spoilt_by;
 use carmine_types::counted;
 use serde_json::Value;
 
@@ -44,7 +46,14 @@ pub(crate) struct Measured {
 impl Measured {
     /// It was measured, and nothing speaks against its figures.
     pub(crate) fn is_clean(&self) -> bool {
-        self.result.is_some() && !self.words.iter().any(|w| w == "SMOKE" || SPOILS.contains(&w.as_str()))
+        self.result.is_some() && self.spoilt_by().is_empty()
+    }
+
+    /// The marks that spoil it, or `failed`.
+    pub(crate) fn spoilt_by(&self) -> Vec<&'static str> {
+        let known = spoilt_by(&self.point.config, self.result.as_ref());
+        let is_smoke = self.words.iter().any(|word| word == "SMOKE") && !known.contains(&"SMOKE");
+        known.into_iter().chain(is_smoke.then_some("SMOKE")).collect()
     }
 
     /// It is part of the plan, not a repetition of the first point.
@@ -180,23 +189,25 @@ fn missing(run: &Run, points: &[Measured]) -> Vec<String> {
 /// More drift than this part between the first point and its repetition is worth a warning.
 const DRIFT_WARN: f64 = 0.05;
 
-/// The first point of the plan, against the time when it was run again that differs most from it, in words; `None` if it
-/// was not run again, or failed.
+/// The first point and its repetitions; `None` if it was not run again, or failed.
+pub(crate) fn drift_of(run: &RunData) -> Option<Drift> {
+    Drift::of(run.points.iter().filter_map(|m| Some((&m.point, m.result.as_ref()?))))
+}
+
+/// The first point of the plan, against the time when it was run again that differs most from it, in words.
 pub(crate) fn drift(run: &RunData) -> Option<String> {
-    let iops = |m: &Measured| m.result.as_ref().map(|r| r.iops()).filter(|iops| *iops > 0.0);
-    let again: Vec<&Measured> = run.points.iter().filter(|m| !m.is_planned()).collect();
-    let config = &again.first()?.point.config;
-    let first = run.points.iter().filter(|m| m.is_planned() && m.point.config == *config);
-    let first = iops(first.min_by_key(|m| m.point.index)?)?;
-    let all: Vec<f64> = again.into_iter().filter_map(iops).collect();
-    let apart = |iops: &f64| (iops / first - 1.0).abs();
-    let most = all.iter().copied().max_by(|a, b| apart(a).total_cmp(&apart(b)))?;
-    let (times, at) = match all.len() {
+    let drift = drift_of(run)?;
+    let (first, largest) = (drift.first_iops, drift.largest());
+    let (times, at) = match drift.again_iops.len() {
         1 => (String::new(), ""),
         n => (format!(" {}", counted(n, "time")), " where it differed most"),
     };
-    let warn =
-        if apart(&most) > DRIFT_WARN { ": differences of that size between points mean nothing" } else { "" };
+    let most = first * (1.0 + largest);
+    let warn = if largest.abs() > DRIFT_WARN {
+        ": differences of that size between points mean nothing"
+    } else {
+        ""
+    };
     let (most_iops, first_iops, part) = (grouped(most, 0), grouped(first, 0), percent(most / first));
     Some(format!(
         "the first point, run again{times}, gave {most_iops} instead of {first_iops} IOPS{at} ({part}){warn}"

@@ -37,7 +37,7 @@ pub(crate) struct Part {
 /// The purpose of sentences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The answer to the question of the study.
+    /// The answer to the question of the plan.
     Answer,
     /// Limits of the run.
     Notices,
@@ -89,7 +89,8 @@ pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
     let compared = compare::compared(&view);
     let answers = answers(runs);
     // The answer of a study has this suspicion already.
-    let mut findings = if answers.is_empty() { figures::suspicions(&view) } else { Vec::new() };
+    let is_study = runs.iter().any(|run| run.file().study.is_some());
+    let mut findings = if is_study { Vec::new() } else { figures::suspicions(&view) };
     findings.extend(peaks(&view));
     findings.extend(figures::findings(&view));
     findings.extend(compare::findings(&compared));
@@ -127,7 +128,7 @@ pub(crate) fn of(run: &RunData) -> String {
     if run.label.is_empty() { String::new() } else { format!(" of {}", run.label) }
 }
 
-/// The answer to the study's question, for runs of a study.
+/// The answers of all runs.
 fn answers(runs: &[RunData]) -> Vec<String> {
     let answer = |run: &RunData| {
         let measured = run.points.iter().filter_map(|m| Some((&m.point, m.result.as_ref()?)));
@@ -162,7 +163,7 @@ fn notices(runs: &[RunData]) -> Vec<String> {
             let marks = tally(done().filter(|m| !m.is_clean()).flat_map(|m| &m.words));
             let marks: Vec<String> = marks.into_iter().map(|(word, n)| format!("{word} {n}")).collect();
             texts.push(format!(
-                "{clean} of {measured} {are} clean. Marks of the others: {}. SHARED, NOISY and UNSTEADY points are in no slope.",
+                "{clean} of {measured} {are} clean. Marks of the others: {}. These are in no answer and no slope.",
                 marks.join(", ")
             ));
         }
@@ -176,10 +177,19 @@ fn notices(runs: &[RunData]) -> Vec<String> {
     notices
 }
 
-/// For each workload, the highest figure that was reached, and what limited it.
+/// For each workload, the highest figure that was reached by points that support one, and what limited it.
 fn peaks(view: &View<'_>) -> Vec<String> {
     let peak = |panel: Panel<'_, '_>| {
-        let best = Setting::best(&panel.settings);
+        let supported: Vec<&Setting<'_>> =
+            panel.settings.iter().copied().filter(|setting| setting.supported().is_ok()).collect();
+        if supported.is_empty() {
+            let why = Setting::best(&panel.settings).supported().err().unwrap_or_default();
+            return format!(
+                "{}: no answer: no setting has repeats that support a figure: {why}.",
+                panel.title
+            );
+        }
+        let best = Setting::best(&supported);
         let (iops, bw, name) = (best.iops(), best.bw_bytes(), view.name(best, &PANEL_AXES));
         let megabytes = grouped(bw / 1e6, usize::from(bw < 1e7));
         let p99 = best.latency_ns(99.0).map(|ns| grouped(ns / 1e6, 2));
@@ -189,8 +199,7 @@ fn peaks(view: &View<'_>) -> Vec<String> {
             p99.map(|ms| format!(" with a p99 of {ms} ms")),
             cpu_us.map(|us| format!(", {us:.1} µs of CPU per operation (machine without generator)")),
             (!name.is_empty()).then(|| format!(" at {name}")),
-            (!best.is_clean).then(|| format!(" ({})", best.words.join(" "))),
-            best.limiter().map(|(name, why)| match name {
+            best.limiter().map(|(name, why)| match &*name {
                 "UNKNOWN" => format!(". The limiter is unknown: {why}"),
                 _ => format!(". Limited by {name}: {why}"),
             }),
@@ -210,11 +219,11 @@ fn bounds(view: &View<'_>) -> Table {
             let best = Setting::best(&settings);
             vec![
                 panel.title.as_str().into(),
-                limiter.into(),
+                limiter.as_str().into(),
                 format!("{} of {}", settings.len(), panel.settings.len()).into(),
-                word(limiter).map_or("", |word| word.meaning).into(),
+                word(&limiter).map_or("the repeats disagree", |word| word.meaning).into(),
                 Cell::Number(best.iops(), 0),
-                Cell::text(best.limiter().map(|(_, why)| why)),
+                Cell::text(best.limiter().as_ref().map(|(_, why)| why.as_str())),
                 Cell::text(Some(&best.first.carmine.verdict_next)),
             ]
         }));

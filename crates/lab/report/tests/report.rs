@@ -328,11 +328,49 @@ fn marked_points_are_seen_and_in_no_slope() {
     let made = made(&Study { smoke: true, ..Study::SCALING }, |_| ());
     let all = made.written.notices.join("\n");
     assert!(
-        all.contains("0 of 23 measured points are clean") && all.contains("SHARED 23, SMOKE 23"),
+        all.contains("0 of 47 measured points are clean") && all.contains("SHARED 47, SMOKE 47"),
         "{all}"
     );
     assert!(made.text.contains("no slope") && !made.text.contains("each further reactor adds"));
     assert!(!made.html.contains("id=\"iops-per-core"), "shared CPUs have no figure per core");
+}
+
+/// What was found is found by three clean repeats, or there is no answer.
+#[test]
+fn settings_with_too_few_clean_repeats_are_no_findings() {
+    let found = |made: &Made| -> Vec<String> {
+        let head = made.text.split("## What was found").nth(1).unwrap().split("\n### ").next().unwrap();
+        head.lines().filter(|line| line.starts_with("- ")).map(str::to_owned).collect()
+    };
+    let few = found(&made(&Study { repeats: 2, ..Study::SCALING }, |_| ()));
+    let why = "- randread4k: no answer: no setting has repeats that support a figure: 2 of 2 repeats clean, and it takes 3.";
+    assert!(few.contains(&why.to_owned()), "{few:#?}");
+    let noisy = found(&made(&Study::SCALING, |dir| {
+        change_results(dir, |carmine| carmine["marks"] = json!(["NOISY: a build"]));
+    }));
+    for findings in [few, noisy] {
+        let figure = |line: &String| line.contains("at most") || line.contains("adds");
+        assert!(!findings.iter().any(figure), "{findings:#?}");
+    }
+}
+
+#[test]
+fn repeats_that_disagree_on_the_limiter_say_so() {
+    let stem = "blue_1osd_4reactor_osd_size1_randread4k_qd64_r1";
+    let made = made(&Study::SCALING, |dir| {
+        let path = dir.join(format!("points/{stem}.json"));
+        let mut result: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        result["carmine"]["verdict"] = "CLIENT".into();
+        result["carmine"]["verdict_reason"] = "a generator thread was busy".into();
+        fs::write(path, result.to_string()).unwrap();
+    });
+    let mixed = "OSD 3 of 4, CLIENT 1";
+    assert!(made.text.contains(&format!("Limited by {mixed}: OSD: reactors were busy")), "the headline");
+    assert!(
+        made.text.contains(&format!("| randread4k | {mixed} | 1 of 6 | the repeats disagree |")),
+        "the table"
+    );
+    assert!(made.text.contains(&format!("bounded at the largest size by {mixed}: OSD: ")), "the slope");
 }
 
 #[test]
@@ -368,7 +406,7 @@ fn half_a_run_is_reported_with_what_is_missing() {
         fs::remove_file(dir.join("commands.sh")).unwrap();
     });
     let all = made.written.notices.join("\n");
-    assert!(all.contains("1 of 25 points did not run"), "{all}");
+    assert!(all.contains("1 of 49 points did not run"), "{all}");
     assert!(all.contains(gone), "the bad file is named: {all}");
     assert!(made.text.contains("Samples can't be read") && made.text.contains("| unreadable |"));
 }

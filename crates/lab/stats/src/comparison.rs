@@ -1,4 +1,4 @@
-//! Paired comparison of two arms.
+//! Comparison of two arms: of pairs, or of repeats that make none.
 
 use serde::Serialize;
 
@@ -15,9 +15,10 @@ pub const PAIRS_DEFAULT: usize = 14;
 /// Chance with which the smallest detectable difference is found.
 const POWER: f64 = 0.8;
 
-/// How `new` compares with `base`, from pairs that were measured next to each other.
+/// How `new` compares with `base`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Comparison {
+    /// Pairs that were measured next to each other; of repeats that make none, those of the arm that has fewer.
     pub pairs: usize,
     /// Geometric mean of `new ÷ base`: 0.95 means 5 % less.
     pub ratio: f64,
@@ -27,9 +28,9 @@ pub struct Comparison {
     pub p: f64,
     /// Smallest difference (part of 1) that this many pairs with this noise find with a power of 0.8.
     pub detectable: f64,
-    /// Mean of the pairs' logarithms.
+    /// Logarithm of the ratio.
     pub log_mean: f64,
-    /// Standard deviation of the pairs' logarithms: about the relative noise of one pair.
+    /// Standard deviation of the pairs' logarithms, or of the repeats': about the relative noise of one.
     pub log_stddev: f64,
 }
 
@@ -38,6 +39,10 @@ pub struct Comparison {
 pub enum NoComparison {
     #[error("{pairs} pairs are too few: at least {PAIRS_MIN} are needed")]
     TooFewPairs { pairs: usize },
+    #[error("{repeats} repeats are too few: at least 2 are needed")]
+    TooFewRepeats { repeats: usize },
+    #[error("a repeat has the value {value}: only positive ones have a ratio")]
+    NoLog { value: f64 },
     #[error("{base} values of one arm and {new} of the other do not make pairs")]
     Unpaired { base: usize, new: usize },
     #[error("pair {pair} has the values {base} and {new}: only positive ones have a ratio")]
@@ -67,22 +72,48 @@ pub fn paired_log_ratios(base: &[f64], new: &[f64]) -> Result<Comparison, NoComp
     }
     let mut logs = Vec::with_capacity(base.len());
     for (pair, (base, new)) in base.iter().zip(new).enumerate() {
-        let usable = |v: f64| v.is_finite() && v > 0.0;
-        if !usable(*base) || !usable(*new) {
+        if !has_log(*base) || !has_log(*new) {
             return Err(NoComparison::NoRatio { pair, base: *base, new: *new });
         }
         logs.push(new.ln() - base.ln());
     }
-    if logs.len() < PAIRS_MIN {
-        return Err(NoComparison::TooFewPairs { pairs: logs.len() });
+    let pairs = logs.len();
+    if pairs < PAIRS_MIN {
+        return Err(NoComparison::TooFewPairs { pairs });
     }
-    Ok(of_logs(&logs))
+    let log_stddev = variance(&logs).sqrt();
+    Ok(of_means(pairs, mean(&logs), log_stddev, log_stddev / (pairs as f64).sqrt(), pairs - 1))
 }
 
-fn of_logs(logs: &[f64]) -> Comparison {
-    let pairs = logs.len();
-    let (log_mean, log_stddev) = (mean(logs), variance(logs).sqrt());
-    let (error, degrees) = (log_stddev / (pairs as f64).sqrt(), (pairs - 1) as f64);
+/// Compares repeats that make no pairs, as they were measured minutes apart: Student's t for two samples of equal variance, on
+/// logarithms (Student, 1908; R. Fisher, "Applications of Student's distribution", Metron 5, 1925).
+///
+/// # Errors
+/// Fewer than two values of an arm, or a value that is not positive and finite.
+pub fn repeats_log_ratio(base: &[f64], new: &[f64]) -> Result<Comparison, NoComparison> {
+    let fewer = base.len().min(new.len());
+    if fewer < 2 {
+        return Err(NoComparison::TooFewRepeats { repeats: fewer });
+    }
+    if let Some(value) = base.iter().chain(new).find(|value| !has_log(**value)) {
+        return Err(NoComparison::NoLog { value: *value });
+    }
+    let logs = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<_>>();
+    let (old, young) = (logs(base), logs(new));
+    let squares = |logs: &[f64]| variance(logs) * (logs.len() - 1) as f64;
+    let degrees = old.len() + young.len() - 2;
+    let log_stddev = ((squares(&old) + squares(&young)) / degrees as f64).sqrt();
+    let error = log_stddev * (1.0 / old.len() as f64 + 1.0 / young.len() as f64).sqrt();
+    Ok(of_means(fewer, mean(&young) - mean(&old), log_stddev, error, degrees))
+}
+
+fn has_log(value: f64) -> bool {
+    value.is_finite() && value > 0.0
+}
+
+/// The comparison whose logarithm has this mean, this standard error, and this many degrees of freedom.
+fn of_means(pairs: usize, log_mean: f64, log_stddev: f64, error: f64, degrees: usize) -> Comparison {
+    let degrees = degrees as f64;
     let reach = t_quantile(1.0 - ALPHA / 2.0, degrees) * error;
     // A mean without error is infinitely far from 0, or is 0.
     let t = if log_mean == 0.0 { 0.0 } else { log_mean / error };
@@ -91,22 +122,21 @@ fn of_logs(logs: &[f64]) -> Comparison {
         ratio: log_mean.exp(),
         interval: ((log_mean - reach).exp(), (log_mean + reach).exp()),
         p: t_two_sided(t, degrees),
-        detectable: detectable(log_stddev, pairs),
+        detectable: detectable(error, degrees),
         log_mean,
         log_stddev,
     }
 }
 
-/// Smallest difference (part of 1) that `pairs` pairs find with [`POWER`], if the pairs' logarithms have the standard
-/// deviation `log_stddev`: the sum of the two t quantiles times the standard error (J. Cohen, "Statistical Power
-/// Analysis for the Behavioral Sciences", 1988, in its usual approximation without the noncentral t; the test compares).
-fn detectable(log_stddev: f64, pairs: usize) -> f64 {
-    if log_stddev == 0.0 {
+/// Smallest difference (part of 1) that is found with [`POWER`] at this standard error: the sum of the two t quantiles times
+/// the error (J. Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988, in its usual approximation without
+/// the noncentral t; the test compares).
+fn detectable(error: f64, degrees: f64) -> f64 {
+    if error == 0.0 {
         return 0.0;
     }
-    let degrees = pairs.saturating_sub(1) as f64;
     let quantiles = t_quantile(1.0 - DIFFERENT / 2.0, degrees) + t_quantile(POWER, degrees);
-    (quantiles * log_stddev / (pairs as f64).sqrt()).exp_m1()
+    (quantiles * error).exp_m1()
 }
 
 #[cfg(test)]
@@ -127,6 +157,22 @@ mod tests {
         near(c.interval.1, 0.9633058821966066);
         near(c.p, 0.00020943511602958224);
         assert!(c.within(0.10) && !c.within(0.05));
+    }
+
+    /// By hand: the logarithms' standard error is 0.0156075, t is 6.108 with 4 degrees of freedom, and the interval reaches
+    /// 2.7764 errors to each side.
+    #[test]
+    fn repeats_are_compared_without_pairs() {
+        let c = repeats_log_ratio(&[100.0, 102.0, 98.0], &[110.0, 112.0, 108.0]).unwrap();
+        assert!((c.ratio - 1.100_025).abs() < 1e-5 && c.pairs == 3, "{c:?}");
+        assert!((c.interval.0 - 1.053_376).abs() < 1e-5 && (c.interval.1 - 1.148_741).abs() < 1e-5, "{c:?}");
+        assert!((c.p - 0.003_636).abs() < 1e-5, "{c:?}");
+        // Their order does not matter, and they need not be equally many.
+        let other = repeats_log_ratio(&[98.0, 102.0, 100.0], &[112.0, 108.0, 110.0]).unwrap();
+        assert!((other.p - c.p).abs() < 1e-9);
+        assert!(repeats_log_ratio(&[1.0, 1.1], &[1.0, 1.1, 0.9]).unwrap().p > 0.5);
+        assert_eq!(repeats_log_ratio(&[1.0], &[1.0; 3]), Err(NoComparison::TooFewRepeats { repeats: 1 }));
+        assert_eq!(repeats_log_ratio(&[1.0, 0.0], &[1.0; 3]), Err(NoComparison::NoLog { value: 0.0 }));
     }
 
     #[test]
@@ -155,11 +201,11 @@ mod tests {
     /// for a standard deviation of 0.03. The approximation is 6 % low for 5 pairs, 1 % for 20.
     #[test]
     fn close_to_the_noncentral_t() {
-        for (pairs, want) in [(5, 0.0820628), (8, 0.0490415), (10, 0.0407701), (20, 0.0254724)] {
-            let got = detectable(0.03, pairs);
+        for (pairs, want) in [(5.0, 0.0820628), (8.0, 0.0490415), (10.0, 0.0407701), (20.0, 0.0254724)] {
+            let got = detectable(0.03 / f64::sqrt(pairs), pairs - 1.0);
             assert!((got / want - 1.0).abs() < 0.06, "{pairs} pairs: {got} against {want}");
         }
-        assert_eq!(detectable(0.0, 5), 0.0);
+        assert_eq!(detectable(0.0, 4.0), 0.0);
     }
 
     proptest! {

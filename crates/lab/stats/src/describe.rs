@@ -14,7 +14,7 @@ pub fn mean_with_interval(samples: &[f64]) -> Option<(f64, Option<Interval>)> {
 }
 
 /// The middle value, or the mean of the two middle ones; `None` of nothing.
-pub(crate) fn median(samples: &[f64]) -> Option<f64> {
+pub fn median(samples: &[f64]) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let half = sorted.len() / 2;

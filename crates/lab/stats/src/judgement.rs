@@ -46,7 +46,7 @@ pub fn judge(comparison: &Result<Comparison, NoComparison>, adjusted_p: f64, tol
         Ok(c) if c.within(tolerance) => Outcome::Equal { tolerance },
         Ok(c) => Outcome::Undecided {
             reason: format!(
-                "{} pairs with this noise show differences of {} % and more",
+                "{} measurements of each with this noise show differences of {} % and more",
                 c.pairs,
                 percent(c.detectable)
             ),
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(judged(&noisy_arms(1.0, 0.01), 0.05), Outcome::Equal { tolerance: 0.05 });
         let undecided = judged(&noisy_arms(1.0, 0.2), 0.05);
         assert!(
-            matches!(&undecided, Outcome::Undecided { reason } if reason.contains("8 pairs")),
+            matches!(&undecided, Outcome::Undecided { reason } if reason.contains("8 measurements of each")),
             "{undecided:?}"
         );
         let few = judged(&paired_log_ratios(&[1.0; 3], &[2.0; 3]), 0.05);

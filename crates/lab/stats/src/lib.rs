@@ -3,6 +3,7 @@
 //! | question | function |
 //! |---|---|
 //! | does a change make a difference? | [`paired_log_ratios`], [`judge`], and [`holm`] over all of a report |
+//! | do repeats that make no pairs differ? | [`repeats_log_ratio`] and [`judge`] |
 //! | may it be accepted? | [`Comparison::verdict`] |
 //! | how many pairs does that take? | [`Comparison::pairs_to_decide`] |
 //! | how much does each further reactor add, and where does adding stop paying off? | [`growth`] |
@@ -22,8 +23,10 @@ mod simulation_tests;
 #[cfg(test)]
 mod testing;
 
-pub use comparison::{Comparison, NoComparison, PAIRS_DEFAULT, PAIRS_MIN, paired_log_ratios};
-pub use describe::mean_with_interval;
+pub use comparison::{
+    Comparison, NoComparison, PAIRS_DEFAULT, PAIRS_MIN, paired_log_ratios, repeats_log_ratio,
+};
+pub use describe::{mean_with_interval, median};
 pub use growth::{Growth, Knee, Slope, growth};
 pub use judgement::{Outcome, Verdict, holm, judge};
 pub use trend::{Trend, out_of_reach, trend};

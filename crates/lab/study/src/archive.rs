@@ -89,6 +89,9 @@ pub struct RunFile {
     pub study: Option<u8>,
     #[serde(default)]
     pub question: String,
+    /// Of a plan that searches for the highest rate under it: the p99 in milliseconds.
+    #[serde(default)]
+    pub search_p99_ms: Option<f64>,
     /// Differences between the arms that are not what is compared; each begins with CONFOUNDED.
     #[serde(default)]
     pub confounds: Vec<String>,
@@ -174,6 +177,12 @@ impl Config {
     pub(crate) fn workload_with_size(&self) -> Option<String> {
         let workload = self.text("workload").filter(|name| crate::plan::workload(name).is_some())?;
         self.number("bs_bytes").map(|bytes| crate::plan::resized(workload, bytes))
+    }
+
+    /// The configuration as its plan has it: without a rate that is computed when a point runs, which differs between repeats.
+    pub fn asked(&self) -> Config {
+        let is_computed = ["rate_percent", "search_step"].iter().any(|axis| self.get(axis).is_some());
+        self.only(|axis| !is_computed || axis != "rate_iops")
     }
 
     /// Sets the value of an axis.

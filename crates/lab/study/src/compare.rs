@@ -20,7 +20,7 @@ use crate::archive::{Config, PointResult};
 use crate::expand::follows_from;
 use crate::lists::grouped;
 use crate::plan;
-use crate::scaling::SPOILS;
+use crate::support::SPOILS;
 
 pub use arms::{arm_of_files, arm_of_run, arms_of_run};
 pub(crate) use pairs::between;

@@ -15,6 +15,7 @@ pub use carmine_testbed::Ended as End;
 
 use crate::archive::{ArchiveError, Config, Point, PointEnd, PointKind, PointState, Run, dat_table};
 use crate::commands::{BoundedCommand, What, shell_line, testbed_step};
+use crate::drift::Drift;
 use crate::expand::{Machine, Planned, start_key};
 use crate::plan::Plan;
 use records::{Baselines, Layouts, Script};
@@ -155,7 +156,10 @@ impl<'a> Sweep<'a> {
         if self.job.points[at].point.kind != PointKind::Again {
             return Ok(None);
         }
-        let changes = curve::drift(&Run::open(self.job.run.dir())?);
+        let run = Run::open(self.job.run.dir())?;
+        let measured = run.measured()?;
+        let drift = Drift::of(measured.iter().map(|(point, result)| (*point, result)));
+        let changes = drift.map_or_else(Vec::new, |drift| drift.changes());
         self.job.run.file.drift = changes.last().copied();
         self.job.run.save()?;
         if let Some(drift) = self.job.run.file.drift {

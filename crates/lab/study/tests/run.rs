@@ -338,12 +338,16 @@ fn without_the_capacity_its_rates_fail() {
 }
 
 #[test]
-fn the_search_closes_in_on_the_target() {
-    let bed =
-        Bed::new("curve = \"search_step\"\nsearch_p99 = \"300ms\"\n[axes]\nsearch_step = [0, 1, 2, 3]\n");
+fn the_search_closes_in_on_the_target_and_repeats_what_misses_it() {
+    let bed = Bed::new(
+        "curve = \"search_step\"\nsearch_p99 = \"300ms\"\n[axes]\nsearch_step = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\n",
+    );
     // The fake's p99 in milliseconds is the rate: 300 operations per second are just good.
     bed.go(&mut Fake::default());
-    assert_eq!(bed.rates(), [None, Some(500.0), Some(250.0), Some(375.0), None]);
+    // Four steps are kept to measure both ends three times.
+    let rates = [500.0, 500.0, 250.0, 375.0, 375.0, 312.5, 312.5, 250.0, 250.0, 312.5];
+    let rates: Vec<Option<f64>> = rates.into_iter().map(Some).collect();
+    assert_eq!(bed.rates(), [vec![None], rates, vec![None]].concat());
 }
 
 #[test]

@@ -12,7 +12,6 @@ use carmine_study::compare::{
 };
 use carmine_testbed::{TestbedError, json_text, note, print, usage};
 use clap::Args;
-use serde_json::Value;
 
 /// Exit code of a comparison that decided nothing: 1 also stands for an error, and 2 for wrong options.
 const UNDECIDED: u8 = 3;
@@ -250,16 +249,8 @@ pub(crate) struct TableArgs {
 }
 
 pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
-    let mut results = Vec::with_capacity(args.files.len());
-    for path in &args.files {
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let value: Value = serde_json::from_str(&text)
-            .with_context(|| format!("{} is not a result of carmine bench", path.display()))?;
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        results.push((name.trim_end_matches(".json").to_owned(), value));
-    }
-    super::done(&carmine_load::compare(&results))
+    let arm = arm_of_files("the table", &args.files).map_err(usage)?;
+    super::done(&carmine_study::table::table(&arm.points))
 }
 
 #[cfg(test)]
@@ -325,7 +316,7 @@ mod tests {
         let words: Vec<String> = line("iops").split_whitespace().map(str::to_owned).collect();
         assert_eq!(words[..5], ["iops", "8", "100000", "90000", "-10.0"], "{text}");
         assert!(line("iops").contains("different") && line("iops").ends_with("REJECTED"), "{text}");
-        assert!(line("undecided p99_latency_us").contains("8 pairs"), "{text}");
+        assert!(line("undecided p99_latency_us").contains("8 measurements of each"), "{text}");
         let last = "rejected: 1 of 2 figures got worse by more than 5 %; undecided: 1\n";
         assert!(text.ends_with(last), "{text}");
     }

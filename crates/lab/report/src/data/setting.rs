@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use carmine_metrics::Histogram;
 use carmine_study::archive::{Config, CpuSeconds, LatencyNs, PointResult};
+use carmine_study::repeats::limiter;
+use carmine_study::support::clean;
 
 use super::{Measured, RunData};
 use crate::lists::distinct;
@@ -32,7 +34,7 @@ pub(crate) struct Setting<'a> {
 pub(crate) fn settings(runs: &[RunData]) -> Vec<Setting<'_>> {
     let mut groups: BTreeMap<(usize, String), Vec<&Measured>> = BTreeMap::new();
     for point in runs.iter().flat_map(|r| &r.points).filter(|p| p.is_planned()) {
-        let key = serde_json::to_string(&point.point.config).unwrap_or_default();
+        let key = serde_json::to_string(&point.point.config.asked()).unwrap_or_default();
         groups.entry((point.run, key)).or_default().push(point);
     }
     let mut settings: Vec<Setting> = groups.into_values().filter_map(Setting::of).collect();
@@ -101,10 +103,17 @@ impl<'a> Setting<'a> {
         std::array::from_fn(|part| mean(each.iter().map(|parts| parts[part])))
     }
 
-    /// The limiter, and the figure that decided it, both of the first repeat that is used.
-    pub(crate) fn limiter(&self) -> Option<(&'a str, &'a str)> {
-        let carmine = &self.first.carmine;
-        Some((carmine.verdict.as_deref()?, &carmine.verdict_reason))
+    /// The limiter of the repeats that are used, and the figure that decided it: all of both where the repeats disagree.
+    pub(crate) fn limiter(&self) -> Option<(String, String)> {
+        limiter(self.results())
+    }
+
+    /// The repeats that an answer may be made of.
+    ///
+    /// # Errors
+    /// Why they are too few.
+    pub(crate) fn supported(&self) -> Result<Vec<&'a Measured>, String> {
+        clean(&self.points, |point| point.spoilt_by())
     }
 }
 

@@ -10,7 +10,7 @@ use carmine_study::scaling::{Along, Scaling};
 use super::rows::cells;
 use super::{Panel, View, context};
 use crate::chart::{Chart, Dot, Form, Ink, Key, Plot, Shape, Upright};
-use crate::data::{LOAD_AXES, PANEL_AXES, SIZE_AXES, Setting, axis_value};
+use crate::data::{LOAD_AXES, PANEL_AXES, SIZE_AXES, Setting, axis_value, drift_of};
 use crate::lists::{grouped, joined};
 use crate::table::{Cell, Table};
 
@@ -104,8 +104,9 @@ fn asked(setting: &Setting<'_>) -> f64 {
 pub(crate) fn suspicions(view: &View<'_>) -> Vec<String> {
     let mut found = Vec::new();
     for panel in view.panels() {
-        let sized = curves(view, &panel).into_iter().filter_map(|(name, points)| {
-            let size = SIZE_AXES.map(|axis| points[0].config.show(axis));
+        let sized = curves(view, &panel).into_iter().filter_map(|(name, mut points)| {
+            points.retain(|setting| setting.supported().is_ok());
+            let size = SIZE_AXES.map(|axis| points.first().and_then(|point| point.config.show(axis)));
             let iops: Vec<f64> = points.iter().map(|setting| setting.iops()).collect();
             let top: Vec<&PointResult> = points.last()?.results().collect();
             Some((size, level_curve(or(&name, &panel.title), &iops, &top)?))
@@ -149,10 +150,16 @@ fn series<'a, 'b>(view: &View<'a>, panel: &Panel<'a, 'b>, along: Along) -> Vec<S
         let sized = grouped(settings.iter().filter_map(|s| Some((size(s)?, *s)))).into_iter();
         let mut points: Vec<_> = sized.map(|(x, all)| (x, Setting::best(&all))).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Series { name, points, scaling: Scaling::of(along, &all) }
+        Series { name, points, scaling: Scaling::of(along, &all, drift(view)) }
     };
     let without = [&LOAD_AXES[..], &PANEL_AXES, size_axes].concat();
     view.grouped(settings, &without).into_iter().map(one).collect()
+}
+
+/// The largest drift of any run; `None` if it is not known of one.
+fn drift(view: &View<'_>) -> Option<f64> {
+    let all: Option<Vec<f64>> = view.runs.iter().map(|run| Some(drift_of(run)?.largest().abs())).collect();
+    all?.into_iter().reduce(f64::max)
 }
 
 /// A sentence for each line: slope, knee, and what bound it there.
@@ -180,7 +187,7 @@ fn scaling_of(panel: &Panel<'_, '_>, series: &[Series<'_, '_>]) -> Vec<Chart> {
             remarks.push("Bars are 95 % intervals of the mean of the repeats.".to_owned());
         }
         if settings.iter().any(|s| !s.is_clean) {
-            let hollow = "Hollow dots are marked; SHARED, NOISY and UNSTEADY ones are in no slope.";
+            let hollow = "Hollow dots are marked, and in no slope.";
             remarks.push(hollow.to_owned());
         }
         let title = format!("{y} against {sizes}");

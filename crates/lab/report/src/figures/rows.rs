@@ -16,8 +16,8 @@ type Of = fn(&Setting<'_>) -> Cell;
 const FIGURES: [(&str, Of); 48] = [
     ("marks", |s| s.words.join(" ").into()),
     ("repeats", |s| Cell::Number(s.used.len() as f64, 0)),
-    ("limiter", |s| Cell::text(s.limiter().map(|(name, _)| name))),
-    ("decided by", |s| Cell::text(s.limiter().map(|(_, why)| why))),
+    ("limiter", |s| Cell::text(s.limiter().as_ref().map(|(name, _)| name.as_str()))),
+    ("decided by", |s| Cell::text(s.limiter().as_ref().map(|(_, why)| why.as_str()))),
     ("IOPS", |s| Cell::Number(s.iops(), 0)),
     ("MB/s", |s| Cell::Number(s.bw_bytes() / 1e6, 1)),
     ("mean (µs)", |s| us(s.mean_ns())),

@@ -26,7 +26,7 @@ pub(crate) struct Study {
 }
 
 impl Study {
-    /// Reactors and iodepths, twice each.
+    /// Reactors and iodepths, four times each, of which the last time fails.
     pub(crate) const SCALING: Study = Study {
         name: "reactors",
         workloads: &[("randread4k", 4096), ("seqwrite64k", 65536)],
@@ -34,7 +34,7 @@ impl Study {
         reactors: &[1, 2, 4],
         depths: &[4, 64],
         arms: &[],
-        repeats: 2,
+        repeats: 4,
         smoke: false,
         speed: 1.0,
     };

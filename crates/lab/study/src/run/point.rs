@@ -106,12 +106,17 @@ impl Sweep<'_> {
         }
         let run = Run::open(self.job.run.dir())?;
         let before = curve::before(&run, &point);
+        // A search goes on after a hiccup: it measures the same rate again.
+        let is_search = point.config.number("search_step").is_some();
         if self.job.plan.early_exit
+            && !is_search
             && let Some(why) = curve::exit(&before, self.job.plan.latency_cap)
         {
             return Err(Missed::Skipped(why));
         }
-        if let Some(rate) = curve::rate(&point, &before, self.job.plan.search_p99).map_err(Missed::Failed)? {
+        let left = curve::left(&run, &point);
+        let rate = curve::rate(&point, &before, left, self.job.plan.search_p99).map_err(Missed::Failed)?;
+        if let Some(rate) = rate {
             self.job.points[at].point.config.set("rate_iops", rate);
             self.write_points()?;
         }

@@ -178,6 +178,10 @@ pub(crate) fn run_file(
         notes,
         study: plan.study,
         question: plan.question.clone(),
+        search_p99_ms: plan
+            .search_p99
+            .filter(|_| plan.has_axis("search_step"))
+            .map(|p99| p99.as_secs_f64() * 1e3),
         confounds: expansion.confounds.iter().map(ToString::to_string).collect(),
         ..RunFile::default()
     })

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use carmine_study::answer::answer;
 use carmine_study::archive::{Chart, Point, PointEnd, PointResult, Run};
 use carmine_study::plan::{SHIPPED, WORKLOADS, axes, shipped};
+use carmine_study::repeats::disagreements;
 use carmine_study::run::Ending;
 use carmine_study::scaling::{KNEE, Scaling, scaling_of_run};
 use carmine_testbed::{json_text, note, print};
@@ -43,8 +44,10 @@ pub(super) fn finish(args: &SweepArgs, dir: &Path, ending: Ending) -> Result<Exi
         return Ok(code(false));
     }
     if !args.json {
-        let answer = answer(&run)?;
-        let told = if answer.is_empty() { &run.file.confounds } else { &answer };
+        let mut told = answer(&run)?;
+        if run.file.study.is_none() {
+            told.extend(run.file.confounds.iter().cloned());
+        }
         told.iter().try_for_each(|line| print(&format!("{line}\n")))?;
         if run.file.chart == Chart::Scaling {
             print(&scaling(&scaling_of_run(&run)?))?;
@@ -127,8 +130,8 @@ fn summary_json(run: &Run) -> Result<String> {
     };
     let points: Vec<Value> = run.points.iter().map(point).collect::<Result<_>>()?;
     let (scaling, answer) = (scaling_of_run(run)?, answer(run)?);
-    let all =
-        json!({"dir": run.dir(), "run": run.file, "points": points, "scaling": scaling, "answer": answer});
+    let all = json!({"dir": run.dir(), "run": run.file, "points": points, "scaling": scaling, "answer": answer,
+            "disagreements": disagreements(run)});
     Ok(json_text(&all)?)
 }
 
@@ -141,7 +144,10 @@ fn table(run: &Run) -> String {
         let missing = || vec![point.stem.clone(), state.map_or("not run", |state| state.word()).to_owned()];
         result.map_or_else(missing, |result| row(&point.stem, &result))
     });
-    crate::cmd::table(header, 1..6, rows)
+    let disagree = disagreements(run).into_iter();
+    let disagree = disagree
+        .map(|(point, limiters)| format!("{point}: the repeats disagree on the limiter: {limiters}\n"));
+    crate::cmd::table(header, 1..6, rows) + &disagree.collect::<String>()
 }
 
 /// How a scaling run ends: slope, knee and what bound each line, and what the knee is.

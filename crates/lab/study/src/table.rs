@@ -1,0 +1,308 @@
+//! Results side by side, and in words: what bounded each of them, what to try next, and what one more reactor or copy changed.
+//! Repeats of one load on one testbed are a row; a row whose repeats support no figure is no result, and stands apart.
+
+use carmine_load::origin::Origin;
+use carmine_stats::median;
+use carmine_types::columns;
+
+use crate::archive::{Config, Direction, PointResult};
+use crate::compare::Measured;
+use crate::lists::{grouped, joined};
+use crate::plan::TOLERANCE;
+use crate::repeats::limiter;
+use crate::support::{change, clean, spoilt_by};
+
+type Figure = fn(&PointResult, &Direction) -> Option<f64>;
+
+/// Columns with numbers: name, figure, factor, digits.
+const NUMBERS: [(&str, Figure, f64, usize); 8] = [
+    ("IOPS", |_, direction| Some(direction.iops), 1.0, 0),
+    ("MB/s", |_, direction| Some(direction.bw_bytes), 1e-6, 1),
+    ("p50 us", |_, direction| direction.clat_ns.at(50.0), 1e-3, 0),
+    ("p99 us", |_, direction| direction.clat_ns.at(99.0), 1e-3, 0),
+    ("IOPS/core alloc", |result, _| result.carmine.iops_per_core.allocated, 1.0, 0),
+    ("used", |result, _| result.carmine.iops_per_core.used, 1.0, 0),
+    ("busy", |result, _| result.carmine.iops_per_core.busy, 1.0, 0),
+    ("machine us/op", |result, _| result.carmine.machine_cpu_us_per_op, 1.0, 1),
+];
+
+/// Settings that follow from the number of reactors, and from that of copies.
+const OF_REACTORS: [&str; 3] = ["reactors", "osd_cpus", "overprovisioned"];
+const OF_COPIES: [&str; 2] = ["pool_size", "min_size"];
+
+/// Repeats of one load on one testbed.
+struct Row<'a> {
+    name: String,
+    /// In the order of time.
+    repeats: Vec<&'a Measured>,
+    /// Those that nothing spoils; an error says why they are too few.
+    clean: Result<Vec<&'a Measured>, String>,
+}
+
+/// A table of results, in which each figure is the median of the clean repeats, then what bounded each row, and what one more reactor
+/// or copy brought. Below it stand the rows that support no figure, with the reason.
+pub fn table(results: &[Measured]) -> String {
+    let rows = rows(results);
+    let (good, bad): (Vec<&Row<'_>>, Vec<&Row<'_>>) = rows.iter().partition(|row| row.clean.is_ok());
+    let mut parts = Vec::new();
+    if !good.is_empty() {
+        let bound: String = good.iter().map(|row| row.bound()).collect();
+        parts.push(format!("{}\n{bound}", cells(&good)));
+    }
+    let steps: Vec<String> = (0..rows.len())
+        .flat_map(|at| rows[at + 1..].iter().filter_map(|new| step(&rows[at], new)).collect::<Vec<_>>())
+        .collect();
+    parts.extend((!steps.is_empty()).then(|| steps.concat()));
+    if !bad.is_empty() {
+        let bound: String = bad.iter().map(|row| row.bound()).collect();
+        parts.push(format!("No results, as the repeats support no figure:\n{}\n{bound}", cells(&bad)));
+    }
+    parts.join("\n")
+}
+
+/// Puts repeats together: results of one configuration, build and machine.
+fn rows(results: &[Measured]) -> Vec<Row<'_>> {
+    let key = |m: &Measured| (m.result.carmine.in_process, m.result.carmine.origin.to_string());
+    let keyed = results.iter().map(|m| ((&m.config, key(m)), m));
+    grouped(keyed).into_iter().map(|(_, repeats)| Row::of(repeats)).collect()
+}
+
+/// The part that the names of all repeats begin with, without the ending of files and what separates the number of the repeat.
+fn name(repeats: &[&Measured]) -> String {
+    let names: Vec<&str> = repeats.iter().map(|m| m.name.trim_end_matches(".json")).collect();
+    let same = |at: usize| names.iter().all(|name| name.get(..at) == names[0].get(..at));
+    let shared =
+        (0..=names[0].len()).rev().find(|at| names[0].is_char_boundary(*at) && same(*at)).unwrap_or(0);
+    let name = names[0][..shared].trim_end_matches(['.', '-', '_']);
+    if name.is_empty() { names[0].to_owned() } else { name.to_owned() }
+}
+
+impl<'a> Row<'a> {
+    fn of(mut repeats: Vec<&'a Measured>) -> Row<'a> {
+        repeats.sort_by_key(|m| m.result.carmine.origin.started_unix_s);
+        let clean = clean(&repeats, |m| spoilt_by(&m.config, Some(&m.result)));
+        Row { name: name(&repeats), clean, repeats }
+    }
+
+    /// The repeats that its figures are of: the clean ones, or all if those are too few.
+    fn used(&self) -> &[&'a Measured] {
+        self.clean.as_ref().unwrap_or(&self.repeats)
+    }
+
+    fn results(&self) -> impl Iterator<Item = &PointResult> {
+        self.used().iter().map(|m| &m.result)
+    }
+
+    fn config(&self) -> &Config {
+        &self.repeats[0].config
+    }
+
+    /// The median of a figure; `None` if a repeat does not have it.
+    fn median(&self, of: impl Fn(&PointResult) -> Option<f64>) -> Option<f64> {
+        median(&self.results().map(of).collect::<Option<Vec<f64>>>()?)
+    }
+
+    /// A line for each direction that has operations.
+    fn lines(&self) -> Vec<Vec<String>> {
+        type Side = fn(&PointResult) -> Option<&Direction>;
+        let sides: [(&str, Side); 2] = [("read", PointResult::read), ("write", PointResult::write)];
+        let used = sides.into_iter().filter(|(_, side)| self.results().all(|result| side(result).is_some()));
+        used.map(|(word, side)| self.line(word, side)).collect()
+    }
+
+    fn line(&self, word: &str, side: fn(&PointResult) -> Option<&Direction>) -> Vec<String> {
+        let rw = self.config().show("rw").unwrap_or_else(|| "-".to_owned());
+        let rw = if rw == "randrw" { format!("{rw} {word}") } else { rw };
+        let mut line =
+            vec![self.name.clone(), rw, format!("{} of {}", self.used().len(), self.repeats.len())];
+        line.extend(NUMBERS.map(|(_, of, factor, digits)| {
+            let figure = self.median(|result| of(result, side(result)?));
+            figure.map_or_else(|| "-".to_owned(), |n| format!("{:.digits$}", n * factor))
+        }));
+        line.push(limiter(self.results()).map_or_else(|| "-".to_owned(), |(name, _)| name));
+        line
+    }
+
+    /// `disk.randread: DEVICE: 97 % of the raw device was reached`, and below it what to try next, and where it comes from.
+    fn bound(&self) -> String {
+        let why = self.clean.as_ref().err().map(|why| format!("no answer: {why}"));
+        let (limiter, reason) = limiter(self.results()).unwrap_or_default();
+        let limit = joined([&*limiter, &*reason], ": ");
+        let limit = if why.is_some() && !limit.is_empty() { format!("measured: {limit}") } else { limit };
+        let said = joined([why.as_deref().unwrap_or_default(), &limit], "; ");
+        let carmine = &self.used()[0].result.carmine;
+        let next = Some(&carmine.verdict_next).filter(|next| why.is_none() && !next.is_empty());
+        let next = next.map(|next| format!("\n  next: {next}")).unwrap_or_default();
+        let origin = Some(&carmine.origin).filter(|origin| origin.is_known());
+        let from =
+            origin.map(|origin| format!("\n  from: {origin}, {}", origin.started())).unwrap_or_default();
+        joined([&*self.name, &*said], ": ") + &next + &from + "\n"
+    }
+
+    /// From the first clean repeat to the last, a part of 1.
+    fn drift(&self) -> f64 {
+        let iops: Vec<f64> = self.results().map(PointResult::iops).collect();
+        iops.last().zip(iops.first()).map_or(0.0, |(last, first)| (last / first - 1.0).abs())
+    }
+}
+
+/// The rows as a table.
+fn cells(rows: &[&Row<'_>]) -> String {
+    let names = NUMBERS.map(|(name, ..)| name);
+    let head = ["result", "rw", "repeats"].into_iter().chain(names).chain(["verdict"]);
+    let head: Vec<String> = head.map(str::to_owned).collect();
+    let all: Vec<Vec<String>> =
+        std::iter::once(head).chain(rows.iter().flat_map(|row| row.lines())).collect();
+    columns(&all, |at| (3..11).contains(&at))
+}
+
+/// How the second of two rows differs from the first, if they differ in their reactors or in their copies only.
+fn step(base: &Row<'_>, new: &Row<'_>) -> Option<String> {
+    let (old, young) = (&base.repeats[0].result.carmine, &new.repeats[0].result.carmine);
+    let place = |origin: &Origin| (origin.build(), origin.host.clone());
+    if old.in_process != young.in_process || place(&old.origin) != place(&young.origin) {
+        return None;
+    }
+    let differences = base.config().differences(new.config());
+    // Inside an OSD, each reactor is a job.
+    let jobs: &[&str] = if old.in_process { &["jobs"] } else { &[] };
+    let only = |of: &[&str]| differences.iter().all(|axis| of.contains(axis) || jobs.contains(axis));
+    let more = |axis: &str| {
+        let (before, now) = (base.config().float(axis)?, new.config().float(axis)?);
+        (before < now).then_some((before, now))
+    };
+    let said = match (more("reactors"), more("pool_size")) {
+        (Some(reactors), None) if only(&OF_REACTORS) => {
+            supported(base, new, |times| more_reactors(base, new, reactors, times))
+        }
+        (None, Some(copies)) if only(&OF_COPIES) => {
+            supported(base, new, |times| more_copies(base, new, copies, times))
+        }
+        _ => return None,
+    };
+    let said = said.unwrap_or_else(|why| format!("no answer: {why}"));
+    Some(format!("{} -> {}: {said}\n", base.name, new.name))
+}
+
+/// The sentence about two rows, of how many times the IOPS the second has.
+///
+/// # Errors
+/// Why the rows do not support one.
+fn supported(base: &Row<'_>, new: &Row<'_>, sentence: impl Fn(&str) -> String) -> Result<String, String> {
+    for row in [base, new] {
+        row.clean.as_ref().map_err(|why| format!("{}: {why}", row.name))?;
+    }
+    let iops = |row: &Row<'_>| row.results().map(PointResult::iops).collect::<Vec<f64>>();
+    let drift = base.drift().max(new.drift());
+    let change = change(&iops(base), &iops(new), Some(drift), TOLERANCE)?;
+    let (low, high) = change.interval;
+    Ok(sentence(&format!("{:.2} times the IOPS (95 %: {low:.2} to {high:.2})", change.ratio)))
+}
+
+fn more_reactors(base: &Row<'_>, new: &Row<'_>, (before, now): (f64, f64), times: &str) -> String {
+    let iops = |row: &Row<'_>| row.median(|result| Some(result.iops())).unwrap_or_default();
+    let osds = new.config().float("osds").unwrap_or(1.0);
+    let each = (iops(new) - iops(base)) / (osds * (now - before));
+    let part = 100.0 * each * osds * before / iops(base);
+    format!(
+        "{now:.0} reactors per OSD instead of {before:.0} brought {times}: {each:.0} for each added reactor, {part:.0} % of what each had \
+         before (bounded by {})",
+        bounded(new)
+    )
+}
+
+fn more_copies(base: &Row<'_>, new: &Row<'_>, (before, copies): (f64, f64), times: &str) -> String {
+    let cpu = |row: &Row<'_>| row.median(|result| result.carmine.osd_cpu_us_per_op);
+    let cpu = cpu(base).zip(cpu(new)).filter(|(old, _)| *old > 0.0).map(|(old, new)| new / old);
+    let cpu =
+        cpu.map(|cpu| format!(" and {cpu:.2} times the OSDs' CPU time per operation")).unwrap_or_default();
+    format!("{copies:.0} copies instead of {before:.0} brought {times}{cpu} (bounded by {})", bounded(new))
+}
+
+fn bounded(row: &Row<'_>) -> String {
+    limiter(row.results()).map_or_else(|| "UNKNOWN".to_owned(), |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// One repeat: its number, reactors and copies; IOPS, limiter and marks.
+    fn repeat(at: u64, (reactors, size): (u32, u32), iops: f64, limiter: &str, marks: &[&str]) -> Measured {
+        let write = json!({"iops": iops, "bw_bytes": iops * 4096.0,
+            "clat_ns": {"percentile": {"50.000000": 100_000, "99.000000": 900_000}}});
+        let carmine = json!({"osd_cpu_us_per_op": 3.0 * f64::from(size), "verdict": limiter, "marks": marks,
+            "verdict_reason": "reactors were busy 99 %", "verdict_next": "add reactors", "machine_cpu_us_per_op": 80.25});
+        let mut result: PointResult =
+            serde_json::from_value(json!({"jobs": [{"read": {}, "write": write}], "carmine": carmine}))
+                .unwrap();
+        result.carmine.setting.origin =
+            Origin::here("0.1.0", "abc+", "box".into(), "6.1".into(), 1_700_000_000 + at);
+        let config = json!({"rw": "randwrite", "osds": 1, "reactors": reactors, "pool_size": size});
+        let name = format!("r{reactors}s{size}.{at}.json");
+        Measured { name, config: serde_json::from_value(config).unwrap(), result, ..Measured::default() }
+    }
+
+    fn thrice(setting: (u32, u32), iops: f64, limiters: [&str; 3], marks: &[&str]) -> Vec<Measured> {
+        let one =
+            |at: usize| repeat(at as u64, setting, iops * (1.0 + 0.001 * at as f64), limiters[at], marks);
+        (0..3).map(one).collect()
+    }
+
+    const OSD: [&str; 3] = ["OSD"; 3];
+
+    #[test]
+    fn repeats_are_one_row_with_what_bounded_it() {
+        let text = table(&thrice((1, 1), 1e5, ["OSD", "CLIENT", "OSD"], &["in-process: a note"]));
+        let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
+        let row =
+            ["r1s1", "randwrite", "3", "of", "3", "100100", "410.0", "100", "900", "-", "-", "-", "80.2"];
+        assert_eq!(lines[1][..13], row, "{text}");
+        assert_eq!(lines[1][13..].join(" "), "OSD 2 of 3, CLIENT 1");
+        let bound = "r1s1: OSD 2 of 3, CLIENT 1: OSD: reactors were busy 99 %; CLIENT: reactors were busy 99 %\n  next: add reactors\n";
+        assert!(text.contains(bound), "{text}");
+        let from = "  from: carmine 0.1.0 (abc+) on box, kernel 6.1, Tue Nov 14 22:13:20 2023 UTC\n";
+        assert!(text.ends_with(from), "{text}");
+    }
+
+    #[test]
+    fn a_reactor_and_a_copy_more_are_compared_with_what_differs_in_nothing_else() {
+        let rows =
+            [thrice((1, 1), 1e5, OSD, &[]), thrice((2, 1), 1.8e5, OSD, &[]), thrice((1, 3), 4e4, OSD, &[])];
+        let text = table(&rows.concat());
+        let pairs: Vec<&str> = text.lines().filter(|line| line.contains("->")).collect();
+        let reactors = "r1s1 -> r2s1: 2 reactors per OSD instead of 1 brought 1.80 times the IOPS (95 %: 1.80 to 1.80): 80080 for each \
+                        added reactor, 80 % of what each had before (bounded by OSD)";
+        let copies = "r1s1 -> r1s3: 3 copies instead of 1 brought 0.40 times the IOPS (95 %: 0.40 to 0.40) and 3.00 times the OSDs' CPU \
+                      time per operation (bounded by OSD)";
+        assert_eq!(pairs, [reactors, copies]);
+    }
+
+    /// `1.47 times the IOPS` once came from an UNSTEADY row.
+    #[test]
+    fn rows_that_cannot_be_judged_are_no_results_and_are_compared_with_none() {
+        let unsteady = thrice((2, 1), 1.47e5, OSD, &["UNSTEADY: IOPS drifted"]);
+        let alone = vec![repeat(0, (1, 3), 4e4, "OSD", &[])];
+        let text = table(&[thrice((1, 1), 1e5, OSD, &[]), unsteady, alone].concat());
+        let (results, others) =
+            text.split_once("No results, as the repeats support no figure:\n").expect("a part");
+        assert!(!results.contains("147") && !results.contains("1.47") && others.contains("147147"), "{text}");
+        let pair = "r1s1 -> r2s1: no answer: r2s1: 0 of 3 repeats clean (UNSTEADY 3), and it takes 3\n";
+        assert!(results.contains(pair), "{text}");
+        assert!(
+            results.contains("r1s1 -> r1s3: no answer: r1s3.0: 1 of 1 repeat clean, and it takes 3\n"),
+            "{text}"
+        );
+        assert!(others.contains("r2s1: no answer: 0 of 3 repeats clean (UNSTEADY 3)"), "{text}");
+        assert!(!others.contains("next: "), "nothing follows from them: {text}");
+    }
+
+    #[test]
+    fn a_gain_below_the_drift_is_no_answer() {
+        let drifting: Vec<Measured> =
+            (0..3).map(|at| repeat(at, (1, 1), 1e5 * (1.0 + 0.1 * at as f64), "OSD", &[])).collect();
+        let text = table(&[drifting, thrice((2, 1), 1.15e5, OSD, &[])].concat());
+        assert!(text.contains("r1s1 -> r2s1: no answer: "), "{text}");
+    }
+}
