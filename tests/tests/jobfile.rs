@@ -25,11 +25,12 @@ log_avg_msec=1000
 [queries]
 rw=randread
 iodepth=8
+rate_iops=1400
 numjobs=2   # two of them
 
 [log]
 rw=randwrite
-rate_iops=100
+rate_iops=700
 write_lat_log=${LOG}
 ";
 
@@ -84,8 +85,10 @@ fn check_unmodified(bed: &Testbed, client: &str) {
     let mean = mean_bytes(job, "read");
     // 60 % of 4 KiB and 40 % of 64 KiB.
     assert!((mean / 28672.0 - 1.0).abs() < 0.1, "{client}: {mean}");
-    let writes = ios(job, "write");
-    assert!((30..=320).contains(&writes), "{client}: at most 100 a second for 3 s, not {writes}");
+    let (reads, writes) = (ios(job, "read"), ios(job, "write"));
+    // fio counts in the shortest length: 28 KiB in the mean are seven of it. A busy machine makes fewer.
+    assert!((120..=1300).contains(&reads), "{client}: two jobs with 200 a second for 3 s, not {reads}");
+    assert!((30..=320).contains(&writes), "{client}: 100 a second for 3 s, not {writes}");
     let logs = std::fs::read_dir(Path::new(&path).parent().expect("a folder")).expect("a folder").flatten();
     let names: Vec<String> = logs.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     assert!(names.iter().any(|name| name.starts_with(&format!("{client}_lat."))), "no log in {names:?}");

@@ -40,6 +40,12 @@ impl BlockSplit {
         self.parts(read).iter().map(|part| part.bytes as f64 * f64::from(part.percent) / 100.0).sum()
     }
 
+    /// The mean length of reads or of writes, in their shortest.
+    pub(crate) fn mean_in_shortest(&self, read: bool) -> f64 {
+        let shortest = self.parts(read).iter().map(|part| part.bytes).min();
+        self.mean_bytes(read) / shortest.unwrap_or(1) as f64
+    }
+
     /// Length of the next operation, in bytes.
     pub(crate) fn draw(&self, read: bool, rng: &mut Rng) -> u64 {
         let mut left = rng.u8(..100);
@@ -141,6 +147,7 @@ mod tests {
         let split: BlockSplit = "8k/100,4k/50:16k/50".parse().unwrap();
         assert_eq!((split.mean_bytes(true), split.mean_bytes(false)), (8192.0, 10240.0));
         assert_eq!((split.unit_bytes(), split.to_string()), (4096, "8k/100,4k/50:16k/50".into()));
+        assert_eq!((split.mean_in_shortest(true), split.mean_in_shortest(false)), (1.0, 2.5));
     }
 
     #[test]

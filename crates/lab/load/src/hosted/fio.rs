@@ -9,7 +9,7 @@ use super::jobfile::JOBS_FILE;
 use super::{ClusterAccess, HostedFigures, Tool};
 use crate::distribution::Distribution;
 use crate::result::{DirStats, JobResult, SAMPLE_NS};
-use crate::spec::{LoadSpec, show_bytes};
+use crate::spec::{Arrivals, LoadSpec, show_bytes};
 
 /// fio's name of its job; the files that it writes are named after it.
 pub(super) const JOB: &str = "carmine";
@@ -130,15 +130,23 @@ fn load(tool: Tool, spec: &LoadSpec, jobs: u32, process: u32) -> Vec<String> {
          log_avg_msec={interval_ms}\n"
     );
     if let Some(rate) = spec.rate_iops {
-        // fio's rate is per job and direction, in whole operations.
-        let each = (rate / f64::from(spec.numjobs)).max(1.0);
-        text += &format!("rate_iops={each:.0}\nrate_process={}\n", spec.arrivals.of_fio());
+        text += &format!("rate_iops={}\nrate_process={}\n", rate_of_job(rate, spec), spec.arrivals.of_fio());
     }
     if tool == Tool::FioRados {
         let order = if rw.is_random() { "random" } else { "sequential" };
         text += &format!("file_service_type={order}\n");
     }
     options(&(text + "thread\ngroup_reporting"))
+}
+
+/// fio's rate is per job and direction, in whole operations. Those that are evenly spaced it counts in bytes, in the shortest length.
+fn rate_of_job(rate: f64, spec: &LoadSpec) -> String {
+    let each = rate / f64::from(spec.numjobs);
+    let Some(split) = spec.bssplit.as_ref().filter(|_| spec.arrivals == Arrivals::Fixed) else {
+        return format!("{:.0}", each.max(1.0));
+    };
+    let [read, write] = [true, false].map(|read| (each * split.mean_in_shortest(read)).max(1.0));
+    format!("{read:.0},{write:.0}")
 }
 
 /// A job's share of all bytes, in whole blocks, and one block at least.
@@ -274,11 +282,17 @@ mod tests {
             bssplit: "4k/60:64k/40,8k/100".parse().ok(),
             ..LoadSpec::default()
         };
-        let args = arguments(Tool::FioRbd, &spec.in_units(), &place(), "o.json", 0);
+        let args = arguments(Tool::FioRbd, &spec.clone().in_units(), &place(), "o.json", 0);
         for arg in ["--random_distribution=zipf:1.2", "--bssplit=4k/60:64k/40,8k/100"] {
             assert!(args.iter().any(|a| a == arg), "no {arg} in {args:?}");
         }
         assert!(!args.iter().any(|a| a.starts_with("--bs=")), "{args:?}");
+        let rated =
+            |arrivals| LoadSpec { rate_iops: Some(200.0), numjobs: 2, arrivals, ..spec.clone() }.in_units();
+        let even = arguments(Tool::FioRbd, &rated(Arrivals::Fixed), &place(), "o.json", 0);
+        assert!(even.contains(&"--rate_iops=700,100".to_owned()), "28 KiB are 7 times 4 KiB: {even:?}");
+        let poisson = arguments(Tool::FioRbd, &rated(Arrivals::Poisson), &place(), "o.json", 0);
+        assert!(poisson.contains(&"--rate_iops=100".to_owned()), "{poisson:?}");
     }
 
     #[test]

@@ -367,8 +367,12 @@ fn span_bytes(section: &Section, tool: Tool) -> Result<Option<u64>, String> {
     }
 }
 
-/// Operations per second of one job of a section, both directions together; `None` if it has no rate.
+/// Operations per second of one job of a section, both directions together; `None` if it has no rate, or one that fio counts in
+/// its shortest length.
 fn rate_iops(section: &Section) -> Option<f64> {
+    if section.get("bssplit").or(section.get("bsrange")).is_some() {
+        return None;
+    }
     let rates: Vec<f64> = section.get("rate_iops")?.split(',').filter_map(|rate| rate.parse().ok()).collect();
     let is_mixed = kind_of(section).is_some_and(|kind| kind.ends_with("rw") || kind == "readwrite");
     match (rates.as_slice(), is_mixed, kind_of(section)?.ends_with("read")) {

@@ -91,7 +91,10 @@ fn the_load_is_what_the_jobs_do_together() {
     assert!(file.marks().is_empty());
     let one = JobFile::parse("x.fio", TEXT, Some("reader"), &|_| None).unwrap();
     let load = one.load(Tool::FioRbd, &LoadSpec::default()).unwrap();
-    assert_eq!((load.rw, load.depth_total(), load.rate_iops), (Rw::RandRead, 16, Some(500.0)));
+    assert_eq!((load.rw, load.depth_total(), load.rate_iops), (Rw::RandRead, 16, None));
+    let plain = TEXT.replace("bssplit=4k/60:64k/40", "bs=4k");
+    let one = JobFile::parse("x.fio", &plain, Some("reader"), &|_| None).unwrap();
+    assert_eq!(one.load(Tool::FioRbd, &LoadSpec::default()).unwrap().rate_iops, Some(500.0));
     let error = JobFile::parse("x.fio", TEXT, Some("none"), &|_| None).unwrap_err();
     assert!(error.contains("--section none") && error.contains("reader, writer"), "{error}");
 }
@@ -146,7 +149,7 @@ fn what_cannot_run_here_names_key_and_section() {
     for (keys, part) in [
         ("numjobs=0", "[a] numjobs=0: take"),
         ("size=many", "[a] size=many"),
-        ("size=1000000t", "too large"),
+        ("size=9000000t", "too large"),
         ("size=50%", "fio-rbd"),
         ("offset=1m", "[a] offset=1m: it would move"),
     ] {
