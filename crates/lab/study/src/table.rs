@@ -291,7 +291,7 @@ mod tests {
         let pair = "r1s1 -> r2s1: no answer: r2s1: 0 of 3 repeats clean (UNSTEADY 3), and it takes 3\n";
         assert!(results.contains(pair), "{text}");
         assert!(
-            results.contains("r1s1 -> r1s3: no answer: r1s3.0: 1 of 1 repeat clean, and it takes 3\n"),
+            results.contains("r1s1 -> r1s3.0: no answer: r1s3.0: 1 of 1 repeat clean, and it takes 3\n"),
             "{text}"
         );
         assert!(others.contains("r2s1: no answer: 0 of 3 repeats clean (UNSTEADY 3)"), "{text}");
