@@ -159,8 +159,8 @@ next_commands() { # CARMINE CPUS
   [ "$2" -ge 4 ] || few=' --overprovisioned'
   cat <<NEXT
 alias carmine=$1
-carmine up --dir /tmp/tb --osds 3 --size 3 --reactors 1 --osd-size 4G$few
-carmine bench --dir /tmp/tb --rw randwrite --bs 4k --iodepth 16 --runtime 10 --json result.json
-carmine down --dir /tmp/tb
+carmine up --dir tb --osds 3 --size 3 --reactors 1 --osd-size 1G$few
+carmine bench --dir tb --rw randwrite --bs 4k --iodepth 16 --size 64m --runtime 10 --json result.json
+carmine down --dir tb
 NEXT
 }

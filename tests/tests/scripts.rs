@@ -140,7 +140,7 @@ fn who_may_not_install_is_told_what_to_run() {
 #[test]
 fn the_readme_has_the_commands_with_which_the_quickstart_ends() {
     let readme = fs::read_to_string(checkout().join("README.md")).expect("a README");
-    let out = with_lib("next_commands '~/.cache/carmine/target/release/carmine' 8", Path::new("/"), &[]);
+    let out = with_lib("next_commands '~/.cache/carmine/target/release/carmine' 2", Path::new("/"), &[]);
     let commands = String::from_utf8(out.stdout).expect("text");
     assert_eq!(commands.lines().count(), 4, "{commands}");
     for command in commands.lines() {

@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn a_rate_is_measured_three_times_at_most() {
         let noisy = |rate: f64, step: usize| if (rate as usize + step).is_multiple_of(3) { 9.0 } else { 1.0 };
-        let bench = Bench::new(40, noisy);
+        let bench = Bench::new(20, noisy);
         assert!(bench.search().rates.iter().all(|rate| rate.windows.len() <= 3), "{:?}", bench.rates());
     }
 
