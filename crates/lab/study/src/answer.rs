@@ -44,19 +44,19 @@ pub fn answer_of(file: &RunFile, results: &[(&Point, &PointResult)]) -> Vec<Stri
     let measured: Vec<Measured<'_>> = planned.map(|(point, result)| Measured { point, result }).collect();
     match (study::subject(file), file.search_p99_ms) {
         (Some(subject), _) => study::answer(subject, &measured, file, drift),
-        (None, Some(p99_ms)) => of_search(&measured, Duration::from_secs_f64(p99_ms / 1e3), drift),
+        (None, Some(p99_ms)) => search_answer(&measured, Duration::from_secs_f64(p99_ms / 1e3), drift),
         (None, None) if file.chart == Chart::Scaling => Vec::new(),
-        (None, None) => vec![of_plan(&measured)],
+        (None, None) => vec![plan_answer(&measured)],
     }
 }
 
 /// A conclusion as a sentence.
-fn told(conclusion: Conclusion) -> String {
+fn sentence(conclusion: Conclusion) -> String {
     conclusion.unwrap_or_else(|why| format!("no answer: {why}"))
 }
 
 /// The rate that each search has found, then the steps of all.
-fn of_search(measured: &[Measured<'_>], target: Duration, drift: Option<f64>) -> Vec<String> {
+fn search_answer(measured: &[Measured<'_>], target: Duration, drift: Option<f64>) -> Vec<String> {
     let repeats = measured.iter().map(|m| m.point.repeat).collect::<BTreeSet<_>>().len();
     let curves = measured.iter().map(|m| {
         let point = m.point;
@@ -69,17 +69,17 @@ fn of_search(measured: &[Measured<'_>], target: Duration, drift: Option<f64>) ->
         let named = |text: String| joined([&*name, &text], ": ");
         match Search::of(points.into_iter(), target) {
             Some(search) => {
-                answers.push(named(told(search.found(drift, TOLERANCE).map(|found| found.to_string()))));
+                answers.push(named(sentence(search.found(drift, TOLERANCE).map(|found| found.to_string()))));
                 steps.extend(search.steps().into_iter().map(named));
             }
-            None => answers.push(named(told(Err("the capacity was not measured".to_owned())))),
+            None => answers.push(named(sentence(Err("the capacity was not measured".to_owned())))),
         }
     }
     answers.into_iter().chain(steps).collect()
 }
 
 /// Whether the points of a plan without a question of its own support figures.
-fn of_plan(measured: &[Measured<'_>]) -> String {
+fn plan_answer(measured: &[Measured<'_>]) -> String {
     let points = by_config(measured);
     let refused: Vec<&String> = points.iter().filter_map(|(_, repeats)| repeats.as_ref().err()).collect();
     let all = counted(points.len(), "setting");

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use carmine_types::counted;
 
 use super::placement::{strategies, suspicion};
-use super::{Conclusion, Measured, Supported, by_config, told};
+use super::{Conclusion, Measured, Supported, by_config, sentence};
 use crate::archive::RunFile;
 use crate::lists::{grouped, joined, tally};
 use crate::plan::TOLERANCE;
@@ -99,7 +99,7 @@ pub(super) fn answer(
     if subject.study != 2 {
         conclusions.sort_by_key(Result::is_err);
     }
-    let mut text: Vec<String> = conclusions.into_iter().map(told).collect();
+    let mut text: Vec<String> = conclusions.into_iter().map(sentence).collect();
     if let Some(first) = text.first_mut() {
         *first = format!("Study {}: {} {first}", subject.study, file.question);
     }
@@ -315,12 +315,12 @@ fn no_limit(lines: &[Line<'_>], drift: Option<f64>) -> Vec<Conclusion> {
             line.values.iter().map(|(value, _)| value).chain(line.refused.iter().map(|(value, _)| value));
         values.filter(|value| *value == "no-limit").count() > 0
     };
-    let told: Vec<Conclusion> =
+    let conclusions: Vec<Conclusion> =
         lines.iter().filter(asked).map(|line| line.concluded(against(line))).collect();
-    if told.is_empty() {
+    if conclusions.is_empty() {
         return vec![Err("no limit: not measured: needs a second CPU for OSDs".to_owned())];
     }
-    told
+    conclusions
 }
 
 /// Words of marks, with how many points have them.
