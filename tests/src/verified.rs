@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -27,13 +27,13 @@ pub fn load<'a>(state: &'a str, seconds: &'a str) -> Vec<&'a str> {
 /// Writes that a load must have done before it is disturbed: more than [`read_back`] wants to check, also on a slow drive.
 const WRITES: u64 = 400;
 
-/// Lets a load run for a while, and until it has written enough to check: before that it waits for the OSDs to be quiet.
-pub fn let_write(bed: &Testbed, at_least: Duration) {
-    let begin = Instant::now();
+/// Waits until a load has written enough to check: before that it waits for the OSDs to be quiet. Then lets it run for a while: the
+/// state file is written every now and then.
+pub fn let_write(bed: &Testbed, after: Duration) {
     let ask = ["--osd", "0", r#"{"prefix":"pg_contents"}"#];
     let before = updates(&bed.ok("admin", &ask));
     bed.until(Duration::from_secs(120), "admin", &ask, |said| updates(said) >= before + WRITES);
-    std::thread::sleep(at_least.saturating_sub(begin.elapsed()));
+    std::thread::sleep(after);
 }
 
 /// The updates of all PGs in an answer to `pg_contents`: each has its count after the epoch, as in `12'345`.
