@@ -28,7 +28,7 @@ enum Law {
 }
 
 impl Popularity {
-    /// For `blocks` blocks, at least one. `seed` chooses which of them are the popular ones.
+    /// Draws from `blocks` blocks, which must be at least one. `seed` decides which blocks are popular.
     pub(crate) fn new(distribution: &Distribution, blocks: u64, seed: u64) -> Popularity {
         let n = blocks.max(1) as f64;
         // The numbers of a distribution are checked when it is parsed; equal popularity is the only other answer here.

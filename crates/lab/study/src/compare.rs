@@ -47,7 +47,7 @@ pub struct Arm {
     /// Folder of the run that it was measured in; `None` for plain files, whose run is not known.
     pub run: Option<PathBuf>,
     pub points: Vec<Measured>,
-    /// The axes that are compared: the one that its plan compares, or those that the user names.
+    /// The compared axes: the one that the plan compares, or the ones that the user names.
     pub compared: Vec<String>,
     /// Facts that hold for all of its points but are in no configuration: builds, kernel, host. Name → value.
     pub facts: BTreeMap<String, String>,
@@ -212,7 +212,7 @@ pub fn compare(base: &Arm, new: &Arm, tolerance: f64) -> Result<Judgement, Refus
     })
 }
 
-/// Each origin of an arm's results, with the times of the first and the last of them.
+/// A line for each origin of an arm's results, with the times of its first and last result.
 fn origins(arm: &Arm) -> Vec<String> {
     let known =
         arm.points.iter().map(|point| &point.result.carmine.origin).filter(|origin| origin.is_known());

@@ -1,4 +1,4 @@
-//! `carmine bench --jobfile`: reads the file and tells what of it is overridden.
+//! `carmine bench --jobfile`: reads the file and prints a note for each key that Carmine overrides.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ pub(super) fn folder() -> Result<String> {
     Ok(here.to_string_lossy().into_owned())
 }
 
-/// What the result keeps of a file: its name, its text, and what of it was overridden.
+/// The part of the result that describes a job file: its path, its text, the text that fio was given, and the keys that were overridden.
 pub(super) fn about(path: &Path, file: &JobFile, given: &str) -> serde_json::Value {
     serde_json::json!({ "path": path, "text": file.text(), "given": given, "overridden": file.notes() })
 }

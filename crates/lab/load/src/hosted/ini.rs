@@ -1,4 +1,4 @@
-//! The form of fio's job files: sections of `key=value`, of which `[global]` ones hold for those that follow.
+//! Parses fio's job files: sections of `key=value` lines. Keys in a `[global]` section apply to all sections after it.
 
 /// Other names of keys that fio takes, and the names under which a section has them.
 const ALIASES: [(&str, &str); 5] = [

@@ -303,7 +303,7 @@ fn check(section: &Section) -> Result<(), String> {
     }
 }
 
-/// The kind of a job's load, without the number behind it (`rw=randread:8`).
+/// A job's `rw` without the number after the colon (`randread` of `rw=randread:8`).
 fn kind_of(section: &Section) -> Option<&str> {
     section.get("rw")?.split(':').next()
 }
@@ -339,7 +339,7 @@ fn millis(section: &Section, name: &str) -> Result<u64, String> {
     section.get(name).map_or(Ok(0), read)
 }
 
-/// Bytes from the beginning of the data that a job may touch; `None`: as much as there is, or a percentage of it.
+/// The end of the range that a job may touch, in bytes from the beginning of the data. `None` if the job gives no size, or a percentage.
 fn span_bytes(section: &Section, tool: Tool) -> Result<Option<u64>, String> {
     let bytes = |name: &str| {
         let given = section.get(name).filter(|text| !text.ends_with('%'));
