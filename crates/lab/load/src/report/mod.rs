@@ -570,18 +570,22 @@ fn marks(result: &JobResult, window: &Window, context: &Context, facts: &Facts) 
     marks.into_iter().flatten().collect()
 }
 
+/// The number and the sum (ns) of all latencies.
+fn latencies(result: &JobResult) -> (u64, f64) {
+    let (read, write) = (&result.read.latency_ns, &result.write.latency_ns);
+    (read.count() + write.count(), (read.sum() + write.sum()) as f64)
+}
+
 /// Mean latency of all operations; `None` without the latency of any.
 fn mean_latency_us(result: &JobResult) -> Option<f64> {
-    let latencies = [&result.read.latency_ns, &result.write.latency_ns];
-    let counted: u64 = latencies.iter().map(|latency| latency.count()).sum();
-    ratio(latencies.iter().map(|latency| latency.sum() as f64).sum::<f64>() / 1e3, counted as f64)
+    let (count, sum_ns) = latencies(result);
+    ratio(sum_ns / 1e3, count as f64)
 }
 
 /// Operations in flight on average by Little's law, IOPS × mean latency; `None` without the latency of every operation.
 fn in_flight(result: &JobResult, wall_s: f64) -> Option<f64> {
-    let counted = result.read.latency_ns.count() + result.write.latency_ns.count();
-    let latency_ns = result.read.latency_ns.sum() + result.write.latency_ns.sum();
-    ratio(latency_ns as f64 / 1e9, wall_s).filter(|_| counted > 0 && counted == result.ops())
+    let (count, sum_ns) = latencies(result);
+    ratio(sum_ns / 1e9, wall_s).filter(|_| count > 0 && count == result.ops())
 }
 
 /// A closed loop keeps as many operations in flight as it is asked to, or one of its figures is not what its name says.

@@ -7,6 +7,7 @@ use carmine_load::verdict::Limiter;
 use carmine_testbed::{read_json, write_json};
 
 use crate::archive::{ArchiveError, Config, Point, PointResult, Run};
+use crate::lists::grouped;
 
 /// Noise apart, a drive that does this many times as much at another point was not at its limit.
 const MORE: f64 = 1.05;
@@ -57,24 +58,29 @@ pub(super) fn refute(run: &Run) -> Result<Vec<String>, ArchiveError> {
 }
 
 fn settings<'a>(measured: &[(&'a Point, PointResult)]) -> Vec<Setting<'a>> {
-    let mut settings: Vec<Setting<'a>> = Vec::new();
-    for (point, result) in measured {
-        let Some(iops) = iops_per_drive(result) else { continue };
-        if let Some(setting) = settings.iter_mut().find(|setting| setting.points[0].config == point.config) {
-            setting.points.push(point);
-            setting.iops_per_drive.push(iops);
-            continue;
+    let on_drives = measured.iter().filter_map(|(point, result)| {
+        let iops = iops_per_drive(result)?;
+        Some((&point.config, (*point, result, iops)))
+    });
+    let setting = |(config, repeats): (&Config, Vec<(&'a Point, &PointResult, f64)>)| {
+        let carmine = &repeats[0].1.carmine;
+        let kind = config.only(|name| KINDS.contains(&name));
+        Setting {
+            points: repeats.iter().map(|(point, ..)| *point).collect(),
+            kind: (kind, carmine.flush_mode.clone(), drives(&carmine.origin.drives)),
+            iops_per_drive: repeats.iter().map(|(.., iops)| *iops).collect(),
         }
-        let mut drives = result.carmine.origin.drives.clone();
-        // Each layout has files of its own on the same drives.
-        drives.iter_mut().for_each(|drive| (drive.osd, drive.path) = (0, Default::default()));
-        drives.sort_by(|a, b| a.name.cmp(&b.name));
-        drives.dedup();
-        let kind =
-            (point.config.only(|name| KINDS.contains(&name)), result.carmine.flush_mode.clone(), drives);
-        settings.push(Setting { points: vec![point], kind, iops_per_drive: vec![iops] });
-    }
-    settings
+    };
+    grouped(on_drives).into_iter().map(setting).collect()
+}
+
+/// Each drive once, without the files on it: each layout has files of its own on the same drives.
+fn drives(of_osds: &[OsdDrive]) -> Vec<OsdDrive> {
+    let mut drives = of_osds.to_vec();
+    drives.iter_mut().for_each(|drive| (drive.osd, drive.path) = (0, Default::default()));
+    drives.sort_by(|a, b| a.name.cmp(&b.name));
+    drives.dedup();
+    drives
 }
 
 /// `None` for stores in memory.
