@@ -5,11 +5,12 @@ mod common;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use carmine_pgtypes::{Sealed, Step, Transaction};
 use carmine_reactor::{Bytes, Shard};
-use carmine_store::Kv;
-use carmine_types::Eversion;
+use carmine_store::{Kv, KvBatch, KvError, MemKv, OmapRange, Store};
+use carmine_types::{Eversion, ObjectId};
 use common::*;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
@@ -117,5 +118,79 @@ fn a_read_behind_many_removed_ranges_lets_the_key_value_store_have_them() {
         let found = store.omap_values(&oid(1), &[key(10), key(11)]).await.unwrap();
         assert_eq!(found, [None, Some(value(11))]);
         assert!(store.stats().kv_commits > commits, "500 ranges were looked through");
+    });
+}
+
+/// Counts scans.
+#[derive(Default)]
+struct Scans(AtomicU64);
+
+impl Watch for Scans {
+    fn before_scan(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn before(&self, _: &[KvBatch], _: bool) -> Result<(), KvError> {
+        Ok(())
+    }
+}
+
+/// Keys of an omap and objects of a PG that are removed, and that the key-value store still has: removed in a range, then one by one.
+const REMOVED: u32 = 2000;
+
+async fn first_and_last_keys(store: &Store, key: impl Fn(u32) -> Box<[u8]>) -> Vec<Box<[u8]>> {
+    let range = OmapRange { entries_max: 10, ..OmapRange::all(usize::MAX) };
+    let page = store.omap_page(&oid(1), &range).await.unwrap();
+    assert!(page.more);
+    let rest = store.omap_page(&oid(1), &range.after(&page)).await.unwrap();
+    let keys: Vec<_> = page.entries.into_iter().chain(rest.entries).map(|(key, _)| key).collect();
+    assert_eq!(keys, (0..10).chain(REMOVED + 10..REMOVED + 20).map(key).collect::<Vec<_>>());
+    keys
+}
+
+/// A page that is nearly full wants one more key, which may lie after any number of removed ones.
+#[test]
+fn removed_keys_and_objects_are_passed_in_few_scans() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("block");
+    let watched = Arc::new(WatchedKv { live: MemKv::new(), watch: Scans::default() });
+    let kv: Arc<dyn Kv> = watched.clone();
+    let scans = || watched.watch.0.swap(0, Ordering::Relaxed);
+    let key = |n: u32| -> Box<[u8]> { n.to_be_bytes().into() };
+    let object = |n: u32| ObjectId::head(1, b"", b"", format!("listed-{n}").as_bytes());
+    on_reactor(async |shard| {
+        mkfs(&shard, &path, &kv, DEVICE_BYTES).await;
+        let (_, store) = mount(&shard, &path, &kv).await;
+        let entries = (0..REMOVED + 20).map(|n| (key(n), Bytes::from(vec![7]))).collect();
+        submit(&store, txn([only(&oid(1), Step::SetOmap { entries })])).await.unwrap();
+        for first in (0..REMOVED).step_by(100) {
+            let written = (first..first + 100).map(|n| write(&object(n), 0, vec![1]));
+            submit(&store, txn(written)).await.unwrap();
+        }
+        store.umount().await.unwrap();
+        drop(store);
+        let (_, store) = mount(&shard, &path, &kv).await;
+        let listed = store.list(PG, 0, None, usize::MAX).await.unwrap();
+        let (kept, removed) = listed.split_at(10);
+        assert_eq!(listed.len(), REMOVED as usize + 1);
+        scans();
+        let range = Step::RemoveOmapRange { from: key(10), to: key(REMOVED + 10) };
+        submit(&store, txn([only(&oid(1), range)])).await.unwrap();
+        first_and_last_keys(&store, key).await;
+        assert!(scans() <= 5, "a removed range is not scanned");
+        for first in (10..REMOVED + 10).step_by(100) {
+            let keys = (first..first + 100).map(key).collect();
+            submit(&store, txn([only(&oid(1), Step::RemoveOmap { keys })])).await.unwrap();
+        }
+        first_and_last_keys(&store, key).await;
+        assert!(scans() <= 20, "keys that were removed one by one are passed in few scans");
+        for some in removed.chunks(100) {
+            submit(&store, txn(some.iter().map(remove))).await.unwrap();
+        }
+        scans();
+        assert_eq!(store.list(PG, 0, None, 11).await.unwrap(), kept);
+        let scans = scans();
+        assert!((2..=15).contains(&scans), "{scans} scans");
+        assert_eq!(store.stats().kv_commits, 0, "the key-value store was fed");
     });
 }

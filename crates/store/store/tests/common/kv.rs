@@ -1,9 +1,12 @@
-//! A key-value store in memory of which each change is told before it is made.
+//! A key-value store in memory whose scans and changes a test sees before they happen.
 
 use carmine_store::{Kv, KvBatch, KvError, MemKv};
 
-/// Is told of changes, and may refuse them.
+/// Sees scans and changes, and may refuse changes.
 pub trait Watch: Send + Sync {
+    /// A scan begins.
+    fn before_scan(&self) {}
+
     /// Sees the batches that are about to be committed (none: a flush), and whether all so far is durable afterwards.
     ///
     /// # Errors
@@ -28,6 +31,7 @@ impl<W: Watch> Kv for WatchedKv<W> {
         end: &[u8],
         each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), KvError> {
+        self.watch.before_scan();
         self.live.scan(start, end, each)
     }
 

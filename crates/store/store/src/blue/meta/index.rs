@@ -82,6 +82,22 @@ impl Scan {
     }
 }
 
+/// How many pairs the scans of one listing ask for. What was removed and is still in the index makes a page give less than was
+/// asked for, so each scan asks for more than the one before: any number of removed keys is passed in few scans.
+#[derive(Default)]
+pub(crate) struct GrowingPages {
+    pairs_min: usize,
+}
+
+impl GrowingPages {
+    /// Pairs of the next scan if so many are wanted, at least 1.
+    pub(crate) fn next(&mut self, wanted: usize) -> usize {
+        let pairs = wanted.max(self.pairs_min).clamp(1, PAGE_PAIRS);
+        self.pairs_min = (4 * self.pairs_min).clamp(16, PAGE_PAIRS);
+        pairs
+    }
+}
+
 /// The pairs that a scan found.
 #[derive(Default)]
 pub(crate) struct Page {

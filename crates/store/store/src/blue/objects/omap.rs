@@ -153,6 +153,14 @@ impl OverlayPart {
     pub(crate) fn hides(&self, key: &[u8]) -> bool {
         self.values.contains_key(key) || self.gone.iter().any(|gone| gone.has(key))
     }
+
+    /// The smallest key from `start` on that lies in no removed range, so that the index counts for it; `None`: there is none.
+    pub(crate) fn first_visible<'a>(&'a self, mut start: &'a [u8]) -> Option<&'a [u8]> {
+        while let Some(gone) = self.gone.iter().find(|gone| gone.has(start)) {
+            start = gone.1.as_deref()?;
+        }
+        Some(start)
+    }
 }
 
 #[cfg(test)]
@@ -192,8 +200,12 @@ mod tests {
         loop {
             let part = overlay.part(&start, prefix, keys_max);
             let is_told = |key: &Key| part.last.as_ref().is_none_or(|last| key <= last);
-            let all = index.range::<[u8], _>((Bound::Included(start.as_slice()), Bound::Unbounded));
+            let all = part
+                .first_visible(&start)
+                .map(|first| index.range::<[u8], _>((Bound::Included(first), Bound::Unbounded)));
             let mut page: Map = all
+                .into_iter()
+                .flatten()
                 .filter(|(key, _)| key.starts_with(prefix) && is_told(key) && !part.hides(key))
                 .map(|(key, value)| (key.clone(), value.clone()))
                 .collect();

@@ -5,15 +5,12 @@ use std::collections::BTreeMap;
 use carmine_reactor::Bytes;
 use carmine_types::ObjectId;
 
-use crate::blue::meta::index::{Page, Scan};
+use crate::blue::meta::index::{GrowingPages, Page, Scan};
 use crate::blue::meta::{codec, keys};
 use crate::blue::objects::omap::OverlayPart;
 use crate::blue::objects::onode::Pin;
 use crate::blue::shard::Blue;
 use crate::{OmapPage, OmapRange, StoreError};
-
-/// Keys that are taken at once of what is not in the index yet.
-const PART_KEYS: usize = 1024;
 
 impl Blue {
     /// See [`crate::Store::omap_header`].
@@ -51,13 +48,16 @@ impl Blue {
         let Some(object) = self.load_omap(oid).await? else { return Ok(page) };
         let (mut start, end) = (range.first(), keys::omap_range(&object.key, &range.prefix).1);
         let skip = 1 + object.key.len();
+        let mut pages = GrowingPages::default();
         loop {
             // One more than wanted tells whether there are more.
-            let wanted = (range.entries_max - page.entries.len()).saturating_add(1);
+            let pairs_max = pages.next((range.entries_max - page.entries.len()).saturating_add(1));
             // Looked at before the scan: what gets into the index meanwhile may be seen twice, never not at all.
-            let part = object.state.borrow().omap.part(&start, &range.prefix, wanted.min(PART_KEYS));
-            let mut scan = Scan::of((keys::omap(&object.key, &start), end.clone()));
-            scan.pairs_max = scan.pairs_max.min(wanted);
+            let part = object.state.borrow().omap.part(&start, &range.prefix, pairs_max);
+            let scan = match part.first_visible(&start) {
+                Some(first) => Scan { pairs_max, ..Scan::of((keys::omap(&object.key, first), end.clone())) },
+                None => Scan::of((end.clone(), end.clone())),
+            };
             let found = self.shared.index().scan(&self.shard, scan).await?;
             let last = found.pairs.last().filter(|_| found.is_full).and_then(|(key, _)| key.get(skip..));
             // Keys behind the first end of the two are for the next turn.

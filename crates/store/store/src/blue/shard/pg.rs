@@ -7,7 +7,7 @@ use carmine_reactor::Shard;
 use carmine_types::{Eversion, ObjectId, SpgId};
 
 use crate::StoreError;
-use crate::blue::meta::index::{MetaIndex, Scan};
+use crate::blue::meta::index::{GrowingPages, MetaIndex, Scan};
 use crate::blue::meta::{codec, keys};
 use crate::blue::shard::Blue;
 
@@ -48,16 +48,19 @@ impl Blue {
         }
         let mut out = Vec::new();
         // Uncommitted changes are looked at before the scan: an object that becomes durable during it may be seen
-        // twice, but is never missed. Removed objects make a scan give less than it was asked for, so it goes on.
+        // twice, but is never missed.
+        let mut pages = GrowingPages::default();
         while out.len() < max && start < end {
-            let wanted = max - out.len();
-            let overlay = self.overlay(&start, &end);
-            let scan = Scan { start: start.clone(), end: end.clone(), pairs_max: wanted, keys_only: true };
+            let pairs_max = pages.next(max - out.len());
+            let overlay = self.overlay(&start, &end, pairs_max);
+            let scan = Scan { start: start.clone(), end: end.clone(), pairs_max, keys_only: true };
             let page = self.shared.index().scan(&self.shard, scan).await?;
             let is_full = page.is_full;
             let found: Vec<Vec<u8>> = page.pairs.into_iter().map(|(key, _)| key).collect();
-            // If the scan was cut, what lies behind its last key is for the next one.
-            let bound = found.last().filter(|_| is_full).cloned();
+            // Keys after the last one of a page that was cut are for the next turn.
+            let scanned_to = found.last().filter(|_| is_full);
+            let overlaid_to = overlay.last().filter(|_| overlay.len() == pairs_max).map(|(key, _)| key);
+            let bound = scanned_to.into_iter().chain(overlaid_to).min().cloned();
             for key in merge(found, overlay, bound.as_deref()) {
                 if out.len() < max {
                     out.push(keys::decode_onode(&key)?);
@@ -74,8 +77,8 @@ impl Blue {
         Ok(out)
     }
 
-    /// Uncommitted comings and goings in a range of onode keys, in order.
-    fn overlay(&self, start: &[u8], end: &[u8]) -> Vec<(Vec<u8>, bool)> {
+    /// Uncommitted comings and goings in a range of onode keys, in order, up to so many.
+    fn overlay(&self, start: &[u8], end: &[u8], keys_max: usize) -> Vec<(Vec<u8>, bool)> {
         let existence = self.existence.borrow();
         if existence.is_empty() {
             return Vec::new();
@@ -86,19 +89,20 @@ impl Blue {
             .range::<[u8], _>((from, Bound::Unbounded))
             .map(|(oid, entry)| (keys::onode(oid), entry.exists))
             .take_while(|(key, _)| key.as_slice() < end)
+            .take(keys_max)
             .collect()
     }
 }
 
-/// The keys found, with what the overlay adds and takes away up to `bound` (inclusive).
-fn merge(found: Vec<Vec<u8>>, overlay: Vec<(Vec<u8>, bool)>, bound: Option<&[u8]>) -> Vec<Vec<u8>> {
-    let overlay: Vec<_> =
-        overlay.into_iter().filter(|(key, _)| bound.is_none_or(|bound| key.as_slice() <= bound)).collect();
+/// The keys found, with those that the overlay adds and without those that it removes, up to `bound` (inclusive).
+fn merge(mut found: Vec<Vec<u8>>, overlay: Vec<(Vec<u8>, bool)>, bound: Option<&[u8]>) -> Vec<Vec<u8>> {
+    let is_within = |key: &[u8]| bound.is_none_or(|bound| key <= bound);
+    found.retain(|key| is_within(key));
     if overlay.is_empty() {
         return found;
     }
     let mut keys: std::collections::BTreeSet<Vec<u8>> = found.into_iter().collect();
-    for (key, exists) in overlay {
+    for (key, exists) in overlay.into_iter().filter(|(key, _)| is_within(key)) {
         if exists {
             keys.insert(key);
         } else {
