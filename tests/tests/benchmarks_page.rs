@@ -283,6 +283,27 @@ fn the_tables_of_the_page_are_those_of_the_archive() {
     );
 }
 
+/// README's figures of Carmine beside Ceph are the archive's, too.
+#[test]
+fn the_readme_has_the_current_figures_beside_ceph() {
+    let (archive, readme) = (archive(), read("README.md"));
+    for (load, iodepth) in
+        [("randread", 16), ("randread", 64), ("randwrite, durable", 16), ("randwrite, durable", 64)]
+    {
+        let name = match load {
+            "randread" => format!("randread {iodepth}, fio rbd"),
+            _ => format!("durable randwrite {iodepth}, fio rbd"),
+        };
+        let rows = list(table(&archive, "ratios"), "rows");
+        let row = rows.iter().find(|row| texts(row, "labels") == [&name, "machine CPU, µs", "Ceph"]);
+        let row = row.unwrap_or_else(|| panic!("the archive has no row {name:?}"));
+        let cells = list(row, "figures").iter().map(|value| cell(&archive["units"], value));
+        let head = [load.to_owned(), iodepth.to_string(), count(row, "rounds").to_string()];
+        let wanted = line(&head.into_iter().chain(cells).collect::<Vec<_>>());
+        assert!(readme.contains(&wanted), "README.md lacks\n{wanted}");
+    }
+}
+
 #[test]
 fn the_page_is_short_and_its_links_lead_somewhere() {
     let page = read("BENCHMARKS.md");
