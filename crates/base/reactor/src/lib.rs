@@ -59,6 +59,7 @@ mod mailbox;
 mod net;
 mod nvme;
 mod op;
+pub mod probes;
 mod runtime;
 mod shard;
 mod shared;

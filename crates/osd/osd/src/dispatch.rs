@@ -9,7 +9,7 @@ use crate::messages::{
     PushObject, RECOVERY_KINDS, RepOp, fitted, join, peek_head, peek_pg,
 };
 use carmine_messenger::{Connection, Dispatcher, Message, Parts, Permit};
-use carmine_reactor::{Group, ShardId};
+use carmine_reactor::{Group, ShardId, probes};
 use carmine_types::{Epoch, PgId, ReqId, SpgId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::osd_op::{OsdRequest, peek, peek_output};
@@ -156,6 +156,7 @@ pub(crate) fn place_op(osd: &Rc<OsdShard>, op: Unplaced) {
 fn hop(osd: &Rc<OsdShard>, owner: ShardId, op: Unplaced) {
     let Unplaced { conn, parts, permit, .. } = op;
     let (home, conn, gid) = (osd.shard.id(), conn.id(), conn.peer().gid);
+    probes::op_hopped(gid, parts.header.tid, owner.0);
     let token = permit.map(Permit::detach);
     let number = osd.hop_out(owner);
     osd.shard.submit_to(owner, move |shard| {
@@ -205,7 +206,10 @@ pub(crate) fn route_op(osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
         Some(_) if op.may_go_to_replicas() => op.reply(osd, Outcome::error(errno::EAGAIN)),
         None if osd.is_deleted(id.pool) => op.reply(osd, Outcome::error(errno::ENOENT)),
         // Not ours by our map, which the client has or was just sent: it finds the right OSD itself.
-        _ => osd.metrics.borrow_mut().ops_dropped += 1,
+        _ => {
+            osd.metrics.borrow_mut().ops_dropped += 1;
+            op.abandon();
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use carmine_crush::object_hash;
 use carmine_messenger::{Connection, Permit, PermitToken};
-use carmine_reactor::{Payload, Shard, ShardId, sync::oneshot};
+use carmine_reactor::{Payload, Shard, ShardId, probes, sync::oneshot};
 use carmine_types::{Eversion, ObjectId, ReqId, SNAP_DIR, SNAP_HEAD, UTime, errno};
 use carmine_wire::header::Header2;
 use carmine_wire::osd_op::{Extent, OPS_MAX, OsdOp, OsdReply, OsdRequest, flags, ops, payload_bytes};
@@ -41,7 +41,7 @@ pub(crate) struct ClientOp {
     /// When it was last started: when it arrived, unless it waited.
     pub(crate) started_ns: Cell<u64>,
     /// Where it is.
-    pub(crate) stage: Cell<Stage>,
+    stage: Cell<Stage>,
     /// Where the answer goes; `None` once it went.
     to: RefCell<Option<ReplyTo>>,
     /// Room for memory that it turned out to need.
@@ -57,8 +57,8 @@ pub(crate) enum Stage {
     Queued,
     /// It reads what it needs from the store.
     Executing,
-    /// Submitted, and not durable here.
-    Store,
+    /// Submitted with this version number, and not durable here.
+    Store { version: u64 },
     /// Durable here with this version number, and not on all members.
     Replicas { version: u64 },
     /// Durable everywhere.
@@ -72,7 +72,7 @@ impl Stage {
             Stage::WaitingForPg => "waiting_for_pg",
             Stage::Queued => "queued",
             Stage::Executing => "executing",
-            Stage::Store => "store",
+            Stage::Store { .. } => "store",
             Stage::Replicas { .. } => "replicas",
             Stage::Reply => "reply",
         }
@@ -187,7 +187,7 @@ impl ClientOp {
         let is_snapless = request.snap_seq == 0 && request.snapid == SNAP_HEAD;
         let (started_ns, to) = (Cell::new(arrived_ns), RefCell::new(Some(to)));
         let (stage, more) = (Cell::new(Stage::WaitingForPg), RefCell::default());
-        Rc::new(ClientOp {
+        let op = Rc::new(ClientOp {
             request,
             oid,
             data,
@@ -200,7 +200,9 @@ impl ClientOp {
             stage,
             to,
             more,
-        })
+        });
+        op.is_received();
+        op
     }
 
     /// The OSD's own operation on an object: one of its snapshots is gone.
@@ -213,7 +215,46 @@ impl ClientOp {
             trims: Some(snap),
             ..op
         });
-        Rc::new(op.expect("nobody else has it yet"))
+        let op = Rc::new(op.expect("nobody else has it yet"));
+        op.is_received(); // it has another address
+        op
+    }
+
+    /// Names it in probes: while it is there, no other has its address.
+    #[inline]
+    fn address(&self) -> u64 {
+        std::ptr::from_ref(self).addr() as u64
+    }
+
+    #[inline]
+    fn is_received(&self) {
+        let (ReqId { client, tid, .. }, pg) = (self.reqid, self.request.pg);
+        probes::op_received(self.address(), client, tid, pg.pool, pg.ps);
+    }
+
+    /// Where it is.
+    pub(crate) fn stage(&self) -> Stage {
+        self.stage.get()
+    }
+
+    /// It is answered together with another operation, which is there already.
+    pub(crate) fn goes_with(&self, other: &ClientOp) {
+        self.stage.set(other.stage());
+    }
+
+    /// It is at this stage now.
+    #[inline(always)] // the caller names the stage, so that one probe is left
+    pub(crate) fn enters(&self, stage: Stage) {
+        self.stage.set(stage);
+        let op = self.address();
+        match stage {
+            Stage::WaitingForPg => probes::op_waiting(op),
+            Stage::Queued => probes::op_queued(op),
+            Stage::Executing => probes::op_started(op),
+            Stage::Store { version } => probes::op_submitted(op, version),
+            Stage::Replicas { .. } => probes::op_durable(op),
+            Stage::Reply => probes::op_committed(op),
+        }
     }
 
     /// It has waited until now.
@@ -264,6 +305,9 @@ impl ClientOp {
     pub(crate) fn abandon(&self) {
         // Dropped when the cell is free again: that gives room back.
         let to = self.to.borrow_mut().take();
+        if to.is_some() {
+            probes::op_dropped(self.address());
+        }
         drop(to);
         self.release_more();
     }
@@ -337,7 +381,7 @@ impl ClientOp {
         }
         let to = self.to.borrow_mut().take();
         match to {
-            None => {}
+            None => return self.release_more(),
             Some(ReplyTo::Local(tell)) => {
                 let outputs = outcome.outputs.into_iter().map(|(_, data)| data).collect();
                 let _ = tell.send(LocalReply { result: outcome.result, outputs });
@@ -353,6 +397,8 @@ impl ClientOp {
                 back.go(Some((OsdReply::header(self.reqid.tid), front, joined(&mut outcome))));
             }
         }
+        let ReqId { client, tid, .. } = self.reqid;
+        probes::op_replied(self.address(), client, tid, self.arrived_ns, outcome.result);
         self.release_more(); // behind the answer, which counts by itself now
     }
 

@@ -226,12 +226,11 @@ impl OsdShard {
     /// Keeps an operation until the map moves on. Bounded: what does not fit is dropped, and its client, which waits for
     /// the same map, sends it again.
     pub(crate) fn park(&self, op: Rc<ClientOp>) {
-        let mut waiting = self.waiting.borrow_mut();
-        if waiting.len() < WAITING_OPS_MAX {
-            waiting.push(op);
-        } else {
-            self.metrics.borrow_mut().ops_dropped += 1;
+        if self.waiting.borrow().len() < WAITING_OPS_MAX {
+            return self.waiting.borrow_mut().push(op);
         }
+        self.metrics.borrow_mut().ops_dropped += 1;
+        op.abandon();
     }
 
     /// Forgets waiting operations of clients that are gone.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use carmine_pgtypes::{Sealed, Transaction};
-use carmine_reactor::Payload;
+use carmine_reactor::{Payload, probes};
 use carmine_types::{OsdId, SpgId, is_mutated};
 
 use super::recovery::Window;
@@ -247,6 +247,7 @@ impl Sent {
     fn send(&self, peers: &Peers, pg: SpgId, to: OsdId) {
         let bare = self.bare.as_ref().filter(|bare| bare.to.contains(&to));
         let packed = bare.map_or(&self.packed, |bare| &bare.packed);
+        probes::replica_sent(pg.pgid.pool, pg.pgid.ps, self.version, to.0);
         peers.send(to, pg, packed.message());
     }
 }

@@ -351,7 +351,7 @@ impl Pg {
     pub(crate) fn ops_in_flight(&self, osd: &OsdShard) -> Vec<OpInFlight> {
         let mut ops = Vec::new();
         self.pipeline.each(|op| {
-            let stage = op.stage.get();
+            let stage = op.stage();
             ops.push(OpInFlight {
                 op: Rc::clone(op),
                 stage: stage.name(),
@@ -377,7 +377,7 @@ impl Pg {
             }
             Stage::Queued => "the commit of other writes: the pg has as many in flight as it may".to_owned(),
             Stage::Executing => "the store: metadata or data of the object".to_owned(),
-            Stage::Store => "its data and metadata to be durable here".to_owned(),
+            Stage::Store { .. } => "its data and metadata to be durable here".to_owned(),
             Stage::Replicas { version } => {
                 let missing: Vec<String> =
                     self.backend.missing(version).iter().map(ToString::to_string).collect();

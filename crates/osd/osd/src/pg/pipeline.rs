@@ -74,7 +74,7 @@ impl Pipeline {
         let is_after =
             |w: &Rc<ClientOp>| (w.reqid.client, w.reqid.inc) == (id.client, id.inc) && w.reqid.tid >= id.tid;
         let again = op.request.retry_attempt > 0;
-        op.stage.set(Stage::WaitingForPg);
+        op.enters(Stage::WaitingForPg);
         if again && let Some(same) = waiting.iter_mut().find(|w| w.reqid == id) {
             let replaced = keep_newer(same, op);
             drop(waiting);
@@ -133,7 +133,7 @@ impl Pipeline {
         let mut places = HashMap::<_, _, FixedState>::default();
         let mut replaced = Vec::new();
         for op in ops {
-            op.stage.set(Stage::WaitingForPg);
+            op.enters(Stage::WaitingForPg);
             op.release_more();
             match places.entry(op.reqid) {
                 Entry::Occupied(place) if op.reqid != ReqId::default() => {
@@ -155,7 +155,7 @@ impl Pipeline {
         if op.request.retry_attempt > 0 {
             let here = self.objects.borrow_mut().enter_again(&op.oid, op, |other| is_older(other, op));
             if let Some(replaced) = here {
-                op.stage.set(Stage::Queued);
+                op.enters(Stage::Queued);
                 replaced.iter().for_each(|op| op.abandon());
                 return false;
             }
@@ -163,7 +163,7 @@ impl Pipeline {
         let has_room = !op.is_write || self.has_room();
         let starts = self.objects.borrow_mut().enter(&op.oid, op, committed, has_room);
         if !starts {
-            op.stage.set(Stage::Queued);
+            op.enters(Stage::Queued);
         }
         starts
     }
@@ -253,7 +253,7 @@ impl Pipeline {
     /// A write was submitted, and is answered when it is committed.
     pub(super) fn submitted(&self, write: Write) {
         let version = write.version.version;
-        write.op.stage.set(Stage::Store);
+        write.op.enters(Stage::Store { version });
         let mut in_flight = self.in_flight.borrow_mut();
         let last = in_flight.back().map(|last| last.version.version);
         assert!(last.is_none_or(|last| last + 1 == version), "{version} in flight comes after {last:?}");
@@ -279,7 +279,7 @@ impl Pipeline {
         let mut in_flight = self.in_flight.borrow_mut();
         match find(&mut in_flight, version) {
             Some(write) => {
-                op.stage.set(write.op.stage.get());
+                op.goes_with(&write.op);
                 write.followers.push((op, outcome));
                 None
             }
@@ -293,7 +293,7 @@ impl Pipeline {
         for version in versions {
             if let Some(write) = find(&mut in_flight, version) {
                 write.local_ns = now_ns;
-                write.ops().for_each(|op| op.stage.set(Stage::Replicas { version }));
+                write.ops().for_each(|op| op.enters(Stage::Replicas { version }));
             }
         }
     }
@@ -306,7 +306,7 @@ impl Pipeline {
         let (version, next) = (write.version.version, in_flight.front().map(|next| next.version.version));
         assert!(next.is_none_or(|next| next == version + 1), "{next:?} in flight comes after {version}");
         drop(in_flight);
-        write.ops().for_each(|op| op.stage.set(Stage::Reply));
+        write.ops().for_each(|op| op.enters(Stage::Reply));
         self.objects.borrow_mut().commit(&write.op.oid, write.version.version);
         Some(write)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use carmine_messenger::Message;
 use carmine_peering::{AttemptId, Event};
 use carmine_pgtypes::{Sealed, Transaction};
-use carmine_reactor::Group;
+use carmine_reactor::{Group, probes};
 use carmine_store::{Prepared, StoreError};
 use carmine_types::{Errno, Eversion, ObjectId, errno};
 
@@ -90,6 +90,7 @@ impl Pg {
         }
         *self.replica.back.borrow_mut() = Some(Rc::clone(&reply));
         let version = txn.version();
+        probes::replica_received(self.id.pgid.pool, self.id.pgid.ps, version.version);
         let last = self.replica.last().unwrap_or_else(|| self.last_update());
         if version <= last {
             // Sent again. If it is durable its acknowledgement was lost; else that will come.
@@ -235,6 +236,7 @@ impl Pg {
 
     /// As a replica: everything up to this version number is durable here.
     pub(super) fn replica_commit(&self, osd: &OsdShard, version: u64) {
+        probes::replica_durable(self.id.pgid.pool, self.id.pgid.ps, version);
         self.backend.durable(version);
         self.acknowledge(osd);
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use carmine_peering::{AttemptId, Event, Reason};
 use carmine_pgtypes::{LogEntry, Returned, Sealed, Step};
-use carmine_reactor::{Group, Payload};
+use carmine_reactor::{Group, Payload, probes};
 use carmine_store::StoreError;
 use carmine_types::{Errno, LogOp, ObjectId, OsdId, errno, is_mutated};
 
@@ -89,7 +89,7 @@ impl Pg {
 
     /// Runs an operation that is next on its object.
     fn execute(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
-        op.stage.set(Stage::Executing);
+        op.enters(Stage::Executing);
         if self.execute_at_hand(osd, &op) {
             return;
         }
@@ -315,7 +315,10 @@ impl Pg {
             return;
         }
         let why = match ack.result {
-            0 if self.backend.acked(from, version) => return self.settle(osd, osd.shard.stamp_ns()),
+            0 if self.backend.acked(from, version) => {
+                probes::replica_acked(self.id.pgid.pool, self.id.pgid.ps, version, from.0);
+                return self.settle(osd, osd.shard.stamp_ns());
+            }
             0 => {
                 return tracing::error!(
                     "pg {}: {from} acknowledges version {version}, which it was not sent",

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use carmine_reactor::{Bytes, Group as SchedulingGroup};
+use carmine_reactor::{Bytes, Group as SchedulingGroup, probes};
 use smallvec::SmallVec;
 
 use crate::blue::log::record::{GroupHeader, HEADER_BYTES, Known, Out};
@@ -178,6 +178,7 @@ impl Blue {
             stats.groups += 1;
             stats.log_bytes += blocks * BLOCK_BYTES;
         });
+        probes::log_begins(seq, txns, blocks * BLOCK_BYTES);
         let data = group.freeze().slice(..(blocks * BLOCK_BYTES) as usize);
         let result = self.log_file().write_at(vec![data], block * BLOCK_BYTES, durable).await;
         if let Err(error) = result {
@@ -188,6 +189,7 @@ impl Blue {
 
     /// A group is in the log, in the device's cache at least.
     fn logged(&self, seq: u64, durable: bool) {
+        probes::log_ended(seq);
         let mut queue = self.queue.borrow_mut();
         let flush = self.flush_for(&queue, durable);
         if let Some(group) = queue.group(seq) {

@@ -5,7 +5,7 @@ use std::io;
 use std::rc::Rc;
 
 use carmine_reactor::sync::oneshot;
-use carmine_reactor::{Bytes, Group as SchedulingGroup};
+use carmine_reactor::{Bytes, Group as SchedulingGroup, probes};
 use carmine_types::{FlushMode, is_mutated};
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
@@ -493,7 +493,9 @@ impl Blue {
             queue.flush_begun += 1;
             (queue.flush_begun, std::mem::take(&mut queue.unflushed_data))
         };
+        probes::flush_begins(number, data);
         let result = self.flush_data_and_log(data).await;
+        probes::flush_ended(number);
         let mut queue = self.queue.borrow_mut();
         queue.flushing = false;
         if result.is_ok() {
