@@ -92,12 +92,13 @@ impl View {
     pub(crate) fn show(&mut self, event: SweepEvent) {
         match event {
             SweepEvent::Point { index, stem, left } => {
+                // A sweep may add points at its end.
+                let count = self.bar.length().unwrap_or(0).max(index as u64 + 1);
+                self.bar.set_length(count);
                 self.bar.set_position(index as u64);
                 self.point = format!("about {} left; {stem}", show_duration(left));
                 self.bar.set_message(self.point.clone());
-                self.pulse.beat(|| {
-                    format!("point {} of {}: {}", index + 1, self.bar.length().unwrap_or(0), self.point)
-                });
+                self.pulse.beat(|| format!("point {} of {count}: {}", index + 1, self.point));
             }
             SweepEvent::Step(what) => self.bar.set_message(format!("{}: {what}", self.point)),
             SweepEvent::Ended { state: PointEnd::Done, .. } => self.bar.inc(1),

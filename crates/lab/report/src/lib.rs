@@ -2,7 +2,7 @@
 //!
 //! `data` reads archives and puts repeats together; `figures` and `compare` decide which charts the data allow and make
 //! them as plain data (`chart`); `report` puts all in the order of reading as parts and blocks; `page` and `markdown` show
-//! these. `words` explains verdicts, marks and terms.
+//! these. `words` explains verdicts, marks and terms. `results` is the short report of a few results side by side.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -18,6 +18,7 @@ mod flames;
 mod markdown;
 mod page;
 mod report;
+mod results;
 mod table;
 mod units;
 mod words;
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use carmine_study::archive::{ArchiveError, write_whole};
 use carmine_study::lists;
+use carmine_study::table::Results;
 use serde::Serialize;
 
 /// The files that were written.
@@ -67,4 +69,12 @@ pub fn write_report(
         points: loaded.iter().map(|run| run.points.len()).sum(),
         notices: report.notices,
     })
+}
+
+/// Writes a page about results side by side: the answer in words, and one chart of the rows that support a figure.
+///
+/// # Errors
+/// A file that can't be written.
+pub fn write_results(results: &Results<'_>, page: &Path) -> Result<(), ArchiveError> {
+    write_whole(page, page::html(&results::report(results)).as_bytes())
 }

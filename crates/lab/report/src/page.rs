@@ -40,7 +40,7 @@ pub(crate) fn html(report: &Report) -> String {
                     nav aria-label="Parts of the page" { @for part in &report.parts { a href={ "#" (part.id) } { (part.title) } } }
                 }
                 main { @for part in &report.parts { section id=(part.id) { h2 { (part.title) } @for block in &part.blocks { (shown(block)) } } } }
-                footer { "Written by carmine report. The same tables are in report.md; the archive has all samples and logs." }
+                footer { (report.footer) }
                 script { (PreEscaped(SCRIPT)) }
             }
         }

@@ -24,6 +24,8 @@ pub(crate) struct Report {
     /// Figures that are missing or spoilt.
     pub(crate) notices: Vec<String>,
     pub(crate) parts: Vec<Part>,
+    /// What wrote it, and where its figures lie.
+    pub(crate) footer: &'static str,
 }
 
 /// A part of the page under a heading.
@@ -83,6 +85,9 @@ impl Part {
     }
 }
 
+const FOOTER: &str =
+    "Written by carmine report. The same tables are in report.md; the archive has all samples and logs.";
+
 /// Puts the report of runs together; it will be written into the folder `out`.
 pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
     let view = View::new(runs);
@@ -117,10 +122,16 @@ pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
     all.push(Part::new("conditions", "Conditions", conditions::sections(&view)));
     let names = distinct(runs.iter().map(|run| run.file().name.as_str())).join(", ");
     let title = if runs.len() == 1 { names } else { format!("{names} ({} runs)", runs.len()) };
-    let mut report = Report { title, subtitle: subtitle(runs), notices, parts: all };
-    report.parts.push(words::glossary(&report));
-    report.parts.retain(|part| !part.blocks.is_empty());
-    report
+    Report { title, subtitle: subtitle(runs), notices, parts: all, footer: FOOTER }.with_glossary()
+}
+
+impl Report {
+    /// Adds the words that it uses, and leaves out parts that are empty.
+    pub(crate) fn with_glossary(mut self) -> Report {
+        self.parts.push(words::glossary(&self));
+        self.parts.retain(|part| !part.blocks.is_empty());
+        self
+    }
 }
 
 /// ` of` a run where there are several.

@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer};
 use toml::{Spanned, Table};
 
 use crate::archive::Chart;
+use crate::support::SPARE_REPEATS;
 
 pub use axis::{AxisValue, Values, WORKLOADS, Workload, axes, axis, workload};
 pub(crate) use axis::{resized, settle};
@@ -103,6 +104,8 @@ carmine_types::defaults! {
         /// The axis of a response-latency curve: run in this order without a restart between.
         pub curve: Option<String>,
         pub repeats: u32 = 1,
+        /// Repeats more, at most, of points without an answer because other work spoilt some.
+        pub spare_repeats: u32 = SPARE_REPEATS as u32,
         /// The difference (part of 1) that it is to tell from chance: the sweep stops when the machine drifts by more.
         pub tolerance: f64 = TOLERANCE,
         #[serde(deserialize_with = "time")]
@@ -275,6 +278,7 @@ impl Plan {
             ));
         }
         within("repeats", self.repeats, 1..=REPEATS_MAX)?;
+        within("spare_repeats", self.spare_repeats, 0..=REPEATS_MAX)?;
         within("tolerance", self.tolerance, 0.001..=1.0)?;
         for (key, given) in [("compare", &self.compare), ("curve", &self.curve)] {
             if let Some(name) = given.as_ref().filter(|name| !self.has_axis(name)) {

@@ -5,6 +5,7 @@ mod curve;
 mod drives;
 mod point;
 mod records;
+mod spare;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,9 @@ use std::time::Duration;
 use carmine_stats::out_of_reach;
 pub use carmine_testbed::Ended as End;
 
-use crate::archive::{ArchiveError, Config, Point, PointEnd, PointKind, PointState, Run, dat_table};
+use crate::archive::{
+    ArchiveError, Config, Point, PointEnd, PointKind, PointResult, PointState, Run, dat_table,
+};
 use crate::commands::{BoundedCommand, What, shell_line, testbed_step};
 use crate::drift::Drift;
 use crate::expand::{Machine, Planned, start_key};
@@ -98,6 +101,9 @@ pub struct Sweep<'a> {
     script: Script,
     /// The point whose OSDs run now.
     running: Option<Point>,
+    /// The points that were measured, of the first `read` ones: each result is read once.
+    measured: Vec<(Point, PointResult)>,
+    read: usize,
 }
 
 impl<'a> Sweep<'a> {
@@ -113,6 +119,8 @@ impl<'a> Sweep<'a> {
             baselines: Baselines::default(),
             script: Script::open(job.run.dir()),
             running: None,
+            measured: Vec::new(),
+            read: 0,
             job,
             executor,
             events,
@@ -127,28 +135,45 @@ impl<'a> Sweep<'a> {
     /// Runs what is left.
     pub fn run(mut self) -> Result<Ending, ArchiveError> {
         self.stop_stale();
-        for at in 0..self.job.points.len() {
-            if self.state(at).is_some() {
-                continue;
-            }
-            let stem = self.job.points[at].point.stem.clone();
-            let begin = Event::Point { index: at, stem, left: self.left(at) };
-            (self.events)(begin);
-            let ending = match self.point(at)? {
-                false => Some(Ending::Stopped),
-                true => self.drifted(at)?.map(Ending::Drifted),
-            };
-            if ending.is_some() {
-                self.stop();
-            }
-            self.script.write(&self.job.run)?;
-            if let Some(ending) = ending {
+        let mut at = 0;
+        while at < self.job.points.len() || self.add_repeats()? {
+            if self.state(at).is_none()
+                && let Some(ending) = self.go(at)?
+            {
                 return Ok(ending);
             }
+            at += 1;
         }
         self.stop();
         self.finish()?;
         Ok(Ending::Complete)
+    }
+
+    /// Runs one point; an ending if the sweep ends with it before its time.
+    fn go(&mut self, at: usize) -> Result<Option<Ending>, ArchiveError> {
+        let stem = self.job.points[at].point.stem.clone();
+        let begin = Event::Point { index: at, stem, left: self.left(at) };
+        (self.events)(begin);
+        let ending = match self.point(at)? {
+            false => Some(Ending::Stopped),
+            true => self.drifted(at)?.map(Ending::Drifted),
+        };
+        if ending.is_some() {
+            self.stop();
+        }
+        self.script.write(&self.job.run)?;
+        Ok(ending)
+    }
+
+    /// Reads the results of the first `count` points, of which each has been run, but for those that were read before.
+    fn read_results(&mut self, count: usize) -> Result<(), ArchiveError> {
+        while self.read < count {
+            let point = &self.job.points[self.read].point;
+            let result = if self.job.run.is_done(point) { self.job.run.result(point)? } else { None };
+            self.measured.extend(result.map(|result| (point.clone(), result)));
+            self.read += 1;
+        }
+        Ok(())
     }
 
     /// Called after the first point was run again: returns the machine's drift if the rest of the run would decide nothing.
@@ -156,9 +181,8 @@ impl<'a> Sweep<'a> {
         if self.job.points[at].point.kind != PointKind::Again {
             return Ok(None);
         }
-        let run = Run::open(self.job.run.dir())?;
-        let measured = run.measured()?;
-        let drift = Drift::of(measured.iter().map(|(point, result)| (*point, result)));
+        self.read_results(at + 1)?;
+        let drift = Drift::of(self.measured.iter().map(|(point, result)| (point, result)));
         let changes = drift.map_or_else(Vec::new, |drift| drift.changes());
         self.job.run.file.drift = changes.last().copied();
         self.job.run.save()?;
@@ -243,8 +267,7 @@ impl<'a> Sweep<'a> {
         self.running.as_ref().is_some_and(|now| {
             point.curve.is_some()
                 && point.config.text("cache") != Some("cold")
-                && (&now.curve, now.repeat, &now.arm, now.kind)
-                    == (&point.curve, point.repeat, &point.arm, point.kind)
+                && curve::is_shared(now, point)
                 && start_key(&now.config) == start_key(&point.config)
         })
     }
@@ -255,13 +278,13 @@ impl<'a> Sweep<'a> {
         if !self.job.options.keep_layouts {
             self.remove_layouts();
         }
-        let run = Run::open(self.job.run.dir())?;
-        for stem in drives::refute(&run)? {
+        self.read_results(self.job.points.len())?;
+        for stem in drives::refute(&self.job.run, &mut self.measured)? {
             (self.events)(Event::Note(format!(
                 "{stem}: not DEVICE, since another point did more on its drives"
             )));
         }
-        let table = dat_table(&run);
+        let table = dat_table(self.measured.iter().map(|(point, result)| (point, result)));
         self.job.run.save_text("points.dat", &table)?;
         self.script.write(&self.job.run)?;
         self.job.run.save()

@@ -13,8 +13,14 @@ use crate::run::WINDOW_MIN;
 /// Clean repeats of a point that an answer takes.
 pub const REPEATS_MIN: usize = 3;
 
+/// A point of which other work spoilt repeats is measured this many times more at most.
+pub const SPARE_REPEATS: usize = 2;
+
 /// Marks that spoil a figure.
 pub const SPOILS: [&str; 6] = ["SMOKE", "SHARED", "NOISY", "FOREIGN", "UNSTEADY", "DIED"];
+
+/// Those that come from other work: the next repeat may have none.
+const PASSING: [&str; 3] = ["NOISY", "FOREIGN", "UNSTEADY"];
 
 /// The word for a point without a result.
 const FAILED: &str = "failed";
@@ -45,6 +51,16 @@ pub fn clean<T: Copy>(repeats: &[T], spoilt_by: impl Fn(&T) -> Vec<&'static str>
     let words = if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) };
     let all = counted(repeats.len(), "repeat");
     Err(format!("{} of {all} clean{words}, and it takes {REPEATS_MIN}", clean.len()))
+}
+
+/// True if a point has no answer because other work spoilt repeats, and up to `more` further ones may give it one. `spoilt_by` has
+/// the marks that spoil each repeat.
+pub fn may_be_saved(spoilt_by: &[Vec<&str>], more: usize) -> bool {
+    let clean = spoilt_by.iter().filter(|words| words.is_empty()).count();
+    let is_short = clean < REPEATS_MIN && clean + more >= REPEATS_MIN;
+    is_short
+        && spoilt_by.len() >= REPEATS_MIN
+        && spoilt_by.iter().flatten().all(|word| PASSING.contains(word))
 }
 
 /// A difference between two points that their repeats and the machine's drift support.
@@ -148,6 +164,23 @@ mod tests {
         let wrong = clean(&["", "UNSTEADY", "", "UNSTEADY"], spoilt).unwrap_err();
         assert_eq!(wrong, "2 of 4 repeats clean (UNSTEADY 2), and it takes 3");
         assert_eq!(clean(&[""], spoilt).unwrap_err(), "1 of 1 repeat clean, and it takes 3");
+    }
+
+    #[test]
+    fn only_what_other_work_spoilt_is_worth_another_repeat() {
+        let saved = |words: &[&'static str], more| {
+            let each = words.iter().map(|word| if word.is_empty() { vec![] } else { vec![*word] });
+            may_be_saved(&each.collect::<Vec<_>>(), more)
+        };
+        assert!(saved(&["", "NOISY", ""], 1) && saved(&["UNSTEADY", "FOREIGN", ""], 2));
+        assert!(!saved(&["UNSTEADY", "FOREIGN", ""], 1), "one more would not be enough");
+        assert!(!saved(&["NOISY"; 3], 2) && !saved(&["", "NOISY", ""], 0));
+        assert!(!saved(&["", "", "", "NOISY"], 2), "it has its answer");
+        assert!(
+            !saved(&["SHARED", "", ""], 2) && !saved(&["", "failed", ""], 2),
+            "it would be the same again"
+        );
+        assert!(!saved(&["NOISY"], 2), "the plan asked for one");
     }
 
     #[test]

@@ -1,16 +1,18 @@
 //! Results side by side, and in words: what bounded each of them, what to try next, and what one more reactor or copy changed.
 //! Repeats of one load on one testbed are a row; a row whose repeats support no figure is no result, and stands apart.
 
+use std::fmt;
+
 use carmine_load::origin::Origin;
 use carmine_stats::median;
 use carmine_types::columns;
 
 use crate::archive::{Config, Direction, PointResult};
 use crate::compare::Measured;
-use crate::lists::{grouped, joined};
+use crate::lists::{grouped, joined, span};
 use crate::plan::TOLERANCE;
 use crate::repeats::limiter;
-use crate::support::{change, clean, spoilt_by};
+use crate::support::{REPEATS_MIN, SPARE_REPEATS, change, clean, may_be_saved, spoilt_by};
 
 type Figure = fn(&PointResult, &Direction) -> Option<f64>;
 
@@ -31,40 +33,79 @@ const OF_REACTORS: [&str; 3] = ["reactors", "osd_cpus", "overprovisioned"];
 const OF_COPIES: [&str; 2] = ["pool_size", "min_size"];
 
 /// Repeats of one load on one testbed.
-struct Row<'a> {
-    name: String,
+pub struct Row<'a> {
+    /// What the names of its repeats begin with.
+    pub name: String,
     /// In the order of time.
     repeats: Vec<&'a Measured>,
     /// Those that nothing spoils; an error says why they are too few.
     clean: Result<Vec<&'a Measured>, String>,
 }
 
-/// A table of results, in which each figure is the median of the clean repeats, then what bounded each row, and what one more reactor
-/// or copy brought. Below it stand the rows that support no figure, with the reason.
-pub fn table(results: &[Measured]) -> String {
-    let rows = rows(results);
-    let (good, bad): (Vec<&Row<'_>>, Vec<&Row<'_>>) = rows.iter().partition(|row| row.clean.is_ok());
-    let mut parts = Vec::new();
-    if !good.is_empty() {
-        let bound: String = good.iter().map(|row| row.bound()).collect();
-        parts.push(format!("{}\n{bound}", cells(&good)));
-    }
-    let steps: Vec<String> = (0..rows.len())
-        .flat_map(|at| rows[at + 1..].iter().filter_map(|new| step(&rows[at], new)).collect::<Vec<_>>())
-        .collect();
-    parts.extend((!steps.is_empty()).then(|| steps.concat()));
-    if !bad.is_empty() {
-        let bound: String = bad.iter().map(|row| row.bound()).collect();
-        parts.push(format!("No results, as the repeats support no figure:\n{}\n{bound}", cells(&bad)));
-    }
-    parts.join("\n")
+/// Results by rows: those that support figures, and those that do not.
+pub struct Results<'a> {
+    /// In the order of the first result of each.
+    rows: Vec<Row<'a>>,
 }
 
-/// Puts repeats together: results of one configuration, build and machine.
-fn rows(results: &[Measured]) -> Vec<Row<'_>> {
-    let key = |m: &Measured| (m.result.carmine.in_process, m.result.carmine.origin.to_string());
-    let keyed = results.iter().map(|m| ((&m.config, key(m)), m));
-    grouped(keyed).into_iter().map(|(_, repeats)| Row::of(repeats)).collect()
+impl<'a> Results<'a> {
+    /// Puts repeats together: results of one configuration, build and machine.
+    pub fn new(measured: &'a [Measured]) -> Results<'a> {
+        let key = |m: &Measured| (m.result.carmine.in_process, m.result.carmine.origin.to_string());
+        let keyed = measured.iter().map(|m| ((&m.config, key(m)), m));
+        Results { rows: grouped(keyed).into_iter().map(|(_, repeats)| Row::of(repeats)).collect() }
+    }
+
+    /// The rows with enough clean repeats for a figure.
+    pub fn good(&self) -> Vec<&Row<'a>> {
+        self.rows.iter().filter(|row| row.clean.is_ok()).collect()
+    }
+
+    /// The rows that support no figure.
+    pub fn bad(&self) -> Vec<&Row<'a>> {
+        self.rows.iter().filter(|row| row.clean.is_err()).collect()
+    }
+
+    /// The rows that another repeat may make results: other work spoilt repeats, and there were not too many yet.
+    pub fn lacking(&self) -> impl Iterator<Item = &Row<'a>> {
+        self.rows.iter().filter(|row| row.is_lacking())
+    }
+
+    /// What one more reactor or copy brought: a sentence for each two rows that differ in nothing else.
+    pub fn steps(&self) -> Vec<String> {
+        let later = self.rows.iter().enumerate().map(|(at, base)| (base, &self.rows[at + 1..]));
+        later.flat_map(|(base, later)| later.iter().filter_map(|new| step(base, new))).collect()
+    }
+}
+
+/// A table of results, in which each figure is the median of the clean repeats, then what bounded each row, and what one more reactor
+/// or copy brought. Below it stand the rows that support no figure, with the reason.
+impl fmt::Display for Results<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let section = |rows: &[&Row<'_>]| {
+            let bound: String = rows.iter().map(|row| row.bound()).collect();
+            format!("{}\n{bound}", cells(rows))
+        };
+        let (good, bad, steps) = (self.good(), self.bad(), self.steps());
+        let mut parts = Vec::new();
+        parts.extend((!good.is_empty()).then(|| section(&good)));
+        parts.extend((!steps.is_empty()).then(|| steps.iter().map(|step| format!("{step}\n")).collect()));
+        parts.extend(
+            (!bad.is_empty())
+                .then(|| format!("No results, as the repeats support no figure:\n{}", section(&bad))),
+        );
+        f.write_str(&parts.join("\n"))
+    }
+}
+
+/// The rows under the names of the columns: a line for each direction that has operations.
+fn cells(rows: &[&Row<'_>]) -> String {
+    let names = NUMBERS.map(|(name, ..)| name);
+    let head = ["result", "rw", "repeats"].into_iter().chain(names).chain(["verdict"]);
+    let head: Vec<String> = head.map(str::to_owned).collect();
+    let all: Vec<Vec<String>> =
+        std::iter::once(head).chain(rows.iter().flat_map(|row| row.lines())).collect();
+    columns(&all, |at| (3..11).contains(&at))
 }
 
 /// The part that the names of all repeats begin with, without the ending of files and what separates the number of the repeat.
@@ -77,15 +118,26 @@ fn name(repeats: &[&Measured]) -> String {
     if name.is_empty() { names[0].to_owned() } else { name.to_owned() }
 }
 
+/// The marks that spoil a repeat.
+fn marks(repeat: &&Measured) -> Vec<&'static str> {
+    spoilt_by(&repeat.config, Some(&repeat.result))
+}
+
 impl<'a> Row<'a> {
     fn of(mut repeats: Vec<&'a Measured>) -> Row<'a> {
         repeats.sort_by_key(|m| m.result.carmine.origin.started_unix_s);
-        let clean = clean(&repeats, |m| spoilt_by(&m.config, Some(&m.result)));
+        let clean = clean(&repeats, marks);
         Row { name: name(&repeats), clean, repeats }
     }
 
+    fn is_lacking(&self) -> bool {
+        let spoilt: Vec<Vec<&str>> = self.repeats.iter().map(marks).collect();
+        let spare = (REPEATS_MIN + SPARE_REPEATS).saturating_sub(self.repeats.len());
+        may_be_saved(&spoilt, spare)
+    }
+
     /// The repeats that its figures are of: the clean ones, or all if those are too few.
-    fn used(&self) -> &[&'a Measured] {
+    pub fn used(&self) -> &[&'a Measured] {
         self.clean.as_ref().unwrap_or(&self.repeats)
     }
 
@@ -97,9 +149,24 @@ impl<'a> Row<'a> {
         &self.repeats[0].config
     }
 
+    /// The limiter of its repeats, and the reason.
+    pub fn limiter(&self) -> Option<(String, String)> {
+        limiter(self.results())
+    }
+
     /// The median of a figure; `None` if a repeat does not have it.
-    fn median(&self, of: impl Fn(&PointResult) -> Option<f64>) -> Option<f64> {
+    pub fn median(&self, of: impl Fn(&PointResult) -> Option<f64>) -> Option<f64> {
         median(&self.results().map(of).collect::<Option<Vec<f64>>>()?)
+    }
+
+    /// The least and the largest value of a figure.
+    pub fn span(&self, of: impl Fn(&PointResult) -> Option<f64>) -> (f64, f64) {
+        span(self.results().filter_map(of))
+    }
+
+    /// `3 of 4`: the repeats that its figures are of, and all.
+    pub fn repeats(&self) -> String {
+        format!("{} of {}", self.used().len(), self.repeats.len())
     }
 
     /// A line for each direction that has operations.
@@ -113,30 +180,42 @@ impl<'a> Row<'a> {
     fn line(&self, word: &str, side: fn(&PointResult) -> Option<&Direction>) -> Vec<String> {
         let rw = self.config().show("rw").unwrap_or_else(|| "-".to_owned());
         let rw = if rw == "randrw" { format!("{rw} {word}") } else { rw };
-        let mut line =
-            vec![self.name.clone(), rw, format!("{} of {}", self.used().len(), self.repeats.len())];
+        let mut line = vec![self.name.clone(), rw, self.repeats()];
         line.extend(NUMBERS.map(|(_, of, factor, digits)| {
             let figure = self.median(|result| of(result, side(result)?));
             figure.map_or_else(|| "-".to_owned(), |n| format!("{:.digits$}", n * factor))
         }));
-        line.push(limiter(self.results()).map_or_else(|| "-".to_owned(), |(name, _)| name));
+        line.push(self.limiter().map_or_else(|| "-".to_owned(), |(name, _)| name));
         line
     }
 
-    /// `disk.randread: DEVICE: 97 % of the raw device was reached`, and below it what to try next, and where it comes from.
-    fn bound(&self) -> String {
+    /// What bounded it, or why it is no answer: `disk.randread: DEVICE: 97 % of the raw device was reached`.
+    pub fn sentence(&self) -> String {
         let why = self.clean.as_ref().err().map(|why| format!("no answer: {why}"));
-        let (limiter, reason) = limiter(self.results()).unwrap_or_default();
+        let (limiter, reason) = self.limiter().unwrap_or_default();
         let limit = joined([&*limiter, &*reason], ": ");
         let limit = if why.is_some() && !limit.is_empty() { format!("measured: {limit}") } else { limit };
         let said = joined([why.as_deref().unwrap_or_default(), &limit], "; ");
-        let carmine = &self.used()[0].result.carmine;
-        let next = Some(&carmine.verdict_next).filter(|next| why.is_none() && !next.is_empty());
-        let next = next.map(|next| format!("\n  next: {next}")).unwrap_or_default();
-        let origin = Some(&carmine.origin).filter(|origin| origin.is_known());
-        let from =
-            origin.map(|origin| format!("\n  from: {origin}, {}", origin.started())).unwrap_or_default();
-        joined([&*self.name, &*said], ": ") + &next + &from + "\n"
+        joined([&*self.name, &*said], ": ")
+    }
+
+    /// What to try next; empty if nothing follows from it.
+    pub fn next(&self) -> &str {
+        if self.clean.is_ok() { &self.used()[0].result.carmine.verdict_next } else { "" }
+    }
+
+    /// Where its first repeat comes from.
+    pub fn origin(&self) -> &Origin {
+        &self.used()[0].result.carmine.origin
+    }
+
+    /// The sentence, and below it what to try next, and where it comes from.
+    fn bound(&self) -> String {
+        let origin = Some(self.origin()).filter(|origin| origin.is_known());
+        let from = origin.map(|origin| format!("{origin}, {}", origin.started())).unwrap_or_default();
+        let below = [("next", self.next()), ("from", &from)].into_iter().filter(|(_, text)| !text.is_empty());
+        let below: String = below.map(|(word, text)| format!("  {word}: {text}\n")).collect();
+        format!("{}\n{below}", self.sentence())
     }
 
     /// From the first clean repeat to the last, a part of 1.
@@ -144,16 +223,6 @@ impl<'a> Row<'a> {
         let iops: Vec<f64> = self.results().map(PointResult::iops).collect();
         iops.last().zip(iops.first()).map_or(0.0, |(last, first)| (last / first - 1.0).abs())
     }
-}
-
-/// The rows as a table.
-fn cells(rows: &[&Row<'_>]) -> String {
-    let names = NUMBERS.map(|(name, ..)| name);
-    let head = ["result", "rw", "repeats"].into_iter().chain(names).chain(["verdict"]);
-    let head: Vec<String> = head.map(str::to_owned).collect();
-    let all: Vec<Vec<String>> =
-        std::iter::once(head).chain(rows.iter().flat_map(|row| row.lines())).collect();
-    columns(&all, |at| (3..11).contains(&at))
 }
 
 /// How the second of two rows differs from the first, if they differ in their reactors or in their copies only.
@@ -181,7 +250,7 @@ fn step(base: &Row<'_>, new: &Row<'_>) -> Option<String> {
         _ => return None,
     };
     let said = said.unwrap_or_else(|why| format!("no answer: {why}"));
-    Some(format!("{} -> {}: {said}\n", base.name, new.name))
+    Some(format!("{} -> {}: {said}", base.name, new.name))
 }
 
 /// The sentence about two rows, of how many times the IOPS the second has.
@@ -220,13 +289,17 @@ fn more_copies(base: &Row<'_>, new: &Row<'_>, (before, copies): (f64, f64), time
 }
 
 fn bounded(row: &Row<'_>) -> String {
-    limiter(row.results()).map_or_else(|| "UNKNOWN".to_owned(), |(name, _)| name)
+    row.limiter().map_or_else(|| "UNKNOWN".to_owned(), |(name, _)| name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    fn table(measured: &[Measured]) -> String {
+        Results::new(measured).to_string()
+    }
 
     /// One repeat: its number, reactors and copies; IOPS, limiter and marks.
     fn repeat(at: u64, (reactors, size): (u32, u32), iops: f64, limiter: &str, marks: &[&str]) -> Measured {
@@ -296,6 +369,26 @@ mod tests {
         );
         assert!(others.contains("r2s1: no answer: 0 of 3 repeats clean (UNSTEADY 3)"), "{text}");
         assert!(!others.contains("next: "), "nothing follows from them: {text}");
+    }
+
+    #[test]
+    fn a_row_is_measured_again_while_that_may_help() {
+        let row = |marks: &[&str]| -> Vec<Measured> {
+            let one = |(at, mark): (usize, &&str)| {
+                let marks: &[&str] = if mark.is_empty() { &[] } else { &[*mark] };
+                repeat(at as u64, (1, 1), 1e5, "OSD", marks)
+            };
+            marks.iter().enumerate().map(one).collect()
+        };
+        let lacking = |marks: &[&str]| -> Vec<String> {
+            Results::new(&row(marks)).lacking().map(|row| row.name.clone()).collect()
+        };
+        assert_eq!(lacking(&["", "NOISY: other work", ""]), ["r1s1"]);
+        assert_eq!(lacking(&["", "NOISY: other work", "", "UNSTEADY: IOPS fell"]), ["r1s1"]);
+        assert_eq!(lacking(&["", "NOISY: other work", "", ""]), [""; 0], "it has three clean ones");
+        let noisy = ["", "NOISY: a", "", "NOISY: b", "NOISY: c"];
+        assert_eq!(lacking(&noisy), [""; 0], "two more were tried");
+        assert_eq!(lacking(&["", "SHARED: CPUs", ""]), [""; 0]);
     }
 
     #[test]

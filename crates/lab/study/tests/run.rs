@@ -33,6 +33,8 @@ struct Fake {
     stddev: f64,
     /// Each load seems to reach the limit of its drive; more depth does more all the same.
     on_drive: bool,
+    /// Other work spoils these loads, counted from 1.
+    noisy: Vec<usize>,
     /// Folders whose OSDs run.
     up: BTreeSet<String>,
 }
@@ -62,6 +64,9 @@ impl Fake {
         if self.on_drive {
             result["carmine"] = json!({"verdict": "DEVICE", "verdict_reason": "it was reached", "iops": iops, "osd_iops": iops,
                 "iops_per_drive": iops});
+        }
+        if self.noisy.contains(&self.loads) {
+            result["carmine"]["marks"] = json!(["NOISY: other work"]);
         }
         write_whole(Path::new(option(argv, "--json").unwrap()), result.to_string().as_bytes()).unwrap();
         End::Ok
@@ -370,6 +375,59 @@ fn one_baseline_serves_equal_loads_of_the_same_minutes() {
     assert_eq!(fake.count("baseline"), 2);
     let run = bed.run();
     assert!(run.points.iter().all(|point| run.baseline_file(point).is_file()));
+}
+
+/// Stems of the points that were added to the plan's, and what the user was told of them.
+fn added(bed: &Bed, fake: &mut Fake) -> (Vec<String>, Vec<String>) {
+    let planned = expand(&bed.plan, &described("1x16x1")).unwrap().points.len();
+    let (ending, events) = bed.go(fake);
+    assert_eq!(ending, Ending::Complete);
+    let notes = events.into_iter().filter_map(|event| match event {
+        Event::Note(text) if text.starts_with("other work") => Some(text),
+        _ => None,
+    });
+    (bed.run().points[planned..].iter().map(|point| point.stem.clone()).collect(), notes.collect())
+}
+
+const THRICE: &str = "repeats = 3\norder = \"fixed\"\n[axes]\nreactors = [1, 2]\n";
+
+#[test]
+fn what_other_work_spoilt_is_measured_again_until_it_has_an_answer() {
+    let bed = Bed::new(THRICE);
+    // The second load of the first round, and its first spare repeat.
+    let mut fake = Fake { noisy: vec![2, 8], ..Fake::default() };
+    let (stems, notes) = added(&bed, &mut fake);
+    let two = "blue_1osd_2reactor_default_size1_randread4k_qd1";
+    assert_eq!(stems, [format!("{two}_r3"), format!("{two}_r4")]);
+    assert!(notes[0].contains("of 1 setting,") && notes[0].contains("repeat 4 of at most 5"), "{notes:?}");
+    assert!(bed.states().iter().all(|state| *state == Some(PointEnd::Done)));
+    let dat = std::fs::read_to_string(bed.out().join("points.dat")).unwrap();
+    assert!(dat.contains(&format!("{two}_r4 ")), "{dat}");
+    // A sweep that goes on with this run finds it done.
+    let mut second = Fake::default();
+    assert_eq!((added(&bed, &mut second).0, second.loads), (stems, 0));
+}
+
+#[test]
+fn repeats_beyond_the_plans_are_few_and_only_where_they_can_help() {
+    let bed = Bed::new(THRICE);
+    let (stems, _) = added(&bed, &mut Fake { noisy: (1..100).collect(), ..Fake::default() });
+    assert_eq!(stems, [""; 0], "two more would not be three clean ones");
+    let (stems, _) = added(&bed, &mut Fake::default());
+    assert_eq!(stems, [""; 0], "its results stay those of the first sweep");
+    let always = Fake { noisy: vec![2, 8, 9], ..Fake::default() };
+    assert_eq!(added(&Bed::new(THRICE), &mut { always }).0.len(), 2, "then it has no answer");
+    let none = Bed::new(&format!("spare_repeats = 0\n{THRICE}"));
+    assert_eq!(added(&none, &mut Fake { noisy: vec![2], ..Fake::default() }).0, [""; 0]);
+}
+
+#[test]
+fn arms_of_a_comparison_are_measured_side_by_side_again() {
+    let bed = Bed::new(&format!("compare = \"reactors\"\n{THRICE}"));
+    added(&bed, &mut Fake { noisy: vec![2], ..Fake::default() });
+    let run = bed.run();
+    let last: Vec<_> = run.points[7..].iter().map(|p| (p.repeat, p.pair, p.arm.clone().unwrap())).collect();
+    assert_eq!(last, [(3, Some(3), "reactors=1".to_owned()), (3, Some(3), "reactors=2".to_owned())]);
 }
 
 /// Points of ten minutes: the first one is run again after every third.

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use carmine_report::write_results;
 use carmine_stats::{Comparison, Outcome, Verdict};
 use carmine_study::archive::{Run, write_whole};
 use carmine_study::compare::{
     Arm, Judgement, Row, arm_of_files, arm_of_run, arms_of_run, check_axes, check_files, compare,
 };
+use carmine_study::table::Results;
 use carmine_testbed::{TestbedError, json_text, note, print, usage};
 use clap::Args;
 
@@ -243,6 +245,13 @@ pub(crate) struct TableArgs {
     /// Results of `carmine bench --json`
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Also write a page to this file: the answer in words, and one chart
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print only the names of rows without an answer that one more repeat may give one: other work spoilt repeats, and there are
+    /// fewer than five
+    #[arg(long, conflicts_with = "html")]
+    lacking: bool,
     /// Folder of a testbed (not used: FILE names the results)
     #[arg(long, value_name = "FOLDER", hide = true)]
     dir: Option<PathBuf>,
@@ -250,7 +259,14 @@ pub(crate) struct TableArgs {
 
 pub(crate) fn table(args: &TableArgs) -> Result<ExitCode> {
     let arm = arm_of_files("the table", &args.files).map_err(usage)?;
-    super::done(&carmine_study::table::table(&arm.points))
+    let results = Results::new(&arm.points);
+    if args.lacking {
+        return super::done(&results.lacking().map(|row| format!("{}\n", row.name)).collect::<String>());
+    }
+    if let Some(path) = &args.html {
+        write_results(&results, path)?;
+    }
+    super::done(&results.to_string())
 }
 
 #[cfg(test)]

@@ -179,10 +179,9 @@ pub(super) const ROWS: &[Row] = &[
     on(Net, &[AtLeast(Figure::OfMessenger, RAW_REACHED), Below(Figure::OfMessenger, RAW_WRONG)])
         .says("{OfMessenger} of the raw messenger was reached")
         .next("take more connections (--numjobs, --reactors) or a faster network"),
-    on(Wait, &[AtLeast(Figure::InOnePlace, ONE_PLACE), Yes(Figure::DriveUnmeasured)]).says(WAITS).next(
-        "measure the drive (`carmine baseline --json FILE`, with the load's options) and repeat with --baseline FILE; --stages shows \
-         every stage",
-    ),
+    on(Wait, &[AtLeast(Figure::InOnePlace, ONE_PLACE), Yes(Figure::DriveUnmeasured)])
+        .says(WAITS)
+        .next(MEASURE_DRIVE),
     on(Wait, &[AtLeast(Figure::InOnePlace, ONE_PLACE), No(Figure::Confirmed)]).says(WAITS).next(
         "repeat with --confirm, which tells whether more load gives more; --stages shows every stage",
     ),
@@ -197,10 +196,7 @@ pub(super) const ROWS: &[Row] = &[
         ),
     on(Unknown, &[Yes(Figure::DriveUnmeasured)])
         .says("{nothing}; without a raw baseline, the drive cannot be excluded")
-        .next(
-            "measure the drive (`carmine baseline --json FILE`, with the load's options) and \
-             repeat with --baseline FILE",
-        ),
+        .next(MEASURE_DRIVE),
     on(Unknown, &[No(Figure::Confirmed)])
         .says("{nothing}")
         .next("repeat with --confirm, which loads once more with twice the threads"),
@@ -208,6 +204,8 @@ pub(super) const ROWS: &[Row] = &[
     on(Unknown, &[]).says("{nothing}").next("see what the OSDs' threads wait for: --profile offcpu"),
 ];
 
+const MEASURE_DRIVE: &str =
+    "measure the drive (`carmine baseline --json FILE`, with the load's options) and repeat with --baseline FILE";
 const MORE_REACTORS: &str =
     "give the OSDs more reactors (--reactors of `carmine up`), or see where their time goes: --stages";
 const NO_NEIGHBOURS: &str = "stop the other processes or keep them off the OSDs' CPUs; `carmine doctor` and `carmine top` show busy CPUs";

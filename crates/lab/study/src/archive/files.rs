@@ -124,32 +124,22 @@ impl Run {
 /// Names of the columns of `points.dat`.
 const DAT_HEAD: &str = "# point                                                          iodepth         iops   mb_per_s clat_mean_us   clat_sd_us  clat_p50_us  clat_p99_us  verdict";
 
-/// The text of `points.dat`: a line for each point that was measured, in the order of running.
-pub(crate) fn dat_table(run: &Run) -> String {
+/// The text of `points.dat`: a line for each of these points, which were measured.
+pub(crate) fn dat_table<'a>(measured: impl IntoIterator<Item = (&'a Point, &'a PointResult)>) -> String {
     let dash = || "-".to_owned();
     let us = |ns: Option<f64>| ns.map_or_else(dash, |ns| format!("{:.1}", ns / 1e3));
-    let cells = |point: &Point| {
-        let result = run.result(point).ok().flatten().filter(|_| run.is_done(point))?;
+    let line = |(point, result): (&Point, &PointResult)| {
         let latency = result.latency().cloned().unwrap_or_default();
-        Some([
-            point.stem.clone(),
-            point.config.show("iodepth").unwrap_or_else(dash),
-            format!("{:.0}", result.iops()),
-            format!("{:.2}", result.bw_bytes() / 1e6),
-            us(Some(latency.mean)),
-            us(Some(latency.stddev)),
-            us(latency.at(50.0)),
-            us(latency.at(99.0)),
-            result.carmine.verdict.unwrap_or_else(dash),
-        ])
-    };
-    let line = |[stem, depth, iops, mb, mean, sd, p50, p99, verdict]: [String; 9]| {
+        let (stem, depth) = (&point.stem, point.config.show("iodepth").unwrap_or_else(dash));
+        let (iops, mb) = (result.iops(), result.bw_bytes() / 1e6);
+        let (mean, sd) = (us(Some(latency.mean)), us(Some(latency.stddev)));
+        let (p50, p99) = (us(latency.at(50.0)), us(latency.at(99.0)));
+        let verdict = result.carmine.verdict.as_deref().unwrap_or("-");
         format!(
-            "{stem:<64} {depth:>7} {iops:>12} {mb:>10} {mean:>12} {sd:>12} {p50:>12} {p99:>12} {verdict:>8}\n"
+            "{stem:<64} {depth:>7} {iops:>12.0} {mb:>10.2} {mean:>12} {sd:>12} {p50:>12} {p99:>12} {verdict:>8}\n"
         )
     };
-    let rows = run.points.iter().filter_map(cells).map(line);
-    std::iter::once(format!("{DAT_HEAD}\n")).chain(rows).collect()
+    std::iter::once(format!("{DAT_HEAD}\n")).chain(measured.into_iter().map(line)).collect()
 }
 
 #[cfg(test)]
@@ -219,7 +209,8 @@ mod tests {
         assert!(run.is_done(&run.points[0]) && !run.is_done(&run.points[1]));
         assert_eq!(run.result(&run.points[0]).unwrap().map(|r| r.iops()), Some(2500.0));
         assert!(run.samples(&run.points[0]).unwrap().is_none());
-        let dat = dat_table(&run);
+        let measured = run.measured().unwrap();
+        let dat = dat_table(measured.iter().map(|(point, result)| (*point, result)));
         assert!(dat.lines().any(|l| l.starts_with("a_r0") && l.contains("2500")), "{dat}");
         assert!(!dat.contains("a_r1"), "{dat}");
     }

@@ -3,57 +3,42 @@
 
 use std::time::Duration;
 
-use crate::archive::{Point, PointResult, Run};
+use crate::archive::{Point, PointResult};
 use crate::search::Search;
 
 /// stdev/mean of latency at which a curve is stopped.
 const SPREAD_MAX: f64 = 0.5;
 
-/// The points of a run that are on the same curve as `point`, in order.
-fn on_curve<'a>(run: &'a Run, point: &Point) -> impl Iterator<Item = &'a Point> {
-    let same = |other: &&Point| {
-        (&other.curve, other.repeat, &other.arm) == (&point.curve, point.repeat, &point.arm)
-            && other.kind == point.kind
-    };
-    run.points.iter().filter(same)
-}
-
-/// The points before `point` on its curve that were measured.
-pub(super) fn before<'a>(run: &'a Run, point: &Point) -> Vec<(&'a Point, PointResult)> {
-    let done = on_curve(run, point).filter(|other| other.index < point.index && run.is_done(other));
-    done.filter_map(|other| Some((other, run.result(other).ok()??))).collect()
-}
-
-/// Steps that its curve has left, `point` included.
-pub(super) fn left(run: &Run, point: &Point) -> usize {
-    on_curve(run, point).filter(|other| other.index >= point.index).count()
+/// True if two points are on the same curve.
+pub(super) fn is_shared(one: &Point, other: &Point) -> bool {
+    (&one.curve, one.repeat, &one.arm, one.kind) == (&other.curve, other.repeat, &other.arm, other.kind)
 }
 
 /// The rate of a point whose rate is computed, of which `left` are left on its curve, this one included: `Ok(None)` for a closed
 /// loop, `Err` if the points it depends on are missing.
 pub(super) fn rate(
     point: &Point,
-    before: &[(&Point, PointResult)],
+    before: &[&(Point, PointResult)],
     left: usize,
     p99_max: Option<Duration>,
 ) -> Result<Option<f64>, String> {
     const NO_CAPACITY: &str = "the capacity of its curve was not measured";
     let follows = |axis: &str| point.config.number(axis).filter(|number| *number > 0);
     if let Some(percent) = follows("rate_percent") {
-        let is_capacity = |(p, _): &&(&Point, PointResult)| p.config.number("rate_percent") == Some(0);
+        let is_capacity = |(p, _): &&&(Point, PointResult)| p.config.number("rate_percent") == Some(0);
         let capacity = before.iter().find(is_capacity).map(|(_, r)| r.iops()).filter(|iops| *iops > 0.0);
         return Ok(Some(capacity.ok_or(NO_CAPACITY)? * percent as f64 / 100.0));
     }
     if follows("search_step").is_none() {
         return Ok(None);
     }
-    let measured = before.iter().map(|(point, result)| (*point, result));
+    let measured = before.iter().map(|(point, result)| (point, result));
     let search = Search::of(measured, p99_max.unwrap_or_default()).ok_or(NO_CAPACITY)?;
     Ok(Some(search.next_rate(left)))
 }
 
 /// The reason why the curve ends before `point`, if it does.
-pub(super) fn exit(before: &[(&Point, PointResult)], latency_cap: Option<Duration>) -> Option<String> {
+pub(super) fn exit(before: &[&(Point, PointResult)], latency_cap: Option<Duration>) -> Option<String> {
     before.iter().find_map(|(point, result)| {
         let latency = result.latency()?;
         let spread = if latency.mean > 0.0 { latency.stddev / latency.mean } else { 0.0 };
@@ -85,7 +70,8 @@ mod tests {
     #[test]
     fn rates_are_percentages_of_the_capacity() {
         let (probe, tenth) = (point("rate_percent", 0), point("rate_percent", 10));
-        let before = [(&probe, result(5000.0, 1.0, 0.1))];
+        let capacity = (probe.clone(), result(5000.0, 1.0, 0.1));
+        let before = [&capacity];
         assert_eq!(rate(&probe, &[], 2, None), Ok(None));
         assert_eq!(rate(&tenth, &before, 1, None), Ok(Some(500.0)));
         assert!(rate(&tenth, &[], 1, None).unwrap_err().contains("capacity"));
@@ -93,11 +79,13 @@ mod tests {
 
     #[test]
     fn a_curve_ends_at_a_wide_spread_or_a_cap() {
-        let first = point("iodepth", 1);
-        assert_eq!(exit(&[(&first, result(1.0, 100.0, 49.0))], None), None);
-        assert!(exit(&[(&first, result(1.0, 100.0, 50.0))], None).unwrap().contains("0.50"));
+        let exit = |mean, stddev, cap| {
+            exit(&[&(point("iodepth", 1), result(1.0, mean, stddev))], cap).unwrap_or_default()
+        };
+        assert_eq!(exit(100.0, 49.0, None), "");
+        assert!(exit(100.0, 50.0, None).contains("0.50"));
         let cap = Some(Duration::from_millis(2));
-        assert_eq!(exit(&[(&first, result(1.0, 2e6, 0.0))], cap), None);
-        assert!(exit(&[(&first, result(1.0, 2.1e6, 0.0))], cap).unwrap().contains("2 ms"));
+        assert_eq!(exit(2e6, 0.0, cap), "");
+        assert!(exit(2.1e6, 0.0, cap).contains("2 ms"));
     }
 }

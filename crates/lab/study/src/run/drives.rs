@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use carmine_load::origin::OsdDrive;
 use carmine_load::verdict::Limiter;
-use carmine_testbed::{read_json, write_json};
+use carmine_testbed::{failed, read_json, write_json};
 
 use crate::archive::{ArchiveError, Config, Point, PointResult, Run};
 use crate::lists::grouped;
@@ -15,58 +15,69 @@ const MORE: f64 = 1.05;
 const KINDS: [&str; 3] = ["workload", "bs_bytes", "read_percent"];
 
 /// The repeats of one setting.
-struct Setting<'a> {
-    points: Vec<&'a Point>,
+struct Setting {
+    /// Places in the list of points.
+    points: Vec<usize>,
     /// Kind of load, flush mode and drives: what a drive does is compared where they are the same.
     kind: (Config, String, Vec<OsdDrive>),
     /// Operations of the OSDs per second and drive, of each repeat.
     iops_per_drive: Vec<f64>,
 }
 
-impl Setting<'_> {
+impl Setting {
     fn mean(&self) -> f64 {
         self.iops_per_drive.iter().sum::<f64>() / self.iops_per_drive.len().max(1) as f64
     }
 }
 
 /// Takes back each verdict DEVICE of a run where another setting did at least 5 % more with the same kind of load on the same
-/// drives. The verdict becomes UNKNOWN, and its reason names the other point. Returns the stems that were changed.
+/// drives. The verdict becomes UNKNOWN, and its reason names the other point, in `measured` and in the archive. Returns the stems
+/// that were changed.
 ///
 /// # Errors
 /// A result cannot be read or written.
-pub(super) fn refute(run: &Run) -> Result<Vec<String>, ArchiveError> {
-    let measured = run.measured()?;
-    let settings = settings(&measured);
+pub(super) fn refute(run: &Run, measured: &mut [(Point, PointResult)]) -> Result<Vec<String>, ArchiveError> {
     let mut refuted = Vec::new();
-    for setting in &settings {
-        let others = settings.iter().filter(|other| other.kind == setting.kind);
-        let Some(best) = others.max_by(|a, b| a.mean().total_cmp(&b.mean())) else { continue };
-        let ratio = best.mean() / setting.mean();
-        if ratio < MORE {
-            continue;
-        }
-        for point in &setting.points {
-            let file = run.point_file(point, "json");
-            let Some(mut result) = read_json::<Value>(&file)? else { continue };
-            if take_back(&mut result["carmine"], &best.points[0].stem, ratio) {
-                write_json(&file, &result)?;
-                refuted.push(point.stem.clone());
-            }
+    for (at, best, ratio) in beaten(measured) {
+        let stem = measured[best].0.stem.clone();
+        let (point, result) = &mut measured[at];
+        let file = run.point_file(point, "json");
+        // As a value, since another version may have written fields that this one does not know.
+        let Some(mut value) = read_json::<Value>(&file)? else { continue };
+        if take_back(&mut value["carmine"], &stem, ratio) {
+            write_json(&file, &value)?;
+            *result = serde_json::from_value(value).map_err(|e| failed!("{}: {e}", file.display()))?;
+            refuted.push(point.stem.clone());
         }
     }
     Ok(refuted)
 }
 
-fn settings<'a>(measured: &[(&'a Point, PointResult)]) -> Vec<Setting<'a>> {
-    let on_drives = measured.iter().filter_map(|(point, result)| {
-        let iops = iops_per_drive(result)?;
-        Some((&point.config, (*point, result, iops)))
+/// The points that did less than another on the same drives: the place of each, that of the other, and how many times as much it did.
+fn beaten(measured: &[(Point, PointResult)]) -> Vec<(usize, usize, f64)> {
+    let settings = settings(measured);
+    let best_of = |setting: &Setting| {
+        let others = settings.iter().filter(|other| other.kind == setting.kind);
+        others.max_by(|a, b| a.mean().total_cmp(&b.mean()))
+    };
+    let compared = settings.iter().filter_map(|setting| {
+        let best = best_of(setting)?;
+        let ratio = best.mean() / setting.mean();
+        (ratio >= MORE).then(|| setting.points.iter().map(move |at| (*at, best.points[0], ratio)))
     });
-    let setting = |(config, repeats): (&Config, Vec<(&'a Point, &PointResult, f64)>)| {
+    compared.flatten().collect()
+}
+
+fn settings(measured: &[(Point, PointResult)]) -> Vec<Setting> {
+    let on_drives = measured.iter().enumerate().filter_map(|(at, (point, result))| {
+        let iops = iops_per_drive(result)?;
+        Some((&point.config, (at, result, iops)))
+    });
+    let setting = |(config, repeats): (&Config, Vec<(usize, &PointResult, f64)>)| {
         let carmine = &repeats[0].1.carmine;
         let kind = config.only(|name| KINDS.contains(&name));
         Setting {
-            points: repeats.iter().map(|(point, ..)| *point).collect(),
+            points: repeats.iter().map(|(at, ..)| *at).collect(),
             kind: (kind, carmine.flush_mode.clone(), drives(&carmine.origin.drives)),
             iops_per_drive: repeats.iter().map(|(.., iops)| *iops).collect(),
         }

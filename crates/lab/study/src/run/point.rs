@@ -8,7 +8,7 @@ use carmine_testbed::read_json;
 use super::curve;
 use super::records::{ATTEMPTS_MAX, History, keep_logs};
 use super::{End, Event, Sweep};
-use crate::archive::{ArchiveError, Config, Point, PointEnd, PointResult, PointState, Run};
+use crate::archive::{ArchiveError, Config, Point, PointEnd, PointResult, PointState};
 use crate::commands::{
     BoundedCommand, LoadFiles, Prepare, What, baseline_step, is_durable, is_peer, load_step,
     precondition_options, prepare_steps, seconds, size_bytes, start_options, testbed_step,
@@ -104,8 +104,9 @@ impl Sweep<'_> {
         if point.curve.is_none() {
             return Ok(());
         }
-        let run = Run::open(self.job.run.dir())?;
-        let before = curve::before(&run, &point);
+        self.read_results(at)?;
+        let is_before = |(other, _): &&(Point, PointResult)| curve::is_shared(other, &point);
+        let before: Vec<&(Point, PointResult)> = self.measured.iter().filter(is_before).collect();
         // A search goes on after a hiccup: it measures the same rate again.
         let is_search = point.config.number("search_step").is_some();
         if self.job.plan.early_exit
@@ -114,7 +115,7 @@ impl Sweep<'_> {
         {
             return Err(Missed::Skipped(why));
         }
-        let left = curve::left(&run, &point);
+        let left = self.job.points[at..].iter().filter(|next| curve::is_shared(&next.point, &point)).count();
         let rate = curve::rate(&point, &before, left, self.job.plan.search_p99).map_err(Missed::Failed)?;
         if let Some(rate) = rate {
             self.job.points[at].point.config.set("rate_iops", rate);

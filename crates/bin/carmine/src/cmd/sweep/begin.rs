@@ -212,8 +212,10 @@ fn command_line(args: &SweepArgs) -> Vec<String> {
 fn same_points(dir: &Path, expansion: &Expansion) -> Result<()> {
     let old = Run::open(dir)?;
     let now = expansion.points.iter().map(|planned| &planned.point.stem);
+    // After those of the plan stand the ones that were measured again.
+    let then = old.points.iter().map(|point| &point.stem).take(expansion.points.len());
     ensure!(
-        old.points.iter().map(|point| &point.stem).eq(now),
+        then.eq(now),
         "{}: its plan gives other points now than when it began (another machine, or another carmine); start a new run",
         dir.display()
     );
