@@ -1,6 +1,8 @@
 //! Results side by side, and in words: what bounded each of them, what to try next, and what one more reactor or copy changed.
 //! Repeats of one load on one testbed are a row; a row whose repeats support no figure is no result, and stands apart.
 
+mod depths;
+
 use std::fmt;
 
 use carmine_load::origin::Origin;
@@ -12,7 +14,7 @@ use crate::compare::Measured;
 use crate::lists::{grouped, joined, span};
 use crate::plan::TOLERANCE;
 use crate::repeats::limiter;
-use crate::support::{REPEATS_MIN, SPARE_REPEATS, change, clean, may_be_saved, spoilt_by};
+use crate::support::{Change, REPEATS_MIN, SPARE_REPEATS, change, clean, may_be_saved, spoilt_by};
 
 type Figure = fn(&PointResult, &Direction) -> Option<f64>;
 
@@ -71,10 +73,12 @@ impl<'a> Results<'a> {
         self.rows.iter().filter(|row| row.is_lacking())
     }
 
-    /// What one more reactor or copy brought: a sentence for each two rows that differ in nothing else.
+    /// What one more reactor or copy brought: a sentence for each two rows that differ in nothing else. Then where more depth brought
+    /// less.
     pub fn steps(&self) -> Vec<String> {
         let later = self.rows.iter().enumerate().map(|(at, base)| (base, &self.rows[at + 1..]));
-        later.flat_map(|(base, later)| later.iter().filter_map(|new| step(base, new))).collect()
+        let steps = later.flat_map(|(base, later)| later.iter().filter_map(|new| step(base, new)));
+        steps.chain(depths::falls(&self.rows)).collect()
     }
 }
 
@@ -227,14 +231,12 @@ impl<'a> Row<'a> {
 
 /// How the second of two rows differs from the first, if they differ in their reactors or in their copies only.
 fn step(base: &Row<'_>, new: &Row<'_>) -> Option<String> {
-    let (old, young) = (&base.repeats[0].result.carmine, &new.repeats[0].result.carmine);
-    let place = |origin: &Origin| (origin.build(), origin.host.clone());
-    if old.in_process != young.in_process || place(&old.origin) != place(&young.origin) {
+    if !is_comparable(base, new) {
         return None;
     }
     let differences = base.config().differences(new.config());
     // Inside an OSD, each reactor is a job.
-    let jobs: &[&str] = if old.in_process { &["jobs"] } else { &[] };
+    let jobs: &[&str] = if base.repeats[0].result.carmine.in_process { &["jobs"] } else { &[] };
     let only = |of: &[&str]| differences.iter().all(|axis| of.contains(axis) || jobs.contains(axis));
     let more = |axis: &str| {
         let (before, now) = (base.config().float(axis)?, new.config().float(axis)?);
@@ -253,17 +255,34 @@ fn step(base: &Row<'_>, new: &Row<'_>) -> Option<String> {
     Some(format!("{} -> {}: {said}", base.name, new.name))
 }
 
-/// The sentence about two rows, of how many times the IOPS the second has.
+/// Two rows are of one build on one machine, with the load at the same place.
+fn is_comparable(base: &Row<'_>, new: &Row<'_>) -> bool {
+    let place = |row: &Row<'_>| {
+        let carmine = &row.repeats[0].result.carmine;
+        (carmine.in_process, carmine.origin.build(), carmine.origin.host.clone())
+    };
+    place(base) == place(new)
+}
+
+/// How the IOPS of the second row differ from those of the first.
 ///
 /// # Errors
-/// Why the rows do not support one.
-fn supported(base: &Row<'_>, new: &Row<'_>, sentence: impl Fn(&str) -> String) -> Result<String, String> {
+/// Why the rows do not support an answer.
+fn iops_change(base: &Row<'_>, new: &Row<'_>) -> Result<Change, String> {
     for row in [base, new] {
         row.clean.as_ref().map_err(|why| format!("{}: {why}", row.name))?;
     }
     let iops = |row: &Row<'_>| row.results().map(PointResult::iops).collect::<Vec<f64>>();
     let drift = base.drift().max(new.drift());
-    let change = change(&iops(base), &iops(new), Some(drift), TOLERANCE)?;
+    change(&iops(base), &iops(new), Some(drift), TOLERANCE)
+}
+
+/// The sentence about two rows, of how many times the IOPS the second has.
+///
+/// # Errors
+/// Why the rows do not support one.
+fn supported(base: &Row<'_>, new: &Row<'_>, sentence: impl Fn(&str) -> String) -> Result<String, String> {
+    let change = iops_change(base, new)?;
     let (low, high) = change.interval;
     Ok(sentence(&format!("{:.2} times the IOPS (95 %: {low:.2} to {high:.2})", change.ratio)))
 }

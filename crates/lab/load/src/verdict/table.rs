@@ -182,9 +182,9 @@ pub(super) const ROWS: &[Row] = &[
     on(Wait, &[AtLeast(Figure::InOnePlace, ONE_PLACE), Yes(Figure::DriveUnmeasured)])
         .says(WAITS)
         .next(MEASURE_DRIVE),
-    on(Wait, &[AtLeast(Figure::InOnePlace, ONE_PLACE), No(Figure::Confirmed)]).says(WAITS).next(
-        "repeat with --confirm, which tells whether more load gives more; --stages shows every stage",
-    ),
+    on(Wait, &[AtLeast(Figure::InOnePlace, ONE_PLACE), No(Figure::Confirmed)])
+        .says(WAITS)
+        .next("repeat with --confirm, which tells whether more load gives more; --stages shows every stage"),
     on(Wait, &[AtLeast(Figure::InOnePlace, ONE_PLACE)])
         .says(WAITS)
         .next("--stages shows every stage, and --profile offcpu what the OSDs' threads wait for"),
@@ -204,8 +204,7 @@ pub(super) const ROWS: &[Row] = &[
     on(Unknown, &[]).says("{nothing}").next("see what the OSDs' threads wait for: --profile offcpu"),
 ];
 
-const MEASURE_DRIVE: &str =
-    "measure the drive (`carmine baseline --json FILE`, with the load's options) and repeat with --baseline FILE";
+const MEASURE_DRIVE: &str = "measure the drive (`carmine baseline --json FILE`, with the load's options) and repeat with --baseline FILE";
 const MORE_REACTORS: &str =
     "give the OSDs more reactors (--reactors of `carmine up`), or see where their time goes: --stages";
 const NO_NEIGHBOURS: &str = "stop the other processes or keep them off the OSDs' CPUs; `carmine doctor` and `carmine top` show busy CPUs";
