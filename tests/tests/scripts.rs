@@ -161,6 +161,23 @@ fn scripts_tell_their_use_and_refuse_other_options() {
     }
 }
 
+#[test]
+fn measurements_beside_ceph_tell_their_use_and_are_python() {
+    let parse = "import ast, sys; [ast.parse(open(path).read()) for path in sys.argv[1:]]";
+    for script in ["recovery", "snapshots", "targets"] {
+        let path = checkout().join("scripts").join(script);
+        let help = Command::new(path).arg("--help").output().expect("it runs");
+        let usage = format!("scripts/{script}");
+        let first = said(&help).lines().next().unwrap_or_default().to_owned();
+        assert!(help.status.success() && first.contains(&usage), "{first}");
+        let folder = checkout().join("scripts/beside");
+        let files = ["beside.py".to_owned(), format!("{script}.py")].map(|file| folder.join(file));
+        let parsed = Command::new("/usr/bin/python3").args(["-B", "-c", parse]).args(files).output();
+        let parsed = parsed.expect("it runs");
+        assert!(parsed.status.success(), "{}", said(&parsed));
+    }
+}
+
 /// Both builds are programs that measure nothing, and `compare` exits with `code` for the second of two cases; for the first it is
 /// undecided.
 fn before_after(code: u8) -> Output {
