@@ -7,6 +7,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use carmine_tests::skip;
+
 fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("a checkout")
 }
@@ -173,7 +175,7 @@ fn measurements_beside_ceph_tell_their_use_and_are_python() {
         let folder = checkout().join("scripts/beside");
         let files = ["beside.py".to_owned(), format!("{script}.py")].map(|file| folder.join(file));
         let parsed = Command::new("/usr/bin/python3").args(["-B", "-c", parse]).args(files).output();
-        let parsed = parsed.expect("it runs");
+        let Ok(parsed) = parsed else { return skip("there is no /usr/bin/python3") };
         assert!(parsed.status.success(), "{}", said(&parsed));
     }
 }
