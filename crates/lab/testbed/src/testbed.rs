@@ -125,9 +125,7 @@ impl Testbed {
         }
         let need = self.plan.osd_size_bytes.saturating_mul(u64::from(self.plan.osds()));
         let dir = self.layout().dir();
-        let have = rustix::fs::statvfs(dir)
-            .map(|s| s.f_bavail.saturating_mul(s.f_frsize))
-            .map_err(|e| failed!("cannot ask for the free space of {}: {e}", dir.display()))?;
+        let have = files::free_bytes(dir)?;
         let (need_mib, have_mib, each_mib) = (need >> 20, have >> 20, self.plan.osd_size_bytes >> 20);
         fail_if!(
             need > have,
