@@ -222,12 +222,9 @@ impl Chaos {
 
     pub(crate) fn start_one(&mut self) {
         let down: Vec<u32> = (0..self.cluster.shape.osds).filter(|osd| !self.cluster.runs(*osd)).collect();
-        match down.as_slice() {
-            [] => self.kill(false),
-            down => {
-                let osd = down[self.rng.usize(..down.len())];
-                self.start_osd(osd);
-            }
+        match self.rng.choice(down) {
+            Some(osd) => self.start_osd(osd),
+            None => self.kill(false),
         }
     }
 
@@ -459,11 +456,7 @@ impl Chaos {
         self.cluster.pass(RECOVERED)?;
         let osd = self.wounded;
         let disk = self.cluster.disk(osd);
-        let places = disk.find(&BLOCK_TAG);
-        if places.is_empty() {
-            return Ok(());
-        }
-        let place = places[self.rng.usize(..places.len())];
+        let Some(place) = self.rng.choice(disk.find(&BLOCK_TAG)) else { return Ok(()) };
         let what = if self.rng.u32(..3) > 0 {
             disk.flip(place + self.rng.u64(..4096), self.rng.u8(..8));
             "a bit of data flips"

@@ -233,9 +233,8 @@ impl<'a> Search<'a> {
     fn explain(&self, place: &mut Place) {
         // A read waits for all later changes that it must know.
         let (rest, before) = (&self.changes[place.applied..], place.explained.clone());
-        let first_end = rest.iter().map(|n| self.calls[*n].answered_ns()).min().unwrap_or(u64::MAX);
         // One that was asked for after another's answer comes after that, too.
-        let mut first_end = first_end;
+        let mut first_end = rest.iter().map(|n| self.calls[*n].answered_ns()).min().unwrap_or(u64::MAX);
         for &read in self.reads.iter().filter(|read| !before.contains(read)) {
             let call = self.calls[read];
             // A client's own changes before its read are seen by it.

@@ -77,11 +77,6 @@ pub struct Started {
 }
 
 impl Started {
-    /// One in which everything runs.
-    fn whole(mon: SocketAddr) -> Self {
-        Self { mon, lost: Vec::new(), waits_for: None }
-    }
-
     /// True if this OSD does not run.
     pub fn is_lost(&self, osd: OsdId) -> bool {
         self.lost.iter().any(|lost| lost.osd == osd)
@@ -140,7 +135,8 @@ impl Testbed {
     /// monitor does not start, or no OSD does, all are stopped again.
     pub fn start(&mut self, start: &mut StartOptions<'_>) -> Result<Started> {
         if self.plan.kind() == BedKind::Peer {
-            return peer::start(self, start).map(Started::whole);
+            let mon = peer::start(self, start)?;
+            return Ok(Started { mon, lost: Vec::new(), waits_for: None });
         }
         self.require_stopped()?;
         self.start_some(&daemons_of(&self.plan), start)

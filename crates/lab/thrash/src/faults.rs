@@ -397,18 +397,11 @@ impl Faults {
     /// Starts a dead OSD with this number of reactors, or with as many as before if none is given or there are too few CPUs.
     fn start(&mut self, at: usize, reactors: Option<u16>) -> Result<()> {
         let id = self.osds[at].id;
-        let launched = self.bed.launch_osd(id, reactors, &self.programs);
-        let words = match (&launched, reactors) {
-            (Ok(()), Some(reactors)) => {
-                format!(" with {}", carmine_types::counted(reactors.into(), "reactor"))
-            }
-            _ => String::new(),
-        };
-        match launched {
-            Err(error) if error.is_usage() && reactors.is_some() => {
-                self.bed.launch_osd(id, None, &self.programs)?;
-            }
-            launched => launched?,
+        let mut words = String::new();
+        match (self.bed.launch_osd(id, reactors, &self.programs), reactors) {
+            (Ok(()), Some(reactors)) => words = format!(" with {}", counted(reactors.into(), "reactor")),
+            (Err(error), Some(_)) if error.is_usage() => self.bed.launch_osd(id, None, &self.programs)?,
+            (launched, _) => launched?,
         }
         self.osds[at].state = State::Runs;
         self.strike("start", format!("{id} is started{words}"), Meant::osd(id));

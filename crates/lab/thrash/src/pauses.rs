@@ -113,10 +113,8 @@ impl State {
             let is_other = |waiting: &Waiting| meant.is_loss || struck[waiting.place].meant.osd != meant.osd;
             let mut new = Vec::new();
             for pg in self.probed.iter().filter(is_meant) {
-                let mut waiting =
-                    self.waiting.iter_mut().filter(|waiting| waiting.pg == *pg && is_other(waiting));
                 let mut beside = None;
-                for earlier in &mut waiting {
+                for earlier in self.waiting.iter_mut().filter(|it| it.pg == *pg && is_other(it)) {
                     if struck[earlier.place].meant.is_loss {
                         beside = Some(earlier.place);
                     }

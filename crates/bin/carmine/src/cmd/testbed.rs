@@ -137,10 +137,9 @@ pub(crate) fn plan(args: PlanArgs) -> Result<ExitCode> {
     let topology = topology(args.topology.as_deref())?;
     let wish = args.spec.wish(BedKind::Testbed)?;
     // For an existing testbed it shows the grid of the next `up`; otherwise that of a new one.
-    let stored = if args.topology.is_none() {
-        load(BedKind::Testbed, &Layout::new(&args.bed.dir.dir)?)?
-    } else {
-        None
+    let stored = match args.topology {
+        None => load(BedKind::Testbed, &Layout::new(&args.bed.dir.dir)?)?,
+        Some(_) => None,
     };
     let plan = match stored {
         Some(plan) => plan.revise(&wish, &topology)?,
