@@ -7,6 +7,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use carmine_tests::skip;
+
 fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("a checkout")
 }
@@ -158,6 +160,23 @@ fn scripts_tell_their_use_and_refuse_other_options() {
         let help = run("--help");
         assert!(help.status.success() && said(&help).starts_with(&format!("usage: scripts/{script}")));
         assert_eq!(run("--no-such-option").status.code(), Some(2));
+    }
+}
+
+#[test]
+fn measurements_beside_ceph_tell_their_use_and_are_python() {
+    let parse = "import ast, sys; [ast.parse(open(path).read()) for path in sys.argv[1:]]";
+    for script in ["recovery", "snapshots", "targets"] {
+        let path = checkout().join("scripts").join(script);
+        let help = Command::new(path).arg("--help").output().expect("it runs");
+        let usage = format!("scripts/{script}");
+        let first = said(&help).lines().next().unwrap_or_default().to_owned();
+        assert!(help.status.success() && first.contains(&usage), "{first}");
+        let folder = checkout().join("scripts/beside");
+        let files = ["beside.py".to_owned(), format!("{script}.py")].map(|file| folder.join(file));
+        let parsed = Command::new("/usr/bin/python3").args(["-B", "-c", parse]).args(files).output();
+        let Ok(parsed) = parsed else { return skip("there is no /usr/bin/python3") };
+        assert!(parsed.status.success(), "{}", said(&parsed));
     }
 }
 

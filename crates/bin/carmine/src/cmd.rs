@@ -46,7 +46,7 @@ pub(crate) enum Command {
     /// Start a testbed: create it in an empty folder, start a stopped one, or restart its dead processes
     Up(up::UpArgs),
     /// Show the state of a testbed
-    Status(testbed::StatusArgs),
+    Status(testbed::BedArgs),
     /// Restart the OSDs of a testbed, dead ones included
     Restart(testbed::RestartArgs),
     /// Start, stop, kill and restart OSDs of a running testbed, one by one

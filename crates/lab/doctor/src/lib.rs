@@ -20,4 +20,4 @@ mod topics;
 pub use cpu_times::CpuTimes;
 pub use finding::{Finding, Severity};
 pub use machine::{Build, NeededSpace, Options};
-pub use topics::{examine, free_bytes};
+pub use topics::examine;

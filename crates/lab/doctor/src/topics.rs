@@ -9,7 +9,6 @@ mod program;
 use crate::finding::{absent, ok};
 use crate::machine::{Device, Machine};
 use crate::{Finding, Options};
-pub use program::free_bytes;
 
 /// The things that a topic is about. A finding has no topic's name yet; `None`: there is nothing to judge.
 enum Look {

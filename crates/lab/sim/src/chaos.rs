@@ -106,9 +106,9 @@ impl Chaos {
             faults: 0,
         };
         chaos.load.is_troubled.set(true);
+        chaos.load.window.set(if theme == Theme::Lag { lag::WINDOW } else { load::WINDOW });
+        chaos.load.pace.set(if theme == Theme::Lag { lag::PACE } else { load::RUSHES });
         if theme == Theme::Lag {
-            chaos.load.window.set(lag::WINDOW);
-            chaos.load.pace.set(lag::PACE);
             (0..CLIENTS).for_each(|number| lag::part(&chaos.cluster, &format!("client.{number}"), seed));
         }
         chaos.load.history.borrow_mut().may_be_full = theme == Theme::Full;
@@ -169,7 +169,10 @@ impl Chaos {
             15 => self.cut_off(),
             16 | 17 => self.mend(),
             18 => self.reset(),
-            19 => self.delay(),
+            19 => {
+                let (a, b) = (self.anybody(), name_of(self.osd()));
+                self.delay(&a, &b);
+            }
             20 => self.slow_drive(),
             21 => return self.kill_mon(),
             22 => self.kill_client(),
@@ -202,30 +205,26 @@ impl Chaos {
         if !self.cluster.runs(osd) {
             return;
         }
-        if power {
-            let seed = self.rng.u64(..);
-            self.say(format!("osd.{osd} loses its power"));
-            self.cluster.power_off(osd, seed);
-        } else {
-            self.say(format!("osd.{osd} is killed"));
-            self.cluster.kill(osd);
-        }
-        self.forget_dead();
+        let power = power.then(|| self.rng.u64(..));
+        self.say(format!("osd.{osd} {}", if power.is_some() { "loses its power" } else { "is killed" }));
+        self.end(osd, power);
     }
 
-    /// One whose store is being made keeps its power.
-    pub(crate) fn forget_dead(&mut self) {
+    /// Ends an OSD's process, or cuts its power: then this number draws what its drive loses. One whose store is being made keeps
+    /// its power.
+    pub(crate) fn end(&mut self, osd: u32, power: Option<u64>) {
+        match power {
+            Some(seed) => self.cluster.power_off(osd, seed),
+            None => self.cluster.kill(osd),
+        }
         self.stopped.retain(|osd| self.cluster.runs(*osd));
     }
 
     pub(crate) fn start_one(&mut self) {
         let down: Vec<u32> = (0..self.cluster.shape.osds).filter(|osd| !self.cluster.runs(*osd)).collect();
-        match down.as_slice() {
-            [] => self.kill(false),
-            down => {
-                let osd = down[self.rng.usize(..down.len())];
-                self.start_osd(osd);
-            }
+        match self.rng.choice(down) {
+            Some(osd) => self.start_osd(osd),
+            None => self.kill(false),
         }
     }
 
@@ -240,13 +239,8 @@ impl Chaos {
         self.say(format!("all OSDs {}", if power { "lose their power" } else { "are killed" }));
         for osd in 0..self.cluster.shape.osds {
             let seed = self.rng.u64(..);
-            if power {
-                self.cluster.power_off(osd, seed);
-            } else {
-                self.cluster.kill(osd);
-            }
+            self.end(osd, power.then_some(seed));
         }
-        self.forget_dead();
         for osd in 0..self.cluster.shape.osds {
             if self.rng.u32(..4) > 0 {
                 self.start_osd(osd);
@@ -353,12 +347,11 @@ impl Chaos {
         self.cluster.sim.reset_connections(&a, &b, half);
     }
 
-    fn delay(&mut self) {
-        let (a, b) = (self.anybody(), name_of(self.osd()));
+    pub(crate) fn delay(&mut self, a: &str, b: &str) {
         let up_to = Duration::from_micros(self.rng.u64(1_000..400_000));
         self.say(format!("messages of {a} and {b} take up to {up_to:?} longer"));
-        self.cluster.sim.delay(&a, &b, up_to);
-        self.cluster.sim.delay(&b, &a, up_to);
+        self.cluster.sim.delay(a, b, up_to);
+        self.cluster.sim.delay(b, a, up_to);
     }
 
     fn slow_drive(&mut self) {
@@ -388,8 +381,7 @@ impl Chaos {
     fn mend_drive(&mut self) {
         let Some(osd) = self.failing.pop_first() else { return };
         self.say(format!("osd.{osd}'s drive is mended, and its process is ended"));
-        self.cluster.kill(osd);
-        self.forget_dead();
+        self.end(osd, None);
         let disk = self.cluster.disk(osd);
         disk.fail_flushes(false);
         disk.fail_writes(false);
@@ -464,11 +456,7 @@ impl Chaos {
         self.cluster.pass(RECOVERED)?;
         let osd = self.wounded;
         let disk = self.cluster.disk(osd);
-        let places = disk.find(&BLOCK_TAG);
-        if places.is_empty() {
-            return Ok(());
-        }
-        let place = places[self.rng.usize(..places.len())];
+        let Some(place) = self.rng.choice(disk.find(&BLOCK_TAG)) else { return Ok(()) };
         let what = if self.rng.u32(..3) > 0 {
             disk.flip(place + self.rng.u64(..4096), self.rng.u8(..8));
             "a bit of data flips"
@@ -536,14 +524,13 @@ impl Chaos {
         self.cluster.pass(DIVERGED)?;
         let clients: Vec<NodeId> = self.clients.iter().map(|client| client.node).collect();
         clients.iter().for_each(|node| self.cluster.sim.stop(*node));
-        self.cluster.kill(osd);
+        self.end(osd, None);
         self.mend();
         self.cluster.pass(RECOVERED)?;
         self.start_osd(osd);
         self.cluster.pass(RECOVERED)?;
         let running: Vec<u32> = (0..self.cluster.shape.osds).filter(|osd| self.cluster.runs(*osd)).collect();
-        running.iter().for_each(|osd| self.cluster.kill(*osd));
-        self.forget_dead();
+        running.iter().for_each(|osd| self.end(*osd, None));
         running.iter().for_each(|osd| self.start_osd(*osd));
         self.cluster.pass(RECOVERED)?;
         clients.iter().for_each(|node| self.cluster.sim.go_on(*node));
@@ -564,8 +551,7 @@ impl Chaos {
         self.set_pool("min_size", 1)?;
         self.mend();
         self.cluster.pass(PEERED)?;
-        self.cluster.kill(osd);
-        self.forget_dead();
+        self.end(osd, None);
         self.cluster.pass(PEERED)?;
         self.start_osd(osd);
         self.set_pool("min_size", self.cluster.shape.min_size)?;

@@ -6,6 +6,7 @@
 //! last change that it must know and the first that it cannot know.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use crate::history::{Call, History};
 use crate::model::{Object, apply};
@@ -158,7 +159,7 @@ impl<'a> Search<'a> {
             if !branches.is_empty() {
                 let mut taken = place.taken.clone();
                 taken.sort_unstable();
-                let state = place.state.as_ref().map_or(0, fingerprint);
+                let state = BuildHasherDefault::<DefaultHasher>::default().hash_one(&place.state);
                 // Another way may have explained fewer reads; then that search says nothing about this place.
                 let before = self.seen.entry((place.applied, state, taken)).or_default();
                 if before.iter().any(|explained| explained.is_superset(&place.explained)) {
@@ -232,9 +233,8 @@ impl<'a> Search<'a> {
     fn explain(&self, place: &mut Place) {
         // A read waits for all later changes that it must know.
         let (rest, before) = (&self.changes[place.applied..], place.explained.clone());
-        let first_end = rest.iter().map(|n| self.calls[*n].answered_ns()).min().unwrap_or(u64::MAX);
         // One that was asked for after another's answer comes after that, too.
-        let mut first_end = first_end;
+        let mut first_end = rest.iter().map(|n| self.calls[*n].answered_ns()).min().unwrap_or(u64::MAX);
         for &read in self.reads.iter().filter(|read| !before.contains(read)) {
             let call = self.calls[read];
             // A client's own changes before its read are seen by it.
@@ -274,16 +274,6 @@ fn is_explained(call: &Call, state: Option<&Object>) -> bool {
         (Err(refusal), Err(code)) => refusal.is(*code),
         _ => false,
     }
-}
-
-fn fingerprint(object: &Object) -> u64 {
-    let pairs = [&object.xattrs, &object.omap].into_iter().flatten();
-    let of_pairs = pairs.fold(1u64, |n, (key, value)| {
-        n.wrapping_mul(31)
-            ^ u64::from(crate::history::sum(key.as_bytes()))
-            ^ u64::from(crate::history::sum(value)) << 32
-    });
-    u64::from(crate::history::sum(&object.data)) ^ (object.data.len() as u64) << 40 ^ of_pairs.rotate_left(13)
 }
 
 #[cfg(test)]

@@ -240,11 +240,10 @@ impl Cluster {
     /// A task panicked, or the monitor does not answer.
     pub(crate) fn command(&self, json: &Value) -> Result<(), SimStuck> {
         let json = json.to_string();
-        let done = self.task("operator", move |client| {
+        let (node, done) = self.task("operator", move |client| {
             let json = json.clone();
             async move { drop(client.mon_command(&json).await) }
         });
-        let (node, done) = done;
         self.run(|| done.get())?;
         self.sim.kill(node);
         Ok(())

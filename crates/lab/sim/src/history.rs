@@ -76,7 +76,7 @@ impl fmt::Display for Call {
 }
 
 /// A checksum that tells data apart.
-pub(crate) fn sum(data: &[u8]) -> u32 {
+fn sum(data: &[u8]) -> u32 {
     data.iter().fold(17, |sum, byte| sum.rotate_left(5).wrapping_mul(0x0100_0193) ^ u32::from(*byte))
 }
 

@@ -67,12 +67,7 @@ impl Chaos {
                 self.say(format!("connections of {a} with {b} break"));
                 self.cluster.sim.reset_connections(&a, &b, false);
             }
-            9 => {
-                let up_to = Duration::from_micros(self.rng.u64(1_000..400_000));
-                self.say(format!("messages of {a} and {b} take up to {up_to:?} longer"));
-                self.cluster.sim.delay(&a, &b, up_to);
-                self.cluster.sim.delay(&b, &a, up_to);
-            }
+            9 => self.delay(&a, &b),
             10 => {
                 let by = Duration::from_micros(self.rng.u64(..200_000));
                 self.say(format!("each operation of {b}'s drive takes {by:?} longer"));
@@ -82,8 +77,7 @@ impl Chaos {
             }
             _ => {
                 self.say(format!("{b} is killed, and starts again"));
-                self.cluster.kill(replica);
-                self.forget_dead();
+                self.end(replica, None);
                 self.cluster.start(replica, 1);
             }
         }

@@ -12,7 +12,7 @@ mod lag;
 mod load;
 pub mod model;
 #[cfg(test)]
-mod pauses;
+mod pauses_tests;
 mod run;
 
 pub use run::{Outcome, keep_panics, run};

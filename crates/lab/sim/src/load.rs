@@ -22,10 +22,10 @@ const OBJECT_BYTES: u64 = 20_000;
 /// Sizes of the objects that take all room.
 const FILL_BYTES: [usize; 3] = [128 << 10, 16 << 10, 4 << 10];
 /// Requests that a client has in flight, mostly.
-const WINDOW: usize = 6;
+pub(crate) const WINDOW: usize = 6;
 
 /// Times between two requests of a client.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     /// Mostly.
     pub(crate) pause_us: u64,
@@ -34,9 +34,10 @@ pub(crate) struct Pace {
 }
 
 /// Sometimes a rush, sometimes nothing for a while.
-const RUSHES: Pace = Pace { pause_us: 200, rest_us: 600_000 };
+pub(crate) const RUSHES: Pace = Pace { pause_us: 200, rest_us: 600_000 };
 
 /// State that all clients share.
+#[derive(Default)]
 pub(crate) struct Load {
     pub(crate) history: RefCell<History>,
     /// Numbers of data, each given once.
@@ -51,20 +52,6 @@ pub(crate) struct Load {
     pub(crate) lonely: Cell<Option<u32>>,
     /// Answers that no client may get.
     pub(crate) errors: RefCell<Vec<String>>,
-}
-
-impl Default for Load {
-    fn default() -> Load {
-        Load {
-            history: RefCell::default(),
-            next_data: Cell::default(),
-            is_troubled: Cell::default(),
-            window: Cell::new(WINDOW),
-            pace: Cell::new(RUSHES),
-            lonely: Cell::default(),
-            errors: RefCell::default(),
-        }
-    }
 }
 
 impl Load {

@@ -9,7 +9,7 @@ pub const BLOCK_TAG: [u8; 8] = *b"sim-data";
 const BLOCK: u64 = 4096;
 
 /// The content of an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq)]
 pub struct Object {
     pub data: Vec<u8>,
     pub xattrs: BTreeMap<String, Vec<u8>>,

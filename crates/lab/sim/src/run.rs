@@ -67,16 +67,12 @@ pub fn run(seed: u64) -> Outcome {
     chaos.note_ends();
     let history = std::mem::take(&mut *chaos.load.history.borrow_mut());
     let mut trace = std::mem::take(&mut chaos.trace);
-    let faults = check(&history);
-    if let Some(fault) = faults.first() {
-        error = Some(match error {
-            Some(error) => format!("{}; {error}", text_of(fault)),
-            None => text_of(fault),
-        });
+    if let Some(Fault { object, what, calls }) = check(&history).into_iter().next() {
+        let what = format!("object {}: {what}", object_name(object));
+        trace.push(format!("{what} and before it:"));
+        trace.extend(calls);
+        error = Some(error.map_or_else(|| what.clone(), |error| format!("{what}; {error}")));
     }
-    trace.extend(faults.first().into_iter().flat_map(|fault| {
-        [format!("{} and before it:", text_of(fault))].into_iter().chain(fault.calls.iter().cloned())
-    }));
     let first_error = chaos.load.errors.borrow().first().cloned();
     Outcome {
         seed,
@@ -88,10 +84,6 @@ pub fn run(seed: u64) -> Outcome {
         virtual_ms: chaos.cluster.sim.now_ns() as f64 / 1e6,
         trace,
     }
-}
-
-fn text_of(fault: &Fault) -> String {
-    format!("object {}: {}", object_name(fault.object), fault.what)
 }
 
 fn through(chaos: &mut Chaos, healed_ms: &mut f64) -> Result<(), String> {

@@ -188,30 +188,10 @@ impl Daemons {
         }
     }
 
-    /// Checks whether the start may go on waiting for what is `missing`; false if nothing is.
+    /// Waits until `missing` names nothing any more, checking after each `pause`.
     ///
     /// # Errors
     /// One of them has ended, it is `end` (the text quotes the log of `daemon`), or the start is cancelled.
-    pub(crate) fn waits(
-        &mut self,
-        missing: Option<String>,
-        daemon: Daemon,
-        end: Instant,
-        start: &mut StartOptions<'_>,
-    ) -> Result<bool> {
-        let Some(what) = missing else { return Ok(false) };
-        if let Some((daemon, how)) = self.ended()?.first() {
-            return Err(self.death(*daemon, how));
-        }
-        fail_if!(start.cancel.load(Ordering::Relaxed), "interrupted");
-        if Instant::now() > end {
-            return Err(self.death(daemon, &format!("is not ready in time: still waiting for {what}")));
-        }
-        (start.events)(Event::Waiting(what));
-        Ok(true)
-    }
-
-    /// Waits until `missing` names nothing any more, checking after each `pause`. It fails as [`Daemons::waits`] does.
     pub(crate) fn wait(
         &mut self,
         mut missing: impl FnMut() -> Option<String>,
@@ -220,7 +200,15 @@ impl Daemons {
         pause: Duration,
         start: &mut StartOptions<'_>,
     ) -> Result<()> {
-        while self.waits(missing(), daemon, end, start)? {
+        while let Some(what) = missing() {
+            if let Some((daemon, how)) = self.ended()?.first() {
+                return Err(self.death(*daemon, how));
+            }
+            fail_if!(start.cancel.load(Ordering::Relaxed), "interrupted");
+            if Instant::now() > end {
+                return Err(self.death(daemon, &format!("is not ready in time: still waiting for {what}")));
+            }
+            (start.events)(Event::Waiting(what));
             std::thread::sleep(pause);
         }
         Ok(())

@@ -41,6 +41,16 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     })
 }
 
+/// Bytes that may still be written into a folder.
+///
+/// # Errors
+/// Its file system does not say.
+pub fn free_bytes(folder: &Path) -> Result<u64> {
+    rustix::fs::statvfs(folder)
+        .map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize))
+        .map_err(|e| failed!("cannot ask for the free space of {}: {e}", folder.display()))
+}
+
 /// A new random id, from the kernel.
 pub fn fresh_uuid() -> Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned())

@@ -1,15 +1,12 @@
 //! Harm to single OSDs of a running testbed, by which it is seen that nothing is lost: connections that break, and files that
 //! cannot be written.
 
-use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
 use carmine_types::OsdId;
-use fs_err as fs;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use crate::error::{Result, failed};
@@ -17,10 +14,8 @@ use crate::folder::Testbed;
 use crate::layout::Daemon;
 use crate::process::ProcessId;
 
-/// The program that destroys sockets.
+/// The program that lists sockets, and destroys them.
 const SS: &str = "ss";
-/// State of a connection in `/proc/net/tcp`.
-const ESTABLISHED: &str = "01";
 /// Connections that are cut by one command: the kernel bounds the length of a filter.
 const AT_ONCE: usize = 64;
 /// Both ends of a connection that was cut know it at once.
@@ -61,31 +56,30 @@ fn try_a_cut() -> Result<bool> {
 pub fn cut(connections: &[Connection]) -> Result<()> {
     for some in connections.chunks(AT_ONCE) {
         let filter = |it: &Connection| format!("( src {} and dst {} )", it.local, it.remote);
-        let filter = some.iter().map(filter).collect::<Vec<_>>().join(" or ");
-        let ran = Command::new(SS).args(["-K", "-H", "-t", "-n", "state", "established", &filter]).output();
-        let out = ran.map_err(|e| failed!("cannot run `{SS}`: {e}"))?;
-        if !out.status.success() {
-            return Err(failed!("`{SS} -K` failed: {}", String::from_utf8_lossy(&out.stderr).trim()));
-        }
+        ss("-K", Some(some.iter().map(filter).collect::<Vec<_>>().join(" or ")))?;
     }
     Ok(())
+}
+
+/// Runs `ss` with an option on the established TCP connections (those of `filter`), and returns its lines, in which addresses and
+/// ports are numbers.
+fn ss(option: &str, filter: Option<String>) -> Result<String> {
+    let ran = Command::new(SS).args([option, "-H", "-t", "-n", "state", "established"]).args(filter).output();
+    let out = ran.map_err(|e| failed!("cannot run `{SS}`: {e}"))?;
+    if !out.status.success() {
+        return Err(failed!("`{SS} {option}` failed: {}", String::from_utf8_lossy(&out.stderr).trim()));
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
 impl Testbed {
     /// The TCP connections that an OSD has; none if it does not run.
     ///
     /// # Errors
-    /// Its record is damaged.
+    /// Its record is damaged, or `ss` fails.
     pub fn connections(&self, osd: OsdId) -> Result<Vec<Connection>> {
-        let Some(ProcessId { pid, .. }) = ProcessId::running(self.layout(), Daemon::Osd(osd))? else {
-            return Ok(Vec::new());
-        };
-        // A process that has ended meanwhile has no connections.
-        let own = inodes(pid).unwrap_or_default();
-        let tables = ["tcp", "tcp6"].map(|table| fs::read_to_string(format!("/proc/{pid}/net/{table}")));
-        let lines: String = tables.into_iter().flatten().collect();
-        let is_own = |(_, inode): &(Connection, u64)| own.contains(inode);
-        Ok(lines.lines().filter_map(established).filter(is_own).map(|(connection, _)| connection).collect())
+        let process = ProcessId::running(self.layout(), Daemon::Osd(osd))?;
+        process.map_or(Ok(Vec::new()), |process| Ok(of_process(process.pid, &ss("-p", None)?)))
     }
 
     /// From now on no write of an OSD's process to a file succeeds behind the file's first `bytes`. This does not hold for devices.
@@ -104,32 +98,20 @@ impl Testbed {
     }
 }
 
-/// Inodes of a process' sockets.
-fn inodes(pid: i32) -> std::io::Result<BTreeSet<u64>> {
-    let links = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
-    let links = links.filter_map(|fd| fs::read_link(fd.path()).ok());
-    let inode = |link: PathBuf| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
-    Ok(links.filter_map(inode).collect())
-}
-
-/// An established connection and its inode, by a line of `/proc/net/tcp` or `tcp6`.
-fn established(line: &str) -> Option<(Connection, u64)> {
-    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-    let [_, local, remote, ESTABLISHED, _, _, _, _, _, inode, ..] = fields[..] else { return None };
-    Some((Connection { local: address(local)?, remote: address(remote)? }, inode.parse().ok()?))
-}
-
-/// An address as the kernel shows it: words of 32 bits in the machine's own order, and the port.
-fn address(text: &str) -> Option<SocketAddr> {
-    let (ip, port) = text.split_once(':')?;
-    let word = |at: usize| Some(u32::from_str_radix(ip.get(at * 8..at * 8 + 8)?, 16).ok()?.to_ne_bytes());
-    let ip = if ip.len() == 8 {
-        IpAddr::from(word(0)?)
-    } else {
-        let bytes: Vec<u8> = [word(0)?, word(1)?, word(2)?, word(3)?].concat();
-        Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).to_canonical()
+/// The connections of a process in the lines of `ss -p`: bytes received and to be sent, both addresses, the processes.
+fn of_process(pid: i32, lines: &str) -> Vec<Connection> {
+    let owner = format!(",pid={pid},");
+    let connection = |line: &str| {
+        let mut addresses = line.split_ascii_whitespace().skip(2).map_while(address);
+        Some(Connection { local: addresses.next()?, remote: addresses.next()? })
     };
-    Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
+    lines.lines().filter(|line| line.contains(&owner)).filter_map(connection).collect()
+}
+
+/// An address; one of IPv4 that came to a socket for both kinds is shown as one of IPv6.
+fn address(text: &str) -> Option<SocketAddr> {
+    let shown: SocketAddr = text.parse().ok()?;
+    Some(SocketAddr::new(shown.ip().to_canonical(), shown.port()))
 }
 
 #[cfg(test)]
@@ -137,22 +119,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_kernel_s_table() {
-        let line = "   3: 0100007F:1A85 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 48213 1 0 20 4 30 10 -1";
+    fn only_lines_of_the_process_count() {
+        let line = "0  0   127.0.0.1:6789  127.0.0.1:50000 users:((\"carmine-osd\",pid=717,fd=30))\n";
         let [local, remote] = ["127.0.0.1:6789", "127.0.0.1:50000"].map(|text| text.parse().unwrap());
-        assert_eq!(established(line), Some((Connection { local, remote }, 48213)));
-        let listens = line.replace(" 01 ", " 0A ");
-        assert_eq!(established(&listens), None);
-        assert_eq!(established("  sl  local_address rem_address   st tx_queue rx_queue tr tm->when"), None);
+        assert_eq!(of_process(717, line), [Connection { local, remote }]);
+        assert_eq!((of_process(17, line), of_process(71, line)), (vec![], vec![]));
+        assert_eq!(of_process(717, &line.replace("6789", "https")), []);
     }
 
     #[test]
     fn addresses_of_both_kinds() {
         let of = |text: &str| address(text).map(|addr| addr.to_string());
-        assert_eq!(of("00000000000000000000000001000000:0050").as_deref(), Some("[::1]:80"));
+        assert_eq!(of("[::1]:80").as_deref(), Some("[::1]:80"));
         // It is one of the older kind that came to a socket for both.
-        assert_eq!(of("0000000000000000FFFF00000100007F:0050").as_deref(), Some("127.0.0.1:80"));
-        assert_eq!((of("0100007F"), of("01:0050"), of("0100007F:50000")), (None, None, None));
+        assert_eq!(of("[::ffff:127.0.0.1]:80").as_deref(), Some("127.0.0.1:80"));
+        assert_eq!((of("127.0.0.1"), of("*:80"), of("127.0.0.1:80000")), (None, None, None));
+    }
+
+    #[test]
+    fn the_connections_of_this_process_are_listed() {
+        let Ok(listed) = ss("-p", None) else { return };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let own = Connection { local: near.local_addr().unwrap(), remote: near.peer_addr().unwrap() };
+        let pid = std::process::id() as i32;
+        assert!(!of_process(pid, &listed).contains(&own));
+        assert!(of_process(pid, &ss("-p", None).unwrap()).contains(&own));
     }
 
     #[test]

@@ -36,7 +36,9 @@ mod testbed;
 pub use daemons::{Lost, Stopped};
 pub use drive::part_at;
 pub use error::{Result, TestbedError};
-pub use files::{end_of, fresh_uuid, last_lines, read_json, remove_file, write_json, write_whole};
+pub use files::{
+    end_of, free_bytes, fresh_uuid, last_lines, read_json, remove_file, write_json, write_whole,
+};
 pub use folder::{BedKind, Folder, Testbed, load, refuse_used_folder};
 pub use harm::{Connection, cut, why_no_cuts};
 pub use layout::{Daemon, Layout};

@@ -131,7 +131,7 @@ fn bring_up(maker: &Maker<'_>, daemons: &mut Daemons, start: &mut StartOptions<'
     if !plan.complete {
         maker.pool()?;
     }
-    let missing = || look(layout, plan).map_or_else(|e| Some(e.to_string()), |seen| seen.missing(plan));
+    let missing = || look(layout, plan).map_or_else(|e| Some(e.to_string()), |seen| seen.missing(plan, &[]));
     daemons.wait(missing, Daemon::Osd(OsdId(0)), end, PAUSE, start)
 }
 

@@ -40,18 +40,35 @@ pub(crate) fn deal(spec: &TestbedSpec, least_bytes: u64) -> Result<Vec<SlicePlan
     (0..spec.osds).filter(|_| per_device > 1).map(slice).collect()
 }
 
+/// The head of a device must be zero for this long; every label and partition table begins there.
+pub(crate) const BLANK_BYTES: usize = 1 << 20;
+
+/// The length of a block device, bytes, and whether it is blank; `None` if it is something else.
+///
+/// # Errors
+/// It cannot be opened or read.
+pub fn look_at(device: &Path) -> std::io::Result<Option<(u64, bool)>> {
+    let mut file = File::open(device)?;
+    if !file.metadata()?.file_type().is_block_device() {
+        return Ok(None);
+    }
+    let is_blank = is_blank(&mut file)?;
+    Ok(Some((file.seek(SeekFrom::End(0))?, is_blank)))
+}
+
+fn is_blank(device: &mut File) -> std::io::Result<bool> {
+    let mut head = Vec::new();
+    device.take(BLANK_BYTES as u64).read_to_end(&mut head)?;
+    Ok(head.iter().all(|byte| *byte == 0))
+}
+
 /// Length of each of `parts` slices of a block device, bytes.
 ///
 /// # Errors
 /// It cannot be opened, is not a block device, or would give less than `least_bytes`.
 pub(crate) fn share_of(device: &Path, parts: u32, least_bytes: u64) -> Result<u64> {
-    let size = || -> std::io::Result<Option<u64>> {
-        let mut file = File::open(device)?;
-        let is_device = file.metadata()?.file_type().is_block_device();
-        Ok(if is_device { Some(file.seek(SeekFrom::End(0))?) } else { None })
-    };
-    let (size, device) = (size().map_err(|e| usage!("--devs: {e}"))?, device.display());
-    let bytes = size.ok_or_else(|| usage!("--devs {device}: this is not a block device"))?;
+    let (found, device) = (look_at(device).map_err(|e| usage!("--devs: {e}"))?, device.display());
+    let (bytes, _) = found.ok_or_else(|| usage!("--devs {device}: this is not a block device"))?;
     let share = bytes / u64::from(parts) / ALIGN_BYTES * ALIGN_BYTES;
     let (share_mib, least_mib) = (share >> 20, least_bytes >> 20);
     refuse!(
@@ -60,9 +77,6 @@ pub(crate) fn share_of(device: &Path, parts: u32, least_bytes: u64) -> Result<u6
     );
     Ok(share)
 }
-
-/// The head of a device must be zero for this long; every label and partition table begins there.
-pub(crate) const BLANK_BYTES: usize = 1 << 20;
 
 /// Opens a block device for this process alone. It must be blank unless `wipe`.
 ///
@@ -74,10 +88,9 @@ pub(crate) fn open_alone(device: &Path, wipe: bool) -> Result<File> {
     refuse!(!is_device, "--devs {name}: this is not a block device");
     let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(device);
     let mut opened = opened.map_err(|e| failed!("{e} (is it mounted?)"))?;
-    let mut head = vec![0; BLANK_BYTES];
-    opened.read_exact(&mut head)?;
+    let is_used = !is_blank(&mut opened)?;
     fail_if!(
-        !wipe && head.iter().any(|byte| *byte != 0),
+        is_used && !wipe,
         "{name} is not blank: name another device, or take --force-wipe, which destroys what is on it"
     );
     Ok(opened)

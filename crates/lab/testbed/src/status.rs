@@ -277,7 +277,7 @@ fn complain(
         }
     }));
     let (PgCounts { active, clean, .. }, pgs) = (seen.counts(), seen.pgs);
-    match seen.missing(plan).filter(|_| known && problems.is_empty()) {
+    match seen.missing(plan, &[]).filter(|_| known && problems.is_empty()) {
         Some(missing) => problems.push(format!("waiting for {missing}")),
         None if known && active < pgs => problems.push(format!(
             "{active} of {pgs} PGs are active; ops of the others wait until enough of their OSDs are up"
@@ -347,13 +347,9 @@ impl Probe {
         osds.filter(|osd| !matches!(self.up.get(osd), Some(Ok(_)))).collect()
     }
 
-    /// Says, for people, what is missing until all OSDs are up with the same map and serve all PGs.
-    pub(crate) fn missing(&self, plan: &Plan) -> Option<String> {
-        self.missing_without(plan, &[])
-    }
-
-    /// The same without the OSDs that were given up. PGs need not be clean where there are fewer OSDs than copies.
-    fn missing_without(&self, plan: &Plan, lost: &[Lost]) -> Option<String> {
+    /// Says, for people, what is missing until all OSDs but those that were given up are up with the same map and serve all PGs. PGs
+    /// need not be clean where there are fewer OSDs than copies.
+    pub(crate) fn missing(&self, plan: &Plan, lost: &[Lost]) -> Option<String> {
         let is_lost = |osd: &OsdId| lost.iter().any(|lost| lost.osd == *osd);
         let here: BTreeMap<&OsdId, _> = self.up.iter().filter(|(osd, _)| !is_lost(osd)).collect();
         let (osds, up, counts) = (plan.osd_ids().count(), here.len(), self.counts());
@@ -434,7 +430,7 @@ pub(crate) fn wait_until_ready(
             let found = look(client).await;
             let late = found.not_up(daemons.osds());
             let missing = match all {
-                true => found.missing_without(plan, daemons.lost()),
+                true => found.missing(plan, daemons.lost()),
                 false => (!late.is_empty()).then(|| format!("{} to be up", names(&late))),
             };
             // There is nothing to wait for where no OSD runs.
@@ -446,7 +442,7 @@ pub(crate) fn wait_until_ready(
             if Instant::now() > end {
                 daemons.give_up_late(&late, start.limit);
                 mark_down(client, &daemons.lost()[marked..]).await;
-                return Ok(found.missing_without(plan, daemons.lost()).filter(|_| all));
+                return Ok(found.missing(plan, daemons.lost()).filter(|_| all));
             }
             (start.events)(Event::Waiting(what));
             shard.sleep(PAUSE).await;

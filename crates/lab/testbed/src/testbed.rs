@@ -77,11 +77,6 @@ pub struct Started {
 }
 
 impl Started {
-    /// One in which everything runs.
-    fn whole(mon: SocketAddr) -> Self {
-        Self { mon, lost: Vec::new(), waits_for: None }
-    }
-
     /// True if this OSD does not run.
     pub fn is_lost(&self, osd: OsdId) -> bool {
         self.lost.iter().any(|lost| lost.osd == osd)
@@ -125,9 +120,7 @@ impl Testbed {
         }
         let need = self.plan.osd_size_bytes.saturating_mul(u64::from(self.plan.osds()));
         let dir = self.layout().dir();
-        let have = rustix::fs::statvfs(dir)
-            .map(|s| s.f_bavail.saturating_mul(s.f_frsize))
-            .map_err(|e| failed!("cannot ask for the free space of {}: {e}", dir.display()))?;
+        let have = files::free_bytes(dir)?;
         let (need_mib, have_mib, each_mib) = (need >> 20, have >> 20, self.plan.osd_size_bytes >> 20);
         fail_if!(
             need > have,
@@ -142,7 +135,8 @@ impl Testbed {
     /// monitor does not start, or no OSD does, all are stopped again.
     pub fn start(&mut self, start: &mut StartOptions<'_>) -> Result<Started> {
         if self.plan.kind() == BedKind::Peer {
-            return peer::start(self, start).map(Started::whole);
+            let mon = peer::start(self, start)?;
+            return Ok(Started { mon, lost: Vec::new(), waits_for: None });
         }
         self.require_stopped()?;
         self.start_some(&daemons_of(&self.plan), start)

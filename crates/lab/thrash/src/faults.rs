@@ -13,7 +13,7 @@ use carmine_types::{OsdId, counted};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-use crate::pauses::Strike;
+use crate::pauses::{Meant, Strike};
 
 /// The end of [`Kind::Full`].
 const ROOM: &str = "room";
@@ -131,20 +131,10 @@ struct Copies {
     min_size: u8,
 }
 
-/// Whom a fault means, as in [`Strike`].
-struct Meant {
-    osd: Option<OsdId>,
-    is_loss: bool,
-    pgs: Option<Vec<String>>,
-}
-
 impl Meant {
-    /// The whole pool.
-    const POOL: Meant = Meant { osd: None, is_loss: false, pgs: None };
-
     /// An OSD, and what happens to it may matter to all PGs.
     fn osd(osd: OsdId) -> Meant {
-        Meant { osd: Some(osd), ..Meant::POOL }
+        Meant { osd: Some(osd), ..Meant::default() }
     }
 
     /// An OSD's PGs.
@@ -242,12 +232,11 @@ impl Faults {
 
     /// Reports a fault that is about to be made, or its end. Pauses of others are not measured while writes wait for room.
     fn strike(&self, kind: &'static str, text: String, meant: Meant) {
-        let Meant { osd, is_loss, pgs } = meant;
         let Times { full_until, reported_at, .. } = self.times;
         let waits = full_until.is_some() || reported_at.is_some_and(|at| Instant::now() < at);
         let is_measured = !waits || kind == ROOM;
         // Nobody listens any more if the load has ended.
-        let _ = self.strikes.send(Strike { at: Instant::now(), kind, text, osd, is_loss, is_measured, pgs });
+        let _ = self.strikes.send(Strike { at: Instant::now(), kind, text, meant, is_measured });
     }
 
     /// An OSD that nobody has killed must run.
@@ -368,7 +357,7 @@ impl Faults {
     /// The space that is in use is too much: clients' writes and backfills wait until it is not. Returns when the map says so.
     fn fill(&mut self) -> Result<()> {
         self.times.full_until = Some(Instant::now());
-        self.strike("full", "the drives are full".to_owned(), Meant::POOL);
+        self.strike("full", "the drives are full".to_owned(), Meant::default());
         self.set_ratios([0.0; 2])?;
         let limit = Instant::now() + REPORT_LIMIT;
         while !self.stop.load(Ordering::Relaxed) && !is_full(&osd_dump(&self.bed)?) {
@@ -386,7 +375,7 @@ impl Faults {
     /// Writes go on.
     fn make_room(&mut self) -> Result<()> {
         (self.times.full_until, self.times.reported_at) = (None, Some(Instant::now() + REPORTED));
-        self.strike(ROOM, "the drives have room".to_owned(), Meant::POOL);
+        self.strike(ROOM, "the drives have room".to_owned(), Meant::default());
         self.set_ratios(self.ratios)
     }
 
@@ -408,18 +397,11 @@ impl Faults {
     /// Starts a dead OSD with this number of reactors, or with as many as before if none is given or there are too few CPUs.
     fn start(&mut self, at: usize, reactors: Option<u16>) -> Result<()> {
         let id = self.osds[at].id;
-        let launched = self.bed.launch_osd(id, reactors, &self.programs);
-        let words = match (&launched, reactors) {
-            (Ok(()), Some(reactors)) => {
-                format!(" with {}", carmine_types::counted(reactors.into(), "reactor"))
-            }
-            _ => String::new(),
-        };
-        match launched {
-            Err(error) if error.is_usage() && reactors.is_some() => {
-                self.bed.launch_osd(id, None, &self.programs)?;
-            }
-            launched => launched?,
+        let mut words = String::new();
+        match (self.bed.launch_osd(id, reactors, &self.programs), reactors) {
+            (Ok(()), Some(reactors)) => words = format!(" with {}", counted(reactors.into(), "reactor")),
+            (Err(error), Some(_)) if error.is_usage() => self.bed.launch_osd(id, None, &self.programs)?,
+            (launched, _) => launched?,
         }
         self.osds[at].state = State::Runs;
         self.strike("start", format!("{id} is started{words}"), Meant::osd(id));
@@ -454,7 +436,7 @@ impl Faults {
 
     fn set_pool(&mut self, copies: Copies) -> Result<()> {
         let Copies { size, min_size } = copies;
-        self.strike("pool", format!("the pool has size {size}, min_size {min_size}"), Meant::POOL);
+        self.strike("pool", format!("the pool has size {size}, min_size {min_size}"), Meant::default());
         self.now = copies;
         for (var, value) in [("size", size), ("min_size", min_size)] {
             let val = value.to_string();

@@ -178,16 +178,16 @@ impl Thrash<'_> {
         let healed = self.under_faults(&mut steering, bed, &mut report).await;
         report.seconds = began.elapsed().as_secs_f64();
         report.healed_s = healed.as_ref().ok().copied();
-        report.note(healed.as_ref().map(drop));
+        report.note(&healed);
         let (load, state) = end(steering, healed.is_err()).await?;
         (report.operations, report.longest_pause_ms) = (load.ops(), load.longest_pause_ns as f64 / 1e6);
         report.take(&load);
         // A cluster that did not become clean cannot be read back.
         if let (Some(state), true) = (state, report.healed_s.is_some()) {
             let read = self.read_back(state).await.map(|read| report.take(&read));
-            report.note(read.as_ref().map(drop));
+            report.note(&read);
             let scrubbed = self.deep_scrub().await.map(|pgs| report.pgs_scrubbed = pgs);
-            report.note(scrubbed.as_ref().map(drop));
+            report.note(&scrubbed);
         }
         self.client.shutdown();
         Ok(report)
@@ -242,8 +242,8 @@ impl Thrash<'_> {
         let read = async {
             steering.connect().await?;
             steering.measure(&spec).await
-        };
-        let read = read.await;
+        }
+        .await;
         let (result, _) = end(steering, read.is_err()).await?;
         read.map(|()| result).context("reading every block back")
     }
@@ -300,8 +300,8 @@ async fn end(mut steering: Steering<'_>, has_failed: bool) -> Result<(JobResult,
 }
 
 impl Report {
-    fn note(&mut self, step: Result<(), &anyhow::Error>) {
-        self.problems.extend(step.err().map(|error| format!("{error:#}")));
+    fn note<T>(&mut self, step: &Result<T>) {
+        self.problems.extend(step.as_ref().err().map(|error| format!("{error:#}")));
     }
 
     /// Takes over what a load checked, and what went wrong in it.

@@ -28,12 +28,18 @@ pub(crate) struct Strike {
     pub(crate) kind: &'static str,
     /// For people.
     pub(crate) text: String,
-    /// The OSD that is meant, if it is one.
+    pub(crate) meant: Meant,
+    /// Its pauses count; not while writes wait for room anyway.
+    pub(crate) is_measured: bool,
+}
+
+/// Whom a fault means.
+#[derive(Default)]
+pub(crate) struct Meant {
+    /// The OSD, if it is one.
     pub(crate) osd: Option<OsdId>,
     /// The OSD does not serve any more: its PGs may wait until it is found out.
     pub(crate) is_loss: bool,
-    /// Its pauses count; not while writes wait for room anyway.
-    pub(crate) is_measured: bool,
     /// Its PGs; `None`: all.
     pub(crate) pgs: Option<Vec<String>>,
 }
@@ -58,22 +64,20 @@ pub(crate) struct Pauses {
     pub(crate) longest_beside: Option<Told>,
 }
 
-/// A pause that was measured.
-struct Pause {
-    ms: f64,
-    /// Place of its fault in `struck`.
+/// A PG that has acknowledged no write since a fault.
+#[derive(Clone)]
+struct Waiting {
+    /// Place of the fault in `struck`.
     place: usize,
     /// Place of the other loss that overlapped with it.
     beside: Option<usize>,
     pg: String,
 }
 
-/// A PG that has acknowledged no write since a fault.
-struct Waiting {
-    /// As in [`Pause`].
-    place: usize,
-    beside: Option<usize>,
-    pg: String,
+/// A pause that was measured.
+struct Pause {
+    ms: f64,
+    of: Waiting,
 }
 
 /// A fault as the result reports it.
@@ -102,20 +106,19 @@ impl State {
     /// Takes in reported faults. A fault is reported before it is made, so that no answer to a write after it is missed.
     fn take_strikes(&mut self) {
         while let Ok(strike) = self.strikes.try_recv() {
-            let is_meant = |pg: &&String| strike.pgs.as_ref().is_none_or(|pgs| pgs.contains(pg));
+            let meant = &strike.meant;
+            let is_meant = |pg: &&String| meant.pgs.as_ref().is_none_or(|pgs| pgs.contains(pg));
             let (place, struck) = (self.struck.len(), &self.struck);
             // The end of a loss is no other fault, but a second loss of the same OSD is.
-            let is_other = |waiting: &Waiting| strike.is_loss || struck[waiting.place].osd != strike.osd;
+            let is_other = |waiting: &Waiting| meant.is_loss || struck[waiting.place].meant.osd != meant.osd;
             let mut new = Vec::new();
             for pg in self.probed.iter().filter(is_meant) {
-                let mut waiting =
-                    self.waiting.iter_mut().filter(|waiting| waiting.pg == *pg && is_other(waiting));
                 let mut beside = None;
-                for earlier in &mut waiting {
-                    if struck[earlier.place].is_loss {
+                for earlier in self.waiting.iter_mut().filter(|it| it.pg == *pg && is_other(it)) {
+                    if struck[earlier.place].meant.is_loss {
                         beside = Some(earlier.place);
                     }
-                    if strike.is_loss {
+                    if meant.is_loss {
                         earlier.beside.get_or_insert(place);
                     }
                 }
@@ -134,13 +137,13 @@ impl State {
     fn acknowledge(&mut self, pg: &str, sent: Instant, now: Instant) {
         self.take_strikes();
         let State { waiting, struck, found, .. } = self;
-        waiting.retain(|Waiting { place, beside, pg: of }| {
-            let strike = &struck[*place];
-            let ends = of == pg && sent >= strike.at;
+        waiting.retain(|of| {
+            let strike = &struck[of.place];
+            let ends = of.pg == pg && sent >= strike.at;
             if ends && strike.is_measured {
                 let ms = now.duration_since(strike.at).as_secs_f64() * 1e3;
-                let pause = Pause { ms, place: *place, beside: *beside, pg: of.clone() };
-                found.entry((strike.kind, beside.is_some())).or_default().push(pause);
+                let pause = Pause { ms, of: of.clone() };
+                found.entry((strike.kind, of.beside.is_some())).or_default().push(pause);
             }
             !ends
         });
@@ -234,14 +237,14 @@ impl State {
         Some(Pauses {
             fault,
             overlapped,
-            times: found.iter().map(|pause| pause.place).collect::<BTreeSet<_>>().len(),
+            times: found.iter().map(|pause| pause.of.place).collect::<BTreeSet<_>>().len(),
             count: found.len(),
             median_ms: at(0.5),
             p99_ms: at(0.99),
             max_ms: last.ms,
-            longest: self.told(&self.struck[last.place]),
-            longest_pg: last.pg.clone(),
-            longest_beside: last.beside.map(|place| self.told(&self.struck[place])),
+            longest: self.told(&self.struck[last.of.place]),
+            longest_pg: last.of.pg.clone(),
+            longest_beside: last.of.beside.map(|place| self.told(&self.struck[place])),
         })
     }
 }
@@ -304,10 +307,8 @@ mod tests {
             at: at(ms),
             kind,
             text: String::new(),
-            osd: None,
-            is_loss: false,
+            meant: Meant { pgs, ..Meant::default() },
             is_measured: true,
-            pgs,
         };
         send.send(strike(100, "kill", Some(vec!["1.1".into(), "1.7".into()]))).unwrap();
         send.send(strike(200, "out", None)).unwrap();
@@ -330,8 +331,8 @@ mod tests {
         let mut state = state(strikes, began);
         let strike = |s, kind, osd, is_loss| {
             let (osd, text) = (Some(OsdId(osd)), format!("{kind} of osd.{osd}"));
-            let (is_measured, pgs) = (true, Some(vec!["1.1".into()]));
-            send.send(Strike { at: at(s), kind, text, osd, is_loss, is_measured, pgs }).unwrap();
+            let meant = Meant { osd, is_loss, pgs: Some(vec!["1.1".into()]) };
+            send.send(Strike { at: at(s), kind, text, meant, is_measured: true }).unwrap();
         };
         // A stop with nothing but faults that cost no OSD beside, and the end of it.
         strike(0, "stop", 0, true);
@@ -375,17 +376,13 @@ mod tests {
             at: state.began,
             kind: "kill",
             text: text.into(),
-            osd: None,
-            is_loss: true,
+            meant: Meant { is_loss: true, ..Meant::default() },
             is_measured: true,
-            pgs: None,
         };
         state.struck = vec![strike("one"), strike("two")];
         let pause = |ms: u32| Pause {
             ms: ms.into(),
-            place: usize::from(ms == 200),
-            beside: None,
-            pg: format!("1.{ms}"),
+            of: Waiting { place: usize::from(ms == 200), beside: None, pg: format!("1.{ms}") },
         };
         let row = state.row(("kill", false), (1..=200).rev().map(pause).collect()).unwrap();
         assert_eq!((row.count, row.median_ms, row.p99_ms, row.max_ms), (200, 100.0, 198.0, 200.0));

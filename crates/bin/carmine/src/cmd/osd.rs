@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use carmine_testbed::{BedKind, Daemon, DirArgs, Layout, Testbed};
+use carmine_testbed::Daemon;
 use carmine_types::OsdId;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::print_as;
+use super::testbed::BedArgs;
 use crate::progress;
 
 #[derive(Args)]
@@ -38,13 +39,10 @@ enum OsdCommand {
 #[derive(Args)]
 struct SomeArgs {
     #[command(flatten)]
-    dir: DirArgs,
+    bed: BedArgs,
     /// Numbers of the OSDs
     #[arg(required = true, value_name = "N")]
     osds: Vec<u32>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 impl SomeArgs {
@@ -71,7 +69,7 @@ struct StartArgs {
 #[derive(Args)]
 struct AddArgs {
     #[command(flatten)]
-    dir: DirArgs,
+    bed: BedArgs,
     /// Its drive, if the OSDs have drives [default for a number that was removed: the drive it had]
     #[arg(long, value_name = "DEVICE")]
     dev: Option<PathBuf>,
@@ -81,28 +79,18 @@ struct AddArgs {
     /// Seconds until it must be up
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Args)]
 struct RemoveArgs {
     #[command(flatten)]
-    dir: DirArgs,
+    bed: BedArgs,
     /// Number of the OSD
     #[arg(value_name = "N")]
     osd: u32,
     /// Seconds until others must have its data
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=604_800))]
     timeout: u64,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-fn open(dir: &DirArgs) -> Result<Testbed> {
-    Ok(Testbed::open_existing(BedKind::Testbed, Layout::new(&dir.dir)?)?)
 }
 
 /// A line, or an object, for each OSD.
@@ -113,25 +101,25 @@ fn show_results(is_json: bool, results: Vec<(Daemon, String)>) -> Result<ExitCod
 }
 
 fn add(args: &AddArgs) -> Result<ExitCode> {
-    let mut testbed = open(&args.dir)?;
+    let mut testbed = args.bed.open()?;
     let device = args.dev.clone();
     let osd = progress::shown(args.timeout, |start| Ok(testbed.add_osd(device, args.force_wipe, start)?))?;
-    show_results(args.json, vec![(Daemon::Osd(osd), "is up".to_owned())])
+    show_results(args.bed.json, vec![(Daemon::Osd(osd), "is up".to_owned())])
 }
 
 fn remove(args: &RemoveArgs) -> Result<ExitCode> {
-    let (mut testbed, osd) = (open(&args.dir)?, OsdId(args.osd));
+    let (mut testbed, osd) = (args.bed.open()?, OsdId(args.osd));
     progress::shown(args.timeout, |start| Ok(testbed.remove_osd(osd, start)?))?;
-    show_results(args.json, vec![(Daemon::Osd(osd), "is removed".to_owned())])
+    show_results(args.bed.json, vec![(Daemon::Osd(osd), "is removed".to_owned())])
 }
 
 fn stop(args: &SomeArgs, kill: bool) -> Result<ExitCode> {
-    let ended = open(&args.dir)?.stop_osds(&args.osds(), kill)?;
-    show_results(args.json, ended.iter().map(|(daemon, how)| (*daemon, how.to_string())).collect())
+    let ended = args.bed.open()?.stop_osds(&args.osds(), kill)?;
+    show_results(args.bed.json, ended.iter().map(|(daemon, how)| (*daemon, how.to_string())).collect())
 }
 
 fn start(args: &StartArgs, again: bool) -> Result<ExitCode> {
-    let (mut testbed, osds) = (open(&args.some.dir)?, args.some.osds());
+    let (mut testbed, osds) = (args.some.bed.open()?, args.some.osds());
     if args.accept_damage {
         testbed.accept_damage(&osds)?;
     }
@@ -139,7 +127,7 @@ fn start(args: &StartArgs, again: bool) -> Result<ExitCode> {
         progress::shown(args.timeout, |start| Ok(testbed.start_osds(&osds, again, args.reactors, start)?))?;
     let result = |osd| if started.is_lost(osd) { "does not run" } else { "is up" };
     let results = osds.into_iter().map(|osd| (Daemon::Osd(osd), result(osd).to_owned()));
-    show_results(args.some.json, results.collect())?;
+    show_results(args.some.bed.json, results.collect())?;
     testbed.require_whole(&started)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,23 +1,23 @@
 //! `carmine peer`: a real Ceph on loopback, as a baseline.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use carmine_testbed::peer::{About, PeerWish, Programs, about};
 use carmine_testbed::spec::hide_unless_of_peers;
-use carmine_testbed::{BedKind, Layout, POOL_NAME, Plan, fresh_uuid};
+use carmine_testbed::{BedKind, DirArgs, Layout, POOL_NAME, Plan, fresh_uuid};
 use carmine_topology::Topology;
 use carmine_types::counted;
-use clap::{Args, Subcommand};
+use clap::{Arg, Args, Subcommand};
 
 use super::done;
-use super::testbed::{self, SpecArgs};
+use super::testbed::{self, BedArgs, SpecArgs};
 use super::up::Up;
 use crate::progress;
 
 /// A real Ceph on loopback, as a baseline to compare with.
 #[derive(Args)]
+#[command(mut_subcommands(|command| command.mut_args(of_peer)))]
 pub(crate) struct PeerArgs {
     #[command(subcommand)]
     command: PeerCommand,
@@ -28,35 +28,25 @@ enum PeerCommand {
     /// Start a peer: create it in an empty folder, or start a stopped one (also with other CPUs or settings)
     Up(Box<PeerUpArgs>),
     /// Show the state of a peer, its settings, and what it does not support
-    Status(PeerStatusArgs),
+    Status(BedArgs),
     /// Stop a peer and keep its data
-    Down(PeerDirArgs),
+    Down(DirArgs),
     /// Stop a peer and remove its data
-    Destroy(PeerDirArgs),
+    Destroy(DirArgs),
 }
 
-/// Where a peer lives.
-#[derive(Args, Clone, Debug)]
-struct PeerDirArgs {
-    /// Folder of the peer
-    #[arg(long, value_name = "FOLDER", default_value = "carmine-peer")]
-    dir: PathBuf,
-}
-
-#[derive(Args)]
-struct PeerStatusArgs {
-    #[command(flatten)]
-    dir: PeerDirArgs,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+/// An option of a testbed as a peer has it: its folder is another one.
+fn of_peer(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "dir" => arg.default_value("carmine-peer").help("Folder of the peer"),
+        _ => hide_unless_of_peers(arg),
+    }
 }
 
 #[derive(Args)]
-#[command(mut_args(hide_unless_of_peers))]
 struct PeerUpArgs {
     #[command(flatten)]
-    dir: PeerDirArgs,
+    dir: DirArgs,
     #[command(flatten)]
     spec: SpecArgs,
     #[command(flatten)]

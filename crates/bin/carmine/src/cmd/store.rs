@@ -13,10 +13,12 @@ use carmine_osd_daemon::store::{lock_slice, open_kv, places};
 use carmine_reactor::{Config, PollPolicy, Shard, block_on};
 use carmine_store::blue::{MountOptions, Places};
 use carmine_store::{BlueShared, Kv};
-use carmine_testbed::{BedKind, Daemon, DirArgs, Layout, ProcessId, Testbed, refuse};
+use carmine_testbed::{Daemon, ProcessId, Testbed, refuse};
 use carmine_types::{OsdId, StoreKind};
 use clap::{Args, Subcommand};
 use serde_json::Value;
+
+use super::testbed::BedArgs;
 
 /// Options of `carmine store`.
 #[derive(Args)]
@@ -65,13 +67,10 @@ pub(crate) fn run(args: StoreArgs) -> Result<ExitCode> {
 #[derive(Args)]
 struct WhichArgs {
     #[command(flatten)]
-    dir: DirArgs,
+    bed: BedArgs,
     /// Number of the OSD
     #[arg(long, value_name = "N", default_value_t = 0)]
     osd: u32,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// An OSD's store, which nobody else uses as long as this is held.
@@ -84,14 +83,14 @@ struct Tool {
 impl Tool {
     /// Finds the store of an OSD that does not run.
     fn open(args: &WhichArgs) -> Result<Tool> {
-        let testbed = Testbed::open_existing(BedKind::Testbed, Layout::new(&args.dir.dir)?)?;
+        let testbed = args.bed.open()?;
         let (osd, plan) = (OsdId(args.osd), testbed.plan());
         refuse!(osd.0 >= plan.osds(), "--osd {}: this testbed has {}", osd.0, plan.osds());
         let (store, dir, why) = (plan.store, testbed.layout().dir().display(), "there is nothing to look at");
         refuse!(store != StoreKind::Blue, "the OSDs have the store {store}, which keeps nothing: {why}");
         let runs = ProcessId::running(testbed.layout(), Daemon::Osd(osd))?.is_some();
         refuse!(runs, "{osd} is running: stop it with `carmine down --dir {dir}` first");
-        Ok(Tool { testbed, osd, json: args.json })
+        Ok(Tool { testbed, osd, json: args.bed.json })
     }
 
     /// Prints what was found or done, as JSON or as lines `NAME: VALUE`.

@@ -16,13 +16,21 @@ use clap::Args;
 use super::{code, done, peer, print_as};
 use crate::progress;
 
+/// A testbed, and how the command answers.
 #[derive(Args)]
-pub(crate) struct StatusArgs {
+pub(crate) struct BedArgs {
     #[command(flatten)]
     pub(super) dir: DirArgs,
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
+}
+
+impl BedArgs {
+    /// The testbed, for this command alone.
+    pub(super) fn open(&self) -> Result<Testbed> {
+        Ok(Testbed::open_existing(BedKind::Testbed, Layout::new(&self.dir.dir)?)?)
+    }
 }
 
 #[derive(Args)]
@@ -40,7 +48,7 @@ pub(crate) struct RestartArgs {
 #[derive(Args)]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
-    dir: DirArgs,
+    bed: BedArgs,
     #[command(flatten)]
     spec: SpecArgs,
     /// Print the resulting specification, for --spec
@@ -49,9 +57,6 @@ pub(crate) struct PlanArgs {
     /// Plan for another machine: a file with the output of its `lscpu -p`, or sockets x cores x threads such as 2x28x2
     #[arg(long, value_name = "FILE|SHAPE")]
     topology: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Args)]
@@ -132,14 +137,16 @@ pub(crate) fn plan(args: PlanArgs) -> Result<ExitCode> {
     let topology = topology(args.topology.as_deref())?;
     let wish = args.spec.wish(BedKind::Testbed)?;
     // For an existing testbed it shows the grid of the next `up`; otherwise that of a new one.
-    let stored =
-        if args.topology.is_none() { load(BedKind::Testbed, &Layout::new(&args.dir.dir)?)? } else { None };
+    let stored = match args.topology {
+        None => load(BedKind::Testbed, &Layout::new(&args.bed.dir.dir)?)?,
+        Some(_) => None,
+    };
     let plan = match stored {
         Some(plan) => plan.revise(&wish, &topology)?,
         None => Plan::new(&wish, &topology, "")?,
     };
     let text = || if args.print_spec { plan.spec.to_toml() } else { plan.render() };
-    print_as(args.json, &plan, text)
+    print_as(args.bed.json, &plan, text)
 }
 
 /// This machine, or the one of `--topology`.

@@ -48,12 +48,6 @@ pub(super) fn crc(machine: &Machine<'_>) -> Finding {
         .better("a processor with SSE4.2 or ARMv8 CRC; every byte of data is checked several times")
 }
 
-/// Bytes that may still be written into a folder; `None` if it does not exist.
-#[must_use]
-pub fn free_bytes(folder: &std::path::Path) -> Option<u64> {
-    rustix::fs::statvfs(folder).ok().map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize))
-}
-
 /// Room in the folders of stores.
 pub(super) fn space(machine: &Machine<'_>) -> Vec<Finding> {
     let look = |place: &NeededSpace| match rustix::fs::statvfs(&place.folder) {

@@ -1,29 +1,25 @@
 //! The beginning of a run: its folder, the lock on it, and what is known before the first point.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use carmine_bench::sample::{host_report, memory_bytes};
 use carmine_daemon::build;
-use carmine_doctor::free_bytes;
 use carmine_study::archive::{Build, RUN_FORMAT, Run, RunFile};
 use carmine_study::expand::{Expansion, Planned};
 use carmine_study::needs::{Device, Have, shortages};
 use carmine_study::plan::Plan;
 use carmine_study::run::{Options, WINDOW_MIN};
-use carmine_testbed::{refuse, usage};
+use carmine_testbed::slice::look_at;
+use carmine_testbed::{free_bytes, refuse, usage};
 use clap::Parser;
 use walkdir::WalkDir;
 
 use super::args::SweepArgs;
 use crate::cmd::{Cli, Command, doctor};
-
-/// The part of a device in which labels and file systems begin.
-const HEAD_BYTES: u64 = 64 << 10;
 
 /// The folder of a run, held by this process.
 pub(crate) struct RunFolder {
@@ -97,7 +93,7 @@ fn have(args: &SweepArgs, layouts: &Path) -> Have {
     // Layouts that a stopped sweep has left are there already.
     let left_bytes = if args.resume { bytes_in(layouts) } else { 0 };
     Have {
-        disk_bytes: folder.and_then(free_bytes).map(|free| free + left_bytes),
+        disk_bytes: folder.and_then(|folder| free_bytes(folder).ok()).map(|free| free + left_bytes),
         memory_bytes: memory_bytes("MemAvailable"),
         time: args.deadline.map(Duration::from_millis),
         devices: args.devs.iter().map(|path| device(path)).collect(),
@@ -112,20 +108,8 @@ fn bytes_in(folder: &Path) -> u64 {
 }
 
 fn device(path: &Path) -> Device {
-    let name = path.display().to_string();
-    let look = || -> std::io::Result<(u64, bool)> {
-        let mut file = File::open(path)?;
-        if !file.metadata()?.file_type().is_block_device() {
-            return Err(std::io::ErrorKind::InvalidInput.into());
-        }
-        let mut head = Vec::new();
-        file.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
-        Ok((file.seek(SeekFrom::End(0))?, head.iter().all(|byte| *byte == 0)))
-    };
-    match look() {
-        Ok((size, is_blank)) => Device { name, size_bytes: Some(size), is_blank },
-        Err(_) => Device { name, ..Device::default() },
-    }
+    let (size_bytes, is_blank) = look_at(path).ok().flatten().unzip();
+    Device { name: path.display().to_string(), size_bytes, is_blank: is_blank.unwrap_or(false) }
 }
 
 /// The reasons why a sweep with these options would not be started here.
