@@ -5,7 +5,6 @@ mod echo;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use carmine_load::baseline::{AtDepth, Baseline, RawFigures, WAITED_MAX};
@@ -18,8 +17,8 @@ use clap::Args;
 use tempfile::NamedTempFile;
 
 use crate::GitHash;
-use crate::sample::{device_of, origin_here};
-use crate::steering::{Measured, run_raw};
+use crate::sample::{device_of, origin_here, unix_now};
+use crate::steering::{Measured, reactors, run_raw};
 
 /// Options of the baseline, like those of `bench`.
 #[derive(Args, Clone, Debug)]
@@ -105,11 +104,6 @@ pub fn run(args: &BaselineArgs, cancel: &AtomicBool, git_hash: GitHash) -> Resul
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reactors of a raw load: nothing in it blocks.
-fn raw_config(poll: PollPolicy) -> Config {
-    Config { name: "raw".into(), poll, alien_threads: 0, ..Config::default() }
-}
-
 fn table(spec: &LoadSpec, baseline: &Baseline) -> String {
     let mut text = spec.summary() + "\nraw              IOPS      MB/s   mean us    p99 us\n";
     for (name, raw) in [("device", &baseline.device), ("messenger", &baseline.messenger)] {
@@ -174,7 +168,8 @@ fn measure_device(
             let target = DeviceTarget::open(&shard, &path, object_bytes, writable, mode).await;
             run_dealt_job(&shard, target, setup).await;
         };
-        let measured = run_raw(&load, &cpus, raw_config(poll), cancel, &mut || Ok(()), job)
+        let config = Config { poll, ..reactors("raw") };
+        let measured = run_raw(&load, &cpus, config, cancel, &mut || Ok(()), job)
             .with_context(|| format!("raw device ({})", place.path.display()))?;
         Ok::<_, anyhow::Error>(figures(spec, &measured, mode, &place.drive))
     };
@@ -256,7 +251,7 @@ fn figures(spec: &LoadSpec, measured: &Measured, mode: FlushMode, drive: &str) -
         rwmixread: spec.rwmixread,
         other_depths: Vec::new(),
         waited: result.client.wait_ns as f64 / result.client.wall_ns.max(1) as f64,
-        unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        unix_s: unix_now().as_secs(),
         flush_mode: mode.to_string(),
         drive: drive.to_owned(),
     }

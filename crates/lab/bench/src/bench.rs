@@ -6,12 +6,11 @@ mod hosted;
 mod jobfile;
 mod recovering;
 mod room;
-pub(crate) mod setup;
+mod setup;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use carmine_load::hosted::{HostedFigures, Tool};
@@ -32,6 +31,7 @@ pub use hosted::require_tool;
 use setup::Setup;
 
 use crate::profile::Recording;
+use crate::sample::{origin_here, unix_now};
 use crate::{Doctor, GitHash};
 
 /// The outcome of a load.
@@ -68,11 +68,9 @@ struct Seen {
 /// # Errors
 /// The load cannot be made as asked, or gave no measurement.
 pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor, git_hash: GitHash) -> Result<ExitCode> {
-    let origin = crate::sample::origin_here(git_hash);
+    let origin = origin_here(git_hash);
     for (option, path) in [("--json", &args.json), ("--samples", &args.samples)] {
-        if let Some(path) = path {
-            check_writable(option, path)?;
-        }
+        path.as_deref().map_or(Ok(()), |path| check_writable(option, path))?;
     }
     let setup = Setup::prepare(args, doctor)?;
     let args = &setup.args;
@@ -128,8 +126,7 @@ fn result_json(
     report: &Report,
     told: Option<(HostedFigures, Value)>,
 ) -> Result<Value> {
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
-    let mut value = report::result_json(spec, result, report, now_ms);
+    let mut value = report::result_json(spec, result, report, unix_now().as_millis() as u64);
     let about = setup.plan.peer.as_ref().map(|peer| peer::about(&setup.plan, peer)).transpose()?;
     value["carmine"]["peer"] = serde_json::to_value(about)?;
     if let Some((figures, client)) = told {

@@ -9,6 +9,7 @@
 pub mod baseline;
 pub mod bench;
 mod child;
+mod cluster;
 pub mod measure;
 pub mod profile;
 pub mod sample;

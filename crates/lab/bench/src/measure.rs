@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use carmine_load::report::{OsdReport, osd_line, osd_report};
+use carmine_load::report::{OsdReport, osd_line, osd_report, show};
 use carmine_load::verdict::{Evidence, verdict};
 use carmine_load::window::{DeviceWindow, Window};
-use carmine_testbed::{BedKind, DirArgs, Layout, load, note, print, require_plan, write_json};
+use carmine_testbed::{DirArgs, Layout, note, print, write_json};
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::bench::setup::{Reading, running, sampler, stores};
+use crate::cluster::{Cluster, plan};
 use crate::sample::host_report;
 
 /// Time between two looks at the command.
@@ -70,13 +70,12 @@ struct Measurement {
 /// The cluster does not run, or cannot be read.
 pub fn run(args: &MeasureArgs, cancel: &AtomicBool) -> Result<ExitCode> {
     let layout = Layout::new(&args.dir.dir)?;
-    let plan = load(BedKind::Peer, &layout)?.map_or_else(|| require_plan(&layout), Ok)?;
-    let (mon_pid, osds) = running(&layout, &plan)?;
-    let stores = if plan.peer.is_some() { Vec::new() } else { stores(&layout, &plan)? };
-    let sampler = sampler(&layout, &plan, &stores, mon_pid, &osds);
-    let start = Reading::now(&layout, &plan, &sampler)?;
+    let plan = plan(&layout)?;
+    let cluster = Cluster::running(layout, plan)?;
+    let start = cluster.read(&cluster.sampler)?;
     let [program, words @ ..] = &args.command[..] else { unreachable!("clap requires a command") };
-    let child = Command::new(program).args(words).env("CEPH_CONF", layout.dir().join("ceph.conf")).spawn();
+    let child =
+        Command::new(program).args(words).env("CEPH_CONF", cluster.layout.dir().join("ceph.conf")).spawn();
     let mut child = match child {
         Ok(child) => child,
         Err(error) => {
@@ -94,8 +93,8 @@ pub fn run(args: &MeasureArgs, cancel: &AtomicBool) -> Result<ExitCode> {
         }
         std::thread::sleep(LOOK);
     };
-    let end = Reading::now(&layout, &plan, &sampler)?;
-    let window = start.window_to(&end, &sampler, 0.0);
+    let end = cluster.read(&cluster.sampler)?;
+    let window = start.window_to(&end, &cluster.sampler, 0.0);
     let measured = Measurement::of(args.command.clone(), status.code(), &window);
     print(&measured.table())?;
     if let Some(path) = &args.json {
@@ -135,15 +134,13 @@ impl Measurement {
     }
 
     fn table(&self) -> String {
-        let show =
-            |figure: Option<f64>, digits: usize| figure.map_or("-".into(), |n| format!("{n:.digits$}"));
         let code = self.exit_code.map_or("ended by a signal".into(), |code| format!("exit code {code}"));
         let mut text = format!(
             "\ncommand   {}: {code} after {:.1} s\nOSDs      {} operations, {} a second; CPU us/op {}, IOPS per core used {}; \
              others used {:.2} CPUs\n",
             self.command.join(" "),
             self.seconds,
-            self.ops.map_or("-".into(), |ops| ops.to_string()),
+            show(self.ops.map(|ops| ops as f64), 0),
             show(self.iops, 0),
             show(self.osd_cpu_us_per_op, 1),
             show(self.iops_per_core_used, 0),

@@ -82,12 +82,7 @@ impl Jobs {
         mon: SocketAddr,
         pool: &str,
     ) -> Result<Jobs> {
-        let config = Config {
-            name: "load".into(),
-            alien_threads: 0,
-            arena_bytes_per_shard: ARENA_BYTES,
-            ..Config::default()
-        };
+        let config = Config { arena_bytes_per_shard: ARENA_BYTES, ..reactors("load") };
         let pool = pool.to_owned();
         let job = async move |shard, job| run_cluster_job(&shard, mon, &pool, job).await;
         Jobs::near(spec, state, cpus, config, job)
@@ -151,15 +146,14 @@ async fn ask(client: &Client, osd: OsdId, action: &BenchAction) -> Result<BenchS
     serde_json::from_str(&answer).with_context(|| format!("{osd} answered `{answer}`"))
 }
 
+/// Reactors on which nothing blocks.
+pub(crate) fn reactors(name: &str) -> Config {
+    Config { name: name.to_owned(), alien_threads: 0, ..Config::default() }
+}
+
 /// A reactor for the calling thread, which only steers.
 pub fn controller(cpu: Option<usize>) -> Config {
-    Config {
-        name: "bench".into(),
-        cpus: vec![cpu],
-        poll: PollPolicy::Sleep,
-        alien_threads: 0,
-        ..Config::default()
-    }
+    Config { cpus: vec![cpu], poll: PollPolicy::Sleep, ..reactors("bench") }
 }
 
 /// Called at each look at the jobs; an error ends the load.

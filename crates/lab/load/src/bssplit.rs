@@ -4,14 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use fastrand::Rng;
-use serde::{Deserialize, Serialize};
 
 use crate::spec::{BS_MAX, parse_bytes, show_bytes};
 
 /// The lengths of a load's operations and how often each is drawn. Each length is a multiple of the shortest, which is the unit of
 /// the load's blocks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockSplit {
     reads: Vec<Part>,
     writes: Vec<Part>,
@@ -116,19 +114,7 @@ impl fmt::Display for BlockSplit {
     }
 }
 
-impl TryFrom<String> for BlockSplit {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<BlockSplit, String> {
-        text.parse()
-    }
-}
-
-impl From<BlockSplit> for String {
-    fn from(split: BlockSplit) -> String {
-        split.to_string()
-    }
-}
+carmine_types::as_text!(BlockSplit);
 
 #[cfg(test)]
 mod tests {

@@ -3,14 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
 /// Zipf's exponent, at most: above it a single block gets nearly everything.
 const THETA_MAX: f64 = 10.0;
 
 /// The popularity of a load's blocks.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Distribution {
     /// All blocks are equally popular.
     #[default]
@@ -101,19 +98,7 @@ impl fmt::Display for Distribution {
     }
 }
 
-impl TryFrom<String> for Distribution {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Distribution, String> {
-        text.parse()
-    }
-}
-
-impl From<Distribution> for String {
-    fn from(distribution: Distribution) -> String {
-        distribution.to_string()
-    }
-}
+carmine_types::as_text!(Distribution);
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,10 @@
 //! group reporting. Left out is what is not known: the depths at which requests were submitted and completed (`iodepth_*`,
 //! `latency_depth|target|percentile|window`) and page faults.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use carmine_metrics::{Histogram, SparseHistogram};
+use carmine_stats::{mean, variance};
 use serde_json::{Map, Value, json};
 
 use crate::distribution::Distribution;
@@ -86,26 +89,11 @@ pub(crate) fn options(spec: &LoadSpec) -> Value {
     options
 }
 
-/// Least, greatest, mean and standard deviation of rates.
-struct Spread {
-    min: f64,
-    max: f64,
-    mean: f64,
-    deviation: f64,
-}
-
-impl Spread {
-    fn of_rates(rates: &[f64]) -> Spread {
-        let count = rates.len().max(1) as f64;
-        let mean = rates.iter().sum::<f64>() / count;
-        let squares: f64 = rates.iter().map(|rate| (rate - mean).powi(2)).sum();
-        Spread {
-            min: rates.iter().copied().reduce(f64::min).unwrap_or(0.0),
-            max: rates.iter().copied().reduce(f64::max).unwrap_or(0.0),
-            mean,
-            deviation: (squares / (count - 1.0).max(1.0)).sqrt(),
-        }
-    }
+/// Least, greatest, mean and standard deviation of rates; zeros if there are none.
+fn spread(rates: &[f64]) -> [f64; 4] {
+    let least = rates.iter().copied().reduce(f64::min).unwrap_or(0.0);
+    let greatest = rates.iter().copied().reduce(f64::max).unwrap_or(0.0);
+    [least, greatest, mean(rates), variance(rates).sqrt()]
 }
 
 /// A `read`, `write` or `trim` object. Rates are sampled every 500 ms, as fio does; bandwidth is in KiB/s.
@@ -114,10 +102,10 @@ fn direction(stats: &DirStats, window_seconds: f64) -> Value {
     let per_second = |n: f64| if window_seconds > 0.0 { n / window_seconds } else { 0.0 };
     let bw_bytes = per_second(stats.bytes as f64);
     let rates = stats.iops_samples(window_seconds);
-    let iops = Spread::of_rates(&rates);
+    let [iops_min, iops_max, iops_mean, iops_stddev] = spread(&rates);
     // Samples count operations; their mean length is that of the whole window.
     let kib = stats.bytes as f64 / 1024.0 / stats.ops.max(1) as f64;
-    let bw = Spread::of_rates(&rates.iter().map(|rate| rate * kib).collect::<Vec<_>>());
+    let [bw_min, bw_max, bw_mean, bw_dev] = [iops_min, iops_max, iops_mean, iops_stddev].map(|n| n * kib);
     let clat = &stats.latency_ns;
     let mut clat_ns = summary(clat);
     if !clat.is_empty() {
@@ -137,17 +125,17 @@ fn direction(stats: &DirStats, window_seconds: f64) -> Value {
         "slat_ns": summary(&Histogram::new()),
         "clat_ns": clat_ns,
         "lat_ns": summary(&stats.latency_ns),
-        "bw_min": bw.min.round() as u64,
-        "bw_max": bw.max.round() as u64,
+        "bw_min": bw_min.round() as u64,
+        "bw_max": bw_max.round() as u64,
         // fio gives the job's share of the group's bandwidth; this entry has all of it.
         "bw_agg": if rates.is_empty() { 0.0 } else { 100.0 },
-        "bw_mean": bw.mean,
-        "bw_dev": bw.deviation,
+        "bw_mean": bw_mean,
+        "bw_dev": bw_dev,
         "bw_samples": rates.len(),
-        "iops_min": iops.min.round() as u64,
-        "iops_max": iops.max.round() as u64,
-        "iops_mean": iops.mean,
-        "iops_stddev": iops.deviation,
+        "iops_min": iops_min.round() as u64,
+        "iops_max": iops_max.round() as u64,
+        "iops_mean": iops_mean,
+        "iops_stddev": iops_stddev,
         "iops_samples": rates.len(),
     })
 }
@@ -180,40 +168,16 @@ fn parts(latencies: &SparseHistogram) -> Value {
 /// A time as C's `ctime` writes it, in UTC: `Sat Nov 28 19:18:55 2026`.
 pub(crate) fn ctime(unix_s: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [(&str, u64); 12] = [
-        ("Jan", 31),
-        ("Feb", 28),
-        ("Mar", 31),
-        ("Apr", 30),
-        ("May", 31),
-        ("Jun", 30),
-        ("Jul", 31),
-        ("Aug", 31),
-        ("Sep", 30),
-        ("Oct", 31),
-        ("Nov", 30),
-        ("Dec", 31),
-    ];
-    let (mut day, second) = (unix_s / 86_400, unix_s % 86_400);
-    let weekday = DAYS[(day % 7) as usize];
-    let is_leap =
-        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let mut year = 1970;
-    while day >= 365 + u64::from(is_leap(year)) {
-        day -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let mut month = "Dec";
-    for (name, days) in MONTHS {
-        let days = days + u64::from(name == "Feb" && is_leap(year));
-        if day < days {
-            month = name;
-            break;
-        }
-        day -= days;
-    }
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{weekday} {month} {:2} {hour:02}:{minute:02}:{second:02} {year}", day + 1)
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    // humantime ends with the year 9999.
+    const LAST_S: u64 = 253_402_300_799;
+    let unix_s = unix_s.min(LAST_S);
+    let date = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(unix_s)).to_string();
+    let (year, day, clock) = (&date[..4], date[8..10].trim_start_matches('0'), &date[11..19]);
+    let month =
+        MONTHS.iter().zip(1..).find(|(_, n)| date[5..7].parse() == Ok(*n)).map_or("", |(name, _)| name);
+    format!("{} {month} {day:>2} {clock} {year}", DAYS[(unix_s / 86_400 % 7) as usize])
 }
 
 #[cfg(test)]
@@ -226,6 +190,7 @@ mod tests {
         assert_eq!(ctime(951_782_400), "Tue Feb 29 00:00:00 2000");
         assert_eq!(ctime(1_795_893_535), "Sat Nov 28 19:18:55 2026");
         assert_eq!(ctime(1_798_761_599), "Thu Dec 31 23:59:59 2026");
+        assert_eq!(ctime(u64::MAX), "Fri Dec 31 23:59:59 9999");
     }
 
     #[test]

@@ -4,25 +4,36 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One thread.
+use crate::samples::Instrument;
+
+/// One thread: its counters since its start, or their growth over a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ThreadWindow {
     pub tid: u32,
     pub name: String,
-    /// CPU time, user and kernel.
+    /// CPU time, user and kernel: exact.
     pub cpu_ns: u64,
+    /// CPU time in user mode; since the thread's start it comes in ticks of 10 ms.
+    pub user_ns: u64,
+    /// CPU time in the kernel, likewise.
+    pub system_ns: u64,
     /// Time it was ready but had no CPU.
     pub wait_ns: u64,
+    /// Context switches, voluntary and others.
+    pub switches: u64,
+    /// Moves to another CPU; `None` where the kernel does not say: only a kernel with scheduler debugging does.
+    pub migrations: Option<u64>,
 }
 
-/// One process.
+/// One process: its counters since its start, or their growth over a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessWindow {
     pub pid: u32,
-    /// CPU time of all threads, also of those that ended.
+    /// CPU time of all threads, also of those that ended; since the process's start it comes in ticks of 10 ms.
     pub cpu_ns: u64,
+    /// None if there is no such process.
     pub threads: Vec<ThreadWindow>,
     /// Resident memory at the end.
     pub rss_bytes: u64,
@@ -144,15 +155,6 @@ pub struct MetricsWindow {
     pub difference: Value,
 }
 
-/// The cost of sampling.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct InstrumentWindow {
-    /// CPU of the sampler's thread, in cores.
-    pub cores: f64,
-    /// It had a CPU that no OSD uses.
-    pub apart: bool,
-}
-
 /// The processors' counts while the OSDs' threads ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterWindow {
@@ -174,7 +176,7 @@ pub struct Window {
     pub drain: Option<DrainWindow>,
     pub metrics: Vec<MetricsWindow>,
     /// `None` without samples.
-    pub instrument: Option<InstrumentWindow>,
+    pub instrument: Option<Instrument>,
     /// `None` where nothing counts.
     pub counters: Option<CounterWindow>,
 }

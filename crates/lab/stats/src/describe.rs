@@ -23,12 +23,12 @@ pub fn median(samples: &[f64]) -> Option<f64> {
 }
 
 /// Arithmetic mean; 0 for nothing.
-pub(crate) fn mean(samples: &[f64]) -> f64 {
+pub fn mean(samples: &[f64]) -> f64 {
     samples.iter().sum::<f64>() / samples.len().max(1) as f64
 }
 
 /// Variance of the sample (n − 1); 0 below two values.
-pub(crate) fn variance(samples: &[f64]) -> f64 {
+pub fn variance(samples: &[f64]) -> f64 {
     let middle = mean(samples);
     let squares: f64 = samples.iter().map(|v| (v - middle).powi(2)).sum();
     squares / samples.len().saturating_sub(1).max(1) as f64

@@ -26,7 +26,7 @@ mod testing;
 pub use comparison::{
     Comparison, NoComparison, PAIRS_DEFAULT, PAIRS_MIN, paired_log_ratios, repeats_log_ratio,
 };
-pub use describe::{mean_with_interval, median};
+pub use describe::{mean, mean_with_interval, median, variance};
 pub use growth::{Growth, Knee, Slope, growth};
 pub use judgement::{Outcome, Verdict, holm, judge};
 pub use trend::{Trend, out_of_reach, trend};

@@ -19,8 +19,8 @@ use carmine_testbed::{Plan, usage};
 use carmine_types::FlushMode;
 use carmine_wire::{EntityAddr, EntityType};
 
-use super::{figures, raw_config};
-use crate::steering::run_raw;
+use super::figures;
+use crate::steering::{reactors, run_raw};
 
 /// A message type that Ceph does not use.
 const ECHO: u16 = 0x7e0;
@@ -33,16 +33,14 @@ pub(super) fn measure(plan: &Plan, spec: &LoadSpec, cancel: &AtomicBool) -> Resu
     let poll: PollPolicy = plan.poll.parse().map_err(|e| usage!("poll policy of the plan: {e}"))?;
     let (sender, receiver) = channel();
     let bs = usize::try_from(spec.bs_bytes).context("--bs")?;
-    let config =
-        Config { name: "echo".into(), cpus: vec![osd_cpu], poll, alien_threads: 0, ..Config::default() };
+    let config = Config { cpus: vec![osd_cpu], poll, ..reactors("echo") };
     let server = Reactors::start(config, move |shard: Shard| listen(shard, bs, sender.clone()))?;
     let addr = receiver.recv_timeout(START_LIMIT).map_err(|_| anyhow!("the echo server did not start"));
     let measured = addr.and_then(|addr| {
         let load = LoadSpec { prefill: Prefill::Never, numjobs: 1, ..spec.clone() };
         let cpus = plan.grid.client_cpus().to_vec();
-        let config = raw_config(PollPolicy::default());
         let job = async move |shard, setup| job(shard, addr, setup).await;
-        run_raw(&load, &cpus, config, cancel, &mut || Ok(()), job)
+        run_raw(&load, &cpus, reactors("raw"), cancel, &mut || Ok(()), job)
     });
     server.stopper().stop();
     let joined = server.join();

@@ -14,8 +14,9 @@ use carmine_testbed::{refuse, write_whole};
 use carmine_types::{OsdId, counted};
 
 use super::recovering::Recovering;
-use super::setup::{Reading, Setup, instrument};
+use super::setup::Setup;
 use super::{Outcome, Seen};
+use crate::cluster::Reading;
 use crate::profile::{Recording, length};
 use crate::sample::series::Recorder;
 use crate::sample::{Counters, OsdDump, QUESTIONS, add_dumps};
@@ -127,7 +128,7 @@ impl Controller<'_> {
         if setup.defers_work() {
             window.drain = Some(self.drain(&end).await?);
         }
-        window.instrument = instrument(self.seen.samples.as_ref());
+        window.instrument = self.seen.samples.as_ref().map(|samples| samples.instrument.clone());
         Ok(window)
     }
 

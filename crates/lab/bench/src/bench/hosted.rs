@@ -14,8 +14,9 @@ use carmine_load::{ClientClocks, LoadSpec, Rw};
 use indicatif::ProgressBar;
 use serde_json::json;
 
-use super::setup::{Reading, Setup, instrument};
+use super::setup::Setup;
 use super::{Outcome, Seen, jobfile, room};
+use crate::cluster::Reading;
 use crate::profile::{Recording, length};
 use crate::sample::series::Recorder;
 use crate::sample::{Counters, Sampler};
@@ -110,13 +111,13 @@ impl Run<'_> {
         if self.tool == Tool::RadosBench && self.spec.ramp_ms > 0 {
             // It cannot leave out a part of its run, so the ramp is a run of its own.
             self.say("ramp");
-            let mut clients = Clients::load(self, self.spec.ramp_ms)?;
+            let mut clients = Clients::start(self, Some(self.spec.ramp_ms))?;
             self.wait_for_begin(&mut clients)?;
             let recording = self.profile();
             self.wait_for_end(&mut clients, END_LIMIT)?;
             seen.profiled = recording.map(|recording| recording?.finish()).or(seen.profiled);
         }
-        let mut clients = Clients::load(self, self.spec.runtime_ms)?;
+        let mut clients = Clients::start(self, Some(self.spec.runtime_ms))?;
         self.say(&format!("{} connects", self.tool));
         // The tool's own clock runs from here: any time spent here on reading and writing is taken from the window.
         let mut begun = self.wait_for_begin(&mut clients)?;
@@ -129,7 +130,7 @@ impl Run<'_> {
         self.say("measuring");
         let sampler = self.setup.sampler.with_tools(clients.pids());
         let recorder = with_samples.then(|| self.setup.record(&sampler)).transpose()?;
-        let begin = self.read(&sampler)?;
+        let begin = self.setup.read(&sampler)?;
         counters.start();
         let end = self.window_end(&mut clients, &sampler, begun)?;
         counters.stop();
@@ -139,7 +140,7 @@ impl Run<'_> {
         let mut figures = clients.figures()?;
         let mut window = begin.window_to(&end, &sampler, idle_cores);
         window.counters = counters.read();
-        window.instrument = instrument(seen.samples.as_ref());
+        window.instrument = seen.samples.as_ref().map(|samples| samples.instrument.clone());
         figures.result.client = hottest(&sampler.tools(&begin.kernel, &end.kernel), window.wall_ns);
         seen.marks.extend(window_mark(&figures, &window));
         seen.marks.extend(self.full_mark(figures.seconds));
@@ -178,11 +179,6 @@ impl Run<'_> {
         self.bar.set_message(format!("{}: {what}", self.spec.summary()));
     }
 
-    /// The OSDs' clocks first and then the kernel's, at both ends of the window alike.
-    fn read(&self, sampler: &Sampler) -> Result<Reading> {
-        Reading::now(&self.setup.layout, &self.setup.plan, sampler)
-    }
-
     /// Reads at the window's end; a window that the tool ends by itself, because there is nothing more to read or
     /// no more room, ends there.
     fn window_end(&self, clients: &mut Clients, sampler: &Sampler, begun: Instant) -> Result<Reading> {
@@ -199,13 +195,13 @@ impl Run<'_> {
                 "half of the window of {time:?} was over before its first reading: take a longer --runtime"
             );
             self.run_until(clients, end)?;
-            return self.read(sampler);
+            return self.setup.read(sampler);
         }
-        let mut last = self.read(sampler)?;
+        let mut last = self.setup.read(sampler)?;
         while Instant::now() < end && !clients.have_ended()? {
             self.check_alive()?;
             std::thread::sleep(READ_EVERY.min(end.saturating_duration_since(Instant::now())));
-            match self.read(sampler) {
+            match self.setup.read(sampler) {
                 Ok(reading) => last = reading,
                 Err(_) if clients.has_one_ended()? => break,
                 Err(e) => return Err(e),

@@ -4,11 +4,12 @@ use anyhow::{Context, Result, bail};
 use carmine_client::{Client, Options};
 use carmine_load::hosted::Tool;
 use carmine_load::{LoadSpec, Prefill, Rw, object_name, show_bytes};
-use carmine_reactor::{Config, PollPolicy, Shard, block_on};
+use carmine_reactor::{Shard, block_on};
 use carmine_testbed::{BedKind, Space, status, usage};
 use carmine_types::counted;
 
 use super::setup::Setup;
+use crate::steering::controller;
 
 /// Part of a store that Ceph's clients may fill, where no map says otherwise.
 const FULL_RATIO: f64 = 0.95;
@@ -130,9 +131,7 @@ pub(super) fn present_bytes(setup: &Setup, enough: u64) -> Result<u64> {
         return Ok(enough);
     }
     let spec = &setup.spec;
-    let config =
-        Config { name: "room".into(), poll: PollPolicy::Sleep, alien_threads: 0, ..Config::default() };
-    block_on(config, async |shard: Shard| {
+    block_on(controller(None), async |shard: Shard| {
         let client = Client::connect(&shard, setup.mon, Options::default()).await;
         let client = client.context("cannot reach the testbed")?;
         let pool = client.wait_pool(&setup.args.pool).await?;

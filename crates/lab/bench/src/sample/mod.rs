@@ -11,15 +11,17 @@ mod smart;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
 use carmine_load::origin::Origin;
-use carmine_load::window::{DeviceWindow, GeneratorWindow, MachineWindow, OsdWindow, ProcessWindow, Window};
+use carmine_load::window::{
+    DeviceWindow, GeneratorWindow, MachineWindow, OsdWindow, ProcessWindow, ThreadWindow, Window,
+};
 use carmine_testbed::part_at;
 use serde_json::{Value, json};
 
-use proc::{Device, IDLE, Process, STEAL, TICK_NS, Thread, Ticks, field, text};
+use proc::{Device, IDLE, STEAL, TICK_NS, Ticks, field, text};
 
 pub use counters::Counters;
 pub(crate) use dump::{OsdDump, QUESTIONS, add_dumps, difference, percentile};
@@ -50,7 +52,7 @@ pub struct Sampler {
 pub struct Snapshot {
     at: Instant,
     /// By pid; one that is gone has no threads.
-    processes: BTreeMap<u32, Process>,
+    processes: BTreeMap<u32, ProcessWindow>,
     cpus: BTreeMap<u32, Ticks>,
     devices: BTreeMap<String, Device>,
     network_bytes: u64,
@@ -89,7 +91,7 @@ impl Sampler {
         devices.retain(|name, _| self.devices.contains(name));
         let pids = self.osds.iter().map(|osd| osd.pid).chain(self.mon_pid).chain([std::process::id()]);
         let pids = pids.chain(self.tool_pids.iter().copied());
-        let processes = pids.map(|pid| (pid, Process::read(&self.root, pid))).collect();
+        let processes = pids.map(|pid| (pid, proc::process(&self.root, pid))).collect();
         Snapshot { at, processes, cpus, devices, network_bytes: proc::network_bytes(&file("net/dev")) }
     }
 
@@ -131,7 +133,7 @@ impl Sampler {
     fn generator(&self, start: &Snapshot, end: &Snapshot) -> GeneratorWindow {
         let pids = [std::process::id()].into_iter().chain(self.tool_pids.iter().copied());
         let threads = end.threads_since(start, pids.clone());
-        let sum = |of: fn(&Thread) -> u64| threads.iter().map(of).sum();
+        let sum = |of: fn(&ThreadWindow) -> u64| threads.iter().map(of).sum();
         GeneratorWindow {
             user_ns: sum(|thread| thread.user_ns),
             system_ns: sum(|thread| thread.system_ns),
@@ -158,13 +160,12 @@ impl Sampler {
 impl Snapshot {
     /// The work of a process that both readings have.
     fn process_since(&self, start: &Snapshot, pid: u32) -> ProcessWindow {
-        self.processes[&pid].window(pid, &start.processes[&pid])
+        proc::process_since(&self.processes[&pid], &start.processes[&pid])
     }
 
     /// The work of all threads of these processes.
-    fn threads_since(&self, start: &Snapshot, pids: impl Iterator<Item = u32>) -> Vec<Thread> {
-        pids.flat_map(|pid| self.processes[&pid].threads_since(&start.processes[&pid]).into_values())
-            .collect()
+    fn threads_since(&self, start: &Snapshot, pids: impl Iterator<Item = u32>) -> Vec<ThreadWindow> {
+        pids.flat_map(|pid| proc::threads_since(&self.processes[&pid], &start.processes[&pid])).collect()
     }
 
     fn devices_since(&self, start: &Snapshot) -> Vec<DeviceWindow> {
@@ -183,16 +184,20 @@ pub fn memory_bytes(line: &str) -> Option<u64> {
     field(&text(Path::new("/proc/meminfo")), line).map(|kib| kib << 10)
 }
 
+/// Time since 1970.
+pub(crate) fn unix_now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
 /// This build on this machine, now; its drives are not known yet.
 pub(crate) fn origin_here(git_hash: crate::GitHash) -> Origin {
     let of_kernel = |name: &str| text(&Path::new("/proc/sys/kernel").join(name));
-    let now_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Origin::here(
         env!("CARGO_PKG_VERSION"),
         git_hash.0,
         of_kernel("hostname"),
         of_kernel("osrelease"),
-        now_unix_s,
+        unix_now().as_secs(),
     )
 }
 
@@ -218,7 +223,6 @@ pub fn host_report() -> Value {
 mod tests {
     use super::*;
     use rustix::time::{ClockId, clock_gettime};
-    use std::time::Duration;
 
     /// Works until this thread has had this much CPU time, however busy the machine is.
     fn burn(cpu_ms: i64) {

@@ -25,136 +25,99 @@ pub(super) fn field(text: &str, name: &str) -> Option<u64> {
     rest.split([' ', '\t', ':']).find(|word| !word.is_empty())?.parse().ok()
 }
 
-/// Counters of a thread since its start. User and system time come in ticks of 10 ms; the time on a CPU is exact.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Thread {
-    pub(super) name: String,
-    pub(super) user_ns: u64,
-    pub(super) system_ns: u64,
-    pub(super) cpu_ns: u64,
-    /// Time that it was ready but had no CPU.
-    pub(super) wait_ns: u64,
-    pub(super) switches: u64,
-    /// `None` where the kernel does not say: only a kernel with scheduler debugging does.
-    pub(super) migrations: Option<u64>,
+/// Counters of a thread since its start; `None` if it has ended.
+fn thread(folder: &Path) -> Option<ThreadWindow> {
+    let file = |name: &str| text(&folder.join(name));
+    let (schedstat, status) = (file("schedstat"), file("status"));
+    let mut ns = schedstat.split_ascii_whitespace().filter_map(|n| n.parse().ok());
+    let by_ticks = parse_stat(&file("stat"))?;
+    Some(ThreadWindow {
+        tid: folder.file_name()?.to_str()?.parse().ok()?,
+        cpu_ns: ns.next().unwrap_or(by_ticks.cpu_ns),
+        wait_ns: ns.next().unwrap_or(0),
+        switches: ["voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"]
+            .iter()
+            .filter_map(|name| field(&status, name))
+            .sum(),
+        migrations: field(&file("sched"), "se.nr_migrations"),
+        ..by_ticks
+    })
 }
 
-/// Threads by their ids.
-pub(super) type Threads = BTreeMap<u32, Thread>;
+/// Name and CPU time of a `stat` line. The name may hold blanks and brackets: it ends at the last `)`.
+fn parse_stat(stat: &str) -> Option<ThreadWindow> {
+    let (open, close) = (stat.find('(')?, stat.rfind(')')?);
+    let mut fields = stat.get(close + 1..)?.split_ascii_whitespace().skip(11);
+    let mut ns = || Some(fields.next()?.parse::<u64>().ok()? * TICK_NS);
+    let (name, user_ns, system_ns) = (stat.get(open + 1..close)?.to_owned(), ns()?, ns()?);
+    Some(ThreadWindow { name, cpu_ns: user_ns + system_ns, user_ns, system_ns, ..ThreadWindow::default() })
+}
 
-impl Thread {
-    fn read(folder: &Path) -> Option<Thread> {
-        let file = |name: &str| text(&folder.join(name));
-        let (schedstat, status) = (file("schedstat"), file("status"));
-        let mut ns = schedstat.split_ascii_whitespace().filter_map(|n| n.parse().ok());
-        let thread = Thread::parse(&file("stat"))?;
-        Some(Thread {
-            cpu_ns: ns.next().unwrap_or(thread.user_ns + thread.system_ns),
-            wait_ns: ns.next().unwrap_or(0),
-            switches: ["voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"]
-                .iter()
-                .filter_map(|name| field(&status, name))
-                .sum(),
-            migrations: field(&file("sched"), "se.nr_migrations"),
-            ..thread
-        })
+/// The growth of a thread's counters. Time in user mode and in the kernel is exact in sum, and divided as the ticks are (those
+/// of the thread's whole life, if there were none meanwhile).
+fn thread_since(now: &ThreadWindow, old: &ThreadWindow) -> ThreadWindow {
+    let less = |of: fn(&ThreadWindow) -> u64| of(now).saturating_sub(of(old));
+    let cpu_ns = less(|t| t.cpu_ns);
+    let mut ticks = (less(|t| t.user_ns), less(|t| t.system_ns));
+    if ticks == (0, 0) {
+        ticks = (now.user_ns, now.system_ns);
     }
-
-    /// Name, user and system time of a `stat` line. The name may hold blanks and brackets: it ends at the last `)`.
-    fn parse(stat: &str) -> Option<Thread> {
-        let (open, close) = (stat.find('(')?, stat.rfind(')')?);
-        let mut fields = stat.get(close + 1..)?.split_ascii_whitespace().skip(11);
-        let mut ns = || Some(fields.next()?.parse::<u64>().ok()? * TICK_NS);
-        let (user_ns, system_ns) = (ns()?, ns()?);
-        Some(Thread { name: stat.get(open + 1..close)?.to_owned(), user_ns, system_ns, ..Thread::default() })
-    }
-
-    /// The counters' growth since `old`. Time in user mode and in the kernel is exact in sum, and divided as the ticks are (those
-    /// of the thread's whole life, if there were none meanwhile).
-    fn since(&self, old: &Thread) -> Thread {
-        let less = |of: fn(&Thread) -> u64| of(self).saturating_sub(of(old));
-        let cpu_ns = less(|t| t.cpu_ns);
-        let mut ticks = (less(|t| t.user_ns), less(|t| t.system_ns));
-        if ticks == (0, 0) {
-            ticks = (self.user_ns, self.system_ns);
-        }
-        let both = ticks.0 + ticks.1;
-        let user = if both == 0 { 1.0 } else { ticks.0 as f64 / both as f64 };
-        let user_ns = ((cpu_ns as f64 * user) as u64).min(cpu_ns);
-        Thread {
-            name: self.name.clone(),
-            user_ns,
-            system_ns: cpu_ns - user_ns,
-            cpu_ns,
-            wait_ns: less(|t| t.wait_ns),
-            switches: less(|t| t.switches),
-            migrations: self.migrations.map(|n| n.saturating_sub(old.migrations.unwrap_or(0))),
-        }
+    let both = ticks.0 + ticks.1;
+    let user = if both == 0 { 1.0 } else { ticks.0 as f64 / both as f64 };
+    let user_ns = ((cpu_ns as f64 * user) as u64).min(cpu_ns);
+    ThreadWindow {
+        cpu_ns,
+        user_ns,
+        system_ns: cpu_ns - user_ns,
+        wait_ns: less(|t| t.wait_ns),
+        switches: less(|t| t.switches),
+        migrations: now.migrations.map(|n| n.saturating_sub(old.migrations.unwrap_or(0))),
+        ..now.clone()
     }
 }
 
 /// Counters of a process since its start.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Process {
-    /// Empty if there is no such process.
-    pub(super) threads: Threads,
-    /// CPU time in ticks, including that of threads that have ended.
-    ticks_ns: u64,
-    pub(super) rss_bytes: u64,
-    read_bytes: u64,
-    write_bytes: u64,
-    throttled_ns: Option<u64>,
+pub(super) fn process(root: &Path, pid: u32) -> ProcessWindow {
+    let folder = root.join(pid.to_string());
+    let file = |name: &str| text(&folder.join(name));
+    // A process of another user has no figures of drives.
+    let io = file("io");
+    let tasks = std::fs::read_dir(folder.join("task")).into_iter().flatten().flatten();
+    ProcessWindow {
+        pid,
+        cpu_ns: parse_stat(&file("stat")).map_or(0, |all| all.cpu_ns),
+        // A thread may end while it is looked at.
+        threads: tasks.filter_map(|task| thread(&task.path())).collect(),
+        rss_bytes: field(&file("status"), "VmRSS").unwrap_or(0) * 1024,
+        device_read_bytes: field(&io, "read_bytes").unwrap_or(0),
+        device_write_bytes: field(&io, "write_bytes").unwrap_or(0),
+        throttled_ns: throttled_ns(pid),
+    }
 }
 
-impl Process {
-    pub(super) fn read(root: &Path, pid: u32) -> Process {
-        let folder = root.join(pid.to_string());
-        let file = |name: &str| text(&folder.join(name));
-        let all = Thread::parse(&file("stat")).unwrap_or_default();
-        // A process of another user has no figures of drives.
-        let io = file("io");
-        let tasks = std::fs::read_dir(folder.join("task")).into_iter().flatten().flatten();
-        // A thread may end while it is looked at.
-        let thread = |task: std::fs::DirEntry| {
-            Some((task.file_name().to_str()?.parse().ok()?, Thread::read(&task.path())?))
-        };
-        Process {
-            threads: tasks.filter_map(thread).collect(),
-            ticks_ns: all.user_ns + all.system_ns,
-            rss_bytes: field(&file("status"), "VmRSS").unwrap_or(0) * 1024,
-            read_bytes: field(&io, "read_bytes").unwrap_or(0),
-            write_bytes: field(&io, "write_bytes").unwrap_or(0),
-            throttled_ns: throttled_ns(pid),
-        }
-    }
+/// The work of a process's threads; a new thread began at zero, even if it has an old one's number.
+pub(super) fn threads_since(now: &ProcessWindow, old: &ProcessWindow) -> Vec<ThreadWindow> {
+    let since = |now: &ThreadWindow| {
+        let old = old.threads.iter().find(|old| old.tid == now.tid && old.cpu_ns <= now.cpu_ns);
+        thread_since(now, old.unwrap_or(&ThreadWindow::default()))
+    };
+    now.threads.iter().map(since).collect()
+}
 
-    /// The work of its threads since `old`; a new thread began at zero, even if it has an old one's number.
-    pub(super) fn threads_since(&self, old: &Process) -> Threads {
-        let since = |(tid, now): (&u32, &Thread)| {
-            let old = old.threads.get(tid).filter(|old| old.cpu_ns <= now.cpu_ns);
-            (*tid, now.since(old.unwrap_or(&Thread::default())))
-        };
-        self.threads.iter().map(since).collect()
-    }
-
-    pub(super) fn window(&self, pid: u32, old: &Process) -> ProcessWindow {
-        let threads: Vec<ThreadWindow> = self
-            .threads_since(old)
-            .into_iter()
-            .map(|(tid, t)| ThreadWindow { tid, name: t.name, cpu_ns: t.cpu_ns, wait_ns: t.wait_ns })
-            .collect();
-        let by_threads: u64 = threads.iter().map(|t| t.cpu_ns).sum();
-        let less = |of: fn(&Process) -> u64| of(self).saturating_sub(of(old));
-        let by_ticks = less(|p| p.ticks_ns);
-        ProcessWindow {
-            pid,
-            cpu_ns: if by_ticks > by_threads + ROUNDING_NS { by_ticks } else { by_threads },
-            threads,
-            rss_bytes: self.rss_bytes,
-            device_read_bytes: less(|p| p.read_bytes),
-            device_write_bytes: less(|p| p.write_bytes),
-            throttled_ns: self.throttled_ns.map(|now| now.saturating_sub(old.throttled_ns.unwrap_or(0))),
-        }
+/// The work of a process.
+pub(super) fn process_since(now: &ProcessWindow, old: &ProcessWindow) -> ProcessWindow {
+    let threads = threads_since(now, old);
+    let by_threads: u64 = threads.iter().map(|t| t.cpu_ns).sum();
+    let less = |of: fn(&ProcessWindow) -> u64| of(now).saturating_sub(of(old));
+    let by_ticks = less(|p| p.cpu_ns);
+    ProcessWindow {
+        pid: now.pid,
+        cpu_ns: if by_ticks > by_threads + ROUNDING_NS { by_ticks } else { by_threads },
+        threads,
+        rss_bytes: now.rss_bytes,
+        device_read_bytes: less(|p| p.device_read_bytes),
+        device_write_bytes: less(|p| p.device_write_bytes),
+        throttled_ns: now.throttled_ns.map(|ns| ns.saturating_sub(old.throttled_ns.unwrap_or(0))),
     }
 }
 
@@ -219,31 +182,32 @@ pub(super) fn network_bytes(dev: &str) -> u64 {
 mod tests {
     use super::*;
 
+    fn process_of(cpu_ns: u64, threads: &[(u32, u64)]) -> ProcessWindow {
+        let thread = |(tid, cpu_ns): &(u32, u64)| ThreadWindow {
+            tid: *tid,
+            cpu_ns: *cpu_ns,
+            user_ns: *cpu_ns,
+            ..ThreadWindow::default()
+        };
+        ProcessWindow { cpu_ns, threads: threads.iter().map(thread).collect(), ..ProcessWindow::default() }
+    }
+
     #[test]
     fn ended_threads_are_counted_by_ticks() {
-        let thread = |cpu_ns| Thread { name: "t".into(), cpu_ns, ..Thread::default() };
-        let before = Process {
-            threads: [(1, thread(1_000)), (2, thread(7_000))].into(),
-            ticks_ns: 10 * TICK_NS,
-            ..Process::default()
-        };
-        let mut after = Process {
-            threads: [(1, thread(900_001_000)), (3, thread(4_000))].into(),
-            ticks_ns: 100 * TICK_NS,
-            ..Process::default()
-        };
-        assert_eq!(after.window(9, &before).cpu_ns, 900_004_000);
-        after.ticks_ns = 200 * TICK_NS;
-        assert_eq!(after.window(9, &before).cpu_ns, 190 * TICK_NS);
+        let before = process_of(10 * TICK_NS, &[(1, 1_000), (2, 7_000)]);
+        let mut after = process_of(100 * TICK_NS, &[(1, 900_001_000), (3, 4_000)]);
+        assert_eq!(process_since(&after, &before).cpu_ns, 900_004_000);
+        after.cpu_ns = 200 * TICK_NS;
+        assert_eq!(process_since(&after, &before).cpu_ns, 190 * TICK_NS);
     }
 
     #[test]
     fn a_stat_line_of_a_nasty_name() {
         let stat = "42 (a ) b (c) S 1 42 42 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 4 0 100 1000 200";
-        let thread = Thread::parse(stat).unwrap();
+        let thread = parse_stat(stat).unwrap();
         assert_eq!((thread.user_ns, thread.system_ns), (2_500_000_000, 500_000_000));
         assert_eq!(thread.name, "a ) b (c");
-        assert!(Thread::parse("42 (x").is_none() && Thread::parse("42 (x) S 1").is_none());
+        assert!(parse_stat("42 (x").is_none() && parse_stat("42 (x) S 1").is_none());
         let migrations = |sched| field(sched, "se.nr_migrations");
         assert_eq!(migrations("se.nr_migrations                             :        17\n"), Some(17));
         assert_eq!(migrations(""), None);
@@ -251,26 +215,27 @@ mod tests {
 
     #[test]
     fn ticks_divide_what_the_scheduler_counted() {
-        let thread = |cpu_ns, user_ns, system_ns| Thread { cpu_ns, user_ns, system_ns, ..Thread::default() };
-        let split = |now: Thread, old: &Thread| {
-            let since = now.since(old);
+        let thread = |cpu_ns, user_ns, system_ns| ThreadWindow {
+            cpu_ns,
+            user_ns,
+            system_ns,
+            ..ThreadWindow::default()
+        };
+        let split = |now: ThreadWindow, old: &ThreadWindow| {
+            let since = thread_since(&now, old);
             (since.user_ns, since.system_ns)
         };
         let old = thread(100, 30 * TICK_NS, 10 * TICK_NS);
         assert_eq!(split(thread(1_100, 31 * TICK_NS, 13 * TICK_NS), &old), (250, 750));
         assert_eq!(split(thread(500, 30 * TICK_NS, 10 * TICK_NS), &old), (300, 100));
-        assert_eq!(split(thread(7, 0, 0), &Thread::default()), (7, 0));
+        assert_eq!(split(thread(7, 0, 0), &ThreadWindow::default()), (7, 0));
     }
 
     #[test]
     fn new_threads_count_from_zero() {
-        let thread = |cpu_ns| Thread { cpu_ns, user_ns: cpu_ns, ..Thread::default() };
-        let process = |threads: &[(u32, u64)]| Process {
-            threads: threads.iter().map(|(tid, ns)| (*tid, thread(*ns))).collect(),
-            ..Process::default()
-        };
-        let since = process(&[(1, 150), (2, 7), (3, 5)]).threads_since(&process(&[(1, 100), (3, 90)]));
-        assert_eq!([1, 2, 3].map(|tid| since[&tid].user_ns), [50, 7, 5]);
+        let (now, old) = (process_of(0, &[(1, 150), (2, 7), (3, 5)]), process_of(0, &[(1, 100), (3, 90)]));
+        let since: Vec<_> = threads_since(&now, &old).iter().map(|t| (t.tid, t.user_ns)).collect();
+        assert_eq!(since, [(1, 50), (2, 7), (3, 5)]);
     }
 
     #[test]

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use carmine_load::samples::{CpuSamples, Instrument, Samples, ThreadSamples};
-use carmine_load::window::DeviceWindow;
+use carmine_load::window::{DeviceWindow, ThreadWindow};
 use carmine_testbed::process::restrict_to;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::burst::Burst;
 use super::hardware::{Hardware, JOULES};
-use super::proc::{Thread, Ticks, text};
+use super::proc::{Ticks, text, threads_since};
 use super::{Sampler, Snapshot, smart};
 
 /// Name of the sampler's thread.
@@ -94,7 +94,7 @@ impl Reading {
         let seconds = self.seconds_since(before);
         let (now, old) = (&self.counters, &before.counters);
         let osds = now.threads_since(old, sampler.osds.iter().map(|osd| osd.pid));
-        let sum = |of: fn(&Thread) -> u64| osds.iter().map(of).sum::<u64>() as f64 / seconds;
+        let sum = |of: fn(&ThreadWindow) -> u64| osds.iter().map(of).sum::<u64>() as f64 / seconds;
         // A tool is the generator in this process's stead.
         let own = sampler.tool_pids.is_empty().then(std::process::id);
         let generator = now.threads_since(old, sampler.tool_pids.iter().copied().chain(own));
@@ -166,9 +166,10 @@ fn record(
         }
     }
     let end = Reading::of(sampler, &hardware);
-    let both = |pid: u32| (&end.counters.processes[&pid], &first.counters.processes[&pid]);
-    let osds = sampler.osds.iter().map(|osd| (osd.id, both(osd.pid)));
-    samples.threads = osds.flat_map(|(id, (now, old))| samples_of(id, now.threads_since(old))).collect();
+    let since = |pid| threads_since(&end.counters.processes[&pid], &first.counters.processes[&pid]);
+    let threads =
+        sampler.osds.iter().flat_map(|osd| since(osd.pid).into_iter().map(|t| of_thread(osd.id, t)));
+    samples.threads = threads.collect();
     samples.cores_used_10ms = burst.cores_used();
     let own_s = own_ns().saturating_sub(own_before_ns) as f64 / 1e9;
     samples.instrument = Instrument { cores: own_s / end.seconds_since(&first), cpus };
@@ -177,18 +178,18 @@ fn record(
     samples
 }
 
-/// The threads of one OSD over the whole window.
-fn samples_of(osd: u32, threads: BTreeMap<u32, Thread>) -> impl Iterator<Item = ThreadSamples> {
-    threads.into_iter().map(move |(tid, thread)| ThreadSamples {
+/// A thread of an OSD over the whole window.
+fn of_thread(osd: u32, thread: ThreadWindow) -> ThreadSamples {
+    ThreadSamples {
         osd,
-        tid,
+        tid: thread.tid,
         kind: kind(&thread.name).to_owned(),
         name: thread.name,
         user_s: thread.user_ns as f64 / 1e9,
         system_s: thread.system_ns as f64 / 1e9,
         wait_s: thread.wait_ns as f64 / 1e9,
         migrations: thread.migrations,
-    })
+    }
 }
 
 /// By the names that the reactor and RocksDB give their threads: `osd.3-0` is a reactor, `osd.3-alien-0` is not.

@@ -25,7 +25,7 @@ use crate::window::{
     DeviceWindow, DrainWindow, MachineWindow, MetricsWindow, OsdWindow, ReactorWindow, Window,
 };
 
-pub use table::{osd_line, table};
+pub use table::{osd_line, show, table};
 
 /// Shorter windows, in seconds, are marked SMOKE: they show that a set-up works, not how fast it is.
 pub const WINDOW_MIN_S: f64 = 10.0;
@@ -335,7 +335,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
     let disk = osds.iter().map(|osd| osd.process.device_read_bytes + osd.process.device_write_bytes).sum();
     let wire: Option<u64> = osds.iter().map(|osd| osd.wire_bytes).sum();
     let hops: Option<u64> = osds.iter().map(|osd| osd.hopped_ops).sum();
-    let sampler = window.instrument.map(|instrument| instrument.cores);
+    let sampler = window.instrument.as_ref().map(|instrument| instrument.cores);
     let generator = ratio(seconds(window.machine.generator_ns), wall);
     let histogram = |stats: &DirStats| (stats.ops > 0).then(|| stats.latency_ns.to_sparse());
     Report {
@@ -382,12 +382,9 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
             .filter_map(|osd| osd.process.throttled_ns)
             .reduce(|a, b| a + b)
             .map(seconds),
-        recovery: None,
         drain: window.drain,
         metrics: window.metrics.clone(),
         instrument_cores: sampler,
-        profile: None,
-        stages: None,
         machine: window.machine,
         devices: window.devices.clone(),
         verdict: Some(verdict.limiter.to_string()),
@@ -400,6 +397,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
         behind_ns: result.behind_ns,
         marks: marks.collect(),
         setting: context.setting,
+        ..Report::default()
     }
 }
 
@@ -554,7 +552,7 @@ fn marks(result: &JobResult, window: &Window, context: &Context, facts: &Facts) 
         window.drain.is_some_and(|drain| !drain.finished).then(|| {
             "the OSDs' background work had not ended when the wait for it was given up: some of it is not charged".to_owned()
         }),
-        window.instrument.is_some_and(|instrument| !instrument.apart).then(|| {
+        window.instrument.as_ref().is_some_and(|instrument| instrument.cpus.is_empty()).then(|| {
             "SHARED: every CPU belongs to an OSD, so the sampler ran on those, too".to_owned()
         }),
         window.counters.is_some_and(|counters| counters.user_only).then(|| {
@@ -622,7 +620,8 @@ fn smoke(iops_samples: &[f64], wall_s: f64) -> Option<String> {
 /// CPU time that others than the OSDs had on the OSDs' CPUs when there is no generator: the controller (this process), the
 /// monitor, and the sampler if it had no CPU of its own.
 fn guests_seconds(window: &Window) -> f64 {
-    let apart = window.instrument.filter(|i| i.apart).map_or(0.0, |i| i.cores * seconds(window.wall_ns));
+    let apart = window.instrument.as_ref().filter(|instrument| !instrument.cpus.is_empty());
+    let apart = apart.map_or(0.0, |instrument| instrument.cores * seconds(window.wall_ns));
     (seconds(window.machine.generator_ns + window.machine.mon_ns) - apart).max(0.0)
 }
 

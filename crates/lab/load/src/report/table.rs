@@ -122,7 +122,7 @@ fn direction(stats: &DirStats, wall: f64) -> [String; 8] {
 }
 
 /// A figure, or a dash if it is not known.
-fn show(figure: Option<f64>, digits: usize) -> String {
+pub fn show(figure: Option<f64>, digits: usize) -> String {
     figure.map_or_else(|| "-".into(), |n| format!("{n:.digits$}"))
 }
 

@@ -100,7 +100,12 @@ fn osd(busy: &[f64], alien: f64, alien_cpus: u32) -> OsdWindow {
         .map(|r| ThreadWindow { tid: r.tid, cpu_ns: r.busy_ns, ..ThreadWindow::default() })
         .collect();
     let alien_ns = (alien * 1e9) as u64;
-    threads.push(ThreadWindow { tid: 100, name: "osd-alien-0".into(), cpu_ns: alien_ns, wait_ns: 0 });
+    threads.push(ThreadWindow {
+        tid: 100,
+        name: "osd-alien-0".into(),
+        cpu_ns: alien_ns,
+        ..ThreadWindow::default()
+    });
     let cpu_ns = threads.iter().map(|t| t.cpu_ns).sum();
     let process = ProcessWindow { cpu_ns, threads, ..ProcessWindow::default() };
     OsdWindow { process, reactors, alien_cpus, ..OsdWindow::default() }

@@ -101,37 +101,11 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// Starts the load on the client CPUs. `millis` is the time that it is counted for.
-    pub(super) fn load(run: &Run<'_>, millis: u64) -> Result<Clients> {
-        let (spec, place) = (&run.spec, place(run));
-        let lines: Vec<_> = match run.tool {
-            Tool::RadosBench => {
-                let most_objects = room::objects_of_each_job(run.setup)?;
-                (0..spec.numjobs)
-                    .map(|job| rados::arguments(spec, &place, job, millis, most_objects))
-                    .collect()
-            }
-            _ if run.given.is_some() => vec![fio::jobfile_arguments(OUTPUT)],
-            tool => (0..spec.processes).map(|at| fio::arguments(tool, spec, &place, OUTPUT, at)).collect(),
-        };
-        Self::start(run, &lines)
-    }
-
-    /// Starts the processes that write the data that a load needs.
-    pub(super) fn prefill(run: &Run<'_>) -> Result<Clients> {
-        let (spec, place) = (&run.spec, place(run));
-        let lines: Vec<_> = match run.tool {
-            Tool::RadosBench => {
-                (0..spec.numjobs).map(|job| rados::prefill_arguments(spec, &place, job)).collect()
-            }
-            tool => vec![fio::prefill_arguments(tool, spec, &place, OUTPUT)],
-        };
-        Self::start(run, &lines)
-    }
-
-    fn start(run: &Run<'_>, lines: &[Vec<String>]) -> Result<Clients> {
+    /// Starts the load on the client CPUs, or with `millis` of `None` what writes the data that it needs. `millis` is the time that
+    /// the load is counted for.
+    pub(super) fn start(run: &Run<'_>, millis: Option<u64>) -> Result<Clients> {
         const FOLDER: &str = "cannot make a folder for the tool's result";
-        let program = &run.programs.load;
+        let (program, lines) = (&run.programs.load, lines(run, millis)?);
         let root = tempfile::tempdir().context(FOLDER)?;
         let command = [program.display().to_string()].into_iter().chain(lines.iter().flatten().cloned());
         let command = command.take(1 + lines.first().map_or(0, Vec::len)).collect();
@@ -213,6 +187,26 @@ impl Clients {
     }
 }
 
+/// The arguments of each process of the tool; see [`Clients::start`].
+fn lines(run: &Run<'_>, millis: Option<u64>) -> Result<Vec<Vec<String>>> {
+    let (spec, place, tool) = (&run.spec, place(run), run.tool);
+    Ok(match (tool, millis) {
+        (Tool::RadosBench, Some(millis)) => {
+            let most_objects = room::objects_of_each_job(run.setup)?;
+            let line = |job| rados::arguments(spec, &place, job, millis, most_objects);
+            (0..spec.numjobs).map(line).collect()
+        }
+        (Tool::RadosBench, None) => {
+            (0..spec.numjobs).map(|job| rados::prefill_arguments(spec, &place, job)).collect()
+        }
+        (_, Some(_)) if run.given.is_some() => vec![fio::jobfile_arguments(OUTPUT)],
+        (_, Some(_)) => {
+            (0..spec.processes).map(|at| fio::arguments(tool, spec, &place, OUTPUT, at)).collect()
+        }
+        (_, None) => vec![fio::prefill_arguments(tool, spec, &place, OUTPUT)],
+    })
+}
+
 /// Puts the job file where fio finds it, if there is one.
 fn write_jobs(run: &Run<'_>, folder: &Path) -> Result<()> {
     let written = run.given.as_ref().map_or(Ok(()), |text| std::fs::write(folder.join(JOBS_FILE), text));
@@ -255,7 +249,7 @@ pub(super) fn prefill(run: &Run<'_>) -> Result<()> {
     if !is_wanted(run)? {
         return Ok(());
     }
-    let mut clients = Clients::prefill(run)?;
+    let mut clients = Clients::start(run, None)?;
     run.wait_for_end(&mut clients, PREFILL_LIMIT).context("the prefill failed")?;
     for image in images(run) {
         rbd(run, &["image-meta", "set", &image, FILLED, "yes"])?;
