@@ -32,7 +32,7 @@ pub struct Device {
     pub kind: DeviceKind,
     /// NUMA node, numbered as [`crate::Cpu::node`]; `None` if the firmware does not say.
     pub node: Option<usize>,
-    /// CPUs on which its interrupts land; empty if none has come yet.
+    /// CPUs on which its interrupts land; empty if none has come yet, or for a described drive with a queue for each CPU.
     pub interrupts: CpuList,
     /// A drive with a queue for each CPU: a completion interrupts the CPU that asked for it, and no other.
     pub queue_per_cpu: bool,
@@ -126,7 +126,7 @@ impl Hardware {
 
     /// All devices of a machine with this number of CPUs; their nodes are numbered as Linux does.
     pub(crate) fn devices(&self, cpus: usize) -> Vec<Device> {
-        let device = |kind, class: &str, name: String| {
+        let device = |kind: DeviceKind, class: &str, name: String| {
             let dir = format!("{class}/{name}");
             let node = self.file(&dir, "numa_node").and_then(|path| fs::read_to_string(path).ok());
             let interrupts = self.interrupts(&dir).iter().flat_map(|(_, cpus)| cpus.iter()).collect();

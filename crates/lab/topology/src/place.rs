@@ -207,10 +207,10 @@ impl<'a> Pool<'a> {
         let mut home = None;
         while cpus.len() < count {
             let missing = count - cpus.len();
-            let free = || self.free().filter(|seat| wanted(seat.place));
-            let Some(level) = free().map(Seat::level).min() else { break };
+            let levels = self.free().filter(|seat| wanted(seat.place)).map(Seat::level);
+            let Some(level) = levels.min() else { break };
             let mut groups = BTreeMap::<(usize, usize), usize>::new();
-            for seat in free().filter(|seat| seat.level() == level) {
+            for seat in self.free().filter(|seat| seat.level() == level && wanted(seat.place)) {
                 *groups.entry((seat.place.l3, seat.place.socket)).or_default() += 1;
             }
             let home_here = home.and_then(|(of, socket)| (of == level).then_some(socket));

@@ -99,11 +99,11 @@ fn logs_get_a_place_each() {
 #[test]
 fn osds_follow_their_drives() {
     let machine = Topology::from_short("2x4x1:drives=2").unwrap();
-    let placed = |words: &str| {
+    let placed = |words: &str| -> Result<Vec<(String, usize)>> {
         let wish = Wish::from_words(words.split_whitespace().map(str::to_owned)).unwrap();
         let plan = Plan::new(&wish, &machine, "f")?;
         let row = |osd: &OsdRow| (osd.drive.clone().unwrap_or_default(), osd.reactors[0].place.node);
-        Ok(plan.grid.osds.iter().map(row).collect::<Vec<_>>())
+        Ok(plan.grid.osds.iter().map(row).collect())
     };
     let (first, second) = (("nvme0n1".to_owned(), 0), ("nvme1n1".to_owned(), 1));
     let both = placed("--osds 2 --balance drive").unwrap();
@@ -112,7 +112,7 @@ fn osds_follow_their_drives() {
     assert_eq!(swapped, [second, first.clone()]);
     let shared = placed("--osds 2 --balance drive --osds-per-device 2").unwrap();
     assert_eq!(shared, [first.clone(), first]);
-    let error: crate::TestbedError = placed("--osds 1 --balance drive --store cyan").unwrap_err();
+    let error = placed("--osds 1 --balance drive --store cyan").unwrap_err();
     assert!(error.is_usage() && error.to_string().contains("OSD 0: no drive is known"), "{error}");
 }
 
