@@ -91,6 +91,9 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("plan --topology 2x", 2, "2x"),
     ("plan --topology 0x1x1", 2, "0x1x1"),
     ("plan --topology /nonexistent", 2, "/nonexistent"),
+    ("plan --topology 2x64x2:l3=7", 2, "l3=7"),
+    ("plan --topology 2x4x1:nvme0n1@node2", 2, "nvme0n1@node2"),
+    ("plan --topology 1x4x1 --balance drive", 2, "--devs"),
     ("plan --topology 1x1x1 --osds 1 --reactors 2", 2, "too few CPUs"),
     ("plan --topology 2x28x2 --balance osd --osds 60 --reactors 5", 2, "too few CPUs"),
     ("osdmap", 2, "FILE"),
@@ -168,6 +171,40 @@ fn plans_for_other_machines() {
         carmine(&["plan", "--topology", "1x8x8x2", "--osds", "16", "--reactors", "2", "--json"], dir.path());
     let plan: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(plan["grid"]["osds"].as_array().unwrap().len(), 16);
+}
+
+#[test]
+fn a_large_machine_is_planned_by_its_drives() {
+    let dir = tempfile::tempdir().unwrap();
+    let shape = ["plan", "--topology", "2x64x2:l3=8:drives=8", "--osds", "8", "--reactors", "4"];
+    let said = |args: &[&str]| carmine(&[&shape[..], args].concat(), dir.path()).stdout;
+    let text = String::from_utf8_lossy(&said(&[])).into_owned();
+    assert!(text.contains("its interrupts") && text.contains("on another NUMA node"), "{text}");
+    let plan: serde_json::Value = serde_json::from_slice(&said(&["--balance", "drive", "--json"])).unwrap();
+    let grid = &plan["grid"];
+    assert_eq!(
+        (grid["osds"][7]["drive"].as_str(), grid["devices"][7]["node"].as_u64()),
+        (Some("nvme7n1"), Some(1))
+    );
+    assert_eq!(grid["osds"][7]["reactors"][0]["node"], 1);
+    assert!(grid.get("disturbed").is_none(), "{grid}");
+}
+
+/// Hours only for what can be answered.
+#[test]
+fn studies_are_listed_with_what_they_cannot_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let list = |shape: &str| {
+        let out = carmine(&["study", "list", "--json", "--topology", shape], dir.path()).stdout;
+        serde_json::from_slice::<serde_json::Value>(&out).unwrap()
+    };
+    let (small, large) = (list("1x2x1"), list("2x28x2"));
+    for at in [1, 2, 4] {
+        assert!(small[at]["estimate_s"].is_null() && small[at]["no_answer"].is_string(), "{}", small[at]);
+        assert!(large[at]["estimate_s"].is_f64() && large[at]["no_answer"].is_null(), "{}", large[at]);
+    }
+    assert!(small[1]["no_answer"].as_str().unwrap().contains("two sockets"), "{}", small[1]);
+    assert!(small[0]["estimate_s"].is_f64() && small[0]["open"][0].as_str().unwrap().contains("cpuset"));
 }
 
 /// "4+2+26": CPUs of the system, of the OSD, and of virtual machines.

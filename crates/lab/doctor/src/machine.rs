@@ -3,12 +3,10 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use carmine_topology::{CpuList, Topology};
+use carmine_topology::{CpuList, Hardware, Topology};
 
 use crate::CpuTimes;
 
-/// Block devices that are not drives.
-const NO_DRIVES: [&str; 8] = ["loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd"];
 /// Most bytes of a file that are read.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
@@ -25,6 +23,7 @@ pub(crate) struct Device {
 pub(crate) struct Machine<'a> {
     pub(crate) options: &'a Options,
     root: PathBuf,
+    pub(crate) hardware: Hardware,
     /// `None` if the CPUs cannot be read.
     pub(crate) topology: Option<Topology>,
     pub(crate) drives: Vec<Device>,
@@ -35,21 +34,15 @@ impl<'a> Machine<'a> {
     pub(crate) fn look(options: &'a Options) -> Machine<'a> {
         let root = Path::new("/").join(&options.root);
         let topology = Topology::detect_at(&root).ok();
-        let mut machine = Machine { options, root, topology, drives: Vec::new(), nics: Vec::new() };
-        let devices = |dir: &str| -> Vec<Device> {
-            let names = machine.list(dir).into_iter();
-            names.map(|name| Device { dir: format!("{dir}/{name}"), name }).collect()
+        let hardware = Hardware::at(&root);
+        let devices = |dir: &str, names: Vec<String>| {
+            names.into_iter().map(|name| Device { dir: format!("{dir}/{name}"), name }).collect::<Vec<_>>()
         };
-        let (mut drives, mut nics) = (devices("sys/block"), devices("sys/class/net"));
+        let (mut drives, nics) =
+            (devices("sys/block", hardware.drives()), devices("sys/class/net", hardware.nics()));
         let wanted = &options.drives;
-        drives.retain(|drive| {
-            NO_DRIVES.iter().all(|no| !drive.name.starts_with(no))
-                && (wanted.is_empty() || wanted.iter().any(|wanted| is_of(wanted, &drive.name)))
-        });
-        // Interfaces with hardware behind them: loopback and bridges have none.
-        nics.retain(|nic| machine.path(&nic.dir).join("device").exists());
-        (machine.drives, machine.nics) = (drives, nics);
-        machine
+        drives.retain(|drive| wanted.is_empty() || wanted.iter().any(|wanted| is_of(wanted, &drive.name)));
+        Machine { options, root, hardware, topology, drives, nics }
     }
 
     fn path(&self, path: impl AsRef<Path>) -> PathBuf {
@@ -81,27 +74,12 @@ impl<'a> Machine<'a> {
 
     /// The names in a folder, sorted; none if it cannot be read.
     pub(crate) fn list(&self, path: impl AsRef<Path>) -> Vec<String> {
-        let entries = std::fs::read_dir(self.path(path)).into_iter().flatten().flatten();
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-        names.sort_unstable_by_key(|name| (name.len(), name.clone()));
-        names
-    }
-
-    /// The first of `path` (its links resolved) and the folders around it that has an entry `name`.
-    fn find_up(&self, path: &str, name: &str) -> Option<PathBuf> {
-        let (start, root) = (self.path(path).canonicalize().ok()?, self.path("").canonicalize().ok()?);
-        let inside = start.ancestors().take_while(|at| at.starts_with(&root) && *at != root);
-        inside.map(|at| at.join(name)).find(|found| found.exists())
+        self.hardware.list(path.as_ref())
     }
 
     /// A file of the hardware behind a device: of itself, or of the nearest bus device around it.
     pub(crate) fn hardware(&self, device: &Device, name: &str) -> Option<PathBuf> {
-        let dir = format!("{}/device", device.dir);
-        // The namespace of a drive with several ports belongs to a subsystem, which lists its controllers.
-        let controllers = || self.list(&dir).into_iter().filter(|entry| is_controller(entry));
-        let of_controller = |nvme| self.find_up(&format!("{dir}/{nvme}"), name);
-        self.find_up(&dir, name).or_else(|| controllers().find_map(of_controller))
+        self.hardware.file(&device.dir, name)
     }
 
     /// True inside a virtual machine.
@@ -109,11 +87,6 @@ impl<'a> Machine<'a> {
         let cpuinfo = self.text("proc/cpuinfo").unwrap_or_default();
         cpuinfo.lines().any(|line| line.starts_with("flags") && line.split(' ').any(|f| f == "hypervisor"))
     }
-}
-
-/// `nvme0`, but not `nvme0n1` or `nvme0c0n1`.
-fn is_controller(entry: &str) -> bool {
-    entry.strip_prefix("nvme").is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// True if `wanted` is this drive or a partition of it.

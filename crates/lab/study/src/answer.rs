@@ -1,6 +1,7 @@
 //! Answers the question of a plan from its archive in a few sentences, or says that there is no answer, and why: [`crate::support`]
 //! decides which points may speak.
 
+mod before;
 mod placement;
 mod study;
 
@@ -16,6 +17,8 @@ use crate::plan::TOLERANCE;
 use crate::search::Search;
 use crate::support::{REPEATS_MIN, clean, spoilt_by};
 
+pub use before::NoAnswer;
+pub(crate) use before::no_answer;
 pub use placement::level_curve;
 
 #[derive(Clone, Copy)]
@@ -42,7 +45,7 @@ pub fn answer_of(file: &RunFile, results: &[(&Point, &PointResult)]) -> Vec<Stri
     let drift = Drift::of(results.iter().copied()).map(|drift| drift.largest());
     let planned = results.iter().filter(|(point, _)| point.kind == PointKind::Point);
     let measured: Vec<Measured<'_>> = planned.map(|(point, result)| Measured { point, result }).collect();
-    match (study::subject(file), file.search_p99_ms) {
+    match (study::subject(file.study), file.search_p99_ms) {
         (Some(subject), _) => study::answer(subject, &measured, file, drift),
         (None, Some(p99_ms)) => search_answer(&measured, Duration::from_secs_f64(p99_ms / 1e3), drift),
         (None, None) if file.chart == Chart::Scaling => Vec::new(),

@@ -12,6 +12,7 @@ use std::time::Duration;
 use carmine_topology::{Grid, Topology};
 use serde::{Serialize, Serializer};
 
+use crate::answer::{NoAnswer, no_answer};
 use crate::archive::{Comparison, Config, Point};
 use crate::commands::files_bytes;
 use crate::plan::{Plan, PlanError};
@@ -31,6 +32,16 @@ pub struct Machine {
     pub devices: Vec<String>,
     /// The grid that `carmine up` would make of its options; an error says why it would not.
     pub place: fn(&Topology, &[String]) -> Result<Grid, String>,
+}
+
+impl Machine {
+    /// Drives that OSDs can have: the named ones, or those of a machine that is only described. `None`: files in one folder, or
+    /// nothing is known.
+    pub(crate) fn drives(&self) -> Option<usize> {
+        let described = if self.topology.is_live() { 0 } else { self.topology.drives().count() };
+        let known = if self.devices.is_empty() { described } else { self.devices.len() };
+        (known > 0).then_some(known)
+    }
 }
 
 /// A point with what is known before it runs.
@@ -65,6 +76,8 @@ pub struct Expansion {
     pub comparison: Option<Comparison>,
     /// Differences between arms that are not the compared axis.
     pub confounds: Vec<Confound>,
+    /// The part of a study's question that stays open.
+    pub no_answer: Option<NoAnswer>,
     /// All points and the making of their layouts.
     #[serde(rename = "estimate_s", serialize_with = "seconds")]
     pub estimate: Duration,
@@ -95,6 +108,7 @@ pub fn expand(plan: &Plan, machine: &Machine) -> Result<Expansion, PlanError> {
     let on_files = machine.devices.is_empty();
     Ok(Expansion {
         confounds: confounds::confounds(plan, &cells),
+        no_answer: no_answer(plan, &points, machine),
         estimate: points
             .iter()
             .map(|p| p.estimate)

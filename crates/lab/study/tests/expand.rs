@@ -408,6 +408,36 @@ fn named_devices_hold_one_layout_at_a_time() {
     assert!(switches <= 3, "{layouts:?}");
 }
 
+#[test]
+fn a_study_says_before_the_start_what_stays_open() {
+    let study = |number: u8, quick: bool, shape: &str| {
+        let plan = shipped(&format!("study-{number}")).unwrap().unwrap();
+        let plan = plan.with(&Overrides { quick, ..Overrides::default() }).unwrap();
+        let expansion = expand(&plan, &described(shape)).unwrap();
+        let said = summary(&plan, &expansion);
+        expansion.no_answer.map(|open| {
+            assert!(open.why.iter().all(|why| said.contains(why)), "{said}");
+            (open.whole, open.why)
+        })
+    };
+    assert_eq!(study(1, false, "2x28x2"), None);
+    let (whole, why) = study(1, true, "2x28x2").unwrap();
+    assert!(whole && why[0].contains("takes 3 repeats, and this is 1 repeat"), "{why:?}");
+    assert!(why[1].contains("windows of 10 s, and these have 2 s"), "{why:?}");
+    let (whole, why) = study(1, false, "1x2x1").unwrap();
+    assert!(
+        !whole && why[0].starts_with("cpuset, randread4k; cpuset, randwrite4k: of cpus only 1"),
+        "{why:?}"
+    );
+    for (number, needs) in [(2, "two sockets"), (3, "one and with two CPUs"), (5, "CPUs for two OSDs")] {
+        let (whole, why) = study(number, false, "1x2x1").unwrap();
+        assert!(whole && why[0].contains(needs), "{why:?}");
+    }
+    let (whole, why) = study(5, false, "2x28x2:drives=3").unwrap();
+    assert!(!whole && why[0].starts_with("5, 8, 12, 20, 32 OSDs on 3 drives"), "{why:?}");
+    assert_eq!(study(5, false, "2x28x2:drives=32"), None);
+}
+
 /// Beginning and end: hundreds of points between them follow the same rules.
 fn shortened(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();

@@ -25,6 +25,19 @@ pub fn part_at(path: &Path) -> StorePart {
     part_in(Path::new("/sys"), path)
 }
 
+/// The name of the drive on which a device lies, as in `/sys/block`; of a volume on several drives its own.
+pub(crate) fn name_of(device: &Path) -> String {
+    match &part_at(device).drive.drives[..] {
+        [one] => one.clone(),
+        _ => own_name(device),
+    }
+}
+
+/// The last part of a path.
+pub(crate) fn own_name(device: &Path) -> String {
+    name(device).unwrap_or_default()
+}
+
 fn part_in(sys: &Path, path: &Path) -> StorePart {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     let is_device = fs::metadata(&path).is_ok_and(|found| found.file_type().is_block_device());

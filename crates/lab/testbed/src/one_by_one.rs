@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::daemons::{self, Daemons, Stopped};
+use crate::drive;
 use crate::error::{Result, fail_if, failed, usage};
 use crate::files;
 use crate::folder::Testbed;
@@ -133,6 +134,7 @@ impl Testbed {
 
     /// Gives an OSD other reactors: on its own CPUs and on those that nobody has; where CPUs may be shared, on any.
     pub(crate) fn place_anew(&mut self, osd: OsdId, reactors: u16) -> Result<()> {
+        let drives = self.plan.device_of(osd).map(drive::name_of);
         let (plan, at) = (&mut self.plan, osd.0 as usize);
         let topology = Topology::detect().map_err(|e| usage!("{e}"))?;
         let mut others = plan.grid.clone();
@@ -151,12 +153,14 @@ impl Testbed {
             cpus: floating.or(placed),
             client_cpus: Some(ClientCpus::List(others.client_cpus())),
             osds_per_device: 1,
+            drives: drives.into_iter().collect(),
             pgs: 0,
             ..plan.cpu.clone()
         };
         let mut grid = Grid::plan(&topology, &request).map_err(|e| usage!("{osd}: {e}"))?;
         let row = OsdRow { osd: at, shared_device: old.shared_device, ..grid.osds.remove(0) };
         others.osds.insert(at, row);
+        others.devices = grid.devices;
         plan.grid = others.marked();
         Ok(())
     }

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::confine::{Confine, ConfineCpus, ConfineKind};
 use crate::daemons;
+use crate::drive;
 use crate::error::{Result, failed, refuse, usage};
 use crate::folder::BedKind;
 use crate::peer::PeerPlan;
@@ -359,9 +360,23 @@ fn settle(
         size: pool.size.into(),
         cpus_per_osd: Confine::of(spec, topology.allowed().len())?.cpuset(),
         osds_per_device: spec.osds_per_device as usize,
+        drives: drives(spec, topology),
     };
     let grid = Grid::plan(topology, &request).map_err(|e| usage!("{e}"))?;
     Ok((request, grid))
+}
+
+/// The drives of the OSDs by name: of named devices those below them; on a machine that is only described, its own in order.
+fn drives(spec: &TestbedSpec, topology: &Topology) -> Vec<String> {
+    if spec.store != StoreKind::Blue {
+        return Vec::new();
+    }
+    match (&spec.devices[..], topology.is_live()) {
+        ([], true) => Vec::new(),
+        ([], false) => topology.drives().map(|drive| drive.name.clone()).collect(),
+        (devices, true) => devices.iter().map(|device| drive::name_of(device)).collect(),
+        (devices, false) => devices.iter().map(|device| drive::own_name(device)).collect(),
+    }
 }
 
 /// Fails unless the OSDs, their groups and the named devices fit together. `sized`: a size of block files is asked for.

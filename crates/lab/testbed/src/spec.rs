@@ -111,8 +111,8 @@ settings! {
         #[arg(value_parser = parse_bytes)]
         osd_memory_bytes: u64 = OSD_MEMORY_DEFAULT_BYTES,
 
-        /// Placement of reactors: default (consecutive CPUs), osd (within a socket), socket (spread), l3, or none (not pinned: the
-        /// scheduler decides, within --cpus) [default: default]
+        /// Placement of reactors: default (consecutive CPUs), osd (within a socket), socket (spread), l3, drive (on the NUMA node of
+        /// the OSD's drive), or none (not pinned: the scheduler decides, within --cpus) [default: default]
         #[set("CPUs" "--balance" "STRATEGY" Start; Kind::Word(Strategy::WORDS))]
         balance: Strategy = Strategy::Default,
         /// CPUs of the OSDs' reactors, such as 0-7,16 [default: all that nothing else has]

@@ -1,11 +1,11 @@
 //! The CPU grid: which thread runs on which CPU. It is printed by `carmine plan` and at every start, and is part of every result.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use carmine_types::{columns, counted};
 use serde::{Deserialize, Serialize};
 
-use crate::{Cpu, CpuList, Strategy};
+use crate::{Cpu, CpuList, Device, DeviceKind, Strategy};
 
 /// One reactor's CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +51,9 @@ pub struct OsdRow {
     /// Number of the device that it shares with other OSDs; absent if it has one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_device: Option<usize>,
+    /// Name of its drive, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drive: Option<String>,
 }
 
 impl OsdRow {
@@ -74,6 +77,20 @@ pub struct ClientSlot {
     pub smt_busy: bool,
 }
 
+/// A reactor that is far from its OSD's drive, or whose CPU is interrupted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disturbed {
+    pub osd: usize,
+    /// Index of the reactor within its OSD.
+    pub reactor: usize,
+    pub cpu: usize,
+    /// It is on another NUMA node than the OSD's drive.
+    pub far: bool,
+    /// Names of the devices whose interrupts land on its CPU. Those that come for its own operations only do not count
+    /// ([`Device::queue_per_cpu`]).
+    pub interrupts: Vec<String>,
+}
+
 /// A complete plan of CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Grid {
@@ -82,6 +99,9 @@ pub struct Grid {
     /// All CPUs of that machine, for a picture of it.
     #[serde(default)]
     pub machine: Vec<Cpu>,
+    /// Its drives and network interfaces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<Device>,
     /// Made for the machine it was planned on; others can be printed but not started.
     pub live: bool,
     pub strategy: Strategy,
@@ -96,6 +116,9 @@ pub struct Grid {
     pub neighbour: CpuList,
     /// A CPU is shared with something else: per-core figures are left out.
     pub shared: bool,
+    /// Reactors that are far from a drive or whose CPUs are interrupted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disturbed: Vec<Disturbed>,
     /// PG copies each reactor will own on average, when the number of PGs is known.
     pub pgs_per_reactor: Option<f64>,
     pub warnings: Vec<String>,
@@ -128,7 +151,33 @@ impl Grid {
     pub fn marked(mut self) -> Grid {
         self.mark_busy_siblings();
         self.mark_shared();
+        self.disturbed = self.find_disturbed();
         self
+    }
+
+    /// The drive of an OSD, if the machine has it.
+    fn drive(&self, osd: &OsdRow) -> Option<&Device> {
+        self.devices.iter().find(|device| Some(&device.name) == osd.drive.as_ref())
+    }
+
+    /// Finds the reactors that are far from their drives, or whose CPUs are interrupted.
+    fn find_disturbed(&self) -> Vec<Disturbed> {
+        let interrupting = |cpu: usize| {
+            let all = self.devices.iter().filter(|device| !device.queue_per_cpu);
+            all.filter(|device| device.interrupts.contains(cpu)).map(|device| device.name.clone()).collect()
+        };
+        let slots = self.osds.iter().flat_map(|osd| osd.reactors.iter().map(move |slot| (osd, slot)));
+        let look = |(osd, slot): (&OsdRow, &ReactorSlot)| {
+            let node = self.drive(osd).and_then(|drive| drive.node);
+            Disturbed {
+                osd: osd.osd,
+                reactor: slot.reactor,
+                cpu: slot.place.cpu,
+                far: node.is_some_and(|node| node != slot.place.node),
+                interrupts: interrupting(slot.place.cpu),
+            }
+        };
+        slots.map(look).filter(|found| found.far || !found.interrupts.is_empty()).collect()
     }
 
     /// Marks what sits beside an SMT sibling that is in use.
@@ -192,6 +241,7 @@ impl Grid {
         ];
         lines.push(self.table().trim_end().to_owned());
         lines.push(self.clients_line());
+        lines.extend(self.devices.iter().filter(|device| device.kind == DeviceKind::Nic).map(nic_line));
         let others = [("system", &self.system), ("neighbour", &self.neighbour)];
         let others = others.into_iter().filter(|(_, cpus)| !cpus.is_empty());
         lines.extend(others.map(|(who, cpus)| format!("{who:<9} CPU {cpus}")));
@@ -204,6 +254,15 @@ impl Grid {
         let reactors = self.osds.iter().flat_map(|osd| &osd.reactors).map(|slot| slot.smt_busy);
         if reactors.chain(self.clients.iter().map(|slot| slot.smt_busy)).any(|is_busy| is_busy) {
             lines.push("marks     + an SMT sibling of this CPU is in use".to_owned());
+        }
+        if self.disturbed.iter().any(|found| found.far) {
+            lines.push("marks     ~ on another NUMA node than the OSD's drive".to_owned());
+        }
+        let names: BTreeSet<&str> =
+            self.disturbed.iter().flat_map(|found| &found.interrupts).map(String::as_str).collect();
+        if !names.is_empty() {
+            let names = names.into_iter().collect::<Vec<_>>().join(", ");
+            lines.push(format!("marks     ! interrupts land on this CPU: {names}"));
         }
         lines.extend(self.warnings.iter().map(|warning| format!("warning   {warning}")));
         lines.join("\n") + "\n"
@@ -219,14 +278,47 @@ impl Grid {
                 None => osd.reactors.iter().map(|slot| key(&slot.place)).collect::<CpuList>().to_string(),
             };
             let [socket, node, l3] = [places(|c| c.socket), places(|c| c.node), places(|c| c.l3)];
-            vec![osd.osd.to_string(), osd.reactor_cell(), socket, node, l3, osd.alien_cell(), pgs.clone()]
+            vec![osd.osd.to_string(), self.reactor_cell(osd), socket, node, l3, osd.alien_cell(), pgs.clone()]
         }));
         if self.osds.iter().any(|osd| osd.shared_device.is_some()) {
             let devices = self.osds.iter().map(|osd| osd.shared_device.map_or("-".into(), |n| n.to_string()));
             let column = std::iter::once("shared device".to_owned()).chain(devices);
             rows.iter_mut().zip(column).for_each(|(row, cell)| row.push(cell));
         }
+        if self.osds.iter().any(|osd| osd.drive.is_some()) {
+            let header = ["drive", "its node", "its interrupts"].map(str::to_owned);
+            let cells = std::iter::once(header).chain(self.osds.iter().map(|osd| self.drive_cells(osd)));
+            rows.iter_mut().zip(cells).for_each(|(row, cells)| row.extend(cells));
+        }
         columns(&rows, |_| false)
+    }
+
+    /// Name, node and interrupts of an OSD's drive.
+    fn drive_cells(&self, osd: &OsdRow) -> [String; 3] {
+        let none = || "-".to_owned();
+        let drive = self.drive(osd);
+        let node = drive.and_then(|drive| drive.node).map_or_else(none, |node| node.to_string());
+        let interrupts = match drive {
+            Some(drive) if drive.queue_per_cpu => "asking CPU".to_owned(),
+            Some(drive) if !drive.interrupts.is_empty() => drive.interrupts.to_string(),
+            _ => none(),
+        };
+        [osd.drive.clone().unwrap_or_else(none), node, interrupts]
+    }
+
+    /// The CPUs of an OSD's reactors with their marks.
+    fn reactor_cell(&self, osd: &OsdRow) -> String {
+        if let Some(Floating { reactors, cpus }) = &osd.floating {
+            return format!("{reactors} on {cpus}");
+        }
+        let cell = |slot: &ReactorSlot| {
+            let is_it = |found: &&Disturbed| found.osd == osd.osd && found.reactor == slot.reactor;
+            let found = self.disturbed.iter().find(is_it);
+            let far = if found.is_some_and(|found| found.far) { "~" } else { "" };
+            let hit = if found.is_some_and(|found| !found.interrupts.is_empty()) { "!" } else { "" };
+            format!("{}{}{far}{hit}", slot.place.cpu, marks(slot.shared, slot.smt_busy))
+        };
+        osd.reactors.iter().map(cell).collect::<Vec<_>>().join(" ")
     }
 
     fn clients_line(&self) -> String {
@@ -242,18 +334,17 @@ impl Grid {
 }
 
 impl OsdRow {
-    fn reactor_cell(&self) -> String {
-        if let Some(Floating { reactors, cpus }) = &self.floating {
-            return format!("{reactors} on {cpus}");
-        }
-        let cells = self.reactors.iter().map(|r| format!("{}{}", r.place.cpu, marks(r.shared, r.smt_busy)));
-        cells.collect::<Vec<_>>().join(" ")
-    }
-
     fn alien_cell(&self) -> String {
         let AlienHome { cpus, own, shared } = &self.aliens;
         if *own { "its reactors'".to_owned() } else { format!("{cpus}{}", marks(*shared, false)) }
     }
+}
+
+fn nic_line(nic: &Device) -> String {
+    let node = nic.node.map_or_else(|| "a node that is not known".to_owned(), |node| format!("node {node}"));
+    let interrupts =
+        if nic.interrupts.is_empty() { "none".to_owned() } else { format!("CPU {}", nic.interrupts) };
+    format!("NIC       {} on {node}, interrupts: {interrupts}", nic.name)
 }
 
 fn marks(shared: bool, smt_busy: bool) -> String {

@@ -136,7 +136,11 @@ impl<'a> Pool<'a> {
     }
 
     /// Places every OSD's reactors: `result[osd][reactor]` is a CPU.
-    pub(crate) fn deal(&mut self, request: &PlanRequest) -> Result<Vec<Vec<usize>>, TopologyError> {
+    pub(crate) fn deal(
+        &mut self,
+        topology: &Topology,
+        request: &PlanRequest,
+    ) -> Result<Vec<Vec<usize>>, TopologyError> {
         let reactors = request.reactors;
         let deal = |osd: usize| match request.strategy {
             // Any seat is fine. (Reactors that are not pinned are not placed at all.)
@@ -144,7 +148,14 @@ impl<'a> Pool<'a> {
             Strategy::Osd => self.in_sockets(request, osd, |_| osd),
             // Counting reactors through all OSDs evens out odd numbers of reactors between the sockets.
             Strategy::Socket => self.in_sockets(request, osd, |reactor| osd * reactors + reactor),
-            Strategy::L3 => Ok(self.in_l3(reactors)),
+            Strategy::L3 => Ok(self.in_l3(reactors, |_| true)),
+            Strategy::Drive => {
+                let node = request.drive_node(topology, osd)?;
+                self.check_left(request, osd, reactors, &format!("node {node} of its drive"), |cpu| {
+                    cpu.node == node
+                })?;
+                Ok(self.in_l3(reactors, |cpu| cpu.node == node))
+            }
         };
         (0..request.osds).map(deal).collect()
     }
@@ -161,30 +172,45 @@ impl<'a> Pool<'a> {
         let socket_of = |reactor| sockets[turn(reactor) % sockets.len()];
         for socket in sockets.iter().copied() {
             let need = (0..request.reactors).filter(|r| socket_of(*r) == socket).count();
-            let have = self.free().filter(|s| s.place.socket == socket).count();
-            refuse!(
-                have == 0 && need > 0 || !self.share && need > have,
-                "--balance {}: OSD {osd} needs {need} CPUs on socket {socket}, where {have} of {} are left; lower --osds or \
-                 --reactors, keep fewer for clients (--client-cpus count:N), widen --cpus there, take --balance default, or \
-                 share CPUs with --overprovisioned",
-                request.strategy,
-                self.seats.iter().filter(|s| s.place.socket == socket).count()
-            );
+            self.check_left(request, osd, need, &format!("socket {socket}"), |cpu| cpu.socket == socket)?;
         }
         Ok((0..request.reactors).filter_map(|r| self.take(|cpu| cpu.socket == socket_of(r))).collect())
     }
 
-    /// Takes the CPUs of one L3 group if the OSD fits on its best CPUs that are left, the emptiest group first, which spreads OSDs
-    /// evenly. Otherwise it uses up the emptiest groups, staying in the first one's socket as long as that has any. Whole cores go
-    /// first for all OSDs: an OSD is split over groups rather than put on SMT siblings while cores are free.
-    fn in_l3(&mut self, count: usize) -> Vec<usize> {
+    /// Fails if fewer than `need` seats that `wanted` accepts, which are those of `place`, are left for an OSD.
+    fn check_left(
+        &self,
+        request: &PlanRequest,
+        osd: usize,
+        need: usize,
+        place: &str,
+        wanted: impl Fn(&Cpu) -> bool,
+    ) -> Result<(), TopologyError> {
+        let have = self.free().filter(|seat| wanted(seat.place)).count();
+        refuse!(
+            have == 0 && need > 0 || !self.share && need > have,
+            "--balance {}: OSD {osd} needs {need} CPUs on {place}, where {have} of {} are left; lower --osds or \
+             --reactors, keep fewer for clients (--client-cpus count:N), widen --cpus there, take --balance default, or \
+             share CPUs with --overprovisioned",
+            request.strategy,
+            self.seats.iter().filter(|seat| wanted(seat.place)).count()
+        );
+        Ok(())
+    }
+
+    /// Of the seats that `wanted` accepts, takes the CPUs of one L3 group if the OSD fits on its best CPUs that are left, the
+    /// emptiest group first, which spreads OSDs evenly. Otherwise it uses up the emptiest groups, staying in the first one's socket
+    /// as long as that has any. Whole cores go first for all OSDs: an OSD is split over groups rather than put on SMT siblings while
+    /// cores are free.
+    fn in_l3(&mut self, count: usize, wanted: impl Fn(&Cpu) -> bool) -> Vec<usize> {
         let mut cpus = Vec::with_capacity(count);
         let mut home = None;
         while cpus.len() < count {
             let missing = count - cpus.len();
-            let Some(level) = self.free().map(Seat::level).min() else { break };
+            let levels = self.free().filter(|seat| wanted(seat.place)).map(Seat::level);
+            let Some(level) = levels.min() else { break };
             let mut groups = BTreeMap::<(usize, usize), usize>::new();
-            for seat in self.free().filter(|seat| seat.level() == level) {
+            for seat in self.free().filter(|seat| seat.level() == level && wanted(seat.place)) {
                 *groups.entry((seat.place.l3, seat.place.socket)).or_default() += 1;
             }
             let home_here = home.and_then(|(of, socket)| (of == level).then_some(socket));
@@ -194,7 +220,7 @@ impl<'a> Pool<'a> {
             });
             let Some(((l3, socket), free)) = best else { break };
             home = Some((level, home_here.unwrap_or(*socket)));
-            cpus.extend(self.take_some(missing.min(*free), |cpu| cpu.l3 == *l3));
+            cpus.extend(self.take_some(missing.min(*free), |cpu| cpu.l3 == *l3 && wanted(cpu)));
         }
         cpus
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::cpulist::{refuse, wrong};
 use crate::grid::{AlienHome, ClientSlot, Floating, Grid, OsdRow, ReactorSlot};
 use crate::place::{self, Pool};
-use crate::{CpuList, Topology, TopologyError};
+use crate::{CpuList, Device, Topology, TopologyError};
 
 /// Imbalance of PGs between reactors that is worth a warning (design contract 2).
 const PG_IMBALANCE_MAX: f64 = 0.10;
@@ -27,6 +27,8 @@ carmine_types::words! {
         Socket = "socket",
         /// An OSD within one L3 group where it fits.
         L3 = "l3",
+        /// An OSD on the NUMA node of its drive, there within one L3 group where it fits.
+        Drive = "drive",
         /// Reactors are not pinned: the scheduler decides, within the CPUs that OSDs may use.
         None = "none",
     }
@@ -106,6 +108,8 @@ carmine_types::defaults! {
         pub cpus_per_osd: Option<usize>,
         /// OSDs that share a device, 1 if each has its own: the grid shows which OSDs share one.
         pub osds_per_device: usize = 1,
+        /// The drive of each OSD, or of each group that shares one, by its name; empty if they are not known.
+        pub drives: Vec<String>,
     }
 }
 
@@ -118,6 +122,28 @@ impl PlanRequest {
     /// CPUs that each OSD takes.
     fn seats_each(&self) -> usize {
         self.cpus_per_osd.unwrap_or(self.reactors)
+    }
+
+    /// The name of an OSD's drive.
+    pub(crate) fn drive(&self, osd: usize) -> Option<&str> {
+        self.drives.get(osd / self.osds_per_device.max(1)).map(String::as_str)
+    }
+
+    /// The NUMA node of an OSD's drive.
+    ///
+    /// # Errors
+    /// It is not known.
+    pub(crate) fn drive_node(&self, topology: &Topology, osd: usize) -> Result<usize, TopologyError> {
+        let name = self.drive(osd);
+        let drive = name.and_then(|name| topology.drives().find(|drive| drive.name == name));
+        let lacks = name
+            .map_or("no drive is known".to_owned(), |name| format!("the NUMA node of {name} is not known"));
+        drive.and_then(|drive: &Device| drive.node).ok_or_else(|| {
+            wrong!(
+                "--balance drive: OSD {osd}: {lacks}; name its drive with --devs, describe drives with --topology \
+                 2x64x2:drives=8, or take another --balance"
+            )
+        })
     }
 
     /// The lists that were given, by their options.
@@ -149,7 +175,8 @@ impl Grid {
             vec![Vec::new(); request.osds]
         } else {
             let mut seats = Pool::new(topology, &pool, &reserved, request.overprovisioned);
-            let seats = seats.deal(&PlanRequest { reactors: request.seats_each(), ..request.clone() })?;
+            let seats =
+                seats.deal(topology, &PlanRequest { reactors: request.seats_each(), ..request.clone() })?;
             if request.cpus_per_osd.is_some() { distinct(seats, &pool) } else { seats }
         };
         let place = |cpu: usize| topology.cpu(cpu).cloned();
@@ -164,6 +191,7 @@ impl Grid {
                 reactors: reactors().filter_map(place).enumerate().map(reactor).collect(),
                 floating: floats.then(|| Floating { reactors: request.reactors, cpus: pool.clone() }),
                 shared_device: (request.osds_per_device > 1).then(|| osd / request.osds_per_device),
+                drive: request.drive(osd).map(str::to_owned),
             }
         };
         let client = |place| ClientSlot { place, shared: false, smt_busy: false };
@@ -171,6 +199,7 @@ impl Grid {
         let grid = Grid {
             topology: topology.summary(),
             machine: topology.cpus().to_vec(),
+            devices: topology.devices().to_vec(),
             live: topology.live,
             strategy: request.strategy,
             overprovisioned: request.overprovisioned,
@@ -179,6 +208,7 @@ impl Grid {
             system: request.system_cpus.clone().unwrap_or_default(),
             neighbour: request.neighbour_cpus.clone().unwrap_or_default(),
             shared: false,
+            disturbed: Vec::new(),
             pgs_per_reactor,
             warnings: pg_warning.into_iter().collect(),
         };

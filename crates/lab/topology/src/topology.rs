@@ -1,5 +1,6 @@
-//! The model: a list of CPUs, each with its socket, node, L3 group, core and thread rank. It comes from Linux
-//! (`/sys/devices/system/{cpu,node}` and the process's allowed CPUs), from what `lscpu -p` printed elsewhere, or from a shape.
+//! The model: a list of CPUs, each with its socket, node, L3 group, core and thread rank, and the devices beside them. It comes
+//! from Linux (`/sys/devices/system/{cpu,node}` and the process's allowed CPUs), from what `lscpu -p` printed elsewhere, or from
+//! a shape.
 #![allow(
     clippy::disallowed_methods,
     reason = "reads the files of the machine, and the one that the user named"
@@ -14,7 +15,9 @@ use carmine_types::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::cpulist::{CPU_NUMBER_MAX, refuse, wrong};
-use crate::{CpuList, TopologyError};
+use crate::devices::Hardware;
+use crate::shape::{Attached, Shape};
+use crate::{CpuList, Device, DeviceKind, TopologyError};
 
 /// One logical CPU. All indices but `cpu` are dense and machine-wide (core 28 may be the first of socket 1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +43,7 @@ pub struct Topology {
     pub(crate) live: bool,
     cpus: Vec<Cpu>,
     allowed: CpuList,
+    devices: Vec<Device>,
 }
 
 impl Topology {
@@ -64,46 +68,48 @@ impl Topology {
         let nodes = nodes.flat_map(|node| cpus_of(node).into_iter().map(move |cpu| (cpu, node))).collect();
         let online = online.parse::<CpuList>()?.to_vec().into_iter();
         let cpus = online.map(|cpu| read_cpu(&system.join(format!("cpu/cpu{cpu}")), cpu, &nodes));
+        let cpus: Vec<Cpu> = cpus.collect();
         // This mask includes cpusets and taskset.
         let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")?.parse().ok());
-        Self::build("this machine".into(), true, cpus.collect(), allowed)
+        let found = Hardware::at(root).devices(cpus.len());
+        // One of a node's CPUs stands for it until the nodes are numbered anew.
+        let on_node = |node: usize| cpus.iter().find(|cpu| cpu.node == node).map(|cpu| cpu.cpu);
+        let near: Vec<Option<usize>> = found.iter().map(|device| on_node(device.node?)).collect();
+        let machine = Self::build("this machine".into(), true, cpus, allowed)?;
+        // Firmware need not say where a device is if there is one place only.
+        let alone = (machine.nodes() == 1).then_some(0);
+        let node = |near: Option<usize>| near.and_then(|cpu| Some(machine.cpu(cpu)?.node)).or(alone);
+        let devices = found.into_iter().zip(near).map(|(device, near)| Device { node: node(near), ..device });
+        let devices = devices.collect();
+        Ok(Topology { devices, ..machine })
     }
 
     /// A regular machine from `2x28x2` (sockets x cores x threads) or `1x8x8x2` (with L3 groups second; cores are
-    /// then per group). Numbered as Linux does: first threads of all cores socket by socket, then second threads.
+    /// then per group), and parts such as `:l3=8:drives=8:eth0@node1`, as `shape.rs` describes them.
     pub fn from_short(text: &str) -> Result<Topology, TopologyError> {
-        let bad = |why: &str| {
-            wrong!(
-                "topology shape `{text}`: {why}; write sockets x cores x threads as in 2x28x2, or sockets x L3 groups x cores \
-                 x threads as in 1x8x8x2"
-            )
-        };
-        let factors = text.split('x').map(|part| part.trim().parse::<usize>().ok().filter(|n| *n > 0));
-        let factors: Vec<usize> =
-            factors.collect::<Option<_>>().ok_or_else(|| bad("every part must be a number above 0"))?;
-        let (sockets, groups, cores, threads) = match factors[..] {
-            [sockets, cores, threads] => (sockets, 1, cores, threads),
-            [sockets, groups, cores, threads] => (sockets, groups, cores, threads),
-            _ => return Err(bad("3 or 4 parts are needed")),
-        };
-        let total = factors.iter().try_fold(1usize, |product, n| product.checked_mul(*n));
-        if total.is_none_or(|n| n > CPU_NUMBER_MAX) {
-            return Err(bad(&format!("more than {CPU_NUMBER_MAX} CPUs")));
-        }
-        let cores_all = sockets * groups * cores;
-        let cpus = (0..threads * cores_all).map(|cpu| {
-            let core = cpu % cores_all;
-            let socket = core / (groups * cores);
-            Cpu { cpu, socket, node: socket, l3: core / cores, core, thread: 0 }
-        });
-        Self::build(text.to_owned(), false, cpus.collect(), None)
+        let shape: Shape = text.parse()?;
+        let machine = Self::build(text.to_owned(), false, shape.cpus(), None)?;
+        machine.with(&shape.attached).map_err(|e| wrong!("topology shape `{text}`: {e}"))
     }
 
-    /// Reads the value of `--topology`: a short form or else the path of a file with the output of `lscpu -p`.
+    /// Reads the value of `--topology`: a short form or else the path of a file with the output of `lscpu -p`, which may be
+    /// followed by the parts of a short form that describe devices.
     pub fn from_arg(text: &str) -> Result<Topology, TopologyError> {
-        let short = text.contains('x') && text.chars().all(|c| c.is_ascii_digit() || c == 'x');
-        if short { Self::from_short(text) } else { from_file(Path::new(text)) }
+        let (machine, parts) = text.split_once(':').unwrap_or((text, ""));
+        if machine.contains('x') && machine.chars().all(|c| c.is_ascii_digit() || c == 'x') {
+            return Self::from_short(text);
+        }
+        if Path::new(text).exists() {
+            return from_file(Path::new(text));
+        }
+        let attached = Attached::parse(parts.split(':').filter(|part| !part.is_empty()));
+        from_file(Path::new(machine))?.with(&attached?)
+    }
+
+    /// The same machine with these devices.
+    fn with(self, attached: &Attached) -> Result<Topology, TopologyError> {
+        Ok(Topology { devices: attached.devices(&self)?, ..self })
     }
 
     /// Makes a machine of CPUs whose places have any distinct keys: gives these dense indices (in order of their lowest CPU) and
@@ -133,7 +139,7 @@ impl Topology {
         let all: CpuList = cpus.iter().map(|c| c.cpu).collect();
         let allowed = allowed.map_or_else(|| all.clone(), |list| list.intersection(&all));
         refuse!(allowed.is_empty(), "topology {name} has no usable CPU");
-        Ok(Topology { name, live, cpus, allowed })
+        Ok(Topology { name, live, cpus, allowed, devices: Vec::new() })
     }
 
     /// Every CPU, ascending.
@@ -154,6 +160,21 @@ impl Topology {
     /// CPUs this process may run on (cpuset, taskset); all of them for a description without `allowed`.
     pub fn allowed(&self) -> &CpuList {
         &self.allowed
+    }
+
+    /// It describes the machine on which this process runs.
+    pub fn is_live(&self) -> bool {
+        self.live
+    }
+
+    /// Drives, then network interfaces.
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// The drives.
+    pub fn drives(&self) -> impl Iterator<Item = &Device> {
+        self.devices.iter().filter(|device| device.kind == DeviceKind::Drive)
     }
 
     pub fn sockets(&self) -> usize {
@@ -333,6 +354,50 @@ mod tests {
             "{}",
             t.summary()
         );
+    }
+
+    /// As on a server: drives on either node, one without a word about it, and a NIC whose interrupts land on two CPUs.
+    #[test]
+    fn devices_have_nodes_and_interrupts() {
+        let root = tempfile::tempdir().unwrap();
+        machine(root.path());
+        for (device, node, irqs) in [
+            ("sys/block/nvme0n1", "1", &["30", "31"][..]),
+            ("sys/block/nvme1n1", "-1", &["32"]),
+            ("sys/class/net/eth0", "0", &["40", "41", "42"]),
+        ] {
+            put(root.path(), &format!("{device}/device/numa_node"), node);
+            irqs.iter().for_each(|irq| put(root.path(), &format!("{device}/device/msi_irqs/{irq}"), "msix"));
+        }
+        put(root.path(), "sys/block/loop0/size", "1");
+        put(root.path(), "sys/class/net/lo/mtu", "65536");
+        (0..8).for_each(|queue| put(root.path(), &format!("sys/block/nvme0n1/mq/{queue}/cpu_list"), "0"));
+        let counts = "  CPU0 CPU1\n 30: 1 0 PCI a\n 31: 0 7 PCI b\n 32: 0 0 PCI c\n 40: 0 9 PCI d\n 41: 3 0 PCI e\n 42: 0 0 f\n";
+        put(root.path(), "proc/interrupts", counts);
+        for (irq, cpus) in [("30", "0"), ("31", "5"), ("32", "6"), ("40", "2"), ("42", "7")] {
+            put(root.path(), &format!("proc/irq/{irq}/effective_affinity_list"), cpus);
+        }
+        put(root.path(), "proc/irq/41/effective_affinity_list", "");
+        put(root.path(), "proc/irq/41/smp_affinity_list", "3");
+        let t = Topology::detect_at(root.path()).unwrap();
+        let row = |d: &Device| format!("{} {:?} {} {}", d.name, d.node, d.interrupts, d.queue_per_cpu);
+        let rows: Vec<String> = t.devices().iter().map(row).collect();
+        assert_eq!(rows, ["nvme0n1 Some(1) 0,5 true", "nvme1n1 None  false", "eth0 Some(0) 2-3 false"]);
+        assert_eq!(t.drives().count(), 2);
+    }
+
+    #[test]
+    fn a_captured_file_can_be_given_devices() {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "cpus", "0,0,0,0,,0,0,0,0\n1,1,1,1,,1,1,1,1\n");
+        let arg = |parts: &str| Topology::from_arg(&format!("{}{parts}", root.path().join("cpus").display()));
+        let nodes: Vec<_> = arg(":drives=2").unwrap().devices().iter().map(|d| d.node).collect();
+        assert_eq!(nodes, [Some(0), Some(1)]);
+        assert!(arg("").unwrap().devices().is_empty());
+        for (parts, part) in [(":l3=8", "`l3=8`"), (":eth0@node2", "0 to 1"), ("none", "cpusnone")] {
+            let error = arg(parts).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
     }
 
     #[test]

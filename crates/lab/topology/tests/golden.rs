@@ -53,6 +53,35 @@ fn sixteen_osds_on_eight_l3_groups() {
     }
 }
 
+/// Four OSDs on each node, as their drives; consecutive CPUs leave half of them on the other node.
+#[test]
+fn eight_osds_beside_eight_drives() {
+    for strategy in [Strategy::Default, Strategy::Drive] {
+        let request = PlanRequest {
+            osds: 8,
+            reactors: 4,
+            strategy,
+            drives: (0..8).map(|n| format!("nvme{n}n1")).collect(),
+            pgs: 1024,
+            size: 3,
+            ..PlanRequest::default()
+        };
+        check(&format!("2x64x2_8_drives_{strategy}"), "2x64x2:l3=8:drives=8:eth0@node0/0-3", &request);
+    }
+}
+
+/// One queue for all CPUs, and a drive of which the machine does not know.
+#[test]
+fn drives_with_interrupts() {
+    let request = PlanRequest {
+        osds: 3,
+        client_cpus: Some(ClientCpus::Count(1)),
+        drives: ["sda", "sdb", "md0"].map(str::to_owned).to_vec(),
+        ..PlanRequest::default()
+    };
+    check("2x2x1_interrupts", "2x2x1:sda@node0/0:sdb@node1/0,3", &request);
+}
+
 #[test]
 fn given_lists() {
     let request = PlanRequest {

@@ -6,16 +6,24 @@ use carmine_topology::{ClientCpus, CpuList, Grid, PlanRequest, Strategy, Topolog
 use proptest::prelude::{Just, prop_assert, prop_assert_eq, prop_compose, prop_oneof, proptest};
 
 fn strategies() -> impl proptest::strategy::Strategy<Value = Strategy> {
-    prop_oneof![Just(Strategy::Default), Just(Strategy::Osd), Just(Strategy::Socket), Just(Strategy::L3)]
+    prop_oneof![
+        Just(Strategy::Default),
+        Just(Strategy::Osd),
+        Just(Strategy::Socket),
+        Just(Strategy::L3),
+        Just(Strategy::Drive)
+    ]
 }
 
 prop_compose! {
     fn cases()(sockets in 1usize..4, groups in 1usize..4, cores in 1usize..6, threads in 1usize..3,
                osds in 1usize..9, reactors in 1usize..7, clients in 1usize..6, strategy in strategies(),
                overprovisioned: bool) -> (Topology, PlanRequest) {
-        let topology = Topology::from_short(&format!("{sockets}x{groups}x{cores}x{threads}")).unwrap();
+        let shape = format!("{sockets}x{groups}x{cores}x{threads}:drives={osds}");
+        let topology = Topology::from_short(&shape).unwrap();
+        let drives = topology.drives().map(|drive| drive.name.clone()).collect();
         let request = PlanRequest { osds, reactors, client_cpus: Some(ClientCpus::Count(clients)), strategy, overprovisioned,
-                                    ..PlanRequest::default() };
+                                    drives, ..PlanRequest::default() };
         (topology, request)
     }
 }
@@ -54,7 +62,8 @@ fn strategy_holds(topology: &Topology, request: &PlanRequest, grid: &Grid) {
     for osd in &grid.osds {
         let sockets: Vec<usize> = osd.reactors.iter().map(|r| r.place.socket).collect();
         match request.strategy {
-            Strategy::Default | Strategy::None => {}
+            Strategy::Default | Strategy::None | Strategy::L3 => {}
+            Strategy::Drive => assert!(grid.disturbed.is_empty(), "{}", grid.render()),
             Strategy::Osd => assert!(sockets.iter().all(|s| *s == osd.osd % topology.sockets())),
             Strategy::Socket => {
                 let mut counts = vec![0usize; topology.sockets()];
@@ -65,9 +74,20 @@ fn strategy_holds(topology: &Topology, request: &PlanRequest, grid: &Grid) {
                     grid.render()
                 );
             }
-            Strategy::L3 => {}
         }
     }
+}
+
+/// A reactor is marked if, and only if, it is on another node than its drive. (The drives have a queue for each CPU.)
+fn marks_hold(topology: &Topology, grid: &Grid) {
+    let node =
+        |name: &Option<String>| topology.drives().find(|d| Some(&d.name) == name.as_ref()).unwrap().node;
+    let slots = grid.osds.iter().flat_map(|osd| osd.reactors.iter().map(move |slot| (osd, slot)));
+    let far = slots.filter(|(osd, slot)| node(&osd.drive) != Some(slot.place.node));
+    let far: Vec<_> = far.map(|(osd, slot)| (osd.osd, slot.reactor, slot.place.cpu)).collect();
+    let marked: Vec<_> = grid.disturbed.iter().map(|d| (d.osd, d.reactor, d.cpu)).collect();
+    assert_eq!(marked, far);
+    assert_eq!(grid.render().contains('~'), !far.is_empty());
 }
 
 /// The first OSDs, as many as fit when every group takes whole OSDs on whole cores, are each within one group.
@@ -91,13 +111,16 @@ proptest! {
         let Ok(grid) = planned else {
             let error = planned.unwrap_err();
             let Some(ClientCpus::Count(clients)) = request.client_cpus else { panic!("a count") };
-            prop_assert!(!request.overprovisioned || clients > topology.cpus().len(), "{error}");
-            let full = error.to_string().contains("CPUs on socket");
+            let full = ["CPUs on socket", "CPUs on node"].iter().any(|part| error.to_string().contains(part));
+            // Clients may have all CPUs of a drive's node.
+            let is_lone = full && request.strategy == Strategy::Drive;
+            prop_assert!(!request.overprovisioned || is_lone || clients > topology.cpus().len(), "{error}");
             prop_assert!(full || need + clients > topology.cpus().len(), "{error}");
             return Ok(());
         };
         prop_assert_eq!(reactor_cpus(&grid).len(), need);
         strategy_holds(&topology, &request, &grid);
+        marks_hold(&topology, &grid);
         if request.overprovisioned {
             let mut uses = BTreeMap::<usize, usize>::new();
             reactor_cpus(&grid).into_iter().chain(grid.client_cpus().iter()).for_each(|c| *uses.entry(c).or_default() += 1);
@@ -108,6 +131,7 @@ proptest! {
         match request.strategy {
             Strategy::Default | Strategy::L3 | Strategy::None => siblings_last(&topology, &grid, |_| 0),
             Strategy::Osd | Strategy::Socket => siblings_last(&topology, &grid, |c| c.socket),
+            Strategy::Drive => siblings_last(&topology, &grid, |c| c.node),
         }
         if request.strategy == Strategy::L3 {
             l3_holds(&topology, &request, &grid);
@@ -262,6 +286,28 @@ fn errors_name_the_value_and_the_change() {
         (
             error("1x4x1", PlanRequest { cpus_per_osd: Some(2), alien_cpus: list("3"), ..base() }),
             vec!["--alien-cpus", "--confine cpuset"],
+        ),
+        (
+            error("1x4x1", PlanRequest { strategy: Strategy::Drive, ..base() }),
+            vec!["--balance drive", "OSD 0", "no drive is known", "--devs"],
+        ),
+        (
+            error("1x4x1", PlanRequest { strategy: Strategy::Drive, drives: vec!["md0".into()], ..base() }),
+            vec!["--balance drive", "the NUMA node of md0 is not known"],
+        ),
+        (
+            error(
+                "2x4x1:drives=2",
+                PlanRequest {
+                    osds: 2,
+                    reactors: 3,
+                    strategy: Strategy::Drive,
+                    osds_per_device: 2,
+                    drives: vec!["nvme0n1".into()],
+                    ..base()
+                },
+            ),
+            vec!["--balance drive: OSD 1 needs 3 CPUs on node 0 of its drive", "are left"],
         ),
         ("numa".parse::<Strategy>().unwrap_err().to_string(), vec!["`numa`", "l3"]),
     ];

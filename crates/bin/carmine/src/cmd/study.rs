@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use carmine_study::answer::NoAnswer;
 use carmine_study::archive::write_whole;
-use carmine_study::expand::{expand, fitted, summary};
+use carmine_study::expand::{Expansion, Machine, expand, fitted, summary};
 use carmine_study::plan::{Plan, SHIPPED, shipped};
 use carmine_testbed::{note, usage};
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::print_as;
 use super::sweep::machine;
@@ -19,7 +20,7 @@ pub(crate) struct StudyArgs {
     /// `list`, or the number of a study: prints its plan, and a summary of what it measures on the machine
     #[arg(value_name = "N|list")]
     study: String,
-    /// Another machine: a file with the output of `lscpu -p`, or sockets x cores x threads such as 2x28x2
+    /// Another machine: a file with the output of `lscpu -p`, or a shape such as 2x28x2; see `carmine plan --help`
     #[arg(long, value_name = "FILE|SHAPE")]
     topology: Option<String>,
     /// Write the plan to this file, for `carmine sweep FILE`
@@ -35,8 +36,10 @@ pub(crate) fn run(args: &StudyArgs) -> Result<ExitCode> {
     let studies =
         || SHIPPED.iter().filter_map(|plan| shipped(plan.name)?.ok()).filter(|plan| plan.study.is_some());
     if args.study == "list" {
-        let all = studies().map(|p| json!({"study": p.study, "question": p.question, "about": p.about}));
-        return print_as(args.json, &all.collect::<Vec<_>>(), || list(studies()));
+        let machine = machine(args.topology.as_deref(), &[])?;
+        let listed: Vec<Listed> = studies().map(|plan| Listed::on(plan, &machine)).collect();
+        let json: Vec<_> = listed.iter().map(Listed::json).collect();
+        return print_as(args.json, &json, || list(&listed));
     }
     let (asked, count) = (&args.study, studies().count());
     let wrong = || usage!("study {asked}: the studies are 1 to {count}; see `carmine study list`");
@@ -55,19 +58,54 @@ pub(crate) fn run(args: &StudyArgs) -> Result<ExitCode> {
     })
 }
 
-/// Number, question, and what it takes.
-fn list(studies: impl Iterator<Item = Plan>) -> String {
-    let here = machine(None, &[]);
-    let line = |plan: Plan| {
-        let takes = match here.as_ref().map(|machine| expand(&plan, machine)) {
-            Ok(Ok(expansion)) => expansion.takes(),
-            Ok(Err(_)) | Err(_) => "cannot be run on this machine".to_owned(),
+/// A study and its points on a machine, or why it has none.
+struct Listed {
+    plan: Plan,
+    points: Result<Expansion, String>,
+}
+
+impl Listed {
+    fn on(plan: Plan, machine: &Machine) -> Listed {
+        let points = expand(&plan, machine).map_err(|_| "no part of it fits this machine".to_owned());
+        Listed { plan, points }
+    }
+
+    /// Its points if they can answer anything; else the reasons.
+    fn answers(&self) -> Result<&Expansion, String> {
+        let points = self.points.as_ref().map_err(Clone::clone)?;
+        match &points.no_answer {
+            Some(NoAnswer { whole: true, why }) => Err(why.join("; ")),
+            _ => Ok(points),
+        }
+    }
+
+    /// `no_answer` is null if it answers anything here, and `estimate_s` if it does not; `open` has the parts without an answer.
+    fn json(&self) -> Value {
+        let Plan { study, question, about, .. } = &self.plan;
+        let (points, why) = (self.answers(), self.answers().err());
+        let estimate_s = points.as_ref().ok().map(|points| points.estimate.as_secs_f64());
+        let open = points.ok().and_then(|points| points.no_answer.as_ref()).map(|part| &part.why);
+        json!({
+            "study": study, "question": question, "about": about,
+            "estimate_s": estimate_s, "no_answer": why, "open": open,
+        })
+    }
+}
+
+/// Number, question, and what it takes; no hours for what answers nothing.
+fn list(studies: &[Listed]) -> String {
+    let line = |listed: &Listed| {
+        let here = match listed.answers() {
+            Ok(points) if points.no_answer.is_some() => format!("here, in part: {}", points.takes()),
+            Ok(points) => format!("here: {}", points.takes()),
+            Err(why) => format!("here: no answer: {why}"),
         };
-        let number = plan.study.unwrap_or_default();
-        format!("{number}  {}\n   {}; here: {takes}\n", plan.question, plan.about)
+        let Plan { study, question, about, .. } = &listed.plan;
+        format!("{}  {question}\n   {about}; {here}\n", study.unwrap_or_default())
     };
-    let all: String = studies.map(line).collect();
+    let all: String = studies.iter().map(line).collect();
     format!(
-        "{all}\ncarmine study N prints a plan; carmine sweep study-N runs it; add --quick for a look that takes minutes.\n"
+        "{all}\ncarmine study N prints a plan and what stays open; carmine sweep study-N runs it; add --quick for a look that takes \
+         minutes.\n"
     )
 }

@@ -128,7 +128,9 @@ impl Up<'_> {
     fn refuse_other_settings(&self, testbed: &Testbed, running: &str, missing: &str) -> Result<()> {
         // Even without options the CPUs may differ, because of what this process is allowed to use; nobody asked for that.
         let plan = testbed.plan();
-        let is_same = (self.plan)(Some(plan))? == plan.revise(&Wish::default(), &Topology::detect()?)?;
+        // Nor do interrupts stay where they are.
+        let (asked, same) = ((self.plan)(Some(plan))?, plan.revise(&Wish::default(), &Topology::detect()?)?);
+        let is_same = (&asked.spec, &asked.cpu, &asked.peer) == (&same.spec, &same.cpu, &same.peer);
         let dir = testbed.layout().dir().display();
         refuse!(
             !is_same,

@@ -67,10 +67,10 @@ pub(super) fn numa(machine: &Machine<'_>, device: &Device) -> Option<Finding> {
 
 /// Which CPUs take the interrupts of drives and network interfaces, and whether reactors sit there.
 pub(super) fn interrupts(machine: &Machine<'_>, device: &Device) -> Option<Finding> {
-    let lines = interrupt_lines(machine, device);
+    let lines = machine.hardware.interrupts(&device.dir);
     let cpus = lines.iter().fold(CpuList::default(), |all, (_, cpus)| all.union(cpus));
     let is = format!("{}, on CPUs {cpus}", carmine_types::counted(lines.len(), "interrupt"));
-    let queues = machine.list(format!("{}/mq", device.dir)).len();
+    let queues = machine.hardware.queues(&device.dir);
     let reactors = &machine.options.reactor_cpus;
     let hit = cpus.intersection(reactors);
     Some(if lines.is_empty() {
@@ -96,25 +96,6 @@ pub(super) fn interrupts(machine: &Machine<'_>, device: &Device) -> Option<Findi
                 irqs.join(" ")
             ))
     })
-}
-
-/// The device's interrupts that have come at least once, each with the CPUs that take it.
-fn interrupt_lines(machine: &Machine<'_>, device: &Device) -> Vec<(String, CpuList)> {
-    let interrupts = machine.text("proc/interrupts").unwrap_or_default();
-    let Some(folder) = machine.hardware(device, "msi_irqs") else { return Vec::new() };
-    let has_come = |irq: &String| {
-        let mut lines = interrupts.lines();
-        let line = lines.find_map(|line| line.trim_start().strip_prefix(irq)?.strip_prefix(':'));
-        let counts = line.unwrap_or_default().split_whitespace().map_while(|word| word.parse::<u64>().ok());
-        counts.sum::<u64>() > 0
-    };
-    let with_cpus = |irq: String| {
-        let file = |name: &str| machine.text(format!("proc/irq/{irq}/{name}"));
-        let cpus = file("effective_affinity_list").filter(|cpus| !cpus.is_empty());
-        let cpus = cpus.or_else(|| file("smp_affinity_list"))?.parse().ok()?;
-        Some((irq, cpus))
-    };
-    machine.list(&folder).into_iter().filter(has_come).filter_map(with_cpus).collect()
 }
 
 /// A limit of a group: cores, its file below the root, and the text that lifts it, written into that file.

@@ -6,7 +6,7 @@ use carmine_types::counted;
 
 use super::placement::{strategies, suspicion};
 use super::{Conclusion, Measured, Supported, by_config, sentence};
-use crate::archive::RunFile;
+use crate::archive::{Config, RunFile};
 use crate::lists::{grouped, joined, tally};
 use crate::plan::TOLERANCE;
 use crate::repeats::limiter;
@@ -16,11 +16,15 @@ use crate::support::{change, percent};
 pub(super) struct Subject {
     study: u8,
     /// The axis that the question is about.
-    along: &'static str,
+    pub(super) along: &'static str,
     /// Axes of which each combination is asked by itself.
     apart: &'static [&'static str],
     /// The machine that is needed for at least two values of the axis.
-    needs: &'static str,
+    pub(super) needs: &'static str,
+    /// Whether values of the axis are enough for a conclusion, and which are, in words.
+    pub(super) values: (fn(&[String]) -> bool, &'static str),
+    /// It asks what further OSDs, or an OSD on every drive, give.
+    pub(super) is_of_osds: bool,
     /// Draws a conclusion from each line, or from all together; `drift` is the machine's.
     concludes: fn(&[Line<'_>], drift: Option<f64>) -> Vec<Conclusion>,
 }
@@ -31,6 +35,8 @@ const SUBJECTS: [Subject; 5] = [
         along: "cpus",
         apart: &["osds", "confine", "workload"],
         needs: "CPUs for two reactors beside the clients', or a cgroup whose quota can be set",
+        values: TWO_SIZES,
+        is_of_osds: true,
         concludes: last_steps,
     },
     Subject {
@@ -38,6 +44,8 @@ const SUBJECTS: [Subject; 5] = [
         along: "balance",
         apart: &["store", "workload"],
         needs: "two sockets, or a socket with several L3 caches: here all strategies give the same CPUs",
+        values: (|values| values.len() > 1, "two"),
+        is_of_osds: false,
         concludes: strategies,
     },
     Subject {
@@ -45,6 +53,8 @@ const SUBJECTS: [Subject; 5] = [
         along: "cpus",
         apart: &["workload", "iodepth"],
         needs: "CPUs for OSDs with one and with two CPUs each, beside the clients'",
+        values: (no_limit_and_a_size, "no-limit and a number"),
+        is_of_osds: false,
         concludes: no_limit,
     },
     Subject {
@@ -52,6 +62,8 @@ const SUBJECTS: [Subject; 5] = [
         along: "pgs",
         apart: &["workload"],
         needs: "points with two numbers of PGs, and the tool `rados` (or --client own)",
+        values: TWO_SIZES,
+        is_of_osds: false,
         concludes: last_steps,
     },
     Subject {
@@ -59,9 +71,22 @@ const SUBJECTS: [Subject; 5] = [
         along: "osds",
         apart: &["workload", "step"],
         needs: "CPUs for two OSDs of two reactors beside the clients'",
+        values: TWO_SIZES,
+        is_of_osds: true,
         concludes: proportions,
     },
 ];
+
+/// Values between which something is said to rise.
+const TWO_SIZES: (fn(&[String]) -> bool, &str) = (|values| sizes(values) > 1, "two numbers");
+
+fn sizes(values: &[String]) -> usize {
+    values.iter().filter(|value| value.parse::<f64>().is_ok()).count()
+}
+
+fn no_limit_and_a_size(values: &[String]) -> bool {
+    values.iter().any(|value| value == "no-limit") && sizes(values) > 0
+}
 
 /// One combination of the other axes.
 pub(super) struct Line<'a> {
@@ -77,9 +102,25 @@ pub(super) struct Line<'a> {
 /// Steps that add less than this part no longer matter.
 const ENOUGH: f64 = 0.95;
 
-/// The study that a run is.
-pub(super) fn subject(file: &RunFile) -> Option<&'static Subject> {
-    SUBJECTS.iter().find(|subject| Some(subject.study) == file.study)
+/// The study with this number.
+pub(super) fn subject(study: Option<u8>) -> Option<&'static Subject> {
+    SUBJECTS.iter().find(|subject| Some(subject.study) == study)
+}
+
+/// The axes that are asked apart and have several values.
+pub(super) fn shown<'a>(
+    subject: &Subject,
+    configs: impl Iterator<Item = &'a Config> + Clone,
+) -> Vec<&'static str> {
+    let several =
+        |axis: &&&str| configs.clone().map(|config| config.show(axis)).collect::<BTreeSet<_>>().len() > 1;
+    subject.apart.iter().filter(several).copied().collect()
+}
+
+/// The values of these axes, as people say them.
+pub(super) fn line_name(shown: &[&str], config: &Config) -> String {
+    let words = shown.iter().filter_map(|axis| Some(named(axis, &config.show(axis)?)));
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// The answer to its question, then the figures that it is of. `drift` is the machine's.
@@ -120,13 +161,10 @@ pub(super) fn answer(
 
 /// Points by the axes that are asked apart, then by the value of the axis.
 fn lines<'a>(subject: &Subject, measured: &[Measured<'a>]) -> Vec<Line<'a>> {
-    let several =
-        |axis: &&&str| measured.iter().map(|m| m.point.config.show(axis)).collect::<BTreeSet<_>>().len() > 1;
-    let shown: Vec<&str> = subject.apart.iter().filter(several).copied().collect();
+    let shown = shown(subject, measured.iter().map(|m| &m.point.config));
     let mut all: BTreeMap<String, Vec<(Measured<'a>, Supported<'a>)>> = BTreeMap::new();
     for (first, repeats) in by_config(measured) {
-        let words = shown.iter().filter_map(|axis| Some(named(axis, &first.point.config.show(axis)?)));
-        all.entry(words.collect::<Vec<_>>().join(", ")).or_default().push((first, repeats));
+        all.entry(line_name(&shown, &first.point.config)).or_default().push((first, repeats));
     }
     let line = |(name, points): (String, Vec<(Measured<'a>, Supported<'a>)>)| {
         let valued =

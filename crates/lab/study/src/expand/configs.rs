@@ -151,8 +151,8 @@ fn known(machine: &Machine, config: &Config) -> BTreeMap<String, f64> {
     let cpus = machine.topology.allowed().len();
     // All but those that clients get if a plan does not say how many.
     let room = cpus.saturating_sub(default_clients(cpus)).max(1);
-    // The named devices, or as many files as a pool of size 3 needs.
-    let drives = if machine.devices.is_empty() { 3 } else { machine.devices.len() };
+    // Or as many files as a pool of size 3 needs.
+    let drives = machine.drives().unwrap_or(3);
     let sockets = machine.topology.sockets();
     for (name, n) in [("machine_cpus", cpus), ("room", room), ("sockets", sockets), ("drives", drives)] {
         known.insert(name.to_owned(), n as f64);

@@ -7,6 +7,7 @@ use carmine_topology::{CpuList, Grid, OsdRow};
 use carmine_types::counted;
 
 use super::{Dropped, Expansion};
+use crate::answer::NoAnswer;
 use crate::archive::PointKind;
 use crate::lists::{grouped, tally};
 use crate::plan::{AxisValue, Plan};
@@ -47,6 +48,10 @@ pub fn summary(plan: &Plan, expansion: &Expansion) -> String {
                 _ => format!("{axis}: {}", values.join(" ")),
             },
         );
+    }
+    if let Some(NoAnswer { whole, why }) = &expansion.no_answer {
+        let word = if *whole { "no answer" } else { "open" };
+        capped(why, |line| put(word, line));
     }
     plan.thinned.iter().for_each(|thinned| put("quick", thinned.clone()));
     let again = expansion.points.iter().filter(|p| p.point.kind == PointKind::Again).count();

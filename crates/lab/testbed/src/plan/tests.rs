@@ -95,6 +95,27 @@ fn logs_get_a_place_each() {
     }
 }
 
+/// The drives of a described machine in order, or those that are named.
+#[test]
+fn osds_follow_their_drives() {
+    let machine = Topology::from_short("2x4x1:drives=2").unwrap();
+    let placed = |words: &str| -> Result<Vec<(String, usize)>> {
+        let wish = Wish::from_words(words.split_whitespace().map(str::to_owned)).unwrap();
+        let plan = Plan::new(&wish, &machine, "f")?;
+        let row = |osd: &OsdRow| (osd.drive.clone().unwrap_or_default(), osd.reactors[0].place.node);
+        Ok(plan.grid.osds.iter().map(row).collect())
+    };
+    let (first, second) = (("nvme0n1".to_owned(), 0), ("nvme1n1".to_owned(), 1));
+    let both = placed("--osds 2 --balance drive").unwrap();
+    assert_eq!(both, [first.clone(), second.clone()]);
+    let swapped = placed("--osds 2 --balance drive --devs /dev/nvme1n1,/dev/nvme0n1").unwrap();
+    assert_eq!(swapped, [second, first.clone()]);
+    let shared = placed("--osds 2 --balance drive --osds-per-device 2").unwrap();
+    assert_eq!(shared, [first.clone(), first]);
+    let error = placed("--osds 1 --balance drive --store cyan").unwrap_err();
+    assert!(error.is_usage() && error.to_string().contains("OSD 0: no drive is known"), "{error}");
+}
+
 #[test]
 fn a_restart_may_change_cpus_but_not_data() {
     let old = plan(&Wish { osds: Some(2), ..Wish::default() }).unwrap();

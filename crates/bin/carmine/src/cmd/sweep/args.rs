@@ -27,7 +27,7 @@ pub(crate) struct SweepArgs {
     /// Show the plan's text, the values that its axes have here, and the summary; starts nothing
     #[arg(long)]
     pub(crate) show: bool,
-    /// With --dry-run or --show: another machine, a description file or sockets x cores x threads such as 2x28x2
+    /// With --dry-run or --show: another machine, a description file or a shape such as 2x28x2; see `carmine plan --help`
     #[arg(long, value_name = "FILE|SHAPE")]
     pub(crate) topology: Option<String>,
     /// Print JSON instead of text (--list, --dry-run, and the table at the end)

@@ -1,0 +1,147 @@
+//! Drives and network interfaces: the NUMA node of each, and the CPUs on which its interrupts land.
+//! Facts: the kernel's Documentation/ABI/testing/sysfs-bus-pci, core-api/irq/irq-affinity.rst and ABI/stable/sysfs-block.
+#![allow(clippy::disallowed_methods, reason = "reads the files of the machine")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::CpuList;
+
+/// Block devices that are not drives.
+const NO_DRIVES: [&str; 8] = ["loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd"];
+
+carmine_types::words! {
+    /// What a device does.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum DeviceKind: "kind of device" {
+        /// Holds data.
+        Drive = "drive",
+        /// A network interface.
+        Nic = "nic",
+    }
+}
+
+/// A drive or a network interface with hardware of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// As in `/sys/block` or `/sys/class/net`: `nvme0n1`, `eth0`.
+    pub name: String,
+    pub kind: DeviceKind,
+    /// NUMA node, numbered as [`crate::Cpu::node`]; `None` if the firmware does not say.
+    pub node: Option<usize>,
+    /// CPUs on which its interrupts land; empty if none has come yet, or for a described drive with a queue for each CPU.
+    pub interrupts: CpuList,
+    /// A drive with a queue for each CPU: a completion interrupts the CPU that asked for it, and no other.
+    pub queue_per_cpu: bool,
+}
+
+/// The devices of a machine, in its files.
+#[derive(Clone, Debug)]
+pub struct Hardware {
+    root: PathBuf,
+    /// Numbers of the interrupts that have come at least once.
+    interrupts: BTreeSet<String>,
+}
+
+impl Hardware {
+    /// Looks below `root`, which is `/` or a folder with captured `sys` and `proc`. Files that cannot be read count as empty.
+    #[must_use]
+    pub fn at(root: &Path) -> Hardware {
+        let text = fs::read_to_string(root.join("proc/interrupts")).unwrap_or_default();
+        // `NUMBER: COUNT-OF-CPU0 COUNT-OF-CPU1 … NAMES`
+        let has_come = |line: &str| {
+            let (number, rest) = line.split_once(':')?;
+            let mut counts = rest.split_whitespace().map_while(|word| word.parse::<u64>().ok());
+            counts.any(|count| count > 0).then(|| number.trim().to_owned())
+        };
+        Hardware { root: root.to_path_buf(), interrupts: text.lines().filter_map(has_come).collect() }
+    }
+
+    /// Names of the drives, those of the same length in order.
+    #[must_use]
+    pub fn drives(&self) -> Vec<String> {
+        let mut names = self.list(Path::new("sys/block"));
+        names.retain(|name| !NO_DRIVES.iter().any(|no| name.starts_with(no)));
+        names
+    }
+
+    /// Names of the interfaces with hardware behind them: loopback and bridges have none.
+    #[must_use]
+    pub fn nics(&self) -> Vec<String> {
+        let mut names = self.list(Path::new("sys/class/net"));
+        names.retain(|name| self.root.join("sys/class/net").join(name).join("device").exists());
+        names
+    }
+
+    /// The names in a folder below the root, the shortest first; none if it cannot be read.
+    #[must_use]
+    pub fn list(&self, path: &Path) -> Vec<String> {
+        let entries = fs::read_dir(self.root.join(path)).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort_unstable_by_key(|name| (name.len(), name.clone()));
+        names
+    }
+
+    /// The file or folder `name` of the hardware behind the device whose folder is `dir` (`sys/block/nvme0n1`): of itself, or of the
+    /// nearest bus device around it.
+    #[must_use]
+    pub fn file(&self, dir: &str, name: &str) -> Option<PathBuf> {
+        let dir = format!("{dir}/device");
+        // The namespace of a drive with several ports belongs to a subsystem, which lists its controllers.
+        let controllers = || self.list(Path::new(&dir)).into_iter().filter(|entry| is_controller(entry));
+        let of_controller = |nvme| self.find_up(&format!("{dir}/{nvme}"), name);
+        self.find_up(&dir, name).or_else(|| controllers().find_map(of_controller))
+    }
+
+    /// The first of `path` (its links resolved) and the folders around it that has an entry `name`.
+    fn find_up(&self, path: &str, name: &str) -> Option<PathBuf> {
+        let (start, root) = (self.root.join(path).canonicalize().ok()?, self.root.canonicalize().ok()?);
+        let inside = start.ancestors().take_while(|at| at.starts_with(&root) && *at != root);
+        inside.map(|at| at.join(name)).find(|found| found.exists())
+    }
+
+    /// The interrupts of a device that have come at least once, each with the CPUs that take it.
+    #[must_use]
+    pub fn interrupts(&self, dir: &str) -> Vec<(String, CpuList)> {
+        let Some(folder) = self.file(dir, "msi_irqs") else { return Vec::new() };
+        let with_cpus = |irq: String| {
+            let file = |name: &str| fs::read_to_string(self.root.join(format!("proc/irq/{irq}/{name}"))).ok();
+            let cpus = file("effective_affinity_list").filter(|cpus| !cpus.trim().is_empty());
+            let cpus = cpus.or_else(|| file("smp_affinity_list"))?.parse().ok()?;
+            Some((irq, cpus))
+        };
+        let come = self.list(&folder).into_iter().filter(|irq| self.interrupts.contains(irq));
+        come.filter_map(with_cpus).collect()
+    }
+
+    /// Request queues of a drive.
+    #[must_use]
+    pub fn queues(&self, dir: &str) -> usize {
+        self.list(Path::new(&format!("{dir}/mq"))).len()
+    }
+
+    /// All devices of a machine with this number of CPUs; their nodes are numbered as Linux does.
+    pub(crate) fn devices(&self, cpus: usize) -> Vec<Device> {
+        let device = |kind: DeviceKind, class: &str, name: String| {
+            let dir = format!("{class}/{name}");
+            let node = self.file(&dir, "numa_node").and_then(|path| fs::read_to_string(path).ok());
+            let interrupts = self.interrupts(&dir).iter().flat_map(|(_, cpus)| cpus.iter()).collect();
+            // -1 is "not known".
+            let node = node.and_then(|node| node.trim().parse().ok());
+            let queue_per_cpu = kind == DeviceKind::Drive && self.queues(&dir) >= cpus;
+            Device { name, kind, node, interrupts, queue_per_cpu }
+        };
+        let drives = self.drives().into_iter().map(|name| device(DeviceKind::Drive, "sys/block", name));
+        let nics = self.nics().into_iter().map(|name| device(DeviceKind::Nic, "sys/class/net", name));
+        drives.chain(nics).collect()
+    }
+}
+
+/// `nvme0`, but not `nvme0n1` or `nvme0c0n1`.
+fn is_controller(entry: &str) -> bool {
+    entry.strip_prefix("nvme").is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
+}
