@@ -398,6 +398,7 @@ plans![
     "latency-target",
     "hysteresis",
     "recovery",
+    "model",
     "study-1",
     "study-2",
     "study-3",
