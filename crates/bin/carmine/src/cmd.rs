@@ -2,6 +2,7 @@
 
 mod compare;
 mod doctor;
+mod model;
 mod osd;
 mod peer;
 mod report;
@@ -75,6 +76,8 @@ pub(crate) enum Command {
     Table(compare::TableArgs),
     /// Compare two runs, or two arms of one, and accept or reject the change
     Compare(compare::CompareArgs),
+    /// Predict the IOPS of 1 to 64 reactors from results of one and of two, and say what would prove it wrong
+    Model(model::ModelArgs),
     /// Write a report of archived runs: an HTML page with charts, and the tables as text
     Report(report::ReportArgs),
     /// Watch a running testbed: CPUs, operations, latency, queues, second by second
@@ -123,6 +126,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Sweep(args) => sweep::run(args),
         Command::Table(args) => compare::table(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Model(args) => model::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Peer(args) => peer::run(&args),

@@ -7,12 +7,14 @@
 //! | may it be accepted? | [`Comparison::verdict`] |
 //! | how many pairs does that take? | [`Comparison::pairs_to_decide`] |
 //! | how much does each further reactor add, and where does adding stop paying off? | [`growth`] |
+//! | what do more reactors do than the two that were measured? | [`CostLaw`] |
 //! | did the figure drift within its window? | [`trend`] |
 //! | has the machine drifted too far for the run to decide anything? | [`out_of_reach`] |
 //!
 //! Percentiles of latencies are not here: they come from merged histograms (`carmine-metrics`).
 
 mod comparison;
+mod cost;
 mod describe;
 mod growth;
 mod judgement;
@@ -26,6 +28,7 @@ mod testing;
 pub use comparison::{
     Comparison, NoComparison, PAIRS_DEFAULT, PAIRS_MIN, paired_log_ratios, repeats_log_ratio,
 };
+pub use cost::CostLaw;
 pub use describe::{mean_with_interval, median};
 pub use growth::{Growth, Knee, Slope, growth};
 pub use judgement::{Outcome, Verdict, holm, judge};

@@ -23,8 +23,8 @@ use crate::plan;
 use crate::support::SPOILS;
 
 pub use arms::{arm_of_files, arm_of_run, arms_of_run};
-pub(crate) use pairs::between;
 pub use pairs::{Difference, Group, check_axes, check_files, differing_axes, pair_up};
+pub(crate) use pairs::{between, config_name, telling_axes};
 use pairs::{check, differences};
 
 /// A measured point.

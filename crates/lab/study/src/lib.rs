@@ -12,6 +12,7 @@ pub mod compare;
 pub mod drift;
 pub mod expand;
 pub mod lists;
+pub mod model;
 pub mod needs;
 pub mod plan;
 pub mod repeats;

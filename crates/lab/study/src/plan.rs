@@ -394,6 +394,7 @@ plans![
     "latency-target",
     "hysteresis",
     "recovery",
+    "model",
     "study-1",
     "study-2",
     "study-3",

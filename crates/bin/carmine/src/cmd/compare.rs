@@ -68,7 +68,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode> {
     })
 }
 
-fn usage(error: impl std::fmt::Display) -> TestbedError {
+pub(super) fn usage(error: impl std::fmt::Display) -> TestbedError {
     usage!("{error}")
 }
 
@@ -90,7 +90,7 @@ fn arms(args: &CompareArgs) -> Result<(Arm, Arm)> {
 }
 
 /// A run, a folder of results, or a list of them.
-fn arm(path: &Path) -> Result<Arm> {
+pub(super) fn arm(path: &Path) -> Result<Arm> {
     if path.join("run.json").is_file() {
         return Ok(arm_of_run(&Run::open(path).map_err(usage)?).map_err(usage)?);
     }

@@ -104,9 +104,14 @@ fn shape(spec: &LoadSpec, lengths: (&'static str, String)) -> Vec<String> {
     ])
 }
 
+/// The load runs inside the OSD. Its objects have the names of our own client's.
+fn is_inside(config: &Config) -> bool {
+    config.text("client") == Some("in-process")
+}
+
 /// `--client`, where it is not our own.
 pub(super) fn client(config: &Config) -> Vec<String> {
-    words([("--client", config.show("client").filter(|client| client != "own"))])
+    words([("--client", config.show("client").filter(|client| client != "own" && !is_inside(config)))])
 }
 
 /// The load of a point. `seed` is the same for the arms of a pair: they get the same operations.
@@ -119,9 +124,14 @@ pub fn load_step(bed: &Path, config: &Config, ramp: Duration, seed: u64, to: &Lo
     let profile_s = if profile.is_some() { PROFILE_S } else { 0.0 };
     let prefill_s = size_bytes(config) as f64 * config.float("pool_size").unwrap_or(1.0) / SLOW_BYTES_PER_S;
     let window_s = (spec.runtime_ms + spec.ramp_ms) as f64 / 1e3;
+    // Inside an OSD each reactor is a job.
+    let (inside, jobs) = match is_inside(config) {
+        true => (vec!["--in-process".to_owned()], None),
+        false => (Vec::new(), Some(spec.numjobs.to_string())),
+    };
     let options = words([
         ("--iodepth", Some(spec.iodepth.to_string())),
-        ("--numjobs", Some(spec.numjobs.to_string())),
+        ("--numjobs", jobs),
         ("--runtime", Some(format!("{}ms", spec.runtime_ms))),
         ("--ramp", Some(format!("{}ms", spec.ramp_ms))),
         ("--seed", Some(seed.to_string())),
@@ -142,7 +152,7 @@ pub fn load_step(bed: &Path, config: &Config, ramp: Duration, seed: u64, to: &Lo
         Some(split) => ("--bssplit", split.to_string()),
         None => ("--bs", spec.bs_bytes.to_string()),
     };
-    let options = [shape(&spec, lengths), object_size(config), options, client(config)].concat();
+    let options = [shape(&spec, lengths), object_size(config), options, client(config), inside].concat();
     let limit_s = window_s + AROUND_S + prefill_s + profile_s + back_s;
     BoundedCommand::new(What::Load, "bench", bed, options, limit_s)
 }
@@ -190,9 +200,24 @@ fn wrong_words(config: &Config) -> Option<String> {
     wrong_split.map(named("bssplit")).or(wrong_popularity.map(named("random_distribution")))
 }
 
+/// The reason why a load inside the OSD can't be as its axes say.
+fn wrong_inside(config: &Config) -> Option<String> {
+    let count = |axis: &str| config.number(axis).unwrap_or(1);
+    let (osds, reactors, jobs) = (count("osds"), count("reactors"), count("jobs"));
+    let why = match () {
+        () if !is_inside(config) => return None,
+        () if osds > 1 => format!("osds = {osds}: it loads one OSD; take osds = 1"),
+        () if jobs != reactors => format!("jobs = {jobs}: each reactor is a job; take jobs = \"reactors\""),
+        () if config.get("route").is_some() => "route: it has no connections; leave it out".to_owned(),
+        () if super::is_peer(config) => "peer: a peer's OSDs do not load themselves; leave it out".to_owned(),
+        () => return None,
+    };
+    Some(format!("client = in-process, {why}"))
+}
+
 /// The reason why the load of a point can't be made, found before anything is started.
 pub(crate) fn refusal(config: &Config) -> Option<String> {
-    if let Some(why) = wrong_words(config) {
+    if let Some(why) = wrong_words(config).or_else(|| wrong_inside(config)) {
         return Some(why);
     }
     let follows = |axis: &str| config.number(axis).is_some_and(|n| n > 0).then_some(1.0);
@@ -277,6 +302,29 @@ mod tests {
             "carmine bench --dir /l --rw randrw --bs 4096 --rwmixread 50 --size 1048576 --iodepth 16 --numjobs 2 \
              --runtime 30000ms --ramp 2000ms --seed 7 --json j --samples s --baseline b"
         );
+    }
+
+    #[test]
+    fn inside_an_osd_each_reactor_is_a_job() {
+        let mut config = config();
+        config.set("client", "in-process");
+        config.set("reactors", 2);
+        config.set("size_bytes", 64 << 20);
+        let line = load(&config);
+        assert!(line.ends_with(" --in-process") && !line.contains("--client"), "{line}");
+        assert!(line.contains("--iodepth 16 --runtime") && !line.contains("--numjobs"), "{line}");
+        assert_eq!((refusal(&config), client(&config).len()), (None, 0));
+        for (axis, value, part) in [
+            ("jobs", serde_json::json!(1), "each reactor is a job"),
+            ("osds", serde_json::json!(2), "osds = 2"),
+            ("route", serde_json::json!("single"), "no connections"),
+            ("peer", serde_json::json!("ceph"), "do not load themselves"),
+        ] {
+            let mut config = config.clone();
+            config.set(axis, value);
+            let why = refusal(&config).unwrap_or_default();
+            assert!(why.starts_with("client = in-process, ") && why.contains(part), "{axis}: {why}");
+        }
     }
 
     #[test]

@@ -40,10 +40,8 @@ pub fn pair_up<'a>(
     without: &BTreeSet<&str>,
 ) -> Result<Vec<Group<'a>>, Refusal> {
     let (old, mut young) = (keyed(base.1, without), keyed(new.1, without));
-    let configs = || old.values().chain(young.values()).map(|(config, _)| config);
-    let axes: BTreeSet<&String> = configs().flat_map(|c| c.0.keys()).collect();
-    let varies = |axis: &&&String| configs().map(|c| c.show(axis)).collect::<BTreeSet<_>>().len() > 1;
-    let telling: Vec<String> = axes.iter().filter(varies).map(|axis| (*axis).clone()).collect();
+    let configs: Vec<&Config> = old.values().chain(young.values()).map(|(config, _)| config).collect();
+    let telling = telling_axes(&configs);
     missing(new.0, &telling, &old, &young)?;
     missing(base.0, &telling, &young, &old)?;
     let mut groups = Vec::with_capacity(old.len());
@@ -52,7 +50,7 @@ pub fn pair_up<'a>(
         let pairs: Vec<_> =
             old.iter().filter_map(|(turn, base)| young.get(turn).map(|new| (*base, *new))).collect();
         let alone = old.len() + young.len() - 2 * pairs.len();
-        groups.push(Group { name: name(&config, &telling), pairs, alone });
+        groups.push(Group { name: config_name(&config, &telling), pairs, alone });
     }
     Ok(groups)
 }
@@ -67,8 +65,15 @@ fn keyed<'a>(points: &[&'a Measured], without: &BTreeSet<&str>) -> Keyed<'a> {
     groups
 }
 
+/// The axes on which configurations differ.
+pub(crate) fn telling_axes(configs: &[&Config]) -> Vec<String> {
+    let axes: BTreeSet<&String> = configs.iter().flat_map(|config| config.0.keys()).collect();
+    let varies = |axis: &&String| configs.iter().map(|c| c.show(axis)).collect::<BTreeSet<_>>().len() > 1;
+    axes.into_iter().filter(varies).cloned().collect()
+}
+
 /// A configuration's values of the axes that tell it from others. The workload's name says how large its operations are.
-fn name(config: &Config, telling: &[String]) -> String {
+pub(crate) fn config_name(config: &Config, telling: &[String]) -> String {
     let said = |axis: &str| axis == "bs_bytes" && config.workload_with_size().is_some();
     let axes = telling.iter().filter(|axis| !said(axis));
     let shown = axes.filter_map(|axis| config.show(axis).map(|value| format!("{axis} {value}")));
@@ -78,7 +83,8 @@ fn name(config: &Config, telling: &[String]) -> String {
 /// Fails if `here` has configurations that `there`, the arm `side`, does not have.
 fn missing(side: &str, telling: &[String], here: &Keyed<'_>, there: &Keyed<'_>) -> Result<(), Refusal> {
     let lacking = here.iter().filter(|(key, _)| !there.contains_key(*key));
-    let found: Vec<String> = lacking.map(|(_, (config, _))| format!("`{}`", name(config, telling))).collect();
+    let found: Vec<String> =
+        lacking.map(|(_, (config, _))| format!("`{}`", config_name(config, telling))).collect();
     let named = found.iter().take(NAMES_MAX).map(String::as_str);
     let named: Vec<&str> = named.chain((found.len() > NAMES_MAX).then_some("…")).collect();
     fail_if!(

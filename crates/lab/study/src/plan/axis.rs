@@ -86,7 +86,11 @@ const OTHERS: &[Axis] = &[
     ),
     load("arrivals", Kind::Word(Arrivals::WORDS), "open loop: evenly spaced or independent"),
     load("cache", Kind::Word(&["cold", "onode-warm", "cached"]), "state of the OSDs' caches"),
-    load("client", Kind::Word(&["own", "fio-rbd", "fio-rados", "rados-bench"]), "load generator"),
+    load(
+        "client",
+        Kind::Word(&["own", "fio-rbd", "fio-rados", "rados-bench", "in-process"]),
+        "load generator; in-process: inside the OSD, with a job on each reactor",
+    ),
     load(
         "osd_out",
         Kind::Word(&["none", "last"]),
