@@ -156,7 +156,7 @@ fn drift_of_run(run: &Run) -> Result<Option<f64>, Refusal> {
 /// The configuration of a load without what follows from the number of reactors.
 fn line_config(m: &Measured) -> Config {
     let inside = m.result.carmine.in_process;
-    m.config.only(|axis| !OF_SIZE.contains(&axis) && !(inside && OF_CLIENT.contains(&axis)))
+    m.config.only(|axis| !(OF_SIZE.contains(&axis) || inside && OF_CLIENT.contains(&axis)))
 }
 
 /// Limiters under which reactors are the limit, or wait as each of more would: load from outside must keep them busy.

@@ -94,7 +94,6 @@ fn drive_busy(report: &Report) -> Option<f64> {
 mod tests {
     use serde_json::json;
 
-    use super::*;
     use crate::compare::Measured;
     use crate::table::Results;
 
