@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::archive::Config;
 
 pub use load::{LoadFiles, baseline_step, by_hand, is_hosted, load_step, tool};
-pub(crate) use load::{refusal, seconds, size_bytes};
+pub(crate) use load::{is_inside, refusal, seconds, size_bytes};
 pub(crate) use testbed::files_bytes;
 pub use testbed::{Prepare, is_durable, precondition_options, prepare_steps, start_options, testbed_step};
 

@@ -105,7 +105,7 @@ fn shape(spec: &LoadSpec, lengths: (&'static str, String)) -> Vec<String> {
 }
 
 /// The load runs inside the OSD. Its objects have the names of our own client's.
-fn is_inside(config: &Config) -> bool {
+pub(crate) fn is_inside(config: &Config) -> bool {
     config.text("client") == Some("in-process")
 }
 

@@ -105,7 +105,10 @@ fn place(plan: &Plan, machine: &Machine, config: Config) -> Result<Fitting, Drop
         return Err(Dropped { config, word: "can not be done", why });
     }
     match commands::start_options(&config, plan, machine) {
-        Ok((grid, _)) => Ok(Fitting { config, grid }),
+        Ok((grid, _)) => {
+            let grid = if commands::is_inside(&config) { grid.without_clients() } else { grid };
+            Ok(Fitting { config, grid })
+        }
         Err(why) => Err(Dropped { config, word: "does not fit", why }),
     }
 }

@@ -64,6 +64,7 @@ pub fn summary(plan: &Plan, expansion: &Expansion) -> String {
     put(
         "clients",
         match clients.as_slice() {
+            [none] if none.is_empty() => "none: the load runs inside the OSDs".to_owned(),
             [same] => format!("on {} in all points", cpus(same)),
             _ => "on different CPUs, as the points below show; set client_cpus to give all points the same"
                 .to_owned(),
