@@ -60,7 +60,7 @@ impl Cluster {
     /// The cluster that runs by a plan.
     ///
     /// # Errors
-    /// A process of it does not run, or an OSD does not say what its store lies on.
+    /// A daemon of the testbed is not running, or an OSD does not report the drives of its store.
     pub(crate) fn running(layout: Layout, plan: Plan) -> Result<Cluster> {
         let dir = layout.dir().display();
         let start = if plan.peer.is_some() { "carmine peer up" } else { "carmine up" };
@@ -108,7 +108,7 @@ impl Cluster {
         self.osds.iter().map(|(_, process)| process.pid.unsigned_abs()).collect()
     }
 
-    /// A remark that names the OSDs that have died since the beginning, including those that were started again.
+    /// A remark that names the OSDs that died after the load began, including OSDs that were started again.
     pub(crate) fn died_mark(&self) -> Option<String> {
         let died = self.osds.iter().filter(|(_, process)| !process.alive());
         let names: Vec<String> = died.map(|(id, _)| id.to_string()).collect();
@@ -120,7 +120,7 @@ impl Cluster {
         })
     }
 
-    /// Fails if no OSD runs: none of those that ran at the beginning, and none that was started since.
+    /// Fails if no OSD is running, whether it ran when the load began or was started later.
     pub(crate) fn check_one_runs(&self) -> Result<()> {
         let runs = |(id, first): &(OsdId, ProcessId)| {
             first.alive() || matches!(ProcessId::running(&self.layout, Daemon::Osd(*id)), Ok(Some(_)))

@@ -31,7 +31,7 @@ pub struct ThreadWindow {
 #[serde(default)]
 pub struct ProcessWindow {
     pub pid: u32,
-    /// CPU time of all threads, also of those that ended; since the process's start it comes in ticks of 10 ms.
+    /// CPU time of all threads, including threads that have ended. The kernel counts the time since the process started in ticks of 10 ms.
     pub cpu_ns: u64,
     /// None if there is no such process.
     pub threads: Vec<ThreadWindow>,

@@ -24,7 +24,7 @@ pub(crate) struct Report {
     /// Figures that are missing or spoilt.
     pub(crate) notices: Vec<String>,
     pub(crate) parts: Vec<Part>,
-    /// What wrote it, and where its figures lie.
+    /// The program that wrote the report, and the folder with the figures.
     pub(crate) footer: &'static str,
 }
 

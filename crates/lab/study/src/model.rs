@@ -19,7 +19,7 @@ use crate::support::{REPEATS_MIN, clean, spoilt_by};
 
 pub use checks::{Check, HeldOut};
 
-/// Axes that follow from the number of reactors, and those that a load inside an OSD does not have.
+/// Axes that follow from the number of reactors, and axes that only a load outside the OSDs has.
 const OF_SIZE: [&str; 4] = ["reactors", "osd_cpus", "overprovisioned", "step"];
 const OF_CLIENT: [&str; 2] = ["jobs", "client_cpus"];
 
@@ -286,7 +286,7 @@ impl Line {
     }
 }
 
-/// What the drive does at its best depth, from the part of it that each result with a baseline reached.
+/// The IOPS of the drive at its best depth. Each result with a baseline says which part of that it reached.
 fn drive_limit<'a>(repeats: impl Iterator<Item = &'a &'a PointResult>) -> Option<f64> {
     let limit = |result: &&PointResult| {
         let percent = result.carmine.percent_of_device_limit.filter(|percent| *percent > 0.0)?;

@@ -163,6 +163,11 @@ impl<'a> Row<'a> {
         median(&self.results().map(of).collect::<Option<Vec<f64>>>()?)
     }
 
+    /// The median of the IOPS; 0 without a repeat.
+    fn iops(&self) -> f64 {
+        self.median(|result| Some(result.iops())).unwrap_or_default()
+    }
+
     /// The least and the largest value of a figure.
     pub fn span(&self, of: impl Fn(&PointResult) -> Option<f64>) -> (f64, f64) {
         span(self.results().filter_map(of))
@@ -193,7 +198,7 @@ impl<'a> Row<'a> {
         line
     }
 
-    /// What bounded it, or why it is no answer: `disk.randread: DEVICE: 97 % of the raw device was reached`.
+    /// The limiter of the row with its reason, or why the row gives no answer: `disk.randread: DEVICE: 97 % of the raw device was reached`.
     pub fn sentence(&self) -> String {
         let why = self.clean.as_ref().err().map(|why| format!("no answer: {why}"));
         let (limiter, reason) = self.limiter().unwrap_or_default();
@@ -288,10 +293,9 @@ fn supported(base: &Row<'_>, new: &Row<'_>, sentence: impl Fn(&str) -> String) -
 }
 
 fn more_reactors(base: &Row<'_>, new: &Row<'_>, (before, now): (f64, f64), times: &str) -> String {
-    let iops = |row: &Row<'_>| row.median(|result| Some(result.iops())).unwrap_or_default();
     let osds = new.config().float("osds").unwrap_or(1.0);
-    let each = (iops(new) - iops(base)) / (osds * (now - before));
-    let part = 100.0 * each * osds * before / iops(base);
+    let each = (new.iops() - base.iops()) / (osds * (now - before));
+    let part = 100.0 * each * osds * before / base.iops();
     format!(
         "{now:.0} reactors per OSD instead of {before:.0} brought {times}: {each:.0} for each added reactor, {part:.0} % of what each had \
          before (bounded by {})",

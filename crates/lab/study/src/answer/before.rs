@@ -22,7 +22,7 @@ pub struct NoAnswer {
     pub why: Vec<String>,
 }
 
-/// What the points of a study cannot answer; `None` if they can answer all of it, or the plan is no study.
+/// The questions of a study that its points leave open; `None` if there are none, or if the plan is not a study.
 #[must_use]
 pub(crate) fn no_answer(plan: &Plan, points: &[Planned], machine: &Machine) -> Option<NoAnswer> {
     let subject = subject(plan.study)?;

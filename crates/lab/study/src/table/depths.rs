@@ -26,10 +26,6 @@ fn iodepth(row: &Row<'_>) -> f64 {
     row.config().float("iodepth").unwrap_or_default()
 }
 
-fn iops(row: &Row<'_>) -> f64 {
-    row.median(|result| Some(result.iops())).unwrap_or_default()
-}
-
 /// The row with the most IOPS of those that differ from `deep` in a smaller iodepth only.
 fn best_shallower<'a, 'b>(rows: &'b [Row<'a>], deep: &Row<'_>) -> Option<&'b Row<'a>> {
     let is_shallower = |row: &&Row<'_>| {
@@ -38,7 +34,7 @@ fn best_shallower<'a, 'b>(rows: &'b [Row<'a>], deep: &Row<'_>) -> Option<&'b Row
             && row.config().differences(deep.config()) == ["iodepth"]
             && iodepth(row) < iodepth(deep)
     };
-    rows.iter().filter(is_shallower).max_by(|a, b| iops(a).total_cmp(&iops(b)))
+    rows.iter().filter(is_shallower).max_by(|a, b| a.iops().total_cmp(&b.iops()))
 }
 
 fn fall(best: &Row<'_>, deep: &Row<'_>) -> Option<String> {
