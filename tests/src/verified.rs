@@ -24,15 +24,30 @@ pub fn load<'a>(state: &'a str, seconds: &'a str) -> Vec<&'a str> {
     args
 }
 
+/// Asks osd.0 what its PGs hold.
+const CONTENTS: [&str; 3] = ["--osd", "0", r#"{"prefix":"pg_contents"}"#];
+
 /// Writes that a load must have done before it is disturbed: more than [`read_back`] wants to check, also on a slow drive.
 const WRITES: u64 = 400;
+
+/// Runs the load, a second at a time, until it has written enough to check: a busy drive may do 80 writes in a second.
+pub fn write_enough(bed: &Testbed, state: &str) {
+    let written = || updates(&bed.ok("admin", &CONTENTS));
+    let before = written();
+    for _ in 0..60 {
+        bed.ok("bench", &load(state, "1"));
+        if written() >= before + WRITES {
+            return;
+        }
+    }
+    panic!("{} writes in 60 s of load", written() - before);
+}
 
 /// Waits until a load has written enough to check: before that it waits for the OSDs to be quiet. Then lets it run for a while: the
 /// state file is written every now and then.
 pub fn let_write(bed: &Testbed, after: Duration) {
-    let ask = ["--osd", "0", r#"{"prefix":"pg_contents"}"#];
-    let before = updates(&bed.ok("admin", &ask));
-    bed.until(Duration::from_secs(120), "admin", &ask, |said| updates(said) >= before + WRITES);
+    let before = updates(&bed.ok("admin", &CONTENTS));
+    bed.until(Duration::from_secs(120), "admin", &CONTENTS, |said| updates(said) >= before + WRITES);
     std::thread::sleep(after);
 }
 

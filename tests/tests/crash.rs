@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use carmine_tests::verified::{
-    check_blocks, check_replicas, dies_with_its_osds, let_write, load, state_file,
+    check_blocks, check_replicas, dies_with_its_osds, let_write, load, state_file, write_enough,
 };
 use carmine_tests::{Background, Testbed, installed, kill_nine, succeed};
 use serde_json::Value;
@@ -121,7 +121,7 @@ fn a_clean_stop_leaves_nothing_to_scan() {
     let bed = Testbed::up(&[&options[..], &["--overprovisioned", "--pgs", "32"]].concat());
     let state = state_file(&bed);
     let state = state.to_str().expect("UTF-8");
-    bed.ok("bench", &load(state, "2"));
+    write_enough(&bed, state);
     for is_clean in [true, false, true] {
         if is_clean {
             bed.ok("down", &[]);
@@ -231,7 +231,7 @@ fn blocks_written_with_one_reactor_are_read_with_two_and_back() {
     let state = state_file(&bed);
     let state = state.to_str().expect("UTF-8");
     for reactors in ["2", "1", "2"] {
-        bed.ok("bench", &load(state, "1"));
+        write_enough(&bed, state);
         bed.ok("down", &[]);
         bed.ok("up", &["--reactors", reactors, "--overprovisioned"]);
         check_blocks(&bed, state);
