@@ -18,6 +18,7 @@ mod config;
 mod damage;
 mod dispatch;
 mod error;
+mod for_each;
 mod heartbeat;
 mod join;
 mod live;

@@ -15,30 +15,12 @@
 //! that was suspended looks whether its generation is still the PG's before it touches anything: in a new one the operations
 //! of the old one are started over, in order, or were dropped.
 
-mod backend;
-mod commit;
-mod exec;
-mod extra;
-mod follow;
-mod heal;
-mod lease;
-mod list;
-mod log;
-mod object;
-mod pipeline;
-mod push;
-mod read;
+mod copies;
+mod family;
+mod op;
+mod peer;
 mod recovery;
-mod remove;
-mod replica;
 mod scrub;
-mod served;
-mod shell;
-mod snaps;
-mod sparse;
-mod stat;
-mod usage;
-mod write;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -53,30 +35,31 @@ use crate::config::LogLimits;
 use crate::op::{ClientOp, Outcome, Stage};
 use crate::shard::OsdShard;
 use crate::watch::Watched;
-use backend::Backend;
-use commit::Commits;
-use lease::Leases;
-use list::Bits;
-use log::PgLog;
-use pipeline::Pipeline;
+use copies::backend::Backend;
+use copies::commit::Commits;
+use copies::replica::Replica;
+use op::list::Bits;
+use op::pipeline::Pipeline;
+use op::served::Served;
+use op::snaps::Snaps;
+use op::usage::Usage;
+use peer::lease::Leases;
+use peer::log::PgLog;
+use peer::stat::Reported;
 use recovery::Recoveries;
-use replica::Replica;
 use scrub::Scrubs;
-use served::Served;
-use snaps::Snaps;
-use stat::Reported;
-use usage::Usage;
 
-pub(crate) use exec::{ObjectState, Outputs, Told};
-pub(crate) use extra::{Extra, METHOD_BYTES_MAX};
-pub(crate) use follow::not_ready;
-pub(crate) use lease::{give_up_leases, start as start_leases};
-pub(crate) use object::Queued;
+pub(crate) use copies::replica::ReplyPath;
+pub(crate) use family::mapper::is_mapper;
+pub(crate) use op::exec::{ObjectState, Outputs, Told};
+pub(crate) use op::extra::{Extra, METHOD_BYTES_MAX};
+pub(crate) use op::object::Queued;
+pub(crate) use op::snaps::TRIMMED_TOLD_MAX;
+pub(crate) use peer::follow::not_ready;
+pub(crate) use peer::lease::{give_up_leases, start as start_leases};
+pub(crate) use recovery::remove::{WHOLE_POOL, remove_objects, remove_orphans};
 pub(crate) use recovery::{Reserver, start_strays};
-pub(crate) use remove::{WHOLE_POOL, remove_objects, remove_orphans};
-pub(crate) use replica::ReplyPath;
 pub(crate) use scrub::{Pace, Scrubber, order as order_scrubs, start as start_scrubs};
-pub(crate) use snaps::{TRIMMED_TOLD_MAX, is_mapper};
 
 /// One PG. No borrow of its cells lasts across a suspension, or while an operation is answered.
 pub(crate) struct Pg {

@@ -10,11 +10,13 @@ use carmine_messenger::Message;
 use carmine_peering::{Recovery, Trouble};
 use carmine_types::{Errno, Eversion, ObjectId, OsdId, errno};
 
+use super::push::{Repair, Stop};
 use super::run::{End, Part, Run, Turn};
-use super::{Pg, Target, Window};
+use super::{Pg, Target};
+use crate::for_each::for_each;
 use crate::messages::{PgBackfillDigest, PgBackfillProgress, PgBackfillScan, Reserve};
-use crate::pg::push::{Repair, Stop, for_each};
-use crate::pg::snaps;
+use crate::pg::copies::window::Window;
+use crate::pg::family;
 
 /// Objects that are compared at a time.
 pub(super) const PAGE: usize = 256;
@@ -203,7 +205,7 @@ impl Pg {
     ) -> Result<Page, carmine_store::StoreError> {
         let (page, next) = self.families_from(osd, from, limit).await?;
         let mut versions = BTreeMap::new();
-        for oid in page.into_iter().filter(|oid| !snaps::is_mapper(oid)) {
+        for oid in page.into_iter().filter(|oid| !family::mapper::is_mapper(oid)) {
             if let Some(meta) = osd.store.stat(&oid).await? {
                 versions.insert(oid, meta.version);
             }
@@ -221,7 +223,7 @@ impl Pg {
         loop {
             let mut page = osd.store.list(self.id, self.bits.get(), Some(from), limit + 1).await?;
             let Some(behind) = page.get(limit) else { return Ok((page, None)) };
-            let next = snaps::family_begin(behind);
+            let next = family::family_begin(behind);
             let is_before = |oid: &ObjectId| *oid < next;
             if page.first().is_some_and(is_before) {
                 page.retain(is_before);

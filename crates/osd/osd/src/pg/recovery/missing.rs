@@ -7,7 +7,7 @@ use std::sync::Arc;
 use carmine_types::{ObjectId, OsdId};
 use smallvec::SmallVec;
 
-use crate::pg::snaps::Family;
+use crate::pg::family::Family;
 
 /// The objects, by their heads, each with the members that lack it.
 #[derive(Default)]

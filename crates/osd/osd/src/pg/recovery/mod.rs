@@ -13,11 +13,12 @@
 mod answer;
 mod backfill;
 mod missing;
+pub(crate) mod push;
+pub(crate) mod remove;
 mod reserve;
 mod run;
 mod stray;
 mod unfound;
-mod window;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -30,15 +31,14 @@ use carmine_wire::pg_stat::ObjectStatSum;
 
 use super::Pg;
 use crate::op::ClientOp;
+use crate::pg::copies::window::Window;
 use crate::shard::OsdShard;
 use missing::{Begun, Missing};
 use reserve::Reservation;
 use run::Run;
 
 pub(crate) use reserve::Reserver;
-pub(super) use run::Turn;
 pub(crate) use stray::start as start_strays;
-pub(crate) use window::Window;
 
 /// The recovery of a PG.
 #[derive(Default)]

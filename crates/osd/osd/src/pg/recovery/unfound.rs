@@ -13,8 +13,8 @@ use carmine_reactor::Group;
 use carmine_types::ObjectId;
 
 use super::Pg;
-use crate::pg::heal::{self, Fate, IfUnfound, Unhealed};
-use crate::pg::{scrub, snaps};
+use crate::pg::copies::heal::{self, Fate, IfUnfound, Unhealed};
+use crate::pg::{family, scrub};
 use crate::shard::OsdShard;
 
 /// Objects that are written down of a PG at the most. One that has more waits until they are found.
@@ -53,7 +53,7 @@ impl Pg {
 
     /// The object, or a clone of it, is unfound: its writes may wait for long.
     pub(in crate::pg) fn has_unfound(&self, head: &ObjectId) -> bool {
-        self.recovery.unfound.borrow().iter().any(|oid| snaps::is_same_head(head, oid))
+        self.recovery.unfound.borrow().iter().any(|oid| family::is_same_head(head, oid))
     }
 
     /// Looks for what is unfound until all of it is found or lost.

@@ -34,7 +34,6 @@ use compare::Inconsistent;
 use schedule::Due;
 
 pub(crate) use pace::Pace;
-pub(crate) use report::listed;
 pub(super) use run::repair_object;
 pub(crate) use schedule::{Scrubber, order, start};
 

@@ -24,10 +24,10 @@ use super::scan::{checksums, of_header, part};
 use crate::config::{REQUEST_BYTES_MAX, TXN_BYTES_MAX};
 use crate::messages::{PgData, PgFetch, PgObject, PgRead, Scanned};
 use crate::op::{ClientOp, ReplyTo};
-use crate::pg::Extra;
-use crate::pg::exec::Plan;
-use crate::pg::heal::{self, IfUnfound};
-use crate::pg::snaps::CloneChange;
+use crate::pg::copies::heal::{self, IfUnfound};
+use crate::pg::op::exec::Plan;
+use crate::pg::op::extra::Extra;
+use crate::pg::op::snaps::CloneChange;
 
 /// Bytes of data that are read at once.
 const PIECE_BYTES: u64 = 1 << 20;

@@ -26,14 +26,16 @@ pub(super) fn describe(object: &Inconsistent) -> String {
     )
 }
 
-/// Answers SCRUBLS.
-pub(crate) fn listed(pg: &Pg, op: &ClientOp) -> Outcome {
-    match page(pg, op) {
-        Ok((result, reply)) => {
-            let outputs = smallvec![(result, Payload::from(reply.encode()))];
-            Outcome { result, outputs, ..Outcome::default() }
+impl Pg {
+    /// Answers SCRUBLS.
+    pub(in crate::pg) fn list_inconsistent(&self, op: &ClientOp) -> Outcome {
+        match page(self, op) {
+            Ok((result, reply)) => {
+                let outputs = smallvec![(result, Payload::from(reply.encode()))];
+                Outcome { result, outputs, ..Outcome::default() }
+            }
+            Err(errno) => Outcome::error(errno),
         }
-        Err(errno) => Outcome::error(errno),
     }
 }
 

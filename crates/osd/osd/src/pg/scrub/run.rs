@@ -20,9 +20,9 @@ use super::compare::{Inconsistent, Map, compare};
 use super::scan::{Page, scan};
 use super::sets::errors_of;
 use super::{Found, Order};
+use crate::for_each::for_each;
 use crate::messages::{Head, PgScrub, PgScrubMap, ScanCursor};
-use crate::pg::push::for_each;
-use crate::pg::{Pg, snaps};
+use crate::pg::{Pg, family};
 use crate::shard::OsdShard;
 
 /// Objects that are looked at together, and whose writes wait meanwhile (Ceph's osd_scrub_chunk_max).
@@ -65,7 +65,7 @@ pub(super) struct Range {
 impl Range {
     /// One object.
     pub(super) fn of(oid: &ObjectId) -> Range {
-        Range { from: oid.clone(), to: snaps::clone_of(oid, oid.snap.saturating_add(1)).into() }
+        Range { from: oid.clone(), to: family::clone_of(oid, oid.snap.saturating_add(1)).into() }
     }
 
     fn has(&self, oid: &ObjectId) -> bool {
@@ -121,7 +121,7 @@ impl Run {
     /// Looks at one object, and repairs it; true if all copies are well then.
     async fn one(&mut self, oid: &ObjectId) -> Result<bool, End> {
         self.current()?;
-        let held = [Arc::new(snaps::head_of(oid))];
+        let held = [Arc::new(family::head_of(oid))];
         self.pg.pipeline.hold(&held);
         let left = self.repair_held(&held, oid).await;
         self.release(&held);
@@ -147,7 +147,7 @@ impl Run {
         self.current()?;
         let to = next.clone().map_or_else(HObject::max, HObject::from);
         // Clones change with their heads.
-        let heads: BTreeSet<ObjectId> = objects.iter().map(|oid| snaps::head_of(oid)).collect();
+        let heads: BTreeSet<ObjectId> = objects.iter().map(|oid| family::head_of(oid)).collect();
         let held: Vec<Arc<ObjectId>> = heads.into_iter().map(Arc::new).collect();
         self.pg.pipeline.hold(&held);
         let mut done = self.compare_held(&held, Range { from, to }, since).await;
@@ -162,7 +162,7 @@ impl Run {
     async fn list(&self, from: &ObjectId) -> Result<(Vec<Arc<ObjectId>>, Option<ObjectId>), End> {
         let page = self.osd.store.list(self.pg.id, self.pg.bits(), Some(from), CHUNK_OBJECTS + 1).await?;
         let (mut objects, mut bytes) = (Vec::new(), 0u64);
-        for oid in page.into_iter().filter(|oid| !snaps::is_mapper(oid)) {
+        for oid in page.into_iter().filter(|oid| !family::mapper::is_mapper(oid)) {
             if self.order.deep {
                 // Objects that cannot be read are for the comparison to report.
                 let meta = self.osd.store.stat(&oid).await.ok().flatten();
@@ -195,7 +195,7 @@ impl Run {
         let maps = self.maps(held, &range).await?;
         self.count_omaps(&maps);
         for object in compare(self.osd.config.id, self.order.deep, &maps) {
-            let is_held = held.iter().any(|head| snaps::is_same_head(head, &object.object.oid));
+            let is_held = held.iter().any(|head| family::is_same_head(head, &object.object.oid));
             if is_held || !self.may_be_new(&object.object.oid, since) {
                 self.note(object, is_held).await?;
             }
@@ -206,7 +206,7 @@ impl Run {
     /// The object was perhaps created after `since`, while the members looked at theirs. The next scrub sees it.
     fn may_be_new(&self, oid: &ObjectId, since: Eversion) -> bool {
         let log = self.pg.log.borrow();
-        log.info().log_tail > since || log.after(since).any(|entry| snaps::is_same_head(&entry.oid, oid))
+        log.info().log_tail > since || log.after(since).any(|entry| family::is_same_head(&entry.oid, oid))
     }
 
     /// Compares the copies of some objects, to which nothing is written until it is done.
@@ -359,7 +359,7 @@ impl Run {
 
     /// Repairs an object whose writes do not wait yet, if there is still something to repair.
     async fn repair_other(&mut self, oid: ObjectId) -> Result<Option<Inconsistent>, End> {
-        let (range, held) = (Range::of(&oid), [Arc::new(snaps::head_of(&oid))]);
+        let (range, held) = (Range::of(&oid), [Arc::new(family::head_of(&oid))]);
         self.pg.pipeline.hold(&held);
         let left = match self.look(&held, &range).await.map(|mut wrong| wrong.pop()) {
             Ok(Some(object)) => self.repair(object).await,

@@ -13,7 +13,7 @@ use carmine_wire::pgls::HObject;
 use super::OMAP_PAGE_BYTES;
 use crate::error::OpError;
 use crate::messages::{PgFetch, PgObject, PgScrub, PgScrubMap, ScanCursor, Scanned};
-use crate::pg::{Pg, snaps};
+use crate::pg::{Pg, family};
 use crate::shard::OsdShard;
 
 /// Objects in one answer.
@@ -43,7 +43,7 @@ pub(super) async fn scan(
     let mut from = Some(from);
     let mut found = Vec::new();
     for (at, oid) in page.into_iter().enumerate() {
-        if !snaps::is_mapper(&oid) && (to.max || oid < to.object) {
+        if !family::mapper::is_mapper(&oid) && (to.max || oid < to.object) {
             if at == OBJECTS || scan.left == 0 {
                 return Ok((found, Some(ScanCursor::at(oid))));
             }

@@ -1,0 +1,97 @@
+//! The work to do when transactions become durable. They do so in the order of submission, so one task per PG waits for
+//! one after the other.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use carmine_reactor::sync::Notify;
+use carmine_store::{Commit, StoreError};
+use carmine_types::Eversion;
+
+use crate::pg::Pg;
+use crate::shard::OsdShard;
+
+/// Commits of a PG that are still to come.
+#[derive(Default)]
+pub(crate) struct Commits {
+    queue: RefCell<VecDeque<Pending>>,
+    /// There is something in the queue, or no more will come.
+    wake: Notify,
+    closed: Cell<bool>,
+}
+
+struct Pending {
+    /// Turn in which it was submitted.
+    generation: u64,
+    version: Eversion,
+    commit: Commit,
+}
+
+impl Commits {
+    pub(in crate::pg) fn push(&self, generation: u64, version: Eversion, commit: Commit) {
+        let mut queue = self.queue.borrow_mut();
+        queue.push_back(Pending { generation, version, commit });
+        if queue.len() == 1 {
+            self.wake.notify_one();
+        }
+    }
+
+    /// No more will come.
+    pub(in crate::pg) fn close(&self) {
+        self.closed.set(true);
+        self.wake.notify_one();
+    }
+
+    /// The next one, if it is durable already.
+    fn pop_ready(&self) -> Option<(u64, Eversion, Result<(), StoreError>)> {
+        let mut queue = self.queue.borrow_mut();
+        let result = queue.front()?.commit.peek()?;
+        queue.pop_front().map(|next| (next.generation, next.version, result))
+    }
+}
+
+impl Pg {
+    /// Waits for commits until no more will come.
+    pub(in crate::pg) async fn pump_commits(self: Rc<Self>, osd: Rc<OsdShard>) {
+        loop {
+            let next = self.commits.queue.borrow_mut().pop_front();
+            let Some(Pending { generation, version, commit }) = next else {
+                if self.commits.closed.get() {
+                    return;
+                }
+                self.commits.wake.notified().await;
+                continue;
+            };
+            let mut done = (generation, version, commit.await);
+            // One batch of the store makes many transactions durable: what follows is told of the last one only.
+            loop {
+                let (generation, version, result) = done;
+                if let Err(error) = result {
+                    self.fail(&osd, "its store failed", &error);
+                    break;
+                }
+                let more = self.commits.pop_ready();
+                if more.as_ref().is_none_or(|(next, _, result)| *next != generation || result.is_err()) {
+                    self.durable(&osd, generation, version.version);
+                }
+                match more {
+                    Some(more) => done = more,
+                    None => break,
+                }
+            }
+        }
+    }
+
+    /// Everything up to this version number, submitted in this generation, is durable here.
+    fn durable(self: &Rc<Self>, osd: &Rc<OsdShard>, generation: u64, version: u64) {
+        if self.is_past(generation) {
+            return;
+        }
+        if self.leads() {
+            self.local_commit(osd, version, osd.shard.stamp_ns());
+        } else {
+            self.replica_commit(osd, version);
+        }
+    }
+}

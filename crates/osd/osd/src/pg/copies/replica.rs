@@ -1,0 +1,258 @@
+//! The replica's side: log entries are applied in the order of their versions, whatever order their preparation ends in,
+//! and acknowledged when they are durable.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use carmine_messenger::Message;
+use carmine_peering::{AttemptId, Event};
+use carmine_pgtypes::{Sealed, Transaction};
+use carmine_reactor::{Group, probes};
+use carmine_store::{Prepared, StoreError};
+use carmine_types::{Errno, Eversion, ObjectId, errno};
+
+use super::heal::{self, IfUnfound};
+use crate::messages::{Head, RepAck, RepOp};
+use crate::pg::{Pg, family};
+use crate::shard::OsdShard;
+
+/// The work that a PG does for its primary.
+#[derive(Default)]
+pub(crate) struct Replica {
+    /// Arrived and not yet applied, in the order of versions.
+    queue: RefCell<VecDeque<Arrived>>,
+    /// Where acknowledgements go: the connection that was used last.
+    back: RefCell<Option<ReplyPath>>,
+}
+
+/// Sends an answer back to where a request came from, from whatever shard executes it.
+pub(crate) type ReplyPath = Rc<dyn Fn(Message)>;
+
+struct Arrived {
+    txn: Rc<Sealed>,
+    version: Eversion,
+    state: EntryStage,
+}
+
+enum EntryStage {
+    /// An earlier entry of the same object comes first.
+    Waiting,
+    /// Its steps are being prepared, away from here.
+    Preparing,
+    /// Its steps are prepared: the data loaded for them is held until the entry is submitted.
+    Ready(#[allow(dead_code)] Prepared),
+}
+
+impl Replica {
+    /// A new generation: what was not applied yet is forgotten.
+    pub(in crate::pg) fn start_over(&self) {
+        self.queue.borrow_mut().clear();
+        self.back.borrow_mut().take();
+    }
+
+    fn last(&self) -> Option<Eversion> {
+        self.queue.borrow().back().map(|arrived| arrived.version)
+    }
+
+    fn has_object(&self, oid: &ObjectId) -> bool {
+        self.queue.borrow().iter().any(|arrived| arrived.changes(oid))
+    }
+
+    /// The oldest entry of an object, if nothing has been done about it yet.
+    fn waiting_of(&self, oid: &ObjectId) -> Option<Eversion> {
+        let queue = self.queue.borrow();
+        let first = queue.iter().find(|arrived| arrived.changes(oid))?;
+        matches!(first.state, EntryStage::Waiting).then_some(first.version)
+    }
+
+    fn set_ready(&self, version: Eversion, prepared: Prepared) {
+        if let Some(arrived) = self.queue.borrow_mut().iter_mut().find(|a| a.version == version) {
+            arrived.state = EntryStage::Ready(prepared);
+        }
+    }
+}
+
+impl Arrived {
+    fn changes(&self, oid: &ObjectId) -> bool {
+        self.txn.log.iter().any(|entry| *entry.oid == *oid)
+    }
+}
+
+impl Pg {
+    /// A write of the primary.
+    pub(crate) fn replicate(self: &Rc<Self>, osd: &Rc<OsdShard>, op: RepOp, reply: ReplyPath) {
+        let RepOp { head, txn } = op;
+        let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
+        if !self.peering.borrow().takes_writes_of(attempt) {
+            return self.refuse(head, errno::ESTALE, &reply);
+        }
+        *self.replica.back.borrow_mut() = Some(Rc::clone(&reply));
+        let version = txn.version();
+        probes::replica_received(self.id.pgid.pool, self.id.pgid.ps, version.version);
+        let last = self.replica.last().unwrap_or_else(|| self.last_update());
+        if version <= last {
+            // Sent again. If it is durable its acknowledgement was lost; else that will come.
+            if version.version <= self.backend.local() {
+                self.acknowledge(osd);
+            }
+            return;
+        }
+        if version.version != last.version + 1 {
+            return self.refuse(head, errno::EAGAIN, &reply);
+        }
+        if !self.is_write(&txn) {
+            return self.refuse(head, errno::EINVAL, &reply);
+        }
+        let is_next = self.replica.last().is_none();
+        if is_next && osd.store.is_prepared(&txn.changes) {
+            self.apply_or_stop(osd, txn);
+            return;
+        }
+        let is_first = txn.objects().all(|oid| !self.replica.has_object(oid));
+        self.replica.queue.borrow_mut().push_back(Arrived {
+            txn: Rc::new(txn),
+            version,
+            state: EntryStage::Waiting,
+        });
+        if is_first {
+            self.prepare_entry(osd, version);
+        }
+        self.apply_ready(osd);
+    }
+
+    /// The transaction is what a primary makes of a client's write: one entry of the log, and changes of its object.
+    fn is_write(&self, txn: &Transaction) -> bool {
+        let [entry] = txn.log.as_slice() else { return false };
+        txn.pg == self.id
+            && self.contains(&entry.oid)
+            && txn.objects().all(|oid| self.may_change_with(&entry.oid, oid))
+            && txn.info.is_none()
+            && txn.log_rewind_to.is_none()
+            && !txn.forget_pg
+    }
+
+    /// A write of the first object may name the second: itself, its clones, or what tells of those.
+    fn may_change_with(&self, head: &ObjectId, oid: &ObjectId) -> bool {
+        family::is_same_head(head, oid) || *oid == family::mapper::oid(self.id)
+    }
+
+    /// Loads what an entry needs: at once, if all of it is in memory.
+    fn prepare_entry(self: &Rc<Self>, osd: &Rc<OsdShard>, version: Eversion) {
+        let txn = {
+            let mut queue = self.replica.queue.borrow_mut();
+            let Some(arrived) = queue.iter_mut().find(|a| a.version == version) else { return };
+            arrived.state = EntryStage::Preparing;
+            Rc::clone(&arrived.txn)
+        };
+        let (pg, own, generation) = (Rc::clone(self), Rc::clone(osd), self.generation());
+        let preparing = async move {
+            let prepared = heal::prepare(&own, &txn.changes, IfUnfound::Fail).await;
+            match prepared {
+                _ if pg.is_past(generation) => {}
+                Ok(prepared) => pg.replica.set_ready(version, prepared),
+                Err(error) if error.lost_block().is_some() => pg.begin_anew(&own, &error),
+                Err(error) => pg.fail(&own, "a write of its primary cannot be applied", &error),
+            }
+        };
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        osd.shard.spawn_polled(Group::Replication, "replica-prepare", preparing, move || {
+            if !pg.is_past(generation) {
+                pg.apply_ready(&own);
+            }
+        });
+    }
+
+    /// Submits the oldest entries, as far as they are ready.
+    fn apply_ready(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        loop {
+            let is_ready = |arrived: &mut Arrived| matches!(arrived.state, EntryStage::Ready(_));
+            let ready = self.replica.queue.borrow_mut().pop_front_if(is_ready);
+            let Some(arrived) = ready else { return };
+            let oid = arrived.txn.log.last().map(|entry| Arc::clone(&entry.oid));
+            // The prepared data is held until the entry is applied.
+            let Arrived { txn, state: _prepared, .. } = arrived;
+            if self.apply_or_stop(osd, Rc::unwrap_or_clone(txn)).is_none() {
+                return;
+            }
+            if let Some(next) = oid.and_then(|oid| self.replica.waiting_of(&oid)) {
+                self.prepare_entry(osd, next);
+            }
+        }
+    }
+
+    /// Applies a write; `None` if this copy cannot go on.
+    fn apply_or_stop(self: &Rc<Self>, osd: &Rc<OsdShard>, txn: Sealed) -> Option<()> {
+        match self.apply(osd, txn) {
+            Ok(()) => return Some(()),
+            // Removing objects makes room: that must not need a restart.
+            Err(error @ StoreError::NoSpace { .. }) => self.begin_anew(osd, &error),
+            Err(error) => self.fail(osd, "a write of its primary cannot be applied", &error),
+        }
+        None
+    }
+
+    fn apply(self: &Rc<Self>, osd: &Rc<OsdShard>, mut txn: Sealed) -> Result<(), StoreError> {
+        let (version, entries, trim_to) = (txn.version(), txn.log.clone(), txn.log_trim_to);
+        txn.set_bits(self.bits.get());
+        let commit = osd.store.submit(txn);
+        let ready = commit.peek();
+        if let Some(Err(error)) = ready {
+            return Err(error);
+        }
+        for entry in entries {
+            self.note_entry(entry, trim_to);
+        }
+        self.backend.follow(version.version);
+        osd.metrics.borrow_mut().replica_ops += 1;
+        match ready {
+            Some(_) => self.replica_commit(osd, version.version),
+            None => self.commits.push(self.generation(), version, commit),
+        }
+        Ok(())
+    }
+
+    /// A write cannot be applied here, though the store is well: it changes a part of a block that is lost here and on the
+    /// primary, which has changed its own already, or there is no room. The primary makes the copies equal again.
+    fn begin_anew(self: &Rc<Self>, osd: &Rc<OsdShard>, error: &StoreError) {
+        tracing::warn!("pg {}: this copy has to be made equal again: {error}", self.id);
+        self.on(osd, Event::CannotApply { errno: Errno(error.errno()) });
+    }
+
+    /// Tells the primary, if this PG has one, that this copy cannot go on: the primary must not go on without it.
+    pub(in crate::pg) fn tell_primary(&self, osd: &OsdShard, errno: i32) {
+        let head = self.replica_head(osd);
+        let back = self.replica.back.borrow_mut().take();
+        if let Some(back) = back {
+            self.refuse(head, errno, &back);
+        }
+    }
+
+    fn replica_head(&self, osd: &OsdShard) -> Head {
+        let AttemptId { interval, attempt } = self.peering.borrow().following().unwrap_or_default();
+        Head { pg: self.id, epoch: osd.epoch(), interval, attempt }
+    }
+
+    /// As a replica: everything up to this version number is durable here.
+    pub(in crate::pg) fn replica_commit(&self, osd: &OsdShard, version: u64) {
+        probes::replica_durable(self.id.pgid.pool, self.id.pgid.ps, version);
+        self.backend.durable(version);
+        self.acknowledge(osd);
+    }
+
+    fn acknowledge(&self, osd: &OsdShard) {
+        let head = self.replica_head(osd);
+        let version = Eversion::new(0, self.backend.local());
+        let back = self.replica.back.borrow().clone();
+        if let Some(back) = back {
+            back(Message::of(&RepAck { head, version, result: 0 }));
+        }
+    }
+
+    pub(crate) fn refuse(&self, head: Head, result: i32, reply: &ReplyPath) {
+        tracing::debug!("pg {}: a write of its primary is refused: {}", self.id, Errno(result));
+        let version = self.last_update();
+        reply(Message::of(&RepAck { head, version, result }));
+    }
+}

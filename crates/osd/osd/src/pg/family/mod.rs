@@ -1,0 +1,96 @@
+//! An object and its clones: their names, the head's list of them, and a family as a recovery copies it, while writes of the
+//! head wait. `mapper` is the omap in which a PG keeps which objects have clones.
+
+pub(crate) mod mapper;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use carmine_pgtypes::ObjectMeta;
+use carmine_pgtypes::snaps::{SNAPSET, SnapSet, SnapSummary};
+use carmine_types::{ObjectId, SNAP_HEAD, errno};
+
+use crate::error::OpError;
+
+/// The clones of an object, by its head; `None` if it was never written under a snapshot.
+///
+/// # Errors
+/// EIO: what is stored is none.
+pub(in crate::pg) fn set_of(head: &ObjectMeta) -> Result<Option<SnapSet>, OpError> {
+    let stored = head.xattrs.get(SNAPSET).map(|bytes| SnapSet::decode(bytes));
+    stored.transpose().map_err(|error| OpError::because(errno::EIO, error))
+}
+
+/// The same in short.
+///
+/// # Errors
+/// As [`set_of`].
+pub(in crate::pg) fn summary_of(head: &ObjectMeta) -> Result<Option<SnapSummary>, OpError> {
+    let stored = head.xattrs.get(SNAPSET).map(|bytes| SnapSummary::of(bytes));
+    stored.transpose().map_err(|error| OpError::because(errno::EIO, error))
+}
+
+/// The head as clients see it: a whiteout is no object.
+///
+/// # Errors
+/// As [`set_of`].
+pub(in crate::pg) fn seen(head: Option<ObjectMeta>) -> Result<Option<ObjectMeta>, OpError> {
+    let Some(meta) = head else { return Ok(None) };
+    let is_whiteout = summary_of(&meta)?.is_some_and(|set| set.is_whiteout);
+    Ok((!is_whiteout).then_some(meta))
+}
+
+/// The head of the object that this is a clone of, or itself.
+pub(in crate::pg) fn head_of(oid: &ObjectId) -> ObjectId {
+    clone_of(oid, SNAP_HEAD)
+}
+
+/// A clone of the object.
+pub(in crate::pg) fn clone_of(oid: &ObjectId, id: u64) -> ObjectId {
+    ObjectId { snap: id, ..oid.clone() }
+}
+
+/// Both are the same object, at whatever snapshots.
+pub(in crate::pg) fn is_same_head(a: &ObjectId, b: &ObjectId) -> bool {
+    a.snap == b.snap && a == b || (a.hash == b.hash && a.name == b.name && head_of(a) == head_of(b))
+}
+
+/// Objects to copy: by their heads, in the PG's order, the snap ids of those of the family that are meant.
+pub(in crate::pg) type Families = BTreeMap<Arc<ObjectId>, BTreeSet<u64>>;
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub(in crate::pg) struct Family {
+    pub head: Arc<ObjectId>,
+    pub members: BTreeSet<u64>,
+}
+
+impl Family {
+    /// The objects that are meant.
+    pub(in crate::pg) fn objects(&self) -> impl Iterator<Item = Arc<ObjectId>> + '_ {
+        self.members.iter().map(|snap| Arc::new(clone_of(&self.head, *snap)))
+    }
+}
+
+impl From<(Arc<ObjectId>, BTreeSet<u64>)> for Family {
+    fn from((head, members): (Arc<ObjectId>, BTreeSet<u64>)) -> Family {
+        Family { head, members }
+    }
+}
+
+/// Adds an object to its family.
+pub(in crate::pg) fn add(families: &mut Families, oid: &ObjectId) {
+    families.entry(Arc::new(head_of(oid))).or_default().insert(oid.snap);
+}
+
+/// The families of these objects.
+pub(in crate::pg) fn families<'a>(objects: impl IntoIterator<Item = &'a ObjectId>) -> Families {
+    let mut families = Families::new();
+    objects.into_iter().for_each(|oid| add(&mut families, oid));
+    families
+}
+
+/// The place before the first object of a family: clones stand before their head.
+pub(in crate::pg) fn family_begin(oid: &ObjectId) -> ObjectId {
+    clone_of(oid, 0)
+}

@@ -1,0 +1,652 @@
+//! Executes the operations of one request: reads at once, writes into a plan that the caller submits. The first failing
+//! operation ends the request with its errno, and then nothing is applied.
+//!
+//! Here are the operations on data that every client uses all the time; all others are `extra`'s, behind one call that
+//! these do not pass.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use carmine_pgtypes::snaps::SNAPSET;
+use carmine_pgtypes::{ObjectChange, ObjectMeta, Step, Transaction, Xattrs};
+use carmine_reactor::Payload;
+use carmine_types::{Eversion, LogOp, ObjectId, UTime, errno};
+use carmine_wire::osd_op::{Extent, OsdOp, WHOLE_OBJECT_BYTES, flags, ops, payload_bytes};
+use carmine_wire::osdmap::consts::POOL_FULL_QUOTA;
+use smallvec::SmallVec;
+
+use super::extra::{self, Extra, OmapView};
+use super::snaps::{self, Target, Writing};
+use super::sparse;
+use crate::cls;
+use crate::config::{
+    OBJECT_BYTES_MAX, OUTPUT_BYTES_MAX, REQUEST_BYTES_MAX, TXN_BYTES_MAX, WRITE_BYTES_MAX,
+    WRITE_OUTPUT_BYTES_MAX,
+};
+use crate::error::OpError;
+use crate::op::{ClientOp, Outcome};
+use crate::pg::Pg;
+use crate::pg::copies::heal::{self, IfUnfound};
+use crate::shard::OsdShard;
+
+/// The effects of a write request, if it is submitted.
+pub(crate) struct Plan {
+    /// Its changes; none if the request failed or has no effect. In the box that goes to the store: it is long.
+    pub txn: Box<Transaction>,
+    /// Its effect on the object, as the log records it.
+    pub effect: LogOp,
+    /// A negative errno, or what the last operation tells ([`Told`]) if the client wants it.
+    pub result: i32,
+    /// Version of the object before it.
+    pub prior: Eversion,
+    /// The object's size before and after it; `None`: it does not exist.
+    pub sizes: (Option<u64>, Option<u64>),
+    /// The object's version before it, as clients see it.
+    pub user_version: u64,
+    pub outputs: Outputs,
+    /// Its other effects.
+    pub extra: Option<Box<Extra>>,
+}
+
+/// Result and output of each operation; 0 and nothing of those that are not here. A plain read has one, and a plain write none.
+pub(crate) type Outputs = SmallVec<[(i32, Payload); 1]>;
+
+impl Plan {
+    /// A request that fails.
+    pub(crate) fn failed(result: i32) -> Plan {
+        Plan {
+            txn: Box::default(),
+            effect: LogOp::Error,
+            result,
+            prior: Eversion::ZERO,
+            sizes: (None, None),
+            user_version: 0,
+            outputs: SmallVec::new(),
+            extra: None,
+        }
+    }
+}
+
+/// The object as the request has left it so far.
+pub(crate) struct ObjectState<'a> {
+    pub(in crate::pg) oid: &'a Arc<ObjectId>,
+    /// As it was before.
+    pub(in crate::pg) was: Option<ObjectMeta>,
+    pub(in crate::pg) exists: bool,
+    pub(in crate::pg) size: u64,
+    /// Time of its last modification, if this request is one.
+    pub(crate) mtime: UTime,
+    pub(in crate::pg) steps: SmallVec<[Step; 2]>,
+    /// The xattrs after those steps.
+    pub(in crate::pg) xattrs: Xattrs,
+    /// Bytes that `steps` write.
+    written: u64,
+    /// Bytes that may still be brought into memory beside the request itself, of [`OUTPUT_BYTES_MAX`].
+    pub(in crate::pg) left: u64,
+    /// State that only operations other than those here need.
+    pub(crate) extra: Option<Box<Extra>>,
+}
+
+/// One of the operations that are executed here.
+fn is_plain(code: u16) -> bool {
+    matches!(
+        code,
+        ops::READ
+            | ops::WRITE
+            | ops::WRITE_FULL
+            | ops::SET_ALLOC_HINT
+            | ops::STAT
+            | ops::SPARSE_READ
+            | ops::ASSERT_VER
+            | ops::APPEND
+            | ops::TRUNCATE
+            | ops::ZERO
+            | ops::DELETE
+            | ops::CREATE
+    )
+}
+
+/// The extent of a request that reads one extent of an object, as nearly all do.
+fn plain_read(op: &ClientOp) -> Option<Extent> {
+    let [read] = op.request.ops.as_slice() else { return None };
+    let extent = read.extent();
+    // Without a length it may be more than the request was let in for.
+    let is_plain = read.code == ops::READ && (1..=OUTPUT_BYTES_MAX).contains(&extent.length);
+    (is_plain && op.is_snapless).then_some(extent)
+}
+
+/// The outcome of a plain read of what is in memory: without a future. All other requests, and those that fail, go the long way.
+pub(in crate::pg) fn read_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Outcome> {
+    let Extent { offset, length, .. } = plain_read(op)?;
+    let (user_version, data) = osd.store.read_at_hand(&op.oid, offset, length)?;
+    // Without any data it may be a whiteout.
+    (!data.is_empty()).then(|| read_done(user_version, data))
+}
+
+/// The outcome of a plain read of one block of the device, by a short way; `None` for all other requests.
+pub(in crate::pg) async fn read_block(osd: &OsdShard, op: &ClientOp) -> Option<Outcome> {
+    let Extent { offset, length, .. } = plain_read(op)?;
+    match osd.store.read_block(&op.oid, offset, length).await? {
+        Ok((user_version, data)) => Some(read_done(user_version, data)),
+        // Once it is healed the long way reads it again.
+        Err(error) => Box::pin(heal::heal(osd, error, IfUnfound::Wait)).await.err().map(|unhealed| {
+            let told = OpError::from(unhealed.error).told();
+            let is_ok = op.request.ops.iter().any(|op| op.flags & flags::op::FAILOK != 0);
+            let mut outcome = Outcome::error(if is_ok { 0 } else { told });
+            outcome.outputs.push((told, Payload::new()));
+            outcome
+        }),
+    }
+}
+
+fn read_done(user_version: u64, data: Payload) -> Outcome {
+    let mut outcome = Outcome { user_version, ..Outcome::default() };
+    outcome.outputs.push((0, data));
+    outcome
+}
+
+/// The plan of a request of plain writes to an object whose metadata is in memory, if none of them fails; as above.
+#[inline]
+pub(in crate::pg) fn plan_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Plan> {
+    let ops = &op.request.ops;
+    debug_assert_eq!(payload_bytes(ops), op.data.len() as u64, "refused before it got here");
+    let is_plain = ops.iter().all(|op| is_plain(op.code) && op.is_write());
+    if !is_plain || op.request.flags & flags::FULL_TRY != 0 || !op.is_snapless {
+        return None;
+    }
+    let meta = osd.store.stat_at_hand(&op.oid)?;
+    if meta.as_ref().is_some_and(|meta| meta.xattrs.get(SNAPSET).is_some()) {
+        return None; // its clones must be told
+    }
+    let mut state = ObjectState::new(osd, op, &op.oid, meta);
+    for (request, input) in op.with_inputs() {
+        state.apply_op(op, request, input).ok()?;
+    }
+    if state.steps.is_empty() {
+        return None;
+    }
+    let plan = state.into_plan(Outputs::new());
+    if !osd.store.is_prepared(&plan.txn.changes) {
+        return None;
+    }
+    Some(plan)
+}
+
+/// Operations of one request after which others have their turn.
+const OPS_AT_ONCE: usize = 64;
+
+/// Lets others have their turn before the operation with this index, if so many were executed.
+async fn rest(osd: &OsdShard, at: usize) {
+    if at > 0 && at.is_multiple_of(OPS_AT_ONCE) {
+        osd.shard.yield_now().await;
+    }
+}
+
+/// Executes a request without writes. As in Ceph, no operation of it is executed if it calls a method that is unknown, or if there
+/// is no object.
+pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome {
+    let found = match refusal(osd, op) {
+        Ok(()) => snaps::find(osd, pg, op).await,
+        Err(error) => Err(error),
+    };
+    let Target { oid, meta } = match found {
+        Ok(target) if target.meta.is_none() && !op.only_watches() => return Outcome::error(errno::ENOENT),
+        Ok(target) => target,
+        Err(error) => return Outcome::error(error.told()),
+    };
+    let user_version = meta.as_ref().map_or(0, |m| m.user_version);
+    let mut outcome = Outcome { user_version, ..Outcome::default() };
+    let mut state: Option<Box<ObjectState<'_>>> = None;
+    let mut left = OUTPUT_BYTES_MAX;
+    for (at, (request, input)) in op.with_inputs().enumerate() {
+        rest(osd, at).await;
+        let step = if is_plain(request.code) {
+            read_op(osd, op, &oid, meta.as_ref(), request, left).await.map(|data| (0, data))
+        } else {
+            let state = state.get_or_insert_with(|| Box::new(ObjectState::new(osd, op, &oid, meta.clone())));
+            state.left = left;
+            let step = Box::pin(extra::step(osd, pg, op, state, request, input)).await;
+            left = state.left;
+            step
+        };
+        match step.and_then(|done| counted(&mut left, done)) {
+            Ok((told, output)) => {
+                outcome.result = if keeps_result(request.code) { outcome.result } else { told };
+                outcome.outputs.push((outcome.result, output));
+            }
+            Err(error) if request.flags & flags::op::FAILOK != 0 => {
+                outcome.result = 0;
+                outcome.outputs.push((error.told(), Payload::new()));
+            }
+            Err(error) => {
+                outcome.result = error.told();
+                outcome.outputs.push((outcome.result, Payload::new()));
+                break;
+            }
+        }
+    }
+    outcome.extra = state.and_then(|state| state.extra).filter(|_| outcome.result >= 0);
+    if outcome.result < 0 {
+        outcome.user_version = 0; // as in Ceph
+    }
+    outcome
+}
+
+/// Why nothing of a client's request is executed: it has no operations, or calls a method that is unknown.
+fn refusal(osd: &OsdShard, op: &ClientOp) -> Result<(), OpError> {
+    if op.request.ops.is_empty() {
+        return Err(OpError::of(errno::EINVAL));
+    }
+    cls::refusal(osd, op)
+}
+
+/// As in Ceph, such an operation that succeeds has the result of the one before it: the 1 of a comparison, or a method's number.
+fn keeps_result(code: u16) -> bool {
+    matches!(
+        code,
+        ops::STAT | ops::OMAP_GET_KEYS | ops::OMAP_GET_VALS | ops::OMAP_GET_VALS_BY_KEYS | ops::OMAP_CMP
+    )
+}
+
+/// Executes a request with writes against the object as it is now.
+pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<Box<Plan>, OpError> {
+    if payload_bytes(&op.request.ops) != op.data.len() as u64 {
+        return Err(OpError::of(errno::EINVAL));
+    }
+    refusal(osd, op)?;
+    let context = pg.snaps.context(op)?;
+    let (writing, head) = Writing::new(op, context, osd.store.stat(&op.oid).await?)?;
+    let mut state = ObjectState::new(osd, op, &op.oid, head);
+    if writing.is_some() {
+        state.extra.get_or_insert_default().writing = writing;
+    }
+    let mut outputs = Outputs::new();
+    let mut result = 0;
+    for (at, (request, input)) in op.with_inputs().enumerate() {
+        rest(osd, at).await;
+        let step = if !is_plain(request.code) {
+            Box::pin(extra::step(osd, pg, op, &mut state, request, input)).await
+        } else if request.is_write() {
+            state.apply_op(op, request, input).map(|()| (0, Payload::new()))
+        } else {
+            Box::pin(state.read(osd, op, request)).await.map(|data| (0, data))
+        };
+        match step.and_then(|done| counted(&mut state.left, done)).and_then(|done| returned(op, done)) {
+            Ok(_) if state.is_too_long() => return Ok(Box::new(Plan::failed(errno::EMSGSIZE))),
+            Ok((told, output)) => {
+                result = if keeps_result(request.code) { result } else { told };
+                outputs.push((result, output));
+            }
+            Err(error) if request.flags & flags::op::FAILOK != 0 => {
+                result = 0;
+                outputs.push((error.told(), Payload::new()));
+            }
+            Err(error) => {
+                let result = error.told();
+                let output = error.output().filter(|_| returns_all(op)).unwrap_or_default();
+                outputs.push((result, Payload::from(output.as_bytes().to_vec())));
+                return Ok(Box::new(Plan { outputs, ..Plan::failed(result) }));
+            }
+        }
+    }
+    if state.exists && state.steps.is_empty() && op.request.ops.iter().any(|op| always_modifies(op.code)) {
+        state.steps.push(Step::Touch);
+    }
+    if op.request.flags & flags::FULL_TRY != 0 && state.grows() && is_over_quota(osd, op) {
+        return Ok(Box::new(Plan { outputs, ..Plan::failed(errno::EDQUOT) }));
+    }
+    // As in Ceph, a request that changes nothing is answered like one that only reads.
+    let is_told = returns_all(op) || state.steps.is_empty();
+    if !is_told {
+        outputs.iter_mut().for_each(|(_, output)| *output = Payload::new());
+    }
+    let told = if is_told { result } else { 0 };
+    let plan = match state.extra.as_mut().and_then(|extra| extra.writing.take()) {
+        None => state.into_plan(outputs),
+        Some(writing) => snaps::finish(pg, state, &writing, outputs)?,
+    };
+    // It could be sent to no other member.
+    if plan.txn.bytes_max() > TXN_BYTES_MAX {
+        return Ok(Box::new(Plan::failed(errno::EMSGSIZE)));
+    }
+    Ok(Box::new(Plan { result: told, ..plan }))
+}
+
+/// An operation that gives an object that is there a new version, and a clone where it needs one, even if it changes nothing.
+fn always_modifies(code: u16) -> bool {
+    matches!(code, ops::SET_ALLOC_HINT | ops::TRUNCATE | ops::WRITE | ops::WRITE_FULL | ops::APPEND)
+}
+
+/// The pool holds as much as it may. Clients wait while it is so, but for those that want to know it (FULL_TRY).
+fn is_over_quota(osd: &OsdShard, op: &ClientOp) -> bool {
+    let view = osd.view();
+    let pool = view.as_ref().and_then(|view| view.map().pool(op.oid.pool));
+    let is_forced = op.request.flags & flags::FULL_FORCE != 0;
+    !is_forced && pool.is_some_and(|pool| pool.flags & POOL_FULL_QUOTA != 0)
+}
+
+/// The answer of an operation that succeeded: 0 or a positive number, and its output.
+pub(crate) type Told = (i32, Payload);
+
+/// The same, if there is room left for the output.
+fn counted(left: &mut u64, told: Told) -> Result<Told, OpError> {
+    *left = left.checked_sub(told.1.len() as u64).ok_or(OpError::of(errno::EMSGSIZE))?;
+    Ok(told)
+}
+
+/// A write that wants what its operations tell, as one that only reads does.
+pub(in crate::pg) fn returns_all(op: &ClientOp) -> bool {
+    op.request.flags & flags::RETURN_VEC != 0
+}
+
+/// The answer of one operation of a write, if it is not too long for a client that wants all of them.
+fn returned(op: &ClientOp, told: Told) -> Result<Told, OpError> {
+    let is_too_long = returns_all(op) && told.1.len() > WRITE_OUTPUT_BYTES_MAX;
+    if is_too_long { Err(OpError::of(errno::EOVERFLOW)) } else { Ok(told) }
+}
+
+async fn read_op(
+    osd: &OsdShard,
+    client: &ClientOp,
+    oid: &ObjectId,
+    meta: Option<&ObjectMeta>,
+    op: &OsdOp,
+    left: u64,
+) -> Result<Payload, OpError> {
+    let found = meta.ok_or(OpError::of(errno::ENOENT));
+    match op.code {
+        ops::READ => {
+            let meta = found?;
+            admit_read(osd, client, op, meta.size).await;
+            read_bytes(osd, oid, meta.size, op, left).await
+        }
+        // On the heap: it is rarer, and waits more than once.
+        ops::SPARSE_READ => Box::pin(sparse::read(osd, oid, found?.size, op, left)).await,
+        ops::STAT => found.map(|m| stat_output(m.size, m.mtime)),
+        ops::ASSERT_VER => assert_version(op, found?.user_version),
+        _ => Err(OpError::of(errno::EOPNOTSUPP)),
+    }
+}
+
+/// Waits for room for a read up to the object's end, whose length nobody knew when the request was let in.
+async fn admit_read(osd: &OsdShard, client: &ClientOp, op: &OsdOp, size: u64) {
+    let extent = op.extent();
+    if extent.length == 0 && size.saturating_sub(extent.offset) > WHOLE_OBJECT_BYTES {
+        Box::pin(client.take_more(osd)).await;
+    }
+}
+
+/// Fails unless the object has the version that the operation names.
+fn assert_version(op: &OsdOp, have: u64) -> Result<Payload, OpError> {
+    match op.assert_ver().ver {
+        0 => Err(OpError::of(errno::EINVAL)),
+        want if want == have => Ok(Payload::new()),
+        want => Err(wrong_version(want, have)),
+    }
+}
+
+/// The error of whoever wants another version of an object than it has.
+pub(in crate::pg) fn wrong_version(want: u64, have: u64) -> OpError {
+    OpError::of(if want < have { errno::ERANGE } else { errno::EOVERFLOW })
+}
+
+pub(in crate::pg) async fn read_bytes(
+    osd: &OsdShard,
+    oid: &ObjectId,
+    size: u64,
+    op: &OsdOp,
+    left: u64,
+) -> Result<Payload, OpError> {
+    let extent = op.extent();
+    let to_end = size.saturating_sub(extent.offset);
+    let len = if extent.length == 0 { to_end } else { extent.length.min(to_end) };
+    if len > left {
+        return Err(OpError::of(errno::EMSGSIZE));
+    }
+    if len == 0 {
+        return Ok(Payload::new());
+    }
+    let read = heal::read(osd, oid, extent.offset, len, IfUnfound::Wait).await;
+    read.map_err(|unhealed| unhealed.error.into())
+}
+
+fn stat_output(size: u64, mtime: UTime) -> Payload {
+    let mut out = Vec::with_capacity(16);
+    out.extend_from_slice(&size.to_le_bytes());
+    out.extend_from_slice(&mtime.sec.to_le_bytes());
+    out.extend_from_slice(&mtime.nsec.to_le_bytes());
+    Payload::from(out)
+}
+
+impl<'a> ObjectState<'a> {
+    fn new(
+        osd: &OsdShard,
+        op: &ClientOp,
+        oid: &'a Arc<ObjectId>,
+        was: Option<ObjectMeta>,
+    ) -> ObjectState<'a> {
+        ObjectState {
+            oid,
+            exists: was.is_some(),
+            size: was.as_ref().map_or(0, |m| m.size),
+            mtime: op.mtime(osd),
+            steps: SmallVec::new(),
+            xattrs: was.as_ref().map(|m| m.xattrs.clone()).unwrap_or_default(),
+            was,
+            written: 0,
+            left: OUTPUT_BYTES_MAX,
+            extra: None,
+        }
+    }
+
+    /// The state of an object that does not exist.
+    #[cfg(test)]
+    pub(crate) fn nothing(oid: &'a Arc<ObjectId>, mtime: UTime) -> ObjectState<'a> {
+        let left = OUTPUT_BYTES_MAX;
+        ObjectState {
+            oid,
+            was: None,
+            exists: false,
+            size: 0,
+            mtime,
+            steps: SmallVec::new(),
+            xattrs: Xattrs::default(),
+            written: 0,
+            left,
+            extra: None,
+        }
+    }
+
+    /// The request is over: the next one sees what it has left.
+    #[cfg(test)]
+    pub(crate) fn end_request(&mut self) {
+        self.was = self.exists.then(|| ObjectMeta { size: self.size, ..ObjectMeta::default() });
+    }
+
+    /// It writes more than a transaction may carry, before all of it is in memory.
+    pub(in crate::pg) fn is_too_long(&self) -> bool {
+        let attr_bytes = self.extra.as_ref().map_or(0, |extra| extra.attr_bytes);
+        self.written.saturating_add(attr_bytes) > TXN_BYTES_MAX
+    }
+
+    /// Appends a step that changes attributes.
+    pub(in crate::pg) fn push_attr(&mut self, step: Step) {
+        self.extra.get_or_insert_default().attr_bytes += step.bytes_max();
+        match (self.steps.last_mut(), step) {
+            (Some(Step::SetOmap { entries }), Step::SetOmap { entries: more }) => entries.extend(more),
+            (_, step) => self.steps.push(step),
+        }
+    }
+
+    /// There is an object more, or more bytes.
+    fn grows(&self) -> bool {
+        self.exists && self.was.as_ref().is_none_or(|was| self.size > was.size)
+    }
+
+    /// A read among the writes of a request. Changes are in no store yet: after one, the size is told from memory, and
+    /// the data is the old one.
+    async fn read(&self, osd: &OsdShard, client: &ClientOp, op: &OsdOp) -> Result<Payload, OpError> {
+        let is_changed = !self.steps.is_empty();
+        match op.code {
+            ops::STAT if is_changed && !self.exists => Err(OpError::of(errno::ENOENT)),
+            ops::STAT if is_changed => Ok(stat_output(self.size, self.mtime)),
+            ops::READ => {
+                admit_read(osd, client, op, self.size).await;
+                self.bytes(osd, op).await
+            }
+            ops::SPARSE_READ => match self.stored_size() {
+                Some(size) => sparse::read(osd, self.oid, size, op, self.left).await,
+                None => Ok(sparse::nothing()),
+            },
+            ops::ASSERT_VER => assert_version(op, self.stored().map_or(0, |stored| stored.user_version)),
+            _ => read_op(osd, client, self.oid, self.was.as_ref(), op, self.left).await,
+        }
+    }
+
+    /// Executes a plain write, whose input is this part of the request's data.
+    fn apply_op(&mut self, client: &ClientOp, op: &OsdOp, input: Range<usize>) -> Result<(), OpError> {
+        self.apply(op, client.data.slice(input.start, input.len()))
+    }
+
+    /// The work that leaves the object as the request wants it.
+    #[inline(always)] // else the plan, which is long, is copied once more
+    pub(in crate::pg) fn into_plan(self, outputs: Outputs) -> Plan {
+        let ObjectState { oid, was, exists, size, steps, extra, .. } = self;
+        let effect = match exists {
+            _ if steps.is_empty() => LogOp::Error,
+            true => LogOp::Modify,
+            false => LogOp::Delete,
+        };
+        let sizes = (was.as_ref().map(|m| m.size), exists.then_some(size));
+        let (prior, user_version) = was.map_or((Eversion::ZERO, 0), |m| (m.version, m.user_version));
+        let mut txn = Box::<Transaction>::default();
+        if !steps.is_empty() {
+            txn.changes.push(ObjectChange { oid: Arc::clone(oid), steps });
+        }
+        Plan { txn, effect, result: 0, prior, sizes, user_version, outputs, extra }
+    }
+
+    fn apply(&mut self, op: &OsdOp, data: Payload) -> Result<(), OpError> {
+        let extent = op.extent();
+        match op.code {
+            ops::WRITE | ops::WRITE_FULL | ops::APPEND if extent.length != data.len() as u64 => {
+                Err(OpError::of(errno::EINVAL))
+            }
+            ops::WRITE => self.write(extent.offset, data),
+            ops::APPEND => self.write(self.size, data),
+            ops::WRITE_FULL => {
+                self.truncate(data.len() as u64);
+                self.write(0, data)
+            }
+            // Nothing is made by truncating what does not exist, whatever the size, as in Ceph.
+            ops::TRUNCATE if !self.exists => Ok(()),
+            ops::TRUNCATE => {
+                self.resize(end_of(extent.offset, 0)?);
+                Ok(())
+            }
+            ops::ZERO => self.zero(extent.offset, extent.length),
+            ops::DELETE if !self.exists => Err(OpError::of(errno::ENOENT)),
+            ops::DELETE => {
+                self.remove();
+                Ok(())
+            }
+            ops::CREATE if self.exists && op.flags & flags::op::EXCL != 0 => Err(OpError::of(errno::EEXIST)),
+            // Also of one that is there: `rados touch` sets its time.
+            ops::CREATE => {
+                self.steps.push(Step::Touch);
+                self.exists = true;
+                Ok(())
+            }
+            ops::SET_ALLOC_HINT => {
+                self.touch();
+                Ok(())
+            }
+            _ => Err(OpError::of(errno::EOPNOTSUPP)),
+        }
+    }
+
+    /// Removes the object with its attributes and watches.
+    pub(crate) fn remove(&mut self) {
+        self.steps.push(Step::Remove);
+        (self.exists, self.size, self.xattrs) = (false, 0, Xattrs::default());
+        let extra = self.extra.get_or_insert_default();
+        extra.omap = Some(OmapView::removed());
+        extra.data = None;
+        extra.effects.push(extra::Effect::Removed);
+    }
+
+    /// Number of steps so far.
+    pub(crate) fn steps(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Cuts the object to this size, if it is longer.
+    pub(crate) fn truncate(&mut self, size: u64) {
+        if self.exists && self.size > size {
+            self.steps.push(Step::Truncate { size });
+            self.size = size;
+        }
+    }
+
+    /// Makes it this long: cuts it off, or lets it end in a hole.
+    pub(crate) fn resize(&mut self, size: u64) {
+        if self.size != size {
+            self.steps.push(Step::Truncate { size });
+            self.size = size;
+        }
+    }
+
+    /// Zeros that reach the object's end cut it off there, as in Ceph; beyond the end they change nothing.
+    fn zero(&mut self, off: u64, len: u64) -> Result<(), OpError> {
+        let end = end_of(off, len)?;
+        if !self.exists || len == 0 || off >= self.size {
+            return Ok(());
+        }
+        if end >= self.size {
+            self.resize(off);
+        } else {
+            self.steps.push(Step::Zero { off, len });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn touch(&mut self) {
+        if !self.exists {
+            self.steps.push(Step::Touch);
+            self.exists = true;
+        }
+    }
+
+    pub(crate) fn write(&mut self, off: u64, data: Payload) -> Result<(), OpError> {
+        if data.len() as u64 > WRITE_BYTES_MAX {
+            return Err(OpError::of(errno::EMSGSIZE));
+        }
+        self.place(off, data)
+    }
+
+    /// Writes as much as one request may; a client's own operation may only write [`WRITE_BYTES_MAX`].
+    pub(in crate::pg) fn place(&mut self, off: u64, data: Payload) -> Result<(), OpError> {
+        let len = data.len() as u64;
+        self.written = self.written.saturating_add(len);
+        if self.written > REQUEST_BYTES_MAX {
+            return Err(OpError::of(errno::EMSGSIZE));
+        }
+        let end = end_of(off, len)?;
+        if len == 0 {
+            // As in Ceph, an empty write behind the end makes the object longer.
+            self.touch();
+            self.resize(self.size.max(off));
+            return Ok(());
+        }
+        debug_assert!(data.is_as_known(), "the checksum of other data");
+        self.steps.push(Step::Write { off, data });
+        (self.exists, self.size) = (true, self.size.max(end));
+        Ok(())
+    }
+}
+
+/// The end of a range that an object may have. As in Ceph, not even an empty range begins at the largest size.
+fn end_of(off: u64, len: u64) -> Result<u64, OpError> {
+    let end = off.checked_add(len).filter(|end| off < OBJECT_BYTES_MAX && *end <= OBJECT_BYTES_MAX);
+    end.ok_or(OpError::of(errno::EFBIG))
+}

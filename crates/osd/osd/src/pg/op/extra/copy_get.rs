@@ -1,0 +1,174 @@
+//! COPY_GET: an object in pieces, with all that belongs to it. Ceph's OSDs ask each other for one that they copy; the bytes are in
+//! PROTOCOL.md of the wire crate, §6.
+
+use carmine_codec::{DecodeError, Decoder, Encoder};
+use carmine_reactor::{Bytes, Payload};
+use carmine_store::{OmapPage, OmapRange};
+use carmine_types::UTime;
+use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp};
+
+use super::decode;
+use crate::error::OpError;
+use crate::op::ClientOp;
+use crate::pg::family;
+use crate::pg::op::exec::ObjectState;
+use crate::shard::OsdShard;
+
+/// Entries of the omap in one answer.
+const ENTRIES_MAX: usize = 1024;
+
+/// object_copy_cursor_t: how far a copy is.
+struct Cursor {
+    has_attrs: bool,
+    offset: u64,
+    has_data: bool,
+    /// The last key that was copied.
+    key: Vec<u8>,
+    has_omap: bool,
+}
+
+impl Cursor {
+    fn decode(d: &mut Decoder<'_>) -> Result<Cursor, DecodeError> {
+        let mut d = d.envelope("copy cursor", 1)?.body;
+        Ok(Cursor {
+            has_attrs: d.bool()?,
+            offset: d.u64()?,
+            has_data: d.bool()?,
+            key: d.blob()?.to_vec(),
+            has_omap: d.bool()?,
+        })
+    }
+
+    fn encode(&self, e: &mut Encoder<'_>) {
+        e.envelope(1, 1, |e| {
+            e.bool(self.has_attrs);
+            e.u64(self.offset);
+            e.bool(self.has_data);
+            e.blob(&self.key);
+            e.bool(self.has_omap);
+        });
+    }
+}
+
+/// The parts of an object in one answer.
+#[derive(Default)]
+struct Piece {
+    attrs: Vec<(Vec<u8>, Bytes)>,
+    data: Vec<u8>,
+    header: Bytes,
+    omap: OmapPage,
+}
+
+/// Answers with as much behind the cursor as the client wants, and as one answer may have.
+pub(in crate::pg) async fn get(
+    osd: &OsdShard,
+    client_op: &ClientOp,
+    state: &mut ObjectState<'_>,
+    input: &[u8],
+) -> Result<Payload, OpError> {
+    let (mut cursor, wanted) = decode(input, |d| Ok((Cursor::decode(d)?, d.u64()?)))?;
+    state.must_exist()?;
+    let set = state.was.as_ref().map(family::set_of).transpose()?.flatten();
+    let seq = set.map_or(0, |set| set.seq);
+    let mtime = state.was.as_ref().map_or(state.mtime, |was| was.mtime);
+    let piece = piece(osd, client_op, state, &mut cursor, wanted).await?;
+    Ok(Payload::from(encode(state.size, mtime, seq, &piece, &cursor)))
+}
+
+async fn piece(
+    osd: &OsdShard,
+    client_op: &ClientOp,
+    state: &mut ObjectState<'_>,
+    cursor: &mut Cursor,
+    wanted: u64,
+) -> Result<Piece, OpError> {
+    let mut piece = Piece::default();
+    if !cursor.has_attrs {
+        if state.xattrs.bytes() as u64 > ANSWER_BYTES {
+            client_op.take_more(osd).await;
+        }
+        let all = state.user_xattrs().into_iter();
+        piece.attrs = all.map(|(name, value)| (name.to_vec(), value.clone())).collect();
+        cursor.has_attrs = true;
+    }
+    let mut left = wanted.min(ANSWER_BYTES);
+    if left > 0 && !cursor.has_data {
+        let length = state.size.saturating_sub(cursor.offset).min(left);
+        if length > 0 {
+            piece.data = state.bytes(osd, &OsdOp::read(cursor.offset, length)).await?.to_vec();
+        }
+        left -= length;
+        cursor.offset += piece.data.len() as u64;
+        cursor.has_data = cursor.offset >= state.size;
+    }
+    if !state.was.as_ref().is_some_and(|was| was.has_omap) {
+        cursor.has_omap = true;
+    } else if left > 0 && cursor.has_data && !cursor.has_omap {
+        if cursor.key.is_empty() {
+            piece.header = state.omap_header(osd).await?;
+        }
+        let range = OmapRange {
+            start: cursor.key.clone(),
+            is_after: !cursor.key.is_empty(),
+            prefix: Vec::new(),
+            entries_max: ENTRIES_MAX,
+            bytes_max: left as usize,
+        };
+        piece.omap = state.omap_page(osd, &range).await?;
+        cursor.has_omap = !piece.omap.more;
+        if let Some((last, _)) = piece.omap.entries.last() {
+            cursor.key = last.to_vec();
+        }
+    }
+    Ok(piece)
+}
+
+/// object_copy_data_t. There are no digests, truncations and former requests to tell of.
+fn encode(size: u64, mtime: UTime, snap_seq: u64, piece: &Piece, cursor: &Cursor) -> Vec<u8> {
+    let omap = Encoder::collect(|e| {
+        if !piece.omap.entries.is_empty() {
+            e.vec(&piece.omap.entries, |e, (key, value)| {
+                e.blob(key);
+                e.blob(value);
+            });
+        }
+    });
+    Encoder::collect(|e| {
+        e.envelope(8, 5, |e| {
+            e.u64(size);
+            e.utime(mtime);
+            e.vec(&piece.attrs, |e, (name, value)| {
+                e.blob(name);
+                e.blob(value);
+            });
+            e.blob(&piece.data);
+            e.blob(&omap);
+            cursor.encode(e);
+            e.blob(&piece.header);
+            e.count(0); // snapshots that a clone shows
+            e.u64(snap_seq);
+            e.zeros(3 * 4); // flags, and the digests of data and omap, which these would say are there
+            e.count(0); // requests that changed it
+            e.zeros(4 + 8); // its last truncation
+            e.count(0); // what those requests returned
+        });
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use carmine_types::errno;
+
+    use super::*;
+
+    #[test]
+    fn a_cursor_survives_the_wire() {
+        let cursor =
+            Cursor { has_attrs: true, offset: 7, has_data: false, key: b"k".to_vec(), has_omap: true };
+        let bytes = Encoder::collect(|e| cursor.encode(e));
+        assert_eq!(bytes, b"\x01\x01\x10\0\0\0\x01\x07\0\0\0\0\0\0\0\0\x01\0\0\0k\x01");
+        let again = Decoder::all(&bytes, "cursor", Cursor::decode).unwrap();
+        assert_eq!(Encoder::collect(|e| again.encode(e)), bytes);
+        assert_eq!(decode(&bytes[..9], Cursor::decode).err(), Some(OpError::of(errno::EINVAL)));
+    }
+}

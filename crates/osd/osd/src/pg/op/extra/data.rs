@@ -1,0 +1,185 @@
+//! Operations on data that are not asked for all the time, and what class methods see of it.
+
+use std::ops::Range;
+
+use carmine_reactor::{Buf, Payload};
+use carmine_types::{SNAP_DIR, errno};
+use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
+
+use super::compare;
+use super::omap::Missing;
+use crate::config::WRITE_BYTES_MAX;
+use crate::error::OpError;
+use crate::op::ClientOp;
+use crate::pg::family;
+use crate::pg::op::exec::{ObjectState, read_bytes};
+use crate::pg::op::{snaps, sparse};
+use crate::shard::OsdShard;
+
+/// Most bytes of an object that a class method gets: a map of 2 bits for each of 256 Mi objects.
+pub(crate) const METHOD_BYTES_MAX: u64 = 64 << 20;
+/// A pattern is repeated up to this length, and that is written again and again.
+const REPEAT_BYTES: usize = 64 << 10;
+
+pub(in crate::pg) async fn step(
+    osd: &OsdShard,
+    client_op: &ClientOp,
+    state: &mut ObjectState<'_>,
+    op: &OsdOp,
+    input: Payload,
+) -> Result<Payload, OpError> {
+    match op.code {
+        ops::CMPEXT => {
+            // As a guard of a write: an object that does not exist is all zeros.
+            if !client_op.is_write {
+                state.must_exist()?;
+            }
+            let stored = state.bytes(osd, op).await?;
+            compare::extent(&input, &stored).map(|()| Payload::new())
+        }
+        ops::MAPEXT => {
+            state.must_exist()?;
+            match state.stored_size() {
+                Some(size) => sparse::map(osd, state.oid, size, op).await,
+                None => Ok(sparse::no_extents()),
+            }
+        }
+        ops::LIST_SNAPS => {
+            // All of them together: see `ClientOp::refusal`.
+            if client_op.request.snapid != SNAP_DIR {
+                return Err(OpError::of(errno::EINVAL));
+            }
+            state.must_exist()?;
+            let set = state.was.as_ref().map(family::set_of).transpose()?.flatten().unwrap_or_default();
+            Ok(Payload::from(snaps::list(&set, state.size)))
+        }
+        _ if op.write_same().length == 0 => Ok(Payload::new()),
+        _ => {
+            let wanted = op.write_same();
+            // The store and other members hold all of it, though it is one piece of memory here.
+            state.left = state.left.checked_sub(wanted.length).ok_or(OpError::of(errno::EMSGSIZE))?;
+            state.write(wanted.offset, repeated(&input, wanted.length, wanted.data_length)?)?;
+            Ok(Payload::new())
+        }
+    }
+}
+
+/// The pattern over and over, `length` bytes in all.
+fn repeated(pattern: &Payload, length: u64, data_length: u64) -> Result<Payload, OpError> {
+    let is_whole = data_length > 0 && length.is_multiple_of(data_length);
+    if pattern.len() as u64 != data_length || !is_whole {
+        return Err(OpError::of(errno::EINVAL));
+    }
+    if length > WRITE_BYTES_MAX {
+        return Err(OpError::of(errno::EMSGSIZE));
+    }
+    let times = (REPEAT_BYTES / pattern.len()).clamp(1, (length / data_length).max(1) as usize);
+    // Aligned, so that the store writes these bytes themselves where whole blocks repeat.
+    let mut block = Buf::heap(times * pattern.len());
+    block.chunks_exact_mut(pattern.len()).for_each(|place| {
+        pattern.copy_to(place);
+    });
+    let block = block.freeze();
+    let mut out = Payload::new();
+    while (out.len() as u64) < length {
+        let left = (length - out.len() as u64).min(block.len() as u64) as usize;
+        out.push(block.slice(..left));
+    }
+    Ok(out)
+}
+
+impl ObjectState<'_> {
+    /// The bytes of an operation's range up to the object's end, each as it was before the request, as in Ceph: new ones are in
+    /// no store yet.
+    pub(in crate::pg) async fn bytes(&self, osd: &OsdShard, op: &OsdOp) -> Result<Payload, OpError> {
+        match self.stored_size() {
+            Some(size) => read_bytes(osd, self.oid, size, op, self.left).await,
+            None => Ok(Payload::new()),
+        }
+    }
+
+    /// The end of those bytes; `None`: there are none.
+    pub(crate) fn stored_size(&self) -> Option<u64> {
+        let was = self.was.as_ref().filter(|_| self.exists)?;
+        Some(was.size.min(self.size))
+    }
+
+    /// For a class method: these of the object's bytes before the request, as far as there are so many; none if they are not known
+    /// yet, as for [`ObjectState::known_value`].
+    pub(crate) fn known_bytes(&mut self, range: Range<u64>) -> Vec<u8> {
+        let extra = self.extra.get_or_insert_default();
+        if let Some(data) = &extra.data {
+            let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(data.len());
+            return data.get(place(range.start)..place(range.end)).unwrap_or_default().to_vec();
+        }
+        let known = extra.parts.iter().find(|(of, _)| *of == range);
+        if let Some((_, bytes)) = known {
+            return bytes.to_vec();
+        }
+        if !range.is_empty() {
+            self.omap().missing.get_or_insert(Missing::Bytes(range));
+        }
+        Vec::new()
+    }
+
+    /// Looks these bytes up.
+    pub(in crate::pg) async fn look_up_bytes(
+        &mut self,
+        osd: &OsdShard,
+        op: &ClientOp,
+        range: Range<u64>,
+    ) -> Result<(), OpError> {
+        let known: usize = self.extra.iter().flat_map(|extra| &extra.parts).map(|(_, part)| part.len()).sum();
+        let bytes = (range.end - range.start).saturating_add(known as u64);
+        if bytes > METHOD_BYTES_MAX {
+            return Err(OpError::of(errno::EFBIG));
+        }
+        if bytes > ANSWER_BYTES {
+            op.take_more(osd).await;
+        }
+        let part = self.bytes(osd, &OsdOp::read(range.start, range.end - range.start)).await?;
+        self.extra.get_or_insert_default().parts.push((range, part));
+        Ok(())
+    }
+
+    /// Makes the object's bytes known, for a class method.
+    ///
+    /// # Errors
+    /// EFBIG: they are more than `max`; ENOENT; those of the store.
+    pub(crate) async fn load_data(&mut self, osd: &OsdShard, op: &ClientOp, max: u64) -> Result<(), OpError> {
+        if self.extra.as_ref().is_some_and(|extra| extra.data.is_some()) {
+            return Ok(());
+        }
+        if self.was.is_none() && self.size > 0 {
+            return Err(OpError::of(errno::ENOENT));
+        }
+        if self.size > max {
+            return Err(OpError::of(errno::EFBIG));
+        }
+        if self.size > ANSWER_BYTES {
+            op.take_more(osd).await;
+        }
+        let data = self.bytes(osd, &OsdOp::read(0, 0)).await?.to_vec();
+        self.extra.get_or_insert_default().data = Some(data);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_repeated_to_the_length() {
+        let pattern = || Payload::from(b"abc".to_vec());
+        let long = repeated(&pattern(), 300_000, 3).unwrap();
+        assert_eq!(long.to_vec(), b"abc".repeat(100_000));
+        assert!(long.chunks().len() < 10);
+        assert_eq!(repeated(&pattern(), 6, 3).unwrap().to_vec(), b"abcabc");
+        assert_eq!(repeated(&pattern(), 0, 3).unwrap().len(), 0);
+        assert_eq!(repeated(&pattern(), 7, 3), Err(OpError::of(errno::EINVAL)));
+        assert_eq!(repeated(&pattern(), 8, 4), Err(OpError::of(errno::EINVAL)));
+        assert_eq!(repeated(&Payload::new(), 8, 0), Err(OpError::of(errno::EINVAL)));
+        assert_eq!(repeated(&pattern(), 3 << 40, 3), Err(OpError::of(errno::EMSGSIZE)));
+    }
+}

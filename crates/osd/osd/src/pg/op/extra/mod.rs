@@ -1,0 +1,242 @@
+//! The operations apart from plain data: attributes, comparisons, class methods, watches. They work on the same state of a
+//! request as the plain ones, and may leave something to do when it is answered.
+
+mod checksum;
+mod compare;
+mod copy;
+mod copy_get;
+mod data;
+mod omap;
+mod tmap;
+mod watches;
+mod xattr;
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use carmine_codec::{DecodeError, Decoder};
+use carmine_pgtypes::ObjectMeta;
+use carmine_reactor::Payload;
+use carmine_types::{UTime, errno};
+use carmine_wire::osd_op::{OsdOp, ops};
+
+use super::exec::{ObjectState, Told};
+use super::snaps::{self, CloneChange, Writing};
+use crate::cls;
+use crate::error::OpError;
+use crate::op::{ClientOp, Origin};
+use crate::pg::{Pg, family};
+use crate::shard::OsdShard;
+use crate::watch::{Notification, Registered, WatcherId};
+
+pub(crate) use data::METHOD_BYTES_MAX;
+pub(crate) use omap::OmapView;
+pub(in crate::pg) use xattr::WATCHER;
+
+/// State of a request that only these operations need.
+#[derive(Default)]
+pub(crate) struct Extra {
+    /// The object's omap, once it is looked at.
+    pub(in crate::pg) omap: Option<OmapView>,
+    /// The object's bytes, once a class method wants them.
+    pub(in crate::pg) data: Option<Vec<u8>>,
+    /// Parts of the bytes that class methods have asked for.
+    pub(in crate::pg) parts: Vec<(Range<u64>, Payload)>,
+    /// The watchers, by the xattrs, if they were asked for.
+    pub(in crate::pg) watchers: Vec<(WatcherId, Registered)>,
+    /// Effects to carry out once the request is done.
+    pub(in crate::pg) effects: Vec<Effect>,
+    /// The object's snapshots, for a write that knows of snapshots.
+    pub(in crate::pg) writing: Option<Box<Writing>>,
+    /// The clones that it changes.
+    pub(in crate::pg) clones: Vec<CloneChange>,
+    /// Bytes of the steps that change attributes.
+    pub(in crate::pg) attr_bytes: u64,
+    /// The time of the modification, if it is not the request's.
+    pub(in crate::pg) mtime: Option<UTime>,
+    /// Names that class methods have given.
+    names: u32,
+}
+
+impl Extra {
+    /// The object's bytes, if they were loaded.
+    pub(crate) fn data(&self) -> Option<&[u8]> {
+        self.data.as_deref()
+    }
+
+    pub(crate) fn data_mut(&mut self) -> &mut Option<Vec<u8>> {
+        &mut self.data
+    }
+}
+
+/// Executes an operation whose input lies there in the request's data.
+///
+/// # Errors
+/// Its errno.
+pub(in crate::pg) async fn step(
+    osd: &OsdShard,
+    pg: &Pg,
+    op: &ClientOp,
+    state: &mut ObjectState<'_>,
+    request: &OsdOp,
+    input: Range<usize>,
+) -> Result<Told, OpError> {
+    let input = op.data.slice(input.start, input.len());
+    if state.is_rolled_back() && reads_attrs(request.code) {
+        return Err(OpError::of(errno::EOPNOTSUPP)); // what it would see is in no store yet
+    }
+    let output = match request.code {
+        ops::ROLLBACK => {
+            snaps::roll_back(osd, pg, state, request.snap().snapid).await.map(|()| Payload::new())
+        }
+        ops::MAPEXT | ops::CMPEXT | ops::WRITE_SAME | ops::LIST_SNAPS => {
+            data::step(osd, op, state, request, input).await
+        }
+        ops::CHECKSUM => checksum::step(osd, op, state, request, &input.to_vec()).await,
+        ops::CMP_XATTR => return xattr::compared(state, request, &input.to_vec()),
+        ops::GET_XATTR | ops::GET_XATTRS | ops::SET_XATTR | ops::RM_XATTR => {
+            xattr::step(osd, op, state, request, &input.to_vec()).await
+        }
+        ops::OMAP_GET_KEYS
+        | ops::OMAP_GET_VALS
+        | ops::OMAP_GET_HEADER
+        | ops::OMAP_GET_VALS_BY_KEYS
+        | ops::OMAP_CMP
+        | ops::OMAP_SET_VALS
+        | ops::OMAP_SET_HEADER
+        | ops::OMAP_CLEAR
+        | ops::OMAP_RM_KEYS
+        | ops::OMAP_RM_RANGE => omap::step(osd, op, state, request, &input.to_vec()).await,
+        ops::WATCH | ops::NOTIFY | ops::NOTIFY_ACK | ops::LIST_WATCHERS => {
+            watches::step(osd, op, state, request, &input.to_vec())
+        }
+        ops::COPY_GET => copy_get::get(osd, op, state, &input.to_vec()).await,
+        ops::COPY_FROM | ops::COPY_FROM2 => {
+            copy::from(osd, op, state, request, &input.to_vec()).await.map(|()| Payload::new())
+        }
+        ops::TMAP_UPDATE => tmap::update(osd, op, state, &input.to_vec()).await.map(|()| Payload::new()),
+        ops::CACHE_PIN | ops::CACHE_UNPIN | ops::CACHE_FLUSH | ops::CACHE_EVICT | ops::CACHE_TRY_FLUSH => {
+            Err(OpError::of(errno::EINVAL)) // no pool is a cache
+        }
+        ops::CALL => return cls::call(osd, op, state, request, &input.to_vec()).await,
+        code => {
+            osd.refuse(&format!("operation {} ({code:#x})", ops::name(code)));
+            Err(OpError::of(errno::EOPNOTSUPP))
+        }
+    };
+    output.map(|output| (0, output))
+}
+
+/// It looks at the omap, or may.
+fn reads_attrs(code: u16) -> bool {
+    matches!(
+        code,
+        ops::OMAP_GET_KEYS
+            | ops::OMAP_GET_VALS
+            | ops::OMAP_GET_HEADER
+            | ops::OMAP_GET_VALS_BY_KEYS
+            | ops::OMAP_CMP
+            | ops::COPY_GET
+            | ops::CALL
+    )
+}
+
+impl ObjectState<'_> {
+    /// A name for a class method that no write of the object has given before: as in Ceph the number of the write, as far as it
+    /// can be known, and that of the name.
+    pub(crate) fn new_name(&mut self) -> String {
+        let is_in_vain = self.is_in_vain();
+        let write = self.was.as_ref().map_or(0, |was| was.version.version) + 1;
+        let extra = self.extra.get_or_insert_default();
+        extra.names += u32::from(!is_in_vain);
+        format!("{write}.{}", extra.names)
+    }
+
+    /// The object's snapshots, as this write knows them.
+    pub(in crate::pg) fn writing(&mut self) -> Option<&mut Writing> {
+        self.extra.as_mut()?.writing.as_deref_mut()
+    }
+
+    fn is_rolled_back(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.writing.as_ref().is_some_and(|w| w.is_rolled_back()))
+    }
+
+    /// ENOENT if there is no object.
+    pub(crate) fn must_exist(&self) -> Result<(), OpError> {
+        if self.exists { Ok(()) } else { Err(OpError::of(errno::ENOENT)) }
+    }
+
+    /// The object before the request, perhaps as a whiteout.
+    pub(in crate::pg) fn stored(&self) -> Option<&ObjectMeta> {
+        let writing = || self.extra.as_ref().and_then(|extra| extra.writing.as_deref());
+        self.was.as_ref().or_else(|| writing()?.stored())
+    }
+
+    /// ENOENT if there was no object before the request.
+    pub(crate) fn must_be_stored(&self) -> Result<(), OpError> {
+        self.stored().map(|_| ()).ok_or(OpError::of(errno::ENOENT))
+    }
+
+    /// The newest snapshot context in which the object was written before this request; 0 for none. `None`: there is no object.
+    ///
+    /// # Errors
+    /// EIO: what is stored is no set of snapshots.
+    pub(crate) fn snap_seq(&self) -> Result<Option<u64>, OpError> {
+        let set = self.was.as_ref().map(family::summary_of).transpose()?.flatten();
+        Ok(self.exists.then(|| set.map_or(0, |set| set.seq)))
+    }
+
+    fn after(&mut self, effect: Effect) {
+        self.extra.get_or_insert_default().effects.push(effect);
+    }
+}
+
+/// Decodes an operation's whole input.
+///
+/// # Errors
+/// EINVAL.
+pub(crate) fn decode<'a, T>(
+    input: &'a [u8],
+    read: impl FnOnce(&mut Decoder<'a>) -> Result<T, DecodeError>,
+) -> Result<T, OpError> {
+    Decoder::all(input, "input of an operation", read).map_err(|error| OpError::because(errno::EINVAL, error))
+}
+
+// Effects of a request on the watches of its object; they take place when the request is executed.
+
+/// One such thing.
+pub(crate) enum Effect {
+    /// The client watches over the connection that the request came through.
+    Watch { id: WatcherId, registered: Registered },
+    /// It does so no longer.
+    Unwatch(WatcherId),
+    /// The watchers are notified, and their answers are waited for.
+    Notify(Notification),
+    /// A watcher has answered.
+    Answer { notify_id: u64, id: WatcherId, reply: Vec<u8> },
+    /// The object is gone, and nobody watches it any more.
+    Removed,
+}
+
+impl Extra {
+    /// Does what follows from a request. `origin` is where it came from, `version` the object's as clients see it.
+    pub(crate) fn take_effect(
+        self,
+        osd: &Rc<OsdShard>,
+        pg: &Rc<Pg>,
+        op: &ClientOp,
+        origin: Option<Origin>,
+        version: u64,
+    ) {
+        pg.know_watchers(osd, &op.oid, self.watchers);
+        for effect in self.effects {
+            match effect {
+                Effect::Watch { id, registered } => pg.watch(osd, &op.oid, id, registered, origin),
+                Effect::Unwatch(id) => pg.unwatch(osd, &op.oid, id),
+                Effect::Notify(notification) => pg.notify(osd, &op.oid, notification, origin, version),
+                Effect::Answer { notify_id, id, reply } => pg.answer_notify(osd, notify_id, id, reply),
+                Effect::Removed => pg.unwatch_all(osd, &op.oid),
+            }
+        }
+    }
+}

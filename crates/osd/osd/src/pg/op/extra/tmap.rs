@@ -1,0 +1,132 @@
+//! TMAP_UPDATE: an object whose bytes are a header and a map (`rados_tmap_update` of librados). Clients replaced it by the omap
+//! long ago, but it is in their interface still. They read and write such an object as a whole.
+
+use std::collections::BTreeMap;
+
+use carmine_codec::{Decoder, Encoder};
+use carmine_reactor::Payload;
+use carmine_types::errno;
+
+use super::decode;
+use crate::error::OpError;
+use crate::op::ClientOp;
+use crate::pg::op::exec::ObjectState;
+use crate::shard::OsdShard;
+
+/// Longest object of this kind: its entries take more memory than bytes.
+const OBJECT_BYTES_MAX: u64 = 16 << 20;
+
+/// Executes the commands of the input, all of them or none. An object that is not there, or has no bytes, is an empty map.
+pub(in crate::pg) async fn update(
+    osd: &OsdShard,
+    client_op: &ClientOp,
+    state: &mut ObjectState<'_>,
+    input: &[u8],
+) -> Result<(), OpError> {
+    if input.is_empty() {
+        return Ok(());
+    }
+    state.load_data(osd, client_op, OBJECT_BYTES_MAX).await?;
+    let data = state.extra.get_or_insert_default().data_mut();
+    let stored = data.as_deref().unwrap_or_default();
+    let mut map = if stored.is_empty() { Map::default() } else { Map::decode(stored)? };
+    map.apply(input)?;
+    let bytes = map.encode();
+    *data = Some(bytes.clone());
+    state.truncate(bytes.len() as u64);
+    state.write(0, Payload::from(bytes))
+}
+
+#[derive(Default, PartialEq, Eq, Debug)]
+struct Map {
+    header: Vec<u8>,
+    entries: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Map {
+    /// In whatever order the entries are.
+    ///
+    /// # Errors
+    /// EINVAL.
+    fn decode(bytes: &[u8]) -> Result<Map, OpError> {
+        decode(bytes, |d| {
+            let header = d.blob()?.to_vec();
+            let mut entries = BTreeMap::new();
+            for _ in 0..d.u32()? {
+                entries.insert(d.blob()?.to_vec(), d.blob()?.to_vec());
+            }
+            Ok(Map { header, entries })
+        })
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        Encoder::collect(|e| {
+            e.blob(&self.header);
+            e.u32(self.entries.len() as u32);
+            for (key, value) in &self.entries {
+                e.blob(key);
+                e.blob(value);
+            }
+        })
+    }
+
+    /// # Errors
+    /// EEXIST: a key to be made is there. ENOENT: one to be removed is not. EINVAL: the commands make no sense.
+    fn apply(&mut self, commands: &[u8]) -> Result<(), OpError> {
+        let mut d = Decoder::new(commands, "commands of a map");
+        while !d.is_empty() {
+            self.step(&mut d)?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, d: &mut Decoder<'_>) -> Result<(), OpError> {
+        let command = d.u8().map_err(|e| OpError::because(errno::EINVAL, e))?;
+        let mut word = || d.blob().map(<[u8]>::to_vec).map_err(|e| OpError::because(errno::EINVAL, e));
+        let key = word()?;
+        match command {
+            b'h' => self.header = key,
+            b's' => drop(self.entries.insert(key, word()?)),
+            b'c' if self.entries.contains_key(&key) => return Err(OpError::of(errno::EEXIST)),
+            b'c' => drop(self.entries.insert(key, word()?)),
+            b'r' if self.entries.remove(&key).is_none() => return Err(OpError::of(errno::ENOENT)),
+            b'r' => {}
+            b'R' => drop(self.entries.remove(&key)),
+            _ => return Err(OpError::of(errno::EINVAL)),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(kind: u8, words: &[&[u8]]) -> Vec<u8> {
+        Encoder::collect(|e| {
+            e.u8(kind);
+            words.iter().for_each(|word| e.blob(word));
+        })
+    }
+
+    #[test]
+    fn commands_change_a_map_as_in_ceph() {
+        let mut map = Map::default();
+        map.apply(&[command(b's', &[b"foo", b"1"]), command(b'c', &[b"bar", b"2"])].concat()).unwrap();
+        assert_eq!(map.encode(), b"\0\0\0\0\x02\0\0\0\x03\0\0\0bar\x01\0\0\x002\x03\0\0\0foo\x01\0\0\x001");
+        map.apply(&[command(b'h', &[b"head"]), command(b'R', &[b"none"]), command(b'r', &[b"bar"])].concat())
+            .unwrap();
+        assert_eq!((map.header.as_slice(), map.entries.len()), (&b"head"[..], 1));
+        assert_eq!(map.apply(&command(b'r', &[b"bar"])), Err(OpError::of(errno::ENOENT)));
+        assert_eq!(map.apply(&command(b'c', &[b"foo", b"x"])), Err(OpError::of(errno::EEXIST)));
+        assert_eq!(Map::decode(&map.encode()), Ok(map));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for bytes in [&b"x\x01\0\0\0k"[..], b"s", b"s\xff\xff\xff\xff", b"s\x01\0\0\0k"] {
+            assert!(Map::default().apply(bytes).is_err(), "{bytes:?}");
+        }
+        assert!(Map::decode(b"junk").is_err() && Map::decode(b"\0\0\0\0\xff\xff\xff\xff").is_err());
+    }
+}

@@ -1,0 +1,145 @@
+//! The operations of watch and notify. Each watcher of an object is an xattr of it, so that a new primary knows it;
+//! over which connection it watches, and who has to answer what, only the primary knows ([`crate::watch`]).
+
+use std::time::Duration;
+
+use carmine_reactor::{Bytes, Payload};
+use carmine_types::errno;
+use carmine_wire::osd_op::{OsdOp, Watcher, encode_watchers, flags, ops};
+use carmine_wire::{Encoder, EntityName};
+
+use super::xattr::WATCHER;
+use super::{Effect, decode};
+use crate::error::OpError;
+use crate::op::ClientOp;
+use crate::pg::op::exec::ObjectState;
+use crate::shard::OsdShard;
+use crate::watch::{Notification, Registered, WatcherId};
+
+/// Watchers of one object, at the most.
+const WATCHERS_MAX: usize = 4096;
+/// Longest text of a notification, and of an answer to it, bytes.
+const NOTIFY_BYTES_MAX: usize = 1 << 20;
+/// A watch without a timeout of its own (Ceph's osd_client_watch_timeout), and a notification (osd_default_notify_timeout).
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+/// Nothing is waited for longer than this.
+const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+
+fn timeout(seconds: u32) -> Duration {
+    match seconds {
+        0 => TIMEOUT_DEFAULT,
+        seconds => Duration::from_secs(seconds.into()).min(TIMEOUT_MAX),
+    }
+}
+
+pub(in crate::pg) fn step(
+    osd: &OsdShard,
+    op: &ClientOp,
+    state: &mut ObjectState<'_>,
+    request: &OsdOp,
+    input: &[u8],
+) -> Result<Payload, OpError> {
+    state.must_exist()?;
+    // Also those who have not come back to this primary: from now on their time runs.
+    let known = registered(state);
+    state.extra.get_or_insert_default().watchers.clone_from(&known);
+    match request.code {
+        ops::WATCH => watch(osd, op, state, request).map(|()| Payload::new()),
+        ops::NOTIFY => notify(osd, op, state, request, input, known),
+        ops::NOTIFY_ACK => answer(op, state, input).map(|()| Payload::new()),
+        _ => Ok(Payload::from(encode_watchers(&watchers(known)))),
+    }
+}
+
+fn watch(osd: &OsdShard, op: &ClientOp, state: &mut ObjectState<'_>, request: &OsdOp) -> Result<(), OpError> {
+    let wish = request.watch();
+    let id = WatcherId { gid: op.reqid.client, cookie: wish.cookie };
+    let name = [WATCHER, &id.key()].concat();
+    let known = state.xattrs.get(&name).map(|value| Registered::decode(value));
+    match wish.op {
+        flags::watch::WATCH | flags::watch::LEGACY_WATCH => {
+            if registered(state).len() >= WATCHERS_MAX && known.is_none() {
+                return Err(OpError::of(errno::E2BIG));
+            }
+            let timeout = timeout(wish.timeout);
+            let registered = Registered { timeout, addr: osd.client_addr(op) };
+            state.set_stored_xattr(&name, Bytes::from(registered.encode()))?;
+            state.after(Effect::Watch { id, registered });
+        }
+        flags::watch::UNWATCH => {
+            if known.is_some() {
+                state.remove_stored_xattr(&name);
+            }
+            state.after(Effect::Unwatch(id));
+        }
+        flags::watch::RECONNECT | flags::watch::PING => {
+            let registered = known.ok_or(OpError::of(errno::ENOTCONN))?;
+            state.after(Effect::Watch { id, registered });
+        }
+        _ => return Err(OpError::of(errno::EINVAL)),
+    }
+    Ok(())
+}
+
+/// The watchers of the object.
+fn registered(state: &ObjectState<'_>) -> Vec<(WatcherId, Registered)> {
+    let each = state.xattrs.with_prefix(WATCHER);
+    let each = each.filter_map(|(name, value)| {
+        Some((WatcherId::of_key(name.strip_prefix(WATCHER)?)?, Registered::decode(value)))
+    });
+    each.collect()
+}
+
+/// The same, as clients are told it.
+fn watchers(registered: Vec<(WatcherId, Registered)>) -> Vec<Watcher> {
+    let each = registered.into_iter().map(|(id, registered)| Watcher {
+        name: EntityName::client(id.gid),
+        cookie: id.cookie,
+        timeout_seconds: registered.timeout.as_secs() as u32,
+        addr: registered.addr,
+    });
+    each.collect()
+}
+
+/// Answers with the notification's number at once; its end is told later.
+fn notify(
+    osd: &OsdShard,
+    op: &ClientOp,
+    state: &mut ObjectState<'_>,
+    request: &OsdOp,
+    input: &[u8],
+    watchers: Vec<(WatcherId, Registered)>,
+) -> Result<Payload, OpError> {
+    if input.len() > NOTIFY_BYTES_MAX {
+        return Err(OpError::of(errno::EMSGSIZE));
+    }
+    let (seconds, payload) = decode(input, |d| {
+        d.u32()?; // version
+        Ok((d.u32()?, d.blob()?.to_vec()))
+    })?;
+    let notification = Notification {
+        id: osd.shard.random_u64(),
+        notifier: op.reqid.client,
+        cookie: request.notify().cookie,
+        payload,
+        timeout: timeout(seconds),
+        watchers: watchers.into_iter().map(|(id, _)| id).collect(),
+    };
+    let id = notification.id;
+    state.after(Effect::Notify(notification));
+    Ok(Payload::from(Encoder::collect(|e| e.u64(id))))
+}
+
+fn answer(op: &ClientOp, state: &mut ObjectState<'_>, input: &[u8]) -> Result<(), OpError> {
+    if input.len() > NOTIFY_BYTES_MAX {
+        return Err(OpError::of(errno::EMSGSIZE));
+    }
+    let (notify_id, cookie, reply) = decode(input, |d| {
+        let (notify_id, cookie) = (d.u64()?, d.u64()?);
+        let reply = if d.is_empty() { Vec::new() } else { d.blob()?.to_vec() };
+        Ok((notify_id, cookie, reply))
+    })?;
+    let id = WatcherId { gid: op.reqid.client, cookie };
+    state.after(Effect::Answer { notify_id, id, reply });
+    Ok(())
+}

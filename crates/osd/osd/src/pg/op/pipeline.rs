@@ -1,0 +1,356 @@
+//! The operations of a PG from their arrival to their answer: those that wait for the PG, the queue of each object, and the
+//! writes that are submitted and not yet durable on all members.
+
+use std::cell::{Cell, RefCell};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use carmine_reactor::sync::oneshot;
+use carmine_types::{Eversion, ObjectId, ReqId, is_mutated};
+use foldhash::fast::FixedState;
+
+use super::object::Objects;
+use crate::op::{ClientOp, Outcome, Stage};
+
+/// The operations of a PG.
+pub(in crate::pg) struct Pipeline {
+    /// Wait until the PG is active.
+    waiting: RefCell<VecDeque<Rc<ClientOp>>>,
+    objects: RefCell<Objects<Rc<ClientOp>>>,
+    /// Writes not yet durable everywhere, oldest first; their version numbers have no gaps (primary).
+    in_flight: RefCell<VecDeque<Write>>,
+    /// So many writes may be in flight: the log keeps all of them, and is no longer than it may be.
+    in_flight_max: usize,
+    /// Planned writes that wait for room in flight, …
+    planned: RefCell<VecDeque<oneshot::Sender<()>>>,
+    /// … and those of them that were given it and have not gone on yet.
+    promised: Cell<usize>,
+    /// Answers are being given.
+    settling: Cell<bool>,
+}
+
+/// A submitted write.
+pub(in crate::pg) struct Write {
+    pub(in crate::pg) version: Eversion,
+    pub(in crate::pg) op: Rc<ClientOp>,
+    /// Its answer.
+    pub(in crate::pg) outcome: Outcome,
+    /// Given to the store at this time.
+    pub(in crate::pg) submitted_ns: u64,
+    /// Durable here since this time; 0: not yet.
+    pub(in crate::pg) local_ns: u64,
+    /// Requests that are answered when this write is durable everywhere: resends of it, and others whose answer tells of it.
+    pub(in crate::pg) followers: Vec<(Rc<ClientOp>, Outcome)>,
+}
+
+impl Write {
+    fn ops(&self) -> impl Iterator<Item = &Rc<ClientOp>> {
+        std::iter::once(&self.op).chain(self.followers.iter().map(|(op, _)| op))
+    }
+}
+
+impl Pipeline {
+    /// With so many writes in flight at the most.
+    pub(in crate::pg) fn new(in_flight_max: usize) -> Pipeline {
+        Pipeline {
+            waiting: RefCell::default(),
+            objects: RefCell::default(),
+            in_flight: RefCell::default(),
+            in_flight_max,
+            planned: RefCell::default(),
+            promised: Cell::default(),
+            settling: Cell::default(),
+        }
+    }
+
+    /// Keeps an operation until the PG is active; gives it back if there are too many. A client sends its operations
+    /// again in a new interval, and believes the answer to the last sending only: that one takes the place of the one
+    /// before it, and otherwise goes before what its client sent after it.
+    pub(in crate::pg) fn wait(&self, op: Rc<ClientOp>) -> Option<Rc<ClientOp>> {
+        let mut waiting = self.waiting.borrow_mut();
+        let id = op.reqid;
+        let is_after =
+            |w: &Rc<ClientOp>| (w.reqid.client, w.reqid.inc) == (id.client, id.inc) && w.reqid.tid >= id.tid;
+        let again = op.request.retry_attempt > 0;
+        op.enters(Stage::WaitingForPg);
+        if again && let Some(same) = waiting.iter_mut().find(|w| w.reqid == id) {
+            let replaced = keep_newer(same, op);
+            drop(waiting);
+            replaced.abandon(); // gives its room back, which may wake its connection
+            return None;
+        }
+        let at = if again { waiting.iter().position(is_after) } else { None };
+        if waiting.len() >= crate::config::WAITING_OPS_MAX {
+            return Some(op);
+        }
+        let at = at.unwrap_or(waiting.len());
+        waiting.insert(at, op);
+        None
+    }
+
+    /// The operation that has waited for the PG longest.
+    pub(in crate::pg) fn next_waiting(&self) -> Option<Rc<ClientOp>> {
+        self.waiting.borrow_mut().pop_front()
+    }
+
+    /// Of the operations that wait for the PG these come first, in their order.
+    pub(in crate::pg) fn put_first(&self, is_such: impl Fn(&ClientOp) -> bool) {
+        let (mut first, rest): (VecDeque<_>, VecDeque<_>) =
+            self.waiting.take().into_iter().partition(|op| is_such(op));
+        first.extend(rest);
+        *self.waiting.borrow_mut() = first;
+    }
+
+    /// Takes out what waits for the PG.
+    pub(in crate::pg) fn take_waiting(&self) -> VecDeque<Rc<ClientOp>> {
+        self.waiting.take()
+    }
+
+    /// Forgets the waiting operations of a client that is gone: it sends them again if it comes back.
+    pub(in crate::pg) fn forget(&self, is_gone: impl Fn(&ClientOp) -> bool) {
+        let (gone, left): (VecDeque<_>, VecDeque<_>) =
+            self.waiting.take().into_iter().partition(|op| is_gone(op));
+        *self.waiting.borrow_mut() = left;
+        gone.iter().for_each(|op| op.abandon());
+    }
+
+    /// All operations wait for the PG again, in the order in which they have to be started over. Of a request that is here more
+    /// than once the last sending is kept, where the first one was: the others have no reader, and one that is executed long
+    /// after it would not be found in the log any more.
+    pub(in crate::pg) fn start_over(&self) {
+        let mut ops = VecDeque::new();
+        for Write { op, followers, .. } in self.in_flight.take() {
+            ops.push_back(op);
+            ops.extend(followers.into_iter().map(|(op, _)| op));
+        }
+        ops.extend(self.objects.borrow_mut().drain());
+        ops.extend(self.waiting.take());
+        self.promised.set(0);
+        drop(self.planned.take()); // wakes them
+        let mut kept = VecDeque::with_capacity(ops.len());
+        let mut places = HashMap::<_, _, FixedState>::default();
+        let mut replaced = Vec::new();
+        for op in ops {
+            op.enters(Stage::WaitingForPg);
+            op.release_more();
+            match places.entry(op.reqid) {
+                Entry::Occupied(place) if op.reqid != ReqId::default() => {
+                    replaced.push(keep_newer(&mut kept[*place.get()], op));
+                }
+                place => {
+                    place.insert_entry(kept.len());
+                    kept.push_back(op);
+                }
+            }
+        }
+        *self.waiting.borrow_mut() = kept;
+        replaced.iter().for_each(|op| op.abandon());
+    }
+
+    /// An operation comes: true if it may run at once, or else it is queued behind others of its object, or until there is
+    /// room. `committed` as in [`Self::next`].
+    pub(in crate::pg) fn enter(&self, op: &Rc<ClientOp>, committed: u64) -> bool {
+        if op.request.retry_attempt > 0 {
+            let here = self.objects.borrow_mut().enter_again(&op.oid, op, |other| is_older(other, op));
+            if let Some(replaced) = here {
+                op.enters(Stage::Queued);
+                replaced.iter().for_each(|op| op.abandon());
+                return false;
+            }
+        }
+        let has_room = !op.is_write || self.has_room();
+        let starts = self.objects.borrow_mut().enter(&op.oid, op, committed, has_room);
+        if !starts {
+            op.enters(Stage::Queued);
+        }
+        starts
+    }
+
+    /// One more write may be submitted.
+    pub(in crate::pg) fn has_room(&self) -> bool {
+        let in_flight = self.in_flight.borrow().len() + self.promised.get();
+        in_flight < self.in_flight_max || is_mutated("trim_uncommitted")
+    }
+
+    /// Waits until a planned write may be submitted, which has to happen at once, or be [given up](Self::claim_room) if it does
+    /// not. Planned writes come before those that are queued: they hold what they read. False: all operations were started over.
+    pub(in crate::pg) async fn room(&self) -> bool {
+        let (tell, told) = oneshot::channel();
+        self.planned.borrow_mut().push_back(tell);
+        told.await.is_ok()
+    }
+
+    /// The room that was waited for is taken, or given up.
+    pub(in crate::pg) fn claim_room(&self) {
+        self.promised.set(self.promised.get().saturating_sub(1));
+    }
+
+    /// Gives room to those that wait for it; an object whose next write may start now.
+    pub(in crate::pg) fn use_room(&self) -> Option<Arc<ObjectId>> {
+        let mut objects = self.objects.borrow_mut();
+        let mut planned = self.planned.borrow_mut();
+        if !objects.is_starved() && planned.is_empty() {
+            return None;
+        }
+        while self.has_room()
+            && let Some(tell) = planned.pop_front()
+        {
+            if tell.send(()).is_ok() {
+                self.promised.set(self.promised.get() + 1);
+            }
+        }
+        if self.has_room() { objects.next_starved() } else { None }
+    }
+
+    /// A running operation has to wait: others of its object are queued behind it.
+    pub(in crate::pg) fn suspend(&self, op: &Rc<ClientOp>) {
+        self.objects.borrow_mut().wait(&op.oid, op);
+    }
+
+    /// The object's next operation, if it may run now. `committed` is the version number up to which everything is durable
+    /// everywhere.
+    pub(in crate::pg) fn next(&self, oid: &Arc<ObjectId>, committed: u64) -> Option<Rc<ClientOp>> {
+        let has_room = self.has_room();
+        self.objects.borrow_mut().next(oid, committed, has_room)
+    }
+
+    /// An operation has left its object's queue without a change.
+    pub(in crate::pg) fn leave(&self, op: &Rc<ClientOp>) {
+        self.objects.borrow_mut().finish(&op.oid, op, None);
+    }
+
+    /// Writes of these objects wait from now on.
+    pub(in crate::pg) fn hold(&self, oids: &[Arc<ObjectId>]) {
+        let mut objects = self.objects.borrow_mut();
+        oids.iter().for_each(|oid| objects.hold(oid));
+    }
+
+    /// A write of one of these objects has begun, and is not submitted.
+    pub(in crate::pg) fn is_writing(&self, oids: &[Arc<ObjectId>]) -> bool {
+        let objects = self.objects.borrow();
+        oids.iter().any(|oid| objects.is_writing(oid))
+    }
+
+    /// Nothing changes this object: its writes wait, none runs, and all are committed.
+    pub(in crate::pg) fn is_still(&self, oid: &ObjectId, committed: u64) -> bool {
+        let objects = self.objects.borrow();
+        objects.is_held(oid) && objects.is_quiet(oid, committed)
+    }
+
+    /// No write of this object runs, and all are committed.
+    pub(in crate::pg) fn is_quiet(&self, oid: &ObjectId, committed: u64) -> bool {
+        self.objects.borrow().is_quiet(oid, committed)
+    }
+
+    /// Writes of these objects wait no longer.
+    pub(in crate::pg) fn release(&self, oids: &[Arc<ObjectId>]) {
+        let mut objects = self.objects.borrow_mut();
+        oids.iter().for_each(|oid| objects.release(oid));
+    }
+
+    /// A write was submitted, and is answered when it is committed.
+    pub(in crate::pg) fn submitted(&self, write: Write) {
+        let version = write.version.version;
+        write.op.enters(Stage::Store { version });
+        let mut in_flight = self.in_flight.borrow_mut();
+        let last = in_flight.back().map(|last| last.version.version);
+        assert!(last.is_none_or(|last| last + 1 == version), "{version} in flight comes after {last:?}");
+        in_flight.push_back(write);
+    }
+
+    /// A write left its object's queue with this version number: the next one may run, and reads when it is committed. A later
+    /// sending of it that came meanwhile.
+    pub(in crate::pg) fn pass(
+        &self,
+        op: &Rc<ClientOp>,
+        version: u64,
+        committed: u64,
+    ) -> Option<Rc<ClientOp>> {
+        let mut objects = self.objects.borrow_mut();
+        let again = objects.take_next(&op.oid, |next| next.reqid == op.reqid);
+        objects.finish(&op.oid, op, (version > committed).then_some(version));
+        again
+    }
+
+    /// Answers a request together with the write of this version number; gives it back if that is not in flight.
+    pub(in crate::pg) fn attach(
+        &self,
+        version: u64,
+        op: Rc<ClientOp>,
+        outcome: Outcome,
+    ) -> Option<(Rc<ClientOp>, Outcome)> {
+        let mut in_flight = self.in_flight.borrow_mut();
+        match find(&mut in_flight, version) {
+            Some(write) => {
+                op.goes_with(&write.op);
+                write.followers.push((op, outcome));
+                None
+            }
+            None => Some((op, outcome)),
+        }
+    }
+
+    /// Writes with these version numbers are durable here since now.
+    pub(in crate::pg) fn durable(&self, versions: std::ops::RangeInclusive<u64>, now_ns: u64) {
+        let mut in_flight = self.in_flight.borrow_mut();
+        for version in versions {
+            if let Some(write) = find(&mut in_flight, version) {
+                write.local_ns = now_ns;
+                write.ops().for_each(|op| op.enters(Stage::Replicas { version }));
+            }
+        }
+    }
+
+    /// Takes the oldest write in flight, if everything up to it is durable everywhere.
+    pub(in crate::pg) fn committed(&self, committed: u64) -> Option<Write> {
+        let is_committed = |write: &mut Write| write.version.version <= committed;
+        let mut in_flight = self.in_flight.borrow_mut();
+        let write = in_flight.pop_front_if(is_committed)?;
+        let (version, next) = (write.version.version, in_flight.front().map(|next| next.version.version));
+        assert!(next.is_none_or(|next| next == version + 1), "{next:?} in flight comes after {version}");
+        drop(in_flight);
+        write.ops().for_each(|op| op.enters(Stage::Reply));
+        self.objects.borrow_mut().commit(&write.op.oid, write.version.version);
+        Some(write)
+    }
+
+    /// Begins to give answers, unless somebody does.
+    pub(in crate::pg) fn begin_settling(&self) -> bool {
+        !self.settling.replace(true)
+    }
+
+    pub(in crate::pg) fn end_settling(&self) {
+        self.settling.set(false);
+    }
+
+    /// Calls `see` with each operation.
+    pub(in crate::pg) fn each(&self, mut see: impl FnMut(&Rc<ClientOp>)) {
+        self.waiting.borrow().iter().for_each(&mut see);
+        self.objects.borrow().each().for_each(&mut see);
+        self.in_flight.borrow().iter().flat_map(Write::ops).for_each(&mut see);
+    }
+
+    /// Operations that wait for the PG, objects in use, and writes in flight.
+    pub(in crate::pg) fn lengths(&self) -> (usize, usize, usize) {
+        (self.waiting.borrow().len(), self.objects.borrow().len(), self.in_flight.borrow().len())
+    }
+}
+
+/// It is an earlier sending of the same request.
+fn is_older(op: &ClientOp, than: &ClientOp) -> bool {
+    op.reqid == than.reqid && op.request.retry_attempt < than.request.retry_attempt
+}
+
+/// Keeps the last sending of a request; the other one.
+fn keep_newer(kept: &mut Rc<ClientOp>, op: Rc<ClientOp>) -> Rc<ClientOp> {
+    if is_older(kept, &op) { std::mem::replace(kept, op) } else { op }
+}
+
+/// The write with this version number.
+fn find(in_flight: &mut VecDeque<Write>, version: u64) -> Option<&mut Write> {
+    let first = in_flight.front()?.version.version;
+    let at = usize::try_from(version.checked_sub(first)?).ok()?;
+    in_flight.get_mut(at)
+}

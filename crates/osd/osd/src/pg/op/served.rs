@@ -1,0 +1,43 @@
+//! The operations of clients that a PG has answered since this OSD leads it.
+
+use std::cell::Cell;
+
+use carmine_wire::pg_stat::ObjectStatSum;
+
+/// Operations that ended without an error, and the bytes that they moved.
+#[derive(Default)]
+pub(crate) struct Served {
+    reads: Cell<u64>,
+    read_bytes: Cell<u64>,
+    writes: Cell<u64>,
+    write_bytes: Cell<u64>,
+}
+
+impl Served {
+    /// A request was answered, with so many bytes.
+    pub(in crate::pg) fn read(&self, bytes: u64) {
+        self.reads.set(self.reads.get() + 1);
+        self.read_bytes.set(self.read_bytes.get() + bytes);
+    }
+
+    /// A request of so many bytes was carried out.
+    pub(in crate::pg) fn wrote(&self, bytes: u64) {
+        self.writes.set(self.writes.get() + 1);
+        self.write_bytes.set(self.write_bytes.get() + bytes);
+    }
+
+    /// Another OSD leads.
+    pub(in crate::pg) fn forget(&self) {
+        for count in [&self.reads, &self.read_bytes, &self.writes, &self.write_bytes] {
+            count.set(0);
+        }
+    }
+
+    /// Adds the counts to a PG's statistics.
+    pub(in crate::pg) fn add_to(&self, sum: &mut ObjectStatSum) {
+        sum.num_read = self.reads.get() as i64;
+        sum.num_read_kb = self.read_bytes.get().div_ceil(1024) as i64;
+        sum.num_write = self.writes.get() as i64;
+        sum.num_write_kb = self.write_bytes.get().div_ceil(1024) as i64;
+    }
+}

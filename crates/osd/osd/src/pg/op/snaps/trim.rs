@@ -1,0 +1,215 @@
+//! Trimming: of the snapshots that the map says are removed, the clones that nothing else shows are removed, in the
+//! background, a few objects at a time. When a PG has nothing of a snapshot any more, on all members, the monitor is told.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use carmine_messenger::with_timeout;
+use carmine_pgtypes::snaps::{SNAPSET, Trimmed};
+use carmine_pgtypes::{ObjectChange, Step};
+use carmine_reactor::sync::oneshot;
+use carmine_reactor::{Bytes, Group};
+use carmine_store::StoreError;
+use carmine_types::{Errno, LogOp, ObjectId, errno};
+use carmine_wire::osd_op::{OpList, OsdRequest, flags};
+use carmine_wire::osdmap::consts::FLAG_NOSNAPTRIM;
+use carmine_wire::osdmap::{IntervalSet, intervals};
+
+use super::{CloneChange, Snaps};
+use crate::config::TRIM_OBJECTS_MAX;
+use crate::error::OpError;
+use crate::for_each::for_each;
+use crate::op::{ClientOp, ReplyTo};
+use crate::pg::Pg;
+use crate::pg::family::{clone_of, mapper, set_of};
+use crate::pg::op::exec::Plan;
+use crate::shard::OsdShard;
+
+/// Objects that are looked up at a time.
+const PAGE: usize = 32;
+/// Ranges of trimmed snapshots that the monitor is told of at a time. When it has struck them off its queue, the next ones follow.
+pub(crate) const TRIMMED_TOLD_MAX: usize = 1024;
+/// How often a trim that waits for its turn looks whether it still may.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Why trimming ended before its end.
+enum End {
+    /// A new interval began, or a flag was set: it begins again.
+    Over,
+    Failed(String),
+}
+
+impl From<StoreError> for End {
+    fn from(error: StoreError) -> End {
+        End::Failed(error.to_string())
+    }
+}
+
+impl Snaps {
+    /// A removed snapshot that is not trimmed.
+    fn next_to_trim(&self) -> Option<u64> {
+        let left = intervals::subtract(&self.of_pool.borrow().removed, &self.trimmed.borrow());
+        left.first().map(|(snap, _)| *snap)
+    }
+
+    /// Another interval: what was trimmed in the one before is not known any more.
+    pub(in crate::pg) fn start_over(&self) {
+        self.trimmed.borrow_mut().clear();
+    }
+
+    /// The removed snapshots of which the PG has nothing any more: the first of them, for the monitor is told of all PGs' together.
+    pub(in crate::pg) fn trimmed(&self) -> IntervalSet {
+        self.trimmed.borrow().iter().take(TRIMMED_TOLD_MAX).copied().collect()
+    }
+
+    /// Number of removed snapshots that are not trimmed.
+    pub(in crate::pg) fn to_trim(&self) -> u64 {
+        let count = |set: &IntervalSet| set.iter().fold(0u64, |all, (_, len)| all.saturating_add(*len));
+        let (removed, trimmed) = (count(&self.of_pool.borrow().removed), count(&self.trimmed.borrow()));
+        debug_assert!(trimmed <= removed, "{trimmed} snapshots are trimmed, {removed} were removed");
+        removed.saturating_sub(trimmed)
+    }
+
+    /// They are being trimmed.
+    pub(in crate::pg) fn is_trimming(&self) -> bool {
+        self.is_trimming.get()
+    }
+
+    fn note_trimmed(&self, snap: u64) {
+        let mut trimmed = self.trimmed.borrow_mut();
+        let all = intervals::union(&trimmed, &vec![(snap, 1)]);
+        *trimmed = intervals::intersection(&all, &self.of_pool.borrow().removed);
+    }
+}
+
+impl Pg {
+    /// Trims what is to be trimmed, unless that is under way.
+    pub(in crate::pg) fn trim_snaps(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        let is_idle = self.is_active() && self.may_trim(osd) && self.snaps.next_to_trim().is_some();
+        if !is_idle || self.snaps.is_trimming.replace(true) {
+            return;
+        }
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        osd.shard.spawn(Group::SnapTrim, "snap-trim", async move {
+            let turn = own.trims.acquire(1).await;
+            pg.snaps.turn.replace(Some(turn));
+            let end = pg.run_trim(&own).await;
+            pg.snaps.turn.take();
+            pg.snaps.is_trimming.set(false);
+            pg.tell_soon(&own);
+            match end {
+                // It may have begun again, or there may be more.
+                Ok(()) | Err(End::Over) => pg.trim_snaps(&own),
+                Err(End::Failed(why)) => tracing::error!("pg {}: a snapshot cannot be trimmed: {why}", pg.id),
+            }
+        });
+    }
+
+    fn may_trim(&self, osd: &OsdShard) -> bool {
+        osd.view().is_some_and(|view| view.map().flags & FLAG_NOSNAPTRIM == 0)
+    }
+
+    async fn run_trim(self: &Rc<Self>, osd: &Rc<OsdShard>) -> Result<(), End> {
+        let generation = self.generation();
+        while let Some(snap) = self.snaps.next_to_trim() {
+            self.may_go_on(osd, generation)?;
+            loop {
+                let objects = mapper::some_of(osd, self, snap, PAGE).await?;
+                self.may_go_on(osd, generation)?;
+                if objects.is_empty() {
+                    break;
+                }
+                for_each(TRIM_OBJECTS_MAX, objects, |oid| self.trim_object(osd, oid, snap, generation))
+                    .await?;
+            }
+            let last = self.last_update().version;
+            while self.backend.committed() < last {
+                self.changed.notified().await;
+                self.may_go_on(osd, generation)?;
+            }
+            self.snaps.note_trimmed(snap);
+        }
+        Ok(())
+    }
+
+    fn may_go_on(&self, osd: &OsdShard, generation: u64) -> Result<(), End> {
+        let may = !self.is_past(generation) && self.is_active() && self.may_trim(osd);
+        if may { Ok(()) } else { Err(End::Over) }
+    }
+
+    /// Takes its turn among the operations of the object, and waits until it is durable everywhere.
+    async fn trim_object(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        oid: ObjectId,
+        snap: u64,
+        generation: u64,
+    ) -> Result<(), End> {
+        self.may_go_on(osd, generation)?;
+        if !self.contains(&oid) {
+            return Err(End::Failed(format!("{oid} is no object of this PG")));
+        }
+        let request =
+            OsdRequest::new(self.id.pgid, osd.epoch(), flags::CLIENT_WRITE, &oid, OpList::default());
+        let (tell, mut told) = oneshot::channel();
+        let op = ClientOp::trim(request, snap, osd.shard.now_ns(), ReplyTo::Local(tell));
+        let head = &Arc::clone(&op.oid);
+        self.take(osd, op);
+        loop {
+            // In a new interval it would wait for as long as the PG is not active.
+            match with_timeout(&osd.shard, LOOK, &mut told).await {
+                None => {
+                    self.may_go_on(osd, generation)?;
+                    // Its writes may wait for long, and other PGs must not wait for that.
+                    if self.has_unfound(head) {
+                        self.snaps.turn.take();
+                    }
+                }
+                Some(Ok(reply)) if reply.result == 0 => return Ok(()),
+                Some(Ok(reply)) if reply.result == errno::EAGAIN => return Err(End::Over),
+                Some(Ok(reply)) => return Err(End::Failed(format!("{oid}: {}", Errno(reply.result)))),
+                Some(Err(_)) => return Err(End::Over),
+            }
+        }
+    }
+}
+
+/// The plan for an object of which a snapshot is gone.
+///
+/// # Errors
+/// Those of the store.
+pub(in crate::pg) async fn plan(
+    osd: &OsdShard,
+    pg: &Pg,
+    op: &ClientOp,
+    snap: u64,
+) -> Result<Box<Plan>, OpError> {
+    let stored = osd.store.stat(&op.oid).await?;
+    let forget = ObjectChange::new(mapper::oid(pg.id), [mapper::remove(snap, &op.oid)]);
+    let mut plan = Box::new(Plan::failed(0));
+    plan.txn.changes.push(forget);
+    let Some(stored) = stored else { return Ok(plan) };
+    let Some(mut set) = set_of(&stored)? else { return Ok(plan) };
+    let trimmed = set.trim(snap);
+    if trimmed == Trimmed::Nothing {
+        return Ok(plan);
+    }
+    let mut extra = Box::<crate::pg::Extra>::default();
+    extra.mtime = Some(stored.mtime);
+    if let Trimmed::Gone { id, size } = trimmed {
+        plan.txn.changes.push(ObjectChange::new(clone_of(&op.oid, id), [Step::Remove]));
+        extra.clones.push(CloneChange { id, before: Some(size), after: None });
+    }
+    let is_gone = set.is_whiteout && set.clones.is_empty();
+    let step = match is_gone {
+        true => Step::Remove,
+        false => Step::SetXattr { name: SNAPSET.into(), value: Bytes::from(set.encode()) },
+    };
+    plan.txn.changes.push(ObjectChange { oid: Arc::clone(&op.oid), steps: [step].into_iter().collect() });
+    plan.effect = if is_gone { LogOp::Delete } else { LogOp::Modify };
+    plan.sizes = (Some(stored.size), (!is_gone).then_some(stored.size));
+    (plan.prior, plan.user_version) = (stored.version, stored.user_version);
+    plan.extra = Some(extra);
+    Ok(plan)
+}

@@ -1,0 +1,312 @@
+//! The replica's side of an activation: says what it has, takes objects, and takes over the primary's log.
+//!
+//! Before the first object is changed the replica writes down that its copy is incomplete. The activation says otherwise, or,
+//! if objects are pushed beside the clients' writes, an order that follows the last of them. A later query takes back
+//! everything that was ordered before it. The log in memory changes in the step that submits the same change to the store,
+//! and what is told of it is durable.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use carmine_messenger::Message;
+use carmine_peering::{AttemptId, Event, Order, Then};
+use carmine_pgtypes::{LogEntry, ObjectChange, PgInfo, Promised, Step, Transaction};
+use carmine_store::{BLOCK_BYTES, Commit, StoreError};
+use carmine_types::{Eversion, errno, is_mutated};
+
+use super::log::PgLog;
+use super::log::is_run;
+use crate::error::OpError;
+use crate::messages::{Head, PgAck, PgActivate, PgComplete, PgNotify, PgQuery, PgRepair, PushObject};
+use crate::pg::Pg;
+use crate::shard::OsdShard;
+
+/// Room that a repair leaves free: other PGs are repaired at the same time, and each reactor holds some space for itself.
+const SPARE_BYTES: u64 = 4 << 20;
+
+impl Pg {
+    /// Answers a primary that begins an interval. Everything that the answer tells of must be durable.
+    pub(crate) async fn answer_query(self: &Rc<Self>, osd: &Rc<OsdShard>, query: PgQuery) -> Message {
+        let (head, last_update) = (query.head, query.last_update);
+        let result = async {
+            let (generation, _) = self.take_order(osd, head, Order::Query { acting: query.acting })?;
+            osd.store.sync().await?;
+            self.carried_out(osd, generation, false)
+        };
+        if let Err(error) = result.await {
+            return no_answer(head, error.told());
+        }
+        let lease = self.promise_left(osd);
+        let log = self.log.borrow();
+        let is_same = log.info().last_update == last_update && !log.info().incomplete;
+        let entries = if is_same { Vec::new() } else { log.after(Eversion::ZERO).cloned().collect() };
+        Message::of(&PgNotify { head, result: 0, info: log.info().clone(), lease, log: entries })
+    }
+
+    /// Asks the state machine whether an order is taken: the generation with which it ends, and the info to write first.
+    pub(in crate::pg) fn take_order(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        head: Head,
+        order: Order,
+    ) -> Result<(u64, Option<PgInfo>), OpError> {
+        let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
+        match self.on(osd, Event::Ordered { attempt, epoch: head.epoch, order }) {
+            Then::CarryOut { generation, info } => Ok((generation, info.map(|info| *info))),
+            Then::Refuse(errno) => Err(errno.into()),
+            Then::Nothing | Then::Answer | Then::Push | Then::PushUndone => Err(OpError::of(errno::EAGAIN)),
+        }
+    }
+
+    /// An order was carried out durably: it counts, unless it was overtaken.
+    pub(in crate::pg) fn carried_out(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        generation: u64,
+        activates: bool,
+    ) -> Result<(), OpError> {
+        match self.on(osd, Event::CarriedOut { generation, activates }) {
+            Then::Answer => Ok(()),
+            _ => Err(OpError::of(errno::EAGAIN)),
+        }
+    }
+
+    /// The primary will change objects behind this copy's log.
+    pub(crate) async fn answer_repair(self: &Rc<Self>, osd: &Rc<OsdShard>, repair: PgRepair) -> Message {
+        let room_bytes = osd.store.statfs().free.saturating_sub(SPARE_BYTES);
+        let PgRepair { head, complete_to, last_backfill, needs_bytes } = repair;
+        let has_room = needs_bytes == 0 || needs_bytes <= room_bytes;
+        let result = async {
+            let order = Order::Repair { has_room, complete_to, last_backfill };
+            let (generation, info) = self.take_order(osd, head, order)?;
+            if let Some(info) = info {
+                let txn = Transaction { info: Some(info.clone().into()), ..self.transaction() };
+                self.carry_out(osd, txn, generation, |log| log.set_info(info)).await?;
+            }
+            self.carried_out(osd, generation, false)
+        };
+        answer(head, result.await)
+    }
+
+    /// A piece of an object.
+    pub(crate) async fn answer_push(self: &Rc<Self>, osd: &Rc<OsdShard>, push: PushObject) -> Message {
+        let PushObject { head, txn } = push;
+        let result = async {
+            let (generation, _) = self.take_order(osd, head, Order::Push)?;
+            let is_push = txn.pg == self.id
+                && txn.log.is_empty()
+                && txn.info.is_none()
+                && txn.log_rewind_to.is_none()
+                && txn.log_trim_to.is_none()
+                && !txn.forget_pg
+                && txn.objects().all(|oid| self.contains(oid));
+            if !is_push {
+                return Err(OpError::of(errno::EINVAL));
+            }
+            let txn = Transaction { bits: self.bits.get(), ..txn.into_txn() };
+            self.carry_out(osd, txn, generation, |_| {}).await?;
+            self.carried_out(osd, generation, false)
+        };
+        answer(head, result.await)
+    }
+
+    /// The primary's log is this copy's log from now on.
+    pub(crate) async fn answer_activate(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        activate: PgActivate,
+    ) -> Message {
+        let (head, last_epoch_started) = (activate.head, activate.info.last_epoch_started);
+        let lease_ms = activate.lease_ms;
+        let result = async {
+            let (generation, _) = self.take_order(osd, head, Order::Activate { last_epoch_started })?;
+            if !self.fits(&activate) {
+                return Err(OpError::of(errno::EINVAL));
+            }
+            let new = NewLog::from(activate);
+            let txn = new.transaction(self.transaction(), &self.log.borrow());
+            self.carry_out(osd, txn, generation, |log| new.replace(log)).await?;
+            self.carried_out(osd, generation, true)?;
+            let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
+            self.promise(osd, attempt, lease_ms);
+            Ok(())
+        };
+        answer(head, result.await)
+    }
+
+    /// The copy has all that the primary has.
+    pub(crate) async fn answer_complete(self: &Rc<Self>, osd: &Rc<OsdShard>, order: PgComplete) -> Message {
+        let result = async {
+            let (generation, _) = self.take_order(osd, order.head, Order::Complete)?;
+            // In one step: writes of the primary change the info, too.
+            let info = self.log.borrow().info().clone();
+            let info = PgInfo { incomplete: false, complete_to: Eversion::ZERO, last_backfill: None, ..info };
+            self.write_down(osd, info).await?;
+            self.recovery_ends();
+            self.carried_out(osd, generation, false)
+        };
+        answer(order.head, result.await)
+    }
+
+    /// All that an activation names is this PG's, and what it gives is a log together with what is kept of this one.
+    fn fits(&self, activate: &PgActivate) -> bool {
+        let logged = activate.log.iter().map(|entry| &*entry.oid);
+        logged.chain(&activate.info.unfound).all(|oid| self.contains(oid)) && self.continues(activate)
+    }
+
+    fn continues(&self, activate: &PgActivate) -> bool {
+        let PgActivate { keep_to, info, log: entries, .. } = activate;
+        let log = self.log.borrow();
+        let (keeps_some, tail) = (keep_to > &Eversion::ZERO, info.log_tail);
+        let is_same = entries.is_empty() && info.last_update == log.info().last_update;
+        let end = if keeps_some { log.end_of(*keep_to) } else { tail };
+        // The primary's tail is the end of what is kept, or an entry before that.
+        let has_tail = tail <= log.info().log_tail || (tail <= end && log.end_of(tail) == tail);
+        let is_log = is_run(end, entries, info.last_update) && (!keeps_some || has_tail);
+        (is_same || is_log) && info.complete_to <= info.last_update
+    }
+
+    /// Prepares a transaction, submits it unless `generation` is over, and waits until it is durable. `note` changes the log in
+    /// memory as the transaction does in the store.
+    async fn carry_out(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        txn: Transaction,
+        generation: u64,
+        note: impl FnOnce(&mut PgLog),
+    ) -> Result<(), OpError> {
+        let submitted = match self.submit_repair(osd, &txn, generation).await {
+            // What is copied takes the place of what is in the way.
+            Err(error) if error.lost_block().is_some() || matches!(error, StoreError::NoSpace { .. }) => {
+                self.clear_way(osd, &txn, &error, generation).await?;
+                self.submit_repair(osd, &txn, generation).await
+            }
+            submitted => submitted,
+        };
+        let commit = submitted?.ok_or(OpError::of(errno::EAGAIN))?;
+        note(&mut self.log.borrow_mut());
+        let result = commit.await;
+        if let Err(error) = &result {
+            self.fail(osd, "a step of its repair failed", error);
+        }
+        Ok(result?)
+    }
+
+    /// Submits a transaction, unless `generation` is over, or the copy that it would change does not say any more that it is
+    /// incomplete. An error means that nothing was changed.
+    async fn submit_repair(
+        &self,
+        osd: &OsdShard,
+        txn: &Transaction,
+        generation: u64,
+    ) -> Result<Option<Commit>, StoreError> {
+        let _prepared = osd.store.prepare(&txn.changes).await?;
+        let is_marked = txn.changes.is_empty() || self.log.borrow().info().incomplete;
+        if self.is_past(generation) || !is_marked {
+            return Ok(None);
+        }
+        let commit = osd.store.submit(txn.clone());
+        match commit.peek() {
+            Some(Err(error)) => Err(error),
+            _ => Ok(Some(commit)),
+        }
+    }
+
+    /// Drops what keeps a piece of an object from being applied: the block that it would change a part of and that cannot be
+    /// read; or, for want of room, all of an object that begins anew. This copy counts as incomplete until its repair ends, so
+    /// it may stop in between.
+    async fn clear_way(
+        &self,
+        osd: &OsdShard,
+        txn: &Transaction,
+        error: &StoreError,
+        generation: u64,
+    ) -> Result<(), StoreError> {
+        let lost = error.lost_block();
+        let drop = |change: &ObjectChange| match lost {
+            Some((oid, off)) if *oid == *change.oid => Some(Step::Zero { off, len: BLOCK_BYTES }),
+            None if is_first(&change.steps) => Some(Step::Remove),
+            _ => None,
+        };
+        let changes = txn.changes.iter().filter_map(|change| Some((change, drop(change)?)));
+        let changes = changes.map(|(change, step)| ObjectChange::new(Arc::clone(&change.oid), [step]));
+        let first = Transaction { changes: changes.collect(), ..self.transaction() };
+        match self.submit_repair(osd, &first, generation).await? {
+            Some(commit) => commit.await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// The primary's log, as a replica takes it over.
+struct NewLog {
+    keep_to: Eversion,
+    entries: Vec<LogEntry>,
+    info: PgInfo,
+}
+
+impl From<PgActivate> for NewLog {
+    fn from(activate: PgActivate) -> NewLog {
+        let PgActivate { head, keep_to, lease_ms, info, log } = activate;
+        let holder = info.acting.first().copied().unwrap_or_default();
+        let promised = Promised { holder, interval: info.last_epoch_started, length_ms: lease_ms };
+        let info = PgInfo { pg: head.pg, promised, ..info };
+        NewLog { keep_to, entries: log, info }
+    }
+}
+
+impl NewLog {
+    fn is_other(&self, log: &PgLog) -> bool {
+        log.info().last_update != self.info.last_update || !self.entries.is_empty()
+    }
+
+    /// Info of the PG with this log. What is kept of its own log reaches no further back than the primary's: it would be as
+    /// long as two.
+    fn info_after(&self, log: &PgLog) -> PgInfo {
+        let own = log.info().log_tail;
+        let tail = match self.is_other(log) {
+            true if self.keep_to == Eversion::ZERO => self.info.log_tail,
+            true => self.info.log_tail.max(own),
+            false => own,
+        };
+        PgInfo { log_tail: tail, ..self.info.clone() }
+    }
+
+    /// `txn` is an empty one of the PG.
+    fn transaction(&self, mut txn: Transaction, log: &PgLog) -> Transaction {
+        let info = self.info_after(log);
+        if self.is_other(log) {
+            txn.log = self.entries.iter().cloned().collect();
+            txn.log_rewind_to = Some(self.keep_to).filter(|_| !is_mutated("skip_rewind"));
+            txn.log_trim_to = Some(info.log_tail).filter(|tail| *tail > log.info().log_tail);
+        }
+        txn.info = Some(info.into());
+        txn
+    }
+
+    fn replace(self, log: &mut PgLog) {
+        let info = self.info_after(log);
+        match self.is_other(log) {
+            true => log.replace(self.keep_to, self.entries, info),
+            false => log.set_info(info),
+        }
+    }
+}
+
+/// Answer to a query that comes before the map that it belongs to.
+pub(crate) fn not_ready(head: Head) -> Message {
+    no_answer(head, errno::EAGAIN)
+}
+
+fn no_answer(head: Head, result: i32) -> Message {
+    Message::of(&PgNotify { head, result, info: PgInfo::default(), lease: None, log: Vec::new() })
+}
+
+fn answer(head: Head, result: Result<(), OpError>) -> Message {
+    Message::of(&PgAck { head, result: result.err().map_or(0, |error| error.told()) })
+}
+
+/// A piece that begins an object anew, or removes it: it can be applied without what the copy has of the object.
+fn is_first(steps: &[Step]) -> bool {
+    matches!(steps.first(), Some(Step::ClearOmap | Step::Remove))
+}

@@ -1,0 +1,543 @@
+//! The PG log in memory: the entries, and an index by request id that finds resends.
+
+use std::collections::VecDeque;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use carmine_pgtypes::{LogEntry, PgInfo, PgState, Returned};
+use carmine_types::{Eversion, ObjectId, ReqId, SpgId, is_mutated};
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
+use crate::config::{LOG_RETURNED_BYTES_MAX, LogLimits};
+
+/// The answer to a resend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Done {
+    pub version: Eversion,
+    pub user_version: u64,
+    pub result: i32,
+    /// Results and outputs of its operations, if its client wants them.
+    pub returned: Option<Arc<Returned>>,
+}
+
+/// Entries and info of one PG; the same as what the store holds once everything submitted is durable.
+#[derive(Debug)]
+pub(crate) struct PgLog {
+    info: PgInfo,
+    entries: VecDeque<LogEntry>,
+    /// Number of the oldest entry; each that is appended has the next one. It wraps.
+    first: u32,
+    /// Numbers of the entries, by their request ids: of those with the same one the newest. A few bytes an entry, for an OSD
+    /// has hundreds of thousands, and each write looks here.
+    by_reqid: HashTable<u32>,
+    outputs: Outputs,
+}
+
+/// The entries that have outputs.
+#[derive(Debug, Default)]
+struct Outputs {
+    /// Their numbers, oldest first.
+    numbers: VecDeque<u32>,
+    /// Memory that they take, bytes: [`LOG_RETURNED_BYTES_MAX`] at most.
+    bytes: usize,
+}
+
+impl PgLog {
+    pub(crate) fn new(pg: SpgId) -> PgLog {
+        let info = PgInfo { pg, ..PgInfo::default() };
+        PgLog {
+            info,
+            entries: VecDeque::new(),
+            first: 0,
+            by_reqid: HashTable::new(),
+            outputs: Outputs::default(),
+        }
+    }
+
+    /// Takes what the store has of the PG; false if that is no log.
+    #[must_use]
+    pub(crate) fn load(&mut self, state: PgState) -> bool {
+        *self = PgLog::new(state.info.pg);
+        let PgState { info, log } = state;
+        if !is_run(info.log_tail, &log, info.last_update) {
+            return false;
+        }
+        self.info.log_tail = info.log_tail;
+        self.info.last_update = info.log_tail;
+        log.into_iter().for_each(|entry| self.push(entry));
+        self.set_info(info);
+        true
+    }
+
+    /// Forgets all: the copy is removed.
+    pub(in crate::pg) fn clear(&mut self) {
+        *self = PgLog::new(self.info.pg);
+    }
+
+    /// The version with which the log ends if entries after `keep_to` go.
+    pub(crate) fn end_of(&self, keep_to: Eversion) -> Eversion {
+        let kept = self.entries.partition_point(|entry| entry.version <= keep_to);
+        kept.checked_sub(1).and_then(|last| self.entries.get(last)).map_or(self.info.log_tail, |e| e.version)
+    }
+
+    /// Takes over another log: these entries come in the place of those after `keep_to`, or of all if that is zero. `info` is
+    /// that of the new log.
+    pub(crate) fn replace(&mut self, keep_to: Eversion, entries: Vec<LogEntry>, info: PgInfo) {
+        self.rewind(keep_to);
+        if keep_to == Eversion::ZERO {
+            (self.info.log_tail, self.info.last_update) = (info.log_tail, info.log_tail);
+        }
+        entries.into_iter().for_each(|entry| self.push(entry));
+        self.forget_to(info.log_tail);
+        self.set_info(info);
+    }
+
+    /// The PG's own record of its state.
+    pub(crate) fn info(&self) -> &PgInfo {
+        &self.info
+    }
+
+    /// Takes an info that was given to the store.
+    pub(crate) fn set_info(&mut self, info: PgInfo) {
+        self.info = info;
+        self.check();
+    }
+
+    /// The info says where the log begins and ends.
+    fn check(&self) {
+        let (info, first, last) = (&self.info, self.entries.front(), self.entries.back());
+        debug_assert!(
+            info.log_tail <= info.last_update,
+            "pg {}: a log ends before its tail: {info:?}",
+            info.pg
+        );
+        debug_assert!(
+            info.complete_to <= info.last_update,
+            "pg {}: a copy is complete to an entry that the log does not have: {info:?}",
+            info.pg
+        );
+        debug_assert!(
+            first.is_none_or(|entry| info.log_tail < entry.version),
+            "pg {}: entry {:?} is before the tail {:?}",
+            info.pg,
+            first.map(|entry| entry.version),
+            info.log_tail
+        );
+        debug_assert_eq!(
+            last.map_or(info.log_tail, |entry| entry.version),
+            info.last_update,
+            "pg {}: the newest entry is the last update",
+            info.pg
+        );
+    }
+
+    /// The number of PGs that the pool had when this one was made: this one, if none is noted.
+    pub(crate) fn made_with(&mut self, pg_num: u32) -> u32 {
+        if self.info.pg_num == 0 {
+            self.info.pg_num = pg_num;
+        }
+        self.info.pg_num
+    }
+
+    /// Appends an entry; its version becomes the last update.
+    ///
+    /// # Panics
+    /// It does not follow that: logs from disk and from other OSDs are checked before.
+    pub(crate) fn push(&mut self, mut entry: LogEntry) {
+        let last = self.info.last_update;
+        assert!(
+            follows(last, entry.version),
+            "pg {}: version {:?} comes after {last:?}: versions rise by one",
+            self.info.pg,
+            entry.version
+        );
+        self.info.last_update = entry.version;
+        self.share_name(&mut entry);
+        let number = self.first.wrapping_add(self.entries.len() as u32);
+        let (reqid, output_bytes) = (entry.reqid, returned_bytes(&entry));
+        self.entries.push_back(entry);
+        if output_bytes > 0 {
+            self.note_outputs(number, output_bytes);
+        }
+        // Entries without a client (repairs) have a zero id, which no resend carries.
+        if reqid != ReqId::default() {
+            self.index(reqid, number);
+        }
+    }
+
+    /// This entry has outputs. Those of the oldest are forgotten where all together take too much memory.
+    #[cold]
+    fn note_outputs(&mut self, number: u32, bytes: usize) {
+        self.outputs.numbers.push_back(number);
+        self.outputs.bytes += bytes;
+        while self.outputs.bytes > LOG_RETURNED_BYTES_MAX
+            && let Some(oldest) = self.outputs.numbers.pop_front()
+        {
+            let entry = self.entries.get_mut(oldest.wrapping_sub(self.first) as usize);
+            let returned = entry.and_then(|entry| entry.returned.take());
+            self.outputs.bytes -= returned.map_or(0, |returned| returned.memory_bytes());
+        }
+    }
+
+    /// An object's entries share its name with the one before, if that is still here.
+    fn share_name(&self, entry: &mut LogEntry) {
+        let Some(prior) = self.find_version(entry.prior) else { return };
+        if *prior.oid == *entry.oid {
+            entry.oid = Arc::clone(&prior.oid);
+        }
+    }
+
+    fn index(&mut self, reqid: ReqId, number: u32) {
+        let PgLog { entries, first, by_reqid, .. } = self;
+        let reqid_of = |number: &u32| entries.get(number.wrapping_sub(*first) as usize).map(|e| e.reqid);
+        let is_it = |number: &u32| reqid_of(number) == Some(reqid);
+        let hash_of = |number: &u32| hash(&reqid_of(number).unwrap_or_default());
+        match by_reqid.entry(hash(&reqid), is_it, hash_of) {
+            Entry::Occupied(mut older) => *older.get_mut() = number,
+            Entry::Vacant(place) => drop(place.insert(number)),
+        }
+    }
+
+    pub(crate) fn find(&self, reqid: &ReqId) -> Option<Done> {
+        let entry = self.find_entry(reqid)?;
+        Some(Done {
+            version: entry.version,
+            user_version: entry.user_version,
+            result: entry.result,
+            returned: entry.returned.clone(),
+        })
+    }
+
+    fn find_entry(&self, reqid: &ReqId) -> Option<&LogEntry> {
+        let entry_of = |number: &u32| self.entries.get(number.wrapping_sub(self.first) as usize);
+        let is_it = |number: &u32| entry_of(number).is_some_and(|entry| entry.reqid == *reqid);
+        entry_of(self.by_reqid.find(hash(reqid), is_it)?)
+    }
+
+    /// Where to cut the log now, if it is long enough for a batch. What is not committed everywhere, up to the version number
+    /// `committed`, stays: in the next interval its requests come again, and are found here.
+    pub(crate) fn trim_point(&self, limits: LogLimits, committed: u64) -> Option<Eversion> {
+        let extra = self.entries.len().checked_sub(limits.entries_min())?;
+        if extra < limits.trim_batch() {
+            return None;
+        }
+        let is_committed = |entry: &LogEntry| entry.version.version <= committed;
+        let count = match is_mutated("trim_uncommitted") {
+            true => extra,
+            false => extra.min(self.entries.partition_point(is_committed)),
+        };
+        (count >= limits.trim_batch()).then(|| self.entries.get(count - 1).map(|e| e.version)).flatten()
+    }
+
+    /// Drops entries up to and including `to`.
+    pub(crate) fn trim(&mut self, to: Eversion) {
+        self.forget_to(to);
+        self.check();
+    }
+
+    fn forget_to(&mut self, to: Eversion) {
+        while let Some(entry) = self.entries.pop_front_if(|e| e.version <= to) {
+            self.forget(&entry, self.first);
+            self.first = self.first.wrapping_add(1);
+            self.info.log_tail = entry.version;
+        }
+    }
+
+    /// Drops entries after `keep_to`: they did not happen.
+    fn rewind(&mut self, keep_to: Eversion) {
+        while let Some(entry) = self.entries.pop_back_if(|e| e.version > keep_to) {
+            self.forget(&entry, self.first.wrapping_add(self.entries.len() as u32));
+        }
+        self.info.last_update = self.entries.back().map_or(self.info.log_tail, |e| e.version);
+    }
+
+    /// It has an entry of this request for this object.
+    pub(crate) fn has(&self, reqid: &ReqId, oid: &ObjectId) -> bool {
+        self.find_entry(reqid).is_some_and(|entry| *entry.oid == *oid)
+    }
+
+    /// The entry of this number, the oldest or the newest, is gone.
+    fn forget(&mut self, entry: &LogEntry, number: u32) {
+        if let Ok(found) = self.by_reqid.find_entry(hash(&entry.reqid), |n| *n == number) {
+            found.remove();
+        }
+        if entry.returned.is_some() {
+            self.outputs.bytes -= returned_bytes(entry);
+            let numbers = &mut self.outputs.numbers;
+            numbers.pop_front_if(|oldest| *oldest == number).or_else(|| numbers.pop_back());
+        }
+    }
+
+    /// Number of its entries.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Entries after `from`, oldest first.
+    pub(crate) fn after(&self, from: Eversion) -> impl Iterator<Item = &LogEntry> {
+        self.entries.iter().filter(move |e| e.version > from)
+    }
+
+    /// The newest version that this log has in common with another one (its tail and its entries), and thus up to which
+    /// both copies went through the same changes. `None` if they do not touch.
+    pub(crate) fn common_with(&self, other_tail: Eversion, other: &[LogEntry]) -> Option<Eversion> {
+        let mine = |e: &LogEntry| self.find_version(e.version).is_some_and(|m| m.reqid == e.reqid);
+        if let Some(entry) = other.iter().rev().find(|e| mine(e) || e.version == self.info.log_tail) {
+            return Some(entry.version);
+        }
+        let touches = other_tail == self.info.log_tail || self.find_version(other_tail).is_some();
+        touches.then_some(other_tail)
+    }
+
+    /// The version with this number, which is one of the log, or that of its tail.
+    pub(crate) fn version_of(&self, number: u64) -> Eversion {
+        let count = number.checked_sub(self.info.log_tail.version);
+        let count = count.unwrap_or_else(|| panic!("pg {}: version {number} is trimmed", self.info.pg));
+        let entry = (count as usize).checked_sub(1).and_then(|at| self.entries.get(at));
+        let version = entry.map_or(self.info.log_tail, |entry| entry.version);
+        assert_eq!(version.version, number, "pg {}: an entry of the log", self.info.pg);
+        version
+    }
+
+    fn find_version(&self, version: Eversion) -> Option<&LogEntry> {
+        let first = self.entries.front()?.version.version;
+        let at = usize::try_from(version.version.checked_sub(first)?).ok()?;
+        self.entries.get(at).filter(|entry| entry.version == version)
+    }
+}
+
+fn returned_bytes(entry: &LogEntry) -> usize {
+    entry.returned.as_ref().map_or(0, |returned| returned.memory_bytes())
+}
+
+/// A version is the next one: numbers rise by one, and epochs do not fall.
+fn follows(last: Eversion, next: Eversion) -> bool {
+    last.version.checked_add(1) == Some(next.version) && last.epoch <= next.epoch
+}
+
+/// These entries are a log behind this tail that ends with this version.
+pub(crate) fn is_run(tail: Eversion, entries: &[LogEntry], end: Eversion) -> bool {
+    let mut last = tail;
+    let rises =
+        entries.iter().all(|entry| follows(std::mem::replace(&mut last, entry.version), entry.version));
+    rises && last == end
+}
+
+fn hash(reqid: &ReqId) -> u64 {
+    FixedState::default().hash_one(reqid)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use carmine_types::{LogOp, UTime};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A change of a log: a client's write, or a repair's entry, of an object; the oldest or the newest entries go.
+    #[derive(Clone, Debug)]
+    enum Act {
+        Push { client: u64, object: u8, outputs: usize },
+        Trim(u64),
+        Rewind(u64),
+    }
+
+    fn acts() -> impl Strategy<Value = Vec<Act>> {
+        let act = prop_oneof![
+            8 => (0..12u64, 0..4u8, 0..3usize).prop_map(|(client, object, outputs)| Act::Push { client, object, outputs }),
+            1 => (0..6u64).prop_map(Act::Trim),
+            1 => (0..4u64).prop_map(Act::Rewind),
+        ];
+        proptest::collection::vec(act, 0..200)
+    }
+
+    fn entry(number: u64, client: u64, object: u8, prior: Eversion) -> LogEntry {
+        LogEntry {
+            version: Eversion::new(1, number),
+            prior,
+            // Client 0 stands for none; the others send again what they sent before.
+            reqid: ReqId { client, inc: 0, tid: client },
+            oid: ObjectId::head(1, b"", b"", &[object]).into(),
+            op: LogOp::Modify,
+            user_version: number,
+            result: 0,
+            mtime: UTime::default(),
+            clones: Box::default(),
+            returned: None,
+        }
+    }
+
+    fn with_outputs(entry: LogEntry, outputs: usize, bytes: usize) -> LogEntry {
+        let returned = Returned(vec![(1, vec![7; bytes].into()); outputs].into());
+        LogEntry { returned: (outputs > 0).then(|| returned.into()), ..entry }
+    }
+
+    /// The log counts the memory of outputs, and it is what its entries hold.
+    fn output_bytes(log: &PgLog) -> usize {
+        let held = || log.after(Eversion::ZERO).filter_map(|entry| entry.returned.as_ref());
+        assert_eq!(log.outputs.numbers.len(), held().count());
+        let bytes = held().map(|returned| returned.memory_bytes()).sum();
+        assert_eq!(log.outputs.bytes, bytes);
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn a_request_is_found_as_long_as_its_entry_is_there(start in prop_oneof![Just(0), Just(u32::MAX - 20)], acts in acts()) {
+            let mut log = PgLog::new(SpgId::default());
+            log.first = start;
+            let mut model: VecDeque<LogEntry> = VecDeque::new();
+            let mut newest: BTreeMap<ReqId, Eversion> = BTreeMap::new();
+            for act in acts {
+                let last = log.info().last_update.version;
+                match act {
+                    Act::Push { client, object, outputs } => {
+                        let prior = model.iter().rev().find(|e| *e.oid.name == [object]);
+                        let entry = entry(last + 1, client, object, prior.map_or(Eversion::default(), |e| e.version));
+                        let entry = with_outputs(entry, outputs, 9);
+                        newest.insert(entry.reqid, entry.version);
+                        model.push_back(entry.clone());
+                        log.push(entry);
+                    }
+                    Act::Trim(count) => {
+                        let to = Eversion::new(1, log.info().log_tail.version + count.min(model.len() as u64));
+                        log.trim(to);
+                        model.retain(|e| e.version > to);
+                    }
+                    Act::Rewind(count) => {
+                        let to = Eversion::new(1, last - count.min(model.len() as u64));
+                        log.rewind(to);
+                        model.retain(|e| e.version <= to);
+                    }
+                }
+                prop_assert!(log.after(Eversion::default()).eq(model.iter()));
+                output_bytes(&log);
+                for (reqid, version) in &newest {
+                    // An older entry of the same request may be forgotten with a newer one.
+                    let there = *reqid != ReqId::default() && model.iter().any(|e| e.version == *version && e.reqid == *reqid);
+                    prop_assert_eq!(log.find(reqid).map(|d| d.version), there.then_some(*version));
+                }
+            }
+        }
+    }
+
+    const LIMITS: LogLimits = LogLimits::new(8, 4);
+
+    /// A log with entries 1.. of other objects and clients.
+    fn log(entries: u64) -> PgLog {
+        let mut log = PgLog::new(SpgId::default());
+        (1..=entries).for_each(|n| log.push(entry(n, n, n as u8, Eversion::default())));
+        log
+    }
+
+    #[test]
+    fn the_log_is_trimmed_in_batches_and_keeps_what_is_not_committed() {
+        let point = |entries, committed| log(entries).trim_point(LIMITS, committed).map(|to| to.version);
+        assert_eq!(
+            [point(7, 7), point(11, 11), point(12, 12), point(20, 20)],
+            [None, None, Some(4), Some(12)]
+        );
+        assert_eq!([point(12, 4), point(12, 3), point(12, 0)], [Some(4), None, None]);
+        assert_eq!([point(30, 7), point(30, 3)], [Some(7), None], "no one by one");
+        let mut short = log(12);
+        short.trim(Eversion::new(1, 4));
+        assert_eq!(short.trim_point(LIMITS, 12), None);
+        assert_eq!(short.info().log_tail.version, 4);
+        let versions = [4, 5, 12].map(|number| short.version_of(number));
+        assert_eq!(versions, [4, 5, 12].map(|number| Eversion::new(1, number)), "and its tail");
+    }
+
+    #[test]
+    fn a_log_is_a_run_of_versions() {
+        let entries = |versions: &[(u32, u64)]| -> Vec<LogEntry> {
+            let of = |(epoch, number): &(u32, u64)| LogEntry {
+                version: Eversion::new(*epoch, *number),
+                ..entry(*number, *number, 1, Eversion::default())
+            };
+            versions.iter().map(of).collect()
+        };
+        let tail = Eversion::new(1, 4);
+        let is_log = |versions: &[(u32, u64)], end| is_run(tail, &entries(versions), end);
+        assert!(is_log(&[], tail) && is_log(&[(1, 5), (3, 6)], Eversion::new(3, 6)));
+        for wrong in
+            [&[(1, 6)][..], &[(1, 4)], &[(0, 5)], &[(1, 5), (1, 7)], &[(2, 5), (1, 6)], &[(1, 5), (1, 5)]]
+        {
+            let end = wrong.last().map_or(tail, |(epoch, number)| Eversion::new(*epoch, *number));
+            assert!(!is_log(wrong, end), "{wrong:?}");
+        }
+        assert!(!is_log(&[(1, 5)], Eversion::new(1, 6)), "it ends elsewhere");
+        let info = PgInfo { log_tail: tail, last_update: Eversion::new(1, 6), ..PgInfo::default() };
+        let mut log = PgLog::new(SpgId::default());
+        assert!(!log.load(PgState { info: info.clone(), log: entries(&[(1, 6)]) }));
+        assert!(log.load(PgState { info, log: entries(&[(1, 5), (1, 6)]) }));
+    }
+
+    #[test]
+    fn another_log_is_taken_over() {
+        let newer = |from: u64, to: u64| -> Vec<LogEntry> {
+            let of =
+                |n| LogEntry { version: Eversion::new(2, n), ..entry(n, 100 + n, 1, Eversion::default()) };
+            (from..=to).map(of).collect()
+        };
+        let info = |tail: Eversion, last| PgInfo {
+            log_tail: tail,
+            last_update: Eversion::new(2, last),
+            ..PgInfo::default()
+        };
+        let mut ours = log(10);
+        assert_eq!(ours.end_of(Eversion::new(1, 6)).version, 6);
+        ours.replace(Eversion::new(1, 6), newer(7, 9), info(Eversion::new(1, 4), 9));
+        let numbers = |log: &PgLog| log.after(Eversion::ZERO).map(|e| e.version.version).collect::<Vec<_>>();
+        assert_eq!(numbers(&ours), [5, 6, 7, 8, 9], "the tail is the other log's");
+        assert!(ours.find(&ReqId { client: 8, inc: 0, tid: 8 }).is_none(), "its entry was undone");
+        ours.replace(Eversion::ZERO, newer(31, 33), info(Eversion::new(1, 30), 33));
+        assert_eq!((numbers(&ours), ours.info().log_tail), (vec![31, 32, 33], Eversion::new(1, 30)));
+        ours.replace(
+            Eversion::ZERO,
+            Vec::new(),
+            PgInfo { last_update: Eversion::new(2, 50), ..info(Eversion::new(2, 50), 50) },
+        );
+        assert_eq!((numbers(&ours), ours.end_of(Eversion::ZERO)), (vec![], Eversion::new(2, 50)));
+    }
+
+    #[test]
+    #[should_panic(expected = "versions rise by one")]
+    fn a_gap_in_the_log_is_a_fault() {
+        log(3).push(entry(5, 5, 5, Eversion::default()));
+    }
+
+    #[test]
+    fn outputs_of_the_oldest_are_forgotten_where_they_take_too_much_memory() {
+        let mut log = PgLog::new(SpgId::default());
+        let most = LOG_RETURNED_BYTES_MAX / Returned(vec![(1, vec![7; 64].into()); 4].into()).memory_bytes();
+        for n in 1..=most as u64 + 10 {
+            log.push(with_outputs(entry(n, n, 0, Eversion::ZERO), 4, 64));
+            assert!(output_bytes(&log) <= LOG_RETURNED_BYTES_MAX);
+        }
+        let has_outputs = |n: u64| {
+            let done = log.find(&entry(n, n, 0, Eversion::ZERO).reqid).expect("the entry stays");
+            done.returned.is_some()
+        };
+        assert!((1..=10).all(|n| !has_outputs(n)) && (11..=most as u64 + 10).all(has_outputs));
+        log.trim(Eversion::new(1, 20));
+        log.rewind(Eversion::new(1, 30));
+        assert_eq!(log.outputs.numbers.len(), 10);
+        log.rewind(Eversion::new(1, 20));
+        assert_eq!(output_bytes(&log), 0);
+    }
+
+    #[test]
+    fn entries_of_an_object_share_its_name() {
+        let mut log = PgLog::new(SpgId::default());
+        log.push(entry(1, 1, 7, Eversion::default()));
+        log.push(entry(2, 2, 7, Eversion::new(1, 1)));
+        log.push(entry(3, 3, 8, Eversion::new(1, 1)));
+        let names: Vec<_> = log.after(Eversion::default()).map(|e| Arc::clone(&e.oid)).collect();
+        assert!(Arc::ptr_eq(&names[0], &names[1]), "the name is held twice");
+        assert_eq!(*names[2].name, [8], "an entry has its own object's name, whatever it says came before");
+    }
+}

@@ -1,0 +1,367 @@
+//! Carries out what [`Peering`](carmine_peering::Peering) decides, and brings it what happens: maps, answers of replicas,
+//! the ends of pauses, what became durable.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use carmine_crush::{MapView, Standing, wanted_temp};
+use carmine_messenger::Message;
+use carmine_peering::{
+    Copy, Effect, Effects, Event, Lease, Level, Map, Member, OsdState, Phase, Place, Then, Trouble,
+};
+use carmine_pgtypes::{LogEntry, PgInfo, Transaction, pg_bits};
+use carmine_reactor::Group;
+use carmine_store::StoreError;
+use carmine_types::{Epoch, Errno, Eversion, LogOp, OsdId, errno};
+use carmine_wire::header::Front;
+use carmine_wire::osdmap::{PgPool, Pin};
+
+use crate::join;
+use crate::messages::{Head, PgAck, PgActivate, PgNotify, PgQuery, Promise};
+use crate::pg::Pg;
+use crate::pg::recovery::push::{self, Repair};
+use crate::shard::OsdShard;
+
+/// What is said of a PG whose state the store does not give.
+const UNREADABLE: &str = "its state cannot be read";
+
+impl Pg {
+    /// Reads the PG's state from the store and then follows the newest map.
+    pub(crate) fn load(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        osd.shard.spawn(Group::Recovery, "pg-load", async move {
+            match own.store.load_pg(pg.id).await {
+                Ok(state) => {
+                    if let Some(state) = state {
+                        if !pg.log.borrow_mut().load(state) {
+                            let (what, why) =
+                                (format!("log of pg {}", pg.id), "its versions have gaps".to_owned());
+                            return pg.fail(&own, UNREADABLE, &StoreError::Damaged { what, why });
+                        }
+                        pg.promised_before(&own);
+                        pg.note_pg_num(own.view().as_ref().and_then(|view| view.map().pool(pg.id.pgid.pool)));
+                    }
+                    pg.on(&own, Event::Loaded);
+                }
+                Err(error) => pg.fail(&own, UNREADABLE, &error),
+            }
+        });
+        osd.shard.spawn(Group::Client, "pg-commit", Rc::clone(self).pump_commits(Rc::clone(osd)));
+    }
+
+    /// Follows a new map.
+    pub(crate) fn on_map(self: &Rc<Self>, osd: &Rc<OsdShard>, view: &MapView, osds: &Arc<[OsdState]>) {
+        let map = view.map();
+        let (mapping, pool) = (view.mapping(self.id.pgid), map.pool(self.id.pgid.pool));
+        let up = mapping.up.iter().filter_map(|osd| OsdId::from_item(*osd)).collect();
+        let up_thru = mapping.acting_primary.map_or(Epoch(0), |primary| map.up_thru(primary));
+        self.note_pg_num(pool);
+        let mut members: Vec<Member> = mapping.acting_osds().filter_map(|osd| member(view, osd)).collect();
+        // Stable: the primary to the front, if it is not there.
+        members.sort_by_key(|member| Some(member.osd) != mapping.acting_primary);
+        let pin = Pin::of(map, self.id.pgid, &mapping.wanted);
+        let owners = pin.owners.into_iter().filter_map(OsdId::from_item).collect();
+        let (size, min_size, pg_num) =
+            pool.map_or((0, 1, 0), |pool| (usize::from(pool.size), usize::from(pool.min_size), pool.pg_num));
+        if mapping.acting_primary != Some(osd.config.id) {
+            self.leases.led_by_other(map.epoch);
+        }
+        let is_remapped = mapping.acting != mapping.up;
+        let epoch = view.epoch();
+        let osds = Arc::clone(osds);
+        let map = Map { epoch, members, up, up_thru, osds, owners, size, min_size, is_remapped, pg_num };
+        self.snaps.follow(self.id.pgid.pool, view.map());
+        self.on(osd, Event::Map(map));
+        self.trim_snaps(osd);
+    }
+
+    /// Which objects are its own depends on the pool's number of PGs when it was made.
+    fn note_pg_num(&self, pool: Option<&PgPool>) {
+        if let Some(pool) = pool {
+            let made_with = self.log.borrow_mut().made_with(pool.pg_num);
+            self.bits.set(pg_bits(self.id.pgid.ps, made_with));
+        }
+    }
+
+    /// Gives an event to the state machine, and carries out what follows but for the part of the one who brings it.
+    pub(in crate::pg) fn on(self: &Rc<Self>, osd: &Rc<OsdShard>, event: Event) -> Then {
+        let is_map = matches!(event, Event::Map(_));
+        let (waited, had_news, was) = {
+            let peering = self.peering.borrow();
+            (peering.waits_for_monitor(), peering.has_newcomers(), (peering.is_active(), peering.recovers()))
+        };
+        let Effects { list, then } = self.peering.borrow_mut().on(self.log.borrow().info(), event);
+        list.into_iter().for_each(|effect| self.perform(osd, effect));
+        self.write_history(osd);
+        self.changed.notify_all();
+        let peering = self.peering.borrow();
+        // A report that speaks of an earlier map is not used: it is sent again.
+        let waits = peering.waits_for_monitor() && (!waited || is_map);
+        let has_news = peering.has_newcomers() && (!had_news || is_map);
+        let is_other = was != (peering.is_active(), peering.recovers());
+        if waits || has_news || (is_other && peering.leads()) {
+            self.tell_soon(osd);
+        }
+        then
+    }
+
+    fn perform(self: &Rc<Self>, osd: &Rc<OsdShard>, effect: Effect) {
+        match effect {
+            Effect::StartOver => {
+                self.pipeline.start_over();
+                self.leases.start_over();
+                self.backend.start_over(self.last_update().version);
+                self.replica.start_over();
+                self.recovery.start_over();
+            }
+            Effect::DropOps => {
+                let ops = self.pipeline.take_waiting();
+                osd.metrics.borrow_mut().ops_dropped += ops.len() as u64;
+                ops.iter().for_each(|op| op.abandon());
+                // The clients go to the new primary, which knows who watches.
+                self.watched.forget();
+                self.usage.borrow_mut().reset();
+                self.scrub.forget();
+                self.forget_told();
+            }
+            Effect::Query { attempt, to } => self.work(osd, Work::Query { attempt, to }),
+            Effect::Repair { attempt, to, place, keeps_place, changed, may_lead } => {
+                let repair = Repair::beside(osd, self, attempt, to);
+                push::start(Repair { place, keeps_place, changed, may_lead, ..repair });
+            }
+            Effect::WriteInfo { attempt, info } => {
+                self.leases.ask(osd.shard.now_ns());
+                self.write_info(osd, attempt, info);
+            }
+            Effect::Activate { attempt, to, place, is_whole } => {
+                self.work(osd, Work::Activate { attempt, to, place, is_whole });
+            }
+            Effect::Recover { to, place, .. } => self.expect_recovery(to, place),
+            Effect::Serve { followers } => {
+                self.backend.serve(&followers, self.recovery.windows());
+                if !osd.stopping.get() {
+                    self.leases.serve(&followers, osd.config.heartbeat.lease());
+                }
+                self.start_recovery(osd);
+                osd.metrics.borrow_mut().activations += 1;
+                self.count_objects(osd);
+                self.snaps.start_over();
+                self.trim_snaps(osd);
+                self.resume(osd);
+            }
+            Effect::AwaitLease { attempt, lease } => self.work(osd, Work::AwaitLease { attempt, lease }),
+            Effect::WantUpThru { epoch } => join::want_up_thru(osd, epoch),
+            Effect::Timer { attempt, after } => self.work(osd, Work::Pause { attempt, after }),
+            Effect::TellPrimary { errno } => self.tell_primary(osd, errno.0),
+            Effect::Log(Level::Info, why) => {
+                tracing::info!("pg {}: begins its interval anew: {why}", self.id);
+            }
+            Effect::Log(Level::Error, why) => tracing::error!("pg {}: {why}", self.id),
+        }
+    }
+
+    /// Does what takes time in a task, which brings the event that follows.
+    fn work(self: &Rc<Self>, osd: &Rc<OsdShard>, work: Work) {
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        osd.shard.spawn(Group::Recovery, "peering", async move {
+            // A message of an attempt that is over must not go out in the name of the next one.
+            let is_over = |attempt| !pg.peering.borrow().is_under_way(attempt);
+            let event = match work {
+                Work::Query { attempt, .. } | Work::Activate { attempt, .. } if is_over(attempt) => return,
+                Work::Query { attempt, to: from } => {
+                    Event::Notified { attempt, from, copy: pg.query(&own, from).await }
+                }
+                Work::Activate { attempt, to: from, place, is_whole } => {
+                    let result = pg.activate(&own, from, place, is_whole).await;
+                    Event::ActivateAcked { attempt, from, result }
+                }
+                Work::AwaitLease { attempt, lease } => pg.await_lease(&own, attempt, lease).await,
+                Work::Pause { attempt, after } => {
+                    own.shard.sleep(after).await;
+                    Event::Timer { attempt }
+                }
+            };
+            pg.on(&own, event);
+        });
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(in crate::pg) async fn ask<T: Front>(
+        &self,
+        osd: &OsdShard,
+        to: OsdId,
+        request: Message,
+    ) -> Result<T, Trouble> {
+        let answer = osd.peers.request(to, self.id, request).await.ok_or(Trouble::NoAnswer)?;
+        answer.decode().map_err(|error| {
+            tracing::warn!("pg {}: {to} answers nonsense: {error}", self.id);
+            Trouble::BadAnswer
+        })
+    }
+
+    /// Sends an order and waits until it is done.
+    pub(in crate::pg) async fn order(
+        &self,
+        osd: &OsdShard,
+        to: OsdId,
+        order: Message,
+    ) -> Result<(), Trouble> {
+        let ack: PgAck = self.ask(osd, to, order).await?;
+        if ack.result == 0 { Ok(()) } else { Err(Trouble::Refused(Errno(ack.result))) }
+    }
+
+    async fn query(&self, osd: &OsdShard, to: OsdId) -> Result<Copy, Trouble> {
+        let (last_update, acting) = (self.last_update(), self.acting());
+        let query = PgQuery { head: self.head(osd), last_update, acting };
+        let PgNotify { result, info, lease, log, .. } = self.ask(osd, to, Message::of(&query)).await?;
+        match result {
+            0 if log.iter().any(|entry| !self.contains(&entry.oid)) => Err(Trouble::BadAnswer),
+            0 => {
+                self.learn_scrubs(&info);
+                let common = self.common_with(&info, &log);
+                let differs = |e: &LogEntry| Some(e.version) > common && e.op != LogOp::Error;
+                let changed = log.iter().filter(|e| differs(e)).flat_map(LogEntry::objects).collect();
+                let PgInfo { last_update, last_epoch_started, incomplete, last_backfill, history, .. } = info;
+                let until = |left_ms: u32| osd.shard.now_ns() + u64::from(left_ms) * 1_000_000;
+                let lease = lease.map(|Promise { holder, interval, left_ms }| Lease {
+                    holder,
+                    interval,
+                    until_ns: until(left_ms),
+                });
+                Ok(Copy {
+                    last_update,
+                    last_epoch_started,
+                    incomplete,
+                    common,
+                    last_backfill,
+                    changed,
+                    lease,
+                    history,
+                })
+            }
+            errno::EAGAIN => Err(Trouble::OtherMap),
+            errno => Err(Trouble::Refused(Errno(errno))),
+        }
+    }
+
+    /// The newest entry that another copy's log and ours have in common, and as of which it has all objects.
+    fn common_with(&self, info: &PgInfo, entries: &[LogEntry]) -> Option<Eversion> {
+        let log = self.log.borrow();
+        let common = log.common_with(info.log_tail, entries)?;
+        if !info.incomplete {
+            return Some(common);
+        }
+        // Both logs must tell what changed since.
+        let tail = info.log_tail.max(log.info().log_tail);
+        (info.complete_to > Eversion::ZERO && info.complete_to >= tail).then(|| common.min(info.complete_to))
+    }
+
+    /// Gives a replica the log entries that it lacks, and tells it whether its copy is whole.
+    async fn activate(&self, osd: &OsdShard, to: OsdId, place: Place, is_whole: bool) -> Result<(), Trouble> {
+        let activate = {
+            let log = self.log.borrow();
+            let Place { common, last_backfill } = place;
+            let from = common.unwrap_or(log.info().log_tail);
+            // Without a common entry all objects are compared: of the none before the first it has all.
+            let (complete_to, last_backfill) = match common {
+                _ if is_whole => (Eversion::ZERO, None),
+                Some(common) => (common, last_backfill),
+                None => (log.info().last_update, Some(self.first_object())),
+            };
+            PgActivate {
+                head: self.head(osd),
+                keep_to: common.unwrap_or(Eversion::ZERO),
+                lease_ms: osd.config.heartbeat.lease().as_millis() as u32,
+                info: PgInfo { incomplete: !is_whole, complete_to, last_backfill, ..log.info().clone() },
+                log: log.after(from).cloned().collect(),
+            }
+        };
+        self.order(osd, to, Message::of(&activate)).await
+    }
+
+    /// Writes down which intervals there were, if that is not written yet. Nobody waits for it.
+    fn write_history(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        let unwritten = self.peering.borrow().unwritten(self.log.borrow().info());
+        let Some(history) = unwritten else { return };
+        let info = PgInfo { history, ..self.info() };
+        self.log.borrow_mut().set_info(info.clone());
+        let commit = osd.store.submit(Transaction { info: Some(info.into()), ..self.transaction() });
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        osd.shard.spawn(Group::Recovery, "pg-history", async move {
+            if let Err(error) = commit.await {
+                pg.fail(&own, "its history cannot be written", &error);
+            }
+        });
+    }
+
+    fn write_info(self: &Rc<Self>, osd: &Rc<OsdShard>, attempt: u64, info: PgInfo) {
+        self.log.borrow_mut().set_info(info.clone());
+        let commit = osd.store.submit(Transaction { info: Some(info.into()), ..self.transaction() });
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        osd.shard.spawn(Group::Recovery, "pg-info", async move {
+            match commit.await {
+                Ok(()) => drop(pg.on(&own, Event::InfoWritten { attempt })),
+                Err(error) => pg.fail(&own, "its store failed", &error),
+            }
+        });
+    }
+
+    pub(in crate::pg) fn head(&self, osd: &OsdShard) -> Head {
+        let id = self.peering.borrow().attempt_id();
+        Head { pg: self.id, epoch: osd.epoch(), interval: id.interval, attempt: id.attempt }
+    }
+
+    /// The store failed: nothing may be acknowledged any more. Operations wait, as for a PG without OSDs; a primary that
+    /// waits for this copy is told.
+    pub(in crate::pg) fn fail(self: &Rc<Self>, osd: &Rc<OsdShard>, what: &str, error: &StoreError) {
+        tracing::error!("pg {}: {what}: {error}", self.id);
+        self.on(osd, Event::StoreFailed { errno: Errno(error.errno()) });
+    }
+
+    /// The acting set that this primary asks the monitor for, by this map, if it wants another one. For a PG that is active it is a
+    /// promise to leave all members complete.
+    pub(crate) fn wanted_temp(self: &Rc<Self>, osd: &Rc<OsdShard>, view: &MapView) -> Option<Vec<i32>> {
+        let standing = self.standing();
+        if standing == Standing::Complete {
+            let may_leave = self.somebody_may_leave(view);
+            self.on(osd, Event::Reported { epoch: view.epoch(), may_leave });
+        }
+        wanted_temp(view.map(), self.id.pgid, view.mapping(self.id.pgid), standing)
+    }
+
+    fn standing(&self) -> Standing {
+        let peering = self.peering.borrow();
+        if peering.unsettled(self.recovery.stage()).is_none() {
+            return Standing::Complete;
+        }
+        let is_well = !matches!(peering.phase(), Phase::Loading | Phase::Failed(_));
+        let is_complete = is_well && !self.log.borrow().info().incomplete;
+        peering.successor().map_or(Standing::Waits { is_complete }, Standing::LedBy)
+    }
+
+    fn somebody_may_leave(&self, view: &MapView) -> bool {
+        let Some(entry) = view.map().pg_temp.get(&self.id.pgid) else { return false };
+        let size = view.map().pool(self.id.pgid.pool).map_or(0, |pool| usize::from(pool.size));
+        let mapping = view.mapping(self.id.pgid);
+        let stays = |osd: OsdId| mapping.wanted.iter().any(|item| OsdId::from_item(*item) == Some(osd));
+        let pin = Pin::parse(entry);
+        let all_up = pin.members().all(|osd| view.map().is_up(osd));
+        all_up && mapping.wanted.len() >= size && !pin.members().all(stays)
+    }
+}
+
+/// Work that takes time.
+enum Work {
+    Query { attempt: u64, to: OsdId },
+    Activate { attempt: u64, to: OsdId, place: Place, is_whole: bool },
+    AwaitLease { attempt: u64, lease: Lease },
+    Pause { attempt: u64, after: Duration },
+}
+
+fn member(view: &MapView, osd: OsdId) -> Option<Member> {
+    let at = osd.0 as usize;
+    let addr = view.map().client_addrs.get(at)?.msgr2()?;
+    let up_from = view.map().osd_info.get(at).map_or(Epoch(0), |info| info.up_from);
+    Some(Member { osd, addr: addr.sock?, nonce: addr.nonce, up_from })
+}

@@ -1,0 +1,422 @@
+//! Makes the objects of a replica's copy equal to the primary's.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use carmine_messenger::{Message, with_timeout};
+use carmine_peering::{Event, Peering, Place, Then, Trouble};
+use carmine_pgtypes::{LogEntry, ObjectChange, ObjectMeta, Sealed, Step};
+use carmine_reactor::{Group, Payload};
+use carmine_store::{BLOCK_BYTES, OmapRange, StoreError};
+use carmine_types::{Errno, Eversion, LogOp, ObjectId, OsdId, UTime, errno};
+
+use super::run::Turn;
+use crate::for_each::for_each;
+use crate::messages::{PgAck, PgRepair, PushObject};
+use crate::pg::Pg;
+use crate::pg::copies::heal::{self, Fate, IfUnfound, Unhealed};
+use crate::pg::family::{self, Family};
+use crate::shard::OsdShard;
+
+/// Bytes of an object in one push: a piece of its block map.
+const PUSH_BYTES: u64 = 256 << 10;
+/// Pieces of an object that are pushed at the same time.
+const PIECES: usize = 4;
+/// Bytes of omap keys and values in one push.
+const OMAP_PAGE_BYTES: usize = 256 << 10;
+/// Objects of a PG that are pushed at the same time before it serves.
+const PUSHES: usize = 4;
+/// An object is looked at again though no write was committed: one that changed nothing ends without a sign.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// An object to which something is still being written after this time is passed by for now.
+const QUIET_WAIT: Duration = Duration::from_secs(1);
+
+/// The repair of one replica's copy.
+pub(in crate::pg) struct Repair {
+    pub osd: Rc<OsdShard>,
+    pub pg: Rc<Pg>,
+    /// It ends with this attempt.
+    pub attempt: u64,
+    /// The replica.
+    pub to: OsdId,
+    /// The objects that the copy has; all others are compared.
+    pub place: Place,
+    /// An interruption leaves the copy with this place.
+    pub keeps_place: bool,
+    /// Objects that the replica's log changed after that.
+    pub changed: Vec<Arc<ObjectId>>,
+    /// The replica could lead as well.
+    pub may_lead: bool,
+}
+
+/// Why a repair ended.
+pub(in crate::pg) enum Stop {
+    /// Another attempt is under way: nobody waits for this one.
+    Superseded,
+    /// It failed.
+    Failed(Trouble),
+}
+
+/// Starts a repair; a few run at the same time.
+pub(in crate::pg) fn start(repair: Repair) {
+    let shard = repair.osd.shard.clone();
+    shard.spawn(Group::Recovery, "repair", async move {
+        let _permit = repair.osd.repairs.acquire(1).await;
+        repair.run().await;
+    });
+}
+
+impl Repair {
+    async fn run(&self) {
+        let (attempt, from, differ) = (self.attempt, self.to, self.differing());
+        let Some(result) = ended(self.begin(&differ).await) else { return };
+        let pushed = match self.pg.on(&self.osd, Event::RepairAcked { attempt, from, result }) {
+            Then::Push => self.push_differing(&differ).await,
+            Then::PushUndone => self.push(self.undone().iter().map(|oid| &**oid)).await,
+            _ => return,
+        };
+        if let Some(result) = ended(pushed) {
+            self.pg.on(&self.osd, Event::Pushed { attempt, from, result });
+        }
+    }
+
+    /// The part of a recovery beside clients that concerns one member.
+    pub(in crate::pg) fn beside(osd: &Rc<OsdShard>, pg: &Rc<Pg>, attempt: u64, to: OsdId) -> Repair {
+        let (osd, pg) = (Rc::clone(osd), Rc::clone(pg));
+        let (place, changed) = (Place::default(), Vec::new());
+        Repair { osd, pg, attempt, to, place, keeps_place: true, changed, may_lead: false }
+    }
+
+    /// Objects that our log changed after the newest common entry.
+    fn ours(&self) -> BTreeSet<Arc<ObjectId>> {
+        let Some(common) = self.place.common else { return BTreeSet::new() };
+        let log = self.pg.log.borrow();
+        log.after(common).filter(|e| e.op != LogOp::Error).flat_map(LogEntry::objects).collect()
+    }
+
+    /// Objects that the replica's log changed after it.
+    fn theirs(&self) -> BTreeSet<Arc<ObjectId>> {
+        self.place.common.map_or_else(BTreeSet::new, |_| self.changed.iter().cloned().collect())
+    }
+
+    /// Objects that one of the logs changed after it.
+    fn differing(&self) -> BTreeSet<Arc<ObjectId>> {
+        self.ours().union(&self.theirs()).cloned().collect()
+    }
+
+    /// Objects that only the replica's log changed after it.
+    fn undone(&self) -> BTreeSet<Arc<ObjectId>> {
+        self.theirs().difference(&self.ours()).cloned().collect()
+    }
+
+    /// Pushes these objects, and what differs of those that no log tells of.
+    async fn push_differing(&self, differ: &BTreeSet<Arc<ObjectId>>) -> Result<(), Stop> {
+        self.push(differ.iter().map(|oid| &**oid)).await?;
+        let mut from = self.pg.compares_from(self.place.clone());
+        while let Some(begin) = from {
+            let (differ, next) = self.differing_from(&begin).await?;
+            self.push(&differ).await?;
+            from = next;
+        }
+        Ok(())
+    }
+
+    /// The copy counts as incomplete from here on. One that could lead is asked first whether it has room for the repair:
+    /// without, it leads, and what only this copy has is undone. So a full OSD does not keep its PGs from serving.
+    async fn begin(&self, differ: &BTreeSet<Arc<ObjectId>>) -> Result<(), Stop> {
+        self.current()?;
+        let needs_bytes = if self.may_lead { self.bytes_of(differ).await? } else { 0 };
+        let complete_to = self.place.common.filter(|_| self.keeps_place).unwrap_or(Eversion::ZERO);
+        let last_backfill = self.place.last_backfill.clone().filter(|_| complete_to > Eversion::ZERO);
+        let order = PgRepair { head: self.pg.head(&self.osd), complete_to, last_backfill, needs_bytes };
+        let ack: PgAck = self.pg.ask(&self.osd, self.to, Message::of(&order)).await.map_err(Stop::Failed)?;
+        match ack.result {
+            0 => Ok(()),
+            errno::ENOSPC if needs_bytes > 0 => Err(Stop::Failed(Trouble::Full)),
+            errno => Err(Stop::Failed(Trouble::Refused(Errno(errno)))),
+        }
+    }
+
+    pub(in crate::pg) fn current(&self) -> Result<(), Stop> {
+        let peering = self.pg.peering.borrow();
+        let is_current = peering.is_under_way(self.attempt) || self.is_beside(&peering);
+        if is_current { Ok(()) } else { Err(Stop::Superseded) }
+    }
+
+    /// Clients write meanwhile.
+    fn is_beside(&self, peering: &Peering) -> bool {
+        peering.is_recovering(self.attempt, self.to)
+    }
+
+    pub(in crate::pg) fn stuck(&self, error: &StoreError) -> Stop {
+        tracing::warn!("pg {}: {} cannot be repaired: {error}", self.pg.id, self.to);
+        Stop::Failed(Trouble::OwnStore(Errno(error.errno())))
+    }
+
+    async fn bytes_of(&self, objects: &BTreeSet<Arc<ObjectId>>) -> Result<u64, Stop> {
+        let mut bytes = 0u64;
+        for oid in objects {
+            let meta = self.osd.store.stat(oid).await.map_err(|error| self.stuck(&error))?;
+            bytes = bytes.saturating_add(meta.map_or(0, |meta| meta.size.next_multiple_of(BLOCK_BYTES)));
+        }
+        self.current()?;
+        Ok(bytes)
+    }
+
+    /// Copies objects, or their absence, before clients are served.
+    async fn push<'a>(&self, objects: impl IntoIterator<Item = &'a ObjectId>) -> Result<(), Stop> {
+        for_each(PUSHES, family::families(objects), async |family| {
+            self.copy_family(&family.into(), None).await.map(drop)
+        })
+        .await
+    }
+
+    /// Copies an object, its head or clones of it, or their absence, with its entries of the mapper; gives the number of bytes.
+    /// Nothing is written to it meanwhile.
+    pub(in crate::pg) async fn copy_family(
+        &self,
+        family: &Family,
+        mut turn: Option<&mut Turn>,
+    ) -> Result<u64, Stop> {
+        let mut bytes = 0;
+        for (n, oid) in family.objects().enumerate() {
+            let is_last = n + 1 == family.members.len();
+            self.check_still(&family.head);
+            bytes += self.copy(&oid, turn.as_deref_mut().filter(|_| is_last)).await?;
+        }
+        self.check_still(&family.head);
+        let meta = self.osd.store.stat(&family.head).await.map_err(|error| self.stuck(&error))?;
+        // A damaged set was copied as it is.
+        let set = meta.as_ref().and_then(|meta| family::set_of(meta).ok().flatten()).unwrap_or_default();
+        if let Some(entries) = family::mapper::entries(&set, &family.head) {
+            self.push_steps(&Arc::new(family::mapper::oid(self.pg.id)), [entries]).await?;
+        }
+        Ok(bytes)
+    }
+
+    /// Waits until what was written to an object that is held is everywhere; false if that takes long. A write may wait for
+    /// what is unfound, or for another OSD, and others must not wait for that.
+    pub(in crate::pg) async fn is_soon_quiet(&self, head: &Arc<ObjectId>) -> Result<bool, Stop> {
+        self.current()?;
+        let end_ns = self.osd.shard.now_ns() + QUIET_WAIT.as_nanos() as u64;
+        while !self.pg.pipeline.is_quiet(head, self.pg.backend.committed()) {
+            if self.osd.shard.now_ns() >= end_ns || self.pg.has_unfound(head) {
+                return Ok(false);
+            }
+            with_timeout(&self.osd.shard, LOOK_AGAIN, self.pg.changed.notified()).await;
+            self.current()?;
+        }
+        Ok(true)
+    }
+
+    /// Beside clients nothing is written to an object while it is pushed.
+    fn check_still(&self, head: &ObjectId) {
+        let committed = self.pg.backend.committed();
+        assert!(
+            !self.is_beside(&self.pg.peering.borrow()) || self.pg.pipeline.is_still(head, committed),
+            "pg {}: {head} is written to while it is pushed",
+            self.pg.id
+        );
+    }
+
+    /// Copies one object, or its absence, to which nothing is written meanwhile; gives the number of bytes. Its version comes
+    /// last: a copy that was interrupted has none. With its last piece the next object may begin.
+    async fn copy(&self, oid: &Arc<ObjectId>, mut turn: Option<&mut Turn>) -> Result<u64, Stop> {
+        let meta = self.osd.store.stat(oid).await.map_err(|error| self.stuck(&error))?;
+        let (mut bytes, mut ends) = (0, || turn.iter_mut().for_each(|turn| turn.let_next_begin()));
+        match meta {
+            None => {
+                ends();
+                self.push_steps(oid, [Step::Remove]).await?;
+            }
+            Some(meta) => {
+                let ObjectMeta { size, version, user_version, mtime, has_omap, .. } = meta;
+                let last = Step::SetMeta { version, user_version, mtime };
+                if size <= PUSH_BYTES && !has_omap {
+                    ends();
+                    self.push_range(oid, 0..size, anew(&meta), Some(last)).await?;
+                } else {
+                    self.push_range(oid, 0..size.min(PUSH_BYTES), anew(&meta), None).await?;
+                    if has_omap {
+                        bytes += self.push_omap(oid).await?;
+                    }
+                    self.push_rest(oid, size, ends).await?;
+                    self.push_steps(oid, [last]).await?;
+                }
+                bytes += size;
+            }
+        }
+        self.osd.metrics.borrow_mut().objects_pushed += 1;
+        Ok(bytes)
+    }
+
+    /// Pushes what is behind the first piece, a few pieces at the same time, and tells when the last has begun. If one fails, those
+    /// that are under way are waited for: they must not arrive later.
+    async fn push_rest(&self, oid: &Arc<ObjectId>, size: u64, mut ends: impl FnMut()) -> Result<(), Stop> {
+        let failed = RefCell::new(None);
+        let mut begins = (PUSH_BYTES..size).step_by(PUSH_BYTES as usize);
+        let more = std::iter::from_fn(|| {
+            let begin = begins.next().filter(|_| failed.borrow().is_none());
+            if begin.is_none_or(|begin| begin + PUSH_BYTES >= size) {
+                ends();
+            }
+            begin
+        });
+        for_each(PIECES, more, async |begin| {
+            let range = begin..size.min(begin + PUSH_BYTES);
+            if let Err(stop) = self.push_range(oid, range, Vec::new(), None).await {
+                failed.replace(Some(stop));
+            }
+            Ok(())
+        })
+        .await?;
+        failed.into_inner().map_or(Ok(()), Err)
+    }
+
+    async fn push_steps(
+        &self,
+        oid: &Arc<ObjectId>,
+        steps: impl IntoIterator<Item = Step>,
+    ) -> Result<(), Stop> {
+        self.current()?;
+        let mut txn = self.pg.transaction();
+        txn.changes.push(ObjectChange::new(Arc::clone(oid), steps));
+        let txn = Sealed::from(txn);
+        let push = PushObject::pack(&self.pg.head(&self.osd), &txn, txn.data()).message();
+        drop(txn);
+        self.pg.order(&self.osd, self.to, push).await.map_err(Stop::Failed)
+    }
+
+    /// Pushes a piece, behind these steps and before that one. It is read before that of the replica's old copy goes: a block that
+    /// is bad here may be good there.
+    async fn push_range(
+        &self,
+        oid: &Arc<ObjectId>,
+        range: Range<u64>,
+        mut steps: Vec<Step>,
+        last: Option<Step>,
+    ) -> Result<(), Stop> {
+        let bytes = (range.end - range.start).max(BLOCK_BYTES);
+        let _room = self.osd.room_to_push(self.to, bytes).await;
+        let mut off = range.start;
+        loop {
+            let (data, lost) = self.piece(oid, off, range.end).await?;
+            let (begin, end) = (off, off + data.len() as u64);
+            off = end + lost.map_or(0, |lost| lost.bytes);
+            steps.extend(self.written(oid, begin, data).await?);
+            steps.extend(lost.map(|Lost { bytes, crc }| Step::Lose { off: end, len: bytes, crc }));
+            if off >= range.end {
+                steps.extend(last);
+                return self.push_steps(oid, steps).await;
+            }
+            self.push_steps(oid, std::mem::take(&mut steps)).await?;
+        }
+    }
+
+    /// Writes these bytes in the place of others, but for the object's holes: they are holes in the copy as well.
+    async fn written(&self, oid: &ObjectId, begin: u64, data: Payload) -> Result<Vec<Step>, Stop> {
+        if data.is_empty() {
+            return Ok(Vec::new());
+        }
+        let len = data.len() as u64;
+        let runs = self.osd.store.written(oid, begin, len).await;
+        let runs = runs.map_err(|error| self.stuck(&error))?;
+        let write = |run: Range<u64>| {
+            let data = data.slice((run.start - begin) as usize, (run.end - run.start) as usize);
+            Step::Write { off: run.start, data }
+        };
+        let zero = std::iter::once(Step::Zero { off: begin, len });
+        Ok(zero.chain(runs.into_iter().map(write)).collect())
+    }
+
+    /// Gives the number of bytes.
+    async fn push_omap(&self, oid: &Arc<ObjectId>) -> Result<u64, Stop> {
+        let (store, mut bytes) = (&self.osd.store, 0);
+        let header = store.omap_header(oid).await.map_err(|error| self.stuck(&error))?;
+        let room = self.osd.room_to_push(self.to, header.len() as u64).await;
+        self.push_steps(oid, [Step::SetOmapHeader { header }]).await?;
+        drop(room);
+        let mut range = OmapRange::all(OMAP_PAGE_BYTES);
+        loop {
+            let page = store.omap_page(oid, &range).await.map_err(|error| self.stuck(&error))?;
+            range = range.after(&page);
+            let page_bytes = page.entries.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
+            bytes += page_bytes;
+            if !page.entries.is_empty() {
+                // A single value may take all of it.
+                let _room = self.osd.room_to_push(self.to, page_bytes).await;
+                self.push_steps(oid, [Step::SetOmap { entries: page.entries }]).await?;
+            }
+            if !page.more {
+                return Ok(bytes);
+            }
+        }
+    }
+
+    /// The bytes of an object up to there, as far as they are good, and the block after them if no copy can give it: that is an
+    /// error in the new copy, too. One bad block must not keep all else in the PG from being served. It is lost only if all that
+    /// may have it have said so; while one does not answer it is asked again, and while one is down the object is unfound.
+    async fn piece(&self, oid: &ObjectId, off: u64, to: u64) -> Result<(Payload, Option<Lost>), Stop> {
+        let (mut len, mut lost) = (to - off, None);
+        while len > 0 {
+            let Unhealed { error, fate } = match heal::read(&self.osd, oid, off, len, IfUnfound::Fail).await {
+                Ok(data) => return Ok((data, lost)),
+                Err(unhealed) => unhealed,
+            };
+            let at = match (fate, error.lost_block()) {
+                (Fate::Lost, Some((_, at))) => at,
+                (Fate::Unfound, Some((_, at))) if self.goes_on_without(oid) => at,
+                (Fate::Unfound, _) => return Err(Stop::Failed(Trouble::Unfound)),
+                _ => return Err(self.stuck(&error)),
+            };
+            lost = Some(Lost { bytes: to.saturating_sub(at).min(BLOCK_BYTES), crc: error.lost_crc() });
+            len = at.saturating_sub(off);
+        }
+        if lost.is_some() {
+            tracing::error!("pg {}: object {oid}, offset {off}: the block is copied as lost", self.pg.id);
+        }
+        Ok((Payload::new(), lost))
+    }
+
+    /// Before the PG serves, an unfound object is copied but for what is unfound of it: the others must not wait for it. Beside
+    /// clients it is left out until it is found.
+    fn goes_on_without(&self, oid: &ObjectId) -> bool {
+        !self.is_beside(&self.pg.peering.borrow()) && self.pg.keep_unfound(oid)
+    }
+}
+
+/// A block that no copy can give.
+#[derive(Clone, Copy)]
+struct Lost {
+    bytes: u64,
+    /// Its checksum, by which it is known if somebody has it after all; zero: nobody knows it.
+    crc: u32,
+}
+
+/// The steps that begin an object anew, without its data, its omap and its version. What the copy has of its data stays until the
+/// pieces take its place.
+fn anew(meta: &ObjectMeta) -> Vec<Step> {
+    let (version, user_version, mtime) = (Eversion::ZERO, 0, UTime::ZERO);
+    let mut steps = vec![
+        Step::ClearOmap,
+        Step::ClearXattrs { prefix: Box::default() },
+        Step::SetMeta { version, user_version, mtime },
+        Step::Truncate { size: meta.size },
+    ];
+    let xattrs = meta.xattrs.iter();
+    steps.extend(xattrs.map(|(name, value)| Step::SetXattr { name: name.into(), value: value.clone() }));
+    steps
+}
+
+/// The result that the state machine is told; `None` if nobody waits for it.
+fn ended(result: Result<(), Stop>) -> Option<Result<(), Trouble>> {
+    match result {
+        Ok(()) => Some(Ok(())),
+        Err(Stop::Failed(trouble)) => Some(Err(trouble)),
+        Err(Stop::Superseded) => None,
+    }
+}

@@ -1,0 +1,97 @@
+//! Removing the data of deleted pools, in the background and a few objects at a time.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use carmine_peering::Event;
+use carmine_pgtypes::{ObjectChange, Step, Transaction};
+use carmine_reactor::Group;
+use carmine_store::StoreError;
+use carmine_types::{PgId, SpgId, errno};
+use carmine_wire::osdmap::OsdMap;
+
+use super::Pg;
+use crate::op::{ClientOp, Outcome};
+use crate::shard::OsdShard;
+
+/// Objects removed in one transaction.
+const PAGE: usize = 256;
+
+/// `bits` of a PG that is all of its pool: for pools of which it is not known any more how many PGs they had.
+pub(crate) const WHOLE_POOL: u32 = 0;
+
+impl Pg {
+    /// Its pool was deleted. Clients whose operations are under way are told so: the map may reach them much later, for nobody
+    /// has a reason to send it.
+    pub(crate) fn remove(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        self.pipeline.start_over();
+        self.pipeline.take_waiting().iter().for_each(|op| self.finish_deleted(osd, op));
+        self.on(osd, Event::Removed);
+        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        osd.shard.spawn(Group::Recovery, "pg-remove", async move {
+            remove_data(&own, pg.id, pg.bits.get()).await;
+            pg.commits.close();
+        });
+    }
+}
+
+impl Pg {
+    /// Ends an operation of a deleted pool. The OSD's own ones end without an answer, as when an interval ends.
+    pub(in crate::pg) fn finish_deleted(&self, osd: &OsdShard, op: &ClientOp) {
+        match op.origin(osd.shard.id()) {
+            Some(_) => self.finish_read(osd, op, Outcome::error(errno::ENOENT)),
+            None => op.abandon(),
+        }
+    }
+}
+
+/// Removes what is left in the store of pools that its first map does not have any more, and looks after PGs that this OSD left
+/// while it was down. A pool that a later map deletes is removed by its PGs, on their own reactors: two that remove the same
+/// objects would free their blocks twice.
+pub(crate) fn remove_orphans(osd: &Rc<OsdShard>, first: &Arc<OsdMap>) {
+    let (own, first) = (Rc::clone(osd), Arc::clone(first));
+    osd.shard.spawn(Group::Recovery, "orphans", async move {
+        let pgs = match own.store.list_pgs().await {
+            Ok(pgs) => pgs,
+            Err(error) => return tracing::warn!("PGs of deleted pools cannot be looked for: {error}"),
+        };
+        let (pools, newest) = (&first.pools, i64::from(first.pool_max));
+        own.adopt(pgs.iter().filter(|pg| pools.contains_key(&pg.pgid.pool)).map(|pg| pg.pgid));
+        // A pool that no map had yet was not deleted: then it is the map that is wrong.
+        for pg in pgs.into_iter().filter(|pg| !pools.contains_key(&pg.pgid.pool) && pg.pgid.pool <= newest) {
+            remove_data(&own, pg, WHOLE_POOL).await;
+        }
+    });
+}
+
+async fn remove_data(osd: &OsdShard, pg: SpgId, bits: u32) {
+    let _turn = osd.walks.acquire(1).await;
+    match remove_objects(osd, pg, bits).await {
+        Ok(objects) => tracing::info!("pg {pg}: its pool was deleted: {objects} objects removed"),
+        Err(error) => {
+            tracing::warn!("pg {pg}: its pool was deleted, but its data cannot be removed: {error}")
+        }
+    }
+}
+
+/// Removes a PG's objects (with [`WHOLE_POOL`] those of its whole pool), then its log and info; gives the number of objects.
+pub(crate) async fn remove_objects(osd: &OsdShard, pg: SpgId, bits: u32) -> Result<usize, StoreError> {
+    // All of a pool is what its first PG has if there is no other.
+    let part = if bits == WHOLE_POOL { SpgId { pgid: PgId { ps: 0, ..pg.pgid }, ..pg } } else { pg };
+    let mut objects = 0;
+    loop {
+        let page = osd.store.list(part, bits, None, PAGE).await?;
+        if page.is_empty() {
+            break;
+        }
+        objects += page.len();
+        let mut txn = Transaction::new(part, bits);
+        txn.changes.extend(page.into_iter().map(|oid| ObjectChange::new(oid, [Step::Remove])));
+        let prepared = osd.store.prepare(&txn.changes).await?;
+        let commit = osd.store.submit(txn);
+        drop(prepared);
+        commit.await?;
+    }
+    osd.store.submit(Transaction { forget_pg: true, ..Transaction::new(pg, bits) }).await?;
+    Ok(objects)
+}
