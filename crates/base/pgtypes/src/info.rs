@@ -48,11 +48,10 @@ impl PgInfo {
         if self.scrubs.errors == 0 { self.scrubs.last.time } else { self.clean_before }
     }
 
-    /// The same after other scrubs.
-    #[must_use]
-    pub fn scrubbed(self, scrubs: Scrubbed) -> PgInfo {
-        let clean_before = if scrubs.errors == 0 { UTime::ZERO } else { self.last_clean_scrub() };
-        PgInfo { scrubs, clean_before, ..self }
+    /// The PG was scrubbed again.
+    pub fn note_scrubbed(&mut self, scrubs: Scrubbed) {
+        self.clean_before = if scrubs.errors == 0 { UTime::ZERO } else { self.last_clean_scrub() };
+        self.scrubs = scrubs;
     }
 }
 

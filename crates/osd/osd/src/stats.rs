@@ -122,7 +122,7 @@ async fn pgs(osd: &OsdShard, which: Which) -> Vec<(PgId, PgStat)> {
 }
 
 async fn pgs_of_shard(osd: &OsdShard, which: Which) -> Vec<(PgId, PgStat)> {
-    let is_meant = |pg: &&Rc<Pg>| pg.leads() && (which == Which::All || pg.has_news());
+    let is_meant = |pg: &&Rc<Pg>| pg.peer.leads() && (which == Which::All || pg.has_news());
     let led: Vec<Rc<Pg>> = osd.pgs.borrow().values().filter(is_meant).cloned().collect();
     let mut told = Vec::with_capacity(led.len());
     for (n, pg) in led.iter().enumerate() {
@@ -131,7 +131,7 @@ async fn pgs_of_shard(osd: &OsdShard, which: Which) -> Vec<(PgId, PgStat)> {
         }
         let Some(view) = osd.view() else { break };
         // It may have been removed meanwhile, or have lost its lead.
-        if pg.leads() && view.map().pool(pg.id.pgid.pool).is_some() {
+        if pg.peer.leads() && view.map().pool(pg.id.pgid.pool).is_some() {
             told.push((pg.id.pgid, pg.tell(osd, &view)));
         }
     }
@@ -191,7 +191,7 @@ async fn last_epoch_clean(osd: &OsdShard) -> Epoch {
         let part = osd.shard.call(to, |shard| async move {
             let osd = OsdShard::of(&shard)?;
             let pgs = osd.pgs.borrow();
-            pgs.values().filter(|pg| pg.leads()).map(|pg| pg.history().last_epoch_clean).min()
+            pgs.values().filter(|pg| pg.peer.leads()).map(|pg| pg.peer.history().last_epoch_clean).min()
         });
         oldest = oldest.min(part.await.unwrap_or(oldest));
     }
@@ -223,6 +223,6 @@ async fn ask_for_temps(osd: &OsdShard, session: &MonSession, epoch: Epoch) {
 fn temps_of_shard(osd: &Rc<OsdShard>, epoch: Epoch) -> Vec<(PgId, Vec<i32>)> {
     let Some(view) = osd.view().filter(|view| view.epoch() == epoch) else { return Vec::new() };
     let pgs = osd.pgs.borrow();
-    let led = pgs.values().filter(|pg| pg.leads());
+    let led = pgs.values().filter(|pg| pg.peer.leads());
     led.filter_map(|pg| Some((pg.id.pgid, pg.wanted_temp(osd, &view)?))).collect()
 }

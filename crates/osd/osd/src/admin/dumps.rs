@@ -50,7 +50,7 @@ fn pg_states(osd: &OsdShard) -> Value {
     let pgs = osd.pgs.borrow();
     let states = pgs.values().map(|pg| {
         let (state, why) = pg.describe(osd);
-        let members = pg.acting();
+        let members = pg.peer.acting();
         json!({
             "pg": pg.id.to_string(),
             "state": state,
@@ -58,7 +58,7 @@ fn pg_states(osd: &OsdShard) -> Value {
             "reactor": osd.shard.id().0,
             "primary": members.first() == Some(&osd.config.id),
             "acting": members.iter().map(|m| m.0).collect::<Vec<_>>(),
-            "last_update": pg.last_update().to_string(),
+            "last_update": pg.peer.last_update().to_string(),
             "ops_waiting": pg.lengths().0,
         })
     });
@@ -78,7 +78,7 @@ fn one_shard(osd: &OsdShard) -> Value {
         .zip(osd.shard.group_ns())
         .map(|(group, ns)| (group.word().to_owned(), ns.into()))
         .collect();
-    let primary = pgs.values().filter(|pg| pg.acting().first() == Some(&osd.config.id)).count();
+    let primary = pgs.values().filter(|pg| pg.peer.acting().first() == Some(&osd.config.id)).count();
     json!({
         "shard": osd.shard.id().0,
         "tid": osd.shard.tid(),
@@ -247,7 +247,7 @@ async fn one_pg(osd: &Rc<OsdShard>, pg: &Pg) -> Result<Value, String> {
     let mut objects = Map::new();
     let mut from = None;
     loop {
-        let page = osd.store.list(pg.id, pg.bits(), from.as_ref(), PAGE + 1).await;
+        let page = osd.store.list(pg.id, pg.peer.bits(), from.as_ref(), PAGE + 1).await;
         let page = page.map_err(|e| e.to_string())?;
         for oid in page.iter().take(PAGE).filter(|oid| !is_mapper(oid)) {
             let Some(meta) = osd.store.stat(oid).await.map_err(|e| e.to_string())? else { continue };
@@ -266,7 +266,7 @@ async fn one_pg(osd: &Rc<OsdShard>, pg: &Pg) -> Result<Value, String> {
             break;
         }
     }
-    Ok(json!({ "last_update": pg.last_update().to_string(), "objects": objects }))
+    Ok(json!({ "last_update": pg.peer.last_update().to_string(), "objects": objects }))
 }
 
 /// The checksum of an object's xattrs and omap.

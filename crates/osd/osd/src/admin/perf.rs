@@ -37,8 +37,8 @@ impl Sums {
         pgs.values().for_each(|pg| pg.each_op(|_| busy += 1));
         Sums {
             metrics: osd.metrics_now(),
-            served: pgs.values().filter(|pg| pg.acting().contains(&osd.config.id)).count(),
-            led: pgs.values().filter(|pg| pg.leads()).count(),
+            served: pgs.values().filter(|pg| pg.peer.acting().contains(&osd.config.id)).count(),
+            led: pgs.values().filter(|pg| pg.peer.leads()).count(),
             busy,
             ..Sums::default()
         }

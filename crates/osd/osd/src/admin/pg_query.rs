@@ -115,7 +115,7 @@ fn list_unfound(_: &OsdShard, pg: &Pg) -> Value {
         "num_missing": unfound.len(),
         "num_unfound": unfound.len(),
         "objects": unfound.iter().map(|oid| unfound_object(pg, oid)).collect::<Vec<_>>(),
-        "state": pg.recovery_state_name().rsplit('/').next(),
+        "state": pg.peer.recovery_state_name().rsplit('/').next(),
         "available_might_have_unfound": true,
         "might_have_unfound": might_have_unfound(pg),
         "more": false,
@@ -159,11 +159,11 @@ fn query(osd: &OsdShard, pg: &Pg) -> Value {
     let mapping = osd.view().map(|view| view.mapping(pg.id.pgid).clone());
     let up = mapping.as_ref().map(|mapping| mapping.up.to_vec()).unwrap_or_default();
     let targets = pg.recovery_targets();
-    let acting: Vec<u32> = pg.acting().iter().map(|osd| osd.0).collect();
+    let acting: Vec<u32> = pg.peer.acting().iter().map(|osd| osd.0).collect();
     let backfilled: Vec<String> =
         targets.iter().filter(|(_, _, place)| place.is_some()).map(|(osd, ..)| osd.0.to_string()).collect();
     let own = osd.config.id.0;
-    let peers = acting.iter().filter(|peer| pg.leads() && **peer != own);
+    let peers = acting.iter().filter(|peer| pg.peer.leads() && **peer != own);
     let peers: Vec<Value> = peers.map(|peer| peer_info(pg, &state, *peer, &targets)).collect();
     json!({
         "state": state,
@@ -188,7 +188,7 @@ fn place(oid: Option<&ObjectId>) -> String {
 }
 
 fn info(pg: &Pg, state: &str, last_backfill: Option<&ObjectId>) -> Value {
-    let (info, history) = (pg.info(), pg.history());
+    let (info, history) = (pg.peer.info(), pg.peer.history());
     let scrubs = info.scrubs;
     let last_complete = if info.incomplete { info.complete_to } else { info.last_update };
     let own_backfill = info.last_backfill.as_ref().filter(|_| info.incomplete);
@@ -261,7 +261,7 @@ fn past_intervals(past: &[Interval]) -> Value {
 
 /// A primary that has yet to be active: the OSDs that it asks, and those that it waits for.
 fn peering_state(osd: &OsdShard, pg: &Pg, state: &mut Value) {
-    let blocked_by = pg.blocked_by();
+    let blocked_by = pg.peer.blocked_by();
     let lost_at = |id| osd.view().map_or(0, |view| view.map().lost_at(id).0);
     let blocker = |id: &OsdId| {
         json!({
@@ -270,20 +270,20 @@ fn peering_state(osd: &OsdShard, pg: &Pg, state: &mut Value) {
             "comment": "starting or marking this osd lost may let us proceed",
         })
     };
-    state["past_intervals"] = past_intervals(&pg.history().past);
-    state["probing_osds"] = pg.acting().iter().map(|osd| osd.0.to_string()).collect();
+    state["past_intervals"] = past_intervals(&pg.peer.history().past);
+    state["probing_osds"] = pg.peer.acting().iter().map(|osd| osd.0.to_string()).collect();
     state["down_osds_we_would_probe"] = blocked_by.iter().map(|osd| osd.0).collect();
     state["peering_blocked_by"] = blocked_by.iter().map(blocker).collect();
 }
 
 fn recovery_state(osd: &OsdShard, pg: &Pg, why: &str, targets: &Targets) -> Value {
-    let name = pg.recovery_state_name();
+    let name = pg.peer.recovery_state_name();
     if name != "Started/Primary/Active" {
         let mut state = json!({ "name": name });
         if !why.is_empty() {
             state["blocked"] = why.into();
         }
-        if pg.leads() {
+        if pg.peer.leads() {
             peering_state(osd, pg, &mut state);
         }
         return json!([state, { "name": "Started" }]);

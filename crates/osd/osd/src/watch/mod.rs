@@ -134,7 +134,7 @@ impl Pg {
         origin: Option<Origin>,
     ) {
         let now = osd.shard.now_ns();
-        let missed = self.watched().begin(|watches| {
+        let missed = self.ops.watched().begin(|watches| {
             let is_new = watches.connect(oid, id, registered, origin, now);
             match origin.filter(|_| is_new) {
                 Some(origin) => watches.unanswered(oid, id, origin),
@@ -156,7 +156,7 @@ impl Pg {
         if watchers.is_empty() {
             return;
         }
-        self.watched().begin(|watches| watches.know(oid, watchers, osd.shard.now_ns()));
+        self.ops.watched().begin(|watches| watches.know(oid, watchers, osd.shard.now_ns()));
         if let Some(view) = osd.view() {
             self.end_barred_watches(view.map());
         }
@@ -166,19 +166,19 @@ impl Pg {
     /// The watches of clients that the map keeps out are over: nobody waits for their answers.
     pub(crate) fn end_barred_watches(&self, map: &OsdMap) {
         if !map.blocklist.is_empty() {
-            self.watched().with(|watches| watches.end(|addr| map.is_blocklisted(addr)));
+            self.ops.watched().with(|watches| watches.end(|addr| map.is_blocklisted(addr)));
         }
     }
 
     /// A client watches no longer.
     pub(crate) fn unwatch(&self, osd: &OsdShard, oid: &ObjectId, id: WatcherId) {
-        let ended = self.watched().with(|watches| watches.remove(oid, id));
+        let ended = self.ops.watched().with(|watches| watches.remove(oid, id));
         finish(osd, ended);
     }
 
     /// The object is gone: its watchers are told.
     pub(crate) fn unwatch_all(&self, osd: &OsdShard, oid: &ObjectId) {
-        let (watchers, ended) = self.watched().with(|watches| watches.remove_object(oid));
+        let (watchers, ended) = self.ops.watched().with(|watches| watches.remove_object(oid));
         for (id, origin) in watchers {
             disconnect(osd, id, origin);
         }
@@ -200,7 +200,7 @@ impl Pg {
         }
         let now = osd.shard.now_ns();
         let (sends, ended) =
-            self.watched().begin(|watches| watches.notify(oid, notification, text, origin, version, now));
+            self.ops.watched().begin(|watches| watches.notify(oid, notification, text, origin, version, now));
         notices::send(osd, sends);
         finish(osd, ended);
         self.keep_time(osd);
@@ -209,13 +209,13 @@ impl Pg {
     /// A watcher has answered a notification.
     pub(crate) fn answer_notify(&self, osd: &OsdShard, notify_id: u64, id: WatcherId, reply: Vec<u8>) {
         let room = osd.notices.room(reply.len());
-        let ended = self.watched().with(|watches| watches.answer(notify_id, id, reply, room));
+        let ended = self.ops.watched().with(|watches| watches.answer(notify_id, id, reply, room));
         finish(osd, ended);
     }
 
     /// A connection is gone.
     pub(crate) fn disconnect(&self, origin: Origin) {
-        self.watched().with(|watches| watches.disconnect(origin));
+        self.ops.watched().with(|watches| watches.disconnect(origin));
     }
 }
 
@@ -250,7 +250,7 @@ const INTERNAL_INC: i32 = i32::MIN;
 impl Pg {
     /// Looks at the deadlines from now on, as long as there are any.
     fn keep_time(self: &Rc<Self>, osd: &Rc<OsdShard>) {
-        if self.watched().with(|watches| std::mem::replace(&mut watches.is_timed, true)) {
+        if self.ops.watched().with(|watches| std::mem::replace(&mut watches.is_timed, true)) {
             return;
         }
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
@@ -264,21 +264,21 @@ impl Pg {
 
     /// There is something to wait for; else all of it is forgotten.
     fn is_watched(&self) -> bool {
-        let is_watched = self.watched().with(|watches| !watches.is_idle());
+        let is_watched = self.ops.watched().with(|watches| !watches.is_idle());
         if !is_watched {
-            self.watched().forget();
+            self.ops.watched().forget();
         }
         is_watched
     }
 
     fn look_at_time(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         let now = osd.shard.now_ns();
-        let ended = self.watched().with(|watches| watches.expire(now));
+        let ended = self.ops.watched().with(|watches| watches.expire(now));
         finish(osd, ended);
-        if !self.is_active() {
+        if !self.peer.is_active() {
             return; // the clients cannot be heard either
         }
-        let silent = self.watched().with(|watches| watches.silent(now));
+        let silent = self.ops.watched().with(|watches| watches.silent(now));
         for (oid, id, origin) in silent {
             tracing::info!(
                 "pg {}: client.{} watches {oid} no longer: nothing was heard of it",

@@ -55,12 +55,12 @@ impl Pg {
     /// Waits for commits until no more will come.
     pub(in crate::pg) async fn pump_commits(self: Rc<Self>, osd: Rc<OsdShard>) {
         loop {
-            let next = self.commits.queue.borrow_mut().pop_front();
+            let next = self.copies.commits.queue.borrow_mut().pop_front();
             let Some(Pending { generation, version, commit }) = next else {
-                if self.commits.closed.get() {
+                if self.copies.commits.closed.get() {
                     return;
                 }
-                self.commits.wake.notified().await;
+                self.copies.commits.wake.notified().await;
                 continue;
             };
             let mut done = (generation, version, commit.await);
@@ -71,7 +71,7 @@ impl Pg {
                     self.fail(&osd, "its store failed", &error);
                     break;
                 }
-                let more = self.commits.pop_ready();
+                let more = self.copies.commits.pop_ready();
                 if more.as_ref().is_none_or(|(next, _, result)| *next != generation || result.is_err()) {
                     self.durable(&osd, generation, version.version);
                 }
@@ -85,10 +85,10 @@ impl Pg {
 
     /// Everything up to this version number, submitted in this generation, is durable here.
     fn durable(self: &Rc<Self>, osd: &Rc<OsdShard>, generation: u64, version: u64) {
-        if self.is_past(generation) {
+        if self.peer.is_past(generation) {
             return;
         }
-        if self.leads() {
+        if self.peer.leads() {
             self.local_commit(osd, version, osd.shard.stamp_ns());
         } else {
             self.replica_commit(osd, version);

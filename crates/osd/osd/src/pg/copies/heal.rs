@@ -109,11 +109,11 @@ pub(in crate::pg) async fn heal(
     let Some((oid, off)) = error.lost_block() else { return Err(unknown(error)) };
     let Some(pg) = pg_of(osd, oid) else { return Err(unknown(error)) };
     osd.metrics.borrow_mut().blocks_lost += 1;
-    let generation = pg.generation();
+    let generation = pg.peer.generation();
     loop {
         let sources = pg.sources();
         let asked = pg.ask_for_block(osd, &sources.up, oid, off).await;
-        if pg.is_past(generation) && asked != Asked::Healed {
+        if pg.peer.is_past(generation) && asked != Asked::Healed {
             return Err(unknown(error));
         }
         // Others may have it: this OSD cannot keep it any more.
@@ -125,7 +125,7 @@ pub(in crate::pg) async fn heal(
             Asked::Unanswered => Fate::Unknown,
             Asked::Healed | Asked::HaveNot => Fate::Lost,
         };
-        if pg.leads() {
+        if pg.peer.leads() {
             pg.note_unfound(osd, oid, asked != Asked::Healed && fate == Fate::Unfound);
         }
         if asked == Asked::Healed {
@@ -138,11 +138,11 @@ pub(in crate::pg) async fn heal(
             }
             Fate::Unknown | Fate::Lost => tracing::error!("pg {}: no other copy has it: {error}", pg.id),
         }
-        if fate == Fate::Lost || unfound == IfUnfound::Fail || !pg.is_active() {
+        if fate == Fate::Lost || unfound == IfUnfound::Fail || !pg.peer.is_active() {
             return Err(Unhealed { error, fate });
         }
         osd.shard.sleep(LOOK_AGAIN).await;
-        while asked == Asked::HaveNot && pg.sources() == sources && !pg.is_past(generation) {
+        while asked == Asked::HaveNot && pg.sources() == sources && !pg.peer.is_past(generation) {
             osd.shard.sleep(LOOK_AGAIN).await;
         }
     }
@@ -172,13 +172,13 @@ fn take_data(answer: Message) -> Result<Payload, Errno> {
 }
 
 async fn give(osd: &OsdShard, pg: &Pg, oid: &ObjectId, off: u64, data: &Payload) -> Result<(), StoreError> {
-    osd.store.heal(pg.id, pg.bits.get(), oid, off, data).await?.await
+    osd.store.heal(pg.id, pg.peer.bits(), oid, off, data).await?.await
 }
 
 impl Pg {
     /// The OSDs that may have content which is lost here; those that are up are other members, and strays.
     pub(crate) fn sources(&self) -> Sources {
-        let peering = self.peering.borrow();
+        let peering = self.peer.machine();
         let Sources { up, down } = peering.might_have_unfound();
         let members = peering.acting().filter(|osd| *osd != peering.me());
         Sources { up: members.chain(up).collect(), down }
@@ -206,7 +206,9 @@ impl Pg {
                     }
                     Err(errno.to_string())
                 }
-                Some(Ok(_)) if !self.contains(oid) => Err("the object is another PG's by now".to_owned()),
+                Some(Ok(_)) if !self.peer.contains(oid) => {
+                    Err("the object is another PG's by now".to_owned())
+                }
                 Some(Ok(data)) => give(osd, self, oid, off, &data).await.map_err(|error| error.to_string()),
             };
             match healed {
@@ -225,11 +227,11 @@ impl Pg {
     pub(crate) async fn answer_read(self: &Rc<Self>, osd: &OsdShard, read: PgRead) -> Message {
         let head = read.head;
         let serves =
-            matches!(self.peering.borrow().phase(), Phase::Active | Phase::Replica { .. } | Phase::Stray);
+            matches!(self.peer.machine().phase(), Phase::Active | Phase::Replica { .. } | Phase::Stray);
         if !serves || read.len > READ_BYTES_MAX {
             return answer(head, Err(OpError::of(errno::EAGAIN)));
         }
-        if !self.contains(&read.oid) {
+        if !self.peer.contains(&read.oid) {
             return answer(head, Err(OpError::of(errno::EINVAL)));
         }
         let data = osd.store.read(&read.oid, read.off, read.len.into()).await;

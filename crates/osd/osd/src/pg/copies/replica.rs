@@ -85,16 +85,16 @@ impl Pg {
     pub(crate) fn replicate(self: &Rc<Self>, osd: &Rc<OsdShard>, op: RepOp, reply: ReplyPath) {
         let RepOp { head, txn } = op;
         let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
-        if !self.peering.borrow().takes_writes_of(attempt) {
+        if !self.peer.machine().takes_writes_of(attempt) {
             return self.refuse(head, errno::ESTALE, &reply);
         }
-        *self.replica.back.borrow_mut() = Some(Rc::clone(&reply));
+        *self.copies.replica.back.borrow_mut() = Some(Rc::clone(&reply));
         let version = txn.version();
         probes::replica_received(self.id.pgid.pool, self.id.pgid.ps, version.version);
-        let last = self.replica.last().unwrap_or_else(|| self.last_update());
+        let last = self.copies.replica.last().unwrap_or_else(|| self.peer.last_update());
         if version <= last {
             // Sent again. If it is durable its acknowledgement was lost; else that will come.
-            if version.version <= self.backend.local() {
+            if version.version <= self.copies.backend.local() {
                 self.acknowledge(osd);
             }
             return;
@@ -105,13 +105,13 @@ impl Pg {
         if !self.is_write(&txn) {
             return self.refuse(head, errno::EINVAL, &reply);
         }
-        let is_next = self.replica.last().is_none();
+        let is_next = self.copies.replica.last().is_none();
         if is_next && osd.store.is_prepared(&txn.changes) {
             self.apply_or_stop(osd, txn);
             return;
         }
-        let is_first = txn.objects().all(|oid| !self.replica.has_object(oid));
-        self.replica.queue.borrow_mut().push_back(Arrived {
+        let is_first = txn.objects().all(|oid| !self.copies.replica.has_object(oid));
+        self.copies.replica.queue.borrow_mut().push_back(Arrived {
             txn: Rc::new(txn),
             version,
             state: EntryStage::Waiting,
@@ -126,7 +126,7 @@ impl Pg {
     fn is_write(&self, txn: &Transaction) -> bool {
         let [entry] = txn.log.as_slice() else { return false };
         txn.pg == self.id
-            && self.contains(&entry.oid)
+            && self.peer.contains(&entry.oid)
             && txn.objects().all(|oid| self.may_change_with(&entry.oid, oid))
             && txn.info.is_none()
             && txn.log_rewind_to.is_none()
@@ -141,24 +141,24 @@ impl Pg {
     /// Loads what an entry needs: at once, if all of it is in memory.
     fn prepare_entry(self: &Rc<Self>, osd: &Rc<OsdShard>, version: Eversion) {
         let txn = {
-            let mut queue = self.replica.queue.borrow_mut();
+            let mut queue = self.copies.replica.queue.borrow_mut();
             let Some(arrived) = queue.iter_mut().find(|a| a.version == version) else { return };
             arrived.state = EntryStage::Preparing;
             Rc::clone(&arrived.txn)
         };
-        let (pg, own, generation) = (Rc::clone(self), Rc::clone(osd), self.generation());
+        let (pg, own, generation) = (Rc::clone(self), Rc::clone(osd), self.peer.generation());
         let preparing = async move {
             let prepared = heal::prepare(&own, &txn.changes, IfUnfound::Fail).await;
             match prepared {
-                _ if pg.is_past(generation) => {}
-                Ok(prepared) => pg.replica.set_ready(version, prepared),
+                _ if pg.peer.is_past(generation) => {}
+                Ok(prepared) => pg.copies.replica.set_ready(version, prepared),
                 Err(error) if error.lost_block().is_some() => pg.begin_anew(&own, &error),
                 Err(error) => pg.fail(&own, "a write of its primary cannot be applied", &error),
             }
         };
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn_polled(Group::Replication, "replica-prepare", preparing, move || {
-            if !pg.is_past(generation) {
+            if !pg.peer.is_past(generation) {
                 pg.apply_ready(&own);
             }
         });
@@ -168,7 +168,7 @@ impl Pg {
     fn apply_ready(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         loop {
             let is_ready = |arrived: &mut Arrived| matches!(arrived.state, EntryStage::Ready(_));
-            let ready = self.replica.queue.borrow_mut().pop_front_if(is_ready);
+            let ready = self.copies.replica.queue.borrow_mut().pop_front_if(is_ready);
             let Some(arrived) = ready else { return };
             let oid = arrived.txn.log.last().map(|entry| Arc::clone(&entry.oid));
             // The prepared data is held until the entry is applied.
@@ -176,7 +176,7 @@ impl Pg {
             if self.apply_or_stop(osd, Rc::unwrap_or_clone(txn)).is_none() {
                 return;
             }
-            if let Some(next) = oid.and_then(|oid| self.replica.waiting_of(&oid)) {
+            if let Some(next) = oid.and_then(|oid| self.copies.replica.waiting_of(&oid)) {
                 self.prepare_entry(osd, next);
             }
         }
@@ -195,20 +195,20 @@ impl Pg {
 
     fn apply(self: &Rc<Self>, osd: &Rc<OsdShard>, mut txn: Sealed) -> Result<(), StoreError> {
         let (version, entries, trim_to) = (txn.version(), txn.log.clone(), txn.log_trim_to);
-        txn.set_bits(self.bits.get());
+        txn.set_bits(self.peer.bits());
         let commit = osd.store.submit(txn);
         let ready = commit.peek();
         if let Some(Err(error)) = ready {
             return Err(error);
         }
         for entry in entries {
-            self.note_entry(entry, trim_to);
+            self.peer.note_entry(entry, trim_to);
         }
-        self.backend.follow(version.version);
+        self.copies.backend.follow(version.version);
         osd.metrics.borrow_mut().replica_ops += 1;
         match ready {
             Some(_) => self.replica_commit(osd, version.version),
-            None => self.commits.push(self.generation(), version, commit),
+            None => self.copies.commits.push(self.peer.generation(), version, commit),
         }
         Ok(())
     }
@@ -223,28 +223,28 @@ impl Pg {
     /// Tells the primary, if this PG has one, that this copy cannot go on: the primary must not go on without it.
     pub(in crate::pg) fn tell_primary(&self, osd: &OsdShard, errno: i32) {
         let head = self.replica_head(osd);
-        let back = self.replica.back.borrow_mut().take();
+        let back = self.copies.replica.back.borrow_mut().take();
         if let Some(back) = back {
             self.refuse(head, errno, &back);
         }
     }
 
     fn replica_head(&self, osd: &OsdShard) -> Head {
-        let AttemptId { interval, attempt } = self.peering.borrow().following().unwrap_or_default();
+        let AttemptId { interval, attempt } = self.peer.machine().following().unwrap_or_default();
         Head { pg: self.id, epoch: osd.epoch(), interval, attempt }
     }
 
     /// As a replica: everything up to this version number is durable here.
     pub(in crate::pg) fn replica_commit(&self, osd: &OsdShard, version: u64) {
         probes::replica_durable(self.id.pgid.pool, self.id.pgid.ps, version);
-        self.backend.durable(version);
+        self.copies.backend.durable(version);
         self.acknowledge(osd);
     }
 
     fn acknowledge(&self, osd: &OsdShard) {
         let head = self.replica_head(osd);
-        let version = Eversion::new(0, self.backend.local());
-        let back = self.replica.back.borrow().clone();
+        let version = Eversion::new(0, self.copies.backend.local());
+        let back = self.copies.replica.back.borrow().clone();
         if let Some(back) = back {
             back(Message::of(&RepAck { head, version, result: 0 }));
         }
@@ -252,7 +252,7 @@ impl Pg {
 
     pub(crate) fn refuse(&self, head: Head, result: i32, reply: &ReplyPath) {
         tracing::debug!("pg {}: a write of its primary is refused: {}", self.id, Errno(result));
-        let version = self.last_update();
+        let version = self.peer.last_update();
         reply(Message::of(&RepAck { head, version, result }));
     }
 }

@@ -254,7 +254,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
         return Err(OpError::of(errno::EINVAL));
     }
     refusal(osd, op)?;
-    let context = pg.snaps.context(op)?;
+    let context = pg.ops.snaps.context(op)?;
     let (writing, head) = Writing::new(op, context, osd.store.stat(&op.oid).await?)?;
     let mut state = ObjectState::new(osd, op, &op.oid, head);
     if writing.is_some() {

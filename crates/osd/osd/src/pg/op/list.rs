@@ -1,8 +1,6 @@
 //! PGNLS: the objects of one PG in Ceph's order (PROTOCOL.md of the wire crate, §6); PGNLS_FILTER: those of them that have
 //! an xattr of some value.
 
-use std::cell::Cell;
-
 use carmine_reactor::Payload;
 use carmine_types::{ObjectId, SNAP_HEAD, errno};
 use carmine_wire::Decoder;
@@ -20,20 +18,6 @@ use crate::shard::OsdShard;
 const ENTRIES_MAX: u64 = 4096;
 /// The bytes that an object takes in an answer beside its name.
 const ENTRY_BYTES: usize = 12;
-
-/// Low hash bits that the PG's objects share: where they lie in the store's order.
-#[derive(Default)]
-pub(crate) struct Bits(Cell<u32>);
-
-impl Bits {
-    pub(in crate::pg) fn get(&self) -> u32 {
-        self.0.get()
-    }
-
-    pub(in crate::pg) fn set(&self, bits: u32) {
-        self.0.set(bits);
-    }
-}
 
 /// Answers a request that is one listing operation.
 pub(crate) async fn execute(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome {
@@ -68,7 +52,7 @@ async fn page(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<(i32, PgNlsReply
     let from = (!cursor.is_min()).then_some(&cursor.object);
     let _turn = osd.lists.acquire(1).await;
     // One more than wanted: it is where the next page begins.
-    let found = osd.store.list(pg.id, pg.bits.get(), from, wanted + 1).await?;
+    let found = osd.store.list(pg.id, pg.peer.bits(), from, wanted + 1).await?;
     let wanted = fitting(&found).min(wanted);
     let more = found.get(wanted).cloned();
     let mut entries = Vec::new();
@@ -143,7 +127,7 @@ fn wanted_namespace(op: &ClientOp, object: &ObjectId) -> bool {
 
 /// The first possible object of the next PG in the order of reversed hashes; behind all objects after the last PG.
 fn after(pg: &Pg) -> HObject {
-    let bits = pg.bits.get().min(32);
+    let bits = pg.peer.bits().min(32);
     let first = u64::from(pg.id.pgid.ps.reverse_bits()) & !(u64::from(u32::MAX) >> bits);
     match u32::try_from(first + (1u64 << (32 - bits))) {
         Ok(next) => HObject::from(ObjectId::cursor(pg.id.pgid.pool, next.reverse_bits())),

@@ -11,3 +11,68 @@ pub(crate) mod snaps;
 pub(crate) mod sparse;
 pub(crate) mod usage;
 mod write;
+
+use std::cell::{Ref, RefCell};
+
+use crate::config::LogLimits;
+use crate::watch::Watched;
+use pipeline::Pipeline;
+use served::Served;
+use snaps::Snaps;
+use usage::Usage;
+
+/// The part of a PG that carries out operations.
+pub(crate) struct ClientOps {
+    pipeline: Pipeline,
+    /// The number and the size of its objects (primary).
+    usage: RefCell<Usage>,
+    /// What its clients were answered (primary).
+    served: Served,
+    /// The watchers of its objects (primary).
+    watched: Watched,
+    /// The snapshots that it knows of.
+    snaps: Snaps,
+}
+
+impl ClientOps {
+    pub(in crate::pg) fn new(limits: LogLimits) -> ClientOps {
+        ClientOps {
+            pipeline: Pipeline::new(limits.in_flight_max()),
+            usage: RefCell::default(),
+            served: Served::default(),
+            watched: Watched::default(),
+            snaps: Snaps::default(),
+        }
+    }
+
+    /// The operations that are not answered yet.
+    pub(in crate::pg) fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    /// The number and the size of the PG's objects, to be read (primary).
+    pub(in crate::pg) fn usage(&self) -> Ref<'_, Usage> {
+        self.usage.borrow()
+    }
+
+    /// What the PG's clients were answered (primary).
+    pub(in crate::pg) fn served(&self) -> &Served {
+        &self.served
+    }
+
+    /// The watchers of the PG's objects (primary).
+    pub(crate) fn watched(&self) -> &Watched {
+        &self.watched
+    }
+
+    /// The snapshots that the PG knows of.
+    pub(in crate::pg) fn snaps(&self) -> &Snaps {
+        &self.snaps
+    }
+
+    /// Another OSD leads: the clients go to the new primary, which knows who watches.
+    pub(in crate::pg) fn forget_clients(&self) {
+        self.watched.forget();
+        self.usage.borrow_mut().reset();
+    }
+}

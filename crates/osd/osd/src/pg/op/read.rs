@@ -22,14 +22,14 @@ impl Pg {
             None => Box::pin(exec::read_only(&osd, &self, &op)).await,
         };
         // In a new interval the operation was started over, or dropped: this run of it counts no longer.
-        if self.is_past(generation) {
+        if self.peer.is_past(generation) {
             return op.release_more();
         }
         // What it does besides reading must not come late either.
         if self.comes_too_late(&osd, &op) {
             return;
         }
-        self.pipeline.leave(&op);
+        self.ops.pipeline.leave(&op);
         let extra =
             outcome.extra.take().map(|extra| (extra, outcome.user_version, op.origin(osd.shard.id())));
         self.finish_read(&osd, &op, outcome);
@@ -40,19 +40,19 @@ impl Pg {
 
     /// Lists the PG. Changes that are not durable everywhere may not be shown: the listing waits until all are.
     pub(in crate::pg) fn list(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
-        let task = Rc::clone(self).run_list(Rc::clone(osd), op, self.generation());
+        let task = Rc::clone(self).run_list(Rc::clone(osd), op, self.peer.generation());
         osd.shard.spawn(Group::Client, "pg-list", task);
     }
 
     async fn run_list(self: Rc<Self>, osd: Rc<OsdShard>, op: Rc<ClientOp>, generation: u64) {
-        let last = self.last_update().version;
-        while self.backend.committed() < last && !self.is_past(generation) {
-            self.changed.notified().await;
+        let last = self.peer.last_update().version;
+        while self.copies.backend().committed() < last && !self.peer.is_past(generation) {
+            self.peer.changed().notified().await;
         }
         op.starts(&osd);
         let outcome =
-            if self.is_past(generation) { None } else { Some(list::execute(&osd, &self, &op).await) };
-        match outcome.filter(|_| !self.is_past(generation)) {
+            if self.peer.is_past(generation) { None } else { Some(list::execute(&osd, &self, &op).await) };
+        match outcome.filter(|_| !self.peer.is_past(generation)) {
             _ if self.comes_too_late(&osd, &op) => {}
             Some(outcome) => self.finish_read(&osd, &op, outcome),
             // It stands in no queue, so nobody else starts it over.
@@ -63,7 +63,11 @@ impl Pg {
     /// Answers an operation that changed nothing.
     pub(in crate::pg) fn finish_read(&self, osd: &OsdShard, op: &ClientOp, outcome: Outcome) {
         let (bytes, error, done) = (outcome.bytes(), outcome.result < 0, osd.shard.stamp_ns());
-        debug_assert!(error || self.leases.covered(op.arrived_ns), "{} is read outside of a lease", op.oid);
+        debug_assert!(
+            error || self.peer.leases().covered(op.arrived_ns),
+            "{} is read outside of a lease",
+            op.oid
+        );
         op.reply(osd, outcome);
         let end = osd.shard.stamp_ns();
         let (arrived, started) = (op.arrived_ns, op.started_ns.get());
@@ -74,7 +78,7 @@ impl Pg {
         if error {
             metrics.errors += 1;
         } else {
-            self.served.read(bytes);
+            self.ops.served.read(bytes);
         }
         drop(metrics);
         let mut stages = osd.stages.borrow_mut();

@@ -132,7 +132,7 @@ fn counted(oid: &ObjectId, size: Option<u64>) -> (u64, u64) {
 impl Pg {
     /// A write changed these clones of an object.
     pub(in crate::pg) fn count_clones(&self, head: &ObjectId, clones: &[CloneChange]) {
-        let mut usage = self.usage.borrow_mut();
+        let mut usage = self.ops.usage.borrow_mut();
         for clone in clones {
             usage.change(&family::clone_of(head, clone.id), clone.before, clone.after);
         }
@@ -140,14 +140,14 @@ impl Pg {
 
     /// Counts what is there, unless that is known.
     pub(in crate::pg) fn count_objects(self: &Rc<Self>, osd: &Rc<OsdShard>) {
-        let begun = self.usage.borrow_mut().begin();
+        let begun = self.ops.usage.borrow_mut().begin();
         let Some(number) = begun else { return };
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Scrub, "pg-count", async move {
             let _turn = own.walks.acquire(1).await;
             if let Err(error) = pg.count(&own, number).await {
                 tracing::warn!("pg {}: its objects cannot be counted: {error}", pg.id);
-                pg.usage.borrow_mut().give_up(number);
+                pg.ops.usage.borrow_mut().give_up(number);
             }
         });
     }
@@ -155,13 +155,13 @@ impl Pg {
     async fn count(&self, osd: &OsdShard, number: u64) -> Result<(), StoreError> {
         let mut from: Option<ObjectId> = None;
         loop {
-            let page = osd.store.list(self.id, self.bits.get(), from.as_ref(), PAGE + 1).await?;
+            let page = osd.store.list(self.id, self.peer.bits(), from.as_ref(), PAGE + 1).await?;
             let next = page.get(PAGE).cloned();
             for oid in page.into_iter().take(PAGE).filter(|oid| !family::mapper::is_mapper(oid)) {
                 let size = osd.store.stat(&oid).await?.map(|meta| meta.size);
-                self.usage.borrow_mut().found(number, oid, size);
+                self.ops.usage.borrow_mut().found(number, oid, size);
             }
-            let mut usage = self.usage.borrow_mut();
+            let mut usage = self.ops.usage.borrow_mut();
             match next {
                 _ if usage.walk(number).is_none() => return Ok(()),
                 Some(next) => from = Some(next),

@@ -50,7 +50,7 @@ impl Pg {
         {
             return self.repeat(osd, op, &done);
         }
-        if self.pipeline.enter(&op, self.backend.committed()) {
+        if self.ops.pipeline.enter(&op, self.copies.backend().committed()) {
             self.execute(osd, op);
         } else {
             self.recover_first(osd, &op);
@@ -59,7 +59,7 @@ impl Pg {
 
     /// Starts what may run now on an object.
     pub(in crate::pg) fn pump(self: &Rc<Self>, osd: &Rc<OsdShard>, oid: &Arc<ObjectId>) {
-        while let Some(op) = self.pipeline.next(oid, self.backend.committed()) {
+        while let Some(op) = self.ops.pipeline.next(oid, self.copies.backend().committed()) {
             op.starts(osd);
             if !self.comes_too_late(osd, &op) {
                 self.execute(osd, op);
@@ -69,7 +69,7 @@ impl Pg {
 
     /// Starts writes for which there is room now.
     fn use_room(self: &Rc<Self>, osd: &Rc<OsdShard>) {
-        while let Some(oid) = self.pipeline.use_room() {
+        while let Some(oid) = self.ops.pipeline.use_room() {
             self.pump(osd, &oid);
         }
     }
@@ -79,7 +79,7 @@ impl Pg {
     pub(in crate::pg) fn comes_too_late(&self, osd: &OsdShard, op: &Rc<ClientOp>) -> bool {
         let (has_gone, is_barred) = (osd.has_gone(op), osd.bars(op));
         if has_gone || is_barred {
-            self.pipeline.leave(op);
+            self.ops.pipeline.leave(op);
         }
         if has_gone {
             osd.metrics.borrow_mut().ops_dropped += 1;
@@ -96,7 +96,7 @@ impl Pg {
         if self.execute_at_hand(osd, &op) {
             return;
         }
-        let generation = self.generation();
+        let generation = self.peer.generation();
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         // Two futures, each no larger than it must be: it is made on the stack and moved to the heap.
         if op.is_write {
@@ -110,11 +110,11 @@ impl Pg {
     fn execute_at_hand(self: &Rc<Self>, osd: &Rc<OsdShard>, op: &Rc<ClientOp>) -> bool {
         if !op.is_write {
             let Some(outcome) = exec::read_at_hand(osd, op) else { return false };
-            self.pipeline.leave(op);
+            self.ops.pipeline.leave(op);
             self.finish_read(osd, op, outcome);
             return true;
         }
-        if self.snaps.are_of_pool() {
+        if self.ops.snaps.are_of_pool() {
             return false;
         }
         if self.executed(op).is_some() {
@@ -127,7 +127,7 @@ impl Pg {
 
     /// The result of an operation that is in the log already: it was sent again.
     pub(in crate::pg) fn executed(&self, op: &ClientOp) -> Option<Done> {
-        self.log.borrow().find(&op.reqid).filter(|_| !is_mutated("forget_resend"))
+        self.peer.log().find(&op.reqid).filter(|_| !is_mutated("forget_resend"))
     }
 
     /// Runs an operation, which may have to wait: then others of its object are queued behind it.
@@ -140,7 +140,7 @@ impl Pg {
         let (pg, own, oid) = (Rc::clone(self), Rc::clone(osd), Arc::clone(&op.oid));
         let go_on = move || pg.pump(&own, &oid);
         if !osd.shard.spawn_polled(Group::Client, "client-op", running, go_on) {
-            self.pipeline.suspend(op);
+            self.ops.pipeline.suspend(op);
         }
     }
 
@@ -151,31 +151,32 @@ impl Pg {
             return self.repeat(osd, op, &done);
         }
         let (plan, prepared, had_room) = loop {
-            let of_snaps = self.snaps.version();
+            let of_snaps = self.ops.snaps.version();
             let planned = match op.trims {
                 None => exec::plan_write(osd, &self, &op).await,
                 Some(snap) => Box::pin(snaps::plan_trim(osd, &self, &op, snap)).await,
             };
-            if self.is_past(generation) {
+            if self.peer.is_past(generation) {
                 return op.release_more();
             }
             let plan = match planned {
                 Ok(plan) => plan,
                 // It waits, and the client asks whoever leads next.
-                Err(error) if osd.holds_back(error.errno()) => return self.pipeline.suspend(&op),
+                Err(error) if osd.holds_back(error.errno()) => return self.ops.pipeline.suspend(&op),
                 Err(error) => Box::new(Plan::failed(error.told())),
             };
             let prepared = heal::prepare(osd, &plan.txn.changes, IfUnfound::Wait).await;
-            if self.is_past(generation) {
+            if self.peer.is_past(generation) {
                 return op.release_more();
             }
-            let had_room = self.pipeline.has_room();
-            let has_room = had_room || Box::pin(self.pipeline.room()).await && self.claims_room(generation);
+            let had_room = self.ops.pipeline.has_room();
+            let has_room =
+                had_room || Box::pin(self.ops.pipeline.room()).await && self.claims_room(generation);
             if !has_room {
                 return op.release_more();
             }
             // It must not make a clone for a snapshot that was removed meanwhile.
-            if of_snaps == self.snaps.version() {
+            if of_snaps == self.ops.snaps.version() {
                 break (plan, prepared, had_room);
             }
             self.use_room(osd); // others need what it does not use
@@ -184,7 +185,7 @@ impl Pg {
         if !self.comes_too_late(osd, &op) {
             match prepared {
                 Ok(_prepared) => self.submit(osd, op, *plan),
-                Err(error) if osd.holds_back(error.errno()) => self.pipeline.suspend(&op),
+                Err(error) if osd.holds_back(error.errno()) => self.ops.pipeline.suspend(&op),
                 Err(error) => self.submit(osd, op, Plan::failed(self.refused(error))),
             }
         }
@@ -195,9 +196,9 @@ impl Pg {
 
     /// Takes the room that was waited for, unless all operations were started over since.
     fn claims_room(&self, generation: u64) -> bool {
-        let is_current = !self.is_past(generation);
+        let is_current = !self.peer.is_past(generation);
         if is_current {
-            self.pipeline.claim_room();
+            self.ops.pipeline.claim_room();
         }
         is_current
     }
@@ -205,9 +206,9 @@ impl Pg {
     /// Submits a planned write, which is then in flight until it is durable everywhere. One that failed, or has no effect,
     /// goes the same way, as an entry of the log: sent again it must not be executed on what was written after it.
     pub(in crate::pg) fn submit(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>, plan: Plan) {
-        debug_assert!(self.is_active());
+        debug_assert!(self.peer.is_active());
         debug_assert!(
-            !self.log.borrow().has(&op.reqid, &op.oid)
+            !self.peer.log().has(&op.reqid, &op.oid)
                 || is_mutated("forget_resend")
                 || is_mutated("trim_uncommitted"),
             "pg {}: {:?} of {} is executed twice",
@@ -215,7 +216,7 @@ impl Pg {
             op.reqid,
             op.oid
         );
-        let version = self.next_version(osd.epoch());
+        let version = self.peer.next_version(osd.epoch());
         let Plan { mut txn, effect, result, prior, sizes, user_version, outputs, mut extra } = plan;
         let clones = extra.as_mut().map(|extra| std::mem::take(&mut extra.clones)).unwrap_or_default();
         // A watch changes nothing that clients see.
@@ -238,8 +239,8 @@ impl Pg {
             clones: clones.iter().map(|clone| clone.id).collect(),
             returned: if exec::returns_all(&op) { returned(&outputs) } else { None },
         };
-        let committed = self.backend.committed();
-        let trim_to = self.log.borrow().trim_point(osd.config.log, committed);
+        let committed = self.copies.backend().committed();
+        let trim_to = self.peer.log().trim_point(osd.config.log, committed);
         assert!(
             trim_to.is_none_or(|to| to.version <= committed) || is_mutated("trim_uncommitted"),
             "pg {}: the log is trimmed to {trim_to:?}, and only up to {committed} all have everything",
@@ -250,18 +251,18 @@ impl Pg {
         {
             change.steps.push(Step::SetMeta { version, user_version, mtime: entry.mtime });
         }
-        (txn.pg, txn.bits) = (self.id, self.bits.get());
+        (txn.pg, txn.bits) = (self.id, self.peer.bits());
         txn.log.push(entry.clone());
         txn.log_trim_to = trim_to;
         let txn = Sealed::from(txn);
-        let sent = self.backend.encode(|| self.head(osd), &txn);
+        let sent = self.copies.backend().encode(|| self.head(osd), &txn);
         let commit = osd.store.submit(txn);
         let ready = commit.peek();
         if let Some(Err(error)) = ready {
             if matches!(error, StoreError::Failed(_)) {
                 // It waits as those in flight do, whose commits fail, too: the client asks whoever leads next.
-                self.pipeline.suspend(&op);
-                return self.commits.push(self.generation(), version, commit);
+                self.ops.pipeline.suspend(&op);
+                return self.copies.commits().push(self.peer.generation(), version, commit);
             }
             let result = self.refused(error);
             // That it failed can be noted where its data has no room.
@@ -270,9 +271,9 @@ impl Pg {
                 LogOp::Modify | LogOp::Delete => self.submit(osd, op, Plan::failed(result)),
             };
         }
-        self.note_entry(entry, trim_to);
+        self.peer.note_entry(entry, trim_to);
         if effect != LogOp::Error && sizes != (None, None) {
-            self.usage.borrow_mut().change(&op.oid, sizes.0, sizes.1);
+            self.ops.usage.borrow_mut().change(&op.oid, sizes.0, sizes.1);
         }
         if !clones.is_empty() {
             self.count_clones(&op.oid, &clones);
@@ -281,16 +282,16 @@ impl Pg {
             extra.take_effect(osd, self, &op, op.origin(osd.shard.id()), user_version);
         }
         let submitted_ns = osd.shard.stamp_ns();
-        self.backend.submit(&osd.peers, self.id, version.version, sent);
+        self.copies.backend().submit(&osd.peers, self.id, version.version, sent);
         let outcome = Outcome { result, outputs, version, user_version, extra: None };
         let (local_ns, followers) = (0, Vec::new());
         let write = Write { version, op: Rc::clone(&op), outcome, submitted_ns, local_ns, followers };
-        self.pipeline.submitted(write);
+        self.ops.pipeline.submitted(write);
         match ready {
             Some(_) => self.local_commit(osd, version.version, submitted_ns),
-            None => self.commits.push(self.generation(), version, commit),
+            None => self.copies.commits().push(self.peer.generation(), version, commit),
         }
-        let again = self.pipeline.pass(&op, version.version, self.backend.committed());
+        let again = self.ops.pipeline.pass(&op, version.version, self.copies.backend().committed());
         if let Some(again) = again {
             // The log may have forgotten it when the object's next operation runs.
             self.start(osd, again);
@@ -305,8 +306,8 @@ impl Pg {
 
     /// Everything up to this version number is durable here, since now.
     pub(in crate::pg) fn local_commit(self: &Rc<Self>, osd: &Rc<OsdShard>, version: u64, now: u64) {
-        self.pipeline.durable(self.backend.local() + 1..=version, now);
-        self.backend.durable(version);
+        self.ops.pipeline.durable(self.copies.backend().local() + 1..=version, now);
+        self.copies.backend().durable(version);
         self.settle(osd, now);
     }
 
@@ -314,11 +315,11 @@ impl Pg {
     pub(crate) fn on_ack(self: &Rc<Self>, osd: &Rc<OsdShard>, from: OsdId, ack: &RepAck) {
         let (attempt, version) = (ack.head.attempt, ack.version.version);
         let id = AttemptId { interval: ack.head.interval, attempt };
-        if !self.is_active() || self.peering.borrow().attempt_id() != id {
+        if !self.peer.is_active() || self.peer.machine().attempt_id() != id {
             return;
         }
         let why = match ack.result {
-            0 if self.backend.acked(from, version) => {
+            0 if self.copies.backend().acked(from, version) => {
                 probes::replica_acked(self.id.pgid.pool, self.id.pgid.ps, version, from.0);
                 return self.settle(osd, osd.shard.stamp_ns());
             }
@@ -328,7 +329,7 @@ impl Pg {
                     self.id
                 );
             }
-            errno::EAGAIN => return self.backend.fill_gap(&osd.peers, self.id, from, version),
+            errno::EAGAIN => return self.copies.backend().fill_gap(&osd.peers, self.id, from, version),
             // It is in another interval: either a map is on its way to us, or a late question of ours made it begin anew.
             // Doing the same is right in both cases.
             errno::ESTALE => Reason::NotActive(from),
@@ -340,27 +341,27 @@ impl Pg {
 
     /// Sends a replica everything that it has not acknowledged, after its connection was lost.
     pub(crate) fn resend_to(&self, osd: &OsdShard, replica: OsdId) {
-        self.backend.resend(&osd.peers, self.id, replica);
+        self.copies.backend().resend(&osd.peers, self.id, replica);
     }
 
     /// Answers what has become durable on all members, in the order of the log, and starts what waited for it.
     fn settle(self: &Rc<Self>, osd: &Rc<OsdShard>, now: u64) {
         // An answer may start requests that are durable at once: the loop below finds them, without recursion.
-        if !self.pipeline.begin_settling() {
+        if !self.ops.pipeline.begin_settling() {
             return;
         }
-        while self.is_active()
-            && let Some(committed) = self.backend.advance()
+        while self.peer.is_active()
+            && let Some(committed) = self.copies.backend().advance()
         {
-            self.changed.notify_all();
-            while let Some(write) = self.pipeline.committed(committed) {
+            self.peer.changed().notify_all();
+            while let Some(write) = self.ops.pipeline.committed(committed) {
                 let op = Rc::clone(&write.op);
-                finish_write(osd, &self.served, write, now);
+                finish_write(osd, &self.ops.served, write, now);
                 self.use_room(osd);
                 self.pump(osd, &op.oid);
             }
         }
-        self.pipeline.end_settling();
+        self.ops.pipeline.end_settling();
     }
 
     /// Ends a write that was executed before.
@@ -373,11 +374,11 @@ impl Pg {
     /// Ends a write that was executed before, or that the log has no room for. It is answered when everything up to this
     /// version number is durable everywhere.
     fn follow(&self, osd: &OsdShard, op: Rc<ClientOp>, outcome: Outcome, version: u64) {
-        self.pipeline.leave(&op);
-        if version <= self.backend.committed() {
+        self.ops.pipeline.leave(&op);
+        if version <= self.copies.backend().committed() {
             return finish_unchanged(osd, &op, outcome);
         }
-        if let Some((op, outcome)) = self.pipeline.attach(version, op, outcome) {
+        if let Some((op, outcome)) = self.ops.pipeline.attach(version, op, outcome) {
             finish_unchanged(osd, &op, outcome);
         }
     }

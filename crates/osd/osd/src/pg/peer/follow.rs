@@ -37,7 +37,7 @@ impl Pg {
             return no_answer(head, error.told());
         }
         let lease = self.promise_left(osd);
-        let log = self.log.borrow();
+        let log = self.peer.log.borrow();
         let is_same = log.info().last_update == last_update && !log.info().incomplete;
         let entries = if is_same { Vec::new() } else { log.after(Eversion::ZERO).cloned().collect() };
         Message::of(&PgNotify { head, result: 0, info: log.info().clone(), lease, log: entries })
@@ -80,8 +80,8 @@ impl Pg {
             let order = Order::Repair { has_room, complete_to, last_backfill };
             let (generation, info) = self.take_order(osd, head, order)?;
             if let Some(info) = info {
-                let txn = Transaction { info: Some(info.clone().into()), ..self.transaction() };
-                self.carry_out(osd, txn, generation, |log| log.set_info(info)).await?;
+                let txn = Transaction { info: Some(info.clone().into()), ..self.peer.transaction() };
+                self.carry_out(osd, txn, generation, |log| log.change_info(|old| *old = info)).await?;
             }
             self.carried_out(osd, generation, false)
         };
@@ -99,11 +99,11 @@ impl Pg {
                 && txn.log_rewind_to.is_none()
                 && txn.log_trim_to.is_none()
                 && !txn.forget_pg
-                && txn.objects().all(|oid| self.contains(oid));
+                && txn.objects().all(|oid| self.peer.contains(oid));
             if !is_push {
                 return Err(OpError::of(errno::EINVAL));
             }
-            let txn = Transaction { bits: self.bits.get(), ..txn.into_txn() };
+            let txn = Transaction { bits: self.peer.bits.get(), ..txn.into_txn() };
             self.carry_out(osd, txn, generation, |_| {}).await?;
             self.carried_out(osd, generation, false)
         };
@@ -124,7 +124,7 @@ impl Pg {
                 return Err(OpError::of(errno::EINVAL));
             }
             let new = NewLog::from(activate);
-            let txn = new.transaction(self.transaction(), &self.log.borrow());
+            let txn = new.transaction(self.peer.transaction(), &self.peer.log.borrow());
             self.carry_out(osd, txn, generation, |log| new.replace(log)).await?;
             self.carried_out(osd, generation, true)?;
             let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
@@ -138,10 +138,10 @@ impl Pg {
     pub(crate) async fn answer_complete(self: &Rc<Self>, osd: &Rc<OsdShard>, order: PgComplete) -> Message {
         let result = async {
             let (generation, _) = self.take_order(osd, order.head, Order::Complete)?;
-            // In one step: writes of the primary change the info, too.
-            let info = self.log.borrow().info().clone();
-            let info = PgInfo { incomplete: false, complete_to: Eversion::ZERO, last_backfill: None, ..info };
-            self.write_down(osd, info).await?;
+            let complete = |info: &mut PgInfo| {
+                (info.incomplete, info.complete_to, info.last_backfill) = (false, Eversion::ZERO, None);
+            };
+            self.write_down(osd, complete).await?;
             self.recovery_ends();
             self.carried_out(osd, generation, false)
         };
@@ -151,12 +151,12 @@ impl Pg {
     /// All that an activation names is this PG's, and what it gives is a log together with what is kept of this one.
     fn fits(&self, activate: &PgActivate) -> bool {
         let logged = activate.log.iter().map(|entry| &*entry.oid);
-        logged.chain(&activate.info.unfound).all(|oid| self.contains(oid)) && self.continues(activate)
+        logged.chain(&activate.info.unfound).all(|oid| self.peer.contains(oid)) && self.continues(activate)
     }
 
     fn continues(&self, activate: &PgActivate) -> bool {
         let PgActivate { keep_to, info, log: entries, .. } = activate;
-        let log = self.log.borrow();
+        let log = self.peer.log.borrow();
         let (keeps_some, tail) = (keep_to > &Eversion::ZERO, info.log_tail);
         let is_same = entries.is_empty() && info.last_update == log.info().last_update;
         let end = if keeps_some { log.end_of(*keep_to) } else { tail };
@@ -184,7 +184,7 @@ impl Pg {
             submitted => submitted,
         };
         let commit = submitted?.ok_or(OpError::of(errno::EAGAIN))?;
-        note(&mut self.log.borrow_mut());
+        note(&mut self.peer.log.borrow_mut());
         let result = commit.await;
         if let Err(error) = &result {
             self.fail(osd, "a step of its repair failed", error);
@@ -201,8 +201,8 @@ impl Pg {
         generation: u64,
     ) -> Result<Option<Commit>, StoreError> {
         let _prepared = osd.store.prepare(&txn.changes).await?;
-        let is_marked = txn.changes.is_empty() || self.log.borrow().info().incomplete;
-        if self.is_past(generation) || !is_marked {
+        let is_marked = txn.changes.is_empty() || self.peer.log.borrow().info().incomplete;
+        if self.peer.is_past(generation) || !is_marked {
             return Ok(None);
         }
         let commit = osd.store.submit(txn.clone());
@@ -230,7 +230,7 @@ impl Pg {
         };
         let changes = txn.changes.iter().filter_map(|change| Some((change, drop(change)?)));
         let changes = changes.map(|(change, step)| ObjectChange::new(Arc::clone(&change.oid), [step]));
-        let first = Transaction { changes: changes.collect(), ..self.transaction() };
+        let first = Transaction { changes: changes.collect(), ..self.peer.transaction() };
         match self.submit_repair(osd, &first, generation).await? {
             Some(commit) => commit.await,
             None => Ok(()),
@@ -288,7 +288,7 @@ impl NewLog {
         let info = self.info_after(log);
         match self.is_other(log) {
             true => log.replace(self.keep_to, self.entries, info),
-            false => log.set_info(info),
+            false => log.change_info(|old| *old = info),
         }
     }
 }

@@ -137,16 +137,16 @@ pub(crate) fn start(osd: &Rc<OsdShard>) {
 impl Pg {
     /// It is active, and its lease is over.
     pub(in crate::pg) fn is_laggy(&self, osd: &OsdShard) -> bool {
-        self.is_active() && !self.leases.covers(osd.shard.stamp_ns())
+        self.peer.is_active() && !self.peer.leases.covers(osd.shard.stamp_ns())
     }
 
     fn renew_lease(&self, osd: &OsdShard) {
-        if !self.is_active() {
+        if !self.peer.is_active() {
             return;
         }
         let (head, sent_ns) = (self.head(osd), osd.shard.now_ns());
         let lease = PgLease { head, sent_ns, length_ms: osd.config.heartbeat.lease().as_millis() as u32 };
-        let replicas: Vec<OsdId> = self.leases.promises.borrow().iter().map(|(osd, _)| *osd).collect();
+        let replicas: Vec<OsdId> = self.peer.leases.promises.borrow().iter().map(|(osd, _)| *osd).collect();
         replicas.into_iter().for_each(|to| osd.peers.send(to, self.id, Message::of(&lease)));
     }
 
@@ -154,7 +154,7 @@ impl Pg {
     pub(crate) fn answer_lease(&self, osd: &OsdShard, lease: PgLease) -> Message {
         let PgLease { head, sent_ns, length_ms } = lease;
         let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
-        if !self.peering.borrow().takes_writes_of(attempt) {
+        if !self.peer.peering.borrow().takes_writes_of(attempt) {
             return Message::of(&PgAck { head, result: errno::ESTALE });
         }
         let length_ms = self.promise(osd, attempt, length_ms);
@@ -164,9 +164,9 @@ impl Pg {
     /// This copy helps no other primary for so long, or for the shorter time that a restart of this OSD would remember; the time
     /// in milliseconds.
     pub(in crate::pg) fn promise(&self, osd: &OsdShard, attempt: AttemptId, length_ms: u32) -> u32 {
-        let length_ms = length_ms.min(self.log.borrow().info().promised.length_ms);
+        let length_ms = length_ms.min(self.peer.log.borrow().info().promised.length_ms);
         let until_ns = osd.shard.now_ns() + u64::from(length_ms) * 1_000_000;
-        let mut peering = self.peering.borrow_mut();
+        let mut peering = self.peer.peering.borrow_mut();
         let holder = peering.acting().next();
         if let Some(holder) = holder {
             peering.promise(Lease { holder, interval: attempt.interval, until_ns });
@@ -178,28 +178,28 @@ impl Pg {
     pub(crate) fn on_lease_ack(self: &Rc<Self>, osd: &Rc<OsdShard>, from: OsdId, ack: &PgLeaseAck) {
         let PgLeaseAck { head, sent_ns, length_ms } = *ack;
         let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
-        if self.is_active() && self.peering.borrow().attempt_id() == attempt {
+        if self.peer.is_active() && self.peer.peering.borrow().attempt_id() == attempt {
             let held_ns = held_ns(Duration::from_millis(length_ms.into()));
-            self.leases.promised(from, sent_ns.saturating_add(held_ns));
+            self.peer.leases.promised(from, sent_ns.saturating_add(held_ns));
             self.resume(osd);
         }
     }
 
     /// The promise that this OSD may have given in the moment before it ended.
     pub(in crate::pg) fn promised_before(&self, osd: &OsdShard) {
-        let Promised { holder, interval, mut length_ms } = self.log.borrow().info().promised;
+        let Promised { holder, interval, mut length_ms } = self.peer.log.borrow().info().promised;
         if is_mutated("promise_as_configured") {
             length_ms = osd.config.heartbeat.lease().as_millis() as u32;
         }
         if length_ms > 0 {
             let until_ns = osd.shard.now_ns() + u64::from(length_ms) * 1_000_000;
-            self.peering.borrow_mut().promise(Lease { holder, interval, until_ns });
+            self.peer.peering.borrow_mut().promise(Lease { holder, interval, until_ns });
         }
     }
 
     /// The promise of this copy that is still in force.
     pub(in crate::pg) fn promise_left(&self, osd: &OsdShard) -> Option<Promise> {
-        let Lease { holder, interval, until_ns } = self.peering.borrow().promised_lease()?;
+        let Lease { holder, interval, until_ns } = self.peer.peering.borrow().promised_lease()?;
         let left_ms = until_ns.saturating_sub(osd.shard.now_ns()).div_ceil(1_000_000);
         (left_ms > 0).then(|| Promise {
             holder,
@@ -218,7 +218,7 @@ impl Pg {
         let Lease { holder, interval, until_ns } = lease;
         loop {
             let left = Duration::from_nanos(until_ns.saturating_sub(osd.shard.now_ns()));
-            let is_over = left.is_zero() || !self.peering.borrow().is_under_way(attempt);
+            let is_over = left.is_zero() || !self.peer.peering.borrow().is_under_way(attempt);
             if is_over || died_after(osd, holder, interval) || self.has_left(osd, holder, left).await {
                 return Event::LeaseOver { attempt, holder };
             }
@@ -238,7 +238,7 @@ impl Pg {
 
     /// A primary asks whether this OSD has left the intervals before that primary's map, of which it is no member.
     pub(crate) fn answer_release(&self, release: PgRelease) -> Message {
-        let has_left = release.head.epoch <= self.peering.borrow().epoch() && !self.is_active();
+        let has_left = release.head.epoch <= self.peer.peering.borrow().epoch() && !self.peer.is_active();
         let result = if has_left { 0 } else { errno::EAGAIN };
         Message::of(&PgAck { head: release.head, result })
     }
@@ -254,5 +254,5 @@ fn died_after(osd: &OsdShard, holder: OsdId, interval: Epoch) -> bool {
 /// Serves nobody on this shard any more: the OSD is about to say goodbye.
 pub(crate) fn give_up_leases(osd: &OsdShard) {
     osd.stopping.set(true);
-    osd.pgs.borrow().values().for_each(|pg| pg.leases.start_over());
+    osd.pgs.borrow().values().for_each(|pg| pg.peer.leases.start_over());
 }

@@ -67,7 +67,7 @@ impl PgLog {
         self.info.log_tail = info.log_tail;
         self.info.last_update = info.log_tail;
         log.into_iter().for_each(|entry| self.push(entry));
-        self.set_info(info);
+        self.change_info(|old| *old = info);
         true
     }
 
@@ -91,7 +91,7 @@ impl PgLog {
         }
         entries.into_iter().for_each(|entry| self.push(entry));
         self.forget_to(info.log_tail);
-        self.set_info(info);
+        self.change_info(|old| *old = info);
     }
 
     /// The PG's own record of its state.
@@ -99,9 +99,9 @@ impl PgLog {
         &self.info
     }
 
-    /// Takes an info that was given to the store.
-    pub(crate) fn set_info(&mut self, info: PgInfo) {
-        self.info = info;
+    /// Changes the info, which is given to the store in the same step, or with the next activation.
+    pub(crate) fn change_info(&mut self, change: impl FnOnce(&mut PgInfo)) {
+        change(&mut self.info);
         self.check();
     }
 

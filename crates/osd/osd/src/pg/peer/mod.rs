@@ -1,7 +1,178 @@
-//! Who may serve a PG: the state machine's driver, its orders, the leases, and the log that decides what a copy has.
+//! Who may serve a PG: the driver of the state machine and its orders, the leases, and the log that tells what a copy has.
 
 pub(crate) mod follow;
 pub(crate) mod lease;
 pub(crate) mod log;
 pub(crate) mod shell;
 pub(crate) mod stat;
+
+use std::cell::{Cell, Ref, RefCell};
+
+use carmine_peering::{Peering, Phase, Reason};
+use carmine_pgtypes::{LogEntry, PgHistory, PgInfo, Transaction, pg_contains};
+use carmine_reactor::sync::Notify;
+use carmine_store::Commit;
+use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, is_mutated};
+
+use crate::shard::OsdShard;
+use lease::Leases;
+use log::PgLog;
+use stat::Reported;
+
+/// The part of a PG that decides who serves it.
+pub(crate) struct Peer {
+    id: SpgId,
+    peering: RefCell<Peering>,
+    /// Until when it may serve.
+    leases: Leases,
+    log: RefCell<PgLog>,
+    /// Low hash bits that its objects share.
+    bits: Cell<u32>,
+    /// The statistics that were told last (primary).
+    told: RefCell<Reported>,
+    /// Fires when phase, generation or the committed version change.
+    changed: Notify,
+}
+
+impl Peer {
+    /// The state of a PG that has yet to be read, on this OSD.
+    pub(in crate::pg) fn new(id: SpgId, me: OsdId) -> Peer {
+        Peer {
+            id,
+            peering: RefCell::new(Peering::new(me)),
+            leases: Leases::default(),
+            log: RefCell::new(PgLog::new(id)),
+            bits: Cell::default(),
+            told: RefCell::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    /// The state machine, to be asked.
+    pub(in crate::pg) fn machine(&self) -> Ref<'_, Peering> {
+        self.peering.borrow()
+    }
+
+    /// The log, to be read.
+    pub(in crate::pg) fn log(&self) -> Ref<'_, PgLog> {
+        self.log.borrow()
+    }
+
+    /// Changes the info in memory only: it is written down with the next activation.
+    pub(in crate::pg) fn change_info(&self, change: impl FnOnce(&mut PgInfo)) {
+        self.log.borrow_mut().change_info(change);
+    }
+
+    /// Changes the info, and submits it in the same step.
+    pub(in crate::pg) fn write_info(&self, osd: &OsdShard, change: impl FnOnce(&mut PgInfo)) -> Commit {
+        self.change_info(change);
+        osd.store.submit(Transaction { info: Some(self.info().into()), ..self.transaction() })
+    }
+
+    /// The copy is no more.
+    pub(in crate::pg) fn forget_log(&self) {
+        self.log.borrow_mut().clear();
+    }
+
+    /// Until when it may serve.
+    pub(in crate::pg) fn leases(&self) -> &Leases {
+        &self.leases
+    }
+
+    /// Fires when phase, generation or the committed version change.
+    pub(in crate::pg) fn changed(&self) -> &Notify {
+        &self.changed
+    }
+
+    /// Low hash bits that its objects share.
+    pub(crate) fn bits(&self) -> u32 {
+        self.bits.get()
+    }
+
+    /// The object is one of this PG's by the newest map. Every object that is named from outside is checked for this
+    /// before anything else: an object that two PGs change may have two reactors as its owners.
+    pub(crate) fn contains(&self, oid: &ObjectId) -> bool {
+        pg_contains(self.id, self.bits.get(), oid) || is_mutated("serve_stray")
+    }
+
+    /// An empty transaction of this PG.
+    pub(crate) fn transaction(&self) -> Transaction {
+        Transaction::new(self.id, self.bits.get())
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        self.peering.borrow().is_active()
+    }
+
+    /// All its members have all of it, and nothing is unfound.
+    pub(in crate::pg) fn is_clean(&self) -> bool {
+        self.peering.borrow().is_clean() && self.log.borrow().info().unfound.is_empty()
+    }
+
+    /// This OSD is its primary.
+    pub(crate) fn leads(&self) -> bool {
+        self.peering.borrow().leads()
+    }
+
+    pub(crate) fn acting(&self) -> Vec<OsdId> {
+        self.peering.borrow().acting().collect()
+    }
+
+    /// Its own record of its state.
+    pub(crate) fn info(&self) -> PgInfo {
+        self.log.borrow().info().clone()
+    }
+
+    /// Its interval, and those before it that may have served clients.
+    pub(crate) fn history(&self) -> PgHistory {
+        self.peering.borrow().intervals().known()
+    }
+
+    /// OSDs that have to come back, or to be given up, before it can serve clients.
+    pub(crate) fn blocked_by(&self) -> Vec<OsdId> {
+        self.peering.borrow().phase().reason().map(Reason::blocked_by).unwrap_or_default().to_vec()
+    }
+
+    /// Ceph's name of the state of its state machine.
+    pub(crate) fn recovery_state_name(&self) -> &'static str {
+        match self.peering.borrow().phase() {
+            Phase::Loading => "Reset",
+            Phase::Down(_) => "Started/Primary/Peering/Down",
+            Phase::Peering(_) => "Started/Primary/Peering",
+            Phase::Incomplete(_) => "Started/Primary/Peering/Incomplete",
+            Phase::Active => "Started/Primary/Active",
+            Phase::Replica { active: true } => "Started/ReplicaActive",
+            Phase::Replica { active: false } | Phase::Stray => "Started/Stray",
+            Phase::Failed(_) => "Crashed",
+        }
+    }
+
+    /// Version of the newest change.
+    pub(crate) fn last_update(&self) -> Eversion {
+        self.log.borrow().info().last_update
+    }
+
+    pub(in crate::pg) fn generation(&self) -> u64 {
+        self.peering.borrow().generation()
+    }
+
+    /// The generation in which a task began is over.
+    pub(in crate::pg) fn is_past(&self, generation: u64) -> bool {
+        self.generation() != generation
+    }
+
+    /// The version of the next write. Epochs of the log never fall, so versions rise across intervals too.
+    pub(in crate::pg) fn next_version(&self, epoch: Epoch) -> Eversion {
+        let last = self.last_update();
+        Eversion::new(epoch.0.max(last.epoch), last.version + 1)
+    }
+
+    /// A submitted entry is the newest of the log.
+    pub(in crate::pg) fn note_entry(&self, entry: LogEntry, trim_to: Option<Eversion>) {
+        let mut log = self.log.borrow_mut();
+        log.push(entry);
+        if let Some(to) = trim_to {
+            log.trim(to);
+        }
+    }
+}

@@ -10,13 +10,14 @@ use carmine_messenger::Message;
 use carmine_peering::{
     Copy, Effect, Effects, Event, Lease, Level, Map, Member, OsdState, Phase, Place, Then, Trouble,
 };
-use carmine_pgtypes::{LogEntry, PgInfo, Transaction, pg_bits};
+use carmine_pgtypes::{LogEntry, PgInfo, pg_bits};
 use carmine_reactor::Group;
 use carmine_store::StoreError;
 use carmine_types::{Epoch, Errno, Eversion, LogOp, OsdId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::osdmap::{PgPool, Pin};
 
+use crate::error::OpError;
 use crate::join;
 use crate::messages::{Head, PgAck, PgActivate, PgNotify, PgQuery, Promise};
 use crate::pg::Pg;
@@ -34,7 +35,7 @@ impl Pg {
             match own.store.load_pg(pg.id).await {
                 Ok(state) => {
                     if let Some(state) = state {
-                        if !pg.log.borrow_mut().load(state) {
+                        if !pg.peer.log.borrow_mut().load(state) {
                             let (what, why) =
                                 (format!("log of pg {}", pg.id), "its versions have gaps".to_owned());
                             return pg.fail(&own, UNREADABLE, &StoreError::Damaged { what, why });
@@ -65,13 +66,13 @@ impl Pg {
         let (size, min_size, pg_num) =
             pool.map_or((0, 1, 0), |pool| (usize::from(pool.size), usize::from(pool.min_size), pool.pg_num));
         if mapping.acting_primary != Some(osd.config.id) {
-            self.leases.led_by_other(map.epoch);
+            self.peer.leases.led_by_other(map.epoch);
         }
         let is_remapped = mapping.acting != mapping.up;
         let epoch = view.epoch();
         let osds = Arc::clone(osds);
         let map = Map { epoch, members, up, up_thru, osds, owners, size, min_size, is_remapped, pg_num };
-        self.snaps.follow(self.id.pgid.pool, view.map());
+        self.ops.snaps().follow(self.id.pgid.pool, view.map());
         self.on(osd, Event::Map(map));
         self.trim_snaps(osd);
     }
@@ -79,8 +80,8 @@ impl Pg {
     /// Which objects are its own depends on the pool's number of PGs when it was made.
     fn note_pg_num(&self, pool: Option<&PgPool>) {
         if let Some(pool) = pool {
-            let made_with = self.log.borrow_mut().made_with(pool.pg_num);
-            self.bits.set(pg_bits(self.id.pgid.ps, made_with));
+            let made_with = self.peer.log.borrow_mut().made_with(pool.pg_num);
+            self.peer.bits.set(pg_bits(self.id.pgid.ps, made_with));
         }
     }
 
@@ -88,14 +89,14 @@ impl Pg {
     pub(in crate::pg) fn on(self: &Rc<Self>, osd: &Rc<OsdShard>, event: Event) -> Then {
         let is_map = matches!(event, Event::Map(_));
         let (waited, had_news, was) = {
-            let peering = self.peering.borrow();
+            let peering = self.peer.peering.borrow();
             (peering.waits_for_monitor(), peering.has_newcomers(), (peering.is_active(), peering.recovers()))
         };
-        let Effects { list, then } = self.peering.borrow_mut().on(self.log.borrow().info(), event);
+        let Effects { list, then } = self.peer.peering.borrow_mut().on(self.peer.log.borrow().info(), event);
         list.into_iter().for_each(|effect| self.perform(osd, effect));
         self.write_history(osd);
-        self.changed.notify_all();
-        let peering = self.peering.borrow();
+        self.peer.changed.notify_all();
+        let peering = self.peer.peering.borrow();
         // A report that speaks of an earlier map is not used: it is sent again.
         let waits = peering.waits_for_monitor() && (!waited || is_map);
         let has_news = peering.has_newcomers() && (!had_news || is_map);
@@ -109,19 +110,16 @@ impl Pg {
     fn perform(self: &Rc<Self>, osd: &Rc<OsdShard>, effect: Effect) {
         match effect {
             Effect::StartOver => {
-                self.pipeline.start_over();
-                self.leases.start_over();
-                self.backend.start_over(self.last_update().version);
-                self.replica.start_over();
+                self.ops.pipeline().start_over();
+                self.peer.leases.start_over();
+                self.copies.start_over(self.peer.last_update().version);
                 self.recovery.start_over();
             }
             Effect::DropOps => {
-                let ops = self.pipeline.take_waiting();
+                let ops = self.ops.pipeline().take_waiting();
                 osd.metrics.borrow_mut().ops_dropped += ops.len() as u64;
                 ops.iter().for_each(|op| op.abandon());
-                // The clients go to the new primary, which knows who watches.
-                self.watched.forget();
-                self.usage.borrow_mut().reset();
+                self.ops.forget_clients();
                 self.scrub.forget();
                 self.forget_told();
             }
@@ -131,7 +129,7 @@ impl Pg {
                 push::start(Repair { place, keeps_place, changed, may_lead, ..repair });
             }
             Effect::WriteInfo { attempt, info } => {
-                self.leases.ask(osd.shard.now_ns());
+                self.peer.leases.ask(osd.shard.now_ns());
                 self.write_info(osd, attempt, info);
             }
             Effect::Activate { attempt, to, place, is_whole } => {
@@ -139,14 +137,14 @@ impl Pg {
             }
             Effect::Recover { to, place, .. } => self.expect_recovery(to, place),
             Effect::Serve { followers } => {
-                self.backend.serve(&followers, self.recovery.windows());
+                self.copies.backend().serve(&followers, self.recovery.windows());
                 if !osd.stopping.get() {
-                    self.leases.serve(&followers, osd.config.heartbeat.lease());
+                    self.peer.leases.serve(&followers, osd.config.heartbeat.lease());
                 }
                 self.start_recovery(osd);
                 osd.metrics.borrow_mut().activations += 1;
                 self.count_objects(osd);
-                self.snaps.start_over();
+                self.ops.snaps().start_over();
                 self.trim_snaps(osd);
                 self.resume(osd);
             }
@@ -166,7 +164,7 @@ impl Pg {
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Recovery, "peering", async move {
             // A message of an attempt that is over must not go out in the name of the next one.
-            let is_over = |attempt| !pg.peering.borrow().is_under_way(attempt);
+            let is_over = |attempt| !pg.peer.peering.borrow().is_under_way(attempt);
             let event = match work {
                 Work::Query { attempt, .. } | Work::Activate { attempt, .. } if is_over(attempt) => return,
                 Work::Query { attempt, to: from } => {
@@ -212,11 +210,11 @@ impl Pg {
     }
 
     async fn query(&self, osd: &OsdShard, to: OsdId) -> Result<Copy, Trouble> {
-        let (last_update, acting) = (self.last_update(), self.acting());
+        let (last_update, acting) = (self.peer.last_update(), self.peer.acting());
         let query = PgQuery { head: self.head(osd), last_update, acting };
         let PgNotify { result, info, lease, log, .. } = self.ask(osd, to, Message::of(&query)).await?;
         match result {
-            0 if log.iter().any(|entry| !self.contains(&entry.oid)) => Err(Trouble::BadAnswer),
+            0 if log.iter().any(|entry| !self.peer.contains(&entry.oid)) => Err(Trouble::BadAnswer),
             0 => {
                 self.learn_scrubs(&info);
                 let common = self.common_with(&info, &log);
@@ -247,7 +245,7 @@ impl Pg {
 
     /// The newest entry that another copy's log and ours have in common, and as of which it has all objects.
     fn common_with(&self, info: &PgInfo, entries: &[LogEntry]) -> Option<Eversion> {
-        let log = self.log.borrow();
+        let log = self.peer.log.borrow();
         let common = log.common_with(info.log_tail, entries)?;
         if !info.incomplete {
             return Some(common);
@@ -260,7 +258,7 @@ impl Pg {
     /// Gives a replica the log entries that it lacks, and tells it whether its copy is whole.
     async fn activate(&self, osd: &OsdShard, to: OsdId, place: Place, is_whole: bool) -> Result<(), Trouble> {
         let activate = {
-            let log = self.log.borrow();
+            let log = self.peer.log.borrow();
             let Place { common, last_backfill } = place;
             let from = common.unwrap_or(log.info().log_tail);
             // Without a common entry all objects are compared: of the none before the first it has all.
@@ -282,11 +280,9 @@ impl Pg {
 
     /// Writes down which intervals there were, if that is not written yet. Nobody waits for it.
     fn write_history(self: &Rc<Self>, osd: &Rc<OsdShard>) {
-        let unwritten = self.peering.borrow().unwritten(self.log.borrow().info());
+        let unwritten = self.peer.peering.borrow().unwritten(self.peer.log.borrow().info());
         let Some(history) = unwritten else { return };
-        let info = PgInfo { history, ..self.info() };
-        self.log.borrow_mut().set_info(info.clone());
-        let commit = osd.store.submit(Transaction { info: Some(info.into()), ..self.transaction() });
+        let commit = self.peer.write_info(osd, |info| info.history = history);
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Recovery, "pg-history", async move {
             if let Err(error) = commit.await {
@@ -295,9 +291,21 @@ impl Pg {
         });
     }
 
+    /// Changes the info, and waits until that is durable.
+    pub(in crate::pg) async fn write_down(
+        self: &Rc<Self>,
+        osd: &Rc<OsdShard>,
+        change: impl FnOnce(&mut PgInfo),
+    ) -> Result<(), OpError> {
+        let written = self.peer.write_info(osd, change).await;
+        if let Err(error) = &written {
+            self.fail(osd, "its info cannot be written", error);
+        }
+        Ok(written?)
+    }
+
     fn write_info(self: &Rc<Self>, osd: &Rc<OsdShard>, attempt: u64, info: PgInfo) {
-        self.log.borrow_mut().set_info(info.clone());
-        let commit = osd.store.submit(Transaction { info: Some(info.into()), ..self.transaction() });
+        let commit = self.peer.write_info(osd, |old| *old = info);
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Recovery, "pg-info", async move {
             match commit.await {
@@ -308,7 +316,7 @@ impl Pg {
     }
 
     pub(in crate::pg) fn head(&self, osd: &OsdShard) -> Head {
-        let id = self.peering.borrow().attempt_id();
+        let id = self.peer.peering.borrow().attempt_id();
         Head { pg: self.id, epoch: osd.epoch(), interval: id.interval, attempt: id.attempt }
     }
 
@@ -331,12 +339,12 @@ impl Pg {
     }
 
     fn standing(&self) -> Standing {
-        let peering = self.peering.borrow();
+        let peering = self.peer.peering.borrow();
         if peering.unsettled(self.recovery.stage()).is_none() {
             return Standing::Complete;
         }
         let is_well = !matches!(peering.phase(), Phase::Loading | Phase::Failed(_));
-        let is_complete = is_well && !self.log.borrow().info().incomplete;
+        let is_complete = is_well && !self.peer.log.borrow().info().incomplete;
         peering.successor().map_or(Standing::Waits { is_complete }, Standing::LedBy)
     }
 

@@ -20,41 +20,41 @@ pub(in crate::pg) struct Reported {
 impl Pg {
     /// The statistics now, by this map (primary).
     pub(crate) fn tell(&self, osd: &OsdShard, view: &MapView) -> PgStat {
-        let before = self.told.take().stat;
+        let before = self.peer.told.take().stat;
         let now = UTime::from_unix(osd.shard.unix_now());
         let mut stat = self.facts(view);
         stat.stats.sum = self.sum(view);
         stat.set_states(self.states(osd, &stat));
         stat.reported_seq = before.as_ref().map_or(1, |before| before.reported_seq + 1);
         stamp(&mut stat, before.as_deref(), now);
-        self.told.replace(Reported { stat: Some(Box::new(stat.clone())), has_news: false });
+        self.peer.told.replace(Reported { stat: Some(Box::new(stat.clone())), has_news: false });
         stat
     }
 
     /// Others wait for something in the statistics: they are told at once.
     pub(in crate::pg) fn tell_soon(&self, osd: &OsdShard) {
-        self.told.borrow_mut().has_news = true;
+        self.peer.told.borrow_mut().has_news = true;
         crate::stats::send_soon(osd);
     }
 
     /// Others wait for the statistics.
     pub(crate) fn has_news(&self) -> bool {
-        self.told.borrow().has_news
+        self.peer.told.borrow().has_news
     }
 
     /// Another OSD leads.
     pub(in crate::pg) fn forget_told(&self) {
-        self.told.borrow_mut().stat = None;
-        self.served.forget();
+        self.peer.told.borrow_mut().stat = None;
+        self.ops.served().forget();
         self.recovery.forget_pushed();
     }
 
     /// All but counts, states and stamps.
     fn facts(&self, view: &MapView) -> PgStat {
         let mapping = view.mapping(self.id.pgid);
-        let peering = self.peering.borrow();
+        let peering = self.peer.peering.borrow();
         let history = peering.intervals().known();
-        let log = self.log.borrow();
+        let log = self.peer.log.borrow();
         let info = log.info();
         let item = |osd: Option<OsdId>| osd.map_or(-1, |osd| osd.0 as i32);
         PgStat {
@@ -73,9 +73,9 @@ impl Pg {
             acting: mapping.acting.to_vec(),
             up_primary: item(mapping.up_primary),
             acting_primary: item(mapping.acting_primary),
-            stats_invalid: !self.usage.borrow().is_known(),
-            blocked_by: self.blocked_by().iter().map(|osd| osd.0 as i32).collect(),
-            snaptrimq_len: u32::try_from(self.snaps.to_trim()).unwrap_or(u32::MAX),
+            stats_invalid: !self.ops.usage().is_known(),
+            blocked_by: self.peer.blocked_by().iter().map(|osd| osd.0 as i32).collect(),
+            snaptrimq_len: u32::try_from(self.ops.snaps().to_trim()).unwrap_or(u32::MAX),
             purged_snaps: self.trimmed_snaps(),
             ..PgStat::default()
         }
@@ -83,7 +83,7 @@ impl Pg {
 
     fn sum(&self, view: &MapView) -> ObjectStatSum {
         let (objects, clones, bytes) = self.usage();
-        let scrubs = self.log.borrow().info().scrubs;
+        let scrubs = self.peer.log.borrow().info().scrubs;
         let lacking = self.recovery.lacking(|place| self.objects_from(place, objects));
         let copies = self.copies(view, objects, &lacking);
         let unfound = self.unfound().len() as u64;
@@ -109,14 +109,14 @@ impl Pg {
             num_omap_bytes: count(scrubs.omaps.size.bytes),
             ..ObjectStatSum::default()
         };
-        self.served.add_to(&mut sum);
+        self.ops.served().add_to(&mut sum);
         self.recovery.add_pushed_to(&mut sum);
         sum
     }
 
     /// About how many of so many objects lie at this place or behind it: hashes are spread evenly.
     fn objects_from(&self, place: &ObjectId, objects: u64) -> u64 {
-        let (first, last) = pg_range(self.id.pgid.ps, self.bits());
+        let (first, last) = pg_range(self.id.pgid.ps, self.peer.bits());
         let [at, first, last] = [place.reversed_hash(), first, last].map(u128::from);
         let left = (last + 1).saturating_sub(at.max(first));
         u64::try_from((u128::from(objects) * left).div_ceil(last + 1 - first)).unwrap_or(objects)
@@ -125,7 +125,7 @@ impl Pg {
     fn copies(&self, view: &MapView, objects: u64, lacking: &[(OsdId, u64)]) -> Copies {
         let mapping = view.mapping(self.id.pgid);
         let size = view.map().pool(self.id.pgid.pool).map_or(0, |pool| usize::from(pool.size));
-        Copies::count(objects, size, mapping, &self.acting(), lacking)
+        Copies::count(objects, size, mapping, &self.peer.acting(), lacking)
     }
 
     fn states(&self, osd: &OsdShard, stat: &PgStat) -> u64 {
@@ -135,7 +135,7 @@ impl Pg {
             (scrub.is_some(), state::SCRUBBING),
             (scrub.is_some_and(|order| order.is_deep()), state::DEEP_SCRUB),
             (scrub.is_some_and(|order| order.repairs()), state::REPAIR),
-            (self.snaps.is_trimming(), state::SNAPTRIM),
+            (self.ops.snaps().is_trimming(), state::SNAPTRIM),
             (stat.acting != stat.up, state::REMAPPED),
         ];
         if bits & state::ACTIVE != 0 {
@@ -146,7 +146,7 @@ impl Pg {
             }
         } else if bits == 0 {
             // Ceph has no word for a copy that is being read, or whose store failed.
-            let is_failed = matches!(self.peering.borrow().phase(), Phase::Failed(_));
+            let is_failed = matches!(self.peer.peering.borrow().phase(), Phase::Failed(_));
             bits = if is_failed { state::DOWN } else { state::PEERING };
         }
         if stat.stats.sum.num_scrub_errors > 0 { bits | state::INCONSISTENT } else { bits }

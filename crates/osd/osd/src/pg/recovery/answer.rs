@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use carmine_messenger::Message;
 use carmine_peering::Order;
-use carmine_pgtypes::{PgInfo, Transaction};
+use carmine_pgtypes::PgInfo;
 use carmine_types::{Eversion, errno};
 
 use super::backfill::PAGE;
@@ -47,35 +47,22 @@ impl Pg {
         let PgBackfillProgress { head, complete_to, last_backfill } = progress;
         let result = async {
             let (generation, _) = self.take_order(osd, head, Order::Push)?;
-            if complete_to > self.last_update() || complete_to == Eversion::ZERO {
+            if complete_to > self.peer.last_update() || complete_to == Eversion::ZERO {
                 return Err(OpError::of(errno::EINVAL));
             }
-            // In one step: writes of the primary change the info, too.
-            let info = self.log.borrow().info().clone();
+            let info = self.peer.info();
             let goes_back = info.last_backfill.as_ref().is_none_or(|last| last_backfill < *last);
             if goes_back || complete_to < info.complete_to {
                 return Err(OpError::of(errno::EINVAL));
             }
-            let info = PgInfo { complete_to, last_backfill: Some(last_backfill), ..info };
-            self.write_down(osd, info).await?;
+            let advance = |info: &mut PgInfo| {
+                (info.complete_to, info.last_backfill) = (complete_to, Some(last_backfill));
+            };
+            self.write_down(osd, advance).await?;
             self.carried_out(osd, generation, false)?;
             if is_backfillfull(osd) { Err(OpError::of(errno::ENOSPC)) } else { Ok(()) }
         };
         ack(head, result.await)
-    }
-
-    /// Writes a new info.
-    pub(in crate::pg) async fn write_down(
-        self: &Rc<Self>,
-        osd: &Rc<OsdShard>,
-        info: PgInfo,
-    ) -> Result<(), OpError> {
-        self.log.borrow_mut().set_info(info.clone());
-        let written = osd.store.submit(Transaction { info: Some(info.into()), ..self.transaction() }).await;
-        if let Err(error) = &written {
-            self.fail(osd, "its info cannot be written", error);
-        }
-        Ok(written?)
     }
 
     /// The primary wants a place among those that are recovered here, or gives it back.
@@ -109,8 +96,8 @@ impl Pg {
     /// An OSD that is no member has a copy. It may go when all members have all of the PG.
     pub(crate) fn answer_stray(&self, osd: &OsdShard, stray: PgStray) -> Message {
         let PgStray { head, from } = stray;
-        let peering = self.peering.borrow();
-        let may_go = self.is_clean() && head.epoch <= osd.epoch() && !peering.is_needed(from);
+        let peering = self.peer.machine();
+        let may_go = self.peer.is_clean() && head.epoch <= osd.epoch() && !peering.is_needed(from);
         ack(head, if may_go { Ok(()) } else { Err(OpError::of(errno::EAGAIN)) })
     }
 }

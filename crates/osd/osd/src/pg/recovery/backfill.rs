@@ -94,7 +94,7 @@ impl Run {
         for_each(self.max_active(), std::iter::from_fn(|| goes_on().then_some(())), async |()| {
             let turn = self.turn().await;
             let Some(head) = goes_on().then(|| window.choose()).flatten() else { return Ok(()) };
-            self.pg.pipeline.hold(std::slice::from_ref(&head));
+            self.pg.ops.pipeline().hold(std::slice::from_ref(&head));
             match self.copy_held(repair, window, &head, turn).await? {
                 Part::Done => {}
                 Part::Busy => is_busy.set(true),
@@ -165,7 +165,7 @@ impl Repair {
         }
         let ours = self.pg.versions_from(&self.osd, from, PAGE).await.map_err(|error| self.stuck(&error))?;
         self.current()?;
-        let is_ours = |oid: &ObjectId| self.pg.contains(oid);
+        let is_ours = |oid: &ObjectId| self.pg.peer.contains(oid);
         if objects.iter().any(|object| !is_ours(&object.oid)) || next.iter().any(|next| next <= from) {
             return Err(Stop::Failed(Trouble::BadAnswer));
         }
@@ -221,7 +221,7 @@ impl Pg {
         mut limit: usize,
     ) -> Result<(Vec<ObjectId>, Option<ObjectId>), carmine_store::StoreError> {
         loop {
-            let mut page = osd.store.list(self.id, self.bits.get(), Some(from), limit + 1).await?;
+            let mut page = osd.store.list(self.id, self.peer.bits(), Some(from), limit + 1).await?;
             let Some(behind) = page.get(limit) else { return Ok((page, None)) };
             let next = family::family_begin(behind);
             let is_before = |oid: &ObjectId| *oid < next;

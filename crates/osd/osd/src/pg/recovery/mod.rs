@@ -139,10 +139,10 @@ impl Pg {
         let from = self.compares_from(place);
         let lacks = |oid: &ObjectId| from.as_ref().is_none_or(|from| oid < from);
         let mut missing = self.recovery.missing.borrow_mut();
-        let log = self.log.borrow();
+        let log = self.peer.log();
         for entry in log.after(common.unwrap_or(log.info().last_update)) {
             if entry.op != LogOp::Error && lacks(&entry.oid) {
-                self.pipeline.hold(std::slice::from_ref(&entry.oid));
+                self.ops.pipeline().hold(std::slice::from_ref(&entry.oid));
                 missing.add(Arc::clone(&entry.oid), &entry.clones, to);
             }
         }

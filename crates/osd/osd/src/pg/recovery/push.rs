@@ -94,7 +94,7 @@ impl Repair {
     /// Objects that our log changed after the newest common entry.
     fn ours(&self) -> BTreeSet<Arc<ObjectId>> {
         let Some(common) = self.place.common else { return BTreeSet::new() };
-        let log = self.pg.log.borrow();
+        let log = self.pg.peer.log();
         log.after(common).filter(|e| e.op != LogOp::Error).flat_map(LogEntry::objects).collect()
     }
 
@@ -142,7 +142,7 @@ impl Repair {
     }
 
     pub(in crate::pg) fn current(&self) -> Result<(), Stop> {
-        let peering = self.pg.peering.borrow();
+        let peering = self.pg.peer.machine();
         let is_current = peering.is_under_way(self.attempt) || self.is_beside(&peering);
         if is_current { Ok(()) } else { Err(Stop::Superseded) }
     }
@@ -203,11 +203,11 @@ impl Repair {
     pub(in crate::pg) async fn is_soon_quiet(&self, head: &Arc<ObjectId>) -> Result<bool, Stop> {
         self.current()?;
         let end_ns = self.osd.shard.now_ns() + QUIET_WAIT.as_nanos() as u64;
-        while !self.pg.pipeline.is_quiet(head, self.pg.backend.committed()) {
+        while !self.pg.ops.pipeline().is_quiet(head, self.pg.copies.backend().committed()) {
             if self.osd.shard.now_ns() >= end_ns || self.pg.has_unfound(head) {
                 return Ok(false);
             }
-            with_timeout(&self.osd.shard, LOOK_AGAIN, self.pg.changed.notified()).await;
+            with_timeout(&self.osd.shard, LOOK_AGAIN, self.pg.peer.changed().notified()).await;
             self.current()?;
         }
         Ok(true)
@@ -215,9 +215,9 @@ impl Repair {
 
     /// Beside clients nothing is written to an object while it is pushed.
     fn check_still(&self, head: &ObjectId) {
-        let committed = self.pg.backend.committed();
+        let committed = self.pg.copies.backend().committed();
         assert!(
-            !self.is_beside(&self.pg.peering.borrow()) || self.pg.pipeline.is_still(head, committed),
+            !self.is_beside(&self.pg.peer.machine()) || self.pg.ops.pipeline().is_still(head, committed),
             "pg {}: {head} is written to while it is pushed",
             self.pg.id
         );
@@ -283,7 +283,7 @@ impl Repair {
         steps: impl IntoIterator<Item = Step>,
     ) -> Result<(), Stop> {
         self.current()?;
-        let mut txn = self.pg.transaction();
+        let mut txn = self.pg.peer.transaction();
         txn.changes.push(ObjectChange::new(Arc::clone(oid), steps));
         let txn = Sealed::from(txn);
         let push = PushObject::pack(&self.pg.head(&self.osd), &txn, txn.data()).message();
@@ -385,7 +385,7 @@ impl Repair {
     /// Before the PG serves, an unfound object is copied but for what is unfound of it: the others must not wait for it. Beside
     /// clients it is left out until it is found.
     fn goes_on_without(&self, oid: &ObjectId) -> bool {
-        !self.is_beside(&self.pg.peering.borrow()) && self.pg.keep_unfound(oid)
+        !self.is_beside(&self.pg.peer.machine()) && self.pg.keep_unfound(oid)
     }
 }
 

@@ -24,13 +24,13 @@ impl Pg {
     /// Its pool was deleted. Clients whose operations are under way are told so: the map may reach them much later, for nobody
     /// has a reason to send it.
     pub(crate) fn remove(self: &Rc<Self>, osd: &Rc<OsdShard>) {
-        self.pipeline.start_over();
-        self.pipeline.take_waiting().iter().for_each(|op| self.finish_deleted(osd, op));
+        self.ops.pipeline().start_over();
+        self.ops.pipeline().take_waiting().iter().for_each(|op| self.finish_deleted(osd, op));
         self.on(osd, Event::Removed);
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Recovery, "pg-remove", async move {
-            remove_data(&own, pg.id, pg.bits.get()).await;
-            pg.commits.close();
+            remove_data(&own, pg.id, pg.peer.bits()).await;
+            pg.copies.commits().close();
         });
     }
 }

@@ -80,8 +80,8 @@ pub(super) struct Places {
 
 impl Run {
     pub(super) fn new(osd: &Rc<OsdShard>, pg: &Rc<Pg>) -> Run {
-        let attempt = pg.peering.borrow().attempt_id().attempt;
-        Run { osd: Rc::clone(osd), pg: Rc::clone(pg), attempt, generation: pg.generation() }
+        let attempt = pg.peer.machine().attempt_id().attempt;
+        Run { osd: Rc::clone(osd), pg: Rc::clone(pg), attempt, generation: pg.peer.generation() }
     }
 
     pub(super) fn start(self) {
@@ -128,11 +128,11 @@ impl Run {
     }
 
     pub(super) fn current(&self) -> Result<(), End> {
-        if self.pg.is_past(self.generation) { Err(End::Superseded) } else { Ok(()) }
+        if self.pg.peer.is_past(self.generation) { Err(End::Superseded) } else { Ok(()) }
     }
 
     pub(super) fn set(&self, stage: Recovery) {
-        if !self.pg.is_past(self.generation) {
+        if !self.pg.peer.is_past(self.generation) {
             self.pg.recovery.stage.set(stage);
         }
     }
@@ -197,7 +197,7 @@ impl Run {
                 return Ok(Part::Unfound);
             }
             // Others are pushed because writes wait for them.
-            with_timeout(&self.osd.shard, LOOK_SOON, self.pg.changed.notified()).await;
+            with_timeout(&self.osd.shard, LOOK_SOON, self.pg.peer.changed().notified()).await;
         }
     }
 
@@ -252,7 +252,7 @@ impl Run {
 
     /// Writes to an object that was held go on.
     pub(super) fn release(&self, oid: &Arc<ObjectId>) {
-        self.pg.pipeline.release(std::slice::from_ref(oid));
+        self.pg.ops.pipeline().release(std::slice::from_ref(oid));
         self.pg.pump(&self.osd, oid);
     }
 
@@ -264,7 +264,7 @@ impl Run {
         self.current()?;
         done.map_err(|trouble| End::Failed(to, trouble))?;
         self.pg.recovery.targets.borrow_mut().retain(|target| target.osd != to);
-        self.pg.backend.forget_window(to);
+        self.pg.copies.backend().forget_window(to);
         self.pg.on(&self.osd, Event::Recovered { attempt: self.attempt, from: to, result: Ok(()) });
         Ok(())
     }
@@ -279,7 +279,7 @@ impl Run {
             Reserve::Release => false,
             Reserve::Recovery => has(FLAG_NORECOVER),
             Reserve::Backfill => {
-                let is_move = has(FLAG_NOREBALANCE) && !self.pg.peering.borrow().is_degraded();
+                let is_move = has(FLAG_NOREBALANCE) && !self.pg.peer.machine().is_degraded();
                 has(FLAG_NOBACKFILL) || is_move
             }
         }
@@ -288,7 +288,7 @@ impl Run {
     pub(super) async fn wait_until_allowed(&self, what: Reserve) -> Result<(), End> {
         while self.is_forbidden(what) {
             self.set(Recovery::Idle);
-            with_timeout(&self.osd.shard, LOOK, self.pg.changed.notified()).await;
+            with_timeout(&self.osd.shard, LOOK, self.pg.peer.changed().notified()).await;
             self.current()?;
         }
         Ok(())

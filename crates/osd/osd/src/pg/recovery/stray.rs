@@ -31,7 +31,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>) {
             let strays: Vec<Rc<Pg>> =
                 own.pgs.borrow().values().filter(|pg| pg.is_stray_with_data()).cloned().collect();
             for pg in strays {
-                let generation = pg.generation();
+                let generation = pg.peer.generation();
                 if pg.may_go(&own).await {
                     pg.remove_stray(&own, generation).await;
                 }
@@ -42,11 +42,11 @@ pub(crate) fn start(osd: &Rc<OsdShard>) {
 
 impl Pg {
     fn is_stray_with_data(&self) -> bool {
-        let log = self.log.borrow();
+        let log = self.peer.log();
         let info = log.info();
         let has_data =
             info.last_update > Eversion::ZERO || info.last_epoch_started > Epoch(0) || info.incomplete;
-        *self.peering.borrow().phase() == Phase::Stray && has_data
+        *self.peer.machine().phase() == Phase::Stray && has_data
     }
 
     /// The primary does not need this copy.
@@ -76,23 +76,20 @@ impl Pg {
         osd: &Rc<OsdShard>,
         generation: u64,
     ) -> Result<Option<usize>, OpError> {
-        let is_over = || self.is_past(generation) || *self.peering.borrow().phase() != Phase::Stray;
+        let is_over = || self.peer.is_past(generation) || *self.peer.machine().phase() != Phase::Stray;
         if is_over() {
             return Ok(None);
         }
         // Objects that are left after a crash, or in a new interval, are no copy.
-        let info = PgInfo {
-            last_epoch_started: Epoch(0),
-            incomplete: true,
-            complete_to: Eversion::ZERO,
-            last_backfill: None,
-            ..self.log.borrow().info().clone()
+        let give_up = |info: &mut PgInfo| {
+            (info.last_epoch_started, info.incomplete) = (Epoch(0), true);
+            (info.complete_to, info.last_backfill) = (Eversion::ZERO, None);
         };
-        self.write_down(osd, info).await?;
+        self.write_down(osd, give_up).await?;
         let mut objects = 0;
         loop {
-            let page = osd.store.list(self.id, self.bits.get(), None, PAGE).await?;
-            let mut txn = self.transaction();
+            let page = osd.store.list(self.id, self.peer.bits(), None, PAGE).await?;
+            let mut txn = self.peer.transaction();
             objects += page.len();
             txn.changes.extend(page.into_iter().map(|oid| ObjectChange::new(oid, [Step::Remove])));
             let _prepared = osd.store.prepare(&txn.changes).await?;
@@ -105,8 +102,8 @@ impl Pg {
             osd.store.submit(txn).await?;
             osd.shard.sleep(PAUSE).await;
         }
-        self.log.borrow_mut().clear();
-        osd.store.submit(Transaction { forget_pg: true, ..self.transaction() }).await?;
+        self.peer.forget_log();
+        osd.store.submit(Transaction { forget_pg: true, ..self.peer.transaction() }).await?;
         Ok(Some(objects))
     }
 }

@@ -9,6 +9,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use carmine_pgtypes::PgInfo;
 use carmine_reactor::Group;
 use carmine_types::ObjectId;
 
@@ -32,7 +33,7 @@ impl Pg {
         if is_unfound {
             self.recovery.unfound.borrow_mut().insert(oid.clone());
             self.look_for_unfound(osd);
-        } else if !self.log.borrow().info().unfound.contains(oid) {
+        } else if !self.peer.log().info().unfound.contains(oid) {
             self.recovery.unfound.borrow_mut().remove(oid);
         }
     }
@@ -40,15 +41,13 @@ impl Pg {
     /// An object is copied without what is unfound of it. It is written down with the activation, here and on all members. False
     /// if there are too many of them.
     pub(in crate::pg) fn keep_unfound(&self, oid: &ObjectId) -> bool {
-        let mut info = self.info();
-        if !info.unfound.contains(oid) {
-            if info.unfound.len() >= UNFOUND_MAX {
-                return false;
-            }
-            info.unfound.push(oid.clone());
-            self.log.borrow_mut().set_info(info);
+        let info = self.peer.info();
+        let is_known = info.unfound.contains(oid);
+        let has_room = info.unfound.len() < UNFOUND_MAX;
+        if !is_known && has_room {
+            self.peer.change_info(|info| info.unfound.push(oid.clone()));
         }
-        true
+        is_known || has_room
     }
 
     /// The object, or a clone of it, is unfound: its writes may wait for long.
@@ -58,12 +57,12 @@ impl Pg {
 
     /// Looks for what is unfound until all of it is found or lost.
     pub(super) fn look_for_unfound(self: &Rc<Self>, osd: &OsdShard) {
-        self.recovery.unfound.borrow_mut().extend(self.info().unfound);
+        self.recovery.unfound.borrow_mut().extend(self.peer.info().unfound);
         let is_idle = self.recovery.unfound.borrow().is_empty() || self.recovery.is_searching.get();
         let Some(osd) = OsdShard::of(&osd.shard).filter(|_| !is_idle) else { return };
         self.recovery.is_searching.set(true);
         let (shard, pg) = (osd.shard.clone(), Rc::clone(self));
-        let search = Search { osd, pg, generation: self.generation() };
+        let search = Search { osd, pg, generation: self.peer.generation() };
         shard.spawn(Group::Recovery, "unfound", async move { search.all().await });
     }
 }
@@ -77,7 +76,7 @@ struct Search {
 
 impl Search {
     fn is_over(&self) -> bool {
-        self.pg.is_past(self.generation) || self.osd.stopping.get()
+        self.pg.peer.is_past(self.generation) || self.osd.stopping.get()
     }
 
     async fn all(&self) {
@@ -98,7 +97,7 @@ impl Search {
                 return self.pg.recovery.is_searching.set(false);
             }
             // A member that lacks objects is given them first: what it is compared with is whole.
-            if !self.pg.peering.borrow().recovers() {
+            if !self.pg.peer.machine().recovers() {
                 self.round(unfound).await;
             }
         }
@@ -107,7 +106,7 @@ impl Search {
     async fn round(&self, unfound: Vec<ObjectId>) {
         for oid in unfound {
             // After a split it may be another PG's.
-            let is_settled = !self.pg.contains(&oid) || self.is_settled(&oid).await;
+            let is_settled = !self.pg.peer.contains(&oid) || self.is_settled(&oid).await;
             if is_settled && !self.is_over() {
                 self.forget(&oid).await;
             }
@@ -136,11 +135,10 @@ impl Search {
 
     /// Only here: another member that leads later looks for itself.
     async fn forget(&self, oid: &ObjectId) {
-        let mut info = self.pg.info();
-        let before = info.unfound.len();
-        info.unfound.retain(|unfound| unfound != oid);
-        let is_kept = info.unfound.len() == before || self.pg.write_down(&self.osd, info).await.is_ok();
-        if is_kept && !self.is_over() {
+        let is_noted = self.pg.peer.info().unfound.contains(oid);
+        let forget = |info: &mut PgInfo| info.unfound.retain(|unfound| unfound != oid);
+        let is_forgotten = !is_noted || self.pg.write_down(&self.osd, forget).await.is_ok();
+        if is_forgotten && !self.is_over() {
             self.pg.note_unfound(&self.osd, oid, false);
         }
     }

@@ -15,9 +15,9 @@ use crate::shard::OsdShard;
 impl Run {
     /// The scrub came to its end: all members write it down, this one last, for it tells the monitor what it has written.
     pub(super) async fn record(&mut self, stamp: ScrubStamp) -> Result<(), End> {
-        let before = self.pg.log.borrow().info().scrubs;
+        let before = self.pg.peer.log().info().scrubs;
         let scrubs = self.sum_up(before, stamp);
-        for member in self.pg.acting().into_iter().filter(|member| *member != self.osd.config.id) {
+        for member in self.pg.peer.acting().into_iter().filter(|member| *member != self.osd.config.id) {
             let ask = |head| Message::of(&PgScrubbed { head, scrubs });
             self.ask(member, ask, |answer: &PgAck| answer.result).await?;
         }
@@ -54,15 +54,14 @@ impl Pg {
     }
 
     async fn write_scrubs(self: &Rc<Self>, osd: &Rc<OsdShard>, scrubs: Scrubbed) -> Result<(), OpError> {
-        let info = self.info().scrubbed(scrubs);
-        self.write_down(osd, info).await
+        self.write_down(osd, |info| info.note_scrubbed(scrubs)).await
     }
 
     /// Another member knows of later scrubs. They are written down with the activation, here and on all members.
     pub(in crate::pg) fn learn_scrubs(&self, other: &PgInfo) {
-        let (info, &PgInfo { scrubs, clean_before, .. }) = (self.info(), other);
+        let (info, &PgInfo { scrubs, clean_before, .. }) = (self.peer.info(), other);
         if scrubs.count > info.scrubs.count {
-            self.log.borrow_mut().set_info(PgInfo { scrubs, clean_before, ..info });
+            self.peer.change_info(|info| (info.scrubs, info.clean_before) = (scrubs, clean_before));
         }
     }
 }

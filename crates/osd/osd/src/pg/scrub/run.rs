@@ -99,8 +99,8 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn new(osd: &Rc<OsdShard>, pg: &Rc<Pg>, order: Order) -> Run {
         let (osd, pg) = (Rc::clone(osd), Rc::clone(pg));
-        let found = Found { interval: pg.peering.borrow().attempt_id().interval, ..Found::default() };
-        let generation = pg.generation();
+        let found = Found { interval: pg.peer.machine().attempt_id().interval, ..Found::default() };
+        let generation = pg.peer.generation();
         Run { generation, is_patient: false, osd, pg, order, found, omaps: Omaps::default(), repaired: 0 }
     }
 
@@ -122,7 +122,7 @@ impl Run {
     async fn one(&mut self, oid: &ObjectId) -> Result<bool, End> {
         self.current()?;
         let held = [Arc::new(family::head_of(oid))];
-        self.pg.pipeline.hold(&held);
+        self.pg.ops.pipeline().hold(&held);
         let left = self.repair_held(&held, oid).await;
         self.release(&held);
         left
@@ -137,19 +137,23 @@ impl Run {
 
     /// The generation is still the one in which the scrub began.
     pub(super) fn current(&self) -> Result<(), End> {
-        if self.pg.is_past(self.generation) || !self.pg.is_active() { Err(End::Interval) } else { Ok(()) }
+        if self.pg.peer.is_past(self.generation) || !self.pg.peer.is_active() {
+            Err(End::Interval)
+        } else {
+            Ok(())
+        }
     }
 
     /// Compares the next objects; where those behind them begin.
     async fn chunk(&mut self, from: ObjectId) -> Result<Option<ObjectId>, End> {
-        let since = self.pg.last_update();
+        let since = self.pg.peer.last_update();
         let (objects, next) = self.list(&from).await?;
         self.current()?;
         let to = next.clone().map_or_else(HObject::max, HObject::from);
         // Clones change with their heads.
         let heads: BTreeSet<ObjectId> = objects.iter().map(|oid| family::head_of(oid)).collect();
         let held: Vec<Arc<ObjectId>> = heads.into_iter().map(Arc::new).collect();
-        self.pg.pipeline.hold(&held);
+        self.pg.ops.pipeline().hold(&held);
         let mut done = self.compare_held(&held, Range { from, to }, since).await;
         if done.is_ok() {
             done = self.check_sets(&objects).await;
@@ -160,7 +164,8 @@ impl Run {
 
     /// The objects of a chunk, and the first one behind them.
     async fn list(&self, from: &ObjectId) -> Result<(Vec<Arc<ObjectId>>, Option<ObjectId>), End> {
-        let page = self.osd.store.list(self.pg.id, self.pg.bits(), Some(from), CHUNK_OBJECTS + 1).await?;
+        let page =
+            self.osd.store.list(self.pg.id, self.pg.peer.bits(), Some(from), CHUNK_OBJECTS + 1).await?;
         let (mut objects, mut bytes) = (Vec::new(), 0u64);
         for oid in page.into_iter().filter(|oid| !family::mapper::is_mapper(oid)) {
             if self.order.deep {
@@ -179,10 +184,10 @@ impl Run {
     /// Writes to these objects may go on.
     pub(super) fn release(&self, objects: &[Arc<ObjectId>]) {
         // In a new generation the queues were made anew.
-        if self.pg.is_past(self.generation) {
+        if self.pg.peer.is_past(self.generation) {
             return;
         }
-        self.pg.pipeline.release(objects);
+        self.pg.ops.pipeline().release(objects);
         objects.iter().for_each(|oid| self.pg.pump(&self.osd, oid));
     }
 
@@ -205,7 +210,7 @@ impl Run {
 
     /// The object was perhaps created after `since`, while the members looked at theirs. The next scrub sees it.
     fn may_be_new(&self, oid: &ObjectId, since: Eversion) -> bool {
-        let log = self.pg.log.borrow();
+        let log = self.pg.peer.log();
         log.info().log_tail > since || log.after(since).any(|entry| family::is_same_head(&entry.oid, oid))
     }
 
@@ -216,7 +221,7 @@ impl Run {
 
     /// The objects as each member has them.
     async fn maps(&self, held: &[Arc<ObjectId>], range: &Range) -> Result<BTreeMap<OsdId, Map>, End> {
-        while self.pg.pipeline.is_writing(held) {
+        while self.pg.ops.pipeline().is_writing(held) {
             let unfound = held.iter().find(|head| !self.is_patient && self.pg.has_unfound(head));
             if let Some(head) = unfound {
                 return Err(End::Failed(format!("{head} is unfound, and being written")));
@@ -225,12 +230,12 @@ impl Run {
             self.current()?;
         }
         // Every member has the changes that are durable everywhere.
-        let version = self.pg.last_update();
-        while self.pg.backend.committed() < version.version {
+        let version = self.pg.peer.last_update();
+        while self.pg.copies.backend().committed() < version.version {
             self.osd.shard.sleep(POLL).await;
             self.current()?;
         }
-        let (members, maps) = (self.pg.acting(), RefCell::new(BTreeMap::new()));
+        let (members, maps) = (self.pg.peer.acting(), RefCell::new(BTreeMap::new()));
         for_each(members.len(), members, |member| {
             let maps = &maps;
             async move {
@@ -255,7 +260,7 @@ impl Run {
             };
             self.current()?;
             for object in objects {
-                if !self.pg.contains(&object.oid) || !range.has(&object.oid) {
+                if !self.pg.peer.contains(&object.oid) || !range.has(&object.oid) {
                     return Err(End::Failed(format!(
                         "{member} answers with an object that was not asked for"
                     )));
@@ -360,7 +365,7 @@ impl Run {
     /// Repairs an object whose writes do not wait yet, if there is still something to repair.
     async fn repair_other(&mut self, oid: ObjectId) -> Result<Option<Inconsistent>, End> {
         let (range, held) = (Range::of(&oid), [Arc::new(family::head_of(&oid))]);
-        self.pg.pipeline.hold(&held);
+        self.pg.ops.pipeline().hold(&held);
         let left = match self.look(&held, &range).await.map(|mut wrong| wrong.pop()) {
             Ok(Some(object)) => self.repair(object).await,
             done => done,
@@ -383,6 +388,6 @@ impl Pg {
     /// This head is that of the primary that this copy follows.
     pub(super) fn follows(&self, head: &Head) -> bool {
         let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
-        self.peering.borrow().takes_writes_of(attempt)
+        self.peer.machine().takes_writes_of(attempt)
     }
 }

@@ -39,7 +39,7 @@ pub(super) async fn scan(
 ) -> Result<Page, StoreError> {
     let mut scan =
         Scan { osd, deep, left: (osd.pace.bytes_per_second() / 2).clamp(ANSWER_BYTES_MIN, ANSWER_BYTES) };
-    let page = osd.store.list(pg.id, pg.bits(), Some(&from.oid), OBJECTS + 1).await?;
+    let page = osd.store.list(pg.id, pg.peer.bits(), Some(&from.oid), OBJECTS + 1).await?;
     let mut from = Some(from);
     let mut found = Vec::new();
     for (at, oid) in page.into_iter().enumerate() {
@@ -215,7 +215,7 @@ impl Pg {
     pub(crate) async fn answer_scrub(self: &Rc<Self>, osd: &OsdShard, ask: PgScrub) -> Message {
         let PgScrub { head, version, deep, from, to } = ask;
         let page = async {
-            if !self.follows(&head) || self.last_update() < version {
+            if !self.follows(&head) || self.peer.last_update() < version {
                 return Err(OpError::of(errno::EAGAIN));
             }
             Ok(scan(osd, self, from, &to, deep).await?)
@@ -233,7 +233,7 @@ impl Pg {
             if !self.follows(&head) {
                 return Err(OpError::of(errno::EAGAIN));
             }
-            if !self.contains(&oid) {
+            if !self.peer.contains(&oid) {
                 return Err(OpError::of(errno::EINVAL));
             }
             let meta = osd.store.stat(&oid).await?.ok_or(OpError::of(errno::ENOENT))?;

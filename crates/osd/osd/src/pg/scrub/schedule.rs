@@ -144,13 +144,13 @@ impl Scrubber {
 /// The PG that is scrubbed next: one that somebody asked for, else one that is due.
 fn next(osd: &OsdShard, is_busy: bool) -> Option<(Rc<Pg>, Order)> {
     let pgs = osd.pgs.borrow();
-    let ready = || pgs.values().filter(|pg| pg.leads() && pg.is_clean());
+    let ready = || pgs.values().filter(|pg| pg.peer.leads() && pg.peer.is_clean());
     let wanted = ready().find_map(|pg| pg.scrub.wanted.take().map(|order| (Rc::clone(pg), order)));
     wanted.or_else(|| ready().find_map(|pg| pg.due(osd, is_busy).map(|order| (Rc::clone(pg), order))))
 }
 
 async fn scrub(osd: &Rc<OsdShard>, pg: &Rc<Pg>, order: Order) {
-    let stamp = ScrubStamp { version: pg.last_update(), time: UTime::from_unix(osd.shard.unix_now()) };
+    let stamp = ScrubStamp { version: pg.peer.last_update(), time: UTime::from_unix(osd.shard.unix_now()) };
     pg.scrub.running.set(Some(order));
     let mut run = Run::new(osd, pg, order);
     let ended = match run.all().await {
@@ -160,7 +160,7 @@ async fn scrub(osd: &Rc<OsdShard>, pg: &Rc<Pg>, order: Order) {
     pg.scrub.running.set(None);
     match ended {
         Ok(()) => pg.scrubbed(osd, run),
-        Err(End::Interval) if order.is_commanded && pg.leads() => {
+        Err(End::Interval) if order.is_commanded && pg.peer.leads() => {
             // It begins anew when the PG is active.
             let newer = pg.scrub.wanted.take();
             pg.scrub.wanted.set(newer.or(Some(order)));
@@ -178,7 +178,7 @@ impl Pg {
     fn due(&self, osd: &OsdShard, is_busy: bool) -> Option<Order> {
         let now_ns = osd.shard.now_ns();
         let due = self.scrub.due.get().unwrap_or_else(|| {
-            let ages = Ages::of(self.log.borrow().info().scrubs, osd.shard.unix_now());
+            let ages = Ages::of(self.peer.log().info().scrubs, osd.shard.unix_now());
             let due = Due::planned(&osd.options.borrow().scrub, now_ns, ages, || osd.shard.random_u64());
             self.scrub.due.set(Some(due));
             due
@@ -232,7 +232,7 @@ pub(crate) fn order(osd: &OsdShard, scrub: &OsdScrub) {
         let Some(owner) = osd.owner(id.pgid) else { continue };
         osd.shard.submit_to(owner, move |shard| {
             let Some(osd) = OsdShard::of(shard) else { return };
-            if let Some(pg) = osd.pg(id).filter(|pg| pg.leads()) {
+            if let Some(pg) = osd.pg(id).filter(|pg| pg.peer.leads()) {
                 pg.scrub.wanted.set(Some(order));
                 osd.scrubber.wake.notify_one();
             }

@@ -30,7 +30,7 @@ pub(in crate::pg) async fn find(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Resul
         SNAP_HEAD => Ok(of_head(seen(head)?)),
         // It is asked for the list, which a whiteout has as well.
         SNAP_DIR => Ok(of_head(head)),
-        snap if pg.snaps.is_removed(snap) => Ok(of_head(None)),
+        snap if pg.ops.snaps.is_removed(snap) => Ok(of_head(None)),
         snap => {
             let set = head.as_ref().map(set_of).transpose()?.flatten().unwrap_or_default();
             match set.at(snap) {

@@ -86,17 +86,17 @@ impl Snaps {
 impl Pg {
     /// Trims what is to be trimmed, unless that is under way.
     pub(in crate::pg) fn trim_snaps(self: &Rc<Self>, osd: &Rc<OsdShard>) {
-        let is_idle = self.is_active() && self.may_trim(osd) && self.snaps.next_to_trim().is_some();
-        if !is_idle || self.snaps.is_trimming.replace(true) {
+        let is_idle = self.peer.is_active() && self.may_trim(osd) && self.ops.snaps.next_to_trim().is_some();
+        if !is_idle || self.ops.snaps.is_trimming.replace(true) {
             return;
         }
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::SnapTrim, "snap-trim", async move {
             let turn = own.trims.acquire(1).await;
-            pg.snaps.turn.replace(Some(turn));
+            pg.ops.snaps.turn.replace(Some(turn));
             let end = pg.run_trim(&own).await;
-            pg.snaps.turn.take();
-            pg.snaps.is_trimming.set(false);
+            pg.ops.snaps.turn.take();
+            pg.ops.snaps.is_trimming.set(false);
             pg.tell_soon(&own);
             match end {
                 // It may have begun again, or there may be more.
@@ -111,8 +111,8 @@ impl Pg {
     }
 
     async fn run_trim(self: &Rc<Self>, osd: &Rc<OsdShard>) -> Result<(), End> {
-        let generation = self.generation();
-        while let Some(snap) = self.snaps.next_to_trim() {
+        let generation = self.peer.generation();
+        while let Some(snap) = self.ops.snaps.next_to_trim() {
             self.may_go_on(osd, generation)?;
             loop {
                 let objects = mapper::some_of(osd, self, snap, PAGE).await?;
@@ -123,18 +123,18 @@ impl Pg {
                 for_each(TRIM_OBJECTS_MAX, objects, |oid| self.trim_object(osd, oid, snap, generation))
                     .await?;
             }
-            let last = self.last_update().version;
-            while self.backend.committed() < last {
-                self.changed.notified().await;
+            let last = self.peer.last_update().version;
+            while self.copies.backend().committed() < last {
+                self.peer.changed().notified().await;
                 self.may_go_on(osd, generation)?;
             }
-            self.snaps.note_trimmed(snap);
+            self.ops.snaps.note_trimmed(snap);
         }
         Ok(())
     }
 
     fn may_go_on(&self, osd: &OsdShard, generation: u64) -> Result<(), End> {
-        let may = !self.is_past(generation) && self.is_active() && self.may_trim(osd);
+        let may = !self.peer.is_past(generation) && self.peer.is_active() && self.may_trim(osd);
         if may { Ok(()) } else { Err(End::Over) }
     }
 
@@ -147,7 +147,7 @@ impl Pg {
         generation: u64,
     ) -> Result<(), End> {
         self.may_go_on(osd, generation)?;
-        if !self.contains(&oid) {
+        if !self.peer.contains(&oid) {
             return Err(End::Failed(format!("{oid} is no object of this PG")));
         }
         let request =
@@ -163,7 +163,7 @@ impl Pg {
                     self.may_go_on(osd, generation)?;
                     // Its writes may wait for long, and other PGs must not wait for that.
                     if self.has_unfound(head) {
-                        self.snaps.turn.take();
+                        self.ops.snaps.turn.take();
                     }
                 }
                 Some(Ok(reply)) if reply.result == 0 => return Ok(()),

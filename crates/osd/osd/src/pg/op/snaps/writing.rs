@@ -237,7 +237,7 @@ pub(in crate::pg) async fn roll_back(
 
 /// Finds the head or the clone that shows the object at the snapshot.
 fn at(pg: &Pg, state: &mut ObjectState<'_>, snap: u64) -> Result<At, OpError> {
-    if pg.snaps.is_removed(snap) {
+    if pg.ops.snaps.is_removed(snap) {
         return Ok(At::Nothing);
     }
     let set = state.writing().map(|writing| writing.set()).transpose()?;
