@@ -7,19 +7,18 @@ use std::str::FromStr;
 pub enum PollPolicy {
     /// Spin for ever: lowest latency, one CPU always at 100 %.
     Poll,
-    /// Spin for `spin_us` microseconds after the last work, then sleep in the kernel; sleep at once while spinning rarely
-    /// finds work.
+    /// Spin for as long as pauses last where that is cheaper than a sleep and a wake-up, but at most `spin_us`, then sleep in the
+    /// kernel; sleep at once while pauses are longer.
     Adaptive {
-        /// Microseconds of spinning before the reactor sleeps.
+        /// Most microseconds of spinning before the reactor sleeps.
         spin_us: u32,
     },
     /// Sleep at once.
     Sleep,
 }
 
-/// Microseconds that `adaptive` spins unless told otherwise: about the price of one sleep and wake-up on a
-/// virtual machine, so spinning never costs more than twice what sleeping at once would have cost.
-pub const DEFAULT_SPIN_US: u32 = 20;
+/// Microseconds that `adaptive` spins at most unless told otherwise: longer pauses are cheaper to sleep through.
+pub const DEFAULT_SPIN_US: u32 = 100;
 
 impl Default for PollPolicy {
     fn default() -> Self {

@@ -74,6 +74,19 @@ impl Op {
         }
     }
 
+    /// A drive completes it, or a file system: not a peer.
+    fn is_of_drive(&self) -> bool {
+        matches!(
+            self,
+            Op::Read { .. }
+                | Op::Write { .. }
+                | Op::Datasync { .. }
+                | Op::SyncFolder { .. }
+                | Op::SetLen { .. }
+                | Op::Discard { .. }
+        )
+    }
+
     /// Completions of these carry a new descriptor.
     fn makes_fd(&self) -> bool {
         matches!(self, Op::Accept { .. } | Op::Open { .. })
@@ -140,11 +153,14 @@ pub(crate) struct Ops {
     /// Completions that the driver reported and the shard has not yet seen.
     pub(crate) done: Vec<Done>,
     in_flight: usize,
+    /// Queued or in flight, to be completed by a drive.
+    at_drives: usize,
     completed: u64,
 }
 
 impl Ops {
     fn add(&mut self, op: Op) -> u32 {
+        self.at_drives += usize::from(op.is_of_drive());
         let slot =
             Slot { op: Some(op), state: SlotState::Queued, result: 0, flags: 0, target: WakeTarget::Nobody };
         let index = match self.free.pop() {
@@ -199,6 +215,7 @@ impl Ops {
     /// Takes a completion in; whom to wake.
     pub(crate) fn finish(&mut self, d: Done) -> WakeTarget {
         let slot = &mut self.slots[d.op as usize];
+        let was_at_drive = slot.op.as_ref().is_some_and(Op::is_of_drive);
         let target = match slot.state {
             SlotState::InFlight => {
                 slot.state = SlotState::Done;
@@ -222,6 +239,7 @@ impl Ops {
             }
         };
         self.in_flight -= 1;
+        self.at_drives -= usize::from(was_at_drive);
         self.completed += 1;
         target
     }
@@ -229,6 +247,11 @@ impl Ops {
     /// Operations that the driver has.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// A drive has an operation, or will be given one.
+    pub(crate) fn wait_for_drive(&self) -> bool {
+        self.at_drives > 0
     }
 
     /// Those among them that wait for a peer to do something: every listener and every open connection has one.
@@ -250,7 +273,7 @@ impl Ops {
         match slot.state {
             SlotState::Queued => {
                 slot.state = SlotState::DeadQueued;
-                slot.op = None;
+                self.at_drives -= usize::from(slot.op.take().is_some_and(|op| op.is_of_drive()));
             }
             SlotState::InFlight => {
                 slot.state = SlotState::Orphan;

@@ -96,7 +96,7 @@ impl Parts {
             process: self.process,
             closing: Cell::new(false),
             poll: config.poll,
-            spin_budget: Cell::default(),
+            pauses: Default::default(),
             alien_shares_cpu: config.alien_shares_cpu,
             quota_ns: u64::from(config.task_quota_us.max(1)) * 1_000,
             stall_ticks: Cell::new(stall),

@@ -66,7 +66,7 @@ pub(crate) struct Inner {
     pub(crate) process: Arc<ProcessShared>,
     pub(crate) closing: Cell<bool>,
     pub(crate) poll: PollPolicy,
-    pub(crate) spin_budget: Cell<spin::Budget>,
+    pub(crate) pauses: [Cell<spin::Pauses>; 2],
     pub(crate) alien_shares_cpu: bool,
     pub(crate) quota_ns: u64,
     pub(crate) stall_ticks: Cell<u64>,

@@ -7,72 +7,119 @@ use crate::{stats, sys, turn};
 /// had lost its CPU.
 const GAP_NS: u64 = 5_000;
 
-/// Decides whether to spin, by how the last spins ended. A spin that finds nothing costs about as much as a sleep and a
-/// wake-up, so that one of three has to find work.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
-    /// Spins that may fail in a row.
-    credit: u8,
-    /// Pauses without a spin since the last one.
-    passed: u8,
+/// Upper bounds of the pauses that are told apart.
+const EDGES_NS: [u64; 7] = [5_000, 10_000, 20_000, 30_000, 50_000, 75_000, 100_000];
+
+/// Of so many pauses one is spun through to its end, to see how long they are now. A prime, for pauses come in patterns.
+const PROBE_EVERY: u8 = 31;
+
+/// Pauses that must be known before the others are judged by them.
+const KNOWN_MIN: u16 = 12;
+
+/// Pauses that are remembered; then each counts half.
+const KNOWN_MAX: u16 = 64;
+
+/// What a reactor waits for in a pause.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// A client, another OSD, or another reactor: nothing else is under way. It may sleep, too, while this reactor works: two that
+    /// wait for each other in turns lose two wake-ups a round, and serve less the more they have to do.
+    Peer,
+    /// A drive among others. Its answer takes as long whether the reactor spins or not.
+    Drive,
 }
 
-impl Budget {
-    const CREDIT_MAX: u8 = 8;
-    /// Of so many pauses one is spun through without credit, to see whether work comes faster now.
-    const PROBE_EVERY: u8 = 32;
+impl Source {
+    /// Nanoseconds of spinning that are worth one sleep and its wake-up, with what these cost the peer.
+    const fn sleep_ns(self) -> u64 {
+        match self {
+            Source::Peer => 80_000,
+            Source::Drive => 20_000,
+        }
+    }
+}
+
+/// How long the pauses of one source were lately, and how long to spin in the next: for so long that spinning and sleeping together
+/// would have cost least.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pauses {
+    /// Pauses by [`EDGES_NS`]; the last are longer than all of these.
+    known: [u16; EDGES_NS.len() + 1],
+    /// Spinning for so long costs least.
+    limit_ns: u64,
+    /// Pauses since the last one that was spun through to its end.
+    since_probe: u8,
+}
+
+impl Pauses {
+    fn wants_probe(&self) -> bool {
+        self.since_probe >= PROBE_EVERY || self.known.iter().sum::<u16>() < KNOWN_MIN
+    }
 
     /// Whether this pause is certainly one without a spin; it counts as one then.
     fn forbids(&mut self) -> bool {
-        let forbids = self.credit == 0 && self.passed + 1 < Self::PROBE_EVERY;
-        self.passed += u8::from(forbids);
+        let forbids = self.limit_ns == 0 && !self.wants_probe();
+        self.since_probe += u8::from(forbids);
         forbids
     }
 
-    /// Whether to spin in this pause.
-    fn allows(&mut self) -> bool {
-        self.passed += 1;
-        let allows = self.credit > 0 || self.passed >= Self::PROBE_EVERY;
-        if allows {
-            self.passed = 0;
+    /// A pause was spun through: it took so long, or longer than all edges.
+    fn note(&mut self, took_ns: Option<u64>, sleep_ns: u64) {
+        let at = took_ns.and_then(|ns| EDGES_NS.iter().position(|edge| ns <= *edge));
+        self.known[at.unwrap_or(EDGES_NS.len())] += 1;
+        if self.known.iter().sum::<u16>() > KNOWN_MAX {
+            self.known = self.known.map(|pauses| pauses / 2);
         }
-        allows
+        self.since_probe = 0;
+        self.limit_ns = self.cheapest_ns(sleep_ns);
     }
 
-    fn note(&mut self, found: bool) {
-        self.credit = match found {
-            true => (self.credit + 2).min(Self::CREDIT_MAX),
-            false => self.credit.saturating_sub(1),
-        };
+    /// The limit that would have cost least in the pauses that are known.
+    fn cheapest_ns(&self, sleep_ns: u64) -> u64 {
+        let mut longer = self.known.iter().copied().map(u64::from).sum::<u64>();
+        let mut spun_ns = 0;
+        let mut best = (longer * sleep_ns, 0);
+        for (pauses, edge) in self.known.iter().zip(EDGES_NS) {
+            spun_ns += u64::from(*pauses) * edge;
+            longer -= u64::from(*pauses);
+            best = best.min((spun_ns + longer * (edge + sleep_ns), edge));
+        }
+        best.1
     }
 }
 
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget { credit: Self::CREDIT_MAX, passed: 0 }
-    }
+fn source(shard: &Shard) -> Source {
+    if shard.inner().ops.borrow().wait_for_drive() { Source::Drive } else { Source::Peer }
 }
 
-/// Spins for at most `limit_ns` if that has paid lately; false if no work was found.
+/// Spins for as long as that has paid lately, and at most `limit_ns`; false if no work was found.
 pub(crate) fn within_budget(shard: &Shard, limit_ns: u64) -> bool {
     if is_wanted(shard) {
         return true;
     }
-    let mut budget = shard.inner().spin_budget.get();
-    let found = budget.allows() && {
+    let source = source(shard);
+    let cell = &shard.inner().pauses[source as usize];
+    let mut pauses = cell.get();
+    let found = if pauses.wants_probe() {
+        let begun = sys::ticks();
         let found = spin(shard, limit_ns);
-        budget.note(found);
+        let took_ns = shard.inner().clock.to_ns(sys::ticks().wrapping_sub(begun));
+        pauses.note(found.then_some(took_ns), source.sleep_ns());
         found
+    } else {
+        pauses.since_probe += 1;
+        spin(shard, limit_ns.min(pauses.limit_ns))
     };
-    shard.inner().spin_budget.set(budget);
+    cell.set(pauses);
     found
 }
 
-/// Spins have not paid lately, and this pause is none to try again in.
+/// Spinning does not pay now, and this pause is none to try it again in.
 pub(crate) fn is_futile(shard: &Shard) -> bool {
-    let mut budget = shard.inner().spin_budget.get();
-    let is_futile = budget.forbids();
-    shard.inner().spin_budget.set(budget);
+    let cell = &shard.inner().pauses[source(shard) as usize];
+    let mut pauses = cell.get();
+    let is_futile = pauses.forbids();
+    cell.set(pauses);
     is_futile
 }
 
@@ -119,26 +166,48 @@ pub(crate) fn spin(shard: &Shard, limit_ns: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// Part of `pauses` that are spun through, if every `one_in` of the spins finds work.
-    fn spun(budget: &mut Budget, pauses: u32, one_in: u32) -> u32 {
-        let mut spins = 0;
-        for _ in 0..pauses {
-            if !budget.forbids() && budget.allows() {
-                spins += 1;
-                budget.note(spins % one_in == 0);
+    /// Microseconds that are spun in the last of many pauses of these lengths, which come in turns.
+    fn spun_us(source: Source, pauses_us: &[u64]) -> u64 {
+        let (mut pauses, mut limit_ns) = (Pauses::default(), 0);
+        for pause_us in pauses_us.iter().cycle().take(20_000) {
+            if pauses.forbids() {
+                limit_ns = 0;
+            } else if pauses.wants_probe() {
+                pauses.note(Some(*pause_us * 1_000), source.sleep_ns());
+            } else {
+                (pauses.since_probe, limit_ns) = (pauses.since_probe + 1, pauses.limit_ns);
             }
         }
-        spins
+        limit_ns / 1_000
     }
 
     #[test]
-    fn a_reactor_spins_while_that_finds_work_and_looks_again_later() {
-        let mut budget = Budget::default();
-        assert_eq!(spun(&mut budget, 1000, 1), 1000);
-        assert_eq!(spun(&mut budget, 1000, 2), 1000, "every other spin pays for itself");
-        // Eight fail; then one pause in 32 is tried.
-        assert_eq!(spun(&mut budget, 8 + 320, u32::MAX), 8 + 10);
-        // A probe that finds work brings spinning back.
-        assert!(spun(&mut budget, 1000, 1) > 960);
+    fn a_reactor_spins_for_as_long_as_pauses_last_if_that_is_cheaper_than_sleeping() {
+        assert_eq!(spun_us(Source::Peer, &[4]), 5);
+        assert_eq!(spun_us(Source::Peer, &[45]), 50, "a client that works off what it was answered");
+        assert_eq!(spun_us(Source::Peer, &[8, 8, 8, 900]), 10, "no longer than most pauses");
+        assert_eq!(spun_us(Source::Peer, &[900]), 0);
+        assert_eq!(spun_us(Source::Drive, &[90]), 0, "a drive answers no sooner if it is watched");
+        assert_eq!(spun_us(Source::Drive, &[8]), 10);
+    }
+
+    #[test]
+    fn a_reactor_notices_that_pauses_became_shorter_and_longer() {
+        let mut pauses = Pauses::default();
+        for (took_us, limit_us) in [(900, 0), (15, 20), (900, 0)] {
+            for _ in 0..200 {
+                pauses.note(Some(took_us * 1_000), Source::Peer.sleep_ns());
+            }
+            assert_eq!(pauses.limit_ns, limit_us * 1_000);
+        }
+        let probes = (0..310)
+            .filter(|_| {
+                !pauses.forbids() && {
+                    pauses.since_probe = 0;
+                    true
+                }
+            })
+            .count();
+        assert_eq!(probes, 9, "one pause of 32 is looked at");
     }
 }
