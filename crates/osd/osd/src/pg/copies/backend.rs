@@ -16,28 +16,18 @@ use crate::messages::{Head, Packed, RepOp};
 use crate::peers::Peers;
 
 /// How the members of a PG hold its data.
-pub(in crate::pg) enum Backend {
+#[derive(Clone, Copy, Default)]
+pub(in crate::pg) enum Kind {
     /// Each has a whole copy.
-    Replicated(Replicated),
+    #[default]
+    Replicated,
 }
 
-/// A change as another member is sent it, until all have it.
-pub(in crate::pg) struct Sent {
-    version: u64,
-    packed: Packed,
-    /// The message that is sent instead to members whose backfill has not passed its objects.
-    bare: Option<Box<Bare>>,
-}
-
-/// A change's log entry alone.
-struct Bare {
-    to: Vec<OsdId>,
-    packed: Packed,
-}
-
-/// Whole copies.
+/// Sends the changes of a PG to its members, and knows what each of them has. Only what a member is sent of a change, and where
+/// objects are read ([`Objects`](super::reads::Objects)), depends on the kind.
 #[derive(Default)]
-pub(in crate::pg) struct Replicated {
+pub(in crate::pg) struct Backend {
+    kind: Kind,
     /// The replicas (primary, active).
     followers: RefCell<Vec<Follower>>,
     /// Some of them have windows.
@@ -53,6 +43,20 @@ pub(in crate::pg) struct Replicated {
     committed: Cell<u64>,
 }
 
+/// A change as the other members are sent it, until all have it.
+pub(in crate::pg) struct Sent {
+    version: u64,
+    packed: Packed,
+    /// The message that is sent instead to members whose backfill has not passed its objects.
+    bare: Option<Box<Bare>>,
+}
+
+/// A change's log entry alone.
+struct Bare {
+    to: Vec<OsdId>,
+    packed: Packed,
+}
+
 /// Another member, seen by the primary.
 struct Follower {
     osd: OsdId,
@@ -64,74 +68,72 @@ struct Follower {
     window: Option<Rc<Window>>,
 }
 
-impl Default for Backend {
-    fn default() -> Backend {
-        Backend::Replicated(Replicated::default())
-    }
-}
-
 impl Backend {
-    fn replicated(&self) -> &Replicated {
-        let Backend::Replicated(replicated) = self;
-        replicated
+    /// How the members hold the data.
+    pub(in crate::pg) fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// A new generation: nothing is in flight, and everything up to this version number counts as durable. Until the PG is
     /// active nothing is told of it.
     pub(in crate::pg) fn start_over(&self, last: u64) {
-        let this = self.replicated();
-        this.followers.borrow_mut().clear();
-        this.has_windows.set(false);
-        this.sent.borrow_mut().clear();
-        this.last.set(last);
-        this.local.set(last);
-        this.committed.set(last);
+        self.followers.borrow_mut().clear();
+        self.has_windows.set(false);
+        self.sent.borrow_mut().clear();
+        self.last.set(last);
+        self.local.set(last);
+        self.committed.set(last);
     }
 
     /// The PG is active, and these members have the log that this one has; some are backfilled.
     pub(in crate::pg) fn serve(&self, followers: &[OsdId], windows: Vec<(OsdId, Rc<Window>)>) {
-        let this = self.replicated();
-        let acked = this.last.get();
+        let acked = self.last.get();
         let follower = |osd: &OsdId| {
             let window = windows.iter().find(|(of, _)| of == osd).map(|(_, window)| Rc::clone(window));
             Follower { osd: *osd, acked, resent: None, window }
         };
-        *this.followers.borrow_mut() = followers.iter().map(follower).collect();
-        this.has_windows.set(!windows.is_empty());
+        *self.followers.borrow_mut() = followers.iter().map(follower).collect();
+        self.has_windows.set(!windows.is_empty());
     }
 
     /// The backfill of a member is at its end.
     pub(in crate::pg) fn forget_window(&self, of: OsdId) {
-        let this = self.replicated();
-        let mut followers = this.followers.borrow_mut();
+        let mut followers = self.followers.borrow_mut();
         followers.iter_mut().filter(|f| f.osd == of).for_each(|f| f.window = None);
-        this.has_windows.set(followers.iter().any(|f| f.window.is_some()));
+        self.has_windows.set(followers.iter().any(|f| f.window.is_some()));
     }
 
     /// Version number up to which everything is durable here.
     pub(in crate::pg) fn local(&self) -> u64 {
-        self.replicated().local.get()
+        self.local.get()
     }
 
     /// Version number up to which everything is durable on all members.
     pub(in crate::pg) fn committed(&self) -> u64 {
-        self.replicated().committed.get()
+        self.committed.get()
     }
 
     /// A change as the other members will be sent it; `None` if there are none. The store takes the transaction itself next.
+    ///
+    /// Whole copies are sent one message, which is encoded once and whose bytes are shared; only members whose windows withhold the
+    /// change get another. Where members hold different parts, this would encode a message for each of them, and give back
+    /// the transaction of this member's part: nobody but [`Sent::packed`] knows who is sent what.
     pub(in crate::pg) fn encode(&self, head: impl FnOnce() -> Head, txn: &Sealed) -> Option<Sent> {
-        if self.replicated().followers.borrow().is_empty() {
+        if self.followers.borrow().is_empty() {
             return None;
         }
-        let (data, head) = (txn.data(), head());
-        let bare = if self.replicated().has_windows.get() { self.bare(&head, txn) } else { None };
-        Some(Sent { version: txn.version().version, packed: RepOp::pack(&head, txn, data), bare })
+        let head = head();
+        let bare = if self.has_windows.get() { self.bare(&head, txn) } else { None };
+        let packed = match self.kind {
+            Kind::Replicated => RepOp::pack(&head, txn, txn.data()),
+        };
+        Some(Sent { version: txn.version().version, packed, bare })
     }
 
     /// The change as it is sent to those whose windows withhold it.
     #[cold]
     fn bare(&self, head: &Head, txn: &Sealed) -> Option<Box<Bare>> {
-        let followers = self.replicated().followers.borrow();
+        let followers = self.followers.borrow();
         let withholds = |f: &&Follower| f.window.as_ref().is_some_and(|window| window.withholds(txn));
         let to: Vec<OsdId> = followers.iter().filter(withholds).map(|f| f.osd).collect();
         if to.is_empty() {
@@ -147,15 +149,14 @@ impl Backend {
 
     /// The store took the change with this version number: sends it to the other members.
     pub(in crate::pg) fn submit(&self, peers: &Peers, pg: SpgId, version: u64, sent: Option<Sent>) {
-        let this = self.replicated();
-        assert_eq!(version, this.last.get() + 1, "pg {pg}: versions have no gaps");
-        this.last.set(version);
+        assert_eq!(version, self.last.get() + 1, "pg {pg}: versions have no gaps");
+        self.last.set(version);
         let Some(sent) = sent else { return };
-        this.followers.borrow().iter().for_each(|follower| sent.send(peers, pg, follower.osd));
+        self.followers.borrow().iter().for_each(|follower| sent.send(peers, pg, follower.osd));
         if is_mutated("forget_sent") && version.is_multiple_of(3) {
             return;
         }
-        let mut all = this.sent.borrow_mut();
+        let mut all = self.sent.borrow_mut();
         assert!(
             all.back().is_none_or(|last| last.version + 1 == version),
             "pg {pg}: what is in flight has no gaps"
@@ -165,78 +166,71 @@ impl Backend {
 
     /// A replica took a change of its primary with this version number.
     pub(in crate::pg) fn follow(&self, version: u64) {
-        self.replicated().last.set(version);
+        self.last.set(version);
     }
 
     /// Everything up to this version number is durable here.
     pub(in crate::pg) fn durable(&self, version: u64) {
-        let this = self.replicated();
-        assert!(version <= this.last.get(), "nothing is durable before it was submitted");
-        this.local.set(version.max(this.local.get()));
+        assert!(version <= self.last.get(), "nothing is durable before it was submitted");
+        self.local.set(version.max(self.local.get()));
     }
 
     /// Another member says that everything up to this version number is durable there; false if that cannot be.
     pub(in crate::pg) fn acked(&self, from: OsdId, version: u64) -> bool {
-        let this = self.replicated();
-        if version > this.last.get() {
+        if version > self.last.get() {
             return false;
         }
-        if let Some(follower) = this.followers.borrow_mut().iter_mut().find(|f| f.osd == from) {
+        if let Some(follower) = self.followers.borrow_mut().iter_mut().find(|f| f.osd == from) {
             let version = version + u64::from(is_mutated("ack_ahead"));
             follower.acked = version.max(follower.acked);
-            assert!(follower.acked <= this.last.get(), "{from} acknowledged more than it was sent");
+            assert!(follower.acked <= self.last.get(), "{from} acknowledged more than it was sent");
         }
         true
     }
 
     /// Moves on to what has become durable on all members since; the version number up to which that is.
     pub(in crate::pg) fn advance(&self) -> Option<u64> {
-        let this = self.replicated();
-        let followers = this.followers.borrow();
-        let local = if is_mutated("forget_local") { this.last.get() } else { this.local.get() };
+        let followers = self.followers.borrow();
+        let local = if is_mutated("forget_local") { self.last.get() } else { self.local.get() };
         let acked = followers.iter().filter(|_| !is_mutated("forget_replicas")).map(|f| f.acked);
         let committed = acked.fold(local, u64::min);
-        if committed <= this.committed.get() {
+        if committed <= self.committed.get() {
             return None;
         }
-        assert!(committed <= this.local.get(), "what is committed is durable here");
+        assert!(committed <= self.local.get(), "what is committed is durable here");
         assert!(
             followers.iter().all(|f| committed <= f.acked),
             "what is committed is durable on every member"
         );
-        this.committed.set(committed);
-        let mut sent = this.sent.borrow_mut();
+        self.committed.set(committed);
+        let mut sent = self.sent.borrow_mut();
         while sent.pop_front_if(|sent| sent.version <= committed).is_some() {}
         Some(committed)
     }
 
     /// Members that have not acknowledged this version number.
     pub(in crate::pg) fn missing(&self, version: u64) -> Vec<OsdId> {
-        let followers = self.replicated().followers.borrow();
+        let followers = self.followers.borrow();
         followers.iter().filter(|f| f.acked < version).map(|f| f.osd).collect()
     }
 
     /// A member missed something after `version`: what was lost with a connection, and not sent again yet.
     pub(in crate::pg) fn fill_gap(&self, peers: &Peers, pg: SpgId, to: OsdId, version: u64) {
-        let this = self.replicated();
-        let mut followers = this.followers.borrow_mut();
+        let mut followers = self.followers.borrow_mut();
         let Some(follower) = followers.iter_mut().find(|f| f.osd == to) else { return };
         if follower.resent.replace(version) != Some(version) {
-            this.send_after(peers, pg, to, version);
+            self.send_after(peers, pg, to, version);
         }
     }
 
     /// Sends a member everything that it has not acknowledged, after its connection was lost.
     pub(in crate::pg) fn resend(&self, peers: &Peers, pg: SpgId, to: OsdId) {
-        let this = self.replicated();
-        let mut followers = this.followers.borrow_mut();
+        let mut followers = self.followers.borrow_mut();
         let Some(follower) = followers.iter_mut().find(|f| f.osd == to) else { return };
         follower.resent = None;
-        this.send_after(peers, pg, to, follower.acked);
+        self.send_after(peers, pg, to, follower.acked);
     }
-}
 
-impl Replicated {
     fn send_after(&self, peers: &Peers, pg: SpgId, to: OsdId, version: u64) {
         let sent = self.sent.borrow();
         sent.iter().filter(|sent| sent.version > version).for_each(|sent| sent.send(peers, pg, to));
@@ -244,10 +238,14 @@ impl Replicated {
 }
 
 impl Sent {
-    fn send(&self, peers: &Peers, pg: SpgId, to: OsdId) {
+    /// What this member is sent.
+    fn packed(&self, to: OsdId) -> &Packed {
         let bare = self.bare.as_ref().filter(|bare| bare.to.contains(&to));
-        let packed = bare.map_or(&self.packed, |bare| &bare.packed);
+        bare.map_or(&self.packed, |bare| &bare.packed)
+    }
+
+    fn send(&self, peers: &Peers, pg: SpgId, to: OsdId) {
         probes::replica_sent(pg.pgid.pool, pg.pgid.ps, self.version, to.0);
-        peers.send(to, pg, packed.message());
+        peers.send(to, pg, self.packed(to).message());
     }
 }
