@@ -25,7 +25,7 @@ pub(crate) use handle::{Caller, Handle};
 
 use crate::error::OpError;
 use crate::op::ClientOp;
-use crate::pg::{METHOD_BYTES_MAX, ObjectState, Told};
+use crate::pg::{METHOD_BYTES_MAX, ObjectState, Objects, Told};
 use crate::shard::OsdShard;
 
 /// The outcome of a method: its output, or an errno.
@@ -151,12 +151,13 @@ const CALLS_MAX: usize = 1024;
 /// # Errors
 /// Those of the method; EOPNOTSUPP if it is not here.
 pub(crate) async fn call(
-    osd: &OsdShard,
+    objects: Objects<'_>,
     op: &ClientOp,
     state: &mut ObjectState<'_>,
     request: &OsdOp,
     input: &[u8],
 ) -> Result<Told, OpError> {
+    let osd = objects.osd;
     let (class, method, input) = parts(request, input).ok_or(OpError::of(errno::EINVAL))?;
     let Some(found) = find(class, method) else {
         state.must_exist()?;
@@ -165,7 +166,7 @@ pub(crate) async fn call(
     };
     // The input is looked at first.
     let loaded = match found.data {
-        Looks::Whole => state.load_data(osd, op, METHOD_BYTES_MAX).await,
+        Looks::Whole => state.load_data(objects, op, METHOD_BYTES_MAX).await,
         Looks::Parts | Looks::Nothing => Ok(()),
     };
     let random = [osd.shard.random_u64(), osd.shard.random_u64()];
@@ -175,7 +176,7 @@ pub(crate) async fn call(
         let mut handle = Handle::new(state, caller);
         let done = (found.run)(&mut handle, input);
         let told = handle.told;
-        if !state.look_up_missing(osd, op).await? {
+        if !state.look_up_missing(objects, op).await? {
             let output = done?;
             loaded?;
             if found.needs_object {

@@ -37,7 +37,7 @@ use peer::Peer;
 use recovery::Recoveries;
 use scrub::Scrubs;
 
-pub(crate) use copies::replica::ReplyPath;
+pub(crate) use copies::{Objects, ReplyPath};
 pub(crate) use family::mapper::is_mapper;
 pub(crate) use op::exec::{ObjectState, Outputs, Told};
 pub(crate) use op::extra::{Extra, METHOD_BYTES_MAX};

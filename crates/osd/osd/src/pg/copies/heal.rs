@@ -5,17 +5,16 @@
 //! A block that nobody has is lost. While an OSD of past intervals that is down may have it, its object is unfound, as in
 //! Ceph: clients' operations that need it wait until that OSD is back, or is given up (`ceph osd lost`).
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use carmine_messenger::Message;
 use carmine_peering::Phase;
 use carmine_peering::intervals::Sources;
-use carmine_pgtypes::ObjectChange;
 use carmine_reactor::Payload;
-use carmine_store::{Prepared, StoreError};
+use carmine_store::StoreError;
 use carmine_types::{Errno, ObjectId, OsdId, errno};
 
+use super::reads::Objects;
 use crate::error::OpError;
 use crate::messages::{Head, PgData, PgRead};
 use crate::pg::Pg;
@@ -23,8 +22,6 @@ use crate::shard::OsdShard;
 
 /// Bytes that one checksum covers.
 const BLOCK_BYTES: u32 = 4096;
-/// Damaged blocks that one operation heals at most.
-const BLOCKS_MAX: usize = 1024;
 /// Most that one member asks of another.
 const READ_BYTES_MAX: u32 = 1 << 20;
 
@@ -63,94 +60,53 @@ impl From<Unhealed> for StoreError {
     }
 }
 
-/// Reads from the store, and heals what is damaged. Healing waits on the heap: it is rare, and each operation's future would
-/// have room for it.
-pub(in crate::pg) async fn read(
-    osd: &OsdShard,
-    oid: &ObjectId,
-    off: u64,
-    len: u64,
-    unfound: IfUnfound,
-) -> Result<Payload, Unhealed> {
-    let mut healed = 0;
-    loop {
-        match osd.store.read(oid, off, len).await {
-            Err(error) if healed < BLOCKS_MAX => Box::pin(heal(osd, error, unfound)).await?,
-            Err(error) => return Err(Unhealed { error, fate: Fate::Unknown }),
-            Ok(data) => return Ok(data),
-        }
-        healed += 1;
-    }
-}
-
-/// Prepares a write, and heals what it needs.
-pub(in crate::pg) async fn prepare(
-    osd: &OsdShard,
-    changes: &[ObjectChange],
-    unfound: IfUnfound,
-) -> Result<Prepared, StoreError> {
-    let mut healed = 0;
-    loop {
-        match osd.store.prepare(changes).await {
-            Err(error) if healed < BLOCKS_MAX => Box::pin(heal(osd, error, unfound)).await?,
-            done => return done,
-        }
-        healed += 1;
-    }
-}
-
-/// Gives a lost block its content back; the error is what it was if that cannot be.
-pub(in crate::pg) async fn heal(
-    osd: &OsdShard,
-    error: StoreError,
-    unfound: IfUnfound,
-) -> Result<(), Unhealed> {
-    let unknown = |error| Unhealed { error, fate: Fate::Unknown };
-    let Some((oid, off)) = error.lost_block() else { return Err(unknown(error)) };
-    let Some(pg) = pg_of(osd, oid) else { return Err(unknown(error)) };
-    osd.metrics.borrow_mut().blocks_lost += 1;
-    let generation = pg.peer.generation();
-    loop {
-        let sources = pg.sources();
-        let asked = pg.ask_for_block(osd, &sources.up, oid, off).await;
-        if pg.peer.is_past(generation) && asked != Asked::Healed {
-            return Err(unknown(error));
-        }
-        // Others may have it: this OSD cannot keep it any more.
-        if let Some(stopped) = osd.store.refusal() {
-            return Err(unknown(stopped));
-        }
-        let fate = match asked {
-            _ if !sources.down.is_empty() => Fate::Unfound,
-            Asked::Unanswered => Fate::Unknown,
-            Asked::Healed | Asked::HaveNot => Fate::Lost,
-        };
-        if pg.peer.leads() {
-            pg.note_unfound(osd, oid, asked != Asked::Healed && fate == Fate::Unfound);
-        }
-        if asked == Asked::Healed {
-            osd.metrics.borrow_mut().blocks_healed += 1;
-            return Ok(());
-        }
-        match fate {
-            Fate::Unfound => {
-                tracing::error!("pg {}: unfound, {:?} may have it: {error}", pg.id, sources.down);
+impl Objects<'_> {
+    /// Gives a lost block its content back; the error is what it was if that cannot be.
+    pub(in crate::pg) async fn heal(self, error: StoreError, unfound: IfUnfound) -> Result<(), Unhealed> {
+        let Objects { osd, pg } = self;
+        let unknown = |error| Unhealed { error, fate: Fate::Unknown };
+        let Some((oid, off)) = error.lost_block() else { return Err(unknown(error)) };
+        osd.metrics.borrow_mut().blocks_lost += 1;
+        let generation = pg.peer.generation();
+        loop {
+            let sources = pg.sources();
+            let asked = pg.ask_for_block(osd, &sources.up, oid, off).await;
+            if pg.peer.is_past(generation) && asked != Asked::Healed {
+                return Err(unknown(error));
             }
-            Fate::Unknown | Fate::Lost => tracing::error!("pg {}: no other copy has it: {error}", pg.id),
-        }
-        if fate == Fate::Lost || unfound == IfUnfound::Fail || !pg.peer.is_active() {
-            return Err(Unhealed { error, fate });
-        }
-        osd.shard.sleep(LOOK_AGAIN).await;
-        while asked == Asked::HaveNot && pg.sources() == sources && !pg.peer.is_past(generation) {
+            // Others may have it: this OSD cannot keep it any more.
+            if let Some(stopped) = osd.store.refusal() {
+                return Err(unknown(stopped));
+            }
+            let fate = match asked {
+                _ if !sources.down.is_empty() => Fate::Unfound,
+                Asked::Unanswered => Fate::Unknown,
+                Asked::Healed | Asked::HaveNot => Fate::Lost,
+            };
+            if pg.peer.leads() {
+                pg.note_unfound(osd, oid, asked != Asked::Healed && fate == Fate::Unfound);
+            }
+            if asked == Asked::Healed {
+                osd.metrics.borrow_mut().blocks_healed += 1;
+                return Ok(());
+            }
+            match fate {
+                Fate::Unfound => {
+                    tracing::error!("pg {}: unfound, {:?} may have it: {error}", pg.id, sources.down);
+                }
+                Fate::Unknown | Fate::Lost => {
+                    tracing::error!("pg {}: no other copy has it: {error}", pg.id);
+                }
+            }
+            if fate == Fate::Lost || unfound == IfUnfound::Fail || !pg.peer.is_active() {
+                return Err(Unhealed { error, fate });
+            }
             osd.shard.sleep(LOOK_AGAIN).await;
+            while asked == Asked::HaveNot && pg.sources() == sources && !pg.peer.is_past(generation) {
+                osd.shard.sleep(LOOK_AGAIN).await;
+            }
         }
     }
-}
-
-fn pg_of(osd: &OsdShard, oid: &ObjectId) -> Option<Rc<Pg>> {
-    let id = osd.view()?.object_pg(oid.pool, &oid.nspace, &oid.key, &oid.name)?;
-    osd.pg(id.into())
 }
 
 /// The outcome of asking others for a block.
@@ -184,13 +140,7 @@ impl Pg {
         Sources { up: members.chain(up).collect(), down }
     }
 
-    async fn ask_for_block(
-        self: &Rc<Self>,
-        osd: &OsdShard,
-        sources: &[OsdId],
-        oid: &ObjectId,
-        off: u64,
-    ) -> Asked {
+    async fn ask_for_block(&self, osd: &OsdShard, sources: &[OsdId], oid: &ObjectId, off: u64) -> Asked {
         let mut asked = Asked::HaveNot;
         for from in sources.iter().copied() {
             let request = PgRead { head: self.head(osd), off, len: BLOCK_BYTES, oid: oid.clone() };
@@ -224,7 +174,7 @@ impl Pg {
     }
 
     /// Another OSD lacks bytes of an object. It knows by its own checksum whether ours are those.
-    pub(crate) async fn answer_read(self: &Rc<Self>, osd: &OsdShard, read: PgRead) -> Message {
+    pub(crate) async fn answer_read(&self, osd: &OsdShard, read: PgRead) -> Message {
         let head = read.head;
         let serves =
             matches!(self.peer.machine().phase(), Phase::Active | Phase::Replica { .. } | Phase::Stray);

@@ -13,7 +13,7 @@ use carmine_reactor::{Group, probes};
 use carmine_store::{Prepared, StoreError};
 use carmine_types::{Errno, Eversion, ObjectId, errno};
 
-use super::heal::{self, IfUnfound};
+use super::heal::IfUnfound;
 use crate::messages::{Head, RepAck, RepOp};
 use crate::pg::{Pg, family};
 use crate::shard::OsdShard;
@@ -106,7 +106,7 @@ impl Pg {
             return self.refuse(head, errno::EINVAL, &reply);
         }
         let is_next = self.copies.replica.last().is_none();
-        if is_next && osd.store.is_prepared(&txn.changes) {
+        if is_next && self.objects(osd).is_prepared(&txn.changes) {
             self.apply_or_stop(osd, txn);
             return;
         }
@@ -148,7 +148,7 @@ impl Pg {
         };
         let (pg, own, generation) = (Rc::clone(self), Rc::clone(osd), self.peer.generation());
         let preparing = async move {
-            let prepared = heal::prepare(&own, &txn.changes, IfUnfound::Fail).await;
+            let prepared = pg.objects(&own).prepare(&txn.changes, IfUnfound::Fail).await;
             match prepared {
                 _ if pg.peer.is_past(generation) => {}
                 Ok(prepared) => pg.copies.replica.set_ready(version, prepared),
@@ -196,7 +196,7 @@ impl Pg {
     fn apply(self: &Rc<Self>, osd: &Rc<OsdShard>, mut txn: Sealed) -> Result<(), StoreError> {
         let (version, entries, trim_to) = (txn.version(), txn.log.clone(), txn.log_trim_to);
         txn.set_bits(self.peer.bits());
-        let commit = osd.store.submit(txn);
+        let commit = self.objects(osd).submit(txn);
         let ready = commit.peek();
         if let Some(Err(error)) = ready {
             return Err(error);

@@ -11,9 +11,6 @@ use carmine_reactor::Bytes;
 use carmine_store::{OmapPage, OmapRange, StoreError};
 use carmine_types::{ObjectId, SpgId};
 
-use crate::pg::Pg;
-use crate::shard::OsdShard;
-
 /// The object that has the omap: the first in the PG's order, for its name is empty, which no client's is.
 pub(in crate::pg) fn oid(pg: SpgId) -> ObjectId {
     ObjectId { shard: pg.shard, ..ObjectId::cursor(pg.pgid.pool, pg.pgid.ps) }
@@ -47,21 +44,13 @@ pub(in crate::pg) fn entries(set: &SnapSet, head: &ObjectId) -> Option<Step> {
     (!snaps.is_empty()).then(|| add(&snaps, head))
 }
 
-/// Some of the objects with clones that show a snapshot.
-pub(in crate::pg) async fn some_of(
-    osd: &OsdShard,
-    pg: &Pg,
-    snap: u64,
-    max: usize,
-) -> Result<Vec<ObjectId>, StoreError> {
-    let prefix = snap.to_be_bytes().to_vec();
-    let range = OmapRange { prefix, entries_max: max, ..OmapRange::all(1 << 20) };
-    let page = match osd.store.omap_page(&oid(pg.id), &range).await {
-        Err(StoreError::NotFound(_)) => OmapPage::default(),
-        page => page?,
-    };
+/// The heads of these entries, which all are of one snapshot.
+///
+/// # Errors
+/// `Damaged`: a key is none that [`key`] gives.
+pub(in crate::pg) fn heads(page: &OmapPage) -> Result<Vec<ObjectId>, StoreError> {
     let heads = page.entries.iter().map(|(key, _)| {
-        let head = key.get(prefix_bytes()..).unwrap_or_default();
+        let head = key.get(size_of::<u64>()..).unwrap_or_default();
         Decoder::all(head, "entry of a snapshot", object::get::<ObjectId>)
     });
     heads.collect::<Result<_, _>>().map_err(|error| StoreError::Damaged {
@@ -70,6 +59,7 @@ pub(in crate::pg) async fn some_of(
     })
 }
 
-const fn prefix_bytes() -> usize {
-    size_of::<u64>()
+/// The keys of a snapshot, so many at most.
+pub(in crate::pg) fn range(snap: u64, max: usize) -> OmapRange {
+    OmapRange { prefix: snap.to_be_bytes().to_vec(), entries_max: max, ..OmapRange::all(1 << 20) }
 }

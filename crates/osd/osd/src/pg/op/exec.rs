@@ -26,7 +26,7 @@ use crate::config::{
 use crate::error::OpError;
 use crate::op::{ClientOp, Outcome};
 use crate::pg::Pg;
-use crate::pg::copies::heal::{self, IfUnfound};
+use crate::pg::copies::{IfUnfound, Objects};
 use crate::shard::OsdShard;
 
 /// The effects of a write request, if it is submitted.
@@ -116,20 +116,20 @@ fn plain_read(op: &ClientOp) -> Option<Extent> {
 }
 
 /// The outcome of a plain read of what is in memory: without a future. All other requests, and those that fail, go the long way.
-pub(in crate::pg) fn read_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Outcome> {
+pub(in crate::pg) fn read_at_hand(objects: Objects<'_>, op: &ClientOp) -> Option<Outcome> {
     let Extent { offset, length, .. } = plain_read(op)?;
-    let (user_version, data) = osd.store.read_at_hand(&op.oid, offset, length)?;
+    let (user_version, data) = objects.read_at_hand(&op.oid, offset, length)?;
     // Without any data it may be a whiteout.
     (!data.is_empty()).then(|| read_done(user_version, data))
 }
 
 /// The outcome of a plain read of one block of the device, by a short way; `None` for all other requests.
-pub(in crate::pg) async fn read_block(osd: &OsdShard, op: &ClientOp) -> Option<Outcome> {
+pub(in crate::pg) async fn read_block(objects: Objects<'_>, op: &ClientOp) -> Option<Outcome> {
     let Extent { offset, length, .. } = plain_read(op)?;
-    match osd.store.read_block(&op.oid, offset, length).await? {
+    match objects.read_block(&op.oid, offset, length).await? {
         Ok((user_version, data)) => Some(read_done(user_version, data)),
         // Once it is healed the long way reads it again.
-        Err(error) => Box::pin(heal::heal(osd, error, IfUnfound::Wait)).await.err().map(|unhealed| {
+        Err(error) => Box::pin(objects.heal(error, IfUnfound::Wait)).await.err().map(|unhealed| {
             let told = OpError::from(unhealed.error).told();
             let is_ok = op.request.ops.iter().any(|op| op.flags & flags::op::FAILOK != 0);
             let mut outcome = Outcome::error(if is_ok { 0 } else { told });
@@ -147,18 +147,18 @@ fn read_done(user_version: u64, data: Payload) -> Outcome {
 
 /// The plan of a request of plain writes to an object whose metadata is in memory, if none of them fails; as above.
 #[inline]
-pub(in crate::pg) fn plan_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Plan> {
+pub(in crate::pg) fn plan_at_hand(objects: Objects<'_>, op: &ClientOp) -> Option<Plan> {
     let ops = &op.request.ops;
     debug_assert_eq!(payload_bytes(ops), op.data.len() as u64, "refused before it got here");
     let is_plain = ops.iter().all(|op| is_plain(op.code) && op.is_write());
     if !is_plain || op.request.flags & flags::FULL_TRY != 0 || !op.is_snapless {
         return None;
     }
-    let meta = osd.store.stat_at_hand(&op.oid)?;
+    let meta = objects.stat_at_hand(&op.oid)?;
     if meta.as_ref().is_some_and(|meta| meta.xattrs.get(SNAPSET).is_some()) {
         return None; // its clones must be told
     }
-    let mut state = ObjectState::new(osd, op, &op.oid, meta);
+    let mut state = ObjectState::new(objects.osd, op, &op.oid, meta);
     for (request, input) in op.with_inputs() {
         state.apply_op(op, request, input).ok()?;
     }
@@ -166,7 +166,7 @@ pub(in crate::pg) fn plan_at_hand(osd: &OsdShard, op: &ClientOp) -> Option<Plan>
         return None;
     }
     let plan = state.into_plan(Outputs::new());
-    if !osd.store.is_prepared(&plan.txn.changes) {
+    if !objects.is_prepared(&plan.txn.changes) {
         return None;
     }
     Some(plan)
@@ -201,7 +201,7 @@ pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome
     for (at, (request, input)) in op.with_inputs().enumerate() {
         rest(osd, at).await;
         let step = if is_plain(request.code) {
-            read_op(osd, op, &oid, meta.as_ref(), request, left).await.map(|data| (0, data))
+            read_op(pg.objects(osd), op, &oid, meta.as_ref(), request, left).await.map(|data| (0, data))
         } else {
             let state = state.get_or_insert_with(|| Box::new(ObjectState::new(osd, op, &oid, meta.clone())));
             state.left = left;
@@ -255,7 +255,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
     }
     refusal(osd, op)?;
     let context = pg.ops.snaps.context(op)?;
-    let (writing, head) = Writing::new(op, context, osd.store.stat(&op.oid).await?)?;
+    let (writing, head) = Writing::new(op, context, pg.objects(osd).stat(&op.oid).await?)?;
     let mut state = ObjectState::new(osd, op, &op.oid, head);
     if writing.is_some() {
         state.extra.get_or_insert_default().writing = writing;
@@ -269,7 +269,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
         } else if request.is_write() {
             state.apply_op(op, request, input).map(|()| (0, Payload::new()))
         } else {
-            Box::pin(state.read(osd, op, request)).await.map(|data| (0, data))
+            Box::pin(state.read(pg.objects(osd), op, request)).await.map(|data| (0, data))
         };
         match step.and_then(|done| counted(&mut state.left, done)).and_then(|done| returned(op, done)) {
             Ok(_) if state.is_too_long() => return Ok(Box::new(Plan::failed(errno::EMSGSIZE))),
@@ -346,7 +346,7 @@ fn returned(op: &ClientOp, told: Told) -> Result<Told, OpError> {
 }
 
 async fn read_op(
-    osd: &OsdShard,
+    objects: Objects<'_>,
     client: &ClientOp,
     oid: &ObjectId,
     meta: Option<&ObjectMeta>,
@@ -357,11 +357,11 @@ async fn read_op(
     match op.code {
         ops::READ => {
             let meta = found?;
-            admit_read(osd, client, op, meta.size).await;
-            read_bytes(osd, oid, meta.size, op, left).await
+            admit_read(objects.osd, client, op, meta.size).await;
+            read_bytes(objects, oid, meta.size, op, left).await
         }
         // On the heap: it is rarer, and waits more than once.
-        ops::SPARSE_READ => Box::pin(sparse::read(osd, oid, found?.size, op, left)).await,
+        ops::SPARSE_READ => Box::pin(sparse::read(objects, oid, found?.size, op, left)).await,
         ops::STAT => found.map(|m| stat_output(m.size, m.mtime)),
         ops::ASSERT_VER => assert_version(op, found?.user_version),
         _ => Err(OpError::of(errno::EOPNOTSUPP)),
@@ -391,7 +391,7 @@ pub(in crate::pg) fn wrong_version(want: u64, have: u64) -> OpError {
 }
 
 pub(in crate::pg) async fn read_bytes(
-    osd: &OsdShard,
+    objects: Objects<'_>,
     oid: &ObjectId,
     size: u64,
     op: &OsdOp,
@@ -406,7 +406,7 @@ pub(in crate::pg) async fn read_bytes(
     if len == 0 {
         return Ok(Payload::new());
     }
-    let read = heal::read(osd, oid, extent.offset, len, IfUnfound::Wait).await;
+    let read = objects.read(oid, extent.offset, len, IfUnfound::Wait).await;
     read.map_err(|unhealed| unhealed.error.into())
 }
 
@@ -485,21 +485,21 @@ impl<'a> ObjectState<'a> {
 
     /// A read among the writes of a request. Changes are in no store yet: after one, the size is told from memory, and
     /// the data is the old one.
-    async fn read(&self, osd: &OsdShard, client: &ClientOp, op: &OsdOp) -> Result<Payload, OpError> {
+    async fn read(&self, objects: Objects<'_>, client: &ClientOp, op: &OsdOp) -> Result<Payload, OpError> {
         let is_changed = !self.steps.is_empty();
         match op.code {
             ops::STAT if is_changed && !self.exists => Err(OpError::of(errno::ENOENT)),
             ops::STAT if is_changed => Ok(stat_output(self.size, self.mtime)),
             ops::READ => {
-                admit_read(osd, client, op, self.size).await;
-                self.bytes(osd, op).await
+                admit_read(objects.osd, client, op, self.size).await;
+                self.bytes(objects, op).await
             }
             ops::SPARSE_READ => match self.stored_size() {
-                Some(size) => sparse::read(osd, self.oid, size, op, self.left).await,
+                Some(size) => sparse::read(objects, self.oid, size, op, self.left).await,
                 None => Ok(sparse::nothing()),
             },
             ops::ASSERT_VER => assert_version(op, self.stored().map_or(0, |stored| stored.user_version)),
-            _ => read_op(osd, client, self.oid, self.was.as_ref(), op, self.left).await,
+            _ => read_op(objects, client, self.oid, self.was.as_ref(), op, self.left).await,
         }
     }
 

@@ -12,6 +12,7 @@ use crate::cls;
 use crate::error::OpError;
 use crate::op::{ClientOp, Outcome};
 use crate::pg::Pg;
+use crate::pg::copies::Objects;
 use crate::shard::OsdShard;
 
 /// Most objects in one answer, whatever the client asks for.
@@ -50,15 +51,15 @@ async fn page(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<(i32, PgNlsReply
     }
     let wanted = request.pgls().max_entries.clamp(1, ENTRIES_MAX) as usize;
     let from = (!cursor.is_min()).then_some(&cursor.object);
-    let _turn = osd.lists.acquire(1).await;
+    let (_turn, objects) = (osd.lists.acquire(1).await, pg.objects(osd));
     // One more than wanted: it is where the next page begins.
-    let found = osd.store.list(pg.id, pg.peer.bits(), from, wanted + 1).await?;
+    let found = objects.list(from, wanted + 1).await?;
     let wanted = fitting(&found).min(wanted);
     let more = found.get(wanted).cloned();
     let mut entries = Vec::new();
     for oid in found.iter().take(wanted).filter(|oid| wanted_namespace(op, oid)) {
         if match &filter {
-            Some(filter) => filter.takes(osd, oid).await?,
+            Some(filter) => filter.takes(objects, oid).await?,
             None => true,
         } {
             entries.push(ListedObject::from(oid));
@@ -102,11 +103,11 @@ impl Filter {
         Ok(Filter { xattr: word()?, value: word()? })
     }
 
-    async fn takes(&self, osd: &OsdShard, oid: &ObjectId) -> Result<bool, OpError> {
+    async fn takes(&self, objects: Objects<'_>, oid: &ObjectId) -> Result<bool, OpError> {
         if self.xattr.is_empty() {
             return Ok(self.value.is_empty());
         }
-        let meta = osd.store.stat(oid).await?;
+        let meta = objects.stat(oid).await?;
         Ok(meta.is_some_and(|meta| meta.xattrs.get(&self.xattr).is_some_and(|value| **value == *self.value)))
     }
 }

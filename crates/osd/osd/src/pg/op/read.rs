@@ -17,7 +17,7 @@ impl Pg {
         op: Rc<ClientOp>,
         generation: u64,
     ) {
-        let mut outcome = match exec::read_block(&osd, &op).await {
+        let mut outcome = match exec::read_block(self.objects(&osd), &op).await {
             Some(outcome) => outcome,
             None => Box::pin(exec::read_only(&osd, &self, &op)).await,
         };

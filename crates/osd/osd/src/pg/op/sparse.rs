@@ -11,8 +11,7 @@ use carmine_wire::Encoder;
 use carmine_wire::osd_op::OsdOp;
 
 use crate::error::OpError;
-use crate::pg::copies::heal::{self, IfUnfound};
-use crate::shard::OsdShard;
+use crate::pg::copies::{IfUnfound, Objects};
 
 /// Bytes of a block of the store.
 const BLOCK_BYTES: u64 = 4096;
@@ -26,7 +25,7 @@ type Extents = Vec<Range<u64>>;
 
 /// The answer of a sparse read of an object of this size. Without a length it is of nothing, though a read is of all.
 pub(in crate::pg) async fn read(
-    osd: &OsdShard,
+    objects: Objects<'_>,
     oid: &ObjectId,
     size: u64,
     op: &OsdOp,
@@ -36,13 +35,13 @@ pub(in crate::pg) async fn read(
     if wanted.end - wanted.start > left {
         return Err(OpError::of(errno::EMSGSIZE));
     }
-    let (extents, data) = look(osd, oid, size, wanted, true).await?;
+    let (extents, data) = look(objects, oid, size, wanted, true).await?;
     Ok(answer(&extents, &data))
 }
 
 /// The answer of a request for the extents alone.
 pub(in crate::pg) async fn map(
-    osd: &OsdShard,
+    objects: Objects<'_>,
     oid: &ObjectId,
     size: u64,
     op: &OsdOp,
@@ -52,7 +51,7 @@ pub(in crate::pg) async fn map(
     let mut at = wanted.start;
     while at < wanted.end {
         let end = (at / LOOK_BYTES + 1).saturating_mul(LOOK_BYTES).min(wanted.end);
-        let (some, _) = look(osd, oid, size, at..end, false).await?;
+        let (some, _) = look(objects, oid, size, at..end, false).await?;
         some.into_iter().for_each(|extent| push(&mut extents, extent));
         at = end;
     }
@@ -77,7 +76,7 @@ fn wanted(op: &OsdOp, size: u64) -> Range<u64> {
 
 /// The written extents of a range, and their bytes if they are wanted.
 async fn look(
-    osd: &OsdShard,
+    objects: Objects<'_>,
     oid: &ObjectId,
     size: u64,
     wanted: Range<u64>,
@@ -89,17 +88,17 @@ async fn look(
     // Whole blocks: a part of one does not tell whether the block was written in part.
     let start = wanted.start / BLOCK_BYTES * BLOCK_BYTES;
     let end = wanted.end.next_multiple_of(BLOCK_BYTES).min(size);
-    let written = osd.store.written(oid, start, end - start).await?;
+    let written = objects.written(oid, start, end - start).await?;
     let (Some(first), Some(last)) = (written.first(), written.last()) else {
         return Ok((Extents::new(), Payload::new()));
     };
     let (first, last) = (first.start, last.end);
-    let in_part = osd.store.in_part(oid, start, end - start).await?;
+    let in_part = objects.in_part(oid, start, end - start).await?;
     if in_part.is_empty() && !wants_data {
         let cut = |run: Range<u64>| run.start.max(wanted.start)..run.end.min(wanted.end);
         return Ok((written.into_iter().map(cut).filter(|run| !run.is_empty()).collect(), Payload::new()));
     }
-    let data = heal::read(osd, oid, first, last - first, IfUnfound::Wait).await;
+    let data = objects.read(oid, first, last - first, IfUnfound::Wait).await;
     let data = data.map_err(|unhealed| unhealed.error)?;
     let extents = extents_of(&data, &written, &in_part, wanted, start..end);
     let bytes = gathered(&data, first, &extents);

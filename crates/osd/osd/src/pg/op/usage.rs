@@ -153,12 +153,12 @@ impl Pg {
     }
 
     async fn count(&self, osd: &OsdShard, number: u64) -> Result<(), StoreError> {
-        let mut from: Option<ObjectId> = None;
+        let (objects, mut from) = (self.objects(osd), None::<ObjectId>);
         loop {
-            let page = osd.store.list(self.id, self.peer.bits(), from.as_ref(), PAGE + 1).await?;
+            let page = objects.list(from.as_ref(), PAGE + 1).await?;
             let next = page.get(PAGE).cloned();
             for oid in page.into_iter().take(PAGE).filter(|oid| !family::mapper::is_mapper(oid)) {
-                let size = osd.store.stat(&oid).await?.map(|meta| meta.size);
+                let size = objects.stat(&oid).await?.map(|meta| meta.size);
                 self.ops.usage.borrow_mut().found(number, oid, size);
             }
             let mut usage = self.ops.usage.borrow_mut();

@@ -29,7 +29,7 @@ use crate::messages::RepAck;
 use crate::metrics::{EXECUTE, QUEUE, REPLICATE, REPLY, STORE};
 use crate::op::{ClientOp, Outcome, Stage};
 use crate::pg::Pg;
-use crate::pg::copies::heal::{self, IfUnfound};
+use crate::pg::copies::IfUnfound;
 use crate::pg::peer::log::Done;
 use crate::shard::OsdShard;
 
@@ -109,7 +109,7 @@ impl Pg {
     /// Executes a plain operation that finds all it needs in memory; false if it has to take the long way.
     fn execute_at_hand(self: &Rc<Self>, osd: &Rc<OsdShard>, op: &Rc<ClientOp>) -> bool {
         if !op.is_write {
-            let Some(outcome) = exec::read_at_hand(osd, op) else { return false };
+            let Some(outcome) = exec::read_at_hand(self.objects(osd), op) else { return false };
             self.ops.pipeline.leave(op);
             self.finish_read(osd, op, outcome);
             return true;
@@ -120,7 +120,7 @@ impl Pg {
         if self.executed(op).is_some() {
             return false;
         }
-        let Some(plan) = exec::plan_at_hand(osd, op) else { return false };
+        let Some(plan) = exec::plan_at_hand(self.objects(osd), op) else { return false };
         self.submit(osd, Rc::clone(op), plan);
         true
     }
@@ -165,7 +165,7 @@ impl Pg {
                 Err(error) if osd.holds_back(error.errno()) => return self.ops.pipeline.suspend(&op),
                 Err(error) => Box::new(Plan::failed(error.told())),
             };
-            let prepared = heal::prepare(osd, &plan.txn.changes, IfUnfound::Wait).await;
+            let prepared = self.objects(osd).prepare(&plan.txn.changes, IfUnfound::Wait).await;
             if self.peer.is_past(generation) {
                 return op.release_more();
             }
@@ -256,7 +256,7 @@ impl Pg {
         txn.log_trim_to = trim_to;
         let txn = Sealed::from(txn);
         let sent = self.copies.backend().encode(|| self.head(osd), &txn);
-        let commit = osd.store.submit(txn);
+        let commit = self.objects(osd).submit(txn);
         let ready = commit.peek();
         if let Some(Err(error)) = ready {
             if matches!(error, StoreError::Failed(_)) {

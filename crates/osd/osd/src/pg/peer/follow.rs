@@ -19,6 +19,7 @@ use super::log::is_run;
 use crate::error::OpError;
 use crate::messages::{Head, PgAck, PgActivate, PgComplete, PgNotify, PgQuery, PgRepair, PushObject};
 use crate::pg::Pg;
+use crate::pg::copies::own_store;
 use crate::shard::OsdShard;
 
 /// Room that a repair leaves free: other PGs are repaired at the same time, and each reactor holds some space for itself.
@@ -30,7 +31,7 @@ impl Pg {
         let (head, last_update) = (query.head, query.last_update);
         let result = async {
             let (generation, _) = self.take_order(osd, head, Order::Query { acting: query.acting })?;
-            osd.store.sync().await?;
+            own_store(osd).sync().await?;
             self.carried_out(osd, generation, false)
         };
         if let Err(error) = result.await {
@@ -73,7 +74,7 @@ impl Pg {
 
     /// The primary will change objects behind this copy's log.
     pub(crate) async fn answer_repair(self: &Rc<Self>, osd: &Rc<OsdShard>, repair: PgRepair) -> Message {
-        let room_bytes = osd.store.statfs().free.saturating_sub(SPARE_BYTES);
+        let room_bytes = own_store(osd).statfs().free.saturating_sub(SPARE_BYTES);
         let PgRepair { head, complete_to, last_backfill, needs_bytes } = repair;
         let has_room = needs_bytes == 0 || needs_bytes <= room_bytes;
         let result = async {
@@ -200,12 +201,12 @@ impl Pg {
         txn: &Transaction,
         generation: u64,
     ) -> Result<Option<Commit>, StoreError> {
-        let _prepared = osd.store.prepare(&txn.changes).await?;
+        let _prepared = own_store(osd).prepare(&txn.changes).await?;
         let is_marked = txn.changes.is_empty() || self.peer.log.borrow().info().incomplete;
         if self.peer.is_past(generation) || !is_marked {
             return Ok(None);
         }
-        let commit = osd.store.submit(txn.clone());
+        let commit = own_store(osd).submit(txn.clone());
         match commit.peek() {
             Some(Err(error)) => Err(error),
             _ => Ok(Some(commit)),

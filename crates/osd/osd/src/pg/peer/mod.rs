@@ -14,6 +14,7 @@ use carmine_reactor::sync::Notify;
 use carmine_store::Commit;
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, is_mutated};
 
+use crate::pg::copies::own_store;
 use crate::shard::OsdShard;
 use lease::Leases;
 use log::PgLog;
@@ -66,7 +67,7 @@ impl Peer {
     /// Changes the info, and submits it in the same step.
     pub(in crate::pg) fn write_info(&self, osd: &OsdShard, change: impl FnOnce(&mut PgInfo)) -> Commit {
         self.change_info(change);
-        osd.store.submit(Transaction { info: Some(self.info().into()), ..self.transaction() })
+        own_store(osd).submit(Transaction { info: Some(self.info().into()), ..self.transaction() })
     }
 
     /// The copy is no more.

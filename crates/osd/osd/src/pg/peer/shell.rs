@@ -21,6 +21,7 @@ use crate::error::OpError;
 use crate::join;
 use crate::messages::{Head, PgAck, PgActivate, PgNotify, PgQuery, Promise};
 use crate::pg::Pg;
+use crate::pg::copies::own_store;
 use crate::pg::recovery::push::{self, Repair};
 use crate::shard::OsdShard;
 
@@ -32,7 +33,7 @@ impl Pg {
     pub(crate) fn load(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Recovery, "pg-load", async move {
-            match own.store.load_pg(pg.id).await {
+            match own_store(&own).load_pg(pg.id).await {
                 Ok(state) => {
                     if let Some(state) = state {
                         if !pg.peer.log.borrow_mut().load(state) {

@@ -8,11 +8,13 @@ use carmine_pgtypes::PgInfo;
 use carmine_types::{Eversion, errno};
 
 use super::backfill::PAGE;
-use super::{Pg, reserve};
+use super::reserve;
 use crate::error::OpError;
 use crate::messages::{
     Head, PgAck, PgBackfillDigest, PgBackfillProgress, PgBackfillScan, PgReserve, PgStray, Reserve, VersionOf,
 };
+use crate::pg::Pg;
+use crate::pg::copies::own_store;
 use crate::shard::OsdShard;
 
 impl Pg {
@@ -104,7 +106,7 @@ impl Pg {
 
 /// The store is so full that no backfill may add to it.
 fn is_backfillfull(osd: &OsdShard) -> bool {
-    let space = osd.store.statfs();
+    let space = own_store(osd).statfs();
     let ratio = osd.view().map_or(0.0, |view| view.map().backfillfull_ratio);
     ratio > 0.0 && space.used as f64 > space.total as f64 * f64::from(ratio)
 }

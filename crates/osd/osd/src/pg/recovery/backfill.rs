@@ -8,15 +8,17 @@ use std::sync::Arc;
 
 use carmine_messenger::Message;
 use carmine_peering::{Recovery, Trouble};
+use carmine_store::StoreError;
 use carmine_types::{Errno, Eversion, ObjectId, OsdId, errno};
 
+use super::Target;
 use super::push::{Repair, Stop};
 use super::run::{End, Part, Run, Turn};
-use super::{Pg, Target};
 use crate::for_each::for_each;
 use crate::messages::{PgBackfillDigest, PgBackfillProgress, PgBackfillScan, Reserve};
-use crate::pg::copies::window::Window;
-use crate::pg::family;
+use crate::pg::copies::{Window, own_store};
+use crate::pg::{Pg, family};
+use crate::shard::OsdShard;
 
 /// Objects that are compared at a time.
 pub(super) const PAGE: usize = 256;
@@ -199,14 +201,14 @@ impl Pg {
     /// and the place behind them.
     pub(super) async fn versions_from(
         &self,
-        osd: &crate::shard::OsdShard,
+        osd: &OsdShard,
         from: &ObjectId,
         limit: usize,
-    ) -> Result<Page, carmine_store::StoreError> {
+    ) -> Result<Page, StoreError> {
         let (page, next) = self.families_from(osd, from, limit).await?;
         let mut versions = BTreeMap::new();
         for oid in page.into_iter().filter(|oid| !family::mapper::is_mapper(oid)) {
-            if let Some(meta) = osd.store.stat(&oid).await? {
+            if let Some(meta) = own_store(osd).stat(&oid).await? {
                 versions.insert(oid, meta.version);
             }
         }
@@ -216,12 +218,12 @@ impl Pg {
     /// The objects from this one on: as many families as fit into the limit, at least one.
     async fn families_from(
         &self,
-        osd: &crate::shard::OsdShard,
+        osd: &OsdShard,
         from: &ObjectId,
         mut limit: usize,
-    ) -> Result<(Vec<ObjectId>, Option<ObjectId>), carmine_store::StoreError> {
+    ) -> Result<(Vec<ObjectId>, Option<ObjectId>), StoreError> {
         loop {
-            let mut page = osd.store.list(self.id, self.peer.bits(), Some(from), limit + 1).await?;
+            let mut page = own_store(osd).list(self.id, self.peer.bits(), Some(from), limit + 1).await?;
             let Some(behind) = page.get(limit) else { return Ok((page, None)) };
             let next = family::family_begin(behind);
             let is_before = |oid: &ObjectId| *oid < next;

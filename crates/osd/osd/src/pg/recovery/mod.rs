@@ -29,9 +29,9 @@ use carmine_peering::{Place, Recovery};
 use carmine_types::{LogOp, ObjectId, OsdId};
 use carmine_wire::pg_stat::ObjectStatSum;
 
-use super::Pg;
 use crate::op::ClientOp;
-use crate::pg::copies::window::Window;
+use crate::pg::Pg;
+use crate::pg::copies::Window;
 use crate::shard::OsdShard;
 use missing::{Begun, Missing};
 use reserve::Reservation;

@@ -18,7 +18,7 @@ use super::run::Turn;
 use crate::for_each::for_each;
 use crate::messages::{PgAck, PgRepair, PushObject};
 use crate::pg::Pg;
-use crate::pg::copies::heal::{self, Fate, IfUnfound, Unhealed};
+use crate::pg::copies::{Fate, IfUnfound, Objects, Unhealed};
 use crate::pg::family::{self, Family};
 use crate::shard::OsdShard;
 
@@ -91,6 +91,10 @@ impl Repair {
         Repair { osd, pg, attempt, to, place, keeps_place: true, changed, may_lead: false }
     }
 
+    fn objects(&self) -> Objects<'_> {
+        self.pg.objects(&self.osd)
+    }
+
     /// Objects that our log changed after the newest common entry.
     fn ours(&self) -> BTreeSet<Arc<ObjectId>> {
         let Some(common) = self.place.common else { return BTreeSet::new() };
@@ -160,7 +164,7 @@ impl Repair {
     async fn bytes_of(&self, objects: &BTreeSet<Arc<ObjectId>>) -> Result<u64, Stop> {
         let mut bytes = 0u64;
         for oid in objects {
-            let meta = self.osd.store.stat(oid).await.map_err(|error| self.stuck(&error))?;
+            let meta = self.objects().stat(oid).await.map_err(|error| self.stuck(&error))?;
             bytes = bytes.saturating_add(meta.map_or(0, |meta| meta.size.next_multiple_of(BLOCK_BYTES)));
         }
         self.current()?;
@@ -189,7 +193,7 @@ impl Repair {
             bytes += self.copy(&oid, turn.as_deref_mut().filter(|_| is_last)).await?;
         }
         self.check_still(&family.head);
-        let meta = self.osd.store.stat(&family.head).await.map_err(|error| self.stuck(&error))?;
+        let meta = self.objects().stat(&family.head).await.map_err(|error| self.stuck(&error))?;
         // A damaged set was copied as it is.
         let set = meta.as_ref().and_then(|meta| family::set_of(meta).ok().flatten()).unwrap_or_default();
         if let Some(entries) = family::mapper::entries(&set, &family.head) {
@@ -226,7 +230,7 @@ impl Repair {
     /// Copies one object, or its absence, to which nothing is written meanwhile; gives the number of bytes. Its version comes
     /// last: a copy that was interrupted has none. With its last piece the next object may begin.
     async fn copy(&self, oid: &Arc<ObjectId>, mut turn: Option<&mut Turn>) -> Result<u64, Stop> {
-        let meta = self.osd.store.stat(oid).await.map_err(|error| self.stuck(&error))?;
+        let meta = self.objects().stat(oid).await.map_err(|error| self.stuck(&error))?;
         let (mut bytes, mut ends) = (0, || turn.iter_mut().for_each(|turn| turn.let_next_begin()));
         match meta {
             None => {
@@ -323,7 +327,7 @@ impl Repair {
             return Ok(Vec::new());
         }
         let len = data.len() as u64;
-        let runs = self.osd.store.written(oid, begin, len).await;
+        let runs = self.objects().written(oid, begin, len).await;
         let runs = runs.map_err(|error| self.stuck(&error))?;
         let write = |run: Range<u64>| {
             let data = data.slice((run.start - begin) as usize, (run.end - run.start) as usize);
@@ -335,14 +339,14 @@ impl Repair {
 
     /// Gives the number of bytes.
     async fn push_omap(&self, oid: &Arc<ObjectId>) -> Result<u64, Stop> {
-        let (store, mut bytes) = (&self.osd.store, 0);
-        let header = store.omap_header(oid).await.map_err(|error| self.stuck(&error))?;
+        let (objects, mut bytes) = (self.objects(), 0);
+        let header = objects.omap_header(oid).await.map_err(|error| self.stuck(&error))?;
         let room = self.osd.room_to_push(self.to, header.len() as u64).await;
         self.push_steps(oid, [Step::SetOmapHeader { header }]).await?;
         drop(room);
         let mut range = OmapRange::all(OMAP_PAGE_BYTES);
         loop {
-            let page = store.omap_page(oid, &range).await.map_err(|error| self.stuck(&error))?;
+            let page = objects.omap_page(oid, &range).await.map_err(|error| self.stuck(&error))?;
             range = range.after(&page);
             let page_bytes = page.entries.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
             bytes += page_bytes;
@@ -363,7 +367,7 @@ impl Repair {
     async fn piece(&self, oid: &ObjectId, off: u64, to: u64) -> Result<(Payload, Option<Lost>), Stop> {
         let (mut len, mut lost) = (to - off, None);
         while len > 0 {
-            let Unhealed { error, fate } = match heal::read(&self.osd, oid, off, len, IfUnfound::Fail).await {
+            let Unhealed { error, fate } = match self.objects().read(oid, off, len, IfUnfound::Fail).await {
                 Ok(data) => return Ok((data, lost)),
                 Err(unhealed) => unhealed,
             };

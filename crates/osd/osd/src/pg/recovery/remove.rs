@@ -10,8 +10,9 @@ use carmine_store::StoreError;
 use carmine_types::{PgId, SpgId, errno};
 use carmine_wire::osdmap::OsdMap;
 
-use super::Pg;
 use crate::op::{ClientOp, Outcome};
+use crate::pg::Pg;
+use crate::pg::copies::own_store;
 use crate::shard::OsdShard;
 
 /// Objects removed in one transaction.
@@ -51,7 +52,7 @@ impl Pg {
 pub(crate) fn remove_orphans(osd: &Rc<OsdShard>, first: &Arc<OsdMap>) {
     let (own, first) = (Rc::clone(osd), Arc::clone(first));
     osd.shard.spawn(Group::Recovery, "orphans", async move {
-        let pgs = match own.store.list_pgs().await {
+        let pgs = match own_store(&own).list_pgs().await {
             Ok(pgs) => pgs,
             Err(error) => return tracing::warn!("PGs of deleted pools cannot be looked for: {error}"),
         };
@@ -80,18 +81,18 @@ pub(crate) async fn remove_objects(osd: &OsdShard, pg: SpgId, bits: u32) -> Resu
     let part = if bits == WHOLE_POOL { SpgId { pgid: PgId { ps: 0, ..pg.pgid }, ..pg } } else { pg };
     let mut objects = 0;
     loop {
-        let page = osd.store.list(part, bits, None, PAGE).await?;
+        let page = own_store(osd).list(part, bits, None, PAGE).await?;
         if page.is_empty() {
             break;
         }
         objects += page.len();
         let mut txn = Transaction::new(part, bits);
         txn.changes.extend(page.into_iter().map(|oid| ObjectChange::new(oid, [Step::Remove])));
-        let prepared = osd.store.prepare(&txn.changes).await?;
-        let commit = osd.store.submit(txn);
+        let prepared = own_store(osd).prepare(&txn.changes).await?;
+        let commit = own_store(osd).submit(txn);
         drop(prepared);
         commit.await?;
     }
-    osd.store.submit(Transaction { forget_pg: true, ..Transaction::new(pg, bits) }).await?;
+    own_store(osd).submit(Transaction { forget_pg: true, ..Transaction::new(pg, bits) }).await?;
     Ok(objects)
 }

@@ -12,12 +12,13 @@ use carmine_reactor::sync::Permit;
 use carmine_types::{Errno, ObjectId, OsdId, errno};
 use carmine_wire::osdmap::consts::{FLAG_NOBACKFILL, FLAG_NOREBALANCE, FLAG_NORECOVER};
 
+use super::Target;
 use super::missing::Begun;
 use super::push::{Repair, Stop};
 use super::reserve::{self, Reservation};
-use super::{Pg, Target};
 use crate::for_each::for_each;
 use crate::messages::{PgAck, PgComplete, PgReserve, Reserve};
+use crate::pg::Pg;
 use crate::shard::OsdShard;
 
 /// Pause before a replica that has no place free is asked again.

@@ -10,9 +10,10 @@ use carmine_pgtypes::{ObjectChange, PgInfo, Step, Transaction};
 use carmine_reactor::Group;
 use carmine_types::{Epoch, Eversion};
 
-use super::Pg;
 use crate::error::OpError;
 use crate::messages::{PgAck, PgStray};
+use crate::pg::Pg;
+use crate::pg::copies::own_store;
 use crate::shard::OsdShard;
 
 /// Time between two questions.
@@ -88,22 +89,22 @@ impl Pg {
         self.write_down(osd, give_up).await?;
         let mut objects = 0;
         loop {
-            let page = osd.store.list(self.id, self.peer.bits(), None, PAGE).await?;
+            let page = own_store(osd).list(self.id, self.peer.bits(), None, PAGE).await?;
             let mut txn = self.peer.transaction();
             objects += page.len();
             txn.changes.extend(page.into_iter().map(|oid| ObjectChange::new(oid, [Step::Remove])));
-            let _prepared = osd.store.prepare(&txn.changes).await?;
+            let _prepared = own_store(osd).prepare(&txn.changes).await?;
             if is_over() {
                 return Ok(None);
             }
             if txn.changes.is_empty() {
                 break;
             }
-            osd.store.submit(txn).await?;
+            own_store(osd).submit(txn).await?;
             osd.shard.sleep(PAUSE).await;
         }
         self.peer.forget_log();
-        osd.store.submit(Transaction { forget_pg: true, ..self.peer.transaction() }).await?;
+        own_store(osd).submit(Transaction { forget_pg: true, ..self.peer.transaction() }).await?;
         Ok(Some(objects))
     }
 }

@@ -13,9 +13,8 @@ use carmine_pgtypes::PgInfo;
 use carmine_reactor::Group;
 use carmine_types::ObjectId;
 
-use super::Pg;
-use crate::pg::copies::heal::{self, Fate, IfUnfound, Unhealed};
-use crate::pg::{family, scrub};
+use crate::pg::copies::{Fate, IfUnfound, Unhealed};
+use crate::pg::{Pg, family, scrub};
 use crate::shard::OsdShard;
 
 /// Objects that are written down of a PG at the most. One that has more waits until they are found.
@@ -29,7 +28,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 
 impl Pg {
     /// An object is unfound, or is not any more.
-    pub(in crate::pg) fn note_unfound(self: &Rc<Self>, osd: &OsdShard, oid: &ObjectId, is_unfound: bool) {
+    pub(in crate::pg) fn note_unfound(&self, osd: &OsdShard, oid: &ObjectId, is_unfound: bool) {
         if is_unfound {
             self.recovery.unfound.borrow_mut().insert(oid.clone());
             self.look_for_unfound(osd);
@@ -56,12 +55,13 @@ impl Pg {
     }
 
     /// Looks for what is unfound until all of it is found or lost.
-    pub(super) fn look_for_unfound(self: &Rc<Self>, osd: &OsdShard) {
+    pub(super) fn look_for_unfound(&self, osd: &OsdShard) {
         self.recovery.unfound.borrow_mut().extend(self.peer.info().unfound);
         let is_idle = self.recovery.unfound.borrow().is_empty() || self.recovery.is_searching.get();
         let Some(osd) = OsdShard::of(&osd.shard).filter(|_| !is_idle) else { return };
+        let Some(pg) = osd.pg(self.id) else { return };
         self.recovery.is_searching.set(true);
-        let (shard, pg) = (osd.shard.clone(), Rc::clone(self));
+        let shard = osd.shard.clone();
         let search = Search { osd, pg, generation: self.peer.generation() };
         shard.spawn(Group::Recovery, "unfound", async move { search.all().await });
     }
@@ -124,10 +124,11 @@ impl Search {
     /// Reads all of an object, which gives this copy what somebody else has of it.
     async fn read(&self, oid: &ObjectId) -> Result<(), Unhealed> {
         let unknown = |error| Unhealed { error, fate: Fate::Unknown };
-        let size = self.osd.store.stat(oid).await.map_err(unknown)?.map_or(0, |meta| meta.size);
+        let objects = self.pg.objects(&self.osd);
+        let size = objects.stat(oid).await.map_err(unknown)?.map_or(0, |meta| meta.size);
         let mut off = 0;
         while off < size && !self.is_over() {
-            heal::read(&self.osd, oid, off, PIECE_BYTES.min(size - off), IfUnfound::Fail).await?;
+            objects.read(oid, off, PIECE_BYTES.min(size - off), IfUnfound::Fail).await?;
             off += PIECE_BYTES;
         }
         Ok(())

@@ -24,7 +24,7 @@ use super::scan::{checksums, of_header, part};
 use crate::config::{REQUEST_BYTES_MAX, TXN_BYTES_MAX};
 use crate::messages::{PgData, PgFetch, PgObject, PgRead, Scanned};
 use crate::op::{ClientOp, ReplyTo};
-use crate::pg::copies::heal::{self, IfUnfound};
+use crate::pg::copies::{IfUnfound, own_store};
 use crate::pg::op::exec::Plan;
 use crate::pg::op::extra::Extra;
 use crate::pg::op::snaps::CloneChange;
@@ -79,11 +79,12 @@ impl Run {
     /// No copy can be read whole; together they may have all blocks. Heals those of this copy, each from any member that has it;
     /// what is wrong then.
     async fn heal(&self, oid: &Arc<ObjectId>) -> Result<Option<Inconsistent>, End> {
-        let size = self.osd.store.stat(oid).await?.map_or(0, |meta| meta.size);
+        let objects = self.pg.objects(&self.osd);
+        let size = objects.stat(oid).await?.map_or(0, |meta| meta.size);
         let mut off = 0;
         while off < size {
             let piece = PIECE_BYTES.min(size - off);
-            let read = heal::read(&self.osd, oid, off, piece, IfUnfound::Fail).await;
+            let read = objects.read(oid, off, piece, IfUnfound::Fail).await;
             read.map_err(|unhealed| End::from(unhealed.error))?;
             self.current()?;
             off += piece;
@@ -141,7 +142,7 @@ impl Run {
         let len = PIECE_BYTES.min(size - off);
         self.osd.pace.take(&self.osd.shard, len).await;
         let data = if from == self.osd.config.id {
-            self.osd.store.read(oid, off, len).await?
+            own_store(&self.osd).read(oid, off, len).await?
         } else {
             let head = self.pg.head(&self.osd);
             let read = PgRead { head, off, len: len as u32, oid: oid.clone() };
@@ -163,7 +164,7 @@ impl Run {
     /// Metadata of the copy of a member.
     pub(super) async fn meta_of(&self, member: OsdId, oid: &ObjectId) -> Result<ObjectMeta, End> {
         if member == self.osd.config.id {
-            return Ok(self.osd.store.stat(oid).await?.unwrap_or_default());
+            return Ok(own_store(&self.osd).stat(oid).await?.unwrap_or_default());
         }
         let ask = |head| Message::of(&PgFetch { head, oid: oid.clone(), from: None });
         Ok(self.ask(member, ask, |answer: &PgObject| answer.result).await?.meta)
@@ -175,7 +176,7 @@ impl Run {
     }
 
     async fn own_content(&self, oid: &ObjectId) -> Result<Content, End> {
-        let store = &self.osd.store;
+        let store = own_store(&self.osd);
         let meta = store.stat(oid).await?.ok_or_else(|| End::Failed("it is gone".to_owned()))?;
         let mut content = Content::new(meta, store.omap_header(oid).await?)?;
         let mut range = OmapRange::all(OMAP_PAGE_BYTES);
@@ -216,13 +217,14 @@ impl Run {
         steps: SmallVec<[Step; 2]>,
     ) -> Result<(), End> {
         let (osd, pg) = (&self.osd, &self.pg);
-        let own = osd.store.stat(oid).await.ok().flatten();
+        let objects = pg.objects(osd);
+        let own = objects.stat(oid).await.ok().flatten();
         let mut plan = Plan::failed(0);
         plan.txn.changes.push(ObjectChange { oid: Arc::clone(oid), steps });
         if plan.txn.bytes_max() > TXN_BYTES_MAX {
             return Err(End::Failed(format!("its steps take more than {TXN_BYTES_MAX} bytes")));
         }
-        let _prepared = heal::prepare(osd, &plan.txn.changes, IfUnfound::Fail).await?;
+        let _prepared = objects.prepare(&plan.txn.changes, IfUnfound::Fail).await?;
         // Nothing suspends from here on until the entry is submitted.
         self.current()?;
         let mut request =

@@ -164,21 +164,21 @@ impl Run {
 
     /// The objects of a chunk, and the first one behind them.
     async fn list(&self, from: &ObjectId) -> Result<(Vec<Arc<ObjectId>>, Option<ObjectId>), End> {
-        let page =
-            self.osd.store.list(self.pg.id, self.pg.peer.bits(), Some(from), CHUNK_OBJECTS + 1).await?;
-        let (mut objects, mut bytes) = (Vec::new(), 0u64);
+        let objects = self.pg.objects(&self.osd);
+        let page = objects.list(Some(from), CHUNK_OBJECTS + 1).await?;
+        let (mut listed, mut bytes) = (Vec::new(), 0u64);
         for oid in page.into_iter().filter(|oid| !family::mapper::is_mapper(oid)) {
             if self.order.deep {
                 // Objects that cannot be read are for the comparison to report.
-                let meta = self.osd.store.stat(&oid).await.ok().flatten();
+                let meta = objects.stat(&oid).await.ok().flatten();
                 bytes = bytes.saturating_add(meta.map_or(0, |meta| meta.size));
             }
-            if objects.len() == CHUNK_OBJECTS || (bytes > CHUNK_BYTES && !objects.is_empty()) {
-                return Ok((objects, Some(oid)));
+            if listed.len() == CHUNK_OBJECTS || (bytes > CHUNK_BYTES && !listed.is_empty()) {
+                return Ok((listed, Some(oid)));
             }
-            objects.push(Arc::new(oid));
+            listed.push(Arc::new(oid));
         }
-        Ok((objects, None))
+        Ok((listed, None))
     }
 
     /// Writes to these objects may go on.

@@ -13,6 +13,7 @@ use carmine_wire::pgls::HObject;
 use super::OMAP_PAGE_BYTES;
 use crate::error::OpError;
 use crate::messages::{PgFetch, PgObject, PgScrub, PgScrubMap, ScanCursor, Scanned};
+use crate::pg::copies::own_store;
 use crate::pg::{Pg, family};
 use crate::shard::OsdShard;
 
@@ -39,7 +40,7 @@ pub(super) async fn scan(
 ) -> Result<Page, StoreError> {
     let mut scan =
         Scan { osd, deep, left: (osd.pace.bytes_per_second() / 2).clamp(ANSWER_BYTES_MIN, ANSWER_BYTES) };
-    let page = osd.store.list(pg.id, pg.peer.bits(), Some(&from.oid), OBJECTS + 1).await?;
+    let page = own_store(osd).list(pg.id, pg.peer.bits(), Some(&from.oid), OBJECTS + 1).await?;
     let mut from = Some(from);
     let mut found = Vec::new();
     for (at, oid) in page.into_iter().enumerate() {
@@ -77,7 +78,7 @@ enum Looked {
 impl Scan<'_> {
     async fn object(&mut self, mut at: ScanCursor) -> Result<Looked, StoreError> {
         self.spend(META_BYTES).await;
-        let meta = match self.osd.store.stat(&at.oid).await {
+        let meta = match own_store(self.osd).stat(&at.oid).await {
             Ok(None) => return Ok(Looked::Gone),
             Ok(Some(meta)) => meta,
             Err(error) => return bad(&error).map(|()| Looked::Whole(unknown(at.oid))).ok_or(error),
@@ -121,7 +122,7 @@ impl Scan<'_> {
             if self.left == 0 {
                 return Ok(false);
             }
-            let data = self.osd.store.read(&at.oid, off, STRIDE_BYTES.min(meta.size - off)).await?;
+            let data = own_store(self.osd).read(&at.oid, off, STRIDE_BYTES.min(meta.size - off)).await?;
             if data.is_empty() {
                 break; // it has become shorter meanwhile
             }
@@ -134,7 +135,7 @@ impl Scan<'_> {
     }
 
     async fn omap(&mut self, at: &mut ScanCursor) -> Result<bool, StoreError> {
-        let store = &self.osd.store;
+        let store = own_store(self.osd);
         if at.key.is_none() {
             at.omap = of_header(store.omap_header(&at.oid).await?.as_slice());
         }
@@ -236,16 +237,16 @@ impl Pg {
             if !self.peer.contains(&oid) {
                 return Err(OpError::of(errno::EINVAL));
             }
-            let meta = osd.store.stat(&oid).await?.ok_or(OpError::of(errno::ENOENT))?;
+            let meta = own_store(osd).stat(&oid).await?.ok_or(OpError::of(errno::ENOENT))?;
             let has_omap = meta.has_omap;
             let object = |header, entries, more| PgObject { head, result: 0, meta, header, entries, more };
             let Some(start) = from else {
                 // The header alone may be as long as a message.
-                let header = osd.store.omap_header(&oid).await?.as_slice().to_vec();
+                let header = own_store(osd).omap_header(&oid).await?.as_slice().to_vec();
                 return Ok(object(header, Vec::new(), has_omap));
             };
             let range = OmapRange { start, ..OmapRange::all(OMAP_PAGE_BYTES) };
-            let page = osd.store.omap_page(&oid, &range).await?;
+            let page = own_store(osd).omap_page(&oid, &range).await?;
             let entries =
                 page.entries.into_iter().map(|(key, value)| (key.into(), value.as_slice().to_vec()));
             Ok(object(Vec::new(), entries.collect(), page.more))

@@ -7,6 +7,7 @@ use carmine_types::{ObjectId, SNAP_HEAD};
 use carmine_wire::scrub::{InconsistentSnapset, ShownClone, ShownSnapset, snapset_errors};
 
 use super::run::{End, Run};
+use crate::pg::copies::own_store;
 use crate::pg::family;
 
 /// Contradictions that an entry stands for. Clones that a head does not know are counted with themselves.
@@ -45,7 +46,7 @@ impl Run {
 
     /// The clones that it tells of are there, with the sizes that it says.
     async fn of_head(&self, head: &ObjectId) -> Result<Vec<InconsistentSnapset>, End> {
-        let Some(meta) = self.osd.store.stat(head).await? else { return Ok(Vec::new()) };
+        let Some(meta) = own_store(&self.osd).stat(head).await? else { return Ok(Vec::new()) };
         let Ok(set) = family::set_of(&meta) else {
             return Ok(vec![entry(head, snapset_errors::SNAPSET_CORRUPTED, None)]);
         };
@@ -53,7 +54,7 @@ impl Run {
         let (mut missing, mut wrong) = (Vec::new(), Vec::new());
         for clone in &set.clones {
             let oid = family::clone_of(head, clone.id);
-            match self.osd.store.stat(&oid).await? {
+            match own_store(&self.osd).stat(&oid).await? {
                 None => missing.push(clone.id),
                 Some(meta) if meta.size != clone.size => {
                     wrong.push(entry(&oid, snapset_errors::SIZE_MISMATCH, None));
@@ -71,7 +72,7 @@ impl Run {
     /// Its head tells of it.
     async fn of_clone(&self, oid: &ObjectId) -> Result<Vec<InconsistentSnapset>, End> {
         let head = family::head_of(oid);
-        let meta = self.osd.store.stat(&head).await?;
+        let meta = own_store(&self.osd).stat(&head).await?;
         let set = meta.as_ref().and_then(|meta| family::set_of(meta).ok()).map(Option::unwrap_or_default);
         if set.as_ref().is_some_and(|set| set.clone_of(oid.snap).is_some()) {
             return Ok(Vec::new());

@@ -7,15 +7,15 @@ use carmine_wire::osd_op::{ANSWER_BYTES, Checksum, OsdOp, flags::checksum};
 
 use crate::error::OpError;
 use crate::op::ClientOp;
+use crate::pg::copies::Objects;
 use crate::pg::op::exec::ObjectState;
-use crate::shard::OsdShard;
 
 /// Bytes that are read at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
 /// The input is the value that each checksum begins with, the output their number and they.
 pub(in crate::pg) async fn step(
-    osd: &OsdShard,
+    objects: Objects<'_>,
     client_op: &ClientOp,
     state: &ObjectState<'_>,
     op: &OsdOp,
@@ -34,19 +34,19 @@ pub(in crate::pg) async fn step(
         return Err(OpError::of(errno::EMSGSIZE));
     }
     if output > ANSWER_BYTES {
-        client_op.take_more(osd).await;
+        client_op.take_more(objects.osd).await;
     }
     let out = ((len / chunk) as u32).to_le_bytes().to_vec();
     let mut sums = Sums { now: start.clone(), start, chunk, left: chunk, out };
     let (mut at, end) = (wanted.offset, wanted.offset + len);
     while at < end {
-        let piece = state.bytes(osd, &OsdOp::read(at, PIECE_BYTES.min(end - at))).await?;
+        let piece = state.bytes(objects, &OsdOp::read(at, PIECE_BYTES.min(end - at))).await?;
         if piece.is_empty() {
             return Err(OpError::because(errno::EIO, format_args!("nothing at {at} of {end}")));
         }
         sums.add(&piece);
         at += piece.len() as u64;
-        osd.shard.yield_now().await;
+        objects.osd.shard.yield_now().await;
     }
     Ok(Payload::from(sums.out))
 }

@@ -10,9 +10,9 @@ use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp};
 use super::decode;
 use crate::error::OpError;
 use crate::op::ClientOp;
+use crate::pg::copies::Objects;
 use crate::pg::family;
 use crate::pg::op::exec::ObjectState;
-use crate::shard::OsdShard;
 
 /// Entries of the omap in one answer.
 const ENTRIES_MAX: usize = 1024;
@@ -61,7 +61,7 @@ struct Piece {
 
 /// Answers with as much behind the cursor as the client wants, and as one answer may have.
 pub(in crate::pg) async fn get(
-    osd: &OsdShard,
+    objects: Objects<'_>,
     client_op: &ClientOp,
     state: &mut ObjectState<'_>,
     input: &[u8],
@@ -71,12 +71,12 @@ pub(in crate::pg) async fn get(
     let set = state.was.as_ref().map(family::set_of).transpose()?.flatten();
     let seq = set.map_or(0, |set| set.seq);
     let mtime = state.was.as_ref().map_or(state.mtime, |was| was.mtime);
-    let piece = piece(osd, client_op, state, &mut cursor, wanted).await?;
+    let piece = piece(objects, client_op, state, &mut cursor, wanted).await?;
     Ok(Payload::from(encode(state.size, mtime, seq, &piece, &cursor)))
 }
 
 async fn piece(
-    osd: &OsdShard,
+    objects: Objects<'_>,
     client_op: &ClientOp,
     state: &mut ObjectState<'_>,
     cursor: &mut Cursor,
@@ -85,7 +85,7 @@ async fn piece(
     let mut piece = Piece::default();
     if !cursor.has_attrs {
         if state.xattrs.bytes() as u64 > ANSWER_BYTES {
-            client_op.take_more(osd).await;
+            client_op.take_more(objects.osd).await;
         }
         let all = state.user_xattrs().into_iter();
         piece.attrs = all.map(|(name, value)| (name.to_vec(), value.clone())).collect();
@@ -95,7 +95,7 @@ async fn piece(
     if left > 0 && !cursor.has_data {
         let length = state.size.saturating_sub(cursor.offset).min(left);
         if length > 0 {
-            piece.data = state.bytes(osd, &OsdOp::read(cursor.offset, length)).await?.to_vec();
+            piece.data = state.bytes(objects, &OsdOp::read(cursor.offset, length)).await?.to_vec();
         }
         left -= length;
         cursor.offset += piece.data.len() as u64;
@@ -105,7 +105,7 @@ async fn piece(
         cursor.has_omap = true;
     } else if left > 0 && cursor.has_data && !cursor.has_omap {
         if cursor.key.is_empty() {
-            piece.header = state.omap_header(osd).await?;
+            piece.header = state.omap_header(objects).await?;
         }
         let range = OmapRange {
             start: cursor.key.clone(),
@@ -114,7 +114,7 @@ async fn piece(
             entries_max: ENTRIES_MAX,
             bytes_max: left as usize,
         };
-        piece.omap = state.omap_page(osd, &range).await?;
+        piece.omap = state.omap_page(objects, &range).await?;
         cursor.has_omap = !piece.omap.more;
         if let Some((last, _)) = piece.omap.entries.last() {
             cursor.key = last.to_vec();

@@ -11,10 +11,10 @@ use super::omap::Missing;
 use crate::config::WRITE_BYTES_MAX;
 use crate::error::OpError;
 use crate::op::ClientOp;
+use crate::pg::copies::Objects;
 use crate::pg::family;
 use crate::pg::op::exec::{ObjectState, read_bytes};
 use crate::pg::op::{snaps, sparse};
-use crate::shard::OsdShard;
 
 /// Most bytes of an object that a class method gets: a map of 2 bits for each of 256 Mi objects.
 pub(crate) const METHOD_BYTES_MAX: u64 = 64 << 20;
@@ -22,7 +22,7 @@ pub(crate) const METHOD_BYTES_MAX: u64 = 64 << 20;
 const REPEAT_BYTES: usize = 64 << 10;
 
 pub(in crate::pg) async fn step(
-    osd: &OsdShard,
+    objects: Objects<'_>,
     client_op: &ClientOp,
     state: &mut ObjectState<'_>,
     op: &OsdOp,
@@ -34,13 +34,13 @@ pub(in crate::pg) async fn step(
             if !client_op.is_write {
                 state.must_exist()?;
             }
-            let stored = state.bytes(osd, op).await?;
+            let stored = state.bytes(objects, op).await?;
             compare::extent(&input, &stored).map(|()| Payload::new())
         }
         ops::MAPEXT => {
             state.must_exist()?;
             match state.stored_size() {
-                Some(size) => sparse::map(osd, state.oid, size, op).await,
+                Some(size) => sparse::map(objects, state.oid, size, op).await,
                 None => Ok(sparse::no_extents()),
             }
         }
@@ -91,9 +91,9 @@ fn repeated(pattern: &Payload, length: u64, data_length: u64) -> Result<Payload,
 impl ObjectState<'_> {
     /// The bytes of an operation's range up to the object's end, each as it was before the request, as in Ceph: new ones are in
     /// no store yet.
-    pub(in crate::pg) async fn bytes(&self, osd: &OsdShard, op: &OsdOp) -> Result<Payload, OpError> {
+    pub(in crate::pg) async fn bytes(&self, objects: Objects<'_>, op: &OsdOp) -> Result<Payload, OpError> {
         match self.stored_size() {
-            Some(size) => read_bytes(osd, self.oid, size, op, self.left).await,
+            Some(size) => read_bytes(objects, self.oid, size, op, self.left).await,
             None => Ok(Payload::new()),
         }
     }
@@ -125,7 +125,7 @@ impl ObjectState<'_> {
     /// Looks these bytes up.
     pub(in crate::pg) async fn look_up_bytes(
         &mut self,
-        osd: &OsdShard,
+        objects: Objects<'_>,
         op: &ClientOp,
         range: Range<u64>,
     ) -> Result<(), OpError> {
@@ -135,9 +135,9 @@ impl ObjectState<'_> {
             return Err(OpError::of(errno::EFBIG));
         }
         if bytes > ANSWER_BYTES {
-            op.take_more(osd).await;
+            op.take_more(objects.osd).await;
         }
-        let part = self.bytes(osd, &OsdOp::read(range.start, range.end - range.start)).await?;
+        let part = self.bytes(objects, &OsdOp::read(range.start, range.end - range.start)).await?;
         self.extra.get_or_insert_default().parts.push((range, part));
         Ok(())
     }
@@ -146,7 +146,12 @@ impl ObjectState<'_> {
     ///
     /// # Errors
     /// EFBIG: they are more than `max`; ENOENT; those of the store.
-    pub(crate) async fn load_data(&mut self, osd: &OsdShard, op: &ClientOp, max: u64) -> Result<(), OpError> {
+    pub(crate) async fn load_data(
+        &mut self,
+        objects: Objects<'_>,
+        op: &ClientOp,
+        max: u64,
+    ) -> Result<(), OpError> {
         if self.extra.as_ref().is_some_and(|extra| extra.data.is_some()) {
             return Ok(());
         }
@@ -157,9 +162,9 @@ impl ObjectState<'_> {
             return Err(OpError::of(errno::EFBIG));
         }
         if self.size > ANSWER_BYTES {
-            op.take_more(osd).await;
+            op.take_more(objects.osd).await;
         }
-        let data = self.bytes(osd, &OsdOp::read(0, 0)).await?.to_vec();
+        let data = self.bytes(objects, &OsdOp::read(0, 0)).await?.to_vec();
         self.extra.get_or_insert_default().data = Some(data);
         Ok(())
     }

@@ -81,7 +81,7 @@ pub(in crate::pg) async fn step(
     request: &OsdOp,
     input: Range<usize>,
 ) -> Result<Told, OpError> {
-    let input = op.data.slice(input.start, input.len());
+    let (input, objects) = (op.data.slice(input.start, input.len()), pg.objects(osd));
     if state.is_rolled_back() && reads_attrs(request.code) {
         return Err(OpError::of(errno::EOPNOTSUPP)); // what it would see is in no store yet
     }
@@ -90,9 +90,9 @@ pub(in crate::pg) async fn step(
             snaps::roll_back(osd, pg, state, request.snap().snapid).await.map(|()| Payload::new())
         }
         ops::MAPEXT | ops::CMPEXT | ops::WRITE_SAME | ops::LIST_SNAPS => {
-            data::step(osd, op, state, request, input).await
+            data::step(objects, op, state, request, input).await
         }
-        ops::CHECKSUM => checksum::step(osd, op, state, request, &input.to_vec()).await,
+        ops::CHECKSUM => checksum::step(objects, op, state, request, &input.to_vec()).await,
         ops::CMP_XATTR => return xattr::compared(state, request, &input.to_vec()),
         ops::GET_XATTR | ops::GET_XATTRS | ops::SET_XATTR | ops::RM_XATTR => {
             xattr::step(osd, op, state, request, &input.to_vec()).await
@@ -106,19 +106,19 @@ pub(in crate::pg) async fn step(
         | ops::OMAP_SET_HEADER
         | ops::OMAP_CLEAR
         | ops::OMAP_RM_KEYS
-        | ops::OMAP_RM_RANGE => omap::step(osd, op, state, request, &input.to_vec()).await,
+        | ops::OMAP_RM_RANGE => omap::step(objects, op, state, request, &input.to_vec()).await,
         ops::WATCH | ops::NOTIFY | ops::NOTIFY_ACK | ops::LIST_WATCHERS => {
             watches::step(osd, op, state, request, &input.to_vec())
         }
-        ops::COPY_GET => copy_get::get(osd, op, state, &input.to_vec()).await,
+        ops::COPY_GET => copy_get::get(objects, op, state, &input.to_vec()).await,
         ops::COPY_FROM | ops::COPY_FROM2 => {
             copy::from(osd, op, state, request, &input.to_vec()).await.map(|()| Payload::new())
         }
-        ops::TMAP_UPDATE => tmap::update(osd, op, state, &input.to_vec()).await.map(|()| Payload::new()),
+        ops::TMAP_UPDATE => tmap::update(objects, op, state, &input.to_vec()).await.map(|()| Payload::new()),
         ops::CACHE_PIN | ops::CACHE_UNPIN | ops::CACHE_FLUSH | ops::CACHE_EVICT | ops::CACHE_TRY_FLUSH => {
             Err(OpError::of(errno::EINVAL)) // no pool is a cache
         }
-        ops::CALL => return cls::call(osd, op, state, request, &input.to_vec()).await,
+        ops::CALL => return cls::call(objects, op, state, request, &input.to_vec()).await,
         code => {
             osd.refuse(&format!("operation {} ({code:#x})", ops::name(code)));
             Err(OpError::of(errno::EOPNOTSUPP))

@@ -14,8 +14,8 @@ use super::{compare, decode};
 use crate::config::TXN_BYTES_MAX;
 use crate::error::OpError;
 use crate::op::ClientOp;
+use crate::pg::copies::Objects;
 use crate::pg::op::exec::ObjectState;
-use crate::shard::OsdShard;
 
 /// Most entries in one answer, whatever the client asks for (Ceph's osd_max_omap_entries_per_request).
 const ENTRIES_MAX: u64 = 1024;
@@ -25,7 +25,7 @@ const LOOKUPS: usize = 64;
 type Key = Box<[u8]>;
 
 pub(in crate::pg) async fn step(
-    osd: &OsdShard,
+    objects: Objects<'_>,
     client_op: &ClientOp,
     state: &mut ObjectState<'_>,
     op: &OsdOp,
@@ -52,21 +52,21 @@ pub(in crate::pg) async fn step(
     match op.code {
         ops::OMAP_GET_KEYS => {
             let (after, max) = decode(input, |d| Ok((d.blob()?, d.u64()?)))?;
-            let page = page(osd, client_op, state, (after, max, b"")).await?;
+            let page = page(objects, client_op, state, (after, max, b"")).await?;
             Ok(encode_page(&page, |e, (key, _)| e.blob(key)))
         }
         ops::OMAP_GET_VALS => {
             let (after, max, prefix) = decode(input, |d| Ok((d.blob()?, d.u64()?, d.blob()?)))?;
-            let page = page(osd, client_op, state, (after, max, prefix)).await?;
+            let page = page(objects, client_op, state, (after, max, prefix)).await?;
             Ok(encode_page(&page, put_entry))
         }
         ops::OMAP_GET_HEADER => {
-            let header = state.omap_header(osd).await?;
-            take_more_for(osd, client_op, header.len() as u64).await;
+            let header = state.omap_header(objects).await?;
+            take_more_for(objects, client_op, header.len() as u64).await;
             Ok(Payload::from(header))
         }
-        ops::OMAP_GET_VALS_BY_KEYS => values_of(osd, client_op, state, keys(input)?).await,
-        ops::OMAP_CMP => compare_values(osd, state, input).await.map(|()| Payload::new()),
+        ops::OMAP_GET_VALS_BY_KEYS => values_of(objects, client_op, state, keys(input)?).await,
+        ops::OMAP_CMP => compare_values(objects, state, input).await.map(|()| Payload::new()),
         ops::OMAP_CLEAR if state.omap().is_none() => Ok(Payload::new()),
         ops::OMAP_CLEAR => change(state, Step::ClearOmap),
         ops::OMAP_RM_KEYS => {
@@ -103,14 +103,14 @@ fn change(state: &mut ObjectState<'_>, step: Step) -> Result<Payload, OpError> {
 }
 
 /// Waits for room for an answer of so many bytes, if it is longer than the request was let in for: it has one long value.
-async fn take_more_for(osd: &OsdShard, client_op: &ClientOp, bytes: u64) {
+async fn take_more_for(objects: Objects<'_>, client_op: &ClientOp, bytes: u64) {
     if bytes > ANSWER_BYTES {
-        client_op.take_more(osd).await;
+        client_op.take_more(objects.osd).await;
     }
 }
 
 async fn page(
-    osd: &OsdShard,
+    objects: Objects<'_>,
     client_op: &ClientOp,
     state: &mut ObjectState<'_>,
     (after, max, prefix): (&[u8], u64, &[u8]),
@@ -123,10 +123,10 @@ async fn page(
         entries_max: max.clamp(1, ENTRIES_MAX) as usize,
         bytes_max: ANSWER_BYTES as usize,
     };
-    let mut page = state.omap_page(osd, &range).await?;
+    let mut page = state.omap_page(objects, &range).await?;
     // The last value may be as long as all before it, and is counted on.
     let bytes: usize = page.entries.iter().map(|(key, value)| key.len() + value.len()).sum();
-    take_more_for(osd, client_op, (bytes as u64).saturating_sub(ANSWER_BYTES)).await;
+    take_more_for(objects, client_op, (bytes as u64).saturating_sub(ANSWER_BYTES)).await;
     if max == 0 {
         page.more = !page.entries.is_empty();
         page.entries.clear();
@@ -149,7 +149,7 @@ fn put_entry(e: &mut Encoder<'_>, (key, value): &(Key, Bytes)) {
 
 /// Those of the keys that are there, in order, each once: however often it was asked for.
 async fn values_of(
-    osd: &OsdShard,
+    objects: Objects<'_>,
     client_op: &ClientOp,
     state: &mut ObjectState<'_>,
     mut keys: Vec<Key>,
@@ -158,19 +158,23 @@ async fn values_of(
     keys.dedup();
     let (mut found, mut bytes) = (Vec::new(), 0);
     for keys in keys.chunks(LOOKUPS) {
-        let values = state.omap_values(osd, keys).await?;
+        let values = state.omap_values(objects, keys).await?;
         let there = keys.iter().cloned().zip(values).filter_map(|(key, value)| Some((key, value?)));
         found.extend(there.inspect(|(key, value)| bytes += (key.len() + value.len()) as u64));
         if bytes > state.left {
             return Err(OpError::of(errno::EMSGSIZE));
         }
-        take_more_for(osd, client_op, bytes).await;
+        take_more_for(objects, client_op, bytes).await;
     }
     Ok(Payload::from(Encoder::collect(|e| e.vec(&found, put_entry))))
 }
 
 /// OMAP_CMP: all values before the request, as in Ceph, must compare as they are asked to.
-async fn compare_values(osd: &OsdShard, state: &mut ObjectState<'_>, input: &[u8]) -> Result<(), OpError> {
+async fn compare_values(
+    objects: Objects<'_>,
+    state: &mut ObjectState<'_>,
+    input: &[u8],
+) -> Result<(), OpError> {
     if !state.omap().is_none() {
         state.must_be_stored()?;
     }
@@ -180,7 +184,7 @@ async fn compare_values(osd: &OsdShard, state: &mut ObjectState<'_>, input: &[u8
     let wanted = wanted.into_iter().map(|(given, cmp_op)| Ok((given, compare::omap_op(cmp_op)?)));
     let wanted = wanted.collect::<Result<Vec<_>, OpError>>()?;
     let changed = state.extra.as_mut().and_then(|extra| extra.omap.take());
-    let stored = state.omap_values(osd, &keys).await;
+    let stored = state.omap_values(objects, &keys).await;
     state.extra.get_or_insert_default().omap = changed;
     wanted
         .iter()
@@ -297,24 +301,24 @@ impl ObjectState<'_> {
     }
 
     /// The omap header.
-    pub(in crate::pg) async fn omap_header(&mut self, osd: &OsdShard) -> Result<Bytes, OpError> {
+    pub(in crate::pg) async fn omap_header(&mut self, objects: Objects<'_>) -> Result<Bytes, OpError> {
         match self.omap() {
             OmapView { header: Some(header), .. } => Ok(header.clone()),
             OmapView { is_hidden: true, .. } => Ok(Bytes::new()),
-            _ => osd.store.omap_header(self.oid).await.map_err(OpError::from),
+            _ => objects.omap_header(self.oid).await.map_err(OpError::from),
         }
     }
 
     /// The values of these keys; `None` for those that are not there.
     pub(in crate::pg) async fn omap_values(
         &mut self,
-        osd: &OsdShard,
+        objects: Objects<'_>,
         keys: &[Box<[u8]>],
     ) -> Result<Vec<Option<Bytes>>, OpError> {
         let stored = if self.omap().is_hidden {
             vec![None; keys.len()]
         } else {
-            osd.store.omap_values(self.oid, keys).await?
+            objects.omap_values(self.oid, keys).await?
         };
         let view = self.omap();
         Ok(keys.iter().zip(stored).map(|(key, stored)| view.known(key).unwrap_or(stored)).collect())
@@ -323,7 +327,7 @@ impl ObjectState<'_> {
     /// A page of the omap.
     pub(in crate::pg) async fn omap_page(
         &mut self,
-        osd: &OsdShard,
+        objects: Objects<'_>,
         range: &OmapRange,
     ) -> Result<OmapPage, OpError> {
         let (mut out, mut rest) = (OmapPage::default(), Some(range.clone()));
@@ -331,7 +335,7 @@ impl ObjectState<'_> {
             let page = if self.omap().is_hidden {
                 OmapPage::default()
             } else {
-                osd.store.omap_page(self.oid, &range).await?
+                objects.omap_page(self.oid, &range).await?
             };
             rest = self.omap().merge(range, page, &mut out);
         }
@@ -381,21 +385,25 @@ impl ObjectState<'_> {
     }
 
     /// Looks up what a class method has asked for; `false` if there is nothing.
-    pub(crate) async fn look_up_missing(&mut self, osd: &OsdShard, op: &ClientOp) -> Result<bool, OpError> {
+    pub(crate) async fn look_up_missing(
+        &mut self,
+        objects: Objects<'_>,
+        op: &ClientOp,
+    ) -> Result<bool, OpError> {
         match self.omap().missing.take() {
             None => return Ok(false),
             Some(Missing::Value(key)) => {
                 let keys = [key];
-                let values = osd.store.omap_values(self.oid, &keys).await?;
+                let values = objects.omap_values(self.oid, &keys).await?;
                 self.omap().values.extend(keys.into_iter().zip(values));
             }
             Some(Missing::Page(range)) => {
-                let page = osd.store.omap_page(self.oid, &range).await?;
+                let page = objects.omap_page(self.oid, &range).await?;
                 self.omap().pages.push((range, page));
             }
-            Some(Missing::Bytes(range)) => self.look_up_bytes(osd, op, range).await?,
+            Some(Missing::Bytes(range)) => self.look_up_bytes(objects, op, range).await?,
             Some(Missing::Header) => {
-                let header = osd.store.omap_header(self.oid).await?;
+                let header = objects.omap_header(self.oid).await?;
                 self.omap().header = Some(header);
             }
         }

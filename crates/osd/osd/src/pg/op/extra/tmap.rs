@@ -10,15 +10,15 @@ use carmine_types::errno;
 use super::decode;
 use crate::error::OpError;
 use crate::op::ClientOp;
+use crate::pg::copies::Objects;
 use crate::pg::op::exec::ObjectState;
-use crate::shard::OsdShard;
 
 /// Longest object of this kind: its entries take more memory than bytes.
 const OBJECT_BYTES_MAX: u64 = 16 << 20;
 
 /// Executes the commands of the input, all of them or none. An object that is not there, or has no bytes, is an empty map.
 pub(in crate::pg) async fn update(
-    osd: &OsdShard,
+    objects: Objects<'_>,
     client_op: &ClientOp,
     state: &mut ObjectState<'_>,
     input: &[u8],
@@ -26,7 +26,7 @@ pub(in crate::pg) async fn update(
     if input.is_empty() {
         return Ok(());
     }
-    state.load_data(osd, client_op, OBJECT_BYTES_MAX).await?;
+    state.load_data(objects, client_op, OBJECT_BYTES_MAX).await?;
     let data = state.extra.get_or_insert_default().data_mut();
     let stored = data.as_deref().unwrap_or_default();
     let mut map = if stored.is_empty() { Map::default() } else { Map::decode(stored)? };

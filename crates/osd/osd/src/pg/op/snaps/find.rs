@@ -24,7 +24,8 @@ pub(in crate::pg) struct Target {
 /// # Errors
 /// Those of the store.
 pub(in crate::pg) async fn find(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<Target, OpError> {
-    let head = osd.store.stat(&op.oid).await?;
+    let objects = pg.objects(osd);
+    let head = objects.stat(&op.oid).await?;
     let of_head = |meta| Target { oid: Arc::clone(&op.oid), meta };
     match op.request.snapid {
         SNAP_HEAD => Ok(of_head(seen(head)?)),
@@ -38,7 +39,7 @@ pub(in crate::pg) async fn find(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Resul
                 At::Nothing => Ok(of_head(None)),
                 At::Clone(id) => {
                     let oid = Arc::new(clone_of(&op.oid, id));
-                    let meta = osd.store.stat(&oid).await?;
+                    let meta = objects.stat(&oid).await?;
                     Ok(Target { oid, meta })
                 }
             }

@@ -24,6 +24,7 @@ use crate::op::{ClientOp, ReplyTo};
 use crate::pg::Pg;
 use crate::pg::family::{clone_of, mapper, set_of};
 use crate::pg::op::exec::Plan;
+use crate::pg::op::extra::Extra;
 use crate::shard::OsdShard;
 
 /// Objects that are looked up at a time.
@@ -115,7 +116,7 @@ impl Pg {
         while let Some(snap) = self.ops.snaps.next_to_trim() {
             self.may_go_on(osd, generation)?;
             loop {
-                let objects = mapper::some_of(osd, self, snap, PAGE).await?;
+                let objects = self.some_of(osd, snap).await?;
                 self.may_go_on(osd, generation)?;
                 if objects.is_empty() {
                     break;
@@ -131,6 +132,15 @@ impl Pg {
             self.ops.snaps.note_trimmed(snap);
         }
         Ok(())
+    }
+
+    /// Some of the objects with clones that show a snapshot.
+    async fn some_of(&self, osd: &OsdShard, snap: u64) -> Result<Vec<ObjectId>, StoreError> {
+        let objects = self.objects(osd);
+        match objects.omap_page(&mapper::oid(self.id), &mapper::range(snap, PAGE)).await {
+            Err(StoreError::NotFound(_)) => Ok(Vec::new()),
+            page => mapper::heads(&page?),
+        }
     }
 
     fn may_go_on(&self, osd: &OsdShard, generation: u64) -> Result<(), End> {
@@ -185,7 +195,7 @@ pub(in crate::pg) async fn plan(
     op: &ClientOp,
     snap: u64,
 ) -> Result<Box<Plan>, OpError> {
-    let stored = osd.store.stat(&op.oid).await?;
+    let stored = pg.objects(osd).stat(&op.oid).await?;
     let forget = ObjectChange::new(mapper::oid(pg.id), [mapper::remove(snap, &op.oid)]);
     let mut plan = Box::new(Plan::failed(0));
     plan.txn.changes.push(forget);
@@ -195,7 +205,7 @@ pub(in crate::pg) async fn plan(
     if trimmed == Trimmed::Nothing {
         return Ok(plan);
     }
-    let mut extra = Box::<crate::pg::Extra>::default();
+    let mut extra = Box::<Extra>::default();
     extra.mtime = Some(stored.mtime);
     if let Trimmed::Gone { id, size } = trimmed {
         plan.txn.changes.push(ObjectChange::new(clone_of(&op.oid, id), [Step::Remove]));

@@ -212,7 +212,7 @@ pub(in crate::pg) async fn roll_back(
         return if at == At::Head && state.exists { touch(state) } else { remove(state) };
     };
     let from = Arc::new(clone_of(state.oid, id));
-    let meta = osd.store.stat(&from).await?.ok_or(OpError::of(errno::EIO))?;
+    let meta = pg.objects(osd).stat(&from).await?.ok_or(OpError::of(errno::EIO))?;
     let Some(writing) = state.writing() else { return Err(OpError::of(errno::EIO)) };
     if writing.rolled_back.is_some() {
         return Err(OpError::of(errno::EINVAL));
