@@ -1,14 +1,15 @@
-//! A placement group on the reactor that owns it. It has four parts, each with private state:
+//! A placement group on the reactor that owns it. It is composed of five parts, each with a type and private state:
 //!
-//! - `carmine_peering::Peering` decides what the PG does: phases, intervals, attempts. `shell` carries its effects out and
-//!   brings it events; `push` copies objects to replicas; `follow` carries out the orders of another primary.
-//! - `pipeline`: the operations, from those that wait for an active PG over the queue of each object (`object`) to the
-//!   writes in flight.
-//! - `log`: the PG log in memory, as the store has it.
-//! - `backend`: makes a change durable on all members.
+//! - `op`, [`ClientOps`]: the operations of clients, from those that wait for an active PG over the queue of each object to the writes in
+//!   flight. `op/write.rs` shows the whole path of a write, `op/read.rs` that of everything else.
+//! - `copies`, [`Copies`]: makes a change durable on all members, applies the changes of another primary, and reads objects.
+//! - `peer`, [`Peer`]: who may serve. `carmine_peering::Peering` decides what the PG does: phases, intervals, attempts. Around it are what
+//!   brings it events, the leases, the PG log, and what the monitor is told.
+//! - `recovery`, [`Recoveries`]: gives members what they lack, before the PG serves and beside clients.
+//! - `scrub`, [`Scrubs`]: compares the copies, and repairs them.
 //!
-//! `write` shows the whole path of a write; `read` that of everything else; `replica` applies the writes of another primary; `scrub`
-//! compares the copies; `stat` is what the monitor is told.
+//! `effects` carries out what the state machine decides, in all parts. `family` has names that all of them use: an object and its clones.
+//! The parts call each other by methods of [`Pg`]; what they import from each other is listed in ARCHITECTURE.md.
 //!
 //! Invariants: versions are given at submission, without a suspension in between; what is durable is a prefix of the log;
 //! a write is answered when it is durable here and on every replica; a read waits for the writes of its object. A task
@@ -16,6 +17,7 @@
 //! of the old one are started over, in order, or were dropped.
 
 mod copies;
+mod effects;
 mod family;
 mod op;
 mod peer;

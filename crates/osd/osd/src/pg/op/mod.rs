@@ -1,4 +1,9 @@
 //! What clients ask of a PG. `write` shows the whole path of a write, and `read` that of everything else.
+//!
+//! - `pipeline`: all operations that are not answered, and the queue of each object (`object`).
+//! - `exec`: executes a request, and turns one that writes into a plan. `sparse`, `list`: sparse reads, and listings of the PG.
+//! - `extra`, `snaps`: attributes, class methods, watches, and snapshots, which plain reads and writes never pass.
+//! - `usage`, `served`: how many objects the PG has, and what its clients were answered.
 
 pub(crate) mod exec;
 pub(crate) mod extra;

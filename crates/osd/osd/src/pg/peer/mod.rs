@@ -1,4 +1,9 @@
-//! Who may serve a PG: the driver of the state machine and its orders, the leases, and the log that tells what a copy has.
+//! Who may serve a PG, and what its copy has.
+//!
+//! - `shell`: drives the state machine (`carmine_peering`). `follow`: the orders of another primary, on the replica.
+//! - `lease`: until when a primary may serve, and what its replicas have promised.
+//! - `log`: the PG log in memory, as the store has it, and the PG's info.
+//! - `stat`: what the monitor is told.
 
 pub(crate) mod follow;
 pub(crate) mod lease;

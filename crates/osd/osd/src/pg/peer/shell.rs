@@ -1,5 +1,5 @@
-//! Carries out what [`Peering`](carmine_peering::Peering) decides, and brings it what happens: maps, answers of replicas,
-//! the ends of pauses, what became durable.
+//! Brings [`Peering`](carmine_peering::Peering) what happens: maps, answers of replicas, the ends of pauses, what became durable; and
+//! does what it decides where that takes time. `effects` carries out the rest.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use carmine_crush::{MapView, Standing, wanted_temp};
 use carmine_messenger::Message;
-use carmine_peering::{
-    Copy, Effect, Effects, Event, Lease, Level, Map, Member, OsdState, Phase, Place, Then, Trouble,
-};
+use carmine_peering::{Copy, Effects, Event, Lease, Map, Member, OsdState, Phase, Place, Then, Trouble};
 use carmine_pgtypes::{LogEntry, PgInfo, pg_bits};
 use carmine_reactor::Group;
 use carmine_store::StoreError;
@@ -18,11 +16,9 @@ use carmine_wire::header::Front;
 use carmine_wire::osdmap::{PgPool, Pin};
 
 use crate::error::OpError;
-use crate::join;
 use crate::messages::{Head, PgAck, PgActivate, PgNotify, PgQuery, Promise};
 use crate::pg::Pg;
 use crate::pg::copies::own_store;
-use crate::pg::recovery::push::{self, Repair};
 use crate::shard::OsdShard;
 
 /// What is said of a PG whose state the store does not give.
@@ -108,60 +104,8 @@ impl Pg {
         then
     }
 
-    fn perform(self: &Rc<Self>, osd: &Rc<OsdShard>, effect: Effect) {
-        match effect {
-            Effect::StartOver => {
-                self.ops.pipeline().start_over();
-                self.peer.leases.start_over();
-                self.copies.start_over(self.peer.last_update().version);
-                self.recovery.start_over();
-            }
-            Effect::DropOps => {
-                let ops = self.ops.pipeline().take_waiting();
-                osd.metrics.borrow_mut().ops_dropped += ops.len() as u64;
-                ops.iter().for_each(|op| op.abandon());
-                self.ops.forget_clients();
-                self.scrub.forget();
-                self.forget_told();
-            }
-            Effect::Query { attempt, to } => self.work(osd, Work::Query { attempt, to }),
-            Effect::Repair { attempt, to, place, keeps_place, changed, may_lead } => {
-                let repair = Repair::beside(osd, self, attempt, to);
-                push::start(Repair { place, keeps_place, changed, may_lead, ..repair });
-            }
-            Effect::WriteInfo { attempt, info } => {
-                self.peer.leases.ask(osd.shard.now_ns());
-                self.write_info(osd, attempt, info);
-            }
-            Effect::Activate { attempt, to, place, is_whole } => {
-                self.work(osd, Work::Activate { attempt, to, place, is_whole });
-            }
-            Effect::Recover { to, place, .. } => self.expect_recovery(to, place),
-            Effect::Serve { followers } => {
-                self.copies.backend().serve(&followers, self.recovery.windows());
-                if !osd.stopping.get() {
-                    self.peer.leases.serve(&followers, osd.config.heartbeat.lease());
-                }
-                self.start_recovery(osd);
-                osd.metrics.borrow_mut().activations += 1;
-                self.count_objects(osd);
-                self.ops.snaps().start_over();
-                self.trim_snaps(osd);
-                self.resume(osd);
-            }
-            Effect::AwaitLease { attempt, lease } => self.work(osd, Work::AwaitLease { attempt, lease }),
-            Effect::WantUpThru { epoch } => join::want_up_thru(osd, epoch),
-            Effect::Timer { attempt, after } => self.work(osd, Work::Pause { attempt, after }),
-            Effect::TellPrimary { errno } => self.tell_primary(osd, errno.0),
-            Effect::Log(Level::Info, why) => {
-                tracing::info!("pg {}: begins its interval anew: {why}", self.id);
-            }
-            Effect::Log(Level::Error, why) => tracing::error!("pg {}: {why}", self.id),
-        }
-    }
-
     /// Does what takes time in a task, which brings the event that follows.
-    fn work(self: &Rc<Self>, osd: &Rc<OsdShard>, work: Work) {
+    pub(in crate::pg) fn work(self: &Rc<Self>, osd: &Rc<OsdShard>, work: Work) {
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Recovery, "peering", async move {
             // A message of an attempt that is over must not go out in the name of the next one.
@@ -305,7 +249,7 @@ impl Pg {
         Ok(written?)
     }
 
-    fn write_info(self: &Rc<Self>, osd: &Rc<OsdShard>, attempt: u64, info: PgInfo) {
+    pub(in crate::pg) fn write_info(self: &Rc<Self>, osd: &Rc<OsdShard>, attempt: u64, info: PgInfo) {
         let commit = self.peer.write_info(osd, |old| *old = info);
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Recovery, "pg-info", async move {
@@ -361,7 +305,7 @@ impl Pg {
 }
 
 /// Work that takes time.
-enum Work {
+pub(in crate::pg) enum Work {
     Query { attempt: u64, to: OsdId },
     Activate { attempt: u64, to: OsdId, place: Place, is_whole: bool },
     AwaitLease { attempt: u64, lease: Lease },
