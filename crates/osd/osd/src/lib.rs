@@ -1,11 +1,11 @@
 //! The OSD: placement groups on reactors, the way of a client's operation, replication and activation.
 //!
 //! A message arrives on the shard that serves its connection (`dispatch`), hops to the shard that owns its PG if that is
-//! another one, waits there for its map and for an active PG (`pg`), is queued on its object (`pg/object`), is executed
-//! (`pg/exec`), and if it writes (`pg/write`): gets its version, goes to the store and to the replicas (`pg/backend`) in one
+//! another one, waits there for its map and for an active PG (`pg`), is queued on its object (`pg/op/object`), is executed
+//! (`pg/op/exec`), and if it writes (`pg/op/write`): gets its version, goes to the store and to the replicas (`pg/copies/backend`) in one
 //! step and is answered when it is durable everywhere. Maps come in on shard 0 (`join`, `maps`), which also watches other OSDs
-//! (`heartbeat`); a new acting set begins an interval, in which `carmine-peering` makes the copies equal (`pg/shell` and
-//! `pg/push`, answered by `pg/follow`).
+//! (`heartbeat`); a new acting set begins an interval, in which `carmine-peering` makes the copies equal (`pg/peer/shell` and
+//! `pg/recovery/push`, answered by `pg/peer/follow`).
 //!
 //! Invariants: a PG is touched by its shard only; this crate makes no system call and knows no monitor but through
 //! `carmine-client`'s session; nothing that a client or a peer sends panics.

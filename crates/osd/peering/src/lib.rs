@@ -1,7 +1,7 @@
 //! Peering: how the copies of a placement group become equal at the start of an interval, and stay so.
 //!
 //! [`Peering`] is a pure state machine. It takes an [`Event`] and gives [`Effects`]; it has no clock, does no I/O and waits
-//! for nothing. The OSD (`carmine-osd`, `pg/shell.rs`) carries the effects out and brings the results back as events; the
+//! for nothing. The OSD (`carmine-osd`, `pg/peer/shell.rs`) carries the effects out and brings the results back as events; the
 //! tests of this crate explore every sequence of events up to a bound instead.
 //!
 //! Phases: `Loading` (the PG's state is read from the store) → by the map: primary: `Peering` → `Active`; member but not

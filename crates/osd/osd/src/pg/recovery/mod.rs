@@ -2,13 +2,14 @@
 //!
 //! - `missing`: the objects that members lack by the log. Writes to them wait from the activation on, and an object that one
 //!   waits for is pushed first, whatever else is under way. Reads do not wait: the primary has all objects. One that it cannot
-//!   read, nor any member, is unfound (`pg/heal.rs`), and is left until it is found or lost.
-//! - `window`, `backfill`: a copy of which no log tells what it lacks is compared object by object, by their versions. It is
-//!   sent the changes of the objects that the backfill has passed, and of the others only the log entries.
+//!   read, nor any member, is unfound (`copies/heal.rs`), and is left until it is found or lost.
+//! - `backfill`: a copy of which no log tells what it lacks is compared object by object, by their versions. It is sent the
+//!   changes of the objects that the backfill has passed, and of the others only the log entries (`copies/window.rs`).
+//! - `push`: copies an object to a member, also before the PG serves.
 //! - `run`: does both, one PG's targets one after the other, within reservations (`reserve`), limits and the map's flags.
 //! - `unfound`: what is unfound is looked for; what was so before the PG served is written down.
 //! - `answer`: the replica's side.
-//! - `stray`: copies of OSDs that left a PG go when nobody needs them.
+//! - `stray`: copies of OSDs that left a PG go when nobody needs them. `remove`: so do those of deleted pools.
 
 mod answer;
 mod backfill;
