@@ -36,10 +36,11 @@ impl Pg {
     }
 }
 
-/// Those that do not heal are as the methods of [`Store`] of the same names. On the way of plain operations they give the store's own
-/// futures, which are no larger for it.
+/// Methods that do not heal do what those of [`Store`] of the same names do. Those that plain operations call return the store's own
+/// future: one around it would be larger.
 impl<'a> Objects<'a> {
-    /// Where all bytes of the objects are. Where each member has a part of them, methods that call this read from several members.
+    /// The store that has the objects' bytes and omaps whole. Where each member has only a part of them, each method that calls this reads
+    /// from several members instead.
     fn whole(self) -> &'a Store {
         match self.pg.copies.backend.kind() {
             Kind::Replicated => &self.osd.store,
