@@ -14,7 +14,7 @@ use carmine_peering::intervals::Sources;
 use carmine_pgtypes::ObjectChange;
 use carmine_reactor::Payload;
 use carmine_store::{Prepared, StoreError};
-use carmine_types::{Errno, ObjectId, OsdId, errno};
+use carmine_types::{Errno, ObjectId, OsdId, SpgId, errno};
 
 use crate::error::OpError;
 use crate::messages::{Head, PgData, PgRead};
@@ -149,8 +149,8 @@ pub(in crate::pg) async fn heal(
 }
 
 fn pg_of(osd: &OsdShard, oid: &ObjectId) -> Option<Rc<Pg>> {
-    let id = osd.view()?.object_pg(oid.pool, &oid.nspace, &oid.key, &oid.name)?;
-    osd.pg(id.into())
+    let pgid = osd.view()?.object_pg(oid.pool, &oid.nspace, &oid.key, &oid.name)?;
+    osd.pg(SpgId { pgid, shard: oid.shard })
 }
 
 /// The outcome of asking others for a block.
