@@ -100,7 +100,7 @@ impl fmt::Display for SpgId {
     }
 }
 
-/// The text is not a PG id of the form `1.7f`.
+/// The text is not a PG id of the form `1.7f`, or `1.7fs2` where it may have a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadPgId(pub String);
 
@@ -121,6 +121,19 @@ impl FromStr for PgId {
         let pool = pool.parse().map_err(|_| bad())?;
         let ps = u32::from_str_radix(seed, 16).map_err(|_| bad())?;
         Ok(PgId { pool, ps })
+    }
+}
+
+impl FromStr for SpgId {
+    type Err = BadPgId;
+
+    /// A PG without a shard is that of a replicated pool.
+    fn from_str(text: &str) -> Result<SpgId, BadPgId> {
+        let Some((pgid, shard)) = text.split_once('s') else { return text.parse().map(SpgId::replicated) };
+        match shard.parse() {
+            Ok(shard @ 0..) => Ok(SpgId { pgid: pgid.parse()?, shard }),
+            _ => Err(BadPgId(text.to_owned())),
+        }
     }
 }
 
@@ -235,10 +248,16 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_is_printed_only_where_there_are_several() {
+    fn a_shard_is_printed_only_where_there_are_several_and_parses_back() {
         let pg = PgId::new(1, 0x7f);
         assert_eq!(SpgId::from(pg).to_string(), "1.7f");
         assert_eq!(SpgId { pgid: pg, shard: 2 }.to_string(), "1.7fs2");
+        for id in [SpgId::from(pg), SpgId { pgid: pg, shard: 2 }] {
+            assert_eq!(id.to_string().parse(), Ok(id));
+        }
+        for bad in ["", "1.7fs", "1.7fs-1", "1.7fs128", "1.7fs2s3", "s2", "1.s2"] {
+            assert!(bad.parse::<SpgId>().is_err(), "{bad}");
+        }
     }
 
     #[test]

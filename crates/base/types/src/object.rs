@@ -50,7 +50,7 @@ impl ObjectId {
         }
     }
 
-    /// The smallest possible id with this pool and hash: a cursor, not an object.
+    /// The smallest possible id with this pool and hash, of those without a shard and without a generation: a cursor, not an object.
     pub fn cursor(pool: i64, hash: u32) -> ObjectId {
         ObjectId {
             pool,

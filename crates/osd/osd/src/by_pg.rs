@@ -1,11 +1,11 @@
-//! Values of PGs, each found by its number without a search.
+//! Values of PGs, each found by its number without a search. Two shards of one PG are two PGs here.
 
 use carmine_types::SpgId;
 
 /// A pool's values by the numbers of its PGs.
 type Pool<T> = ((i64, i8), Vec<Option<T>>);
 
-/// Values by PG, in order. The PGs of a pool are numbered from 0 on, and so a PG is found by its number.
+/// Values by PG, in order of pools, then shards, then numbers. The PGs of a pool are numbered from 0 on, and so a PG is found by its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ByPg<T> {
     /// By pool and shard, ascending: there are few.
@@ -44,7 +44,7 @@ impl<T> ByPg<T> {
         pgs[seed] = Some(value);
     }
 
-    /// PGs and values, in order.
+    /// PGs and values, in that order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SpgId, &T)> {
         self.pools.iter().flat_map(|((pool, shard), pgs)| {
             let id = |ps| SpgId { pgid: carmine_types::PgId::new(*pool, ps), shard: *shard };
@@ -75,19 +75,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn is_an_ordered_map(pgs in prop::collection::vec((-1..4i64, 0..40u32, any::<u8>()), 0..60), gone in -1..4i64) {
+        fn is_an_ordered_map(pgs in prop::collection::vec((-1..4i64, -1..2i8, 0..40u32, any::<u8>()), 0..60), gone in -1..4i64) {
             let (mut by_pg, mut model) = (ByPg::default(), BTreeMap::new());
-            for (pool, ps, value) in pgs {
-                let id = SpgId::from(PgId::new(pool, ps));
-                by_pg.insert(id, value);
-                model.insert(id, value);
+            for (pool, shard, ps, value) in pgs {
+                by_pg.insert(SpgId { pgid: PgId::new(pool, ps), shard }, value);
+                model.insert((pool, shard, ps), value);
             }
-            prop_assert!(by_pg.iter().eq(model.iter().map(|(id, value)| (*id, value))));
-            let taken: Vec<u8> = model.extract_if(.., |id, _| id.pgid.pool == gone).map(|(_, value)| value).collect();
+            let key = |id: SpgId| (id.pgid.pool, id.shard, id.pgid.ps);
+            prop_assert!(by_pg.iter().map(|(id, value)| (key(id), value)).eq(model.iter().map(|(key, value)| (*key, value))));
+            let taken: Vec<u8> = model.extract_if(.., |(pool, ..), _| *pool == gone).map(|(_, value)| value).collect();
             prop_assert_eq!(by_pg.take_pools(|pool| pool == gone), taken);
-            for (pool, ps) in (-2..5).flat_map(|pool| [0, 1, 39, 40, u32::MAX].map(|ps| (pool, ps))) {
-                let id = SpgId::from(PgId::new(pool, ps));
-                prop_assert_eq!(by_pg.get(id), model.get(&id));
+            for (pool, shard) in (-2..5).flat_map(|pool| (-2..3).map(move |shard| (pool, shard))) {
+                for ps in (0..=40).chain([u32::MAX]) {
+                    let id = SpgId { pgid: PgId::new(pool, ps), shard };
+                    prop_assert_eq!(by_pg.get(id), model.get(&key(id)));
+                }
             }
         }
     }

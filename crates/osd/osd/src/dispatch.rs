@@ -111,7 +111,7 @@ fn client_op(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
         share_map(osd, state, epoch);
     }
     let (parts, permit) = msg.into_parts();
-    if osd.owner(pg) == Some(osd.shard.id()) {
+    if osd.owner(osd.primary_part(pg)) == Some(osd.shard.id()) {
         local_op(osd, conn, parts, permit);
     } else {
         place_op(osd, Unplaced { conn: Rc::clone(conn), pg, epoch, parts, permit });
@@ -139,7 +139,7 @@ pub(crate) struct Unplaced {
 /// Sends an operation to the shard that owns its PG. A PG that our map does not have may be in the client's map: the
 /// operation waits for that, here, since only then it is known where it goes.
 pub(crate) fn place_op(osd: &Rc<OsdShard>, op: Unplaced) {
-    match osd.owner(op.pg) {
+    match osd.owner(osd.primary_part(op.pg)) {
         Some(owner) if owner != osd.shard.id() => hop(osd, owner, op),
         None if op.epoch > osd.epoch() => osd.unplaced.borrow_mut().push(op),
         None => {
@@ -200,7 +200,7 @@ pub(crate) fn route_op(osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
     }
     let id = op.request.pg;
     let primary = osd.view.borrow().as_ref().and_then(|view| view.acting_primary(id));
-    match osd.pg(id.into()) {
+    match osd.pg(osd.primary_part(id)) {
         Some(pg) if primary == Some(osd.config.id) => pg.take(osd, op),
         // Only the primary answers reads, and this makes the client ask it.
         Some(_) if op.may_go_to_replicas() => op.reply(osd, Outcome::error(errno::EAGAIN)),
@@ -225,7 +225,7 @@ fn replication(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
     };
     let (parts, permit) = msg.into_parts();
     let here = osd.shard.id();
-    match osd.owner(pg.pgid) {
+    match osd.owner(pg) {
         Some(owner) if owner != here => {
             let conn = conn.id();
             let token = permit.map(Permit::detach);

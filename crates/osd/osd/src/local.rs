@@ -43,7 +43,9 @@ impl LocalPgs {
 
     fn is_mine(&self, pg: PgId) -> bool {
         let primary = self.osd.view().and_then(|view| view.acting_primary(pg));
-        pg.pool == self.pool && primary == Some(self.osd.config.id) && self.osd.pg(pg.into()).is_some()
+        pg.pool == self.pool
+            && primary == Some(self.osd.config.id)
+            && self.osd.pg(self.osd.primary_part(pg)).is_some()
     }
 
     /// Whether this shard is primary of the object's PG.

@@ -8,10 +8,10 @@ use carmine_crush::MapView;
 use carmine_messenger::Message;
 use carmine_peering::OsdState;
 use carmine_reactor::ShardId;
-use carmine_types::{Epoch, OsdId, PgId, SpgId};
+use carmine_types::{Epoch, NO_SHARD, OsdId, PgId, SpgId};
 use carmine_wire::EntityAddr;
 use carmine_wire::mon_msg::OsdMapMsg;
-use carmine_wire::osdmap::OsdMap;
+use carmine_wire::osdmap::{OsdMap, PgPool};
 
 use crate::by_pg::ByPg;
 use crate::pg::{Pg, remove_orphans};
@@ -36,8 +36,9 @@ impl OsdShard {
         let shards = self.shard.shards();
         let resized = self.resized_pools(map);
         // New PGs of such a pool would be halves of those that are here.
-        let is_made = |pg: &PgId| !resized.contains(&pg.pool) || self.owner(*pg).is_some();
-        let mine = view.pgs_of(self.config.id).map(|(pg, _)| pg).filter(is_made);
+        let is_made = |pg: &SpgId| !resized.contains(&pg.pgid.pool) || self.owner(*pg).is_some();
+        let own = self.config.id;
+        let mine = view.pgs_of(own).flat_map(|(pg, _)| parts_of(&view, pg, own)).filter(is_made);
         let table = self.table.borrow().with(mine, shards).of_pools(|pool| map.pools.contains_key(&pool));
         let table = Arc::new(table);
         if self.epoch() == Epoch(0) {
@@ -75,9 +76,9 @@ impl OsdShard {
     }
 
     /// PGs that the store has and this OSD is no member of get an owner, too, on shard 0.
-    pub(crate) fn adopt(self: &Rc<Self>, strays: impl Iterator<Item = PgId>) {
+    pub(crate) fn adopt(self: &Rc<Self>, strays: impl Iterator<Item = SpgId>) {
         let Some(view) = self.view() else { return };
-        let exists = |pg: &PgId| view.map().pool(pg.pool).is_some_and(|pool| pg.ps < pool.pg_num);
+        let exists = |pg: &SpgId| view.map().pool(pg.pgid.pool).is_some_and(|pool| pg.pgid.ps < pool.pg_num);
         let table = self.table.borrow().with(strays.filter(exists), self.shard.shards());
         self.spread(&view, &Arc::new(table));
     }
@@ -107,7 +108,6 @@ impl OsdShard {
         self.remove_pgs_of_deleted_pools(&view);
         let (here, osds) = (self.shard.id(), osd_states(view.map()));
         for (id, _) in table.iter().filter(|(_, owner)| *owner == here) {
-            let id = SpgId::from(id);
             let known = self.pg(id);
             let pg = known.clone().unwrap_or_else(|| Pg::new(id, self.config.id, self.config.log));
             pg.on_map(self, &view, &osds);
@@ -175,9 +175,31 @@ pub(crate) fn share_map(osd: &OsdShard, state: &ConnState, client_epoch: Epoch) 
     }
 }
 
+/// The parts of a PG that an OSD has by a map: the PG itself in a replicated pool; in an erasure-coded one a shard for each of its
+/// places in the acting set.
+pub(crate) fn parts_of(view: &MapView, pg: PgId, osd: OsdId) -> impl Iterator<Item = SpgId> + '_ {
+    let is_sharded = view.map().pool(pg.pool).is_some_and(PgPool::is_erasure);
+    let places = (0..=i8::MAX).zip(&view.mapping(pg).acting);
+    let own = places.filter(move |(_, item)| OsdId::from_item(**item) == Some(osd)).map(|(place, _)| place);
+    let most = if is_sharded { usize::MAX } else { 1 };
+    own.take(most).map(move |place| SpgId { pgid: pg, shard: if is_sharded { place } else { NO_SHARD } })
+}
+
+/// The part of a PG that serves its clients by a map: the primary's. Clients name the PG alone.
+#[inline]
+pub(crate) fn primary_part(view: &MapView, pg: PgId) -> SpgId {
+    if !view.map().pool(pg.pool).is_some_and(PgPool::is_erasure) {
+        return SpgId::replicated(pg);
+    }
+    let primary = view.acting_primary(pg);
+    let part = primary.and_then(|primary| parts_of(view, pg, primary).next());
+    part.unwrap_or(SpgId::replicated(pg))
+}
+
 // The table of PGs and their reactors.
 
-/// The PGs that an OSD serves and the reactor that owns each. A PG stays with its reactor while the process runs.
+/// The PGs that an OSD serves, by shard, and the reactor that owns each. Two shards of one PG may have different owners. A shard of a PG
+/// stays with its reactor while the process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PgTable {
     owners: ByPg<ShardId>,
@@ -185,25 +207,25 @@ pub struct PgTable {
 
 impl PgTable {
     /// The owner of a PG.
-    pub fn owner(&self, pg: PgId) -> Option<ShardId> {
-        self.owners.get(pg.into()).copied()
+    pub fn owner(&self, pg: SpgId) -> Option<ShardId> {
+        self.owners.get(pg).copied()
     }
 
-    /// PGs and owners, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (PgId, ShardId)> + '_ {
-        self.owners.iter().map(|(pg, shard)| (pg.pgid, *shard))
+    /// PGs and owners, in order of pools, then shards.
+    pub fn iter(&self) -> impl Iterator<Item = (SpgId, ShardId)> + '_ {
+        self.owners.iter().map(|(pg, owner)| (pg, *owner))
     }
 
     /// The table with these PGs added: each goes to the reactor that has the fewest so far, the first of them on a tie, so
     /// PGs that come at once are dealt evenly and in order.
-    pub fn with(&self, pgs: impl Iterator<Item = PgId>, shards: u16) -> PgTable {
+    pub fn with(&self, pgs: impl Iterator<Item = SpgId>, shards: u16) -> PgTable {
         let mut owners = self.owners.clone();
         let mut counts = self.counts(shards);
         for pg in pgs {
-            if owners.get(pg.into()).is_none() {
+            if owners.get(pg).is_none() {
                 let least = (0..shards).min_by_key(|s| counts[usize::from(*s)]).unwrap_or(0);
                 counts[usize::from(least)] += 1;
-                owners.insert(pg.into(), ShardId(least));
+                owners.insert(pg, ShardId(least));
             }
         }
         PgTable { owners }
@@ -227,17 +249,62 @@ impl PgTable {
 
 #[cfg(test)]
 mod tests {
+    use carmine_types::{NO_OSD, UTime, Uuid};
+    use carmine_wire::osdmap::consts::POOL_ERASURE;
+
     use super::*;
+
+    const PG: PgId = PgId::new(1, 5);
 
     #[test]
     fn pgs_are_dealt_evenly_and_stay() {
-        let pgs = |pool| (0..33).map(move |ps| PgId::new(pool, ps));
+        let pgs = |pool| (0..33).map(move |ps| SpgId::from(PgId::new(pool, ps)));
         let first = PgTable::default().with(pgs(1), 4);
         assert_eq!(first.counts(4), [9, 8, 8, 8]);
         let second = first.with(pgs(1).chain(pgs(2)), 4);
         assert!(first.iter().all(|(pg, shard)| second.owner(pg) == Some(shard)));
         let counts = second.counts(4);
         assert!(counts.iter().max().zip(counts.iter().min()).is_some_and(|(max, min)| max - min <= 1));
-        assert_eq!(second.owner(PgId::new(3, 0)), None);
+        assert_eq!(second.owner(PgId::new(3, 0).into()), None);
+    }
+
+    fn part(pgid: PgId, shard: i8) -> SpgId {
+        SpgId { pgid, shard }
+    }
+
+    #[test]
+    fn shards_of_one_pg_have_owners_of_their_own() {
+        let parts = [part(PG, 0), part(PG, 2)];
+        let first = PgTable::default().with(parts[..1].iter().copied(), 2);
+        assert_eq!(parts.map(|pg| first.owner(pg)), [Some(ShardId(0)), None]);
+        let both = first.with(parts.into_iter(), 2);
+        assert_eq!(parts.map(|pg| both.owner(pg)), [Some(ShardId(0)), Some(ShardId(1))]);
+        assert!(both.iter().eq([(parts[0], ShardId(0)), (parts[1], ShardId(1))]));
+        assert_eq!(both.owner(PG.into()), None, "it is in no pool without shards");
+        assert_eq!(both.of_pools(|pool| pool != PG.pool), PgTable::default());
+    }
+
+    /// A map in which the PG of a pool of this kind is served by these OSDs.
+    fn view(kind: u8, acting: &[i32]) -> MapView {
+        let mut map = OsdMap::new(Uuid([7; 16]), UTime::ZERO);
+        map.epoch = Epoch(1);
+        map.set_max_osd(3);
+        map.osd_state.fill(3);
+        let pool = PgPool { kind, ..PgPool::replicated(4, 1, 8, 0, Epoch(1), UTime::ZERO) };
+        map.pools.insert(PG.pool, pool);
+        map.pg_temp.insert(PG, acting.to_vec());
+        MapView::new(Arc::new(map))
+    }
+
+    #[test]
+    fn the_parts_of_a_pg_are_the_places_in_its_acting_set_where_these_matter() {
+        let parts = |view: &MapView, osd| parts_of(view, PG, OsdId(osd)).collect::<Vec<_>>();
+        let sharded = view(POOL_ERASURE, &[NO_OSD, 2, 1, 2]);
+        assert_eq!(parts(&sharded, 2), [part(PG, 1), part(PG, 3)]);
+        assert_eq!((parts(&sharded, 1), parts(&sharded, 0)), (vec![part(PG, 2)], vec![]));
+        assert_eq!(primary_part(&sharded, PG), part(PG, 1));
+        let replicated = view(PgPool::default().kind, &[1, 2]);
+        assert_eq!(parts(&replicated, 2), [PG.into()]);
+        assert_eq!((parts(&replicated, 0), primary_part(&replicated, PG)), (vec![], PG.into()));
     }
 }

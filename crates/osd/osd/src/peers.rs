@@ -191,7 +191,8 @@ impl Session {
         let route = self.route.borrow();
         let route = route.as_ref()?;
         let listed = route.pgs.binary_search_by_key(&pg.pgid, |(pg, _)| *pg).ok();
-        // A PG that the peer has not dealt yet may go anywhere: the peer forwards it.
+        // A PG that the peer has not dealt yet may go anywhere: the peer forwards it. So it does with what is for another shard of
+        // one than the shard that the route has, which names PGs alone.
         Some(listed.and_then(|at| route.pgs.get(at)).map_or(0, |(_, reactor)| *reactor))
     }
 

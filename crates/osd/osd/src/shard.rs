@@ -19,7 +19,7 @@ use crate::config::{
     LISTS_MAX, LONG_PUSHES_MAX, OsdConfig, PUSHED_BYTES_MAX, REPAIRS_MAX, TRIMS_MAX, WAITING_OPS_MAX,
 };
 use crate::dispatch::Unplaced;
-use crate::maps::PgTable;
+use crate::maps::{PgTable, primary_part};
 use crate::metrics::{STAGES, ShardMetrics, Stages};
 use crate::op::{ClientOp, Origin};
 use crate::options::{Given, RunOptions};
@@ -43,7 +43,7 @@ pub struct OsdShard {
     pub store: Store,
     /// The newest map that reached this shard.
     pub(crate) view: RefCell<Option<Arc<MapView>>>,
-    /// Which shard owns which PG.
+    /// Which reactor owns which PG.
     pub(crate) table: RefCell<Arc<PgTable>>,
     /// Of each pool the number of PGs when its PGs were made here (shard 0).
     pub(crate) pg_nums: RefCell<BTreeMap<i64, u32>>,
@@ -211,9 +211,14 @@ impl OsdShard {
         self.pgs.borrow().get(pg).cloned()
     }
 
-    /// The shard that owns a PG; `None` if this OSD does not serve it.
-    pub(crate) fn owner(&self, pg: PgId) -> Option<ShardId> {
+    /// The reactor that owns a PG; `None` if this OSD does not serve it.
+    pub(crate) fn owner(&self, pg: SpgId) -> Option<ShardId> {
         self.table.borrow().owner(pg)
+    }
+
+    /// The part of a PG that serves its clients by the newest map: what the clients' PG is here.
+    pub(crate) fn primary_part(&self, pg: PgId) -> SpgId {
+        self.view.borrow().as_ref().map_or(pg.into(), |view| primary_part(view, pg))
     }
 
     /// Waits until so many bytes of objects may be pushed to an OSD.

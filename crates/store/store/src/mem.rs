@@ -262,7 +262,12 @@ impl Mem {
 
     pub(crate) fn list(&self, pg: SpgId, bits: u32, from: Option<&ObjectId>, max: usize) -> Vec<ObjectId> {
         let (first, last) = pg_range(pg.pgid.ps, bits);
-        let start = ObjectId { shard: pg.shard, ..ObjectId::cursor(pg.pgid.pool, first.reverse_bits()) };
+        // The first of all generations, too: a cursor has none, and those without one are behind the others.
+        let start = ObjectId {
+            shard: pg.shard,
+            generation: 0,
+            ..ObjectId::cursor(pg.pgid.pool, first.reverse_bits())
+        };
         let start = from.filter(|from| **from > start).unwrap_or(&start);
         let state = self.state.borrow();
         let inside = |oid: &&Arc<ObjectId>| {

@@ -346,8 +346,9 @@ impl Store {
         }
     }
 
-    /// Objects of a PG in Ceph's order (heads and clones), from `from` (inclusive; `None`: the first), at most `max`.
-    /// `bits` is [`pg_bits`](carmine_pgtypes::pg_bits) of the PG.
+    /// Objects of a PG in Ceph's order (heads, clones and all generations), from `from` (inclusive; `None`: the first), at most `max`.
+    /// `bits` is [`pg_bits`](carmine_pgtypes::pg_bits) of the PG. The shard of `from` does not count: it is a place in the PG, and neither
+    /// clients nor members that hold another shard know this one.
     ///
     /// # Errors
     /// If metadata cannot be read or is damaged.
@@ -358,6 +359,9 @@ impl Store {
         from: Option<&ObjectId>,
         max: usize,
     ) -> Result<Vec<ObjectId>, StoreError> {
+        let of_shard = |from: &ObjectId| ObjectId { shard: pg.shard, ..from.clone() };
+        let moved = from.filter(|from| from.shard != pg.shard).map(of_shard);
+        let from = moved.as_ref().or(from);
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.list(pg, bits, from, max)),
             Store::Blue(blue) => blue.noted(blue.0.list(pg, bits, from, max).await),

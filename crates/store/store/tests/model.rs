@@ -1,5 +1,6 @@
 //! Random transactions on the reference model, `cyan` and `blue`: contents, listings, attributes, sizes and logs are the
-//! same, also after a restart, `blue` is clean, and its space is what a scan of it says.
+//! same, also after a restart, `blue` is clean, and its space is what a scan of it says. Two of the PGs are shards of one, and some
+//! objects are generations of one: none has to do with another.
 //!
 //! The long run: `PROPTEST_CASES=5000 cargo test -p carmine-store --test model`.
 
@@ -11,31 +12,38 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carmine_pgtypes::{PgInfo, Transaction};
+use carmine_pgtypes::{PgInfo, Transaction, pg_bits};
 use carmine_reactor::Shard;
 use carmine_reactor::sim::Sim;
 use carmine_store::blue::MountOptions;
 use carmine_store::{Commit, Kv, MemKv, OmapRange, Store, StoreError, StoreShared};
-use carmine_types::Eversion;
+use carmine_types::{Eversion, ObjectId};
 use common::*;
 use proptest::prelude::*;
 
 /// Virtual time for a sequence.
 const LIMIT: Duration = Duration::from_secs(600);
-/// Bytes of the device: enough for five objects of 600 KB, and what their overwrites need until they are durable.
-const DEVICE_BYTES: u64 = 32 << 20;
+/// Bytes of the device: enough for fifteen objects of 600 KB, and what their overwrites need until they are durable.
+const DEVICE_BYTES: u64 = 64 << 20;
+/// PGs that are changed, of those of [`part`].
+const PARTS: usize = 3;
+const OBJECTS: u8 = 5;
+
+/// An object: the number of its PG, and its own there.
+type At = (usize, u8);
 
 #[derive(Clone, Debug)]
 enum Act {
-    Txn(Vec<(u8, Change)>),
+    /// Changes of a PG.
+    Txn(usize, Vec<(u8, Change)>),
     Read {
-        object: u8,
+        object: At,
         off: u64,
         len: u64,
     },
     /// Reads from there on, one after the other, and changes the object after as many of them as are told.
     Stream {
-        object: u8,
+        object: At,
         off: u64,
         len: u64,
         after: u8,
@@ -43,10 +51,15 @@ enum Act {
     },
     /// Reads the omap from this key on, in pages.
     Omap {
-        object: u8,
+        object: At,
         range: OmapRange,
     },
     List {
+        page: usize,
+    },
+    /// Removes a PG: its objects, so many at a time, then its log and info.
+    RemovePg {
+        part: usize,
         page: usize,
     },
     WaitForAll,
@@ -65,22 +78,44 @@ fn omap_range() -> impl Strategy<Value = OmapRange> {
     )
 }
 
+fn at() -> impl Strategy<Value = At> {
+    (0..PARTS, 0..OBJECTS)
+}
+
 fn act() -> impl Strategy<Value = Act> {
+    let changes = prop::collection::vec((0..OBJECTS, change_or_clone(OBJECTS)), 1..4);
     prop_oneof![
-        10 => prop::collection::vec((0u8..5, change_or_clone(5)), 1..4).prop_map(Act::Txn),
-        3 => (0u8..5, place(), length()).prop_map(|(object, off, len)| Act::Read { object, off, len }),
-        2 => (0u8..5, place(), 1u64..40_000, 0u8..8, change_or_clone(5))
+        10 => (0..PARTS, changes).prop_map(|(part, changes)| Act::Txn(part, changes)),
+        3 => (at(), place(), length()).prop_map(|(object, off, len)| Act::Read { object, off, len }),
+        2 => (at(), place(), 1u64..40_000, 0u8..8, change_or_clone(OBJECTS))
             .prop_map(|(object, off, len, after, change)| Act::Stream { object, off, len, after, change }),
-        3 => (0u8..5, omap_range()).prop_map(|(object, range)| Act::Omap { object, range }),
+        3 => (at(), omap_range()).prop_map(|(object, range)| Act::Omap { object, range }),
         1 => (1usize..4).prop_map(|page| Act::List { page }),
+        1 => (0..PARTS, 1usize..4).prop_map(|(part, page)| Act::RemovePg { part, page }),
         1 => Just(Act::WaitForAll),
         1 => Just(Act::Restart),
     ]
 }
 
-/// The `version`th transaction of the PG.
-fn transaction(version: u64, changes: &[(u8, Change)]) -> Transaction {
-    let mut txn = txn(changes.iter().map(|(object, change)| change.of(&oid(*object))));
+fn oid_at((part, object): At) -> ObjectId {
+    object_of(part, object.into())
+}
+
+/// An empty transaction of a PG.
+fn nothing(index: usize) -> Transaction {
+    Transaction::new(part(index), bits(index))
+}
+
+fn bits(index: usize) -> u32 {
+    pg_bits(part(index).pgid.ps, PART_PGS)
+}
+
+/// The `version`th transaction of a PG.
+fn transaction(index: usize, version: u64, changes: &[(u8, Change)]) -> Transaction {
+    let oid = |object| oid_at((index, object));
+    let change = |(object, change): &(u8, Change)| change.with_sources(&oid(*object), oid);
+    let mut txn = Transaction { changes: changes.iter().map(change).collect(), ..nothing(index) };
+    let info = |version| PgInfo { pg: txn.pg, ..info(version) };
     txn.log.push(log_entry(version, &oid(changes[0].0)));
     txn.info = (version == 3).then(|| info(version).into());
     if version.is_multiple_of(11) {
@@ -92,13 +127,14 @@ fn transaction(version: u64, changes: &[(u8, Change)]) -> Transaction {
     txn
 }
 
-async fn read(store: &Store, model: &Model, object: u8, off: u64, len: u64) {
-    let found = store.read(&oid(object), off, len).await;
-    match model.objects.get(&oid(object)) {
+async fn read(store: &Store, model: &Model, object: At, off: u64, len: u64) {
+    let oid = oid_at(object);
+    let found = store.read(&oid, off, len).await;
+    match model.objects.get(&oid) {
         Some(Object { bytes, .. }) => {
             let end = (off + len).min(bytes.len() as u64).max(off) as usize;
             let wanted = bytes.get(off as usize..end).unwrap_or_default();
-            assert!(found.unwrap().to_vec() == wanted, "read {object} {off}+{len}");
+            assert!(found.unwrap().to_vec() == wanted, "read {oid} {off}+{len}");
         }
         None => assert!(matches!(found, Err(StoreError::NotFound(_)))),
     }
@@ -112,6 +148,22 @@ async fn apply(model: &mut Model, cyan: &Store, blue: &Store, txn: Transaction) 
     let commit = blue.submit(txn);
     drop(prepared);
     commit
+}
+
+/// Removes a PG in steps of `page` objects, as an OSD does.
+async fn remove_pg(model: &mut Model, cyan: &Store, blue: &Store, index: usize, page: usize) -> Vec<Commit> {
+    let (mut commits, mut txn) = (Vec::new(), nothing(index));
+    loop {
+        let listed = blue.list(txn.pg, txn.bits, None, page).await.unwrap();
+        assert_eq!(cyan.list(txn.pg, txn.bits, None, page).await.unwrap(), listed);
+        assert!(listed.iter().eq(model.objects_of(txn.pg, txn.bits).take(page)), "{listed:?}");
+        txn.changes = listed.iter().map(remove).collect();
+        txn.forget_pg = listed.is_empty();
+        commits.push(apply(model, cyan, blue, txn.clone()).await);
+        if txn.forget_pg {
+            return commits;
+        }
+    }
 }
 
 /// Reads of a stream.
@@ -139,20 +191,21 @@ async fn run(shard: Shard, acts: Vec<Act>, options: MountOptions) {
     let empty = blue.statfs();
     let mut model = Model::default();
     let mut commits: Vec<Commit> = Vec::new();
-    let mut version = 0;
+    let mut versions = [0; PARTS];
+    let mut next = |index: usize, changes: &[(u8, Change)]| {
+        versions[index] += 1;
+        transaction(index, versions[index], changes)
+    };
     for act in acts {
         match act {
-            Act::Txn(changes) => {
-                version += 1;
-                let txn = transaction(version, &changes);
-                commits.push(apply(&mut model, &cyan, &blue, txn).await);
+            Act::Txn(index, changes) => {
+                commits.push(apply(&mut model, &cyan, &blue, next(index, &changes)).await);
             }
             Act::Stream { object, off, len, after, change } => {
                 for n in 0..STREAM {
                     read(&blue, &model, object, off + u64::from(n) * len, len).await;
                     if n == after {
-                        version += 1;
-                        let txn = transaction(version, &[(object, change.clone())]);
+                        let txn = next(object.0, &[(object.1, change.clone())]);
                         commits.push(apply(&mut model, &cyan, &blue, txn).await);
                     }
                 }
@@ -162,12 +215,17 @@ async fn run(shard: Shard, acts: Vec<Act>, options: MountOptions) {
                 read(&blue, &model, object, off, len).await;
             }
             Act::Omap { object, range } => {
-                model.compare_pages(&cyan, &oid(object), range.clone()).await;
-                model.compare_pages(&blue, &oid(object), range).await;
+                model.compare_pages(&cyan, &oid_at(object), range.clone()).await;
+                model.compare_pages(&blue, &oid_at(object), range).await;
             }
             Act::List { page } => {
-                model.compare(&cyan, PG, 1, page).await;
-                model.compare(&blue, PG, 1, page).await;
+                for index in 0..PARTS {
+                    model.compare(&cyan, part(index), PART_PGS, page).await;
+                    model.compare(&blue, part(index), PART_PGS, page).await;
+                }
+            }
+            Act::RemovePg { part, page } => {
+                commits.extend(remove_pg(&mut model, &cyan, &blue, part, page).await);
             }
             Act::WaitForAll => {
                 for commit in commits.drain(..) {
@@ -187,14 +245,18 @@ async fn run(shard: Shard, acts: Vec<Act>, options: MountOptions) {
         commit.await.unwrap();
     }
     for store in [&cyan, &blue] {
-        model.compare(store, PG, 1, 2).await;
-        model.compare_pg(store, PG).await;
+        for index in 0..PARTS {
+            model.compare(store, part(index), PART_PGS, 2).await;
+            model.compare_pg(store, part(index)).await;
+        }
         assert_eq!(store.list_pgs().await.unwrap(), model.pgs());
     }
     clean(&shared, &shard).await;
     // Nothing is left of what is removed.
-    let all = txn(model.objects.keys().map(remove));
-    submit(&blue, all).await.unwrap();
+    for index in 0..PARTS {
+        let changes = model.objects_of(part(index), bits(index)).map(remove).collect();
+        submit(&blue, Transaction { changes, ..nothing(index) }).await.unwrap();
+    }
     assert_eq!(clean(&shared, &shard).await.blocks, 0);
     assert_eq!(blue.statfs(), empty);
 }

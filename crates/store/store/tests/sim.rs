@@ -15,9 +15,10 @@ use carmine_reactor::sim::Sim;
 use carmine_reactor::{Group, Shard};
 use carmine_store::blue::MountOptions;
 use carmine_store::{BlueShared, Kv, MemKv, OmapRange, Store, StoreError, StoreShared};
-use carmine_types::{Eversion, ObjectId, PgId};
+use carmine_types::{Eversion, ObjectId, SpgId};
 use common::*;
 
+/// Two of them are shards of one: see [`part`].
 const PGS: u32 = 4;
 const OBJECTS_PER_PG: usize = 3;
 const LIMIT: Duration = Duration::from_secs(60);
@@ -64,8 +65,13 @@ impl World {
 }
 
 fn object(pg: u32, n: usize) -> ObjectId {
-    let name = |i: u32| ObjectId::head(1, b"", b"", format!("o{i}").as_bytes());
-    (0..).map(name).filter(|oid| PgId::of_hash(1, oid.hash, PGS).ps == pg).nth(n).unwrap()
+    object_of(pg as usize, n)
+}
+
+/// A PG, and the low bits that its objects' hashes share.
+fn pg_of(pg: u32) -> (SpgId, u32) {
+    let id = part(pg as usize);
+    (id, pg_bits(id.pgid.ps, PART_PGS))
 }
 
 /// The data that version `version` wrote.
@@ -172,7 +178,8 @@ async fn write_pg(world: Rc<World>, shard: Shard, store: Store, pg: u32, count: 
         let oid = object(pg, n);
         let exists = !one_in(&shard, 3);
         let version = world.pgs[pg as usize].borrow().submitted.len() as u64 + 1;
-        let mut txn = Transaction::new(pg_id(1, pg), pg_bits(pg, PGS));
+        let (id, bits) = pg_of(pg);
+        let mut txn = Transaction::new(id, bits);
         let steps = if exists { steps(pg, version) } else { vec![Step::Remove] };
         txn.changes.push(ObjectChange::new(oid.clone(), steps));
         txn.log.push(LogEntry { version: Eversion::new(1, version), ..log_entry(version, &oid) });
@@ -267,7 +274,7 @@ async fn work(world: Rc<World>, shard: Shard, fresh: bool, count: u64) {
 /// After a restart: the PG is a prefix of its history with all that was acknowledged, and its objects are those of
 /// that prefix.
 async fn verify(world: &World, store: &Store, pg: u32) {
-    let id = pg_id(1, pg);
+    let (id, bits) = pg_of(pg);
     let log = store.load_pg(id).await.unwrap().map_or(Vec::new(), |state| state.log);
     let versions: Vec<u64> = log.iter().map(|entry| entry.version.version).collect();
     let last = versions.len() as u64;
@@ -292,7 +299,7 @@ async fn verify(world: &World, store: &Store, pg: u32) {
         listed.extend(version.map(|_| oid));
     }
     listed.sort();
-    assert_eq!(store.list(id, pg_bits(pg, PGS), None, 100).await.unwrap(), listed);
+    assert_eq!(store.list(id, bits, None, 100).await.unwrap(), listed);
     // Versions that were not durable never existed.
     let mut pg = world.pgs[pg as usize].borrow_mut();
     pg.submitted.truncate(last as usize);

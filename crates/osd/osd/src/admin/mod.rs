@@ -8,6 +8,7 @@ mod options;
 mod perf;
 mod pg_query;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -56,13 +57,15 @@ pub trait AdminHook {
 /// The hook as a shard keeps it.
 pub(crate) struct Hook(pub Box<dyn AdminHook>);
 
-/// Tells a client which reactor owns which PG.
+/// Tells a client which reactor owns which PG. The answer knows no shards: of several of one PG it has the first, and what is
+/// for another one is forwarded here ([`crate::dispatch`]).
 pub(crate) fn route(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
-    let reply = RouteReply {
-        epoch: osd.epoch(),
-        reactors: osd.ports.borrow().clone(),
-        pgs: osd.table.borrow().iter().map(|(pg, shard)| (pg, shard.0)).collect(),
-    };
+    let mut pgs = BTreeMap::new();
+    for (pg, owner) in osd.table.borrow().iter() {
+        pgs.entry(pg.pgid).or_insert(owner.0);
+    }
+    let pgs = pgs.into_iter().collect();
+    let reply = RouteReply { epoch: osd.epoch(), reactors: osd.ports.borrow().clone(), pgs };
     conn.send(Message::of(&reply).with_tid(msg.header.tid));
 }
 

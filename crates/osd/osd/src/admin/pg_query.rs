@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use carmine_crush::print::time;
 use carmine_pgtypes::Interval;
-use carmine_types::{ObjectId, OsdId, PgId, Uuid, errno};
+use carmine_types::{NO_SHARD, ObjectId, OsdId, SpgId, Uuid, errno};
 use carmine_wire::scrub::OsdScrub;
 use serde_json::{Value, json};
 
@@ -56,12 +56,12 @@ pub(super) fn is_of_pg(prefix: &str) -> bool {
 /// # Errors
 /// A negative errno and its reason.
 pub(super) fn admit(osd: &OsdShard, question: &Value) -> Result<(), (i32, String)> {
-    let pgid: Option<PgId> = question["pgid"].as_str().and_then(|text| text.parse().ok());
-    let Some(id) = pgid.filter(|_| question["prefix"].as_str().is_some_and(is_of_pg)) else { return Ok(()) };
-    if osd.owner(id).is_none() {
+    let named: Option<SpgId> = question["pgid"].as_str().and_then(|text| text.parse().ok());
+    let Some(id) = named.filter(|_| question["prefix"].as_str().is_some_and(is_of_pg)) else { return Ok(()) };
+    if osd.owner(meant(osd, id)).is_none() {
         return Err((errno::ENOENT, absent(id)));
     }
-    let primary = osd.view().and_then(|view| view.acting_primary(id));
+    let primary = osd.view().and_then(|view| view.acting_primary(id.pgid));
     if primary == Some(osd.config.id) {
         Ok(())
     } else {
@@ -69,14 +69,20 @@ pub(super) fn admit(osd: &OsdShard, question: &Value) -> Result<(), (i32, String
     }
 }
 
-fn absent(id: PgId) -> String {
+/// The PG that somebody means: without a shard the one that serves clients.
+fn meant(osd: &OsdShard, named: SpgId) -> SpgId {
+    if named.shard == NO_SHARD { osd.primary_part(named.pgid) } else { named }
+}
+
+fn absent(id: SpgId) -> String {
     format!("i don't have pgid {id}")
 }
 
 /// Answers it on the shard that owns the PG.
 pub(super) async fn answer(osd: &Rc<OsdShard>, prefix: &str, question: &Value) -> Result<Value, String> {
     let text = question["pgid"].as_str().ok_or("name a PG: {\"pgid\": \"1.0\"}")?;
-    let id: PgId = text.parse().map_err(|_| format!("{text} is no PG"))?;
+    let named: SpgId = text.parse().map_err(|_| format!("{text} is no PG"))?;
+    let id = meant(osd, named);
     let command = if prefix == "pg" { question["cmd"].as_str().unwrap_or("query") } else { prefix };
     let tell = match command {
         "query" => query,
@@ -92,7 +98,7 @@ pub(super) async fn answer(osd: &Rc<OsdShard>, prefix: &str, question: &Value) -
     let Some(owner) = osd.owner(id) else { return Err(absent(id)) };
     let answer = osd.shard.call(owner, move |shard| async move {
         let osd = OsdShard::of(&shard)?;
-        osd.pg(id.into()).map(|pg| tell(&osd, &pg))
+        osd.pg(id).map(|pg| tell(&osd, &pg))
     });
     let answer = answer.await.ok_or_else(|| absent(id))?;
     match answer[REFUSED].as_str() {

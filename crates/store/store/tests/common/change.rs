@@ -108,9 +108,14 @@ impl Change {
 
     /// The same as a store takes it.
     pub fn of(&self, oid: &ObjectId) -> ObjectChange {
+        self.with_sources(oid, super::oid)
+    }
+
+    /// The same where objects are copied that `source` names.
+    pub fn with_sources(&self, oid: &ObjectId, source: impl Fn(u8) -> ObjectId) -> ObjectChange {
         let step = match self {
             Change::Step(step) => step.clone(),
-            Change::Clone { from } => Step::CloneFrom { from: super::oid(*from).into() },
+            Change::Clone { from } => Step::CloneFrom { from: source(*from).into() },
             Change::Write { off, len, seed } => {
                 // In pieces, as messages arrive.
                 let bytes = noise(*seed, *len);

@@ -17,7 +17,10 @@ use carmine_pgtypes::{
 use carmine_reactor::{Config, Payload, PollPolicy, Shard};
 use carmine_store::blue::{self, Fill, FsckReport, MkfsOptions, MountOptions};
 use carmine_store::{BlueShared, Kv, MemKv, Store, StoreError, StoreShared};
-use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, ScrubStamp, SpgId, UTime, Uuid};
+use carmine_types::{
+    Epoch, Eversion, LogOp, NO_GENERATION, NO_SHARD, ObjectId, OsdId, PgId, ReqId, ScrubStamp, SpgId, UTime,
+    Uuid,
+};
 
 pub use change::{Change, change, change_or_clone, key, length, place};
 pub use kv::{Watch, WatchedKv};
@@ -28,6 +31,24 @@ pub const PG: SpgId = pg_id(1, 0);
 /// A PG of a replicated pool.
 pub const fn pg_id(pool: i64, ps: u32) -> SpgId {
     SpgId::replicated(PgId::new(pool, ps))
+}
+
+/// The number of PGs of the pool that [`part`] is about.
+pub const PART_PGS: u32 = 3;
+
+/// The `index`th of four PGs of a random load. The second and the third are two shards of one.
+pub fn part(index: usize) -> SpgId {
+    let (ps, shard) = [(0, NO_SHARD), (1, 0), (1, 1), (2, NO_SHARD)][index];
+    SpgId { shard, ..pg_id(1, ps) }
+}
+
+/// The `n`th object of [`part`] `index`. Every other one is a second generation of the one before, and the two shards of a PG have the
+/// same names.
+pub fn object_of(index: usize, n: usize) -> ObjectId {
+    let (pg, name) = (part(index), |i: u32| ObjectId::head(1, b"", b"", format!("o{i}").as_bytes()));
+    let mut here = (0..).map(name).filter(|oid| PgId::of_hash(1, oid.hash, PART_PGS) == pg.pgid);
+    let generation = if n.is_multiple_of(2) { NO_GENERATION } else { 7 };
+    ObjectId { shard: pg.shard, generation, ..here.nth(n / 2).unwrap() }
 }
 
 pub fn config() -> Config {

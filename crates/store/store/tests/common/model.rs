@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use carmine_pgtypes::{LogEntry, ObjectMeta, PgInfo, PgState, Step, Transaction, pg_bits};
+use carmine_pgtypes::{LogEntry, ObjectMeta, PgInfo, PgState, Step, Transaction, pg_bits, pg_contains};
 use carmine_store::{OmapRange, Store};
-use carmine_types::{Eversion, ObjectId, PgId, SpgId};
+use carmine_types::{Eversion, ObjectId, SpgId};
 
 /// Every object whole, every PG's log as a list.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +86,11 @@ impl Model {
         self.pgs.keys().copied().collect()
     }
 
+    /// The objects of a PG, in order.
+    pub fn objects_of(&self, pg: SpgId, bits: u32) -> impl Iterator<Item = &ObjectId> {
+        self.objects.keys().filter(move |oid| pg_contains(pg, bits, oid))
+    }
+
     /// Fails if the PG's info and log are not the model's. (They are read as they are durable.)
     pub async fn compare_pg(&self, store: &Store, pg: SpgId) {
         assert_eq!(store.load_pg(pg).await.unwrap(), self.pg(pg), "{}, pg {pg}", store.kind());
@@ -95,13 +100,12 @@ impl Model {
     /// the model's.
     pub async fn compare(&self, store: &Store, pg: SpgId, pg_num: u32, page: usize) {
         let kind = store.kind();
-        let PgId { pool, ps } = pg.pgid;
-        let here = |oid: &ObjectId| oid.pool == pool && PgId::of_hash(pool, oid.hash, pg_num) == pg.pgid;
-        let wanted: Vec<&ObjectId> = self.objects.keys().filter(|oid| here(oid)).collect();
+        let bits = pg_bits(pg.pgid.ps, pg_num);
+        let wanted: Vec<&ObjectId> = self.objects_of(pg, bits).collect();
         let mut listed: Vec<ObjectId> = Vec::new();
         loop {
             // `from` is inclusive: the last one comes again.
-            let part = store.list(pg, pg_bits(ps, pg_num), listed.last(), page + 1).await.unwrap();
+            let part = store.list(pg, bits, listed.last(), page + 1).await.unwrap();
             let fresh: Vec<_> = part.into_iter().filter(|oid| listed.last() != Some(oid)).collect();
             if fresh.is_empty() {
                 break;

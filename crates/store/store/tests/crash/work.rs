@@ -14,7 +14,7 @@ use carmine_store::blue::{self, MountOptions, Places, ReplayReport};
 use carmine_store::{
     BlueShared, Commit, Kv, KvBatch, Label, MemKv, Store, StoreError, StoreShared, StoreStats,
 };
-use carmine_types::{Eversion, ObjectId, PgId, SpgId};
+use carmine_types::{Eversion, ObjectId, SpgId};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -22,7 +22,7 @@ use crate::common::*;
 use crate::kv::{TapeKv, recorded};
 use crate::mix;
 
-/// PGs of the pool; the ballast is in the PG of another pool.
+/// PGs that are changed, two of them shards of one; the ballast is in the PG of another pool.
 pub const PGS: u32 = 3;
 /// The pool with the ballast.
 const BALLAST: SpgId = pg_id(2, 0);
@@ -95,12 +95,7 @@ pub struct Start<'a> {
 }
 
 pub fn pg_of(index: usize) -> (SpgId, u32) {
-    if index == PGS as usize { (BALLAST, 1) } else { (pg_id(1, index as u32), PGS) }
-}
-
-fn object(pg: usize, n: usize) -> ObjectId {
-    let name = |i: u32| ObjectId::head(1, b"", b"", format!("o{i}").as_bytes());
-    (0..).map(name).filter(|oid| PgId::of_hash(1, oid.hash, PGS).ps as usize == pg).nth(n).unwrap()
+    if index == PGS as usize { (BALLAST, 1) } else { (part(index), PART_PGS) }
 }
 
 struct World {
@@ -150,17 +145,11 @@ impl World {
             {
                 *len %= 4096;
             }
-            let oid = object(pg, *n);
-            txn.changes.push(match change {
-                Change::Clone { from } => {
-                    only(&oid, Step::CloneFrom { from: object(pg, from.into()).into() })
-                }
-                change => change.of(&oid),
-            });
+            txn.changes.push(change.with_sources(&object_of(pg, *n), |from| object_of(pg, from.into())));
         }
         txn.log.push(LogEntry {
             version: Eversion::new(4, version),
-            ..log_entry(version, &object(pg, changes[0].0))
+            ..log_entry(version, &object_of(pg, changes[0].0))
         });
         txn.log_trim_to = version.is_multiple_of(8).then(|| Eversion::new(4, version - 5));
         txn.info = version.is_multiple_of(7).then(|| PgInfo { pg: txn.pg, ..info(version) }.into());

@@ -57,7 +57,7 @@ pub(crate) fn remove_orphans(osd: &Rc<OsdShard>, first: &Arc<OsdMap>) {
             Err(error) => return tracing::warn!("PGs of deleted pools cannot be looked for: {error}"),
         };
         let (pools, newest) = (&first.pools, i64::from(first.pool_max));
-        own.adopt(pgs.iter().filter(|pg| pools.contains_key(&pg.pgid.pool)).map(|pg| pg.pgid));
+        own.adopt(pgs.iter().copied().filter(|pg| pools.contains_key(&pg.pgid.pool)));
         // A pool that no map had yet was not deleted: then it is the map that is wrong.
         for pg in pgs.into_iter().filter(|pg| !pools.contains_key(&pg.pgid.pool) && pg.pgid.pool <= newest) {
             remove_data(&own, pg, WHOLE_POOL).await;
@@ -95,4 +95,64 @@ pub(crate) async fn remove_objects(osd: &OsdShard, pg: SpgId, bits: u32) -> Resu
     }
     own_store(osd).submit(Transaction { forget_pg: true, ..Transaction::new(pg, bits) }).await?;
     Ok(objects)
+}
+
+#[cfg(test)]
+mod tests {
+    use carmine_pgtypes::PgInfo;
+    use carmine_reactor::{Config, Shard, block_on};
+    use carmine_store::{Store, StoreShared};
+    use carmine_types::{ObjectId, OsdId};
+
+    use super::*;
+    use crate::OsdConfig;
+
+    /// Two shards of one PG, each with an object of the same name, on one OSD.
+    const PARTS: [SpgId; 2] = [part(0), part(1)];
+
+    const fn part(shard: i8) -> SpgId {
+        SpgId { pgid: PgId::new(3, 0), shard }
+    }
+
+    fn object(pg: SpgId) -> ObjectId {
+        ObjectId { shard: pg.shard, ..ObjectId::head(pg.pgid.pool, b"", b"", b"object") }
+    }
+
+    async fn make(osd: &Rc<OsdShard>, id: SpgId) -> Rc<Pg> {
+        let pg = Pg::new(id, osd.config.id, osd.config.log);
+        osd.pgs.borrow_mut().insert(id, Rc::clone(&pg));
+        let mut txn = Transaction::new(id, 0);
+        txn.changes.push(ObjectChange::new(object(id), [Step::Touch]));
+        txn.info = Some(Box::new(PgInfo { pg: id, ..PgInfo::default() }));
+        osd.store.submit(txn).await.unwrap();
+        pg
+    }
+
+    /// Its objects, and whether it has an info.
+    async fn stored(osd: &OsdShard, id: SpgId) -> (Vec<ObjectId>, bool) {
+        let objects = osd.store.list(id, 0, None, 10).await.unwrap();
+        (objects, osd.store.load_pg(id).await.unwrap().is_some())
+    }
+
+    #[test]
+    fn two_shards_of_one_pg_are_found_and_removed_each_by_itself() {
+        let main = async |shard: Shard| {
+            let store = Store::open_shard(&StoreShared::cyan(1 << 20), &shard).await.unwrap();
+            let config = OsdConfig::beside(([127, 0, 0, 1], 1).into(), OsdId(0), 1);
+            let osd = OsdShard::new(&shard, Arc::new(config), store);
+            let made = [make(&osd, PARTS[0]).await, make(&osd, PARTS[1]).await];
+            for (id, pg) in PARTS.into_iter().zip(&made) {
+                assert!(osd.pg(id).is_some_and(|found| Rc::ptr_eq(&found, pg) && found.id == id));
+            }
+            assert!(osd.pg(PARTS[0].pgid.into()).is_none());
+            assert_eq!(osd.store.list_pgs().await.unwrap(), PARTS);
+            // With all of its pool: of its shard only.
+            assert_eq!(remove_objects(&osd, PARTS[0], WHOLE_POOL).await.unwrap(), 1);
+            assert_eq!(stored(&osd, PARTS[0]).await, (Vec::new(), false));
+            assert_eq!(stored(&osd, PARTS[1]).await, (vec![object(PARTS[1])], true));
+            assert_eq!(remove_objects(&osd, PARTS[1], 0).await.unwrap(), 1);
+            assert_eq!(osd.store.list_pgs().await.unwrap(), []);
+        };
+        block_on(Config::unpinned("remove", 1), main).unwrap();
+    }
 }

@@ -41,10 +41,12 @@ pub(super) async fn scan(
     let mut scan =
         Scan { osd, deep, left: (osd.pace.bytes_per_second() / 2).clamp(ANSWER_BYTES_MIN, ANSWER_BYTES) };
     let page = own_store(osd).list(pg.id, pg.peer.bits(), Some(&from.oid), OBJECTS + 1).await?;
+    // In messages it has no shard.
+    let end = (!to.max).then(|| ObjectId { shard: pg.id.shard, ..to.object.clone() });
     let mut from = Some(from);
     let mut found = Vec::new();
     for (at, oid) in page.into_iter().enumerate() {
-        if !family::mapper::is_mapper(&oid) && (to.max || oid < to.object) {
+        if !family::mapper::is_mapper(&oid) && end.as_ref().is_none_or(|end| oid < *end) {
             if at == OBJECTS || scan.left == 0 {
                 return Ok((found, Some(ScanCursor::at(oid))));
             }

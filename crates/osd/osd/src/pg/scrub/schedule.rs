@@ -229,7 +229,7 @@ impl Pg {
 pub(crate) fn order(osd: &OsdShard, scrub: &OsdScrub) {
     let order = Order { deep: scrub.deep || scrub.repair, repair: scrub.repair, is_commanded: true };
     for id in scrub.pgs.iter().copied() {
-        let Some(owner) = osd.owner(id.pgid) else { continue };
+        let Some(owner) = osd.owner(id) else { continue };
         osd.shard.submit_to(owner, move |shard| {
             let Some(osd) = OsdShard::of(shard) else { return };
             if let Some(pg) = osd.pg(id).filter(|pg| pg.peer.leads()) {

@@ -372,6 +372,18 @@ mod tests {
         }
     }
 
+    prop_compose! {
+        /// A PG, often another shard of one.
+        fn pg_id()(pool in 0i64..2, ps in 0u32..2, shard in -1i8..2) -> SpgId {
+            SpgId { pgid: PgId::new(pool, ps), shard }
+        }
+    }
+
+    /// The order of PGs' keys.
+    fn pg_order(pg: SpgId) -> (i8, PgId) {
+        (pg.shard, pg.pgid)
+    }
+
     proptest! {
         #[test]
         fn object_keys_round_trip_and_sort_as_objects_do(a in oid(), b in oid()) {
@@ -386,14 +398,13 @@ mod tests {
         }
 
         #[test]
-        fn an_object_is_inside_its_hash_range_only(a in oid(), first in any::<u32>(), last in any::<u32>()) {
-            let of = |pool| SpgId { pgid: PgId::new(pool, 0), shard: a.shard };
-            let (start, end) = hash_range(of(a.pool), first, last);
+        fn an_object_is_inside_the_hash_ranges_of_its_shard_and_pool_only(
+            a in oid(), pool in -2i64..3, shard in -1i8..2, first in any::<u32>(), last in any::<u32>(),
+        ) {
+            let (start, end) = hash_range(SpgId { pgid: PgId::new(pool, 0), shard }, first, last);
             let key = onode(&oid_bytes(&a));
-            let inside = start <= key && key < end;
-            prop_assert_eq!(inside, (first..=last).contains(&a.reversed_hash()));
-            let (start, end) = hash_range(of(a.pool + 1), 0, u32::MAX);
-            prop_assert!(key < start && key < end);
+            let is_here = (a.shard, a.pool) == (shard, pool) && (first..=last).contains(&a.reversed_hash());
+            prop_assert_eq!(start <= key && key < end, is_here);
         }
 
         #[test]
@@ -406,14 +417,21 @@ mod tests {
         }
 
         #[test]
-        fn log_keys_sort_by_version(pg_a in 0u32..3, a in any::<(u32, u64)>(), b in any::<(u32, u64)>()) {
-            let pg_id = SpgId::from(PgId::new(1, pg_a));
+        fn log_keys_sort_by_version_and_lie_in_the_range_of_their_pg_only(
+            pg_a in pg_id(), pg_b in pg_id(), a in any::<(u32, u64)>(), b in any::<(u32, u64)>(),
+        ) {
             let (a, b) = (Eversion::new(a.0, a.1), Eversion::new(b.0, b.1));
-            prop_assert_eq!(log(pg_id, a).cmp(&log(pg_id, b)), a.cmp(&b));
-            prop_assert_eq!(decode_log(&log(pg_id, a)).unwrap(), a);
-            prop_assert_eq!(decode_pg(&log(pg_id, a)).unwrap(), pg_id);
-            let (start, end) = log_range(pg_id);
-            prop_assert!(start <= log(pg_id, a) && log(pg_id, a) < end);
+            prop_assert_eq!(log(pg_a, a).cmp(&log(pg_b, b)), (pg_order(pg_a), a).cmp(&(pg_order(pg_b), b)));
+            prop_assert_eq!(decode_log(&log(pg_a, a)).unwrap(), a);
+            prop_assert_eq!(decode_pg(&log(pg_a, a)).unwrap(), pg_a);
+            let (start, end) = log_range(pg_a);
+            let key = log(pg_b, b);
+            prop_assert_eq!(start <= key && key < end, pg_a == pg_b);
+            prop_assert_eq!(are_of_one_pg(&log(pg_a, a), &key), pg_a == pg_b);
+            for kind in [PG_INFO, PG_TAIL] {
+                prop_assert_eq!(pg(kind, pg_a) == pg(kind, pg_b), pg_a == pg_b);
+                prop_assert_eq!(decode_pg(&pg(kind, pg_a)).unwrap(), pg_a);
+            }
         }
     }
 
