@@ -1,8 +1,10 @@
 //! What clients ask of a PG. `write` shows the whole path of a write, and `read` that of everything else.
 
+mod changes;
 pub(crate) mod exec;
 pub(crate) mod extra;
 pub(crate) mod list;
+mod numbering;
 pub(crate) mod object;
 pub(crate) mod pipeline;
 mod read;
@@ -13,6 +15,8 @@ pub(crate) mod usage;
 mod write;
 
 use std::cell::{Ref, RefCell};
+
+use carmine_types::SpgId;
 
 use crate::config::LogLimits;
 use crate::watch::Watched;
@@ -35,9 +39,9 @@ pub(crate) struct ClientOps {
 }
 
 impl ClientOps {
-    pub(in crate::pg) fn new(limits: LogLimits) -> ClientOps {
+    pub(in crate::pg) fn new(pg: SpgId, limits: LogLimits) -> ClientOps {
         ClientOps {
-            pipeline: Pipeline::new(limits.in_flight_max()),
+            pipeline: Pipeline::new(pg, limits.in_flight_max()),
             usage: RefCell::default(),
             served: Served::default(),
             watched: Watched::default(),

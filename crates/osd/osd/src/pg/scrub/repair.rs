@@ -218,11 +218,11 @@ impl Run {
         let (osd, pg) = (&self.osd, &self.pg);
         let own = osd.store.stat(oid).await.ok().flatten();
         let mut plan = Plan::failed(0);
-        plan.txn.changes.push(ObjectChange { oid: Arc::clone(oid), steps });
-        if plan.txn.bytes_max() > TXN_BYTES_MAX {
+        plan.changes.set_object(ObjectChange { oid: Arc::clone(oid), steps });
+        if plan.changes.bytes_max() > TXN_BYTES_MAX {
             return Err(End::Failed(format!("its steps take more than {TXN_BYTES_MAX} bytes")));
         }
-        let _prepared = heal::prepare(osd, &plan.txn.changes, IfUnfound::Fail).await?;
+        let _prepared = heal::prepare(osd, plan.changes.all(), IfUnfound::Fail).await?;
         // Nothing suspends from here on until the entry is submitted.
         self.current()?;
         let mut request =
