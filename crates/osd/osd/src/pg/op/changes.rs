@@ -44,7 +44,7 @@ impl Changes {
     /// The transaction of a write with this entry of the log, which is trimmed up to `trim_to` with it.
     ///
     /// # Panics
-    /// By the entry its object is modified, and there are no steps of it: it would keep its old version.
+    /// By the entry its object is modified, and there is no change of it: it would keep its old version.
     #[inline]
     pub(in crate::pg) fn into_transaction(
         self,
@@ -58,6 +58,12 @@ impl Changes {
             let object = txn.changes.last_mut().filter(|_| has_object);
             let object =
                 object.unwrap_or_else(|| panic!("pg {pg}: {} has a new version, and no change", entry.oid));
+            // Not in builds for release: it compares names.
+            debug_assert_eq!(
+                object.oid, entry.oid,
+                "pg {pg}: another object gets the version {:?}",
+                entry.version
+            );
             let LogEntry { version, user_version, mtime, .. } = *entry;
             object.steps.push(Step::SetMeta { version, user_version, mtime });
         }
@@ -65,5 +71,75 @@ impl Changes {
         txn.log.push(entry.clone());
         txn.log_trim_to = trim_to;
         txn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use carmine_types::{ObjectId, ReqId, UTime};
+
+    use super::*;
+
+    fn change(name: u8) -> ObjectChange {
+        ObjectChange::new(ObjectId::head(1, b"", b"", &[name]), [Step::Touch])
+    }
+
+    fn entry(op: LogOp, oid: &Arc<ObjectId>) -> LogEntry {
+        LogEntry {
+            version: Eversion::new(3, 4),
+            prior: Eversion::ZERO,
+            reqid: ReqId::default(),
+            oid: Arc::clone(oid),
+            op,
+            user_version: 5,
+            result: 0,
+            mtime: UTime::ZERO,
+            clones: Box::default(),
+            returned: None,
+        }
+    }
+
+    /// Names and steps of the transaction, in its order.
+    fn steps(changes: Changes, entry: &LogEntry) -> Vec<(u8, Vec<Step>)> {
+        let trim_to = Some(Eversion::new(1, 1));
+        let txn = changes.into_transaction(SpgId::default(), 6, entry, trim_to);
+        assert_eq!(
+            (txn.bits, txn.log.as_slice(), txn.log_trim_to),
+            (6, std::slice::from_ref(entry), trim_to)
+        );
+        txn.changes.iter().map(|change| (change.oid.name[0], change.steps.to_vec())).collect()
+    }
+
+    #[test]
+    fn the_object_of_the_entry_comes_last_and_gets_its_version_whenever_others_are_added() {
+        let object = change(9);
+        let mut changes = Changes::default();
+        changes.add_other(change(1));
+        changes.set_object(object.clone());
+        changes.add_other(change(2));
+        assert_eq!(changes.bytes_max(), changes.all().iter().map(ObjectChange::bytes_max).sum::<u64>());
+        let meta = Step::SetMeta { version: Eversion::new(3, 4), user_version: 5, mtime: UTime::ZERO };
+        let want = vec![(1, vec![Step::Touch]), (2, vec![Step::Touch]), (9, vec![Step::Touch, meta])];
+        assert_eq!(steps(changes, &entry(LogOp::Modify, &object.oid)), want);
+    }
+
+    #[test]
+    fn nothing_gets_a_version_where_the_object_is_not_modified() {
+        let object = change(9);
+        for op in [LogOp::Delete, LogOp::Error] {
+            let mut changes = Changes::default();
+            changes.add_other(change(1));
+            assert_eq!(steps(changes, &entry(op, &object.oid)), [(1, vec![Step::Touch])]);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "has a new version, and no change")]
+    fn no_other_object_gets_the_version() {
+        let mut changes = Changes::default();
+        changes.add_other(change(1));
+        steps(changes, &entry(LogOp::Modify, &change(9).oid));
     }
 }
