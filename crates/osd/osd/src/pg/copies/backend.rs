@@ -171,7 +171,8 @@ impl Backend {
     /// Everything up to this version number is durable here.
     pub(in crate::pg) fn durable(&self, version: u64) {
         let this = self.replicated();
-        assert!(version <= this.last.get(), "nothing is durable before it was submitted");
+        let last = this.last.get();
+        assert!(version <= last, "version {version} is durable, and only up to {last} was submitted");
         this.local.set(version.max(this.local.get()));
     }
 
@@ -184,7 +185,8 @@ impl Backend {
         if let Some(follower) = this.followers.borrow_mut().iter_mut().find(|f| f.osd == from) {
             let version = version + u64::from(is_mutated("ack_ahead"));
             follower.acked = version.max(follower.acked);
-            assert!(follower.acked <= this.last.get(), "{from} acknowledged more than it was sent");
+            let (acked, last) = (follower.acked, this.last.get());
+            assert!(acked <= last, "{from} acknowledged version {acked}, and was sent only up to {last}");
         }
         true
     }
@@ -199,10 +201,11 @@ impl Backend {
         if committed <= this.committed.get() {
             return None;
         }
-        assert!(committed <= this.local.get(), "what is committed is durable here");
+        let local = this.local.get();
+        assert!(committed <= local, "version {committed} is committed, and only up to {local} durable here");
         assert!(
             followers.iter().all(|f| committed <= f.acked),
-            "what is committed is durable on every member"
+            "version {committed} is committed, and not durable on every member"
         );
         this.committed.set(committed);
         let mut sent = this.sent.borrow_mut();

@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
     use crate::op::ReplyTo;
-    use crate::pg::Extra;
+    use crate::pg::op::extra::Extra;
     use crate::pg::op::snaps::CloneChange;
     use std::rc::Rc;
 
