@@ -1,20 +1,20 @@
 //! The changes of a write, in the order in which they are applied.
 
 use carmine_pgtypes::{LogEntry, ObjectChange, Step, Transaction};
-use carmine_types::{Eversion, LogOp, SpgId};
+use carmine_types::{Eversion, LogOp, SpgId, is_mutated};
 
-/// What a write changes: clones, and the list of the PG's snapshots, first; then the object that its log entry names, which gets
-/// the version of that entry. None: the request failed, or has no effect.
+/// What a write changes: clones, and the list of the PG's snapshots, first; then the object that gets the version of its log
+/// entry. That is the head, which the entry names, or the clone that a scrub repairs. None: the request failed, or has no effect.
 #[derive(Default)]
 pub(crate) struct Changes {
     /// In the box that goes to the store: it is long. It has nothing but the changes.
     txn: Box<Transaction>,
-    /// The last change is that of the entry's object.
+    /// The last change is that of the object that gets the version.
     has_object: bool,
 }
 
 impl Changes {
-    /// The change of the entry's object.
+    /// The change of the object that gets the version.
     ///
     /// # Panics
     /// It was given before.
@@ -25,9 +25,10 @@ impl Changes {
         self.txn.changes.push(change);
     }
 
-    /// A change of another object, after those before it, and before that of the entry's object.
+    /// A change of another object, after those before it, and before that of the object that gets the version.
     pub(in crate::pg) fn add_other(&mut self, change: ObjectChange) {
-        let at = self.txn.changes.len() - usize::from(self.has_object);
+        let is_before = self.has_object && !is_mutated("clone_last");
+        let at = self.txn.changes.len() - usize::from(is_before);
         self.txn.changes.insert(at, change);
     }
 
@@ -44,7 +45,7 @@ impl Changes {
     /// The transaction of a write with this entry of the log, which is trimmed up to `trim_to` with it.
     ///
     /// # Panics
-    /// By the entry its object is modified, and there is no change of it: it would keep its old version.
+    /// By the entry an object is modified, and there is no change of it: it would keep its old version.
     #[inline]
     pub(in crate::pg) fn into_transaction(
         self,
@@ -55,14 +56,17 @@ impl Changes {
     ) -> Box<Transaction> {
         let Changes { mut txn, has_object } = self;
         if entry.op == LogOp::Modify {
+            let is_only = txn.changes.len() == 1;
             let object = txn.changes.last_mut().filter(|_| has_object);
             let object =
                 object.unwrap_or_else(|| panic!("pg {pg}: {} has a new version, and no change", entry.oid));
             // Not in builds for release: it compares names.
-            debug_assert_eq!(
-                object.oid, entry.oid,
-                "pg {pg}: another object gets the version {:?}",
-                entry.version
+            debug_assert!(
+                is_only || object.oid == entry.oid,
+                "pg {pg}: {} gets the version {:?} of {}",
+                object.oid,
+                entry.version,
+                entry.oid
             );
             let LogEntry { version, user_version, mtime, .. } = *entry;
             object.steps.push(Step::SetMeta { version, user_version, mtime });
@@ -113,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_object_of_the_entry_comes_last_and_gets_its_version_whenever_others_are_added() {
+    fn the_object_comes_last_and_gets_the_version_whenever_others_are_added() {
         let object = change(9);
         let mut changes = Changes::default();
         changes.add_other(change(1));
