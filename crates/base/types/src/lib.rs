@@ -15,7 +15,7 @@ pub mod xxhash;
 
 pub use errno::Errno;
 pub use ids::{Epoch, Eversion, LogOp, NO_OSD, NO_SHARD, OsdId, PgId, ReqId, ScrubStamp, SpgId, UTime};
-pub use mutation::is_mutated;
+pub use mutation::{is_mutated, is_unasserted};
 pub use object::{NO_GENERATION, ObjectId, SNAP_DIR, SNAP_HEAD};
 #[doc(hidden)]
 pub use serde;

@@ -15,7 +15,7 @@ use carmine_crush::MapView;
 use carmine_messenger::{Budget, Connection, Gate, Message};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Group, Shard};
-use carmine_types::{Epoch, OsdId, UTime, Uuid};
+use carmine_types::{Epoch, OsdId, UTime, Uuid, is_mutated};
 use carmine_wire::mon_msg::MgrMapMsg;
 use carmine_wire::monmap::MonMap;
 use carmine_wire::osdmap::{Incremental, OsdMap};
@@ -249,7 +249,7 @@ impl Mon {
         if left <= GIDS_RESERVED / 2 && !self.gids_asked.replace(true) {
             self.push(Work::Gids(reserved + GIDS_RESERVED));
         }
-        if left == 0 {
+        if left == 0 && !is_mutated("unreserved_gid") {
             return None;
         }
         self.next_gid.set(gid + 1);
@@ -335,7 +335,9 @@ impl Mon {
                 let gids = self.gids_reserved.get();
                 self.append(state, Record::Map(next.bytes.to_vec()), &next, gids).await?;
                 info!("epoch {}: {change:?}", next.map.epoch);
-                self.history.borrow_mut().note(current.map.epoch, Rc::clone(&current.bytes));
+                if !(is_mutated("forget_map") && current.map.epoch.0.is_multiple_of(3)) {
+                    self.history.borrow_mut().note(current.map.epoch, Rc::clone(&current.bytes));
+                }
                 *self.current.borrow_mut() = Rc::clone(&next);
                 self.forget_old_stats(&next.map);
                 self.failures.borrow_mut().on_map(&next.map);

@@ -38,7 +38,7 @@ use carmine_codec::{DecodeError, Decoder, Encoder, Result, coded};
 use carmine_messenger::Message;
 use carmine_pgtypes::{LogEntry, PgInfo, Sealed, Transaction, cursor, object, pg_id};
 use carmine_reactor::{Bytes, Payload};
-use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId};
+use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, is_mutated};
 use carmine_wire::frame::{DATA_BYTES_MAX, SEGMENT_BYTES_MAX};
 use carmine_wire::header::{Front, Header2};
 use carmine_wire::private::VERSION;
@@ -110,7 +110,7 @@ impl Packed {
         let mut front = Vec::with_capacity(32 + encoded.len().min(FRONT_BYTES_MAX));
         let mut e = Encoder::new(&mut front);
         e.put(head);
-        if HEAD_BYTES + encoded.len() <= FRONT_BYTES_MAX {
+        if HEAD_BYTES + encoded.len() <= FRONT_BYTES_MAX || is_mutated("send_long_front") {
             e.bytes(encoded);
         } else {
             header.compat |= IS_LONG;

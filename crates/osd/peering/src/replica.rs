@@ -53,7 +53,7 @@ impl Peering {
                 Then::Refuse(Errno(errno::EINVAL))
             }
             // A copy is marked before it is changed.
-            Order::Push if !own.incomplete => AGAIN,
+            Order::Push if !own.incomplete && !is_mutated("unmarked_repair") => AGAIN,
             Order::Push | Order::Activate { .. } | Order::Query { .. } | Order::Complete => {
                 Then::CarryOut { generation, info: None }
             }

@@ -190,6 +190,8 @@ fn sets_that_contradict_themselves_are_refused() {
         vec![clone(3, &[])],
         vec![clone(3, &[4])],
         vec![clone(3, &[3]), clone(3, &[2])],
+        vec![clone(3, &[3]), clone(9, &[9, 3])],
+        vec![clone(3, &[1]), clone(9, &[9, 2])],
     ] {
         assert!(SnapSet::decode(&set(&odd).encode()).is_err(), "{odd:?}");
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
+use carmine_types::is_mutated;
 use io_uring::{IoUring, Submitter, cqueue, squeue};
 
 use super::scratch::Scratch;
@@ -89,7 +90,7 @@ impl Submission {
                 Err((_, error)) => return Err(error),
             }
         }
-        if self.unsent() == 0 {
+        if self.unsent() == 0 || is_mutated("reset_early") {
             self.scratch.reset(self.ring.submission().len() as u32);
         }
         Ok(())

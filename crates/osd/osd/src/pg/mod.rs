@@ -66,7 +66,7 @@ impl Pg {
     pub(crate) fn new(id: SpgId, me: OsdId, limits: LogLimits) -> Rc<Pg> {
         Rc::new(Pg {
             id,
-            ops: ClientOps::new(limits),
+            ops: ClientOps::new(id, limits),
             copies: Copies::default(),
             peer: Peer::new(id, me),
             recovery: Recoveries::default(),

@@ -171,7 +171,8 @@ impl Backend {
 
     /// Everything up to this version number is durable here.
     pub(in crate::pg) fn durable(&self, version: u64) {
-        assert!(version <= self.last.get(), "nothing is durable before it was submitted");
+        let last = self.last.get();
+        assert!(version <= last, "version {version} is durable, and only up to {last} was submitted");
         self.local.set(version.max(self.local.get()));
     }
 
@@ -183,7 +184,8 @@ impl Backend {
         if let Some(follower) = self.followers.borrow_mut().iter_mut().find(|f| f.osd == from) {
             let version = version + u64::from(is_mutated("ack_ahead"));
             follower.acked = version.max(follower.acked);
-            assert!(follower.acked <= self.last.get(), "{from} acknowledged more than it was sent");
+            let (acked, last) = (follower.acked, self.last.get());
+            assert!(acked <= last, "{from} acknowledged version {acked}, and was sent only up to {last}");
         }
         true
     }
@@ -197,10 +199,11 @@ impl Backend {
         if committed <= self.committed.get() {
             return None;
         }
-        assert!(committed <= self.local.get(), "what is committed is durable here");
+        let local = self.local.get();
+        assert!(committed <= local, "version {committed} is committed, and only up to {local} durable here");
         assert!(
             followers.iter().all(|f| committed <= f.acked),
-            "what is committed is durable on every member"
+            "version {committed} is committed, and not durable on every member"
         );
         self.committed.set(committed);
         let mut sent = self.sent.borrow_mut();

@@ -94,7 +94,9 @@ impl Window {
         }
         if let Some(until) = &until {
             let behind = state.pending.split_off(until);
-            drop(behind);
+            if is_mutated("keep_behind") {
+                state.pending.extend(behind);
+            }
         }
         state.scan = Scan::Until(until);
     }

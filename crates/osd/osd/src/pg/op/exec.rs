@@ -8,13 +8,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use carmine_pgtypes::snaps::SNAPSET;
-use carmine_pgtypes::{ObjectChange, ObjectMeta, Step, Transaction, Xattrs};
+use carmine_pgtypes::{ObjectChange, ObjectMeta, Step, Xattrs};
 use carmine_reactor::Payload;
 use carmine_types::{Eversion, LogOp, ObjectId, UTime, errno};
 use carmine_wire::osd_op::{Extent, OsdOp, WHOLE_OBJECT_BYTES, flags, ops, payload_bytes};
 use carmine_wire::osdmap::consts::POOL_FULL_QUOTA;
 use smallvec::SmallVec;
 
+use super::changes::Changes;
 use super::extra::{self, Extra, OmapView};
 use super::snaps::{self, Target, Writing};
 use super::sparse;
@@ -31,8 +32,7 @@ use crate::shard::OsdShard;
 
 /// The effects of a write request, if it is submitted.
 pub(crate) struct Plan {
-    /// Its changes; none if the request failed or has no effect. In the box that goes to the store: it is long.
-    pub txn: Box<Transaction>,
+    pub changes: Changes,
     /// Its effect on the object, as the log records it.
     pub effect: LogOp,
     /// A negative errno, or what the last operation tells ([`Told`]) if the client wants it.
@@ -55,7 +55,7 @@ impl Plan {
     /// A request that fails.
     pub(crate) fn failed(result: i32) -> Plan {
         Plan {
-            txn: Box::default(),
+            changes: Changes::default(),
             effect: LogOp::Error,
             result,
             prior: Eversion::ZERO,
@@ -166,7 +166,7 @@ pub(in crate::pg) fn plan_at_hand(objects: Objects<'_>, op: &ClientOp) -> Option
         return None;
     }
     let plan = state.into_plan(Outputs::new());
-    if !objects.is_prepared(&plan.txn.changes) {
+    if !objects.is_prepared(plan.changes.all()) {
         return None;
     }
     Some(plan)
@@ -306,7 +306,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
         Some(writing) => snaps::finish(pg, state, &writing, outputs)?,
     };
     // It could be sent to no other member.
-    if plan.txn.bytes_max() > TXN_BYTES_MAX {
+    if plan.changes.bytes_max() > TXN_BYTES_MAX {
         return Ok(Box::new(Plan::failed(errno::EMSGSIZE)));
     }
     Ok(Box::new(Plan { result: told, ..plan }))
@@ -519,11 +519,11 @@ impl<'a> ObjectState<'a> {
         };
         let sizes = (was.as_ref().map(|m| m.size), exists.then_some(size));
         let (prior, user_version) = was.map_or((Eversion::ZERO, 0), |m| (m.version, m.user_version));
-        let mut txn = Box::<Transaction>::default();
+        let mut changes = Changes::default();
         if !steps.is_empty() {
-            txn.changes.push(ObjectChange { oid: Arc::clone(oid), steps });
+            changes.set_object(ObjectChange { oid: Arc::clone(oid), steps });
         }
-        Plan { txn, effect, result: 0, prior, sizes, user_version, outputs, extra }
+        Plan { changes, effect, result: 0, prior, sizes, user_version, outputs, extra }
     }
 
     fn apply(&mut self, op: &OsdOp, data: Payload) -> Result<(), OpError> {

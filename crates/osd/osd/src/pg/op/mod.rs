@@ -5,9 +5,11 @@
 //! - `extra`, `snaps`: attributes, class methods, watches, and snapshots, which plain reads and writes never pass.
 //! - `usage`, `served`: how many objects the PG has, and what its clients were answered.
 
+mod changes;
 pub(crate) mod exec;
 pub(crate) mod extra;
 pub(crate) mod list;
+mod numbering;
 pub(crate) mod object;
 pub(crate) mod pipeline;
 mod read;
@@ -18,6 +20,8 @@ pub(crate) mod usage;
 mod write;
 
 use std::cell::{Ref, RefCell};
+
+use carmine_types::SpgId;
 
 use crate::config::LogLimits;
 use crate::watch::Watched;
@@ -40,9 +44,9 @@ pub(crate) struct ClientOps {
 }
 
 impl ClientOps {
-    pub(in crate::pg) fn new(limits: LogLimits) -> ClientOps {
+    pub(in crate::pg) fn new(pg: SpgId, limits: LogLimits) -> ClientOps {
         ClientOps {
-            pipeline: Pipeline::new(limits.in_flight_max()),
+            pipeline: Pipeline::new(pg, limits.in_flight_max()),
             usage: RefCell::default(),
             served: Served::default(),
             watched: Watched::default(),

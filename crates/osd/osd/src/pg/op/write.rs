@@ -4,8 +4,8 @@
 //!    their object (`object`), also while the PG has as many writes in flight as it may have. Reads part ways here (`read`).
 //! 2. [plan](Pg::run_write): alone on its object. A resend is found in the log; otherwise the request is turned into changes
 //!    (`exec`), and what these need is loaded.
-//! 3. [submit](Pg::submit), one step without a suspension: version, log entry, local store, replicas. The object's next write
-//!    may run.
+//! 3. [submit](Pg::submit), one step without a suspension: it gets its version, its entry of the log (`numbering`), and is given
+//!    to the local store and the replicas ([`Pg::commit`]). The object's next write may run.
 //! 4. [commit](Pg::local_commit): it becomes durable here (`commit` waits for that) and on the replicas ([`Pg::on_ack`]).
 //! 5. [reply](Pg::settle): what is durable on all members is answered, in the order of the log.
 
@@ -14,13 +14,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use carmine_peering::{AttemptId, Event, Reason};
-use carmine_pgtypes::{LogEntry, Returned, Sealed, Step};
+use carmine_pgtypes::Sealed;
 use carmine_reactor::{Group, Payload, probes};
 use carmine_store::StoreError;
-use carmine_types::{Errno, LogOp, ObjectId, OsdId, errno, is_mutated};
+use carmine_types::{Errno, LogOp, ObjectId, OsdId, errno, is_mutated, is_unasserted};
 
-use super::exec::Outputs;
 use super::exec::Plan;
+use super::numbering::{LogEnd, Numbered};
 use super::pipeline::Write;
 use super::served::Served;
 use super::{exec, snaps};
@@ -165,7 +165,7 @@ impl Pg {
                 Err(error) if osd.holds_back(error.errno()) => return self.ops.pipeline.suspend(&op),
                 Err(error) => Box::new(Plan::failed(error.told())),
             };
-            let prepared = self.objects(osd).prepare(&plan.txn.changes, IfUnfound::Wait).await;
+            let prepared = self.objects(osd).prepare(plan.changes.all(), IfUnfound::Wait).await;
             if self.peer.is_past(generation) {
                 return op.release_more();
             }
@@ -207,54 +207,31 @@ impl Pg {
     /// goes the same way, as an entry of the log: sent again it must not be executed on what was written after it.
     pub(in crate::pg) fn submit(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>, plan: Plan) {
         debug_assert!(self.peer.is_active());
+        // Not in builds for release: it is a search, which `execute` has made already.
         debug_assert!(
             !self.peer.log().has(&op.reqid, &op.oid)
-                || is_mutated("forget_resend")
-                || is_mutated("trim_uncommitted"),
+                || is_unasserted("forget_resend")
+                || is_unasserted("trim_uncommitted"),
             "pg {}: {:?} of {} is executed twice",
             self.id,
             op.reqid,
             op.oid
         );
-        let version = self.peer.next_version(osd.epoch());
-        let Plan { mut txn, effect, result, prior, sizes, user_version, outputs, mut extra } = plan;
-        let clones = extra.as_mut().map(|extra| std::mem::take(&mut extra.clones)).unwrap_or_default();
-        // A watch changes nothing that clients see.
-        let unseen = effect == LogOp::Error || extra.as_ref().is_some_and(|_| op.only_watches());
-        let user_version = match unseen {
-            // As in Ceph, whoever finds no object is told that the next version will be a later one.
-            true if result == errno::ENOENT => version.version - 1,
-            true => user_version,
-            false => version.version,
-        };
-        let entry = LogEntry {
-            version,
-            prior,
-            reqid: op.reqid,
-            oid: Arc::clone(&op.oid),
-            op: effect,
-            user_version,
-            result,
-            mtime: extra.as_ref().and_then(|extra| extra.mtime).unwrap_or_else(|| op.mtime(osd)),
-            clones: clones.iter().map(|clone| clone.id).collect(),
-            returned: if exec::returns_all(&op) { returned(&outputs) } else { None },
-        };
+        let mtime = plan.extra.as_ref().and_then(|extra| extra.mtime).unwrap_or_else(|| op.mtime(osd));
         let committed = self.copies.backend().committed();
-        let trim_to = self.peer.log().trim_point(osd.config.log, committed);
-        assert!(
-            trim_to.is_none_or(|to| to.version <= committed) || is_mutated("trim_uncommitted"),
-            "pg {}: the log is trimmed to {trim_to:?}, and only up to {committed} all have everything",
-            self.id
-        );
-        if effect == LogOp::Modify
-            && let Some(change) = txn.changes.last_mut()
-        {
-            change.steps.push(Step::SetMeta { version, user_version, mtime: entry.mtime });
-        }
-        (txn.pg, txn.bits) = (self.id, self.peer.bits());
-        txn.log.push(entry.clone());
-        txn.log_trim_to = trim_to;
-        let txn = Sealed::from(txn);
+        let numbered =
+            LogEnd { log: &self.peer.log(), limits: osd.config.log, committed, epoch: osd.epoch() }
+                .number(&op, &plan, mtime);
+        self.commit(osd, op, plan, numbered);
+    }
+
+    /// Gives a numbered write to the store and to the replicas.
+    #[inline] // else the plan, which is long, is copied once more
+    fn commit(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>, plan: Plan, numbered: Numbered) {
+        let Plan { changes, effect, result, sizes, outputs, mut extra, .. } = plan;
+        let Numbered { entry, trim_to } = numbered;
+        let (version, user_version) = (entry.version, entry.user_version);
+        let txn = Sealed::from(changes.into_transaction(self.id, self.peer.bits(), &entry, trim_to));
         let sent = self.copies.backend().encode(|| self.head(osd), &txn);
         let commit = self.objects(osd).submit(txn);
         let ready = commit.peek();
@@ -275,6 +252,7 @@ impl Pg {
         if effect != LogOp::Error && sizes != (None, None) {
             self.ops.usage.borrow_mut().change(&op.oid, sizes.0, sizes.1);
         }
+        let clones = extra.as_mut().map(|extra| std::mem::take(&mut extra.clones)).unwrap_or_default();
         if !clones.is_empty() {
             self.count_clones(&op.oid, &clones);
         }
@@ -382,16 +360,6 @@ impl Pg {
             finish_unchanged(osd, &op, outcome);
         }
     }
-}
-
-/// Results and outputs of a write, for the log; `None` if they tell nothing.
-#[cold]
-fn returned(outputs: &Outputs) -> Option<Arc<Returned>> {
-    let tells = |(result, output): &(i32, Payload)| {
-        (*result != 0 || !output.is_empty()) && !is_mutated("forget_outputs")
-    };
-    let copied = || outputs.iter().map(|(result, output)| (*result, output.to_vec().into())).collect();
-    outputs.iter().any(tells).then(|| Arc::new(Returned(copied())))
 }
 
 /// The outcome of a request that was executed before.

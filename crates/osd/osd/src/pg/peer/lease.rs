@@ -22,7 +22,7 @@ use carmine_messenger::{Message, with_timeout};
 use carmine_peering::{AttemptId, Event, Lease};
 use carmine_pgtypes::Promised;
 use carmine_reactor::Group;
-use carmine_types::{Epoch, OsdId, errno, is_mutated};
+use carmine_types::{Epoch, OsdId, SpgId, errno, is_mutated, is_unasserted};
 
 use crate::messages::{PgAck, PgLease, PgLeaseAck, PgRelease, Promise};
 use crate::pg::Pg;
@@ -45,6 +45,7 @@ const _: () = {
 /// The leases of a PG. Times are those of the reactor's clock.
 #[derive(Default)]
 pub(in crate::pg) struct Leases {
+    pg: SpgId,
     /// Until when clients are served (primary).
     readable_until_ns: Cell<u64>,
     /// The latest that this was in any interval: no later operation was ever served.
@@ -58,6 +59,11 @@ pub(in crate::pg) struct Leases {
 }
 
 impl Leases {
+    /// Nobody is served.
+    pub(in crate::pg) fn new(pg: SpgId) -> Leases {
+        Leases { pg, ..Leases::default() }
+    }
+
     /// An operation that arrived then may be executed: nobody else had served by then. What it reads later is no older.
     pub(in crate::pg) fn covers(&self, arrived_ns: u64) -> bool {
         arrived_ns <= self.readable_until_ns.get() || is_mutated("ignore_lease")
@@ -65,7 +71,7 @@ impl Leases {
 
     /// An operation that arrived then was covered once, perhaps in an interval that is over.
     pub(in crate::pg) fn covered(&self, arrived_ns: u64) -> bool {
-        arrived_ns <= self.covered_until_ns.get() || is_mutated("ignore_lease")
+        arrived_ns <= self.covered_until_ns.get() || is_unasserted("ignore_lease")
     }
 
     /// Another OSD leads the PG in this map.
@@ -100,16 +106,27 @@ impl Leases {
     fn promised(&self, by: OsdId, until_ns: u64) {
         let mut promises = self.promises.borrow_mut();
         let Some((_, until)) = promises.iter_mut().find(|(osd, _)| *osd == by) else { return };
-        *until = until_ns.max(*until);
+        *until = if is_mutated("shorten_promise") { until_ns } else { until_ns.max(*until) };
         drop(promises);
         self.follow_promises();
     }
 
     /// Without replicas there is nobody who could serve instead.
     fn follow_promises(&self) {
-        let first = self.promises.borrow().iter().map(|(_, until_ns)| *until_ns).min();
+        let promises = self.promises.borrow();
+        let ends = promises.iter().map(|(_, until_ns)| *until_ns);
+        let first = if is_mutated("longest_promise") { ends.max() } else { ends.min() };
         let (until_ns, before_ns) = (first.unwrap_or(u64::MAX), self.readable_until_ns.get());
-        assert!(until_ns >= before_ns, "a lease until {before_ns} ns was cut short to {until_ns} ns");
+        assert!(
+            until_ns >= before_ns,
+            "pg {}: a lease until {before_ns} ns was cut short to {until_ns} ns",
+            self.pg
+        );
+        assert!(
+            promises.iter().all(|(_, end_ns)| until_ns <= *end_ns),
+            "pg {}: a lease until {until_ns} ns outlives one of the promises {promises:?}",
+            self.pg
+        );
         self.readable_until_ns.set(until_ns);
         self.covered_until_ns.set(until_ns.max(self.covered_until_ns.get()));
     }
@@ -255,4 +272,30 @@ fn died_after(osd: &OsdShard, holder: OsdId, interval: Epoch) -> bool {
 pub(crate) fn give_up_leases(osd: &OsdShard) {
     osd.stopping.set(true);
     osd.pgs.borrow().values().for_each(|pg| pg.peer.leases.start_over());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_lasts_until_the_first_promise_ends_whatever_comes_late() {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let leases = Leases::new(SpgId::default());
+        let ends = |at_ns| leases.covers(at_ns) && !leases.covers(at_ns + 1);
+        leases.ask(SECOND_NS);
+        leases.serve(&[OsdId(1), OsdId(2)], Duration::from_secs(1));
+        let until_ns = SECOND_NS + held_ns(Duration::from_secs(1));
+        assert!(ends(until_ns) && until_ns < 2 * SECOND_NS, "{until_ns}");
+        leases.promised(OsdId(1), 4 * SECOND_NS);
+        assert!(ends(until_ns), "the other one has not renewed its promise");
+        leases.promised(OsdId(2), 3 * SECOND_NS);
+        assert!(ends(3 * SECOND_NS));
+        leases.promised(OsdId(2), 2 * SECOND_NS);
+        assert!(ends(3 * SECOND_NS), "an answer that was overtaken takes nothing back");
+        leases.promised(OsdId(7), 9 * SECOND_NS);
+        assert!(ends(3 * SECOND_NS), "no member promised that");
+        leases.start_over();
+        assert!(!leases.covers(1) && leases.covered(3 * SECOND_NS));
+    }
 }

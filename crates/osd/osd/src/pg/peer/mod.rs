@@ -17,7 +17,7 @@ use carmine_peering::{Peering, Phase, Reason};
 use carmine_pgtypes::{LogEntry, PgHistory, PgInfo, Transaction, pg_contains};
 use carmine_reactor::sync::Notify;
 use carmine_store::Commit;
-use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, is_mutated};
+use carmine_types::{Eversion, ObjectId, OsdId, SpgId, is_mutated};
 
 use crate::pg::copies::own_store;
 use crate::shard::OsdShard;
@@ -46,7 +46,7 @@ impl Peer {
         Peer {
             id,
             peering: RefCell::new(Peering::new(me)),
-            leases: Leases::default(),
+            leases: Leases::new(id),
             log: RefCell::new(PgLog::new(id)),
             bits: Cell::default(),
             told: RefCell::default(),
@@ -165,12 +165,6 @@ impl Peer {
     /// The generation in which a task began is over.
     pub(in crate::pg) fn is_past(&self, generation: u64) -> bool {
         self.generation() != generation
-    }
-
-    /// The version of the next write. Epochs of the log never fall, so versions rise across intervals too.
-    pub(in crate::pg) fn next_version(&self, epoch: Epoch) -> Eversion {
-        let last = self.last_update();
-        Eversion::new(epoch.0.max(last.epoch), last.version + 1)
     }
 
     /// A submitted entry is the newest of the log.

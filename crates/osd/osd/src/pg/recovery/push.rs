@@ -12,7 +12,7 @@ use carmine_peering::{Event, Peering, Place, Then, Trouble};
 use carmine_pgtypes::{LogEntry, ObjectChange, ObjectMeta, Sealed, Step};
 use carmine_reactor::{Group, Payload};
 use carmine_store::{BLOCK_BYTES, OmapRange, StoreError};
-use carmine_types::{Errno, Eversion, LogOp, ObjectId, OsdId, UTime, errno};
+use carmine_types::{Errno, Eversion, LogOp, ObjectId, OsdId, UTime, errno, is_mutated};
 
 use super::run::Turn;
 use crate::for_each::for_each;
@@ -207,7 +207,8 @@ impl Repair {
     pub(in crate::pg) async fn is_soon_quiet(&self, head: &Arc<ObjectId>) -> Result<bool, Stop> {
         self.current()?;
         let end_ns = self.osd.shard.now_ns() + QUIET_WAIT.as_nanos() as u64;
-        while !self.pg.ops.pipeline().is_quiet(head, self.pg.copies.backend().committed()) {
+        let is_quiet = || self.pg.ops.pipeline().is_quiet(head, self.pg.copies.backend().committed());
+        while !is_quiet() && !is_mutated("push_written") {
             if self.osd.shard.now_ns() >= end_ns || self.pg.has_unfound(head) {
                 return Ok(false);
             }

@@ -220,11 +220,11 @@ impl Run {
         let objects = pg.objects(osd);
         let own = objects.stat(oid).await.ok().flatten();
         let mut plan = Plan::failed(0);
-        plan.txn.changes.push(ObjectChange { oid: Arc::clone(oid), steps });
-        if plan.txn.bytes_max() > TXN_BYTES_MAX {
+        plan.changes.set_object(ObjectChange { oid: Arc::clone(oid), steps });
+        if plan.changes.bytes_max() > TXN_BYTES_MAX {
             return Err(End::Failed(format!("its steps take more than {TXN_BYTES_MAX} bytes")));
         }
-        let _prepared = objects.prepare(&plan.txn.changes, IfUnfound::Fail).await?;
+        let _prepared = objects.prepare(plan.changes.all(), IfUnfound::Fail).await?;
         // Nothing suspends from here on until the entry is submitted.
         self.current()?;
         let mut request =

@@ -198,7 +198,7 @@ pub(in crate::pg) async fn plan(
     let stored = pg.objects(osd).stat(&op.oid).await?;
     let forget = ObjectChange::new(mapper::oid(pg.id), [mapper::remove(snap, &op.oid)]);
     let mut plan = Box::new(Plan::failed(0));
-    plan.txn.changes.push(forget);
+    plan.changes.add_other(forget);
     let Some(stored) = stored else { return Ok(plan) };
     let Some(mut set) = set_of(&stored)? else { return Ok(plan) };
     let trimmed = set.trim(snap);
@@ -208,7 +208,7 @@ pub(in crate::pg) async fn plan(
     let mut extra = Box::<Extra>::default();
     extra.mtime = Some(stored.mtime);
     if let Trimmed::Gone { id, size } = trimmed {
-        plan.txn.changes.push(ObjectChange::new(clone_of(&op.oid, id), [Step::Remove]));
+        plan.changes.add_other(ObjectChange::new(clone_of(&op.oid, id), [Step::Remove]));
         extra.clones.push(CloneChange { id, before: Some(size), after: None });
     }
     let is_gone = set.is_whiteout && set.clones.is_empty();
@@ -216,7 +216,7 @@ pub(in crate::pg) async fn plan(
         true => Step::Remove,
         false => Step::SetXattr { name: SNAPSET.into(), value: Bytes::from(set.encode()) },
     };
-    plan.txn.changes.push(ObjectChange { oid: Arc::clone(&op.oid), steps: [step].into_iter().collect() });
+    plan.changes.set_object(ObjectChange::new(Arc::clone(&op.oid), [step]));
     plan.effect = if is_gone { LogOp::Delete } else { LogOp::Modify };
     plan.sizes = (Some(stored.size), (!is_gone).then_some(stored.size));
     (plan.prior, plan.user_version) = (stored.version, stored.user_version);

@@ -111,7 +111,7 @@ impl Writing {
     }
 }
 
-/// Completes the plan of a write that knows of snapshots. Changes of the head come last.
+/// Completes the plan of a write that knows of snapshots.
 ///
 /// # Errors
 /// E2BIG: more clones than can be noted.
@@ -137,18 +137,20 @@ pub(in crate::pg) fn finish(
     set.seq = set.seq.max(context.seq);
     set.is_whiteout = !state.exists && !set.clones.is_empty();
     let stays = state.exists || set.is_whiteout;
+    // Not in builds for release: it looks at all clones, of which there may be thousands.
+    debug_assert!(set.is_consistent(), "pg {}: a write of {head} leaves the clones {set:?}", pg.id);
     note(&mut state, &mut set, stored.as_ref(), stays)?;
     let is_whiteout = set.is_whiteout;
-    let mut before = Vec::new();
     if let Some((id, size)) = cloned {
-        before.push(clone(&head, id, stored.as_ref()));
-        let snaps = set.clone_of(id).map(|clone| clone.snaps.as_slice()).unwrap_or_default();
-        before.push(ObjectChange::new(mapper::oid(pg.id), [mapper::add(snaps, &head)]));
         let made = CloneChange { id, before: None, after: Some(size) };
         state.extra.get_or_insert_default().clones.push(made);
     }
     let mut plan = state.into_plan(outputs);
-    plan.txn.changes.insert_many(0, before);
+    if let Some((id, _)) = cloned {
+        plan.changes.add_other(clone(&head, id, stored.as_ref()));
+        let snaps = set.clone_of(id).map(|clone| clone.snaps.as_slice()).unwrap_or_default();
+        plan.changes.add_other(ObjectChange::new(mapper::oid(pg.id), [mapper::add(snaps, &head)]));
+    }
     if is_whiteout {
         (plan.effect, plan.sizes.1) = (LogOp::Modify, Some(0));
     }
