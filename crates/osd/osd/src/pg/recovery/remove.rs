@@ -124,14 +124,14 @@ mod tests {
         let mut txn = Transaction::new(id, 0);
         txn.changes.push(ObjectChange::new(object(id), [Step::Touch]));
         txn.info = Some(Box::new(PgInfo { pg: id, ..PgInfo::default() }));
-        osd.store.submit(txn).await.unwrap();
+        own_store(osd).submit(txn).await.unwrap();
         pg
     }
 
     /// Its objects, and whether it has an info.
     async fn stored(osd: &OsdShard, id: SpgId) -> (Vec<ObjectId>, bool) {
-        let objects = osd.store.list(id, 0, None, 10).await.unwrap();
-        (objects, osd.store.load_pg(id).await.unwrap().is_some())
+        let objects = own_store(osd).list(id, 0, None, 10).await.unwrap();
+        (objects, own_store(osd).load_pg(id).await.unwrap().is_some())
     }
 
     #[test]
@@ -145,13 +145,13 @@ mod tests {
                 assert!(osd.pg(id).is_some_and(|found| Rc::ptr_eq(&found, pg) && found.id == id));
             }
             assert!(osd.pg(PARTS[0].pgid.into()).is_none());
-            assert_eq!(osd.store.list_pgs().await.unwrap(), PARTS);
+            assert_eq!(own_store(&osd).list_pgs().await.unwrap(), PARTS);
             // With all of its pool: of its shard only.
             assert_eq!(remove_objects(&osd, PARTS[0], WHOLE_POOL).await.unwrap(), 1);
             assert_eq!(stored(&osd, PARTS[0]).await, (Vec::new(), false));
             assert_eq!(stored(&osd, PARTS[1]).await, (vec![object(PARTS[1])], true));
             assert_eq!(remove_objects(&osd, PARTS[1], 0).await.unwrap(), 1);
-            assert_eq!(osd.store.list_pgs().await.unwrap(), []);
+            assert_eq!(own_store(&osd).list_pgs().await.unwrap(), []);
         };
         block_on(Config::unpinned("remove", 1), main).unwrap();
     }
