@@ -102,6 +102,7 @@ impl OsdShard {
     /// A shard's own part of taking a map.
     fn follow(self: &Rc<Self>, view: Arc<MapView>, table: Arc<PgTable>) {
         *self.view.borrow_mut() = Some(Arc::clone(&view));
+        self.has_sharded_pools.set(view.map().pools.values().any(PgPool::is_erasure));
         *self.table.borrow_mut() = Arc::clone(&table);
         self.peers.on_map(|osd| self.addr_of(osd));
         self.bar_clients(view.map());

@@ -43,6 +43,8 @@ pub struct OsdShard {
     pub store: Store,
     /// The newest map that reached this shard.
     pub(crate) view: RefCell<Option<Arc<MapView>>>,
+    /// By that map PGs of some pools have shards.
+    pub(crate) has_sharded_pools: Cell<bool>,
     /// Which reactor owns which PG.
     pub(crate) table: RefCell<Arc<PgTable>>,
     /// Of each pool the number of PGs when its PGs were made here (shard 0).
@@ -158,6 +160,7 @@ impl OsdShard {
             config,
             store,
             view: RefCell::new(None),
+            has_sharded_pools: Cell::default(),
             table: RefCell::new(Arc::new(PgTable::default())),
             pg_nums: RefCell::default(),
             pgs: RefCell::default(),
@@ -217,7 +220,12 @@ impl OsdShard {
     }
 
     /// The part of a PG that serves its clients by the newest map: what the clients' PG is here.
+    #[inline]
     pub(crate) fn primary_part(&self, pg: PgId) -> SpgId {
+        // Each operation asks, at every step of its way.
+        if !self.has_sharded_pools.get() {
+            return SpgId::replicated(pg);
+        }
         self.view.borrow().as_ref().map_or(pg.into(), |view| primary_part(view, pg))
     }
 
