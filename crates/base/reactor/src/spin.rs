@@ -1,5 +1,6 @@
 //! Looking for work without system calls, for as long as that pays.
 
+use crate::config::DEFAULT_SPIN_US;
 use crate::shard::Shard;
 use crate::{stats, sys, turn};
 
@@ -10,13 +11,16 @@ const GAP_NS: u64 = 5_000;
 /// Upper bounds of the pauses that are told apart.
 const EDGES_NS: [u64; 7] = [5_000, 10_000, 20_000, 30_000, 50_000, 75_000, 100_000];
 
+/// A pause that is spun through to its end tells nothing more after this time.
+const _: () = assert!(EDGES_NS[EDGES_NS.len() - 1] == DEFAULT_SPIN_US as u64 * 1_000);
+
 /// Of so many pauses one is spun through to its end, to see how long they are now. A prime, for pauses come in patterns.
 const PROBE_EVERY: u8 = 31;
 
 /// Pauses that must be known before the others are judged by them.
 const KNOWN_MIN: u16 = 12;
 
-/// Pauses that are remembered; then each counts half.
+/// Pauses that are remembered. When there are more, all counts are halved.
 const KNOWN_MAX: u16 = 64;
 
 /// What a reactor waits for in a pause.
@@ -25,7 +29,7 @@ enum Source {
     /// A client, another OSD, or another reactor: nothing else is under way. It may sleep, too, while this reactor works: two that
     /// wait for each other in turns lose two wake-ups a round, and serve less the more they have to do.
     Peer,
-    /// A drive among others. Its answer takes as long whether the reactor spins or not.
+    /// A drive, and perhaps peers as well. A drive answers no sooner if the reactor spins.
     Drive,
 }
 
@@ -93,7 +97,7 @@ fn source(shard: &Shard) -> Source {
 }
 
 /// Spins for as long as that has paid lately, and at most `limit_ns`; false if no work was found.
-pub(crate) fn within_budget(shard: &Shard, limit_ns: u64) -> bool {
+pub(crate) fn while_it_pays(shard: &Shard, limit_ns: u64) -> bool {
     if is_wanted(shard) {
         return true;
     }
@@ -114,7 +118,7 @@ pub(crate) fn within_budget(shard: &Shard, limit_ns: u64) -> bool {
     found
 }
 
-/// Spinning does not pay now, and this pause is none to try it again in.
+/// Spinning does not pay now, and it is not yet time to try again.
 pub(crate) fn is_futile(shard: &Shard) -> bool {
     let cell = &shard.inner().pauses[source(shard) as usize];
     let mut pauses = cell.get();

@@ -193,7 +193,7 @@ pub(crate) fn run(shard: &Shard, mut root: Root<'_>) -> io::Result<bool> {
             }
             PollPolicy::Adaptive { spin_us } => {
                 drive(shard, Wait::No)?;
-                if spin::within_budget(shard, u64::from(spin_us) * 1_000) {
+                if spin::while_it_pays(shard, u64::from(spin_us) * 1_000) {
                     take_events(shard)?;
                 } else {
                     sleep(shard)?;

@@ -1,7 +1,7 @@
 //! A placement group on the reactor that owns it. It is composed of five parts, each with a type and private state:
 //!
-//! - `op`, [`ClientOps`]: the operations of clients, from those that wait for an active PG over the queue of each object to the writes in
-//!   flight. `op/write.rs` shows the whole path of a write, `op/read.rs` that of everything else.
+//! - `op`, [`ClientOps`]: the operations of clients. They wait until the PG is active, then in the queue of their object; writes are then
+//!   in flight. `op/write.rs` shows the whole path of a write, `op/read.rs` that of all other operations.
 //! - `copies`, [`Copies`]: makes a change durable on all members, applies the changes of another primary, and reads objects.
 //! - `peer`, [`Peer`]: who may serve. `carmine_peering::Peering` decides what the PG does: phases, intervals, attempts. Around it are what
 //!   brings it events, the leases, the PG log, and what the monitor is told.

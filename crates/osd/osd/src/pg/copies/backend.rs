@@ -23,8 +23,8 @@ pub(in crate::pg) enum Kind {
     Replicated,
 }
 
-/// Sends the changes of a PG to its members, and knows what each of them has. Only what a member is sent of a change, and where
-/// objects are read ([`Objects`](super::reads::Objects)), depends on the kind.
+/// Sends each change of a PG to its members, and keeps the version up to which each member has stored them. Two things depend on the
+/// kind: the message that a member gets for a change, and where objects are read ([`Objects`](super::reads::Objects)).
 #[derive(Default)]
 pub(in crate::pg) struct Backend {
     kind: Kind,
@@ -115,9 +115,9 @@ impl Backend {
 
     /// A change as the other members will be sent it; `None` if there are none. The store takes the transaction itself next.
     ///
-    /// Whole copies are sent one message, which is encoded once and whose bytes are shared; only members whose windows withhold the
-    /// change get another. Where members hold different parts, this would encode a message for each of them, and give back
-    /// the transaction of this member's part: nobody but [`Sent::packed`] knows who is sent what.
+    /// A replicated PG encodes one message and sends its bytes to all members. A member whose window withholds the change gets a second
+    /// one, with the log entry alone. An erasure-coded PG would encode one message for each member here, and return the transaction of
+    /// its own shard: only [`Sent::packed`] chooses the message of a member.
     pub(in crate::pg) fn encode(&self, head: impl FnOnce() -> Head, txn: &Sealed) -> Option<Sent> {
         if self.followers.borrow().is_empty() {
             return None;

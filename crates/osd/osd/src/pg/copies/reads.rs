@@ -39,8 +39,8 @@ impl Pg {
 /// Methods that do not heal do what those of [`Store`] of the same names do. Those that plain operations call return the store's own
 /// future: one around it would be larger.
 impl<'a> Objects<'a> {
-    /// The store that has the objects' bytes and omaps whole. Where each member has only a part of them, each method that calls this reads
-    /// from several members instead.
+    /// This OSD's store, if it holds whole objects. An erasure-coded PG would read the shards of several members in each method that
+    /// calls this.
     fn whole(self) -> &'a Store {
         match self.pg.copies.backend.kind() {
             Kind::Replicated => &self.osd.store,
@@ -60,8 +60,8 @@ impl<'a> Objects<'a> {
         self.osd.store.list(self.pg.id, self.pg.peer.bits(), from, max).await
     }
 
-    /// Reads bytes, and heals those that are damaged. Healing waits on the heap: it is rare, and each operation's future would have
-    /// room for it.
+    /// Reads bytes, and heals damaged blocks. The future of the healing is boxed: blocks are rarely damaged, and unboxed it would enlarge
+    /// the future of every read.
     pub(in crate::pg) async fn read(
         self,
         oid: &ObjectId,

@@ -1,5 +1,5 @@
-//! An object and its clones: their names, the head's list of them, and a family as a recovery copies it, while writes of the
-//! head wait. `mapper` is the omap in which a PG keeps which objects have clones.
+//! A family: an object and its clones. This module names them, reads the list of clones from the head's xattr, and groups objects by
+//! family, as a recovery copies them. `mapper` holds the keys of the omap that lists, for each snapshot, the objects with clones.
 
 pub(crate) mod mapper;
 
@@ -58,7 +58,7 @@ pub(in crate::pg) fn is_same_head(a: &ObjectId, b: &ObjectId) -> bool {
 /// Objects to copy: by their heads, in the PG's order, the snap ids of those of the family that are meant.
 pub(in crate::pg) type Families = BTreeMap<Arc<ObjectId>, BTreeSet<u64>>;
 
-/// One of them.
+/// A head, and those of its family that are to be copied.
 #[derive(Clone, Debug)]
 pub(in crate::pg) struct Family {
     pub head: Arc<ObjectId>,
