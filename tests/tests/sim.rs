@@ -78,7 +78,7 @@ impl Cluster {
         self.starts += 1;
         // All PGs at the same time: the next OSD dies soon.
         let recovery = RecoveryOptions { max_backfills: 8, ..RecoveryOptions::default() };
-        let config = OsdConfig::beside(mon_addr(), OsdId(id), self.starts);
+        let config = OsdConfig::with_defaults(mon_addr(), OsdId(id), self.starts);
         let config = Arc::new(OsdConfig { recovery, ..config });
         let kv = self.blue.then(|| Arc::clone(&self.kvs[id as usize]) as Arc<dyn Kv>);
         let opened: Rc<RefCell<Option<StoreShared>>> = Rc::default();

@@ -152,7 +152,7 @@ impl Cluster {
         }
         self.starts += 1;
         let id = OsdId(osd);
-        let config = OsdConfig::beside(mon_addr(), id, self.starts);
+        let config = OsdConfig::with_defaults(mon_addr(), id, self.starts);
         let heartbeat = self.heartbeats[self.starts as usize % 2];
         let request_bytes_per_shard = self.shape.request_bytes;
         let config =

@@ -58,7 +58,7 @@ impl<T> ByPg<T> {
     }
 
     /// Takes out all PGs of the pools that are gone.
-    pub(crate) fn take_pools(&mut self, is_gone: impl Fn(i64) -> bool) -> Vec<T> {
+    pub(crate) fn remove_pools(&mut self, is_gone: impl Fn(i64) -> bool) -> Vec<T> {
         let gone = self.pools.extract_if(.., |((pool, _), _)| is_gone(*pool));
         gone.flat_map(|(_, pgs)| pgs.into_iter().flatten()).collect()
     }
@@ -84,7 +84,7 @@ mod tests {
             let key = |id: SpgId| (id.pgid.pool, id.shard, id.pgid.ps);
             prop_assert!(by_pg.iter().map(|(id, value)| (key(id), value)).eq(model.iter().map(|(key, value)| (*key, value))));
             let taken: Vec<u8> = model.extract_if(.., |(pool, ..), _| *pool == gone).map(|(_, value)| value).collect();
-            prop_assert_eq!(by_pg.take_pools(|pool| pool == gone), taken);
+            prop_assert_eq!(by_pg.remove_pools(|pool| pool == gone), taken);
             for (pool, shard) in (-2..5).flat_map(|pool| (-2..3).map(move |shard| (pool, shard))) {
                 for ps in (0..=40).chain([u32::MAX]) {
                     let id = SpgId { pgid: PgId::new(pool, ps), shard };

@@ -46,7 +46,7 @@ impl Clients {
 
 impl OsdShard {
     /// A client, or whoever else may send operations, has connected to a shard.
-    pub(crate) fn know_client(&self, origin: Origin, addr: EntityAddr) {
+    pub(crate) fn add_client(&self, origin: Origin, addr: EntityAddr) {
         let view = self.view();
         self.clients.borrow_mut().insert(origin, addr, view.as_ref().map(|view| &**view.map()));
     }
@@ -65,7 +65,7 @@ impl OsdShard {
     }
 
     /// The map keeps the client of an operation out.
-    pub(crate) fn bars(&self, op: &ClientOp) -> bool {
+    pub(crate) fn is_blocklisted(&self, op: &ClientOp) -> bool {
         let clients = self.clients.borrow();
         !clients.barred.is_empty()
             && op.origin(self.shard.id()).is_some_and(|from| clients.barred.contains(&from))
@@ -73,15 +73,15 @@ impl OsdShard {
 
     /// The connection through which an operation came is closed. Only the map of now says who is kept out, and it is not known
     /// any more who that was.
-    pub(crate) fn has_gone(&self, op: &ClientOp) -> bool {
+    pub(crate) fn is_disconnected(&self, op: &ClientOp) -> bool {
         let from = op.origin(self.shard.id());
         from.is_some_and(|from| !self.clients.borrow().addrs.contains_key(&from))
     }
 
     /// Takes the clients that a new map keeps out.
-    pub(crate) fn bar_clients(&self, map: &OsdMap) {
+    pub(crate) fn apply_blocklist(&self, map: &OsdMap) {
         self.clients.borrow_mut().follow(map);
-        self.pgs.borrow().values().for_each(|pg| pg.end_barred_watches(map));
+        self.pgs.borrow().values().for_each(|pg| pg.end_blocklisted_watches(map));
     }
 }
 

@@ -154,7 +154,7 @@ pub struct OsdConfig {
 impl OsdConfig {
     /// The OSD with this number where its monitor is, with the options' defaults and room for a thousand connections.
     #[must_use]
-    pub fn beside(mon: SocketAddr, id: OsdId, nonce: u32) -> OsdConfig {
+    pub fn with_defaults(mon: SocketAddr, id: OsdId, nonce: u32) -> OsdConfig {
         OsdConfig {
             id,
             uuid: Uuid([(id.0 as u8).wrapping_add(1); 16]),

@@ -56,7 +56,7 @@ impl Dispatcher for Incoming {
             }
             Route::KIND => admin::route(&osd, conn, &msg),
             Admin::KIND => admin::admin(&osd, conn, &msg),
-            kinds::COMMAND => admin::tell(&osd, conn, &msg),
+            kinds::COMMAND => admin::answer_tell(&osd, conn, &msg),
             other => tracing::debug!("{conn:?}: message type {other} ignored"),
         }
     }
@@ -72,11 +72,11 @@ impl Dispatcher for Incoming {
 /// Tells all shards a client's address, before anything of it comes to them. Whoever connects may send operations.
 fn introduce(osd: &OsdShard, conn: &Connection) {
     let (origin, addr) = (Origin { home: osd.shard.id(), conn: conn.id() }, conn.peer().addr);
-    osd.know_client(origin, addr);
+    osd.add_client(origin, addr);
     for to in (0..osd.shard.shards()).map(ShardId).filter(|to| *to != origin.home) {
         osd.shard.submit_to(to, move |shard| {
             if let Some(osd) = OsdShard::of(shard) {
-                osd.know_client(origin, addr);
+                osd.add_client(origin, addr);
             }
         });
     }
@@ -92,7 +92,7 @@ fn forget_ops(osd: &Rc<OsdShard>, conn: u64) {
     for to in (0..osd.shard.shards()).map(ShardId) {
         osd.shard.submit_to(to, move |shard| {
             if let Some(osd) = OsdShard::of(shard) {
-                osd.forget_ops(|op| op.came_by(osd.shard.id(), home, conn));
+                osd.forget_ops(|op| op.is_from(osd.shard.id(), home, conn));
                 osd.forget_client(Origin { home, conn });
             }
         });
@@ -201,7 +201,7 @@ pub(crate) fn route_op(osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
     let id = op.request.pg;
     let primary = osd.view.borrow().as_ref().and_then(|view| view.acting_primary(id));
     match osd.pg(osd.primary_part(id)) {
-        Some(pg) if primary == Some(osd.config.id) => pg.take(osd, op),
+        Some(pg) if primary == Some(osd.config.id) => pg.handle_op(osd, op),
         // Only the primary answers reads, and this makes the client ask it.
         Some(_) if op.may_go_to_replicas() => op.reply(osd, Outcome::error(errno::EAGAIN)),
         None if osd.is_deleted(id.pool) => op.reply(osd, Outcome::error(errno::ENOENT)),

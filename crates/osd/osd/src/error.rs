@@ -48,7 +48,7 @@ impl OpError {
 
     /// The errno, for whoever asked. The cause goes to the log: failures of this OSD as errors, those of clients for
     /// debugging.
-    pub(crate) fn told(&self) -> i32 {
+    pub(crate) fn report(&self) -> i32 {
         match self.cause.as_deref() {
             None | Some(Cause::Given(_)) => {}
             Some(Cause::Said(_)) if self.errno.0 != errno::EIO => tracing::debug!("{self}"),

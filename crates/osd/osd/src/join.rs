@@ -78,7 +78,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbe
     let mon = EntityAddr::msgr2(osd.config.mon, 0);
     let handler = Rc::clone(&member) as Rc<dyn MonHandler>;
     let session = MonSession::start(&osd.shard, vec![mon], Rc::new(client), handler);
-    osd.shard.spawn(Group::Admin, "member", member.insist());
+    osd.shard.spawn(Group::Admin, "member", member.keep_asking());
     stats::start(osd, session);
 }
 
@@ -104,22 +104,22 @@ pub async fn leave(shard: &Shard) {
 async fn unmount(shard: &Shard) {
     let shards = || (0..shard.shards()).map(ShardId);
     for to in shards() {
-        shard.call(to, |there| async move { hang_up(&there) }).await;
+        shard.call(to, |there| async move { close_connections(&there) }).await;
     }
     for to in shards() {
-        shard.call(to, |there| async move { let_go(&there).await }).await;
+        shard.call(to, |there| async move { unmount_store(&there).await }).await;
     }
 }
 
 /// From now on nobody hears of this shard, so that what the store refuses from here on is no answer to anybody.
-fn hang_up(shard: &Shard) {
+fn close_connections(shard: &Shard) {
     let Some(osd) = OsdShard::of(shard) else { return };
     osd.stopping.set(true);
     let conns: Vec<_> = osd.conns.borrow().values().map(|state| Rc::clone(&state.conn)).collect();
     conns.iter().for_each(|conn| conn.close("this OSD stops"));
 }
 
-async fn let_go(shard: &Shard) {
+async fn unmount_store(shard: &Shard) {
     let Some(osd) = OsdShard::of(shard) else { return };
     if let Err(error) = osd.store.umount().await {
         tracing::warn!("the store of reactor {} was not unmounted: {error}", shard.id().0);
@@ -271,7 +271,7 @@ impl Member {
     }
 
     /// Asks after each map, and again for as long as something is lacking, and sends beacons.
-    async fn insist(self: Rc<Self>) {
+    async fn keep_asking(self: Rc<Self>) {
         while !self.osd.stopping.get() {
             let _ = with_timeout(&self.osd.shard, PAUSE, self.news.notified()).await;
             self.ask();

@@ -105,7 +105,7 @@ impl OsdShard {
         self.has_sharded_pools.set(view.map().pools.values().any(PgPool::is_erasure));
         *self.table.borrow_mut() = Arc::clone(&table);
         self.peers.on_map(|osd| self.addr_of(osd));
-        self.bar_clients(view.map());
+        self.apply_blocklist(view.map());
         self.remove_pgs_of_deleted_pools(&view);
         let (here, osds) = (self.shard.id(), osd_states(view.map()));
         for (id, _) in table.iter().filter(|(_, owner)| *owner == here) {
@@ -119,7 +119,7 @@ impl OsdShard {
         }
         let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
         waiting.into_iter().for_each(|op| {
-            op.starts(self);
+            op.note_started(self);
             crate::dispatch::route_op(self, op);
         });
         let unplaced = std::mem::take(&mut *self.unplaced.borrow_mut());
@@ -136,7 +136,7 @@ impl OsdShard {
     }
 
     fn remove_pgs_of_deleted_pools(self: &Rc<Self>, view: &MapView) {
-        let gone = self.pgs.borrow_mut().take_pools(|pool| !view.map().pools.contains_key(&pool));
+        let gone = self.pgs.borrow_mut().remove_pools(|pool| !view.map().pools.contains_key(&pool));
         gone.iter().for_each(|pg| pg.remove(self));
     }
 }
@@ -234,7 +234,7 @@ impl PgTable {
 
     /// The table without the PGs of pools that are gone.
     pub fn of_pools(mut self, exists: impl Fn(i64) -> bool) -> PgTable {
-        self.owners.take_pools(|pool| !exists(pool));
+        self.owners.remove_pools(|pool| !exists(pool));
         self
     }
 

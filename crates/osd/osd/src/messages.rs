@@ -104,7 +104,7 @@ impl Packed {
     /// # Panics
     /// If it is longer than a message may be: no receiver would take it, now or when it is sent again. A request of a client is
     /// refused long before (`TXN_BYTES_MAX`).
-    fn of(kind: u16, head: &Head, txn: &Sealed, mut data: Payload) -> Packed {
+    fn new(kind: u16, head: &Head, txn: &Sealed, mut data: Payload) -> Packed {
         let mut header = Header2::new(kind, VERSION, VERSION);
         let encoded = txn.encoded();
         let mut front = Vec::with_capacity(32 + encoded.len().min(FRONT_BYTES_MAX));
@@ -139,7 +139,7 @@ fn assert_may_be_sent(header: &Header2, front: &[u8], data: &Payload) {
 /// The same message, with a front that every receiver takes.
 ///
 /// # Panics
-/// As [`Packed::of`].
+/// As [`Packed::new`].
 pub(crate) fn fitted(mut message: Message) -> Message {
     if message.front.len() > FRONT_BYTES_MAX {
         let rest = message.front.split_off(HEAD_BYTES);
@@ -178,7 +178,7 @@ fn split_rest(front: &[u8], data: &mut Payload) -> Result<Payload> {
     Ok(rest)
 }
 
-/// Reads what [`Packed::of`] wrote. Of what was received nothing is kept but what the transaction has.
+/// Reads what [`Packed::new`] wrote. Of what was received nothing is kept but what the transaction has.
 fn read_txn(header: &Header2, front: Vec<u8>, mut data: Payload) -> Result<(Head, Sealed)> {
     let (head, encoded) = if header.compat & IS_LONG == 0 {
         let front = Bytes::from(front);
@@ -217,7 +217,7 @@ macro_rules! carries_a_transaction {
             /// If the transaction is longer than a message may be.
             #[must_use]
             pub fn pack(head: &Head, txn: &Sealed, data: Payload) -> Packed {
-                Packed::of(Self::KIND, head, txn, data)
+                Packed::new(Self::KIND, head, txn, data)
             }
 
             /// Reads a message. The objects may be any: look whether they lie in the PG.

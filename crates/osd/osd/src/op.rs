@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use crate::cls;
 use crate::config::{NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, WRITE_BYTES_MAX};
 use crate::pg::{Extra, Outputs, Queued};
-use crate::room::{More, more};
+use crate::room::{More, acquire_more};
 use crate::shard::OsdShard;
 
 /// A decoded request, with all it needs to be executed and answered. It stays the same while it waits, runs, and is started
@@ -109,7 +109,7 @@ pub(crate) struct HopBack {
 }
 
 impl HopBack {
-    fn go(&mut self, reply: Option<(Header2, Vec<u8>, Payload)>) {
+    fn send_back(&mut self, reply: Option<(Header2, Vec<u8>, Payload)>) {
         let (conn, token) = (self.conn, self.token.take());
         if token.is_none() && reply.is_none() {
             return;
@@ -131,7 +131,7 @@ impl HopBack {
 
 impl Drop for HopBack {
     fn drop(&mut self) {
-        self.go(None);
+        self.send_back(None);
     }
 }
 
@@ -238,7 +238,7 @@ impl ClientOp {
     }
 
     /// It is answered together with another operation, which is there already.
-    pub(crate) fn goes_with(&self, other: &ClientOp) {
+    pub(crate) fn copy_stage(&self, other: &ClientOp) {
         self.stage.set(other.stage());
     }
 
@@ -258,7 +258,7 @@ impl ClientOp {
     }
 
     /// It has waited until now.
-    pub(crate) fn starts(&self, osd: &OsdShard) {
+    pub(crate) fn note_started(&self, osd: &OsdShard) {
         self.started_ns.set(osd.shard.stamp_ns());
     }
 
@@ -293,7 +293,7 @@ impl ClientOp {
     }
 
     /// It came through this connection of shard `home`; `here` is the shard that the operation is on.
-    pub(crate) fn came_by(&self, here: ShardId, home: ShardId, id: u64) -> bool {
+    pub(crate) fn is_from(&self, here: ShardId, home: ShardId, id: u64) -> bool {
         match &*self.to.borrow() {
             Some(ReplyTo::Conn(conn, _)) => here == home && conn.id() == id,
             Some(ReplyTo::Hop(back)) => back.home == home && back.conn == id,
@@ -313,9 +313,9 @@ impl ClientOp {
     }
 
     /// Waits for the right to hold more than was known when the request was let in. It has it until it is answered.
-    pub(crate) async fn take_more(&self, osd: &OsdShard) {
+    pub(crate) async fn acquire_more(&self, osd: &OsdShard) {
         if !self.has_more() {
-            let more = more(osd, self).await;
+            let more = acquire_more(osd, self).await;
             *self.more.borrow_mut() = more;
         }
     }
@@ -394,7 +394,7 @@ impl ClientOp {
             Some(ReplyTo::Hop(mut back)) => {
                 let mut front = Vec::with_capacity(192 + self.oid.name.len());
                 self.encode(osd, &outcome).encode_into(&mut front);
-                back.go(Some((OsdReply::header(self.reqid.tid), front, joined(&mut outcome))));
+                back.send_back(Some((OsdReply::header(self.reqid.tid), front, joined(&mut outcome))));
             }
         }
         let ReqId { client, tid, .. } = self.reqid;
@@ -433,7 +433,7 @@ impl Queued for Rc<ClientOp> {
         self.is_write
     }
 
-    fn same(&self, other: &Self) -> bool {
+    fn is_same(&self, other: &Self) -> bool {
         Rc::ptr_eq(self, other)
     }
 }

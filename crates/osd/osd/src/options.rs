@@ -32,7 +32,7 @@ pub(crate) struct Given {
 
 impl RunOptions {
     /// Those at the start.
-    pub(crate) fn of(config: &OsdConfig) -> RunOptions {
+    pub(crate) fn from_config(config: &OsdConfig) -> RunOptions {
         RunOptions {
             scrub: config.scrub.clone(),
             recovery: config.recovery.clone(),
@@ -105,7 +105,7 @@ impl OsdShard {
     pub(crate) fn set_stored_options(&self, values: Values) {
         let mut given = self.given.borrow_mut();
         given.stored = values;
-        let mut next = RunOptions::of(&self.config);
+        let mut next = RunOptions::from_config(&self.config);
         for (name, value) in given.stored.iter().chain(&given.own) {
             if let Err(why) = next.set(name, value) {
                 tracing::warn!("an option that the monitor stores is not taken: {why}");

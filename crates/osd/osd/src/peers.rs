@@ -162,7 +162,7 @@ impl Peers {
                 if session.ended.get() || osd.stopping.get() {
                     break;
                 }
-                let pause = session.backoff.left(osd.shard.now_ns());
+                let pause = session.backoff.remaining(osd.shard.now_ns());
                 if !pause.is_zero() {
                     osd.shard.sleep(pause).await;
                     continue;
@@ -273,7 +273,7 @@ impl Session {
 
     /// Sends what waits; what has no connection goes on waiting.
     fn drain(&self) {
-        let messages = self.backlog.borrow_mut().take();
+        let messages = self.backlog.borrow_mut().take_all();
         for (pg, message) in messages {
             match self.conn_for(pg) {
                 Some(conn) => conn.send(message),
@@ -326,7 +326,7 @@ impl Dispatcher for PeerDispatch {
             return;
         }
         tracing::info!("connection to reactor {reactor} of osd.{} ended: {reason}", session.peer.0);
-        session.backoff.ended(self.made_ns, osd.shard.now_ns());
+        session.backoff.note_ended(self.made_ns, osd.shard.now_ns());
         // The peer may have restarted with other reactors: ask again where its PGs are.
         *session.route.borrow_mut() = None;
         session.backlog.borrow_mut().forget_writes();
@@ -376,7 +376,7 @@ impl Backlog {
     }
 
     /// Takes all messages.
-    pub(crate) fn take(&mut self) -> Vec<(SpgId, Message)> {
+    pub(crate) fn take_all(&mut self) -> Vec<(SpgId, Message)> {
         std::mem::take(&mut self.messages)
     }
 
@@ -411,7 +411,7 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     /// A connection ended. Those that end together count once.
-    pub(crate) fn ended(&self, made_ns: u64, now_ns: u64) {
+    pub(crate) fn note_ended(&self, made_ns: u64, now_ns: u64) {
         if now_ns < self.until_ns.get() {
             return;
         }
@@ -425,7 +425,7 @@ impl Backoff {
     }
 
     /// The rest of the wait.
-    pub(crate) fn left(&self, now_ns: u64) -> Duration {
+    pub(crate) fn remaining(&self, now_ns: u64) -> Duration {
         Duration::from_nanos(self.until_ns.get().saturating_sub(now_ns))
     }
 }
@@ -452,7 +452,7 @@ mod tests {
         (0..MESSAGES_MAX).for_each(|_| backlog.push(PG, write()));
         assert!(!backlog.take_overflow());
         backlog.push(PG, write());
-        assert_eq!(backlog.take().len(), MESSAGES_MAX);
+        assert_eq!(backlog.take_all().len(), MESSAGES_MAX);
         assert!(backlog.take_overflow() && !backlog.take_overflow());
     }
 
@@ -465,7 +465,7 @@ mod tests {
         backlog.push(PG, Message::from_header(PgQuery::header(), Vec::new()));
         backlog.push(PG, write());
         backlog.forget_writes();
-        let kinds: Vec<u16> = backlog.take().iter().map(|(_, message)| message.header.kind).collect();
+        let kinds: Vec<u16> = backlog.take_all().iter().map(|(_, message)| message.header.kind).collect();
         assert_eq!(kinds, [PgQuery::KIND]);
     }
 
@@ -476,8 +476,8 @@ mod tests {
             let made_ns = now_ns;
             now_ns += lives_ms * 1_000_000;
             // It has connections to several reactors.
-            (0..3).for_each(|_| backoff.ended(made_ns, now_ns));
-            let left = backoff.left(now_ns);
+            (0..3).for_each(|_| backoff.note_ended(made_ns, now_ns));
+            let left = backoff.remaining(now_ns);
             waits_ms.push(left.as_millis());
             now_ns += left.as_nanos() as u64;
         }

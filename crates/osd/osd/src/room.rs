@@ -20,7 +20,7 @@ pub(crate) struct More {
 }
 
 /// Waits for that right; see [`carmine_messenger::Budget::more`]. `None`: nothing bounds the connection.
-pub(crate) async fn more(osd: &OsdShard, op: &ClientOp) -> Option<More> {
+pub(crate) async fn acquire_more(osd: &OsdShard, op: &ClientOp) -> Option<More> {
     let origin = op.origin(osd.shard.id())?;
     let asked = osd.shard.call(origin.home, move |home| async move {
         let osd = OsdShard::of(&home).filter(|osd| osd.is_bounded(origin.conn));

@@ -155,7 +155,7 @@ impl OsdShard {
             reserver: Reserver::new(config.recovery.max_backfills),
             recovery_ops: Semaphore::new(config.recovery.max_active_of(shard.shards())),
             recovery_pace: Pace::new(config.recovery.bytes_per_second_of(shard.shards())),
-            options: RefCell::new(RunOptions::of(&config)),
+            options: RefCell::new(RunOptions::from_config(&config)),
             given: RefCell::default(),
             config,
             store,

@@ -82,7 +82,7 @@ impl Order {
     }
 
     /// Object and offset of the write with this number.
-    fn place(&self, write: u64) -> (u64, u64) {
+    fn object_and_offset(&self, write: u64) -> (u64, u64) {
         let per_object = (self.object_size / self.size).max(1);
         ((write / per_object) % self.objects, (write % per_object) * self.size)
     }
@@ -146,7 +146,7 @@ async fn write_all(osd: &OsdShard, order: &Order) -> Result<u64, StoreError> {
         {
             oldest.await?;
         }
-        let (object, off) = order.place(write);
+        let (object, off) = order.object_and_offset(write);
         let oid = ObjectId::head(PG.pgid.pool, b"", b"", format!("bench_{object}").as_bytes());
         let mut txn = Transaction::new(PG, WHOLE_POOL);
         txn.changes.push(ObjectChange::new(oid, [Step::Write { off, data: data.clone() }]));
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(plain, Order { count: 1 << 30, size: 4 << 20, objects: 25, object_size: 4 << 20 });
         let small =
             parse(json!({ "count": 12_000, "size": 4096, "object_size": 8192, "object_num": 3 })).unwrap();
-        let places: Vec<(u64, u64)> = (0..7).map(|write| small.place(write)).collect();
+        let places: Vec<(u64, u64)> = (0..7).map(|write| small.object_and_offset(write)).collect();
         assert_eq!(places, [(0, 0), (0, 4096), (1, 0), (1, 4096), (2, 0), (2, 4096), (0, 0)]);
         assert_eq!(
             parse(json!({ "size": "65536", "count": "65536" })).unwrap().size,

@@ -18,9 +18,7 @@ async fn joined(osd: &Rc<OsdShard>, list: fn(&OsdShard) -> Value) -> Vec<Value> 
 
 /// `dump_watchers`: the watchers of objects in the PGs that this OSD leads.
 pub(super) async fn watchers(osd: &Rc<OsdShard>) -> Value {
-    joined(osd, |osd| osd.pgs.borrow().values().flat_map(|pg| pg.ops.watched().shown()).collect())
-        .await
-        .into()
+    joined(osd, |osd| osd.pgs.borrow().values().flat_map(|pg| pg.ops.watched().dump()).collect()).await.into()
 }
 
 /// `get_mapped_pools`: the pools of its PGs.

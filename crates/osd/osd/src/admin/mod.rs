@@ -166,7 +166,7 @@ const STATUS: &str = "said";
 const COMMAND_BYTES_MAX: usize = 64 << 10;
 
 /// Answers a tool.
-pub(crate) fn tell(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
+pub(crate) fn answer_tell(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
     let tid = msg.header.tid;
     let question = question(msg);
     let (osd, conn) = (Rc::clone(osd), Rc::clone(conn));
@@ -174,11 +174,13 @@ pub(crate) fn tell(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
     shard.spawn(Group::Admin, "tell", async move {
         let (reply, data) = match question {
             Err(status) => (TellReply { result: errno::EINVAL, status }, Vec::new()),
-            Ok(question) => match told(&osd, &question).await {
+            Ok(question) => match execute_tell(&osd, &question).await {
                 Err((result, status)) => (TellReply { result, status }, Vec::new()),
                 Ok(value) => match value.get(STATUS).and_then(Value::as_str) {
                     Some(status) => (TellReply { result: 0, status: status.to_owned() }, Vec::new()),
-                    None => (TellReply { result: 0, status: String::new() }, shown(&question, &value)),
+                    None => {
+                        (TellReply { result: 0, status: String::new() }, format_answer(&question, &value))
+                    }
                 },
             },
         };
@@ -187,7 +189,7 @@ pub(crate) fn tell(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
 }
 
 /// The answer for a tool, or a negative errno and its reason.
-async fn told(osd: &Rc<OsdShard>, question: &Value) -> Result<Value, (i32, String)> {
+async fn execute_tell(osd: &Rc<OsdShard>, question: &Value) -> Result<Value, (i32, String)> {
     pg_query::admit(osd, question)?;
     let code = if question["prefix"] == "config get" { errno::ENOENT } else { errno::EINVAL };
     answer(osd, question).await.map_err(|status| (code, status))
@@ -203,7 +205,7 @@ fn question(msg: &Message) -> Result<Value, String> {
 }
 
 /// JSON in lines unless compact JSON was asked for; bare text as it is.
-fn shown(question: &Value, value: &Value) -> Vec<u8> {
+fn format_answer(question: &Value, value: &Value) -> Vec<u8> {
     let mut text = match value {
         Value::String(text) => text.clone(),
         _ if question["format"] == "json" => value.to_string(),

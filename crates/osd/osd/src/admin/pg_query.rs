@@ -58,7 +58,7 @@ pub(super) fn is_of_pg(prefix: &str) -> bool {
 pub(super) fn admit(osd: &OsdShard, question: &Value) -> Result<(), (i32, String)> {
     let named: Option<SpgId> = question["pgid"].as_str().and_then(|text| text.parse().ok());
     let Some(id) = named.filter(|_| question["prefix"].as_str().is_some_and(is_of_pg)) else { return Ok(()) };
-    if osd.owner(meant(osd, id)).is_none() {
+    if osd.owner(resolve_shard(osd, id)).is_none() {
         return Err((errno::ENOENT, absent(id)));
     }
     let primary = osd.view().and_then(|view| view.acting_primary(id.pgid));
@@ -70,7 +70,7 @@ pub(super) fn admit(osd: &OsdShard, question: &Value) -> Result<(), (i32, String
 }
 
 /// The PG that somebody means: without a shard the one that serves clients.
-fn meant(osd: &OsdShard, named: SpgId) -> SpgId {
+fn resolve_shard(osd: &OsdShard, named: SpgId) -> SpgId {
     if named.shard == NO_SHARD { osd.primary_part(named.pgid) } else { named }
 }
 
@@ -82,7 +82,7 @@ fn absent(id: SpgId) -> String {
 pub(super) async fn answer(osd: &Rc<OsdShard>, prefix: &str, question: &Value) -> Result<Value, String> {
     let text = question["pgid"].as_str().ok_or("name a PG: {\"pgid\": \"1.0\"}")?;
     let named: SpgId = text.parse().map_err(|_| format!("{text} is no PG"))?;
-    let id = meant(osd, named);
+    let id = resolve_shard(osd, named);
     let command = if prefix == "pg" { question["cmd"].as_str().unwrap_or("query") } else { prefix };
     let tell = match command {
         "query" => query,

@@ -46,7 +46,7 @@ fn call(state: &mut ObjectState<'_>, method: &str, input: &[u8]) -> (i64, Vec<u8
     match (found.run)(&mut Handle::new(state, caller()), input) {
         Ok(output) if found.writes => (0, output),
         Ok(output) => (output.len() as i64, output),
-        Err(error) => (error.told().into(), Vec::new()),
+        Err(error) => (error.report().into(), Vec::new()),
     }
 }
 

@@ -19,7 +19,7 @@ fn change(h: &mut Handle<'_, '_>, input: &[u8], operation: impl Fn(f64, f64) -> 
     let operand = number(operand).ok_or(OpError::of(errno::EINVAL))?;
     let stored = h.omap(key).unwrap_or_default();
     let stored = number(&stored).ok_or(OpError::of(errno::EBADMSG))?;
-    h.set_omap(key, spelt(operation(stored, operand)).into_bytes());
+    h.set_omap(key, format_number(operation(stored, operand)).into_bytes());
     Ok(Vec::new())
 }
 
@@ -32,7 +32,7 @@ fn number(text: &[u8]) -> Option<f64> {
 }
 
 /// As `%g` of C, with [`DIGITS`] digits.
-fn spelt(number: f64) -> String {
+fn format_number(number: f64) -> String {
     if !number.is_finite() {
         return number.to_string().to_lowercase();
     }
@@ -74,7 +74,7 @@ mod tests {
             (f64::NEG_INFINITY, "-inf"),
             (f64::NAN, "nan"),
         ] {
-            assert_eq!(spelt(number), text);
+            assert_eq!(format_number(number), text);
         }
     }
 }

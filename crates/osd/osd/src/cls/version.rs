@@ -72,7 +72,7 @@ impl Version {
     }
 
     /// ECANCELED unless all conditions hold.
-    fn meets(&self, conditions: &[Condition]) -> Result<(), OpError> {
+    fn check_conditions(&self, conditions: &[Condition]) -> Result<(), OpError> {
         let holds = |condition: &Condition| {
             let wanted = &condition.version;
             match condition.comparison {
@@ -98,7 +98,7 @@ fn set(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 fn increase(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let wish: Conditions = decode(input, |d| d.get())?;
     let mut version = Version::load(h)?.unwrap_or_else(|| Version::draw(h));
-    version.meets(&wish.conditions)?;
+    version.check_conditions(&wish.conditions)?;
     version.number = version.number.wrapping_add(1);
     version.store(h)
 }
@@ -110,6 +110,6 @@ fn version(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
 
 fn check(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let wish: Conditions = decode(input, |d| d.get())?;
-    Version::load(h)?.unwrap_or_default().meets(&wish.conditions)?;
+    Version::load(h)?.unwrap_or_default().check_conditions(&wish.conditions)?;
     Ok(Vec::new())
 }

@@ -17,7 +17,7 @@ const RETRY: Duration = Duration::from_millis(50);
 const GOOD: Duration = Duration::from_secs(1);
 
 /// Keeps a peer's connection on this network for as long as the peer is watched.
-pub(super) async fn keep(own: Rc<Heartbeats>, peer: Rc<Peer>, network: usize) {
+pub(super) async fn keep_connected(own: Rc<Heartbeats>, peer: Rc<Peer>, network: usize) {
     let shard = &own.osd.shard;
     while !peer.is_over.get() && !own.osd.stopping.get() {
         let began_ns = shard.now_ns();
@@ -26,7 +26,7 @@ pub(super) async fn keep(own: Rc<Heartbeats>, peer: Rc<Peer>, network: usize) {
             Err(error) => {
                 tracing::debug!("{} ({}): {error}", peer.osd, NETWORKS.get(network).unwrap_or(&""));
                 if is_gone(&error) {
-                    peer.watch.borrow_mut().refused();
+                    peer.watch.borrow_mut().note_refused();
                     own.judge(&peer);
                 }
             }
@@ -74,7 +74,7 @@ impl Dispatcher for Link {
     fn on_message(&self, conn: &Rc<Connection>, msg: Message) {
         match OsdPing::from_front(&msg.header, &msg.front) {
             Ok(answer) if answer.op == OsdPing::REPLY => {
-                self.peer.watch.borrow_mut().heard(self.network, self.own.osd.shard.now_ns());
+                self.peer.watch.borrow_mut().note_answer(self.network, self.own.osd.shard.now_ns());
             }
             Ok(_) => {}
             Err(error) => conn.close(format!("answer to a ping: {error}")),

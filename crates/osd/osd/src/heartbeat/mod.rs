@@ -122,7 +122,7 @@ impl Heartbeats {
     /// Watches the peers of the newest map, and no others.
     pub(crate) fn on_map(self: &Rc<Self>, view: &MapView) {
         let (map, own) = (view.map(), self.osd.config.id);
-        let wanted = peers::of(view, own);
+        let wanted = peers::select(view, own);
         let is_same =
             |peer: &Peer| wanted.contains(&peer.osd) && map.client_addr(peer.osd) == Some(&peer.addrs);
         self.peers.borrow_mut().retain(|_, peer| {
@@ -153,7 +153,7 @@ impl Heartbeats {
             is_over: Cell::new(false),
         });
         for network in 0..NETWORKS.len() {
-            let task = link::keep(Rc::clone(self), Rc::clone(&peer), network);
+            let task = link::keep_connected(Rc::clone(self), Rc::clone(&peer), network);
             self.osd.shard.spawn(Group::Heartbeat, "heartbeat-link", task);
         }
         self.peers.borrow_mut().insert(osd, peer);
@@ -170,7 +170,7 @@ impl Heartbeats {
             let late_ns = now_ns.saturating_sub(self.tick_ns.replace(now_ns) + TICK.as_nanos() as u64);
             for peer in self.all() {
                 if late_ns >= STOPPED.as_nanos() as u64 {
-                    peer.watch.borrow_mut().excuse(late_ns, now_ns);
+                    peer.watch.borrow_mut().discount_silence(late_ns, now_ns);
                 }
                 if peer.ping_ns.get() <= now_ns {
                     peer.ping_ns.set(now_ns + self.pause_ns());
@@ -209,14 +209,14 @@ impl Heartbeats {
         let report = peer.watch.borrow_mut().report(now_ns, grace);
         if let Some(report) = report
             && !peer.is_over.get()
-            && !self.tell(peer, report)
+            && !self.report_to_mon(peer, report)
         {
             peer.watch.borrow_mut().forget_report();
         }
     }
 
     /// False if there is no session with the monitor.
-    fn tell(&self, peer: &Peer, report: Report) -> bool {
+    fn report_to_mon(&self, peer: &Peer, report: Report) -> bool {
         let (osd, silent) = (peer.osd, report.silent);
         match report.flags {
             0 => tracing::info!("{osd} answers again"),

@@ -10,7 +10,7 @@ use carmine_types::OsdId;
 const PEERS_MIN: usize = 10;
 
 /// The peers of an OSD; none while it is not up itself.
-pub(super) fn of(view: &MapView, own: OsdId) -> BTreeSet<OsdId> {
+pub(super) fn select(view: &MapView, own: OsdId) -> BTreeSet<OsdId> {
     let map = view.map();
     if !map.is_up(own) {
         return BTreeSet::new();
@@ -54,7 +54,7 @@ mod tests {
     }
 
     fn numbers(view: &MapView, own: u32) -> Vec<u32> {
-        of(view, OsdId(own)).into_iter().map(|osd| osd.0).collect()
+        select(view, OsdId(own)).into_iter().map(|osd| osd.0).collect()
     }
 
     #[test]
@@ -73,6 +73,6 @@ mod tests {
         let shared: BTreeSet<OsdId> =
             view.pgs_of(OsdId(5)).flat_map(|(_, mapping)| mapping.acting_osds()).collect();
         assert!(shared.len() > 30, "{shared:?}");
-        assert!(shared.iter().all(|osd| *osd == OsdId(5) || of(&view, OsdId(5)).contains(osd)));
+        assert!(shared.iter().all(|osd| *osd == OsdId(5) || select(&view, OsdId(5)).contains(osd)));
     }
 }

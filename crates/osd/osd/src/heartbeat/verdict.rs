@@ -30,7 +30,7 @@ impl Watch {
     }
 
     /// It answered.
-    pub(super) fn heard(&mut self, network: usize, now_ns: u64) {
+    pub(super) fn note_answer(&mut self, network: usize, now_ns: u64) {
         self.is_gone = false;
         if let Some(heard_ns) = self.heard_ns.get_mut(network) {
             *heard_ns = now_ns;
@@ -38,13 +38,13 @@ impl Watch {
     }
 
     /// Its port refused a connection.
-    pub(super) fn refused(&mut self) {
+    pub(super) fn note_refused(&mut self) {
         self.is_gone = true;
     }
 
     /// Nothing could be heard for so long until now, whatever the peer did. An answer that waited meanwhile may have been heard already:
     /// it is no answer of the future.
-    pub(super) fn excuse(&mut self, ns: u64, now_ns: u64) {
+    pub(super) fn discount_silence(&mut self, ns: u64, now_ns: u64) {
         self.heard_ns.iter_mut().for_each(|heard_ns| *heard_ns = (*heard_ns + ns).min(now_ns));
     }
 
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn silence_is_reported_once_and_taken_back() {
         let mut watch = Watch::new(0);
-        watch.heard(0, 10 * SECOND);
+        watch.note_answer(0, 10 * SECOND);
         assert_eq!(flags(&mut watch, 20), None);
         let report = watch.report(21 * SECOND, GRACE).unwrap();
         assert_eq!(
@@ -90,9 +90,9 @@ mod tests {
             "on one network"
         );
         assert_eq!(flags(&mut watch, 30), None, "it is known");
-        watch.heard(1, 31 * SECOND);
+        watch.note_answer(1, 31 * SECOND);
         assert_eq!(flags(&mut watch, 31), None, "the other network is silent now");
-        watch.heard(0, 32 * SECOND);
+        watch.note_answer(0, 32 * SECOND);
         assert_eq!(flags(&mut watch, 32), Some(0));
         assert_eq!(flags(&mut watch, 33), None);
     }
@@ -100,20 +100,20 @@ mod tests {
     #[test]
     fn a_refused_connection_needs_no_grace() {
         let mut watch = Watch::new(0);
-        watch.refused();
+        watch.note_refused();
         let gone = Some(Failure::FAILED | Failure::IMMEDIATE);
         assert_eq!(flags(&mut watch, 1), gone);
         assert_eq!(flags(&mut watch, 2), None);
         watch.forget_report();
         assert_eq!(flags(&mut watch, 3), gone, "it did not arrive");
-        watch.heard(0, 4 * SECOND);
+        watch.note_answer(0, 4 * SECOND);
         assert_eq!(flags(&mut watch, 4), Some(0));
     }
 
     #[test]
     fn what_was_slept_through_is_no_silence() {
         let mut watch = Watch::new(0);
-        watch.excuse(100 * SECOND, 100 * SECOND);
+        watch.discount_silence(100 * SECOND, 100 * SECOND);
         assert_eq!(flags(&mut watch, 110), None);
         assert_eq!(flags(&mut watch, 121), Some(Failure::FAILED));
     }
@@ -121,9 +121,9 @@ mod tests {
     #[test]
     fn an_answer_that_waited_meanwhile_counts_from_when_it_was_heard() {
         let mut watch = Watch::new(0);
-        watch.heard(0, 13 * SECOND);
-        watch.heard(1, 13 * SECOND);
-        watch.excuse(13 * SECOND, 13 * SECOND);
+        watch.note_answer(0, 13 * SECOND);
+        watch.note_answer(1, 13 * SECOND);
+        watch.discount_silence(13 * SECOND, 13 * SECOND);
         assert_eq!(flags(&mut watch, 33), None);
         assert_eq!(flags(&mut watch, 34), Some(Failure::FAILED));
     }

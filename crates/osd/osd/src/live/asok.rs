@@ -38,7 +38,7 @@ pub fn serve_admin_socket(osd: &Rc<OsdShard>, path: &Path) -> io::Result<()> {
         loop {
             match listener.accept().await {
                 Ok(stream) => match guests.admit(&stream) {
-                    Some(guest) => attend(&osd, stream, guest),
+                    Some(guest) => start_serving(&osd, stream, guest),
                     None => stream.shutdown(),
                 },
                 Err(error) => refused_accept(&osd, "admin socket", &error).await,
@@ -48,7 +48,7 @@ pub fn serve_admin_socket(osd: &Rc<OsdShard>, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn attend(osd: &Rc<OsdShard>, stream: TcpStream, guest: Guest) {
+fn start_serving(osd: &Rc<OsdShard>, stream: TcpStream, guest: Guest) {
     let osd = Rc::clone(osd);
     let shard = osd.shard.clone();
     shard.spawn(Group::Admin, "admin-command", async move { serve(&osd, &stream, &guest).await });
@@ -57,7 +57,7 @@ fn attend(osd: &Rc<OsdShard>, stream: TcpStream, guest: Guest) {
 async fn serve(osd: &Rc<OsdShard>, stream: &TcpStream, guest: &Guest) {
     let command = with_timeout(&osd.shard, COMMAND_LIMIT, read_command(osd, stream)).await;
     if let Some(Some(command)) = command {
-        let text = guest.work(with_timeout(&osd.shard, ANSWER_LIMIT, answer(osd, &command))).await;
+        let text = guest.while_answering(with_timeout(&osd.shard, ANSWER_LIMIT, answer(osd, &command))).await;
         let text = text.unwrap_or_else(|| "the OSD did not answer in time\n".to_owned());
         let sent = with_timeout(&osd.shard, ANSWER_LIMIT, stream.send(frame(text))).await;
         if let Some(Err(error)) = sent {

@@ -83,7 +83,8 @@ const STAGE_TIME: MetricInfo = MetricInfo {
 pub(crate) async fn all(osd: &Rc<OsdShard>) -> Families {
     let mut families = Families::default();
     for to in (0..osd.shard.shards()).map(ShardId) {
-        let own = osd.shard.call(to, |shard| async move { OsdShard::of(&shard).map(|osd| own(&osd)) });
+        let own =
+            osd.shard.call(to, |shard| async move { OsdShard::of(&shard).map(|osd| shard_families(&osd)) });
         // A shard that has not started yet, or has ended, has nothing to show.
         families.merge(own.await.unwrap_or_default());
     }
@@ -102,13 +103,13 @@ pub(crate) async fn kv(osd: &OsdShard) -> Option<KvMetrics> {
 }
 
 /// This shard's metrics.
-fn own(osd: &OsdShard) -> Families {
+fn shard_families(osd: &OsdShard) -> Families {
     let stats = osd.shard.stats();
     let labels = [("shard", osd.shard.id().0.to_string())];
     let mut families = Families::default();
     families.add_set(&labels, &stats);
     families.add_set(&labels, &derived(osd, &stats));
-    groups(&mut families, &labels, osd);
+    add_groups(&mut families, &labels, osd);
     families.add_set(&labels, &carmine_messenger::traffic(&osd.shard));
     families.add_set(&labels, &osd.metrics_now());
     families.add_set(&labels, &held(osd));
@@ -128,7 +129,7 @@ fn derived(osd: &OsdShard, stats: &ReactorStats) -> Derived {
     }
 }
 
-fn groups(families: &mut Families, labels: &[Label], osd: &OsdShard) {
+fn add_groups(families: &mut Families, labels: &[Label], osd: &OsdShard) {
     for (group, runtime_ns) in Group::ALL.iter().zip(osd.shard.group_ns()) {
         let labels = [labels, &[("group", group.word().to_owned())]].concat();
         families.add(GROUP_RUNTIME, labels.clone(), Sample::Count(runtime_ns / 1_000_000));

@@ -48,7 +48,7 @@ impl Guests {
 
 impl Guest {
     /// Runs the part in which the guest waits for this OSD: it does not give way meanwhile.
-    pub(super) async fn work<T>(&self, work: impl Future<Output = T>) -> T {
+    pub(super) async fn while_answering<T>(&self, work: impl Future<Output = T>) -> T {
         self.set(true);
         let result = work.await;
         self.set(false);

@@ -60,7 +60,7 @@ pub async fn serve_http(osd: &Rc<OsdShard>, addr: SocketAddr) -> io::Result<Sock
                 Ok((socket, _)) => {
                     let stream = socket.into_stream(&own.shard);
                     if let Some(guest) = guests.admit(&stream) {
-                        attend(&own, stream, guest);
+                        start_serving(&own, stream, guest);
                     }
                 }
                 Err(error) => refused_accept(&own, "metrics", &error).await,
@@ -70,7 +70,7 @@ pub async fn serve_http(osd: &Rc<OsdShard>, addr: SocketAddr) -> io::Result<Sock
     Ok(local)
 }
 
-fn attend(osd: &Rc<OsdShard>, stream: TcpStream, guest: Guest) {
+fn start_serving(osd: &Rc<OsdShard>, stream: TcpStream, guest: Guest) {
     let osd = Rc::clone(osd);
     let shard = osd.shard.clone();
     shard.spawn(Group::Admin, "http", async move {
@@ -78,7 +78,7 @@ fn attend(osd: &Rc<OsdShard>, stream: TcpStream, guest: Guest) {
         let (answer, head_only) = match request {
             // The peer has gone, or takes its time: nobody to answer to.
             None | Some(None) => return stream.shutdown(),
-            Some(Some(request)) => guest.work(answer(&osd, request)).await,
+            Some(Some(request)) => guest.while_answering(answer(&osd, request)).await,
         };
         let sent = with_timeout(&osd.shard, ANSWER_LIMIT, stream.send(chunks(answer, head_only))).await;
         if let Some(Err(error)) = sent {

@@ -30,7 +30,7 @@ impl Pg {
             }
             Effect::Query { attempt, to } => self.work(osd, Work::Query { attempt, to }),
             Effect::Repair { attempt, to, place, keeps_place, changed, may_lead } => {
-                let repair = Repair::beside(osd, self, attempt, to);
+                let repair = Repair::while_serving(osd, self, attempt, to);
                 push::start(Repair { place, keeps_place, changed, may_lead, ..repair });
             }
             Effect::WriteInfo { attempt, info } => {

@@ -117,9 +117,9 @@ impl Pg {
 
     /// Takes an operation of a client: starts it, keeps it until the PG is active, or drops it if this OSD is not the
     /// PG's primary any more, or is so again (its client finds the new one). One that waited comes here again.
-    pub(crate) fn take(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
+    pub(crate) fn handle_op(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
         if self.is_misdirected(&op) {
-            return self.turn_away(osd, &op);
+            return self.refuse_misdirected(osd, &op);
         }
         let not_ours = match self.peer.machine().phase() {
             // As in Ceph: another has led since it was sent, so its client sends it again, in its order with those that were
@@ -151,7 +151,7 @@ impl Pg {
 
     /// Ends a misdirected operation. By an older map the object may have been this PG's: then its client, which has our map
     /// or was just sent it, finds the right one itself.
-    fn turn_away(&self, osd: &OsdShard, op: &ClientOp) {
+    fn refuse_misdirected(&self, osd: &OsdShard, op: &ClientOp) {
         if op.request.epoch < osd.epoch() {
             osd.metrics.borrow_mut().ops_dropped += 1;
             return op.abandon();
@@ -173,8 +173,8 @@ impl Pg {
             && self.peer.leases().covers(osd.shard.now_ns())
             && let Some(op) = self.ops.pipeline().next_waiting()
         {
-            op.starts(osd);
-            self.take(osd, op);
+            op.note_started(osd);
+            self.handle_op(osd, op);
         }
     }
 }
@@ -224,7 +224,7 @@ impl Pg {
             Stage::Store { .. } => "its data and metadata to be durable here".to_owned(),
             Stage::Replicas { version } => {
                 let missing: Vec<String> =
-                    self.copies.backend().missing(version).iter().map(ToString::to_string).collect();
+                    self.copies.backend().unacked_members(version).iter().map(ToString::to_string).collect();
                 format!("acknowledgements of {}", missing.join(", "))
             }
             Stage::Reply => "its answer to be sent".to_owned(),

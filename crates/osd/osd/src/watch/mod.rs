@@ -106,7 +106,7 @@ impl Watched {
     }
 
     /// The watchers, as `dump_watchers` of Ceph shows them.
-    pub(crate) fn shown(&self) -> Vec<Value> {
+    pub(crate) fn dump(&self) -> Vec<Value> {
         let one = |(oid, id, registered): (&ObjectId, WatcherId, Registered)| {
             json!({ "watch": {
                 "namespace": String::from_utf8_lossy(&oid.nspace), "object": String::from_utf8_lossy(&oid.name),
@@ -147,7 +147,7 @@ impl Pg {
 
     /// Learns who watches an object. A watcher that does not come back to this primary loses its watch after the
     /// timeout.
-    pub(crate) fn know_watchers(
+    pub(crate) fn add_registered_watchers(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
         oid: &Arc<ObjectId>,
@@ -156,15 +156,15 @@ impl Pg {
         if watchers.is_empty() {
             return;
         }
-        self.ops.watched().begin(|watches| watches.know(oid, watchers, osd.shard.now_ns()));
+        self.ops.watched().begin(|watches| watches.add_registered(oid, watchers, osd.shard.now_ns()));
         if let Some(view) = osd.view() {
-            self.end_barred_watches(view.map());
+            self.end_blocklisted_watches(view.map());
         }
         self.keep_time(osd);
     }
 
     /// The watches of clients that the map keeps out are over: nobody waits for their answers.
-    pub(crate) fn end_barred_watches(&self, map: &OsdMap) {
+    pub(crate) fn end_blocklisted_watches(&self, map: &OsdMap) {
         if !map.blocklist.is_empty() {
             self.ops.watched().with(|watches| watches.end(|addr| map.is_blocklisted(addr)));
         }
@@ -194,9 +194,9 @@ impl Pg {
         origin: Option<Origin>,
         version: u64,
     ) {
-        let text = osd.notices.keep(std::mem::take(&mut notification.payload));
+        let text = osd.notices.store_text(std::mem::take(&mut notification.payload));
         if text.is_none() {
-            notices::tell_short(osd);
+            notices::report_short(osd);
         }
         let now = osd.shard.now_ns();
         let (sends, ended) =
@@ -286,7 +286,7 @@ impl Pg {
                 id.gid
             );
             disconnect(osd, id, origin);
-            self.take(osd, unwatch(osd, self, &oid, id));
+            self.handle_op(osd, unwatch(osd, self, &oid, id));
         }
     }
 }

@@ -55,7 +55,7 @@ pub(crate) struct Notices {
 
 impl Notices {
     /// Keeps a text, if there is room.
-    pub(super) fn keep(&self, text: Vec<u8>) -> Option<Text> {
+    pub(super) fn store_text(&self, text: Vec<u8>) -> Option<Text> {
         let text = Text::new(text);
         let mut texts = self.texts.borrow_mut();
         texts.retain(Bytes::is_shared);
@@ -113,7 +113,7 @@ fn send_here(osd: &OsdShard, mut message: WatchNotify, text: &Text, to: impl Ite
 }
 
 /// Tells all shards that there is no room: who holds it and does not go on is closed.
-pub(super) fn tell_short(osd: &OsdShard) {
+pub(super) fn report_short(osd: &OsdShard) {
     for to in (0..osd.shard.shards()).map(ShardId) {
         osd.shard.submit_to(to, |shard| {
             if let Some(osd) = OsdShard::of(shard) {
@@ -131,15 +131,15 @@ mod tests {
     fn texts_count_while_somebody_has_them() {
         const MIB: usize = 1 << 20;
         let notices = Notices::default();
-        let kept: Vec<Text> = (0..16).map(|_| notices.keep(vec![0; MIB]).expect("room")).collect();
-        assert!(notices.keep(vec![0; 1]).is_none());
+        let kept: Vec<Text> = (0..16).map(|_| notices.store_text(vec![0; MIB]).expect("room")).collect();
+        assert!(notices.store_text(vec![0; 1]).is_none());
         let waits = kept[3].bytes.slice(..5); // as in a connection's queue
         drop(kept);
-        assert!(notices.keep(vec![0; 15 * MIB]).is_some(), "that is all that anybody has");
-        assert!(notices.keep(vec![0; 15 * MIB + 1]).is_none());
+        assert!(notices.store_text(vec![0; 15 * MIB]).is_some(), "that is all that anybody has");
+        assert!(notices.store_text(vec![0; 15 * MIB + 1]).is_none());
         drop(waits);
-        assert!(notices.keep(vec![0; 16 * MIB]).is_some());
-        assert!(notices.keep(Vec::new()).is_some());
+        assert!(notices.store_text(vec![0; 16 * MIB]).is_some());
+        assert!(notices.store_text(Vec::new()).is_some());
     }
 
     #[test]

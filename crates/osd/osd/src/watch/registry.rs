@@ -84,7 +84,12 @@ impl Watches {
     }
 
     /// These watch too: not connected, if they are new.
-    pub(super) fn know(&mut self, oid: &Arc<ObjectId>, watchers: Vec<(WatcherId, Registered)>, now_ns: u64) {
+    pub(super) fn add_registered(
+        &mut self,
+        oid: &Arc<ObjectId>,
+        watchers: Vec<(WatcherId, Registered)>,
+        now_ns: u64,
+    ) {
         let known = self.objects.entry(Arc::clone(oid)).or_default();
         for (id, registered) in watchers {
             let deadline_ns = now_ns + registered.timeout.as_nanos() as u64;

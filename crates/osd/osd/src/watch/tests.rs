@@ -37,7 +37,7 @@ fn notification(number: u64, watchers: &[u64]) -> Notification {
 }
 
 fn text() -> Option<Text> {
-    Notices::default().keep(b"news".to_vec())
+    Notices::default().store_text(b"news".to_vec())
 }
 
 fn room() -> Option<Room> {
@@ -106,7 +106,11 @@ fn one_that_comes_back_is_told_what_it_missed() {
 fn one_that_does_not_come_back_to_a_new_primary_loses_its_watch() {
     let mut watches = Watches::default();
     watch(&mut watches, 1);
-    watches.know(&oid("o"), vec![(id(1), registered(1, 1)), (id(2), registered(2, 30))], 5 * SECOND);
+    watches.add_registered(
+        &oid("o"),
+        vec![(id(1), registered(1, 1)), (id(2), registered(2, 30))],
+        5 * SECOND,
+    );
     assert_eq!(watches.silent(30 * SECOND), [(oid("o"), id(1), origin(1))], "it was known: nothing is new");
     assert_eq!(watches.silent(35 * SECOND), [(oid("o"), id(2), None)]);
 }
@@ -129,7 +133,7 @@ fn time_ends_notifications_and_watches() {
 fn a_watcher_that_is_kept_out_is_over_at_once() {
     let mut watches = Watches::default();
     watch(&mut watches, 1);
-    watches.know(&oid("o"), vec![(id(2), registered(2, 30))], 0);
+    watches.add_registered(&oid("o"), vec![(id(2), registered(2, 30))], 0);
     watches.end(|addr| addr.nonce == 2);
     assert_eq!(watches.silent(SECOND), [(oid("o"), id(2), None)]);
     watches.end(|addr| addr.nonce == 1);

@@ -106,7 +106,7 @@ impl Cluster {
             scrub: self.scrub.borrow().clone(),
             recovery: self.recovery.borrow().clone(),
             heartbeat: self.heartbeat.get(),
-            ..OsdConfig::beside(mon_addr(), OsdId(osd), self.starts.get())
+            ..OsdConfig::with_defaults(mon_addr(), OsdId(osd), self.starts.get())
         });
         let blank = !self.kvs.borrow().contains_key(&osd);
         let kv = Arc::clone(self.kvs.borrow_mut().entry(osd).or_default());

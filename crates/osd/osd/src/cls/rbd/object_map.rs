@@ -129,7 +129,7 @@ fn load(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
 }
 
 /// A map as clients send it: the number of its states, and these.
-fn sent(input: &[u8]) -> Result<(u64, &[u8]), OpError> {
+fn decode_input(input: &[u8]) -> Result<(u64, &[u8]), OpError> {
     decode(input, |d| {
         let len = Decoder::all(d.blob()?, "object map", |d| d.envelope("object map", 1)?.body.u64())?;
         let states = d.bytes(usize::try_from(bytes_of(len)).map_err(|_| too_long(len))?)?;
@@ -139,7 +139,7 @@ fn sent(input: &[u8]) -> Result<(u64, &[u8]), OpError> {
 }
 
 fn save(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    let (len, states) = sent(input)?;
+    let (len, states) = decode_input(input)?;
     if len > OBJECTS_MAX {
         return Err(OpError::of(errno::EFBIG));
     }
@@ -212,7 +212,7 @@ fn snap_add(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
 
 /// A snapshot goes, whose map is sent: an object that had changed before it has changed since the one before it, too.
 fn snap_remove(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    let (gone_len, gone) = sent(input)?;
+    let (gone_len, gone) = decode_input(input)?;
     let (len, states) = whole(h)?;
     let mut bytes = states.to_vec();
     let mut changed = NOTHING;

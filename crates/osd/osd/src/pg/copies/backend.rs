@@ -165,19 +165,19 @@ impl Backend {
     }
 
     /// A replica took a change of its primary with this version number.
-    pub(in crate::pg) fn follow(&self, version: u64) {
+    pub(in crate::pg) fn note_replica_op(&self, version: u64) {
         self.last.set(version);
     }
 
     /// Everything up to this version number is durable here.
-    pub(in crate::pg) fn durable(&self, version: u64) {
+    pub(in crate::pg) fn note_durable(&self, version: u64) {
         let last = self.last.get();
         assert!(version <= last, "version {version} is durable, and only up to {last} was submitted");
         self.local.set(version.max(self.local.get()));
     }
 
     /// Another member says that everything up to this version number is durable there; false if that cannot be.
-    pub(in crate::pg) fn acked(&self, from: OsdId, version: u64) -> bool {
+    pub(in crate::pg) fn note_ack(&self, from: OsdId, version: u64) -> bool {
         if version > self.last.get() {
             return false;
         }
@@ -212,7 +212,7 @@ impl Backend {
     }
 
     /// Members that have not acknowledged this version number.
-    pub(in crate::pg) fn missing(&self, version: u64) -> Vec<OsdId> {
+    pub(in crate::pg) fn unacked_members(&self, version: u64) -> Vec<OsdId> {
         let followers = self.followers.borrow();
         followers.iter().filter(|f| f.acked < version).map(|f| f.osd).collect()
     }

@@ -192,6 +192,6 @@ impl Pg {
 fn answer(head: Head, data: Result<Payload, OpError>) -> Message {
     match data {
         Ok(data) => Message::of(&PgData { head, result: 0 }).with_data(data),
-        Err(error) => Message::of(&PgData { head, result: error.told() }),
+        Err(error) => Message::of(&PgData { head, result: error.report() }),
     }
 }

@@ -204,7 +204,7 @@ impl Pg {
         for entry in entries {
             self.peer.note_entry(entry, trim_to);
         }
-        self.copies.backend.follow(version.version);
+        self.copies.backend.note_replica_op(version.version);
         osd.metrics.borrow_mut().replica_ops += 1;
         match ready {
             Some(_) => self.replica_commit(osd, version.version),
@@ -237,7 +237,7 @@ impl Pg {
     /// As a replica: everything up to this version number is durable here.
     pub(in crate::pg) fn replica_commit(&self, osd: &OsdShard, version: u64) {
         probes::replica_durable(self.id.pgid.pool, self.id.pgid.ps, version);
-        self.copies.backend.durable(version);
+        self.copies.backend.note_durable(version);
         self.acknowledge(osd);
     }
 

@@ -81,7 +81,7 @@ impl Window {
     }
 
     /// These objects differ, of all before `until`.
-    pub(in crate::pg) fn compared(
+    pub(in crate::pg) fn set_differing(
         &self,
         differ: impl IntoIterator<Item = ObjectId>,
         until: Option<ObjectId>,
@@ -115,7 +115,7 @@ impl Window {
     }
 
     /// Leaves a chosen object for later.
-    pub(in crate::pg) fn leave(&self, head: &Arc<ObjectId>) {
+    pub(in crate::pg) fn postpone(&self, head: &Arc<ObjectId>) {
         let mut state = self.0.borrow_mut();
         state.chosen.remove(head);
         state.left.insert(Arc::clone(head));
@@ -138,13 +138,13 @@ impl Window {
     }
 
     /// Objects could not be copied.
-    pub(in crate::pg) fn again(&self, family: Family) {
+    pub(in crate::pg) fn requeue(&self, family: Family) {
         self.0.borrow_mut().pending.entry(family.head).or_default().extend(family.members);
     }
 
     /// Ends the comparison, if all of its objects are copied; where the next one begins, or `None` if there is none. An error if
     /// some are left: they are compared again.
-    pub(in crate::pg) fn end(&self) -> Result<Option<ObjectId>, Unfinished> {
+    pub(in crate::pg) fn end_comparison(&self) -> Result<Option<ObjectId>, Unfinished> {
         let mut state = self.0.borrow_mut();
         let scan = std::mem::replace(&mut state.scan, Scan::None);
         state.chosen.clear();
@@ -173,7 +173,7 @@ impl Window {
     }
 
     /// Where it is, for people; `None`: at the end.
-    pub(in crate::pg) fn place(&self) -> Option<ObjectId> {
+    pub(in crate::pg) fn position(&self) -> Option<ObjectId> {
         let state = self.0.borrow();
         (!state.is_done).then(|| state.reached.clone())
     }
@@ -314,7 +314,7 @@ mod tests {
                 return;
             };
             if !self.is_compared {
-                let from = self.window.place().unwrap();
+                let from = self.window.position().unwrap();
                 let until = number(&from).saturating_add(self.page);
                 let until = (until <= OBJECTS).then(|| object(until));
                 let version = |copy: &Copy, n: &u8| copy.get(n).map(|(version, _)| *version);
@@ -322,13 +322,13 @@ mod tests {
                 let differ = differ
                     .filter(|oid| *oid >= from && until.as_ref().is_none_or(|u| oid < u))
                     .collect::<Vec<_>>();
-                self.window.compared(differ, until);
+                self.window.set_differing(differ, until);
                 self.is_compared = true;
                 return;
             }
             if let Some(head) = self.chosen.take() {
                 match fails {
-                    true => self.window.leave(&head),
+                    true => self.window.postpone(&head),
                     false => self.passed = Some(self.window.pass(&head)),
                 }
                 return;
@@ -337,7 +337,7 @@ mod tests {
                 Some(family) if fails => {
                     // The copy may be broken by now, and then has no version.
                     self.target.insert(number(&family.head), (0, 99));
-                    return self.window.again(family);
+                    return self.window.requeue(family);
                 }
                 Some(family) => {
                     let n = number(&family.head);
@@ -350,7 +350,7 @@ mod tests {
                 None => self.chosen = self.window.choose(),
             }
             if self.chosen.is_none() {
-                if let Ok(Some(next)) = self.window.end() {
+                if let Ok(Some(next)) = self.window.end_comparison() {
                     self.kept = next;
                 }
                 self.seen = None;
@@ -360,10 +360,10 @@ mod tests {
         fn pause(&mut self) {
             if let Some(family) = self.passed.take() {
                 self.target.insert(number(&family.head), (0, 99));
-                self.window.again(family);
+                self.window.requeue(family);
             }
             self.chosen = None;
-            let _ = self.window.end();
+            let _ = self.window.end_comparison();
             self.seen = None;
         }
 

@@ -34,7 +34,7 @@ pub(in crate::pg) fn summary_of(head: &ObjectMeta) -> Result<Option<SnapSummary>
 ///
 /// # Errors
 /// As [`set_of`].
-pub(in crate::pg) fn seen(head: Option<ObjectMeta>) -> Result<Option<ObjectMeta>, OpError> {
+pub(in crate::pg) fn visible_head(head: Option<ObjectMeta>) -> Result<Option<ObjectMeta>, OpError> {
     let Some(meta) = head else { return Ok(None) };
     let is_whiteout = summary_of(&meta)?.is_some_and(|set| set.is_whiteout);
     Ok((!is_whiteout).then_some(meta))

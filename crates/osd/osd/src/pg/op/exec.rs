@@ -130,7 +130,7 @@ pub(in crate::pg) async fn read_block(objects: Objects<'_>, op: &ClientOp) -> Op
         Ok((user_version, data)) => Some(read_done(user_version, data)),
         // Once it is healed the long way reads it again.
         Err(error) => Box::pin(objects.heal(error, IfUnfound::Wait)).await.err().map(|unhealed| {
-            let told = OpError::from(unhealed.error).told();
+            let told = OpError::from(unhealed.error).report();
             let is_ok = op.request.ops.iter().any(|op| op.flags & flags::op::FAILOK != 0);
             let mut outcome = Outcome::error(if is_ok { 0 } else { told });
             outcome.outputs.push((told, Payload::new()));
@@ -176,7 +176,7 @@ pub(in crate::pg) fn plan_at_hand(objects: Objects<'_>, op: &ClientOp) -> Option
 const OPS_AT_ONCE: usize = 64;
 
 /// Lets others have their turn before the operation with this index, if so many were executed.
-async fn rest(osd: &OsdShard, at: usize) {
+async fn yield_between_ops(osd: &OsdShard, at: usize) {
     if at > 0 && at.is_multiple_of(OPS_AT_ONCE) {
         osd.shard.yield_now().await;
     }
@@ -192,14 +192,14 @@ pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome
     let Target { oid, meta } = match found {
         Ok(target) if target.meta.is_none() && !op.only_watches() => return Outcome::error(errno::ENOENT),
         Ok(target) => target,
-        Err(error) => return Outcome::error(error.told()),
+        Err(error) => return Outcome::error(error.report()),
     };
     let user_version = meta.as_ref().map_or(0, |m| m.user_version);
     let mut outcome = Outcome { user_version, ..Outcome::default() };
     let mut state: Option<Box<ObjectState<'_>>> = None;
     let mut left = OUTPUT_BYTES_MAX;
     for (at, (request, input)) in op.with_inputs().enumerate() {
-        rest(osd, at).await;
+        yield_between_ops(osd, at).await;
         let step = if is_plain(request.code) {
             read_op(pg.objects(osd), op, &oid, meta.as_ref(), request, left).await.map(|data| (0, data))
         } else {
@@ -209,17 +209,17 @@ pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome
             left = state.left;
             step
         };
-        match step.and_then(|done| counted(&mut left, done)) {
+        match step.and_then(|done| charge_output(&mut left, done)) {
             Ok((told, output)) => {
                 outcome.result = if keeps_result(request.code) { outcome.result } else { told };
                 outcome.outputs.push((outcome.result, output));
             }
             Err(error) if request.flags & flags::op::FAILOK != 0 => {
                 outcome.result = 0;
-                outcome.outputs.push((error.told(), Payload::new()));
+                outcome.outputs.push((error.report(), Payload::new()));
             }
             Err(error) => {
-                outcome.result = error.told();
+                outcome.result = error.report();
                 outcome.outputs.push((outcome.result, Payload::new()));
                 break;
             }
@@ -263,7 +263,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
     let mut outputs = Outputs::new();
     let mut result = 0;
     for (at, (request, input)) in op.with_inputs().enumerate() {
-        rest(osd, at).await;
+        yield_between_ops(osd, at).await;
         let step = if !is_plain(request.code) {
             Box::pin(extra::step(osd, pg, op, &mut state, request, input)).await
         } else if request.is_write() {
@@ -271,7 +271,10 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
         } else {
             Box::pin(state.read(pg.objects(osd), op, request)).await.map(|data| (0, data))
         };
-        match step.and_then(|done| counted(&mut state.left, done)).and_then(|done| returned(op, done)) {
+        match step
+            .and_then(|done| charge_output(&mut state.left, done))
+            .and_then(|done| bounded_output(op, done))
+        {
             Ok(_) if state.is_too_long() => return Ok(Box::new(Plan::failed(errno::EMSGSIZE))),
             Ok((told, output)) => {
                 result = if keeps_result(request.code) { result } else { told };
@@ -279,10 +282,10 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
             }
             Err(error) if request.flags & flags::op::FAILOK != 0 => {
                 result = 0;
-                outputs.push((error.told(), Payload::new()));
+                outputs.push((error.report(), Payload::new()));
             }
             Err(error) => {
-                let result = error.told();
+                let result = error.report();
                 let output = error.output().filter(|_| returns_all(op)).unwrap_or_default();
                 outputs.push((result, Payload::from(output.as_bytes().to_vec())));
                 return Ok(Box::new(Plan { outputs, ..Plan::failed(result) }));
@@ -329,7 +332,7 @@ fn is_over_quota(osd: &OsdShard, op: &ClientOp) -> bool {
 pub(crate) type Told = (i32, Payload);
 
 /// The same, if there is room left for the output.
-fn counted(left: &mut u64, told: Told) -> Result<Told, OpError> {
+fn charge_output(left: &mut u64, told: Told) -> Result<Told, OpError> {
     *left = left.checked_sub(told.1.len() as u64).ok_or(OpError::of(errno::EMSGSIZE))?;
     Ok(told)
 }
@@ -340,7 +343,7 @@ pub(in crate::pg) fn returns_all(op: &ClientOp) -> bool {
 }
 
 /// The answer of one operation of a write, if it is not too long for a client that wants all of them.
-fn returned(op: &ClientOp, told: Told) -> Result<Told, OpError> {
+fn bounded_output(op: &ClientOp, told: Told) -> Result<Told, OpError> {
     let is_too_long = returns_all(op) && told.1.len() > WRITE_OUTPUT_BYTES_MAX;
     if is_too_long { Err(OpError::of(errno::EOVERFLOW)) } else { Ok(told) }
 }
@@ -372,7 +375,7 @@ async fn read_op(
 async fn admit_read(osd: &OsdShard, client: &ClientOp, op: &OsdOp, size: u64) {
     let extent = op.extent();
     if extent.length == 0 && size.saturating_sub(extent.offset) > WHOLE_OBJECT_BYTES {
-        Box::pin(client.take_more(osd)).await;
+        Box::pin(client.acquire_more(osd)).await;
     }
 }
 
@@ -541,7 +544,7 @@ impl<'a> ObjectState<'a> {
             // Nothing is made by truncating what does not exist, whatever the size, as in Ceph.
             ops::TRUNCATE if !self.exists => Ok(()),
             ops::TRUNCATE => {
-                self.resize(end_of(extent.offset, 0)?);
+                self.resize(range_end(extent.offset, 0)?);
                 Ok(())
             }
             ops::ZERO => self.zero(extent.offset, extent.length),
@@ -598,7 +601,7 @@ impl<'a> ObjectState<'a> {
 
     /// Zeros that reach the object's end cut it off there, as in Ceph; beyond the end they change nothing.
     fn zero(&mut self, off: u64, len: u64) -> Result<(), OpError> {
-        let end = end_of(off, len)?;
+        let end = range_end(off, len)?;
         if !self.exists || len == 0 || off >= self.size {
             return Ok(());
         }
@@ -621,17 +624,17 @@ impl<'a> ObjectState<'a> {
         if data.len() as u64 > WRITE_BYTES_MAX {
             return Err(OpError::of(errno::EMSGSIZE));
         }
-        self.place(off, data)
+        self.write_unlimited(off, data)
     }
 
     /// Writes as much as one request may; a client's own operation may only write [`WRITE_BYTES_MAX`].
-    pub(in crate::pg) fn place(&mut self, off: u64, data: Payload) -> Result<(), OpError> {
+    pub(in crate::pg) fn write_unlimited(&mut self, off: u64, data: Payload) -> Result<(), OpError> {
         let len = data.len() as u64;
         self.written = self.written.saturating_add(len);
         if self.written > REQUEST_BYTES_MAX {
             return Err(OpError::of(errno::EMSGSIZE));
         }
-        let end = end_of(off, len)?;
+        let end = range_end(off, len)?;
         if len == 0 {
             // As in Ceph, an empty write behind the end makes the object longer.
             self.touch();
@@ -646,7 +649,7 @@ impl<'a> ObjectState<'a> {
 }
 
 /// The end of a range that an object may have. As in Ceph, not even an empty range begins at the largest size.
-fn end_of(off: u64, len: u64) -> Result<u64, OpError> {
+fn range_end(off: u64, len: u64) -> Result<u64, OpError> {
     let end = off.checked_add(len).filter(|end| off < OBJECT_BYTES_MAX && *end <= OBJECT_BYTES_MAX);
     end.ok_or(OpError::of(errno::EFBIG))
 }

@@ -39,13 +39,13 @@ pub(crate) async fn execute(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome {
             let outputs = smallvec![(result, Payload::from(reply.encode()))];
             Outcome { result, outputs, ..Outcome::default() }
         }
-        Err(error) => Outcome::error(error.told()),
+        Err(error) => Outcome::error(error.report()),
     }
 }
 
 async fn page(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<(i32, PgNlsReply), OpError> {
     let [request] = op.request.ops.as_slice() else { return Err(OpError::of(errno::EOPNOTSUPP)) };
-    let (filter, cursor) = asked(request, &op.data.to_vec())?;
+    let (filter, cursor) = decode_request(request, &op.data.to_vec())?;
     if cursor.max {
         return Ok((END_OF_PG, PgNlsReply { next: HObject::max(), entries: Vec::new() }));
     }
@@ -59,7 +59,7 @@ async fn page(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<(i32, PgNlsReply
     let mut entries = Vec::new();
     for oid in found.iter().take(wanted).filter(|oid| wanted_namespace(op, oid)) {
         if match &filter {
-            Some(filter) => filter.takes(objects, oid).await?,
+            Some(filter) => filter.matches(objects, oid).await?,
             None => true,
         } {
             entries.push(ListedObject::from(oid));
@@ -72,7 +72,7 @@ async fn page(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<(i32, PgNlsReply
 }
 
 /// The filter, if there is one, and where to go on.
-fn asked(request: &OsdOp, input: &[u8]) -> Result<(Option<Filter>, HObject), OpError> {
+fn decode_request(request: &OsdOp, input: &[u8]) -> Result<(Option<Filter>, HObject), OpError> {
     let mut d = Decoder::new(input, "input of a listing");
     let filter = match request.code {
         ops::PGNLS => None,
@@ -103,7 +103,7 @@ impl Filter {
         Ok(Filter { xattr: word()?, value: word()? })
     }
 
-    async fn takes(&self, objects: Objects<'_>, oid: &ObjectId) -> Result<bool, OpError> {
+    async fn matches(&self, objects: Objects<'_>, oid: &ObjectId) -> Result<bool, OpError> {
         if self.xattr.is_empty() {
             return Ok(self.value.is_empty());
         }

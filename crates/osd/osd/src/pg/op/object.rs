@@ -19,7 +19,7 @@ pub(crate) trait Queued: Clone {
     /// It changes the object.
     fn is_write(&self) -> bool;
     /// It is the same operation.
-    fn same(&self, other: &Self) -> bool;
+    fn is_same(&self, other: &Self) -> bool;
 }
 
 /// The objects of a PG on which something is waiting, running or uncommitted.
@@ -141,7 +141,7 @@ impl<T: Queued> Objects<T> {
     /// A started operation has to wait: it counts as running.
     pub(crate) fn wait(&mut self, oid: &Arc<ObjectId>, op: &T) {
         let busy = self.busy.entry(Arc::clone(oid)).or_default();
-        if !busy.running.iter().any(|running| running.same(op)) {
+        if !busy.running.iter().any(|running| running.is_same(op)) {
             busy.running.push(op.clone());
         }
     }
@@ -191,7 +191,7 @@ impl<T: Queued> Objects<T> {
         match self.busy.entry(Arc::clone(oid)) {
             Entry::Occupied(mut found) => {
                 let busy = found.get_mut();
-                busy.running.retain(|running| !running.same(op));
+                busy.running.retain(|running| !running.is_same(op));
                 busy.submitted = submitted.unwrap_or(busy.submitted);
                 forget_if_idle(found);
             }
@@ -255,7 +255,7 @@ impl<T: Queued> Objects<T> {
     }
 
     /// Everything that runs or waits, in no order.
-    pub(in crate::pg) fn each(&self) -> impl Iterator<Item = &T> {
+    pub(in crate::pg) fn iter(&self) -> impl Iterator<Item = &T> {
         self.busy.values().flat_map(|busy| busy.running.iter().chain(&busy.queue))
     }
 
@@ -286,7 +286,7 @@ mod tests {
             self.1
         }
 
-        fn same(&self, other: &Op) -> bool {
+        fn is_same(&self, other: &Op) -> bool {
             self.0 == other.0
         }
     }

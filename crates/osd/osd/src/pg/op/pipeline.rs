@@ -271,7 +271,7 @@ impl Pipeline {
 
     /// A write left its object's queue with this version number: the next one may run, and reads when it is committed. A later
     /// sending of it that came meanwhile.
-    pub(in crate::pg) fn pass(
+    pub(in crate::pg) fn leave_submitted(
         &self,
         op: &Rc<ClientOp>,
         version: u64,
@@ -293,7 +293,7 @@ impl Pipeline {
         let mut in_flight = self.in_flight.borrow_mut();
         match find(&mut in_flight, version) {
             Some(write) => {
-                op.goes_with(&write.op);
+                op.copy_stage(&write.op);
                 write.followers.push((op, outcome));
                 None
             }
@@ -341,7 +341,7 @@ impl Pipeline {
     /// Calls `see` with each operation.
     pub(in crate::pg) fn each(&self, mut see: impl FnMut(&Rc<ClientOp>)) {
         self.waiting.borrow().iter().for_each(&mut see);
-        self.objects.borrow().each().for_each(&mut see);
+        self.objects.borrow().iter().for_each(&mut see);
         self.in_flight.borrow().iter().flat_map(Write::ops).for_each(&mut see);
     }
 

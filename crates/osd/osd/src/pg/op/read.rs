@@ -49,14 +49,14 @@ impl Pg {
         while self.copies.backend().committed() < last && !self.peer.is_past(generation) {
             self.peer.changed().notified().await;
         }
-        op.starts(&osd);
+        op.note_started(&osd);
         let outcome =
             if self.peer.is_past(generation) { None } else { Some(list::execute(&osd, &self, &op).await) };
         match outcome.filter(|_| !self.peer.is_past(generation)) {
             _ if self.comes_too_late(&osd, &op) => {}
             Some(outcome) => self.finish_read(&osd, &op, outcome),
             // It stands in no queue, so nobody else starts it over.
-            None => self.take(&osd, op),
+            None => self.handle_op(&osd, op),
         }
     }
 
@@ -80,7 +80,7 @@ impl Pg {
         if error {
             metrics.errors += 1;
         } else {
-            self.ops.served.read(bytes);
+            self.ops.served.note_read(bytes);
         }
         drop(metrics);
         let mut stages = osd.stages.borrow_mut();

@@ -15,13 +15,13 @@ pub(crate) struct Served {
 
 impl Served {
     /// A request was answered, with so many bytes.
-    pub(in crate::pg) fn read(&self, bytes: u64) {
+    pub(in crate::pg) fn note_read(&self, bytes: u64) {
         self.reads.set(self.reads.get() + 1);
         self.read_bytes.set(self.read_bytes.get() + bytes);
     }
 
     /// A request of so many bytes was carried out.
-    pub(in crate::pg) fn wrote(&self, bytes: u64) {
+    pub(in crate::pg) fn note_write(&self, bytes: u64) {
         self.writes.set(self.writes.get() + 1);
         self.write_bytes.set(self.write_bytes.get() + bytes);
     }

@@ -35,7 +35,7 @@ pub(in crate::pg) async fn read(
     if wanted.end - wanted.start > left {
         return Err(OpError::of(errno::EMSGSIZE));
     }
-    let (extents, data) = look(objects, oid, size, wanted, true).await?;
+    let (extents, data) = find_extents(objects, oid, size, wanted, true).await?;
     Ok(answer(&extents, &data))
 }
 
@@ -51,7 +51,7 @@ pub(in crate::pg) async fn map(
     let mut at = wanted.start;
     while at < wanted.end {
         let end = (at / LOOK_BYTES + 1).saturating_mul(LOOK_BYTES).min(wanted.end);
-        let (some, _) = look(objects, oid, size, at..end, false).await?;
+        let (some, _) = find_extents(objects, oid, size, at..end, false).await?;
         some.into_iter().for_each(|extent| push(&mut extents, extent));
         at = end;
     }
@@ -75,7 +75,7 @@ fn wanted(op: &OsdOp, size: u64) -> Range<u64> {
 }
 
 /// The written extents of a range, and their bytes if they are wanted.
-async fn look(
+async fn find_extents(
     objects: Objects<'_>,
     oid: &ObjectId,
     size: u64,
@@ -128,7 +128,7 @@ fn extents_of(
                 push(&mut extents, part.start.max(wanted.start)..part.end.min(wanted.end));
             };
             match in_part.binary_search(&offset) {
-                Ok(_) => parts(block, after_hole, before_hole, found),
+                Ok(_) => written_parts(block, after_hole, before_hole, found),
                 Err(_) => found(0..block.len()),
             }
         }
@@ -147,7 +147,7 @@ fn push(extents: &mut Extents, run: Range<u64>) {
 }
 
 /// The parts of a written block that somebody wrote, as far as its bytes tell.
-fn parts(block: &[u8], after_hole: bool, before_hole: bool, mut found: impl FnMut(Range<usize>)) {
+fn written_parts(block: &[u8], after_hole: bool, before_hole: bool, mut found: impl FnMut(Range<usize>)) {
     let zeros = |bytes: &mut dyn Iterator<Item = &u8>| bytes.take_while(|byte| **byte == 0).count();
     let (mut at, mut end) = (0, block.len());
     if after_hole {
@@ -242,7 +242,7 @@ mod tests {
 
     fn parts_of(block: &[u8], after_hole: bool, before_hole: bool) -> Vec<Range<usize>> {
         let mut out = Vec::new();
-        parts(block, after_hole, before_hole, |part| out.push(part));
+        written_parts(block, after_hole, before_hole, |part| out.push(part));
         out
     }
 

@@ -36,7 +36,7 @@ use crate::shard::OsdShard;
 impl Pg {
     /// Admits an operation: runs it, or queues it behind others of its object.
     pub(in crate::pg) fn start(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
-        let refusal = if osd.bars(&op) { Some(errno::ESHUTDOWN) } else { op.refusal() };
+        let refusal = if osd.is_blocklisted(&op) { Some(errno::ESHUTDOWN) } else { op.refusal() };
         if let Some(result) = refusal {
             return self.finish_read(osd, &op, Outcome::error(result));
         }
@@ -48,7 +48,7 @@ impl Pg {
             && op.request.retry_attempt > 0
             && let Some(done) = self.executed(&op)
         {
-            return self.repeat(osd, op, &done);
+            return self.answer_resend(osd, op, &done);
         }
         if self.ops.pipeline.enter(&op, self.copies.backend().committed()) {
             self.execute(osd, op);
@@ -60,7 +60,7 @@ impl Pg {
     /// Starts what may run now on an object.
     pub(in crate::pg) fn pump(self: &Rc<Self>, osd: &Rc<OsdShard>, oid: &Arc<ObjectId>) {
         while let Some(op) = self.ops.pipeline.next(oid, self.copies.backend().committed()) {
-            op.starts(osd);
+            op.note_started(osd);
             if !self.comes_too_late(osd, &op) {
                 self.execute(osd, op);
             }
@@ -77,7 +77,7 @@ impl Pg {
     /// Ends an operation that waited, if its client has gone meanwhile or the map keeps that out: nothing of it may change
     /// anything any more. A client that comes back sends it again.
     pub(in crate::pg) fn comes_too_late(&self, osd: &OsdShard, op: &Rc<ClientOp>) -> bool {
-        let (has_gone, is_barred) = (osd.has_gone(op), osd.bars(op));
+        let (has_gone, is_barred) = (osd.is_disconnected(op), osd.is_blocklisted(op));
         if has_gone || is_barred {
             self.ops.pipeline.leave(op);
         }
@@ -148,7 +148,7 @@ impl Pg {
     async fn run_write(self: Rc<Self>, osd: Rc<OsdShard>, op: Rc<ClientOp>, generation: u64) {
         let osd = &osd;
         if let Some(done) = self.executed(&op) {
-            return self.repeat(osd, op, &done);
+            return self.answer_resend(osd, op, &done);
         }
         let (plan, prepared, had_room) = loop {
             let of_snaps = self.ops.snaps.version();
@@ -163,7 +163,7 @@ impl Pg {
                 Ok(plan) => plan,
                 // It waits, and the client asks whoever leads next.
                 Err(error) if osd.holds_back(error.errno()) => return self.ops.pipeline.suspend(&op),
-                Err(error) => Box::new(Plan::failed(error.told())),
+                Err(error) => Box::new(Plan::failed(error.report())),
             };
             let prepared = self.objects(osd).prepare(plan.changes.all(), IfUnfound::Wait).await;
             if self.peer.is_past(generation) {
@@ -244,7 +244,7 @@ impl Pg {
             let result = self.refused(error);
             // That it failed can be noted where its data has no room.
             return match effect {
-                LogOp::Error => self.follow(osd, op, Outcome::error(result), 0),
+                LogOp::Error => self.answer_when_committed(osd, op, Outcome::error(result), 0),
                 LogOp::Modify | LogOp::Delete => self.submit(osd, op, Plan::failed(result)),
             };
         }
@@ -269,7 +269,8 @@ impl Pg {
             Some(_) => self.local_commit(osd, version.version, submitted_ns),
             None => self.copies.commits().push(self.peer.generation(), version, commit),
         }
-        let again = self.ops.pipeline.pass(&op, version.version, self.copies.backend().committed());
+        let again =
+            self.ops.pipeline.leave_submitted(&op, version.version, self.copies.backend().committed());
         if let Some(again) = again {
             // The log may have forgotten it when the object's next operation runs.
             self.start(osd, again);
@@ -285,7 +286,7 @@ impl Pg {
     /// Everything up to this version number is durable here, since now.
     pub(in crate::pg) fn local_commit(self: &Rc<Self>, osd: &Rc<OsdShard>, version: u64, now: u64) {
         self.ops.pipeline.durable(self.copies.backend().local() + 1..=version, now);
-        self.copies.backend().durable(version);
+        self.copies.backend().note_durable(version);
         self.settle(osd, now);
     }
 
@@ -297,7 +298,7 @@ impl Pg {
             return;
         }
         let why = match ack.result {
-            0 if self.copies.backend().acked(from, version) => {
+            0 if self.copies.backend().note_ack(from, version) => {
                 probes::replica_acked(self.id.pgid.pool, self.id.pgid.ps, version, from.0);
                 return self.settle(osd, osd.shard.stamp_ns());
             }
@@ -343,15 +344,15 @@ impl Pg {
     }
 
     /// Ends a write that was executed before.
-    fn repeat(&self, osd: &OsdShard, op: Rc<ClientOp>, done: &Done) {
+    fn answer_resend(&self, osd: &OsdShard, op: Rc<ClientOp>, done: &Done) {
         osd.metrics.borrow_mut().dups += 1;
         let outcome = replayed(&op, done);
-        self.follow(osd, op, outcome, done.version.version);
+        self.answer_when_committed(osd, op, outcome, done.version.version);
     }
 
     /// Ends a write that was executed before, or that the log has no room for. It is answered when everything up to this
     /// version number is durable everywhere.
-    fn follow(&self, osd: &OsdShard, op: Rc<ClientOp>, outcome: Outcome, version: u64) {
+    fn answer_when_committed(&self, osd: &OsdShard, op: Rc<ClientOp>, outcome: Outcome, version: u64) {
         self.ops.pipeline.leave(&op);
         if version <= self.copies.backend().committed() {
             return finish_unchanged(osd, &op, outcome);
@@ -387,7 +388,7 @@ fn finish_write(osd: &OsdShard, served: &Served, write: Write, now: u64) {
             metrics.errors += 1;
         } else {
             metrics.write_bytes += bytes;
-            served.wrote(bytes);
+            served.note_write(bytes);
         }
         metrics.write_latency_ns.record(end.saturating_sub(op.arrived_ns));
         let started = op.started_ns.get();

@@ -35,7 +35,7 @@ impl Pg {
             self.carried_out(osd, generation, false)
         };
         if let Err(error) = result.await {
-            return no_answer(head, error.told());
+            return no_answer(head, error.report());
         }
         let lease = self.promise_left(osd);
         let log = self.peer.log.borrow();
@@ -305,7 +305,7 @@ fn no_answer(head: Head, result: i32) -> Message {
 }
 
 fn answer(head: Head, result: Result<(), OpError>) -> Message {
-    Message::of(&PgAck { head, result: result.err().map_or(0, |error| error.told()) })
+    Message::of(&PgAck { head, result: result.err().map_or(0, |error| error.report()) })
 }
 
 /// A piece that begins an object anew, or removes it: it can be applied without what the copy has of the object.

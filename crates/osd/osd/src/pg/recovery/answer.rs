@@ -36,7 +36,7 @@ impl Pg {
                 let objects = objects.into_iter().map(|(oid, version)| VersionOf { oid, version });
                 PgBackfillDigest { head, result: 0, objects: objects.collect(), next }
             }
-            Err(error) => PgBackfillDigest { head, result: error.told(), objects: Vec::new(), next: None },
+            Err(error) => PgBackfillDigest { head, result: error.report(), objects: Vec::new(), next: None },
         })
     }
 
@@ -112,5 +112,5 @@ fn is_backfillfull(osd: &OsdShard) -> bool {
 }
 
 fn ack(head: Head, result: Result<(), OpError>) -> Message {
-    Message::of(&PgAck { head, result: result.err().map_or(0, |error| error.told()) })
+    Message::of(&PgAck { head, result: result.err().map_or(0, |error| error.report()) })
 }

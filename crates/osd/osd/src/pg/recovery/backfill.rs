@@ -55,14 +55,14 @@ impl Run {
     }
 
     async fn pages(&self, to: OsdId, window: &Rc<Window>) -> Result<Part, End> {
-        let repair = self.to(to);
+        let repair = self.repair_for(to);
         while !window.is_done() {
             let from = window.begin();
             let (differ, until) = self.of_compared(to, repair.differing_from(&from).await)?;
-            window.compared(differ, until);
+            window.set_differing(differ, until);
             let part = self.copy_differing(&repair, window).await?;
             // In one step with the last look at what differs.
-            let Ok(next) = window.end() else { return Ok(part) };
+            let Ok(next) = window.end_comparison() else { return Ok(part) };
             let complete_to = self.pg.committed_version();
             // A log of which nothing is committed says nothing of what the copy has.
             if let Some(last_backfill) = next
@@ -87,7 +87,7 @@ impl Run {
     async fn copy_differing(&self, repair: &Repair, window: &Rc<Window>) -> Result<Part, End> {
         let (part, is_busy) = (Cell::new(Part::Done), Cell::new(false));
         let goes_on = || {
-            if self.is_forbidden(Reserve::Backfill) {
+            if self.is_paused_by_flags(Reserve::Backfill) {
                 part.set(Part::Forbidden);
             }
             part.get() == Part::Done && self.current().is_ok() && window.has_next()
@@ -119,25 +119,25 @@ impl Run {
         // It has the turn meanwhile, for which others wait.
         let Ok(is_quiet) = repair.is_soon_quiet(head).await else { return Err(End::Superseded) };
         if !is_quiet {
-            window.leave(head);
+            window.postpone(head);
             self.release(head);
             return Ok(if self.pg.has_unfound(head) { Part::Unfound } else { Part::Busy });
         }
         // Nothing is written to it from the moment on from which the target is sent its changes.
         let family = window.pass(head);
-        let copied = repair.copy_family(&family, Some(&mut turn)).await;
+        let copied = repair.push_family(&family, Some(&mut turn)).await;
         drop(turn);
-        let copied = self.of(repair.to, copied)?;
+        let copied = self.classify(repair.to, copied)?;
         self.current()?;
         if copied.is_err() {
-            window.again(family);
+            window.requeue(family);
         }
         self.release(head);
         let bytes = match copied {
             Ok(bytes) => bytes,
             Err(part) => return Ok(part),
         };
-        self.osd.recovery_pace.take(&self.osd.shard, bytes).await;
+        self.osd.recovery_pace.throttle(&self.osd.shard, bytes).await;
         Ok(Part::Done)
     }
 

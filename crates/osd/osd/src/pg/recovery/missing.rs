@@ -99,16 +99,16 @@ pub(super) struct Begun<'a> {
 
 impl<'a> Begun<'a> {
     /// The next object that nobody pushes, and that is not unfound.
-    pub(super) fn next(missing: &'a RefCell<Missing>) -> Option<Begun<'a>> {
+    pub(super) fn claim_next(missing: &'a RefCell<Missing>) -> Option<Begun<'a>> {
         let oid = {
             let missing = missing.borrow();
             missing.objects.iter().find(|(_, lacking)| lacking.is_next()).map(|(oid, _)| Arc::clone(oid))?
         };
-        Begun::of(missing, &oid)
+        Begun::claim(missing, &oid)
     }
 
     /// This object, if a member lacks it and nobody pushes it.
-    pub(super) fn of(missing: &'a RefCell<Missing>, oid: &ObjectId) -> Option<Begun<'a>> {
+    pub(super) fn claim(missing: &'a RefCell<Missing>, oid: &ObjectId) -> Option<Begun<'a>> {
         let mut objects = missing.borrow_mut();
         let (family, members) = {
             let (head, _) = objects.objects.get_key_value(oid)?;
@@ -167,16 +167,16 @@ mod tests {
         }
         assert_eq!(missing.borrow().members(), BTreeSet::from([OsdId(1), OsdId(2)]));
         assert_eq!([1, 2].map(|osd| missing.borrow().len_of(OsdId(osd))), [2, 1]);
-        let urgent = Begun::of(&missing, &object("a")).unwrap();
+        let urgent = Begun::claim(&missing, &object("a")).unwrap();
         assert_eq!(urgent.members.as_slice(), [OsdId(1), OsdId(2)]);
-        assert!(Begun::of(&missing, &object("a")).is_none(), "it is being pushed");
-        let next = Begun::next(&missing).unwrap();
+        assert!(Begun::claim(&missing, &object("a")).is_none(), "it is being pushed");
+        let next = Begun::claim_next(&missing).unwrap();
         assert_eq!(next.family.head, object("b"));
-        assert!(Begun::next(&missing).is_none());
+        assert!(Begun::claim_next(&missing).is_none());
         drop(next);
         urgent.done();
-        assert!(Begun::of(&missing, &object("a")).is_none());
-        Begun::next(&missing).expect("the push of b was given up").done();
+        assert!(Begun::claim(&missing, &object("a")).is_none());
+        Begun::claim_next(&missing).expect("the push of b was given up").done();
         assert!(missing.borrow().is_empty());
     }
 }

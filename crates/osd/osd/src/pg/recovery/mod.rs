@@ -99,7 +99,7 @@ impl Recoveries {
     pub(super) fn lacking(&self, behind: impl Fn(&ObjectId) -> u64) -> Vec<(OsdId, u64)> {
         let missing = self.missing.borrow();
         let to_compare = |target: &Target| {
-            let place = target.window.as_ref().and_then(|window| window.place());
+            let place = target.window.as_ref().and_then(|window| window.position());
             place.map_or(0, |place| behind(&place))
         };
         let targets = self.targets.borrow();
@@ -127,7 +127,7 @@ impl Recoveries {
     /// Members that lack objects: how many by the log, and where their backfills are.
     pub(crate) fn targets(&self) -> Vec<(OsdId, usize, Option<ObjectId>)> {
         let missing = self.missing.borrow();
-        let place = |target: &Target| target.window.as_ref().and_then(|window| window.place());
+        let place = |target: &Target| target.window.as_ref().and_then(|window| window.position());
         let targets = self.targets.borrow();
         targets.iter().map(|target| (target.osd, missing.len_of(target.osd), place(target))).collect()
     }
@@ -162,7 +162,7 @@ impl Pg {
     /// An operation was queued. If it is a write and a member lacks its object, that is pushed now.
     pub(super) fn recover_first(self: &Rc<Self>, osd: &Rc<OsdShard>, op: &ClientOp) {
         if op.is_write
-            && let Some(begun) = Begun::of(&self.recovery.missing, &op.oid)
+            && let Some(begun) = Begun::claim(&self.recovery.missing, &op.oid)
         {
             // The task begins it again.
             let oid = Arc::clone(&begun.family.head);

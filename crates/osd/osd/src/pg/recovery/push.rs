@@ -73,19 +73,19 @@ pub(in crate::pg) fn start(repair: Repair) {
 impl Repair {
     async fn run(&self) {
         let (attempt, from, differ) = (self.attempt, self.to, self.differing());
-        let Some(result) = ended(self.begin(&differ).await) else { return };
+        let Some(result) = outcome_to_report(self.begin(&differ).await) else { return };
         let pushed = match self.pg.on(&self.osd, Event::RepairAcked { attempt, from, result }) {
             Then::Push => self.push_differing(&differ).await,
-            Then::PushUndone => self.push(self.undone().iter().map(|oid| &**oid)).await,
+            Then::PushUndone => self.push(self.changed_there_only().iter().map(|oid| &**oid)).await,
             _ => return,
         };
-        if let Some(result) = ended(pushed) {
+        if let Some(result) = outcome_to_report(pushed) {
             self.pg.on(&self.osd, Event::Pushed { attempt, from, result });
         }
     }
 
     /// The part of a recovery beside clients that concerns one member.
-    pub(in crate::pg) fn beside(osd: &Rc<OsdShard>, pg: &Rc<Pg>, attempt: u64, to: OsdId) -> Repair {
+    pub(in crate::pg) fn while_serving(osd: &Rc<OsdShard>, pg: &Rc<Pg>, attempt: u64, to: OsdId) -> Repair {
         let (osd, pg) = (Rc::clone(osd), Rc::clone(pg));
         let (place, changed) = (Place::default(), Vec::new());
         Repair { osd, pg, attempt, to, place, keeps_place: true, changed, may_lead: false }
@@ -96,25 +96,25 @@ impl Repair {
     }
 
     /// Objects that our log changed after the newest common entry.
-    fn ours(&self) -> BTreeSet<Arc<ObjectId>> {
+    fn changed_here(&self) -> BTreeSet<Arc<ObjectId>> {
         let Some(common) = self.place.common else { return BTreeSet::new() };
         let log = self.pg.peer.log();
         log.after(common).filter(|e| e.op != LogOp::Error).flat_map(LogEntry::objects).collect()
     }
 
     /// Objects that the replica's log changed after it.
-    fn theirs(&self) -> BTreeSet<Arc<ObjectId>> {
+    fn changed_there(&self) -> BTreeSet<Arc<ObjectId>> {
         self.place.common.map_or_else(BTreeSet::new, |_| self.changed.iter().cloned().collect())
     }
 
     /// Objects that one of the logs changed after it.
     fn differing(&self) -> BTreeSet<Arc<ObjectId>> {
-        self.ours().union(&self.theirs()).cloned().collect()
+        self.changed_here().union(&self.changed_there()).cloned().collect()
     }
 
     /// Objects that only the replica's log changed after it.
-    fn undone(&self) -> BTreeSet<Arc<ObjectId>> {
-        self.theirs().difference(&self.ours()).cloned().collect()
+    fn changed_there_only(&self) -> BTreeSet<Arc<ObjectId>> {
+        self.changed_there().difference(&self.changed_here()).cloned().collect()
     }
 
     /// Pushes these objects, and what differs of those that no log tells of.
@@ -147,12 +147,12 @@ impl Repair {
 
     pub(in crate::pg) fn current(&self) -> Result<(), Stop> {
         let peering = self.pg.peer.machine();
-        let is_current = peering.is_under_way(self.attempt) || self.is_beside(&peering);
+        let is_current = peering.is_under_way(self.attempt) || self.serves_clients(&peering);
         if is_current { Ok(()) } else { Err(Stop::Superseded) }
     }
 
     /// Clients write meanwhile.
-    fn is_beside(&self, peering: &Peering) -> bool {
+    fn serves_clients(&self, peering: &Peering) -> bool {
         peering.is_recovering(self.attempt, self.to)
     }
 
@@ -174,14 +174,14 @@ impl Repair {
     /// Copies objects, or their absence, before clients are served.
     async fn push<'a>(&self, objects: impl IntoIterator<Item = &'a ObjectId>) -> Result<(), Stop> {
         for_each(PUSHES, family::families(objects), async |family| {
-            self.copy_family(&family.into(), None).await.map(drop)
+            self.push_family(&family.into(), None).await.map(drop)
         })
         .await
     }
 
     /// Copies an object, its head or clones of it, or their absence, with its entries of the mapper; gives the number of bytes.
     /// Nothing is written to it meanwhile.
-    pub(in crate::pg) async fn copy_family(
+    pub(in crate::pg) async fn push_family(
         &self,
         family: &Family,
         mut turn: Option<&mut Turn>,
@@ -190,7 +190,7 @@ impl Repair {
         for (n, oid) in family.objects().enumerate() {
             let is_last = n + 1 == family.members.len();
             self.check_still(&family.head);
-            bytes += self.copy(&oid, turn.as_deref_mut().filter(|_| is_last)).await?;
+            bytes += self.push_object(&oid, turn.as_deref_mut().filter(|_| is_last)).await?;
         }
         self.check_still(&family.head);
         let meta = self.objects().stat(&family.head).await.map_err(|error| self.stuck(&error))?;
@@ -222,7 +222,7 @@ impl Repair {
     fn check_still(&self, head: &ObjectId) {
         let committed = self.pg.copies.backend().committed();
         assert!(
-            !self.is_beside(&self.pg.peer.machine()) || self.pg.ops.pipeline().is_still(head, committed),
+            !self.serves_clients(&self.pg.peer.machine()) || self.pg.ops.pipeline().is_still(head, committed),
             "pg {}: {head} is written to while it is pushed",
             self.pg.id
         );
@@ -230,7 +230,7 @@ impl Repair {
 
     /// Copies one object, or its absence, to which nothing is written meanwhile; gives the number of bytes. Its version comes
     /// last: a copy that was interrupted has none. With its last piece the next object may begin.
-    async fn copy(&self, oid: &Arc<ObjectId>, mut turn: Option<&mut Turn>) -> Result<u64, Stop> {
+    async fn push_object(&self, oid: &Arc<ObjectId>, mut turn: Option<&mut Turn>) -> Result<u64, Stop> {
         let meta = self.objects().stat(oid).await.map_err(|error| self.stuck(&error))?;
         let (mut bytes, mut ends) = (0, || turn.iter_mut().for_each(|turn| turn.let_next_begin()));
         match meta {
@@ -243,9 +243,9 @@ impl Repair {
                 let last = Step::SetMeta { version, user_version, mtime };
                 if size <= PUSH_BYTES && !has_omap {
                     ends();
-                    self.push_range(oid, 0..size, anew(&meta), Some(last)).await?;
+                    self.push_range(oid, 0..size, recreate_steps(&meta), Some(last)).await?;
                 } else {
-                    self.push_range(oid, 0..size.min(PUSH_BYTES), anew(&meta), None).await?;
+                    self.push_range(oid, 0..size.min(PUSH_BYTES), recreate_steps(&meta), None).await?;
                     if has_omap {
                         bytes += self.push_omap(oid).await?;
                     }
@@ -374,7 +374,7 @@ impl Repair {
             };
             let at = match (fate, error.lost_block()) {
                 (Fate::Lost, Some((_, at))) => at,
-                (Fate::Unfound, Some((_, at))) if self.goes_on_without(oid) => at,
+                (Fate::Unfound, Some((_, at))) if self.may_skip_unfound(oid) => at,
                 (Fate::Unfound, _) => return Err(Stop::Failed(Trouble::Unfound)),
                 _ => return Err(self.stuck(&error)),
             };
@@ -389,8 +389,8 @@ impl Repair {
 
     /// Before the PG serves, an unfound object is copied but for what is unfound of it: the others must not wait for it. Beside
     /// clients it is left out until it is found.
-    fn goes_on_without(&self, oid: &ObjectId) -> bool {
-        !self.is_beside(&self.pg.peer.machine()) && self.pg.keep_unfound(oid)
+    fn may_skip_unfound(&self, oid: &ObjectId) -> bool {
+        !self.serves_clients(&self.pg.peer.machine()) && self.pg.record_unfound(oid)
     }
 }
 
@@ -404,7 +404,7 @@ struct Lost {
 
 /// The steps that begin an object anew, without its data, its omap and its version. What the copy has of its data stays until the
 /// pieces take its place.
-fn anew(meta: &ObjectMeta) -> Vec<Step> {
+fn recreate_steps(meta: &ObjectMeta) -> Vec<Step> {
     let (version, user_version, mtime) = (Eversion::ZERO, 0, UTime::ZERO);
     let mut steps = vec![
         Step::ClearOmap,
@@ -418,7 +418,7 @@ fn anew(meta: &ObjectMeta) -> Vec<Step> {
 }
 
 /// The result that the state machine is told; `None` if nobody waits for it.
-fn ended(result: Result<(), Stop>) -> Option<Result<(), Trouble>> {
+fn outcome_to_report(result: Result<(), Stop>) -> Option<Result<(), Trouble>> {
     match result {
         Ok(()) => Some(Ok(())),
         Err(Stop::Failed(trouble)) => Some(Err(trouble)),

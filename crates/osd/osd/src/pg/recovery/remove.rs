@@ -138,7 +138,7 @@ mod tests {
     fn two_shards_of_one_pg_are_found_and_removed_each_by_itself() {
         let main = async |shard: Shard| {
             let store = Store::open_shard(&StoreShared::cyan(1 << 20), &shard).await.unwrap();
-            let config = OsdConfig::beside(([127, 0, 0, 1], 1).into(), OsdId(0), 1);
+            let config = OsdConfig::with_defaults(([127, 0, 0, 1], 1).into(), OsdId(0), 1);
             let osd = OsdShard::new(&shard, Arc::new(config), store);
             let made = [make(&osd, PARTS[0]).await, make(&osd, PARTS[1]).await];
             for (id, pg) in PARTS.into_iter().zip(&made) {

@@ -89,7 +89,7 @@ impl Run {
         let shard = self.osd.shard.clone();
         shard.spawn(Group::Recovery, "recovery", async move {
             let result = self.all().await;
-            self.tell(result);
+            self.report_end(result);
         });
     }
 
@@ -97,14 +97,14 @@ impl Run {
     pub(super) fn start_urgent(self, oid: Arc<ObjectId>) {
         let shard = self.osd.shard.clone();
         shard.spawn(Group::Recovery, "recovery", async move {
-            let Some(begun) = Begun::of(&self.pg.recovery.missing, &oid) else { return };
+            let Some(begun) = Begun::claim(&self.pg.recovery.missing, &oid) else { return };
             let result = self.recover(begun, None).await;
-            self.tell(result.map(drop));
+            self.report_end(result.map(drop));
         });
     }
 
     /// A failure begins the interval anew.
-    fn tell(&self, result: Result<(), End>) {
+    fn report_end(&self, result: Result<(), End>) {
         if let Err(End::Failed(from, trouble)) = result {
             let event = Event::Recovered { attempt: self.attempt, from, result: Err(trouble) };
             self.pg.on(&self.osd, event);
@@ -139,8 +139,8 @@ impl Run {
     }
 
     /// This part of the run, for one member.
-    pub(super) fn to(&self, to: OsdId) -> Repair {
-        Repair::beside(&self.osd, &self.pg, self.attempt, to)
+    pub(super) fn repair_for(&self, to: OsdId) -> Repair {
+        Repair::while_serving(&self.osd, &self.pg, self.attempt, to)
     }
 
     /// Pushes all that members lack by the log.
@@ -173,7 +173,7 @@ impl Run {
         loop {
             let missing = &self.pg.recovery.missing;
             let goes_on = || {
-                if self.is_forbidden(Reserve::Recovery) {
+                if self.is_paused_by_flags(Reserve::Recovery) {
                     part.set(Part::Forbidden);
                 }
                 part.get() == Part::Done && self.current().is_ok() && missing.borrow().has_next()
@@ -182,7 +182,7 @@ impl Run {
             for_each(self.max_active(), std::iter::from_fn(|| goes_on().then_some(())), async |()| {
                 let turn = self.turn().await;
                 if goes_on()
-                    && let Some(begun) = Begun::next(missing)
+                    && let Some(begun) = Begun::claim_next(missing)
                     && self.recover(begun, Some(turn)).await? == Part::Full
                 {
                     part.set(Part::Full);
@@ -219,7 +219,7 @@ impl Run {
         for to in begun.members.iter().copied() {
             self.current()?;
             let turn = turn.as_mut().filter(|_| begun.members.last() == Some(&to));
-            match self.of(to, self.to(to).copy_family(&begun.family, turn).await)? {
+            match self.classify(to, self.repair_for(to).push_family(&begun.family, turn).await)? {
                 Ok(copied) => bytes += copied,
                 Err(Part::Unfound) => {
                     begun.leave_unfound();
@@ -233,12 +233,12 @@ impl Run {
         let head = Arc::clone(&begun.family.head);
         begun.done();
         self.release(&head);
-        self.osd.recovery_pace.take(&self.osd.shard, bytes).await;
+        self.osd.recovery_pace.throttle(&self.osd.shard, bytes).await;
         Ok(Part::Done)
     }
 
     /// The outcome of the push of an object, and why it was not pushed.
-    pub(super) fn of(&self, to: OsdId, pushed: Result<u64, Stop>) -> Result<Result<u64, Part>, End> {
+    pub(super) fn classify(&self, to: OsdId, pushed: Result<u64, Stop>) -> Result<Result<u64, Part>, End> {
         match pushed {
             Ok(bytes) => {
                 self.pg.recovery.note_pushed(bytes);
@@ -273,7 +273,7 @@ impl Run {
     // Flags, places, pauses.
 
     /// The map's flags forbid it for now.
-    pub(super) fn is_forbidden(&self, what: Reserve) -> bool {
+    pub(super) fn is_paused_by_flags(&self, what: Reserve) -> bool {
         let flags = self.osd.view().map_or(0, |view| view.map().flags);
         let has = |flag| flags & flag != 0;
         match what {
@@ -287,7 +287,7 @@ impl Run {
     }
 
     pub(super) async fn wait_until_allowed(&self, what: Reserve) -> Result<(), End> {
-        while self.is_forbidden(what) {
+        while self.is_paused_by_flags(what) {
             self.set(Recovery::Idle);
             with_timeout(&self.osd.shard, LOOK, self.pg.peer.changed().notified()).await;
             self.current()?;

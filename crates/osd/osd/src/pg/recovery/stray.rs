@@ -33,7 +33,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>) {
                 own.pgs.borrow().values().filter(|pg| pg.is_stray_with_data()).cloned().collect();
             for pg in strays {
                 let generation = pg.peer.generation();
-                if pg.may_go(&own).await {
+                if pg.may_remove(&own).await {
                     pg.remove_stray(&own, generation).await;
                 }
             }
@@ -51,7 +51,7 @@ impl Pg {
     }
 
     /// The primary does not need this copy.
-    async fn may_go(&self, osd: &Rc<OsdShard>) -> bool {
+    async fn may_remove(&self, osd: &Rc<OsdShard>) -> bool {
         let Some(primary) = osd.view().and_then(|view| view.acting_primary(self.id.pgid)) else {
             return false;
         };

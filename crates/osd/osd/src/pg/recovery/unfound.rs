@@ -39,7 +39,7 @@ impl Pg {
 
     /// An object is copied without what is unfound of it. It is written down with the activation, here and on all members. False
     /// if there are too many of them.
-    pub(in crate::pg) fn keep_unfound(&self, oid: &ObjectId) -> bool {
+    pub(in crate::pg) fn record_unfound(&self, oid: &ObjectId) -> bool {
         let info = self.peer.info();
         let is_known = info.unfound.contains(oid);
         let has_room = info.unfound.len() < UNFOUND_MAX;

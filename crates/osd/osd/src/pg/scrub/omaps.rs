@@ -21,13 +21,13 @@ impl Run {
             self.omaps.size.bytes += object.omap_size.bytes;
             if is_large(object.omap_size, &self.osd.options.borrow().scrub) {
                 self.omaps.large += 1;
-                self.tell_of_large(&object.oid, object.omap_size);
+                self.report_large_omap(&object.oid, object.omap_size);
             }
         }
     }
 
     /// In Ceph's words: tools look for them in the cluster's log.
-    fn tell_of_large(&self, oid: &ObjectId, size: OmapSize) {
+    fn report_large_omap(&self, oid: &ObjectId, size: OmapSize) {
         let (pg, raw) = (self.pg.id.pgid, PgId::new(oid.pool, oid.hash));
         let text = format!(
             "Large omap object found. Object: {oid} PG: {raw} ({pg}) Key count: {} Size (bytes): {}",

@@ -31,7 +31,7 @@ impl Pace {
     }
 
     /// Counts bytes that were moved, and waits until more may be.
-    pub(crate) async fn take(&self, shard: &Shard, bytes: u64) {
+    pub(crate) async fn throttle(&self, shard: &Shard, bytes: u64) {
         let left_ns = self.note(shard.now_ns(), bytes);
         if left_ns >= SHORT_NS {
             shard.sleep(Duration::from_nanos(left_ns)).await;

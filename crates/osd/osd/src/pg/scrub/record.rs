@@ -21,7 +21,7 @@ impl Run {
             let ask = |head| Message::of(&PgScrubbed { head, scrubs });
             self.ask(member, ask, |answer: &PgAck| answer.result).await?;
         }
-        self.current()?;
+        self.check_current()?;
         let written = self.pg.write_scrubs(&self.osd, scrubs).await;
         written.map_err(|error| End::Failed(error.to_string()))
     }
@@ -50,7 +50,7 @@ impl Pg {
             true => self.write_scrubs(osd, scrubs).await,
             false => Err(OpError::of(errno::EAGAIN)),
         };
-        Message::of(&PgAck { head, result: written.err().map_or(0, |error| error.told()) })
+        Message::of(&PgAck { head, result: written.err().map_or(0, |error| error.report()) })
     }
 
     async fn write_scrubs(self: &Rc<Self>, osd: &Rc<OsdShard>, scrubs: Scrubbed) -> Result<(), OpError> {

@@ -54,8 +54,8 @@ impl Run {
             }
             Err(end) => return Err(end),
         }
-        self.current()?;
-        let left = self.look(std::slice::from_ref(&oid), &Range::of(&oid)).await?.pop();
+        self.check_current()?;
+        let left = self.compare_copies(std::slice::from_ref(&oid), &Range::single(&oid)).await?.pop();
         if left.is_none() {
             tracing::info!("pg {}: object {oid} is repaired", self.pg.id);
             self.osd.metrics.borrow_mut().scrub_repaired += 1;
@@ -86,10 +86,10 @@ impl Run {
             let piece = PIECE_BYTES.min(size - off);
             let read = objects.read(oid, off, piece, IfUnfound::Fail).await;
             read.map_err(|unhealed| End::from(unhealed.error))?;
-            self.current()?;
+            self.check_current()?;
             off += piece;
         }
-        Ok(self.look(std::slice::from_ref(oid), &Range::of(oid)).await?.pop())
+        Ok(self.compare_copies(std::slice::from_ref(oid), &Range::single(oid)).await?.pop())
     }
 
     /// Copies differ in more than blocks that cannot be read: the object is made anew, in one step, for a part of it would
@@ -140,7 +140,7 @@ impl Run {
     /// The next bytes of the copy of a member: at least one.
     async fn piece(&self, oid: &ObjectId, from: OsdId, off: u64, size: u64) -> Result<Payload, End> {
         let len = PIECE_BYTES.min(size - off);
-        self.osd.pace.take(&self.osd.shard, len).await;
+        self.osd.pace.throttle(&self.osd.shard, len).await;
         let data = if from == self.osd.config.id {
             own_store(&self.osd).read(oid, off, len).await?
         } else {
@@ -154,7 +154,7 @@ impl Run {
             }
             answer.into_parts().0.data
         };
-        self.current()?;
+        self.check_current()?;
         if data.len() as u64 != len {
             return Err(End::Failed(format!("the copy of {from} has changed its size")));
         }
@@ -226,7 +226,7 @@ impl Run {
         }
         let _prepared = objects.prepare(plan.changes.all(), IfUnfound::Fail).await?;
         // Nothing suspends from here on until the entry is submitted.
-        self.current()?;
+        self.check_current()?;
         let mut request =
             OsdRequest::new(pg.id.pgid, osd.epoch(), flags::CLIENT_WRITE, oid, OpList::default());
         request.mtime = meta.mtime;
@@ -253,8 +253,8 @@ impl Run {
         loop {
             // It would wait for as long as the PG is not active.
             match with_timeout(&osd.shard, LOOK, &mut told).await {
-                None => self.current()?,
-                Some(Ok(reply)) if reply.result == 0 => return self.current(),
+                None => self.check_current()?,
+                Some(Ok(reply)) if reply.result == 0 => return self.check_current(),
                 Some(Ok(reply)) => return Err(End::Failed(Errno(reply.result).to_string())),
                 Some(Err(_)) => return Err(End::Interval),
             }

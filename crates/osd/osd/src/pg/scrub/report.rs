@@ -52,18 +52,18 @@ fn page(pg: &Pg, op: &ClientOp) -> Result<(i32, ScrubLsReply), i32> {
     let max = arg.max.min(ANSWER_OBJECTS_MAX) as usize;
     let mut reply = ScrubLsReply { interval, ..ScrubLsReply::default() };
     if arg.snapsets == 0 {
-        let behind = behind(&arg, found.objects.iter().map(|object| &object.object.oid));
+        let behind = count_listed(&arg, found.objects.iter().map(|object| &object.object.oid));
         reply.objects =
             found.objects.iter().skip(behind).take(max).map(|object| object.object.clone()).collect();
     } else {
-        let behind = behind(&arg, found.sets.iter().map(|set| &set.oid));
+        let behind = count_listed(&arg, found.sets.iter().map(|set| &set.oid));
         reply.snapsets = found.sets.iter().skip(behind).take(max).cloned().collect();
     }
     Ok((0, reply))
 }
 
 /// How many of a list the client has got before.
-fn behind<'a>(arg: &ScrubLsArg, mut oids: impl Iterator<Item = &'a ObjectId>) -> usize {
+fn count_listed<'a>(arg: &ScrubLsArg, mut oids: impl Iterator<Item = &'a ObjectId>) -> usize {
     let last = (&*arg.name, &*arg.nspace, arg.snap);
     oids.position(|oid| (&*oid.name, &*oid.nspace, oid.snap) == last).map_or(0, |at| at + 1)
 }

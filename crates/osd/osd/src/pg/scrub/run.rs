@@ -64,7 +64,7 @@ pub(super) struct Range {
 
 impl Range {
     /// One object.
-    pub(super) fn of(oid: &ObjectId) -> Range {
+    pub(super) fn single(oid: &ObjectId) -> Range {
         Range { from: oid.clone(), to: family::clone_of(oid, oid.snap.saturating_add(1)).into() }
     }
 
@@ -77,7 +77,7 @@ impl Range {
 pub(in crate::pg) async fn repair_object(osd: &Rc<OsdShard>, pg: &Rc<Pg>, oid: &ObjectId) -> bool {
     let order = Order { deep: true, repair: true, is_commanded: true };
     let mut run = Run { is_patient: true, ..Run::new(osd, pg, order) };
-    run.one(oid).await.unwrap_or(false)
+    run.scrub_object(oid).await.unwrap_or(false)
 }
 
 /// A scrub under way.
@@ -109,18 +109,18 @@ impl Run {
         let pgid = self.pg.id.pgid;
         let mut from = Some(ObjectId::cursor(pgid.pool, pgid.ps));
         while let Some(begin) = from {
-            self.current()?;
+            self.check_current()?;
             if !self.order.is_commanded && !may_begin(&self.osd, &self.pg, self.order.deep) {
                 return Err(End::Flag);
             }
             from = self.chunk(begin).await?;
         }
-        self.repair_the_few().await
+        self.repair_if_few().await
     }
 
     /// Looks at one object, and repairs it; true if all copies are well then.
-    async fn one(&mut self, oid: &ObjectId) -> Result<bool, End> {
-        self.current()?;
+    async fn scrub_object(&mut self, oid: &ObjectId) -> Result<bool, End> {
+        self.check_current()?;
         let held = [Arc::new(family::head_of(oid))];
         self.pg.ops.pipeline().hold(&held);
         let left = self.repair_held(&held, oid).await;
@@ -129,14 +129,14 @@ impl Run {
     }
 
     async fn repair_held(&mut self, held: &[Arc<ObjectId>], oid: &ObjectId) -> Result<bool, End> {
-        match self.look(held, &Range::of(oid)).await?.pop() {
+        match self.compare_copies(held, &Range::single(oid)).await?.pop() {
             Some(object) => Ok(self.repair(object).await?.is_none()),
             None => Ok(true),
         }
     }
 
     /// The generation is still the one in which the scrub began.
-    pub(super) fn current(&self) -> Result<(), End> {
+    pub(super) fn check_current(&self) -> Result<(), End> {
         if self.pg.peer.is_past(self.generation) || !self.pg.peer.is_active() {
             Err(End::Interval)
         } else {
@@ -148,7 +148,7 @@ impl Run {
     async fn chunk(&mut self, from: ObjectId) -> Result<Option<ObjectId>, End> {
         let since = self.pg.peer.last_update();
         let (objects, next) = self.list(&from).await?;
-        self.current()?;
+        self.check_current()?;
         let to = next.clone().map_or_else(HObject::max, HObject::from);
         // Clones change with their heads.
         let heads: BTreeSet<ObjectId> = objects.iter().map(|oid| family::head_of(oid)).collect();
@@ -215,7 +215,11 @@ impl Run {
     }
 
     /// Compares the copies of some objects, to which nothing is written until it is done.
-    pub(super) async fn look(&self, held: &[Arc<ObjectId>], range: &Range) -> Result<Vec<Inconsistent>, End> {
+    pub(super) async fn compare_copies(
+        &self,
+        held: &[Arc<ObjectId>],
+        range: &Range,
+    ) -> Result<Vec<Inconsistent>, End> {
         Ok(compare(self.osd.config.id, self.order.deep, &self.maps(held, range).await?))
     }
 
@@ -227,13 +231,13 @@ impl Run {
                 return Err(End::Failed(format!("{head} is unfound, and being written")));
             }
             self.osd.shard.sleep(POLL).await;
-            self.current()?;
+            self.check_current()?;
         }
         // Every member has the changes that are durable everywhere.
         let version = self.pg.peer.last_update();
         while self.pg.copies.backend().committed() < version.version {
             self.osd.shard.sleep(POLL).await;
-            self.current()?;
+            self.check_current()?;
         }
         let (members, maps) = (self.pg.peer.acting(), RefCell::new(BTreeMap::new()));
         for_each(members.len(), members, |member| {
@@ -245,7 +249,7 @@ impl Run {
             }
         })
         .await?;
-        self.current()?;
+        self.check_current()?;
         Ok(maps.into_inner())
     }
 
@@ -258,7 +262,7 @@ impl Run {
             } else {
                 self.ask_map(member, from, range, version).await?
             };
-            self.current()?;
+            self.check_current()?;
             for object in objects {
                 if !self.pg.peer.contains(&object.oid) || !range.has(&object.oid) {
                     return Err(End::Failed(format!(
@@ -302,7 +306,7 @@ impl Run {
         let mut why = String::new();
         for _ in 0..TRIES {
             let answer = self.pg.ask::<T>(&self.osd, member, question(self.pg.head(&self.osd))).await;
-            self.current()?;
+            self.check_current()?;
             match answer {
                 Ok(answer) => match result(&answer) {
                     0 => return Ok(answer),
@@ -312,7 +316,7 @@ impl Run {
                 Err(trouble) => why = format!("{trouble:?}"),
             }
             self.osd.shard.sleep(TRY_PAUSE).await;
-            self.current()?;
+            self.check_current()?;
         }
         Err(End::Failed(format!("{member}: {why}")))
     }
@@ -348,7 +352,7 @@ impl Run {
 
     /// Repairs what a scheduled deep scrub found, if that is not more than an accident explains
     /// (osd_scrub_auto_repair_num_errors).
-    async fn repair_the_few(&mut self) -> Result<(), End> {
+    async fn repair_if_few(&mut self) -> Result<(), End> {
         let options = self.osd.options.borrow().scrub.clone();
         let few = self.found.errors <= options.auto_repair_errors_max;
         if self.order.is_commanded || !self.order.deep || !options.auto_repair || !few {
@@ -364,9 +368,9 @@ impl Run {
 
     /// Repairs an object whose writes do not wait yet, if there is still something to repair.
     async fn repair_other(&mut self, oid: ObjectId) -> Result<Option<Inconsistent>, End> {
-        let (range, held) = (Range::of(&oid), [Arc::new(family::head_of(&oid))]);
+        let (range, held) = (Range::single(&oid), [Arc::new(family::head_of(&oid))]);
         self.pg.ops.pipeline().hold(&held);
-        let left = match self.look(&held, &range).await.map(|mut wrong| wrong.pop()) {
+        let left = match self.compare_copies(&held, &range).await.map(|mut wrong| wrong.pop()) {
             Ok(Some(object)) => self.repair(object).await,
             done => done,
         };

@@ -168,7 +168,7 @@ impl Scan<'_> {
 
     async fn spend(&mut self, bytes: u64) {
         self.left = self.left.saturating_sub(bytes);
-        self.osd.pace.take(&self.osd.shard, bytes).await;
+        self.osd.pace.throttle(&self.osd.shard, bytes).await;
     }
 }
 
@@ -225,7 +225,7 @@ impl Pg {
         };
         Message::of(&match page.await {
             Ok((objects, next)) => PgScrubMap { head, result: 0, objects, next },
-            Err(error) => PgScrubMap { head, result: error.told(), objects: Vec::new(), next: None },
+            Err(error) => PgScrubMap { head, result: error.report(), objects: Vec::new(), next: None },
         })
     }
 
@@ -255,7 +255,7 @@ impl Pg {
         };
         Message::of(&object.await.unwrap_or_else(|error| PgObject {
             head,
-            result: error.told(),
+            result: error.report(),
             meta: ObjectMeta::default(),
             header: Vec::new(),
             entries: Vec::new(),

@@ -52,7 +52,7 @@ struct Ages {
 }
 
 impl Ages {
-    fn of(scrubs: Scrubbed, unix_now: Duration) -> Ages {
+    fn new(scrubs: Scrubbed, unix_now: Duration) -> Ages {
         let age = |stamp: ScrubStamp| {
             let is_known = stamp != ScrubStamp::default();
             is_known.then(|| unix_now.saturating_sub(stamp.time.to_unix()))
@@ -178,7 +178,7 @@ impl Pg {
     fn due(&self, osd: &OsdShard, is_busy: bool) -> Option<Order> {
         let now_ns = osd.shard.now_ns();
         let due = self.scrub.due.get().unwrap_or_else(|| {
-            let ages = Ages::of(self.peer.log().info().scrubs, osd.shard.unix_now());
+            let ages = Ages::new(self.peer.log().info().scrubs, osd.shard.unix_now());
             let due = Due::planned(&osd.options.borrow().scrub, now_ns, ages, || osd.shard.random_u64());
             self.scrub.due.set(Some(due));
             due

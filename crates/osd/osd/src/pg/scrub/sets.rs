@@ -34,7 +34,7 @@ impl Run {
         for oid in objects {
             let wrong =
                 if oid.snap == SNAP_HEAD { self.of_head(oid).await? } else { self.of_clone(oid).await? };
-            self.current()?;
+            self.check_current()?;
             for entry in wrong {
                 tracing::error!("pg {}: scrub: {}", self.pg.id, describe(&entry));
                 self.osd.metrics.borrow_mut().scrub_errors += errors_of(&entry);

@@ -34,7 +34,7 @@ pub(in crate::pg) async fn step(
         return Err(OpError::of(errno::EMSGSIZE));
     }
     if output > ANSWER_BYTES {
-        client_op.take_more(objects.osd).await;
+        client_op.acquire_more(objects.osd).await;
     }
     let out = ((len / chunk) as u32).to_le_bytes().to_vec();
     let mut sums = Sums { now: start.clone(), start, chunk, left: chunk, out };

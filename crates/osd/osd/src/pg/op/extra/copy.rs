@@ -57,7 +57,7 @@ pub(in crate::pg) async fn from(
     if is_itself {
         return Err(OpError::of(errno::EINVAL));
     }
-    let pool = client(osd).await?.pool_by_id(locator.pool).map_err(told)?;
+    let pool = client(osd).await?.pool_by_id(locator.pool).map_err(copy_error)?;
     let pool = pool
         .at_snap(wish.snapid)
         .in_namespace(&locator.nspace)
@@ -68,7 +68,7 @@ pub(in crate::pg) async fn from(
         return Err(OpError::of(errno::EFBIG));
     }
     if size > WHOLE_OBJECT_BYTES {
-        client_op.take_more(osd).await;
+        client_op.acquire_more(osd).await;
     }
     let mut data = Payload::new();
     while (data.len() as u64) < size {
@@ -82,7 +82,7 @@ pub(in crate::pg) async fn from(
     }
     state.touch();
     state.truncate(0);
-    state.place(0, data)?;
+    state.write_unlimited(0, data)?;
     source.copy_attrs(osd, client_op, state).await
 }
 
@@ -93,19 +93,19 @@ async fn client(osd: &OsdShard) -> Result<Rc<Client>, OpError> {
         return Ok(client);
     }
     let options = Options { name: COPY_CLIENT.to_owned(), ..Options::route(RouteMode::Single) };
-    let client = Client::connect(&osd.shard, osd.config.mon, options).await.map_err(told)?;
+    let client = Client::connect(&osd.shard, osd.config.mon, options).await.map_err(copy_error)?;
     Ok(Rc::clone(osd.client.borrow_mut().get_or_insert(client)))
 }
 
 /// The error for whoever asked for the copy.
-fn told(error: ClientError) -> OpError {
+fn copy_error(error: ClientError) -> OpError {
     OpError::because(error.errno(), format_args!("a copy fails: {error}"))
 }
 
 impl Source {
     /// The object and its size. `version` 0 is any.
     async fn open(pool: Pool, name: Vec<u8>, version: u64) -> Result<(Source, u64), OpError> {
-        let mut stat = pool.exec(&name, vec![(OsdOp::stat(), Payload::new())]).await.map_err(told)?;
+        let mut stat = pool.exec(&name, vec![(OsdOp::stat(), Payload::new())]).await.map_err(copy_error)?;
         if version != 0 && version != stat.user_version {
             return Err(wrong_version(version, stat.user_version));
         }
@@ -117,7 +117,7 @@ impl Source {
     /// The answer to an operation, whose output is the second, at the version that the copy began with.
     async fn ask(&self, op: OsdOp, input: Vec<u8>) -> Result<Reply, OpError> {
         let guard = (OsdOp::assert_version(self.version), Payload::new());
-        self.pool.exec(&self.name, vec![guard, (op, Payload::from(input))]).await.map_err(told)
+        self.pool.exec(&self.name, vec![guard, (op, Payload::from(input))]).await.map_err(copy_error)
     }
 
     async fn copy_attrs(
@@ -152,7 +152,7 @@ impl Source {
                 self.ask(OsdOp::with_payload(ops::OMAP_GET_VALS, 0), input).await?.take_data(1).to_vec();
             bytes += page.len();
             if bytes as u64 > WHOLE_OBJECT_BYTES {
-                client_op.take_more(osd).await;
+                client_op.acquire_more(osd).await;
             }
             let read = |d: &mut Decoder<'_>| {
                 let own = |d: &mut Decoder<'_>| Ok(d.blob()?.to_vec());

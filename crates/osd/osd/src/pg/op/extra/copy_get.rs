@@ -85,7 +85,7 @@ async fn piece(
     let mut piece = Piece::default();
     if !cursor.has_attrs {
         if state.xattrs.bytes() as u64 > ANSWER_BYTES {
-            client_op.take_more(objects.osd).await;
+            client_op.acquire_more(objects.osd).await;
         }
         let all = state.user_xattrs().into_iter();
         piece.attrs = all.map(|(name, value)| (name.to_vec(), value.clone())).collect();

@@ -135,7 +135,7 @@ impl ObjectState<'_> {
             return Err(OpError::of(errno::EFBIG));
         }
         if bytes > ANSWER_BYTES {
-            op.take_more(objects.osd).await;
+            op.acquire_more(objects.osd).await;
         }
         let part = self.bytes(objects, &OsdOp::read(range.start, range.end - range.start)).await?;
         self.extra.get_or_insert_default().parts.push((range, part));
@@ -162,7 +162,7 @@ impl ObjectState<'_> {
             return Err(OpError::of(errno::EFBIG));
         }
         if self.size > ANSWER_BYTES {
-            op.take_more(objects.osd).await;
+            op.acquire_more(objects.osd).await;
         }
         let data = self.bytes(objects, &OsdOp::read(0, 0)).await?.to_vec();
         self.extra.get_or_insert_default().data = Some(data);

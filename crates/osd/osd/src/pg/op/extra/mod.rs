@@ -228,7 +228,7 @@ impl Extra {
         origin: Option<Origin>,
         version: u64,
     ) {
-        pg.know_watchers(osd, &op.oid, self.watchers);
+        pg.add_registered_watchers(osd, &op.oid, self.watchers);
         for effect in self.effects {
             match effect {
                 Effect::Watch { id, registered } => pg.watch(osd, &op.oid, id, registered, origin),

@@ -62,7 +62,7 @@ pub(in crate::pg) async fn step(
         }
         ops::OMAP_GET_HEADER => {
             let header = state.omap_header(objects).await?;
-            take_more_for(objects, client_op, header.len() as u64).await;
+            acquire_more_for(objects, client_op, header.len() as u64).await;
             Ok(Payload::from(header))
         }
         ops::OMAP_GET_VALS_BY_KEYS => values_of(objects, client_op, state, keys(input)?).await,
@@ -103,9 +103,9 @@ fn change(state: &mut ObjectState<'_>, step: Step) -> Result<Payload, OpError> {
 }
 
 /// Waits for room for an answer of so many bytes, if it is longer than the request was let in for: it has one long value.
-async fn take_more_for(objects: Objects<'_>, client_op: &ClientOp, bytes: u64) {
+async fn acquire_more_for(objects: Objects<'_>, client_op: &ClientOp, bytes: u64) {
     if bytes > ANSWER_BYTES {
-        client_op.take_more(objects.osd).await;
+        client_op.acquire_more(objects.osd).await;
     }
 }
 
@@ -126,7 +126,7 @@ async fn page(
     let mut page = state.omap_page(objects, &range).await?;
     // The last value may be as long as all before it, and is counted on.
     let bytes: usize = page.entries.iter().map(|(key, value)| key.len() + value.len()).sum();
-    take_more_for(objects, client_op, (bytes as u64).saturating_sub(ANSWER_BYTES)).await;
+    acquire_more_for(objects, client_op, (bytes as u64).saturating_sub(ANSWER_BYTES)).await;
     if max == 0 {
         page.more = !page.entries.is_empty();
         page.entries.clear();
@@ -164,7 +164,7 @@ async fn values_of(
         if bytes > state.left {
             return Err(OpError::of(errno::EMSGSIZE));
         }
-        take_more_for(objects, client_op, bytes).await;
+        acquire_more_for(objects, client_op, bytes).await;
     }
     Ok(Payload::from(Encoder::collect(|e| e.vec(&found, put_entry))))
 }

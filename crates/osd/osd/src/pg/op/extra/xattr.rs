@@ -43,7 +43,7 @@ pub(in crate::pg) async fn step(
             let none = Xattrs::default();
             let stored = state.was.as_ref().map_or(&none, |was| &was.xattrs);
             if stored.bytes() as u64 > ANSWER_BYTES {
-                client_op.take_more(osd).await;
+                client_op.acquire_more(osd).await;
             }
             let all = of_users(stored);
             Ok(Payload::from(Encoder::collect(|e| {

@@ -10,7 +10,7 @@ use carmine_wire::Encoder;
 use crate::error::OpError;
 use crate::op::ClientOp;
 use crate::pg::Pg;
-use crate::pg::family::{clone_of, seen, set_of};
+use crate::pg::family::{clone_of, set_of, visible_head};
 use crate::shard::OsdShard;
 
 /// A stored object, and what is known of it; `None`: it does not exist for the client.
@@ -28,14 +28,14 @@ pub(in crate::pg) async fn find(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Resul
     let head = objects.stat(&op.oid).await?;
     let of_head = |meta| Target { oid: Arc::clone(&op.oid), meta };
     match op.request.snapid {
-        SNAP_HEAD => Ok(of_head(seen(head)?)),
+        SNAP_HEAD => Ok(of_head(visible_head(head)?)),
         // It is asked for the list, which a whiteout has as well.
         SNAP_DIR => Ok(of_head(head)),
         snap if pg.ops.snaps.is_removed(snap) => Ok(of_head(None)),
         snap => {
             let set = head.as_ref().map(set_of).transpose()?.flatten().unwrap_or_default();
             match set.at(snap) {
-                At::Head => Ok(of_head(seen(head)?)),
+                At::Head => Ok(of_head(visible_head(head)?)),
                 At::Nothing => Ok(of_head(None)),
                 At::Clone(id) => {
                     let oid = Arc::new(clone_of(&op.oid, id));

@@ -116,7 +116,7 @@ impl Pg {
         while let Some(snap) = self.ops.snaps.next_to_trim() {
             self.may_go_on(osd, generation)?;
             loop {
-                let objects = self.some_of(osd, snap).await?;
+                let objects = self.objects_to_trim(osd, snap).await?;
                 self.may_go_on(osd, generation)?;
                 if objects.is_empty() {
                     break;
@@ -135,7 +135,7 @@ impl Pg {
     }
 
     /// Some of the objects with clones that show a snapshot.
-    async fn some_of(&self, osd: &OsdShard, snap: u64) -> Result<Vec<ObjectId>, StoreError> {
+    async fn objects_to_trim(&self, osd: &OsdShard, snap: u64) -> Result<Vec<ObjectId>, StoreError> {
         let objects = self.objects(osd);
         match objects.omap_page(&mapper::oid(self.id), &mapper::range(snap, PAGE)).await {
             Err(StoreError::NotFound(_)) => Ok(Vec::new()),
@@ -165,7 +165,7 @@ impl Pg {
         let (tell, mut told) = oneshot::channel();
         let op = ClientOp::trim(request, snap, osd.shard.now_ns(), ReplyTo::Local(tell));
         let head = &Arc::clone(&op.oid);
-        self.take(osd, op);
+        self.handle_op(osd, op);
         loop {
             // In a new interval it would wait for as long as the PG is not active.
             match with_timeout(&osd.shard, LOOK, &mut told).await {
