@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::meta::decode_bytes;
 use crate::object;
-use crate::txn::Beside;
+use crate::txn::DataReader;
 
 /// The change of one object: steps that take effect in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub enum Step {
     },
     /// The blocks that hold these bytes were lost in the copy that this one is made from: reading them is an error until
     /// they are overwritten whole. A part behind the end of the object is ignored. Only `blue` can keep that.
-    Lose {
+    MarkLost {
         /// Offset in bytes.
         off: u64,
         /// Length in bytes.
@@ -186,7 +186,7 @@ impl Step {
                 | Step::Zero { .. }
                 | Step::Truncate { .. }
                 | Step::Remove
-                | Step::Lose { .. }
+                | Step::MarkLost { .. }
                 | Step::SetMeta { .. }
                 | Step::ClearOmap => 0,
             }
@@ -206,7 +206,7 @@ impl Step {
             Step::Zero { .. }
             | Step::Remove
             | Step::CloneFrom { .. }
-            | Step::Lose { .. }
+            | Step::MarkLost { .. }
             | Step::RemoveXattr { .. }
             | Step::ClearXattrs { .. }
             | Step::RemoveOmap { .. }
@@ -264,7 +264,7 @@ impl Step {
                 e.u64(*size);
             }
             Step::Remove => e.u8(5),
-            Step::Lose { off, len, crc } => {
+            Step::MarkLost { off, len, crc } => {
                 e.u8(if *crc == 0 { 6 } else { 17 });
                 e.u64(*off);
                 e.u64(*len);
@@ -319,17 +319,17 @@ impl Step {
         }
     }
 
-    pub(crate) fn decode(d: &mut Decoder<'_>, beside: &mut Beside<'_>) -> Result<Step> {
+    pub(crate) fn decode(d: &mut Decoder<'_>, data: &mut DataReader<'_>) -> Result<Step> {
         Ok(match d.u8()? {
             1 => Step::Touch,
             2 => {
                 let off = d.u64()?;
-                Step::Write { off, data: beside.take(off, d.u64()?)? }
+                Step::Write { off, data: data.next_bytes(off, d.u64()?)? }
             }
             3 => Step::Zero { off: d.u64()?, len: d.u64()? },
             4 => Step::Truncate { size: d.u64()? },
             5 => Step::Remove,
-            6 => Step::Lose { off: d.u64()?, len: d.u64()?, crc: 0 },
+            6 => Step::MarkLost { off: d.u64()?, len: d.u64()?, crc: 0 },
             7 => Step::SetMeta { version: d.eversion()?, user_version: d.u64()?, mtime: d.utime()? },
             8 => Step::SetXattr { name: d.blob()?.into(), value: decode_bytes(d)? },
             9 => Step::RemoveXattr { name: d.blob()?.into() },
@@ -340,7 +340,7 @@ impl Step {
             14 => Step::ClearOmap,
             15 => Step::ClearXattrs { prefix: d.blob()?.into() },
             16 => Step::CloneFrom { from: object::get(d)? },
-            17 => Step::Lose { off: d.u64()?, len: d.u64()?, crc: d.u32()? },
+            17 => Step::MarkLost { off: d.u64()?, len: d.u64()?, crc: d.u32()? },
             value => return Err(DecodeError::BadValue { what: "step of a change", value: value.into() }),
         })
     }

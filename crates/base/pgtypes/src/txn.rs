@@ -151,9 +151,9 @@ impl Transaction {
     /// # Errors
     /// If the bytes are no transaction, or the lengths of its writes do not add up to the data.
     pub fn decode(d: &mut Decoder<'_>, data: &Payload) -> Result<Transaction> {
-        let mut beside = Beside { data: Some(data), zeros: Bytes::new(), at: 0 };
-        let txn = Transaction::read(d, &mut beside)?;
-        match data.len() - beside.at {
+        let mut reader = DataReader { data: Some(data), zeros: Bytes::new(), at: 0 };
+        let txn = Transaction::read(d, &mut reader)?;
+        match data.len() - reader.at {
             0 => Ok(txn),
             left => Err(DecodeError::Trailing { what: "data of a transaction", left }),
         }
@@ -166,10 +166,10 @@ impl Transaction {
     /// As [`Transaction::decode`].
     pub fn decode_without_data(d: &mut Decoder<'_>) -> Result<Transaction> {
         let zeros = Bytes::from(vec![0; 64 << 10]);
-        Transaction::read(d, &mut Beside { data: None, zeros, at: 0 })
+        Transaction::read(d, &mut DataReader { data: None, zeros, at: 0 })
     }
 
-    fn read(d: &mut Decoder<'_>, beside: &mut Beside<'_>) -> Result<Transaction> {
+    fn read(d: &mut Decoder<'_>, data: &mut DataReader<'_>) -> Result<Transaction> {
         let mut txn = Transaction::new(pg_id::get(d)?, 0);
         let flags = d.u8()?;
         if flags & !FLAGS != 0 {
@@ -200,7 +200,7 @@ impl Transaction {
             let count = d.count(STEP_BYTES_MIN)?;
             steps_left = steps_left.checked_sub(count).ok_or(too_many)?;
             for _ in 0..count {
-                steps.push(Step::decode(d, beside)?);
+                steps.push(Step::decode(d, data)?);
             }
             txn.changes.push(ObjectChange { oid, steps });
         }
@@ -263,7 +263,7 @@ impl Sealed {
 }
 
 /// The data beside an encoding, taken piece by piece.
-pub(crate) struct Beside<'a> {
+pub(crate) struct DataReader<'a> {
     /// `None`: it is not at hand.
     data: Option<&'a Payload>,
     /// Stand for it then.
@@ -271,9 +271,9 @@ pub(crate) struct Beside<'a> {
     at: usize,
 }
 
-impl Beside<'_> {
+impl DataReader<'_> {
     /// The next `len` bytes, which are written at `off`.
-    pub(crate) fn take(&mut self, off: u64, len: u64) -> Result<Payload> {
+    pub(crate) fn next_bytes(&mut self, off: u64, len: u64) -> Result<Payload> {
         let bad = DecodeError::BadValue { what: "range of a write", value: len };
         off.checked_add(len).filter(|end| *end <= OBJECT_BYTES_MAX).ok_or(bad)?;
         let len = len as usize;

@@ -107,7 +107,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(off, data)| Step::Write { off, data: data.into() }),
         range().prop_map(|(off, len)| Step::Zero { off, len }),
         any::<u64>().prop_map(|size| Step::Truncate { size }),
-        (range(), any::<u32>()).prop_map(|((off, len), crc)| Step::Lose { off, len, crc }),
+        (range(), any::<u32>()).prop_map(|((off, len), crc)| Step::MarkLost { off, len, crc }),
         object().prop_map(|from| Step::CloneFrom { from: from.into() }),
         (eversion(), any::<u64>(), utime()).prop_map(|(version, user_version, mtime)| Step::SetMeta {
             version,

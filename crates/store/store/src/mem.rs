@@ -222,7 +222,7 @@ impl Mem {
         // Wrapping addition of a negative number subtracts.
         self.shared.used_bytes.fetch_add(growth as u64, Ordering::Relaxed);
         state.rewind(txn.pg, txn.log_rewind_to);
-        state.note(&mut txn);
+        state.apply_pg(&mut txn);
         if txn.forget_pg {
             state.pgs.remove(&txn.pg);
         }
@@ -244,7 +244,7 @@ impl Mem {
                     needed_bytes += self.state.borrow().get(from).map_or(0, |object| object.bytes() as u64);
                 }
                 // Memory loses nothing, so there is no way here to note a loss.
-                Step::Lose { off, crc, .. } => {
+                Step::MarkLost { off, crc, .. } => {
                     return Err(StoreError::Lost { oid: ObjectId::clone(oid), offset: *off, expected: *crc });
                 }
                 step => needed_bytes += step.omap_bytes(),
@@ -368,7 +368,7 @@ impl Objects {
             | Step::RemoveOmap { .. }
             | Step::RemoveOmapRange { .. }
             | Step::ClearOmap => object.omap.apply(step, &mut object.meta.has_omap),
-            Step::Touch | Step::Remove | Step::CloneFrom { .. } | Step::Lose { .. } => {}
+            Step::Touch | Step::Remove | Step::CloneFrom { .. } | Step::MarkLost { .. } => {}
         }
         object.bytes() - before
     }
@@ -398,7 +398,7 @@ impl Objects {
     }
 
     /// Takes what a transaction says of its PG.
-    fn note(&mut self, txn: &mut Transaction) {
+    fn apply_pg(&mut self, txn: &mut Transaction) {
         if txn.log.is_empty() && txn.log_trim_to.is_none() && txn.info.is_none() {
             return;
         }

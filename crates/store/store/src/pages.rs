@@ -42,7 +42,7 @@ impl Page {
 
     /// Its memory to write to, which is another if a read or another object holds the old one; with the old content unless all of it is
     /// overwritten.
-    fn own(&mut self, overwritten: bool) -> &mut [u8] {
+    fn make_writable(&mut self, overwritten: bool) -> &mut [u8] {
         if self.bytes.is_shared() {
             let mut buf = Buf::heap(PAGE);
             if !overwritten {
@@ -101,7 +101,7 @@ impl Pages {
             self.parts.remove(&number);
         }
         let page = slot.get_or_insert_with(|| Page::new(Buf::heap(PAGE)));
-        if let Some(out) = page.own(len == PAGE).get_mut(within..within + len) {
+        if let Some(out) = page.make_writable(len == PAGE).get_mut(within..within + len) {
             copy_range(data, part.start, out);
         }
         page.crc.set(data.known_crc().filter(|_| data.len() == PAGE && len == PAGE));
@@ -115,7 +115,7 @@ impl Pages {
         let chunk = self.chunks.get_mut((page / CHUNK) as usize).and_then(Option::as_mut);
         if let Some(Some(page)) = chunk.and_then(|chunk| Rc::make_mut(chunk).get_mut((page % CHUNK) as usize))
         {
-            if let Some(out) = page.own(false).get_mut(from..to) {
+            if let Some(out) = page.make_writable(false).get_mut(from..to) {
                 out.fill(0);
             }
             page.crc.set(None);

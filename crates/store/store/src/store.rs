@@ -81,7 +81,7 @@ pub struct BlueStore(Rc<Blue>);
 
 impl BlueStore {
     /// Remembers metadata that cannot be read.
-    fn noted<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+    fn note_damage<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         result.inspect_err(|error| self.0.note_damage(error))
     }
 }
@@ -124,7 +124,7 @@ impl Store {
     pub async fn list_pgs(&self) -> Result<Vec<SpgId>, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.list_pgs()),
-            Store::Blue(blue) => blue.noted(blue.0.list_pgs().await),
+            Store::Blue(blue) => blue.note_damage(blue.0.list_pgs().await),
         }
     }
 
@@ -137,7 +137,7 @@ impl Store {
             Store::Cyan(mem) | Store::Null(mem) => {
                 Ok(mem.0.load_pg(pg).map(|state| state.info).unwrap_or_default())
             }
-            Store::Blue(blue) => blue.noted(blue.0.load_info(pg).await),
+            Store::Blue(blue) => blue.note_damage(blue.0.load_info(pg).await),
         }
     }
 
@@ -156,7 +156,7 @@ impl Store {
     pub async fn load_pg(&self, pg: SpgId) -> Result<Option<PgState>, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.load_pg(pg)),
-            Store::Blue(blue) => blue.noted(blue.0.load_pg(pg).await),
+            Store::Blue(blue) => blue.note_damage(blue.0.load_pg(pg).await),
         }
     }
 
@@ -167,7 +167,7 @@ impl Store {
     pub async fn stat(&self, oid: &ObjectId) -> Result<Option<ObjectMeta>, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.stat(oid)),
-            Store::Blue(blue) => blue.noted(blue.0.stat(oid).await),
+            Store::Blue(blue) => blue.note_damage(blue.0.stat(oid).await),
         }
     }
 
@@ -180,7 +180,9 @@ impl Store {
     pub async fn prepare(&self, changes: &[ObjectChange]) -> Result<Prepared, StoreError> {
         match self {
             Store::Cyan(_) | Store::Null(_) => Ok(Prepared { _pins: None }),
-            Store::Blue(blue) => Ok(Prepared { _pins: Some(blue.noted(blue.0.prepare(changes).await)?) }),
+            Store::Blue(blue) => {
+                Ok(Prepared { _pins: Some(blue.note_damage(blue.0.prepare(changes).await)?) })
+            }
         }
     }
 
@@ -238,7 +240,7 @@ impl Store {
                 .map(|(_, data)| data)
                 .ok_or_else(|| StoreError::NotFound(oid.clone())),
             // On the heap: it waits for the drive nearly always, and what calls this is not to be larger for it.
-            Store::Blue(blue) => blue.noted(Box::pin(blue.0.read(oid, off, len)).await),
+            Store::Blue(blue) => blue.note_damage(Box::pin(blue.0.read(oid, off, len)).await),
         }
     }
 
@@ -252,7 +254,7 @@ impl Store {
             Store::Cyan(mem) | Store::Null(mem) => {
                 mem.0.written(oid, off, len).ok_or_else(|| StoreError::NotFound(oid.clone()))
             }
-            Store::Blue(blue) => blue.noted(blue.0.written(oid, off, len).await),
+            Store::Blue(blue) => blue.note_damage(blue.0.written(oid, off, len).await),
         }
     }
 
@@ -264,7 +266,7 @@ impl Store {
     pub async fn in_part(&self, oid: &ObjectId, off: u64, len: u64) -> Result<Vec<u64>, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.in_part(oid, off, len)),
-            Store::Blue(blue) => blue.noted(blue.0.in_part(oid, off, len).await),
+            Store::Blue(blue) => blue.note_damage(blue.0.in_part(oid, off, len).await),
         }
     }
 
@@ -275,7 +277,7 @@ impl Store {
     pub async fn omap_header(&self, oid: &ObjectId) -> Result<Bytes, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.omap_header(oid)),
-            Store::Blue(blue) => blue.noted(blue.0.omap_header(oid).await),
+            Store::Blue(blue) => blue.note_damage(blue.0.omap_header(oid).await),
         }
     }
 
@@ -290,7 +292,7 @@ impl Store {
     ) -> Result<Vec<Option<Bytes>>, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.omap_values(oid, keys)),
-            Store::Blue(blue) => blue.noted(blue.0.omap_values(oid, keys).await),
+            Store::Blue(blue) => blue.note_damage(blue.0.omap_values(oid, keys).await),
         }
     }
 
@@ -301,7 +303,7 @@ impl Store {
     pub async fn omap_page(&self, oid: &ObjectId, range: &OmapRange) -> Result<OmapPage, StoreError> {
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.omap_page(oid, range)),
-            Store::Blue(blue) => blue.noted(blue.0.omap_page(oid, range).await),
+            Store::Blue(blue) => blue.note_damage(blue.0.omap_page(oid, range).await),
         }
     }
 
@@ -327,7 +329,9 @@ impl Store {
         match self {
             // Data in memory is never damaged.
             Store::Cyan(_) | Store::Null(_) => Ok(Commit::ready(Ok(()))),
-            Store::Blue(blue) => blue.noted(blue.0.heal(Transaction::new(pg, bits), oid, off, content).await),
+            Store::Blue(blue) => {
+                blue.note_damage(blue.0.heal(Transaction::new(pg, bits), oid, off, content).await)
+            }
         }
     }
 
@@ -364,7 +368,7 @@ impl Store {
         let from = moved.as_ref().or(from);
         match self {
             Store::Cyan(mem) | Store::Null(mem) => Ok(mem.0.list(pg, bits, from, max)),
-            Store::Blue(blue) => blue.noted(blue.0.list(pg, bits, from, max).await),
+            Store::Blue(blue) => blue.note_damage(blue.0.list(pg, bits, from, max).await),
         }
     }
 

@@ -288,7 +288,7 @@ fn what_was_lost_is_lost_in_the_copy() {
     on_new_store(8 << 20, async |shard, path, kv| {
         let (shared, store) = mount(&shard, &path, &kv).await;
         submit(&store, txn([write(&oid(1), 0, noise(1, 3 * 4096))])).await.unwrap();
-        let lose = only(&oid(1), Step::Lose { off: 4096, len: 4096, crc: 0 });
+        let lose = only(&oid(1), Step::MarkLost { off: 4096, len: 4096, crc: 0 });
         submit(&store, txn([lose, clone(&oid(2), &oid(1))])).await.unwrap();
         let error = store.read(&oid(2), 0, u64::MAX).await.unwrap_err();
         assert_eq!(error.lost_block(), Some((&oid(2), 4096)), "{error}");

@@ -98,7 +98,7 @@ fn a_lost_block_is_an_error_until_it_is_overwritten() {
         submit(&store, txn([write(&oid(1), 0, data.clone()), write(&oid(2), 0, data.clone())]))
             .await
             .unwrap();
-        let lose = |object, off, len| only(&oid(object), Step::Lose { off, len, crc: 0 });
+        let lose = |object, off, len| only(&oid(object), Step::MarkLost { off, len, crc: 0 });
         // The second one is cut at the end of the object, whatever is asked for.
         submit(&store, txn([lose(1, 4096, 4096), lose(2, 8192, u64::MAX)])).await.unwrap();
         store.umount().await.unwrap();
@@ -138,7 +138,7 @@ fn a_lost_block_whose_checksum_is_known_is_healed() {
             let (_, store) = mount(&shard, &path, &kv).await;
             submit(&store, txn([write(&oid(1), 0, data.clone())])).await.unwrap();
             let lose = |off: u64, whole: &[u8]| {
-                only(&oid(1), Step::Lose { off, len: 4096, crc: crc32c::raw(crc32c::SEED, whole) })
+                only(&oid(1), Step::MarkLost { off, len: 4096, crc: crc32c::raw(crc32c::SEED, whole) })
             };
             let blocks = [lose(0, &data[..4096]), lose(4096, &data[4096..8192]), lose(3 * 4096, &last)];
             submit(&store, txn(blocks)).await.unwrap();

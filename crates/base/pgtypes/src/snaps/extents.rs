@@ -9,7 +9,7 @@ pub struct Extents(Vec<(u64, u64)>);
 impl Extents {
     /// One range; none if it is empty. Cut at the end of the numbers.
     #[must_use]
-    pub fn of(off: u64, len: u64) -> Extents {
+    pub fn from_range(off: u64, len: u64) -> Extents {
         let len = len.min(u64::MAX - off);
         Extents(if len == 0 { Vec::new() } else { vec![(off, len)] })
     }
@@ -34,7 +34,7 @@ impl Extents {
     /// Adds a range.
     pub fn insert(&mut self, off: u64, len: u64) {
         let Some((mut begin, mut end)) =
-            Extents::of(off, len).iter().next().map(|(off, len)| (off, off + len))
+            Extents::from_range(off, len).iter().next().map(|(off, len)| (off, off + len))
         else {
             return;
         };
@@ -134,7 +134,7 @@ mod tests {
             let merge = |with: fn(bool, bool) -> bool, b: &Extents| -> Vec<bool> {
                 filled(&a).into_iter().zip(filled(b)).map(|(a, b)| with(a, b)).collect()
             };
-            let range = Extents::of(off, len);
+            let range = Extents::from_range(off, len);
             let mut more = a.clone();
             more.insert(off, len);
             prop_assert_eq!(filled(&more), merge(|a, b| a || b, &range));
@@ -157,6 +157,6 @@ mod tests {
             let coded = Encoder::collect(|e| e.put(&ranges));
             assert!(Decoder::all(&coded, "ranges", |d| d.get::<Extents>()).is_err(), "{ranges:?}");
         }
-        assert_eq!(Extents::of(u64::MAX - 1, 9).iter().collect::<Vec<_>>(), [(u64::MAX - 1, 1)]);
+        assert_eq!(Extents::from_range(u64::MAX - 1, 9).iter().collect::<Vec<_>>(), [(u64::MAX - 1, 1)]);
     }
 }

@@ -74,11 +74,11 @@ impl SnapSummary {
     ///
     /// # Errors
     /// If the bytes are none. Of older clones only the lengths are looked at.
-    pub fn of(bytes: &[u8]) -> Result<SnapSummary> {
+    pub fn decode(bytes: &[u8]) -> Result<SnapSummary> {
         Decoder::all(bytes, "snapset", |d| {
             let (seq, is_whiteout, clones) = (d.u64()?, d.bool()?, d.count(CloneInfo::BYTES_MIN)?);
             for _ in 1..clones {
-                pass(d)?;
+                skip_clone(d)?;
             }
             let newest = if clones > 0 { Some(CloneInfo::get(d)?) } else { None };
             Ok(SnapSummary { seq, is_whiteout, newest })
@@ -95,7 +95,7 @@ impl SnapSummary {
 }
 
 /// Passes over a clone.
-fn pass(d: &mut Decoder<'_>) -> Result<()> {
+fn skip_clone(d: &mut Decoder<'_>) -> Result<()> {
     d.u64()?; // its id
     let snaps = d.count(u64::BYTES_MIN)?;
     d.bytes(snaps * u64::BYTES_MIN)?;
@@ -201,20 +201,20 @@ impl SnapSet {
     }
 
     /// A write under this context needs the head, of this size, cloned first: notes the clone and gives its id.
-    pub fn take_clone(&mut self, context: &SnapContext, size: u64) -> Option<u64> {
+    pub fn add_clone(&mut self, context: &SnapContext, size: u64) -> Option<u64> {
         let known = self.seq - u64::from(self.seq > 0 && is_mutated("clone_again"));
         let newer = context.snaps.iter().take_while(|snap| **snap > known);
         let snaps: Vec<u64> = newer.copied().collect();
         if snaps.is_empty() {
             return None;
         }
-        let (id, overlap) = (context.seq, Extents::of(0, size));
+        let (id, overlap) = (context.seq, Extents::from_range(0, size));
         self.clones.push(CloneInfo { id, snaps, size, overlap });
         Some(id)
     }
 
     /// These bytes of the head were changed.
-    pub fn change(&mut self, changed: &Extents) {
+    pub fn note_change(&mut self, changed: &Extents) {
         if let Some(newest) = self.clones.last_mut() {
             newest.overlap.subtract(changed);
         }

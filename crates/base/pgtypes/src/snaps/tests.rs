@@ -43,13 +43,13 @@ impl Kept {
     /// A change of the head from `now` on, which differs in the given ranges.
     fn write(&mut self, context: &SnapContext, new: Option<Vec<u8>>, changed: &Extents) {
         let before = self.set.clone();
-        let summary = SnapSummary::of(&before.encode()).expect("a stored set");
+        let summary = SnapSummary::decode(&before.encode()).expect("a stored set");
         if let Some(old) = &self.head
-            && let Some(id) = self.set.take_clone(context, old.len() as u64)
+            && let Some(id) = self.set.add_clone(context, old.len() as u64)
         {
             self.clones.insert(id, old.clone());
         }
-        self.set.change(changed);
+        self.set.note_change(changed);
         self.set.seq = self.set.seq.max(context.seq);
         self.set.is_whiteout = new.is_none();
         if summary.keeps(context, changed) && self.head.is_some() && new.is_some() {
@@ -80,7 +80,7 @@ impl Kept {
             }
         }
         assert_eq!(SnapSet::decode(&self.set.encode()).as_ref(), Ok(&self.set));
-        let summary = SnapSummary::of(&self.set.encode()).expect("a stored set");
+        let summary = SnapSummary::decode(&self.set.encode()).expect("a stored set");
         let SnapSummary { seq, is_whiteout, newest } = &summary;
         assert_eq!((*seq, *is_whiteout), (self.set.seq, self.set.is_whiteout));
         assert_eq!(newest.as_ref(), self.set.clones.last());
@@ -101,16 +101,16 @@ proptest! {
                     let mut new = old.clone();
                     new.resize(new.len().max(off + len), 0);
                     new[off..off + len].fill(byte);
-                    kept.write(&context, Some(new), &Extents::of(off as u64, len as u64));
+                    kept.write(&context, Some(new), &Extents::from_range(off as u64, len as u64));
                 }
                 Act::Truncate(size) if kept.head.is_some() => {
                     let mut new = old.clone();
                     new.resize(usize::from(size), 0);
-                    let cut = Extents::of(size.into(), (old.len() as u64).saturating_sub(size.into()));
+                    let cut = Extents::from_range(size.into(), (old.len() as u64).saturating_sub(size.into()));
                     kept.write(&context, Some(new), &cut);
                 }
                 Act::Remove if kept.head.is_some() => {
-                    kept.write(&context, None, &Extents::of(0, old.len() as u64));
+                    kept.write(&context, None, &Extents::from_range(0, old.len() as u64));
                 }
                 Act::TakeSnap => {
                     context.seq += 1;
@@ -134,11 +134,11 @@ proptest! {
                     let snap = context.snaps[usize::from(which) % context.snaps.len()];
                     let (at, wanted) = (kept.set.at(snap), kept.read(snap).cloned());
                     if let At::Clone(id) = at {
-                        let mut changed = Extents::of(0, old.len() as u64);
+                        let mut changed = Extents::from_range(0, old.len() as u64);
                         changed.subtract(&kept.set.equal_since(id));
                         kept.write(&context, wanted, &changed);
                     } else if at == At::Nothing && kept.head.is_some() {
-                        kept.write(&context, None, &Extents::of(0, old.len() as u64));
+                        kept.write(&context, None, &Extents::from_range(0, old.len() as u64));
                     }
                     prop_assert_eq!(&kept.head, &model[&snap], "rolled back to {}", snap);
                 }
@@ -200,9 +200,9 @@ fn sets_that_contradict_themselves_are_refused() {
 
 #[test]
 fn a_summary_of_bytes_that_are_cut_off_is_refused() {
-    let clone = |id| CloneInfo { id, snaps: vec![id], size: 9, overlap: Extents::of(0, 9) };
+    let clone = |id| CloneInfo { id, snaps: vec![id], size: 9, overlap: Extents::from_range(0, 9) };
     let set = SnapSet { seq: 9, is_whiteout: false, clones: vec![clone(3), clone(5)] };
     let bytes = set.encode();
-    (0..bytes.len()).for_each(|len| assert!(SnapSummary::of(&bytes[..len]).is_err(), "{len} bytes"));
-    assert!(SnapSummary::of(&[&bytes[..], &[0]].concat()).is_err());
+    (0..bytes.len()).for_each(|len| assert!(SnapSummary::decode(&bytes[..len]).is_err(), "{len} bytes"));
+    assert!(SnapSummary::decode(&[&bytes[..], &[0]].concat()).is_err());
 }

@@ -140,12 +140,12 @@ pub fn decode_seeds() -> Vec<Vec<u8>> {
         generation: 5,
         revision: 1,
         log_id: LOG_ID,
-        home: LogArea::of(1 << 18),
-        wal: Some((LogArea::alone(1 << 10), 4 << 20)),
+        home: LogArea::beside_data(1 << 18),
+        wal: Some((LogArea::on_own_device(1 << 10), 4 << 20)),
     };
     vec![
         label.encode(),
-        WalLabel::of(&label).encode(),
+        WalLabel::for_store(&label).encode(),
         group(),
         sealed(keys::onode(&name), |e| e.put(&meta)),
         pair(keys::extents(&name, 1), |out, at| codec::push_extents(out, at, &extents)),

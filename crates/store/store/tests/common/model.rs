@@ -185,7 +185,7 @@ impl Object {
     fn apply(&mut self, step: &Step) {
         let bytes = &mut self.bytes;
         match step {
-            Step::Lose { .. } => unreachable!("the model's loads lose nothing"),
+            Step::MarkLost { .. } => unreachable!("the model's loads lose nothing"),
             Step::Write { off, data, .. } if !data.is_empty() => {
                 let (off, data) = (*off as usize, data.to_vec());
                 if bytes.len() < off + data.len() {

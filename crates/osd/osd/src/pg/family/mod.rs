@@ -26,7 +26,7 @@ pub(in crate::pg) fn set_of(head: &ObjectMeta) -> Result<Option<SnapSet>, OpErro
 /// # Errors
 /// As [`set_of`].
 pub(in crate::pg) fn summary_of(head: &ObjectMeta) -> Result<Option<SnapSummary>, OpError> {
-    let stored = head.xattrs.get(SNAPSET).map(|bytes| SnapSummary::of(bytes));
+    let stored = head.xattrs.get(SNAPSET).map(|bytes| SnapSummary::decode(bytes));
     stored.transpose().map_err(|error| OpError::because(errno::EIO, error))
 }
 

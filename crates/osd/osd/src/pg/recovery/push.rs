@@ -313,7 +313,7 @@ impl Repair {
             let (begin, end) = (off, off + data.len() as u64);
             off = end + lost.map_or(0, |lost| lost.bytes);
             steps.extend(self.written(oid, begin, data).await?);
-            steps.extend(lost.map(|Lost { bytes, crc }| Step::Lose { off: end, len: bytes, crc }));
+            steps.extend(lost.map(|Lost { bytes, crc }| Step::MarkLost { off: end, len: bytes, crc }));
             if off >= range.end {
                 steps.extend(last);
                 return self.push_steps(oid, steps).await;

@@ -47,7 +47,7 @@ coded! {
 
 impl LogArea {
     /// The log of a device of `blocks` blocks: before the label at its end.
-    pub(crate) fn of(blocks: u64) -> LogArea {
+    pub(crate) fn beside_data(blocks: u64) -> LogArea {
         let bytes = (blocks * BLOCK_BYTES / LOG_PART).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX);
         let segment_blocks = (bytes / LOG_SEGMENTS).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX) / BLOCK_BYTES;
         let segments = bytes / BLOCK_BYTES / segment_blocks;
@@ -56,7 +56,7 @@ impl LogArea {
     }
 
     /// The log of a device that holds nothing else, of `blocks` blocks: between the labels.
-    pub(crate) fn alone(blocks: u64) -> LogArea {
+    pub(crate) fn on_own_device(blocks: u64) -> LogArea {
         let bytes = (blocks.saturating_sub(2) * BLOCK_BYTES).min(LOG_BYTES_MAX);
         let segment_blocks = (bytes / LOG_SEGMENTS).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX) / BLOCK_BYTES;
         let segments = bytes / BLOCK_BYTES / segment_blocks;
@@ -261,14 +261,14 @@ mod tests {
             generation: 99,
             revision: 5,
             log_id: 77,
-            home: LogArea::of(1 << 18),
+            home: LogArea::beside_data(1 << 18),
             wal: None,
         }
     }
 
     fn with_wal() -> Label {
         let bytes = wal_bytes(1 << 30);
-        Label { wal: Some((LogArea::alone(bytes / BLOCK_BYTES), bytes)), ..label() }
+        Label { wal: Some((LogArea::on_own_device(bytes / BLOCK_BYTES), bytes)), ..label() }
     }
 
     #[test]
@@ -308,11 +308,11 @@ mod tests {
     fn the_log_fits_on_every_device() {
         for bytes in [4 << 20, (4 << 20) + 4096, 8 << 20, 100_000 * 4096, 1 << 30, 1 << 36, 1 << 44] {
             let blocks = bytes / BLOCK_BYTES;
-            let log = LogArea::of(blocks);
+            let log = LogArea::beside_data(blocks);
             assert_eq!(log.blocks().end, blocks - 1, "{log:?}");
             let taken = log.blocks().count() as u64 * BLOCK_BYTES;
             assert!(log.segments >= 16 && taken <= (bytes / 16).min(LOG_BYTES_MAX), "{log:?} of {bytes}");
-            let alone = LogArea::alone(wal_bytes(bytes) / BLOCK_BYTES);
+            let alone = LogArea::on_own_device(wal_bytes(bytes) / BLOCK_BYTES);
             assert_eq!((alone.segments, alone.segment_blocks), (log.segments, log.segment_blocks));
         }
     }

@@ -68,7 +68,7 @@ impl Region {
     }
 
     /// One less. False: it is zero.
-    fn take(&self, at: usize) -> bool {
+    fn decrement(&self, at: usize) -> bool {
         if let Some(more) = self.more.get().and_then(|more| more.get(at))
             && let Some(count) = more.load(Ordering::Relaxed).checked_sub(1)
         {
@@ -123,14 +123,16 @@ impl References {
 
     /// One block map less has the block. False: it was the only one.
     #[inline]
-    pub(crate) fn take(&self, block: u64) -> bool {
-        self.any.load(Ordering::Relaxed) && self.take_shared(block)
+    pub(crate) fn drop_reference(&self, block: u64) -> bool {
+        self.any.load(Ordering::Relaxed) && self.drop_shared(block)
     }
 
     #[inline(never)]
-    fn take_shared(&self, block: u64) -> bool {
+    fn drop_shared(&self, block: u64) -> bool {
         let place = self.place(block);
-        place.and_then(|(region, at)| Some((region.get()?, at))).is_some_and(|(region, at)| region.take(at))
+        place
+            .and_then(|(region, at)| Some((region.get()?, at)))
+            .is_some_and(|(region, at)| region.decrement(at))
     }
 
     /// How many block maps have the block besides one.
@@ -183,7 +185,7 @@ mod tests {
                         references.add([block]);
                         *count += 1;
                     } else {
-                        prop_assert_eq!(references.take(block), *count > 0);
+                        prop_assert_eq!(references.drop_reference(block), *count > 0);
                         *count = count.saturating_sub(1);
                     }
                     prop_assert_eq!(references.count(block), *count);
@@ -202,6 +204,6 @@ mod tests {
     fn a_block_behind_the_device_has_no_count() {
         let references = References::new(10);
         references.add([REGION_BLOCKS]);
-        assert!(!references.take(REGION_BLOCKS) && references.count(REGION_BLOCKS) == 0);
+        assert!(!references.drop_reference(REGION_BLOCKS) && references.count(REGION_BLOCKS) == 0);
     }
 }

@@ -70,7 +70,7 @@ pub(crate) struct Lease {
 
 impl Space {
     /// The device that a label describes: its log and the two labels hold no data.
-    pub(crate) fn of(label: &Label) -> Space {
+    pub(crate) fn for_label(label: &Label) -> Space {
         let mut space = Space::new(label.blocks());
         for block in label.home.blocks() {
             space.mark(block);
@@ -242,7 +242,7 @@ impl Space {
         let mut left = blocks;
         // Every turn uses up a chunk; after one round over all of them (and the leased one again) there is no hope.
         for _ in 0..self.owners.len() + 2 {
-            self.take_from(lease, &mut left, &mut runs);
+            self.take_from_lease(lease, &mut left, &mut runs);
             if left == 0 {
                 return Some(runs);
             }
@@ -257,7 +257,7 @@ impl Space {
     }
 
     /// Takes up to `left` blocks of the leased chunk, from the cursor on.
-    fn take_from(&self, lease: &mut Lease, left: &mut u64, runs: &mut Runs) {
+    fn take_from_lease(&self, lease: &mut Lease, left: &mut u64, runs: &mut Runs) {
         let Some(chunk) = lease.chunk else { return };
         let words_per_chunk = (self.chunk_blocks / 64) as usize;
         let end = (chunk + 1) * words_per_chunk;

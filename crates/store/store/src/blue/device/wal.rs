@@ -30,7 +30,7 @@ coded! {
 
 impl WalLabel {
     /// That of the log that a store has.
-    pub(crate) fn of(label: &Label) -> WalLabel {
+    pub(crate) fn for_store(label: &Label) -> WalLabel {
         let Label { fsid, osd, generation, log_id, .. } = *label;
         WalLabel { fsid, osd, generation, log_id }
     }
@@ -69,7 +69,7 @@ impl WalLabel {
     }
 
     /// Why this is not the label that is looked for.
-    fn differs(&self, wanted: &WalLabel) -> String {
+    fn describe_difference(&self, wanted: &WalLabel) -> String {
         if (self.fsid, self.osd) != (wanted.fsid, wanted.osd) {
             return format!("it holds the log of {} of cluster {}", self.osd, self.fsid);
         }
@@ -111,7 +111,7 @@ async fn open_one(shard: &Shard, place: &Place, label: &Label, bytes: u64) -> Re
     let device =
         Device::open(shard, place, place.slice.is_none()).await.map_err(|error| error.to_string())?;
     let path = place.path.display();
-    let wanted = WalLabel::of(label);
+    let wanted = WalLabel::for_store(label);
     let mut why = String::new();
     for block in [0, bytes / BLOCK_BYTES - 1] {
         let found = read_block(shard, &place.path, &device, block).await.map_err(|error| error.to_string());
@@ -124,7 +124,7 @@ async fn open_one(shard: &Shard, place: &Place, label: &Label, bytes: u64) -> Re
                     Ok(device)
                 };
             }
-            Ok(other) => return Err(format!("{path}: {}", other.differs(&wanted))),
+            Ok(other) => return Err(format!("{path}: {}", other.describe_difference(&wanted))),
             Err(error) if why.is_empty() => why = format!("{path}: {error}"),
             Err(_) => {}
         }
@@ -145,14 +145,14 @@ pub(crate) async fn repair(
         return Ok(None);
     };
     let bytes = label.wal_bytes().unwrap_or_default();
-    write_label(shard, &place, &device, &WalLabel::of(label), bytes).await?;
+    write_label(shard, &place, &device, &WalLabel::for_store(label), bytes).await?;
     let path = place.path.display();
     Ok(Some(format!("the label of the log in block {block} of {path} is written again")))
 }
 
 /// Blocks of the device of the log's own that should have the label of this store's log and do not.
 pub(crate) async fn damaged(shard: &Shard, place: &Place, device: &Device, label: &Label) -> Vec<u64> {
-    let (wanted, bytes) = (WalLabel::of(label), label.wal_bytes().unwrap_or_default());
+    let (wanted, bytes) = (WalLabel::for_store(label), label.wal_bytes().unwrap_or_default());
     let mut damaged = Vec::new();
     for block in [0, bytes / BLOCK_BYTES - 1] {
         let found = read_block(shard, &place.path, device, block).await;
@@ -233,7 +233,7 @@ mod tests {
             (WalLabel { generation: 8, ..label() }, "of an earlier osd.3"),
             (WalLabel { log_id: 8, ..label() }, "lies elsewhere now"),
         ] {
-            let why = other.differs(&label());
+            let why = other.describe_difference(&label());
             assert!(why.contains(words), "{why}");
         }
     }

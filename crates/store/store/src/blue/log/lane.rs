@@ -21,8 +21,8 @@ pub(crate) struct Lane {
 impl Lane {
     /// Takes the place of the next group, which has `blocks` blocks (at most a segment's). Its number and first block;
     /// `None` if a new segment is needed and none is free.
-    pub(crate) fn place(&mut self, blocks: u64, space: &LogSpace) -> Option<(u64, u64)> {
-        let (seq, block) = self.next(blocks, space)?;
+    pub(crate) fn place_group(&mut self, blocks: u64, space: &LogSpace) -> Option<(u64, u64)> {
+        let (seq, block) = self.next_place(blocks, space)?;
         self.seq = seq;
         self.used_blocks += blocks;
         if let Some((_, last)) = self.segments.back_mut() {
@@ -31,12 +31,12 @@ impl Lane {
         Some((seq, block))
     }
 
-    /// Where [`place`](Lane::place) would put the next group.
-    pub(crate) fn next(&mut self, blocks: u64, space: &LogSpace) -> Option<(u64, u64)> {
+    /// Where [`place_group`](Lane::place_group) would put the next group.
+    pub(crate) fn next_place(&mut self, blocks: u64, space: &LogSpace) -> Option<(u64, u64)> {
         let area = space.area();
         let fits = self.used_blocks + blocks <= u64::from(area.segment_blocks);
         if self.segments.is_empty() || !fits {
-            self.segments.push_back((space.take()?, self.seq));
+            self.segments.push_back((space.take_segment()?, self.seq));
             self.used_blocks = 0;
         }
         let (index, _) = self.segments.back()?;
@@ -50,7 +50,7 @@ impl Lane {
             && last <= seq
         {
             self.segments.pop_front();
-            space.give(index);
+            space.free_segment(index);
         }
     }
 }
@@ -82,14 +82,14 @@ impl LogSpace {
     }
 
     /// Takes a segment.
-    pub(crate) fn take(&self) -> Option<u32> {
+    pub(crate) fn take_segment(&self) -> Option<u32> {
         let index = self.free.pop()?;
         self.used.fetch_add(1, Ordering::Relaxed);
         Some(index)
     }
 
     /// Gives a segment back: all that it holds is durable in the key-value store.
-    pub(crate) fn give(&self, index: u32) {
+    pub(crate) fn free_segment(&self, index: u32) {
         self.used.fetch_sub(1, Ordering::Relaxed);
         self.free.push(index);
     }
@@ -113,20 +113,20 @@ mod tests {
     fn groups_lie_in_segments_and_segments_come_back_when_all_of_them_is_elsewhere() {
         let space = LogSpace::new(LogArea { start: 100, segments: 4, segment_blocks: 4 });
         let mut lane = Lane::default();
-        assert_eq!(lane.place(3, &space), Some((1, 100)));
-        assert_eq!(lane.next(1, &space), Some((2, 103)));
-        assert_eq!(lane.place(1, &space), Some((2, 103)));
-        assert_eq!(lane.place(2, &space), Some((3, 104)));
-        assert_eq!(lane.place(3, &space), Some((4, 108)));
+        assert_eq!(lane.place_group(3, &space), Some((1, 100)));
+        assert_eq!(lane.next_place(1, &space), Some((2, 103)));
+        assert_eq!(lane.place_group(1, &space), Some((2, 103)));
+        assert_eq!(lane.place_group(2, &space), Some((3, 104)));
+        assert_eq!(lane.place_group(3, &space), Some((4, 108)));
         assert!(space.wants_trim());
-        assert_eq!(lane.place(2, &space), None);
-        assert_eq!(lane.place(1, &space), Some((5, 111)), "what failed took nothing");
+        assert_eq!(lane.place_group(2, &space), None);
+        assert_eq!(lane.place_group(1, &space), Some((5, 111)), "what failed took nothing");
         lane.trim(1, &space);
-        assert_eq!((lane.place(4, &space), space.used()), (None, 3));
+        assert_eq!((lane.place_group(4, &space), space.used()), (None, 3));
         lane.trim(2, &space);
         assert_eq!(space.used(), 2);
-        assert_eq!(lane.place(4, &space), Some((6, 100)));
+        assert_eq!(lane.place_group(4, &space), Some((6, 100)));
         lane.trim(6, &space);
-        assert_eq!((space.used(), lane.place(1, &space)), (1, Some((7, 104))));
+        assert_eq!((space.used(), lane.place_group(1, &space)), (1, Some((7, 104))));
     }
 }

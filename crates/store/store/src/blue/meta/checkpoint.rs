@@ -160,11 +160,11 @@ async fn read_pieces(
     label: &Label,
     clean: &Clean,
 ) -> Result<Space, StoreError> {
-    let (mut space, mut pieces) = (Space::of(label), 0);
+    let (mut space, mut pieces) = (Space::for_label(label), 0);
     let each = async |key: &[u8], value: &[u8]| {
         let piece = codec::open(key, value, Piece::decode)?;
         let number = keys::decode_space(key)?;
-        take(&space, number, &piece).ok_or_else(|| {
+        mark_taken(&space, number, &piece).ok_or_else(|| {
             StoreError::damaged(
                 keys::printable(key),
                 "it has blocks behind the device, or shared ones that are free",
@@ -187,7 +187,7 @@ async fn read_pieces(
 }
 
 /// Takes the blocks of a piece. `None`: it cannot be of this device.
-fn take(space: &Space, number: u32, piece: &Piece) -> Option<()> {
+fn mark_taken(space: &Space, number: u32, piece: &Piece) -> Option<()> {
     let first = number as usize * PIECE_WORDS;
     for (at, bits) in piece.words.iter().enumerate() {
         space.mark_word(first + at, *bits)?;
@@ -215,7 +215,7 @@ pub(crate) fn check(key: &[u8], value: &[u8]) -> Result<(), StoreError> {
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn decode_any(key: &[u8], value: &[u8]) {
     if let (Ok(number), Ok(piece)) = (keys::decode_space(key), codec::open(key, value, Piece::decode)) {
-        let _ = take(&Space::new(PIECE_BLOCKS), number, &piece);
+        let _ = mark_taken(&Space::new(PIECE_BLOCKS), number, &piece);
     }
     let _ = codec::open(key, value, Clean::decode);
 }

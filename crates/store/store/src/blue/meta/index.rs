@@ -77,7 +77,7 @@ pub(crate) struct Scan {
 
 impl Scan {
     /// All pairs of a range.
-    pub(crate) fn of((start, end): (Vec<u8>, Vec<u8>)) -> Scan {
+    pub(crate) fn new((start, end): (Vec<u8>, Vec<u8>)) -> Scan {
         Scan { start, end, pairs_max: PAGE_PAIRS, keys_only: false }
     }
 }
@@ -108,7 +108,7 @@ pub(crate) struct Page {
 
 impl Page {
     /// The scan that goes on behind this page; `None` at the end of the range.
-    pub(crate) fn rest(&self, scan: Scan) -> Option<Scan> {
+    pub(crate) fn next_scan(&self, scan: Scan) -> Option<Scan> {
         let (last, _) = self.pairs.last().filter(|_| self.is_full)?;
         let mut start = last.clone();
         start.push(0); // the smallest key above it
@@ -140,13 +140,13 @@ impl MetaIndex {
         range: (Vec<u8>, Vec<u8>),
         mut each: impl AsyncFnMut(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut rest = Some(Scan::of(range));
+        let mut rest = Some(Scan::new(range));
         while let Some(scan) = rest {
             let page = self.scan(shard, scan.clone()).await?;
             for (key, value) in &page.pairs {
                 each(key, value).await?;
             }
-            rest = page.rest(scan);
+            rest = page.next_scan(scan);
         }
         Ok(())
     }
@@ -301,7 +301,7 @@ pub(crate) fn sorted(batches: &[KvBatch]) -> KvBatch {
     let mut log = LogRun::default();
     for ((key, _, value), _) in changes.into_iter().zip(gone).filter(|(_, gone)| !gone) {
         match value {
-            Some(value) if log.takes(key, value, &mut run) => {}
+            Some(value) if log.add_pair(key, value, &mut run) => {}
             Some(value) => run.put(key, value),
             None => run.delete(key),
         }
@@ -324,7 +324,7 @@ struct LogRun<'a> {
 
 impl<'a> LogRun<'a> {
     /// Takes the pair if it is one of a PG's log; first puts the run so far into `out` if the pair does not continue it.
-    fn takes(&mut self, key: &'a [u8], value: &[u8], out: &mut KvBatch) -> bool {
+    fn add_pair(&mut self, key: &'a [u8], value: &[u8], out: &mut KvBatch) -> bool {
         let entries = if keys::is_log(key) { codec::log_entries(key, value) } else { None };
         let is_next = keys::are_of_one_pg(self.key, key) && self.entries.len() < LOG_RUN_BYTES;
         if entries.is_none() || !is_next {
@@ -473,11 +473,12 @@ mod tests {
         let mut batch = KvBatch::default();
         (0..10u8).for_each(|n| batch.put(&[n], &[n]));
         kv.commit(&[batch], true).unwrap();
-        let (mut rest, mut found) = (Some(Scan { pairs_max: 3, ..Scan::of((vec![1], vec![9])) }), Vec::new());
+        let (mut rest, mut found) =
+            (Some(Scan { pairs_max: 3, ..Scan::new((vec![1], vec![9])) }), Vec::new());
         while let Some(scan) = rest {
             let page = scan_page(&kv, &scan).unwrap();
             assert!(page.pairs.len() <= 3);
-            rest = page.rest(scan);
+            rest = page.next_scan(scan);
             found.extend(page.pairs.into_iter().map(|(key, _)| key[0]));
         }
         assert_eq!(found, [1, 2, 3, 4, 5, 6, 7, 8]);

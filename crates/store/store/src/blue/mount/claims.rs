@@ -16,7 +16,7 @@ pub(crate) struct Claims {
 
 impl Claims {
     pub(crate) fn new(label: &Label) -> Claims {
-        Claims { space: Space::of(label), label: label.clone() }
+        Claims { space: Space::for_label(label), label: label.clone() }
     }
 
     /// A piece has this block. A block has one piece that wrote it, or none any more; all others came by it with a clone, and say
@@ -42,7 +42,7 @@ impl Claims {
         for block in copied {
             // The piece that wrote it is gone: one of the copies stands for it.
             if space.mark(block) {
-                space.references().take(block);
+                space.references().drop_reference(block);
             }
         }
         space.references_mut().shrink();
@@ -56,7 +56,7 @@ pub(crate) struct SharedSums(HashMap<u64, u32, FixedState>);
 
 impl SharedSums {
     /// A piece has this entry. The checksum that another has for the block, if it is another one.
-    pub(crate) fn differs(&mut self, space: &Space, entry: Entry) -> Option<u32> {
+    pub(crate) fn conflicting_sum(&mut self, space: &Space, entry: Entry) -> Option<u32> {
         if space.references().count(entry.block()) == 0 {
             return None;
         }

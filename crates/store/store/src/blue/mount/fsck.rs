@@ -80,7 +80,7 @@ pub async fn fsck(shared: &Arc<BlueShared>, shard: &Shard, deep: bool) -> Result
     let claims = Claims::new(shared.label());
     let device = Device::open(shard, shared.place(), false).await?;
     check_labels(shared, shard, &device, &mut report).await?;
-    let mut rest = Some(Scan::of(keys::kind_range(keys::EXTENTS)));
+    let mut rest = Some(Scan::new(keys::kind_range(keys::EXTENTS)));
     while let Some(scan) = rest {
         let page = index.scan(shard, scan.clone()).await?;
         for piece in pieces(index, shard, &page, &mut report).await? {
@@ -89,7 +89,7 @@ pub async fn fsck(shared: &Arc<BlueShared>, shard: &Shard, deep: bool) -> Result
                 check_content(shared, shard, &device, &piece, &mut report).await;
             }
         }
-        rest = page.rest(scan);
+        rest = page.next_scan(scan);
     }
     let found = claims.space();
     report.blocks = found.used_blocks();
@@ -275,7 +275,7 @@ async fn check_references(
         // Damage was reported before.
         let Ok(piece) = codec::decode_extents(key, value) else { return Ok(()) };
         for entry in piece.entries().iter().filter(|entry| entry.has_block()) {
-            if let Some(other) = sums.differs(found, *entry) {
+            if let Some(other) = sums.conflicting_sum(found, *entry) {
                 let (oid, _) = keys::decode_extents(key)?;
                 let (block, crc) = (entry.block(), entry.crc());
                 report.error(format!(

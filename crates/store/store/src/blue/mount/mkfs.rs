@@ -96,13 +96,13 @@ pub async fn mkfs(
         generation: shard.random_u64(),
         revision: 1,
         log_id: shard.random_u64(),
-        home: LogArea::of(size_bytes / BLOCK_BYTES),
-        wal: wal.as_ref().map(|(_, (_, bytes))| (LogArea::alone(*bytes / BLOCK_BYTES), *bytes)),
+        home: LogArea::beside_data(size_bytes / BLOCK_BYTES),
+        wal: wal.as_ref().map(|(_, (_, bytes))| (LogArea::on_own_device(*bytes / BLOCK_BYTES), *bytes)),
     };
     prepare(shard, path, &device, size_bytes, fill, progress).await?;
     if let Some((place, (device, bytes))) = &wal {
         prepare(shard, &place.path, device, *bytes, fill, &mut |_, _| {}).await?;
-        write_label(shard, place, device, &WalLabel::of(&label), *bytes).await?;
+        write_label(shard, place, device, &WalLabel::for_store(&label), *bytes).await?;
     }
     let mut batch = KvBatch::default();
     batch.delete_range(&[0], &[0xff]);
@@ -255,13 +255,13 @@ pub(crate) async fn prepare(
 
 /// Lets a drive forget all it has: by discards, or else by zeros that it writes itself. It may refuse: nothing depends on it.
 async fn forget(shard: &Shard, device: &Device, total: u64, progress: Progress<'_>) {
-    if !by_steps(shard, total, progress, |at, bytes| device.discard(at, bytes)).await {
-        by_steps(shard, total, progress, |at, bytes| device.write_zeros(at, bytes)).await;
+    if !in_steps(shard, total, progress, |at, bytes| device.discard(at, bytes)).await {
+        in_steps(shard, total, progress, |at, bytes| device.write_zeros(at, bytes)).await;
     }
 }
 
 /// Goes through `total` bytes; false if the drive refuses, or is so slow that it must be writing all of it.
-async fn by_steps<F: Future<Output = std::io::Result<()>>>(
+async fn in_steps<F: Future<Output = std::io::Result<()>>>(
     shard: &Shard,
     total: u64,
     progress: Progress<'_>,

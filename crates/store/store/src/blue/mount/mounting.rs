@@ -33,7 +33,7 @@ impl BlueShared {
     ) -> Result<Arc<BlueShared>, StoreError> {
         let opened = Opened::open(shard, places.into(), index.into()).await?;
         let left = checkpoint::read(&opened.index, shard, &opened.label).await?;
-        let (epoch, replayed) = replay(opened.whole(shard), options.accepts_loss).await?;
+        let (epoch, replayed) = replay(opened.for_replay(shard), options.accepts_loss).await?;
         let Opened { place, device, wal, label, index } = opened;
         let path = place.path.display();
         let space = match left.filter(|_| replayed.txns + replayed.dropped_txns == 0) {
@@ -52,7 +52,7 @@ impl BlueShared {
         space.check();
         let (wal, wal_device) = wal.unzip();
         let shared = BlueShared::new((place, wal), label, options, index, space, epoch, replayed);
-        shared.log().look(shard).await;
+        shared.log().measure_room(shard).await;
         for device in [Some(device), wal_device].into_iter().flatten() {
             shared::stores(shard).hold_device(shared.instance(), device);
         }
@@ -120,7 +120,7 @@ impl Opened {
     }
 
     /// For a replay.
-    pub(crate) fn whole<'a>(&'a self, shard: &'a Shard) -> Whole<'a> {
+    pub(crate) fn for_replay<'a>(&'a self, shard: &'a Shard) -> Whole<'a> {
         let wal = self.wal.as_ref().map(|(place, device)| (place.path.as_path(), device));
         let Opened { place, device, label, index, .. } = self;
         Whole { shard, path: &place.path, device, wal, label, index }

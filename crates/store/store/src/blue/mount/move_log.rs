@@ -50,7 +50,7 @@ pub async fn move_log(
     to: Option<NewLog>,
 ) -> Result<LogMove, StoreError> {
     let mut opened = Opened::open(shard, places.into(), index.into()).await?;
-    replay(opened.whole(shard), false).await?;
+    replay(opened.for_replay(shard), false).await?;
     let old = opened.wal.take();
     let from = old.as_ref().map(|(place, _)| place.clone());
     if to.is_none() && from.is_none() {
@@ -66,9 +66,9 @@ pub async fn move_log(
     if let Some(new) = &to {
         let of_file = wal_bytes(label.size_bytes);
         let (device, bytes) = claim_wal(shard, &new.place, new.size_bytes, of_file, new.force).await?;
-        label.wal = Some((LogArea::alone(bytes / BLOCK_BYTES), bytes));
+        label.wal = Some((LogArea::on_own_device(bytes / BLOCK_BYTES), bytes));
         prepare(shard, &new.place.path, &device, bytes, new.fill, &mut |_, _| {}).await?;
-        write_label(shard, &new.place, &device, &WalLabel::of(&label), bytes).await?;
+        write_label(shard, &new.place, &device, &WalLabel::for_store(&label), bytes).await?;
     }
     let old_bytes = opened.label.wal_bytes();
     let log = label.log_range();
@@ -99,7 +99,7 @@ pub async fn expand(
 ) -> Result<Expanded, StoreError> {
     let mut opened = Opened::open(shard, places.into(), index.into()).await?;
     // The log is cut into other segments: it must be empty.
-    replay(opened.whole(shard), false).await?;
+    replay(opened.for_replay(shard), false).await?;
     let mut label = opened.label.clone();
     let block = (label.size_bytes, length(&opened.place, &opened.device).await?);
     label.size_bytes = block.1;
@@ -107,14 +107,14 @@ pub async fn expand(
     if let (Some((place, device)), Some(old)) = (&opened.wal, opened.label.wal_bytes()) {
         let new = length(place, device).await?;
         wal = Some((old, new));
-        label.wal = Some((LogArea::alone(new / BLOCK_BYTES), new));
+        label.wal = Some((LogArea::on_own_device(new / BLOCK_BYTES), new));
     }
     if label == opened.label {
         return Ok(Expanded { block, wal });
     }
     if let (Some((place, device)), Some((_, new))) = (&opened.wal, wal) {
         // Its label does not tell its length, so both are good from now on.
-        write_label(shard, place, device, &WalLabel::of(&label), new).await?;
+        write_label(shard, place, device, &WalLabel::for_store(&label), new).await?;
     }
     opened.relabel(shard, label).await?;
     Ok(Expanded { block, wal })

@@ -185,7 +185,7 @@ struct Chain {
 type Images = BTreeMap<u64, u64>;
 
 /// Remembers which blocks the log has the content of.
-fn note(images: &mut Images, found: &Found, txn: &LoggedTxn) {
+fn note_images(images: &mut Images, found: &Found, txn: &LoggedTxn) {
     for (block, range) in &txn.images {
         let at = found.block * BLOCK_BYTES + (HEADER_BYTES + range.start) as u64;
         for n in 0..range.len() as u64 / BLOCK_BYTES {
@@ -224,7 +224,7 @@ impl Replay<'_> {
         let chain: Vec<Found> = (contained + 1..).map_while(group).collect();
         let end = contained + chain.len() as u64;
         if known.durable > end {
-            let error = self.lost(lane, end, known.durable, &chain);
+            let error = self.lost_groups_error(lane, end, known.durable, &chain);
             if !self.accepts_loss {
                 return Err(error);
             }
@@ -252,7 +252,7 @@ impl Replay<'_> {
             }
             groups.push(*found);
             for txn in &txns {
-                note(&mut images, found, txn);
+                note_images(&mut images, found, txn);
                 self.check_order(lane, txn)?;
             }
             self.report.groups += 1;
@@ -263,7 +263,7 @@ impl Replay<'_> {
     }
 
     /// The error of a lane that ends with group `end`, and was durable up to a later one.
-    fn lost(&self, lane: u16, end: u64, durable: u64, chain: &[Found]) -> StoreError {
+    fn lost_groups_error(&self, lane: u16, end: u64, durable: u64, chain: &[Found]) -> StoreError {
         let behind = chain.last().map_or_else(String::new, |last| {
             format!(", which began at block {} or with a segment,", last.block + last.header.blocks())
         });

@@ -121,7 +121,7 @@ impl<P: Placer> Work<P> {
                 state.exists = false;
             }
             Step::CloneFrom { from } => self.clone_from(object, state, from),
-            Step::Lose { off, len, crc } => {
+            Step::MarkLost { off, len, crc } => {
                 let end = off.saturating_add(*len).min(state.meta.size);
                 for index in off / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES) {
                     self.map(object, state, index, Entry::lost(*crc));
@@ -237,7 +237,7 @@ impl<P: Placer> Work<P> {
         let (size, index) = (state.meta.size, state.meta.size / BLOCK_BYTES);
         if off > size && !size.is_multiple_of(BLOCK_BYTES) && state.set_part(index) {
             object.remapped = true;
-            self.pieces += usize::from(state.dirty.piece((index / PIECE_BLOCKS as u64) as u32));
+            self.pieces += usize::from(state.dirty.note_piece((index / PIECE_BLOCKS as u64) as u32));
         }
     }
 
@@ -259,7 +259,7 @@ impl<P: Placer> Work<P> {
         }
         object.resized |= old.is_hole() != entry.is_hole();
         object.remapped = true;
-        self.pieces += usize::from(state.dirty.piece((index / PIECE_BLOCKS as u64) as u32));
+        self.pieces += usize::from(state.dirty.note_piece((index / PIECE_BLOCKS as u64) as u32));
     }
 
     /// Makes bytes `from..to` (within the object) zeros.
@@ -378,7 +378,7 @@ pub(crate) fn needs(step: &Step) -> Needs {
             let needs = range(*off, off.saturating_add(*len));
             Needs { blocks: needs.edges.iter().flatten().count() as u64, reserve: true, ..needs }
         }
-        Step::Lose { off, len, .. } => Needs { map: *off..off.saturating_add(*len), ..Needs::default() },
+        Step::MarkLost { off, len, .. } => Needs { map: *off..off.saturating_add(*len), ..Needs::default() },
         Step::Truncate { size } => {
             Needs { map: *size..u64::MAX, edges: [partial(*size), None], blocks: 1, reserve: true }
         }

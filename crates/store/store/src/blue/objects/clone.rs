@@ -29,7 +29,7 @@ impl<P: Placer> Work<P> {
         state.meta = found.meta.clone();
         for (piece, extents) in (0u32..).zip(found.map.iter().flatten()) {
             self.placer.share(extents);
-            self.pieces += usize::from(!extents.is_empty() && state.dirty.piece(piece));
+            self.pieces += usize::from(!extents.is_empty() && state.dirty.note_piece(piece));
         }
         state.map = found.map.iter().map(|extents| extents.as_ref().map(|extents| extents.copy())).collect();
         if found.meta.has_omap {
@@ -61,7 +61,7 @@ impl Onode {
     }
 
     /// Tells the copies of this object that the write of a block is done.
-    pub(crate) fn tell_heirs(&self, block: u64) {
+    pub(crate) fn notify_heirs(&self, block: u64) {
         let heirs = {
             let mut state = self.state.borrow_mut();
             let is_writing = state.recent.values().any(|recent| recent.writing);
@@ -71,7 +71,7 @@ impl Onode {
             // An object and its copy may be copies of each other: who has been told is not told again.
             let waits = heir.state.borrow().recent.get(&block).is_some_and(|recent| recent.writing);
             if waits {
-                heir.written(block);
+                heir.note_written(block);
             }
         }
     }

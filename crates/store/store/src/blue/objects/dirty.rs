@@ -25,7 +25,7 @@ impl Dirty {
     }
 
     /// A piece of the block map changes; true if it had not before.
-    pub(crate) fn piece(&mut self, piece: u32) -> bool {
+    pub(crate) fn note_piece(&mut self, piece: u32) -> bool {
         match self.pieces.binary_search(&piece) {
             Ok(_) => false,
             Err(at) => {
@@ -99,7 +99,7 @@ mod tests {
             change(&onode, 7, |state| {
                 state.exists = true;
                 state.set_entry(n % 70, Entry::new(n, 1));
-                assert_eq!(state.dirty.piece((n % 70 / 64) as u32), n == 1 || n == 64);
+                assert_eq!(state.dirty.note_piece((n % 70 / 64) as u32), n == 1 || n == 64);
             });
         }
         let mut batch = KvBatch::default();
@@ -114,7 +114,7 @@ mod tests {
         change(&onode, 1, |state| state.exists = true);
         change(&onode, 1, |state| {
             state.exists = false;
-            state.dirty.piece(0);
+            state.dirty.note_piece(0);
         });
         assert!(onode.encode(&mut batch, usize::MAX) && batch.is_empty());
         onode.state.borrow_mut().exists = true;

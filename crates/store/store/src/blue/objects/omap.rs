@@ -94,7 +94,7 @@ impl OmapOverlay {
     }
 
     /// The index has the changes up to this window.
-    pub(crate) fn settle(&mut self, window: u64) {
+    pub(crate) fn drop_indexed(&mut self, window: u64) {
         self.0.retain(|changes| changes.window > window);
     }
 
@@ -150,7 +150,7 @@ impl OmapOverlay {
 
 impl OverlayPart {
     /// The index does not count for this key.
-    pub(crate) fn hides(&self, key: &[u8]) -> bool {
+    pub(crate) fn overrides(&self, key: &[u8]) -> bool {
         self.values.contains_key(key) || self.gone.iter().any(|gone| gone.has(key))
     }
 
@@ -206,7 +206,7 @@ mod tests {
             let mut page: Map = all
                 .into_iter()
                 .flatten()
-                .filter(|(key, _)| key.starts_with(prefix) && is_told(key) && !part.hides(key))
+                .filter(|(key, _)| key.starts_with(prefix) && is_told(key) && !part.overrides(key))
                 .map(|(key, value)| (key.clone(), value.clone()))
                 .collect();
             page.extend(part.values.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?))));
@@ -234,7 +234,7 @@ mod tests {
             let until = windows.get(fed).copied().unwrap_or(0);
             steps.iter().zip(&windows).filter(|(_, window)| **window <= until).for_each(|((step, _), _)| apply(&mut index, step));
             for settled in [until.saturating_sub(1), until] {
-                overlay.settle(settled);
+                overlay.drop_indexed(settled);
                 for prefix in [&[][..], &[prefix][..]] {
                     let wanted: Vec<_> = map.clone().into_iter().filter(|(key, _)| key.starts_with(prefix)).collect();
                     prop_assert_eq!(read(&index, &overlay, prefix, keys_max), wanted);

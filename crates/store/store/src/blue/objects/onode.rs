@@ -87,7 +87,7 @@ impl Onode {
     }
 
     /// The write of a block is done.
-    pub(crate) fn written(&self, block: u64) {
+    pub(crate) fn note_written(&self, block: u64) {
         let mut state = self.state.borrow_mut();
         if self.prepared.get() == 0 {
             state.recent.remove(&block);
@@ -96,7 +96,7 @@ impl Onode {
         }
         if !state.heirs.is_empty() {
             drop(state);
-            self.tell_heirs(block);
+            self.notify_heirs(block);
         }
     }
 
@@ -245,7 +245,7 @@ impl Drop for Reading<'_> {
 
 impl Stream {
     /// Notes a read of these bytes.
-    pub(crate) fn begin(&self, off: u64, end: u64) -> Reading<'_> {
+    pub(crate) fn note_read(&self, off: u64, end: u64) -> Reading<'_> {
         let goes_on = self.next.replace(end) == off && off < end;
         self.run.set(if goes_on { self.run.get().saturating_add(1) } else { 1 });
         self.reading.set(self.reading.get() + 1);
@@ -253,12 +253,12 @@ impl Stream {
     }
 
     /// A read from `off` would begin where the last one ended.
-    pub(crate) fn goes_on(&self, off: u64) -> bool {
+    pub(crate) fn continues_at(&self, off: u64) -> bool {
         self.next.get() == off
     }
 
     /// The object changes: its reads begin anew. True if they followed one another.
-    pub(crate) fn end(&self) -> bool {
+    pub(crate) fn interrupt(&self) -> bool {
         self.run.replace(0) >= STREAM_READS
     }
 

@@ -53,7 +53,7 @@ impl Reads {
     }
 
     /// No read is in flight, and no block waits for one.
-    pub(crate) fn are_over(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         let state = self.state.borrow();
         state.active.is_empty() && state.parked.is_empty()
     }

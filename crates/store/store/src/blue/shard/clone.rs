@@ -26,13 +26,13 @@ pub(crate) fn has_clones(changes: &[ObjectChange]) -> bool {
 struct Origins<'a>(Vec<(&'a ObjectId, &'a ObjectId)>);
 
 impl<'a> Origins<'a> {
-    fn of(&self, oid: &'a ObjectId) -> &'a ObjectId {
+    fn origin_of(&self, oid: &'a ObjectId) -> &'a ObjectId {
         self.0.iter().rev().find(|(cloned, _)| *cloned == oid).map_or(oid, |(_, origin)| origin)
     }
 
-    fn cloned(&mut self, to: &'a ObjectId, from: &'a ObjectId) {
+    fn note_clone(&mut self, to: &'a ObjectId, from: &'a ObjectId) {
         if to != from {
-            self.0.push((to, self.of(from)));
+            self.0.push((to, self.origin_of(from)));
         }
     }
 }
@@ -46,14 +46,14 @@ impl Blue {
             prepared.pins.push(PreparedPin::new(self.load(oid, &(0..0)).await?));
             for step in &change.steps {
                 if let Some(from) = step.source() {
-                    for object in [oid, from, origins.of(from)] {
+                    for object in [oid, from, origins.origin_of(from)] {
                         prepared.pins.push(PreparedPin::new(self.load(object, &WHOLE).await?));
                     }
-                    origins.cloned(oid, from);
+                    origins.note_clone(oid, from);
                     continue;
                 }
                 let needs = needs(step);
-                let origin = PreparedPin::new(self.load(origins.of(oid), &needs.map).await?);
+                let origin = PreparedPin::new(self.load(origins.origin_of(oid), &needs.map).await?);
                 self.load_edges(&origin, &needs).await?;
                 prepared.pins.push(origin);
             }
@@ -80,7 +80,7 @@ impl Blue {
                 if step.end() > OBJECT_BYTES_MAX {
                     return Err(StoreError::TooLarge { oid: oid.clone(), size: step.end() });
                 }
-                let (needs, origin) = (needs(step), self.in_memory(origins.of(oid))?);
+                let (needs, origin) = (needs(step), self.in_memory(origins.origin_of(oid))?);
                 let state = origin.state.borrow();
                 let mut edges = needs.edges.into_iter().flatten();
                 if !state.is_loaded(&needs.map) || !edges.all(|index| state.has_content(index)) {
@@ -98,12 +98,12 @@ impl Blue {
                     let is_loaded = |onode: &Onode| onode.state.borrow().is_loaded(&WHOLE);
                     if !own.is_prepared()
                         || !is_loaded(&own)
-                        || !is_loaded(&*self.in_memory(origins.of(from))?)
+                        || !is_loaded(&*self.in_memory(origins.origin_of(from))?)
                     {
                         return Err(StoreError::NotPrepared(oid.clone()));
                     }
                     counted.sources.push(source);
-                    origins.cloned(oid, from);
+                    origins.note_clone(oid, from);
                 }
             }
         }

@@ -135,7 +135,7 @@ impl CommitLog {
     }
 
     /// Looks how much room the index takes, and has.
-    pub(crate) async fn look(&self, shard: &Shard) {
+    pub(crate) async fn measure_room(&self, shard: &Shard) {
         let Room { used_bytes, free_bytes } = self.index.room(shard, self.blocks.reclaim_above_bytes()).await;
         self.blocks.set_metadata_bytes(used_bytes);
         let low = free_bytes.is_some_and(|free| free < KV_FREE_BYTES_MIN);
@@ -147,13 +147,13 @@ impl CommitLog {
     }
 
     /// Looks at that room in a moment: where nothing is committed nobody else does.
-    pub(crate) fn look_for_room(self: &Arc<Self>, shard: &Shard) {
+    pub(crate) fn measure_room_soon(self: &Arc<Self>, shard: &Shard) {
         if self.looking.swap(true, Ordering::AcqRel) {
             return;
         }
         let (log, own) = (Arc::clone(self), shard.clone());
         shard.spawn(SchedulingGroup::Admin, "blue-look-for-room", async move {
-            log.look(&own).await;
+            log.measure_room(&own).await;
             log.looking.store(false, Ordering::Release);
         });
     }
@@ -231,7 +231,7 @@ impl CommitLog {
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
         });
         self.note_failure(&result);
-        self.look(shard).await;
+        self.measure_room(shard).await;
         result
     }
 
@@ -251,7 +251,7 @@ impl CommitLog {
     /// Feeds until the queue is empty. Runs as one task at a time in the whole process.
     async fn run(self: Arc<Self>, shard: &Shard, instance: usize) {
         loop {
-            let groups = self.take();
+            let groups = self.pop_batch();
             if groups.is_empty() {
                 self.busy.store(false, Ordering::Release);
                 // Whoever appended between the look and the store found `busy` set and went away.
@@ -269,7 +269,7 @@ impl CommitLog {
                     fed.store(seq, Ordering::Release);
                 }
                 let result = result.clone();
-                tell(shard, to, move |shard| shared::fed(shard, instance, seq, &result));
+                run_on(shard, to, move |shard| shared::fed(shard, instance, seq, &result));
             }
             if self.space.wants_trim() {
                 self.trim(shard, instance);
@@ -294,12 +294,12 @@ impl CommitLog {
             log.trimming.store(false, Ordering::Release);
             for (lane, seq) in fed {
                 let result = result.clone();
-                tell(&own, lane, move |shard| shared::trimmed(shard, instance, seq, &result));
+                run_on(&own, lane, move |shard| shared::trimmed(shard, instance, seq, &result));
             }
         });
     }
 
-    fn take(&self) -> Vec<FeedGroup> {
+    fn pop_batch(&self) -> Vec<FeedGroup> {
         let mut groups = Vec::new();
         let mut bytes = 0;
         while bytes < BATCH_BYTES_MAX {
@@ -312,7 +312,7 @@ impl CommitLog {
 }
 
 /// Runs `f` on shard `to`; at once if that is here.
-pub(crate) fn tell(shard: &Shard, to: ShardId, f: impl FnOnce(&Shard) + Send + 'static) {
+pub(crate) fn run_on(shard: &Shard, to: ShardId, f: impl FnOnce(&Shard) + Send + 'static) {
     if to == shard.id() {
         f(shard);
     } else {

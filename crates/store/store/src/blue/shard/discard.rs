@@ -112,13 +112,13 @@ impl Discards {
 
 impl Blue {
     /// Lets blocks be taken again that nothing needs any more.
-    pub(crate) fn give_back(&self, freed: Freed) {
+    pub(crate) fn discard_or_free(&self, freed: Freed) {
         let Some(discards) = &self.discards else { return self.free(freed) };
         if is_mutated("discard_reused") {
             self.free(freed.iter().copied());
         }
         let (rest, next) = discards.add(freed, self.shared.space().free_blocks(true));
-        self.discarded(rest.into_iter().flatten());
+        self.free_all(rest.into_iter().flatten());
         match next {
             Next::Nothing => {}
             Next::Run => self.spawn_discards(),
@@ -159,7 +159,7 @@ impl Blue {
             let Some(batch) = discards.next_batch() else { return self.progress.notify_all() };
             for part in runs_of(batch).chunks(PARALLEL) {
                 self.discard_runs(discards, part).await;
-                self.discarded(part.iter().flat_map(|run| run.start..run.start + run.blocks));
+                self.free_all(part.iter().flat_map(|run| run.start..run.start + run.blocks));
             }
         }
     }
@@ -183,7 +183,7 @@ impl Blue {
     }
 
     /// Blocks whose discard is done, or is not to be.
-    fn discarded(&self, blocks: impl IntoIterator<Item = u64>) {
+    fn free_all(&self, blocks: impl IntoIterator<Item = u64>) {
         if !is_mutated("discard_reused") {
             self.free(blocks);
         }
@@ -203,7 +203,7 @@ impl Blue {
         let Some(discards) = &self.discards else { return false };
         let waiting = std::mem::take(&mut discards.state.borrow_mut().waiting);
         let any = !waiting.is_empty();
-        self.discarded(waiting);
+        self.free_all(waiting);
         any
     }
 

@@ -47,7 +47,7 @@ impl Blue {
     pub(crate) fn feed_later(&self, seq: u64) {
         let mut queue = self.queue.borrow_mut();
         let base = queue.base;
-        let now = queue.windows.durable(base, seq) || queue.unplaced_blocks >= PLACE_BLOCKS;
+        let now = queue.windows.note_durable(base, seq) || queue.unplaced_blocks >= PLACE_BLOCKS;
         let wait = !std::mem::replace(&mut queue.rest_waits, true);
         drop(queue);
         if now {
@@ -80,7 +80,7 @@ impl Blue {
             }
             self.witness().await;
             // The next commit may be far away.
-            self.shared.log().look_for_room(&self.shard);
+            self.shared.log().measure_room_soon(&self.shard);
             if last == seq {
                 // What was removed gives back its space only when the key-value store knows it.
                 if is_nearly_full(self.shared.statfs()) {
@@ -196,13 +196,13 @@ impl Blue {
         let mut free = Freed::new();
         for (onode, blocks) in written {
             for block in blocks {
-                onode.written(block);
+                onode.note_written(block);
                 if self.queue.borrow_mut().deferred.remove(&block) == Some(true) {
                     free.push(block);
                 }
             }
         }
-        self.release(free);
+        self.free_when_unread(free);
         self.queue.borrow_mut().held_bytes -= bytes;
         Ok(())
     }
@@ -306,6 +306,6 @@ impl Blue {
 /// The key-value store has what a window changed: the objects need not keep it.
 pub(crate) fn settle_omaps(objects: &[Pin], window: u64) {
     for object in objects {
-        object.state.borrow_mut().omap.settle(window);
+        object.state.borrow_mut().omap.drop_indexed(window);
     }
 }

@@ -159,7 +159,9 @@ impl Blue {
         let entry = {
             let state = onode.state.borrow();
             match state.entry(index) {
-                Some(entry) if entry.is_lost() => return Err(self.lost(&onode.oid, index, entry.crc())),
+                Some(entry) if entry.is_lost() => {
+                    return Err(self.lost_error(&onode.oid, index, entry.crc()));
+                }
                 Some(entry) if !entry.is_hole() && !state.recent.contains_key(&entry.block()) => entry,
                 _ => return Ok(()),
             }

@@ -123,7 +123,7 @@ impl Blue {
             if !std::mem::take(&mut queue.mark_wanted) || known == queue.told {
                 return false;
             }
-            (known, queue.lane.next(1, log.space()))
+            (known, queue.lane.next_place(1, log.space()))
         };
         // Without room there are groups to come.
         let Some((seq, block)) = place else { return false };
@@ -165,7 +165,7 @@ impl Blue {
 
     async fn write_group(&self, mut group: carmine_reactor::Buf, txns: u64, bytes: usize) {
         let blocks = (bytes as u64).div_ceil(BLOCK_BYTES);
-        let Some((seq, block)) = self.room(blocks).await else { return };
+        let Some((seq, block)) = self.wait_for_place(blocks).await else { return };
         let id = self.shared.log().group_id(self.shard.id().0, seq);
         let (known, through) = {
             let mut queue = self.queue.borrow_mut();
@@ -184,11 +184,11 @@ impl Blue {
         if let Err(error) = result {
             return self.fail(self.log_error("write to", &error));
         }
-        self.logged(seq, durable);
+        self.note_logged(seq, durable);
     }
 
     /// A group is in the log, in the device's cache at least.
-    fn logged(&self, seq: u64, durable: bool) {
+    fn note_logged(&self, seq: u64, durable: bool) {
         probes::log_ended(seq);
         let mut queue = self.queue.borrow_mut();
         let flush = self.flush_for(&queue, durable);
@@ -206,10 +206,10 @@ impl Blue {
     }
 
     /// The place of the next group; waits while the log is full. `None` if the store has stopped.
-    async fn room(&self, blocks: u64) -> Option<(u64, u64)> {
+    async fn wait_for_place(&self, blocks: u64) -> Option<(u64, u64)> {
         loop {
             let log = self.shared.log();
-            let place = self.queue.borrow_mut().lane.place(blocks, log.space());
+            let place = self.queue.borrow_mut().lane.place_group(blocks, log.space());
             if place.is_some() {
                 return place;
             }
@@ -242,7 +242,7 @@ impl Blue {
         let log = std::sync::Arc::clone(self.shared.log());
         log.commit_durably(&self.shard, batch).await?;
         // Nothing else looks while such transactions come one after another.
-        log.look(&self.shard).await;
+        log.measure_room(&self.shard).await;
         self.count(|stats| stats.around_log += 1);
         let record = {
             let mut queue = self.queue.borrow_mut();
@@ -256,7 +256,7 @@ impl Blue {
             record
         };
         if let Some(mut record) = record {
-            self.release(std::mem::take(&mut record.freed));
+            self.free_when_unread(std::mem::take(&mut record.freed));
             let _ = record.reply.send(Ok(())); // the caller may not be interested
         }
         self.settle_existence(existence);
@@ -281,8 +281,8 @@ fn enter_group(queue: &mut Queue, seq: u64, txns: u64, blocks: u64) -> bool {
         group.outstanding += u64::from(!record.progress.written);
         group.flush = group.flush.max(record.progress.flush);
     }
-    queue.windows.logged(first..queue.grouped, blocks, most);
-    let through = queue.goes_through(&group, has_data);
+    queue.windows.note_logged(first..queue.grouped, blocks, most);
+    let through = queue.is_written_through(&group, has_data);
     queue.groups.push_back(group);
     through
 }

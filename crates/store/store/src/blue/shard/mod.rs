@@ -164,7 +164,7 @@ impl Blue {
         let me = Weak::clone(&self.me);
         self.reads.begin(move |freed| {
             if let Some(store) = me.upgrade() {
-                store.give_back(freed);
+                store.discard_or_free(freed);
             }
         })
     }
@@ -186,7 +186,7 @@ impl Blue {
         let space = self.shared.statfs();
         // Room comes back without a commit, too.
         if is_nearly_full(space) {
-            self.shared.log().look_for_room(&self.shard);
+            self.shared.log().measure_room_soon(&self.shard);
         }
         space
     }
@@ -228,7 +228,7 @@ impl Blue {
         let was_closed = self.closed.replace(true);
         let result = self.settle().await;
         self.shared.space().release(&mut self.lease.borrow_mut());
-        if result.is_ok() && !was_closed && self.reads.are_over() {
+        if result.is_ok() && !was_closed && self.reads.is_idle() {
             self.shared.leave(&self.shard).await;
         }
         shared::stores(&self.shard).release_device(self.shared.instance());

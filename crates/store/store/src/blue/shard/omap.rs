@@ -55,8 +55,8 @@ impl Blue {
             // Looked at before the scan: what gets into the index meanwhile may be seen twice, never not at all.
             let part = object.state.borrow().omap.part(&start, &range.prefix, pairs_max);
             let scan = match part.first_visible(&start) {
-                Some(first) => Scan { pairs_max, ..Scan::of((keys::omap(&object.key, first), end.clone())) },
-                None => Scan::of((end.clone(), end.clone())),
+                Some(first) => Scan { pairs_max, ..Scan::new((keys::omap(&object.key, first), end.clone())) },
+                None => Scan::new((end.clone(), end.clone())),
             };
             let found = self.shared.index().scan(&self.shard, scan).await?;
             let last = found.pairs.last().filter(|_| found.is_full).and_then(|(key, _)| key.get(skip..));
@@ -110,7 +110,7 @@ fn merge(
     let mut merged = BTreeMap::new();
     for (key, value) in &found.pairs {
         let name = key.get(skip..).unwrap_or_default();
-        if is_within(name) && !part.hides(name) {
+        if is_within(name) && !part.overrides(name) {
             merged.insert(name.into(), Bytes::from(codec::decode_omap(key, value)?.to_vec()));
         }
     }

@@ -121,7 +121,7 @@ async fn fetch_pgs(index: &MetaIndex, shard: &Shard) -> Result<Vec<SpgId>, Store
     };
     index.scan_all(shard, keys::kind_range(keys::PG_INFO), each).await?;
     // A PG may have a log and no info. One step a PG: behind each found entry the next PG's log begins.
-    let mut scan = Scan { pairs_max: 1, keys_only: true, ..Scan::of(keys::kind_range(keys::PREFIX_PG_LOG)) };
+    let mut scan = Scan { pairs_max: 1, keys_only: true, ..Scan::new(keys::kind_range(keys::PREFIX_PG_LOG)) };
     loop {
         let page = index.scan(shard, scan.clone()).await?;
         let Some((key, _)) = page.pairs.first() else { break };

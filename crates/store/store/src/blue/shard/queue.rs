@@ -47,7 +47,7 @@ pub(crate) struct DeviceWrites(pub(crate) SmallVec<[DeviceWrite; 1]>);
 
 impl DeviceWrite {
     /// The next blocks on the device may be written with these.
-    fn goes_on(&self, block: u64, blocks: u64, pieces: usize) -> bool {
+    fn is_followed_by(&self, block: u64, blocks: u64, pieces: usize) -> bool {
         self.block + self.blocks == block
             && self.blocks + blocks <= IO_BLOCKS_MAX
             && self.data.len() + pieces <= PIECES_MAX
@@ -59,10 +59,10 @@ impl DeviceWrites {
     pub(crate) fn push(&mut self, block: u64, data: Bytes) {
         let blocks = data.len() as u64 / BLOCK_BYTES;
         if block == 0 {
-            return; // the label; see `Work::take`
+            return; // the label; see `Allocated::take_run`
         }
         match self.0.last_mut() {
-            Some(last) if last.goes_on(block, blocks, 1) => {
+            Some(last) if last.is_followed_by(block, blocks, 1) => {
                 last.blocks += blocks;
                 last.data.push(data);
             }
@@ -71,9 +71,9 @@ impl DeviceWrites {
     }
 
     /// Takes the only write of another transaction over if it goes behind the only one here.
-    fn take_next(&mut self, next: &mut DeviceWrites) -> bool {
+    fn absorb(&mut self, next: &mut DeviceWrites) -> bool {
         let ([last], [more]) = (self.0.as_mut_slice(), next.0.as_mut_slice()) else { return false };
-        if !last.goes_on(more.block, more.blocks, more.data.len()) {
+        if !last.is_followed_by(more.block, more.blocks, more.data.len()) {
             return false;
         }
         last.blocks += more.blocks;
@@ -319,7 +319,7 @@ impl Queue {
     fn add_data(&mut self, number: u64, mut writes: DeviceWrites, written: Written) -> bool {
         self.waiting_blocks += writes.blocks();
         if let Some(last) = self.data.last_mut()
-            && last.writes.take_next(&mut writes)
+            && last.writes.absorb(&mut writes)
         {
             last.txns.push((number, written));
         } else {
@@ -340,7 +340,7 @@ impl Queue {
     }
 
     /// A group with transactions up to here is to be written through: all data before it is.
-    pub(crate) fn goes_through(&self, group: &InFlight, has_data: bool) -> bool {
+    pub(crate) fn is_written_through(&self, group: &InFlight, has_data: bool) -> bool {
         let is_alone = self.groups.is_empty() && group.txns == 1 && self.was_idle;
         self.plain_writes == 0 && group.flush <= self.flush_begun && (is_alone || has_data)
     }
@@ -405,7 +405,7 @@ impl Blue {
         let result = self.write(writes, durable).await;
         self.queue.borrow_mut().plain_writes -= usize::from(!durable);
         for (onode, blocks) in txns.iter().flat_map(|(_, written)| written) {
-            blocks.iter().for_each(|block| onode.written(*block));
+            blocks.iter().for_each(|block| onode.note_written(*block));
         }
         self.data_done(txns.iter().map(|(number, _)| *number), result, durable);
     }
@@ -553,7 +553,7 @@ impl Blue {
             let Some(mut record) = record else { break };
             self.queue.borrow_mut().held_bytes -= record.log_bytes();
             self.note_deferred(std::mem::take(&mut record.deferred));
-            self.release(std::mem::take(&mut record.freed));
+            self.free_when_unread(std::mem::take(&mut record.freed));
             let _ = record.reply.send(Ok(())); // the caller may not be interested
         }
         self.feed_later(group.seq);
@@ -561,13 +561,13 @@ impl Blue {
     }
 
     /// Gives blocks back that nothing durable points to, when no read needs them any more and nothing writes to them.
-    pub(crate) fn release(&self, freed: Freed) {
+    pub(crate) fn free_when_unread(&self, freed: Freed) {
         if is_mutated("reuse_early") {
             return; // they were given back when they were freed
         }
         let freed = self.hold_deferred(freed);
         if let Some(freed) = self.reads.park(freed) {
-            self.give_back(freed);
+            self.discard_or_free(freed);
         }
     }
 

@@ -63,7 +63,7 @@ impl Blue {
         self.count(|stats| stats.reads += 1);
         let wanted_end = off.saturating_add(len);
         let pin = self.load(oid, &(off..wanted_end)).await?;
-        let _stream = pin.stream.begin(off, wanted_end);
+        let _stream = pin.stream.note_read(off, wanted_end);
         self.wait_for_readahead(&pin, &(off / BLOCK_BYTES..wanted_end.div_ceil(BLOCK_BYTES))).await;
         let _reading = self.begin_read();
         let (sources, end) = {
@@ -129,14 +129,14 @@ impl Blue {
         let onode = self.cached(oid, &(off..off + len))?;
         let (index, (user_version, entry)) = (off / BLOCK_BYTES, plain_block(&onode, off)?);
         // A block of a sequential read may be in memory already, or on its way.
-        if self.data_cache.is_some() || onode.stream.goes_on(off) {
+        if self.data_cache.is_some() || onode.stream.continues_at(off) {
             return None;
         }
         self.count(|stats| {
             stats.reads += 1;
             stats.cache_hits += 1;
         });
-        let _stream = onode.stream.begin(off, off + len);
+        let _stream = onode.stream.note_read(off, off + len);
         let _reading = self.begin_read();
         let (block, crc) = (entry.block(), entry.crc());
         let read = self.read_block(oid, index, block, crc).await;
@@ -189,7 +189,7 @@ impl Blue {
     async fn push_source(&self, onode: &Onode, source: Source, out: &mut Payload) -> Result<(), StoreError> {
         match source {
             Source::Memory(bytes, _) => out.push(bytes),
-            Source::Lost { index, crc } => return Err(self.lost(&onode.oid, index, crc)),
+            Source::Lost { index, crc } => return Err(self.lost_error(&onode.oid, index, crc)),
             Source::Device { index, block, crcs } => {
                 let oid = &onode.oid;
                 match self.read_blocks(oid, index, block, &crcs).await {
@@ -202,7 +202,7 @@ impl Blue {
                     }
                     read => {
                         let data = read?;
-                        self.keep(onode, index, block, &data);
+                        self.cache_blocks(onode, index, block, &data);
                         out.push(data);
                     }
                 }
@@ -242,7 +242,7 @@ impl Blue {
     }
 
     /// The error for a block that no copy could give when this one was made.
-    pub(crate) fn lost(&self, oid: &ObjectId, index: u64, crc: u32) -> StoreError {
+    pub(crate) fn lost_error(&self, oid: &ObjectId, index: u64, crc: u32) -> StoreError {
         self.count(|stats| stats.unreadable_blocks += 1);
         StoreError::Lost { oid: oid.clone(), offset: index * BLOCK_BYTES, expected: crc }
     }
@@ -302,7 +302,7 @@ impl Blue {
 
     /// Keeps what was read, as far as the object still has it. The read began when the object had it, so that a block
     /// that was freed since is not in use for anything else yet.
-    fn keep(&self, onode: &Onode, index: u64, block: u64, data: &[u8]) {
+    fn cache_blocks(&self, onode: &Onode, index: u64, block: u64, data: &[u8]) {
         let Some(cache) = &self.data_cache else { return };
         let (state, mut cache) = (onode.state.borrow(), cache.borrow_mut());
         for (n, content) in (0u64..).zip(data.chunks_exact(BLOCK_BYTES as usize)) {
@@ -391,7 +391,7 @@ impl Blue {
             (entry, state.meta.size, state.recent.contains_key(&entry.block()))
         };
         if entry.is_lost() && entry.crc() == 0 {
-            return Err(self.lost(oid, index, 0));
+            return Err(self.lost_error(oid, index, 0));
         }
         if entry.is_hole() || at_hand {
             // It was written meanwhile, perhaps by another who healed it.

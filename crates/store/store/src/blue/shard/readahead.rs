@@ -75,7 +75,7 @@ impl Readahead {
 
     /// The object changes: a block that is freed may soon hold something else.
     pub(crate) fn forget(&self, onode: &Onode) {
-        if onode.stream.end() {
+        if onode.stream.interrupt() {
             self.windows.borrow_mut().pop(&onode.oid);
         }
     }
@@ -108,7 +108,7 @@ impl Readahead {
     }
 
     /// Blocks `range` came, or nothing of them; tells who waits.
-    fn arrived(&self, oid: &ObjectId, range: &Range<u64>, blocks: Vec<(Entry, Bytes)>) {
+    fn store_arrived(&self, oid: &ObjectId, range: &Range<u64>, blocks: Vec<(Entry, Bytes)>) {
         let mut windows = self.windows.borrow_mut();
         let Some(window) = windows.peek_mut(oid) else { return };
         if window.arriving.take_if(|(arriving, _)| arriving == range).is_none() {
@@ -142,7 +142,7 @@ impl Blue {
         self.shard.spawn(SchedulingGroup::Client, "blue-readahead", async move {
             // An error is the reader's, when he comes there.
             let blocks = store.fetch_ahead(&onode, &range).await.unwrap_or_default();
-            store.readahead.arrived(&onode.oid, &range, blocks);
+            store.readahead.store_arrived(&onode.oid, &range, blocks);
             notify.notify_all();
         });
     }

@@ -15,7 +15,7 @@ use crate::blue::log::scan::ReplayReport;
 use crate::blue::meta::checkpoint;
 use crate::blue::meta::index::MetaIndex;
 use crate::blue::shard::Blue;
-use crate::blue::shard::commit_log::{CommitLog, tell};
+use crate::blue::shard::commit_log::{CommitLog, run_on};
 use crate::{BLOCK_BYTES, KvError, Label, StatFs, StoreError};
 
 carmine_types::defaults! {
@@ -268,7 +268,7 @@ impl Stores {
 /// Lets all shards feed the key-value store with what they have.
 pub(crate) fn feed_everywhere(shard: &Shard, instance: usize) {
     for to in (0..shard.shards()).map(ShardId) {
-        tell(shard, to, move |shard| {
+        run_on(shard, to, move |shard| {
             if let Some(store) = stores(shard).get(instance) {
                 store.feed_now();
             }

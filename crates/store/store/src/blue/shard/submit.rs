@@ -158,7 +158,7 @@ impl Blue {
         let is_low = self.shared.is_kv_low();
         let free_bytes = if is_low { 0 } else { self.shared.space().free_blocks(false) * BLOCK_BYTES };
         if needed_bytes > free_bytes {
-            self.shared.log().look_for_room(&self.shard);
+            self.shared.log().measure_room_soon(&self.shard);
             return Err(StoreError::NoSpace { needed_bytes, free_bytes });
         }
         Ok(())
@@ -333,7 +333,7 @@ impl Placer for Allocated<'_> {
     fn whole(&mut self, data: &Payload, out: &mut PlacedList) {
         let (mut at, end) = (0, data.len() as u64 / BLOCK_BYTES);
         while at < end {
-            let run = self.take((end - at).min(IO_BLOCKS_MAX));
+            let run = self.take_run((end - at).min(IO_BLOCKS_MAX));
             let part = data.slice((at * BLOCK_BYTES) as usize, (run.blocks * BLOCK_BYTES) as usize);
             self.write_run(run, &part, out);
             at += run.blocks;
@@ -348,7 +348,7 @@ impl Placer for Allocated<'_> {
         }
         self.store.count(|stats| stats.bytes_copied += BLOCK as u64);
         fill_part(&mut buf, within, len, data);
-        let block = self.take(1).start;
+        let block = self.take_run(1).start;
         let crc = crc32c::raw(crc32c::SEED, &buf);
         let content = buf.freeze();
         self.crcs.push((block, crc));
@@ -364,13 +364,13 @@ impl Placer for Allocated<'_> {
     }
 
     fn unshare(&mut self, block: u64) -> bool {
-        self.store.shared.space().references().take(block)
+        self.store.shared.space().references().drop_reference(block)
     }
 }
 
 impl Allocated<'_> {
     /// Takes up to `blocks` neighbouring blocks of what was allocated.
-    fn take(&mut self, blocks: u64) -> Run {
+    fn take_run(&mut self, blocks: u64) -> Run {
         let Some(last) = self.runs.last_mut() else {
             // Cannot happen: `admit` counts at least what `apply` takes. If it does, nothing may be acknowledged any
             // more; a write to block 0 is dropped (`DeviceWrites::push`).

@@ -146,7 +146,7 @@ impl Windows {
     }
 
     /// The transactions of a range are a group, which takes `blocks` and not the `most` that they were counted for.
-    pub(crate) fn logged(&mut self, txns: Range<u64>, blocks: u64, most: u64) {
+    pub(crate) fn note_logged(&mut self, txns: Range<u64>, blocks: u64, most: u64) {
         let end = self.end_of(txns.start);
         assert!(txns.end <= end, "transactions {txns:?} are one group, and a window ends before {end}");
         if end == u64::MAX {
@@ -155,7 +155,7 @@ impl Windows {
     }
 
     /// All before transaction `next` is durable, group `seq` with the last of it. True if that ends a window.
-    pub(crate) fn durable(&mut self, next: u64, seq: u64) -> bool {
+    pub(crate) fn note_durable(&mut self, next: u64, seq: u64) -> bool {
         let window = self.closed.iter_mut().find(|window| window.end == next);
         window.map(|window| window.group = Some(seq)).is_some()
     }
@@ -230,7 +230,10 @@ mod tests {
         windows.close(8, None);
         enter(&mut windows, &a, 99);
         assert_eq!((windows.end_of(7), windows.end_of(8)), (8, u64::MAX));
-        assert_eq!((windows.feedable(5), windows.durable(7, 4), windows.durable(8, 5)), (None, false, true));
+        assert_eq!(
+            (windows.feedable(5), windows.note_durable(7, 4), windows.note_durable(8, 5)),
+            (None, false, true)
+        );
         assert_eq!((windows.feedable(4), windows.feedable(5)), (None, Some((1, 5))));
         assert_eq!(windows.encode(1, 0, 100), None);
         let (end, changes) = windows.pop().unwrap();
@@ -248,7 +251,7 @@ mod tests {
             enter(&mut windows, &a, n);
         }
         assert!(windows.is_full_for(1));
-        windows.logged(0..5, 1, 10);
+        windows.note_logged(0..5, 1, 10);
         assert!(!windows.is_full_for(9) && windows.is_full_for(10));
         windows.close(5, Some(1));
         assert!(!windows.is_full_for(1000), "one transaction may be larger");

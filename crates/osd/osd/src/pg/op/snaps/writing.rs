@@ -132,8 +132,8 @@ pub(in crate::pg) fn finish(
     }
     let mut set = writing.set()?;
     let head = Arc::clone(state.oid);
-    let cloned = size.and_then(|size| Some((set.take_clone(context, size)?, size)));
-    set.change(&changed);
+    let cloned = size.and_then(|size| Some((set.add_clone(context, size)?, size)));
+    set.note_change(&changed);
     set.seq = set.seq.max(context.seq);
     set.is_whiteout = !state.exists && !set.clones.is_empty();
     let stays = state.exists || set.is_whiteout;
@@ -219,7 +219,7 @@ pub(in crate::pg) async fn roll_back(
     if writing.rolled_back.is_some() {
         return Err(OpError::of(errno::EINVAL));
     }
-    let mut differs = Extents::of(0, size);
+    let mut differs = Extents::from_range(0, size);
     differs.subtract(&writing.set()?.equal_since(id));
     writing.rolled_back = Some((differs, meta.size));
     state.steps.push(Step::CloneFrom { from });
