@@ -11,7 +11,7 @@ thread_local! {
 }
 
 /// Allocations of the calling thread since it began; 0 in a program without [`Counting`].
-pub(crate) fn taken() -> u64 {
+pub(crate) fn allocations() -> u64 {
     TAKEN.get()
 }
 
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn memory_is_passed_on_and_each_taking_is_counted() {
         let (heap, small) = (Counting(System), Layout::new::<[u64; 4]>());
-        let (large, before) = (Layout::new::<[u64; 64]>(), taken());
+        let (large, before) = (Layout::new::<[u64; 64]>(), allocations());
         // SAFETY: every place is used within its layout, and given back with the layout that it has then.
         unsafe {
             let place = heap.alloc(small);
@@ -183,7 +183,7 @@ mod tests {
             assert!((0..large.size()).all(|at| zeros.add(at).read() == 0));
             heap.dealloc(zeros, large);
         }
-        assert_eq!(taken() - before, 3);
+        assert_eq!(allocations() - before, 3);
     }
 
     proptest! {

@@ -58,7 +58,7 @@ pub(crate) fn way(path: &Path, asked: IoPath) -> io::Result<(Way, String)> {
     }
     let drive = fs::metadata(path)
         .map_err(|error| error.to_string())
-        .and_then(|found| Drive::of(Path::new("/sys"), &found));
+        .and_then(|found| Drive::read_from(Path::new("/sys"), &found));
     let way = match (asked, drive) {
         (_, Err(why)) => Err(why),
         (IoPath::Poll, Ok(drive)) => drive.polled().map(|why| (Way::Polled(drive.whole), why)),
@@ -95,7 +95,7 @@ struct Drive {
 }
 
 impl Drive {
-    fn of(sys: &Path, found: &Metadata) -> Result<Drive, String> {
+    fn read_from(sys: &Path, found: &Metadata) -> Result<Drive, String> {
         if !found.file_type().is_block_device() {
             return Err("it is a file, and only a block device can be reached so: take block".to_owned());
         }

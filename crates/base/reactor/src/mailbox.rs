@@ -137,7 +137,7 @@ impl Mail {
     }
 
     /// Takes everything that has arrived.
-    pub(crate) fn take(&mut self, into: &mut Vec<Msg>) {
+    pub(crate) fn drain_into(&mut self, into: &mut Vec<Msg>) {
         into.extend(self.local.drain(..));
         for c in &mut self.inbound {
             let n = c.slots();
@@ -155,7 +155,7 @@ impl Mail {
         for o in &mut self.out {
             all.extend(o.backlog.drain(..));
         }
-        self.take(&mut all);
+        self.drain_into(&mut all);
         all
     }
 }

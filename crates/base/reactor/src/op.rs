@@ -60,7 +60,7 @@ impl Op {
     pub(crate) fn lane(&self) -> Lane {
         match self {
             Op::Read { handle, at, len, off, .. } => {
-                handle.way().lane(|whole| whole.takes(*off, len.saturating_sub(*at)))
+                handle.way().lane(|whole| whole.fits(*off, len.saturating_sub(*at)))
             }
             Op::Write { handle, data, skip, off, dsync: false } => handle
                 .way()

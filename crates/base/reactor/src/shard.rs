@@ -355,7 +355,7 @@ impl Shard {
             buf_fallbacks: c.buf_fallbacks.get(),
             registered_bytes: i.driver.try_borrow().map_or(0, |d| d.registered_bytes()),
             bytes_copied: c.bytes_copied.get(),
-            allocations: alloc::taken(),
+            allocations: alloc::allocations(),
             stalls: c.stalls.get(),
             ..ReactorStats::default()
         };

@@ -349,28 +349,28 @@ impl SimDisk<'_> {
 
     /// Makes the 4 KiB around `off` unreadable, until something is written there.
     pub fn unreadable(&self, off: u64) {
-        self.world.borrow_mut().disks.faults.of(&self.file).unreadable.insert(off / 4096);
+        self.world.borrow_mut().disks.faults.fault_mut(&self.file).unreadable.insert(off / 4096);
     }
 
     /// Every write fails from now on, or none does.
     pub fn fail_writes(&self, fail: bool) {
-        self.world.borrow_mut().disks.faults.of(&self.file).writes_fail = fail;
+        self.world.borrow_mut().disks.faults.fault_mut(&self.file).writes_fail = fail;
     }
 
     /// Every flush fails from now on, that of a durable write too, or none does.
     pub fn fail_flushes(&self, fail: bool) {
-        self.world.borrow_mut().disks.faults.of(&self.file).flushes_fail = fail;
+        self.world.borrow_mut().disks.faults.fault_mut(&self.file).flushes_fail = fail;
     }
 
     /// Lets it take no discards from now on, or again.
     pub fn fail_discards(&self, fail: bool) {
-        self.world.borrow_mut().disks.faults.of(&self.file).discards_fail = fail;
+        self.world.borrow_mut().disks.faults.fault_mut(&self.file).discards_fail = fail;
     }
 
     /// Every operation takes longer from now on.
     pub fn slower(&self, by: Duration) {
         let ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
-        self.world.borrow_mut().disks.faults.of(&self.file).slower_ns = ns;
+        self.world.borrow_mut().disks.faults.fault_mut(&self.file).slower_ns = ns;
     }
 }
 

@@ -88,7 +88,7 @@ fn take_mail(shard: &Shard) -> u64 {
             return 0;
         }
         let mut inbox = std::mem::take(&mut mail.inbox);
-        mail.take(&mut inbox);
+        mail.drain_into(&mut inbox);
         inbox
     };
     let n = inbox.len() as u64;

@@ -19,7 +19,7 @@ pub(crate) struct Whole {
 
 impl Whole {
     /// Whether `len` bytes at `off` of one buffer go in one piece.
-    pub(crate) fn takes(&self, off: u64, len: usize) -> bool {
+    pub(crate) fn fits(&self, off: u64, len: usize) -> bool {
         let (begin, len) = (self.begin_bytes.saturating_add(off), len as u64);
         let is_inside = match begin.checked_rem(self.boundary_bytes) {
             Some(behind) => behind.saturating_add(len) <= self.boundary_bytes,
@@ -41,7 +41,7 @@ impl Whole {
             len += part.len();
             is_paged &= (part.as_ptr() as u64 | part.len() as u64).is_multiple_of(PAGE_BYTES);
         }
-        self.takes(off, len.saturating_sub(skip)) && (is_one || is_paged)
+        self.fits(off, len.saturating_sub(skip)) && (is_one || is_paged)
     }
 }
 
@@ -54,12 +54,12 @@ mod tests {
     /// Requests of 1 MiB hung when they were polled for: the block layer cuts them.
     #[test]
     fn a_request_that_is_cut_is_not_polled_for() {
-        assert!(LIMITS.takes(4096, 504 << 10) && !LIMITS.takes(4096, 1 << 20));
+        assert!(LIMITS.fits(4096, 504 << 10) && !LIMITS.fits(4096, 1 << 20));
         let chunked = Whole { boundary_bytes: 128 << 10, ..LIMITS };
-        assert!(chunked.takes(128 << 10, 128 << 10) && !chunked.takes(124 << 10, 8192));
+        assert!(chunked.fits(128 << 10, 128 << 10) && !chunked.fits(124 << 10, 8192));
         let odd = Whole { begin_bytes: 4096, ..chunked };
-        assert!(odd.takes(124 << 10, 8192) && !odd.takes(120 << 10, 8192), "boundaries are the drive's");
-        assert!(!chunked.takes(u64::MAX, usize::MAX));
+        assert!(odd.fits(124 << 10, 8192) && !odd.fits(120 << 10, 8192), "boundaries are the drive's");
+        assert!(!chunked.fits(u64::MAX, usize::MAX));
     }
 
     #[test]

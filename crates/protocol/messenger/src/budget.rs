@@ -93,7 +93,7 @@ impl Budget {
     /// for the one who has it, and for answers to be sent.
     pub async fn more(self: &Rc<Self>) -> More {
         let place = self.queue(Need::More, 0, MORE_BYTES, &Rc::new(Signal::new()));
-        while !place.take() {
+        while !place.claim() {
             place.wish.signal.wait().await;
         }
         More(Rc::clone(self))
@@ -193,7 +193,7 @@ pub(crate) struct RoomRequest {
 
 impl RoomRequest {
     /// True, once, when the room was granted: it belongs to the caller then.
-    pub(crate) fn take(&self) -> bool {
+    pub(crate) fn claim(&self) -> bool {
         self.wish.granted.replace(false)
     }
 }
@@ -226,17 +226,17 @@ mod tests {
         assert!(budget.try_take(Need::Input, 0, 60 * MIB));
         assert!(!budget.try_take(Need::Input, 0, 5 * MIB));
         let (large, small) = (wait(&budget, Need::Input, 0, 5 * MIB), wait(&budget, Need::Input, 0, MIB));
-        assert!(!large.take() && !small.take(), "a small one does not overtake");
+        assert!(!large.claim() && !small.claim(), "a small one does not overtake");
         assert!(!budget.try_take(Need::Input, 0, MIB), "nor does one that has just come");
         budget.release(2 * MIB);
-        assert!(large.take() && small.take() && !small.take());
+        assert!(large.claim() && small.claim() && !small.claim());
         assert_eq!((budget.used_bytes(), budget.is_short()), (64 * MIB, false));
         // A waiter that gives up does not block the next one, and room that it was given meanwhile is not lost.
         let (gone, next) = (wait(&budget, Need::Input, 0, 60 * MIB), wait(&budget, Need::Input, 0, 2 * MIB));
         budget.release(4 * MIB);
-        assert!(!next.take());
+        assert!(!next.claim());
         drop(gone);
-        assert!(next.take());
+        assert!(next.claim());
         let given = wait(&budget, Need::Input, 0, MIB);
         drop(given);
         assert_eq!(budget.used_bytes(), 62 * MIB);
@@ -247,9 +247,9 @@ mod tests {
         let budget = Budget::new(64 * MIB);
         budget.queued(64 * MIB);
         let next = wait(&budget, Need::Input, 0, MIB);
-        assert!(!next.take() && budget.is_short());
+        assert!(!next.claim() && budget.is_short());
         budget.drained(MIB);
-        assert!(next.take());
+        assert!(next.claim());
     }
 
     #[test]
@@ -259,8 +259,8 @@ mod tests {
         assert!(budget.try_take(Need::Output, 160 * MIB, OUTPUT_BYTES));
         assert!(!budget.try_take(Need::Input, 0, 1));
         let more = wait(&budget, Need::More, 0, MORE_BYTES);
-        assert!(more.take(), "the others may wait for it");
-        assert!(!wait(&budget, Need::More, 0, MORE_BYTES).take(), "one at a time");
+        assert!(more.claim(), "the others may wait for it");
+        assert!(!wait(&budget, Need::More, 0, MORE_BYTES).claim(), "one at a time");
         drop(More(Rc::clone(&budget)));
         budget.release(160 * MIB + OUTPUT_BYTES);
         assert_eq!(budget.used_bytes(), 0);
@@ -323,7 +323,7 @@ mod tests {
                     (ready, None) => ready[0],
                 };
                 let (r, done, place) = &mut running[at];
-                prop_assert!(place.take());
+                prop_assert!(place.claim());
                 *done += 1;
                 match *done {
                     1 => *place = wait(&budget, Need::Output, r.input, r.output),

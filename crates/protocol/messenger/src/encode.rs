@@ -89,7 +89,7 @@ impl Outgoing {
     }
 
     /// The chunks of the next vectored send, and their length; `None` if nothing waits.
-    pub(crate) fn take(&mut self) -> Option<(Vec<Chunk>, usize)> {
+    pub(crate) fn next_chunks(&mut self) -> Option<(Vec<Chunk>, usize)> {
         let chunks = if self.ready.is_empty() {
             let mut chunks = self.freeze();
             self.ready.extend(chunks.drain(CHUNKS_PER_SEND.min(chunks.len())..));
@@ -147,7 +147,7 @@ pub(crate) async fn flush(conn: Rc<Connection>) {
 
 async fn send_all(conn: &Connection) -> std::io::Result<()> {
     while !conn.is_closed() {
-        let Some((chunks, bytes)) = conn.outgoing.borrow_mut().take() else { break };
+        let Some((chunks, bytes)) = conn.outgoing.borrow_mut().next_chunks() else { break };
         conn.stream.send(chunks).await?;
         conn.sent(bytes);
     }

@@ -207,7 +207,7 @@ impl Permit {
 }
 
 async fn granted(place: &RoomRequest, room: &Signal, is_closed: &impl Fn() -> bool) -> Option<()> {
-    while !place.take() {
+    while !place.claim() {
         if is_closed() {
             return None;
         }

@@ -77,7 +77,7 @@ impl Slice {
     }
 
     /// Takes a piece of class `class`; `None` when the slice is used up.
-    pub(crate) fn take(&self, class: usize) -> Option<NonNull<u8>> {
+    pub(crate) fn pop_piece(&self, class: usize) -> Option<NonNull<u8>> {
         let at_hand = AtHand::with(self.number, class, Vec::pop).flatten();
         let offset = match at_hand.or_else(|| self.free[class].pop()) {
             Some(o) => o,
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     fn taken(slice: &Slice, class: usize) -> NonNull<u8> {
-        slice.take(class).unwrap()
+        slice.pop_piece(class).unwrap()
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
         let slice = Slice::new(SLAB).unwrap();
         // The class has one piece, which is all of the slice.
         let address = taken(&slice, 4).as_ptr() as usize;
-        assert!(slice.take(4).is_none());
+        assert!(slice.pop_piece(4).is_none());
         let theirs = Arc::clone(&slice);
         std::thread::spawn(move || theirs.give(4, NonNull::new(address as *mut u8).unwrap())).join().unwrap();
         assert_eq!(taken(&slice, 4).as_ptr() as usize, address);
@@ -229,7 +229,7 @@ mod tests {
         let newer = Slice::new(SLAB).unwrap();
         older.give(4, piece);
         assert_eq!(taken(&older, 4), piece);
-        assert!(older.take(4).is_none());
+        assert!(older.pop_piece(4).is_none());
         assert_ne!(taken(&newer, 4), piece);
     }
 }

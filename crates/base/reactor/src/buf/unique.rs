@@ -27,7 +27,7 @@ impl Buf {
     pub(crate) fn from_slice(slice: &Arc<Slice>, len: usize) -> (Buf, bool) {
         for (class, size) in CLASSES.iter().enumerate() {
             if len <= *size {
-                match slice.take(class) {
+                match slice.pop_piece(class) {
                     Some(ptr) => {
                         return (Buf { ptr, len, home: Home::Arena(Arc::clone(slice), class as u8) }, false);
                     }

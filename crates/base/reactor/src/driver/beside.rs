@@ -249,7 +249,7 @@ impl Flight {
 
     /// An operation as a command.
     fn command(&mut self, op: &Op, registered: Option<&Registered>) -> Option<squeue::Entry128> {
-        let (namespace, command, gathered) = self.take(op)?;
+        let (namespace, command, gathered) = self.command_for(op)?;
         let fixed = registered
             .filter(|_| !gathered && command.data_len > 0)
             .and_then(|buffers| buffers.region(command.addr as usize, command.data_len as usize));
@@ -262,7 +262,7 @@ impl Flight {
     }
 
     /// The command for an operation, with its memory; true if that is a gather list.
-    fn take<'a>(&mut self, op: &'a Op) -> Option<(&'a Namespace, Command, bool)> {
+    fn command_for<'a>(&mut self, op: &'a Op) -> Option<(&'a Namespace, Command, bool)> {
         match op {
             Op::Read { handle, buf, at, len, off } => {
                 let namespace = commanded(handle.way())?;

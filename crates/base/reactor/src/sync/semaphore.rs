@@ -34,7 +34,7 @@ impl Shared {
         usize::try_from(available).is_ok_and(|available| available >= wanted)
     }
 
-    fn take(&self, n: usize) {
+    fn claim(&self, n: usize) {
         self.available.set(self.available.get().saturating_sub_unsigned(n));
     }
 
@@ -49,7 +49,7 @@ impl Shared {
                 }
             };
             let Some(w) = next else { return };
-            self.take(w.want);
+            self.claim(w.want);
             w.granted.set(true);
             let waker = w.waker.borrow_mut().take();
             if let Some(k) = waker {
@@ -91,7 +91,7 @@ impl Semaphore {
     /// enough came back.
     pub fn resize(&self, permits: usize) {
         let before = self.0.capacity.replace(permits);
-        self.0.take(before);
+        self.0.claim(before);
         self.0.release(permits);
     }
 
@@ -108,7 +108,7 @@ impl Semaphore {
         if !self.0.waiters.borrow().is_empty() || !self.0.has(n) {
             return None;
         }
-        self.0.take(n);
+        self.0.claim(n);
         Some(Permit { state: Rc::clone(&self.0), n })
     }
 
@@ -144,7 +144,7 @@ impl Future for Acquire {
             None => {}
         }
         if self.state.waiters.borrow().is_empty() && self.state.has(self.want) {
-            self.state.take(self.want);
+            self.state.claim(self.want);
             return Poll::Ready(Permit { state: Rc::clone(&self.state), n: self.want });
         }
         let w = Rc::new(Waiter {

@@ -110,7 +110,7 @@ impl Caches {
     }
 
     /// It is done; or it failed, or was never tried, and changed nothing.
-    pub(super) fn ended(&mut self, key: (Key, u32), good: bool, dsync: bool) {
+    pub(super) fn note_end(&mut self, key: (Key, u32), good: bool, dsync: bool) {
         let Some(running) = self.running.remove(&key) else { return };
         let now = self.tick();
         match running {
@@ -144,7 +144,7 @@ impl Caches {
     /// The operations of a node that has ended were never tried.
     pub(super) fn forget_node(&mut self, node: u32) {
         let gone: Vec<_> = self.running.keys().filter(|(key, _)| key.node == node).copied().collect();
-        gone.into_iter().for_each(|key| self.ended(key, false, false));
+        gone.into_iter().for_each(|key| self.note_end(key, false, false));
     }
 
     /// A power cut: the content of each file of this node, `None` for one that is no more.

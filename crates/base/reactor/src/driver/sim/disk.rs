@@ -275,7 +275,7 @@ fn pages(off: u64, len: u64) -> RangeInclusive<u64> {
 }
 
 impl Faults {
-    pub(crate) fn of(&mut self, file: &FileName) -> &mut Fault {
+    pub(crate) fn fault_mut(&mut self, file: &FileName) -> &mut Fault {
         self.0.entry(file.clone()).or_default()
     }
 

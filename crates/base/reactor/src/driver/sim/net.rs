@@ -397,7 +397,7 @@ impl Net {
         }
     }
 
-    fn ends(&self) -> impl Iterator<Item = (u64, &End)> {
+    fn all_ends(&self) -> impl Iterator<Item = (u64, &End)> {
         self.objects.iter().filter_map(|(id, object)| match object {
             Object::End(end) => Some((*id, &**end)),
             _ => None,
@@ -407,7 +407,7 @@ impl Net {
     /// Ends of the first node whose other ends the second one has.
     pub(super) fn ends_between(&self, a: &str, b: &str) -> Vec<u64> {
         let is_of_b = |end: &End| self.node_of(end.peer).is_some_and(|node| &*node == b);
-        self.ends().filter(|(_, end)| &*end.node == a && is_of_b(end)).map(|(id, _)| id).collect()
+        self.all_ends().filter(|(_, end)| &*end.node == a && is_of_b(end)).map(|(id, _)| id).collect()
     }
 
     /// Ends that something waits for until its way is mended.
@@ -415,7 +415,7 @@ impl Net {
         let waits = |end: &End| {
             end.eof_at == Some(HELD) || end.inbound.back().is_some_and(|segment| segment.at == HELD)
         };
-        self.ends().filter(|(_, end)| waits(end)).map(|(id, _)| id).collect()
+        self.all_ends().filter(|(_, end)| waits(end)).map(|(id, _)| id).collect()
     }
 
     /// Lets what waits for its way arrive from `at` on; the times at which something does.
@@ -459,7 +459,7 @@ impl Net {
     /// told so when they send it again.
     pub(super) fn forget_silent(&mut self, node: &str) -> Vec<u64> {
         let gone: Vec<(u64, u64, bool)> = self
-            .ends()
+            .all_ends()
             .filter(|(_, end)| end.silent && &*end.node == node)
             .map(|(id, end)| (id, end.peer, end.vanished))
             .collect();

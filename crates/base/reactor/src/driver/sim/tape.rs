@@ -147,7 +147,7 @@ impl Tape {
     }
 
     /// An operation is done, or is no more (then what it began may be there or not).
-    pub(super) fn ended(&self, op: (Key, u32), good: bool, durable: bool) {
+    pub(super) fn note_end(&self, op: (Key, u32), good: bool, durable: bool) {
         let mut record = self.record();
         let Some(began) = record.running.remove(&op).filter(|_| good) else { return };
         let event = match record.events.get(began) {
@@ -314,12 +314,12 @@ mod tests {
     fn only_what_was_done_before_a_flush_began_is_durable() {
         let tape = Tape::default();
         write(&tape, 0, 0);
-        tape.ended((KEY, 0), true, false);
+        tape.note_end((KEY, 0), true, false);
         write(&tape, 1, 1);
         tape.flush_began((KEY, 2), file());
-        tape.ended((KEY, 1), true, false);
+        tape.note_end((KEY, 1), true, false);
         let before = tape.len();
-        tape.ended((KEY, 2), true, false);
+        tape.note_end((KEY, 2), true, false);
         write(&tape, 3, 2);
         assert_eq!(tape.boundaries(), [before, before + 1]);
         assert_eq!(blocks(&tape, before, Unflushed::Lost), [0, 0, 0]);
@@ -333,11 +333,11 @@ mod tests {
     fn a_write_through_covers_itself_only_and_a_failed_flush_nothing() {
         let tape = Tape::default();
         write(&tape, 0, 0);
-        tape.ended((KEY, 0), true, false);
+        tape.note_end((KEY, 0), true, false);
         write(&tape, 1, 1);
-        tape.ended((KEY, 1), true, true);
+        tape.note_end((KEY, 1), true, true);
         tape.flush_began((KEY, 2), file());
-        tape.ended((KEY, 2), false, false);
+        tape.note_end((KEY, 2), false, false);
         assert_eq!(blocks(&tape, usize::MAX, Unflushed::Lost), [0, 2, 0]);
     }
 
@@ -346,14 +346,14 @@ mod tests {
         let tape = Tape::default();
         tape.made(file());
         write(&tape, 0, 0);
-        tape.ended((KEY, 0), true, true);
+        tape.note_end((KEY, 0), true, true);
         let before = tape.len();
         let is_there = |at, unflushed| tape.files(at, unflushed).contains_key(&file());
         assert!(!is_there(before, Unflushed::Lost) && is_there(before, Unflushed::Kept));
         let draws = |there| (0..60).any(|seed| is_there(before, Unflushed::Random(seed)) == there);
         assert!(draws(true) && draws(false));
         tape.flush_began((KEY, 1), (file().0, "/".into()));
-        tape.ended((KEY, 1), true, false);
+        tape.note_end((KEY, 1), true, false);
         assert_eq!(blocks(&tape, usize::MAX, Unflushed::Lost), [1, 0, 0]);
     }
 

@@ -118,10 +118,10 @@ impl World {
     /// An operation is done.
     pub(super) fn note_ended(&mut self, key: Key, index: u32, op: &Op, result: i32) {
         if let Some(caches) = &mut self.caches {
-            caches.ended((key, index), result >= 0, matches!(op, Op::Write { dsync: true, .. }));
+            caches.note_end((key, index), result >= 0, matches!(op, Op::Write { dsync: true, .. }));
         }
         if let Some(tape) = &self.tape {
-            tape.ended((key, index), result >= 0, matches!(op, Op::Write { dsync: true, .. }));
+            tape.note_end((key, index), result >= 0, matches!(op, Op::Write { dsync: true, .. }));
         }
     }
 
@@ -226,10 +226,10 @@ impl World {
     /// Forgets an operation that was cancelled.
     pub(crate) fn forget(&mut self, key: Key, op: u32) {
         if let Some(caches) = &mut self.caches {
-            caches.ended((key, op), false, false);
+            caches.note_end((key, op), false, false);
         }
         if let Some(tape) = &self.tape {
-            tape.ended((key, op), false, false);
+            tape.note_end((key, op), false, false);
         }
         self.events.retain(|_, k| *k != Kind::Due(key, op));
         if let Some(d) = self.due.get_mut(&key) {
