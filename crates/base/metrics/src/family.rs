@@ -40,7 +40,7 @@ pub struct Distribution {
 
 impl Distribution {
     /// Cuts `histogram`. A value counts below a bound if its bucket (0.1 % wide) ends there or earlier.
-    pub fn of(histogram: &Histogram) -> Distribution {
+    pub fn from_histogram(histogram: &Histogram) -> Distribution {
         let sparse = histogram.to_sparse();
         let mut values = sparse.buckets.iter().peekable();
         let mut below = 0;
@@ -323,7 +323,7 @@ mod tests {
         let mut histogram = Histogram::new();
         (1..=1_000_u64).for_each(|us| histogram.record(us * 1_000));
         histogram.record(60_000_000_000);
-        let d = Distribution::of(&histogram);
+        let d = Distribution::from_histogram(&histogram);
         let at = |le| d.buckets.iter().find(|(bound, _)| *bound == le).unwrap().1;
         assert_eq!((at(10_000), at(100_000), at(700_000), at(70_000_000_000 / 10)), (10, 100, 700, 1_000));
         assert_eq!((d.count, d.sum), (1_001, histogram.sum() as u64));

@@ -118,7 +118,7 @@ impl Metric for Histogram {
     }
 
     fn sample(value: &Histogram) -> Sample {
-        Sample::Histogram(Distribution::of(value))
+        Sample::Histogram(Distribution::from_histogram(value))
     }
 }
 

@@ -7,10 +7,10 @@ use carmine_store::KvCpu;
 
 /// Of this process, all databases together. `None` where the kernel does not tell.
 pub(crate) fn cpu() -> Option<KvCpu> {
-    of(Path::new("/proc/self/task"))
+    sum_threads(Path::new("/proc/self/task"))
 }
 
-fn of(tasks: &Path) -> Option<KvCpu> {
+fn sum_threads(tasks: &Path) -> Option<KvCpu> {
     let mut sum = KvCpu::default();
     for task in std::fs::read_dir(tasks).ok()?.flatten() {
         // A thread may end while it is looked at.
@@ -40,9 +40,9 @@ mod tests {
         thread("2", "rocksdb:high", "20 5 7\n");
         thread("3", "rocksdb:low", "300 5 7\n");
         thread("4", "rocksdb:bottom", "4 5 7\n");
-        assert_eq!(of(dir.path()), Some(KvCpu { flush_ns: 20, compaction_ns: 304 }));
+        assert_eq!(sum_threads(dir.path()), Some(KvCpu { flush_ns: 20, compaction_ns: 304 }));
         thread("5", "rocksdb:low", "");
-        assert_eq!(of(dir.path()), None, "absent is not zero");
-        assert_eq!(of(&dir.path().join("nothing")), None);
+        assert_eq!(sum_threads(dir.path()), None, "absent is not zero");
+        assert_eq!(sum_threads(&dir.path().join("nothing")), None);
     }
 }

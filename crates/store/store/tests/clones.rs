@@ -51,7 +51,7 @@ proptest! {
     #[test]
     fn a_clone_in_memory_is_what_its_source_was(changes in prop::collection::vec(
         prop::collection::vec((0..OBJECTS, change_or_clone(OBJECTS)), 1..5), 1..20)) {
-        in_memory(changes.iter().map(|changes| txn(changes.iter().map(|(object, change)| change.of(&oid(*object))))).collect());
+        in_memory(changes.iter().map(|changes| txn(changes.iter().map(|(object, change)| change.to_change(&oid(*object))))).collect());
     }
 }
 

@@ -36,7 +36,7 @@ struct Golden {
 
 impl Golden {
     /// The content of this file and key-value store.
-    fn of(path: &Path, kv: &dyn Kv) -> Golden {
+    fn read(path: &Path, kv: &dyn Kv) -> Golden {
         let device = std::fs::read(path).unwrap();
         let used =
             |block: &[u8]| block.iter().rposition(|byte| *byte != 0).map(|last| block[..=last].to_vec());
@@ -116,7 +116,7 @@ impl Golden {
             }
             // Changes that are not in the key-value store are in the log.
             mem.crash(0);
-            Golden::of(&path, &*kv)
+            Golden::read(&path, &*kv)
         })
     }
 }
@@ -244,7 +244,7 @@ fn stores_of_older_formats_are_refused_with_a_remedy_and_left_as_they_are() {
             let made = blue::mkfs(&shard, path.as_path(), careful, Arc::clone(&kv), &mut |_, _| {}).await;
             assert!(made.is_err(), "it was overwritten");
         });
-        assert_eq!(Golden::of(&path, &*kv), golden);
+        assert_eq!(Golden::read(&path, &*kv), golden);
     }
 }
 

@@ -26,7 +26,7 @@ fn transaction(runner: &mut TestRunner, version: u64) -> Transaction {
     loop {
         let changes = proptest::collection::vec((0u8..5, change()), 1..4);
         let changes = changes.new_tree(runner).unwrap().current();
-        let mut txn = txn(changes.iter().map(|(object, change)| change.of(&oid(*object))));
+        let mut txn = txn(changes.iter().map(|(object, change)| change.to_change(&oid(*object))));
         txn.log.push(log_entry(version, &oid(changes[0].0)));
         txn.log_trim_to = version.is_multiple_of(8).then(|| Eversion::new(4, version - 5));
         if Sealed::from(txn.clone()).encoded().len() < TXN_BYTES_MAX {

@@ -244,7 +244,7 @@ impl Cluster {
     {
         let running = self.background(route, work);
         self.wait("a client", || running.is_done());
-        running.take()
+        running.result()
     }
 
     /// Starts a client.
@@ -324,7 +324,7 @@ impl<R> Running<R> {
         self.result.borrow().is_some()
     }
 
-    pub(crate) fn take(&self) -> R {
+    pub(crate) fn result(&self) -> R {
         self.result.borrow_mut().take().expect("the client is not done")
     }
 }

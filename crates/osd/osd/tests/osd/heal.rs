@@ -88,7 +88,7 @@ fn a_read_of_a_store_that_has_stopped_is_answered_by_whoever_leads_next() {
     cluster.mon.down(0);
     members(&cluster, 4, &[1]);
     cluster.wait("the data", || reading.is_done());
-    assert!(reading.take() == Ok(content()));
+    assert!(reading.result() == Ok(content()));
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn a_full_replica_is_in_service_again_when_objects_go() {
         })
         .collect();
     cluster.wait("the writers", || writers.iter().all(|writer| writer.is_done()));
-    let errors: u32 = writers.iter().map(|writer| writer.take()).sum();
+    let errors: u32 = writers.iter().map(|writer| writer.result()).sum();
     assert!((1..80).contains(&errors), "{errors} writes found no room");
     cluster.client(RouteMode::Direct, |_, pool| async move {
         for object in pool.list().await.unwrap() {

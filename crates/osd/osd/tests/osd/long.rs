@@ -15,7 +15,7 @@ use super::attrs::{get, set_omap};
 use super::cluster::{Cluster, Disks, noise};
 use super::mon::POOL_ID;
 use super::peering::{kill, members};
-use super::scrub::told;
+use super::scrub::reported;
 
 const MIB: usize = 1 << 20;
 const PG: SpgId = SpgId::replicated(PgId::new(POOL_ID, 0));
@@ -143,11 +143,11 @@ fn long_attributes_are_compared_and_repaired() {
         members(&cluster, 1, &all(3));
         wait_clean(&cluster);
         let errors = |repair| {
-            let before = told(&cluster).last;
+            let before = reported(&cluster).last;
             let order = OsdScrub { fsid: Uuid([7; 16]), epoch: Epoch(1), pgs: vec![PG], repair, deep: true };
             cluster.mon.orders.borrow_mut().push((OsdId(0), order));
-            cluster.wait("a scrub", || told(&cluster).last != before && !told(&cluster).scrubbing);
-            told(&cluster).errors
+            cluster.wait("a scrub", || reported(&cluster).last != before && !reported(&cluster).scrubbing);
+            reported(&cluster).errors
         };
         assert!(errors(false) > 0, "{long:?}: the damage is found");
         assert_eq!(errors(true), 0, "{long:?}: it is repaired");
@@ -239,7 +239,7 @@ fn an_omap_is_copied_up_to_the_longest_message() {
         });
         cluster.client(RouteMode::Direct, |_, pool| small_writes(pool));
         cluster.wait("the copy", || copy.is_done());
-        copy.take()
+        copy.result()
     };
     fill(0, 100);
     assert_eq!(copied(), Ok(()));

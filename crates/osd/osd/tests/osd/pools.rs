@@ -125,7 +125,7 @@ fn operations_of_a_deleted_pool_are_answered() {
     cluster.mon.change(|inc| inc.old_pools.extend([2]));
     cluster.wait("the answers", || waiting.iter().all(|write| write.is_done()));
     for write in waiting {
-        let (at_ns, result) = write.take();
+        let (at_ns, result) = write.result();
         assert_eq!(result, Err(errno::ENOENT));
         assert!(at_ns < deleted_ns + 500_000_000, "answered {} ms later", (at_ns - deleted_ns) / 1_000_000);
     }

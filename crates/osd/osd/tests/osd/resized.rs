@@ -55,7 +55,7 @@ fn a_pool_with_another_number_of_pgs_is_down_and_keeps_its_data() {
         assert!(is_down(&cluster), "after a restart: {:?}, {:?}", cluster.states(0), cluster.states(1));
         set_pg_num(&cluster, 4);
         cluster.wait("the reads", || late.is_done());
-        late.take();
+        late.result();
         cluster.check_equal(&[0, 1]);
     }
 }

@@ -84,12 +84,12 @@ fn tamper(cluster: &Cluster, size: u8, harms: Vec<(u32, ObjectId, Vec<Step>)>) {
 }
 
 /// The report on the PG's scrubs that osd.0 sent the monitor last.
-pub(super) fn told(cluster: &Cluster) -> PgScrubs {
-    told_by(cluster, 0)
+pub(super) fn reported(cluster: &Cluster) -> PgScrubs {
+    reported_by(cluster, 0)
 }
 
 /// Nothing if it was not the last one that told of the PG.
-fn told_by(cluster: &Cluster, osd: u32) -> PgScrubs {
+fn reported_by(cluster: &Cluster, osd: u32) -> PgScrubs {
     let stats = cluster.mon.pg_stats.borrow();
     let told = stats.get(&PG.pgid).filter(|(teller, _)| *teller == OsdId(osd)).map(|(_, stat)| stat);
     told.map_or_else(PgScrubs::default, |stat| PgScrubs {
@@ -118,10 +118,10 @@ fn ask(cluster: &Cluster, deep: bool, repair: bool) {
 
 /// Scrubs the PG by command; the errors that are left.
 fn scrub(cluster: &Cluster, deep: bool, repair: bool) -> u64 {
-    let before = told(cluster).last;
+    let before = reported(cluster).last;
     ask(cluster, deep, repair);
-    cluster.wait("a scrub", || told(cluster).last != before && !told(cluster).scrubbing);
-    told(cluster).errors
+    cluster.wait("a scrub", || reported(cluster).last != before && !reported(cluster).scrubbing);
+    reported(cluster).errors
 }
 
 /// The answer of SCRUBLS: its names are in it.
@@ -329,7 +329,7 @@ fn only_writes_of_what_is_compared_wait() {
         pool.write_full("b", noise(2, BIG)).await.unwrap();
     });
     ask(&cluster, true, false);
-    cluster.wait("the scrub", || told(&cluster).scrubbing);
+    cluster.wait("the scrub", || reported(&cluster).scrubbing);
     let times = |write: bool| {
         ["a", "b"].map(|name| {
             let begin = cluster.sim.now_ns();
@@ -344,7 +344,7 @@ fn only_writes_of_what_is_compared_wait() {
     };
     let quick = Duration::from_millis(100);
     assert!(times(false).iter().all(|time| *time < quick), "reads wait");
-    let before = told(&cluster).scrubbing;
+    let before = reported(&cluster).scrubbing;
     let writes = cluster.background(RouteMode::Direct, |_, pool| async move {
         let shard = pool.client().shard().clone();
         let mut times = Vec::new();
@@ -356,11 +356,11 @@ fn only_writes_of_what_is_compared_wait() {
         times
     });
     cluster.wait("the writes", || writes.is_done());
-    let times = writes.take();
+    let times = writes.result();
     assert!(before && times.iter().any(|time| *time > quick), "no write waited: {times:?}");
     assert!(times.iter().any(|time| *time < quick), "all writes waited: {times:?}");
-    cluster.wait("the end", || !told(&cluster).scrubbing);
-    assert_eq!(told(&cluster).errors, 0);
+    cluster.wait("the end", || !reported(&cluster).scrubbing);
+    assert_eq!(reported(&cluster).errors, 0);
 }
 
 /// A new interval ends a scrub; one that was asked for begins anew when its primary leads again, and not otherwise.
@@ -376,7 +376,7 @@ fn a_new_interval_ends_a_scrub() {
         pool.write_full("a", noise(1, 4 << 20)).await.unwrap();
     });
     ask(&cluster, true, false);
-    cluster.wait("the scrub", || told(&cluster).scrubbing);
+    cluster.wait("the scrub", || reported(&cluster).scrubbing);
     kill(&cluster, 2);
     let write = cluster.background(RouteMode::Direct, |_, pool| async move {
         pool.write("a", 0, b"new".to_vec()).await.unwrap();
@@ -385,11 +385,13 @@ fn a_new_interval_ends_a_scrub() {
     cluster.wait_up(3);
     members(&cluster, 1, &[0, 1, 2]);
     cluster.wait("the write", || write.is_done());
-    cluster.wait("the scrub's end", || told(&cluster).last.version.version > 0 && !told(&cluster).scrubbing);
-    assert_eq!(told(&cluster).errors, 0);
+    cluster.wait("the scrub's end", || {
+        reported(&cluster).last.version.version > 0 && !reported(&cluster).scrubbing
+    });
+    assert_eq!(reported(&cluster).errors, 0);
     members(&cluster, 1, &[1, 0, 2]);
     cluster.pass(Duration::from_secs(5));
-    assert_eq!(told(&cluster), PgScrubs::default(), "who does not lead says nothing");
+    assert_eq!(reported(&cluster), PgScrubs::default(), "who does not lead says nothing");
 }
 
 /// All members keep when the last scrubs were and what they left; the objects' names are known to their finder only.
@@ -397,16 +399,16 @@ fn a_new_interval_ends_a_scrub() {
 fn whoever_leads_next_knows_the_last_scrubs_also_after_a_restart() {
     let cluster = start(52, 3, 4);
     assert_eq!(scrub(&cluster, true, false), 0);
-    let clean = told(&cluster);
+    let clean = reported(&cluster);
     assert_eq!(clean.last_clean, clean.last.time);
     let other = Step::Write { off: 4096, data: Payload::from(noise(99, 4096)) };
     tamper(&cluster, 3, vec![(1, oid(0), vec![other]), (1, oid(1), vec![Step::Truncate { size: 4096 }])]);
     assert_eq!(scrub(&cluster, true, false), 2);
-    let last = told(&cluster);
+    let last = reported(&cluster);
     assert_eq!(last.last_clean, clean.last.time, "the one before it left no errors");
     let knows = |osd: u32| {
-        cluster.wait("a report", || told_by(&cluster, osd) != PgScrubs::default());
-        assert_eq!(told_by(&cluster, osd), last, "osd.{osd}");
+        cluster.wait("a report", || reported_by(&cluster, osd) != PgScrubs::default());
+        assert_eq!(reported_by(&cluster, osd), last, "osd.{osd}");
     };
     members(&cluster, 1, &[2, 1, 0]);
     knows(2);
@@ -419,11 +421,11 @@ fn whoever_leads_next_knows_the_last_scrubs_also_after_a_restart() {
     assert_eq!(listed(&cluster), Err(errno::ENOENT), "it has no list");
     // A scrub that does not read the data takes nothing back of what another primary found in it.
     assert_eq!(scrub(&cluster, false, false), 2);
-    assert_eq!((told(&cluster).last_deep, told(&cluster).last == last.last), (last.last_deep, false));
+    assert_eq!((reported(&cluster).last_deep, reported(&cluster).last == last.last), (last.last_deep, false));
     assert_eq!(scrub(&cluster, true, true), 0);
     members(&cluster, 1, &[1, 0, 2]);
-    cluster.wait("a report", || told_by(&cluster, 1) != PgScrubs::default());
-    let told = told_by(&cluster, 1);
+    cluster.wait("a report", || reported_by(&cluster, 1) != PgScrubs::default());
+    let told = reported_by(&cluster, 1);
     assert_eq!((told.errors, told.last_clean), (0, told.last.time));
 }
 
@@ -444,7 +446,7 @@ fn the_newest_record_of_scrubs_wins() {
     cluster.wait_up(3);
     for leader in [0, 1] {
         members(&cluster, 1, &[leader, 1 - leader, 2]);
-        cluster.wait("a report", || told_by(&cluster, leader as u32).errors == 7);
+        cluster.wait("a report", || reported_by(&cluster, leader as u32).errors == 7);
     }
 }
 
@@ -468,7 +470,7 @@ fn scrubs_are_scheduled_and_repair_by_themselves_if_asked_to_and_a_flag_keeps_th
         .mon
         .changes_with(|map, inc| inc.new_flags = (map.flags & !(FLAG_NOSCRUB | FLAG_NODEEP_SCRUB)) as i32);
     cluster.pass(second * 60);
-    assert_eq!((told(&cluster).errors, cluster.counter(&[0], "scrub_repaired")), (0, 1));
+    assert_eq!((reported(&cluster).errors, cluster.counter(&[0], "scrub_repaired")), (0, 1));
     assert!(cluster.counter(&[0], "scrubs") >= 3);
     cluster.client(RouteMode::Direct, |_, pool| async move { check(&pool, 0).await });
     cluster.check_equal(&[0, 1]);

@@ -51,7 +51,7 @@ fn read_both(cluster: &Cluster) -> (Running<Read>, &'static str) {
     cluster.wait("a read", || a.is_done() || b.is_done());
     cluster.pass(SECOND * 3);
     let (found, unfound) = if a.is_done() { (a, (b, "b")) } else { (b, (a, "a")) };
-    assert_eq!(found.take(), Ok(content()));
+    assert_eq!(found.result(), Ok(content()));
     assert!(!unfound.0.is_done(), "it waits");
     unfound
 }
@@ -80,7 +80,7 @@ fn a_read_waits_for_an_osd_that_may_have_the_block() {
     cluster.start_osd(1, 1);
     members(&cluster, 1, &[0, 1]);
     cluster.wait("the read", || reading.is_done());
-    assert_eq!(reading.take(), Ok(content()));
+    assert_eq!(reading.result(), Ok(content()));
     assert_eq!(list_unfound(&cluster)["num_unfound"], 0);
     cluster.pass(SECOND);
     cluster.check_equal(&[0, 1]);
@@ -93,7 +93,7 @@ fn a_block_of_which_nobody_has_a_copy_any_more_is_an_error() {
     let epoch = cluster.mon.map().epoch;
     cluster.mon.change(move |inc| _ = inc.new_lost.insert(OsdId(1), Epoch(epoch.0)));
     cluster.wait("the read", || reading.is_done());
-    assert_eq!(reading.take(), Err(errno::EIO));
+    assert_eq!(reading.result(), Err(errno::EIO));
     assert_eq!(state(&cluster), "active+undersized+degraded");
 }
 
@@ -115,14 +115,14 @@ fn an_unfound_object_is_not_copied_without_its_block() {
     cluster.start_osd(1, 1);
     cluster.wait_up(3);
     cluster.wait("the read", || reading.is_done());
-    assert_eq!(reading.take(), Ok(content()));
+    assert_eq!(reading.result(), Ok(content()));
     cluster.pass(SECOND * 40);
     assert_eq!(state(&cluster), "active+clean");
     members(&cluster, 1, &[2, 0]);
     cluster.check_equal(&[2, 0]);
     let both = ["a", "b"].map(|name| read(&cluster, name, 0, 0));
     cluster.wait("the reads", || both.iter().all(Running::is_done));
-    both.iter().for_each(|read| assert_eq!(read.take(), Ok(content())));
+    both.iter().for_each(|read| assert_eq!(read.result(), Ok(content())));
 }
 
 /// The PG is served by this many members at least.
@@ -155,7 +155,7 @@ fn start_with_copy(seed: u64) -> (Cluster, Running<Read>, &'static str) {
 fn check_found(cluster: &Cluster, name: &'static str) {
     let reading = read(cluster, name, 0, 0);
     cluster.wait("the read", || reading.is_done());
-    assert!(reading.take() == Ok([&noise(6, 4096), &content()[4096..]].concat()));
+    assert!(reading.result() == Ok([&noise(6, 4096), &content()[4096..]].concat()));
 }
 
 /// Operations that do not need the block are served, also after a restart; those that do wait.
@@ -217,7 +217,7 @@ fn an_unfound_block_is_lost_when_nobody_is_left_who_may_have_it() {
     let epoch = cluster.mon.map().epoch;
     cluster.mon.change(move |inc| _ = inc.new_lost.insert(OsdId(1), Epoch(epoch.0)));
     cluster.wait("the read", || reading.is_done());
-    assert_eq!(reading.take(), Err(errno::EIO));
+    assert_eq!(reading.result(), Err(errno::EIO));
     cluster.pass(SECOND * 15);
     assert_eq!(state(&cluster), "active+clean");
 }

@@ -74,7 +74,7 @@ async fn write(pool: &Pool, objects: std::ops::Range<u64>) {
 }
 
 /// The statistics of the only PG.
-fn told(cluster: &Cluster) -> PgStat {
+fn reported(cluster: &Cluster) -> PgStat {
     cluster
         .mon
         .pg_stats
@@ -85,7 +85,7 @@ fn told(cluster: &Cluster) -> PgStat {
 }
 
 fn words(cluster: &Cluster) -> String {
-    state::words(told(cluster).states()).replace("+remapped", "")
+    state::words(reported(cluster).states()).replace("+remapped", "")
 }
 
 /// What a write of a client, and the map, make of the statistics.
@@ -100,7 +100,7 @@ fn a_pg_tells_its_state_its_versions_and_what_clients_did() {
         }
     });
     cluster.pass(SECOND * 5);
-    let first = told(&cluster);
+    let first = reported(&cluster);
     let sum = first.stats.sum;
     assert_eq!((sum.num_write, sum.num_write_kb, sum.num_read, sum.num_read_kb), (10, 1, 4, 1));
     assert_eq!((sum.num_objects, sum.num_object_copies, sum.num_objects_dirty), (10, 20, 10));
@@ -108,13 +108,13 @@ fn a_pg_tells_its_state_its_versions_and_what_clients_did() {
     assert_eq!((first.log_size, first.version.version), (10, 10));
     assert_eq!((first.acting.as_slice(), first.acting_primary), (&[0, 1][..], 0));
     cluster.pass(SECOND * 5);
-    let next = told(&cluster);
+    let next = reported(&cluster);
     assert!(next.reported_seq > first.reported_seq && next.last_clean > first.last_clean, "{next:?}");
     assert_eq!((next.last_change, next.last_became_active), (first.last_change, first.last_became_active));
     // Another one leads: what clients did is counted anew, objects are not.
     members(&cluster, 1, &[1, 0]);
     cluster.pass(SECOND * 5);
-    let other = told(&cluster);
+    let other = reported(&cluster);
     assert_eq!((other.acting_primary, other.stats.sum.num_write, other.stats.sum.num_objects), (1, 0, 10));
     assert!(other.reported_epoch > next.reported_epoch && other.mapping_epoch > next.mapping_epoch);
 }
@@ -132,8 +132,8 @@ fn degraded_copies_are_counted_and_become_fewer_while_they_are_recovered() {
     members(&cluster, 1, &[0, 1, 2]);
     cluster.client(RouteMode::Direct, |_, pool| async move { write(&pool, 0..30).await });
     cluster.pass(SECOND * 5);
-    let degraded = || told(&cluster).stats.sum.num_objects_degraded;
-    assert_eq!((degraded(), told(&cluster).stats.sum.num_object_copies), (0, 90));
+    let degraded = || reported(&cluster).stats.sum.num_objects_degraded;
+    assert_eq!((degraded(), reported(&cluster).stats.sum.num_object_copies), (0, 90));
     kill(&cluster, 2);
     members(&cluster, 1, &[0, 1]);
     cluster.pass(SECOND * 5);
@@ -159,7 +159,7 @@ fn degraded_copies_are_counted_and_become_fewer_while_they_are_recovered() {
     assert!(seen.is_sorted_by(|before, now| before >= now), "{seen:?}");
     seen.dedup();
     assert!(seen.len() > 4 && seen[1] <= 20, "{seen:?}");
-    let sum = told(&cluster).stats.sum;
+    let sum = reported(&cluster).stats.sum;
     assert_eq!(
         (words(&cluster).as_str(), sum.num_objects_degraded, sum.num_objects_missing),
         ("active+clean", 0, 0)
@@ -193,14 +193,14 @@ fn removed_snapshots_wait_in_a_queue_that_becomes_empty() {
             .mon
             .change(move |inc| drop(inc.new_removed_snaps.insert(POOL_ID, vec![(1 + 10 * round, 10)])));
         if round % 3 == 2 {
-            let purged = told(&cluster).purged_snaps;
+            let purged = reported(&cluster).purged_snaps;
             cluster.mon.change(move |inc| drop(inc.new_purged_snaps.insert(POOL_ID, purged)));
         }
         cluster.pass(SECOND / 4);
-        assert!(told(&cluster).snaptrimq_len <= 200, "{:?}", told(&cluster));
+        assert!(reported(&cluster).snaptrimq_len <= 200, "{:?}", reported(&cluster));
     }
     cluster.pass(SECOND * 5);
-    assert_eq!((told(&cluster).snaptrimq_len, told(&cluster).is(state::SNAPTRIM)), (0, false));
+    assert_eq!((reported(&cluster).snaptrimq_len, reported(&cluster).is(state::SNAPTRIM)), (0, false));
 }
 
 /// A deep scrub counts omaps; all members keep what it found, and the cluster's log names those that are too large.
@@ -225,17 +225,17 @@ fn large_omaps_are_found_by_a_deep_scrub() {
         pool.write_full("none", vec![1; 9]).await.unwrap();
     });
     let scrub = |deep: bool| {
-        let before = told(&cluster).last_scrub;
+        let before = reported(&cluster).last_scrub;
         let pgs = vec![PgId::new(POOL_ID, 0).into()];
         let order = OsdScrub { fsid: Uuid([7; 16]), epoch: Epoch(1), pgs, repair: false, deep };
         cluster.mon.orders.borrow_mut().push((carmine_types::OsdId(0), order));
         cluster.wait("a scrub", || {
-            let now = told(&cluster);
+            let now = reported(&cluster);
             now.last_scrub != before && now.last_scrub.time != UTime::ZERO && !now.is(state::SCRUBBING)
         });
     };
     let omaps = || {
-        let sum = told(&cluster).stats.sum;
+        let sum = reported(&cluster).stats.sum;
         (sum.num_objects_omap, sum.num_large_omap_objects, sum.num_omap_keys, sum.num_omap_bytes)
     };
     scrub(false);
@@ -257,5 +257,5 @@ fn large_omaps_are_found_by_a_deep_scrub() {
     }
     members(&cluster, 1, &[1, 0]);
     cluster.pass(SECOND * 5);
-    assert_eq!((told(&cluster).acting_primary, omaps()), (1, expected), "the other member knows it");
+    assert_eq!((reported(&cluster).acting_primary, omaps()), (1, expected), "the other member knows it");
 }

@@ -107,7 +107,7 @@ impl Change {
     }
 
     /// The same as a store takes it.
-    pub fn of(&self, oid: &ObjectId) -> ObjectChange {
+    pub fn to_change(&self, oid: &ObjectId) -> ObjectChange {
         self.with_sources(oid, super::oid)
     }
 
