@@ -24,7 +24,7 @@ enum Cause {
 
 impl OpError {
     /// An error that says no more than its errno.
-    pub(crate) const fn of(errno: i32) -> OpError {
+    pub(crate) const fn new(errno: i32) -> OpError {
         OpError { errno: Errno(errno), cause: None }
     }
 
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn says_its_cause_and_stays_small() {
-        assert_eq!(OpError::of(errno::ENOENT).to_string(), Errno(errno::ENOENT).to_string());
+        assert_eq!(OpError::new(errno::ENOENT).to_string(), Errno(errno::ENOENT).to_string());
         assert_eq!(OpError::because(errno::EINVAL, "too short").to_string(), "too short (EINVAL)");
         assert_eq!(OpError::from(Errno(errno::EIO)).errno(), errno::EIO);
         let given = OpError::with_output(errno::EINVAL, "too much");

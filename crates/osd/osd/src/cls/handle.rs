@@ -181,7 +181,7 @@ impl<'a, 'b> Handle<'a, 'b> {
             let named = page.entries.into_iter();
             all.extend(named.filter_map(|(key, value)| Some((key.strip_prefix(prefix)?.to_vec(), value))));
         }
-        Err(OpError::of(errno::E2BIG))
+        Err(OpError::new(errno::E2BIG))
     }
 
     /// A new name for anything.
@@ -212,7 +212,7 @@ impl<'a, 'b> Handle<'a, 'b> {
         self.state.touch();
         self.state.resize(size);
         if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data_mut().as_mut()) {
-            data.resize(usize::try_from(size).map_err(|_| OpError::of(errno::EFBIG))?, 0);
+            data.resize(usize::try_from(size).map_err(|_| OpError::new(errno::EFBIG))?, 0);
         }
         Ok(())
     }
@@ -227,7 +227,7 @@ impl<'a, 'b> Handle<'a, 'b> {
         if self.state.is_in_vain() {
             return Ok(());
         }
-        let start = usize::try_from(at).map_err(|_| OpError::of(errno::EFBIG))?;
+        let start = usize::try_from(at).map_err(|_| OpError::new(errno::EFBIG))?;
         let bytes = Bytes::from(bytes);
         self.state.write(at, Payload::from(bytes.clone()))?;
         if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data_mut().as_mut()) {

@@ -16,8 +16,8 @@ pub(super) const METHODS: &[Method] = &[
     with_data(write("turn_it_to_11", turn_it_to_11)),
     without_object(with_data(read("replay", |h, _| Ok(start_of(h).to_vec())))),
     // One reads though it says that it only writes, the other writes though it says that it only reads.
-    write("bad_reader", |_, _| Err(OpError::of(errno::EIO))),
-    read("bad_writer", |_, _| Err(OpError::of(errno::EIO))),
+    write("bad_reader", |_, _| Err(OpError::new(errno::EIO))),
+    read("bad_writer", |_, _| Err(OpError::new(errno::EIO))),
 ];
 
 /// Longest name that is greeted, bytes.
@@ -28,7 +28,7 @@ const READ_BYTES_MAX: usize = 1100;
 fn greeting(name: &[u8]) -> Done {
     match name {
         [] => Ok(b"Hello, world!".to_vec()),
-        _ if name.len() > NAME_BYTES_MAX => Err(OpError::of(errno::EINVAL)),
+        _ if name.len() > NAME_BYTES_MAX => Err(OpError::new(errno::EINVAL)),
         _ => Ok([b"Hello, ", name, b"!"].concat()),
     }
 }
@@ -37,7 +37,7 @@ fn greeting(name: &[u8]) -> Done {
 fn record_hello(h: &mut Handle<'_, '_>, name: &[u8]) -> Done {
     let text = greeting(name)?;
     if h.must_exist().is_ok() {
-        return Err(OpError::of(errno::EEXIST));
+        return Err(OpError::new(errno::EEXIST));
     }
     h.write_full(text)?;
     note_caller(h, b"said_by")
@@ -62,7 +62,7 @@ fn write_too_much_return_data(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
 
 fn turn_it_to_11(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     if !input.is_empty() {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     let loud = start_of(h).to_ascii_uppercase();
     h.write_full(loud)?;

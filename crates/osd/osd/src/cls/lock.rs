@@ -83,7 +83,7 @@ impl Lock {
     fn held(&self, h: &Handle<'_, '_>, wish: &Claim) -> Result<usize, OpError> {
         let same = self.kind == wish.kind && self.tag == wish.tag;
         let at = self.find(h.caller.name(), &wish.cookie);
-        at.filter(|_| same).ok_or(OpError::of(errno::EBUSY))
+        at.filter(|_| same).ok_or(OpError::new(errno::EBUSY))
     }
 }
 
@@ -101,7 +101,7 @@ impl Claim {
     /// EINVAL for what is no lock.
     fn check(&self) -> Result<(), OpError> {
         let valid = !self.name.is_empty() && matches!(self.kind, EXCLUSIVE | SHARED | EXCLUSIVE_EPHEMERAL);
-        if valid { Ok(()) } else { Err(OpError::of(errno::EINVAL)) }
+        if valid { Ok(()) } else { Err(OpError::new(errno::EINVAL)) }
     }
 }
 
@@ -112,21 +112,21 @@ fn lock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     })?;
     wish.check()?;
     if flags & MAY_RENEW != 0 && flags & MUST_RENEW != 0 {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     let mut lock = Lock::load(h, &wish.name)?;
     let caller = h.caller;
     if !lock.holders.is_empty() && lock.tag != wish.tag {
-        return Err(OpError::of(errno::EBUSY));
+        return Err(OpError::new(errno::EBUSY));
     }
     match lock.find(caller.name(), &wish.cookie) {
-        Some(_) if flags & (MAY_RENEW | MUST_RENEW) == 0 => return Err(OpError::of(errno::EEXIST)),
+        Some(_) if flags & (MAY_RENEW | MUST_RENEW) == 0 => return Err(OpError::new(errno::EEXIST)),
         Some(at) => drop(lock.holders.remove(at)),
-        None if flags & MUST_RENEW != 0 => return Err(OpError::of(errno::ENOENT)),
+        None if flags & MUST_RENEW != 0 => return Err(OpError::new(errno::ENOENT)),
         None => {}
     }
     if !lock.holders.is_empty() && (wish.kind != SHARED || lock.kind != wish.kind) {
-        return Err(OpError::of(errno::EBUSY));
+        return Err(OpError::new(errno::EBUSY));
     }
     let expires = if duration == UTime::ZERO { UTime::ZERO } else { sum(h.now(), duration) };
     let id = HolderId { name: caller.name(), cookie: wish.cookie };
@@ -161,7 +161,7 @@ fn break_lock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 fn release(h: &mut Handle<'_, '_>, name: &[u8], holder: EntityName, cookie: &[u8]) -> Done {
     h.must_exist()?;
     let mut lock = Lock::load(h, name)?;
-    let at = lock.find(holder, cookie).ok_or(OpError::of(errno::ENOENT))?;
+    let at = lock.find(holder, cookie).ok_or(OpError::new(errno::ENOENT))?;
     lock.holders.remove(at);
     if lock.holders.is_empty() && lock.kind == EXCLUSIVE_EPHEMERAL {
         h.remove_object();
@@ -181,7 +181,7 @@ fn set_cookie(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let mut lock = Lock::load(h, &wish.name)?;
     let at = lock.held(h, &wish)?;
     if lock.find(h.caller.name(), cookie).is_some() {
-        return Err(OpError::of(errno::EBUSY));
+        return Err(OpError::new(errno::EBUSY));
     }
     if let Some((id, _)) = lock.holders.get_mut(at) {
         id.cookie = cookie.to_vec();

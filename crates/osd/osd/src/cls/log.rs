@@ -142,7 +142,7 @@ fn trim(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     };
     let (page, _) = h.omap_after(b"", &from, 1);
     let first = page.into_iter().next().map(|(key, _)| key).filter(|first| *first <= to);
-    h.remove_omap_range(&first.ok_or(OpError::of(errno::ENODATA))?, &[&to[..], &[0]].concat());
+    h.remove_omap_range(&first.ok_or(OpError::new(errno::ENODATA))?, &[&to[..], &[0]].concat());
     Ok(Vec::new())
 }
 

@@ -127,10 +127,10 @@ pub(crate) fn refusal(osd: &OsdShard, op: &ClientOp) -> Result<(), OpError> {
         // The names alone: what is behind them may be long.
         let names = usize::from(call.call().class_len) + usize::from(call.call().method_len);
         let names = op.data.slice(input.start, names.min(input.len())).to_vec();
-        let (class, method, _) = parts(call, &names).ok_or(OpError::of(errno::EINVAL))?;
+        let (class, method, _) = parts(call, &names).ok_or(OpError::new(errno::EINVAL))?;
         if find(class, method).is_none() && !looks_at_mirroring(class, method) {
             osd.refuse(&format!("method {}.{}", class.escape_ascii(), method.escape_ascii()));
-            return Err(OpError::of(if is_known(class) { errno::EOPNOTSUPP } else { errno::EPERM }));
+            return Err(OpError::new(if is_known(class) { errno::EOPNOTSUPP } else { errno::EPERM }));
         }
     }
     Ok(())
@@ -158,11 +158,11 @@ pub(crate) async fn call(
     input: &[u8],
 ) -> Result<Told, OpError> {
     let osd = objects.osd;
-    let (class, method, input) = parts(request, input).ok_or(OpError::of(errno::EINVAL))?;
+    let (class, method, input) = parts(request, input).ok_or(OpError::new(errno::EINVAL))?;
     let Some(found) = find(class, method) else {
         state.must_exist()?;
         osd.refuse(&format!("method {}.{}", class.escape_ascii(), method.escape_ascii()));
-        return Err(OpError::of(errno::EOPNOTSUPP));
+        return Err(OpError::new(errno::EOPNOTSUPP));
     };
     // The input is looked at first.
     let loaded = match found.data {
@@ -186,8 +186,8 @@ pub(crate) async fn call(
         }
         if state.steps() != before {
             tracing::error!("method {} changes an object before it has looked at it", found.name);
-            return Err(OpError::of(errno::EIO));
+            return Err(OpError::new(errno::EIO));
         }
     }
-    Err(OpError::of(errno::E2BIG))
+    Err(OpError::new(errno::E2BIG))
 }

@@ -16,9 +16,9 @@ const DIGITS: usize = 10;
 
 fn change(h: &mut Handle<'_, '_>, input: &[u8], operation: impl Fn(f64, f64) -> f64) -> Done {
     let (key, operand) = decode(input, |d| Ok((d.blob()?, d.blob()?)))?;
-    let operand = number(operand).ok_or(OpError::of(errno::EINVAL))?;
+    let operand = number(operand).ok_or(OpError::new(errno::EINVAL))?;
     let stored = h.omap(key).unwrap_or_default();
-    let stored = number(&stored).ok_or(OpError::of(errno::EBADMSG))?;
+    let stored = number(&stored).ok_or(OpError::new(errno::EBADMSG))?;
     h.set_omap(key, format_number(operation(stored, operand)).into_bytes());
     Ok(Vec::new())
 }

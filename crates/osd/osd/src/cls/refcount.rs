@@ -79,7 +79,7 @@ fn put(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let wish: Change = decode(input, |d| d.get())?;
     let mut references = References::load(h, wish.is_implicit)?;
     if references.tags.is_empty() {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     if references.retired.contains(&wish.tag) {
         return Ok(Vec::new());

@@ -82,17 +82,17 @@ fn unlock_op(cookie: &str) -> Vec<u8> {
 fn a_lock_is_held_by_one_or_shared_by_many() {
     let oid = oid();
     let mut o = Object::new(&oid);
-    let busy = Err(OpError::of(errno::EBUSY));
+    let busy = Err(OpError::new(errno::EBUSY));
     let missing = o.call_as(1, "lock", "assert_locked", &claim(1, "c", "t"));
-    assert_eq!(missing, Err(OpError::of(errno::ENOENT)));
+    assert_eq!(missing, Err(OpError::new(errno::ENOENT)));
     assert_eq!(o.call_as(1, "lock", "lock", &lock_op(1, "c", "t", 0, 0)), Ok(vec![]));
-    assert_eq!(o.call_as(1, "lock", "lock", &lock_op(1, "c", "t", 0, 0)), Err(OpError::of(errno::EEXIST)));
+    assert_eq!(o.call_as(1, "lock", "lock", &lock_op(1, "c", "t", 0, 0)), Err(OpError::new(errno::EEXIST)));
     assert_eq!(o.call_as(1, "lock", "lock", &lock_op(1, "c", "t", 0, 1)), Ok(vec![]), "it may be renewed");
     assert_eq!(o.call_as(2, "lock", "lock", &lock_op(1, "c", "t", 0, 0)), busy);
     assert_eq!(o.call_as(2, "lock", "lock", &lock_op(2, "c", "t", 0, 0)), busy);
     assert_eq!(o.call_as(1, "lock", "assert_locked", &claim(1, "c", "t")), Ok(vec![]));
     assert_eq!(o.call_as(1, "lock", "assert_locked", &claim(1, "c", "other")), busy);
-    assert_eq!(o.call_as(2, "lock", "unlock", &unlock_op("c")), Err(OpError::of(errno::ENOENT)));
+    assert_eq!(o.call_as(2, "lock", "unlock", &unlock_op("c")), Err(OpError::new(errno::ENOENT)));
     assert_eq!(o.call_as(1, "lock", "unlock", &unlock_op("c")), Ok(vec![]));
     assert_eq!(o.call_as(1, "lock", "lock", &lock_op(2, "c", "t", 5, 0)), Ok(vec![]));
     assert_eq!(o.call_as(2, "lock", "lock", &lock_op(2, "c", "u", 0, 0)), busy, "another tag");
@@ -100,13 +100,13 @@ fn a_lock_is_held_by_one_or_shared_by_many() {
     assert_eq!(o.call_as(3, "lock", "lock", &lock_op(1, "c", "t", 0, 0)), busy);
     assert_eq!(
         o.call_as(3, "lock", "lock", &lock_op(2, "c", "t", 0, 2)),
-        Err(OpError::of(errno::ENOENT)),
+        Err(OpError::new(errno::ENOENT)),
         "must renew"
     );
     o.0.mtime.sec += 5;
     assert_eq!(o.call_as(1, "lock", "assert_locked", &claim(2, "c", "t")), busy, "its time is over");
-    assert_eq!(o.call_as(1, "lock", "lock", &lock_op(9, "c", "t", 0, 0)), Err(OpError::of(errno::EINVAL)));
-    assert_eq!(o.call_as(1, "lock", "lock", b"short"), Err(OpError::of(errno::EINVAL)));
+    assert_eq!(o.call_as(1, "lock", "lock", &lock_op(9, "c", "t", 0, 0)), Err(OpError::new(errno::EINVAL)));
+    assert_eq!(o.call_as(1, "lock", "lock", b"short"), Err(OpError::new(errno::EINVAL)));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn nobody_holds_a_lock_that_was_never_taken() {
     let oid = oid();
     let mut o = Object::new(&oid);
     let name = Encoder::collect(|e| e.envelope(1, 1, |e| e.str("l")));
-    assert_eq!(o.call_as(1, "lock", "get_info", &name), Err(OpError::of(errno::ENOENT)));
+    assert_eq!(o.call_as(1, "lock", "get_info", &name), Err(OpError::new(errno::ENOENT)));
     o.0.touch();
     let info = o.call_as(1, "lock", "get_info", &name).unwrap();
     assert_eq!(info, [1, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -135,22 +135,22 @@ fn names_and_ids_of_images_belong_together() {
     let oid = oid();
     let mut o = Object::new(&oid);
     assert_eq!(o.rbd("dir_add_image", &text(&["a", "1f"])), Ok(vec![]));
-    assert_eq!(o.rbd("dir_add_image", &text(&["a", "2f"])), Err(OpError::of(errno::EEXIST)));
-    assert_eq!(o.rbd("dir_add_image", &text(&["b", "1f"])), Err(OpError::of(errno::EBADF)));
+    assert_eq!(o.rbd("dir_add_image", &text(&["a", "2f"])), Err(OpError::new(errno::EEXIST)));
+    assert_eq!(o.rbd("dir_add_image", &text(&["b", "1f"])), Err(OpError::new(errno::EBADF)));
     assert_eq!(o.rbd("dir_add_image", &text(&["b", "2f"])), Ok(vec![]));
-    assert_eq!(o.rbd("dir_add_image", &text(&["c", "no id"])), Err(OpError::of(errno::EINVAL)));
+    assert_eq!(o.rbd("dir_add_image", &text(&["c", "no id"])), Err(OpError::new(errno::EINVAL)));
     assert_eq!(o.rbd("dir_get_id", &text(&["b"])), Ok(text(&["2f"])));
     assert_eq!(o.rbd("dir_get_name", &text(&["1f"])), Ok(text(&["a"])));
-    assert_eq!(o.rbd("dir_rename_image", &text(&["a", "b", "1f"])), Err(OpError::of(errno::EEXIST)));
-    assert_eq!(o.rbd("dir_rename_image", &text(&["a", "", "1f"])), Err(OpError::of(errno::EINVAL)));
+    assert_eq!(o.rbd("dir_rename_image", &text(&["a", "b", "1f"])), Err(OpError::new(errno::EEXIST)));
+    assert_eq!(o.rbd("dir_rename_image", &text(&["a", "", "1f"])), Err(OpError::new(errno::EINVAL)));
     assert_eq!(o.rbd("dir_rename_image", &text(&["a", "z", "1f"])), Ok(vec![]));
     let from = |after: &str| [text(&[after]), 64u64.to_le_bytes().to_vec()].concat();
     let all = [vec![2, 0, 0, 0], text(&["b", "2f", "z", "1f"])].concat();
     assert_eq!(o.rbd("dir_list", &from("")), Ok(all));
     assert_eq!(o.rbd("dir_list", &from("b")), Ok([vec![1, 0, 0, 0], text(&["z", "1f"])].concat()));
-    assert_eq!(o.rbd("dir_remove_image", &text(&["z", "2f"])), Err(OpError::of(errno::ESTALE)));
+    assert_eq!(o.rbd("dir_remove_image", &text(&["z", "2f"])), Err(OpError::new(errno::ESTALE)));
     assert_eq!(o.rbd("dir_remove_image", &text(&["z", "1f"])), Ok(vec![]));
-    assert_eq!(o.rbd("dir_get_id", &text(&["z"])), Err(OpError::of(errno::ENOENT)));
+    assert_eq!(o.rbd("dir_get_id", &text(&["z"])), Err(OpError::new(errno::ENOENT)));
 }
 
 #[test]
@@ -167,12 +167,12 @@ fn a_header_says_what_it_was_made_with() {
             e.i64(-1);
         })
     };
-    assert_eq!(o.rbd("create", &create(1 << 40)), Err(OpError::of(errno::ENOSYS)));
+    assert_eq!(o.rbd("create", &create(1 << 40)), Err(OpError::new(errno::ENOSYS)));
     assert_eq!(o.rbd("create", &create(0x3d)), Ok(vec![]));
-    assert_eq!(o.rbd("create", &create(0x3d)), Err(OpError::of(errno::EEXIST)));
+    assert_eq!(o.rbd("create", &create(0x3d)), Err(OpError::new(errno::EEXIST)));
     let size = [vec![22], (8u64 << 20).to_le_bytes().to_vec()].concat();
     assert_eq!(o.rbd("get_size", &head.to_le_bytes()), Ok(size));
-    assert_eq!(o.rbd("get_size", &5u64.to_le_bytes()), Err(OpError::of(errno::ENOENT)));
+    assert_eq!(o.rbd("get_size", &5u64.to_le_bytes()), Err(OpError::new(errno::ENOENT)));
     let features = |read_only: u8, needed: u8| {
         let input = [head.to_le_bytes().to_vec(), vec![read_only]].concat();
         (input, Ok([0x3d, 0, 0, 0, 0, 0, 0, 0, needed, 0, 0, 0, 0, 0, 0, 0].to_vec()))
@@ -182,7 +182,7 @@ fn a_header_says_what_it_was_made_with() {
     }
     assert_eq!(o.rbd("get_object_prefix", b""), Ok(text(&["rbd_data.1f"])));
     assert_eq!(o.rbd("get_data_pool", b""), Ok(vec![0xff; 8]));
-    assert_eq!(o.rbd("get_stripe_unit_count", b""), Err(OpError::of(errno::ENOEXEC)));
+    assert_eq!(o.rbd("get_stripe_unit_count", b""), Err(OpError::new(errno::ENOEXEC)));
     assert_eq!(o.rbd("get_snapcontext", b""), Ok(vec![0; 12]));
     let bits = |bits: u64, mask: u64| [bits.to_le_bytes(), mask.to_le_bytes()].concat();
     assert_eq!(o.rbd("set_flags", &bits(3, 1)), Ok(vec![]));
@@ -219,7 +219,7 @@ proptest! {
         let mut model: Vec<u8> = Vec::new();
         for len in sizes {
             let cut = model.iter().skip(len as usize).any(|state| *state != 0);
-            let expected = if cut { Err(OpError::of(errno::ESTALE)) } else { Ok(vec![]) };
+            let expected = if cut { Err(OpError::new(errno::ESTALE)) } else { Ok(vec![]) };
             prop_assert_eq!(o.rbd("object_map_resize", &resize(len, 0)), expected);
             if !cut {
                 model.resize(len as usize, 0);
@@ -227,7 +227,7 @@ proptest! {
             for (from, to, state, wanted) in &updates {
                 let done = o.rbd("object_map_update", &update(*from, *to, *state, *wanted));
                 if from > to || *to > model.len() as u64 {
-                    prop_assert_eq!(done, Err(OpError::of(errno::ERANGE)));
+                    prop_assert_eq!(done, Err(OpError::new(errno::ERANGE)));
                     continue;
                 }
                 prop_assert_eq!(done, Ok(vec![]));
@@ -271,11 +271,11 @@ fn an_image_has_many_snapshots() {
     for n in 1..=1500 {
         assert_eq!(o.rbd("snapshot_add", &add(n, n)), Ok(vec![]));
     }
-    assert_eq!(o.rbd("snapshot_add", &add(1, 1501)), Err(OpError::of(errno::EEXIST)));
+    assert_eq!(o.rbd("snapshot_add", &add(1, 1501)), Err(OpError::new(errno::EEXIST)));
     let context = o.rbd("get_snapcontext", b"").unwrap();
     assert_eq!(context[8..20], [1500u32.to_le_bytes().to_vec(), 1500u64.to_le_bytes().to_vec()].concat());
     assert_eq!(o.rbd("snapshot_remove", &7u64.to_le_bytes()), Ok(vec![]));
-    assert_eq!(o.rbd("snapshot_remove", &7u64.to_le_bytes()), Err(OpError::of(errno::ENOENT)));
+    assert_eq!(o.rbd("snapshot_remove", &7u64.to_le_bytes()), Err(OpError::new(errno::ENOENT)));
     assert_eq!(o.rbd("get_snapcontext", b"").unwrap().len(), 8 + 4 + 1499 * 8);
 }
 

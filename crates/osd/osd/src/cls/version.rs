@@ -86,7 +86,7 @@ impl Version {
                 _ => true,
             }
         };
-        if conditions.iter().all(holds) { Ok(()) } else { Err(OpError::of(errno::ECANCELED)) }
+        if conditions.iter().all(holds) { Ok(()) } else { Err(OpError::new(errno::ECANCELED)) }
     }
 }
 

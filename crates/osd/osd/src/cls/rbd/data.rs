@@ -24,8 +24,8 @@ fn assert_context(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     match wanted {
         0 if is_newer => done(),
         1 if !is_newer => done(),
-        0 | 1 => Err(OpError::of(errno::ERANGE)),
-        _ => Err(OpError::of(errno::EOPNOTSUPP)),
+        0 | 1 => Err(OpError::new(errno::ERANGE)),
+        _ => Err(OpError::new(errno::EOPNOTSUPP)),
     }
 }
 
@@ -43,7 +43,7 @@ fn sparse_copyup(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let mut parts = Vec::with_capacity(extents.len());
     for (at, len) in extents {
         let len = usize::try_from(len).ok().filter(|len| *len <= data.len());
-        let (part, rest) = data.split_at(len.ok_or(OpError::of(errno::EINVAL))?);
+        let (part, rest) = data.split_at(len.ok_or(OpError::new(errno::EINVAL))?);
         parts.push((at, part));
         data = rest;
     }
@@ -60,7 +60,7 @@ fn sparsify(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (step, may_go) = decode(input, |d| Ok((d.u64()?, d.bool()?)))?;
     h.must_exist()?;
     let step = usize::try_from(step).ok().filter(|step| *step >= STEP_MIN && step.is_power_of_two());
-    let step = step.ok_or(OpError::of(errno::EINVAL))?;
+    let step = step.ok_or(OpError::new(errno::EINVAL))?;
     let old = h.data().to_vec();
     if old.iter().all(|byte| *byte == 0) {
         if may_go {

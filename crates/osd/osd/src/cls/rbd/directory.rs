@@ -40,7 +40,7 @@ fn look_up(h: &mut Handle<'_, '_>, prefix: &[u8], name: &[u8]) -> Result<Option<
 
 fn get(h: &mut Handle<'_, '_>, prefix: &[u8], input: &[u8]) -> Done {
     let name = decode(input, |d| d.blob())?;
-    look_up(h, prefix, name)?.map(|value| text(&value)).ok_or(OpError::of(errno::ENOENT))
+    look_up(h, prefix, name)?.map(|value| text(&value)).ok_or(OpError::new(errno::ENOENT))
 }
 
 fn set_pair(h: &mut Handle<'_, '_>, name: &[u8], id: &[u8]) {
@@ -52,13 +52,13 @@ fn set_pair(h: &mut Handle<'_, '_>, name: &[u8], id: &[u8]) {
 fn add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (name, id) = decode(input, |d| Ok((d.blob()?, d.blob()?)))?;
     if name.is_empty() || !is_id(id) {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     if look_up(h, NAME, name)?.is_some() {
-        return Err(OpError::of(errno::EEXIST));
+        return Err(OpError::new(errno::EEXIST));
     }
     if look_up(h, ID, id)?.is_some() {
-        return Err(OpError::of(errno::EBADF));
+        return Err(OpError::new(errno::EBADF));
     }
     set_pair(h, name, id);
     done()
@@ -72,10 +72,10 @@ fn remove(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 }
 
 fn take_pair(h: &mut Handle<'_, '_>, name: &[u8], id: &[u8]) -> Result<(), OpError> {
-    let found_id = look_up(h, NAME, name)?.ok_or(OpError::of(errno::ENOENT))?;
-    let found_name = look_up(h, ID, id)?.ok_or(OpError::of(errno::ENOENT))?;
+    let found_id = look_up(h, NAME, name)?.ok_or(OpError::new(errno::ENOENT))?;
+    let found_name = look_up(h, ID, id)?.ok_or(OpError::new(errno::ENOENT))?;
     if found_id != id || found_name != name {
-        return Err(OpError::of(errno::ESTALE));
+        return Err(OpError::new(errno::ESTALE));
     }
     h.remove_omap(&[NAME, name].concat());
     h.remove_omap(&[ID, id].concat());
@@ -85,10 +85,10 @@ fn take_pair(h: &mut Handle<'_, '_>, name: &[u8], id: &[u8]) -> Result<(), OpErr
 fn rename(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (from, to, id) = decode(input, |d| Ok((d.blob()?, d.blob()?, d.blob()?)))?;
     if look_up(h, NAME, to)?.is_some() {
-        return Err(OpError::of(errno::EEXIST));
+        return Err(OpError::new(errno::EEXIST));
     }
     if to.is_empty() || !is_id(id) {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     take_pair(h, from, id)?;
     set_pair(h, to, id);
@@ -102,16 +102,16 @@ fn state(h: &mut Handle<'_, '_>) -> u8 {
 /// EBUSY: the directory is in another state.
 fn state_assert(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let wanted = decode(input, |d| d.u8())?;
-    if state(h) == wanted { done() } else { Err(OpError::of(errno::EBUSY)) }
+    if state(h) == wanted { done() } else { Err(OpError::new(errno::EBUSY)) }
 }
 
 fn state_set(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     match decode(input, |d| d.u8())? {
         STATE_READY => {}
         // A directory that still has images stays open.
-        STATE_CLOSED if !h.omap_page(NAME, b"", 1).is_empty() => return Err(OpError::of(errno::EBUSY)),
+        STATE_CLOSED if !h.omap_page(NAME, b"", 1).is_empty() => return Err(OpError::new(errno::EBUSY)),
         STATE_CLOSED => {}
-        _ => return Err(OpError::of(errno::EINVAL)),
+        _ => return Err(OpError::new(errno::EINVAL)),
     }
     h.set_omap(STATE, input.to_vec());
     done()
@@ -124,7 +124,7 @@ fn is_id(id: &[u8]) -> bool {
 
 fn get_id(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
     if h.data().is_empty() {
-        return Err(OpError::of(errno::ENOENT));
+        return Err(OpError::new(errno::ENOENT));
     }
     let id = stored(h.data(), |d| d.blob().map(<[u8]>::to_vec))?;
     Ok(text(&id))
@@ -135,10 +135,10 @@ fn set_id(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     h.must_exist()?;
     let id = decode(input, |d| d.blob())?;
     if !is_id(id) {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     if !h.data().is_empty() {
-        return Err(OpError::of(errno::EEXIST));
+        return Err(OpError::new(errno::EEXIST));
     }
     h.write(0, text(id))?;
     done()
@@ -147,7 +147,7 @@ fn set_id(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 fn namespace_add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let key = [NAMESPACE, decode(input, |d| d.blob())?].concat();
     if h.omap(&key).is_some() {
-        return Err(OpError::of(errno::EEXIST));
+        return Err(OpError::new(errno::EEXIST));
     }
     h.set_omap(&key, Vec::new());
     done()

@@ -30,7 +30,7 @@ pub(super) const METHODS: &[Method] = &[
     write("op_features_set", |h, input| {
         let (bits, mask) = decode(input, |d| Ok((d.u64()?, d.u64()?)))?;
         if mask & !operation::ALL != 0 {
-            return Err(OpError::of(errno::EINVAL));
+            return Err(OpError::new(errno::EINVAL));
         }
         Operations::load(h)?.set(h, bits, mask);
         done()
@@ -67,16 +67,16 @@ fn create(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
         Ok((size, order, features, prefix, pool))
     })?;
     if features & !feature::ALL != 0 {
-        return Err(OpError::of(errno::ENOSYS));
+        return Err(OpError::new(errno::ENOSYS));
     }
     if features & feature::INTERNAL != 0 {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     if prefix.is_empty() || !ORDERS.contains(&order) || (features & feature::DATA_POOL != 0) != (pool >= 0) {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     if h.omap(b"size").is_some() {
-        return Err(OpError::of(errno::EEXIST));
+        return Err(OpError::new(errno::EEXIST));
     }
     h.set_omap(b"size", u64_bytes(size));
     h.set_omap(b"order", vec![order]);
@@ -94,7 +94,7 @@ fn create(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 
 /// A field as it is stored. ENOENT: it is no header.
 fn field(h: &mut Handle<'_, '_>, name: &str) -> Done {
-    h.omap(name.as_bytes()).map(|value| value.to_vec()).ok_or(OpError::of(errno::ENOENT))
+    h.omap(name.as_bytes()).map(|value| value.to_vec()).ok_or(OpError::new(errno::ENOENT))
 }
 
 fn get_size(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
@@ -117,7 +117,7 @@ fn set_size(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 }
 
 fn features(h: &mut Handle<'_, '_>) -> Result<u64, OpError> {
-    number(h, "features")?.ok_or(OpError::of(errno::ENOENT))
+    number(h, "features")?.ok_or(OpError::new(errno::ENOENT))
 }
 
 fn get_features(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
@@ -135,7 +135,7 @@ fn get_features(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 pub(super) fn require(h: &mut Handle<'_, '_>, wanted: u64) -> Result<(), OpError> {
     h.must_exist()?;
     let features = number(h, "features")?.unwrap_or(0);
-    if features & wanted == wanted { Ok(()) } else { Err(OpError::of(errno::ENOEXEC)) }
+    if features & wanted == wanted { Ok(()) } else { Err(OpError::new(errno::ENOEXEC)) }
 }
 
 fn set_features(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
@@ -144,7 +144,7 @@ fn set_features(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let mask = mask & feature::ALL;
     let (on, off) = (bits & mask, !bits & mask);
     if on & !feature::MUTABLE != 0 || off & !(feature::MUTABLE | feature::DEEP_FLATTEN) != 0 {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     set_bits(h, "features", bits, mask)
 }
@@ -164,7 +164,7 @@ fn get_data_pool(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
 fn get_striping(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
     h.must_exist()?;
     if number(h, "features")?.unwrap_or(0) & feature::STRIPING == 0 {
-        return Err(OpError::of(errno::ENOEXEC));
+        return Err(OpError::new(errno::ENOEXEC));
     }
     Ok([field(h, "stripe_unit")?, field(h, "stripe_count")?].concat())
 }
@@ -172,12 +172,12 @@ fn get_striping(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
 fn set_striping(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (unit, count) = decode(input, |d| Ok((d.u64()?, d.u64()?)))?;
     if features(h)? & feature::STRIPING == 0 {
-        return Err(OpError::of(errno::ENOEXEC));
+        return Err(OpError::new(errno::ENOEXEC));
     }
     let order = stored(&field(h, "order")?, |d| d.u8())?;
     let object = 1u64.checked_shl(order.into()).unwrap_or(0);
     if unit == 0 || unit > object || !object.is_multiple_of(unit) || count == 0 {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     h.set_omap(b"stripe_unit", u64_bytes(unit));
     h.set_omap(b"stripe_count", u64_bytes(count));

@@ -42,16 +42,16 @@ const SETTINGS: &[Method] = &[
 /// Methods that tools call for every image and every pool, of features that are not here: mirroring, groups, migration.
 /// The answers are those of a pool where nobody has ever used the feature.
 const NOT_HERE: &[Method] = &[
-    read("mirror_uuid_get", |_, _| Err(OpError::of(errno::ENOENT))),
-    read("mirror_mode_get", |_, _| Err(OpError::of(errno::ENOENT))),
-    read("mirror_image_get", |_, _| Err(OpError::of(errno::ENOENT))),
-    read("mirror_image_get_image_id", |_, _| Err(OpError::of(errno::ENOENT))),
-    write("mirror_image_remove", |_, _| Err(OpError::of(errno::ENOENT))),
+    read("mirror_uuid_get", |_, _| Err(OpError::new(errno::ENOENT))),
+    read("mirror_mode_get", |_, _| Err(OpError::new(errno::ENOENT))),
+    read("mirror_image_get", |_, _| Err(OpError::new(errno::ENOENT))),
+    read("mirror_image_get_image_id", |_, _| Err(OpError::new(errno::ENOENT))),
+    write("mirror_image_remove", |_, _| Err(OpError::new(errno::ENOENT))),
     // No image is being migrated.
     read("migration_get", |h, _| {
-        Err(OpError::of(if number(h, "features")?.is_some() { errno::EINVAL } else { errno::ENXIO }))
+        Err(OpError::new(if number(h, "features")?.is_some() { errno::EINVAL } else { errno::ENXIO }))
     }),
-    read("group_dir_list", |_, _| Err(OpError::of(errno::ENOENT))),
+    read("group_dir_list", |_, _| Err(OpError::new(errno::ENOENT))),
 ];
 
 /// The prefix of the keys of settings.
@@ -83,7 +83,7 @@ fn done() -> Done {
 /// The value of the key `prefix` + the input, or ENOENT.
 fn find(h: &mut Handle<'_, '_>, prefix: &[u8], input: &[u8]) -> Result<Bytes, OpError> {
     let key = [prefix, decode(input, |d| d.blob())?].concat();
-    h.omap(&key).ok_or(OpError::of(errno::ENOENT))
+    h.omap(&key).ok_or(OpError::new(errno::ENOENT))
 }
 
 /// Removes the key `prefix` + the input; ENOENT if there is none.

@@ -94,7 +94,7 @@ fn stored_len(h: &mut Handle<'_, '_>) -> Result<Option<u64>, OpError> {
     let head = h.bytes(0..HEAD_BYTES);
     let len = decode(&head, |d| d.u64())?;
     if bytes_of(len).checked_add(HEAD_BYTES) != Some(size) {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     Ok(Some(len))
 }
@@ -105,7 +105,7 @@ fn stored_len(h: &mut Handle<'_, '_>) -> Result<Option<u64>, OpError> {
 /// ENOENT; EINVAL: it is no map.
 fn whole<'a>(h: &'a Handle<'_, '_>) -> Result<(u64, &'a [u8]), OpError> {
     if h.data().is_empty() {
-        return Err(OpError::of(errno::ENOENT));
+        return Err(OpError::new(errno::ENOENT));
     }
     let read = |d: &mut Decoder<'_>| {
         let len = d.u64()?;
@@ -113,7 +113,7 @@ fn whole<'a>(h: &'a Handle<'_, '_>) -> Result<(u64, &'a [u8]), OpError> {
     };
     let ((len, bytes), states) =
         decode(h.data(), read).map(|read| (read, h.data().get(HEAD_BYTES as usize..)))?;
-    let states = states.filter(|states| states.len() == bytes).ok_or(OpError::of(errno::EINVAL))?;
+    let states = states.filter(|states| states.len() == bytes).ok_or(OpError::new(errno::EINVAL))?;
     Ok((len, states))
 }
 
@@ -141,7 +141,7 @@ fn decode_input(input: &[u8]) -> Result<(u64, &[u8]), OpError> {
 fn save(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (len, states) = decode_input(input)?;
     if len > OBJECTS_MAX {
-        return Err(OpError::of(errno::EFBIG));
+        return Err(OpError::new(errno::EFBIG));
     }
     h.write_full([&len.to_le_bytes(), states].concat())?;
     done()
@@ -155,13 +155,13 @@ fn too_long(len: u64) -> DecodeError {
 fn resize(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (len, state) = decode(input, |d| Ok((d.u64()?, d.u8()?)))?;
     if len > OBJECTS_MAX {
-        return Err(OpError::of(errno::EFBIG));
+        return Err(OpError::new(errno::EFBIG));
     }
     let old = stored_len(h)?.unwrap_or(0);
     let (kept, first) = (len.min(old), len.min(old) / 4);
     let mut bytes = h.bytes(HEAD_BYTES + first..HEAD_BYTES + bytes_of(old).max(first));
     if len < old && change(&mut bytes, len..old, |_| state) != (0..0) {
-        return Err(OpError::of(errno::ESTALE));
+        return Err(OpError::new(errno::ESTALE));
     }
     h.resize(HEAD_BYTES + bytes_of(len))?;
     h.write(0, len.to_le_bytes().to_vec())?;
@@ -189,9 +189,9 @@ fn update(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
         Ok((from, to, state, if d.bool()? { Some(d.u8()?) } else { None }))
     })?;
     // As Ceph: here alone an object that is not there is a wrong argument.
-    let len = stored_len(h)?.ok_or(OpError::of(errno::EINVAL))?;
+    let len = stored_len(h)?.ok_or(OpError::new(errno::EINVAL))?;
     if from > to || to > len {
-        return Err(OpError::of(errno::ERANGE));
+        return Err(OpError::new(errno::ERANGE));
     }
     let place = place_of(&(from..to));
     let mut bytes = h.bytes(HEAD_BYTES + place.start..HEAD_BYTES + place.end);

@@ -65,7 +65,7 @@ fn get_parent(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let id = decode(input, |d| d.u64())?;
     let mut parent = parent_of(h)?;
     if parent.as_ref().is_some_and(|parent| !parent.namespace.is_empty()) {
-        return Err(OpError::of(errno::EXDEV));
+        return Err(OpError::new(errno::EXDEV));
     }
     let mut overlap = parent.as_ref().and_then(|parent| parent.head_overlap);
     if id != NO_SNAP {
@@ -95,15 +95,15 @@ fn set_parent(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 /// EEXIST: it has a parent already. One that only snapshots still have may become the image's again.
 fn attach(h: &mut Handle<'_, '_>, parent: Parent, again: bool) -> Done {
     require(h, feature::LAYERING)?;
-    let size = number(h, "size")?.ok_or(OpError::of(errno::ENOENT))?;
+    let size = number(h, "size")?.ok_or(OpError::new(errno::ENOENT))?;
     let wanted = parent.head_overlap.unwrap_or(0);
     if !parent.exists() || wanted == 0 {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     if let Some(old) = Parent::load(h)? {
         let same = Parent { head_overlap: parent.head_overlap, ..old.clone() } == parent;
         if (old.head_overlap.is_some() || !same) && !again {
-            return Err(OpError::of(errno::EEXIST));
+            return Err(OpError::new(errno::EEXIST));
         }
     }
     Parent { head_overlap: Some(wanted.min(size)), ..parent }.store(h);
@@ -115,9 +115,9 @@ fn detach(h: &mut Handle<'_, '_>, is_old_form: bool) -> Done {
     require(h, feature::LAYERING)?;
     let features = number(h, "features")?.unwrap_or(0);
     let parent =
-        Parent::load(h)?.filter(|parent| parent.head_overlap.is_some()).ok_or(OpError::of(errno::ENOENT))?;
+        Parent::load(h)?.filter(|parent| parent.head_overlap.is_some()).ok_or(OpError::new(errno::ENOENT))?;
     if is_old_form && !parent.namespace.is_empty() {
-        return Err(OpError::of(errno::EXDEV));
+        return Err(OpError::new(errno::EXDEV));
     }
     let operations = Operations::load(h)?;
     let of_snaps: Vec<Snap> =
@@ -149,14 +149,14 @@ fn child_attach(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let mut snap = Snap::load(h, id)?;
     // One that is only kept for its clones gets no more of them.
     if snap.namespace.kind == kind::TRASH {
-        return Err(OpError::of(errno::ENOENT));
+        return Err(OpError::new(errno::ENOENT));
     }
     let mut all = children(h, id)?.unwrap_or_default();
     if all.contains(&child) {
-        return Err(OpError::of(errno::EEXIST));
+        return Err(OpError::new(errno::EEXIST));
     }
     let operations = Operations::load(h)?;
-    snap.children = snap.children.checked_add(1).ok_or(OpError::of(errno::E2BIG))?;
+    snap.children = snap.children.checked_add(1).ok_or(OpError::new(errno::E2BIG))?;
     all.push(child);
     all.sort_by(|a, b| a.rank().cmp(&b.rank()));
     h.set_omap(&children_key(id), Encoder::collect(|e| e.put(&all)));
@@ -169,7 +169,7 @@ fn child_detach(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (id, child) = decode(input, |d| Ok((d.u64()?, d.get::<Child>()?)))?;
     let mut snap = Snap::load(h, id)?;
     let mut all = children(h, id)?.unwrap_or_default();
-    let at = all.iter().position(|known| *known == child).ok_or(OpError::of(errno::ENOENT))?;
+    let at = all.iter().position(|known| *known == child).ok_or(OpError::new(errno::ENOENT))?;
     all.remove(at);
     let is_last = Snap::all(h)?.iter().all(|other| other.id == id || other.children == 0);
     let operations = Operations::load(h)?;
@@ -189,7 +189,7 @@ fn child_detach(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 fn children_list(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let id = decode(input, |d| d.u64())?;
     Snap::load(h, id)?;
-    let all = children(h, id)?.ok_or(OpError::of(errno::ENOENT))?;
+    let all = children(h, id)?.ok_or(OpError::new(errno::ENOENT))?;
     Ok(Encoder::collect(|e| e.put(&all)))
 }
 
@@ -215,7 +215,7 @@ fn add_child(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (key, child) = in_pool(input, true)?;
     let mut all = set_of(h, key)?.unwrap_or_default();
     if !all.insert(child) {
-        return Err(OpError::of(errno::EEXIST));
+        return Err(OpError::new(errno::EEXIST));
     }
     h.set_omap(key, Encoder::collect(|e| e.put(&all)));
     done()
@@ -223,9 +223,9 @@ fn add_child(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 
 fn remove_child(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (key, child) = in_pool(input, true)?;
-    let mut all = set_of(h, key)?.ok_or(OpError::of(errno::ENOENT))?;
+    let mut all = set_of(h, key)?.ok_or(OpError::new(errno::ENOENT))?;
     if !all.remove(&child) {
-        return Err(OpError::of(errno::ENOENT));
+        return Err(OpError::new(errno::ENOENT));
     }
     if all.is_empty() {
         h.remove_omap(key);
@@ -237,6 +237,6 @@ fn remove_child(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 
 fn get_children(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (key, _) = in_pool(input, false)?;
-    let all = set_of(h, key)?.ok_or(OpError::of(errno::ENOENT))?;
+    let all = set_of(h, key)?.ok_or(OpError::new(errno::ENOENT))?;
     Ok(Encoder::collect(|e| e.put(&all)))
 }

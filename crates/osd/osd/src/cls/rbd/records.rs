@@ -95,12 +95,12 @@ impl Snap {
 
     /// ENOENT if there is none.
     pub(super) fn load(h: &mut Handle<'_, '_>, id: u64) -> Result<Snap, OpError> {
-        Snap::find(h, id)?.ok_or(OpError::of(errno::ENOENT))
+        Snap::find(h, id)?.ok_or(OpError::new(errno::ENOENT))
     }
 
     /// The snapshot itself, not the image: EINVAL for that.
     pub(super) fn load_one(h: &mut Handle<'_, '_>, id: u64) -> Result<Snap, OpError> {
-        if id == NO_SNAP { Err(OpError::of(errno::EINVAL)) } else { Snap::load(h, id) }
+        if id == NO_SNAP { Err(OpError::new(errno::EINVAL)) } else { Snap::load(h, id) }
     }
 
     /// All of the image, by rising id.
@@ -191,7 +191,7 @@ const FEATURE_OPERATIONS: u64 = 0x100;
 
 impl Operations {
     pub(super) fn load(h: &mut Handle<'_, '_>) -> Result<Operations, OpError> {
-        let features = number(h, "features")?.ok_or(OpError::of(errno::ENOENT))?;
+        let features = number(h, "features")?.ok_or(OpError::new(errno::ENOENT))?;
         Ok(Operations { features, bits: number(h, "op_features")? })
     }
 

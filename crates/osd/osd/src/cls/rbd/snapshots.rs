@@ -46,21 +46,21 @@ fn add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
         Ok((name, id, if d.is_empty() { Namespace::default() } else { d.get()? }))
     })?;
     if namespace.kind > kind::MIRROR {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
-    let newest = number(h, "snap_seq")?.ok_or(OpError::of(errno::ENOENT))?;
+    let newest = number(h, "snap_seq")?.ok_or(OpError::new(errno::ENOENT))?;
     if id < newest {
-        return Err(OpError::of(errno::ESTALE));
+        return Err(OpError::new(errno::ESTALE));
     }
-    let size = number(h, "size")?.ok_or(OpError::of(errno::ENOENT))?;
+    let size = number(h, "size")?.ok_or(OpError::new(errno::ENOENT))?;
     let flags = number(h, "flags")?.unwrap_or(0);
     let limit = number(h, "snap_limit")?.unwrap_or(u64::MAX);
     let all = Snap::all(h)?;
     if all.iter().any(|old| old.id == id || (old.name == name && old.namespace == namespace)) {
-        return Err(OpError::of(errno::EEXIST));
+        return Err(OpError::new(errno::EEXIST));
     }
     if all.len() as u64 >= limit {
-        return Err(OpError::of(errno::EDQUOT));
+        return Err(OpError::new(errno::EDQUOT));
     }
     let parent_overlap = Parent::load(h)?.and_then(|parent| parent.head_overlap);
     let time = h.now();
@@ -85,7 +85,7 @@ fn remove(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let id = decode(input, |d| d.u64())?;
     let snap = Snap::load(h, id)?;
     if snap.protection != protection::NONE || snap.children > 0 {
-        return Err(OpError::of(errno::EBUSY));
+        return Err(OpError::new(errno::EBUSY));
     }
     let others = Snap::all(h)?;
     let others = others.iter().filter(|other| other.id != id);
@@ -109,7 +109,7 @@ fn remove(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 fn rename(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (id, name) = decode(input, |d| Ok((d.u64()?, d.blob()?.to_vec())))?;
     if Snap::all(h)?.iter().any(|old| old.name == name && old.namespace.kind == kind::USER) {
-        return Err(OpError::of(errno::EEXIST));
+        return Err(OpError::new(errno::EEXIST));
     }
     let mut snap = Snap::load(h, id)?;
     snap.name = name;
@@ -122,10 +122,10 @@ fn trash_add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let id = decode(input, |d| d.u64())?;
     let mut snap = Snap::load(h, id)?;
     if snap.protection != protection::NONE {
-        return Err(OpError::of(errno::EBUSY));
+        return Err(OpError::new(errno::EBUSY));
     }
     if snap.namespace.kind == kind::TRASH {
-        return Err(OpError::of(errno::EEXIST));
+        return Err(OpError::new(errno::EEXIST));
     }
     let operations = Operations::load(h)?;
     snap.namespace = Namespace::trash(&snap.name, snap.namespace.kind);
@@ -152,7 +152,7 @@ fn get(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 
 /// The newest id that was given, and all snapshots, the newest first.
 fn context(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
-    let newest = number(h, "snap_seq")?.ok_or(OpError::of(errno::ENOENT))?;
+    let newest = number(h, "snap_seq")?.ok_or(OpError::new(errno::ENOENT))?;
     let all = Snap::all(h)?;
     Ok(Encoder::collect(|e| {
         e.u64(newest);
@@ -169,7 +169,7 @@ fn set_limit(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
         return done();
     }
     if (Snap::all(h)?.len() as u64) > limit {
-        return Err(OpError::of(errno::ERANGE));
+        return Err(OpError::new(errno::ERANGE));
     }
     h.set_omap(b"snap_limit", u64_bytes(limit));
     done()
@@ -179,7 +179,7 @@ fn protection(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let id = decode(input, |d| d.u64())?;
     let snap = Snap::load_one(h, id)?;
     if snap.protection > protection::PROTECTED {
-        return Err(OpError::of(errno::EIO));
+        return Err(OpError::new(errno::EIO));
     }
     Ok(vec![snap.protection])
 }
@@ -188,7 +188,7 @@ fn protect(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (id, status) = decode(input, |d| Ok((d.u64()?, d.u8()?)))?;
     require(h, feature::LAYERING)?;
     if status > protection::PROTECTED || id == NO_SNAP {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     let mut snap = Snap::load(h, id)?;
     snap.protection = status;

@@ -40,7 +40,7 @@ fn key(id: &[u8]) -> Vec<u8> {
 fn add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (id, spec) = decode(input, |d| Ok((d.blob()?, d.get::<Spec>()?)))?;
     if h.omap(&key(id)).is_some() {
-        return Err(OpError::of(errno::EEXIST));
+        return Err(OpError::new(errno::EEXIST));
     }
     h.set_omap(&key(id), Encoder::collect(|e| e.put(&spec)));
     done()
@@ -49,13 +49,13 @@ fn add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 /// ESTALE: it is neither in the state that is expected nor in the new one.
 fn set_state(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (id, state, expected) = decode(input, |d| Ok((d.blob()?, d.u8()?, d.u8()?)))?;
-    let value = h.omap(&key(id)).ok_or(OpError::of(errno::ENOENT))?;
+    let value = h.omap(&key(id)).ok_or(OpError::new(errno::ENOENT))?;
     let mut spec: Spec = stored(&value, |d| d.get())?;
     if spec.state == expected {
         spec.state = state;
         h.set_omap(&key(id), Encoder::collect(|e| e.put(&spec)));
     } else if spec.state != state {
-        return Err(OpError::of(errno::ESTALE));
+        return Err(OpError::new(errno::ESTALE));
     }
     done()
 }

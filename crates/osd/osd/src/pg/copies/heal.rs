@@ -179,10 +179,10 @@ impl Pg {
         let serves =
             matches!(self.peer.machine().phase(), Phase::Active | Phase::Replica { .. } | Phase::Stray);
         if !serves || read.len > READ_BYTES_MAX {
-            return answer(head, Err(OpError::of(errno::EAGAIN)));
+            return answer(head, Err(OpError::new(errno::EAGAIN)));
         }
         if !self.peer.contains(&read.oid) {
-            return answer(head, Err(OpError::of(errno::EINVAL)));
+            return answer(head, Err(OpError::new(errno::EINVAL)));
         }
         let data = osd.store.read(&read.oid, read.off, read.len.into()).await;
         answer(head, data.map_err(OpError::from))

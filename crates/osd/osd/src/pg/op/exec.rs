@@ -235,7 +235,7 @@ pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome
 /// Why nothing of a client's request is executed: it has no operations, or calls a method that is unknown.
 fn refusal(osd: &OsdShard, op: &ClientOp) -> Result<(), OpError> {
     if op.request.ops.is_empty() {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     cls::refusal(osd, op)
 }
@@ -251,7 +251,7 @@ fn keeps_result(code: u16) -> bool {
 /// Executes a request with writes against the object as it is now.
 pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<Box<Plan>, OpError> {
     if payload_bytes(&op.request.ops) != op.data.len() as u64 {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     refusal(osd, op)?;
     let context = pg.ops.snaps.context(op)?;
@@ -333,7 +333,7 @@ pub(crate) type Told = (i32, Payload);
 
 /// The same, if there is room left for the output.
 fn charge_output(left: &mut u64, told: Told) -> Result<Told, OpError> {
-    *left = left.checked_sub(told.1.len() as u64).ok_or(OpError::of(errno::EMSGSIZE))?;
+    *left = left.checked_sub(told.1.len() as u64).ok_or(OpError::new(errno::EMSGSIZE))?;
     Ok(told)
 }
 
@@ -345,7 +345,7 @@ pub(in crate::pg) fn returns_all(op: &ClientOp) -> bool {
 /// The answer of one operation of a write, if it is not too long for a client that wants all of them.
 fn bounded_output(op: &ClientOp, told: Told) -> Result<Told, OpError> {
     let is_too_long = returns_all(op) && told.1.len() > WRITE_OUTPUT_BYTES_MAX;
-    if is_too_long { Err(OpError::of(errno::EOVERFLOW)) } else { Ok(told) }
+    if is_too_long { Err(OpError::new(errno::EOVERFLOW)) } else { Ok(told) }
 }
 
 async fn read_op(
@@ -356,7 +356,7 @@ async fn read_op(
     op: &OsdOp,
     left: u64,
 ) -> Result<Payload, OpError> {
-    let found = meta.ok_or(OpError::of(errno::ENOENT));
+    let found = meta.ok_or(OpError::new(errno::ENOENT));
     match op.code {
         ops::READ => {
             let meta = found?;
@@ -367,7 +367,7 @@ async fn read_op(
         ops::SPARSE_READ => Box::pin(sparse::read(objects, oid, found?.size, op, left)).await,
         ops::STAT => found.map(|m| stat_output(m.size, m.mtime)),
         ops::ASSERT_VER => assert_version(op, found?.user_version),
-        _ => Err(OpError::of(errno::EOPNOTSUPP)),
+        _ => Err(OpError::new(errno::EOPNOTSUPP)),
     }
 }
 
@@ -382,7 +382,7 @@ async fn admit_read(osd: &OsdShard, client: &ClientOp, op: &OsdOp, size: u64) {
 /// Fails unless the object has the version that the operation names.
 fn assert_version(op: &OsdOp, have: u64) -> Result<Payload, OpError> {
     match op.assert_ver().ver {
-        0 => Err(OpError::of(errno::EINVAL)),
+        0 => Err(OpError::new(errno::EINVAL)),
         want if want == have => Ok(Payload::new()),
         want => Err(wrong_version(want, have)),
     }
@@ -390,7 +390,7 @@ fn assert_version(op: &OsdOp, have: u64) -> Result<Payload, OpError> {
 
 /// The error of whoever wants another version of an object than it has.
 pub(in crate::pg) fn wrong_version(want: u64, have: u64) -> OpError {
-    OpError::of(if want < have { errno::ERANGE } else { errno::EOVERFLOW })
+    OpError::new(if want < have { errno::ERANGE } else { errno::EOVERFLOW })
 }
 
 pub(in crate::pg) async fn read_bytes(
@@ -404,7 +404,7 @@ pub(in crate::pg) async fn read_bytes(
     let to_end = size.saturating_sub(extent.offset);
     let len = if extent.length == 0 { to_end } else { extent.length.min(to_end) };
     if len > left {
-        return Err(OpError::of(errno::EMSGSIZE));
+        return Err(OpError::new(errno::EMSGSIZE));
     }
     if len == 0 {
         return Ok(Payload::new());
@@ -491,7 +491,7 @@ impl<'a> ObjectState<'a> {
     async fn read(&self, objects: Objects<'_>, client: &ClientOp, op: &OsdOp) -> Result<Payload, OpError> {
         let is_changed = !self.steps.is_empty();
         match op.code {
-            ops::STAT if is_changed && !self.exists => Err(OpError::of(errno::ENOENT)),
+            ops::STAT if is_changed && !self.exists => Err(OpError::new(errno::ENOENT)),
             ops::STAT if is_changed => Ok(stat_output(self.size, self.mtime)),
             ops::READ => {
                 admit_read(objects.osd, client, op, self.size).await;
@@ -533,7 +533,7 @@ impl<'a> ObjectState<'a> {
         let extent = op.extent();
         match op.code {
             ops::WRITE | ops::WRITE_FULL | ops::APPEND if extent.length != data.len() as u64 => {
-                Err(OpError::of(errno::EINVAL))
+                Err(OpError::new(errno::EINVAL))
             }
             ops::WRITE => self.write(extent.offset, data),
             ops::APPEND => self.write(self.size, data),
@@ -548,12 +548,12 @@ impl<'a> ObjectState<'a> {
                 Ok(())
             }
             ops::ZERO => self.zero(extent.offset, extent.length),
-            ops::DELETE if !self.exists => Err(OpError::of(errno::ENOENT)),
+            ops::DELETE if !self.exists => Err(OpError::new(errno::ENOENT)),
             ops::DELETE => {
                 self.remove();
                 Ok(())
             }
-            ops::CREATE if self.exists && op.flags & flags::op::EXCL != 0 => Err(OpError::of(errno::EEXIST)),
+            ops::CREATE if self.exists && op.flags & flags::op::EXCL != 0 => Err(OpError::new(errno::EEXIST)),
             // Also of one that is there: `rados touch` sets its time.
             ops::CREATE => {
                 self.steps.push(Step::Touch);
@@ -564,7 +564,7 @@ impl<'a> ObjectState<'a> {
                 self.touch();
                 Ok(())
             }
-            _ => Err(OpError::of(errno::EOPNOTSUPP)),
+            _ => Err(OpError::new(errno::EOPNOTSUPP)),
         }
     }
 
@@ -622,7 +622,7 @@ impl<'a> ObjectState<'a> {
 
     pub(crate) fn write(&mut self, off: u64, data: Payload) -> Result<(), OpError> {
         if data.len() as u64 > WRITE_BYTES_MAX {
-            return Err(OpError::of(errno::EMSGSIZE));
+            return Err(OpError::new(errno::EMSGSIZE));
         }
         self.write_unlimited(off, data)
     }
@@ -632,7 +632,7 @@ impl<'a> ObjectState<'a> {
         let len = data.len() as u64;
         self.written = self.written.saturating_add(len);
         if self.written > REQUEST_BYTES_MAX {
-            return Err(OpError::of(errno::EMSGSIZE));
+            return Err(OpError::new(errno::EMSGSIZE));
         }
         let end = range_end(off, len)?;
         if len == 0 {
@@ -651,5 +651,5 @@ impl<'a> ObjectState<'a> {
 /// The end of a range that an object may have. As in Ceph, not even an empty range begins at the largest size.
 fn range_end(off: u64, len: u64) -> Result<u64, OpError> {
     let end = off.checked_add(len).filter(|end| off < OBJECT_BYTES_MAX && *end <= OBJECT_BYTES_MAX);
-    end.ok_or(OpError::of(errno::EFBIG))
+    end.ok_or(OpError::new(errno::EFBIG))
 }

@@ -44,7 +44,7 @@ pub(crate) async fn execute(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome {
 }
 
 async fn page(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<(i32, PgNlsReply), OpError> {
-    let [request] = op.request.ops.as_slice() else { return Err(OpError::of(errno::EOPNOTSUPP)) };
+    let [request] = op.request.ops.as_slice() else { return Err(OpError::new(errno::EOPNOTSUPP)) };
     let (filter, cursor) = decode_request(request, &op.data.to_vec())?;
     if cursor.max {
         return Ok((END_OF_PG, PgNlsReply { next: HObject::max(), entries: Vec::new() }));
@@ -77,9 +77,9 @@ fn decode_request(request: &OsdOp, input: &[u8]) -> Result<(Option<Filter>, HObj
     let filter = match request.code {
         ops::PGNLS => None,
         ops::PGNLS_FILTER => Some(Filter::decode(&mut d)?),
-        _ => return Err(OpError::of(errno::EOPNOTSUPP)),
+        _ => return Err(OpError::new(errno::EOPNOTSUPP)),
     };
-    let cursor = PgNlsArg::decode(d.rest()).map_err(|_| OpError::of(errno::EINVAL))?.cursor;
+    let cursor = PgNlsArg::decode(d.rest()).map_err(|_| OpError::new(errno::EINVAL))?.cursor;
     Ok((filter, cursor))
 }
 
@@ -93,12 +93,12 @@ struct Filter {
 impl Filter {
     /// Behind the name of a class and a method, which say nothing, are the filter's name and what that one takes.
     fn decode(d: &mut Decoder<'_>) -> Result<Filter, OpError> {
-        let mut word = || d.blob().map(<[u8]>::to_vec).map_err(|_| OpError::of(errno::EINVAL));
+        let mut word = || d.blob().map(<[u8]>::to_vec).map_err(|_| OpError::new(errno::EINVAL));
         let (_, _, name) = (word()?, word()?, word()?);
         if name != b"plain" && name != b"hello.hello" {
             let class = name.split(|byte| *byte == b'.').next().filter(|class| class.len() < name.len());
             let is_barred = class.is_some_and(|class| !class.is_empty() && !cls::is_known(class));
-            return Err(OpError::of(if is_barred { errno::EPERM } else { errno::EINVAL }));
+            return Err(OpError::new(if is_barred { errno::EPERM } else { errno::EINVAL }));
         }
         Ok(Filter { xattr: word()?, value: word()? })
     }

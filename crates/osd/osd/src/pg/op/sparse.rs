@@ -33,7 +33,7 @@ pub(in crate::pg) async fn read(
 ) -> Result<Payload, OpError> {
     let wanted = wanted(op, size);
     if wanted.end - wanted.start > left {
-        return Err(OpError::of(errno::EMSGSIZE));
+        return Err(OpError::new(errno::EMSGSIZE));
     }
     let (extents, data) = find_extents(objects, oid, size, wanted, true).await?;
     Ok(answer(&extents, &data))

@@ -55,7 +55,7 @@ impl Pg {
         match self.on(osd, Event::Ordered { attempt, epoch: head.epoch, order }) {
             Then::CarryOut { generation, info } => Ok((generation, info.map(|info| *info))),
             Then::Refuse(errno) => Err(errno.into()),
-            Then::Nothing | Then::Answer | Then::Push | Then::PushUndone => Err(OpError::of(errno::EAGAIN)),
+            Then::Nothing | Then::Answer | Then::Push | Then::PushUndone => Err(OpError::new(errno::EAGAIN)),
         }
     }
 
@@ -68,7 +68,7 @@ impl Pg {
     ) -> Result<(), OpError> {
         match self.on(osd, Event::CarriedOut { generation, activates }) {
             Then::Answer => Ok(()),
-            _ => Err(OpError::of(errno::EAGAIN)),
+            _ => Err(OpError::new(errno::EAGAIN)),
         }
     }
 
@@ -102,7 +102,7 @@ impl Pg {
                 && !txn.forget_pg
                 && txn.objects().all(|oid| self.peer.contains(oid));
             if !is_push {
-                return Err(OpError::of(errno::EINVAL));
+                return Err(OpError::new(errno::EINVAL));
             }
             let txn = Transaction { bits: self.peer.bits.get(), ..txn.into_txn() };
             self.carry_out(osd, txn, generation, |_| {}).await?;
@@ -122,7 +122,7 @@ impl Pg {
         let result = async {
             let (generation, _) = self.take_order(osd, head, Order::Activate { last_epoch_started })?;
             if !self.fits(&activate) {
-                return Err(OpError::of(errno::EINVAL));
+                return Err(OpError::new(errno::EINVAL));
             }
             let new = NewLog::from(activate);
             let txn = new.transaction(self.peer.transaction(), &self.peer.log.borrow());
@@ -184,7 +184,7 @@ impl Pg {
             }
             submitted => submitted,
         };
-        let commit = submitted?.ok_or(OpError::of(errno::EAGAIN))?;
+        let commit = submitted?.ok_or(OpError::new(errno::EAGAIN))?;
         note(&mut self.peer.log.borrow_mut());
         let result = commit.await;
         if let Err(error) = &result {

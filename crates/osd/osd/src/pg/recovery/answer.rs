@@ -50,19 +50,19 @@ impl Pg {
         let result = async {
             let (generation, _) = self.take_order(osd, head, Order::Push)?;
             if complete_to > self.peer.last_update() || complete_to == Eversion::ZERO {
-                return Err(OpError::of(errno::EINVAL));
+                return Err(OpError::new(errno::EINVAL));
             }
             let info = self.peer.info();
             let goes_back = info.last_backfill.as_ref().is_none_or(|last| last_backfill < *last);
             if goes_back || complete_to < info.complete_to {
-                return Err(OpError::of(errno::EINVAL));
+                return Err(OpError::new(errno::EINVAL));
             }
             let advance = |info: &mut PgInfo| {
                 (info.complete_to, info.last_backfill) = (complete_to, Some(last_backfill));
             };
             self.write_down(osd, advance).await?;
             self.carried_out(osd, generation, false)?;
-            if is_backfillfull(osd) { Err(OpError::of(errno::ENOSPC)) } else { Ok(()) }
+            if is_backfillfull(osd) { Err(OpError::new(errno::ENOSPC)) } else { Ok(()) }
         };
         ack(head, result.await)
     }
@@ -77,12 +77,12 @@ impl Pg {
                 return Ok(());
             }
             if want == Reserve::Backfill && is_backfillfull(osd) {
-                return Err(OpError::of(errno::ENOSPC));
+                return Err(OpError::new(errno::ENOSPC));
             }
             if self.recovery.granted.borrow().is_some() {
                 return Ok(()); // the answer was lost
             }
-            let place = reserve::remote(osd).await.ok_or(OpError::of(errno::EBUSY))?;
+            let place = reserve::remote(osd).await.ok_or(OpError::new(errno::EBUSY))?;
             self.carried_out(osd, generation, false)?;
             self.recovery.granted.replace(Some(place));
             Ok(())
@@ -100,7 +100,7 @@ impl Pg {
         let PgStray { head, from } = stray;
         let peering = self.peer.machine();
         let may_go = self.peer.is_clean() && head.epoch <= osd.epoch() && !peering.is_needed(from);
-        ack(head, if may_go { Ok(()) } else { Err(OpError::of(errno::EAGAIN)) })
+        ack(head, if may_go { Ok(()) } else { Err(OpError::new(errno::EAGAIN)) })
     }
 }
 

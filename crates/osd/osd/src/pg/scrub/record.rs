@@ -48,7 +48,7 @@ impl Pg {
         let PgScrubbed { head, scrubs } = ended;
         let written = match self.follows(&head) {
             true => self.write_scrubs(osd, scrubs).await,
-            false => Err(OpError::of(errno::EAGAIN)),
+            false => Err(OpError::new(errno::EAGAIN)),
         };
         Message::of(&PgAck { head, result: written.err().map_or(0, |error| error.report()) })
     }

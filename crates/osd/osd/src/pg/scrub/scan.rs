@@ -219,7 +219,7 @@ impl Pg {
         let PgScrub { head, version, deep, from, to } = ask;
         let page = async {
             if !self.follows(&head) || self.peer.last_update() < version {
-                return Err(OpError::of(errno::EAGAIN));
+                return Err(OpError::new(errno::EAGAIN));
             }
             Ok(scan(osd, self, from, &to, deep).await?)
         };
@@ -234,12 +234,12 @@ impl Pg {
         let PgFetch { head, oid, from } = ask;
         let object = async {
             if !self.follows(&head) {
-                return Err(OpError::of(errno::EAGAIN));
+                return Err(OpError::new(errno::EAGAIN));
             }
             if !self.peer.contains(&oid) {
-                return Err(OpError::of(errno::EINVAL));
+                return Err(OpError::new(errno::EINVAL));
             }
-            let meta = own_store(osd).stat(&oid).await?.ok_or(OpError::of(errno::ENOENT))?;
+            let meta = own_store(osd).stat(&oid).await?.ok_or(OpError::new(errno::ENOENT))?;
             let has_omap = meta.has_omap;
             let object = |header, entries, more| PgObject { head, result: 0, meta, header, entries, more };
             let Some(start) = from else {

@@ -31,7 +31,7 @@ pub(in crate::pg) async fn step(
     let chunk = if wanted.chunk_bytes == 0 { len } else { wanted.chunk_bytes.into() };
     let output = (len / chunk).saturating_mul(size_of::<u64>() as u64);
     if output > state.left {
-        return Err(OpError::of(errno::EMSGSIZE));
+        return Err(OpError::new(errno::EMSGSIZE));
     }
     if output > ANSWER_BYTES {
         client_op.acquire_more(objects.osd).await;
@@ -56,7 +56,7 @@ fn len_of(wanted: &Checksum, size: u64) -> Result<Option<u64>, OpError> {
     let Checksum { offset, length, chunk_bytes, .. } = *wanted;
     let is_odd = |length: u64| chunk_bytes != 0 && !length.is_multiple_of(chunk_bytes.into());
     if is_odd(length) || chunk_bytes != 0 && length == 0 {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     if (offset, length) == (0, 0) {
         return Ok(Some(size));
@@ -65,7 +65,7 @@ fn len_of(wanted: &Checksum, size: u64) -> Result<Option<u64>, OpError> {
         return Ok(None);
     }
     let length = length.min(size - offset);
-    if is_odd(length) { Err(OpError::of(errno::EINVAL)) } else { Ok(Some(length)) }
+    if is_odd(length) { Err(OpError::new(errno::EINVAL)) } else { Ok(Some(length)) }
 }
 
 /// Checksums of chunk after chunk.
@@ -114,7 +114,7 @@ impl Sum {
             checksum::CRC32C => short().map(Sum::Crc32c),
             _ => None,
         };
-        sum.ok_or(OpError::of(errno::EINVAL))
+        sum.ok_or(OpError::new(errno::EINVAL))
     }
 
     fn add(&mut self, bytes: &[u8]) {
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(len(1016, 16, 8), Ok(Some(8)));
         assert_eq!(len(1000, 100, 0), Ok(Some(24)));
         for (offset, length, chunk) in [(1020, 16, 8), (0, 0, 8), (0, 15, 8)] {
-            assert_eq!(len(offset, length, chunk), Err(OpError::of(errno::EINVAL)));
+            assert_eq!(len(offset, length, chunk), Err(OpError::new(errno::EINVAL)));
         }
         assert_eq!(len(1024, 16, 8), Ok(None));
         assert_eq!(len(5000, 0, 0), Ok(None));

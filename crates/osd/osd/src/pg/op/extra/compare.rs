@@ -16,12 +16,12 @@ fn holds(cmp_op: u8, given_to_stored: Ordering) -> Result<bool, OpError> {
         compare::GTE => given_to_stored != Ordering::Less,
         compare::LT => given_to_stored == Ordering::Less,
         compare::LTE => given_to_stored != Ordering::Greater,
-        _ => return Err(OpError::of(errno::EINVAL)),
+        _ => return Err(OpError::new(errno::EINVAL)),
     })
 }
 
 fn verdict(holds: bool) -> Result<(), OpError> {
-    if holds { Ok(()) } else { Err(OpError::of(errno::ECANCELED)) }
+    if holds { Ok(()) } else { Err(OpError::new(errno::ECANCELED)) }
 }
 
 /// CMP_XATTR: numbers are stored as decimal text; an attribute that is not there is empty, or 0.
@@ -32,10 +32,10 @@ pub(in crate::pg) fn xattr(how: &Xattr, given: &[u8], stored: &[u8]) -> Result<(
             let given = given
                 .first_chunk()
                 .map(|bytes| u64::from_le_bytes(*bytes))
-                .ok_or(OpError::of(errno::EINVAL))?;
+                .ok_or(OpError::new(errno::EINVAL))?;
             given.cmp(&number(stored))
         }
-        _ => return Err(OpError::of(errno::EINVAL)),
+        _ => return Err(OpError::new(errno::EINVAL)),
     };
     verdict(holds(how.cmp_op, order)?)
 }
@@ -49,7 +49,7 @@ fn number(text: &[u8]) -> u64 {
 /// The comparison of an OMAP_CMP: Ceph knows only three of them.
 pub(in crate::pg) fn omap_op(cmp_op: i32) -> Result<u8, OpError> {
     let known = u8::try_from(cmp_op).ok().filter(|op| [compare::EQ, compare::LT, compare::GT].contains(op));
-    known.ok_or(OpError::of(errno::EINVAL))
+    known.ok_or(OpError::new(errno::EINVAL))
 }
 
 /// One value of OMAP_CMP, where it is told how the stored one relates to the given one.
@@ -63,7 +63,7 @@ pub(in crate::pg) fn extent(given: &Payload, stored: &Payload) -> Result<(), OpE
     const ERRNO_MAX: i32 = 4095;
     match difference(given, stored) {
         None => Ok(()),
-        Some(at) => Err(OpError::of(-ERRNO_MAX - i32::try_from(at).unwrap_or(i32::MAX - ERRNO_MAX))),
+        Some(at) => Err(OpError::new(-ERRNO_MAX - i32::try_from(at).unwrap_or(i32::MAX - ERRNO_MAX))),
     }
 }
 
@@ -101,25 +101,25 @@ mod tests {
     #[test]
     fn the_given_value_is_on_the_left() {
         assert_eq!(cmp(compare::GT, compare::MODE_STRING, b"b", b"a"), Ok(()));
-        assert_eq!(cmp(compare::GT, compare::MODE_STRING, b"a", b"a"), Err(OpError::of(errno::ECANCELED)));
+        assert_eq!(cmp(compare::GT, compare::MODE_STRING, b"a", b"a"), Err(OpError::new(errno::ECANCELED)));
         assert_eq!(cmp(compare::LTE, compare::MODE_STRING, b"a", b"a"), Ok(()));
         assert_eq!(cmp(compare::LT, compare::MODE_U64, &9u64.to_le_bytes(), b"10"), Ok(()));
         assert_eq!(
             cmp(compare::NE, compare::MODE_U64, &0u64.to_le_bytes(), b""),
-            Err(OpError::of(errno::ECANCELED))
+            Err(OpError::new(errno::ECANCELED))
         );
-        assert_eq!(cmp(compare::EQ, compare::MODE_U64, b"short", b""), Err(OpError::of(errno::EINVAL)));
-        assert_eq!(cmp(0, compare::MODE_STRING, b"", b""), Err(OpError::of(errno::EINVAL)));
-        assert_eq!(cmp(compare::EQ, 9, b"", b""), Err(OpError::of(errno::EINVAL)));
+        assert_eq!(cmp(compare::EQ, compare::MODE_U64, b"short", b""), Err(OpError::new(errno::EINVAL)));
+        assert_eq!(cmp(0, compare::MODE_STRING, b"", b""), Err(OpError::new(errno::EINVAL)));
+        assert_eq!(cmp(compare::EQ, 9, b"", b""), Err(OpError::new(errno::EINVAL)));
     }
 
     #[test]
     fn omap_values_are_on_the_right() {
         assert_eq!(omap(compare::GT, b"a", b"b"), Ok(()));
-        assert_eq!(omap(compare::EQ, b"a", b"b"), Err(OpError::of(errno::ECANCELED)));
+        assert_eq!(omap(compare::EQ, b"a", b"b"), Err(OpError::new(errno::ECANCELED)));
         assert_eq!(omap_op(compare::LT.into()), Ok(compare::LT));
         for unknown in [-1, compare::NE.into(), compare::GTE.into(), compare::LTE.into(), 257] {
-            assert_eq!(omap_op(unknown), Err(OpError::of(errno::EINVAL)), "{unknown}");
+            assert_eq!(omap_op(unknown), Err(OpError::new(errno::EINVAL)), "{unknown}");
         }
     }
 
@@ -127,9 +127,9 @@ mod tests {
     fn the_first_difference_is_told() {
         let extent = |given: &[u8], stored: &[u8]| extent(&payload(given, 99), &payload(stored, 99));
         assert_eq!(extent(b"abc", b"abcd"), Ok(()));
-        assert_eq!(extent(b"abc", b"abd"), Err(OpError::of(-4097)));
+        assert_eq!(extent(b"abc", b"abd"), Err(OpError::new(-4097)));
         assert_eq!(extent(b"ab\0", b"ab"), Ok(()));
-        assert_eq!(extent(b"x", b""), Err(OpError::of(-4095)));
+        assert_eq!(extent(b"x", b""), Err(OpError::new(-4095)));
     }
 
     /// In chunks of so many bytes.

@@ -55,7 +55,7 @@ pub(in crate::pg) async fn from(
         && locator.nspace == oid.nspace
         && locator.key == oid.key;
     if is_itself {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     let pool = client(osd).await?.pool_by_id(locator.pool).map_err(copy_error)?;
     let pool = pool
@@ -65,7 +65,7 @@ pub(in crate::pg) async fn from(
         .with_timeout(Some(TIMEOUT));
     let (source, size) = Source::open(pool, name, wish.src_version).await?;
     if size > REQUEST_BYTES_MAX {
-        return Err(OpError::of(errno::EFBIG));
+        return Err(OpError::new(errno::EFBIG));
     }
     if size > WHOLE_OBJECT_BYTES {
         client_op.acquire_more(osd).await;
@@ -76,7 +76,7 @@ pub(in crate::pg) async fn from(
         let mut reply = source.ask(OsdOp::read(data.len() as u64, left), Vec::new()).await?;
         let piece = reply.take_data(1);
         if piece.is_empty() {
-            return Err(OpError::of(errno::EAGAIN));
+            return Err(OpError::new(errno::EAGAIN));
         }
         data.append(&piece);
     }
@@ -110,7 +110,7 @@ impl Source {
             return Err(wrong_version(version, stat.user_version));
         }
         let out = stat.take_data(0).to_vec();
-        let size = Decoder::new(&out, "stat").u64().map_err(|_| OpError::of(errno::EIO))?;
+        let size = Decoder::new(&out, "stat").u64().map_err(|_| OpError::new(errno::EIO))?;
         Ok((Source { pool, name, version: stat.user_version }, size))
     }
 
@@ -134,7 +134,7 @@ impl Source {
             self.ask(OsdOp::with_payload(ops::GET_XATTRS, 0), Vec::new()).await?.take_data(1).to_vec();
         let xattrs_len = xattrs.len();
         let xattrs = Decoder::all(&xattrs, "xattrs", |d| d.map(8, |d| d.blob(), |d| d.blob()));
-        for (name, value) in xattrs.map_err(|_| OpError::of(errno::EIO))? {
+        for (name, value) in xattrs.map_err(|_| OpError::new(errno::EIO))? {
             state.set_xattr(name, Bytes::from(value.to_vec()))?;
         }
         let header = self.ask(OsdOp::with_payload(ops::OMAP_GET_HEADER, 0), Vec::new()).await?.take_data(1);
@@ -158,7 +158,7 @@ impl Source {
                 let own = |d: &mut Decoder<'_>| Ok(d.blob()?.to_vec());
                 Ok((d.map(8, own, own)?, d.bool()?))
             };
-            let (entries, more) = Decoder::all(&page, "omap", read).map_err(|_| OpError::of(errno::EIO))?;
+            let (entries, more) = Decoder::all(&page, "omap", read).map_err(|_| OpError::new(errno::EIO))?;
             drop(page);
             let Some((last, _)) = entries.last() else { return Ok(()) };
             after.clone_from(last);
@@ -166,7 +166,7 @@ impl Source {
             state.change_omap(Step::SetOmap { entries: entries.collect() });
             // It is written as a whole: what no member could be sent is not collected.
             if state.is_too_long() {
-                return Err(OpError::of(errno::EFBIG));
+                return Err(OpError::new(errno::EFBIG));
             }
             if !more {
                 return Ok(());

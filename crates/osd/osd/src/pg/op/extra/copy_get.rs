@@ -169,6 +169,6 @@ mod tests {
         assert_eq!(bytes, b"\x01\x01\x10\0\0\0\x01\x07\0\0\0\0\0\0\0\0\x01\0\0\0k\x01");
         let again = Decoder::all(&bytes, "cursor", Cursor::decode).unwrap();
         assert_eq!(Encoder::collect(|e| again.encode(e)), bytes);
-        assert_eq!(decode(&bytes[..9], Cursor::decode).err(), Some(OpError::of(errno::EINVAL)));
+        assert_eq!(decode(&bytes[..9], Cursor::decode).err(), Some(OpError::new(errno::EINVAL)));
     }
 }

@@ -47,7 +47,7 @@ pub(in crate::pg) async fn step(
         ops::LIST_SNAPS => {
             // All of them together: see `ClientOp::refusal`.
             if client_op.request.snapid != SNAP_DIR {
-                return Err(OpError::of(errno::EINVAL));
+                return Err(OpError::new(errno::EINVAL));
             }
             state.must_exist()?;
             let set = state.was.as_ref().map(family::set_of).transpose()?.flatten().unwrap_or_default();
@@ -57,7 +57,7 @@ pub(in crate::pg) async fn step(
         _ => {
             let wanted = op.write_same();
             // The store and other members hold all of it, though it is one piece of memory here.
-            state.left = state.left.checked_sub(wanted.length).ok_or(OpError::of(errno::EMSGSIZE))?;
+            state.left = state.left.checked_sub(wanted.length).ok_or(OpError::new(errno::EMSGSIZE))?;
             state.write(wanted.offset, repeated(&input, wanted.length, wanted.data_length)?)?;
             Ok(Payload::new())
         }
@@ -68,10 +68,10 @@ pub(in crate::pg) async fn step(
 fn repeated(pattern: &Payload, length: u64, data_length: u64) -> Result<Payload, OpError> {
     let is_whole = data_length > 0 && length.is_multiple_of(data_length);
     if pattern.len() as u64 != data_length || !is_whole {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     if length > WRITE_BYTES_MAX {
-        return Err(OpError::of(errno::EMSGSIZE));
+        return Err(OpError::new(errno::EMSGSIZE));
     }
     let times = (REPEAT_BYTES / pattern.len()).clamp(1, (length / data_length).max(1) as usize);
     // Aligned, so that the store writes these bytes themselves where whole blocks repeat.
@@ -132,7 +132,7 @@ impl ObjectState<'_> {
         let known: usize = self.extra.iter().flat_map(|extra| &extra.parts).map(|(_, part)| part.len()).sum();
         let bytes = (range.end - range.start).saturating_add(known as u64);
         if bytes > METHOD_BYTES_MAX {
-            return Err(OpError::of(errno::EFBIG));
+            return Err(OpError::new(errno::EFBIG));
         }
         if bytes > ANSWER_BYTES {
             op.acquire_more(objects.osd).await;
@@ -156,10 +156,10 @@ impl ObjectState<'_> {
             return Ok(());
         }
         if self.was.is_none() && self.size > 0 {
-            return Err(OpError::of(errno::ENOENT));
+            return Err(OpError::new(errno::ENOENT));
         }
         if self.size > max {
-            return Err(OpError::of(errno::EFBIG));
+            return Err(OpError::new(errno::EFBIG));
         }
         if self.size > ANSWER_BYTES {
             op.acquire_more(objects.osd).await;
@@ -182,9 +182,9 @@ mod tests {
         assert!(long.chunks().len() < 10);
         assert_eq!(repeated(&pattern(), 6, 3).unwrap().to_vec(), b"abcabc");
         assert_eq!(repeated(&pattern(), 0, 3).unwrap().len(), 0);
-        assert_eq!(repeated(&pattern(), 7, 3), Err(OpError::of(errno::EINVAL)));
-        assert_eq!(repeated(&pattern(), 8, 4), Err(OpError::of(errno::EINVAL)));
-        assert_eq!(repeated(&Payload::new(), 8, 0), Err(OpError::of(errno::EINVAL)));
-        assert_eq!(repeated(&pattern(), 3 << 40, 3), Err(OpError::of(errno::EMSGSIZE)));
+        assert_eq!(repeated(&pattern(), 7, 3), Err(OpError::new(errno::EINVAL)));
+        assert_eq!(repeated(&pattern(), 8, 4), Err(OpError::new(errno::EINVAL)));
+        assert_eq!(repeated(&Payload::new(), 8, 0), Err(OpError::new(errno::EINVAL)));
+        assert_eq!(repeated(&pattern(), 3 << 40, 3), Err(OpError::new(errno::EMSGSIZE)));
     }
 }

@@ -83,7 +83,7 @@ pub(in crate::pg) async fn step(
 ) -> Result<Told, OpError> {
     let (input, objects) = (op.data.slice(input.start, input.len()), pg.objects(osd));
     if state.is_rolled_back() && reads_attrs(request.code) {
-        return Err(OpError::of(errno::EOPNOTSUPP)); // what it would see is in no store yet
+        return Err(OpError::new(errno::EOPNOTSUPP)); // what it would see is in no store yet
     }
     let output = match request.code {
         ops::ROLLBACK => {
@@ -116,12 +116,12 @@ pub(in crate::pg) async fn step(
         }
         ops::TMAP_UPDATE => tmap::update(objects, op, state, &input.to_vec()).await.map(|()| Payload::new()),
         ops::CACHE_PIN | ops::CACHE_UNPIN | ops::CACHE_FLUSH | ops::CACHE_EVICT | ops::CACHE_TRY_FLUSH => {
-            Err(OpError::of(errno::EINVAL)) // no pool is a cache
+            Err(OpError::new(errno::EINVAL)) // no pool is a cache
         }
         ops::CALL => return cls::call(objects, op, state, request, &input.to_vec()).await,
         code => {
             osd.refuse(&format!("operation {} ({code:#x})", ops::name(code)));
-            Err(OpError::of(errno::EOPNOTSUPP))
+            Err(OpError::new(errno::EOPNOTSUPP))
         }
     };
     output.map(|output| (0, output))
@@ -163,7 +163,7 @@ impl ObjectState<'_> {
 
     /// ENOENT if there is no object.
     pub(crate) fn must_exist(&self) -> Result<(), OpError> {
-        if self.exists { Ok(()) } else { Err(OpError::of(errno::ENOENT)) }
+        if self.exists { Ok(()) } else { Err(OpError::new(errno::ENOENT)) }
     }
 
     /// The object before the request, perhaps as a whiteout.
@@ -174,7 +174,7 @@ impl ObjectState<'_> {
 
     /// ENOENT if there was no object before the request.
     pub(crate) fn must_be_stored(&self) -> Result<(), OpError> {
-        self.stored().map(|_| ()).ok_or(OpError::of(errno::ENOENT))
+        self.stored().map(|_| ()).ok_or(OpError::new(errno::ENOENT))
     }
 
     /// The newest snapshot context in which the object was written before this request; 0 for none. `None`: there is no object.

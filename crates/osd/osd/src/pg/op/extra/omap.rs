@@ -77,7 +77,7 @@ pub(in crate::pg) async fn step(
             let (from, to) = decode(input, |d| Ok((key(d)?, key(d)?)))?;
             change(state, Step::RemoveOmapRange { from, to })
         }
-        _ => Err(OpError::of(errno::EOPNOTSUPP)),
+        _ => Err(OpError::new(errno::EOPNOTSUPP)),
     }
 }
 
@@ -94,7 +94,7 @@ fn keys(input: &[u8]) -> Result<Vec<Key>, OpError> {
 fn check_keys(input: &[u8]) -> Result<(), OpError> {
     let count = Decoder::new(input, "number of keys").u32().unwrap_or(0);
     let bytes = u64::from(count).min(input.len() as u64 / 4) * KEY_BYTES + input.len() as u64;
-    if bytes > TXN_BYTES_MAX { Err(OpError::of(errno::EMSGSIZE)) } else { Ok(()) }
+    if bytes > TXN_BYTES_MAX { Err(OpError::new(errno::EMSGSIZE)) } else { Ok(()) }
 }
 
 fn change(state: &mut ObjectState<'_>, step: Step) -> Result<Payload, OpError> {
@@ -162,7 +162,7 @@ async fn values_of(
         let there = keys.iter().cloned().zip(values).filter_map(|(key, value)| Some((key, value?)));
         found.extend(there.inspect(|(key, value)| bytes += (key.len() + value.len()) as u64));
         if bytes > state.left {
-            return Err(OpError::of(errno::EMSGSIZE));
+            return Err(OpError::new(errno::EMSGSIZE));
         }
         acquire_more_for(objects, client_op, bytes).await;
     }

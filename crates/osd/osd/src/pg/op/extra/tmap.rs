@@ -87,12 +87,12 @@ impl Map {
         match command {
             b'h' => self.header = key,
             b's' => drop(self.entries.insert(key, word()?)),
-            b'c' if self.entries.contains_key(&key) => return Err(OpError::of(errno::EEXIST)),
+            b'c' if self.entries.contains_key(&key) => return Err(OpError::new(errno::EEXIST)),
             b'c' => drop(self.entries.insert(key, word()?)),
-            b'r' if self.entries.remove(&key).is_none() => return Err(OpError::of(errno::ENOENT)),
+            b'r' if self.entries.remove(&key).is_none() => return Err(OpError::new(errno::ENOENT)),
             b'r' => {}
             b'R' => drop(self.entries.remove(&key)),
-            _ => return Err(OpError::of(errno::EINVAL)),
+            _ => return Err(OpError::new(errno::EINVAL)),
         }
         Ok(())
     }
@@ -117,8 +117,8 @@ mod tests {
         map.apply(&[command(b'h', &[b"head"]), command(b'R', &[b"none"]), command(b'r', &[b"bar"])].concat())
             .unwrap();
         assert_eq!((map.header.as_slice(), map.entries.len()), (&b"head"[..], 1));
-        assert_eq!(map.apply(&command(b'r', &[b"bar"])), Err(OpError::of(errno::ENOENT)));
-        assert_eq!(map.apply(&command(b'c', &[b"foo", b"x"])), Err(OpError::of(errno::EEXIST)));
+        assert_eq!(map.apply(&command(b'r', &[b"bar"])), Err(OpError::new(errno::ENOENT)));
+        assert_eq!(map.apply(&command(b'c', &[b"foo", b"x"])), Err(OpError::new(errno::EEXIST)));
         assert_eq!(Map::decode(&map.encode()), Ok(map));
     }
 

@@ -59,7 +59,7 @@ fn watch(osd: &OsdShard, op: &ClientOp, state: &mut ObjectState<'_>, request: &O
     match wish.op {
         flags::watch::WATCH | flags::watch::LEGACY_WATCH => {
             if registered(state).len() >= WATCHERS_MAX && known.is_none() {
-                return Err(OpError::of(errno::E2BIG));
+                return Err(OpError::new(errno::E2BIG));
             }
             let timeout = timeout(wish.timeout);
             let registered = Registered { timeout, addr: osd.client_addr(op) };
@@ -73,10 +73,10 @@ fn watch(osd: &OsdShard, op: &ClientOp, state: &mut ObjectState<'_>, request: &O
             state.after(Effect::Unwatch(id));
         }
         flags::watch::RECONNECT | flags::watch::PING => {
-            let registered = known.ok_or(OpError::of(errno::ENOTCONN))?;
+            let registered = known.ok_or(OpError::new(errno::ENOTCONN))?;
             state.after(Effect::Watch { id, registered });
         }
-        _ => return Err(OpError::of(errno::EINVAL)),
+        _ => return Err(OpError::new(errno::EINVAL)),
     }
     Ok(())
 }
@@ -111,7 +111,7 @@ fn notify(
     watchers: Vec<(WatcherId, Registered)>,
 ) -> Result<Payload, OpError> {
     if input.len() > NOTIFY_BYTES_MAX {
-        return Err(OpError::of(errno::EMSGSIZE));
+        return Err(OpError::new(errno::EMSGSIZE));
     }
     let (seconds, payload) = decode(input, |d| {
         d.u32()?; // version
@@ -132,7 +132,7 @@ fn notify(
 
 fn answer(op: &ClientOp, state: &mut ObjectState<'_>, input: &[u8]) -> Result<(), OpError> {
     if input.len() > NOTIFY_BYTES_MAX {
-        return Err(OpError::of(errno::EMSGSIZE));
+        return Err(OpError::new(errno::EMSGSIZE));
     }
     let (notify_id, cookie, reply) = decode(input, |d| {
         let (notify_id, cookie) = (d.u64()?, d.u64()?);

@@ -37,7 +37,7 @@ pub(in crate::pg) async fn step(
     }
     match op.code {
         ops::GET_XATTR => {
-            state.stored_xattr(name).cloned().map(Payload::from).ok_or(OpError::of(errno::ENODATA))
+            state.stored_xattr(name).cloned().map(Payload::from).ok_or(OpError::new(errno::ENODATA))
         }
         ops::GET_XATTRS => {
             let none = Xattrs::default();
@@ -53,9 +53,9 @@ pub(in crate::pg) async fn step(
                 });
             })))
         }
-        ops::SET_XATTR if name.len() > NAME_BYTES_MAX => Err(OpError::of(errno::ENAMETOOLONG)),
+        ops::SET_XATTR if name.len() > NAME_BYTES_MAX => Err(OpError::new(errno::ENAMETOOLONG)),
         // A Ceph OSD keeps its own facts of the object there.
-        ops::SET_XATTR if name.is_empty() => Err(OpError::of(errno::EINVAL)),
+        ops::SET_XATTR if name.is_empty() => Err(OpError::new(errno::EINVAL)),
         ops::SET_XATTR => {
             state.set_xattr(name, Bytes::from(value.to_vec()))?;
             Ok(Payload::new())
@@ -69,7 +69,7 @@ pub(in crate::pg) async fn step(
 
 /// Name and value.
 fn parts<'a>(op: &OsdOp, input: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), OpError> {
-    input.split_at_checked(op.xattr().name_len as usize).ok_or(OpError::of(errno::EINVAL))
+    input.split_at_checked(op.xattr().name_len as usize).ok_or(OpError::new(errno::EINVAL))
 }
 
 /// CMP_XATTR, of the object before the request, as in Ceph. That the comparison holds is told by the number 1.
@@ -125,7 +125,7 @@ impl ObjectState<'_> {
     pub(in crate::pg) fn set_stored_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), OpError> {
         let old = self.xattrs.get(name).map_or(0, |old| name.len() + old.len());
         if self.xattrs.bytes() - old + name.len() + value.len() > XATTRS_BYTES_MAX {
-            return Err(OpError::of(errno::E2BIG));
+            return Err(OpError::new(errno::E2BIG));
         }
         self.touch();
         self.xattrs.set(name, value.clone());

@@ -97,7 +97,7 @@ impl Snaps {
         }
         let mut context = SnapContext { seq: op.request.snap_seq, snaps: op.request.snaps.clone() };
         if !context.is_valid() {
-            return Err(OpError::of(errno::EINVAL));
+            return Err(OpError::new(errno::EINVAL));
         }
         context.snaps.retain(|snap| !intervals::contains(&of_pool.removed, *snap));
         Ok(context)

@@ -51,7 +51,7 @@ impl Writing {
         }
         let summary = summary.unwrap_or_default();
         if op.request.flags & flags::ORDER_SNAP != 0 && context.seq < summary.seq {
-            return Err(OpError::of(errno::EOLDSNAPC));
+            return Err(OpError::new(errno::EOLDSNAPC));
         }
         let head = stored.clone().filter(|_| !summary.is_whiteout);
         Ok((Some(Box::new(Writing { context, summary, stored, rolled_back: None })), head))
@@ -179,7 +179,7 @@ fn note(
     let bytes = set.encode_within(SNAPSET_BYTES_MAX);
     let has_too_many = set.clones.last().is_some_and(|newest| newest.snaps.len() > SNAPS_PER_CLONE_MAX);
     if bytes.len() > SNAPSET_BYTES_MAX || has_too_many {
-        return Err(OpError::of(errno::E2BIG));
+        return Err(OpError::new(errno::E2BIG));
     }
     let is_new = state.steps.iter().any(makes_anew);
     let known = stored.and_then(|meta| meta.xattrs.get(SNAPSET)).filter(|_| !is_new);
@@ -214,10 +214,10 @@ pub(in crate::pg) async fn roll_back(
         return if at == At::Head && state.exists { touch(state) } else { remove(state) };
     };
     let from = Arc::new(clone_of(state.oid, id));
-    let meta = pg.objects(osd).stat(&from).await?.ok_or(OpError::of(errno::EIO))?;
-    let Some(writing) = state.writing() else { return Err(OpError::of(errno::EIO)) };
+    let meta = pg.objects(osd).stat(&from).await?.ok_or(OpError::new(errno::EIO))?;
+    let Some(writing) = state.writing() else { return Err(OpError::new(errno::EIO)) };
     if writing.rolled_back.is_some() {
-        return Err(OpError::of(errno::EINVAL));
+        return Err(OpError::new(errno::EINVAL));
     }
     let mut differs = Extents::from_range(0, size);
     differs.subtract(&writing.set()?.equal_since(id));
@@ -256,7 +256,7 @@ fn remove(state: &mut ObjectState<'_>) -> Result<(), OpError> {
         return Ok(());
     }
     if state.xattrs.with_prefix(WATCHER).next().is_some() {
-        return Err(OpError::of(errno::EBUSY));
+        return Err(OpError::new(errno::EBUSY));
     }
     state.remove();
     Ok(())
