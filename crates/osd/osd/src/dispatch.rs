@@ -236,12 +236,12 @@ fn replication(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
                     home.submit_to(here, move |shard| release(shard, conn, token));
                 }
                 let reply: ReplyPath = Rc::new(move |answer| send_from(&home, here, conn, answer));
-                replicate(&osd, pg, parts, reply);
+                execute_replication(&osd, pg, parts, reply);
             });
         }
         _ => {
             let conn = Rc::clone(conn);
-            replicate(osd, pg, parts, Rc::new(move |answer| conn.send(answer)));
+            execute_replication(osd, pg, parts, Rc::new(move |answer| conn.send(answer)));
         }
     }
 }
@@ -265,7 +265,7 @@ fn send_from(shard: &carmine_reactor::Shard, home: ShardId, conn: u64, answer: M
 }
 
 /// Executes a replication message on the shard that owns the PG.
-fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
+fn execute_replication(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
     let (tid, head) = (parts.header.tid, peek_head(&parts.front).unwrap_or_default());
     let Some(pg) = osd.pg(id) else {
         // The map that gives us this PG is on its way: the primary asks again.
@@ -285,10 +285,10 @@ fn replicate(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
     };
     if parts.header.kind == RepOp::KIND {
         match RepOp::read(&parts.header, parts.front, parts.data) {
-            Ok(op) => pg.replicate(osd, op, reply),
+            Ok(op) => pg.on_rep_op(osd, op, reply),
             Err(error) => {
                 tracing::error!("pg {id}: {error}");
-                pg.refuse(head, errno::EINVAL, &reply);
+                pg.refuse_rep_op(head, errno::EINVAL, &reply);
             }
         }
         return;

@@ -313,7 +313,7 @@ impl Dispatcher for PeerDispatch {
             return;
         }
         if let (Some(pg), Ok(ack)) = (peek_pg(&msg.front).and_then(|pg| osd.pg(pg)), msg.decode::<RepAck>()) {
-            pg.on_ack(&osd, session.peer, &ack);
+            pg.on_rep_ack(&osd, session.peer, &ack);
         }
     }
 

@@ -7,13 +7,16 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use carmine_peering::{AttemptId, Event, Reason};
 use carmine_pgtypes::{Sealed, Transaction};
 use carmine_reactor::{Payload, probes};
-use carmine_types::{OsdId, SpgId, is_mutated};
+use carmine_types::{Errno, OsdId, SpgId, errno, is_mutated};
 
 use super::window::Window;
-use crate::messages::{Head, Packed, RepOp};
+use crate::messages::{Head, Packed, RepAck, RepOp};
 use crate::peers::Peers;
+use crate::pg::Pg;
+use crate::shard::OsdShard;
 
 /// How the members of a PG hold its data.
 #[derive(Clone, Copy, Default)]
@@ -177,7 +180,7 @@ impl Backend {
     }
 
     /// Another member says that everything up to this version number is durable there; false if that cannot be.
-    pub(in crate::pg) fn note_ack(&self, from: OsdId, version: u64) -> bool {
+    fn note_ack(&self, from: OsdId, version: u64) -> bool {
         if version > self.last.get() {
             return false;
         }
@@ -218,7 +221,7 @@ impl Backend {
     }
 
     /// A member missed something after `version`: what was lost with a connection, and not sent again yet.
-    pub(in crate::pg) fn fill_gap(&self, peers: &Peers, pg: SpgId, to: OsdId, version: u64) {
+    fn fill_gap(&self, peers: &Peers, pg: SpgId, to: OsdId, version: u64) {
         let mut followers = self.followers.borrow_mut();
         let Some(follower) = followers.iter_mut().find(|f| f.osd == to) else { return };
         if follower.resent.replace(version) != Some(version) {
@@ -227,7 +230,7 @@ impl Backend {
     }
 
     /// Sends a member everything that it has not acknowledged, after its connection was lost.
-    pub(in crate::pg) fn resend(&self, peers: &Peers, pg: SpgId, to: OsdId) {
+    fn resend(&self, peers: &Peers, pg: SpgId, to: OsdId) {
         let mut followers = self.followers.borrow_mut();
         let Some(follower) = followers.iter_mut().find(|f| f.osd == to) else { return };
         follower.resent = None;
@@ -237,6 +240,41 @@ impl Backend {
     fn send_after(&self, peers: &Peers, pg: SpgId, to: OsdId, version: u64) {
         let sent = self.sent.borrow();
         sent.iter().filter(|sent| sent.version > version).for_each(|sent| sent.send(peers, pg, to));
+    }
+}
+
+impl Pg {
+    /// Handles a replica's answer to a write (Ceph: `do_repop_reply`).
+    pub(crate) fn on_rep_ack(self: &Rc<Self>, osd: &Rc<OsdShard>, from: OsdId, ack: &RepAck) {
+        let (attempt, version) = (ack.head.attempt, ack.version.version);
+        let id = AttemptId { interval: ack.head.interval, attempt };
+        if !self.peer.is_active() || self.peer.machine().attempt_id() != id {
+            return;
+        }
+        let why = match ack.result {
+            0 if self.copies.backend.note_ack(from, version) => {
+                probes::replica_acked(self.id.pgid.pool, self.id.pgid.ps, version, from.0);
+                return self.settle(osd, osd.shard.stamp_ns());
+            }
+            0 => {
+                return tracing::error!(
+                    "pg {}: {from} acknowledges version {version}, which it was not sent",
+                    self.id
+                );
+            }
+            errno::EAGAIN => return self.copies.backend.fill_gap(&osd.peers, self.id, from, version),
+            // It is in another interval: either a map is on its way to us, or a late question of ours made it begin anew.
+            // Doing the same is right in both cases.
+            errno::ESTALE => Reason::NotActive(from),
+            // Its store failed: nothing can be acknowledged without it until a map says that it is down, or back.
+            error => Reason::CannotWrite(from, Errno(error)),
+        };
+        self.on(osd, Event::ReplicaStopped { attempt, why });
+    }
+
+    /// Sends a replica everything that it has not acknowledged, after its connection was lost.
+    pub(crate) fn resend_to(&self, osd: &OsdShard, replica: OsdId) {
+        self.copies.backend.resend(&osd.peers, self.id, replica);
     }
 }
 

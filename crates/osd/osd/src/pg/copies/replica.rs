@@ -82,11 +82,11 @@ impl Arrived {
 
 impl Pg {
     /// A write of the primary.
-    pub(crate) fn replicate(self: &Rc<Self>, osd: &Rc<OsdShard>, op: RepOp, reply: ReplyPath) {
+    pub(crate) fn on_rep_op(self: &Rc<Self>, osd: &Rc<OsdShard>, op: RepOp, reply: ReplyPath) {
         let RepOp { head, txn } = op;
         let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
         if !self.peer.machine().takes_writes_of(attempt) {
-            return self.refuse(head, errno::ESTALE, &reply);
+            return self.refuse_rep_op(head, errno::ESTALE, &reply);
         }
         *self.copies.replica.back.borrow_mut() = Some(Rc::clone(&reply));
         let version = txn.version();
@@ -100,10 +100,10 @@ impl Pg {
             return;
         }
         if version.version != last.version + 1 {
-            return self.refuse(head, errno::EAGAIN, &reply);
+            return self.refuse_rep_op(head, errno::EAGAIN, &reply);
         }
         if !self.is_write(&txn) {
-            return self.refuse(head, errno::EINVAL, &reply);
+            return self.refuse_rep_op(head, errno::EINVAL, &reply);
         }
         let is_next = self.copies.replica.last().is_none();
         if is_next && self.objects(osd).is_prepared(&txn.changes) {
@@ -152,7 +152,7 @@ impl Pg {
             match prepared {
                 _ if pg.peer.is_past(generation) => {}
                 Ok(prepared) => pg.copies.replica.set_ready(version, prepared),
-                Err(error) if error.lost_block().is_some() => pg.begin_anew(&own, &error),
+                Err(error) if error.lost_block().is_some() => pg.request_repair(&own, &error),
                 Err(error) => pg.fail(&own, "a write of its primary cannot be applied", &error),
             }
         };
@@ -187,7 +187,7 @@ impl Pg {
         match self.apply(osd, txn) {
             Ok(()) => return Some(()),
             // Removing objects makes room: that must not need a restart.
-            Err(error @ StoreError::NoSpace { .. }) => self.begin_anew(osd, &error),
+            Err(error @ StoreError::NoSpace { .. }) => self.request_repair(osd, &error),
             Err(error) => self.fail(osd, "a write of its primary cannot be applied", &error),
         }
         None
@@ -215,7 +215,7 @@ impl Pg {
 
     /// A write cannot be applied here, though the store is well: it changes a part of a block that is lost here and on the
     /// primary, which has changed its own already, or there is no room. The primary makes the copies equal again.
-    fn begin_anew(self: &Rc<Self>, osd: &Rc<OsdShard>, error: &StoreError) {
+    fn request_repair(self: &Rc<Self>, osd: &Rc<OsdShard>, error: &StoreError) {
         tracing::warn!("pg {}: this copy has to be made equal again: {error}", self.id);
         self.on(osd, Event::CannotApply { errno: Errno(error.errno()) });
     }
@@ -225,7 +225,7 @@ impl Pg {
         let head = self.replica_head(osd);
         let back = self.copies.replica.back.borrow_mut().take();
         if let Some(back) = back {
-            self.refuse(head, errno, &back);
+            self.refuse_rep_op(head, errno, &back);
         }
     }
 
@@ -250,7 +250,7 @@ impl Pg {
         }
     }
 
-    pub(crate) fn refuse(&self, head: Head, result: i32, reply: &ReplyPath) {
+    pub(crate) fn refuse_rep_op(&self, head: Head, result: i32, reply: &ReplyPath) {
         tracing::debug!("pg {}: a write of its primary is refused: {}", self.id, Errno(result));
         let version = self.peer.last_update();
         reply(Message::of(&RepAck { head, version, result }));

@@ -6,18 +6,17 @@
 //!    (`exec`), and what these need is loaded.
 //! 3. [submit](Pg::submit), one step without a suspension: it gets its version, its entry of the log (`numbering`), and is given
 //!    to the local store and the replicas ([`Pg::commit`]). The object's next write may run.
-//! 4. [commit](Pg::local_commit): it becomes durable here (`commit` waits for that) and on the replicas ([`Pg::on_ack`]).
+//! 4. [commit](Pg::local_commit): it becomes durable here (`commit` waits for that) and on the replicas (`on_rep_ack`).
 //! 5. [reply](Pg::settle): what is durable on all members is answered, in the order of the log.
 
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use carmine_peering::{AttemptId, Event, Reason};
 use carmine_pgtypes::Sealed;
-use carmine_reactor::{Group, Payload, probes};
+use carmine_reactor::{Group, Payload};
 use carmine_store::StoreError;
-use carmine_types::{Errno, LogOp, ObjectId, OsdId, errno, is_mutated, is_unasserted};
+use carmine_types::{LogOp, ObjectId, errno, is_mutated, is_unasserted};
 
 use super::exec::Plan;
 use super::numbering::{LogEnd, Numbered};
@@ -25,7 +24,6 @@ use super::pipeline::Write;
 use super::served::Served;
 use super::{exec, snaps};
 use crate::error::OpError;
-use crate::messages::RepAck;
 use crate::metrics::{EXECUTE, QUEUE, REPLICATE, REPLY, STORE};
 use crate::op::{ClientOp, Outcome, Stage};
 use crate::pg::Pg;
@@ -290,41 +288,8 @@ impl Pg {
         self.settle(osd, now);
     }
 
-    /// A replica answers a write.
-    pub(crate) fn on_ack(self: &Rc<Self>, osd: &Rc<OsdShard>, from: OsdId, ack: &RepAck) {
-        let (attempt, version) = (ack.head.attempt, ack.version.version);
-        let id = AttemptId { interval: ack.head.interval, attempt };
-        if !self.peer.is_active() || self.peer.machine().attempt_id() != id {
-            return;
-        }
-        let why = match ack.result {
-            0 if self.copies.backend().note_ack(from, version) => {
-                probes::replica_acked(self.id.pgid.pool, self.id.pgid.ps, version, from.0);
-                return self.settle(osd, osd.shard.stamp_ns());
-            }
-            0 => {
-                return tracing::error!(
-                    "pg {}: {from} acknowledges version {version}, which it was not sent",
-                    self.id
-                );
-            }
-            errno::EAGAIN => return self.copies.backend().fill_gap(&osd.peers, self.id, from, version),
-            // It is in another interval: either a map is on its way to us, or a late question of ours made it begin anew.
-            // Doing the same is right in both cases.
-            errno::ESTALE => Reason::NotActive(from),
-            // Its store failed: nothing can be acknowledged without it until a map says that it is down, or back.
-            error => Reason::CannotWrite(from, Errno(error)),
-        };
-        self.on(osd, Event::ReplicaStopped { attempt, why });
-    }
-
-    /// Sends a replica everything that it has not acknowledged, after its connection was lost.
-    pub(crate) fn resend_to(&self, osd: &OsdShard, replica: OsdId) {
-        self.copies.backend().resend(&osd.peers, self.id, replica);
-    }
-
     /// Answers what has become durable on all members, in the order of the log, and starts what waited for it.
-    fn settle(self: &Rc<Self>, osd: &Rc<OsdShard>, now: u64) {
+    pub(in crate::pg) fn settle(self: &Rc<Self>, osd: &Rc<OsdShard>, now: u64) {
         // An answer may start requests that are durable at once: the loop below finds them, without recursion.
         if !self.ops.pipeline.begin_settling() {
             return;
