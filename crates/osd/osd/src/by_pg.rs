@@ -57,7 +57,7 @@ impl<T> ByPg<T> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// Takes out all PGs of the pools that are gone.
+    /// Removes and returns the values of all pools that no longer exist.
     pub(crate) fn remove_pools(&mut self, is_gone: impl Fn(i64) -> bool) -> Vec<T> {
         let gone = self.pools.extract_if(.., |((pool, _), _)| is_gone(*pool));
         gone.flat_map(|(_, pgs)| pgs.into_iter().flatten()).collect()

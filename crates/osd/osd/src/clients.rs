@@ -1,6 +1,6 @@
-//! The clients that are connected to this OSD, on any shard: their addresses, and which of them the map keeps out.
-//! Requests of clients that are kept out are refused, and their watches end (Ceph's blocklist: a client that takes the
-//! lock of another one has that one listed, so that none of its requests can come late).
+//! The clients connected to this OSD, on any shard: their addresses, and which of them are on the map's blocklist. Requests of
+//! listed clients are refused and their watches end. A client that breaks another's lock first has that one listed, so that none
+//! of its requests can arrive late.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use crate::shard::OsdShard;
 #[derive(Default)]
 pub(crate) struct Clients {
     addrs: HashMap<Origin, EntityAddr, FixedState>,
-    /// Those that the newest map keeps out. Nearly always empty, so that plain operations look no further.
+    /// Clients on the newest map's blocklist. Nearly always empty, so plain operations look no further.
     barred: HashSet<Origin, FixedState>,
 }
 
@@ -28,13 +28,13 @@ impl Clients {
         }
     }
 
-    /// A client has gone; false if it was not known.
+    /// A client disconnected; false if it was not known.
     fn remove(&mut self, origin: Origin) -> bool {
         self.barred.remove(&origin);
         self.addrs.remove(&origin).is_some()
     }
 
-    /// Looks again who is kept out.
+    /// Applies the blocklist of a new map.
     fn follow(&mut self, map: &OsdMap) {
         self.barred.clear();
         if !map.blocklist.is_empty() {
@@ -45,40 +45,40 @@ impl Clients {
 }
 
 impl OsdShard {
-    /// A client, or whoever else may send operations, has connected to a shard.
+    /// Adds a client, or another sender of operations, that connected to a shard.
     pub(crate) fn add_client(&self, origin: Origin, addr: EntityAddr) {
         let view = self.view();
         self.clients.borrow_mut().insert(origin, addr, view.as_ref().map(|view| &**view.map()));
     }
 
-    /// A client's connection is gone: its watches live on for a while.
+    /// A client's connection closed; its watches live on for a while.
     pub(crate) fn forget_client(&self, origin: Origin) {
         if self.clients.borrow_mut().remove(origin) {
             self.pgs.borrow().values().for_each(|pg| pg.disconnect(origin));
         }
     }
 
-    /// The address of an operation's client; none if it has gone, or the operation is the OSD's own.
+    /// The address of an operation's client; empty if it has disconnected or the operation is the OSD's own.
     pub(crate) fn client_addr(&self, op: &ClientOp) -> EntityAddr {
         let from = op.origin(self.shard.id());
         from.and_then(|from| self.clients.borrow().addrs.get(&from).copied()).unwrap_or_default()
     }
 
-    /// The map keeps the client of an operation out.
+    /// Whether the client of an operation is on the map's blocklist.
     pub(crate) fn is_blocklisted(&self, op: &ClientOp) -> bool {
         let clients = self.clients.borrow();
         !clients.barred.is_empty()
             && op.origin(self.shard.id()).is_some_and(|from| clients.barred.contains(&from))
     }
 
-    /// The connection through which an operation came is closed. Only the map of now says who is kept out, and it is not known
-    /// any more who that was.
+    /// Whether the connection that an operation came through has closed. Its client's address is then unknown, so the blocklist
+    /// cannot be applied to it any more.
     pub(crate) fn is_disconnected(&self, op: &ClientOp) -> bool {
         let from = op.origin(self.shard.id());
         from.is_some_and(|from| !self.clients.borrow().addrs.contains_key(&from))
     }
 
-    /// Takes the clients that a new map keeps out.
+    /// Applies the blocklist of a new map.
     pub(crate) fn apply_blocklist(&self, map: &OsdMap) {
         self.clients.borrow_mut().follow(map);
         self.pgs.borrow().values().for_each(|pg| pg.end_blocklisted_watches(map));

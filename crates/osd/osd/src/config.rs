@@ -12,10 +12,10 @@ use carmine_wire::frame::DATA_BYTES_MAX;
 
 use crate::heartbeat::HeartbeatConfig;
 
-/// Memory that the outputs of writes take in the log of a PG at most: beyond it those of the oldest are forgotten. So many bytes are
-/// the longest outputs of the newest thousand requests of one operation.
+/// Most memory for outputs of writes in one PG's log; beyond it the oldest are dropped. Enough for the longest outputs of the
+/// newest thousand requests with one operation each.
 pub(crate) const LOG_RETURNED_BYTES_MAX: usize = 160 << 10;
-/// Memory that the log of a PG takes at most, about: some 350 bytes an entry, with its place in the index of requests.
+/// Most memory of one PG's log, roughly: some 350 bytes an entry, including the index of requests.
 pub const PG_LOG_BYTES: u64 = LogLimits::DEFAULT.entries_max() as u64 * 400 + LOG_RETURNED_BYTES_MAX as u64;
 /// Longest object name and locator key, bytes (Ceph's osd_max_object_name_len).
 pub(crate) const NAME_BYTES_MAX: usize = 2048;
@@ -23,56 +23,57 @@ pub(crate) const NAME_BYTES_MAX: usize = 2048;
 pub(crate) const NAMESPACE_BYTES_MAX: usize = 256;
 /// Largest object, bytes (Ceph's osd_max_object_size).
 pub(crate) const OBJECT_BYTES_MAX: u64 = 128 << 20;
-/// Bytes of data that one request may write, all operations together; also the largest object that is copied.
+/// Most bytes that one request may write, all operations together; also the largest object that COPY_FROM copies.
 pub(crate) const REQUEST_BYTES_MAX: u64 = 128 << 20;
 /// Largest input of a request, all operations together, and largest write of one operation, bytes (Ceph's osd_max_write_size).
 pub(crate) const WRITE_BYTES_MAX: u64 = 90 << 20;
-/// Bytes of the changes that one transaction carries at most ([`carmine_pgtypes::Transaction::bytes_max`]): data, xattrs, omap. What a request brings
-/// fits by far; a copy of the largest object fits with its attributes. Whatever is accepted must reach the other
-/// members, now and when it is repaired: with its log entry, in one message.
+/// Most bytes of changes in one transaction ([`carmine_pgtypes::Transaction::bytes_max`]): data, xattrs, omap. A client's request
+/// is far smaller; a copy of the largest object fits, with its attributes. Every accepted change must reach the other members in
+/// one message with its log entry, both at first and when it is repaired.
 pub(crate) const TXN_BYTES_MAX: u64 = 156 << 20;
 const _: () = assert!(WRITE_BYTES_MAX <= REQUEST_BYTES_MAX && REQUEST_BYTES_MAX <= TXN_BYTES_MAX);
 /// Longest log entry, with the head of its message: names, and clones up to a snapshot set of 4 MiB.
 const ENTRY_BYTES_MAX: usize = 4 << 20;
 const _: () = assert!(TXN_BYTES_MAX as usize + ENTRY_BYTES_MAX <= DATA_BYTES_MAX);
-/// It has so few steps that its receiver decodes them.
+/// A receiver decodes at most `STEPS_MAX` steps.
 const _: () = assert!(TXN_BYTES_MAX / STEP_BYTES <= STEPS_MAX as u64);
-/// Bytes that the operations of one request may bring into memory beside its own: outputs, and patterns that are written over
-/// and over. Clients read 90 MiB at once of a real Ceph.
+/// Bytes that one request's operations may add to memory besides its own data: outputs, and patterns that WRITESAME repeats.
+/// Clients of a real Ceph read 90 MiB at once.
 pub(crate) const OUTPUT_BYTES_MAX: u64 = 96 << 20;
 const _: () = assert!(OUTPUT_BYTES_MAX as usize <= OUTPUT_BYTES);
 const _: () = assert!(REQUEST_BYTES_MAX as usize <= MORE_BYTES);
 /// Longest output of one operation of a write, bytes (Ceph's osd_max_write_op_reply_len).
 pub(crate) const WRITE_OUTPUT_BYTES_MAX: usize = 64;
-/// Bytes of notifications' texts that a shard keeps, and that wait to be sent to watchers; as many of the watchers' answers.
+/// Most bytes of notification texts that a shard keeps, including those still to be sent to watchers; the same for watchers'
+/// answers.
 pub(crate) const NOTIFY_BYTES_MAX: usize = 16 << 20;
 /// Name of the client by which OSDs copy objects from each other.
 pub(crate) const COPY_CLIENT: &str = "osd-copy";
-/// PGs of one shard that are repaired at the same time before they serve.
+/// PGs of one shard whose copies are repaired at the same time during peering.
 pub(crate) const REPAIRS_MAX: usize = 4;
-/// Bytes of objects that a shard pushes to an OSD at the same time, of all its PGs: what clients do stands behind them, here, on the
-/// connection, and in the log and on the drive of the member that takes them. So many keep a drive of 1 GB/s busy if an
-/// answer takes 2 ms, as it does beside clients. One that does not answer keeps nothing from the others.
+/// Bytes of pushed objects in flight from one shard to one OSD, over all PGs. Clients' operations queue after them here, on the
+/// connection, and in the log and on the drive of the receiver. This many keep a drive of 1 GB/s busy at 2 ms an answer, the
+/// usual time while clients are served. The limit is per OSD, so one that does not answer does not delay the others.
 pub(crate) const PUSHED_BYTES_MAX: usize = 2 << 20;
-/// Objects of more than one piece that a shard pushes at the same time beside clients, but for their last pieces. Writes to them wait
-/// meanwhile: one that shared the bytes under way with others would be held for longer.
+/// Objects of more than one piece that a shard pushes at the same time while clients are served, not counting their last pieces.
+/// Writes to such an object wait until it is pushed, and sharing the bytes in flight with others would make that longer.
 pub(crate) const LONG_PUSHES_MAX: usize = 1;
 /// PGs of one shard whose removed snapshots are trimmed at the same time, …
 pub(crate) const TRIMS_MAX: usize = 1;
 /// … and objects of one PG (Ceph's osd_pg_max_concurrent_snap_trims).
 pub(crate) const TRIM_OBJECTS_MAX: usize = 2;
-/// PGs of one shard that are listed at the same time: a page of the longest names takes 17 MiB before it is cut.
+/// PGs of one shard that are listed at the same time: a page of the longest names has 17 MiB before it is cut.
 pub(crate) const LISTS_MAX: usize = 4;
-/// Operations that wait on one shard for a PG or a map, at the most; beyond it the newest are dropped and the client
-/// sends them again when the map changes.
+/// Most operations of one shard that wait for a PG or a map; beyond it the newest are dropped, and their clients resend them when
+/// the map changes.
 pub(crate) const WAITING_OPS_MAX: usize = 16 << 10;
 
-/// How many entries the log of a PG has, and how many of them may be uncommitted.
+/// How long a PG's log is, and how many of its entries may be uncommitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLimits {
     /// Entries that are kept for detecting resends.
     entries_min: usize,
-    /// Entries beyond those that are dropped at once: trimming one by one would double the metadata writes.
+    /// Entries dropped by one trim: trimming one by one would double the metadata writes.
     trim_batch: usize,
 }
 
@@ -80,7 +81,7 @@ impl LogLimits {
     /// As many as in Ceph.
     const DEFAULT: LogLimits = LogLimits::new(3000, 256);
 
-    /// A log that keeps so many entries, and of which so many are dropped at once.
+    /// A log that keeps `entries_min` entries and is trimmed `trim_batch` entries at a time.
     ///
     /// # Panics
     /// One of them is zero.
@@ -98,13 +99,12 @@ impl LogLimits {
         self.trim_batch
     }
 
-    /// Length of the log at the most: no entry that is to go is uncommitted, for fewer than the log keeps are.
+    /// Longest log. Entries due for trimming are committed, because fewer entries may be uncommitted than the log keeps.
     const fn entries_max(self) -> usize {
         self.entries_min + self.trim_batch
     }
 
-    /// Writes of clients that may be uncommitted at the same time. The other entries that the log keeps are for resends of
-    /// requests whose answers were lost.
+    /// Most uncommitted writes of clients. The rest of the log is for resends of requests whose answers were lost.
     pub(crate) const fn in_flight_max(self) -> usize {
         self.entries_min - self.entries_min / 3
     }
@@ -116,7 +116,7 @@ impl Default for LogLimits {
     }
 }
 
-/// Scrubs write without waiting for room, a few entries of a PG at the same time.
+/// Repairs of scrubs do not wait for room, but a PG has only a few of them in flight.
 const _: () = assert!(LogLimits::DEFAULT.in_flight_max() + 100 < LogLimits::DEFAULT.entries_min());
 
 /// Most connections on the public port.
@@ -135,7 +135,7 @@ pub struct OsdConfig {
     pub nonce: u32,
     /// The monitor.
     pub mon: SocketAddr,
-    /// How many connections it lets in.
+    /// How many connections it accepts.
     pub gates: Gates,
     /// How it watches other OSDs.
     pub heartbeat: HeartbeatConfig,
@@ -143,16 +143,16 @@ pub struct OsdConfig {
     pub request_bytes_per_shard: usize,
     /// When scrubs run, and how fast.
     pub scrub: ScrubOptions,
-    /// How much is recovered beside clients at the same time, and how fast.
+    /// How much is recovered at the same time while clients are served, and how fast.
     pub recovery: RecoveryOptions,
-    /// The age from which an operation is slow.
+    /// The age at which an operation counts as slow.
     pub complaint: ComplaintTime,
     /// How long the logs of its PGs are.
     pub log: LogLimits,
 }
 
 impl OsdConfig {
-    /// The OSD with this number where its monitor is, with the options' defaults and room for a thousand connections.
+    /// The OSD with this number, on its monitor's address, with default options and room for a thousand connections.
     #[must_use]
     pub fn with_defaults(mon: SocketAddr, id: OsdId, nonce: u32) -> OsdConfig {
         OsdConfig {
@@ -172,7 +172,7 @@ impl OsdConfig {
     }
 }
 
-/// osd_op_complaint_time: an operation that is not answered after this time is slow. It is written as seconds, with a fraction.
+/// osd_op_complaint_time: an operation not answered after this time is slow. Written as seconds with a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ComplaintTime(pub Duration);
 
@@ -204,8 +204,8 @@ impl FromStr for ComplaintTime {
     }
 }
 
-/// How much an OSD recovers beside clients at the same time, and how fast: Ceph's options of these names, but for the last
-/// one.
+/// How much an OSD recovers at the same time while it serves clients, and how fast. All but the last are Ceph's options of these
+/// names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryOptions {
     /// osd_max_backfills: PGs that recover or backfill at the same time with this OSD as their primary, and as many with it
@@ -242,7 +242,7 @@ impl RecoveryOptions {
     /// Sets one of [`NAMES`](Self::NAMES).
     ///
     /// # Errors
-    /// The value is none for it, or there is no such option.
+    /// There is no such option, or the value is not valid for it.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let number = || value.parse::<u32>().map_err(|_| format!("{name}={value}: give a whole number"));
         let positive = || match number()? {
@@ -292,17 +292,17 @@ impl RecoveryOptions {
 pub struct ScrubOptions {
     /// osd_scrub_min_interval: a PG is scrubbed when its last scrub is this long ago and the reactor is not busy.
     pub min_interval: Duration,
-    /// osd_scrub_max_interval: then it is scrubbed in any case.
+    /// osd_scrub_max_interval: a PG is scrubbed, however busy the reactor is, when its last scrub is this long ago.
     pub max_interval: Duration,
     /// osd_deep_scrub_interval: the scrub is a deep one when the last deep one is this long ago.
     pub deep_interval: Duration,
     /// osd_scrub_auto_repair: a scheduled deep scrub repairs what it finds.
     pub auto_repair: bool,
-    /// osd_scrub_auto_repair_num_errors: unless there are more errors than this.
+    /// osd_scrub_auto_repair_num_errors: more errors than this are not repaired automatically.
     pub auto_repair_errors_max: u64,
     /// Bytes that scrubs of one reactor read in a second.
     pub bytes_per_second: u64,
-    /// osd_deep_scrub_large_omap_object_key_threshold: an omap with more keys is told of.
+    /// osd_deep_scrub_large_omap_object_key_threshold: an omap with more keys is reported.
     pub large_omap_keys: u64,
     /// osd_deep_scrub_large_omap_object_value_sum_threshold: so is one with more bytes of values.
     pub large_omap_bytes: u64,
@@ -325,7 +325,7 @@ impl Default for ScrubOptions {
 }
 
 impl OsdConfig {
-    /// Bytes that requests in flight may have themselves; a large answer and one that nobody expected are beside them.
+    /// Budget for the data of requests in flight; large answers are counted apart from it.
     pub(crate) fn input_bytes(&self) -> usize {
         let all = self.request_bytes_per_shard;
         all.saturating_sub(OUTPUT_BYTES + MORE_BYTES).max(all / 4)
@@ -335,7 +335,7 @@ impl OsdConfig {
 const LARGE_OMAP_KEYS: &str = "osd_deep_scrub_large_omap_object_key_threshold";
 const LARGE_OMAP_BYTES: &str = "osd_deep_scrub_large_omap_object_value_sum_threshold";
 
-/// Least limit of bytes: with a lower one the answers of replicas would come too late.
+/// Lowest limit: with a lower one the replicas' answers would time out.
 const SCRUB_BYTES_MIN: u64 = 256 << 10;
 
 impl ScrubOptions {
@@ -354,7 +354,7 @@ impl ScrubOptions {
     /// Sets one of [`NAMES`](Self::NAMES): intervals in seconds, `true` or `false`, numbers.
     ///
     /// # Errors
-    /// The value is none for it, or there is no such option.
+    /// There is no such option, or the value is not valid for it.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let number = || value.parse::<u64>().map_err(|_| format!("{name}={value}: give a whole number"));
         let seconds = || number().map(Duration::from_secs);
@@ -394,9 +394,9 @@ impl ScrubOptions {
     }
 }
 
-/// How many connections an OSD lets in: on the public port, and apart from those on the reactors' own ports and on those for
-/// heartbeats, where other OSDs stay, so that a crowd of clients does not take their places. (An OSD asks on the public port
-/// once which ports there are.)
+/// How many connections an OSD accepts on the public port and, separately, on the reactors' ports and the heartbeat ports, which
+/// other OSDs use: a crowd of clients must not crowd them out. (An OSD connects to the public port once, to learn the other
+/// ports.)
 #[derive(Clone, Debug)]
 pub struct Gates {
     pub(crate) public: Gate,
@@ -405,8 +405,8 @@ pub struct Gates {
 }
 
 impl Gates {
-    /// Of a process that may have so many files open (`ulimit -n`): more than half of them are left for the store and for
-    /// connections to others. Key-value stores fail for good when they cannot open a file.
+    /// Limits for a process that may open this many files (`ulimit -n`). More than half are left for the store and for outgoing
+    /// connections: key-value stores fail permanently when they cannot open a file.
     pub fn within(open_files: usize) -> Gates {
         let part = |part: usize| Gate::new((open_files / part).clamp(1, CONNECTIONS_MAX));
         Gates { public: part(4), own: part(8), heartbeat: part(16) }

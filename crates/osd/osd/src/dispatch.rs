@@ -1,4 +1,4 @@
-//! The messages that arrive on a shard's accepted connections, and the way of each to the shard that owns its PG.
+//! Routes the messages of a shard's accepted connections to the shards that own their PGs.
 
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
@@ -69,7 +69,7 @@ impl Dispatcher for Incoming {
     }
 }
 
-/// Tells all shards a client's address, before anything of it comes to them. Whoever connects may send operations.
+/// Tells all shards a client's address before any of its operations can reach them. Any peer may send operations.
 fn introduce(osd: &OsdShard, conn: &Connection) {
     let (origin, addr) = (Origin { home: osd.shard.id(), conn: conn.id() }, conn.peer().addr);
     osd.add_client(origin, addr);
@@ -82,8 +82,8 @@ fn introduce(osd: &OsdShard, conn: &Connection) {
     }
 }
 
-/// Lets go of what waits, on any shard, for a client whose connection is closed: its answers would go nowhere, and it sends
-/// again what it still wants.
+/// Drops the waiting operations, on all shards, of a client whose connection closed. Their answers could not be delivered, and
+/// the client resends them if it comes back.
 fn forget_ops(osd: &Rc<OsdShard>, conn: u64) {
     let home = osd.shard.id();
     let unplaced = std::mem::take(&mut *osd.unplaced.borrow_mut());
@@ -118,7 +118,7 @@ fn client_op(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
     }
 }
 
-/// Decodes an operation of a PG that is here.
+/// Decodes an operation of a PG that this shard owns.
 fn local_op(osd: &Rc<OsdShard>, conn: &Rc<Connection>, parts: Parts, permit: Option<Permit>) {
     match decode(osd, parts, conn.peer().gid, ReplyTo::Conn(Rc::clone(conn), permit)) {
         Ok(op) => route_op(osd, op),
@@ -136,15 +136,15 @@ pub(crate) struct Unplaced {
     permit: Option<Permit>,
 }
 
-/// Sends an operation to the shard that owns its PG. A PG that our map does not have may be in the client's map: the
-/// operation waits for that, here, since only then it is known where it goes.
+/// Sends an operation to the shard that owns its PG. If our map lacks the PG, the client's newer map may have it: the operation
+/// waits here for that map, which tells where to send it.
 pub(crate) fn place_op(osd: &Rc<OsdShard>, op: Unplaced) {
     match osd.owner(osd.primary_part(op.pg)) {
         Some(owner) if owner != osd.shard.id() => hop(osd, owner, op),
         None if op.epoch > osd.epoch() => osd.unplaced.borrow_mut().push(op),
         None => {
             osd.metrics.borrow_mut().ops_dropped += 1;
-            // It may have waited while the PG went: its client was not told of that map.
+            // The PG may have moved away while the operation waited, and its client was not sent that map.
             if let Some(state) = osd.conns.borrow().get(&op.conn.id()) {
                 share_map(osd, state, op.epoch);
             }
@@ -195,17 +195,17 @@ fn decode(osd: &OsdShard, parts: Parts, gid: u64, to: ReplyTo) -> Result<Rc<Clie
 /// Gives an operation to its PG, on the shard that should own it.
 pub(crate) fn route_op(osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
     if op.request.epoch > osd.epoch() {
-        osd.park(op); // until the map that the client used is here
+        osd.park(op); // until we have the client's map
         return;
     }
     let id = op.request.pg;
     let primary = osd.view.borrow().as_ref().and_then(|view| view.acting_primary(id));
     match osd.pg(osd.primary_part(id)) {
         Some(pg) if primary == Some(osd.config.id) => pg.handle_op(osd, op),
-        // Only the primary answers reads, and this makes the client ask it.
+        // Only the primary serves reads; this errno makes the client ask it.
         Some(_) if op.may_go_to_replicas() => op.reply(osd, Outcome::error(errno::EAGAIN)),
         None if osd.is_deleted(id.pool) => op.reply(osd, Outcome::error(errno::ENOENT)),
-        // Not ours by our map, which the client has or was just sent: it finds the right OSD itself.
+        // Not ours by our map, which the client has or was just sent: it will find the right OSD.
         _ => {
             osd.metrics.borrow_mut().ops_dropped += 1;
             op.abandon();
@@ -268,10 +268,10 @@ fn send_from(shard: &carmine_reactor::Shard, home: ShardId, conn: u64, answer: M
 fn execute_replication(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
     let (tid, head) = (parts.header.tid, peek_head(&parts.front).unwrap_or_default());
     let Some(pg) = osd.pg(id) else {
-        // The map that gives us this PG is on its way: the primary asks again.
+        // The map that gives us this PG has not arrived: the primary will ask again.
         tracing::debug!("pg {id}: message {:#x} before its map", parts.header.kind);
         match parts.header.kind {
-            // It has nothing of the PG. Whoever is no member is asked by a map that it has.
+            // This OSD has nothing of the PG. OSDs that are not members are only asked under a map that they have.
             PgRead::KIND if head.epoch <= osd.epoch() => {
                 reply(Message::of(&PgData { head, result: errno::ENOENT }).with_tid(tid));
             }

@@ -5,8 +5,8 @@ use std::fmt;
 use carmine_store::StoreError;
 use carmine_types::{Errno, errno};
 
-/// An errno, which clients and other OSDs are told, and its cause, which the log is told. One without a cause costs no
-/// allocation: most of them are answers that clients expect, as ENOENT is.
+/// An errno, sent to clients and other OSDs, and its cause, which is only logged. Without a cause it needs no allocation: most
+/// are answers that clients expect, such as ENOENT.
 #[derive(Debug)]
 pub(crate) struct OpError {
     errno: Errno,
@@ -18,7 +18,7 @@ pub(crate) struct OpError {
 enum Cause {
     Store(StoreError),
     Said(String),
-    /// The client is given these words as well, as the output of the operation.
+    /// Text that the client also gets, as the output of the operation.
     Given(&'static str),
 }
 
@@ -46,8 +46,8 @@ impl OpError {
         }
     }
 
-    /// The errno, for whoever asked. The cause goes to the log: failures of this OSD as errors, those of clients for
-    /// debugging.
+    /// Logs the cause, if there is one, and returns the errno. Failures of this OSD are logged as errors, those of clients at
+    /// debug level.
     pub(crate) fn report(&self) -> i32 {
         match self.cause.as_deref() {
             None | Some(Cause::Given(_)) => {}

@@ -1,10 +1,10 @@
-//! A few futures at the same time, in one task.
+//! Runs a few futures at the same time in one task.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Runs `work` on all items, at most `limit` at a time. The first error ends it: what is under way is dropped.
+/// Runs `work` on all items, at most `limit` at a time. The first error ends it and drops the futures in flight.
 pub(crate) async fn for_each<T, E, F>(
     limit: usize,
     items: impl IntoIterator<Item = T>,

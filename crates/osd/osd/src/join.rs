@@ -1,7 +1,7 @@
-//! An OSD's session with the monitor: it boots and hears maps, says that it lives, and says goodbye.
+//! An OSD's session with the monitor: it boots, receives maps, sends beacons, and says goodbye.
 //!
-//! The map is the monitor's only answer. An OSD that it shows as up at its own addresses has booted; one that it contradicts,
-//! since the number is unknown or belongs to another store, stops.
+//! The map is the monitor's only answer. If it shows this OSD as up at its own addresses, the boot succeeded. If the OSD's number
+//! is unknown or belongs to another store, the OSD stops.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -25,8 +25,8 @@ use crate::pg::{give_up_leases, order_scrubs};
 use crate::shard::OsdShard;
 use crate::stats;
 
-/// Pause between boot messages while the map does not show this OSD as up, and between other wishes that are not met: a
-/// message may be lost with its session, and a map may say "down" by mistake.
+/// Pause before a boot message, or another request that the map has not granted yet, is sent again: messages are lost with their
+/// session, and a map may say "down" by mistake.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two beacons (Ceph's osd_beacon_report_interval).
 const BEACON_PERIOD: Duration = Duration::from_secs(300);
@@ -44,11 +44,11 @@ struct Member {
     session: RefCell<Weak<MonSession>>,
     /// The newest map shows it as up.
     is_up: Cell<bool>,
-    /// The newest epoch in which an interval of a PG began that it leads, and that waits for the map to say so.
+    /// The newest epoch at which an interval of a PG led here began, for which `up_thru` is still needed.
     up_thru: Cell<Epoch>,
-    /// The newest map that all PGs had seen when this process started.
+    /// The newest map that all PGs of this OSD had seen when this process started.
     seen: Epoch,
-    /// A map came: several may have come at once.
+    /// Notified when maps arrive, several at once or one.
     news: Notify,
     /// When the next beacon is due.
     beacon_ns: Cell<u64>,
@@ -82,12 +82,12 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbe
     stats::start(osd, session);
 }
 
-/// Says goodbye on shard 0: the monitor calls this OSD down. Then all shards let go of their connections and of the store, which a
-/// start finds as it was left, with nothing to replay or to scan. Returns when that is done or takes too long; the caller then
+/// Says goodbye on shard 0, so that the monitor marks this OSD down. Then all shards close their connections and unmount the
+/// store, so that the next start has nothing to replay or scan. Returns when that is done or takes too long; the caller then
 /// stops the reactors.
 pub async fn leave(shard: &Shard) {
     let Some(member) = shard.local::<Member>() else { return };
-    // Others may serve as soon as the map tells that this OSD is down.
+    // Other OSDs may serve as soon as the map says that this one is down.
     for to in (0..shard.shards()).map(ShardId) {
         shard
             .call(to, |shard| async move { OsdShard::of(&shard).iter().for_each(|osd| give_up_leases(osd)) })
@@ -111,7 +111,7 @@ async fn unmount(shard: &Shard) {
     }
 }
 
-/// From now on nobody hears of this shard, so that what the store refuses from here on is no answer to anybody.
+/// Closes all connections of this shard, so that errors of the closing store reach nobody.
 fn close_connections(shard: &Shard) {
     let Some(osd) = OsdShard::of(shard) else { return };
     osd.stopping.set(true);
@@ -172,7 +172,7 @@ impl MonHandler for Member {
     }
 }
 
-/// Why an OSD with this number and store is not the map's.
+/// Why the map does not accept an OSD with this number and store.
 fn contradicts(map: &OsdMap, osd: OsdId, uuid: Uuid) -> Option<String> {
     if !map.exists(osd) {
         return Some(format!("{osd} is not in this cluster of {} OSDs", map.max_osd));
@@ -184,7 +184,7 @@ fn contradicts(map: &OsdMap, osd: OsdId, uuid: Uuid) -> Option<String> {
     })
 }
 
-/// A PG that this OSD leads waits until the map says that it was up in this epoch.
+/// Asks for `up_thru` of this epoch: a PG that this OSD leads waits for it.
 pub(crate) fn want_up_thru(osd: &OsdShard, epoch: Epoch) {
     osd.shard.submit_to(ShardId(0), move |shard| {
         if let Some(member) = shard.local::<Member>().filter(|member| member.up_thru.get() < epoch) {
@@ -204,7 +204,7 @@ pub(crate) fn write_cluster_log(osd: &OsdShard, level: u16, text: String) {
 }
 
 impl Member {
-    /// The line is lost if there is no session: this OSD's own log has it as well.
+    /// Without a session the line is lost; this OSD's own log has it too.
     fn write_log(&self, level: u16, text: String) {
         let (Some(session), Some(view)) = (self.session.borrow().upgrade(), self.osd.view()) else { return };
         let id = self.osd.config.id.0;
@@ -222,10 +222,10 @@ impl Member {
         session.send(Message::of(&LogMsg { version: 0, fsid: view.map().fsid, entries: vec![entry] }));
     }
 
-    /// Says so if the monitor does not have all maps any more that this OSD should have seen before this one. PGs judge by themselves
-    /// what they may still know (`carmine_peering::intervals`).
+    /// Warns if the monitor no longer has all maps between the last one this OSD saw and this one. The PGs decide for themselves
+    /// what they can still know (`carmine_peering::intervals`).
     fn note_gap(&self, epoch: Epoch) {
-        // The map that was the newest when it ended is asked for again: it tells who the members were.
+        // Ask again for the newest map of the last run: it names the members of that time.
         let wanted = match self.osd.epoch() {
             Epoch(0) => self.seen,
             Epoch(newest) => Epoch(newest + 1),
@@ -239,7 +239,8 @@ impl Member {
         }
     }
 
-    /// False if nobody waits for it. It serves nobody any more: for its PGs' new members it is dead.
+    /// False if there is no session to wait for. From here on this OSD serves nobody: the new members of its PGs consider it
+    /// dead.
     fn say_goodbye(&self) -> bool {
         let Some((session, view)) = self.session.borrow().upgrade().zip(self.osd.view()) else {
             return false;
@@ -256,7 +257,7 @@ impl Member {
         self.is_up.get() && session.send(Message::of(&goodbye))
     }
 
-    /// Tells the monitor what the map lacks: that this OSD is up, or that it was so when its PGs' intervals began.
+    /// Asks the monitor for what the map lacks: this OSD as up, or `up_thru` of the intervals of its PGs.
     fn ask(&self) {
         let (Some(session), Some(view)) = (self.session.borrow().upgrade(), self.osd.view()) else { return };
         let (map, version) = (view.map(), u64::from(view.epoch().0));
@@ -270,7 +271,7 @@ impl Member {
         }
     }
 
-    /// Asks after each map, and again for as long as something is lacking, and sends beacons.
+    /// Asks after each map, repeats that until the map grants it, and sends beacons.
     async fn keep_asking(self: Rc<Self>) {
         while !self.osd.stopping.get() {
             let _ = with_timeout(&self.osd.shard, PAUSE, self.news.notified()).await;

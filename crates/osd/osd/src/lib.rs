@@ -1,4 +1,4 @@
-//! The OSD: placement groups on reactors, the way of a client's operation, replication and activation.
+//! The OSD: placement groups on reactors, clients' operations, replication, peering and recovery.
 //!
 //! A message arrives on the shard that serves its connection (`dispatch`), hops to the shard that owns its PG if that is
 //! another one, waits there for its map and for an active PG (`pg`), is queued on its object (`pg/op/object`), is executed
@@ -7,8 +7,8 @@
 //! (`heartbeat`); a new acting set begins an interval, in which `carmine-peering` makes the copies equal (`pg/peer/shell` and
 //! `pg/recovery/push`, answered by `pg/peer/follow`).
 //!
-//! Invariants: a PG is touched by its shard only; this crate makes no system call and knows no monitor but through
-//! `carmine-client`'s session; nothing that a client or a peer sends panics.
+//! Invariants: a PG is touched by its shard only; this crate makes no system calls and reaches the monitor only through
+//! `carmine-client`'s session; nothing that a client or a peer sends causes a panic.
 
 mod admin;
 mod by_pg;

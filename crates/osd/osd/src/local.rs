@@ -1,4 +1,4 @@
-//! Operations that enter a shard's PGs without a socket: the target of load inside the OSD's process.
+//! In-process load: submits operations to a shard's PGs without a socket.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -79,7 +79,7 @@ impl LocalPgs {
         let tid = self.next_tid.get();
         self.next_tid.set(tid + 1);
         let (tell, told) = oneshot::channel();
-        // No client has such an id: global ids count up from small numbers.
+        // No client has this id: global ids count up from small numbers.
         let reqid = ReqId {
             client: u64::MAX - u64::from(self.osd.shard.id().0),
             inc: self.osd.config.nonce as i32,

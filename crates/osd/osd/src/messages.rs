@@ -10,7 +10,7 @@
 //! | 0x8002 | [`RepAck`]: everything up to this version is durable here | replica | |
 //! | 0x8003 | [`PgQuery`]: a new interval begins; say what you have | primary | [`PgNotify`] |
 //! | 0x8004 | [`PgNotify`]: info, and the log if it differs from the primary's | replica | |
-//! | 0x8005 | [`PgRepair`]: your copy will be changed behind its log: mark it so | primary | [`PgAck`] |
+//! | 0x8005 | [`PgRepair`]: objects of your copy will be replaced without log entries: mark it incomplete | primary | [`PgAck`] |
 //! | 0x8006 | [`PushObject`]: a transaction that makes a piece of an object equal to the primary's | primary | [`PgAck`] |
 //! | 0x8007 | [`PgActivate`]: the log from now on; whether the copy is whole | primary | [`PgAck`] |
 //! | 0x8008 | [`PgAck`]: done (durable), or an errno | replica | |
@@ -58,11 +58,11 @@ coded! {
         pub pg: SpgId = pg_id,
         /// The sender's map when it sent this.
         pub epoch: Epoch,
-        /// The primary's epoch at which the interval began for it. A replica takes nothing of another interval than the one
-        /// of the last [`PgQuery`] it answered.
+        /// The primary's epoch at which the interval began for it. A replica ignores messages of any interval other than that of
+        /// the last [`PgQuery`] it answered.
         pub interval: Epoch,
-        /// Counts the primary's attempts to activate the PG since its process started. Within an interval a replica takes
-        /// nothing of an earlier attempt than the one of the last [`PgQuery`] it answered.
+        /// Counts the primary's attempts to activate the PG since its process started. A replica ignores messages of attempts
+        /// before that of the last [`PgQuery`] it answered in this interval.
         pub attempt: u64,
     }
 }
@@ -77,13 +77,13 @@ pub fn peek_pg(front: &[u8]) -> Option<SpgId> {
     peek_head(front).map(|head| head.pg)
 }
 
-/// Longest front. The rest of a longer message travels in the data segment, behind the data: there it may be as long as anything is
-/// that a message carries, and is not copied for each member that it is sent to.
+/// Longest front. The rest of a longer one travels in the data segment, after the data, where it may be as long as any message,
+/// and where all receivers share one copy.
 ///
 /// The front is then the head and the number of these bytes (u32), and [`IS_LONG`] is set.
 const FRONT_BYTES_MAX: usize = 64 << 10;
 const _: () = assert!(FRONT_BYTES_MAX <= SEGMENT_BYTES_MAX);
-/// Bit of a header's `compat` version. Who does not put the front together again refuses the message.
+/// Bit of a header's `compat` version. A receiver that does not know it refuses the message.
 const IS_LONG: u16 = 1 << 15;
 const _: () = assert!(VERSION < IS_LONG);
 
@@ -99,10 +99,10 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// A transaction: the head, and the transaction as it is encoded; `data` is what it writes.
+    /// A message with a transaction: the head, and the encoded transaction; `data` is what it writes.
     ///
     /// # Panics
-    /// If it is longer than a message may be: no receiver would take it, now or when it is sent again. A request of a client is
+    /// If it is longer than a message may be: every receiver would refuse it, each time it is sent. Requests of clients are
     /// refused long before (`TXN_BYTES_MAX`).
     fn new(kind: u16, head: &Head, txn: &Sealed, mut data: Payload) -> Packed {
         let mut header = Header2::new(kind, VERSION, VERSION);
@@ -136,7 +136,7 @@ fn assert_may_be_sent(header: &Header2, front: &[u8], data: &Payload) {
     );
 }
 
-/// The same message, with a front that every receiver takes.
+/// The same message, with a front that every receiver accepts.
 ///
 /// # Panics
 /// As [`Packed::new`].
@@ -151,10 +151,10 @@ pub(crate) fn fitted(mut message: Message) -> Message {
     message
 }
 
-/// Puts the front of a message that was received together again.
+/// Reassembles the front of a received message.
 ///
 /// # Errors
-/// It does not say how much of the data belongs to it, or more than there is.
+/// If the length of the moved part is missing, or larger than the data.
 pub(crate) fn join(header: &mut Header2, front: &mut Vec<u8>, data: &mut Payload) -> Result<()> {
     if header.compat & IS_LONG != 0 {
         let rest = split_rest(front, data)?.to_vec();
@@ -165,7 +165,7 @@ pub(crate) fn join(header: &mut Header2, front: &mut Vec<u8>, data: &mut Payload
     Ok(())
 }
 
-/// Splits what belongs to the front from the data.
+/// Splits the moved part of the front from the data.
 fn split_rest(front: &[u8], data: &mut Payload) -> Result<Payload> {
     let mut d = Decoder::new(front, "head of a long message");
     d.get::<Head>()?;
@@ -178,7 +178,7 @@ fn split_rest(front: &[u8], data: &mut Payload) -> Result<Payload> {
     Ok(rest)
 }
 
-/// Reads what [`Packed::new`] wrote. Of what was received nothing is kept but what the transaction has.
+/// Reads what [`Packed::new`] wrote. Of the received memory only the transaction's own bytes stay referenced.
 fn read_txn(header: &Header2, front: Vec<u8>, mut data: Payload) -> Result<(Head, Sealed)> {
     let (head, encoded) = if header.compat & IS_LONG == 0 {
         let front = Bytes::from(front);
@@ -220,7 +220,7 @@ macro_rules! carries_a_transaction {
                 Packed::new(Self::KIND, head, txn, data)
             }
 
-            /// Reads a message. The objects may be any: look whether they lie in the PG.
+            /// Reads a message. Its objects are not checked: the caller must check that they lie in the PG.
             ///
             /// # Errors
             /// If the bytes are no such message, or the data does not add up.
@@ -289,11 +289,11 @@ message! { 0x8004,
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct PgNotify {
         pub head: Head,
-        /// 0, or an errno: then nothing else is meant.
+        /// 0, or an errno: then all other fields are meaningless.
         pub result: i32,
         /// The copy's info.
         pub info: PgInfo,
-        /// The primary that was promised last that no other leads: its interval, and the milliseconds that are left of it.
+        /// The latest lease that this copy granted: the primary that holds it, its interval, and the milliseconds left.
         pub lease: Option<Promise>,
         /// Ascending; empty if `last_update` is the primary's.
         pub log: Vec<LogEntry>,
@@ -306,26 +306,26 @@ message! { 0x8005,
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct PgRepair {
         pub head: Head,
-        /// The state that an interruption leaves: the copy lacks only objects that its log changed after this entry;
-        /// zero: it may lack any.
+        /// What the copy lacks if the repair is interrupted: only objects that its log changed after this entry; zero: any
+        /// object.
         pub complete_to: Eversion,
-        /// That holds for the objects before this one only; `None`: for all.
+        /// `complete_to` holds only for the objects before this one; `None`: for all.
         pub last_backfill: Option<ObjectId> = cursor,
-        /// Refuse with ENOSPC, before anything is changed, unless there is room for so many bytes; 0: try in any case.
+        /// Refuse with ENOSPC, before anything is changed, unless there is room for this many bytes; 0: no check.
         pub needs_bytes: u64,
     }
 }
 
 message! { 0x8007,
-    /// Primary to replica: the PG is active. Entries after `keep_to` give way to `log`.
+    /// Primary to replica: the PG is active. `log` replaces the entries after `keep_to`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct PgActivate {
         pub head: Head,
         /// Last entry that both logs have in common; zero: replace the whole log.
         pub keep_to: Eversion,
-        /// For so many milliseconds the replica promises by its answer to help no other primary.
+        /// By its answer the replica promises to help no other primary for this many milliseconds.
         pub lease_ms: u32,
-        /// The primary's info; incomplete if objects are still to be pushed, beside the writes of clients.
+        /// The primary's info; marked incomplete if objects will be pushed while clients are already served.
         pub info: PgInfo,
         /// Ascending, all after `keep_to`.
         pub log: Vec<LogEntry>,
@@ -354,7 +354,7 @@ message! { 0x8009,
 }
 
 message! { 0x800a,
-    /// The answer; the bytes are in the data segment, less what lies behind the end of the object.
+    /// The answer; the bytes are in the data segment, up to the end of the object.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct PgData {
         pub head: Head,
@@ -364,7 +364,7 @@ message! { 0x800a,
 }
 
 message! { 0x800b,
-    /// Primary to replica: you were given all objects that your copy lacked when it was activated.
+    /// Primary to replica: you now have all objects that your copy lacked when it was activated.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct PgComplete {
         pub head: Head,

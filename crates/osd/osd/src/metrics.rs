@@ -1,4 +1,4 @@
-//! The counters of a shard, and the times that the stages of its operations take.
+//! The counters of a shard, and the clocks of its operations' stages.
 
 use carmine_metrics::{Gauge, Histogram, StageClocks, Sum, metric_set};
 
@@ -19,7 +19,7 @@ metric_set! {
         op_hops: Sum,
         /// Resends that were answered from the PG log.
         dups: Sum,
-        /// Operations dropped: not ours, or too many waiting. The client sends them again.
+        /// Operations dropped because they were not ours or too many waited. Their clients resend them.
         ops_dropped: Sum,
         /// Transactions applied for other primaries.
         replica_ops: Sum,
@@ -27,19 +27,19 @@ metric_set! {
         activations: Sum,
         /// Objects copied to replicas at activation.
         objects_pushed: Sum,
-        /// Times that an operation met a block whose checksum did not hold, or that the drive did not give.
+        /// Times that an operation met a block with a bad checksum, or one that the drive could not read.
         blocks_lost: Sum,
-        /// Such blocks that another copy gave back.
+        /// Such blocks that were restored from another copy.
         blocks_healed: Sum,
-        /// Scrubs that came to their end.
+        /// Scrubs that completed.
         scrubs: Sum,
-        /// Copies with errors that scrubs found.
+        /// Bad copies that scrubs found.
         scrub_errors: Sum,
         /// Objects that scrubs repaired.
         scrub_repaired: Sum,
-        /// Operations that are not answered for 30 seconds or more.
+        /// Operations not answered within the complaint time.
         slow_ops: Gauge,
-        /// Memory of clients' requests in flight and of answers that wait to be sent, as of the last look.
+        /// Memory of clients' requests in flight and of unsent answers, as last measured.
         request_bytes: Gauge,
         /// Replies with an error.
         errors: Sum,
@@ -50,7 +50,7 @@ metric_set! {
     }
 }
 
-/// Stages of an operation, in order; each begins where the one before ends. Reads have no `store` and `replicate`.
+/// Stages of an operation, in order; each begins where the one before ends. Reads have no `store` and no `replicate`.
 pub(crate) const STAGES: [&str; 5] = ["queue", "execute", "store", "replicate", "reply"];
 /// From decoded until it runs.
 pub(crate) const QUEUE: usize = 0;

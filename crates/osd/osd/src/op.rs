@@ -1,4 +1,4 @@
-//! One client operation on its way through the OSD, and where its answer goes.
+//! One client operation inside the OSD, and where its answer goes.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -19,8 +19,8 @@ use crate::pg::{Extra, Outputs, Queued};
 use crate::room::{More, acquire_more};
 use crate::shard::OsdShard;
 
-/// A decoded request, with all it needs to be executed and answered. It stays the same while it waits, runs, and is started
-/// over in a new interval; only its answer can be given once.
+/// A decoded request, with all it needs to be executed and answered. It stays the same while it waits, runs, and is started over
+/// in a new interval; it is answered once.
 pub(crate) struct ClientOp {
     /// The request; its name has been moved into `oid`.
     pub(crate) request: OsdRequest,
@@ -30,25 +30,25 @@ pub(crate) struct ClientOp {
     pub(crate) data: Payload,
     /// Identity of the request, by which resends are found; its tid is the message's, echoed.
     pub(crate) reqid: ReqId,
-    /// It changes its object.
+    /// Whether it changes its object.
     pub(crate) is_write: bool,
-    /// It is about the head, and its client knows of no snapshot.
+    /// Whether it is about the head and its client knows of no snapshot.
     pub(crate) is_snapless: bool,
-    /// The OSD's own operation: this snapshot of the object is gone.
+    /// Set for the OSD's own operation that trims this snapshot of the object.
     pub(crate) trims: Option<u64>,
     /// When it was decoded.
     pub(crate) arrived_ns: u64,
     /// When it was last started: when it arrived, unless it waited.
     pub(crate) started_ns: Cell<u64>,
-    /// Where it is.
+    /// Its current stage.
     stage: Cell<Stage>,
-    /// Where the answer goes; `None` once it went.
+    /// Where the answer goes; `None` once it is sent.
     to: RefCell<Option<ReplyTo>>,
-    /// Room for memory that it turned out to need.
+    /// Extra memory granted while it runs.
     more: RefCell<Option<More>>,
 }
 
-/// Where an operation is on its way.
+/// The stage that an operation is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// The PG is not active.
@@ -97,8 +97,8 @@ pub(crate) enum ReplyTo {
     Local(oneshot::Sender<LocalReply>),
 }
 
-/// The way back to the shard of the connection. Whatever becomes of the operation, the room that it takes up there is
-/// given back: dropping this does it.
+/// The way back to the shard of the connection. Dropping it releases the budget that the operation holds there, whatever becomes
+/// of the operation.
 pub(crate) struct HopBack {
     /// The shard that the operation is on.
     pub here: Shard,
@@ -138,7 +138,7 @@ impl Drop for HopBack {
 /// The result of executing a request.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// A negative errno, or what the last operation tells.
+    /// A negative errno, or the last operation's result.
     pub result: i32,
     pub outputs: Outputs,
     /// Log version of a write.
@@ -170,7 +170,7 @@ pub struct LocalReply {
 
 impl ClientOp {
     /// An operation that has just arrived.
-    #[inline(always)] // else the request, which is long, is copied once more
+    #[inline(always)] // otherwise the long request is copied once more
     pub(crate) fn new(
         mut request: OsdRequest,
         reqid: ReqId,
@@ -205,7 +205,7 @@ impl ClientOp {
         op
     }
 
-    /// The OSD's own operation on an object: one of its snapshots is gone.
+    /// The OSD's own operation that trims a snapshot of an object.
     pub(crate) fn trim(request: OsdRequest, snap: u64, arrived_ns: u64, to: ReplyTo) -> Rc<ClientOp> {
         // Entries without a client have a zero id.
         let op = ClientOp::new(request, ReqId::default(), Payload::new(), arrived_ns, to);
@@ -220,7 +220,7 @@ impl ClientOp {
         op
     }
 
-    /// Names it in probes: while it is there, no other has its address.
+    /// Identifies it in probes: no other live operation has its address.
     #[inline]
     fn address(&self) -> u64 {
         std::ptr::from_ref(self).addr() as u64
@@ -237,13 +237,13 @@ impl ClientOp {
         self.stage.get()
     }
 
-    /// It is answered together with another operation, which is there already.
+    /// Takes over the stage of another operation, with which it will be answered.
     pub(crate) fn copy_stage(&self, other: &ClientOp) {
         self.stage.set(other.stage());
     }
 
-    /// It is at this stage now.
-    #[inline(always)] // the caller names the stage, so that one probe is left
+    /// Sets its stage.
+    #[inline(always)] // callers pass a constant stage, so that only one probe remains
     pub(crate) fn enters(&self, stage: Stage) {
         self.stage.set(stage);
         let op = self.address();
@@ -257,22 +257,22 @@ impl ClientOp {
         }
     }
 
-    /// It has waited until now.
+    /// Notes that its wait has ended.
     pub(crate) fn note_started(&self, osd: &OsdShard) {
         self.started_ns.set(osd.shard.stamp_ns());
     }
 
-    /// Nothing of it changes what clients see of an object.
+    /// Whether all it changes are watches, which leave the object as clients see it unchanged.
     pub(crate) fn only_watches(&self) -> bool {
         self.request.ops.iter().all(|op| op.code == ops::WATCH)
     }
 
-    /// Its operations, each with the place of its input in the data.
+    /// Its operations, each with the range of its input in the data.
     pub(crate) fn with_inputs(&self) -> impl Iterator<Item = (&OsdOp, Range<usize>)> {
         with_inputs(&self.request, self.data.len())
     }
 
-    /// The connection that it came through.
+    /// The connection that it arrived on.
     pub(crate) fn origin(&self, here: ShardId) -> Option<Origin> {
         match &*self.to.borrow() {
             Some(ReplyTo::Conn(conn, _)) => Some(Origin { home: here, conn: conn.id() }),
@@ -281,7 +281,7 @@ impl ClientOp {
         }
     }
 
-    /// It is about a PG, not about an object.
+    /// Whether it is about a PG, not an object.
     pub(crate) fn is_pg_op(&self) -> bool {
         self.request.ops.iter().any(|op| op.is_pg_op())
     }
@@ -292,7 +292,7 @@ impl ClientOp {
         if given == UTime::ZERO { UTime::from_unix(osd.shard.unix_now()) } else { given }
     }
 
-    /// It came through this connection of shard `home`; `here` is the shard that the operation is on.
+    /// Whether it arrived on this connection of shard `home`; `here` is the shard that has the operation now.
     pub(crate) fn is_from(&self, here: ShardId, home: ShardId, id: u64) -> bool {
         match &*self.to.borrow() {
             Some(ReplyTo::Conn(conn, _)) => here == home && conn.id() == id,
@@ -301,9 +301,9 @@ impl ClientOp {
         }
     }
 
-    /// Lets go of the operation without an answer.
+    /// Drops the operation without an answer.
     pub(crate) fn abandon(&self) {
-        // Dropped when the cell is free again: that gives room back.
+        // Dropped after the borrow ends, because the drop releases budget.
         let to = self.to.borrow_mut().take();
         if to.is_some() {
             probes::op_dropped(self.address());
@@ -312,7 +312,7 @@ impl ClientOp {
         self.release_more();
     }
 
-    /// Waits for the right to hold more than was known when the request was let in. It has it until it is answered.
+    /// Waits until the request may hold more memory than was known at admission. It holds that until it is answered.
     pub(crate) async fn acquire_more(&self, osd: &OsdShard) {
         if !self.has_more() {
             let more = acquire_more(osd, self).await;
@@ -324,7 +324,7 @@ impl ClientOp {
         self.more.borrow().is_some()
     }
 
-    /// Gives that right back: the operation is answered, or will be started over.
+    /// Releases that memory: the operation is answered, or will be started over.
     #[inline]
     pub(crate) fn release_more(&self) {
         if self.has_more() {
@@ -342,19 +342,18 @@ impl ClientOp {
         if self.data.len() as u64 > WRITE_BYTES_MAX {
             return Some(errno::EMSGSIZE);
         }
-        // Data that is left over would belong to no op, yet the checksum would cover it. Ceph executes nothing in
-        // parallel.
+        // Surplus data belongs to no op, yet the checksum covers it. Ceph executes nothing in parallel.
         let is_odd = payload_bytes(&self.request.ops) != self.data.len() as u64;
         if is_odd || self.request.flags & flags::PARALLEL_EXEC != 0 {
             return Some(errno::EINVAL);
         }
         if self.is_pg_op() {
-            return None; // has no object; `list` takes only what it knows
+            return None; // has no object; `list` checks its own requests
         }
         if oid.name.len().max(oid.key.len()) > NAME_BYTES_MAX || oid.nspace.len() > NAMESPACE_BYTES_MAX {
             return Some(errno::ENAMETOOLONG);
         }
-        // Objects are sorted by this hash on disk: with a wrong one neither a listing nor a repair would find them.
+        // Objects are sorted by this hash on disk: with a wrong one, listings and repairs would miss them.
         let is_right = oid.hash == object_hash(&oid.nspace, &oid.key, &oid.name);
         if oid.name.is_empty() || !is_right {
             return Some(errno::EINVAL);
@@ -362,19 +361,19 @@ impl ClientOp {
         if self.is_snapless {
             return None;
         }
-        // All of an object's snapshots together are asked for nothing but their list; nothing but the head is written.
+        // SNAP_DIR may only be listed, and only the head may be written.
         let snap = self.request.snapid;
         let is_odd = |op: &OsdOp| snap == SNAP_DIR && op.code != ops::LIST_SNAPS;
         let refused = (self.is_write && snap != SNAP_HEAD) || self.request.ops.iter().any(is_odd);
         refused.then_some(errno::EINVAL)
     }
 
-    /// A read of a client that leaves it to us which member of the acting set answers.
+    /// A client's read that any member of the acting set may answer.
     pub(crate) fn may_go_to_replicas(&self) -> bool {
         !self.is_write && self.request.flags & (flags::BALANCE_READS | flags::LOCALIZE_READS) != 0
     }
 
-    /// Sends the answer and ends the operation.
+    /// Sends the answer, which ends the operation.
     pub(crate) fn reply(&self, osd: &OsdShard, mut outcome: Outcome) {
         if osd.holds_back(outcome.result) {
             return self.abandon();
@@ -399,10 +398,10 @@ impl ClientOp {
         }
         let ReqId { client, tid, .. } = self.reqid;
         probes::op_replied(self.address(), client, tid, self.arrived_ns, outcome.result);
-        self.release_more(); // behind the answer, which counts by itself now
+        self.release_more(); // after the answer is queued, which counts by itself from now on
     }
 
-    #[inline] // else the reply, which is long, is copied once more
+    #[inline] // otherwise the long reply is copied once more
     fn encode<'a>(&'a self, osd: &OsdShard, outcome: &Outcome) -> OsdReply<'a> {
         let mut reply = OsdReply::to(&self.request, &self.oid.name, osd.epoch(), outcome.result);
         for ((op, rval), (result, data)) in reply.ops.iter_mut().zip(&mut reply.rvals).zip(&outcome.outputs) {
@@ -416,7 +415,7 @@ impl ClientOp {
     }
 }
 
-/// The operations of a request, each with the place of its input in the request's data. The inputs are empty if their lengths
+/// The operations of a request, each with the range of its input in the request's data. The ranges are empty if the lengths
 /// contradict the data.
 fn with_inputs(request: &OsdRequest, data_bytes: usize) -> impl Iterator<Item = (&OsdOp, Range<usize>)> {
     let fits = payload_bytes(&request.ops) == data_bytes as u64;
@@ -438,7 +437,7 @@ impl Queued for Rc<ClientOp> {
     }
 }
 
-/// A read's echoed extent has the length that was really read, as real OSDs do.
+/// Sets the echoed extent of a read to the length really read, as Ceph does.
 fn set_output(op: &mut OsdOp, len: usize) {
     op.payload_len = len as u32;
     if op.code == ops::READ {

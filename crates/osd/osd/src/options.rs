@@ -1,5 +1,6 @@
-//! Options that can change while an OSD runs, by Ceph's names. Their values at the start are those of [`OsdConfig`]; then come those
-//! that the monitor stores (`ceph config set osd …`), and last those that this OSD alone was told (`ceph tell osd.N config set …`).
+//! Options that can change while an OSD runs, by Ceph's names. Their first values come from [`OsdConfig`]. Values that the
+//! monitor stores (`ceph config set osd …`) override them, and values set on this OSD alone (`ceph tell osd.N config set …`)
+//! override both.
 //!
 //! [`OsdConfig`]: crate::OsdConfig
 
@@ -21,12 +22,12 @@ pub(crate) struct RunOptions {
 /// Values by name.
 pub(crate) type Values = BTreeMap<String, String>;
 
-/// Values that were given since the start (shard 0).
+/// Values set since the start (shard 0).
 #[derive(Default)]
 pub(crate) struct Given {
-    /// By the monitor, to all OSDs of a kind.
+    /// Stored by the monitor for all OSDs.
     stored: Values,
-    /// To this OSD alone.
+    /// Set on this OSD alone.
     own: Values,
 }
 
@@ -47,7 +48,7 @@ impl RunOptions {
     /// The value of an option, as text.
     ///
     /// # Errors
-    /// There is no such option; the text lists those that there are.
+    /// If there is no such option; the text lists the options that exist.
     pub(crate) fn get(&self, name: &str) -> Result<String, String> {
         let complaint = || (name == ComplaintTime::NAME).then(|| self.complaint.to_string());
         let value = self.scrub.get(name).or_else(|| self.recovery.get(name)).or_else(complaint);
@@ -74,10 +75,10 @@ impl RunOptions {
 }
 
 impl OsdShard {
-    /// Takes values that only this OSD was told. On shard 0.
+    /// Sets values on this OSD alone. On shard 0.
     ///
     /// # Errors
-    /// One of them is none for its option, or there is no such option: none is taken.
+    /// If an option does not exist, or a value is not valid for it; then nothing changes.
     pub(crate) fn set_own_options(&self, values: &Values) -> Result<(), String> {
         let mut next = self.options.borrow().clone();
         values.iter().try_for_each(|(name, value)| next.set(name, value))?;
@@ -86,7 +87,7 @@ impl OsdShard {
         Ok(())
     }
 
-    /// Forgets the value that only this OSD was told; tells the one that counts now. On shard 0.
+    /// Removes the value set on this OSD alone; returns the one now in force. On shard 0.
     ///
     /// # Errors
     /// There is no such option.
@@ -101,7 +102,7 @@ impl OsdShard {
         self.options.borrow().get(name)
     }
 
-    /// Takes the values that the monitor stores: all of them, those that are missing have their former value again. On shard 0.
+    /// Replaces all values stored by the monitor; options no longer among them get their former value. On shard 0.
     pub(crate) fn set_stored_options(&self, values: Values) {
         let mut given = self.given.borrow_mut();
         given.stored = values;
@@ -116,7 +117,7 @@ impl OsdShard {
         }
     }
 
-    /// Gives them to all shards, in the same order to each.
+    /// Sends the values to all shards; each gets all changes in the same order.
     fn spread_options(&self, next: &RunOptions) {
         tracing::info!("options: {next:?}");
         for to in (1..self.shard.shards()).map(ShardId) {

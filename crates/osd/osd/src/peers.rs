@@ -1,8 +1,8 @@
-//! Sessions of one shard with other OSDs: one connection to each reactor of a peer that owns PGs of ours.
+//! Sessions of one shard with other OSDs: one connection to each reactor of a peer that owns PGs we share.
 //!
-//! A peer's reactors and the owner of each PG come from its Route answer; a message goes straight to the reactor that
-//! owns the PG. Sessions are lossy: after a fault the connections are made again and the PGs send again what is not
-//! acknowledged, after a pause if the last ones ended early.
+//! A peer's reactors and the owner of each PG come from its Route answer; a message goes straight to the reactor that owns the
+//! PG. Sessions are lossy: after a fault the connections are reopened, with a pause if the last ones ended early, and the PGs
+//! resend what is not acknowledged.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ use crate::shard::OsdShard;
 
 /// Pause between attempts to reach a peer.
 const RETRY: Duration = Duration::from_millis(50);
-/// Longest wait for the answer to one request; then it is asked again.
+/// Longest wait for the answer to one request; then the caller asks again.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// All sessions of a shard.
@@ -39,25 +39,25 @@ pub(crate) struct Peers {
     pending: RefCell<BTreeMap<u64, Waiter>>,
 }
 
-/// Somebody who waits for the answer to a request; without its sender nobody answers any more.
+/// A task that waits for the answer to a request. Dropping the sender tells it that no answer will come.
 struct Waiter {
     peer: OsdId,
-    /// What was asked about; `None`: the route.
+    /// The PG that the request is about; `None`: it asks for the route.
     pg: Option<SpgId>,
     tell: oneshot::Sender<Message>,
 }
 
-/// The way to one peer at one address.
+/// The connections to one peer at one address.
 struct Session {
     peer: OsdId,
     addr: EntityAddr,
     route: RefCell<Option<RouteReply>>,
-    /// By reactor of the peer.
+    /// By the peer's reactor.
     conns: RefCell<BTreeMap<u16, Rc<Connection>>>,
     backlog: RefCell<Backlog>,
     backoff: Backoff,
     connecting: Cell<bool>,
-    /// The map has another address for this peer, or none.
+    /// Set when the map has another address for this peer, or none.
     ended: Cell<bool>,
 }
 
@@ -93,7 +93,7 @@ impl Peers {
         self.ask(peer, Some(pg), |tid| self.send(peer, pg, message.with_tid(tid))).await
     }
 
-    /// Sends a request with a number of its own, as [`Waiter`] has it, and waits for its answer as above.
+    /// Sends a request with a transaction id of its own, and waits for its answer as [`request`](Self::request) does.
     async fn ask(&self, peer: OsdId, pg: Option<SpgId>, send: impl FnOnce(u64)) -> Option<Message> {
         let tid = self.next_tid.get();
         self.next_tid.set(tid + 1);
@@ -105,16 +105,16 @@ impl Peers {
         answer.and_then(|answer| answer.ok())
     }
 
-    /// Tells those who wait for answers of these kinds that none will come.
+    /// Tells the waiters of lost requests that no answer will come.
     fn forget(&self, is_lost: impl Fn(u64, &Waiter) -> bool) {
         let all = self.pending.take();
         let (lost, left): (BTreeMap<_, _>, BTreeMap<_, _>) =
             all.into_iter().partition(|(tid, waiter)| is_lost(*tid, waiter));
         *self.pending.borrow_mut() = left;
-        drop(lost); // which wakes those who wait
+        drop(lost); // wakes the waiters
     }
 
-    /// Forgets peers whose address is no longer the map's, and what they were asked: nobody waits for their answers.
+    /// Ends the sessions with peers whose address in the map changed, and the requests sent to them.
     pub(crate) fn on_map(&self, addr_of: impl Fn(OsdId) -> Option<EntityAddr>) {
         let mut ended = Vec::new();
         self.sessions.borrow_mut().retain(|peer, session| {
@@ -191,8 +191,8 @@ impl Session {
         let route = self.route.borrow();
         let route = route.as_ref()?;
         let listed = route.pgs.binary_search_by_key(&pg.pgid, |(pg, _)| *pg).ok();
-        // A PG that the peer has not dealt yet may go anywhere: the peer forwards it. So it does with what is for another shard of
-        // one than the shard that the route has, which names PGs alone.
+        // Messages for a PG that the peer has not assigned to a reactor yet may go to any: the peer forwards them. The same holds
+        // for other shards of a PG, since the route names PGs without shards.
         Some(listed.and_then(|at| route.pgs.get(at)).map_or(0, |(_, reactor)| *reactor))
     }
 
@@ -201,7 +201,7 @@ impl Session {
         self.conns.borrow().get(&reactor).filter(|c| !c.is_closed()).cloned()
     }
 
-    /// Makes whatever is missing for the messages that wait.
+    /// Opens whatever the waiting messages lack: the route, and connections.
     async fn establish(self: &Rc<Self>, osd: &Rc<OsdShard>) -> Result<(), OpError> {
         let has_route = self.route.borrow().is_some();
         if !has_route {
@@ -260,7 +260,7 @@ impl Session {
         Ok(route)
     }
 
-    /// Answers come on the connection of their questions: none comes to those that went to this reactor, or asked for the route.
+    /// An answer arrives on the connection of its request: those sent to this reactor, or for the route, will get none.
     fn forget_asked(&self, osd: &OsdShard, reactor: Option<u16>) {
         let unsent: BTreeSet<u64> =
             self.backlog.borrow().messages.iter().map(|(_, m)| m.header.tid).collect();
@@ -271,7 +271,7 @@ impl Session {
         });
     }
 
-    /// Sends what waits; what has no connection goes on waiting.
+    /// Sends the waiting messages; those without a connection keep waiting.
     fn drain(&self) {
         let messages = self.backlog.borrow_mut().take_all();
         for (pg, message) in messages {
@@ -283,13 +283,13 @@ impl Session {
     }
 }
 
-/// Answers that come back on our own connections to a peer.
+/// Handles the answers on our own connections to a peer.
 struct PeerDispatch {
     osd: Weak<OsdShard>,
     session: Weak<Session>,
     /// `None` on the short connection that asks for the route.
     reactor: Option<u16>,
-    /// When it was dialled.
+    /// When the connection was dialled.
     made_ns: u64,
 }
 
@@ -327,7 +327,7 @@ impl Dispatcher for PeerDispatch {
         }
         tracing::info!("connection to reactor {reactor} of osd.{} ended: {reason}", session.peer.0);
         session.backoff.note_ended(self.made_ns, osd.shard.now_ns());
-        // The peer may have restarted with other reactors: ask again where its PGs are.
+        // The peer may have restarted with other reactors: ask for its route again.
         *session.route.borrow_mut() = None;
         session.backlog.borrow_mut().forget_writes();
         resend_all(&osd, session.peer);
@@ -342,8 +342,8 @@ fn resend_all(osd: &OsdShard, peer: OsdId) {
 
 // Messages that wait until a peer can be reached.
 
-/// Messages that wait for a session. Writes of clients are bounded for each connection, not for an OSD, so there may be
-/// more: those are left out, which is remembered.
+/// Most messages that wait for a session. Clients' writes are limited per connection and not per OSD, so there may be more: the
+/// surplus is dropped, and that is remembered.
 const MESSAGES_MAX: usize = 64 << 10;
 
 /// The messages that wait for one session, in order.
@@ -358,12 +358,12 @@ impl Backlog {
         self.messages.is_empty()
     }
 
-    /// PGs that messages wait for.
+    /// The PGs of the waiting messages.
     pub(crate) fn pgs(&self) -> impl Iterator<Item = SpgId> {
         self.messages.iter().map(|(pg, _)| *pg)
     }
 
-    /// Appends a message, if there is room. A lease takes the place of an earlier one that was not sent.
+    /// Appends a message, if there is room. A lease replaces an earlier one that was not sent.
     pub(crate) fn push(&mut self, pg: SpgId, message: Message) {
         if message.header.kind == PgLease::KIND {
             self.messages.retain(|(of, old)| *of != pg || old.header.kind != PgLease::KIND);
@@ -375,18 +375,18 @@ impl Backlog {
         }
     }
 
-    /// Takes all messages.
+    /// Removes and returns all messages.
     pub(crate) fn take_all(&mut self) -> Vec<(SpgId, Message)> {
         std::mem::take(&mut self.messages)
     }
 
-    /// Forgets writes: their PGs are going to send again all that is not acknowledged.
+    /// Drops writes: their PGs are going to resend everything unacknowledged.
     pub(crate) fn forget_writes(&mut self) {
         self.messages.retain(|(_, message)| message.header.kind != RepOp::KIND);
         self.overflowed = false;
     }
 
-    /// Whether a message was left out since this was last asked.
+    /// Whether a message was dropped since the last call.
     pub(crate) fn take_overflow(&mut self) -> bool {
         std::mem::take(&mut self.overflowed)
     }
@@ -394,15 +394,15 @@ impl Backlog {
 
 // How long to wait before a connection to another OSD is made again.
 
-/// A connection that lasted this long was a good one: the next is made at once.
+/// After a connection that lasted this long the next one is opened at once.
 const GOOD: Duration = Duration::from_secs(5);
-/// Wait after the first one that did not.
+/// Wait after the first connection that ended earlier.
 const FIRST: Duration = Duration::from_millis(50);
 /// Longest wait.
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// Doubles the wait from [`FIRST`] to [`LONGEST`] with each connection in a row that ended early. A message that its receiver
-/// does not take is sent again on the next connection: without a pause both sides would do nothing else.
+/// refuses is resent on the next connection: without a pause both sides would do nothing else.
 #[derive(Default)]
 pub(crate) struct Backoff {
     early: Cell<u32>,
@@ -410,7 +410,7 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// A connection ended. Those that end together count once.
+    /// Notes that a connection ended. Connections that end together count once.
     pub(crate) fn note_ended(&self, made_ns: u64, now_ns: u64) {
         if now_ns < self.until_ns.get() {
             return;
@@ -424,7 +424,7 @@ impl Backoff {
         self.until_ns.set(now_ns + wait.as_nanos() as u64);
     }
 
-    /// The rest of the wait.
+    /// The time left to wait.
     pub(crate) fn remaining(&self, now_ns: u64) -> Duration {
         Duration::from_nanos(self.until_ns.get().saturating_sub(now_ns))
     }

@@ -1,5 +1,5 @@
-//! Room in the memory that clients' requests share: for what only the execution of a request finds that it needs, and the
-//! clients that keep room from others.
+//! The memory that clients' requests share: more of it for a request that turns out to need more, and an end to clients that hold
+//! it without progress.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,17 +9,18 @@ use carmine_reactor::{Group, Shard, ShardId};
 use crate::op::ClientOp;
 use crate::shard::OsdShard;
 
-/// Time between two looks at clients that do not go on.
+/// Time between two checks for stalled clients.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// The right of one request to hold [`carmine_messenger::MORE_BYTES`]. It is given back to the shard of the request's connection.
+/// One request's right to hold [`carmine_messenger::MORE_BYTES`]. Dropping it returns the right to the shard of the request's
+/// connection.
 pub(crate) struct More {
-    /// The shard that this is on.
+    /// The shard that holds this.
     here: Shard,
     home: ShardId,
 }
 
-/// Waits for that right; see [`carmine_messenger::Budget::more`]. `None`: nothing bounds the connection.
+/// Waits for that right; see [`carmine_messenger::Budget::more`]. `None`: the connection is not limited.
 pub(crate) async fn acquire_more(osd: &OsdShard, op: &ClientOp) -> Option<More> {
     let origin = op.origin(osd.shard.id())?;
     let asked = osd.shard.call(origin.home, move |home| async move {
@@ -44,18 +45,18 @@ impl Drop for More {
 }
 
 impl OsdShard {
-    /// The connection shares memory with others; so did one that has ended.
+    /// Whether the connection shares memory with others; true for one that has closed.
     fn is_bounded(&self, conn: u64) -> bool {
         self.conns.borrow().get(&conn).is_none_or(|state| state.conn.budget().is_some())
     }
 
-    /// Requests of this shard's clients, or notifications, wait for room: until the next look.
+    /// Notes until the next check that requests of this shard's clients, or notifications, wait for memory.
     pub(crate) fn note_short(&self) {
         self.is_short.set(true);
     }
 
-    /// Closes connections that hold room while others wait for it, and whose peers have neither read nor sent anything since
-    /// the last look. They may come again.
+    /// Closes connections that hold memory while others wait for it, if their peers have neither read nor sent anything since the
+    /// last check. They may reconnect.
     fn close_stalled(&self) {
         let is_noted = self.is_short.take();
         let was_short = self.was_short.replace(is_noted || self.budget.is_short());
@@ -75,7 +76,7 @@ impl OsdShard {
     }
 }
 
-/// Looks for clients that do not go on.
+/// Starts the checks for stalled clients.
 pub(crate) fn start(osd: &Rc<OsdShard>) {
     let own = Rc::clone(osd);
     osd.shard.spawn(Group::Admin, "room", async move {

@@ -1,4 +1,4 @@
-//! One reactor's part of an OSD: its PGs, its store, its view of the map. Everything here is this shard's alone.
+//! One reactor's part of an OSD: its PGs, its store, its view of the map. Nothing here is shared.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ use crate::peers::Peers;
 use crate::pg::{Pace, Pg, Reserver, Scrubber};
 use crate::watch::Notices;
 
-/// Names of refused operations that are remembered.
+/// Most names of refused operations that are remembered.
 const REFUSED_MAX: usize = 256;
 
 /// State of one shard of an OSD.
@@ -36,78 +36,78 @@ pub struct OsdShard {
     pub shard: Shard,
     /// Identity and addresses.
     pub config: Arc<OsdConfig>,
-    /// Options that can change, and those that were given since the start (shard 0).
+    /// Options that can change, and those set since the start (shard 0).
     pub(crate) options: RefCell<RunOptions>,
     pub(crate) given: RefCell<Given>,
     /// This shard's part of the store.
     pub store: Store,
-    /// The newest map that reached this shard.
+    /// The newest map that this shard has.
     pub(crate) view: RefCell<Option<Arc<MapView>>>,
-    /// By that map PGs of some pools have shards.
+    /// Whether that map has pools whose PGs have shards.
     pub(crate) has_sharded_pools: Cell<bool>,
     /// Which reactor owns which PG.
     pub(crate) table: RefCell<Arc<PgTable>>,
-    /// Of each pool the number of PGs when its PGs were made here (shard 0).
+    /// By pool, the number of PGs when its PGs were created here (shard 0).
     pub(crate) pg_nums: RefCell<BTreeMap<i64, u32>>,
     /// PGs that this shard owns.
     pub(crate) pgs: RefCell<ByPg<Rc<Pg>>>,
     /// Client connections that this shard serves, by id, for replies that come back from other shards.
     pub(crate) conns: RefCell<BTreeMap<u64, ConnState>>,
-    /// Operations of PGs of this shard whose client knows a newer map than this shard.
+    /// Operations on this shard's PGs whose clients have a newer map than this shard.
     pub(crate) waiting: RefCell<Vec<Rc<ClientOp>>>,
-    /// Operations of PGs that the map does not have yet. Bounded by the connections' permits.
+    /// Operations on PGs that the map does not have yet. Bounded by the connections' permits.
     pub(crate) unplaced: RefCell<Vec<Unplaced>>,
     /// Memory that the requests of this shard's clients share, …
     pub(crate) budget: Rc<Budget>,
-    /// … the right that one of them has to hold more, …
+    /// … one request's right to hold more, …
     pub(crate) more: RefCell<Option<More>>,
-    /// … and whether it was short since the last look, and before that.
+    /// … and whether it was short since the last check, or before that.
     pub(crate) is_short: Cell<bool>,
     pub(crate) was_short: Cell<bool>,
     /// Sessions with other OSDs.
     pub(crate) peers: Peers,
-    /// PGs that are repaired at the same time.
+    /// Limits the PGs whose copies are repaired at the same time during peering.
     pub(crate) repairs: Semaphore,
-    /// Bytes of objects that are pushed to each OSD at the same time.
+    /// Limits the pushed bytes in flight to each OSD.
     pushed_bytes: RefCell<BTreeMap<OsdId, Semaphore>>,
-    /// Long objects that are pushed beside clients at the same time.
+    /// Limits the long objects that are pushed at the same time while clients are served.
     pub(crate) long_pushes: Semaphore,
-    /// PGs of all shards that are recovered beside clients at the same time (shard 0).
+    /// Limits the PGs, of all shards, that recover at the same time while clients are served (shard 0).
     pub(crate) reserver: Reserver,
-    /// Objects that are pushed beside clients at the same time, and how fast.
+    /// Limits the objects that are pushed at the same time while clients are served, and their rate.
     pub(crate) recovery_ops: Semaphore,
     pub(crate) recovery_pace: Pace,
-    /// PGs whose removed snapshots are trimmed at the same time.
+    /// Limits the PGs whose removed snapshots are trimmed at the same time.
     pub(crate) trims: Semaphore,
-    /// PGs whose objects are counted or removed at the same time: one.
+    /// Lets one PG at a time count or remove its objects.
     pub(crate) walks: Semaphore,
-    /// Scrubs of this shard's PGs, and how fast they, and those of other primaries, read.
+    /// Scrubs of this shard's PGs, and the rate at which they, and scrubs of other primaries, read.
     pub(crate) scrubber: Scrubber,
     pub(crate) pace: Pace,
-    /// PGs that are listed at the same time.
+    /// Limits the PGs that are listed at the same time.
     pub(crate) lists: Semaphore,
-    /// Texts of notifications, and answers to them.
+    /// Texts of notifications, and watchers' answers.
     pub(crate) notices: Notices,
-    /// For copies from other OSDs; `None` until the first.
+    /// Client for COPY_FROM of objects on other OSDs; `None` until the first.
     pub(crate) client: RefCell<Option<Rc<Client>>>,
     /// The clients of all shards.
     pub(crate) clients: RefCell<Clients>,
-    /// Names of what was refused so far; each is logged once.
+    /// Names of unsupported operations refused so far; each is logged once.
     refused: RefCell<BTreeSet<String>>,
     /// Counters and stage clocks.
     pub metrics: RefCell<ShardMetrics>,
     /// Stage clocks of operations.
     pub stages: RefCell<Stages>,
-    /// Operations sent to each shard, and received from each: numbers given before a hop and compared after it.
+    /// Numbers of operations sent to each shard, assigned before the hop and compared after it.
     hops_out: RefCell<Vec<u64>>,
     hops_in: RefCell<Vec<u64>>,
     /// Ports of all reactors, in order; complete before the OSD boots.
     pub(crate) ports: RefCell<Vec<u16>>,
     /// The oldest `last_epoch_clean` of the PGs that it leads, on all shards (shard 0).
     pub(crate) last_epoch_clean: Cell<Epoch>,
-    /// There is something that the monitor should hear at once (shard 0).
+    /// Notified when the monitor should get a report at once (shard 0).
     pub(crate) news: Notify,
-    /// A map, and whether others can do without this OSD by it; looked for when metadata cannot be read.
+    /// A map's epoch, and whether other OSDs can do without this one by it; computed when metadata cannot be read.
     pub(crate) spared: Cell<(Epoch, bool)>,
     /// Set while the OSD stops.
     pub(crate) stopping: Cell<bool>,
@@ -116,14 +116,14 @@ pub struct OsdShard {
 /// A client connection, as a shard remembers it.
 pub(crate) struct ConnState {
     pub conn: Rc<Connection>,
-    /// Newest map that this client was sent or has shown to know.
+    /// Newest map that this client was sent, or used in a request.
     pub epoch: Cell<Epoch>,
-    /// Bytes that it had carried at the last look, if it waited for its peer then.
+    /// Bytes carried by the last check, if it waited for its peer then.
     pub carried: Cell<Option<u64>>,
 }
 
 impl ConnState {
-    /// Its peer has let it wait since the last look.
+    /// Whether its peer has made no progress since the last check.
     pub(crate) fn stalls(&self) -> bool {
         let carried = self.conn.waits_for_peer();
         let before = self.carried.replace(carried);
@@ -132,7 +132,7 @@ impl ConnState {
 }
 
 impl OsdShard {
-    /// The counters, with those that are sums of others.
+    /// The counters, including those derived from others.
     pub(crate) fn metrics_now(&self) -> ShardMetrics {
         let metrics = self.metrics.borrow().clone();
         ShardMetrics { ops: metrics.read_ops + metrics.write_ops, ..metrics }
@@ -189,12 +189,12 @@ impl OsdShard {
         osd
     }
 
-    /// The OSD state of the shard that a mailbox message arrived on. `None` before it started or after it ended.
+    /// The OSD's state on this shard, for mailbox messages. `None` before it started or after it ended.
     pub(crate) fn of(shard: &Shard) -> Option<Rc<OsdShard>> {
         shard.local::<OsdShard>()
     }
 
-    /// This OSD is about to end: its store may refuse what it is asked.
+    /// Whether this OSD is stopping: its store may then refuse requests.
     pub fn is_stopping(&self) -> bool {
         self.stopping.get()
     }
@@ -219,25 +219,25 @@ impl OsdShard {
         self.table.borrow().owner(pg)
     }
 
-    /// The part of a PG that serves its clients by the newest map: what the clients' PG is here.
+    /// The shard of a PG that serves its clients by the newest map: clients name PGs without shards.
     #[inline]
     pub(crate) fn primary_part(&self, pg: PgId) -> SpgId {
-        // Each operation asks, at every step of its way.
+        // Every operation asks this at each step.
         if !self.has_sharded_pools.get() {
             return SpgId::replicated(pg);
         }
         self.view.borrow().as_ref().map_or(pg.into(), |view| primary_part(view, pg))
     }
 
-    /// Waits until so many bytes of objects may be pushed to an OSD.
+    /// Waits until this many bytes may be pushed to an OSD.
     pub(crate) fn room_to_push(&self, to: OsdId, bytes: u64) -> Acquire {
         let mut all = self.pushed_bytes.borrow_mut();
         let room = all.entry(to).or_insert_with(|| Semaphore::new(PUSHED_BYTES_MAX));
         room.acquire(usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
-    /// Keeps an operation until the map moves on. Bounded: what does not fit is dropped, and its client, which waits for
-    /// the same map, sends it again.
+    /// Keeps an operation until a newer map arrives. Bounded: the surplus is dropped, and its clients, which wait for the same
+    /// map, resend it.
     pub(crate) fn park(&self, op: Rc<ClientOp>) {
         if self.waiting.borrow().len() < WAITING_OPS_MAX {
             return self.waiting.borrow_mut().push(op);
@@ -246,7 +246,7 @@ impl OsdShard {
         op.abandon();
     }
 
-    /// Forgets waiting operations of clients that are gone.
+    /// Drops waiting operations of disconnected clients.
     pub(crate) fn forget_ops(&self, is_gone: impl Fn(&ClientOp) -> bool) {
         let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
         let (gone, left): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|op| is_gone(op));
@@ -256,7 +256,7 @@ impl OsdShard {
         pgs.iter().for_each(|pg| pg.forget(&is_gone));
     }
 
-    /// Sends a message over a connection of any shard, if it is still there.
+    /// Sends a message over a connection of any shard, if that is still open.
     pub(crate) fn send_to(&self, to: Origin, message: Message) {
         let (parts, _) = message.into_parts();
         let send = move |osd: &OsdShard| {
@@ -275,8 +275,8 @@ impl OsdShard {
         });
     }
 
-    /// Notes that something is refused because it is not there (yet): the log has each name once. The first shard writes it;
-    /// the others send it each name once.
+    /// Logs, once for each name, that an operation is refused because it is not implemented. The first shard writes the line; the
+    /// others send it each name once.
     pub(crate) fn refuse(&self, what: &str) {
         let mut refused = self.refused.borrow_mut();
         if refused.len() >= REFUSED_MAX || refused.contains(what) {
@@ -302,8 +302,8 @@ impl OsdShard {
         *next
     }
 
-    /// An operation with this number arrived from `from`. Client order per object rests on it: a gap or an overtaking is
-    /// a bug of ours, and acknowledging writes after it would be worse than stopping.
+    /// Checks the number of an operation that arrived from `from`. The order of a client's operations depends on it: a gap is a
+    /// bug of ours, and acknowledging writes after one would be worse than stopping.
     pub(crate) fn hop_in(&self, from: ShardId, number: u64) {
         let mut seen = self.hops_in.borrow_mut();
         let last = &mut seen[usize::from(from.0)];

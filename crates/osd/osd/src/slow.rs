@@ -1,4 +1,4 @@
-//! Operations that take too long are told of: how many, at which stage, and what the oldest waits for.
+//! Reports slow operations: how many, at which stage, and what the oldest waits for.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -10,10 +10,10 @@ use crate::op::ClientOp;
 use crate::pg::OpInFlight;
 use crate::shard::OsdShard;
 
-/// Time between two looks.
+/// Time between two checks.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Looks for slow operations of this shard as long as it lives.
+/// Checks for slow operations of this shard as long as it runs.
 pub(crate) fn start(osd: &Rc<OsdShard>) {
     let own = Rc::clone(osd);
     osd.shard.spawn(Group::Admin, "slow-ops", async move {
@@ -62,14 +62,14 @@ fn count(osd: &OsdShard) -> SlowOps {
     slow
 }
 
-/// What arrived before this time, and is not answered, is slow.
+/// Unanswered operations that arrived before this time are slow.
 fn before_ns(osd: &OsdShard) -> u64 {
     osd.shard.now_ns().saturating_sub(osd.options.borrow().complaint.0.as_nanos() as u64)
 }
 
 /// The slow operations of this shard, oldest first.
 pub(crate) fn slow_ops(osd: &OsdShard) -> Vec<OpInFlight> {
-    // Most of the time nothing is slow, and then nothing is put into words.
+    // Usually nothing is slow; then skip the descriptions.
     if count(osd).count == 0 {
         return Vec::new();
     }

@@ -29,13 +29,13 @@ pub enum OsdError {
     /// Its store cannot be opened.
     #[error("store: {0}")]
     Store(#[from] StoreError),
-    /// Its address cannot be listened on.
+    /// It cannot listen on its address.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
 }
 
-/// The main task of every shard of an OSD: opens the shard's store and ports. Shard 0 also finds the monitor and boots
-/// when all shards are ready. Returns when the shard serves; its tasks go on.
+/// The main task of every shard of an OSD: opens the shard's store and ports. Shard 0 also connects to the monitor, and boots
+/// when all shards are ready. Returns when the shard serves; its tasks keep running.
 ///
 /// # Errors
 /// If the store or a port cannot be opened.
@@ -60,7 +60,7 @@ pub async fn run(
     let port = own.local_addr().port();
     let here = shard.id();
     shard.submit_to(ShardId(0), move |first| note_port(first.clone(), here, port));
-    // The public address is known only to shard 0 until it tells the others; until then nobody dials.
+    // Only shard 0 knows the public address at first; nobody dials before it has told the others.
     if here == ShardId(0) {
         lead(&osd, own).await?;
     } else {
@@ -77,7 +77,7 @@ async fn listen(shard: &Shard, config: &OsdConfig) -> Result<Listener, OsdError>
     shard.listen(addr).await.map_err(|e| OsdError::Listen(addr, e))
 }
 
-/// Remembers on shard 0 the port of a shard; waits until shard 0 itself is there.
+/// Tells shard 0 the port of a shard; waits until shard 0 has started.
 fn note_port(first: Shard, of: ShardId, port: u16) {
     if let Some(osd) = OsdShard::of(&first) {
         if let Some(place) = osd.ports.borrow_mut().get_mut(usize::from(of.0)) {
@@ -118,8 +118,8 @@ async fn lead(osd: &Rc<OsdShard>, own: Listener) -> Result<(), OsdError> {
     Ok(())
 }
 
-/// Notes with how many PGs the pools of its PGs were made.
-/// The newest map that each of its PGs has seen: it goes on from there. Zero if there is none, or nobody can tell.
+/// Notes with how many PGs the pools of its PGs were created. Returns the newest map that all of its PGs have seen, from which it
+/// continues. Zero if there is none, or it cannot be read.
 async fn seen(osd: &OsdShard) -> Epoch {
     let epochs = async {
         let mut oldest = None;
@@ -146,12 +146,13 @@ fn server_config(osd: &OsdShard, addr: EntityAddr, gate: &Gate) -> Rc<ServerConf
     Rc::new(ServerConfig { gate: gate.clone(), budget, ..config })
 }
 
-/// Its requests are let in as memory allows. Other OSDs are never held back: requests that hold memory here wait for them.
+/// Whether a peer's requests need free memory to be admitted. Those of other OSDs do not: requests that hold memory here wait for
+/// them.
 fn is_bounded(peer: &Peer) -> bool {
     peer.entity != EntityType::OSD && peer.name != COPY_CLIENT
 }
 
-/// Serves a reactor's own port on this reactor, and is ready for connections of the public one that are dealt to it.
+/// Serves a reactor's own port on this reactor, and the connections of the public port that it is given.
 fn serve_own(osd: &Rc<OsdShard>, listener: Listener, addr: EntityAddr) {
     let gates = &osd.config.gates;
     osd.shard.set_local(server_config(osd, addr, &gates.public));
@@ -166,7 +167,7 @@ fn serve_own(osd: &Rc<OsdShard>, listener: Listener, addr: EntityAddr) {
     });
 }
 
-/// Accepts on the public port and deals the connections to the reactor that serves the fewest.
+/// Accepts on the public port and gives each connection to the reactor that serves the fewest.
 fn accept_public(osd: &Rc<OsdShard>, listener: Listener, addr: EntityAddr) {
     let (own, config) = (Rc::clone(osd), server_config(osd, addr, &osd.config.gates.public));
     osd.shard.spawn(Group::Admin, "accept", async move {
@@ -179,7 +180,7 @@ fn accept_public(osd: &Rc<OsdShard>, listener: Listener, addr: EntityAddr) {
     });
 }
 
-/// Waits after a failed accept, which may mean that there are no descriptors left.
+/// Waits after a failed accept, which may mean that descriptors ran out.
 pub(crate) async fn refused_accept(osd: &OsdShard, whose: &str, error: &std::io::Error) {
     tracing::error!("{whose}: accept: {error}");
     osd.shard.sleep(ACCEPT_PAUSE).await;
@@ -193,7 +194,7 @@ fn attend(osd: &Rc<OsdShard>, socket: Socket, config: &Rc<ServerConfig>) {
     });
 }
 
-/// Gives a connection to the reactor with the fewest; counts are asked for, connections are rare.
+/// Gives a connection to the reactor with the fewest. It asks all reactors for their counts, since new connections are rare.
 async fn deal(osd: &Rc<OsdShard>, socket: Socket, config: &Rc<ServerConfig>) {
     let mut least = (usize::MAX, osd.shard.id());
     for to in (0..osd.shard.shards()).map(ShardId) {

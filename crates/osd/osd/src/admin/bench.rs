@@ -1,9 +1,9 @@
-//! `bench`, as Ceph's OSDs have it: writes through the object store alone (no client, no replica, no log), tells the rate
-//! when all of it is durable, and removes what it wrote.
+//! `bench`, as Ceph's OSDs have it: writes to the object store alone (no client, no replica, no log), reports the rate when all
+//! of it is durable, and removes what it wrote.
 //!
-//! The objects lie in the only PG of a pool that no map has. Like any PG it has one reactor as its owner, the first, which
-//! carries out all orders, one after the other, wherever they come in. If the OSD ends in the middle the objects are found and
-//! removed at its next start, like those of a deleted pool.
+//! The objects lie in the only PG of a pool that no map has. Like any PG it has one owner, the first reactor, which executes all
+//! orders one after the other, wherever they arrive. If the OSD stops before the end, its next start finds and removes the
+//! objects, like those of a deleted pool.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -36,12 +36,12 @@ const LARGE_BYTES_PER_S: u64 = 100 << 20;
 /// Bytes of one object by default and at the most.
 const OBJECT_SIZE_DEFAULT: u64 = 4 << 20;
 const OBJECT_SIZE_MAX: u64 = 1 << 30;
-/// Part of the free space that the objects may take: writes are copied, and others write, too.
+/// Part of the free space that the objects may use: copy-on-write needs some, and others write, too.
 const SPACE_PART: u64 = 4;
 /// Writes under way at the same time, and their bytes.
 const WRITES: usize = 16;
 const WRITES_BYTES: u64 = 128 << 20;
-/// The data is this piece again and again.
+/// The data repeats a piece of this length.
 const PIECE_BYTES: u64 = 1 << 20;
 
 /// The writes that a `bench` command asks for.
@@ -88,7 +88,7 @@ impl Order {
     }
 }
 
-/// Refuses what could keep an OSD on a slow drive from its clients for long.
+/// Refuses an order that could block an OSD on a slow drive for long.
 fn check_duration(count: u64, size: u64) -> Result<(), String> {
     let (per_s, rate) = if size < LARGE_SIZE {
         (size * SMALL_IOPS, format!("{SMALL_IOPS} IOPS"))
@@ -107,7 +107,7 @@ fn check_duration(count: u64, size: u64) -> Result<(), String> {
 
 pub(super) async fn bench(osd: &Rc<OsdShard>, question: &Value) -> Result<Value, String> {
     let order = Order::parse(question, osd.store.statfs().free)?;
-    // A task of its own: who asked may not wait for the end, and what was written is removed all the same.
+    // In a task of its own, so that the objects are removed even if the asker goes away.
     let carry_out = async move |shard: Shard| match OsdShard::of(&shard) {
         Some(osd) => carry_out(&osd, &order).await,
         None => Err("the OSD starts or stops".to_owned()),
@@ -116,7 +116,7 @@ pub(super) async fn bench(osd: &Rc<OsdShard>, question: &Value) -> Result<Value,
 }
 
 async fn carry_out(osd: &Rc<OsdShard>, order: &Order) -> Result<Value, String> {
-    // One at a time: they would remove each other's objects.
+    // One at a time: two would remove each other's objects.
     let _turn = osd.walks.acquire(1).await;
     let begin_ns = osd.shard.now_ns();
     let written = write_all(osd, order).await;
@@ -133,7 +133,7 @@ async fn carry_out(osd: &Rc<OsdShard>, order: &Order) -> Result<Value, String> {
 
 /// Returns the number of writes, all of them durable.
 async fn write_all(osd: &OsdShard, order: &Order) -> Result<u64, StoreError> {
-    // Its info is what makes the PG found after a crash.
+    // The info makes the PG visible after a crash.
     let info = PgInfo { pg: PG, ..PgInfo::default() };
     osd.store.submit(Transaction { info: Some(info.into()), ..Transaction::new(PG, WHOLE_POOL) }).await?;
     let data = data(osd, order.size);
@@ -161,7 +161,7 @@ async fn write_all(osd: &OsdShard, order: &Order) -> Result<u64, StoreError> {
     Ok(writes)
 }
 
-/// `len` bytes that no store can make smaller, of one piece in memory.
+/// `len` incompressible bytes, repeated from one piece in memory.
 fn data(osd: &OsdShard, len: u64) -> Payload {
     let piece_bytes = len.min(PIECE_BYTES) as usize;
     let mut piece = osd.shard.buf(piece_bytes);

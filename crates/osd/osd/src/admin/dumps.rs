@@ -1,4 +1,4 @@
-//! The commands that only look: each is answered with JSON from all shards.
+//! Read-only commands, each answered with JSON from all shards.
 
 use std::rc::Rc;
 
@@ -65,7 +65,7 @@ fn pg_states(osd: &OsdShard) -> Value {
     json!({ "pgs": states.collect::<Vec<_>>() })
 }
 
-/// `dump_shards`: what each reactor has and how its time went.
+/// `dump_shards`: each reactor's PGs and connections, and how it spent its time.
 pub(super) async fn dump_shards(osd: &Rc<OsdShard>) -> Value {
     json!({ "osd": osd.config.id.0, "shards": on_all(osd, one_shard).await })
 }
@@ -113,7 +113,7 @@ pub(super) async fn dump_ops_in_flight(osd: &Rc<OsdShard>) -> Value {
     json!({ "ops": as_ceph(&shards), "num_ops": total, "shards": shards })
 }
 
-/// `dump_historic_ops` and its kin: what an operation did is not kept when it is answered.
+/// `dump_historic_ops` and its relatives: always empty, since answered operations are not kept.
 pub(super) fn dump_historic_ops() -> Value {
     json!({ "size": 0, "duration": 0, "ops": [] })
 }
@@ -123,7 +123,7 @@ pub(super) fn dump_historic_slow_ops(osd: &OsdShard) -> Value {
     json!({ "num to keep": 0, "threshold to keep": complaint_s(osd), "Ops": [] })
 }
 
-/// The operations of all shards, with the fields that each has in Ceph.
+/// The operations of all shards, with Ceph's fields.
 fn as_ceph(shards: &[Value]) -> Vec<Value> {
     let ops = shards.iter().filter_map(|shard| shard["ops"].as_array()).flatten();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -146,7 +146,7 @@ pub(super) async fn dump_blocked_ops(osd: &Rc<OsdShard>) -> Value {
     json!({ "ops": ops, "complaint_time": complaint_s(osd), "num_blocked_ops": total, "shards": shards })
 }
 
-/// As Ceph prints it: whole seconds without a fraction.
+/// As Ceph prints it: without a fraction if it is whole seconds.
 fn complaint_s(osd: &OsdShard) -> Value {
     let complaint = osd.options.borrow().complaint.0;
     if complaint.subsec_nanos() == 0 { complaint.as_secs().into() } else { complaint.as_secs_f64().into() }
@@ -191,8 +191,8 @@ fn show(shown: &OpInFlight, now_ns: u64) -> Value {
     })
 }
 
-/// `dump_metrics`: all metrics by their names, as Crimson's command of that name has them, and the raw clocks and counters
-/// of each shard in nanoseconds, for whoever computes differences.
+/// `dump_metrics`: all metrics by name, as Crimson's command of that name prints them, and each shard's raw clocks and counters
+/// in nanoseconds, for computing differences.
 pub(super) async fn dump_metrics(osd: &Rc<OsdShard>) -> Value {
     json!({
         "osd": osd.config.id.0,
@@ -224,8 +224,8 @@ const PAGE: usize = 512;
 /// Bytes read at a time.
 const READ_BYTES: u64 = 1 << 20;
 
-/// `{"pgs": {"1.3": {"last_update": …, "objects": {"name": "size version crc", …}}, …}}` of all shards. Takes as long as
-/// reading the store: a command of tests, not of measurements.
+/// `{"pgs": {"1.3": {"last_update": …, "objects": {"name": "size version crc", …}}, …}}` of all shards. Reads the whole store:
+/// for tests, not for measurements.
 pub(super) async fn pg_contents(osd: &Rc<OsdShard>) -> Result<Value, String> {
     let mut all = Map::new();
     for to in (0..osd.shard.shards()).map(ShardId) {

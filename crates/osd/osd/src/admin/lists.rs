@@ -1,4 +1,4 @@
-//! What this OSD knows of clients and pools: `dump_watchers`, `dump_blocklist`, `get_mapped_pools`.
+//! Lists about clients and pools: `dump_watchers`, `dump_blocklist`, `get_mapped_pools`.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ pub(super) async fn mapped_pools(osd: &Rc<OsdShard>) -> Value {
     json!(pools)
 }
 
-/// `dump_blocklist`: the clients that its map keeps out.
+/// `dump_blocklist`: the blocklist of its map.
 pub(super) fn blocklist(osd: &OsdShard) -> Value {
     let view = osd.view();
     let listed = view.iter().flat_map(|view| &view.map().blocklist);

@@ -1,5 +1,5 @@
-//! Questions of tools: how PGs are dealt, in what state they are, what the reactors counted. They come as messages (the
-//! testbed, `carmine admin`, `ceph tell`) or over the admin socket (`ceph daemon`); all are answered by [`answer`].
+//! Answers tools: which reactor owns which PG, the states of the PGs, the reactors' counters. Questions arrive as messages (the
+//! testbed, `carmine admin`, `ceph tell`) or over the admin socket (`ceph daemon`); [`answer`] answers all.
 
 mod bench;
 mod dumps;
@@ -29,23 +29,23 @@ pub(crate) use lists::address;
 /// An answer to an admin question: a JSON object, or what is wrong with the question.
 pub type AdminAnswer = Pin<Box<dyn Future<Output = Result<Value, String>>>>;
 
-/// Questions that the OSD itself does not know; `None` if this hook does not know them either. Called on the shard that
-/// the question arrived on.
+/// Answers questions that the OSD itself does not know. Called on the shard that the question arrived on.
 pub trait AdminHook {
-    /// Answers the question with this prefix.
+    /// Answers the question with this prefix; `None` if the hook does not know it either.
     fn answer(&self, osd: &Rc<OsdShard>, prefix: &str, question: &Value) -> Option<AdminAnswer>;
 
-    /// The metadata of the OSD and its machine that the monitor is sent at boot, by Ceph's names.
+    /// The metadata of the OSD and its machine, by Ceph's names, which the monitor gets at boot.
     fn metadata(&self) -> Vec<(String, String)> {
         Vec::new()
     }
 
-    /// The OSD is to go on when it cannot read its metadata, even if others can do without it.
+    /// Whether the OSD keeps running when it cannot read its metadata, even if others can do without it.
     fn stays_damaged(&self) -> bool {
         false
     }
 
-    /// The OSD cannot read its metadata, and others can do without it: it says goodbye and stops. It should not be started again.
+    /// Called when the OSD stops for good because it cannot read its metadata and others can do without it. It should not be
+    /// restarted.
     fn gave_up(&self, _what: &str) {}
 
     /// The commands without arguments that it answers, each with a line of help.
@@ -57,8 +57,8 @@ pub trait AdminHook {
 /// The hook as a shard keeps it.
 pub(crate) struct Hook(pub Box<dyn AdminHook>);
 
-/// Tells a client which reactor owns which PG. The answer knows no shards: of several of one PG it has the first, and what is
-/// for another one is forwarded here ([`crate::dispatch`]).
+/// Tells a client which reactor owns which PG. The answer names no shards: of several shards of one PG it has the first, and
+/// messages for the others are forwarded here ([`crate::dispatch`]).
 pub(crate) fn route(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
     let mut pgs = BTreeMap::new();
     for (pg, owner) in osd.table.borrow().iter() {
@@ -94,7 +94,7 @@ pub(crate) fn admin(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
 /// Longest answer: it travels in the front of its message.
 const ANSWER_BYTES_MAX: usize = SEGMENT_BYTES_MAX - 64;
 
-/// The answer, or why there is none: who asks would take no longer one.
+/// The answer, or an error if it is longer than the receiver accepts.
 fn reply(result: i32, json: Vec<u8>) -> AdminReply {
     if json.len() <= ANSWER_BYTES_MAX {
         return AdminReply { result, json };
@@ -156,13 +156,12 @@ async fn on_all(osd: &Rc<OsdShard>, read: fn(&OsdShard) -> Value) -> Vec<Value> 
     values
 }
 
-// `ceph tell osd.N COMMAND`: the admin commands as Ceph's MCommand. An error in a command is told in the reply's
-// status.
+// `ceph tell osd.N COMMAND`: the admin commands as Ceph's MCommand. Errors are reported in the reply's status.
 
-/// An answer with this key is but a line that a tool shows as the command's status.
+/// An answer with this key is one line, which the tool shows as the command's status.
 const STATUS: &str = "said";
 
-/// Longest command that is looked at, bytes; real ones have some hundred.
+/// Longest command, bytes; real ones have a few hundred.
 const COMMAND_BYTES_MAX: usize = 64 << 10;
 
 /// Answers a tool.
@@ -188,7 +187,7 @@ pub(crate) fn answer_tell(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Messa
     });
 }
 
-/// The answer for a tool, or a negative errno and its reason.
+/// Executes a command; fails with a negative errno and its reason.
 async fn execute_tell(osd: &Rc<OsdShard>, question: &Value) -> Result<Value, (i32, String)> {
     pg_query::admit(osd, question)?;
     let code = if question["prefix"] == "config get" { errno::ENOENT } else { errno::EINVAL };
@@ -204,7 +203,7 @@ fn question(msg: &Message) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|e| format!("the command is no JSON object: {e}"))
 }
 
-/// JSON in lines unless compact JSON was asked for; bare text as it is.
+/// Formats an answer: pretty-printed JSON, unless compact JSON was asked for; plain text unchanged.
 fn format_answer(question: &Value, value: &Value) -> Vec<u8> {
     let mut text = match value {
         Value::String(text) => text.clone(),
@@ -217,7 +216,7 @@ fn format_answer(question: &Value, value: &Value) -> Vec<u8> {
 
 // The list of commands, in the form that Ceph's tools expect.
 
-/// Version of the admin socket's protocol that Ceph's daemons tell.
+/// Version of the admin socket's protocol that Ceph's daemons report.
 const PROTOCOL_VERSION: &str = "2";
 
 /// One command: its words, its parameters (`name` is an optional number, `name:type` a text that must be there, with `+` after it one
@@ -306,7 +305,7 @@ fn help(osd: &OsdShard) -> Value {
     Value::Object(lines.collect::<Map<_, _>>())
 }
 
-/// Waits until a report with everything that is counted now has been sent. Reports have no numbers, so the answer is 0.
+/// Waits until a report with everything counted so far has been sent. Reports have no numbers, so the answer is 0.
 async fn flush_pg_stats(osd: &OsdShard) -> Value {
     osd.shard.sleep(stats::PERIOD + stats::PERIOD / 4).await;
     json!(0)
@@ -316,7 +315,7 @@ fn version() -> Value {
     json!({ "version": env!("CARGO_PKG_VERSION"), "release": "carmine", "release_type": "dev" })
 }
 
-/// The answer to the oldest command of the protocol: bare text.
+/// The answer to the oldest command of the protocol: plain text.
 fn protocol_version() -> Value {
     Value::String(PROTOCOL_VERSION.to_owned())
 }

@@ -76,7 +76,7 @@ fn parse(text: &str) -> Result<Values, String> {
     Ok(values)
 }
 
-/// Changes options on all shards; tells what they are now.
+/// Changes options on all shards; returns their new values.
 async fn change(osd: &OsdShard, values: Values) -> Result<String, String> {
     let told = values.iter().map(|(name, value)| format!("{name} = '{value}' ")).collect();
     let taken = osd.shard.call(ShardId(0), move |first| async move {

@@ -1,5 +1,5 @@
 //! `perf dump` and `perf schema`: the counters of the OSD under Ceph's names, as far as they mean the same; everything else is in
-//! `dump_metrics`. Both commands are made of one table, so that each shows what the other does.
+//! `dump_metrics`. Both commands use one table, so that they show the same counters.
 
 use std::rc::Rc;
 
@@ -10,20 +10,20 @@ use serde_json::{Map, Value, json};
 use crate::metrics::ShardMetrics;
 use crate::shard::OsdShard;
 
-/// The section that has them all.
+/// The only section.
 const SECTION: &str = "osd";
 
-/// What the counters are computed of: the part of one shard, or the sums of several.
+/// The counters' inputs, of one shard or summed over several.
 #[derive(Default)]
 struct Sums {
     metrics: ShardMetrics,
-    /// PGs whose acting set this OSD is in.
+    /// PGs with this OSD in their acting set.
     served: usize,
     /// PGs that it leads.
     led: usize,
     /// Operations in flight.
     busy: usize,
-    /// Of the whole OSD: its map, and its store.
+    /// Of the whole OSD: its map's epoch, and its store.
     epoch: u32,
     total_bytes: u64,
     used_bytes: u64,
@@ -52,12 +52,12 @@ impl Sums {
     }
 }
 
-/// The way in which a counter changes, with Ceph's number and words for it.
+/// The kind of a counter, with Ceph's number and words for it.
 #[derive(Clone, Copy)]
 enum Kind {
     /// A number that only grows.
     Count,
-    /// A number of this moment.
+    /// A current value.
     Gauge,
     /// Seconds, and how many times they were added to.
     Time,
@@ -77,7 +77,7 @@ struct Counter {
     name: &'static str,
     kind: Kind,
     description: &'static str,
-    /// Ceph's short name of some, and how much each matters: 10 most.
+    /// Ceph's short name, which only some counters have, and the priority: 10 is the highest.
     nick: &'static str,
     priority: u8,
     units: &'static str,
@@ -149,13 +149,13 @@ const COUNTERS: [Counter; 21] = [
     counter(("stat_bytes_avail", Kind::Gauge, BYTES), ("", 0), "Free space", |s| s.free_bytes.into()),
 ];
 
-/// A time as Ceph has it.
+/// A time in Ceph's format.
 fn time(times: &Histogram) -> Value {
     let (count, sum_s) = (times.count(), times.sum() as f64 / 1e9);
     json!({ "avgcount": count, "sum": sum_s, "avgtime": if count == 0 { 0.0 } else { sum_s / count as f64 } })
 }
 
-/// All counters, or those of the section and of the name that the question has.
+/// All counters, or those in the question's section and with its name.
 pub(super) async fn dump(osd: &Rc<OsdShard>, question: &Value) -> Value {
     let space = osd.store.statfs();
     let mut sums = Sums {

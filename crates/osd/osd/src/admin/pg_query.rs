@@ -1,5 +1,5 @@
-//! `ceph pg N query|list_unfound|mark_unfound_lost|scrub|deep_scrub`: what a PG's primary knows of it, in Ceph's words and shape. Fields for which
-//! nothing is kept here are left out.
+//! `ceph pg N query|list_unfound|mark_unfound_lost|scrub|deep_scrub`: what a PG's primary knows of it, in Ceph's format. Fields
+//! that Carmine does not track are left out.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use super::STATUS;
 use crate::pg::{Pg, order_scrubs};
 use crate::shard::OsdShard;
 
-/// A command whose answer has this key is refused for what it says.
+/// An answer with this key refuses the command; its value is the reason.
 const REFUSED: &str = "refused";
 
 /// The commands of a PG and their help.
@@ -26,7 +26,7 @@ const COMMANDS: [(&str, &str); 5] = [
     ("deep_scrub", "compare the copies of a PG, and their data"),
 ];
 
-/// Help and parameters as Ceph's tools are told of them: for `ceph pg N COMMAND`, and for `ceph tell N COMMAND`.
+/// Help and parameters for Ceph's tools: for `ceph pg N COMMAND`, and for `ceph tell N COMMAND`.
 pub(super) fn signatures() -> impl Iterator<Item = (&'static str, Value)> {
     let forms = |(name, help): (&'static str, &'static str)| {
         let parameter = match name {
@@ -45,13 +45,13 @@ pub(super) fn signatures() -> impl Iterator<Item = (&'static str, Value)> {
     COMMANDS.into_iter().flat_map(forms)
 }
 
-/// It is one of a PG's commands.
+/// Whether it is one of a PG's commands.
 pub(super) fn is_of_pg(prefix: &str) -> bool {
     prefix == "pg" || COMMANDS.iter().any(|(name, _)| *name == prefix)
 }
 
-/// Refuses a client's question about a PG of which this OSD is not the primary, as Ceph's does. EAGAIN lets librados
-/// look for a newer map and ask its primary.
+/// Refuses a client's question about a PG of which this OSD is not the primary, as Ceph's does. EAGAIN makes librados get a newer
+/// map and ask the primary.
 ///
 /// # Errors
 /// A negative errno and its reason.
@@ -69,7 +69,7 @@ pub(super) fn admit(osd: &OsdShard, question: &Value) -> Result<(), (i32, String
     }
 }
 
-/// The PG that somebody means: without a shard the one that serves clients.
+/// The shard of a PG that a question means: if it names none, the one that serves clients.
 fn resolve_shard(osd: &OsdShard, named: SpgId) -> SpgId {
     if named.shard == NO_SHARD { osd.primary_part(named.pgid) } else { named }
 }
@@ -78,7 +78,7 @@ fn absent(id: SpgId) -> String {
     format!("i don't have pgid {id}")
 }
 
-/// Answers it on the shard that owns the PG.
+/// Answers a command on the shard that owns the PG.
 pub(super) async fn answer(osd: &Rc<OsdShard>, prefix: &str, question: &Value) -> Result<Value, String> {
     let text = question["pgid"].as_str().ok_or("name a PG: {\"pgid\": \"1.0\"}")?;
     let named: SpgId = text.parse().map_err(|_| format!("{text} is no PG"))?;
@@ -114,7 +114,7 @@ fn scrub(osd: &OsdShard, pg: &Pg, deep: bool) -> Value {
     json!({ "deep": deep, "epoch": epoch.0 })
 }
 
-/// Those that were met: whether a block can be read is not known before.
+/// Lists the unfound objects met so far: whether a block can be read is known only after trying.
 fn list_unfound(_: &OsdShard, pg: &Pg) -> Value {
     let unfound = pg.unfound();
     json!({
@@ -144,13 +144,14 @@ fn unfound_object(pg: &Pg, oid: &ObjectId) -> Value {
     })
 }
 
-/// The OSDs that may have what is unfound, as far as they cannot be asked.
+/// The OSDs that may have unfound data and cannot be asked.
 fn might_have_unfound(pg: &Pg) -> Value {
     let sources = pg.sources().down;
     sources.iter().map(|osd| json!({ "osd": osd.0.to_string(), "status": "osd is down" })).collect()
 }
 
-/// An object is unfound only while somebody may come who has it; then it is lost, and reading what is lost of it is an error.
+/// An object is unfound only while an OSD that may have it could come back. After that it is lost, and reading its lost blocks is
+/// an error.
 fn mark_unfound_lost(_: &OsdShard, pg: &Pg) -> Value {
     match pg.unfound().len() {
         0 => json!({ STATUS: "pg has no unfound objects" }),
@@ -188,7 +189,7 @@ fn query(osd: &OsdShard, pg: &Pg) -> Value {
 /// A member, the objects that it lacks by the log, and where its backfill is.
 type Targets = [(OsdId, usize, Option<ObjectId>)];
 
-/// Ceph's name of a place in the order of objects.
+/// Ceph's notation for a position in the order of objects.
 fn place(oid: Option<&ObjectId>) -> String {
     oid.map_or_else(|| "MAX".to_owned(), ToString::to_string)
 }
@@ -246,7 +247,7 @@ fn peer_info(pg: &Pg, state: &str, peer: u32, targets: &Targets) -> Value {
     info
 }
 
-/// The intervals since all copies were whole in which clients may have been served.
+/// The intervals since all copies were last whole in which clients may have been served.
 fn past_intervals(past: &[Interval]) -> Value {
     let first = past.iter().map(|interval| interval.first).min();
     let (Some(first), Some(last)) = (first, past.last()) else { return json!([]) };
@@ -265,7 +266,7 @@ fn past_intervals(past: &[Interval]) -> Value {
     }])
 }
 
-/// A primary that has yet to be active: the OSDs that it asks, and those that it waits for.
+/// Adds what a peering primary does: the OSDs that it asks, and those that it waits for.
 fn peering_state(osd: &OsdShard, pg: &Pg, state: &mut Value) {
     let blocked_by = pg.peer.blocked_by();
     let lost_at = |id| osd.view().map_or(0, |view| view.map().lost_at(id).0);

@@ -1,5 +1,5 @@
-//! The class `rbd` on objects that are only in memory gives the answers of a real Ceph 16.2.15, which
-//! `tests/tests/python/rbd_class.py` wrote down.
+//! Checks that the class `rbd`, on objects in memory, gives the answers of a real Ceph 16.2.15, recorded by
+//! `tests/tests/python/rbd_class.py`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::pg::ObjectState;
 
 const ANSWERS: &str = include_str!("../../../../../tests/tests/python/rbd_class.txt");
 
-/// These need a snapshot in the pool: only the test with processes asks them.
+/// These need a snapshot in the pool, so only the test with real processes runs them.
 const LAST_GROUP: &str = "# snapshot_sequences";
 
 fn unhex(text: &str) -> Vec<u8> {

@@ -17,7 +17,7 @@ use crate::pg::ObjectState;
 pub(crate) struct Caller {
     pub gid: u64,
     pub addr: EntityAddr,
-    /// For names that nobody else has.
+    /// For generating unique names.
     pub random: [u64; 2],
 }
 
@@ -27,11 +27,11 @@ impl Caller {
     }
 }
 
-/// An object and who calls a method on it.
+/// An object, and the caller of the method.
 pub(crate) struct Handle<'a, 'b> {
     state: &'a mut ObjectState<'b>,
     pub(super) caller: Caller,
-    /// The result that the client is told of a call that succeeds: 0, or any positive number.
+    /// The result of a successful call: 0, or any positive number.
     pub(super) told: i32,
 }
 
@@ -142,12 +142,12 @@ impl<'a, 'b> Handle<'a, 'b> {
         (page.entries.into_iter().map(|(key, value)| (key.into_vec(), value)).collect(), page.more)
     }
 
-    /// A name that no write of the object has given before.
+    /// A name that no write of the object has used before.
     pub(super) fn new_name(&mut self) -> String {
         self.state.new_name()
     }
 
-    /// A page of the entries whose names begin with `prefix`: those after `prefix` + `after`, with their names' rest.
+    /// A page of the entries whose names begin with `prefix`: those after `prefix` + `after`, with the rest of their names.
     pub(super) fn omap_page(&mut self, prefix: &[u8], after: &[u8], max: u64) -> Vec<(Vec<u8>, Bytes)> {
         let page = self.state.known_page(OmapRange {
             start: [prefix, after].concat(),
@@ -160,7 +160,7 @@ impl<'a, 'b> Handle<'a, 'b> {
         all.filter_map(|(key, value)| Some((key.strip_prefix(prefix)?.to_vec(), value))).collect()
     }
 
-    /// All entries whose names begin with `prefix`, with their names' rest.
+    /// All entries whose names begin with `prefix`, with the rest of their names.
     ///
     /// # Errors
     /// E2BIG: they are too many to look at in one call.
@@ -184,13 +184,13 @@ impl<'a, 'b> Handle<'a, 'b> {
         Err(OpError::new(errno::E2BIG))
     }
 
-    /// A new name for anything.
+    /// A random UUID.
     pub(super) fn new_uuid(&self) -> Uuid {
         let [high, low] = self.caller.random;
         Uuid::from_random(high, low)
     }
 
-    /// Bytes of the object before the request; 0 if there was none. For methods that look at parts.
+    /// Size of the object before the request; 0 if there was none. For methods that read parts of it.
     pub(super) fn stored_size(&self) -> u64 {
         match self.state.extra.as_ref().and_then(|extra| extra.data()) {
             Some(data) => data.len() as u64,
@@ -198,13 +198,13 @@ impl<'a, 'b> Handle<'a, 'b> {
         }
     }
 
-    /// These of the bytes, as far as there are so many. What it gives counts for nothing while they are not known: then they are
-    /// looked up, and the method is called again.
+    /// The bytes in `range`, up to the end of the object. If they are not in memory yet the result is meaningless: they are then
+    /// loaded, and the method is called again.
     pub(super) fn bytes(&mut self, range: Range<u64>) -> Vec<u8> {
         self.state.known_bytes(range)
     }
 
-    /// Cuts the object off, or lets it end in a hole.
+    /// Truncates the object, or extends it with a hole.
     pub(super) fn resize(&mut self, size: u64) -> Result<(), OpError> {
         if self.state.is_in_vain() {
             return Ok(());
@@ -217,7 +217,7 @@ impl<'a, 'b> Handle<'a, 'b> {
         Ok(())
     }
 
-    /// The object's bytes. Only for methods that say that they look at all of them.
+    /// All bytes of the object. Only for methods declared with [`Looks::Whole`](super::Looks).
     pub(super) fn data(&self) -> &[u8] {
         self.state.extra.as_ref().and_then(|extra| extra.data()).unwrap_or_default()
     }
@@ -257,11 +257,11 @@ impl<'a, 'b> Handle<'a, 'b> {
 const PAGE_MAX: u64 = 1024;
 /// Bytes of keys and values after which an answer ends.
 const PAGE_BYTES_MAX: usize = 8 << 20;
-/// Pages that a method looks at, if it has to look at all, and the bytes of one.
+/// Most pages for a method that must see all entries, and the bytes of one.
 const PAGES_MAX: usize = 64;
 const PART_BYTES_MAX: usize = 256 << 10;
 
-/// Decodes a method's input; as in Ceph there may be more behind it.
+/// Decodes a method's input; as in Ceph, trailing bytes are allowed.
 ///
 /// # Errors
 /// EINVAL.
@@ -272,7 +272,7 @@ pub(super) fn decode<'a, T>(
     read(&mut Decoder::new(input, "input of a method")).map_err(|e| OpError::because(errno::EINVAL, e))
 }
 
-/// Decodes what a method, or anybody else, has stored; there may be more behind it.
+/// Decodes stored data, which may have been written by other programs; trailing bytes are allowed.
 ///
 /// # Errors
 /// EIO.

@@ -1,5 +1,5 @@
-//! Class `hello`: the example that comes with Ceph (`objclass` of its developer guide). Tests of clients call it to see what
-//! becomes of a method's output, result and errors.
+//! Class `hello`: the example that comes with Ceph (`objclass` of its developer guide). Clients' tests call it to check how a
+//! method's output, result and errors are handled.
 
 use carmine_types::errno;
 
@@ -15,14 +15,14 @@ pub(super) const METHODS: &[Method] = &[
     write("write_too_much_return_data", write_too_much_return_data),
     with_data(write("turn_it_to_11", turn_it_to_11)),
     without_object(with_data(read("replay", |h, _| Ok(start_of(h).to_vec())))),
-    // One reads though it says that it only writes, the other writes though it says that it only reads.
+    // Each violates its declaration: one reads and is declared write-only, the other writes and is declared read-only.
     write("bad_reader", |_, _| Err(OpError::new(errno::EIO))),
     read("bad_writer", |_, _| Err(OpError::new(errno::EIO))),
 ];
 
 /// Longest name that is greeted, bytes.
 const NAME_BYTES_MAX: usize = 100;
-/// Bytes of an object that the methods look at.
+/// Most bytes of an object that the methods read.
 const READ_BYTES_MAX: usize = 1100;
 
 fn greeting(name: &[u8]) -> Done {
@@ -33,7 +33,7 @@ fn greeting(name: &[u8]) -> Done {
     }
 }
 
-/// Only an object that is not there takes it.
+/// Fails if the object exists.
 fn record_hello(h: &mut Handle<'_, '_>, name: &[u8]) -> Done {
     let text = greeting(name)?;
     if h.must_exist().is_ok() {
@@ -43,7 +43,7 @@ fn record_hello(h: &mut Handle<'_, '_>, name: &[u8]) -> Done {
     note_caller(h, b"said_by")
 }
 
-/// The client is told of it where its request wants that.
+/// Its output reaches the client if the request asks for outputs of writes.
 fn return_data(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     if !input.is_empty() {
         return Err(OpError::with_output(errno::EINVAL, "too much input data!"));
@@ -53,7 +53,7 @@ fn return_data(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     Ok(b"you might see this".to_vec())
 }
 
-/// More than a write may give back.
+/// Returns more than a write may return.
 fn write_too_much_return_data(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
     h.set_xattr(b"foo", b"bar".to_vec())?;
     h.told = 42;

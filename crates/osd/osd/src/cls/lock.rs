@@ -19,11 +19,11 @@ pub(super) const METHODS: &[Method] = &[
 ];
 
 const PREFIX: &[u8] = b"lock.";
-/// Lock types: one holder, many, one and the object goes with it.
+/// Lock types: one holder; many; one, and the object is removed with the lock.
 const EXCLUSIVE: u8 = 1;
 const SHARED: u8 = 2;
 const EXCLUSIVE_EPHEMERAL: u8 = 3;
-/// Flags of `lock`: who holds it already may, or must, take it again.
+/// Flags of `lock`: the present holder may, or must, renew it.
 const MAY_RENEW: u8 = 1;
 const MUST_RENEW: u8 = 2;
 
@@ -56,13 +56,13 @@ coded! {
 }
 
 impl Lock {
-    /// Holders are encoded in order, whoever came first.
+    /// Encodes the lock with its holders sorted, in whatever order they arrived.
     fn encode(&mut self) -> Vec<u8> {
         self.holders.sort_by_cached_key(|(id, _)| (id.name.kind.0, id.name.num, id.cookie.clone()));
         Encoder::collect(|e| e.put(self))
     }
 
-    /// The lock of this name, without holders whose time is over.
+    /// The lock of this name, without expired holders.
     fn load(h: &mut Handle<'_, '_>, name: &[u8]) -> Result<Lock, OpError> {
         let Some(value) = h.xattr(&[PREFIX, name].concat()) else { return Ok(Lock::default()) };
         let mut lock: Lock = stored(&value, |d| d.get())?;
@@ -79,7 +79,7 @@ impl Lock {
         self.holders.iter().position(|(id, _)| id.name == name && id.cookie == cookie)
     }
 
-    /// The caller holds exactly this lock; else EBUSY.
+    /// The caller's position among the holders of exactly this lock; EBUSY if it is none.
     fn held(&self, h: &Handle<'_, '_>, wish: &Claim) -> Result<usize, OpError> {
         let same = self.kind == wish.kind && self.tag == wish.tag;
         let at = self.find(h.caller.name(), &wish.cookie);
@@ -98,7 +98,7 @@ coded! {
 }
 
 impl Claim {
-    /// EINVAL for what is no lock.
+    /// EINVAL if the claim is not valid.
     fn check(&self) -> Result<(), OpError> {
         let valid = !self.name.is_empty() && matches!(self.kind, EXCLUSIVE | SHARED | EXCLUSIVE_EPHEMERAL);
         if valid { Ok(()) } else { Err(OpError::new(errno::EINVAL)) }
@@ -201,7 +201,7 @@ fn get_info(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let name = decode(input, |d| d.envelope("get_info_op", 1)?.body.blob())?;
     h.must_be_stored()?;
     let mut lock = Lock::load(h, name)?;
-    // As Ceph does: clients take the holder's address to be one of msgr v1, and show it so.
+    // As in Ceph: clients expect the holder's address to be one of msgr v1.
     lock.holders.iter_mut().for_each(|(_, info)| info.addr.kind = kind::LEGACY);
     Ok(lock.encode())
 }

@@ -11,11 +11,11 @@ use crate::error::OpError;
 pub(super) const METHODS: &[Method] =
     &[write("add", add), write("trim", trim), read("list", list), read("info", info)];
 
-/// Keys of entries begin so; a caller may have given others.
+/// Prefix of the entries' keys, unless the caller chose other keys.
 const PREFIX: &str = "1_";
 /// Most entries of one answer.
 const LIST_MAX: i32 = 1000;
-/// Behind whatever follows the time in a key.
+/// Sorts after anything that follows the time in a key.
 const LAST: u8 = 0xff;
 
 coded! {
@@ -25,7 +25,7 @@ coded! {
         name: Vec<u8>,
         time: UTime,
         data: Vec<u8>,
-        /// Its key in the omap; empty: it is to get one.
+        /// Its key in the omap; empty: one is generated.
         id: Vec<u8>; since 2,
     }
 }
@@ -81,12 +81,12 @@ impl Header {
     }
 }
 
-/// The keys of entries of a time begin so.
+/// The prefix of the keys of all entries with this time.
 fn start_of(time: UTime) -> Vec<u8> {
     format!("{PREFIX}{:010}.{:06}_", time.sec, time.nsec / 1000).into_bytes()
 }
 
-/// A key that a caller gives, or that of a time.
+/// The caller's key, or the one made from a time.
 fn key_of(marker: Vec<u8>, time: UTime) -> Vec<u8> {
     if marker.is_empty() { start_of(time) } else { marker }
 }
@@ -115,7 +115,7 @@ fn add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 
 fn list(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let wish: Wish = decode(input, |d| d.get())?;
-    // Only a range that begins somewhere ends.
+    // A range has an end only if it has a beginning.
     let end = (wish.from != UTime::ZERO && wish.to >= wish.from).then(|| start_of(wish.to));
     let max = if (1..=LIST_MAX).contains(&wish.max) { wish.max } else { LIST_MAX };
     let (page, mut is_truncated) =

@@ -1,8 +1,8 @@
-//! Object classes: methods that clients call on an object. Each class is a module with a table of its
-//! methods; a method works on a [`Handle`]: the object as the request has left it so far, and who calls.
+//! Object classes: methods that clients call on an object. Each class is a module with a table of its methods; a method works on
+//! a [`Handle`]: the object as the request's earlier operations left it, and the caller.
 //!
-//! Changes that a method makes go into the request's transaction like those of any other operation. A method that fails
-//! has changed nothing: it looks at the object first.
+//! Changes that a method makes go into the request's transaction like those of any other operation. A method that fails changes
+//! nothing: it checks before it writes.
 
 #[cfg(test)]
 mod as_ceph;
@@ -38,22 +38,22 @@ struct Method {
     writes: bool,
     /// It is answered with ENOENT where there is no object, unless its input is wrong.
     needs_object: bool,
-    /// The bytes of the object that it looks at.
+    /// Which bytes of the object it reads.
     data: Looks,
     run: fn(&mut Handle<'_, '_>, &[u8]) -> Done,
 }
 
-/// How much a method looks at of an object's bytes.
+/// How much of an object's bytes a method reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Looks {
     Nothing,
-    /// Those that it asks for.
+    /// The parts that it asks for.
     Parts,
     /// All of them, which are loaded before it is called.
     Whole,
 }
 
-/// A method that only looks at attributes.
+/// A method that only reads attributes.
 const fn read(name: &'static str, run: fn(&mut Handle<'_, '_>, &[u8]) -> Done) -> Method {
     Method { name, writes: false, needs_object: true, data: Looks::Nothing, run }
 }
@@ -63,22 +63,22 @@ const fn write(name: &'static str, run: fn(&mut Handle<'_, '_>, &[u8]) -> Done) 
     Method { name, writes: true, needs_object: false, data: Looks::Nothing, run }
 }
 
-/// The same method, which looks at the object's bytes too.
+/// The same method, which also reads all of the object's bytes.
 const fn with_data(method: Method) -> Method {
     Method { data: Looks::Whole, ..method }
 }
 
-/// The same method, which asks for some of the object's bytes.
+/// The same method, which also reads parts of the object's bytes.
 const fn with_parts(method: Method) -> Method {
     Method { data: Looks::Parts, ..method }
 }
 
-/// The same method, which finds nothing where there is no object.
+/// The same method, which also works if there is no object.
 const fn without_object(method: Method) -> Method {
     Method { needs_object: false, ..method }
 }
 
-/// Methods in some tables of a class.
+/// Finds a method of a class.
 fn find(class: &[u8], method: &[u8]) -> Option<&'static Method> {
     let tables: &[&'static [Method]] = match class {
         b"hello" => &[hello::METHODS],
@@ -93,11 +93,11 @@ fn find(class: &[u8], method: &[u8]) -> Option<&'static Method> {
     tables.iter().copied().flatten().find(|found| found.name.as_bytes() == method)
 }
 
-/// The classes that Ceph's OSDs load if nobody says otherwise (osd_class_load_list); they may not load others.
+/// The classes that Ceph's OSDs load by default (osd_class_load_list).
 const CLASSES: &str = "cephfs hello journal lock log numops otp rbd refcount rgw rgw_gc timeindex user version cas cmpomap \
     queue 2pc_queue fifo";
 
-/// A class of Ceph, whether it is here or not.
+/// Whether it is a class of Ceph, implemented here or not.
 pub(crate) fn is_known(class: &[u8]) -> bool {
     CLASSES.split(' ').any(|known| known.as_bytes() == class)
 }
@@ -110,7 +110,7 @@ fn parts<'a>(op: &OsdOp, input: &'a [u8]) -> Option<(&'a [u8], &'a [u8], &'a [u8
     Some((class, method, rest))
 }
 
-/// Whether a call changes its object. Of a method that is not known the request says it.
+/// Whether a call changes its object. For an unknown method the request's flags decide.
 #[cold]
 pub(crate) fn writes(request: &OsdRequest, op: &OsdOp, input: &Payload) -> bool {
     let input = input.to_vec();
@@ -118,13 +118,13 @@ pub(crate) fn writes(request: &OsdRequest, op: &OsdOp, input: &Payload) -> bool 
     known.map_or(request.flags & flags::WRITE != 0, |method| method.writes)
 }
 
-/// Refuses a request that calls a method that is not here, before anything of it is executed.
+/// Refuses a request that calls an unknown method, before any of its operations is executed.
 ///
 /// # Errors
 /// EOPNOTSUPP; EPERM if there is no such class; EINVAL if the input names none.
 pub(crate) fn refusal(osd: &OsdShard, op: &ClientOp) -> Result<(), OpError> {
     for (call, input) in op.with_inputs().filter(|(op, _)| op.code == ops::CALL) {
-        // The names alone: what is behind them may be long.
+        // Only the names: the input after them may be long.
         let names = usize::from(call.call().class_len) + usize::from(call.call().method_len);
         let names = op.data.slice(input.start, names.min(input.len())).to_vec();
         let (class, method, _) = parts(call, &names).ok_or(OpError::new(errno::EINVAL))?;
@@ -136,20 +136,21 @@ pub(crate) fn refusal(osd: &OsdShard, op: &ClientOp) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Whether a method only asks for what mirroring keeps, as everyday commands do before they remove or show an image. Nothing is mirrored: as in
-/// Ceph, such a method finds no object. The others are refused, so that their errors tell of mirroring.
+/// Whether a method only queries mirroring, as common commands do before they remove or show an image. Nothing is mirrored, so
+/// such a method answers, as in Ceph, that there is no object. Other methods of mirroring are refused, so that their errors name
+/// it.
 fn looks_at_mirroring(class: &[u8], method: &[u8]) -> bool {
     let has = |word: &[u8]| method.windows(word.len()).any(|part| part == word);
     class == b"rbd" && method.starts_with(b"mirror_") && (has(b"_get") || has(b"_list"))
 }
 
-/// Times that a method is called again because it asked for something that had to be looked up first.
+/// How often a method is called again because something it asked for had to be loaded first.
 const CALLS_MAX: usize = 1024;
 
-/// Calls a method, again and again until all that it asks for is known.
+/// Calls a method, and calls it again until everything it asks for is loaded.
 ///
 /// # Errors
-/// Those of the method; EOPNOTSUPP if it is not here.
+/// Those of the method; EOPNOTSUPP if it is unknown.
 pub(crate) async fn call(
     objects: Objects<'_>,
     op: &ClientOp,
@@ -164,7 +165,7 @@ pub(crate) async fn call(
         osd.refuse(&format!("method {}.{}", class.escape_ascii(), method.escape_ascii()));
         return Err(OpError::new(errno::EOPNOTSUPP));
     };
-    // The input is looked at first.
+    // The input is checked first.
     let loaded = match found.data {
         Looks::Whole => state.load_data(objects, op, METHOD_BYTES_MAX).await,
         Looks::Parts | Looks::Nothing => Ok(()),

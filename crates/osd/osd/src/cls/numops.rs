@@ -1,4 +1,4 @@
-//! Class `numops`: arithmetic on numbers that values of the omap spell.
+//! Class `numops`: arithmetic on numbers stored as text in the omap.
 
 use carmine_types::errno;
 
@@ -11,7 +11,7 @@ pub(super) const METHODS: &[Method] = &[
     write("mul", |h, input| change(h, input, |stored, operand| stored * operand)),
 ];
 
-/// Digits that a result is spelt with.
+/// Digits of a result.
 const DIGITS: usize = 10;
 
 fn change(h: &mut Handle<'_, '_>, input: &[u8], operation: impl Fn(f64, f64) -> f64) -> Done {
@@ -23,7 +23,7 @@ fn change(h: &mut Handle<'_, '_>, input: &[u8], operation: impl Fn(f64, f64) -> 
     Ok(Vec::new())
 }
 
-/// A number as `strtod` reads it; nothing is 0.
+/// A number as `strtod` reads it; an empty text is 0.
 fn number(text: &[u8]) -> Option<f64> {
     if text.is_empty() {
         return Some(0.0);

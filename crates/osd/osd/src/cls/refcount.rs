@@ -1,5 +1,4 @@
-//! Class `refcount`: an object that goes when the last one who has a reference to it lets go. References are tags, kept in
-//! the xattr `refcount`.
+//! Class `refcount`: an object that is removed with its last reference. References are tags, kept in the xattr `refcount`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +14,7 @@ pub(super) const METHODS: &[Method] =
     &[write("get", get), write("put", put), write("set", set), read("read", references)];
 
 const XATTR: &[u8] = b"refcount";
-/// The tag of the reference that an object has that nobody counted yet, where the caller says that there is one.
+/// The tag of the implicit reference of an object without references, if the caller says that it has one.
 const IMPLICIT: &[u8] = b"";
 
 coded! {
@@ -23,7 +22,7 @@ coded! {
     #[derive(Default)]
     struct References: versioned "obj_refcount", 2, compat 1, oldest 1 {
         tags: BTreeMap<Vec<u8>, bool>,
-        /// Tags that were let go: doing it again changes nothing.
+        /// Tags that were released: releasing them again changes nothing.
         retired: BTreeSet<Vec<u8>>; since 2,
     }
 }
@@ -97,7 +96,7 @@ fn put(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     references.store(h)
 }
 
-/// Without any tag the object goes.
+/// Without any tag the object is removed.
 fn set(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let Tags { tags } = decode(input, |d| d.get())?;
     if tags.is_empty() {

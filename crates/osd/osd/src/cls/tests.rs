@@ -1,4 +1,4 @@
-//! Methods on an object that is only in memory: what they answer, byte by byte where clients count on it.
+//! Methods on an object in memory: their answers, byte by byte where clients depend on it.
 
 use std::sync::Arc;
 
@@ -190,7 +190,7 @@ fn a_header_says_what_it_was_made_with() {
     assert_eq!(o.rbd("parent_get", b"").map(|parent| parent.len()), Ok(6 + 24));
 }
 
-/// The states that `object_map_load` gives back.
+/// The states that `object_map_load` returns.
 fn states(o: &mut Object<'_>) -> Vec<u8> {
     let out = o.rbd("object_map_load", b"").unwrap();
     let len = u64::from_le_bytes(out[10..18].try_into().unwrap());

@@ -17,7 +17,7 @@ pub(super) const METHODS: &[Method] = &[
 ];
 
 const XATTR: &[u8] = b"ceph.objclass.version";
-/// Characters of a tag that is drawn; the zero byte of C ends it.
+/// Characters of a random tag; C's zero byte ends it.
 const TAG_CHARS: usize = 23;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
@@ -47,7 +47,7 @@ coded! {
 coded! {
     /// The input of the others.
     struct Conditions: versioned "cls_version_inc_op", 1, compat 1, oldest 1 {
-        /// Nobody looks at it.
+        /// Ignored.
         version: Version,
         conditions: Vec<Condition>,
     }

@@ -39,7 +39,7 @@ async fn accept(osd: Rc<OsdShard>, listener: Listener, config: Rc<ServerConfig>)
     }
 }
 
-/// The fields about this OSD, which a ping and an answer have in common.
+/// The fields about this OSD that pings and answers share.
 pub(super) fn ping(osd: &OsdShard) -> OsdPing {
     let view = osd.view();
     let map = view.as_ref().map(|view| view.map());

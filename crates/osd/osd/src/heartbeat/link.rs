@@ -1,4 +1,4 @@
-//! A connection to a peer for heartbeats: made, and made again.
+//! Keeps a heartbeat connection to a peer open.
 
 use std::io::ErrorKind;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use super::{Heartbeats, NETWORKS, Peer};
 
 /// Pause between attempts to connect.
 const RETRY: Duration = Duration::from_millis(50);
-/// A connection that lasted this long is made again without a pause.
+/// A connection that lasted this long is reopened without a pause.
 const GOOD: Duration = Duration::from_secs(1);
 
 /// Keeps a peer's connection on this network for as long as the peer is watched.
@@ -37,7 +37,7 @@ pub(super) async fn keep_connected(own: Rc<Heartbeats>, peer: Rc<Peer>, network:
     }
 }
 
-/// Nobody listens there, or another process does: this start of the OSD has ended.
+/// Whether the error means that the peer's process has ended: nobody listens there, or another process does.
 fn is_gone(error: &ConnectError) -> bool {
     match error {
         ConnectError::Io { source, .. } => source.kind() == ErrorKind::ConnectionRefused,
@@ -46,7 +46,7 @@ fn is_gone(error: &ConnectError) -> bool {
     }
 }
 
-/// Connects and asks the first question; the notification comes when the connection has ended.
+/// Connects and sends the first ping; the notification fires when the connection has ended.
 async fn dial(own: &Rc<Heartbeats>, peer: &Rc<Peer>, network: usize) -> Result<Rc<Notify>, ConnectError> {
     let addr = peer.hb_addrs.get(network).copied().flatten().unwrap_or_default();
     let closed = Rc::new(Notify::new());
@@ -62,7 +62,7 @@ async fn dial(own: &Rc<Heartbeats>, peer: &Rc<Peer>, network: usize) -> Result<R
     Ok(closed)
 }
 
-/// Hears a peer's answers.
+/// Receives a peer's answers.
 struct Link {
     own: Rc<Heartbeats>,
     peer: Rc<Peer>,

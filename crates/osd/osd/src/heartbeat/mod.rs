@@ -1,11 +1,11 @@
-//! Heartbeats: whether other OSDs live, as Ceph's OSDs find it out ("Configuring Monitor/OSD Interaction" of its manual).
+//! Heartbeats: whether other OSDs are alive, determined as Ceph does ("Configuring Monitor/OSD Interaction" in its manual).
 //!
-//! Shard 0 asks its peers every few seconds by MOSDPing, on two connections each: to the address on the cluster's network and to that
-//! on the clients'. A peer whose port refuses connections is gone, and the monitor hears of it at once; one that is silent is
-//! reported when the grace is over, and the report is taken back if it answers again.
+//! Shard 0 sends MOSDPing to its peers every few seconds, on two connections each: to the address on the cluster network and to
+//! that on the public network. A peer whose port refuses connections is dead and reported to the monitor at once; a silent one is
+//! reported after the grace, and the report is withdrawn if it answers again.
 //!
-//! No load may look like a failure: all of this has ports and a scheduling group of its own, and time in which this process
-//! itself did not run is nobody's silence.
+//! Load must not look like a failure: heartbeats have their own ports and scheduling group, and time in which this process did
+//! not run does not count as a peer's silence.
 
 mod answer;
 mod link;
@@ -30,9 +30,9 @@ use crate::shard::OsdShard;
 use crate::start::OsdError;
 use verdict::{Report, Watch};
 
-/// How often it is looked whether a ping is due, or a grace is over.
+/// How often due pings and expired graces are checked.
 const TICK: Duration = Duration::from_millis(500);
-/// A tick that comes this much late was not late by chance: the process was stopped, or its machine was.
+/// A tick this late means that the process, or its machine, was stopped.
 const STOPPED: Duration = Duration::from_secs(1);
 /// Least time between two pings of a peer, as in Ceph; the rest of the interval is random.
 const PING_MIN: Duration = Duration::from_millis(500);
@@ -50,8 +50,8 @@ pub struct HeartbeatConfig {
 }
 
 impl HeartbeatConfig {
-    /// How long a primary may serve after its replicas were last heard (Ceph's osd_pool_default_read_lease_ratio of the grace): it has
-    /// stopped when it can be called down.
+    /// How long a primary may serve after it last heard from its replicas (Ceph's osd_pool_default_read_lease_ratio of the
+    /// grace): it stops before it can be marked down.
     #[must_use]
     pub fn lease(&self) -> Duration {
         self.grace * 8 / 10
@@ -76,10 +76,10 @@ pub(crate) struct Heartbeats {
     tick_ns: Cell<u64>,
 }
 
-/// An OSD that is watched, at one start of it.
+/// A watched OSD: one run of its process.
 struct Peer {
     osd: OsdId,
-    /// Its public addresses, by which the monitor knows which start is meant.
+    /// Its public addresses, which tell the monitor which run is meant.
     addrs: EntityAddrVec,
     /// Where it answers, by network.
     hb_addrs: [Option<EntityAddr>; 2],
@@ -87,11 +87,11 @@ struct Peer {
     watch: RefCell<Watch>,
     /// When the next ping is due.
     ping_ns: Cell<u64>,
-    /// It is watched no longer.
+    /// Set when it is no longer watched.
     is_over: Cell<bool>,
 }
 
-/// Opens the ports, answers other OSDs, and watches those that [`Heartbeats::on_map`] finds.
+/// Opens the ports, answers other OSDs, and watches those that [`Heartbeats::on_map`] selects.
 ///
 /// # Errors
 /// If a port cannot be opened.
@@ -113,7 +113,7 @@ pub(crate) async fn start(osd: &Rc<OsdShard>) -> Result<Rc<Heartbeats>, OsdError
 }
 
 impl Heartbeats {
-    /// A new session with the monitor, which forgets the reports of the last one.
+    /// A new session with the monitor: the reports of the last one must be repeated.
     pub(crate) fn on_session(&self, session: &Rc<MonSession>) {
         *self.session.borrow_mut() = Rc::downgrade(session);
         self.all().iter().for_each(|peer| peer.watch.borrow_mut().forget_report());
@@ -188,7 +188,7 @@ impl Heartbeats {
         least + self.osd.shard.random_u64() % most.saturating_sub(least).max(1)
     }
 
-    /// Asks a peer on a connection, if there is one.
+    /// Pings a peer, if it is connected.
     fn ping(&self, peer: &Peer, network: usize) {
         let conns = peer.conns.borrow();
         if let Some(conn) = conns.get(network).and_then(Option::as_ref).filter(|conn| !conn.is_closed()) {
@@ -203,7 +203,7 @@ impl Heartbeats {
         }
     }
 
-    /// Tells the monitor what it does not know yet of a peer.
+    /// Sends the monitor the report that is due about a peer.
     fn judge(&self, peer: &Peer) {
         let (now_ns, grace) = (self.osd.shard.now_ns(), self.osd.config.heartbeat.grace);
         let report = peer.watch.borrow_mut().report(now_ns, grace);
@@ -215,7 +215,7 @@ impl Heartbeats {
         }
     }
 
-    /// False if there is no session with the monitor.
+    /// Sends a report to the monitor; false if there is no session.
     fn report_to_mon(&self, peer: &Peer, report: Report) -> bool {
         let (osd, silent) = (peer.osd, report.silent);
         match report.flags {

@@ -1,15 +1,15 @@
-//! The peers that an OSD watches: those with which it shares PGs, its neighbours in the order of numbers, and some more
-//! if these are few, so that every OSD has several watchers.
+//! Selects the peers that an OSD watches: those that it shares PGs with, its neighbours by number, and some more if these are
+//! few, so that every OSD has several watchers.
 
 use std::collections::BTreeSet;
 
 use carmine_crush::MapView;
 use carmine_types::OsdId;
 
-/// Peers that an OSD has at least, if there are so many others (Ceph's osd_heartbeat_min_peers).
+/// Least number of peers, if there are that many others (Ceph's osd_heartbeat_min_peers).
 const PEERS_MIN: usize = 10;
 
-/// The peers of an OSD; none while it is not up itself.
+/// The peers of an OSD; none while it is not up.
 pub(super) fn select(view: &MapView, own: OsdId) -> BTreeSet<OsdId> {
     let map = view.map();
     if !map.is_up(own) {
@@ -18,7 +18,7 @@ pub(super) fn select(view: &MapView, own: OsdId) -> BTreeSet<OsdId> {
     let members = view.pgs_of(own).flat_map(|(_, mapping)| mapping.acting.iter().chain(&mapping.up));
     let mut peers: BTreeSet<OsdId> = members.filter_map(|item| OsdId::from_item(*item)).collect();
     peers.retain(|osd| *osd != own && map.is_up(*osd));
-    // From the next number on, around to the one before.
+    // From the next number on, wrapping around.
     let up = || map.osds().filter(|osd| map.is_up(*osd));
     let ring: Vec<OsdId> = up().filter(|osd| *osd > own).chain(up().filter(|osd| *osd < own)).collect();
     peers.extend(ring.first().into_iter().chain(ring.last()));

@@ -1,4 +1,4 @@
-//! Whether a peer lives, as far as is known, and the reports about it to the monitor.
+//! Whether a peer is considered alive, and the reports about it to the monitor.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub(super) struct Watch {
     /// When it last answered, by network.
     heard_ns: [u64; 2],
     is_gone: bool,
-    /// Flags of the last report; 0: that it lives, or none.
+    /// Flags of the last report; 0: no report, or a withdrawn one.
     reported: u8,
 }
 
@@ -19,17 +19,17 @@ pub(super) struct Watch {
 pub(super) struct Report {
     /// As in [`Failure::flags`].
     pub(super) flags: u8,
-    /// How long it has been silent.
+    /// How long it has not answered.
     pub(super) silent: Duration,
 }
 
 impl Watch {
-    /// Of a peer that lives, as far as is known.
+    /// For a peer that is considered alive.
     pub(super) fn new(now_ns: u64) -> Watch {
         Watch { heard_ns: [now_ns; 2], is_gone: false, reported: 0 }
     }
 
-    /// It answered.
+    /// Notes an answer.
     pub(super) fn note_answer(&mut self, network: usize, now_ns: u64) {
         self.is_gone = false;
         if let Some(heard_ns) = self.heard_ns.get_mut(network) {
@@ -37,23 +37,23 @@ impl Watch {
         }
     }
 
-    /// Its port refused a connection.
+    /// Notes that its port refused a connection.
     pub(super) fn note_refused(&mut self) {
         self.is_gone = true;
     }
 
-    /// Nothing could be heard for so long until now, whatever the peer did. An answer that waited meanwhile may have been heard already:
-    /// it is no answer of the future.
+    /// This process did not run for the last `ns`: that time does not count as silence. An answer already processed since may be
+    /// newer, so the times are capped at now.
     pub(super) fn discount_silence(&mut self, ns: u64, now_ns: u64) {
         self.heard_ns.iter_mut().for_each(|heard_ns| *heard_ns = (*heard_ns + ns).min(now_ns));
     }
 
-    /// The last report did not arrive, or was forgotten.
+    /// The last report did not arrive, or the monitor no longer has it.
     pub(super) fn forget_report(&mut self) {
         self.reported = 0;
     }
 
-    /// The report that is due; it counts as made.
+    /// The report that is due, if any; marks it as sent.
     pub(super) fn report(&mut self, now_ns: u64, grace: Duration) -> Option<Report> {
         let heard_ns = self.heard_ns.iter().min().copied().unwrap_or_default();
         let silent = Duration::from_nanos(now_ns.saturating_sub(heard_ns));

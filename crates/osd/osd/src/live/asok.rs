@@ -24,8 +24,8 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(10);
 /// Time for the answer, which may read a whole store, and again to send it.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
-/// Serves admin commands on a unix socket at `path` from this shard. Connections are few; one that does not ask, or does not read, gives
-/// way to a newcomer.
+/// Serves admin commands on a unix socket at `path` from this shard. Connections are limited; one that does not ask, or does not
+/// read, gives way to a new one.
 ///
 /// # Errors
 /// If the path cannot be bound: it is too long (over 107 bytes), or its folder is not writable.
@@ -67,7 +67,7 @@ async fn serve(osd: &Rc<OsdShard>, stream: &TcpStream, guest: &Guest) {
     stream.shutdown();
 }
 
-/// The command without its end; `None` if the peer went before, or it is too long.
+/// The command without its terminator; `None` if the peer disconnected first, or it is too long.
 async fn read_command(osd: &OsdShard, stream: &TcpStream) -> Option<Vec<u8>> {
     let mut buf = osd.shard.buf(COMMAND_BYTES_MAX);
     let mut len = 0;
@@ -103,7 +103,7 @@ async fn answer(osd: &Rc<OsdShard>, command: &[u8]) -> String {
         Err(error) => Err(error),
     };
     match result {
-        // Some tools want bare text.
+        // Some tools want plain text.
         Ok(Value::String(text)) => text,
         Ok(value) => format!("{value:#}\n"),
         Err(error) => format!("{:#}\n", json!({ "error": error })),

@@ -1,8 +1,8 @@
-//! Collects the metrics of all shards of an OSD. A counter is declared where it is counted (`metric_set!`); declared here
-//! are values that are computed when somebody asks. Names that mean the same are Seastar's and Crimson's:
+//! Collects the metrics of all shards of an OSD. A counter is declared where it is counted (`metric_set!`); declared here are
+//! values that are computed when somebody asks. Where the meaning is the same, names are Seastar's and Crimson's:
 //! `reactor_utilization`, `reactor_cpu_busy_ms`, `smp_total_sent_messages`, `scheduler_runtime_ms`.
 //!
-//! Each shard renders its own numbers; the shard that was asked joins them. Nothing is shared.
+//! Each shard renders its own metrics; the shard that was asked merges them.
 
 use std::rc::Rc;
 
@@ -27,7 +27,7 @@ metric_set! {
 }
 
 metric_set! {
-    /// Counts of the things that a shard holds at this moment.
+    /// Current numbers of things that a shard holds.
     struct Held: "osd" {
         /// PGs that the shard owns.
         pgs: Gauge,
@@ -43,7 +43,7 @@ metric_set! {
 }
 
 metric_set! {
-    /// The key-value store under the metadata, of the whole process: its threads and those that feed it.
+    /// CPU time of the key-value store for the whole process: its own threads and those that feed it.
     pub(crate) struct KvMetrics: "kv" {
         /// CPU time of alien threads that feed it and tell it to write its tables out.
         feeder_cpu_ns: Max => "kv_feeder_cpu_ms",
@@ -89,7 +89,7 @@ pub(crate) async fn all(osd: &Rc<OsdShard>) -> Families {
         families.merge(own.await.unwrap_or_default());
     }
     if let Some(kv) = kv(osd).await {
-        // Of the process; told by the shard that was asked.
+        // Of the process, so only the asked shard adds it.
         families.add_set(&[("shard", osd.shard.id().0.to_string())], &kv);
     }
     families
@@ -119,7 +119,7 @@ fn shard_families(osd: &OsdShard) -> Families {
 }
 
 fn derived(osd: &OsdShard, stats: &ReactorStats) -> Derived {
-    // Of the last second where that is measured, else since the start.
+    // Over the last second if that is measured, else since the start.
     let load = osd.shard.local::<Load>().and_then(|load| load.percent());
     Derived {
         utilization: load.unwrap_or_else(|| 100.0 * stats.busy_ns as f64 / stats.wall_ns.max(1) as f64),

@@ -1,4 +1,4 @@
-//! Connections of tools, a few at a time: one whose peer lets it wait gives way to a newcomer.
+//! Connections of tools, a few at a time: one that waits for its peer gives way to a new one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -18,19 +18,19 @@ pub(super) struct Guests {
 
 struct Open {
     stream: TcpStream,
-    /// Its question is there, and its answer is being made.
+    /// Whether its question has arrived and is being answered.
     works: bool,
 }
 
-/// One of them, as long as it lives.
+/// An open connection, until this is dropped.
 pub(super) struct Guest {
     guests: Rc<Guests>,
     id: u64,
 }
 
 impl Guests {
-    /// Lets a connection in; `None` if there are too many, and all are being answered. Otherwise the oldest that has not asked yet, or does
-    /// not read its answer, is closed for it.
+    /// Admits a connection; `None` if there are too many and all are being answered. If there are too many, the oldest that has
+    /// not asked yet, or does not read its answer, is closed.
     pub(super) fn admit(self: &Rc<Self>, stream: &TcpStream) -> Option<Guest> {
         let mut open = self.open.borrow_mut();
         if open.len() >= GUESTS_MAX {
@@ -47,7 +47,7 @@ impl Guests {
 }
 
 impl Guest {
-    /// Runs the part in which the guest waits for this OSD: it does not give way meanwhile.
+    /// Runs `work` while the guest waits for this OSD: the connection does not give way meanwhile.
     pub(super) async fn while_answering<T>(&self, work: impl Future<Output = T>) -> T {
         self.set(true);
         let result = work.await;

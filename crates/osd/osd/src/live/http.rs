@@ -1,7 +1,7 @@
 //! Metrics over HTTP, for Prometheus and for `carmine top`: one request per connection, on one reactor.
 //!
-//! Everything is bounded: the request's bytes and its time, the answer's time, the connections. A connection beyond
-//! these limits is closed, or another that is slow is closed for it; the rest of the OSD does not notice.
+//! Everything is bounded: the request's bytes and its time, the answer's time, the connections. A connection beyond these limits
+//! is closed, or a slow one is closed in its place; the rest of the OSD is unaffected.
 
 use std::io;
 use std::net::SocketAddr;
@@ -76,7 +76,7 @@ fn start_serving(osd: &Rc<OsdShard>, stream: TcpStream, guest: Guest) {
     shard.spawn(Group::Admin, "http", async move {
         let request = with_timeout(&osd.shard, REQUEST_LIMIT, read_request(&osd, &stream)).await;
         let (answer, head_only) = match request {
-            // The peer has gone, or takes its time: nobody to answer to.
+            // The peer disconnected or was too slow: there is nobody to answer.
             None | Some(None) => return stream.shutdown(),
             Some(Some(request)) => guest.while_answering(answer(&osd, request)).await,
         };
@@ -89,7 +89,7 @@ fn start_serving(osd: &Rc<OsdShard>, stream: TcpStream, guest: Guest) {
     });
 }
 
-/// Receives until the request is whole or cannot become one; `None` if the peer went before.
+/// Receives until the request is complete or invalid; `None` if the peer disconnected first.
 async fn read_request(osd: &OsdShard, stream: &TcpStream) -> Option<Request> {
     let mut buf = osd.shard.buf(REQUEST_BYTES_MAX);
     let mut len = 0;
@@ -154,7 +154,7 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 8 << 10;
 /// Most headers of a request.
 const HEADERS_MAX: usize = 64;
 
-/// A page that is asked for.
+/// A requested page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
     /// `/`: what there is.
@@ -170,13 +170,13 @@ pub(crate) enum Page {
 pub(crate) enum Request {
     /// Not a whole request yet.
     Partial,
-    /// One that cannot be answered: status and reason.
+    /// An invalid request: status and reason.
     Refused(u16, &'static str),
     /// A page; without its body if only the head is wanted.
     Get { page: Page, head_only: bool },
 }
 
-/// Reads a request. Never more than a look at `bytes`: what follows the head is ignored.
+/// Parses a request; anything after its head is ignored.
 pub(crate) fn parse(bytes: &[u8]) -> Request {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);

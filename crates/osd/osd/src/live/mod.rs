@@ -1,5 +1,5 @@
-//! The views of a running OSD: metrics over HTTP, and the admin socket. Both are tasks of one reactor in the group
-//! `admin`, which ask the other reactors by message for what those know.
+//! The views of a running OSD: metrics over HTTP, and the admin socket. Both are tasks of one reactor in the group `admin`, which
+//! ask the other reactors by message.
 
 mod asok;
 pub(crate) mod gather;
@@ -26,10 +26,10 @@ pub fn measure_load(osd: &Rc<OsdShard>) {
 
 // The load of a reactor in the last second.
 
-/// Length of the window: a look each second costs a sleeping reactor one wake-up.
+/// Length of the window: each sample wakes a sleeping reactor once.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Utilisation of one reactor, looked at once a second.
+/// Utilisation of one reactor, sampled once a second.
 #[derive(Default)]
 pub(crate) struct Load {
     /// Percent in the last whole window; none before the first.

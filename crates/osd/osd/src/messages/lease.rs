@@ -3,14 +3,14 @@
 use super::{Decoder, Encoder, Epoch, Front, Head, OsdId, Result, VERSION, coded};
 
 coded! {
-    /// A promise that is in force, as a replica tells a later primary of it.
+    /// A promise in force, as a replica reports it to a later primary.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Promise {
-        /// The primary that has it.
+        /// The primary that holds it.
         pub holder: OsdId,
         /// That primary's interval.
         pub interval: Epoch,
-        /// Milliseconds until it is over.
+        /// Milliseconds until it ends.
         pub left_ms: u32,
     }
 }
@@ -20,15 +20,15 @@ message! { 0x8045,
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct PgLease {
         pub head: Head,
-        /// By the primary's clock: it counts from here.
+        /// When it was sent, by the primary's clock: the lease counts from here.
         pub sent_ns: u64,
-        /// For so long.
+        /// Length of the lease, milliseconds.
         pub length_ms: u32,
     }
 }
 
 message! { 0x8046,
-    /// Replica to primary: promised. With the fields of the question.
+    /// Replica to primary: promised. The fields are those of [`PgLease`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct PgLeaseAck {
         pub head: Head,

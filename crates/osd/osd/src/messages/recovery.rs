@@ -1,5 +1,4 @@
-//! The messages between primaries and replicas for a recovery: reservations, the comparison of a backfill, and copies
-//! that nobody needs any more.
+//! The messages of recovery: reservations, the comparison of a backfill, and copies that are no longer needed.
 
 use carmine_codec::{Decoder, Encoder, Result, coded};
 use carmine_pgtypes::{cursor, object};
@@ -14,13 +13,13 @@ coded! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct VersionOf {
         pub oid: ObjectId = object,
-        /// The change that it has last gone through; zero: it is not whole.
+        /// The version of its last change; zero: it is not whole.
         pub version: Eversion,
     }
 }
 
 message! { 0x8040,
-    /// Primary to replica: name the objects of your copy from this one on, as far as one answer goes.
+    /// Primary to replica: list the objects of your copy from this one on, as many as fit in one answer.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct PgBackfillScan {
         pub head: Head,
@@ -36,14 +35,14 @@ message! { 0x8041,
         /// 0, or an errno: then nothing else is meant.
         pub result: i32,
         pub objects: Vec<VersionOf>,
-        /// The object behind them; `None`: there are no more.
+        /// The next object after them; `None`: there are no more.
         pub next: Option<ObjectId> = cursor,
     }
 }
 
 message! { 0x8042,
-    /// Primary to replica: your copy has the objects before `last_backfill` as of `complete_to`. Write that down: a backfill
-    /// that is interrupted goes on there. Refused with ENOSPC if the OSD is too full to go on.
+    /// Primary to replica: your copy has the objects before `last_backfill` as of `complete_to`. Store that: an interrupted
+    /// backfill resumes there. Refused with ENOSPC if the OSD is too full to continue.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct PgBackfillProgress {
         pub head: Head,
@@ -53,21 +52,21 @@ message! { 0x8042,
 }
 
 carmine_types::words! {
-    /// The place that a primary wants on a replica's OSD.
+    /// What a primary wants to reserve on a replica's OSD.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Reserve: "reservation" {
-        /// Nothing any more.
+        /// Release the reservation.
         Release = "release",
-        /// A place for a recovery by the log.
+        /// A slot for a recovery by the log.
         Recovery = "recovery",
-        /// A place for a backfill, for which there must be room.
+        /// A slot for a backfill, which needs free space.
         Backfill = "backfill",
     }
 }
 
 message! { 0x8043,
-    /// Primary to replica: a place among those that are recovered at the same time on your OSD. Refused with EBUSY while there is
-    /// none, with ENOSPC while the OSD is too full. The place is given back with the interval, too.
+    /// Primary to replica: reserve one of your OSD's recovery slots. Refused with EBUSY while none is free, with ENOSPC while the
+    /// OSD is too full. The slot is also released at the end of the interval.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct PgReserve {
         pub head: Head,
@@ -95,8 +94,8 @@ mod reserve {
 }
 
 message! { 0x8044,
-    /// An OSD that is no member of a PG's acting set to its primary: I have a copy. The answer is 0 if it may go, EAGAIN if it
-    /// must stay for now.
+    /// From an OSD outside the acting set to the primary: I have a copy. The answer is 0 if it may be removed, EAGAIN if it must
+    /// stay for now.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct PgStray {
         pub head: Head,

@@ -1,5 +1,4 @@
-//! The messages between the members of a PG for a scrub: what a copy has of a range of objects, one object of it, and
-//! what came of it all.
+//! The messages of a scrub: a copy's objects in a range, one object of a copy, and the result of the scrub.
 
 use carmine_codec::{Decoder, Encoder, Result, coded};
 use carmine_pgtypes::{ObjectMeta, OmapSize, Scrubbed, object};
@@ -11,17 +10,17 @@ use carmine_wire::private::VERSION;
 use super::Head;
 
 coded! {
-    /// How far a copy was looked at: at the beginning of an object, or within it.
+    /// How far a scan has come: to the beginning of an object, or into it.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ScanCursor {
-        /// The object that comes next.
+        /// The next object.
         pub oid: ObjectId = object,
-        /// The last omap key that was looked at, and the checksum up to it; `None`: not even the header.
+        /// The last omap key scanned, and the checksum up to it; `None`: not even the header.
         pub key: Option<Vec<u8>>,
         pub omap: u32,
         /// The omap up to that key.
         pub omap_size: OmapSize,
-        /// Offset in the data, and the checksum up to it; `None`: the omap comes first.
+        /// Offset in the data, and the checksum up to it; `None`: the omap is not finished.
         pub off: Option<u64>,
         pub data: u32,
     }
@@ -45,24 +44,24 @@ coded! {
         pub omap_size: OmapSize,
         /// Checksum of the data; 0 unless the scrub is deep.
         pub data: u32,
-        /// Its metadata cannot be read: nothing else is known.
+        /// Its metadata cannot be read: all other fields are meaningless.
         pub stat_error: bool,
-        /// Its data or its omap cannot be read: their checksums mean nothing.
+        /// Its data or its omap cannot be read: their checksums are meaningless.
         pub read_error: bool,
     }
 }
 
 message! { 0x800c,
-    /// Primary to replica: say what your copy has of these objects, as far as one answer goes.
+    /// Primary to replica: scan these objects of your copy, as many as fit in one answer.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct PgScrub {
         pub head: Head,
-        /// The copy must have all changes up to this one.
+        /// The copy must have applied all changes up to this one.
         pub version: Eversion,
         /// Read the data, too.
         pub deep: bool,
         pub from: ScanCursor,
-        /// The first object that is not wanted.
+        /// The end of the range, exclusive.
         pub to: HObject,
     }
 }
@@ -75,7 +74,7 @@ message! { 0x800d,
         /// 0, or an errno: then nothing else is meant.
         pub result: i32,
         pub objects: Vec<Scanned>,
-        /// Where the next question begins; `None`: that was all.
+        /// Where to continue; `None`: the scan is complete.
         pub next: Option<ScanCursor>,
     }
 }
@@ -86,7 +85,7 @@ message! { 0x800e,
     pub struct PgFetch {
         pub head: Head,
         pub oid: ObjectId = object,
-        /// The smallest omap key that is wanted; `None`: the header.
+        /// The first omap key to return; `None`: the header.
         pub from: Option<Vec<u8>>,
     }
 }
@@ -108,7 +107,7 @@ message! { 0x800f,
 }
 
 message! { 0x8048,
-    /// Primary to replica: a scrub has ended: write this down in place of what you know of scrubs.
+    /// Primary to replica: a scrub has ended; store this as the record of the last scrubs.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct PgScrubbed {
         pub head: Head,

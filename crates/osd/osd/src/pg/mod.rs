@@ -3,18 +3,19 @@
 //! - `op`, [`ClientOps`]: the operations of clients. They wait until the PG is active, then in the queue of their object; writes are then
 //!   in flight. `op/write.rs` shows the whole path of a write, `op/read.rs` that of all other operations.
 //! - `copies`, [`Copies`]: makes a change durable on all members, applies the changes of another primary, and reads objects.
-//! - `peer`, [`Peer`]: who may serve. `carmine_peering::Peering` decides what the PG does: phases, intervals, attempts. Around it are what
-//!   brings it events, the leases, the PG log, and what the monitor is told.
-//! - `recovery`, [`Recoveries`]: gives members what they lack, before the PG serves and beside clients.
+//! - `peer`, [`Peer`]: who may serve. `carmine_peering::Peering` decides what the PG does: phases, intervals, attempts. `Peer`
+//!   adds its driver, the leases, the PG log, and the reports to the monitor.
+//! - `recovery`, [`Recoveries`]: gives members the objects that they lack, before the PG serves clients or meanwhile.
 //! - `scrub`, [`Scrubs`]: compares the copies, and repairs them.
 //!
-//! `effects` carries out what the state machine decides, in all parts. `family` has names that all of them use: an object and its clones.
-//! The parts call each other by methods of [`Pg`]; what they import from each other is listed in ARCHITECTURE.md.
+//! `effects` carries out what the state machine decides, in all parts. `family` has the notion that all of them use: an object
+//! with its clones. The parts call each other by methods of [`Pg`]; what they import from each other is listed in
+//! ARCHITECTURE.md.
 //!
-//! Invariants: versions are given at submission, without a suspension in between; what is durable is a prefix of the log;
-//! a write is answered when it is durable here and on every replica; a read waits for the writes of its object. A task
-//! that was suspended looks whether its generation is still the PG's before it touches anything: in a new one the operations
-//! of the old one are started over, in order, or were dropped.
+//! Invariants: versions are given at submission, without a suspension in between; what is durable is a prefix of the log; a write
+//! is answered when it is durable here and on every replica; a read waits for the writes of its object. A task that was suspended
+//! checks that its generation is still the PG's before it touches anything: in a new generation the old operations are started
+//! over, in order, or were dropped.
 
 mod copies;
 mod effects;
@@ -62,7 +63,7 @@ pub(crate) struct Pg {
 }
 
 impl Pg {
-    /// A PG whose state has yet to be read, on this OSD.
+    /// A PG whose state is still to be loaded.
     pub(crate) fn new(id: SpgId, me: OsdId, limits: LogLimits) -> Rc<Pg> {
         Rc::new(Pg {
             id,
@@ -74,12 +75,12 @@ impl Pg {
         })
     }
 
-    /// Objects that it holds, the clones among them, and bytes, as far as they are counted (primary).
+    /// Number of objects, of clones among them, and of bytes, as far as they are counted (primary).
     pub(crate) fn usage(&self) -> (u64, u64, u64) {
         self.ops.usage().totals()
     }
 
-    /// The removed snapshots of which it has nothing any more, on any member.
+    /// The removed snapshots that are trimmed on all members.
     pub(crate) fn trimmed_snaps(&self) -> IntervalSet {
         if self.peer.is_active() { self.ops.snaps().trimmed() } else { IntervalSet::new() }
     }
@@ -95,12 +96,12 @@ impl Pg {
         (state, phase.reason().map(ToString::to_string).unwrap_or_default())
     }
 
-    /// Members that lack objects (primary): how many by the log, and where the backfill of those is that have one.
+    /// Members that lack objects (primary): how many by the log, and the position of their backfill, if they have one.
     pub(crate) fn recovery_targets(&self) -> Vec<(OsdId, usize, Option<ObjectId>)> {
         self.recovery.targets()
     }
 
-    /// The unfound objects that were met since it is active (primary).
+    /// The unfound objects met since it became active (primary).
     pub(crate) fn unfound(&self) -> Vec<ObjectId> {
         self.recovery.unfound()
     }
@@ -110,20 +111,20 @@ impl Pg {
         self.peer.log().version_of(self.copies.backend().committed())
     }
 
-    /// Operations that wait for it, objects in use, and writes in flight.
+    /// Numbers of operations that wait for it, of objects in use, and of writes in flight.
     pub(crate) fn lengths(&self) -> (usize, usize, usize) {
         self.ops.pipeline().lengths()
     }
 
-    /// Takes an operation of a client: starts it, keeps it until the PG is active, or drops it if this OSD is not the
-    /// PG's primary any more, or is so again (its client finds the new one). One that waited comes here again.
+    /// Handles a client's operation: starts it, keeps it until the PG is active, or drops it if the client will resend it, since
+    /// this OSD is no longer the primary, or was not for a while. A kept operation comes here again.
     pub(crate) fn handle_op(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
         if self.is_misdirected(&op) {
             return self.refuse_misdirected(osd, &op);
         }
         let not_ours = match self.peer.machine().phase() {
-            // As in Ceph: another has led since it was sent, so its client sends it again, in its order with those that were
-            // dropped then. This one is late.
+            // As in Ceph: another OSD has led since it was sent, so its client resends it, in order with those that were dropped
+            // then. This one came late.
             _ if self.peer.leases().is_late(op.request.epoch) => Some(true),
             Phase::Active if self.peer.leases().covers(op.arrived_ns) => None,
             Phase::Replica { .. } | Phase::Stray => Some(true),
@@ -144,13 +145,13 @@ impl Pg {
         }
     }
 
-    /// It names an object, or a pool, that is not this PG's.
+    /// Whether it names an object, or a pool, that is not this PG's.
     fn is_misdirected(&self, op: &ClientOp) -> bool {
         op.request.locator.pool != self.id.pgid.pool || !(self.peer.contains(&op.oid) || op.is_pg_op())
     }
 
-    /// Ends a misdirected operation. By an older map the object may have been this PG's: then its client, which has our map
-    /// or was just sent it, finds the right one itself.
+    /// Ends a misdirected operation. By an older map the object may have been this PG's: then the client, which has our map or
+    /// was just sent it, finds the right PG itself.
     fn refuse_misdirected(&self, osd: &OsdShard, op: &ClientOp) {
         if op.request.epoch < osd.epoch() {
             osd.metrics.borrow_mut().ops_dropped += 1;
@@ -160,13 +161,13 @@ impl Pg {
         self.finish_read(osd, op, Outcome::error(errno::ENXIO));
     }
 
-    /// Forgets the waiting operations of a client that is gone: it sends them again if it comes back.
+    /// Drops the waiting operations of a disconnected client, which resends them if it comes back.
     pub(crate) fn forget(&self, is_gone: impl Fn(&ClientOp) -> bool) {
         self.ops.pipeline().forget(is_gone);
     }
 
-    /// Starts what waited; called when the PG became active, or its lease was renewed. First what was executed before: the other
-    /// operations may be more than the log remembers.
+    /// Starts the waiting operations when the PG becomes active or its lease is renewed. Those executed before come first: the
+    /// others may be more than the log remembers.
     fn resume(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         self.ops.pipeline().put_first(|op| op.is_write && self.executed(op).is_some());
         while self.peer.is_active()
@@ -179,19 +180,19 @@ impl Pg {
     }
 }
 
-// Every operation of a PG that is not answered yet: where it is, and what it waits for.
+// Every unanswered operation of a PG: its stage, and what it waits for.
 
-/// An operation on its way.
+/// An unanswered operation.
 pub(crate) struct OpInFlight {
     pub op: Rc<ClientOp>,
-    /// Where it is: `waiting_for_map`, or the name of its [`Stage`].
+    /// `waiting_for_map`, or the name of its [`Stage`].
     pub stage: &'static str,
     /// The event that it waits for.
     pub waits_for: String,
 }
 
 impl Pg {
-    /// The operations of this PG.
+    /// The unanswered operations of this PG.
     pub(crate) fn ops_in_flight(&self, osd: &OsdShard) -> Vec<OpInFlight> {
         let mut ops = Vec::new();
         self.ops.pipeline().each(|op| {
@@ -205,7 +206,7 @@ impl Pg {
         ops
     }
 
-    /// The same without words for each.
+    /// The same, without descriptions.
     pub(crate) fn each_op(&self, visit: impl FnMut(&Rc<ClientOp>)) {
         self.ops.pipeline().each(visit);
     }

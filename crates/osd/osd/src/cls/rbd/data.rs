@@ -17,7 +17,7 @@ pub(super) const METHODS: &[Method] = &[
 /// Least bytes that become a hole; librbd's are a power of two, too.
 const STEP_MIN: usize = 4096;
 
-/// ERANGE: the object was written in a newer context than this one already, or, as asked for, was not.
+/// ERANGE if the object was already written in a newer context than this one, or was not, whichever the input asserts.
 fn assert_context(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (seq, wanted) = decode(input, |d| Ok((d.u64()?, d.u8()?)))?;
     let is_newer = h.snap_seq()?.is_none_or(|written| seq > written);
@@ -29,7 +29,7 @@ fn assert_context(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     }
 }
 
-/// The parent's bytes come into a clone's object, unless somebody was faster.
+/// Writes the parent's bytes into a clone's object, unless it exists already.
 fn copyup(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     if h.must_exist().is_err() {
         h.write(0, input.to_vec())?;
@@ -55,7 +55,7 @@ fn sparse_copyup(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     done()
 }
 
-/// Zeros become holes, and an object of nothing else goes, if it may.
+/// Turns zeros into holes, and removes an object of zeros only, if the input allows that.
 fn sparsify(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (step, may_go) = decode(input, |d| Ok((d.u64()?, d.bool()?)))?;
     h.must_exist()?;

@@ -47,7 +47,7 @@ pub(super) mod feature {
     /// Follow from what happens to an image.
     pub(super) const INTERNAL: u64 = 0x100 | 0x200;
     pub(super) const DIRTY_CACHE: u64 = 0x800;
-    /// Come and go: exclusive-lock, object-map, fast-diff, journaling and those of mirrors and caches.
+    /// Can be switched: exclusive-lock, object-map, fast-diff, journaling and those of mirrors and caches.
     pub(super) const MUTABLE: u64 = 4 | 8 | 0x10 | 0x40 | 0x400 | DIRTY_CACHE;
     /// All that there are.
     pub(super) const ALL: u64 = 0xfff;
@@ -92,7 +92,7 @@ fn create(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     done()
 }
 
-/// A field as it is stored. ENOENT: it is no header.
+/// A stored field. ENOENT: it is no header.
 fn field(h: &mut Handle<'_, '_>, name: &str) -> Done {
     h.omap(name.as_bytes()).map(|value| value.to_vec()).ok_or(OpError::new(errno::ENOENT))
 }
@@ -121,7 +121,7 @@ fn features(h: &mut Handle<'_, '_>) -> Result<u64, OpError> {
 }
 
 fn get_features(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    // Snapshots have the image's: it does not matter whether there is this one.
+    // Snapshots have the image's features: it does not matter whether this snapshot exists.
     let read_only = decode(input, |d| {
         d.u64()?;
         Ok(!d.is_empty() && d.bool()?)
@@ -140,7 +140,7 @@ pub(super) fn require(h: &mut Handle<'_, '_>, wanted: u64) -> Result<(), OpError
 
 fn set_features(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (bits, mask) = decode(input, |d| Ok((d.u64()?, d.u64()?)))?;
-    // Newer clients may take away features that nobody here knows.
+    // Newer clients may disable features that are unknown here.
     let mask = mask & feature::ALL;
     let (on, off) = (bits & mask, !bits & mask);
     if on & !feature::MUTABLE != 0 || off & !(feature::MUTABLE | feature::DEEP_FLATTEN) != 0 {

@@ -39,8 +39,8 @@ const SETTINGS: &[Method] = &[
     write("metadata_remove", |h, input| remove_key(h, SETTING, input)),
 ];
 
-/// Methods that tools call for every image and every pool, of features that are not here: mirroring, groups, migration.
-/// The answers are those of a pool where nobody has ever used the feature.
+/// Methods of features that are not implemented, which tools call for every image and pool: mirroring, groups, migration. The
+/// answers are those of a pool where the feature was never used.
 const NOT_HERE: &[Method] = &[
     read("mirror_uuid_get", |_, _| Err(OpError::new(errno::ENOENT))),
     read("mirror_mode_get", |_, _| Err(OpError::new(errno::ENOENT))),
@@ -57,7 +57,7 @@ const NOT_HERE: &[Method] = &[
 /// The prefix of the keys of settings.
 const SETTING: &[u8] = b"metadata_";
 
-/// The snapshot of requests that mean none.
+/// The snapshot id of requests about no snapshot.
 const NO_SNAP: u64 = u64::MAX - 1;
 
 /// A u64 of the omap.
@@ -93,7 +93,7 @@ fn remove_key(h: &mut Handle<'_, '_>, prefix: &[u8], input: &[u8]) -> Done {
     done()
 }
 
-/// A page of the keys behind `prefix`, each with what `put` writes of its value: the input says after which one, and how many.
+/// A page of the keys with `prefix`, each with what `put` writes of its value: the input says after which key, and how many.
 fn list(h: &mut Handle<'_, '_>, prefix: &[u8], input: &[u8], put: fn(&mut Encoder<'_>, &[u8])) -> Done {
     let (after, max) = decode(input, |d| Ok((d.blob()?, d.u64()?)))?;
     Ok(page(h, prefix, after, max, put))
@@ -115,7 +115,7 @@ fn page(
     })
 }
 
-/// Zero settings are all of them.
+/// A limit of zero means all of them.
 fn settings(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (after, max) = decode(input, |d| Ok((d.blob()?, d.u64()?)))?;
     Ok(page(h, SETTING, after, if max == 0 { u64::MAX } else { max }, |e, value| e.blob(value)))

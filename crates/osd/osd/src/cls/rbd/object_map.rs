@@ -1,10 +1,10 @@
-//! The object map of an image: 2 bits per object, whether it is there.
+//! The object map of an image: 2 bits per object that say whether it exists.
 //!
-//! The object's bytes are: number of states u64, then the states, four in a byte, the first in the highest bits. Bits behind the
+//! The object's bytes are: number of states u64, then the states, four in a byte, the first in the highest bits. Bits after the
 //! last state are zero, so that equal maps have equal bytes.
 //!
-//! The map of an image of 960 TiB has 60 MiB. Methods that clients call for each new object read and write only the bytes that
-//! they are about, and a map of objects that are not there is a hole.
+//! The map of an image of 960 TiB has 60 MiB. Methods that clients call for each new object read and write only the affected
+//! bytes, and a map of absent objects is a hole.
 
 use std::ops::Range;
 
@@ -30,11 +30,11 @@ pub(super) const METHODS: &[Method] = &[
     with_data(write("object_map_snap_remove", snap_remove)),
 ];
 
-/// States: there is no object; there is; there was nothing changed in it since the last snapshot.
+/// States: there is no object; there is one; there is one, unchanged since the last snapshot.
 const NONE: u8 = 0;
 const EXISTS: u8 = 1;
 const EXISTS_CLEAN: u8 = 3;
-/// Most objects of an image, as in Ceph: what fits in a map that is read at once.
+/// Most objects of an image, as in Ceph: as many as fit in a map that is read at once.
 const OBJECTS_MAX: u64 = 256_000_000;
 /// The number of states in front of them.
 const HEAD_BYTES: u64 = 8;
@@ -54,8 +54,8 @@ fn shift(at: u64) -> u32 {
     6 - 2 * (at % 4) as u32
 }
 
-/// Changes these states by a function of each; `bytes` begins with the byte that has the first one. Gives the range of the
-/// bytes that changed.
+/// Changes these states by a function of each; `bytes` begins with the byte that has the first one. Returns the range of the
+/// changed bytes.
 fn change(bytes: &mut [u8], states: Range<u64>, new: impl Fn(u8) -> u8) -> Range<usize> {
     let of_byte = |byte: u8, within: Range<u64>| {
         within.fold(byte, |byte, at| {
@@ -82,7 +82,7 @@ fn change(bytes: &mut [u8], states: Range<u64>, new: impl Fn(u8) -> u8) -> Range
     if changed.is_empty() { 0..0 } else { changed }
 }
 
-/// The number of states of the map that is stored; `None`: the object has no bytes.
+/// The number of states in the stored map; `None`: the object has no bytes.
 ///
 /// # Errors
 /// EINVAL: it is no map.
@@ -99,7 +99,7 @@ fn stored_len(h: &mut Handle<'_, '_>) -> Result<Option<u64>, OpError> {
     Ok(Some(len))
 }
 
-/// The map that must be there, as a whole.
+/// The whole map, which must exist.
 ///
 /// # Errors
 /// ENOENT; EINVAL: it is no map.
@@ -128,7 +128,7 @@ fn load(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
     Ok(out)
 }
 
-/// A map as clients send it: the number of its states, and these.
+/// Decodes a map as clients send it: the number of its states, and the states.
 fn decode_input(input: &[u8]) -> Result<(u64, &[u8]), OpError> {
     decode(input, |d| {
         let len = Decoder::all(d.blob()?, "object map", |d| d.envelope("object map", 1)?.body.u64())?;
@@ -151,7 +151,7 @@ fn too_long(len: u64) -> DecodeError {
     DecodeError::BadValue { what: "length of an object map", value: len }
 }
 
-/// New objects get the given state; those that go must have it, or the map is not what the client thinks (ESTALE).
+/// New objects get the given state; removed ones must have it, otherwise the map is not what the client expects (ESTALE).
 fn resize(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (len, state) = decode(input, |d| Ok((d.u64()?, d.u8()?)))?;
     if len > OBJECTS_MAX {
@@ -169,13 +169,13 @@ fn resize(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
         return done(); // a hole
     }
     bytes.resize((bytes_of(len) - first) as usize, 0);
-    // Those that come; of those that go, what is left in the last byte.
+    // The new states; when shrinking, the rest of the last byte.
     let (end, state) = if len < old { (bytes_of(len) * 4, NONE) } else { (len, state) };
     let changed = change(&mut bytes, kept..end, |_| state);
     write_changed(h, first, &bytes, changed)
 }
 
-/// Writes what changed of the states' bytes, of which `bytes` are those from `first` on.
+/// Writes the changed part of `bytes`, which are the states' bytes from `first` on.
 fn write_changed(h: &mut Handle<'_, '_>, first: u64, bytes: &[u8], changed: Range<usize>) -> Done {
     if let Some(new) = bytes.get(changed.clone()).filter(|new| !new.is_empty()) {
         h.write(HEAD_BYTES + first + changed.start as u64, new.to_vec())?;
@@ -188,21 +188,21 @@ fn update(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
         let (from, to, state) = (d.u64()?, d.u64()?, d.u8()?);
         Ok((from, to, state, if d.bool()? { Some(d.u8()?) } else { None }))
     })?;
-    // As Ceph: here alone an object that is not there is a wrong argument.
+    // As in Ceph: only here is a missing object an invalid argument.
     let len = stored_len(h)?.ok_or(OpError::new(errno::EINVAL))?;
     if from > to || to > len {
         return Err(OpError::new(errno::ERANGE));
     }
     let place = place_of(&(from..to));
     let mut bytes = h.bytes(HEAD_BYTES + place.start..HEAD_BYTES + place.end);
-    // An object that is there is so too if it is unchanged since a snapshot.
+    // An existing object also matches if it is unchanged since a snapshot.
     let is_wanted =
         |old: u8| expected.is_none_or(|want| want == old || (want == EXISTS && old == EXISTS_CLEAN));
     let changed = change(&mut bytes, from..to, |old| if is_wanted(old) { state } else { old });
     write_changed(h, place.start, &bytes, changed)
 }
 
-/// A snapshot was made: from here on no object has changed.
+/// A snapshot was made: all objects are unchanged since then.
 fn snap_add(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
     let (len, states) = whole(h)?;
     let mut bytes = states.to_vec();
@@ -210,7 +210,7 @@ fn snap_add(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
     write_changed(h, 0, &bytes, changed)
 }
 
-/// A snapshot goes, whose map is sent: an object that had changed before it has changed since the one before it, too.
+/// A snapshot is removed, and its map is sent: an object that had changed before it has also changed since the previous one.
 fn snap_remove(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (gone_len, gone) = decode_input(input)?;
     let (len, states) = whole(h)?;

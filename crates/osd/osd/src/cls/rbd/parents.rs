@@ -46,8 +46,8 @@ fn parent_get(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
     Ok(Encoder::collect(|e| e.put(&spec)))
 }
 
-/// The bytes that the image, or a snapshot of it, has of its parent. An image that can have no parent is not asked for the
-/// snapshot, as in Ceph.
+/// The overlap with the parent, of the image or of a snapshot. As in Ceph, an image that can have no parent need not have the
+/// snapshot.
 fn overlap_get(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let snap = decode(input, |d| d.u64())?;
     let overlap = if snap == NO_SNAP {
@@ -60,7 +60,7 @@ fn overlap_get(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     Ok(Encoder::collect(|e| e.put(&overlap)))
 }
 
-/// The older form, which knows no namespaces (EXDEV), and no snapshots that there are not.
+/// The older form, which does not support namespaces (EXDEV) and requires the snapshot to exist.
 fn get_parent(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let id = decode(input, |d| d.u64())?;
     let mut parent = parent_of(h)?;
@@ -92,7 +92,7 @@ fn set_parent(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     attach(h, Parent { pool, namespace: Vec::new(), image, snap, head_overlap: Some(overlap) }, false)
 }
 
-/// EEXIST: it has a parent already. One that only snapshots still have may become the image's again.
+/// EEXIST: it has a parent already. A parent that only snapshots still have may become the image's again.
 fn attach(h: &mut Handle<'_, '_>, parent: Parent, again: bool) -> Done {
     require(h, feature::LAYERING)?;
     let size = number(h, "size")?.ok_or(OpError::new(errno::ENOENT))?;
@@ -110,7 +110,7 @@ fn attach(h: &mut Handle<'_, '_>, parent: Parent, again: bool) -> Done {
     done()
 }
 
-/// The image goes on without its parent; with the feature deep-flatten its snapshots do, too.
+/// Detaches the image from its parent; with the feature deep-flatten its snapshots, too.
 fn detach(h: &mut Handle<'_, '_>, is_old_form: bool) -> Done {
     require(h, feature::LAYERING)?;
     let features = number(h, "features")?.unwrap_or(0);
@@ -147,7 +147,7 @@ fn children(h: &mut Handle<'_, '_>, snap: u64) -> Result<Option<Vec<Child>>, OpE
 fn child_attach(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (id, child) = decode(input, |d| Ok((d.u64()?, d.get::<Child>()?)))?;
     let mut snap = Snap::load(h, id)?;
-    // One that is only kept for its clones gets no more of them.
+    // A snapshot kept only for its clones gets no new ones.
     if snap.namespace.kind == kind::TRASH {
         return Err(OpError::new(errno::ENOENT));
     }

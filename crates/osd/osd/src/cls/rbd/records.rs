@@ -8,14 +8,14 @@ use super::super::handle::{Handle, stored};
 use super::{NO_SNAP, number, u64_bytes};
 use crate::error::OpError;
 
-/// Features that the operations on an image say of it: it has them as long as one of these is set.
+/// Bits of the operations on an image: it has the feature `operations` as long as one is set.
 pub(super) mod operation {
     /// Images were cloned from its snapshots, in the second format.
     pub(in super::super) const CLONE_PARENT: u64 = 1;
-    /// It is such a clone.
+    /// It is a clone of that format.
     pub(in super::super) const CLONE_CHILD: u64 = 2;
     const GROUP: u64 = 4;
-    /// A removed snapshot of it is kept for its clones.
+    /// A removed snapshot is kept for its clones.
     pub(in super::super) const SNAP_TRASH: u64 = 8;
     pub(in super::super) const ALL: u64 = CLONE_PARENT | CLONE_CHILD | GROUP | SNAP_TRASH;
 }
@@ -27,7 +27,7 @@ pub(super) mod kind {
     pub(in super::super) const MIRROR: u32 = 3;
 }
 
-/// cls::rbd::SnapshotNamespace: who a snapshot is for. The fields of each kind are kept as they came.
+/// cls::rbd::SnapshotNamespace: who a snapshot is for. The fields of each kind are kept undecoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Namespace {
     pub(super) kind: u32,
@@ -35,7 +35,7 @@ pub(super) struct Namespace {
 }
 
 impl Namespace {
-    /// That of a removed snapshot: its former name and kind.
+    /// The namespace of a removed snapshot: its former name and kind.
     pub(super) fn trash(name: &[u8], kind: u32) -> Namespace {
         let rest = Encoder::collect(|e| {
             e.blob(name);
@@ -68,7 +68,7 @@ coded! {
     pub(super) struct Snap: versioned "snapshot", 8, compat 8, oldest 8 {
         pub(super) id: u64,
         pub(super) name: Vec<u8>,
-        /// Bytes of the image then.
+        /// Size of the image at that time.
         pub(super) size: u64,
         /// One of [`super::snapshots::PROTECTION`].
         pub(super) protection: u8,
@@ -77,7 +77,7 @@ coded! {
         pub(super) time: UTime,
         /// Clones in the second format.
         pub(super) children: u32,
-        /// Bytes that it has of the image's parent.
+        /// Its overlap with the image's parent.
         pub(super) parent_overlap: Option<u64>,
     }
 }
@@ -98,12 +98,12 @@ impl Snap {
         Snap::find(h, id)?.ok_or(OpError::new(errno::ENOENT))
     }
 
-    /// The snapshot itself, not the image: EINVAL for that.
+    /// Loads a snapshot; EINVAL if the id means the image.
     pub(super) fn load_one(h: &mut Handle<'_, '_>, id: u64) -> Result<Snap, OpError> {
         if id == NO_SNAP { Err(OpError::new(errno::EINVAL)) } else { Snap::load(h, id) }
     }
 
-    /// All of the image, by rising id.
+    /// All snapshots of the image, by rising id.
     pub(super) fn all(h: &mut Handle<'_, '_>) -> Result<Vec<Snap>, OpError> {
         let all = h.omap_all(SNAPSHOT)?;
         all.iter().map(|(_, value)| stored(value, |d| d.get())).collect()
@@ -126,7 +126,7 @@ coded! {
         pub(super) namespace: Vec<u8>,
         pub(super) image: Vec<u8>,
         pub(super) snap: u64,
-        /// Bytes that the image itself has of it; none if only its snapshots have any.
+        /// The image's own overlap; none if only its snapshots have one.
         pub(super) head_overlap: Option<u64>,
     }
 }
@@ -146,7 +146,7 @@ impl Parent {
         h.remove_omap(PARENT);
     }
 
-    /// It names a snapshot of an image.
+    /// Whether it names a snapshot.
     pub(super) fn exists(&self) -> bool {
         self.pool >= 0 && !self.image.is_empty() && self.snap != NO_SNAP
     }
@@ -180,7 +180,7 @@ impl Child {
     }
 }
 
-/// The bits that say which operations an image has seen (`op_features`), with the feature that says that there are any.
+/// The bits of the operations that an image has seen (`op_features`), and the feature that says that there are any.
 pub(super) struct Operations {
     features: u64,
     bits: Option<u64>,

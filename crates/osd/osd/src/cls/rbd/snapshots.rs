@@ -27,7 +27,7 @@ pub(super) const METHODS: &[Method] = &[
     write("set_protection_status", protect),
 ];
 
-/// Values of [`Snap::protection`]: a snapshot that is not protected may go, and one that is may have clones.
+/// Values of [`Snap::protection`]: an unprotected snapshot may be removed, a protected one may have clones.
 pub(super) mod protection {
     pub(super) const NONE: u8 = 0;
     /// The largest value.
@@ -39,7 +39,7 @@ fn one(h: &mut Handle<'_, '_>, input: &[u8]) -> Result<Snap, OpError> {
     Snap::load_one(h, id)
 }
 
-/// ESTALE: there is a newer one, so the client has lost a race. EEXIST: the name is taken. EDQUOT: there are as many as may be.
+/// ESTALE: there is a newer one, so the client has lost a race. EEXIST: the name is taken. EDQUOT: the limit is reached.
 fn add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (name, id, namespace) = decode(input, |d| {
         let (name, id) = (d.blob()?.to_vec(), d.u64()?);
@@ -96,7 +96,7 @@ fn remove(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
         has_parent |= other.parent_overlap.is_some();
     });
     snap.remove(h);
-    // Nothing of the image is its parent's any more.
+    // The image has nothing of its parent any more.
     if parent.is_some_and(|parent| parent.head_overlap.is_none()) && !has_parent {
         Parent::remove(h);
     }
@@ -150,7 +150,7 @@ fn get(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     }))
 }
 
-/// The newest id that was given, and all snapshots, the newest first.
+/// The newest id given out, and all snapshots, newest first.
 fn context(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
     let newest = number(h, "snap_seq")?.ok_or(OpError::new(errno::ENOENT))?;
     let all = Snap::all(h)?;
@@ -162,7 +162,7 @@ fn context(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
 
 fn set_limit(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let limit = decode(input, |d| d.u64())?;
-    // The largest one is none.
+    // The largest value means no limit.
     if limit == u64::MAX {
         h.must_exist()?;
         h.remove_omap(b"snap_limit");

@@ -1,4 +1,4 @@
-//! Methods of `rbd_trash`: images on their way out.
+//! Methods of `rbd_trash`: images waiting to be removed.
 
 use carmine_codec::coded;
 use carmine_types::{UTime, errno};
@@ -23,7 +23,7 @@ coded! {
     /// TrashImageSpec.
     #[derive(Clone, Debug, PartialEq, Eq)]
     struct Spec: versioned "trash entry", 2, compat 1, oldest 0 {
-        /// By whom: user, mirroring, migration, removal.
+        /// Who moved it here: user, mirroring, migration, removal.
         source: u8,
         name: Vec<u8>,
         deleted: UTime,
@@ -46,7 +46,7 @@ fn add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     done()
 }
 
-/// ESTALE: it is neither in the state that is expected nor in the new one.
+/// ESTALE: it is neither in the expected state nor in the new one.
 fn set_state(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (id, state, expected) = decode(input, |d| Ok((d.blob()?, d.u8()?, d.u8()?)))?;
     let value = h.omap(&key(id)).ok_or(OpError::new(errno::ENOENT))?;

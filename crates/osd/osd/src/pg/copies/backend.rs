@@ -1,7 +1,7 @@
 //! How a change becomes durable on all members of the acting set.
 //!
-//! A backend gets a sealed transaction, sends every member its part, and knows up to which version number all have it
-//! durably. That happens in the order of versions, on each member, so that one number a member says it all.
+//! A backend gets a sealed transaction, sends every member its part, and knows up to which version number it is durable on all of
+//! them. Each member applies changes in the order of versions, so one number per member is enough.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -33,10 +33,9 @@ pub(in crate::pg) struct Backend {
     kind: Kind,
     /// The replicas (primary, active).
     followers: RefCell<Vec<Follower>>,
-    /// Some of them have windows.
+    /// Whether some of them have windows.
     has_windows: Cell<bool>,
-    /// Changes that they were sent and that are not durable everywhere, oldest first; version numbers have no gaps.
-    /// Empty without replicas.
+    /// Changes sent to them that are not durable everywhere, oldest first; version numbers have no gaps. Empty without replicas.
     sent: RefCell<VecDeque<Sent>>,
     /// Version number of the newest change.
     last: Cell<u64>,
@@ -46,11 +45,11 @@ pub(in crate::pg) struct Backend {
     committed: Cell<u64>,
 }
 
-/// A change as the other members are sent it, until all have it.
+/// A change as it is sent to the other members, kept until all have it.
 pub(in crate::pg) struct Sent {
     version: u64,
     packed: Packed,
-    /// The message that is sent instead to members whose backfill has not passed its objects.
+    /// The message for members whose backfill has not passed the change's objects.
     bare: Option<Box<Bare>>,
 }
 
@@ -60,14 +59,14 @@ struct Bare {
     packed: Packed,
 }
 
-/// Another member, seen by the primary.
+/// The primary's record of another member.
 struct Follower {
     osd: OsdId,
     /// Version number up to which everything is durable there.
     acked: u64,
-    /// The version number after which changes were last sent again because it asked for them: once is enough.
+    /// The version number after which changes were last resent because it asked for them: once is enough.
     resent: Option<u64>,
-    /// It is sent a part of the changes only.
+    /// Set if it is sent only a part of the changes.
     window: Option<Rc<Window>>,
 }
 
@@ -77,8 +76,8 @@ impl Backend {
         self.kind
     }
 
-    /// A new generation: nothing is in flight, and everything up to this version number counts as durable. Until the PG is
-    /// active nothing is told of it.
+    /// Begins a new generation: nothing is in flight, and everything up to this version number counts as durable. Nothing is
+    /// answered until the PG is active.
     pub(in crate::pg) fn start_over(&self, last: u64) {
         self.followers.borrow_mut().clear();
         self.has_windows.set(false);
@@ -88,7 +87,7 @@ impl Backend {
         self.committed.set(last);
     }
 
-    /// The PG is active, and these members have the log that this one has; some are backfilled.
+    /// The PG is active, and these members have this one's log; those with windows are being backfilled.
     pub(in crate::pg) fn serve(&self, followers: &[OsdId], windows: Vec<(OsdId, Rc<Window>)>) {
         let acked = self.last.get();
         let follower = |osd: &OsdId| {
@@ -99,7 +98,7 @@ impl Backend {
         self.has_windows.set(!windows.is_empty());
     }
 
-    /// The backfill of a member is at its end.
+    /// The backfill of a member has ended.
     pub(in crate::pg) fn forget_window(&self, of: OsdId) {
         let mut followers = self.followers.borrow_mut();
         followers.iter_mut().filter(|f| f.osd == of).for_each(|f| f.window = None);
@@ -116,7 +115,7 @@ impl Backend {
         self.committed.get()
     }
 
-    /// A change as the other members will be sent it; `None` if there are none. The store takes the transaction itself next.
+    /// Encodes a change for the other members; `None` if there are none. The transaction itself goes to the store next.
     ///
     /// A replicated PG encodes one message and sends its bytes to all members. A member whose window withholds the change gets a second
     /// one, with the log entry alone. An erasure-coded PG would encode one message for each member here, and return the transaction of
@@ -133,7 +132,7 @@ impl Backend {
         Some(Sent { version: txn.version().version, packed, bare })
     }
 
-    /// The change as it is sent to those whose windows withhold it.
+    /// The change's log entry alone, for members whose windows withhold the change.
     #[cold]
     fn bare(&self, head: &Head, txn: &Sealed) -> Option<Box<Bare>> {
         let followers = self.followers.borrow();
@@ -150,7 +149,7 @@ impl Backend {
         Some(Box::new(Bare { to, packed: RepOp::pack(head, &Sealed::from(log), Payload::new()) }))
     }
 
-    /// The store took the change with this version number: sends it to the other members.
+    /// Sends the change with this version number, which the store has accepted, to the other members.
     pub(in crate::pg) fn submit(&self, peers: &Peers, pg: SpgId, version: u64, sent: Option<Sent>) {
         assert_eq!(version, self.last.get() + 1, "pg {pg}: versions have no gaps");
         self.last.set(version);
@@ -167,7 +166,7 @@ impl Backend {
         all.push_back(sent);
     }
 
-    /// A replica took a change of its primary with this version number.
+    /// Notes, on a replica, that the store has accepted its primary's change with this version number.
     pub(in crate::pg) fn note_replica_op(&self, version: u64) {
         self.last.set(version);
     }
@@ -179,7 +178,7 @@ impl Backend {
         self.local.set(version.max(self.local.get()));
     }
 
-    /// Another member says that everything up to this version number is durable there; false if that cannot be.
+    /// Notes that everything up to this version number is durable on another member; false if it was not sent that much.
     fn note_ack(&self, from: OsdId, version: u64) -> bool {
         if version > self.last.get() {
             return false;
@@ -193,7 +192,7 @@ impl Backend {
         true
     }
 
-    /// Moves on to what has become durable on all members since; the version number up to which that is.
+    /// Advances the committed version to what is durable on all members; returns it if it rose.
     pub(in crate::pg) fn advance(&self) -> Option<u64> {
         let followers = self.followers.borrow();
         let local = if is_mutated("forget_local") { self.last.get() } else { self.local.get() };
@@ -220,7 +219,7 @@ impl Backend {
         followers.iter().filter(|f| f.acked < version).map(|f| f.osd).collect()
     }
 
-    /// A member missed something after `version`: what was lost with a connection, and not sent again yet.
+    /// Resends everything after `version` to a member that reports a gap: messages were lost with a connection.
     fn fill_gap(&self, peers: &Peers, pg: SpgId, to: OsdId, version: u64) {
         let mut followers = self.followers.borrow_mut();
         let Some(follower) = followers.iter_mut().find(|f| f.osd == to) else { return };
@@ -229,7 +228,7 @@ impl Backend {
         }
     }
 
-    /// Sends a member everything that it has not acknowledged, after its connection was lost.
+    /// Resends everything that a member has not acknowledged, after its connection was lost.
     fn resend(&self, peers: &Peers, pg: SpgId, to: OsdId) {
         let mut followers = self.followers.borrow_mut();
         let Some(follower) = followers.iter_mut().find(|f| f.osd == to) else { return };
@@ -263,23 +262,23 @@ impl Pg {
                 );
             }
             errno::EAGAIN => return self.copies.backend.fill_gap(&osd.peers, self.id, from, version),
-            // It is in another interval: either a map is on its way to us, or a late question of ours made it begin anew.
-            // Doing the same is right in both cases.
+            // The replica is in another interval: either a map is on its way to us, or a late query of ours made it start over.
+            // In both cases this PG starts over, too.
             errno::ESTALE => Reason::NotActive(from),
-            // Its store failed: nothing can be acknowledged without it until a map says that it is down, or back.
+            // The replica's store failed: without it nothing can be committed until a map says that it is down, or up again.
             error => Reason::CannotWrite(from, Errno(error)),
         };
         self.on(osd, Event::ReplicaStopped { attempt, why });
     }
 
-    /// Sends a replica everything that it has not acknowledged, after its connection was lost.
+    /// Resends everything that a replica has not acknowledged, after its connection was lost.
     pub(crate) fn resend_to(&self, osd: &OsdShard, replica: OsdId) {
         self.copies.backend.resend(&osd.peers, self.id, replica);
     }
 }
 
 impl Sent {
-    /// What this member is sent.
+    /// The message for this member.
     fn packed(&self, to: OsdId) -> &Packed {
         let bare = self.bare.as_ref().filter(|bare| bare.to.contains(&to));
         bare.map_or(&self.packed, |bare| &bare.packed)

@@ -1,5 +1,5 @@
-//! The work to do when transactions become durable. They do so in the order of submission, so one task per PG waits for
-//! one after the other.
+//! Handles transactions that become durable. They do so in the order of submission, so one task per PG awaits them one after the
+//! other.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,17 +12,17 @@ use carmine_types::Eversion;
 use crate::pg::Pg;
 use crate::shard::OsdShard;
 
-/// Commits of a PG that are still to come.
+/// A PG's transactions that are not durable yet.
 #[derive(Default)]
 pub(crate) struct Commits {
     queue: RefCell<VecDeque<Pending>>,
-    /// There is something in the queue, or no more will come.
+    /// Notified when the queue gets an entry or is closed.
     wake: Notify,
     closed: Cell<bool>,
 }
 
 struct Pending {
-    /// Turn in which it was submitted.
+    /// The generation in which it was submitted.
     generation: u64,
     version: Eversion,
     commit: Commit,
@@ -37,7 +37,7 @@ impl Commits {
         }
     }
 
-    /// No more will come.
+    /// Closes the queue.
     pub(in crate::pg) fn close(&self) {
         self.closed.set(true);
         self.wake.notify_one();
@@ -52,7 +52,7 @@ impl Commits {
 }
 
 impl Pg {
-    /// Waits for commits until no more will come.
+    /// Awaits commits until the queue is closed.
     pub(in crate::pg) async fn pump_commits(self: Rc<Self>, osd: Rc<OsdShard>) {
         loop {
             let next = self.copies.commits.queue.borrow_mut().pop_front();
@@ -64,7 +64,7 @@ impl Pg {
                 continue;
             };
             let mut done = (generation, version, commit.await);
-            // One batch of the store makes many transactions durable: what follows is told of the last one only.
+            // One batch of the store makes many transactions durable: only the last is reported.
             loop {
                 let (generation, version, result) = done;
                 if let Err(error) = result {
@@ -83,7 +83,7 @@ impl Pg {
         }
     }
 
-    /// Everything up to this version number, submitted in this generation, is durable here.
+    /// Notes that everything up to this version number, submitted in this generation, is durable here.
     fn durable(self: &Rc<Self>, osd: &Rc<OsdShard>, generation: u64, version: u64) {
         if self.peer.is_past(generation) {
             return;

@@ -1,9 +1,8 @@
-//! Blocks that the store cannot give, because their checksum does not hold or the drive fails, come from another member of
-//! the acting set. The store compares the bytes with its own checksum and writes them to a new place; then the operation
-//! goes on as if nothing had been.
+//! Blocks that the store cannot read, because of a bad checksum or a failing drive, are fetched from another member of the acting
+//! set. The store compares the bytes with its own checksum and writes them to a new place; then the operation continues as usual.
 //!
-//! A block that nobody has is lost. While an OSD of past intervals that is down may have it, its object is unfound, as in
-//! Ceph: clients' operations that need it wait until that OSD is back, or is given up (`ceph osd lost`).
+//! A block that nobody has is lost. While an OSD of past intervals that is down may have it, its object is unfound, as in Ceph:
+//! clients' operations that need it wait until that OSD is back, or is declared lost (`ceph osd lost`).
 
 use std::time::Duration;
 
@@ -22,16 +21,16 @@ use crate::shard::OsdShard;
 
 /// Bytes that one checksum covers.
 const BLOCK_BYTES: u32 = 4096;
-/// Most that one member asks of another.
+/// Most bytes that one member requests from another at once.
 const READ_BYTES_MAX: u32 = 1 << 20;
 
-/// So often an operation that waits for an unfound object looks whether somebody else can be asked.
+/// How often an operation that waits for an unfound object checks whether another OSD can be asked.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// An operation that meets an unfound object …
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::pg) enum IfUnfound {
-    /// … waits until it is found, or lost: a client's does.
+    /// … waits until it is found or lost (clients' operations).
     Wait,
     /// … fails.
     Fail,
@@ -43,14 +42,14 @@ pub(in crate::pg) struct Unhealed {
     pub fate: Fate,
 }
 
-/// What is known of content that nobody could give.
+/// What is known of content that no OSD could give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pg) enum Fate {
-    /// Somebody who is up did not say.
+    /// An OSD that is up did not answer.
     Unknown,
     /// An OSD that is down may have it.
     Unfound,
-    /// All that may have it said that they have not.
+    /// All OSDs that might have it answered that they do not.
     Lost,
 }
 
@@ -61,7 +60,7 @@ impl From<Unhealed> for StoreError {
 }
 
 impl Objects<'_> {
-    /// Gives a lost block its content back; the error is what it was if that cannot be.
+    /// Restores a lost block from another copy; returns the original error if that fails.
     pub(in crate::pg) async fn heal(self, error: StoreError, unfound: IfUnfound) -> Result<(), Unhealed> {
         let Objects { osd, pg } = self;
         let unknown = |error| Unhealed { error, fate: Fate::Unknown };
@@ -74,7 +73,7 @@ impl Objects<'_> {
             if pg.peer.is_past(generation) && asked != Asked::Healed {
                 return Err(unknown(error));
             }
-            // Others may have it: this OSD cannot keep it any more.
+            // Others may have it, but this OSD cannot store it any more.
             if let Some(stopped) = osd.store.refusal() {
                 return Err(unknown(stopped));
             }
@@ -109,13 +108,13 @@ impl Objects<'_> {
     }
 }
 
-/// The outcome of asking others for a block.
+/// The outcome of asking other OSDs for a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Healed,
-    /// All of them said that they have not the content.
+    /// All answered that they do not have the content.
     HaveNot,
-    /// One did not say.
+    /// At least one did not answer.
     Unanswered,
 }
 
@@ -132,7 +131,7 @@ async fn give(osd: &OsdShard, pg: &Pg, oid: &ObjectId, off: u64, data: &Payload)
 }
 
 impl Pg {
-    /// The OSDs that may have content which is lost here; those that are up are other members, and strays.
+    /// The OSDs that may have content which is lost here: other members, strays, and OSDs that are down.
     pub(crate) fn sources(&self) -> Sources {
         let peering = self.peer.machine();
         let Sources { up, down } = peering.might_have_unfound();
@@ -168,12 +167,12 @@ impl Pg {
                 }
             }
         }
-        // Once its lease is over, another primary may have gone on without this one: that they have other content by then says
-        // nothing about what is lost here.
+        // Once its lease has ended, another primary may have continued without this one: that the others then have different
+        // content says nothing about what is lost here.
         if self.is_laggy(osd) { Asked::Unanswered } else { asked }
     }
 
-    /// Another OSD lacks bytes of an object. It knows by its own checksum whether ours are those.
+    /// Answers an OSD that lacks bytes of an object. It checks ours by its own checksum.
     pub(crate) async fn answer_read(&self, osd: &OsdShard, read: PgRead) -> Message {
         let head = read.head;
         let serves =

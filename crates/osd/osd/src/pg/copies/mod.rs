@@ -1,10 +1,11 @@
-//! Where the changes of a PG go, into this OSD's store and to the other members, and where reads come from. Nowhere else in a PG is the
-//! store named.
+//! Where a PG's changes go, to this OSD's store and to the other members, and where reads come from. No other part of a PG names
+//! the store.
 //!
-//! - `backend`: sends a change to all members, and knows when it is durable on them. `commit` waits until it is durable here.
-//! - `reads`: the objects as clients see them; `heal` gets blocks that this store cannot give from other members.
+//! - `backend`: sends a change to all members, handles their answers, and knows when it is durable on them. `commit` waits until
+//!   it is durable here.
+//! - `reads`: the objects as clients see them; `heal` fetches blocks that this store cannot read from other members.
 //! - `replica`: applies the changes of another primary, and acknowledges them.
-//! - `window`: the changes that a copy which is backfilled is sent.
+//! - `window`: which changes are sent to a copy that is being backfilled.
 
 mod backend;
 mod commit;
@@ -25,8 +26,8 @@ pub(crate) use reads::Objects;
 pub(crate) use replica::ReplyPath;
 pub(in crate::pg) use window::Window;
 
-/// This OSD's store, for what concerns its own copies alone: they are compared, pushed, repaired and removed where they lie, whatever
-/// the kind of the PG. Operations of clients see [`Objects`].
+/// This OSD's store, for work on its own copies: they are compared, pushed, repaired and removed where they are, whatever the
+/// kind of the PG. Clients' operations use [`Objects`].
 pub(in crate::pg) fn own_store(osd: &OsdShard) -> &Store {
     &osd.store
 }
@@ -35,18 +36,18 @@ pub(in crate::pg) fn own_store(osd: &OsdShard) -> &Store {
 #[derive(Default)]
 pub(crate) struct Copies {
     backend: Backend,
-    /// Writes of another primary on their way into the store.
+    /// Writes of another primary that are not yet in the store.
     replica: Replica,
     commits: Commits,
 }
 
 impl Copies {
-    /// Makes a change durable on all members.
+    /// The backend, which makes a change durable on all members.
     pub(in crate::pg) fn backend(&self) -> &Backend {
         &self.backend
     }
 
-    /// Transactions that are on their way into the store.
+    /// Transactions that are not durable yet.
     pub(in crate::pg) fn commits(&self) -> &Commits {
         &self.commits
     }

@@ -1,8 +1,8 @@
-//! The objects of a PG as clients see them. Every read of an operation comes this way, and so does the change that it makes, so that the
-//! kind of the PG decides where the bytes are.
+//! The objects of a PG as clients see them. All reads and changes of operations go through here, so that the kind of the PG
+//! decides where the bytes are.
 //!
 //! Each member has the names and the metadata of all objects, whatever the kind. Their bytes and omaps are here too if each has a
-//! whole copy; a block that the store cannot give is then healed first (`heal`).
+//! whole copy; a block that the store cannot read is healed first (`heal`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::heal::{Fate, IfUnfound, Unhealed};
 use crate::pg::Pg;
 use crate::shard::OsdShard;
 
-/// Damaged blocks that one operation heals at most.
+/// Most damaged blocks that one operation heals.
 const BLOCKS_MAX: usize = 1024;
 
 type Stored<T> = Result<T, StoreError>;
@@ -30,14 +30,14 @@ pub(crate) struct Objects<'a> {
 }
 
 impl Pg {
-    /// Its objects, to be read and changed.
+    /// Its objects, for reads and changes.
     pub(in crate::pg) fn objects<'a>(&'a self, osd: &'a OsdShard) -> Objects<'a> {
         Objects { osd, pg: self }
     }
 }
 
-/// Methods that do not heal do what those of [`Store`] of the same names do. Those that plain operations call return the store's own
-/// future: one around it would be larger.
+/// Methods that do not heal are those of [`Store`] with the same names. Those that plain operations call return the store's own
+/// future, since a wrapper would be larger.
 impl<'a> Objects<'a> {
     /// This OSD's store, if it holds whole objects. An erasure-coded PG would read the shards of several members in each method that
     /// calls this.

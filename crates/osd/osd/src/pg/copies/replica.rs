@@ -1,5 +1,5 @@
-//! The replica's side: log entries are applied in the order of their versions, whatever order their preparation ends in,
-//! and acknowledged when they are durable.
+//! The replica's side: log entries are prepared concurrently, applied in the order of their versions, and acknowledged when they
+//! are durable.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,13 +21,13 @@ use crate::shard::OsdShard;
 /// The work that a PG does for its primary.
 #[derive(Default)]
 pub(crate) struct Replica {
-    /// Arrived and not yet applied, in the order of versions.
+    /// Entries not yet applied, in the order of versions.
     queue: RefCell<VecDeque<Arrived>>,
-    /// Where acknowledgements go: the connection that was used last.
+    /// Where acknowledgements go: the connection of the last message.
     back: RefCell<Option<ReplyPath>>,
 }
 
-/// Sends an answer back to where a request came from, from whatever shard executes it.
+/// Sends an answer to the origin of a request, from the shard that executes it.
 pub(crate) type ReplyPath = Rc<dyn Fn(Message)>;
 
 struct Arrived {
@@ -37,16 +37,16 @@ struct Arrived {
 }
 
 enum EntryStage {
-    /// An earlier entry of the same object comes first.
+    /// Waits for an earlier entry of the same object.
     Waiting,
-    /// Its steps are being prepared, away from here.
+    /// Its steps are being prepared.
     Preparing,
     /// Its steps are prepared: the data loaded for them is held until the entry is submitted.
     Ready(#[allow(dead_code)] Prepared),
 }
 
 impl Replica {
-    /// A new generation: what was not applied yet is forgotten.
+    /// Begins a new generation: entries not yet applied are dropped.
     pub(in crate::pg) fn start_over(&self) {
         self.queue.borrow_mut().clear();
         self.back.borrow_mut().take();
@@ -60,7 +60,7 @@ impl Replica {
         self.queue.borrow().iter().any(|arrived| arrived.changes(oid))
     }
 
-    /// The oldest entry of an object, if nothing has been done about it yet.
+    /// The oldest entry of an object, if it is still waiting.
     fn waiting_of(&self, oid: &ObjectId) -> Option<Eversion> {
         let queue = self.queue.borrow();
         let first = queue.iter().find(|arrived| arrived.changes(oid))?;
@@ -81,7 +81,7 @@ impl Arrived {
 }
 
 impl Pg {
-    /// A write of the primary.
+    /// Handles a write of the primary (Ceph: `do_repop`).
     pub(crate) fn on_rep_op(self: &Rc<Self>, osd: &Rc<OsdShard>, op: RepOp, reply: ReplyPath) {
         let RepOp { head, txn } = op;
         let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
@@ -93,7 +93,7 @@ impl Pg {
         probes::replica_received(self.id.pgid.pool, self.id.pgid.ps, version.version);
         let last = self.copies.replica.last().unwrap_or_else(|| self.peer.last_update());
         if version <= last {
-            // Sent again. If it is durable its acknowledgement was lost; else that will come.
+            // A resend. If it is durable, its acknowledgement was lost; otherwise that is still to come.
             if version.version <= self.copies.backend.local() {
                 self.acknowledge(osd);
             }
@@ -122,7 +122,7 @@ impl Pg {
         self.apply_ready(osd);
     }
 
-    /// The transaction is what a primary makes of a client's write: one entry of the log, and changes of its object.
+    /// Whether the transaction is a write: one log entry, and changes of its object.
     fn is_write(&self, txn: &Transaction) -> bool {
         let [entry] = txn.log.as_slice() else { return false };
         txn.pg == self.id
@@ -133,12 +133,12 @@ impl Pg {
             && !txn.forget_pg
     }
 
-    /// A write of the first object may name the second: itself, its clones, or what tells of those.
+    /// Whether a write of `head` may change `oid`: the object itself, its clones, or the snapshot mapper.
     fn may_change_with(&self, head: &ObjectId, oid: &ObjectId) -> bool {
         family::is_same_head(head, oid) || *oid == family::mapper::oid(self.id)
     }
 
-    /// Loads what an entry needs: at once, if all of it is in memory.
+    /// Loads what an entry needs; at once, if it is all in memory.
     fn prepare_entry(self: &Rc<Self>, osd: &Rc<OsdShard>, version: Eversion) {
         let txn = {
             let mut queue = self.copies.replica.queue.borrow_mut();
@@ -164,7 +164,7 @@ impl Pg {
         });
     }
 
-    /// Submits the oldest entries, as far as they are ready.
+    /// Submits the oldest entries that are ready.
     fn apply_ready(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         loop {
             let is_ready = |arrived: &mut Arrived| matches!(arrived.state, EntryStage::Ready(_));
@@ -182,11 +182,11 @@ impl Pg {
         }
     }
 
-    /// Applies a write; `None` if this copy cannot go on.
+    /// Applies a write; `None` if this copy cannot continue.
     fn apply_or_stop(self: &Rc<Self>, osd: &Rc<OsdShard>, txn: Sealed) -> Option<()> {
         match self.apply(osd, txn) {
             Ok(()) => return Some(()),
-            // Removing objects makes room: that must not need a restart.
+            // Removing objects frees space: recovery from this must not need a restart.
             Err(error @ StoreError::NoSpace { .. }) => self.request_repair(osd, &error),
             Err(error) => self.fail(osd, "a write of its primary cannot be applied", &error),
         }
@@ -213,14 +213,14 @@ impl Pg {
         Ok(())
     }
 
-    /// A write cannot be applied here, though the store is well: it changes a part of a block that is lost here and on the
-    /// primary, which has changed its own already, or there is no room. The primary makes the copies equal again.
+    /// Handles a write that cannot be applied although the store works: it changes a part of a block that is lost here and on the
+    /// primary, which has changed its own already, or there is no space. The primary makes the copies equal again.
     fn request_repair(self: &Rc<Self>, osd: &Rc<OsdShard>, error: &StoreError) {
         tracing::warn!("pg {}: this copy has to be made equal again: {error}", self.id);
         self.on(osd, Event::CannotApply { errno: Errno(error.errno()) });
     }
 
-    /// Tells the primary, if this PG has one, that this copy cannot go on: the primary must not go on without it.
+    /// Tells the primary, if this PG has one, that this copy cannot continue: the primary must not continue without it.
     pub(in crate::pg) fn tell_primary(&self, osd: &OsdShard, errno: i32) {
         let head = self.replica_head(osd);
         let back = self.copies.replica.back.borrow_mut().take();
@@ -234,7 +234,7 @@ impl Pg {
         Head { pg: self.id, epoch: osd.epoch(), interval, attempt }
     }
 
-    /// As a replica: everything up to this version number is durable here.
+    /// Notes, on a replica, that everything up to this version number is durable here.
     pub(in crate::pg) fn replica_commit(&self, osd: &OsdShard, version: u64) {
         probes::replica_durable(self.id.pgid.pool, self.id.pgid.ps, version);
         self.copies.backend.note_durable(version);

@@ -1,12 +1,12 @@
-//! How far a backfill has come, on the primary: which changes its target is sent.
+//! How far a backfill has come, on the primary, and which changes its target is therefore sent.
 //!
-//! Objects that the backfill has passed get all changes. Of the others the target may have any old content: it is sent only
-//! the log entries of their changes, and the objects are copied whole when the backfill comes to them. A change that is
-//! withheld from the part that is being compared makes its object one of those that differ. An object is meant with its
-//! clones here: a family is passed as a whole.
+//! The target gets all changes of objects that the backfill has passed. Of other objects it may have any old content: it is sent
+//! only the log entries of their changes, and the objects are copied whole when the backfill reaches them. A change withheld from
+//! the range being compared adds its object to those that differ. Objects are treated with their clones: a family is passed as a
+//! whole.
 //!
-//! A family is [chosen](Window::choose) first, and passed when nothing is written to it any more: of a write that has begun
-//! before, the target would get a part of an object with the version of all of it, which an interruption would leave there.
+//! A family is first [chosen](Window::choose), and passed once no write to it is in flight: from a write that began before, the
+//! target would get a part of an object with the version of the whole, and an interruption would leave it like that.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -23,30 +23,30 @@ pub(crate) struct Window(RefCell<State>);
 struct State {
     /// The backfill has passed all families before this object's, …
     reached: ObjectId,
-    /// … and itself.
+    /// … and that one, too.
     is_passed: bool,
-    /// Nothing is left.
+    /// The backfill is complete.
     is_done: bool,
     scan: Scan,
-    /// Objects that have to be copied: of the part that is compared, and any that were passed in vain.
+    /// Objects to copy: those that differ in the compared range, and those whose copy failed.
     pending: Families,
-    /// Of these the heads of those that are chosen, and not passed yet.
+    /// Heads of the chosen families that are not passed yet.
     chosen: BTreeSet<Arc<ObjectId>>,
-    /// The heads of those that are passed by: they are left for the next comparison.
+    /// Heads of postponed families: they are left for the next comparison.
     left: BTreeSet<Arc<ObjectId>>,
 }
 
 enum Scan {
     /// Nothing is compared.
     None,
-    /// The objects from `reached` on are compared, it is not known yet how far.
+    /// Objects from `reached` on are being compared, up to an end that is not known yet.
     Open,
-    /// They were compared up to this one (exclusive); `None`: to the end.
+    /// Objects up to this one (exclusive) were compared; `None`: all.
     Until(Option<ObjectId>),
 }
 
 impl Window {
-    /// A backfill that goes on at this object.
+    /// A backfill that continues at this object.
     pub(in crate::pg) fn at(from: ObjectId) -> Window {
         Window(RefCell::new(State {
             reached: from,
@@ -59,10 +59,10 @@ impl Window {
         }))
     }
 
-    /// The target is sent only the log entry of this change.
+    /// Whether the target is sent only the log entry of this change.
     pub(in crate::pg) fn withholds(&self, txn: &Transaction) -> bool {
         let mut state = self.0.borrow_mut();
-        // The mapper's entries travel with the families.
+        // The mapper's entries are copied with the families.
         let changed =
             || txn.changes.iter().map(|change| &*change.oid).filter(|oid| !family::mapper::is_mapper(oid));
         let is_sent = changed().all(|oid| state.is_sent(&family::head_of(oid)));
@@ -73,14 +73,14 @@ impl Window {
         true
     }
 
-    /// Begins to compare; at this object.
+    /// Begins a comparison; returns the object where it starts.
     pub(in crate::pg) fn begin(&self) -> ObjectId {
         let mut state = self.0.borrow_mut();
         state.scan = Scan::Open;
         state.reached.clone()
     }
 
-    /// These objects differ, of all before `until`.
+    /// Sets the result of the comparison up to `until` (exclusive): these objects differ.
     pub(in crate::pg) fn set_differing(
         &self,
         differ: impl IntoIterator<Item = ObjectId>,
@@ -101,12 +101,12 @@ impl Window {
         state.scan = Scan::Until(until);
     }
 
-    /// There are objects to copy, and nobody has chosen them.
+    /// Whether there are objects to copy that are not chosen yet.
     pub(in crate::pg) fn has_next(&self) -> bool {
         self.0.borrow().next().is_some()
     }
 
-    /// Chooses the next object to copy, by its head. Its changes are withheld still.
+    /// Chooses the next object to copy, by its head. Its changes are still withheld.
     pub(in crate::pg) fn choose(&self) -> Option<Arc<ObjectId>> {
         let mut state = self.0.borrow_mut();
         let head = state.next()?;
@@ -114,17 +114,17 @@ impl Window {
         Some(head)
     }
 
-    /// Leaves a chosen object for later.
+    /// Postpones a chosen object to the next comparison.
     pub(in crate::pg) fn postpone(&self, head: &Arc<ObjectId>) {
         let mut state = self.0.borrow_mut();
         state.chosen.remove(head);
         state.left.insert(Arc::clone(head));
     }
 
-    /// Passes a chosen object, to which nothing is written now: the target is sent its changes from here on.
+    /// Passes a chosen object that has no write in flight: the target is sent its changes from here on.
     ///
     /// # Panics
-    /// It was not chosen.
+    /// If it was not chosen.
     pub(in crate::pg) fn pass(&self, head: &Arc<ObjectId>) -> Family {
         let mut state = self.0.borrow_mut();
         let entry = state.pending.remove_entry(head).filter(|_| state.chosen.remove(head));
@@ -137,13 +137,13 @@ impl Window {
         Family::from(entry)
     }
 
-    /// Objects could not be copied.
+    /// Queues objects again whose copy failed.
     pub(in crate::pg) fn requeue(&self, family: Family) {
         self.0.borrow_mut().pending.entry(family.head).or_default().extend(family.members);
     }
 
-    /// Ends the comparison, if all of its objects are copied; where the next one begins, or `None` if there is none. An error if
-    /// some are left: they are compared again.
+    /// Completes the compared range, if all of its objects are copied; returns where the next one begins, `None` at the end. An
+    /// error if objects were postponed: the range is compared again.
     pub(in crate::pg) fn end_comparison(&self) -> Result<Option<ObjectId>, Unfinished> {
         let mut state = self.0.borrow_mut();
         let scan = std::mem::replace(&mut state.scan, Scan::None);
@@ -167,19 +167,19 @@ impl Window {
         }
     }
 
-    /// It has passed all objects.
+    /// Whether it has passed all objects.
     pub(in crate::pg) fn is_done(&self) -> bool {
         self.0.borrow().is_done
     }
 
-    /// Where it is, for people; `None`: at the end.
+    /// Its position, for display; `None`: at the end.
     pub(in crate::pg) fn position(&self) -> Option<ObjectId> {
         let state = self.0.borrow();
         (!state.is_done).then(|| state.reached.clone())
     }
 }
 
-/// Objects are left.
+/// Some objects were postponed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pg) struct Unfinished;
 
@@ -197,7 +197,7 @@ impl State {
         self.has_passed(head) && !self.pending.contains_key(head)
     }
 
-    /// A change of this object was withheld.
+    /// Notes that a change of this object was withheld.
     fn note(&mut self, oid: &ObjectId) {
         let head = family::head_of(oid);
         let is_noted = self.has_passed(&head)
@@ -239,7 +239,7 @@ mod tests {
         Write(Vec<(u8, bool)>),
         /// The backfill does its next step; with `fails` the copy of an object is refused.
         Step { fails: bool },
-        /// It is interrupted, and goes on later.
+        /// It is interrupted, and continues later.
         Pause,
         /// Another interval begins: what was compared is forgotten.
         Restart,
@@ -376,7 +376,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is written meanwhile, a backfill that came to its end has made the copies equal.
+        /// Whatever is written meanwhile, a completed backfill has made the copies equal.
         #[test]
         fn the_copies_are_equal_at_the_end(
             acts in acts(), page in 1..5u8, old in prop::collection::btree_map(1..=OBJECTS, 1..4u32, 0..8),
