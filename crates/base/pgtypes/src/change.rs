@@ -30,11 +30,10 @@ pub enum Step {
     Write {
         /// Offset in bytes.
         off: u64,
-        /// The bytes; in an encoding they stand beside it. A checksum that they have already is believed.
+        /// The bytes, which are not part of the encoding. Checksums that they carry are trusted.
         data: Payload,
     },
-    /// Makes bytes zero. Never changes the size: a part behind the end is ignored; an object that does not exist
-    /// stays so.
+    /// Zeroes bytes. Never changes the size: a part beyond the end is ignored, and a missing object is not created.
     Zero {
         /// Offset in bytes.
         off: u64,
@@ -48,22 +47,22 @@ pub enum Step {
     },
     /// Removes the object with its xattrs and omap, if it exists.
     Remove,
-    /// Makes the object a copy of another one of its PG as that is at this point of the transaction: bytes, size, versions, time,
-    /// xattrs and omap; what it held before is gone. Bytes that were lost there are lost here. If the other one does
-    /// not exist, this one does not exist afterwards.
+    /// Replaces the object by a copy of another one of its PG, as that is at this point of the transaction: bytes, size,
+    /// versions, time, xattrs and omap. Bytes lost in the source are lost in the copy. If the source does not exist, the object
+    /// does not exist afterwards.
     CloneFrom {
-        /// The other object; the object itself: nothing happens.
+        /// The source; if it is the object itself, nothing happens.
         from: Arc<ObjectId>,
     },
-    /// The blocks that hold these bytes were lost in the copy that this one is made from: reading them is an error until
-    /// they are overwritten whole. A part behind the end of the object is ignored. Only `blue` can keep that.
+    /// Marks blocks as lost, because the source of this copy had lost them: reading these bytes is an error until the blocks are
+    /// overwritten whole. A part beyond the end of the object is ignored. Only `blue` supports this.
     MarkLost {
         /// Offset in bytes.
         off: u64,
         /// Length in bytes.
         len: u64,
-        /// CRC32C of the block (seed -1), by which its content can be told if somebody turns up who has it; then it is one block.
-        /// Zero: not known.
+        /// CRC32C (seed -1) of the block, which must then be a single one. It identifies the content if an OSD still has it.
+        /// Zero: unknown.
         crc: u32,
     },
     /// Sets versions and time; creates the object as needed.
@@ -94,7 +93,7 @@ pub enum Step {
     },
     /// Sets omap keys; creates the object as needed.
     SetOmap {
-        /// Keys and values, in any order; of a key that comes twice the last counts.
+        /// Keys and values, in any order; the last value of a repeated key counts.
         entries: Vec<(Box<[u8]>, Bytes)>,
     },
     /// Sets the omap header; creates the object as needed.
@@ -102,7 +101,7 @@ pub enum Step {
         /// The header.
         header: Bytes,
     },
-    /// Removes omap keys that are there.
+    /// Removes omap keys, where they exist.
     RemoveOmap {
         /// Keys, in any order.
         keys: Vec<Box<[u8]>>,
@@ -124,7 +123,7 @@ impl ObjectChange {
         ObjectChange { oid: oid.into(), steps: steps.into_iter().collect() }
     }
 
-    /// The object, and those that its steps copy.
+    /// The object, and the sources of its steps.
     pub fn objects(&self) -> impl Iterator<Item = &ObjectId> {
         std::iter::once(&*self.oid).chain(self.steps.iter().filter_map(Step::source))
     }
@@ -141,8 +140,8 @@ impl ObjectChange {
     }
 }
 
-/// Bytes that a step counts for besides its data, keys and values, so that many short steps count for their memory. An encoded
-/// step has fewer besides these, and so has the place of an object.
+/// What a step counts for besides its data, keys and values, so that many short steps account for their memory. An encoded step,
+/// or object name in one, needs less than this.
 pub const STEP_BYTES: u64 = 640;
 /// The same for a key of the omap.
 pub const KEY_BYTES: u64 = 64;
@@ -164,8 +163,8 @@ impl Step {
         }
     }
 
-    /// Bytes that the step and its data take in a message at most, and in memory, about: [`STEP_BYTES`], [`KEY_BYTES`] for
-    /// each key of the omap, and all strings.
+    /// Most bytes of the step and its data in a message, and roughly in memory: [`STEP_BYTES`], [`KEY_BYTES`] for each omap key,
+    /// and all strings.
     #[must_use]
     pub fn bytes_max(&self) -> u64 {
         let keys = |keys: &[&[u8]]| keys.iter().map(|key| KEY_BYTES + key.len() as u64).sum::<u64>();
@@ -192,7 +191,8 @@ impl Step {
             }
     }
 
-    /// The object exists after the step, also if it did not before. (After [`Step::CloneFrom`] it does if the other one does.)
+    /// Whether the object exists after the step, even if it did not before. (After [`Step::CloneFrom`] it exists if the source
+    /// does.)
     #[must_use]
     pub fn creates(&self) -> bool {
         match self {

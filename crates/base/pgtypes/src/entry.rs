@@ -28,7 +28,8 @@ pub struct LogEntry {
     pub mtime: UTime,
     /// Snap ids of the object's clones that it made, changed or removed.
     pub clones: Box<[u64]>,
-    /// Results and outputs of its operations, if the client wants those of a write (Ceph's `op_returns`): a resend gets them again.
+    /// Results and outputs of its operations, if the client asked for those of a write (Ceph's `op_returns`): a resend gets them
+    /// again.
     pub returned: Option<Arc<Returned>>,
 }
 
@@ -40,7 +41,7 @@ const _: () = assert!(size_of::<LogEntry>() <= 112);
 pub struct Returned(pub Box<[(i32, Box<[u8]>)]>);
 
 impl Returned {
-    /// Bytes of memory that it takes, about, with what the allocator adds.
+    /// Memory, about, in bytes, with the allocator's overhead.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         const ALLOCATION: usize = 16;

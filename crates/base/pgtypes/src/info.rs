@@ -10,7 +10,7 @@ use crate::{LogEntry, object};
 pub struct PgInfo {
     /// The PG.
     pub pg: SpgId,
-    /// Number of PGs that its pool had when this one was made: it tells which objects are its own. Zero: not noted yet.
+    /// Number of PGs of its pool when this one was created: it defines which objects belong to it. Zero: not noted yet.
     pub pg_num: u32,
     /// Version of the newest modification.
     pub last_update: Eversion,
@@ -24,16 +24,16 @@ pub struct PgInfo {
     pub acting: Vec<OsdId>,
     /// The read lease that this copy grants as a replica.
     pub promised: Promised,
-    /// Objects are being copied here, or replaced, behind the log: until an activation ends this, the copy must not lead
-    /// and does not count as one.
+    /// Objects are being copied here, or replaced, without log entries: until an activation ends this, the copy must not lead and
+    /// does not count as complete.
     pub incomplete: bool,
     /// An incomplete copy lacks only objects that the log changed after this entry; zero: it may lack any.
     pub complete_to: Eversion,
     /// Of an incomplete copy with `complete_to`: how far its backfill has come. `complete_to` holds for the objects
     /// before this one; the copy may have any content for the others. `None`: it holds for all objects.
     pub last_backfill: Option<ObjectId>,
-    /// Objects that were found to have blocks which no member could give, while an OSD that was down might have them. The copies
-    /// are whole but for these blocks.
+    /// Unfound objects: they have blocks that no member could provide while an OSD that was down might have them. The copies are
+    /// complete except for these blocks.
     pub unfound: Vec<ObjectId>,
     /// Its last scrubs.
     pub scrubs: Scrubbed,
@@ -55,11 +55,11 @@ impl PgInfo {
     }
 }
 
-/// A bit of the byte behind `complete_to`: the place of a backfill follows.
+/// A bit of the byte after `complete_to`: the position of a backfill follows.
 const HAS_BACKFILL: u8 = 1;
 /// A list of unfound objects follows. Few PGs ever have one, and before there were any this byte was 0 or 1.
 const HAS_UNFOUND: u8 = 2;
-/// Behind the scrubs `clean_before` follows.
+/// `clean_before` follows after the scrubs.
 const HAS_CLEAN: u8 = 4;
 
 impl Coded for PgInfo {
@@ -123,8 +123,8 @@ impl Coded for PgInfo {
 }
 
 coded! {
-    /// A replica's promise to help no other primary than this one, as it was written down with the activation. It is renewed
-    /// again and again for the same time, so whoever reads this after a restart knows how long the last one may last.
+    /// A replica's promise to help no other primary than this one, as stored at activation. Renewals never exceed this length, so
+    /// after a restart it bounds how long the last promise may still hold.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Promised {
         /// The primary.
@@ -137,19 +137,19 @@ coded! {
 }
 
 coded! {
-    /// The last scrubs of a PG and the errors that are left, as each member writes them down. Of two that differ the one with the
-    /// greater count is newer: wall clocks jump.
+    /// The last scrubs of a PG and the remaining errors, as each member stores them. Of two records the one with the greater
+    /// count is newer; wall clocks may jump.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Scrubbed {
-        /// Scrubs that came to their end.
+        /// Number of completed scrubs.
         pub count: u64,
         /// The last one, deep or not.
         pub last: ScrubStamp,
         /// The last deep one.
         pub last_deep: ScrubStamp,
-        /// Errors of copies that were found and not repaired, …
+        /// Errors found and not repaired, …
         pub errors: u64,
-        /// … and of them those that only a deep scrub sees.
+        /// … and those of them that only a deep scrub detects.
         pub deep_errors: u64,
         /// As the last deep scrub counted them.
         pub omaps: Omaps,
@@ -164,7 +164,7 @@ coded! {
         pub objects: u64,
         /// … and of them those that have too many.
         pub large: u64,
-        /// All of them together.
+        /// Their total size.
         pub size: OmapSize,
     }
 }
@@ -179,7 +179,7 @@ coded! {
 }
 
 coded! {
-    /// What an OSD wrote down of a PG's intervals, when it had seen the map of `epoch`.
+    /// A PG's intervals, as an OSD stored them after it had seen the map of `epoch`.
     #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
     pub struct PgHistory {
         /// The newest map that was seen. Zero: none, the PG is new here.
@@ -202,7 +202,7 @@ coded! {
         pub first: Epoch,
         /// Its last epoch.
         pub last: Epoch,
-        /// The acting set, primary first. Empty: nobody knows it, for the monitor does not have the maps any more.
+        /// The acting set, primary first. Empty: unknown, because the monitor no longer has the maps.
         pub acting: Vec<OsdId>,
     }
 }
@@ -210,7 +210,7 @@ coded! {
 /// A PG's info and log, as a store gives them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PgState {
-    /// The PG's info; `last_update` and `log_tail` already follow the log.
+    /// The PG's info; `last_update` and `log_tail` agree with the log.
     pub info: PgInfo,
     /// The log, oldest first.
     pub log: Vec<LogEntry>,

@@ -1,9 +1,9 @@
-//! The types that a placement group is made of, one for each thing, each with one encoding: the change of an object
-//! ([`ObjectChange`]), the log entry ([`LogEntry`]), the PG's info ([`PgInfo`]), an object's metadata ([`ObjectMeta`]), and
-//! the [`Transaction`] that carries changes and entries together.
+//! The types of a placement group, each with one encoding: the change of an object ([`ObjectChange`]), the log entry
+//! ([`LogEntry`]), the PG's info ([`PgInfo`]), an object's metadata ([`ObjectMeta`]), and the [`Transaction`] that carries
+//! changes and entries together.
 //!
 //! A write is encoded once. The same bytes go to every replica and to the store's log, and one decoder reads them
-//! ([`Transaction::decode`]). The bytes that clients wrote are not among them: they travel and lie beside.
+//! ([`Transaction::decode`]). The data that clients wrote is not part of them: it is sent and stored separately.
 #![forbid(unsafe_code)]
 
 mod change;
@@ -24,14 +24,14 @@ pub use info::{
 pub use meta::{ObjectMeta, Xattrs};
 pub use txn::{STEPS_MAX, Sealed, Transaction};
 
-/// Largest object that a store takes, in bytes. (RADOS itself stops far below, at `osd_max_object_size`.)
+/// Largest object that a store accepts, in bytes. (RADOS itself stops far below, at `osd_max_object_size`.)
 pub const OBJECT_BYTES_MAX: u64 = 4 << 30;
 
-/// Longest name, locator key or namespace of an object that a store takes, in bytes. Clients are held to less (2048).
+/// Longest name, locator key or namespace of an object that a store accepts, in bytes. Clients are held to less (2048).
 pub const NAME_BYTES_MAX: usize = 4096;
 
 /// Declared limit: decoding never holds more than this many bytes of memory for each byte of input, nor
 /// [`MEMORY_BYTES_FIXED`] on top. (The worst case is steps of one byte each, while their vector grows.)
 pub const MEMORY_PER_INPUT_BYTE_MAX: usize = 220;
-/// See [`MEMORY_PER_INPUT_BYTE_MAX`]: the ranges that stand for the largest data where it is not at hand.
+/// See [`MEMORY_PER_INPUT_BYTE_MAX`]: the ranges that represent the largest data if the data itself is not available.
 pub const MEMORY_BYTES_FIXED: usize = 4 << 20;

@@ -29,22 +29,21 @@ coded! {
 
 type Map = BTreeMap<Box<[u8]>, Bytes>;
 
-/// The extended attributes of an object, by name. A clone shares them until one of the two is changed; none at all take no
-/// memory.
+/// The extended attributes of an object, by name. A clone shares them until one of the two changes; an empty set takes no memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Xattrs(Option<Arc<Map>>);
 
 impl Xattrs {
-    /// Bytes that an attribute takes in memory besides its name and value, about.
+    /// Memory of an attribute besides its name and value, about, in bytes.
     const ENTRY_BYTES: usize = 96;
 
-    /// There are none.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.as_ref().is_none_or(|map| map.is_empty())
     }
 
-    /// Bytes that all of them take in memory, about.
+    /// Memory of all of them, about, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.iter().map(|(name, value)| Self::ENTRY_BYTES + name.len() + value.len()).sum()

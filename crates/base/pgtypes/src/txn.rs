@@ -1,4 +1,4 @@
-//! [`Transaction`]: what becomes visible, and durable, together; and its encoding.
+//! [`Transaction`]: changes that become visible, and durable, together; and their encoding.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -17,30 +17,30 @@ use crate::{LogEntry, OBJECT_BYTES_MAX, ObjectChange, PgInfo, Step, object, pg_c
 pub struct Transaction {
     /// The PG; transactions of one PG become durable in the order of their submission.
     pub pg: SpgId,
-    /// Number of low hash bits that the PG's objects share: [`pg_bits`](crate::pg_bits). Each OSD knows it by its map: it is
+    /// Number of low hash bits that the PG's objects share: [`pg_bits`](crate::pg_bits). Each OSD knows it from its map: it is
     /// not encoded.
     pub bits: u32,
     /// Changes of objects, in order. All objects lie in `pg`, which stores assert.
     pub changes: SmallVec<[ObjectChange; 1]>,
     /// Entries to append to the PG's log; their objects lie in `pg`, too.
     pub log: SmallVec<[LogEntry; 1]>,
-    /// Drops log entries up to and including this version. Costs about as much as one more entry: do it for many
-    /// entries at once (every 64th, say).
+    /// Drops log entries up to and including this version. This costs about as much as one more entry, so trim many entries at
+    /// once (every 64th, say).
     pub log_trim_to: Option<Eversion>,
-    /// Drops log entries after this version, before `log` is appended: another copy of the PG did not go through them.
-    /// Give `info` too: `last_update` falls, and `log_tail` is what it says.
+    /// Drops log entries after this version, before `log` is appended, because the authoritative log does not have them. Needs
+    /// `info`, too: `last_update` falls, and `log_tail` is set from it.
     pub log_rewind_to: Option<Eversion>,
-    /// New PG info. Log entries and trimming move `last_update` and `log_tail` by themselves: give this only when
-    /// something else changes.
+    /// New PG info. Log entries and trimming update `last_update` and `log_tail` by themselves: set this only when something else
+    /// changes.
     pub info: Option<Box<PgInfo>>,
-    /// Forgets the PG's info and log: for one whose objects are removed and whose pool is gone.
+    /// Removes the PG's info and log, after its objects were removed.
     pub forget_pg: bool,
 }
 
-/// A transaction that does not change any more, with its encoding once somebody asked for it.
+/// An immutable transaction, with its encoding once that was requested.
 #[derive(Clone, Debug)]
 pub struct Sealed {
-    /// In a box, for it is long and goes from hand to hand.
+    /// Boxed, since it is long and often moved.
     txn: Box<Transaction>,
     encoded: OnceCell<Bytes>,
 }
@@ -52,7 +52,7 @@ const INFO: u8 = 4;
 const FORGET: u8 = 8;
 const FLAGS: u8 = TRIM | REWIND | INFO | FORGET;
 
-/// Steps that are decoded of one transaction at most: they take more memory than bytes. An object has fewer xattrs.
+/// Most steps decoded of one transaction: in memory they are larger than their encoding. An object has fewer xattrs.
 pub const STEPS_MAX: usize = 1 << 18;
 
 /// Where a change's object is named.
@@ -60,7 +60,7 @@ const NAMED_BY_ENTRY: u8 = 0;
 const NAMED_HERE: u8 = 1;
 
 impl Transaction {
-    /// An empty transaction of this PG, whose objects share so many low bits of their hashes.
+    /// An empty transaction of this PG, whose objects share `bits` low bits of their hashes.
     #[must_use]
     pub fn new(pg: SpgId, bits: u32) -> Transaction {
         Transaction { pg, bits, ..Transaction::default() }
@@ -78,8 +78,8 @@ impl Transaction {
         changes.chain(self.log.iter().map(|entry| &*entry.oid))
     }
 
-    /// Every object that is named lies in the PG. Another PG's object may have another shard as its owner, and what two
-    /// shards know of one object's blocks differs: both would free the same ones.
+    /// Asserts that every named object lies in the PG. Another PG's object may be owned by another shard, and two shards with
+    /// different knowledge of one object's blocks would both free them.
     ///
     /// # Panics
     /// If one does not.
@@ -101,14 +101,14 @@ impl Transaction {
         self.changes.iter().map(ObjectChange::data_bytes).sum()
     }
 
-    /// Bytes that its changes and their data take in a message at most; see [`Step::bytes_max`]. Log entries and the PG's info
-    /// come on top.
+    /// Most bytes of its changes and their data in a message; see [`Step::bytes_max`]. Log entries and the PG's info are not
+    /// included.
     #[must_use]
     pub fn bytes_max(&self) -> u64 {
         self.changes.iter().map(ObjectChange::bytes_max).sum()
     }
 
-    /// The bytes that it writes, in the order of its steps: they travel and lie beside the encoding.
+    /// The data that it writes, in the order of its steps; it is not part of the encoding.
     #[must_use]
     pub fn data(&self) -> Payload {
         let mut all = Payload::new();
@@ -145,8 +145,8 @@ impl Transaction {
         }
     }
 
-    /// Reads what [`Transaction::encode`] wrote. `data` is all that its steps write.
-    /// `bits` is 0: set it to what the map says, and look whether the objects lie in the PG.
+    /// Reads what [`Transaction::encode`] wrote. `data` is all that its steps write. `bits` is 0: the caller must set it from the
+    /// map, and check that the objects lie in the PG.
     ///
     /// # Errors
     /// If the bytes are no transaction, or the lengths of its writes do not add up to the data.
@@ -159,8 +159,7 @@ impl Transaction {
         }
     }
 
-    /// Reads what [`Transaction::encode`] wrote where the data is not at hand: its writes have their lengths, and no bytes
-    /// (zeros stand for them).
+    /// Reads what [`Transaction::encode`] wrote without the data: writes have their lengths, and zeros in place of their bytes.
     ///
     /// # Errors
     /// As [`Transaction::decode`].
@@ -234,7 +233,7 @@ impl Sealed {
         Sealed { txn: Box::new(txn), encoded: OnceCell::from(encoded) }
     }
 
-    /// The encoding, made when it is asked for first.
+    /// The encoding, made at the first call.
     #[must_use]
     pub fn encoded(&self) -> &Bytes {
         self.encoded.get_or_init(|| {
@@ -244,29 +243,29 @@ impl Sealed {
         })
     }
 
-    /// Says how many low hash bits the PG's objects share, which no encoding tells.
+    /// Sets how many low hash bits the PG's objects share, which is not encoded.
     pub fn set_bits(&mut self, bits: u32) {
         self.txn.bits = bits;
     }
 
-    /// The transaction, to read it apart.
+    /// Returns the transaction.
     #[must_use]
     pub fn into_txn(self) -> Transaction {
         *self.txn
     }
 
-    /// The same without moving it: it is long.
+    /// Returns the transaction in its box, without moving it.
     #[must_use]
     pub fn into_boxed(self) -> Box<Transaction> {
         self.txn
     }
 }
 
-/// The data beside an encoding, taken piece by piece.
+/// Reads the data of an encoded transaction, piece by piece.
 pub(crate) struct DataReader<'a> {
-    /// `None`: it is not at hand.
+    /// `None`: the data is not available.
     data: Option<&'a Payload>,
-    /// Stand for it then.
+    /// Used in its place then.
     zeros: Bytes,
     at: usize,
 }
@@ -280,7 +279,7 @@ impl DataReader<'_> {
         let end = self.at.checked_add(len).ok_or(bad)?;
         let taken = match self.data {
             Some(data) if end > data.len() => return Err(bad),
-            // A few bytes must not stand for any number of zeros.
+            // A few input bytes must not expand to any number of zeros.
             None if end as u64 > OBJECT_BYTES_MAX => return Err(bad),
             Some(data) => data.slice(self.at, len),
             None => Payload::repeat(&self.zeros, len),

@@ -232,7 +232,7 @@ impl ClientOp {
         probes::op_received(self.address(), client, tid, pg.pool, pg.ps);
     }
 
-    /// Where it is.
+    /// Its current stage.
     pub(crate) fn stage(&self) -> Stage {
         self.stage.get()
     }

@@ -7,14 +7,14 @@ use carmine_codec::{Coded, DecodeError, Decoder, Encoder, Result};
 pub struct Extents(Vec<(u64, u64)>);
 
 impl Extents {
-    /// One range; none if it is empty. Cut at the end of the numbers.
+    /// One range; empty if `len` is 0. Clamped to the largest offset.
     #[must_use]
     pub fn from_range(off: u64, len: u64) -> Extents {
         let len = len.min(u64::MAX - off);
         Extents(if len == 0 { Vec::new() } else { vec![(off, len)] })
     }
 
-    /// There are none.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -48,7 +48,7 @@ impl Extents {
         self.0.splice(first..behind, [(begin, end - begin)]);
     }
 
-    /// Takes a range out.
+    /// Removes a range.
     pub fn remove(&mut self, off: u64, len: u64) {
         let end = off.saturating_add(len);
         let first = self.0.partition_point(|(begin, len)| begin + len <= off);
@@ -74,12 +74,12 @@ impl Extents {
         Extents(all)
     }
 
-    /// Takes out all that `other` has.
+    /// Removes all ranges of `other`.
     pub fn subtract(&mut self, other: &Extents) {
         other.iter().for_each(|(off, len)| self.remove(off, len));
     }
 
-    /// Adds all that `other` has.
+    /// Adds all ranges of `other`.
     pub fn extend(&mut self, other: &Extents) {
         other.iter().for_each(|(off, len)| self.insert(off, len));
     }
@@ -97,7 +97,7 @@ impl Coded for Extents {
         let mut from = Some(0);
         for (off, len) in &ranges {
             let is_next = from.is_some_and(|from| *off >= from) && *len > 0;
-            // Not even touching: one range would have been written.
+            // Touching ranges are refused, too: they would have been one.
             from = off.checked_add(*len).and_then(|end| end.checked_add(1));
             if !is_next || off.checked_add(*len).is_none() {
                 return Err(DecodeError::BadValue { what: "range of bytes", value: *off });

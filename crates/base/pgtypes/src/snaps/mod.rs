@@ -8,8 +8,7 @@ use carmine_types::is_mutated;
 
 pub use extents::Extents;
 
-/// Name under which an object's [`SnapSet`] lies among its xattrs, as in Ceph. An object that never was written under a
-/// snapshot has none.
+/// Name of the xattr with an object's [`SnapSet`], as in Ceph. An object that was never written under a snapshot has none.
 pub const SNAPSET: &[u8] = b"snapset";
 
 /// The snapshots that exist as a writer sees it (SnapContext).
@@ -22,7 +21,7 @@ pub struct SnapContext {
 }
 
 impl SnapContext {
-    /// The snapshots descend from `seq`, and none is 0.
+    /// Whether the snapshots descend from `seq`, and none is 0.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         let descends = self.snaps.is_sorted_by(|a, b| a > b);
@@ -31,7 +30,7 @@ impl SnapContext {
 }
 
 coded! {
-    /// A clone of an object: what it was when a snapshot was taken.
+    /// A clone of an object: its state when a snapshot was taken.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct CloneInfo {
         /// Its snap id, by which it is stored.
@@ -51,14 +50,15 @@ coded! {
     pub struct SnapSet {
         /// The newest snapshot that a writer of the object knew of.
         pub seq: u64,
-        /// The head was removed, and is kept only for its clones' sake (a whiteout).
+        /// The head was removed, and is kept only for its clones (a whiteout).
         pub is_whiteout: bool,
         /// The clones, oldest first.
         pub clones: Vec<CloneInfo>,
     }
 }
 
-/// A [`SnapSet`] without its older clones: enough for a write that changes nothing of it, and read without an allocation for each.
+/// A [`SnapSet`] without its older clones: enough for a write that does not change it, and decoded without an allocation for each
+/// clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapSummary {
     /// The newest snapshot that a writer of the object knew of.
@@ -73,7 +73,7 @@ impl SnapSummary {
     /// Reads it from a stored [`SnapSet`].
     ///
     /// # Errors
-    /// If the bytes are none. Of older clones only the lengths are looked at.
+    /// If the bytes are no `SnapSet`. Older clones are only skipped.
     pub fn decode(bytes: &[u8]) -> Result<SnapSummary> {
         Decoder::all(bytes, "snapset", |d| {
             let (seq, is_whiteout, clones) = (d.u64()?, d.bool()?, d.count(CloneInfo::BYTES_MIN)?);
@@ -85,8 +85,8 @@ impl SnapSummary {
         })
     }
 
-    /// A write of the head under this context, which changes these bytes, makes no clone, and takes nothing from what the newest
-    /// clone has in common with the head.
+    /// Whether a write of the head under this context, which changes these bytes, makes no clone and leaves the overlap with the
+    /// newest clone unchanged.
     #[must_use]
     pub fn keeps(&self, context: &SnapContext, changed: &Extents) -> bool {
         let overlap = self.newest.as_ref().map(|newest| &newest.overlap);
@@ -94,7 +94,7 @@ impl SnapSummary {
     }
 }
 
-/// Passes over a clone.
+/// Skips a clone.
 fn skip_clone(d: &mut Decoder<'_>) -> Result<()> {
     d.u64()?; // its id
     let snaps = d.count(u64::BYTES_MIN)?;
@@ -136,7 +136,7 @@ impl SnapSet {
     /// Reads what was stored.
     ///
     /// # Errors
-    /// If the bytes are none, or contradict themselves.
+    /// If the bytes are no `SnapSet`, or an inconsistent one.
     pub fn decode(bytes: &[u8]) -> Result<SnapSet> {
         let set = Decoder::all(bytes, "snapset", |d| d.get::<SnapSet>())?;
         if set.is_consistent() {
@@ -146,7 +146,7 @@ impl SnapSet {
         }
     }
 
-    /// The clones ascend up to `seq`, and each shows snapshots up to its id, descending, that no other shows.
+    /// Whether the clones ascend up to `seq`, and each shows snapshots up to its id, descending, that no other shows.
     #[must_use]
     pub fn is_consistent(&self) -> bool {
         let mut older = 0;
@@ -164,8 +164,8 @@ impl SnapSet {
         Encoder::collect(|e| e.put(self))
     }
 
-    /// The bytes to store, no more than these if it can be: what the oldest clones have in common with newer ones is forgotten
-    /// first. It is only what need not be copied or compared.
+    /// The bytes to store, at most `bytes_max` if possible: overlaps of the oldest clones are dropped first. Overlaps only save
+    /// copying and comparing.
     #[must_use]
     pub fn encode_within(&mut self, bytes_max: usize) -> Vec<u8> {
         let mut bytes = self.encode();
@@ -200,7 +200,7 @@ impl SnapSet {
         self.clones.iter().find(|clone| clone.id == id)
     }
 
-    /// A write under this context needs the head, of this size, cloned first: notes the clone and gives its id.
+    /// Adds a clone of the head, of this size, if a write under this context needs one; returns its id.
     pub fn add_clone(&mut self, context: &SnapContext, size: u64) -> Option<u64> {
         let known = self.seq - u64::from(self.seq > 0 && is_mutated("clone_again"));
         let newer = context.snaps.iter().take_while(|snap| **snap > known);
@@ -213,7 +213,7 @@ impl SnapSet {
         Some(id)
     }
 
-    /// These bytes of the head were changed.
+    /// Notes that these bytes of the head were changed.
     pub fn note_change(&mut self, changed: &Extents) {
         if let Some(newest) = self.clones.last_mut() {
             newest.overlap.subtract(changed);
@@ -228,7 +228,7 @@ impl SnapSet {
         since.fold(first, |all, overlap| all.intersection(overlap))
     }
 
-    /// A snapshot is gone.
+    /// Removes a snapshot from the set.
     pub fn trim(&mut self, snap: u64) -> Trimmed {
         let Some(at) = self.clones.iter().position(|clone| clone.snaps.contains(&snap)) else {
             return Trimmed::Nothing;

@@ -1,9 +1,9 @@
-//! Watches and notifications of a PG's objects, as its primary has them in memory.
+//! Watches and notifications of a PG's objects, in the memory of its primary.
 //!
-//! A watch lives as long as its client pings, or comes back within its timeout: then it is the same watch over another
-//! connection. A notification goes to all watchers, also to those that are not connected now, and ends when all have
-//! answered or its time is over. The objects' attributes tell who watches; the state here is lost with the primary, and
-//! made again by its clients, who come back to the new one.
+//! A watch lives as long as its client pings. If the client reconnects within the timeout, the watch continues on the new
+//! connection. A notification goes to all watchers, including those not connected now, and ends when all have answered or its
+//! timeout expires. The objects' attributes name the watchers; the state here is lost with the primary, and restored by the
+//! clients, which reconnect to the new one.
 
 mod notices;
 mod registry;
@@ -38,7 +38,7 @@ pub(crate) struct WatcherId {
 }
 
 impl WatcherId {
-    /// Its name among the attributes.
+    /// The name of its attribute.
     pub(crate) fn key(self) -> [u8; 16] {
         (u128::from(self.gid) << 64 | u128::from(self.cookie)).to_be_bytes()
     }
@@ -49,7 +49,7 @@ impl WatcherId {
     }
 }
 
-/// A watcher, as the attributes describe it: timeout in milliseconds (u32), address.
+/// A watcher, as its attribute describes it: timeout in milliseconds (u32), address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Registered {
     pub timeout: Duration,
@@ -64,7 +64,7 @@ impl Registered {
         })
     }
 
-    /// A watcher that does not decode has no time left: another program wrote it.
+    /// Decodes an attribute. One written by another program, which does not decode, has expired.
     pub(crate) fn decode(bytes: &[u8]) -> Registered {
         let read = |d: &mut Decoder<'_>| Ok((d.u32()?, d.get()?));
         match Decoder::all(bytes, "watcher", read) {
@@ -79,15 +79,15 @@ pub(crate) struct Notification {
     pub id: u64,
     /// Global id of its sender.
     pub notifier: u64,
-    /// By which the sender knows its end.
+    /// The sender's number for it.
     pub cookie: u64,
     pub payload: Vec<u8>,
     pub timeout: Duration,
-    /// The watchers that have to answer.
+    /// The watchers that must answer.
     pub watchers: Vec<WatcherId>,
 }
 
-/// Notifications of one PG that wait for answers, at the most.
+/// Most notifications of one PG that wait for answers.
 const NOTIFICATIONS_MAX: usize = 1024;
 
 /// The watchers of a PG's objects; nothing until somebody watches.
@@ -95,12 +95,12 @@ const NOTIFICATIONS_MAX: usize = 1024;
 pub(crate) struct Watched(RefCell<Option<Box<Watches>>>);
 
 impl Watched {
-    /// Works on what is there; the default if nobody watches.
+    /// Applies `work` to the watches; the default if there are none.
     fn with<T: Default>(&self, work: impl FnOnce(&mut Watches) -> T) -> T {
         self.0.borrow_mut().as_mut().map(|watches| work(watches)).unwrap_or_default()
     }
 
-    /// Works on what is there; from now on there is something.
+    /// Applies `work` to the watches, creating them if there are none.
     fn begin<T>(&self, work: impl FnOnce(&mut Watches) -> T) -> T {
         work(self.0.borrow_mut().get_or_insert_default())
     }
@@ -117,14 +117,14 @@ impl Watched {
         self.with(|watches| watches.all().map(one).collect())
     }
 
-    /// Forgets everything.
+    /// Drops all watches and notifications.
     pub(crate) fn forget(&self) {
         self.0.take();
     }
 }
 
 impl Pg {
-    /// A client watches an object, or shows that it still does.
+    /// Adds a client's watch, or renews it.
     pub(crate) fn watch(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
@@ -145,8 +145,8 @@ impl Pg {
         self.keep_time(osd);
     }
 
-    /// Learns who watches an object. A watcher that does not come back to this primary loses its watch after the
-    /// timeout.
+    /// Adds the watchers registered in an object's attributes. A watcher that does not reconnect to this primary loses its watch
+    /// after the timeout.
     pub(crate) fn add_registered_watchers(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
@@ -163,20 +163,20 @@ impl Pg {
         self.keep_time(osd);
     }
 
-    /// The watches of clients that the map keeps out are over: nobody waits for their answers.
+    /// Ends the watches of blocklisted clients: nobody waits for their answers.
     pub(crate) fn end_blocklisted_watches(&self, map: &OsdMap) {
         if !map.blocklist.is_empty() {
             self.ops.watched().with(|watches| watches.end(|addr| map.is_blocklisted(addr)));
         }
     }
 
-    /// A client watches no longer.
+    /// Ends a client's watch.
     pub(crate) fn unwatch(&self, osd: &OsdShard, oid: &ObjectId, id: WatcherId) {
         let ended = self.ops.watched().with(|watches| watches.remove(oid, id));
         finish(osd, ended);
     }
 
-    /// The object is gone: its watchers are told.
+    /// Ends all watches of a removed object, and tells the watchers.
     pub(crate) fn unwatch_all(&self, osd: &OsdShard, oid: &ObjectId) {
         let (watchers, ended) = self.ops.watched().with(|watches| watches.remove_object(oid));
         for (id, origin) in watchers {
@@ -206,20 +206,20 @@ impl Pg {
         self.keep_time(osd);
     }
 
-    /// A watcher has answered a notification.
+    /// Handles a watcher's answer to a notification.
     pub(crate) fn answer_notify(&self, osd: &OsdShard, notify_id: u64, id: WatcherId, reply: Vec<u8>) {
         let room = osd.notices.room(reply.len());
         let ended = self.ops.watched().with(|watches| watches.answer(notify_id, id, reply, room));
         finish(osd, ended);
     }
 
-    /// A connection is gone.
+    /// A connection closed: its watchers are disconnected.
     pub(crate) fn disconnect(&self, origin: Origin) {
         self.ops.watched().with(|watches| watches.disconnect(origin));
     }
 }
 
-/// Tells the senders of notifications that they are over.
+/// Tells the senders that their notifications have ended.
 fn finish(osd: &OsdShard, ended: Vec<Ended>) {
     for Ended { to, cookie, notifier, version, notify_id, done, rooms: _rooms } in ended {
         let result = if done.missed.is_empty() { 0 } else { errno::ETIMEDOUT };
@@ -232,7 +232,7 @@ fn finish(osd: &OsdShard, ended: Vec<Ended>) {
     }
 }
 
-/// Tells a client that it watches no longer.
+/// Tells a client that its watch has ended.
 fn disconnect(osd: &OsdShard, id: WatcherId, origin: Option<Origin>) {
     let message = WatchNotify { op: WatchNotify::DISCONNECT, cookie: id.cookie, ..WatchNotify::default() };
     if let Some(origin) = origin {
@@ -240,15 +240,15 @@ fn disconnect(osd: &OsdShard, id: WatcherId, origin: Option<Origin>) {
     }
 }
 
-// Time: watchers that are not heard any more, notifications that are not answered.
+// Timeouts of watchers and notifications.
 
-/// How often deadlines are looked at.
+/// How often deadlines are checked.
 const LOOK: Duration = Duration::from_millis(500);
-/// Marks requests that the OSD makes in a client's name: no client counts its incarnations down from here.
+/// Marks requests that the OSD makes in a client's name: no client has this incarnation.
 const INTERNAL_INC: i32 = i32::MIN;
 
 impl Pg {
-    /// Looks at the deadlines from now on, as long as there are any.
+    /// Starts checking deadlines, as long as there are any.
     fn keep_time(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         if self.ops.watched().with(|watches| std::mem::replace(&mut watches.is_timed, true)) {
             return;
@@ -257,12 +257,12 @@ impl Pg {
         osd.shard.spawn(Group::Client, "watch-time", async move {
             while pg.is_watched() {
                 own.shard.sleep(LOOK).await;
-                pg.look_at_time(&own);
+                pg.check_deadlines(&own);
             }
         });
     }
 
-    /// There is something to wait for; else all of it is forgotten.
+    /// Whether any watch or notification is left; if not, the state is dropped.
     fn is_watched(&self) -> bool {
         let is_watched = self.ops.watched().with(|watches| !watches.is_idle());
         if !is_watched {
@@ -271,12 +271,12 @@ impl Pg {
         is_watched
     }
 
-    fn look_at_time(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+    fn check_deadlines(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         let now = osd.shard.now_ns();
         let ended = self.ops.watched().with(|watches| watches.expire(now));
         finish(osd, ended);
         if !self.peer.is_active() {
-            return; // the clients cannot be heard either
+            return; // clients cannot be heard while the PG is not active
         }
         let silent = self.ops.watched().with(|watches| watches.silent(now));
         for (oid, id, origin) in silent {
@@ -291,7 +291,7 @@ impl Pg {
     }
 }
 
-/// The request by which a client would end its watch.
+/// The request by which the OSD ends a watch in its client's name.
 fn unwatch(osd: &OsdShard, pg: &Pg, oid: &ObjectId, id: WatcherId) -> Rc<ClientOp> {
     let ops = OpList::from_slice(&[OsdOp::watch_op(flags::watch::UNWATCH, id.cookie, 0)]);
     let mut request = OsdRequest::new(pg.id.pgid, osd.epoch(), flags::CLIENT_WRITE, oid, ops);

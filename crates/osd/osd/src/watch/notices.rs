@@ -1,4 +1,4 @@
-//! Memory of notifications: one text for all watchers of all shards, and the watchers' answers until the sender has them.
+//! Memory of notifications: one text shared by all watchers of all shards, and the watchers' answers until they are sent on.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use super::registry::Sends;
 use crate::config::NOTIFY_BYTES_MAX;
 use crate::shard::OsdShard;
 
-/// A notification's text, with its checksum: every message that carries it shares its memory.
+/// A notification's text, with its checksum: all messages that carry it share its memory.
 #[derive(Clone, Default)]
 pub(super) struct Text {
     bytes: Bytes,
@@ -47,14 +47,14 @@ impl Drop for Room {
 /// The memory that a shard's notifications hold.
 #[derive(Default)]
 pub(crate) struct Notices {
-    /// Texts that somebody may still have: a notification that is not over, or a connection that has yet to send it.
+    /// Texts that may still be in use: by a notification that has not ended, or a connection that has not sent it yet.
     texts: RefCell<Vec<Bytes>>,
     /// Bytes of answers.
     answers: Rc<Cell<usize>>,
 }
 
 impl Notices {
-    /// Keeps a text, if there is room.
+    /// Stores a text, if there is room.
     pub(super) fn store_text(&self, text: Vec<u8>) -> Option<Text> {
         let text = Text::new(text);
         let mut texts = self.texts.borrow_mut();
@@ -69,7 +69,7 @@ impl Notices {
         Some(text)
     }
 
-    /// Room for an answer of so many bytes, if there is some.
+    /// Reserves room for an answer of this many bytes, if there is enough.
     pub(super) fn room(&self, bytes: usize) -> Option<Room> {
         let used = self.answers.get() + bytes;
         if used > NOTIFY_BYTES_MAX {
@@ -80,10 +80,10 @@ impl Notices {
     }
 }
 
-/// Sends a notification to watchers, whichever shards their connections are on: each shard is told once.
+/// Sends a notification to watchers on all shards, with one message per shard.
 pub(super) fn send(osd: &OsdShard, sends: Sends) {
     let Sends { message, text, mut to } = sends;
-    to.sort_by_key(|(origin, _)| origin.home); // those of one connection stay in order
+    to.sort_by_key(|(origin, _)| origin.home); // keeps the order of each connection
     for part in to.chunk_by(|a, b| a.0.home == b.0.home) {
         let Some((first, _)) = part.first() else { continue };
         let (home, message, text) = (first.home, message.clone(), text.clone());
@@ -112,7 +112,7 @@ fn send_here(osd: &OsdShard, mut message: WatchNotify, text: &Text, to: impl Ite
     }
 }
 
-/// Tells all shards that there is no room: who holds it and does not go on is closed.
+/// Tells all shards that there is no room, so that they close stalled connections that hold it.
 pub(super) fn report_short(osd: &OsdShard) {
     for to in (0..osd.shard.shards()).map(ShardId) {
         osd.shard.submit_to(to, |shard| {

@@ -1,5 +1,4 @@
-//! The registry of who watches what over which connection, and which notifications wait for whom: without a clock, a
-//! socket or a task.
+//! The registry of watchers with their connections, and of the notifications that wait for their answers: a pure data structure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,9 +16,9 @@ use crate::op::Origin;
 #[derive(Default)]
 pub(crate) struct Watches {
     objects: BTreeMap<Arc<ObjectId>, BTreeMap<WatcherId, Watcher>>,
-    /// By their numbers.
+    /// Notifications by number.
     notifications: BTreeMap<u64, Waiting>,
-    /// A task looks at the deadlines.
+    /// Set while a task checks the deadlines.
     pub(super) is_timed: bool,
 }
 
@@ -27,15 +26,15 @@ struct Watcher {
     /// `None`: not connected.
     origin: Option<Origin>,
     registered: Registered,
-    /// It ends when nothing was heard until then.
+    /// When it expires unless its client is heard before.
     deadline_ns: u64,
 }
 
-/// A notification that is not over.
+/// A notification that has not ended.
 struct Waiting {
     oid: Arc<ObjectId>,
     to: Option<Origin>,
-    /// The message to the watchers, but for their cookies and the text.
+    /// The message to the watchers, without their cookies and the text.
     message: WatchNotify,
     text: Text,
     /// The sender's cookie.
@@ -47,7 +46,7 @@ struct Waiting {
     deadline_ns: u64,
 }
 
-/// A notification that is over.
+/// A notification that has ended.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub to: Option<Origin>,
@@ -68,7 +67,7 @@ pub(super) struct Sends {
 }
 
 impl Watches {
-    /// A watcher was heard; true if its connection is another one than before.
+    /// Notes that a watcher was heard; true if its connection changed.
     pub(super) fn connect(
         &mut self,
         oid: &Arc<ObjectId>,
@@ -83,7 +82,7 @@ impl Watches {
         old.is_none_or(|old| old.origin != origin)
     }
 
-    /// These watch too: not connected, if they are new.
+    /// Adds watchers, as disconnected unless they are known already.
     pub(super) fn add_registered(
         &mut self,
         oid: &Arc<ObjectId>,
@@ -104,7 +103,7 @@ impl Watches {
         })
     }
 
-    /// The time of the watchers with such addresses is over.
+    /// Expires the watchers with such addresses.
     pub(super) fn end(&mut self, is_over: impl Fn(&EntityAddr) -> bool) {
         for watcher in self.objects.values_mut().flat_map(BTreeMap::values_mut) {
             if is_over(&watcher.registered.addr) {
@@ -113,7 +112,7 @@ impl Watches {
         }
     }
 
-    /// The notifications of an object that this watcher has yet to answer.
+    /// The notifications of an object that this watcher has not answered yet.
     pub(super) fn unanswered(&self, oid: &ObjectId, id: WatcherId, origin: Origin) -> Vec<Sends> {
         let waiting = self.notifications.values().filter(|n| *n.oid == *oid && n.waits_for.contains(&id));
         let again = |n: &Waiting| {
@@ -123,7 +122,7 @@ impl Watches {
         waiting.map(again).collect()
     }
 
-    /// Nothing comes over this connection any more.
+    /// Marks the watchers of a closed connection as disconnected.
     pub(super) fn disconnect(&mut self, origin: Origin) {
         for watcher in self.objects.values_mut().flat_map(BTreeMap::values_mut) {
             if watcher.origin == Some(origin) {
@@ -137,7 +136,7 @@ impl Watches {
         }
     }
 
-    /// A watcher goes; notifications that waited for it only are over.
+    /// Removes a watcher; returns the notifications that waited only for it.
     pub(super) fn remove(&mut self, oid: &ObjectId, id: WatcherId) -> Vec<Ended> {
         if let Some(watchers) = self.objects.get_mut(oid) {
             watchers.remove(&id);
@@ -151,7 +150,7 @@ impl Watches {
         self.take_ended()
     }
 
-    /// All watchers of an object go.
+    /// Removes all watchers of an object.
     pub(super) fn remove_object(&mut self, oid: &ObjectId) -> (Vec<(WatcherId, Option<Origin>)>, Vec<Ended>) {
         let watchers = self.objects.remove(oid).unwrap_or_default();
         for notification in self.notifications.values_mut().filter(|n| *n.oid == *oid) {
@@ -160,8 +159,8 @@ impl Watches {
         (watchers.into_iter().map(|(id, watcher)| (id, watcher.origin)).collect(), self.take_ended())
     }
 
-    /// Begins a notification: what is sent to whom, and what is over at once. `text` is `None` if there is no room for it: then all
-    /// miss it.
+    /// Begins a notification; returns the messages to send, and the notification if it ends at once. `text` is `None` if there is
+    /// no room for it: then all watchers miss it.
     pub(super) fn notify(
         &mut self,
         oid: &Arc<ObjectId>,
@@ -204,8 +203,8 @@ impl Watches {
         (sends, self.take_ended())
     }
 
-    /// A watcher's answer; of a notification that is over it is too late. Without room for it the sender is told that this
-    /// watcher has missed the notification.
+    /// Handles a watcher's answer, unless the notification has ended. Without room for the answer, the sender learns that this
+    /// watcher missed the notification.
     pub(super) fn answer(
         &mut self,
         notify_id: u64,
@@ -227,13 +226,13 @@ impl Watches {
         self.take_ended()
     }
 
-    /// Watchers that were not heard in time. They stay until the attributes know that they are gone.
+    /// Expired watchers. They stay until they are removed from the attributes.
     pub(super) fn silent(&mut self, now_ns: u64) -> Vec<(Arc<ObjectId>, WatcherId, Option<Origin>)> {
         let mut silent = Vec::new();
         for (oid, watchers) in &mut self.objects {
             for (id, watcher) in watchers.iter_mut().filter(|(_, watcher)| watcher.deadline_ns <= now_ns) {
                 silent.push((Arc::clone(oid), *id, watcher.origin));
-                // If that fails, or takes long, it is looked at again.
+                // If that fails, or takes long, try again.
                 watcher.deadline_ns =
                     now_ns + watcher.registered.timeout.max(Duration::from_secs(1)).as_nanos() as u64;
             }
@@ -241,7 +240,7 @@ impl Watches {
         silent
     }
 
-    /// Ends notifications whose time is over.
+    /// Ends notifications whose timeout has expired.
     pub(super) fn expire(&mut self, now_ns: u64) -> Vec<Ended> {
         for waiting in self.notifications.values_mut().filter(|n| n.deadline_ns <= now_ns) {
             let missed = std::mem::take(&mut waiting.waits_for);
@@ -250,7 +249,7 @@ impl Watches {
         self.take_ended()
     }
 
-    /// Nobody watches, and nothing is waited for.
+    /// Whether there are no watches and no notifications.
     pub(super) fn is_idle(&self) -> bool {
         self.objects.is_empty() && self.notifications.is_empty()
     }

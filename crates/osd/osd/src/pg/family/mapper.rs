@@ -1,8 +1,8 @@
-//! Which objects have clones for a snapshot: the keys of an omap that each PG has (SnapMapper). It belongs to no client, is
-//! not compared with other members', and changes with the clones, in the same transactions.
+//! Which objects have clones for a snapshot, as keys of an omap that each PG has (SnapMapper). No client sees it, scrubs do not
+//! compare it, and it changes with the clones, in the same transactions.
 //!
-//! An entry too many does no harm: whoever trims looks at the object. So a copy that is repaired gets the entries of the
-//! objects that it gets, and none are taken from it.
+//! A surplus entry does no harm, since a trim checks the object itself. So a repaired copy gets the entries of the objects pushed
+//! to it, and none are removed from it.
 
 use carmine_codec::{Decoder, Encoder};
 use carmine_pgtypes::snaps::SnapSet;
@@ -16,12 +16,12 @@ pub(in crate::pg) fn oid(pg: SpgId) -> ObjectId {
     ObjectId { shard: pg.shard, ..ObjectId::cursor(pg.pgid.pool, pg.pgid.ps) }
 }
 
-/// It is one of those objects.
+/// Whether it is such an object.
 pub(crate) fn is_mapper(oid: &ObjectId) -> bool {
     oid.name.is_empty()
 }
 
-/// The key that stands for clones of an object that show a snapshot.
+/// The key that says that an object has clones for a snapshot.
 pub(in crate::pg) fn key(snap: u64, head: &ObjectId) -> Box<[u8]> {
     let mut key = snap.to_be_bytes().to_vec();
     object::put(head, &mut Encoder::new(&mut key));
@@ -33,21 +33,21 @@ pub(in crate::pg) fn add(snaps: &[u64], head: &ObjectId) -> Step {
     Step::SetOmap { entries: snaps.iter().map(|snap| (key(*snap, head), Bytes::new())).collect() }
 }
 
-/// Takes an object out for a snapshot.
+/// Removes an object for a snapshot.
 pub(in crate::pg) fn remove(snap: u64, head: &ObjectId) -> Step {
     Step::RemoveOmap { keys: vec![key(snap, head)] }
 }
 
-/// The entries of an object, to be added to another copy; `None` if it has no clones.
+/// Adds all entries of an object, in another copy; `None` if it has no clones.
 pub(in crate::pg) fn entries(set: &SnapSet, head: &ObjectId) -> Option<Step> {
     let snaps: Vec<u64> = set.clones.iter().flat_map(|clone| clone.snaps.iter().copied()).collect();
     (!snaps.is_empty()).then(|| add(&snaps, head))
 }
 
-/// The heads of these entries, which all are of one snapshot.
+/// The heads named by these entries, which are all of one snapshot.
 ///
 /// # Errors
-/// `Damaged`: a key is none that [`key`] gives.
+/// `Damaged` if a key was not made by [`key`].
 pub(in crate::pg) fn heads(page: &OmapPage) -> Result<Vec<ObjectId>, StoreError> {
     let heads = page.entries.iter().map(|(key, _)| {
         let head = key.get(size_of::<u64>()..).unwrap_or_default();
@@ -59,7 +59,7 @@ pub(in crate::pg) fn heads(page: &OmapPage) -> Result<Vec<ObjectId>, StoreError>
     })
 }
 
-/// The keys of a snapshot, so many at most.
+/// The keys of a snapshot, at most `max` of them.
 pub(in crate::pg) fn range(snap: u64, max: usize) -> OmapRange {
     OmapRange { prefix: snap.to_be_bytes().to_vec(), entries_max: max, ..OmapRange::all(1 << 20) }
 }

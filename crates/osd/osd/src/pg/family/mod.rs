@@ -15,13 +15,13 @@ use crate::error::OpError;
 /// The clones of an object, by its head; `None` if it was never written under a snapshot.
 ///
 /// # Errors
-/// EIO: what is stored is none.
+/// EIO if the stored value cannot be decoded.
 pub(in crate::pg) fn set_of(head: &ObjectMeta) -> Result<Option<SnapSet>, OpError> {
     let stored = head.xattrs.get(SNAPSET).map(|bytes| SnapSet::decode(bytes));
     stored.transpose().map_err(|error| OpError::because(errno::EIO, error))
 }
 
-/// The same in short.
+/// The same, without the older clones.
 ///
 /// # Errors
 /// As [`set_of`].
@@ -50,15 +50,15 @@ pub(in crate::pg) fn clone_of(oid: &ObjectId, id: u64) -> ObjectId {
     ObjectId { snap: id, ..oid.clone() }
 }
 
-/// Both are the same object, at whatever snapshots.
+/// Whether both are the same object, at any snapshots.
 pub(in crate::pg) fn is_same_head(a: &ObjectId, b: &ObjectId) -> bool {
     a.snap == b.snap && a == b || (a.hash == b.hash && a.name == b.name && head_of(a) == head_of(b))
 }
 
-/// Objects to copy: by their heads, in the PG's order, the snap ids of those of the family that are meant.
+/// Objects to copy: by head, in the PG's order, the snap ids of the family's members to copy.
 pub(in crate::pg) type Families = BTreeMap<Arc<ObjectId>, BTreeSet<u64>>;
 
-/// A head, and those of its family that are to be copied.
+/// A head, and the members of its family to copy.
 #[derive(Clone, Debug)]
 pub(in crate::pg) struct Family {
     pub head: Arc<ObjectId>,
@@ -66,7 +66,7 @@ pub(in crate::pg) struct Family {
 }
 
 impl Family {
-    /// The objects that are meant.
+    /// The objects to copy.
     pub(in crate::pg) fn objects(&self) -> impl Iterator<Item = Arc<ObjectId>> + '_ {
         self.members.iter().map(|snap| Arc::new(clone_of(&self.head, *snap)))
     }
@@ -90,7 +90,7 @@ pub(in crate::pg) fn families<'a>(objects: impl IntoIterator<Item = &'a ObjectId
     families
 }
 
-/// The place before the first object of a family: clones stand before their head.
+/// The position before the first object of a family: clones sort before their head.
 pub(in crate::pg) fn family_begin(oid: &ObjectId) -> ObjectId {
     clone_of(oid, 0)
 }

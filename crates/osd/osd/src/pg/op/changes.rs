@@ -3,21 +3,21 @@
 use carmine_pgtypes::{LogEntry, ObjectChange, Step, Transaction};
 use carmine_types::{Eversion, LogOp, SpgId, is_mutated};
 
-/// What a write changes: clones, and the list of the PG's snapshots, first; then the object that gets the version of its log
-/// entry. That is the head, which the entry names, or the clone that a scrub repairs. None: the request failed, or has no effect.
+/// The changes of a write: first the clones and the snapshot mapper, then the object that gets the version of the log entry: the
+/// head, which the entry names, or the clone that a scrub repairs. Empty if the request failed or has no effect.
 #[derive(Default)]
 pub(crate) struct Changes {
-    /// In the box that goes to the store: it is long. It has nothing but the changes.
+    /// Boxed, since it is long and the box goes to the store. It has nothing but the changes.
     txn: Box<Transaction>,
-    /// The last change is that of the object that gets the version.
+    /// Whether the last change is that of the object that gets the version.
     has_object: bool,
 }
 
 impl Changes {
-    /// The change of the object that gets the version.
+    /// Sets the change of the object that gets the version.
     ///
     /// # Panics
-    /// It was given before.
+    /// If it was set before.
     #[inline]
     pub(in crate::pg) fn set_object(&mut self, change: ObjectChange) {
         assert!(!self.has_object, "the change of {} is given twice", change.oid);
@@ -25,19 +25,19 @@ impl Changes {
         self.txn.changes.push(change);
     }
 
-    /// A change of another object, after those before it, and before that of the object that gets the version.
+    /// Adds a change of another object, after the earlier ones and before that of the object that gets the version.
     pub(in crate::pg) fn add_other(&mut self, change: ObjectChange) {
         let is_before = self.has_object && !is_mutated("clone_last");
         let at = self.txn.changes.len() - usize::from(is_before);
         self.txn.changes.insert(at, change);
     }
 
-    /// All of them, in their order.
+    /// All changes, in order.
     pub(in crate::pg) fn all(&self) -> &[ObjectChange] {
         &self.txn.changes
     }
 
-    /// Bytes that they take in a message at most.
+    /// Most bytes that they have in a message.
     pub(in crate::pg) fn bytes_max(&self) -> u64 {
         self.txn.bytes_max()
     }
@@ -45,7 +45,7 @@ impl Changes {
     /// The transaction of a write with this entry of the log, which is trimmed up to `trim_to` with it.
     ///
     /// # Panics
-    /// By the entry an object is modified, and there is no change of it: it would keep its old version.
+    /// If the entry says that an object is modified and there is no change of it: it would keep its old version.
     #[inline]
     pub(in crate::pg) fn into_transaction(
         self,
@@ -60,7 +60,7 @@ impl Changes {
             let object = txn.changes.last_mut().filter(|_| has_object);
             let object =
                 object.unwrap_or_else(|| panic!("pg {pg}: {} has a new version, and no change", entry.oid));
-            // Not in builds for release: it compares names.
+            // Not in release builds, since it compares names.
             debug_assert!(
                 is_only || object.oid == entry.oid,
                 "pg {pg}: {} gets the version {:?} of {}",

@@ -1,8 +1,7 @@
-//! Executes the operations of one request: reads at once, writes into a plan that the caller submits. The first failing
-//! operation ends the request with its errno, and then nothing is applied.
+//! Executes the operations of one request: reads at once, writes into a plan that the caller submits. The first operation that
+//! fails ends the request with its errno, and nothing is applied.
 //!
-//! Here are the operations on data that every client uses all the time; all others are `extra`'s, behind one call that
-//! these do not pass.
+//! This file has the common operations on data; all others are in `extra`, reached by one call that the common ones skip.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,7 +34,7 @@ pub(crate) struct Plan {
     pub changes: Changes,
     /// Its effect on the object, as the log records it.
     pub effect: LogOp,
-    /// A negative errno, or what the last operation tells ([`Told`]) if the client wants it.
+    /// A negative errno, or the last operation's result ([`Told`]) if the client wants it.
     pub result: i32,
     /// Version of the object before it.
     pub prior: Eversion,
@@ -48,11 +47,11 @@ pub(crate) struct Plan {
     pub extra: Option<Box<Extra>>,
 }
 
-/// Result and output of each operation; 0 and nothing of those that are not here. A plain read has one, and a plain write none.
+/// Result and output of each operation; missing ones are 0 and empty. A plain read has one, and a plain write none.
 pub(crate) type Outputs = SmallVec<[(i32, Payload); 1]>;
 
 impl Plan {
-    /// A request that fails.
+    /// The plan of a request that fails.
     pub(crate) fn failed(result: i32) -> Plan {
         Plan {
             changes: Changes::default(),
@@ -67,10 +66,10 @@ impl Plan {
     }
 }
 
-/// The object as the request has left it so far.
+/// The object as the request's operations so far have left it.
 pub(crate) struct ObjectState<'a> {
     pub(in crate::pg) oid: &'a Arc<ObjectId>,
-    /// As it was before.
+    /// The object before the request.
     pub(in crate::pg) was: Option<ObjectMeta>,
     pub(in crate::pg) exists: bool,
     pub(in crate::pg) size: u64,
@@ -81,13 +80,13 @@ pub(crate) struct ObjectState<'a> {
     pub(in crate::pg) xattrs: Xattrs,
     /// Bytes that `steps` write.
     written: u64,
-    /// Bytes that may still be brought into memory beside the request itself, of [`OUTPUT_BYTES_MAX`].
+    /// What is left of [`OUTPUT_BYTES_MAX`].
     pub(in crate::pg) left: u64,
-    /// State that only operations other than those here need.
+    /// State of the operations in `extra`.
     pub(crate) extra: Option<Box<Extra>>,
 }
 
-/// One of the operations that are executed here.
+/// Whether the operation is executed in this file.
 fn is_plain(code: u16) -> bool {
     matches!(
         code,
@@ -110,25 +109,25 @@ fn is_plain(code: u16) -> bool {
 fn plain_read(op: &ClientOp) -> Option<Extent> {
     let [read] = op.request.ops.as_slice() else { return None };
     let extent = read.extent();
-    // Without a length it may be more than the request was let in for.
+    // Without a length it may need more memory than the request was admitted for.
     let is_plain = read.code == ops::READ && (1..=OUTPUT_BYTES_MAX).contains(&extent.length);
     (is_plain && op.is_snapless).then_some(extent)
 }
 
-/// The outcome of a plain read of what is in memory: without a future. All other requests, and those that fail, go the long way.
+/// The outcome of a plain read of data in memory, without a future; `None` for all other requests, and those that fail.
 pub(in crate::pg) fn read_at_hand(objects: Objects<'_>, op: &ClientOp) -> Option<Outcome> {
     let Extent { offset, length, .. } = plain_read(op)?;
     let (user_version, data) = objects.read_at_hand(&op.oid, offset, length)?;
-    // Without any data it may be a whiteout.
+    // Without data the object may be a whiteout.
     (!data.is_empty()).then(|| read_done(user_version, data))
 }
 
-/// The outcome of a plain read of one block of the device, by a short way; `None` for all other requests.
+/// The outcome of a plain read of one block of the device, by a short path; `None` for all other requests.
 pub(in crate::pg) async fn read_block(objects: Objects<'_>, op: &ClientOp) -> Option<Outcome> {
     let Extent { offset, length, .. } = plain_read(op)?;
     match objects.read_block(&op.oid, offset, length).await? {
         Ok((user_version, data)) => Some(read_done(user_version, data)),
-        // Once it is healed the long way reads it again.
+        // After healing, the normal path reads it again.
         Err(error) => Box::pin(objects.heal(error, IfUnfound::Wait)).await.err().map(|unhealed| {
             let told = OpError::from(unhealed.error).report();
             let is_ok = op.request.ops.iter().any(|op| op.flags & flags::op::FAILOK != 0);
@@ -145,7 +144,8 @@ fn read_done(user_version: u64, data: Payload) -> Outcome {
     outcome
 }
 
-/// The plan of a request of plain writes to an object whose metadata is in memory, if none of them fails; as above.
+/// The plan of a request of plain writes to an object whose metadata is in memory; `None` for all other requests, and those that
+/// fail.
 #[inline]
 pub(in crate::pg) fn plan_at_hand(objects: Objects<'_>, op: &ClientOp) -> Option<Plan> {
     let ops = &op.request.ops;
@@ -156,7 +156,7 @@ pub(in crate::pg) fn plan_at_hand(objects: Objects<'_>, op: &ClientOp) -> Option
     }
     let meta = objects.stat_at_hand(&op.oid)?;
     if meta.as_ref().is_some_and(|meta| meta.xattrs.get(SNAPSET).is_some()) {
-        return None; // its clones must be told
+        return None; // its clones need work
     }
     let mut state = ObjectState::new(objects.osd, op, &op.oid, meta);
     for (request, input) in op.with_inputs() {
@@ -172,17 +172,17 @@ pub(in crate::pg) fn plan_at_hand(objects: Objects<'_>, op: &ClientOp) -> Option
     Some(plan)
 }
 
-/// Operations of one request after which others have their turn.
+/// Operations of one request after which other tasks run.
 const OPS_AT_ONCE: usize = 64;
 
-/// Lets others have their turn before the operation with this index, if so many were executed.
+/// Yields before the operation with this index, if enough were executed since the last time.
 async fn yield_between_ops(osd: &OsdShard, at: usize) {
     if at > 0 && at.is_multiple_of(OPS_AT_ONCE) {
         osd.shard.yield_now().await;
     }
 }
 
-/// Executes a request without writes. As in Ceph, no operation of it is executed if it calls a method that is unknown, or if there
+/// Executes a request without writes. As in Ceph, none of its operations is executed if it calls an unknown method, or if there
 /// is no object.
 pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome {
     let found = match refusal(osd, op) {
@@ -232,7 +232,7 @@ pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome
     outcome
 }
 
-/// Why nothing of a client's request is executed: it has no operations, or calls a method that is unknown.
+/// Why a client's request is refused as a whole: it has no operations, or calls an unknown method.
 fn refusal(osd: &OsdShard, op: &ClientOp) -> Result<(), OpError> {
     if op.request.ops.is_empty() {
         return Err(OpError::new(errno::EINVAL));
@@ -240,7 +240,8 @@ fn refusal(osd: &OsdShard, op: &ClientOp) -> Result<(), OpError> {
     cls::refusal(osd, op)
 }
 
-/// As in Ceph, such an operation that succeeds has the result of the one before it: the 1 of a comparison, or a method's number.
+/// Whether an operation that succeeds keeps the result of the one before it, as in Ceph: the 1 of a comparison, or a method's
+/// number.
 fn keeps_result(code: u16) -> bool {
     matches!(
         code,
@@ -298,7 +299,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
     if op.request.flags & flags::FULL_TRY != 0 && state.grows() && is_over_quota(osd, op) {
         return Ok(Box::new(Plan { outputs, ..Plan::failed(errno::EDQUOT) }));
     }
-    // As in Ceph, a request that changes nothing is answered like one that only reads.
+    // As in Ceph, a request that changes nothing is answered like a read.
     let is_told = returns_all(op) || state.steps.is_empty();
     if !is_told {
         outputs.iter_mut().for_each(|(_, output)| *output = Payload::new());
@@ -308,19 +309,19 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
         None => state.into_plan(outputs),
         Some(writing) => snaps::finish(pg, state, &writing, outputs)?,
     };
-    // It could be sent to no other member.
+    // No message to another member could carry it.
     if plan.changes.bytes_max() > TXN_BYTES_MAX {
         return Ok(Box::new(Plan::failed(errno::EMSGSIZE)));
     }
     Ok(Box::new(Plan { result: told, ..plan }))
 }
 
-/// An operation that gives an object that is there a new version, and a clone where it needs one, even if it changes nothing.
+/// Whether an operation gives an existing object a new version, and a clone if needed, even if it changes nothing.
 fn always_modifies(code: u16) -> bool {
     matches!(code, ops::SET_ALLOC_HINT | ops::TRUNCATE | ops::WRITE | ops::WRITE_FULL | ops::APPEND)
 }
 
-/// The pool holds as much as it may. Clients wait while it is so, but for those that want to know it (FULL_TRY).
+/// Whether the pool has reached its quota. Clients wait then, except those that ask for an error (FULL_TRY).
 fn is_over_quota(osd: &OsdShard, op: &ClientOp) -> bool {
     let view = osd.view();
     let pool = view.as_ref().and_then(|view| view.map().pool(op.oid.pool));
@@ -328,21 +329,21 @@ fn is_over_quota(osd: &OsdShard, op: &ClientOp) -> bool {
     !is_forced && pool.is_some_and(|pool| pool.flags & POOL_FULL_QUOTA != 0)
 }
 
-/// The answer of an operation that succeeded: 0 or a positive number, and its output.
+/// The result of a successful operation, 0 or a positive number, and its output.
 pub(crate) type Told = (i32, Payload);
 
-/// The same, if there is room left for the output.
+/// Charges the output to the request's limit; EMSGSIZE if it exceeds that.
 fn charge_output(left: &mut u64, told: Told) -> Result<Told, OpError> {
     *left = left.checked_sub(told.1.len() as u64).ok_or(OpError::new(errno::EMSGSIZE))?;
     Ok(told)
 }
 
-/// A write that wants what its operations tell, as one that only reads does.
+/// Whether a write returns its operations' results and outputs, as a read does (RETURNVEC).
 pub(in crate::pg) fn returns_all(op: &ClientOp) -> bool {
     op.request.flags & flags::RETURN_VEC != 0
 }
 
-/// The answer of one operation of a write, if it is not too long for a client that wants all of them.
+/// Checks that the output of a write's operation is not too long to return.
 fn bounded_output(op: &ClientOp, told: Told) -> Result<Told, OpError> {
     let is_too_long = returns_all(op) && told.1.len() > WRITE_OUTPUT_BYTES_MAX;
     if is_too_long { Err(OpError::new(errno::EOVERFLOW)) } else { Ok(told) }
@@ -363,7 +364,7 @@ async fn read_op(
             admit_read(objects.osd, client, op, meta.size).await;
             read_bytes(objects, oid, meta.size, op, left).await
         }
-        // On the heap: it is rarer, and waits more than once.
+        // Boxed: it is rare, and awaits more than once.
         ops::SPARSE_READ => Box::pin(sparse::read(objects, oid, found?.size, op, left)).await,
         ops::STAT => found.map(|m| stat_output(m.size, m.mtime)),
         ops::ASSERT_VER => assert_version(op, found?.user_version),
@@ -371,7 +372,7 @@ async fn read_op(
     }
 }
 
-/// Waits for room for a read up to the object's end, whose length nobody knew when the request was let in.
+/// Waits for memory for a read up to the object's end, whose length was not known at admission.
 async fn admit_read(osd: &OsdShard, client: &ClientOp, op: &OsdOp, size: u64) {
     let extent = op.extent();
     if extent.length == 0 && size.saturating_sub(extent.offset) > WHOLE_OBJECT_BYTES {
@@ -388,7 +389,7 @@ fn assert_version(op: &OsdOp, have: u64) -> Result<Payload, OpError> {
     }
 }
 
-/// The error of whoever wants another version of an object than it has.
+/// The error for a client that expects another version of the object.
 pub(in crate::pg) fn wrong_version(want: u64, have: u64) -> OpError {
     OpError::new(if want < have { errno::ERANGE } else { errno::EOVERFLOW })
 }
@@ -460,13 +461,13 @@ impl<'a> ObjectState<'a> {
         }
     }
 
-    /// The request is over: the next one sees what it has left.
+    /// Ends the request: the next one sees the resulting state.
     #[cfg(test)]
     pub(crate) fn end_request(&mut self) {
         self.was = self.exists.then(|| ObjectMeta { size: self.size, ..ObjectMeta::default() });
     }
 
-    /// It writes more than a transaction may carry, before all of it is in memory.
+    /// Whether it writes more than a transaction may carry; checked before all of it is in memory.
     pub(in crate::pg) fn is_too_long(&self) -> bool {
         let attr_bytes = self.extra.as_ref().map_or(0, |extra| extra.attr_bytes);
         self.written.saturating_add(attr_bytes) > TXN_BYTES_MAX
@@ -481,13 +482,12 @@ impl<'a> ObjectState<'a> {
         }
     }
 
-    /// There is an object more, or more bytes.
+    /// Whether it creates the object or makes it longer.
     fn grows(&self) -> bool {
         self.exists && self.was.as_ref().is_none_or(|was| self.size > was.size)
     }
 
-    /// A read among the writes of a request. Changes are in no store yet: after one, the size is told from memory, and
-    /// the data is the old one.
+    /// A read among the writes of a request. Changes are not in the store yet: the size follows them, the data is the old one.
     async fn read(&self, objects: Objects<'_>, client: &ClientOp, op: &OsdOp) -> Result<Payload, OpError> {
         let is_changed = !self.steps.is_empty();
         match op.code {
@@ -506,13 +506,13 @@ impl<'a> ObjectState<'a> {
         }
     }
 
-    /// Executes a plain write, whose input is this part of the request's data.
+    /// Executes a plain write whose input is this part of the request's data.
     fn apply_op(&mut self, client: &ClientOp, op: &OsdOp, input: Range<usize>) -> Result<(), OpError> {
         self.apply(op, client.data.slice(input.start, input.len()))
     }
 
-    /// The work that leaves the object as the request wants it.
-    #[inline(always)] // else the plan, which is long, is copied once more
+    /// The plan that leaves the object in this state.
+    #[inline(always)] // otherwise the long plan is copied once more
     pub(in crate::pg) fn into_plan(self, outputs: Outputs) -> Plan {
         let ObjectState { oid, was, exists, size, steps, extra, .. } = self;
         let effect = match exists {
@@ -541,7 +541,7 @@ impl<'a> ObjectState<'a> {
                 self.truncate(data.len() as u64);
                 self.write(0, data)
             }
-            // Nothing is made by truncating what does not exist, whatever the size, as in Ceph.
+            // As in Ceph, truncating an object that does not exist creates nothing, whatever the size.
             ops::TRUNCATE if !self.exists => Ok(()),
             ops::TRUNCATE => {
                 self.resize(range_end(extent.offset, 0)?);
@@ -554,7 +554,7 @@ impl<'a> ObjectState<'a> {
                 Ok(())
             }
             ops::CREATE if self.exists && op.flags & flags::op::EXCL != 0 => Err(OpError::new(errno::EEXIST)),
-            // Also of one that is there: `rados touch` sets its time.
+            // Also for an existing object: `rados touch` sets its time.
             ops::CREATE => {
                 self.steps.push(Step::Touch);
                 self.exists = true;
@@ -591,7 +591,7 @@ impl<'a> ObjectState<'a> {
         }
     }
 
-    /// Makes it this long: cuts it off, or lets it end in a hole.
+    /// Truncates the object, or extends it with a hole.
     pub(crate) fn resize(&mut self, size: u64) {
         if self.size != size {
             self.steps.push(Step::Truncate { size });
@@ -599,7 +599,7 @@ impl<'a> ObjectState<'a> {
         }
     }
 
-    /// Zeros that reach the object's end cut it off there, as in Ceph; beyond the end they change nothing.
+    /// As in Ceph, zeros that reach the object's end truncate it; beyond the end they change nothing.
     fn zero(&mut self, off: u64, len: u64) -> Result<(), OpError> {
         let end = range_end(off, len)?;
         if !self.exists || len == 0 || off >= self.size {
@@ -627,7 +627,7 @@ impl<'a> ObjectState<'a> {
         self.write_unlimited(off, data)
     }
 
-    /// Writes as much as one request may; a client's own operation may only write [`WRITE_BYTES_MAX`].
+    /// Writes up to a request's limit; [`write`](Self::write) also checks that of one operation, [`WRITE_BYTES_MAX`].
     pub(in crate::pg) fn write_unlimited(&mut self, off: u64, data: Payload) -> Result<(), OpError> {
         let len = data.len() as u64;
         self.written = self.written.saturating_add(len);
@@ -636,7 +636,7 @@ impl<'a> ObjectState<'a> {
         }
         let end = range_end(off, len)?;
         if len == 0 {
-            // As in Ceph, an empty write behind the end makes the object longer.
+            // As in Ceph, an empty write beyond the end makes the object longer.
             self.touch();
             self.resize(self.size.max(off));
             return Ok(());
@@ -648,7 +648,7 @@ impl<'a> ObjectState<'a> {
     }
 }
 
-/// The end of a range that an object may have. As in Ceph, not even an empty range begins at the largest size.
+/// The end of a range; EFBIG if it exceeds the largest object. As in Ceph, not even an empty range may begin at the largest size.
 fn range_end(off: u64, len: u64) -> Result<u64, OpError> {
     let end = off.checked_add(len).filter(|end| off < OBJECT_BYTES_MAX && *end <= OBJECT_BYTES_MAX);
     end.ok_or(OpError::new(errno::EFBIG))

@@ -1,5 +1,5 @@
-//! PGNLS: the objects of one PG in Ceph's order (PROTOCOL.md of the wire crate, §6); PGNLS_FILTER: those of them that have
-//! an xattr of some value.
+//! PGNLS: the objects of one PG in Ceph's order (PROTOCOL.md of the wire crate, §6); PGNLS_FILTER: only those with an xattr of a
+//! given value.
 
 use carmine_reactor::Payload;
 use carmine_types::{ObjectId, SNAP_HEAD, errno};
@@ -17,7 +17,7 @@ use crate::shard::OsdShard;
 
 /// Most objects in one answer, whatever the client asks for.
 const ENTRIES_MAX: u64 = 4096;
-/// The bytes that an object takes in an answer beside its name.
+/// Bytes of an object in an answer besides its name.
 const ENTRY_BYTES: usize = 12;
 
 /// Answers a request that is one listing operation.
@@ -26,7 +26,7 @@ pub(crate) async fn execute(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome {
         return pg.list_inconsistent(op);
     }
     match op.request.ops.first().map(|request| request.code) {
-        // Which objects were used is kept for caches only: nothing is known.
+        // Hit sets exist only for cache tiers: there are none.
         Some(ops::HIT_SET_LS) => {
             let outputs = smallvec![(0, Payload::from(0u32.to_le_bytes().to_vec()))];
             return Outcome { outputs, ..Outcome::default() };
@@ -71,7 +71,7 @@ async fn page(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<(i32, PgNlsReply
     })
 }
 
-/// The filter, if there is one, and where to go on.
+/// The filter, if there is one, and where to continue.
 fn decode_request(request: &OsdOp, input: &[u8]) -> Result<(Option<Filter>, HObject), OpError> {
     let mut d = Decoder::new(input, "input of a listing");
     let filter = match request.code {
@@ -85,13 +85,13 @@ fn decode_request(request: &OsdOp, input: &[u8]) -> Result<(Option<Filter>, HObj
 
 /// Objects whose xattr has this value: the only filters that come with Ceph.
 struct Filter {
-    /// As the store knows it; empty: none, which is empty.
+    /// Its name in the store; empty: no xattr, whose value counts as empty.
     xattr: Vec<u8>,
     value: Vec<u8>,
 }
 
 impl Filter {
-    /// Behind the name of a class and a method, which say nothing, are the filter's name and what that one takes.
+    /// The names of a class and a method come first and are ignored; then the filter's name and its arguments.
     fn decode(d: &mut Decoder<'_>) -> Result<Filter, OpError> {
         let mut word = || d.blob().map(<[u8]>::to_vec).map_err(|_| OpError::new(errno::EINVAL));
         let (_, _, name) = (word()?, word()?, word()?);
@@ -112,7 +112,7 @@ impl Filter {
     }
 }
 
-/// How many of the objects an answer may tell of: at least one, and as many as the request was counted for.
+/// How many of the objects fit in an answer: at least one, and as many as the request was admitted for.
 fn fitting(found: &[ObjectId]) -> usize {
     let mut bytes = 0;
     let fits = found.iter().take_while(|oid| {
@@ -126,7 +126,7 @@ fn wanted_namespace(op: &ClientOp, object: &ObjectId) -> bool {
     object.snap == SNAP_HEAD && (op.oid.nspace.as_ref() == ALL_NAMESPACES || op.oid.nspace == object.nspace)
 }
 
-/// The first possible object of the next PG in the order of reversed hashes; behind all objects after the last PG.
+/// The first possible object of the next PG in the order of reversed hashes; after the last PG, the end of all objects.
 fn after(pg: &Pg) -> HObject {
     let bits = pg.peer.bits().min(32);
     let first = u64::from(pg.id.pgid.ps.reverse_bits()) & !(u64::from(u32::MAX) >> bits);

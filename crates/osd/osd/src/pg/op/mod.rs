@@ -1,9 +1,9 @@
-//! What clients ask of a PG. `write` shows the whole path of a write, and `read` that of everything else.
+//! Clients' operations on a PG. `write` shows the whole path of a write, and `read` that of everything else.
 //!
 //! - `pipeline`: all operations that are not answered, and the queue of each object (`object`).
 //! - `exec`: executes a request, and turns one that writes into a plan. `sparse`, `list`: sparse reads, and listings of the PG.
-//! - `extra`, `snaps`: attributes, class methods, watches, and snapshots, which plain reads and writes never pass.
-//! - `usage`, `served`: how many objects the PG has, and what its clients were answered.
+//! - `extra`, `snaps`: attributes, class methods, watches, and snapshots, which plain reads and writes never touch.
+//! - `usage`, `served`: the number of objects in the PG, and the operations answered.
 
 mod changes;
 pub(crate) mod exec;
@@ -35,11 +35,11 @@ pub(crate) struct ClientOps {
     pipeline: Pipeline,
     /// The number and the size of its objects (primary).
     usage: RefCell<Usage>,
-    /// What its clients were answered (primary).
+    /// Counts of answered operations (primary).
     served: Served,
     /// The watchers of its objects (primary).
     watched: Watched,
-    /// The snapshots that it knows of.
+    /// The snapshots of its pool.
     snaps: Snaps,
 }
 
@@ -64,7 +64,7 @@ impl ClientOps {
         self.usage.borrow()
     }
 
-    /// What the PG's clients were answered (primary).
+    /// Counts of answered operations (primary).
     pub(in crate::pg) fn served(&self) -> &Served {
         &self.served
     }
@@ -74,12 +74,12 @@ impl ClientOps {
         &self.watched
     }
 
-    /// The snapshots that the PG knows of.
+    /// The snapshots of the PG's pool.
     pub(in crate::pg) fn snaps(&self) -> &Snaps {
         &self.snaps
     }
 
-    /// Another OSD leads: the clients go to the new primary, which knows who watches.
+    /// Another OSD leads: clients go to the new primary, which learns the watchers from the objects.
     pub(in crate::pg) fn forget_clients(&self) {
         self.watched.forget();
         self.usage.borrow_mut().reset();

@@ -1,4 +1,4 @@
-//! The place of a write in the log: its version, its entry, and how far the log is trimmed with it. Nothing here changes anything.
+//! The place of a write in the log: its version, its entry, and how far the log is trimmed with it. Pure functions.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::config::LogLimits;
 use crate::op::ClientOp;
 use crate::pg::peer::log::PgLog;
 
-/// The end of the log, where the next write goes.
+/// The end of the log, where the next write is appended.
 pub(super) struct LogEnd<'a> {
     pub(super) log: &'a PgLog,
     pub(super) limits: LogLimits,
@@ -33,7 +33,7 @@ impl LogEnd<'_> {
     /// The place of this write, which modifies its object at `mtime`.
     ///
     /// # Panics
-    /// The log would be trimmed beyond what all members have.
+    /// If the log would be trimmed beyond what all members have.
     #[inline]
     pub(super) fn number(&self, op: &ClientOp, plan: &Plan, mtime: UTime) -> Numbered {
         let version = self.next_version();
@@ -70,17 +70,17 @@ impl LogEnd<'_> {
 
 /// The object's version after the write, as clients see it.
 fn user_version(op: &ClientOp, plan: &Plan, version: Eversion) -> u64 {
-    // A watch changes nothing that clients see.
+    // Watches change nothing that clients see.
     let is_unseen = plan.effect == LogOp::Error || (plan.extra.is_some() && op.only_watches());
     match is_unseen {
-        // As in Ceph, whoever finds no object is told that the next version will be a later one.
+        // As in Ceph, a client that finds no object learns that the next version will be a later one.
         true if plan.result == errno::ENOENT => version.version - 1,
         true => plan.user_version,
         false => version.version,
     }
 }
 
-/// Results and outputs of a write, for the log; `None` if they tell nothing.
+/// Results and outputs of a write, for the log; `None` if all are empty.
 #[cold]
 fn returned(outputs: &Outputs) -> Option<Arc<Returned>> {
     let tells = |(result, output): &(i32, Payload)| {

@@ -1,10 +1,10 @@
 //! Order of execution, object by object.
 //!
-//! Operations on one object start in the order they came. Writes run alone until they are submitted to the store; then the
-//! next one may start, so that many uncommitted writes to one object are on their way together. Reads run side by side, but
-//! not before everything submitted earlier is committed: they see what can no longer be taken back. While reads run no write
-//! starts, for the store shows submitted bytes at once. While the PG has as many writes in flight as it may have, no write
-//! starts either: objects whose next one lacks nothing but that room stand in line for it.
+//! Operations on one object start in the order they came. Writes run alone until they are submitted to the store; then the next
+//! one may start, so that many uncommitted writes to one object are in flight together. Reads run concurrently, but only after
+//! everything submitted earlier is committed: they never see changes that may be lost. While reads run no write starts, because
+//! the store shows submitted bytes at once. While the PG has its maximum of writes in flight, no write starts either: objects
+//! whose next write waits only for that queue up.
 
 use std::collections::hash_map::{Entry, OccupiedEntry};
 use std::collections::{HashMap, VecDeque};
@@ -16,18 +16,18 @@ use smallvec::SmallVec;
 
 /// An entry of an object's queue: a handle, cheap to clone.
 pub(crate) trait Queued: Clone {
-    /// It changes the object.
+    /// Whether it changes the object.
     fn is_write(&self) -> bool;
-    /// It is the same operation.
+    /// Whether it is the same operation.
     fn is_same(&self, other: &Self) -> bool;
 }
 
-/// The objects of a PG on which something is waiting, running or uncommitted.
+/// The objects of a PG with waiting, running or uncommitted operations.
 pub(crate) struct Objects<T> {
     busy: HashMap<Arc<ObjectId>, Busy<T>, FixedState>,
-    /// Operations that wait, on all of them.
+    /// Number of waiting operations, on all objects.
     waiting: usize,
-    /// Objects whose next write waits only for room, the first of them first.
+    /// Objects whose next write waits only for room, in order of arrival.
     starved: VecDeque<Arc<ObjectId>>,
 }
 
@@ -41,7 +41,7 @@ struct Busy<T> {
     submitted: u64,
     /// Writes wait until it is [released](Objects::release).
     is_held: bool,
-    /// It stands in the line of those that wait for room.
+    /// Set while it is in `starved`.
     is_starved: bool,
 }
 
@@ -53,7 +53,7 @@ impl<T> Default for Busy<T> {
 }
 
 impl<T: Queued> Busy<T> {
-    /// An operation that is next on its object may start. `committed`: see [`Objects::next`].
+    /// Whether the object's next operation may start. `committed`: see [`Objects::next`].
     fn may_start(&self, op: &T, committed: u64) -> bool {
         if op.is_write() {
             self.running.is_empty() && !self.is_held
@@ -70,9 +70,9 @@ impl<T> Default for Objects<T> {
 }
 
 impl<T: Queued> Objects<T> {
-    /// An operation comes: true if it starts at once, or else it waits behind all others of its object. If nothing was known
-    /// of the object, nothing is now: before any other comes, it [waits](Self::wait), or [finishes](Self::finish). `has_room`
-    /// as in [`Self::next`].
+    /// Adds an operation: true if it starts at once, otherwise it is queued after all others of its object. An operation that
+    /// starts on an idle object gets no entry yet: before another one arrives, it must [wait](Self::wait) or
+    /// [finish](Self::finish). `has_room` as in [`Self::next`].
     pub(crate) fn enter(&mut self, oid: &Arc<ObjectId>, op: &T, committed: u64, has_room: bool) -> bool {
         let lacks_room = !has_room && op.is_write();
         let Some(busy) = self.busy.get_mut(oid) else {
@@ -95,8 +95,8 @@ impl<T: Queued> Objects<T> {
         false
     }
 
-    /// A request comes that is here already, in an earlier sending (`is_earlier`): the new one takes the place of one that waits,
-    /// which is returned, or is the next after one that runs. `None`: it is not here.
+    /// Adds a request that was sent before (`is_earlier`): it replaces a waiting one, which is returned, or becomes the next one
+    /// after a running one. `None`: no earlier one is queued.
     #[cold]
     pub(crate) fn enter_again(
         &mut self,
@@ -116,7 +116,7 @@ impl<T: Queued> Objects<T> {
         Some(None)
     }
 
-    /// Takes the object's next operation out of its queue, if it is such a one.
+    /// Removes the object's next operation from its queue, if `is_such` holds for it.
     pub(crate) fn take_next(&mut self, oid: &Arc<ObjectId>, is_such: impl Fn(&T) -> bool) -> Option<T> {
         if self.waiting == 0 {
             return None;
@@ -127,7 +127,7 @@ impl<T: Queued> Objects<T> {
         Some(taken)
     }
 
-    /// The first write that waits on an object waits only for room.
+    /// Notes that an object's next write waits only for room.
     #[cold]
     fn starve(&mut self, oid: &Arc<ObjectId>, op: &T) {
         let busy = self.busy.entry(Arc::clone(oid)).or_default();
@@ -138,7 +138,7 @@ impl<T: Queued> Objects<T> {
         }
     }
 
-    /// A started operation has to wait: it counts as running.
+    /// A started operation has to wait: it is registered as running.
     pub(crate) fn wait(&mut self, oid: &Arc<ObjectId>, op: &T) {
         let busy = self.busy.entry(Arc::clone(oid)).or_default();
         if !busy.running.iter().any(|running| running.is_same(op)) {
@@ -169,7 +169,7 @@ impl<T: Queued> Objects<T> {
         Some(op)
     }
 
-    /// The object that has waited longest for room: it leaves the line.
+    /// Removes and returns the object that has waited longest for room.
     pub(crate) fn next_starved(&mut self) -> Option<Arc<ObjectId>> {
         let oid = self.starved.pop_front()?;
         if let Some(busy) = self.busy.get_mut(&oid) {
@@ -178,15 +178,15 @@ impl<T: Queued> Objects<T> {
         Some(oid)
     }
 
-    /// An object waits for room.
+    /// Whether any object waits for room.
     pub(crate) fn is_starved(&self) -> bool {
         !self.starved.is_empty()
     }
 
-    /// An operation has finished; a write that was submitted and is not committed, with its version number.
+    /// An operation has finished; `submitted` is the version number of a write that is not committed yet.
     pub(crate) fn finish(&mut self, oid: &Arc<ObjectId>, op: &T, submitted: Option<u64>) {
         if self.busy.is_empty() && submitted.is_none() {
-            return; // it never waited
+            return; // it was never registered
         }
         match self.busy.entry(Arc::clone(oid)) {
             Entry::Occupied(mut found) => {
@@ -216,27 +216,27 @@ impl<T: Queued> Objects<T> {
         forget_if_idle(found);
     }
 
-    /// From now on no write of the object starts, until it is [released](Self::release); reads do.
+    /// Holds an object: no write of it starts until it is [released](Self::release); reads do.
     pub(crate) fn hold(&mut self, oid: &Arc<ObjectId>) {
         self.busy.entry(Arc::clone(oid)).or_default().is_held = true;
     }
 
-    /// A write of the object has started, and is not submitted.
+    /// Whether a write of the object has started and is not submitted.
     pub(crate) fn is_writing(&self, oid: &ObjectId) -> bool {
         self.busy.get(oid).is_some_and(|busy| busy.running.iter().any(Queued::is_write))
     }
 
-    /// Writes of the object wait until it is released.
+    /// Whether the object is held.
     pub(crate) fn is_held(&self, oid: &ObjectId) -> bool {
         self.busy.get(oid).is_some_and(|busy| busy.is_held)
     }
 
-    /// No write of the object runs, and all are committed.
+    /// Whether no write of the object runs and all are committed.
     pub(crate) fn is_quiet(&self, oid: &ObjectId, committed: u64) -> bool {
         !self.is_writing(oid) && self.busy.get(oid).is_none_or(|busy| busy.submitted <= committed)
     }
 
-    /// The writes of an object that was held may start.
+    /// Releases a held object: its writes may start.
     pub(crate) fn release(&mut self, oid: &Arc<ObjectId>) {
         if let Entry::Occupied(mut found) = self.busy.entry(Arc::clone(oid)) {
             found.get_mut().is_held = false;
@@ -244,11 +244,11 @@ impl<T: Queued> Objects<T> {
         }
     }
 
-    /// Takes everything that runs or waits, in an order that keeps that of every object.
+    /// Removes everything that runs or waits, in an order that keeps that of each object.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
         self.waiting = 0;
         self.starved.clear();
-        // Sorted, so that the order does not hang on the hash table.
+        // Sorted, so that the order does not depend on the hash table.
         let mut all: Vec<_> = std::mem::take(&mut self.busy).into_iter().collect();
         all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         all.into_iter().flat_map(|(_, busy)| busy.running.into_iter().chain(busy.queue))
@@ -259,7 +259,7 @@ impl<T: Queued> Objects<T> {
         self.busy.values().flat_map(|busy| busy.running.iter().chain(&busy.queue))
     }
 
-    /// Number of such objects.
+    /// Number of objects in use.
     pub(crate) fn len(&self) -> usize {
         self.busy.len()
     }
@@ -473,7 +473,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, the rules hold, and all is forgotten at the end.
+        /// Whatever happens, the rules hold, and no entry is left at the end.
         #[test]
         fn every_schedule_keeps_the_rules(
             arrivals in prop::collection::vec(any::<(bool, u8, u8)>(), 1..20),

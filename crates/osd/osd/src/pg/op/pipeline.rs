@@ -17,18 +17,18 @@ use crate::op::{ClientOp, Outcome, Stage};
 /// The operations of a PG.
 pub(in crate::pg) struct Pipeline {
     pg: SpgId,
-    /// Wait until the PG is active.
+    /// Operations that wait until the PG is active.
     waiting: RefCell<VecDeque<Rc<ClientOp>>>,
     objects: RefCell<Objects<Rc<ClientOp>>>,
-    /// Writes not yet durable everywhere, oldest first; their version numbers have no gaps (primary).
+    /// Writes that are not durable everywhere, oldest first; their version numbers have no gaps (primary).
     in_flight: RefCell<VecDeque<Write>>,
-    /// So many writes may be in flight: the log keeps all of them, and is no longer than it may be.
+    /// Most writes in flight: few enough that the log keeps all of them within its limit.
     in_flight_max: usize,
     /// Planned writes that wait for room in flight, …
     planned: RefCell<VecDeque<oneshot::Sender<()>>>,
-    /// … and those of them that were given it and have not gone on yet.
+    /// … and the number of those that were granted it and have not resumed yet.
     promised: Cell<usize>,
-    /// Answers are being given.
+    /// Set while answers are being sent.
     settling: Cell<bool>,
 }
 
@@ -38,11 +38,11 @@ pub(in crate::pg) struct Write {
     pub(in crate::pg) op: Rc<ClientOp>,
     /// Its answer.
     pub(in crate::pg) outcome: Outcome,
-    /// Given to the store at this time.
+    /// When it was submitted to the store.
     pub(in crate::pg) submitted_ns: u64,
-    /// Durable here since this time; 0: not yet.
+    /// When it became durable here; 0: not yet.
     pub(in crate::pg) local_ns: u64,
-    /// Requests that are answered when this write is durable everywhere: resends of it, and others whose answer tells of it.
+    /// Requests answered when this write is durable everywhere: resends of it, and others whose answers depend on it.
     pub(in crate::pg) followers: Vec<(Rc<ClientOp>, Outcome)>,
 }
 
@@ -53,7 +53,7 @@ impl Write {
 }
 
 impl Pipeline {
-    /// With so many writes in flight at the most.
+    /// A pipeline with at most `in_flight_max` writes in flight.
     pub(in crate::pg) fn new(pg: SpgId, in_flight_max: usize) -> Pipeline {
         Pipeline {
             pg,
@@ -67,9 +67,9 @@ impl Pipeline {
         }
     }
 
-    /// Keeps an operation until the PG is active; gives it back if there are too many. A client sends its operations
-    /// again in a new interval, and believes the answer to the last sending only: that one takes the place of the one
-    /// before it, and otherwise goes before what its client sent after it.
+    /// Keeps an operation until the PG is active; returns it if too many wait. A client resends its operations in a new interval,
+    /// and accepts only the answer to the last one sent: a resend replaces the earlier one, or else is put before what its client
+    /// sent after it.
     pub(in crate::pg) fn wait(&self, op: Rc<ClientOp>) -> Option<Rc<ClientOp>> {
         let mut waiting = self.waiting.borrow_mut();
         let id = op.reqid;
@@ -80,7 +80,7 @@ impl Pipeline {
         if again && let Some(same) = waiting.iter_mut().find(|w| w.reqid == id) {
             let replaced = keep_newer(same, op);
             drop(waiting);
-            replaced.abandon(); // gives its room back, which may wake its connection
+            replaced.abandon(); // releases its budget, which may wake its connection
             return None;
         }
         let at = if again { waiting.iter().position(is_after) } else { None };
@@ -97,7 +97,7 @@ impl Pipeline {
         self.waiting.borrow_mut().pop_front()
     }
 
-    /// Of the operations that wait for the PG these come first, in their order.
+    /// Moves these of the operations that wait for the PG to the front, keeping their order.
     pub(in crate::pg) fn put_first(&self, is_such: impl Fn(&ClientOp) -> bool) {
         let (mut first, rest): (VecDeque<_>, VecDeque<_>) =
             self.waiting.take().into_iter().partition(|op| is_such(op));
@@ -105,12 +105,12 @@ impl Pipeline {
         *self.waiting.borrow_mut() = first;
     }
 
-    /// Takes out what waits for the PG.
+    /// Removes the operations that wait for the PG.
     pub(in crate::pg) fn take_waiting(&self) -> VecDeque<Rc<ClientOp>> {
         self.waiting.take()
     }
 
-    /// Forgets the waiting operations of a client that is gone: it sends them again if it comes back.
+    /// Drops the waiting operations of a disconnected client, which resends them if it comes back.
     pub(in crate::pg) fn forget(&self, is_gone: impl Fn(&ClientOp) -> bool) {
         let (gone, left): (VecDeque<_>, VecDeque<_>) =
             self.waiting.take().into_iter().partition(|op| is_gone(op));
@@ -118,9 +118,9 @@ impl Pipeline {
         gone.iter().for_each(|op| op.abandon());
     }
 
-    /// All operations wait for the PG again, in the order in which they have to be started over. Of a request that is here more
-    /// than once the last sending is kept, where the first one was: the others have no reader, and one that is executed long
-    /// after it would not be found in the log any more.
+    /// Lets all operations wait for the PG again, in the order in which they have to be started over. Of a request that was sent
+    /// several times, the last one is kept, in the place of the first: nobody reads the answers to the others, and one executed
+    /// much later might not be found in the log any more.
     pub(in crate::pg) fn start_over(&self) {
         let mut ops = VecDeque::new();
         for Write { op, followers, .. } in self.in_flight.take() {
@@ -151,8 +151,8 @@ impl Pipeline {
         replaced.iter().for_each(|op| op.abandon());
     }
 
-    /// An operation comes: true if it may run at once, or else it is queued behind others of its object, or until there is
-    /// room. `committed` as in [`Self::next`].
+    /// Adds an operation: true if it may run at once, otherwise it is queued after others of its object, or until there is room.
+    /// `committed` as in [`Self::next`].
     pub(in crate::pg) fn enter(&self, op: &Rc<ClientOp>, committed: u64) -> bool {
         if op.request.retry_attempt > 0 {
             let here = self.objects.borrow_mut().enter_again(&op.oid, op, |other| is_older(other, op));
@@ -170,26 +170,27 @@ impl Pipeline {
         starts
     }
 
-    /// One more write may be submitted.
+    /// Whether one more write may be submitted.
     pub(in crate::pg) fn has_room(&self) -> bool {
         let in_flight = self.in_flight.borrow().len() + self.promised.get();
         in_flight < self.in_flight_max || is_mutated("trim_uncommitted")
     }
 
-    /// Waits until a planned write may be submitted, which has to happen at once, or be [given up](Self::claim_room) if it does
-    /// not. Planned writes come before those that are queued: they hold what they read. False: all operations were started over.
+    /// Waits until a planned write may be submitted. The caller must then submit it at once, or [give the room
+    /// up](Self::claim_room). Planned writes come before queued ones, because they hold what they read. False: all operations
+    /// were started over.
     pub(in crate::pg) async fn room(&self) -> bool {
         let (tell, told) = oneshot::channel();
         self.planned.borrow_mut().push_back(tell);
         told.await.is_ok()
     }
 
-    /// The room that was waited for is taken, or given up.
+    /// The granted room is used, or given up.
     pub(in crate::pg) fn claim_room(&self) {
         self.promised.set(self.promised.get().saturating_sub(1));
     }
 
-    /// Gives room to those that wait for it; an object whose next write may start now.
+    /// Grants room to those that wait for it; returns an object whose next write may start now.
     pub(in crate::pg) fn use_room(&self) -> Option<Arc<ObjectId>> {
         let mut objects = self.objects.borrow_mut();
         let mut planned = self.planned.borrow_mut();
@@ -206,7 +207,7 @@ impl Pipeline {
         if self.has_room() { objects.next_starved() } else { None }
     }
 
-    /// A running operation has to wait: others of its object are queued behind it.
+    /// A running operation has to wait: later ones of its object are queued after it.
     pub(in crate::pg) fn suspend(&self, op: &Rc<ClientOp>) {
         self.objects.borrow_mut().wait(&op.oid, op);
     }
@@ -218,41 +219,41 @@ impl Pipeline {
         self.objects.borrow_mut().next(oid, committed, has_room)
     }
 
-    /// An operation has left its object's queue without a change.
+    /// Removes an operation that changed nothing from its object's queue.
     pub(in crate::pg) fn leave(&self, op: &Rc<ClientOp>) {
         self.objects.borrow_mut().finish(&op.oid, op, None);
     }
 
-    /// Writes of these objects wait from now on.
+    /// Holds these objects: their writes wait.
     pub(in crate::pg) fn hold(&self, oids: &[Arc<ObjectId>]) {
         let mut objects = self.objects.borrow_mut();
         oids.iter().for_each(|oid| objects.hold(oid));
     }
 
-    /// A write of one of these objects has begun, and is not submitted.
+    /// Whether a write of one of these objects has begun and is not submitted.
     pub(in crate::pg) fn is_writing(&self, oids: &[Arc<ObjectId>]) -> bool {
         let objects = self.objects.borrow();
         oids.iter().any(|oid| objects.is_writing(oid))
     }
 
-    /// Nothing changes this object: its writes wait, none runs, and all are committed.
+    /// Whether the object is held, no write of it runs, and all are committed.
     pub(in crate::pg) fn is_still(&self, oid: &ObjectId, committed: u64) -> bool {
         let objects = self.objects.borrow();
         objects.is_held(oid) && objects.is_quiet(oid, committed)
     }
 
-    /// No write of this object runs, and all are committed.
+    /// Whether no write of this object runs and all are committed.
     pub(in crate::pg) fn is_quiet(&self, oid: &ObjectId, committed: u64) -> bool {
         self.objects.borrow().is_quiet(oid, committed)
     }
 
-    /// Writes of these objects wait no longer.
+    /// Releases these objects: their writes may start.
     pub(in crate::pg) fn release(&self, oids: &[Arc<ObjectId>]) {
         let mut objects = self.objects.borrow_mut();
         oids.iter().for_each(|oid| objects.release(oid));
     }
 
-    /// A write was submitted, and is answered when it is committed.
+    /// Adds a submitted write, which is answered when it is committed.
     pub(in crate::pg) fn submitted(&self, write: Write) {
         let version = write.version.version;
         write.op.enters(Stage::Store { version });
@@ -269,8 +270,8 @@ impl Pipeline {
         in_flight.push_back(write);
     }
 
-    /// A write left its object's queue with this version number: the next one may run, and reads when it is committed. A later
-    /// sending of it that came meanwhile.
+    /// Removes a submitted write, with this version number, from its object's queue: the next write may run, and reads once it is
+    /// committed. Returns a resend of it that arrived meanwhile.
     pub(in crate::pg) fn leave_submitted(
         &self,
         op: &Rc<ClientOp>,
@@ -283,7 +284,7 @@ impl Pipeline {
         again
     }
 
-    /// Answers a request together with the write of this version number; gives it back if that is not in flight.
+    /// Answers a request together with the write of this version number; returns it if that is not in flight.
     pub(in crate::pg) fn attach(
         &self,
         version: u64,
@@ -301,7 +302,7 @@ impl Pipeline {
         }
     }
 
-    /// Writes with these version numbers are durable here since now.
+    /// Notes that writes with these version numbers became durable here now.
     pub(in crate::pg) fn durable(&self, versions: std::ops::RangeInclusive<u64>, now_ns: u64) {
         let mut in_flight = self.in_flight.borrow_mut();
         for version in versions {
@@ -312,7 +313,7 @@ impl Pipeline {
         }
     }
 
-    /// Takes the oldest write in flight, if everything up to it is durable everywhere.
+    /// Removes and returns the oldest write in flight, if everything up to it is durable everywhere.
     pub(in crate::pg) fn committed(&self, committed: u64) -> Option<Write> {
         let is_committed = |write: &mut Write| write.version.version <= committed;
         let mut in_flight = self.in_flight.borrow_mut();
@@ -329,7 +330,7 @@ impl Pipeline {
         Some(write)
     }
 
-    /// Begins to give answers, unless somebody does.
+    /// Begins to send answers; false if that is under way.
     pub(in crate::pg) fn begin_settling(&self) -> bool {
         !self.settling.replace(true)
     }
@@ -351,12 +352,12 @@ impl Pipeline {
     }
 }
 
-/// It is an earlier sending of the same request.
+/// Whether `op` is the same request as `than`, sent earlier.
 fn is_older(op: &ClientOp, than: &ClientOp) -> bool {
     op.reqid == than.reqid && op.request.retry_attempt < than.request.retry_attempt
 }
 
-/// Keeps the last sending of a request; the other one.
+/// Keeps the later of two sendings of a request; returns the other.
 fn keep_newer(kept: &mut Rc<ClientOp>, op: Rc<ClientOp>) -> Rc<ClientOp> {
     if is_older(kept, &op) { std::mem::replace(kept, op) } else { op }
 }

@@ -21,11 +21,11 @@ impl Pg {
             Some(outcome) => outcome,
             None => Box::pin(exec::read_only(&osd, &self, &op)).await,
         };
-        // In a new interval the operation was started over, or dropped: this run of it counts no longer.
+        // In a new interval the operation was started over, or dropped: this run is obsolete.
         if self.peer.is_past(generation) {
             return op.release_more();
         }
-        // What it does besides reading must not come late either.
+        // Its effects besides reading must not come late either.
         if self.comes_too_late(&osd, &op) {
             return;
         }
@@ -38,7 +38,7 @@ impl Pg {
         }
     }
 
-    /// Lists the PG. Changes that are not durable everywhere may not be shown: the listing waits until all are.
+    /// Lists the PG. Changes that are not durable everywhere may not be visible: the listing waits until all are.
     pub(in crate::pg) fn list(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
         let task = Rc::clone(self).run_list(Rc::clone(osd), op, self.peer.generation());
         osd.shard.spawn(Group::Client, "pg-list", task);
@@ -55,7 +55,7 @@ impl Pg {
         match outcome.filter(|_| !self.peer.is_past(generation)) {
             _ if self.comes_too_late(&osd, &op) => {}
             Some(outcome) => self.finish_read(&osd, &op, outcome),
-            // It stands in no queue, so nobody else starts it over.
+            // It is in no queue, so nothing else starts it over.
             None => self.handle_op(&osd, op),
         }
     }
@@ -63,7 +63,7 @@ impl Pg {
     /// Answers an operation that changed nothing.
     pub(in crate::pg) fn finish_read(&self, osd: &OsdShard, op: &ClientOp, outcome: Outcome) {
         let (bytes, error, done) = (outcome.bytes(), outcome.result < 0, osd.shard.stamp_ns());
-        // Not in builds for release: the path of a read is the shortest of all.
+        // Not in release builds: a read's path is the shortest of all.
         debug_assert!(
             error || self.peer.leases().covered(op.arrived_ns),
             "pg {}: {} is read outside of a lease",

@@ -1,10 +1,10 @@
-//! The operations of clients that a PG has answered since this OSD leads it.
+//! Counts of the clients' operations answered since this OSD leads the PG.
 
 use std::cell::Cell;
 
 use carmine_wire::pg_stat::ObjectStatSum;
 
-/// Operations that ended without an error, and the bytes that they moved.
+/// Successful operations, and the bytes that they moved.
 #[derive(Default)]
 pub(crate) struct Served {
     reads: Cell<u64>,
@@ -14,19 +14,19 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// A request was answered, with so many bytes.
+    /// Counts a read of this many bytes.
     pub(in crate::pg) fn note_read(&self, bytes: u64) {
         self.reads.set(self.reads.get() + 1);
         self.read_bytes.set(self.read_bytes.get() + bytes);
     }
 
-    /// A request of so many bytes was carried out.
+    /// Counts a write of this many bytes.
     pub(in crate::pg) fn note_write(&self, bytes: u64) {
         self.writes.set(self.writes.get() + 1);
         self.write_bytes.set(self.write_bytes.get() + bytes);
     }
 
-    /// Another OSD leads.
+    /// Resets the counts: another OSD leads.
     pub(in crate::pg) fn forget(&self) {
         for count in [&self.reads, &self.read_bytes, &self.writes, &self.write_bytes] {
             count.set(0);

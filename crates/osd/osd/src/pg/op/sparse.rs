@@ -1,7 +1,7 @@
 //! Sparse reads: the extents of an object that were written, and their bytes.
 //!
-//! A store knows which blocks are holes, and which were written only in part. Inside of the latter only their bytes tell: a run of zeros
-//! counts as a hole, but a block of nothing but zeros was written so. Zeros in all other blocks are data.
+//! A store knows which blocks are holes, and which were written only in part. In the latter a run of zeros counts as a hole,
+//! unless the whole block is zeros: then it was written so. Zeros in all other blocks are data.
 
 use std::ops::Range;
 
@@ -15,15 +15,16 @@ use crate::pg::copies::{IfUnfound, Objects};
 
 /// Bytes of a block of the store.
 const BLOCK_BYTES: u64 = 4096;
-/// Shortest run of zeros between written bytes that is a hole: one extent more takes 16 bytes of the answer.
+/// Shortest run of zeros between written bytes that counts as a hole: one more extent adds 16 bytes to the answer.
 const HOLE_BYTES: usize = 64;
-/// Bytes that are looked at together where nobody wants them all.
+/// Bytes read at a time if only the extents are wanted.
 const LOOK_BYTES: u64 = 1 << 20;
 
 /// Runs of written bytes, in order, none touching the next.
 type Extents = Vec<Range<u64>>;
 
-/// The answer of a sparse read of an object of this size. Without a length it is of nothing, though a read is of all.
+/// The answer of a sparse read of an object of this size. A length of zero means nothing here, though a plain read then returns
+/// all.
 pub(in crate::pg) async fn read(
     objects: Objects<'_>,
     oid: &ObjectId,
@@ -74,7 +75,7 @@ fn wanted(op: &OsdOp, size: u64) -> Range<u64> {
     start..start.saturating_add(extent.length).min(size)
 }
 
-/// The written extents of a range, and their bytes if they are wanted.
+/// Finds the written extents of a range, and returns their bytes if `wants_data`.
 async fn find_extents(
     objects: Objects<'_>,
     oid: &ObjectId,
@@ -85,7 +86,7 @@ async fn find_extents(
     if wanted.is_empty() {
         return Ok((Extents::new(), Payload::new()));
     }
-    // Whole blocks: a part of one does not tell whether the block was written in part.
+    // Whole blocks, since a part of one does not show whether the block was written in part.
     let start = wanted.start / BLOCK_BYTES * BLOCK_BYTES;
     let end = wanted.end.next_multiple_of(BLOCK_BYTES).min(size);
     let written = objects.written(oid, start, end - start).await?;
@@ -105,8 +106,8 @@ async fn find_extents(
     Ok((extents, bytes))
 }
 
-/// The extents among `data`, which begins with the first of the `written` runs: of those, what is `wanted` of them. All that was
-/// looked at are the blocks `known`; those of `in_part` have holes.
+/// The extents in `data`, which begins at the first of the `written` runs, cut to the `wanted` range. `known` are the blocks that
+/// were read; those of `in_part` have holes.
 fn extents_of(
     data: &Payload,
     written: &[Range<u64>],
@@ -146,7 +147,7 @@ fn push(extents: &mut Extents, run: Range<u64>) {
     }
 }
 
-/// The parts of a written block that somebody wrote, as far as its bytes tell.
+/// The written parts of a partly written block, judged by its bytes.
 fn written_parts(block: &[u8], after_hole: bool, before_hole: bool, mut found: impl FnMut(Range<usize>)) {
     let zeros = |bytes: &mut dyn Iterator<Item = &u8>| bytes.take_while(|byte| **byte == 0).count();
     let (mut at, mut end) = (0, block.len());
@@ -172,7 +173,7 @@ fn written_parts(block: &[u8], after_hole: bool, before_hole: bool, mut found: i
 
 /// The next run of zeros from `from` on that is long enough.
 fn hole(block: &[u8], from: usize) -> Option<Range<usize>> {
-    // It has one of each so many bytes in a row: no others are looked at in blocks without one.
+    // A run that long covers every `HOLE_BYTES`th byte: in blocks without one, no other bytes are checked.
     let mut probe = from + HOLE_BYTES - 1;
     while let Some(byte) = block.get(probe) {
         if *byte == 0 {

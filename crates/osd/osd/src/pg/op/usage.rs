@@ -1,8 +1,7 @@
-//! How many objects a PG has and how many bytes, as its primary knows it.
+//! The number of a PG's objects and bytes, as its primary knows it.
 //!
-//! Objects that are there when this OSD begins to lead are counted in the background, in their order; writes are
-//! counted as they are submitted. A write of an object that the count has yet to come to is counted there and then, and
-//! the object is skipped later.
+//! Objects that exist when this OSD begins to lead are counted in the background, in order; writes are counted as they are
+//! submitted. A write of an object that the count has not reached counts that object at once, and the count skips it later.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -43,7 +42,7 @@ enum Count {
 struct Walk {
     /// Everything up to here is counted.
     to: Option<ObjectId>,
-    /// Objects behind that which are counted already.
+    /// Objects after that which are counted already.
     ahead: BTreeSet<ObjectId>,
 }
 
@@ -53,12 +52,12 @@ impl Usage {
         (self.objects, self.clones, self.bytes)
     }
 
-    /// All objects are counted.
+    /// Whether all objects are counted.
     pub(in crate::pg) fn is_known(&self) -> bool {
         matches!(self.state, Count::Known)
     }
 
-    /// A write was submitted: the object's size before and after it; `None`: it does not exist.
+    /// Counts a submitted write: the object's size before and after it; `None`: it does not exist.
     pub(in crate::pg) fn change(&mut self, oid: &ObjectId, before: Option<u64>, after: Option<u64>) {
         let is_counted = match &mut self.state {
             Count::Unknown => return,
@@ -87,7 +86,7 @@ impl Usage {
         *self = Usage { number: self.number, ..Usage::default() };
     }
 
-    /// Begins a count if nothing is known; returns its number.
+    /// Begins a count if there is none yet; returns its number.
     fn begin(&mut self) -> Option<u64> {
         if !matches!(self.state, Count::Unknown) {
             return None;
@@ -104,7 +103,7 @@ impl Usage {
         }
     }
 
-    /// The count with this number, if it is still wanted.
+    /// The count with this number, if it is still current.
     fn walk(&mut self, number: u64) -> Option<&mut Walk> {
         match &mut self.state {
             Count::Counting(walk) if self.number == number => Some(walk),
@@ -112,7 +111,7 @@ impl Usage {
         }
     }
 
-    /// The count has come to this object.
+    /// The count has reached this object.
     fn found(&mut self, number: u64, oid: ObjectId, size: Option<u64>) {
         let Some(walk) = self.walk(number) else { return };
         let is_new = !walk.ahead.remove(&oid);
@@ -123,14 +122,14 @@ impl Usage {
     }
 }
 
-/// The numbers that an object of this size adds: objects, and clones.
+/// How many objects, and clones, an object of this size counts for.
 fn counted(oid: &ObjectId, size: Option<u64>) -> (u64, u64) {
     let is_there = u64::from(size.is_some());
     (is_there, if oid.snap == SNAP_HEAD { 0 } else { is_there })
 }
 
 impl Pg {
-    /// A write changed these clones of an object.
+    /// Counts a write's changes of an object's clones.
     pub(in crate::pg) fn count_clones(&self, head: &ObjectId, clones: &[CloneChange]) {
         let mut usage = self.ops.usage.borrow_mut();
         for clone in clones {
@@ -138,7 +137,7 @@ impl Pg {
         }
     }
 
-    /// Counts what is there, unless that is known.
+    /// Counts the existing objects, unless they are counted.
     pub(in crate::pg) fn count_objects(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         let begun = self.ops.usage.borrow_mut().begin();
         let Some(number) = begun else { return };

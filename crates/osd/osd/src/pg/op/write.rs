@@ -1,9 +1,9 @@
 //! The path of a write, from its arrival at an active PG to its answer:
 //!
-//! 1. [admit](Pg::start): requests that are refused whatever the state of their object end here; the rest are queued on
-//!    their object (`object`), also while the PG has as many writes in flight as it may have. Reads part ways here (`read`).
-//! 2. [plan](Pg::run_write): alone on its object. A resend is found in the log; otherwise the request is turned into changes
-//!    (`exec`), and what these need is loaded.
+//! 1. [admit](Pg::start): requests that are refused whatever the state of their object end here; the rest are queued on their
+//!    object (`object`), also while the PG has its maximum of writes in flight. Reads leave this path here (`read`).
+//! 2. [plan](Pg::run_write): the only write running on its object. A resend is found in the log; otherwise the request is turned
+//!    into changes (`exec`), and what these need is loaded.
 //! 3. [submit](Pg::submit), one step without a suspension: it gets its version, its entry of the log (`numbering`), and is given
 //!    to the local store and the replicas ([`Pg::commit`]). The object's next write may run.
 //! 4. [commit](Pg::local_commit): it becomes durable here (`commit` waits for that) and on the replicas (`on_rep_ack`).
@@ -41,7 +41,7 @@ impl Pg {
         if op.is_pg_op() {
             return self.list(osd, op);
         }
-        // Found now, and not when its object is free: until then the log may have forgotten it.
+        // Looked up now and not when its object is free: by then the log may have dropped it.
         if op.is_write
             && op.request.retry_attempt > 0
             && let Some(done) = self.executed(&op)
@@ -55,7 +55,7 @@ impl Pg {
         }
     }
 
-    /// Starts what may run now on an object.
+    /// Starts the operations that may run now on an object.
     pub(in crate::pg) fn pump(self: &Rc<Self>, osd: &Rc<OsdShard>, oid: &Arc<ObjectId>) {
         while let Some(op) = self.ops.pipeline.next(oid, self.copies.backend().committed()) {
             op.note_started(osd);
@@ -65,15 +65,15 @@ impl Pg {
         }
     }
 
-    /// Starts writes for which there is room now.
+    /// Starts writes that waited for room in flight.
     fn use_room(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         while let Some(oid) = self.ops.pipeline.use_room() {
             self.pump(osd, &oid);
         }
     }
 
-    /// Ends an operation that waited, if its client has gone meanwhile or the map keeps that out: nothing of it may change
-    /// anything any more. A client that comes back sends it again.
+    /// Ends an operation that waited, if its client has disconnected or been blocklisted meanwhile: it may no longer change
+    /// anything. A client that reconnects resends it.
     pub(in crate::pg) fn comes_too_late(&self, osd: &OsdShard, op: &Rc<ClientOp>) -> bool {
         let (has_gone, is_barred) = (osd.is_disconnected(op), osd.is_blocklisted(op));
         if has_gone || is_barred {
@@ -96,7 +96,7 @@ impl Pg {
         }
         let generation = self.peer.generation();
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
-        // Two futures, each no larger than it must be: it is made on the stack and moved to the heap.
+        // Two kinds of futures, so that each is as small as possible: it is made on the stack and moved to the heap.
         if op.is_write {
             self.run(osd, &op, pg.run_write(own, Rc::clone(&op), generation));
         } else {
@@ -104,7 +104,7 @@ impl Pg {
         }
     }
 
-    /// Executes a plain operation that finds all it needs in memory; false if it has to take the long way.
+    /// Executes a plain operation that finds all it needs in memory; false if it needs the general path.
     fn execute_at_hand(self: &Rc<Self>, osd: &Rc<OsdShard>, op: &Rc<ClientOp>) -> bool {
         if !op.is_write {
             let Some(outcome) = exec::read_at_hand(self.objects(osd), op) else { return false };
@@ -123,12 +123,12 @@ impl Pg {
         true
     }
 
-    /// The result of an operation that is in the log already: it was sent again.
+    /// The result of an operation that is in the log already: this one is a resend.
     pub(in crate::pg) fn executed(&self, op: &ClientOp) -> Option<Done> {
         self.peer.log().find(&op.reqid).filter(|_| !is_mutated("forget_resend"))
     }
 
-    /// Runs an operation, which may have to wait: then others of its object are queued behind it.
+    /// Runs an operation, which may have to wait: then others of its object are queued after it.
     fn run(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
@@ -159,7 +159,7 @@ impl Pg {
             }
             let plan = match planned {
                 Ok(plan) => plan,
-                // It waits, and the client asks whoever leads next.
+                // It waits, and the client resends it to the next primary.
                 Err(error) if osd.holds_back(error.errno()) => return self.ops.pipeline.suspend(&op),
                 Err(error) => Box::new(Plan::failed(error.report())),
             };
@@ -173,13 +173,13 @@ impl Pg {
             if !has_room {
                 return op.release_more();
             }
-            // It must not make a clone for a snapshot that was removed meanwhile.
+            // Plan again if snapshots changed: it must not make a clone for a snapshot removed meanwhile.
             if of_snaps == self.ops.snaps.version() {
                 break (plan, prepared, had_room);
             }
-            self.use_room(osd); // others need what it does not use
+            self.use_room(osd); // others may need the room that it does not use
         };
-        // Nothing suspends from here on: versions, the log and the store stay in step.
+        // No suspension from here on: versions, the log and the store stay in step.
         if !self.comes_too_late(osd, &op) {
             match prepared {
                 Ok(_prepared) => self.submit(osd, op, *plan),
@@ -192,7 +192,7 @@ impl Pg {
         }
     }
 
-    /// Takes the room that was waited for, unless all operations were started over since.
+    /// Claims the room that was waited for, unless all operations were started over since.
     fn claims_room(&self, generation: u64) -> bool {
         let is_current = !self.peer.is_past(generation);
         if is_current {
@@ -201,11 +201,11 @@ impl Pg {
         is_current
     }
 
-    /// Submits a planned write, which is then in flight until it is durable everywhere. One that failed, or has no effect,
-    /// goes the same way, as an entry of the log: sent again it must not be executed on what was written after it.
+    /// Submits a planned write, which is then in flight until it is durable everywhere. One that failed, or has no effect, is
+    /// submitted as a log entry, too: a resend must not be executed on top of later writes.
     pub(in crate::pg) fn submit(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>, plan: Plan) {
         debug_assert!(self.peer.is_active());
-        // Not in builds for release: it is a search, which `execute` has made already.
+        // Not in release builds: `execute` has made this search already.
         debug_assert!(
             !self.peer.log().has(&op.reqid, &op.oid)
                 || is_unasserted("forget_resend")
@@ -224,7 +224,7 @@ impl Pg {
     }
 
     /// Gives a numbered write to the store and to the replicas.
-    #[inline] // else the plan, which is long, is copied once more
+    #[inline] // otherwise the long plan is copied once more
     fn commit(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>, plan: Plan, numbered: Numbered) {
         let Plan { changes, effect, result, sizes, outputs, mut extra, .. } = plan;
         let Numbered { entry, trim_to } = numbered;
@@ -235,12 +235,12 @@ impl Pg {
         let ready = commit.peek();
         if let Some(Err(error)) = ready {
             if matches!(error, StoreError::Failed(_)) {
-                // It waits as those in flight do, whose commits fail, too: the client asks whoever leads next.
+                // It waits like those in flight, whose commits fail, too: the client resends it to the next primary.
                 self.ops.pipeline.suspend(&op);
                 return self.copies.commits().push(self.peer.generation(), version, commit);
             }
             let result = self.refused(error);
-            // That it failed can be noted where its data has no room.
+            // The failure fits in the log even if the data has no space.
             return match effect {
                 LogOp::Error => self.answer_when_committed(osd, op, Outcome::error(result), 0),
                 LogOp::Modify | LogOp::Delete => self.submit(osd, op, Plan::failed(result)),
@@ -270,27 +270,28 @@ impl Pg {
         let again =
             self.ops.pipeline.leave_submitted(&op, version.version, self.copies.backend().committed());
         if let Some(again) = again {
-            // The log may have forgotten it when the object's next operation runs.
+            // The log may have dropped it by the time the object's next operation runs.
             self.start(osd, again);
         }
     }
 
-    /// The errno that the client is told when the store takes nothing.
+    /// The client's errno when the store refuses a write.
     fn refused(&self, error: StoreError) -> i32 {
         tracing::warn!("pg {}: write refused: {error}", self.id);
         OpError::from(error).errno()
     }
 
-    /// Everything up to this version number is durable here, since now.
+    /// Notes that everything up to this version number became durable here now.
     pub(in crate::pg) fn local_commit(self: &Rc<Self>, osd: &Rc<OsdShard>, version: u64, now: u64) {
         self.ops.pipeline.durable(self.copies.backend().local() + 1..=version, now);
         self.copies.backend().note_durable(version);
         self.settle(osd, now);
     }
 
-    /// Answers what has become durable on all members, in the order of the log, and starts what waited for it.
+    /// Answers writes that have become durable on all members, in the order of the log, and starts operations that waited for
+    /// them.
     pub(in crate::pg) fn settle(self: &Rc<Self>, osd: &Rc<OsdShard>, now: u64) {
-        // An answer may start requests that are durable at once: the loop below finds them, without recursion.
+        // An answer may start writes that are durable at once: the loop below finds them, without recursion.
         if !self.ops.pipeline.begin_settling() {
             return;
         }
@@ -308,15 +309,15 @@ impl Pg {
         self.ops.pipeline.end_settling();
     }
 
-    /// Ends a write that was executed before.
+    /// Answers a resend of a write that was executed before.
     fn answer_resend(&self, osd: &OsdShard, op: Rc<ClientOp>, done: &Done) {
         osd.metrics.borrow_mut().dups += 1;
         let outcome = replayed(&op, done);
         self.answer_when_committed(osd, op, outcome, done.version.version);
     }
 
-    /// Ends a write that was executed before, or that the log has no room for. It is answered when everything up to this
-    /// version number is durable everywhere.
+    /// Ends a write that was executed before, or that needs no log entry. It is answered when everything up to this version
+    /// number is durable everywhere.
     fn answer_when_committed(&self, osd: &OsdShard, op: Rc<ClientOp>, outcome: Outcome, version: u64) {
         self.ops.pipeline.leave(&op);
         if version <= self.copies.backend().committed() {
@@ -383,8 +384,8 @@ fn finish_unchanged(osd: &OsdShard, op: &ClientOp, outcome: Outcome) {
 mod tests {
     use super::*;
 
-    /// Each operation's future is copied to the heap, and allocators have a fast way up to 1 KiB. Rare waits (for
-    /// another copy, for metadata that is not cached, for steps of other operations) belong in boxes of their own.
+    /// Each operation's future is copied to the heap, and allocators have a fast way up to 1 KiB. Rare awaits (for another copy,
+    /// for metadata that is not cached, for steps of other operations) are boxed.
     #[test]
     fn futures_of_plain_operations_are_small() {
         fn bytes<F>(_: impl FnOnce(Rc<Pg>, Rc<OsdShard>, Rc<ClientOp>, u64) -> F) -> usize {

@@ -18,7 +18,7 @@ use crate::pg::copies::own_store;
 use crate::shard::OsdShard;
 
 impl Pg {
-    /// The primary compares the copies.
+    /// Lists this copy's objects for a backfill's comparison.
     pub(crate) async fn answer_backfill_scan(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
@@ -40,7 +40,7 @@ impl Pg {
         })
     }
 
-    /// The copy is whole so far.
+    /// Stores how far this copy is complete.
     pub(crate) async fn answer_progress(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
@@ -67,7 +67,7 @@ impl Pg {
         ack(head, result.await)
     }
 
-    /// The primary wants a place among those that are recovered here, or gives it back.
+    /// Reserves a recovery slot for the primary, or releases it.
     pub(crate) async fn answer_reserve(self: &Rc<Self>, osd: &Rc<OsdShard>, order: PgReserve) -> Message {
         let PgReserve { head, want } = order;
         let result = async {
@@ -80,7 +80,7 @@ impl Pg {
                 return Err(OpError::new(errno::ENOSPC));
             }
             if self.recovery.granted.borrow().is_some() {
-                return Ok(()); // the answer was lost
+                return Ok(()); // a repeated request whose answer was lost
             }
             let place = reserve::remote(osd).await.ok_or(OpError::new(errno::EBUSY))?;
             self.carried_out(osd, generation, false)?;
@@ -90,12 +90,12 @@ impl Pg {
         ack(head, result.await)
     }
 
-    /// All objects are here.
+    /// Releases the slot: the recovery has ended.
     pub(in crate::pg) fn recovery_ends(&self) {
         self.recovery.granted.take();
     }
 
-    /// An OSD that is no member has a copy. It may go when all members have all of the PG.
+    /// Answers an OSD that has a copy and is no member. The copy may be removed when all members are complete.
     pub(crate) fn answer_stray(&self, osd: &OsdShard, stray: PgStray) -> Message {
         let PgStray { head, from } = stray;
         let peering = self.peer.machine();
@@ -104,7 +104,7 @@ impl Pg {
     }
 }
 
-/// The store is so full that no backfill may add to it.
+/// Whether the store is too full for backfills.
 fn is_backfillfull(osd: &OsdShard) -> bool {
     let space = own_store(osd).statfs();
     let ratio = osd.view().map_or(0.0, |view| view.map().backfillfull_ratio);

@@ -1,5 +1,5 @@
-//! The backfill of one copy, on the primary: objects are compared by their versions, a page at a time, and those that differ
-//! are copied. After each page the target writes down how far it is.
+//! The backfill of one copy, on the primary: objects are compared by version, a page at a time, and those that differ are copied.
+//! After each page the target stores its progress.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -20,14 +20,14 @@ use crate::pg::copies::{Window, own_store};
 use crate::pg::{Pg, family};
 use crate::shard::OsdShard;
 
-/// Objects that are compared at a time.
+/// Objects compared at a time.
 pub(super) const PAGE: usize = 256;
 
-/// Objects of a part of the PG that differ, and the object behind that part.
+/// Objects that differ in a range, and the object after that range.
 pub(in crate::pg) type Differing = (Vec<ObjectId>, Option<ObjectId>);
 
 impl Run {
-    /// Makes a member's copy equal from where its window is.
+    /// Makes a member's copy equal, from its window's position on.
     pub(super) async fn backfill(&self, target: &Target) -> Result<(), End> {
         let Some(window) = &target.window else { return Ok(()) };
         loop {
@@ -61,10 +61,10 @@ impl Run {
             let (differ, until) = self.of_compared(to, repair.differing_from(&from).await)?;
             window.set_differing(differ, until);
             let part = self.copy_differing(&repair, window).await?;
-            // In one step with the last look at what differs.
+            // Without a suspension since the last check for differences.
             let Ok(next) = window.end_comparison() else { return Ok(part) };
             let complete_to = self.pg.committed_version();
-            // A log of which nothing is committed says nothing of what the copy has.
+            // Without a committed log entry there is no version to record for the copy.
             if let Some(last_backfill) = next
                 && complete_to > Eversion::ZERO
                 && !self.progress(to, complete_to, last_backfill).await?
@@ -92,7 +92,7 @@ impl Run {
             }
             part.get() == Part::Done && self.current().is_ok() && window.has_next()
         };
-        // Copies under way are not dropped when the target is full: they might arrive later.
+        // Copies in flight are not dropped when the target is full, because they might arrive later.
         for_each(self.max_active(), std::iter::from_fn(|| goes_on().then_some(())), async |()| {
             let turn = self.turn().await;
             let Some(head) = goes_on().then(|| window.choose()).flatten() else { return Ok(()) };
@@ -116,14 +116,14 @@ impl Run {
         head: &Arc<ObjectId>,
         mut turn: Turn,
     ) -> Result<Part, End> {
-        // It has the turn meanwhile, for which others wait.
+        // Limited, because others wait for its turn meanwhile.
         let Ok(is_quiet) = repair.is_soon_quiet(head).await else { return Err(End::Superseded) };
         if !is_quiet {
             window.postpone(head);
             self.release(head);
             return Ok(if self.pg.has_unfound(head) { Part::Unfound } else { Part::Busy });
         }
-        // Nothing is written to it from the moment on from which the target is sent its changes.
+        // No write to it is in flight when the target begins to get its changes.
         let family = window.pass(head);
         let copied = repair.push_family(&family, Some(&mut turn)).await;
         drop(turn);
@@ -141,7 +141,7 @@ impl Run {
         Ok(Part::Done)
     }
 
-    /// The target writes down how far its copy is whole; false if it is too full to go on.
+    /// Lets the target store how far its copy is complete; false if it is too full to continue.
     async fn progress(&self, to: OsdId, complete_to: Eversion, last_backfill: ObjectId) -> Result<bool, End> {
         let order = PgBackfillProgress { head: self.pg.head(&self.osd), complete_to, last_backfill };
         let done = self.pg.order(&self.osd, to, Message::of(&order)).await;
@@ -155,7 +155,7 @@ impl Run {
 }
 
 impl Repair {
-    /// Compares a part of the objects, from this one on.
+    /// Compares a page of objects, from this one on.
     pub(in crate::pg) async fn differing_from(&self, from: &ObjectId) -> Result<Differing, Stop> {
         self.current()?;
         let scan = PgBackfillScan { head: self.pg.head(&self.osd), from: from.clone() };
@@ -178,13 +178,13 @@ impl Repair {
 
 type Page = (BTreeMap<ObjectId, Eversion>, Option<ObjectId>);
 
-/// The differences in the part that both pages have.
+/// The differences in the range that both pages cover.
 fn differing((ours, our_next): Page, (theirs, their_next): Page) -> Differing {
     let until = match (our_next, their_next) {
         (Some(ours), Some(theirs)) => Some(ours.min(theirs)),
         (ours, theirs) => ours.or(theirs),
     };
-    // An object without a version is not whole.
+    // An object without a version is incomplete.
     let is_equal = |oid: &ObjectId| {
         let version = ours.get(oid).filter(|version| **version != Eversion::ZERO);
         version.is_some() && version == theirs.get(oid)
@@ -197,8 +197,8 @@ fn differing((ours, our_next): Page, (theirs, their_next): Page) -> Differing {
 }
 
 impl Pg {
-    /// The objects of this copy from this one on with their versions, so many at most and whole families of clones in any case,
-    /// and the place behind them.
+    /// The objects of this copy from this one on with their versions, at most `limit` but only whole families, and the position
+    /// after them.
     pub(super) async fn versions_from(
         &self,
         osd: &OsdShard,
@@ -215,7 +215,7 @@ impl Pg {
         Ok((versions, next))
     }
 
-    /// The objects from this one on: as many families as fit into the limit, at least one.
+    /// The objects from this one on: as many whole families as fit into the limit, at least one.
     async fn families_from(
         &self,
         osd: &OsdShard,

@@ -1,4 +1,5 @@
-//! Objects that members lack by the log: writes to them wait until they are pushed, and what a write waits for is pushed first.
+//! Objects that members lack by the log. Writes to them wait until they are pushed, and an object with a waiting write is pushed
+//! first.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,17 +10,17 @@ use smallvec::SmallVec;
 
 use crate::pg::family::Family;
 
-/// The objects, by their heads, each with the members that lack it.
+/// Missing objects, by head, each with the members that lack it.
 #[derive(Default)]
 pub(super) struct Missing {
     objects: BTreeMap<Arc<ObjectId>, Lacking>,
-    /// Counts generations: what was begun in an earlier one is no concern of this one.
+    /// Counts generations, so that pushes begun in an earlier one are ignored.
     generation: u64,
 }
 
 struct Lacking {
     members: SmallVec<[OsdId; 2]>,
-    /// Snap ids: the head and clones that the log tells of.
+    /// Snap ids of the head and clones to push, by the log.
     snaps: BTreeSet<u64>,
     is_pushed: bool,
     is_unfound: bool,
@@ -57,17 +58,17 @@ impl Missing {
         self.objects.is_empty()
     }
 
-    /// There is an object that nobody pushes, and that is not unfound.
+    /// Whether there is an object that is neither being pushed nor unfound.
     pub(super) fn has_next(&self) -> bool {
         self.objects.values().any(Lacking::is_next)
     }
 
-    /// Objects are left, and all of them are unfound.
+    /// Whether objects are left and all of them are unfound.
     pub(super) fn is_unfound(&self) -> bool {
         !self.is_empty() && self.objects.values().all(|lacking| lacking.is_unfound)
     }
 
-    /// Those that were unfound may be found now.
+    /// Makes unfound objects eligible again.
     pub(super) fn look_again(&mut self) {
         self.objects.values_mut().for_each(|lacking| lacking.is_unfound = false);
     }
@@ -77,7 +78,7 @@ impl Missing {
         self.objects.values().filter(|lacking| lacking.members.contains(&member)).count()
     }
 
-    /// The same with clones.
+    /// Number of objects that this member lacks, counting clones.
     pub(super) fn count_of(&self, member: OsdId) -> usize {
         let lacking = self.objects.values().filter(|lacking| lacking.members.contains(&member));
         lacking.map(|lacking| lacking.snaps.len()).sum()
@@ -89,7 +90,7 @@ impl Missing {
     }
 }
 
-/// An object that is being pushed. Dropped before it is [done](Begun::done), it may be begun again.
+/// An object that is being pushed. If this is dropped before [done](Begun::done), it may be claimed again.
 pub(super) struct Begun<'a> {
     missing: &'a RefCell<Missing>,
     generation: u64,
@@ -98,7 +99,7 @@ pub(super) struct Begun<'a> {
 }
 
 impl<'a> Begun<'a> {
-    /// The next object that nobody pushes, and that is not unfound.
+    /// Claims the next object that is neither being pushed nor unfound.
     pub(super) fn claim_next(missing: &'a RefCell<Missing>) -> Option<Begun<'a>> {
         let oid = {
             let missing = missing.borrow();
@@ -107,7 +108,7 @@ impl<'a> Begun<'a> {
         Begun::claim(missing, &oid)
     }
 
-    /// This object, if a member lacks it and nobody pushes it.
+    /// Claims this object, if a member lacks it and it is not being pushed.
     pub(super) fn claim(missing: &'a RefCell<Missing>, oid: &ObjectId) -> Option<Begun<'a>> {
         let mut objects = missing.borrow_mut();
         let (family, members) = {
@@ -120,7 +121,7 @@ impl<'a> Begun<'a> {
         Some(Begun { missing, generation: objects.generation, family, members })
     }
 
-    /// No member can give it, and another OSD may.
+    /// Marks it unfound: no member can provide it, and another OSD may.
     pub(super) fn leave_unfound(self) {
         let mut missing = self.missing.borrow_mut();
         if missing.generation == self.generation
@@ -130,7 +131,7 @@ impl<'a> Begun<'a> {
         }
     }
 
-    /// All members have it.
+    /// Removes it: all members have it.
     pub(super) fn done(self) {
         let mut missing = self.missing.borrow_mut();
         if missing.generation == self.generation {

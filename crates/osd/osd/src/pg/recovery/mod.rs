@@ -1,15 +1,15 @@
-//! Recovery beside clients: the members that lack objects are given them while the PG serves.
+//! Recovery while the PG serves clients: members get the objects that they lack.
 //!
-//! - `missing`: the objects that members lack by the log. Writes to them wait from the activation on, and an object that one
-//!   waits for is pushed first, whatever else is under way. Reads do not wait: the primary has all objects. One that it cannot
-//!   read, nor any member, is unfound (`copies/heal.rs`), and is left until it is found or lost.
-//! - `backfill`: a copy of which no log tells what it lacks is compared object by object, by their versions. It is sent the
-//!   changes of the objects that the backfill has passed, and of the others only the log entries (`copies/window.rs`).
+//! - `missing`: the objects that members lack by the log. Writes to them wait from the activation on, and an object with a
+//!   waiting write is pushed first. Reads do not wait, because the primary has all objects. An object that no member can read is
+//!   unfound (`copies/heal.rs`) and is skipped until it is found or lost.
+//! - `backfill`: a copy too old for the log is compared object by object, by version. It is sent the changes of the objects that
+//!   the backfill has passed, and only the log entries of the others (`copies/window.rs`).
 //! - `push`: copies an object to a member, also before the PG serves.
-//! - `run`: does both, one PG's targets one after the other, within reservations (`reserve`), limits and the map's flags.
-//! - `unfound`: what is unfound is looked for; what was so before the PG served is written down.
+//! - `run`: runs both, for one target of the PG after the other, within reservations (`reserve`), limits and the map's flags.
+//! - `unfound`: searches for unfound objects, and records those met before the PG served.
 //! - `answer`: the replica's side.
-//! - `stray`: copies of OSDs that left a PG go when nobody needs them. `remove`: so do those of deleted pools.
+//! - `stray`: removes copies of OSDs that left a PG, when nobody needs them. `remove`: removes data of deleted pools.
 
 mod answer;
 mod backfill;
@@ -44,17 +44,17 @@ pub(crate) use stray::start as start_strays;
 /// The recovery of a PG.
 #[derive(Default)]
 pub(crate) struct Recoveries {
-    /// The part of the recovery that is under way (primary).
+    /// The current stage of the recovery (primary).
     stage: Cell<Recovery>,
     missing: RefCell<Missing>,
     targets: RefCell<Vec<Target>>,
-    /// Objects of which no member can give all, and an OSD that is down may (primary).
+    /// Unfound objects: no member has all of their blocks, and an OSD that is down may (primary).
     unfound: RefCell<BTreeSet<ObjectId>>,
-    /// They are looked for.
+    /// Set while they are searched for.
     is_searching: Cell<bool>,
-    /// Objects, and their bytes, that members were given since this OSD leads (primary).
+    /// Objects pushed to members since this OSD leads, and their bytes (primary).
     pushed: Cell<(u64, u64)>,
-    /// The place that its primary was given here (replica).
+    /// The slot that the primary has reserved here (replica).
     granted: RefCell<Option<Reservation>>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Recoveries {
 #[derive(Clone)]
 pub(super) struct Target {
     pub osd: OsdId,
-    /// It is to be compared from here on; `None`: it lacks only what the log tells of.
+    /// Its backfill; `None`: it lacks only objects that the log names.
     pub window: Option<Rc<Window>>,
 }
 
@@ -74,12 +74,12 @@ impl Recoveries {
         }
     }
 
-    /// The unfound objects that were met since the PG is active.
+    /// The unfound objects met since the PG became active.
     pub(crate) fn unfound(&self) -> Vec<ObjectId> {
         self.unfound.borrow().iter().cloned().collect()
     }
 
-    /// A new generation.
+    /// Begins a new generation.
     pub(super) fn start_over(&self) {
         self.stage.set(Recovery::Idle);
         self.missing.borrow_mut().start_over();
@@ -89,13 +89,13 @@ impl Recoveries {
         self.granted.take();
     }
 
-    /// The members that are sent a part of the changes only.
+    /// The members that are sent only a part of the changes, with their windows.
     pub(super) fn windows(&self) -> Vec<(OsdId, Rc<Window>)> {
         let targets = self.targets.borrow();
         targets.iter().filter_map(|target| Some((target.osd, Rc::clone(target.window.as_ref()?)))).collect()
     }
 
-    /// How many objects each member lacks that lacks any: by the log, and by what `behind` says of the place of its backfill.
+    /// How many objects each incomplete member lacks: by the log, plus `behind` of its backfill's position.
     pub(super) fn lacking(&self, behind: impl Fn(&ObjectId) -> u64) -> Vec<(OsdId, u64)> {
         let missing = self.missing.borrow();
         let to_compare = |target: &Target| {
@@ -107,24 +107,24 @@ impl Recoveries {
         targets.iter().map(|target| (target.osd, lacks(target))).collect()
     }
 
-    /// A member was given an object, with so many bytes.
+    /// Counts an object of this many bytes that was pushed to a member.
     fn note_pushed(&self, bytes: u64) {
         let (objects, before) = self.pushed.get();
         self.pushed.set((objects + 1, before + bytes));
     }
 
-    /// Another OSD leads.
+    /// Resets the counts: another OSD leads.
     pub(super) fn forget_pushed(&self) {
         self.pushed.take();
     }
 
-    /// Adds what members were given to a PG's statistics.
+    /// Adds the counts of pushed objects to a PG's statistics.
     pub(super) fn add_pushed_to(&self, sum: &mut ObjectStatSum) {
         let (objects, bytes) = self.pushed.get();
         (sum.num_objects_recovered, sum.num_bytes_recovered) = (objects as i64, bytes as i64);
     }
 
-    /// Members that lack objects: how many by the log, and where their backfills are.
+    /// Members that lack objects: how many by the log, and the positions of their backfills.
     pub(crate) fn targets(&self) -> Vec<(OsdId, usize, Option<ObjectId>)> {
         let missing = self.missing.borrow();
         let place = |target: &Target| target.window.as_ref().and_then(|window| window.position());
@@ -134,7 +134,7 @@ impl Recoveries {
 }
 
 impl Pg {
-    /// A member that lacks objects is about to be activated: writes to those that the log names wait from now on.
+    /// A member that lacks objects is about to be activated: holds the objects that the log names, so that their writes wait.
     pub(super) fn expect_recovery(&self, to: OsdId, place: Place) {
         let common = place.common;
         let from = self.compares_from(place);
@@ -151,7 +151,7 @@ impl Pg {
         self.recovery.targets.borrow_mut().push(Target { osd: to, window });
     }
 
-    /// The PG serves clients: members that lack objects get them.
+    /// Starts the recovery, when the PG begins to serve clients.
     pub(super) fn start_recovery(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         if !self.recovery.targets.borrow().is_empty() {
             Run::new(osd, self).start();
@@ -159,24 +159,24 @@ impl Pg {
         self.look_for_unfound(osd);
     }
 
-    /// An operation was queued. If it is a write and a member lacks its object, that is pushed now.
+    /// If a queued operation is a write and a member lacks its object, pushes that at once.
     pub(super) fn recover_first(self: &Rc<Self>, osd: &Rc<OsdShard>, op: &ClientOp) {
         if op.is_write
             && let Some(begun) = Begun::claim(&self.recovery.missing, &op.oid)
         {
-            // The task begins it again.
+            // The task claims it again.
             let oid = Arc::clone(&begun.family.head);
             drop(begun);
             Run::new(osd, self).start_urgent(oid);
         }
     }
 
-    /// The first object of those that have to be compared with a copy, if any have to.
+    /// The first object that has to be compared with a copy, if it needs a backfill.
     pub(super) fn compares_from(&self, place: Place) -> Option<ObjectId> {
         place.common.map_or_else(|| Some(self.first_object()), |_| place.last_backfill)
     }
 
-    /// The place before all objects of the PG.
+    /// The position before all objects of the PG.
     pub(super) fn first_object(&self) -> ObjectId {
         let pgid = self.id.pgid;
         ObjectId { shard: self.id.shard, ..ObjectId::cursor(pgid.pool, pgid.ps) }

@@ -22,40 +22,40 @@ use crate::pg::copies::{Fate, IfUnfound, Objects, Unhealed};
 use crate::pg::family::{self, Family};
 use crate::shard::OsdShard;
 
-/// Bytes of an object in one push: a piece of its block map.
+/// Bytes of an object in one push: those of one piece of its block map.
 const PUSH_BYTES: u64 = 256 << 10;
-/// Pieces of an object that are pushed at the same time.
+/// Pieces of an object pushed at the same time.
 const PIECES: usize = 4;
 /// Bytes of omap keys and values in one push.
 const OMAP_PAGE_BYTES: usize = 256 << 10;
-/// Objects of a PG that are pushed at the same time before it serves.
+/// Objects of a PG pushed at the same time before it serves.
 const PUSHES: usize = 4;
-/// An object is looked at again though no write was committed: one that changed nothing ends without a sign.
+/// How often an object is checked without a commit: a write that changed nothing ends without a notification.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// An object to which something is still being written after this time is passed by for now.
+/// How long to wait for an object's writes; after that it is postponed.
 const QUIET_WAIT: Duration = Duration::from_secs(1);
 
 /// The repair of one replica's copy.
 pub(in crate::pg) struct Repair {
     pub osd: Rc<OsdShard>,
     pub pg: Rc<Pg>,
-    /// It ends with this attempt.
+    /// The attempt that it belongs to.
     pub attempt: u64,
     /// The replica.
     pub to: OsdId,
-    /// The objects that the copy has; all others are compared.
+    /// How far the copy is complete; all other objects are compared.
     pub place: Place,
-    /// An interruption leaves the copy with this place.
+    /// Whether an interruption leaves the copy at this place.
     pub keeps_place: bool,
-    /// Objects that the replica's log changed after that.
+    /// Objects that the replica's log changed after the newest common entry.
     pub changed: Vec<Arc<ObjectId>>,
-    /// The replica could lead as well.
+    /// Whether the replica could lead as well.
     pub may_lead: bool,
 }
 
 /// Why a repair ended.
 pub(in crate::pg) enum Stop {
-    /// Another attempt is under way: nobody waits for this one.
+    /// Another attempt has begun: nobody waits for this one.
     Superseded,
     /// It failed.
     Failed(Trouble),
@@ -84,7 +84,7 @@ impl Repair {
         }
     }
 
-    /// The part of a recovery beside clients that concerns one member.
+    /// The repair of one member's copy while clients are served.
     pub(in crate::pg) fn while_serving(osd: &Rc<OsdShard>, pg: &Rc<Pg>, attempt: u64, to: OsdId) -> Repair {
         let (osd, pg) = (Rc::clone(osd), Rc::clone(pg));
         let (place, changed) = (Place::default(), Vec::new());
@@ -107,7 +107,7 @@ impl Repair {
         self.place.common.map_or_else(BTreeSet::new, |_| self.changed.iter().cloned().collect())
     }
 
-    /// Objects that one of the logs changed after it.
+    /// Objects that either log changed after it.
     fn differing(&self) -> BTreeSet<Arc<ObjectId>> {
         self.changed_here().union(&self.changed_there()).cloned().collect()
     }
@@ -117,7 +117,7 @@ impl Repair {
         self.changed_there().difference(&self.changed_here()).cloned().collect()
     }
 
-    /// Pushes these objects, and what differs of those that no log tells of.
+    /// Pushes these objects, and those that differ in the part that no log covers.
     async fn push_differing(&self, differ: &BTreeSet<Arc<ObjectId>>) -> Result<(), Stop> {
         self.push(differ.iter().map(|oid| &**oid)).await?;
         let mut from = self.pg.compares_from(self.place.clone());
@@ -129,8 +129,8 @@ impl Repair {
         Ok(())
     }
 
-    /// The copy counts as incomplete from here on. One that could lead is asked first whether it has room for the repair:
-    /// without, it leads, and what only this copy has is undone. So a full OSD does not keep its PGs from serving.
+    /// Marks the copy as incomplete. A copy that could lead is first asked whether it has space for the repair: if not, it leads,
+    /// and changes that only this copy has are undone. So a full OSD does not keep its PGs from serving.
     async fn begin(&self, differ: &BTreeSet<Arc<ObjectId>>) -> Result<(), Stop> {
         self.current()?;
         let needs_bytes = if self.may_lead { self.bytes_of(differ).await? } else { 0 };
@@ -151,7 +151,7 @@ impl Repair {
         if is_current { Ok(()) } else { Err(Stop::Superseded) }
     }
 
-    /// Clients write meanwhile.
+    /// Whether clients are served meanwhile.
     fn serves_clients(&self, peering: &Peering) -> bool {
         peering.is_recovering(self.attempt, self.to)
     }
@@ -171,7 +171,7 @@ impl Repair {
         Ok(bytes)
     }
 
-    /// Copies objects, or their absence, before clients are served.
+    /// Pushes objects, or their absence, before clients are served.
     async fn push<'a>(&self, objects: impl IntoIterator<Item = &'a ObjectId>) -> Result<(), Stop> {
         for_each(PUSHES, family::families(objects), async |family| {
             self.push_family(&family.into(), None).await.map(drop)
@@ -179,8 +179,8 @@ impl Repair {
         .await
     }
 
-    /// Copies an object, its head or clones of it, or their absence, with its entries of the mapper; gives the number of bytes.
-    /// Nothing is written to it meanwhile.
+    /// Pushes members of a family, or their absence, with its entries of the snapshot mapper; returns the number of bytes.
+    /// Nothing is written to the family meanwhile.
     pub(in crate::pg) async fn push_family(
         &self,
         family: &Family,
@@ -194,7 +194,7 @@ impl Repair {
         }
         self.check_still(&family.head);
         let meta = self.objects().stat(&family.head).await.map_err(|error| self.stuck(&error))?;
-        // A damaged set was copied as it is.
+        // A damaged set is copied as it is.
         let set = meta.as_ref().and_then(|meta| family::set_of(meta).ok().flatten()).unwrap_or_default();
         if let Some(entries) = family::mapper::entries(&set, &family.head) {
             self.push_steps(&Arc::new(family::mapper::oid(self.pg.id)), [entries]).await?;
@@ -202,8 +202,8 @@ impl Repair {
         Ok(bytes)
     }
 
-    /// Waits until what was written to an object that is held is everywhere; false if that takes long. A write may wait for
-    /// what is unfound, or for another OSD, and others must not wait for that.
+    /// Waits until all writes of a held object are committed; false if that takes long. A write may wait for an unfound block, or
+    /// for another OSD, and other objects must not wait for that.
     pub(in crate::pg) async fn is_soon_quiet(&self, head: &Arc<ObjectId>) -> Result<bool, Stop> {
         self.current()?;
         let end_ns = self.osd.shard.now_ns() + QUIET_WAIT.as_nanos() as u64;
@@ -218,7 +218,7 @@ impl Repair {
         Ok(true)
     }
 
-    /// Beside clients nothing is written to an object while it is pushed.
+    /// While clients are served, an object that is being pushed is held and has no write in flight.
     fn check_still(&self, head: &ObjectId) {
         let committed = self.pg.copies.backend().committed();
         assert!(
@@ -228,8 +228,8 @@ impl Repair {
         );
     }
 
-    /// Copies one object, or its absence, to which nothing is written meanwhile; gives the number of bytes. Its version comes
-    /// last: a copy that was interrupted has none. With its last piece the next object may begin.
+    /// Pushes one object, or its absence (Ceph: MOSDPGPush); returns the number of bytes. Nothing is written to it meanwhile. Its
+    /// version comes last, so that an interrupted copy has none. When the last piece is sent, the next object may begin.
     async fn push_object(&self, oid: &Arc<ObjectId>, mut turn: Option<&mut Turn>) -> Result<u64, Stop> {
         let meta = self.objects().stat(oid).await.map_err(|error| self.stuck(&error))?;
         let (mut bytes, mut ends) = (0, || turn.iter_mut().for_each(|turn| turn.let_next_begin()));
@@ -259,8 +259,8 @@ impl Repair {
         Ok(bytes)
     }
 
-    /// Pushes what is behind the first piece, a few pieces at the same time, and tells when the last has begun. If one fails, those
-    /// that are under way are waited for: they must not arrive later.
+    /// Pushes all pieces after the first, a few at a time, and calls `ends` when the last has begun. If one fails, those in
+    /// flight are awaited, because they must not arrive later.
     async fn push_rest(&self, oid: &Arc<ObjectId>, size: u64, mut ends: impl FnMut()) -> Result<(), Stop> {
         let failed = RefCell::new(None);
         let mut begins = (PUSH_BYTES..size).step_by(PUSH_BYTES as usize);
@@ -296,7 +296,7 @@ impl Repair {
         self.pg.order(&self.osd, self.to, push).await.map_err(Stop::Failed)
     }
 
-    /// Pushes a piece, behind these steps and before that one. It is read before that of the replica's old copy goes: a block that
+    /// Pushes a piece, between these steps and `last`. It is read before the replica's old data is replaced, because a block that
     /// is bad here may be good there.
     async fn push_range(
         &self,
@@ -322,7 +322,7 @@ impl Repair {
         }
     }
 
-    /// Writes these bytes in the place of others, but for the object's holes: they are holes in the copy as well.
+    /// The steps that replace a range with these bytes, keeping the object's holes as holes.
     async fn written(&self, oid: &ObjectId, begin: u64, data: Payload) -> Result<Vec<Step>, Stop> {
         if data.is_empty() {
             return Ok(Vec::new());
@@ -338,7 +338,7 @@ impl Repair {
         Ok(zero.chain(runs.into_iter().map(write)).collect())
     }
 
-    /// Gives the number of bytes.
+    /// Pushes the omap; returns the number of bytes.
     async fn push_omap(&self, oid: &Arc<ObjectId>) -> Result<u64, Stop> {
         let (objects, mut bytes) = (self.objects(), 0);
         let header = objects.omap_header(oid).await.map_err(|error| self.stuck(&error))?;
@@ -352,7 +352,7 @@ impl Repair {
             let page_bytes = page.entries.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
             bytes += page_bytes;
             if !page.entries.is_empty() {
-                // A single value may take all of it.
+                // A single value may use all of it.
                 let _room = self.osd.room_to_push(self.to, page_bytes).await;
                 self.push_steps(oid, [Step::SetOmap { entries: page.entries }]).await?;
             }
@@ -362,9 +362,10 @@ impl Repair {
         }
     }
 
-    /// The bytes of an object up to there, as far as they are good, and the block after them if no copy can give it: that is an
-    /// error in the new copy, too. One bad block must not keep all else in the PG from being served. It is lost only if all that
-    /// may have it have said so; while one does not answer it is asked again, and while one is down the object is unfound.
+    /// The object's bytes from `off` to `to`, up to the first bad block, and that block if no copy can provide it: it is an error
+    /// in the new copy, too, since one bad block must not keep the PG from serving. A block is lost only if all OSDs that may
+    /// have it have said that they do not; while one does not answer it is asked again, and while one is down the object is
+    /// unfound.
     async fn piece(&self, oid: &ObjectId, off: u64, to: u64) -> Result<(Payload, Option<Lost>), Stop> {
         let (mut len, mut lost) = (to - off, None);
         while len > 0 {
@@ -387,23 +388,22 @@ impl Repair {
         Ok((Payload::new(), lost))
     }
 
-    /// Before the PG serves, an unfound object is copied but for what is unfound of it: the others must not wait for it. Beside
-    /// clients it is left out until it is found.
+    /// Whether to copy an unfound object without its unfound blocks. Before the PG serves, yes, because the other objects must
+    /// not wait for it; while clients are served, it is skipped until it is found.
     fn may_skip_unfound(&self, oid: &ObjectId) -> bool {
         !self.serves_clients(&self.pg.peer.machine()) && self.pg.record_unfound(oid)
     }
 }
 
-/// A block that no copy can give.
+/// A block that no copy can provide.
 #[derive(Clone, Copy)]
 struct Lost {
     bytes: u64,
-    /// Its checksum, by which it is known if somebody has it after all; zero: nobody knows it.
+    /// Its checksum, which identifies it if an OSD has it after all; zero: unknown.
     crc: u32,
 }
 
-/// The steps that begin an object anew, without its data, its omap and its version. What the copy has of its data stays until the
-/// pieces take its place.
+/// The steps that recreate an object without its data, omap and version. The copy's old data stays until the pieces replace it.
 fn recreate_steps(meta: &ObjectMeta) -> Vec<Step> {
     let (version, user_version, mtime) = (Eversion::ZERO, 0, UTime::ZERO);
     let mut steps = vec![
@@ -417,7 +417,7 @@ fn recreate_steps(meta: &ObjectMeta) -> Vec<Step> {
     steps
 }
 
-/// The result that the state machine is told; `None` if nobody waits for it.
+/// The result for the state machine; `None` if nobody waits for it.
 fn outcome_to_report(result: Result<(), Stop>) -> Option<Result<(), Trouble>> {
     match result {
         Ok(()) => Some(Ok(())),

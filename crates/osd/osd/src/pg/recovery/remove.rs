@@ -15,15 +15,14 @@ use crate::pg::Pg;
 use crate::pg::copies::own_store;
 use crate::shard::OsdShard;
 
-/// Objects removed in one transaction.
+/// Objects removed per transaction.
 const PAGE: usize = 256;
 
-/// `bits` of a PG that is all of its pool: for pools of which it is not known any more how many PGs they had.
+/// `bits` of a PG that stands for its whole pool, when the pool's number of PGs is no longer known.
 pub(crate) const WHOLE_POOL: u32 = 0;
 
 impl Pg {
-    /// Its pool was deleted. Clients whose operations are under way are told so: the map may reach them much later, for nobody
-    /// has a reason to send it.
+    /// Removes a PG of a deleted pool. Pending operations are answered, because the clients may get the map much later.
     pub(crate) fn remove(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         self.ops.pipeline().start_over();
         self.ops.pipeline().take_waiting().iter().for_each(|op| self.finish_deleted(osd, op));
@@ -37,7 +36,7 @@ impl Pg {
 }
 
 impl Pg {
-    /// Ends an operation of a deleted pool. The OSD's own ones end without an answer, as when an interval ends.
+    /// Ends an operation of a deleted pool. The OSD's own operations end without an answer, as when an interval ends.
     pub(in crate::pg) fn finish_deleted(&self, osd: &OsdShard, op: &ClientOp) {
         match op.origin(osd.shard.id()) {
             Some(_) => self.finish_read(osd, op, Outcome::error(errno::ENOENT)),
@@ -46,9 +45,9 @@ impl Pg {
     }
 }
 
-/// Removes what is left in the store of pools that its first map does not have any more, and looks after PGs that this OSD left
-/// while it was down. A pool that a later map deletes is removed by its PGs, on their own reactors: two that remove the same
-/// objects would free their blocks twice.
+/// Removes stored data of pools that the first map no longer has, and adopts PGs that this OSD left while it was down. A pool
+/// that a later map deletes is removed by its PGs, on their own reactors: two reactors that remove the same objects would free
+/// their blocks twice.
 pub(crate) fn remove_orphans(osd: &Rc<OsdShard>, first: &Arc<OsdMap>) {
     let (own, first) = (Rc::clone(osd), Arc::clone(first));
     osd.shard.spawn(Group::Recovery, "orphans", async move {
@@ -58,7 +57,7 @@ pub(crate) fn remove_orphans(osd: &Rc<OsdShard>, first: &Arc<OsdMap>) {
         };
         let (pools, newest) = (&first.pools, i64::from(first.pool_max));
         own.adopt(pgs.iter().copied().filter(|pg| pools.contains_key(&pg.pgid.pool)));
-        // A pool that no map had yet was not deleted: then it is the map that is wrong.
+        // A pool newer than the map was not deleted: the map is too old.
         for pg in pgs.into_iter().filter(|pg| !pools.contains_key(&pg.pgid.pool) && pg.pgid.pool <= newest) {
             remove_data(&own, pg, WHOLE_POOL).await;
         }
@@ -75,9 +74,9 @@ async fn remove_data(osd: &OsdShard, pg: SpgId, bits: u32) {
     }
 }
 
-/// Removes a PG's objects (with [`WHOLE_POOL`] those of its whole pool), then its log and info; gives the number of objects.
+/// Removes a PG's objects (with [`WHOLE_POOL`] those of its whole pool), then its log and info; returns the number of objects.
 pub(crate) async fn remove_objects(osd: &OsdShard, pg: SpgId, bits: u32) -> Result<usize, StoreError> {
-    // All of a pool is what its first PG has if there is no other.
+    // If the pool had only one PG, that would be its whole content.
     let part = if bits == WHOLE_POOL { SpgId { pgid: PgId { ps: 0, ..pg.pgid }, ..pg } } else { pg };
     let mut objects = 0;
     loop {
@@ -146,7 +145,7 @@ mod tests {
             }
             assert!(osd.pg(PARTS[0].pgid.into()).is_none());
             assert_eq!(own_store(&osd).list_pgs().await.unwrap(), PARTS);
-            // With all of its pool: of its shard only.
+            // With its whole pool, but only of its shard.
             assert_eq!(remove_objects(&osd, PARTS[0], WHOLE_POOL).await.unwrap(), 1);
             assert_eq!(stored(&osd, PARTS[0]).await, (Vec::new(), false));
             assert_eq!(stored(&osd, PARTS[1]).await, (vec![object(PARTS[1])], true));

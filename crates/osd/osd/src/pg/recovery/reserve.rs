@@ -1,4 +1,4 @@
-//! Places among the PGs that an OSD recovers at the same time (`osd_max_backfills`). Shard 0 has them, for all shards.
+//! Recovery slots: how many PGs an OSD recovers at the same time (`osd_max_backfills`). Shard 0 has them, for all shards.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -8,17 +8,17 @@ use carmine_reactor::{Shard, ShardId};
 
 use crate::shard::OsdShard;
 
-/// The places of an OSD.
+/// The slots of an OSD.
 pub(crate) struct Reserver {
-    /// As primary.
+    /// For its PGs as primary.
     local: Semaphore,
-    /// As replica.
+    /// For its PGs as replica.
     remote: Semaphore,
     given: RefCell<BTreeMap<u64, Permit>>,
     next: Cell<u64>,
 }
 
-/// A place, until it is dropped.
+/// A slot, until it is dropped.
 pub(super) struct Reservation {
     here: Shard,
     number: u64,
@@ -30,7 +30,7 @@ impl Reserver {
         Reserver { local: places(), remote: places(), given: RefCell::default(), next: Cell::new(0) }
     }
 
-    /// Changes how many places there are; those that are taken stay so.
+    /// Changes the number of slots; those in use stay in use.
     pub(crate) fn resize(&self, max_backfills: u32) {
         [&self.local, &self.remote].iter().for_each(|places| places.resize(max_backfills.max(1) as usize));
     }
@@ -43,7 +43,7 @@ impl Reserver {
     }
 }
 
-/// Waits for a place as primary; `None` if the OSD stops.
+/// Waits for a slot as primary; `None` if the OSD stops.
 pub(super) async fn local(osd: &OsdShard) -> Option<Reservation> {
     let number = osd.shard.call(ShardId(0), |home| async move {
         let osd = OsdShard::of(&home)?;
@@ -53,7 +53,7 @@ pub(super) async fn local(osd: &OsdShard) -> Option<Reservation> {
     number.await.map(|number| Reservation { here: osd.shard.clone(), number })
 }
 
-/// A place as replica, if there is one now.
+/// A slot as replica, if one is free now.
 pub(super) async fn remote(osd: &OsdShard) -> Option<Reservation> {
     let number = osd.shard.call(ShardId(0), |home| async move {
         let osd = OsdShard::of(&home)?;

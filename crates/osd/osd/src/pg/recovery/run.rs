@@ -1,4 +1,4 @@
-//! Gives the members of one PG what they lack.
+//! Pushes to the members of one PG the objects that they lack.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,11 +21,11 @@ use crate::messages::{PgAck, PgComplete, PgReserve, Reserve};
 use crate::pg::Pg;
 use crate::shard::OsdShard;
 
-/// Pause before a replica that has no place free is asked again.
+/// Pause before a replica without a free slot is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
-/// Longest time between two looks at flags and generation.
+/// Longest time between two checks of flags and generation.
 const LOOK: Duration = Duration::from_secs(1);
-/// The same while somebody else pushes the last objects.
+/// The same while other tasks push the last objects.
 const LOOK_SOON: Duration = Duration::from_millis(10);
 
 /// The recovery of one PG, for as long as its generation lasts.
@@ -38,7 +38,7 @@ pub(super) struct Run {
 }
 
 impl Turn {
-    /// Nothing long is left to push of the object: the next one may begin beside it.
+    /// Only a short rest of the object is left to push: the next one may begin.
     pub(in crate::pg) fn let_next_begin(&mut self) {
         self.long = None;
     }
@@ -56,24 +56,24 @@ pub(super) enum End {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Done,
-    /// A flag was set.
+    /// A flag of the map was set.
     Forbidden,
-    /// A member has no room.
+    /// A member has no space.
     Full,
-    /// No member can give an object, and an OSD that is down may.
+    /// An object is unfound.
     Unfound,
-    /// A write of an object does not end.
+    /// Writes of an object did not end in time.
     Busy,
 }
 
-/// The right to push an object. It is had before one is chosen and held: what waits for its turn is held for longer, and cannot
-/// be pushed earlier should a write wait for it. Nobody who has it waits for an object without end.
+/// The right to push an object. It is acquired before an object is chosen and held: an object chosen earlier would be held for
+/// longer, and could not be pushed at once if a write waits for it. Holders never wait for an object without a limit.
 pub(in crate::pg) struct Turn {
     _op: Permit,
     long: Option<Permit>,
 }
 
-/// The right to work on the PG, here and on members.
+/// The slots reserved for the PG, here and on members.
 pub(super) struct Places {
     _local: Option<Reservation>,
     members: Vec<OsdId>,
@@ -93,7 +93,7 @@ impl Run {
         });
     }
 
-    /// Pushes an object for which a write waits.
+    /// Pushes an object that a write waits for.
     pub(super) fn start_urgent(self, oid: Arc<ObjectId>) {
         let shard = self.osd.shard.clone();
         shard.spawn(Group::Recovery, "recovery", async move {
@@ -103,7 +103,7 @@ impl Run {
         });
     }
 
-    /// A failure begins the interval anew.
+    /// Reports the end; a failure restarts the interval.
     fn report_end(&self, result: Result<(), End>) {
         if let Err(End::Failed(from, trouble)) = result {
             let event = Event::Recovered { attempt: self.attempt, from, result: Err(trouble) };
@@ -138,7 +138,7 @@ impl Run {
         }
     }
 
-    /// This part of the run, for one member.
+    /// The repair of one member's copy.
     pub(super) fn repair_for(&self, to: OsdId) -> Repair {
         Repair::while_serving(&self.osd, &self.pg, self.attempt, to)
     }
@@ -156,7 +156,7 @@ impl Run {
             let part = self.push_missing().await?;
             self.give_back(places).await?;
             match part {
-                // Writes of what is missing have not begun.
+                // Writes of missing objects have not begun.
                 Part::Done | Part::Forbidden | Part::Busy => {}
                 Part::Full => self.pause(Recovery::RecoveryToofull).await?,
                 Part::Unfound => {
@@ -178,7 +178,7 @@ impl Run {
                 }
                 part.get() == Part::Done && self.current().is_ok() && missing.borrow().has_next()
             };
-            // Pushes under way are not dropped when a member is full: they might arrive later.
+            // Pushes in flight are not dropped when a member is full, because they might arrive later.
             for_each(self.max_active(), std::iter::from_fn(|| goes_on().then_some(())), async |()| {
                 let turn = self.turn().await;
                 if goes_on()
@@ -197,7 +197,7 @@ impl Run {
             if self.pg.recovery.missing.borrow().is_unfound() {
                 return Ok(Part::Unfound);
             }
-            // Others are pushed because writes wait for them.
+            // The others are being pushed because writes wait for them.
             with_timeout(&self.osd.shard, LOOK_SOON, self.pg.peer.changed().notified()).await;
         }
     }
@@ -212,8 +212,8 @@ impl Run {
         Turn { _op: op, long: Some(long) }
     }
 
-    /// Pushes an object to all members that lack it; writes to it go on then. One for which a write waits has no turn: it shares
-    /// the bytes that may be under way with whatever has.
+    /// Pushes an object to all members that lack it, and then releases it. An urgent push has no turn; it only shares the limit
+    /// of bytes in flight.
     async fn recover(&self, begun: Begun<'_>, mut turn: Option<Turn>) -> Result<Part, End> {
         let mut bytes = 0;
         for to in begun.members.iter().copied() {
@@ -237,7 +237,7 @@ impl Run {
         Ok(Part::Done)
     }
 
-    /// The outcome of the push of an object, and why it was not pushed.
+    /// Sorts a push's failure: what ends the run (the outer error), and what only ends this part (the inner one).
     pub(super) fn classify(&self, to: OsdId, pushed: Result<u64, Stop>) -> Result<Result<u64, Part>, End> {
         match pushed {
             Ok(bytes) => {
@@ -251,13 +251,13 @@ impl Run {
         }
     }
 
-    /// Writes to an object that was held go on.
+    /// Releases a held object: its writes may start.
     pub(super) fn release(&self, oid: &Arc<ObjectId>) {
         self.pg.ops.pipeline().release(std::slice::from_ref(oid));
         self.pg.pump(&self.osd, oid);
     }
 
-    /// A member has all objects.
+    /// Tells a member that it has all objects.
     async fn complete(&self, to: OsdId) -> Result<(), End> {
         self.current()?;
         let order = Message::of(&PgComplete { head: self.pg.head(&self.osd) });
@@ -272,7 +272,7 @@ impl Run {
 
     // Flags, places, pauses.
 
-    /// The map's flags forbid it for now.
+    /// Whether the map's flags pause it.
     pub(super) fn is_paused_by_flags(&self, what: Reserve) -> bool {
         let flags = self.osd.view().map_or(0, |view| view.map().flags);
         let has = |flag| flags & flag != 0;
@@ -295,7 +295,7 @@ impl Run {
         Ok(())
     }
 
-    /// Waits for a place here and on these members, which are asked in order, so that no two PGs wait for each other; `None` if
+    /// Waits for a slot here and on these members, which are asked in order, so that no two PGs wait for each other; `None` if
     /// one is too full.
     pub(super) async fn reserve(&self, what: Reserve, members: Vec<OsdId>) -> Result<Option<Places>, End> {
         self.set(match what {

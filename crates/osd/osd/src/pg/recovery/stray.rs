@@ -1,5 +1,5 @@
-//! Copies of PGs of which this OSD is no member any more. Their primaries say when nobody needs them; then they are removed,
-//! a few objects at a time.
+//! Copies of PGs that this OSD is no longer a member of. When their primaries say that nobody needs them, they are removed, a few
+//! objects at a time.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::pg::Pg;
 use crate::pg::copies::own_store;
 use crate::shard::OsdShard;
 
-/// Time between two questions.
+/// Time between two requests to a primary.
 const PERIOD: Duration = Duration::from_secs(5);
-/// Objects removed in one transaction.
+/// Objects removed per transaction.
 const PAGE: usize = 64;
 /// Pause between two transactions.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Looks for strays of this shard for as long as it runs.
+/// Handles strays of this shard as long as it runs.
 pub(crate) fn start(osd: &Rc<OsdShard>) {
     let own = Rc::clone(osd);
     osd.shard.spawn(Group::Recovery, "strays", async move {
@@ -50,7 +50,7 @@ impl Pg {
         *self.peer.machine().phase() == Phase::Stray && has_data
     }
 
-    /// The primary does not need this copy.
+    /// Asks the primary whether this copy may be removed.
     async fn may_remove(&self, osd: &Rc<OsdShard>) -> bool {
         let Some(primary) = osd.view().and_then(|view| view.acting_primary(self.id.pgid)) else {
             return false;
@@ -71,7 +71,7 @@ impl Pg {
         }
     }
 
-    /// The number of objects; `None` if a new interval began, in which the rest may be needed.
+    /// Removes the objects in steps; returns their number, `None` if a new interval began, in which the rest may be needed.
     async fn remove_in_steps(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
@@ -81,7 +81,7 @@ impl Pg {
         if is_over() {
             return Ok(None);
         }
-        // Objects that are left after a crash, or in a new interval, are no copy.
+        // Objects left after a crash, or in a new interval, are no usable copy.
         let give_up = |info: &mut PgInfo| {
             (info.last_epoch_started, info.incomplete) = (Epoch(0), true);
             (info.complete_to, info.last_backfill) = (Eversion::ZERO, None);

@@ -1,10 +1,9 @@
-//! Unfound objects: no member has all of their blocks, and an OSD that is down may. Only operations that need such a block
-//! wait; all others are served, and the primary looks for it.
+//! Unfound objects: no member has all of their blocks, and an OSD that is down may. Only operations that need such a block wait;
+//! all others are served, and the primary searches for it.
 //!
-//! Beside clients a recovery leaves such an object out. If the PG has to copy it before it can serve, the copy is made
-//! without the block, which is marked as lost there, with its checksum. Then the members write the object down with the activation,
-//! and the PG is not clean before it is found or lost: so past intervals, which tell who may have it, are remembered, and
-//! strays stay.
+//! While clients are served, recovery skips such an object. If the PG has to copy it before it can serve, the copy is made
+//! without the block, which is marked as lost there, with its checksum. The members then record the object at activation, and the
+//! PG is not clean until it is found or lost: so past intervals, which say who may have it, are kept, and strays stay.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,17 +16,17 @@ use crate::pg::copies::{Fate, IfUnfound, Unhealed};
 use crate::pg::{Pg, family, scrub};
 use crate::shard::OsdShard;
 
-/// Objects that are written down of a PG at the most. One that has more waits until they are found.
+/// Most unfound objects recorded for a PG. A PG with more waits until they are found.
 const UNFOUND_MAX: usize = 1024;
-/// Pause between two looks at whether somebody else can be asked.
+/// Pause between two checks for other OSDs to ask.
 const LOOK: Duration = Duration::from_secs(1);
-/// So many looks, and the same are asked again: one may not have answered.
+/// After this many checks the same OSDs are asked again: one may not have answered.
 const LOOKS: u32 = 10;
-/// Bytes that are read at once.
+/// Bytes read at once.
 const PIECE_BYTES: u64 = 1 << 20;
 
 impl Pg {
-    /// An object is unfound, or is not any more.
+    /// Notes that an object is unfound, or no longer is.
     pub(in crate::pg) fn note_unfound(&self, osd: &OsdShard, oid: &ObjectId, is_unfound: bool) {
         if is_unfound {
             self.recovery.unfound.borrow_mut().insert(oid.clone());
@@ -37,8 +36,8 @@ impl Pg {
         }
     }
 
-    /// An object is copied without what is unfound of it. It is written down with the activation, here and on all members. False
-    /// if there are too many of them.
+    /// Records an object that is copied without its unfound blocks: all members store that at activation. False if there are too
+    /// many.
     pub(in crate::pg) fn record_unfound(&self, oid: &ObjectId) -> bool {
         let info = self.peer.info();
         let is_known = info.unfound.contains(oid);
@@ -49,12 +48,12 @@ impl Pg {
         is_known || has_room
     }
 
-    /// The object, or a clone of it, is unfound: its writes may wait for long.
+    /// Whether the object, or a clone of it, is unfound: its writes may wait long.
     pub(in crate::pg) fn has_unfound(&self, head: &ObjectId) -> bool {
         self.recovery.unfound.borrow().iter().any(|oid| family::is_same_head(head, oid))
     }
 
-    /// Looks for what is unfound until all of it is found or lost.
+    /// Searches for unfound objects until all are found or lost.
     pub(super) fn look_for_unfound(&self, osd: &OsdShard) {
         self.recovery.unfound.borrow_mut().extend(self.peer.info().unfound);
         let is_idle = self.recovery.unfound.borrow().is_empty() || self.recovery.is_searching.get();
@@ -67,7 +66,7 @@ impl Pg {
     }
 }
 
-/// The search for a PG's unfound objects, for as long as its generation lasts.
+/// The search for a PG's unfound objects, as long as its generation lasts.
 struct Search {
     osd: Rc<OsdShard>,
     pg: Rc<Pg>,
@@ -96,7 +95,7 @@ impl Search {
             if unfound.is_empty() {
                 return self.pg.recovery.is_searching.set(false);
             }
-            // A member that lacks objects is given them first: what it is compared with is whole.
+            // Members that lack objects get them first: comparisons need whole copies.
             if !self.pg.peer.machine().recovers() {
                 self.round(unfound).await;
             }
@@ -105,7 +104,7 @@ impl Search {
 
     async fn round(&self, unfound: Vec<ObjectId>) {
         for oid in unfound {
-            // After a split it may be another PG's.
+            // After a split it may belong to another PG.
             let is_settled = !self.pg.peer.contains(&oid) || self.is_settled(&oid).await;
             if is_settled && !self.is_over() {
                 self.forget(&oid).await;
@@ -113,7 +112,7 @@ impl Search {
         }
     }
 
-    /// All copies of the object are whole; or what it lacks is lost, for nobody is left who may have it.
+    /// Whether all copies of the object are whole, or what they lack is lost, since no OSD is left that may have it.
     async fn is_settled(&self, oid: &ObjectId) -> bool {
         match self.read(oid).await {
             Ok(()) => scrub::repair_object(&self.osd, &self.pg, oid).await,
@@ -121,7 +120,7 @@ impl Search {
         }
     }
 
-    /// Reads all of an object, which gives this copy what somebody else has of it.
+    /// Reads all of an object, which heals this copy with blocks that others have.
     async fn read(&self, oid: &ObjectId) -> Result<(), Unhealed> {
         let unknown = |error| Unhealed { error, fate: Fate::Unknown };
         let objects = self.pg.objects(&self.osd);
@@ -134,7 +133,7 @@ impl Search {
         Ok(())
     }
 
-    /// Only here: another member that leads later looks for itself.
+    /// Removes the record, only here: another member that leads later searches for itself.
     async fn forget(&self, oid: &ObjectId) {
         let is_noted = self.pg.peer.info().unfound.contains(oid);
         let forget = |info: &mut PgInfo| info.unfound.retain(|unfound| unfound != oid);

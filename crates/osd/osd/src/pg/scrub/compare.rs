@@ -1,8 +1,8 @@
-//! Which copies of an object are not as they should be, by what each member has of it: a pure function.
+//! Compares the copies of objects, as scanned by each member, and finds the bad ones: pure functions.
 //!
-//! The authoritative copy is one that can be read, for the store checks everything that it reads; of several that differ it is
-//! one of those of which there are most, else the primary's. An object that only some have is missing on the others,
-//! however many they are: a scrub never takes the last copy of anything for one too many.
+//! The authoritative copy is one that can be read, because the store checks everything that it reads; if several differ, it is
+//! one of the majority, else the primary's. An object that only some members have is missing on the others, however many they
+//! are: a scrub never removes an object.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,46 +11,46 @@ use carmine_wire::scrub::{InconsistentCopy, InconsistentObject, copy_errors, obj
 
 use crate::messages::Scanned;
 
-/// Errors of copies that only a deep scrub can see.
+/// Errors of copies that only a deep scrub detects.
 const DEEP: u64 = copy_errors::READ_ERROR | copy_errors::DATA_DIGEST;
 
-/// A range of objects, as a member has them.
+/// A range of objects, as scanned by one member.
 pub(super) type Map = BTreeMap<ObjectId, Scanned>;
 
-/// An object whose copies are not equal, or cannot be read.
+/// An object whose copies differ, or cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Inconsistent {
-    /// As tools are told.
+    /// The object in the format for tools.
     pub object: InconsistentObject,
-    /// Members whose copies are not like the authoritative one, cannot be read, or are missing.
+    /// Members whose copies differ from the authoritative one, cannot be read, or are missing.
     pub wrong: Vec<OsdId>,
-    /// The authoritative copy, as its member has it; `None`: no copy can be read.
+    /// The authoritative copy and its member; `None`: no copy can be read.
     pub authority: Option<(OsdId, Scanned)>,
 }
 
 impl Inconsistent {
-    /// Copies with errors.
+    /// Number of copies with errors.
     pub(super) fn bad_copies(&self) -> u64 {
         self.wrong.len() as u64
     }
 
-    /// Attributes are among what differs.
+    /// Whether attributes differ.
     pub(super) fn is_of_attrs(&self) -> bool {
         self.object.errors & (object_errors::ATTR_NAME_MISMATCH | object_errors::ATTR_VALUE_MISMATCH) != 0
     }
 
-    /// All that is wrong is that some copies cannot be read: what they say of themselves is right.
+    /// Whether the only errors are copies with unreadable data, whose metadata is right.
     pub(super) fn only_unreadable(&self) -> bool {
         let is_readable = |copy: &InconsistentCopy| copy.errors & !copy_errors::READ_ERROR == 0;
         self.object.errors == 0 && self.object.copies.iter().all(|(_, copy)| is_readable(copy))
     }
 
-    /// Only a deep scrub can see it, or a part of it.
+    /// Whether only a deep scrub can detect it, or a part of it.
     pub(super) fn is_deep(&self) -> bool {
         self.object.copies.iter().any(|(_, copy)| copy.errors & DEEP != 0)
     }
 
-    /// Only a deep scrub can see any of it.
+    /// Whether only a deep scrub can detect any of it.
     pub(super) fn is_only_deep(&self) -> bool {
         let other = |(_, copy): &(OsdId, InconsistentCopy)| copy.errors & !DEEP != 0;
         let is_of_data = self.object.errors & !object_errors::DATA_DIGEST_MISMATCH == 0;
@@ -58,7 +58,7 @@ impl Inconsistent {
     }
 }
 
-/// The objects that are not equal on all members, in order. `deep`: the data was read.
+/// Finds the objects that are not equal on all members, in order. `deep`: the data was read.
 pub(super) fn compare(primary: OsdId, deep: bool, maps: &BTreeMap<OsdId, Map>) -> Vec<Inconsistent> {
     let all: BTreeSet<&ObjectId> = maps.values().flat_map(Map::keys).collect();
     let judged = all.into_iter().map(|oid| {
@@ -106,7 +106,7 @@ fn authority<'a>(primary: OsdId, copies: &[Copy<'a>]) -> Option<(OsdId, &'a Scan
     let equals = |found: &Scanned| readable.iter().filter(|(_, other)| *other == found).count();
     let has_primary =
         |found: &Scanned| readable.iter().any(|(osd, other)| *osd == primary && *other == found);
-    // Of the members of one opinion the first in order, and the primary if it is among them.
+    // Of members that agree, prefer the primary, then the first in order.
     let rank = |(osd, found): &(OsdId, &Scanned)| {
         (equals(found), has_primary(found), *osd == primary, std::cmp::Reverse(*osd))
     };
@@ -129,7 +129,7 @@ fn describe(found: &Scanned, deep: bool, copy: &mut InconsistentCopy) {
     }
 }
 
-/// Notes how a copy differs from the authoritative one, by what can be read of it; false: not at all.
+/// Notes how the readable parts of a copy differ from the authoritative one; false: not at all.
 fn differ(found: &Scanned, right: &Scanned, deep: bool, copy: &mut u64, object: &mut u64) -> bool {
     if found.stat_error {
         return true;
@@ -146,7 +146,7 @@ fn differ(found: &Scanned, right: &Scanned, deep: bool, copy: &mut u64, object: 
         (is_size, copy_errors::SIZE, object_errors::SIZE_MISMATCH),
         (is_data, copy_errors::DATA_DIGEST, object_errors::DATA_DIGEST_MISMATCH),
         (is_omap, copy_errors::OMAP_DIGEST, object_errors::OMAP_DIGEST_MISMATCH),
-        // Ceph has no errors of a copy for these: the attributes, which it shows, tell which one it is.
+        // Ceph has no errors of a copy for these: the attributes that it shows tell which copy it is.
         (is_name, 0, object_errors::ATTR_NAME_MISMATCH),
         (is_value, 0, object_errors::ATTR_VALUE_MISMATCH),
     ];

@@ -1,15 +1,15 @@
-//! Scrub: the primary compares what the members have of each object, and repairs what differs.
+//! Scrub: the primary compares the members' copies of each object, and repairs the bad ones.
 //!
-//! - `schedule`: when a PG is scrubbed, and one after the other on each reactor.
-//! - `run`: a scrub goes through the PG a few objects at a time. While it looks at them, writes to these objects wait; all
-//!   others are served. A new interval ends it.
-//! - `scan`: what a copy has of them, which the primary asks the replicas; `pace` keeps it slow.
-//! - `compare`: which copies are wrong.
-//! - `omaps`: how large the omaps are, and which are too large.
-//! - `sets`: whether objects have the clones that they tell of.
+//! - `schedule`: when PGs are scrubbed, one after the other on each reactor.
+//! - `run`: a scrub scans the PG a few objects at a time. Meanwhile writes to these objects wait; all others are served. A new
+//!   interval ends it.
+//! - `scan`: scans a copy, for the primary or at its request; `pace` limits the rate.
+//! - `compare`: finds the bad copies.
+//! - `omaps`: sizes of omaps, and those that are too large.
+//! - `sets`: whether the clones that a head lists exist.
 //! - `repair`: writes the authoritative content over all copies, as an entry of the log.
-//! - `record`: all members write down when the last scrubs were and how many errors they left.
-//! - `report`: what tools are told.
+//! - `record`: all members store when the last scrubs were and how many errors they left.
+//! - `report`: the report for tools.
 //!
 //! The primary keeps the list of damaged objects in memory: a new primary, or one that starts again, knows only how many
 //! errors there are until it has scrubbed the PG itself.
@@ -37,9 +37,9 @@ pub(crate) use pace::Pace;
 pub(super) use run::repair_object;
 pub(crate) use schedule::{Scrubber, order, start};
 
-/// Bytes of omap that are read, and sent, at once.
+/// Bytes of omap read, and sent, at once.
 const OMAP_PAGE_BYTES: usize = 512 << 10;
-/// Inconsistent objects that are remembered of a PG; more are only counted.
+/// Most inconsistent objects listed for a PG; more are only counted.
 const LISTED_MAX: usize = 1024;
 
 /// A scrub to be done.
@@ -49,14 +49,14 @@ pub(super) struct Order {
     deep: bool,
     /// Repair what is found.
     repair: bool,
-    /// Somebody asked for it: flags and load do not matter.
+    /// Requested by an operator, so that flags and load do not matter.
     is_commanded: bool,
 }
 
 /// The scrubs of a PG (primary).
 #[derive(Default)]
 pub(crate) struct Scrubs {
-    /// Asked for, and not begun.
+    /// Requested, and not begun.
     wanted: Cell<Option<Order>>,
     running: Cell<Option<Order>>,
     /// When the next ones are due; `None`: not known yet.
@@ -67,12 +67,12 @@ pub(crate) struct Scrubs {
 /// The errors that the last scrubs found and did not repair.
 #[derive(Default)]
 struct Found {
-    /// The interval in which it was so. Zero: this primary has not scrubbed the PG yet.
+    /// The interval in which they were found. Zero: this primary has not scrubbed the PG yet.
     interval: Epoch,
     objects: Vec<Inconsistent>,
     /// Heads and clones that contradict each other.
     sets: Vec<InconsistentSnapset>,
-    /// Copies with errors, and contradictions, of these objects and of those that are not remembered.
+    /// Number of bad copies and contradictions, including objects that are not listed.
     errors: u64,
 }
 
@@ -84,7 +84,7 @@ impl Found {
         }
     }
 
-    /// Each object stands once, in order.
+    /// Adds an entry; each object is listed once, in order.
     fn add_set(&mut self, new: InconsistentSnapset) {
         self.errors += sets::errors_of(&new);
         match self.sets.binary_search_by(|known| known.oid.cmp(&new.oid)) {
@@ -94,12 +94,12 @@ impl Found {
         }
     }
 
-    /// Those that only a deep scrub sees.
+    /// Number of errors that only a deep scrub detects.
     fn deep_errors(&self) -> u64 {
         self.objects.iter().filter(|object| object.is_only_deep()).map(Inconsistent::bad_copies).sum()
     }
 
-    /// Only a deep scrub can say that what a deep one found is no longer so.
+    /// Keeps what a deep scrub found before: only another deep scrub can say that it is gone.
     fn keep_deep_of(&mut self, before: &Found) {
         let known = |found: &Found, object: &Inconsistent| {
             found.objects.iter().any(|o| o.object.oid == object.object.oid)
@@ -114,24 +114,24 @@ impl Found {
 }
 
 impl Order {
-    /// It reads the data, too.
+    /// Whether it reads the data, too.
     pub(super) fn is_deep(self) -> bool {
         self.deep
     }
 
-    /// It repairs what it finds.
+    /// Whether it repairs what it finds.
     pub(super) fn repairs(self) -> bool {
         self.repair
     }
 }
 
 impl Scrubs {
-    /// The one under way.
+    /// The scrub under way.
     pub(super) fn running(&self) -> Option<Order> {
         self.running.get()
     }
 
-    /// Another OSD leads.
+    /// Resets the state: another OSD leads.
     pub(super) fn forget(&self) {
         self.wanted.take();
         self.due.take();

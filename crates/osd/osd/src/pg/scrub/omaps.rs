@@ -1,4 +1,4 @@
-//! The omaps of a PG's objects, which a deep scrub counts: one that is too large makes recovery and listings slow.
+//! Counts the omaps of a PG's objects in a deep scrub: one that is too large slows recovery and listings.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::config::ScrubOptions;
 use crate::join;
 
 impl Run {
-    /// Counts the omaps of these objects, by the primary's copies.
+    /// Counts the omaps of these objects, from the primary's copies.
     pub(super) fn count_omaps(&mut self, maps: &BTreeMap<OsdId, Map>) {
         let own = maps.get(&self.osd.config.id).filter(|_| self.order.deep);
         for object in own.into_iter().flat_map(BTreeMap::values).filter(|object| object.omap_size.keys > 0) {
@@ -26,7 +26,7 @@ impl Run {
         }
     }
 
-    /// In Ceph's words: tools look for them in the cluster's log.
+    /// Warns in Ceph's words, which tools look for in the cluster's log.
     fn report_large_omap(&self, oid: &ObjectId, size: OmapSize) {
         let (pg, raw) = (self.pg.id.pgid, PgId::new(oid.pool, oid.hash));
         let text = format!(

@@ -1,18 +1,18 @@
-//! A limit of bytes in a second: of those that scrubs of one reactor read, for its own PGs and for other primaries, and of
-//! those that its recoveries push.
+//! A limit of bytes per second: for the reads of one reactor's scrubs, for its own PGs and other primaries, and for the pushes of
+//! its recoveries.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use carmine_reactor::Shard;
 
-/// Waits that are shorter than this are made up for by the next one.
+/// Waits shorter than this are added to the next one.
 const SHORT_NS: u64 = 1_000_000;
 
-/// Spreads what is moved over time.
+/// Limits the bytes moved per second.
 pub(crate) struct Pace {
     bytes_per_second: Cell<u64>,
-    /// Until then what was moved so far uses up the limit.
+    /// When the bytes moved so far will be within the limit.
     free_ns: Cell<u64>,
 }
 
@@ -21,7 +21,7 @@ impl Pace {
         Pace { bytes_per_second: Cell::new(bytes_per_second.max(1)), free_ns: Cell::new(0) }
     }
 
-    /// Changes the limit, for what is moved from now on.
+    /// Changes the limit for bytes moved from now on.
     pub(crate) fn set(&self, bytes_per_second: u64) {
         self.bytes_per_second.set(bytes_per_second.max(1));
     }

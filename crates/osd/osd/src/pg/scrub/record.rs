@@ -1,4 +1,4 @@
-//! What is written down of a scrub: every member keeps it with the PG's info, so that whoever leads next knows it.
+//! The record of the last scrubs, which every member keeps in the PG's info for the next primary.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use crate::pg::Pg;
 use crate::shard::OsdShard;
 
 impl Run {
-    /// The scrub came to its end: all members write it down, this one last, for it tells the monitor what it has written.
+    /// Ends the scrub: all members store the record, this one last, because it reports to the monitor what it has stored.
     pub(super) async fn record(&mut self, stamp: ScrubStamp) -> Result<(), End> {
         let before = self.pg.peer.log().info().scrubs;
         let scrubs = self.sum_up(before, stamp);
@@ -33,7 +33,7 @@ impl Run {
             return Scrubbed { count, last: stamp, last_deep: stamp, errors, deep_errors, omaps: self.omaps };
         }
         let known = self.pg.scrub.found.borrow();
-        // Another primary has found them: this one cannot name the objects.
+        // Found by another primary: this one cannot name the objects.
         let unlisted = before.deep_errors.saturating_sub(known.deep_errors());
         self.found.keep_deep_of(&known);
         self.found.errors += unlisted;
@@ -43,7 +43,7 @@ impl Run {
 }
 
 impl Pg {
-    /// The primary has scrubbed.
+    /// Stores the primary's record of a scrub.
     pub(crate) async fn answer_scrubbed(self: &Rc<Self>, osd: &Rc<OsdShard>, ended: PgScrubbed) -> Message {
         let PgScrubbed { head, scrubs } = ended;
         let written = match self.follows(&head) {
@@ -57,7 +57,7 @@ impl Pg {
         self.write_down(osd, |info| info.note_scrubbed(scrubs)).await
     }
 
-    /// Another member knows of later scrubs. They are written down with the activation, here and on all members.
+    /// Takes over another member's record if it is newer. All members store it at activation.
     pub(in crate::pg) fn learn_scrubs(&self, other: &PgInfo) {
         let (info, &PgInfo { scrubs, clean_before, .. }) = (self.peer.info(), other);
         if scrubs.count > info.scrubs.count {

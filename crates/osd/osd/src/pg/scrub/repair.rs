@@ -1,8 +1,8 @@
-//! The repair of one object, to which clients write nothing meanwhile.
+//! The repair of one object, whose writes wait meanwhile.
 //!
-//! The content of the authoritative copy is written as a client's write would be: an entry of the log, which all members
-//! apply, and which is durable on all of them before the repair counts. A good copy is replaced by its like in one step of its store,
-//! so at no moment there are fewer good copies than before, whatever is killed.
+//! The content of the authoritative copy is written as a client's write would be: an entry of the log, which all members apply,
+//! and which is durable on all of them before the repair counts. A good copy is replaced by an equal one in one step of its
+//! store, so there are never fewer good copies than before, whatever crashes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,9 +29,9 @@ use crate::pg::op::exec::Plan;
 use crate::pg::op::extra::Extra;
 use crate::pg::op::snaps::CloneChange;
 
-/// Bytes of data that are read at once.
+/// Bytes of data read at once.
 const PIECE_BYTES: u64 = 1 << 20;
-/// How often a repair that waits for its commit looks whether it still may.
+/// How often a repair that waits for its commit checks that the generation is still current.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// An object without its data.
@@ -39,12 +39,12 @@ struct Content {
     meta: ObjectMeta,
     header: Bytes,
     omap: Vec<(Box<[u8]>, Bytes)>,
-    /// Bytes of all of it, with the data.
+    /// Size of the object's content, including the data.
     bytes: u64,
 }
 
 impl Run {
-    /// Repairs an object; gives what is still wrong with it then.
+    /// Repairs an object; returns what is still wrong with it afterwards.
     pub(super) async fn repair(&mut self, object: Inconsistent) -> Result<Option<Inconsistent>, End> {
         let oid = Arc::new(object.object.oid.clone());
         match self.write_over(&oid, object).await {
@@ -76,8 +76,8 @@ impl Run {
         }
     }
 
-    /// No copy can be read whole; together they may have all blocks. Heals those of this copy, each from any member that has it;
-    /// what is wrong then.
+    /// Heals this copy, if no copy can be read whole, with blocks of any members: together they may have all. Returns what is
+    /// still wrong.
     async fn heal(&self, oid: &Arc<ObjectId>) -> Result<Option<Inconsistent>, End> {
         let objects = self.pg.objects(&self.osd);
         let size = objects.stat(oid).await?.map_or(0, |meta| meta.size);
@@ -92,8 +92,8 @@ impl Run {
         Ok(self.compare_copies(std::slice::from_ref(oid), &Range::single(oid)).await?.pop())
     }
 
-    /// Copies differ in more than blocks that cannot be read: the object is made anew, in one step, for a part of it would
-    /// look like a good copy after a crash.
+    /// Rewrites the whole object in one step, if copies differ in more than unreadable blocks: a part of it would look like a
+    /// good copy after a crash.
     async fn write_whole(&self, oid: &Arc<ObjectId>, from: OsdId, right: &Scanned) -> Result<(), End> {
         if right.size > REQUEST_BYTES_MAX {
             let why = format!("it has {} bytes, more than {REQUEST_BYTES_MAX}", right.size);
@@ -123,7 +123,7 @@ impl Run {
         self.submit(oid, &meta, steps).await
     }
 
-    /// Writes the data over copies that cannot be read, piece by piece: those that are not yet written stay unreadable.
+    /// Overwrites copies whose data cannot be read, piece by piece: the pieces not yet written stay unreadable.
     async fn write_data(&self, oid: &Arc<ObjectId>, from: OsdId, right: &Scanned) -> Result<(), End> {
         let meta = self.meta_of(from, oid).await?;
         let mut off = 0;
@@ -137,7 +137,7 @@ impl Run {
         Ok(())
     }
 
-    /// The next bytes of the copy of a member: at least one.
+    /// Reads the next bytes of a member's copy, at least one.
     async fn piece(&self, oid: &ObjectId, from: OsdId, off: u64, size: u64) -> Result<Payload, End> {
         let len = PIECE_BYTES.min(size - off);
         self.osd.pace.throttle(&self.osd.shard, len).await;
@@ -161,7 +161,7 @@ impl Run {
         Ok(data)
     }
 
-    /// Metadata of the copy of a member.
+    /// Metadata of a member's copy.
     pub(super) async fn meta_of(&self, member: OsdId, oid: &ObjectId) -> Result<ObjectMeta, End> {
         if member == self.osd.config.id {
             return Ok(own_store(&self.osd).stat(oid).await?.unwrap_or_default());
@@ -170,7 +170,7 @@ impl Run {
         Ok(self.ask(member, ask, |answer: &PgObject| answer.result).await?.meta)
     }
 
-    /// Metadata and omap of the copy of a member.
+    /// Metadata and omap of a member's copy.
     async fn content(&self, oid: &ObjectId, from: OsdId) -> Result<Content, End> {
         if from == self.osd.config.id { self.own_content(oid).await } else { self.fetch(oid, from).await }
     }
@@ -208,8 +208,8 @@ impl Run {
         Ok(content)
     }
 
-    /// Writes an entry of the log that changes the object, and waits until it is durable on all members. The version that
-    /// clients see, and the time, stay as they are.
+    /// Submits a log entry that changes the object, and waits until it is durable on all members. The version that clients see,
+    /// and the time, do not change.
     async fn submit(
         &self,
         oid: &Arc<ObjectId>,
@@ -225,7 +225,7 @@ impl Run {
             return Err(End::Failed(format!("its steps take more than {TXN_BYTES_MAX} bytes")));
         }
         let _prepared = objects.prepare(plan.changes.all(), IfUnfound::Fail).await?;
-        // Nothing suspends from here on until the entry is submitted.
+        // No suspension from here on until the entry is submitted.
         self.check_current()?;
         let mut request =
             OsdRequest::new(pg.id.pgid, osd.epoch(), flags::CLIENT_WRITE, oid, OpList::default());
@@ -236,7 +236,7 @@ impl Run {
         let op = ClientOp::new(request, ReqId::default(), Payload::new(), now_ns, ReplyTo::Local(tell));
         let sizes = (own.as_ref().map(|own| own.size), Some(meta.size));
         let is_head = oid.snap == SNAP_HEAD;
-        // The request has no operations, and so changes nothing that clients see.
+        // A request without operations changes nothing that clients see.
         let mut extra = Extra::default();
         if !is_head {
             extra.clones.push(CloneChange { id: oid.snap, before: sizes.0, after: sizes.1 });
@@ -251,7 +251,7 @@ impl Run {
         };
         pg.submit(osd, op, plan);
         loop {
-            // It would wait for as long as the PG is not active.
+            // In a new interval it would wait until the PG is active again.
             match with_timeout(&osd.shard, LOOK, &mut told).await {
                 None => self.check_current()?,
                 Some(Ok(reply)) if reply.result == 0 => return self.check_current(),
@@ -282,7 +282,7 @@ impl Content {
         self.check_size()
     }
 
-    /// It is made anew in one step, which one message carries.
+    /// Fails if the object is too large for one transaction, which one message must carry.
     fn check_size(&self) -> Result<(), End> {
         if self.bytes > TXN_BYTES_MAX {
             return Err(End::Failed(format!("with its omap it has more than {TXN_BYTES_MAX} bytes")));
@@ -291,7 +291,7 @@ impl Content {
     }
 }
 
-/// The runs of blocks that are not all zeros, with their offsets: the others are left holes, as most of them were.
+/// The runs of blocks that are not all zeros, with their offsets: the others become holes, as most of them were.
 fn without_zeros(data: &Payload) -> impl Iterator<Item = (u64, Payload)> {
     let block = |at: usize| data.slice(at, (BLOCK_BYTES as usize).min(data.len() - at));
     let is_zero = move |at: usize| block(at).iter().all(|chunk| chunk.iter().all(|byte| *byte == 0));

@@ -1,4 +1,4 @@
-//! The report on a scrub: to the log, and to `rados list-inconsistent-obj`.
+//! The report of a scrub: for the log, and for `rados list-inconsistent-obj`.
 
 use carmine_reactor::Payload;
 use carmine_types::{Epoch, ObjectId, errno};
@@ -9,7 +9,7 @@ use super::compare::Inconsistent;
 use crate::op::{ClientOp, Outcome};
 use crate::pg::Pg;
 
-/// Objects in one answer at the most.
+/// Most objects in one answer.
 const ANSWER_OBJECTS_MAX: u64 = 256;
 
 /// One line for the log.
@@ -43,7 +43,7 @@ fn page(pg: &Pg, op: &ClientOp) -> Result<(i32, ScrubLsReply), i32> {
     let arg = ScrubLsArg::decode(&op.data.to_vec()).map_err(|_| errno::EINVAL)?;
     let found = pg.scrub.found.borrow();
     if found.interval == Epoch(0) {
-        return Err(errno::ENOENT); // not scrubbed by this primary: it has no list
+        return Err(errno::ENOENT); // this primary has not scrubbed the PG, so it has no list
     }
     let interval = found.interval.0;
     if arg.interval != 0 && arg.interval != interval {
@@ -62,7 +62,7 @@ fn page(pg: &Pg, op: &ClientOp) -> Result<(i32, ScrubLsReply), i32> {
     Ok((0, reply))
 }
 
-/// How many of a list the client has got before.
+/// How many entries of a list the client has already.
 fn count_listed<'a>(arg: &ScrubLsArg, mut oids: impl Iterator<Item = &'a ObjectId>) -> usize {
     let last = (&*arg.name, &*arg.nspace, arg.snap);
     oids.position(|oid| (&*oid.name, &*oid.nspace, oid.snap) == last).map_or(0, |at| at + 1)

@@ -25,27 +25,27 @@ use crate::messages::{Head, PgScrub, PgScrubMap, ScanCursor};
 use crate::pg::{Pg, family};
 use crate::shard::OsdShard;
 
-/// Objects that are looked at together, and whose writes wait meanwhile (Ceph's osd_scrub_chunk_max).
+/// Objects compared together, whose writes wait meanwhile (Ceph's osd_scrub_chunk_max).
 const CHUNK_OBJECTS: usize = 25;
-/// A deep scrub looks at no more bytes together, unless one object has more.
+/// Most bytes that a deep scrub compares together, unless one object has more.
 const CHUNK_BYTES: u64 = 8 << 20;
-/// Objects that a replica may have among those.
+/// Most objects that a replica may have in such a range.
 const REPLICA_OBJECTS_MAX: usize = 1024;
-/// Pause between two looks at whether writes that had begun have ended.
+/// Pause between two checks for the end of writes that had begun.
 const POLL: Duration = Duration::from_millis(1);
-/// Attributes of a copy that tools are shown, bytes; more are not.
+/// Most bytes of a copy's attributes in the report; if there are more, none are shown.
 const ATTR_BYTES_MAX: usize = 16 << 10;
-/// How often a member is asked the same.
+/// How often a member is asked.
 const TRIES: u32 = 3;
 /// Pause between the tries.
 const TRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// Why a scrub ended before its end.
+/// Why a scrub ended early.
 #[derive(Debug)]
 pub(super) enum End {
     /// A new interval began.
     Interval,
-    /// A flag was set.
+    /// A flag of the map was set.
     Flag,
     Failed(String),
 }
@@ -63,7 +63,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// One object.
+    /// The range of one object.
     pub(super) fn single(oid: &ObjectId) -> Range {
         Range { from: oid.clone(), to: family::clone_of(oid, oid.snap.saturating_add(1)).into() }
     }
@@ -73,7 +73,7 @@ impl Range {
     }
 }
 
-/// Makes the copies of one object equal, as a scrub with repair would; true if they are.
+/// Scrubs and repairs one object; true if all copies are good afterwards.
 pub(in crate::pg) async fn repair_object(osd: &Rc<OsdShard>, pg: &Rc<Pg>, oid: &ObjectId) -> bool {
     let order = Order { deep: true, repair: true, is_commanded: true };
     let mut run = Run { is_patient: true, ..Run::new(osd, pg, order) };
@@ -85,14 +85,14 @@ pub(super) struct Run {
     pub osd: Rc<OsdShard>,
     pub pg: Rc<Pg>,
     pub order: Order,
-    /// It ends with this generation.
+    /// The generation that it belongs to.
     generation: u64,
-    /// It waits for writes however long they take: no other PG waits for it.
+    /// Whether it waits for writes without a limit, since no other PG waits for it.
     is_patient: bool,
     pub found: Found,
-    /// The omaps that it has passed.
+    /// The omaps counted so far.
     pub omaps: Omaps,
-    /// Objects that were repaired.
+    /// Number of repaired objects.
     pub repaired: u64,
 }
 
@@ -104,7 +104,7 @@ impl Run {
         Run { generation, is_patient: false, osd, pg, order, found, omaps: Omaps::default(), repaired: 0 }
     }
 
-    /// Goes through the PG.
+    /// Scrubs the whole PG.
     pub(super) async fn all(&mut self) -> Result<(), End> {
         let pgid = self.pg.id.pgid;
         let mut from = Some(ObjectId::cursor(pgid.pool, pgid.ps));
@@ -118,7 +118,7 @@ impl Run {
         self.repair_if_few().await
     }
 
-    /// Looks at one object, and repairs it; true if all copies are well then.
+    /// Scrubs and repairs one object; true if all copies are good afterwards.
     async fn scrub_object(&mut self, oid: &ObjectId) -> Result<bool, End> {
         self.check_current()?;
         let held = [Arc::new(family::head_of(oid))];
@@ -135,7 +135,7 @@ impl Run {
         }
     }
 
-    /// The generation is still the one in which the scrub began.
+    /// Fails unless the generation is still the one in which the scrub began.
     pub(super) fn check_current(&self) -> Result<(), End> {
         if self.pg.peer.is_past(self.generation) || !self.pg.peer.is_active() {
             Err(End::Interval)
@@ -144,13 +144,13 @@ impl Run {
         }
     }
 
-    /// Compares the next objects; where those behind them begin.
+    /// Compares the next objects; returns where the objects after them begin.
     async fn chunk(&mut self, from: ObjectId) -> Result<Option<ObjectId>, End> {
         let since = self.pg.peer.last_update();
         let (objects, next) = self.list(&from).await?;
         self.check_current()?;
         let to = next.clone().map_or_else(HObject::max, HObject::from);
-        // Clones change with their heads.
+        // Clones change together with their heads.
         let heads: BTreeSet<ObjectId> = objects.iter().map(|oid| family::head_of(oid)).collect();
         let held: Vec<Arc<ObjectId>> = heads.into_iter().map(Arc::new).collect();
         self.pg.ops.pipeline().hold(&held);
@@ -162,14 +162,14 @@ impl Run {
         done.map(|()| next)
     }
 
-    /// The objects of a chunk, and the first one behind them.
+    /// The objects of a chunk, and the first one after them.
     async fn list(&self, from: &ObjectId) -> Result<(Vec<Arc<ObjectId>>, Option<ObjectId>), End> {
         let objects = self.pg.objects(&self.osd);
         let page = objects.list(Some(from), CHUNK_OBJECTS + 1).await?;
         let (mut listed, mut bytes) = (Vec::new(), 0u64);
         for oid in page.into_iter().filter(|oid| !family::mapper::is_mapper(oid)) {
             if self.order.deep {
-                // Objects that cannot be read are for the comparison to report.
+                // Unreadable objects are reported by the comparison.
                 let meta = objects.stat(&oid).await.ok().flatten();
                 bytes = bytes.saturating_add(meta.map_or(0, |meta| meta.size));
             }
@@ -181,9 +181,9 @@ impl Run {
         Ok((listed, None))
     }
 
-    /// Writes to these objects may go on.
+    /// Releases these objects: their writes may start.
     pub(super) fn release(&self, objects: &[Arc<ObjectId>]) {
-        // In a new generation the queues were made anew.
+        // A new generation has new queues.
         if self.pg.peer.is_past(self.generation) {
             return;
         }
@@ -208,13 +208,13 @@ impl Run {
         Ok(())
     }
 
-    /// The object was perhaps created after `since`, while the members looked at theirs. The next scrub sees it.
+    /// Whether the object may have been created after `since`, during the scan. The next scrub covers it.
     fn may_be_new(&self, oid: &ObjectId, since: Eversion) -> bool {
         let log = self.pg.peer.log();
         log.info().log_tail > since || log.after(since).any(|entry| family::is_same_head(&entry.oid, oid))
     }
 
-    /// Compares the copies of some objects, to which nothing is written until it is done.
+    /// Compares the copies of some objects, which are held until it is done.
     pub(super) async fn compare_copies(
         &self,
         held: &[Arc<ObjectId>],
@@ -223,7 +223,7 @@ impl Run {
         Ok(compare(self.osd.config.id, self.order.deep, &self.maps(held, range).await?))
     }
 
-    /// The objects as each member has them.
+    /// Scans the objects on each member.
     async fn maps(&self, held: &[Arc<ObjectId>], range: &Range) -> Result<BTreeMap<OsdId, Map>, End> {
         while self.pg.ops.pipeline().is_writing(held) {
             let unfound = held.iter().find(|head| !self.is_patient && self.pg.has_unfound(head));
@@ -321,7 +321,7 @@ impl Run {
         Err(End::Failed(format!("{member}: {why}")))
     }
 
-    /// Tells of an object, and repairs it if that is asked for.
+    /// Reports an inconsistent object, and repairs it if that was ordered.
     async fn note(&mut self, mut object: Inconsistent, is_held: bool) -> Result<(), End> {
         tracing::error!("pg {}: scrub: {}", self.pg.id, super::report::describe(&object));
         self.osd.metrics.borrow_mut().scrub_errors += object.bad_copies();
@@ -337,7 +337,7 @@ impl Run {
         Ok(())
     }
 
-    /// Tools are shown the attributes of each copy.
+    /// Adds the attributes of each copy to the report.
     async fn show_attrs(&self, object: &mut Inconsistent) {
         let InconsistentObject { oid, copies, .. } = &mut object.object;
         let shown = copy_errors::MISSING | copy_errors::STAT_ERROR;
@@ -350,8 +350,7 @@ impl Run {
         }
     }
 
-    /// Repairs what a scheduled deep scrub found, if that is not more than an accident explains
-    /// (osd_scrub_auto_repair_num_errors).
+    /// Repairs what a scheduled deep scrub found, if that is few enough to be an accident (osd_scrub_auto_repair_num_errors).
     async fn repair_if_few(&mut self) -> Result<(), End> {
         let options = self.osd.options.borrow().scrub.clone();
         let few = self.found.errors <= options.auto_repair_errors_max;
@@ -366,7 +365,7 @@ impl Run {
         Ok(())
     }
 
-    /// Repairs an object whose writes do not wait yet, if there is still something to repair.
+    /// Holds and repairs an object, if there is still something to repair.
     async fn repair_other(&mut self, oid: ObjectId) -> Result<Option<Inconsistent>, End> {
         let (range, held) = (Range::single(&oid), [Arc::new(family::head_of(&oid))]);
         self.pg.ops.pipeline().hold(&held);
@@ -379,7 +378,7 @@ impl Run {
     }
 }
 
-/// No flag forbids that a scheduled scrub begins, or goes on.
+/// Whether the map's flags allow a scheduled scrub to begin, or to continue.
 pub(super) fn may_begin(osd: &OsdShard, pg: &Pg, deep: bool) -> bool {
     let Some(view) = osd.view() else { return false };
     let (flag, of_pool) =
@@ -389,7 +388,7 @@ pub(super) fn may_begin(osd: &OsdShard, pg: &Pg, deep: bool) -> bool {
 }
 
 impl Pg {
-    /// This head is that of the primary that this copy follows.
+    /// Whether this head is from the primary that this copy follows.
     pub(super) fn follows(&self, head: &Head) -> bool {
         let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
         self.peer.machine().takes_writes_of(attempt)

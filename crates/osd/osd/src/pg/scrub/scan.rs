@@ -1,5 +1,5 @@
-//! The scan of a range of objects in this copy. Any member answers with it, a few megabytes at a time and without
-//! keeping anything in between: a question that is lost is asked again.
+//! Scans a range of objects in this copy. Any member answers such requests, a few megabytes at a time and without keeping state:
+//! a lost request is repeated.
 
 use std::rc::Rc;
 
@@ -19,18 +19,18 @@ use crate::shard::OsdShard;
 
 /// Objects in one answer.
 const OBJECTS: usize = 32;
-/// Bytes that are read for one answer, about; fewer if the limit is low, so that an answer does not take too long.
+/// Bytes read for one answer, about; fewer if the limit is low, so that an answer does not take too long.
 const ANSWER_BYTES: u64 = 4 << 20;
 const ANSWER_BYTES_MIN: u64 = 1 << 20;
 /// Bytes read at once (Ceph's osd_deep_scrub_stride).
 const STRIDE_BYTES: u64 = 512 << 10;
-/// Stands for the metadata of an object in the limit of bytes.
+/// What an object's metadata counts for in the limit of bytes.
 const META_BYTES: u64 = 4096;
 
-/// Objects in order, and where to go on.
+/// Objects in order, and where to continue.
 pub(super) type Page = (Vec<Scanned>, Option<ScanCursor>);
 
-/// Looks at the objects from `from` to `to` (exclusive), as far as one answer goes.
+/// Scans the objects from `from` to `to` (exclusive), as many as fit in one answer.
 pub(super) async fn scan(
     osd: &OsdShard,
     pg: &Pg,
@@ -41,7 +41,7 @@ pub(super) async fn scan(
     let mut scan =
         Scan { osd, deep, left: (osd.pace.bytes_per_second() / 2).clamp(ANSWER_BYTES_MIN, ANSWER_BYTES) };
     let page = own_store(osd).list(pg.id, pg.peer.bits(), Some(&from.oid), OBJECTS + 1).await?;
-    // In messages it has no shard.
+    // Messages do not carry the shard.
     let end = (!to.max).then(|| ObjectId { shard: pg.id.shard, ..to.object.clone() });
     let mut from = Some(from);
     let mut found = Vec::new();
@@ -61,7 +61,7 @@ pub(super) async fn scan(
     Ok((found, None))
 }
 
-/// One look at a copy.
+/// A scan under way.
 struct Scan<'a> {
     osd: &'a OsdShard,
     deep: bool,
@@ -69,7 +69,7 @@ struct Scan<'a> {
     left: u64,
 }
 
-/// The result of one look at an object.
+/// The result of scanning an object.
 enum Looked {
     Whole(Scanned),
     /// There is more of it.
@@ -111,7 +111,7 @@ impl Scan<'_> {
         }))
     }
 
-    /// Reads on where `at` says; true: all of the object has been read.
+    /// Continues to read where `at` says; true: all of the object has been read.
     async fn content(&mut self, at: &mut ScanCursor, meta: &ObjectMeta) -> Result<bool, StoreError> {
         if at.off.is_none() {
             if meta.has_omap && !self.omap(at).await? {
@@ -126,7 +126,7 @@ impl Scan<'_> {
             }
             let data = own_store(self.osd).read(&at.oid, off, STRIDE_BYTES.min(meta.size - off)).await?;
             if data.is_empty() {
-                break; // it has become shorter meanwhile
+                break; // it was truncated meanwhile
             }
             at.data = data.crc32c(at.data);
             off += data.len() as u64;
@@ -172,7 +172,7 @@ impl Scan<'_> {
     }
 }
 
-/// The error is one of the object: the rest of the store can be read.
+/// `Some` if the error concerns only this object: the rest of the store can be read.
 fn bad(error: &StoreError) -> Option<()> {
     let is_bad = error.lost_block().is_some() || matches!(error, StoreError::Damaged { .. });
     is_bad.then_some(())
@@ -196,12 +196,12 @@ fn unknown(oid: ObjectId) -> Scanned {
     }
 }
 
-/// The checksum of a string and its length, behind what came before it.
+/// Extends a checksum by a string with its length.
 pub(super) fn part(crc: u32, bytes: &[u8]) -> u32 {
     raw(raw(crc, &(bytes.len() as u32).to_le_bytes()), bytes)
 }
 
-/// The checksum of an omap header; none at all is an empty one.
+/// The checksum of an omap header; a missing one counts as empty.
 pub(super) fn of_header(header: &[u8]) -> u32 {
     if header.is_empty() { SEED } else { part(SEED, header) }
 }
@@ -214,7 +214,7 @@ pub(super) fn checksums(xattrs: &Xattrs) -> (u32, u32) {
 }
 
 impl Pg {
-    /// The primary scrubs.
+    /// Answers a primary that scrubs.
     pub(crate) async fn answer_scrub(self: &Rc<Self>, osd: &OsdShard, ask: PgScrub) -> Message {
         let PgScrub { head, version, deep, from, to } = ask;
         let page = async {
@@ -229,7 +229,7 @@ impl Pg {
         })
     }
 
-    /// The primary wants to know all of an object.
+    /// Answers a primary that needs an object's metadata and omap.
     pub(crate) async fn answer_fetch(self: &Rc<Self>, osd: &OsdShard, ask: PgFetch) -> Message {
         let PgFetch { head, oid, from } = ask;
         let object = async {

@@ -1,4 +1,4 @@
-//! When PGs are scrubbed: one after the other on each reactor, by Ceph's intervals with jitter, or because somebody asked.
+//! When PGs are scrubbed: one after the other on each reactor, at Ceph's intervals with jitter, or on request.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,19 +17,19 @@ use crate::config::ScrubOptions;
 use crate::pg::Pg;
 use crate::shard::OsdShard;
 
-/// Time between two looks at what is due.
+/// Time between two checks for due scrubs.
 const TICK: Duration = Duration::from_secs(5);
 /// A scrub that failed is tried again after this time.
 const RETRY: Duration = Duration::from_secs(60);
-/// The reactor is idle enough for a scrub that may still wait (Ceph's osd_scrub_load_threshold), percent.
+/// Load up to which a scrub runs that could still wait (Ceph's osd_scrub_load_threshold), percent.
 const BUSY_PERCENT: u64 = 50;
 
 /// The state that a reactor's scrubs share.
 #[derive(Default)]
 pub(crate) struct Scrubber {
-    /// Somebody asked for a scrub.
+    /// Notified when a scrub is requested.
     wake: Notify,
-    /// Busy and passed time at the last look, nanoseconds.
+    /// Busy time and total time at the last check, nanoseconds.
     clocks: Cell<(u64, u64)>,
 }
 
@@ -40,11 +40,11 @@ pub(super) struct Due {
     light_ns: u64,
     /// … and however busy it is.
     latest_ns: u64,
-    /// From here on it is a deep one.
+    /// From then on it is a deep one.
     deep_ns: u64,
 }
 
-/// The time that has passed since the last scrub, and since the last deep one; `None`: there was none.
+/// Times since the last scrub, and since the last deep one; `None`: there was none.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ages {
     light: Option<Duration>,
@@ -62,8 +62,8 @@ impl Ages {
 }
 
 impl Due {
-    /// Of a PG that this primary begins to lead, or leads with other options. One that was never scrubbed has its turn some time
-    /// within the intervals; and none is due at once, for who starts a cluster wants something else first.
+    /// Plans the scrubs of a PG that this OSD begins to lead, or after options changed. A PG that was never scrubbed is due at a
+    /// random time within the intervals, and none is due at once: a cluster that starts has other work first.
     fn planned(options: &ScrubOptions, now_ns: u64, ages: Ages, mut random: impl FnMut() -> u64) -> Due {
         let first_ns = now_ns + ns(options.min_interval / 24);
         let mut turn = |interval: Duration, jitter: Duration, age: Option<Duration>| match age {
@@ -83,9 +83,9 @@ impl Due {
         Due { light_ns, latest_ns: light_ns.saturating_add(ns(slack)), deep_ns: light_ns }
     }
 
-    /// A scrub has ended at `now_ns`.
+    /// Plans the next scrubs after one that ended at `now_ns`.
     fn done(self, options: &ScrubOptions, deep: bool, now_ns: u64, mut random: impl FnMut() -> u64) -> Due {
-        // Half of the interval on top of it at the most (osd_scrub_interval_randomize_ratio).
+        // At most half of the interval is added (osd_scrub_interval_randomize_ratio).
         let jitter_ns = random() % spread_ns(options.min_interval / 2);
         let next =
             Due::after(options, now_ns.saturating_add(ns(options.min_interval)).saturating_add(jitter_ns));
@@ -95,7 +95,7 @@ impl Due {
         }
     }
 
-    /// The scrub that a look at this time begins: a deep one, or another. `may` tells which of them no flag forbids.
+    /// The scrub to begin at this time, deep or not. `may` says whether flags allow a deep one, or a light one.
     fn order(self, now_ns: u64, is_busy: bool, may: impl Fn(bool) -> bool) -> Option<Order> {
         let deep = now_ns >= self.deep_ns && may(true);
         let is_due = deep || now_ns >= self.light_ns;
@@ -109,7 +109,7 @@ fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The same as a divisor.
+/// A time as a divisor, in nanoseconds.
 fn spread_ns(time: Duration) -> u64 {
     ns(time).max(1)
 }
@@ -131,7 +131,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>) {
 }
 
 impl Scrubber {
-    /// The reactor was busy for most of the time since the last look.
+    /// Whether the reactor was busy for most of the time since the last check.
     fn is_busy(&self, osd: &OsdShard) -> bool {
         let stats = osd.shard.stats();
         let now = (stats.busy_ns, stats.wall_ns);
@@ -141,7 +141,7 @@ impl Scrubber {
     }
 }
 
-/// The PG that is scrubbed next: one that somebody asked for, else one that is due.
+/// The PG to scrub next: a requested one, else one that is due.
 fn next(osd: &OsdShard, is_busy: bool) -> Option<(Rc<Pg>, Order)> {
     let pgs = osd.pgs.borrow();
     let ready = || pgs.values().filter(|pg| pg.peer.leads() && pg.peer.is_clean());
@@ -161,7 +161,7 @@ async fn scrub(osd: &Rc<OsdShard>, pg: &Rc<Pg>, order: Order) {
     match ended {
         Ok(()) => pg.scrubbed(osd, run),
         Err(End::Interval) if order.is_commanded && pg.peer.leads() => {
-            // It begins anew when the PG is active.
+            // It starts again when the PG is active.
             let newer = pg.scrub.wanted.take();
             pg.scrub.wanted.set(newer.or(Some(order)));
         }
@@ -174,7 +174,7 @@ async fn scrub(osd: &Rc<OsdShard>, pg: &Rc<Pg>, order: Order) {
 }
 
 impl Pg {
-    /// The scrub that is due.
+    /// The scrub that is due, if any.
     fn due(&self, osd: &OsdShard, is_busy: bool) -> Option<Order> {
         let now_ns = osd.shard.now_ns();
         let due = self.scrub.due.get().unwrap_or_else(|| {
@@ -186,7 +186,7 @@ impl Pg {
         due.order(now_ns, is_busy, |deep| may_begin(osd, self, deep))
     }
 
-    /// A scrub came to its end.
+    /// Notes the end of a scrub.
     fn scrubbed(&self, osd: &OsdShard, run: Run) {
         let (order, errors, repaired) = (run.order, run.found.errors, run.repaired);
         let kind = if order.deep { "deep-scrub" } else { "scrub" };
@@ -197,7 +197,7 @@ impl Pg {
         osd.metrics.borrow_mut().scrubs += 1;
         *self.scrub.found.borrow_mut() = run.found;
         if !order.deep && errors > 0 && osd.options.borrow().scrub.auto_repair && !order.is_commanded {
-            // Only a deep one knows which copies are good.
+            // Only a deep scrub can tell which copies are good.
             self.scrub.wanted.set(Some(Order { deep: true, ..Order::default() }));
         }
         if let Some(due) = self.scrub.due.get() {
@@ -207,7 +207,7 @@ impl Pg {
         }
     }
 
-    /// Other intervals hold: what is due is drawn again.
+    /// The options changed: plans all scrubs again.
     pub(crate) fn plan_scrubs_anew(&self) {
         self.scrub.due.set(None);
     }
@@ -225,7 +225,7 @@ impl Pg {
     }
 }
 
-/// Somebody asks for scrubs; `scrub.pgs` are those of which this OSD is the primary.
+/// Requests scrubs; `scrub.pgs` are PGs that this OSD leads.
 pub(crate) fn order(osd: &OsdShard, scrub: &OsdScrub) {
     let order = Order { deep: scrub.deep || scrub.repair, repair: scrub.repair, is_commanded: true };
     for id in scrub.pgs.iter().copied() {

@@ -1,4 +1,4 @@
-//! Whether the clones that an object's head tells of are those that there are.
+//! Checks that the clones listed by an object's head are those that exist.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use super::run::{End, Run};
 use crate::pg::copies::own_store;
 use crate::pg::family;
 
-/// Contradictions that an entry stands for. Clones that a head does not know are counted with themselves.
+/// Number of contradictions in an entry. Clones that their head does not list are counted in their own entries.
 pub(super) fn errors_of(entry: &InconsistentSnapset) -> u64 {
     let single = snapset_errors::SNAPSET_CORRUPTED | snapset_errors::HEADLESS | snapset_errors::SIZE_MISMATCH;
     u64::from((entry.errors & single).count_ones()) + entry.missing.len() as u64
 }
 
-/// Adds what else is wrong with the same object.
+/// Merges another entry of the same object.
 pub(super) fn merge(entry: &mut InconsistentSnapset, other: &InconsistentSnapset) {
     entry.errors |= other.errors;
     entry.extra.extend(&other.extra);
@@ -27,9 +27,8 @@ pub(super) fn merge(entry: &mut InconsistentSnapset, other: &InconsistentSnapset
 }
 
 impl Run {
-    /// Looks at some objects of this copy, to which nothing is written meanwhile; whether all copies are equal is
-    /// checked elsewhere. Errors are counted, logged and listed; nobody can tell whether the head or the clone is right, so
-    /// they are not repaired.
+    /// Checks some held objects of this copy; whether all copies are equal is checked elsewhere. Errors are counted, logged and
+    /// listed; they are not repaired, since it is unknown whether the head or the clone is right.
     pub(super) async fn check_sets(&mut self, objects: &[Arc<ObjectId>]) -> Result<(), End> {
         for oid in objects {
             let wrong =
@@ -44,7 +43,7 @@ impl Run {
         Ok(())
     }
 
-    /// The clones that it tells of are there, with the sizes that it says.
+    /// Checks that the clones listed by a head exist, with their sizes.
     async fn of_head(&self, head: &ObjectId) -> Result<Vec<InconsistentSnapset>, End> {
         let Some(meta) = own_store(&self.osd).stat(head).await? else { return Ok(Vec::new()) };
         let Ok(set) = family::set_of(&meta) else {
@@ -69,7 +68,7 @@ impl Run {
         Ok(wrong)
     }
 
-    /// Its head tells of it.
+    /// Checks that a clone is listed by its head.
     async fn of_clone(&self, oid: &ObjectId) -> Result<Vec<InconsistentSnapset>, End> {
         let head = family::head_of(oid);
         let meta = own_store(&self.osd).stat(&head).await?;

@@ -1,4 +1,4 @@
-//! CHECKSUM: of a range of an object, one of all of it or one of each chunk (`rados_checksum` of librados).
+//! CHECKSUM of a range of an object: one for the whole range, or one for each chunk (`rados_checksum` of librados).
 
 use carmine_reactor::Payload;
 use carmine_types::xxhash::{Xxh32, Xxh64};
@@ -13,7 +13,7 @@ use crate::pg::op::exec::ObjectState;
 /// Bytes that are read at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// The input is the value that each checksum begins with, the output their number and they.
+/// The input is the initial value of each checksum; the output is their number and the checksums.
 pub(in crate::pg) async fn step(
     objects: Objects<'_>,
     client_op: &ClientOp,
@@ -25,7 +25,7 @@ pub(in crate::pg) async fn step(
     let Some(len) = len_of(&wanted, state.size)? else { return Ok(Payload::new()) };
     let start = Sum::new(wanted.kind, input)?;
     if len == 0 {
-        // None of nothing.
+        // An empty range has no checksums.
         return Ok(Payload::from(0u32.to_le_bytes().to_vec()));
     }
     let chunk = if wanted.chunk_bytes == 0 { len } else { wanted.chunk_bytes.into() };
@@ -51,7 +51,7 @@ pub(in crate::pg) async fn step(
     Ok(Payload::from(sums.out))
 }
 
-/// Bytes to look at; `None` behind the end of the object, where Ceph says nothing.
+/// Bytes to read; `None` beyond the end of the object, where Ceph answers with nothing.
 fn len_of(wanted: &Checksum, size: u64) -> Result<Option<u64>, OpError> {
     let Checksum { offset, length, chunk_bytes, .. } = *wanted;
     let is_odd = |length: u64| chunk_bytes != 0 && !length.is_multiple_of(chunk_bytes.into());
@@ -73,7 +73,7 @@ struct Sums {
     start: Sum,
     now: Sum,
     chunk: u64,
-    /// Bytes of the chunk that are to come.
+    /// Bytes of the chunk still to be read.
     left: u64,
     out: Vec<u8>,
 }
@@ -104,7 +104,7 @@ enum Sum {
 }
 
 impl Sum {
-    /// One that begins with the first bytes of this.
+    /// A checksum whose initial value is the beginning of `init`.
     fn new(kind: u8, init: &[u8]) -> Result<Sum, OpError> {
         let short = || init.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
         let long = || init.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));

@@ -7,7 +7,7 @@ use carmine_reactor::Payload;
 use carmine_types::errno;
 use carmine_wire::osd_op::{Xattr, flags::compare};
 
-/// Whether a value that relates so to another one passes the comparison.
+/// Whether the comparison holds for values that relate like this.
 fn holds(cmp_op: u8, given_to_stored: Ordering) -> Result<bool, OpError> {
     Ok(match cmp_op {
         compare::EQ => given_to_stored == Ordering::Equal,
@@ -24,7 +24,7 @@ fn verdict(holds: bool) -> Result<(), OpError> {
     if holds { Ok(()) } else { Err(OpError::new(errno::ECANCELED)) }
 }
 
-/// CMP_XATTR: numbers are stored as decimal text; an attribute that is not there is empty, or 0.
+/// CMP_XATTR: numbers are stored as decimal text; a missing attribute counts as empty, or 0.
 pub(in crate::pg) fn xattr(how: &Xattr, given: &[u8], stored: &[u8]) -> Result<(), OpError> {
     let order = match how.cmp_mode {
         compare::MODE_STRING => given.cmp(stored),
@@ -40,7 +40,7 @@ pub(in crate::pg) fn xattr(how: &Xattr, given: &[u8], stored: &[u8]) -> Result<(
     verdict(holds(how.cmp_op, order)?)
 }
 
-/// The decimal digits at the beginning.
+/// The number given by the leading decimal digits.
 fn number(text: &[u8]) -> u64 {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
     digits.fold(0, |n: u64, digit| n.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
@@ -52,14 +52,14 @@ pub(in crate::pg) fn omap_op(cmp_op: i32) -> Result<u8, OpError> {
     known.ok_or(OpError::new(errno::EINVAL))
 }
 
-/// One value of OMAP_CMP, where it is told how the stored one relates to the given one.
+/// One value of OMAP_CMP, which compares the stored one with the given one.
 pub(in crate::pg) fn omap(cmp_op: u8, given: &[u8], stored: &[u8]) -> Result<(), OpError> {
     verdict(holds(cmp_op, stored.cmp(given))?)
 }
 
-/// CMPEXT: bytes behind the end of the object are zeros. The errno tells the first difference.
+/// CMPEXT: bytes beyond the end of the object are zeros. The errno gives the offset of the first difference.
 pub(in crate::pg) fn extent(given: &Payload, stored: &Payload) -> Result<(), OpError> {
-    /// The highest errno: differences are told beyond it.
+    /// The highest errno: offsets of differences are added to it.
     const ERRNO_MAX: i32 = 4095;
     match difference(given, stored) {
         None => Ok(()),

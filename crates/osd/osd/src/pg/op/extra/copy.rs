@@ -1,6 +1,6 @@
-//! COPY_FROM: the object becomes a copy of another one, which may be on any OSD: it is read like by any client.
+//! COPY_FROM: the object becomes a copy of another one, which may be on any OSD and is read like by any client.
 //!
-//! The object is kept busy meanwhile. Two objects that are copied to each other at once would wait for ever: a copy that
+//! The target object is busy meanwhile. Two objects copied to each other at the same time would wait forever, so a copy that
 //! takes too long ends with an error.
 
 use std::rc::Rc;
@@ -31,7 +31,7 @@ const PAGE: u64 = 1024;
 struct Source {
     pool: Pool,
     name: Vec<u8>,
-    /// All of it is read at this version.
+    /// The version at which all of it is read.
     version: u64,
 }
 
@@ -43,7 +43,7 @@ pub(in crate::pg) async fn from(
     input: &[u8],
 ) -> Result<(), OpError> {
     let wish = op.copy_from();
-    // COPY_FROM2 tells how to cut what it copies, which only CephFS uses.
+    // COPY_FROM2 also says where to truncate the copy, which only CephFS uses.
     let (name, locator) = decode(input, |d| {
         let from = (d.blob()?.to_vec(), Locator::decode(d)?);
         d.bytes(d.remaining())?;
@@ -86,7 +86,7 @@ pub(in crate::pg) async fn from(
     source.copy_attrs(osd, client_op, state).await
 }
 
-/// This shard's client, for reading what other OSDs have. It is made at the first copy.
+/// This shard's client, for reading from other OSDs. It is created at the first copy.
 async fn client(osd: &OsdShard) -> Result<Rc<Client>, OpError> {
     let known = osd.client.borrow().clone();
     if let Some(client) = known {
@@ -97,7 +97,7 @@ async fn client(osd: &OsdShard) -> Result<Rc<Client>, OpError> {
     Ok(Rc::clone(osd.client.borrow_mut().get_or_insert(client)))
 }
 
-/// The error for whoever asked for the copy.
+/// The error for the client that asked for the copy.
 fn copy_error(error: ClientError) -> OpError {
     OpError::because(error.errno(), format_args!("a copy fails: {error}"))
 }
@@ -114,7 +114,7 @@ impl Source {
         Ok((Source { pool, name, version: stat.user_version }, size))
     }
 
-    /// The answer to an operation, whose output is the second, at the version that the copy began with.
+    /// The reply to an operation, guarded by the version that the copy began with; its output is the second one.
     async fn ask(&self, op: OsdOp, input: Vec<u8>) -> Result<Reply, OpError> {
         let guard = (OsdOp::assert_version(self.version), Payload::new());
         self.pool.exec(&self.name, vec![guard, (op, Payload::from(input))]).await.map_err(copy_error)
@@ -164,7 +164,7 @@ impl Source {
             after.clone_from(last);
             let entries = entries.into_iter().map(|(key, value)| (key.into(), Bytes::from(value)));
             state.change_omap(Step::SetOmap { entries: entries.collect() });
-            // It is written as a whole: what no member could be sent is not collected.
+            // It is written in one transaction: stop before it exceeds what a message can carry.
             if state.is_too_long() {
                 return Err(OpError::new(errno::EFBIG));
             }

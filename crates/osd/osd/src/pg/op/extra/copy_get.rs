@@ -1,4 +1,4 @@
-//! COPY_GET: an object in pieces, with all that belongs to it. Ceph's OSDs ask each other for one that they copy; the bytes are in
+//! COPY_GET: an object in pieces, with its attributes and omap. Ceph's OSDs use it among themselves for copies; the format is in
 //! PROTOCOL.md of the wire crate, §6.
 
 use carmine_codec::{DecodeError, Decoder, Encoder};
@@ -59,7 +59,7 @@ struct Piece {
     omap: OmapPage,
 }
 
-/// Answers with as much behind the cursor as the client wants, and as one answer may have.
+/// Answers with as much after the cursor as the client wants and one answer may hold.
 pub(in crate::pg) async fn get(
     objects: Objects<'_>,
     client_op: &ClientOp,
@@ -123,7 +123,7 @@ async fn piece(
     Ok(piece)
 }
 
-/// object_copy_data_t. There are no digests, truncations and former requests to tell of.
+/// object_copy_data_t. It has no digests, truncations or former requests.
 fn encode(size: u64, mtime: UTime, snap_seq: u64, piece: &Piece, cursor: &Cursor) -> Vec<u8> {
     let omap = Encoder::collect(|e| {
         if !piece.omap.entries.is_empty() {
@@ -147,7 +147,7 @@ fn encode(size: u64, mtime: UTime, snap_seq: u64, piece: &Piece, cursor: &Cursor
             e.blob(&piece.header);
             e.count(0); // snapshots that a clone shows
             e.u64(snap_seq);
-            e.zeros(3 * 4); // flags, and the digests of data and omap, which these would say are there
+            e.zeros(3 * 4); // flags: no digests; and the empty digests of data and omap
             e.count(0); // requests that changed it
             e.zeros(4 + 8); // its last truncation
             e.count(0); // what those requests returned

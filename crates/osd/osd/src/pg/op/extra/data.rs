@@ -1,4 +1,4 @@
-//! Operations on data that are not asked for all the time, and what class methods see of it.
+//! Less common operations on data, and class methods' access to data.
 
 use std::ops::Range;
 
@@ -16,9 +16,9 @@ use crate::pg::family;
 use crate::pg::op::exec::{ObjectState, read_bytes};
 use crate::pg::op::{snaps, sparse};
 
-/// Most bytes of an object that a class method gets: a map of 2 bits for each of 256 Mi objects.
+/// Most bytes of an object that a class method may load: a map of 2 bits for each of 256 Mi objects.
 pub(crate) const METHOD_BYTES_MAX: u64 = 64 << 20;
-/// A pattern is repeated up to this length, and that is written again and again.
+/// A pattern is repeated to about this length, and that block is written repeatedly.
 const REPEAT_BYTES: usize = 64 << 10;
 
 pub(in crate::pg) async fn step(
@@ -30,7 +30,7 @@ pub(in crate::pg) async fn step(
 ) -> Result<Payload, OpError> {
     match op.code {
         ops::CMPEXT => {
-            // As a guard of a write: an object that does not exist is all zeros.
+            // As a guard of a write, a missing object counts as zeros.
             if !client_op.is_write {
                 state.must_exist()?;
             }
@@ -45,7 +45,7 @@ pub(in crate::pg) async fn step(
             }
         }
         ops::LIST_SNAPS => {
-            // All of them together: see `ClientOp::refusal`.
+            // Only for SNAP_DIR: see `ClientOp::refusal`.
             if client_op.request.snapid != SNAP_DIR {
                 return Err(OpError::new(errno::EINVAL));
             }
@@ -56,7 +56,7 @@ pub(in crate::pg) async fn step(
         _ if op.write_same().length == 0 => Ok(Payload::new()),
         _ => {
             let wanted = op.write_same();
-            // The store and other members hold all of it, though it is one piece of memory here.
+            // The store and other members hold all of it, though here it is one piece of memory.
             state.left = state.left.checked_sub(wanted.length).ok_or(OpError::new(errno::EMSGSIZE))?;
             state.write(wanted.offset, repeated(&input, wanted.length, wanted.data_length)?)?;
             Ok(Payload::new())
@@ -74,7 +74,7 @@ fn repeated(pattern: &Payload, length: u64, data_length: u64) -> Result<Payload,
         return Err(OpError::new(errno::EMSGSIZE));
     }
     let times = (REPEAT_BYTES / pattern.len()).clamp(1, (length / data_length).max(1) as usize);
-    // Aligned, so that the store writes these bytes themselves where whole blocks repeat.
+    // Aligned, so that the store can write it without a copy where whole blocks repeat.
     let mut block = Buf::heap(times * pattern.len());
     block.chunks_exact_mut(pattern.len()).for_each(|place| {
         pattern.copy_to(place);
@@ -89,8 +89,8 @@ fn repeated(pattern: &Payload, length: u64, data_length: u64) -> Result<Payload,
 }
 
 impl ObjectState<'_> {
-    /// The bytes of an operation's range up to the object's end, each as it was before the request, as in Ceph: new ones are in
-    /// no store yet.
+    /// The bytes of an operation's range, up to the object's end, as they were before the request, as in Ceph: new ones are not
+    /// in the store yet.
     pub(in crate::pg) async fn bytes(&self, objects: Objects<'_>, op: &OsdOp) -> Result<Payload, OpError> {
         match self.stored_size() {
             Some(size) => read_bytes(objects, self.oid, size, op, self.left).await,
@@ -98,14 +98,14 @@ impl ObjectState<'_> {
         }
     }
 
-    /// The end of those bytes; `None`: there are none.
+    /// The object's size before the request; `None`: it did not exist.
     pub(crate) fn stored_size(&self) -> Option<u64> {
         let was = self.was.as_ref().filter(|_| self.exists)?;
         Some(was.size.min(self.size))
     }
 
-    /// For a class method: these of the object's bytes before the request, as far as there are so many; none if they are not known
-    /// yet, as for [`ObjectState::known_value`].
+    /// For a class method: the object's bytes in `range` before the request, up to its end; empty if they are not loaded yet, as
+    /// for [`ObjectState::known_value`].
     pub(crate) fn known_bytes(&mut self, range: Range<u64>) -> Vec<u8> {
         let extra = self.extra.get_or_insert_default();
         if let Some(data) = &extra.data {
@@ -122,7 +122,7 @@ impl ObjectState<'_> {
         Vec::new()
     }
 
-    /// Looks these bytes up.
+    /// Loads these bytes.
     pub(in crate::pg) async fn look_up_bytes(
         &mut self,
         objects: Objects<'_>,
@@ -142,7 +142,7 @@ impl ObjectState<'_> {
         Ok(())
     }
 
-    /// Makes the object's bytes known, for a class method.
+    /// Loads all of the object's bytes, for a class method.
     ///
     /// # Errors
     /// EFBIG: they are more than `max`; ENOENT; those of the store.

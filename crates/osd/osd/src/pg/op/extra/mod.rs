@@ -1,5 +1,5 @@
 //! The operations apart from plain data: attributes, comparisons, class methods, watches. They work on the same state of a
-//! request as the plain ones, and may leave something to do when it is answered.
+//! request as the plain ones, and may have effects to carry out after it is done.
 
 mod checksum;
 mod compare;
@@ -36,13 +36,13 @@ pub(in crate::pg) use xattr::WATCHER;
 /// State of a request that only these operations need.
 #[derive(Default)]
 pub(crate) struct Extra {
-    /// The object's omap, once it is looked at.
+    /// The object's omap, once it is used.
     pub(in crate::pg) omap: Option<OmapView>,
     /// The object's bytes, once a class method wants them.
     pub(in crate::pg) data: Option<Vec<u8>>,
-    /// Parts of the bytes that class methods have asked for.
+    /// Parts of the object's bytes loaded for class methods.
     pub(in crate::pg) parts: Vec<(Range<u64>, Payload)>,
-    /// The watchers, by the xattrs, if they were asked for.
+    /// The watchers according to the xattrs, if they were loaded.
     pub(in crate::pg) watchers: Vec<(WatcherId, Registered)>,
     /// Effects to carry out once the request is done.
     pub(in crate::pg) effects: Vec<Effect>,
@@ -54,7 +54,7 @@ pub(crate) struct Extra {
     pub(in crate::pg) attr_bytes: u64,
     /// The time of the modification, if it is not the request's.
     pub(in crate::pg) mtime: Option<UTime>,
-    /// Names that class methods have given.
+    /// Number of names that class methods have generated.
     names: u32,
 }
 
@@ -69,7 +69,7 @@ impl Extra {
     }
 }
 
-/// Executes an operation whose input lies there in the request's data.
+/// Executes an operation whose input is this range of the request's data.
 ///
 /// # Errors
 /// Its errno.
@@ -83,7 +83,7 @@ pub(in crate::pg) async fn step(
 ) -> Result<Told, OpError> {
     let (input, objects) = (op.data.slice(input.start, input.len()), pg.objects(osd));
     if state.is_rolled_back() && reads_attrs(request.code) {
-        return Err(OpError::new(errno::EOPNOTSUPP)); // what it would see is in no store yet
+        return Err(OpError::new(errno::EOPNOTSUPP)); // the data that it would read is not in the store yet
     }
     let output = match request.code {
         ops::ROLLBACK => {
@@ -127,7 +127,7 @@ pub(in crate::pg) async fn step(
     output.map(|output| (0, output))
 }
 
-/// It looks at the omap, or may.
+/// Whether it may read the omap.
 fn reads_attrs(code: u16) -> bool {
     matches!(
         code,
@@ -142,8 +142,8 @@ fn reads_attrs(code: u16) -> bool {
 }
 
 impl ObjectState<'_> {
-    /// A name for a class method that no write of the object has given before: as in Ceph the number of the write, as far as it
-    /// can be known, and that of the name.
+    /// A name that no write of the object has used before, for a class method: as in Ceph, made of the write's number, as far as
+    /// it is known, and the name's.
     pub(crate) fn new_name(&mut self) -> String {
         let is_in_vain = self.is_in_vain();
         let write = self.was.as_ref().map_or(0, |was| was.version.version) + 1;
@@ -166,7 +166,7 @@ impl ObjectState<'_> {
         if self.exists { Ok(()) } else { Err(OpError::new(errno::ENOENT)) }
     }
 
-    /// The object before the request, perhaps as a whiteout.
+    /// The object before the request, perhaps a whiteout.
     pub(in crate::pg) fn stored(&self) -> Option<&ObjectMeta> {
         let writing = || self.extra.as_ref().and_then(|extra| extra.writing.as_deref());
         self.was.as_ref().or_else(|| writing()?.stored())
@@ -180,7 +180,7 @@ impl ObjectState<'_> {
     /// The newest snapshot context in which the object was written before this request; 0 for none. `None`: there is no object.
     ///
     /// # Errors
-    /// EIO: what is stored is no set of snapshots.
+    /// EIO if the stored set of snapshots cannot be decoded.
     pub(crate) fn snap_seq(&self) -> Result<Option<u64>, OpError> {
         let set = self.was.as_ref().map(family::summary_of).transpose()?.flatten();
         Ok(self.exists.then(|| set.map_or(0, |set| set.seq)))
@@ -204,22 +204,22 @@ pub(crate) fn decode<'a, T>(
 
 // Effects of a request on the watches of its object; they take place when the request is executed.
 
-/// One such thing.
+/// One such effect.
 pub(crate) enum Effect {
     /// The client watches over the connection that the request came through.
     Watch { id: WatcherId, registered: Registered },
-    /// It does so no longer.
+    /// The client stops watching.
     Unwatch(WatcherId),
     /// The watchers are notified, and their answers are waited for.
     Notify(Notification),
     /// A watcher has answered.
     Answer { notify_id: u64, id: WatcherId, reply: Vec<u8> },
-    /// The object is gone, and nobody watches it any more.
+    /// The object is removed, and its watches end.
     Removed,
 }
 
 impl Extra {
-    /// Does what follows from a request. `origin` is where it came from, `version` the object's as clients see it.
+    /// Carries out the effects of a request. `origin` is its connection, `version` the object's version as clients see it.
     pub(crate) fn take_effect(
         self,
         osd: &Rc<OsdShard>,

@@ -19,7 +19,7 @@ use crate::pg::op::exec::ObjectState;
 
 /// Most entries in one answer, whatever the client asks for (Ceph's osd_max_omap_entries_per_request).
 const ENTRIES_MAX: u64 = 1024;
-/// Keys that are looked up at a time.
+/// Keys looked up at a time.
 const LOOKUPS: usize = 64;
 
 type Key = Box<[u8]>;
@@ -45,7 +45,7 @@ pub(in crate::pg) async fn step(
             state.change_omap(Step::SetOmapHeader { header: Bytes::from(input.to_vec()) });
             return Ok(Payload::new());
         }
-        // Nothing is found where nothing is.
+        // An empty object has no entries.
         ops::OMAP_GET_KEYS | ops::OMAP_GET_VALS | ops::OMAP_GET_HEADER | ops::OMAP_GET_VALS_BY_KEYS => {}
         _ => state.must_exist()?,
     }
@@ -90,7 +90,7 @@ fn keys(input: &[u8]) -> Result<Vec<Key>, OpError> {
     decode(input, |d| d.vec(4, key))
 }
 
-/// Refuses more keys, of which the input begins with the number, than may be brought into memory: EMSGSIZE.
+/// Refuses an input with more keys, whose number comes first, than may be loaded into memory: EMSGSIZE.
 fn check_keys(input: &[u8]) -> Result<(), OpError> {
     let count = Decoder::new(input, "number of keys").u32().unwrap_or(0);
     let bytes = u64::from(count).min(input.len() as u64 / 4) * KEY_BYTES + input.len() as u64;
@@ -102,7 +102,7 @@ fn change(state: &mut ObjectState<'_>, step: Step) -> Result<Payload, OpError> {
     Ok(Payload::new())
 }
 
-/// Waits for room for an answer of so many bytes, if it is longer than the request was let in for: it has one long value.
+/// Waits for memory for an answer of this many bytes, if the request was admitted for fewer: it has one long value.
 async fn acquire_more_for(objects: Objects<'_>, client_op: &ClientOp, bytes: u64) {
     if bytes > ANSWER_BYTES {
         client_op.acquire_more(objects.osd).await;
@@ -117,14 +117,14 @@ async fn page(
 ) -> Result<OmapPage, OpError> {
     let range = OmapRange {
         start: after.to_vec(),
-        // As in Ceph, the empty key is not listed: it does not come after any.
+        // As in Ceph, the empty key is not listed, because it does not come after any.
         is_after: true,
         prefix: prefix.to_vec(),
         entries_max: max.clamp(1, ENTRIES_MAX) as usize,
         bytes_max: ANSWER_BYTES as usize,
     };
     let mut page = state.omap_page(objects, &range).await?;
-    // The last value may be as long as all before it, and is counted on.
+    // Counts the last value, too, which may be longer than all others.
     let bytes: usize = page.entries.iter().map(|(key, value)| key.len() + value.len()).sum();
     acquire_more_for(objects, client_op, (bytes as u64).saturating_sub(ANSWER_BYTES)).await;
     if max == 0 {
@@ -147,7 +147,7 @@ fn put_entry(e: &mut Encoder<'_>, (key, value): &(Key, Bytes)) {
     e.blob(value);
 }
 
-/// Those of the keys that are there, in order, each once: however often it was asked for.
+/// The existing ones of these keys, in order, each once however often it was asked for.
 async fn values_of(
     objects: Objects<'_>,
     client_op: &ClientOp,
@@ -169,7 +169,7 @@ async fn values_of(
     Ok(Payload::from(Encoder::collect(|e| e.vec(&found, put_entry))))
 }
 
-/// OMAP_CMP: all values before the request, as in Ceph, must compare as they are asked to.
+/// OMAP_CMP: all comparisons must hold for the values before the request, as in Ceph.
 async fn compare_values(
     objects: Objects<'_>,
     state: &mut ObjectState<'_>,
@@ -195,23 +195,23 @@ async fn compare_values(
 /// An object's omap as a request sees it: the stored entries, with the changes that the request itself has made so far.
 type Entries = BTreeMap<Box<[u8]>, Option<Bytes>>;
 
-/// A range of keys: the first, and the first behind it.
+/// A range of keys: the first, and the first after the range.
 type KeyRange = (Box<[u8]>, Box<[u8]>);
 
-/// The changes of a request, and the answers of the store that a class method works on.
+/// A request's changes, and the stored values loaded for its class methods.
 #[derive(Default)]
 pub(crate) struct OmapView {
-    /// Nothing that is stored counts: it was removed, or there never was anything.
+    /// Set if stored entries are void: the object was removed, or did not exist.
     is_hidden: bool,
     /// New values; `None` removes.
     changes: Entries,
-    /// Ranges in which nothing that is stored counts.
+    /// Ranges in which stored entries are void.
     removed: Vec<KeyRange>,
     header: Option<Bytes>,
-    /// Looked up for a method, …
+    /// Values loaded for a method, …
     values: Entries,
     pages: Vec<(OmapRange, OmapPage)>,
-    /// … and what it asked for in vain.
+    /// … and what it asked for that was not loaded.
     pub(in crate::pg) missing: Option<Missing>,
 }
 
@@ -225,19 +225,19 @@ pub(crate) enum Missing {
 }
 
 impl OmapView {
-    /// That of an object that was just removed.
+    /// The omap of an object that was just removed.
     pub(crate) fn removed() -> OmapView {
         OmapView { is_hidden: true, ..OmapView::default() }
     }
 
-    /// There is nothing in it.
+    /// Whether it is empty.
     fn is_none(&self) -> bool {
         self.is_hidden
             && self.changes.is_empty()
             && self.header.as_ref().is_none_or(|header| header.is_empty())
     }
 
-    /// The value of a key, as far as it is known without the store.
+    /// The value of a key, if it is known without the store.
     fn known(&self, key: &[u8]) -> Option<Option<Bytes>> {
         let is_removed = || self.removed.iter().any(|(from, to)| **from <= *key && *key < **to);
         match self.changes.get(key) {
@@ -264,7 +264,7 @@ impl OmapView {
         }
     }
 
-    /// Adds a page that the store gave for `range` to `out`, with the changes within it. `Some`: the range that is left.
+    /// Adds the store's page of `range` to `out`, with the changes within it. `Some`: the rest of the range.
     fn merge(&self, range: OmapRange, page: OmapPage, out: &mut OmapPage) -> Option<OmapRange> {
         let last = page.entries.last().map(|(key, _)| key.clone()).filter(|_| page.more);
         let rest = last.is_some().then(|| range.clone().after(&page));
@@ -309,7 +309,7 @@ impl ObjectState<'_> {
         }
     }
 
-    /// The values of these keys; `None` for those that are not there.
+    /// The values of these keys; `None` for missing ones.
     pub(in crate::pg) async fn omap_values(
         &mut self,
         objects: Objects<'_>,
@@ -342,8 +342,8 @@ impl ObjectState<'_> {
         Ok(out)
     }
 
-    /// For a class method: the value of a key. `None` also if it is not known yet: then the method is called again when it
-    /// is, and this call of it counts for nothing.
+    /// For a class method: the value of a key. Also `None` if it is not loaded yet: then this call of the method is void, and it
+    /// is called again after loading.
     pub(crate) fn known_value(&mut self, key: &[u8]) -> Option<Bytes> {
         let view = self.omap();
         view.known(key).unwrap_or_else(|| {
@@ -361,7 +361,7 @@ impl ObjectState<'_> {
         view.header.clone().unwrap_or_default()
     }
 
-    /// For a class method: a page; empty if it is not known yet, as for [`ObjectState::known_value`].
+    /// For a class method: a page; empty if it is not loaded yet, as for [`ObjectState::known_value`].
     pub(crate) fn known_page(&mut self, range: OmapRange) -> OmapPage {
         let view = self.omap();
         let stored = if view.is_hidden {
@@ -378,13 +378,13 @@ impl ObjectState<'_> {
         out
     }
 
-    /// A class method has asked for something that is not known: what it does counts for nothing.
+    /// Whether a class method has asked for something that is not loaded: this call of it is void.
     pub(crate) fn is_in_vain(&self) -> bool {
         let omap = self.extra.as_ref().and_then(|extra| extra.omap.as_ref());
         omap.is_some_and(|omap| omap.missing.is_some())
     }
 
-    /// Looks up what a class method has asked for; `false` if there is nothing.
+    /// Loads what a class method has asked for; `false` if there is nothing.
     pub(crate) async fn look_up_missing(
         &mut self,
         objects: Objects<'_>,

@@ -1,5 +1,5 @@
-//! TMAP_UPDATE: an object whose bytes are a header and a map (`rados_tmap_update` of librados). Clients replaced it by the omap
-//! long ago, but it is in their interface still. They read and write such an object as a whole.
+//! TMAP_UPDATE: an object whose bytes are a header and a map (`rados_tmap_update` of librados). The omap replaced it long ago,
+//! but it is still in the clients' interface. They read and write such an object as a whole.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::op::ClientOp;
 use crate::pg::copies::Objects;
 use crate::pg::op::exec::ObjectState;
 
-/// Longest object of this kind: its entries take more memory than bytes.
+/// Longest object of this kind: in memory its entries are larger.
 const OBJECT_BYTES_MAX: u64 = 16 << 20;
 
-/// Executes the commands of the input, all of them or none. An object that is not there, or has no bytes, is an empty map.
+/// Executes the commands of the input, all of them or none. A missing or empty object counts as an empty map.
 pub(in crate::pg) async fn update(
     objects: Objects<'_>,
     client_op: &ClientOp,
@@ -44,7 +44,7 @@ struct Map {
 }
 
 impl Map {
-    /// In whatever order the entries are.
+    /// Decodes a map, with its entries in any order.
     ///
     /// # Errors
     /// EINVAL.
@@ -71,7 +71,7 @@ impl Map {
     }
 
     /// # Errors
-    /// EEXIST: a key to be made is there. ENOENT: one to be removed is not. EINVAL: the commands make no sense.
+    /// EEXIST: a key to be created exists. ENOENT: a key to be removed does not. EINVAL: the commands are not valid.
     fn apply(&mut self, commands: &[u8]) -> Result<(), OpError> {
         let mut d = Decoder::new(commands, "commands of a map");
         while !d.is_empty() {

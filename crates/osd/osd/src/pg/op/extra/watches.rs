@@ -1,5 +1,5 @@
-//! The operations of watch and notify. Each watcher of an object is an xattr of it, so that a new primary knows it;
-//! over which connection it watches, and who has to answer what, only the primary knows ([`crate::watch`]).
+//! The operations of watch and notify. Each watcher is an xattr of its object, so that a new primary knows it; its connection,
+//! and the notifications that it must answer, are known only to the primary ([`crate::watch`]).
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::pg::op::exec::ObjectState;
 use crate::shard::OsdShard;
 use crate::watch::{Notification, Registered, WatcherId};
 
-/// Watchers of one object, at the most.
+/// Most watchers of one object.
 const WATCHERS_MAX: usize = 4096;
 /// Longest text of a notification, and of an answer to it, bytes.
 const NOTIFY_BYTES_MAX: usize = 1 << 20;
-/// A watch without a timeout of its own (Ceph's osd_client_watch_timeout), and a notification (osd_default_notify_timeout).
+/// Default timeout of a watch (Ceph's osd_client_watch_timeout), and of a notification (osd_default_notify_timeout).
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// Nothing is waited for longer than this.
+/// Longest timeout.
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
 fn timeout(seconds: u32) -> Duration {
@@ -40,7 +40,7 @@ pub(in crate::pg) fn step(
     input: &[u8],
 ) -> Result<Payload, OpError> {
     state.must_exist()?;
-    // Also those who have not come back to this primary: from now on their time runs.
+    // Also watchers that have not reconnected to this primary: their timeout starts now.
     let known = registered(state);
     state.extra.get_or_insert_default().watchers.clone_from(&known);
     match request.code {
@@ -90,7 +90,7 @@ fn registered(state: &ObjectState<'_>) -> Vec<(WatcherId, Registered)> {
     each.collect()
 }
 
-/// The same, as clients are told it.
+/// The same in the clients' format.
 fn watchers(registered: Vec<(WatcherId, Registered)>) -> Vec<Watcher> {
     let each = registered.into_iter().map(|(id, registered)| Watcher {
         name: EntityName::client(id.gid),
@@ -101,7 +101,7 @@ fn watchers(registered: Vec<(WatcherId, Registered)>) -> Vec<Watcher> {
     each.collect()
 }
 
-/// Answers with the notification's number at once; its end is told later.
+/// Answers at once with the notification's number; its end is reported later.
 fn notify(
     osd: &OsdShard,
     op: &ClientOp,

@@ -12,9 +12,9 @@ use crate::op::ClientOp;
 use crate::pg::op::exec::{ObjectState, Told};
 use crate::shard::OsdShard;
 
-/// Names of clients' xattrs begin with this in the store, as in Ceph. …
+/// Prefix of clients' xattrs in the store, as in Ceph. …
 const USER: &[u8] = b"_";
-/// … Those of watchers begin with this: no client sees them.
+/// … That of watchers' xattrs, which no client sees.
 pub(in crate::pg) const WATCHER: &[u8] = b"w";
 
 /// Longest name, bytes (Ceph's osd_max_attr_name_len).
@@ -54,7 +54,7 @@ pub(in crate::pg) async fn step(
             })))
         }
         ops::SET_XATTR if name.len() > NAME_BYTES_MAX => Err(OpError::new(errno::ENAMETOOLONG)),
-        // A Ceph OSD keeps its own facts of the object there.
+        // Ceph's OSDs keep their own metadata under the empty name.
         ops::SET_XATTR if name.is_empty() => Err(OpError::new(errno::EINVAL)),
         ops::SET_XATTR => {
             state.set_xattr(name, Bytes::from(value.to_vec()))?;
@@ -72,7 +72,7 @@ fn parts<'a>(op: &OsdOp, input: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), OpErro
     input.split_at_checked(op.xattr().name_len as usize).ok_or(OpError::new(errno::EINVAL))
 }
 
-/// CMP_XATTR, of the object before the request, as in Ceph. That the comparison holds is told by the number 1.
+/// CMP_XATTR, of the object before the request, as in Ceph. If the comparison holds, the result is 1.
 pub(in crate::pg) fn compared(state: &ObjectState<'_>, op: &OsdOp, input: &[u8]) -> Result<Told, OpError> {
     let (name, value) = parts(op, input)?;
     state.must_be_stored()?;
@@ -121,7 +121,7 @@ impl ObjectState<'_> {
         }
     }
 
-    /// Sets an xattr by the name that the store knows.
+    /// Sets an xattr by its name in the store.
     pub(in crate::pg) fn set_stored_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), OpError> {
         let old = self.xattrs.get(name).map_or(0, |old| name.len() + old.len());
         if self.xattrs.bytes() - old + name.len() + value.len() > XATTRS_BYTES_MAX {

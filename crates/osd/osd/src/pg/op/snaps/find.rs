@@ -1,4 +1,4 @@
-//! Which stored object a read is about.
+//! Finds the stored object that a read is about.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::pg::Pg;
 use crate::pg::family::{clone_of, set_of, visible_head};
 use crate::shard::OsdShard;
 
-/// A stored object, and what is known of it; `None`: it does not exist for the client.
+/// A stored object, and its metadata; `None`: it does not exist for the client.
 pub(in crate::pg) struct Target {
     pub oid: Arc<ObjectId>,
     pub meta: Option<ObjectMeta>,
@@ -29,7 +29,7 @@ pub(in crate::pg) async fn find(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Resul
     let of_head = |meta| Target { oid: Arc::clone(&op.oid), meta };
     match op.request.snapid {
         SNAP_HEAD => Ok(of_head(visible_head(head)?)),
-        // It is asked for the list, which a whiteout has as well.
+        // For the list of clones, which a whiteout has as well.
         SNAP_DIR => Ok(of_head(head)),
         snap if pg.ops.snaps.is_removed(snap) => Ok(of_head(None)),
         snap => {

@@ -1,11 +1,11 @@
-//! Snapshots of objects, which plain reads and writes never pass.
+//! Snapshots of objects. Plain reads and writes never come here.
 //!
 //! A write whose snapshot context is newer than its object first clones the object ([`writing`]), in the same transaction and
-//! entry of the log. The head's xattr [`SNAPSET`] says which clones there are and what they show ([`SnapSet`]); a head that
-//! is removed while it has clones stays as a *whiteout*: empty, and absent for clients. All operations of an object, at
-//! whatever snapshot, stand in its head's queue, so that clones need no order of their own.
+//! entry of the log. The head's xattr [`SNAPSET`] says which clones there are and what they show ([`SnapSet`]); a head that is
+//! removed while it has clones stays as a *whiteout*: empty, and absent for clients. All operations on an object, at any
+//! snapshot, go through its head's queue, so that clones need no order of their own.
 //!
-//! Which objects have clones for a snapshot is an omap of the PG ([`mapper`]); with it the clones of a removed snapshot are
+//! An omap of the PG lists the objects with clones for each snapshot ([`mapper`]); with it the clones of a removed snapshot are
 //! found and [trimmed](trim).
 
 mod find;
@@ -30,30 +30,30 @@ pub(crate) use trim::TRIMMED_TOLD_MAX;
 pub(in crate::pg) use trim::plan as plan_trim;
 pub(in crate::pg) use writing::{Writing, finish, roll_back};
 
-/// The snapshots of its pool, as a PG knows them.
+/// The snapshots of a PG's pool.
 #[derive(Default)]
 pub(in crate::pg) struct Snaps {
     of_pool: RefCell<OfPool>,
-    /// One more with each change of `of_pool`.
+    /// Counts the changes of `of_pool`.
     version: Cell<u64>,
-    /// The removed snapshots of which this PG has nothing any more, on any member (primary).
+    /// The removed snapshots that are trimmed on all members (primary).
     trimmed: RefCell<IntervalSet>,
-    /// They are being trimmed.
+    /// Set while snapshots are being trimmed.
     is_trimming: Cell<bool>,
-    /// The turn among the PGs that trim.
+    /// The permit to trim, which PGs take turns to hold.
     turn: RefCell<Option<Permit>>,
 }
 
 #[derive(Default, PartialEq)]
 struct OfPool {
-    /// The snapshots that all writes have to preserve, if snapshots are taken of the whole pool.
+    /// The snapshots that all writes must preserve, if the pool has snapshots of its own.
     context: Option<Rc<SnapContext>>,
     /// Snapshots that were removed, and are not trimmed on all PGs.
     removed: IntervalSet,
 }
 
 impl Snaps {
-    /// Follows the map.
+    /// Applies a new map.
     pub(in crate::pg) fn follow(&self, pool: i64, map: &OsdMap) {
         let removed = map.removed_snaps_queue.get(&pool).cloned().unwrap_or_default();
         let whole = map.pool(pool).filter(|pool| pool.flags & POOL_POOL_SNAPS != 0);
@@ -69,25 +69,25 @@ impl Snaps {
         }
     }
 
-    /// Contexts that were made earlier may have to be made anew.
+    /// Changes when contexts made earlier may be out of date.
     pub(in crate::pg) fn version(&self) -> u64 {
         self.version.get()
     }
 
-    /// Writes have a context though their clients give none.
+    /// Whether the pool has snapshots of its own, so that writes have a context without their client's.
     pub(in crate::pg) fn are_of_pool(&self) -> bool {
         self.of_pool.borrow().context.is_some()
     }
 
-    /// The snapshot was removed.
+    /// Whether the snapshot was removed.
     pub(in crate::pg) fn is_removed(&self, snap: u64) -> bool {
         intervals::contains(&self.of_pool.borrow().removed, snap)
     }
 
-    /// The snapshots that a write has to preserve.
+    /// The snapshots that a write must preserve.
     ///
     /// # Errors
-    /// EINVAL: the context that the client gives is not valid.
+    /// EINVAL: the client's context is not valid.
     pub(in crate::pg) fn context(&self, op: &ClientOp) -> Result<SnapContext, OpError> {
         let of_pool = self.of_pool.borrow();
         if let Some(context) = &of_pool.context

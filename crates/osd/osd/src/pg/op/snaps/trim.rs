@@ -1,5 +1,5 @@
-//! Trimming: of the snapshots that the map says are removed, the clones that nothing else shows are removed, in the
-//! background, a few objects at a time. When a PG has nothing of a snapshot any more, on all members, the monitor is told.
+//! Trimming: clones that only show removed snapshots are removed in the background, a few objects at a time. When a PG has
+//! nothing of a snapshot left on any member, the monitor is told.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ use crate::shard::OsdShard;
 
 /// Objects that are looked up at a time.
 const PAGE: usize = 32;
-/// Ranges of trimmed snapshots that the monitor is told of at a time. When it has struck them off its queue, the next ones follow.
+/// Most ranges of trimmed snapshots in one report to the monitor. When it has removed them from its queue, the next ones follow.
 pub(crate) const TRIMMED_TOLD_MAX: usize = 1024;
-/// How often a trim that waits for its turn looks whether it still may.
+/// How often a waiting trim checks whether it may still run.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Why trimming ended before its end.
+/// Why trimming ended early.
 enum End {
-    /// A new interval began, or a flag was set: it begins again.
+    /// A new interval began, or a flag was set: trimming starts again later.
     Over,
     Failed(String),
 }
@@ -48,23 +48,23 @@ impl From<StoreError> for End {
 }
 
 impl Snaps {
-    /// A removed snapshot that is not trimmed.
+    /// A removed snapshot that is not trimmed yet.
     fn next_to_trim(&self) -> Option<u64> {
         let left = intervals::subtract(&self.of_pool.borrow().removed, &self.trimmed.borrow());
         left.first().map(|(snap, _)| *snap)
     }
 
-    /// Another interval: what was trimmed in the one before is not known any more.
+    /// A new interval: forgets what was trimmed in the last one.
     pub(in crate::pg) fn start_over(&self) {
         self.trimmed.borrow_mut().clear();
     }
 
-    /// The removed snapshots of which the PG has nothing any more: the first of them, for the monitor is told of all PGs' together.
+    /// The first ranges of removed snapshots that are trimmed: the monitor combines the reports of all PGs.
     pub(in crate::pg) fn trimmed(&self) -> IntervalSet {
         self.trimmed.borrow().iter().take(TRIMMED_TOLD_MAX).copied().collect()
     }
 
-    /// Number of removed snapshots that are not trimmed.
+    /// Number of removed snapshots that are not trimmed yet.
     pub(in crate::pg) fn to_trim(&self) -> u64 {
         let count = |set: &IntervalSet| set.iter().fold(0u64, |all, (_, len)| all.saturating_add(*len));
         let (removed, trimmed) = (count(&self.of_pool.borrow().removed), count(&self.trimmed.borrow()));
@@ -72,7 +72,7 @@ impl Snaps {
         removed.saturating_sub(trimmed)
     }
 
-    /// They are being trimmed.
+    /// Whether snapshots are being trimmed.
     pub(in crate::pg) fn is_trimming(&self) -> bool {
         self.is_trimming.get()
     }
@@ -85,7 +85,7 @@ impl Snaps {
 }
 
 impl Pg {
-    /// Trims what is to be trimmed, unless that is under way.
+    /// Starts trimming removed snapshots, unless that is under way.
     pub(in crate::pg) fn trim_snaps(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         let is_idle = self.peer.is_active() && self.may_trim(osd) && self.ops.snaps.next_to_trim().is_some();
         if !is_idle || self.ops.snaps.is_trimming.replace(true) {
@@ -100,7 +100,7 @@ impl Pg {
             pg.ops.snaps.is_trimming.set(false);
             pg.tell_soon(&own);
             match end {
-                // It may have begun again, or there may be more.
+                // There may be more, or it has to start again.
                 Ok(()) | Err(End::Over) => pg.trim_snaps(&own),
                 Err(End::Failed(why)) => tracing::error!("pg {}: a snapshot cannot be trimmed: {why}", pg.id),
             }
@@ -148,7 +148,7 @@ impl Pg {
         if may { Ok(()) } else { Err(End::Over) }
     }
 
-    /// Takes its turn among the operations of the object, and waits until it is durable everywhere.
+    /// Trims a snapshot from an object: queues an operation on it, and waits until that is durable everywhere.
     async fn trim_object(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
@@ -167,11 +167,11 @@ impl Pg {
         let head = &Arc::clone(&op.oid);
         self.handle_op(osd, op);
         loop {
-            // In a new interval it would wait for as long as the PG is not active.
+            // In a new interval it would wait until the PG is active again.
             match with_timeout(&osd.shard, LOOK, &mut told).await {
                 None => {
                     self.may_go_on(osd, generation)?;
-                    // Its writes may wait for long, and other PGs must not wait for that.
+                    // Its writes may wait long, and other PGs must not wait for that.
                     if self.has_unfound(head) {
                         self.ops.snaps.turn.take();
                     }
@@ -185,7 +185,7 @@ impl Pg {
     }
 }
 
-/// The plan for an object of which a snapshot is gone.
+/// The plan that removes a snapshot from an object.
 ///
 /// # Errors
 /// Those of the store.

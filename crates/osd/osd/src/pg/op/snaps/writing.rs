@@ -1,4 +1,4 @@
-//! Snapshots in writes: the clone that a write needs first, and the notes about it (make_writeable); rollbacks.
+//! Snapshots in writes: cloning the head before a write (make_writeable), and the metadata of the clone; rollbacks.
 
 use std::sync::Arc;
 
@@ -17,29 +17,29 @@ use crate::pg::op::exec::{ObjectState, Outputs, Plan};
 use crate::pg::op::extra::{OmapView, WATCHER};
 use crate::shard::OsdShard;
 
-/// Longest list of an object's clones, bytes: every write of the object that changes it stores it again. A longer one loses what
-/// old clones have in common with newer ones.
+/// Longest list of an object's clones, bytes: every write that changes the list stores it again. A longer one drops the overlaps
+/// of old clones with newer ones.
 const SNAPSET_BYTES_MAX: usize = 1 << 20;
 /// Most snapshots that one clone shows: each has a key of its own in the PG's index.
 const SNAPS_PER_CLONE_MAX: usize = 8192;
 
-/// The snapshots of its object, as a write under way knows them.
+/// The snapshots of an object during a write.
 pub(in crate::pg) struct Writing {
     context: SnapContext,
-    /// Before the write, in short.
+    /// The snapshot set before the write, without its older clones.
     summary: SnapSummary,
-    /// The head as it is stored, also if it is a whiteout.
+    /// The stored head, which may be a whiteout.
     stored: Option<ObjectMeta>,
-    /// The object was rolled back: what differs from the head before, and its size since.
+    /// If the object was rolled back: the bytes that differ from the previous head, and the new size.
     rolled_back: Option<(Extents, u64)>,
 }
 
 impl Writing {
-    /// Begins a write of a head that is stored so; also gives the head as the client sees it. `None`: neither the object nor its
-    /// writer knows of snapshots.
+    /// Begins a write of this stored head; also returns the head as the client sees it. `None`: neither the object nor the writer
+    /// has snapshots.
     ///
     /// # Errors
-    /// EOLDSNAPC: the client wants to know that it missed a snapshot.
+    /// EOLDSNAPC: the client asked to be told if it missed a snapshot.
     pub(in crate::pg) fn new(
         op: &ClientOp,
         context: SnapContext,
@@ -60,12 +60,12 @@ impl Writing {
     /// The object's clones before the write.
     ///
     /// # Errors
-    /// EIO: what is stored is no set of them.
+    /// EIO if the stored set cannot be decoded.
     fn set(&self) -> Result<SnapSet, OpError> {
         Ok(self.stored.as_ref().map(set_of).transpose()?.flatten().unwrap_or_default())
     }
 
-    /// Nothing that is stored about the clones changes.
+    /// Whether the stored snapshot set stays unchanged.
     fn keeps_set(&self, state: &ObjectState<'_>, changed: &Extents) -> bool {
         let stays = state.exists && state.was.is_some() && !state.steps.iter().any(makes_anew);
         stays && self.summary.keeps(&self.context, changed)
@@ -114,7 +114,7 @@ impl Writing {
 /// Completes the plan of a write that knows of snapshots.
 ///
 /// # Errors
-/// E2BIG: more clones than can be noted.
+/// E2BIG: the list of clones is too long.
 pub(in crate::pg) fn finish(
     pg: &Pg,
     mut state: ObjectState<'_>,
@@ -137,7 +137,7 @@ pub(in crate::pg) fn finish(
     set.seq = set.seq.max(context.seq);
     set.is_whiteout = !state.exists && !set.clones.is_empty();
     let stays = state.exists || set.is_whiteout;
-    // Not in builds for release: it looks at all clones, of which there may be thousands.
+    // Not in release builds: it checks all clones, of which there may be thousands.
     debug_assert!(set.is_consistent(), "pg {}: a write of {head} leaves the clones {set:?}", pg.id);
     note(&mut state, &mut set, stored.as_ref(), stays)?;
     let is_whiteout = set.is_whiteout;
@@ -161,12 +161,12 @@ pub(in crate::pg) fn finish(
     Ok(plan)
 }
 
-/// The head is not what it was before, with its xattrs.
+/// Whether the step replaces the head with its xattrs.
 fn makes_anew(step: &Step) -> bool {
     matches!(step, Step::Remove | Step::CloneFrom { .. })
 }
 
-/// The set lies with the head, if there is anything to say; steps that make the head anew have dropped it.
+/// Stores the set with the head, if it changed or the steps dropped it by replacing the head.
 fn note(
     state: &mut ObjectState<'_>,
     set: &mut SnapSet,
@@ -189,7 +189,7 @@ fn note(
     Ok(())
 }
 
-/// Makes the head's clone: what it is now, without what is only a head's.
+/// Clones the head, without the xattrs that only heads have.
 fn clone(head: &Arc<ObjectId>, id: u64, stored: Option<&ObjectMeta>) -> ObjectChange {
     let has = |prefix| stored.is_some_and(|meta| meta.xattrs.with_prefix(prefix).next().is_some());
     let mut steps = vec![Step::CloneFrom { from: Arc::clone(head) }];
@@ -202,7 +202,7 @@ fn clone(head: &Arc<ObjectId>, id: u64, stored: Option<&ObjectMeta>) -> ObjectCh
 /// ROLLBACK: the head becomes what it was at a snapshot.
 ///
 /// # Errors
-/// EBUSY: it did not exist then, and is watched; EINVAL: twice in one request; those of the store.
+/// EBUSY: it did not exist then, and is watched now; EINVAL: a second rollback in one request; those of the store.
 pub(in crate::pg) async fn roll_back(
     osd: &OsdShard,
     pg: &Pg,
@@ -223,7 +223,7 @@ pub(in crate::pg) async fn roll_back(
     differs.subtract(&writing.set()?.equal_since(id));
     writing.rolled_back = Some((differs, meta.size));
     state.steps.push(Step::CloneFrom { from });
-    // Watchers of the head keep watching.
+    // The head keeps its watchers.
     let watchers = state.xattrs.with_prefix(WATCHER);
     let watchers: Vec<(Box<[u8]>, Bytes)> =
         watchers.map(|(name, value)| (name.into(), value.clone())).collect();
