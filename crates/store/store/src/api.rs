@@ -3,13 +3,13 @@
 use carmine_metrics::{Gauge, Max, Sum, metric_set};
 use carmine_reactor::Bytes;
 
-/// Which omap keys of an object are wanted: those from `start` on that begin with `prefix`, as many as `entries_max` and
-/// `bytes_max` allow. The first one is given however long it is, unless `entries_max` is 0.
+/// A range of an object's omap: the keys from `start` on that begin with `prefix`, as many as `entries_max` and `bytes_max`
+/// allow. The first entry is returned however long it is, unless `entries_max` is 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OmapRange {
     /// The first key wanted, …
     pub start: Vec<u8>,
-    /// … or the last one that is not.
+    /// … or, if set, the last key that is not.
     pub is_after: bool,
     /// The prefix of the keys.
     pub prefix: Vec<u8>,
@@ -20,7 +20,7 @@ pub struct OmapRange {
 }
 
 impl OmapRange {
-    /// All keys, in pages of so many bytes.
+    /// All keys, in pages of this many bytes.
     #[must_use]
     pub fn all(bytes_max: usize) -> OmapRange {
         OmapRange {
@@ -32,7 +32,7 @@ impl OmapRange {
         }
     }
 
-    /// The range behind a page of it.
+    /// The rest of the range after a page.
     #[must_use]
     pub fn after(self, page: &OmapPage) -> OmapRange {
         match page.entries.last() {
@@ -41,7 +41,7 @@ impl OmapRange {
         }
     }
 
-    /// The smallest key that may be wanted, inclusive.
+    /// The smallest possible key, inclusive.
     #[must_use]
     pub fn first(&self) -> Vec<u8> {
         let mut first = self.start.clone();
@@ -57,13 +57,13 @@ impl OmapRange {
 pub struct OmapPage {
     /// Keys and values, in order.
     pub entries: Vec<(Box<[u8]>, Bytes)>,
-    /// There are more in the range.
+    /// Whether the range has more.
     pub more: bool,
     bytes: usize,
 }
 
 impl OmapPage {
-    /// Takes the next entry of the range, if the page has room for it.
+    /// Appends the next entry of the range, if the page has room for it.
     pub fn push(&mut self, range: &OmapRange, key: &[u8], value: impl Into<Bytes>) -> bool {
         let is_first = self.entries.is_empty();
         if self.entries.len() >= range.entries_max || (self.bytes >= range.bytes_max && !is_first) {
@@ -82,9 +82,9 @@ impl OmapPage {
 pub struct StatFs {
     /// Room for data.
     pub total: u64,
-    /// Taken, by data and by metadata.
+    /// Used by data and metadata.
     pub used: u64,
-    /// Taken by metadata.
+    /// Used by metadata.
     pub metadata: u64,
     /// Left for new writes (less what is kept back so that deleting always works).
     pub free: u64,
@@ -114,12 +114,11 @@ metric_set! {
         groups: Sum,
         /// Bytes written to the log.
         log_bytes: Sum,
-        /// Blocks written to the log only to say what is durable.
+        /// Blocks written to the log only to record what is durable.
         log_marks: Sum,
         /// Times that a group waited for room in the log.
         log_waits: Sum,
-        /// Times that the key-value store was told to write its tables out, so that the log could be trimmed (of the whole
-        /// process).
+        /// Times that the key-value store had to write its tables out so that the log could be trimmed (of the whole process).
         log_trims: Max,
         /// Transactions whose data went into the log first.
         deferred_txns: Sum,
@@ -127,7 +126,7 @@ metric_set! {
         deferred_writes: Sum,
         /// Transactions too large for the log, committed straight to the key-value store.
         around_log: Sum,
-        /// Transactions that were held back because the key-value store was behind.
+        /// Transactions held back because the key-value store lagged behind.
         held_back: Sum,
         /// Discards of freed space.
         discards: Sum,
@@ -139,8 +138,8 @@ metric_set! {
         kv_bytes: Max,
         /// Wall time of those commits (of the whole process).
         kv_commit_ns: Max => "store_kv_commit_ms",
-        /// CPU time of the alien threads that fed the key-value store and told it to write its tables out (of the whole
-        /// process). The time of the key-value store's own threads is not in it.
+        /// CPU time of the alien threads that feed the key-value store and make it write its tables out (of the whole process).
+        /// The time of the key-value store's own threads is not included.
         feeder_cpu_ns: Max => _,
         /// Objects found in the cache.
         cache_hits: Sum,
@@ -160,9 +159,9 @@ metric_set! {
         bytes_copied: Sum => "store_copied_bytes",
         /// Times that a block's checksum was wrong.
         corrupt_blocks: Sum,
-        /// Times that the device did not give a block.
+        /// Times that the device could not read a block.
         unreadable_blocks: Sum,
-        /// Blocks that were given their content back from another copy.
+        /// Blocks restored from another copy.
         healed_blocks: Sum,
     }
 }

@@ -21,25 +21,25 @@ pub enum StoreError {
          {expected:#010x}"
     )]
     Corrupt { oid: ObjectId, offset: u64, device_offset: u64, expected: u32, found: u32 },
-    /// The device does not give a block's bytes.
+    /// The device cannot read a block.
     #[error(
         "object {oid}, offset {offset}: the block at device offset {device_offset} cannot be read: {message}"
     )]
     Unreadable { oid: ObjectId, offset: u64, device_offset: u64, expected: u32, message: Arc<str> },
-    /// A piece of metadata cannot be what was written.
+    /// A piece of metadata is damaged.
     #[error("metadata {what} is damaged: {why}")]
     Damaged { what: String, why: String },
     /// Two pieces of metadata claim the same block, or one claims a block outside of the device. `oid` is the object whose
     /// claim was found second.
     #[error("object {oid} claims block {block}, which {why}")]
     BadBlock { oid: Box<ObjectId>, block: u64, why: &'static str },
-    /// No copy could give these bytes when this one was made.
-    /// Its checksum is known to some copies (zero: not to this one).
+    /// These bytes were lost in all copies when this one was made. The block's checksum, if this copy knows it; zero: it does
+    /// not.
     #[error(
         "object {oid}, offset {offset}: the block was lost before this copy was made; overwrite it, or remove the object"
     )]
     Lost { oid: ObjectId, offset: u64, expected: u32 },
-    /// The transaction needs more than this shard can give. Nothing was changed.
+    /// The transaction needs more space than this shard can allocate. Nothing was changed.
     #[error("no space: {needed_bytes} bytes needed, {free_bytes} bytes free")]
     NoSpace { needed_bytes: u64, free_bytes: u64 },
     /// The object would be larger than any store takes. Nothing was changed.
@@ -48,8 +48,8 @@ pub enum StoreError {
     /// A name, key or namespace is too long. Nothing was changed.
     #[error("a name of {bytes} bytes is too long: at most {max} are possible")]
     NameTooLong { bytes: usize, max: usize },
-    /// `submit` needs something that `prepare` did not load, or that is gone again because the `Prepared` was dropped
-    /// early. Nothing was changed: prepare and submit again.
+    /// `submit` needs something that `prepare` did not load, or that was evicted because the `Prepared` was dropped too early.
+    /// Nothing was changed: prepare and submit again.
     #[error("object {0} is not prepared: call Store::prepare and hold what it returns until after submit")]
     NotPrepared(ObjectId),
     /// The store stopped: after a failed write or flush nothing is acknowledged any more.
@@ -99,7 +99,7 @@ impl StoreError {
         }
     }
 
-    /// Metadata that was written is lost here: trying again changes nothing, and only other copies have it.
+    /// Whether stored metadata is lost: retrying does not help, and only other copies have it.
     #[must_use]
     pub fn is_metadata_damage(&self) -> bool {
         match self {
@@ -109,7 +109,7 @@ impl StoreError {
         }
     }
 
-    /// The CRC32C that this block should have; zero: it is not known.
+    /// The CRC32C that this block should have; zero: unknown.
     #[must_use]
     pub fn lost_crc(&self) -> u32 {
         match self {
@@ -120,7 +120,7 @@ impl StoreError {
         }
     }
 
-    /// The negative errno that a client is told.
+    /// The negative errno for clients.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {

@@ -1,10 +1,10 @@
-//! The parts of an object that are no holes.
+//! The parts of an object that are not holes.
 
 use std::ops::Range;
 
 use crate::BLOCK_BYTES;
 
-/// The runs of blocks among these bytes that are no holes, cut at both ends.
+/// The runs of blocks in this range of bytes that are not holes, cut at both ends.
 pub(crate) fn written_runs(bytes: Range<u64>, is_written: impl Fn(u64) -> bool) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     if bytes.is_empty() {

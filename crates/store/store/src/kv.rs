@@ -29,7 +29,7 @@ pub trait Kv: Send + Sync {
     /// Applies the batches, in order, as one atomic change; with `sync` it is durable on return.
     ///
     /// # Errors
-    /// If it could not be written: nothing of it may be believed then, and the caller must stop writing.
+    /// If it could not be written: its state is then unknown, and the caller must stop writing.
     fn commit(&self, batches: &[KvBatch], sync: bool) -> Result<(), KvError>;
 
     /// Makes everything committed so far durable. Commits go on meanwhile.
@@ -38,21 +38,20 @@ pub trait Kv: Send + Sync {
     /// If it could not be written.
     fn flush(&self) -> Result<(), KvError>;
 
-    /// Bytes left for growth, less what is committed and not written out, if the store knows. Below a few dozen MiB `blue` refuses new data.
+    /// Free bytes, less what is committed and not written out, if the store knows. Below a few dozen MiB `blue` refuses new data.
     fn free_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Bytes that it takes on its drive, with those that are committed and not written out yet; 0 if it does not know.
+    /// Bytes used on its drive, including what is committed and not written out yet; 0 if it does not know.
     fn used_bytes(&self) -> u64 {
         0
     }
 
-    /// Begins to give back the space of what was removed, which merging does, unless that is under way or was done a moment
-    /// ago. Returns at once.
+    /// Begins to reclaim the space of removed keys, by merging, unless that is under way or was just done. Returns at once.
     fn reclaim(&self) {}
 
-    /// Merges everything that it has on its drive now, whether it needs that or not; a store without tables does nothing.
+    /// Merges everything on its drive, whether needed or not; a store without tables does nothing.
     ///
     /// # Errors
     /// If it could not be read or written.
@@ -60,7 +59,7 @@ pub trait Kv: Send + Sync {
         Ok(())
     }
 
-    /// CPU time of the store's own threads, if it has any and knows. Looks at files of the kernel.
+    /// CPU time of the store's own threads, if it has any and knows. Reads files of the kernel.
     fn cpu(&self) -> Option<KvCpu> {
         None
     }
@@ -87,21 +86,21 @@ pub struct KvCpu {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {message}")]
 pub struct KvError {
-    /// The operation that was tried, and its target.
+    /// The failed operation, and its target.
     pub what: Arc<str>,
     /// The store's words.
     pub message: Arc<str>,
-    /// What was written before is lost: its checksums do not hold, or the drive does not give it.
+    /// Whether stored data is lost: its checksums do not match, or the drive cannot read it.
     pub is_damage: bool,
 }
 
 impl KvError {
-    /// Says what was tried and how it ended.
+    /// An error of an operation, with the store's message.
     pub fn new(what: impl AsRef<str>, message: impl AsRef<str>) -> KvError {
         KvError { what: what.as_ref().into(), message: message.as_ref().into(), is_damage: false }
     }
 
-    /// The same, if it is so that what was written before is lost.
+    /// The same, with `is_damage` set.
     #[must_use]
     pub fn damage(self, is_damage: bool) -> KvError {
         KvError { is_damage, ..self }
@@ -131,22 +130,22 @@ enum Kind {
 pub struct KvBatch {
     bytes: Vec<u8>,
     ops: Vec<(Kind, u32, u32)>,
-    /// Rare: each with the number of changes of the batch that come before.
+    /// Rare: each with the number of the batch's changes before it.
     lookups: Vec<(usize, Lookup)>,
 }
 
-/// A change that depends on what the store has.
+/// A change that depends on the store's content.
 #[derive(Clone, Debug)]
 pub(crate) enum Lookup {
-    /// All omap keys of an object, and its header, are to be put for another one, too, which has none. The parts of keys that
+    /// Copies all omap keys of an object, and its header, to another one that has none. The fields are the parts of keys that
     /// name the objects.
     CopyOmap { from: Box<[u8]>, to: Box<[u8]> },
-    /// The log of a PG ends with this version, and is no longer trimmed up to its tail.
+    /// Cuts a PG's log off after this version, and sets its tail anew.
     RewindLog { pg: SpgId, keep_to: Eversion },
 }
 
 impl KvBatch {
-    /// An empty batch with room for so many bytes of keys and values.
+    /// An empty batch with room for this many bytes of keys and values.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> KvBatch {
         KvBatch { bytes: Vec::with_capacity(bytes), ops: Vec::with_capacity(4), lookups: Vec::new() }
@@ -157,8 +156,8 @@ impl KvBatch {
         self.push(Kind::Put, key, value);
     }
 
-    /// Sets a key; the two closures append key and value, so that neither is copied twice. `value` is told where in
-    /// its buffer the key is and where the value starts.
+    /// Sets a key; the two closures append key and value, so that neither is copied twice. `value` also gets the position of the
+    /// key in the buffer.
     pub fn put_with(&mut self, key: impl FnOnce(&mut Vec<u8>), value: impl FnOnce(&mut Vec<u8>, usize)) {
         let start = self.bytes.len();
         key(&mut self.bytes);
@@ -178,12 +177,13 @@ impl KvBatch {
         self.push(Kind::DeleteRange, start, end);
     }
 
-    /// A change of what is there after the changes so far. No key-value store sees this: it is replaced by what it comes to before.
+    /// Adds a change that depends on the content after the changes so far. Key-value stores never see these: they are expanded to
+    /// plain changes before.
     pub(crate) fn look_up(&mut self, lookup: Lookup) {
         self.lookups.push((self.ops.len(), lookup));
     }
 
-    /// The changes that depend on what is there, in order, each with the number of others before it.
+    /// The changes that depend on the content, in order, each with the number of plain changes before it.
     pub(crate) fn lookups(&self) -> &[(usize, Lookup)] {
         &self.lookups
     }
@@ -200,7 +200,7 @@ impl KvBatch {
         self.ops.len()
     }
 
-    /// No changes.
+    /// Whether there are no changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty() && self.lookups.is_empty()

@@ -5,9 +5,9 @@
 //! - `blue` keeps data in a block file or device, checksummed and copy-on-write, and metadata in a [`Kv`].
 //!   Its byte-level format is `FORMAT.md` beside this crate.
 //!
-//! How a write goes: [`Store::prepare`] loads what the transaction will touch (it does not suspend when all of it is
-//! cached), then [`Store::submit`] applies it at once and in order; the [`Commit`] it gives back resolves when the
-//! transaction is durable.
+//! How a write goes: [`Store::prepare`] loads what the transaction will touch (it does not suspend when all of it is cached),
+//! then [`Store::submit`] applies it at once and in order; the [`Commit`] that it returns resolves when the transaction is
+//! durable.
 #![forbid(unsafe_code)]
 
 mod api;

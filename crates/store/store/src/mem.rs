@@ -17,7 +17,7 @@ use crate::extents::written_runs;
 use crate::pages::{PAGE, Pages};
 use crate::{BLOCK_BYTES, OmapPage, OmapRange, StatFs, StoreError, StoreStats};
 
-/// State that the shards of an in-memory store share: how much memory it may use.
+/// What the shards of an in-memory store share: its memory limit.
 #[derive(Debug)]
 pub struct MemShared {
     capacity_bytes: u64,
@@ -27,7 +27,7 @@ pub struct MemShared {
 }
 
 impl MemShared {
-    /// Room for `capacity_bytes` of data; without `keep_data` none of it is really kept.
+    /// A store for `capacity_bytes` of data; without `keep_data` the data is dropped.
     #[must_use]
     pub fn new(capacity_bytes: u64, keep_data: bool) -> Arc<MemShared> {
         Arc::new(MemShared { capacity_bytes, used_bytes: AtomicU64::new(0), keep_data })
@@ -47,7 +47,7 @@ impl MemShared {
 #[derive(Clone, Default)]
 struct Object {
     meta: ObjectMeta,
-    /// Bytes behind the end of the object are zero.
+    /// Bytes after the end of the object are zero.
     pages: Pages,
     omap: Omap,
 }
@@ -71,7 +71,7 @@ struct Pg {
 struct Objects {
     /// Places in `slots`.
     objects: HashMap<Arc<ObjectId>, usize, FixedState>,
-    /// The object that was found last, by the name that was given: a write looks for it twice.
+    /// The object looked up last: a write looks it up twice.
     last: RefCell<Option<(Arc<ObjectId>, usize)>>,
     slots: Vec<Object>,
     vacant: Vec<usize>,
@@ -110,7 +110,7 @@ impl Mem {
         state.slots.get(state.place(oid)?).map(|object| object.meta.clone())
     }
 
-    /// Bytes of an object behind its version as clients see it; `None` if it does not exist.
+    /// An object's version as clients see it, and its bytes; `None` if it does not exist.
     pub(crate) fn read(&self, oid: &ObjectId, off: u64, len: u64) -> Option<(u64, Payload)> {
         let mut state = self.state.borrow_mut();
         state.stats.reads += 1;
@@ -229,7 +229,7 @@ impl Mem {
         Ok(())
     }
 
-    /// Refuses what cannot be done, before anything changes.
+    /// Refuses a transaction that cannot be applied, before anything changes.
     fn admit(&self, txn: &Sealed) -> Result<(), StoreError> {
         let mut needed_bytes = 0;
         for (oid, step) in txn.changes.iter().flat_map(|change| change.steps.iter().map(|s| (&change.oid, s)))
@@ -239,11 +239,11 @@ impl Mem {
                     let end = off.saturating_add(data.len() as u64);
                     needed_bytes += (end.div_ceil(BLOCK_BYTES) - off / BLOCK_BYTES) * BLOCK_BYTES;
                 }
-                // A page that two objects share counts for both: each may come to need its own.
+                // A page shared by two objects counts for both: each may need its own later.
                 Step::CloneFrom { from } => {
                     needed_bytes += self.state.borrow().get(from).map_or(0, |object| object.bytes() as u64);
                 }
-                // Memory loses nothing, so there is no way here to note a loss.
+                // Memory loses nothing, so lost blocks cannot be recorded here.
                 Step::MarkLost { off, crc, .. } => {
                     return Err(StoreError::Lost { oid: ObjectId::clone(oid), offset: *off, expected: *crc });
                 }
@@ -262,7 +262,7 @@ impl Mem {
 
     pub(crate) fn list(&self, pg: SpgId, bits: u32, from: Option<&ObjectId>, max: usize) -> Vec<ObjectId> {
         let (first, last) = pg_range(pg.pgid.ps, bits);
-        // The first of all generations, too: a cursor has none, and those without one are behind the others.
+        // Also from the first generation on: a cursor has none, and objects without one sort last.
         let start = ObjectId {
             shard: pg.shard,
             generation: 0,
@@ -310,7 +310,7 @@ impl Objects {
         self.slots.get(*self.objects.get(oid)?)
     }
 
-    /// The place of an object that is looked for again soon.
+    /// The slot of an object that is about to be looked up again.
     fn place(&self, oid: &Arc<ObjectId>) -> Option<usize> {
         let mut last = self.last.borrow_mut();
         match last.as_ref() {
@@ -323,7 +323,7 @@ impl Objects {
         }
     }
 
-    /// The place of a new object.
+    /// The slot of a new object.
     fn create(&mut self, oid: &Arc<ObjectId>) -> usize {
         let place = self.vacant.pop().unwrap_or_else(|| {
             self.slots.push(Object::default());
@@ -334,7 +334,7 @@ impl Objects {
         place
     }
 
-    /// Removes an object; the bytes that it took.
+    /// Removes an object; returns the bytes that it used.
     fn remove(&mut self, oid: &ObjectId, place: usize) -> i64 {
         self.last.take();
         self.objects.remove(oid);
@@ -344,7 +344,7 @@ impl Objects {
         object.bytes()
     }
 
-    /// Applies a step to an object; the change of the bytes in use.
+    /// Applies a step to an object; returns the change of the bytes in use.
     fn apply(&mut self, step: &Step, place: usize, keep_data: bool) -> i64 {
         let Some(object) = self.slots.get_mut(place) else { return 0 };
         let before = object.bytes();
@@ -373,7 +373,7 @@ impl Objects {
         object.bytes() - before
     }
 
-    /// Makes `to` what `from` is; the change of the bytes in use.
+    /// Makes `to` a copy of `from`; returns the change of the bytes in use.
     fn copy(&mut self, from: &ObjectId, to: &Arc<ObjectId>) -> i64 {
         if *from == **to {
             return 0;
@@ -397,7 +397,7 @@ impl Objects {
         }
     }
 
-    /// Takes what a transaction says of its PG.
+    /// Applies a transaction's changes of its PG's log and info.
     fn apply_pg(&mut self, txn: &mut Transaction) {
         if txn.log.is_empty() && txn.log_trim_to.is_none() && txn.info.is_none() {
             return;
@@ -418,7 +418,7 @@ impl Objects {
 }
 
 impl Pg {
-    /// The info follows the log.
+    /// The PG's state, with the info brought up to date with the log.
     fn state(&self) -> PgState {
         let log: Vec<LogEntry> = self.log.iter().cloned().collect();
         let mut info = self.info.clone();
@@ -498,15 +498,16 @@ impl Object {
         }
     }
 
-    /// The object grows by bytes from `off` on: those between its end and these are a hole, also in the page of its end.
+    /// The object is about to grow by bytes from `off` on: the gap between its end and `off` is a hole, also within the last
+    /// page.
     fn leave_gap(&mut self, off: u64) {
         if off > self.meta.size && !self.meta.size.is_multiple_of(BLOCK_BYTES) {
             self.pages.set_part(self.meta.size / BLOCK_BYTES);
         }
     }
 
-    /// Makes `from..to` zeros (nothing if `to <= from`); whole pages are dropped, the last one also if only the part
-    /// behind the end of the object remains of it.
+    /// Makes `from..to` zeros (nothing if `to <= from`); whole pages are dropped, the last one also if all that remains of it
+    /// lies after the end of the object.
     fn zero(&mut self, from: u64, to: u64) {
         if to <= from {
             return;

@@ -1,5 +1,5 @@
 //! [`MemKv`]: a [`Kv`] in memory, for tests, the simulator and benches without RocksDB.
-// Its calls are made on alien threads, never on a reactor, so a lock is as good as any other way.
+// Its calls are made on alien threads, never on a reactor, so a lock is fine.
 #![allow(clippy::disallowed_types)]
 
 use std::collections::BTreeMap;
@@ -10,8 +10,8 @@ use crate::kv::{Kv, KvBatch, KvError, KvOp};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// An ordered map behind a lock. It survives whoever uses it as long as its `Arc` does; [`MemKv::crash`] takes back
-/// what was committed without `sync` since the last flush.
+/// An ordered map behind a lock. It lives as long as its `Arc`; [`MemKv::crash`] reverts commits made without `sync` since the
+/// last flush.
 #[derive(Default)]
 pub struct MemKv {
     state: RwLock<Maps>,
@@ -20,7 +20,7 @@ pub struct MemKv {
 #[derive(Default)]
 struct Maps {
     live: Map,
-    /// Commits since the last that made things durable, …
+    /// Commits since the last durable one, …
     unsynced: Vec<Vec<KvBatch>>,
     /// … and the map as of that one.
     durable: Map,
@@ -63,7 +63,7 @@ impl MemKv {
         MemKv::default()
     }
 
-    /// Loses a power cut's share: of the commits since the last sync only the first `keep` remain.
+    /// Simulates a power cut: of the commits since the last sync only the first `keep` remain.
     pub fn crash(&self, keep: usize) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         state.sync(keep);

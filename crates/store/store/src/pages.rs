@@ -22,7 +22,7 @@ type Chunk = Rc<[Option<Page>; CHUNK as usize]>;
 #[derive(Clone)]
 pub(crate) struct Page {
     pub(crate) bytes: Bytes,
-    /// Its checksum, if it came with the page or a read has computed it.
+    /// Its checksum, if it was written with the page or computed by a read.
     crc: Cell<Option<u32>>,
 }
 
@@ -31,7 +31,7 @@ impl Page {
         Page { bytes: buf.freeze(), crc: Cell::new(None) }
     }
 
-    /// All of it, with its checksum: each answer needs that.
+    /// The whole page, with its checksum, which every answer needs.
     pub(crate) fn payload(&self) -> Payload {
         let crc = self.crc.get().unwrap_or_else(|| crc32c::raw(crc32c::SEED, &self.bytes));
         self.crc.set(Some(crc));
@@ -40,8 +40,8 @@ impl Page {
         data
     }
 
-    /// Its memory to write to, which is another if a read or another object holds the old one; with the old content unless all of it is
-    /// overwritten.
+    /// Its memory, for writing: a new one if a read or another object holds the old one, with the old content unless all of it
+    /// will be overwritten.
     fn make_writable(&mut self, overwritten: bool) -> &mut [u8] {
         if self.bytes.is_shared() {
             let mut buf = Buf::heap(PAGE);
@@ -54,12 +54,12 @@ impl Page {
     }
 }
 
-/// Pages by number; a missing page reads as zeros. A clone takes next to no memory of its own.
+/// Pages by number; a missing page reads as zeros. A clone has next to no memory of its own.
 #[derive(Clone, Default)]
 pub(crate) struct Pages {
     chunks: Vec<Option<Chunk>>,
     count: u64,
-    /// Those that have bytes which nobody wrote: see [`crate::Store::in_part`].
+    /// Pages written only in part: see [`crate::Store::in_part`].
     parts: BTreeSet<u64>,
 }
 
@@ -74,8 +74,7 @@ impl Pages {
         chunk.get((page % CHUNK) as usize)?.as_ref()
     }
 
-    /// Number of the first page from `page` on that is not missing, as far as it is easily found: pages before it are
-    /// missing.
+    /// A page from `page` on such that all pages before it are missing, found without a long search.
     pub(crate) fn skip_missing(&self, page: u64) -> u64 {
         match self.chunks.get((page / CHUNK) as usize) {
             None => u64::MAX,
@@ -85,8 +84,8 @@ impl Pages {
         }
     }
 
-    /// Copies `data[part]` into a page, from byte `within` on. Pages that a read or another object still holds are replaced,
-    /// others written in place.
+    /// Copies `data[part]` into a page, from byte `within` on. Pages still held by a read or another object are replaced, others
+    /// written in place.
     pub(crate) fn write(&mut self, page: u64, within: usize, data: &Payload, part: Range<usize>) {
         let (len, number) = (part.len(), page);
         let index = (page / CHUNK) as usize;
@@ -122,16 +121,16 @@ impl Pages {
         }
     }
 
-    /// A page has bytes that nobody wrote, until it is written whole or removed. A missing page stays that.
+    /// Marks a page as written only in part, until it is written whole or removed. A missing page stays missing.
     pub(crate) fn set_part(&mut self, page: u64) {
         if self.get(page).is_some() {
             self.parts.insert(page);
         }
     }
 
-    /// The pages among these that have bytes which nobody wrote.
+    /// The pages among these that were written only in part.
     pub(crate) fn parts(&self, pages: Range<u64>) -> impl Iterator<Item = u64> {
-        // An empty range of a set panics where its ends are the wrong way round.
+        // `BTreeSet::range` panics if the ends are the wrong way round.
         let end = pages.end.max(pages.start);
         self.parts.range(pages.start..end).copied()
     }
@@ -146,7 +145,7 @@ impl Pages {
                 self.count -= u64::from(slot.take().is_some());
             }
         }
-        // Behind the last page that is left there need be no chunks.
+        // No chunks are needed after the last remaining page.
         if end == self.chunks.len() as u64 * CHUNK {
             self.chunks.truncate(first.div_ceil(CHUNK) as usize);
         }

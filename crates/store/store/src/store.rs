@@ -26,7 +26,7 @@ pub enum StoreShared {
 }
 
 impl StoreShared {
-    /// A `cyan` store that takes so many bytes of data.
+    /// A `cyan` store for this many bytes of data.
     #[must_use]
     pub fn cyan(capacity_bytes: u64) -> StoreShared {
         StoreShared::Mem(MemShared::new(capacity_bytes, true))
@@ -60,9 +60,9 @@ impl StoreShared {
 
 /// A shard's store. Clones are handles of the same store.
 ///
-/// An object is used by one shard only: the one that owns its PG. Everything that [`submit`](Store::submit) does is
-/// visible at once to the reads of this shard, whether durable or not; who must not show uncommitted bytes waits for
-/// the [`Commit`].
+/// An object is used by one shard only: the one that owns its PG. Everything that [`submit`](Store::submit) does is visible at
+/// once to the reads of this shard, whether durable or not; a caller that must not show uncommitted bytes waits for the
+/// [`Commit`].
 #[derive(Clone)]
 pub enum Store {
     /// Everything in memory.
@@ -80,7 +80,7 @@ pub struct MemStore(Mem);
 pub struct BlueStore(Rc<Blue>);
 
 impl BlueStore {
-    /// Remembers metadata that cannot be read.
+    /// Notes metadata damage, if the result is such an error.
     fn note_damage<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         result.inspect_err(|error| self.0.note_damage(error))
     }
@@ -128,7 +128,7 @@ impl Store {
         }
     }
 
-    /// A PG's info as it was last written; the default one if there is none. The log may tell of newer versions.
+    /// A PG's info as it was last written; the default one if there is none. The log may have newer versions.
     ///
     /// # Errors
     /// If metadata cannot be read or is damaged.
@@ -141,7 +141,7 @@ impl Store {
         }
     }
 
-    /// CPU time of the key-value store's own threads; `None` for stores without one, and where it does not know.
+    /// CPU time of the key-value store's own threads; `None` for stores without one, and if it does not know.
     pub async fn kv_cpu(&self) -> Option<KvCpu> {
         match self {
             Store::Cyan(_) | Store::Null(_) => None,
@@ -149,7 +149,7 @@ impl Store {
         }
     }
 
-    /// Info and log of a PG; `None` if there was never a transaction with its info or log.
+    /// Info and log of a PG; `None` if no transaction ever had its info or log.
     ///
     /// # Errors
     /// If metadata cannot be read or is damaged.
@@ -195,7 +195,7 @@ impl Store {
         }
     }
 
-    /// A transaction with these changes can be submitted at once, without [`prepare`](Store::prepare).
+    /// Whether a transaction with these changes can be submitted at once, without [`prepare`](Store::prepare).
     #[must_use]
     pub fn is_prepared(&self, changes: &[ObjectChange]) -> bool {
         match self {
@@ -204,7 +204,7 @@ impl Store {
         }
     }
 
-    /// The result of [`read`](Store::read), behind the object's version as clients see it, if nothing has to be waited for.
+    /// The object's version as clients see it, and the result of [`read`](Store::read), if it need not wait.
     #[must_use]
     pub fn read_at_hand(&self, oid: &ObjectId, off: u64, len: u64) -> Option<(u64, Payload)> {
         match self {
@@ -213,8 +213,8 @@ impl Store {
         }
     }
 
-    /// The result of [`read`](Store::read), behind the object's version as clients see it, if that is one whole block of a
-    /// device whose place is known; `None` for all else.
+    /// The object's version as clients see it, and the result of [`read`](Store::read), if the range is one whole block at a
+    /// known place of a device; `None` otherwise.
     #[must_use]
     pub async fn read_block(
         &self,
@@ -228,7 +228,7 @@ impl Store {
         }
     }
 
-    /// Bytes `off..off + len` of an object, less what lies behind its end. Holes are zeros.
+    /// Bytes `off..off + len` of an object, up to its end. Holes are zeros.
     ///
     /// # Errors
     /// `NotFound`; `Corrupt` if a checksum does not hold; I/O errors.
@@ -239,12 +239,12 @@ impl Store {
                 .read(oid, off, len)
                 .map(|(_, data)| data)
                 .ok_or_else(|| StoreError::NotFound(oid.clone())),
-            // On the heap: it waits for the drive nearly always, and what calls this is not to be larger for it.
+            // Boxed: it nearly always waits for the drive, and the caller's future stays smaller.
             Store::Blue(blue) => blue.note_damage(Box::pin(blue.0.read(oid, off, len)).await),
         }
     }
 
-    /// The runs of blocks among bytes `off..off + len` of an object that are no holes, in order, none touching the next; cut at
+    /// The runs of blocks in bytes `off..off + len` of an object that are not holes, in order, none touching the next; cut at
     /// both ends of the range and at the object's end.
     ///
     /// # Errors
@@ -258,8 +258,9 @@ impl Store {
         }
     }
 
-    /// The offsets of those blocks among the same bytes that are no holes, and yet have bytes below the end of the object that nobody
-    /// wrote, or that were made a hole: which bytes is not kept. A copy that was made by recovery knows of none.
+    /// The offsets of blocks in the same range that were written only in part: they are not holes, but some of their bytes before
+    /// the end of the object were never written, or were punched out. Which bytes is not recorded, and a copy made by recovery
+    /// has no such blocks.
     ///
     /// # Errors
     /// If metadata cannot be read or is damaged.
@@ -281,7 +282,7 @@ impl Store {
         }
     }
 
-    /// The values of these omap keys; `None` for those that are not there.
+    /// The values of these omap keys; `None` for missing ones.
     ///
     /// # Errors
     /// If metadata cannot be read or is damaged.
@@ -307,10 +308,9 @@ impl Store {
         }
     }
 
-    /// Gives a block that a read found damaged or unreadable its content back, which comes from another copy: it must have
-    /// the checksum that this store's metadata has for the block. It is written to another place, like any change.
-    /// Call it while no op of the object can be submitted in between; wait for the `Commit`. `bits` is
-    /// [`pg_bits`](carmine_pgtypes::pg_bits) of the PG.
+    /// Restores a block that a read found damaged or unreadable, with content from another copy, which must match the block's
+    /// checksum in this store's metadata. It is written to a new place, like any change. Call it while no op of the object can be
+    /// submitted in between; wait for the `Commit`. `bits` is [`pg_bits`](carmine_pgtypes::pg_bits) of the PG.
     ///
     /// # Errors
     /// `NotFound`; `Corrupt` if the content is not that of the block; and those of [`prepare`](Store::prepare).
@@ -350,9 +350,9 @@ impl Store {
         }
     }
 
-    /// Objects of a PG in Ceph's order (heads, clones and all generations), from `from` (inclusive; `None`: the first), at most `max`.
-    /// `bits` is [`pg_bits`](carmine_pgtypes::pg_bits) of the PG. The shard of `from` does not count: it is a place in the PG, and neither
-    /// clients nor members that hold another shard know this one.
+    /// Objects of a PG in Ceph's order (heads, clones and all generations), from `from` on (inclusive; `None`: the first), at
+    /// most `max`. `bits` is [`pg_bits`](carmine_pgtypes::pg_bits) of the PG. The shard of `from` is ignored: it is a position in
+    /// the PG, and neither clients nor members with other shards know this one.
     ///
     /// # Errors
     /// If metadata cannot be read or is damaged.
@@ -383,7 +383,7 @@ impl Store {
         }
     }
 
-    /// Makes everything durable and lets go of the device; later submits fail.
+    /// Makes everything durable and closes the device; later submits fail.
     ///
     /// # Errors
     /// If the store has stopped.
@@ -403,7 +403,7 @@ impl Store {
         }
     }
 
-    /// The first error of a read of metadata, on any shard, that only other copies can mend.
+    /// The first metadata damage met by a read, on any shard; only other copies can repair it.
     #[must_use]
     pub fn damage(&self) -> Option<StoreError> {
         match self {
@@ -412,7 +412,7 @@ impl Store {
         }
     }
 
-    /// Why it has stopped on this shard, after a failed write or flush, or when it was unmounted.
+    /// Why it has stopped on this shard: a failed write or flush, or an unmount.
     #[must_use]
     pub fn refusal(&self) -> Option<StoreError> {
         match self {
@@ -421,7 +421,7 @@ impl Store {
         }
     }
 
-    /// How its reads and writes go to the device; `None`: it has none.
+    /// How its reads and writes reach the device; `None`: it has none.
     #[must_use]
     pub fn io_path(&self) -> Option<IoPath> {
         match self {
@@ -448,7 +448,7 @@ impl Store {
 pub struct Commit(CommitState);
 
 enum CommitState {
-    /// In a box, for an error is long, and rare.
+    /// Boxed, since an error is long, and rare.
     Ready(Option<Result<(), Box<StoreError>>>),
     Pending(oneshot::Receiver<Result<(), StoreError>>),
 }

@@ -1,4 +1,4 @@
-//! Every decoder of what lies on a disk, over any bytes: none may panic, hang, or allocate by what the bytes claim.
+//! Runs every decoder of on-disk data over arbitrary bytes: none may panic, hang, or allocate as much as the bytes claim.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::blue::meta::extents::{Entry, Extents};
 use crate::blue::meta::{checkpoint, codec, keys};
 use crate::{BLOCK_BYTES, Label};
 
-/// The log that groups are looked for of.
+/// The id of the log whose groups are searched for.
 const LOG_ID: u64 = 5;
 const EPOCH: u64 = 2;
 /// Bytes of a segment that is scanned.

@@ -1,11 +1,12 @@
 //! `blue`: data on a block file or device, copy-on-write and checksummed; metadata in a [`Kv`](crate::Kv).
 //!
 //! The life of a write: `Blue::submit` (shard/submit.rs) applies it to the cached onodes. Its data goes out on the ring
-//! (shard/queue.rs), and beside it a group with all transactions that are there, as they are encoded, into the shard's
-//! lane of the log (shard/logging.rs). One flush covers both, and the transactions are answered for. Some time later the
-//! key-value store is fed (shard/feeding.rs, shard/commit_log.rs), and the lane is trimmed when that is durable there. A mount
-//! replays what the key-value store lacks (mount/replay.rs), up to where the log and the data that it refers to are whole. So no
-//! metadata ever points to data that could get lost, and what is durable is a prefix of each shard's transactions.
+//! (shard/queue.rs), and at the same time a group with all waiting transactions, as they are encoded, goes into the shard's lane
+//! of the log (shard/logging.rs). One flush covers both; then the transactions are acknowledged. Some time later the key-value
+//! store is fed (shard/feeding.rs, shard/commit_log.rs), and the lane is trimmed when the key-value store has made that durable.
+//! A mount replays what the key-value store lacks (mount/replay.rs), up to where the log and the data that it refers to are
+//! complete. So no metadata ever points to data that could get lost, and what is durable is a prefix of each shard's
+//! transactions.
 //!
 //! Each module uses those above it only: `device` (files, labels, space), `meta` (the index, its keys and values), `log`
 //! (groups and lanes), `objects` (onodes, and what a transaction does to them), `shard` (a reactor's part of a mounted

@@ -10,7 +10,7 @@ use carmine_types::{IoPath, is_mutated};
 use crate::blue::device::label::Label;
 use crate::{BLOCK_BYTES, StoreError};
 
-/// A block device that was closed, here or by what looked at it, is still busy for a moment: how often it is tried again, …
+/// A block device that another program has just closed is still busy for a moment: how often to try again, …
 const BUSY_ATTEMPTS: u32 = 10;
 /// … and after which pause.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
@@ -24,15 +24,15 @@ pub struct Slice {
     pub size_bytes: u64,
 }
 
-/// Where a store's data lies: a whole file or block device, or a slice of one. Nothing here keeps two stores from using
-/// one slice at the same time: whoever opens it holds a lock on that range (the testbed does).
+/// Where a store's data lies: a whole file or block device, or a slice of one. Nothing here prevents two stores from using one
+/// slice at the same time: the opener must hold a lock on that range (the testbed does).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The file or device.
     pub path: PathBuf,
     /// The store's part of it; `None`: all.
     pub slice: Option<Slice>,
-    /// How reads and writes go to it.
+    /// How reads and writes reach it.
     pub io_path: IoPath,
 }
 
@@ -47,7 +47,7 @@ impl<P: AsRef<Path> + ?Sized> From<&P> for Place {
 pub struct Places {
     /// Of its data.
     pub block: Place,
-    /// Devices of which one may be that of the log's own, if the store has one. There is more than one while the log moves.
+    /// Candidates for the log's own device, if the store has one. There is more than one while the log moves.
     pub wal: Vec<Place>,
 }
 
@@ -70,7 +70,7 @@ impl Place {
     }
 
     /// # Errors
-    /// A slice that does not begin at a block.
+    /// If the slice does not begin at a block.
     fn check(&self) -> Result<(), StoreError> {
         let offset_bytes = self.offset_bytes();
         if offset_bytes.is_multiple_of(BLOCK_BYTES) {
@@ -89,7 +89,7 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Opens what is there past the page cache. `exclusive` refuses a block device that is in use by anybody else.
+    /// Opens an existing place, bypassing the page cache. `exclusive` refuses a block device that is in use by others.
     pub(crate) async fn open(shard: &Shard, place: &Place, exclusive: bool) -> Result<Device, StoreError> {
         place.check()?;
         let path = &place.path;
@@ -117,7 +117,7 @@ impl Device {
         Ok(Device { file, slice: place.slice })
     }
 
-    /// Makes a new file, whose name is not durable yet.
+    /// Creates a file, whose name is not durable yet.
     pub(crate) async fn create(shard: &Shard, place: &Place) -> Result<Device, StoreError> {
         place.check()?;
         let options = FileOptions { create: true, ..direct() };
@@ -126,7 +126,7 @@ impl Device {
         Ok(Device { file, slice: place.slice })
     }
 
-    /// Makes a file's name durable: its data would be lost with it.
+    /// Makes a file's name durable: without it, its data would be lost.
     pub(crate) async fn sync_folder(shard: &Shard, path: &Path) -> Result<(), StoreError> {
         let folder = path.parent().filter(|folder| *folder != Path::new(""));
         let synced = shard.sync_folder(folder.unwrap_or(Path::new("."))).await;
@@ -153,7 +153,7 @@ impl Device {
         self.file.fdatasync().await
     }
 
-    /// Says that nothing needs these bytes any more.
+    /// Tells the device that these bytes are no longer needed.
     pub(crate) async fn discard(&self, at: u64, bytes: u64) -> io::Result<()> {
         self.file.discard(self.base() + at, bytes).await
     }
@@ -169,7 +169,7 @@ impl Device {
         Ok(self.slice.map_or(length, |slice| length.min(slice.size_bytes)))
     }
 
-    /// Makes a file long enough for `bytes` of this place; what other slices have behind it stays.
+    /// Makes a file long enough for `bytes` of this place; the slices after it stay.
     pub(crate) async fn reserve(&self, bytes: u64) -> io::Result<()> {
         let end = self.base() + bytes;
         if self.slice.is_some() && self.file.len().await? >= end {
@@ -186,7 +186,7 @@ impl Device {
         self.file.is_device()
     }
 
-    /// True if others have other parts of it.
+    /// Whether other stores use other parts of it.
     pub(crate) fn is_slice(&self) -> bool {
         self.slice.is_some()
     }

@@ -7,8 +7,7 @@ use std::task::Poll;
 /// A future until it is ready, and its output from then on.
 type Slot<F> = (Option<Pin<Box<F>>>, Option<<F as Future>::Output>);
 
-/// Drives all futures and gives their outputs in the same order. Meant for a few dozen: each wake-up polls all that
-/// are not ready.
+/// Drives all futures and gives their outputs in the same order. Meant for a few dozen: each wake-up polls all unfinished ones.
 pub(crate) async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut slots: Vec<Slot<F>> = futures.into_iter().map(|future| (Some(Box::pin(future)), None)).collect();
     poll_fn(|cx| {

@@ -1,8 +1,8 @@
 //! The label in the first and the last block of the device (FORMAT.md §2).
 //!
-//! It stands in the key-value store as well, and that one counts: a change of the label is one commit there, and its
-//! `revision` grows. A mount that finds an older one on the device writes the new one there; a newer one on the device tells
-//! that the key-value store has lost something.
+//! The key-value store has a copy, which is authoritative: a change of the label is one commit there, and increases its
+//! `revision`. A mount that finds an older one on the device overwrites it; a newer one on the device means that the key-value
+//! store has lost something.
 
 use std::ops::Range;
 use std::path::Path;
@@ -34,7 +34,7 @@ const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 const SEGMENT_BYTES_MAX: u64 = 4 << 20;
 
 coded! {
-    /// Where a log lies on a device: segments of equal size, one behind the other.
+    /// Where a log lies on a device: consecutive segments of equal size.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(crate) struct LogArea {
         /// First block.
@@ -68,18 +68,19 @@ impl LogArea {
         self.start..self.start + u64::from(self.segments) * u64::from(self.segment_blocks)
     }
 
-    /// There are some, and all lie before block `end`.
+    /// Whether it has blocks, and all of them lie before block `end`.
     fn has_blocks_before(&self, end: u64) -> bool {
         let blocks = u64::from(self.segments) * u64::from(self.segment_blocks);
         blocks > 0 && self.start.checked_add(blocks).is_some_and(|own_end| own_end <= end)
     }
 
-    /// Segments that hold groups: all but the last one, which holds the lanes' witnesses.
+    /// Number of segments that hold groups: all but the last one, which holds the lanes' witnesses.
     pub(crate) fn group_segments(&self) -> u32 {
         self.segments.saturating_sub(1)
     }
 
-    /// The block in which a lane says how far it is durable, away from its groups. In the smallest logs several lanes share one.
+    /// The block in which a lane records how far it is durable, away from its groups. In the smallest logs several lanes share
+    /// one.
     pub(crate) fn witness(&self, lane: u16) -> u64 {
         self.segment(self.group_segments()) + u64::from(lane) % u64::from(self.segment_blocks.max(1))
     }
@@ -95,26 +96,27 @@ impl LogArea {
 pub struct Label {
     /// The cluster.
     pub fsid: Uuid,
-    /// Identity of this store: the device's and the key-value store's labels are equal, or they do not belong together.
+    /// The OSD. With `fsid` and `generation` it identifies the store: the labels of the device and of the key-value store must
+    /// agree.
     pub osd: OsdId,
     /// Bytes of the device in use, labels included.
     pub size_bytes: u64,
-    /// Number drawn at mkfs, so that a device of an earlier life of the same OSD is not taken for this one's.
+    /// Random number drawn at mkfs, so that a device of an earlier store of the same OSD is not mistaken for this one's.
     pub generation: u64,
     /// Grows with every change of the label.
     pub(crate) revision: u64,
-    /// Drawn whenever the log gets a place: what stands in another log does not count.
+    /// Random number drawn whenever the log is placed, so that the content of an older log is ignored.
     pub(crate) log_id: u64,
-    /// Where on the store's own device a log may lie. Holds no data.
+    /// Where the log may lie on the store's data device. Holds no data.
     pub(crate) home: LogArea,
-    /// Where on a device of its own the log lies, and the bytes of that; `None`: at home.
+    /// Where the log lies on a device of its own, and the bytes of that device; `None`: on the data device.
     pub(crate) wal: Option<(LogArea, u64)>,
 }
 
 /// Bytes of the smallest device of a log's own.
 pub(crate) const WAL_BYTES_MIN: u64 = LOG_BYTES_MIN + 2 * BLOCK_BYTES;
 
-/// Bytes of a device of a log's own that are as many as the log of a store of `bytes` gets at home.
+/// Size of a separate log device that gives a store of `bytes` as much log as it would have on its data device.
 pub(crate) fn wal_bytes(bytes: u64) -> u64 {
     (bytes / LOG_PART).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX) / BLOCK_BYTES * BLOCK_BYTES + 2 * BLOCK_BYTES
 }
@@ -131,7 +133,7 @@ impl Label {
         self.wal.map_or(self.home, |(area, _)| area)
     }
 
-    /// The bytes of the device that the log lies on which are the log's.
+    /// The log's range of bytes on its device.
     #[must_use]
     pub fn log_range(&self) -> Range<u64> {
         let blocks = self.log().blocks();
@@ -144,14 +146,14 @@ impl Label {
         self.wal.map(|(_, bytes)| bytes)
     }
 
-    /// These blocks may hold data.
+    /// Whether these blocks may hold data.
     pub(crate) fn holds_data(&self, block: u64, blocks: u64) -> bool {
         let Some(end) = block.checked_add(blocks) else { return false };
         let home = self.home.blocks();
         block > 0 && end < self.blocks() && (end <= home.start || block >= home.end)
     }
 
-    /// Both are labels of one store, though perhaps of different times.
+    /// Whether both are labels of one store, though perhaps of different revisions.
     pub(crate) fn is_of_same_store(&self, other: &Label) -> bool {
         (self.fsid, self.osd, self.generation) == (other.fsid, other.osd, other.generation)
     }

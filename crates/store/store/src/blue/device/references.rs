@@ -1,18 +1,18 @@
-//! How many block maps have a block, where that is more than one: clones share blocks.
+//! How many block maps refer to a block, if more than one: clones share blocks.
 //!
-//! The block maps are the truth, as they are for the free space: a clean unmount leaves a copy, and a mount that looks through them
-//! counts. So a count cannot be torn from what it counts by a crash, and a clone writes none. In memory a block that may be shared
-//! takes one byte, and a region of the device without any takes none.
+//! The block maps are the truth, as for the free space: a clean unmount stores the counts, and any other mount counts again. So
+//! no crash can separate counts from block maps, and a clone writes no counts. In memory a block that may be shared has one byte,
+//! and a region of the device without shared blocks none.
 //!
 //! The objects that share a block lie in one PG: one shard counts it, and no two change a count at once.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
-/// Blocks that get their counters together: 16 MiB.
+/// Blocks whose counters are allocated together: 16 MiB.
 const REGION_BLOCKS: u64 = 4096;
 
-/// The counters of a region: how many block maps have each block besides one.
+/// The counters of a region: how many block maps refer to each block, less one.
 struct Region {
     few: Box<[AtomicU8]>,
     /// The parts of the counts that do not fit into a byte.
@@ -21,7 +21,7 @@ struct Region {
 
 /// The counters of a device.
 pub(crate) struct References {
-    /// A block is, or was, shared. As long as none is, that is all that anybody looks at.
+    /// Whether any block is, or was, shared. While none is, nothing else is checked.
     any: AtomicBool,
     regions: Box<[OnceLock<Region>]>,
 }
@@ -51,7 +51,7 @@ impl Region {
         }
     }
 
-    /// Sets a count that is zero. False: it is too large.
+    /// Sets a count that is zero; false if the value is too large.
     fn set(&self, at: usize, count: u64) -> bool {
         let few = count.min(u8::MAX.into());
         let Ok(rest) = u32::try_from(count - few) else { return false };
@@ -67,7 +67,7 @@ impl Region {
         true
     }
 
-    /// One less. False: it is zero.
+    /// Decrements a count; false if it is zero.
     fn decrement(&self, at: usize) -> bool {
         if let Some(more) = self.more.get().and_then(|more| more.get(at))
             && let Some(count) = more.load(Ordering::Relaxed).checked_sub(1)
@@ -85,7 +85,7 @@ impl Region {
 }
 
 impl References {
-    /// Of a device of so many blocks, none of which is shared.
+    /// Counters for a device of this many blocks, none of which is shared.
     pub(crate) fn new(blocks: u64) -> References {
         let regions = (0..blocks.div_ceil(REGION_BLOCKS)).map(|_| OnceLock::new()).collect();
         References { any: AtomicBool::new(false), regions }
@@ -96,7 +96,7 @@ impl References {
         Some((region, (block % REGION_BLOCKS) as usize))
     }
 
-    /// One more block map has these blocks; most of them are neighbours.
+    /// Counts one more block map for these blocks, most of which are neighbours.
     pub(crate) fn add(&self, blocks: impl IntoIterator<Item = u64>) {
         self.any.store(true, Ordering::Relaxed);
         let mut last: Option<(u64, &Region)> = None;
@@ -114,14 +114,14 @@ impl References {
         }
     }
 
-    /// So many block maps besides one have a block of which nothing was known. False: there can be none.
+    /// Sets the count of a block; false if there can be no such block or count.
     pub(crate) fn set(&self, block: u64, count: u64) -> bool {
         let Some((region, at)) = self.place(block) else { return false };
         self.any.store(true, Ordering::Relaxed);
         region.get_or_init(Region::new).set(at, count)
     }
 
-    /// One block map less has the block. False: it was the only one.
+    /// Counts one block map less for a block; false if there is only one.
     #[inline]
     pub(crate) fn drop_reference(&self, block: u64) -> bool {
         self.any.load(Ordering::Relaxed) && self.drop_shared(block)
@@ -135,13 +135,13 @@ impl References {
             .is_some_and(|(region, at)| region.decrement(at))
     }
 
-    /// How many block maps have the block besides one.
+    /// How many block maps refer to the block, less one.
     pub(crate) fn count(&self, block: u64) -> u64 {
         let place = self.place(block);
         place.and_then(|(region, at)| Some((region.get()?, at))).map_or(0, |(region, at)| region.count(at))
     }
 
-    /// All blocks whose count is not zero, with it.
+    /// All blocks with a count other than zero, and the count.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u64, u64)> {
         let regions = (0u64..).zip(&self.regions).filter_map(|(n, region)| Some((n, region.get()?)));
         let counts = regions.flat_map(|(n, region)| {
@@ -150,7 +150,7 @@ impl References {
         counts.filter(|(_, count)| *count > 0)
     }
 
-    /// Gives the memory of regions back that have no shared block.
+    /// Frees the memory of regions without shared blocks.
     pub(crate) fn shrink(&mut self) {
         let mut any = false;
         for region in &mut self.regions {

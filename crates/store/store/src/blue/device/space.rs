@@ -1,7 +1,8 @@
-//! Which blocks of the device are taken: one bitmap for all shards, derived from the block maps at mount.
+//! The allocator: one bitmap of used blocks for all shards, derived from the block maps at mount.
 //!
-//! Chunks of blocks are leased to shards at run time. Only the leaseholder sets bits in a chunk, anyone clears bits;
-//! so an allocation is a scan of words that nobody else fills. The block maps are the truth; a clean unmount leaves a copy (`meta/checkpoint.rs`).
+//! Chunks of blocks are leased to shards at run time. Only the leaseholder sets bits in a chunk, any shard clears bits; so an
+//! allocation scans words that no other shard fills. The block maps are the truth; a clean unmount stores the bitmap
+//! (`meta/checkpoint.rs`).
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -16,15 +17,15 @@ use crate::{BLOCK_BYTES, StatFs};
 const CHUNK_BLOCKS_MAX: u64 = 4096;
 /// Blocks of the smallest chunk: one word of the bitmap.
 const CHUNK_BLOCKS_MIN: u64 = 64;
-/// A device has at least so many chunks, if they are not of the smallest size.
+/// Least number of chunks, unless they have the smallest size.
 const CHUNKS_MIN: u64 = 64;
 /// Blocks kept back so that truncating and zeroing work on a full device: at least, …
 const RESERVE_BLOCKS_MIN: u64 = 8;
 /// … and at most.
 const RESERVE_BLOCKS_MAX: u64 = 4096;
-/// Space of metadata that was removed is given back when so much of the store is taken (a part of so many), …
+/// Space of removed metadata is reclaimed when this fraction of the store is used …
 const RECLAIM_USED: (u64, u64) = (4, 5);
-/// … and one of so many parts of the store by metadata.
+/// … and metadata uses more than this part of the store.
 const RECLAIM_METADATA_PART: u64 = 16;
 /// No chunk.
 const NOBODY: u16 = 0;
@@ -36,10 +37,10 @@ pub(crate) struct Run {
     pub(crate) blocks: u64,
 }
 
-/// Runs of one allocation, in the order in which they are to be used.
+/// The runs of one allocation, in the order of their use.
 pub(crate) type Runs = SmallVec<[Run; 2]>;
 
-/// The bitmap and who leases which part of it.
+/// The bitmap, and the leases of its chunks.
 pub(crate) struct Space {
     blocks: u64,
     /// Blocks that never hold data: the labels and the log.
@@ -53,18 +54,18 @@ pub(crate) struct Space {
     chunk_used: Box<[AtomicU32]>,
     /// Bits set in all, less the labels.
     used: AtomicU64,
-    /// Blocks that metadata would take here: it lies elsewhere, and is a part of the store's size.
+    /// Blocks counted for metadata: it lies elsewhere, but is part of the store's size.
     metadata: AtomicU64,
     /// Where the next search for a chunk starts.
     hint: AtomicUsize,
     references: References,
 }
 
-/// The chunk of the space that a shard holds.
+/// The chunk that a shard has leased.
 #[derive(Default)]
 pub(crate) struct Lease {
     chunk: Option<usize>,
-    /// Next word to look at, counted in the whole bitmap.
+    /// Next word to scan, counted in the whole bitmap.
     word: usize,
 }
 
@@ -132,7 +133,7 @@ impl Space {
         }
     }
 
-    /// Takes a block at mount. `false`: it was taken already, or is outside of the device.
+    /// Marks a block as used at mount; `false` if it is used already, or outside of the device.
     pub(crate) fn mark(&self, block: u64) -> bool {
         let Some((word, bit)) = self.word(block) else { return false };
         let fresh = word.fetch_or(bit, Ordering::Relaxed) & bit == 0;
@@ -142,12 +143,12 @@ impl Space {
         fresh
     }
 
-    /// The bitmap: bit `n` of word `w` is that of block `64 w + n`. Bits behind the device are set.
+    /// The bitmap: bit `n` of word `w` is that of block `64 w + n`. Bits after the end of the device are set.
     pub(crate) fn words(&self) -> impl Iterator<Item = u64> {
         self.words.iter().map(|word| word.load(Ordering::Relaxed))
     }
 
-    /// Takes the blocks of a word of the bitmap at mount. `None`: they are outside of the device.
+    /// Marks the blocks of a word as used at mount; `None` if they are outside of the device.
     pub(crate) fn mark_word(&self, at: usize, bits: u64) -> Option<()> {
         let fresh = bits & !self.words.get(at)?.fetch_or(bits, Ordering::Relaxed);
         self.chunk_used.get(self.chunk_of(at as u64 * 64))?.fetch_add(fresh.count_ones(), Ordering::Relaxed);
@@ -155,7 +156,7 @@ impl Space {
         Some(())
     }
 
-    /// Gives a block back. From now on any shard may take it.
+    /// Frees a block: from now on any shard may allocate it.
     pub(crate) fn free(&self, block: u64) {
         let Some((word, bit)) = self.word(block) else { return };
         let was_taken = word.fetch_and(!bit, Ordering::AcqRel) & bit != 0;
@@ -163,7 +164,7 @@ impl Space {
         self.count(block, false);
     }
 
-    /// How many objects have each block.
+    /// The counts of shared blocks.
     pub(crate) fn references(&self) -> &References {
         &self.references
     }
@@ -172,7 +173,7 @@ impl Space {
         &mut self.references
     }
 
-    /// One more object has these blocks.
+    /// Counts one more object for these blocks.
     pub(crate) fn share(&self, blocks: impl IntoIterator<Item = u64>) {
         self.references.add(blocks.into_iter().inspect(|block| {
             assert!(self.is_taken(*block), "block {block} is shared, and nobody has it");
@@ -183,25 +184,25 @@ impl Space {
         self.word(block).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
     }
 
-    /// Blocks taken by data.
+    /// Blocks used by data.
     pub(crate) fn used_blocks(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Metadata takes so many bytes now.
+    /// Sets the size of the metadata.
     pub(crate) fn set_metadata_bytes(&self, bytes: u64) {
         self.metadata.store(bytes.div_ceil(BLOCK_BYTES), Ordering::Relaxed);
     }
 
-    /// The size of metadata above which there may be too much that was removed: the store is nearly full, and metadata has
-    /// a good part in that.
+    /// The size of metadata above which the space of removed metadata is reclaimed: the store is nearly full, and metadata uses a
+    /// good part of it.
     pub(crate) fn reclaim_above_bytes(&self) -> u64 {
         let (all, used) = (self.data_blocks(), self.used_blocks());
         let near_full = (all / RECLAIM_USED.1 * RECLAIM_USED.0).saturating_sub(used);
         near_full.max(all / RECLAIM_METADATA_PART) * BLOCK_BYTES
     }
 
-    /// Blocks free for data; without `reserve` less what is kept back, and what metadata takes.
+    /// Blocks free for data, less those of metadata, and without `reserve` less those kept back.
     pub(crate) fn free_blocks(&self, reserve: bool) -> u64 {
         let kept = if reserve { 0 } else { self.reserve_blocks + self.metadata.load(Ordering::Relaxed) };
         self.data_blocks().saturating_sub(self.used_blocks()).saturating_sub(kept)
@@ -218,7 +219,7 @@ impl Space {
     }
 
     /// # Panics
-    /// If the counts are not those of the bitmap: a block is free or taken, and never both.
+    /// If the counts do not match the bitmap: a block is either free or used.
     pub(crate) fn check(&self) {
         let taken: u64 = self.words().map(|word| u64::from(word.count_ones())).sum();
         let chunks: u64 = self.chunk_used.iter().map(|used| u64::from(used.load(Ordering::Relaxed))).sum();
@@ -232,15 +233,15 @@ impl Space {
         );
     }
 
-    /// Takes `blocks` blocks for shard number `shard`, from its lease and from new ones; `reserve` allows what is
-    /// kept back. `None`, and nothing taken, if there are not so many (in chunks that no other shard holds).
+    /// Allocates `blocks` blocks for shard number `shard`, from its lease and from new ones; `reserve` allows the blocks kept
+    /// back. `None`, and nothing is allocated, if there are too few (in chunks that no other shard holds).
     pub(crate) fn allocate(&self, shard: u16, lease: &mut Lease, blocks: u64, reserve: bool) -> Option<Runs> {
         if blocks > self.free_blocks(reserve) {
             return None;
         }
         let mut runs = Runs::new();
         let mut left = blocks;
-        // Every turn uses up a chunk; after one round over all of them (and the leased one again) there is no hope.
+        // Each iteration exhausts a chunk; after one round over all of them (and the leased one again) none are left.
         for _ in 0..self.owners.len() + 2 {
             self.take_from_lease(lease, &mut left, &mut runs);
             if left == 0 {
@@ -256,7 +257,7 @@ impl Space {
         None
     }
 
-    /// Takes up to `left` blocks of the leased chunk, from the cursor on.
+    /// Allocates up to `left` blocks of the leased chunk, from the cursor on.
     fn take_from_lease(&self, lease: &mut Lease, left: &mut u64, runs: &mut Runs) {
         let Some(chunk) = lease.chunk else { return };
         let words_per_chunk = (self.chunk_blocks / 64) as usize;
@@ -264,7 +265,7 @@ impl Space {
         let mut taken = 0;
         while *left > 0 && lease.word < end {
             let Some(word) = self.words.get(lease.word) else { break };
-            // Acquire: whoever cleared a bit is done with the block.
+            // Acquire: the shard that cleared a bit is done with the block.
             let mut free = !word.load(Ordering::Acquire);
             if free == 0 {
                 lease.word += 1;
@@ -289,7 +290,7 @@ impl Space {
         }
     }
 
-    /// Gives the leased chunk back and leases another: first one that is at least an eighth free, else any with room.
+    /// Releases the leased chunk and leases another: preferably one that is at least an eighth free, else any with room.
     fn lease_next(&self, shard: u16, lease: &mut Lease) -> bool {
         self.release(lease);
         let chunks = self.owners.len();
@@ -313,7 +314,7 @@ impl Space {
         false
     }
 
-    /// Gives the leased chunk back.
+    /// Releases the leased chunk.
     pub(crate) fn release(&self, lease: &mut Lease) {
         if let Some(owner) = lease.chunk.take().and_then(|chunk| self.owners.get(chunk)) {
             owner.store(NOBODY, Ordering::Release);
@@ -373,7 +374,7 @@ mod tests {
                 }
             }
             assert!(space.free_blocks(false) < 7, "{total}");
-            // The reserve, down to the last block.
+            // Use up the reserve, down to the last block.
             while let Some(runs) = space.allocate(0, &mut lease, 1, true) {
                 assert!(seen.insert(runs[0].start));
             }
@@ -395,7 +396,7 @@ mod tests {
     fn a_failed_allocation_takes_nothing() {
         let space = Space::new(1000);
         let (mut lease, mut other) = (Lease::default(), Lease::default());
-        // The other shard's lease is out of reach, so not all that is free can be had.
+        // The other shard's lease is out of reach, so not all free blocks can be allocated.
         assert!(space.allocate(1, &mut other, 1, false).is_some());
         let used = space.used_blocks();
         let free = space.free_blocks(true);

@@ -1,4 +1,4 @@
-//! A device of the log's own (FORMAT.md §2): its label, and finding the right one.
+//! A separate log device (FORMAT.md §2): its label, and finding the right one.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ coded! {
     pub(crate) struct WalLabel {
         pub(crate) fsid: Uuid,
         pub(crate) osd: OsdId,
-        /// The store's.
+        /// The store's generation.
         pub(crate) generation: u64,
         /// Which of the store's logs.
         pub(crate) log_id: u64,
@@ -29,7 +29,7 @@ coded! {
 }
 
 impl WalLabel {
-    /// That of the log that a store has.
+    /// The label of a store's log.
     pub(crate) fn for_store(label: &Label) -> WalLabel {
         let Label { fsid, osd, generation, log_id, .. } = *label;
         WalLabel { fsid, osd, generation, log_id }
@@ -68,7 +68,7 @@ impl WalLabel {
         d.get().map_err(cut_short)
     }
 
-    /// Why this is not the label that is looked for.
+    /// Why this is not the wanted label.
     fn describe_difference(&self, wanted: &WalLabel) -> String {
         if (self.fsid, self.osd) != (wanted.fsid, wanted.osd) {
             return format!("it holds the log of {} of cluster {}", self.osd, self.fsid);
@@ -80,7 +80,7 @@ impl WalLabel {
     }
 }
 
-/// Opens the device of the log's own that a store has, if it has one: the first of the `candidates` with the right label.
+/// Opens a store's separate log device, if it has one: the first of the `candidates` with the right label.
 pub(crate) async fn open(
     shard: &Shard,
     block: &Path,
@@ -132,7 +132,7 @@ async fn open_one(shard: &Shard, place: &Place, label: &Label, bytes: u64) -> Re
     Err(why)
 }
 
-/// Writes a damaged label of a device of the log's own again, if the other one is good; says so in words.
+/// Rewrites a damaged label of a separate log device, if the other one is good; returns a description.
 pub(crate) async fn repair(
     shard: &Shard,
     block: &Path,
@@ -150,7 +150,7 @@ pub(crate) async fn repair(
     Ok(Some(format!("the label of the log in block {block} of {path} is written again")))
 }
 
-/// Blocks of the device of the log's own that should have the label of this store's log and do not.
+/// Blocks of the separate log device that should have the label of this store's log and do not.
 pub(crate) async fn damaged(shard: &Shard, place: &Place, device: &Device, label: &Label) -> Vec<u64> {
     let (wanted, bytes) = (WalLabel::for_store(label), label.wal_bytes().unwrap_or_default());
     let mut damaged = Vec::new();
@@ -174,7 +174,7 @@ pub(crate) async fn write_label(
     write_blocks(shard, &place.path, device, bytes, &label.encode()).await
 }
 
-/// Takes the labels away: nobody takes it for a log any more.
+/// Wipes the labels, so that the device is no longer mistaken for a log.
 pub(crate) async fn wipe_label(
     shard: &Shard,
     place: &Place,
@@ -184,7 +184,7 @@ pub(crate) async fn wipe_label(
     write_blocks(shard, &place.path, device, bytes, &[]).await
 }
 
-/// Writes these bytes, and zeros behind them, into the last block of a device of `size_bytes`, then into the first one.
+/// Writes these bytes, padded with zeros, into the last block of a device of `size_bytes`, then into the first one.
 pub(crate) async fn write_blocks(
     shard: &Shard,
     path: &Path,

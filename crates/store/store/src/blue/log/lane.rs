@@ -19,8 +19,8 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// Takes the place of the next group, which has `blocks` blocks (at most a segment's). Its number and first block;
-    /// `None` if a new segment is needed and none is free.
+    /// Allocates the place of the next group, which has `blocks` blocks (at most a segment's). Returns its number and first
+    /// block; `None` if a new segment is needed and none is free.
     pub(crate) fn place_group(&mut self, blocks: u64, space: &LogSpace) -> Option<(u64, u64)> {
         let (seq, block) = self.next_place(blocks, space)?;
         self.seq = seq;
@@ -43,7 +43,7 @@ impl Lane {
         Some((self.seq + 1, area.segment(*index) + self.used_blocks))
     }
 
-    /// Gives back the segments whose groups are all among the first `seq`; not the one that is being filled.
+    /// Frees the segments whose groups are all among the first `seq`, except the one that is being filled.
     pub(crate) fn trim(&mut self, seq: u64, space: &LogSpace) {
         while self.segments.len() > 1
             && let Some((index, last)) = self.segments.front().copied()
@@ -76,19 +76,19 @@ impl LogSpace {
         &self.area
     }
 
-    /// Lanes that fit: each holds on to one segment, and needs another to go on.
+    /// Most lanes: each keeps one segment, and needs another to continue.
     pub(crate) fn lanes_max(&self) -> usize {
         self.area.group_segments() as usize / 2
     }
 
-    /// Takes a segment.
+    /// Allocates a segment.
     pub(crate) fn take_segment(&self) -> Option<u32> {
         let index = self.free.pop()?;
         self.used.fetch_add(1, Ordering::Relaxed);
         Some(index)
     }
 
-    /// Gives a segment back: all that it holds is durable in the key-value store.
+    /// Frees a segment: everything in it is durable in the key-value store.
     pub(crate) fn free_segment(&self, index: u32) {
         self.used.fetch_sub(1, Ordering::Relaxed);
         self.free.push(index);
@@ -98,7 +98,7 @@ impl LogSpace {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Half of the log is used: time to make what it holds durable elsewhere.
+    /// Whether half of the log is used, so that its content should become durable in the key-value store.
     pub(crate) fn wants_trim(&self) -> bool {
         self.used() * 2 >= self.area.group_segments() as usize
     }

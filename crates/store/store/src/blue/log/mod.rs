@@ -1,4 +1,4 @@
-//! The log: groups, the lanes that they stand in, and how they are read again.
+//! The log: groups, the lanes that hold them, and reading them back.
 
 pub(crate) mod lane;
 pub(crate) mod record;

@@ -1,4 +1,4 @@
-//! Groups of transactions as they stand in the log (FORMAT.md §5): encoding and decoding, bytes to values and back.
+//! The encoding of groups of transactions in the log (FORMAT.md §5).
 
 use std::ops::Range;
 
@@ -20,10 +20,10 @@ const WRITE_BYTES: usize = 5 + 4;
 /// Bytes of a run of blocks, whether freed or with an image.
 const RUN_BYTES: usize = 5 + 4;
 
-/// Which group of which lane, in which life of the store.
+/// Identifies a group: its lane, and the epoch of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupId {
-    /// The label's: which log of which store.
+    /// The label's `log_id`.
     pub(crate) log_id: u64,
     /// Grows with every mount.
     pub(crate) epoch: u64,
@@ -32,7 +32,7 @@ pub(crate) struct GroupId {
     pub(crate) seq: u64,
 }
 
-/// The state that was known to be durable when a header was written. Any of it that is missing at a mount is lost.
+/// What was known to be durable when a header was written. If a mount finds less, data is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     /// Groups of the lane up to this one.
@@ -42,7 +42,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// The state that either of the two knows to be durable.
+    /// The maximum of both.
     pub(crate) fn max(self, other: Known) -> Known {
         Known { durable: self.durable.max(other.durable), commits: self.commits.max(other.commits) }
     }
@@ -54,28 +54,28 @@ pub(crate) struct GroupHeader {
     pub(crate) id: GroupId,
     pub(crate) known: Known,
     pub(crate) txns: u32,
-    /// Bytes behind the header.
+    /// Bytes after the header.
     pub(crate) body_bytes: u32,
     /// CRC32C of those.
     pub(crate) body_crc: u32,
 }
 
-/// One transaction as the log has it: what it is, and where its blocks went.
+/// One transaction in the log, with the places of its blocks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LoggedTxn {
     /// Its writes have their lengths, and no data.
     pub(crate) txn: Transaction,
-    /// Blocks written beside the log, with their CRC32C, in the order in which the transaction's steps wrote them. A
-    /// transaction has these or images, not both.
+    /// Blocks written outside the log, with their CRC32C, in the order of the transaction's steps. A transaction has these or
+    /// images, not both.
     pub(crate) writes: Vec<(u64, u32)>,
-    /// Blocks whose content is in the record, in that order: first block, and where in the body the content is.
+    /// Blocks whose content is in the record, in the same order: first block, and the range of the content in the body.
     pub(crate) images: Vec<(u64, Range<usize>)>,
-    /// Blocks that nothing points to afterwards: first block, and how many.
+    /// Blocks freed by the transaction: first block, and how many.
     pub(crate) freed: Vec<(u64, u32)>,
 }
 
 impl LoggedTxn {
-    /// The blocks that the transaction's steps wrote, with their checksums, in order. `body` is that of its group.
+    /// The blocks that the transaction's steps wrote, with their checksums, in order. `body` is its group's.
     pub(crate) fn placed(&self, body: &[u8]) -> Vec<(u64, u32)> {
         let mut placed = self.writes.clone();
         for (block, range) in &self.images {
@@ -98,7 +98,7 @@ pub(crate) struct TxnParts<'a> {
     pub(crate) freed: &'a [u64],
 }
 
-/// Bytes of the record of a transaction of `txn` bytes with so much beside it, at most.
+/// Most bytes of the record of a transaction of `txn` bytes with these numbers of blocks.
 pub(crate) fn txn_bytes(txn: usize, writes: usize, image_blocks: usize, freed: usize) -> usize {
     TXN_BYTES
         + txn
@@ -107,7 +107,7 @@ pub(crate) fn txn_bytes(txn: usize, writes: usize, image_blocks: usize, freed: u
         + RUN_BYTES * freed
 }
 
-/// Writes fields one behind the other; what does not fit is left out and noticed at the end.
+/// Writes fields one after the other; fields that do not fit are dropped, which is detected at the end.
 pub(crate) struct Out<'a> {
     bytes: &'a mut [u8],
     at: usize,
@@ -118,7 +118,7 @@ impl<'a> Out<'a> {
         Out { bytes, at }
     }
 
-    /// Where the next field goes; beyond the end if something did not fit.
+    /// The position of the next field; beyond the end if something did not fit.
     pub(crate) fn at(&self) -> usize {
         self.at
     }
@@ -224,24 +224,24 @@ impl GroupHeader {
         header(&mut Decoder::new(fields, "group header")).ok()
     }
 
-    /// Blocks that the group takes.
+    /// Size of the group in blocks.
     pub(crate) fn blocks(&self) -> u64 {
         (HEADER_BYTES as u64 + u64::from(self.body_bytes)).div_ceil(BLOCK_BYTES)
     }
 
-    /// The body is what was written.
+    /// Whether the body has the right checksum.
     pub(crate) fn holds(&self, body: &[u8]) -> bool {
         body.len() == self.body_bytes as usize && crc32c::raw(crc32c::SEED, body) == self.body_crc
     }
 }
 
-/// The transactions of a group's body; `None` if it is not what a shard writes.
+/// The transactions of a group's body; `None` if it cannot be decoded.
 pub(crate) fn decode_txns(count: u32, body: &[u8]) -> Option<Vec<LoggedTxn>> {
     let decode = |d: &mut Decoder<'_>| d.items(count as usize, |d| decode_txn(d, body.len()));
     Decoder::all(body, "group", decode).ok()
 }
 
-/// The next transaction of a body of `body_bytes`, of which `rest` is left.
+/// The next transaction of a body of `body_bytes`; `rest` is the undecoded part.
 fn decode_txn(rest: &mut Decoder<'_>, body_bytes: usize) -> Result<LoggedTxn> {
     let length = rest.u32()? as usize;
     let fields = rest.bytes(length.saturating_sub(4))?;

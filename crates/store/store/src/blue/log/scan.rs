@@ -1,4 +1,4 @@
-//! Finding what stands in the log.
+//! Reads the log at a mount.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
@@ -29,18 +29,18 @@ pub(crate) type Groups = BTreeMap<(u16, u64), Found>;
 /// The content of the log.
 #[derive(Default)]
 pub(crate) struct Scanned {
-    /// All whole groups of the epoch, wherever they stand; also those that the key-value store has already.
+    /// All complete groups of the epoch, wherever they are, including those that the key-value store already has.
     pub(crate) groups: Groups,
     /// By lane, what was known to be durable.
     pub(crate) known: BTreeMap<u16, Known>,
-    /// The newest epoch of which there is anything, if it is newer than the one looked for.
+    /// The newest epoch found, if it is newer than the wanted one.
     pub(crate) newer_epoch: Option<u64>,
 }
 
 /// The log of a store as a mount reads it.
 pub(crate) struct LogReader<'a> {
     pub(crate) shard: &'a Shard,
-    /// Of the device that it lies on.
+    /// Path of the log's device.
     pub(crate) path: &'a Path,
     pub(crate) device: &'a Device,
     pub(crate) area: LogArea,
@@ -93,8 +93,8 @@ impl LogReader<'_> {
     }
 }
 
-/// Nothing of this epoch, or of a newer one, can be in a segment that begins like this: it is blank, or was written earlier.
-/// (If its first block was being written anew when the store stopped, what came behind that was not durable.)
+/// Whether a segment that begins like this can hold nothing of this epoch or a newer one: it is blank, or was written earlier.
+/// (If its first block was being overwritten when the store stopped, nothing after it was durable.)
 fn is_of_another_life(log_id: u64, epoch: u64, first: &[u8]) -> bool {
     match GroupHeader::decode(first) {
         Some(header) => header.id.log_id != log_id || header.id.epoch < epoch,
@@ -103,7 +103,7 @@ fn is_of_another_life(log_id: u64, epoch: u64, first: &[u8]) -> bool {
 }
 
 impl Scanned {
-    /// Takes over what stands in a segment, which begins at block `start`.
+    /// Collects the groups and marks of a segment, which begins at block `start`.
     pub(crate) fn segment(&mut self, log_id: u64, epoch: u64, start: u64, segment: &[u8]) {
         let mut at = 0;
         while let Some(rest) = segment.get(at..).filter(|rest| !rest.is_empty()) {
@@ -117,7 +117,7 @@ impl Scanned {
                     self.header(epoch, start + (at / BLOCK) as u64, header);
                     header.blocks() as usize * BLOCK
                 }
-                // Damaged or older; there may be more behind it, which then says whether something is missing.
+                // Damaged or older; groups after it will show whether something is missing.
                 None => BLOCK,
             };
         }
@@ -145,17 +145,17 @@ impl Scanned {
 // rightly: when a later group that is durable had freed it. So what must hold is the data that is still referred to at
 // the end, and the end is the last place where all of it does.
 
-/// Looks at transactions in order, and remembers the last after which everything holds.
+/// Checks transactions in order, and remembers the last one after which all referenced data is intact.
 #[derive(Default)]
 pub(crate) struct Tail {
-    /// Blocks that are referred to, and hold something else.
+    /// Referenced blocks with the wrong content.
     bad: BTreeSet<u64>,
     seen: usize,
     good: usize,
 }
 
 impl Tail {
-    /// The next transaction; `holds` tells whether a block has the checksum that it should.
+    /// Adds the next transaction; `holds` says whether a block has the right checksum.
     pub(crate) fn push(&mut self, txn: &LoggedTxn, mut holds: impl FnMut(u64, u32) -> bool) {
         for (block, crc) in &txn.writes {
             if !holds(*block, *crc) {
@@ -173,18 +173,18 @@ impl Tail {
         }
     }
 
-    /// How many of the transactions may be believed.
+    /// How many of the transactions are intact.
     pub(crate) fn believed(&self) -> usize {
         self.good
     }
 }
 
-// [`Progress`]: lines about something that may take long.
+// [`Progress`]: log lines about a long mount.
 
 /// Time between two lines.
 const EVERY_NS: u64 = 1_000_000_000;
 
-/// Says once a second how far a mount is.
+/// Logs once a second how far a mount is.
 pub(crate) struct Progress<'a> {
     shard: &'a Shard,
     said_ns: u64,
@@ -195,7 +195,7 @@ impl<'a> Progress<'a> {
         Progress { shard, said_ns: shard.now_ns() }
     }
 
-    /// Number `done` of `all` is done; `what` says of what. True if it was said.
+    /// Reports that `done` of `all` are done; `what` says what. True if a line was logged.
     pub(crate) fn at(&mut self, what: impl Display, done: usize, all: usize) -> bool {
         let now_ns = self.shard.now_ns();
         let due = now_ns - self.said_ns >= EVERY_NS;
@@ -273,14 +273,14 @@ mod tests {
         assert_eq!(found(&segment), [(3, 10), (4, 11)]);
         assert!(!is_of_another_life(5, 7, &segment) && is_of_another_life(5, 8, &segment));
         assert!(is_of_another_life(6, 7, &segment));
-        // Its header, and the last byte of a body.
+        // A group's header, and the last byte of a body.
         for (at, left) in [(20, vec![(4, 11)]), (BLOCK + HEADER_BYTES + 4999, vec![(3, 10)])] {
             let mut bad = segment.clone();
             bad[at] ^= 1;
             assert_eq!(found(&bad), left, "{at}");
             assert!(!is_of_another_life(5, 7, &bad));
         }
-        // A group that claims to go on behind the segment.
+        // A group that claims to extend beyond the segment.
         put(&mut segment, 3, 7, 5, 10);
         assert_eq!(found(&segment).len(), 3);
         segment.truncate(3 * BLOCK + HEADER_BYTES + 5);

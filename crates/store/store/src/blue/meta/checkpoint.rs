@@ -1,9 +1,9 @@
-//! What a clean unmount leaves behind, so that the next mount need not scan the block maps: which blocks are taken, and how many
+//! The checkpoint of a clean unmount, which saves the next mount a scan of the block maps: which blocks are used, and how many
 //! objects share them (FORMAT.md §5).
 //!
-//! It is a copy. A mount takes it only if it is of the log's epoch that the mount ends, of this label, and whole, and if the log has no
-//! transaction that it lacks; else the block maps are scanned, which are the truth. The change that begins the next epoch removes
-//! it, before anything is written.
+//! A mount uses it only if it is complete, of this label and of the log's last epoch, and if the log has no transactions after
+//! it; otherwise it scans the block maps, which are the truth. The change that begins the next epoch removes it, before anything
+//! is written.
 
 use carmine_codec::{Decoder, Encoder, Result as Decoded};
 use carmine_reactor::Shard;
@@ -21,7 +21,7 @@ const PIECE_BLOCKS: u64 = PIECE_WORDS as u64 * 64;
 /// Bytes that are applied together.
 const BATCH_BYTES: usize = 8 << 20;
 
-/// The pieces are whole, and of this moment.
+/// Marks the pieces as complete, and identifies their epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Clean {
     epoch: u64,
@@ -30,7 +30,7 @@ struct Clean {
     pieces: u32,
 }
 
-/// A part of the device: its words of the bitmap, and the blocks that more than one object has, with how many more.
+/// A part of the device: its words of the bitmap, and its shared blocks with their counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
     words: Vec<u64>,
@@ -51,7 +51,7 @@ impl Clean {
 }
 
 impl Piece {
-    /// Nobody has a block of it.
+    /// Whether none of its blocks is used.
     fn is_free(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }
@@ -74,10 +74,10 @@ impl Piece {
     }
 }
 
-/// Writes it down, durably, when nothing is written to the store any more and everything that was is in the key-value store.
+/// Writes the checkpoint durably, after the last write, when everything is in the key-value store.
 ///
 /// # Errors
-/// If the key-value store takes no more.
+/// If the key-value store cannot be written.
 pub(crate) async fn write(
     index: &MetaIndex,
     shard: &Shard,
@@ -124,7 +124,7 @@ pub(crate) fn remove(batch: &mut KvBatch) {
     batch.delete_range(&start, &end);
 }
 
-/// The space as the unmount left it; `None`: there is nothing that can be believed.
+/// Reads the checkpoint; `None` if there is no usable one.
 ///
 /// # Errors
 /// If metadata cannot be read.
@@ -186,7 +186,7 @@ async fn read_pieces(
     Ok(space)
 }
 
-/// Takes the blocks of a piece. `None`: it cannot be of this device.
+/// Marks the used blocks of a piece; `None` if it cannot be of this device.
 fn mark_taken(space: &Space, number: u32, piece: &Piece) -> Option<()> {
     let first = number as usize * PIECE_WORDS;
     for (at, bits) in piece.words.iter().enumerate() {
@@ -199,10 +199,10 @@ fn mark_taken(space: &Space, number: u32, piece: &Piece) -> Option<()> {
     Some(())
 }
 
-/// Checks one of its keys and values.
+/// Checks one key and value of a checkpoint.
 ///
 /// # Errors
-/// If it is none, or damaged.
+/// If it is invalid.
 pub(crate) fn check(key: &[u8], value: &[u8]) -> Result<(), StoreError> {
     if key == keys::CLEAN {
         return codec::open(key, value, Clean::decode).map(drop);

@@ -15,7 +15,7 @@ const VERSION: u8 = 2;
 
 /// Bytes of an entry of a block map.
 const ENTRY_BYTES: usize = 9;
-/// In the first byte of a piece of a block map: it came with a clone.
+/// Flag in the first byte of a piece of a block map: it was copied by a clone.
 const COPY: u8 = 0x80;
 
 /// Appends a value after its key, which begins at `out[key_start]`.
@@ -61,7 +61,7 @@ pub(crate) fn decode_onode(key: &[u8], value: &[u8]) -> Result<ObjectMeta, Store
 /// Appends the value of a piece of a block map after its key.
 pub(crate) fn push_extents(out: &mut Vec<u8>, key_start: usize, extents: &Extents) {
     let entries = extents.entries();
-    // In one go: nearly every write comes to one of these.
+    // All at once, since nearly every write encodes one of these.
     let mut bytes = [[0; ENTRY_BYTES]; PIECE_BLOCKS];
     for (out, entry) in bytes.iter_mut().zip(entries) {
         let [a, b, c, d, e, ..] = entry.block().to_le_bytes();
@@ -222,7 +222,7 @@ pub(crate) mod tests {
                                                            version in any::<(u32, u64)>()) {
             let version = Eversion::new(version.0, version.1);
             let key = keys::log(pg(), version);
-            // Once as they are, once with a checksum that holds, so that the fields are reached.
+            // Once as they are, once with a valid checksum, so that the fields are decoded.
             for value in [&bytes, &sealed(&key, |e| e.bytes(&bytes))] {
                 let _ = (decode_log(&key, value), decode_onode(&key, value), decode_extents(&key, value));
                 let _ = (decode_info(&key, value), decode_tail(&key, value), decode_omap(&key, value));

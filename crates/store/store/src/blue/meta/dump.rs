@@ -1,4 +1,4 @@
-//! The content of a store, as its metadata tells it: for people who look for a fault.
+//! A dump of a store's metadata, for debugging.
 
 use carmine_pgtypes::ObjectMeta;
 use carmine_types::{ObjectId, SpgId};
@@ -18,10 +18,10 @@ pub struct DumpedExtent {
     pub len: u64,
 }
 
-/// One thing in a store.
+/// One entry of a dump.
 #[derive(Clone, Debug)]
 pub enum Dumped {
-    /// A PG's log or info is there: entries of its log.
+    /// A PG that has a log or an info.
     Pg {
         /// The PG.
         pg: SpgId,
@@ -34,10 +34,10 @@ pub enum Dumped {
         oid: Box<ObjectId>,
         /// Size, versions, time.
         meta: ObjectMeta,
-        /// Where its bytes are; what is not named is zeros.
+        /// Where its bytes are; all others are zeros.
         extents: Vec<DumpedExtent>,
     },
-    /// A key or value that cannot be what was written.
+    /// A damaged key or value.
     Damaged(StoreError),
 }
 

@@ -35,8 +35,7 @@ impl Entry {
         self.block() == 0
     }
 
-    /// The object has bytes here that no copy could give. Their checksum is known, unless it is zero. A device has fewer
-    /// blocks than this number.
+    /// The entry of a lost block, with its checksum; zero: unknown. No device has a block with its number.
     pub(crate) fn lost(crc: u32) -> Entry {
         Entry::new(LOST_BLOCK, crc)
     }
@@ -45,19 +44,19 @@ impl Entry {
         self.block() == LOST_BLOCK
     }
 
-    /// It names a block of the device.
+    /// Whether it names a block of the device.
     pub(crate) fn has_block(self) -> bool {
         !self.is_hole() && !self.is_lost()
     }
 }
 
-/// Up to [`PIECE_BLOCKS`] entries; what is not there is a hole, and the last entry is none.
+/// Up to [`PIECE_BLOCKS`] entries; missing ones are holes, and the last one is not a hole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extents {
     entries: Vec<Entry>,
-    /// It came with a clone: other objects may have its blocks, too.
+    /// Set if it was copied by a clone: other objects may have its blocks, too.
     is_copy: bool,
-    /// Bit per block that has bytes which nobody wrote, or which were made a hole: see [`crate::Store::in_part`].
+    /// One bit per block that was written only in part: see [`crate::Store::in_part`].
     parts: u64,
 }
 
@@ -66,7 +65,7 @@ impl Extents {
         self.entries.get(index).copied().unwrap_or_default()
     }
 
-    /// Replaces an entry (`index` below [`PIECE_BLOCKS`], or nothing happens); gives back the old one.
+    /// Replaces an entry (`index` below [`PIECE_BLOCKS`], or nothing happens); returns the old one.
     pub(crate) fn set(&mut self, index: usize, entry: Entry) -> Entry {
         let old = self.get(index);
         if index >= PIECE_BLOCKS {
@@ -92,12 +91,12 @@ impl Extents {
         Extents { entries: self.entries.clone(), is_copy: true, parts: self.parts }
     }
 
-    /// A block has bytes that nobody wrote.
+    /// Whether a block was written only in part.
     pub(crate) fn is_part(&self, index: usize) -> bool {
         index < PIECE_BLOCKS && self.parts & 1 << index != 0
     }
 
-    /// The same, until the block is replaced. False for a hole: all of it is one.
+    /// Marks a block as written only in part, until it is replaced; false if it is a hole.
     pub(crate) fn set_part(&mut self, index: usize) -> bool {
         let has_block = !self.get(index).is_hole();
         if has_block {
@@ -106,18 +105,18 @@ impl Extents {
         has_block
     }
 
-    /// Bit per block that has bytes which nobody wrote.
+    /// One bit per block that was written only in part.
     pub(crate) fn parts(&self) -> u64 {
         self.parts
     }
 
-    /// Takes these bits, of blocks that there are.
+    /// Sets the bits of blocks written only in part, where the blocks exist.
     pub(crate) fn with_parts(self, parts: u64) -> Extents {
         let known = 1u64.checked_shl(self.entries.len() as u32).map_or(u64::MAX, |end| end - 1);
         Extents { parts: parts & known, ..self }
     }
 
-    /// It came with a clone.
+    /// Whether it was copied by a clone.
     pub(crate) fn is_copy(&self) -> bool {
         self.is_copy
     }
@@ -126,7 +125,7 @@ impl Extents {
         self.entries.is_empty()
     }
 
-    /// All entries up to the last that is no hole.
+    /// All entries up to the last that is not a hole.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
     }

@@ -1,10 +1,10 @@
-//! [`MetaIndex`]: the one seam behind which `blue` keeps its metadata: an ordered map of bytes that is asked and changed
-//! without blocking a reactor. RocksDB, whose calls block, is one implementation ([`KvIndex`]); one that works on the ring
-//! itself fits beside it as another variant.
+//! [`MetaIndex`]: the one seam behind which `blue` keeps its metadata: an ordered map of bytes that is read and changed without
+//! blocking a reactor. RocksDB, whose calls block, is one implementation ([`KvIndex`]); one that uses the ring itself could be
+//! another variant.
 //!
 //! Changes become visible at once and durable in the order in which they were applied, at the latest with the next
-//! [`flush`](MetaIndex::flush). Changes of one epoch are numbered: the log says now and then which of them is durable, and
-//! a mount that finds fewer refuses (FORMAT.md §5).
+//! [`flush`](MetaIndex::flush). Changes of one epoch are numbered: the log records from time to time which of them is durable,
+//! and a mount that finds fewer fails (FORMAT.md §5).
 // A lock is held on alien threads only, never on a reactor.
 #![allow(clippy::disallowed_types)]
 
@@ -16,7 +16,7 @@ use carmine_reactor::Shard;
 use crate::blue::meta::{codec, keys, lookups};
 use crate::kv::{Kv, KvBatch, KvCpu, KvError, KvOp};
 
-/// Virtual times of its calls in the simulator. An application is short, so that it can overtake whatever it should wait for.
+/// Virtual times of its calls in the simulator. Applying is fast, so that tests catch missing waits.
 const SIM_LOAD_NS: u64 = 10_000;
 const SIM_SCAN_NS: u64 = 50_000;
 const SIM_APPLY_NS: u64 = 20_000;
@@ -43,8 +43,8 @@ pub struct KvIndex {
 
 #[derive(Default)]
 struct Numbers {
-    /// The epoch of the log, and the number of the last application in it; nothing is numbered before one begins. Held
-    /// while something is applied, so that the numbers come in order.
+    /// The epoch of the log, and the number of the last application in it; none before the first epoch. Held during an
+    /// application, so that the numbers are in order.
     last: Mutex<Option<(u64, u64)>>,
     durable: AtomicU64,
 }
@@ -58,9 +58,9 @@ impl From<Arc<dyn Kv>> for MetaIndex {
 /// Space of a key-value store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Taken, with what is in memory only.
+    /// Used, including what is only in memory.
     pub(crate) used_bytes: u64,
-    /// Left for growth, if it is known.
+    /// Free, if known.
     pub(crate) free_bytes: Option<u64>,
 }
 
@@ -82,15 +82,15 @@ impl Scan {
     }
 }
 
-/// How many pairs the scans of one listing ask for. What was removed and is still in the index makes a page give less than was
-/// asked for, so each scan asks for more than the one before: any number of removed keys is passed in few scans.
+/// How many pairs the scans of one listing ask for. Removed keys that are still in the index shorten a page, so each scan asks
+/// for more than the one before: any number of removed keys is skipped in few scans.
 #[derive(Default)]
 pub(crate) struct GrowingPages {
     pairs_min: usize,
 }
 
 impl GrowingPages {
-    /// Pairs of the next scan if so many are wanted, at least 1.
+    /// Pairs of the next scan if `wanted` are needed; at least 1.
     pub(crate) fn next(&mut self, wanted: usize) -> usize {
         let pairs = wanted.max(self.pairs_min).clamp(1, PAGE_PAIRS);
         self.pairs_min = (4 * self.pairs_min).clamp(16, PAGE_PAIRS);
@@ -102,12 +102,12 @@ impl GrowingPages {
 #[derive(Default)]
 pub(crate) struct Page {
     pub(crate) pairs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The page is full: there may be more behind its last key.
+    /// Whether the page is full, so that there may be more after its last key.
     pub(crate) is_full: bool,
 }
 
 impl Page {
-    /// The scan that goes on behind this page; `None` at the end of the range.
+    /// The scan of the rest of the range; `None` at its end.
     pub(crate) fn next_scan(&self, scan: Scan) -> Option<Scan> {
         let (last, _) = self.pairs.last().filter(|_| self.is_full)?;
         let mut start = last.clone();
@@ -117,7 +117,7 @@ impl Page {
 }
 
 impl MetaIndex {
-    /// The values of these keys; `None` for those that are not there.
+    /// The values of these keys; `None` for missing ones.
     pub(crate) async fn load(
         &self,
         shard: &Shard,
@@ -162,8 +162,8 @@ impl MetaIndex {
         shard.alien(SIM_APPLY_NS, move || index.apply(batches, sync)).await
     }
 
-    /// Applies what batches come to as one atomic change, in the order of the keys, which becomes durable later. Gives the bytes
-    /// that were left of them, and the CPU time that it took, nanoseconds.
+    /// Applies the sum of batches as one atomic change, sorted by key, which becomes durable later. Returns the bytes of the sum,
+    /// and the CPU time in nanoseconds.
     pub(crate) async fn apply_sorted(
         &self,
         shard: &Shard,
@@ -178,14 +178,14 @@ impl MetaIndex {
         shard.alien_timed(SIM_APPLY_NS, apply).await
     }
 
-    /// Makes everything applied so far durable. With the CPU time that it took, nanoseconds.
+    /// Makes everything applied so far durable. Also returns the CPU time in nanoseconds.
     pub(crate) async fn flush(&self, shard: &Shard) -> (Result<(), KvError>, u64) {
         let MetaIndex::Kv(index) = self.clone();
         shard.alien_timed(SIM_FLUSH_NS, move || index.flush()).await
     }
 
-    /// The space that it takes, and has left. If it takes more than `reclaim_above` bytes, it begins to give back what was
-    /// removed.
+    /// The space that it uses, and has left. If it uses more than `reclaim_above` bytes, it begins to reclaim the space of
+    /// removed keys.
     pub(crate) async fn room(&self, shard: &Shard, reclaim_above: u64) -> Room {
         let MetaIndex::Kv(KvIndex { kv, .. }) = self.clone();
         let look = move || {
@@ -210,14 +210,14 @@ impl MetaIndex {
         kv.place()
     }
 
-    /// From now on what is applied belongs to this epoch of the log, and is numbered from 1.
+    /// Begins an epoch of the log: applications are numbered from 1.
     pub(crate) fn begin_epoch(&self, epoch: u64) {
         let MetaIndex::Kv(KvIndex { numbers, .. }) = self;
         *numbers.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((epoch, 0));
         numbers.durable.store(0, Ordering::Release);
     }
 
-    /// The number of an application of this epoch that is durable, as are all before it.
+    /// The number up to which this epoch's applications are durable.
     pub(crate) fn durable_number(&self) -> u64 {
         let MetaIndex::Kv(KvIndex { numbers, .. }) = self;
         numbers.durable.load(Ordering::Acquire)
@@ -268,13 +268,13 @@ impl KvIndex {
     }
 }
 
-/// A change of a key: the key, its place among all changes, and the new value.
+/// A change of a key: the key, its position among all changes, and the new value.
 type Change<'a> = (&'a [u8], usize, Option<&'a [u8]>);
-/// A removal of a range: start, end, and its place.
+/// A removal of a range: start, end, and its position.
 type Removal<'a> = (&'a [u8], &'a [u8], usize);
 
-/// The sum of batches, one after the other: all removals of ranges, then of each key the last change, in order, unless a
-/// range that was removed later has it. Entries of a PG's log that are neighbours become runs.
+/// The sum of batches: all removals of ranges, then the last change of each key, in order, unless a later removal covers it.
+/// Neighbouring entries of a PG's log become runs.
 pub(crate) fn sorted(batches: &[KvBatch]) -> KvBatch {
     let (mut changes, mut removals): (Vec<Change<'_>>, Vec<Removal<'_>>) = (Vec::new(), Vec::new());
     for (place, op) in batches.iter().flat_map(KvBatch::iter).enumerate() {
@@ -313,17 +313,18 @@ pub(crate) fn sorted(batches: &[KvBatch]) -> KvBatch {
 /// Bytes of a run of a PG's log, about.
 const LOG_RUN_BYTES: usize = 32 << 10;
 
-/// Entries of a PG's log that become one pair: each by itself would cost the key-value store as much as a whole piece of a
-/// block map does, for every write.
+/// Entries of a PG's log that become one pair: single entries would cost the key-value store as much, for every write, as a whole
+/// piece of a block map.
 #[derive(Default)]
 struct LogRun<'a> {
-    /// That of the last entry.
+    /// The key of the last entry.
     key: &'a [u8],
     entries: Vec<u8>,
 }
 
 impl<'a> LogRun<'a> {
-    /// Takes the pair if it is one of a PG's log; first puts the run so far into `out` if the pair does not continue it.
+    /// Adds the pair to the run if it is one of a PG's log; false if it is not. First puts the run so far into `out` if the pair
+    /// does not continue it.
     fn add_pair(&mut self, key: &'a [u8], value: &[u8], out: &mut KvBatch) -> bool {
         let entries = if keys::is_log(key) { codec::log_entries(key, value) } else { None };
         let is_next = keys::are_of_one_pg(self.key, key) && self.entries.len() < LOG_RUN_BYTES;
@@ -347,7 +348,7 @@ impl<'a> LogRun<'a> {
     }
 }
 
-/// Removed ranges that overlap or touch, such as those of a log that is trimmed again and again, as one.
+/// Joins removed ranges that overlap or touch, such as those of a log that is trimmed repeatedly.
 fn joined<'a>(mut removals: Vec<Removal<'a>>) -> Vec<(&'a [u8], &'a [u8])> {
     removals.sort_unstable();
     let mut out: Vec<(&[u8], &[u8])> = Vec::new();

@@ -27,9 +27,9 @@ const LANE: &[u8] = b"S/lane/";
 /// Number of the newest commit in this epoch of the log.
 pub(crate) const COMMITS: &[u8] = b"S/commits";
 
-/// The space as a clean unmount left it is in the pieces of the bitmap, whole.
+/// Says that the pieces of the bitmap are a complete checkpoint.
 pub(crate) const CLEAN: &[u8] = b"S/clean";
-/// Piece of the bitmap of taken blocks; its number follows.
+/// Piece of the bitmap of used blocks; its number follows.
 const SPACE: &[u8] = b"S/space/";
 
 /// Marks what follows the effective key: the object's key is empty (so key order continues with the snap), …
@@ -51,7 +51,7 @@ fn shard_bits(shard: i8) -> u8 {
     (shard as u8) ^ (1 << 7)
 }
 
-/// Appends bytes such that none is a prefix of another and the order stays: 0 becomes 0 255, the end is 0 1.
+/// Appends bytes escaped so that none is a prefix of another and the order is kept: 0 becomes 0 255, the end is 0 1.
 fn push_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
     for &byte in bytes {
         out.push(byte);
@@ -190,7 +190,7 @@ pub(crate) fn hash_range(pg: SpgId, first: u32, last: u32) -> (Vec<u8>, Vec<u8>)
     (key(first), prefix_end(&key(last)))
 }
 
-/// The first key behind all that begin with `prefix`, which begins with a kind.
+/// The first key after all that begin with `prefix`, which begins with a kind.
 fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while end.last() == Some(&u8::MAX) {
@@ -294,12 +294,12 @@ pub(crate) fn decode_log(key: &[u8]) -> Result<Eversion, StoreError> {
     }
 }
 
-/// It is the key of a run of a PG's log.
+/// Whether it is the key of a run of a PG's log.
 pub(crate) fn is_log(key: &[u8]) -> bool {
     key.first() == Some(&PREFIX_PG_LOG)
 }
 
-/// Two keys of one kind name the same PG.
+/// Whether two keys of one kind name the same PG.
 pub(crate) fn are_of_one_pg(a: &[u8], b: &[u8]) -> bool {
     a.get(..PG_BYTES).is_some_and(|pg| b.starts_with(pg))
 }
@@ -347,7 +347,7 @@ pub(crate) fn lane_range() -> (Vec<u8>, Vec<u8>) {
     (lane(0), [LANE, &[0xff; 3]].concat())
 }
 
-/// A key for people.
+/// A key in readable form.
 pub(crate) fn printable(key: &[u8]) -> String {
     key.escape_ascii().to_string()
 }
@@ -358,7 +358,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn name() -> impl Strategy<Value = Box<[u8]>> {
-        // Few and nasty bytes, so that prefixes, escapes and equal parts are common.
+        // A few awkward bytes, so that prefixes, escapes and equal parts are common.
         prop::collection::vec(prop::sample::select(vec![0u8, 1, 2, b'a', 0xfe, 0xff]), 0..5)
             .prop_map(Vec::into_boxed_slice)
     }

@@ -1,5 +1,5 @@
-//! Changes that depend on what the key-value store has: copies of omaps, and PG logs that are cut back. A batch only names them, and
-//! what they come to is found out where the batch is applied, which may take its time.
+//! Changes that depend on the content of the key-value store: copies of omaps, and rewinds of PG logs. A batch only names them;
+//! they are expanded where the batch is applied, which may be slow.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use crate::kv::{Kv, KvBatch, KvError, KvOp, Lookup};
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The batches with each of these changes replaced by what it comes to, with what is in `kv` and behind what the batches change
-/// before. On an alien thread.
+/// The batches with each of these changes replaced by plain ones, according to the content of `kv` and the earlier batches. On an
+/// alien thread.
 pub(crate) fn expand(kv: &dyn Kv, batches: Vec<KvBatch>) -> Result<Vec<KvBatch>, KvError> {
     if batches.iter().all(|batch| batch.lookups().is_empty()) {
         return Ok(batches);
@@ -41,7 +41,7 @@ pub(crate) fn expand(kv: &dyn Kv, batches: Vec<KvBatch>) -> Result<Vec<KvBatch>,
     Ok(done)
 }
 
-/// Puts the omap of one object for another, behind these batches.
+/// Copies an object's omap, as of these batches, to another object.
 fn copy_omap(kv: &dyn Kv, before: &[KvBatch], from: &[u8], to: &[u8]) -> Result<KvBatch, KvError> {
     let mut puts = KvBatch::default();
     let header = keys::omap_header(from);
@@ -56,7 +56,7 @@ fn copy_omap(kv: &dyn Kv, before: &[KvBatch], from: &[u8], to: &[u8]) -> Result<
     Ok(puts)
 }
 
-/// Writes a PG's log anew up to `keep_to`, without what is trimmed, behind these batches. A run that is damaged stays.
+/// Rewrites a PG's log, as of these batches, up to `keep_to` and without trimmed entries. A damaged run stays.
 fn rewind_log(kv: &dyn Kv, before: &[KvBatch], pg: SpgId, keep_to: Eversion) -> Result<KvBatch, KvError> {
     let tail = tail(kv, before, pg)?;
     let (start, end) = keys::log_range(pg);
@@ -75,21 +75,21 @@ fn rewind_log(kv: &dyn Kv, before: &[KvBatch], pg: SpgId, keep_to: Eversion) -> 
     Ok(kept)
 }
 
-/// How far a PG's log is trimmed behind these batches. A value that is damaged says nothing.
+/// The PG's log tail after these batches. A damaged value counts as absent.
 fn tail(kv: &dyn Kv, before: &[KvBatch], pg: SpgId) -> Result<Eversion, KvError> {
     let key = keys::pg(keys::PG_TAIL, pg);
     let found = value(kv, before, &key)?;
     Ok(found.and_then(|value| codec::decode_tail(&key, &value).ok()).unwrap_or(Eversion::ZERO))
 }
 
-/// The value of a key behind these batches.
+/// The value of a key after these batches.
 fn value(kv: &dyn Kv, before: &[KvBatch], key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
     let mut end = key.to_vec();
     end.push(0);
     Ok(view(kv, before, (key, &end))?.remove(key))
 }
 
-/// The pairs of a range behind these batches.
+/// The pairs of a range after these batches.
 fn view(kv: &dyn Kv, before: &[KvBatch], (start, end): (&[u8], &[u8])) -> Result<Pairs, KvError> {
     let mut pairs = Pairs::new();
     kv.scan(start, end, &mut |key, value| {
@@ -114,7 +114,7 @@ fn view(kv: &dyn Kv, before: &[KvBatch], (start, end): (&[u8], &[u8])) -> Result
     Ok(pairs)
 }
 
-/// Puts a value under another key. One that is damaged stays so.
+/// Puts a value under another key. A damaged one stays damaged.
 fn put(batch: &mut KvBatch, old_key: &[u8], key: &[u8], value: &[u8]) {
     match codec::decode_omap(old_key, value) {
         Ok(bytes) => batch
@@ -167,7 +167,7 @@ mod tests {
         batch.put_with(|out| out.extend_from_slice(key), |out, at| codec::push(out, at, |e| e.u8(value)));
     }
 
-    /// The header, then the keys: what they hold.
+    /// The values of the header and the keys.
     fn omap(kv: &MemKv, name: &[u8]) -> Vec<Option<u8>> {
         let keys = std::iter::once(keys::omap_header(name)).chain((0..5).map(|key| keys::omap(name, &[key])));
         keys.map(|key| kv.get(&key).unwrap().map(|value| codec::decode_omap(&key, &value).unwrap()[0]))

@@ -1,4 +1,4 @@
-//! [`Claims`]: the blocks that block maps claim, and whether they may: what is free and what is shared follows from it.
+//! [`Claims`]: checks the blocks that block maps claim, and derives which are free and which are shared.
 
 use std::collections::HashMap;
 
@@ -19,11 +19,10 @@ impl Claims {
         Claims { space: Space::for_label(label), label: label.clone() }
     }
 
-    /// A piece has this block. A block has one piece that wrote it, or none any more; all others came by it with a clone, and say
-    /// so.
+    /// Notes that a piece has this block. At most one piece of a block wrote it; all others are marked as copied by a clone.
     ///
     /// # Errors
-    /// Why it may not have it.
+    /// Why the piece may not have it.
     pub(crate) fn claim(&self, piece: &Extents, block: u64) -> Result<(), &'static str> {
         if !self.label.holds_data(block, 1) {
             return Err("is outside of the data");
@@ -35,12 +34,12 @@ impl Claims {
         if self.space.mark(block) { Ok(()) } else { Err("another object has too") }
     }
 
-    /// The space when all pieces have said what they have.
+    /// The space, after all pieces have been claimed.
     pub(crate) fn space(self) -> Space {
         let Claims { mut space, .. } = self;
         let copied: Vec<u64> = space.references().all().map(|(block, _)| block).collect();
         for block in copied {
-            // The piece that wrote it is gone: one of the copies stands for it.
+            // The piece that wrote it is gone: one of the copies takes its place.
             if space.mark(block) {
                 space.references().drop_reference(block);
             }
@@ -50,12 +49,12 @@ impl Claims {
     }
 }
 
-/// All pieces that share a block have the same checksum for it: they came by it as a copy, and nobody wrote to it since.
+/// Checks that all pieces that share a block have the same checksum for it, since they are copies.
 #[derive(Default)]
 pub(crate) struct SharedSums(HashMap<u64, u32, FixedState>);
 
 impl SharedSums {
-    /// A piece has this entry. The checksum that another has for the block, if it is another one.
+    /// Notes an entry of a piece; returns the checksum that another piece has for the block, if it differs.
     pub(crate) fn conflicting_sum(&mut self, space: &Space, entry: Entry) -> Option<u32> {
         if space.references().count(entry.block()) == 0 {
             return None;

@@ -1,5 +1,5 @@
-//! Checking a mounted, idle store: both labels are good, every record decodes, every block belongs to one object, accounting is true, and (deep)
-//! every block's checksum holds.
+//! Checking a mounted, idle store: both labels are good, every record decodes, block maps and reference counts agree, the
+//! accounting is right, and (deep) every block's checksum holds.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::blue::mount::repair::read_labels;
 use crate::blue::shard::shared::BlueShared;
 use crate::{BLOCK_BYTES, StoreError};
 
-/// Errors that are kept in full; more are only counted.
+/// Most errors in the report; more are only counted.
 const ERRORS_KEPT: usize = 100;
 
 /// The result of a check.
@@ -29,9 +29,9 @@ pub struct FsckReport {
     pub objects: u64,
     /// Blocks of data.
     pub blocks: u64,
-    /// Those of them that several objects have.
+    /// Blocks that several objects share.
     pub shared_blocks: u64,
-    /// Runs of blocks that follow each other in their object and on the device.
+    /// Runs of blocks that are contiguous in their object and on the device.
     pub extents: u64,
     /// Blocks whose content was read and checked.
     pub blocks_read: u64,
@@ -41,12 +41,12 @@ pub struct FsckReport {
     pub omap_keys: u64,
     /// Number of errors.
     pub error_count: u64,
-    /// The first errors, in words.
+    /// Descriptions of the first errors.
     pub errors: Vec<String>,
 }
 
 impl FsckReport {
-    /// Nothing is wrong.
+    /// Whether nothing is wrong.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.error_count == 0
@@ -107,7 +107,7 @@ pub async fn fsck(shared: &Arc<BlueShared>, shard: &Shard, deep: bool) -> Result
     Ok(report)
 }
 
-/// Each label of the device, and of the log's own, is the store's: a mount makes do with one of the two.
+/// Checks both labels of each device: a mount needs only one of the two.
 async fn check_labels(
     shared: &BlueShared,
     shard: &Shard,
@@ -135,7 +135,7 @@ async fn check_labels(
     Ok(())
 }
 
-/// Everything but the block maps decodes.
+/// Checks that all records except block maps decode.
 async fn check_records(index: &MetaIndex, shard: &Shard) -> Result<FsckReport, StoreError> {
     let mut report = FsckReport::default();
     let mut owner: Option<ObjectId> = None;
@@ -171,8 +171,8 @@ async fn check_records(index: &MetaIndex, shard: &Shard) -> Result<FsckReport, S
     Ok(report)
 }
 
-/// An omap key or header: its value decodes, and its object exists and knows that it has an omap. `owner` is the object
-/// that was looked up last.
+/// Checks an omap key or header: its value decodes, and its object exists and has its flag for omaps set. `owner` is the object
+/// looked up last.
 async fn check_omap(
     index: &MetaIndex,
     shard: &Shard,
@@ -248,8 +248,8 @@ fn check_piece(piece: &Piece, claims: &Claims, report: &mut FsckReport) {
     }
 }
 
-/// Every block is counted as often as block maps have it, and all that have it say the same of it. `found` is what the block maps
-/// come to.
+/// Checks that the counts of shared blocks match the block maps (`found`), and that all pieces with a block agree on its
+/// checksum.
 async fn check_references(
     shared: &BlueShared,
     shard: &Shard,

@@ -20,12 +20,12 @@ use crate::{BLOCK_BYTES, Label, StoreError};
 const CHUNK_BYTES: u64 = 1 << 20;
 /// Writes of zeros in flight.
 const PARALLEL: u64 = 8;
-/// Bytes that a drive is told to forget at once, and the time that it may take for all.
+/// Bytes discarded at once, and the time limit for the whole drive.
 const FORGET_STEP_BYTES: u64 = 1 << 30;
 const FORGET_LIMIT: Duration = Duration::from_secs(60);
-/// Smallest device: below this the labels and what is kept back would leave little.
+/// Smallest device: below this, labels and reserve would leave little space.
 pub(crate) const SIZE_BYTES_MIN: u64 = 4 << 20;
-/// The first bytes of a device, which tell whether there is anything on it.
+/// The first bytes of a device, which show whether it is in use.
 const BLANK_BYTES: usize = 64 << 10;
 
 /// The properties of a new store.
@@ -39,31 +39,30 @@ pub struct MkfsOptions {
     pub size_bytes: Option<u64>,
     /// Treatment of the rest of the device.
     pub fill: Fill,
-    /// Overwrite what is there.
+    /// Overwrite existing content.
     pub force: bool,
 }
 
-/// mkfs's treatment of the space around the labels. A store needs nothing of it: it reads only what it has written
+/// mkfs's treatment of the space around the labels. None of it is needed for correctness: a store reads only what it has written
 /// itself, by checksums, and groups of its own log, by the log's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
-    /// Zeros are written everywhere: a file gets all its space, and every later write is an overwrite.
+    /// Write zeros everywhere: a file gets all its space, and every later write is an overwrite.
     Zeros,
-    /// The same for a file. A block device is told to forget what it has; one that cannot do so in a minute keeps it.
+    /// The same for a file. A block device is discarded; one that cannot do so in a minute keeps its content.
     Fresh,
-    /// Nothing: a file stays full of holes, so every first write of a block also pays the file system.
+    /// Nothing: a file stays sparse, so the first write of each block also has the cost of the file system's allocation.
     Nothing,
 }
 
-/// Told how far the preparing is: bytes done, bytes in all.
+/// Called with the progress of the preparation: bytes done, bytes in all.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
-/// Makes a new store: prepares the files or devices as [`Fill`] says, empties the key-value store, and writes the
-/// labels last, so that a store that is only half made cannot be mounted. Its log gets the first place of `places.wal`, a
-/// device whole, if there is one.
+/// Makes a new store: prepares the files or devices as [`Fill`] says, empties the key-value store, and writes the labels last, so
+/// that a half-made store cannot be mounted. The log gets the first place of `places.wal`, a whole device, if there is one.
 ///
 /// # Errors
-/// If something is there already and `force` is not set; if a device is mounted or too small; I/O errors.
+/// If the place is not blank and `force` is not set; if a device is mounted or too small; I/O errors.
 pub async fn mkfs(
     shard: &Shard,
     places: impl Into<Places>,
@@ -117,12 +116,12 @@ struct Wanted {
     /// Bytes to use; `None`: all.
     size_bytes: Option<u64>,
     least_bytes: u64,
-    /// Whatever is there is of no use.
+    /// Existing content may be overwritten.
     force: bool,
 }
 
-/// Takes a place for a log: so many bytes of it; if it is not said how many, a device whole, and of a file as many as the log
-/// would have beside the data.
+/// Claims a place for a log: `size_bytes` of it, or by default a whole device, and of a file as many bytes as the log would have
+/// on the data device.
 pub(crate) async fn claim_wal(
     shard: &Shard,
     place: &Place,
@@ -139,7 +138,7 @@ pub(crate) async fn claim_wal(
     claim(shard, place, &Wanted { size_bytes, least_bytes: WAL_BYTES_MIN, force }).await
 }
 
-/// Opens what is there, or makes a new file, and settles the size.
+/// Opens an existing place, or creates a file, and determines the size.
 async fn claim(shard: &Shard, place: &Place, options: &Wanted) -> Result<(Device, u64), StoreError> {
     let path = place.path.as_path();
     let refuse = |why: String| Err(StoreError::unusable(path, why));
@@ -157,7 +156,7 @@ async fn claim(shard: &Shard, place: &Place, options: &Wanted) -> Result<(Device
     let length = device.len().await.map_err(|error| io_error(path, "length of", &error))?;
     let is_file = is_new || !device.is_device();
     if !is_new && !options.force {
-        // A file of slices is there since its first slice was made.
+        // A file with slices exists since its first slice was made.
         if is_file && length > 0 && !device.is_slice() {
             return refuse("the file exists and is not empty: remove it, name another, or force".to_owned());
         }
@@ -185,13 +184,13 @@ async fn claim(shard: &Shard, place: &Place, options: &Wanted) -> Result<(Device
     }
     if is_file {
         device.reserve(size_bytes).await.map_err(|error| io_error(path, "set the size of", &error))?;
-        // One that was found, too: whoever made it may have been killed before he got here.
+        // Also for an existing file: its creator may have been killed before this step.
         Device::sync_folder(shard, path).await?;
     }
     Ok((device, size_bytes))
 }
 
-/// Whole blocks of `wanted` bytes, if that is neither too little nor too much.
+/// `wanted` bytes rounded to whole blocks; an error if that is too little or too much.
 pub(crate) fn usable_size(path: &Path, wanted: u64, least_bytes: u64) -> Result<u64, StoreError> {
     let refuse = |why: String| Err(StoreError::unusable(path, why));
     let size_bytes = wanted / BLOCK_BYTES * BLOCK_BYTES;
@@ -210,7 +209,7 @@ async fn is_blank(shard: &Shard, path: &Path, device: &Device) -> Result<bool, S
     Ok(buf.iter().take(found).all(|byte| *byte == 0))
 }
 
-/// Fills a place as asked for, and writes zeros over the places of old labels in any case.
+/// Fills a place as requested, and in any case overwrites old labels with zeros.
 pub(crate) async fn prepare(
     shard: &Shard,
     path: &Path,
@@ -253,14 +252,14 @@ pub(crate) async fn prepare(
     Ok(())
 }
 
-/// Lets a drive forget all it has: by discards, or else by zeros that it writes itself. It may refuse: nothing depends on it.
+/// Discards all content of a drive, or lets it write zeros by itself. It may refuse: nothing depends on it.
 async fn forget(shard: &Shard, device: &Device, total: u64, progress: Progress<'_>) {
     if !in_steps(shard, total, progress, |at, bytes| device.discard(at, bytes)).await {
         in_steps(shard, total, progress, |at, bytes| device.write_zeros(at, bytes)).await;
     }
 }
 
-/// Goes through `total` bytes; false if the drive refuses, or is so slow that it must be writing all of it.
+/// Applies `step` to `total` bytes, piece by piece; false if the drive refuses, or is so slow that it must be writing everything.
 async fn in_steps<F: Future<Output = std::io::Result<()>>>(
     shard: &Shard,
     total: u64,

@@ -18,9 +18,9 @@ use crate::blue::shard::shared::{BlueShared, MountOptions};
 use crate::kv::KvBatch;
 
 impl BlueShared {
-    /// Opens the devices, checks that they and the key-value store belong together, replays the log, and finds out which blocks are
-    /// taken: a clean unmount has written it down, else the block maps are scanned (about 0.5 µs for every 256 KiB of data). Call
-    /// it on one shard; the devices stay held until that shard's store is unmounted.
+    /// Opens the devices, checks that they and the key-value store belong together, replays the log, and determines the used
+    /// blocks: from the checkpoint of a clean unmount, or by scanning the block maps (about 0.5 µs per 256 KiB of data). Call it
+    /// on one shard; the devices stay held until that shard's store is unmounted.
     ///
     /// # Errors
     /// If a device cannot be opened, holds no store of this format, or is another store's; if the log's own device is
@@ -77,20 +77,20 @@ pub(crate) async fn scan_space(index: &MetaIndex, shard: &Shard, label: &Label) 
     Ok(claims.space())
 }
 
-// Opening what belongs to a store: its devices, its labels and its key-value store, all of one and the same store.
+// Opening the parts of a store: its devices, its labels and its key-value store, all of the same store.
 
-/// All parts of a store, which nobody else has.
+/// All parts of a store, opened exclusively.
 pub(crate) struct Opened {
     pub(crate) place: Place,
     pub(crate) device: Device,
-    /// The device of the log's own, if it has one.
+    /// The separate log device, if there is one.
     pub(crate) wal: Option<(Place, Device)>,
     pub(crate) label: Label,
     pub(crate) index: MetaIndex,
 }
 
 impl Opened {
-    /// Opens all parts. A label on the device that is older than that in the key-value store is written anew.
+    /// Opens all parts. A label on the device that is older than that in the key-value store is rewritten.
     ///
     /// # Errors
     /// If one is missing, is another store's, or is of another time.
@@ -119,14 +119,14 @@ impl Opened {
         Ok(Opened { place, device, wal, label, index })
     }
 
-    /// For a replay.
+    /// The same parts as a replay needs them.
     pub(crate) fn for_replay<'a>(&'a self, shard: &'a Shard) -> Whole<'a> {
         let wal = self.wal.as_ref().map(|(place, device)| (place.path.as_path(), device));
         let Opened { place, device, label, index, .. } = self;
         Whole { shard, path: &place.path, device, wal, label, index }
     }
 
-    /// Gives the store another label: one commit in the key-value store, then the device's two.
+    /// Changes the store's label: one commit in the key-value store, then the device's two labels.
     pub(crate) async fn relabel(&mut self, shard: &Shard, mut label: Label) -> Result<(), StoreError> {
         label.revision = self.label.revision + 1;
         let bytes = label.encode();
@@ -139,7 +139,7 @@ impl Opened {
     }
 }
 
-/// The label in the key-value store, which counts, if it is of the same store as the device's and not older.
+/// The authoritative label in the key-value store, if it is of the same store as the device's and not older.
 async fn label_of_kv(
     shard: &Shard,
     place: &Place,

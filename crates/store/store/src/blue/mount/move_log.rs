@@ -1,5 +1,5 @@
-//! Changing where things lie, in a store that is not mounted: the log gets another place; a device that has grown is used
-//! whole. Each change is one commit of a label in the key-value store ([`Opened::relabel`]); before it all is as it was.
+//! Changes the layout of an unmounted store: moves the log, or expands to the full size of a device that has grown. Each change
+//! is one commit of a label in the key-value store ([`Opened::relabel`]); before that nothing has changed.
 
 use carmine_reactor::Shard;
 
@@ -16,30 +16,30 @@ use crate::{BLOCK_BYTES, StoreError};
 /// A device for a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewLog {
-    /// Which.
+    /// The device.
     pub place: Place,
-    /// Bytes to use. `None`: a device is used whole, a file gets as many as the log would have beside the data.
+    /// Bytes to use. `None`: a device is used whole, a file gets as many as the log would have on the data device.
     pub size_bytes: Option<u64>,
     /// Treatment of the rest of it.
     pub fill: Fill,
-    /// Overwrite what is there.
+    /// Overwrite existing content.
     pub force: bool,
 }
 
-/// Where a log was and is; `None`: beside the data.
+/// The old and the new place of a log; `None`: on the data device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogMove {
-    /// The old device of its own. It has no label any more.
+    /// The old log device, whose labels are wiped.
     pub from: Option<Place>,
-    /// The new device of its own.
+    /// The new log device.
     pub to: Option<Place>,
     /// Bytes of the new log.
     pub log_bytes: u64,
 }
 
-/// Gives the log another place: a device of its own, or (`None`) that beside the data. The content of the old log goes
-/// to the key-value store first, so nothing is copied. After a crash in between the store has one of the two places;
-/// `places` of the next mount must have both devices.
+/// Moves the log to a separate device, or (`None`) to the data device. The content of the old log goes to the key-value store
+/// first, so nothing is copied. After a crash the log is in one of the two places; `places` of the next mount must have both
+/// devices.
 ///
 /// # Errors
 /// Those of a mount; if the new device is not blank or too small, or is the one that the log has.
@@ -82,13 +82,13 @@ pub async fn move_log(
 /// Bytes in use before and after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expanded {
-    /// Of the device with the data.
+    /// The data device.
     pub block: (u64, u64),
-    /// Of the log's own, if it has one.
+    /// The separate log device, if there is one.
     pub wal: Option<(u64, u64)>,
 }
 
-/// Takes devices into use whole that have grown since the store was made.
+/// Expands a store to the full size of devices that have grown since it was made.
 ///
 /// # Errors
 /// Those of a mount; if a device is larger than the format can address.
@@ -98,7 +98,7 @@ pub async fn expand(
     index: impl Into<MetaIndex>,
 ) -> Result<Expanded, StoreError> {
     let mut opened = Opened::open(shard, places.into(), index.into()).await?;
-    // The log is cut into other segments: it must be empty.
+    // The size of the segments changes: the log must be empty.
     replay(opened.for_replay(shard), false).await?;
     let mut label = opened.label.clone();
     let block = (label.size_bytes, length(&opened.place, &opened.device).await?);
@@ -113,7 +113,7 @@ pub async fn expand(
         return Ok(Expanded { block, wal });
     }
     if let (Some((place, device)), Some((_, new))) = (&opened.wal, wal) {
-        // Its label does not tell its length, so both are good from now on.
+        // Its label does not have its length, so both are valid from now on.
         write_label(shard, place, device, &WalLabel::for_store(&label), new).await?;
     }
     opened.relabel(shard, label).await?;

@@ -1,4 +1,4 @@
-//! Repairing what can be repaired without another copy: labels, and block maps that belong to nothing.
+//! Repairs that need no other copy: labels, and block maps without an object.
 
 use carmine_reactor::Shard;
 
@@ -19,10 +19,10 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// A label that can be read.
+    /// Returns any readable label.
     ///
     /// # Errors
-    /// The first one's error, if neither can.
+    /// The first one's error, if neither is readable.
     pub fn any(&self) -> Result<&Label, StoreError> {
         self.first.as_ref().or(self.copy.as_ref()).map_err(|_| match &self.first {
             Err(error) => error.clone(),
@@ -54,7 +54,7 @@ pub(crate) async fn read_labels(shard: &Shard, place: &Place, device: &Device) -
     Ok(Labels { first, copy })
 }
 
-/// Repairs a store that is not mounted; returns the repairs in words, one line each. Mounting the store and
+/// Repairs a store that is not mounted; returns a description of each repair. Mounting the store and
 /// [`fsck`](crate::blue::mount::fsck()) report the damage that is left.
 ///
 /// # Errors
@@ -97,7 +97,7 @@ async fn repair_labels(
     Ok((good, done))
 }
 
-/// Removes pieces of block maps whose object is not there.
+/// Removes pieces of block maps whose object does not exist.
 async fn remove_strays(index: &MetaIndex, shard: &Shard) -> Result<Vec<String>, StoreError> {
     let (mut done, mut batch) = (Vec::new(), KvBatch::default());
     let each = async |key: &[u8], value: &[u8]| {

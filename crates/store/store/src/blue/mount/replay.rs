@@ -1,9 +1,10 @@
-//! The replay of the log at a mount: everything that the key-value store lacks goes there, and the log starts anew.
+//! The replay of the log at a mount: everything that the key-value store lacks is applied to it, and a new epoch of the log
+//! begins.
 //!
-//! First all lanes are looked through: up to where they can be believed, and which blocks the log alone has the content of.
-//! Those are written to their places and flushed. Then the transactions are applied, lane by lane, to the onodes as the
-//! key-value store has them, by the code that applied them when they were submitted. With each part goes the position of its
-//! lane, so that a mount that is interrupted goes on where this one ended: no transaction is applied twice.
+//! First all lanes are scanned: how far they are intact, and which blocks have their content only in the log. Those are written
+//! to their places and flushed. Then the transactions are applied, lane by lane, to the onodes of the key-value store, by the
+//! code that applied them when they were submitted. Each part is committed with the position of its lane, so that an interrupted
+//! mount continues where this one ended: no transaction is applied twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -28,7 +29,7 @@ use crate::blue::objects::onode::{Onode, Pin};
 use crate::kv::KvBatch;
 use crate::{BLOCK_BYTES, StoreError};
 
-/// Bytes of the log that are applied together: all objects that are named in them are in memory meanwhile.
+/// Bytes of the log applied together: all objects named in them are in memory meanwhile.
 const PART_BYTES: usize = 1 << 20;
 /// Reads and writes of blocks in flight.
 const PARALLEL: usize = 64;
@@ -37,7 +38,7 @@ const PARALLEL: usize = 64;
 #[derive(Clone, Copy)]
 pub(crate) struct Whole<'a> {
     pub(crate) shard: &'a Shard,
-    /// Of the data.
+    /// Path of the data device.
     pub(crate) path: &'a Path,
     pub(crate) device: &'a Device,
     /// The device of the log's own, if it has one.
@@ -60,8 +61,8 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// Brings the key-value store up to date and ends the log's epoch. Gives the new epoch. With `accepts_loss` what is left of a log
-/// that lacks groups which were durable is used all the same.
+/// Brings the key-value store up to date and ends the log's epoch. Returns the new epoch. With `accepts_loss` a log that lacks
+/// durable groups is replayed as far as it goes.
 pub(crate) async fn replay(whole: Whole<'_>, accepts_loss: bool) -> Result<(u64, ReplayReport), StoreError> {
     let Whole { shard, path, index, .. } = whole;
     let start_ns = shard.now_ns();
@@ -71,8 +72,8 @@ pub(crate) async fn replay(whole: Whole<'_>, accepts_loss: bool) -> Result<(u64,
     let scanned = log.scan(contained.epoch, &mut progress).await?;
     check_age(&log, index, &contained, &scanned)?;
     if !scanned.groups.is_empty() {
-        // The groups that were found may be in the device's cache only. The key-value store must not get them before
-        // they are durable: it might write its tables out at any time.
+        // The groups found may be only in the device's cache. The key-value store must not get them before they are durable,
+        // because it may write its tables out at any time.
         whole.flush().await?;
     }
     let (images, pgs, report) = (Images::new(), BTreeMap::new(), ReplayReport::default());
@@ -126,7 +127,7 @@ async fn contained(index: &MetaIndex, shard: &Shard) -> Result<Contained, StoreE
     Ok(Contained { epoch, commits: commits.map_or(0, |(_, number)| number), positions })
 }
 
-/// The log was trimmed to what the key-value store had. If that is older now, something is in neither of the two.
+/// Fails if the key-value store is older than it was when the log was trimmed: changes would be in neither of them.
 fn check_age(
     log: &LogReader<'_>,
     index: &MetaIndex,
@@ -152,8 +153,8 @@ fn check_age(
     Err(StoreError::unusable(log.path, why))
 }
 
-/// From now on the log is empty. Makes durable what was committed before, and `batches`, the last
-/// transactions of lanes that end in the middle of a group.
+/// Begins an epoch with an empty log. Makes earlier commits durable, together with `batches`, the last transactions of lanes that
+/// end in the middle of a group.
 async fn begin_epoch(
     index: &MetaIndex,
     shard: &Shard,
@@ -173,18 +174,18 @@ async fn begin_epoch(
     Ok(index.apply(shard, batches, true).await?)
 }
 
-/// Groups of a lane that can be believed, behind those that the key-value store contains.
+/// The intact groups of a lane after those that the key-value store contains.
 struct Chain {
     lane: u16,
     groups: Vec<Found>,
-    /// Transactions of the last of them that can be believed, if not all.
+    /// The number of intact transactions in the last group, if not all are.
     txns_of_last: Option<usize>,
 }
 
-/// Blocks whose content may be in the log only, and the byte of the device where it is.
+/// Blocks whose content may be only in the log, and the byte position of the content on the log's device.
 type Images = BTreeMap<u64, u64>;
 
-/// Remembers which blocks the log has the content of.
+/// Adds the blocks whose content is in a transaction's record, and removes the blocks that it frees.
 fn note_images(images: &mut Images, found: &Found, txn: &LoggedTxn) {
     for (block, range) in &txn.images {
         let at = found.block * BLOCK_BYTES + (HEADER_BYTES + range.start) as u64;
@@ -212,7 +213,7 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Finds out what a lane has behind group `contained`, and notes its images.
+    /// Finds the groups of a lane after group `contained`, and notes their images.
     async fn chain(
         &mut self,
         lane: u16,
@@ -235,7 +236,7 @@ impl Replay<'_> {
         let (head, tail) = chain.split_at(durable);
         let mut believed = self.believed(tail).await?;
         self.report.lanes += u64::from(!chain.is_empty());
-        // A block that this lane freed may have an image in another lane since, so each lane is looked at by itself.
+        // A block freed in this lane may since have an image in another lane, so each lane is scanned by itself.
         let mut images = Images::new();
         let (mut groups, mut txns_of_last) = (Vec::new(), None);
         for (number, found) in head.iter().chain(tail).enumerate() {
@@ -262,7 +263,7 @@ impl Replay<'_> {
         Ok(Chain { lane, groups, txns_of_last })
     }
 
-    /// The error of a lane that ends with group `end`, and was durable up to a later one.
+    /// The error for a lane that ends with group `end` and was durable up to a later one.
     fn lost_groups_error(&self, lane: u16, end: u64, durable: u64, chain: &[Found]) -> StoreError {
         let behind = chain.last().map_or_else(String::new, |last| {
             format!(", which began at block {} or with a segment,", last.block + last.header.blocks())
@@ -277,7 +278,7 @@ impl Replay<'_> {
         StoreError::damaged(what, why)
     }
 
-    /// Applies the transactions of a lane. Gives the changes of the last group if it is believed in part: they may become
+    /// Applies the transactions of a lane. Returns the changes of the last group if only a part of it is intact: they may become
     /// durable only together with the end of the epoch.
     async fn apply_chain(&mut self, epoch: u64, chain: &Chain) -> Result<Vec<KvBatch>, StoreError> {
         let Chain { lane, groups, txns_of_last } = chain;
@@ -311,7 +312,7 @@ impl Replay<'_> {
         Ok(vec![self.apply(txns).await?])
     }
 
-    /// Applies transactions to the onodes as the key-value store has them; gives the changes of metadata.
+    /// Applies transactions to the onodes of the key-value store; returns the changes of metadata.
     async fn apply(&mut self, txns: Vec<(Vec<(u64, u32)>, Transaction)>) -> Result<KvBatch, StoreError> {
         let changes = txns.iter().flat_map(|(_, txn)| &txn.changes);
         let names: BTreeSet<Arc<ObjectId>> = changes.flat_map(named).cloned().collect();
@@ -356,7 +357,7 @@ impl Replay<'_> {
         Ok(changes)
     }
 
-    /// How many transactions at the end of a lane may be believed.
+    /// How many transactions of these groups are intact.
     async fn believed(&mut self, groups: &[Found]) -> Result<usize, StoreError> {
         let mut tail = Tail::default();
         for (number, found) in groups.iter().enumerate() {
@@ -370,7 +371,7 @@ impl Replay<'_> {
         Ok(tail.believed())
     }
 
-    /// Whether each block has its checksum. One that cannot be read does not.
+    /// Whether each block has its checksum; false if it cannot be read.
     async fn holds(&self, writes: &[(u64, u32)]) -> Vec<bool> {
         if is_mutated("ignore_data_crc") {
             return vec![true; writes.len()];
@@ -404,7 +405,7 @@ impl Replay<'_> {
         Ok((txns, body))
     }
 
-    /// The order of a PG's transactions is that of its lane, so in one epoch it must have one lane only.
+    /// A PG's transactions are ordered by its lane, so in one epoch it may have only one lane.
     fn check_order(&mut self, lane: u16, txn: &LoggedTxn) -> Result<(), StoreError> {
         let (pg, version) = (txn.txn.pg, txn.txn.version());
         let (first, last) = self.pgs.entry(pg).or_insert((lane, version));
@@ -420,7 +421,7 @@ impl Replay<'_> {
         Ok(self.whole.index.apply(self.whole.shard, vec![changes], false).await?)
     }
 
-    /// Writes the blocks whose content may be in the log only.
+    /// Writes the blocks whose content may be only in the log.
     async fn write_images(&mut self) -> Result<(), StoreError> {
         let images: Vec<(u64, u64)> = std::mem::take(&mut self.images).into_iter().collect();
         for (number, part) in images.chunks(PARALLEL).enumerate() {
@@ -463,7 +464,7 @@ fn named(change: &ObjectChange) -> impl Iterator<Item = &Arc<ObjectId>> {
     std::iter::once(&change.oid).chain(sources(change))
 }
 
-/// Places blocks where the log says that they went.
+/// Places blocks where the log says that they are.
 struct Replayed {
     placed: std::vec::IntoIter<(u64, u32)>,
     is_short: bool,
@@ -488,7 +489,7 @@ impl Placer for Replayed {
         self.next()
     }
 
-    /// The mount counts when all is in its place.
+    /// Nothing to do: the mount counts references afterwards.
     fn share(&mut self, _extents: &Extents) {}
 
     fn unshare(&mut self, _block: u64) -> bool {

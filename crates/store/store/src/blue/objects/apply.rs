@@ -1,5 +1,5 @@
-//! Applying a transaction's changes to onodes, and the metadata that follows. The same code applies it when it is submitted
-//! and when it is replayed: only where blocks go differs ([`Placer`]).
+//! Applies a transaction's changes to onodes, and derives the changes of metadata. Submission and replay share this code: they
+//! differ only in where blocks are placed ([`Placer`]).
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,17 +21,17 @@ use crate::kv::{KvBatch, Lookup};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// How far each PG's log is trimmed, as far as is known.
+/// The known log tails of PGs.
 pub(crate) type Trimmed = HashMap<SpgId, Eversion, FixedState>;
 
-/// A block that got its place: its number, checksum and content, which is empty if nobody needs it.
+/// A placed block: its number, checksum and content, which is empty if it is not needed.
 pub(crate) struct Placed {
     pub(crate) block: u64,
     pub(crate) crc: u32,
     pub(crate) content: Bytes,
 }
 
-/// Blocks that a write got.
+/// The blocks of a write.
 pub(crate) type PlacedList = SmallVec<[Placed; 1]>;
 
 /// Objects that a transaction copies.
@@ -39,16 +39,16 @@ pub(crate) type Sources = Vec<Rc<Onode>>;
 
 /// Finds places for blocks that are written.
 pub(crate) trait Placer {
-    /// Whole blocks of data.
+    /// Places whole blocks of data.
     fn whole(&mut self, data: &Payload, out: &mut PlacedList);
 
-    /// A block of which a part is replaced, by zeros if there is no data; `old` is what it held, if it was no hole.
+    /// Places a block of which a part is replaced, by zeros if there is no data; `old` is its content, if it was not a hole.
     fn part(&mut self, old: Option<&Bytes>, within: usize, len: usize, data: Option<&Payload>) -> Placed;
 
-    /// One more object has the blocks of a piece.
+    /// Counts one more object for the blocks of a piece.
     fn share(&mut self, extents: &Extents);
 
-    /// One object less has a block; false if no other one has it.
+    /// Counts one object less for a block; false if no other object has it.
     fn unshare(&mut self, block: u64) -> bool;
 }
 
@@ -56,11 +56,11 @@ pub(crate) trait Placer {
 pub(crate) struct Touched {
     pub(crate) pin: Pin,
     pub(crate) existed: bool,
-    /// Its block map changed.
+    /// Whether its block map changed.
     pub(crate) remapped: bool,
     /// Blocks written.
     pub(crate) blocks: SmallVec<[u64; 2]>,
-    /// The onode's memory changed.
+    /// Whether the onode's memory size changed.
     pub(crate) resized: bool,
 }
 
@@ -68,9 +68,9 @@ pub(crate) struct Touched {
 pub(crate) struct Work<P> {
     pub(crate) placer: P,
     pub(crate) freed: Freed,
-    /// Changes of omaps, behind those that were there.
+    /// The transaction's changes, appended to those of the batch.
     pub(crate) changes: KvBatch,
-    /// Pieces of block maps that had not changed before.
+    /// Number of pieces of block maps that had not changed before.
     pub(crate) pieces: usize,
     /// Objects that are cloned.
     pub(crate) sources: Sources,
@@ -232,7 +232,8 @@ impl<P: Placer> Work<P> {
         }
     }
 
-    /// The object grows by bytes from `off` on: those between its end and these are a hole, also in the block of its end.
+    /// The object is about to grow by bytes from `off` on: the gap between its end and `off` is a hole, also within the last
+    /// block.
     fn leave_gap(&mut self, object: &mut Touched, state: &mut OnodeState, off: u64) {
         let (size, index) = (state.meta.size, state.meta.size / BLOCK_BYTES);
         if off > size && !size.is_multiple_of(BLOCK_BYTES) && state.set_part(index) {
@@ -241,7 +242,7 @@ impl<P: Placer> Work<P> {
         }
     }
 
-    /// A block of the object is written to its place.
+    /// Maps a block of the object to its new place.
     fn place(&mut self, object: &mut Touched, state: &mut OnodeState, index: u64, placed: Placed) {
         let Placed { block, crc, content } = placed;
         self.map(object, state, index, Entry::new(block, crc));
@@ -251,7 +252,7 @@ impl<P: Placer> Work<P> {
         }
     }
 
-    /// Points a block of the object somewhere else; what it pointed to is free once this is durable.
+    /// Changes the entry of a block; the old block is freed once this is durable.
     fn map(&mut self, object: &mut Touched, state: &mut OnodeState, index: u64, entry: Entry) {
         let old = state.set_entry(index, entry);
         if old.has_block() && !self.placer.unshare(old.block()) {
@@ -267,7 +268,7 @@ impl<P: Placer> Work<P> {
         if from >= to {
             return;
         }
-        // Behind the end of the object all is zero anyway, so the last block may go as a whole.
+        // After the end of the object everything is zero anyway, so the last block can be removed as a whole.
         let to = if to == state.meta.size { to.next_multiple_of(BLOCK_BYTES) } else { to };
         let (first, last) = (from / BLOCK_BYTES, to / BLOCK_BYTES);
         let (head, tail) = ((from % BLOCK_BYTES) as usize, (to % BLOCK_BYTES) as usize);
@@ -303,7 +304,7 @@ impl<P: Placer> Work<P> {
     }
 }
 
-/// Whether a block of which a part is written has other bytes below the end of the object that nobody wrote.
+/// Whether a block of which a part is written has other, unwritten bytes before the end of the object.
 fn is_part(state: &OnodeState, index: u64, within: usize, len: usize, was_hole: bool) -> bool {
     let from = index * BLOCK_BYTES + within as u64;
     match was_hole {
@@ -312,10 +313,10 @@ fn is_part(state: &OnodeState, index: u64, within: usize, len: usize, was_hole: 
     }
 }
 
-/// Adds what a transaction does to its PG's log and info. `trimmed` remembers how far each PG's log was trimmed.
+/// Adds a transaction's changes of its PG's log and info. `trimmed` remembers how far each PG's log was trimmed.
 pub(crate) fn encode_pg(batch: &mut KvBatch, txn: &Transaction, trimmed: &mut Trimmed) {
     if let Some(keep_to) = txn.log_rewind_to {
-        // The tail is what the info says from now on; it may be an older one.
+        // The info sets the tail from now on, perhaps to an older version.
         batch.look_up(Lookup::RewindLog { pg: txn.pg, keep_to });
         trimmed.remove(&txn.pg);
     }
@@ -323,7 +324,7 @@ pub(crate) fn encode_pg(batch: &mut KvBatch, txn: &Transaction, trimmed: &mut Tr
         codec::put_log(batch, txn.pg, entry);
     }
     if let Some(to) = txn.log_trim_to {
-        // Entries trimmed before are gone: beginning behind them keeps the store's range deletions apart.
+        // Begin after the entries trimmed before, so that the store's range deletions do not overlap.
         let from = trimmed.insert(txn.pg, to).unwrap_or(Eversion::ZERO);
         let (start, mut end) = (keys::log(txn.pg, from.min(to)), keys::log(txn.pg, to));
         end.push(0);
@@ -347,7 +348,7 @@ pub(crate) fn encode_pg(batch: &mut KvBatch, txn: &Transaction, trimmed: &mut Tr
     }
 }
 
-/// The parts of an object that a step needs in memory before it can be applied, and the space that it takes.
+/// The parts of an object that a step needs in memory, and the space that it uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// Bytes whose block map must be loaded.
@@ -356,7 +357,7 @@ pub(crate) struct Needs {
     pub(crate) edges: [Option<u64>; 2],
     /// Blocks that it writes, at most.
     pub(crate) blocks: u64,
-    /// It only gives space back in the end, so it may use what is kept back.
+    /// Frees space on balance, so it may use the reserve.
     pub(crate) reserve: bool,
 }
 

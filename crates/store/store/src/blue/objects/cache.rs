@@ -14,15 +14,14 @@ use lru::LruCache;
 use crate::BLOCK_BYTES;
 use crate::blue::objects::onode::Onode;
 
-/// Slots that one insertion looks at when the cache is full: enough to find something to evict, and a bound for the
-/// time it takes.
+/// Slots that one insertion checks when the cache is full: enough to find something to evict, and a bound on its time.
 const HAND_STEPS: usize = 64;
 
 /// Objects by name, within a budget of bytes. Pinned objects stay even beyond the budget.
 pub(crate) struct Cache {
     /// Slots, by the names of their objects.
     objects: HashTable<usize>,
-    /// The slot that was found last: one operation asks several times for its object.
+    /// The slot found last: one operation looks its object up several times.
     last: Cell<usize>,
     /// The clock's face; empty slots are in `vacant`.
     slots: Vec<Option<Slot>>,
@@ -116,8 +115,8 @@ impl Cache {
             self.hand = (self.hand + 1) % self.slots.len();
             let Some(place) = self.slots.get_mut(self.hand) else { return };
             let Some(slot) = place else { continue };
-            // Whoever else holds the onode (a read, say) goes on with it; a copy loaded meanwhile would be equal,
-            // since only pinned onodes change.
+            // Other holders of the onode (a read, say) keep using it; a copy loaded meanwhile would be equal, since only pinned
+            // onodes change.
             if slot.onode.referenced.replace(false)
                 || slot.onode.is_pinned()
                 || Rc::strong_count(&slot.onode) > 1
@@ -169,7 +168,7 @@ impl DataCache {
         self.blocks.get(&block).cloned()
     }
 
-    /// Keeps a copy: what was read may be a small part of a large buffer, which is wanted back.
+    /// Stores a copy, since the content may be a small part of a large buffer, which should be freed.
     pub(crate) fn put(&mut self, block: u64, content: &[u8]) {
         self.blocks.put(block, Bytes::from(content.to_vec()));
     }
@@ -204,7 +203,7 @@ mod tests {
         for n in 10..1000 {
             cache.insert(onode(n));
             assert!(cache.bytes() <= 52 * one, "{n}");
-            // One that is used all the time stays.
+            // An entry in constant use stays.
             assert!(n < 20 || cache.get(&onode(15).oid).is_some(), "{n}");
         }
         for pin in &pinned {

@@ -1,5 +1,5 @@
-//! An object becomes a copy of another: of its block map, so that both have the same blocks. Whichever is changed first gets
-//! other blocks, as any change does, since no block is overwritten in place.
+//! Clones an object by copying its block map, so that both objects have the same blocks. A change of either allocates new blocks,
+//! as every change does, since no block is overwritten in place.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::blue::objects::onode::{Onode, OnodeState, Recent};
 use crate::kv::Lookup;
 
 impl<P: Placer> Work<P> {
-    /// The object becomes what `from` is now. That is among the sources, and all of its block map is loaded.
+    /// Makes the object a copy of `from`, which is among the sources, with its block map fully loaded.
     pub(crate) fn clone_from(&mut self, object: &mut Touched, state: &mut OnodeState, from: &ObjectId) {
         if *from == object.pin.oid {
             return;
@@ -52,7 +52,7 @@ impl<P: Placer> Work<P> {
 }
 
 impl Onode {
-    /// Another object has blocks of this one whose writes are in flight: it is to be told, too, when they are done.
+    /// Adds a copy of this object that has blocks with writes in flight: it must be notified, too, when they are done.
     fn add_heir(&self, heir: &Rc<Onode>) {
         let mut state = self.state.borrow_mut();
         if !state.heirs.iter().any(|known| Rc::ptr_eq(known, heir)) {
@@ -60,7 +60,7 @@ impl Onode {
         }
     }
 
-    /// Tells the copies of this object that the write of a block is done.
+    /// Notifies the copies of this object that the write of a block is done.
     pub(crate) fn notify_heirs(&self, block: u64) {
         let heirs = {
             let mut state = self.state.borrow_mut();
@@ -68,7 +68,7 @@ impl Onode {
             if is_writing { state.heirs.clone() } else { std::mem::take(&mut state.heirs) }
         };
         for heir in heirs {
-            // An object and its copy may be copies of each other: who has been told is not told again.
+            // Objects may be copies of each other: each is notified once.
             let waits = heir.state.borrow().recent.get(&block).is_some_and(|recent| recent.writing);
             if waits {
                 heir.note_written(block);

@@ -1,5 +1,5 @@
-//! [`Dirty`]: what of an object changed since its keys were encoded. A transaction only notes that; an object that is written
-//! a thousand times is encoded once, when the index is to have it.
+//! [`Dirty`]: the parts of an object that changed since its keys were encoded. A transaction only notes them; an object that is
+//! written a thousand times is encoded once, when the index is fed.
 
 use smallvec::SmallVec;
 
@@ -12,19 +12,19 @@ use crate::kv::KvBatch;
 pub(crate) struct Dirty {
     /// The window that the changes belong to, from 1; 0: nothing changed.
     pub(crate) window: u64,
-    /// The object existed before.
+    /// Whether the object existed before.
     existed: bool,
     /// Pieces of the block map that changed, in order.
     pieces: SmallVec<[u32; 4]>,
 }
 
 impl Dirty {
-    /// The object, which exists or not, is about to change.
+    /// Notes that the object is about to change; `exists` says whether it exists now.
     pub(crate) fn begin(&mut self, window: u64, exists: bool) {
         *self = Dirty { window, existed: exists, pieces: SmallVec::new() };
     }
 
-    /// A piece of the block map changes; true if it had not before.
+    /// Notes a changed piece of the block map; true if it had not changed before.
     pub(crate) fn note_piece(&mut self, piece: u32) -> bool {
         match self.pieces.binary_search(&piece) {
             Ok(_) => false,
@@ -37,7 +37,8 @@ impl Dirty {
 }
 
 impl Onode {
-    /// Appends what changed, as it is now: at most so many pieces of the block map. False if there is more.
+    /// Appends the changed keys with their present values, with at most `pieces_max` pieces of the block map; false if there are
+    /// more.
     pub(crate) fn encode(&self, batch: &mut KvBatch, pieces_max: usize) -> bool {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;

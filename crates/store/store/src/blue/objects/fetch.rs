@@ -13,13 +13,13 @@ use crate::blue::meta::index::MetaIndex;
 use crate::blue::meta::{codec, keys};
 use crate::blue::objects::onode::OnodeState;
 
-/// Up to so many pieces of a block map are fetched one by one; more by a scan.
+/// Up to this many pieces of a block map are fetched one by one, more by a scan.
 const GETS_MAX: usize = 2;
 
 /// Pieces of a block map, by their indices.
 pub(crate) type Pieces = Vec<(usize, Extents)>;
 
-/// Puts pieces in their places; those in `loaded` that were not found are holes. Pieces loaded meanwhile stay.
+/// Stores fetched pieces; missing ones in `loaded` are holes. Pieces loaded meanwhile stay.
 pub(crate) fn fill(state: &mut OnodeState, loaded: Range<usize>, pieces: Pieces) {
     let mut pieces = pieces.into_iter().peekable();
     for index in loaded {
@@ -30,7 +30,7 @@ pub(crate) fn fill(state: &mut OnodeState, loaded: Range<usize>, pieces: Pieces)
     }
 }
 
-/// An onode with the pieces of its block map that were asked for; `None`: there is no such object.
+/// An onode with the requested pieces of its block map; `None`: there is no such object.
 pub(crate) type Found = Option<(ObjectMeta, Range<usize>, Pieces)>;
 
 /// The state of an object as it was fetched.
@@ -43,7 +43,7 @@ pub(crate) fn state_of(found: Found) -> OnodeState {
     state
 }
 
-/// These objects with all of their block maps.
+/// Fetches objects with their whole block maps.
 pub(crate) async fn fetch_objects(
     index: &MetaIndex,
     shard: &Shard,
@@ -74,7 +74,7 @@ pub(crate) async fn fetch_objects(
     Ok(found)
 }
 
-/// The onode of an object and its block map for `range`: in one go, if that is of few pieces.
+/// Fetches an onode and its block map for `range`, in one call if that has few pieces.
 pub(crate) async fn fetch_object(
     index: &MetaIndex,
     shard: &Shard,
@@ -109,7 +109,7 @@ pub(crate) async fn fetch_object(
     Ok(Some((meta, wanted_map, pieces)))
 }
 
-/// The pieces with these indices that exist, in order.
+/// Fetches the existing pieces with these indices, in order.
 pub(crate) async fn fetch_pieces(
     index: &MetaIndex,
     shard: &Shard,

@@ -1,4 +1,4 @@
-//! [`OmapOverlay`]: what was done to an object's omap and the index lacks, so that reads need not wait for it.
+//! [`OmapOverlay`]: the changes of an object's omap that the index lacks, so that reads need not wait for it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -8,7 +8,7 @@ use carmine_reactor::Bytes;
 
 type Key = Box<[u8]>;
 
-/// Removed ranges that a read looks through, for each key.
+/// Most removed ranges that a read checks for each key.
 const RANGES_MAX: usize = 64;
 
 /// The changes of an object's omap by the windows that they belong to, oldest first.
@@ -23,11 +23,11 @@ struct OmapChanges {
     /// Keys that were set or removed after all in `gone`.
     values: BTreeMap<Key, Option<Bytes>>,
     gone: Vec<Gone>,
-    /// They begin with a copy of another object's omap, which is nowhere until the index has it.
+    /// Whether they begin with a copy of another object's omap, which does not exist until the index has it.
     is_copy: bool,
 }
 
-/// A range of keys of which nothing older counts: the first, and the first behind it if there is one.
+/// A removed range of keys: the first, and the first after it if the range has an end.
 #[derive(Clone)]
 struct Gone(Key, Option<Key>);
 
@@ -37,7 +37,7 @@ pub(crate) struct OverlayPart {
     /// New values; `None`: removed.
     pub(crate) values: BTreeMap<Key, Option<Bytes>>,
     gone: Vec<Gone>,
-    /// The last key that it tells of; `None`: it tells of all.
+    /// The last key that it covers; `None`: it covers all.
     pub(crate) last: Option<Key>,
 }
 
@@ -66,7 +66,7 @@ impl OmapOverlay {
             self.0.push(OmapChanges { window, ..OmapChanges::default() });
         }
         let Some(last) = self.0.last_mut() else { return };
-        // Copies: what a client sent lies in a buffer that is wanted back.
+        // Copied, because a client's data lies in a buffer that should be freed.
         let copy = |bytes: &Bytes| Bytes::from(bytes.to_vec());
         match step {
             Step::SetOmap { entries } => {
@@ -85,7 +85,7 @@ impl OmapOverlay {
         }
     }
 
-    /// Notes that the omap, which was cleared, becomes another object's.
+    /// Notes that the omap, which was cleared, becomes a copy of another object's.
     pub(crate) fn copy(&mut self, window: u64) {
         self.change(window, &Step::ClearOmap);
         if let Some(last) = self.0.last_mut() {
@@ -93,27 +93,27 @@ impl OmapOverlay {
         }
     }
 
-    /// The index has the changes up to this window.
+    /// Drops the changes up to this window, which the index has.
     pub(crate) fn drop_indexed(&mut self, window: u64) {
         self.0.retain(|changes| changes.window > window);
     }
 
-    /// It cannot be read before the index has it.
+    /// Whether it cannot be read before the index has it.
     pub(crate) fn has_copy(&self) -> bool {
         self.0.iter().any(|changes| changes.is_copy)
     }
 
-    /// Looking through the removed ranges takes longer than letting the index have them, because they are so many.
+    /// Whether there are so many removed ranges that feeding the index is faster than checking them.
     pub(crate) fn is_long(&self) -> bool {
         self.0.iter().map(|changes| changes.gone.len()).sum::<usize>() > RANGES_MAX
     }
 
-    /// The header, if the index may have another one.
+    /// The header, if it overrides the index.
     pub(crate) fn header(&self) -> Option<&Bytes> {
         self.0.iter().rev().find_map(|changes| changes.header.as_ref())
     }
 
-    /// The value of a key, if the index may have another one; `Some(None)`: it is not there.
+    /// The value of a key, if it overrides the index; `Some(None)`: the key is removed.
     pub(crate) fn value(&self, key: &[u8]) -> Option<Option<Bytes>> {
         self.0.iter().rev().find_map(|changes| match changes.values.get(key) {
             Some(value) => Some(value.clone()),
@@ -121,7 +121,7 @@ impl OmapOverlay {
         })
     }
 
-    /// Its changes of the keys from `start` on that begin with `prefix`: up to so many of each window.
+    /// Its changes of the keys from `start` on that begin with `prefix`: up to `keys_max` of each window.
     pub(crate) fn part(&self, start: &[u8], prefix: &[u8], keys_max: usize) -> OverlayPart {
         let mut part = OverlayPart::default();
         for changes in &self.0 {
@@ -149,12 +149,12 @@ impl OmapOverlay {
 }
 
 impl OverlayPart {
-    /// The index does not count for this key.
+    /// Whether the index's value of this key is overridden.
     pub(crate) fn overrides(&self, key: &[u8]) -> bool {
         self.values.contains_key(key) || self.gone.iter().any(|gone| gone.has(key))
     }
 
-    /// The smallest key from `start` on that lies in no removed range, so that the index counts for it; `None`: there is none.
+    /// The smallest key from `start` on outside all removed ranges, where the index is valid; `None`: there is none.
     pub(crate) fn first_visible<'a>(&'a self, mut start: &'a [u8]) -> Option<&'a [u8]> {
         while let Some(gone) = self.gone.iter().find(|gone| gone.has(start)) {
             start = gone.1.as_deref()?;
@@ -230,7 +230,7 @@ mod tests {
                 overlay.change(window, step);
                 windows.push(window);
             }
-            // The index has some of the windows whole; the overlay may have forgotten fewer of them.
+            // The index has some of the windows completely; the overlay may have dropped fewer of them.
             let until = windows.get(fed).copied().unwrap_or(0);
             steps.iter().zip(&windows).filter(|(_, window)| **window <= until).for_each(|((step, _), _)| apply(&mut index, step));
             for settled in [until.saturating_sub(1), until] {

@@ -20,11 +20,11 @@ pub(crate) struct Onode {
     pub(crate) oid: ObjectId,
     /// The part of its keys that names it.
     pub(crate) key: Box<[u8]>,
-    /// Users that keep it in the cache: transactions that are not durable, loads, preparations.
+    /// Number of users that keep it in the cache: transactions that are not durable, loads, preparations.
     pins: Cell<u32>,
-    /// Preparations that are not submitted yet: block contents stay while there is one.
+    /// Number of preparations not submitted yet: block contents stay while there is one.
     prepared: Cell<u32>,
-    /// Used since the clock's hand last came by.
+    /// Used since the clock's hand last passed.
     pub(crate) referenced: Cell<bool>,
     pub(crate) state: RefCell<OnodeState>,
     pub(crate) stream: Stream,
@@ -35,22 +35,22 @@ pub(crate) struct Onode {
 pub(crate) struct OnodeState {
     pub(crate) exists: bool,
     pub(crate) meta: ObjectMeta,
-    /// Pieces of the block map: `None` is not loaded; behind the end of the list are holes.
+    /// Pieces of the block map: `None` is not loaded; after the end of the list are holes.
     pub(crate) map: Vec<Option<Extents>>,
     /// Contents of blocks that are not on the device yet, or that a preparation read.
     pub(crate) recent: BTreeMap<u64, Recent>,
-    /// Changes of the omap that the index lacks; the rest is read there.
+    /// Changes of the omap that the index lacks.
     pub(crate) omap: OmapOverlay,
-    /// The changes that the index is to be given.
+    /// The changes that the index must still get.
     pub(crate) dirty: Dirty,
-    /// Copies of this object, which were made while writes of it were in flight.
+    /// Copies of this object made while writes of it were in flight.
     pub(crate) heirs: Vec<Rc<Onode>>,
 }
 
 /// Content of a block.
 pub(crate) struct Recent {
     pub(crate) data: Bytes,
-    /// Its write is in flight.
+    /// Whether its write is in flight.
     pub(crate) writing: bool,
 }
 
@@ -86,7 +86,7 @@ impl Onode {
             + state.map.capacity() * size_of::<Option<Extents>>()
     }
 
-    /// The write of a block is done.
+    /// Notes that the write of a block is done.
     pub(crate) fn note_written(&self, block: u64) {
         let mut state = self.state.borrow_mut();
         if self.prepared.get() == 0 {
@@ -100,7 +100,7 @@ impl Onode {
         }
     }
 
-    /// Something is going to be submitted that needs what is held of it in memory.
+    /// Whether a preparation needs its contents in memory.
     pub(crate) fn is_prepared(&self) -> bool {
         self.prepared.get() > 0
     }
@@ -156,7 +156,7 @@ impl Drop for PreparedPin {
 }
 
 impl OnodeState {
-    /// Index of a block's piece of the map, and its place in there.
+    /// Index of a block's piece of the map, and its index in the piece.
     fn place(index: u64) -> (usize, usize) {
         ((index / PIECE_BLOCKS as u64) as usize, (index % PIECE_BLOCKS as u64) as usize)
     }
@@ -170,12 +170,12 @@ impl OnodeState {
         }
     }
 
-    /// The content of the `index`th block of the object is in memory, or it is a hole.
+    /// Whether the content of the `index`th block is in memory, or the block is a hole.
     pub(crate) fn has_content(&self, index: u64) -> bool {
         self.entry(index).is_some_and(|entry| entry.is_hole() || self.recent.contains_key(&entry.block()))
     }
 
-    /// Replaces an entry and gives back the old one.
+    /// Replaces an entry and returns the old one.
     pub(crate) fn set_entry(&mut self, index: u64, entry: Entry) -> Entry {
         let (shard, within) = OnodeState::place(index);
         if shard >= self.map.len() {
@@ -190,20 +190,20 @@ impl OnodeState {
         }
     }
 
-    /// The `index`th block of the object has bytes that nobody wrote.
+    /// Whether the `index`th block was written only in part.
     pub(crate) fn is_part(&self, index: u64) -> bool {
         let (shard, within) = OnodeState::place(index);
         self.map.get(shard).and_then(Option::as_ref).is_some_and(|extents| extents.is_part(within))
     }
 
-    /// The same, until the block is replaced; false for a hole.
+    /// Marks the `index`th block as written only in part, until it is replaced; false for a hole.
     pub(crate) fn set_part(&mut self, index: u64) -> bool {
         let (shard, within) = OnodeState::place(index);
         let extents = self.map.get_mut(shard).and_then(Option::as_mut);
         extents.is_some_and(|extents| extents.set_part(within))
     }
 
-    /// Pieces of the map that bytes `range` of the object fall into, less those behind the end of the list.
+    /// Pieces of the map for bytes `range` of the object, up to the end of the list.
     pub(crate) fn pieces(&self, range: &Range<u64>) -> Range<usize> {
         if range.is_empty() {
             return 0..0;
@@ -213,7 +213,7 @@ impl OnodeState {
         start..end
     }
 
-    /// All pieces for `range` are loaded.
+    /// Whether all pieces for `range` are loaded.
     pub(crate) fn is_loaded(&self, range: &Range<u64>) -> bool {
         self.map.get(self.pieces(range)).is_none_or(|pieces| pieces.iter().all(Option::is_some))
     }
@@ -221,14 +221,14 @@ impl OnodeState {
 
 // [`Stream`]: how an object is being read.
 
-/// Number of reads, each from where the one before ended, that make a stream.
+/// Number of consecutive reads that make a stream.
 const STREAM_READS: u32 = 3;
 /// How an object is being read.
 #[derive(Default)]
 pub(crate) struct Stream {
     /// Where the last read ended, in bytes.
     next: Cell<u64>,
-    /// Reads in a row that began where the one before ended.
+    /// Number of consecutive reads, each starting where the one before ended.
     run: Cell<u32>,
     /// Reads in flight.
     reading: Cell<u32>,
@@ -252,22 +252,22 @@ impl Stream {
         Reading(self)
     }
 
-    /// A read from `off` would begin where the last one ended.
+    /// Whether a read from `off` would begin where the last one ended.
     pub(crate) fn continues_at(&self, off: u64) -> bool {
         self.next.get() == off
     }
 
-    /// The object changes: its reads begin anew. True if they followed one another.
+    /// Resets the stream, because the object changes; true if there was one.
     pub(crate) fn interrupt(&self) -> bool {
         self.run.replace(0) >= STREAM_READS
     }
 
-    /// The reads follow one another.
+    /// Whether the last reads were sequential.
     pub(crate) fn is_stream(&self) -> bool {
         self.run.get() >= STREAM_READS
     }
 
-    /// One reader has one read in flight.
+    /// Whether only one read is in flight.
     pub(crate) fn is_alone(&self) -> bool {
         self.reading.get() == 1
     }

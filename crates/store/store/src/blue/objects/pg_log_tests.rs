@@ -1,4 +1,4 @@
-//! The log of a PG, which reaches the key-value store in runs, against what it would be one entry by one.
+//! Compares a PG's log, which reaches the key-value store in runs, with one stored entry by entry.
 
 use carmine_pgtypes::Transaction;
 use carmine_types::{Eversion, PgId, SpgId};
@@ -15,7 +15,7 @@ use crate::{Kv, MemKv};
 #[derive(Clone, Debug)]
 enum LogAct {
     Append(usize, u8),
-    /// All but so many entries are dropped, from the front or from the back.
+    /// All but this many entries are dropped, from the front or from the back.
     Trim(usize, u8),
     Rewind(usize, u8),
     Forget(usize),

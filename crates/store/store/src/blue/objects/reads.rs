@@ -1,4 +1,4 @@
-//! When a freed block may be reused: not while a read that may still need it is in flight.
+//! Delays the reuse of freed blocks while reads that may need them are in flight.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 /// Blocks that one transaction freed.
 pub(crate) type Freed = SmallVec<[u64; 2]>;
 
-/// The reads in flight, by the order in which they began, and the blocks that wait for them.
+/// The reads in flight, in order of their beginning, and the freed blocks that wait for them.
 #[derive(Default)]
 pub(crate) struct Reads {
     state: RefCell<InFlightReads>,
@@ -33,7 +33,7 @@ pub(crate) struct ReadGuard<F: Fn(Freed)> {
 }
 
 impl Reads {
-    /// Begins a read; `release` is given the blocks that may be reused when it ends.
+    /// Begins a read; when it ends, `release` gets the blocks that may be reused.
     pub(crate) fn begin<F: Fn(Freed)>(self: &Rc<Self>, release: F) -> ReadGuard<F> {
         let mut state = self.state.borrow_mut();
         let number = state.base + state.active.len() as u64;
@@ -41,7 +41,7 @@ impl Reads {
         ReadGuard { reads: Rc::clone(self), number, release }
     }
 
-    /// Takes freed blocks; gives them back at once if no read is in flight.
+    /// Parks freed blocks until the reads in flight have ended; returns them at once if there are none.
     pub(crate) fn park(&self, freed: Freed) -> Option<Freed> {
         let mut state = self.state.borrow_mut();
         if state.active.is_empty() {
@@ -52,7 +52,7 @@ impl Reads {
         None
     }
 
-    /// No read is in flight, and no block waits for one.
+    /// Whether no read is in flight and no block is parked.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state.borrow();
         state.active.is_empty() && state.parked.is_empty()

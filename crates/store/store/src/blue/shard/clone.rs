@@ -1,4 +1,4 @@
-//! Transactions that clone objects: what they need in memory. All others never come here.
+//! What transactions that clone objects need in memory. No others come here.
 
 use std::rc::Rc;
 
@@ -16,12 +16,12 @@ use crate::{BLOCK_BYTES, StoreError};
 /// All of a block map.
 const WHOLE: std::ops::Range<u64> = 0..u64::MAX;
 
-/// A step of these changes copies an object.
+/// Whether a step of these changes copies an object.
 pub(crate) fn has_clones(changes: &[ObjectChange]) -> bool {
     changes.iter().flat_map(|change| &change.steps).any(|step| step.source().is_some())
 }
 
-/// Which object, as it is before a transaction, each object has its content of, but for what the transaction writes.
+/// For each object that a transaction clones to: the object, as it is before the transaction, that its content comes from.
 #[derive(Default)]
 struct Origins<'a>(Vec<(&'a ObjectId, &'a ObjectId)>);
 
@@ -110,7 +110,7 @@ impl Blue {
         Ok(counted)
     }
 
-    /// An object that is in memory.
+    /// An object in memory; an error if it is not.
     fn in_memory(&self, oid: &ObjectId) -> Result<Rc<Onode>, StoreError> {
         let onode = self.cache.borrow().get(oid).map(Rc::clone);
         onode.ok_or_else(|| StoreError::NotPrepared(oid.clone()))

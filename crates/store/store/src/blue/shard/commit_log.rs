@@ -1,9 +1,9 @@
-//! [`CommitLog`]: what all shards share of the log, and the feeder behind it.
+//! [`CommitLog`]: what all shards share of the log, and the feeder of the key-value store.
 //!
-//! A shard writes its groups into its lane (queue.rs); that is what makes them durable. Some time later what they changed comes
-//! here (feeding.rs): a task of some shard takes what all shards have, and an alien thread makes one sorted batch of it and
-//! gives that to the key-value store, with each lane's position and without a sync. When the log is half full, the key-value store is told to write
-//! its tables out; then the lanes are trimmed up to the positions that were contained.
+//! A shard writes its groups into its lane (queue.rs), which makes them durable. Some time later their changes are queued here
+//! (feeding.rs): a task of some shard collects those of all shards, and an alien thread sorts them into one batch and commits
+//! that to the key-value store, with each lane's position and without a sync. When the log is half full, the key-value store has
+//! to write its tables out; then the lanes are trimmed up to the positions that it contains.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,16 +21,16 @@ use crate::blue::meta::{codec, keys};
 use crate::blue::shard::shared;
 use crate::kv::{KvBatch, KvError};
 
-/// Bytes of keys and values that one batch takes at most (one group more may overshoot).
+/// Most bytes of keys and values in one batch (the last group may overshoot).
 const BATCH_BYTES_MAX: usize = 8 << 20;
-/// Below this much room for the key-value store, writes are refused and only deleting and truncating goes on.
+/// Below this much free space for the key-value store, writes are refused, and only deletes and truncates are allowed.
 const KV_FREE_BYTES_MIN: u64 = 64 << 20;
 
 /// Changes of a lane that are durable in the log, on their way to the key-value store.
 pub(crate) struct FeedGroup {
     /// The shard that made them: the lane has the same number.
     pub(crate) shard: ShardId,
-    /// The last group that they are of.
+    /// The last group that they come from.
     pub(crate) seq: u64,
     pub(crate) batch: KvBatch,
 }
@@ -38,15 +38,15 @@ pub(crate) struct FeedGroup {
 /// The log's space, the feeder and its queue.
 pub(crate) struct CommitLog {
     index: MetaIndex,
-    /// The store's space, of which the index takes a part.
+    /// The store's space, part of which is counted for the index.
     blocks: Arc<Space>,
     log_id: u64,
     epoch: u64,
     space: LogSpace,
     queue: SegQueue<FeedGroup>,
-    /// A task of some shard is emptying the queue.
+    /// Set while a task of some shard empties the queue.
     busy: AtomicBool,
-    /// The key-value store is writing its tables out.
+    /// Set while the key-value store is writing its tables out.
     trimming: AtomicBool,
     /// By lane: the last group that the key-value store contains, durable or not.
     fed: Box<[AtomicU64]>,
@@ -56,13 +56,13 @@ pub(crate) struct CommitLog {
     /// CPU time of the alien threads that feed and trim.
     cpu_ns: AtomicU64,
     trims: AtomicU64,
-    /// The key-value store has little room left.
+    /// Set when the key-value store has little space left.
     low: AtomicBool,
-    /// A task is there that looks whether it has.
+    /// Set while a task is scheduled to check that.
     looking: AtomicBool,
-    /// The first failure. Groups in the queue after it must not get in either: they would leave a gap.
+    /// The first failure. Later groups in the queue must not be committed either, because that would leave a gap.
     failed: OnceLock<KvError>,
-    /// The first time that metadata could not be read.
+    /// The first metadata damage met.
     damage: OnceLock<StoreError>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct CommitStats {
     pub(crate) trims: u64,
 }
 
-/// How far each lane is contained.
+/// How far the key-value store contains each lane.
 type Positions = Vec<(ShardId, u64)>;
 
 impl CommitLog {
@@ -114,7 +114,7 @@ impl CommitLog {
         self.epoch
     }
 
-    /// The name of a group of this mount.
+    /// The id of a group of this mount.
     pub(crate) fn group_id(&self, lane: u16, seq: u64) -> GroupId {
         GroupId { log_id: self.log_id, epoch: self.epoch, lane, seq }
     }
@@ -129,12 +129,12 @@ impl CommitLog {
         }
     }
 
-    /// The key-value store has little room left: only what gives space back may be taken.
+    /// Whether the key-value store has little space left: only transactions that free space are then accepted.
     pub(crate) fn is_low(&self) -> bool {
         self.low.load(Ordering::Relaxed)
     }
 
-    /// Looks how much room the index takes, and has.
+    /// Measures how much space the index uses, and has left.
     pub(crate) async fn measure_room(&self, shard: &Shard) {
         let Room { used_bytes, free_bytes } = self.index.room(shard, self.blocks.reclaim_above_bytes()).await;
         self.blocks.set_metadata_bytes(used_bytes);
@@ -146,7 +146,7 @@ impl CommitLog {
         }
     }
 
-    /// Looks at that room in a moment: where nothing is committed nobody else does.
+    /// Schedules that measurement: without commits nothing else would trigger it.
     pub(crate) fn measure_room_soon(self: &Arc<Self>, shard: &Shard) {
         if self.looking.swap(true, Ordering::AcqRel) {
             return;
@@ -158,7 +158,7 @@ impl CommitLog {
         });
     }
 
-    /// Number of a commit of this epoch that is durable in the key-value store, as are all before it.
+    /// Number up to which this epoch's commits are durable in the key-value store.
     pub(crate) fn commits_durable(&self) -> u64 {
         self.index.durable_number()
     }
@@ -171,7 +171,7 @@ impl CommitLog {
         result
     }
 
-    /// Why the index takes nothing any more, if so.
+    /// Why the index accepts nothing any more, if so.
     pub(crate) fn failure(&self) -> Option<&KvError> {
         self.failed.get()
     }
@@ -181,10 +181,10 @@ impl CommitLog {
         self.damage.get()
     }
 
-    /// Remembers it if this is the first error of that kind.
+    /// Remembers the error if it is the first of that kind.
     pub(crate) fn note_damage(&self, error: &StoreError) {
         if error.is_metadata_damage() {
-            let _ = self.damage.set(error.clone()); // the first one is told of
+            let _ = self.damage.set(error.clone()); // only the first one is reported
         }
     }
 
@@ -195,7 +195,7 @@ impl CommitLog {
         }
     }
 
-    /// Changes that are too large for the log go straight into the index.
+    /// Commits changes that are too large for the log straight to the index.
     pub(crate) async fn commit_durably(&self, shard: &Shard, batch: KvBatch) -> Result<(), KvError> {
         if let Some(error) = self.failed.get() {
             return Err(error.clone());
@@ -206,7 +206,7 @@ impl CommitLog {
         result
     }
 
-    /// Applies what lanes have handed over, with their positions.
+    /// Commits the changes that lanes have handed over, with their positions.
     async fn commit(
         &self,
         shard: &Shard,
@@ -235,8 +235,8 @@ impl CommitLog {
         result
     }
 
-    /// Queues a group. [`shared::fed`] is called on its shard when the key-value store contains it or has failed; groups
-    /// of a shard come in order. The queue is as bounded as what shards hold back is.
+    /// Queues a group. [`shared::fed`] is called on its shard when the key-value store contains it or has failed; groups of a
+    /// shard must be in order. The queue is bounded by the limit on what shards hold.
     pub(crate) fn feed(self: &Arc<Self>, shard: &Shard, instance: usize, group: FeedGroup) {
         self.queue.push(group);
         if !self.busy.swap(true, Ordering::AcqRel) {
@@ -248,13 +248,13 @@ impl CommitLog {
         }
     }
 
-    /// Feeds until the queue is empty. Runs as one task at a time in the whole process.
+    /// Feeds until the queue is empty. Only one task of the process runs this at a time.
     async fn run(self: Arc<Self>, shard: &Shard, instance: usize) {
         loop {
             let groups = self.pop_batch();
             if groups.is_empty() {
                 self.busy.store(false, Ordering::Release);
-                // Whoever appended between the look and the store found `busy` set and went away.
+                // A shard that appended between the check and the store found `busy` set and left the group to us.
                 if self.queue.is_empty() || self.busy.swap(true, Ordering::AcqRel) {
                     return;
                 }
@@ -277,7 +277,7 @@ impl CommitLog {
         }
     }
 
-    /// Lets the key-value store write its tables out and the lanes forget what is in them, unless that is going on.
+    /// Makes the key-value store write its tables out, and then trims the lanes, unless that is under way.
     pub(crate) fn trim(self: &Arc<Self>, shard: &Shard, instance: usize) {
         if self.trimming.swap(true, Ordering::AcqRel) {
             return;
@@ -320,7 +320,7 @@ pub(crate) fn run_on(shard: &Shard, to: ShardId, f: impl FnOnce(&Shard) + Send +
     }
 }
 
-/// How far the groups bring each lane, and all batches in order.
+/// The new position of each lane after these groups, and all batches in order.
 fn split(groups: Vec<FeedGroup>) -> (Positions, Vec<KvBatch>) {
     let mut positions = Positions::new();
     let mut batches = Vec::new();

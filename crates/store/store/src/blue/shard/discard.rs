@@ -1,8 +1,8 @@
-//! Discards: the drive is told, in batches, which space is free.
+//! Discards freed space in batches.
 //!
-//! A block comes here when its freeing is durable, no read needs it any more and nothing writes to it. It stays taken until
-//! its discard is done, so a block that was allocated again is never discarded. Nothing depends on a discard: where the
-//! drive is slower than the store, and when space gets short, blocks go back without one.
+//! A block comes here when its freeing is durable, no read needs it any more and no write to it is in flight. It stays allocated
+//! until its discard is done, so a reallocated block is never discarded. Discards are optional: if the drive is slower than the
+//! store, or space gets short, blocks are freed without one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -21,37 +21,37 @@ use crate::blue::shard::Blue;
 const BATCH_PART: u64 = 1024;
 /// … and at most so many blocks: 16 MiB.
 const BATCH_BLOCKS_MAX: u64 = 4096;
-/// Freed blocks go back without a discard while this part of the space waits on a shard, …
+/// Blocks are freed without a discard while this part of the space waits on a shard, …
 const WAITING_PART: u64 = 64;
 /// … or so many blocks: 256 MiB.
 const WAITING_BLOCKS_MAX: u64 = 1 << 16;
-/// When less than this part of the space is free, nothing waits.
+/// When less than this part of the space is free, no block waits.
 const FREE_PART: u64 = 32;
-/// Time that less than a batch waits.
+/// How long an incomplete batch waits.
 const DELAY: Duration = Duration::from_millis(100);
 /// Discards in flight.
 const PARALLEL: usize = 8;
 
-/// A shard's freed blocks on their way to the drive.
+/// A shard's freed blocks that wait for their discard.
 pub(crate) struct Discards {
     state: RefCell<DiscardQueue>,
     batch_blocks: usize,
     waiting_blocks_max: usize,
     free_blocks_min: u64,
-    /// The drive takes none.
+    /// Set if the drive does not support discards.
     refused: Cell<bool>,
 }
 
 #[derive(Default)]
 struct DiscardQueue {
     waiting: VecDeque<u64>,
-    /// A task discards what waits.
+    /// Set while a task discards the waiting blocks.
     running: bool,
-    /// A task will begin to.
+    /// Set while a delayed task is scheduled.
     delayed: bool,
 }
 
-/// The next action, after freed blocks have come.
+/// The next action after freed blocks were added.
 enum Next {
     Nothing,
     Run,
@@ -70,12 +70,12 @@ impl Discards {
         }
     }
 
-    /// Space is not so short that nothing may wait.
+    /// Whether blocks may wait, which they may not when space is short.
     fn may_wait(&self, free_blocks: u64) -> bool {
         free_blocks >= self.free_blocks_min && !self.refused.get()
     }
 
-    /// Takes blocks in; gives back those that are not to wait.
+    /// Adds blocks; returns those that must not wait.
     fn add(&self, freed: Freed, free_blocks: u64) -> (Option<Freed>, Next) {
         let mut state = self.state.borrow_mut();
         if !self.may_wait(free_blocks) || state.waiting.len() >= self.waiting_blocks_max {
@@ -95,7 +95,7 @@ impl Discards {
         (None, next)
     }
 
-    /// The batch to discard now; `None`: nothing waits any more, and the task ends.
+    /// The batch to discard now; `None`: no block waits any more, and the task ends.
     fn next_batch(&self) -> Option<Vec<u64>> {
         let mut state = self.state.borrow_mut();
         let blocks = state.waiting.len().min(self.batch_blocks);
@@ -111,7 +111,7 @@ impl Discards {
 }
 
 impl Blue {
-    /// Lets blocks be taken again that nothing needs any more.
+    /// Frees blocks that nothing needs any more, after a discard if the store discards.
     pub(crate) fn discard_or_free(&self, freed: Freed) {
         let Some(discards) = &self.discards else { return self.free(freed) };
         if is_mutated("discard_reused") {
@@ -132,7 +132,7 @@ impl Blue {
         }
     }
 
-    /// Discards what waits, however little.
+    /// Starts discarding the waiting blocks, however few.
     fn start_discards(&self) {
         let Some(discards) = &self.discards else { return };
         let mut state = discards.state.borrow_mut();
@@ -182,7 +182,7 @@ impl Blue {
         }
     }
 
-    /// Blocks whose discard is done, or is not to be.
+    /// Frees blocks whose discard is done or skipped.
     fn free_all(&self, blocks: impl IntoIterator<Item = u64>) {
         if !is_mutated("discard_reused") {
             self.free(blocks);
@@ -198,7 +198,7 @@ impl Blue {
         }
     }
 
-    /// Gives back what waits to be discarded; false if nothing does.
+    /// Frees the waiting blocks without a discard; false if there are none.
     pub(crate) fn skip_discards(&self) -> bool {
         let Some(discards) = &self.discards else { return false };
         let waiting = std::mem::take(&mut discards.state.borrow_mut().waiting);
@@ -207,7 +207,7 @@ impl Blue {
         any
     }
 
-    /// Discards what waits, and waits for that.
+    /// Discards the waiting blocks and waits until that is done.
     pub(crate) async fn finish_discards(&self) {
         while self.discards.as_ref().is_some_and(|discards| !discards.is_idle()) {
             self.start_discards();
@@ -216,7 +216,7 @@ impl Blue {
     }
 }
 
-/// Neighbours together, in the order of the device.
+/// Runs of neighbouring blocks, in the order of the device.
 fn runs_of(mut blocks: Vec<u64>) -> Vec<Run> {
     blocks.sort_unstable();
     let mut runs: Vec<Run> = Vec::new();

@@ -1,5 +1,5 @@
-//! The way of changes that are durable in the log: deferred blocks are written to their places, the key-value store is fed with
-//! whole windows of changes (window.rs), and the objects may leave the cache.
+//! What happens to changes that are durable in the log: deferred blocks are written to their places, the key-value store is fed
+//! with whole windows of changes (window.rs), and then the objects may leave the cache.
 
 use std::time::Duration;
 
@@ -16,16 +16,15 @@ use crate::blue::shard::{Blue, is_nearly_full};
 use crate::kv::KvError;
 use crate::{BLOCK_BYTES, StoreError};
 
-/// Deferred blocks that are written at once, without waiting for more: what is written again within so much is never written
-/// to its place.
+/// Number of deferred blocks that triggers writing them to their places: blocks overwritten before that are never written there.
 const PLACE_BLOCKS: u64 = (1 << 20) / BLOCK_BYTES;
-/// Time without a durable group until less than that is written; and time after which a lane says what is durable.
+/// Time without a durable group after which fewer are written, and after which a lane records what is durable.
 const REST_DELAY: Duration = Duration::from_millis(20);
-/// Bytes that a shard holds at most of what the log or the key-value store lacks; then new transactions wait.
+/// Most bytes that a shard holds because the log or the key-value store lacks them; beyond that new transactions wait.
 const HELD_BYTES_MAX: usize = 32 << 20;
 /// Deferred writes in flight.
 const PARALLEL: usize = 64;
-/// Keys that are encoded at once, about; then others get their turn.
+/// Keys encoded at once, about; then other tasks run.
 const ENCODE_KEYS: usize = 128;
 
 /// The part of a window that is kept until the key-value store contains it.
@@ -33,17 +32,17 @@ pub(crate) struct Handed {
     number: u64,
     /// Its last group.
     seq: u64,
-    /// The first transaction behind it.
+    /// The first transaction after it.
     end: u64,
     bytes: usize,
-    /// The objects cannot be loaded from there yet, so they stay in the cache, …
+    /// Its objects cannot be loaded from the key-value store yet, so they stay in the cache, …
     objects: Vec<Pin>,
-    /// … and listings need to know of them.
+    /// … and listings need to know which exist.
     existence: Vec<Box<[u8]>>,
 }
 
 impl Blue {
-    /// Groups up to `seq` are durable: what is to follow follows now if it is much or ends a window, or in a moment.
+    /// Groups up to `seq` are durable: feeds them at once if they are many or end a window, else after a delay.
     pub(crate) fn feed_later(&self, seq: u64) {
         let mut queue = self.queue.borrow_mut();
         let base = queue.base;
@@ -62,11 +61,11 @@ impl Blue {
         }
     }
 
-    /// Looks after the lane until no group has become durable for a moment; `seq` is the last one that has.
+    /// Watches the lane until no group has become durable for a while, and then feeds; `seq` is the last durable one.
     async fn wait_for_rest(&self, mut seq: u64) {
         loop {
             self.shard.sleep(REST_DELAY).await;
-            // The unmount has seen to everything, and a later life may use the lane.
+            // The unmount has done everything, and the next mount may use the lane.
             if self.closed.get() {
                 return;
             }
@@ -79,10 +78,10 @@ impl Blue {
                 self.mark_soon();
             }
             self.witness().await;
-            // The next commit may be far away.
+            // The next commit may be far off.
             self.shared.log().measure_room_soon(&self.shard);
             if last == seq {
-                // What was removed gives back its space only when the key-value store knows it.
+                // Space of removed keys is freed only when the key-value store has the removals.
                 if is_nearly_full(self.shared.statfs()) {
                     return self.feed_now();
                 }
@@ -91,7 +90,7 @@ impl Blue {
         }
     }
 
-    /// Lets the key-value store have all that was submitted so far, as soon as it is durable.
+    /// Feeds the key-value store with everything submitted so far, as soon as it is durable.
     pub(crate) fn feed_now(&self) {
         self.queue.borrow_mut().close_window();
         self.start_feeding();
@@ -120,7 +119,7 @@ impl Blue {
                 (std::mem::take(&mut queue.unplaced), queue.durable_seq)
             };
             let idle = deferred.is_empty();
-            // A replay skips changes that the key-value store contains, so all their data has to be in place before.
+            // A replay skips changes that the key-value store contains, so their data must be in place first.
             if self.write_deferred(deferred).await.is_err() || self.has_failed() {
                 return;
             }
@@ -157,7 +156,7 @@ impl Blue {
         }
     }
 
-    /// Writes blocks that only the log has to their places, and makes that durable. A failure stops the store.
+    /// Writes deferred blocks to their places, and makes that durable. A failure stops the store.
     async fn write_deferred(&self, deferred: Vec<Deferred>) -> Result<(), StoreError> {
         if deferred.is_empty() {
             return Ok(());
@@ -207,7 +206,7 @@ impl Blue {
         Ok(())
     }
 
-    /// Only the log has these blocks for now.
+    /// Notes deferred blocks, which only the log has for now.
     pub(crate) fn note_deferred(&self, deferred: Deferred) {
         if deferred.writes.is_empty() {
             return;
@@ -221,7 +220,7 @@ impl Blue {
         queue.unplaced.push(deferred);
     }
 
-    /// Keeps those of the freed blocks back that are still to be written.
+    /// Holds freed blocks back that are still to be written to their places; returns the others.
     pub(crate) fn hold_deferred(&self, mut freed: Freed) -> Freed {
         let mut queue = self.queue.borrow_mut();
         if !queue.deferred.is_empty() {
@@ -236,7 +235,7 @@ impl Blue {
         freed
     }
 
-    /// The key-value store contains the groups up to `seq`.
+    /// Notes that the key-value store contains the groups up to `seq`, or has failed.
     pub(crate) fn fed(&self, seq: u64, result: &Result<(), KvError>) {
         if let Err(error) = result {
             return self.fail(StoreError::Kv(error.clone()));
@@ -259,7 +258,7 @@ impl Blue {
         self.progress.notify_all();
     }
 
-    /// The groups up to `seq` are durable in the key-value store: the log need not keep them.
+    /// Trims the groups up to `seq`, which are durable in the key-value store, from the log.
     pub(crate) fn trimmed(&self, seq: u64, result: &Result<(), KvError>) {
         match result {
             Ok(()) => self.queue.borrow_mut().lane.trim(seq, self.shared.log().space()),
@@ -287,12 +286,12 @@ impl Blue {
         self.wait_until(|queue| queue.fed >= until).await
     }
 
-    /// Not too much is held back.
+    /// Whether what the shard holds is within the limit.
     pub(crate) fn has_room(&self) -> bool {
         self.queue.borrow().held_bytes <= HELD_BYTES_MAX
     }
 
-    /// Waits while too much is held back.
+    /// Waits while the shard holds too much.
     pub(crate) async fn wait_for_room(&self) -> Result<(), StoreError> {
         if self.has_room() {
             return Ok(());
@@ -303,7 +302,7 @@ impl Blue {
     }
 }
 
-/// The key-value store has what a window changed: the objects need not keep it.
+/// Drops a window's omap changes from its objects, since the key-value store has them.
 pub(crate) fn settle_omaps(objects: &[Pin], window: u64) {
     for object in objects {
         object.state.borrow_mut().omap.drop_indexed(window);

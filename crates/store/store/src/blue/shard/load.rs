@@ -1,4 +1,4 @@
-//! Loading onodes and block maps into the cache, and what a transaction needs before it can be applied.
+//! Loads onodes and block maps into the cache, and what a transaction needs before it can be applied.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ pub(crate) struct Prepared {
     pub(crate) pins: SmallVec<[PreparedPin; 2]>,
 }
 
-/// "This object is being loaded": ends, and tells who waits, when dropped.
+/// Marks an object as being loaded; wakes the waiters when dropped.
 struct Claim<'a> {
     store: &'a Blue,
     oid: &'a ObjectId,
@@ -52,7 +52,7 @@ impl Blue {
                 self.count(|stats| stats.cache_hits += 1);
                 Ok(Pin::new(&onode))
             }
-            // On the heap, since the future of each operation that hits is as large as all that it might have to wait for.
+            // Boxed, so that the futures of operations that hit the cache stay small.
             None => Box::pin(self.load_missed(oid, range)).await,
         }
     }
@@ -133,7 +133,7 @@ impl Blue {
 
     /// See [`crate::Store::is_prepared`].
     pub(crate) fn is_prepared(&self, changes: &[ObjectChange]) -> bool {
-        // The copy is to have what is held of its source for as long as it is prepared itself.
+        // A clone needs its source prepared for as long as it is prepared itself.
         if has_clones(changes) {
             return false;
         }
@@ -154,7 +154,7 @@ impl Blue {
         Ok(())
     }
 
-    /// Reads a block that is going to be overwritten in part, unless its content is at hand.
+    /// Reads a block that is going to be overwritten in part, unless its content is in memory.
     async fn load_edge(&self, onode: &Rc<Onode>, index: u64) -> Result<(), StoreError> {
         let entry = {
             let state = onode.state.borrow();

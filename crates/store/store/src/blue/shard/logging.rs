@@ -1,4 +1,4 @@
-//! The writer of a shard's lane: one group at a time, of all transactions that are there.
+//! The writer of a shard's lane: one group at a time, with all waiting transactions.
 
 use std::rc::Rc;
 
@@ -14,16 +14,16 @@ use crate::{BLOCK_BYTES, StoreError};
 
 /// Bytes of the largest group: the largest buffer of the arena.
 const GROUP_BYTES_MAX: usize = 1 << 20;
-/// Time between two looks for a free segment.
+/// Time between two checks for a free segment.
 const ROOM_POLL: std::time::Duration = std::time::Duration::from_millis(1);
 
 /// The next action of the task that writes the log.
 enum NextWrite {
     /// Nothing.
     Rest,
-    /// Write so many transactions, encoded in the group but for its header, which is of so many bytes.
+    /// Write this group, which is encoded except for its header: its transactions, and bytes.
     Write { group: carmine_reactor::Buf, txns: u64, bytes: usize },
-    /// Commit one that fits into no group.
+    /// Commit a transaction that fits into no group.
     Around(u64),
 }
 
@@ -34,12 +34,12 @@ impl Blue {
         (segment as usize).min(GROUP_BYTES_MAX)
     }
 
-    /// Sees to it that what was enqueued gets into the log.
+    /// Starts the task that writes the queued transactions to the log, if it is not running.
     pub(crate) fn start_logging(&self) {
         if std::mem::replace(&mut self.queue.borrow_mut().logging, true) {
             return;
         }
-        // The task runs after those that are ready now: what they submit is in the first group too.
+        // The task runs after those that are ready now, so the first group has their transactions, too.
         let Some(store) = self.rc() else { return };
         self.shard.spawn(SchedulingGroup::Client, "blue-log", async move {
             store.run_log().await;
@@ -67,7 +67,7 @@ impl Blue {
         }
     }
 
-    /// Encodes what waits for a group, as far as it fits into one.
+    /// Encodes waiting transactions into a group, as many as fit.
     fn next_step(&self) -> NextWrite {
         let queue = self.queue.borrow();
         let end = queue.windows.end_of(queue.grouped).min(queue.next());
@@ -102,19 +102,19 @@ impl Blue {
         NextWrite::Write { group, txns: txns as u64, bytes }
     }
 
-    /// Lets the lane say what is durable by now, when no group will come to say it; so a group that is damaged later is not
-    /// taken for one that never got there.
+    /// Makes the lane record what is durable when no group follows that would; so a group damaged later is not mistaken for one
+    /// that was never written.
     pub(crate) fn mark_soon(&self) {
         self.queue.borrow_mut().mark_wanted = true;
         self.start_logging();
     }
 
-    /// The state that is known to be durable now.
+    /// What is known to be durable now.
     fn known(&self, queue: &Queue) -> Known {
         Known { durable: queue.durable_seq, commits: self.shared.log().commits_durable() }
     }
 
-    /// Writes the mark that is wanted, if it has news. The next group takes its place.
+    /// Writes the wanted mark, if it has news. The next group overwrites it.
     async fn mark(&self) -> bool {
         let log = self.shared.log();
         let (known, place) = {
@@ -125,7 +125,7 @@ impl Blue {
             }
             (known, queue.lane.next_place(1, log.space()))
         };
-        // Without room there are groups to come.
+        // If there is no place, groups are about to follow.
         let Some((seq, block)) = place else { return false };
         let mut mark = self.shard.buf(BLOCK_BYTES as usize);
         mark.fill(0);
@@ -140,8 +140,8 @@ impl Blue {
         true
     }
 
-    /// Says how far the lane is durable, if that has news, in a place that has nothing else of the lane: a mount that finds less
-    /// knows then what is lost, however much of the lane's end that is. It needs no flush: those of the groups cover it.
+    /// Records how far the lane is durable, if that has changed, in a block away from the lane's groups: so a mount detects any
+    /// loss at the lane's end. It needs no flush of its own: those of the groups cover it.
     pub(crate) async fn witness(&self) {
         let log = self.shared.log();
         let lane = self.shard.id().0;
@@ -187,7 +187,7 @@ impl Blue {
         self.note_logged(seq, durable);
     }
 
-    /// A group is in the log, in the device's cache at least.
+    /// Notes that a group is in the log, at least in the device's cache.
     fn note_logged(&self, seq: u64, durable: bool) {
         probes::log_ended(seq);
         let mut queue = self.queue.borrow_mut();
@@ -205,7 +205,7 @@ impl Blue {
         StoreError::io(format!("{what} the log on {}", self.shared.log_path().display()), error)
     }
 
-    /// The place of the next group; waits while the log is full. `None` if the store has stopped.
+    /// Allocates the place of the next group; waits while the log is full. `None` if the store has stopped.
     async fn wait_for_place(&self, blocks: u64) -> Option<(u64, u64)> {
         loop {
             let log = self.shared.log();
@@ -219,7 +219,7 @@ impl Blue {
             if self.has_failed() {
                 return None;
             }
-            // Any shard may hold the segments. Each feeds what it has, and this makes it durable.
+            // Any shard may hold the segments: all of them feed what they have, and then it is made durable.
             self.count(|stats| stats.log_waits += 1);
             shared::feed_everywhere(&self.shard, self.shared.instance());
             log.trim(&self.shard, self.shared.instance());
@@ -227,7 +227,7 @@ impl Blue {
         }
     }
 
-    /// Commits a transaction that is too large for the log straight to the key-value store, behind all before it.
+    /// Commits a transaction that is too large for the log straight to the key-value store, after all earlier ones.
     async fn commit_around(&self, number: u64) -> Result<(), StoreError> {
         self.feed_now();
         self.wait_until(|queue| queue.fed >= number).await?;
@@ -241,7 +241,7 @@ impl Blue {
         let Changes { batch, objects, existence, bytes } = changes;
         let log = std::sync::Arc::clone(self.shared.log());
         log.commit_durably(&self.shard, batch).await?;
-        // Nothing else looks while such transactions come one after another.
+        // Nothing else measures the space while such transactions follow one another.
         log.measure_room(&self.shard).await;
         self.count(|stats| stats.around_log += 1);
         let record = {
@@ -257,7 +257,7 @@ impl Blue {
         };
         if let Some(mut record) = record {
             self.free_when_unread(std::mem::take(&mut record.freed));
-            let _ = record.reply.send(Ok(())); // the caller may not be interested
+            let _ = record.reply.send(Ok(())); // the caller may have dropped its `Commit`
         }
         self.settle_existence(existence);
         settle_omaps(&objects, window);
@@ -267,7 +267,7 @@ impl Blue {
     }
 }
 
-/// Puts the oldest transactions that are in no group into this one. True if it is to be written through.
+/// Puts the oldest ungrouped transactions into this group. True if the group should be written through.
 fn enter_group(queue: &mut Queue, seq: u64, txns: u64, blocks: u64) -> bool {
     let mut group = InFlight { seq, txns, logged: false, outstanding: 0, flush: 0 };
     let (first, mut most, mut has_data) = (queue.grouped, 0, false);

@@ -40,7 +40,7 @@ use window::Windows;
 /// Bytes of zeros at hand for holes.
 const ZEROS_BYTES: usize = 64 << 10;
 
-/// With less than this part of the space free it is looked for when it is asked for.
+/// Below this part of free space, statfs also triggers a measurement of the metadata.
 const LOOK_BELOW_PART: u64 = 4;
 
 fn is_nearly_full(space: StatFs) -> bool {
@@ -51,9 +51,9 @@ fn is_nearly_full(space: StatFs) -> bool {
 pub(crate) struct Blue {
     shard: Shard,
     shared: Arc<BlueShared>,
-    /// Where the data lies, …
+    /// The device with the data, …
     file: Device,
-    /// … and the log, if not there too.
+    /// … and the one with the log, if separate.
     log_file: Option<Device>,
     me: Weak<Blue>,
     cache: RefCell<Cache>,
@@ -64,14 +64,14 @@ pub(crate) struct Blue {
     lease: RefCell<Lease>,
     /// Transactions that are not durable yet.
     queue: RefCell<Queue>,
-    /// Told whenever transactions become durable or fail.
+    /// Notified whenever transactions become durable or fail.
     progress: Notify,
     reads: Rc<Reads>,
-    /// Freed blocks that are to be discarded; `None`: they may be taken again at once.
+    /// Freed blocks to discard; `None`: blocks are freed at once.
     discards: Option<Discards>,
-    /// Objects (by the naming part of their keys) created or removed by transactions that the key-value store lacks.
+    /// Objects, by the naming part of their keys, that were created or removed by transactions that the key-value store lacks.
     existence: RefCell<BTreeMap<Box<[u8]>, Existence>>,
-    /// How far each PG's log is trimmed, as far as this shard knows.
+    /// The log tails of PGs, as far as this shard knows them.
     trimmed: RefCell<Trimmed>,
     /// Set once; nothing is acknowledged any more.
     failed: RefCell<Option<StoreError>>,
@@ -84,7 +84,7 @@ pub(crate) struct Blue {
 #[derive(Clone, Copy)]
 struct Existence {
     exists: bool,
-    /// Transactions that changed it.
+    /// Number of transactions that changed it.
     transactions: u32,
 }
 
@@ -135,7 +135,7 @@ impl Blue {
         Ok(store)
     }
 
-    /// How reads and writes go to the device with the data.
+    /// How reads and writes reach the device with the data.
     pub(crate) fn io_path(&self) -> IoPath {
         self.file.io_path()
     }
@@ -150,7 +150,7 @@ impl Blue {
         self.me.upgrade()
     }
 
-    /// Why nothing more is taken, if so.
+    /// Why new transactions are refused, if so.
     pub(crate) fn refusal(&self) -> Option<StoreError> {
         if self.closed.get() {
             return Some(StoreError::failed("it was unmounted"));
@@ -158,9 +158,9 @@ impl Blue {
         self.failed.borrow().clone()
     }
 
-    /// Begins a read of the device: blocks that are freed from now on stay until it ends.
+    /// Begins a read of the device: blocks freed from now on are not reused until it ends.
     fn begin_read(&self) -> ReadGuard<impl Fn(Freed) + use<>> {
-        // Whoever reads holds the store.
+        // The reader holds the store.
         let me = Weak::clone(&self.me);
         self.reads.begin(move |freed| {
             if let Some(store) = me.upgrade() {
@@ -184,7 +184,7 @@ impl Blue {
 
     pub(crate) fn statfs(&self) -> StatFs {
         let space = self.shared.statfs();
-        // Room comes back without a commit, too.
+        // Space may be freed without a commit, too.
         if is_nearly_full(space) {
             self.shared.log().measure_room_soon(&self.shard);
         }
@@ -222,8 +222,8 @@ impl Blue {
         self.shared.index().cpu(&self.shard).await
     }
 
-    /// Waits until everything submitted so far is durable in the key-value store, and the log says so; then refuses more. The last
-    /// shard also writes down what is taken, unless a block is held back for a read that goes on.
+    /// Waits until everything submitted so far is durable in the key-value store, and the log says so; then refuses more. The
+    /// last shard also writes the checkpoint of used blocks, unless a read still holds a block back.
     pub(crate) async fn umount(&self) -> Result<(), StoreError> {
         let was_closed = self.closed.replace(true);
         let result = self.settle().await;

@@ -1,4 +1,4 @@
-//! Reading omaps: the index, and over it what was changed and is not there yet.
+//! Reads omaps: the index, overlaid with changes that it lacks.
 
 use std::collections::BTreeMap;
 
@@ -50,9 +50,9 @@ impl Blue {
         let skip = 1 + object.key.len();
         let mut pages = GrowingPages::default();
         loop {
-            // One more than wanted tells whether there are more.
+            // One more than wanted shows whether there are more.
             let pairs_max = pages.next((range.entries_max - page.entries.len()).saturating_add(1));
-            // Looked at before the scan: what gets into the index meanwhile may be seen twice, never not at all.
+            // Read before the scan: changes fed to the index meanwhile may be seen twice, but are never missed.
             let part = object.state.borrow().omap.part(&start, &range.prefix, pairs_max);
             let scan = match part.first_visible(&start) {
                 Some(first) => Scan { pairs_max, ..Scan::new((keys::omap(&object.key, first), end.clone())) },
@@ -60,7 +60,7 @@ impl Blue {
             };
             let found = self.shared.index().scan(&self.shard, scan).await?;
             let last = found.pairs.last().filter(|_| found.is_full).and_then(|(key, _)| key.get(skip..));
-            // Keys behind the first end of the two are for the next turn.
+            // Keys after the nearer end of the two are left for the next iteration.
             let last =
                 last.map(<[u8]>::to_vec).into_iter().chain(part.last.as_deref().map(<[u8]>::to_vec)).min();
             for (key, value) in merge(&found, part, skip, last.as_deref())? {
@@ -84,7 +84,7 @@ impl Blue {
         keys.into_iter().zip(values).map(decode).collect()
     }
 
-    /// An object that has an omap; held so that it stays cached.
+    /// An object that has an omap, pinned so that it stays cached.
     async fn load_omap(&self, oid: &ObjectId) -> Result<Option<Pin>, StoreError> {
         let pin = self.load(oid, &(0..0)).await?;
         let is_long = pin.state.borrow().omap.is_long();
@@ -99,7 +99,7 @@ impl Blue {
     }
 }
 
-/// The keys up to `last` (inclusive) and their values: what the index has, changed as the part of the overlay says.
+/// The keys up to `last` (inclusive) and their values: those of the index, overridden by the overlay.
 fn merge(
     found: &Page,
     part: OverlayPart,

@@ -47,8 +47,8 @@ impl Blue {
             start = start.max(keys::onode(&keys::oid_bytes(from)));
         }
         let mut out = Vec::new();
-        // Uncommitted changes are looked at before the scan: an object that becomes durable during it may be seen
-        // twice, but is never missed.
+        // Uncommitted changes are read before the scan: an object fed to the index meanwhile may be seen twice, but is never
+        // missed.
         let mut pages = GrowingPages::default();
         while out.len() < max && start < end {
             let pairs_max = pages.next(max - out.len());
@@ -57,7 +57,7 @@ impl Blue {
             let page = self.shared.index().scan(&self.shard, scan).await?;
             let is_full = page.is_full;
             let found: Vec<Vec<u8>> = page.pairs.into_iter().map(|(key, _)| key).collect();
-            // Keys after the last one of a page that was cut are for the next turn.
+            // Keys after the last one of a full page are left for the next iteration.
             let scanned_to = found.last().filter(|_| is_full);
             let overlaid_to = overlay.last().filter(|_| overlay.len() == pairs_max).map(|(key, _)| key);
             let bound = scanned_to.into_iter().chain(overlaid_to).min().cloned();
@@ -77,7 +77,7 @@ impl Blue {
         Ok(out)
     }
 
-    /// Uncommitted comings and goings in a range of onode keys, in order, up to so many.
+    /// Uncommitted creations and removals in a range of onode keys, in order, at most `keys_max`.
     fn overlay(&self, start: &[u8], end: &[u8], keys_max: usize) -> Vec<(Vec<u8>, bool)> {
         let existence = self.existence.borrow();
         if existence.is_empty() {
@@ -94,7 +94,7 @@ impl Blue {
     }
 }
 
-/// The keys found, with those that the overlay adds and without those that it removes, up to `bound` (inclusive).
+/// The keys found, plus those that the overlay adds, less those that it removes, up to `bound` (inclusive).
 fn merge(mut found: Vec<Vec<u8>>, overlay: Vec<(Vec<u8>, bool)>, bound: Option<&[u8]>) -> Vec<Vec<u8>> {
     let is_within = |key: &[u8]| bound.is_none_or(|bound| key <= bound);
     found.retain(|key| is_within(key));
@@ -112,7 +112,7 @@ fn merge(mut found: Vec<Vec<u8>>, overlay: Vec<(Vec<u8>, bool)>, bound: Option<&
     keys.into_iter().collect()
 }
 
-/// All PGs of which anything is known.
+/// All PGs that have an info or a log.
 async fn fetch_pgs(index: &MetaIndex, shard: &Shard) -> Result<Vec<SpgId>, StoreError> {
     let mut pgs = Vec::new();
     let each = async |key: &[u8], _: &[u8]| {
@@ -120,7 +120,7 @@ async fn fetch_pgs(index: &MetaIndex, shard: &Shard) -> Result<Vec<SpgId>, Store
         Ok::<_, StoreError>(())
     };
     index.scan_all(shard, keys::kind_range(keys::PG_INFO), each).await?;
-    // A PG may have a log and no info. One step a PG: behind each found entry the next PG's log begins.
+    // A PG may have a log and no info. One step per PG: skip from each found entry to the next PG's log.
     let mut scan = Scan { pairs_max: 1, keys_only: true, ..Scan::new(keys::kind_range(keys::PREFIX_PG_LOG)) };
     loop {
         let page = index.scan(shard, scan.clone()).await?;
@@ -144,7 +144,7 @@ async fn fetch_pg(index: &MetaIndex, shard: &Shard, pg: SpgId) -> Result<Option<
     let is_known = info.is_some() || tail.is_some();
     let tail = tail.unwrap_or(Eversion::ZERO);
     let each = async |key: &[u8], value: &[u8]| {
-        // The first run may begin with entries that are trimmed.
+        // The first run may begin with trimmed entries.
         log.extend(codec::decode_log(key, value)?.into_iter().filter(|entry| entry.version > tail));
         Ok::<_, StoreError>(())
     };

@@ -1,4 +1,4 @@
-//! Transactions on their way to durability: data and log in flight together, one flush, in the order of submission.
+//! Makes transactions durable, in the order of submission: data and log in flight together, then one flush.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -22,16 +22,16 @@ use crate::blue::shard::window::Windows;
 use crate::kv::KvBatch;
 use crate::{BLOCK_BYTES, StoreError};
 
-/// Gathered pieces of one write at most (the kernel takes 1024).
+/// Most gathered pieces of one write (the kernel allows 1024).
 const PIECES_MAX: usize = 256;
 
-/// Writes of data that come at once and are written through, each durable by itself, where that pays: on a crowded CPU, because the
-/// kernel gives the flush of a file to a worker, whose turn has to come, and for long writes, because of which a flush would wait.
-/// Of more than these, one flush behind them costs less.
+/// Most concurrent data writes that are written through, each durable by itself. That pays on a crowded CPU, where a file's flush
+/// has to wait for a kernel worker, and for long writes, which would delay a flush. With more writes, one flush after them costs
+/// less.
 const THROUGH_MAX: usize = 4;
-/// Long writes have so many bytes together.
+/// From this many bytes on, writes count as long.
 const LONG_BYTES: u64 = 1 << 20;
-/// Data that does not wait for its group of the log any longer.
+/// From this much on, data does not wait for its group of the log any longer.
 const WAITING_BYTES: u64 = 256 << 10;
 
 /// One write of the device.
@@ -46,7 +46,7 @@ pub(crate) struct DeviceWrite {
 pub(crate) struct DeviceWrites(pub(crate) SmallVec<[DeviceWrite; 1]>);
 
 impl DeviceWrite {
-    /// The next blocks on the device may be written with these.
+    /// Whether the given blocks follow on the device, and may be part of the same write.
     fn is_followed_by(&self, block: u64, blocks: u64, pieces: usize) -> bool {
         self.block + self.blocks == block
             && self.blocks + blocks <= IO_BLOCKS_MAX
@@ -59,7 +59,7 @@ impl DeviceWrites {
     pub(crate) fn push(&mut self, block: u64, data: Bytes) {
         let blocks = data.len() as u64 / BLOCK_BYTES;
         if block == 0 {
-            return; // the label; see `Allocated::take_run`
+            return; // block 0 is the label; see `Allocated::take_run`
         }
         match self.0.last_mut() {
             Some(last) if last.is_followed_by(block, blocks, 1) => {
@@ -70,7 +70,7 @@ impl DeviceWrites {
         }
     }
 
-    /// Takes the only write of another transaction over if it goes behind the only one here.
+    /// Appends the only write of another transaction to the only one here, if it follows on the device; false if not.
     fn absorb(&mut self, next: &mut DeviceWrites) -> bool {
         let ([last], [more]) = (self.0.as_mut_slice(), next.0.as_mut_slice()) else { return false };
         if !last.is_followed_by(more.block, more.blocks, more.data.len()) {
@@ -82,7 +82,7 @@ impl DeviceWrites {
         true
     }
 
-    /// Writes of several transactions, which write no block twice, as few as possible.
+    /// Joins the writes of several transactions, which write no block twice, into as few as possible.
     pub(crate) fn joined(mut writes: Vec<DeviceWrite>) -> DeviceWrites {
         writes.sort_unstable_by_key(|write| write.block);
         let mut all = DeviceWrites::default();
@@ -109,14 +109,14 @@ impl DeviceWrites {
 /// Blocks that a transaction wrote of one object.
 pub(crate) type Written = SmallVec<[(Rc<Onode>, SmallVec<[u64; 2]>); 1]>;
 
-/// Data that goes to its place beside the log: of one transaction, or of several that are neighbours on the device.
+/// Data written to its place, not into the log: of one transaction, or of several that are neighbours on the device.
 pub(crate) struct DataWrites {
     writes: DeviceWrites,
     /// The transactions, by number, with the blocks of each.
     txns: SmallVec<[(u64, Written); 1]>,
 }
 
-/// Blocks whose content goes into the log now, and to its place when the log has it.
+/// Deferred blocks: their content goes into the log first, and to its place when that is durable.
 #[derive(Default)]
 pub(crate) struct Deferred {
     pub(crate) writes: DeviceWrites,
@@ -124,7 +124,7 @@ pub(crate) struct Deferred {
 }
 
 impl Deferred {
-    /// Bytes in memory until they are in their places.
+    /// Bytes held in memory until the blocks are in their places.
     pub(crate) fn held_bytes(&self) -> usize {
         (self.writes.blocks() * BLOCK_BYTES) as usize
     }
@@ -134,32 +134,32 @@ impl Deferred {
 pub(crate) struct Record {
     /// The transaction, encoded, for the log.
     pub(crate) encoded: Bytes,
-    /// Blocks that it writes beside the log, with their checksums.
+    /// Blocks that it writes outside the log, with their checksums.
     pub(crate) writes: SmallVec<[(u64, u32); 1]>,
     pub(crate) deferred: Deferred,
-    /// Blocks that nothing points to once it is durable.
+    /// Blocks that are free once it is durable.
     pub(crate) freed: Freed,
-    /// Blocks of the log that it was counted for.
+    /// Blocks of the log reserved for it.
     pub(crate) log_blocks: u64,
-    /// It fits into no group.
+    /// Set if it fits into no group and goes around the log.
     pub(crate) around: bool,
     pub(crate) reply: oneshot::Sender<Result<(), StoreError>>,
     pub(crate) progress: Progress,
 }
 
-/// How far a transaction is.
+/// How far a transaction has come.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Progress {
-    /// Its data is on the device (in its cache), or it has none.
+    /// Whether its data is on the device (in its cache), or it has none.
     pub(crate) written: bool,
     /// The flush that makes its data durable.
     pub(crate) flush: u64,
-    /// The group that it is in.
+    /// The group that has it.
     pub(crate) group: Option<u64>,
 }
 
 impl Record {
-    /// Bytes that it takes in the log, at most.
+    /// Most bytes that it needs in the log.
     pub(crate) fn log_bytes(&self) -> usize {
         let image_blocks = self.deferred.writes.blocks() as usize;
         txn_bytes(self.encoded.len(), self.writes.len(), image_blocks, self.freed.len())
@@ -171,14 +171,14 @@ impl Record {
     }
 }
 
-/// A group that is in the log, or on its way there, and not durable.
+/// A group that is written or being written to the log, and not durable.
 pub(crate) struct InFlight {
     pub(crate) seq: u64,
-    /// Transactions in it.
+    /// Number of its transactions.
     pub(crate) txns: u64,
-    /// The log has it (in the device's cache).
+    /// Whether it is in the log (in the device's cache).
     pub(crate) logged: bool,
-    /// Transactions of it whose data is not on the device.
+    /// Number of its transactions whose data is not on the device.
     pub(crate) outstanding: u64,
     /// The flush that makes it durable.
     pub(crate) flush: u64,
@@ -190,59 +190,59 @@ impl InFlight {
     }
 }
 
-/// The transactions of a shard, oldest first: what only the key-value store lacks of them; in the log; and not yet there.
+/// A shard's transactions, oldest first: those that only the key-value store lacks; those in the log; and those not yet there.
 #[derive(Default)]
 pub(crate) struct Queue {
-    /// Not durable.
+    /// Transactions that are not durable.
     pub(crate) records: VecDeque<Record>,
     /// Number of the first of them.
     pub(crate) base: u64,
     /// Number of the first that is in no group.
     pub(crate) grouped: u64,
-    /// Data that nobody has begun to write: it is written together with a group of the log, or when it is much.
+    /// Data not being written yet: it is written together with a group of the log, or when there is enough of it.
     data: Vec<DataWrites>,
     waiting_blocks: u64,
-    /// Writes of data in flight that are left to a flush.
+    /// Number of data writes in flight that need a flush.
     plain_writes: usize,
     pub(crate) groups: VecDeque<InFlight>,
     pub(crate) lane: Lane,
     /// Number of the last group that is durable.
     pub(crate) durable_seq: u64,
-    /// A task is there that writes groups.
+    /// Set while a task writes groups.
     pub(crate) logging: bool,
-    /// Nothing was on its way to the device when the last transaction came.
+    /// Whether nothing was in flight when the last transaction arrived.
     was_idle: bool,
-    /// The state that the lane's log records as durable.
+    /// What the lane's log records as durable.
     pub(crate) told: Known,
-    /// The same of the lane's witness.
+    /// What the lane's witness records as durable.
     pub(crate) witnessed: Known,
-    /// A mark is to be written if more is durable than that.
+    /// Whether a mark should be written if more is durable than that.
     pub(crate) mark_wanted: bool,
-    /// Number of the last flush that was begun, …
+    /// Number of the last flush begun, …
     pub(crate) flush_begun: u64,
-    /// … and that is complete.
+    /// … and of the last one completed.
     pub(crate) flush_done: u64,
-    /// A task is there that will begin a flush, or has begun one.
+    /// Set while a flush is scheduled or running.
     flushing: bool,
-    /// Data was written that no flush covers which was begun.
+    /// Whether data was written that no flush begun so far covers.
     pub(crate) unflushed_data: bool,
-    /// Changes that the feeder was not given.
+    /// Changes not handed to the feeder yet.
     pub(crate) windows: Windows,
-    /// Those that it was given.
+    /// Windows handed to the feeder.
     pub(crate) handed: VecDeque<Handed>,
     /// Number of the first transaction that the key-value store lacks.
     pub(crate) fed: u64,
-    /// Blocks that only the log has, of durable groups, …
+    /// Deferred blocks of durable groups that are not in their places, …
     pub(crate) unplaced: Vec<Deferred>,
     /// … and their number.
     pub(crate) unplaced_blocks: u64,
-    /// A task is there that writes those to their places and hands windows to the feeder.
+    /// Set while a task writes those to their places and hands windows to the feeder.
     pub(crate) feeding: bool,
-    /// A task is there that will look whether the lane rests.
+    /// Set while a task waits for the lane to become idle.
     pub(crate) rest_waits: bool,
-    /// Bytes of all that the log or the key-value store lacks.
+    /// Bytes held because the log or the key-value store lacks them.
     pub(crate) held_bytes: usize,
-    /// Blocks that the log has, but not their place; `true` if nothing points to them any more.
+    /// Blocks that are in the log and not in their places; `true` if they have been freed since.
     pub(crate) deferred: HashMap<u64, bool, FixedState>,
 }
 
@@ -256,23 +256,23 @@ impl Queue {
         self.records.len() as u64
     }
 
-    /// Nothing is on its way to the device.
+    /// Whether nothing is in flight to the device.
     fn is_idle(&self) -> bool {
         self.records.is_empty() && !self.flushing && !self.logging
     }
 
-    /// Transactions come one after another: nothing is in flight now, and nothing was when the last one came.
+    /// Whether transactions arrive one at a time: nothing is in flight now, and nothing was when the last one arrived.
     pub(crate) fn is_alone(&self) -> bool {
         self.was_idle && self.is_idle()
     }
 
-    /// Ends the open window of changes with the last transaction.
+    /// Closes the open window of changes after the last transaction.
     pub(crate) fn close_window(&mut self) {
         let group = self.records.is_empty().then_some(self.durable_seq);
         self.windows.close(self.next(), group);
     }
 
-    /// A transaction that is applied enters the open window.
+    /// Adds an applied transaction to the open window.
     pub(crate) fn enter_window(
         &mut self,
         changes: (KvBatch, usize),
@@ -300,7 +300,7 @@ impl Queue {
         self.groups.get_mut(index as usize)
     }
 
-    /// Takes the oldest group if it is durable.
+    /// Removes and returns the oldest group if it is durable.
     fn pop_durable(&mut self) -> Option<InFlight> {
         let flush_done = self.flush_done;
         self.groups.pop_front_if(|group| {
@@ -308,14 +308,14 @@ impl Queue {
         })
     }
 
-    /// A flush would make something durable, and none is about to begin.
+    /// Whether a flush would make something durable and none is scheduled.
     fn wants_flush(&self) -> bool {
-        // Not only the last of them: data of an earlier group may have come later.
+        // Check all of them: data of an earlier group may have been written later.
         let mut written = self.groups.iter().take_while(|group| group.is_written());
         !self.flushing && written.any(|group| group.flush > self.flush_begun)
     }
 
-    /// Has data written; true if that is much by now.
+    /// Queues data to be written; true if there is enough to start.
     fn add_data(&mut self, number: u64, mut writes: DeviceWrites, written: Written) -> bool {
         self.waiting_blocks += writes.blocks();
         if let Some(last) = self.data.last_mut()
@@ -328,18 +328,18 @@ impl Queue {
         self.waiting_blocks * BLOCK_BYTES >= WAITING_BYTES
     }
 
-    /// Takes out all data that waits, and whether it is few enough to be written through.
+    /// Removes all waiting data; also returns whether it is little enough to be written through.
     fn take_data(&mut self, is_crowded: bool) -> (Vec<DataWrites>, bool) {
         let (data, blocks) = (std::mem::take(&mut self.data), std::mem::take(&mut self.waiting_blocks));
         let writes: usize = data.iter().map(|data| data.writes.0.len()).sum();
         let pays = is_crowded || blocks * BLOCK_BYTES >= LONG_BYTES;
-        // A write that is alone is one operation in place of two.
+        // A single write is then one operation instead of two.
         let is_alone =
             self.was_idle && matches!(data.as_slice(), [one] if one.txns.len() == 1 && writes == 1);
         (data, is_alone || pays && writes <= THROUGH_MAX)
     }
 
-    /// A group with transactions up to here is to be written through: all data before it is.
+    /// Whether a group should be written through: it should if all data before it is.
     pub(crate) fn is_written_through(&self, group: &InFlight, has_data: bool) -> bool {
         let is_alone = self.groups.is_empty() && group.txns == 1 && self.was_idle;
         self.plain_writes == 0 && group.flush <= self.flush_begun && (is_alone || has_data)
@@ -355,7 +355,7 @@ impl Queue {
 }
 
 impl Blue {
-    /// Queues a transaction that is applied, and starts its writes.
+    /// Queues an applied transaction, and starts its writes.
     pub(crate) fn enqueue(&self, mut record: Record, writes: DeviceWrites, written: Written) {
         if is_mutated("reuse_early") {
             let freed = record.freed.clone();
@@ -376,7 +376,7 @@ impl Blue {
         }
     }
 
-    /// Begins to write all data that waits. The device gets it in the same turn as the group of the log that is written now, and
+    /// Starts writing all waiting data. It reaches the device in the same turn as the group of the log that is written now, and
     /// so with one doorbell.
     pub(crate) fn begin_data(&self) {
         let (data, few) = {
@@ -410,7 +410,7 @@ impl Blue {
         self.data_done(txns.iter().map(|(number, _)| *number), result, durable);
     }
 
-    /// A write is to be durable when it is done; counts it as a flush then. `pays`: that costs less than a flush behind it.
+    /// Whether a write should be written through, which then counts as a flush. `pays`: that costs less than a flush after it.
     pub(crate) fn write_durably(&self, pays: bool) -> bool {
         let durable = match self.shared.flush_mode() {
             FlushMode::Flush => pays,
@@ -421,7 +421,7 @@ impl Blue {
         durable
     }
 
-    /// The flush that a write which is done now needs; 0: none.
+    /// The number of the flush that a write completed now needs; 0: none.
     pub(crate) fn flush_for(&self, queue: &Queue, durable: bool) -> u64 {
         let none = durable || self.shared.flush_mode() == FlushMode::None;
         if none { 0 } else { queue.flush_begun + 1 }
@@ -460,7 +460,7 @@ impl Blue {
                         group.flush = group.flush.max(flush);
                     }
                 }
-                // It may be one that waits for its data to get around the log.
+                // It may be a transaction that goes around the log and waits for its data.
                 None => self.progress.notify_all(),
             }
         }
@@ -468,7 +468,7 @@ impl Blue {
         self.pump();
     }
 
-    /// Answers for what is durable, and begins a flush if one is wanted and none is running.
+    /// Acknowledges durable transactions, and begins a flush if one is wanted and none is running.
     pub(crate) fn pump(&self) {
         loop {
             let group = self.queue.borrow_mut().pop_durable();
@@ -505,7 +505,7 @@ impl Blue {
         }
     }
 
-    /// Makes the log durable, and the data beside it if any was written; a failure stops the store.
+    /// Makes the log durable, and the data device, too, if data was written; a failure stops the store.
     async fn flush_data_and_log(&self, data: bool) -> Result<(), StoreError> {
         let Some(log) = &self.log_file else { return self.flush_device().await };
         let flush_log = async {
@@ -534,7 +534,7 @@ impl Blue {
         })
     }
 
-    /// A group is durable: its transactions are answered for, and wait for the feeder.
+    /// Handles a durable group: its transactions are acknowledged, and wait for the feeder.
     fn durable(&self, group: &InFlight) {
         {
             let queue = self.queue.borrow();
@@ -560,10 +560,10 @@ impl Blue {
         self.progress.notify_all();
     }
 
-    /// Gives blocks back that nothing durable points to, when no read needs them any more and nothing writes to them.
+    /// Frees blocks that nothing durable refers to, once no read needs them and no write to them is in flight.
     pub(crate) fn free_when_unread(&self, freed: Freed) {
         if is_mutated("reuse_early") {
-            return; // they were given back when they were freed
+            return; // they are handled where they were held back
         }
         let freed = self.hold_deferred(freed);
         if let Some(freed) = self.reads.park(freed) {
@@ -571,8 +571,8 @@ impl Blue {
         }
     }
 
-    /// Stops the store: what is not durable now never will be acknowledged, and nothing new is taken. The failed
-    /// write or flush is not tried again: the kernel may have dropped the data and would call the next one a success.
+    /// Stops the store: transactions not durable now will never be acknowledged, and new ones are refused. The failed write or
+    /// flush is not retried: the kernel may have dropped the data and would report success the next time.
     pub(crate) fn fail(&self, error: StoreError) {
         if self.failed.borrow().is_none() {
             tracing::error!(%error, shard = %self.shard.id(), "the store stops: restart the OSD when the cause is repaired");
@@ -587,7 +587,7 @@ impl Blue {
         self.progress.notify_all();
     }
 
-    /// The store has stopped.
+    /// Whether the store has stopped.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.borrow().is_some()
     }
@@ -598,7 +598,7 @@ impl Blue {
         self.wait_until(|queue| queue.base >= until).await
     }
 
-    /// Waits until something is so, or the store has stopped.
+    /// Waits until `is_so` holds, or the store has stopped.
     pub(crate) async fn wait_until(&self, is_so: impl Fn(&Queue) -> bool) -> Result<(), StoreError> {
         loop {
             if let Some(error) = self.failed.borrow().clone() {

@@ -1,4 +1,4 @@
-//! Reading objects: every block is checked against its checksum before anyone sees it.
+//! Reads objects: every block is checked against its checksum before it is returned.
 
 use std::ops::Range;
 
@@ -15,23 +15,23 @@ use crate::blue::shard::{Blue, ZEROS_BYTES};
 use crate::extents::written_runs;
 use crate::{BLOCK_BYTES, Commit, StoreError};
 
-/// Device reads of one object read that are in flight together.
+/// Device reads in flight for one read of an object.
 const PARALLEL: usize = 64;
 
 /// Where a run of an object's blocks is.
 pub(crate) enum Source {
     /// Nowhere: zeros.
     Hole { blocks: u64 },
-    /// In memory, since its write is in flight: one block, and its checksum.
+    /// In memory, because its write is in flight: one block, and its checksum.
     Memory(Bytes, u32),
-    /// In no copy; the `index`th block of the object.
+    /// Lost in all copies: the `index`th block of the object.
     Lost { index: u64, crc: u32 },
     /// On the device.
     Device { index: u64, block: u64, crcs: SmallVec<[u32; 1]> },
 }
 
 impl Source {
-    /// The checksum of what it gives behind something with this one.
+    /// Extends the checksum `before` by this run.
     fn crc(&self, before: u32) -> u32 {
         match self {
             Source::Memory(_, crc) | Source::Lost { crc, .. } => crc32c::combine_block(before, *crc),
@@ -41,7 +41,7 @@ impl Source {
     }
 }
 
-/// The object's version, and where its block at `off` is, if that is whole, on the device and nowhere else.
+/// The object's version, and the entry of its block at `off`, if the block is whole, and only on the device.
 fn plain_block(onode: &Onode, off: u64) -> Option<(u64, Entry)> {
     let state = onode.state.borrow();
     let entry = state.entry(off / BLOCK_BYTES)?;
@@ -76,7 +76,7 @@ impl Blue {
                 return Ok(Payload::new());
             }
             drop(state);
-            // Size and map may change while the blocks are read: the answer is what they say now.
+            // Size and map may change while the blocks are read: the answer is the present state.
             (self.sources(&pin, &(off / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES))), end)
         };
         self.read_ahead(&pin, end.div_ceil(BLOCK_BYTES));
@@ -116,7 +116,7 @@ impl Blue {
         Ok(blocks.filter(|block| state.is_part(*block)).map(|block| block * BLOCK_BYTES).collect())
     }
 
-    /// See [`crate::Store::read_block`]. A short [`read`](Blue::read) of what nearly every random read is.
+    /// See [`crate::Store::read_block`]. A shorter [`read`](Blue::read) for the most common random read.
     pub(crate) async fn read_plain_block(
         &self,
         oid: &ObjectId,
@@ -128,7 +128,7 @@ impl Blue {
         }
         let onode = self.cached(oid, &(off..off + len))?;
         let (index, (user_version, entry)) = (off / BLOCK_BYTES, plain_block(&onode, off)?);
-        // A block of a sequential read may be in memory already, or on its way.
+        // A block of a sequential read may be in memory already, or being read ahead.
         if self.data_cache.is_some() || onode.stream.continues_at(off) {
             return None;
         }
@@ -147,14 +147,14 @@ impl Blue {
         }))
     }
 
-    /// Reads the runs, several at a time, and strings them together. The checksum of all of it is known from those of its blocks.
+    /// Reads the runs, several at a time, and concatenates them. The checksum of the whole is computed from those of its blocks.
     pub(crate) async fn gather(&self, onode: &Onode, sources: Vec<Source>) -> Result<Payload, StoreError> {
         let mut out = Payload::new();
         let crc = sources.iter().fold(crc32c::SEED, |before, source| source.crc(before));
         let mut sources = sources.into_iter();
         match (sources.next(), sources.len()) {
             (None, _) => {}
-            // The usual case needs no joining.
+            // The usual case: nothing to join.
             (Some(one), 0) => self.push_source(onode, one, &mut out).await?,
             (Some(first), _) => {
                 Box::pin(self.gather_many(onode, std::iter::once(first).chain(sources), &mut out)).await?;
@@ -193,7 +193,7 @@ impl Blue {
             Source::Device { index, block, crcs } => {
                 let oid = &onode.oid;
                 match self.read_blocks(oid, index, block, &crcs).await {
-                    // Which of them is it?
+                    // Find the block that cannot be read.
                     Err(StoreError::Io { .. }) => {
                         for (n, crc) in (0u64..).zip(&crcs) {
                             let read = Box::pin(self.read_block(oid, index + n, block + n, *crc));
@@ -241,14 +241,14 @@ impl Blue {
         })
     }
 
-    /// The error for a block that no copy could give when this one was made.
+    /// The error for a block that was lost in all copies when this one was made.
     pub(crate) fn lost_error(&self, oid: &ObjectId, index: u64, crc: u32) -> StoreError {
         self.count(|stats| stats.unreadable_blocks += 1);
         StoreError::Lost { oid: oid.clone(), offset: index * BLOCK_BYTES, expected: crc }
     }
 
-    /// Reads consecutive blocks of the device, which hold the object's blocks from `index` on, and checks each against
-    /// its checksum. The caller has begun a read ([`Blue::begin_read`]) when it looked the blocks up.
+    /// Reads consecutive blocks of the device, which hold the object's blocks from `index` on, and checks each against its
+    /// checksum. The caller must have begun a read ([`Blue::begin_read`]) when it looked the blocks up.
     pub(crate) async fn read_blocks(
         &self,
         oid: &ObjectId,
@@ -280,7 +280,7 @@ impl Blue {
         {
             let found = crc32c::raw(crc32c::SEED, content);
             if found != *expected {
-                // Then it may be a block whose write failed: nothing is wrong with a drive that holds what was there before.
+                // Then it may be a block whose write failed: that it has the old content is no fault of the drive.
                 if let Some(stopped) = self.failed.borrow().clone() {
                     return Err(stopped);
                 }
@@ -300,8 +300,8 @@ impl Blue {
         Ok(buf.freeze())
     }
 
-    /// Keeps what was read, as far as the object still has it. The read began when the object had it, so that a block
-    /// that was freed since is not in use for anything else yet.
+    /// Caches blocks that were read, if the object still has them. The read began when the object had them, so a block freed
+    /// since is not reused yet.
     fn cache_blocks(&self, onode: &Onode, index: u64, block: u64, data: &[u8]) {
         let Some(cache) = &self.data_cache else { return };
         let (state, mut cache) = (onode.state.borrow(), cache.borrow_mut());
@@ -312,14 +312,14 @@ impl Blue {
         }
     }
 
-    /// A block was freed.
+    /// Drops a freed block from the cache.
     pub(crate) fn forget_content(&self, block: u64) {
         if let Some(cache) = &self.data_cache {
             cache.borrow_mut().forget(block);
         }
     }
 
-    /// A block's content, if it is in memory though its write is done.
+    /// A block's content, if it is cached or was read ahead.
     fn at_hand(&self, onode: &Onode, index: u64, entry: Entry) -> Option<Bytes> {
         if let Some(bytes) = self.readahead.get(onode, index, entry) {
             self.count(|stats| stats.readahead_hits += 1);
@@ -330,7 +330,7 @@ impl Blue {
         Some(bytes)
     }
 
-    /// Where blocks `range` of the object are; neighbours on the device are one run.
+    /// The sources of blocks `range` of the object; neighbours on the device are one run.
     pub(crate) fn sources(&self, onode: &Onode, range: &Range<u64>) -> Vec<Source> {
         let state = onode.state.borrow();
         let mut out: Vec<Source> = Vec::new();
@@ -368,11 +368,11 @@ impl Blue {
     }
 }
 
-// A damaged block gets its content back from another copy.
+// Restores a damaged block from another copy.
 
 impl Blue {
-    /// See [`crate::Store::heal`]. The block map's checksum decides whether the content is the right one, so no version is
-    /// compared: a block of another version that has the same bytes is as good. `txn` is an empty one of the object's PG.
+    /// See [`crate::Store::heal`]. The block map's checksum decides whether the content is right, so versions are not compared:
+    /// the same bytes from another version are as good. `txn` is an empty one of the object's PG.
     pub(crate) async fn heal(
         &self,
         mut txn: Transaction,
@@ -382,7 +382,7 @@ impl Blue {
     ) -> Result<Commit, StoreError> {
         let index = off / BLOCK_BYTES;
         let at = index * BLOCK_BYTES;
-        // Nothing suspends between the look at the block map and the submission: a write in between would be lost.
+        // No suspension between reading the block map and the submission: a write in between would be lost.
         self.wait_for_room().await?;
         let pin = PreparedPin::new(self.load(oid, &(at..at + BLOCK_BYTES)).await?);
         let (entry, size, at_hand) = {
@@ -394,10 +394,10 @@ impl Blue {
             return Err(self.lost_error(oid, index, 0));
         }
         if entry.is_hole() || at_hand {
-            // It was written meanwhile, perhaps by another who healed it.
+            // It was overwritten meanwhile, or healed by another task.
             return Ok(Commit::ready(Ok(())));
         }
-        // Behind the end of the object a block is zeros.
+        // After the end of the object the rest of a block is zeros.
         let mut whole = self.shard.buf(BLOCK_BYTES as usize);
         whole.fill(0);
         let given = content.iter().flat_map(|bytes| bytes.iter().copied());
@@ -412,7 +412,7 @@ impl Blue {
             let device_offset = entry.block() * BLOCK_BYTES;
             return Err(StoreError::Corrupt { oid, offset, device_offset, expected, found });
         }
-        // The write of a part of the block (at the end of the object) finds the rest here.
+        // The write of a part of the block (at the end of the object) needs the rest here.
         let len = (size.saturating_sub(at)).min(BLOCK_BYTES) as usize;
         let data = Payload::from(whole.slice(..len));
         pin.state.borrow_mut().recent.insert(entry.block(), Recent { data: whole, writing: false });

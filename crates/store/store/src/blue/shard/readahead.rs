@@ -1,6 +1,6 @@
-//! Readahead: an object that one reader reads from front to back is read ahead of him, into a window of its own.
+//! Readahead: an object that one reader reads sequentially is read ahead, into a window of its own.
 //!
-//! A reader with many requests in flight needs no help, and is not helped: it would cost him the time of another look.
+//! A reader with many requests in flight needs no readahead and gets none, because the extra lookups would slow it down.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,17 +19,17 @@ use crate::blue::objects::onode::Onode;
 use crate::blue::shard::Blue;
 use crate::{BLOCK_BYTES, StoreError};
 
-/// Windows that a shard keeps; a new one takes the place of the one used longest ago.
+/// Windows of a shard; a new one replaces the one used longest ago.
 const WINDOWS: NonZeroUsize = NonZeroUsize::new(16).unwrap();
 
-/// Blocks of an object that were read ahead, and are given out once.
+/// Blocks of an object that were read ahead; each is returned once.
 #[derive(Default)]
 struct Window {
-    /// The object's block that `blocks` begins with.
+    /// The object's block at which `blocks` begins.
     first: u64,
-    /// Each with the entry of the block map that it was read by.
+    /// Each with the entry of the block map by which it was read.
     blocks: VecDeque<(Entry, Bytes)>,
-    /// Blocks that are being read, behind those.
+    /// Blocks that are being read, after those.
     arriving: Option<(Range<u64>, Rc<Notify>)>,
 }
 
@@ -38,7 +38,7 @@ impl Window {
         self.first + self.blocks.len() as u64
     }
 
-    /// Drops what lies before `index`: the reader is past it.
+    /// Drops blocks before `index`, which the reader has passed.
     fn advance(&mut self, index: u64) {
         let passed = index.saturating_sub(self.first).min(self.blocks.len() as u64);
         self.blocks.drain(..passed as usize);
@@ -54,12 +54,12 @@ impl Window {
 /// The windows of a shard.
 pub(crate) struct Readahead {
     windows: RefCell<LruCache<ObjectId, Window, FixedState>>,
-    /// Blocks of a window; 0: nothing is read ahead.
+    /// Blocks of a window; 0: no readahead.
     window_blocks: u64,
 }
 
 impl Readahead {
-    /// With windows of so many bytes.
+    /// A readahead with windows of this many bytes.
     pub(crate) fn new(window_bytes: u64) -> Readahead {
         let windows = RefCell::new(LruCache::with_hasher(WINDOWS, FixedState::default()));
         Readahead { windows, window_blocks: window_bytes / BLOCK_BYTES }
@@ -73,22 +73,22 @@ impl Readahead {
         self.windows.borrow_mut().get(&onode.oid)?.get(index, entry)
     }
 
-    /// The object changes: a block that is freed may soon hold something else.
+    /// Drops the window of an object that changes: a freed block may soon hold something else.
     pub(crate) fn forget(&self, onode: &Onode) {
         if onode.stream.interrupt() {
             self.windows.borrow_mut().pop(&onode.oid);
         }
     }
 
-    /// The notification of the range that is being read ahead, if that overlaps `blocks`.
+    /// The notification of the range being read ahead, if it overlaps `blocks`.
     fn arriving(&self, onode: &Onode, blocks: &Range<u64>) -> Option<Rc<Notify>> {
         let mut windows = self.windows.borrow_mut();
         let (range, notify) = windows.get(&onode.oid)?.arriving.as_ref()?;
         (range.start < blocks.end && blocks.start < range.end).then(|| Rc::clone(notify))
     }
 
-    /// The reader is at `index` of an object with `end` blocks: what to read next, if it is time to. Half a window at a
-    /// time, so that one half is used while the other comes.
+    /// What to read next when the reader is at `index` of an object with `end` blocks, if it is time to. Half a window at a time,
+    /// so that one half is used while the other is read.
     fn plan(&self, onode: &Onode, index: u64, end: u64) -> Option<(Range<u64>, Rc<Notify>)> {
         let mut windows = self.windows.borrow_mut();
         let window = windows.get_or_insert_mut(onode.oid.clone(), Window::default);
@@ -107,7 +107,7 @@ impl Readahead {
         Some((range, notify))
     }
 
-    /// Blocks `range` came, or nothing of them; tells who waits.
+    /// Stores the blocks of `range` (none if the read failed) and wakes the waiters.
     fn store_arrived(&self, oid: &ObjectId, range: &Range<u64>, blocks: Vec<(Entry, Bytes)>) {
         let mut windows = self.windows.borrow_mut();
         let Some(window) = windows.peek_mut(oid) else { return };
@@ -121,7 +121,7 @@ impl Readahead {
 }
 
 impl Blue {
-    /// Waits for those of the object's blocks that are being read ahead.
+    /// Waits for blocks of the object that are being read ahead.
     pub(crate) async fn wait_for_readahead(&self, onode: &Onode, blocks: &Range<u64>) {
         while onode.stream.is_stream()
             && let Some(notify) = self.readahead.arriving(onode, blocks)
@@ -130,7 +130,7 @@ impl Blue {
         }
     }
 
-    /// Begins to read ahead of a reader who is at block `index`, if he reads a stream and is alone.
+    /// Begins to read ahead of a reader at block `index`, if it reads sequentially and is alone.
     pub(crate) fn read_ahead(&self, onode: &Rc<Onode>, index: u64) {
         if self.readahead.window_blocks == 0 || !onode.stream.is_stream() || !onode.stream.is_alone() {
             return;
@@ -140,21 +140,21 @@ impl Blue {
         let Some((range, notify)) = self.readahead.plan(onode, index, end) else { return };
         let onode = Rc::clone(onode);
         self.shard.spawn(SchedulingGroup::Client, "blue-readahead", async move {
-            // An error is the reader's, when he comes there.
+            // The reader will meet the error itself when it gets there.
             let blocks = store.fetch_ahead(&onode, &range).await.unwrap_or_default();
             store.readahead.store_arrived(&onode.oid, &range, blocks);
             notify.notify_all();
         });
     }
 
-    /// The object's blocks `range`, each with its entry; none if one of them changed meanwhile.
+    /// Reads the object's blocks `range`, each with its entry; `None` if one of them changed meanwhile.
     async fn fetch_ahead(
         &self,
         onode: &Rc<Onode>,
         range: &Range<u64>,
     ) -> Result<Vec<(Entry, Bytes)>, StoreError> {
         let pin = self.load(&onode.oid, &(range.start * BLOCK_BYTES..range.end * BLOCK_BYTES)).await?;
-        // Until this is dropped, no block that is freed now is used for anything else.
+        // Until this is dropped, blocks freed meanwhile are not reused.
         let _reading = self.begin_read();
         let (entries, sources) = (entries(&pin, range), self.sources(&pin, range));
         let data = self.gather(&pin, sources).await?;

@@ -22,21 +22,22 @@ carmine_types::defaults! {
     /// Settings of a mounted store.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct MountOptions {
-        /// Budget of each shard's onode cache, in bytes. An onode of a 4 MiB object with all of its map takes about 13 KiB.
+        /// Budget of each shard's onode cache, in bytes. An onode of a 4 MiB object with its whole map has about 13 KiB.
         pub cache_bytes_per_shard: usize = 256 << 20,
         /// Budget of each shard's cache of data, in bytes; 0: none, as in BlueStore on fast drives, where a read of the
         /// device costs little and hits would hide what the device does.
         pub data_cache_bytes_per_shard: usize,
-        /// How much of an object is read ahead of one who reads it from front to back, in bytes; 0: nothing.
+        /// How far ahead of a sequential reader an object is read, in bytes; 0: no readahead.
         pub readahead_bytes: u64 = READAHEAD_BYTES,
-        /// A transaction with less data than this goes into the log first, and to its place later, and so do those with just as
-        /// much that come one after another; 0: none does. `None`: as suits the device.
+        /// The data of a transaction with fewer bytes than this goes into the log first and to its place later (deferred write);
+        /// exactly as many are deferred if transactions arrive one at a time. 0: no deferred writes. `None`: chosen for the
+        /// device.
         pub prefer_deferred_bytes: Option<u64>,
         /// How writes become durable. `None`: flushed, which is right for every device.
         pub flush: Option<FlushMode>,
-        /// Freed space is discarded before it is used again.
+        /// Whether freed space is discarded before it is reused.
         pub discard: bool,
-        /// A log that lacks groups which were durable is replayed up to there, and what is lost is only told of.
+        /// Whether a log that lacks durable groups is replayed as far as it goes, and the loss only reported.
         pub accepts_loss: bool,
     }
 }
@@ -44,7 +45,7 @@ carmine_types::defaults! {
 /// A mounted store: its device, its key-value store, its space and its log.
 pub struct BlueShared {
     place: Place,
-    /// Of the log, if it has a device of its own.
+    /// The log's device, if it is separate.
     wal: Option<Place>,
     label: Label,
     options: MountOptions,
@@ -56,22 +57,22 @@ pub struct BlueShared {
     users: Users,
 }
 
-/// How often shards have opened the store, and how often one has let go of it cleanly.
+/// How many shards have opened the store, and how many have closed it cleanly.
 #[derive(Default)]
 struct Users(AtomicU64);
 
 impl Users {
-    /// Nobody may open the store any more: what is taken is written down.
+    /// The store may no longer be opened: its checkpoint has been written.
     const GONE: u64 = u64::MAX;
     const OPENED: u64 = 1 << 32;
 
-    /// A shard opens the store. False: it is unmounted.
+    /// Counts a shard that opens the store; false if it is unmounted.
     fn enter(&self) -> bool {
         let next = |count: u64| (count != Users::GONE).then(|| count + Users::OPENED);
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).is_ok()
     }
 
-    /// A shard has let go of it. True: it was the last of `shards`, and from now on nobody can open it.
+    /// Counts a shard that closed it; true if it was the last of `shards`, and from now on the store cannot be opened.
     fn leave(&self, shards: u16) -> bool {
         let is_last = |count: u64| {
             let (opened, left) = (count / Users::OPENED, count % Users::OPENED + 1);
@@ -82,12 +83,12 @@ impl Users {
     }
 }
 
-/// Mounts of this process so far. (An address would not do: a message about a store that is gone may come when the next one
-/// lies in its place.)
+/// Number of mounts of this process so far. (Addresses would not do: a message about an old store may arrive when the next one
+/// has the same address.)
 static MOUNTS: AtomicUsize = AtomicUsize::new(0);
 
 impl BlueShared {
-    /// A store whose log was replayed, in this epoch of the log. `places`: of the data, and of the log if it has its own.
+    /// A store after the replay of its log, in this epoch of the log. `places`: of the data, and of the log if it is separate.
     pub(crate) fn new(
         (place, wal): (Place, Option<Place>),
         label: Label,
@@ -126,12 +127,12 @@ impl BlueShared {
         &self.place.path
     }
 
-    /// The block file or device, and the part of it that is the store's.
+    /// The block file or device, and the store's part of it.
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }
 
-    /// The device of the log's own, if it has one.
+    /// The separate log device, if there is one.
     #[must_use]
     pub fn wal(&self) -> Option<&Place> {
         self.wal.as_ref()
@@ -142,12 +143,12 @@ impl BlueShared {
         self.wal.as_ref().map_or(self.path(), |place| &place.path)
     }
 
-    /// Where the metadata is.
+    /// The index with the metadata.
     pub(crate) fn index(&self) -> &MetaIndex {
         &self.index
     }
 
-    /// Space of the whole store. There is none left when metadata has no room.
+    /// Space of the whole store. None is free when the metadata has no room.
     #[must_use]
     pub fn statfs(&self) -> StatFs {
         let space = self.space.statfs();
@@ -166,7 +167,7 @@ impl BlueShared {
         self.options.flush.unwrap_or(FlushMode::Flush)
     }
 
-    /// Transactions with less data than this go into the log first.
+    /// Transactions with less data than this are deferred.
     #[must_use]
     pub fn prefer_deferred_bytes(&self) -> u64 {
         self.options.prefer_deferred_bytes.unwrap_or(BLOCK_BYTES)
@@ -198,17 +199,18 @@ impl BlueShared {
         &self.log
     }
 
-    /// Writes are refused, since metadata could not be written any more.
+    /// Whether writes are refused because the metadata has too little space.
     pub(crate) fn is_kv_low(&self) -> bool {
         self.log.is_low()
     }
 
-    /// A shard begins to use the store. False: it is unmounted.
+    /// Counts a shard that begins to use the store; false if it is unmounted.
     pub(crate) fn enter(&self) -> bool {
         self.users.enter()
     }
 
-    /// A shard has let go of the store, and all that it submitted is in the key-value store. The last one writes down what is taken.
+    /// Counts a shard that has closed the store, after all that it submitted is in the key-value store. The last one writes the
+    /// checkpoint.
     pub(crate) async fn leave(&self, shard: &Shard) {
         if !self.users.leave(shard.shards()) {
             return;
@@ -219,15 +221,15 @@ impl BlueShared {
         }
     }
 
-    /// Tells the mounted stores of a process apart.
+    /// A number that identifies a mounted store in its process.
     pub(crate) fn instance(&self) -> usize {
         self.instance
     }
 }
 
-// The stores of a shard, so that a message from another shard finds the one it is for.
+// The stores of a shard, by which messages from other shards find theirs.
 
-/// Hangs on the shard (`Shard::local`).
+/// Kept in the shard's locals (`Shard::local`).
 #[derive(Default)]
 pub(crate) struct Stores {
     open: RefCell<Vec<(usize, Weak<Blue>)>>,
@@ -265,7 +267,7 @@ impl Stores {
     }
 }
 
-/// Lets all shards feed the key-value store with what they have.
+/// Makes all shards feed the key-value store with what they have.
 pub(crate) fn feed_everywhere(shard: &Shard, instance: usize) {
     for to in (0..shard.shards()).map(ShardId) {
         run_on(shard, to, move |shard| {
@@ -290,7 +292,7 @@ pub(crate) fn trimmed(shard: &Shard, instance: usize, seq: u64, result: &Result<
     }
 }
 
-/// Waits until the key-value store contains all that this shard has submitted, and what that freed is discarded.
+/// Waits until the key-value store contains all that this shard has submitted, and freed blocks are discarded.
 pub(crate) async fn feed_all(shard: &Shard, instance: usize) -> Result<(), StoreError> {
     let store = stores(shard).get(instance);
     match store {

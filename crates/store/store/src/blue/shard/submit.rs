@@ -1,4 +1,4 @@
-//! Submitting a transaction: first everything that could refuse it, then the cached state, the metadata, the writes.
+//! Submits a transaction: first all checks that could refuse it, then the cached state, the metadata, the writes.
 
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ use crate::{BLOCK_BYTES, Commit, StoreError};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// A transaction that takes more than this part of the largest group is not deferred.
+/// A transaction larger than this part of the largest group is not deferred.
 const DEFERRED_PART: usize = 2;
 
 pub(crate) type TouchedList = SmallVec<[Touched; 1]>;
@@ -30,27 +30,27 @@ pub(crate) type TouchedList = SmallVec<[Touched; 1]>;
 /// The result of [`Blue::admit`].
 struct Admitted {
     touched: TouchedList,
-    /// The place in `touched` of each change's object.
+    /// The index in `touched` of each change's object.
     places: SmallVec<[usize; 1]>,
     sources: Sources,
     runs: Runs,
     /// See [`Blue::deferred_below`].
     deferred_below: u64,
-    /// Bytes that it takes in the log, at most.
+    /// Most bytes that it needs in the log.
     log_bytes: usize,
 }
 
 /// The objects and blocks that a transaction's changes touch, in total.
 pub(crate) struct Counted {
-    /// The place of each change's object among all that are touched.
+    /// The index of each change's object among all that are touched.
     pub(crate) places: SmallVec<[usize; 1]>,
     pub(crate) sources: Sources,
-    /// Blocks that they write, and those that they free, at most.
+    /// Most blocks that they write, and that they free.
     pub(crate) blocks: u64,
     pub(crate) freed: u64,
-    /// They may use what is kept back.
+    /// Whether they may use the reserve.
     pub(crate) reserve: bool,
-    /// Bytes that they add to omaps.
+    /// Bytes added to omaps.
     pub(crate) omap_bytes: u64,
 }
 
@@ -79,7 +79,7 @@ impl Blue {
         }
     }
 
-    /// Checks everything that could refuse the transaction and takes the space that it needs. Changes nothing else.
+    /// Checks everything that could refuse the transaction and allocates the space that it needs. Changes nothing else.
     fn admit(&self, txn: &Sealed) -> Result<Admitted, StoreError> {
         let mut touched = TouchedList::new();
         let counted = if has_clones(&txn.changes) {
@@ -127,7 +127,7 @@ impl Blue {
                 if !state.is_loaded(&needs.map) || !needs.edges.into_iter().flatten().all(at_hand) {
                     return Err(StoreError::NotPrepared(oid.clone()));
                 }
-                // Of what the object has, or got just now.
+                // Of blocks that the object has, or just got.
                 let has = (state.map.len() * PIECE_BLOCKS) as u64 + blocks + needs.blocks;
                 let (first, end) = (needs.map.start / BLOCK_BYTES, needs.map.end.div_ceil(BLOCK_BYTES));
                 freed += has.min(end - first);
@@ -139,7 +139,7 @@ impl Blue {
         Ok(Counted { places, sources, blocks, freed, reserve, omap_bytes })
     }
 
-    /// The place of an object in the list.
+    /// The index of an object in the list, which it is added to if needed.
     pub(crate) fn touch(&self, touched: &mut TouchedList, oid: &ObjectId) -> Result<usize, StoreError> {
         if let Some(place) = touched.iter().position(|touched| touched.pin.oid == *oid) {
             return Ok(place);
@@ -150,7 +150,7 @@ impl Blue {
         Ok(touched.len() - 1)
     }
 
-    /// What a transaction adds to omaps has room, in the store and on the drive of its metadata.
+    /// Checks that there is space for what a transaction adds to omaps, in the store and on the drive of its metadata.
     fn admit_omap(&self, needed_bytes: u64) -> Result<(), StoreError> {
         if needed_bytes == 0 {
             return Ok(());
@@ -177,7 +177,7 @@ impl Blue {
             return Err(StoreError::NoSpace { needed_bytes: blocks * BLOCK_BYTES, free_bytes: 0 });
         }
         let take = || space.allocate(self.shard.id().0, &mut self.lease.borrow_mut(), blocks, reserve);
-        // Blocks that only wait to be discarded are as good as free.
+        // Blocks that only wait for their discard can be freed at once.
         let runs = take().or_else(|| if self.skip_discards() { take() } else { None });
         let mut runs = runs.ok_or_else(no_space)?;
         runs.reverse();
@@ -212,7 +212,7 @@ impl Blue {
         freed.iter().for_each(|block| self.forget_content(*block));
         let omap_bytes = changes.bytes() - bytes_before;
         encode_pg(&mut changes, &txn, &mut self.trimmed.borrow_mut());
-        // Changes of omaps are kept for reads, too.
+        // Changes of omaps are also kept for reads.
         let bytes = changes.bytes() - bytes_before + omap_bytes;
         let existence = self.note_existence(&touched);
         self.queue.borrow_mut().enter_window((changes, bytes), pieces, existence, (log_blocks, around));
@@ -249,7 +249,7 @@ impl Blue {
         Commit::pending(receiver)
     }
 
-    /// Bytes that a transaction takes in the log at most, if it writes and frees so many blocks.
+    /// Most bytes of a transaction in the log, if it writes and frees this many blocks.
     fn log_bytes_max(&self, txn: &Sealed, blocks: usize, freed: usize, deferred_below: u64) -> usize {
         let txn_len = txn.encoded().len();
         let beside = txn_bytes(txn_len, blocks, 0, freed);
@@ -261,8 +261,8 @@ impl Blue {
         beside.max(images + txn_bytes(0, 0, 0, freed))
     }
 
-    /// Makes the open window ready for a transaction that takes so many blocks of the log: a new one if this one is full or
-    /// the transaction goes around the log. Notes that the objects are about to change; gives the window's batch.
+    /// Prepares the open window for a transaction with this many blocks of the log: opens a new one if this one is full or the
+    /// transaction goes around the log. Notes that the objects are about to change; returns the window's batch.
     fn begin_changes(&self, touched: &TouchedList, log_blocks: u64, around: bool) -> KvBatch {
         let mut queue = self.queue.borrow_mut();
         let full = around || queue.windows.is_full_for(log_blocks);
@@ -280,21 +280,20 @@ impl Blue {
         batch
     }
 
-    /// The blocks of a transaction with fewer bytes of data than this go into the log first, and to their places later. Where
-    /// transactions come one after another, they may have just as many as the option says: one durable write, of the log, then
-    /// takes the place of two.
+    /// Transactions with fewer bytes of data than this are deferred. If transactions arrive one at a time, those with exactly the
+    /// option's size are, too: one durable write, of the log, then replaces two.
     fn deferred_below(&self) -> u64 {
         let below = self.shared.prefer_deferred_bytes();
         below + u64::from(below > 0 && self.queue.borrow().is_alone())
     }
 
-    /// The log takes a transaction together with the blocks that it writes.
+    /// Whether the log has room for this transaction with its data inlined.
     fn has_room_for_images(&self, txn: &Sealed, writes: &DeviceWrites) -> bool {
         let in_log = txn_bytes(txn.encoded().len(), 0, writes.blocks() as usize, 0);
         !writes.is_empty() && in_log <= self.group_bytes_max() / DEFERRED_PART
     }
 
-    /// Remembers for listings which objects came and went.
+    /// Remembers for listings which objects were created and removed.
     fn note_existence(&self, touched: &TouchedList) -> Vec<Box<[u8]>> {
         let mut changed = Vec::new();
         for object in touched {
@@ -369,10 +368,10 @@ impl Placer for Allocated<'_> {
 }
 
 impl Allocated<'_> {
-    /// Takes up to `blocks` neighbouring blocks of what was allocated.
+    /// Takes a run of up to `blocks` neighbouring blocks from the allocation.
     fn take_run(&mut self, blocks: u64) -> Run {
         let Some(last) = self.runs.last_mut() else {
-            // Cannot happen: `admit` counts at least what `apply` takes. If it does, nothing may be acknowledged any
+            // Cannot happen: `admit` counts at least the blocks that `apply` uses. If it does, nothing may be acknowledged any
             // more; a write to block 0 is dropped (`DeviceWrites::push`).
             self.store.fail(StoreError::failed(
                 "internal error: a transaction needs more blocks than were counted",
@@ -407,7 +406,7 @@ impl Allocated<'_> {
         }
     }
 
-    /// The bytes in pieces fit for the device: themselves if they are, else a copy.
+    /// The bytes in aligned pieces: themselves if possible, else a copy.
     fn aligned(&self, data: &Payload) -> SmallVec<[Bytes; 1]> {
         if data.iter().all(|bytes| bytes.is_aligned(BLOCK)) {
             return data.iter().cloned().collect();

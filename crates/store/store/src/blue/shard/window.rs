@@ -1,13 +1,13 @@
-//! [`Windows`]: the changes of metadata that are in the log and not in the key-value store. The log and the objects in memory
-//! are all that has them meanwhile.
+//! [`Windows`]: the changes of metadata that the key-value store lacks. Meanwhile only the log and the objects in memory have
+//! them.
 //!
-//! A window is a run of a shard's transactions. While it is open, only what changed is noted. When it is closed, each of its
-//! objects is encoded as it was at that moment, so that the key-value store gets of each key the last value; an object
-//! that changes again before it is encoded is encoded first. A group of the log has transactions of one window only. So when all
-//! of a window is durable, what the key-value store is given is the state behind the last of its groups, and no more.
+//! A window is a run of a shard's transactions. While it is open, changes are only noted. When it is closed, each of its objects
+//! is encoded as it was at that moment, so that the key-value store gets the last value of each key; an object about to change
+//! again is encoded before that. A group of the log has transactions of one window only. So when all of a window is durable, the
+//! key-value store gets the state after the last of its groups, and nothing later.
 //!
-//! A window takes a small part of the log only, and so does what waits to be logged: where the log is full there are whole
-//! windows in it, and it can be trimmed.
+//! A window uses only a small part of the log, and so do transactions waiting to be logged: a full log contains whole windows,
+//! and can be trimmed.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,24 +20,24 @@ use crate::kv::KvBatch;
 
 /// Bytes in memory after which a window is closed.
 const WINDOW_BYTES: usize = 8 << 20;
-/// A window takes at most this part of the log, divided by the number of shards.
+/// A window uses at most this part of the log, divided by the number of shards.
 const LOG_PART: u64 = 8;
-/// The bytes that an object counts for besides its key and xattrs, and those of a piece of a block map.
+/// What an object counts for besides its key and xattrs, and what a piece of a block map counts for, bytes.
 const OBJECT_BYTES: usize = 256;
 const PIECE_BYTES: usize = 800;
 
-/// Transactions that the key-value store gets together.
+/// Transactions that are fed to the key-value store together.
 #[derive(Default)]
 pub(crate) struct Window {
     number: u64,
-    /// Number of the first transaction behind it, when it is closed.
+    /// Number of the first transaction after it, when it is closed.
     end: u64,
-    /// The last group of it, when all of it is durable.
+    /// Its last group, when all of it is durable.
     group: Option<u64>,
-    /// It has one transaction, which fits into no group.
+    /// Set if it has one transaction, which fits into no group.
     around: bool,
     txns: u64,
-    /// Blocks that it takes in the log; of what waits to be logged, at most.
+    /// Blocks that it uses in the log; an upper bound for transactions not yet logged.
     blocks: u64,
     changes: Changes,
 }
@@ -45,22 +45,22 @@ pub(crate) struct Window {
 /// The changes of a window.
 #[derive(Default)]
 pub(crate) struct Changes {
-    /// Of omaps and PGs, in order; then the keys of objects.
+    /// Changes of omaps and PGs, in order; then the keys of objects.
     pub(crate) batch: KvBatch,
     /// Objects that changed. They cannot be loaded from the key-value store yet, so they stay in the cache.
     pub(crate) objects: Vec<Pin>,
-    /// Objects that came or went, for listings.
+    /// Objects that were created or removed, for listings.
     pub(crate) existence: Vec<Box<[u8]>>,
     /// Bytes in memory.
     pub(crate) bytes: usize,
 }
 
-/// The windows of a shard that the feeder was not given.
+/// The windows of a shard not handed to the feeder yet.
 pub(crate) struct Windows {
     /// Oldest first.
     closed: VecDeque<Window>,
     open: Window,
-    /// Blocks of the log that a window takes at most, unless it has one transaction.
+    /// Most blocks of the log that a window uses, unless it has only one transaction.
     blocks_max: u64,
 }
 
@@ -71,18 +71,18 @@ impl Default for Windows {
 }
 
 impl Windows {
-    /// For a log of so many blocks that so many shards share.
+    /// Windows for a log of `log_blocks` shared by `shards`.
     pub(crate) fn new(log_blocks: u64, shards: u16) -> Windows {
         Windows { blocks_max: (log_blocks / LOG_PART / u64::from(shards)).max(1), ..Windows::default() }
     }
 
-    /// A transaction that takes so many blocks of the log is to get a window of its own, or the next one.
+    /// Whether the open window has no room for a transaction with this many blocks of the log.
     pub(crate) fn is_full_for(&self, blocks: u64) -> bool {
         let Window { txns, blocks: taken, changes, around, .. } = &self.open;
         *txns > 0 && (*around || taken + blocks > self.blocks_max || changes.bytes >= WINDOW_BYTES)
     }
 
-    /// Ends the open window before transaction `next`; `group` is the last of the log if there is nothing else on its way.
+    /// Closes the open window before transaction `next`; `group` is the last of the log if nothing is in flight.
     pub(crate) fn close(&mut self, next: u64, group: Option<u64>) {
         if self.open.txns == 0 {
             return;
@@ -93,8 +93,8 @@ impl Windows {
         self.closed.push_back(closed);
     }
 
-    /// An object is about to change in the open window. If an earlier window has changed it, that window's batch
-    /// gets its state now.
+    /// Notes that an object is about to change in the open window. If an earlier window has changed it, that window's batch gets
+    /// its state first.
     pub(crate) fn touch(&mut self, onode: &Rc<Onode>) {
         let (window, exists) = {
             let state = onode.state.borrow();
@@ -115,12 +115,12 @@ impl Windows {
         changes.objects.push(Pin::new(onode));
     }
 
-    /// The batch of the open window, to be given back by [`enter`](Windows::enter).
+    /// Takes the batch of the open window, which [`enter`](Windows::enter) returns.
     pub(crate) fn take_batch(&mut self) -> KvBatch {
         std::mem::take(&mut self.open.changes.batch)
     }
 
-    /// A transaction enters the open window, with `pieces` of block maps that had not changed in it before.
+    /// Adds a transaction to the open window, with `pieces` of block maps that had not changed in it before.
     pub(crate) fn enter(
         &mut self,
         (batch, more): (KvBatch, usize),
@@ -135,17 +135,17 @@ impl Windows {
         (*txns, *taken, *alone) = (*txns + 1, *taken + blocks, around);
     }
 
-    /// Bytes that the open window takes in memory.
+    /// Bytes of the open window in memory.
     pub(crate) fn open_bytes(&self) -> usize {
         self.open.changes.bytes
     }
 
-    /// The first transaction that may not be in a group with transaction `number`.
+    /// The first transaction after `number` that must not be in the same group.
     pub(crate) fn end_of(&self, number: u64) -> u64 {
         self.closed.iter().map(|window| window.end).find(|end| *end > number).unwrap_or(u64::MAX)
     }
 
-    /// The transactions of a range are a group, which takes `blocks` and not the `most` that they were counted for.
+    /// Notes that the transactions of a range are in a group of `blocks`, instead of the `most` counted for them.
     pub(crate) fn note_logged(&mut self, txns: Range<u64>, blocks: u64, most: u64) {
         let end = self.end_of(txns.start);
         assert!(txns.end <= end, "transactions {txns:?} are one group, and a window ends before {end}");
@@ -154,24 +154,25 @@ impl Windows {
         }
     }
 
-    /// All before transaction `next` is durable, group `seq` with the last of it. True if that ends a window.
+    /// Notes that all transactions before `next` are durable, the last of them in group `seq`. True if that completes a window.
     pub(crate) fn note_durable(&mut self, next: u64, seq: u64) -> bool {
         let window = self.closed.iter_mut().find(|window| window.end == next);
         window.map(|window| window.group = Some(seq)).is_some()
     }
 
-    /// The oldest window if it is durable up to its end, in the log's groups up to `seq`: its number and last group.
+    /// The oldest window's number and last group, if all of it is durable in groups up to `seq`.
     pub(crate) fn feedable(&self, seq: u64) -> Option<(u64, u64)> {
         let window = self.closed.front().filter(|window| !window.around)?;
         Some((window.number, window.group.filter(|group| *group <= seq)?))
     }
 
-    /// The window of one transaction that goes around the log, if all before it was given to the feeder.
+    /// The window of a transaction that goes around the log, if all earlier ones were handed to the feeder.
     pub(crate) fn around(&self) -> Option<u64> {
         self.closed.front().filter(|window| window.around).map(|window| window.number)
     }
 
-    /// Encodes objects of a closed window from the `from`th on, about so many keys. Where to go on; `None`: nothing is left.
+    /// Encodes objects of a closed window from the `from`th on, about `keys_max` keys. Returns where to continue; `None`: nothing
+    /// is left.
     pub(crate) fn encode(&mut self, number: u64, from: usize, keys_max: usize) -> Option<usize> {
         let Changes { batch, objects, .. } = &mut self.closed_mut(number)?.changes;
         let until = batch.len() + keys_max;
@@ -179,7 +180,7 @@ impl Windows {
             if batch.len() >= until {
                 return Some(at);
             }
-            // Else it changed since, and was encoded then.
+            // Otherwise it has changed since, and was encoded then.
             if object.state.borrow().dirty.window == number
                 && !object.encode(batch, until.saturating_sub(batch.len()))
             {
@@ -189,7 +190,7 @@ impl Windows {
         None
     }
 
-    /// Takes out the oldest window: the number of the first transaction behind it, and what it changed.
+    /// Removes the oldest window; returns the number of the first transaction after it, and its changes.
     pub(crate) fn pop(&mut self) -> Option<(u64, Changes)> {
         let window = self.closed.pop_front()?;
         Some((window.end, window.changes))
