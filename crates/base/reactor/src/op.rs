@@ -254,7 +254,8 @@ impl Ops {
         self.at_drives > 0
     }
 
-    /// Those among them that wait for a peer to do something: every listener and every open connection has one.
+    /// The in-flight operations that only a peer can complete (accepts, receives): every listener and every open connection has
+    /// one.
     pub(crate) fn standing(&self) -> usize {
         let held = |slot: &&Slot| matches!(slot.state, SlotState::InFlight | SlotState::Orphan);
         let waits = |slot: &&Slot| matches!(slot.op, Some(Op::Accept { .. } | Op::Recv { .. }));

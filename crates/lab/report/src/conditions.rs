@@ -226,7 +226,7 @@ const END: Log = |drive| &drive.end;
 /// Of what the window changed.
 const SINCE: Log = |drive| &drive.difference;
 
-/// Columns, and the fields of the logs that they show with a factor.
+/// Column title, log, field, and the factor to scale it by.
 const DRIVE: [(&str, Log, &str, f64); 12] = [
     ("used (%)", END, "percentage_used", 1.0),
     ("spare (%)", END, "available_spare_percent", 1.0),

@@ -197,7 +197,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The first change of each client that has no answer and is not applied: a client's requests take effect in its order.
+    /// Each client's oldest change that is neither answered nor applied: a client's requests take effect in its order.
     fn next_open(&self, place: &Place) -> impl Iterator<Item = usize> {
         let mut clients = BTreeSet::new();
         let left = self.open.iter().filter(|n| !place.taken.contains(n));

@@ -208,7 +208,7 @@ carmine_types::words! {
     pub enum PointEnd: "end of a point" {
         Done = "done",
         Failed = "failed",
-        /// Left out: the curve was stopped before it.
+        /// Not run: the curve ended earlier.
         Skipped = "skipped",
     }
 }

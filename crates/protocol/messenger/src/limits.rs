@@ -27,7 +27,7 @@ pub const CHUNKS_PER_SEND: usize = 512;
 /// Messages of one receive dispatched in one turn of the reactor.
 pub const DISPATCH_BATCH: u32 = 64;
 
-/// Frames a peer may use up before the session stands: AUTH_REQUEST tries, SESSION_RECONNECT tries.
+/// Handshake frames a peer may send before the session is established: AUTH_REQUEST tries, SESSION_RECONNECT tries.
 pub const HANDSHAKE_TRIES: u32 = 8;
 
 /// Default of [`crate::ServerConfig::gate`]: some 100 MiB of connections that say nothing.

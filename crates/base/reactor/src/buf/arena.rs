@@ -45,7 +45,7 @@ impl AtHand {
 
 /// One shard's slice of the process's buffer memory.
 pub(crate) struct Slice {
-    /// No other slice of this process ever has the same.
+    /// Unique within the process.
     number: u64,
     base: NonNull<u8>,
     len: usize,

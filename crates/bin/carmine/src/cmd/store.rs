@@ -132,7 +132,7 @@ impl Tool {
     }
 }
 
-/// A value for people: `NAME: VALUE` of each field, with the path of one that lies deeper as its name.
+/// A value in readable form: `NAME: VALUE` of each field; nested fields are named by their path.
 fn lines(value: &Value) -> Vec<String> {
     let line = |(name, value): (&String, &Value)| match value {
         Value::Object(_) => lines(value).iter().map(|line| format!("{name} {line}")).collect(),

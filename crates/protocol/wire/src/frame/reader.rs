@@ -21,7 +21,7 @@ pub struct FrameReader {
     frame: Option<Preamble>,
     /// … and the length of all that follows its preamble.
     body_bytes: usize,
-    /// The segment whose bytes come next; [`SEGMENTS_MAX`] behind the last one.
+    /// Index of the segment being received; [`SEGMENTS_MAX`] once all have arrived.
     segment: usize,
     /// Bytes of it that have not come.
     left: usize,
@@ -118,7 +118,7 @@ impl FrameReader {
         Ok(head)
     }
 
-    /// The segment whose bytes come next; [`SEGMENTS_MAX`] once all are there.
+    /// Index of the segment being received; [`SEGMENTS_MAX`] once all have arrived.
     pub fn segment(&self) -> usize {
         self.segment
     }

@@ -58,7 +58,7 @@ pub const FLAG_NOIN: u32 = 0x100;
 pub const FLAG_NOBACKFILL: u32 = 0x200;
 /// Map flag: no recovery by the log goes on.
 pub const FLAG_NORECOVER: u32 = 0x400;
-/// Map flag: no backfill of a PG goes on that has as many copies as it should.
+/// Map flag: backfill is paused for PGs with enough copies.
 pub const FLAG_NOREBALANCE: u32 = 0x4000;
 /// Map flag: no scheduled scrub begins.
 pub const FLAG_NOSCRUB: u32 = 0x800;

@@ -40,7 +40,7 @@ struct Record {
 enum Event {
     /// From now on the change may be on the disk.
     Began(Change),
-    /// The change that began there is done; durable: whatever else is flushed or not.
+    /// The change begun at that index is complete; `durable` if it survives without a flush.
     Done {
         began: usize,
         durable: bool,
