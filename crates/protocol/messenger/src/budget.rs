@@ -1,8 +1,8 @@
 //! Memory for requests that the clients of a reactor share.
 //!
-//! A request takes room up to three times: for its own bytes before they are read, for the memory that it is known to need
-//! beyond them before it is dispatched, and, seldom, for a need that only its execution finds. Each step may fill more than the
-//! one before, so that a request that holds room can go on to its end whatever waits behind it.
+//! A request takes room up to three times: for its own bytes before they are read, for the additional memory that it is known to
+//! need before it is dispatched, and, rarely, for a need found only during its execution. Each step may fill more than the one
+//! before, so that a request that holds room can always finish, whatever is queued after it.
 //!
 //! | step | may fill |
 //! |---|---|
@@ -10,20 +10,20 @@
 //! | [`Need::Output`] | the limit and [`OUTPUT_BYTES`] |
 //! | [`Need::More`] | that and [`MORE_BYTES`], one request at a time |
 //!
-//! Answers that wait for their socket count as well. A request is let in however large it is if next to nothing else is in
-//! flight: the limits of frames and the OSD's own bounds hold it. The only request of a connection is not counted while it is
-//! small ([`FREE_BYTES`]): clients who take all the room slow others down, but do not stop them.
+//! Unsent answers count as well. If next to nothing else is in flight, a request is admitted however large it is: the limits of
+//! frames and the OSD's own limits bound it. The only request of a connection is not counted while it is small ([`FREE_BYTES`]):
+//! clients that use all the room slow others down, but do not stop them.
 
 use crate::signal::Signal;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// The most that one request needs beyond its own bytes, as far as it tells.
+/// The most that one request is known in advance to need beyond its own bytes.
 pub const OUTPUT_BYTES: usize = 96 << 20;
 /// The most that one request turns out to need beyond that: a copy of the largest object.
 pub const MORE_BYTES: usize = 128 << 20;
-/// A connection's only request is not counted if it takes no more than this.
+/// A connection's only request is not counted if it needs no more than this.
 pub const FREE_BYTES: usize = 64 << 10;
 /// This part of the limit is next to nothing.
 const SLACK_PART: usize = 8;
@@ -40,13 +40,13 @@ pub(crate) enum Need {
 #[derive(Debug)]
 pub struct Budget {
     limit_bytes: usize,
-    /// Bytes of requests that were let in.
+    /// Bytes of admitted requests.
     held: Cell<usize>,
-    /// Bytes of answers that wait for their sockets.
+    /// Bytes of unsent answers.
     queued: Cell<usize>,
-    /// A request has [`MORE_BYTES`].
+    /// Whether a request has [`MORE_BYTES`].
     has_more: Cell<bool>,
-    /// In the order in which they came.
+    /// Waiting requests, in order of arrival.
     waiting: RefCell<VecDeque<Rc<Wish>>>,
 }
 
@@ -63,7 +63,7 @@ struct Wish {
 }
 
 impl Budget {
-    /// A budget of which the requests' own bytes fill at most `limit_bytes`.
+    /// A budget in which the requests' own bytes fill at most `limit_bytes`.
     pub fn new(limit_bytes: usize) -> Rc<Budget> {
         Rc::new(Budget {
             limit_bytes,
@@ -79,18 +79,18 @@ impl Budget {
         self.held.get().saturating_add(self.queued.get())
     }
 
-    /// A request waits for room.
+    /// Whether a request waits for room.
     pub fn is_short(&self) -> bool {
         !self.waiting.borrow().is_empty()
     }
 
-    /// A request waits for room that is not one of this signal's connection.
+    /// Whether a request of a connection other than this signal's waits for room.
     pub(crate) fn is_short_beside(&self, signal: &Rc<Signal>) -> bool {
         self.waiting.borrow().iter().any(|wish| !Rc::ptr_eq(&wish.signal, signal))
     }
 
-    /// Waits for the right to hold [`MORE_BYTES`], which one request at a time has until [`More`] is dropped. This waits only
-    /// for the one who has it, and for answers to be sent.
+    /// Waits for the right to hold [`MORE_BYTES`], which one request at a time has until [`More`] is dropped. This waits only for
+    /// the present holder, and for answers to be sent.
     pub async fn more(self: &Rc<Self>) -> More {
         let place = self.queue(Need::More, 0, MORE_BYTES, &Rc::new(Signal::new()));
         while !place.claim() {
@@ -99,7 +99,7 @@ impl Budget {
         More(Rc::clone(self))
     }
 
-    /// Takes room if there is some, and nobody waits.
+    /// Takes room if there is enough and nobody waits.
     pub(crate) fn try_take(&self, step: Need, own: usize, bytes: usize) -> bool {
         let takes = !self.is_short() && self.fits(step, own, bytes);
         if takes {
@@ -108,7 +108,7 @@ impl Budget {
         takes
     }
 
-    /// Waits for room; `signal` is fired when [`RoomRequest::take`] may succeed.
+    /// Waits for room; `signal` is fired when [`RoomRequest::claim`] may succeed.
     pub(crate) fn queue(
         self: &Rc<Self>,
         step: Need,
@@ -122,19 +122,19 @@ impl Budget {
         RoomRequest { budget: Rc::clone(self), wish }
     }
 
-    /// Gives room back.
+    /// Releases room.
     pub(crate) fn release(&self, bytes: usize) {
         debug_assert!(self.held.get() >= bytes);
         self.held.set(self.held.get().saturating_sub(bytes));
         self.grant();
     }
 
-    /// An answer waits for its socket.
+    /// Counts an unsent answer.
     pub(crate) fn queued(&self, bytes: usize) {
         self.queued.set(self.queued.get().saturating_add(bytes));
     }
 
-    /// The socket took it, or it was dropped.
+    /// Uncounts an answer that was sent or dropped.
     pub(crate) fn drained(&self, bytes: usize) {
         debug_assert!(self.queued.get() >= bytes);
         self.queued.set(self.queued.get().saturating_sub(bytes));
@@ -147,13 +147,13 @@ impl Budget {
         match step {
             Need::Input => used.saturating_add(bytes) <= self.limit_bytes || used <= slack,
             Need::Output => used.saturating_add(bytes) <= output_limit || used.saturating_sub(own) <= slack,
-            // Requests that are let in may wait for this one to end. Answers wait for nobody.
+            // Admitted requests may wait for this one to end. Answers wait for nobody.
             Need::More => !self.has_more.get() && (used <= output_limit || self.queued.get() <= slack),
         }
     }
 
-    /// Gives room to those who wait. Requests that are not read yet do not overtake each other; one that was read holds room,
-    /// and ends the sooner.
+    /// Grants room to waiting requests. Requests that are not read yet do not overtake each other; one that was read already
+    /// holds room, and goes first so that it ends sooner.
     fn grant(&self) {
         if !self.is_short() {
             return;
@@ -185,7 +185,7 @@ impl Drop for More {
     }
 }
 
-/// A place among those who wait; dropping it gives it up.
+/// A waiting request; dropping it gives the place up.
 pub(crate) struct RoomRequest {
     budget: Rc<Budget>,
     wish: Rc<Wish>,
@@ -204,7 +204,7 @@ impl Drop for RoomRequest {
         match (self.wish.granted.get(), self.wish.step) {
             (true, Need::More) => drop(More(Rc::clone(&self.budget))),
             (true, _) => self.budget.release(self.wish.bytes),
-            (false, _) => self.budget.grant(), // others may have waited behind it
+            (false, _) => self.budget.grant(), // others may have waited after it
         }
     }
 }
@@ -281,8 +281,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes in whatever order: everybody gets through, though those that need no more may have to wait for those
-        /// that do; and all of them together stay below the bound.
+        /// Whatever the order of requests, all get through, though some may wait for those that need more; and together they stay
+        /// below the limit.
         #[test]
         fn everybody_gets_through(
             limit in 8 * MIB..128 * MIB,
@@ -300,7 +300,7 @@ mod tests {
             let bound = (limit + OUTPUT_BYTES).max(slack + 160 * MIB + OUTPUT_BYTES) + MORE_BYTES;
             while !running.is_empty() {
                 prop_assert!(budget.used_bytes() <= bound, "{} of {bound}", budget.used_bytes());
-                // Those who have got all the room that they need end only if nobody can go on who still needs more.
+                // Requests that have all their room end only if none that needs more can continue.
                 let ready: Vec<usize> = (0..running.len())
                     .filter(|at| running[*at].1 < 3 && running[*at].2.wish.granted.get())
                     .collect();

@@ -23,7 +23,7 @@ carmine_types::defaults! {
         pub held_messages: usize = limits::HELD_MESSAGES,
         /// Bytes waiting to be sent beyond which a server reads no more requests.
         pub queue_soft_bytes: usize = limits::QUEUE_SOFT_BYTES,
-        /// Bytes waiting to be sent beyond which the peer is given up.
+        /// Bytes waiting to be sent beyond which the connection is closed.
         pub queue_hard_bytes: usize = limits::QUEUE_HARD_BYTES,
         /// Size to which the receive buffer grows.
         pub recv_buf_bytes: usize = limits::RECV_BUF_BYTES,
@@ -77,8 +77,8 @@ pub struct ServerConfig {
     pub entity: EntityType,
     /// Its number: OSD id or mon rank.
     pub id: u64,
-    /// The public addresses, exactly as they stand in the OSDMap or MonMap (type, ip, port, nonce): a client that finds
-    /// another address here hangs up and tries for ever. A reactor's own port presents the same addresses.
+    /// The public addresses, exactly as they stand in the OSDMap or MonMap (type, ip, port, nonce): a client that finds another
+    /// address here hangs up and retries forever. A reactor's own port presents the same addresses.
     pub addrs: EntityAddrVec,
     /// Entity types that may connect.
     pub accept: Vec<EntityType>,
@@ -88,7 +88,7 @@ pub struct ServerConfig {
     pub features: u64,
     /// Features that a client must have.
     pub required_features: u64,
-    /// How many connections are let in at once, of all servers that share the gate.
+    /// Limits the connections of all servers that share the gate.
     pub gate: Gate,
     /// Pause between the gate and the first byte that is sent, for clients that are not ready for a quick answer.
     pub banner_pause: Duration,
@@ -104,7 +104,7 @@ pub struct ServerConfig {
 const REQUIRED_OF_CLIENTS: u64 = 1 << 59 | 1 << 57 | 1 << 56 | 1 << 21;
 
 impl ServerConfig {
-    /// A server with the default limits that lets clients, OSDs, mons and mgrs in.
+    /// A server with the default limits that accepts clients, OSDs, mons and mgrs.
     pub fn new(entity: EntityType, id: u64, addrs: EntityAddrVec) -> ServerConfig {
         ServerConfig {
             entity,

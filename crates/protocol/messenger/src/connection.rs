@@ -60,15 +60,15 @@ pub struct Connection {
     pub(crate) accepted: bool,
     /// Frames not yet given to the socket.
     pub(crate) outgoing: RefCell<Outgoing>,
-    /// Bytes in `outgoing`, and of the send in flight.
+    /// Bytes in `outgoing` and in the send in flight.
     pub(crate) queued_bytes: Cell<usize>,
-    /// The part of them that takes memory of this connection alone.
+    /// The part of them in this connection's own memory.
     own_queued_bytes: Cell<usize>,
-    /// The other part: where in all the bytes ever sent each piece ends that other connections send, too; and its length.
+    /// The pieces shared with other connections: the end of each, counted in all bytes ever sent, and its length.
     shared_pieces: RefCell<VecDeque<(u64, usize)>>,
-    /// There is something to send, or the connection ended.
+    /// Fired when there is something to send, or the connection ended.
     pub(crate) flush: Signal,
-    /// `queued_bytes` fell, or the connection ended.
+    /// Notified when `queued_bytes` falls, or the connection ended.
     drained: Notify,
     pub(crate) throttle: Rc<Throttle>,
     /// Sequence number of the last message sent.
@@ -80,13 +80,13 @@ pub struct Connection {
     is_closed: Cell<bool>,
     /// Close as soon as everything queued is sent.
     pub(crate) finishing: Cell<bool>,
-    /// Bytes that the socket gave, up to now.
+    /// Bytes received so far.
     received_bytes: Rc<Cell<u64>>,
-    /// A message has begun to come in.
+    /// Whether a message is being received.
     pub(crate) receiving: Cell<bool>,
     /// Reactor time at which bytes last came in.
     pub(crate) last_received_ns: Cell<u64>,
-    /// It gives its place to no newcomer.
+    /// Whether it is never closed for a new connection.
     pub(crate) keeps_place: Cell<bool>,
     pub(crate) stats: Cell<ConnectionStats>,
 }
@@ -98,9 +98,9 @@ pub struct ConnectionStats {
     pub messages_sent: u64,
     /// Messages dispatched.
     pub messages_received: u64,
-    /// Bytes that the socket took.
+    /// Bytes sent.
     pub bytes_sent: u64,
-    /// Bytes that the socket gave.
+    /// Bytes received.
     pub bytes_received: u64,
     /// Vectored sends: `messages_sent / sends` is the coalescing.
     pub sends: u64,
@@ -119,7 +119,7 @@ pub(crate) struct Common {
 }
 
 metric_set! {
-    /// Bytes that sockets of a shard took and gave, of all connections since its start.
+    /// Bytes sent and received by a shard, on all connections since its start.
     #[derive(Copy, PartialEq, Eq)]
     pub struct Traffic: "net" {
         /// Bytes sent on all connections.
@@ -199,12 +199,12 @@ impl Connection {
         self.global_id
     }
 
-    /// Queues a message; it leaves with the connection's next vectored send. On a closed connection it is dropped: the
-    /// sessions are lossy, and whoever waits for an answer learns of the end through `on_closed`.
+    /// Queues a message; it leaves with the connection's next vectored send. On a closed connection it is dropped: sessions are
+    /// lossy, and users that wait for an answer learn of the end through `on_closed`.
     pub fn send(&self, msg: Message) {
         let (Parts { header, front, data }, _permit) = msg.into_parts();
         let append = |out: &mut Vec<u8>| {
-            // Else a long front moves for the few bytes that end its frame.
+            // Otherwise a long front is moved for the few bytes that end its frame.
             out.reserve(front.len() + EPILOGUE_BYTES);
             out.extend_from_slice(&front);
         };
@@ -235,8 +235,8 @@ impl Connection {
         Header2 { seq, ack_seq: self.seq_received.get(), ..*header }
     }
 
-    /// Queues a message without data whose front is `front[0]`, `shared` and `front[1]`. The memory of `shared`, whose checksum is
-    /// `crc32c::raw(SEED, …)`, is not this connection's alone: it counts as waiting to be sent, but not against
+    /// Queues a message without data whose front is `front[0]`, `shared` and `front[1]`. The memory of `shared`, whose checksum
+    /// is `crc32c::raw(SEED, …)`, is shared with others: it counts as waiting to be sent, but not against
     /// [`Limits::queue_hard_bytes`].
     pub fn send_around(&self, header: &Header2, front: [&[u8]; 2], shared: &Bytes, shared_crc: u32) {
         if shared.len() <= INLINE_DATA_BYTES {
@@ -275,18 +275,18 @@ impl Connection {
         Duration::from_nanos(self.shard.now_ns().saturating_sub(self.last_received_ns.get()))
     }
 
-    /// Bytes that went either way so far, if the connection waits for its peer to read, or to send the rest of a message.
+    /// Bytes sent and received so far, if the connection waits for its peer to read, or to send the rest of a message.
     pub fn waits_for_peer(&self) -> Option<u64> {
         let waits = self.receiving.get() || self.queued_bytes.get() > 0;
         waits.then(|| self.received_bytes.get() + self.stats.get().bytes_sent)
     }
 
-    /// Gives back the room of a message whose permit went to another shard.
+    /// Releases the room of a message whose permit went to another shard.
     pub fn release(&self, token: PermitToken) {
         token.release(&self.throttle);
     }
 
-    /// Requests of other connections wait for memory that they share with this one.
+    /// Whether requests of other connections wait for memory shared with this one.
     pub fn others_wait(&self) -> bool {
         self.throttle.others_wait()
     }
@@ -306,7 +306,7 @@ impl Connection {
         self.queued_bytes.get()
     }
 
-    /// Waits until so many bytes at most are queued, or the connection has ended.
+    /// Waits until at most this many bytes are queued, or the connection has ended.
     pub async fn drained_to(&self, bytes: usize) {
         while !self.is_closed() && self.queued_bytes() > bytes {
             self.drained.notified().await;
@@ -346,17 +346,18 @@ impl Connection {
         self.closed.borrow().clone()
     }
 
-    /// From now on it stays, however idle it is, when all places of its gate are taken.
+    /// Keeps the connection open, however idle it is, when all places of its gate are taken.
     pub fn keep_place(&self) {
         self.keeps_place.set(true);
     }
 
-    /// Nothing that came in is held, and nothing waits to be sent.
+    /// Whether no received message is held and nothing waits to be sent.
     pub(crate) fn is_quiet(&self) -> bool {
         self.throttle.is_idle() && self.queued_bytes.get() == 0
     }
 
-    /// Counts a line of the log that peers of this shard cause; how many there were since the last one, if another may be written.
+    /// Counts a log line that peers of this shard cause; returns how many there were since the last one, if another may be
+    /// written.
     pub(crate) fn notice(&self) -> Option<u64> {
         self.common.notices.count(self.shard.now_ns())
     }
@@ -401,7 +402,7 @@ impl Connection {
 }
 
 impl Connection {
-    /// The socket took so many bytes more.
+    /// Notes that this many more bytes were sent.
     pub(crate) fn sent(&self, bytes: usize) {
         self.queued_bytes.set(self.queued_bytes.get().saturating_sub(bytes));
         self.carried(bytes as u64, 0);
@@ -427,7 +428,7 @@ impl Connection {
     }
 
     fn drain_own(&self, bytes: usize) {
-        // Nothing is left of a connection that was closed meanwhile.
+        // A connection closed meanwhile has nothing left.
         let bytes = bytes.min(self.own_queued_bytes.get());
         self.own_queued_bytes.set(self.own_queued_bytes.get() - bytes);
         if let Some(budget) = self.budget() {

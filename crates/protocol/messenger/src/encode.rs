@@ -43,7 +43,7 @@ impl Outgoing {
         data: Payload,
     ) -> usize {
         if self.run.capacity() == 0 {
-            // The last answer asks for more room than it takes: without a little too much the whole run would move for it.
+            // The last answer reserves more than it needs: without some slack the whole run would be moved for it.
             self.run.reserve((self.run_bytes + RUN_BYTES_MIN).min(RUN_BYTES_MAX));
         }
         let start = self.run.len();
@@ -105,7 +105,7 @@ impl Outgoing {
     fn freeze(&mut self) -> Vec<Chunk> {
         self.close_run_piece();
         self.open = 0;
-        // Forgotten slowly: a run that is too short is moved for its last answers, one that is too long costs nothing.
+        // Decays slowly: a run that is too short has to be moved, one that is too long costs nothing.
         self.run_bytes = self.run.len().max(self.run_bytes - self.run_bytes / 1024);
         let run = std::mem::take(&mut self.run);
         if self.pieces.len() == 1 {
@@ -129,8 +129,8 @@ impl Outgoing {
     }
 }
 
-/// The task that sends: one vectored send is in flight, and everything queued meanwhile goes with the next one. Runs until
-/// the connection ends.
+/// The task that sends: one vectored send is in flight, and everything queued meanwhile is in the next one. Runs until the
+/// connection ends.
 pub(crate) async fn flush(conn: Rc<Connection>) {
     while !conn.is_closed() {
         conn.flush.wait().await;

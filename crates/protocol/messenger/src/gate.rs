@@ -1,7 +1,7 @@
-//! How many connections a daemon lets in.
+//! Limits how many connections a daemon accepts.
 //!
-//! Each costs a file descriptor and some 25 KiB before its peer has said who it is. Without a bound whoever opens enough of
-//! them takes the descriptors that the object store needs, and the daemon ends.
+//! Each needs a file descriptor and some 25 KiB before its peer has identified itself. Without a limit, anyone could open enough
+//! of them to use up the descriptors that the object store needs, and the daemon would fail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -27,19 +27,19 @@ struct Inner {
 pub(crate) struct GateSlot(Arc<Inner>);
 
 impl Gate {
-    /// A gate that lets so many in at once.
+    /// A gate for this many connections at once.
     pub fn new(connections_max: usize) -> Gate {
         Gate(Arc::new(Inner { connections_max, ..Inner::default() }))
     }
 
-    /// How many it lets in at once.
+    /// Most connections at once.
     pub fn connections_max(&self) -> usize {
         self.0.connections_max
     }
 
     /// A place; `None` if all are taken.
     pub(crate) fn enter(&self) -> Option<GateSlot> {
-        // Counted first and looked at after: two reactors cannot both take the last place.
+        // Counted first and checked afterwards, so that two reactors cannot both take the last place.
         let place = GateSlot(Arc::clone(&self.0));
         (self.0.open.fetch_add(1, Ordering::Relaxed) < self.0.connections_max).then_some(place)
     }
@@ -70,7 +70,7 @@ impl Drop for GateSlot {
     }
 }
 
-/// Lines of the log of one kind that peers can cause as often as they like: one in a period is written.
+/// Log lines of one kind that peers can cause as often as they like: one per period is written.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     /// Since the last line.
@@ -96,7 +96,7 @@ impl Notices {
             return None;
         }
         let next_ns = now_ns.saturating_add(NOTICE_PERIOD.as_nanos() as u64);
-        // Of several reactors one says it.
+        // Of several reactors only one writes the line.
         let is_first =
             self.due_ns.compare_exchange(due_ns, next_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         is_first.then(|| self.count.swap(0, Ordering::Relaxed))

@@ -2,23 +2,24 @@
 //! control. It moves [`Message`]s and knows nothing of placement groups, maps or operations.
 //!
 //! # Life of a connection
-//! [`serve`] takes an accepted socket, [`connect`] dials one. After the handshake two tasks per connection run on its
-//! shard: the *reader* (bulk receive, parse every frame that is there, verify every checksum, hand the messages to the
-//! [`Dispatcher`]) and the *flusher* (one vectored send in flight; whatever is queued meanwhile goes with the next one).
-//! A third, slow one enforces the handshake and idle limits. Whatever goes wrong ends in one place: the connection is
-//! closed with a reason, the reason is logged, and [`Dispatcher::on_closed`] is told once.
+//! [`serve`] takes an accepted socket, [`connect`] dials one. After the handshake two tasks per connection run on its shard: the
+//! *reader* (bulk receive, parse every frame that is there, verify every checksum, hand the messages to the [`Dispatcher`]) and
+//! the *flusher* (one vectored send in flight; everything queued meanwhile is in the next one). A third, slow one enforces the
+//! handshake and idle limits. Whatever goes wrong ends in one place: the connection is closed with a reason, the reason is
+//! logged, and [`Dispatcher::on_closed`] is told once.
 //!
 //! # Bounds
 //! * Received messages that the dispatcher has not released yet are counted ([`Permit`]), with the memory that they will need
 //!   as far as the dispatcher knows ([`Dispatcher::output_bytes`]); beyond
 //!   [`Limits::held_bytes`] or [`Limits::held_messages`] nothing more is read from that peer.
 //! * A server's connections may share a [`Budget`]: none of them is read from while all of them together hold too much.
-//! * A *server* stops reading requests while more than [`Limits::queue_soft_bytes`] of replies wait to be sent. A client
-//!   never does (two peers that both wait for each other would stand still): what it queues is bounded by its user.
-//! * Above [`Limits::queue_hard_bytes`] the peer is given up.
-//! * A server lets in as many connections as its [`Gate`] says, those in their handshake included. When all places are taken, idle
-//!   connections give way to newcomers, and then those of an address that has more places than the newcomer's.
-//! * Peers cannot fill the log: of the lines that they cause one is written in [`limits::NOTICE_PERIOD`], with the number of the others.
+//! * A *server* stops reading requests while more than [`Limits::queue_soft_bytes`] of replies wait to be sent. A client never
+//!   does, because two peers that wait for each other would deadlock: what it queues is bounded by its user.
+//! * Above [`Limits::queue_hard_bytes`] the connection is closed.
+//! * A server accepts as many connections as its [`Gate`] allows, including those in their handshake. When all places are taken,
+//!   idle connections are closed for new ones, and then those of an address that has more places than the new one's.
+//! * Peers cannot flood the log: of the lines that they cause, one is written per [`limits::NOTICE_PERIOD`], with the number of
+//!   the others.
 //! * Memory for a segment is allocated as its bytes arrive, at most [`limits::CHUNK_BYTES`] ahead of them.
 //!
 //! # Invariants

@@ -8,7 +8,7 @@ pub const RECV_BUF_FIRST_BYTES: usize = 16 << 10;
 /// Size to which the receive buffer grows once a receive fills it: some 60 writes of 4 KiB in one completion.
 pub const RECV_BUF_BYTES: usize = 256 << 10;
 
-/// Largest piece of memory taken ahead of the bytes of a large segment; also the largest chunk of a received payload.
+/// Largest piece of memory allocated ahead of the bytes of a large segment; also the largest chunk of a received payload.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
 /// Longest control frame accepted. The largest real one, an ident with a few addresses, has about 300 bytes.
@@ -21,7 +21,7 @@ pub const BANNER_BYTES_MAX: usize = 512;
 /// more chunk costs the kernel about as much as copying this many bytes.
 pub const INLINE_DATA_BYTES: usize = 1 << 10;
 
-/// Chunks handed to one vectored send; the rest waits for the next one. The kernel takes at most 1,024 (`IOV_MAX`).
+/// Chunks in one vectored send; the rest waits for the next one. The kernel accepts at most 1,024 (`IOV_MAX`).
 pub const CHUNKS_PER_SEND: usize = 512;
 
 /// Messages of one receive dispatched in one turn of the reactor.
@@ -30,27 +30,28 @@ pub const DISPATCH_BATCH: u32 = 64;
 /// Handshake frames a peer may send before the session is established: AUTH_REQUEST tries, SESSION_RECONNECT tries.
 pub const HANDSHAKE_TRIES: u32 = 8;
 
-/// Default of [`crate::ServerConfig::gate`]: some 100 MiB of connections that say nothing.
+/// Default of [`crate::ServerConfig::gate`]: some 100 MiB for silent connections.
 pub const CONNECTIONS_MAX: usize = 4096;
 
-/// Least time between two lines of the log that peers cause: refused connections, failed handshakes, …
+/// Least time between two log lines that peers cause: refused connections, failed handshakes, …
 pub const NOTICE_PERIOD: Duration = Duration::from_secs(10);
 
-/// Default of [`crate::Limits::patience`]. A handshake needs a few round trips; a client that has something to ask asks at once.
+/// Default of [`crate::Limits::patience`]. A handshake needs a few round trips; a client with a request sends it at once.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A connection whose peer was silent for so many times [`PATIENCE`] gives way even while it waits for an answer, or leaves answers
-/// unread: its client asks again.
+/// A connection whose peer was silent for this many times [`PATIENCE`] may be closed even while it waits for an answer, or leaves
+/// answers unread: its client will retry.
 pub const PATIENCE_WHILE_BUSY: u32 = 60;
 
-/// One search for idle connections frees this part of all places, so that a flood of newcomers does not search for each.
+/// One search for idle connections frees this part of all places, so that a flood of connections does not cause a search for
+/// each.
 pub const GIVE_WAY_PART: usize = 64;
 
 /// Time a peer has from the TCP connection to the end of the handshake.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection on which nothing was received for this long is closed. Clients close theirs after 900 s; being later
-/// than they are means that it is the owner of the session who ends it.
+/// A connection on which nothing was received for this long is closed. Clients close theirs after 900 s; ours is longer, so that
+/// the client, which owns the session, closes first.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// Default of [`crate::Limits::held_bytes`].

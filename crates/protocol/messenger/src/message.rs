@@ -1,4 +1,4 @@
-//! A message, received or to be sent, and the trait of those who get received ones.
+//! A message, received or to be sent, and the trait of its receivers.
 
 use crate::connection::Connection;
 use crate::throttle::Permit;
@@ -49,12 +49,12 @@ impl Message {
     /// Decodes the front, which must be of this type.
     ///
     /// # Errors
-    /// The message is of another type, of a version that is not understood, or its bytes are wrong.
+    /// If the message is of another type or of an unknown version, or its bytes are invalid.
     pub fn decode<T: Front>(&self) -> carmine_wire::Result<T> {
         T::from_front(&self.header, &self.front)
     }
 
-    /// Sets the transaction id: chosen by who asks, echoed by who answers.
+    /// Sets the transaction id, which the sender of a request chooses and the answer echoes.
     pub fn with_tid(mut self, tid: u64) -> Message {
         self.header.tid = tid;
         self
@@ -66,12 +66,12 @@ impl Message {
         self
     }
 
-    /// Takes the right to hold this message, so that it may outlive (or be given back before) the message itself.
+    /// Takes the permit to hold this message, which may then outlive the message or be released before it.
     pub fn take_permit(&mut self) -> Option<Permit> {
         self.permit.take()
     }
 
-    /// Splits the message into what may travel to another shard and what may not.
+    /// Splits the message into the part that may move to another shard and the permit, which may not.
     pub fn into_parts(self) -> (Parts, Option<Permit>) {
         let Message { header, front, data, permit } = self;
         (Parts { header, front, data }, permit)
@@ -92,21 +92,20 @@ impl From<Parts> for Message {
 /// Receives what happens on connections. Called on the connection's shard, from its reader task; it must not block, and
 /// may send, close and connect. One dispatcher may serve many connections.
 pub trait Dispatcher {
-    /// A verified message. Reading from this peer pauses while too many messages are held (see [`crate::Permit`]), so let
-    /// go of the message, or of its permit, when the work is done.
+    /// A verified message. Reading from this peer pauses while too many messages are held (see [`crate::Permit`]), so drop the
+    /// message, or its permit, when the work is done.
     fn on_message(&self, conn: &Rc<Connection>, msg: Message);
 
-    /// Memory that a message will need beside its own bytes, as far as it says: it is dispatched when there is room for that,
-    /// too.
+    /// Additional memory that a message is known to need: it is dispatched when there is room for that, too.
     fn output_bytes(&self, conn: &Connection, parts: &Parts) -> usize {
         let _ = (conn, parts);
         0
     }
 
-    /// The connection ended. Called once for each connection that got past its handshake; nothing follows it.
+    /// The connection ended. Called once, as the last call, for each connection that completed its handshake.
     fn on_closed(&self, conn: &Rc<Connection>, reason: &str);
 
-    /// A connection that [`crate::serve`] accepted got past its handshake. Messages follow.
+    /// A connection accepted by [`crate::serve`] completed its handshake. Messages follow.
     fn on_accepted(&self, conn: &Rc<Connection>) {
         let _ = conn;
     }

@@ -1,8 +1,8 @@
-//! The connections of a shard that have a place at a gate, and those that give it to a newcomer when all are taken.
+//! The connections of a shard that have a place at a gate, and the choice of those to close for a new one when all are taken.
 //!
-//! Idle ones go first: handshakes that stand still, then connections on which nobody ever asked anything, then those that are silent.
-//! Of these it is the address with the most places that loses some. If nobody is idle, the newcomer gets a place of an address that
-//! has more of them than its own: in the end each address has its share.
+//! Idle ones go first: stalled handshakes, then connections that never carried a request, then silent ones. Among these the
+//! address with the most places loses some. If none is idle, the new connection gets a place of an address that has more of them
+//! than its own: in the end each address has its share.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -19,7 +19,7 @@ use crate::limits::{GIVE_WAY_PART, PATIENCE_WHILE_BUSY};
 
 /// Bits of an IPv6 address that one peer cannot choose.
 const IPV6_NETWORK: u128 = !(u64::MAX as u128);
-/// A search that found nobody is not repeated for this part of the patience.
+/// A search that found none is not repeated for this part of the patience.
 const SEARCH_PAUSE_PART: u64 = 20;
 
 /// A connection's place; it is free again when this is dropped.
@@ -43,7 +43,7 @@ impl Drop for Place {
     }
 }
 
-/// A place for a new connection; `None` if all are taken and nobody gives way, on no reactor.
+/// A place for a new connection; `None` if all are taken and no reactor can free one.
 pub(crate) async fn enter(
     shard: &Shard,
     gate: &Gate,
@@ -73,7 +73,7 @@ async fn make_way(shard: &Shard, gate: &Gate, from: IpAddr, patience: Duration) 
     None
 }
 
-/// A place that a connection of this shard had.
+/// Frees the place of a connection of this shard.
 fn give_way(shard: &Shard, gate: &Gate, newcomer: IpAddr, patience: Duration) -> Option<GateSlot> {
     let now_ns = shard.now_ns();
     let gone = hall(shard, gate).vacate(newcomer, patience.as_nanos() as u64, now_ns);
@@ -117,11 +117,11 @@ struct Hall {
     held: RefCell<BTreeMap<u64, Held>>,
     /// Places of each address.
     counts: RefCell<BTreeMap<IpAddr, usize>>,
-    /// Nobody is idle before this time.
+    /// No connection becomes idle before this time.
     search_again_ns: Cell<u64>,
 }
 
-/// A place that is taken.
+/// An occupied place.
 struct Held {
     from: IpAddr,
     since_ns: u64,
@@ -134,7 +134,7 @@ enum Holder {
     Open(Weak<Connection>),
 }
 
-/// Who gives way first.
+/// The order in which connections are closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Idleness {
     StuckHandshake,
@@ -159,7 +159,7 @@ impl Held {
             return None;
         }
         let Holder::Open(conn) = &self.holder else { return Some(Idleness::StuckHandshake) };
-        // One that has ended gives its place back by itself.
+        // A connection that has ended frees its place by itself.
         let conn = conn.upgrade().filter(|conn| !conn.is_closed() && !conn.keeps_place.get())?;
         if conn.is_quiet() {
             let has_asked = conn.seq_received.get() > 0;
@@ -176,7 +176,7 @@ impl Held {
         }
     }
 
-    /// Ends the connection; its place.
+    /// Closes the connection; returns its place.
     fn close(self) -> GateSlot {
         match self.holder {
             Holder::Handshake(stream) => stream.shutdown(),
@@ -221,7 +221,7 @@ impl Hall {
         Some(held)
     }
 
-    /// Empties places for a newcomer, and while it is about it for those that come after.
+    /// Frees places for a new connection, and some more for later ones.
     fn vacate(&self, newcomer: IpAddr, patience_ns: u64, now_ns: u64) -> Vec<Held> {
         let mut ids = self.idle(patience_ns, now_ns);
         if ids.is_empty() {
@@ -231,7 +231,7 @@ impl Hall {
         ids.into_iter().filter_map(|id| self.leave(id)).collect()
     }
 
-    /// The idle connections that are the first to go.
+    /// The idle connections to close first.
     fn idle(&self, patience_ns: u64, now_ns: u64) -> Vec<u64> {
         if now_ns < self.search_again_ns.get() {
             return Vec::new();
@@ -261,7 +261,7 @@ impl Hall {
     }
 }
 
-/// The address that has the most places, if it has so many more than the newcomer's that it may lose one.
+/// The address with the most places, if it has enough more than the new connection's address to lose one.
 fn crowd(counts: &BTreeMap<IpAddr, usize>, newcomer: IpAddr) -> Option<IpAddr> {
     let own = counts.get(&newcomer).copied().unwrap_or_default();
     let (address, most) = counts.iter().max_by_key(|(_, count)| **count)?;

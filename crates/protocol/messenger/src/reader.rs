@@ -1,9 +1,9 @@
 //! Bytes from the socket to verified frames.
 //!
-//! Bytes are received in bulk into one buffer per connection; as many frames as are there are parsed before the next
-//! receive. A frame that fits the buffer is parsed in place, and its data segment is copied into an aligned buffer of its
-//! own (cheaper than a second receive up to some tens of KiB). A longer one is taken piece by piece, whole pieces of its
-//! data segment straight from the socket, so that memory is taken only as bytes arrive.
+//! Bytes are received in bulk into one buffer per connection; all complete frames are parsed before the next receive. A frame
+//! that fits the buffer is parsed in place, and its data segment is copied into an aligned buffer of its own (cheaper than a
+//! second receive up to some tens of KiB). A longer one is read piece by piece, whole pieces of its data segment straight from
+//! the socket, so that memory is allocated only as bytes arrive.
 
 use crate::error::CloseReason;
 use crate::limits::{BANNER_BYTES_MAX, CHUNK_BYTES, CONTROL_BYTES_MAX, RECV_BUF_FIRST_BYTES};
@@ -69,18 +69,18 @@ impl Reader {
         }
     }
 
-    /// The next bytes are not all there: [`Self::wait`] first. Plain messages come many at a time.
+    /// Whether the next bytes have not all arrived: then call [`Self::wait`] first. Usually many messages arrive at a time.
     #[inline]
     pub(crate) fn lacks(&self) -> bool {
         self.end - self.start < self.frames.need()
     }
 
-    /// Waits for what comes next: a preamble, or what follows it.
+    /// Waits for the next preamble, or for the bytes after it.
     pub(crate) async fn wait(&mut self) -> Result<()> {
         self.fill(self.frames.need()).await
     }
 
-    /// The next frame's preamble, which is there; [`Self::control`] or [`Self::message`] takes the rest of the frame.
+    /// The next frame's preamble, which must have arrived; [`Self::control`] or [`Self::message`] reads the rest of the frame.
     pub(crate) fn preamble(&mut self) -> Result<Preamble> {
         let bytes = self.frames.need();
         let preamble = self.frames.preamble(received(&mut self.buf, self.start, bytes))?;
@@ -101,13 +101,14 @@ impl Reader {
         Ok(payload)
     }
 
-    /// A message that is longer than the buffer may be is taken with [`Self::long_message`].
+    /// Whether a message is longer than the buffer may be: then call [`Self::long_message`].
     #[inline]
     pub(crate) fn is_long(&self) -> bool {
         self.frames.need() > self.capacity_max
     }
 
-    /// The verified message behind a MESSAGE preamble whose middle is empty, which is there; `None` if its sender aborted it.
+    /// The verified message after a MESSAGE preamble with an empty middle, which must have arrived; `None` if its sender aborted
+    /// it.
     pub(crate) fn message(&mut self) -> Result<Option<Parts>> {
         let (bytes, mut block_crcs) = (self.frames.need(), Vec::new());
         let received = received(&mut self.buf, self.start, bytes);
@@ -170,7 +171,7 @@ impl Reader {
     async fn long_chunk(&mut self, len: usize) -> Result<Buf> {
         let mut chunk = self.shard.buf(len);
         let mut filled = 0;
-        // A receive takes whatever fits the capacity: straight into the chunk only if that ends where the chunk ends.
+        // A receive fills the capacity: read straight into the chunk only if both end at the same place.
         let direct = chunk.capacity() == len;
         while filled < len {
             if self.start == self.end && direct {

@@ -19,9 +19,8 @@ use crate::message::Dispatcher;
 use crate::reader::Reader;
 use crate::{places, session, watch};
 
-/// Takes an accepted socket: handshake, then messages to `dispatcher` until the connection ends, all in a task of its own.
-/// Returns at once. A peer for whom the gate has no place, or that fails the handshake, is logged and forgotten; `dispatcher`
-/// never hears of it.
+/// Serves an accepted socket in a task of its own: handshake, then messages to `dispatcher` until the connection ends. Returns at
+/// once. A peer that gets no place at the gate, or fails the handshake, is logged and dropped; `dispatcher` is not called.
 pub async fn serve(shard: &Shard, socket: Socket, config: Rc<ServerConfig>, dispatcher: Rc<dyn Dispatcher>) {
     let task_shard = shard.clone();
     shard.spawn(config.group, "msgr-serve", run(task_shard, socket, config, dispatcher));
@@ -47,7 +46,7 @@ async fn run(shard: Shard, socket: Socket, config: Rc<ServerConfig>, dispatcher:
     let timed_out = limit.end();
     let peer = match outcome {
         Ok(peer) => peer,
-        // Port scans and health checks connect and go.
+        // Port scans and health checks connect and disconnect.
         Err(CloseReason::Eof) if !timed_out => {
             return tracing::debug!(peer = %sock, "left during the handshake");
         }
@@ -109,7 +108,7 @@ async fn accept(wire: &mut Wire, config: &ServerConfig) -> Result<Peer> {
     })
 }
 
-/// Until a request for method none in crc mode comes. A client with a cephx key tries that method first.
+/// Reads requests until one for method none in crc mode arrives. A client with a cephx key tries that method first.
 async fn authenticate(wire: &mut Wire, config: &ServerConfig, entity: EntityType) -> Result<Claim> {
     for _ in 0..HANDSHAKE_TRIES {
         let request: AuthRequest = wire.expect().await?;
@@ -133,7 +132,7 @@ async fn authenticate(wire: &mut Wire, config: &ServerConfig, entity: EntityType
     Err(CloseReason::protocol("no authentication method in common"))
 }
 
-/// Until CLIENT_IDENT comes. No session survives its connection here, so a RECONNECT has nothing to go back to.
+/// Reads frames until CLIENT_IDENT arrives. Sessions do not survive their connection here, so a RECONNECT is refused.
 async fn identify(wire: &mut Wire) -> Result<ClientIdent> {
     for _ in 0..HANDSHAKE_TRIES {
         let (tag, payload) = wire.next().await?;

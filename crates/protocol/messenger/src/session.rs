@@ -27,7 +27,7 @@ pub(crate) async fn run(conn: Rc<Connection>, mut reader: Reader, dispatcher: Rc
                 tell_version(&conn).await;
             }
         }
-        // If it was closed from this side, the first reason stays and what the reader met after it does not matter.
+        // If it was closed from this side, the first reason stays, and later errors of the reader do not matter.
         conn.close(reason.to_string());
     }
     let reason = conn.close_reason().unwrap_or_else(|| Rc::from("closed"));
@@ -53,8 +53,8 @@ async fn read_all(conn: &Rc<Connection>, reader: &mut Reader, dispatcher: &dyn D
         }
         batch += 1;
         if batch == DISPATCH_BATCH {
-            // Not only after the tasks that are ready, which this one would be again at once: who floods would have a whole
-            // turn's quota each time, and others wait for that several times in each operation.
+            // Yield until the next turn, not only to the ready tasks: a flooding peer would otherwise use a whole turn's quota
+            // each time, and others would wait for that several times per operation.
             batch = 0;
             conn.shard.next_turn().await;
         }
@@ -90,7 +90,7 @@ async fn message(
         return Err(CloseReason::protocol(text));
     }
     let bytes = preamble.len(segment::FRONT) + preamble.len(segment::DATA);
-    // First, for who waits for its own peer must not have room that others could use.
+    // First, because a connection that waits for its own peer must not hold room that others could use.
     if must_wait_for_replies(conn) {
         conn.drained_to(conn.limits.queue_soft_bytes).await;
     }
@@ -126,7 +126,7 @@ async fn message(
     {
         return Ok(());
     }
-    // The connection may have been closed while the message came in.
+    // The connection may have been closed while the message arrived.
     if !conn.is_closed() {
         conn.count(|s| s.messages_received += 1);
         dispatcher.on_message(conn, Message::received(parts, permit));
@@ -134,7 +134,7 @@ async fn message(
     Ok(())
 }
 
-/// A message that is not all there yet.
+/// Receives a message that has not arrived completely.
 async fn receive(reader: &mut Reader, preamble: &Preamble) -> Result<Option<Parts>> {
     if reader.is_long() {
         return reader.long_message(preamble).await;
@@ -143,7 +143,7 @@ async fn receive(reader: &mut Reader, preamble: &Preamble) -> Result<Option<Part
     reader.message()
 }
 
-/// On the accepting side: too many replies wait to be sent.
+/// Whether, on the accepting side, too many replies wait to be sent.
 fn must_wait_for_replies(conn: &Connection) -> bool {
     conn.accepted && !conn.is_closed() && conn.queued_bytes() > conn.limits.queue_soft_bytes
 }
@@ -152,7 +152,7 @@ async fn control(conn: &Connection, reader: &mut Reader, preamble: &Preamble) ->
     let payload = reader.control(preamble).await?;
     match preamble.tag {
         Tag::Keepalive2 => conn.send_control(&Keepalive2Ack(Keepalive2::decode(&payload)?.0)),
-        // Sessions are lossy: nothing is kept for acknowledgement. That the peer lives was noted with the frame.
+        // Sessions are lossy: nothing is kept for acknowledgement. The frame already counted as a sign of life.
         Tag::Keepalive2Ack | Tag::Ack => {}
         other => return Err(CloseReason::protocol(format!("{other:?} frame in an open session"))),
     }

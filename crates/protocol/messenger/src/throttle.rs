@@ -14,7 +14,7 @@ pub(crate) struct Throttle {
     messages: Cell<usize>,
     /// Fired by every release while the reader waits for room.
     room: Rc<Signal>,
-    /// Shared with other connections; `None`: this one is not bounded together with others.
+    /// The budget shared with other connections; `None`: there is none.
     budget: Option<Rc<Budget>>,
 }
 
@@ -30,7 +30,7 @@ impl Throttle {
         })
     }
 
-    /// Its dispatcher holds no message.
+    /// Whether its dispatcher holds no message.
     pub(crate) fn is_idle(&self) -> bool {
         self.messages.get() == 0
     }
@@ -39,13 +39,13 @@ impl Throttle {
         self.budget.as_ref()
     }
 
-    /// Others wait for room in the budget.
+    /// Whether others wait for room in the budget.
     pub(crate) fn others_wait(&self) -> bool {
         self.budget.as_ref().is_some_and(|budget| budget.is_short_beside(&self.room))
     }
 
-    /// True if a message of `bytes` may be read as far as this connection goes. One message is always let in, however long it
-    /// is: the limits of the frames bound it.
+    /// Whether this connection's own limits allow to read a message of `bytes`. One message is always allowed, however long: the
+    /// limits of frames bound it.
     fn has_room(&self, bytes: usize) -> bool {
         let held = self.messages.get();
         held == 0 || (held < self.messages_max && self.bytes.get().saturating_add(bytes) <= self.bytes_max)
@@ -74,7 +74,7 @@ impl Throttle {
         Some(permit)
     }
 
-    /// Takes room of the budget if there is some; what counts there then.
+    /// Takes room of the budget if there is enough; returns the bytes counted there.
     fn try_share(&self, step: Need, own: usize, bytes: usize) -> Option<usize> {
         match &self.budget {
             None => Some(0),
@@ -114,8 +114,7 @@ impl Throttle {
         self.messages.get() <= 1 || self.bytes.get().saturating_add(bytes) <= self.bytes_max
     }
 
-    /// The room of the budget that a message needs together with its output: a message that was small so far is counted from
-    /// here on.
+    /// The room of the budget that a message needs together with its output: a small message is counted from here on.
     fn output(&self, permit: &Permit, bytes: usize) -> usize {
         let is_free =
             permit.shared_bytes == 0 && self.messages.get() <= 1 && permit.bytes + bytes <= FREE_BYTES;
@@ -123,7 +122,7 @@ impl Throttle {
         if is_free { 0 } else { uncounted + bytes }
     }
 
-    /// Waits for room for memory that a message will need beside its own bytes. False: the connection ended.
+    /// Waits for room for the additional memory of a message. False: the connection ended.
     pub(crate) async fn admit_output(
         self: &Rc<Self>,
         permit: &mut Permit,
@@ -162,20 +161,20 @@ impl Throttle {
     }
 }
 
-/// Right to hold one received message. Reading from the peer pauses while too many are held; dropping it gives the room
-/// back. It stays on the connection's shard: work that moves to another shard takes a [`PermitToken`] along.
+/// Right to hold one received message. Reading from the peer pauses while too many are held; dropping it releases the room. It
+/// stays on the connection's shard: work that moves to another shard carries a [`PermitToken`].
 #[derive(Debug)]
 pub struct Permit {
     /// None once the permit was detached.
     throttle: Option<Rc<Throttle>>,
     bytes: usize,
-    /// The part of them that is counted in the budget of all connections.
+    /// The part counted in the shared budget.
     shared_bytes: usize,
 }
 
 impl Permit {
-    /// Turns the guard into a plain value that may travel to another shard. It must come back to
-    /// [`crate::Connection::release`], or to [`PermitToken::give_back`] if the connection has ended.
+    /// Turns the guard into a plain value that may move to another shard. It must come back to [`crate::Connection::release`], or
+    /// to [`PermitToken::give_back`] if the connection has ended.
     pub fn detach(mut self) -> PermitToken {
         self.throttle = None;
         PermitToken { bytes: self.bytes, shared_bytes: self.shared_bytes }
@@ -233,12 +232,12 @@ pub struct PermitToken {
 }
 
 impl PermitToken {
-    /// Gives the room back.
+    /// Releases the room.
     pub(crate) fn release(self, throttle: &Throttle) {
         throttle.release(self.bytes, self.shared_bytes);
     }
 
-    /// The same for a token whose connection has ended: other connections have its room again. `budget` is that of the
+    /// The same for a token whose connection has ended, so that other connections get its room. `budget` is that of the
     /// connection's shard.
     pub fn give_back(self, budget: &Budget) {
         if self.shared_bytes > 0 {
@@ -266,7 +265,7 @@ mod tests {
     }
 
     proptest! {
-        /// Trying lets in what asking would let in without waiting, and counts the same.
+        /// `try_admit` admits what `admit` would admit without waiting, and counts the same.
         #[test]
         fn trying_is_asking(steps in prop::collection::vec((0..5u8, 0..2 * FREE_BYTES, any::<prop::sample::Index>()), 0..60)) {
             let make = || {

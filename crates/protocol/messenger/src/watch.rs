@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Checks per idle limit: a silent peer is closed between one limit and one and a quarter.
 const CHECKS_PER_LIMIT: u32 = 4;
 
-/// The result of `future`, or `None` if it is not there after `limit`. The future is then dropped.
+/// The result of `future`, or `None` if it is not ready after `limit`. The future is then dropped.
 pub async fn with_timeout<T>(shard: &Shard, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     let mut sleep = pin!(shard.sleep(limit));
@@ -25,7 +25,7 @@ pub async fn with_timeout<T>(shard: &Shard, limit: Duration, future: impl Future
     .await
 }
 
-/// Ends a handshake that takes too long: shuts the stream down, so that whatever waits on it ends.
+/// Ends a handshake that takes too long: shuts the stream down, so that all waits on it end.
 pub(crate) struct HandshakeLimit(Rc<Guarded>);
 
 /// Shared with the task that waits for the limit.
