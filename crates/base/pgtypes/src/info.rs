@@ -162,7 +162,7 @@ coded! {
     pub struct Omaps {
         /// Objects that have keys, …
         pub objects: u64,
-        /// … and of them those that have too many.
+        /// … and those with too many keys.
         pub large: u64,
         /// Their total size.
         pub size: OmapSize,

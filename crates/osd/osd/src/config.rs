@@ -84,7 +84,7 @@ impl LogLimits {
     /// A log that keeps `entries_min` entries and is trimmed `trim_batch` entries at a time.
     ///
     /// # Panics
-    /// One of them is zero.
+    /// If one of them is zero.
     #[must_use]
     pub const fn new(entries_min: usize, trim_batch: usize) -> LogLimits {
         assert!(entries_min > 0 && trim_batch > 0, "a log keeps entries, and is trimmed");

@@ -50,11 +50,6 @@ impl OsdShard {
         self.conns.borrow().get(&conn).is_none_or(|state| state.conn.budget().is_some())
     }
 
-    /// Notes until the next check that requests of this shard's clients, or notifications, wait for memory.
-    pub(crate) fn note_short(&self) {
-        self.is_short.set(true);
-    }
-
     /// Closes connections that hold memory while others wait for it, if their peers have neither read nor sent anything since the
     /// last check. They may reconnect.
     fn close_stalled(&self) {

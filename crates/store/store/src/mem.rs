@@ -104,7 +104,7 @@ impl Mem {
         self.state.borrow().get(oid).map(|object| object.meta.clone())
     }
 
-    /// The same for an object that is to be changed next.
+    /// The same for an object that will be changed next.
     pub(crate) fn stat_before_write(&self, oid: &Arc<ObjectId>) -> Option<ObjectMeta> {
         let state = self.state.borrow();
         state.slots.get(state.place(oid)?).map(|object| object.meta.clone())

@@ -10,8 +10,8 @@ use crate::kv::{Kv, KvBatch, KvError, KvOp};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// An ordered map behind a lock. It lives as long as its `Arc`; [`MemKv::crash`] reverts commits made without `sync` since the
-/// last flush.
+/// An ordered map with a lock. It lives as long as its `Arc`; [`MemKv::crash`] reverts commits made without `sync` since the last
+/// flush.
 #[derive(Default)]
 pub struct MemKv {
     state: RwLock<Maps>,

@@ -132,7 +132,7 @@ pub(crate) async fn answer(osd: &Rc<OsdShard>, question: &Value) -> Result<Value
         "flush_pg_stats" => Ok(flush_pg_stats(osd).await),
         "help" => Ok(help(osd)),
         "version" => Ok(version()),
-        "0" => Ok(protocol_version()),
+        "0" => Ok(PROTOCOL_VERSION.into()),
         _ => {
             let hook = osd.shard.local::<Hook>();
             match hook.and_then(|hook| hook.0.answer(osd, prefix, question)) {
@@ -313,11 +313,6 @@ async fn flush_pg_stats(osd: &OsdShard) -> Value {
 
 fn version() -> Value {
     json!({ "version": env!("CARGO_PKG_VERSION"), "release": "carmine", "release_type": "dev" })
-}
-
-/// The answer to the oldest command of the protocol: plain text.
-fn protocol_version() -> Value {
-    Value::String(PROTOCOL_VERSION.to_owned())
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ fn scrub(osd: &OsdShard, pg: &Pg, deep: bool) -> Value {
 
 /// Lists the unfound objects met so far: whether a block can be read is known only after trying.
 fn list_unfound(_: &OsdShard, pg: &Pg) -> Value {
-    let unfound = pg.unfound();
+    let unfound = pg.recovery.unfound();
     json!({
         "num_missing": unfound.len(),
         "num_unfound": unfound.len(),
@@ -153,7 +153,7 @@ fn might_have_unfound(pg: &Pg) -> Value {
 /// An object is unfound only while an OSD that may have it could come back. After that it is lost, and reading its lost blocks is
 /// an error.
 fn mark_unfound_lost(_: &OsdShard, pg: &Pg) -> Value {
-    match pg.unfound().len() {
+    match pg.recovery.unfound().len() {
         0 => json!({ STATUS: "pg has no unfound objects" }),
         n => {
             json!({ REFUSED: format!("pg has {n} unfound objects but we haven't probed all sources, not marking lost") })
@@ -165,7 +165,7 @@ fn query(osd: &OsdShard, pg: &Pg) -> Value {
     let (state, why) = pg.describe(osd);
     let mapping = osd.view().map(|view| view.mapping(pg.id.pgid).clone());
     let up = mapping.as_ref().map(|mapping| mapping.up.to_vec()).unwrap_or_default();
-    let targets = pg.recovery_targets();
+    let targets = pg.recovery.targets();
     let acting: Vec<u32> = pg.peer.acting().iter().map(|osd| osd.0).collect();
     let backfilled: Vec<String> =
         targets.iter().filter(|(_, _, place)| place.is_some()).map(|(osd, ..)| osd.0.to_string()).collect();
@@ -301,7 +301,7 @@ fn recovery_state(osd: &OsdShard, pg: &Pg, why: &str, targets: &Targets) -> Valu
     json!([
         {
             "name": name,
-            "might_have_unfound": if pg.unfound().is_empty() { json!([]) } else { might_have_unfound(pg) },
+            "might_have_unfound": if pg.recovery.unfound().is_empty() { json!([]) } else { might_have_unfound(pg) },
             "recovery_progress": {
                 "backfill_targets": places.map(|(osd, _)| osd.to_string()).collect::<Vec<_>>(),
                 "waiting_on_backfill": [],

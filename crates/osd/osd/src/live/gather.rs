@@ -1,6 +1,6 @@
-//! Collects the metrics of all shards of an OSD. A counter is declared where it is counted (`metric_set!`); declared here are
-//! values that are computed when somebody asks. Where the meaning is the same, names are Seastar's and Crimson's:
-//! `reactor_utilization`, `reactor_cpu_busy_ms`, `smp_total_sent_messages`, `scheduler_runtime_ms`.
+//! Collects the metrics of all shards of an OSD. A counter is declared where it is counted (`metric_set!`); values computed on
+//! request are declared here. Where the meaning is the same, names are Seastar's and Crimson's: `reactor_utilization`,
+//! `reactor_cpu_busy_ms`, `smp_total_sent_messages`, `scheduler_runtime_ms`.
 //!
 //! Each shard renders its own metrics; the shard that was asked merges them.
 

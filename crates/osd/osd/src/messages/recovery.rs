@@ -32,7 +32,7 @@ message! { 0x8041,
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct PgBackfillDigest {
         pub head: Head,
-        /// 0, or an errno: then nothing else is meant.
+        /// 0, or an errno: then all other fields are meaningless.
         pub result: i32,
         pub objects: Vec<VersionOf>,
         /// The next object after them; `None`: there are no more.

@@ -71,7 +71,7 @@ message! { 0x800d,
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct PgScrubMap {
         pub head: Head,
-        /// 0, or an errno: then nothing else is meant.
+        /// 0, or an errno: then all other fields are meaningless.
         pub result: i32,
         pub objects: Vec<Scanned>,
         /// Where to continue; `None`: the scan is complete.
@@ -95,7 +95,7 @@ message! { 0x800f,
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct PgObject {
         pub head: Head,
-        /// 0, or an errno: then nothing else is meant.
+        /// 0, or an errno: then all other fields are meaningless.
         pub result: i32,
         pub meta: ObjectMeta,
         pub header: Vec<u8>,

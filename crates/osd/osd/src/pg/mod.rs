@@ -58,7 +58,7 @@ pub(crate) struct Pg {
     pub(crate) ops: ClientOps,
     copies: Copies,
     pub(crate) peer: Peer,
-    recovery: Recoveries,
+    pub(crate) recovery: Recoveries,
     scrub: Scrubs,
 }
 
@@ -94,21 +94,6 @@ impl Pg {
             return (format!("{state}+laggy"), "its replicas have not renewed its read lease".to_owned());
         }
         (state, phase.reason().map(ToString::to_string).unwrap_or_default())
-    }
-
-    /// Members that lack objects (primary): how many by the log, and the position of their backfill, if they have one.
-    pub(crate) fn recovery_targets(&self) -> Vec<(OsdId, usize, Option<ObjectId>)> {
-        self.recovery.targets()
-    }
-
-    /// The unfound objects met since it became active (primary).
-    pub(crate) fn unfound(&self) -> Vec<ObjectId> {
-        self.recovery.unfound()
-    }
-
-    /// Version of the newest change that is durable on all members (primary).
-    fn committed_version(&self) -> Eversion {
-        self.peer.log().version_of(self.copies.backend().committed())
     }
 
     /// Numbers of operations that wait for it, of objects in use, and of writes in flight.

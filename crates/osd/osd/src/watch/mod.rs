@@ -90,7 +90,7 @@ pub(crate) struct Notification {
 /// Most notifications of one PG that wait for answers.
 const NOTIFICATIONS_MAX: usize = 1024;
 
-/// The watchers of a PG's objects; nothing until somebody watches.
+/// The watchers of a PG's objects; `None` until the first watch.
 #[derive(Default)]
 pub(crate) struct Watched(RefCell<Option<Box<Watches>>>);
 

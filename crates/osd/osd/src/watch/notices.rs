@@ -117,7 +117,7 @@ pub(super) fn report_short(osd: &OsdShard) {
     for to in (0..osd.shard.shards()).map(ShardId) {
         osd.shard.submit_to(to, |shard| {
             if let Some(osd) = OsdShard::of(shard) {
-                osd.note_short();
+                osd.is_short.set(true);
             }
         });
     }

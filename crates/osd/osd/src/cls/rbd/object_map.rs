@@ -36,7 +36,7 @@ const EXISTS: u8 = 1;
 const EXISTS_CLEAN: u8 = 3;
 /// Most objects of an image, as in Ceph: as many as fit in a map that is read at once.
 const OBJECTS_MAX: u64 = 256_000_000;
-/// The number of states in front of them.
+/// Bytes of the number of states, which precedes the states.
 const HEAD_BYTES: u64 = 8;
 const _: () = assert!(HEAD_BYTES + OBJECTS_MAX.div_ceil(4) <= METHOD_BYTES_MAX);
 const _: () = assert!(HEAD_BYTES + OBJECTS_MAX.div_ceil(4) + 64 <= OUTPUT_BYTES_MAX);

@@ -89,8 +89,3 @@ pub(in crate::pg) fn families<'a>(objects: impl IntoIterator<Item = &'a ObjectId
     objects.into_iter().for_each(|oid| add(&mut families, oid));
     families
 }
-
-/// The position before the first object of a family: clones sort before their head.
-pub(in crate::pg) fn family_begin(oid: &ObjectId) -> ObjectId {
-    clone_of(oid, 0)
-}

@@ -21,7 +21,7 @@ const PAGE: usize = 256;
 #[derive(Default)]
 pub(crate) struct Usage {
     objects: u64,
-    /// Those of them that are clones.
+    /// How many objects are clones.
     clones: u64,
     bytes: u64,
     state: Count,
@@ -184,7 +184,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is written while the count goes on, and however stale its pages are: at the end it is right.
+        /// Whatever is written during the count, and however stale its pages are, the result is right.
         #[test]
         fn counts_what_is_there(first in prop::collection::btree_map(0..20u8, 1..9u64, 0..15),
                                 writes in prop::collection::vec((0..20u8, prop::option::of(1..9u64)), 0..60),

@@ -32,7 +32,7 @@ use crate::pg::peer::log::Done;
 use crate::shard::OsdShard;
 
 impl Pg {
-    /// Admits an operation: runs it, or queues it behind others of its object.
+    /// Admits an operation: runs it, or queues it after others of its object.
     pub(in crate::pg) fn start(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
         let refusal = if osd.is_blocklisted(&op) { Some(errno::ESHUTDOWN) } else { op.refusal() };
         if let Some(result) = refusal {

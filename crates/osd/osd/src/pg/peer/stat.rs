@@ -86,7 +86,7 @@ impl Pg {
         let scrubs = self.peer.log.borrow().info().scrubs;
         let lacking = self.recovery.lacking(|place| self.objects_from(place, objects));
         let copies = self.copies(view, objects, &lacking);
-        let unfound = self.unfound().len() as u64;
+        let unfound = self.recovery.unfound().len() as u64;
         let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let mut sum = ObjectStatSum {
             num_bytes: count(bytes),

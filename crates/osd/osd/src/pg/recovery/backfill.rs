@@ -63,7 +63,7 @@ impl Run {
             let part = self.copy_differing(&repair, window).await?;
             // Without a suspension since the last check for differences.
             let Ok(next) = window.end_comparison() else { return Ok(part) };
-            let complete_to = self.pg.committed_version();
+            let complete_to = self.pg.peer.log().version_of(self.pg.copies.backend().committed());
             // Without a committed log entry there is no version to record for the copy.
             if let Some(last_backfill) = next
                 && complete_to > Eversion::ZERO
@@ -225,7 +225,8 @@ impl Pg {
         loop {
             let mut page = own_store(osd).list(self.id, self.peer.bits(), Some(from), limit + 1).await?;
             let Some(behind) = page.get(limit) else { return Ok((page, None)) };
-            let next = family::family_begin(behind);
+            // The position before the first object of its family: clones sort before their head.
+            let next = family::clone_of(behind, 0);
             let is_before = |oid: &ObjectId| *oid < next;
             if page.first().is_some_and(is_before) {
                 page.retain(is_before);

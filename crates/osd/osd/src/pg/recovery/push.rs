@@ -375,7 +375,12 @@ impl Repair {
             };
             let at = match (fate, error.lost_block()) {
                 (Fate::Lost, Some((_, at))) => at,
-                (Fate::Unfound, Some((_, at))) if self.may_skip_unfound(oid) => at,
+                // Before the PG serves, the object is copied without the block, because the others must not wait for it.
+                (Fate::Unfound, Some((_, at)))
+                    if !self.serves_clients(&self.pg.peer.machine()) && self.pg.record_unfound(oid) =>
+                {
+                    at
+                }
                 (Fate::Unfound, _) => return Err(Stop::Failed(Trouble::Unfound)),
                 _ => return Err(self.stuck(&error)),
             };
@@ -386,12 +391,6 @@ impl Repair {
             tracing::error!("pg {}: object {oid}, offset {off}: the block is copied as lost", self.pg.id);
         }
         Ok((Payload::new(), lost))
-    }
-
-    /// Whether to copy an unfound object without its unfound blocks. Before the PG serves, yes, because the other objects must
-    /// not wait for it; while clients are served, it is skipped until it is found.
-    fn may_skip_unfound(&self, oid: &ObjectId) -> bool {
-        !self.serves_clients(&self.pg.peer.machine()) && self.pg.record_unfound(oid)
     }
 }
 

@@ -91,7 +91,7 @@ impl Search {
                     break;
                 }
             }
-            let unfound = self.pg.unfound();
+            let unfound = self.pg.recovery.unfound();
             if unfound.is_empty() {
                 return self.pg.recovery.is_searching.set(false);
             }

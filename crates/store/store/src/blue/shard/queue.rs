@@ -195,7 +195,7 @@ impl InFlight {
 pub(crate) struct Queue {
     /// Transactions that are not durable.
     pub(crate) records: VecDeque<Record>,
-    /// Number of the first of them.
+    /// Number of the first record.
     pub(crate) base: u64,
     /// Number of the first that is in no group.
     pub(crate) grouped: u64,

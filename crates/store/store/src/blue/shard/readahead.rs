@@ -112,7 +112,7 @@ impl Readahead {
         let mut windows = self.windows.borrow_mut();
         let Some(window) = windows.peek_mut(oid) else { return };
         if window.arriving.take_if(|(arriving, _)| arriving == range).is_none() {
-            return; // another window of the object
+            return; // the range belongs to another window of the object
         }
         if window.end() == range.start {
             window.blocks.extend(blocks);
