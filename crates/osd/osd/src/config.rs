@@ -287,7 +287,7 @@ impl RecoveryOptions {
     }
 }
 
-/// When scrubs run, and how fast: Ceph's options of these names, but for the last one.
+/// When scrubs run, and how fast. All but the last are Ceph's options of these names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScrubOptions {
     /// osd_scrub_min_interval: a PG is scrubbed when its last scrub is this long ago and the reactor is not busy.

@@ -28,7 +28,7 @@ mod scrub;
 use std::rc::Rc;
 
 use carmine_peering::Phase;
-use carmine_types::{Eversion, ObjectId, OsdId, SpgId, errno};
+use carmine_types::{OsdId, SpgId, errno};
 use carmine_wire::osdmap::IntervalSet;
 
 use crate::config::LogLimits;

@@ -132,7 +132,8 @@ fn load(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
 fn decode_input(input: &[u8]) -> Result<(u64, &[u8]), OpError> {
     decode(input, |d| {
         let len = Decoder::all(d.blob()?, "object map", |d| d.envelope("object map", 1)?.body.u64())?;
-        let states = d.bytes(usize::try_from(bytes_of(len)).map_err(|_| too_long(len))?)?;
+        let too_long = DecodeError::BadValue { what: "length of an object map", value: len };
+        let states = d.bytes(usize::try_from(bytes_of(len)).map_err(|_| too_long)?)?;
         d.blob()?; // checksums, or nothing
         Ok((len, states))
     })
@@ -145,10 +146,6 @@ fn save(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     }
     h.write_full([&len.to_le_bytes(), states].concat())?;
     done()
-}
-
-fn too_long(len: u64) -> DecodeError {
-    DecodeError::BadValue { what: "length of an object map", value: len }
 }
 
 /// New objects get the given state; removed ones must have it, otherwise the map is not what the client expects (ESTALE).

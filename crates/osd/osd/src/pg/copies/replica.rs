@@ -127,15 +127,11 @@ impl Pg {
         let [entry] = txn.log.as_slice() else { return false };
         txn.pg == self.id
             && self.peer.contains(&entry.oid)
-            && txn.objects().all(|oid| self.may_change_with(&entry.oid, oid))
+            // The object itself, its clones, and the snapshot mapper.
+            && txn.objects().all(|oid| family::is_same_head(&entry.oid, oid) || *oid == family::mapper::oid(self.id))
             && txn.info.is_none()
             && txn.log_rewind_to.is_none()
             && !txn.forget_pg
-    }
-
-    /// Whether a write of `head` may change `oid`: the object itself, its clones, or the snapshot mapper.
-    fn may_change_with(&self, head: &ObjectId, oid: &ObjectId) -> bool {
-        family::is_same_head(head, oid) || *oid == family::mapper::oid(self.id)
     }
 
     /// Loads what an entry needs; at once, if it is all in memory.

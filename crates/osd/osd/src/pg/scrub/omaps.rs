@@ -8,7 +8,6 @@ use carmine_wire::mon_msg::log_level;
 
 use super::compare::Map;
 use super::run::Run;
-use crate::config::ScrubOptions;
 use crate::join;
 
 impl Run {
@@ -19,7 +18,8 @@ impl Run {
             self.omaps.objects += 1;
             self.omaps.size.keys += object.omap_size.keys;
             self.omaps.size.bytes += object.omap_size.bytes;
-            if is_large(object.omap_size, &self.osd.options.borrow().scrub) {
+            let (size, options) = (object.omap_size, self.osd.options.borrow().scrub.clone());
+            if size.keys > options.large_omap_keys || size.bytes > options.large_omap_bytes {
                 self.omaps.large += 1;
                 self.report_large_omap(&object.oid, object.omap_size);
             }
@@ -36,8 +36,4 @@ impl Run {
         tracing::warn!("{text}");
         join::write_cluster_log(&self.osd, log_level::WARN, text);
     }
-}
-
-fn is_large(size: OmapSize, options: &ScrubOptions) -> bool {
-    size.keys > options.large_omap_keys || size.bytes > options.large_omap_bytes
 }
