@@ -10,10 +10,10 @@ use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use crate::config::Config;
 use crate::sys;
 
-/// A piece of blocking work. It reports its own end.
+/// A piece of blocking work, which reports its own completion.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-/// Jobs that may wait for a thread; more wait in the shards.
+/// Jobs queued for a thread; further ones wait in their shards.
 const QUEUE: usize = 1024;
 
 /// The pool of a process. Threads start with the first job.
@@ -21,9 +21,9 @@ pub(crate) struct AlienPool {
     name: String,
     threads: usize,
     cpus: Vec<usize>,
-    /// CPUs of the thread that made the pool, which threads that are not pinned have as well.
+    /// CPUs of the thread that created the pool, which unpinned threads get, too.
     home: Option<sys::Affinity>,
-    /// Reactors run on the same CPUs, and come first.
+    /// Whether reactors run on the same CPUs, and take precedence.
     shares_cpu: bool,
     jobs: OnceLock<Option<Sender<Job>>>,
     handles: Mutex<Vec<JoinHandle<()>>>,
@@ -79,7 +79,7 @@ impl AlienPool {
         })
     }
 
-    /// Hands a job over; gives it back when the queue is full. Without threads the job runs here and now.
+    /// Hands a job over; returns it if the queue is full. Without threads the job runs at once on the caller.
     fn give(&self, job: Job) -> Option<Job> {
         match self.jobs.get_or_init(|| self.start()) {
             Some(tx) => match tx.try_send(job) {
@@ -109,7 +109,7 @@ impl Drop for AlienPool {
     }
 }
 
-/// One shard's view of the pool: what the pool has of it, and what the pool had no room for.
+/// One shard's view of the pool: its jobs in the pool, and those that the pool had no room for.
 #[derive(Default)]
 pub(crate) struct AlienQueue {
     backlog: VecDeque<Job>,
@@ -125,7 +125,7 @@ impl AlienQueue {
         self.pump(pool);
     }
 
-    /// Gives as much as the pool takes.
+    /// Hands over as many jobs as the pool accepts.
     pub(crate) fn pump(&mut self, pool: &AlienPool) {
         while let Some(job) = self.backlog.pop_front() {
             if let Some(job) = pool.give(job) {

@@ -1,4 +1,4 @@
-//! The programs' allocator, and one that counts what each thread takes, for figures such as allocations per operation.
+//! The programs' allocator, and one that counts the allocations of each thread, for figures such as allocations per operation.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -6,7 +6,7 @@ use std::cell::Cell;
 use libmimalloc_sys as mi;
 
 thread_local! {
-    // An allocator knows no shard. There is nothing to drop, so it is there for as long as the thread.
+    // A thread-local, because an allocator knows no shard. It needs no drop, so it lives as long as the thread.
     static TAKEN: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -21,7 +21,7 @@ fn count() {
     TAKEN.with(|taken| taken.set(taken.get().wrapping_add(1)));
 }
 
-/// Option of mimalloc: milliseconds until it gives free memory back to the kernel. The bindings leave the names of its options out.
+/// Option of mimalloc: milliseconds until it returns free memory to the kernel. The bindings do not name its options.
 const PURGE_DELAY: libc::c_int = 15;
 
 // SAFETY: declared as in mimalloc.h; its options are a C enum, and their values are of type long.
@@ -31,8 +31,9 @@ unsafe extern "C" {
     fn mi_option_get(option: libc::c_int) -> libc::c_long;
 }
 
-/// Lets the process keep freed memory for a minute (mimalloc) or for good (the C library's allocator, which RocksDB uses): the next
-/// burst of writes needs again what the last one took, and the kernel would hand out every page of it anew, by a fault and zeroed.
+/// Lets the process keep freed memory for a minute (mimalloc) or for good (the C library's allocator, which RocksDB uses): the
+/// next burst of writes needs as much as the last one, and otherwise the kernel would map and zero every page again, with a fault
+/// each.
 pub fn keep_freed_memory() {
     const PURGE_MS: libc::c_long = 60_000;
     // The C library maps and unmaps longer blocks one by one, and shrinks its heap when more than this is free at its end.
@@ -46,7 +47,7 @@ pub fn keep_freed_memory() {
     }
 }
 
-/// Another allocator, with a count.
+/// Wraps an allocator and counts allocations.
 pub struct Counting<A>(pub A);
 
 // SAFETY: everything is passed on as it is to an allocator that keeps the contract, and to count neither allocates nor panics.
@@ -79,8 +80,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     }
 }
 
-/// mimalloc. Nearly all memory needs no more than the alignment that every block has: its plain functions serve that, for those
-/// that take an alignment look each time what there is to do for it.
+/// mimalloc. Nearly all allocations need no more than the alignment that every block has: they use its plain functions, since
+/// those with an alignment check it each time.
 pub struct Mimalloc;
 
 /// Alignment of every block of at least so many bytes; shorter ones are aligned to their length at least.

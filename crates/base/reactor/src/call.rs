@@ -1,6 +1,6 @@
-//! Round trips to other threads: a table of callers that wait, and the future that waits.
+//! Round trips to other threads: a table of waiting callers, and their future.
 //!
-//! The answer travels as a boxed value; the slot stays taken until the answer has come, even if the caller is gone.
+//! The answer is a boxed value; the slot stays in use until the answer has arrived, even if the caller is gone.
 
 use std::any::Any;
 use std::future::Future;
@@ -18,7 +18,7 @@ struct Slot {
     orphan: bool,
 }
 
-/// The callers of a shard that wait.
+/// The waiting callers of a shard.
 #[derive(Default)]
 pub(crate) struct Calls {
     slots: Vec<Slot>,
@@ -38,7 +38,7 @@ impl Calls {
         self.free.push(index);
     }
 
-    /// Takes an answer in; whom to wake, and what to drop once no borrow is held.
+    /// Stores an answer; returns whom to wake, and what to drop once no borrow is held.
     pub(crate) fn complete(
         &mut self,
         index: u32,
@@ -62,7 +62,7 @@ pub(crate) struct CallFuture<R> {
 }
 
 impl<R: Send + 'static> CallFuture<R> {
-    /// Takes a slot.
+    /// Allocates a slot.
     pub(crate) fn new(shard: &Shard) -> CallFuture<R> {
         let index = shard.inner().calls.borrow_mut().add();
         CallFuture { shard: shard.clone(), index: Some(index), _answer: PhantomData }

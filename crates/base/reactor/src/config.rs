@@ -5,7 +5,7 @@ use std::str::FromStr;
 /// A reactor's behaviour when it has nothing to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollPolicy {
-    /// Spin for ever: lowest latency, one CPU always at 100 %.
+    /// Spin forever: lowest latency, one CPU always at 100 %.
     Poll,
     /// Spin for as long as pauses last where that is cheaper than a sleep and a wake-up, but at most `spin_us`, then sleep in the
     /// kernel; sleep at once while pauses are longer.
@@ -87,7 +87,7 @@ carmine_types::defaults! {
         /// Entries of the submission ring; the completion ring has eight times as many. `CARMINE_RING_ENTRIES` in the environment is
         /// used instead, so that a test can be run with rings that are always full.
         pub ring_entries: u32 = 512,
-        /// Microseconds of ready tasks per turn before the reactor looks at the kernel again.
+        /// Microseconds of ready tasks per turn before the reactor checks the kernel again.
         pub task_quota_us: u32 = 500,
         /// A single poll of a task that takes longer than this many milliseconds is reported as a stall; 0 = never.
         pub stall_ms: u32 = 100,
@@ -121,7 +121,7 @@ carmine_types::words! {
         SnapTrim = "snaptrim",
         /// Everything else: accept loops, maps, admin commands.
         Admin = "admin",
-        /// Signs of life between OSDs: little work, which no other may hold up.
+        /// Heartbeats between OSDs: little work, which no other may delay.
         Heartbeat = "heartbeat",
     }
 }

@@ -1,5 +1,5 @@
-//! Whether others want a reactor's CPU. Where they do, work that the kernel hands to threads of its own, and each wake-up, makes
-//! the reactor wait for its turn.
+//! Whether other threads compete for a reactor's CPU. If so, work that the kernel hands to its own threads, and each wake-up,
+//! makes the reactor wait for the CPU.
 
 use std::cell::Cell;
 
@@ -7,12 +7,12 @@ use crate::clock::Clock;
 use crate::shard::Shard;
 use crate::stats;
 
-/// Time between two looks.
+/// Time between two checks.
 const LOOK_NS: u64 = 100_000_000;
-/// A reactor that waits for its CPU for more than one part in so many is crowded.
+/// A reactor that waits for its CPU for more than one in this many parts of the time is crowded.
 const WAITS_ONE_IN: u64 = 5;
 
-/// The last look.
+/// The last check.
 #[derive(Default)]
 pub(crate) struct Crowd {
     looked_ns: Cell<u64>,
@@ -21,7 +21,7 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// Takes the waiting time of the thread since its start, nanoseconds.
+    /// Notes the waiting time of the thread since its start, nanoseconds.
     fn note(&self, now_ns: u64, wait_ns: u64) {
         let waited = wait_ns.saturating_sub(self.wait_ns.replace(wait_ns));
         let passed = now_ns - self.looked_ns.replace(now_ns);
@@ -30,8 +30,8 @@ impl Crowd {
 }
 
 impl Shard {
-    /// This reactor has waited for its CPU for more than a fifth of the time lately. Looks at `/proc` once in 100 ms; the
-    /// simulator draws the answer as often.
+    /// Whether this reactor has waited for its CPU for more than a fifth of the time lately. Reads `/proc` at most every 100 ms;
+    /// the simulator draws a random answer as often.
     #[must_use]
     pub fn is_crowded(&self) -> bool {
         let inner = self.inner();

@@ -1,7 +1,7 @@
 //! The executor: a table of tasks and one ready queue per scheduling group.
 //!
-//! A slot of the table keeps its waker for ever, so spawning allocates nothing but the boxed future. A waker that
-//! outlives its task may cause one needless poll of the slot's next task, which every future must bear anyway.
+//! A slot of the table keeps its waker forever, so spawning allocates only the boxed future. A waker that outlives its task may
+//! cause one needless poll of the slot's next task, which every future must bear anyway.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Index of the future that `block_on` polls on its own stack.
 const ROOT: u32 = 0;
-/// Tasks of one group that run before the shares are looked at again.
+/// Tasks of one group that run before the shares are checked again.
 const BATCH: u32 = 16;
 
 struct TaskWaker {
@@ -112,7 +112,7 @@ impl Exec {
         self.make_ready(index);
     }
 
-    /// A slot for a task that begins to live.
+    /// A slot for a new task.
     fn take_slot(&mut self, group: Group, name: &'static str) -> u32 {
         let index = match self.free.pop() {
             Some(i) => i,
@@ -156,7 +156,7 @@ impl Exec {
         self.ready_count += 1;
     }
 
-    /// A group that was idle must not claim the time that it did not ask for.
+    /// A group that was idle must not claim the time that it did not use.
     fn join_race(&mut self, group: usize) {
         let least = (0..GROUPS).filter(|g| !self.ready[*g].is_empty()).map(|g| self.vtime[g]).min();
         if let Some(v) = least {
@@ -206,7 +206,7 @@ impl Exec {
         }
     }
 
-    /// The next ready task; looks at the wakers' queue only when the ready queues are empty.
+    /// The next ready task; checks the wakers' queue only when the ready queues are empty.
     fn next_or_woken(&mut self) -> Option<Next> {
         loop {
             if let Some(n) = self.next() {
@@ -300,8 +300,8 @@ pub(crate) fn run_ready(shard: &Shard, root: &mut Root<'_>, quota_ticks: u64) ->
 }
 
 pin_project! {
-    /// A future, and what runs behind it if it has to be polled more than once. An async block would hold the future twice, as
-    /// what it captured and as what it awaits.
+    /// A future, and what runs after it if it has to be polled more than once. An async block would hold the future twice, as a
+    /// capture and as the awaited future.
     pub(crate) struct Polled<F, A> {
         #[pin]
         future: F,

@@ -25,13 +25,13 @@ pub struct FileOptions {
     pub write: bool,
     /// Create it if it does not exist (mode 0600).
     pub create: bool,
-    /// Cut it to no bytes.
+    /// Truncate it to zero bytes.
     pub truncate: bool,
     /// `O_DIRECT`: offsets, lengths and addresses must be multiples of the device's block size.
     pub direct: bool,
     /// `O_EXCL` without `create`: a block device that is mounted or otherwise in use is refused (EBUSY).
     pub exclusive_device: bool,
-    /// How its reads and writes go to the drive; anything but `Block` is for block devices that are opened with `direct`.
+    /// How its reads and writes reach the drive; anything but `Block` is for block devices opened with `direct`.
     pub io_path: IoPath,
 }
 
@@ -82,7 +82,7 @@ pub(crate) async fn open(shard: &Shard, path: &Path, opts: FileOptions) -> io::R
     Ok(File { shard: shard.clone(), handle: Rc::new(handle) })
 }
 
-/// Finds the way to a drive, and makes the ring for it.
+/// Finds the path to a drive, and creates its ring.
 async fn way(shard: &Shard, path: &Path, asked: IoPath) -> io::Result<Way> {
     if asked == IoPath::Block {
         return Ok(Way::Plain);
@@ -145,7 +145,7 @@ impl File {
             let result = out.io();
             match (result, out.op) {
                 (Err(e), o @ Op::Read { .. }) if e.kind() == io::ErrorKind::Interrupted => op = o,
-                // One command carries only so much; what it is short of is no end of the file.
+                // One command carries a limited amount: a short read is not the end of the file.
                 (Ok(n), Op::Read { handle, buf, at, len, off })
                     if n > 0 && at + n < len && self.is_commanded() =>
                 {
@@ -201,7 +201,7 @@ impl File {
         loop {
             let out = OpFuture::new(&self.shard, Op::Datasync { handle: Rc::clone(&self.handle) }).await;
             match out.io() {
-                // A command that went down with a reset of its controller; the block layer would repeat it by itself.
+                // A command lost in a reset of its controller; the block layer would repeat it by itself.
                 Err(e) if e.kind() == io::ErrorKind::Interrupted && self.is_commanded() => {}
                 result => return result.map(drop),
             }
@@ -245,7 +245,7 @@ impl File {
         }
     }
 
-    /// It is a block device. Simulated ones are all files.
+    /// Whether it is a block device. Simulated ones are all files.
     #[must_use]
     pub fn is_device(&self) -> bool {
         match &*self.handle {
@@ -258,8 +258,8 @@ impl File {
         }
     }
 
-    /// Says that nothing needs these bytes any more: a drive may forget them, a file gives them back to its file system. They
-    /// read as anything until they are written again; what is in flight there at the same time may get lost.
+    /// Discards bytes that are no longer needed: a drive may drop them, a file returns them to its file system. Their content is
+    /// undefined until they are written again; writes in flight there at the same time may get lost.
     ///
     /// # Errors
     /// Those of `fallocate` and of the `BLKDISCARD` of a device; Unsupported if there are no discards here.

@@ -29,7 +29,7 @@ pub struct ChosenPath {
     pub why: String,
 }
 
-/// The path that [`Shard::open`](crate::Shard::open) will take to `path` if `asked` for it. Blocks: not for reactors.
+/// The path that [`Shard::open`](crate::Shard::open) will use for `path` if `asked` for it. Blocks: not for reactors.
 ///
 /// # Errors
 /// The drive or the kernel does not offer what is asked for; the text says what to do. Never for `auto` and `block`.
@@ -47,7 +47,7 @@ impl Way {
     }
 }
 
-/// The way that is taken, and why.
+/// The chosen path, and why.
 pub(crate) fn way(path: &Path, asked: IoPath) -> io::Result<(Way, String)> {
     let refused = |why: String| {
         let text = format!("--io-path {asked}: {}: {why}", path.display());
@@ -124,11 +124,11 @@ impl Drive {
                 transfer_bytes_max: number(&queue, "max_hw_sectors_kb").saturating_mul(1024).min(by_segments),
             },
             whole_bytes: sectors(&whole, "size"),
-            // A drive that is made of others cuts requests where theirs meet, which nothing here tells.
+            // A drive made of others splits requests at their boundaries, which cannot be seen here.
             has_poll_queues: number(&queue, "io_poll") == 1 && !has_entries(&whole.join("slaves")),
             whole: Whole {
                 begin_bytes,
-                // A buffer that does not begin with a page has one segment more.
+                // A buffer that does not begin at a page has one more segment.
                 bytes_max: number(&queue, "max_sectors_kb")
                     .saturating_mul(1024)
                     .min(by_segments.min(BIO_BYTES_MAX).saturating_sub(PAGE_BYTES)),
@@ -187,7 +187,7 @@ impl Drive {
             ));
         }
         if is_auto && identity.is_shared {
-            // The block layer goes on over the other path when one fails; a command fails with its path.
+            // The block layer continues over the other path when one fails; a command fails with its path.
             return Err(format!("{} has several controllers", self.name));
         }
         Ok(Namespace { generic: opened, layout: Layout { id, identity, part: self.part } })

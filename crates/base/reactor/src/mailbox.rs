@@ -1,7 +1,7 @@
 //! Messages between shards: one bounded single-producer queue per ordered pair, published in batches.
 //!
-//! A message goes to a local backlog first; the flush at the end of the turn moves as many as the peer's queue takes.
-//! Messages that do not fit wait in the backlog (senders are bounded by admission, and the delay is counted).
+//! A message goes to a local backlog first; the flush at the end of the turn moves as many as fit in the peer's queue. Messages
+//! that do not fit wait in the backlog (senders are bounded by admission, and the delay is counted).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,13 +32,13 @@ pub(crate) struct Mail {
     dirty: Vec<usize>,
     inbound: Vec<Consumer<Msg>>,
     local: VecDeque<Msg>,
-    /// Peers that slept when the last flush gave them something: the driver wakes them.
+    /// Peers that slept when the last flush sent them something: the driver wakes them.
     pub(crate) to_wake: Vec<usize>,
     /// Empty; kept for its capacity.
     pub(crate) inbox: Vec<Msg>,
 }
 
-/// Messages that a flush moved to the queues, and messages that it left in the backlog.
+/// The numbers of messages that a flush moved to the queues and left in the backlog.
 #[derive(Default)]
 pub(crate) struct Flushed {
     pub(crate) sent: u64,
@@ -126,17 +126,17 @@ impl Mail {
         result
     }
 
-    /// Messages that a full queue holds back.
+    /// Whether messages wait because a queue is full.
     pub(crate) fn has_backlog(&self) -> bool {
         !self.dirty.is_empty()
     }
 
-    /// Something arrived.
+    /// Whether something arrived.
     pub(crate) fn has_mail(&self) -> bool {
         !self.local.is_empty() || self.inbound.iter().any(|c| !c.is_empty())
     }
 
-    /// Takes everything that has arrived.
+    /// Moves everything that has arrived into `into`.
     pub(crate) fn drain_into(&mut self, into: &mut Vec<Msg>) {
         into.extend(self.local.drain(..));
         for c in &mut self.inbound {

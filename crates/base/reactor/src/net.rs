@@ -99,7 +99,7 @@ impl Listener {
                 Handle::Os(..) => {
                     let fd = sys::own_fd(n as i32);
                     let std = std_stream(&fd)?;
-                    // A peer that has gone already has no address: it is not worth an error.
+                    // A peer that has disconnected already has no address: no error.
                     let (Ok(peer), Ok(local)) = (std.peer_addr(), std.local_addr()) else { continue };
                     drop(std);
                     sys::tune(&fd, &peer);
@@ -124,7 +124,7 @@ impl Listener {
     }
 }
 
-/// An accepted connection that is not tied to a shard yet: may travel to the shard that shall serve it.
+/// An accepted connection that is not tied to a shard yet: may move to the shard that will serve it.
 pub struct Socket {
     handle: Handle,
     local: SocketAddr,
@@ -150,7 +150,7 @@ struct Stream {
     handle: Rc<Handle>,
     local: SocketAddr,
     peer: SocketAddr,
-    /// The last receive left nothing behind: the next one should wait first rather than try and fail.
+    /// The last receive emptied the socket: the next one should wait first instead of trying.
     drained: Cell<bool>,
     sending: Cell<bool>,
     broken: Cell<bool>,

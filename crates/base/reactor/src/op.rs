@@ -1,4 +1,4 @@
-//! Operations: what a task asks of the driver, and the table that owns them while the driver has them.
+//! Operations: a task's requests to the driver, and the table that owns them while the driver has them.
 //!
 //! An operation owns its buffers and its handle. The future that waits for it holds only an index: dropping that
 //! future cancels the operation, but buffers stay in the table until the driver says that it is done with them.
@@ -44,19 +44,19 @@ pub(crate) enum Op {
     Discard { handle: Rc<Handle>, off: u64, len: u64, zeros: bool },
 }
 
-/// Which of a reactor's rings takes an operation.
+/// Which of a reactor's rings handles an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
     Main,
-    /// Completions are asked for, not announced.
+    /// Completions are polled for.
     Polled,
     /// NVMe commands.
     Commands,
 }
 
 impl Op {
-    /// The ring for it. Only reads and writes that a drive takes whole can be polled for, and of writes not those that may need
-    /// a flush behind them.
+    /// The ring for the operation. Only reads and writes that reach the drive in one piece can be polled for, and no writes that
+    /// may need a flush after them.
     pub(crate) fn lane(&self) -> Lane {
         match self {
             Op::Read { handle, at, len, off, .. } => {
@@ -74,7 +74,7 @@ impl Op {
         }
     }
 
-    /// A drive completes it, or a file system: not a peer.
+    /// Whether a drive or a file system completes it, not a peer.
     fn is_of_drive(&self) -> bool {
         matches!(
             self,
@@ -108,7 +108,7 @@ pub(crate) enum WakeTarget {
     Nobody,
     /// A task of this shard, by index: costs nothing.
     Task(u32),
-    /// Whatever a combinator made.
+    /// A waker made by a combinator.
     Waker(Waker),
 }
 
@@ -212,7 +212,7 @@ impl Ops {
         self.slots.get(index as usize).is_some_and(|slot| slot.state == SlotState::Orphan)
     }
 
-    /// Takes a completion in; whom to wake.
+    /// Stores a completion; returns whom to wake.
     pub(crate) fn finish(&mut self, d: Done) -> WakeTarget {
         let slot = &mut self.slots[d.op as usize];
         let was_at_drive = slot.op.as_ref().is_some_and(Op::is_of_drive);
@@ -249,7 +249,7 @@ impl Ops {
         self.in_flight
     }
 
-    /// A drive has an operation, or will be given one.
+    /// Whether an operation is at a drive, or queued for one.
     pub(crate) fn wait_for_drive(&self) -> bool {
         self.at_drives > 0
     }
@@ -365,17 +365,17 @@ pub(crate) enum Handle {
     Sim(SimHandle),
 }
 
-/// How a descriptor's reads and writes go to the kernel.
+/// How a descriptor's reads and writes reach the kernel.
 pub(crate) enum Way {
     Plain,
-    /// A block device that is asked whether it is done, as far as it takes requests whole.
+    /// A block device that is polled for completions of requests in one piece.
     Polled(Whole),
-    /// A block device whose drive gets commands. Boxed: it is large, and every socket has a handle, too.
+    /// A block device whose drive gets NVMe commands. Boxed: it is large, and every socket has a handle, too.
     Commands(Box<Namespace>),
 }
 
 impl Way {
-    /// The ring for a read or write; `is_whole` tells whether a drive takes it in one piece.
+    /// The ring for a read or write; `is_whole` says whether it reaches the drive in one piece.
     #[inline]
     fn lane(&self, is_whole: impl FnOnce(&Whole) -> bool) -> Lane {
         match self {

@@ -150,7 +150,7 @@ pub(crate) fn panic_error(p: &(dyn Any + Send), id: ShardId) -> io::Error {
     io::Error::other(format!("a task panicked on shard {id}: {}", panic_text(p)))
 }
 
-/// The result of a reactor's thread, and the ring that it leaves behind.
+/// The result of a reactor's thread, and its ring.
 struct Ended {
     result: io::Result<()>,
     /// Closed only when no other reactor of the process runs.
@@ -339,7 +339,7 @@ pub fn block_on<R>(config: Config, main: impl AsyncFnOnce(Shard) -> R) -> io::Re
         before.restore();
     }
     if let Some(p) = panic {
-        // The caller's own code panicked on the caller's own thread: let it go on as a panic.
+        // The caller's own code panicked on its own thread: resume the panic.
         std::panic::resume_unwind(p);
     }
     ended.result?;

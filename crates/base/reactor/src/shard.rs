@@ -147,8 +147,8 @@ impl Shard {
         self.0.exec.borrow_mut().spawn(group, name, task);
     }
 
-    /// As [`spawn`](Shard::spawn), but the task is polled at once, before this returns: true if that finished it. Else `after` runs
-    /// behind it, as part of the task. For what often need not wait, and is polled once less if it has to.
+    /// As [`spawn`](Shard::spawn), but the task is polled at once, before this returns: true if that finished it. Otherwise
+    /// `after` runs after it, as part of the task. For futures that often need not wait; it saves one poll if they do.
     pub fn spawn_polled(
         &self,
         group: Group,
@@ -165,13 +165,13 @@ impl Shard {
         Sleep::new(self.clone(), self.now_ns().saturating_add(ns))
     }
 
-    /// Lets all other ready tasks of the group run first. A task that only yields goes on within the turn until the
-    /// quota is used up: to wait for I/O or other shards, wait for them, or use [`next_turn`](Shard::next_turn).
+    /// Lets all other ready tasks of the group run first. A task that only yields continues within the turn until the quota is
+    /// used up: to wait for I/O or other shards, await them, or use [`next_turn`](Shard::next_turn).
     pub async fn yield_now(&self) {
         Yield { shard: self, next_turn: false, done: false }.await;
     }
 
-    /// Goes on in the next turn: after the driver and the mailboxes have been looked at.
+    /// Continues in the next turn, after the driver and the mailboxes have been checked.
     pub async fn next_turn(&self) {
         Yield { shard: self, next_turn: true, done: false }.await;
     }
@@ -256,8 +256,8 @@ impl Shard {
         self.alien_timed(cost_ns, f).await.0
     }
 
-    /// As [`Shard::alien`], with the CPU time that it took, in nanoseconds (`cost_ns` under `sim`): for work that is
-    /// reported apart.
+    /// As [`Shard::alien`], also returning its CPU time in nanoseconds (`cost_ns` under `sim`): for work that is reported
+    /// separately.
     pub async fn alien_timed<R: Send + 'static>(
         &self,
         cost_ns: u64,
@@ -317,7 +317,7 @@ impl Shard {
         file::open(self, path, opts).await
     }
 
-    /// Makes the names of the files in a folder durable: a new file is there after a power cut only if its folder was synced,
+    /// Makes the names of the files in a folder durable: a new file exists after a power cut only if its folder was synced,
     /// whatever was written to it and flushed.
     ///
     /// # Errors
@@ -388,7 +388,7 @@ impl Shard {
         self.0.process.stop();
     }
 
-    /// `stop` was called.
+    /// Whether `stop` was called.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.0.process.stopping()
@@ -400,7 +400,7 @@ impl Shard {
         self.0.tid
     }
 
-    /// How to wake the task behind `cx`: by index if it is the very task that is being polled.
+    /// How to wake the task of `cx`: by index if it is the task being polled.
     pub(crate) fn wake_target(&self, cx: &Context<'_>) -> WakeTarget {
         match self.0.current.get() {
             Some((index, data)) if data == cx.waker().data() => WakeTarget::Task(index),

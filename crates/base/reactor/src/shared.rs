@@ -1,5 +1,4 @@
-//! The part of a shard that other threads see: the wake queue, the flag that says that the shard sleeps, and the way to
-//! wake it.
+//! The part of a shard that other threads see: the wake queue, the sleep flag, and the means to wake it.
 
 use std::any::Any;
 use std::io;
@@ -56,9 +55,9 @@ impl ShardShared {
         self.ring_fd.load(Ordering::Acquire)
     }
 
-    /// Says that the shard is about to sleep. Everything that others may have queued must be looked at once more
-    /// after this: either the shard sees the work, or whoever queued it sees the flag (both sides have a full fence
-    /// between their write and their read).
+    /// Says that the shard is about to sleep. Everything that others may have queued must be checked once more after this: either
+    /// the shard sees the work, or the queueing thread sees the flag (both sides have a full fence between their write and their
+    /// read).
     pub(crate) fn announce_sleep(&self) {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -89,7 +88,7 @@ impl ShardShared {
         }
     }
 
-    /// Nothing waits in the queues of this face.
+    /// Whether its queues are empty.
     pub(crate) fn is_quiet(&self) -> bool {
         self.wakes.is_empty() && self.returned.is_empty()
     }

@@ -1,20 +1,20 @@
-//! Looking for work without system calls, for as long as that pays.
+//! Polls for work without system calls, for as long as that pays.
 
 use crate::config::DEFAULT_SPIN_US;
 use crate::shard::Shard;
 use crate::{stats, sys, turn};
 
-/// A gap between two looks at the clock while spinning that is longer than this was not spent spinning: the thread
-/// had lost its CPU.
+/// A longer gap between two clock readings while spinning means that the thread had lost its CPU.
 const GAP_NS: u64 = 5_000;
 
-/// Upper bounds of the pauses that are told apart.
+/// Upper bounds of the classes of pauses.
 const EDGES_NS: [u64; 7] = [5_000, 10_000, 20_000, 30_000, 50_000, 75_000, 100_000];
 
 /// A pause that is spun through to its end tells nothing more after this time.
 const _: () = assert!(EDGES_NS[EDGES_NS.len() - 1] == DEFAULT_SPIN_US as u64 * 1_000);
 
-/// Of so many pauses one is spun through to its end, to see how long they are now. A prime, for pauses come in patterns.
+/// One in this many pauses is spun through to its end, to measure how long they are now. A prime, because pauses come in
+/// patterns.
 const PROBE_EVERY: u8 = 31;
 
 /// Pauses that must be known before the others are judged by them.
@@ -26,8 +26,8 @@ const KNOWN_MAX: u16 = 64;
 /// What a reactor waits for in a pause.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
-    /// A client, another OSD, or another reactor: nothing else is under way. It may sleep, too, while this reactor works: two that
-    /// wait for each other in turns lose two wake-ups a round, and serve less the more they have to do.
+    /// A client, another OSD, or another reactor: nothing else is in flight. It may sleep, too, while this reactor works: two
+    /// reactors that wait for each other in turn lose two wake-ups per round, and serve less the more they have to do.
     Peer,
     /// A drive, and perhaps peers as well. A drive answers no sooner if the reactor spins.
     Drive,
@@ -43,13 +43,13 @@ impl Source {
     }
 }
 
-/// How long the pauses of one source were lately, and how long to spin in the next: for so long that spinning and sleeping together
-/// would have cost least.
+/// How long recent pauses of one source were, and how long to spin in the next: the time that would have minimised the cost of
+/// spinning and sleeping.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pauses {
     /// Pauses by [`EDGES_NS`]; the last are longer than all of these.
     known: [u16; EDGES_NS.len() + 1],
-    /// Spinning for so long costs least.
+    /// The spinning time with the least cost.
     limit_ns: u64,
     /// Pauses since the last one that was spun through to its end.
     since_probe: u8,
@@ -67,7 +67,7 @@ impl Pauses {
         forbids
     }
 
-    /// A pause was spun through: it took so long, or longer than all edges.
+    /// Notes a pause that was spun through: its length, or `None` if it was longer than all edges.
     fn note(&mut self, took_ns: Option<u64>, sleep_ns: u64) {
         let at = took_ns.and_then(|ns| EDGES_NS.iter().position(|edge| ns <= *edge));
         self.known[at.unwrap_or(EDGES_NS.len())] += 1;
@@ -96,7 +96,7 @@ fn source(shard: &Shard) -> Source {
     if shard.inner().ops.borrow().wait_for_drive() { Source::Drive } else { Source::Peer }
 }
 
-/// Spins for as long as that has paid lately, and at most `limit_ns`; false if no work was found.
+/// Spins as long as has paid lately, at most `limit_ns`; false if no work was found.
 pub(crate) fn while_it_pays(shard: &Shard, limit_ns: u64) -> bool {
     if is_wanted(shard) {
         return true;
@@ -118,7 +118,7 @@ pub(crate) fn while_it_pays(shard: &Shard, limit_ns: u64) -> bool {
     found
 }
 
-/// Spinning does not pay now, and it is not yet time to try again.
+/// Whether spinning does not pay now, and it is not time to try again.
 pub(crate) fn is_futile(shard: &Shard) -> bool {
     let cell = &shard.inner().pauses[source(shard) as usize];
     let mut pauses = cell.get();
@@ -127,12 +127,12 @@ pub(crate) fn is_futile(shard: &Shard) -> bool {
     is_futile
 }
 
-/// There is something to do, or an event to take.
+/// Whether there is something to do, or an event to reap.
 pub(crate) fn is_wanted(shard: &Shard) -> bool {
     turn::has_work(shard) || shard.inner().driver.borrow_mut().has_events()
 }
 
-/// Looks for work; false if there was none for `limit_ns`. Never inlined: `scripts/instructions` leaves it out by its name.
+/// Polls for work; false if there was none for `limit_ns`. Never inlined: `scripts/instructions` leaves it out by its name.
 #[inline(never)]
 pub(crate) fn spin(shard: &Shard, limit_ns: u64) -> bool {
     let inner = shard.inner();

@@ -88,15 +88,15 @@ pub(crate) fn eventfd_signal(fd: &OwnedFd) {
     unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
 }
 
-/// Lets timed waits of the calling thread end on time instead of up to 50 µs late.
+/// Makes timed waits of the calling thread end on time instead of up to 50 µs late.
 pub(crate) fn precise_timers() {
     // SAFETY: sets a property of the calling thread only.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000usize, 0usize, 0usize, 0usize) };
 }
 
-/// Asks the scheduler for short slices, the shortest that it grants: it then lets the calling thread run soon after it wakes, where a
-/// thread with a long slice (an alien in a compaction) has the same CPU; otherwise that one goes on until the next tick, up to 4 ms.
-/// The share of the CPU stays the same. Linux before 6.12 does nothing.
+/// Asks the scheduler for short slices, the shortest that it grants: it then lets the calling thread run soon after it wakes,
+/// even if a thread with a long slice (an alien in a compaction) is on the same CPU; otherwise that thread would run until the
+/// next tick, up to 4 ms. The share of the CPU stays the same. Linux before 6.12 does nothing.
 pub(crate) fn short_slices() {
     const SLICE_NS: u64 = 100_000;
     // SAFETY: sched_attr is plain data for which zeros are valid.
@@ -111,8 +111,8 @@ pub(crate) fn short_slices() {
     }
 }
 
-/// Lets others come first on the CPU of the calling thread, and of threads that it makes: where a reactor wants all of it, such
-/// a thread gets a tenth. With equal shares a reactor that needs more than half waits for the thread's slices, up to 4 ms each.
+/// Lowers the priority of the calling thread, and of threads that it creates: against a reactor that wants the whole CPU, such a
+/// thread gets a tenth. With equal shares a reactor that needs more than half waits for the thread's slices, up to 4 ms each.
 pub fn give_way() {
     const NICE: libc::c_int = 10;
     // SAFETY: no memory is involved; on Linux 0 is the calling thread. A refusal leaves the thread as it is.
@@ -239,7 +239,7 @@ pub(crate) fn own_fd(fd: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Tells a block device that nothing needs these bytes any more. Blocks.
+/// Discards these bytes of a block device. Blocks.
 pub(crate) fn discard(device: &OwnedFd, off: u64, len: u64) -> io::Result<()> {
     // <linux/fs.h>: _IO(0x12, 119)
     const BLKDISCARD: libc::Ioctl = 0x1277;

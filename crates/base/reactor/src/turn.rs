@@ -9,7 +9,7 @@ use crate::mailbox::Msg;
 use crate::shard::Shard;
 use crate::{spin, stats};
 
-/// Longest sleep while messages wait for room in a peer's queue: the peer is awake and will make room soon.
+/// Longest sleep while messages wait for room in a peer's queue, which is awake and will make room soon.
 const BACKLOG_SLEEP_NS: u64 = 50_000;
 
 /// The work of one turn.
@@ -128,7 +128,7 @@ fn flush(shard: &Shard) {
     }
 }
 
-/// Something is there for the next turn.
+/// Whether there is work for the next turn.
 pub(crate) fn has_work(shard: &Shard) -> bool {
     let inner = shard.inner();
     inner.exec.borrow().ready() > 0
@@ -139,7 +139,7 @@ pub(crate) fn has_work(shard: &Shard) -> bool {
         || inner.process.stopping()
 }
 
-/// A shard of `sim` has something to do at the virtual time `now_ns`.
+/// Whether a shard of `sim` has something to do at the virtual time `now_ns`.
 pub(crate) fn runnable(shard: &Shard, now_ns: u64) -> bool {
     let inner = shard.inner();
     has_work(shard)
@@ -187,7 +187,7 @@ pub(crate) fn run(shard: &Shard, mut root: Root<'_>) -> io::Result<bool> {
                 }
                 take_events(shard)?;
             }
-            // Submitting and sleeping are one enter where nothing is looked for in between.
+            // Submitting and sleeping are one enter if nothing is polled for in between.
             PollPolicy::Adaptive { .. } if alien_needs_this_cpu(shard) || spin::is_futile(shard) => {
                 sleep(shard)?
             }
@@ -208,7 +208,7 @@ fn take_events(shard: &Shard) -> io::Result<()> {
     if shard.inner().driver.borrow_mut().has_events() { drive(shard, Wait::No) } else { Ok(()) }
 }
 
-/// An alien works for this shard and may want the very CPU that the shard would spin on.
+/// Whether an alien works for this shard and may need the CPU that the shard would spin on.
 fn alien_needs_this_cpu(shard: &Shard) -> bool {
     let inner = shard.inner();
     inner.alien_shares_cpu && inner.aliens.borrow().outstanding() > 0
@@ -234,8 +234,8 @@ fn sleep(shard: &Shard) -> io::Result<()> {
     result
 }
 
-/// Ends a shard: drops its tasks and state, and waits until the kernel has let go of its operations. The ring stays
-/// open for whoever calls this (peers may still send messages to it).
+/// Ends a shard: drops its tasks and state, and waits until the kernel has let go of its operations. The ring stays open for the
+/// caller (peers may still send messages to it).
 pub(crate) fn close(shard: &Shard) -> Option<io_uring::IoUring> {
     let inner = shard.inner();
     inner.closing.set(true);
@@ -256,7 +256,7 @@ pub(crate) fn close(shard: &Shard) -> Option<io_uring::IoUring> {
     }
     let driver = std::mem::replace(&mut *inner.driver.borrow_mut(), Driver::Closed);
     let mut ops = std::mem::take(&mut *inner.ops.borrow_mut());
-    // A simulated driver lets go of operations at once.
+    // A simulated driver releases operations at once.
     let Driver::Uring(mut ring) = driver else { return None };
     if ring.drain(&mut ops) {
         drop(ops);

@@ -1,7 +1,7 @@
 //! Reads and writes that the block layer gives to a drive in one piece.
 //!
-//! Only those are polled for; the others go by the main ring. A polled request must not wait, and one that must not wait is
-//! not cut (`bio_set_polled` and `bio_split_rw` in Linux 6.1): a worker thread of the kernel tries it again for ever.
+//! Only those are polled for; the others use the main ring. A polled request must not wait, and one that must not wait is not
+//! split (`bio_set_polled` and `bio_split_rw` in Linux 6.1): a worker thread of the kernel retries it forever.
 
 /// Bytes of a page: of each the kernel makes one segment of a request, in the worst case.
 pub(crate) const PAGE_BYTES: u64 = 4096;

@@ -1,9 +1,9 @@
 //! The aligned memory that I/O buffers come from: one mapping per shard, cut into size classes on demand.
 //!
-//! Only the owning shard takes buffers; any thread may give one back. What comes back on the thread of the shard is
-//! taken again first, the last one before the others: it is still in the CPU's cache. Other threads have a lock-free queue.
-//! A class that runs dry takes another mebibyte of the slice and cuts it up; what is cut stays cut, so a slice that was
-//! once filled with small buffers serves large ones from the heap, which is counted.
+//! Only the owning shard allocates buffers; any thread may free one. Buffers freed on the shard's thread are reused first, the
+//! last one before the others: it is still in the CPU's cache. Other threads have a lock-free queue. A class that runs out carves
+//! up another mebibyte of the slice, for good: once a slice is full of small buffers, large ones come from the heap, which is
+//! counted.
 
 use crossbeam::queue::ArrayQueue;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -24,7 +24,7 @@ thread_local! {
     static AT_HAND: RefCell<AtHand> = const { RefCell::new(AtHand { slice: 0, free: [const { Vec::new() }; 5] }) };
 }
 
-/// Pieces of the slice that was made last on this thread, which came back on it.
+/// Pieces of this thread's newest slice that were freed on this thread.
 struct AtHand {
     /// Number of that slice.
     slice: u64,

@@ -110,8 +110,8 @@ impl Bytes {
         all.get_mut(start..start + self.len)
     }
 
-    /// All of `buf`, blocks of 4096 bytes of which the caller knows the checksums ([`SEED`]): they are believed, and every slice of whole
-    /// blocks has those of its own. None is as good as not knowing them.
+    /// All of `buf`, blocks of 4096 bytes of which the caller knows the checksums ([`SEED`]): they are trusted, and every slice
+    /// of whole blocks keeps those of its blocks. An empty list means that they are not known.
     ///
     /// # Panics
     /// If this is not one checksum for each block.
@@ -128,7 +128,7 @@ impl Bytes {
         Bytes { memory: Some(Arc::new(Memory::Blocks(Box::new(Blocks { buf, crcs })))), ptr, len }
     }
 
-    /// The checksums of its blocks of 4096 bytes, if it is made of whole ones and somebody has computed them.
+    /// The checksums of its blocks of 4096 bytes, if it consists of whole ones and they were computed.
     #[must_use]
     pub fn block_crcs(&self) -> Option<&[u32]> {
         let Memory::Blocks(blocks) = &**self.memory.as_ref()? else { return None };

@@ -9,7 +9,7 @@ use super::Bytes;
 pub struct Payload {
     chunks: SmallVec<[Bytes; 1]>,
     len: usize,
-    /// Checksum of all of it with the usual seed, if somebody has computed it.
+    /// Checksum of the whole payload with the usual seed, if it was computed.
     crc: Option<u32>,
 }
 
@@ -41,14 +41,15 @@ impl Payload {
         }
     }
 
-    /// The same bytes, of which the caller knows the checksum ([`SEED`](carmine_types::crc32c::SEED)): it is believed, sent and stored.
+    /// The same bytes, with a checksum that the caller knows ([`SEED`](carmine_types::crc32c::SEED)): it is trusted, sent and
+    /// stored.
     #[must_use]
     pub fn with_crc(mut self, crc: u32) -> Payload {
         self.crc = (!self.is_empty()).then_some(crc);
         self
     }
 
-    /// Its checksum with the usual seed, if somebody has computed it.
+    /// Its checksum with the usual seed, if it was computed.
     #[must_use]
     pub fn known_crc(&self) -> Option<u32> {
         self.crc
@@ -60,7 +61,7 @@ impl Payload {
         self.crc.is_none_or(|crc| crc == self.computed_crc(carmine_types::crc32c::SEED))
     }
 
-    /// `len` bytes: those of `piece` over and over. They share its memory.
+    /// `len` bytes that repeat `piece` and share its memory.
     #[must_use]
     pub fn repeat(piece: &Bytes, len: usize) -> Payload {
         let mut out = Payload::new();

@@ -87,7 +87,7 @@ impl Beside {
         self.completed
     }
 
-    /// The drive must be asked whether it is done.
+    /// Whether the drive must be polled for completions.
     fn is_polling(&self) -> bool {
         self.lane == Lane::Polled && self.in_flight > 0
     }
@@ -107,7 +107,7 @@ impl Beside {
     pub(crate) fn listen(&mut self) -> bool {
         if self.lane == Lane::Commands && self.in_flight > 0 {
             self.ring.completion().enable_eventfd();
-            // Either the kernel sees that it is to signal, or this thread sees what the kernel has.
+            // Either the kernel sees the request to signal, or this thread sees the completions.
             fence(Ordering::SeqCst);
         }
         self.has_events()
@@ -125,7 +125,7 @@ impl Beside {
         !self.ring.submission().is_full()
     }
 
-    /// Accepts an operation, for which there must be room. False: it has no form that this ring takes.
+    /// Accepts an operation, for which there must be room; false if this ring cannot express it.
     pub(crate) fn push(&mut self, index: u32, op: &mut Op) -> bool {
         let at = index as usize;
         if self.flights.len() <= at {
@@ -183,7 +183,7 @@ impl Beside {
         for completion in &mut cq {
             let op = completion.user_data() as u32;
             let result = match (self.lane, completion.result()) {
-                // A command answers with its status; what it has done is what was asked for.
+                // A command answers with its status only; on success everything requested was done.
                 (Lane::Commands, 0) => self.flights.get(op as usize).map_or(0, |flight| flight.bytes as i32),
                 (Lane::Commands, status @ 1..) => {
                     failed = Some(status as u32);

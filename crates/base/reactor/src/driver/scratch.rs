@@ -17,7 +17,7 @@ impl Scratch {
         Scratch { iovecs: Pool::new(MAX_IOVECS), headers: Pool::new(HEADERS) }
     }
 
-    /// Lets the next entries use the memory again. `unsent` entries are in the ring that the kernel does not have yet: none may be,
+    /// Lets the next entries reuse the memory. `unsent`, the number of entries that the kernel does not have yet, must be 0,
     /// because they may point here.
     pub(super) fn reset(&mut self, unsent: u32) {
         debug_assert_eq!(unsent, 0, "scratch memory is reset under {unsent} entries that were not submitted");

@@ -9,8 +9,8 @@ use io_uring::{IoUring, Submitter, cqueue, squeue};
 use super::scratch::Scratch;
 use crate::sys::{self, RingFd};
 
-/// A ring that owns its entries' scratch memory. The memory is used again only when the kernel has all entries, and an entry is built
-/// only where there is room for it: nothing can enter the kernel between its gather list and its place in the ring.
+/// A ring that owns its entries' scratch memory. The memory is reused only when the kernel has all entries, and an entry is built
+/// only if there is room for it: no enter can happen between building its gather list and pushing it.
 pub(super) struct Submission {
     ring: IoUring,
     fd: RingFd,

@@ -30,7 +30,7 @@ pub(super) const REGION: usize = 1 << 30;
 /// Most gather entries that the kernel takes (UIO_MAXIOV).
 pub(super) const MAX_IOVECS: usize = 1024;
 const POLL_FIRST: u16 = 1;
-/// The kernel gives a drive what more entries than these read and write with one doorbell, and rings once for each of fewer
+/// With more reads and writes than this in one enter, the kernel rings the drive's doorbell once; otherwise once for each
 /// (IO_PLUG_THRESHOLD of io_uring). For a virtual drive each is an exit to the hypervisor.
 const PLUG_ABOVE: usize = 2;
 /// How often a full ring is entered in one turn before the rest waits for the next.

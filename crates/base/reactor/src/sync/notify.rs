@@ -47,7 +47,7 @@ impl Notify {
         }
     }
 
-    /// Wakes everyone who waits now.
+    /// Wakes all tasks that wait now.
     pub fn notify_all(&self) {
         let all = std::mem::take(&mut *self.waiters.borrow_mut());
         for w in all {

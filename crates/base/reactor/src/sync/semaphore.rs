@@ -14,7 +14,7 @@ struct Waiter {
 }
 
 struct Shared {
-    /// Below zero while more permits are held than there are, behind a [`Semaphore::resize`].
+    /// Below zero while more permits are held than exist, after a [`Semaphore::resize`].
     available: Cell<isize>,
     capacity: Cell<usize>,
     waiters: RefCell<VecDeque<Rc<Waiter>>>,
@@ -38,7 +38,7 @@ impl Shared {
         self.available.set(self.available.get().saturating_sub_unsigned(n));
     }
 
-    /// Serves waiters from the front while their weight is there.
+    /// Serves waiters from the front while enough permits are free.
     fn grant(&self) {
         loop {
             let next = {
@@ -87,8 +87,8 @@ impl Semaphore {
         self.0.capacity.get()
     }
 
-    /// Changes how many permits exist. Those that are held stay with their holders: of fewer permits none is given until
-    /// enough came back.
+    /// Changes how many permits exist. Held permits stay with their holders: after a reduction none is granted until enough were
+    /// returned.
     pub fn resize(&self, permits: usize) {
         let before = self.0.capacity.replace(permits);
         self.0.claim(before);
