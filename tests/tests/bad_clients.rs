@@ -504,7 +504,7 @@ fn a_map_that_is_asked_for_many_times_is_sent_once() {
         }
         let what = vec![Subscription::new("osdmap", 0, true); ASKED];
         let wish = Subscribe { what, hostname: String::new() };
-        greedy.iter().for_each(|client| assert!(client.mon().send(Message::of(&wish))));
+        greedy.iter().for_each(|client| assert!(client.mon().send(Message::encode(&wish))));
         let begin = Instant::now();
         let late = Client::connect(shard, addr, Options::default()).await.expect("a session");
         late.mon().newest_osdmap(MON_WAIT_MAX).await.expect("an answer");

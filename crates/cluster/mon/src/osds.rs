@@ -120,7 +120,7 @@ impl Mon {
             if request.request_ack {
                 let epoch = mon.current().map.epoch;
                 let ack = MarkMeDown { epoch, request_ack: false, is_dead: false, ..request };
-                Mon::reply(&conn, Message::of(&ack).with_tid(tid));
+                Mon::reply(&conn, Message::encode(&ack).with_tid(tid));
             }
         };
         self.change(change, Box::new(done));

@@ -69,7 +69,7 @@ impl Mon {
         let own = all.of(&format!("{}.{}", peer.entity, peer.name));
         let meant = own.iter().filter(|(name, _)| osd_default(name).is_some() == is_osd);
         let options = meant.map(|(name, (value, _))| ((*name).to_owned(), (*value).to_owned())).collect();
-        Message::of(&ConfigMsg { options })
+        Message::encode(&ConfigMsg { options })
     }
 
     /// The next maps that a session waits for. Clients get the current one; OSDs get those before it, too, from the one that
@@ -92,13 +92,13 @@ impl Mon {
         session.osdmap = (!is_done).then_some(MapWish { from: Epoch(last.0 + 1), ..wish });
         let oldest = history.oldest().filter(|_| wants_all).unwrap_or(newest);
         let front = OsdMapMsg::full(current.map.fsid, newest, Vec::new());
-        Some(Message::of(&OsdMapMsg { full, oldest, ..front }))
+        Some(Message::encode(&OsdMapMsg { full, oldest, ..front }))
     }
 
     /// The next lines of the log that a session has not got.
     fn next_lines(&self, session: &mut Session) -> Option<Message> {
         let news = self.log.borrow().news(self.current().map.fsid, session.log.as_mut()?)?;
-        Some(Message::of(&news))
+        Some(Message::encode(&news))
     }
 }
 

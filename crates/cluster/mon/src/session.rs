@@ -111,7 +111,7 @@ impl Dispatcher for Sessions {
 
 /// Header of a reply: same transaction id.
 fn answer<T: Front>(request: &Message, value: &T) -> Message {
-    Message::of(value).with_tid(request.header.tid)
+    Message::encode(value).with_tid(request.header.tid)
 }
 
 impl Mon {
@@ -142,7 +142,7 @@ impl Mon {
     }
 
     fn send_monmap(&self, conn: &Rc<Connection>) {
-        Mon::reply(conn, Message::of(&MonMapMsg { monmap: self.monmap.encode() }));
+        Mon::reply(conn, Message::encode(&MonMapMsg { monmap: self.monmap.encode() }));
     }
 
     fn subscribe(&self, conn: &Rc<Connection>, wish: &Subscribe) {
@@ -164,9 +164,9 @@ impl Mon {
                     session.osdmap = Some(MapWish { from, once: sub.flags & ONETIME != 0 });
                 }
                 "mgrmap" if sub.start <= u64::from(self.mgrmap.epoch.0) => {
-                    Mon::reply(conn, Message::of(&self.mgrmap));
+                    Mon::reply(conn, Message::encode(&self.mgrmap));
                 }
-                "fsmap" => Mon::reply(conn, Message::of(&FsMapMsg { epoch: Epoch(1) })),
+                "fsmap" => Mon::reply(conn, Message::encode(&FsMapMsg { epoch: Epoch(1) })),
                 what => session.log = self.log.borrow().wish(what, sub.start).or(session.log),
             }
         }
@@ -250,7 +250,7 @@ impl Mon {
         let map = &self.current().map;
         let version = u64::from(map.epoch.0);
         let reply = PoolOpReply { version, fsid: map.fsid, result, epoch: map.epoch, data };
-        Mon::reply(conn, Message::of(&reply).with_tid(tid));
+        Mon::reply(conn, Message::encode(&reply).with_tid(tid));
     }
 }
 
@@ -274,7 +274,7 @@ impl Mon {
         let ack = move |result, status, data: Vec<u8>| {
             drop(permit);
             let front = CommandAck { version: 0, result, status, cmd };
-            Mon::reply(&conn, Message::of(&front).with_tid(tid).with_data(data));
+            Mon::reply(&conn, Message::encode(&front).with_tid(tid).with_data(data));
         };
         self.run_command(peer, (&request.cmd, command::run), &msg.data.to_vec(), Box::new(ack));
     }
@@ -284,7 +284,7 @@ impl Mon {
         let ack = move |result, status, data: Vec<u8>| {
             drop(permit);
             let front = TellReply { result, status };
-            Mon::reply(&conn, Message::of(&front).with_tid(tid).with_data(data));
+            Mon::reply(&conn, Message::encode(&front).with_tid(tid).with_data(data));
         };
         self.run_command(peer, (&request.cmd, command::run_told), &msg.data.to_vec(), Box::new(ack));
     }
@@ -304,7 +304,7 @@ impl Mon {
             &[],
             |view| json!({ "health": health::json(view, false), "mon_status": cluster::mon_status_json(view) }),
         );
-        Mon::reply(conn, Message::of(&Ping { text: Some(text.to_string()) }));
+        Mon::reply(conn, Message::encode(&Ping { text: Some(text.to_string()) }));
     }
 
     /// Sends a message to an OSD, if it has a session.
@@ -368,7 +368,7 @@ impl Mon {
             Ok(Answer::Done { status, data }) => ack(0, status, data),
             Ok(Answer::Not { code, status, data }) => ack(code.0, status, data),
             Ok(Answer::Scrub { orders, status }) => {
-                orders.iter().for_each(|(osd, order)| self.send_to_osd(*osd, Message::of(order)));
+                orders.iter().for_each(|(osd, order)| self.send_to_osd(*osd, Message::encode(order)));
                 ack(0, status, Vec::new());
             }
             Ok(Answer::Log { text }) => {

@@ -97,7 +97,7 @@ impl MonHandler for FakeOsd {
         self.maps.borrow_mut().push(map.epoch.0);
     }
     fn on_session(&self, session: &Rc<MonSession>) {
-        session.send(Message::of(&self.boot));
+        session.send(Message::encode(&self.boot));
     }
     fn on_message(&self, _: &Rc<MonSession>, msg: Message) {
         self.goodbyes.borrow_mut().push(msg.decode().unwrap());
@@ -107,7 +107,7 @@ impl MonHandler for FakeOsd {
 impl FakeOsd {
     /// Its word about another, which has been silent for so long.
     fn says(&self, other: &FakeOsd, flags: u8, failed_for_s: u32) -> Message {
-        Message::of(&Failure {
+        Message::encode(&Failure {
             version: 0,
             fsid: Uuid([5; 16]),
             osd: other.boot.superblock.whoami,
@@ -197,7 +197,7 @@ fn osds_come_and_go() {
         let mut stat = PgStat::default();
         (stat.stats.sum.num_objects, stat.stats.sum.num_bytes) = (3, 12_288);
         let pgs = vec![(PgId::new(1, 0), stat)];
-        session.send(Message::of(&OsdStats {
+        session.send(Message::encode(&OsdStats {
             total_bytes: 1 << 30,
             used_bytes: 1 << 20,
             commit_latency_ns: 0,
@@ -219,7 +219,7 @@ fn osds_come_and_go() {
             text: "tea".to_owned(),
             channel: "cluster".to_owned(),
         };
-        session.send(Message::of(&LogMsg { version: 0, fsid: Uuid([5; 16]), entries: vec![entry] }));
+        session.send(Message::encode(&LogMsg { version: 0, fsid: Uuid([5; 16]), entries: vec![entry] }));
         shard.sleep(Duration::from_millis(100)).await;
         let log = client.mon_command(r#"{"prefix":"log last","num":1}"#).await.unwrap();
         let log = String::from_utf8(log.data).unwrap();
@@ -234,10 +234,10 @@ fn osds_come_and_go() {
         assert!(client.osdmap().unwrap().is_in(OsdId(1)));
         let mut goodbye = again.goodbye();
         goodbye.addrs = one.addr.into();
-        session.send(Message::of(&goodbye));
+        session.send(Message::encode(&goodbye));
         shard.sleep(Duration::from_millis(100)).await;
         assert_eq!(wait_up(&client, &[1]).await, epoch, "a goodbye of an earlier start is ignored");
-        session.send(Message::of(&again.goodbye()));
+        session.send(Message::encode(&again.goodbye()));
         let epoch = wait_up(&client, &[]).await;
         assert_eq!(client.osdmap().unwrap().osd_xinfo[1].dead_epoch, epoch);
         shard.sleep(Duration::from_millis(10)).await;
@@ -323,7 +323,7 @@ fn who_boots_again_at_once_has_time_for_its_next_beacon() {
         for _ in 0..200_000 {
             for (osd, session) in &osds {
                 let is_up = client.osdmap().unwrap().is_up(osd.boot.superblock.whoami);
-                assert!(is_up || session.send(Message::of(&osd.boot)));
+                assert!(is_up || session.send(Message::encode(&osd.boot)));
             }
             shard.sleep(Duration::from_micros(100)).await;
         }
@@ -345,7 +345,7 @@ fn who_is_down_for_long_goes_out_and_who_sends_no_beacons_goes_down() {
         let client = client(&shard).await;
         let osds = [0, 1, 2].map(|osd| boot(&shard, osd, 1));
         wait_up(&client, &[0, 1, 2]).await;
-        osds[2].1.send(Message::of(&osds[2].0.goodbye()));
+        osds[2].1.send(Message::encode(&osds[2].0.goodbye()));
         wait_up(&client, &[0, 1]).await;
         let is_in = || client.osdmap().unwrap().is_in(OsdId(2));
         shard.sleep(Duration::from_secs(25)).await;
@@ -362,7 +362,7 @@ fn who_is_down_for_long_goes_out_and_who_sends_no_beacons_goes_down() {
             last_purged_snaps_scrub: UTime::ZERO,
             interval_s: 300,
         };
-        osds[0].1.send(Message::of(&beacon));
+        osds[0].1.send(Message::encode(&beacon));
         shard.sleep(Duration::from_secs(70)).await;
         // Those that were up from the start have been silent for more than 100 s, but for the one with the beacon.
         wait_up(&client, &[0, 2]).await;
@@ -379,7 +379,7 @@ fn up_thru_is_noted_for_all_who_ask_at_once() {
         let epoch = wait_up(&client, &[0, 1, 2]).await;
         let ask = |osd: usize, want| {
             let version = epoch.0.into();
-            osds[osd].1.send(Message::of(&Alive { version, want }));
+            osds[osd].1.send(Message::encode(&Alive { version, want }));
         };
         (0..3).for_each(|osd| ask(osd, epoch));
         while (0..3).any(|osd| client.osdmap().unwrap().up_thru(OsdId(osd)) != epoch) {
@@ -424,7 +424,7 @@ fn an_osd_gets_all_maps_since_the_newest_that_it_saw() {
         wait_up(&client, &[0]).await;
         let (away, session) = boot(&shard, 1, 1);
         let seen = wait_up(&client, &[0, 1]).await.0;
-        session.send(Message::of(&away.goodbye()));
+        session.send(Message::encode(&away.goodbye()));
         wait_up(&client, &[0]).await;
         session.shutdown();
         let (_other, _second) = boot(&shard, 2, 1);
@@ -546,10 +546,10 @@ fn snapshot_ids_are_given_taken_back_and_purged() {
             slowest_s: 0,
         };
         let pgs = client.osdmap().unwrap().pool(1).unwrap().pg_num;
-        session.send(Message::of(&report(pgs - 1)));
+        session.send(Message::encode(&report(pgs - 1)));
         shard.sleep(Duration::from_millis(100)).await;
         assert_eq!(queue(), [(3, 1)], "a PG has not said so");
-        session.send(Message::of(&report(pgs)));
+        session.send(Message::encode(&report(pgs)));
         shard.sleep(Duration::from_millis(100)).await;
         assert_eq!(queue(), []);
         assert_eq!(client.osdmap().unwrap().new_purged_snaps[&1], [(3, 1)]);

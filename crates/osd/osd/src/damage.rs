@@ -46,7 +46,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>) {
 
 /// The message that tells the monitor of damage.
 pub(crate) fn message(config: &OsdConfig, what: String) -> Message {
-    Message::of(&OsdDamage { osd: config.id, uuid: config.uuid, what })
+    Message::encode(&OsdDamage { osd: config.id, uuid: config.uuid, what })
 }
 
 /// Tells the monitor why an OSD does not serve: it cannot be mounted, or has ended itself earlier.

@@ -273,7 +273,7 @@ fn execute_replication(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: Reply
         match parts.header.kind {
             // This OSD has nothing of the PG. OSDs that are not members are only asked under a map that they have.
             PgRead::KIND if head.epoch <= osd.epoch() => {
-                reply(Message::of(&PgData { head, result: errno::ENOENT }).with_tid(tid));
+                reply(Message::encode(&PgData { head, result: errno::ENOENT }).with_tid(tid));
             }
             _ => {
                 if let Ok(query) = Message::from(parts).decode::<PgQuery>() {
@@ -324,7 +324,7 @@ fn execute_replication(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: Reply
         };
         let answer = answered.unwrap_or_else(|error| {
             tracing::error!("pg {id}: {error}");
-            Message::of(&PgAck { head, result: error.errno() })
+            Message::encode(&PgAck { head, result: error.errno() })
         });
         reply(fitted(answer.with_tid(tid)));
     });

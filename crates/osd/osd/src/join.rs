@@ -219,7 +219,7 @@ impl Member {
             text,
             channel: "cluster".to_owned(),
         };
-        session.send(Message::of(&LogMsg { version: 0, fsid: view.map().fsid, entries: vec![entry] }));
+        session.send(Message::encode(&LogMsg { version: 0, fsid: view.map().fsid, entries: vec![entry] }));
     }
 
     /// Warns if the monitor no longer has all maps between the last one this OSD saw and this one. The PGs decide for themselves
@@ -254,7 +254,7 @@ impl Member {
             request_ack: true,
             is_dead: true,
         };
-        self.is_up.get() && session.send(Message::of(&goodbye))
+        self.is_up.get() && session.send(Message::encode(&goodbye))
     }
 
     /// Asks the monitor for what the map lacks: this OSD as up, or `up_thru` of the intervals of its PGs.
@@ -265,9 +265,9 @@ impl Member {
             return;
         }
         if !self.is_up.get() {
-            session.send(Message::of(&self.boot(map)));
+            session.send(Message::encode(&self.boot(map)));
         } else if map.up_thru(self.osd.config.id) < self.up_thru.get() {
-            session.send(Message::of(&Alive { version, want: self.up_thru.get() }));
+            session.send(Message::encode(&Alive { version, want: self.up_thru.get() }));
         }
     }
 
@@ -319,7 +319,7 @@ impl Member {
             last_purged_snaps_scrub: UTime::ZERO,
             interval_s: BEACON_PERIOD.as_secs() as i32,
         };
-        if session.send(Message::of(&beacon)) {
+        if session.send(Message::encode(&beacon)) {
             self.beacon_ns.set(now_ns + BEACON_PERIOD.as_nanos() as u64);
         }
     }

@@ -172,7 +172,11 @@ pub(crate) fn share_map(osd: &OsdShard, state: &ConnState, client_epoch: Epoch) 
     state.epoch.set(known);
     if known < view.epoch() && client_epoch != Epoch(0) {
         state.epoch.set(view.epoch());
-        state.conn.send(Message::of(&OsdMapMsg::full(view.map().fsid, view.epoch(), view.map().encode())));
+        state.conn.send(Message::encode(&OsdMapMsg::full(
+            view.map().fsid,
+            view.epoch(),
+            view.map().encode(),
+        )));
     }
 }
 

@@ -441,7 +441,7 @@ mod tests {
         fn an_answer_of_any_length_arrives(header in length(), value in length()) {
             let entries = vec![(b"key".to_vec(), vec![3; value])];
             let sent = PgObject { head: head(), result: 0, meta: Default::default(), header: vec![1; header], entries, more: true };
-            let Parts { mut header, mut front, mut data } = received(fitted(Message::of(&sent).with_data(vec![5; 10])));
+            let Parts { mut header, mut front, mut data } = received(fitted(Message::encode(&sent).with_data(vec![5; 10])));
             join(&mut header, &mut front, &mut data).unwrap();
             prop_assert_eq!(PgObject::from_front(&header, &front), Ok(sent));
             prop_assert_eq!(data.to_vec(), [5; 10]);

@@ -250,7 +250,7 @@ impl Session {
 
     async fn ask_route(self: &Rc<Self>, osd: &Rc<OsdShard>) -> Result<RouteReply, OpError> {
         let conn = self.dial(osd, Target::from(self.addr), None).await?;
-        let route = Message::of(&Route { epoch: osd.epoch() });
+        let route = Message::encode(&Route { epoch: osd.epoch() });
         let answer = osd.peers.ask(self.peer, None, |tid| conn.send(route.with_tid(tid))).await;
         conn.finish();
         let answer = answer.ok_or_else(|| OpError::because(errno::ENOTCONN, "no answer to Route"))?;

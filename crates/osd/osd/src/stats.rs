@@ -216,7 +216,7 @@ async fn ask_for_temps(osd: &OsdShard, session: &MonSession, epoch: Epoch) {
     let asked = of_all_shards(osd, move |osd| temps_of_shard(&osd, epoch)).await;
     if !asked.is_empty() {
         let (version, pg_temp) = (u64::from(epoch.0), asked.into_iter().collect());
-        session.send(Message::of(&PgTemp { version, epoch, pg_temp, forced: false }));
+        session.send(Message::encode(&PgTemp { version, epoch, pg_temp, forced: false }));
     }
 }
 

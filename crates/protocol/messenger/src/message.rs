@@ -42,7 +42,7 @@ impl Message {
     }
 
     /// A message whose front is the encoding of `value`.
-    pub fn of<T: Front>(value: &T) -> Message {
+    pub fn encode<T: Front>(value: &T) -> Message {
         Message::from_header(T::header(), value.to_front())
     }
 

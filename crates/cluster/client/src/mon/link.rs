@@ -62,13 +62,13 @@ async fn establish(session: &Rc<MonSession>) -> Result<Rc<Connection>, String> {
         conn.close("shut down");
         return Err("shut down".to_owned());
     }
-    conn.send(Message::of(&GetMap {}));
+    conn.send(Message::encode(&GetMap {}));
     let what = vec![
         Subscription::new("config", 0, false),
         Subscription::new("monmap", 0, false),
         Subscription::new("osdmap", osdmap_start(session), false),
     ];
-    conn.send(Message::of(&Subscribe { what, hostname: String::new() }));
+    conn.send(Message::encode(&Subscribe { what, hostname: String::new() }));
     *session.conn.borrow_mut() = Some(Rc::clone(&conn));
     session.fault.borrow_mut().take();
     session.resend(&conn);
@@ -170,6 +170,6 @@ impl MonSession {
         }
         self.asked_full_ns.set(now_ns + ASK_AGAIN_NS);
         let what = vec![Subscription::new("osdmap", 0, false)];
-        self.send(Message::of(&Subscribe { what, hostname: String::new() }));
+        self.send(Message::encode(&Subscribe { what, hostname: String::new() }));
     }
 }

@@ -224,7 +224,7 @@ impl MonSession {
     pub async fn command(&self, json: &str, input: Payload, limit: Duration) -> Result<CommandReply> {
         let what = format!("command {json}");
         let command = Command { version: 0, fsid: self.fsid(), cmd: vec![json.to_owned()] };
-        let reply = self.request(&what, limit, |_| Message::of(&command).with_data(input)).await?;
+        let reply = self.request(&what, limit, |_| Message::encode(&command).with_data(input)).await?;
         let ack: CommandAck = decode(&what, &reply)?;
         Ok(CommandReply { result: ack.result, status: ack.status, data: reply.data.to_vec() })
     }
@@ -235,7 +235,7 @@ impl MonSession {
     /// No answer within `limit`.
     pub async fn newest_osdmap(&self, limit: Duration) -> Result<Epoch> {
         let what = "question for the newest map";
-        let ask = |handle| Message::of(&GetVersion { handle, what: "osdmap".to_owned() });
+        let ask = |handle| Message::encode(&GetVersion { handle, what: "osdmap".to_owned() });
         let reply: GetVersionReply = decode(what, &self.request(what, limit, ask).await?)?;
         Ok(Epoch(u32::try_from(reply.newest).unwrap_or(u32::MAX)))
     }
@@ -247,7 +247,7 @@ impl MonSession {
     pub async fn statfs(&self, pool: Option<i64>, limit: Duration) -> Result<StatFsReply> {
         let what = "question for the space used";
         let ask = StatFs { version: 0, fsid: self.fsid(), pool };
-        decode(what, &self.request(what, limit, |_| Message::of(&ask)).await?)
+        decode(what, &self.request(what, limit, |_| Message::encode(&ask)).await?)
     }
 
     /// Creates or deletes a pool or a snapshot; returns when this process has the map in which it is done.
@@ -257,7 +257,7 @@ impl MonSession {
     pub async fn pool_op(&self, op: PoolOp, limit: Duration) -> Result<PoolOpReply> {
         let what = format!("pool operation {:#x} on {:?}", op.op, op.name);
         let op = PoolOp { fsid: self.fsid(), ..op };
-        let reply: PoolOpReply = decode(&what, &self.request(&what, limit, |_| Message::of(&op)).await?)?;
+        let reply: PoolOpReply = decode(&what, &self.request(&what, limit, |_| Message::encode(&op)).await?)?;
         if reply.result < 0 {
             return Err(ClientError::Errno { what, errno: carmine_types::errno::Errno(reply.result) });
         }

@@ -89,7 +89,7 @@ impl Objecter {
     /// Sends Route and takes over the answer.
     async fn route_told(&self, session: &Session, conn: &Connection) {
         let asked = self.view().map(|view| view.epoch()).unwrap_or_default();
-        let (id, reply) = session.pending.register(|_| Message::of(&RouteRequest { epoch: asked }));
+        let (id, reply) = session.pending.register(|_| Message::encode(&RouteRequest { epoch: asked }));
         session.pending.send(id, conn);
         let answer = with_timeout(&self.shard, ROUTE_TIMEOUT, reply).await;
         let route = match answer {
@@ -142,7 +142,7 @@ impl Objecter {
         let (session, _) = self.session(osd).ok_or(ClientError::OsdDown(osd, epoch))?;
         let conn = self.public(&session).await.ok_or(ClientError::OsdDown(osd, epoch))?;
         let (id, reply) =
-            session.pending.register(|_| Message::of(&Admin { json: json.as_bytes().to_vec() }));
+            session.pending.register(|_| Message::encode(&Admin { json: json.as_bytes().to_vec() }));
         session.pending.send(id, &conn);
         let msg = reply.await.map_err(|_| ClientError::Lost(what.to_owned()))?;
         msg.decode().map_err(|e| ClientError::BadReply { what: what.to_owned(), reason: e.to_string() })

@@ -108,7 +108,7 @@ impl Objecter {
         match backoff.op {
             BackoffOp::Block => {
                 let ack = Backoff { op: BackoffOp::AckBlock, ..backoff.clone() };
-                conn.send(Message::of(&ack));
+                conn.send(Message::encode(&ack));
                 if session.holds.add(backoff) {
                     self.recall(session);
                 }

@@ -113,14 +113,14 @@ impl FakeOsd {
                 let pgs = cluster.view.borrow().pgs_of(self.id).map(|(pg, _)| (pg, self.owner(pg))).collect();
                 let reply = RouteReply { epoch, reactors: self.ports.clone(), pgs };
                 if !self.no_route.get() {
-                    conn.send(Message::of(&reply).with_tid(msg.header.tid));
+                    conn.send(Message::encode(&reply).with_tid(msg.header.tid));
                 }
             }
             kinds::ADMIN => {
                 let json = msg.decode::<Admin>().unwrap().json;
                 let result = if json.starts_with(b"bad") { -22 } else { 0 };
                 if !self.mute.get() {
-                    conn.send(Message::of(&AdminReply { result, json }).with_tid(msg.header.tid));
+                    conn.send(Message::encode(&AdminReply { result, json }).with_tid(msg.header.tid));
                 }
             }
             kinds::OSD_BACKOFF => {
@@ -143,14 +143,14 @@ impl FakeOsd {
             assert!(request.flags & 8 != 0, "a retry without its flag");
         }
         if request.epoch < cluster.epoch() {
-            conn.send(Message::of(&cluster.mon.full_map()));
+            conn.send(Message::encode(&cluster.mon.full_map()));
         }
         let primary = cluster.view.borrow().acting_primary(request.pg);
         if self.mute.get() || primary != Some(self.id) {
             return;
         }
         if let Some(backoff) = self.backoff.borrow().clone() {
-            return conn.send(Message::of(&Backoff { pg: request.pg, ..backoff }));
+            return conn.send(Message::encode(&Backoff { pg: request.pg, ..backoff }));
         }
         let mut reply = OsdReply::to(&request, b"", cluster.epoch(), 0);
         let mut data = Payload::new();
@@ -181,7 +181,7 @@ impl FakeOsd {
         let Some(backoff) = self.backoff.borrow_mut().take() else { return };
         for pg in pgs {
             let unblock = Backoff { pg, op: BackoffOp::Unblock, ..backoff.clone() };
-            self.conns.borrow().iter().for_each(|conn| conn.send(Message::of(&unblock)));
+            self.conns.borrow().iter().for_each(|conn| conn.send(Message::encode(&unblock)));
         }
     }
 }

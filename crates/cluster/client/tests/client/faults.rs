@@ -198,7 +198,7 @@ async fn maps_that_do_not_fit(shard: Shard) {
         cluster.change(|_| ());
     }
     let conn = Rc::clone(&cluster.osd(0).conns.borrow()[0]);
-    conn.send(Message::of(&cluster.mon.gap()));
+    conn.send(Message::encode(&cluster.mon.gap()));
     client.mon().wait_for_map(cluster.epoch(), Duration::from_secs(5)).await.unwrap();
     let epoch = client.osdmap().unwrap().epoch;
     for change in [0, 1, 2] {
@@ -208,7 +208,7 @@ async fn maps_that_do_not_fit(shard: Shard) {
             1 => bad.full = vec![(Epoch(99), b"not a map".to_vec())],
             _ => bad.full.clear(),
         }
-        conn.send(Message::of(&bad));
+        conn.send(Message::encode(&bad));
     }
     conn.send(Message::new(carmine_wire::kinds::OSD_MAP, 4, 3, vec![1, 2, 3]));
     pool.write("obj", 0, pattern(1, 10)).await.unwrap();

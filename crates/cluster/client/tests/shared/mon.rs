@@ -142,7 +142,7 @@ impl FakeMon {
                 sessions
                     .iter()
                     .filter(|(conn, _)| is_it(conn))
-                    .for_each(|(conn, _)| conn.send(Message::of(&order)));
+                    .for_each(|(conn, _)| conn.send(Message::encode(&order)));
             }
             let mut changes = std::mem::take(&mut *self.changes.borrow_mut()).into_iter();
             while let Some(change) = changes.next() {
@@ -243,14 +243,14 @@ impl FakeMon {
         }
         let has_last = self.increments.get() && newest.0 % 2 == 1 && *wants == newest;
         let message = inc.filter(|_| has_last).map_or_else(|| self.full_map(), |inc| self.increment(inc));
-        conn.send(Message::of(&message));
+        conn.send(Message::encode(&message));
         *wants = Epoch(newest.0 + 1);
     }
 
     fn subscribe(&self, conn: &Rc<Connection>, wish: &Subscribe) {
         for item in &wish.what {
             match item.what.as_str() {
-                "config" => conn.send(Message::of(&ConfigMsg::default())),
+                "config" => conn.send(Message::encode(&ConfigMsg::default())),
                 "monmap" => {}
                 "osdmap" => {
                     let mut sessions = self.sessions.borrow_mut();
@@ -270,13 +270,13 @@ impl FakeMon {
             kinds::MON_GET_MAP => {
                 let addr = EntityAddr::msgr2(self.addr, 0);
                 let monmap = MonMap::single(self.fsid, UTime::ZERO, "a", addr.into()).encode();
-                answer(Message::of(&MonMapMsg { monmap }));
+                answer(Message::encode(&MonMapMsg { monmap }));
             }
             kinds::MON_SUBSCRIBE => self.subscribe(conn, &msg.decode().unwrap()),
             kinds::MON_GET_VERSION => {
                 let ask: GetVersion = msg.decode().unwrap();
                 let newest = self.epoch().0.into();
-                answer(Message::of(&GetVersionReply { handle: ask.handle, newest, oldest: 1 }));
+                answer(Message::encode(&GetVersionReply { handle: ask.handle, newest, oldest: 1 }));
             }
             kinds::MON_COMMAND => {
                 self.commands.set(self.commands.get() + 1);
@@ -287,12 +287,12 @@ impl FakeMon {
                 let result = if cmd[0].contains("bad") { -22 } else { 0 };
                 let status = format!("did {}", cmd[0]);
                 let data = msg.data.clone();
-                answer(Message::of(&CommandAck { version: 0, result, status, cmd }).with_data(data));
+                answer(Message::encode(&CommandAck { version: 0, result, status, cmd }).with_data(data));
             }
             kinds::STATFS => {
                 msg.decode::<StatFs>().unwrap();
                 let reply = StatFsReply { fsid: self.fsid, total_kib: 100, ..StatFsReply::default() };
-                answer(Message::of(&reply));
+                answer(Message::encode(&reply));
             }
             kinds::OSD_STATS => {
                 let (osd, mut stats) = (osd_of(conn), msg.decode::<OsdStats>().unwrap());

@@ -223,7 +223,7 @@ async fn most_queued(shard: &Shard, millis: u32) -> usize {
 }
 
 fn subscribe(what: Vec<Subscription>) -> Message {
-    Message::of(&Subscribe { what, hostname: String::new() })
+    Message::encode(&Subscribe { what, hostname: String::new() })
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn of_one_name_one_subscription_counts() {
         for kind in [kinds::OSD_MAP, kinds::MON_MAP, kinds::MGR_MAP, kinds::CONFIG, kinds::FS_MAP] {
             assert_eq!(peer.of_kind(kind), 1, "messages of type {}", kinds::name(kind));
         }
-        conn.send(Message::of(&GetPoolStats {
+        conn.send(Message::encode(&GetPoolStats {
             version: 0,
             fsid: Uuid([5; 16]),
             pools: vec!["bench".into(); 100_000],
@@ -350,7 +350,7 @@ fn a_connection_may_have_few_changes_waiting_and_few_answers_unread() {
             snapid: 0,
             crush_rule: 0,
         };
-        (0..2_000).for_each(|n| conn.send(Message::of(&op(n))));
+        (0..2_000).for_each(|n| conn.send(Message::encode(&op(n))));
         let mut most = 0;
         while mon().current().map.epoch.0 < 20 {
             most = most.max(mon().work.borrow().len());
@@ -359,7 +359,7 @@ fn a_connection_may_have_few_changes_waiting_and_few_answers_unread() {
         assert!(most > 0 && most <= HELD_MESSAGES, "{most} changes waited");
         let (_, conn) = Peer::connect(&shard, EntityType::CLIENT, false).await;
         let cmd = vec![r#"{"prefix":"get_command_descriptions"}"#.to_owned()];
-        let ask = || Message::of(&Command { version: 0, fsid: Uuid([5; 16]), cmd: cmd.clone() });
+        let ask = || Message::encode(&Command { version: 0, fsid: Uuid([5; 16]), cmd: cmd.clone() });
         (0..1_000).for_each(|_| conn.send(ask()));
         let most = most_queued(&shard, 500).await;
         assert!(most <= 2 * PUSH_BYTES, "{most} bytes of answers");

@@ -66,7 +66,7 @@ pub(crate) fn route(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
     }
     let pgs = pgs.into_iter().collect();
     let reply = RouteReply { epoch: osd.epoch(), reactors: osd.ports.borrow().clone(), pgs };
-    conn.send(Message::of(&reply).with_tid(msg.header.tid));
+    conn.send(Message::encode(&reply).with_tid(msg.header.tid));
 }
 
 /// Answers a tool.
@@ -87,7 +87,7 @@ pub(crate) fn admin(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
             Ok(value) => (0, value),
             Err(error) => (errno::EINVAL, json!({ "error": error })),
         };
-        conn.send(Message::of(&reply(result, json.to_string().into_bytes())).with_tid(tid));
+        conn.send(Message::encode(&reply(result, json.to_string().into_bytes())).with_tid(tid));
     });
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn answer_tell(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Messa
                 },
             },
         };
-        conn.send(Message::of(&reply).with_tid(tid).with_data(data));
+        conn.send(Message::encode(&reply).with_tid(tid).with_data(data));
     });
 }
 
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn an_answer_that_is_too_long_is_an_error() {
         for (len, result) in [(ANSWER_BYTES_MAX, 0), (ANSWER_BYTES_MAX + 1, errno::E2BIG)] {
-            let message = Message::of(&reply(0, vec![b'1'; len]));
+            let message = Message::encode(&reply(0, vec![b'1'; len]));
             assert!(message.front.len() <= SEGMENT_BYTES_MAX);
             assert_eq!(message.decode::<AdminReply>().unwrap().result, result);
         }

@@ -65,7 +65,7 @@ impl Dispatcher for Answers {
         match OsdPing::from_front(&msg.header, &msg.front) {
             Ok(asked) if asked.op == OsdPing::PING => {
                 let OsdPing { stamp, mono_ping_ns, .. } = asked;
-                conn.send(Message::of(&OsdPing { stamp, mono_ping_ns, ..ping(&osd) }));
+                conn.send(Message::encode(&OsdPing { stamp, mono_ping_ns, ..ping(&osd) }));
             }
             Ok(_) => {}
             Err(error) => conn.close(format!("ping: {error}")),

@@ -199,7 +199,7 @@ impl Heartbeats {
                 mono_ping_ns: now_ns,
                 ..answer::ping(&self.osd)
             };
-            conn.send(Message::of(&asked));
+            conn.send(Message::encode(&asked));
         }
     }
 
@@ -227,7 +227,7 @@ impl Heartbeats {
             return false;
         };
         let epoch: Epoch = view.epoch();
-        session.send(Message::of(&Failure {
+        session.send(Message::encode(&Failure {
             version: epoch.0.into(),
             fsid: view.map().fsid,
             osd,

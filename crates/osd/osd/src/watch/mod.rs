@@ -227,7 +227,7 @@ fn finish(osd: &OsdShard, ended: Vec<Ended>) {
         let message =
             WatchNotify { op, cookie, version, notify_id, result, notifier, ..WatchNotify::default() };
         if let Some(to) = to {
-            osd.send_to(to, Message::of(&message).with_data(done.encode()));
+            osd.send_to(to, Message::encode(&message).with_data(done.encode()));
         }
     }
 }
@@ -236,7 +236,7 @@ fn finish(osd: &OsdShard, ended: Vec<Ended>) {
 fn disconnect(osd: &OsdShard, id: WatcherId, origin: Option<Origin>) {
     let message = WatchNotify { op: WatchNotify::DISCONNECT, cookie: id.cookie, ..WatchNotify::default() };
     if let Some(origin) = origin {
-        osd.send_to(origin, Message::of(&message));
+        osd.send_to(origin, Message::encode(&message));
     }
 }
 

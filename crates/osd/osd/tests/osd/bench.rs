@@ -27,7 +27,7 @@ fn benches_on_several_reactors_do_not_meet() {
         )
     };
     for (part, tool) in (1_u64..).zip(&tools) {
-        tool.send_message(Message::of(&Admin { json: order(part * 400).into_bytes() }));
+        tool.send_message(Message::encode(&Admin { json: order(part * 400).into_bytes() }));
     }
     cluster.wait("the benches", || tools.iter().all(|tool| !tool.results().is_empty()));
     assert!(tools.iter().all(|tool| tool.results() == [0]));

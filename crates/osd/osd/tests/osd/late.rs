@@ -69,7 +69,7 @@ fn activate(head: Head, keep_to: Eversion, log: Vec<LogEntry>) -> Message {
     let last_update = log.last().map_or(keep_to, |entry| entry.version);
     let (last_epoch_started, acting) = (head.epoch, vec![OsdId(0), OsdId(1)]);
     let info = PgInfo { pg: head.pg, last_update, last_epoch_started, acting, ..PgInfo::default() };
-    Message::of(&PgActivate { head, keep_to, lease_ms: 0, info, log })
+    Message::encode(&PgActivate { head, keep_to, lease_ms: 0, info, log })
 }
 
 fn repair(head: Head, needs_bytes: u64) -> PgRepair {
@@ -84,7 +84,7 @@ fn nothing_of_an_earlier_attempt_is_taken() {
     let found = raw.query(&cluster, &query(new));
     assert_eq!((found.result, found.info.incomplete), (0, false));
     assert_eq!(raw.query(&cluster, &query(old)).result, errno::EAGAIN);
-    let repair = |head| Message::of(&repair(head, 0));
+    let repair = |head| Message::encode(&repair(head, 0));
     let nothing_new = |head| activate(head, found.info.last_update, Vec::new());
     let orders: [&dyn Fn(Head) -> Message; 3] = [&repair, &push, &nothing_new];
     for order in orders {
@@ -111,11 +111,11 @@ fn a_log_that_the_store_refuses_is_not_taken_over() {
     assert_eq!((after.info.last_update, after.log), (before.info.last_update, before.log));
     // It has no room, either, for a repair that needs more than there is: nothing is changed.
     let huge = repair(head(epoch, 12), 1 << 40);
-    assert_eq!(raw.order(&cluster, Message::of(&huge)), errno::ENOSPC);
+    assert_eq!(raw.order(&cluster, Message::encode(&huge)), errno::ENOSPC);
     assert!(!raw.query(&cluster, &query(head(epoch, 13))).info.incomplete);
     // A repair that began and did not end is told of, also after a restart.
     let begin = repair(head(epoch, 13), 0);
-    assert_eq!(raw.order(&cluster, Message::of(&begin)), 0);
+    assert_eq!(raw.order(&cluster, Message::encode(&begin)), 0);
     assert!(raw.query(&cluster, &query(head(epoch, 14))).info.incomplete);
 }
 

@@ -97,7 +97,7 @@ impl Dispatcher for Deaf {
         match msg.header.kind {
             Route::KIND => {
                 let route = RouteReply { epoch: Epoch(1), reactors: vec![self.port], pgs: Vec::new() };
-                conn.send(Message::of(&route).with_tid(msg.header.tid));
+                conn.send(Message::encode(&route).with_tid(msg.header.tid));
             }
             RepOp::KIND => conn.close("not understood"),
             _ => {}

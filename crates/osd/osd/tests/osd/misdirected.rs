@@ -238,7 +238,7 @@ fn other_osds_are_not_believed_either() {
     assert_eq!(raw.query(&cluster, &query).result, 0);
     // A repair: objects are pushed, then the log.
     assert_eq!(
-        order(Message::of(&PgRepair {
+        order(Message::encode(&PgRepair {
             head,
             complete_to: Eversion::ZERO,
             last_backfill: None,
@@ -258,7 +258,7 @@ fn other_osds_are_not_believed_either() {
     assert_eq!(push(&own, write_step(5000)), 0);
     let activate = |oid: &ObjectId| {
         let version = Eversion::new(epoch.0, 1);
-        order(Message::of(&PgActivate {
+        order(Message::encode(&PgActivate {
             head,
             keep_to: Eversion::ZERO,
             lease_ms: 0,
@@ -294,16 +294,16 @@ fn other_osds_are_not_believed_either() {
     }
     assert_eq!(write(&own, 4096), 0);
     // Reads.
-    let read = |oid: &ObjectId| order(Message::of(&PgRead { head, off: 0, len: 4096, oid: oid.clone() }));
+    let read = |oid: &ObjectId| order(Message::encode(&PgRead { head, off: 0, len: 4096, oid: oid.clone() }));
     assert_eq!(read(&other), errno::EINVAL);
     assert_eq!(read(&own), 0);
     // A scrub: of the range that is asked for only what lies in the PG is looked at.
-    let fetch = |oid: &ObjectId| order(Message::of(&PgFetch { head, oid: oid.clone(), from: None }));
+    let fetch = |oid: &ObjectId| order(Message::encode(&PgFetch { head, oid: oid.clone(), from: None }));
     assert_eq!(fetch(&other), errno::EINVAL);
     assert_eq!(fetch(&own), 0);
     let scrub = |version| {
         let (from, to) = (ScanCursor::at(other.clone()), HObject::max());
-        order(Message::of(&PgScrub { head, version, deep: true, from, to }))
+        order(Message::encode(&PgScrub { head, version, deep: true, from, to }))
     };
     assert_eq!(scrub(version), 0);
     assert_eq!(scrub(Eversion::new(epoch.0, 3)), errno::EAGAIN, "it has not come that far");

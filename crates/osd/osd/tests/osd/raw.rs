@@ -136,7 +136,7 @@ impl Raw {
 
     /// As a primary: asks what the OSD has.
     pub(crate) fn query(&self, cluster: &Cluster, query: &PgQuery) -> PgNotify {
-        self.send_message(Message::of(query));
+        self.send_message(Message::encode(query));
         cluster.wait("an answer", || !self.0.notifies.borrow().is_empty());
         self.0.notifies.borrow_mut().remove(0)
     }

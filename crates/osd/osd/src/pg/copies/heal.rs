@@ -143,7 +143,7 @@ impl Pg {
         let mut asked = Asked::HaveNot;
         for from in sources.iter().copied() {
             let request = PgRead { head: self.head(osd), off, len: BLOCK_BYTES, oid: oid.clone() };
-            let answer = osd.peers.request(from, self.id, Message::of(&request)).await;
+            let answer = osd.peers.request(from, self.id, Message::encode(&request)).await;
             let healed = match answer.map(take_data) {
                 None => {
                     asked = Asked::Unanswered;
@@ -190,7 +190,7 @@ impl Pg {
 
 fn answer(head: Head, data: Result<Payload, OpError>) -> Message {
     match data {
-        Ok(data) => Message::of(&PgData { head, result: 0 }).with_data(data),
-        Err(error) => Message::of(&PgData { head, result: error.report() }),
+        Ok(data) => Message::encode(&PgData { head, result: 0 }).with_data(data),
+        Err(error) => Message::encode(&PgData { head, result: error.report() }),
     }
 }

@@ -242,13 +242,13 @@ impl Pg {
         let version = Eversion::new(0, self.copies.backend.local());
         let back = self.copies.replica.back.borrow().clone();
         if let Some(back) = back {
-            back(Message::of(&RepAck { head, version, result: 0 }));
+            back(Message::encode(&RepAck { head, version, result: 0 }));
         }
     }
 
     pub(crate) fn refuse_rep_op(&self, head: Head, result: i32, reply: &ReplyPath) {
         tracing::debug!("pg {}: a write of its primary is refused: {}", self.id, Errno(result));
         let version = self.peer.last_update();
-        reply(Message::of(&RepAck { head, version, result }));
+        reply(Message::encode(&RepAck { head, version, result }));
     }
 }

@@ -41,7 +41,7 @@ impl Pg {
         let log = self.peer.log.borrow();
         let is_same = log.info().last_update == last_update && !log.info().incomplete;
         let entries = if is_same { Vec::new() } else { log.after(Eversion::ZERO).cloned().collect() };
-        Message::of(&PgNotify { head, result: 0, info: log.info().clone(), lease, log: entries })
+        Message::encode(&PgNotify { head, result: 0, info: log.info().clone(), lease, log: entries })
     }
 
     /// Asks the state machine whether an order is taken: the generation with which it ends, and the info to write first.
@@ -301,11 +301,11 @@ pub(crate) fn not_ready(head: Head) -> Message {
 }
 
 fn no_answer(head: Head, result: i32) -> Message {
-    Message::of(&PgNotify { head, result, info: PgInfo::default(), lease: None, log: Vec::new() })
+    Message::encode(&PgNotify { head, result, info: PgInfo::default(), lease: None, log: Vec::new() })
 }
 
 fn answer(head: Head, result: Result<(), OpError>) -> Message {
-    Message::of(&PgAck { head, result: result.err().map_or(0, |error| error.report()) })
+    Message::encode(&PgAck { head, result: result.err().map_or(0, |error| error.report()) })
 }
 
 /// A piece that begins an object anew, or removes it: it can be applied without what the copy has of the object.

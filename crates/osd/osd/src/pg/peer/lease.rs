@@ -164,7 +164,7 @@ impl Pg {
         let (head, sent_ns) = (self.head(osd), osd.shard.now_ns());
         let lease = PgLease { head, sent_ns, length_ms: osd.config.heartbeat.lease().as_millis() as u32 };
         let replicas: Vec<OsdId> = self.peer.leases.promises.borrow().iter().map(|(osd, _)| *osd).collect();
-        replicas.into_iter().for_each(|to| osd.peers.send(to, self.id, Message::of(&lease)));
+        replicas.into_iter().for_each(|to| osd.peers.send(to, self.id, Message::encode(&lease)));
     }
 
     /// As a replica: a primary wants a promise. Only that of the interval that this copy follows gets one.
@@ -172,10 +172,10 @@ impl Pg {
         let PgLease { head, sent_ns, length_ms } = lease;
         let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
         if !self.peer.peering.borrow().takes_writes_of(attempt) {
-            return Message::of(&PgAck { head, result: errno::ESTALE });
+            return Message::encode(&PgAck { head, result: errno::ESTALE });
         }
         let length_ms = self.promise(osd, attempt, length_ms);
-        Message::of(&PgLeaseAck { head, sent_ns, length_ms })
+        Message::encode(&PgLeaseAck { head, sent_ns, length_ms })
     }
 
     /// This copy helps no other primary for so long, or for the shorter time that a restart of this OSD would remember; the time
@@ -248,7 +248,7 @@ impl Pg {
         if osd.addr_of(holder).is_none() {
             return false;
         }
-        let release = Message::of(&PgRelease { head: self.head(osd) });
+        let release = Message::encode(&PgRelease { head: self.head(osd) });
         let answer = with_timeout(&osd.shard, limit, self.ask::<PgAck>(osd, holder, release)).await;
         answer.is_some_and(|answer| answer.is_ok_and(|ack| ack.result == 0))
     }
@@ -257,7 +257,7 @@ impl Pg {
     pub(crate) fn answer_release(&self, release: PgRelease) -> Message {
         let has_left = release.head.epoch <= self.peer.peering.borrow().epoch() && !self.peer.is_active();
         let result = if has_left { 0 } else { errno::EAGAIN };
-        Message::of(&PgAck { head: release.head, result })
+        Message::encode(&PgAck { head: release.head, result })
     }
 }
 

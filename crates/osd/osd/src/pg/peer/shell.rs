@@ -157,7 +157,7 @@ impl Pg {
     async fn query(&self, osd: &OsdShard, to: OsdId) -> Result<Copy, Trouble> {
         let (last_update, acting) = (self.peer.last_update(), self.peer.acting());
         let query = PgQuery { head: self.head(osd), last_update, acting };
-        let PgNotify { result, info, lease, log, .. } = self.ask(osd, to, Message::of(&query)).await?;
+        let PgNotify { result, info, lease, log, .. } = self.ask(osd, to, Message::encode(&query)).await?;
         match result {
             0 if log.iter().any(|entry| !self.peer.contains(&entry.oid)) => Err(Trouble::BadAnswer),
             0 => {
@@ -220,7 +220,7 @@ impl Pg {
                 log: log.after(from).cloned().collect(),
             }
         };
-        self.order(osd, to, Message::of(&activate)).await
+        self.order(osd, to, Message::encode(&activate)).await
     }
 
     /// Writes down which intervals there were, if that is not written yet. Nobody waits for it.

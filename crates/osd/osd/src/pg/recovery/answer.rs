@@ -31,7 +31,7 @@ impl Pg {
             self.carried_out(osd, generation, false)?;
             Ok::<_, OpError>(page)
         };
-        Message::of(&match page.await {
+        Message::encode(&match page.await {
             Ok((objects, next)) => {
                 let objects = objects.into_iter().map(|(oid, version)| VersionOf { oid, version });
                 PgBackfillDigest { head, result: 0, objects: objects.collect(), next }
@@ -112,5 +112,5 @@ fn is_backfillfull(osd: &OsdShard) -> bool {
 }
 
 fn ack(head: Head, result: Result<(), OpError>) -> Message {
-    Message::of(&PgAck { head, result: result.err().map_or(0, |error| error.report()) })
+    Message::encode(&PgAck { head, result: result.err().map_or(0, |error| error.report()) })
 }

@@ -144,7 +144,7 @@ impl Run {
     /// Lets the target store how far its copy is complete; false if it is too full to continue.
     async fn progress(&self, to: OsdId, complete_to: Eversion, last_backfill: ObjectId) -> Result<bool, End> {
         let order = PgBackfillProgress { head: self.pg.head(&self.osd), complete_to, last_backfill };
-        let done = self.pg.order(&self.osd, to, Message::of(&order)).await;
+        let done = self.pg.order(&self.osd, to, Message::encode(&order)).await;
         self.current()?;
         match done {
             Ok(()) => Ok(true),
@@ -159,7 +159,7 @@ impl Repair {
     pub(in crate::pg) async fn differing_from(&self, from: &ObjectId) -> Result<Differing, Stop> {
         self.current()?;
         let scan = PgBackfillScan { head: self.pg.head(&self.osd), from: from.clone() };
-        let answer = self.pg.ask(&self.osd, self.to, Message::of(&scan)).await;
+        let answer = self.pg.ask(&self.osd, self.to, Message::encode(&scan)).await;
         let PgBackfillDigest { result, objects, next, .. } = answer.map_err(Stop::Failed)?;
         match result {
             0 => {}

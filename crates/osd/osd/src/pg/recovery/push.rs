@@ -137,7 +137,8 @@ impl Repair {
         let complete_to = self.place.common.filter(|_| self.keeps_place).unwrap_or(Eversion::ZERO);
         let last_backfill = self.place.last_backfill.clone().filter(|_| complete_to > Eversion::ZERO);
         let order = PgRepair { head: self.pg.head(&self.osd), complete_to, last_backfill, needs_bytes };
-        let ack: PgAck = self.pg.ask(&self.osd, self.to, Message::of(&order)).await.map_err(Stop::Failed)?;
+        let ack: PgAck =
+            self.pg.ask(&self.osd, self.to, Message::encode(&order)).await.map_err(Stop::Failed)?;
         match ack.result {
             0 => Ok(()),
             errno::ENOSPC if needs_bytes > 0 => Err(Stop::Failed(Trouble::Full)),

@@ -260,7 +260,7 @@ impl Run {
     /// Tells a member that it has all objects.
     async fn complete(&self, to: OsdId) -> Result<(), End> {
         self.current()?;
-        let order = Message::of(&PgComplete { head: self.pg.head(&self.osd) });
+        let order = Message::encode(&PgComplete { head: self.pg.head(&self.osd) });
         let done = self.pg.order(&self.osd, to, order).await;
         self.current()?;
         done.map_err(|trouble| End::Failed(to, trouble))?;
@@ -324,7 +324,7 @@ impl Run {
 
     async fn ask(&self, to: OsdId, want: Reserve) -> Result<i32, End> {
         let order = PgReserve { head: self.pg.head(&self.osd), want };
-        let ack: Result<PgAck, Trouble> = self.pg.ask(&self.osd, to, Message::of(&order)).await;
+        let ack: Result<PgAck, Trouble> = self.pg.ask(&self.osd, to, Message::encode(&order)).await;
         self.current()?;
         ack.map(|ack| ack.result).map_err(|trouble| End::Failed(to, trouble))
     }

@@ -56,7 +56,7 @@ impl Pg {
             return false;
         };
         let stray = PgStray { head: self.head(osd), from: osd.config.id };
-        let answer: Result<PgAck, _> = self.ask(osd, primary, Message::of(&stray)).await;
+        let answer: Result<PgAck, _> = self.ask(osd, primary, Message::encode(&stray)).await;
         answer.is_ok_and(|ack| ack.result == 0)
     }
 

@@ -18,7 +18,7 @@ impl Run {
         let before = self.pg.peer.log().info().scrubs;
         let scrubs = self.sum_up(before, stamp);
         for member in self.pg.peer.acting().into_iter().filter(|member| *member != self.osd.config.id) {
-            let ask = |head| Message::of(&PgScrubbed { head, scrubs });
+            let ask = |head| Message::encode(&PgScrubbed { head, scrubs });
             self.ask(member, ask, |answer: &PgAck| answer.result).await?;
         }
         self.check_current()?;
@@ -50,7 +50,7 @@ impl Pg {
             true => self.write_scrubs(osd, scrubs).await,
             false => Err(OpError::new(errno::EAGAIN)),
         };
-        Message::of(&PgAck { head, result: written.err().map_or(0, |error| error.report()) })
+        Message::encode(&PgAck { head, result: written.err().map_or(0, |error| error.report()) })
     }
 
     async fn write_scrubs(self: &Rc<Self>, osd: &Rc<OsdShard>, scrubs: Scrubbed) -> Result<(), OpError> {

@@ -146,7 +146,7 @@ impl Run {
         } else {
             let head = self.pg.head(&self.osd);
             let read = PgRead { head, off, len: len as u32, oid: oid.clone() };
-            let answer = self.osd.peers.request(from, self.pg.id, Message::of(&read)).await;
+            let answer = self.osd.peers.request(from, self.pg.id, Message::encode(&read)).await;
             let answer = answer.ok_or_else(|| End::Failed(format!("{from} does not answer")))?;
             let result = answer.decode::<PgData>().map_err(|error| End::Failed(error.to_string()))?.result;
             if result != 0 {
@@ -166,7 +166,7 @@ impl Run {
         if member == self.osd.config.id {
             return Ok(own_store(&self.osd).stat(oid).await?.unwrap_or_default());
         }
-        let ask = |head| Message::of(&PgFetch { head, oid: oid.clone(), from: None });
+        let ask = |head| Message::encode(&PgFetch { head, oid: oid.clone(), from: None });
         Ok(self.ask(member, ask, |answer: &PgObject| answer.result).await?.meta)
     }
 
@@ -192,7 +192,7 @@ impl Run {
 
     async fn fetch(&self, oid: &ObjectId, from: OsdId) -> Result<Content, End> {
         let ask = |from: Option<Vec<u8>>| {
-            move |head| Message::of(&PgFetch { head, oid: oid.clone(), from: from.clone() })
+            move |head| Message::encode(&PgFetch { head, oid: oid.clone(), from: from.clone() })
         };
         let result = |answer: &PgObject| answer.result;
         let PgObject { meta, header, mut more, .. } = self.ask(from, ask(None), result).await?;

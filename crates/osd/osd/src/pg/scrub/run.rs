@@ -287,8 +287,9 @@ impl Run {
         version: Eversion,
     ) -> Result<Page, End> {
         let deep = self.order.deep;
-        let ask =
-            |head| Message::of(&PgScrub { head, version, deep, from: from.clone(), to: range.to.clone() });
+        let ask = |head| {
+            Message::encode(&PgScrub { head, version, deep, from: from.clone(), to: range.to.clone() })
+        };
         let answer: PgScrubMap = self.ask(member, ask, |answer: &PgScrubMap| answer.result).await?;
         match answer.next {
             Some(next) if next == from => Err(End::Failed(format!("{member} gets no further"))),

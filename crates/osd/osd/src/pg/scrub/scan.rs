@@ -223,7 +223,7 @@ impl Pg {
             }
             Ok(scan(osd, self, from, &to, deep).await?)
         };
-        Message::of(&match page.await {
+        Message::encode(&match page.await {
             Ok((objects, next)) => PgScrubMap { head, result: 0, objects, next },
             Err(error) => PgScrubMap { head, result: error.report(), objects: Vec::new(), next: None },
         })
@@ -253,7 +253,7 @@ impl Pg {
                 page.entries.into_iter().map(|(key, value)| (key.into(), value.as_slice().to_vec()));
             Ok(object(Vec::new(), entries.collect(), page.more))
         };
-        Message::of(&object.await.unwrap_or_else(|error| PgObject {
+        Message::encode(&object.await.unwrap_or_else(|error| PgObject {
             head,
             result: error.report(),
             meta: ObjectMeta::default(),
