@@ -75,7 +75,7 @@ fn introduce(osd: &OsdShard, conn: &Connection) {
     osd.add_client(origin, addr);
     for to in (0..osd.shard.shards()).map(ShardId).filter(|to| *to != origin.home) {
         osd.shard.submit_to(to, move |shard| {
-            if let Some(osd) = OsdShard::of(shard) {
+            if let Some(osd) = OsdShard::on(shard) {
                 osd.add_client(origin, addr);
             }
         });
@@ -91,7 +91,7 @@ fn forget_ops(osd: &Rc<OsdShard>, conn: u64) {
     *osd.unplaced.borrow_mut() = left;
     for to in (0..osd.shard.shards()).map(ShardId) {
         osd.shard.submit_to(to, move |shard| {
-            if let Some(osd) = OsdShard::of(shard) {
+            if let Some(osd) = OsdShard::on(shard) {
                 osd.forget_ops(|op| op.is_from(osd.shard.id(), home, conn));
                 osd.forget_client(Origin { home, conn });
             }
@@ -160,7 +160,7 @@ fn hop(osd: &Rc<OsdShard>, owner: ShardId, op: Unplaced) {
     let token = permit.map(Permit::detach);
     let number = osd.hop_out(owner);
     osd.shard.submit_to(owner, move |shard| {
-        let Some(osd) = OsdShard::of(shard) else { return };
+        let Some(osd) = OsdShard::on(shard) else { return };
         osd.hop_in(home, number);
         osd.metrics.borrow_mut().op_hops += 1;
         let back = HopBack { here: osd.shard.clone(), home, conn, token };
@@ -174,7 +174,7 @@ fn hop(osd: &Rc<OsdShard>, owner: ShardId, op: Unplaced) {
 fn close_at(osd: &OsdShard, home: ShardId, conn: u64, why: String) {
     osd.shard.submit_to(home, move |shard| {
         let state =
-            OsdShard::of(shard).and_then(|osd| osd.conns.borrow().get(&conn).map(|s| Rc::clone(&s.conn)));
+            OsdShard::on(shard).and_then(|osd| osd.conns.borrow().get(&conn).map(|s| Rc::clone(&s.conn)));
         if let Some(conn) = state {
             conn.close(why);
         }
@@ -230,7 +230,7 @@ fn replication(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
             let conn = conn.id();
             let token = permit.map(Permit::detach);
             osd.shard.submit_to(owner, move |shard| {
-                let Some(osd) = OsdShard::of(shard) else { return };
+                let Some(osd) = OsdShard::on(shard) else { return };
                 let home = osd.shard.clone();
                 if let Some(token) = token {
                     home.submit_to(here, move |shard| release(shard, conn, token));
@@ -247,7 +247,7 @@ fn replication(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
 }
 
 fn release(shard: &carmine_reactor::Shard, conn: u64, token: carmine_messenger::PermitToken) {
-    let Some(osd) = OsdShard::of(shard) else { return };
+    let Some(osd) = OsdShard::on(shard) else { return };
     if let Some(state) = osd.conns.borrow().get(&conn) {
         state.conn.release(token);
     }
@@ -256,7 +256,7 @@ fn release(shard: &carmine_reactor::Shard, conn: u64, token: carmine_messenger::
 fn send_from(shard: &carmine_reactor::Shard, home: ShardId, conn: u64, answer: Message) {
     let (parts, _) = answer.into_parts();
     shard.submit_to(home, move |shard| {
-        let Some(osd) = OsdShard::of(shard) else { return };
+        let Some(osd) = OsdShard::on(shard) else { return };
         let conn = osd.conns.borrow().get(&conn).map(|state| Rc::clone(&state.conn));
         if let Some(conn) = conn {
             conn.send(Message::from(parts));

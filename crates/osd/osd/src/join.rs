@@ -90,7 +90,7 @@ pub async fn leave(shard: &Shard) {
     // Other OSDs may serve as soon as the map says that this one is down.
     for to in (0..shard.shards()).map(ShardId) {
         shard
-            .call(to, |shard| async move { OsdShard::of(&shard).iter().for_each(|osd| give_up_leases(osd)) })
+            .call(to, |shard| async move { OsdShard::on(&shard).iter().for_each(|osd| give_up_leases(osd)) })
             .await;
     }
     if member.say_goodbye() {
@@ -113,14 +113,14 @@ async fn unmount(shard: &Shard) {
 
 /// Closes all connections of this shard, so that errors of the closing store reach nobody.
 fn close_connections(shard: &Shard) {
-    let Some(osd) = OsdShard::of(shard) else { return };
+    let Some(osd) = OsdShard::on(shard) else { return };
     osd.stopping.set(true);
     let conns: Vec<_> = osd.conns.borrow().values().map(|state| Rc::clone(&state.conn)).collect();
     conns.iter().for_each(|conn| conn.close("this OSD stops"));
 }
 
 async fn unmount_store(shard: &Shard) {
-    let Some(osd) = OsdShard::of(shard) else { return };
+    let Some(osd) = OsdShard::on(shard) else { return };
     if let Err(error) = osd.store.umount().await {
         tracing::warn!("the store of reactor {} was not unmounted: {error}", shard.id().0);
     }

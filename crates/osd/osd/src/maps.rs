@@ -91,7 +91,7 @@ impl OsdShard {
                 self.follow(view, table);
             } else {
                 self.shard.submit_to(to, move |shard| {
-                    if let Some(osd) = OsdShard::of(shard) {
+                    if let Some(osd) = OsdShard::on(shard) {
                         osd.follow(view, table);
                     }
                 });

@@ -115,7 +115,7 @@ impl HopBack {
             return;
         }
         self.here.submit_to(self.home, move |home| {
-            let Some(home) = OsdShard::of(home) else { return };
+            let Some(home) = OsdShard::on(home) else { return };
             let conn = home.conns.borrow().get(&conn).map(|state| Rc::clone(&state.conn));
             let Some(conn) = conn else {
                 token.into_iter().for_each(|token| token.give_back(&home.budget));

@@ -123,7 +123,7 @@ impl OsdShard {
         for to in (1..self.shard.shards()).map(ShardId) {
             let next = next.clone();
             self.shard.submit_to(to, move |shard| {
-                if let Some(osd) = OsdShard::of(shard) {
+                if let Some(osd) = OsdShard::on(shard) {
                     osd.take_options(next);
                 }
             });

@@ -24,7 +24,7 @@ pub(crate) struct More {
 pub(crate) async fn acquire_more(osd: &OsdShard, op: &ClientOp) -> Option<More> {
     let origin = op.origin(osd.shard.id())?;
     let asked = osd.shard.call(origin.home, move |home| async move {
-        let osd = OsdShard::of(&home).filter(|osd| osd.is_bounded(origin.conn));
+        let osd = OsdShard::on(&home).filter(|osd| osd.is_bounded(origin.conn));
         let Some(osd) = osd else { return false };
         let more = osd.budget.more().await;
         let other = osd.more.replace(Some(more));
@@ -37,7 +37,7 @@ pub(crate) async fn acquire_more(osd: &OsdShard, op: &ClientOp) -> Option<More> 
 impl Drop for More {
     fn drop(&mut self) {
         self.here.submit_to(self.home, |home| {
-            if let Some(osd) = OsdShard::of(home) {
+            if let Some(osd) = OsdShard::on(home) {
                 osd.more.take();
             }
         });

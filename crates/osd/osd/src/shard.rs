@@ -190,7 +190,7 @@ impl OsdShard {
     }
 
     /// The OSD's state on this shard, for mailbox messages. `None` before it started or after it ended.
-    pub(crate) fn of(shard: &Shard) -> Option<Rc<OsdShard>> {
+    pub(crate) fn on(shard: &Shard) -> Option<Rc<OsdShard>> {
         shard.local::<OsdShard>()
     }
 
@@ -269,7 +269,7 @@ impl OsdShard {
             return send(self);
         }
         self.shard.submit_to(to.home, move |shard| {
-            if let Some(osd) = OsdShard::of(shard) {
+            if let Some(osd) = OsdShard::on(shard) {
                 send(&osd);
             }
         });
@@ -288,7 +288,7 @@ impl OsdShard {
         }
         let what = what.to_owned();
         self.shard.submit_to(ShardId(0), move |shard| {
-            if let Some(osd) = OsdShard::of(shard) {
+            if let Some(osd) = OsdShard::on(shard) {
                 osd.refuse(&what);
             }
         });

@@ -39,7 +39,7 @@ pub(crate) struct SlowOps {
 pub(crate) async fn count_all(osd: &OsdShard) -> SlowOps {
     let mut all = SlowOps::default();
     for to in (0..osd.shard.shards()).map(ShardId) {
-        let part = osd.shard.call(to, |shard| async move { OsdShard::of(&shard).map(|osd| count(&osd)) });
+        let part = osd.shard.call(to, |shard| async move { OsdShard::on(&shard).map(|osd| count(&osd)) });
         let part = part.await.unwrap_or_default();
         all.count += part.count;
         all.oldest_ns = all.oldest_ns.max(part.oldest_ns);

@@ -79,7 +79,7 @@ async fn listen(shard: &Shard, config: &OsdConfig) -> Result<Listener, OsdError>
 
 /// Tells shard 0 the port of a shard; waits until shard 0 has started.
 fn note_port(first: Shard, of: ShardId, port: u16) {
-    if let Some(osd) = OsdShard::of(&first) {
+    if let Some(osd) = OsdShard::on(&first) {
         if let Some(place) = osd.ports.borrow_mut().get_mut(usize::from(of.0)) {
             *place = port;
         }
@@ -104,7 +104,7 @@ async fn lead(osd: &Rc<OsdShard>, own: Listener) -> Result<(), OsdError> {
     for to in (1..osd.shard.shards()).map(ShardId) {
         let ports = ports.clone();
         let ready = osd.shard.call(to, move |shard| async move {
-            if let (Some(osd), Some(own)) = (OsdShard::of(&shard), shard.local::<OwnListener>()) {
+            if let (Some(osd), Some(own)) = (OsdShard::on(&shard), shard.local::<OwnListener>()) {
                 *osd.ports.borrow_mut() = ports;
                 if let Some(own) = own.0.take() {
                     serve_own(&osd, own, addr);
@@ -199,7 +199,7 @@ async fn deal(osd: &Rc<OsdShard>, socket: Socket, config: &Rc<ServerConfig>) {
     let mut least = (usize::MAX, osd.shard.id());
     for to in (0..osd.shard.shards()).map(ShardId) {
         let count = osd.shard.call(to, |shard| async move {
-            OsdShard::of(&shard).map_or(usize::MAX, |osd| osd.conns.borrow().len())
+            OsdShard::on(&shard).map_or(usize::MAX, |osd| osd.conns.borrow().len())
         });
         least = least.min((count.await, to));
     }
@@ -209,7 +209,7 @@ async fn deal(osd: &Rc<OsdShard>, socket: Socket, config: &Rc<ServerConfig>) {
         return;
     }
     osd.shard.submit_to(to, move |shard| {
-        let parts = OsdShard::of(shard).zip(shard.local::<ServerConfig>());
+        let parts = OsdShard::on(shard).zip(shard.local::<ServerConfig>());
         if let Some((osd, config)) = parts {
             attend(&osd, socket, &config);
         }

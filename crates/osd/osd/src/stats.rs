@@ -107,7 +107,7 @@ async fn pgs(osd: &OsdShard, which: Which) -> Vec<(PgId, PgStat)> {
     let mut all = Vec::new();
     for to in (0..osd.shard.shards()).map(ShardId) {
         let found = osd.shard.call(to, move |shard| async move {
-            let Some(osd) = OsdShard::of(&shard) else { return Vec::new() };
+            let Some(osd) = OsdShard::on(&shard) else { return Vec::new() };
             pgs_of_shard(&osd, which).await
         });
         let found = found.await;
@@ -144,7 +144,7 @@ pub(crate) fn send_soon(osd: &OsdShard) {
         return osd.news.notify_one();
     }
     osd.shard.submit_to(ShardId(0), |shard| {
-        if let Some(osd) = OsdShard::of(shard) {
+        if let Some(osd) = OsdShard::on(shard) {
             osd.news.notify_one();
         }
     });
@@ -155,7 +155,7 @@ async fn commits(osd: &OsdShard) -> StageStat {
     let mut all = StageStat::default();
     for to in (0..osd.shard.shards()).map(ShardId) {
         let part = osd.shard.call(to, |shard| async move {
-            let osd = OsdShard::of(&shard)?;
+            let osd = OsdShard::on(&shard)?;
             let stages = osd.stages.borrow();
             stages.iter().nth(STORE).map(|(_, stat)| *stat)
         });
@@ -177,7 +177,7 @@ async fn of_all_shards<T: Send + 'static>(
 ) -> Vec<T> {
     let mut all = Vec::new();
     for to in (0..osd.shard.shards()).map(ShardId) {
-        let found = osd.shard.call(to, move |shard| async move { OsdShard::of(&shard).map(part) });
+        let found = osd.shard.call(to, move |shard| async move { OsdShard::on(&shard).map(part) });
         all.extend(found.await.into_iter().flatten());
     }
     all
@@ -189,7 +189,7 @@ async fn last_epoch_clean(osd: &OsdShard) -> Epoch {
     let mut oldest = osd.epoch();
     for to in (0..osd.shard.shards()).map(ShardId) {
         let part = osd.shard.call(to, |shard| async move {
-            let osd = OsdShard::of(&shard)?;
+            let osd = OsdShard::on(&shard)?;
             let pgs = osd.pgs.borrow();
             pgs.values().filter(|pg| pg.peer.leads()).map(|pg| pg.peer.history().last_epoch_clean).min()
         });
@@ -204,7 +204,7 @@ async fn oldest_epoch(osd: &OsdShard) -> Epoch {
     for to in (0..osd.shard.shards()).map(ShardId) {
         let epoch = osd
             .shard
-            .call(to, |shard| async move { OsdShard::of(&shard).map_or(Epoch(0), |osd| osd.epoch()) });
+            .call(to, |shard| async move { OsdShard::on(&shard).map_or(Epoch(0), |osd| osd.epoch()) });
         oldest = oldest.min(epoch.await);
     }
     oldest

@@ -108,7 +108,7 @@ fn check_duration(count: u64, size: u64) -> Result<(), String> {
 pub(super) async fn bench(osd: &Rc<OsdShard>, question: &Value) -> Result<Value, String> {
     let order = Order::parse(question, osd.store.statfs().free)?;
     // In a task of its own, so that the objects are removed even if the asker goes away.
-    let carry_out = async move |shard: Shard| match OsdShard::of(&shard) {
+    let carry_out = async move |shard: Shard| match OsdShard::on(&shard) {
         Some(osd) => carry_out(&osd, &order).await,
         None => Err("the OSD starts or stops".to_owned()),
     };

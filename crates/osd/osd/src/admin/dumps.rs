@@ -230,7 +230,7 @@ pub(super) async fn pg_contents(osd: &Rc<OsdShard>) -> Result<Value, String> {
     let mut all = Map::new();
     for to in (0..osd.shard.shards()).map(ShardId) {
         let part = osd.shard.call(to, |shard| async move {
-            let Some(osd) = OsdShard::of(&shard) else { return Ok(Map::new()) };
+            let Some(osd) = OsdShard::on(&shard) else { return Ok(Map::new()) };
             let pgs: Vec<Rc<Pg>> = osd.pgs.borrow().values().cloned().collect();
             let mut found = Map::new();
             for pg in pgs {

@@ -150,7 +150,7 @@ async fn on_all(osd: &Rc<OsdShard>, read: fn(&OsdShard) -> Value) -> Vec<Value> 
     let mut values = Vec::new();
     for to in (0..osd.shard.shards()).map(ShardId) {
         let value =
-            osd.shard.call(to, move |shard| async move { OsdShard::of(&shard).map(|osd| read(&osd)) });
+            osd.shard.call(to, move |shard| async move { OsdShard::on(&shard).map(|osd| read(&osd)) });
         values.extend(value.await);
     }
     values

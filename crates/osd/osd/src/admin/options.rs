@@ -28,7 +28,7 @@ pub(super) async fn unset(osd: &OsdShard, question: &Value) -> Result<Value, Str
     let name = named(question)?;
     let value = osd.shard.call(ShardId(0), {
         let name = name.clone();
-        move |first| async move { OsdShard::of(&first).map(|osd| osd.unset_own_option(&name)) }
+        move |first| async move { OsdShard::on(&first).map(|osd| osd.unset_own_option(&name)) }
     });
     let value = value.await.unwrap_or_else(|| osd.options.borrow().get(&name))?;
     Ok(json!({ "success": format!("{name} = '{value}' ") }))
@@ -80,7 +80,7 @@ fn parse(text: &str) -> Result<Values, String> {
 async fn change(osd: &OsdShard, values: Values) -> Result<String, String> {
     let told = values.iter().map(|(name, value)| format!("{name} = '{value}' ")).collect();
     let taken = osd.shard.call(ShardId(0), move |first| async move {
-        OsdShard::of(&first).map_or(Ok(()), |osd| osd.set_own_options(&values))
+        OsdShard::on(&first).map_or(Ok(()), |osd| osd.set_own_options(&values))
     });
     taken.await.map(|()| told)
 }

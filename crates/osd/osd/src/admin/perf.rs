@@ -167,7 +167,7 @@ pub(super) async fn dump(osd: &Rc<OsdShard>, question: &Value) -> Value {
     };
     for to in (0..osd.shard.shards()).map(ShardId) {
         let part =
-            osd.shard.call(to, |shard| async move { OsdShard::of(&shard).map(|osd| Sums::shard(&osd)) });
+            osd.shard.call(to, |shard| async move { OsdShard::on(&shard).map(|osd| Sums::shard(&osd)) });
         sums.add(&part.await.unwrap_or_default());
     }
     let is_asked = |parameter: &str, name: &str| {

@@ -97,7 +97,7 @@ pub(super) async fn answer(osd: &Rc<OsdShard>, prefix: &str, question: &Value) -
     };
     let Some(owner) = osd.owner(id) else { return Err(absent(id)) };
     let answer = osd.shard.call(owner, move |shard| async move {
-        let osd = OsdShard::of(&shard)?;
+        let osd = OsdShard::on(&shard)?;
         osd.pg(id).map(|pg| tell(&osd, &pg))
     });
     let answer = answer.await.ok_or_else(|| absent(id))?;

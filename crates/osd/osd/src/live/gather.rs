@@ -84,7 +84,7 @@ pub(crate) async fn all(osd: &Rc<OsdShard>) -> Families {
     let mut families = Families::default();
     for to in (0..osd.shard.shards()).map(ShardId) {
         let own =
-            osd.shard.call(to, |shard| async move { OsdShard::of(&shard).map(|osd| shard_families(&osd)) });
+            osd.shard.call(to, |shard| async move { OsdShard::on(&shard).map(|osd| shard_families(&osd)) });
         // A shard that has not started yet, or has ended, has nothing to show.
         families.merge(own.await.unwrap_or_default());
     }

@@ -93,7 +93,7 @@ pub(super) fn send(osd: &OsdShard, sends: Sends) {
         }
         let part: Vec<(u64, u64)> = part.iter().map(|(to, cookie)| (to.conn, *cookie)).collect();
         osd.shard.submit_to(home, move |shard| {
-            if let Some(osd) = OsdShard::of(shard) {
+            if let Some(osd) = OsdShard::on(shard) {
                 send_here(&osd, message, &text, part.into_iter());
             }
         });
@@ -116,7 +116,7 @@ fn send_here(osd: &OsdShard, mut message: WatchNotify, text: &Text, to: impl Ite
 pub(super) fn report_short(osd: &OsdShard) {
     for to in (0..osd.shard.shards()).map(ShardId) {
         osd.shard.submit_to(to, |shard| {
-            if let Some(osd) = OsdShard::of(shard) {
+            if let Some(osd) = OsdShard::on(shard) {
                 osd.is_short.set(true);
             }
         });

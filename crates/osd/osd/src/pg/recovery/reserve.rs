@@ -46,7 +46,7 @@ impl Reserver {
 /// Waits for a slot as primary; `None` if the OSD stops.
 pub(super) async fn local(osd: &OsdShard) -> Option<Reservation> {
     let number = osd.shard.call(ShardId(0), |home| async move {
-        let osd = OsdShard::of(&home)?;
+        let osd = OsdShard::on(&home)?;
         let place = osd.reserver.local.acquire(1).await;
         Some(osd.reserver.keep(place))
     });
@@ -56,7 +56,7 @@ pub(super) async fn local(osd: &OsdShard) -> Option<Reservation> {
 /// A slot as replica, if one is free now.
 pub(super) async fn remote(osd: &OsdShard) -> Option<Reservation> {
     let number = osd.shard.call(ShardId(0), |home| async move {
-        let osd = OsdShard::of(&home)?;
+        let osd = OsdShard::on(&home)?;
         let place = osd.reserver.remote.try_acquire(1)?;
         Some(osd.reserver.keep(place))
     });
@@ -67,7 +67,7 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         let number = self.number;
         self.here.submit_to(ShardId(0), move |home| {
-            if let Some(osd) = OsdShard::of(home) {
+            if let Some(osd) = OsdShard::on(home) {
                 let place = osd.reserver.given.borrow_mut().remove(&number);
                 drop(place);
             }

@@ -57,7 +57,7 @@ impl Pg {
     pub(super) fn look_for_unfound(&self, osd: &OsdShard) {
         self.recovery.unfound.borrow_mut().extend(self.peer.info().unfound);
         let is_idle = self.recovery.unfound.borrow().is_empty() || self.recovery.is_searching.get();
-        let Some(osd) = OsdShard::of(&osd.shard).filter(|_| !is_idle) else { return };
+        let Some(osd) = OsdShard::on(&osd.shard).filter(|_| !is_idle) else { return };
         let Some(pg) = osd.pg(self.id) else { return };
         self.recovery.is_searching.set(true);
         let shard = osd.shard.clone();

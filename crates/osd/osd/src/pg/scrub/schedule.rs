@@ -231,7 +231,7 @@ pub(crate) fn order(osd: &OsdShard, scrub: &OsdScrub) {
     for id in scrub.pgs.iter().copied() {
         let Some(owner) = osd.owner(id) else { continue };
         osd.shard.submit_to(owner, move |shard| {
-            let Some(osd) = OsdShard::of(shard) else { return };
+            let Some(osd) = OsdShard::on(shard) else { return };
             if let Some(pg) = osd.pg(id).filter(|pg| pg.peer.leads()) {
                 pg.scrub.wanted.set(Some(order));
                 osd.scrubber.wake.notify_one();
