@@ -97,8 +97,10 @@ fn an_omap_fills_a_store_and_its_removal_empties_it() {
     let value = bed.file("value");
     std::fs::write(&value, noise(4 << 20)).expect("a file");
     let set = |n: u32| {
-        bed.rados(&["setomapval", &format!("object-{}", n % 8), &format!("key-{n}"), "--input-file", &value])
+        let (object, key) = (format!("object-{}", n % 8), format!("key-{n}"));
+        Background::rados(&bed, &["setomapval", &object, &key, "--input-file", &value])
     };
+    let is_full = || ceph(&bed, &["health", "detail"]).contains("OSD_FULL");
     // On the drive of the host it is no more than the OSD's size, and once more while all tables are merged.
     let db_bytes = || {
         let files = std::fs::read_dir(bed.dir().join("osd.0/db")).expect("the database").flatten();
@@ -106,11 +108,18 @@ fn an_omap_fills_a_store_and_its_removal_empties_it() {
     };
     let begin = Instant::now();
     for n in 0.. {
-        if ceph(&bed, &["health", "detail"]).contains("OSD_FULL") {
+        let write = set(n);
+        while write.runs() && !is_full() {
+            assert!(begin.elapsed() < Duration::from_secs(200), "a write of omap waits, and nothing is full");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // A write that comes after the pool is full waits, as it should.
+        if is_full() {
+            write.kill();
             break;
         }
-        assert!(n < 100 && begin.elapsed() < Duration::from_secs(100), "{n} MiB of omap times 4 fit");
-        let done = set(n);
+        assert!(n < 100, "{n} MiB of omap times 4 fit");
+        let done = write.wait(Duration::from_secs(10));
         // The last one may find no room before the monitor says that the pool is full.
         if String::from_utf8_lossy(&done.stderr).contains("No space left") {
             break;
@@ -128,7 +137,7 @@ fn an_omap_fills_a_store_and_its_removal_empties_it() {
         bed.rados_ok(&["rm", "--force-full", &format!("object-{n}")]);
     }
     until_health(&bed, |said| !said.contains("full"));
-    succeed(set(1000), "setomapval");
+    succeed(set(1000).wait(Duration::from_secs(60)), "setomapval");
     bed.ok("down", &[]);
     let dir = bed.dir();
     let fsck = ["store", "fsck", "--deep", "--dir", dir.to_str().expect("UTF-8")];
@@ -185,10 +194,16 @@ const SMALL: &str = "CARMINE_SMALL_FILE_SYSTEM";
 
 /// Runs a test of this binary again where `folder` is a file system of `mib` MiB in memory. `None`: this system does not let us.
 fn with_small_file_system(test: &str, folder: &Path, mib: u32) -> Option<bool> {
-    let mount = format!("mount -t tmpfs -o size={mib}m tmpfs {} && exec \"$@\"", folder.display());
+    // File systems on loop devices are other tests': what these unmount must not stay mounted in here.
+    let leave = "umount -l $(awk '$1 ~ \"^/dev/loop\" { print $2 }' /proc/self/mounts) 2>/dev/null";
+    let mount = format!("{leave}; mount -t tmpfs -o size={mib}m tmpfs {} && exec \"$@\"", folder.display());
     let inside = |words: &[&str]| {
         let mut command = Command::new("unshare");
-        command.args(["--map-root-user", "--mount", "sh", "-c", &mount, "sh"]).args(words).env(SMALL, folder);
+        // Mounts are locked in the namespace of a user that is not root.
+        if !rustix::process::geteuid().is_root() {
+            command.arg("--map-root-user");
+        }
+        command.args(["--mount", "sh", "-c", &mount, "sh"]).args(words).env(SMALL, folder);
         command.status().is_ok_and(|status| status.success())
     };
     if !inside(&["true"]) {

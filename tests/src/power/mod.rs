@@ -4,10 +4,13 @@
 
 mod drive;
 
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use rustix::fs::OFlags;
 use tempfile::TempDir;
 
 use crate::{Testbed, kill_nine, run, signal, skip, succeed, target_dir};
@@ -110,8 +113,22 @@ impl Mounted {
 
     fn unmount(&self) {
         tool("umount", &[self.point()]);
+        // In a mount namespace that was made beside this test it would go on, and the next mount would be the same file system
+        // still, with the errors that it met without power.
+        let begin = Instant::now();
+        while !self.is_free() {
+            assert!(begin.elapsed() < LIMIT, "{} is still mounted, in another mount namespace", self.device);
+            std::thread::sleep(Duration::from_millis(20));
+        }
         // Blocks of the device that were cached before the cut say nothing about the drive.
         tool("blockdev", &["--flushbufs", &self.device]);
+    }
+}
+
+impl Mounted {
+    /// Nobody has the device mounted, here or in another mount namespace.
+    fn is_free(&self) -> bool {
+        File::options().read(true).custom_flags(OFlags::EXCL.bits() as i32).open(&self.device).is_ok()
     }
 }
 
