@@ -8,7 +8,7 @@ use std::time::Duration;
 use carmine_types::{Epoch, OsdId, UTime, Uuid};
 use carmine_wire::FEATURES;
 use carmine_wire::crushmap::WEIGHT_ONE;
-use carmine_wire::osdmap::consts::{STATE_EXISTS, WEIGHT_IN};
+use carmine_wire::osdmap::consts::{POOL_CREATING, STATE_EXISTS, WEIGHT_IN};
 use carmine_wire::osdmap::{OsdMap, OsdXinfo, PgPool};
 
 use crate::change::profile::default_profile;
@@ -86,6 +86,7 @@ impl InitialCluster {
         map.crush = Arc::new(carmine_crush::build_simple_crush(&weights, false));
         let p = &self.pool;
         let mut pool = PgPool::replicated(p.size, p.min_size, p.pg_num, 0, map.epoch, now);
+        pool.flags |= POOL_CREATING;
         // Of one application only: `rbd pool init` is refused, as in Ceph, on a pool of another one.
         pool.application_metadata.insert("rbd".into(), Default::default());
         map.pools.insert(FIRST_POOL.into(), pool);

@@ -16,6 +16,7 @@ mod accept;
 mod change;
 mod command;
 mod config;
+mod creating;
 mod error;
 mod failure;
 #[cfg(any(test, feature = "fuzz"))]

@@ -26,6 +26,7 @@ use crate::accept::{BUDGET_BYTES, Door, gate};
 use crate::change::group::NODOWN;
 use crate::change::pool::check_pgs;
 use crate::change::{Change, Refusal, refuse};
+use crate::creating::Creating;
 use crate::failure::Failures;
 use crate::history::History;
 use crate::log::ClusterLog;
@@ -94,6 +95,8 @@ pub struct Mon {
     current: RefCell<Rc<Published>>,
     /// The maps before it.
     pub(crate) history: RefCell<History>,
+    /// PGs that were never active.
+    pub(crate) creating: RefCell<Creating>,
     /// By connection id.
     pub(crate) sessions: RefCell<BTreeMap<u64, Session>>,
     pub(crate) stats: RefCell<ClusterStats>,
@@ -157,6 +160,7 @@ impl Mon {
         state.older.extend(saved.map(|saved| Rc::new(saved.map)));
         let history = History::restored(&state.older, published.map.epoch);
         state.older = history.all();
+        let creating = Creating::restored(&history, &published.map);
         state.rewrite(&start).await?;
         let monmap = MonMap::single(fsid, published.map.created, NAME, door.addrs.clone());
         let mgrmap = MgrMapMsg {
@@ -177,6 +181,7 @@ impl Mon {
             mgrmap,
             current: RefCell::new(Rc::new(published)),
             history: RefCell::new(history),
+            creating: RefCell::new(creating),
             sessions: RefCell::default(),
             stats: RefCell::default(),
             up_thru: RefCell::default(),
@@ -339,6 +344,7 @@ impl Mon {
                     self.history.borrow_mut().note(current.map.epoch, Rc::clone(&current.bytes));
                 }
                 *self.current.borrow_mut() = Rc::clone(&next);
+                self.creating.borrow_mut().follow(Some(&current.map), &next.map);
                 self.forget_old_stats(&next.map);
                 self.failures.borrow_mut().on_map(&next.map);
                 self.log.borrow_mut().note_osds(&current.map, &next.map, now);

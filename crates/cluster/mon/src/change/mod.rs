@@ -65,6 +65,8 @@ pub(crate) enum Change {
         rule: u8,
         values: Vec<(String, String)>,
     },
+    /// All PGs of a pool were active.
+    PoolCreated { pool: i64 },
     /// Removes a pool with its PGs.
     DeletePool { pool: i64 },
     /// Gives a pool another name.
@@ -169,6 +171,7 @@ impl Change {
             Self::CreatePool { name, pg_num, size, rule, values } => {
                 pool::create(map, name, (*pg_num, *size, *rule), values, now)
             }
+            Self::PoolCreated { pool } => Ok(pool::created(map, *pool, now)),
             Self::DeletePool { pool } => pool::delete(map, *pool, now),
             Self::RenamePool { pool, to } => pool::rename(map, pool, to, now),
             Self::EnableApp { pool, app, force } => pool::enable_app(map, pool, app, *force, now),

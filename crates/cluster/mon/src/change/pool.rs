@@ -1,6 +1,7 @@
 //! Pools.
 
 use carmine_types::{UTime, errno};
+use carmine_wire::osdmap::consts::POOL_CREATING;
 use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
 
 use super::pool_value::{self, flag};
@@ -89,6 +90,7 @@ pub(super) fn create(
     let id = map.pool_max.saturating_add(1).max(1);
     inc.new_pool_max = i64::from(id);
     let mut pool = PgPool::replicated(size, min_size, pg_num, rule, inc.epoch, now);
+    pool.flags |= POOL_CREATING;
     for (name, value) in values {
         pool = pool_value::with_value(&pool, name, value)?;
     }
@@ -144,6 +146,12 @@ pub(super) fn delete(map: &OsdMap, pool: i64, now: UTime) -> Result<Option<Incre
     inc.old_pools.insert(pool);
     snaps::forget(map, pool, &mut inc);
     Ok(Some(inc))
+}
+
+/// All PGs of a pool were active.
+pub(super) fn created(map: &OsdMap, id: i64, now: UTime) -> Option<Incremental> {
+    let pool = map.pool(id).filter(|pool| pool.flags & POOL_CREATING != 0)?.clone();
+    Some(changed(map, id, PgPool { flags: pool.flags & !POOL_CREATING, ..pool }, now))
 }
 
 /// The named pool.
