@@ -24,6 +24,8 @@ pub struct MonConfig {
     pub open_files: usize,
     /// When OSDs count as down, and as out.
     pub limits: DownLimits,
+    /// When and how maps are made.
+    pub rules: MapRules,
     /// Facts about itself and its machine that `mon metadata` shows, by Ceph's names.
     pub facts: Vec<(String, String)>,
     /// The cluster to make if the folder holds no state; else only its fsid counts.
@@ -42,6 +44,20 @@ carmine_types::defaults! {
         pub report_timeout: Duration = Duration::from_secs(900),
         /// Time after which one that is down is out; 0: never (`mon_osd_down_out_interval`).
         pub down_out_interval: Duration = Duration::from_secs(600),
+    }
+}
+
+carmine_types::defaults! {
+    /// When and how maps are made.
+    #[derive(Clone, Copy, Debug)]
+    pub struct MapRules {
+        /// Time between two maps: all that is asked within it comes in one (`paxos_propose_interval`; Ceph's default is 1 s). 0: each
+        /// change is a map of its own, at once.
+        pub propose_interval: Duration = Duration::ZERO,
+        /// With a propose interval: the time to the next map where the last one is older than that (`paxos_min_wait`).
+        pub min_wait: Duration = Duration::from_millis(50),
+        /// The next map lets the OSDs that serve a PG go on where it gives the PG to others (`mon_osd_prime_pg_temp`).
+        pub primes_pg_temp: bool = true,
     }
 }
 

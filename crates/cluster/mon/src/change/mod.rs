@@ -3,6 +3,7 @@
 pub(crate) mod classes;
 pub(crate) mod crush;
 mod fullness;
+pub(crate) mod gather;
 pub(crate) mod group;
 mod limits;
 pub(crate) mod osd;
@@ -157,6 +158,15 @@ pub(crate) fn refuse(code: i32, text: impl Into<String>) -> Refusal {
 }
 
 impl Change {
+    /// The OSD that tells this of itself.
+    fn osd(&self) -> Option<OsdId> {
+        match self {
+            Self::Boot { osd, .. } | Self::Down { osd, .. } | Self::Fullness { osd, .. } => Some(*osd),
+            Self::PgTemp { leader, .. } => Some(*leader),
+            _ => None,
+        }
+    }
+
     /// The incremental that does it; `None` if the map already is as wished.
     pub(crate) fn plan(&self, map: &OsdMap, now: UTime) -> Result<Option<Incremental>, Refusal> {
         Ok(self.plan_alone(map, now)?.map(|inc| fullness::follow(map, inc)))

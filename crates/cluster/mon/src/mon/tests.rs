@@ -38,6 +38,7 @@ async fn open(shard: &Shard) -> Rc<Mon> {
         listen: address(),
         open_files: 1 << 10,
         limits: DownLimits::default(),
+        rules: MapRules::default(),
         facts: Vec::new(),
         initial: InitialCluster { fsid: Uuid([5; 16]), osds: 3, pool },
     };
