@@ -56,7 +56,8 @@ carmine_types::defaults! {
         pub propose_interval: Duration = Duration::ZERO,
         /// With a propose interval: the time to the next map where the last one is older than that (`paxos_min_wait`).
         pub min_wait: Duration = Duration::from_millis(50),
-        /// The next map lets the OSDs that serve a PG go on where it gives the PG to others (`mon_osd_prime_pg_temp`).
+        /// Where the next map would change an acting set that a primary has asked for, it stays what it was, as far as Ceph 16.2.15
+        /// does that (`mon_osd_prime_pg_temp`; `change/temps.rs`).
         pub primes_pg_temp: bool = true,
     }
 }

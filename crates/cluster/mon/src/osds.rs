@@ -14,7 +14,7 @@ use carmine_wire::private::{OsdDamage, OsdStats};
 use carmine_wire::{EntityAddrVec, EntityType, kinds};
 use tracing::{debug, info, warn};
 
-use crate::change::{Change, ClassEdit, OsdAddrs, Refusal, quota, snaps};
+use crate::change::{Asked, Change, ClassEdit, OsdAddrs, Refusal, quota, snaps};
 use crate::mon::Mon;
 
 /// Lines for the cluster's log that one message of an OSD may bring; more are ignored.
@@ -131,11 +131,12 @@ impl Mon {
     /// Notes `up_thru`, together with what else comes before the next change: OSDs ask in crowds, when a map has come.
     fn alive(&self, osd: OsdId, addrs: &EntityAddrVec, alive: &Alive) {
         let map = &self.current().map;
-        // A map that there is not yet was not used.
-        let up_thru = alive.want.min(map.epoch);
-        if !is_up_at(map, osd, addrs) || map.up_thru(osd) >= up_thru {
+        if !is_up_at(map, osd, addrs) || map.up_thru(osd) >= alive.want.min(map.epoch) {
             return;
         }
+        // It was up until its newest map. A map that there is not yet was not used.
+        let newest = Epoch(u32::try_from(alive.version).unwrap_or_default());
+        let up_thru = alive.want.max(newest).min(map.epoch);
         let mut wishes = self.up_thru.borrow_mut();
         let is_first = wishes.is_empty();
         wishes.insert(osd, up_thru);
@@ -208,10 +209,15 @@ impl Mon {
     }
 
     /// A primary asks for other acting sets of its PGs.
-    fn pg_temp(&self, osd: OsdId, addrs: &EntityAddrVec, PgTemp { epoch, pg_temp: asked, .. }: PgTemp) {
+    fn pg_temp(
+        &self,
+        osd: OsdId,
+        addrs: &EntityAddrVec,
+        PgTemp { epoch, pg_temp: temps, forced, .. }: PgTemp,
+    ) {
         let map = &self.current().map;
         if is_up_at(map, osd, addrs) {
-            self.note(map, Change::PgTemp { leader: osd, epoch, asked });
+            self.note(map, Change::PgTemp(Asked { leader: osd, epoch, temps, forced }));
         }
     }
 

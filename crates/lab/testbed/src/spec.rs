@@ -64,8 +64,8 @@ settings! {
         /// is a map of its own, at once [default: 0]
         #[set("Failures" "--paxos-propose-interval" "SECONDS" Start)]
         paxos_propose_interval_s: u32 = 0,
-        /// Where a new map gives a PG to other OSDs, those that serve it go on until the others have its data (pg_temp), with no
-        /// moment in which nobody does [default: on]
+        /// Prime pg_temp as Ceph 16.2.15 does: where a new map would change an acting set that a primary has asked for, it stays what
+        /// it was, for the primary to ask again [default: on]
         #[set("Failures" "--mon-osd-prime-pg-temp=" "on|off" Start; Kind::Word(&["off", "on"]))]
         #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = parse_switch)]
         mon_osd_prime_pg_temp: bool = true,

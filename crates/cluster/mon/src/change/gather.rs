@@ -9,9 +9,10 @@ use std::collections::BTreeSet;
 use carmine_types::{OsdId, UTime, errno};
 use carmine_wire::osdmap::consts::STATE_UP;
 use carmine_wire::osdmap::intervals::union;
-use carmine_wire::osdmap::{Incremental, OsdMap};
+use carmine_wire::osdmap::{ApplyError, Incremental, OsdMap};
 
-use super::{Change, Refusal, SnapWish, refuse};
+use super::{Change, Refusal, SnapWish, refuse, temps};
+use crate::creating::Creating;
 
 /// What became of a change.
 #[derive(Debug, PartialEq, Eq)]
@@ -90,10 +91,6 @@ impl<'a> Gathered<'a> {
             Ok(None) => return Outcome::Nothing,
             Err(refusal) => return Outcome::Refused(refusal),
         };
-        let applied = |map: &OsdMap, inc: &Incremental| {
-            let mut next = map.clone();
-            next.apply(inc).map(|()| next)
-        };
         let next = match applied(&self.map, &inc) {
             Ok(next) => next,
             Err(e) => {
@@ -119,10 +116,30 @@ impl<'a> Gathered<'a> {
         Outcome::Gathered
     }
 
-    /// The next map; `None` if nothing is to be changed.
-    pub(crate) fn finish(self) -> Option<OsdMap> {
-        (!self.is_empty).then(|| OsdMap { epoch: self.total.epoch, ..self.map })
+    /// The next map; `None` if nothing is to be changed. Entries of `pg_temp` are primed if `new` tells which PGs were never active.
+    pub(crate) fn finish(mut self, new: Option<&Creating>) -> Option<OsdMap> {
+        if self.is_empty {
+            return None;
+        }
+        let next = OsdMap { epoch: self.total.epoch, ..self.map };
+        if next.pg_temp.is_empty() && next.primary_temp.is_empty() {
+            return Some(next);
+        }
+        let together = |total: &Incremental| {
+            applied(self.current, total).unwrap_or_else(|e| panic!("it applied without the entries: {e}"))
+        };
+        if let Some(new) = new {
+            temps::prime(self.current, &next, &mut self.total, |pg| new.contains(pg));
+        }
+        let next = together(&self.total);
+        temps::clean(self.current, &next, &mut self.total);
+        Some(together(&self.total))
     }
+}
+
+fn applied(map: &OsdMap, inc: &Incremental) -> Result<OsdMap, ApplyError> {
+    let mut next = map.clone();
+    next.apply(inc).map(|()| next)
 }
 
 /// Whether one change after the other made the same of the map as all together, but for what counts or names the changes of one epoch.
@@ -204,7 +221,7 @@ mod tests {
             outcome => outcome == Outcome::Later,
         });
         let later = later.collect();
-        let next = next.finish().unwrap();
+        let next = next.finish(None).unwrap();
         assert_eq!(next.epoch.0, map.epoch.0 + 1);
         assert_eq!(OsdMap::decode(&next.encode()).as_ref(), Ok(&next));
         (next, later)
@@ -316,6 +333,6 @@ mod tests {
         assert_eq!(next.add(&gone, |_, _| Ok(())), Outcome::Nothing);
         let refused = next.add(&down(0, 1), |_, _| Err(refuse(errno::ERANGE, "no")));
         assert!(matches!(refused, Outcome::Refused(_)));
-        assert!(next.finish().is_none());
+        assert!(next.finish(None).is_none());
     }
 }

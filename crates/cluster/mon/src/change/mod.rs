@@ -7,13 +7,13 @@ pub(crate) mod gather;
 pub(crate) mod group;
 mod limits;
 pub(crate) mod osd;
-mod pins;
 mod place;
 pub(crate) mod pool;
 pub(crate) mod pool_value;
 pub(crate) mod profile;
 pub(crate) mod quota;
 pub(crate) mod snaps;
+mod temps;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tree;
@@ -32,6 +32,7 @@ pub(crate) use limits::FullState;
 pub(crate) use profile::Profile;
 pub(crate) use quota::Quota;
 pub(crate) use snaps::SnapWish;
+pub(crate) use temps::Asked;
 pub(crate) use tree::TreeEdit;
 pub(crate) use upmap::Upmap;
 
@@ -118,8 +119,8 @@ pub(crate) enum Change {
     Weight { osds: Vec<OsdId>, weight: u32 },
     /// Gives each of these OSDs, all of which are in, a weight of its own (16.16).
     Weights { weights: BTreeMap<OsdId, u32> },
-    /// A primary asks, by this epoch's map, for these acting sets of PGs that it leads.
-    PgTemp { leader: OsdId, epoch: Epoch, asked: BTreeMap<PgId, Vec<i32>> },
+    /// A primary asks for acting sets of PGs that it leads.
+    PgTemp(Asked),
     /// The used and total space of an OSD's store.
     Fullness { osd: OsdId, used_bytes: u64, total_bytes: u64 },
     /// Sets and clears flags of the map.
@@ -162,7 +163,7 @@ impl Change {
     fn osd(&self) -> Option<OsdId> {
         match self {
             Self::Boot { osd, .. } | Self::Down { osd, .. } | Self::Fullness { osd, .. } => Some(*osd),
-            Self::PgTemp { leader, .. } => Some(*leader),
+            Self::PgTemp(asked) => Some(asked.leader),
             _ => None,
         }
     }
@@ -217,7 +218,7 @@ impl Change {
                 osd::set_weights(map, osds.iter().map(|osd| (*osd, *weight)).collect(), now)
             }
             Self::Weights { weights } => osd::set_weights(map, weights.clone(), now),
-            Self::PgTemp { leader, epoch, asked } => Ok(pins::obey(map, (*leader, *epoch), asked, now)),
+            Self::PgTemp(asked) => Ok(temps::ask(map, asked, now)),
             Self::Fullness { osd, used_bytes, total_bytes } => {
                 Ok(fullness::set(map, *osd, *used_bytes, *total_bytes, now))
             }

@@ -5,7 +5,7 @@ use carmine_wire::osdmap::consts::POOL_CREATING;
 use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
 
 use super::pool_value::{self, flag};
-use super::{Refusal, pins, refuse, snaps};
+use super::{Refusal, refuse, snaps};
 
 /// Most PGs a pool may have; a power of two is needed, because listings walk PGs in bit-reversed order.
 pub(crate) const PG_NUM_MAX: u32 = 65_536;
@@ -257,7 +257,7 @@ pub(super) fn app_value(
     Ok(Some(changed(map, id, pool, now)))
 }
 
-/// Changes the number of replicas. OSDs that have the data stay members until those that CRUSH wants have it.
+/// Changes the number of replicas.
 pub(super) fn set(
     map: &OsdMap,
     name: &str,
@@ -282,15 +282,5 @@ pub(super) fn set(
         }
         pool.min_size = min_size;
     }
-    if pool == *old {
-        return Ok(None);
-    }
-    let mut next = map.clone();
-    next.pools.insert(id, pool.clone());
-    let is_resized = pool.size != old.size;
-    let mut inc = changed(map, id, pool, now);
-    if is_resized {
-        inc.new_pg_temp = pins::follow(map, &next, Some(id));
-    }
-    Ok(Some(inc))
+    Ok((pool != *old).then(|| changed(map, id, pool, now)))
 }

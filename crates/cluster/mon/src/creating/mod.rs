@@ -105,6 +105,11 @@ impl Creating {
         }
     }
 
+    /// It was never active.
+    pub(crate) fn contains(&self, pg: PgId) -> bool {
+        self.pgs.contains_key(&pg)
+    }
+
     /// It is active.
     pub(crate) fn remove(&mut self, pg: PgId) {
         self.pgs.remove(&pg);

@@ -94,7 +94,11 @@ impl Mon {
         }
         later.append(&mut self.work.take());
         self.work.replace(later);
-        if let Some(map) = gathered.finish() {
+        let map = {
+            let new = self.creating.borrow();
+            gathered.finish(self.rules.primes_pg_temp.then_some(&*new))
+        };
+        if let Some(map) = map {
             let next = Rc::new(Published::new(map));
             let gids = self.gids_reserved.get();
             self.append(state, Record::Map(next.bytes.to_vec()), &next, gids).await?;

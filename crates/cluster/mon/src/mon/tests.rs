@@ -10,7 +10,7 @@ use carmine_types::PgId;
 use carmine_wire::mon_msg::{
     Command, GetPoolStats, LogMsg, ONETIME, OsdMapMsg, PoolOp, Subscribe, Subscription,
 };
-use carmine_wire::osd_msg::{Boot, PgCreate, PgCreated, Superblock};
+use carmine_wire::osd_msg::{Beacon, Boot, PgCreate, PgCreated, Superblock};
 use carmine_wire::osdmap::consts::POOL_CREATING;
 use carmine_wire::{EntityAddr, kinds};
 
@@ -405,6 +405,31 @@ fn an_osd_that_wants_to_know_which_pgs_to_create_is_told_until_they_are_active()
         conn.send(ask());
         shard.sleep(Duration::from_millis(100)).await;
         assert_eq!(orders(&osd), 2);
+    });
+}
+
+#[test]
+fn no_map_is_dropped_while_a_pool_is_being_created() {
+    let sim = Sim::new(28);
+    start(&sim, 1 << 20);
+    run(&sim, "peer", |shard| async move {
+        let (_osd, conn) = Peer::connect(&shard, EntityType::OSD, true).await;
+        conn.send(Message::encode(&boot_of(0)));
+        change(&shard, 520).await;
+        let oldest = async || {
+            conn.send(Message::encode(&Beacon {
+                version: 0,
+                pgs: Vec::new(),
+                min_last_epoch_clean: Epoch(400),
+                last_purged_snaps_scrub: UTime::ZERO,
+                interval_s: 300,
+            }));
+            shard.sleep(Duration::from_millis(100)).await;
+            epochs()[0]
+        };
+        assert_eq!(oldest().await, 1);
+        (0..8).for_each(|ps| conn.send(Message::encode(&PgCreated { version: 0, pg: PgId::new(1, ps) })));
+        assert!(oldest().await > 1);
     });
 }
 
