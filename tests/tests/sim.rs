@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use carmine_client::{Client, ClientError, Options, Pool, RouteMode};
-use carmine_mon::{DownLimits, InitialCluster, InitialPool, Mon, MonConfig};
+use carmine_mon::{DownLimits, InitialCluster, InitialPool, MapRules, Mon, MonConfig};
 use carmine_osd::{OsdConfig, RecoveryOptions};
 use carmine_reactor::sim::{NodeId, Sim};
 use carmine_reactor::{Group, Payload, Shard};
@@ -62,6 +62,7 @@ impl Cluster {
                 listen,
                 open_files: 1 << 10,
                 limits,
+                rules: MapRules::default(),
                 facts: Vec::new(),
                 initial,
             };

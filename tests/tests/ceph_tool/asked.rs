@@ -52,11 +52,11 @@ fn weights(ceph: &mut Ceph<'_>) {
     ceph.until("status", |status| clean(status) && status["osdmap"]["num_remapped_pgs"] == 0);
 }
 
-/// Another owner leads the PG until it is active; then the lead goes back.
+/// The primary serves the PG alone, then asks for the others again.
 fn repeer(ceph: &mut Ceph<'_>) {
     let map = |ceph: &Ceph<'_>| ceph.json("pg map 1.0")["acting"].clone();
     let (epoch, before) = (ceph.json("osd dump")["epoch"].as_u64(), map(ceph));
-    ceph.says("pg repeer 1.0", "", "another member leads it for a moment");
+    ceph.says("pg repeer 1.0", "", "its primary serves it alone for a moment");
     ceph.until("osd dump", |dump| {
         dump["epoch"].as_u64() >= epoch.map(|epoch| epoch + 2) && dump["pg_temp"] == serde_json::json!([])
     });

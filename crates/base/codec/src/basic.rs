@@ -1,6 +1,6 @@
 //! The small structures that occur in many messages.
 
-use carmine_types::{Epoch, Eversion, OsdId, PgId, ReqId, ScrubStamp, UTime, Uuid};
+use carmine_types::{Epoch, Eversion, OsdId, PgId, ReqId, ScrubStamp, SpgId, UTime, Uuid};
 
 use crate::{Coded, DecodeError, Decoder, Encoder, Result};
 
@@ -171,6 +171,18 @@ by_value! {
     scrub_stamp: ScrubStamp, size::SCRUB_STAMP;
     epoch: Epoch, 4;
     osd: OsdId, 4;
+}
+
+impl Coded for SpgId {
+    const BYTES_MIN: usize = size::SPG;
+
+    fn put(&self, e: &mut Encoder<'_>) {
+        e.spg(self.pgid, self.shard);
+    }
+
+    fn get(d: &mut Decoder<'_>) -> Result<SpgId> {
+        d.spg().map(|(pgid, shard)| SpgId { pgid, shard })
+    }
 }
 
 #[cfg(test)]

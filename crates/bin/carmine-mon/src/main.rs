@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use carmine_daemon::{ended, logging, signals};
-use carmine_mon::{DownLimits, InitialCluster, InitialPool, Mon, MonConfig, MonError};
+use carmine_mon::{DownLimits, InitialCluster, InitialPool, MapRules, Mon, MonConfig, MonError};
 use carmine_reactor::{Config, PollPolicy, Reactors, Shard};
 use carmine_testbed::{Layout, Plan, process, require_plan, write_whole};
 use clap::Parser;
@@ -102,6 +102,11 @@ fn config(layout: &Layout, plan: &Plan) -> anyhow::Result<MonConfig> {
             heartbeat_grace: Duration::from_secs(plan.osd_heartbeat_grace_s.into()),
             down_out_interval: Duration::from_secs(plan.mon_osd_down_out_interval_s.into()),
             ..DownLimits::default()
+        },
+        rules: MapRules {
+            propose_interval: Duration::from_secs(plan.paxos_propose_interval_s.into()),
+            primes_pg_temp: plan.mon_osd_prime_pg_temp,
+            ..MapRules::default()
         },
         facts: carmine_daemon::machine::facts(),
         initial: InitialCluster {

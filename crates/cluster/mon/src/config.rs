@@ -8,7 +8,7 @@ use std::time::Duration;
 use carmine_types::{Epoch, OsdId, UTime, Uuid};
 use carmine_wire::FEATURES;
 use carmine_wire::crushmap::WEIGHT_ONE;
-use carmine_wire::osdmap::consts::{STATE_EXISTS, WEIGHT_IN};
+use carmine_wire::osdmap::consts::{POOL_CREATING, STATE_EXISTS, WEIGHT_IN};
 use carmine_wire::osdmap::{OsdMap, OsdXinfo, PgPool};
 
 use crate::change::profile::default_profile;
@@ -24,6 +24,8 @@ pub struct MonConfig {
     pub open_files: usize,
     /// When OSDs count as down, and as out.
     pub limits: DownLimits,
+    /// When and how maps are made.
+    pub rules: MapRules,
     /// Facts about itself and its machine that `mon metadata` shows, by Ceph's names.
     pub facts: Vec<(String, String)>,
     /// The cluster to make if the folder holds no state; else only its fsid counts.
@@ -42,6 +44,21 @@ carmine_types::defaults! {
         pub report_timeout: Duration = Duration::from_secs(900),
         /// Time after which one that is down is out; 0: never (`mon_osd_down_out_interval`).
         pub down_out_interval: Duration = Duration::from_secs(600),
+    }
+}
+
+carmine_types::defaults! {
+    /// When and how maps are made.
+    #[derive(Clone, Copy, Debug)]
+    pub struct MapRules {
+        /// Time between two maps: all that is asked within it comes in one (`paxos_propose_interval`; Ceph's default is 1 s). 0: each
+        /// change is a map of its own, at once.
+        pub propose_interval: Duration = Duration::ZERO,
+        /// With a propose interval: the time to the next map where the last one is older than that (`paxos_min_wait`).
+        pub min_wait: Duration = Duration::from_millis(50),
+        /// Where the next map would change an acting set that a primary has asked for, it stays what it was, as far as Ceph 16.2.15
+        /// does that (`mon_osd_prime_pg_temp`; `change/temps.rs`).
+        pub primes_pg_temp: bool = true,
     }
 }
 
@@ -86,6 +103,7 @@ impl InitialCluster {
         map.crush = Arc::new(carmine_crush::build_simple_crush(&weights, false));
         let p = &self.pool;
         let mut pool = PgPool::replicated(p.size, p.min_size, p.pg_num, 0, map.epoch, now);
+        pool.flags |= POOL_CREATING;
         // Of one application only: `rbd pool init` is refused, as in Ceph, on a pool of another one.
         pool.application_metadata.insert("rbd".into(), Default::default());
         map.pools.insert(FIRST_POOL.into(), pool);

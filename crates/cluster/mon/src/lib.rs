@@ -3,7 +3,7 @@
 //! space and PGs).
 //!
 //! One reactor, one process, no quorum: consensus among several monitors is out of its scope. Whoever
-//! outgrows one machine runs Ceph's own monitors. See [`Mon`] for how a change of the map comes about, and
+//! outgrows one machine runs Ceph's own monitors. See `mon/commit.rs` for how a change of the map comes about, and
 //! `record.rs` for the state file to the byte.
 //!
 //! It never answers with an epoch that it does not deliver, never lets a request wait for ever, and never
@@ -16,6 +16,7 @@ mod accept;
 mod change;
 mod command;
 mod config;
+mod creating;
 mod error;
 mod failure;
 #[cfg(any(test, feature = "fuzz"))]
@@ -36,7 +37,7 @@ mod stats;
 mod testing;
 mod tick;
 
-pub use config::{DownLimits, InitialCluster, InitialPool, MonConfig};
+pub use config::{DownLimits, InitialCluster, InitialPool, MapRules, MonConfig};
 pub use error::MonError;
 #[cfg(any(test, feature = "fuzz"))]
 pub use fuzz::{decode_state, state_seeds, take_crush};

@@ -1,9 +1,8 @@
 //! The monitor: its map, its subscribers, and the one task that changes the map.
 //!
-//! All of it lives on one shard. A wish to change the map waits in a queue; the committer takes one after the
-//! other, makes the next epoch, appends it to the state file, and only when it is durable lets the world know:
-//! it becomes the current map, is pushed to every subscriber, and the wish is answered. Each epoch is pushed
-//! on its own, so nobody misses that an OSD was down for a moment.
+//! All of it lives on one shard. See [`commit`] for how a change of the map comes about.
+
+mod commit;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -23,18 +22,17 @@ use carmine_wire::{EntityAddrVec, EntityType};
 use tracing::{error, info};
 
 use crate::accept::{BUDGET_BYTES, Door, gate};
-use crate::change::group::NODOWN;
-use crate::change::pool::check_pgs;
 use crate::change::{Change, Refusal, refuse};
+use crate::creating::Creating;
 use crate::failure::Failures;
 use crate::history::History;
 use crate::log::ClusterLog;
+use crate::mon::commit::Work;
 use crate::options::{ClientOptions, OptionEdit};
-use crate::record::Record;
 use crate::session::Session;
 use crate::state::{Saved, StateFile};
 use crate::stats::ClusterStats;
-use crate::{DownLimits, MonConfig, MonError};
+use crate::{DownLimits, MapRules, MonConfig, MonError};
 
 /// The monitor's name in the MonMap.
 const NAME: &str = "a";
@@ -49,18 +47,6 @@ const CHANGES_MAX: usize = 10_000;
 
 /// Is told how a change ended, after it is durable and pushed.
 pub(crate) type Done = Box<dyn FnOnce(&Mon, Result<(), Refusal>)>;
-
-enum Work {
-    Change(Change, Done),
-    /// The session of the OSD with these addresses ended.
-    Ended(OsdId, EntityAddrVec, String),
-    /// Note what OSDs said in [`Mon::up_thru`].
-    UpThru,
-    /// Reserve global ids below this one.
-    Gids(u64),
-    /// Change the options of clients.
-    Options(OptionEdit, Done),
-}
 
 /// The current map, and its bytes as clients get them.
 pub(crate) struct Published {
@@ -94,12 +80,15 @@ pub struct Mon {
     current: RefCell<Rc<Published>>,
     /// The maps before it.
     pub(crate) history: RefCell<History>,
+    /// PGs that were never active.
+    pub(crate) creating: RefCell<Creating>,
     /// By connection id.
     pub(crate) sessions: RefCell<BTreeMap<u64, Session>>,
     pub(crate) stats: RefCell<ClusterStats>,
     /// The `up_thru` that OSDs have asked for.
     pub(crate) up_thru: RefCell<BTreeMap<OsdId, Epoch>>,
     pub(crate) limits: DownLimits,
+    pub(crate) rules: MapRules,
     /// Facts about itself and its machine.
     pub(crate) facts: BTreeMap<String, String>,
     /// OSDs' reports of OSDs that do not answer.
@@ -114,6 +103,8 @@ pub struct Mon {
     work: RefCell<VecDeque<Work>>,
     /// Fired when `work` got an entry.
     pub(crate) wake: Notify,
+    /// When the current map was made, by the reactor's clock, if this process made it.
+    committed_ns: Cell<Option<u64>>,
     /// Until `serve` takes it.
     state: RefCell<Option<StateFile>>,
     next_gid: Cell<u64>,
@@ -157,6 +148,7 @@ impl Mon {
         state.older.extend(saved.map(|saved| Rc::new(saved.map)));
         let history = History::restored(&state.older, published.map.epoch);
         state.older = history.all();
+        let creating = Creating::restored(&history, &published.map);
         state.rewrite(&start).await?;
         let monmap = MonMap::single(fsid, published.map.created, NAME, door.addrs.clone());
         let mgrmap = MgrMapMsg {
@@ -177,10 +169,12 @@ impl Mon {
             mgrmap,
             current: RefCell::new(Rc::new(published)),
             history: RefCell::new(history),
+            creating: RefCell::new(creating),
             sessions: RefCell::default(),
             stats: RefCell::default(),
             up_thru: RefCell::default(),
             limits: config.limits,
+            rules: config.rules,
             facts: config.facts.into_iter().collect(),
             failures: RefCell::default(),
             beacons_ns: RefCell::default(),
@@ -189,6 +183,7 @@ impl Mon {
             options: RefCell::new(options),
             work: RefCell::default(),
             wake: Notify::new(),
+            committed_ns: Cell::new(None),
             state: RefCell::new(Some(state)),
             next_gid: Cell::new(gid),
             gids_reserved: Cell::new(reserved),
@@ -230,11 +225,7 @@ impl Mon {
         }
         self.shard.spawn(Group::Admin, "mon-room", Rc::clone(self).close_stalled());
         loop {
-            let work = self.work.borrow_mut().pop_front();
-            match work {
-                Some(work) => self.commit(&mut state, work).await?,
-                None => self.wait_for_work().await,
-            }
+            self.do_next(&mut state).await?;
         }
     }
 
@@ -288,126 +279,6 @@ impl Mon {
     /// Notes soon what is in [`Mon::up_thru`] by then.
     pub(crate) fn change_soon(&self) {
         self.push(Work::UpThru);
-    }
-
-    async fn commit(&self, state: &mut StateFile, work: Work) -> Result<(), MonError> {
-        let (now, current) = (self.now(), self.current());
-        let (change, done) = match work {
-            Work::Gids(next) => {
-                self.append(state, Record::Gid { next }, &current, next).await?;
-                self.gids_reserved.set(next);
-                self.gids_asked.set(false);
-                return Ok(());
-            }
-            Work::Options(edit, done) => return self.commit_options(state, &edit, done, &current).await,
-            Work::Ended(osd, ..) if NODOWN.holds(&current.map, osd) => return Ok(()),
-            Work::Ended(osd, addrs, why) => {
-                let Some(change) = self.after_session(&current.map, osd, &addrs) else { return Ok(()) };
-                info!("{osd}: {why}");
-                (change, Box::new(|_: &Mon, _| {}) as Done)
-            }
-            Work::UpThru => {
-                (Change::UpThru { epochs: self.up_thru.take() }, Box::new(|_: &Mon, _| {}) as Done)
-            }
-            Work::Change(change, done) => (change, done),
-        };
-        let planned = change.plan(&current.map, now).and_then(|inc| match inc {
-            None => Ok(None),
-            Some(inc) => {
-                let mut next = OsdMap::clone(&current.map);
-                match next.apply(&inc) {
-                    Ok(()) => check_pgs(&current.map, &next, self.options.borrow().max_pg_per_osd())
-                        .map(|()| Some(next)),
-                    Err(e) => {
-                        Err(refuse(carmine_types::errno::EINVAL, format!("the change does not apply: {e}")))
-                    }
-                }
-            }
-        });
-        match planned {
-            Err(refusal) => {
-                info!("refused {change:?}: {}", refusal.text);
-                done(self, Err(refusal));
-            }
-            Ok(None) => done(self, Ok(())),
-            Ok(Some(map)) => {
-                let next = Rc::new(Published::new(map));
-                let gids = self.gids_reserved.get();
-                self.append(state, Record::Map(next.bytes.to_vec()), &next, gids).await?;
-                info!("epoch {}: {change:?}", next.map.epoch);
-                if !(is_mutated("forget_map") && current.map.epoch.0.is_multiple_of(3)) {
-                    self.history.borrow_mut().note(current.map.epoch, Rc::clone(&current.bytes));
-                }
-                *self.current.borrow_mut() = Rc::clone(&next);
-                self.forget_old_stats(&next.map);
-                self.failures.borrow_mut().on_map(&next.map);
-                self.log.borrow_mut().note_osds(&current.map, &next.map, now);
-                self.push_news();
-                let is_freed = |osd| NODOWN.holds(&current.map, osd) && !NODOWN.holds(&next.map, osd);
-                if next.map.osds().any(is_freed) {
-                    self.end_lost_sessions(&next.map);
-                }
-                done(self, Ok(()));
-            }
-        }
-        Ok(())
-    }
-
-    async fn commit_options(
-        &self,
-        state: &mut StateFile,
-        edit: &OptionEdit,
-        done: Done,
-        current: &Published,
-    ) -> Result<(), MonError> {
-        let edited = self.options.borrow().edited_at(edit, self.now());
-        let result = match edited {
-            Err(refusal) => Err(refusal),
-            Ok(options) if options == *self.options.borrow() => Ok(()),
-            Ok(options) => {
-                let (next_gid, bytes) = (self.gids_reserved.get(), options.encode());
-                let record = Record::Options(bytes.clone());
-                let saved = Saved { fsid: self.fsid, next_gid, map: current.bytes.to_vec(), options: bytes };
-                state.older = self.older_than(current);
-                state.append(&[record], &saved).await?;
-                info!("options: {:?}", edit.shown());
-                *self.options.borrow_mut() = options;
-                self.push_options();
-                Ok(())
-            }
-        };
-        done(self, result);
-        Ok(())
-    }
-
-    async fn append(
-        &self,
-        state: &mut StateFile,
-        record: Record,
-        newest: &Published,
-        next_gid: u64,
-    ) -> Result<(), MonError> {
-        let options = self.options.borrow().encode();
-        let saved = Saved { fsid: self.fsid, next_gid, map: newest.bytes.to_vec(), options };
-        state.older = self.older_than(newest);
-        state.append(&[record], &saved).await
-    }
-
-    /// The maps before `newest`, oldest first. A map is stored before it is in force, so the current one may be among them.
-    fn older_than(&self, newest: &Published) -> Vec<Rc<Vec<u8>>> {
-        let (current, history) = (self.current(), self.history.borrow());
-        let mut older = history.all();
-        if newest.map.epoch > current.map.epoch {
-            older.push(Rc::clone(&current.bytes));
-        }
-        let oldest = history.oldest().unwrap_or(current.map.epoch);
-        assert_eq!(
-            u64::from(newest.map.epoch.0) - u64::from(oldest.0),
-            older.len() as u64,
-            "maps are missing between epoch {oldest} and epoch {}",
-            newest.map.epoch
-        );
-        older
     }
 
     fn forget_old_stats(&self, map: &OsdMap) {

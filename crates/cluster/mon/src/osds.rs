@@ -5,15 +5,16 @@ use std::rc::Rc;
 
 use carmine_crush::classes::class_name;
 use carmine_messenger::{Connection, Message};
-use carmine_types::{OsdId, PgId};
+use carmine_types::{Epoch, OsdId, PgId};
 use carmine_wire::mon_msg::LogMsg;
-use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, PgTemp};
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, PgCreated, PgTemp};
 use carmine_wire::osdmap::OsdMap;
+use carmine_wire::pg_stat::state;
 use carmine_wire::private::{OsdDamage, OsdStats};
 use carmine_wire::{EntityAddrVec, EntityType, kinds};
 use tracing::{debug, info, warn};
 
-use crate::change::{Change, ClassEdit, OsdAddrs, Refusal, quota, snaps};
+use crate::change::{Asked, Change, ClassEdit, OsdAddrs, Refusal, quota, snaps};
 use crate::mon::Mon;
 
 /// Lines for the cluster's log that one message of an OSD may bring; more are ignored.
@@ -50,6 +51,7 @@ impl Mon {
             kinds::OSD_BEACON => self.beacon(osd, &addrs, &msg.decode()?),
             kinds::OSD_FAILURE => self.failure(osd, &addrs, msg.decode()?),
             kinds::OSD_PG_TEMP => self.pg_temp(osd, &addrs, msg.decode()?),
+            kinds::OSD_PG_CREATED => self.pg_created(osd, &addrs, &msg.decode()?),
             kinds::OSD_STATS => self.stats(osd, &addrs, msg.decode()?),
             kinds::LOG => self.osd_log(osd, &addrs, &msg.decode()?),
             kinds::OSD_DAMAGE => self.damage(osd, &addrs, msg.decode()?),
@@ -129,11 +131,12 @@ impl Mon {
     /// Notes `up_thru`, together with what else comes before the next change: OSDs ask in crowds, when a map has come.
     fn alive(&self, osd: OsdId, addrs: &EntityAddrVec, alive: &Alive) {
         let map = &self.current().map;
-        // A map that there is not yet was not used.
-        let up_thru = alive.want.min(map.epoch);
-        if !is_up_at(map, osd, addrs) || map.up_thru(osd) >= up_thru {
+        if !is_up_at(map, osd, addrs) || map.up_thru(osd) >= alive.want.min(map.epoch) {
             return;
         }
+        // It was up until its newest map. A map that there is not yet was not used.
+        let newest = Epoch(u32::try_from(alive.version).unwrap_or_default());
+        let up_thru = alive.want.max(newest).min(map.epoch);
         let mut wishes = self.up_thru.borrow_mut();
         let is_first = wishes.is_empty();
         wishes.insert(osd, up_thru);
@@ -147,7 +150,10 @@ impl Mon {
         if is_up_at(map, osd, addrs) {
             self.beacons_ns.borrow_mut().insert(osd, self.shard.now_ns());
             let up = map.osds().filter(|osd| map.is_up(*osd));
-            self.history.borrow_mut().trim(osd, beacon.min_last_epoch_clean, up);
+            // Those PGs have a history from their creation on.
+            let clean =
+                if self.creating.borrow().is_empty() { beacon.min_last_epoch_clean } else { Epoch(0) };
+            self.history.borrow_mut().trim(osd, clean, up);
         }
     }
 
@@ -179,6 +185,10 @@ impl Mon {
             return;
         }
         let OsdStats { used_bytes, total_bytes, .. } = stats;
+        let mut creating = self.creating.borrow_mut();
+        stats.pgs.iter().filter(|(_, stat)| stat.is(state::ACTIVE)).for_each(|(pg, _)| creating.remove(*pg));
+        drop(creating);
+        self.judge_created();
         let exists = |pg: PgId| current.map.pool(pg.pool).is_some_and(|pool| pg.ps < pool.pg_num);
         self.stats.borrow_mut().take(osd, stats, self.shard.now_ns(), exists);
         self.note(&current.map, Change::Fullness { osd, used_bytes, total_bytes });
@@ -190,11 +200,24 @@ impl Mon {
         news.into_iter().for_each(|news| self.note(&current.map, news));
     }
 
+    /// A PG is active.
+    fn pg_created(&self, osd: OsdId, addrs: &EntityAddrVec, created: &PgCreated) {
+        if is_up_at(&self.current().map, osd, addrs) {
+            self.creating.borrow_mut().remove(created.pg);
+            self.judge_created();
+        }
+    }
+
     /// A primary asks for other acting sets of its PGs.
-    fn pg_temp(&self, osd: OsdId, addrs: &EntityAddrVec, PgTemp { epoch, pg_temp: asked, .. }: PgTemp) {
+    fn pg_temp(
+        &self,
+        osd: OsdId,
+        addrs: &EntityAddrVec,
+        PgTemp { epoch, pg_temp: temps, forced, .. }: PgTemp,
+    ) {
         let map = &self.current().map;
         if is_up_at(map, osd, addrs) {
-            self.note(map, Change::PgTemp { leader: osd, epoch, asked });
+            self.note(map, Change::PgTemp(Asked { leader: osd, epoch, temps, forced }));
         }
     }
 

@@ -59,7 +59,8 @@ impl Mon {
         if std::mem::take(&mut session.lacks_options) {
             return Some(self.options_of(&session.conn));
         }
-        self.next_maps(session).or_else(|| self.next_lines(session))
+        let maps = self.next_maps(session);
+        maps.or_else(|| self.next_order(session)).or_else(|| self.next_lines(session))
     }
 
     fn options_of(&self, conn: &Connection) -> Message {
@@ -93,6 +94,18 @@ impl Mon {
         let oldest = history.oldest().filter(|_| wants_all).unwrap_or(newest);
         let front = OsdMapMsg::full(current.map.fsid, newest, Vec::new());
         Some(Message::encode(&OsdMapMsg { full, oldest, ..front }))
+    }
+
+    /// The next PGs that an OSD has to create, once it is up.
+    fn next_order(&self, session: &mut Session) -> Option<Message> {
+        let (wish, (osd, addrs)) = (session.pg_creates?, session.osd.as_ref()?);
+        let map = &self.current().map;
+        if map.client_addr(*osd) != Some(addrs) {
+            return None;
+        }
+        let (order, wish) = self.creating.borrow().next_order(*osd, wish, map)?;
+        session.pg_creates = Some(wish);
+        Some(Message::encode(&order))
     }
 
     /// The next lines of the log that a session has not got.

@@ -17,6 +17,7 @@ use serde_json::json;
 
 use crate::change::{Change, Refusal, SnapWish, shown};
 use crate::command::{self, Answer, COMMAND_BYTES_MAX, View};
+use crate::creating::CreateWish;
 use crate::log::LogWish;
 use crate::mon::{Done, Mon};
 use crate::osds::osd_of;
@@ -35,6 +36,8 @@ pub(crate) struct Session {
     pub(crate) wants_options: bool,
     /// Has not got its options as they are now.
     pub(crate) lacks_options: bool,
+    /// Wants to be told which PGs to create.
+    pub(crate) pg_creates: Option<CreateWish>,
     /// Wants lines of the cluster log.
     pub(crate) log: Option<LogWish>,
     /// A task sends it what it lacks, as there is room.
@@ -52,6 +55,7 @@ impl Session {
             osdmap: None,
             wants_options: false,
             lacks_options: false,
+            pg_creates: None,
             log: None,
             is_fed: false,
             service: None,
@@ -162,6 +166,10 @@ impl Mon {
                 "osdmap" => {
                     let from = Epoch(u32::try_from(sub.start).unwrap_or(u32::MAX));
                     session.osdmap = Some(MapWish { from, once: sub.flags & ONETIME != 0 });
+                }
+                "osd_pg_creates" => {
+                    let from = Epoch(u32::try_from(sub.start).unwrap_or(u32::MAX));
+                    session.pg_creates = Some(CreateWish::since(from));
                 }
                 "mgrmap" if sub.start <= u64::from(self.mgrmap.epoch.0) => {
                     Mon::reply(conn, Message::encode(&self.mgrmap));

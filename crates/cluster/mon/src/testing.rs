@@ -4,7 +4,9 @@ use carmine_types::{OsdId, UTime, Uuid};
 use carmine_wire::osdmap::OsdMap;
 use carmine_wire::{EntityAddr, EntityAddrVec};
 
+use crate::change::gather::{Gathered, Outcome};
 use crate::change::{Change, OsdAddrs};
+use crate::creating::Creating;
 use crate::{InitialCluster, InitialPool};
 
 pub(crate) fn now() -> UTime {
@@ -19,15 +21,17 @@ pub(crate) fn cluster(osds: u32) -> OsdMap {
 
 /// Applies a change; false if there was nothing to change.
 pub(crate) fn apply(map: &mut OsdMap, change: Change) -> bool {
-    match change.plan(map, now()).unwrap() {
-        Some(inc) => {
-            map.apply(&inc).unwrap();
-            // The map must survive encoding, because clients decode it.
-            assert_eq!(OsdMap::decode(&map.encode()).as_ref(), Ok(&*map));
-            true
-        }
-        None => false,
+    let mut next = Gathered::new(map, now());
+    match next.add(&change, |_, _| Ok(())) {
+        Outcome::Gathered => {}
+        Outcome::Nothing => return false,
+        other => panic!("{change:?}: {other:?}"),
     }
+    let next = next.finish(Some(&Creating::default())).unwrap();
+    // The map must survive encoding, because clients decode it.
+    assert_eq!(OsdMap::decode(&next.encode()).as_ref(), Ok(&next));
+    *map = next;
+    true
 }
 
 /// A made-up address.

@@ -26,6 +26,14 @@ impl Mon {
         self.judge_beacons();
         self.judge_down();
         self.judge_mutes();
+        self.judge_created();
+    }
+
+    /// Notes the pools of which all PGs were active.
+    pub(crate) fn judge_created(&self) {
+        let current = self.current();
+        let created = self.creating.borrow().created_pools(&current.map);
+        created.into_iter().for_each(|pool| self.note(&current.map, Change::PoolCreated { pool }));
     }
 
     /// Forgets the mutes that have ended.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use carmine_client::{Client, MonHandler, MonSession, Options};
 use carmine_messenger::{ClientConfig, Message};
-use carmine_mon::{DownLimits, InitialCluster, InitialPool, Mon, MonConfig, MonError};
+use carmine_mon::{DownLimits, InitialCluster, InitialPool, MapRules, Mon, MonConfig, MonError};
 use carmine_reactor::Shard;
 use carmine_reactor::sim::{NodeId, Sim};
 use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid, errno};
@@ -33,6 +33,7 @@ fn config(fsid: u8) -> MonConfig {
         listen: mon_addr(),
         open_files: 1 << 10,
         limits: DownLimits::default(),
+        rules: MapRules::default(),
         facts: Vec::new(),
         initial: InitialCluster { fsid: Uuid([fsid; 16]), osds: 3, pool },
     }
@@ -45,6 +46,15 @@ fn start_mon(sim: &Sim) -> NodeId {
 fn start_mon_with(sim: &Sim, limits: DownLimits) -> NodeId {
     sim.node("mon", 1, move |shard: Shard| async move {
         let config = MonConfig { limits, ..config(5) };
+        Mon::open(&shard, config).await.unwrap().serve().await.unwrap();
+    })
+}
+
+/// One with a propose interval of a second.
+fn start_slow_mon(sim: &Sim) -> NodeId {
+    sim.node("mon", 1, move |shard: Shard| async move {
+        let rules = MapRules { propose_interval: Duration::from_secs(1), ..MapRules::default() };
+        let config = MonConfig { rules, ..config(5) };
         Mon::open(&shard, config).await.unwrap().serve().await.unwrap();
     })
 }
@@ -401,6 +411,36 @@ fn up_thru_is_noted_for_all_who_ask_at_once() {
     run(&sim, "after", |shard| async move {
         let client = client(&shard).await;
         assert_eq!(client.osdmap().unwrap().up_thru(OsdId(0)), UP_THRU.with(Cell::get), "it is durable");
+    });
+}
+
+#[test]
+fn with_a_propose_interval_one_map_has_all_that_was_asked_within_it() {
+    let sim = Sim::new(23);
+    start_slow_mon(&sim);
+    run(&sim, "client", |shard| async move {
+        let client = client(&shard).await;
+        let from = shard.now_ns();
+        let took_ms = |from: u64| (shard.now_ns() - from) / 1_000_000;
+        let osds = [0, 1, 2].map(|osd| boot(&shard, osd, 1));
+        assert_eq!(wait_up(&client, &[0, 1, 2]).await, Epoch(2));
+        assert!((50..200).contains(&took_ms(from)), "{} ms: nothing happened before", took_ms(from));
+        // The next one comes a second after this one.
+        let from = shard.now_ns();
+        osds[2].1.send(Message::encode(&osds[2].0.goodbye()));
+        shard.sleep(Duration::from_millis(500)).await;
+        osds[0].1.send(Message::encode(&Alive { version: 2, want: Epoch(1) }));
+        let pool = r#"{"prefix":"osd pool create","pool":"p"}"#;
+        client.mon_command(pool).await.unwrap();
+        assert_eq!(wait_up(&client, &[0, 1]).await, Epoch(3));
+        assert!((900..1_100).contains(&took_ms(from)), "{} ms", took_ms(from));
+        let map = client.osdmap().unwrap();
+        assert!(map.pool_id("p").is_some() && map.up_thru(OsdId(0)) == Epoch(2), "it was up until its map");
+        // A fast restart takes two.
+        let (_again, _session) = boot(&shard, 1, 1);
+        shard.sleep(Duration::from_millis(1_100)).await;
+        assert_eq!(wait_up(&client, &[0]).await, Epoch(4));
+        assert_eq!(wait_up(&client, &[0, 1]).await, Epoch(5));
     });
 }
 

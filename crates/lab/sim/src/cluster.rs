@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_client::{Client, Options, RouteMode};
-use carmine_mon::{DownLimits, InitialCluster, InitialPool, Mon, MonConfig};
+use carmine_mon::{DownLimits, InitialCluster, InitialPool, MapRules, Mon, MonConfig};
 use carmine_osd::{HeartbeatConfig, LogLimits, OsdConfig, OsdShard};
 use carmine_reactor::Shard;
 use carmine_reactor::sim::{NodeId, Sim, SimStuck};
@@ -121,6 +121,7 @@ impl Cluster {
                 listen: mon_addr(),
                 open_files: 1 << 10,
                 limits,
+                rules: MapRules::default(),
                 facts: Vec::new(),
                 initial,
             };

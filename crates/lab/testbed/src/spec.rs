@@ -60,6 +60,15 @@ settings! {
         /// Seconds after which an OSD that is down goes out, so that others get its data; 0: never [default: 600]
         #[set("Failures" "--mon-osd-down-out-interval" "SECONDS" Start)]
         mon_osd_down_out_interval_s: u32 = 600,
+        /// Seconds between two maps of the monitor: all that is asked within them comes in one, as in Ceph, where it is 1. 0: each change
+        /// is a map of its own, at once [default: 0]
+        #[set("Failures" "--paxos-propose-interval" "SECONDS" Start)]
+        paxos_propose_interval_s: u32 = 0,
+        /// Prime pg_temp as Ceph 16.2.15 does: where a new map would change an acting set that a primary has asked for, it stays what
+        /// it was, for the primary to ask again [default: on]
+        #[set("Failures" "--mon-osd-prime-pg-temp=" "on|off" Start; Kind::Word(&["off", "on"]))]
+        #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = parse_switch)]
+        mon_osd_prime_pg_temp: bool = true,
         /// PGs that recover or backfill at the same time with an OSD as their primary, and as many with it as their replica
         /// [default: 1]
         #[set("Failures" "--osd-max-backfills" "N" Start; count(1024))]

@@ -50,6 +50,8 @@ kinds! {
     OSD_BEACON = 79,
     COMMAND = 97,
     COMMAND_REPLY = 98,
+    OSD_PG_CREATED = 116,
+    OSD_PG_CREATE2 = 120,
     OSD_SCRUB2 = 121,
     MGR_OPEN = 0x700,
     MGR_MAP = 0x704,

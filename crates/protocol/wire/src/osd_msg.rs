@@ -1,5 +1,7 @@
 //! OSDs' messages to the monitor, and their heartbeats to each other, in Ceph's own encodings as 16.2 sends them.
 
+mod pg_create;
+
 use std::collections::BTreeMap;
 
 use carmine_codec::{Fields, coded, fields};
@@ -8,6 +10,8 @@ use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid};
 use crate::header::messages;
 use crate::mon_msg::paxos;
 use crate::{Decoder, Encoder, EntityAddrVec, Front, Result, kinds};
+
+pub use pg_create::{PastInterval, PastIntervals, PgCreate, PgCreated, PgHistory};
 
 // An OSD that starts, and one that stops.
 

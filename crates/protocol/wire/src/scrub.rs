@@ -7,29 +7,12 @@ use carmine_types::{Epoch, ObjectId, OsdId, SpgId, Uuid};
 use crate::header::messages;
 use crate::{Decoder, Encoder, Result};
 
-/// A list of spg_t.
-mod spgs {
-    use carmine_codec::basic::size;
-
-    use super::*;
-
-    pub(super) const BYTES_MIN: usize = 4;
-
-    pub(super) fn put(pgs: &[SpgId], e: &mut Encoder<'_>) {
-        e.vec(pgs, |e, pg| e.spg(pg.pgid, pg.shard));
-    }
-
-    pub(super) fn get(d: &mut Decoder<'_>) -> Result<Vec<SpgId>> {
-        d.vec(size::SPG, |d| d.spg().map(|(pgid, shard)| SpgId { pgid, shard }))
-    }
-}
-
 messages! {
     /// MOSDScrub2: "scrub these PGs, of which you are the primary".
     pub struct OsdScrub: OSD_SCRUB2, 1, compat 1 {
         pub fsid: Uuid,
         pub epoch: Epoch,
-        pub pgs: Vec<SpgId> = spgs,
+        pub pgs: Vec<SpgId>,
         /// Repair what is found.
         pub repair: bool,
         /// Read and compare the data, too.

@@ -11,7 +11,7 @@ use carmine_types::crc32c;
 use carmine_wire::frame::{self, Tag};
 use carmine_wire::handshake::*;
 use carmine_wire::mon_msg::*;
-use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, OsdPing, PgTemp};
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, OsdPing, PgCreate, PgCreated, PgTemp};
 use carmine_wire::osd_op::{OsdReply, OsdRequest, ops, payload_ranges, peek};
 use carmine_wire::pgls::{PgNlsArg, PgNlsReply};
 use carmine_wire::{Front, Header2, kinds};
@@ -147,6 +147,8 @@ fn check_message(captured: &Captured) -> &'static str {
         kinds::OSD_BEACON => check_front::<Beacon>(captured, &header),
         kinds::OSD_PG_TEMP => check_front::<PgTemp>(captured, &header),
         kinds::OSD_FAILURE => check_front::<Failure>(captured, &header),
+        kinds::OSD_PG_CREATE2 => check_front::<PgCreate>(captured, &header),
+        kinds::OSD_PG_CREATED => check_front::<PgCreated>(captured, &header),
         kinds::OSD_PING => check_front::<OsdPing>(captured, &header),
         kinds::OSD_OP => check_request(captured, &header),
         kinds::OSD_OP_REPLY => check_reply(captured, &header),
@@ -190,6 +192,8 @@ fn frames_of_all_captures() {
         ("OSD_BEACON", 2),
         ("OSD_PG_TEMP", 2),
         ("OSD_FAILURE", 1),
+        ("OSD_PG_CREATE2", 2),
+        ("OSD_PG_CREATED", 1),
         ("OSD_PING", 4),
         ("OSD_OP", 40),
         ("OSD_OP_REPLY", 40),

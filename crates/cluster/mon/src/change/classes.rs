@@ -5,7 +5,6 @@ use carmine_types::{OsdId, UTime, errno};
 use carmine_wire::crushmap::CrushMap;
 use carmine_wire::osdmap::{Incremental, OsdMap};
 
-use super::place::pin;
 use super::{Refusal, refuse};
 
 /// A wish about device classes.
@@ -58,9 +57,7 @@ pub(super) fn edit(map: &OsdMap, edit: &ClassEdit, now: UTime) -> Result<Option<
     if crush == *map.crush {
         return Ok(None);
     }
-    let mut inc = Incremental { crush: crush.encode(), ..Incremental::next(map, now) };
-    pin(map, &mut inc)?;
-    Ok(Some(inc))
+    Ok(Some(Incremental { crush: crush.encode(), ..Incremental::next(map, now) }))
 }
 
 /// The names of the rules that choose among the devices of a class.

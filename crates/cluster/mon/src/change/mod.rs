@@ -3,16 +3,17 @@
 pub(crate) mod classes;
 pub(crate) mod crush;
 mod fullness;
+pub(crate) mod gather;
 pub(crate) mod group;
 mod limits;
 pub(crate) mod osd;
-mod pins;
 mod place;
 pub(crate) mod pool;
 pub(crate) mod pool_value;
 pub(crate) mod profile;
 pub(crate) mod quota;
 pub(crate) mod snaps;
+mod temps;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tree;
@@ -31,6 +32,7 @@ pub(crate) use limits::FullState;
 pub(crate) use profile::Profile;
 pub(crate) use quota::Quota;
 pub(crate) use snaps::SnapWish;
+pub(crate) use temps::Asked;
 pub(crate) use tree::TreeEdit;
 pub(crate) use upmap::Upmap;
 
@@ -65,6 +67,8 @@ pub(crate) enum Change {
         rule: u8,
         values: Vec<(String, String)>,
     },
+    /// All PGs of a pool were active.
+    PoolCreated { pool: i64 },
     /// Removes a pool with its PGs.
     DeletePool { pool: i64 },
     /// Gives a pool another name.
@@ -115,8 +119,8 @@ pub(crate) enum Change {
     Weight { osds: Vec<OsdId>, weight: u32 },
     /// Gives each of these OSDs, all of which are in, a weight of its own (16.16).
     Weights { weights: BTreeMap<OsdId, u32> },
-    /// A primary asks, by this epoch's map, for these acting sets of PGs that it leads.
-    PgTemp { leader: OsdId, epoch: Epoch, asked: BTreeMap<PgId, Vec<i32>> },
+    /// A primary asks for acting sets of PGs that it leads.
+    PgTemp(Asked),
     /// The used and total space of an OSD's store.
     Fullness { osd: OsdId, used_bytes: u64, total_bytes: u64 },
     /// Sets and clears flags of the map.
@@ -155,6 +159,15 @@ pub(crate) fn refuse(code: i32, text: impl Into<String>) -> Refusal {
 }
 
 impl Change {
+    /// The OSD that tells this of itself.
+    fn osd(&self) -> Option<OsdId> {
+        match self {
+            Self::Boot { osd, .. } | Self::Down { osd, .. } | Self::Fullness { osd, .. } => Some(*osd),
+            Self::PgTemp(asked) => Some(asked.leader),
+            _ => None,
+        }
+    }
+
     /// The incremental that does it; `None` if the map already is as wished.
     pub(crate) fn plan(&self, map: &OsdMap, now: UTime) -> Result<Option<Incremental>, Refusal> {
         Ok(self.plan_alone(map, now)?.map(|inc| fullness::follow(map, inc)))
@@ -169,6 +182,7 @@ impl Change {
             Self::CreatePool { name, pg_num, size, rule, values } => {
                 pool::create(map, name, (*pg_num, *size, *rule), values, now)
             }
+            Self::PoolCreated { pool } => Ok(pool::created(map, *pool, now)),
             Self::DeletePool { pool } => pool::delete(map, *pool, now),
             Self::RenamePool { pool, to } => pool::rename(map, pool, to, now),
             Self::EnableApp { pool, app, force } => pool::enable_app(map, pool, app, *force, now),
@@ -204,7 +218,7 @@ impl Change {
                 osd::set_weights(map, osds.iter().map(|osd| (*osd, *weight)).collect(), now)
             }
             Self::Weights { weights } => osd::set_weights(map, weights.clone(), now),
-            Self::PgTemp { leader, epoch, asked } => Ok(pins::obey(map, (*leader, *epoch), asked, now)),
+            Self::PgTemp(asked) => Ok(temps::ask(map, asked, now)),
             Self::Fullness { osd, used_bytes, total_bytes } => {
                 Ok(fullness::set(map, *osd, *used_bytes, *total_bytes, now))
             }

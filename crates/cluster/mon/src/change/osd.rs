@@ -48,7 +48,6 @@ pub(super) fn boot(
     if let Some(weight) = place::weight_before(map, osd).filter(|_| !NOIN.holds(map, osd)) {
         inc.new_weight.insert(osd, weight);
         inc.new_last_in_change = now;
-        place::pin(map, &mut inc)?;
     }
     Ok(Some(inc))
 }
@@ -110,8 +109,7 @@ fn all_down(map: &OsdMap, osds: &[OsdId], now: UTime) -> Incremental {
     inc
 }
 
-/// Sets the weights and pins the PGs that need it: OSDs go out of the placement and come back, and no PG loses its data
-/// by that, see [`place::pin`].
+/// Sets the weights: OSDs go out of the placement and come back.
 pub(super) fn set_weights(
     map: &OsdMap,
     weights: BTreeMap<OsdId, u32>,
@@ -124,7 +122,6 @@ pub(super) fn set_weights(
         return Ok(None);
     }
     inc.new_last_in_change = now;
-    place::pin(map, &mut inc)?;
     Ok(Some(inc))
 }
 

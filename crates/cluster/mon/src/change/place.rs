@@ -8,18 +8,10 @@ use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo};
 
 use super::group::NOOUT;
 use super::osd::check_exist;
-use super::{Refusal, pins, refuse};
+use super::{Refusal, refuse};
 
 /// Share of all OSDs that stay in, however many are down (Ceph's mon_osd_min_in_ratio).
 const IN_RATIO_MIN: f64 = 0.75;
-
-/// Pins the PGs that need it if `inc` moves any, see [`pins`].
-pub(super) fn pin(map: &OsdMap, inc: &mut Incremental) -> Result<(), Refusal> {
-    let next =
-        inc.applied(map).map_err(|e| refuse(errno::EINVAL, format!("the change does not apply: {e}")))?;
-    inc.new_pg_temp = pins::follow(map, &next, None);
-    Ok(())
-}
 
 /// An OSD that is down goes out, unless the flag noout or too few others forbid it. It comes back with its old weight.
 pub(super) fn auto_out(map: &OsdMap, osd: OsdId, now: UTime) -> Result<Option<Incremental>, Refusal> {
@@ -38,7 +30,6 @@ pub(super) fn auto_out(map: &OsdMap, osd: OsdId, now: UTime) -> Result<Option<In
     }
     let old = map.osd_xinfo.get(osd.0 as usize).copied().unwrap_or_default();
     inc.new_xinfo.insert(osd, OsdXinfo { old_weight: map.weight(osd), ..old });
-    pin(map, &mut inc)?;
     Ok(Some(inc))
 }
 
@@ -65,9 +56,7 @@ pub(super) fn crush_reweight(
     if crush == *map.crush {
         return Ok(None);
     }
-    let mut inc = Incremental { crush: crush.encode(), ..Incremental::next(map, now) };
-    pin(map, &mut inc)?;
-    Ok(Some(inc))
+    Ok(Some(Incremental { crush: crush.encode(), ..Incremental::next(map, now) }))
 }
 
 /// Most OSDs of a cluster (Ceph's mon_max_osd).
@@ -107,7 +96,6 @@ pub(super) fn remove(map: &OsdMap, osds: &[OsdId], now: UTime) -> Result<Option<
     let gone: Vec<OsdId> = osds.iter().copied().filter(|osd| map.exists(*osd)).collect();
     let mut inc = Incremental::next(map, now);
     forget(&mut inc, &gone);
-    pin(map, &mut inc)?;
     Ok((!gone.is_empty()).then_some(inc))
 }
 
@@ -146,7 +134,6 @@ pub(super) fn purge(map: &OsdMap, osd: OsdId, now: UTime) -> Result<Option<Incre
     classes::rebuild_shadows(&mut crush);
     let mut inc = Incremental { crush: crush.encode(), ..Incremental::next(map, now) };
     forget(&mut inc, &[osd]);
-    pin(map, &mut inc)?;
     Ok(Some(inc))
 }
 

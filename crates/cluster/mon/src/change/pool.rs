@@ -1,10 +1,11 @@
 //! Pools.
 
 use carmine_types::{UTime, errno};
+use carmine_wire::osdmap::consts::POOL_CREATING;
 use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
 
 use super::pool_value::{self, flag};
-use super::{Refusal, pins, refuse, snaps};
+use super::{Refusal, refuse, snaps};
 
 /// Most PGs a pool may have; a power of two is needed, because listings walk PGs in bit-reversed order.
 pub(crate) const PG_NUM_MAX: u32 = 65_536;
@@ -89,6 +90,7 @@ pub(super) fn create(
     let id = map.pool_max.saturating_add(1).max(1);
     inc.new_pool_max = i64::from(id);
     let mut pool = PgPool::replicated(size, min_size, pg_num, rule, inc.epoch, now);
+    pool.flags |= POOL_CREATING;
     for (name, value) in values {
         pool = pool_value::with_value(&pool, name, value)?;
     }
@@ -144,6 +146,12 @@ pub(super) fn delete(map: &OsdMap, pool: i64, now: UTime) -> Result<Option<Incre
     inc.old_pools.insert(pool);
     snaps::forget(map, pool, &mut inc);
     Ok(Some(inc))
+}
+
+/// All PGs of a pool were active.
+pub(super) fn created(map: &OsdMap, id: i64, now: UTime) -> Option<Incremental> {
+    let pool = map.pool(id).filter(|pool| pool.flags & POOL_CREATING != 0)?.clone();
+    Some(changed(map, id, PgPool { flags: pool.flags & !POOL_CREATING, ..pool }, now))
 }
 
 /// The named pool.
@@ -249,7 +257,7 @@ pub(super) fn app_value(
     Ok(Some(changed(map, id, pool, now)))
 }
 
-/// Changes the number of replicas. OSDs that have the data stay members until those that CRUSH wants have it.
+/// Changes the number of replicas.
 pub(super) fn set(
     map: &OsdMap,
     name: &str,
@@ -274,15 +282,5 @@ pub(super) fn set(
         }
         pool.min_size = min_size;
     }
-    if pool == *old {
-        return Ok(None);
-    }
-    let mut next = map.clone();
-    next.pools.insert(id, pool.clone());
-    let is_resized = pool.size != old.size;
-    let mut inc = changed(map, id, pool, now);
-    if is_resized {
-        inc.new_pg_temp = pins::follow(map, &next, Some(id));
-    }
-    Ok(Some(inc))
+    Ok((pool != *old).then(|| changed(map, id, pool, now)))
 }

@@ -1,5 +1,4 @@
-//! Changes of the CRUSH tree: places of OSDs and buckets, weights of whole subtrees, tunables, or another map in its place. PGs that move
-//! by that keep their data, see [`super::pins`].
+//! Changes of the CRUSH tree: places of OSDs and buckets, weights of whole subtrees, tunables, or another map in its place.
 
 use carmine_crush::check::check;
 use carmine_crush::tree::{self, Location, TreeError};
@@ -9,7 +8,6 @@ use carmine_wire::crushmap::{CrushMap, Tunables};
 use carmine_wire::osdmap::{Incremental, OsdMap};
 
 use super::osd::check_exist;
-use super::place::pin;
 use super::{Refusal, refuse};
 
 /// A wish about the CRUSH tree. Items are named by their ids.
@@ -97,9 +95,7 @@ pub(super) fn edit(map: &OsdMap, edit: &TreeEdit, now: UTime) -> Result<Option<I
     if crush == *map.crush && !is_whole {
         return Ok(None);
     }
-    let mut inc = Incremental { crush: crush.encode(), ..Incremental::next(map, now) };
-    pin(map, &mut inc)?;
-    Ok(Some(inc))
+    Ok(Some(Incremental { crush: crush.encode(), ..Incremental::next(map, now) }))
 }
 
 /// A map that the cluster can have: whole in itself, and with the rules of all pools.

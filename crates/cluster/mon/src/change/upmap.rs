@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use carmine_types::{OsdId, PgId, UTime};
 use carmine_wire::osdmap::{Incremental, OsdMap};
 
-use super::{Refusal, place};
+use super::Refusal;
 
 /// A PG's exception from CRUSH. Empty lists end it.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub(crate) enum Upmap {
     Items(Vec<(OsdId, OsdId)>),
 }
 
-/// Makes, replaces or ends an exception. The OSDs that have the data stay until the others have it.
+/// Makes, replaces or ends an exception.
 pub(super) fn set(map: &OsdMap, pg: PgId, upmap: &Upmap, now: UTime) -> Result<Option<Incremental>, Refusal> {
     let item = |osd: &OsdId| osd.0 as i32;
     let mut inc = Incremental::next(map, now);
@@ -30,11 +30,7 @@ pub(super) fn set(map: &OsdMap, pg: PgId, upmap: &Upmap, now: UTime) -> Result<O
             note(pg, wish, &map.pg_upmap_items, (&mut inc.new_pg_upmap_items, &mut inc.old_pg_upmap_items))
         }
     };
-    if !changes {
-        return Ok(None);
-    }
-    place::pin(map, &mut inc)?;
-    Ok(Some(inc))
+    Ok(changes.then_some(inc))
 }
 
 /// Notes a wish among the new entries, or an empty one among those that end; false if it is so already.

@@ -1,13 +1,12 @@
 //! Commands about PGs.
 
-use carmine_crush::{Standing, wanted_temp};
-use carmine_types::{OsdId, errno};
+use carmine_types::{Epoch, OsdId, errno};
 use serde_json::Value;
 
 use super::osd::known;
 use super::{Answer, Known, Outcome, View, change, either, number, read, said, text, texts, write};
 use crate::change::pool::pool_of;
-use crate::change::{Change, Refusal, refuse};
+use crate::change::{Asked, Change, Refusal, refuse};
 use crate::report::pg::{self, Filter, Part, Stuck, Style};
 
 /// The commands of this family.
@@ -114,8 +113,8 @@ fn filter(command: &Value, view: &View<'_>) -> Result<Filter, Refusal> {
     Ok(filter)
 }
 
-/// Another owner leads the PG until it is active; then its primary gives the lead back. That is two new intervals. A PG of which no
-/// other owner is up stays as it is, as in Ceph.
+/// As in Ceph the primary serves the PG alone, or, if it does that already, with any other OSD, until it asks for what it wants: that is
+/// two new intervals. Where no other OSD is up the PG stays as it is.
 fn repeer(command: &Value, view: &View<'_>) -> Outcome {
     let id = text(command, "pgid").unwrap_or_default();
     let found =
@@ -124,11 +123,14 @@ fn repeer(command: &Value, view: &View<'_>) -> Outcome {
     let Some(leader) = mapping.acting_primary else {
         return Err(refuse(errno::EAGAIN, "pg currently has no primary"));
     };
-    let led_by = |osd: OsdId| wanted_temp(view.map, found, mapping, Standing::LedBy(osd));
-    let mut others = mapping.acting_osds().filter(|osd| *osd != leader);
-    let Some(entry) = others.find_map(led_by) else { return said("") };
-    let asked = [(found, entry)].into();
-    change(Change::PgTemp { leader, epoch: view.map.epoch, asked }, "")
+    let mut entry = vec![leader.0 as i32];
+    if mapping.acting_osds().count() == 1 {
+        let is_other = |osd: &OsdId| *osd != leader && view.map.is_up(*osd);
+        let Some(other) = view.map.osds().find(is_other) else { return said("") };
+        entry.push(other.0 as i32);
+    }
+    let temps = [(found, entry)].into();
+    change(Change::PgTemp(Asked { leader, epoch: Epoch(0), temps, forced: false }), "")
 }
 
 fn map(command: &Value, view: &View<'_>) -> Outcome {

@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use carmine_messenger::{ClientConfig, Dispatcher, connect};
 use carmine_reactor::sim::{NodeId, Sim};
+use carmine_types::PgId;
 use carmine_wire::mon_msg::{
     Command, GetPoolStats, LogMsg, ONETIME, OsdMapMsg, PoolOp, Subscribe, Subscription,
 };
+use carmine_wire::osd_msg::{Beacon, Boot, PgCreate, PgCreated, Superblock};
+use carmine_wire::osdmap::consts::POOL_CREATING;
 use carmine_wire::{EntityAddr, kinds};
 
 use super::*;
@@ -35,6 +38,7 @@ async fn open(shard: &Shard) -> Rc<Mon> {
         listen: address(),
         open_files: 1 << 10,
         limits: DownLimits::default(),
+        rules: MapRules::default(),
         facts: Vec::new(),
         initial: InitialCluster { fsid: Uuid([5; 16]), osds: 3, pool },
     };
@@ -132,7 +136,8 @@ fn a_gap_that_an_earlier_build_left_in_the_state_file_is_no_history() {
     sim.run(|| MON.with(|mon| mon.borrow().is_some()), LIMIT).unwrap();
     assert_eq!(epochs(), [5, 6, 7]);
     run(&sim, "changes", |shard| async move { change(&shard, 2).await });
-    assert_eq!(epochs(), [5, 6, 7, 8, 9]);
+    // One more: nobody knows how the PGs of the pool fared, so it counts as created.
+    assert_eq!(epochs(), [5, 6, 7, 8, 9, 10]);
 }
 
 #[test]
@@ -364,4 +369,81 @@ fn a_connection_may_have_few_changes_waiting_and_few_answers_unread() {
         let most = most_queued(&shard, 500).await;
         assert!(most <= 2 * PUSH_BYTES, "{most} bytes of answers");
     });
+}
+
+#[test]
+fn an_osd_that_wants_to_know_which_pgs_to_create_is_told_until_they_are_active() {
+    let sim = Sim::new(27);
+    start(&sim, 1 << 20);
+    run(&sim, "peer", |shard| async move {
+        let (osd, conn) = Peer::connect(&shard, EntityType::OSD, true).await;
+        let (client, other) = Peer::connect(&shard, EntityType::CLIENT, true).await;
+        let ask = || subscribe(vec![Subscription::new("osd_pg_creates", 0, false)]);
+        let orders = |peer: &Peer| peer.of_kind(kinds::OSD_PG_CREATE2);
+        other.send(ask());
+        conn.send(ask());
+        shard.sleep(Duration::from_millis(100)).await;
+        assert_eq!(orders(&osd), 0, "it is not up");
+        conn.send(Message::encode(&boot_of(0)));
+        shard.sleep(Duration::from_millis(100)).await;
+        assert_eq!((orders(&osd), orders(&client)), (1, 0));
+        // It is told again in another session.
+        conn.send(ask());
+        shard.sleep(Duration::from_millis(100)).await;
+        assert_eq!(orders(&osd), 2);
+        let order = osd.got.borrow().iter().find_map(|msg| msg.decode::<PgCreate>().ok()).unwrap();
+        let current = mon().current();
+        let led = current.placement().pgs_of(OsdId(0)).map(|(pg, _)| pg.into()).collect::<Vec<_>>();
+        assert!(!led.is_empty() && order.pgs.into_keys().eq(led), "those that it leads");
+        for pg in (0..8).map(|ps| PgId::new(1, ps)) {
+            let is_creating = mon().current().map.pool(1).unwrap().flags & POOL_CREATING != 0;
+            assert!(is_creating, "{pg} is not active yet");
+            conn.send(Message::encode(&PgCreated { version: 0, pg }));
+            shard.sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(mon().current().map.pool(1).unwrap().flags & POOL_CREATING, 0);
+        conn.send(ask());
+        shard.sleep(Duration::from_millis(100)).await;
+        assert_eq!(orders(&osd), 2);
+    });
+}
+
+#[test]
+fn no_map_is_dropped_while_a_pool_is_being_created() {
+    let sim = Sim::new(28);
+    start(&sim, 1 << 20);
+    run(&sim, "peer", |shard| async move {
+        let (_osd, conn) = Peer::connect(&shard, EntityType::OSD, true).await;
+        conn.send(Message::encode(&boot_of(0)));
+        change(&shard, 520).await;
+        let oldest = async || {
+            conn.send(Message::encode(&Beacon {
+                version: 0,
+                pgs: Vec::new(),
+                min_last_epoch_clean: Epoch(400),
+                last_purged_snaps_scrub: UTime::ZERO,
+                interval_s: 300,
+            }));
+            shard.sleep(Duration::from_millis(100)).await;
+            epochs()[0]
+        };
+        assert_eq!(oldest().await, 1);
+        (0..8).for_each(|ps| conn.send(Message::encode(&PgCreated { version: 0, pg: PgId::new(1, ps) })));
+        assert!(oldest().await > 1);
+    });
+}
+
+/// The boot of an OSD as [`Peer::connect`] makes it.
+fn boot_of(osd: u32) -> Boot {
+    let addr = EntityAddr::msgr2("127.0.0.1:6800".parse().unwrap(), 1);
+    Boot {
+        version: 0,
+        superblock: Superblock { whoami: OsdId(osd), osd_fsid: Uuid([1; 16]), ..Superblock::default() },
+        hb_back: addr.into(),
+        cluster: addr.into(),
+        boot_epoch: Epoch(0),
+        hb_front: addr.into(),
+        metadata: BTreeMap::new(),
+        features: carmine_wire::FEATURES,
+    }
 }

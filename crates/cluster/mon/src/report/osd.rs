@@ -6,7 +6,7 @@ use carmine_crush::classes;
 use carmine_crush::edit::item_named;
 use carmine_types::OsdId;
 use carmine_wire::crushmap::RuleStep;
-use carmine_wire::osdmap::{OsdMap, Pin};
+use carmine_wire::osdmap::OsdMap;
 use serde_json::{Value, json};
 
 use super::dump::{self, joined};
@@ -411,15 +411,12 @@ pub(crate) fn df_json(view: &View<'_>, is_tree: bool, of: &Part) -> Value {
     })
 }
 
-/// How many PGs wait for each OSD: it is down, and has what no other one may have.
+/// How many PGs wait for each OSD, by what their primaries say.
 fn blocked_by(view: &View<'_>) -> BTreeMap<OsdId, u64> {
     let mut counts = BTreeMap::new();
-    let is_down = |state: &str| state.split('+').any(|word| word == "down");
-    for (pg, _) in pg::states(view).into_iter().filter(|(_, state)| is_down(state)) {
-        let pinned = view.map.pg_temp.get(&pg).map(|entry| Pin::parse(entry));
-        for osd in pinned.iter().flat_map(Pin::members).filter(|osd| !view.map.is_up(*osd)) {
-            *counts.entry(osd).or_default() += 1;
-        }
+    let told = view.placement.pgs().filter_map(|(pg, at)| view.stats.pg(pg, at.acting_primary?));
+    for osd in told.flat_map(|stat| &stat.blocked_by).filter_map(|osd| OsdId::from_item(*osd)) {
+        *counts.entry(osd).or_default() += 1;
     }
     counts
 }

@@ -113,6 +113,8 @@ pub const POOL_NODEEP_SCRUB: u64 = 0x200;
 pub const POOL_SELFMANAGED_SNAPS: u64 = 0x2000;
 /// `pg_pool.flags`: snapshots are of the whole pool, and in the map (`pool_snaps`).
 pub const POOL_POOL_SNAPS: u64 = 0x4000;
+/// `pg_pool.flags`: not all of its PGs were active yet.
+pub const POOL_CREATING: u64 = 0x8000;
 /// Pool flags and their names, by bit, as Pacific prints them (it has no name for 0x10000, which is eio).
 pub const POOL_FLAG_NAMES: &[(u64, &str)] = &[
     (POOL_HASHPSPOOL, "hashpspool"),
@@ -130,7 +132,7 @@ pub const POOL_FLAG_NAMES: &[(u64, &str)] = &[
     (POOL_BACKFILLFULL, "backfillfull"),
     (POOL_SELFMANAGED_SNAPS, "selfmanaged_snaps"),
     (POOL_POOL_SNAPS, "pool_snaps"),
-    (0x8000, "creating"),
+    (POOL_CREATING, "creating"),
     (0x2_0000, "bulk"),
 ];
 

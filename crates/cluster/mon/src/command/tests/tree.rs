@@ -141,8 +141,6 @@ fn pgs_follow_what_moves() {
     assert_eq!(hosts(&map), Some(3));
     done(&mut map, at("osd crush move", "osd.2", &["host=far", "root=apart"]));
     assert_eq!(hosts(&map), Some(2));
-    assert!(!map.pg_temp.is_empty(), "the owners keep what they have");
-    assert!(map.pg_temp.values().all(|entry| entry.contains(&2)));
     done(&mut map, at("osd crush move", "osd.2", &["host=host-0"]));
     assert_eq!(hosts(&map), Some(3));
 }

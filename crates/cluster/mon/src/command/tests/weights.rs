@@ -115,26 +115,32 @@ fn what_says_nothing_changes_no_weights() {
 }
 
 #[test]
-fn a_pg_peers_again_when_another_owner_leads_it() {
+fn a_pg_peers_again_after_its_primary_served_it_alone() {
     let map = cluster_up(3);
     let ask = |map: &OsdMap, pg: &str| run_on(map, &format!(r#"{{"prefix":"pg repeer","pgid":"{pg}"}}"#));
-    let Ok(Answer::Change { change, status }) = ask(&map, "1.3") else { panic!() };
-    assert_eq!(status, "");
     let pg = carmine_types::PgId::new(1, 3);
-    let (mut next, primary) = (map.clone(), |map: &OsdMap| carmine_crush::pg_mapping(map, pg).acting_primary);
-    assert!(apply(&mut next, change));
-    assert!(primary(&next).is_some() && primary(&next) != primary(&map));
-    let members = |map: &OsdMap| {
-        carmine_crush::pg_mapping(map, pg).acting_osds().collect::<std::collections::BTreeSet<_>>()
+    let acting = |map: &OsdMap| carmine_crush::pg_mapping(map, pg).acting.to_vec();
+    let after = |map: &OsdMap| {
+        let Ok(Answer::Change { change, status }) = ask(map, "1.3") else { panic!() };
+        assert_eq!(status, "");
+        let mut next = map.clone();
+        assert!(apply(&mut next, change));
+        acting(&next)
     };
-    assert_eq!(members(&next), members(&map), "the same OSDs own its data");
+    let [primary, ..] = acting(&map)[..] else { panic!("no member") };
+    assert_eq!(after(&map), [primary]);
+    // One that serves alone gets company.
+    let mut lone = map.clone();
+    lone.pg_temp.insert(pg, vec![primary]);
+    let company = after(&lone);
+    assert_eq!((company.len(), company[0]), (2, primary));
     for absent in ["1.ff", "9.1", "x"] {
         let refusal = ask(&map, absent).unwrap_err();
         assert_eq!((refusal.code.0, refusal.text), (errno::ENOENT, format!("pg '{absent}' does not exist")));
     }
     let mut alone = map.clone();
     apply(&mut alone, Change::MarkDown { osds: vec![OsdId(1), OsdId(2)] });
-    assert!(matches!(ask(&alone, "1.3"), Ok(Answer::Done { .. })), "nobody else could lead it");
+    assert!(matches!(ask(&alone, "1.3"), Ok(Answer::Done { .. })), "nobody else is up");
     apply(&mut alone, Change::MarkDown { osds: vec![OsdId(0)] });
     assert_eq!(ask(&alone, "1.3").unwrap_err().code.0, errno::EAGAIN);
 }
