@@ -18,6 +18,9 @@ pub struct PgInfo {
     pub log_tail: Eversion,
     /// Epoch in which the PG was last activated.
     pub last_epoch_started: Epoch,
+    /// Epoch in which this copy was made; zero: not noted, as older programs made it. It has nothing of intervals that began before,
+    /// unless it was activated since.
+    pub made: Epoch,
     /// The map that this was written under, the interval, and those before.
     pub history: PgHistory,
     /// The acting set, primary first.
@@ -48,6 +51,15 @@ impl PgInfo {
         if self.scrubs.errors == 0 { self.scrubs.last.time } else { self.clean_before }
     }
 
+    /// Nothing of the copy was written down yet.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.history.epoch == Epoch(0)
+            && self.last_epoch_started == Epoch(0)
+            && self.made == Epoch(0)
+            && !self.incomplete
+    }
+
     /// The PG was scrubbed again.
     pub fn note_scrubbed(&mut self, scrubs: Scrubbed) {
         self.clean_before = if scrubs.errors == 0 { UTime::ZERO } else { self.last_clean_scrub() };
@@ -61,6 +73,8 @@ const HAS_BACKFILL: u8 = 1;
 const HAS_UNFOUND: u8 = 2;
 /// `clean_before` follows after the scrubs.
 const HAS_CLEAN: u8 = 4;
+/// `made` follows at the end.
+const HAS_MADE: u8 = 8;
 
 impl Coded for PgInfo {
     const BYTES_MIN: usize = pg_id::BYTES_MIN;
@@ -79,7 +93,8 @@ impl Coded for PgInfo {
         let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
         e.u8(flag(self.last_backfill.is_some(), HAS_BACKFILL)
             | flag(!self.unfound.is_empty(), HAS_UNFOUND)
-            | flag(self.clean_before != UTime::ZERO, HAS_CLEAN));
+            | flag(self.clean_before != UTime::ZERO, HAS_CLEAN)
+            | flag(self.made != Epoch(0), HAS_MADE));
         self.last_backfill.iter().for_each(|oid| object::put(oid, e));
         if !self.unfound.is_empty() {
             e.vec(&self.unfound, |e, oid| object::put(oid, e));
@@ -87,6 +102,9 @@ impl Coded for PgInfo {
         e.put(&self.scrubs);
         if self.clean_before != UTime::ZERO {
             e.utime(self.clean_before);
+        }
+        if self.made != Epoch(0) {
+            e.put(&self.made);
         }
     }
 
@@ -105,7 +123,7 @@ impl Coded for PgInfo {
             ..PgInfo::default()
         };
         let flags = d.u8()?;
-        if flags & !(HAS_BACKFILL | HAS_UNFOUND | HAS_CLEAN) != 0 {
+        if flags & !(HAS_BACKFILL | HAS_UNFOUND | HAS_CLEAN | HAS_MADE) != 0 {
             return Err(DecodeError::BadValue { what: "flags of a PG's info", value: flags.into() });
         }
         if flags & HAS_BACKFILL != 0 {
@@ -117,6 +135,9 @@ impl Coded for PgInfo {
         info.scrubs = d.get()?;
         if flags & HAS_CLEAN != 0 {
             info.clean_before = d.utime()?;
+        }
+        if flags & HAS_MADE != 0 {
+            info.made = d.get()?;
         }
         Ok(info)
     }

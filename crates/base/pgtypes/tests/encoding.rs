@@ -77,14 +77,15 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn info()(pg in pg(), pg_num in any::<u32>(), last_update in eversion(), log_tail in eversion(), started in any::<u32>(), history in history(),
+    fn info()(pg in pg(), pg_num in any::<u32>(), last_update in eversion(), log_tail in eversion(), started in any::<u32>(), made in any::<u32>(), history in history(),
               acting in vec(any::<u32>(), 0..5), incomplete in any::<bool>(), complete_to in eversion(),
               last_backfill in proptest::option::of(object()), unfound in vec(object(), 0..3), scrubs in scrubs(), clean_before in utime(),
               promised in (any::<u32>(), any::<u32>(), any::<u32>())) -> PgInfo {
         let acting = acting.into_iter().map(OsdId).collect();
         let last_epoch_started = Epoch(started);
         let promised = Promised { holder: OsdId(promised.0), interval: Epoch(promised.1), length_ms: promised.2 };
-        PgInfo { pg, pg_num, last_update, log_tail, last_epoch_started, history, acting, promised, incomplete, complete_to, last_backfill, unfound, scrubs, clean_before }
+        let made = Epoch(made);
+        PgInfo { pg, pg_num, last_update, log_tail, last_epoch_started, made, history, acting, promised, incomplete, complete_to, last_backfill, unfound, scrubs, clean_before }
     }
 }
 

@@ -75,10 +75,17 @@ pub(crate) struct Cluster {
     /// Of one start after the other.
     heartbeats: [HeartbeatConfig; 2],
     osds: Vec<Osd>,
+    rules: MapRules,
     mon: Option<NodeId>,
     starts: u32,
     /// The errors of OSDs that ended by themselves.
     pub(crate) ended: Rc<RefCell<Vec<String>>>,
+}
+
+/// Half of the seeds have a monitor as slow as Ceph's; half of these and of the others have one that never primes `pg_temp`.
+fn map_rules(seed: u64) -> MapRules {
+    let propose_interval = Duration::from_secs(seed % 2);
+    MapRules { propose_interval, primes_pg_temp: seed % 4 < 2, ..MapRules::default() }
 }
 
 pub(crate) fn mon_addr() -> SocketAddr {
@@ -95,8 +102,16 @@ impl Cluster {
         let sim = Sim::new(seed);
         let osd = |_| Osd { node: None, kv: Arc::new(MemKv::new()), is_made: Rc::default() };
         let osds = (0..shape.osds).map(osd).collect();
-        let mut cluster =
-            Cluster { sim, shape, heartbeats, osds, mon: None, starts: 0, ended: Rc::default() };
+        let mut cluster = Cluster {
+            sim,
+            shape,
+            heartbeats,
+            osds,
+            rules: map_rules(seed),
+            mon: None,
+            starts: 0,
+            ended: Rc::default(),
+        };
         cluster.sim.give_drives_caches();
         cluster.start_mon();
         cluster
@@ -107,7 +122,7 @@ impl Cluster {
             return;
         }
         let Shape { osds, size, min_size, pgs, .. } = self.shape;
-        let heartbeat_grace = self.heartbeats[0].grace;
+        let (heartbeat_grace, rules) = (self.heartbeats[0].grace, self.rules);
         self.mon = Some(self.sim.node("mon", 1, move |shard: Shard| async move {
             let pool = InitialPool { name: POOL.into(), size, min_size, pg_num: pgs };
             let initial = InitialCluster { fsid: FSID, osds, pool };
@@ -121,7 +136,7 @@ impl Cluster {
                 listen: mon_addr(),
                 open_files: 1 << 10,
                 limits,
-                rules: MapRules::default(),
+                rules,
                 facts: Vec::new(),
                 initial,
             };

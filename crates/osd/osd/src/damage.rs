@@ -11,7 +11,6 @@ use carmine_crush::MapView;
 use carmine_messenger::{ClientConfig, Message};
 use carmine_reactor::{Group, Shard, ShardId};
 use carmine_types::{OsdId, errno};
-use carmine_wire::osdmap::Pin;
 use carmine_wire::private::OsdDamage;
 use carmine_wire::{EntityAddr, EntityType};
 
@@ -121,15 +120,13 @@ impl OsdShard {
     }
 }
 
-/// Each PG that this OSD has the data of is served without it.
+/// Each PG that this OSD serves is served without it, by others that need not be given their copies first.
 fn can_be_spared(view: &MapView, own: OsdId) -> bool {
     let map = view.map();
     view.pgs().all(|(pg, mapping)| {
-        let owners = Pin::of(map, pg, &mapping.wanted).owners;
-        let owners = || owners.iter().filter_map(|osd| OsdId::from_item(*osd));
-        let others = owners().filter(|osd| *osd != own && map.is_up(*osd)).count();
+        let others = mapping.acting_osds().filter(|osd| *osd != own).count();
         let min_size = map.pool(pg.pool).map_or(1, |pool| usize::from(pool.min_size.max(1)));
-        owners().all(|osd| osd != own) || others >= min_size
+        mapping.acting_osds().all(|osd| osd != own) || others >= min_size
     })
 }
 

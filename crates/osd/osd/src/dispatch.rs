@@ -21,7 +21,7 @@ use crate::config::OUTPUT_BYTES_MAX;
 use crate::error::OpError;
 use crate::maps::share_map;
 use crate::op::{ClientOp, HopBack, Origin, Outcome, ReplyTo};
-use crate::pg::{ReplyPath, not_ready};
+use crate::pg::{ReplyPath, has_nothing, not_ready};
 use crate::shard::{ConnState, OsdShard};
 
 /// The dispatcher of all connections that a shard accepted.
@@ -268,18 +268,19 @@ fn send_from(shard: &carmine_reactor::Shard, home: ShardId, conn: u64, answer: M
 fn execute_replication(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: ReplyPath) {
     let (tid, head) = (parts.header.tid, peek_head(&parts.front).unwrap_or_default());
     let Some(pg) = osd.pg(id) else {
-        // The map that gives us this PG has not arrived: the primary will ask again.
+        // The map that gives us this PG may not have arrived: then the other side asks again.
         tracing::debug!("pg {id}: message {:#x} before its map", parts.header.kind);
         match parts.header.kind {
             // This OSD has nothing of the PG. OSDs that are not members are only asked under a map that they have.
             PgRead::KIND if head.epoch <= osd.epoch() => {
                 reply(Message::encode(&PgData { head, result: errno::ENOENT }).with_tid(tid));
             }
-            _ => {
-                if let Ok(query) = Message::from(parts).decode::<PgQuery>() {
-                    reply(not_ready(query.head).with_tid(tid));
-                }
+            PgQuery::KIND if head.epoch <= osd.epoch() && osd.table.borrow().has_no_copy(id) => {
+                reply(has_nothing(head, osd.epoch()).with_tid(tid));
             }
+            PgQuery::KIND => reply(not_ready(head).with_tid(tid)),
+            PgStray::KIND => reply(Message::encode(&PgAck { head, result: errno::ESTALE }).with_tid(tid)),
+            _ => {}
         }
         return;
     };

@@ -4,18 +4,21 @@
 //! is unknown or belongs to another store, the OSD stops.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_client::{MonHandler, MonSession};
 use carmine_messenger::{ClientConfig, Message, with_timeout};
+use carmine_pgtypes::{Interval, PgHistory};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Group, Shard, ShardId};
-use carmine_types::{Epoch, OsdId, UTime, Uuid};
-use carmine_wire::mon_msg::{LogEntry, LogMsg};
-use carmine_wire::osd_msg::{Alive, Beacon, Boot, MarkMeDown, Superblock};
+use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid};
+use carmine_wire::mon_msg::{LogEntry, LogMsg, Subscribe, Subscription};
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, MarkMeDown, PastInterval, PgCreate, PgCreated, Superblock};
 use carmine_wire::osdmap::OsdMap;
+use carmine_wire::pg_stat::PgShard;
 use carmine_wire::scrub::OsdScrub;
 use carmine_wire::{EntityAddr, EntityAddrVec, EntityName, EntityType, FEATURES, kinds};
 
@@ -46,6 +49,8 @@ struct Member {
     is_up: Cell<bool>,
     /// The newest epoch at which an interval of a PG led here began, for which `up_thru` is still needed.
     up_thru: Cell<Epoch>,
+    /// The monitor is to give its orders to make PGs, also those that it gave before.
+    wants_orders: Cell<bool>,
     /// The newest map that all PGs of this OSD had seen when this process started.
     seen: Epoch,
     /// Notified when maps arrive, several at once or one.
@@ -68,6 +73,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbe
         session: RefCell::default(),
         is_up: Cell::new(false),
         up_thru: Cell::default(),
+        wants_orders: Cell::default(),
         seen,
         news: Notify::new(),
         beacon_ns: Cell::new(0),
@@ -134,6 +140,7 @@ impl MonHandler for Member {
     fn on_session(&self, session: &Rc<MonSession>) {
         *self.session.borrow_mut() = Rc::downgrade(session);
         self.heartbeats.on_session(session);
+        self.wants_orders.set(true);
         self.ask();
     }
 
@@ -163,6 +170,12 @@ impl MonHandler for Member {
     fn on_message(&self, _session: &Rc<MonSession>, msg: Message) {
         match msg.header.kind {
             kinds::OSD_MARK_ME_DOWN => self.left.notify_one(),
+            kinds::OSD_PG_CREATE2 => match msg.decode::<PgCreate>() {
+                Ok(order) => create_pgs(&self.osd, order),
+                Err(error) => {
+                    tracing::warn!("the monitor orders PGs to be made in words that cannot be read: {error}");
+                }
+            },
             kinds::OSD_SCRUB2 => match msg.decode::<OsdScrub>() {
                 Ok(scrub) => order_scrubs(&self.osd, &scrub),
                 Err(error) => tracing::warn!("the monitor orders scrubs that cannot be read: {error}"),
@@ -192,6 +205,58 @@ pub(crate) fn want_up_thru(osd: &OsdShard, epoch: Epoch) {
             member.ask();
         }
     });
+}
+
+/// An order to make a PG came too late to be of use: the monitor gives all of them anew.
+pub(crate) fn ask_for_orders(osd: &OsdShard) {
+    osd.shard.submit_to(ShardId(0), move |shard| {
+        if let Some(member) = shard.local::<Member>() {
+            member.wants_orders.set(true);
+            member.news.notify_one();
+        }
+    });
+}
+
+/// Tells the monitor that a PG, which it ordered to be made, is active.
+pub(crate) fn tell_created(osd: &OsdShard, pg: PgId) {
+    osd.shard.submit_to(ShardId(0), move |shard| {
+        let session = shard.local::<Member>().and_then(|member| member.session.borrow().upgrade());
+        if let Some(session) = session {
+            session.send(Message::encode(&PgCreated { version: 0, pg }));
+        }
+    });
+}
+
+/// Gives the PGs that the monitor orders to be made what it knows of their past. Those that this OSD does not lead by its newest map
+/// are left to others: then the monitor orders them.
+fn create_pgs(osd: &OsdShard, order: PgCreate) {
+    let PgCreate { epoch, pgs, mut histories } = order;
+    for (id, (created, _)) in pgs {
+        let Some(owner) = osd.owner(id) else { continue };
+        let (history, intervals) = histories.remove(&id).unwrap_or_default();
+        let acting = |set: BTreeSet<PgShard>| {
+            set.into_iter().filter_map(|shard| OsdId::from_item(shard.osd)).collect()
+        };
+        let past = intervals.intervals.into_iter();
+        let history = PgHistory {
+            epoch,
+            same_interval_since: history.same_interval_since.max(created),
+            last_epoch_clean: history.last_epoch_clean.max(created),
+            past: past
+                .map(|PastInterval { first, last, acting: set }| Interval {
+                    first,
+                    last,
+                    acting: acting(set),
+                })
+                .collect(),
+        };
+        osd.shard.submit_to(owner, move |shard| {
+            let Some(osd) = OsdShard::on(shard) else { return };
+            if let Some(pg) = osd.pg(id) {
+                pg.create(&osd, history);
+            }
+        });
+    }
 }
 
 /// Writes a line into the cluster's log, at a level of [`log_level`](carmine_wire::mon_msg::log_level).
@@ -259,7 +324,12 @@ impl Member {
 
     /// Asks the monitor for what the map lacks: this OSD as up, or `up_thru` of the intervals of its PGs.
     fn ask(&self) {
-        let (Some(session), Some(view)) = (self.session.borrow().upgrade(), self.osd.view()) else { return };
+        let Some(session) = self.session.borrow().upgrade() else { return };
+        if self.wants_orders.take() {
+            let orders = Subscription::new("osd_pg_creates", 0, false);
+            session.send(Message::encode(&Subscribe { what: vec![orders], hostname: String::new() }));
+        }
+        let Some(view) = self.osd.view() else { return };
         let (map, version) = (view.map(), u64::from(view.epoch().0));
         if self.osd.stopping.get() {
             return;

@@ -80,7 +80,7 @@ impl OsdShard {
         let Some(view) = self.view() else { return };
         let exists = |pg: &SpgId| view.map().pool(pg.pgid.pool).is_some_and(|pool| pg.pgid.ps < pool.pg_num);
         let table = self.table.borrow().with(strays.filter(exists), self.shard.shards());
-        self.spread(&view, &Arc::new(table));
+        self.spread(&view, &Arc::new(PgTable { has_strays: true, ..table }));
     }
 
     /// Gives a map and the owners of the PGs to every shard.
@@ -145,8 +145,10 @@ impl OsdShard {
 fn osd_states(map: &OsdMap) -> Arc<[OsdState]> {
     let state = |osd: u32| match (map.exists(OsdId(osd)), map.is_up(OsdId(osd))) {
         (false, _) => OsdState::Gone,
-        (true, true) => OsdState::Up,
-        (true, false) => OsdState::Down { lost_at: map.lost_at(OsdId(osd)) },
+        (true, true) => OsdState::Up { up_thru: map.up_thru(OsdId(osd)) },
+        (true, false) => {
+            OsdState::Down { lost_at: map.lost_at(OsdId(osd)), up_thru: map.up_thru(OsdId(osd)) }
+        }
     };
     (0..map.osd_state.len() as u32).map(state).collect()
 }
@@ -181,13 +183,14 @@ pub(crate) fn share_map(osd: &OsdShard, state: &ConnState, client_epoch: Epoch) 
 }
 
 /// The parts of a PG that an OSD has by a map: the PG itself in a replicated pool; in an erasure-coded one a shard for each of its
-/// places in the acting set.
-pub(crate) fn parts_of(view: &MapView, pg: PgId, osd: OsdId) -> impl Iterator<Item = SpgId> + '_ {
+/// places in the acting set or in the up set.
+pub(crate) fn parts_of(view: &MapView, pg: PgId, osd: OsdId) -> impl Iterator<Item = SpgId> + use<> {
     let is_sharded = view.map().pool(pg.pool).is_some_and(PgPool::is_erasure);
-    let places = (0..=i8::MAX).zip(&view.mapping(pg).acting);
+    let mapping = view.mapping(pg);
+    let places = (0..=i8::MAX).zip(&mapping.acting).chain((0..=i8::MAX).zip(&mapping.up));
     let own = places.filter(move |(_, item)| OsdId::from_item(**item) == Some(osd)).map(|(place, _)| place);
-    let most = if is_sharded { usize::MAX } else { 1 };
-    own.take(most).map(move |place| SpgId { pgid: pg, shard: if is_sharded { place } else { NO_SHARD } })
+    let shards: BTreeSet<i8> = own.map(|place| if is_sharded { place } else { NO_SHARD }).collect();
+    shards.into_iter().map(move |shard| SpgId { pgid: pg, shard })
 }
 
 /// The part of a PG that serves its clients by a map: the primary's. Clients name the PG alone.
@@ -208,6 +211,8 @@ pub(crate) fn primary_part(view: &MapView, pg: PgId) -> SpgId {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PgTable {
     owners: ByPg<ShardId>,
+    /// It has the PGs that only the store knows, too: of any other there is no copy here.
+    has_strays: bool,
 }
 
 impl PgTable {
@@ -233,7 +238,12 @@ impl PgTable {
                 owners.insert(pg, ShardId(least));
             }
         }
-        PgTable { owners }
+        PgTable { owners, ..*self }
+    }
+
+    /// There is no copy of this PG here, for sure.
+    pub fn has_no_copy(&self, pg: SpgId) -> bool {
+        self.has_strays && self.owner(pg).is_none()
     }
 
     /// The table without the PGs of pools that are gone.

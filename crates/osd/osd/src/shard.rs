@@ -81,6 +81,8 @@ pub struct OsdShard {
     pub(crate) trims: Semaphore,
     /// Lets one PG at a time count or remove its objects.
     pub(crate) walks: Semaphore,
+    /// A PG became a stray.
+    pub(crate) stray_news: Notify,
     /// Scrubs of this shard's PGs, and the rate at which they, and scrubs of other primaries, read.
     pub(crate) scrubber: Scrubber,
     pub(crate) pace: Pace,
@@ -172,6 +174,7 @@ impl OsdShard {
             long_pushes: Semaphore::new(LONG_PUSHES_MAX),
             trims: Semaphore::new(TRIMS_MAX),
             walks: Semaphore::new(1),
+            stray_news: Notify::new(),
             client: RefCell::default(),
             clients: RefCell::default(),
             refused: RefCell::default(),

@@ -210,8 +210,7 @@ async fn oldest_epoch(osd: &OsdShard) -> Epoch {
     oldest
 }
 
-/// Asks the monitor for the acting sets that the PGs of this OSD need. All of it is said of this one epoch; should a shard go on to
-/// the next one meanwhile, the monitor is there, too, and takes no notice.
+/// Asks the monitor for the acting sets that the PGs of this OSD need, by the map that all its shards have.
 async fn ask_for_temps(osd: &OsdShard, session: &MonSession, epoch: Epoch) {
     let asked = of_all_shards(osd, move |osd| temps_of_shard(&osd, epoch)).await;
     if !asked.is_empty() {
@@ -224,5 +223,5 @@ fn temps_of_shard(osd: &Rc<OsdShard>, epoch: Epoch) -> Vec<(PgId, Vec<i32>)> {
     let Some(view) = osd.view().filter(|view| view.epoch() == epoch) else { return Vec::new() };
     let pgs = osd.pgs.borrow();
     let led = pgs.values().filter(|pg| pg.peer.leads());
-    led.filter_map(|pg| Some((pg.id.pgid, pg.wanted_temp(osd, &view)?))).collect()
+    led.filter_map(|pg| Some((pg.id.pgid, pg.wanted_temp(&view)?))).collect()
 }

@@ -113,13 +113,15 @@ pub enum Event {
         /// How.
         errno: Errno,
     },
-    /// The monitor hears that the PG does not need help in this epoch. If a member may leave because of that, it is a
-    /// promise.
-    Reported {
-        /// The epoch that the report speaks of.
-        epoch: Epoch,
-        /// The monitor may let a member go.
-        may_leave: bool,
+    /// The monitor lets the PG be made, or made again (MOSDPGCreate2).
+    Created {
+        /// The intervals since the PG's first epoch, which stands for the one in which all copies were whole.
+        history: PgHistory,
+    },
+    /// An OSD that is no member says that it has a copy.
+    StrayFound {
+        /// The OSD.
+        osd: OsdId,
     },
 }
 
@@ -132,20 +134,16 @@ pub struct Map {
     pub members: Vec<Member>,
     /// The OSDs that CRUSH names and that are up, primary first (Ceph's up set).
     pub up: Vec<OsdId>,
-    /// The epoch in which the primary is known to have been up (Ceph's `up_thru`).
-    pub up_thru: Epoch,
     /// The cluster's OSDs, by number; those beyond its end do not exist.
     pub osds: Arc<[OsdState]>,
-    /// OSDs that have the PG's data, up or down.
-    pub owners: Vec<OsdId>,
     /// The pool's size.
     pub size: usize,
     /// The pool's `min_size`: with fewer members the PG serves nobody.
     pub min_size: usize,
-    /// CRUSH names other OSDs than the acting set.
-    pub is_remapped: bool,
     /// The pool's number of PGs; zero: there is no such pool.
     pub pg_num: u32,
+    /// This OSD's store forgets everything when it stops: a PG that nobody else knows begins anew.
+    pub is_volatile: bool,
 }
 
 /// What a map says of an OSD.
@@ -158,9 +156,37 @@ pub enum OsdState {
     Down {
         /// What it had at this epoch is given up (`ceph osd lost`); zero: it never was.
         lost_at: Epoch,
+        /// As of an OSD that is up.
+        up_thru: Epoch,
     },
     /// It is up.
-    Up,
+    Up {
+        /// The epoch in which it is known to have been up (Ceph's `up_thru`): intervals that began later it has not led.
+        up_thru: Epoch,
+    },
+}
+
+impl OsdState {
+    /// It is up.
+    #[must_use]
+    pub fn is_up(self) -> bool {
+        matches!(self, OsdState::Up { .. })
+    }
+
+    /// The epoch in which it is known to have been up.
+    #[must_use]
+    pub fn up_thru(self) -> Epoch {
+        match self {
+            OsdState::Gone => Epoch(0),
+            OsdState::Down { up_thru, .. } | OsdState::Up { up_thru } => up_thru,
+        }
+    }
+
+    /// All that it had at this epoch is given up.
+    #[must_use]
+    pub fn is_lost(self, at: Epoch) -> bool {
+        matches!(self, OsdState::Down { lost_at, .. } if lost_at > at)
+    }
 }
 
 impl Map {
@@ -174,6 +200,30 @@ impl Map {
     #[must_use]
     pub fn is_member(&self, osd: OsdId) -> bool {
         self.members.iter().any(|member| member.osd == osd)
+    }
+
+    /// It is a member, or CRUSH names it: the primary keeps its copy equal.
+    #[must_use]
+    pub fn is_served(&self, osd: OsdId) -> bool {
+        self.is_member(osd) || self.up.contains(&osd)
+    }
+
+    /// CRUSH names other OSDs than the acting set, or in another order.
+    #[must_use]
+    pub fn is_remapped(&self) -> bool {
+        !self.members.iter().map(|member| member.osd).eq(self.up.iter().copied())
+    }
+
+    /// The epoch in which the primary is known to have been up.
+    #[must_use]
+    pub fn up_thru(&self) -> Epoch {
+        self.members.first().map(|primary| self.state_of(primary.osd).up_thru()).unwrap_or_default()
+    }
+
+    /// The epoch since which all members are up: their interval cannot have begun before.
+    #[must_use]
+    pub fn members_since(&self) -> Epoch {
+        self.members.iter().map(|member| member.up_from).max().unwrap_or_default()
     }
 }
 
@@ -221,10 +271,15 @@ pub struct Lease {
 pub struct Copy {
     /// Newest entry of its log.
     pub last_update: Eversion,
+    /// Its log begins after this entry.
+    pub log_tail: Eversion,
     /// Epoch in which it was last activated.
     pub last_epoch_started: Epoch,
     /// Its repair did not end.
     pub incomplete: bool,
+    /// Epoch in which this copy was made: it has nothing of intervals that began before, unless it was activated since. Zero: not
+    /// known, as it was made before that was written down.
+    pub made: Epoch,
     /// Newest entry that its log and the primary's have in common, and as of which it has all objects; `None` if there is none.
     pub common: Option<Eversion>,
     /// With `common`: it has all objects before this one only; `None`: all.

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use carmine_pgtypes::{PgHistory, PgInfo};
-use carmine_types::{Epoch, Errno, OsdId, is_mutated};
+use carmine_types::{Epoch, Errno, OsdId};
 
-use crate::intervals::{self, Intervals, Sources};
+use crate::intervals::{Intervals, Sources};
 use crate::primary::Attempt;
 use crate::{Effect, Effects, Event, Lease, Map, Phase, Reason, Recovery};
 
@@ -61,10 +61,10 @@ pub struct Peering {
     pub(crate) recovering: Vec<OsdId>,
     /// Pause before the next attempt.
     pub(crate) pause: Duration,
-    /// The OSD that has to lead instead of this primary, which cannot make the copies equal.
-    pub(crate) successor: Option<OsdId>,
-    /// In this epoch the monitor was told that all members are complete, and some of them may now leave (primary).
-    pub(crate) promised: Epoch,
+    /// The phase in which the last attempt left it to wait.
+    pub(crate) reported: Option<Phase>,
+    /// OSDs that told in this interval of copies that they have without being members.
+    pub(crate) strays: Vec<OsdId>,
     /// The attempt of the last query answered: nothing of another one is taken (replica).
     pub(crate) following: Option<AttemptId>,
     /// That attempt has ordered a repair (replica).
@@ -92,8 +92,8 @@ impl Peering {
             was_active: false,
             recovering: Vec::new(),
             pause: Duration::ZERO,
-            successor: None,
-            promised: Epoch(0),
+            reported: None,
+            strays: Vec::new(),
             following: None,
             is_repaired: false,
             had_no_room: false,
@@ -136,10 +136,33 @@ impl Peering {
         self.map.members.iter().map(|member| member.osd)
     }
 
-    /// The OSD that has to lead instead of this primary.
+    /// The acting set that this primary asks the monitor for (MOSDPGTemp), primary first; `None`: that of the map is right. The set
+    /// that CRUSH names is asked for by removing the entry.
     #[must_use]
-    pub fn successor(&self) -> Option<OsdId> {
-        self.successor
+    pub fn wanted_acting(&self) -> Option<Vec<OsdId>> {
+        match &self.phase {
+            Phase::Peering(Reason::WaitsForActing(wanted)) => Some(wanted.clone()),
+            Phase::Active if !self.recovers() => {
+                // In CRUSH's order, too: otherwise the entry stays for ever.
+                Some(self.whole_members()).filter(|wanted| !self.acting().eq(wanted.iter().copied()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The acting set of an active PG all of whose copies are whole: the OSDs that CRUSH names, and as long as those are too few,
+    /// others that serve.
+    fn whole_members(&self) -> Vec<OsdId> {
+        let others = self.acting().filter(|osd| !self.map.up.contains(osd));
+        let others = others.take(self.map.size.saturating_sub(self.map.up.len()));
+        self.map.up.iter().copied().chain(others).collect()
+    }
+
+    /// These OSDs are the acting set, with the same primary.
+    pub(crate) fn is_acting(&self, osds: &[OsdId]) -> bool {
+        self.acting().next() == osds.first().copied()
+            && self.map.members.len() == osds.len()
+            && osds.iter().all(|osd| self.map.is_member(*osd))
     }
 
     /// This primary's last attempt.
@@ -175,7 +198,7 @@ impl Peering {
     /// The OSDs that may have content which no member can give.
     #[must_use]
     pub fn might_have_unfound(&self) -> Sources {
-        Sources::of(self.intervals.past(), &self.map)
+        Sources::new(self.intervals.past(), &self.map)
     }
 
     /// The history that a member should write down: its own record is behind. After a crash the OSD follows the maps since
@@ -231,9 +254,18 @@ impl Peering {
                 self.step_back(&mut fx);
             }
             Event::StoreFailed { errno } => self.fail(errno, &mut fx),
-            Event::Reported { epoch, may_leave } => {
-                if may_leave && self.is_active() && epoch == self.map.epoch {
-                    self.promised = epoch;
+            Event::Created { history } => {
+                // Of an interval that began later the monitor tells again.
+                let is_current = history.epoch >= self.intervals.same_interval_since();
+                if is_current && !self.knows_past(own) {
+                    self.intervals.learn(&history, own.made);
+                    self.try_with_news(own, &mut fx);
+                }
+            }
+            Event::StrayFound { osd } => {
+                if !self.strays.contains(&osd) && !self.is_asked(osd) {
+                    self.strays.push(osd);
+                    self.try_with_news(own, &mut fx);
                 }
             }
             Event::Ordered { attempt, epoch, order } => {
@@ -258,18 +290,46 @@ impl Peering {
         assert!(map.epoch >= self.map.epoch, "the map of {} comes after {}", map.epoch, self.map.epoch);
         let is_same = !self.intervals.follow(&map);
         self.map = map;
-        // The monitor may have given up one who was waited for, though those who are here are the same.
-        let may_begin = matches!(self.phase, Phase::Down(_)) && self.missing(own).is_none();
-        if is_same && !may_begin {
-            // It may say that this primary was up in its interval, which the attempt under way waits for.
-            return self.go_on(own, fx);
+        if is_same {
+            // It may say that this primary was up in its interval, which the attempt under way waits for; or somebody came who was
+            // waited for, or was given up.
+            return if self.waits_for_map() {
+                self.try_again(own, fx)
+            } else {
+                self.advance_attempt(own, fx)
+            };
         }
         self.interval = self.map.epoch;
         self.next_generation(fx);
         // Nothing of the interval before is taken from its primary any more, until this interval's primary asks.
         self.following = None;
+        self.strays.clear();
         if self.loaded {
             self.begin(own, fx);
+        }
+    }
+
+    /// An attempt found that nothing can be done before the map changes.
+    fn waits_for_map(&self) -> bool {
+        let waits = matches!(
+            self.phase,
+            Phase::Down(_)
+                | Phase::Peered(_)
+                | Phase::Incomplete(_)
+                | Phase::Peering(Reason::WaitsForActing(_) | Reason::WaitsForHistory)
+        );
+        waits && self.under_way.is_none()
+    }
+
+    /// A primary that is not active may be able to continue now.
+    fn try_with_news(&mut self, own: &PgInfo, fx: &mut Effects) {
+        let is_stuck = self.leads()
+            && matches!(
+                self.phase,
+                Phase::Down(_) | Phase::Peered(_) | Phase::Incomplete(_) | Phase::Peering(_)
+            );
+        if is_stuck {
+            self.start_attempts(own, fx);
         }
     }
 
@@ -283,26 +343,18 @@ impl Peering {
         }
         // Work that was under way when the interval ended is started over, even if this OSD, unnoticed, did not lead in
         // between: the log tells what was applied.
-        if let Some(why) = self.missing(own) {
-            self.phase = Phase::Down(why);
-            return;
-        }
-        self.phase = Phase::Peering(Reason::AsksReplicas);
-        if self.lacks_up_thru() {
-            fx.push(Effect::WantUpThru { epoch: self.interval });
-        }
         self.start_attempts(own, fx);
     }
 
     /// The map does not say yet that this primary was up in its interval: to others it is one in which nobody was served.
     pub(crate) fn lacks_up_thru(&self) -> bool {
-        self.map.up_thru < self.interval
+        self.map.up_thru() < self.interval
     }
 
     /// This OSD does not lead.
     fn step_back(&mut self, fx: &mut Effects) {
-        let is_member = self.acting().any(|osd| osd == self.me);
-        self.phase = if is_member { Phase::Replica { active: false } } else { Phase::Stray };
+        let is_served = self.map.is_served(self.me);
+        self.phase = if is_served { Phase::Replica { active: false } } else { Phase::Stray };
         fx.push(Effect::DropOps);
     }
 
@@ -311,7 +363,6 @@ impl Peering {
         self.generation += 1;
         self.under_way = None;
         self.recovering.clear();
-        self.successor = None;
         fx.push(Effect::StartOver);
     }
 
@@ -321,50 +372,15 @@ impl Peering {
         self.phase = Phase::Failed(Reason::StoreFailed(errno));
     }
 
-    /// The reason why the PG has to wait for more OSDs before it can be active; `None` if enough are here, and all that
-    /// may have writes which others lack.
-    fn missing(&self, own: &PgInfo) -> Option<Reason> {
-        let is_member = |osd: &OsdId| self.acting().any(|member| member == *osd);
-        let down: Vec<OsdId> = self.map.owners.iter().filter(|osd| !is_member(osd)).copied().collect();
-        let (found, min_size) = (self.map.members.len(), self.map.min_size);
-        match down.as_slice() {
-            _ if self.is_resized(own) => Some(Reason::Resized { made: own.pg_num, now: self.map.pg_num }),
-            _ if found < min_size => Some(Reason::TooFew { found, min_size, down }),
-            [] => self.blocked_by(own),
-            // It never leads, and the monitor strikes nobody off at its word: a member whose copy is whole has to go on.
-            _ if own.incomplete && found > 1 => None,
-            _ if is_mutated("ignore_owners") => None,
-            _ => Some(Reason::WaitsFor(down)),
-        }
-    }
-
     /// The pool has another number of PGs than when this one was made. By that number clients find other objects here than it has:
     /// it serves nobody, and changes nothing, until it has the old one again. (Splits and merges are not built.)
     pub(crate) fn is_resized(&self, own: &PgInfo) -> bool {
         own.pg_num > 0 && self.map.pg_num > 0 && own.pg_num != self.map.pg_num
     }
 
-    /// By what this copy knows of past intervals, others may have writes that no member has.
-    pub(crate) fn blocked_by(&self, own: &PgInfo) -> Option<Reason> {
-        let is_member = |osd| self.map.is_member(osd);
-        let past = self.intervals.past();
-        let osds = intervals::blocked_by(past, own.last_epoch_started, &self.map, is_member);
-        Some(Reason::BlockedBy(osds)).filter(|why| !why.blocked_by().is_empty())
-    }
-
-    /// It was active, and now its clients wait until the monitor, which hears of it by the OSD's report, has changed the map.
-    /// (At a start of the whole cluster the others come up in a moment.)
-    #[must_use]
-    pub fn waits_for_monitor(&self) -> bool {
-        let waits = self.successor.is_some() || matches!(self.phase, Phase::Down(Reason::WaitsFor(_)));
-        waits && self.was_active
-    }
-
-    /// It serves clients, and the monitor has yet to hear that members which are no owners of the data have all of it now.
-    #[must_use]
-    pub fn has_newcomers(&self) -> bool {
-        let is_whole = self.is_active() && self.recovering.is_empty();
-        is_whole && self.acting().any(|osd| !self.map.owners.contains(&osd))
+    /// This copy knows who served clients before: it was told, or was activated itself.
+    pub(crate) fn knows_past(&self, own: &PgInfo) -> bool {
+        self.intervals.is_known() || own.last_epoch_started > Epoch(0) || self.map.is_volatile
     }
 
     /// This replica lacks objects, which this attempt gives it (active primary).
@@ -382,22 +398,20 @@ impl Peering {
     /// It serves clients, with as many complete copies as it should have, and no other OSD is to have them.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.is_active()
-            && !self.recovers()
-            && !self.has_newcomers()
-            && self.map.members.len() >= self.map.size
+        self.is_active() && !self.recovers() && self.map.members.len() >= self.map.size
     }
 
-    /// All that have its data are members; there are no owners that are not here.
+    /// The primary keeps this OSD's copy equal.
     #[must_use]
     pub fn is_needed(&self, osd: OsdId) -> bool {
-        self.map.owners.contains(&osd) || self.acting().any(|member| member == osd)
+        self.map.is_served(osd)
     }
 
-    /// An active PG has fewer complete copies than it should have.
+    /// An active PG has fewer complete copies than it should have: those that are being made for OSDs that are no members are more.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        self.map.members.len() - self.recovering.len() < self.map.size
+        let lacking = self.recovering.iter().filter(|osd| self.map.is_member(**osd)).count();
+        self.map.members.len() - lacking < self.map.size
     }
 
     /// The PG's state in Ceph's words and their order, as `status` shows it.
@@ -406,12 +420,11 @@ impl Peering {
         if !self.is_active() {
             return self.phase.name().to_owned();
         }
+        let is_remapped = self.map.is_remapped();
         let is_unfound = matches!(recovery, Recovery::RecoveryUnfound | Recovery::BackfillUnfound);
         if !self.recovers() && !is_unfound && self.map.members.len() >= self.map.size {
-            // The monitor's next map, in which newcomers are owners, begins a new interval.
-            return if self.has_newcomers() { "active+remapped" } else { "active+clean" }.to_owned();
+            return if is_remapped { "active+clean+remapped" } else { "active+clean" }.to_owned();
         }
-        let is_remapped = self.map.is_remapped && self.recovers();
         let words = [
             (recovery == Recovery::RecoveryWait, "+recovery_wait"),
             (recovery == Recovery::RecoveryToofull, "+recovery_toofull"),
@@ -436,15 +449,12 @@ impl Peering {
         if recovers { Some(self.state(recovery)) } else { self.phase.stuck().map(str::to_owned) }
     }
 
-    /// The epoch since which all members are up: their interval cannot have begun before.
-    pub(crate) fn members_since(&self) -> Epoch {
-        self.map.members.iter().map(|member| member.up_from).max().unwrap_or_default()
-    }
-
     /// The invariants that hold between events.
     fn check(&self, own: &PgInfo) {
-        let is_primary =
-            matches!(self.phase, Phase::Down(_) | Phase::Peering(_) | Phase::Incomplete(_) | Phase::Active);
+        let is_primary = matches!(
+            self.phase,
+            Phase::Down(_) | Phase::Peered(_) | Phase::Peering(_) | Phase::Incomplete(_) | Phase::Active
+        );
         assert!(!is_primary || self.leads(), "only a primary peers and serves clients");
         assert!(self.under_way.is_none() || is_primary, "only a primary has an attempt under way");
         assert!(!self.is_active() || !own.incomplete, "an incomplete copy must not lead");

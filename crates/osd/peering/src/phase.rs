@@ -9,8 +9,10 @@ use carmine_types::{Epoch, Errno, OsdId};
 pub enum Phase {
     /// Its state is being read from the store.
     Loading,
-    /// Too few OSDs are up, or one that has the data is not and the monitor has yet to go on without it.
+    /// An OSD that is down may have writes that nobody else has.
     Down(Reason),
+    /// All is here, but the acting set has fewer OSDs than the pool's `min_size`.
+    Peered(Reason),
     /// The primary is making all copies equal; with what it does or waits for.
     Peering(Reason),
     /// The primary found something that it must not overwrite.
@@ -35,7 +37,11 @@ impl Phase {
         match self {
             Phase::Active => None,
             Phase::Loading | Phase::Replica { .. } | Phase::Stray => Some("peering"),
-            Phase::Failed(_) | Phase::Down(_) | Phase::Peering(_) | Phase::Incomplete(_) => Some(self.name()),
+            Phase::Failed(_)
+            | Phase::Down(_)
+            | Phase::Peered(_)
+            | Phase::Peering(_)
+            | Phase::Incomplete(_) => Some(self.name()),
         }
     }
 
@@ -45,6 +51,7 @@ impl Phase {
         match self {
             Phase::Loading => "loading",
             Phase::Down(_) => "down",
+            Phase::Peered(_) => "undersized+degraded+peered",
             Phase::Peering(Reason::WaitsForLease(_)) => "peering+wait",
             Phase::Peering(_) => "peering",
             Phase::Incomplete(_) => "incomplete",
@@ -59,7 +66,11 @@ impl Phase {
     #[must_use]
     pub fn reason(&self) -> Option<&Reason> {
         match self {
-            Phase::Down(why) | Phase::Peering(why) | Phase::Incomplete(why) | Phase::Failed(why) => Some(why),
+            Phase::Down(why)
+            | Phase::Peered(why)
+            | Phase::Peering(why)
+            | Phase::Incomplete(why)
+            | Phase::Failed(why) => Some(why),
             Phase::Replica { active: false } => Some(&Reason::WaitsForPrimary),
             Phase::Loading | Phase::Active | Phase::Replica { active: true } | Phase::Stray => None,
         }
@@ -115,34 +126,16 @@ pub enum Reason {
     WaitsUpThru(Epoch),
     /// This OSD led an earlier interval, and may not know yet that it does not any more.
     WaitsForLease(OsdId),
-    /// The monitor was told that all copies are complete, and has not made a new map since.
-    Promised,
-    /// No member has a complete copy.
+    /// The monitor was asked to let these OSDs serve, the primary first.
+    WaitsForActing(Vec<OsdId>),
+    /// This copy is new, and nobody that was asked knows who served clients before.
+    WaitsForHistory,
+    /// Every copy that has all writes is incomplete.
     AllIncomplete,
-    /// This copy is incomplete; that OSD has a complete one.
-    Interrupted(OsdId),
-    /// The monitor had no maps of these epochs any more: clients may have been served then, and no member knows by whom.
-    MapsMissing {
-        /// The first.
-        first: Epoch,
-        /// The last.
-        last: Epoch,
-    },
-    /// Another member has data that the primary may lack.
-    NewerData {
-        /// The other member.
-        osd: OsdId,
-        /// Epoch in which it was last active.
-        started: Epoch,
-        /// Epoch in which the primary was last active.
-        ours: Epoch,
-    },
-    /// This member was active in the same interval, and has writes that the primary lacks.
-    LongerLog(OsdId),
-    /// The monitor has yet to write down that these owners of the data, which are down, will miss writes.
-    WaitsFor(Vec<OsdId>),
     /// These OSDs, which are down, may have writes that nobody else has.
     BlockedBy(Vec<OsdId>),
+    /// These OSDs, which are up, have lost the copies that they had when clients may have been served.
+    Forgotten(Vec<OsdId>),
     /// No member can give all of an object that another one needs, and these OSDs may.
     Unfound(Vec<OsdId>),
     /// The pool was given another number of PGs, and splits and merges are not built.
@@ -158,8 +151,6 @@ pub enum Reason {
         found: usize,
         /// The pool's `min_size`.
         min_size: usize,
-        /// Owners of the data that are down.
-        down: Vec<OsdId>,
     },
     /// A replica left the interval.
     NotActive(OsdId),
@@ -174,10 +165,7 @@ impl Reason {
     #[must_use]
     pub fn blocked_by(&self) -> &[OsdId] {
         match self {
-            Reason::WaitsFor(osds)
-            | Reason::BlockedBy(osds)
-            | Reason::Unfound(osds)
-            | Reason::TooFew { down: osds, .. } => osds,
+            Reason::BlockedBy(osds) | Reason::Unfound(osds) => osds,
             _ => &[],
         }
     }
@@ -197,8 +185,11 @@ impl fmt::Display for Reason {
                 write!(f, "{osd} is full: it must lead, without the writes that only this copy has")
             }
             Reason::OwnStore(osd, errno) => write!(f, "{osd}, its store: {errno}"),
-            Reason::Promised => {
-                f.write_str("waits for the monitor's next map: it was told that all copies are complete")
+            Reason::WaitsForActing(osds) => {
+                write!(f, "waits until the monitor lets {} serve", names(osds))
+            }
+            Reason::WaitsForHistory => {
+                f.write_str("this copy is new, and nobody that was asked knows who served clients before")
             }
             Reason::WaitsUpThru(since) => {
                 write!(f, "waits until the monitor notes that this primary was up in epoch {since}")
@@ -206,36 +197,21 @@ impl fmt::Display for Reason {
             Reason::WaitsForLease(osd) => {
                 write!(f, "waits until the read lease of {osd}, which led before, is over")
             }
-            Reason::AllIncomplete => f.write_str("every copy is incomplete"),
-            Reason::Interrupted(osd) => {
-                write!(f, "the repair of this copy was interrupted: {osd} has a complete one and must lead")
-            }
-            Reason::MapsMissing { first, last } => write!(
-                f,
-                "the monitor has no maps of epochs {first} to {last} any more: others may have served this PG then, and no \
-                 member that is here knows"
-            ),
-            Reason::NewerData { osd, started, ours } => write!(
-                f,
-                "{osd} has newer data: it was active in epoch {started}, this primary last in {ours}"
-            ),
-            Reason::LongerLog(osd) => write!(f, "{osd} has more writes of the same interval, and must lead"),
-            Reason::WaitsFor(osds) => {
-                write!(f, "waits until the monitor goes on without {}", names(osds))
-            }
+            Reason::AllIncomplete => f.write_str("every copy that has all writes is incomplete"),
             Reason::BlockedBy(osds) => {
                 let osds = names(osds);
                 write!(f, "peering is blocked due to down osds: {osds} may have writes that no other has")
             }
+            Reason::Forgotten(osds) => write!(
+                f,
+                "{} served clients and lost what they had: stop and give them up (ceph osd lost) to go on without it",
+                names(osds)
+            ),
             Reason::Unfound(osds) => {
                 write!(f, "an object is unfound: {} may have what no member can give of it", names(osds))
             }
-            Reason::TooFew { found, min_size, down } => {
-                write!(f, "{found} of its OSDs are up, and min_size is {min_size}")?;
-                if down.is_empty() {
-                    return f.write_str(": CRUSH finds no others");
-                }
-                write!(f, ": waits for {}", names(down))
+            Reason::TooFew { found, min_size } => {
+                write!(f, "{found} of its OSDs are up, and min_size is {min_size}")
             }
             Reason::Resized { made, now } => write!(
                 f,

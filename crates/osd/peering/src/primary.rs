@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use carmine_pgtypes::{PgInfo, Promised};
-use carmine_types::{Epoch, Eversion, OsdId, is_mutated};
+use carmine_types::{Errno, Eversion, OsdId, errno, is_mutated};
 
+use crate::intervals::PriorSet;
 use crate::{Copy, Effect, Effects, Event, Lease, Level, Peering, Phase, Place, Reason, Then, Trouble};
 
 /// Pause before a replica that is not ready is asked again; it doubles up to [`RETRY_MAX`].
@@ -13,10 +14,13 @@ const RETRY_MAX: Duration = Duration::from_secs(1);
 /// Pause before a PG that lacks data looks again.
 const INCOMPLETE_RETRY: Duration = Duration::from_secs(5);
 
-/// An attempt under way: what is known of each replica.
+/// An attempt under way: what is known of each other copy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Attempt {
+    /// All that were asked; once it is decided who leads, only those that are served.
     replicas: Vec<(OsdId, MemberStage)>,
+    /// All were asked, and this primary leads.
+    is_decided: bool,
     /// There are enough complete copies: those that differ are activated as they are, and recovered beside clients.
     beside: bool,
     /// Replicas that lack objects, and what they have.
@@ -27,11 +31,13 @@ pub(crate) struct Attempt {
     awaits: Option<OsdId>,
     /// The primary's own info was given to the store.
     starts: bool,
+    /// It is durable: the replicas were told.
+    activates: bool,
 }
 
 /// How far a replica is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum MemberStage {
+pub(crate) enum MemberStage {
     /// Asked what it has.
     Asked,
     /// It said so.
@@ -51,17 +57,15 @@ enum MemberStage {
 }
 
 /// Why an attempt did not make the PG active.
-enum Stop {
+pub(crate) enum Stop {
     /// It is tried again soon.
     Again(Reason),
-    /// It must not go on.
-    Incomplete(Reason),
-    /// It must not go on before the map changes.
-    Down(Reason),
+    /// In this phase it waits until something changes.
+    Wait(Phase),
 }
 
 impl MemberStage {
-    fn copy(&self) -> Option<&Copy> {
+    pub(crate) fn copy(&self) -> Option<&Copy> {
         match self {
             MemberStage::Known(copy) => Some(copy),
             _ => None,
@@ -77,6 +81,11 @@ impl Attempt {
     fn all(&self, is: impl Fn(&MemberStage) -> bool) -> bool {
         self.replicas.iter().all(|(_, step)| is(step))
     }
+
+    /// What the others have, as far as they have said so and nothing was done about it.
+    pub(crate) fn copies(&self) -> impl Iterator<Item = (OsdId, &Copy)> {
+        self.replicas.iter().filter_map(|(osd, step)| Some((*osd, step.copy()?)))
+    }
 }
 
 impl Peering {
@@ -86,27 +95,50 @@ impl Peering {
         self.try_again(own, fx);
     }
 
-    fn try_again(&mut self, own: &PgInfo, fx: &mut Effects) {
+    pub(crate) fn try_again(&mut self, own: &PgInfo, fx: &mut Effects) {
         // Messages of an earlier attempt that come late are not taken by the replicas any more.
         self.attempt += 1;
-        // The monitor's next map, which comes because of the promise, may keep just the copies that an attempt would mark
-        // incomplete.
-        if self.promised == self.map.epoch && !is_mutated("forget_promise") {
-            return self.stop(Stop::Again(Reason::Promised), fx);
-        }
-        let attempt = self.attempt;
-        let replicas: Vec<_> = self.acting().skip(1).map(|osd| (osd, MemberStage::Asked)).collect();
-        replicas.iter().for_each(|(to, _)| fx.push(Effect::Query { attempt, to: *to }));
-        let leases = self.foreign(self.lease).into_iter().collect();
+        self.phase = Phase::Peering(Reason::AsksReplicas);
         self.under_way = Some(Attempt {
-            replicas,
+            replicas: Vec::new(),
+            is_decided: false,
             beside: false,
             behind: Vec::new(),
-            leases,
+            leases: self.lease.into_iter().collect(),
             awaits: None,
             starts: false,
+            activates: false,
         });
-        self.go_on(own, fx);
+        if self.is_resized(own) {
+            let why = Reason::Resized { made: own.pg_num, now: self.map.pg_num };
+            return self.stop(Stop::Wait(Phase::Down(why)), fx);
+        }
+        self.ask_others(own, fx);
+        self.advance_attempt(own, fx);
+    }
+
+    /// This OSD is asked by the attempt under way.
+    pub(crate) fn is_asked(&self, osd: OsdId) -> bool {
+        let attempt = self.under_way.as_ref();
+        attempt.is_some_and(|attempt| attempt.replicas.iter().any(|(asked, _)| *asked == osd))
+    }
+
+    /// Asks those who may have writes of past intervals, and were not asked yet. False: there are none.
+    fn ask_others(&mut self, own: &PgInfo, fx: &mut Effects) -> bool {
+        let PriorSet { mut probe, .. } =
+            PriorSet::new(self.intervals.past(), own.last_epoch_started, &self.map);
+        probe.extend(self.strays.iter().copied().filter(|osd| self.map.state_of(*osd).is_up()));
+        probe.retain(|osd| *osd != self.me && (self.map.is_served(*osd) || !is_mutated("forget_strays")));
+        let (number, mut asks) = (self.attempt, false);
+        let Some(attempt) = &mut self.under_way else { return false };
+        for to in probe {
+            if attempt.replicas.iter().all(|(osd, _)| *osd != to) {
+                attempt.replicas.push((to, MemberStage::Asked));
+                fx.push(Effect::Query { attempt: number, to });
+                asks = true;
+            }
+        }
+        asks
     }
 
     /// The attempt ends without success; another one follows after a pause.
@@ -119,16 +151,16 @@ impl Peering {
                 self.pause = (after * 2).min(RETRY_MAX);
                 after
             }
-            Stop::Incomplete(why) => {
-                if !matches!(self.phase, Phase::Incomplete(_)) {
+            Stop::Wait(phase) => {
+                let is_news = self.reported != Some(phase.clone());
+                if let Phase::Incomplete(why) = &phase
+                    && is_news
+                {
                     fx.push(Effect::Log(Level::Error, why.clone()));
                 }
-                self.phase = Phase::Incomplete(why);
+                self.reported = Some(phase.clone());
+                self.phase = phase;
                 INCOMPLETE_RETRY
-            }
-            Stop::Down(why) => {
-                self.phase = Phase::Down(why);
-                return;
             }
         };
         fx.push(Effect::Timer { attempt: self.attempt, after });
@@ -138,7 +170,7 @@ impl Peering {
     pub(crate) fn on_answer(&mut self, own: &PgInfo, event: Event, fx: &mut Effects) {
         match event {
             Event::Timer { attempt } => {
-                let waits = matches!(self.phase, Phase::Peering(_) | Phase::Incomplete(_));
+                let waits = !matches!(self.phase, Phase::Active | Phase::Failed(_)) && self.leads();
                 if waits && self.attempt == attempt && self.under_way.is_none() {
                     self.try_again(own, fx);
                 }
@@ -151,8 +183,7 @@ impl Peering {
             Event::InfoWritten { attempt } if self.is_under_way(attempt) => self.activate(own, fx),
             Event::Notified { attempt, from, copy } if self.is_under_way(attempt) => match copy {
                 Ok(copy) => {
-                    let lease = self.foreign(copy.lease);
-                    self.under_way.iter_mut().for_each(|attempt| attempt.leases.extend(lease));
+                    self.under_way.iter_mut().for_each(|attempt| attempt.leases.extend(copy.lease));
                     self.advance(own, from, fx, |step| match step {
                         MemberStage::Asked => Some(MemberStage::Known(copy)),
                         _ => None,
@@ -165,7 +196,7 @@ impl Peering {
                     attempt.leases.retain(|lease| lease.holder != holder);
                     attempt.awaits = None;
                 });
-                self.go_on(own, fx);
+                self.advance_attempt(own, fx);
             }
             Event::RepairAcked { attempt, from, result } if self.is_under_way(attempt) => match result {
                 Ok(()) => {
@@ -176,8 +207,11 @@ impl Peering {
                     });
                 }
                 Err(trouble) => {
-                    self.successor = (trouble == Trouble::Full).then_some(from);
-                    self.stop(self.trouble(from, trouble), fx);
+                    let stop = match trouble {
+                        Trouble::Full => self.ask_for(self.acting_led_by(from)),
+                        trouble => self.trouble(from, trouble),
+                    };
+                    self.stop(stop, fx);
                 }
             },
             Event::Pushed { attempt, from, result } if self.is_under_way(attempt) => match result {
@@ -215,11 +249,11 @@ impl Peering {
             Trouble::NoAnswer => Reason::NoAnswer(from),
             Trouble::BadAnswer => Reason::BadAnswer(from),
             Trouble::OtherMap => Reason::OtherMap(from),
-            Trouble::Full => Reason::Full(from),
+            Trouble::Full => Reason::Refused(from, Errno(errno::ENOSPC)),
             Trouble::Refused(errno) => Reason::Refused(from, errno),
             Trouble::OwnStore(errno) => Reason::OwnStore(self.me, errno),
             Trouble::Unfound => {
-                return Stop::Incomplete(Reason::Unfound(self.might_have_unfound().down));
+                return Stop::Wait(Phase::Incomplete(Reason::Unfound(self.might_have_unfound().down)));
             }
         })
     }
@@ -240,24 +274,27 @@ impl Peering {
         let Some(step) = self.under_way.as_mut().and_then(|attempt| attempt.step(from)) else { return };
         if let Some(next) = next(step.clone()) {
             *step = next;
-            self.go_on(own, fx);
+            self.advance_attempt(own, fx);
         }
     }
 
-    /// Goes as far as what is known allows.
-    pub(crate) fn go_on(&mut self, own: &PgInfo, fx: &mut Effects) {
+    /// Does as much as what is known allows.
+    pub(crate) fn advance_attempt(&mut self, own: &PgInfo, fx: &mut Effects) {
         let Some(attempt) = &self.under_way else { return };
-        if !attempt.starts && attempt.all(|step| step.copy().is_some()) {
-            match self.check_lead(own) {
-                Ok(()) => self.repair(own, fx),
+        if !attempt.is_decided && attempt.all(|step| step.copy().is_some()) {
+            let learnt = self.learn_past(own);
+            if learnt.is_ok() && self.ask_others(own, fx) {
+                return;
+            }
+            match learnt.and_then(|()| self.check_prior(own)).and_then(|()| self.check_lead(own)) {
+                Ok(()) => self.lead(own, fx),
                 Err(stop) => return self.stop(stop, fx),
             }
         }
         let waits = self.lacks_up_thru() && !is_mutated("ignore_up_thru");
         let Some(attempt) = &mut self.under_way else { return };
-        if !attempt.starts
-            && attempt.all(|step| matches!(step, MemberStage::Equal(_) | MemberStage::Behind(_)))
-        {
+        let is_prepared = |step: &MemberStage| matches!(step, MemberStage::Equal(_) | MemberStage::Behind(_));
+        if attempt.is_decided && !attempt.starts && attempt.all(is_prepared) {
             if waits {
                 self.phase = Phase::Peering(Reason::WaitsUpThru(self.interval));
                 return;
@@ -271,84 +308,30 @@ impl Peering {
             }
             attempt.starts = true;
             self.write_started(own, fx);
-        } else if attempt.starts
+        } else if attempt.activates
             && (attempt.all(|step| *step == MemberStage::Active) || is_mutated("early_active"))
         {
             self.serve(fx);
         }
     }
 
-    /// A lease, unless its holder is a member: that one leads no more once it has answered.
-    fn foreign(&self, lease: Option<Lease>) -> Option<Lease> {
-        lease.filter(|lease| !self.map.is_member(lease.holder))
-    }
-
-    /// Nobody else has to lead. Of copies that were active in the same interval the one with the longest log leads, as in
-    /// Ceph: its last writes are kept, and nothing that the others have already overwritten has to be copied back.
-    fn check_lead(&mut self, own: &PgInfo) -> Result<(), Stop> {
-        let Some(attempt) = &self.under_way else { return Ok(()) };
-        let copies = attempt.replicas.iter().filter_map(|(osd, step)| Some((*osd, step.copy()?)));
-        let complete = copies.filter(|(_, copy)| !copy.incomplete && copy.last_epoch_started > Epoch(0));
-        let best = complete.max_by_key(|(_, copy)| (copy.last_epoch_started, copy.last_update));
-        let better = best.and_then(|(osd, copy)| Some((osd, self.must_lead(osd, copy, own)?)));
-        self.successor = better.as_ref().map(|(osd, _)| *osd);
-        match better {
-            Some((_, stop)) => Err(stop),
-            None if may_not_lead(own) => Err(Stop::Incomplete(Reason::AllIncomplete)),
-            None => self.check_gap(own),
+    /// This primary leads: those who are only asked have said what they know.
+    fn lead(&mut self, own: &PgInfo, fx: &mut Effects) {
+        let Some(attempt) = &mut self.under_way else { return };
+        attempt.is_decided = true;
+        // One who has answered leads no more.
+        let asked: Vec<OsdId> = attempt.replicas.iter().map(|(osd, _)| *osd).collect();
+        attempt.leases.retain(|lease| !asked.contains(&lease.holder) && lease.holder != self.me);
+        attempt.replicas.retain(|(osd, _)| self.map.is_served(*osd));
+        if self.lacks_up_thru() {
+            fx.push(Effect::WantUpThru { epoch: self.interval });
         }
-    }
-
-    /// This copy, the best of all, is not stale, though it is not known by it who served clients in epochs whose maps are gone. A
-    /// member that was active and saw all maps knows: its word is taken. Otherwise the copy must be an owner of the data: for the
-    /// monitor, it has all that was written.
-    fn check_gap(&mut self, own: &PgInfo) -> Result<(), Stop> {
-        let started = own.last_epoch_started;
-        let gap = self.intervals.gap(started).filter(|_| !is_mutated("ignore_gap"));
-        let Some((first, last)) = gap else { return Ok(()) };
-        let Some(attempt) = &self.under_way else { return Ok(()) };
-        let mut copies = attempt.replicas.iter().filter_map(|(_, step)| step.copy());
-        let knows = |copy: &&Copy| {
-            let history = &copy.history;
-            let has_gap =
-                history.past.iter().any(|interval| interval.acting.is_empty() && interval.last >= started);
-            !has_gap
-                && !copy.incomplete
-                && copy.last_epoch_started > Epoch(0)
-                && history.same_interval_since <= self.map.epoch
-        };
-        match copies.find(knows).map(|copy| copy.history.clone()) {
-            Some(history) => {
-                self.intervals.adopt(&history);
-                self.blocked_by(own).map_or(Ok(()), |why| Err(Stop::Down(why)))
-            }
-            None if self.map.owners.contains(&self.me) => Ok(()),
-            None => Err(Stop::Incomplete(Reason::MapsMissing { first, last })),
-        }
-    }
-
-    /// The reason why this member, whose complete copy is the best of the others', has to lead; `None` if it need not.
-    fn must_lead(&self, osd: OsdId, copy: &Copy, own: &PgInfo) -> Option<Stop> {
-        let (started, ours) = (copy.last_epoch_started, own.last_epoch_started);
-        if may_not_lead(own) {
-            return Some(Stop::Incomplete(Reason::Interrupted(osd)));
-        }
-        if copy.last_update == own.last_update || is_mutated("ignore_better") {
-            return None;
-        }
-        if started > ours {
-            return Some(Stop::Incomplete(Reason::NewerData { osd, started, ours }));
-        }
-        let is_longer = started == ours && copy.last_update > own.last_update;
-        // The monitor lets nobody lead who is not noted to have all data; and a copy without room, to which that one had to
-        // give way, cannot take its writes.
-        let may_lead = self.map.owners.contains(&osd) && !self.had_no_room;
-        (is_longer && may_lead).then_some(Stop::Again(Reason::LongerLog(osd)))
+        self.repair(own, fx);
     }
 
     /// Repairs the copies that differ, all at the same time.
     fn repair(&mut self, own: &PgInfo, fx: &mut Effects) {
-        let (number, owners) = (self.attempt, &self.map.owners);
+        let (number, map) = (self.attempt, &self.map);
         let Some(attempt) = &mut self.under_way else { return };
         let mut first = None;
         for (_, step) in &mut attempt.replicas {
@@ -356,14 +339,17 @@ impl Peering {
                 *step = MemberStage::Equal(Some(common));
             }
         }
-        let equal = attempt.replicas.iter().filter(|(_, step)| matches!(step, MemberStage::Equal(_))).count();
-        attempt.beside = equal + 1 >= self.map.min_size;
+        let is_equal = |(osd, step): &&(OsdId, MemberStage)| {
+            map.is_member(*osd) && matches!(step, MemberStage::Equal(_))
+        };
+        let equal = attempt.replicas.iter().filter(is_equal).count();
+        attempt.beside = equal + 1 >= map.min_size;
         for (osd, step) in &mut attempt.replicas {
             let MemberStage::Known(copy) = step else { continue };
             let place = place(copy, own);
             first = first.or(Some(*osd));
             // A member that has all that clients were told of: it could lead as well.
-            let may_lead = !copy.incomplete && place.common == Some(copy.last_update) && owners.contains(osd);
+            let may_lead = !copy.incomplete && place.common == Some(copy.last_update) && map.is_member(*osd);
             let changed = std::mem::take(&mut copy.changed);
             // Beside clients only what the replica's own log tells of is pushed before it has ours. Otherwise it gets states of
             // objects of which no log tells that another primary may compare.
@@ -379,7 +365,7 @@ impl Peering {
     /// Writes down that this copy is whole in this interval.
     fn write_started(&mut self, own: &PgInfo, fx: &mut Effects) {
         assert!(!own.incomplete, "an incomplete copy must not lead");
-        assert!(self.promised != self.map.epoch, "no attempt goes on in an epoch with a promise");
+        assert!(self.knows_past(own), "a primary knows who served clients before it");
         let info = PgInfo {
             last_epoch_started: self.interval,
             history: self.intervals.known(),
@@ -398,6 +384,7 @@ impl Peering {
     fn activate(&mut self, own: &PgInfo, fx: &mut Effects) {
         let number = self.attempt;
         let Some(attempt) = &mut self.under_way else { return };
+        attempt.activates = true;
         assert_eq!(
             own.last_epoch_started, self.interval,
             "the primary is first to write that the PG started"
@@ -415,9 +402,7 @@ impl Peering {
             attempt.behind.extend((!is_whole).then(|| (to, place.clone())));
             fx.push(Effect::Activate { attempt: number, to, place, is_whole });
         }
-        if attempt.replicas.is_empty() {
-            self.serve(fx);
-        }
+        self.advance_attempt(own, fx);
     }
 
     fn serve(&mut self, fx: &mut Effects) {
@@ -426,12 +411,12 @@ impl Peering {
             attempt.all(|step| *step == MemberStage::Active) || is_mutated("early_active"),
             "all members have activated the interval"
         );
-        let complete = 1 + attempt.replicas.len() - attempt.behind.len();
+        let behind = attempt.behind.iter().filter(|(osd, _)| self.map.is_member(*osd)).count();
         assert!(
-            complete >= self.map.min_size || attempt.behind.is_empty(),
+            self.map.members.len() - behind >= self.map.min_size || attempt.behind.is_empty(),
             "clients are served beside a recovery only with min_size complete copies"
         );
-        (self.successor, self.had_no_room) = (None, false);
+        (self.had_no_room, self.reported) = (false, None);
         self.phase = Phase::Active;
         self.was_active = true;
         self.recovering = attempt.behind.iter().map(|(osd, _)| *osd).collect();
@@ -440,10 +425,6 @@ impl Peering {
         fx.list.extend(attempt.behind.into_iter().map(recover));
         fx.push(Effect::Serve { followers: attempt.replicas.into_iter().map(|(osd, _)| osd).collect() });
     }
-}
-
-fn may_not_lead(own: &PgInfo) -> bool {
-    own.incomplete && !is_mutated("lead_incomplete")
 }
 
 /// The primary's objects that a replica's copy has.

@@ -40,13 +40,8 @@ impl Peering {
             Order::Repair { complete_to, last_backfill, .. } => {
                 self.is_repaired = true;
                 let incomplete = !is_mutated("unmarked_repair");
-                let info = PgInfo {
-                    last_epoch_started: Epoch(0),
-                    incomplete,
-                    complete_to,
-                    last_backfill,
-                    ..own.clone()
-                };
+                // The epoch in which it was started stays: nobody leads without what was written then.
+                let info = PgInfo { incomplete, complete_to, last_backfill, ..own.clone() };
                 Then::CarryOut { generation, info: Some(Box::new(info)) }
             }
             Order::Activate { last_epoch_started } if last_epoch_started != attempt.interval => {
@@ -70,10 +65,10 @@ impl Peering {
         acting: &[OsdId],
         fx: &mut Effects,
     ) -> Then {
-        let follows = matches!(self.phase, Phase::Replica { .. });
+        let follows = matches!(self.phase, Phase::Replica { .. } | Phase::Stray);
         // A primary that died, or was called dead, had not seen all of today's members up. A question that was overtaken by
         // one of a later attempt must not take that one's place.
-        let is_old = (attempt.interval < self.members_since() || Some(attempt) <= self.following)
+        let is_old = (attempt.interval < self.map.members_since() || Some(attempt) <= self.following)
             && !is_mutated("old_query");
         let has_map = epoch <= self.map.epoch && self.acting().eq(acting.iter().copied());
         if !has_map || !follows || is_old || attempt.interval == Epoch(0) || self.is_resized(own) {
@@ -81,7 +76,9 @@ impl Peering {
         }
         self.next_generation(fx);
         (self.following, self.is_repaired) = (Some(attempt), false);
-        self.phase = Phase::Replica { active: false };
+        if self.phase != Phase::Stray {
+            self.phase = Phase::Replica { active: false };
+        }
         Then::CarryOut { generation: self.generation, info: None }
     }
 

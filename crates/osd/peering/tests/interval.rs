@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use carmine_peering::{Effect, Event, Map, Member, OsdState, Peering, Phase, Reason, Recovery};
+use carmine_peering::{
+    AttemptId, Effect, Event, Map, Member, Order, OsdState, Peering, Phase, Reason, Recovery, Then,
+};
 use carmine_pgtypes::{Interval, PgHistory, PgInfo};
 use carmine_types::{Epoch, ObjectId, OsdId};
 
@@ -10,7 +12,8 @@ fn map(epoch: u32, size: usize, min_size: usize) -> Map {
     let addr = SocketAddr::from(([127, 0, 0, 1], 6800));
     let member = |osd| Member { osd: OsdId(osd), addr, nonce: 1, up_from: Epoch(1) };
     let members = [0, 1].map(member).to_vec();
-    Map { epoch: Epoch(epoch), members, size, min_size, ..Map::default() }
+    let up = [0, 1].map(OsdId).to_vec();
+    Map { epoch: Epoch(epoch), members, up, size, min_size, ..Map::default() }
 }
 
 /// An attempt that decided by the old min_size that one complete copy is enough must not serve under the new one.
@@ -27,6 +30,38 @@ fn another_size_or_min_size_is_another_interval() {
     assert_eq!(interval_after(map(7, 2, 2)), 7, "min_size");
     assert_eq!(interval_after(map(8, 3, 2)), 8, "size");
     assert_eq!(interval_after(map(9, 3, 2)), 8);
+    let other_up = |epoch| Map { up: [0, 2].map(OsdId).to_vec(), ..map(epoch, 3, 2) };
+    assert_eq!(interval_after(other_up(10)), 10, "CRUSH names another OSD, which is to be recovered");
+    assert_eq!(interval_after(other_up(11)), 10);
+}
+
+#[test]
+fn an_osd_that_crush_names_follows_the_primary_before_it_is_a_member() {
+    let attempt = AttemptId { interval: Epoch(5), attempt: 1 };
+    for (up, before, after) in [
+        ([0, 2], Phase::Replica { active: false }, Phase::Replica { active: true }),
+        ([0, 1], Phase::Stray, Phase::Stray),
+    ] {
+        let (mut peering, mut own) = (Peering::new(OsdId(2)), PgInfo::default());
+        _ = peering.on(&own, Event::Map(Map { up: up.map(OsdId).to_vec(), ..map(5, 2, 1) }));
+        _ = peering.on(&own, Event::Loaded);
+        assert_eq!(*peering.phase(), before);
+        let mut carried_out = |own: &PgInfo, order| {
+            let activates = matches!(order, Order::Activate { .. });
+            match peering.on(own, Event::Ordered { attempt, epoch: Epoch(5), order }).then {
+                Then::CarryOut { generation, .. } => {
+                    peering.on(own, Event::CarriedOut { generation, activates }).then == Then::Answer
+                }
+                _ => false,
+            }
+        };
+        let acting = [0, 1].map(OsdId).to_vec();
+        assert!(carried_out(&own, Order::Query { acting }), "both say what they have");
+        own.last_epoch_started = Epoch(5);
+        let is_served = before != Phase::Stray;
+        assert_eq!(carried_out(&own, Order::Activate { last_epoch_started: Epoch(5) }), is_served);
+        assert_eq!(*peering.phase(), after);
+    }
 }
 
 /// The copy of osd.0, which was down while osd.1 served clients alone.
@@ -40,7 +75,10 @@ fn was_away() -> PgInfo {
 fn alone(epoch: u32, lost_at: u32) -> Map {
     let mut map = map(epoch, 2, 1);
     map.members.truncate(1);
-    map.osds = [OsdState::Up, OsdState::Down { lost_at: Epoch(lost_at) }].into();
+    map.up.truncate(1);
+    let (up, down) = (Epoch(7), Epoch(4));
+    map.osds =
+        [OsdState::Up { up_thru: up }, OsdState::Down { lost_at: Epoch(lost_at), up_thru: down }].into();
     map
 }
 
@@ -83,7 +121,8 @@ fn a_member_writes_down_intervals_at_once_and_epochs_now_and_then() {
     }
     _ = peering.on(&own, Event::Map(map(45, 2, 1)));
     assert_eq!(peering.unwritten(&own).map(|history| history.epoch), Some(Epoch(45)));
-    let elsewhere = Map { members: map(46, 2, 1).members[1..].to_vec(), ..map(46, 2, 1) };
+    let Map { members, up, .. } = map(46, 2, 1);
+    let elsewhere = Map { members: members[1..].to_vec(), up: up[1..].to_vec(), ..map(46, 2, 1) };
     _ = peering.on(&own, Event::Map(elsewhere));
     assert_eq!(peering.unwritten(&own), None, "it is no member");
 }
@@ -94,8 +133,7 @@ fn the_past_is_not_forgotten_while_an_object_is_unfound() {
     let unfound = vec![ObjectId::head(1, b"", b"", b"a")];
     let mut own = PgInfo { last_epoch_started: Epoch(6), unfound, ..was_away() };
     let mut peering = Peering::new(OsdId(0));
-    _ = peering
-        .on(&own, Event::Map(Map { size: 1, up_thru: Epoch(7), owners: vec![OsdId(0)], ..alone(7, 0) }));
+    _ = peering.on(&own, Event::Map(Map { size: 1, ..alone(7, 0) }));
     let effects = peering.on(&own, Event::Loaded);
     let written = effects.list.into_iter().find_map(|effect| match effect {
         Effect::WriteInfo { attempt, info } => Some((attempt, info)),
@@ -107,7 +145,7 @@ fn the_past_is_not_forgotten_while_an_object_is_unfound() {
     assert!(peering.is_active() && !peering.intervals().past().is_empty());
     assert_eq!(peering.state(Recovery::RecoveryUnfound), "active+recovery_unfound+degraded");
     own.unfound.clear();
-    _ = peering.on(&own, Event::Reported { epoch: Epoch(7), may_leave: false });
+    _ = peering.on(&own, Event::Map(Map { size: 1, ..alone(8, 0) }));
     assert!(peering.intervals().past().is_empty());
     assert_eq!(peering.state(Recovery::Idle), "active+clean");
 }

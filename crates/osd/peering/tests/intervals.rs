@@ -21,7 +21,8 @@ struct Cluster {
     lost_at: [u32; 3],
     is_gone: [bool; 3],
     wanted: Vec<usize>,
-    owners: Vec<usize>,
+    /// The acting set that a primary asked for (`pg_temp`); empty: that of CRUSH.
+    temp: Vec<usize>,
     min_size: usize,
 }
 
@@ -34,31 +35,36 @@ impl Cluster {
             lost_at: [0; 3],
             is_gone: [false; 3],
             wanted: wanted.to_vec(),
-            owners: Vec::new(),
+            temp: Vec::new(),
             min_size,
         }
     }
 
     fn map(&self) -> Map {
-        let up: Vec<usize> = self.wanted.iter().copied().filter(|osd| self.up_from[*osd].is_some()).collect();
+        let those_up = |osds: &[usize]| -> Vec<usize> {
+            osds.iter().copied().filter(|osd| self.up_from[*osd].is_some()).collect()
+        };
+        let (up, temp) = (those_up(&self.wanted), those_up(&self.temp));
+        let acting = if temp.is_empty() { &up } else { &temp };
         let member = |osd: &usize| Member {
             osd: OsdId(*osd as u32),
             addr: SocketAddr::from(([127, 0, 0, 1], *osd as u16)),
             nonce: self.up_from[*osd].unwrap(),
             up_from: Epoch(self.up_from[*osd].unwrap()),
         };
-        let state = |osd: usize| match (self.up_from[osd], self.is_gone[osd]) {
-            (_, true) => OsdState::Gone,
-            (None, _) => OsdState::Down { lost_at: Epoch(self.lost_at[osd]) },
-            (Some(_), _) => OsdState::Up,
+        let state = |osd: usize| {
+            let (lost_at, up_thru) = (Epoch(self.lost_at[osd]), Epoch(self.up_thru[osd]));
+            match (self.up_from[osd], self.is_gone[osd]) {
+                (_, true) => OsdState::Gone,
+                (None, _) => OsdState::Down { lost_at, up_thru },
+                (Some(_), _) => OsdState::Up { up_thru },
+            }
         };
         Map {
             epoch: Epoch(self.epoch),
-            members: up.iter().map(member).collect(),
+            members: acting.iter().map(member).collect(),
             up: ids(&up),
-            up_thru: Epoch(up.first().map_or(0, |primary| self.up_thru[*primary])),
             osds: [A, B, C].map(state).into(),
-            owners: ids(&self.owners),
             size: self.wanted.len(),
             min_size: self.min_size,
             ..Map::default()
@@ -111,7 +117,7 @@ fn b_went_on_alone(min_size: usize, is_alive: bool) -> (Cluster, Intervals) {
 }
 
 fn prior(cluster: &Cluster, intervals: &Intervals) -> PriorSet {
-    PriorSet::of(intervals.past(), intervals.last_epoch_clean(), &cluster.map())
+    PriorSet::new(intervals.past(), intervals.last_epoch_clean(), &cluster.map())
 }
 
 #[test]
@@ -153,7 +159,7 @@ fn what_a_lost_osd_had_is_given_up_up_to_then() {
 fn nobody_waits_for_writes_that_an_activation_had() {
     let (cluster, intervals) = b_went_on_alone(1, true);
     let of_b = intervals.past().last().unwrap();
-    let blocked_by = |started| PriorSet::of(intervals.past(), started, &cluster.map()).blocked_by;
+    let blocked_by = |started| PriorSet::new(intervals.past(), started, &cluster.map()).blocked_by;
     assert_eq!(blocked_by(of_b.last), ids(&[B]));
     assert_eq!(blocked_by(intervals.same_interval_since()), []);
 }
@@ -167,6 +173,9 @@ fn an_osd_that_restarts_unnoticed_begins_an_interval() {
     assert!(intervals.follow(&cluster.next(|cluster| cluster.min_size = 2)));
     assert!(intervals.follow(&cluster.next(|cluster| cluster.wanted = vec![B, A])));
     assert!(!intervals.follow(&cluster.boot(C)), "it has nothing to do with this PG");
+    assert!(intervals.follow(&cluster.next(|cluster| cluster.temp = vec![A])), "another acting set");
+    assert!(intervals.follow(&cluster.next(|cluster| cluster.wanted = vec![C, B])), "another up set");
+    assert!(intervals.follow(&cluster.boot(A)), "the member of pg_temp");
 }
 
 #[test]
@@ -194,23 +203,22 @@ fn the_same_acting_set_counts_once() {
     assert_eq!((both.first, alone.last), (Epoch(1), Epoch(cluster.epoch - 1)));
 }
 
-/// A PG serves nobody while an owner of its data is no member: the OSD that asked for `up_thru` did so for other PGs.
+/// Writes are where they were acknowledged, not where CRUSH looks.
 #[test]
-fn an_interval_without_an_owner_served_nobody() {
-    let (mut cluster, mut intervals) = (Cluster::new(&[A, B], 1), Intervals::default());
+fn those_that_serve_are_the_acting_set() {
+    let (mut cluster, mut intervals) = (Cluster::new(&[B, C], 1), Intervals::default());
+    cluster.temp = vec![A];
     intervals.load(&PgHistory::default());
-    cluster.owners = vec![A, B];
     intervals.follow(&cluster.map());
+    intervals.follow(&cluster.alive(B));
+    intervals.follow(&cluster.next(|cluster| cluster.wanted = vec![C, B]));
+    assert_eq!(acting(&intervals), Vec::<Vec<OsdId>>::new(), "the primary did not ask for up_thru");
+    intervals.follow(&cluster.alive(A));
     intervals.follow(&cluster.down(A));
-    intervals.follow(&cluster.alive(B));
-    intervals.follow(&cluster.down(B));
-    assert_eq!(acting(&intervals), Vec::<Vec<OsdId>>::new());
-    cluster.boot(B);
-    intervals.follow(&cluster.map());
-    intervals.follow(&cluster.alive(B));
-    intervals.follow(&cluster.next(|cluster| cluster.owners = vec![B]));
-    intervals.follow(&cluster.down(B));
-    assert_eq!(acting(&intervals), [ids(&[B])], "the monitor went on without A");
+    assert_eq!(acting(&intervals), [ids(&[A])]);
+    assert_eq!(prior(&cluster, &intervals), PriorSet { probe: ids(&[B, C]), blocked_by: ids(&[A]) });
+    intervals.follow(&cluster.boot(A));
+    assert_eq!(prior(&cluster, &intervals), PriorSet { probe: ids(&[A, B, C]), blocked_by: Vec::new() });
 }
 
 #[test]
@@ -223,7 +231,52 @@ fn epochs_whose_maps_are_gone_belong_to_nobody() {
     let [unknown] = intervals.past() else { panic!("{:?}", intervals.past()) };
     assert_eq!(intervals.gap(Epoch(4)), Some((Epoch(3), Epoch(9))));
     assert_eq!((unknown.first, unknown.last, unknown.acting.len()), (Epoch(3), Epoch(9), 0));
+    assert_eq!(prior(&cluster, &intervals), PriorSet { probe: ids(&[A, B]), blocked_by: Vec::new() });
+    // Each that may have led then is needed, by the epoch in which the maps say that it was up.
+    cluster.up_thru = [3, 3, 3];
+    assert_eq!(prior(&cluster, &intervals).probe, ids(&[A, B, C]));
+    cluster.down(B);
+    cluster.down(C);
+    assert_eq!(prior(&cluster, &intervals), PriorSet { probe: ids(&[A]), blocked_by: ids(&[B, C]) });
+    cluster.up_thru[B] = 2;
+    assert_eq!(prior(&cluster, &intervals).blocked_by, ids(&[C]));
+    cluster.lost_at[C] = 9;
+    assert_eq!(prior(&cluster, &intervals).blocked_by, ids(&[C]));
+    cluster.lost_at[C] = 10;
     assert_eq!(prior(&cluster, &intervals).blocked_by, []);
+}
+
+/// The epochs between the last that the teller saw and the first that was seen here belong to nobody.
+#[test]
+fn who_learns_the_past_knows_which_part_of_it_nobody_told() {
+    let (mut cluster, told) = b_went_on_alone(1, true);
+    let told = told.known();
+    cluster.epoch = told.epoch.0 + 3;
+    let mut intervals = Intervals::default();
+    intervals.load(&PgHistory::default());
+    intervals.follow(&cluster.boot(B));
+    let made = Epoch(cluster.epoch);
+    intervals.follow(&cluster.alive(A));
+    intervals.follow(&cluster.down(A));
+    intervals.learn(&told, made);
+    assert_eq!(intervals.gap(told.epoch), Some((Epoch(told.epoch.0 + 1), Epoch(made.0 - 1))));
+    assert_eq!(acting(&intervals), [ids(&[B]), Vec::new(), ids(&[A, B])]);
+    assert_eq!(intervals.same_interval_since(), Epoch(cluster.epoch), "it began after the teller's last map");
+}
+
+#[test]
+fn who_learns_the_past_in_the_same_interval_knows_when_it_began() {
+    let (mut cluster, mut seen) = b_went_on_alone(1, true);
+    let since = seen.same_interval_since();
+    seen.clean();
+    let mut intervals = Intervals::default();
+    intervals.load(&PgHistory::default());
+    intervals.follow(&cluster.alive(C));
+    seen.follow(&cluster.map());
+    assert_ne!(intervals.same_interval_since(), since);
+    intervals.learn(&seen.known(), Epoch(cluster.epoch));
+    assert_eq!((intervals.same_interval_since(), intervals.last_epoch_clean()), (since, since));
+    assert!(intervals.is_known());
 }
 
 /// The maps of this OSD's epochs 1 to 3 and 7 are there; when it wrote down what it knew, it had seen that of `epoch`.
@@ -321,8 +374,8 @@ impl World {
     /// All members write, if the PG may be active.
     fn write(&mut self, map: &Map) -> bool {
         let is_enough = map.members.len() >= map.min_size;
-        let is_known_up = map.up_thru >= self.intervals.same_interval_since();
-        let blocked = PriorSet::of(self.intervals.past(), Epoch(0), map).blocked_by;
+        let is_known_up = map.up_thru() >= self.intervals.same_interval_since();
+        let blocked = PriorSet::new(self.intervals.past(), Epoch(0), map).blocked_by;
         let writes = is_enough && is_known_up && blocked.is_empty();
         if writes {
             self.newest = map.members.iter().map(|member| member.osd).collect();
@@ -330,14 +383,18 @@ impl World {
         writes
     }
 
-    /// Whoever is not told to wait for others asks somebody who has the newest write.
-    fn check(&self, way: &[Change]) {
+    /// Whoever knows these intervals and is not told to wait for others asks somebody who has the newest write.
+    fn check_prior(&self, intervals: &Intervals, way: &[Change]) {
         let map = self.cluster.map();
-        let PriorSet { probe, blocked_by } = PriorSet::of(self.intervals.past(), Epoch(0), &map);
+        let PriorSet { probe, blocked_by } = PriorSet::new(intervals.past(), Epoch(0), &map);
         let is_found = self.newest.is_empty() || self.newest.iter().any(|osd| probe.contains(osd));
         assert!(is_found || !blocked_by.is_empty(), "{:?} have the write: {way:?}", self.newest);
         // Nobody is waited for whose copy is not needed.
-        assert!(blocked_by.iter().all(|osd| map.state_of(*osd) != OsdState::Up), "{way:?}");
+        assert!(blocked_by.iter().all(|osd| !map.state_of(*osd).is_up()), "{way:?}");
+    }
+
+    fn check(&self, way: &[Change]) {
+        self.check_prior(&self.intervals, way);
         // An OSD that wrote down what it knew at any epoch, and then sees the maps since, knows the same.
         for (at, stored) in self.maps.iter().enumerate() {
             let mut before = Intervals::default();
@@ -359,6 +416,40 @@ impl World {
                 }
                 assert_eq!(later, self.intervals, "written down at epoch {}: {way:?}", at + 1);
             }
+            self.check_gaps(&before, at, way);
+            self.check_learners(&before, at, way);
+        }
+    }
+
+    /// An OSD that wrote this down, and for which the monitor then has only the newest maps.
+    fn check_gaps(&self, before: &Intervals, at: usize, way: &[Change]) {
+        for next in at + 2..self.maps.len() {
+            let mut later = Intervals::default();
+            later.follow(&self.maps[next]);
+            later.load(&before.known());
+            self.maps[next + 1..].iter().for_each(|map| _ = later.follow(map));
+            self.check_prior(&later, way);
+        }
+    }
+
+    /// An OSD whose copy is made in any epoch asks this one in a later one, and learns the past.
+    fn check_learners(&self, teller: &Intervals, at: usize, way: &[Change]) {
+        let told = teller.known();
+        // Who answers has seen the map of the one who asks, and is in the same interval.
+        let asks = (0..=at).filter(|asks| self.maps[*asks].epoch >= told.same_interval_since);
+        for (asks, made) in asks.flat_map(|asks| (0..=asks).map(move |made| (asks, made))) {
+            let mut learner = Intervals::default();
+            learner.load(&PgHistory::default());
+            self.maps[made..=asks].iter().for_each(|map| _ = learner.follow(map));
+            learner.learn(&told, self.maps[made].epoch);
+            self.maps[asks + 1..].iter().for_each(|map| _ = learner.follow(map));
+            assert_eq!(
+                learner.known(),
+                self.intervals.known(),
+                "made at epoch {}, asks at {}: {way:?}",
+                made + 1,
+                asks + 1
+            );
         }
     }
 }

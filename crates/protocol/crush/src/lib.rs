@@ -1,7 +1,7 @@
 //! Placement exactly as Ceph computes it: object name → PG → OSDs, from the maps of `carmine-wire`.
 //!
 //! [`do_rule`] is CRUSH itself; [`pg_mapping`] adds what the OSDMap says on top (upmaps, who is up, primary
-//! affinity, pg_temp); [`wanted_temp`] is what primaries want there; [`MapView`] is a map with all of that computed once per epoch. [`build`] makes simple maps,
+//! affinity, pg_temp); [`MapView`] is a map with all of that computed once per epoch. [`build`] makes simple maps,
 //! [`print`] shows maps in `osdmaptool`'s columns.
 //!
 //! Invariants: no I/O, no time, no randomness. Nothing here panics, and all of it ends in bounded time, whatever the
@@ -17,7 +17,6 @@ mod ln;
 mod mapper;
 mod placement;
 pub mod print;
-mod temp;
 pub mod tree;
 mod view;
 
@@ -25,5 +24,4 @@ pub use build::build_simple_crush;
 pub use carmine_types::rjenkins::{hash32_2, hash32_3, object_hash, stable_mod, str_hash};
 pub use mapper::{CrushError, WORK_MAX, do_rule};
 pub use placement::{Mapping, OsdList, Placement, pg_mapping};
-pub use temp::{Standing, is_possible, wanted_temp};
 pub use view::MapView;

@@ -78,8 +78,9 @@ impl MapView {
         self.pools.iter().flat_map(|(id, pool)| (0..).zip(pool).map(|(ps, m)| (PgId::new(*id, ps), m)))
     }
 
-    /// The PGs that `osd` serves, as primary or replica, in order.
+    /// The PGs that `osd` serves, as primary or replica, or is going to serve by CRUSH, in order.
     pub fn pgs_of(&self, osd: OsdId) -> impl Iterator<Item = (PgId, &Mapping)> {
-        self.pgs().filter(move |(_, mapping)| mapping.acting_osds().any(|o| o == osd))
+        let is_it = move |item: &i32| OsdId::from_item(*item) == Some(osd);
+        self.pgs().filter(move |(_, mapping)| mapping.acting.iter().chain(&mapping.up).any(is_it))
     }
 }

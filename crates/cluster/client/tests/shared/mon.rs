@@ -3,9 +3,12 @@
 //! of its own, which carries out the changes that it is asked for.
 #![allow(dead_code, reason = "the tests of each crate use a part of it")]
 
+mod creating;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,30 +22,50 @@ use carmine_wire::mon_msg::{
     StatFsReply, Subscribe,
 };
 use carmine_wire::monmap::MonMap;
-use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, PgTemp};
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, PgCreated, PgTemp};
 use carmine_wire::osdmap::{Incremental, OsdMap, OsdXinfo, PgPool};
-use carmine_wire::pg_stat::PgStat;
+use carmine_wire::pg_stat::{PgStat, state};
 use carmine_wire::private::{OsdDamage, OsdStats};
 use carmine_wire::scrub::OsdScrub;
 use carmine_wire::{EntityAddr, EntityType, kinds};
+
+use creating::Creating;
 
 /// Name and number of the pool that every test has.
 pub(crate) const POOL: &str = "data";
 pub(crate) const POOL_ID: i64 = 1;
 
+/// Full maps in one message, at the most.
+const MAPS_MAX: usize = 4;
+
 type Change = Box<dyn FnOnce(&OsdMap, &mut Incremental)>;
+
+/// Someone who is connected.
+struct Session {
+    conn: Rc<Connection>,
+    /// The epoch from which it wants maps; 0: it has not asked.
+    maps_from: Epoch,
+    /// The epoch from which it wants orders to create PGs; `None`: it has not asked.
+    creates_from: Option<Epoch>,
+}
 
 /// The map and who wants to hear of it.
 pub(crate) struct FakeMon {
     pub(crate) addr: SocketAddr,
     fsid: Uuid,
-    map: RefCell<Arc<OsdMap>>,
+    /// All maps and the increments that led to them, from epoch 1 on.
+    maps: RefCell<Vec<(Arc<OsdMap>, Incremental)>>,
     changes: RefCell<Vec<Change>>,
-    /// Sessions, and the epoch from which each wants maps; 0: it has not asked.
-    sessions: RefCell<Vec<(Rc<Connection>, Epoch)>>,
+    sessions: RefCell<Vec<Session>>,
     next_gid: Cell<u64>,
+    /// PGs that were never active.
+    creating: RefCell<Creating>,
     /// Maps of odd epochs go to those who have the one before as an increment, not in full.
     pub(crate) increments: Cell<bool>,
+    /// Primaries are not ordered to create PGs.
+    pub(crate) withholds_creates: Cell<bool>,
+    /// Nobody gets another map than the newest.
+    pub(crate) forgets_maps: Cell<bool>,
     /// Several changes that come at once make one map: nobody sees the steps in between.
     pub(crate) merge: Cell<bool>,
     /// Nobody is told of new maps, unless they ask.
@@ -61,7 +84,7 @@ pub(crate) struct FakeMon {
     pub(crate) pg_stats: RefCell<BTreeMap<PgId, (OsdId, PgStat)>>,
     /// Lines for the cluster's log.
     pub(crate) log: RefCell<Vec<String>>,
-    /// OSDs that have to lead, by the reports of primaries, are not made to.
+    /// Primaries that ask for another acting set do not get it.
     pub(crate) stubborn: Cell<bool>,
     /// Failure reports, each with the OSD that sent it.
     pub(crate) failures: RefCell<Vec<(OsdId, Failure)>>,
@@ -87,14 +110,19 @@ impl FakeMon {
         map.pools.insert(POOL_ID, PgPool::replicated(size, 1, pgs, 0, Epoch(1), UTime::ZERO));
         map.pool_names.insert(POOL_ID, POOL.to_owned());
         map.pool_max = POOL_ID as i32;
+        let mut creating = Creating::default();
+        creating.follow(None, &map);
         Rc::new(FakeMon {
             addr,
             fsid,
-            map: RefCell::new(Arc::new(map)),
+            maps: RefCell::new(vec![(Arc::new(map), Incremental::default())]),
             changes: RefCell::default(),
             sessions: RefCell::default(),
             next_gid: Cell::new(4096),
+            creating: RefCell::new(creating),
             increments: Cell::default(),
+            withholds_creates: Cell::default(),
+            forgets_maps: Cell::default(),
             merge: Cell::default(),
             mute: Cell::default(),
             deaf: RefCell::default(),
@@ -141,8 +169,8 @@ impl FakeMon {
                 };
                 sessions
                     .iter()
-                    .filter(|(conn, _)| is_it(conn))
-                    .for_each(|(conn, _)| conn.send(Message::encode(&order)));
+                    .filter(|session| is_it(&session.conn))
+                    .for_each(|session| session.conn.send(Message::encode(&order)));
             }
             let mut changes = std::mem::take(&mut *self.changes.borrow_mut()).into_iter();
             while let Some(change) = changes.next() {
@@ -157,11 +185,11 @@ impl FakeMon {
     }
 
     pub(crate) fn map(&self) -> Arc<OsdMap> {
-        Arc::clone(&self.map.borrow())
+        Arc::clone(&self.maps.borrow().last().unwrap().0)
     }
 
     pub(crate) fn epoch(&self) -> Epoch {
-        self.map.borrow().epoch
+        self.map().epoch
     }
 
     /// Makes the next map and sends it around. Only on the mon's own shard.
@@ -169,9 +197,15 @@ impl FakeMon {
         let map = self.map();
         let mut inc = Incremental::next(&map, UTime::ZERO);
         change(&map, &mut inc);
-        *self.map.borrow_mut() = inc.applied(&map).unwrap();
+        let next = with_clean_temps(&map, &mut inc);
+        self.creating.borrow_mut().follow(Some(&map), &next);
+        self.maps.borrow_mut().push((next, inc));
         if !self.mute.get() {
-            self.sessions.borrow_mut().iter_mut().for_each(|session| self.tell(session, Some(&inc)));
+            let mut sessions = self.sessions.borrow_mut();
+            sessions
+                .iter_mut()
+                .filter(|session| !self.is_deaf(session))
+                .for_each(|session| self.tell(session, true));
         }
     }
 
@@ -206,6 +240,22 @@ impl FakeMon {
         });
     }
 
+    /// Lets CRUSH name these OSDs for these PGs of the pool soon, the primary first.
+    pub(crate) fn place(&self, pgs: Range<u32>, osds: &[i32]) {
+        let osds = osds.to_vec();
+        self.change(move |inc| {
+            inc.new_pg_upmap.extend(pgs.map(|ps| (PgId::new(POOL_ID, ps), osds.clone())));
+        });
+    }
+
+    /// The pool needs so many members soon.
+    pub(crate) fn min_size(&self, min_size: u8) {
+        self.changes_with(move |map, inc| {
+            let pool = map.pools[&POOL_ID].clone();
+            inc.new_pools.insert(POOL_ID, PgPool { min_size, ..pool });
+        });
+    }
+
     /// Sends what deaf sessions missed.
     pub(crate) fn hear(&self) {
         self.deaf.borrow_mut().clear();
@@ -214,12 +264,18 @@ impl FakeMon {
 
     /// Ends all sessions.
     pub(crate) fn cut(&self) {
-        self.sessions.borrow().iter().for_each(|(conn, _)| conn.close("cut by the test"));
+        self.sessions.borrow().iter().for_each(|session| session.conn.close("cut by the test"));
     }
 
     pub(crate) fn full_map(&self) -> OsdMapMsg {
         let map = self.map();
         OsdMapMsg::full(self.fsid, map.epoch, map.encode())
+    }
+
+    fn full_maps(&self, maps: &[(Arc<OsdMap>, Incremental)]) -> OsdMapMsg {
+        let oldest = if self.forgets_maps.get() { self.epoch() } else { Epoch(1) };
+        let full = maps.iter().map(|(map, _)| (map.epoch, map.encode())).collect();
+        OsdMapMsg { full, oldest, ..self.full_map() }
     }
 
     /// The increment to the newest map, which is of no use to whoever missed the one before.
@@ -232,36 +288,50 @@ impl FakeMon {
         OsdMapMsg { incrementals: vec![(inc.epoch, inc.encode())], full: Vec::new(), ..self.full_map() }
     }
 
-    /// Sends the newest map to a session that wants it, if the session is not deaf; `inc` led to it.
-    fn tell(&self, (conn, wants): &mut (Rc<Connection>, Epoch), inc: Option<&Incremental>) {
-        let (peer, newest) = (conn.peer(), self.epoch());
-        let is_deaf = inc.is_some()
-            && peer.entity == EntityType::OSD
-            && self.deaf.borrow().iter().any(|osd| peer.name == osd.to_string());
-        if wants.0 == 0 || *wants > newest || is_deaf {
-            return;
+    fn is_deaf(&self, session: &Session) -> bool {
+        let peer = session.conn.peer();
+        peer.entity == EntityType::OSD && self.deaf.borrow().iter().any(|osd| peer.name == osd.to_string())
+    }
+
+    /// Sends a session the maps and orders that it wants and has not got. `has_earlier`: it has the maps before those.
+    fn tell(&self, session: &mut Session, has_earlier: bool) {
+        let Session { conn, maps_from, creates_from } = session;
+        let (maps, newest) = (self.maps.borrow(), self.epoch());
+        if maps_from.0 > 0 && *maps_from <= newest {
+            if has_earlier && *maps_from == newest && self.increments.get() && newest.0 % 2 == 1 {
+                conn.send(Message::encode(&self.increment(&maps[newest.0 as usize - 1].1)));
+            } else {
+                let first = if self.forgets_maps.get() { newest } else { *maps_from };
+                let messages = maps[first.0 as usize - 1..].chunks(MAPS_MAX);
+                messages.for_each(|maps| conn.send(Message::encode(&self.full_maps(maps))));
+            }
+            *maps_from = Epoch(newest.0 + 1);
         }
-        let has_last = self.increments.get() && newest.0 % 2 == 1 && *wants == newest;
-        let message = inc.filter(|_| has_last).map_or_else(|| self.full_map(), |inc| self.increment(inc));
-        conn.send(Message::encode(&message));
-        *wants = Epoch(newest.0 + 1);
+        if let Some(from) = creates_from.as_mut().filter(|_| !self.withholds_creates.get()) {
+            let order = self.creating.borrow().order(osd_of(conn), *from, &self.map());
+            order.iter().for_each(|order| conn.send(Message::encode(order)));
+            *from = Epoch(newest.0 + 1);
+        }
     }
 
     fn subscribe(&self, conn: &Rc<Connection>, wish: &Subscribe) {
+        let mut sessions = self.sessions.borrow_mut();
+        let Some(session) = sessions.iter_mut().find(|session| Rc::ptr_eq(&session.conn, conn)) else {
+            return;
+        };
         for item in &wish.what {
             match item.what.as_str() {
                 "config" => conn.send(Message::encode(&ConfigMsg::default())),
                 "monmap" => {}
+                // Zero stands for the newest.
                 "osdmap" => {
-                    let mut sessions = self.sessions.borrow_mut();
-                    if let Some(session) = sessions.iter_mut().find(|(c, _)| Rc::ptr_eq(c, conn)) {
-                        session.1 = Epoch((item.start as u32).max(1));
-                        self.tell(session, None);
-                    }
+                    session.maps_from = if item.start == 0 { self.epoch() } else { Epoch(item.start as u32) };
                 }
+                "osd_pg_creates" => session.creates_from = Some(Epoch(item.start as u32)),
                 other => panic!("a subscription to {other}"),
             }
         }
+        self.tell(session, false);
     }
 
     fn on_message(&self, conn: &Rc<Connection>, msg: &Message) {
@@ -297,6 +367,8 @@ impl FakeMon {
             kinds::OSD_STATS => {
                 let (osd, mut stats) = (osd_of(conn), msg.decode::<OsdStats>().unwrap());
                 let pgs = std::mem::take(&mut stats.pgs);
+                let is_active = |(_, stat): &&(PgId, PgStat)| stat.is(state::ACTIVE);
+                pgs.iter().filter(is_active).for_each(|(pg, _)| self.creating.borrow_mut().remove(*pg));
                 self.pg_stats.borrow_mut().extend(pgs.into_iter().map(|(pg, stat)| (pg, (osd, stat))));
                 self.stats.borrow_mut().insert(osd, stats);
             }
@@ -304,17 +376,21 @@ impl FakeMon {
                 let lines = msg.decode::<LogMsg>().unwrap().entries.into_iter().map(|entry| entry.text);
                 self.log.borrow_mut().extend(lines);
             }
-            kinds::OSD_PG_TEMP => self.heed(msg.decode().unwrap()),
+            kinds::OSD_PG_CREATED => self.creating.borrow_mut().remove(msg.decode::<PgCreated>().unwrap().pg),
+            kinds::OSD_PG_TEMP => self.set_temps(osd_of(conn), msg.decode().unwrap()),
             kinds::OSD_DAMAGE => {
                 let told: OsdDamage = msg.decode().unwrap();
                 self.damage.borrow_mut().insert(told.osd, told.what);
             }
             kinds::OSD_BOOT => self.boot(conn, msg.decode().unwrap()),
             kinds::OSD_ALIVE => {
-                let (osd, alive) = (osd_of(conn), msg.decode::<Alive>().unwrap());
-                self.change(move |inc| {
-                    inc.new_up_thru.insert(osd, alive.want);
-                });
+                let (osd, Alive { want, .. }) = (osd_of(conn), msg.decode().unwrap());
+                if self.map().up_thru(osd) < want {
+                    self.changes_with(move |map, inc| {
+                        let up_thru = inc.new_up_thru.entry(osd).or_insert(map.up_thru(osd));
+                        *up_thru = want.max(*up_thru);
+                    });
+                }
             }
             kinds::OSD_BEACON => drop(msg.decode::<Beacon>().unwrap()),
             // The tests say themselves who is down.
@@ -326,32 +402,42 @@ impl FakeMon {
 }
 
 impl FakeMon {
-    /// Makes the OSD that a PG's primary names its next primary. Tests choose the other members themselves.
-    fn heed(&self, PgTemp { epoch, pg_temp, .. }: PgTemp) {
-        if self.stubborn.get() {
+    /// Lets the OSDs serve that a PG's primary asks for; an empty list stands for those that CRUSH names.
+    fn set_temps(&self, primary: OsdId, PgTemp { pg_temp, .. }: PgTemp) {
+        let is_obeyed = move |map: &OsdMap, pg: PgId, asked: &Vec<i32>| {
+            let now = map.pg_temp.get(&pg).map_or(&[][..], Vec::as_slice);
+            now != asked && pg_mapping(map, pg).acting_primary == Some(primary)
+        };
+        let map = self.map();
+        if self.stubborn.get() || pg_temp.iter().all(|(pg, asked)| !is_obeyed(&map, *pg, asked)) {
             return;
         }
         self.changes_with(move |map, inc| {
-            for (pg, asked) in pg_temp.into_iter().filter(|_| map.epoch == epoch) {
-                let mapping = pg_mapping(map, pg);
-                let place_in = |osds: &[i32]| osds.iter().position(|osd| Some(osd) == asked.first());
-                let follows = place_in(&mapping.acting).is_some_and(|at| at > 0);
-                // Those that are down stay members.
-                let mut entry = map.pg_temp.get(&pg).cloned().unwrap_or_else(|| mapping.wanted.to_vec());
-                if let Some(at) = place_in(&entry).filter(|_| follows) {
-                    entry[..=at].rotate_right(1);
-                    inc.new_pg_temp.insert(pg, entry);
-                }
-            }
+            inc.new_pg_temp.extend(pg_temp.into_iter().filter(|(pg, asked)| is_obeyed(map, *pg, asked)));
         });
     }
 
+    /// An OSD has started, or heard that it was said to be down. One that is up by the map was another process: its end comes in a
+    /// map of its own.
     fn boot(&self, conn: &Connection, boot: Boot) {
         let (osd, addr) = (osd_of(conn), conn.peer().addr);
         assert_eq!(boot.superblock.whoami, osd);
         self.dead.borrow_mut().remove(&osd.0);
+        let is_other = move |map: &OsdMap| map.client_addr(osd) != Some(&addr.into());
+        let map = self.map();
+        if map.is_up(osd) {
+            if !is_other(&map) {
+                return;
+            }
+            self.changes_with(move |map, inc| {
+                if map.is_up(osd) && is_other(map) {
+                    inc.mark_down(osd);
+                    note_death(inc, osd);
+                }
+            });
+        }
         self.changes_with(move |map, inc| {
-            if map.client_addr(osd) != Some(&addr.into()) {
+            if is_other(map) {
                 note_death(inc, osd);
             }
             inc.new_up_client.insert(osd, addr.into());
@@ -360,6 +446,23 @@ impl FakeMon {
             inc.new_hb_front_up.insert(osd, boot.hb_front);
         });
     }
+}
+
+/// The map that a change leads to. Of `pg_temp` nothing stays that is of no use: entries whose OSDs are all down or gone, that are
+/// longer than a PG has members, or that name those that CRUSH names.
+fn with_clean_temps(map: &OsdMap, inc: &mut Incremental) -> Arc<OsdMap> {
+    let next = inc.applied(map).unwrap();
+    let is_useless = |(pg, osds): &(&PgId, &Vec<i32>)| {
+        let is_up = |osd: &i32| OsdId::from_item(*osd).is_some_and(|osd| next.is_up(osd));
+        let too_many = next.pool(pg.pool).is_none_or(|pool| osds.len() > pool.size.into());
+        too_many || !osds.iter().any(is_up) || pg_mapping(&next, **pg).up[..] == osds[..]
+    };
+    let useless: Vec<PgId> = next.pg_temp.iter().filter(is_useless).map(|(pg, _)| *pg).collect();
+    if useless.is_empty() {
+        return next;
+    }
+    inc.new_pg_temp.extend(useless.into_iter().map(|pg| (pg, Vec::new())));
+    inc.applied(map).unwrap()
 }
 
 /// The process of an OSD that was up before this map has ended.
@@ -377,7 +480,8 @@ struct MonSide(Rc<FakeMon>);
 
 impl Dispatcher for MonSide {
     fn on_accepted(&self, conn: &Rc<Connection>) {
-        self.0.sessions.borrow_mut().push((Rc::clone(conn), Epoch(0)));
+        let session = Session { conn: Rc::clone(conn), maps_from: Epoch(0), creates_from: None };
+        self.0.sessions.borrow_mut().push(session);
     }
 
     fn on_message(&self, conn: &Rc<Connection>, msg: Message) {
@@ -385,6 +489,6 @@ impl Dispatcher for MonSide {
     }
 
     fn on_closed(&self, conn: &Rc<Connection>, _: &str) {
-        self.0.sessions.borrow_mut().retain(|(c, _)| !Rc::ptr_eq(c, conn));
+        self.0.sessions.borrow_mut().retain(|session| !Rc::ptr_eq(&session.conn, conn));
     }
 }

@@ -51,6 +51,7 @@ impl Pg {
                 self.count_objects(osd);
                 self.ops.snaps().start_over();
                 self.trim_snaps(osd);
+                self.tell_created(osd);
                 self.resume(osd);
             }
             Effect::AwaitLease { attempt, lease } => self.work(osd, Work::AwaitLease { attempt, lease }),

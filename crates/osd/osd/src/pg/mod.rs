@@ -46,7 +46,7 @@ pub(crate) use op::exec::{ObjectState, Outputs, Told};
 pub(crate) use op::extra::{Extra, METHOD_BYTES_MAX};
 pub(crate) use op::object::Queued;
 pub(crate) use op::snaps::TRIMMED_TOLD_MAX;
-pub(crate) use peer::follow::not_ready;
+pub(crate) use peer::follow::{has_nothing, not_ready};
 pub(crate) use peer::lease::{give_up_leases, start as start_leases};
 pub(crate) use recovery::remove::{WHOLE_POOL, remove_objects, remove_orphans};
 pub(crate) use recovery::{Reserver, start_strays};

@@ -9,7 +9,7 @@ use carmine_wire::osd_op::{OsdOp, flags::compare, ops};
 use carmine_wire::{Decoder, Encoder};
 
 use super::cluster::{Cluster, Disks, noise};
-use super::peering::{kill, members};
+use super::peering::{kill, place};
 
 pub(crate) fn xattr(code: u16, name: &str, value: &[u8]) -> (OsdOp, Payload) {
     let op = OsdOp::xattr_op(code, name.len() as u32, value.len() as u32);
@@ -164,7 +164,7 @@ fn attributes_are_the_same_on_all_copies() {
 fn attributes_are_repaired() {
     for wiped in [true, false] {
         let cluster = Cluster::start(3, Disks::Blue, 2, 4, &[1, 1]);
-        members(&cluster, 4, &[0, 1]);
+        place(&cluster, 4, &[0, 1]);
         cluster.client(RouteMode::Single, |_, pool| async move {
             for n in 0..10 {
                 pool.exec(format!("o{n}"), vec![set_omap(&entries(0..20))]).await.unwrap();

@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use carmine_client::RouteMode;
 use carmine_store::{Kv, KvBatch};
-use carmine_types::{NO_OSD, OsdId, PgId};
-use carmine_wire::osdmap::PgPool;
+use carmine_types::OsdId;
 
 use super::cluster::{Cluster, Disks, noise};
-use super::mon::POOL_ID;
-use super::peering::{members, wait_clean};
+use super::peering::{kill, place, wait_clean};
 
 const PGS: u32 = 4;
 const OBJECTS: u64 = 24;
@@ -24,6 +22,7 @@ fn content(object: u64) -> Vec<u8> {
 
 fn start(seed: u64) -> Cluster {
     let cluster = Cluster::start(seed, Disks::Blue, 3, PGS, &[1, 2, 1]);
+    place(&cluster, PGS, &[0, 1, 2]);
     cluster.client(RouteMode::Direct, |_, pool| async move {
         for object in 0..OBJECTS {
             pool.write_full(&format!("a{object}"), content(object)).await.unwrap();
@@ -66,35 +65,28 @@ fn restart_damaged(cluster: &Cluster, osd: u32, kind: u8) {
     cluster.start_osd(osd, 2);
 }
 
-/// The monitor hears of its goodbye, and gives it up as an owner.
-fn strike_off(cluster: &Cluster, osd: u32) {
+/// The monitor hears of its goodbye, and the map says that it is down.
+fn see_off(cluster: &Cluster, osd: u32) {
     cluster.wait("a goodbye", || cluster.mon.gone.borrow().contains(&OsdId(osd)));
     let what = cluster.mon.damage.borrow()[&OsdId(osd)].clone();
     assert!(what.contains("damaged"), "{what}");
     cluster.mon.dead.borrow_mut().insert(osd);
     cluster.mon.down(osd);
-    cluster.mon.change(move |inc| {
-        let left = || (0..3).filter(move |other| *other != osd as i32);
-        (0..PGS).for_each(|ps| drop(inc.new_pg_temp.insert(PgId::new(POOL_ID, ps), left().collect())));
-    });
 }
 
 #[test]
 fn an_osd_whose_pgs_cannot_be_read_gives_way_to_the_others() {
     let cluster = start(81);
     restart_damaged(&cluster, 1, INFOS);
-    strike_off(&cluster, 1);
+    see_off(&cluster, 1);
     read_all(&cluster);
     // Its reactors have stopped, but the simulator keeps its node, with its addresses, until it is killed.
     cluster.kill(1);
-    // It is a new one now, which is given its copies: the map names it as one that has no data yet.
+    // It is a new one now, which is given its copies.
     cluster.wipe(1);
     cluster.start_osd(1, 2);
     cluster.wait_up(3);
-    members(&cluster, PGS, &[0, 2, NO_OSD, 1]);
-    cluster.wait("its copies", || cluster.states(0).iter().all(|(state, _)| state == "active+remapped"));
-    members(&cluster, PGS, &[0, 2, 1]);
-    wait_clean(&cluster, 0);
+    wait_clean(&cluster, &[0]);
     read_all(&cluster);
     cluster.check_equal(&[0, 1, 2]);
 }
@@ -111,7 +103,7 @@ fn clients_are_not_told_of_metadata_that_others_have() {
             pool.write(&format!("a{object}"), 0, vec![7; 9]).await.unwrap();
         }
     });
-    strike_off(&cluster, 1);
+    see_off(&cluster, 1);
     cluster.wait("the client", || reading.is_done());
 }
 
@@ -119,19 +111,14 @@ fn clients_are_not_told_of_metadata_that_others_have() {
 fn an_osd_that_others_need_goes_on() {
     let cluster = start(83);
     // Of three copies two have to be there; the fake monitor's pools need one.
-    cluster.mon.changes_with(|map, inc| {
-        let pool = map.pools[&POOL_ID].clone();
-        inc.new_pools.insert(POOL_ID, PgPool { min_size: 2, ..pool });
-    });
-    cluster.wait("min_size", || cluster.mon.map().pools[&POOL_ID].min_size == 2);
-    cluster.kill(2);
-    cluster.mon.down(2);
+    cluster.mon.min_size(2);
+    kill(&cluster, 2);
     restart_damaged(&cluster, 1, INFOS);
     cluster.wait_up(2);
     cluster.pass(Duration::from_secs(30));
     assert!(cluster.mon.damage.borrow().contains_key(&OsdId(1)), "it tells of its damage");
     assert!(cluster.mon.gone.borrow().is_empty(), "and goes on");
     cluster.start_osd(2, 1);
-    strike_off(&cluster, 1);
+    see_off(&cluster, 1);
     read_all(&cluster);
 }

@@ -8,6 +8,7 @@ use carmine_types::{OsdId, PgId};
 use super::cluster::{Cluster, Disks, Running};
 use super::mon::POOL_ID;
 use super::order::{History, Work};
+use super::peering::wait_clean;
 
 const PGS: u32 = 4;
 
@@ -39,7 +40,7 @@ fn kill(cluster: &Cluster, dice: &mut Dice, osd: u32) {
 /// One thing that goes wrong, and heals.
 fn trouble(cluster: &Cluster, dice: &mut Dice, osds: u32) {
     let osd = dice.roll(osds.into()) as u32;
-    match dice.roll(5) {
+    match dice.roll(6) {
         0 => {
             kill(cluster, dice, osd);
             cluster.pass(Duration::from_micros(dice.roll(20_000)));
@@ -52,7 +53,7 @@ fn trouble(cluster: &Cluster, dice: &mut Dice, osds: u32) {
             cluster.pass(Duration::from_micros(dice.roll(20_000)));
             (0..osds).for_each(|osd| cluster.start_osd(osd, 1 + dice.roll(3) as u16));
         }
-        // Restarted so fast that the map never says "down".
+        // Restarted before anybody notices: that the old process is down is in the map just before the new one is up.
         2 => {
             cluster.kill(osd);
             cluster.start_osd(osd, 1 + dice.roll(3) as u16);
@@ -65,11 +66,17 @@ fn trouble(cluster: &Cluster, dice: &mut Dice, osds: u32) {
             cluster.pass(Duration::from_millis(1));
             cluster.mon.merge.set(false);
         }
-        // Somebody else leads.
+        // CRUSH names another primary.
+        4 => {
+            let (first, ps) = (dice.roll(osds.into()) as i32, dice.roll(PGS.into()) as u32);
+            let up: Vec<i32> = (0..osds as i32).map(|n| (first + n) % osds as i32).collect();
+            cluster.mon.place(ps..ps + 1, &up);
+        }
+        // Somebody else leads for now, perhaps with fewer members than there should be.
         _ => {
-            let first = dice.roll(osds.into()) as i32;
+            let (first, count) = (dice.roll(osds.into()) as i32, 1 + dice.roll(osds.into()) as i32);
             let pg = PgId::new(POOL_ID, dice.roll(PGS.into()) as u32);
-            let acting = (0..osds as i32).map(|n| (first + n) % osds as i32).collect();
+            let acting = (0..count).map(|n| (first + n) % osds as i32).collect();
             let back = dice.roll(3) == 0;
             cluster.mon.change(move |inc| {
                 inc.new_pg_temp.insert(pg, if back { Vec::new() } else { acting });
@@ -97,6 +104,7 @@ fn thrash(seed: u64) {
     }
     assert!(clients.iter().all(Running::is_done), "seed {seed}: clients wait");
     history.check(true);
+    wait_clean(&cluster, &[0, 1, 2]);
     cluster.check_equal(&[0, 1, 2]);
     let up: Vec<bool> = (0..3).map(|osd| cluster.mon.map().is_up(OsdId(osd))).collect();
     assert_eq!(up, [true; 3]);

@@ -3,19 +3,17 @@
 use std::time::Duration;
 
 use carmine_client::RouteMode;
-use carmine_types::PgId;
 
 use super::cluster::{Cluster, Disks};
-use super::mon::POOL_ID;
+use super::peering::place;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// osd.0 leads; the store of `victim` fails under a write, and works again when the OSD is started again.
+/// osd.0 leads; the store of `victim` fails under a write, and works again when the OSD is started again. Both copies are needed.
 fn a_store_fails(victim: u32) {
     let cluster = Cluster::start(20 + u64::from(victim), Disks::Blue, 2, 2, &[1, 1]);
-    cluster.mon.change(|inc| {
-        (0..2).for_each(|ps| drop(inc.new_pg_temp.insert(PgId::new(POOL_ID, ps), vec![0, 1])));
-    });
+    cluster.mon.min_size(2);
+    place(&cluster, 2, &[0, 1]);
     cluster.client(RouteMode::Direct, |_, pool| async move {
         pool.write_full("a", b"old".to_vec()).await.unwrap()
     });

@@ -3,20 +3,19 @@
 use std::time::Duration;
 
 use carmine_client::RouteMode;
-use carmine_types::NO_OSD;
 use carmine_wire::osd_op::OsdOp;
 
 use super::cluster::{Cluster, Disks};
 use super::mon::POOL_ID;
-use super::peering::{kill, members};
+use super::peering::{kill, place, wait_clean};
 use super::raw::Raw;
 
-/// osd.0 was away while osd.1 served alone, and then osd.1 died. No map that is left tells of that, nor does the current one say
-/// who has the data: osd.0 must not serve what it has, which is old.
+/// osd.0 was away while osd.1 served alone, and then osd.1 died. No map that is left tells of that, only the current one says that
+/// osd.1 may have led meanwhile: osd.0 must not serve what it has, which is old.
 #[test]
 fn an_osd_that_missed_maps_does_not_serve_old_data() {
-    let cluster = Cluster::start(61, Disks::Blue, 2, 1, &[1, 1]);
-    members(&cluster, 1, &[0, 1]);
+    let cluster = Cluster::start(61, Disks::Blue, 2, 1, &[1, 1, 1]);
+    place(&cluster, 1, &[0, 1]);
     let write = |data: u8| {
         cluster.client(RouteMode::Direct, move |_, pool| async move {
             pool.write("a", 0, vec![data]).await.unwrap();
@@ -24,16 +23,19 @@ fn an_osd_that_missed_maps_does_not_serve_old_data() {
     };
     write(1);
     kill(&cluster, 0);
-    members(&cluster, 1, &[1]);
     write(2);
     kill(&cluster, 1);
-    members(&cluster, 1, &[NO_OSD, 0, 1]);
-    // The fake monitor never has other maps than the newest.
+    // Osd.2 was up all the time, and never had the PG.
+    cluster.mon.forgets_maps.set(true);
     cluster.start_osd(0, 1);
-    cluster.wait_up(1);
+    cluster.wait_up(2);
     cluster.pass(Duration::from_secs(2));
     let (state, why) = cluster.states(0).remove(0);
-    assert_eq!((state.as_str(), why.contains("has no maps of epochs")), ("incomplete", true), "{why}");
+    assert_eq!(
+        (state.as_str(), why.contains("osd.1"), why.contains("osd.2")),
+        ("down", true, false),
+        "{why}"
+    );
     let client = Raw::new(&cluster, 0);
     let request = client.request(&cluster, "a", OsdOp::read(0, 0));
     assert_eq!(client.ask(&cluster, request, &[], 1).map(|answer| answer.data), None);
@@ -42,20 +44,22 @@ fn an_osd_that_missed_maps_does_not_serve_old_data() {
         let query = format!("{{\"prefix\": \"pg\", \"pgid\": \"{POOL_ID}.0\", \"cmd\": \"query\"}}");
         client.admin(carmine_types::OsdId(0), &query).await.unwrap()
     });
-    assert!(blocked.contains("has no maps of epochs"), "{blocked}");
-    // The one that served is back. It missed maps as well, after it died: it serves because the map says that it has the data.
-    members(&cluster, 1, &[1, NO_OSD, 0]);
+    let blocked: serde_json::Value = serde_json::from_str(&blocked).unwrap();
+    let by = &blocked["recovery_state"][0]["peering_blocked_by"];
+    assert_eq!((by[0]["osd"].as_u64(), by.as_array().unwrap().len()), (Some(1), 1), "{blocked}");
+    // The one that served is back. It missed maps as well, after it died, in which nobody can have led.
     cluster.start_osd(1, 1);
-    cluster.wait_up(2);
+    cluster.wait_up(3);
     let read =
         cluster.client(RouteMode::Direct, |_, pool| async move { pool.read("a", 0, 1).await.unwrap() });
     assert_eq!(read.to_vec(), [2]);
 }
 
-/// Both were away. For the monitor both have all data, so they go on.
+/// Both were away, and nobody can have led meanwhile.
 #[test]
-fn owners_of_the_data_go_on_though_they_missed_maps() {
+fn members_that_missed_maps_go_on_when_all_that_may_have_led_are_there() {
     let cluster = Cluster::start(62, Disks::Blue, 2, 1, &[1, 1]);
+    cluster.mon.forgets_maps.set(true);
     cluster.client(RouteMode::Direct, |_, pool| async move { pool.write("a", 0, vec![1]).await.unwrap() });
     (0..2).for_each(|osd| kill(&cluster, osd));
     (0..10).for_each(|_| cluster.mon.change(|_| {}));
@@ -69,15 +73,15 @@ fn owners_of_the_data_go_on_though_they_missed_maps() {
 #[test]
 fn a_primary_that_missed_maps_while_it_ran_goes_on() {
     let cluster = Cluster::start(63, Disks::Blue, 2, 4, &[2, 2]);
+    cluster.mon.forgets_maps.set(true);
     cluster.client(RouteMode::Direct, |_, pool| async move { pool.write("a", 0, vec![1]).await.unwrap() });
     let before = cluster.states(0).len();
     cluster.mon.deaf.borrow_mut().push(0);
     (0..5).for_each(|_| cluster.mon.change(|_| {}));
     cluster.pass(Duration::from_millis(200));
     cluster.mon.hear();
-    cluster.pass(Duration::from_secs(1));
-    let states = cluster.states(0);
-    assert!(states.len() == before && states.iter().all(|(state, _)| state == "active+clean"), "{states:?}");
+    wait_clean(&cluster, &[0]);
+    assert_eq!(cluster.states(0).len(), before);
     cluster.client(RouteMode::Direct, |_, pool| async move { pool.write("a", 0, vec![2]).await.unwrap() });
     cluster.check_equal(&[0, 1]);
 }

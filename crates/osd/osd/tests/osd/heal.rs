@@ -4,11 +4,10 @@
 use std::time::Duration;
 
 use carmine_client::RouteMode;
-use carmine_types::{PgId, errno};
+use carmine_types::errno;
 
 use super::cluster::{Cluster, Disks, noise};
-use super::mon::POOL_ID;
-use super::peering::members;
+use super::peering::place;
 
 /// Several blocks, and a part of one.
 const BYTES: usize = 5 * 4096 + 1000;
@@ -21,10 +20,7 @@ fn content() -> Vec<u8> {
 fn start(seed: u64, size: u8) -> Cluster {
     let reactors: Vec<u16> = (0..size).map(|osd| 1 + u16::from(osd) % 2).collect();
     let cluster = Cluster::start(seed, Disks::Blue, size, 4, &reactors);
-    cluster.mon.change(move |inc| {
-        (0..4)
-            .for_each(|ps| drop(inc.new_pg_temp.insert(PgId::new(POOL_ID, ps), (0..size.into()).collect())));
-    });
+    place(&cluster, 4, &(0..size.into()).collect::<Vec<_>>());
     cluster
         .client(RouteMode::Direct, |_, pool| async move { pool.write_full("a", content()).await.unwrap() });
     cluster
@@ -86,7 +82,6 @@ fn a_read_of_a_store_that_has_stopped_is_answered_by_whoever_leads_next() {
     assert!(!reading.is_done());
     cluster.kill(0);
     cluster.mon.down(0);
-    members(&cluster, 4, &[1]);
     cluster.wait("the data", || reading.is_done());
     assert!(reading.result() == Ok(content()));
 }
@@ -185,7 +180,7 @@ fn a_copy_that_is_pushed_in_pieces_is_healed_where_it_is_read() {
     const BAD: usize = (2 << 20) + 5 * 4096;
     for (seed, theirs) in [(44, 0), (45, 3 << 20)] {
         let cluster = Cluster::start(seed, Disks::Blue, 2, 1, &[1, 1]);
-        members(&cluster, 1, &[0, 1]);
+        place(&cluster, 1, &[0, 1]);
         let mut wanted = noise(78, BIG);
         let data = wanted.clone();
         cluster.client(RouteMode::Direct, |_, pool| async move { pool.write_full("a", data).await.unwrap() });
@@ -209,15 +204,15 @@ fn a_copy_that_is_pushed_in_pieces_is_healed_where_it_is_read() {
 fn a_block_that_is_lost_everywhere_does_not_keep_its_pg_from_serving() {
     for (seed, kind) in [(51, Harm::Bit(2)), (52, Harm::Sector)] {
         let cluster = Cluster::start(seed, Disks::Blue, 2, 4, &[1, 2, 1]);
-        members(&cluster, 4, &[0, 1]);
+        place(&cluster, 4, &[0, 1]);
         cluster.client(RouteMode::Direct, |_, pool| async move {
             pool.write_full("a", content()).await.unwrap();
             pool.write_full("b", content()[..100].to_vec()).await.unwrap();
         });
         (0..2).for_each(|osd| harm(&cluster, osd, 2, kind));
-        members(&cluster, 4, &[0, 2]);
+        place(&cluster, 4, &[0, 2]);
         for leader in [0, 2] {
-            members(&cluster, 4, &[leader, 2 - leader]);
+            place(&cluster, 4, &[leader, 2 - leader]);
             cluster.pass(Duration::from_secs(1));
             cluster.client(RouteMode::Direct, |_, pool| async move {
                 let data = pool.read("a", 0, 8192).await.unwrap().to_vec();

@@ -9,9 +9,8 @@ use carmine_types::errno;
 use carmine_wire::osd_op::{OsdOp, OsdRequest};
 
 use super::cluster::{Cluster, Disks};
-use super::peering::members;
+use super::peering::place;
 use super::raw::{Answer, Raw};
-use super::unfound::min_size;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// A log is cut when it has 3,256 entries.
@@ -30,7 +29,7 @@ struct Parted {
 impl Parted {
     fn start(seed: u64, disks: Disks) -> Parted {
         let cluster = Cluster::start(seed, disks, 2, 1, &[1, 1]);
-        members(&cluster, 1, &[0, 1]);
+        place(&cluster, 1, &[0, 1]);
         let clients = [11, 12].map(|gid| Raw::of_client(&cluster, 0, gid));
         for other in ["osd.0", "mon"] {
             cluster.sim.cut("osd.1", other);
@@ -61,7 +60,6 @@ impl Parted {
     /// The map says that the replica is down; each of these requests is answered, once.
     fn go_on_alone(&self, sent: [&[u64]; 2]) {
         self.cluster.mon.down(1);
-        members(&self.cluster, 1, &[0]);
         let are_answered = |client: usize| self.clients[client].answered() >= sent[client].len();
         self.cluster.wait("all answers", || are_answered(0) && are_answered(1));
         self.cluster.pass(SECOND);
@@ -82,7 +80,6 @@ impl Parted {
     fn heal(&self) {
         self.cluster.sim.mend_network();
         self.cluster.mon.up_again(1);
-        members(&self.cluster, 1, &[0, 1]);
         self.cluster.pass(SECOND * 20);
         self.cluster.check_equal(&[0, 1]);
     }
@@ -139,7 +136,7 @@ fn only_the_last_sending_of_a_request_waits() {
     parted.cluster.pass(SECOND / 20);
     again(900_001, 1);
     // … and then it waits for its PG, after a later request of its client.
-    min_size(&parted.cluster, 2);
+    parted.cluster.mon.min_size(2);
     parted.cluster.pass(SECOND / 20);
     again(900_003, 0);
     let waiting = on_x(WRITES);
@@ -147,7 +144,7 @@ fn only_the_last_sending_of_a_request_waits() {
     parted.cluster.pass(SECOND / 20);
     (900_001..900_004).for_each(|tid| again(tid, 2));
     parted.cluster.pass(SECOND / 20);
-    min_size(&parted.cluster, 1);
+    parted.cluster.mon.min_size(1);
     parted.go_on_alone([&[900_001, 900_002, 900_003], &[first, queued, waiting].concat()]);
     let read = parted.clients[0].request(&parted.cluster, "x", OsdOp::read(0, 0));
     let data = parted.clients[0].ask(&parted.cluster, read, b"", 900_004).unwrap().data;
@@ -162,8 +159,8 @@ fn requests_that_were_executed_are_answered_before_others_run() {
     let parted = Parted::start(86, Disks::Cyan);
     let few = parted.append(1, 10);
     let most = parted.append(0, IN_FLIGHT - 10);
-    members(&parted.cluster, 1, &[1, 0]);
-    members(&parted.cluster, 1, &[0, 1]);
+    place(&parted.cluster, 1, &[1, 0]);
+    place(&parted.cluster, 1, &[0, 1]);
     assert_eq!(parted.count(), (0, IN_FLIGHT), "they were executed and dropped");
     let request = |name: String, retry_attempt| {
         let first = parted.clients[0].request(&parted.cluster, &name, OsdOp::append(1));

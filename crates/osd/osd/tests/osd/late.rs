@@ -10,6 +10,7 @@ use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, SpgId,
 
 use super::cluster::{Cluster, Disks};
 use super::mon::POOL_ID;
+use super::peering::place;
 use super::raw::{Raw, push_of, write_of};
 
 const PG: SpgId = SpgId::replicated(PgId { pool: POOL_ID, ps: 0 });
@@ -25,7 +26,7 @@ fn query(head: Head) -> PgQuery {
 
 fn start(seed: u64) -> Cluster {
     let cluster = Cluster::start(seed, Disks::Blue, 2, 1, &[1, 1]);
-    cluster.mon.change(|inc| drop(inc.new_pg_temp.insert(PG.pgid, vec![0, 1])));
+    place(&cluster, 1, &[0, 1]);
     cluster.client(
         RouteMode::Direct,
         |_, pool| async move { pool.write_full("a", b"1".to_vec()).await.unwrap() },

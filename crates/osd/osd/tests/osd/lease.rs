@@ -8,7 +8,7 @@ use carmine_types::OsdId;
 use carmine_wire::osd_op::OsdOp;
 
 use super::cluster::{Cluster, Disks};
-use super::peering::{kill, members};
+use super::peering::{kill, place};
 use super::raw::Raw;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -17,7 +17,7 @@ const LEASE: Duration = Duration::from_secs(16);
 
 fn start(seed: u64) -> Cluster {
     let cluster = Cluster::start(seed, Disks::Blue, 2, 1, &[1, 1, 1]);
-    members(&cluster, 1, &[0, 1]);
+    place(&cluster, 1, &[0, 1]);
     cluster.client(RouteMode::Direct, |_, pool| async move { pool.write("a", 0, vec![1]).await.unwrap() });
     cluster
 }
@@ -62,7 +62,7 @@ fn wait_active(cluster: &Cluster, osd: u32) {
 /// The time until osd.1 serves that took the place of osd.0.
 fn takes_over(cluster: &Cluster) -> Duration {
     let begin_ns = cluster.sim.now_ns();
-    members(cluster, 1, &[1, 2]);
+    place(cluster, 1, &[1, 2]);
     wait_active(cluster, 1);
     Duration::from_nanos(cluster.sim.now_ns() - begin_ns)
 }
@@ -74,7 +74,7 @@ fn the_next_primary_waits_for_the_lease_of_one_that_may_live() {
     cut_off(&cluster);
     cluster.pass(Duration::from_secs(2));
     cluster.mon.down(0);
-    members(&cluster, 1, &[1, 2]);
+    place(&cluster, 1, &[1, 2]);
     cluster.pass(SECOND);
     let (state, why) = cluster.states(1).remove(0);
     assert_eq!((state.as_str(), why.contains("osd.0")), ("peering+wait", true), "{why}");
@@ -88,7 +88,7 @@ fn nobody_waits_for_one_that_died_or_left() {
     let cluster = start(43);
     // It is up, and says that it has left.
     assert!(takes_over(&cluster) < SECOND);
-    members(&cluster, 1, &[0, 1]);
+    place(&cluster, 1, &[0, 1]);
     wait_active(&cluster, 0);
     kill(&cluster, 0);
     assert!(takes_over(&cluster) < SECOND);

@@ -15,7 +15,7 @@ use carmine_wire::osd_op::{OpList, OsdOp, flags, ops};
 use carmine_wire::private::{Route, RouteReply};
 
 use super::cluster::{Cluster, Disks, noise};
-use super::peering::members;
+use super::peering::place;
 use super::raw::Raw;
 
 const BLOCK: usize = 4096;
@@ -24,7 +24,7 @@ const BLOCK: usize = 4096;
 #[test]
 fn payloads_must_add_up_to_the_data() {
     let cluster = Cluster::start(80, Disks::Blue, 2, 4, &[2, 2]);
-    members(&cluster, 4, &[0, 1]);
+    place(&cluster, 4, &[0, 1]);
     let raw = Raw::new(&cluster, 0);
     let tid = Cell::new(0);
     let ask = |list: &[OsdOp], bytes: usize| {
@@ -111,7 +111,7 @@ impl Dispatcher for Deaf {
 #[test]
 fn a_connection_that_ends_at_once_is_not_made_again_at_once() {
     let cluster = Cluster::start(81, Disks::Blue, 2, 4, &[1, 1]);
-    members(&cluster, 4, &[0, 1]);
+    place(&cluster, 4, &[0, 1]);
     let write = |text: &'static str| {
         cluster.background(RouteMode::Direct, move |_, pool| async move {
             pool.write_full("a", text.as_bytes().to_vec()).await.unwrap();

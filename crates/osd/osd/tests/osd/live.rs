@@ -173,6 +173,7 @@ fn in_flight(cluster: &Cluster, osd: u32) -> Vec<Value> {
 #[test]
 fn operations_in_flight_say_what_they_wait_for() {
     let cluster = Cluster::start(14, Disks::Blue, 2, 8, &[2, 2]);
+    cluster.mon.min_size(2);
     cluster.client(RouteMode::Direct, |_, pool| async move { work(&pool).await });
     assert!(in_flight(&cluster, 0).is_empty());
     cluster.kill(1);
@@ -196,7 +197,7 @@ fn operations_in_flight_say_what_they_wait_for() {
     cluster.pass(Duration::from_secs(1));
     let ops = in_flight(&cluster, 0);
     let op = ops.iter().find(|op| op["stage"] == "waiting_for_pg").unwrap_or_else(|| panic!("{ops:?}"));
-    assert!(op["waits_for"].as_str().unwrap().starts_with("pg is down"), "{op}");
+    assert!(op["waits_for"].as_str().unwrap().starts_with("pg is undersized+degraded+peered: 1 of"), "{op}");
     cluster.start_osd(1, 2);
     cluster.wait("the writes", || writers.iter().all(|writer| writer.is_done()));
     assert!(in_flight(&cluster, 0).is_empty());

@@ -1,8 +1,6 @@
 //! Long attributes: whatever one request may bring reaches the other members, at once and when a copy is made again, compared or
 //! repaired; the rest is refused, as by a real Ceph 16.2.15.
 
-use std::time::Duration;
-
 use carmine_client::{ClientError, Pool, RouteMode};
 use carmine_pgtypes::{ObjectChange, Step, Transaction};
 use carmine_reactor::Payload;
@@ -14,12 +12,11 @@ use carmine_wire::scrub::OsdScrub;
 use super::attrs::{get, set_omap};
 use super::cluster::{Cluster, Disks, noise};
 use super::mon::POOL_ID;
-use super::peering::{kill, members};
+use super::peering::{kill, place, wait_clean};
 use super::scrub::reported;
 
 const MIB: usize = 1 << 20;
 const PG: SpgId = SpgId::replicated(PgId::new(POOL_ID, 0));
-const SECOND: Duration = Duration::from_secs(1);
 
 type Op = (OsdOp, Payload);
 
@@ -72,7 +69,7 @@ async fn small_writes(pool: Pool) {
 
 fn one_pg(seed: u64, size: u8) -> Cluster {
     let cluster = Cluster::start(seed, Disks::Blue, size, 1, &vec![1; size.into()]);
-    members(&cluster, 1, &all(size));
+    place(&cluster, 1, &all(size));
     cluster
 }
 
@@ -86,16 +83,6 @@ fn write(cluster: &Cluster, long: Long) {
     });
     cluster.client(RouteMode::Direct, |_, pool| small_writes(pool));
     cluster.wait("the long write", || writer.is_done());
-}
-
-fn wait_clean(cluster: &Cluster) {
-    for _ in 0..100 {
-        if cluster.states(0).iter().all(|(state, _)| state.replace("+remapped", "") == "active+clean") {
-            return;
-        }
-        cluster.pass(SECOND / 5);
-    }
-    panic!("{:?}", cluster.states(0));
 }
 
 #[test]
@@ -114,15 +101,13 @@ fn long_attributes_are_recovered_and_backfilled() {
         let is_wiped = n % 2 == 0;
         let cluster = one_pg(110 + n, 2);
         kill(&cluster, 1);
-        members(&cluster, 1, &[0]);
         write(&cluster, long);
         if is_wiped {
             cluster.wipe(1);
         }
         cluster.start_osd(1, 1);
         cluster.wait_up(2);
-        members(&cluster, 1, &[0, 1]);
-        wait_clean(&cluster);
+        wait_clean(&cluster, &[0]);
         cluster.check_equal(&[0, 1]);
     }
 }
@@ -140,8 +125,7 @@ fn long_attributes_are_compared_and_repaired() {
         cluster.change_store(n as u32 % 2, txn);
         (0..3).for_each(|osd| cluster.start_osd(osd, 1));
         cluster.wait_up(3);
-        members(&cluster, 1, &all(3));
-        wait_clean(&cluster);
+        wait_clean(&cluster, &[0]);
         let errors = |repair| {
             let before = reported(&cluster).last;
             let order = OsdScrub { fsid: Uuid([7; 16]), epoch: Epoch(1), pgs: vec![PG], repair, deep: true };
@@ -177,7 +161,7 @@ fn long_attributes_are_compared_and_repaired() {
 #[test]
 fn what_ceph_takes_is_taken_and_the_rest_is_refused_at_once() {
     let cluster = Cluster::start(130, Disks::Cyan, 2, 1, &[1, 1]);
-    members(&cluster, 1, &[0, 1]);
+    place(&cluster, 1, &[0, 1]);
     cluster.client(RouteMode::Direct, |_, pool| async move {
         let outcome = |done: Result<_, ClientError>| done.map(drop).map_err(|error| error.errno());
         let long = |bytes: usize| set_raw(b"k", &vec![7; bytes]);
@@ -223,7 +207,7 @@ fn copy(from: &str) -> Op {
 #[test]
 fn an_omap_is_copied_up_to_the_longest_message() {
     let cluster = Cluster::start(131, Disks::Cyan, 2, 1, &[1, 1]);
-    members(&cluster, 1, &[0, 1]);
+    place(&cluster, 1, &[0, 1]);
     let fill = |from: u64, to: u64| {
         cluster.client(RouteMode::Direct, move |_, pool| async move {
             for n in from..to {

@@ -23,6 +23,7 @@ mod memory;
 mod misdirected;
 #[path = "../../../../cluster/client/tests/shared/mon.rs"]
 mod mon;
+mod moves;
 mod order;
 mod peering;
 mod pools;

@@ -17,7 +17,7 @@ use carmine_wire::pgls::HObject;
 
 use super::cluster::{Cluster, Disks, noise};
 use super::mon::POOL_ID;
-use super::peering::{kill, members};
+use super::peering::{kill, place};
 use super::raw::{Answer, Raw, push_of, write_of};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -146,6 +146,7 @@ fn a_client_with_an_old_map_is_sent_the_new_one() {
 #[test]
 fn an_inactive_pg_refuses_it_at_once() {
     let cluster = Cluster::start(63, Disks::Cyan, 2, 8, &[2, 1]);
+    cluster.mon.min_size(2);
     kill(&cluster, 1);
     cluster.pass(SECOND);
     let liar = Liar::new(&cluster);
@@ -175,8 +176,9 @@ fn one_with_a_newer_map_is_refused_when_the_map_comes() {
 #[test]
 fn one_that_waits_is_not_executed_when_the_map_splits_its_pg() {
     let cluster = Cluster::start(65, Disks::Blue, 2, 8, &[2, 1]);
+    cluster.mon.min_size(2);
     // Osd.0 leads, so that it is the same PG's when it is active again.
-    members(&cluster, 8, &[0, 1]);
+    place(&cluster, 8, &[0, 1]);
     kill(&cluster, 1);
     cluster.pass(SECOND);
     let liar = Liar::new(&cluster);
@@ -223,7 +225,7 @@ fn entry(oid: &ObjectId, version: Eversion) -> LogEntry {
 #[test]
 fn other_osds_are_not_believed_either() {
     let cluster = Cluster::start(66, Disks::Blue, 2, 4, &[1, 2]);
-    members(&cluster, 4, &[0, 1]);
+    place(&cluster, 4, &[0, 1]);
     write_all(&cluster, 0);
     // The test speaks in the place of the primary.
     cluster.kill(0);
@@ -318,7 +320,7 @@ fn other_osds_are_not_believed_either() {
 #[test]
 fn balanced_reads_are_sent_to_the_primary() {
     let cluster = Cluster::start(83, Disks::Cyan, 2, 4, &[2, 2]);
-    members(&cluster, 4, &[0, 1]);
+    place(&cluster, 4, &[0, 1]);
     write_all(&cluster, 7);
     let replica = Raw::new(&cluster, 1);
     let ask = |op: OsdOp, flags: u32, tid: u64| {

@@ -11,7 +11,7 @@ use carmine_wire::osd_op::OsdOp;
 use carmine_wire::osdmap::consts::{FLAG_NOBACKFILL, FLAG_NORECOVER, FLAGS_DEFAULT};
 
 use super::cluster::{Cluster, Disks, noise};
-use super::peering::{kill, members};
+use super::peering::{kill, place, wait_clean, wait_state};
 
 const SECOND: Duration = Duration::from_secs(1);
 const BYTES: usize = 2000;
@@ -23,7 +23,7 @@ async fn fill(pool: &Pool, range: std::ops::Range<u64>, round: u64) {
 }
 
 /// Writes so much that the log forgets what was before.
-async fn outrun_the_log(pool: &Pool) {
+pub(super) async fn outrun_the_log(pool: &Pool) {
     for n in 0..3600u32 {
         pool.write("log", 0, n.to_le_bytes().to_vec()).await.unwrap();
     }
@@ -34,7 +34,7 @@ fn limited(bytes_per_second: u64) -> RecoveryOptions {
 }
 
 /// A cluster of three with one PG on osd.0, whose OSDs recover so fast at the most.
-fn cluster(seed: u64, bytes_per_second: u64) -> Cluster {
+pub(super) fn cluster(seed: u64, bytes_per_second: u64) -> Cluster {
     let cluster = Cluster::start(seed, Disks::Blue, 2, 1, &[1, 1, 1]);
     *cluster.recovery.borrow_mut() = limited(bytes_per_second);
     for osd in 0..3 {
@@ -42,23 +42,19 @@ fn cluster(seed: u64, bytes_per_second: u64) -> Cluster {
         cluster.start_osd(osd, 1);
     }
     cluster.wait_up(3);
-    members(&cluster, 1, &[0, 1]);
+    place(&cluster, 1, &[0, 1]);
+    wait_clean(&cluster, &[0]);
     cluster
 }
 
-/// Whether CRUSH names the same members is of no interest here.
 fn state(cluster: &Cluster) -> String {
-    cluster.states(0).remove(0).0.replace("+remapped", "")
+    cluster.states(0).remove(0).0
 }
 
-fn wait_clean(cluster: &Cluster) {
-    for _ in 0..200 {
-        if state(cluster) == "active+clean" {
-            return;
-        }
-        cluster.pass(SECOND / 2);
-    }
-    panic!("the PG stays {}", state(cluster));
+/// The members stay while osd.2 gets the copy of osd.1.
+fn wait_backfilling(cluster: &Cluster) {
+    wait_state(cluster, &[0], "active+remapped+backfilling");
+    assert_eq!(cluster.mon.map().pg_temp.values().collect::<Vec<_>>(), [&[0, 1]]);
 }
 
 /// A copy of a whole PG is made while clients change all of it, and is interrupted: it goes on where it was, and is equal.
@@ -70,8 +66,8 @@ fn a_backfill_goes_on_where_it_was() {
             fill(&pool, 0..700, 0).await;
             outrun_the_log(&pool).await;
         });
-        members(&cluster, 1, &[0, 2]);
-        assert_eq!(state(&cluster), "active+degraded+backfilling");
+        place(&cluster, 1, &[0, 2]);
+        wait_backfilling(&cluster);
         let writer = cluster.background(RouteMode::Direct, |_, pool| async move {
             for n in 0..1500u64 {
                 let name = format!("o{}", n * 7 % 900);
@@ -89,7 +85,7 @@ fn a_backfill_goes_on_where_it_was() {
         cluster.start_osd(2, 1);
         cluster.wait_up(3);
         cluster.wait("the writer", || writer.is_done());
-        wait_clean(&cluster);
+        wait_clean(&cluster, &[0]);
         cluster.check_equal(&[0, 2]);
         let pushed = cluster.counter(&[0], "objects_pushed");
         assert!(pushed < 2500, "{pushed} objects were pushed");
@@ -104,17 +100,19 @@ fn objects_that_are_equal_are_not_copied_again() {
         fill(&pool, 0..600, 0).await;
         outrun_the_log(&pool).await;
     });
-    members(&cluster, 1, &[0, 2]);
+    // It has the PG as it is now.
+    kill(&cluster, 1);
+    place(&cluster, 1, &[0, 2]);
     for _ in 0..4 {
         cluster.pass(SECOND);
         kill(&cluster, 2);
         cluster.start_osd(2, 1);
-        cluster.wait_up(3);
+        cluster.wait_up(2);
     }
-    wait_clean(&cluster);
+    wait_clean(&cluster, &[0]);
     let pushed = cluster.counter(&[0], "objects_pushed");
     assert!((601..=601 + 4 * 10).contains(&pushed), "{pushed} pushes of 601 objects");
-    // osd.1 was away while the log forgot: it has most of it.
+    // osd.1 is away while the log forgets: it has most of it.
     cluster.client(RouteMode::Direct, |_, pool| async move {
         fill(&pool, 0..20, 1).await;
         for n in 20..30 {
@@ -122,29 +120,30 @@ fn objects_that_are_equal_are_not_copied_again() {
         }
         outrun_the_log(&pool).await;
     });
-    members(&cluster, 1, &[0, 1]);
-    wait_clean(&cluster);
+    cluster.start_osd(1, 1);
+    cluster.wait_up(3);
+    place(&cluster, 1, &[0, 1]);
+    wait_clean(&cluster, &[0]);
     cluster.check_equal(&[0, 1]);
     let again = cluster.counter(&[0], "objects_pushed") - pushed;
     assert_eq!(again, 20 + 10 + 1, "those that differ are copied, and no others");
 }
 
 /// osd.1 dies, misses a new version of 200 objects, and comes back.
-fn osd_1_falls_behind(cluster: &Cluster, pgs: u32, reactors: u16) {
+fn osd_1_falls_behind(cluster: &Cluster, reactors: u16) {
     cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 0..200, 0).await });
     kill(cluster, 1);
-    members(cluster, pgs, &[0]);
     cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 0..200, 1).await });
     cluster.start_osd(1, reactors);
     cluster.wait_up(3);
-    members(cluster, pgs, &[0, 1]);
+    cluster.pass(SECOND / 10);
 }
 
 /// A write to an object that a member lacks does not wait for the objects before it; reads wait for nothing.
 #[test]
 fn an_object_that_is_written_to_is_recovered_first() {
     let cluster = cluster(11, 20_000);
-    osd_1_falls_behind(&cluster, 1, 1);
+    osd_1_falls_behind(&cluster, 1);
     let before = cluster.sim.now_ns();
     cluster.client(RouteMode::Direct, |_, pool| async move {
         for n in (0..200).rev().step_by(20) {
@@ -155,7 +154,7 @@ fn an_object_that_is_written_to_is_recovered_first() {
     let took = Duration::from_nanos(cluster.sim.now_ns() - before);
     assert!(took < SECOND, "ten writes took {took:?}");
     assert_eq!(state(&cluster), "active+recovering+degraded", "the rest takes its time");
-    wait_clean(&cluster);
+    wait_clean(&cluster, &[0]);
     cluster.check_equal(&[0, 1]);
 }
 
@@ -172,7 +171,7 @@ fn one_long_object_at_a_time_is_held() {
         outrun_the_log(&pool).await;
     });
     cluster.disk(2).slower(SECOND / 10);
-    members(&cluster, 1, &[0, 2]);
+    place(&cluster, 1, &[0, 2]);
     while cluster.counter(&[0], "objects_pushed") == 0 {
         cluster.pass(SECOND / 20);
     }
@@ -185,10 +184,10 @@ fn one_long_object_at_a_time_is_held() {
     let done = || writers.iter().filter(|writer| writer.is_done()).count();
     cluster.pass(SECOND / 2);
     assert!(done() + 2 >= writers.len(), "{} of {LONG} are done", done());
-    assert_eq!(state(&cluster), "active+degraded+backfilling", "the rest takes its time");
+    assert_eq!(state(&cluster), "active+remapped+backfilling", "the rest takes its time");
     cluster.wait("the writers", || done() == writers.len());
     cluster.disk(2).slower(Duration::ZERO);
-    wait_clean(&cluster);
+    wait_clean(&cluster, &[0]);
     cluster.check_equal(&[0, 2]);
 }
 
@@ -201,15 +200,15 @@ fn a_backfill_waits_for_an_osd_that_is_too_full() {
         outrun_the_log(&pool).await;
     });
     cluster.mon.change(|inc| inc.new_backfillfull_ratio = 0.0001);
-    members(&cluster, 1, &[0, 2]);
+    place(&cluster, 1, &[0, 2]);
     cluster.pass(SECOND * 3);
-    assert_eq!(state(&cluster), "active+degraded+backfill_toofull");
+    assert_eq!(state(&cluster), "active+remapped+backfill_toofull");
     let activations = cluster.counter(&[0], "activations");
     cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 0..100, 1).await });
     cluster.pass(SECOND * 20);
     assert_eq!(cluster.counter(&[0], "activations"), activations, "it does not peer again and again");
     cluster.mon.change(|inc| inc.new_backfillfull_ratio = 0.9);
-    wait_clean(&cluster);
+    wait_clean(&cluster, &[0]);
     cluster.check_equal(&[0, 2]);
 }
 
@@ -219,21 +218,19 @@ fn flags_of_the_map_stop_recoveries() {
     cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 0..50, 0).await });
     cluster.mon.change(|inc| inc.new_flags = (FLAGS_DEFAULT | FLAG_NORECOVER) as i32);
     kill(&cluster, 1);
-    members(&cluster, 1, &[0]);
     cluster.client(RouteMode::Direct, |_, pool| async move { fill(&pool, 0..50, 1).await });
     cluster.start_osd(1, 1);
     cluster.wait_up(3);
-    members(&cluster, 1, &[0, 1]);
     cluster.pass(SECOND * 3);
     assert_eq!(state(&cluster), "active+degraded");
     cluster.mon.change(|inc| inc.new_flags = (FLAGS_DEFAULT | FLAG_NOBACKFILL) as i32);
-    wait_clean(&cluster);
+    wait_clean(&cluster, &[0]);
     cluster.client(RouteMode::Direct, |_, pool| async move { outrun_the_log(&pool).await });
-    members(&cluster, 1, &[0, 2]);
+    place(&cluster, 1, &[0, 2]);
     cluster.pass(SECOND * 3);
-    assert_eq!(state(&cluster), "active+degraded");
+    assert_eq!(state(&cluster), "active+remapped");
     cluster.mon.change(|inc| inc.new_flags = FLAGS_DEFAULT as i32);
-    wait_clean(&cluster);
+    wait_clean(&cluster, &[0]);
     cluster.check_equal(&[0, 2]);
 }
 
@@ -247,8 +244,8 @@ fn pgs_wait_for_their_turn() {
         cluster.start_osd(osd, 2);
     }
     cluster.wait_up(3);
-    members(&cluster, 8, &[0, 1]);
-    osd_1_falls_behind(&cluster, 8, 2);
+    place(&cluster, 8, &[0, 1]);
+    osd_1_falls_behind(&cluster, 2);
     cluster.pass(SECOND);
     let mut most_waiting = 0;
     for _ in 0..200 {
@@ -262,7 +259,7 @@ fn pgs_wait_for_their_turn() {
         cluster.pass(SECOND / 2);
     }
     assert!(most_waiting >= 6, "{most_waiting} PGs waited");
-    assert!(cluster.states(0).iter().all(|(state, _)| state == "active+clean"));
+    wait_clean(&cluster, &[0]);
     cluster.check_equal(&[0, 1]);
 }
 
@@ -287,24 +284,24 @@ fn copies_that_nobody_needs_are_removed() {
         if is_down {
             kill(&cluster, 1);
         }
-        members(&cluster, 1, &[0, 2]);
+        place(&cluster, 1, &[0, 2]);
         if is_down {
-            wait_clean(&cluster);
+            wait_clean(&cluster, &[0]);
             cluster.start_osd(1, 2);
             cluster.wait_up(3);
         } else {
             cluster.pass(SECOND * 12);
             assert_ne!(state(&cluster), "active+clean");
             assert_eq!(objects(&cluster), all, "the PG is not clean yet");
-            wait_clean(&cluster);
+            wait_clean(&cluster, &[0]);
         }
         cluster.pass(SECOND * 12);
         let left = objects(&cluster);
         assert!(left < 10, "{left} of {all}");
         assert_eq!(cluster.fsck(1).errors.len(), 0);
         // It is made anew when it is needed again.
-        members(&cluster, 1, &[0, 1]);
-        wait_clean(&cluster);
+        place(&cluster, 1, &[0, 1]);
+        wait_clean(&cluster, &[0]);
         cluster.check_equal(&[0, 1]);
     }
 }
@@ -314,7 +311,6 @@ fn copies_that_nobody_needs_are_removed() {
 fn holes_stay_holes_in_copies() {
     let cluster = cluster(16, 0);
     kill(&cluster, 1);
-    members(&cluster, 1, &[0]);
     let extents = || {
         cluster.client(RouteMode::Direct, |_, pool| async move {
             let ask = vec![(OsdOp::mapext(0, 8 << 20), Payload::new())];
@@ -333,7 +329,6 @@ fn holes_stay_holes_in_copies() {
     for by_log in [true, false] {
         if !by_log {
             kill(&cluster, 1);
-            members(&cluster, 1, &[0]);
             cluster.client(RouteMode::Direct, |_, pool| async move {
                 pool.write("sparse", 8192, noise(3, 4096)).await.unwrap();
                 outrun_the_log(&pool).await;
@@ -341,10 +336,10 @@ fn holes_stay_holes_in_copies() {
         }
         cluster.start_osd(1, 1);
         cluster.wait_up(3);
-        members(&cluster, 1, &[0, 1]);
-        wait_clean(&cluster);
-        members(&cluster, 1, &[1, 0]);
+        wait_clean(&cluster, &[0]);
+        place(&cluster, 1, &[1, 0]);
         assert_eq!(extents(), written, "by the log: {by_log}");
-        members(&cluster, 1, &[0, 1]);
+        place(&cluster, 1, &[0, 1]);
+        wait_clean(&cluster, &[0]);
     }
 }

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use carmine_client::RouteMode;
-use carmine_types::{Epoch, ObjectId, OsdId, PgId, UTime, errno};
+use carmine_types::{Epoch, ObjectId, OsdId, UTime, errno};
 use carmine_wire::osd_op::{OsdOp, OsdRequest, flags};
 use carmine_wire::osdmap::PgPool;
 use carmine_wire::osdmap::consts::{POOL_FULL, POOL_FULL_QUOTA};
 
 use super::cluster::{Cluster, Disks};
 use super::mon::POOL_ID;
+use super::peering::place;
 use super::raw::{Answer, Raw};
 
 /// A client may have a new pool's map before the OSD has it: the requests wait, wherever their PGs will be.
@@ -105,9 +106,7 @@ fn a_resend_is_answered_and_not_applied_again() {
 
 /// Two OSDs of which osd.0 leads every PG, and then, if asked, osd.1.
 fn led_by(cluster: &Cluster, first: i32) {
-    cluster.mon.change(move |inc| {
-        (0..4).for_each(|ps| drop(inc.new_pg_temp.insert(PgId::new(POOL_ID, ps), vec![first, 1 - first])));
-    });
+    place(cluster, 4, &[first, 1 - first]);
     cluster.pass(Duration::from_millis(200));
 }
 
@@ -192,6 +191,7 @@ fn a_failed_write_is_answered_the_same_when_it_is_sent_again() {
 #[test]
 fn operations_of_a_dead_client_are_forgotten() {
     let cluster = Cluster::start(12, Disks::Blue, 2, 4, &[3, 1]);
+    cluster.mon.min_size(2);
     led_by(&cluster, 0);
     cluster.kill(1);
     cluster.mon.down(1);

@@ -16,7 +16,7 @@ use carmine_wire::scrub::{OsdScrub, ScrubLsArg};
 use super::attrs::{get, omap, set_omap, xattr};
 use super::cluster::{Cluster, Disks, noise};
 use super::mon::POOL_ID;
-use super::peering::{kill, members};
+use super::peering::{kill, place, wait_clean};
 
 const PG: SpgId = SpgId::replicated(PgId::new(POOL_ID, 0));
 /// Several blocks, and a part of one.
@@ -60,7 +60,7 @@ async fn check(pool: &Pool, n: u64) {
 fn start(seed: u64, size: u8, objects: u64) -> Cluster {
     let reactors: Vec<u16> = (0..size).map(|osd| 1 + u16::from(osd) % 2).collect();
     let cluster = Cluster::start(seed, Disks::Blue, size, 1, &reactors);
-    members(&cluster, 1, &all(size));
+    place(&cluster, 1, &all(size));
     cluster.client(RouteMode::Direct, move |_, pool| write_all(pool, objects));
     cluster
 }
@@ -79,8 +79,7 @@ fn tamper(cluster: &Cluster, size: u8, harms: Vec<(u32, ObjectId, Vec<Step>)>) {
     }
     (0..size.into()).for_each(|osd| cluster.start_osd(osd, 1));
     cluster.wait_up(size.into());
-    members(cluster, 1, &all(size));
-    cluster.wait("the PG", || cluster.states(0) == [("active+clean".to_owned(), String::new())]);
+    wait_clean(cluster, &[0]);
 }
 
 /// The report on the PG's scrubs that osd.0 sent the monitor last.
@@ -200,7 +199,7 @@ fn every_kind_of_damage_is_found_and_repaired_on_the_primary_and_on_a_replica() 
     assert_eq!(scrub(&cluster, true, false), 0);
     cluster.check_equal(&[0, 1, 2]);
     for leader in [[0, 1, 2], [2, 1, 0]] {
-        members(&cluster, 1, &leader);
+        place(&cluster, 1, &leader);
         cluster.client(RouteMode::Direct, move |_, pool| async move {
             for n in 0..count + 2 {
                 check(&pool, n).await;
@@ -269,7 +268,6 @@ fn a_repair_that_is_cut_short_loses_nothing() {
         (0..2).for_each(|osd| kill(&cluster, osd));
         (0..2).for_each(|osd| cluster.start_osd(osd, 1));
         cluster.wait_up(2);
-        members(&cluster, 1, &[0, 1]);
         assert_eq!(scrub(&cluster, true, true), 0, "{tenths}");
         cluster.client(RouteMode::Direct, |_, pool| async move { check(&pool, 0).await });
         cluster.check_equal(&[0, 1]);
@@ -323,7 +321,7 @@ fn only_writes_of_what_is_compared_wait() {
     (0..2).for_each(|osd| kill(&cluster, osd));
     (0..2).for_each(|osd| cluster.start_osd(osd, 1));
     cluster.wait_up(2);
-    members(&cluster, 1, &[0, 1]);
+    place(&cluster, 1, &[0, 1]);
     cluster.client(RouteMode::Direct, |_, pool| async move {
         pool.write_full("a", noise(1, BIG)).await.unwrap();
         pool.write_full("b", noise(2, BIG)).await.unwrap();
@@ -371,7 +369,7 @@ fn a_new_interval_ends_a_scrub() {
     (0..3).for_each(|osd| kill(&cluster, osd));
     (0..3).for_each(|osd| cluster.start_osd(osd, 1));
     cluster.wait_up(3);
-    members(&cluster, 1, &[0, 1, 2]);
+    place(&cluster, 1, &[0, 1, 2]);
     cluster.client(RouteMode::Direct, |_, pool| async move {
         pool.write_full("a", noise(1, 4 << 20)).await.unwrap();
     });
@@ -383,13 +381,12 @@ fn a_new_interval_ends_a_scrub() {
     });
     cluster.start_osd(2, 1);
     cluster.wait_up(3);
-    members(&cluster, 1, &[0, 1, 2]);
     cluster.wait("the write", || write.is_done());
     cluster.wait("the scrub's end", || {
         reported(&cluster).last.version.version > 0 && !reported(&cluster).scrubbing
     });
     assert_eq!(reported(&cluster).errors, 0);
-    members(&cluster, 1, &[1, 0, 2]);
+    place(&cluster, 1, &[1, 0, 2]);
     cluster.pass(Duration::from_secs(5));
     assert_eq!(reported(&cluster), PgScrubs::default(), "who does not lead says nothing");
 }
@@ -410,20 +407,20 @@ fn whoever_leads_next_knows_the_last_scrubs_also_after_a_restart() {
         cluster.wait("a report", || reported_by(&cluster, osd) != PgScrubs::default());
         assert_eq!(reported_by(&cluster, osd), last, "osd.{osd}");
     };
-    members(&cluster, 1, &[2, 1, 0]);
+    place(&cluster, 1, &[2, 1, 0]);
     knows(2);
     (0..3).for_each(|osd| kill(&cluster, osd));
     cluster.mon.pg_stats.borrow_mut().clear();
     (0..3).for_each(|osd| cluster.start_osd(osd, 1));
     cluster.wait_up(3);
-    members(&cluster, 1, &[0, 1, 2]);
+    place(&cluster, 1, &[0, 1, 2]);
     knows(0);
     assert_eq!(listed(&cluster), Err(errno::ENOENT), "it has no list");
     // A scrub that does not read the data takes nothing back of what another primary found in it.
     assert_eq!(scrub(&cluster, false, false), 2);
     assert_eq!((reported(&cluster).last_deep, reported(&cluster).last == last.last), (last.last_deep, false));
     assert_eq!(scrub(&cluster, true, true), 0);
-    members(&cluster, 1, &[1, 0, 2]);
+    place(&cluster, 1, &[1, 0, 2]);
     cluster.wait("a report", || reported_by(&cluster, 1) != PgScrubs::default());
     let told = reported_by(&cluster, 1);
     assert_eq!((told.errors, told.last_clean), (0, told.last.time));
@@ -445,7 +442,7 @@ fn the_newest_record_of_scrubs_wins() {
     (0..3).for_each(|osd| cluster.start_osd(osd, 1));
     cluster.wait_up(3);
     for leader in [0, 1] {
-        members(&cluster, 1, &[leader, 1 - leader, 2]);
+        place(&cluster, 1, &[leader, 1 - leader, 2]);
         cluster.wait("a report", || reported_by(&cluster, leader as u32).errors == 7);
     }
 }

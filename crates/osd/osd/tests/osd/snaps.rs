@@ -15,7 +15,7 @@ use carmine_wire::osdmap::intervals;
 use super::attrs::{get, omap, set_omap, xattr};
 use super::cluster::{Cluster, Disks, noise};
 use super::mon::POOL_ID;
-use super::peering::{kill, members};
+use super::peering::{kill, place, wait_clean};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -378,12 +378,13 @@ fn survive(seed: u64, disks: Disks) {
         trim();
         kill(&cluster, osd);
         let others: Vec<i32> = (0..3).filter(|other| *other != osd as i32).collect();
-        members(&cluster, 4, &others);
         cluster.wait("work without it", || at.get() >= until + STEPS / 12);
         trim();
         cluster.start_osd(osd, 1 + (round as u16 % 2));
         cluster.wait_up(3);
-        members(&cluster, 4, &[others[0], osd as i32, others[1]]);
+        place(&cluster, 4, &[others[0], osd as i32, others[1]]);
+        // Of a store in memory nothing else would be left.
+        wait_clean(&cluster, &[others[0] as u32]);
     }
     cluster.wait("all work", || running.is_done());
     cluster.pass(10 * SECOND);

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use carmine_client::RouteMode;
 use carmine_types::{Epoch, ObjectId, OsdId, PgId, errno};
-use carmine_wire::osdmap::PgPool;
 use serde_json::Value;
 
 use super::cluster::{Cluster, Disks, Running, noise};
 use super::mon::POOL_ID;
-use super::peering::{kill, members};
+use super::peering::{kill, place};
 
 const SECOND: Duration = Duration::from_secs(1);
 const BYTES: usize = 4 * 4096;
@@ -23,13 +22,12 @@ fn content() -> Vec<u8> {
 /// osd.0 and osd.1 have a PG of two objects. osd.1 dies, and then a block of osd.0's copy of the first goes bad.
 fn start(seed: u64, osds: usize) -> Cluster {
     let cluster = Cluster::start(seed, Disks::Blue, 2, 1, &vec![1; osds]);
-    members(&cluster, 1, &[0, 1]);
+    place(&cluster, 1, &[0, 1]);
     cluster.client(RouteMode::Direct, |_, pool| async move {
         pool.write_full("a", content()).await.unwrap();
         pool.write_full("b", content()).await.unwrap();
     });
     kill(&cluster, 1);
-    members(&cluster, 1, &[0]);
     let disk = cluster.disk(0);
     // Both objects have the same content: one of them is first.
     let at = disk.find(&content()[BAD as usize..][..16])[0];
@@ -78,7 +76,6 @@ fn a_read_waits_for_an_osd_that_may_have_the_block() {
     });
     assert!(refused.contains("not marking lost"), "{refused}");
     cluster.start_osd(1, 1);
-    members(&cluster, 1, &[0, 1]);
     cluster.wait("the read", || reading.is_done());
     assert_eq!(reading.result(), Ok(content()));
     assert_eq!(list_unfound(&cluster)["num_unfound"], 0);
@@ -102,7 +99,7 @@ fn a_block_of_which_nobody_has_a_copy_any_more_is_an_error() {
 fn an_unfound_object_is_not_copied_without_its_block() {
     let cluster = start(63, 3);
     let (reading, _) = read_both(&cluster);
-    members(&cluster, 1, &[0, 2]);
+    place(&cluster, 1, &[0, 2]);
     cluster.pass(SECOND * 3);
     let found = |state: &str| state.contains("_unfound") && state.starts_with("active+");
     assert!(found(&state(&cluster)), "{}", state(&cluster));
@@ -118,25 +115,19 @@ fn an_unfound_object_is_not_copied_without_its_block() {
     assert_eq!(reading.result(), Ok(content()));
     cluster.pass(SECOND * 40);
     assert_eq!(state(&cluster), "active+clean");
-    members(&cluster, 1, &[2, 0]);
+    place(&cluster, 1, &[2, 0]);
     cluster.check_equal(&[2, 0]);
     let both = ["a", "b"].map(|name| read(&cluster, name, 0, 0));
     cluster.wait("the reads", || both.iter().all(Running::is_done));
     both.iter().for_each(|read| assert_eq!(read.result(), Ok(content())));
 }
 
-/// The PG is served by this many members at least.
-pub(super) fn min_size(cluster: &Cluster, min_size: u8) {
-    let pool = PgPool { min_size, ..cluster.mon.map().pool(POOL_ID).unwrap().clone() };
-    cluster.mon.change(move |inc| drop(inc.new_pools.insert(POOL_ID, pool.clone())));
-}
-
 /// With too few complete copies the PG is copied before it serves: osd.2 gets all but the block. Then the object that is not
 /// unfound is written, and a part of the other one; and that is read, all of it, which waits.
 fn start_with_copy(seed: u64) -> (Cluster, Running<Read>, &'static str) {
     let cluster = start(seed, 3);
-    min_size(&cluster, 2);
-    members(&cluster, 1, &[0, 2]);
+    cluster.mon.min_size(2);
+    place(&cluster, 1, &[0, 2]);
     cluster.pass(SECOND * 5);
     assert_eq!(state(&cluster), "active+recovery_unfound+degraded");
     let list = list_unfound(&cluster);
@@ -172,7 +163,6 @@ fn a_pg_that_was_copied_before_it_serves_waits_only_for_the_block() {
         cluster.start_osd(osd, 1);
     }
     cluster.wait_up(2);
-    members(&cluster, 1, &[0, 2]);
     cluster.pass(SECOND * 5);
     assert_eq!(state(&cluster), "active+recovery_unfound+degraded", "it is known after a restart");
     assert_eq!(list_unfound(&cluster)["num_unfound"], 1);
@@ -189,9 +179,8 @@ fn a_pg_that_was_copied_before_it_serves_waits_only_for_the_block() {
     );
     cluster.check_equal(&[0, 2]);
     // The other copy is whole, too.
-    min_size(&cluster, 1);
+    cluster.mon.min_size(1);
     kill(&cluster, 0);
-    members(&cluster, 1, &[2]);
     check_found(&cluster, name);
 }
 
@@ -199,9 +188,8 @@ fn a_pg_that_was_copied_before_it_serves_waits_only_for_the_block() {
 #[test]
 fn a_copy_that_lacks_a_block_is_given_it_when_it_leads() {
     let (cluster, reading, name) = start_with_copy(65);
-    min_size(&cluster, 1);
+    cluster.mon.min_size(1);
     kill(&cluster, 0);
-    members(&cluster, 1, &[2]);
     cluster.pass(SECOND * 5);
     assert_eq!(cluster.states(2).remove(0).0, "active+recovery_unfound+undersized+degraded");
     assert!(!reading.is_done(), "it waits");
@@ -235,7 +223,7 @@ fn name_in(ps: u32) -> &'static str {
 #[test]
 fn a_write_that_waits_for_a_block_holds_up_no_other_backfill() {
     let cluster = Cluster::start(67, Disks::Blue, 2, 2, &[1, 1, 1]);
-    members(&cluster, 2, &[0, 1]);
+    place(&cluster, 2, &[0, 1]);
     let (bad, good, long) = (name_in(0), name_in(1), noise(78, 3 << 20));
     let data = long.clone();
     cluster.client(RouteMode::Direct, move |_, pool| async move {
@@ -243,7 +231,6 @@ fn a_write_that_waits_for_a_block_holds_up_no_other_backfill() {
         pool.write_full(good, noise(79, 3 << 20)).await.unwrap();
     });
     kill(&cluster, 1);
-    members(&cluster, 2, &[0]);
     let disk = cluster.disk(0);
     disk.flip(disk.find(&long[BAD as usize..][..16])[0] + 5, 1);
     // A part of the block: the rest has to be read.
@@ -255,7 +242,7 @@ fn a_write_that_waits_for_a_block_holds_up_no_other_backfill() {
     let writing = write(BAD + 7);
     cluster.pass(SECOND);
     assert!(!writing.is_done(), "it waits");
-    members(&cluster, 2, &[0, 2]);
+    place(&cluster, 2, &[0, 2]);
     // The monitor lets osd.2 lead when it has a whole copy.
     let state = |ps: u32| {
         let statuses = cluster.ask(&[0, 2], "status");

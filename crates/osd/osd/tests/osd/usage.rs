@@ -10,7 +10,7 @@ use carmine_wire::scrub::OsdScrub;
 use super::attrs::set_omap;
 use super::cluster::{Cluster, Disks, noise};
 use super::mon::POOL_ID;
-use super::peering::{kill, members};
+use super::peering::{kill, place};
 
 /// The statistics of all PGs.
 fn sum(cluster: &Cluster) -> ObjectStatSum {
@@ -47,10 +47,7 @@ fn objects_and_bytes_are_known_to_the_monitor() {
     let expected = (30, 30 * 100 - 70 + 100);
     assert_eq!(used(&cluster), expected);
     for first in [1, 0] {
-        cluster.mon.change(move |inc| {
-            (0..4)
-                .for_each(|ps| drop(inc.new_pg_temp.insert(PgId::new(POOL_ID, ps), vec![first, 1 - first])));
-        });
+        place(&cluster, 4, &[first, 1 - first]);
         assert_eq!(used(&cluster), expected, "osd.{first} leads");
     }
     for osd in 0..2 {
@@ -85,14 +82,14 @@ fn reported(cluster: &Cluster) -> PgStat {
 }
 
 fn words(cluster: &Cluster) -> String {
-    state::words(reported(cluster).states()).replace("+remapped", "")
+    state::words(reported(cluster).states())
 }
 
 /// What a write of a client, and the map, make of the statistics.
 #[test]
 fn a_pg_tells_its_state_its_versions_and_what_clients_did() {
     let cluster = Cluster::start(41, Disks::Blue, 2, 1, &[1, 1]);
-    members(&cluster, 1, &[0, 1]);
+    place(&cluster, 1, &[0, 1]);
     cluster.client(RouteMode::Direct, |_, pool| async move {
         write(&pool, 0..10).await;
         for n in 0..4 {
@@ -112,7 +109,7 @@ fn a_pg_tells_its_state_its_versions_and_what_clients_did() {
     assert!(next.reported_seq > first.reported_seq && next.last_clean > first.last_clean, "{next:?}");
     assert_eq!((next.last_change, next.last_became_active), (first.last_change, first.last_became_active));
     // Another one leads: what clients did is counted anew, objects are not.
-    members(&cluster, 1, &[1, 0]);
+    place(&cluster, 1, &[1, 0]);
     cluster.pass(SECOND * 5);
     let other = reported(&cluster);
     assert_eq!((other.acting_primary, other.stats.sum.num_write, other.stats.sum.num_objects), (1, 0, 10));
@@ -129,13 +126,12 @@ fn degraded_copies_are_counted_and_become_fewer_while_they_are_recovered() {
         cluster.start_osd(osd, 1);
     }
     cluster.wait_up(3);
-    members(&cluster, 1, &[0, 1, 2]);
+    place(&cluster, 1, &[0, 1, 2]);
     cluster.client(RouteMode::Direct, |_, pool| async move { write(&pool, 0..30).await });
     cluster.pass(SECOND * 5);
     let degraded = || reported(&cluster).stats.sum.num_objects_degraded;
     assert_eq!((degraded(), reported(&cluster).stats.sum.num_object_copies), (0, 90));
     kill(&cluster, 2);
-    members(&cluster, 1, &[0, 1]);
     cluster.pass(SECOND * 5);
     assert_eq!((words(&cluster).as_str(), degraded()), ("active+undersized+degraded", 30));
     cluster.client(RouteMode::Direct, |_, pool| async move {
@@ -145,7 +141,6 @@ fn degraded_copies_are_counted_and_become_fewer_while_they_are_recovered() {
     });
     cluster.start_osd(2, 1);
     cluster.wait_up(3);
-    members(&cluster, 1, &[0, 1, 2]);
     let mut seen = vec![20];
     for _ in 0..100 {
         cluster.pass(SECOND / 2);
@@ -171,9 +166,8 @@ fn degraded_copies_are_counted_and_become_fewer_while_they_are_recovered() {
 #[test]
 fn an_empty_pg_is_undersized_and_not_degraded() {
     let cluster = Cluster::start(43, Disks::Blue, 2, 1, &[1, 1]);
-    members(&cluster, 1, &[0, 1]);
+    place(&cluster, 1, &[0, 1]);
     kill(&cluster, 1);
-    members(&cluster, 1, &[0]);
     cluster.pass(SECOND * 5);
     assert_eq!(words(&cluster), "active+undersized");
 }
@@ -182,7 +176,7 @@ fn an_empty_pg_is_undersized_and_not_degraded() {
 #[test]
 fn removed_snapshots_wait_in_a_queue_that_becomes_empty() {
     let cluster = Cluster::start(44, Disks::Cyan, 2, 1, &[1, 1]);
-    members(&cluster, 1, &[0, 1]);
+    place(&cluster, 1, &[0, 1]);
     cluster.client(RouteMode::Direct, |_, pool| async move {
         for n in 0..10 {
             pool.with_snaps(2, &[2, 1]).write_full(format!("o{n}"), vec![2; 50]).await.unwrap();
@@ -214,7 +208,7 @@ fn large_omaps_are_found_by_a_deep_scrub() {
         cluster.start_osd(osd, 1);
     }
     cluster.wait_up(2);
-    members(&cluster, 1, &[0, 1]);
+    place(&cluster, 1, &[0, 1]);
     cluster.client(RouteMode::Direct, |_, pool| async move {
         let entries = |keys: u64, bytes: usize| -> Vec<(String, Vec<u8>)> {
             (0..keys).map(|key| (format!("key-{key:02}"), noise(key, bytes))).collect()
@@ -255,7 +249,7 @@ fn large_omaps_are_found_by_a_deep_scrub() {
         assert!(line.starts_with("Large omap object found. Object: 1:") && line.ends_with(sizes), "{line}");
         assert!(line.contains(" (1.0) "), "{line}");
     }
-    members(&cluster, 1, &[1, 0]);
+    place(&cluster, 1, &[1, 0]);
     cluster.pass(SECOND * 5);
     assert_eq!((reported(&cluster).acting_primary, omaps()), (1, expected), "the other member knows it");
 }

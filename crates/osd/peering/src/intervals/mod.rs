@@ -22,6 +22,8 @@ pub struct Intervals {
     /// The current interval; before it was told of the past ([`Intervals::load`]), all that were seen.
     runs: Vec<Run>,
     is_loaded: bool,
+    /// Somebody told of the past since the start.
+    is_told: bool,
     past: Vec<Interval>,
     last_epoch_clean: Epoch,
 }
@@ -86,6 +88,30 @@ impl Intervals {
         if let Some(run) = self.runs.last_mut() {
             run.first = primary.same_interval_since;
         }
+    }
+
+    /// Learns the past from somebody who saw all maps of it up to the current interval or up to an epoch before; what was seen here
+    /// since then stays. `made`: the first epoch that was seen here.
+    pub fn learn(&mut self, told: &PgHistory, made: Epoch) {
+        let own = std::mem::replace(&mut self.past, told.past.clone());
+        self.last_epoch_clean = told.last_epoch_clean.max(self.last_epoch_clean);
+        self.is_told = true;
+        let next = Epoch(told.epoch.0 + 1);
+        if made > next {
+            self.note(next, Epoch(made.0 - 1), Vec::new());
+        }
+        for Interval { first, last, acting } in own.into_iter().filter(|interval| interval.last >= next) {
+            self.note(first.max(next), last, acting);
+        }
+        if let Some(run) = self.runs.last_mut().filter(|run| run.first < next) {
+            run.first = told.same_interval_since.min(run.first);
+        }
+    }
+
+    /// It was told of the past, or saw that all copies were whole.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.is_told || self.last_epoch_clean > Epoch(0)
     }
 
     /// First epoch of the current interval; zero before the first map.
@@ -159,13 +185,12 @@ impl Run {
         next.0 > self.map.epoch.0 + 1
     }
 
-    /// It may have served clients (Ceph: `maybe_went_rw`). While an owner of the data is no member, nobody is served.
+    /// It may have served clients (Ceph: `maybe_went_rw`).
     fn may_have_served(&self) -> bool {
-        let Map { members, owners, min_size, up_thru, .. } = &self.map;
+        let Map { members, min_size, .. } = &self.map;
         members.first().is_some_and(|primary| primary.up_from <= self.first)
             && members.len() >= *min_size
-            && *up_thru >= self.first
-            && owners.iter().all(|osd| self.map.is_member(*osd))
+            && self.map.up_thru() >= self.first
     }
 }
 

@@ -17,41 +17,45 @@ pub struct PriorSet {
 impl PriorSet {
     /// By the past intervals, the newest `last_epoch_started` of all copies that are known, and the current map.
     #[must_use]
-    pub fn of(past: &[Interval], last_epoch_started: Epoch, map: &Map) -> PriorSet {
-        let is_up = |osd: OsdId| map.state_of(osd) == OsdState::Up;
+    pub fn new(past: &[Interval], last_epoch_started: Epoch, map: &Map) -> PriorSet {
+        let is_up = |osd: OsdId| map.state_of(osd).is_up();
         let own = map.members.iter().map(|member| member.osd).chain(map.up.iter().copied());
-        let prior = since(past, last_epoch_started).flat_map(|interval| interval.acting.iter().copied());
+        let prior = since(past, last_epoch_started).flat_map(|interval| may_have_led(interval, map));
         PriorSet {
             probe: sorted(own.chain(prior.filter(|osd| is_up(*osd)))),
-            blocked_by: blocked_by(past, last_epoch_started, map, is_up),
+            blocked_by: blocked_by(past, last_epoch_started, map, |_, osd| is_up(osd)),
         }
     }
 }
 
-/// The OSDs that must be waited for if only those that `is_asked` names are asked: of each interval one is enough, for
-/// every write was on all of them. Of one that nobody knows it names none: whether the PG may be active nevertheless the caller
-/// must judge (`Intervals::gap`).
+/// The OSDs that have the writes of an interval: its acting set. Of one that nobody knows, all that may have led it: a primary
+/// serves clients only after the map has said that it was up then.
+fn may_have_led(interval: &Interval, map: &Map) -> Vec<OsdId> {
+    if !interval.acting.is_empty() {
+        return interval.acting.clone();
+    }
+    let all = (0..map.osds.len() as u32).map(OsdId);
+    all.filter(|osd| map.state_of(*osd).up_thru() >= interval.first).collect()
+}
+
+/// The OSDs that must be waited for if only copies are known for which `has_copy` says so: of each interval one is enough, for
+/// every write was on all of them. Of an interval that nobody knows each OSD that may have led it is needed.
 pub(crate) fn blocked_by(
     past: &[Interval],
     last_epoch_started: Epoch,
     map: &Map,
-    is_asked: impl Fn(OsdId) -> bool,
+    has_copy: impl Fn(&Interval, OsdId) -> bool,
 ) -> Vec<OsdId> {
-    let may_come = |interval: &Interval, osd: OsdId| match map.state_of(osd) {
-        OsdState::Gone => false,
-        OsdState::Down { lost_at } => lost_at <= interval.last,
-        OsdState::Up => true,
-    };
+    let exists = |osd: &OsdId| map.state_of(*osd) != OsdState::Gone;
     // What an OSD has that was given up counts as found, or else the PG waits for ever.
-    let is_lost = |interval: &Interval, osd: OsdId| match map.state_of(osd) {
-        OsdState::Down { lost_at } => lost_at > interval.last,
-        OsdState::Gone | OsdState::Up => false,
-    };
-    let is_blocked =
-        |interval: &&Interval| !interval.acting.iter().any(|osd| is_asked(*osd) || is_lost(interval, *osd));
-    let blocked = since(past, last_epoch_started).filter(is_blocked);
-    let members = blocked.flat_map(|interval| interval.acting.iter().map(move |osd| (interval, *osd)));
-    sorted(members.filter(|(interval, osd)| may_come(interval, *osd)).map(|(_, osd)| osd))
+    let is_found =
+        |interval: &Interval, osd: OsdId| has_copy(interval, osd) || map.state_of(osd).is_lost(interval.last);
+    let missing = since(past, last_epoch_started).flat_map(|interval| {
+        let osds = may_have_led(interval, map);
+        let is_enough = !interval.acting.is_empty() && osds.iter().any(|osd| is_found(interval, *osd));
+        osds.into_iter().filter(move |osd| !is_enough && !is_found(interval, *osd))
+    });
+    sorted(missing.filter(exists))
 }
 
 /// The OSDs outside the current interval that may have content which its members lost (Ceph: `might_have_unfound`): those
@@ -65,12 +69,14 @@ pub struct Sources {
 }
 
 impl Sources {
-    pub(crate) fn of(past: &[Interval], map: &Map) -> Sources {
+    pub(crate) fn new(past: &[Interval], map: &Map) -> Sources {
         let osds = past.iter().flat_map(|interval| interval.acting.iter().map(move |osd| (interval, *osd)));
         let others = osds.filter(|(_, osd)| !map.is_member(*osd));
         let state = |osd| map.state_of(osd);
-        let may_return = |interval: &Interval, osd| matches!(state(osd), OsdState::Down { lost_at } if lost_at <= interval.last);
-        let up = others.clone().filter(|(_, osd)| state(*osd) == OsdState::Up);
+        let may_return = |interval: &Interval, osd| {
+            state(osd) != OsdState::Gone && !state(osd).is_up() && !state(osd).is_lost(interval.last)
+        };
+        let up = others.clone().filter(|(_, osd)| state(*osd).is_up());
         let down = others.filter(|(interval, osd)| may_return(interval, *osd));
         Sources { up: sorted(up.map(|(_, osd)| osd)), down: sorted(down.map(|(_, osd)| osd)) }
     }

@@ -4,6 +4,7 @@
 //!
 //! `PEERING_STATES=n` explores so many states of each scenario instead of the default.
 
+mod action;
 mod map;
 mod net;
 mod stored;
@@ -12,16 +13,31 @@ mod world;
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher;
 
+use action::{Action, Budget};
 use foldhash::fast::FixedState;
-use world::{Action, Budget, World};
+use world::World;
 
 /// States that a scenario explores unless `PEERING_STATES` says otherwise.
 const STATES: usize = 30_000;
 /// A run without trouble ends long before this.
 const QUIET_STEPS_MAX: usize = 3_000;
 
-const CALM: Budget =
-    Budget { writes: 0, kills: 0, late: 0, duplicates: 0, timers: 0, moves: 0, failures: 0, gaps: 0 };
+/// After so many attempts a primary waits for something that does not come.
+const TIMERS_MAX: u32 = 12;
+
+const CALM: Budget = Budget {
+    writes: 0,
+    kills: 0,
+    late: 0,
+    duplicates: 0,
+    timers: 0,
+    moves: 0,
+    failures: 0,
+    gaps: 0,
+    drops: 0,
+    wipes: 0,
+    pairs: 0,
+};
 
 /// The way to the state that is being worked on, printed if it breaks a rule.
 #[derive(Default)]
@@ -94,6 +110,7 @@ impl Explorer {
         let mut on_the_way = Vec::new();
         self.trail.quiet.clear();
         world.budget = Budget { timers: 1, ..CALM };
+        let mut timers = 0;
         for _ in 0..QUIET_STEPS_MAX {
             let state = hash(&world);
             if self.quiet.contains(&state) {
@@ -101,7 +118,9 @@ impl Explorer {
                 return;
             }
             on_the_way.push(state);
-            let Some(action) = world.actions().first().copied() else {
+            let action = world.actions().first().copied();
+            timers += u32::from(matches!(action, Some(Action::Timer(_))));
+            let Some(action) = action.filter(|_| timers < TIMERS_MAX) else {
                 world.check_quiet();
                 self.quiet.extend(on_the_way);
                 return;
@@ -177,16 +196,16 @@ fn an_incomplete_copy_is_asked_to_lead() {
 }
 
 #[test]
-fn a_replica_fails_after_the_promise() {
+fn a_replica_fails_while_a_copy_moves() {
     let mut world = active(3, 1);
     world.budget.moves = 1;
-    world.step(Action::Move([0, 2]));
+    world.step(Action::Move([2, 0]));
     world.budget = Budget { timers: 9, ..CALM };
-    while !matches!(world.actions()[0], Action::Report(_)) {
+    while !matches!(world.actions()[0], Action::AskTemp(_)) {
         let action = world.actions()[0];
         world.step(action);
     }
-    scenario("promise", world.with(Budget { failures: 1, kills: 1, timers: 1, ..CALM }));
+    scenario("fails", world.with(Budget { failures: 1, kills: 1, timers: 1, ..CALM }));
 }
 
 #[test]
@@ -251,4 +270,45 @@ fn a_backfill_is_interrupted_while_clients_write() {
         world.spoil(1);
         scenario("backfill", world.with(Budget { writes: 2, kills: 2, timers: 1, ..CALM }));
     }
+}
+
+/// The monitor drops the acting set that a primary asked for, and data is where CRUSH does not look.
+#[test]
+fn an_entry_is_dropped_while_a_copy_moves() {
+    let world = settled(World::of_pool(4, 2, 1, CALM), 1);
+    scenario("drop", world.with(Budget { writes: 1, kills: 1, moves: 1, drops: 2, timers: 1, ..CALM }));
+}
+
+/// CRUSH names others in the same map that says that one is up or down.
+#[test]
+fn one_map_brings_two_changes() {
+    let world = settled(World::of_pool(3, 2, 1, CALM), 1);
+    scenario("pairs", world.with(Budget { writes: 1, kills: 2, moves: 2, pairs: 2, timers: 1, ..CALM }));
+}
+
+/// OSDs come back without the copies that they had.
+#[test]
+fn stores_are_replaced() {
+    for (osds, size, min_size) in [(2, 2, 1), (3, 2, 1), (3, 3, 2)] {
+        let world = settled(World::of_pool(osds, size, min_size, CALM), 1);
+        scenario("wipe", world.with(Budget { writes: 1, kills: 3, wipes: 2, timers: 1, ..CALM }));
+    }
+}
+
+#[test]
+fn stores_are_replaced_while_copies_move() {
+    let world = settled(World::of_pool(3, 2, 1, CALM), 1);
+    scenario(
+        "wiped moves",
+        world.with(Budget { writes: 1, kills: 2, wipes: 1, moves: 2, drops: 1, timers: 1, ..CALM }),
+    );
+}
+
+/// Members of a PG that is being made die before it serves anybody.
+#[test]
+fn a_pg_is_made_while_members_die() {
+    scenario(
+        "made",
+        World::of_pool(2, 2, 1, Budget { writes: 1, kills: 2, wipes: 1, late: 1, timers: 2, ..CALM }),
+    );
 }

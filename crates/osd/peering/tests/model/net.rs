@@ -2,7 +2,6 @@
 
 use carmine_peering::AttemptId;
 
-use crate::map::Report;
 use crate::stored::{Data, Stored, Which};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,11 +49,12 @@ pub(crate) enum Body {
         durable: u64,
     },
     Refused,
-    Report {
-        leader: u8,
-        epoch: u32,
-        state: Report,
+    /// To the monitor: let these serve.
+    Temp {
+        asked: Vec<u8>,
     },
+    /// A stray's word that it has a copy.
+    Stray,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

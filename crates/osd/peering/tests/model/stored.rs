@@ -9,6 +9,8 @@ pub(crate) struct Stored {
     /// Epoch of the version and id of the write; version numbers count from 1.
     pub(crate) log: Vec<(u32, u8)>,
     pub(crate) started: u32,
+    /// The first epoch that was seen with this store.
+    pub(crate) made: u32,
     /// The intervals as they were when it was last activated.
     pub(crate) history: PgHistory,
     pub(crate) incomplete: bool,
@@ -47,6 +49,7 @@ impl Default for Stored {
         Stored {
             log: Vec::new(),
             started: 0,
+            made: 0,
             history: PgHistory::default(),
             incomplete: false,
             complete_to: 0,
@@ -66,6 +69,7 @@ impl Stored {
         PgInfo {
             last_update: self.version(self.log.len()),
             last_epoch_started: Epoch(self.started),
+            made: Epoch(self.made),
             history: self.history.clone(),
             incomplete: self.incomplete,
             last_backfill: place(self.backfilled),

@@ -9,7 +9,6 @@ pub mod consts;
 mod incremental;
 pub mod intervals;
 mod map;
-mod pin;
 mod pool;
 
 use std::collections::BTreeMap;
@@ -20,7 +19,6 @@ pub use apply::ApplyError;
 pub use incremental::Incremental;
 pub use intervals::IntervalSet;
 pub use map::{MergeMeta, OsdInfo, OsdMap, OsdXinfo};
-pub use pin::Pin;
 pub use pool::{HitSetParams, PgPool, PoolOpt, PoolSnap};
 
 /// A string-to-string dictionary (profiles, application metadata, crush location).

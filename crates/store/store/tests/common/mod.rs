@@ -201,6 +201,7 @@ pub fn info(version: u64) -> PgInfo {
         last_update: Eversion::new(4, version),
         log_tail: Eversion::ZERO,
         last_epoch_started: Epoch(4),
+        made: Epoch(0),
         history: PgHistory {
             epoch: Epoch(5),
             same_interval_since: Epoch(3),

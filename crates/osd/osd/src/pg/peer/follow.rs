@@ -12,7 +12,7 @@ use carmine_messenger::Message;
 use carmine_peering::{AttemptId, Event, Order, Then};
 use carmine_pgtypes::{LogEntry, ObjectChange, PgInfo, Promised, Step, Transaction};
 use carmine_store::{BLOCK_BYTES, Commit, StoreError};
-use carmine_types::{Eversion, errno, is_mutated};
+use carmine_types::{Epoch, Eversion, errno, is_mutated};
 
 use super::log::PgLog;
 use super::log::is_run;
@@ -41,7 +41,9 @@ impl Pg {
         let log = self.peer.log.borrow();
         let is_same = log.info().last_update == last_update && !log.info().incomplete;
         let entries = if is_same { Vec::new() } else { log.after(Eversion::ZERO).cloned().collect() };
-        Message::encode(&PgNotify { head, result: 0, info: log.info().clone(), lease, log: entries })
+        // A stray does not write down what the maps since then have told it.
+        let info = PgInfo { history: self.peer.history(), ..log.info().clone() };
+        Message::encode(&PgNotify { head, result: 0, info, lease, log: entries })
     }
 
     /// Asks the state machine whether an order is taken: the generation with which it ends, and the info to write first.
@@ -271,7 +273,7 @@ impl NewLog {
             true => self.info.log_tail.max(own),
             false => own,
         };
-        PgInfo { log_tail: tail, ..self.info.clone() }
+        PgInfo { log_tail: tail, made: log.info().made, ..self.info.clone() }
     }
 
     /// `txn` is an empty one of the PG.
@@ -293,6 +295,12 @@ impl NewLog {
             false => log.change_info(|old| *old = info),
         }
     }
+}
+
+/// Answer to a query for a PG of which this OSD has no copy by this map.
+pub(crate) fn has_nothing(head: Head, epoch: Epoch) -> Message {
+    let info = PgInfo { pg: head.pg, made: epoch, ..PgInfo::default() };
+    Message::encode(&PgNotify { head, result: 0, info, lease: None, log: Vec::new() })
 }
 
 /// Answer to a query that comes before the map that it belongs to.

@@ -17,7 +17,7 @@ use carmine_peering::{Peering, Phase, Reason};
 use carmine_pgtypes::{LogEntry, PgHistory, PgInfo, Transaction, pg_contains};
 use carmine_reactor::sync::Notify;
 use carmine_store::Commit;
-use carmine_types::{Eversion, ObjectId, OsdId, SpgId, is_mutated};
+use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, is_mutated};
 
 use crate::pg::copies::own_store;
 use crate::shard::OsdShard;
@@ -36,6 +36,8 @@ pub(crate) struct Peer {
     bits: Cell<u32>,
     /// The statistics that were told last (primary).
     told: RefCell<Reported>,
+    /// The monitor ordered it to be made (MOSDPGCreate2), and has yet to hear that it is.
+    ordered: RefCell<Option<PgHistory>>,
     /// Fires when phase, generation or the committed version change.
     changed: Notify,
 }
@@ -50,6 +52,7 @@ impl Peer {
             log: RefCell::new(PgLog::new(id)),
             bits: Cell::default(),
             told: RefCell::default(),
+            ordered: RefCell::default(),
             changed: Notify::new(),
         }
     }
@@ -75,9 +78,10 @@ impl Peer {
         own_store(osd).submit(Transaction { info: Some(self.info().into()), ..self.transaction() })
     }
 
-    /// The copy is no more.
-    pub(in crate::pg) fn forget_log(&self) {
+    /// The copy is no more: what is made here from now on has nothing of intervals that began before this epoch.
+    pub(in crate::pg) fn forget_log(&self, epoch: Epoch) {
         self.log.borrow_mut().clear();
+        self.change_info(|info| info.made = epoch);
     }
 
     /// Until when it may serve.
@@ -145,6 +149,7 @@ impl Peer {
             Phase::Loading => "Reset",
             Phase::Down(_) => "Started/Primary/Peering/Down",
             Phase::Peering(_) => "Started/Primary/Peering",
+            Phase::Peered(_) => "Started/Primary/Peering/GetMissing",
             Phase::Incomplete(_) => "Started/Primary/Peering/Incomplete",
             Phase::Active => "Started/Primary/Active",
             Phase::Replica { active: true } => "Started/ReplicaActive",

@@ -5,17 +5,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carmine_crush::{MapView, Standing, wanted_temp};
+use carmine_crush::MapView;
 use carmine_messenger::Message;
 use carmine_peering::{Copy, Effects, Event, Lease, Map, Member, OsdState, Phase, Place, Then, Trouble};
-use carmine_pgtypes::{LogEntry, PgInfo, pg_bits};
+use carmine_pgtypes::{LogEntry, PgHistory, PgInfo, pg_bits};
 use carmine_reactor::Group;
 use carmine_store::StoreError;
-use carmine_types::{Epoch, Errno, Eversion, LogOp, OsdId, errno};
+use carmine_types::{Epoch, Errno, Eversion, LogOp, OsdId, StoreKind, errno};
 use carmine_wire::header::Front;
-use carmine_wire::osdmap::{PgPool, Pin};
+use carmine_wire::osdmap::PgPool;
 
 use crate::error::OpError;
+use crate::join;
 use crate::messages::{Head, PgAck, PgActivate, PgNotify, PgQuery, Promise};
 use crate::pg::Pg;
 use crate::pg::copies::own_store;
@@ -27,7 +28,7 @@ const UNREADABLE: &str = "its state cannot be read";
 impl Pg {
     /// Reads the PG's state from the store and then follows the newest map.
     pub(crate) fn load(self: &Rc<Self>, osd: &Rc<OsdShard>) {
-        let (pg, own) = (Rc::clone(self), Rc::clone(osd));
+        let (pg, own, made) = (Rc::clone(self), Rc::clone(osd), osd.epoch());
         osd.shard.spawn(Group::Recovery, "pg-load", async move {
             match own_store(&own).load_pg(pg.id).await {
                 Ok(state) => {
@@ -40,7 +41,14 @@ impl Pg {
                         pg.promised_before(&own);
                         pg.note_pg_num(own.view().as_ref().and_then(|view| view.map().pool(pg.id.pgid.pool)));
                     }
+                    if pg.peer.info().is_new() {
+                        let note = |info: &mut PgInfo| info.made = made;
+                        if pg.write_down(&own, note).await.is_err() {
+                            return;
+                        }
+                    }
                     pg.on(&own, Event::Loaded);
+                    pg.heed_order(&own);
                 }
                 Err(error) => pg.fail(&own, UNREADABLE, &error),
             }
@@ -52,23 +60,20 @@ impl Pg {
     pub(crate) fn on_map(self: &Rc<Self>, osd: &Rc<OsdShard>, view: &MapView, osds: &Arc<[OsdState]>) {
         let map = view.map();
         let (mapping, pool) = (view.mapping(self.id.pgid), map.pool(self.id.pgid.pool));
-        let up = mapping.up.iter().filter_map(|osd| OsdId::from_item(*osd)).collect();
-        let up_thru = mapping.acting_primary.map_or(Epoch(0), |primary| map.up_thru(primary));
         self.note_pg_num(pool);
         let mut members: Vec<Member> = mapping.acting_osds().filter_map(|osd| member(view, osd)).collect();
         // Stable: the primary to the front, if it is not there.
         members.sort_by_key(|member| Some(member.osd) != mapping.acting_primary);
-        let pin = Pin::of(map, self.id.pgid, &mapping.wanted);
-        let owners = pin.owners.into_iter().filter_map(OsdId::from_item).collect();
+        let mut up: Vec<OsdId> = mapping.up.iter().filter_map(|osd| OsdId::from_item(*osd)).collect();
+        up.sort_by_key(|osd| Some(*osd) != mapping.up_primary);
         let (size, min_size, pg_num) =
             pool.map_or((0, 1, 0), |pool| (usize::from(pool.size), usize::from(pool.min_size), pool.pg_num));
         if mapping.acting_primary != Some(osd.config.id) {
             self.peer.leases.led_by_other(map.epoch);
         }
-        let is_remapped = mapping.acting != mapping.up;
-        let epoch = view.epoch();
-        let osds = Arc::clone(osds);
-        let map = Map { epoch, members, up, up_thru, osds, owners, size, min_size, is_remapped, pg_num };
+        let (epoch, osds) = (view.epoch(), Arc::clone(osds));
+        let is_volatile = !matches!(own_store(osd).kind(), StoreKind::Blue);
+        let map = Map { epoch, members, up, osds, size, min_size, pg_num, is_volatile };
         self.ops.snaps().follow(self.id.pgid.pool, view.map());
         self.on(osd, Event::Map(map));
         self.trim_snaps(osd);
@@ -84,24 +89,52 @@ impl Pg {
 
     /// Gives an event to the state machine, and carries out what follows but for the part of the one who brings it.
     pub(in crate::pg) fn on(self: &Rc<Self>, osd: &Rc<OsdShard>, event: Event) -> Then {
-        let is_map = matches!(event, Event::Map(_));
-        let (waited, had_news, was) = {
+        let (wanted, was) = {
             let peering = self.peer.peering.borrow();
-            (peering.waits_for_monitor(), peering.has_newcomers(), (peering.is_active(), peering.recovers()))
+            (peering.wanted_acting(), (peering.is_active(), peering.recovers(), peering.generation()))
         };
         let Effects { list, then } = self.peer.peering.borrow_mut().on(self.peer.log.borrow().info(), event);
         list.into_iter().for_each(|effect| self.perform(osd, effect));
         self.write_history(osd);
         self.peer.changed.notify_all();
         let peering = self.peer.peering.borrow();
-        // A report that speaks of an earlier map is not used: it is sent again.
-        let waits = peering.waits_for_monitor() && (!waited || is_map);
-        let has_news = peering.has_newcomers() && (!had_news || is_map);
-        let is_other = was != (peering.is_active(), peering.recovers());
-        if waits || has_news || (is_other && peering.leads()) {
+        let now = (peering.is_active(), peering.recovers(), peering.generation());
+        let has_wish = peering.wanted_acting().is_some() && peering.wanted_acting() != wanted;
+        if has_wish || ((was.0, was.1) != (now.0, now.1) && peering.leads()) {
             self.tell_soon(osd);
         }
+        if *peering.phase() == Phase::Stray && was.2 != now.2 {
+            osd.stray_news.notify_one();
+        }
         then
+    }
+
+    /// The monitor orders the PG to be made, and tells of its past (MOSDPGCreate2).
+    pub(crate) fn create(self: &Rc<Self>, osd: &Rc<OsdShard>, history: PgHistory) {
+        self.peer.ordered.replace(Some(history));
+        self.heed_order(osd);
+    }
+
+    fn heed_order(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        let order = self.peer.ordered.borrow().clone();
+        if *self.peer.machine().phase() == Phase::Loading {
+            return;
+        }
+        if let Some(history) = order {
+            // The monitor gives an order once to each primary, not once in each interval.
+            if history.epoch < self.peer.history().same_interval_since && !self.peer.is_active() {
+                return join::ask_for_orders(osd);
+            }
+            self.on(osd, Event::Created { history });
+            self.tell_created(osd);
+        }
+    }
+
+    /// Tells the monitor that the PG is made, once it is active.
+    pub(in crate::pg) fn tell_created(&self, osd: &OsdShard) {
+        if self.peer.is_active() && self.peer.ordered.take().is_some() {
+            join::tell_created(osd, self.id.pgid);
+        }
     }
 
     /// Does what takes time in a task, which brings the event that follows.
@@ -165,7 +198,16 @@ impl Pg {
                 let common = self.common_with(&info, &log);
                 let differs = |e: &LogEntry| Some(e.version) > common && e.op != LogOp::Error;
                 let changed = log.iter().filter(|e| differs(e)).flat_map(LogEntry::objects).collect();
-                let PgInfo { last_update, last_epoch_started, incomplete, last_backfill, history, .. } = info;
+                let PgInfo {
+                    last_update,
+                    log_tail,
+                    last_epoch_started,
+                    incomplete,
+                    made,
+                    last_backfill,
+                    history,
+                    ..
+                } = info;
                 let until = |left_ms: u32| osd.shard.now_ns() + u64::from(left_ms) * 1_000_000;
                 let lease = lease.map(|Promise { holder, interval, left_ms }| Lease {
                     holder,
@@ -174,8 +216,10 @@ impl Pg {
                 });
                 Ok(Copy {
                     last_update,
+                    log_tail,
                     last_epoch_started,
                     incomplete,
+                    made,
                     common,
                     last_backfill,
                     changed,
@@ -272,35 +316,17 @@ impl Pg {
         self.on(osd, Event::StoreFailed { errno: Errno(error.errno()) });
     }
 
-    /// The acting set that this primary asks the monitor for, by this map, if it wants another one. For a PG that is active it is a
-    /// promise to leave all members complete.
-    pub(crate) fn wanted_temp(self: &Rc<Self>, osd: &Rc<OsdShard>, view: &MapView) -> Option<Vec<i32>> {
-        let standing = self.standing();
-        if standing == Standing::Complete {
-            let may_leave = self.somebody_may_leave(view);
-            self.on(osd, Event::Reported { epoch: view.epoch(), may_leave });
-        }
-        wanted_temp(view.map(), self.id.pgid, view.mapping(self.id.pgid), standing)
-    }
-
-    fn standing(&self) -> Standing {
-        let peering = self.peer.peering.borrow();
-        if peering.unsettled(self.recovery.stage()).is_none() {
-            return Standing::Complete;
-        }
-        let is_well = !matches!(peering.phase(), Phase::Loading | Phase::Failed(_));
-        let is_complete = is_well && !self.peer.log.borrow().info().incomplete;
-        peering.successor().map_or(Standing::Waits { is_complete }, Standing::LedBy)
-    }
-
-    fn somebody_may_leave(&self, view: &MapView) -> bool {
-        let Some(entry) = view.map().pg_temp.get(&self.id.pgid) else { return false };
-        let size = view.map().pool(self.id.pgid.pool).map_or(0, |pool| usize::from(pool.size));
+    /// The entry of `pg_temp` that this primary asks the monitor for, if it wants another one than the map has; an empty one removes it.
+    pub(crate) fn wanted_temp(&self, view: &MapView) -> Option<Vec<i32>> {
+        let wanted = self.peer.machine().wanted_acting()?;
         let mapping = view.mapping(self.id.pgid);
-        let stays = |osd: OsdId| mapping.wanted.iter().any(|item| OsdId::from_item(*item) == Some(osd));
-        let pin = Pin::parse(entry);
-        let all_up = pin.members().all(|osd| view.map().is_up(osd));
-        all_up && mapping.wanted.len() >= size && !pin.members().all(stays)
+        let wanted_items: Vec<i32> = wanted.iter().map(|osd| osd.0 as i32).collect();
+        let is_up_set = wanted.first().copied() == mapping.up_primary
+            && wanted_items.len() == mapping.up.len()
+            && wanted_items.iter().all(|item| mapping.up.contains(item));
+        let entry = if is_up_set { Vec::new() } else { wanted_items };
+        let known = view.map().pg_temp.get(&self.id.pgid).map_or(&[][..], Vec::as_slice);
+        (known != entry).then_some(entry)
     }
 }
 

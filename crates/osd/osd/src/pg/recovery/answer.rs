@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use carmine_messenger::Message;
-use carmine_peering::Order;
+use carmine_peering::{Event, Order, Phase};
 use carmine_pgtypes::PgInfo;
 use carmine_types::{Eversion, errno};
 
@@ -95,11 +95,15 @@ impl Pg {
         self.recovery.granted.take();
     }
 
-    /// Answers an OSD that has a copy and is no member. The copy may be removed when all members are complete.
-    pub(crate) fn answer_stray(&self, osd: &OsdShard, stray: PgStray) -> Message {
+    /// Answers an OSD that has a copy and is no member: a primary that is not active asks it. The copy may be removed when all members
+    /// are complete; ESTALE: the map by which this OSD leads is yet to come.
+    pub(crate) fn answer_stray(self: &Rc<Self>, osd: &Rc<OsdShard>, stray: PgStray) -> Message {
         let PgStray { head, from } = stray;
-        let peering = self.peer.machine();
-        let may_go = self.peer.is_clean() && head.epoch <= osd.epoch() && !peering.is_needed(from);
+        if head.epoch > osd.epoch() || *self.peer.machine().phase() == Phase::Loading {
+            return ack(head, Err(OpError::new(errno::ESTALE)));
+        }
+        self.on(osd, Event::StrayFound { osd: from });
+        let may_go = self.peer.is_clean() && !self.peer.machine().is_needed(from);
         ack(head, if may_go { Ok(()) } else { Err(OpError::new(errno::EAGAIN)) })
     }
 }

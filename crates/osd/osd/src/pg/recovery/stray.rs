@@ -1,16 +1,19 @@
-//! Copies of PGs that this OSD is no longer a member of. When their primaries say that nobody needs them, they are removed, a few
-//! objects at a time.
+//! Copies of PGs that this OSD is no longer a member of. Their primaries are told of them at once, as they may lack what is here; when
+//! the primaries say that nobody needs them, they are removed, a few objects at a time.
 
+use std::cell::RefCell;
+use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::Duration;
 
-use carmine_messenger::Message;
+use carmine_messenger::{Message, with_timeout};
 use carmine_peering::Phase;
 use carmine_pgtypes::{ObjectChange, PgInfo, Step, Transaction};
 use carmine_reactor::Group;
-use carmine_types::{Epoch, Eversion};
+use carmine_types::{Epoch, Eversion, errno};
 
 use crate::error::OpError;
+use crate::for_each::for_each;
 use crate::messages::{PgAck, PgStray};
 use crate::pg::Pg;
 use crate::pg::copies::own_store;
@@ -18,6 +21,10 @@ use crate::shard::OsdShard;
 
 /// Time between two requests to a primary.
 const PERIOD: Duration = Duration::from_secs(5);
+/// The same to one that has not seen the map yet.
+const RETRY: Duration = Duration::from_millis(100);
+/// Primaries that are asked at the same time.
+const AT_ONCE: usize = 16;
 /// Objects removed per transaction.
 const PAGE: usize = 64;
 /// Pause between two transactions.
@@ -27,15 +34,24 @@ const PAUSE: Duration = Duration::from_millis(2);
 pub(crate) fn start(osd: &Rc<OsdShard>) {
     let own = Rc::clone(osd);
     osd.shard.spawn(Group::Recovery, "strays", async move {
+        let mut pause = PERIOD;
         while !own.stopping.get() {
-            own.shard.sleep(PERIOD).await;
+            let _ = with_timeout(&own.shard, pause, own.stray_news.notified()).await;
             let strays: Vec<Rc<Pg>> =
                 own.pgs.borrow().values().filter(|pg| pg.is_stray_with_data()).cloned().collect();
-            for pg in strays {
+            let answers = RefCell::new(Vec::new());
+            let ask = async |pg: Rc<Pg>| {
                 let generation = pg.peer.generation();
-                if pg.may_remove(&own).await {
-                    pg.remove_stray(&own, generation).await;
-                }
+                let answer = pg.ask_primary(&own).await;
+                answers.borrow_mut().push((pg, generation, answer));
+                Ok::<(), Infallible>(())
+            };
+            let Ok(()) = for_each(AT_ONCE, strays, ask).await;
+            let answers = answers.into_inner();
+            let is_early = answers.iter().any(|(_, _, answer)| *answer == Some(errno::ESTALE));
+            pause = if is_early { RETRY } else { PERIOD };
+            for (pg, generation, _) in answers.into_iter().filter(|(_, _, answer)| *answer == Some(0)) {
+                pg.remove_stray(&own, generation).await;
             }
         }
     });
@@ -50,14 +66,12 @@ impl Pg {
         *self.peer.machine().phase() == Phase::Stray && has_data
     }
 
-    /// Asks the primary whether this copy may be removed.
-    async fn may_remove(&self, osd: &Rc<OsdShard>) -> bool {
-        let Some(primary) = osd.view().and_then(|view| view.acting_primary(self.id.pgid)) else {
-            return false;
-        };
+    /// Tells the primary of this copy. The answer is 0 if it may be removed; `None`: there is none.
+    async fn ask_primary(&self, osd: &Rc<OsdShard>) -> Option<i32> {
+        let primary = osd.view()?.acting_primary(self.id.pgid)?;
         let stray = PgStray { head: self.head(osd), from: osd.config.id };
         let answer: Result<PgAck, _> = self.ask(osd, primary, Message::encode(&stray)).await;
-        answer.is_ok_and(|ack| ack.result == 0)
+        Some(answer.ok()?.result)
     }
 
     async fn remove_stray(self: &Rc<Self>, osd: &Rc<OsdShard>, generation: u64) {
@@ -81,8 +95,10 @@ impl Pg {
         if is_over() {
             return Ok(None);
         }
-        // Objects left after a crash, or in a new interval, are no usable copy.
+        // Objects left after a crash, or in a new interval, are no usable copy, and tell nothing of what it had.
+        let made = osd.epoch();
         let give_up = |info: &mut PgInfo| {
+            info.made = made;
             (info.last_epoch_started, info.incomplete) = (Epoch(0), true);
             (info.complete_to, info.last_backfill) = (Eversion::ZERO, None);
         };
@@ -103,7 +119,7 @@ impl Pg {
             own_store(osd).submit(txn).await?;
             osd.shard.sleep(PAUSE).await;
         }
-        self.peer.forget_log();
+        self.peer.forget_log(osd.epoch());
         own_store(osd).submit(Transaction { forget_pg: true, ..self.peer.transaction() }).await?;
         Ok(Some(objects))
     }

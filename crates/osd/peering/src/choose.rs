@@ -1,0 +1,186 @@
+//! The decision of an attempt, when all that were asked have said what they have: whether the copies that are here have all that
+//! clients were told of, which of them leads, and which of them serve with it (Ceph: `find_best_info`, `choose_acting`).
+
+use carmine_pgtypes::{Interval, PgHistory, PgInfo};
+use carmine_types::{Epoch, Eversion, OsdId, is_mutated};
+
+use crate::intervals::blocked_by;
+use crate::primary::Stop;
+use crate::{Copy, Peering, Phase, Reason};
+
+/// The part of a copy that decides.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    osd: OsdId,
+    started: Epoch,
+    last_update: Eversion,
+    log_tail: Eversion,
+    is_incomplete: bool,
+    made: Epoch,
+    /// Of a replica: the primary's log tells of all that it lacks.
+    is_near: bool,
+}
+
+impl Candidate {
+    fn own(osd: OsdId, own: &PgInfo) -> Candidate {
+        let PgInfo { last_epoch_started: started, last_update, log_tail, incomplete, made, .. } = *own;
+        let is_incomplete = incomplete && !is_mutated("lead_incomplete");
+        Candidate { osd, started, last_update, log_tail, is_incomplete, made, is_near: true }
+    }
+
+    fn other(osd: OsdId, copy: &Copy) -> Candidate {
+        let Copy { last_epoch_started: started, last_update, log_tail, incomplete, made, .. } = *copy;
+        let is_near = copy.common.is_some() && copy.last_backfill.is_none();
+        Candidate { osd, started, last_update, log_tail, is_incomplete: incomplete, made, is_near }
+    }
+
+    /// If clients were served in this interval, its writes are here: the copy was there, or has been activated since. (One that was there
+    /// and was never activated tells that nobody was served: a member is activated first.)
+    fn has_writes_of(&self, interval: &Interval) -> bool {
+        // Older programs forgot of a copy that was repaired that it had been activated, and did not note when it was made.
+        let is_known = self.made > Epoch(0) || !self.is_incomplete;
+        let was_there = is_known && self.made <= interval.first;
+        self.started > Epoch(0) || was_there || is_mutated("trust_new_copies")
+    }
+}
+
+impl Peering {
+    /// This copy and those that were asked.
+    fn candidates(&self, own: &PgInfo) -> Vec<Candidate> {
+        let others = self.under_way.iter().flat_map(|attempt| attempt.copies());
+        let others = others.map(|(osd, copy)| Candidate::other(osd, copy));
+        std::iter::once(Candidate::own(self.me, own)).chain(others).collect()
+    }
+
+    /// Takes over what others know of the past, if this copy is new, or missed maps.
+    pub(crate) fn learn_past(&mut self, own: &PgInfo) -> Result<(), Stop> {
+        let newest = newest_start(&self.candidates(own));
+        let has_gap = self.intervals.gap(newest).is_some() && !is_mutated("keep_gap");
+        if self.knows_past(own) && !has_gap {
+            return Ok(());
+        }
+        let Some(attempt) = &self.under_way else { return Ok(()) };
+        let is_complete = |history: &PgHistory| {
+            let is_gap = |interval: &Interval| interval.acting.is_empty() && interval.last >= newest;
+            !history.past.iter().any(is_gap)
+        };
+        let knows = |copy: &&Copy| {
+            let history = &copy.history;
+            (copy.last_epoch_started > Epoch(0) || history.last_epoch_clean > Epoch(0))
+                && history.same_interval_since <= self.map.epoch
+                && (is_complete(history) || !self.knows_past(own))
+        };
+        let known = attempt.copies().map(|(_, copy)| copy).filter(knows);
+        let best = known.max_by_key(|copy| (is_complete(&copy.history), copy.last_epoch_started));
+        match best.map(|copy| copy.history.clone()) {
+            Some(history) => self.intervals.learn(&history, own.made),
+            None if self.knows_past(own) => {}
+            None => return Err(Stop::Again(Reason::WaitsForHistory)),
+        }
+        Ok(())
+    }
+
+    /// The copies that are here have all that clients were told of in past intervals.
+    pub(crate) fn check_prior(&self, own: &PgInfo) -> Result<(), Stop> {
+        let candidates = self.candidates(own);
+        let has_copy = |interval: &Interval, osd: OsdId| {
+            let mut copies = candidates.iter().filter(|copy| copy.osd == osd);
+            // Of an interval that nobody knows every OSD that may have led is asked, and most of them have never had a copy.
+            copies.any(|copy| interval.acting.is_empty() || copy.has_writes_of(interval))
+        };
+        let past = if self.map.is_volatile { &[] } else { self.intervals.past() };
+        let blocked = blocked_by(past, newest_start(&candidates), &self.map, has_copy);
+        let (up, down): (Vec<OsdId>, Vec<OsdId>) =
+            blocked.into_iter().partition(|osd| self.map.state_of(*osd).is_up());
+        match (down.is_empty(), up.is_empty()) {
+            (true, true) => Ok(()),
+            _ if is_mutated("ignore_prior") => Ok(()),
+            (false, _) => Err(Stop::Wait(Phase::Down(Reason::BlockedBy(down)))),
+            (true, false) => Err(Stop::Wait(Phase::Incomplete(Reason::Forgotten(up)))),
+        }
+    }
+
+    /// This copy leads, with the acting set of the map.
+    pub(crate) fn check_lead(&self, own: &PgInfo) -> Result<(), Stop> {
+        let candidates = self.candidates(own);
+        let Some(leader) = self.best_leader(&candidates) else {
+            return Err(Stop::Wait(Phase::Incomplete(Reason::AllIncomplete)));
+        };
+        let members = self.best_members(&candidates, leader);
+        if !self.is_acting(&members) && !is_mutated("keep_acting") {
+            return Err(self.ask_for(members));
+        }
+        let (found, min_size) = (self.map.members.len(), self.map.min_size);
+        if found < min_size {
+            return Err(Stop::Wait(Phase::Peered(Reason::TooFew { found, min_size })));
+        }
+        Ok(())
+    }
+
+    /// Waits until the monitor lets these OSDs serve.
+    pub(crate) fn ask_for(&self, members: Vec<OsdId>) -> Stop {
+        Stop::Wait(Phase::Peering(Reason::WaitsForActing(members)))
+    }
+
+    /// The acting set of the map, with this OSD as its primary.
+    pub(crate) fn acting_led_by(&self, leader: OsdId) -> Vec<OsdId> {
+        std::iter::once(leader).chain(self.acting().filter(|osd| *osd != leader)).collect()
+    }
+
+    /// The copy that leads: a complete one with all that was written when the newest interval began, and of those the one with the
+    /// longest log. This primary stays if no other's is longer.
+    fn best_leader(&self, candidates: &[Candidate]) -> Option<OsdId> {
+        let newest = newest_start(candidates);
+        let started = candidates.iter().filter(|copy| copy.started == newest);
+        let needed = started.map(|copy| copy.last_update).min().unwrap_or_default();
+        let fits = |copy: &&Candidate| !copy.is_incomplete && copy.last_update >= needed;
+        let own = candidates.iter().find(|copy| copy.osd == self.me).filter(fits);
+        let up = |osd: OsdId| self.map.up.iter().rev().position(|up| *up == osd);
+        let rank = |copy: &&Candidate| (copy.started, copy.last_update, up(copy.osd));
+        let best = candidates.iter().filter(fits).max_by_key(rank)?;
+        let stays = |own: &&Candidate| {
+            own.last_update == best.last_update
+                || (self.had_no_room && own.started == best.started)
+                || is_mutated("ignore_better")
+        };
+        Some(own.filter(stays).unwrap_or(best).osd)
+    }
+
+    /// The acting set with this leader: the OSDs that CRUSH names as far as their copies lack little, and others that have one until
+    /// there are enough. With fewer than `min_size` of these, those that lack more are members, too, and get all of it before clients
+    /// are served.
+    fn best_members(&self, candidates: &[Candidate], leader: OsdId) -> Vec<OsdId> {
+        let map = &self.map;
+        let find = |osd: OsdId| candidates.iter().find(|copy| copy.osd == osd);
+        let tail = find(leader).map(|copy| copy.log_tail).unwrap_or_default();
+        let is_good = |osd: OsdId| {
+            find(osd).is_some_and(|copy| match leader == self.me {
+                true => copy.is_near,
+                false => !copy.is_incomplete && copy.last_update >= tail,
+            })
+        };
+        let mut members = vec![leader];
+        let add = |members: &mut Vec<OsdId>, osd: OsdId| {
+            if !members.contains(&osd) && members.len() < map.size {
+                members.push(osd);
+            }
+        };
+        let others = self.acting().chain(candidates.iter().map(|copy| copy.osd));
+        let others = others.filter(|osd| !is_mutated("forget_strays") || map.is_served(*osd));
+        map.up
+            .iter()
+            .copied()
+            .chain(others)
+            .filter(|osd| is_good(*osd))
+            .for_each(|osd| add(&mut members, osd));
+        if members.len() < map.min_size {
+            map.up.iter().for_each(|osd| add(&mut members, *osd));
+        }
+        members
+    }
+}
+
+/// The newest epoch in which a copy was activated.
+fn newest_start(candidates: &[Candidate]) -> Epoch {
+    candidates.iter().map(|copy| copy.started).max().unwrap_or_default()
+}
