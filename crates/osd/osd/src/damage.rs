@@ -135,7 +135,7 @@ mod tests {
     use std::sync::Arc;
 
     use carmine_crush::build_simple_crush;
-    use carmine_types::{Epoch, NO_OSD, PgId, UTime, Uuid};
+    use carmine_types::{Epoch, PgId, UTime, Uuid};
     use carmine_wire::osdmap::{OsdMap, PgPool};
 
     use super::*;
@@ -160,8 +160,8 @@ mod tests {
         assert!(!spared(3, 2, &[0], &[], 1), "only one other would be left");
         assert!(spared(3, 1, &[0], &[], 1) && !spared(3, 1, &[0, 2], &[], 1));
         assert!(!spared(1, 1, &[], &[], 1), "the only copy of some PGs");
-        assert!(!spared(3, 2, &[], &[1, NO_OSD, 0, 2], 1), "the others are given their copies by this one");
-        assert!(!spared(3, 1, &[], &[1, NO_OSD, 0, 2], 1));
-        assert!(spared(3, 1, &[], &[1, NO_OSD, 0, 2], 0), "a copy that is being made");
+        assert!(!spared(3, 1, &[], &[1], 1), "the others are given their copies by this one");
+        assert!(!spared(3, 2, &[], &[1, 2], 1) && spared(3, 1, &[], &[1, 2], 1));
+        assert!(spared(3, 2, &[], &[1, 2], 0), "a copy that is being made");
     }
 }
