@@ -435,7 +435,7 @@ impl World {
     /// An OSD whose copy is made in any epoch asks this one in a later one, and learns the past.
     fn check_learners(&self, teller: &Intervals, at: usize, way: &[Change]) {
         let told = teller.known();
-        // Who answers has seen the map of the one who asks, and is in the same interval.
+        // The OSD that answers has seen the map of the OSD that asks, and both are in the same interval.
         let asks = (0..=at).filter(|asks| self.maps[*asks].epoch >= told.same_interval_since);
         for (asks, made) in asks.flat_map(|asks| (0..=asks).map(move |made| (asks, made))) {
             let mut learner = Intervals::default();

@@ -402,7 +402,7 @@ impl FakeMon {
 }
 
 impl FakeMon {
-    /// Lets the OSDs serve that a PG's primary asks for; an empty list stands for those that CRUSH names.
+    /// Sets the acting set that a PG's primary asks for; an empty list ends its entry, and the up set serves.
     fn set_temps(&self, primary: OsdId, PgTemp { pg_temp, .. }: PgTemp) {
         let is_obeyed = move |map: &OsdMap, pg: PgId, asked: &Vec<i32>| {
             let now = map.pg_temp.get(&pg).map_or(&[][..], Vec::as_slice);
@@ -448,8 +448,8 @@ impl FakeMon {
     }
 }
 
-/// The map that a change leads to. Of `pg_temp` nothing stays that is of no use: entries whose OSDs are all down or gone, that are
-/// longer than a PG has members, or that name those that CRUSH names.
+/// The map that a change leads to. It keeps no useless entries of `pg_temp`: those whose OSDs are all down or gone, those
+/// with more OSDs than the pool has replicas, and those equal to the up set.
 fn with_clean_temps(map: &OsdMap, inc: &mut Incremental) -> Arc<OsdMap> {
     let next = inc.applied(map).unwrap();
     let is_useless = |(pg, osds): &(&PgId, &Vec<i32>)| {

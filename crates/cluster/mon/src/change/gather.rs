@@ -1,7 +1,7 @@
-//! Several changes in one epoch, as a monitor of Ceph gathers what is asked of it until it proposes the next map.
+//! Gathers several changes into one epoch, as Ceph's monitors gather requests until they propose the next map.
 //!
-//! Each change is judged against the map that it meets: the current one, and what the changes before it make of it. What all of
-//! them do together is one incremental, so a change has to wait for the next epoch if one epoch cannot say it: an OSD that goes
+//! Each change is judged against the current map with the earlier changes applied. One incremental holds all of
+//! them, so a change waits for the next epoch if one incremental cannot express it: an OSD that goes
 //! down and boots again would look as if it had only moved.
 
 use std::collections::BTreeSet;
@@ -31,10 +31,10 @@ pub(crate) struct Gathered<'a> {
     current: &'a OsdMap,
     now: UTime,
     total: Incremental,
-    /// The current map with all of it; still with the current epoch, for the next change has the same one to lead to.
+    /// The current map with `total` applied. It keeps the current epoch, because the next change leads to the same new epoch.
     map: OsdMap,
     is_empty: bool,
-    /// OSDs of which a change has to wait; so do all others of them, in their order.
+    /// A change of these OSDs waits for the next epoch, so their later changes wait, too, and keep their order.
     waiting: BTreeSet<OsdId>,
     /// Pools whose snapshots are changed: who takes an id reads it from the map afterwards.
     snaps: BTreeSet<i64>,

@@ -60,7 +60,7 @@ fn is_creating(pool: &PgPool) -> bool {
 }
 
 impl Creating {
-    /// What there is in the current map, by the maps that led to it.
+    /// Rebuilds the PGs that are being created now from the stored maps, the last of which is the current one.
     pub(crate) fn restored(history: &History, current: &OsdMap) -> Creating {
         let mut creating = Creating::default();
         if !current.pools.values().any(is_creating) {

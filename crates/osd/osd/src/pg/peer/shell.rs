@@ -99,7 +99,8 @@ impl Pg {
         self.peer.changed.notify_all();
         let peering = self.peer.peering.borrow();
         let now = (peering.is_active(), peering.recovers(), peering.generation());
-        let has_wish = peering.wanted_acting().is_some() && peering.wanted_acting() != wanted;
+        let wants = peering.wanted_acting();
+        let has_wish = wants.is_some() && wants != wanted;
         if has_wish || ((was.0, was.1) != (now.0, now.1) && peering.leads()) {
             self.tell_soon(osd);
         }
