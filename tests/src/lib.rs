@@ -161,6 +161,21 @@ impl Testbed {
         i32::try_from(record["pid"].as_i64()?).ok()
     }
 
+    /// The monitor's log.
+    pub fn mon_log(&self) -> String {
+        std::fs::read_to_string(self.dir().join("mon.log")).expect("the monitor has a log")
+    }
+
+    /// Waits until the monitor has logged this after the first `from` bytes of its log; the time that it took.
+    pub fn wait_for_mon_log(&self, from: usize, what: &str, limit: Duration) -> Duration {
+        let begin = Instant::now();
+        while !self.mon_log()[from..].contains(what) {
+            assert!(begin.elapsed() < limit, "no {what:?} within {limit:?}: {}", &self.mon_log()[from..]);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        begin.elapsed()
+    }
+
     /// All daemons of the testbed, also those that a killed `up` could not write down: by the folder on their command line.
     pub fn pids(&self) -> Vec<i32> {
         self.pids_of(false)

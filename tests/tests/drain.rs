@@ -93,12 +93,10 @@ fn an_osd_that_dies_while_another_is_drained_loses_nothing() {
     }
     let bed = Testbed::up(FOUR_OSDS);
     fill(&bed);
+    let from = bed.mon_log().len();
     out_one_after_the_other(&bed, || {
-        // The map of the first `out` is there, and its copies have begun.
-        let begin = std::time::Instant::now();
-        while !bed.ceph_ok(&["osd", "dump"]).contains("pg_temp") {
-            assert!(begin.elapsed() < Duration::from_secs(60), "osd.0 is not out");
-        }
+        // The map of the first `out` is there, and its copies have begun: all are made within a second.
+        bed.wait_for_mon_log(from, "PgTemp", Duration::from_secs(60));
         let pid = bed.pid("osd.1").expect("osd.1 runs");
         assert_eq!(kill_nine(&[pid]), 1);
     });

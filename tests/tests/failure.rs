@@ -9,21 +9,6 @@ use carmine_tests::{Background, Testbed, carmine_bin, installed, kill_nine, run,
 /// A busy machine may take long for what takes a second on another.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The monitor's log.
-fn log(bed: &Testbed) -> String {
-    std::fs::read_to_string(bed.dir().join("mon.log")).expect("the monitor has a log")
-}
-
-/// Waits until the monitor has logged this since `from`; the time that it took.
-fn wait_for(bed: &Testbed, from: usize, what: &str, limit: Duration) -> Duration {
-    let began = Instant::now();
-    while !log(bed)[from..].contains(what) {
-        assert!(began.elapsed() < limit, "no {what:?} within {limit:?}: {}", &log(bed)[from..]);
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    began.elapsed()
-}
-
 fn signal(bed: &Testbed, daemon: &str, name: &str) {
     carmine_tests::signal(&[bed.pid(daemon).expect("a record")], name);
 }
@@ -37,11 +22,11 @@ carmine_testkit::measures!(
 /// The time in which a killed OSD is down.
 fn kill_one(bed: &Testbed) -> Duration {
     std::thread::sleep(Duration::from_secs(1));
-    let from = log(bed).len();
+    let from = bed.mon_log().len();
     assert_eq!(kill_nine(&[bed.pid("osd.1").expect("a record")]), 1);
-    let took = wait_for(bed, from, ": Down { osd: OsdId(1)", LIMIT);
+    let took = bed.wait_for_mon_log(from, ": Down { osd: OsdId(1)", LIMIT);
     println!("down after {took:?}");
-    assert!(log(bed)[from..].contains("says that osd.1 is gone"));
+    assert!(bed.mon_log()[from..].contains("says that osd.1 is gone"));
     took
 }
 
@@ -58,10 +43,10 @@ fn a_killed_osd_is_down_within_a_second() {
 #[test]
 fn an_osd_that_ends_says_goodbye() {
     let bed = Testbed::up(THREE_CYAN);
-    let from = log(&bed).len();
+    let from = bed.mon_log().len();
     signal(&bed, "osd.1", "-TERM");
-    wait_for(&bed, from, ": Down { osd: OsdId(1)", LIMIT);
-    assert!(log(&bed)[from..].contains("osd.1 says goodbye"), "{}", &log(&bed)[from..]);
+    bed.wait_for_mon_log(from, ": Down { osd: OsdId(1)", LIMIT);
+    assert!(bed.mon_log()[from..].contains("osd.1 says goodbye"), "{}", &bed.mon_log()[from..]);
 }
 
 /// A grace of a fifth of Ceph's.
@@ -70,16 +55,16 @@ const SHORT_GRACE: [&str; 4] = ["--osd-heartbeat-grace", "4", "--osd-heartbeat-i
 /// Stops an OSD until it is down; the time that this took.
 fn stop_one(bed: &Testbed) -> Duration {
     std::thread::sleep(Duration::from_secs(1));
-    let from = log(bed).len();
+    let from = bed.mon_log().len();
     signal(bed, "osd.1", "-STOP");
-    let took = wait_for(bed, from, ": Down { osd: OsdId(1)", LIMIT);
+    let took = bed.wait_for_mon_log(from, ": Down { osd: OsdId(1)", LIMIT);
     println!("down after {took:?}");
     assert!(took > Duration::from_secs(2), "{took:?}");
     signal(bed, "osd.1", "-CONT");
-    wait_for(bed, from, ": Boot { osd: OsdId(1)", LIMIT);
+    bed.wait_for_mon_log(from, ": Boot { osd: OsdId(1)", LIMIT);
     // It blames nobody for the time in which it did not run.
     std::thread::sleep(Duration::from_secs(2));
-    assert!(!log(bed)[from..].contains("osd.1 says"), "{}", &log(bed)[from..]);
+    assert!(!bed.mon_log()[from..].contains("osd.1 says"), "{}", &bed.mon_log()[from..]);
     took
 }
 
@@ -96,10 +81,10 @@ fn a_stopped_osd_is_down_soon_after_the_grace() {
 /// A minute of as much load as three OSDs on shared CPUs take.
 fn a_busy_osd_is_not_called_down() {
     let bed = Testbed::up_alone(&[THREE_CYAN, &SHORT_GRACE].concat());
-    let from = log(&bed).len();
+    let from = bed.mon_log().len();
     let load = ["--rw", "randwrite", "--iodepth", "64", "--bs", "4k", "--size", "64m", "--runtime", "60"];
     bed.ok("bench", &load);
-    let said = &log(&bed)[from..];
+    let said = &bed.mon_log()[from..];
     for word in ["has not answered", "is gone", "Down {", "MarkDown {"] {
         assert!(!said.contains(word), "{word}: {said}");
     }

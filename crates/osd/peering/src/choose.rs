@@ -74,7 +74,8 @@ impl Peering {
         let best = known.max_by_key(|copy| (is_complete(&copy.history), copy.last_epoch_started));
         match best.map(|copy| copy.history.clone()) {
             Some(history) => self.intervals.learn(&history, own.made),
-            None if self.knows_past(own) => {}
+            // All that are up were asked: those who served clients before have forgotten it.
+            None if self.knows_past(own) || self.map.is_volatile => {}
             None => return Err(Stop::Again(Reason::WaitsForHistory)),
         }
         Ok(())

@@ -142,7 +142,7 @@ pub struct Map {
     pub min_size: usize,
     /// The pool's number of PGs; zero: there is no such pool.
     pub pg_num: u32,
-    /// This OSD's store forgets everything when it stops: a PG that nobody else knows begins anew.
+    /// The OSDs' stores forget everything when they stop: a PG that no OSD knows that is up begins anew.
     pub is_volatile: bool,
 }
 

@@ -380,7 +380,7 @@ impl Peering {
 
     /// This copy knows who served clients before: it was told, or was activated itself.
     pub(crate) fn knows_past(&self, own: &PgInfo) -> bool {
-        self.intervals.is_known() || own.last_epoch_started > Epoch(0) || self.map.is_volatile
+        self.intervals.is_known() || own.last_epoch_started > Epoch(0)
     }
 
     /// This replica lacks objects, which this attempt gives it (active primary).

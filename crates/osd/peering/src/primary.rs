@@ -127,7 +127,12 @@ impl Peering {
     fn ask_others(&mut self, own: &PgInfo, fx: &mut Effects) -> bool {
         let PriorSet { mut probe, .. } =
             PriorSet::new(self.intervals.past(), own.last_epoch_started, &self.map);
-        probe.extend(self.strays.iter().copied().filter(|osd| self.map.state_of(*osd).is_up()));
+        let is_up = |osd: &OsdId| self.map.state_of(*osd).is_up();
+        probe.extend(self.strays.iter().copied().filter(is_up));
+        // No member may remember a copy that an OSD elsewhere still has.
+        if self.map.is_volatile && !self.knows_past(own) {
+            probe.extend((0..).map(OsdId).take(self.map.osds.len()).filter(is_up));
+        }
         probe.retain(|osd| *osd != self.me && (self.map.is_served(*osd) || !is_mutated("forget_strays")));
         let (number, mut asks) = (self.attempt, false);
         let Some(attempt) = &mut self.under_way else { return false };
@@ -365,7 +370,8 @@ impl Peering {
     /// Writes down that this copy is whole in this interval.
     fn write_started(&mut self, own: &PgInfo, fx: &mut Effects) {
         assert!(!own.incomplete, "an incomplete copy must not lead");
-        assert!(self.knows_past(own), "a primary knows who served clients before it");
+        let knows_past = self.knows_past(own) || self.map.is_volatile;
+        assert!(knows_past, "a primary knows who served clients before it");
         let info = PgInfo {
             last_epoch_started: self.interval,
             history: self.intervals.known(),

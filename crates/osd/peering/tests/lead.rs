@@ -501,6 +501,22 @@ fn a_new_copy_does_not_lead_before_it_is_told_of_the_past() {
     assert_eq!(*lead.phase(), Phase::Down(Reason::BlockedBy(ids(&[2]))), "osd.2 served meanwhile");
 }
 
+/// The OSD that CRUSH now names leads a pool of size one at once: nobody has told it where the PG was.
+#[test]
+fn a_new_copy_in_memory_asks_all_osds_before_it_begins_anew() {
+    let map = Map { size: 1, is_volatile: true, ..map(&[0], &[0], 1) };
+    let forgotten = Lead::new(new_copy(), map.clone(), &[]);
+    assert_eq!(forgotten.asked, [1, 2, 3]);
+    assert_eq!(*forgotten.phase(), WAITS_UP_THRU, "nobody remembers the PG");
+    let moved =
+        Lead::new(new_copy(), map.clone(), &[(2, Copy { history: after(&[2]), ..copy(STARTED, at(309)) })]);
+    assert_eq!(moved.wanted(), Some(ids(&[2])));
+    let mut lead = Lead::begin(new_copy(), with_osds(map, [up(0), up(0), down(4, 0), OsdState::Gone]));
+    assert_eq!(lead.asked, [1]);
+    lead.on(Event::Notified { attempt: lead.attempt(), from: OsdId(1), copy: Err(Trouble::OtherMap) });
+    assert_eq!(*lead.phase(), Phase::Peering(Reason::OtherMap(OsdId(1))));
+}
+
 #[test]
 fn a_new_copy_learns_the_past_from_one_that_was_activated() {
     let map = with_osds(map(&[0, 1], &[0, 1], 1), [up(0), up(0), down(4, 0)]);
