@@ -86,6 +86,20 @@ fn two_osds_drained_at_once_lose_nothing() {
     assert!(pgs.len() == 32 && pgs.iter().all(|line| acting(line)), "{said}");
 }
 
+/// The only copies move to OSDs that have never heard of them, whose stores forget what they had when they stop.
+#[test]
+fn the_only_copies_survive_a_drain_in_memory() {
+    if !installed("ceph", "ceph-common") {
+        return;
+    }
+    let bed =
+        Testbed::up(&["--osds", "4", "--size", "1", "--store", "cyan", "--overprovisioned", "--pgs", "32"]);
+    fill(&bed);
+    out_one_after_the_other(&bed, || {});
+    until_moved(&bed);
+    check(&bed);
+}
+
 #[test]
 fn an_osd_that_dies_while_another_is_drained_loses_nothing() {
     if !installed("ceph", "ceph-common") {
