@@ -109,8 +109,8 @@ fn an_osd_that_dies_while_another_is_drained_loses_nothing() {
     fill(&bed);
     let from = bed.mon_log().len();
     out_one_after_the_other(&bed, || {
-        // The map of the first `out` is there, and its copies have begun: all are made within a second.
-        bed.wait_for_mon_log(from, "PgTemp", Duration::from_secs(60));
+        // The first primary of the new intervals serves: all copies are made within a second.
+        bed.wait_for_mon_log(from, ": UpThru", Duration::from_secs(60));
         let pid = bed.pid("osd.1").expect("osd.1 runs");
         assert_eq!(kill_nine(&[pid]), 1);
     });
