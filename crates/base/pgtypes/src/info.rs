@@ -3,7 +3,7 @@
 use carmine_codec::{Coded, DecodeError, Decoder, Encoder, Result, coded};
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, ScrubStamp, SpgId, UTime};
 
-use crate::{LogEntry, object};
+use crate::{LogEntry, OsdSet, object};
 
 /// A PG's persistent state (pg_info_t).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,13 +18,12 @@ pub struct PgInfo {
     pub log_tail: Eversion,
     /// Epoch in which the PG was last activated.
     pub last_epoch_started: Epoch,
-    /// Epoch in which this copy was made; zero: not noted, as older programs made it. It has nothing of intervals that began before,
-    /// unless it was activated since.
+    /// Epoch in which this copy was made. It has nothing of intervals that began before, unless it was activated since.
     pub made: Epoch,
     /// The map that this was written under, the interval, and those before.
     pub history: PgHistory,
-    /// The acting set, primary first.
-    pub acting: Vec<OsdId>,
+    /// The acting set.
+    pub acting: OsdSet,
     /// The read lease that this copy grants as a replica.
     pub promised: Promised,
     /// Objects are being copied here, or replaced, without log entries: until an activation ends this, the copy must not lead and
@@ -69,12 +68,10 @@ impl PgInfo {
 
 /// A bit of the byte after `complete_to`: the position of a backfill follows.
 const HAS_BACKFILL: u8 = 1;
-/// A list of unfound objects follows. Few PGs ever have one, and before there were any this byte was 0 or 1.
+/// A list of unfound objects follows. Few PGs ever have one.
 const HAS_UNFOUND: u8 = 2;
 /// `clean_before` follows after the scrubs.
 const HAS_CLEAN: u8 = 4;
-/// `made` follows at the end.
-const HAS_MADE: u8 = 8;
 
 impl Coded for PgInfo {
     const BYTES_MIN: usize = pg_id::BYTES_MIN;
@@ -85,6 +82,7 @@ impl Coded for PgInfo {
         e.put(&self.last_update);
         e.put(&self.log_tail);
         e.put(&self.last_epoch_started);
+        e.put(&self.made);
         e.put(&self.history);
         e.put(&self.acting);
         e.put(&self.promised);
@@ -93,8 +91,7 @@ impl Coded for PgInfo {
         let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
         e.u8(flag(self.last_backfill.is_some(), HAS_BACKFILL)
             | flag(!self.unfound.is_empty(), HAS_UNFOUND)
-            | flag(self.clean_before != UTime::ZERO, HAS_CLEAN)
-            | flag(self.made != Epoch(0), HAS_MADE));
+            | flag(self.clean_before != UTime::ZERO, HAS_CLEAN));
         self.last_backfill.iter().for_each(|oid| object::put(oid, e));
         if !self.unfound.is_empty() {
             e.vec(&self.unfound, |e, oid| object::put(oid, e));
@@ -102,9 +99,6 @@ impl Coded for PgInfo {
         e.put(&self.scrubs);
         if self.clean_before != UTime::ZERO {
             e.utime(self.clean_before);
-        }
-        if self.made != Epoch(0) {
-            e.put(&self.made);
         }
     }
 
@@ -115,6 +109,7 @@ impl Coded for PgInfo {
             last_update: d.get()?,
             log_tail: d.get()?,
             last_epoch_started: d.get()?,
+            made: d.get()?,
             history: d.get()?,
             acting: d.get()?,
             promised: d.get()?,
@@ -123,7 +118,7 @@ impl Coded for PgInfo {
             ..PgInfo::default()
         };
         let flags = d.u8()?;
-        if flags & !(HAS_BACKFILL | HAS_UNFOUND | HAS_CLEAN | HAS_MADE) != 0 {
+        if flags & !(HAS_BACKFILL | HAS_UNFOUND | HAS_CLEAN) != 0 {
             return Err(DecodeError::BadValue { what: "flags of a PG's info", value: flags.into() });
         }
         if flags & HAS_BACKFILL != 0 {
@@ -135,9 +130,6 @@ impl Coded for PgInfo {
         info.scrubs = d.get()?;
         if flags & HAS_CLEAN != 0 {
             info.clean_before = d.utime()?;
-        }
-        if flags & HAS_MADE != 0 {
-            info.made = d.get()?;
         }
         Ok(info)
     }
@@ -223,8 +215,8 @@ coded! {
         pub first: Epoch,
         /// Its last epoch.
         pub last: Epoch,
-        /// The acting set, primary first. Empty: unknown, because the monitor no longer has the maps.
-        pub acting: Vec<OsdId>,
+        /// The acting set. Empty: unknown, because the monitor no longer has the maps.
+        pub acting: OsdSet,
     }
 }
 

@@ -12,6 +12,7 @@ mod entry;
 mod info;
 mod meta;
 pub mod object;
+mod osd_set;
 pub mod snaps;
 mod txn;
 
@@ -22,6 +23,7 @@ pub use info::{
     pg_range,
 };
 pub use meta::{ObjectMeta, Xattrs};
+pub use osd_set::OsdSet;
 pub use txn::{STEPS_MAX, Sealed, Transaction};
 
 /// Largest object that a store accepts, in bytes. (RADOS itself stops far below, at `osd_max_object_size`.)

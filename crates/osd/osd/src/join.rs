@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use carmine_client::{MonHandler, MonSession};
 use carmine_messenger::{ClientConfig, Message, with_timeout};
-use carmine_pgtypes::{Interval, PgHistory};
+use carmine_pgtypes::{Interval, OsdSet, PgHistory};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Group, Shard, ShardId};
-use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid};
+use carmine_types::{Epoch, NO_OSD, OsdId, PgId, UTime, Uuid};
 use carmine_wire::mon_msg::{LogEntry, LogMsg, Subscribe, Subscription};
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, MarkMeDown, PastInterval, PgCreate, PgCreated, Superblock};
 use carmine_wire::osdmap::OsdMap;
@@ -234,19 +234,16 @@ fn create_pgs(osd: &OsdShard, order: PgCreate) {
     for (id, (created, _)) in pgs {
         let Some(owner) = osd.owner(id) else { continue };
         let (history, intervals) = histories.remove(&id).unwrap_or_default();
-        let acting = |set: BTreeSet<PgShard>| {
-            set.into_iter().filter_map(|shard| OsdId::from_item(shard.osd)).collect()
-        };
         let past = intervals.intervals.into_iter();
         let history = PgHistory {
             epoch,
             same_interval_since: history.same_interval_since.max(created),
             last_epoch_clean: history.last_epoch_clean.max(created),
             past: past
-                .map(|PastInterval { first, last, acting: set }| Interval {
+                .map(|PastInterval { first, last, acting }| Interval {
                     first,
                     last,
-                    acting: acting(set),
+                    acting: by_position(acting),
                 })
                 .collect(),
         };
@@ -257,6 +254,17 @@ fn create_pgs(osd: &OsdShard, order: PgCreate) {
             }
         });
     }
+}
+
+/// The acting set of a past interval, whose primary nobody tells.
+fn by_position(shards: BTreeSet<PgShard>) -> OsdSet {
+    let mut items = Vec::new();
+    for PgShard { osd, shard } in shards {
+        let position = usize::try_from(shard).unwrap_or(items.len());
+        items.resize(items.len().max(position + 1), NO_OSD);
+        items[position] = osd;
+    }
+    OsdSet::new(&items, None)
 }
 
 /// Writes a line into the cluster's log, at a level of [`log_level`](carmine_wire::mon_msg::log_level).

@@ -36,7 +36,7 @@
 
 use carmine_codec::{DecodeError, Decoder, Encoder, Result, coded};
 use carmine_messenger::Message;
-use carmine_pgtypes::{LogEntry, PgInfo, Sealed, Transaction, cursor, object, pg_id};
+use carmine_pgtypes::{LogEntry, OsdSet, PgInfo, Sealed, Transaction, cursor, object, pg_id};
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, is_mutated};
 use carmine_wire::frame::{DATA_BYTES_MAX, SEGMENT_BYTES_MAX};
@@ -279,8 +279,8 @@ message! { 0x8003,
         pub head: Head,
         /// The primary's last entry; a replica with the same one leaves out its log.
         pub last_update: Eversion,
-        /// The acting set, primary first.
-        pub acting: Vec<OsdId>,
+        /// The acting set.
+        pub acting: OsdSet,
     }
 }
 

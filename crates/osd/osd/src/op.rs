@@ -42,6 +42,8 @@ pub(crate) struct ClientOp {
     pub(crate) started_ns: Cell<u64>,
     /// Its current stage.
     stage: Cell<Stage>,
+    /// It was given to the store.
+    is_submitted: Cell<bool>,
     /// Where the answer goes; `None` once it is sent.
     to: RefCell<Option<ReplyTo>>,
     /// Extra memory granted while it runs.
@@ -198,6 +200,7 @@ impl ClientOp {
             arrived_ns,
             started_ns,
             stage,
+            is_submitted: Cell::new(false),
             to,
             more,
         });
@@ -230,6 +233,11 @@ impl ClientOp {
     fn is_received(&self) {
         let (ReqId { client, tid, .. }, pg) = (self.reqid, self.request.pg);
         probes::op_received(self.address(), client, tid, pg.pool, pg.ps);
+    }
+
+    /// It is given to the store; true if it was before.
+    pub(crate) fn submits_again(&self) -> bool {
+        self.is_submitted.replace(true)
     }
 
     /// Its current stage.

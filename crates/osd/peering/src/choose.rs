@@ -37,10 +37,7 @@ impl Candidate {
     /// If clients were served in this interval, its writes are here: the copy was there, or has been activated since. (One that was there
     /// and was never activated tells that nobody was served: a member is activated first.)
     fn has_writes_of(&self, interval: &Interval) -> bool {
-        // Older programs forgot of a copy that was repaired that it had been activated, and did not note when it was made.
-        let is_known = self.made > Epoch(0) || !self.is_incomplete;
-        let was_there = is_known && self.made <= interval.first;
-        self.started > Epoch(0) || was_there || is_mutated("trust_new_copies")
+        self.started > Epoch(0) || self.made <= interval.first || is_mutated("trust_new_copies")
     }
 }
 
@@ -111,7 +108,7 @@ impl Peering {
         if !self.is_acting(&members) && !is_mutated("keep_acting") {
             return Err(self.ask_for(members));
         }
-        let (found, min_size) = (self.map.members.len(), self.map.min_size);
+        let (found, min_size) = (self.map.acting.len(), self.map.min_size);
         if found < min_size {
             return Err(Stop::Wait(Phase::Peered(Reason::TooFew { found, min_size })));
         }
@@ -125,7 +122,7 @@ impl Peering {
 
     /// The acting set of the map, with this OSD as its primary.
     pub(crate) fn acting_led_by(&self, leader: OsdId) -> Vec<OsdId> {
-        std::iter::once(leader).chain(self.acting().filter(|osd| *osd != leader)).collect()
+        std::iter::once(leader).chain(self.acting().osds().filter(|osd| *osd != leader)).collect()
     }
 
     /// The copy that leads: a complete one with all that was written when the newest interval began, and of those the one with the
@@ -136,7 +133,8 @@ impl Peering {
         let needed = started.map(|copy| copy.last_update).min().unwrap_or_default();
         let fits = |copy: &&Candidate| !copy.is_incomplete && copy.last_update >= needed;
         let own = candidates.iter().find(|copy| copy.osd == self.me).filter(fits);
-        let up = |osd: OsdId| self.map.up.iter().rev().position(|up| *up == osd);
+        let up: Vec<OsdId> = self.map.up.osds().collect();
+        let up = |osd: OsdId| up.iter().rev().position(|up| *up == osd);
         let rank = |copy: &&Candidate| (copy.started, copy.last_update, up(copy.osd));
         let best = candidates.iter().filter(fits).max_by_key(rank)?;
         let stays = |own: &&Candidate| {
@@ -166,16 +164,11 @@ impl Peering {
                 members.push(osd);
             }
         };
-        let others = self.acting().chain(candidates.iter().map(|copy| copy.osd));
+        let others = self.acting().osds().chain(candidates.iter().map(|copy| copy.osd));
         let others = others.filter(|osd| !is_mutated("forget_strays") || map.is_served(*osd));
-        map.up
-            .iter()
-            .copied()
-            .chain(others)
-            .filter(|osd| is_good(*osd))
-            .for_each(|osd| add(&mut members, osd));
+        map.up.osds().chain(others).filter(|osd| is_good(*osd)).for_each(|osd| add(&mut members, osd));
         if members.len() < map.min_size {
-            map.up.iter().for_each(|osd| add(&mut members, *osd));
+            map.up.osds().for_each(|osd| add(&mut members, osd));
         }
         members
     }

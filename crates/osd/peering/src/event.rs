@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use carmine_pgtypes::{PgHistory, PgInfo};
+use carmine_pgtypes::{OsdSet, PgHistory, PgInfo};
 use carmine_types::{Epoch, Errno, Eversion, ObjectId, OsdId};
 
 use crate::{AttemptId, Member, Reason};
@@ -130,10 +130,12 @@ pub enum Event {
 pub struct Map {
     /// Its epoch.
     pub epoch: Epoch,
-    /// The acting set, primary first.
+    /// The acting set.
+    pub acting: OsdSet,
+    /// Its OSDs.
     pub members: Vec<Member>,
-    /// The OSDs that CRUSH names and that are up, primary first (Ceph's up set).
-    pub up: Vec<OsdId>,
+    /// The OSDs that CRUSH names and that are up (Ceph's up set).
+    pub up: OsdSet,
     /// The cluster's OSDs, by number; those beyond its end do not exist.
     pub osds: Arc<[OsdState]>,
     /// The pool's size.
@@ -199,25 +201,25 @@ impl Map {
     /// It is in the acting set.
     #[must_use]
     pub fn is_member(&self, osd: OsdId) -> bool {
-        self.members.iter().any(|member| member.osd == osd)
+        self.acting.contains(osd)
     }
 
     /// It is a member, or CRUSH names it: the primary keeps its copy equal.
     #[must_use]
     pub fn is_served(&self, osd: OsdId) -> bool {
-        self.is_member(osd) || self.up.contains(&osd)
+        self.is_member(osd) || self.up.contains(osd)
     }
 
     /// CRUSH names other OSDs than the acting set, or in another order.
     #[must_use]
     pub fn is_remapped(&self) -> bool {
-        !self.members.iter().map(|member| member.osd).eq(self.up.iter().copied())
+        self.acting.slots() != self.up.slots()
     }
 
     /// The epoch in which the primary is known to have been up.
     #[must_use]
     pub fn up_thru(&self) -> Epoch {
-        self.members.first().map(|primary| self.state_of(primary.osd).up_thru()).unwrap_or_default()
+        self.acting.primary().map(|primary| self.state_of(primary).up_thru()).unwrap_or_default()
     }
 
     /// The epoch since which all members are up: their interval cannot have begun before.
@@ -233,7 +235,7 @@ pub enum Order {
     /// Say what you have.
     Query {
         /// The primary's acting set.
-        acting: Vec<OsdId>,
+        acting: OsdSet,
     },
     /// Write down that your copy is incomplete.
     Repair {

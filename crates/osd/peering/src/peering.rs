@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use carmine_pgtypes::{PgHistory, PgInfo};
+use carmine_pgtypes::{OsdSet, PgHistory, PgInfo};
 use carmine_types::{Epoch, Errno, OsdId};
 
 use crate::intervals::{Intervals, Sources};
@@ -128,12 +128,13 @@ impl Peering {
     /// This OSD is its primary.
     #[must_use]
     pub fn leads(&self) -> bool {
-        self.map.members.first().is_some_and(|first| first.osd == self.me)
+        self.map.acting.primary() == Some(self.me)
     }
 
-    /// The acting set, primary first.
-    pub fn acting(&self) -> impl Iterator<Item = OsdId> + '_ {
-        self.map.members.iter().map(|member| member.osd)
+    /// The acting set.
+    #[must_use]
+    pub fn acting(&self) -> &OsdSet {
+        &self.map.acting
     }
 
     /// The acting set that this primary asks the monitor for (MOSDPGTemp), primary first; `None`: that of the map is right. The set
@@ -144,7 +145,7 @@ impl Peering {
             Phase::Peering(Reason::WaitsForActing(wanted)) => Some(wanted.clone()),
             Phase::Active if !self.recovers() => {
                 // In CRUSH's order, too: otherwise the entry stays for ever.
-                Some(self.whole_members()).filter(|wanted| !self.acting().eq(wanted.iter().copied()))
+                Some(self.whole_members()).filter(|wanted| !self.acting().osds().eq(wanted.iter().copied()))
             }
             _ => None,
         }
@@ -153,15 +154,15 @@ impl Peering {
     /// The acting set of an active PG all of whose copies are whole: the OSDs that CRUSH names, and as long as those are too few,
     /// others that serve.
     fn whole_members(&self) -> Vec<OsdId> {
-        let others = self.acting().filter(|osd| !self.map.up.contains(osd));
+        let others = self.acting().osds().filter(|osd| !self.map.up.contains(*osd));
         let others = others.take(self.map.size.saturating_sub(self.map.up.len()));
-        self.map.up.iter().copied().chain(others).collect()
+        self.map.up.osds().chain(others).collect()
     }
 
     /// These OSDs are the acting set, with the same primary.
     pub(crate) fn is_acting(&self, osds: &[OsdId]) -> bool {
-        self.acting().next() == osds.first().copied()
-            && self.map.members.len() == osds.len()
+        self.acting().primary() == osds.first().copied()
+            && self.acting().len() == osds.len()
             && osds.iter().all(|osd| self.map.is_member(*osd))
     }
 
@@ -248,7 +249,7 @@ impl Peering {
             }
             Event::Map(map) => self.on_map(own, map, &mut fx),
             Event::Removed => {
-                self.map.members.clear();
+                (self.map.acting, self.map.members) = Default::default();
                 self.next_generation(&mut fx);
                 self.following = None;
                 self.step_back(&mut fx);
@@ -398,7 +399,7 @@ impl Peering {
     /// It serves clients, with as many complete copies as it should have, and no other OSD is to have them.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.is_active() && !self.recovers() && self.map.members.len() >= self.map.size
+        self.is_active() && !self.recovers() && self.map.acting.len() >= self.map.size
     }
 
     /// The primary keeps this OSD's copy equal.
@@ -411,7 +412,7 @@ impl Peering {
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         let lacking = self.recovering.iter().filter(|osd| self.map.is_member(**osd)).count();
-        self.map.members.len() - lacking < self.map.size
+        self.map.acting.len() - lacking < self.map.size
     }
 
     /// The PG's state in Ceph's words and their order, as `status` shows it.
@@ -422,7 +423,7 @@ impl Peering {
         }
         let is_remapped = self.map.is_remapped();
         let is_unfound = matches!(recovery, Recovery::RecoveryUnfound | Recovery::BackfillUnfound);
-        if !self.recovers() && !is_unfound && self.map.members.len() >= self.map.size {
+        if !self.recovers() && !is_unfound && self.map.acting.len() >= self.map.size {
             return if is_remapped { "active+clean+remapped" } else { "active+clean" }.to_owned();
         }
         let words = [
@@ -431,7 +432,7 @@ impl Peering {
             (recovery == Recovery::Recovering, "+recovering"),
             (recovery == Recovery::RecoveryUnfound, "+recovery_unfound"),
             (recovery == Recovery::BackfillUnfound, "+backfill_unfound"),
-            (self.map.members.len() < self.map.size, "+undersized"),
+            (self.map.acting.len() < self.map.size, "+undersized"),
             (self.is_degraded() || is_unfound, "+degraded"),
             (is_remapped, "+remapped"),
             (recovery == Recovery::BackfillWait, "+backfill_wait"),

@@ -375,7 +375,7 @@ impl Peering {
         let info = PgInfo {
             last_epoch_started: self.interval,
             history: self.intervals.known(),
-            acting: self.acting().collect(),
+            acting: self.acting().clone(),
             // Those that this copy granted to primaries before are over: they were waited for.
             promised: Promised::default(),
             ..own.clone()
@@ -419,7 +419,7 @@ impl Peering {
         );
         let behind = attempt.behind.iter().filter(|(osd, _)| self.map.is_member(*osd)).count();
         assert!(
-            self.map.members.len() - behind >= self.map.min_size || attempt.behind.is_empty(),
+            self.map.acting.len() - behind >= self.map.min_size || attempt.behind.is_empty(),
             "clients are served beside a recovery only with min_size complete copies"
         );
         (self.had_no_room, self.reported) = (false, None);

@@ -1,7 +1,7 @@
 //! The replica's side: which orders of a primary are taken.
 
-use carmine_pgtypes::PgInfo;
-use carmine_types::{Epoch, Errno, OsdId, errno, is_mutated};
+use carmine_pgtypes::{OsdSet, PgInfo};
+use carmine_types::{Epoch, Errno, errno, is_mutated};
 
 use crate::{AttemptId, Effect, Effects, Order, Peering, Phase, Then};
 
@@ -62,7 +62,7 @@ impl Peering {
         own: &PgInfo,
         attempt: AttemptId,
         epoch: Epoch,
-        acting: &[OsdId],
+        acting: &OsdSet,
         fx: &mut Effects,
     ) -> Then {
         let follows = matches!(self.phase, Phase::Replica { .. } | Phase::Stray);
@@ -70,7 +70,7 @@ impl Peering {
         // one of a later attempt must not take that one's place.
         let is_old = (attempt.interval < self.map.members_since() || Some(attempt) <= self.following)
             && !is_mutated("old_query");
-        let has_map = epoch <= self.map.epoch && self.acting().eq(acting.iter().copied());
+        let has_map = epoch <= self.map.epoch && self.acting() == acting;
         if !has_map || !follows || is_old || attempt.interval == Epoch(0) || self.is_resized(own) {
             return AGAIN;
         }

@@ -12,8 +12,8 @@ fn map(epoch: u32, size: usize, min_size: usize) -> Map {
     let addr = SocketAddr::from(([127, 0, 0, 1], 6800));
     let member = |osd| Member { osd: OsdId(osd), addr, nonce: 1, up_from: Epoch(1) };
     let members = [0, 1].map(member).to_vec();
-    let up = [0, 1].map(OsdId).to_vec();
-    Map { epoch: Epoch(epoch), members, up, size, min_size, ..Map::default() }
+    let (acting, up) = ([0, 1].map(OsdId).into(), [0, 1].map(OsdId).into());
+    Map { epoch: Epoch(epoch), acting, members, up, size, min_size, ..Map::default() }
 }
 
 /// An attempt that decided by the old min_size that one complete copy is enough must not serve under the new one.
@@ -30,7 +30,7 @@ fn another_size_or_min_size_is_another_interval() {
     assert_eq!(interval_after(map(7, 2, 2)), 7, "min_size");
     assert_eq!(interval_after(map(8, 3, 2)), 8, "size");
     assert_eq!(interval_after(map(9, 3, 2)), 8);
-    let other_up = |epoch| Map { up: [0, 2].map(OsdId).to_vec(), ..map(epoch, 3, 2) };
+    let other_up = |epoch| Map { up: [0, 2].map(OsdId).into(), ..map(epoch, 3, 2) };
     assert_eq!(interval_after(other_up(10)), 10, "CRUSH names another OSD, which is to be recovered");
     assert_eq!(interval_after(other_up(11)), 10);
 }
@@ -43,7 +43,7 @@ fn an_osd_that_crush_names_follows_the_primary_before_it_is_a_member() {
         ([0, 1], Phase::Stray, Phase::Stray),
     ] {
         let (mut peering, mut own) = (Peering::new(OsdId(2)), PgInfo::default());
-        _ = peering.on(&own, Event::Map(Map { up: up.map(OsdId).to_vec(), ..map(5, 2, 1) }));
+        _ = peering.on(&own, Event::Map(Map { up: up.map(OsdId).into(), ..map(5, 2, 1) }));
         _ = peering.on(&own, Event::Loaded);
         assert_eq!(*peering.phase(), before);
         let mut carried_out = |own: &PgInfo, order| {
@@ -55,7 +55,7 @@ fn an_osd_that_crush_names_follows_the_primary_before_it_is_a_member() {
                 _ => false,
             }
         };
-        let acting = [0, 1].map(OsdId).to_vec();
+        let acting = [0, 1].map(OsdId).into();
         assert!(carried_out(&own, Order::Query { acting }), "both say what they have");
         own.last_epoch_started = Epoch(5);
         let is_served = before != Phase::Stray;
@@ -66,7 +66,7 @@ fn an_osd_that_crush_names_follows_the_primary_before_it_is_a_member() {
 
 /// The copy of osd.0, which was down while osd.1 served clients alone.
 fn was_away() -> PgInfo {
-    let past = vec![Interval { first: Epoch(4), last: Epoch(5), acting: vec![OsdId(1)] }];
+    let past = vec![Interval { first: Epoch(4), last: Epoch(5), acting: [OsdId(1)].into() }];
     let history =
         PgHistory { epoch: Epoch(7), same_interval_since: Epoch(6), last_epoch_clean: Epoch(3), past };
     PgInfo { last_epoch_started: Epoch(3), history, ..PgInfo::default() }
@@ -75,7 +75,7 @@ fn was_away() -> PgInfo {
 fn alone(epoch: u32, lost_at: u32) -> Map {
     let mut map = map(epoch, 2, 1);
     map.members.truncate(1);
-    map.up.truncate(1);
+    (map.acting, map.up) = ([OsdId(0)].into(), [OsdId(0)].into());
     let (up, down) = (Epoch(7), Epoch(4));
     map.osds =
         [OsdState::Up { up_thru: up }, OsdState::Down { lost_at: Epoch(lost_at), up_thru: down }].into();
@@ -121,8 +121,8 @@ fn a_member_writes_down_intervals_at_once_and_epochs_now_and_then() {
     }
     _ = peering.on(&own, Event::Map(map(45, 2, 1)));
     assert_eq!(peering.unwritten(&own).map(|history| history.epoch), Some(Epoch(45)));
-    let Map { members, up, .. } = map(46, 2, 1);
-    let elsewhere = Map { members: members[1..].to_vec(), up: up[1..].to_vec(), ..map(46, 2, 1) };
+    let (acting, up, members) = ([OsdId(1)].into(), [OsdId(1)].into(), map(46, 2, 1).members[1..].to_vec());
+    let elsewhere = Map { acting, members, up, ..map(46, 2, 1) };
     _ = peering.on(&own, Event::Map(elsewhere));
     assert_eq!(peering.unwritten(&own), None, "it is no member");
 }

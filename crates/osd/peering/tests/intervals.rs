@@ -62,8 +62,9 @@ impl Cluster {
         };
         Map {
             epoch: Epoch(self.epoch),
+            acting: ids(acting).into(),
             members: acting.iter().map(member).collect(),
-            up: ids(&up),
+            up: ids(&up).into(),
             osds: [A, B, C].map(state).into(),
             size: self.wanted.len(),
             min_size: self.min_size,
@@ -97,7 +98,7 @@ fn ids(osds: &[usize]) -> Vec<OsdId> {
 }
 
 fn acting(intervals: &Intervals) -> Vec<Vec<OsdId>> {
-    intervals.past().iter().map(|interval| interval.acting.clone()).collect()
+    intervals.past().iter().map(|interval| interval.acting.osds().collect()).collect()
 }
 
 /// A and B, then B alone, then nobody, then A alone. B got so far that the map shows its `up_thru`, or did not.
@@ -187,20 +188,24 @@ fn the_past_ends_when_all_copies_are_whole() {
     assert_eq!(intervals.last_epoch_clean(), intervals.same_interval_since());
 }
 
+/// A copy may have been made between two intervals with the same acting set (`carmine sim --seed 10472`: it counted as lost).
 #[test]
-fn the_same_acting_set_counts_once() {
+fn the_same_acting_set_counts_once_only_if_there_are_many_intervals() {
     let (mut cluster, mut intervals) = (Cluster::new(&[A, B], 1), Intervals::default());
     intervals.load(&PgHistory::default());
     intervals.follow(&cluster.map());
-    for _ in 0..50 {
+    for n in 1..=50 {
         intervals.follow(&cluster.alive(A));
         intervals.follow(&cluster.down(B));
         intervals.follow(&cluster.alive(A));
         intervals.follow(&cluster.boot(B));
+        assert_eq!(intervals.past().len(), (2 * n).min(32));
     }
-    assert_eq!(acting(&intervals), [ids(&[A, B]), ids(&[A])]);
-    let [both, alone] = intervals.past() else { unreachable!() };
-    assert_eq!((both.first, alone.last), (Epoch(1), Epoch(cluster.epoch - 1)));
+    let runs: Vec<_> = intervals.past().iter().map(|past| (past.first.0, past.last.0)).collect();
+    let newest = cluster.epoch - 1;
+    assert_eq!((runs[0].0, runs[1].0), (1, 3), "the oldest begin where the first began");
+    let each = (0..30).rev().map(|n| (newest - 2 * n - 1, newest - 2 * n));
+    assert_eq!(runs[2..], each.collect::<Vec<_>>());
 }
 
 /// Writes are where they were acknowledged, not where CRUSH looks.
@@ -260,7 +265,7 @@ fn who_learns_the_past_knows_which_part_of_it_nobody_told() {
     intervals.follow(&cluster.down(A));
     intervals.learn(&told, made);
     assert_eq!(intervals.gap(told.epoch), Some((Epoch(told.epoch.0 + 1), Epoch(made.0 - 1))));
-    assert_eq!(acting(&intervals), [ids(&[B]), Vec::new(), ids(&[A, B])]);
+    assert_eq!(acting(&intervals), [ids(&[A, B]), ids(&[B]), Vec::new(), ids(&[A, B])]);
     assert_eq!(intervals.same_interval_since(), Epoch(cluster.epoch), "it began after the teller's last map");
 }
 

@@ -35,7 +35,8 @@ fn map(acting: &[u32], crush: &[u32], min_size: usize) -> Map {
     let member = |osd| Member { osd, addr, nonce: 1, up_from: Epoch(1) };
     let members = ids(acting).into_iter().map(member).collect();
     let osds = [up(0); 4].into();
-    Map { epoch: NOW, members, up: ids(crush), osds, size: 2, min_size, ..Map::default() }
+    let (acting, up) = (ids(acting).into(), ids(crush).into());
+    Map { epoch: NOW, acting, members, up, osds, size: 2, min_size, ..Map::default() }
 }
 
 fn with_osds<const N: usize>(map: Map, osds: [OsdState; N]) -> Map {
@@ -250,7 +251,7 @@ fn a_full_copy_leads_as_it_is() {
     _ = follower.on(&full, Event::Loaded);
     let attempt = lead.peering.attempt_id();
     let mut ordered = |order| follower.on(&full, Event::Ordered { attempt, epoch: NOW, order }).then;
-    assert!(matches!(ordered(Order::Query { acting: ids(&[0, 1]) }), Then::CarryOut { .. }));
+    assert!(matches!(ordered(Order::Query { acting: ids(&[0, 1]).into() }), Then::CarryOut { .. }));
     let repair = Order::Repair { has_room: false, complete_to: at(305), last_backfill: None };
     assert_eq!(ordered(repair), Then::Refuse(Errno(errno::ENOSPC)));
     let leads = Map { epoch: Epoch(8), ..map(&[1, 0], &[0, 1], 1) };
@@ -280,7 +281,7 @@ fn up_thru_is_asked_for_after_it_is_decided_who_leads() {
 
 /// The history of osd.0, which knows that these may have served clients in the epochs 4 and 5.
 fn after(acting: &[u32]) -> PgHistory {
-    let past = vec![Interval { first: Epoch(4), last: Epoch(5), acting: ids(acting) }];
+    let past = vec![Interval { first: Epoch(4), last: Epoch(5), acting: ids(acting).into() }];
     PgHistory { epoch: NOW, same_interval_since: Epoch(6), past, ..PgHistory::default() }
 }
 

@@ -56,8 +56,8 @@ fn pg_states(osd: &OsdShard) -> Value {
             "state": state,
             "why": why,
             "reactor": osd.shard.id().0,
-            "primary": members.first() == Some(&osd.config.id),
-            "acting": members.iter().map(|m| m.0).collect::<Vec<_>>(),
+            "primary": pg.peer.leads(),
+            "acting": members.osds().map(|m| m.0).collect::<Vec<_>>(),
             "last_update": pg.peer.last_update().to_string(),
             "ops_waiting": pg.lengths().0,
         })
@@ -78,7 +78,7 @@ fn one_shard(osd: &OsdShard) -> Value {
         .zip(osd.shard.group_ns())
         .map(|(group, ns)| (group.word().to_owned(), ns.into()))
         .collect();
-    let primary = pgs.values().filter(|pg| pg.peer.acting().first() == Some(&osd.config.id)).count();
+    let primary = pgs.values().filter(|pg| pg.peer.leads()).count();
     json!({
         "shard": osd.shard.id().0,
         "tid": osd.shard.tid(),

@@ -37,7 +37,7 @@ impl Sums {
         pgs.values().for_each(|pg| pg.each_op(|_| busy += 1));
         Sums {
             metrics: osd.metrics_now(),
-            served: pgs.values().filter(|pg| pg.peer.acting().contains(&osd.config.id)).count(),
+            served: pgs.values().filter(|pg| pg.peer.acting().contains(osd.config.id)).count(),
             led: pgs.values().filter(|pg| pg.peer.leads()).count(),
             busy,
             ..Sums::default()

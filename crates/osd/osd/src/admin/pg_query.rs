@@ -166,7 +166,7 @@ fn query(osd: &OsdShard, pg: &Pg) -> Value {
     let mapping = osd.view().map(|view| view.mapping(pg.id.pgid).clone());
     let up = mapping.as_ref().map(|mapping| mapping.up.to_vec()).unwrap_or_default();
     let targets = pg.recovery.targets();
-    let acting: Vec<u32> = pg.peer.acting().iter().map(|osd| osd.0).collect();
+    let acting: Vec<u32> = pg.peer.acting().osds().map(|osd| osd.0).collect();
     let backfilled: Vec<String> =
         targets.iter().filter(|(_, _, place)| place.is_some()).map(|(osd, ..)| osd.0.to_string()).collect();
     let own = osd.config.id.0;
@@ -251,9 +251,10 @@ fn peer_info(pg: &Pg, state: &str, peer: u32, targets: &Targets) -> Value {
 fn past_intervals(past: &[Interval]) -> Value {
     let first = past.iter().map(|interval| interval.first).min();
     let (Some(first), Some(last)) = (first, past.last()) else { return json!([]) };
-    let all: BTreeSet<u32> = past.iter().flat_map(|interval| &interval.acting).map(|osd| osd.0).collect();
+    let all: BTreeSet<u32> =
+        past.iter().flat_map(|interval| interval.acting.osds()).map(|osd| osd.0).collect();
     let interval = |interval: &Interval| {
-        let acting: Vec<String> = interval.acting.iter().map(|osd| osd.0.to_string()).collect();
+        let acting: Vec<String> = interval.acting.osds().map(|osd| osd.0.to_string()).collect();
         json!({
             "first": interval.first.0.to_string(), "last": interval.last.0.to_string(), "acting": acting.join(","),
         })
@@ -278,7 +279,7 @@ fn peering_state(osd: &OsdShard, pg: &Pg, state: &mut Value) {
         })
     };
     state["past_intervals"] = past_intervals(&pg.peer.history().past);
-    state["probing_osds"] = pg.peer.acting().iter().map(|osd| osd.0.to_string()).collect();
+    state["probing_osds"] = pg.peer.acting().osds().map(|osd| osd.0.to_string()).collect();
     state["down_osds_we_would_probe"] = blocked_by.iter().map(|osd| osd.0).collect();
     state["peering_blocked_by"] = blocked_by.iter().map(blocker).collect();
 }

@@ -28,7 +28,7 @@ mod scrub;
 use std::rc::Rc;
 
 use carmine_peering::Phase;
-use carmine_types::{OsdId, SpgId, errno};
+use carmine_types::{OsdId, SpgId, errno, is_mutated};
 use carmine_wire::osdmap::IntervalSet;
 
 use crate::config::LogLimits;
@@ -116,17 +116,25 @@ impl Pg {
             _ => Some(false),
         };
         match not_ours {
-            None => self.start(osd, op),
+            // It comes after those that arrived before it and still wait: they may be of the same client.
+            None if self.ops.pipeline().has_waiting() => {
+                self.keep(osd, op);
+                self.resume(osd);
+            }
+            None => {
+                let is_again = op.request.retry_attempt > 0;
+                self.start(osd, op, is_again);
+            }
             Some(true) if osd.is_deleted(self.id.pgid.pool) => self.finish_deleted(osd, &op),
-            Some(true) => {
-                osd.metrics.borrow_mut().ops_dropped += 1;
-                op.abandon();
-            }
-            Some(false) => {
-                if let Some(op) = self.ops.pipeline().wait(op) {
-                    op.reply(osd, Outcome::error(errno::EAGAIN));
-                }
-            }
+            Some(true) => drop_late(osd, &op),
+            Some(false) => self.keep(osd, op),
+        }
+    }
+
+    /// Keeps an operation until the PG serves.
+    fn keep(&self, osd: &OsdShard, op: Rc<ClientOp>) {
+        if let Some(op) = self.ops.pipeline().wait(op) {
+            op.reply(osd, Outcome::error(errno::EAGAIN));
         }
     }
 
@@ -139,8 +147,7 @@ impl Pg {
     /// was just sent it, finds the right PG itself.
     fn refuse_misdirected(&self, osd: &OsdShard, op: &ClientOp) {
         if op.request.epoch < osd.epoch() {
-            osd.metrics.borrow_mut().ops_dropped += 1;
-            return op.abandon();
+            return drop_late(osd, op);
         }
         tracing::debug!("pg {}: {} is misdirected", self.id, op.oid);
         self.finish_read(osd, op, Outcome::error(errno::ENXIO));
@@ -160,9 +167,18 @@ impl Pg {
             && let Some(op) = self.ops.pipeline().next_waiting()
         {
             op.note_started(osd);
-            self.handle_op(osd, op);
+            match self.peer.leases().is_late(op.request.epoch) {
+                true => drop_late(osd, &op),
+                false => self.start(osd, op, !is_mutated("forget_started")),
+            }
         }
     }
+}
+
+/// Drops an operation that its client sends again by a newer map.
+fn drop_late(osd: &OsdShard, op: &ClientOp) {
+    osd.metrics.borrow_mut().ops_dropped += 1;
+    op.abandon();
 }
 
 // Every unanswered operation of a PG: its stage, and what it waits for.

@@ -21,7 +21,7 @@ fn head(epoch: Epoch, attempt: u64) -> Head {
 
 /// The query of a primary.
 fn query(head: Head) -> PgQuery {
-    PgQuery { head, last_update: Eversion::ZERO, acting: vec![OsdId(0), OsdId(1)] }
+    PgQuery { head, last_update: Eversion::ZERO, acting: [OsdId(0), OsdId(1)].into() }
 }
 
 fn start(seed: u64) -> Cluster {
@@ -68,7 +68,7 @@ fn entry(version: Eversion, name: &[u8]) -> LogEntry {
 
 fn activate(head: Head, keep_to: Eversion, log: Vec<LogEntry>) -> Message {
     let last_update = log.last().map_or(keep_to, |entry| entry.version);
-    let (last_epoch_started, acting) = (head.epoch, vec![OsdId(0), OsdId(1)]);
+    let (last_epoch_started, acting) = (head.epoch, [OsdId(0), OsdId(1)].into());
     let info = PgInfo { pg: head.pg, last_update, last_epoch_started, acting, ..PgInfo::default() };
     Message::encode(&PgActivate { head, keep_to, lease_ms: 0, info, log })
 }

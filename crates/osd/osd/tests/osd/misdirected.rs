@@ -9,7 +9,7 @@ use carmine_messenger::Message;
 use carmine_osd::messages::{
     Head, PgActivate, PgFetch, PgQuery, PgRead, PgRepair, PgScrub, RepOp, ScanCursor,
 };
-use carmine_pgtypes::{LogEntry, PgInfo, Sealed, Step, Transaction};
+use carmine_pgtypes::{LogEntry, OsdSet, PgInfo, Sealed, Step, Transaction};
 use carmine_types::{Epoch, Eversion, LogOp, NO_SHARD, ObjectId, OsdId, PgId, ReqId, SpgId, UTime, errno};
 use carmine_wire::osd_op::{OsdOp, OsdRequest, flags};
 use carmine_wire::osdmap::PgPool;
@@ -235,7 +235,7 @@ fn other_osds_are_not_believed_either() {
     let head = Head { pg, epoch, interval: epoch, attempt: u64::MAX };
     let raw = Raw::of_osd(&cluster, 0, 1);
     let order = |message: Message| raw.order(&cluster, message);
-    let acting = vec![OsdId(0), OsdId(1)];
+    let acting = OsdSet::from([OsdId(0), OsdId(1)]);
     let query = PgQuery { head, last_update: Eversion::ZERO, acting: acting.clone() };
     assert_eq!(raw.query(&cluster, &query).result, 0);
     // A repair: objects are pushed, then the log.

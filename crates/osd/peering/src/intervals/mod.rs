@@ -8,13 +8,16 @@
 
 mod prior;
 
-use carmine_pgtypes::{Interval, PgHistory};
-use carmine_types::{Epoch, OsdId};
+use carmine_pgtypes::{Interval, OsdSet, PgHistory};
+use carmine_types::Epoch;
 
 pub(crate) use prior::blocked_by;
 pub use prior::{PriorSet, Sources};
 
-use crate::Map;
+use crate::{Map, Member};
+
+/// Past intervals of which none are merged.
+const PAST_MAX: usize = 32;
 
 /// Follows the maps of one PG.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -64,7 +67,7 @@ impl Intervals {
             Some(run) if run.first <= epoch => run.first = same_interval_since,
             Some(run) if epoch > Epoch(0) => {
                 let last = Epoch(run.first.0 - 1);
-                self.note(same_interval_since, last, Vec::new());
+                self.note(same_interval_since, last, OsdSet::default());
             }
             _ => {}
         }
@@ -98,7 +101,7 @@ impl Intervals {
         self.is_told = true;
         let next = Epoch(told.epoch.0 + 1);
         if made > next {
-            self.note(next, Epoch(made.0 - 1), Vec::new());
+            self.note(next, Epoch(made.0 - 1), OsdSet::default());
         }
         for Interval { first, last, acting } in own.into_iter().filter(|interval| interval.last >= next) {
             self.note(first.max(next), last, acting);
@@ -160,22 +163,32 @@ impl Intervals {
         let next = runs.iter().skip(1).chain(&self.runs).map(|run| run.first).collect::<Vec<_>>();
         for (run, next) in runs.into_iter().zip(next) {
             if run.may_have_served() {
-                let acting = run.map.members.iter().map(|member| member.osd).collect();
-                self.note(run.first, run.map.epoch, acting);
+                self.note(run.first, run.map.epoch, run.map.acting.clone());
             }
             if run.is_before_gap(next) {
-                self.note(Epoch(run.map.epoch.0 + 1), Epoch(next.0 - 1), Vec::new());
+                self.note(Epoch(run.map.epoch.0 + 1), Epoch(next.0 - 1), OsdSet::default());
             }
         }
     }
 
     /// An interval has ended that may have served clients.
-    fn note(&mut self, first: Epoch, last: Epoch, acting: Vec<OsdId>) {
+    fn note(&mut self, first: Epoch, last: Epoch, acting: OsdSet) {
         assert!(first <= last, "an interval from {first} to {last}");
-        // OSDs that come and go must not make the list longer and longer: the same acting set counts once.
-        let before = self.past.iter().position(|interval| interval.acting == acting);
-        let first = before.map_or(first, |at| self.past.remove(at).first);
         self.past.push(Interval { first, last, acting });
+        self.merge_two();
+    }
+
+    /// OSDs that come and go must not make the list longer and longer: of many intervals the two oldest with the same acting set become
+    /// one. It may then be waited for a copy for no reason: one that was made after the first of them is no witness of both.
+    fn merge_two(&mut self) {
+        let past = &self.past;
+        let may_merge = |interval: &Interval| interval.acting.is_empty() || past.len() > PAST_MAX;
+        let later = |at: usize| (at + 1..past.len()).find(|later| past[*later].acting == past[at].acting);
+        let mut pairs = (0..past.len()).filter(|at| may_merge(&past[*at]));
+        if let Some((at, later)) = pairs.find_map(|at| Some((at, later(at)?))) {
+            self.past[later].first = self.past[at].first;
+            self.past.remove(at);
+        }
     }
 }
 
@@ -187,9 +200,10 @@ impl Run {
 
     /// It may have served clients (Ceph: `maybe_went_rw`).
     fn may_have_served(&self) -> bool {
-        let Map { members, min_size, .. } = &self.map;
-        members.first().is_some_and(|primary| primary.up_from <= self.first)
-            && members.len() >= *min_size
+        let Map { acting, members, min_size, .. } = &self.map;
+        let primary = members.iter().find(|member| Some(member.osd) == acting.primary());
+        primary.is_some_and(|primary| primary.up_from <= self.first)
+            && acting.len() >= *min_size
             && self.map.up_thru() >= self.first
     }
 }
@@ -197,6 +211,8 @@ impl Run {
 /// The map after this one begins an interval.
 #[must_use]
 pub fn begins(before: &Map, now: &Map) -> bool {
-    let facts = |map: &Map| (map.size, map.min_size, map.pg_num);
-    facts(before) != facts(now) || before.members != now.members || before.up != now.up
+    fn facts(map: &Map) -> (usize, usize, u32, &OsdSet, &[Member], &OsdSet) {
+        (map.size, map.min_size, map.pg_num, &map.acting, &map.members, &map.up)
+    }
+    facts(before) != facts(now)
 }

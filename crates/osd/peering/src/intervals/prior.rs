@@ -19,7 +19,7 @@ impl PriorSet {
     #[must_use]
     pub fn new(past: &[Interval], last_epoch_started: Epoch, map: &Map) -> PriorSet {
         let is_up = |osd: OsdId| map.state_of(osd).is_up();
-        let own = map.members.iter().map(|member| member.osd).chain(map.up.iter().copied());
+        let own = map.acting.osds().chain(map.up.osds());
         let prior = since(past, last_epoch_started).flat_map(|interval| may_have_led(interval, map));
         PriorSet {
             probe: sorted(own.chain(prior.filter(|osd| is_up(*osd)))),
@@ -32,7 +32,7 @@ impl PriorSet {
 /// serves clients only after the map has said that it was up then.
 fn may_have_led(interval: &Interval, map: &Map) -> Vec<OsdId> {
     if !interval.acting.is_empty() {
-        return interval.acting.clone();
+        return interval.acting.osds().collect();
     }
     let all = (0..map.osds.len() as u32).map(OsdId);
     all.filter(|osd| map.state_of(*osd).up_thru() >= interval.first).collect()
@@ -70,7 +70,7 @@ pub struct Sources {
 
 impl Sources {
     pub(crate) fn new(past: &[Interval], map: &Map) -> Sources {
-        let osds = past.iter().flat_map(|interval| interval.acting.iter().map(move |osd| (interval, *osd)));
+        let osds = past.iter().flat_map(|interval| interval.acting.osds().map(move |osd| (interval, osd)));
         let others = osds.filter(|(_, osd)| !map.is_member(*osd));
         let state = |osd| map.state_of(osd);
         let may_return = |interval: &Interval, osd| {

@@ -95,6 +95,10 @@ fn id(osd: u8) -> OsdId {
     OsdId(osd.into())
 }
 
+fn ids(osds: &[u8]) -> Vec<OsdId> {
+    osds.iter().copied().map(id).collect()
+}
+
 impl World {
     /// A cluster that has just been made: a pool of two copies, which waits for both.
     pub(crate) fn new(osds: u8, budget: Budget) -> World {
@@ -528,8 +532,9 @@ impl World {
         };
         Map {
             epoch: Epoch(epoch),
+            acting: ids(&map.acting()).into(),
             members: map.acting().into_iter().map(member).collect(),
-            up: map.up_set().into_iter().map(id).collect(),
+            up: ids(&map.up_set()).into(),
             osds: map.up.iter().zip(&map.up_thru).map(state).collect(),
             size: map.size,
             min_size: map.min_size,
@@ -573,7 +578,7 @@ impl World {
             }
             Effect::DropOps | Effect::Log(..) => {}
             Effect::Query { to, .. } => {
-                let acting = self.osd(n).peering.acting().map(|osd| osd.0 as u8).collect();
+                let acting = self.osd(n).peering.acting().osds().map(|osd| osd.0 as u8).collect();
                 self.ask(n, to.0 as u8, Body::Query { acting });
             }
             Effect::Repair { to, place: Place { common, last_backfill }, keeps_place, .. } => {
@@ -700,7 +705,7 @@ impl World {
     fn order(&mut self, n: u8, body: Body, message: Message) {
         let kind = body.kind().unwrap();
         let order = match &body {
-            Body::Query { acting } => Order::Query { acting: acting.iter().map(|osd| id(*osd)).collect() },
+            Body::Query { acting } => Order::Query { acting: ids(&acting).into() },
             Body::Repair { complete_to, backfilled } => Order::Repair {
                 has_room: true,
                 complete_to: Eversion::new(0, *complete_to),
@@ -901,7 +906,7 @@ impl World {
         );
         assert!(!primary.disk.incomplete && primary.disk.started == primary.peering.attempt_id().interval.0);
         let map = &self.maps[primary.epoch as usize - 1];
-        for osd in primary.peering.acting().skip(1).map(|osd| osd.0 as u8) {
+        for osd in primary.peering.acting().osds().skip(1).map(|osd| osd.0 as u8) {
             let replica = &self.osds[usize::from(osd)];
             let is_same =
                 replica.is_up && map.up[usize::from(osd)].is_some_and(|(start, _)| start == replica.start);

@@ -114,7 +114,7 @@ pub fn decode_seeds() -> Vec<Vec<u8>> {
         pg,
         last_update: version,
         last_epoch_started: Epoch(2),
-        acting: vec![OsdId(1), OsdId(2)],
+        acting: [OsdId(1), OsdId(2)].into(),
         incomplete: true,
         complete_to: version,
         last_backfill: Some(oid.clone()),

@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use carmine_pgtypes::{
-    Interval, LogEntry, ObjectChange, OmapSize, Omaps, PgHistory, PgInfo, Promised, Returned, Scrubbed, Step,
-    Transaction,
+    Interval, LogEntry, ObjectChange, OmapSize, Omaps, OsdSet, PgHistory, PgInfo, Promised, Returned,
+    Scrubbed, Step, Transaction,
 };
 use carmine_reactor::{Config, Payload, PollPolicy, Shard};
 use carmine_store::blue::{self, Fill, FsckReport, MkfsOptions, MountOptions};
 use carmine_store::{BlueShared, Kv, MemKv, Store, StoreError, StoreShared};
 use carmine_types::{
-    Epoch, Eversion, LogOp, NO_GENERATION, NO_SHARD, ObjectId, OsdId, PgId, ReqId, ScrubStamp, SpgId, UTime,
-    Uuid,
+    Epoch, Eversion, LogOp, NO_GENERATION, NO_OSD, NO_SHARD, ObjectId, OsdId, PgId, ReqId, ScrubStamp, SpgId,
+    UTime, Uuid,
 };
 
 pub use change::{Change, change, change_or_clone, key, length, place};
@@ -201,14 +201,14 @@ pub fn info(version: u64) -> PgInfo {
         last_update: Eversion::new(4, version),
         log_tail: Eversion::ZERO,
         last_epoch_started: Epoch(4),
-        made: Epoch(0),
+        made: Epoch(1),
         history: PgHistory {
             epoch: Epoch(5),
             same_interval_since: Epoch(3),
             last_epoch_clean: Epoch(2),
-            past: vec![Interval { first: Epoch(2), last: Epoch(2), acting: vec![OsdId(2), OsdId(1)] }],
+            past: vec![Interval { first: Epoch(2), last: Epoch(2), acting: [OsdId(2), OsdId(1)].into() }],
         },
-        acting: vec![OsdId(0), OsdId(2)],
+        acting: OsdSet::new(&[0, NO_OSD, 2], Some(OsdId(2))),
         promised: Promised { holder: OsdId(0), interval: Epoch(4), length_ms: 16_000 },
         incomplete: version % 2 == 1,
         complete_to: Eversion::new(3, version / 2),

@@ -135,7 +135,7 @@ impl Pg {
     pub(crate) fn sources(&self) -> Sources {
         let peering = self.peer.machine();
         let Sources { up, down } = peering.might_have_unfound();
-        let members = peering.acting().filter(|osd| *osd != peering.me());
+        let members = peering.acting().osds().filter(|osd| *osd != peering.me());
         Sources { up: members.chain(up).collect(), down }
     }
 

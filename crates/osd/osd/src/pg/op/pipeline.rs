@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use carmine_reactor::sync::oneshot;
-use carmine_types::{Eversion, ObjectId, ReqId, SpgId, is_mutated};
+use carmine_types::{Eversion, ObjectId, ReqId, SpgId, is_mutated, is_unasserted};
 use foldhash::fast::FixedState;
 
 use super::object::Objects;
@@ -90,6 +90,11 @@ impl Pipeline {
         let at = at.unwrap_or(waiting.len());
         waiting.insert(at, op);
         None
+    }
+
+    /// Operations wait for the PG.
+    pub(in crate::pg) fn has_waiting(&self) -> bool {
+        !self.waiting.borrow().is_empty()
     }
 
     /// The operation that has waited for the PG longest.
@@ -256,6 +261,17 @@ impl Pipeline {
     /// Adds a submitted write, which is answered when it is committed.
     pub(in crate::pg) fn submitted(&self, write: Write) {
         let version = write.version.version;
+        let is_clients = write.op.reqid != ReqId::default();
+        assert!(
+            !write.op.submits_again()
+                || !is_clients
+                || is_unasserted("forget_resend")
+                || is_unasserted("trim_uncommitted"),
+            "pg {}: {:?} of {} is executed twice",
+            self.pg,
+            write.op.reqid,
+            write.op.oid
+        );
         write.op.enters(Stage::Store { version });
         let mut in_flight = self.in_flight.borrow_mut();
         let last = in_flight.back().map(|last| last.version.version);

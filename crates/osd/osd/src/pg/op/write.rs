@@ -32,8 +32,9 @@ use crate::pg::peer::log::Done;
 use crate::shard::OsdShard;
 
 impl Pg {
-    /// Admits an operation: runs it, or queues it after others of its object.
-    pub(in crate::pg) fn start(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
+    /// Admits an operation: runs it, or queues it after others of its object. `is_again`: it may have been executed, as it was sent or
+    /// started before.
+    pub(in crate::pg) fn start(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>, is_again: bool) {
         let refusal = if osd.is_blocklisted(&op) { Some(errno::ESHUTDOWN) } else { op.refusal() };
         if let Some(result) = refusal {
             return self.finish_read(osd, &op, Outcome::error(result));
@@ -43,7 +44,7 @@ impl Pg {
         }
         // Looked up now and not when its object is free: by then the log may have dropped it.
         if op.is_write
-            && op.request.retry_attempt > 0
+            && is_again
             && let Some(done) = self.executed(&op)
         {
             return self.answer_resend(osd, op, &done);
@@ -271,7 +272,7 @@ impl Pg {
             self.ops.pipeline.leave_submitted(&op, version.version, self.copies.backend().committed());
         if let Some(again) = again {
             // The log may have dropped it by the time the object's next operation runs.
-            self.start(osd, again);
+            self.start(osd, again, true);
         }
     }
 

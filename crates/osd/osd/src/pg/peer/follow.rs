@@ -252,7 +252,7 @@ struct NewLog {
 impl From<PgActivate> for NewLog {
     fn from(activate: PgActivate) -> NewLog {
         let PgActivate { head, keep_to, lease_ms, info, log } = activate;
-        let holder = info.acting.first().copied().unwrap_or_default();
+        let holder = info.acting.primary().unwrap_or_default();
         let promised = Promised { holder, interval: info.last_epoch_started, length_ms: lease_ms };
         let info = PgInfo { pg: head.pg, promised, ..info };
         NewLog { keep_to, entries: log, info }

@@ -184,7 +184,7 @@ impl Pg {
         let length_ms = length_ms.min(self.peer.log.borrow().info().promised.length_ms);
         let until_ns = osd.shard.now_ns() + u64::from(length_ms) * 1_000_000;
         let mut peering = self.peer.peering.borrow_mut();
-        let holder = peering.acting().next();
+        let holder = peering.acting().primary();
         if let Some(holder) = holder {
             peering.promise(Lease { holder, interval: attempt.interval, until_ns });
         }

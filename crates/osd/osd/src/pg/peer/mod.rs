@@ -14,7 +14,7 @@ pub(crate) mod stat;
 use std::cell::{Cell, Ref, RefCell};
 
 use carmine_peering::{Peering, Phase, Reason};
-use carmine_pgtypes::{LogEntry, PgHistory, PgInfo, Transaction, pg_contains};
+use carmine_pgtypes::{LogEntry, OsdSet, PgHistory, PgInfo, Transaction, pg_contains};
 use carmine_reactor::sync::Notify;
 use carmine_store::Commit;
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, is_mutated};
@@ -124,8 +124,8 @@ impl Peer {
         self.peering.borrow().leads()
     }
 
-    pub(crate) fn acting(&self) -> Vec<OsdId> {
-        self.peering.borrow().acting().collect()
+    pub(crate) fn acting(&self) -> OsdSet {
+        self.peering.borrow().acting().clone()
     }
 
     /// Its own record of its state.

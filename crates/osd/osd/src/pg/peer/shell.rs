@@ -8,7 +8,7 @@ use std::time::Duration;
 use carmine_crush::MapView;
 use carmine_messenger::Message;
 use carmine_peering::{Copy, Effects, Event, Lease, Map, Member, OsdState, Phase, Place, Then, Trouble};
-use carmine_pgtypes::{LogEntry, PgHistory, PgInfo, pg_bits};
+use carmine_pgtypes::{LogEntry, OsdSet, PgHistory, PgInfo, pg_bits};
 use carmine_reactor::Group;
 use carmine_store::StoreError;
 use carmine_types::{Epoch, Errno, Eversion, LogOp, OsdId, StoreKind, errno};
@@ -61,11 +61,10 @@ impl Pg {
         let map = view.map();
         let (mapping, pool) = (view.mapping(self.id.pgid), map.pool(self.id.pgid.pool));
         self.note_pg_num(pool);
-        let mut members: Vec<Member> = mapping.acting_osds().filter_map(|osd| member(view, osd)).collect();
-        // Stable: the primary to the front, if it is not there.
-        members.sort_by_key(|member| Some(member.osd) != mapping.acting_primary);
-        let mut up: Vec<OsdId> = mapping.up.iter().filter_map(|osd| OsdId::from_item(*osd)).collect();
-        up.sort_by_key(|osd| Some(*osd) != mapping.up_primary);
+        let acting = OsdSet::new(&mapping.acting, mapping.acting_primary);
+        let members: Vec<Member> = acting.osds().filter_map(|osd| member(view, osd)).collect();
+        let acting = acting.filter(|osd| members.iter().any(|member| member.osd == osd));
+        let up = OsdSet::new(&mapping.up, mapping.up_primary);
         let (size, min_size, pg_num) =
             pool.map_or((0, 1, 0), |pool| (usize::from(pool.size), usize::from(pool.min_size), pool.pg_num));
         if mapping.acting_primary != Some(osd.config.id) {
@@ -73,7 +72,7 @@ impl Pg {
         }
         let (epoch, osds) = (view.epoch(), Arc::clone(osds));
         let is_volatile = !matches!(own_store(osd).kind(), StoreKind::Blue);
-        let map = Map { epoch, members, up, osds, size, min_size, pg_num, is_volatile };
+        let map = Map { epoch, acting, members, up, osds, size, min_size, pg_num, is_volatile };
         self.ops.snaps().follow(self.id.pgid.pool, view.map());
         self.on(osd, Event::Map(map));
         self.trim_snaps(osd);

@@ -2,7 +2,7 @@
 
 use carmine_crush::{MapView, Mapping};
 use carmine_peering::Phase;
-use carmine_pgtypes::pg_range;
+use carmine_pgtypes::{OsdSet, pg_range};
 use carmine_types::{ObjectId, OsdId, UTime};
 use carmine_wire::pg_stat::{ObjectStatSum, PgStat, state};
 
@@ -170,7 +170,7 @@ impl Copies {
         objects: u64,
         size: usize,
         mapping: &Mapping,
-        members: &[OsdId],
+        members: &OsdSet,
         lacking: &[(OsdId, u64)],
     ) -> Copies {
         let lacks = |osd: OsdId| {
@@ -178,12 +178,12 @@ impl Copies {
         };
         let mut least: Vec<u64> = lacking.iter().filter_map(|(osd, _)| lacks(*osd)).collect();
         least.sort_unstable();
-        let whole = members.iter().filter(|osd| lacks(**osd).is_none()).count();
+        let whole = members.osds().filter(|osd| lacks(*osd).is_none()).count();
         let places = 0..size.saturating_sub(whole);
         let degraded: u64 = places.map(|at| least.get(at).copied().unwrap_or(objects)).sum();
         let placed = |osd: OsdId| match lacks(osd) {
             Some(lacks) => lacks,
-            None if members.contains(&osd) => 0,
+            None if members.contains(osd) => 0,
             None => objects,
         };
         let to_place: u64 = mapping.up.iter().filter_map(|osd| OsdId::from_item(*osd)).map(placed).sum();
@@ -220,7 +220,7 @@ mod tests {
     /// Degraded and misplaced copies of ten objects at size 3.
     fn counted(up: &[i32], members: &[u32], lacking: &[(u32, u64)]) -> (u64, u64) {
         let mapping = Mapping { up: up.iter().copied().collect(), ..Mapping::default() };
-        let members: Vec<OsdId> = members.iter().copied().map(OsdId).collect();
+        let members = members.iter().copied().map(OsdId).collect::<Vec<_>>().into();
         let lacking: Vec<_> = lacking.iter().map(|(osd, lacks)| (OsdId(*osd), *lacks)).collect();
         let Copies { wanted, degraded, misplaced } = Copies::count(10, 3, &mapping, &members, &lacking);
         assert_eq!(wanted, 30);

@@ -17,7 +17,7 @@ impl Run {
     pub(super) async fn record(&mut self, stamp: ScrubStamp) -> Result<(), End> {
         let before = self.pg.peer.log().info().scrubs;
         let scrubs = self.sum_up(before, stamp);
-        for member in self.pg.peer.acting().into_iter().filter(|member| *member != self.osd.config.id) {
+        for member in self.pg.peer.acting().osds().filter(|member| *member != self.osd.config.id) {
             let ask = |head| Message::encode(&PgScrubbed { head, scrubs });
             self.ask(member, ask, |answer: &PgAck| answer.result).await?;
         }

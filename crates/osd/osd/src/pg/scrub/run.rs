@@ -239,7 +239,8 @@ impl Run {
             self.osd.shard.sleep(POLL).await;
             self.check_current()?;
         }
-        let (members, maps) = (self.pg.peer.acting(), RefCell::new(BTreeMap::new()));
+        let (members, maps) =
+            (self.pg.peer.acting().osds().collect::<Vec<_>>(), RefCell::new(BTreeMap::new()));
         for_each(members.len(), members, |member| {
             let maps = &maps;
             async move {

@@ -16,7 +16,7 @@ use crate::{BLOCK_BYTES, StoreError};
 const MAGIC: &[u8; 16] = b"carmine-blue\r\n\x1a\n";
 /// Version of the whole format. A new one gets a golden store (`tests/golden.rs`), and the last Carmine that reads the
 /// one before is named in [`refusal`].
-const VERSION: u32 = 10;
+const VERSION: u32 = 11;
 /// Bytes before the checksum.
 const BODY_BYTES: usize = 16 + 4 + 16 + 4 + 4 + 4 + 8 + 8 + 8 + 8 + 16 + 16;
 
@@ -234,6 +234,7 @@ fn refusal(version: u32) -> String {
     let it =
         format!("it holds a store of type blue in format {version}, and this program reads format {VERSION}");
     let reader = match version {
+        10 => "Carmine at commit 0881fd71",
         9 => "Carmine at commit d096e003",
         8 => "Carmine at commit 5b35737b",
         7 => "Carmine at commit f2aab49c",
@@ -296,12 +297,13 @@ mod tests {
             (7, "f2aab49c"),
             (8, "5b35737b"),
             (9, "d096e003"),
-            (11, "newer"),
+            (10, "0881fd71"),
+            (12, "newer"),
         ] {
             let mut other = good.clone();
             other[16] = version;
             let error = Label::decode(place, &other).unwrap_err().to_string();
-            assert!(error.contains(&format!("format {version}")) && error.contains("format 10"), "{error}");
+            assert!(error.contains(&format!("format {version}")) && error.contains("format 11"), "{error}");
             assert!(error.contains(remedy), "{error}");
         }
     }
