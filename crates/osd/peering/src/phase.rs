@@ -118,8 +118,6 @@ pub enum Reason {
     OtherMap(OsdId),
     /// This OSD refused to do its part.
     Refused(OsdId, Errno),
-    /// This OSD has no room for its repair, and could lead.
-    Full(OsdId),
     /// The primary's own store cannot give what a repair needs.
     OwnStore(OsdId, Errno),
     /// The map has yet to say that this primary was up in its interval, which began in this epoch.
@@ -134,6 +132,8 @@ pub enum Reason {
     AllIncomplete,
     /// These OSDs, which are down, may have writes that nobody else has.
     BlockedBy(Vec<OsdId>),
+    /// The monitor had no maps of these epochs any more, first and last, when this OSD asked for them.
+    Gap(Epoch, Epoch),
     /// These OSDs, which are up, have lost the copies that they had when clients may have been served.
     Forgotten(Vec<OsdId>),
     /// No member can give all of an object that another one needs, and these OSDs may.
@@ -181,9 +181,6 @@ impl fmt::Display for Reason {
             Reason::BadAnswer(osd) => write!(f, "{osd} gave an answer that makes no sense"),
             Reason::OtherMap(osd) => write!(f, "waits until {osd} has the same map"),
             Reason::Refused(osd, errno) => write!(f, "{osd} cannot do its part: {errno}"),
-            Reason::Full(osd) => {
-                write!(f, "{osd} is full: it must lead, without the writes that only this copy has")
-            }
             Reason::OwnStore(osd, errno) => write!(f, "{osd}, its store: {errno}"),
             Reason::WaitsForActing(osds) => {
                 write!(f, "waits until the monitor lets {} serve", names(osds))
@@ -202,9 +199,14 @@ impl fmt::Display for Reason {
                 let osds = names(osds);
                 write!(f, "peering is blocked due to down osds: {osds} may have writes that no other has")
             }
+            Reason::Gap(first, last) => write!(
+                f,
+                "the monitor has no maps of epochs {first} to {last} any more: each OSD that may have led then has to answer"
+            ),
             Reason::Forgotten(osds) => write!(
                 f,
-                "{} served clients and lost what they had: stop and give them up (ceph osd lost) to go on without it",
+                "{} may have served clients and lost what they had: stop and give them up (ceph osd lost) to go on \
+                 without it",
                 names(osds)
             ),
             Reason::Unfound(osds) => {

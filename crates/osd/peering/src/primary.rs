@@ -249,6 +249,16 @@ impl Peering {
         }
     }
 
+    /// Says once that a gap in the maps keeps the PG from serving.
+    fn tell_gap(&self, own: &PgInfo, stop: &Stop, fx: &mut Effects) {
+        if let Stop::Wait(phase @ (Phase::Down(_) | Phase::Incomplete(_))) = stop
+            && self.reported.as_ref() != Some(phase)
+            && let Some((first, last)) = self.intervals.gap(own.last_epoch_started)
+        {
+            fx.push(Effect::Log(Level::Error, Reason::Gap(first, last)));
+        }
+    }
+
     fn trouble(&self, from: OsdId, trouble: Trouble) -> Stop {
         Stop::Again(match trouble {
             Trouble::NoAnswer => Reason::NoAnswer(from),
@@ -293,7 +303,10 @@ impl Peering {
             }
             match learnt.and_then(|()| self.check_prior(own)).and_then(|()| self.check_lead(own)) {
                 Ok(()) => self.lead(own, fx),
-                Err(stop) => return self.stop(stop, fx),
+                Err(stop) => {
+                    self.tell_gap(own, &stop, fx);
+                    return self.stop(stop, fx);
+                }
             }
         }
         let waits = self.lacks_up_thru() && !is_mutated("ignore_up_thru");

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use carmine_peering::{
-    Copy, Effect, Event, Map, Member, Order, OsdState, Peering, Phase, Place, Reason, Recovery, Then, Trouble,
+    Copy, Effect, Event, Level, Map, Member, Order, OsdState, Peering, Phase, Place, Reason, Recovery, Then,
+    Trouble,
 };
 use carmine_pgtypes::{Interval, PgHistory, PgInfo};
 use carmine_types::{Epoch, Errno, Eversion, OsdId, errno};
@@ -345,16 +346,10 @@ fn a_copy_that_was_made_later_is_no_witness() {
     let forgotten = Phase::Incomplete(Reason::Forgotten(ids(&[2])));
     let empty = |made| Copy { made: Epoch(made), ..no_copy() };
     assert_eq!(*ask(empty(5)).phase(), forgotten, "its store is another one than in the interval");
-    assert_eq!(
-        *ask(Copy { incomplete: true, ..empty(0) }).phase(),
-        forgotten,
-        "an older program may have activated it and forgotten that"
-    );
     assert!(!ask(empty(5)).asks_for_up_thru());
     for (copy, what) in [
         (empty(4), "it was there, and nobody activated it"),
         (Copy { incomplete: true, ..empty(4) }, "nor when it was to be repaired"),
-        (empty(0), "made before that was written down"),
         (Copy { made: Epoch(5), ..copy(STARTED, at(309)) }, "it has been activated since"),
     ] {
         assert_ne!(*ask(copy).phase(), forgotten, "{what}");
@@ -446,6 +441,14 @@ fn if_nobody_saw_all_maps_all_that_may_have_led_meanwhile_must_answer() {
     let lead = |osd_2| lead_after_a_gap(after(&[]), [up(0), up(0), osd_2], &[]);
     let blocked = Phase::Down(Reason::BlockedBy(ids(&[2])));
     assert_eq!(*lead(down(3, 0)).phase(), blocked);
+    let says = |lead: &Lead| {
+        let gap = Effect::Log(Level::Error, Reason::Gap(Epoch(3), Epoch(6)));
+        lead.effects.iter().filter(|effect| **effect == gap).count()
+    };
+    let mut waits = lead(down(3, 0));
+    waits.on(Event::Timer { attempt: waits.attempt() });
+    waits.answer_all(&[]);
+    assert_eq!((says(&waits), says(&lead(up(3)))), (1, 0), "it is said once, where it matters");
     assert_eq!(*lead(down(3, 6)).phase(), blocked, "it was given up before the end");
     for (osd_2, asked, what) in [
         (down(2, 0), &[1][..], "it has not led then"),
