@@ -59,7 +59,7 @@ pub(super) fn transaction_seeds() -> Vec<Vec<u8>> {
     push.changes.push(ObjectChange::new(oid, steps));
     let mut repaired = Transaction::new(pg, 0);
     repaired.log_rewind_to = Some(Eversion::new(2, 5));
-    let acting = vec![OsdId(1), OsdId(2)];
+    let acting = [OsdId(1), OsdId(2)].into();
     let info = PgInfo { pg, last_update: version, last_epoch_started: Epoch(2), acting, ..PgInfo::default() };
     repaired.info = Some(info.into());
     [write, push, repaired].into_iter().map(|txn| Sealed::from(txn).encoded().to_vec()).collect()
