@@ -1,10 +1,9 @@
 //! The messages of a scrub: a copy's objects in a range, one object of a copy, and the result of the scrub.
 
 use carmine_codec::{Decoder, Encoder, Result, coded};
-use carmine_pgtypes::{ObjectMeta, OmapSize, Scrubbed, object};
+use carmine_pgtypes::{ObjectMeta, OmapSize, Scrubbed, cursor, object};
 use carmine_types::{Eversion, ObjectId, UTime};
 use carmine_wire::header::Front;
-use carmine_wire::pgls::HObject;
 use carmine_wire::private::VERSION;
 
 use super::Head;
@@ -61,8 +60,8 @@ message! { 0x800c,
         /// Read the data, too.
         pub deep: bool,
         pub from: ScanCursor,
-        /// The end of the range, exclusive.
-        pub to: HObject,
+        /// The end of the range, exclusive; `None`: that of the PG.
+        pub to: Option<ObjectId> = cursor,
     }
 }
 

@@ -13,7 +13,6 @@ use carmine_pgtypes::{LogEntry, OsdSet, PgInfo, Sealed, Step, Transaction};
 use carmine_types::{Epoch, Eversion, LogOp, NO_SHARD, ObjectId, OsdId, PgId, ReqId, SpgId, UTime, errno};
 use carmine_wire::osd_op::{OsdOp, OsdRequest, flags};
 use carmine_wire::osdmap::PgPool;
-use carmine_wire::pgls::HObject;
 
 use super::cluster::{Cluster, Disks, noise};
 use super::mon::POOL_ID;
@@ -304,8 +303,8 @@ fn other_osds_are_not_believed_either() {
     assert_eq!(fetch(&other), errno::EINVAL);
     assert_eq!(fetch(&own), 0);
     let scrub = |version| {
-        let (from, to) = (ScanCursor::at(other.clone()), HObject::max());
-        order(Message::encode(&PgScrub { head, version, deep: true, from, to }))
+        let from = ScanCursor::at(other.clone());
+        order(Message::encode(&PgScrub { head, version, deep: true, from, to: None }))
     };
     assert_eq!(scrub(version), 0);
     assert_eq!(scrub(Eversion::new(epoch.0, 3)), errno::EAGAIN, "it has not come that far");

@@ -13,7 +13,6 @@ use carmine_store::StoreError;
 use carmine_types::{Eversion, ObjectId, OsdId, errno};
 use carmine_wire::header::Front;
 use carmine_wire::osdmap::consts::{FLAG_NODEEP_SCRUB, FLAG_NOSCRUB, POOL_NODEEP_SCRUB, POOL_NOSCRUB};
-use carmine_wire::pgls::HObject;
 use carmine_wire::scrub::{InconsistentObject, copy_errors};
 
 use super::compare::{Inconsistent, Map, compare};
@@ -56,20 +55,20 @@ impl From<StoreError> for End {
     }
 }
 
-/// The objects from `from` to `to` (exclusive).
+/// The objects from `from` to `to` (exclusive), or to the end of the PG.
 pub(super) struct Range {
     pub from: ObjectId,
-    pub to: HObject,
+    pub to: Option<ObjectId>,
 }
 
 impl Range {
     /// The range of one object.
     pub(super) fn single(oid: &ObjectId) -> Range {
-        Range { from: oid.clone(), to: family::clone_of(oid, oid.snap.saturating_add(1)).into() }
+        Range { from: oid.clone(), to: Some(family::clone_of(oid, oid.snap.saturating_add(1))) }
     }
 
     fn has(&self, oid: &ObjectId) -> bool {
-        *oid >= self.from && (self.to.max || *oid < self.to.object)
+        *oid >= self.from && self.to.as_ref().is_none_or(|to| oid < to)
     }
 }
 
@@ -149,12 +148,11 @@ impl Run {
         let since = self.pg.peer.last_update();
         let (objects, next) = self.list(&from).await?;
         self.check_current()?;
-        let to = next.clone().map_or_else(HObject::max, HObject::from);
         // Clones change together with their heads.
         let heads: BTreeSet<ObjectId> = objects.iter().map(|oid| family::head_of(oid)).collect();
         let held: Vec<Arc<ObjectId>> = heads.into_iter().map(Arc::new).collect();
         self.pg.ops.pipeline().hold(&held);
-        let mut done = self.compare_held(&held, Range { from, to }, since).await;
+        let mut done = self.compare_held(&held, Range { from, to: next.clone() }, since).await;
         if done.is_ok() {
             done = self.check_sets(&objects).await;
         }
@@ -259,7 +257,7 @@ impl Run {
         let mut at = Some(ScanCursor::at(range.from.clone()));
         while let Some(from) = at {
             let (objects, next) = if member == self.osd.config.id {
-                scan(&self.osd, &self.pg, from, &range.to, self.order.deep).await?
+                scan(&self.osd, &self.pg, from, range.to.as_ref(), self.order.deep).await?
             } else {
                 self.ask_map(member, from, range, version).await?
             };

@@ -8,7 +8,6 @@ use carmine_pgtypes::{ObjectMeta, OmapSize, Xattrs};
 use carmine_store::{OmapRange, StoreError};
 use carmine_types::crc32c::{SEED, raw};
 use carmine_types::{ObjectId, errno};
-use carmine_wire::pgls::HObject;
 
 use super::OMAP_PAGE_BYTES;
 use crate::error::OpError;
@@ -30,23 +29,21 @@ const META_BYTES: u64 = 4096;
 /// Objects in order, and where to continue.
 pub(super) type Page = (Vec<Scanned>, Option<ScanCursor>);
 
-/// Scans the objects from `from` to `to` (exclusive), as many as fit in one answer.
+/// Scans the objects from `from` to `to` (exclusive), or to the end of the PG, as many as fit in one answer.
 pub(super) async fn scan(
     osd: &OsdShard,
     pg: &Pg,
     from: ScanCursor,
-    to: &HObject,
+    to: Option<&ObjectId>,
     deep: bool,
 ) -> Result<Page, StoreError> {
     let mut scan =
         Scan { osd, deep, left: (osd.pace.bytes_per_second() / 2).clamp(ANSWER_BYTES_MIN, ANSWER_BYTES) };
     let page = own_store(osd).list(pg.id, pg.peer.bits(), Some(&from.oid), OBJECTS + 1).await?;
-    // Messages do not carry the shard.
-    let end = (!to.max).then(|| ObjectId { shard: pg.id.shard, ..to.object.clone() });
     let mut from = Some(from);
     let mut found = Vec::new();
     for (at, oid) in page.into_iter().enumerate() {
-        if !family::mapper::is_mapper(&oid) && end.as_ref().is_none_or(|end| oid < *end) {
+        if !family::mapper::is_mapper(&oid) && to.is_none_or(|to| oid < *to) {
             if at == OBJECTS || scan.left == 0 {
                 return Ok((found, Some(ScanCursor::at(oid))));
             }
@@ -221,7 +218,7 @@ impl Pg {
             if !self.follows(&head) || self.peer.last_update() < version {
                 return Err(OpError::new(errno::EAGAIN));
             }
-            Ok(scan(osd, self, from, &to, deep).await?)
+            Ok(scan(osd, self, from, to.as_ref(), deep).await?)
         };
         Message::encode(&match page.await {
             Ok((objects, next)) => PgScrubMap { head, result: 0, objects, next },
