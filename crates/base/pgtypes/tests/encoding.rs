@@ -6,7 +6,7 @@ use allocation_counter::measure;
 use carmine_codec::{DecodeError, Decoder, Encoder};
 use carmine_pgtypes::*;
 use carmine_reactor::{Bytes, Payload};
-use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, ScrubStamp, SpgId, UTime};
+use carmine_types::{Epoch, Eversion, LogOp, NO_OSD, ObjectId, OsdId, PgId, ReqId, ScrubStamp, SpgId, UTime};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -55,8 +55,16 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn interval()(first in any::<u32>(), last in any::<u32>(), acting in vec(any::<u32>(), 0..4)) -> Interval {
-        Interval { first: Epoch(first), last: Epoch(last), acting: acting.into_iter().map(OsdId).collect() }
+    /// With holes, and with any of its OSDs as the primary, or none.
+    fn osd_set()(items in vec(prop_oneof![Just(NO_OSD), 0..NO_OSD], 0..5), primary in any::<usize>()) -> OsdSet {
+        let primary = items.get(primary % 6).and_then(|item| OsdId::from_item(*item));
+        OsdSet::new(&items, primary)
+    }
+}
+
+prop_compose! {
+    fn interval()(first in any::<u32>(), last in any::<u32>(), acting in osd_set()) -> Interval {
+        Interval { first: Epoch(first), last: Epoch(last), acting }
     }
 }
 
@@ -78,10 +86,9 @@ prop_compose! {
 
 prop_compose! {
     fn info()(pg in pg(), pg_num in any::<u32>(), last_update in eversion(), log_tail in eversion(), started in any::<u32>(), made in any::<u32>(), history in history(),
-              acting in vec(any::<u32>(), 0..5), incomplete in any::<bool>(), complete_to in eversion(),
+              acting in osd_set(), incomplete in any::<bool>(), complete_to in eversion(),
               last_backfill in proptest::option::of(object()), unfound in vec(object(), 0..3), scrubs in scrubs(), clean_before in utime(),
               promised in (any::<u32>(), any::<u32>(), any::<u32>())) -> PgInfo {
-        let acting = acting.into_iter().map(OsdId).collect();
         let last_epoch_started = Epoch(started);
         let promised = Promised { holder: OsdId(promised.0), interval: Epoch(promised.1), length_ms: promised.2 };
         let made = Epoch(made);
