@@ -52,8 +52,8 @@ impl Maps {
         }
     }
 
-    /// Takes what an OSD_MAP message of `sender` has to offer. A message that cannot be used is logged and dropped.
-    pub(crate) fn take(&self, msg: &Message, sender: &str) {
+    /// Applies the newer maps of an OSD_MAP message from `sender`. A message that cannot be used is logged and dropped.
+    pub(crate) fn apply(&self, msg: &Message, sender: &str) {
         match msg.decode::<OsdMapMsg>().map_err(|e| e.to_string()).and_then(|maps| self.newer_of(&maps)) {
             Ok(newer) => newer.into_iter().for_each(|map| self.replace(map)),
             Err(reason) => {

@@ -53,7 +53,7 @@ pub fn take_crush(bytes: &[u8]) {
 
 /// As a start of the monitor: the numbers that follow, and the map as clients get it.
 fn open(bytes: &[u8]) {
-    let Some(content) = Reading::of(bytes).content else { return };
+    let Some(content) = Reading::from_bytes(bytes).content else { return };
     assert!(content.generation < u64::MAX && content.next_gid < u64::MAX - GIDS_RESERVED);
     let Ok(map) = restored(&content.map, NOW) else { return };
     assert_eq!(OsdMap::decode(&map.encode()).as_ref(), Ok(&map));
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn seeds_are_good() {
         let [whole, parts] = state_seeds().try_into().unwrap();
-        let content = Reading::of(&whole).content.unwrap();
+        let content = Reading::from_bytes(&whole).content.unwrap();
         assert_eq!((content.valid_bytes, content.next_gid), (whole.len(), 9000));
         assert_eq!(content.map, parts[16..]);
         assert!(OsdMap::decode(&content.map).unwrap().is_up(OsdId(0)));

@@ -91,7 +91,7 @@ impl ClusterLog {
 
     /// The wish of a client that subscribes to `log-info` or so; 0 is from a few lines ago on.
     pub(crate) fn wish(&self, what: &str, start: u64) -> Option<LogWish> {
-        let level = log_level::of(what.strip_prefix("log-")?)?;
+        let level = log_level::from_name(what.strip_prefix("log-")?)?;
         let lines = self.entries.iter().rev().filter(|entry| entry.level >= level);
         let first = || lines.take(FIRST_LINES).last().map_or(self.newest() + 1, |entry| entry.seq);
         Some(LogWish { level, next: if start == 0 { first() } else { start } })

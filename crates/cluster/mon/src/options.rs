@@ -301,7 +301,7 @@ impl ClientOptions {
 
     /// PGs, with all replicas, that OSDs may have on average.
     pub(crate) fn max_pg_per_osd(&self) -> u32 {
-        let own = self.of("mon.a");
+        let own = self.effective("mon.a");
         let stored = own.get(MAX_PGS.0).and_then(|(value, _)| check_max_pgs(value).ok());
         stored.or_else(|| MAX_PGS.1.parse().ok()).unwrap_or(u32::MAX)
     }
@@ -318,7 +318,7 @@ impl ClientOptions {
     }
 
     /// The options of `client.NAME` or `osd.ID`, each with the section that it comes from: the nearest section counts.
-    pub(crate) fn of(&self, own: &str) -> BTreeMap<&str, (&str, &str)> {
+    pub(crate) fn effective(&self, own: &str) -> BTreeMap<&str, (&str, &str)> {
         let meant = |who: &str| {
             let is_part = own.strip_prefix(who).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
             who == "global" || is_part
@@ -357,10 +357,10 @@ mod tests {
             options = options.edited(edit).unwrap();
         }
         assert_eq!(ClientOptions::decode(&options.encode()), Ok(options.clone()));
-        assert_eq!(options.of("client.a")["rbd_cache"], ("1", "client.a"));
-        assert_eq!(options.of("client.a.b")["rbd_cache"], ("1", "client.a"));
-        assert_eq!(options.of("client.b")["rbd_cache"], ("2", "client"));
-        assert_eq!(options.of("client.ab")["rbd_default_features"], ("4", "global"));
+        assert_eq!(options.effective("client.a")["rbd_cache"], ("1", "client.a"));
+        assert_eq!(options.effective("client.a.b")["rbd_cache"], ("1", "client.a"));
+        assert_eq!(options.effective("client.b")["rbd_cache"], ("2", "client"));
+        assert_eq!(options.effective("client.ab")["rbd_default_features"], ("4", "global"));
         assert_eq!(options.all().next().unwrap().0, "global");
         for who in ["client.a", "client", "client.ab", "global"] {
             options =

@@ -190,7 +190,7 @@ impl Mon {
         drop(creating);
         self.judge_created();
         let exists = |pg: PgId| current.map.pool(pg.pool).is_some_and(|pool| pg.ps < pool.pg_num);
-        self.stats.borrow_mut().take(osd, stats, self.shard.now_ns(), exists);
+        self.stats.borrow_mut().accept(osd, stats, self.shard.now_ns(), exists);
         self.note(&current.map, Change::Fullness { osd, used_bytes, total_bytes });
         let news: Vec<Change> = {
             let stats = self.stats.borrow();

@@ -67,7 +67,7 @@ impl Mon {
         let all = self.options.borrow();
         let peer = conn.peer();
         let is_osd = peer.entity == EntityType::OSD;
-        let own = all.of(&format!("{}.{}", peer.entity, peer.name));
+        let own = all.effective(&format!("{}.{}", peer.entity, peer.name));
         let meant = own.iter().filter(|(name, _)| osd_default(name).is_some() == is_osd);
         let options = meant.map(|(name, (value, _))| ((*name).to_owned(), (*value).to_owned())).collect();
         Message::encode(&ConfigMsg { options })

@@ -177,7 +177,7 @@ pub(crate) struct Reading {
     pub(crate) content: Option<Content>,
     /// Bytes of the good records at the front.
     pub(crate) good_bytes: usize,
-    /// The newest state, of this file or the other one, that was durable according to what is behind the good records.
+    /// The newest state, of this file or the other one, that was durable according to the bytes after the good records.
     pub(crate) durable: Durable,
     /// The file is one of the first version, which is not read any more.
     pub(crate) is_first_version: bool,
@@ -192,7 +192,7 @@ impl Content {
 
 impl Reading {
     /// Reads a file's bytes.
-    pub(crate) fn of(bytes: &[u8]) -> Self {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         let (content, good_bytes) = match Record::decode(bytes) {
             Some((Record::Header { fsid }, Durable { generation, .. }, len)) => {
                 read(bytes, (generation, fsid), len)
@@ -344,7 +344,7 @@ mod tests {
                 torn.extend(garbage);
             }
             let expect = states.iter().enumerate().rev().find(|(n, (end, ..))| *end <= cut && *n >= 2);
-            let reading = Reading::of(&torn);
+            let reading = Reading::from_bytes(&torn);
             match (reading.content, expect) {
                 (None, None) => {}
                 // Garbage that happens to continue the torn record correctly may keep one record more.
@@ -363,7 +363,7 @@ mod tests {
             let mut bytes = encode(&opening());
             let at = at.index(bytes.len());
             bytes[at] ^= 1 << bit;
-            prop_assert!(Reading::of(&bytes).content.is_none(), "a damaged opening was accepted");
+            prop_assert!(Reading::from_bytes(&bytes).content.is_none(), "a damaged opening was accepted");
         }
 
         #[test]
@@ -373,14 +373,14 @@ mod tests {
             let (mut bytes, states) = states(&[opening().to_vec(), more].concat());
             let at = at.index(states[states.len() - 2].0);
             bytes[at] ^= 1 << bit;
-            let Reading { content, good_bytes, durable, .. } = Reading::of(&bytes);
+            let Reading { content, good_bytes, durable, .. } = Reading::from_bytes(&bytes);
             prop_assert!(good_bytes <= at);
             prop_assert!(content.is_none_or(|content| content.reach() < durable));
         }
 
         #[test]
         fn random_files_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = Reading::of(&bytes);
+            let _ = Reading::from_bytes(&bytes);
         }
     }
 
@@ -388,7 +388,8 @@ mod tests {
     fn the_newest_options_count() {
         let [header, gid, map] = opening();
         let options = |text: &[u8]| Record::Options(text.to_vec());
-        let found = |records: &[Record]| Reading::of(&encode(records)).content.map(|content| content.options);
+        let found =
+            |records: &[Record]| Reading::from_bytes(&encode(records)).content.map(|content| content.options);
         let first = [header, gid, options(b"first"), map];
         assert_eq!(found(&first), Some(b"first".to_vec()));
         assert_eq!(found(&[&first[..], &[options(b"second")]].concat()), Some(b"second".to_vec()));
@@ -399,10 +400,10 @@ mod tests {
     #[test]
     fn a_torn_opening_proves_the_generation_before_it() {
         let whole = encode(&opening());
-        let torn = Reading::of(&whole[..whole.len() - 1]);
+        let torn = Reading::from_bytes(&whole[..whole.len() - 1]);
         assert_eq!((torn.content, torn.durable.generation), (None, GENERATION - 1));
         let mut first = Vec::new();
         Record::Header { fsid: FSID }.encode(Durable { generation: 1, bytes: 0 }, &mut first);
-        assert_eq!(Reading::of(&first).durable, Durable::default());
+        assert_eq!(Reading::from_bytes(&first).durable, Durable::default());
     }
 }

@@ -131,7 +131,7 @@ impl Mon {
             kinds::MON_SUBSCRIBE => self.subscribe(conn, &msg.decode::<Subscribe>()?),
             kinds::MON_GET_VERSION => self.get_version(conn, msg, &msg.decode::<GetVersion>()?),
             kinds::MON_COMMAND => self.command(conn, msg, msg.decode::<Command>()?, permit),
-            kinds::COMMAND => self.tell(conn, msg, &msg.decode::<Tell>()?, permit),
+            kinds::COMMAND => self.tell_command(conn, msg, &msg.decode::<Tell>()?, permit),
             kinds::PING => self.ping(conn),
             kinds::MGR_OPEN => self.register(conn, msg.decode()?),
             kinds::POOL_OP => self.pool_op(conn, msg, msg.decode::<PoolOp>()?, permit),
@@ -287,7 +287,7 @@ impl Mon {
         self.run_command(peer, (&request.cmd, command::run), &msg.data.to_vec(), Box::new(ack));
     }
 
-    fn tell(&self, conn: &Rc<Connection>, msg: &Message, request: &Tell, permit: Option<Permit>) {
+    fn tell_command(&self, conn: &Rc<Connection>, msg: &Message, request: &Tell, permit: Option<Permit>) {
         let (conn, peer, tid) = (Rc::clone(conn), conn.peer(), msg.header.tid);
         let ack = move |result, status, data: Vec<u8>| {
             drop(permit);

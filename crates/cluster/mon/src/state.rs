@@ -114,7 +114,7 @@ impl StateFile {
         for (slot, path) in paths.iter().enumerate() {
             let file = shard.open(path, options).await.map_err(|e| MonError::state("open", path, e))?;
             let bytes = read_whole(shard, path, &file).await?;
-            (lens[slot], readings[slot]) = (bytes.len(), Reading::of(&bytes));
+            (lens[slot], readings[slot]) = (bytes.len(), Reading::from_bytes(&bytes));
             files.push((path.clone(), file));
         }
         // Data in a new file is lost if its name is not durable.

@@ -105,8 +105,8 @@ impl ClusterStats {
         self.last_pg(pg).map(|stat| &stat.purged_snaps)
     }
 
-    /// Takes a report. Of a PG that does not exist, or of which there is later news, it counts nothing.
-    pub(crate) fn take(
+    /// Accepts a report. It does not count for a PG that does not exist, or of which there is later news.
+    pub(crate) fn accept(
         &mut self,
         osd: OsdId,
         mut report: OsdStats,
@@ -243,8 +243,9 @@ mod tests {
     #[test]
     fn operations_are_counted_over_changes_of_primaries_and_their_rate_is_of_the_last_ten_seconds() {
         let mut stats = ClusterStats::default();
-        let mut tell =
-            |osd: u32, report, second: u64| stats.take(OsdId(osd), report, second * SECOND_NS, |pg| pg == PG);
+        let mut tell = |osd: u32, report, second: u64| {
+            stats.accept(OsdId(osd), report, second * SECOND_NS, |pg| pg == PG)
+        };
         tell(0, report(4, 1, writes(100)), 1);
         tell(0, report(4, 2, writes(150)), 2);
         // Another one leads, and counts from 0; then the first one again.
@@ -259,10 +260,10 @@ mod tests {
         assert_eq!(stats.rate(1), writes(40));
         for second in 4..30 {
             let sum = writes(3 * second);
-            stats.take(OsdId(0), report(6, second as u64, sum), second as u64 * SECOND_NS, |_| true);
+            stats.accept(OsdId(0), report(6, second as u64, sum), second as u64 * SECOND_NS, |_| true);
         }
         assert_eq!((stats.rate(1), stats.rate_of_all()), (writes(3), writes(3)));
-        stats.take(OsdId(0), report(6, 60, writes(3 * 29)), 60 * SECOND_NS, |_| true);
+        stats.accept(OsdId(0), report(6, 60, writes(3 * 29)), 60 * SECOND_NS, |_| true);
         assert_eq!(stats.rate(1), ObjectStatSum::default());
         stats.retain_pgs(|_| false);
         assert_eq!((stats.pools().len(), stats.rate(1)), (0, ObjectStatSum::default()));

@@ -132,7 +132,7 @@ async fn pgs_of_shard(osd: &OsdShard, which: Which) -> Vec<(PgId, PgStat)> {
         let Some(view) = osd.view() else { break };
         // It may have been removed meanwhile, or have lost its lead.
         if pg.peer.leads() && view.map().pool(pg.id.pgid.pool).is_some() {
-            told.push((pg.id.pgid, pg.tell(osd, &view)));
+            told.push((pg.id.pgid, pg.stat_now(osd, &view)));
         }
     }
     told

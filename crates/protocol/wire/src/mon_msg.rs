@@ -305,7 +305,7 @@ pub mod log_level {
     const TAGS: [&str; 5] = ["[DBG]", "[INF]", "[SEC]", "[WRN]", "[ERR]"];
 
     /// The level of this name.
-    pub fn of(name: &str) -> Option<u16> {
+    pub fn from_name(name: &str) -> Option<u16> {
         NAMES.iter().position(|known| *known == name).map(|at| at as u16)
     }
 

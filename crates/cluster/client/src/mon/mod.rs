@@ -171,7 +171,7 @@ impl MonSession {
 
     /// Offers the session a map message that came from an OSD.
     pub fn take_map(&self, msg: &Message, sender: &str) {
-        self.maps.take(msg, sender);
+        self.maps.apply(msg, sender);
     }
 
     /// Ends the session for good.

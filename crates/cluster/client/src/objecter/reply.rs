@@ -33,7 +33,7 @@ impl Objecter {
                 lane.pace.reset();
                 self.on_reply(conn, msg);
             }
-            kinds::OSD_MAP => self.maps.take(&msg, &conn.peer().to_string()),
+            kinds::OSD_MAP => self.maps.apply(&msg, &conn.peer().to_string()),
             kinds::OSD_BACKOFF => self.on_backoff(session, conn, &msg),
             kinds::ROUTE_REPLY | kinds::ADMIN_REPLY => {
                 lane.pace.reset();

@@ -205,7 +205,7 @@ impl FakeMon {
             sessions
                 .iter_mut()
                 .filter(|session| !self.is_deaf(session))
-                .for_each(|session| self.tell(session, true));
+                .for_each(|session| self.send_news(session, true));
         }
     }
 
@@ -294,7 +294,7 @@ impl FakeMon {
     }
 
     /// Sends a session the maps and orders that it wants and has not got. `has_earlier`: it has the maps before those.
-    fn tell(&self, session: &mut Session, has_earlier: bool) {
+    fn send_news(&self, session: &mut Session, has_earlier: bool) {
         let Session { conn, maps_from, creates_from } = session;
         let (maps, newest) = (self.maps.borrow(), self.epoch());
         if maps_from.0 > 0 && *maps_from <= newest {
@@ -331,7 +331,7 @@ impl FakeMon {
                 other => panic!("a subscription to {other}"),
             }
         }
-        self.tell(session, false);
+        self.send_news(session, false);
     }
 
     fn on_message(&self, conn: &Rc<Connection>, msg: &Message) {

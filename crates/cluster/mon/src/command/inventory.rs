@@ -35,7 +35,7 @@ pub(super) const COMMANDS: &[Known] = &[
         either(c, || inventory::numa_json(v), || inventory::numa_text(v))
     }),
     read("osd utilization", "show how evenly the PGs lie on the OSDs", |c, v| {
-        let spread = Spread::of(v).ok_or_else(|| refuse(errno::ENOENT, "no OSD is in"))?;
+        let spread = Spread::measure(v).ok_or_else(|| refuse(errno::ENOENT, "no OSD is in"))?;
         either(c, || spread.json(), || spread.text())
     }),
     read("osd crush tree shadow:(--show-shadow)?", "print the buckets and OSDs of the CRUSH map", |c, v| {

@@ -38,7 +38,7 @@ fn words(osds: &BTreeSet<OsdId>) -> String {
     osds.iter().map(|osd| osd.0.to_string()).collect::<Vec<_>>().join(",")
 }
 
-/// The PGs that some OSDs serve, by what their stop does to them.
+/// The PGs that some OSDs serve, by the effect of stopping these OSDs.
 #[derive(Default)]
 struct Stop {
     /// They go on.
@@ -53,7 +53,7 @@ struct Stop {
 }
 
 impl Stop {
-    fn of(view: &View<'_>, osds: &BTreeSet<OsdId>) -> Stop {
+    fn predict(view: &View<'_>, osds: &BTreeSet<OsdId>) -> Stop {
         let mut stop = Stop::default();
         for (pgid, mapping) in view.placement.pgs() {
             let Some(pool) = view.map.pool(pgid.pool) else { continue };
@@ -101,7 +101,7 @@ impl Stop {
 
 fn ok_to_stop(command: &Value, view: &View<'_>) -> Outcome {
     let osds = asked(command, view)?;
-    let stop = Stop::of(view, &osds);
+    let stop = Stop::predict(view, &osds);
     if !stop.unknown.is_empty() {
         let text = format!("{} pgs have unknown state; cannot draw any conclusions", stop.unknown.len());
         return Err(refuse(errno::EAGAIN, text));

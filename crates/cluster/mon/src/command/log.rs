@@ -30,7 +30,8 @@ const LINES: usize = 20;
 fn last(command: &Value, view: &View<'_>) -> Outcome {
     let most = number(command, "num")?.unwrap_or(LINES);
     let level = text(command, "level").unwrap_or("info");
-    let level = log_level::of(level).ok_or_else(|| refuse(errno::EINVAL, format!("no level '{level}'")))?;
+    let level =
+        log_level::from_name(level).ok_or_else(|| refuse(errno::EINVAL, format!("no level '{level}'")))?;
     let channel = text(command, "channel").unwrap_or(CLUSTER);
     let wanted = |channel_of: &str| channel == "*" || channel == channel_of;
     let all: Vec<_> = view.log.since(0, level).filter(|entry| wanted(&entry.channel)).collect();

@@ -95,9 +95,9 @@ fn table<'a>(rows: impl Iterator<Item = (&'a str, &'a str, &'a str)>) -> String 
 
 fn get(command: &Value, view: &View<'_>) -> Outcome {
     let own = match target(required(command, "who")?)? {
-        Target::Clients(who) | Target::Osds(who) => view.options.of(who),
-        Target::Everybody => view.options.of("global"),
-        Target::Mon => view.options.of(MON),
+        Target::Clients(who) | Target::Osds(who) => view.options.effective(who),
+        Target::Everybody => view.options.effective("global"),
+        Target::Mon => view.options.effective(MON),
         Target::Others => Default::default(),
     };
     let Some(key) = text(command, "key") else {
@@ -213,7 +213,7 @@ fn dump(command: &Value, view: &View<'_>) -> Outcome {
 }
 
 fn show(command: &Value, view: &View<'_>) -> Outcome {
-    let stored = view.options.of(required(command, "who")?);
+    let stored = view.options.effective(required(command, "who")?);
     if let Some(key) = text(command, "key") {
         return match stored.get(key).map(|(value, _)| *value).or_else(|| option(key)) {
             Some(value) => done(format!("{value}\n")),

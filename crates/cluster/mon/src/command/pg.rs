@@ -62,7 +62,8 @@ fn dump(command: &Value, view: &View<'_>) -> Outcome {
 fn dump_stuck(command: &Value, view: &View<'_>) -> Outcome {
     let asked = texts(command, "stuckops");
     let word = |word: &&str| {
-        Stuck::of(word).ok_or_else(|| refuse(errno::EINVAL, format!("'{word}' is no state to be stuck in")))
+        Stuck::from_word(word)
+            .ok_or_else(|| refuse(errno::EINVAL, format!("'{word}' is no state to be stuck in")))
     };
     let mut states = asked.iter().map(word).collect::<Result<Vec<_>, Refusal>>()?;
     if states.is_empty() {
@@ -77,7 +78,7 @@ fn dump_stuck(command: &Value, view: &View<'_>) -> Outcome {
 fn parts(words: &[&str]) -> Result<Vec<Part>, Refusal> {
     let mut parts = Vec::new();
     for word in words {
-        let more = Part::of(word).ok_or_else(|| {
+        let more = Part::from_word(word).ok_or_else(|| {
             refuse(errno::EINVAL, format!("pg dump has no part '{word}' that goes with others"))
         })?;
         parts.extend(more.iter().filter(|part| !parts.contains(*part)).copied().collect::<Vec<_>>());

@@ -76,7 +76,8 @@ pub(super) const COMMANDS: &[Known] = &[
 /// ENOENT: there is no such option.
 fn value<'a>(view: &'a View<'_>, name: &str) -> Result<&'a str, Refusal> {
     let default = OPTIONS.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
-    let found = default.map(|default| view.options.of(MON).get(name).map_or(default, |(value, _)| *value));
+    let found =
+        default.map(|default| view.options.effective(MON).get(name).map_or(default, |(value, _)| *value));
     let unknown = || refuse(errno::ENOENT, format!("error getting '{name}': (2) No such file or directory"));
     found.ok_or_else(unknown)
 }

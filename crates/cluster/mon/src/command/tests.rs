@@ -76,7 +76,7 @@ fn reports(map: &OsdMap) -> ClusterStats {
     let placement = MapView::new(std::sync::Arc::new(map.clone()));
     for osd in map.osds().filter(|osd| map.is_up(*osd)) {
         let led = placement.pgs().filter(|(_, mapping)| mapping.acting_primary == Some(osd));
-        let mut pgs: Vec<(PgId, PgStat)> = led.map(|(pg, mapping)| (pg, told(map, mapping))).collect();
+        let mut pgs: Vec<(PgId, PgStat)> = led.map(|(pg, mapping)| (pg, empty_stat(map, mapping))).collect();
         if let Some((_, stat)) = pgs.first_mut() {
             (stat.stats.sum.num_objects, stat.stats.sum.num_bytes) = (10, 40_960);
             stat.stats.sum.num_object_copies = 30;
@@ -90,7 +90,7 @@ fn reports(map: &OsdMap) -> ClusterStats {
             slow_ops: 0,
             slowest_s: 0,
         };
-        stats.take(osd, report, 0, |_| true);
+        stats.accept(osd, report, 0, |_| true);
         stats.metadata.insert(
             osd,
             [("hostname".into(), "here".into()), ("osd_objectstore".into(), "blue".into())].into(),
@@ -100,7 +100,7 @@ fn reports(map: &OsdMap) -> ClusterStats {
 }
 
 /// The statistics of a PG without objects.
-fn told(map: &OsdMap, mapping: &Mapping) -> PgStat {
+fn empty_stat(map: &OsdMap, mapping: &Mapping) -> PgStat {
     let mut stat = PgStat {
         reported_epoch: map.epoch,
         up: mapping.up.to_vec(),
@@ -114,7 +114,7 @@ fn told(map: &OsdMap, mapping: &Mapping) -> PgStat {
     stat
 }
 
-/// The statistics of the first PG, as its primary told them.
+/// The statistics of the first PG, as its primary reported them.
 fn first<'a>(map: &OsdMap, stats: &'a mut ClusterStats) -> (PgId, OsdId, &'a mut PgStat) {
     let view = MapView::new(std::sync::Arc::new(map.clone()));
     let (pg, osd) = view.pgs().next().map(|(pg, mapping)| (pg, mapping.acting_primary.unwrap())).unwrap();

@@ -29,14 +29,14 @@ pub(crate) fn count(view: &View<'_>, kind: Kind, key: &str) -> Value {
         |value: Option<&str>| *counts.entry(value.unwrap_or("unknown").to_owned()).or_default() += 1;
     match kind {
         Kind::Mon => add(cluster::mon_metadata_json(view, true).get(key).and_then(Value::as_str)),
-        Kind::Osd => view.map.osds().for_each(|osd| add(told(view, osd, key))),
+        Kind::Osd => view.map.osds().for_each(|osd| add(metadata_value(view, osd, key))),
         Kind::None => {}
     }
     json!(counts)
 }
 
-/// A value that an OSD told of itself.
-fn told<'a>(view: &'a View<'_>, osd: OsdId, key: &str) -> Option<&'a str> {
+/// A value of the metadata that an OSD reported.
+fn metadata_value<'a>(view: &'a View<'_>, osd: OsdId, key: &str) -> Option<&'a str> {
     view.stats.metadata(osd).find(|(name, _)| *name == key).map(|(_, value)| value)
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn by_host(view: &View<'_>, kind: Kind) -> Value {
         }
         Kind::Osd => {
             for osd in view.map.osds() {
-                let host = told(view, osd, "hostname").unwrap_or_default();
+                let host = metadata_value(view, osd, "hostname").unwrap_or_default();
                 hosts.entry(host.to_owned()).or_default().push(json!(osd.0));
             }
         }
@@ -74,7 +74,7 @@ pub(crate) fn info_text(map: &OsdMap, osd: Option<OsdId>) -> String {
 
 /// `osd numa-status`: an OSD's cores may be of several nodes, so none has an affinity as Ceph means it.
 pub(crate) fn numa_json(view: &View<'_>) -> Value {
-    let one = |osd: OsdId| json!({ "osd": osd.0, "host": told(view, osd, "hostname").unwrap_or_default() });
+    let one = |osd: OsdId| json!({ "osd": osd.0, "host": metadata_value(view, osd, "hostname").unwrap_or_default() });
     view.map.osds().map(one).collect()
 }
 
@@ -82,7 +82,11 @@ pub(crate) fn numa_json(view: &View<'_>) -> Value {
 pub(crate) fn numa_text(view: &View<'_>) -> String {
     let mut table = Table::new("OSD|<HOST|NETWORK|STORAGE|AFFINITY|<CPUS");
     for osd in view.map.osds() {
-        table.row(&format!("{}|{}|-|-|-|-", osd.0, told(view, osd, "hostname").unwrap_or_default()));
+        table.row(&format!(
+            "{}|{}|-|-|-|-",
+            osd.0,
+            metadata_value(view, osd, "hostname").unwrap_or_default()
+        ));
     }
     table.render()
 }
@@ -98,8 +102,8 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// `None` if no OSD is in.
-    pub(crate) fn of(view: &View<'_>) -> Option<Spread> {
+    /// Counts the PGs of each OSD; `None` if no OSD is in.
+    pub(crate) fn measure(view: &View<'_>) -> Option<Spread> {
         let pgs = pg::per_osd(view);
         let inside = view.map.osds().filter(|osd| view.map.is_in(*osd));
         let counts: Vec<(OsdId, u64)> =

@@ -215,7 +215,7 @@ struct Use {
 }
 
 impl Use {
-    fn of(view: &View<'_>, pgs: &BTreeMap<OsdId, u64>, osd: OsdId) -> Use {
+    fn of_osd(view: &View<'_>, pgs: &BTreeMap<OsdId, u64>, osd: OsdId) -> Use {
         let (total, used) = view.stats.space_of(osd);
         Use { total, used, pgs: pgs.get(&osd).copied().unwrap_or(0) }
     }
@@ -249,7 +249,7 @@ struct Summary {
 
 fn summary(view: &View<'_>, of: &Part) -> Summary {
     let pgs = pg::per_osd(view);
-    let uses: Vec<Use> = of.0.iter().map(|osd| Use::of(view, &pgs, *osd)).collect();
+    let uses: Vec<Use> = of.0.iter().map(|osd| Use::of_osd(view, &pgs, *osd)).collect();
     let mut all = Use::default();
     for one in &uses {
         all.total = all.total.saturating_add(one.total);
@@ -347,7 +347,7 @@ pub(crate) fn df_text(view: &View<'_>, is_tree: bool, of: &Part) -> String {
         let raw = five(raw);
         table.row(&match device(id) {
             Some(osd) => {
-                let one = Use::of(view, &pgs, osd);
+                let one = Use::of_osd(view, &pgs, osd);
                 let (share, state) = (five(view.map.weight(osd)), up_or_down(view.map, osd));
                 let (space, var, pgs) = (space(one), var(one, mean), one.pgs);
                 format!("{id}|{}|{raw}|{share}|{space}|{var:.2}|{pgs}|{state}|{name}", class(view.map, id))
@@ -382,7 +382,7 @@ pub(crate) fn df_json(view: &View<'_>, is_tree: bool, of: &Part) -> Value {
     let one = |Node { depth, id, weight: raw }: Node| {
         let (type_id, kind) = item_type(view.map, id);
         let used = match device(id) {
-            Some(osd) => Use::of(view, &summary.pgs, osd),
+            Some(osd) => Use::of_osd(view, &summary.pgs, osd),
             None => Use::below(view, id, of),
         };
         let reweight = device(id).map_or(json!(-1.0), |osd| weight_json(view.map.weight(osd)));

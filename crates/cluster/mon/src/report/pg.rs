@@ -333,7 +333,7 @@ pub(crate) enum Stuck {
 }
 
 impl Stuck {
-    pub(crate) fn of(word: &str) -> Option<Stuck> {
+    pub(crate) fn from_word(word: &str) -> Option<Stuck> {
         Some(match word {
             "inactive" => Stuck::Inactive,
             "unclean" => Stuck::Unclean,
@@ -387,7 +387,7 @@ impl Part {
     pub(crate) const ALL: &[Part] = &[Part::Sum, Part::Pgs, Part::Osds, Part::Pools];
 
     /// The parts of one word of `pg dump`.
-    pub(crate) fn of(word: &str) -> Option<&'static [Part]> {
+    pub(crate) fn from_word(word: &str) -> Option<&'static [Part]> {
         Some(match word {
             "all" => Part::ALL,
             "pgs" => &[Part::Pgs],

@@ -26,7 +26,7 @@ impl Pg {
                 ops.iter().for_each(|op| op.abandon());
                 self.ops.forget_clients();
                 self.scrub.forget();
-                self.forget_told();
+                self.forget_reported();
             }
             Effect::Query { attempt, to } => self.work(osd, Work::Query { attempt, to }),
             Effect::Repair { attempt, to, place, keeps_place, changed, may_lead } => {

@@ -52,7 +52,7 @@ impl Raw {
         std::mem::take(&mut self.received)
     }
 
-    async fn take(&mut self, len: usize) -> Option<Vec<u8>> {
+    async fn read_exact(&mut self, len: usize) -> Option<Vec<u8>> {
         while self.received.len() < len {
             if !self.more().await {
                 return None;
@@ -62,14 +62,14 @@ impl Raw {
     }
 
     pub(crate) async fn banner(&mut self) -> Option<()> {
-        self.take(BANNER_BYTES).await.map(|_| ())
+        self.read_exact(BANNER_BYTES).await.map(|_| ())
     }
 
     /// The next frame: its tag and segments.
     pub(crate) async fn frame(&mut self) -> Option<(Tag, [Vec<u8>; 4])> {
         let mut frames = FrameReader::default();
-        frames.preamble(&mut self.take(frames.need()).await?).unwrap();
-        let mut body = self.take(frames.need()).await?;
+        frames.preamble(&mut self.read_exact(frames.need()).await?).unwrap();
+        let mut body = self.read_exact(frames.need()).await?;
         let frame = frames.body(&mut body).unwrap();
         Some((frame.tag, frame.segments.map(<[u8]>::to_vec)))
     }

@@ -92,7 +92,7 @@ fn degraded_objects_are_counted_in_status_and_health() {
     let placement = MapView::new(std::sync::Arc::new(map.clone()));
     stats.reports.remove(&OsdId(2));
     for (n, (pg, mapping)) in placement.pgs().enumerate() {
-        let mut stat = told(&map, mapping);
+        let mut stat = empty_stat(&map, mapping);
         if n < 6 {
             stat.set_states(stat.states() | state::DEGRADED);
             (stat.stats.sum.num_objects, stat.stats.sum.num_object_copies) = (5, 15);

@@ -3,7 +3,7 @@
 //! - `shell`: drives the state machine (`carmine_peering`). `follow`: the orders of another primary, on the replica.
 //! - `lease`: until when a primary may serve, and what its replicas have promised.
 //! - `log`: the PG log in memory, as the store has it, and the PG's info.
-//! - `stat`: what the monitor is told.
+//! - `stat`: the statistics for the monitor.
 
 pub(crate) mod follow;
 pub(crate) mod lease;
@@ -34,8 +34,8 @@ pub(crate) struct Peer {
     log: RefCell<PgLog>,
     /// Low hash bits that its objects share.
     bits: Cell<u32>,
-    /// The statistics that were told last (primary).
-    told: RefCell<Reported>,
+    /// The statistics that were reported last (primary).
+    reported: RefCell<Reported>,
     /// The monitor ordered it to be made (MOSDPGCreate2), and has yet to hear that it is.
     ordered: RefCell<Option<PgHistory>>,
     /// Fires when phase, generation or the committed version change.
@@ -51,7 +51,7 @@ impl Peer {
             leases: Leases::new(id),
             log: RefCell::new(PgLog::new(id)),
             bits: Cell::default(),
-            told: RefCell::default(),
+            reported: RefCell::default(),
             ordered: RefCell::default(),
             changed: Notify::new(),
         }

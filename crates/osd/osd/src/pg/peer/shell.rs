@@ -101,7 +101,7 @@ impl Pg {
         let wants = peering.wanted_acting();
         let has_wish = wants.is_some() && wants != wanted;
         if has_wish || ((was.0, was.1) != (now.0, now.1) && peering.leads()) {
-            self.tell_soon(osd);
+            self.report_soon(osd);
         }
         if *peering.phase() == Phase::Stray && was.2 != now.2 {
             osd.stray_news.notify_one();

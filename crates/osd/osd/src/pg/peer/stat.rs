@@ -1,4 +1,4 @@
-//! The statistics that a primary tells of its PG, in Ceph's words.
+//! The statistics that a primary reports about its PG, in Ceph's terms.
 
 use carmine_crush::{MapView, Mapping};
 use carmine_peering::Phase;
@@ -9,7 +9,7 @@ use carmine_wire::pg_stat::{ObjectStatSum, PgStat, state};
 use crate::pg::Pg;
 use crate::shard::OsdShard;
 
-/// The statistics of a PG as its primary told them last.
+/// The statistics of a PG as its primary last reported them.
 #[derive(Default)]
 pub(in crate::pg) struct Reported {
     stat: Option<Box<PgStat>>,
@@ -18,33 +18,33 @@ pub(in crate::pg) struct Reported {
 }
 
 impl Pg {
-    /// The statistics now, by this map (primary).
-    pub(crate) fn tell(&self, osd: &OsdShard, view: &MapView) -> PgStat {
-        let before = self.peer.told.take().stat;
+    /// The statistics now, by this map (primary). They count as reported.
+    pub(crate) fn stat_now(&self, osd: &OsdShard, view: &MapView) -> PgStat {
+        let before = self.peer.reported.take().stat;
         let now = UTime::from_unix(osd.shard.unix_now());
         let mut stat = self.facts(view);
         stat.stats.sum = self.sum(view);
         stat.set_states(self.states(osd, &stat));
         stat.reported_seq = before.as_ref().map_or(1, |before| before.reported_seq + 1);
         stamp(&mut stat, before.as_deref(), now);
-        self.peer.told.replace(Reported { stat: Some(Box::new(stat.clone())), has_news: false });
+        self.peer.reported.replace(Reported { stat: Some(Box::new(stat.clone())), has_news: false });
         stat
     }
 
-    /// Others wait for something in the statistics: they are told at once.
-    pub(in crate::pg) fn tell_soon(&self, osd: &OsdShard) {
-        self.peer.told.borrow_mut().has_news = true;
+    /// Others wait for something in the statistics: they are sent at once.
+    pub(in crate::pg) fn report_soon(&self, osd: &OsdShard) {
+        self.peer.reported.borrow_mut().has_news = true;
         crate::stats::send_soon(osd);
     }
 
     /// Others wait for the statistics.
     pub(crate) fn has_news(&self) -> bool {
-        self.peer.told.borrow().has_news
+        self.peer.reported.borrow().has_news
     }
 
     /// Another OSD leads.
-    pub(in crate::pg) fn forget_told(&self) {
-        self.peer.told.borrow_mut().stat = None;
+    pub(in crate::pg) fn forget_reported(&self) {
+        self.peer.reported.borrow_mut().stat = None;
         self.ops.served().forget();
         self.recovery.forget_pushed();
     }
@@ -114,7 +114,7 @@ impl Pg {
         sum
     }
 
-    /// About how many of so many objects lie at this place or behind it: hashes are spread evenly.
+    /// About how many of so many objects lie at this place or after it: hashes are spread evenly.
     fn objects_from(&self, place: &ObjectId, objects: u64) -> u64 {
         let (first, last) = pg_range(self.id.pgid.ps, self.peer.bits());
         let [at, first, last] = [place.reversed_hash(), first, last].map(u128::from);

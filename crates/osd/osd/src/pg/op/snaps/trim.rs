@@ -98,7 +98,7 @@ impl Pg {
             let end = pg.run_trim(&own).await;
             pg.ops.snaps.turn.take();
             pg.ops.snaps.is_trimming.set(false);
-            pg.tell_soon(&own);
+            pg.report_soon(&own);
             match end {
                 // There may be more, or it has to start again.
                 Ok(()) | Err(End::Over) => pg.trim_snaps(&own),
