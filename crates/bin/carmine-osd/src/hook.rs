@@ -79,7 +79,7 @@ impl AdminHook for Commands {
 /// The plan without its grid, of which only this OSD's row is shown; and how the memory is divided.
 fn config(plan: &Plan, osd: u32) -> Value {
     let mut config = serde_json::to_value(plan).unwrap_or_default();
-    let memory = Memory::of(plan);
+    let memory = Memory::from_plan(plan);
     if let Value::Object(map) = &mut config {
         let grid = map.remove("grid").unwrap_or_default();
         map.insert("osd".into(), osd.into());

@@ -84,7 +84,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
     process::record_own(&layout, Daemon::Osd(osd))?;
     confine::enter(&layout, osd)?;
     logging::start();
-    say_memory(&Memory::of(&plan));
+    say_memory(&Memory::from_plan(&plan));
     let config = || config(&layout, &plan, osd);
     Ok(damage::unless_damaged(&layout, osd, config, |config| serve(&layout, &plan, config)))
 }
@@ -113,7 +113,7 @@ fn reactors(plan: &Plan, osd: OsdId) -> anyhow::Result<Config> {
             row.aliens.cpus.to_vec()
         },
         alien_shares_cpu: row.aliens.own,
-        arena_bytes_per_shard: Memory::of(plan).arena_per_shard,
+        arena_bytes_per_shard: Memory::from_plan(plan).arena_per_shard,
         register_bytes: if plan.store == StoreKind::Blue { REGISTER_BYTES } else { 0 },
         ..Config::default()
     })
@@ -146,7 +146,7 @@ fn config(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<OsdConfig>
             interval: Duration::from_secs(plan.osd_heartbeat_interval_s.into()),
             grace: Duration::from_secs(plan.osd_heartbeat_grace_s.into()),
         },
-        request_bytes_per_shard: Memory::of(plan).requests_per_shard,
+        request_bytes_per_shard: Memory::from_plan(plan).requests_per_shard,
         scrub: scrub_options()?,
         recovery: RecoveryOptions {
             max_backfills: plan.osd_max_backfills,
@@ -170,12 +170,12 @@ fn serve(layout: &Layout, plan: &Plan, config: OsdConfig) -> anyhow::Result<()> 
     let kv = store::open_kv(layout, plan, osd)?;
     let (failed, failure) = mpsc::channel();
     let (layout, plan) = (layout.clone(), plan.clone());
-    let facts = facts::of(&layout, &plan, osd).map(Arc::new);
+    let facts = facts::read(&layout, &plan, osd).map(Arc::new);
     if let Some(facts) = &facts {
         tracing::info!("{}; {}: {}", facts.line(), facts.flush_mode, facts.flush_reason);
         tracing::info!("I/O path {}: {}", facts.io_path, facts.io_path_reason);
     }
-    let metadata: Metadata = metadata::of(&layout, &plan, osd, facts.as_deref()).into();
+    let metadata: Metadata = metadata::collect(&layout, &plan, osd, facts.as_deref()).into();
     let stays_damaged = layout.damage_accepted(osd).exists();
     let known = Known { metadata, facts, stays_damaged };
     if let Some(floating) = &row.floating {

@@ -32,10 +32,10 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Of what the program and the PGs' logs leave, a quarter each for I/O buffers and onodes, an eighth each for RocksDB's
-    /// cache and its write buffers; the last quarter and the I/O buffers are what requests of clients take. Each has a floor below which it
-    /// would not work.
-    pub fn of(plan: &Plan) -> Self {
+    /// Divides the memory that the program and the PGs' logs leave: a quarter each for I/O buffers and onodes, an eighth each
+    /// for RocksDB's cache and its write buffers; the last quarter and the I/O buffers are for clients' requests. Each has a floor
+    /// below which it would not work.
+    pub fn from_plan(plan: &Plan) -> Self {
         let (whole, shards) = (plan.osd_memory_bytes, plan.cpu.reactors.max(1) as u64);
         let copies = u64::from(plan.pool.pg_num) * u64::from(plan.pool.size);
         let fixed = PROGRAM_BYTES + copies.div_ceil(u64::from(plan.osds()).max(1)) * PG_LOG_BYTES;
@@ -92,7 +92,7 @@ mod tests {
     use carmine_testbed::Wish;
     use carmine_topology::Topology;
 
-    fn of(reactors: u16, bytes: u64, pgs: u32) -> Memory {
+    fn memory(reactors: u16, bytes: u64, pgs: u32) -> Memory {
         let machine = Topology::from_short("1x16x1").unwrap();
         let wish = Wish {
             reactors: Some(reactors),
@@ -100,20 +100,20 @@ mod tests {
             pgs: Some(pgs),
             ..Wish::default()
         };
-        Memory::of(&Plan::new(&wish, &machine, "f").unwrap())
+        Memory::from_plan(&Plan::new(&wish, &machine, "f").unwrap())
     }
 
     #[test]
     fn the_shares_fit_into_the_whole() {
         for (reactors, bytes, pgs) in [(1, 256 * MIB, 32), (4, 1024 * MIB, 128), (8, 64 << 30, 256)] {
-            let m = of(reactors, bytes, pgs);
+            let m = memory(reactors, bytes, pgs);
             assert!(!m.is_short() && m.given() <= bytes, "{m:?} of {bytes}");
             // Beside the I/O buffers, which are part of them.
             let beside = m.shards * (m.requests_per_shard - m.arena_per_shard) as u64;
             assert!(m.given() + beside <= bytes + 32 * MIB, "{m:?} of {bytes}");
         }
         // The logs of so many PGs alone are more.
-        assert!(of(1, 256 * MIB, 256).is_short());
-        assert!(of(1, 256 * MIB, 32).to_string().starts_with("256 MiB: 108 for the program"));
+        assert!(memory(1, 256 * MIB, 256).is_short());
+        assert!(memory(1, 256 * MIB, 32).to_string().starts_with("256 MiB: 108 for the program"));
     }
 }

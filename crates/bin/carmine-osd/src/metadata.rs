@@ -10,8 +10,8 @@ use carmine_types::OsdId;
 /// Ceph's names, and the values as text.
 pub(crate) type Metadata = Arc<[(String, String)]>;
 
-/// Read once, before the reactors start.
-pub(crate) fn of(
+/// Collected once, before the reactors start.
+pub(crate) fn collect(
     layout: &Layout,
     plan: &Plan,
     osd: OsdId,
@@ -73,8 +73,8 @@ fn drives(store: &StoreFacts) -> Vec<(String, String)> {
     ];
     let mut all: Vec<_> = whole.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
     all.extend(part("bluestore_bdev", &store.data, store.device_class));
-    all.extend(part("bluefs_wal", &store.log, DeviceClass::of(&store.log.drive)));
-    all.extend(store.db.iter().flat_map(|db| part("bluefs_db", db, DeviceClass::of(&db.drive))));
+    all.extend(part("bluefs_wal", &store.log, DeviceClass::detect(&store.log.drive)));
+    all.extend(store.db.iter().flat_map(|db| part("bluefs_db", db, DeviceClass::detect(&db.drive))));
     all
 }
 

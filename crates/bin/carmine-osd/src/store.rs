@@ -47,7 +47,7 @@ pub fn open_kv(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<Optio
     if plan.store != StoreKind::Blue {
         return Ok(None);
     }
-    let memory = Memory::of(plan);
+    let memory = Memory::from_plan(plan);
     let options = RocksOptions {
         block_cache_bytes: memory.kv_cache,
         write_buffer_bytes: memory.kv_write_buffer,
@@ -84,7 +84,8 @@ pub async fn open(
             _ => StoreShared::cyan(plan.osd_size_bytes),
         });
     };
-    let options = mount_options(facts, &plan.tuning, Memory::of(plan).onodes_per_shard, plan.cpu.reactors);
+    let options =
+        mount_options(facts, &plan.tuning, Memory::from_plan(plan).onodes_per_shard, plan.cpu.reactors);
     let places = places(layout, plan, osd);
     let path = places.block.path.clone();
     let blue = carmine_store::BlueShared::mount(shard, places, kv, options)

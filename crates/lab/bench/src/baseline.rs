@@ -95,7 +95,7 @@ pub fn run(args: &BaselineArgs, cancel: &AtomicBool, git_hash: GitHash) -> Resul
         }
     };
     let messenger = Some(echo::measure(&plan, &spec, cancel)?);
-    let store = facts::of(&layout, &plan, OsdId(0));
+    let store = facts::read(&layout, &plan, OsdId(0));
     let baseline = Baseline { device, messenger, origin: origin_here(git_hash).on(store.as_slice()) };
     print(&table(&spec, &baseline))?;
     if let Some(path) = &args.json {
@@ -156,7 +156,7 @@ fn measure_device(
         return Ok(None);
     }
     let place = place(layout, plan)?;
-    let store = facts::of(layout, plan, OsdId(0));
+    let store = facts::read(layout, plan, OsdId(0));
     let mode = store.filter(|_| spec.rw.writes()).map_or(FlushMode::None, |store| store.flush_mode);
     let cpus = plan.grid.osds.first().map(|osd| osd.reactor_cpus()).unwrap_or_default();
     let writable = place.scratch.is_some();

@@ -91,7 +91,7 @@ pub fn run(args: BenchArgs, cancel: &AtomicBool, doctor: Doctor, git_hash: GitHa
         context.setting.more_load = Some(more_load(&setup, cancel, result.ops(), &window)?);
     }
     let mut report = report::report(&outcome.spec, result, &window, context);
-    report.recovery = outcome.seen.recovered.map(|(osd, clean_s)| Recovery::of(osd.0, clean_s, result));
+    report.recovery = outcome.seen.recovered.map(|(osd, clean_s)| Recovery::new(osd.0, clean_s, result));
     if let Some((mode, recorded)) = args.profile.zip(outcome.seen.profiled) {
         report.profile = Some(profile(mode, recorded, args.json.as_deref(), &outcome.spec.summary()));
         if mode == ProfileMode::OnCpu {

@@ -95,7 +95,7 @@ pub fn run(args: &MeasureArgs, cancel: &AtomicBool) -> Result<ExitCode> {
     };
     let end = cluster.read(&cluster.sampler)?;
     let window = start.window_to(&end, &cluster.sampler, 0.0);
-    let measured = Measurement::of(args.command.clone(), status.code(), &window);
+    let measured = Measurement::new(args.command.clone(), status.code(), &window);
     print(&measured.table())?;
     if let Some(path) = &args.json {
         write_json(path, &measured)?;
@@ -104,7 +104,7 @@ pub fn run(args: &MeasureArgs, cancel: &AtomicBool) -> Result<ExitCode> {
 }
 
 impl Measurement {
-    fn of(command: Vec<String>, exit_code: Option<i32>, window: &Window) -> Measurement {
+    fn new(command: Vec<String>, exit_code: Option<i32>, window: &Window) -> Measurement {
         let seconds = window.wall_ns as f64 / 1e9;
         let ops: Option<u64> = window.osds.iter().map(|osd| osd.client_ops).sum();
         let ops = ops.filter(|ops| *ops > 0);

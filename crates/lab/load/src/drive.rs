@@ -105,8 +105,9 @@ pub struct StoreFacts {
 }
 
 impl DeviceClass {
-    /// The kernel's description of a drive. A disk of virtio claims to rotate, which says nothing: it counts as unknown.
-    pub fn of(drive: &DriveFacts) -> DeviceClass {
+    /// Detects the class from the kernel's description of a drive. A virtio disk claims to rotate, which says nothing: it counts as
+    /// unknown.
+    pub fn detect(drive: &DriveFacts) -> DeviceClass {
         let all = |prefix: &str| {
             !drive.drives.is_empty() && drive.drives.iter().all(|name| name.starts_with(prefix))
         };
@@ -211,12 +212,12 @@ mod tests {
             ("nvme0n1", Some(false), DeviceClass::Nvme),
             ("vda", Some(true), DeviceClass::Ssd),
         ] {
-            assert_eq!(DeviceClass::of(&drive(name, rotational)), class, "{name} {rotational:?}");
+            assert_eq!(DeviceClass::detect(&drive(name, rotational)), class, "{name} {rotational:?}");
             assert_eq!(class.to_string().parse(), Ok(class));
         }
         let mixed = DriveFacts { drives: vec!["nvme0n1".into(), "sda".into()], ..drive("dm-0", Some(true)) };
-        assert_eq!(DeviceClass::of(&mixed), DeviceClass::Hdd);
-        assert_eq!(DeviceClass::of(&DriveFacts::default()), DeviceClass::Ssd);
+        assert_eq!(DeviceClass::detect(&mixed), DeviceClass::Hdd);
+        assert_eq!(DeviceClass::detect(&DriveFacts::default()), DeviceClass::Ssd);
         assert!("tape".parse::<DeviceClass>().unwrap_err().to_string().contains("tape"));
         assert!("never".parse::<FlushMode>().unwrap_err().to_string().contains("never"));
     }

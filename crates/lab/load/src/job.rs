@@ -59,11 +59,11 @@ impl JobSetup {
     /// Ends a job that can't start.
     pub fn abort(self, error: &str) {
         self.control.fail();
-        self.tell(JobEvent::Done(Box::new(JobResult::failed(self.job, error.to_owned()))));
+        self.send(JobEvent::Done(Box::new(JobResult::failed(self.job, error.to_owned()))));
     }
 
-    /// The controller may be gone; then nobody wants to know.
-    fn tell(&self, event: JobEvent) {
+    /// Sends an event to the controller. It may be gone; then nobody wants to know.
+    fn send(&self, event: JobEvent) {
         let _ = self.events.send(event);
     }
 }
@@ -143,7 +143,7 @@ pub async fn run_job<T: Target + 'static>(shard: &Shard, target: Rc<T>, geometry
     if run.spec().keep_seconds {
         result.seconds.close();
     }
-    run.setup.tell(JobEvent::Done(Box::new(result)));
+    run.setup.send(JobEvent::Done(Box::new(result)));
 }
 
 impl<T: Target + 'static> Run<T> {
@@ -274,7 +274,7 @@ impl<T: Target + 'static> Run<T> {
         }
         if self.spec().verify_only {
             // The next block of which a write was acknowledged.
-            let known = |block: &u64| state.ledger.of(*block).acked > 0;
+            let known = |block: &u64| state.ledger.writes(*block).acked > 0;
             let block = (state.cursor..self.geometry.blocks()).find(known)?;
             state.cursor = block + 1;
             let place = self.geometry.locate(block)?;
@@ -286,7 +286,7 @@ impl<T: Target + 'static> Run<T> {
         if is_tracked {
             // Two writes of one block in flight could be acknowledged in any order: what is there would then be unknown.
             let mut draws = 1;
-            while piece.blocks().any(|block| state.ledger.of(block).writing) {
+            while piece.blocks().any(|block| state.ledger.writes(block).writing) {
                 if draws == DRAWS_MAX {
                     return None;
                 }
@@ -335,7 +335,7 @@ impl<T: Target + 'static> Run<T> {
     async fn read(&self, op: &Op) -> Result<(), TargetError> {
         let known = self.spec().verifies().then(|| {
             let state = self.state.borrow();
-            op.piece.blocks().map(|block| state.ledger.of(block).acked).collect::<Vec<_>>()
+            op.piece.blocks().map(|block| state.ledger.writes(block).acked).collect::<Vec<_>>()
         });
         let want = self.bytes(op);
         let data = self.target.read(self.name(op.place.slot), op.place.offset, want).await?;
@@ -354,7 +354,7 @@ impl<T: Target + 'static> Run<T> {
         let (seed, want_bytes) = (self.spec().block_seed(), self.spec().bs_bytes as usize);
         let (data, name) = (data.to_vec(), self.name(op.place.slot));
         for ((block, acked), n) in op.piece.blocks().zip(acked).zip(0..) {
-            let writes = Writes { acked: *acked, ..state.ledger.of(block) };
+            let writes = Writes { acked: *acked, ..state.ledger.writes(block) };
             let place = BlockAddr { offset: op.place.offset + n * self.spec().bs_bytes, ..op.place };
             let from = data.len().min(n as usize * want_bytes);
             let found = &data[from..data.len().min(from + want_bytes)];
@@ -404,7 +404,7 @@ impl<T: Target + 'static> Run<T> {
     fn send_ledger(&self) {
         if self.keeps_state {
             let ledger = self.state.borrow().ledger.clone();
-            self.setup.tell(JobEvent::Ledger(self.geometry.clone(), ledger));
+            self.setup.send(JobEvent::Ledger(self.geometry.clone(), ledger));
         }
     }
 

@@ -39,7 +39,7 @@ impl Ledger {
     }
 
     /// The writes of a block. A block that is not in the ledger has none: a load that is not verified has an empty ledger.
-    pub(crate) fn of(&self, block: u64) -> Writes {
+    pub(crate) fn writes(&self, block: u64) -> Writes {
         self.0.get(block as usize).copied().unwrap_or_default()
     }
 
@@ -198,13 +198,13 @@ mod tests {
     fn unacknowledged_writes_stay_issued() {
         let mut ledger = Ledger::new(4);
         let first = ledger.issue(2);
-        assert!(ledger.of(2).writing);
+        assert!(ledger.writes(2).writing);
         ledger.finish(2, first, true);
         let second = ledger.issue(2);
         ledger.finish(2, second, false);
-        assert_eq!(ledger.of(2), Writes { acked: 1, issued: 2, writing: false });
+        assert_eq!(ledger.writes(2), Writes { acked: 1, issued: 2, writing: false });
         assert!(ledger.knows_any() && !Ledger::new(4).knows_any());
-        assert_eq!(ledger.of(99), Writes::default());
+        assert_eq!(ledger.writes(99), Writes::default());
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         let one = LoadSpec { numjobs: 1, ..spec.clone() };
         let all = back.ledger(&Geometry::dealt(&one, 0));
         // Object 1 is the first of job 1.
-        let bounds = |ledger: &Ledger, block| (ledger.of(block).acked, ledger.of(block).issued);
+        let bounds = |ledger: &Ledger, block| (ledger.writes(block).acked, ledger.writes(block).issued);
         assert_eq!((bounds(&all, 4), bounds(&all, 5)), ((2, 2), (3, 4)));
         let unclean = VerifyState::decode(&state.encode(false), &spec).unwrap();
         assert_eq!(bounds(&unclean.ledger(&Geometry::dealt(&one, 0)), 4), (2, 2 + UNCLEAN_SLACK));

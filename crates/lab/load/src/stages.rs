@@ -86,7 +86,7 @@ pub struct Stages {
 
 impl Stages {
     /// The stages of `ops` operations with a mean latency of `latency_us` and `cpu_us` of the OSDs' CPU time each.
-    pub(crate) fn of(
+    pub(crate) fn new(
         profile: Option<&Profile>,
         metrics: &[MetricsWindow],
         (ops, latency_us, cpu_us): (f64, Option<f64>, Option<f64>),
@@ -187,7 +187,7 @@ mod tests {
             stages: vec![share(Stage::Device, 60.0), share(Stage::Pg, 38.0)],
             ..Profile::missing(ProfileMode::OnCpu, String::new())
         };
-        let stages = Stages::of(Some(&profile), &[window()], (200.0, Some(30.0), Some(5.0)));
+        let stages = Stages::new(Some(&profile), &[window()], (200.0, Some(30.0), Some(5.0)));
         let cost = |stage| stages.stages.iter().find(|cost| cost.stage == stage).copied();
         assert_eq!(cost(Stage::Device).unwrap().cpu_ns, Some(3000.0));
         assert_eq!(
@@ -220,10 +220,10 @@ mod tests {
 
     #[test]
     fn without_a_profile_there_are_clocks_and_counts() {
-        let stages = Stages::of(None, &[window()], (200.0, None, Some(5.0)));
+        let stages = Stages::new(None, &[window()], (200.0, None, Some(5.0)));
         assert!(stages.stages.iter().all(|cost| cost.cpu_ns.is_none()));
         assert_eq!((stages.unattributed_ns, stages.outside_us), (None, None));
         assert!(!stages.per_op.is_empty());
-        assert_eq!(Stages::of(None, &[], (0.0, None, None)), Stages::default(), "a peer");
+        assert_eq!(Stages::new(None, &[], (0.0, None, None)), Stages::default(), "a peer");
     }
 }

@@ -115,7 +115,7 @@ pub struct Verdict {
 
 /// Names what limited the load of a window, and says why, and what to try next.
 pub fn verdict(window: &Window, evidence: &Evidence) -> Verdict {
-    Facts::of(window, evidence).verdict()
+    Facts::new(window, evidence).verdict()
 }
 
 impl Facts {

@@ -208,7 +208,7 @@ impl Plot {
                     true => Form::Area(area, if row.marked { FAINT } else { 1.0 }),
                     false => Form::Dot((value, y), number, row.marked),
                 };
-                plot.shapes.push(Shape { form, ink: key.ink, tells: plot.told(row, key, value) });
+                plot.shapes.push(Shape { form, ink: key.ink, tells: plot.describe(row, key, value) });
                 sum += value;
             }
             let text = Form::Text((sum, y), short(sum));
@@ -218,7 +218,7 @@ impl Plot {
     }
 
     /// A value of a row in words.
-    fn told(&self, row: &Row, key: &Key, value: f64) -> String {
+    fn describe(&self, row: &Row, key: &Key, value: f64) -> String {
         let label = &self.x.label;
         let what = if key.name == *label { label.clone() } else { format!("{}, {label}", key.name) };
         format!("{}: {what} {}{}", row.name, figure(value), around(row.interval, row.marked))

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::data::{Measured, RunData, drift, text_of};
 use crate::figures::View;
 use crate::lists::{grouped, joined, tally};
-use crate::report::{Block, Kind, Part, of};
+use crate::report::{Block, Kind, Part, run_suffix};
 use crate::table::{Cell, Table};
 use crate::units::{date, duration, shortened};
 
@@ -40,7 +40,7 @@ pub(crate) fn sections(view: &View<'_>) -> Vec<Block> {
             ("Exact commands", file(commands.unwrap_or_default())),
             ("Logs of points that failed", file(logs(run))),
         ];
-        sections.extend(of_run.map(|(title, blocks)| (format!("{title}{}", of(run)), blocks)));
+        sections.extend(of_run.map(|(title, blocks)| (format!("{title}{}", run_suffix(run)), blocks)));
     }
     sections.into_iter().map(|(title, blocks)| Block::Folded(Part::new("", &title, blocks))).collect()
 }

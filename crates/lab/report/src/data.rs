@@ -191,7 +191,7 @@ const DRIFT_WARN: f64 = 0.05;
 
 /// The first point and its repetitions; `None` if it was not run again, or failed.
 pub(crate) fn drift_of(run: &RunData) -> Option<Drift> {
-    Drift::of(run.points.iter().filter_map(|m| Some((&m.point, m.result.as_ref()?))))
+    Drift::from_points(run.points.iter().filter_map(|m| Some((&m.point, m.result.as_ref()?))))
 }
 
 /// The first point of the plan, against the time when it was run again that differs most from it, in words.
@@ -232,7 +232,7 @@ pub(crate) struct Axes {
 
 impl Axes {
     /// Axes of the points of the plan.
-    pub(crate) fn of(points: &[&Measured]) -> Axes {
+    pub(crate) fn new(points: &[&Measured]) -> Axes {
         let configs: Vec<&Config> = points.iter().map(|p| &p.point.config).collect();
         let names: BTreeSet<&String> = configs.iter().flat_map(|c| c.0.keys()).collect();
         let mut axes = Axes::default();

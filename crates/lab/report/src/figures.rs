@@ -101,7 +101,7 @@ impl<'a, 'b> Panel<'a, 'b> {
 impl<'a> View<'a> {
     pub(crate) fn new(runs: &'a [RunData]) -> View<'a> {
         let planned: Vec<_> = runs.iter().flat_map(|r| &r.points).filter(|p| p.is_planned()).collect();
-        View { runs, settings: settings(runs), axes: Axes::of(&planned) }
+        View { runs, settings: settings(runs), axes: Axes::new(&planned) }
     }
 
     /// Settings by workload, in the order of running.

@@ -99,7 +99,8 @@ pub(crate) fn report(runs: &[RunData], out: &Path) -> Report {
     findings.extend(peaks(&view));
     findings.extend(figures::findings(&view));
     findings.extend(compare::findings(&compared));
-    findings.extend(runs.iter().filter_map(|run| Some(format!("Drift{}: {}.", of(run), drift(run)?))));
+    findings
+        .extend(runs.iter().filter_map(|run| Some(format!("Drift{}: {}.", run_suffix(run), drift(run)?))));
     if findings.is_empty() {
         findings.push("No point was measured, so there are no results.".into());
     }
@@ -134,8 +135,8 @@ impl Report {
     }
 }
 
-/// ` of` a run where there are several.
-pub(crate) fn of(run: &RunData) -> String {
+/// ` of LABEL` for a run if there are several.
+pub(crate) fn run_suffix(run: &RunData) -> String {
     if run.label.is_empty() { String::new() } else { format!(" of {}", run.label) }
 }
 
@@ -261,7 +262,7 @@ fn points_table(view: &View<'_>) -> Table {
             "seconds" => Cell::number(Some(point.seconds).filter(|seconds| *seconds > 0.0), 1),
             _ => Cell::None,
         };
-        let figures = match Setting::of(vec![point]) {
+        let figures = match Setting::from_points(vec![point]) {
             Some(setting) => cells(&setting, COLUMNS),
             None => COLUMNS.split(" | ").map(of_failed).collect(),
         };

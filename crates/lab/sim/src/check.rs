@@ -27,7 +27,7 @@ pub struct Fault {
 pub fn check(history: &History) -> Vec<Fault> {
     let objects: BTreeSet<u32> = history.calls.iter().map(|call| call.object).collect();
     let fault_of = |object: u32| {
-        let calls = history.of(object);
+        let calls = history.calls_for(object);
         Search::new(&calls, history.may_be_full).run().err().map(|failed| failed.fault(object, &calls))
     };
     objects.into_iter().filter_map(fault_of).collect()

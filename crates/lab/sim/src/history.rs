@@ -95,8 +95,8 @@ impl History {
         self.calls.len() - 1
     }
 
-    /// The requests for one object, but for those that were refused for want of room: they did nothing.
-    pub(crate) fn of(&self, object: u32) -> Vec<&Call> {
+    /// The requests for one object, except those that were refused for lack of room: they did nothing.
+    pub(crate) fn calls_for(&self, object: u32) -> Vec<&Call> {
         self.calls.iter().filter(|call| call.object == object && !call.had_no_room()).collect()
     }
 

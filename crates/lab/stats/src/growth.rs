@@ -107,7 +107,7 @@ fn knee(points: &[(f64, f64)]) -> Option<Knee> {
         return None;
     }
     let (first, last) = (groups.first()?, groups.last()?);
-    let steps: Vec<Rise> = groups.windows(2).map(|pair| Rise::of(first, &pair[0], &pair[1])).collect();
+    let steps: Vec<Rise> = groups.windows(2).map(|pair| Rise::between(first, &pair[0], &pair[1])).collect();
     let broken = steps.iter().position(|s| s.excess < 0.0);
     Some(Knee {
         x: broken.map(|at| groups[at].x),
@@ -157,7 +157,7 @@ struct Rise {
 }
 
 impl Rise {
-    fn of(first: &Group, from: &Group, to: &Group) -> Rise {
+    fn between(first: &Group, from: &Group, to: &Group) -> Rise {
         let width = to.x - from.x;
         let kept = GAIN_KEPT * width / first.x;
         let variance = |group: &Group, factor: f64| (factor * group.mean).powi(2) / group.repeats as f64;

@@ -42,7 +42,7 @@ pub fn answer(run: &Run) -> Result<Vec<String>, ArchiveError> {
 
 /// The same of results that have been read: those of the points that were measured.
 pub fn answer_of(file: &RunFile, results: &[(&Point, &PointResult)]) -> Vec<String> {
-    let drift = Drift::of(results.iter().copied()).map(|drift| drift.largest());
+    let drift = Drift::from_points(results.iter().copied()).map(|drift| drift.largest());
     let planned = results.iter().filter(|(point, _)| point.kind == PointKind::Point);
     let measured: Vec<Measured<'_>> = planned.map(|(point, result)| Measured { point, result }).collect();
     match (study::subject(file.study), file.search_p99_ms) {
@@ -70,7 +70,7 @@ fn search_answer(measured: &[Measured<'_>], target: Duration, drift: Option<f64>
     let (mut answers, mut steps) = (Vec::new(), Vec::new());
     for (name, points) in grouped(curves) {
         let named = |text: String| joined([&*name, &text], ": ");
-        match Search::of(points.into_iter(), target) {
+        match Search::from_points(points.into_iter(), target) {
             Some(search) => {
                 answers.push(named(sentence(search.found(drift, TOLERANCE).map(|found| found.to_string()))));
                 steps.extend(search.steps().into_iter().map(named));

@@ -12,8 +12,10 @@ pub struct Drift {
 }
 
 impl Drift {
-    /// Of the points that were measured; `None` if the first point was not measured, or was not run again.
-    pub fn of<'a>(measured: impl Iterator<Item = (&'a Point, &'a PointResult)> + Clone) -> Option<Drift> {
+    /// The drift over the measured points; `None` if the first point was not measured, or was not run again.
+    pub fn from_points<'a>(
+        measured: impl Iterator<Item = (&'a Point, &'a PointResult)> + Clone,
+    ) -> Option<Drift> {
         let usable = measured.filter(|(_, result)| result.iops() > 0.0);
         let again = || usable.clone().filter(|(point, _)| point.kind == PointKind::Again);
         let config = &again().next()?.0.config;
@@ -58,7 +60,8 @@ mod tests {
             (point(2, PointKind::Again), result(91.0)),
             (point(3, PointKind::Again), result(101.0)),
         ];
-        let drift = |count: usize| Drift::of(points[..count].iter().map(|(point, result)| (point, result)));
+        let drift =
+            |count: usize| Drift::from_points(points[..count].iter().map(|(point, result)| (point, result)));
         assert_eq!(drift(2), None);
         let drift = drift(4).unwrap();
         assert!((drift.largest() + 0.09).abs() < 1e-9 && drift.changes().len() == 2, "{drift:?}");

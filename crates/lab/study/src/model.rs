@@ -150,7 +150,8 @@ impl Model {
 
 fn drift_of_run(run: &Run) -> Result<Option<f64>, Refusal> {
     let measured = run.measured()?;
-    Ok(Drift::of(measured.iter().map(|(point, result)| (*point, result))).map(|drift| drift.largest().abs()))
+    Ok(Drift::from_points(measured.iter().map(|(point, result)| (*point, result)))
+        .map(|drift| drift.largest().abs()))
 }
 
 /// The configuration of a load without what follows from the number of reactors.

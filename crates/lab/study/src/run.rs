@@ -182,7 +182,7 @@ impl<'a> Sweep<'a> {
             return Ok(None);
         }
         self.read_results(at + 1)?;
-        let drift = Drift::of(self.measured.iter().map(|(point, result)| (point, result)));
+        let drift = Drift::from_points(self.measured.iter().map(|(point, result)| (point, result)));
         let changes = drift.map_or_else(Vec::new, |drift| drift.changes());
         self.job.run.file.drift = changes.last().copied();
         self.job.run.save()?;

@@ -53,8 +53,8 @@ pub fn scaling_of_run(run: &Run) -> Result<Vec<Scaling>, ArchiveError> {
         return Ok(Vec::new());
     }
     let measured = run.measured()?;
-    let drift =
-        Drift::of(measured.iter().map(|(point, result)| (*point, result))).map(|drift| drift.largest());
+    let drift = Drift::from_points(measured.iter().map(|(point, result)| (*point, result)))
+        .map(|drift| drift.largest());
     let planned = run.points.iter().filter(|p| p.kind == PointKind::Point);
     let with_result = |point: &Point| measured.iter().find(|(p, _)| p.index == point.index).map(|(_, r)| r);
     let points: Vec<Measured<'_>> = planned.map(|point| (&point.config, with_result(point))).collect();
@@ -72,7 +72,7 @@ fn scaling(points: &[Measured<'_>], drift: Option<f64>) -> Vec<Scaling> {
     let of = |(name, points): (String, Vec<Measured<'_>>)| {
         Some(Scaling {
             name,
-            ..Scaling::of(Along::of(points.iter().map(|(config, _)| *config))?, &points, drift)
+            ..Scaling::fit(Along::first_varying(points.iter().map(|(config, _)| *config))?, &points, drift)
         })
     };
     lines.into_iter().filter_map(of).collect()
@@ -102,9 +102,9 @@ pub fn follows(axis: &str, of: &[&str], configs: &[&Config]) -> bool {
 }
 
 impl Scaling {
-    /// Slope, knee and bound of one line: configurations with what they gave, `None` if they failed. Those without a size
-    /// (no limit) have no place on it. `drift` is the machine's, a part of 1.
-    pub fn of(along: Along, points: &[Measured<'_>], drift: Option<f64>) -> Scaling {
+    /// Finds slope, knee and bound of one line: configurations with their results, `None` if they failed. Those without a
+    /// size (no limit) have no place on it. `drift` is the machine's, a part of 1.
+    pub fn fit(along: Along, points: &[Measured<'_>], drift: Option<f64>) -> Scaling {
         let sized: Vec<Measured<'_>> =
             points.iter().copied().filter(|(config, _)| along.value(config).is_some()).collect();
         let loads = loads(along, &sized);
@@ -240,7 +240,7 @@ pub enum Along {
 
 impl Along {
     /// The first of these that varies; `None` if none does.
-    pub fn of<'a>(configs: impl Iterator<Item = &'a Config> + Clone) -> Option<Along> {
+    pub fn first_varying<'a>(configs: impl Iterator<Item = &'a Config> + Clone) -> Option<Along> {
         let varies = |along: &Along| {
             let sizes = configs.clone().filter_map(|config| along.value(config));
             sizes.map(f64::to_bits).collect::<BTreeSet<u64>>().len() > 1

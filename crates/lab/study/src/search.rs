@@ -58,8 +58,8 @@ struct Tried {
 }
 
 impl<'a> Search<'a> {
-    /// The search that these points of a curve are; `None` without its capacity, which step 0 measures.
-    pub(crate) fn of(
+    /// The search that these points of a curve make up; `None` without its capacity, which step 0 measures.
+    pub(crate) fn from_points(
         points: impl Iterator<Item = (&'a Point, &'a PointResult)>,
         target: Duration,
     ) -> Option<Search<'a>> {
@@ -271,14 +271,14 @@ mod tests {
         }
 
         fn search(&self) -> Search<'_> {
-            Search::of(self.windows.iter().map(|(point, result)| (point, result)), TARGET).unwrap()
+            Search::from_points(self.windows.iter().map(|(point, result)| (point, result)), TARGET).unwrap()
         }
 
         fn rates(&self) -> Vec<f64> {
             self.windows[1..].iter().map(|(point, _)| point.config.float("rate_iops").unwrap()).collect()
         }
 
-        fn ends(&self) -> (f64, f64) {
+        fn bounds(&self) -> (f64, f64) {
             let found = self
                 .search()
                 .found(Some(0.0), 0.05)
@@ -309,7 +309,7 @@ mod tests {
     fn the_search_finds_the_rate_of_a_known_system_and_states_its_interval() {
         for steps in 12..20 {
             let bench = Bench::new(steps, server);
-            let (low, high) = bench.ends();
+            let (low, high) = bench.bounds();
             assert!(low < 800.0 && 800.0 < high && high - low < 70.0, "{low} to {high}: {:?}", bench.rates());
         }
         let found = Bench::new(12, server).search().found(Some(0.002), 0.05).unwrap().to_string();
@@ -325,7 +325,7 @@ mod tests {
         for late in 1..=steps {
             let p99_ms = |rate, step| if step == late { 42.0 } else { server(rate, step) };
             let bench = Bench::new(steps, p99_ms);
-            let (low, high) = bench.ends();
+            let (low, high) = bench.bounds();
             assert!(low < 800.0 && 800.0 < high, "at step {late}: {low} to {high}: {:?}", bench.rates());
         }
         let bench = Bench::new(steps, |rate, step| if step == 1 { 42.0 } else { server(rate, step) });

@@ -55,7 +55,7 @@ impl<'a> Results<'a> {
     pub fn new(measured: &'a [Measured]) -> Results<'a> {
         let key = |m: &Measured| (m.result.carmine.in_process, m.result.carmine.origin.to_string());
         let keyed = measured.iter().map(|m| ((&m.config, key(m)), m));
-        Results { rows: grouped(keyed).into_iter().map(|(_, repeats)| Row::of(repeats)).collect() }
+        Results { rows: grouped(keyed).into_iter().map(|(_, repeats)| Row::new(repeats)).collect() }
     }
 
     /// The rows with enough clean repeats for a figure.
@@ -128,7 +128,7 @@ fn marks(repeat: &&Measured) -> Vec<&'static str> {
 }
 
 impl<'a> Row<'a> {
-    fn of(mut repeats: Vec<&'a Measured>) -> Row<'a> {
+    fn new(mut repeats: Vec<&'a Measured>) -> Row<'a> {
         repeats.sort_by_key(|m| m.result.carmine.origin.started_unix_s);
         let clean = clean(&repeats, marks);
         Row { name: name(&repeats), clean, repeats }

@@ -98,7 +98,7 @@ impl Confine {
     ///
     /// # Errors
     /// One of the two options without the other, or a number that this kind or machine does not have.
-    pub(crate) fn of(spec: &TestbedSpec, machine_cpus: usize) -> Result<Self> {
+    pub(crate) fn from_spec(spec: &TestbedSpec, machine_cpus: usize) -> Result<Self> {
         let kind = spec.confine;
         let cpus = match (kind, spec.confine_cpus) {
             (ConfineKind::None, Some(ConfineCpus::Cpus(n))) => {
@@ -319,7 +319,7 @@ mod tests {
             confine_cpus: cpus.map(|c| c.parse()).transpose()?,
             ..TestbedSpec::default()
         };
-        Confine::of(&spec, 4)
+        Confine::from_spec(&spec, 4)
     }
 
     #[test]

@@ -170,7 +170,7 @@ impl Daemons {
     /// # Errors
     /// It ended at once (the text quotes its log), or the record cannot be written.
     pub(crate) fn adopt(&mut self, daemon: Daemon, mut child: Child) -> Result<()> {
-        let Some(id) = ProcessId::of(child.id() as i32) else {
+        let Some(id) = ProcessId::find(child.id() as i32) else {
             let status = child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
             return Err(self.death(daemon, &format!("ended at once ({status})")));
         };
@@ -392,7 +392,7 @@ fn marked(layout: &Layout, osds: &[Daemon]) -> Vec<ProcessId> {
         folder.is_some_and(|folder| ends.iter().any(|end| end == folder))
     };
     let ours = process::all().filter(|(_, dir)| has_mark(dir));
-    ours.filter_map(|(pid, _)| ProcessId::of(pid)).collect()
+    ours.filter_map(|(pid, _)| ProcessId::find(pid)).collect()
 }
 
 /// Ends what is left of wrappers after their OSDs have ended. The wrappers get `patience` to end by themselves; whatever
@@ -465,7 +465,7 @@ mod tests {
         while marked(&layout, &osds).is_empty() && Instant::now() < limit {
             std::thread::sleep(Duration::from_millis(2));
         }
-        assert_eq!(marked(&layout, &osds), [ProcessId::of(child.id() as i32).unwrap()]);
+        assert_eq!(marked(&layout, &osds), [ProcessId::find(child.id() as i32).unwrap()]);
         assert_eq!(marked(&layout, &others), []);
         end_wrappers(&layout, &osds, Duration::ZERO).unwrap();
         assert_eq!(marked(&layout, &osds), []);

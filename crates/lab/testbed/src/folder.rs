@@ -346,7 +346,7 @@ fn find_strays(layout: &Layout) -> Vec<(Daemon, ProcessId)> {
     };
     let strays = process::all().filter_map(|(pid, dir)| {
         // The identity first: if the pid is reused after this, the identity matches no process.
-        let id = ProcessId::of(pid)?;
+        let id = ProcessId::find(pid)?;
         let daemon = daemon_of(&dir)?;
         id.alive().then_some((daemon, id))
     });

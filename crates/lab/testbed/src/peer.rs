@@ -109,7 +109,7 @@ fn start_daemons(bed: &mut Testbed, start: &mut StartOptions<'_>) -> Result<Sock
 /// Starts the daemons and makes what is missing, until all PGs are active and clean.
 fn bring_up(maker: &Maker<'_>, daemons: &mut Daemons, start: &mut StartOptions<'_>) -> Result<()> {
     let Maker { layout, plan, programs, .. } = *maker;
-    let allocator = Allocator::of(programs);
+    let allocator = Allocator::detect(programs);
     let end = Instant::now() + start.limit;
     let osds = || (0..plan.osds()).map(OsdId);
     let run = |daemon, daemons: &mut Daemons, start: &mut StartOptions<'_>| -> Result<()> {

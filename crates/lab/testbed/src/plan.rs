@@ -324,7 +324,7 @@ impl Plan {
     /// The limit of each OSD's CPUs.
     pub fn confinement(&self) -> Confine {
         // It was read when the plan was made.
-        Confine::of(&self.spec, usize::MAX).unwrap_or(Confine::NONE)
+        Confine::from_spec(&self.spec, usize::MAX).unwrap_or(Confine::NONE)
     }
 }
 
@@ -358,7 +358,7 @@ fn settle(
         overprovisioned: spec.overprovisioned,
         pgs: pool.pg_num,
         size: pool.size.into(),
-        cpus_per_osd: Confine::of(spec, topology.allowed().len())?.cpuset(),
+        cpus_per_osd: Confine::from_spec(spec, topology.allowed().len())?.cpuset(),
         osds_per_device: spec.osds_per_device as usize,
         drives: drives(spec, topology),
     };

@@ -75,7 +75,7 @@ fn has_threads(pid: i32) -> bool {
 
 impl ProcessId {
     /// Identity of the running process `pid`; `None` if it does not exist (or is a zombie).
-    pub fn of(pid: i32) -> Option<Self> {
+    pub fn find(pid: i32) -> Option<Self> {
         let (state, start_ticks) = proc_stat(pid)?;
         let gone = state == 'X' || (state == 'Z' && !has_threads(pid));
         (!gone).then(|| Self { pid, start_ticks, boot_id: boot_id().to_owned() })
@@ -83,7 +83,7 @@ impl ProcessId {
 
     /// True while this very process runs. A zombie counts as dead: it holds no file and no port.
     pub fn alive(&self) -> bool {
-        Self::of(self.pid).is_some_and(|now| now == *self)
+        Self::find(self.pid).is_some_and(|now| now == *self)
     }
 
     /// Signals the process, if it still runs.
@@ -174,7 +174,7 @@ pub fn detach() {
 /// # Errors
 /// If the same daemon runs already.
 pub fn record_own(layout: &Layout, daemon: Daemon) -> Result<()> {
-    let own = ProcessId::of(std::process::id() as i32)
+    let own = ProcessId::find(std::process::id() as i32)
         .ok_or_else(|| failed!("/proc does not show this process"))?;
     match ProcessId::running(layout, daemon)?.filter(|other| *other != own) {
         Some(other) => {
@@ -241,7 +241,7 @@ pub fn run_bounded(
     let mut shell = logged("sh", log)?;
     shell.args(["-c", ONCE_RECORDED, "sh"]).args(line).stdin(Stdio::piped()).process_group(0);
     let mut child = spawn(&mut shell)?;
-    let id = ProcessId::of(child.id() as i32).ok_or_else(|| failed!("the shell of a command has ended"))?;
+    let id = ProcessId::find(child.id() as i32).ok_or_else(|| failed!("the shell of a command has ended"))?;
     write_json(record, &id)?;
     // A shell that does not read it has ended, and is waited for.
     let _ = child.stdin.take().map(|mut go| go.write_all(b"go\n"));
@@ -325,7 +325,7 @@ fn said(log: &Path, from: u64) -> String {
 
 /// Its group can't be a stranger's: a child keeps its number until it has been waited for.
 fn end_child(child: &mut Child) {
-    if let Some(id) = ProcessId::of(child.id() as i32) {
+    if let Some(id) = ProcessId::find(child.id() as i32) {
         end_group(&id);
     }
     // Children that it leaves behind.
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_process_is_known_by_pid_and_start_time() {
-        let me = ProcessId::of(std::process::id() as i32).unwrap();
+        let me = ProcessId::find(std::process::id() as i32).unwrap();
         assert!(me.alive());
         let stranger = ProcessId { start_ticks: me.start_ticks + 1, ..me.clone() };
         assert!(!stranger.alive());
@@ -373,17 +373,17 @@ mod tests {
         let mut child = Command::new("true").spawn().unwrap();
         let id = child.id() as i32;
         let end = Instant::now() + Duration::from_secs(60);
-        while ProcessId::of(id).is_some() && Instant::now() < end {
+        while ProcessId::find(id).is_some() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(2));
         }
-        assert!(ProcessId::of(id).is_none());
+        assert!(ProcessId::find(id).is_none());
         child.wait().unwrap();
     }
 
     #[test]
     fn ends_a_child() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let id = ProcessId::of(child.id() as i32).unwrap();
+        let id = ProcessId::find(child.id() as i32).unwrap();
         id.signal(Signal::TERM).unwrap();
         assert!(id.wait_gone(Duration::from_secs(60)));
         child.wait().unwrap();
@@ -440,7 +440,7 @@ mod tests {
         assert!(matches!(ended, Ended::Failed(why) if why.contains("did not end")));
         assert!(took < Duration::from_secs(50));
         let child: i32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
-        let gone = ProcessId::of(child).is_none_or(|id| id.wait_gone(Duration::from_secs(60)));
+        let gone = ProcessId::find(child).is_none_or(|id| id.wait_gone(Duration::from_secs(60)));
         assert!(gone, "process {child} is left over");
     }
 
@@ -469,7 +469,7 @@ mod tests {
         let mut child = logged(&line[0], &dir.path().join("log")).unwrap();
         let mut child = spawn(child.args(&line[1..]).process_group(0)).unwrap();
         let record = dir.path().join("record");
-        write_json(&record, &ProcessId::of(child.id() as i32).unwrap()).unwrap();
+        write_json(&record, &ProcessId::find(child.id() as i32).unwrap()).unwrap();
         end_recorded(&record).unwrap();
         assert!(!child.wait().unwrap().success() && !record.exists());
         end_recorded(&record).unwrap();

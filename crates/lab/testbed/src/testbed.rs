@@ -277,15 +277,15 @@ fn ceph_conf(fsid: &str, mon: SocketAddr, dir: &Path) -> String {
 
 /// Address of the running monitor, as it wrote it down itself.
 pub fn mon_addr(layout: &Layout) -> Option<SocketAddr> {
-    told(&layout.mon_addr())
+    read_addr(&layout.mon_addr())
 }
 
 /// Address of an OSD's metrics, as it wrote it down itself; it may have stopped since.
 pub fn http_addr(layout: &Layout, id: OsdId) -> Option<SocketAddr> {
-    told(&layout.http_addr(id))
+    read_addr(&layout.http_addr(id))
 }
 
-fn told(path: &Path) -> Option<SocketAddr> {
+fn read_addr(path: &Path) -> Option<SocketAddr> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 

@@ -181,10 +181,10 @@ impl Thrash<'_> {
         report.note(&healed);
         let (load, state) = end(steering, healed.is_err()).await?;
         (report.operations, report.longest_pause_ms) = (load.ops(), load.longest_pause_ns as f64 / 1e6);
-        report.take(&load);
+        report.add(&load);
         // A cluster that did not become clean cannot be read back.
         if let (Some(state), true) = (state, report.healed_s.is_some()) {
-            let read = self.read_back(state).await.map(|read| report.take(&read));
+            let read = self.read_back(state).await.map(|read| report.add(&read));
             report.note(&read);
             let scrubbed = self.deep_scrub().await.map(|pgs| report.pgs_scrubbed = pgs);
             report.note(&scrubbed);
@@ -304,8 +304,8 @@ impl Report {
         self.problems.extend(step.as_ref().err().map(|error| format!("{error:#}")));
     }
 
-    /// Takes over what a load checked, and what went wrong in it.
-    fn take(&mut self, load: &JobResult) {
+    /// Adds a load's counts of blocks, and its errors.
+    fn add(&mut self, load: &JobResult) {
         self.blocks_checked += load.verify.checked;
         self.blocks_wrong += load.verify.mismatches;
         self.problems.extend(load.first_error.iter().map(|error| format!("a client had an error: {error}")));

@@ -176,7 +176,7 @@ impl Probes {
         let mut state = self.0.borrow_mut();
         state.take_strikes();
         let line = |told: Told| format!("{:8.1} s  {}", told.at_s, told.what);
-        state.struck[from..].iter().map(|strike| line(state.told(strike))).collect()
+        state.struck[from..].iter().map(|strike| line(state.describe(strike))).collect()
     }
 
     /// Waits until every PG has acknowledged a write after the last fault, and ends the probes.
@@ -202,7 +202,7 @@ impl Probes {
     /// All faults, and the pauses of each kind.
     pub(crate) fn found(&self) -> (Vec<Told>, Vec<Pauses>) {
         let mut state = self.0.borrow_mut();
-        let told = state.struck.iter().map(|strike| state.told(strike)).collect();
+        let told = state.struck.iter().map(|strike| state.describe(strike)).collect();
         let found = std::mem::take(&mut state.found);
         (told, found.into_iter().filter_map(|(kind, found)| state.row(kind, found)).collect())
     }
@@ -224,7 +224,7 @@ impl Pauses {
 }
 
 impl State {
-    fn told(&self, strike: &Strike) -> Told {
+    fn describe(&self, strike: &Strike) -> Told {
         Told { at_s: strike.at.duration_since(self.began).as_secs_f64(), what: strike.text.clone() }
     }
 
@@ -242,9 +242,9 @@ impl State {
             median_ms: at(0.5),
             p99_ms: at(0.99),
             max_ms: last.ms,
-            longest: self.told(&self.struck[last.of.place]),
+            longest: self.describe(&self.struck[last.of.place]),
             longest_pg: last.of.pg.clone(),
-            longest_beside: last.of.beside.map(|place| self.told(&self.struck[place])),
+            longest_beside: last.of.beside.map(|place| self.describe(&self.struck[place])),
         })
     }
 }

@@ -121,8 +121,8 @@ impl<'a> Pool<'a> {
         self.seats.iter().filter(|seat| self.share || seat.uses == 0)
     }
 
-    /// Takes the best seat that `wanted` accepts.
-    fn take(&mut self, wanted: impl Fn(&Cpu) -> bool) -> Option<usize> {
+    /// Claims the best seat that `wanted` accepts.
+    fn claim(&mut self, wanted: impl Fn(&Cpu) -> bool) -> Option<usize> {
         let share = self.share;
         let free = self.seats.iter_mut().filter(|seat| (share || seat.uses == 0) && wanted(seat.place));
         let seat = free.min_by_key(|seat| (seat.level(), seat.place.cpu))?;
@@ -130,9 +130,9 @@ impl<'a> Pool<'a> {
         Some(seat.place.cpu)
     }
 
-    /// Takes as many of the best seats that `wanted` accepts as there are, up to `count`.
-    fn take_some(&mut self, count: usize, wanted: impl Fn(&Cpu) -> bool) -> Vec<usize> {
-        (0..count).filter_map(|_| self.take(&wanted)).collect()
+    /// Claims as many of the best seats that `wanted` accepts as there are, up to `count`.
+    fn claim_some(&mut self, count: usize, wanted: impl Fn(&Cpu) -> bool) -> Vec<usize> {
+        (0..count).filter_map(|_| self.claim(&wanted)).collect()
     }
 
     /// Places every OSD's reactors: `result[osd][reactor]` is a CPU.
@@ -144,7 +144,7 @@ impl<'a> Pool<'a> {
         let reactors = request.reactors;
         let deal = |osd: usize| match request.strategy {
             // Any seat is fine. (Reactors that are not pinned are not placed at all.)
-            Strategy::Default | Strategy::None => Ok(self.take_some(reactors, |_| true)),
+            Strategy::Default | Strategy::None => Ok(self.claim_some(reactors, |_| true)),
             Strategy::Osd => self.in_sockets(request, osd, |_| osd),
             // Counting reactors through all OSDs evens out odd numbers of reactors between the sockets.
             Strategy::Socket => self.in_sockets(request, osd, |reactor| osd * reactors + reactor),
@@ -174,7 +174,7 @@ impl<'a> Pool<'a> {
             let need = (0..request.reactors).filter(|r| socket_of(*r) == socket).count();
             self.check_left(request, osd, need, &format!("socket {socket}"), |cpu| cpu.socket == socket)?;
         }
-        Ok((0..request.reactors).filter_map(|r| self.take(|cpu| cpu.socket == socket_of(r))).collect())
+        Ok((0..request.reactors).filter_map(|r| self.claim(|cpu| cpu.socket == socket_of(r))).collect())
     }
 
     /// Fails if fewer than `need` seats that `wanted` accepts, which are those of `place`, are left for an OSD.
@@ -220,7 +220,7 @@ impl<'a> Pool<'a> {
             });
             let Some(((l3, socket), free)) = best else { break };
             home = Some((level, home_here.unwrap_or(*socket)));
-            cpus.extend(self.take_some(missing.min(*free), |cpu| cpu.l3 == *l3 && wanted(cpu)));
+            cpus.extend(self.claim_some(missing.min(*free), |cpu| cpu.l3 == *l3 && wanted(cpu)));
         }
         cpus
     }

@@ -101,7 +101,7 @@ fn own_pids(layout: &Layout, plan: &Plan) -> Vec<u32> {
 
 /// Devices under data, log and database of the stores; none for stores in memory, or if the kernel does not show them.
 fn drives(layout: &Layout, plan: &Plan) -> Vec<String> {
-    let stores: Vec<_> = plan.osd_ids().filter_map(|id| facts::of(layout, plan, id)).collect();
+    let stores: Vec<_> = plan.osd_ids().filter_map(|id| facts::read(layout, plan, id)).collect();
     let names: BTreeSet<&str> = stores.iter().flat_map(|store| store.nodes()).collect();
     names.into_iter().map(str::to_owned).collect()
 }

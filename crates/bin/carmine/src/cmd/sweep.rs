@@ -53,7 +53,7 @@ pub(crate) fn run(args: SweepArgs) -> Result<ExitCode> {
     let is_other = args.topology.is_some();
     refuse!(is_other, "--topology: no sweep can run on another machine; add --dry-run or --show");
     check_needs(&expansion)?;
-    let place = RunFolder::take(&args, &plan)?;
+    let place = RunFolder::claim(&args, &plan)?;
     begin::check_room(&args, &expansion, &place.layouts)?;
     let ending = go(&args, &plan, &machine, expansion, &place)?;
     end::finish(&args, &place.dir, ending)

@@ -51,7 +51,7 @@ pub(crate) fn run(args: UpArgs) -> Result<ExitCode> {
     let stores = plan
         .osd_ids()
         .filter(|osd| !started.is_lost(*osd))
-        .filter_map(|id| facts::of(testbed.layout(), plan, id));
+        .filter_map(|id| facts::read(testbed.layout(), plan, id));
     StoreFacts::lines(&stores.collect::<Vec<_>>()).iter().try_for_each(|line| print(&format!("{line}\n")))?;
     let (all, reactors) = (plan.osd_ids().count(), counted(plan.cpu.reactors, "reactor"));
     let osds = match started.lost.len() {

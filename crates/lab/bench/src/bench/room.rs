@@ -163,7 +163,7 @@ mod tests {
         Room { total_bytes: GIB, used_bytes, full_ratio: 0.95, replicas }
     }
 
-    fn of(size_bytes: u64) -> LoadSpec {
+    fn load(size_bytes: u64) -> LoadSpec {
         LoadSpec { size_bytes, ..LoadSpec::default() }
     }
 
@@ -184,14 +184,14 @@ mod tests {
 
     #[test]
     fn more_than_the_osds_hold_is_refused_with_both_figures() {
-        let error = check(room(0, 1), &of(4 * GIB), 0).unwrap_err();
+        let error = check(room(0, 1), &load(4 * GIB), 0).unwrap_err();
         for part in
             ["--size 4g", "1 replica ", "4096 MiB", "1024 MiB (972 MiB", "--size of 972m", "--osd-size"]
         {
             assert!(error.contains(part), "no {part} in: {error}");
         }
-        assert_eq!(check(room(0, 1), &of(968 << 20), 0), Ok(()));
-        let error = check(room(0, 3), &of(968 << 20), 0).unwrap_err();
+        assert_eq!(check(room(0, 1), &load(968 << 20), 0), Ok(()));
+        let error = check(room(0, 3), &load(968 << 20), 0).unwrap_err();
         assert!(
             error.contains("3 replicas") && error.contains("2904 MiB") && error.contains("of 324m"),
             "{error}"
@@ -201,21 +201,21 @@ mod tests {
     #[test]
     fn what_is_there_already_needs_no_more_room() {
         let used = 600 << 20;
-        assert_eq!(check(room(used, 1), &of(600 << 20), 600 << 20), Ok(()));
-        let error = check(room(used, 1), &of(600 << 20), 0).unwrap_err();
+        assert_eq!(check(room(used, 1), &load(600 << 20), 600 << 20), Ok(()));
+        let error = check(room(used, 1), &load(600 << 20), 0).unwrap_err();
         assert!(error.contains("other data uses 600 MiB") && error.contains("of 372m"), "{error}");
-        assert!(check(room(used, 1), &of(960 << 20), 100 << 20).is_err());
-        assert_eq!(check(room(used, 1), &of(960 << 20), 600 << 20), Ok(()));
+        assert!(check(room(used, 1), &load(960 << 20), 100 << 20).is_err());
+        assert_eq!(check(room(used, 1), &load(960 << 20), 600 << 20), Ok(()));
         // The data of two copies takes twice its bytes.
-        assert_eq!(check(room(used, 2), &of(300 << 20), 300 << 20), Ok(()));
-        assert!(check(room(used, 2), &of(300 << 20), 100 << 20).is_err());
-        assert!(check(room(GIB, 1), &of(8 << 20), 0).unwrap_err().contains("remove other data"));
+        assert_eq!(check(room(used, 2), &load(300 << 20), 300 << 20), Ok(()));
+        assert!(check(room(used, 2), &load(300 << 20), 100 << 20).is_err());
+        assert!(check(room(GIB, 1), &load(8 << 20), 0).unwrap_err().contains("remove other data"));
     }
 
     #[test]
     fn only_what_will_be_written_counts() {
         let with = |change: fn(&mut LoadSpec)| {
-            let mut spec = LoadSpec { rw: Rw::RandWrite, ..of(GIB) };
+            let mut spec = LoadSpec { rw: Rw::RandWrite, ..load(GIB) };
             change(&mut spec);
             spec
         };

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     /// Stacks as `perf script` gave them, the innermost function first; `k:` marks the kernel's.
-    fn of(thread: &str, stack: &str) -> Option<Stage> {
+    fn stage_of(thread: &str, stack: &str) -> Option<Stage> {
         let frame = |name: &str| match name.strip_prefix("k:") {
             Some(name) => (name.to_owned(), true),
             None => (name.to_owned(), false),
@@ -100,10 +100,13 @@ mod tests {
                 Stage::Store,
             ),
         ] {
-            assert_eq!(of("osd.0-0", &format!("{stack} < {turn}")), Some(expected), "{stack}");
+            assert_eq!(stage_of("osd.0-0", &format!("{stack} < {turn}")), Some(expected), "{stack}");
         }
-        assert_eq!(of("osd.0-alien-1", "k:futex_wait < syscall < crossbeam_channel::recv"), Some(Stage::Log));
-        assert_eq!(of("iou-wrk-12", "k:schedule < k:io_wq_worker"), Some(Stage::Device));
-        assert_eq!(of("osd.0-0", "main"), None);
+        assert_eq!(
+            stage_of("osd.0-alien-1", "k:futex_wait < syscall < crossbeam_channel::recv"),
+            Some(Stage::Log)
+        );
+        assert_eq!(stage_of("iou-wrk-12", "k:schedule < k:io_wq_worker"), Some(Stage::Device));
+        assert_eq!(stage_of("osd.0-0", "main"), None);
     }
 }

@@ -32,12 +32,12 @@ impl Counters {
 
     /// The window begins.
     pub fn start(&mut self) {
-        self.tell("enable");
+        self.send("enable");
     }
 
     /// The window ends here.
     pub fn stop(&mut self) {
-        self.tell("disable");
+        self.send("disable");
     }
 
     /// The counts; `None` if nothing was counted.
@@ -49,8 +49,8 @@ impl Counters {
         parse(&text)
     }
 
-    /// Counters that do not follow a command are dropped: their figures would be of another window.
-    fn tell(&mut self, word: &str) {
+    /// Sends a command to `perf`. Counters that do not follow it are dropped: their figures would be of another window.
+    fn send(&mut self, word: &str) {
         self.0.take_if(|(perf, obeyed)| {
             let stdin = perf.0.stdin.as_mut();
             let told = stdin.is_some_and(|stdin| writeln!(stdin, "{word}").is_ok());

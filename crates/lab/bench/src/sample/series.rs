@@ -81,7 +81,7 @@ struct Reading {
 }
 
 impl Reading {
-    fn of(sampler: &Sampler, hardware: &Hardware) -> Reading {
+    fn now(sampler: &Sampler, hardware: &Hardware) -> Reading {
         Reading { counters: sampler.look(), sensors: hardware.read() }
     }
 
@@ -146,7 +146,7 @@ fn record(
     let drives = smart::drives_of(&sampler.devices);
     let smart_before = smart::read(&drives);
     burst.sample();
-    let first = Reading::of(sampler, &hardware);
+    let first = Reading::now(sampler, &hardware);
     let own_before_ns = own_ns();
     // The other end waits for it, or is gone.
     let _ = ready.send(());
@@ -159,13 +159,13 @@ fn record(
         if Instant::now() >= next_sample {
             next_sample += INTERVAL;
             burst.find_threads();
-            let now = Reading::of(sampler, &hardware);
+            let now = Reading::now(sampler, &hardware);
             samples.push(now.seconds_since(&first) * 1e3, now.since(sampler, &last));
             push_cpus(&mut samples.cpus, &last.counters.cpus, &now.counters.cpus);
             last = now;
         }
     }
-    let end = Reading::of(sampler, &hardware);
+    let end = Reading::now(sampler, &hardware);
     let since = |pid| threads_since(&end.counters.processes[&pid], &first.counters.processes[&pid]);
     let threads =
         sampler.osds.iter().flat_map(|osd| since(osd.pid).into_iter().map(|t| of_thread(osd.id, t)));
@@ -301,9 +301,9 @@ mod tests {
             let hardware = Hardware::find(dir.path(), dir.path(), &[]);
             let own = std::process::id();
             proc(dir.path(), &[(own, 0), (7_000_001, 0), (7_000_002, 0)]);
-            let before = Reading::of(&sampler, &hardware);
+            let before = Reading::now(&sampler, &hardware);
             proc(dir.path(), &[(own, 1_000_000_000), (7_000_001, 300_000_000), (7_000_002, 400_000_000)]);
-            let mut now = Reading::of(&sampler, &hardware);
+            let mut now = Reading::now(&sampler, &hardware);
             now.counters.at = before.counters.at + Duration::from_secs(1);
             now.since(&sampler, &before)["generator_cores"]
         };

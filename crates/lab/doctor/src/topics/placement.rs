@@ -242,21 +242,21 @@ mod tests {
         assert_eq!(with_reactors(&tree, "0-1").severity, Severity::Ok);
     }
 
-    fn of(tree: &Tree) -> Finding {
+    fn cpu_limit(tree: &Tree) -> Finding {
         tree.one("CPU limit (cgroup)")
     }
 
     #[test]
     fn the_smallest_limit_above_us_rules() {
-        assert_eq!(of(&Tree::new(&[])).severity, Severity::NotPresent);
+        assert_eq!(cpu_limit(&Tree::new(&[])).severity, Severity::NotPresent);
         let tree = Tree::new(&[
             ("proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
             ("proc/self/cgroup", "0::/a/b\n"),
             ("sys/fs/cgroup/a/b/cpu.max", "max 100000\n"),
         ]);
-        assert_eq!(of(&tree).severity, Severity::Ok);
+        assert_eq!(cpu_limit(&tree).severity, Severity::Ok);
         tree.put("sys/fs/cgroup/a/cpu.max", "150000 100000\n");
-        let found = of(&tree);
+        let found = cpu_limit(&tree);
         assert_eq!(
             (found.severity, found.is.as_str()),
             (Severity::Warn, "1.50 cores, by /sys/fs/cgroup/a/cpu.max")
@@ -277,10 +277,10 @@ mod tests {
             ("sys/fs/cgroup/cpu,cpuacct/pod/one/cpu.cfs_quota_us", "-1\n"),
             ("sys/fs/cgroup/cpu,cpuacct/pod/one/cpu.cfs_period_us", "100000\n"),
         ]);
-        assert_eq!(of(&tree).severity, Severity::Ok);
+        assert_eq!(cpu_limit(&tree).severity, Severity::Ok);
         tree.put("sys/fs/cgroup/cpu,cpuacct/pod/cpu.cfs_quota_us", "100000\n");
         tree.put("sys/fs/cgroup/cpu,cpuacct/pod/cpu.cfs_period_us", "50000\n");
-        let found = of(&tree);
+        let found = cpu_limit(&tree);
         assert_eq!((found.severity, &found.is[..10]), (Severity::Warn, "2.00 cores"));
         assert_eq!(
             found.command.as_deref(),
@@ -295,9 +295,9 @@ mod tests {
             ("proc/self/cgroup", "0::/docker/abc\n"),
             ("sys/fs/cgroup/cpu.max", "50000 100000\n"),
         ]);
-        assert!(of(&tree).is.starts_with("0.50 cores, by /sys/fs/cgroup/cpu.max"));
+        assert!(cpu_limit(&tree).is.starts_with("0.50 cores, by /sys/fs/cgroup/cpu.max"));
         tree.put("proc/self/cgroup", "0::/../elsewhere\n");
-        assert!(of(&tree).is.starts_with("0.50 cores"));
+        assert!(cpu_limit(&tree).is.starts_with("0.50 cores"));
     }
 
     #[test]

@@ -266,9 +266,9 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// By the latencies that a load has kept of each second.
+    /// From the latencies that a load has kept for each second.
     #[must_use]
-    pub fn of(osd_out: u32, clean_s: Option<f64>, load: &JobResult) -> Recovery {
+    pub fn new(osd_out: u32, clean_s: Option<f64>, load: &JobResult) -> Recovery {
         let until = clean_s.map_or(usize::MAX, |seconds| seconds.ceil() as usize);
         let p99 = |range| load.seconds.percentile_of(range, 99.0);
         Recovery { osd_out, clean_s, p99_ns: p99(0..until), p99_after_ns: p99(until..usize::MAX) }
@@ -319,7 +319,7 @@ pub fn report(spec: &LoadSpec, result: &JobResult, window: &Window, mut context:
     let origin = &context.setting.origin;
     let raw = baseline.map(|b| b.percentages(spec, origin, flush_mode, &achieved)).unwrap_or_default();
     let (aged, age_s) = (baseline.and_then(|b| b.aged(origin)), baseline.and_then(|b| b.age_s(origin)));
-    let facts = Facts::of(window, &context.evidence(spec, result, window, &raw));
+    let facts = Facts::new(window, &context.evidence(spec, result, window, &raw));
     let verdict = facts.verdict();
     let ops_in_flight = in_flight(result, wall);
     let above = above(&raw);
@@ -407,7 +407,7 @@ impl Report {
     pub fn with_stages(self) -> Report {
         let latency_us = self.ops_in_flight.map(|in_flight| in_flight / self.iops * 1e6);
         let mean = (self.iops * self.window_seconds, latency_us, self.osd_cpu_us_per_op);
-        Report { stages: Some(Stages::of(self.profile.as_ref(), &self.metrics, mean)), ..self }
+        Report { stages: Some(Stages::new(self.profile.as_ref(), &self.metrics, mean)), ..self }
     }
 }
 

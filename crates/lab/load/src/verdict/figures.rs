@@ -72,7 +72,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn of(window: &Window, evidence: &Evidence) -> Facts {
+    pub(crate) fn new(window: &Window, evidence: &Evidence) -> Facts {
         let mut facts = Facts { more_load: evidence.more_load.clone(), ..Facts::default() };
         let more = evidence.more_load.as_ref().map(|more| (more.gain_percent(), more.own_cpus));
         let (limit, messenger) = (evidence.percent_of_device_limit, evidence.percent_of_messenger);

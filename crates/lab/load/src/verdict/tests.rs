@@ -301,7 +301,7 @@ fn a_quota_that_stops_the_osds_is_the_limit_and_no_noise() {
     let throttled = |ns| {
         let mut window = stopped.clone();
         window.osds[0].process.throttled_ns = Some(ns);
-        let facts = Facts::of(&window, &evidence(0.2, 64.0));
+        let facts = Facts::new(&window, &evidence(0.2, 64.0));
         (facts.verdict().limiter, facts.get(Figure::Waiting).unwrap())
     };
     let mut alone = stopped.clone();
@@ -318,7 +318,7 @@ fn aliens_on_the_reactors_cpus_are_no_other_processes() {
     let waiting = |alien_cpus| {
         let mut window = window(vec![osd(&[0.4], 0.3, alien_cpus)], 0.0, 0.0);
         window.osds[0].reactors[0].wait_ns = 300_000_000;
-        Facts::of(&window, &evidence(0.2, 64.0)).get(Figure::Waiting).unwrap()
+        Facts::new(&window, &evidence(0.2, 64.0)).get(Figure::Waiting).unwrap()
     };
     assert_eq!((waiting(0), waiting(1)), (0.0, 30.0));
 }

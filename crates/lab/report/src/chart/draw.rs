@@ -165,7 +165,7 @@ impl Field {
             }
         };
         if !tells.is_empty() {
-            pen.tell(area, tells);
+            pen.tooltip(area, tells);
         }
     }
 }
@@ -234,7 +234,7 @@ fn hardware_thread(pen: &mut Pen, area @ [left, top, right, bottom]: Area, cpu: 
     pen.text((middle, top + 15.0), "middle", Ink::MUTED, &number);
     pen.text((middle, top + 38.0), "middle", Ink::TEXT, &label);
     let (socket, core, texts) = (cpu.socket, cpu.core, all(|seat| &seat.text, ", "));
-    pen.tell(area, &format!("CPU {number} (socket {socket}, core {core}): {texts}"));
+    pen.tooltip(area, &format!("CPU {number} (socket {socket}, core {core}): {texts}"));
 }
 
 /// Steps between ticks, of each power of ten.
@@ -420,8 +420,8 @@ impl Pen {
         }
     }
 
-    /// The figures of the mark in this area, shown above it and within the drawing; a very narrow one is widened.
-    fn tell(&mut self, [mut left, top, mut right, bottom]: Area, text: &str) {
+    /// Shows the figures of the mark in this area, above it and within the drawing; a very narrow area is widened.
+    fn tooltip(&mut self, [mut left, top, mut right, bottom]: Area, text: &str) {
         if right - left < REACH {
             (left, right) = (left - REACH / 2.0, right + REACH / 2.0);
         }
@@ -492,8 +492,8 @@ mod tests {
     #[test]
     fn a_text_stays_on_the_drawing_and_is_text() {
         let mut pen = Pen::default();
-        pen.tell([-7.0, -7.0, 17.0, 17.0], &format!("a<b \"c\" {}", "x".repeat(200)));
-        pen.tell([950.0, 500.0, 955.0, 530.0], "IOPS 5");
+        pen.tooltip([-7.0, -7.0, 17.0, 17.0], &format!("a<b \"c\" {}", "x".repeat(200)));
+        pen.tooltip([950.0, 500.0, 955.0, 530.0], "IOPS 5");
         let svg = pen.hits;
         assert!(svg.contains("aria-label=\"a&lt;b &quot;c&quot; xxx") && svg.contains("…</text>"), "{svg}");
         assert!(svg.contains("y=\"22\""), "not above the drawing: {svg}");

@@ -37,14 +37,14 @@ pub(crate) fn settings(runs: &[RunData]) -> Vec<Setting<'_>> {
         let key = serde_json::to_string(&point.point.config.asked()).unwrap_or_default();
         groups.entry((point.run, key)).or_default().push(point);
     }
-    let mut settings: Vec<Setting> = groups.into_values().filter_map(Setting::of).collect();
+    let mut settings: Vec<Setting> = groups.into_values().filter_map(Setting::from_points).collect();
     settings.sort_by_key(|s| (s.run, s.points.iter().map(|p| p.point.index).min()));
     settings
 }
 
 impl<'a> Setting<'a> {
     /// Points of one configuration; `None` if none has a result.
-    pub(crate) fn of(points: Vec<&'a Measured>) -> Option<Setting<'a>> {
+    pub(crate) fn from_points(points: Vec<&'a Measured>) -> Option<Setting<'a>> {
         let first = points.iter().copied().find(|point| point.result.is_some())?;
         let is_clean = points.iter().any(|point| point.is_clean());
         let used: Vec<&Measured> =

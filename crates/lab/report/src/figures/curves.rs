@@ -127,7 +127,7 @@ struct Series<'a, 'b> {
 
 /// The lines of each workload that has one of several sizes.
 fn scaled<'a, 'b>(view: &'b View<'a>) -> Vec<(Panel<'a, 'b>, Vec<Series<'a, 'b>>)> {
-    let Some(along) = Along::of(view.settings.iter().map(|setting| setting.config)) else {
+    let Some(along) = Along::first_varying(view.settings.iter().map(|setting| setting.config)) else {
         return Vec::new();
     };
     let lines = view.panels().into_iter().map(|panel| {
@@ -150,7 +150,7 @@ fn series<'a, 'b>(view: &View<'a>, panel: &Panel<'a, 'b>, along: Along) -> Vec<S
         let sized = grouped(settings.iter().filter_map(|s| Some((size(s)?, *s)))).into_iter();
         let mut points: Vec<_> = sized.map(|(x, all)| (x, Setting::best(&all))).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Series { name, points, scaling: Scaling::of(along, &all, drift(view)) }
+        Series { name, points, scaling: Scaling::fit(along, &all, drift(view)) }
     };
     let without = [&LOAD_AXES[..], &PANEL_AXES, size_axes].concat();
     view.grouped(settings, &without).into_iter().map(one).collect()

@@ -148,7 +148,7 @@ impl Study {
             fs::write(dir.join(format!("points/{stem}.log")), "osd.0: it fell\n").expect("a file");
             return;
         }
-        let figures = Figures::of(self, point);
+        let figures = Figures::new(self, point);
         put(dir, &format!("points/{stem}.json"), &figures.result(point, self.smoke));
         if point["repeat"] == 0 {
             put(dir, &format!("points/{stem}.samples.json"), &figures.samples());
@@ -193,7 +193,7 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(study: &Study, point: &Value) -> Figures {
+    fn new(study: &Study, point: &Value) -> Figures {
         let config = &point["config"];
         let number = |axis: &str| config[axis].as_f64().expect("a number");
         let text = |axis: &str| config[axis].as_str().expect("text");

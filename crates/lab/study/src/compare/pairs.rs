@@ -135,7 +135,7 @@ pub fn differing_axes<'a>(base: &[&'a Measured], new: &[&'a Measured]) -> BTreeS
 /// Settings of a load and its testbed that results have beside their configuration.
 const OF_RESULTS: [(&str, Setting); 4] = [
     ("flush_mode", flush_mode),
-    ("route", |m| told(&m.result.carmine.route)),
+    ("route", |m| non_empty(&m.result.carmine.route)),
     ("cache_state", |m| m.result.carmine.cache_state.clone()),
     ("in_process", |m| Some(m.result.carmine.in_process.to_string())),
 ];
@@ -242,10 +242,10 @@ fn placed(arm: &Arm) -> BTreeMap<&'static str, Vec<String>> {
 }
 
 fn flush_mode(measured: &Measured) -> Option<String> {
-    told(&measured.result.carmine.flush_mode)
+    non_empty(&measured.result.carmine.flush_mode)
 }
 
-fn told(text: &str) -> Option<String> {
+fn non_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 

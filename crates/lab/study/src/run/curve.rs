@@ -33,7 +33,7 @@ pub(super) fn rate(
         return Ok(None);
     }
     let measured = before.iter().map(|(point, result)| (point, result));
-    let search = Search::of(measured, p99_max.unwrap_or_default()).ok_or(NO_CAPACITY)?;
+    let search = Search::from_points(measured, p99_max.unwrap_or_default()).ok_or(NO_CAPACITY)?;
     Ok(Some(search.next_rate(left)))
 }
 

@@ -9,7 +9,7 @@ use crate::{Layout, Plan, Tuning, db_place, wal_places};
 
 /// The facts of an OSD whose store exists; `None` for stores in memory. Reads `/sys`: call it before the reactors run.
 #[must_use]
-pub fn of(layout: &Layout, plan: &Plan, osd: OsdId) -> Option<StoreFacts> {
+pub fn read(layout: &Layout, plan: &Plan, osd: OsdId) -> Option<StoreFacts> {
     let data = || part_at(&layout.block(osd));
     let db = || part_at(&db_place(layout, osd));
     // While the log moves it has two places, and the one that needs more decides.
@@ -34,7 +34,7 @@ pub fn settle(
         // The OSD will say so when it opens the drive.
         Err(error) => (tuning.io_path, error.to_string()),
     };
-    let device_class = tuning.device_class.value().unwrap_or_else(|| DeviceClass::of(&data.drive));
+    let device_class = tuning.device_class.value().unwrap_or_else(|| DeviceClass::detect(&data.drive));
     StoreFacts {
         osd,
         log,

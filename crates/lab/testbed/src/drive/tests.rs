@@ -82,7 +82,7 @@ fn a_disk_and_its_partition_share_a_queue() {
         }
     );
     assert_eq!(partition, DriveFacts { node: Some("sda1".into()), ..disk.clone() });
-    assert_eq!((DeviceClass::of(&disk), chosen(&disk)), (DeviceClass::Hdd, FlushMode::Flush));
+    assert_eq!((DeviceClass::detect(&disk), chosen(&disk)), (DeviceClass::Hdd, FlushMode::Flush));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn flash_with_a_volatile_cache_is_flushed_and_without_one_is_not() {
     tree.device("8:16", "devices/b/block/sdb", ["write through", "0", "0", "4096"]);
     tree.put("devices/b/block/sdb/queue/discard_max_bytes", "0");
     let (volatile, safe) = (tree.look(8, 0), tree.look(8, 16));
-    assert_eq!((DeviceClass::of(&volatile), volatile.fua), (DeviceClass::Ssd, Some(true)));
+    assert_eq!((DeviceClass::detect(&volatile), volatile.fua), (DeviceClass::Ssd, Some(true)));
     assert_eq!((chosen(&volatile), chosen(&safe)), (FlushMode::Flush, FlushMode::None));
     assert_eq!(volatile.discard_granularity_bytes, Some(4096));
     assert_eq!(safe.discard_granularity_bytes, Some(0), "it has no discards");
@@ -123,9 +123,9 @@ fn nvme_and_virtio_are_known_by_their_names() {
     let (flash, virtual_disk) = (tree.look(259, 0), tree.look(254, 0));
     assert_eq!(flash.model.as_deref(), Some("SAMSUNG MZQL23T8HCLS-00A07"));
     assert_eq!((flash.serial.as_deref(), flash.fua), (Some("S64HNG0"), Some(true)));
-    assert_eq!(DeviceClass::of(&flash), DeviceClass::Nvme);
+    assert_eq!(DeviceClass::detect(&flash), DeviceClass::Nvme);
     assert_eq!((virtual_disk.rotational, virtual_disk.serial.as_deref()), (Some(true), Some("rootfs")));
-    assert_eq!(DeviceClass::of(&virtual_disk), DeviceClass::Ssd);
+    assert_eq!(DeviceClass::detect(&virtual_disk), DeviceClass::Ssd);
     assert_eq!(chosen(&virtual_disk), FlushMode::Flush);
 }
 

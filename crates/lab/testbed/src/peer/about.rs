@@ -79,7 +79,7 @@ pub fn about(plan: &Plan, peer: &PeerPlan) -> Result<About> {
         flavour: peer.flavour,
         build: peer.build.clone(),
         build_flags: build_flags(peer.build.as_deref()),
-        allocator: Allocator::of(&programs),
+        allocator: Allocator::detect(&programs),
         profile: peer.profile(),
         settings: conf::osd_settings(plan, peer),
         osd_memory_bytes: plan.osd_memory_bytes,

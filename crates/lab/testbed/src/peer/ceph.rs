@@ -169,8 +169,8 @@ pub struct Allocator {
 }
 
 impl Allocator {
-    /// How `programs`' OSD allocates: linked, preloaded, or the C library's.
-    pub fn of(programs: &Programs) -> Self {
+    /// Detects how `programs`' OSD allocates: linked, preloaded, or the C library's.
+    pub fn detect(programs: &Programs) -> Self {
         let linked = std::fs::read(programs.at("ceph-osd"))
             .is_ok_and(|bytes| bytes.windows(TCMALLOC_MARK.len()).any(|word| word == TCMALLOC_MARK));
         let libraries = LIBRARY_FOLDERS.map(|folder| Path::new(folder).join(TCMALLOC));

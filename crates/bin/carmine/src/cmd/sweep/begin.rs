@@ -31,8 +31,8 @@ pub(crate) struct RunFolder {
 }
 
 impl RunFolder {
-    /// Takes the folder: a new one, or with `--resume` the one of a stopped run.
-    pub(crate) fn take(args: &SweepArgs, plan: &Plan) -> Result<RunFolder> {
+    /// Claims the folder: a new one, or with `--resume` the one of a stopped run.
+    pub(crate) fn claim(args: &SweepArgs, plan: &Plan) -> Result<RunFolder> {
         let dir = match &args.out {
             Some(dir) => dir.clone(),
             None => PathBuf::from("carmine-runs").join(format!("{}-{}", plan.name, now_unix_s())),
