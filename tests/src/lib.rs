@@ -65,7 +65,7 @@ pub struct Testbed {
 impl Testbed {
     /// A fresh folder, nothing started. Other tests may have one at the same time.
     pub fn new() -> Testbed {
-        Testbed::with(Turn::beside(&target_dir()))
+        Testbed::with(Turn::shared(&target_dir()))
     }
 
     /// The same, with the testbed's folder in another one: on a drive of the test, say.

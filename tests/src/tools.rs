@@ -124,7 +124,7 @@ impl Testbed {
     pub fn fio(&self, args: &[&str]) -> FioRun {
         let words = self.fio_words(args);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        FioRun::of(run(Path::new("env"), &words, LIMIT), args)
+        FioRun::from_output(run(Path::new("env"), &words, LIMIT), args)
     }
 
     fn fio_words(&self, args: &[&str]) -> Vec<String> {
@@ -162,8 +162,8 @@ pub struct FioRun {
 }
 
 impl FioRun {
-    /// Of the output of fio with `--output-format=json`.
-    pub fn of(output: Output, args: &[&str]) -> FioRun {
+    /// From the output of fio with `--output-format=json`.
+    pub fn from_output(output: Output, args: &[&str]) -> FioRun {
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let said = format!("fio {args:?}: {}\n{out}\n{err}", output.status);
         // Warnings may stand before the object.

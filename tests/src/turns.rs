@@ -19,8 +19,8 @@ impl Turn {
         Turn::wait(folder, BESIDE)
     }
 
-    /// Waits until there is a place beside others, who do not mind.
-    pub(crate) fn beside(folder: &Path) -> Turn {
+    /// Waits until there is a place next to others, who do not mind.
+    pub(crate) fn shared(folder: &Path) -> Turn {
         Turn::wait(folder, 1)
     }
 
@@ -57,7 +57,7 @@ mod tests {
                 scope.spawn(move || {
                     let (_turn, count) = match n % 3 {
                         0 => (Turn::alone(folder), alone),
-                        _ => (Turn::beside(folder), beside),
+                        _ => (Turn::shared(folder), beside),
                     };
                     count.fetch_add(1, SeqCst);
                     most.fetch_max(beside.load(SeqCst), SeqCst);

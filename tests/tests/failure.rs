@@ -147,7 +147,7 @@ fn stock_clients_go_on_through_kill_stop_restart_out_and_in() {
         "fio and rados bench run through all of it: {run:?} {took:?}"
     );
     let limit = Duration::from_secs(300);
-    let compared = FioRun::of(fio.wait(limit), VERIFIED);
+    let compared = FioRun::from_output(fio.wait(limit), VERIFIED);
     assert!(compared.is_good, "{}", compared.said);
     succeed(rados.wait(limit), "rados bench");
     // It compares what it reads.

@@ -21,10 +21,10 @@ fn content(object: u8, life: u8) -> Vec<u8> {
 
 /// `carmine osd WORDS`: its exit code and all that it said.
 fn osd(bed: &Testbed, words: &[&str]) -> (Option<i32>, String) {
-    told(bed.osd(words))
+    code_and_text(bed.osd(words))
 }
 
-fn told(output: Output) -> (Option<i32>, String) {
+fn code_and_text(output: Output) -> (Option<i32>, String) {
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     (output.status.code(), said.concat())
 }
@@ -70,7 +70,7 @@ fn with_a_drive_of_three_lost_the_others_serve_and_it_is_replaced() {
         } else {
             damage(&block);
         }
-        let (code, said) = told(bed.run("up", &LONG));
+        let (code, said) = code_and_text(bed.run("up", &LONG));
         assert!(code == Some(3) && said.contains("up: 2 of 3 OSDs"), "{code:?}: {said}");
         let name = format!("osd.{lost}");
         for part in
@@ -80,7 +80,7 @@ fn with_a_drive_of_three_lost_the_others_serve_and_it_is_replaced() {
         }
         check(&bed, life - 1);
         write(&bed, life);
-        let (code, said) = told(bed.run("status", &[]));
+        let (code, said) = code_and_text(bed.run("status", &[]));
         assert!(code == Some(1) && said.contains(&format!("{name} is dead (")), "{said}");
         // Also one by one.
         bed.ok("down", &[]);
@@ -90,7 +90,7 @@ fn with_a_drive_of_three_lost_the_others_serve_and_it_is_replaced() {
         check(&bed, life);
         let (code, said) = osd(&bed, &["start", &lost.to_string(), LONG[0], LONG[1]]);
         assert!(code == Some(3) && said.contains("does not run"), "{said}");
-        let (code, said) = told(bed.run("restart", &LONG));
+        let (code, said) = code_and_text(bed.run("restart", &LONG));
         assert!(code == Some(3) && said.contains(&name), "{said}");
         check(&bed, life);
         let (code, said) = osd(&bed, &["remove", &lost.to_string()]);

@@ -91,7 +91,7 @@ fn a_lock_is_broken(bed: &Testbed, sheet: &mut Sheet) {
     bed.rbd_ok(&["lock", "rm", "broken", &id, &locker]);
     assert!(blocklist(bed).contains(&addr), "{addr} is not in {:?}", blocklist(bed));
     let out = writer.wait(LIMIT);
-    let run = FioRun::of(out, &["the client whose lock is broken"]);
+    let run = FioRun::from_output(out, &["the client whose lock is broken"]);
     assert!(!run.is_good, "it went on: {}", run.said);
     rewrite(bed, "broken");
     sheet.works(
@@ -167,7 +167,7 @@ fn an_osd_dies_under_a_lock(options: &[&str]) {
     assert_eq!(kill_nine(&[osd]), 1);
     bed.ok("restart", &["--osd", "0"]);
     assert_eq!(watchers(&bed, "full"), 1, "who watches is not forgotten");
-    let run = FioRun::of(writer.wait(LIMIT), &["the client whose OSD died"]);
+    let run = FioRun::from_output(writer.wait(LIMIT), &["the client whose OSD died"]);
     assert!(run.is_good, "{}", run.said);
     assert_eq!(watchers(&bed, "full"), 0, "closing ends the watch");
     assert_eq!(lock(&bed, "full"), "");

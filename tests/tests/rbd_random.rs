@@ -79,7 +79,7 @@ fn fio_beside_snapshots(bed: &Testbed) -> u32 {
             bed.rbd_ok(&["snap", "rm", "--no-progress", &snap]);
         }
     }
-    let done = FioRun::of(writes.wait(Duration::from_secs(60)), &load);
+    let done = FioRun::from_output(writes.wait(Duration::from_secs(60)), &load);
     assert!(done.is_good, "{}", done.said);
     made
 }

@@ -120,7 +120,7 @@ fn compared(mut score: Score, percent: u32, new: Arm, comparisons: usize, pairs:
         compare(&experiment, round, new.0, &mut score);
     }
     drop(experiment);
-    score.beside(others.load());
+    score.note_others(others.load());
     score
 }
 
@@ -142,7 +142,7 @@ fn named(fault: &Fault, runs: usize, seconds: f64) -> Score {
             score.add(&seen.word, &seen.why);
         }),
     }
-    score.beside(others.load());
+    score.note_others(others.load());
     score
 }
 
@@ -160,7 +160,7 @@ fn unmarked(fault: &Fault, runs: usize, seconds: f64) -> Score {
             score.add(&word, &seen.why);
         }),
     }
-    score.beside(others.load());
+    score.note_others(others.load());
     score
 }
 
@@ -179,6 +179,6 @@ fn named_once(fault: &Fault) -> Score {
             }
         }
     }
-    score.beside(others.load());
+    score.note_others(others.load());
     score
 }

@@ -50,8 +50,8 @@ impl Score {
         self.missing = Some(why);
     }
 
-    /// Notes what others did during the runs.
-    pub fn beside(&mut self, others: Load) {
+    /// Notes the load of others during the runs.
+    pub fn note_others(&mut self, others: Load) {
         self.busy = others.is_busy().then(|| others.to_string());
     }
 
