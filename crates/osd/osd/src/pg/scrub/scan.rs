@@ -11,7 +11,7 @@ use carmine_types::{ObjectId, errno};
 use carmine_wire::pgls::HObject;
 
 use super::OMAP_PAGE_BYTES;
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::messages::{PgFetch, PgObject, PgScrub, PgScrubMap, ScanCursor, Scanned};
 use crate::pg::copies::own_store;
 use crate::pg::{Pg, family};
@@ -218,10 +218,8 @@ impl Pg {
     pub(crate) async fn answer_scrub(self: &Rc<Self>, osd: &OsdShard, ask: PgScrub) -> Message {
         let PgScrub { head, version, deep, from, to } = ask;
         let page = async {
-            if !self.follows(&head) || self.peer.last_update() < version {
-                return Err(OpError::new(errno::EAGAIN));
-            }
-            Ok(scan(osd, self, from, &to, deep).await?)
+            refuse_if(!self.follows(&head) || self.peer.last_update() < version, errno::EAGAIN)?;
+            Ok::<_, OpError>(scan(osd, self, from, &to, deep).await?)
         };
         Message::encode(&match page.await {
             Ok((objects, next)) => PgScrubMap { head, result: 0, objects, next },
@@ -233,12 +231,8 @@ impl Pg {
     pub(crate) async fn answer_fetch(self: &Rc<Self>, osd: &OsdShard, ask: PgFetch) -> Message {
         let PgFetch { head, oid, from } = ask;
         let object = async {
-            if !self.follows(&head) {
-                return Err(OpError::new(errno::EAGAIN));
-            }
-            if !self.peer.contains(&oid) {
-                return Err(OpError::new(errno::EINVAL));
-            }
+            refuse_if(!self.follows(&head), errno::EAGAIN)?;
+            refuse_if(!self.peer.contains(&oid), errno::EINVAL)?;
             let meta = own_store(osd).stat(&oid).await?.ok_or(OpError::new(errno::ENOENT))?;
             let has_omap = meta.has_omap;
             let object = |header, entries, more| PgObject { head, result: 0, meta, header, entries, more };
@@ -251,7 +245,7 @@ impl Pg {
             let page = own_store(osd).omap_page(&oid, &range).await?;
             let entries =
                 page.entries.into_iter().map(|(key, value)| (key.into(), value.as_slice().to_vec()));
-            Ok(object(Vec::new(), entries.collect(), page.more))
+            Ok::<_, OpError>(object(Vec::new(), entries.collect(), page.more))
         };
         Message::encode(&object.await.unwrap_or_else(|error| PgObject {
             head,

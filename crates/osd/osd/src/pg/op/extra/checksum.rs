@@ -5,7 +5,7 @@ use carmine_types::xxhash::{Xxh32, Xxh64};
 use carmine_types::{crc32c, errno};
 use carmine_wire::osd_op::{ANSWER_BYTES, Checksum, OsdOp, flags::checksum};
 
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::op::ClientOp;
 use crate::pg::copies::Objects;
 use crate::pg::op::exec::ObjectState;
@@ -30,9 +30,7 @@ pub(in crate::pg) async fn step(
     }
     let chunk = if wanted.chunk_bytes == 0 { len } else { wanted.chunk_bytes.into() };
     let output = (len / chunk).saturating_mul(size_of::<u64>() as u64);
-    if output > state.left {
-        return Err(OpError::new(errno::EMSGSIZE));
-    }
+    refuse_if(output > state.left, errno::EMSGSIZE)?;
     if output > ANSWER_BYTES {
         client_op.acquire_more(objects.osd).await;
     }
@@ -55,9 +53,7 @@ pub(in crate::pg) async fn step(
 fn len_of(wanted: &Checksum, size: u64) -> Result<Option<u64>, OpError> {
     let Checksum { offset, length, chunk_bytes, .. } = *wanted;
     let is_odd = |length: u64| chunk_bytes != 0 && !length.is_multiple_of(chunk_bytes.into());
-    if is_odd(length) || chunk_bytes != 0 && length == 0 {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    refuse_if(is_odd(length) || chunk_bytes != 0 && length == 0, errno::EINVAL)?;
     if (offset, length) == (0, 0) {
         return Ok(Some(size));
     }

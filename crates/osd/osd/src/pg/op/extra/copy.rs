@@ -15,7 +15,7 @@ use carmine_wire::osd_op::{Locator, OsdOp, WHOLE_OBJECT_BYTES, ops};
 
 use super::decode;
 use crate::config::{COPY_CLIENT, REQUEST_BYTES_MAX};
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::op::ClientOp;
 use crate::pg::op::exec::{ObjectState, wrong_version};
 use crate::shard::OsdShard;
@@ -54,9 +54,7 @@ pub(in crate::pg) async fn from(
         && name == *oid.name
         && locator.nspace == oid.nspace
         && locator.key == oid.key;
-    if is_itself {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    refuse_if(is_itself, errno::EINVAL)?;
     let pool = client(osd).await?.pool_by_id(locator.pool).map_err(copy_error)?;
     let pool = pool
         .at_snap(wish.snapid)
@@ -64,9 +62,7 @@ pub(in crate::pg) async fn from(
         .with_locator(&locator.key)
         .with_timeout(Some(TIMEOUT));
     let (source, size) = Source::open(pool, name, wish.src_version).await?;
-    if size > REQUEST_BYTES_MAX {
-        return Err(OpError::new(errno::EFBIG));
-    }
+    refuse_if(size > REQUEST_BYTES_MAX, errno::EFBIG)?;
     if size > WHOLE_OBJECT_BYTES {
         client_op.acquire_more(osd).await;
     }
@@ -75,9 +71,7 @@ pub(in crate::pg) async fn from(
         let left = (size - data.len() as u64).min(PIECE_BYTES);
         let mut reply = source.ask(OsdOp::read(data.len() as u64, left), Vec::new()).await?;
         let piece = reply.take_data(1);
-        if piece.is_empty() {
-            return Err(OpError::new(errno::EAGAIN));
-        }
+        refuse_if(piece.is_empty(), errno::EAGAIN)?;
         data.append(&piece);
     }
     state.touch();
@@ -165,9 +159,7 @@ impl Source {
             let entries = entries.into_iter().map(|(key, value)| (key.into(), Bytes::from(value)));
             state.change_omap(Step::SetOmap { entries: entries.collect() });
             // It is written in one transaction: stop before it exceeds what a message can carry.
-            if state.is_too_long() {
-                return Err(OpError::new(errno::EFBIG));
-            }
+            refuse_if(state.is_too_long(), errno::EFBIG)?;
             if !more {
                 return Ok(());
             }

@@ -9,7 +9,7 @@ use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 use super::compare;
 use super::omap::Missing;
 use crate::config::WRITE_BYTES_MAX;
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::op::ClientOp;
 use crate::pg::copies::Objects;
 use crate::pg::family;
@@ -46,9 +46,7 @@ pub(in crate::pg) async fn step(
         }
         ops::LIST_SNAPS => {
             // Only for SNAP_DIR: see `ClientOp::refusal`.
-            if client_op.request.snapid != SNAP_DIR {
-                return Err(OpError::new(errno::EINVAL));
-            }
+            refuse_if(client_op.request.snapid != SNAP_DIR, errno::EINVAL)?;
             state.must_exist()?;
             let set = state.was.as_ref().map(family::set_of).transpose()?.flatten().unwrap_or_default();
             Ok(Payload::from(snaps::list(&set, state.size)))
@@ -67,12 +65,8 @@ pub(in crate::pg) async fn step(
 /// The pattern over and over, `length` bytes in all.
 fn repeated(pattern: &Payload, length: u64, data_length: u64) -> Result<Payload, OpError> {
     let is_whole = data_length > 0 && length.is_multiple_of(data_length);
-    if pattern.len() as u64 != data_length || !is_whole {
-        return Err(OpError::new(errno::EINVAL));
-    }
-    if length > WRITE_BYTES_MAX {
-        return Err(OpError::new(errno::EMSGSIZE));
-    }
+    refuse_if(pattern.len() as u64 != data_length || !is_whole, errno::EINVAL)?;
+    refuse_if(length > WRITE_BYTES_MAX, errno::EMSGSIZE)?;
     let times = (REPEAT_BYTES / pattern.len()).clamp(1, (length / data_length).max(1) as usize);
     // Aligned, so that the store can write it without a copy where whole blocks repeat.
     let mut block = Buf::heap(times * pattern.len());
@@ -131,9 +125,7 @@ impl ObjectState<'_> {
     ) -> Result<(), OpError> {
         let known: usize = self.extra.iter().flat_map(|extra| &extra.parts).map(|(_, part)| part.len()).sum();
         let bytes = (range.end - range.start).saturating_add(known as u64);
-        if bytes > METHOD_BYTES_MAX {
-            return Err(OpError::new(errno::EFBIG));
-        }
+        refuse_if(bytes > METHOD_BYTES_MAX, errno::EFBIG)?;
         if bytes > ANSWER_BYTES {
             op.acquire_more(objects.osd).await;
         }
@@ -155,12 +147,8 @@ impl ObjectState<'_> {
         if self.extra.as_ref().is_some_and(|extra| extra.data.is_some()) {
             return Ok(());
         }
-        if self.was.is_none() && self.size > 0 {
-            return Err(OpError::new(errno::ENOENT));
-        }
-        if self.size > max {
-            return Err(OpError::new(errno::EFBIG));
-        }
+        refuse_if(self.was.is_none() && self.size > 0, errno::ENOENT)?;
+        refuse_if(self.size > max, errno::EFBIG)?;
         if self.size > ANSWER_BYTES {
             op.acquire_more(objects.osd).await;
         }

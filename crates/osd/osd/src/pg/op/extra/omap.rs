@@ -12,7 +12,7 @@ use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 
 use super::{compare, decode};
 use crate::config::TXN_BYTES_MAX;
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::op::ClientOp;
 use crate::pg::copies::Objects;
 use crate::pg::op::exec::ObjectState;
@@ -161,9 +161,7 @@ async fn values_of(
         let values = state.omap_values(objects, keys).await?;
         let there = keys.iter().cloned().zip(values).filter_map(|(key, value)| Some((key, value?)));
         found.extend(there.inspect(|(key, value)| bytes += (key.len() + value.len()) as u64));
-        if bytes > state.left {
-            return Err(OpError::new(errno::EMSGSIZE));
-        }
+        refuse_if(bytes > state.left, errno::EMSGSIZE)?;
         acquire_more_for(objects, client_op, bytes).await;
     }
     Ok(Payload::from(Encoder::collect(|e| e.vec(&found, put_entry))))

@@ -10,7 +10,7 @@ use carmine_wire::{Encoder, EntityName};
 
 use super::xattr::WATCHER;
 use super::{Effect, decode};
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::op::ClientOp;
 use crate::pg::op::exec::ObjectState;
 use crate::shard::OsdShard;
@@ -58,9 +58,7 @@ fn watch(osd: &OsdShard, op: &ClientOp, state: &mut ObjectState<'_>, request: &O
     let known = state.xattrs.get(&name).map(|value| Registered::decode(value));
     match wish.op {
         flags::watch::WATCH | flags::watch::LEGACY_WATCH => {
-            if registered(state).len() >= WATCHERS_MAX && known.is_none() {
-                return Err(OpError::new(errno::E2BIG));
-            }
+            refuse_if(registered(state).len() >= WATCHERS_MAX && known.is_none(), errno::E2BIG)?;
             let timeout = timeout(wish.timeout);
             let registered = Registered { timeout, addr: osd.client_addr(op) };
             state.set_stored_xattr(&name, Bytes::from(registered.encode()))?;
@@ -110,9 +108,7 @@ fn notify(
     input: &[u8],
     watchers: Vec<(WatcherId, Registered)>,
 ) -> Result<Payload, OpError> {
-    if input.len() > NOTIFY_BYTES_MAX {
-        return Err(OpError::new(errno::EMSGSIZE));
-    }
+    refuse_if(input.len() > NOTIFY_BYTES_MAX, errno::EMSGSIZE)?;
     let (seconds, payload) = decode(input, |d| {
         d.u32()?; // version
         Ok((d.u32()?, d.blob()?.to_vec()))
@@ -131,9 +127,7 @@ fn notify(
 }
 
 fn answer(op: &ClientOp, state: &mut ObjectState<'_>, input: &[u8]) -> Result<(), OpError> {
-    if input.len() > NOTIFY_BYTES_MAX {
-        return Err(OpError::new(errno::EMSGSIZE));
-    }
+    refuse_if(input.len() > NOTIFY_BYTES_MAX, errno::EMSGSIZE)?;
     let (notify_id, cookie, reply) = decode(input, |d| {
         let (notify_id, cookie) = (d.u64()?, d.u64()?);
         let reply = if d.is_empty() { Vec::new() } else { d.blob()?.to_vec() };

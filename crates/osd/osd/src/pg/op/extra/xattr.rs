@@ -7,7 +7,7 @@ use carmine_types::errno;
 use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 
 use super::compare;
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::op::ClientOp;
 use crate::pg::op::exec::{ObjectState, Told};
 use crate::shard::OsdShard;
@@ -124,9 +124,7 @@ impl ObjectState<'_> {
     /// Sets an xattr by its name in the store.
     pub(in crate::pg) fn set_stored_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), OpError> {
         let old = self.xattrs.get(name).map_or(0, |old| name.len() + old.len());
-        if self.xattrs.bytes() - old + name.len() + value.len() > XATTRS_BYTES_MAX {
-            return Err(OpError::new(errno::E2BIG));
-        }
+        refuse_if(self.xattrs.bytes() - old + name.len() + value.len() > XATTRS_BYTES_MAX, errno::E2BIG)?;
         self.touch();
         self.xattrs.set(name, value.clone());
         self.push_attr(Step::SetXattr { name: name.into(), value });
