@@ -74,11 +74,7 @@ fn introduce(osd: &OsdShard, conn: &Connection) {
     let (origin, addr) = (Origin { home: osd.shard.id(), conn: conn.id() }, conn.peer().addr);
     osd.add_client(origin, addr);
     for to in (0..osd.shard.shards()).map(ShardId).filter(|to| *to != origin.home) {
-        osd.shard.submit_to(to, move |shard| {
-            if let Some(osd) = OsdShard::on(shard) {
-                osd.add_client(origin, addr);
-            }
-        });
+        OsdShard::run_on(&osd.shard, to, move |osd| osd.add_client(origin, addr));
     }
 }
 
@@ -90,11 +86,9 @@ fn forget_ops(osd: &Rc<OsdShard>, conn: u64) {
     let left = unplaced.into_iter().filter(|op| op.conn.id() != conn).collect();
     *osd.unplaced.borrow_mut() = left;
     for to in (0..osd.shard.shards()).map(ShardId) {
-        osd.shard.submit_to(to, move |shard| {
-            if let Some(osd) = OsdShard::on(shard) {
-                osd.forget_ops(|op| op.is_from(osd.shard.id(), home, conn));
-                osd.forget_client(Origin { home, conn });
-            }
+        OsdShard::run_on(&osd.shard, to, move |osd| {
+            osd.forget_ops(|op| op.is_from(osd.shard.id(), home, conn));
+            osd.forget_client(Origin { home, conn });
         });
     }
 }
@@ -172,10 +166,9 @@ fn hop(osd: &Rc<OsdShard>, owner: ShardId, op: Unplaced) {
 }
 
 fn close_at(osd: &OsdShard, home: ShardId, conn: u64, why: String) {
-    osd.shard.submit_to(home, move |shard| {
-        let state =
-            OsdShard::on(shard).and_then(|osd| osd.conns.borrow().get(&conn).map(|s| Rc::clone(&s.conn)));
-        if let Some(conn) = state {
+    OsdShard::run_on(&osd.shard, home, move |osd| {
+        let conn = osd.conns.borrow().get(&conn).map(|state| Rc::clone(&state.conn));
+        if let Some(conn) = conn {
             conn.close(why);
         }
     });

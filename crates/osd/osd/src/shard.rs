@@ -197,6 +197,29 @@ impl OsdShard {
         shard.local::<OsdShard>()
     }
 
+    /// Runs `work` on the OSD's part at shard `to`, if that has started and not ended.
+    pub(crate) fn run_on(here: &Shard, to: ShardId, work: impl FnOnce(&Rc<OsdShard>) + Send + 'static) {
+        here.submit_to(to, move |there| {
+            if let Some(osd) = OsdShard::on(there) {
+                work(&osd);
+            }
+        });
+    }
+
+    /// The results of `read` on all shards, in order, without those that have not started or have ended.
+    pub(crate) async fn on_all<T: Send + 'static>(
+        &self,
+        read: impl Fn(&Rc<OsdShard>) -> T + Copy + Send + 'static,
+    ) -> Vec<T> {
+        let mut all = Vec::new();
+        for to in (0..self.shard.shards()).map(ShardId) {
+            let part =
+                self.shard.call(to, move |shard| async move { OsdShard::on(&shard).map(|osd| read(&osd)) });
+            all.extend(part.await);
+        }
+        all
+    }
+
     /// Whether this OSD is stopping: its store may then refuse requests.
     pub fn is_stopping(&self) -> bool {
         self.stopping.get()
@@ -271,11 +294,7 @@ impl OsdShard {
         if to.home == self.shard.id() {
             return send(self);
         }
-        self.shard.submit_to(to.home, move |shard| {
-            if let Some(osd) = OsdShard::on(shard) {
-                send(&osd);
-            }
-        });
+        OsdShard::run_on(&self.shard, to.home, move |osd| send(osd));
     }
 
     /// Logs, once for each name, that an operation is refused because it is not implemented. The first shard writes the line; the
@@ -290,11 +309,7 @@ impl OsdShard {
             return tracing::warn!("{what} is not supported: refused");
         }
         let what = what.to_owned();
-        self.shard.submit_to(ShardId(0), move |shard| {
-            if let Some(osd) = OsdShard::on(shard) {
-                osd.refuse(&what);
-            }
-        });
+        OsdShard::run_on(&self.shard, ShardId(0), move |first| first.refuse(&what));
     }
 
     /// The number of the next operation that hops to `to`.

@@ -4,7 +4,6 @@
 use std::rc::Rc;
 
 use carmine_metrics::{Histogram, MetricSet};
-use carmine_reactor::ShardId;
 use serde_json::{Map, Value, json};
 
 use crate::metrics::ShardMetrics;
@@ -165,11 +164,7 @@ pub(super) async fn dump(osd: &Rc<OsdShard>, question: &Value) -> Value {
         free_bytes: space.free,
         ..Sums::default()
     };
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        let part =
-            osd.shard.call(to, |shard| async move { OsdShard::on(&shard).map(|osd| Sums::shard(&osd)) });
-        sums.add(&part.await.unwrap_or_default());
-    }
+    osd.on_all(|osd| Sums::shard(osd)).await.iter().for_each(|part| sums.add(part));
     let is_asked = |parameter: &str, name: &str| {
         question[parameter].as_str().is_none_or(|asked| asked.is_empty() || asked == name)
     };

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use carmine_metrics::{Families, Gauge, Kind, Label, Level, Max, MetricInfo, Sample, Sum, metric_set};
-use carmine_reactor::{Group, ReactorStats, ShardId};
+use carmine_reactor::{Group, ReactorStats};
 
 use super::Load;
 use crate::shard::OsdShard;
@@ -82,12 +82,7 @@ const STAGE_TIME: MetricInfo = MetricInfo {
 /// The metrics of every shard of the OSD.
 pub(crate) async fn all(osd: &Rc<OsdShard>) -> Families {
     let mut families = Families::default();
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        let own =
-            osd.shard.call(to, |shard| async move { OsdShard::on(&shard).map(|osd| shard_families(&osd)) });
-        // A shard that has not started yet, or has ended, has nothing to show.
-        families.merge(own.await.unwrap_or_default());
-    }
+    osd.on_all(|osd| shard_families(osd)).await.into_iter().for_each(|own| families.merge(own));
     if let Some(kv) = kv(osd).await {
         // Of the process, so only the asked shard adds it.
         families.add_set(&[("shard", osd.shard.id().0.to_string())], &kv);
