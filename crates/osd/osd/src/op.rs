@@ -10,7 +10,9 @@ use carmine_messenger::{Connection, Permit, PermitToken};
 use carmine_reactor::{Payload, Shard, ShardId, probes, sync::oneshot};
 use carmine_types::{Eversion, ObjectId, ReqId, SNAP_DIR, SNAP_HEAD, UTime, errno};
 use carmine_wire::header::Header2;
-use carmine_wire::osd_op::{Extent, OPS_MAX, OsdOp, OsdReply, OsdRequest, flags, ops, payload_bytes};
+use carmine_wire::osd_op::{
+    ANSWER_BYTES, Extent, OPS_MAX, OsdOp, OsdReply, OsdRequest, flags, ops, payload_bytes,
+};
 use smallvec::SmallVec;
 
 use crate::cls;
@@ -325,6 +327,13 @@ impl ClientOp {
         if !self.has_more() {
             let more = acquire_more(osd, self).await;
             *self.more.borrow_mut() = more;
+        }
+    }
+
+    /// The same for an answer of this many bytes, if the request was admitted for fewer: it may have one long value.
+    pub(crate) async fn acquire_for(&self, osd: &OsdShard, answer_bytes: u64) {
+        if answer_bytes > ANSWER_BYTES {
+            self.acquire_more(osd).await;
         }
     }
 

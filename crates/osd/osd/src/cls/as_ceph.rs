@@ -63,7 +63,7 @@ fn the_class_rbd_answers_as_ceph_does() {
         names.iter().map(|name| (*name, Arc::new(ObjectId::head(1, b"", b"", name.as_bytes())))).collect();
     let mut objects: BTreeMap<&str, ObjectState<'_>> = oids
         .iter()
-        .map(|(name, oid)| (*name, ObjectState::nothing(oid, UTime { sec: 1000, nsec: 0 })))
+        .map(|(name, oid)| (*name, ObjectState::new(oid, None, UTime { sec: 1000, nsec: 0 })))
         .collect();
     let (mut calls, mut told) = (0, Vec::new());
     let mut listed: (&str, Vec<String>) = ("", Vec::new());

@@ -15,7 +15,7 @@ struct Object<'a>(ObjectState<'a>);
 
 impl<'a> Object<'a> {
     fn new(oid: &'a Arc<ObjectId>) -> Object<'a> {
-        Object(ObjectState::nothing(oid, UTime { sec: 1000, nsec: 0 }))
+        Object(ObjectState::new(oid, None, UTime { sec: 1000, nsec: 0 }))
     }
 
     fn call_as(&mut self, gid: u64, class: &str, method: &str, input: &[u8]) -> Done {

@@ -158,7 +158,7 @@ pub(in crate::pg) fn plan_at_hand(objects: Objects<'_>, op: &ClientOp) -> Option
     if meta.as_ref().is_some_and(|meta| meta.xattrs.get(SNAPSET).is_some()) {
         return None; // its clones need work
     }
-    let mut state = ObjectState::new(objects.osd, op, &op.oid, meta);
+    let mut state = ObjectState::new(&op.oid, meta, op.mtime(objects.osd));
     for (request, input) in op.with_inputs() {
         state.apply_op(op, request, input).ok()?;
     }
@@ -203,7 +203,8 @@ pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome
         let step = if is_plain(request.code) {
             read_op(pg.objects(osd), op, &oid, meta.as_ref(), request, left).await.map(|data| (0, data))
         } else {
-            let state = state.get_or_insert_with(|| Box::new(ObjectState::new(osd, op, &oid, meta.clone())));
+            let state =
+                state.get_or_insert_with(|| Box::new(ObjectState::new(&oid, meta.clone(), op.mtime(osd))));
             state.left = left;
             let step = Box::pin(extra::step(osd, pg, op, state, request, input)).await;
             left = state.left;
@@ -257,7 +258,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
     refusal(osd, op)?;
     let context = pg.ops.snaps.context(op)?;
     let (writing, head) = Writing::new(op, context, pg.objects(osd).stat(&op.oid).await?)?;
-    let mut state = ObjectState::new(osd, op, &op.oid, head);
+    let mut state = ObjectState::new(&op.oid, head, op.mtime(osd));
     if writing.is_some() {
         state.extra.get_or_insert_default().writing = writing;
     }
@@ -423,40 +424,18 @@ fn stat_output(size: u64, mtime: UTime) -> Payload {
 }
 
 impl<'a> ObjectState<'a> {
-    fn new(
-        osd: &OsdShard,
-        op: &ClientOp,
-        oid: &'a Arc<ObjectId>,
-        was: Option<ObjectMeta>,
-    ) -> ObjectState<'a> {
+    /// An object before a request that modifies it at `mtime`, if it does; `was` is `None` if there is no object.
+    pub(crate) fn new(oid: &'a Arc<ObjectId>, was: Option<ObjectMeta>, mtime: UTime) -> ObjectState<'a> {
         ObjectState {
             oid,
             exists: was.is_some(),
             size: was.as_ref().map_or(0, |m| m.size),
-            mtime: op.mtime(osd),
+            mtime,
             steps: SmallVec::new(),
             xattrs: was.as_ref().map(|m| m.xattrs.clone()).unwrap_or_default(),
             was,
             written: 0,
             left: OUTPUT_BYTES_MAX,
-            extra: None,
-        }
-    }
-
-    /// The state of an object that does not exist.
-    #[cfg(test)]
-    pub(crate) fn nothing(oid: &'a Arc<ObjectId>, mtime: UTime) -> ObjectState<'a> {
-        let left = OUTPUT_BYTES_MAX;
-        ObjectState {
-            oid,
-            was: None,
-            exists: false,
-            size: 0,
-            mtime,
-            steps: SmallVec::new(),
-            xattrs: Xattrs::default(),
-            written: 0,
-            left,
             extra: None,
         }
     }

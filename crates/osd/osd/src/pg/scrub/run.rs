@@ -121,18 +121,7 @@ impl Run {
     /// Scrubs and repairs one object; true if all copies are good afterwards.
     async fn scrub_object(&mut self, oid: &ObjectId) -> Result<bool, End> {
         self.check_current()?;
-        let held = [Arc::new(family::head_of(oid))];
-        self.pg.ops.pipeline().hold(&held);
-        let left = self.repair_held(&held, oid).await;
-        self.release(&held);
-        left
-    }
-
-    async fn repair_held(&mut self, held: &[Arc<ObjectId>], oid: &ObjectId) -> Result<bool, End> {
-        match self.compare_copies(held, &Range::single(oid)).await?.pop() {
-            Some(object) => Ok(self.repair(object).await?.is_none()),
-            None => Ok(true),
-        }
+        Ok(self.repair_other(oid.clone()).await?.is_none())
     }
 
     /// Fails unless the generation is still the one in which the scrub began.

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use carmine_messenger::Message;
-use carmine_pgtypes::{ObjectMeta, OmapSize, Xattrs};
+use carmine_pgtypes::{ObjectMeta, Xattrs};
 use carmine_store::{OmapRange, StoreError};
 use carmine_types::crc32c::{SEED, raw};
 use carmine_types::{ObjectId, errno};
@@ -83,7 +83,7 @@ impl Scan<'_> {
         let meta = match own_store(self.osd).stat(&at.oid).await {
             Ok(None) => return Ok(Looked::Gone),
             Ok(Some(meta)) => meta,
-            Err(error) => return bad(&error).map(|()| Looked::Whole(unknown(at.oid))).ok_or(error),
+            Err(error) => return bad(&error).map(|()| Looked::Whole(unknown(at))).ok_or(error),
         };
         let read_error = match self.content(&mut at, &meta).await {
             Ok(true) => false,
@@ -91,24 +91,8 @@ impl Scan<'_> {
             Err(StoreError::NotFound(_)) => return Ok(Looked::Gone),
             Err(error) => bad(&error).map(|()| true).ok_or(error)?,
         };
-        let (attr_names, attrs) = checksums(&meta.xattrs);
-        let ScanCursor { oid, omap, omap_size, data, .. } = at;
-        let ObjectMeta { size, version, user_version, mtime, .. } = meta;
-        let data = if self.deep { data } else { 0 };
-        Ok(Looked::Whole(Scanned {
-            oid,
-            size,
-            version,
-            user_version,
-            mtime,
-            attr_names,
-            attrs,
-            omap,
-            omap_size,
-            data,
-            stat_error: false,
-            read_error,
-        }))
+        at.data = if self.deep { at.data } else { 0 };
+        Ok(Looked::Whole(Scanned { read_error, ..scanned(at, &meta) }))
     }
 
     /// Continues to read where `at` says; true: all of the object has been read.
@@ -179,20 +163,29 @@ fn bad(error: &StoreError) -> Option<()> {
 }
 
 /// An object whose metadata cannot be read.
-fn unknown(oid: ObjectId) -> Scanned {
+fn unknown(at: ScanCursor) -> Scanned {
+    Scanned { stat_error: true, ..scanned(at, &ObjectMeta::default()) }
+}
+
+/// An object with this metadata, and the checksums of a scan that has come to its end.
+fn scanned(at: ScanCursor, meta: &ObjectMeta) -> Scanned {
+    let (attr_names, attrs) = checksums(&meta.xattrs);
+    let ScanCursor { oid, omap, omap_size, data, .. } = at;
+    let ObjectMeta { size, version, user_version, mtime, .. } = *meta;
+    let (stat_error, read_error) = (false, false);
     Scanned {
         oid,
-        size: 0,
-        version: carmine_types::Eversion::ZERO,
-        user_version: 0,
-        mtime: carmine_types::UTime::ZERO,
-        attr_names: 0,
-        attrs: 0,
-        omap: 0,
-        omap_size: OmapSize::default(),
-        data: 0,
-        stat_error: true,
-        read_error: false,
+        size,
+        version,
+        user_version,
+        mtime,
+        attr_names,
+        attrs,
+        omap,
+        omap_size,
+        data,
+        stat_error,
+        read_error,
     }
 }
 

@@ -3,7 +3,7 @@
 use carmine_reactor::Payload;
 use carmine_types::xxhash::{Xxh32, Xxh64};
 use carmine_types::{crc32c, errno};
-use carmine_wire::osd_op::{ANSWER_BYTES, Checksum, OsdOp, flags::checksum};
+use carmine_wire::osd_op::{Checksum, OsdOp, flags::checksum};
 
 use crate::error::{OpError, refuse_if};
 use crate::op::ClientOp;
@@ -31,9 +31,7 @@ pub(in crate::pg) async fn step(
     let chunk = if wanted.chunk_bytes == 0 { len } else { wanted.chunk_bytes.into() };
     let output = (len / chunk).saturating_mul(size_of::<u64>() as u64);
     refuse_if(output > state.left, errno::EMSGSIZE)?;
-    if output > ANSWER_BYTES {
-        client_op.acquire_more(objects.osd).await;
-    }
+    client_op.acquire_for(objects.osd, output).await;
     let out = ((len / chunk) as u32).to_le_bytes().to_vec();
     let mut sums = Sums { now: start.clone(), start, chunk, left: chunk, out };
     let (mut at, end) = (wanted.offset, wanted.offset + len);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use carmine_reactor::{Buf, Payload};
 use carmine_types::{SNAP_DIR, errno};
-use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
+use carmine_wire::osd_op::{OsdOp, ops};
 
 use super::compare;
 use super::omap::Missing;
@@ -126,9 +126,7 @@ impl ObjectState<'_> {
         let known: usize = self.extra.iter().flat_map(|extra| &extra.parts).map(|(_, part)| part.len()).sum();
         let bytes = (range.end - range.start).saturating_add(known as u64);
         refuse_if(bytes > METHOD_BYTES_MAX, errno::EFBIG)?;
-        if bytes > ANSWER_BYTES {
-            op.acquire_more(objects.osd).await;
-        }
+        op.acquire_for(objects.osd, bytes).await;
         let part = self.bytes(objects, &OsdOp::read(range.start, range.end - range.start)).await?;
         self.extra.get_or_insert_default().parts.push((range, part));
         Ok(())
@@ -149,9 +147,7 @@ impl ObjectState<'_> {
         }
         refuse_if(self.was.is_none() && self.size > 0, errno::ENOENT)?;
         refuse_if(self.size > max, errno::EFBIG)?;
-        if self.size > ANSWER_BYTES {
-            op.acquire_more(objects.osd).await;
-        }
+        op.acquire_for(objects.osd, self.size).await;
         let data = self.bytes(objects, &OsdOp::read(0, 0)).await?.to_vec();
         self.extra.get_or_insert_default().data = Some(data);
         Ok(())

@@ -14,7 +14,7 @@ mod xattr;
 use std::ops::Range;
 use std::rc::Rc;
 
-use carmine_codec::{DecodeError, Decoder};
+use carmine_codec::{DecodeError, Decoder, Encoder};
 use carmine_pgtypes::ObjectMeta;
 use carmine_reactor::Payload;
 use carmine_types::{UTime, errno};
@@ -189,6 +189,14 @@ impl ObjectState<'_> {
     fn after(&mut self, effect: Effect) {
         self.extra.get_or_insert_default().effects.push(effect);
     }
+}
+
+/// Appends names and values, after their number.
+fn put_pairs<K: AsRef<[u8]>, V: AsRef<[u8]>>(e: &mut Encoder<'_>, pairs: &[(K, V)]) {
+    e.vec(pairs, |e, (name, value)| {
+        e.blob(name.as_ref());
+        e.blob(value.as_ref());
+    });
 }
 
 /// Decodes an operation's whole input.

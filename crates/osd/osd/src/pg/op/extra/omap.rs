@@ -10,7 +10,7 @@ use carmine_store::{OmapPage, OmapRange};
 use carmine_types::errno;
 use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 
-use super::{compare, decode};
+use super::{compare, decode, put_pairs};
 use crate::config::TXN_BYTES_MAX;
 use crate::error::{OpError, refuse_if};
 use crate::op::ClientOp;
@@ -37,13 +37,11 @@ pub(in crate::pg) async fn step(
             check_keys(input)?;
             let entries = decode(input, |d| d.map(8, key, own))?;
             state.touch();
-            state.change_omap(Step::SetOmap { entries });
-            return Ok(Payload::new());
+            return change(state, Step::SetOmap { entries });
         }
         ops::OMAP_SET_HEADER => {
             state.touch();
-            state.change_omap(Step::SetOmapHeader { header: Bytes::from(input.to_vec()) });
-            return Ok(Payload::new());
+            return change(state, Step::SetOmapHeader { header: Bytes::from(input.to_vec()) });
         }
         // An empty object has no entries.
         ops::OMAP_GET_KEYS | ops::OMAP_GET_VALS | ops::OMAP_GET_HEADER | ops::OMAP_GET_VALS_BY_KEYS => {}
@@ -53,16 +51,16 @@ pub(in crate::pg) async fn step(
         ops::OMAP_GET_KEYS => {
             let (after, max) = decode(input, |d| Ok((d.blob()?, d.u64()?)))?;
             let page = page(objects, client_op, state, (after, max, b"")).await?;
-            Ok(encode_page(&page, |e, (key, _)| e.blob(key)))
+            Ok(encode_page(&page, |e, all| e.vec(all, |e, (key, _)| e.blob(key))))
         }
         ops::OMAP_GET_VALS => {
             let (after, max, prefix) = decode(input, |d| Ok((d.blob()?, d.u64()?, d.blob()?)))?;
             let page = page(objects, client_op, state, (after, max, prefix)).await?;
-            Ok(encode_page(&page, put_entry))
+            Ok(encode_page(&page, put_pairs))
         }
         ops::OMAP_GET_HEADER => {
             let header = state.omap_header(objects).await?;
-            acquire_more_for(objects, client_op, header.len() as u64).await;
+            client_op.acquire_for(objects.osd, header.len() as u64).await;
             Ok(Payload::from(header))
         }
         ops::OMAP_GET_VALS_BY_KEYS => values_of(objects, client_op, state, keys(input)?).await,
@@ -102,13 +100,6 @@ fn change(state: &mut ObjectState<'_>, step: Step) -> Result<Payload, OpError> {
     Ok(Payload::new())
 }
 
-/// Waits for memory for an answer of this many bytes, if the request was admitted for fewer: it has one long value.
-async fn acquire_more_for(objects: Objects<'_>, client_op: &ClientOp, bytes: u64) {
-    if bytes > ANSWER_BYTES {
-        client_op.acquire_more(objects.osd).await;
-    }
-}
-
 async fn page(
     objects: Objects<'_>,
     client_op: &ClientOp,
@@ -126,7 +117,7 @@ async fn page(
     let mut page = state.omap_page(objects, &range).await?;
     // Counts the last value, too, which may be longer than all others.
     let bytes: usize = page.entries.iter().map(|(key, value)| key.len() + value.len()).sum();
-    acquire_more_for(objects, client_op, (bytes as u64).saturating_sub(ANSWER_BYTES)).await;
+    client_op.acquire_for(objects.osd, (bytes as u64).saturating_sub(ANSWER_BYTES)).await;
     if max == 0 {
         page.more = !page.entries.is_empty();
         page.entries.clear();
@@ -135,16 +126,11 @@ async fn page(
 }
 
 /// The entries of a page, and whether there are more.
-fn encode_page(page: &OmapPage, entry: impl Fn(&mut Encoder<'_>, &(Key, Bytes))) -> Payload {
+fn encode_page(page: &OmapPage, put: impl Fn(&mut Encoder<'_>, &[(Key, Bytes)])) -> Payload {
     Payload::from(Encoder::collect(|e| {
-        e.vec(&page.entries, entry);
+        put(e, &page.entries);
         e.bool(page.more);
     }))
-}
-
-fn put_entry(e: &mut Encoder<'_>, (key, value): &(Key, Bytes)) {
-    e.blob(key);
-    e.blob(value);
 }
 
 /// The existing ones of these keys, in order, each once however often it was asked for.
@@ -162,9 +148,9 @@ async fn values_of(
         let there = keys.iter().cloned().zip(values).filter_map(|(key, value)| Some((key, value?)));
         found.extend(there.inspect(|(key, value)| bytes += (key.len() + value.len()) as u64));
         refuse_if(bytes > state.left, errno::EMSGSIZE)?;
-        acquire_more_for(objects, client_op, bytes).await;
+        client_op.acquire_for(objects.osd, bytes).await;
     }
-    Ok(Payload::from(Encoder::collect(|e| e.vec(&found, put_entry))))
+    Ok(Payload::from(Encoder::collect(|e| put_pairs(e, &found))))
 }
 
 /// OMAP_CMP: all comparisons must hold for the values before the request, as in Ceph.

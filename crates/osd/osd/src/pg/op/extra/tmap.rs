@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use carmine_codec::{Decoder, Encoder};
+use carmine_codec::{Decoder, Encoder, coded};
 use carmine_reactor::Payload;
 use carmine_types::errno;
 
@@ -37,10 +37,12 @@ pub(in crate::pg) async fn update(
     state.write(0, Payload::from(bytes))
 }
 
-#[derive(Default, PartialEq, Eq, Debug)]
-struct Map {
-    header: Vec<u8>,
-    entries: BTreeMap<Vec<u8>, Vec<u8>>,
+coded! {
+    #[derive(Default, PartialEq, Eq, Debug)]
+    struct Map {
+        header: Vec<u8>,
+        entries: BTreeMap<Vec<u8>, Vec<u8>>,
+    }
 }
 
 impl Map {
@@ -49,25 +51,11 @@ impl Map {
     /// # Errors
     /// EINVAL.
     fn decode(bytes: &[u8]) -> Result<Map, OpError> {
-        decode(bytes, |d| {
-            let header = d.blob()?.to_vec();
-            let mut entries = BTreeMap::new();
-            for _ in 0..d.u32()? {
-                entries.insert(d.blob()?.to_vec(), d.blob()?.to_vec());
-            }
-            Ok(Map { header, entries })
-        })
+        decode(bytes, |d| d.get())
     }
 
     fn encode(&self) -> Vec<u8> {
-        Encoder::collect(|e| {
-            e.blob(&self.header);
-            e.u32(self.entries.len() as u32);
-            for (key, value) in &self.entries {
-                e.blob(key);
-                e.blob(value);
-            }
-        })
+        Encoder::collect(|e| e.put(self))
     }
 
     /// # Errors

@@ -4,9 +4,9 @@ use carmine_codec::Encoder;
 use carmine_pgtypes::{Step, Xattrs};
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::errno;
-use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
+use carmine_wire::osd_op::{OsdOp, ops};
 
-use super::compare;
+use super::{compare, put_pairs};
 use crate::error::{OpError, refuse_if};
 use crate::op::ClientOp;
 use crate::pg::op::exec::{ObjectState, Told};
@@ -42,16 +42,9 @@ pub(in crate::pg) async fn step(
         ops::GET_XATTRS => {
             let none = Xattrs::default();
             let stored = state.was.as_ref().map_or(&none, |was| &was.xattrs);
-            if stored.bytes() as u64 > ANSWER_BYTES {
-                client_op.acquire_more(osd).await;
-            }
+            client_op.acquire_for(osd, stored.bytes() as u64).await;
             let all = of_users(stored);
-            Ok(Payload::from(Encoder::collect(|e| {
-                e.vec(all, |e, (name, value)| {
-                    e.blob(name);
-                    e.blob(value);
-                });
-            })))
+            Ok(Payload::from(Encoder::collect(|e| put_pairs(e, &all))))
         }
         ops::SET_XATTR if name.len() > NAME_BYTES_MAX => Err(OpError::new(errno::ENAMETOOLONG)),
         // Ceph's OSDs keep their own metadata under the empty name.
