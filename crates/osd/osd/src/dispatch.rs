@@ -167,8 +167,7 @@ fn hop(osd: &Rc<OsdShard>, owner: ShardId, op: Unplaced) {
 
 fn close_at(osd: &OsdShard, home: ShardId, conn: u64, why: String) {
     OsdShard::run_on(&osd.shard, home, move |osd| {
-        let conn = osd.conns.borrow().get(&conn).map(|state| Rc::clone(&state.conn));
-        if let Some(conn) = conn {
+        if let Some(conn) = osd.conn(conn) {
             conn.close(why);
         }
     });
@@ -248,10 +247,8 @@ fn release(shard: &carmine_reactor::Shard, conn: u64, token: carmine_messenger::
 
 fn send_from(shard: &carmine_reactor::Shard, home: ShardId, conn: u64, answer: Message) {
     let (parts, _) = answer.into_parts();
-    shard.submit_to(home, move |shard| {
-        let Some(osd) = OsdShard::on(shard) else { return };
-        let conn = osd.conns.borrow().get(&conn).map(|state| Rc::clone(&state.conn));
-        if let Some(conn) = conn {
+    OsdShard::run_on(shard, home, move |osd| {
+        if let Some(conn) = osd.conn(conn) {
             conn.send(Message::from(parts));
         }
     });

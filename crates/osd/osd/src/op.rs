@@ -13,7 +13,7 @@ use carmine_wire::header::Header2;
 use carmine_wire::osd_op::{
     ANSWER_BYTES, Extent, OPS_MAX, OsdOp, OsdReply, OsdRequest, flags, ops, payload_bytes,
 };
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::cls;
 use crate::config::{NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, WRITE_BYTES_MAX};
@@ -120,8 +120,7 @@ impl HopBack {
         }
         self.here.submit_to(self.home, move |home| {
             let Some(home) = OsdShard::on(home) else { return };
-            let conn = home.conns.borrow().get(&conn).map(|state| Rc::clone(&state.conn));
-            let Some(conn) = conn else {
+            let Some(conn) = home.conn(conn) else {
                 token.into_iter().for_each(|token| token.give_back(&home.budget));
                 return;
             };
@@ -160,6 +159,11 @@ impl Outcome {
 
     pub(crate) fn error(result: i32) -> Outcome {
         Outcome { result, ..Outcome::default() }
+    }
+
+    /// The outcome of a request that is one operation with an output.
+    pub(crate) fn with_output(result: i32, output: Vec<u8>) -> Outcome {
+        Outcome { result, outputs: smallvec![(result, Payload::from(output))], ..Outcome::default() }
     }
 }
 

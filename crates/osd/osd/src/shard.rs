@@ -240,6 +240,11 @@ impl OsdShard {
         self.pgs.borrow().get(pg).cloned()
     }
 
+    /// A connection that this shard serves.
+    pub(crate) fn conn(&self, id: u64) -> Option<Rc<Connection>> {
+        self.conns.borrow().get(&id).map(|state| Rc::clone(&state.conn))
+    }
+
     /// The reactor that owns a PG; `None` if this OSD does not serve it.
     pub(crate) fn owner(&self, pg: SpgId) -> Option<ShardId> {
         self.table.borrow().owner(pg)
@@ -286,8 +291,7 @@ impl OsdShard {
     pub(crate) fn send_to(&self, to: Origin, message: Message) {
         let (parts, _) = message.into_parts();
         let send = move |osd: &OsdShard| {
-            let conn = osd.conns.borrow().get(&to.conn).map(|state| Rc::clone(&state.conn));
-            if let Some(conn) = conn {
+            if let Some(conn) = osd.conn(to.conn) {
                 conn.send(Message::from(parts));
             }
         };

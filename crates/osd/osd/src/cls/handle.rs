@@ -5,7 +5,7 @@ use std::ops::Range;
 use carmine_codec::{DecodeError, Decoder};
 use carmine_pgtypes::Step;
 use carmine_reactor::{Bytes, Payload};
-use carmine_store::OmapRange;
+use carmine_store::{OmapPage, OmapRange};
 use carmine_types::{UTime, Uuid, errno};
 use carmine_wire::{EntityAddr, EntityName};
 
@@ -132,13 +132,7 @@ impl<'a, 'b> Handle<'a, 'b> {
         name: &[u8],
         max: u64,
     ) -> (Vec<(Vec<u8>, Bytes)>, bool) {
-        let page = self.state.known_page(OmapRange {
-            start: name.to_vec(),
-            is_after: true,
-            prefix: prefix.to_vec(),
-            entries_max: max.min(PAGE_MAX) as usize,
-            bytes_max: PAGE_BYTES_MAX,
-        });
+        let page = self.page(prefix, name.to_vec(), true, max);
         (page.entries.into_iter().map(|(key, value)| (key.into_vec(), value)).collect(), page.more)
     }
 
@@ -149,15 +143,14 @@ impl<'a, 'b> Handle<'a, 'b> {
 
     /// A page of the entries whose names begin with `prefix`: those after `prefix` + `after`, with the rest of their names.
     pub(super) fn omap_page(&mut self, prefix: &[u8], after: &[u8], max: u64) -> Vec<(Vec<u8>, Bytes)> {
-        let page = self.state.known_page(OmapRange {
-            start: [prefix, after].concat(),
-            is_after: !after.is_empty(),
-            prefix: prefix.to_vec(),
-            entries_max: max.min(PAGE_MAX) as usize,
-            bytes_max: PAGE_BYTES_MAX,
-        });
-        let all = page.entries.into_iter();
-        all.filter_map(|(key, value)| Some((key.strip_prefix(prefix)?.to_vec(), value))).collect()
+        let page = self.page(prefix, [prefix, after].concat(), !after.is_empty(), max);
+        without_prefix(page, prefix).collect()
+    }
+
+    /// A page of the entries whose names begin with `prefix`, from this name on, or after it.
+    fn page(&mut self, prefix: &[u8], start: Vec<u8>, is_after: bool, max: u64) -> OmapPage {
+        let (entries_max, bytes_max) = (max.min(PAGE_MAX) as usize, PAGE_BYTES_MAX);
+        self.state.known_page(OmapRange { start, is_after, prefix: prefix.to_vec(), entries_max, bytes_max })
     }
 
     /// All entries whose names begin with `prefix`, with the rest of their names.
@@ -178,8 +171,7 @@ impl<'a, 'b> Handle<'a, 'b> {
             if page.entries.is_empty() {
                 return Ok(all);
             }
-            let named = page.entries.into_iter();
-            all.extend(named.filter_map(|(key, value)| Some((key.strip_prefix(prefix)?.to_vec(), value))));
+            all.extend(without_prefix(page, prefix));
         }
         Err(OpError::new(errno::E2BIG))
     }
@@ -251,6 +243,12 @@ impl<'a, 'b> Handle<'a, 'b> {
         }
         self.write(0, bytes)
     }
+}
+
+/// The entries of a page, with the rest of their names after `prefix`.
+fn without_prefix(page: OmapPage, prefix: &[u8]) -> impl Iterator<Item = (Vec<u8>, Bytes)> {
+    let entries = page.entries.into_iter();
+    entries.filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?.to_vec(), value)))
 }
 
 /// Most entries in one answer.

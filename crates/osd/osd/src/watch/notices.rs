@@ -99,8 +99,7 @@ pub(super) fn send(osd: &OsdShard, sends: Sends) {
 fn send_here(osd: &OsdShard, mut message: WatchNotify, text: &Text, to: impl Iterator<Item = (u64, u64)>) {
     let header = WatchNotify::header();
     for (conn, cookie) in to {
-        let conn = osd.conns.borrow().get(&conn).map(|state| Rc::clone(&state.conn));
-        if let Some(conn) = conn {
+        if let Some(conn) = osd.conn(conn) {
             message.cookie = cookie;
             let [before, behind] = message.around(text.bytes.len());
             conn.send_around(&header, [&before, &behind], &text.bytes, text.crc);
