@@ -443,13 +443,6 @@ impl Peering {
         std::iter::once("active").chain(words).collect()
     }
 
-    /// The state that keeps the monitor from taking all members for complete; `None` if they are.
-    #[must_use]
-    pub fn unsettled(&self, recovery: Recovery) -> Option<String> {
-        let recovers = self.is_active() && self.recovers();
-        if recovers { Some(self.state(recovery)) } else { self.phase.stuck().map(str::to_owned) }
-    }
-
     /// The invariants that hold between events.
     fn check(&self, own: &PgInfo) {
         let is_primary = matches!(

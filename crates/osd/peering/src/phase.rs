@@ -31,20 +31,6 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Ceph's name of the state in which a primary does not serve clients; `None` if it does.
-    #[must_use]
-    pub fn stuck(&self) -> Option<&'static str> {
-        match self {
-            Phase::Active => None,
-            Phase::Loading | Phase::Replica { .. } | Phase::Stray => Some("peering"),
-            Phase::Failed(_)
-            | Phase::Down(_)
-            | Phase::Peered(_)
-            | Phase::Peering(_)
-            | Phase::Incomplete(_) => Some(self.name()),
-        }
-    }
-
     /// The state as `status` shows it.
     #[must_use]
     pub fn name(&self) -> &'static str {

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::gather;
 use super::guests::{Guest, Guests};
 use crate::shard::OsdShard;
-use crate::start::refused_accept;
+use crate::start::accept;
 
 /// Time for a whole request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
@@ -56,14 +56,9 @@ pub async fn serve_http(osd: &Rc<OsdShard>, addr: SocketAddr) -> io::Result<Sock
     osd.shard.spawn(Group::Admin, "http-accept", async move {
         let guests = Rc::new(Guests::default());
         loop {
-            match listener.accept().await {
-                Ok((socket, _)) => {
-                    let stream = socket.into_stream(&own.shard);
-                    if let Some(guest) = guests.admit(&stream) {
-                        start_serving(&own, stream, guest);
-                    }
-                }
-                Err(error) => refused_accept(&own, "metrics", &error).await,
+            let stream = accept(&own, &listener, "metrics").await.into_stream(&own.shard);
+            if let Some(guest) = guests.admit(&stream) {
+                start_serving(&own, stream, guest);
             }
         }
     });
