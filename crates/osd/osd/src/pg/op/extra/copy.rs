@@ -13,10 +13,9 @@ use carmine_reactor::{Bytes, Payload};
 use carmine_types::errno;
 use carmine_wire::osd_op::{Locator, OsdOp, WHOLE_OBJECT_BYTES, ops};
 
-use super::decode;
+use super::{Operation, decode};
 use crate::config::{COPY_CLIENT, REQUEST_BYTES_MAX};
 use crate::error::{OpError, refuse_if};
-use crate::op::ClientOp;
 use crate::pg::op::exec::{ObjectState, wrong_version};
 use crate::shard::OsdShard;
 
@@ -35,16 +34,10 @@ struct Source {
     version: u64,
 }
 
-pub(in crate::pg) async fn from(
-    osd: &OsdShard,
-    client_op: &ClientOp,
-    state: &mut ObjectState<'_>,
-    op: &OsdOp,
-    input: &[u8],
-) -> Result<(), OpError> {
-    let wish = op.copy_from();
+pub(super) async fn from(operation: Operation<'_>, state: &mut ObjectState<'_>) -> Result<(), OpError> {
+    let (osd, wish) = (operation.objects.osd, operation.op.copy_from());
     // COPY_FROM2 also says where to truncate the copy, which only CephFS uses.
-    let (name, locator) = decode(input, |d| {
+    let (name, locator) = decode(&operation.input.to_vec(), |d| {
         let from = (d.blob()?.to_vec(), Locator::decode(d)?);
         d.bytes(d.remaining())?;
         Ok(from)
@@ -64,7 +57,7 @@ pub(in crate::pg) async fn from(
     let (source, size) = Source::open(pool, name, wish.src_version).await?;
     refuse_if(size > REQUEST_BYTES_MAX, errno::EFBIG)?;
     if size > WHOLE_OBJECT_BYTES {
-        client_op.acquire_more(osd).await;
+        operation.client.acquire_more(osd).await;
     }
     let mut data = Payload::new();
     while (data.len() as u64) < size {
@@ -77,7 +70,7 @@ pub(in crate::pg) async fn from(
     state.touch();
     state.truncate(0);
     state.write_unlimited(0, data)?;
-    source.copy_attrs(osd, client_op, state).await
+    source.copy_attrs(operation, state).await
 }
 
 /// This shard's client, for reading from other OSDs. It is created at the first copy.
@@ -114,12 +107,7 @@ impl Source {
         self.pool.exec(&self.name, vec![guard, (op, Payload::from(input))]).await.map_err(copy_error)
     }
 
-    async fn copy_attrs(
-        &self,
-        osd: &OsdShard,
-        client_op: &ClientOp,
-        state: &mut ObjectState<'_>,
-    ) -> Result<(), OpError> {
+    async fn copy_attrs(&self, copy: Operation<'_>, state: &mut ObjectState<'_>) -> Result<(), OpError> {
         state.clear_xattrs();
         if state.was.as_ref().is_some_and(|was| was.has_omap) {
             state.change_omap(Step::ClearOmap);
@@ -146,7 +134,7 @@ impl Source {
                 self.ask(OsdOp::with_payload(ops::OMAP_GET_VALS, 0), input).await?.take_data(1).to_vec();
             bytes += page.len();
             if bytes as u64 > WHOLE_OBJECT_BYTES {
-                client_op.acquire_more(osd).await;
+                copy.client.acquire_more(copy.objects.osd).await;
             }
             let read = |d: &mut Decoder<'_>| {
                 let own = |d: &mut Decoder<'_>| Ok(d.blob()?.to_vec());

@@ -7,10 +7,8 @@ use carmine_store::{OmapPage, OmapRange};
 use carmine_types::UTime;
 use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp};
 
-use super::{decode, put_pairs};
+use super::{Operation, decode, put_pairs};
 use crate::error::OpError;
-use crate::op::ClientOp;
-use crate::pg::copies::Objects;
 use crate::pg::family;
 use crate::pg::op::exec::ObjectState;
 
@@ -39,31 +37,25 @@ struct Piece {
 }
 
 /// Answers with as much after the cursor as the client wants and one answer may hold.
-pub(in crate::pg) async fn get(
-    objects: Objects<'_>,
-    client_op: &ClientOp,
-    state: &mut ObjectState<'_>,
-    input: &[u8],
-) -> Result<Payload, OpError> {
-    let (mut cursor, wanted) = decode(input, |d| Ok((d.get::<Cursor>()?, d.u64()?)))?;
+pub(super) async fn get(operation: Operation<'_>, state: &mut ObjectState<'_>) -> Result<Payload, OpError> {
+    let (mut cursor, wanted) = decode(&operation.input.to_vec(), |d| Ok((d.get::<Cursor>()?, d.u64()?)))?;
     state.must_exist()?;
     let set = state.was.as_ref().map(family::set_of).transpose()?.flatten();
     let seq = set.map_or(0, |set| set.seq);
     let mtime = state.was.as_ref().map_or(state.mtime, |was| was.mtime);
-    let piece = piece(objects, client_op, state, &mut cursor, wanted).await?;
+    let piece = piece(operation, state, &mut cursor, wanted).await?;
     Ok(Payload::from(encode(state.size, mtime, seq, &piece, &cursor)))
 }
 
 async fn piece(
-    objects: Objects<'_>,
-    client_op: &ClientOp,
+    Operation { objects, client, .. }: Operation<'_>,
     state: &mut ObjectState<'_>,
     cursor: &mut Cursor,
     wanted: u64,
 ) -> Result<Piece, OpError> {
     let mut piece = Piece::default();
     if !cursor.has_attrs {
-        client_op.acquire_for(objects.osd, state.xattrs.bytes() as u64).await;
+        client.acquire_for(objects.osd, state.xattrs.bytes() as u64).await;
         let all = state.user_xattrs().into_iter();
         piece.attrs = all.map(|(name, value)| (name.to_vec(), value.clone())).collect();
         cursor.has_attrs = true;

@@ -6,8 +6,8 @@ use carmine_reactor::{Buf, Payload};
 use carmine_types::{SNAP_DIR, errno};
 use carmine_wire::osd_op::{OsdOp, ops};
 
-use super::compare;
 use super::omap::Missing;
+use super::{Operation, compare};
 use crate::config::WRITE_BYTES_MAX;
 use crate::error::{OpError, refuse_if};
 use crate::op::ClientOp;
@@ -21,21 +21,16 @@ pub(crate) const METHOD_BYTES_MAX: u64 = 64 << 20;
 /// A pattern is repeated to about this length, and that block is written repeatedly.
 const REPEAT_BYTES: usize = 64 << 10;
 
-pub(in crate::pg) async fn step(
-    objects: Objects<'_>,
-    client_op: &ClientOp,
-    state: &mut ObjectState<'_>,
-    op: &OsdOp,
-    input: Payload,
-) -> Result<Payload, OpError> {
+pub(super) async fn step(operation: Operation<'_>, state: &mut ObjectState<'_>) -> Result<Payload, OpError> {
+    let Operation { objects, client, op, input } = operation;
     match op.code {
         ops::CMPEXT => {
             // As a guard of a write, a missing object counts as zeros.
-            if !client_op.is_write {
+            if !client.is_write {
                 state.must_exist()?;
             }
             let stored = state.bytes(objects, op).await?;
-            compare::extent(&input, &stored).map(|()| Payload::new())
+            compare::extent(input, &stored).map(|()| Payload::new())
         }
         ops::MAPEXT => {
             state.must_exist()?;
@@ -46,7 +41,7 @@ pub(in crate::pg) async fn step(
         }
         ops::LIST_SNAPS => {
             // Only for SNAP_DIR: see `ClientOp::refusal`.
-            refuse_if(client_op.request.snapid != SNAP_DIR, errno::EINVAL)?;
+            refuse_if(client.request.snapid != SNAP_DIR, errno::EINVAL)?;
             state.must_exist()?;
             let set = state.was.as_ref().map(family::set_of).transpose()?.flatten().unwrap_or_default();
             Ok(Payload::from(snaps::list(&set, state.size)))
@@ -56,7 +51,7 @@ pub(in crate::pg) async fn step(
             let wanted = op.write_same();
             // The store and other members hold all of it, though here it is one piece of memory.
             state.left = state.left.checked_sub(wanted.length).ok_or(OpError::new(errno::EMSGSIZE))?;
-            state.write(wanted.offset, repeated(&input, wanted.length, wanted.data_length)?)?;
+            state.write(wanted.offset, repeated(input, wanted.length, wanted.data_length)?)?;
             Ok(Payload::new())
         }
     }

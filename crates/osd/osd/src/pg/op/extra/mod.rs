@@ -25,6 +25,7 @@ use super::snaps::{self, CloneChange, Writing};
 use crate::cls;
 use crate::error::OpError;
 use crate::op::{ClientOp, Origin};
+use crate::pg::copies::Objects;
 use crate::pg::{Pg, family};
 use crate::shard::OsdShard;
 use crate::watch::{Notification, Registered, WatcherId};
@@ -69,6 +70,15 @@ impl Extra {
     }
 }
 
+/// One operation of a request, and what it works with.
+#[derive(Clone, Copy)]
+struct Operation<'a> {
+    objects: Objects<'a>,
+    client: &'a ClientOp,
+    op: &'a OsdOp,
+    input: &'a Payload,
+}
+
 /// Executes an operation whose input is this range of the request's data.
 ///
 /// # Errors
@@ -81,7 +91,8 @@ pub(in crate::pg) async fn step(
     request: &OsdOp,
     input: Range<usize>,
 ) -> Result<Told, OpError> {
-    let (input, objects) = (op.data.slice(input.start, input.len()), pg.objects(osd));
+    let input = op.data.slice(input.start, input.len());
+    let operation = Operation { objects: pg.objects(osd), client: op, op: request, input: &input };
     if state.is_rolled_back() && reads_attrs(request.code) {
         return Err(OpError::new(errno::EOPNOTSUPP)); // the data that it would read is not in the store yet
     }
@@ -89,13 +100,11 @@ pub(in crate::pg) async fn step(
         ops::ROLLBACK => {
             snaps::roll_back(osd, pg, state, request.snap().snapid).await.map(|()| Payload::new())
         }
-        ops::MAPEXT | ops::CMPEXT | ops::WRITE_SAME | ops::LIST_SNAPS => {
-            data::step(objects, op, state, request, input).await
-        }
-        ops::CHECKSUM => checksum::step(objects, op, state, request, &input.to_vec()).await,
+        ops::MAPEXT | ops::CMPEXT | ops::WRITE_SAME | ops::LIST_SNAPS => data::step(operation, state).await,
+        ops::CHECKSUM => checksum::step(operation, state).await,
         ops::CMP_XATTR => return xattr::compared(state, request, &input.to_vec()),
         ops::GET_XATTR | ops::GET_XATTRS | ops::SET_XATTR | ops::RM_XATTR => {
-            xattr::step(osd, op, state, request, &input.to_vec()).await
+            xattr::step(operation, state).await
         }
         ops::OMAP_GET_KEYS
         | ops::OMAP_GET_VALS
@@ -106,19 +115,15 @@ pub(in crate::pg) async fn step(
         | ops::OMAP_SET_HEADER
         | ops::OMAP_CLEAR
         | ops::OMAP_RM_KEYS
-        | ops::OMAP_RM_RANGE => omap::step(objects, op, state, request, &input.to_vec()).await,
-        ops::WATCH | ops::NOTIFY | ops::NOTIFY_ACK | ops::LIST_WATCHERS => {
-            watches::step(osd, op, state, request, &input.to_vec())
-        }
-        ops::COPY_GET => copy_get::get(objects, op, state, &input.to_vec()).await,
-        ops::COPY_FROM | ops::COPY_FROM2 => {
-            copy::from(osd, op, state, request, &input.to_vec()).await.map(|()| Payload::new())
-        }
-        ops::TMAP_UPDATE => tmap::update(objects, op, state, &input.to_vec()).await.map(|()| Payload::new()),
+        | ops::OMAP_RM_RANGE => omap::step(operation, state).await,
+        ops::WATCH | ops::NOTIFY | ops::NOTIFY_ACK | ops::LIST_WATCHERS => watches::step(operation, state),
+        ops::COPY_GET => copy_get::get(operation, state).await,
+        ops::COPY_FROM | ops::COPY_FROM2 => copy::from(operation, state).await.map(|()| Payload::new()),
+        ops::TMAP_UPDATE => tmap::update(operation, state).await.map(|()| Payload::new()),
         ops::CACHE_PIN | ops::CACHE_UNPIN | ops::CACHE_FLUSH | ops::CACHE_EVICT | ops::CACHE_TRY_FLUSH => {
             Err(OpError::new(errno::EINVAL)) // no pool is a cache
         }
-        ops::CALL => return cls::call(objects, op, state, request, &input.to_vec()).await,
+        ops::CALL => return cls::call(operation.objects, op, state, request, &input.to_vec()).await,
         code => {
             osd.refuse(&format!("operation {} ({code:#x})", ops::name(code)));
             Err(OpError::new(errno::EOPNOTSUPP))

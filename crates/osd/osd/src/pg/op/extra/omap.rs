@@ -8,9 +8,9 @@ use carmine_pgtypes::{KEY_BYTES, Step};
 use carmine_reactor::{Bytes, Payload};
 use carmine_store::{OmapPage, OmapRange};
 use carmine_types::errno;
-use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
+use carmine_wire::osd_op::{ANSWER_BYTES, ops};
 
-use super::{compare, decode, put_pairs};
+use super::{Operation, compare, decode, put_pairs};
 use crate::config::TXN_BYTES_MAX;
 use crate::error::{OpError, refuse_if};
 use crate::op::ClientOp;
@@ -24,13 +24,9 @@ const LOOKUPS: usize = 64;
 
 type Key = Box<[u8]>;
 
-pub(in crate::pg) async fn step(
-    objects: Objects<'_>,
-    client_op: &ClientOp,
-    state: &mut ObjectState<'_>,
-    op: &OsdOp,
-    input: &[u8],
-) -> Result<Payload, OpError> {
+pub(super) async fn step(operation: Operation<'_>, state: &mut ObjectState<'_>) -> Result<Payload, OpError> {
+    let Operation { objects, client, op, input } = operation;
+    let input = &input.to_vec();
     match op.code {
         ops::OMAP_SET_VALS => {
             let own = |d: &mut Decoder<'_>| Ok(Bytes::from(d.blob()?.to_vec()));
@@ -50,20 +46,20 @@ pub(in crate::pg) async fn step(
     match op.code {
         ops::OMAP_GET_KEYS => {
             let (after, max) = decode(input, |d| Ok((d.blob()?, d.u64()?)))?;
-            let page = page(objects, client_op, state, (after, max, b"")).await?;
+            let page = page(operation, state, (after, max, b"")).await?;
             Ok(encode_page(&page, |e, all| e.vec(all, |e, (key, _)| e.blob(key))))
         }
         ops::OMAP_GET_VALS => {
             let (after, max, prefix) = decode(input, |d| Ok((d.blob()?, d.u64()?, d.blob()?)))?;
-            let page = page(objects, client_op, state, (after, max, prefix)).await?;
+            let page = page(operation, state, (after, max, prefix)).await?;
             Ok(encode_page(&page, put_pairs))
         }
         ops::OMAP_GET_HEADER => {
             let header = state.omap_header(objects).await?;
-            client_op.acquire_for(objects.osd, header.len() as u64).await;
+            client.acquire_for(objects.osd, header.len() as u64).await;
             Ok(Payload::from(header))
         }
-        ops::OMAP_GET_VALS_BY_KEYS => values_of(objects, client_op, state, keys(input)?).await,
+        ops::OMAP_GET_VALS_BY_KEYS => values_of(operation, state, keys(input)?).await,
         ops::OMAP_CMP => compare_values(objects, state, input).await.map(|()| Payload::new()),
         ops::OMAP_CLEAR if state.omap().is_none() => Ok(Payload::new()),
         ops::OMAP_CLEAR => change(state, Step::ClearOmap),
@@ -101,8 +97,7 @@ fn change(state: &mut ObjectState<'_>, step: Step) -> Result<Payload, OpError> {
 }
 
 async fn page(
-    objects: Objects<'_>,
-    client_op: &ClientOp,
+    Operation { objects, client, .. }: Operation<'_>,
     state: &mut ObjectState<'_>,
     (after, max, prefix): (&[u8], u64, &[u8]),
 ) -> Result<OmapPage, OpError> {
@@ -117,7 +112,7 @@ async fn page(
     let mut page = state.omap_page(objects, &range).await?;
     // Counts the last value, too, which may be longer than all others.
     let bytes: usize = page.entries.iter().map(|(key, value)| key.len() + value.len()).sum();
-    client_op.acquire_for(objects.osd, (bytes as u64).saturating_sub(ANSWER_BYTES)).await;
+    client.acquire_for(objects.osd, (bytes as u64).saturating_sub(ANSWER_BYTES)).await;
     if max == 0 {
         page.more = !page.entries.is_empty();
         page.entries.clear();
@@ -135,8 +130,7 @@ fn encode_page(page: &OmapPage, put: impl Fn(&mut Encoder<'_>, &[(Key, Bytes)]))
 
 /// The existing ones of these keys, in order, each once however often it was asked for.
 async fn values_of(
-    objects: Objects<'_>,
-    client_op: &ClientOp,
+    Operation { objects, client, .. }: Operation<'_>,
     state: &mut ObjectState<'_>,
     mut keys: Vec<Key>,
 ) -> Result<Payload, OpError> {
@@ -148,7 +142,7 @@ async fn values_of(
         let there = keys.iter().cloned().zip(values).filter_map(|(key, value)| Some((key, value?)));
         found.extend(there.inspect(|(key, value)| bytes += (key.len() + value.len()) as u64));
         refuse_if(bytes > state.left, errno::EMSGSIZE)?;
-        client_op.acquire_for(objects.osd, bytes).await;
+        client.acquire_for(objects.osd, bytes).await;
     }
     Ok(Payload::from(Encoder::collect(|e| put_pairs(e, &found))))
 }

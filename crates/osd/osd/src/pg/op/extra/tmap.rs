@@ -7,30 +7,24 @@ use carmine_codec::{Decoder, Encoder, coded};
 use carmine_reactor::Payload;
 use carmine_types::errno;
 
-use super::decode;
+use super::{Operation, decode};
 use crate::error::OpError;
-use crate::op::ClientOp;
-use crate::pg::copies::Objects;
 use crate::pg::op::exec::ObjectState;
 
 /// Longest object of this kind: in memory its entries are larger.
 const OBJECT_BYTES_MAX: u64 = 16 << 20;
 
 /// Executes the commands of the input, all of them or none. A missing or empty object counts as an empty map.
-pub(in crate::pg) async fn update(
-    objects: Objects<'_>,
-    client_op: &ClientOp,
-    state: &mut ObjectState<'_>,
-    input: &[u8],
-) -> Result<(), OpError> {
+pub(super) async fn update(operation: Operation<'_>, state: &mut ObjectState<'_>) -> Result<(), OpError> {
+    let Operation { objects, client, input, .. } = operation;
     if input.is_empty() {
         return Ok(());
     }
-    state.load_data(objects, client_op, OBJECT_BYTES_MAX).await?;
+    state.load_data(objects, client, OBJECT_BYTES_MAX).await?;
     let data = state.extra.get_or_insert_default().data_mut();
     let stored = data.as_deref().unwrap_or_default();
     let mut map = if stored.is_empty() { Map::default() } else { Map::decode(stored)? };
-    map.apply(input)?;
+    map.apply(&input.to_vec())?;
     let bytes = map.encode();
     *data = Some(bytes.clone());
     state.truncate(bytes.len() as u64);

@@ -6,11 +6,9 @@ use carmine_reactor::{Bytes, Payload};
 use carmine_types::errno;
 use carmine_wire::osd_op::{OsdOp, ops};
 
-use super::{compare, put_pairs};
+use super::{Operation, compare, put_pairs};
 use crate::error::{OpError, refuse_if};
-use crate::op::ClientOp;
 use crate::pg::op::exec::{ObjectState, Told};
-use crate::shard::OsdShard;
 
 /// Prefix of clients' xattrs in the store, as in Ceph. …
 const USER: &[u8] = b"_";
@@ -22,14 +20,10 @@ const NAME_BYTES_MAX: usize = 100;
 /// Most bytes of names and values of all xattrs of one object: every write of the object stores them again.
 const XATTRS_BYTES_MAX: usize = 4 << 20;
 
-pub(in crate::pg) async fn step(
-    osd: &OsdShard,
-    client_op: &ClientOp,
-    state: &mut ObjectState<'_>,
-    op: &OsdOp,
-    input: &[u8],
-) -> Result<Payload, OpError> {
-    let (name, value) = parts(op, input)?;
+pub(super) async fn step(operation: Operation<'_>, state: &mut ObjectState<'_>) -> Result<Payload, OpError> {
+    let Operation { objects, client, op, input } = operation;
+    let input = input.to_vec();
+    let (name, value) = parts(op, &input)?;
     match op.code {
         ops::SET_XATTR => {}
         ops::RM_XATTR => state.must_exist()?,
@@ -42,7 +36,7 @@ pub(in crate::pg) async fn step(
         ops::GET_XATTRS => {
             let none = Xattrs::default();
             let stored = state.was.as_ref().map_or(&none, |was| &was.xattrs);
-            client_op.acquire_for(osd, stored.bytes() as u64).await;
+            client.acquire_for(objects.osd, stored.bytes() as u64).await;
             let all = of_users(stored);
             Ok(Payload::from(Encoder::collect(|e| put_pairs(e, &all))))
         }
