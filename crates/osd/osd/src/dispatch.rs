@@ -96,8 +96,7 @@ fn forget_ops(osd: &Rc<OsdShard>, conn: u64) {
 /// A client's operation: decoded here if its PG is here, else by the shard that owns it.
 fn client_op(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
     let Some((pg, _, epoch, _)) = peek(&msg.front) else {
-        conn.close("an operation is shorter than its fixed fields");
-        return;
+        return conn.close("an operation is shorter than its fixed fields");
     };
     if epoch < osd.epoch()
         && let Some(state) = osd.conns.borrow().get(&conn.id())
@@ -212,8 +211,7 @@ fn is_replication(kind: u16) -> bool {
 /// A message of another OSD.
 fn replication(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
     let Some(pg) = peek_pg(&msg.front) else {
-        conn.close("a replication message is shorter than its head");
-        return;
+        return conn.close("a replication message is shorter than its head");
     };
     let (parts, permit) = msg.into_parts();
     let here = osd.shard.id();

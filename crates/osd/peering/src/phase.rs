@@ -5,9 +5,10 @@ use std::fmt;
 use carmine_types::{Epoch, Errno, OsdId};
 
 /// The phase that a PG is in.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Its state is being read from the store.
+    #[default]
     Loading,
     /// An OSD that is down may have writes that nobody else has.
     Down(Reason),

@@ -79,11 +79,8 @@ pub(crate) fn admin(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
     let (osd, conn) = (Rc::clone(osd), Rc::clone(conn));
     let shard = osd.shard.clone();
     shard.spawn(Group::Admin, "admin", async move {
-        let answer = match question {
-            Ok(question) => answer(&osd, &question).await,
-            Err(error) => Err(error),
-        };
-        let (result, json) = match answer {
+        let answer = async { answer(&osd, &question?).await };
+        let (result, json) = match answer.await {
             Ok(value) => (0, value),
             Err(error) => (errno::EINVAL, json!({ "error": error })),
         };

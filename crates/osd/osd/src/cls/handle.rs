@@ -184,7 +184,7 @@ impl<'a, 'b> Handle<'a, 'b> {
 
     /// Size of the object before the request; 0 if there was none. For methods that read parts of it.
     pub(super) fn stored_size(&self) -> u64 {
-        match self.state.extra.as_ref().and_then(|extra| extra.data()) {
+        match self.state.extra.as_ref().and_then(|extra| extra.data.as_deref()) {
             Some(data) => data.len() as u64,
             None => self.state.stored_size().unwrap_or(0),
         }
@@ -203,7 +203,7 @@ impl<'a, 'b> Handle<'a, 'b> {
         }
         self.state.touch();
         self.state.resize(size);
-        if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data_mut().as_mut()) {
+        if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data.as_mut()) {
             data.resize(usize::try_from(size).map_err(|_| OpError::new(errno::EFBIG))?, 0);
         }
         Ok(())
@@ -211,7 +211,7 @@ impl<'a, 'b> Handle<'a, 'b> {
 
     /// All bytes of the object. Only for methods declared with [`Looks::Whole`](super::Looks).
     pub(super) fn data(&self) -> &[u8] {
-        self.state.extra.as_ref().and_then(|extra| extra.data()).unwrap_or_default()
+        self.state.extra.as_ref().and_then(|extra| extra.data.as_deref()).unwrap_or_default()
     }
 
     /// Replaces some of the object's bytes, or appends.
@@ -222,7 +222,7 @@ impl<'a, 'b> Handle<'a, 'b> {
         let start = usize::try_from(at).map_err(|_| OpError::new(errno::EFBIG))?;
         let bytes = Bytes::from(bytes);
         self.state.write(at, Payload::from(bytes.clone()))?;
-        if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data_mut().as_mut()) {
+        if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data.as_mut()) {
             let end = start + bytes.len();
             data.resize(data.len().max(end), 0);
             if let Some(place) = data.get_mut(start..end) {
@@ -238,7 +238,7 @@ impl<'a, 'b> Handle<'a, 'b> {
             return Ok(());
         }
         self.state.truncate(bytes.len() as u64);
-        if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data_mut().as_mut()) {
+        if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data.as_mut()) {
             data.truncate(bytes.len());
         }
         self.write(0, bytes)

@@ -137,11 +137,8 @@ fn sum(a: UTime, b: UTime) -> UTime {
 }
 
 fn unlock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    let (name, cookie) = decode(input, |d| {
-        let mut d = d.envelope("unlock_op", 1)?.body;
-        Ok((d.blob()?, d.blob()?))
-    })?;
-    release(h, name, h.caller.name(), cookie)
+    let (name, cookie): (Vec<u8>, Vec<u8>) = decode(input, |d| d.envelope("unlock_op", 1)?.body.get())?;
+    release(h, &name, h.caller.name(), &cookie)
 }
 
 fn break_lock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
@@ -166,17 +163,14 @@ fn release(h: &mut Handle<'_, '_>, name: &[u8], holder: EntityName, cookie: &[u8
 }
 
 fn set_cookie(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    let (wish, cookie) = decode(input, |d| {
-        let mut d = d.envelope("set_cookie_op", 1)?.body;
-        Ok((d.get::<Claim>()?, d.blob()?))
-    })?;
+    let (wish, cookie): (Claim, Vec<u8>) = decode(input, |d| d.envelope("set_cookie_op", 1)?.body.get())?;
     wish.check()?;
     h.must_exist()?;
     let mut lock = Lock::load(h, &wish.name)?;
     let at = lock.held(h, &wish)?;
-    refuse_if(lock.find(h.caller.name(), cookie).is_some(), errno::EBUSY)?;
+    refuse_if(lock.find(h.caller.name(), &cookie).is_some(), errno::EBUSY)?;
     if let Some((id, _)) = lock.holders.get_mut(at) {
-        id.cookie = cookie.to_vec();
+        id.cookie = cookie;
     }
     lock.store(h, &wish.name)?;
     Ok(Vec::new())

@@ -22,6 +22,9 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// Time to gather the numbers of all shards, and to send them.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
+/// Content type of plain text.
+const TEXT: &str = "text/plain; charset=utf-8";
+
 /// An answer before it is written down.
 struct Answer {
     status: u16,
@@ -32,12 +35,7 @@ struct Answer {
 
 impl Answer {
     fn error(status: u16, reason: &'static str) -> Answer {
-        Answer {
-            status,
-            reason,
-            content_type: "text/plain; charset=utf-8",
-            body: format!("{status} {reason}\n"),
-        }
+        Answer { status, reason, content_type: TEXT, body: format!("{status} {reason}\n") }
     }
 
     fn ok(content_type: &'static str, body: String) -> Answer {
@@ -114,7 +112,7 @@ async fn render(osd: &Rc<OsdShard>, page: Page) -> Answer {
     match page {
         Page::Index => {
             let text = format!("osd.{id} of carmine: /metrics, /metrics.json?prefix=NAME\n");
-            Answer::ok("text/plain; charset=utf-8", text)
+            Answer::ok(TEXT, text)
         }
         Page::Metrics => {
             let text = gather::all(osd).await.prometheus(&[("osd", id.to_string())]);

@@ -66,9 +66,8 @@ fn create(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     })?;
     refuse_if(features & !feature::ALL != 0, errno::ENOSYS)?;
     refuse_if(features & feature::INTERNAL != 0, errno::EINVAL)?;
-    if prefix.is_empty() || !ORDERS.contains(&order) || (features & feature::DATA_POOL != 0) != (pool >= 0) {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    let has_data_pool = features & feature::DATA_POOL != 0;
+    refuse_if(prefix.is_empty() || !ORDERS.contains(&order) || has_data_pool != (pool >= 0), errno::EINVAL)?;
     refuse_if(h.omap(b"size").is_some(), errno::EEXIST)?;
     h.set_omap(b"size", u64_bytes(size));
     h.set_omap(b"order", vec![order]);
@@ -135,9 +134,8 @@ fn set_features(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     // Newer clients may disable features that are unknown here.
     let mask = mask & feature::ALL;
     let (on, off) = (bits & mask, !bits & mask);
-    if on & !feature::MUTABLE != 0 || off & !(feature::MUTABLE | feature::DEEP_FLATTEN) != 0 {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    let is_fixed = on & !feature::MUTABLE != 0 || off & !(feature::MUTABLE | feature::DEEP_FLATTEN) != 0;
+    refuse_if(is_fixed, errno::EINVAL)?;
     set_bits(h, "features", bits, mask)
 }
 

@@ -52,9 +52,8 @@ fn add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let flags = number(h, "flags")?.unwrap_or(0);
     let limit = number(h, "snap_limit")?.unwrap_or(u64::MAX);
     let all = Snap::all(h)?;
-    if all.iter().any(|old| old.id == id || (old.name == name && old.namespace == namespace)) {
-        return Err(OpError::new(errno::EEXIST));
-    }
+    let is_same = |old: &Snap| old.id == id || (old.name == name && old.namespace == namespace);
+    refuse_if(all.iter().any(is_same), errno::EEXIST)?;
     refuse_if(all.len() as u64 >= limit, errno::EDQUOT)?;
     let parent_overlap = Parent::load(h)?.and_then(|parent| parent.head_overlap);
     let time = h.now();
@@ -100,9 +99,8 @@ fn remove(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 
 fn rename(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (id, name) = decode(input, |d| Ok((d.u64()?, d.blob()?.to_vec())))?;
-    if Snap::all(h)?.iter().any(|old| old.name == name && old.namespace.kind == kind::USER) {
-        return Err(OpError::new(errno::EEXIST));
-    }
+    let is_same = |old: &Snap| old.name == name && old.namespace.kind == kind::USER;
+    refuse_if(Snap::all(h)?.iter().any(is_same), errno::EEXIST)?;
     let mut snap = Snap::load(h, id)?;
     snap.name = name;
     snap.store(h);

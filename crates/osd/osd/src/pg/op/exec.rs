@@ -23,7 +23,7 @@ use crate::config::{
     OBJECT_BYTES_MAX, OUTPUT_BYTES_MAX, REQUEST_BYTES_MAX, TXN_BYTES_MAX, WRITE_BYTES_MAX,
     WRITE_OUTPUT_BYTES_MAX,
 };
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::op::{ClientOp, Outcome};
 use crate::pg::Pg;
 use crate::pg::copies::{IfUnfound, Objects};
@@ -235,9 +235,7 @@ pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome
 
 /// Why a client's request is refused as a whole: it has no operations, or calls an unknown method.
 fn refusal(osd: &OsdShard, op: &ClientOp) -> Result<(), OpError> {
-    if op.request.ops.is_empty() {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    refuse_if(op.request.ops.is_empty(), errno::EINVAL)?;
     cls::refusal(osd, op)
 }
 
@@ -252,9 +250,7 @@ fn keeps_result(code: u16) -> bool {
 
 /// Executes a request with writes against the object as it is now.
 pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<Box<Plan>, OpError> {
-    if payload_bytes(&op.request.ops) != op.data.len() as u64 {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    refuse_if(payload_bytes(&op.request.ops) != op.data.len() as u64, errno::EINVAL)?;
     refusal(osd, op)?;
     let context = pg.ops.snaps.context(op)?;
     let (writing, head) = Writing::new(op, context, pg.objects(osd).stat(&op.oid).await?)?;
@@ -476,10 +472,10 @@ impl<'a> ObjectState<'a> {
                 admit_read(objects.osd, client, op, self.size).await;
                 self.bytes(objects, op).await
             }
-            ops::SPARSE_READ => match self.stored_size() {
-                Some(size) => sparse::read(objects, self.oid, size, op, self.left).await,
-                None => Ok(sparse::nothing()),
-            },
+            ops::SPARSE_READ => {
+                let size = self.stored_size().unwrap_or(0);
+                sparse::read(objects, self.oid, size, op, self.left).await
+            }
             ops::ASSERT_VER => assert_version(op, self.stored().map_or(0, |stored| stored.user_version)),
             _ => read_op(objects, client, self.oid, self.was.as_ref(), op, self.left).await,
         }

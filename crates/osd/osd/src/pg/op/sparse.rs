@@ -57,16 +57,6 @@ pub(in crate::pg) async fn map(
     Ok(Payload::from(encoded(&extents)))
 }
 
-/// The answer of a sparse read of nothing.
-pub(in crate::pg) fn nothing() -> Payload {
-    answer(&[], &Payload::new())
-}
-
-/// The answer of a request for the extents of nothing.
-pub(in crate::pg) fn no_extents() -> Payload {
-    Payload::from(encoded(&[]))
-}
-
 fn wanted(op: &OsdOp, size: u64) -> Range<u64> {
     let extent = op.extent();
     let start = extent.offset.min(size);

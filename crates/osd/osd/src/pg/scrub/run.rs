@@ -56,6 +56,11 @@ impl From<StoreError> for End {
     }
 }
 
+/// Ends a scrub, or a repair, if something `is_wrong`.
+pub(super) fn fail_if(is_wrong: bool, why: impl FnOnce() -> String) -> Result<(), End> {
+    if is_wrong { Err(End::Failed(why())) } else { Ok(()) }
+}
+
 /// The objects from `from` to `to` (exclusive).
 pub(super) struct Range {
     pub from: ObjectId,
@@ -254,16 +259,11 @@ impl Run {
             };
             self.check_current()?;
             for object in objects {
-                if !self.pg.peer.contains(&object.oid) || !range.has(&object.oid) {
-                    return Err(End::Failed(format!(
-                        "{member} answers with an object that was not asked for"
-                    )));
-                }
+                let is_asked = self.pg.peer.contains(&object.oid) && range.has(&object.oid);
+                fail_if(!is_asked, || format!("{member} answers with an object that was not asked for"))?;
                 map.insert(object.oid.clone(), object);
             }
-            if map.len() > REPLICA_OBJECTS_MAX {
-                return Err(End::Failed(format!("{member} has far more objects")));
-            }
+            fail_if(map.len() > REPLICA_OBJECTS_MAX, || format!("{member} has far more objects"))?;
             at = next;
         }
         Ok(map)

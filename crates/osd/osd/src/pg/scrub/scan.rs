@@ -83,7 +83,7 @@ impl Scan<'_> {
         let meta = match own_store(self.osd).stat(&at.oid).await {
             Ok(None) => return Ok(Looked::Gone),
             Ok(Some(meta)) => meta,
-            Err(error) => return bad(&error).map(|()| Looked::Whole(unknown(at))).ok_or(error),
+            Err(error) => return bad(&error).map(|()| Looked::Whole(unknown(at.oid))).ok_or(error),
         };
         let read_error = match self.content(&mut at, &meta).await {
             Ok(true) => false,
@@ -163,8 +163,8 @@ fn bad(error: &StoreError) -> Option<()> {
 }
 
 /// An object whose metadata cannot be read.
-fn unknown(at: ScanCursor) -> Scanned {
-    Scanned { stat_error: true, ..scanned(at, &ObjectMeta::default()) }
+fn unknown(oid: ObjectId) -> Scanned {
+    Scanned { stat_error: true, ..scanned(ScanCursor::at(oid), &ObjectMeta::default()) }
 }
 
 /// An object with this metadata, and the checksums of a scan that has come to its end.

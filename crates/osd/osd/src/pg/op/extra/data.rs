@@ -34,10 +34,7 @@ pub(super) async fn step(operation: Operation<'_>, state: &mut ObjectState<'_>) 
         }
         ops::MAPEXT => {
             state.must_exist()?;
-            match state.stored_size() {
-                Some(size) => sparse::map(objects, state.oid, size, op).await,
-                None => Ok(sparse::no_extents()),
-            }
+            sparse::map(objects, state.oid, state.stored_size().unwrap_or(0), op).await
         }
         ops::LIST_SNAPS => {
             // Only for SNAP_DIR: see `ClientOp::refusal`.
@@ -81,10 +78,7 @@ impl ObjectState<'_> {
     /// The bytes of an operation's range, up to the object's end, as they were before the request, as in Ceph: new ones are not
     /// in the store yet.
     pub(in crate::pg) async fn bytes(&self, objects: Objects<'_>, op: &OsdOp) -> Result<Payload, OpError> {
-        match self.stored_size() {
-            Some(size) => read_bytes(objects, self.oid, size, op, self.left).await,
-            None => Ok(Payload::new()),
-        }
+        read_bytes(objects, self.oid, self.stored_size().unwrap_or(0), op, self.left).await
     }
 
     /// The object's size before the request; `None`: it did not exist.

@@ -23,7 +23,7 @@ use carmine_wire::osd_op::{OsdOp, ops};
 use super::exec::{ObjectState, Told};
 use super::snaps::{self, CloneChange, Writing};
 use crate::cls;
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::op::{ClientOp, Origin};
 use crate::pg::copies::Objects;
 use crate::pg::{Pg, family};
@@ -40,7 +40,7 @@ pub(crate) struct Extra {
     /// The object's omap, once it is used.
     pub(in crate::pg) omap: Option<OmapView>,
     /// The object's bytes, once a class method wants them.
-    pub(in crate::pg) data: Option<Vec<u8>>,
+    pub(crate) data: Option<Vec<u8>>,
     /// Parts of the object's bytes loaded for class methods.
     pub(in crate::pg) parts: Vec<(Range<u64>, Payload)>,
     /// The watchers according to the xattrs, if they were loaded.
@@ -57,17 +57,6 @@ pub(crate) struct Extra {
     pub(in crate::pg) mtime: Option<UTime>,
     /// Number of names that class methods have generated.
     names: u32,
-}
-
-impl Extra {
-    /// The object's bytes, if they were loaded.
-    pub(crate) fn data(&self) -> Option<&[u8]> {
-        self.data.as_deref()
-    }
-
-    pub(crate) fn data_mut(&mut self) -> &mut Option<Vec<u8>> {
-        &mut self.data
-    }
 }
 
 /// One operation of a request, and what it works with.
@@ -93,9 +82,8 @@ pub(in crate::pg) async fn step(
 ) -> Result<Told, OpError> {
     let input = op.data.slice(input.start, input.len());
     let operation = Operation { objects: pg.objects(osd), client: op, op: request, input: &input };
-    if state.is_rolled_back() && reads_attrs(request.code) {
-        return Err(OpError::new(errno::EOPNOTSUPP)); // the data that it would read is not in the store yet
-    }
+    // The data that it would read is not in the store yet.
+    refuse_if(state.is_rolled_back() && reads_attrs(request.code), errno::EOPNOTSUPP)?;
     let output = match request.code {
         ops::ROLLBACK => {
             snaps::roll_back(osd, pg, state, request.snap().snapid).await.map(|()| Payload::new())

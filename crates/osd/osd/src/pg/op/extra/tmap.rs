@@ -21,7 +21,7 @@ pub(super) async fn update(operation: Operation<'_>, state: &mut ObjectState<'_>
         return Ok(());
     }
     state.load_data(objects, client, OBJECT_BYTES_MAX).await?;
-    let data = state.extra.get_or_insert_default().data_mut();
+    let data = &mut state.extra.get_or_insert_default().data;
     let stored = data.as_deref().unwrap_or_default();
     let mut map = if stored.is_empty() { Map::default() } else { Map::decode(stored)? };
     map.apply(&input.to_vec())?;

@@ -43,10 +43,7 @@ pub(super) async fn step(operation: Operation<'_>, state: &mut ObjectState<'_>) 
         ops::SET_XATTR if name.len() > NAME_BYTES_MAX => Err(OpError::new(errno::ENAMETOOLONG)),
         // Ceph's OSDs keep their own metadata under the empty name.
         ops::SET_XATTR if name.is_empty() => Err(OpError::new(errno::EINVAL)),
-        ops::SET_XATTR => {
-            state.set_xattr(name, Bytes::from(value.to_vec()))?;
-            Ok(Payload::new())
-        }
+        ops::SET_XATTR => state.set_xattr(name, Bytes::from(value.to_vec())).map(|()| Payload::new()),
         _ => {
             state.remove_xattr(name);
             Ok(Payload::new())

@@ -206,9 +206,11 @@ pub(in crate::pg) async fn roll_back(
     snap: u64,
 ) -> Result<(), OpError> {
     let (at, size) = (at(pg, state, snap)?, state.size);
-    let At::Clone(id) = at else {
-        return if at == At::Head && state.exists { touch(state) } else { remove(state) };
-    };
+    if at == At::Head && state.exists {
+        state.steps.push(Step::Touch);
+        return Ok(());
+    }
+    let At::Clone(id) = at else { return remove(state) };
     let from = Arc::new(clone_of(state.oid, id));
     let meta = pg.objects(osd).stat(&from).await?.ok_or(OpError::new(errno::EIO))?;
     let Some(writing) = state.writing() else { return Err(OpError::new(errno::EIO)) };
@@ -238,11 +240,6 @@ fn at(pg: &Pg, state: &mut ObjectState<'_>, snap: u64) -> Result<At, OpError> {
     }
     let set = state.writing().map(|writing| writing.set()).transpose()?;
     Ok(set.unwrap_or_default().at(snap))
-}
-
-fn touch(state: &mut ObjectState<'_>) -> Result<(), OpError> {
-    state.steps.push(Step::Touch);
-    Ok(())
 }
 
 fn remove(state: &mut ObjectState<'_>) -> Result<(), OpError> {
