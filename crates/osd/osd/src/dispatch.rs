@@ -74,11 +74,7 @@ fn introduce(osd: &OsdShard, conn: &Connection) {
     let (origin, addr) = (Origin { home: osd.shard.id(), conn: conn.id() }, conn.peer().addr);
     osd.add_client(origin, addr);
     for to in (0..osd.shard.shards()).map(ShardId).filter(|to| *to != origin.home) {
-        osd.shard.submit_to(to, move |shard| {
-            if let Some(osd) = OsdShard::on(shard) {
-                osd.add_client(origin, addr);
-            }
-        });
+        OsdShard::run_on(&osd.shard, to, move |osd| osd.add_client(origin, addr));
     }
 }
 
@@ -90,11 +86,9 @@ fn forget_ops(osd: &Rc<OsdShard>, conn: u64) {
     let left = unplaced.into_iter().filter(|op| op.conn.id() != conn).collect();
     *osd.unplaced.borrow_mut() = left;
     for to in (0..osd.shard.shards()).map(ShardId) {
-        osd.shard.submit_to(to, move |shard| {
-            if let Some(osd) = OsdShard::on(shard) {
-                osd.forget_ops(|op| op.is_from(osd.shard.id(), home, conn));
-                osd.forget_client(Origin { home, conn });
-            }
+        OsdShard::run_on(&osd.shard, to, move |osd| {
+            osd.forget_ops(|op| op.is_from(osd.shard.id(), home, conn));
+            osd.forget_client(Origin { home, conn });
         });
     }
 }
@@ -102,8 +96,7 @@ fn forget_ops(osd: &Rc<OsdShard>, conn: u64) {
 /// A client's operation: decoded here if its PG is here, else by the shard that owns it.
 fn client_op(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
     let Some((pg, _, epoch, _)) = peek(&msg.front) else {
-        conn.close("an operation is shorter than its fixed fields");
-        return;
+        return conn.close("an operation is shorter than its fixed fields");
     };
     if epoch < osd.epoch()
         && let Some(state) = osd.conns.borrow().get(&conn.id())
@@ -172,10 +165,8 @@ fn hop(osd: &Rc<OsdShard>, owner: ShardId, op: Unplaced) {
 }
 
 fn close_at(osd: &OsdShard, home: ShardId, conn: u64, why: String) {
-    osd.shard.submit_to(home, move |shard| {
-        let state =
-            OsdShard::on(shard).and_then(|osd| osd.conns.borrow().get(&conn).map(|s| Rc::clone(&s.conn)));
-        if let Some(conn) = state {
+    OsdShard::run_on(&osd.shard, home, move |osd| {
+        if let Some(conn) = osd.conn(conn) {
             conn.close(why);
         }
     });
@@ -220,8 +211,7 @@ fn is_replication(kind: u16) -> bool {
 /// A message of another OSD.
 fn replication(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
     let Some(pg) = peek_pg(&msg.front) else {
-        conn.close("a replication message is shorter than its head");
-        return;
+        return conn.close("a replication message is shorter than its head");
     };
     let (parts, permit) = msg.into_parts();
     let here = osd.shard.id();
@@ -255,10 +245,8 @@ fn release(shard: &carmine_reactor::Shard, conn: u64, token: carmine_messenger::
 
 fn send_from(shard: &carmine_reactor::Shard, home: ShardId, conn: u64, answer: Message) {
     let (parts, _) = answer.into_parts();
-    shard.submit_to(home, move |shard| {
-        let Some(osd) = OsdShard::on(shard) else { return };
-        let conn = osd.conns.borrow().get(&conn).map(|state| Rc::clone(&state.conn));
-        if let Some(conn) = conn {
+    OsdShard::run_on(shard, home, move |osd| {
+        if let Some(conn) = osd.conn(conn) {
             conn.send(Message::from(parts));
         }
     });

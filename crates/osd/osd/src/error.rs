@@ -63,6 +63,12 @@ impl OpError {
     }
 }
 
+/// Fails with this errno if it `is_wrong`.
+#[inline]
+pub(crate) fn refuse_if(is_wrong: bool, errno: i32) -> Result<(), OpError> {
+    if is_wrong { Err(OpError::new(errno)) } else { Ok(()) }
+}
+
 impl From<Errno> for OpError {
     fn from(errno: Errno) -> OpError {
         OpError { errno, cause: None }

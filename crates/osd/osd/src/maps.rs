@@ -90,11 +90,7 @@ impl OsdShard {
             if to == self.shard.id() {
                 self.follow(view, table);
             } else {
-                self.shard.submit_to(to, move |shard| {
-                    if let Some(osd) = OsdShard::on(shard) {
-                        osd.follow(view, table);
-                    }
-                });
+                OsdShard::run_on(&self.shard, to, move |osd| osd.follow(view, table));
             }
         }
     }

@@ -10,8 +10,10 @@ use carmine_messenger::{Connection, Permit, PermitToken};
 use carmine_reactor::{Payload, Shard, ShardId, probes, sync::oneshot};
 use carmine_types::{Eversion, ObjectId, ReqId, SNAP_DIR, SNAP_HEAD, UTime, errno};
 use carmine_wire::header::Header2;
-use carmine_wire::osd_op::{Extent, OPS_MAX, OsdOp, OsdReply, OsdRequest, flags, ops, payload_bytes};
-use smallvec::SmallVec;
+use carmine_wire::osd_op::{
+    ANSWER_BYTES, Extent, OPS_MAX, OsdOp, OsdReply, OsdRequest, flags, ops, payload_bytes,
+};
+use smallvec::{SmallVec, smallvec};
 
 use crate::cls;
 use crate::config::{NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, WRITE_BYTES_MAX};
@@ -118,8 +120,7 @@ impl HopBack {
         }
         self.here.submit_to(self.home, move |home| {
             let Some(home) = OsdShard::on(home) else { return };
-            let conn = home.conns.borrow().get(&conn).map(|state| Rc::clone(&state.conn));
-            let Some(conn) = conn else {
+            let Some(conn) = home.conn(conn) else {
                 token.into_iter().for_each(|token| token.give_back(&home.budget));
                 return;
             };
@@ -158,6 +159,11 @@ impl Outcome {
 
     pub(crate) fn error(result: i32) -> Outcome {
         Outcome { result, ..Outcome::default() }
+    }
+
+    /// The outcome of a request that is one operation with an output.
+    pub(crate) fn with_output(result: i32, output: Vec<u8>) -> Outcome {
+        Outcome { result, outputs: smallvec![(result, Payload::from(output))], ..Outcome::default() }
     }
 }
 
@@ -325,6 +331,13 @@ impl ClientOp {
         if !self.has_more() {
             let more = acquire_more(osd, self).await;
             *self.more.borrow_mut() = more;
+        }
+    }
+
+    /// The same for an answer of this many bytes, if the request was admitted for fewer: it may have one long value.
+    pub(crate) async fn acquire_for(&self, osd: &OsdShard, answer_bytes: u64) {
+        if answer_bytes > ANSWER_BYTES {
+            self.acquire_more(osd).await;
         }
     }
 

@@ -122,11 +122,7 @@ impl OsdShard {
         tracing::info!("options: {next:?}");
         for to in (1..self.shard.shards()).map(ShardId) {
             let next = next.clone();
-            self.shard.submit_to(to, move |shard| {
-                if let Some(osd) = OsdShard::on(shard) {
-                    osd.take_options(next);
-                }
-            });
+            OsdShard::run_on(&self.shard, to, move |osd| osd.take_options(next));
         }
         self.take_options(next.clone());
     }

@@ -48,6 +48,7 @@ struct Waiter {
 }
 
 /// The connections to one peer at one address.
+#[derive(Default)]
 struct Session {
     peer: OsdId,
     addr: EntityAddr,
@@ -138,16 +139,7 @@ impl Peers {
             return Some(Rc::clone(session));
         }
         let addr = self.osd.upgrade()?.addr_of(peer)?;
-        let session = Rc::new(Session {
-            peer,
-            addr,
-            route: RefCell::new(None),
-            conns: RefCell::default(),
-            backlog: RefCell::default(),
-            backoff: Backoff::default(),
-            connecting: Cell::new(false),
-            ended: Cell::new(false),
-        });
+        let session = Rc::new(Session { peer, addr, ..Session::default() });
         self.sessions.borrow_mut().insert(peer, Rc::clone(&session));
         Some(session)
     }
@@ -208,13 +200,8 @@ impl Session {
             let route = self.ask_route(osd).await?;
             *self.route.borrow_mut() = Some(route);
         }
-        let wanted: Vec<u16> = {
-            let backlog = self.backlog.borrow();
-            let mut wanted: Vec<u16> = backlog.pgs().filter_map(|pg| self.reactor_of(pg)).collect();
-            wanted.sort_unstable();
-            wanted.dedup();
-            wanted
-        };
+        let wanted: BTreeSet<u16> =
+            self.backlog.borrow().pgs().filter_map(|pg| self.reactor_of(pg)).collect();
         for reactor in wanted {
             let stands = self.conns.borrow().get(&reactor).is_some_and(|c| !c.is_closed());
             if !stands {

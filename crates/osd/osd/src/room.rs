@@ -36,11 +36,7 @@ pub(crate) async fn acquire_more(osd: &OsdShard, op: &ClientOp) -> Option<More> 
 
 impl Drop for More {
     fn drop(&mut self) {
-        self.here.submit_to(self.home, |home| {
-            if let Some(osd) = OsdShard::on(home) {
-                osd.more.take();
-            }
-        });
+        OsdShard::run_on(&self.here, self.home, |home| drop(home.more.take()));
     }
 }
 

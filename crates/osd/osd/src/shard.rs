@@ -197,6 +197,29 @@ impl OsdShard {
         shard.local::<OsdShard>()
     }
 
+    /// Runs `work` on the OSD's part at shard `to`, if that has started and not ended.
+    pub(crate) fn run_on(here: &Shard, to: ShardId, work: impl FnOnce(&Rc<OsdShard>) + Send + 'static) {
+        here.submit_to(to, move |there| {
+            if let Some(osd) = OsdShard::on(there) {
+                work(&osd);
+            }
+        });
+    }
+
+    /// The results of `read` on all shards, in order, without those that have not started or have ended.
+    pub(crate) async fn on_all<T: Send + 'static>(
+        &self,
+        read: impl Fn(&Rc<OsdShard>) -> T + Copy + Send + 'static,
+    ) -> Vec<T> {
+        let mut all = Vec::new();
+        for to in (0..self.shard.shards()).map(ShardId) {
+            let part =
+                self.shard.call(to, move |shard| async move { OsdShard::on(&shard).map(|osd| read(&osd)) });
+            all.extend(part.await);
+        }
+        all
+    }
+
     /// Whether this OSD is stopping: its store may then refuse requests.
     pub fn is_stopping(&self) -> bool {
         self.stopping.get()
@@ -215,6 +238,11 @@ impl OsdShard {
     /// A PG that this shard owns.
     pub(crate) fn pg(&self, pg: SpgId) -> Option<Rc<Pg>> {
         self.pgs.borrow().get(pg).cloned()
+    }
+
+    /// A connection that this shard serves.
+    pub(crate) fn conn(&self, id: u64) -> Option<Rc<Connection>> {
+        self.conns.borrow().get(&id).map(|state| Rc::clone(&state.conn))
     }
 
     /// The reactor that owns a PG; `None` if this OSD does not serve it.
@@ -263,19 +291,14 @@ impl OsdShard {
     pub(crate) fn send_to(&self, to: Origin, message: Message) {
         let (parts, _) = message.into_parts();
         let send = move |osd: &OsdShard| {
-            let conn = osd.conns.borrow().get(&to.conn).map(|state| Rc::clone(&state.conn));
-            if let Some(conn) = conn {
+            if let Some(conn) = osd.conn(to.conn) {
                 conn.send(Message::from(parts));
             }
         };
         if to.home == self.shard.id() {
             return send(self);
         }
-        self.shard.submit_to(to.home, move |shard| {
-            if let Some(osd) = OsdShard::on(shard) {
-                send(&osd);
-            }
-        });
+        OsdShard::run_on(&self.shard, to.home, move |osd| send(osd));
     }
 
     /// Logs, once for each name, that an operation is refused because it is not implemented. The first shard writes the line; the
@@ -290,11 +313,7 @@ impl OsdShard {
             return tracing::warn!("{what} is not supported: refused");
         }
         let what = what.to_owned();
-        self.shard.submit_to(ShardId(0), move |shard| {
-            if let Some(osd) = OsdShard::on(shard) {
-                osd.refuse(&what);
-            }
-        });
+        OsdShard::run_on(&self.shard, ShardId(0), move |first| first.refuse(&what));
     }
 
     /// The number of the next operation that hops to `to`.

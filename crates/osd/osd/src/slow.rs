@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use carmine_reactor::{Group, ShardId};
+use carmine_reactor::Group;
 
 use crate::op::ClientOp;
 use crate::pg::OpInFlight;
@@ -38,9 +38,7 @@ pub(crate) struct SlowOps {
 /// Of all shards.
 pub(crate) async fn count_all(osd: &OsdShard) -> SlowOps {
     let mut all = SlowOps::default();
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        let part = osd.shard.call(to, |shard| async move { OsdShard::on(&shard).map(|osd| count(&osd)) });
-        let part = part.await.unwrap_or_default();
+    for part in osd.on_all(|osd| count(osd)).await {
         all.count += part.count;
         all.oldest_ns = all.oldest_ns.max(part.oldest_ns);
     }

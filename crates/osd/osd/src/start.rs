@@ -159,10 +159,7 @@ fn serve_own(osd: &Rc<OsdShard>, listener: Listener, addr: EntityAddr) {
     let (own, config) = (Rc::clone(osd), server_config(osd, addr, &gates.own));
     osd.shard.spawn(Group::Admin, "accept-own", async move {
         loop {
-            match listener.accept().await {
-                Ok((socket, _)) => attend(&own, socket, &config),
-                Err(error) => refused_accept(&own, "connections", &error).await,
-            }
+            attend(&own, accept(&own, &listener, "connections").await, &config);
         }
     });
 }
@@ -172,12 +169,19 @@ fn accept_public(osd: &Rc<OsdShard>, listener: Listener, addr: EntityAddr) {
     let (own, config) = (Rc::clone(osd), server_config(osd, addr, &osd.config.gates.public));
     osd.shard.spawn(Group::Admin, "accept", async move {
         loop {
-            match listener.accept().await {
-                Ok((socket, _)) => deal(&own, socket, &config).await,
-                Err(error) => refused_accept(&own, "connections", &error).await,
-            }
+            deal(&own, accept(&own, &listener, "connections").await, &config).await;
         }
     });
+}
+
+/// The next connection of a port.
+pub(crate) async fn accept(osd: &OsdShard, listener: &Listener, whose: &str) -> Socket {
+    loop {
+        match listener.accept().await {
+            Ok((socket, _)) => return socket,
+            Err(error) => refused_accept(osd, whose, &error).await,
+        }
+    }
 }
 
 /// Waits after a failed accept, which may mean that descriptors ran out.

@@ -1,6 +1,7 @@
 //! The report that the monitor gets every few seconds: the store's space, and the statistics of this OSD's PGs. PGs whose state changes are
 //! told of at once.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -143,24 +144,14 @@ pub(crate) fn send_soon(osd: &OsdShard) {
     if osd.shard.id() == ShardId(0) {
         return osd.news.notify_one();
     }
-    osd.shard.submit_to(ShardId(0), |shard| {
-        if let Some(osd) = OsdShard::on(shard) {
-            osd.news.notify_one();
-        }
-    });
+    OsdShard::run_on(&osd.shard, ShardId(0), |first| first.news.notify_one());
 }
 
 /// The commits of all shards in their stores, of the writes that they were primary for.
 async fn commits(osd: &OsdShard) -> StageStat {
     let mut all = StageStat::default();
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        let part = osd.shard.call(to, |shard| async move {
-            let osd = OsdShard::on(&shard)?;
-            let stages = osd.stages.borrow();
-            stages.iter().nth(STORE).map(|(_, stat)| *stat)
-        });
-        all.merge(&part.await.unwrap_or_default());
-    }
+    let parts = osd.on_all(|osd| osd.stages.borrow().iter().nth(STORE).map(|(_, stat)| *stat)).await;
+    parts.iter().flatten().for_each(|part| all.merge(part));
     all
 }
 
@@ -170,32 +161,15 @@ fn mean_ns(before: &StageStat, after: &StageStat) -> u64 {
     sum_ns.checked_div(after.count.saturating_sub(before.count)).unwrap_or(0)
 }
 
-/// What `part` finds on each shard, all together.
-async fn of_all_shards<T: Send + 'static>(
-    osd: &OsdShard,
-    part: impl Fn(Rc<OsdShard>) -> Vec<T> + Copy + Send + 'static,
-) -> Vec<T> {
-    let mut all = Vec::new();
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        let found = osd.shard.call(to, move |shard| async move { OsdShard::on(&shard).map(part) });
-        all.extend(found.await.into_iter().flatten());
-    }
-    all
-}
-
 /// The oldest `last_epoch_clean` of the PGs that this OSD leads: nobody needs the maps before it for one of them. Without
 /// such PGs it needs none at all.
 async fn last_epoch_clean(osd: &OsdShard) -> Epoch {
-    let mut oldest = osd.epoch();
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        let part = osd.shard.call(to, |shard| async move {
-            let osd = OsdShard::on(&shard)?;
-            let pgs = osd.pgs.borrow();
-            pgs.values().filter(|pg| pg.peer.leads()).map(|pg| pg.peer.history().last_epoch_clean).min()
-        });
-        oldest = oldest.min(part.await.unwrap_or(oldest));
-    }
-    oldest
+    let newest = osd.epoch();
+    let of_shard = |osd: &Rc<OsdShard>| {
+        let pgs = osd.pgs.borrow();
+        pgs.values().filter(|pg| pg.peer.leads()).map(|pg| pg.peer.history().last_epoch_clean).min()
+    };
+    osd.on_all(of_shard).await.into_iter().flatten().fold(newest, Epoch::min)
 }
 
 /// The oldest epoch of all shards.
@@ -212,9 +186,10 @@ async fn oldest_epoch(osd: &OsdShard) -> Epoch {
 
 /// Asks the monitor for the acting sets that the PGs of this OSD need, by the map that all its shards have.
 async fn ask_for_temps(osd: &OsdShard, session: &MonSession, epoch: Epoch) {
-    let asked = of_all_shards(osd, move |osd| temps_of_shard(&osd, epoch)).await;
-    if !asked.is_empty() {
-        let (version, pg_temp) = (u64::from(epoch.0), asked.into_iter().collect());
+    let pg_temp: BTreeMap<_, _> =
+        osd.on_all(move |osd| temps_of_shard(osd, epoch)).await.into_iter().flatten().collect();
+    if !pg_temp.is_empty() {
+        let version = u64::from(epoch.0);
         session.send(Message::encode(&PgTemp { version, epoch, pg_temp, forced: false }));
     }
 }

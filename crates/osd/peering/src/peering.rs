@@ -37,7 +37,7 @@ pub struct AttemptId {
 }
 
 /// Everything about a PG's interval.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Peering {
     pub(crate) me: OsdId,
     /// Info and log were read from the store.
@@ -79,26 +79,7 @@ impl Peering {
     /// A PG whose state has yet to be read, on this OSD.
     #[must_use]
     pub fn new(me: OsdId) -> Peering {
-        Peering {
-            me,
-            loaded: false,
-            map: Map::default(),
-            intervals: Intervals::default(),
-            interval: Epoch(0),
-            generation: 0,
-            phase: Phase::Loading,
-            attempt: 0,
-            under_way: None,
-            was_active: false,
-            recovering: Vec::new(),
-            pause: Duration::ZERO,
-            reported: None,
-            strays: Vec::new(),
-            following: None,
-            is_repaired: false,
-            had_no_room: false,
-            lease: None,
-        }
+        Peering { me, ..Peering::default() }
     }
 
     /// The OSD that this is.
@@ -441,13 +422,6 @@ impl Peering {
         ];
         let words = words.into_iter().filter(|(is_so, _)| *is_so).map(|(_, word)| word);
         std::iter::once("active").chain(words).collect()
-    }
-
-    /// The state that keeps the monitor from taking all members for complete; `None` if they are.
-    #[must_use]
-    pub fn unsettled(&self, recovery: Recovery) -> Option<String> {
-        let recovers = self.is_active() && self.recovers();
-        if recovers { Some(self.state(recovery)) } else { self.phase.stuck().map(str::to_owned) }
     }
 
     /// The invariants that hold between events.

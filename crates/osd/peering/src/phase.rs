@@ -5,9 +5,10 @@ use std::fmt;
 use carmine_types::{Epoch, Errno, OsdId};
 
 /// The phase that a PG is in.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Its state is being read from the store.
+    #[default]
     Loading,
     /// An OSD that is down may have writes that nobody else has.
     Down(Reason),
@@ -31,20 +32,6 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Ceph's name of the state in which a primary does not serve clients; `None` if it does.
-    #[must_use]
-    pub fn stuck(&self) -> Option<&'static str> {
-        match self {
-            Phase::Active => None,
-            Phase::Loading | Phase::Replica { .. } | Phase::Stray => Some("peering"),
-            Phase::Failed(_)
-            | Phase::Down(_)
-            | Phase::Peered(_)
-            | Phase::Peering(_)
-            | Phase::Incomplete(_) => Some(self.name()),
-        }
-    }
-
     /// The state as `status` shows it.
     #[must_use]
     pub fn name(&self) -> &'static str {

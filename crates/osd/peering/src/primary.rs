@@ -15,7 +15,7 @@ const RETRY_MAX: Duration = Duration::from_secs(1);
 const INCOMPLETE_RETRY: Duration = Duration::from_secs(5);
 
 /// An attempt under way: what is known of each other copy.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Attempt {
     /// All that were asked; once it is decided who leads, only those that are served.
     replicas: Vec<(OsdId, MemberStage)>,
@@ -99,16 +99,7 @@ impl Peering {
         // Messages of an earlier attempt that come late are not taken by the replicas any more.
         self.attempt += 1;
         self.phase = Phase::Peering(Reason::AsksReplicas);
-        self.under_way = Some(Attempt {
-            replicas: Vec::new(),
-            is_decided: false,
-            beside: false,
-            behind: Vec::new(),
-            leases: self.lease.into_iter().collect(),
-            awaits: None,
-            starts: false,
-            activates: false,
-        });
+        self.under_way = Some(Attempt { leases: self.lease.into_iter().collect(), ..Attempt::default() });
         if self.is_resized(own) {
             let why = Reason::Resized { made: own.pg_num, now: self.map.pg_num };
             return self.stop(Stop::Wait(Phase::Down(why)), fx);

@@ -89,7 +89,7 @@ fn a_primary_waits_for_an_osd_that_may_have_served_without_it() {
     _ = peering.on(&own, Event::Map(alone(7, 0)));
     _ = peering.on(&own, Event::Loaded);
     assert_eq!(*peering.phase(), Phase::Down(Reason::BlockedBy(vec![OsdId(1)])));
-    assert_eq!(peering.unsettled(Default::default()).as_deref(), Some("down"));
+    assert_eq!(peering.state(Default::default()), "down");
     _ = peering.on(&own, Event::Map(alone(8, 5)));
     assert!(matches!(peering.phase(), Phase::Down(_)), "what it had before its end is given up only");
     _ = peering.on(&own, Event::Map(alone(9, 8)));

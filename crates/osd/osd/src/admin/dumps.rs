@@ -9,7 +9,6 @@ use carmine_store::{OmapRange, StoreError};
 use carmine_types::{ObjectId, crc32c};
 use serde_json::{Map, Value, json};
 
-use super::on_all;
 use crate::live::gather;
 use crate::pg::{OpInFlight, Pg, is_mapper};
 use crate::shard::OsdShard;
@@ -17,7 +16,7 @@ use crate::slow;
 
 /// `status`: epoch, space, and every PG with its state.
 pub(super) async fn status(osd: &Rc<OsdShard>) -> Value {
-    let shards = on_all(osd, pg_states).await;
+    let shards = osd.on_all(|osd| pg_states(osd)).await;
     let all: Vec<&Value> = shards.iter().filter_map(|s| s["pgs"].as_array()).flatten().collect();
     let states =
         all.iter().filter(|pg| pg["primary"] == true).map(|pg| pg["state"].as_str().unwrap_or_default());
@@ -67,7 +66,7 @@ fn pg_states(osd: &OsdShard) -> Value {
 
 /// `dump_shards`: each reactor's PGs and connections, and how it spent its time.
 pub(super) async fn dump_shards(osd: &Rc<OsdShard>) -> Value {
-    json!({ "osd": osd.config.id.0, "shards": on_all(osd, one_shard).await })
+    json!({ "osd": osd.config.id.0, "shards": osd.on_all(|osd| one_shard(osd)).await })
 }
 
 fn one_shard(osd: &OsdShard) -> Value {
@@ -108,7 +107,7 @@ fn one_shard(osd: &OsdShard) -> Value {
 const LISTED_MAX: usize = 1_000;
 
 pub(super) async fn dump_ops_in_flight(osd: &Rc<OsdShard>) -> Value {
-    let shards = on_all(osd, in_flight).await;
+    let shards = osd.on_all(|osd| in_flight(osd)).await;
     let total: u64 = shards.iter().filter_map(|shard| shard["num_ops"].as_u64()).sum();
     json!({ "ops": as_ceph(&shards), "num_ops": total, "shards": shards })
 }
@@ -140,7 +139,7 @@ fn as_ceph(shards: &[Value]) -> Vec<Value> {
 
 /// `dump_blocked_ops`: those that are slow.
 pub(super) async fn dump_blocked_ops(osd: &Rc<OsdShard>) -> Value {
-    let shards = on_all(osd, blocked).await;
+    let shards = osd.on_all(|osd| blocked(osd)).await;
     let total: u64 = shards.iter().filter_map(|shard| shard["num_blocked_ops"].as_u64()).sum();
     let ops = as_ceph(&shards);
     json!({ "ops": ops, "complaint_time": complaint_s(osd), "num_blocked_ops": total, "shards": shards })
@@ -196,7 +195,7 @@ fn show(shown: &OpInFlight, now_ns: u64) -> Value {
 pub(super) async fn dump_metrics(osd: &Rc<OsdShard>) -> Value {
     json!({
         "osd": osd.config.id.0,
-        "shards": on_all(osd, raw).await,
+        "shards": osd.on_all(|osd| raw(osd)).await,
         "kv": gather::kv(osd).await.map(|kv| kv.to_json()),
         "metrics": gather::all(osd).await.flat_json(),
     })

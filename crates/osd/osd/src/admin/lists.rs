@@ -7,25 +7,23 @@ use carmine_types::UTime;
 use carmine_wire::EntityAddr;
 use serde_json::{Value, json};
 
-use super::on_all;
 use crate::shard::OsdShard;
-
-/// All shards' lists as one.
-async fn joined(osd: &Rc<OsdShard>, list: fn(&OsdShard) -> Value) -> Vec<Value> {
-    let shards = on_all(osd, list).await;
-    shards.iter().filter_map(Value::as_array).flatten().cloned().collect()
-}
 
 /// `dump_watchers`: the watchers of objects in the PGs that this OSD leads.
 pub(super) async fn watchers(osd: &Rc<OsdShard>) -> Value {
-    joined(osd, |osd| osd.pgs.borrow().values().flat_map(|pg| pg.ops.watched().dump()).collect()).await.into()
+    let dump = |osd: &Rc<OsdShard>| -> Vec<Value> {
+        osd.pgs.borrow().values().flat_map(|pg| pg.ops.watched().dump()).collect()
+    };
+    osd.on_all(dump).await.concat().into()
 }
 
 /// `get_mapped_pools`: the pools of its PGs.
 pub(super) async fn mapped_pools(osd: &Rc<OsdShard>) -> Value {
-    let pools = joined(osd, |osd| osd.pgs.borrow().values().map(|pg| json!(pg.id.pgid.pool)).collect()).await;
-    let pools: BTreeSet<i64> = pools.iter().filter_map(Value::as_i64).collect();
-    json!(pools)
+    let pools = |osd: &Rc<OsdShard>| -> BTreeSet<i64> {
+        osd.pgs.borrow().values().map(|pg| pg.id.pgid.pool).collect()
+    };
+    let all: BTreeSet<i64> = osd.on_all(pools).await.into_iter().flatten().collect();
+    json!(all)
 }
 
 /// `dump_blocklist`: the blocklist of its map.

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use carmine_messenger::{Connection, Message};
-use carmine_reactor::{Group, ShardId};
+use carmine_reactor::Group;
 use carmine_types::errno;
 use carmine_wire::frame::SEGMENT_BYTES_MAX;
 use carmine_wire::private::{Admin, AdminReply, RouteReply};
@@ -79,11 +79,8 @@ pub(crate) fn admin(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Message) {
     let (osd, conn) = (Rc::clone(osd), Rc::clone(conn));
     let shard = osd.shard.clone();
     shard.spawn(Group::Admin, "admin", async move {
-        let answer = match question {
-            Ok(question) => answer(&osd, &question).await,
-            Err(error) => Err(error),
-        };
-        let (result, json) = match answer {
+        let answer = async { answer(&osd, &question?).await };
+        let (result, json) = match answer.await {
             Ok(value) => (0, value),
             Err(error) => (errno::EINVAL, json!({ "error": error })),
         };
@@ -143,17 +140,6 @@ pub(crate) async fn answer(osd: &Rc<OsdShard>, question: &Value) -> Result<Value
             }
         }
     }
-}
-
-/// One value from every shard, in order.
-async fn on_all(osd: &Rc<OsdShard>, read: fn(&OsdShard) -> Value) -> Vec<Value> {
-    let mut values = Vec::new();
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        let value =
-            osd.shard.call(to, move |shard| async move { OsdShard::on(&shard).map(|osd| read(&osd)) });
-        values.extend(value.await);
-    }
-    values
 }
 
 // `ceph tell osd.N COMMAND`: the admin commands as Ceph's MCommand. Errors are reported in the reply's status.

@@ -42,7 +42,7 @@ fn call(state: &mut ObjectState<'_>, method: &str, input: &[u8]) -> (i64, Vec<u8
     if !found.writes && state.must_exist().is_err() {
         return (-2, Vec::new());
     }
-    state.extra.get_or_insert_default().data_mut().get_or_insert_default();
+    state.extra.get_or_insert_default().data.get_or_insert_default();
     match (found.run)(&mut Handle::new(state, caller()), input) {
         Ok(output) if found.writes => (0, output),
         Ok(output) => (output.len() as i64, output),
@@ -63,7 +63,7 @@ fn the_class_rbd_answers_as_ceph_does() {
         names.iter().map(|name| (*name, Arc::new(ObjectId::head(1, b"", b"", name.as_bytes())))).collect();
     let mut objects: BTreeMap<&str, ObjectState<'_>> = oids
         .iter()
-        .map(|(name, oid)| (*name, ObjectState::nothing(oid, UTime { sec: 1000, nsec: 0 })))
+        .map(|(name, oid)| (*name, ObjectState::new(oid, None, UTime { sec: 1000, nsec: 0 })))
         .collect();
     let (mut calls, mut told) = (0, Vec::new());
     let mut listed: (&str, Vec<String>) = ("", Vec::new());
@@ -75,7 +75,7 @@ fn the_class_rbd_answers_as_ceph_does() {
                 let runs = runs.iter().filter_map(|run| run.split_once('*'));
                 let bytes: Vec<u8> =
                     runs.flat_map(|(byte, n)| unhex(byte).repeat(n.parse().unwrap())).collect();
-                state.extra.get_or_insert_default().data_mut().get_or_insert_default();
+                state.extra.get_or_insert_default().data.get_or_insert_default();
                 Handle::new(state, caller()).write_full(bytes).unwrap();
                 line.to_owned()
             }
@@ -93,7 +93,7 @@ fn the_class_rbd_answers_as_ceph_does() {
                 if value == "?" || fits(&ours, &unhex(value)) { line.to_owned() } else { hex(&ours) }
             }
             ["has", ..] => {
-                let data = state.extra.as_ref().and_then(|extra| extra.data()).unwrap_or_default();
+                let data = state.extra.as_ref().and_then(|extra| extra.data.as_deref()).unwrap_or_default();
                 let start = data.get(..64).unwrap_or(data);
                 let shown = if start.is_empty() { String::new() } else { hex(start) };
                 format!("{} has {} bytes: {shown}", words[0], data.len())

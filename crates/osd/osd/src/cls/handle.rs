@@ -5,7 +5,7 @@ use std::ops::Range;
 use carmine_codec::{DecodeError, Decoder};
 use carmine_pgtypes::Step;
 use carmine_reactor::{Bytes, Payload};
-use carmine_store::OmapRange;
+use carmine_store::{OmapPage, OmapRange};
 use carmine_types::{UTime, Uuid, errno};
 use carmine_wire::{EntityAddr, EntityName};
 
@@ -132,13 +132,7 @@ impl<'a, 'b> Handle<'a, 'b> {
         name: &[u8],
         max: u64,
     ) -> (Vec<(Vec<u8>, Bytes)>, bool) {
-        let page = self.state.known_page(OmapRange {
-            start: name.to_vec(),
-            is_after: true,
-            prefix: prefix.to_vec(),
-            entries_max: max.min(PAGE_MAX) as usize,
-            bytes_max: PAGE_BYTES_MAX,
-        });
+        let page = self.page(prefix, name.to_vec(), true, max);
         (page.entries.into_iter().map(|(key, value)| (key.into_vec(), value)).collect(), page.more)
     }
 
@@ -149,15 +143,14 @@ impl<'a, 'b> Handle<'a, 'b> {
 
     /// A page of the entries whose names begin with `prefix`: those after `prefix` + `after`, with the rest of their names.
     pub(super) fn omap_page(&mut self, prefix: &[u8], after: &[u8], max: u64) -> Vec<(Vec<u8>, Bytes)> {
-        let page = self.state.known_page(OmapRange {
-            start: [prefix, after].concat(),
-            is_after: !after.is_empty(),
-            prefix: prefix.to_vec(),
-            entries_max: max.min(PAGE_MAX) as usize,
-            bytes_max: PAGE_BYTES_MAX,
-        });
-        let all = page.entries.into_iter();
-        all.filter_map(|(key, value)| Some((key.strip_prefix(prefix)?.to_vec(), value))).collect()
+        let page = self.page(prefix, [prefix, after].concat(), !after.is_empty(), max);
+        without_prefix(page, prefix).collect()
+    }
+
+    /// A page of the entries whose names begin with `prefix`, from this name on, or after it.
+    fn page(&mut self, prefix: &[u8], start: Vec<u8>, is_after: bool, max: u64) -> OmapPage {
+        let (entries_max, bytes_max) = (max.min(PAGE_MAX) as usize, PAGE_BYTES_MAX);
+        self.state.known_page(OmapRange { start, is_after, prefix: prefix.to_vec(), entries_max, bytes_max })
     }
 
     /// All entries whose names begin with `prefix`, with the rest of their names.
@@ -178,8 +171,7 @@ impl<'a, 'b> Handle<'a, 'b> {
             if page.entries.is_empty() {
                 return Ok(all);
             }
-            let named = page.entries.into_iter();
-            all.extend(named.filter_map(|(key, value)| Some((key.strip_prefix(prefix)?.to_vec(), value))));
+            all.extend(without_prefix(page, prefix));
         }
         Err(OpError::new(errno::E2BIG))
     }
@@ -192,7 +184,7 @@ impl<'a, 'b> Handle<'a, 'b> {
 
     /// Size of the object before the request; 0 if there was none. For methods that read parts of it.
     pub(super) fn stored_size(&self) -> u64 {
-        match self.state.extra.as_ref().and_then(|extra| extra.data()) {
+        match self.state.extra.as_ref().and_then(|extra| extra.data.as_deref()) {
             Some(data) => data.len() as u64,
             None => self.state.stored_size().unwrap_or(0),
         }
@@ -211,7 +203,7 @@ impl<'a, 'b> Handle<'a, 'b> {
         }
         self.state.touch();
         self.state.resize(size);
-        if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data_mut().as_mut()) {
+        if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data.as_mut()) {
             data.resize(usize::try_from(size).map_err(|_| OpError::new(errno::EFBIG))?, 0);
         }
         Ok(())
@@ -219,7 +211,7 @@ impl<'a, 'b> Handle<'a, 'b> {
 
     /// All bytes of the object. Only for methods declared with [`Looks::Whole`](super::Looks).
     pub(super) fn data(&self) -> &[u8] {
-        self.state.extra.as_ref().and_then(|extra| extra.data()).unwrap_or_default()
+        self.state.extra.as_ref().and_then(|extra| extra.data.as_deref()).unwrap_or_default()
     }
 
     /// Replaces some of the object's bytes, or appends.
@@ -230,7 +222,7 @@ impl<'a, 'b> Handle<'a, 'b> {
         let start = usize::try_from(at).map_err(|_| OpError::new(errno::EFBIG))?;
         let bytes = Bytes::from(bytes);
         self.state.write(at, Payload::from(bytes.clone()))?;
-        if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data_mut().as_mut()) {
+        if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data.as_mut()) {
             let end = start + bytes.len();
             data.resize(data.len().max(end), 0);
             if let Some(place) = data.get_mut(start..end) {
@@ -246,11 +238,17 @@ impl<'a, 'b> Handle<'a, 'b> {
             return Ok(());
         }
         self.state.truncate(bytes.len() as u64);
-        if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data_mut().as_mut()) {
+        if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data.as_mut()) {
             data.truncate(bytes.len());
         }
         self.write(0, bytes)
     }
+}
+
+/// The entries of a page, with the rest of their names after `prefix`.
+fn without_prefix(page: OmapPage, prefix: &[u8]) -> impl Iterator<Item = (Vec<u8>, Bytes)> {
+    let entries = page.entries.into_iter();
+    entries.filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?.to_vec(), value)))
 }
 
 /// Most entries in one answer.

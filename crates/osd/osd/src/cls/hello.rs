@@ -5,7 +5,7 @@ use carmine_types::errno;
 
 use super::handle::Handle;
 use super::{Done, Method, read, with_data, without_object, write};
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 
 pub(super) const METHODS: &[Method] = &[
     without_object(read("say_hello", |_, name| greeting(name))),
@@ -36,9 +36,7 @@ fn greeting(name: &[u8]) -> Done {
 /// Fails if the object exists.
 fn record_hello(h: &mut Handle<'_, '_>, name: &[u8]) -> Done {
     let text = greeting(name)?;
-    if h.must_exist().is_ok() {
-        return Err(OpError::new(errno::EEXIST));
-    }
+    refuse_if(h.must_exist().is_ok(), errno::EEXIST)?;
     h.write_full(text)?;
     note_caller(h, b"said_by")
 }
@@ -61,9 +59,7 @@ fn write_too_much_return_data(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
 }
 
 fn turn_it_to_11(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    if !input.is_empty() {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    refuse_if(!input.is_empty(), errno::EINVAL)?;
     let loud = start_of(h).to_ascii_uppercase();
     h.write_full(loud)?;
     note_caller(h, b"amplified_by")

@@ -6,7 +6,7 @@ use carmine_wire::{Encoder, EntityAddr, EntityName, addr::kind};
 
 use super::handle::{Handle, decode, stored};
 use super::{Done, Method, read, write};
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 
 pub(super) const METHODS: &[Method] = &[
     write("lock", lock),
@@ -111,23 +111,17 @@ fn lock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
         Ok((d.get::<Claim>()?, d.blob()?.to_vec(), d.utime()?, d.u8()?))
     })?;
     wish.check()?;
-    if flags & MAY_RENEW != 0 && flags & MUST_RENEW != 0 {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    refuse_if(flags & MAY_RENEW != 0 && flags & MUST_RENEW != 0, errno::EINVAL)?;
     let mut lock = Lock::load(h, &wish.name)?;
     let caller = h.caller;
-    if !lock.holders.is_empty() && lock.tag != wish.tag {
-        return Err(OpError::new(errno::EBUSY));
-    }
+    refuse_if(!lock.holders.is_empty() && lock.tag != wish.tag, errno::EBUSY)?;
     match lock.find(caller.name(), &wish.cookie) {
         Some(_) if flags & (MAY_RENEW | MUST_RENEW) == 0 => return Err(OpError::new(errno::EEXIST)),
         Some(at) => drop(lock.holders.remove(at)),
         None if flags & MUST_RENEW != 0 => return Err(OpError::new(errno::ENOENT)),
         None => {}
     }
-    if !lock.holders.is_empty() && (wish.kind != SHARED || lock.kind != wish.kind) {
-        return Err(OpError::new(errno::EBUSY));
-    }
+    refuse_if(!lock.holders.is_empty() && (wish.kind != SHARED || lock.kind != wish.kind), errno::EBUSY)?;
     let expires = if duration == UTime::ZERO { UTime::ZERO } else { sum(h.now(), duration) };
     let id = HolderId { name: caller.name(), cookie: wish.cookie };
     lock.holders.push((id, HolderInfo { expires, addr: caller.addr, description }));
@@ -143,11 +137,8 @@ fn sum(a: UTime, b: UTime) -> UTime {
 }
 
 fn unlock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    let (name, cookie) = decode(input, |d| {
-        let mut d = d.envelope("unlock_op", 1)?.body;
-        Ok((d.blob()?, d.blob()?))
-    })?;
-    release(h, name, h.caller.name(), cookie)
+    let (name, cookie): (Vec<u8>, Vec<u8>) = decode(input, |d| d.envelope("unlock_op", 1)?.body.get())?;
+    release(h, &name, h.caller.name(), &cookie)
 }
 
 fn break_lock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
@@ -172,19 +163,14 @@ fn release(h: &mut Handle<'_, '_>, name: &[u8], holder: EntityName, cookie: &[u8
 }
 
 fn set_cookie(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
-    let (wish, cookie) = decode(input, |d| {
-        let mut d = d.envelope("set_cookie_op", 1)?.body;
-        Ok((d.get::<Claim>()?, d.blob()?))
-    })?;
+    let (wish, cookie): (Claim, Vec<u8>) = decode(input, |d| d.envelope("set_cookie_op", 1)?.body.get())?;
     wish.check()?;
     h.must_exist()?;
     let mut lock = Lock::load(h, &wish.name)?;
     let at = lock.held(h, &wish)?;
-    if lock.find(h.caller.name(), cookie).is_some() {
-        return Err(OpError::new(errno::EBUSY));
-    }
+    refuse_if(lock.find(h.caller.name(), &cookie).is_some(), errno::EBUSY)?;
     if let Some((id, _)) = lock.holders.get_mut(at) {
-        id.cookie = cookie.to_vec();
+        id.cookie = cookie;
     }
     lock.store(h, &wish.name)?;
     Ok(Vec::new())

@@ -8,7 +8,7 @@ use carmine_wire::Encoder;
 
 use super::handle::{Handle, decode, stored};
 use super::{Done, Method, read, write};
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 
 pub(super) const METHODS: &[Method] =
     &[write("get", get), write("put", put), write("set", set), read("read", references)];
@@ -77,9 +77,7 @@ fn get(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 fn put(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let wish: Change = decode(input, |d| d.get())?;
     let mut references = References::load(h, wish.is_implicit)?;
-    if references.tags.is_empty() {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    refuse_if(references.tags.is_empty(), errno::EINVAL)?;
     if references.retired.contains(&wish.tag) {
         return Ok(Vec::new());
     }

@@ -15,7 +15,7 @@ struct Object<'a>(ObjectState<'a>);
 
 impl<'a> Object<'a> {
     fn new(oid: &'a Arc<ObjectId>) -> Object<'a> {
-        Object(ObjectState::nothing(oid, UTime { sec: 1000, nsec: 0 }))
+        Object(ObjectState::new(oid, None, UTime { sec: 1000, nsec: 0 }))
     }
 
     fn call_as(&mut self, gid: u64, class: &str, method: &str, input: &[u8]) -> Done {
@@ -25,7 +25,7 @@ impl<'a> Object<'a> {
             self.0.must_exist()?;
         }
         if found.data != super::Looks::Nothing {
-            self.0.extra.get_or_insert_default().data_mut().get_or_insert_default();
+            self.0.extra.get_or_insert_default().data.get_or_insert_default();
         }
         let caller = Caller { gid, addr: EntityAddr::default(), random: [1, 2] };
         (found.run)(&mut Handle::new(&mut self.0, caller), input)
@@ -248,7 +248,7 @@ proptest! {
         for name in METHODS[class].1 {
             let mut o = Object::new(&oid);
             o.0.touch();
-            *o.0.extra.get_or_insert_default().data_mut() = Some(data.clone());
+            o.0.extra.get_or_insert_default().data = Some(data.clone());
             let _ = o.call_as(1, METHODS[class].0, name, &input);
         }
     }

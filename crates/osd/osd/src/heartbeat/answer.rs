@@ -10,7 +10,7 @@ use carmine_wire::osd_msg::OsdPing;
 use carmine_wire::{EntityAddr, EntityType, Front};
 
 use crate::shard::OsdShard;
-use crate::start::{OsdError, refused_accept};
+use crate::start::{OsdError, accept};
 
 /// Listens on a free port of the OSD's address and answers pings there; the port's address.
 pub(super) async fn listen(osd: &Rc<OsdShard>) -> Result<EntityAddr, OsdError> {
@@ -23,19 +23,19 @@ pub(super) async fn listen(osd: &Rc<OsdShard>) -> Result<EntityAddr, OsdError> {
         group: Group::Heartbeat,
         ..ServerConfig::new(EntityType::OSD, osd.config.id.0.into(), addr.into())
     };
-    osd.shard.spawn(Group::Heartbeat, "accept-heartbeat", accept(Rc::clone(osd), listener, Rc::new(config)));
+    osd.shard.spawn(
+        Group::Heartbeat,
+        "accept-heartbeat",
+        serve_all(Rc::clone(osd), listener, Rc::new(config)),
+    );
     Ok(addr)
 }
 
-async fn accept(osd: Rc<OsdShard>, listener: Listener, config: Rc<ServerConfig>) {
+async fn serve_all(osd: Rc<OsdShard>, listener: Listener, config: Rc<ServerConfig>) {
     loop {
-        match listener.accept().await {
-            Ok((socket, _)) => {
-                let answers = Rc::new(Answers(Rc::downgrade(&osd)));
-                serve(&osd.shard, socket, Rc::clone(&config), answers).await;
-            }
-            Err(error) => refused_accept(&osd, "heartbeats", &error).await,
-        }
+        let socket = accept(&osd, &listener, "heartbeats").await;
+        let answers = Rc::new(Answers(Rc::downgrade(&osd)));
+        serve(&osd.shard, socket, Rc::clone(&config), answers).await;
     }
 }
 

@@ -98,11 +98,8 @@ fn question(command: &[u8]) -> Result<Value, String> {
 }
 
 async fn answer(osd: &Rc<OsdShard>, command: &[u8]) -> String {
-    let result = match question(command) {
-        Ok(question) => admin::answer(osd, &question).await,
-        Err(error) => Err(error),
-    };
-    match result {
+    let result = async { admin::answer(osd, &question(command)?).await };
+    match result.await {
         // Some tools want plain text.
         Ok(Value::String(text)) => text,
         Ok(value) => format!("{value:#}\n"),

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use carmine_metrics::{Families, Gauge, Kind, Label, Level, Max, MetricInfo, Sample, Sum, metric_set};
-use carmine_reactor::{Group, ReactorStats, ShardId};
+use carmine_reactor::{Group, ReactorStats};
 
 use super::Load;
 use crate::shard::OsdShard;
@@ -55,11 +55,7 @@ metric_set! {
 }
 
 /// Time of a scheduling group on the CPU.
-const GROUP_RUNTIME: MetricInfo = MetricInfo {
-    name: "scheduler_runtime_ms",
-    kind: Kind::Counter,
-    description: "Time of the tasks of a scheduling group.",
-};
+const GROUP_RUNTIME: MetricInfo = counter("scheduler_runtime_ms", "Time of the tasks of a scheduling group.");
 /// Share of a scheduling group.
 const GROUP_SHARES: MetricInfo = MetricInfo {
     name: "scheduler_shares",
@@ -67,27 +63,19 @@ const GROUP_SHARES: MetricInfo = MetricInfo {
     description: "Relative CPU share of a scheduling group when several have ready tasks.",
 };
 /// Operations that passed a stage.
-const STAGE_OPS: MetricInfo = MetricInfo {
-    name: "osd_stage_ops",
-    kind: Kind::Counter,
-    description: "Operations that have passed a stage.",
-};
+const STAGE_OPS: MetricInfo = counter("osd_stage_ops", "Operations that have passed a stage.");
 /// Time that operations spent in a stage.
-const STAGE_TIME: MetricInfo = MetricInfo {
-    name: "osd_stage_time_ns",
-    kind: Kind::Counter,
-    description: "Sum of the time that operations spent in a stage.",
-};
+const STAGE_TIME: MetricInfo =
+    counter("osd_stage_time_ns", "Sum of the time that operations spent in a stage.");
+
+const fn counter(name: &'static str, description: &'static str) -> MetricInfo {
+    MetricInfo { name, kind: Kind::Counter, description }
+}
 
 /// The metrics of every shard of the OSD.
 pub(crate) async fn all(osd: &Rc<OsdShard>) -> Families {
     let mut families = Families::default();
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        let own =
-            osd.shard.call(to, |shard| async move { OsdShard::on(&shard).map(|osd| shard_families(&osd)) });
-        // A shard that has not started yet, or has ended, has nothing to show.
-        families.merge(own.await.unwrap_or_default());
-    }
+    osd.on_all(|osd| shard_families(osd)).await.into_iter().for_each(|own| families.merge(own));
     if let Some(kv) = kv(osd).await {
         // Of the process, so only the asked shard adds it.
         families.add_set(&[("shard", osd.shard.id().0.to_string())], &kv);

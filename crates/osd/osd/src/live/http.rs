@@ -15,12 +15,15 @@ use serde_json::json;
 use super::gather;
 use super::guests::{Guest, Guests};
 use crate::shard::OsdShard;
-use crate::start::refused_accept;
+use crate::start::accept;
 
 /// Time for a whole request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// Time to gather the numbers of all shards, and to send them.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Content type of plain text.
+const TEXT: &str = "text/plain; charset=utf-8";
 
 /// An answer before it is written down.
 struct Answer {
@@ -32,12 +35,7 @@ struct Answer {
 
 impl Answer {
     fn error(status: u16, reason: &'static str) -> Answer {
-        Answer {
-            status,
-            reason,
-            content_type: "text/plain; charset=utf-8",
-            body: format!("{status} {reason}\n"),
-        }
+        Answer { status, reason, content_type: TEXT, body: format!("{status} {reason}\n") }
     }
 
     fn ok(content_type: &'static str, body: String) -> Answer {
@@ -56,14 +54,9 @@ pub async fn serve_http(osd: &Rc<OsdShard>, addr: SocketAddr) -> io::Result<Sock
     osd.shard.spawn(Group::Admin, "http-accept", async move {
         let guests = Rc::new(Guests::default());
         loop {
-            match listener.accept().await {
-                Ok((socket, _)) => {
-                    let stream = socket.into_stream(&own.shard);
-                    if let Some(guest) = guests.admit(&stream) {
-                        start_serving(&own, stream, guest);
-                    }
-                }
-                Err(error) => refused_accept(&own, "metrics", &error).await,
+            let stream = accept(&own, &listener, "metrics").await.into_stream(&own.shard);
+            if let Some(guest) = guests.admit(&stream) {
+                start_serving(&own, stream, guest);
             }
         }
     });
@@ -119,7 +112,7 @@ async fn render(osd: &Rc<OsdShard>, page: Page) -> Answer {
     match page {
         Page::Index => {
             let text = format!("osd.{id} of carmine: /metrics, /metrics.json?prefix=NAME\n");
-            Answer::ok("text/plain; charset=utf-8", text)
+            Answer::ok(TEXT, text)
         }
         Page::Metrics => {
             let text = gather::all(osd).await.prometheus(&[("osd", id.to_string())]);

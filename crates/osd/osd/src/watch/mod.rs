@@ -26,7 +26,7 @@ use crate::admin::address;
 use crate::op::{ClientOp, Origin, ReplyTo};
 use crate::pg::Pg;
 use crate::shard::OsdShard;
-use registry::{Ended, Watches};
+use registry::{Notified, Watches};
 
 pub(crate) use notices::Notices;
 
@@ -220,14 +220,12 @@ impl Pg {
 }
 
 /// Tells the senders that their notifications have ended.
-fn finish(osd: &OsdShard, ended: Vec<Ended>) {
-    for Ended { to, cookie, notifier, version, notify_id, done, rooms: _rooms } in ended {
+fn finish(osd: &OsdShard, ended: Vec<Notified>) {
+    for Notified { to, cookie, message, done, .. } in &ended {
         let result = if done.missed.is_empty() { 0 } else { errno::ETIMEDOUT };
-        let op = WatchNotify::DONE;
-        let message =
-            WatchNotify { op, cookie, version, notify_id, result, notifier, ..WatchNotify::default() };
+        let message = WatchNotify { op: WatchNotify::DONE, cookie: *cookie, result, ..message.clone() };
         if let Some(to) = to {
-            osd.send_to(to, Message::encode(&message).with_data(done.encode()));
+            osd.send_to(*to, Message::encode(&message).with_data(done.encode()));
         }
     }
 }

@@ -92,19 +92,14 @@ pub(super) fn send(osd: &OsdShard, sends: Sends) {
             continue;
         }
         let part: Vec<(u64, u64)> = part.iter().map(|(to, cookie)| (to.conn, *cookie)).collect();
-        osd.shard.submit_to(home, move |shard| {
-            if let Some(osd) = OsdShard::on(shard) {
-                send_here(&osd, message, &text, part.into_iter());
-            }
-        });
+        OsdShard::run_on(&osd.shard, home, move |osd| send_here(osd, message, &text, part.into_iter()));
     }
 }
 
 fn send_here(osd: &OsdShard, mut message: WatchNotify, text: &Text, to: impl Iterator<Item = (u64, u64)>) {
     let header = WatchNotify::header();
     for (conn, cookie) in to {
-        let conn = osd.conns.borrow().get(&conn).map(|state| Rc::clone(&state.conn));
-        if let Some(conn) = conn {
+        if let Some(conn) = osd.conn(conn) {
             message.cookie = cookie;
             let [before, behind] = message.around(text.bytes.len());
             conn.send_around(&header, [&before, &behind], &text.bytes, text.crc);
@@ -115,11 +110,7 @@ fn send_here(osd: &OsdShard, mut message: WatchNotify, text: &Text, to: impl Ite
 /// Tells all shards that there is no room, so that they close stalled connections that hold it.
 pub(super) fn report_short(osd: &OsdShard) {
     for to in (0..osd.shard.shards()).map(ShardId) {
-        osd.shard.submit_to(to, |shard| {
-            if let Some(osd) = OsdShard::on(shard) {
-                osd.is_short.set(true);
-            }
-        });
+        OsdShard::run_on(&osd.shard, to, |osd| osd.is_short.set(true));
     }
 }
 

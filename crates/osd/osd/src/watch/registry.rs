@@ -17,7 +17,7 @@ use crate::op::Origin;
 pub(crate) struct Watches {
     objects: BTreeMap<Arc<ObjectId>, BTreeMap<WatcherId, Watcher>>,
     /// Notifications by number.
-    notifications: BTreeMap<u64, Waiting>,
+    notifications: BTreeMap<u64, Notified>,
     /// Set while a task checks the deadlines.
     pub(super) is_timed: bool,
 }
@@ -30,33 +30,20 @@ struct Watcher {
     deadline_ns: u64,
 }
 
-/// A notification that has not ended.
-struct Waiting {
+/// A notification that waits for answers, or has just ended.
+pub(super) struct Notified {
     oid: Arc<ObjectId>,
-    to: Option<Origin>,
+    pub to: Option<Origin>,
     /// The message to the watchers, without their cookies and the text.
-    message: WatchNotify,
+    pub message: WatchNotify,
     text: Text,
     /// The sender's cookie.
-    cookie: u64,
+    pub cookie: u64,
     waits_for: BTreeSet<WatcherId>,
-    done: NotifyDone,
-    /// Room for the answers.
+    pub done: NotifyDone,
+    /// Room for the answers, until this is dropped.
     rooms: Vec<Room>,
     deadline_ns: u64,
-}
-
-/// A notification that has ended.
-#[derive(Debug)]
-pub(super) struct Ended {
-    pub to: Option<Origin>,
-    pub cookie: u64,
-    pub notifier: u64,
-    pub version: u64,
-    pub notify_id: u64,
-    pub done: NotifyDone,
-    /// Room for the answers.
-    pub rooms: Vec<Room>,
 }
 
 /// A notification for watchers, each with its cookie; all of them get the same text.
@@ -115,7 +102,7 @@ impl Watches {
     /// The notifications of an object that this watcher has not answered yet.
     pub(super) fn unanswered(&self, oid: &ObjectId, id: WatcherId, origin: Origin) -> Vec<Sends> {
         let waiting = self.notifications.values().filter(|n| *n.oid == *oid && n.waits_for.contains(&id));
-        let again = |n: &Waiting| {
+        let again = |n: &Notified| {
             let to = vec![(origin, id.cookie)];
             Sends { message: n.message.clone(), text: n.text.clone(), to }
         };
@@ -137,7 +124,7 @@ impl Watches {
     }
 
     /// Removes a watcher; returns the notifications that waited only for it.
-    pub(super) fn remove(&mut self, oid: &ObjectId, id: WatcherId) -> Vec<Ended> {
+    pub(super) fn remove(&mut self, oid: &ObjectId, id: WatcherId) -> Vec<Notified> {
         if let Some(watchers) = self.objects.get_mut(oid) {
             watchers.remove(&id);
             if watchers.is_empty() {
@@ -151,7 +138,10 @@ impl Watches {
     }
 
     /// Removes all watchers of an object.
-    pub(super) fn remove_object(&mut self, oid: &ObjectId) -> (Vec<(WatcherId, Option<Origin>)>, Vec<Ended>) {
+    pub(super) fn remove_object(
+        &mut self,
+        oid: &ObjectId,
+    ) -> (Vec<(WatcherId, Option<Origin>)>, Vec<Notified>) {
         let watchers = self.objects.remove(oid).unwrap_or_default();
         for notification in self.notifications.values_mut().filter(|n| *n.oid == *oid) {
             notification.waits_for.clear();
@@ -169,13 +159,13 @@ impl Watches {
         to: Option<Origin>,
         version: u64,
         now_ns: u64,
-    ) -> (Sends, Vec<Ended>) {
+    ) -> (Sends, Vec<Notified>) {
         let Notification { id: notify_id, notifier, cookie, timeout, watchers, .. } = notification;
         let op = WatchNotify::NOTIFY;
         let message = WatchNotify { op, version, notify_id, notifier, ..WatchNotify::default() };
         let is_full = self.notifications.len() >= NOTIFICATIONS_MAX || text.is_none();
         let text = text.unwrap_or_default();
-        let mut waiting = Waiting {
+        let mut waiting = Notified {
             oid: Arc::clone(oid),
             to,
             message,
@@ -211,7 +201,7 @@ impl Watches {
         id: WatcherId,
         reply: Vec<u8>,
         room: Option<Room>,
-    ) -> Vec<Ended> {
+    ) -> Vec<Notified> {
         if let Some(waiting) = self.notifications.get_mut(&notify_id)
             && waiting.waits_for.remove(&id)
         {
@@ -241,7 +231,7 @@ impl Watches {
     }
 
     /// Ends notifications whose timeout has expired.
-    pub(super) fn expire(&mut self, now_ns: u64) -> Vec<Ended> {
+    pub(super) fn expire(&mut self, now_ns: u64) -> Vec<Notified> {
         for waiting in self.notifications.values_mut().filter(|n| n.deadline_ns <= now_ns) {
             let missed = std::mem::take(&mut waiting.waits_for);
             waiting.done.missed.extend(missed.into_iter().map(|id| (id.gid, id.cookie)));
@@ -254,20 +244,12 @@ impl Watches {
         self.objects.is_empty() && self.notifications.is_empty()
     }
 
-    fn take_ended(&mut self) -> Vec<Ended> {
+    fn take_ended(&mut self) -> Vec<Notified> {
         let over = self.notifications.extract_if(.., |_, waiting| waiting.waits_for.is_empty());
-        over.map(|(notify_id, mut waiting)| {
-            waiting.done.acked.sort_unstable();
-            waiting.done.missed.sort_unstable();
-            Ended {
-                to: waiting.to,
-                cookie: waiting.cookie,
-                notifier: waiting.message.notifier,
-                version: waiting.message.version,
-                notify_id,
-                done: waiting.done,
-                rooms: waiting.rooms,
-            }
+        over.map(|(_, mut ended)| {
+            ended.done.acked.sort_unstable();
+            ended.done.missed.sort_unstable();
+            ended
         })
         .collect()
     }

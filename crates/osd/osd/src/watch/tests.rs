@@ -78,7 +78,7 @@ fn a_notification_ends_with_the_last_answer() {
     let ended = watches.answer(5, id(1), b"one".to_vec(), room());
     let acked = vec![((1, 10), b"one".to_vec()), ((2, 20), b"two".to_vec())];
     assert_eq!(ended[0].done, NotifyDone { acked, missed: vec![] });
-    assert_eq!((ended[0].to, ended[0].cookie, ended[0].version), (origin(9), 7, 3));
+    assert_eq!((ended[0].to, ended[0].cookie, ended[0].message.version), (origin(9), 7, 3));
 }
 
 #[test]

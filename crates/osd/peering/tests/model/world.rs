@@ -705,7 +705,7 @@ impl World {
     fn order(&mut self, n: u8, body: Body, message: Message) {
         let kind = body.kind().unwrap();
         let order = match &body {
-            Body::Query { acting } => Order::Query { acting: ids(&acting).into() },
+            Body::Query { acting } => Order::Query { acting: ids(acting).into() },
             Body::Repair { complete_to, backfilled } => Order::Repair {
                 has_room: true,
                 complete_to: Eversion::new(0, *complete_to),

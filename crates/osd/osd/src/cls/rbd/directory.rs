@@ -5,7 +5,7 @@ use carmine_types::errno;
 use super::super::handle::{Handle, decode, stored};
 use super::super::{Done, Method, read, with_data, write};
 use super::{done, list, remove_key, text, u64_bytes};
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 
 pub(super) const METHODS: &[Method] = &[
     read("dir_list", |h, input| list(h, NAME, input, |e, id| e.bytes(id))),
@@ -51,15 +51,9 @@ fn set_pair(h: &mut Handle<'_, '_>, name: &[u8], id: &[u8]) {
 /// EEXIST: the name is taken; EBADF: the id is.
 fn add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (name, id) = decode(input, |d| Ok((d.blob()?, d.blob()?)))?;
-    if name.is_empty() || !is_id(id) {
-        return Err(OpError::new(errno::EINVAL));
-    }
-    if look_up(h, NAME, name)?.is_some() {
-        return Err(OpError::new(errno::EEXIST));
-    }
-    if look_up(h, ID, id)?.is_some() {
-        return Err(OpError::new(errno::EBADF));
-    }
+    refuse_if(name.is_empty() || !is_id(id), errno::EINVAL)?;
+    refuse_if(look_up(h, NAME, name)?.is_some(), errno::EEXIST)?;
+    refuse_if(look_up(h, ID, id)?.is_some(), errno::EBADF)?;
     set_pair(h, name, id);
     done()
 }
@@ -74,9 +68,7 @@ fn remove(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 fn take_pair(h: &mut Handle<'_, '_>, name: &[u8], id: &[u8]) -> Result<(), OpError> {
     let found_id = look_up(h, NAME, name)?.ok_or(OpError::new(errno::ENOENT))?;
     let found_name = look_up(h, ID, id)?.ok_or(OpError::new(errno::ENOENT))?;
-    if found_id != id || found_name != name {
-        return Err(OpError::new(errno::ESTALE));
-    }
+    refuse_if(found_id != id || found_name != name, errno::ESTALE)?;
     h.remove_omap(&[NAME, name].concat());
     h.remove_omap(&[ID, id].concat());
     Ok(())
@@ -84,12 +76,8 @@ fn take_pair(h: &mut Handle<'_, '_>, name: &[u8], id: &[u8]) -> Result<(), OpErr
 
 fn rename(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (from, to, id) = decode(input, |d| Ok((d.blob()?, d.blob()?, d.blob()?)))?;
-    if look_up(h, NAME, to)?.is_some() {
-        return Err(OpError::new(errno::EEXIST));
-    }
-    if to.is_empty() || !is_id(id) {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    refuse_if(look_up(h, NAME, to)?.is_some(), errno::EEXIST)?;
+    refuse_if(to.is_empty() || !is_id(id), errno::EINVAL)?;
     take_pair(h, from, id)?;
     set_pair(h, to, id);
     done()
@@ -123,9 +111,7 @@ fn is_id(id: &[u8]) -> bool {
 }
 
 fn get_id(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
-    if h.data().is_empty() {
-        return Err(OpError::new(errno::ENOENT));
-    }
+    refuse_if(h.data().is_empty(), errno::ENOENT)?;
     let id = stored(h.data(), |d| d.blob().map(<[u8]>::to_vec))?;
     Ok(text(&id))
 }
@@ -134,21 +120,15 @@ fn get_id(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
 fn set_id(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     h.must_exist()?;
     let id = decode(input, |d| d.blob())?;
-    if !is_id(id) {
-        return Err(OpError::new(errno::EINVAL));
-    }
-    if !h.data().is_empty() {
-        return Err(OpError::new(errno::EEXIST));
-    }
+    refuse_if(!is_id(id), errno::EINVAL)?;
+    refuse_if(!h.data().is_empty(), errno::EEXIST)?;
     h.write(0, text(id))?;
     done()
 }
 
 fn namespace_add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let key = [NAMESPACE, decode(input, |d| d.blob())?].concat();
-    if h.omap(&key).is_some() {
-        return Err(OpError::new(errno::EEXIST));
-    }
+    refuse_if(h.omap(&key).is_some(), errno::EEXIST)?;
     h.set_omap(&key, Vec::new());
     done()
 }

@@ -7,7 +7,7 @@ use super::super::handle::{Handle, decode, stored};
 use super::super::{Done, Method, read, without_object, write};
 use super::records::{Operations, Parent, Snap, operation};
 use super::{NO_SNAP, done, number, u64_bytes};
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 
 pub(super) const METHODS: &[Method] = &[
     write("create", create),
@@ -29,9 +29,7 @@ pub(super) const METHODS: &[Method] = &[
     read("op_features_get", |h, _| Ok(u64_bytes(number(h, "op_features")?.unwrap_or(0)))),
     write("op_features_set", |h, input| {
         let (bits, mask) = decode(input, |d| Ok((d.u64()?, d.u64()?)))?;
-        if mask & !operation::ALL != 0 {
-            return Err(OpError::new(errno::EINVAL));
-        }
+        refuse_if(mask & !operation::ALL != 0, errno::EINVAL)?;
         Operations::load(h)?.set(h, bits, mask);
         done()
     }),
@@ -66,18 +64,11 @@ fn create(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
         let pool = if d.is_empty() { -1 } else { d.i64()? };
         Ok((size, order, features, prefix, pool))
     })?;
-    if features & !feature::ALL != 0 {
-        return Err(OpError::new(errno::ENOSYS));
-    }
-    if features & feature::INTERNAL != 0 {
-        return Err(OpError::new(errno::EINVAL));
-    }
-    if prefix.is_empty() || !ORDERS.contains(&order) || (features & feature::DATA_POOL != 0) != (pool >= 0) {
-        return Err(OpError::new(errno::EINVAL));
-    }
-    if h.omap(b"size").is_some() {
-        return Err(OpError::new(errno::EEXIST));
-    }
+    refuse_if(features & !feature::ALL != 0, errno::ENOSYS)?;
+    refuse_if(features & feature::INTERNAL != 0, errno::EINVAL)?;
+    let has_data_pool = features & feature::DATA_POOL != 0;
+    refuse_if(prefix.is_empty() || !ORDERS.contains(&order) || has_data_pool != (pool >= 0), errno::EINVAL)?;
+    refuse_if(h.omap(b"size").is_some(), errno::EEXIST)?;
     h.set_omap(b"size", u64_bytes(size));
     h.set_omap(b"order", vec![order]);
     h.set_omap(b"features", u64_bytes(features));
@@ -143,9 +134,8 @@ fn set_features(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     // Newer clients may disable features that are unknown here.
     let mask = mask & feature::ALL;
     let (on, off) = (bits & mask, !bits & mask);
-    if on & !feature::MUTABLE != 0 || off & !(feature::MUTABLE | feature::DEEP_FLATTEN) != 0 {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    let is_fixed = on & !feature::MUTABLE != 0 || off & !(feature::MUTABLE | feature::DEEP_FLATTEN) != 0;
+    refuse_if(is_fixed, errno::EINVAL)?;
     set_bits(h, "features", bits, mask)
 }
 
@@ -163,22 +153,16 @@ fn get_data_pool(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
 /// ENOEXEC: the image is not striped.
 fn get_striping(h: &mut Handle<'_, '_>, _: &[u8]) -> Done {
     h.must_exist()?;
-    if number(h, "features")?.unwrap_or(0) & feature::STRIPING == 0 {
-        return Err(OpError::new(errno::ENOEXEC));
-    }
+    refuse_if(number(h, "features")?.unwrap_or(0) & feature::STRIPING == 0, errno::ENOEXEC)?;
     Ok([field(h, "stripe_unit")?, field(h, "stripe_count")?].concat())
 }
 
 fn set_striping(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (unit, count) = decode(input, |d| Ok((d.u64()?, d.u64()?)))?;
-    if features(h)? & feature::STRIPING == 0 {
-        return Err(OpError::new(errno::ENOEXEC));
-    }
+    refuse_if(features(h)? & feature::STRIPING == 0, errno::ENOEXEC)?;
     let order = stored(&field(h, "order")?, |d| d.u8())?;
     let object = 1u64.checked_shl(order.into()).unwrap_or(0);
-    if unit == 0 || unit > object || !object.is_multiple_of(unit) || count == 0 {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    refuse_if(unit == 0 || unit > object || !object.is_multiple_of(unit) || count == 0, errno::EINVAL)?;
     h.set_omap(b"stripe_unit", u64_bytes(unit));
     h.set_omap(b"stripe_count", u64_bytes(count));
     done()

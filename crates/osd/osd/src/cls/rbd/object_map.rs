@@ -15,7 +15,7 @@ use super::super::handle::{Handle, decode};
 use super::super::{Done, Method, read, with_data, with_parts, write};
 use super::done;
 use crate::config::OUTPUT_BYTES_MAX;
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::pg::METHOD_BYTES_MAX;
 
 /// No bytes have changed yet.
@@ -93,9 +93,7 @@ fn stored_len(h: &mut Handle<'_, '_>) -> Result<Option<u64>, OpError> {
     }
     let head = h.bytes(0..HEAD_BYTES);
     let len = decode(&head, |d| d.u64())?;
-    if bytes_of(len).checked_add(HEAD_BYTES) != Some(size) {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    refuse_if(bytes_of(len).checked_add(HEAD_BYTES) != Some(size), errno::EINVAL)?;
     Ok(Some(len))
 }
 
@@ -104,9 +102,7 @@ fn stored_len(h: &mut Handle<'_, '_>) -> Result<Option<u64>, OpError> {
 /// # Errors
 /// ENOENT; EINVAL: it is no map.
 fn whole<'a>(h: &'a Handle<'_, '_>) -> Result<(u64, &'a [u8]), OpError> {
-    if h.data().is_empty() {
-        return Err(OpError::new(errno::ENOENT));
-    }
+    refuse_if(h.data().is_empty(), errno::ENOENT)?;
     let read = |d: &mut Decoder<'_>| {
         let len = d.u64()?;
         Ok((len, usize::try_from(bytes_of(len)).unwrap_or(usize::MAX)))
@@ -141,9 +137,7 @@ fn decode_input(input: &[u8]) -> Result<(u64, &[u8]), OpError> {
 
 fn save(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (len, states) = decode_input(input)?;
-    if len > OBJECTS_MAX {
-        return Err(OpError::new(errno::EFBIG));
-    }
+    refuse_if(len > OBJECTS_MAX, errno::EFBIG)?;
     h.write_full([&len.to_le_bytes(), states].concat())?;
     done()
 }
@@ -151,15 +145,11 @@ fn save(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 /// New objects get the given state; removed ones must have it, otherwise the map is not what the client expects (ESTALE).
 fn resize(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (len, state) = decode(input, |d| Ok((d.u64()?, d.u8()?)))?;
-    if len > OBJECTS_MAX {
-        return Err(OpError::new(errno::EFBIG));
-    }
+    refuse_if(len > OBJECTS_MAX, errno::EFBIG)?;
     let old = stored_len(h)?.unwrap_or(0);
     let (kept, first) = (len.min(old), len.min(old) / 4);
     let mut bytes = h.bytes(HEAD_BYTES + first..HEAD_BYTES + bytes_of(old).max(first));
-    if len < old && change(&mut bytes, len..old, |_| state) != (0..0) {
-        return Err(OpError::new(errno::ESTALE));
-    }
+    refuse_if(len < old && change(&mut bytes, len..old, |_| state) != (0..0), errno::ESTALE)?;
     h.resize(HEAD_BYTES + bytes_of(len))?;
     h.write(0, len.to_le_bytes().to_vec())?;
     if len >= old && state == NONE {
@@ -187,9 +177,7 @@ fn update(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     })?;
     // As in Ceph: only here is a missing object an invalid argument.
     let len = stored_len(h)?.ok_or(OpError::new(errno::EINVAL))?;
-    if from > to || to > len {
-        return Err(OpError::new(errno::ERANGE));
-    }
+    refuse_if(from > to || to > len, errno::ERANGE)?;
     let place = place_of(&(from..to));
     let mut bytes = h.bytes(HEAD_BYTES + place.start..HEAD_BYTES + place.end);
     // An existing object also matches if it is unchanged since a snapshot.

@@ -11,7 +11,7 @@ use super::super::{Done, Method, read, write};
 use super::header::{feature, require};
 use super::records::{Child, Operations, Parent, ParentSpec, Snap, kind, operation};
 use super::{NO_SNAP, done, number};
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 
 pub(super) const METHODS: &[Method] = &[
     read("parent_get", parent_get),
@@ -64,9 +64,7 @@ fn overlap_get(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 fn get_parent(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let id = decode(input, |d| d.u64())?;
     let mut parent = parent_of(h)?;
-    if parent.as_ref().is_some_and(|parent| !parent.namespace.is_empty()) {
-        return Err(OpError::new(errno::EXDEV));
-    }
+    refuse_if(parent.as_ref().is_some_and(|parent| !parent.namespace.is_empty()), errno::EXDEV)?;
     let mut overlap = parent.as_ref().and_then(|parent| parent.head_overlap);
     if id != NO_SNAP {
         overlap = Snap::find(h, id)?.and_then(|snap| snap.parent_overlap);
@@ -97,14 +95,10 @@ fn attach(h: &mut Handle<'_, '_>, parent: Parent, again: bool) -> Done {
     require(h, feature::LAYERING)?;
     let size = number(h, "size")?.ok_or(OpError::new(errno::ENOENT))?;
     let wanted = parent.head_overlap.unwrap_or(0);
-    if !parent.exists() || wanted == 0 {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    refuse_if(!parent.exists() || wanted == 0, errno::EINVAL)?;
     if let Some(old) = Parent::load(h)? {
         let same = Parent { head_overlap: parent.head_overlap, ..old.clone() } == parent;
-        if (old.head_overlap.is_some() || !same) && !again {
-            return Err(OpError::new(errno::EEXIST));
-        }
+        refuse_if((old.head_overlap.is_some() || !same) && !again, errno::EEXIST)?;
     }
     Parent { head_overlap: Some(wanted.min(size)), ..parent }.store(h);
     done()
@@ -116,9 +110,7 @@ fn detach(h: &mut Handle<'_, '_>, is_old_form: bool) -> Done {
     let features = number(h, "features")?.unwrap_or(0);
     let parent =
         Parent::load(h)?.filter(|parent| parent.head_overlap.is_some()).ok_or(OpError::new(errno::ENOENT))?;
-    if is_old_form && !parent.namespace.is_empty() {
-        return Err(OpError::new(errno::EXDEV));
-    }
+    refuse_if(is_old_form && !parent.namespace.is_empty(), errno::EXDEV)?;
     let operations = Operations::load(h)?;
     let of_snaps: Vec<Snap> =
         Snap::all(h)?.into_iter().filter(|snap| snap.parent_overlap.is_some()).collect();
@@ -148,13 +140,9 @@ fn child_attach(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (id, child) = decode(input, |d| Ok((d.u64()?, d.get::<Child>()?)))?;
     let mut snap = Snap::load(h, id)?;
     // A snapshot kept only for its clones gets no new ones.
-    if snap.namespace.kind == kind::TRASH {
-        return Err(OpError::new(errno::ENOENT));
-    }
+    refuse_if(snap.namespace.kind == kind::TRASH, errno::ENOENT)?;
     let mut all = children(h, id)?.unwrap_or_default();
-    if all.contains(&child) {
-        return Err(OpError::new(errno::EEXIST));
-    }
+    refuse_if(all.contains(&child), errno::EEXIST)?;
     let operations = Operations::load(h)?;
     snap.children = snap.children.checked_add(1).ok_or(OpError::new(errno::E2BIG))?;
     all.push(child);
@@ -214,9 +202,7 @@ fn set_of(h: &mut Handle<'_, '_>, key: &[u8]) -> Result<Option<BTreeSet<Vec<u8>>
 fn add_child(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (key, child) = in_pool(input, true)?;
     let mut all = set_of(h, key)?.unwrap_or_default();
-    if !all.insert(child) {
-        return Err(OpError::new(errno::EEXIST));
-    }
+    refuse_if(!all.insert(child), errno::EEXIST)?;
     h.set_omap(key, Encoder::collect(|e| e.put(&all)));
     done()
 }
@@ -224,9 +210,7 @@ fn add_child(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 fn remove_child(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (key, child) = in_pool(input, true)?;
     let mut all = set_of(h, key)?.ok_or(OpError::new(errno::ENOENT))?;
-    if !all.remove(&child) {
-        return Err(OpError::new(errno::ENOENT));
-    }
+    refuse_if(!all.remove(&child), errno::ENOENT)?;
     if all.is_empty() {
         h.remove_omap(key);
     } else {

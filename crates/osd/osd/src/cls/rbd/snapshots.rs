@@ -8,7 +8,7 @@ use super::super::{Done, Method, read, write};
 use super::header::{feature, require};
 use super::records::{Namespace, Operations, Parent, Snap, kind, operation};
 use super::{NO_SNAP, done, number, text, u64_bytes};
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 
 pub(super) const METHODS: &[Method] = &[
     write("snapshot_add", add),
@@ -45,23 +45,16 @@ fn add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
         let (name, id) = (d.blob()?.to_vec(), d.u64()?);
         Ok((name, id, if d.is_empty() { Namespace::default() } else { d.get()? }))
     })?;
-    if namespace.kind > kind::MIRROR {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    refuse_if(namespace.kind > kind::MIRROR, errno::EINVAL)?;
     let newest = number(h, "snap_seq")?.ok_or(OpError::new(errno::ENOENT))?;
-    if id < newest {
-        return Err(OpError::new(errno::ESTALE));
-    }
+    refuse_if(id < newest, errno::ESTALE)?;
     let size = number(h, "size")?.ok_or(OpError::new(errno::ENOENT))?;
     let flags = number(h, "flags")?.unwrap_or(0);
     let limit = number(h, "snap_limit")?.unwrap_or(u64::MAX);
     let all = Snap::all(h)?;
-    if all.iter().any(|old| old.id == id || (old.name == name && old.namespace == namespace)) {
-        return Err(OpError::new(errno::EEXIST));
-    }
-    if all.len() as u64 >= limit {
-        return Err(OpError::new(errno::EDQUOT));
-    }
+    let is_same = |old: &Snap| old.id == id || (old.name == name && old.namespace == namespace);
+    refuse_if(all.iter().any(is_same), errno::EEXIST)?;
+    refuse_if(all.len() as u64 >= limit, errno::EDQUOT)?;
     let parent_overlap = Parent::load(h)?.and_then(|parent| parent.head_overlap);
     let time = h.now();
     let snap = Snap {
@@ -84,9 +77,7 @@ fn add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 fn remove(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let id = decode(input, |d| d.u64())?;
     let snap = Snap::load(h, id)?;
-    if snap.protection != protection::NONE || snap.children > 0 {
-        return Err(OpError::new(errno::EBUSY));
-    }
+    refuse_if(snap.protection != protection::NONE || snap.children > 0, errno::EBUSY)?;
     let others = Snap::all(h)?;
     let others = others.iter().filter(|other| other.id != id);
     let (parent, operations) = (Parent::load(h)?, Operations::load(h)?);
@@ -108,9 +99,8 @@ fn remove(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 
 fn rename(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (id, name) = decode(input, |d| Ok((d.u64()?, d.blob()?.to_vec())))?;
-    if Snap::all(h)?.iter().any(|old| old.name == name && old.namespace.kind == kind::USER) {
-        return Err(OpError::new(errno::EEXIST));
-    }
+    let is_same = |old: &Snap| old.name == name && old.namespace.kind == kind::USER;
+    refuse_if(Snap::all(h)?.iter().any(is_same), errno::EEXIST)?;
     let mut snap = Snap::load(h, id)?;
     snap.name = name;
     snap.store(h);
@@ -121,12 +111,8 @@ fn rename(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 fn trash_add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let id = decode(input, |d| d.u64())?;
     let mut snap = Snap::load(h, id)?;
-    if snap.protection != protection::NONE {
-        return Err(OpError::new(errno::EBUSY));
-    }
-    if snap.namespace.kind == kind::TRASH {
-        return Err(OpError::new(errno::EEXIST));
-    }
+    refuse_if(snap.protection != protection::NONE, errno::EBUSY)?;
+    refuse_if(snap.namespace.kind == kind::TRASH, errno::EEXIST)?;
     let operations = Operations::load(h)?;
     snap.namespace = Namespace::trash(&snap.name, snap.namespace.kind);
     snap.name = h.new_uuid().to_string().into_bytes();
@@ -168,9 +154,7 @@ fn set_limit(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
         h.remove_omap(b"snap_limit");
         return done();
     }
-    if (Snap::all(h)?.len() as u64) > limit {
-        return Err(OpError::new(errno::ERANGE));
-    }
+    refuse_if((Snap::all(h)?.len() as u64) > limit, errno::ERANGE)?;
     h.set_omap(b"snap_limit", u64_bytes(limit));
     done()
 }
@@ -178,18 +162,14 @@ fn set_limit(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 fn protection(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let id = decode(input, |d| d.u64())?;
     let snap = Snap::load_one(h, id)?;
-    if snap.protection > protection::PROTECTED {
-        return Err(OpError::new(errno::EIO));
-    }
+    refuse_if(snap.protection > protection::PROTECTED, errno::EIO)?;
     Ok(vec![snap.protection])
 }
 
 fn protect(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (id, status) = decode(input, |d| Ok((d.u64()?, d.u8()?)))?;
     require(h, feature::LAYERING)?;
-    if status > protection::PROTECTED || id == NO_SNAP {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    refuse_if(status > protection::PROTECTED || id == NO_SNAP, errno::EINVAL)?;
     let mut snap = Snap::load(h, id)?;
     snap.protection = status;
     snap.store(h);

@@ -7,7 +7,7 @@ use carmine_wire::Encoder;
 use super::super::handle::{Handle, decode, stored};
 use super::super::{Done, Method, read, write};
 use super::{done, find, list, remove_key};
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 
 pub(super) const METHODS: &[Method] = &[
     write("trash_add", add),
@@ -39,9 +39,7 @@ fn key(id: &[u8]) -> Vec<u8> {
 
 fn add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (id, spec) = decode(input, |d| Ok((d.blob()?, d.get::<Spec>()?)))?;
-    if h.omap(&key(id)).is_some() {
-        return Err(OpError::new(errno::EEXIST));
-    }
+    refuse_if(h.omap(&key(id)).is_some(), errno::EEXIST)?;
     h.set_omap(&key(id), Encoder::collect(|e| e.put(&spec)));
     done()
 }

@@ -14,8 +14,8 @@ use carmine_store::StoreError;
 use carmine_types::{Errno, ObjectId, OsdId, errno};
 
 use super::reads::Objects;
-use crate::error::OpError;
-use crate::messages::{Head, PgData, PgRead};
+use crate::error::{OpError, refuse_if};
+use crate::messages::{PgData, PgRead};
 use crate::pg::Pg;
 use crate::shard::OsdShard;
 
@@ -89,14 +89,11 @@ impl Objects<'_> {
                 osd.metrics.borrow_mut().blocks_healed += 1;
                 return Ok(());
             }
-            match fate {
-                Fate::Unfound => {
-                    tracing::error!("pg {}: unfound, {:?} may have it: {error}", pg.id, sources.down);
-                }
-                Fate::Unknown | Fate::Lost => {
-                    tracing::error!("pg {}: no other copy has it: {error}", pg.id);
-                }
-            }
+            let told = match fate {
+                Fate::Unfound => format!("unfound, {:?} may have it", sources.down),
+                Fate::Unknown | Fate::Lost => "no other copy has it".to_owned(),
+            };
+            tracing::error!("pg {}: {told}: {error}", pg.id);
             if fate == Fate::Lost || unfound == IfUnfound::Fail || !pg.peer.is_active() {
                 return Err(Unhealed { error, fate });
             }
@@ -174,23 +171,17 @@ impl Pg {
 
     /// Answers an OSD that lacks bytes of an object. It checks ours by its own checksum.
     pub(crate) async fn answer_read(&self, osd: &OsdShard, read: PgRead) -> Message {
-        let head = read.head;
+        let PgRead { head, off, len, oid } = read;
         let serves =
             matches!(self.peer.machine().phase(), Phase::Active | Phase::Replica { .. } | Phase::Stray);
-        if !serves || read.len > READ_BYTES_MAX {
-            return answer(head, Err(OpError::new(errno::EAGAIN)));
+        let data = async {
+            refuse_if(!serves || len > READ_BYTES_MAX, errno::EAGAIN)?;
+            refuse_if(!self.peer.contains(&oid), errno::EINVAL)?;
+            Ok::<_, OpError>(osd.store.read(&oid, off, len.into()).await?)
+        };
+        match data.await {
+            Ok(data) => Message::encode(&PgData { head, result: 0 }).with_data(data),
+            Err(error) => Message::encode(&PgData { head, result: error.report() }),
         }
-        if !self.peer.contains(&read.oid) {
-            return answer(head, Err(OpError::new(errno::EINVAL)));
-        }
-        let data = osd.store.read(&read.oid, read.off, read.len.into()).await;
-        answer(head, data.map_err(OpError::from))
-    }
-}
-
-fn answer(head: Head, data: Result<Payload, OpError>) -> Message {
-    match data {
-        Ok(data) => Message::encode(&PgData { head, result: 0 }).with_data(data),
-        Err(error) => Message::encode(&PgData { head, result: error.report() }),
     }
 }

@@ -23,7 +23,7 @@ use crate::config::{
     OBJECT_BYTES_MAX, OUTPUT_BYTES_MAX, REQUEST_BYTES_MAX, TXN_BYTES_MAX, WRITE_BYTES_MAX,
     WRITE_OUTPUT_BYTES_MAX,
 };
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::op::{ClientOp, Outcome};
 use crate::pg::Pg;
 use crate::pg::copies::{IfUnfound, Objects};
@@ -158,7 +158,7 @@ pub(in crate::pg) fn plan_at_hand(objects: Objects<'_>, op: &ClientOp) -> Option
     if meta.as_ref().is_some_and(|meta| meta.xattrs.get(SNAPSET).is_some()) {
         return None; // its clones need work
     }
-    let mut state = ObjectState::new(objects.osd, op, &op.oid, meta);
+    let mut state = ObjectState::new(&op.oid, meta, op.mtime(objects.osd));
     for (request, input) in op.with_inputs() {
         state.apply_op(op, request, input).ok()?;
     }
@@ -203,7 +203,8 @@ pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome
         let step = if is_plain(request.code) {
             read_op(pg.objects(osd), op, &oid, meta.as_ref(), request, left).await.map(|data| (0, data))
         } else {
-            let state = state.get_or_insert_with(|| Box::new(ObjectState::new(osd, op, &oid, meta.clone())));
+            let state =
+                state.get_or_insert_with(|| Box::new(ObjectState::new(&oid, meta.clone(), op.mtime(osd))));
             state.left = left;
             let step = Box::pin(extra::step(osd, pg, op, state, request, input)).await;
             left = state.left;
@@ -234,9 +235,7 @@ pub(crate) async fn read_only(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome
 
 /// Why a client's request is refused as a whole: it has no operations, or calls an unknown method.
 fn refusal(osd: &OsdShard, op: &ClientOp) -> Result<(), OpError> {
-    if op.request.ops.is_empty() {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    refuse_if(op.request.ops.is_empty(), errno::EINVAL)?;
     cls::refusal(osd, op)
 }
 
@@ -251,13 +250,11 @@ fn keeps_result(code: u16) -> bool {
 
 /// Executes a request with writes against the object as it is now.
 pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result<Box<Plan>, OpError> {
-    if payload_bytes(&op.request.ops) != op.data.len() as u64 {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    refuse_if(payload_bytes(&op.request.ops) != op.data.len() as u64, errno::EINVAL)?;
     refusal(osd, op)?;
     let context = pg.ops.snaps.context(op)?;
     let (writing, head) = Writing::new(op, context, pg.objects(osd).stat(&op.oid).await?)?;
-    let mut state = ObjectState::new(osd, op, &op.oid, head);
+    let mut state = ObjectState::new(&op.oid, head, op.mtime(osd));
     if writing.is_some() {
         state.extra.get_or_insert_default().writing = writing;
     }
@@ -423,40 +420,18 @@ fn stat_output(size: u64, mtime: UTime) -> Payload {
 }
 
 impl<'a> ObjectState<'a> {
-    fn new(
-        osd: &OsdShard,
-        op: &ClientOp,
-        oid: &'a Arc<ObjectId>,
-        was: Option<ObjectMeta>,
-    ) -> ObjectState<'a> {
+    /// An object before a request that modifies it at `mtime`, if it does; `was` is `None` if there is no object.
+    pub(crate) fn new(oid: &'a Arc<ObjectId>, was: Option<ObjectMeta>, mtime: UTime) -> ObjectState<'a> {
         ObjectState {
             oid,
             exists: was.is_some(),
             size: was.as_ref().map_or(0, |m| m.size),
-            mtime: op.mtime(osd),
+            mtime,
             steps: SmallVec::new(),
             xattrs: was.as_ref().map(|m| m.xattrs.clone()).unwrap_or_default(),
             was,
             written: 0,
             left: OUTPUT_BYTES_MAX,
-            extra: None,
-        }
-    }
-
-    /// The state of an object that does not exist.
-    #[cfg(test)]
-    pub(crate) fn nothing(oid: &'a Arc<ObjectId>, mtime: UTime) -> ObjectState<'a> {
-        let left = OUTPUT_BYTES_MAX;
-        ObjectState {
-            oid,
-            was: None,
-            exists: false,
-            size: 0,
-            mtime,
-            steps: SmallVec::new(),
-            xattrs: Xattrs::default(),
-            written: 0,
-            left,
             extra: None,
         }
     }
@@ -497,10 +472,10 @@ impl<'a> ObjectState<'a> {
                 admit_read(objects.osd, client, op, self.size).await;
                 self.bytes(objects, op).await
             }
-            ops::SPARSE_READ => match self.stored_size() {
-                Some(size) => sparse::read(objects, self.oid, size, op, self.left).await,
-                None => Ok(sparse::nothing()),
-            },
+            ops::SPARSE_READ => {
+                let size = self.stored_size().unwrap_or(0);
+                sparse::read(objects, self.oid, size, op, self.left).await
+            }
             ops::ASSERT_VER => assert_version(op, self.stored().map_or(0, |stored| stored.user_version)),
             _ => read_op(objects, client, self.oid, self.was.as_ref(), op, self.left).await,
         }

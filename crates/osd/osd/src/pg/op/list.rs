@@ -1,12 +1,10 @@
 //! PGNLS: the objects of one PG in Ceph's order (PROTOCOL.md of the wire crate, §6); PGNLS_FILTER: only those with an xattr of a
 //! given value.
 
-use carmine_reactor::Payload;
 use carmine_types::{ObjectId, SNAP_HEAD, errno};
 use carmine_wire::Decoder;
 use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
 use carmine_wire::pgls::{ALL_NAMESPACES, END_OF_PG, HObject, ListedObject, PgNlsArg, PgNlsReply};
-use smallvec::smallvec;
 
 use crate::cls;
 use crate::error::OpError;
@@ -27,18 +25,12 @@ pub(crate) async fn execute(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Outcome {
     }
     match op.request.ops.first().map(|request| request.code) {
         // Hit sets exist only for cache tiers: there are none.
-        Some(ops::HIT_SET_LS) => {
-            let outputs = smallvec![(0, Payload::from(0u32.to_le_bytes().to_vec()))];
-            return Outcome { outputs, ..Outcome::default() };
-        }
+        Some(ops::HIT_SET_LS) => return Outcome::with_output(0, 0u32.to_le_bytes().to_vec()),
         Some(ops::HIT_SET_GET) => return Outcome::error(errno::ENOENT),
         _ => {}
     }
     match page(osd, pg, op).await {
-        Ok((result, reply)) => {
-            let outputs = smallvec![(result, Payload::from(reply.encode()))];
-            Outcome { result, outputs, ..Outcome::default() }
-        }
+        Ok((result, reply)) => Outcome::with_output(result, reply.encode()),
         Err(error) => Outcome::error(error.report()),
     }
 }

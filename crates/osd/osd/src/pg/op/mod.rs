@@ -31,6 +31,7 @@ use snaps::Snaps;
 use usage::Usage;
 
 /// The part of a PG that carries out operations.
+#[derive(Default)]
 pub(crate) struct ClientOps {
     pipeline: Pipeline,
     /// The number and the size of its objects (primary).
@@ -45,13 +46,7 @@ pub(crate) struct ClientOps {
 
 impl ClientOps {
     pub(in crate::pg) fn new(pg: SpgId, limits: LogLimits) -> ClientOps {
-        ClientOps {
-            pipeline: Pipeline::new(pg, limits.in_flight_max()),
-            usage: RefCell::default(),
-            served: Served::default(),
-            watched: Watched::default(),
-            snaps: Snaps::default(),
-        }
+        ClientOps { pipeline: Pipeline::new(pg, limits.in_flight_max()), ..ClientOps::default() }
     }
 
     /// The operations that are not answered yet.

@@ -15,6 +15,7 @@ use super::object::Objects;
 use crate::op::{ClientOp, Outcome, Stage};
 
 /// The operations of a PG.
+#[derive(Default)]
 pub(in crate::pg) struct Pipeline {
     pg: SpgId,
     /// Operations that wait until the PG is active.
@@ -55,16 +56,7 @@ impl Write {
 impl Pipeline {
     /// A pipeline with at most `in_flight_max` writes in flight.
     pub(in crate::pg) fn new(pg: SpgId, in_flight_max: usize) -> Pipeline {
-        Pipeline {
-            pg,
-            waiting: RefCell::default(),
-            objects: RefCell::default(),
-            in_flight: RefCell::default(),
-            in_flight_max,
-            planned: RefCell::default(),
-            promised: Cell::default(),
-            settling: Cell::default(),
-        }
+        Pipeline { pg, in_flight_max, ..Pipeline::default() }
     }
 
     /// Keeps an operation until the PG is active; returns it if too many wait. A client resends its operations in a new interval,

@@ -10,7 +10,7 @@ use carmine_types::{ObjectId, errno};
 use carmine_wire::Encoder;
 use carmine_wire::osd_op::OsdOp;
 
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::pg::copies::{IfUnfound, Objects};
 
 /// Bytes of a block of the store.
@@ -33,9 +33,7 @@ pub(in crate::pg) async fn read(
     left: u64,
 ) -> Result<Payload, OpError> {
     let wanted = wanted(op, size);
-    if wanted.end - wanted.start > left {
-        return Err(OpError::new(errno::EMSGSIZE));
-    }
+    refuse_if(wanted.end - wanted.start > left, errno::EMSGSIZE)?;
     let (extents, data) = find_extents(objects, oid, size, wanted, true).await?;
     Ok(answer(&extents, &data))
 }
@@ -57,16 +55,6 @@ pub(in crate::pg) async fn map(
         at = end;
     }
     Ok(Payload::from(encoded(&extents)))
-}
-
-/// The answer of a sparse read of nothing.
-pub(in crate::pg) fn nothing() -> Payload {
-    answer(&[], &Payload::new())
-}
-
-/// The answer of a request for the extents of nothing.
-pub(in crate::pg) fn no_extents() -> Payload {
-    Payload::from(encoded(&[]))
 }
 
 fn wanted(op: &OsdOp, size: u64) -> Range<u64> {

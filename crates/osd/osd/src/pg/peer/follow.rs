@@ -16,7 +16,7 @@ use carmine_types::{Epoch, Eversion, errno, is_mutated};
 
 use super::log::PgLog;
 use super::log::is_run;
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::messages::{Head, PgAck, PgActivate, PgComplete, PgNotify, PgQuery, PgRepair, PushObject};
 use crate::pg::Pg;
 use crate::pg::copies::own_store;
@@ -103,9 +103,7 @@ impl Pg {
                 && txn.log_trim_to.is_none()
                 && !txn.forget_pg
                 && txn.objects().all(|oid| self.peer.contains(oid));
-            if !is_push {
-                return Err(OpError::new(errno::EINVAL));
-            }
+            refuse_if(!is_push, errno::EINVAL)?;
             let txn = Transaction { bits: self.peer.bits.get(), ..txn.into_txn() };
             self.carry_out(osd, txn, generation, |_| {}).await?;
             self.carried_out(osd, generation, false)
@@ -123,9 +121,7 @@ impl Pg {
         let lease_ms = activate.lease_ms;
         let result = async {
             let (generation, _) = self.take_order(osd, head, Order::Activate { last_epoch_started })?;
-            if !self.fits(&activate) {
-                return Err(OpError::new(errno::EINVAL));
-            }
+            refuse_if(!self.fits(&activate), errno::EINVAL)?;
             let new = NewLog::from(activate);
             let txn = new.transaction(self.peer.transaction(), &self.peer.log.borrow());
             self.carry_out(osd, txn, generation, |log| new.replace(log)).await?;

@@ -23,7 +23,7 @@ pub(crate) struct Done {
 }
 
 /// Entries and info of one PG; the same as what the store holds once everything submitted is durable.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PgLog {
     info: PgInfo,
     entries: VecDeque<LogEntry>,
@@ -46,14 +46,7 @@ struct Outputs {
 
 impl PgLog {
     pub(crate) fn new(pg: SpgId) -> PgLog {
-        let info = PgInfo { pg, ..PgInfo::default() };
-        PgLog {
-            info,
-            entries: VecDeque::new(),
-            first: 0,
-            by_reqid: HashTable::new(),
-            outputs: Outputs::default(),
-        }
+        PgLog { info: PgInfo { pg, ..PgInfo::default() }, ..PgLog::default() }
     }
 
     /// Takes what the store has of the PG; false if that is no log.

@@ -9,7 +9,7 @@ use carmine_types::{Eversion, errno};
 
 use super::backfill::PAGE;
 use super::reserve;
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::messages::{
     Head, PgAck, PgBackfillDigest, PgBackfillProgress, PgBackfillScan, PgReserve, PgStray, Reserve, VersionOf,
 };
@@ -49,14 +49,10 @@ impl Pg {
         let PgBackfillProgress { head, complete_to, last_backfill } = progress;
         let result = async {
             let (generation, _) = self.take_order(osd, head, Order::Push)?;
-            if complete_to > self.peer.last_update() || complete_to == Eversion::ZERO {
-                return Err(OpError::new(errno::EINVAL));
-            }
+            refuse_if(complete_to > self.peer.last_update() || complete_to == Eversion::ZERO, errno::EINVAL)?;
             let info = self.peer.info();
             let goes_back = info.last_backfill.as_ref().is_none_or(|last| last_backfill < *last);
-            if goes_back || complete_to < info.complete_to {
-                return Err(OpError::new(errno::EINVAL));
-            }
+            refuse_if(goes_back || complete_to < info.complete_to, errno::EINVAL)?;
             let advance = |info: &mut PgInfo| {
                 (info.complete_to, info.last_backfill) = (complete_to, Some(last_backfill));
             };
@@ -76,9 +72,7 @@ impl Pg {
                 self.recovery.granted.take();
                 return Ok(());
             }
-            if want == Reserve::Backfill && is_backfillfull(osd) {
-                return Err(OpError::new(errno::ENOSPC));
-            }
+            refuse_if(want == Reserve::Backfill && is_backfillfull(osd), errno::ENOSPC)?;
             if self.recovery.granted.borrow().is_some() {
                 return Ok(()); // a repeated request whose answer was lost
             }

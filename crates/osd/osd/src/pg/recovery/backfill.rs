@@ -2,7 +2,7 @@
 //! After each page the target stores its progress.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -189,11 +189,9 @@ fn differing((ours, our_next): Page, (theirs, their_next): Page) -> Differing {
         let version = ours.get(oid).filter(|version| **version != Eversion::ZERO);
         version.is_some() && version == theirs.get(oid)
     };
-    let mut all: Vec<ObjectId> = ours.keys().chain(theirs.keys()).cloned().collect();
-    all.sort_unstable();
-    all.dedup();
+    let mut all: BTreeSet<ObjectId> = ours.keys().chain(theirs.keys()).cloned().collect();
     all.retain(|oid| until.as_ref().is_none_or(|until| oid < until) && !is_equal(oid));
-    (all, until)
+    (all.into_iter().collect(), until)
 }
 
 impl Pg {

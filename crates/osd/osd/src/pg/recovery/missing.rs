@@ -18,6 +18,7 @@ pub(super) struct Missing {
     generation: u64,
 }
 
+#[derive(Default)]
 struct Lacking {
     members: SmallVec<[OsdId; 2]>,
     /// Snap ids of the head and clones to push, by the log.
@@ -39,14 +40,8 @@ impl Missing {
     }
 
     pub(super) fn add(&mut self, head: Arc<ObjectId>, clones: &[u64], member: OsdId) {
-        let new = || Lacking {
-            members: SmallVec::new(),
-            snaps: BTreeSet::new(),
-            is_pushed: false,
-            is_unfound: false,
-        };
         let head_snap = head.snap;
-        let lacking = self.objects.entry(head).or_insert_with(new);
+        let lacking = self.objects.entry(head).or_default();
         lacking.snaps.insert(head_snap);
         lacking.snaps.extend(clones);
         if !lacking.members.contains(&member) {

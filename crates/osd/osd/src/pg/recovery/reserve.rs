@@ -66,11 +66,9 @@ pub(super) async fn remote(osd: &OsdShard) -> Option<Reservation> {
 impl Drop for Reservation {
     fn drop(&mut self) {
         let number = self.number;
-        self.here.submit_to(ShardId(0), move |home| {
-            if let Some(osd) = OsdShard::on(home) {
-                let place = osd.reserver.given.borrow_mut().remove(&number);
-                drop(place);
-            }
+        OsdShard::run_on(&self.here, ShardId(0), move |home| {
+            let place = home.reserver.given.borrow_mut().remove(&number);
+            drop(place);
         });
     }
 }

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use super::OMAP_PAGE_BYTES;
 use super::compare::Inconsistent;
-use super::run::{End, Range, Run};
+use super::run::{End, Range, Run, fail_if};
 use super::scan::{checksums, of_header, part};
 use crate::config::{REQUEST_BYTES_MAX, TXN_BYTES_MAX};
 use crate::messages::{PgData, PgFetch, PgObject, PgRead, Scanned};
@@ -95,10 +95,8 @@ impl Run {
     /// Rewrites the whole object in one step, if copies differ in more than unreadable blocks: a part of it would look like a
     /// good copy after a crash.
     async fn write_whole(&self, oid: &Arc<ObjectId>, from: OsdId, right: &Scanned) -> Result<(), End> {
-        if right.size > REQUEST_BYTES_MAX {
-            let why = format!("it has {} bytes, more than {REQUEST_BYTES_MAX}", right.size);
-            return Err(End::Failed(why));
-        }
+        let too_long = || format!("it has {} bytes, more than {REQUEST_BYTES_MAX}", right.size);
+        fail_if(right.size > REQUEST_BYTES_MAX, too_long)?;
         let content = self.content(oid, from).await?;
         let mut data = Payload::new();
         while (data.len() as u64) < right.size {
@@ -109,9 +107,7 @@ impl Run {
             && content.meta.version == right.version
             && checksums(&content.meta.xattrs) == (right.attr_names, right.attrs)
             && content.omap_crc() == right.omap;
-        if !is_right {
-            return Err(End::Failed(format!("the copy of {from} has changed")));
-        }
+        fail_if(!is_right, || format!("the copy of {from} has changed"))?;
         let Content { meta, header, omap, .. } = content;
         let mut steps: SmallVec<[Step; 2]> = SmallVec::new();
         steps.extend([Step::Remove, Step::Truncate { size: meta.size }]);
@@ -149,15 +145,11 @@ impl Run {
             let answer = self.osd.peers.request(from, self.pg.id, Message::encode(&read)).await;
             let answer = answer.ok_or_else(|| End::Failed(format!("{from} does not answer")))?;
             let result = answer.decode::<PgData>().map_err(|error| End::Failed(error.to_string()))?.result;
-            if result != 0 {
-                return Err(End::Failed(format!("{from}: {}", Errno(result))));
-            }
+            fail_if(result != 0, || format!("{from}: {}", Errno(result)))?;
             answer.into_parts().0.data
         };
         self.check_current()?;
-        if data.len() as u64 != len {
-            return Err(End::Failed(format!("the copy of {from} has changed its size")));
-        }
+        fail_if(data.len() as u64 != len, || format!("the copy of {from} has changed its size"))?;
         Ok(data)
     }
 
@@ -221,9 +213,8 @@ impl Run {
         let own = objects.stat(oid).await.ok().flatten();
         let mut plan = Plan::failed(0);
         plan.changes.set_object(ObjectChange { oid: Arc::clone(oid), steps });
-        if plan.changes.bytes_max() > TXN_BYTES_MAX {
-            return Err(End::Failed(format!("its steps take more than {TXN_BYTES_MAX} bytes")));
-        }
+        let is_too_long = plan.changes.bytes_max() > TXN_BYTES_MAX;
+        fail_if(is_too_long, || format!("its steps take more than {TXN_BYTES_MAX} bytes"))?;
         let _prepared = objects.prepare(plan.changes.all(), IfUnfound::Fail).await?;
         // No suspension from here on until the entry is submitted.
         self.check_current()?;
@@ -284,10 +275,9 @@ impl Content {
 
     /// Fails if the object is too large for one transaction, which one message must carry.
     fn check_size(&self) -> Result<(), End> {
-        if self.bytes > TXN_BYTES_MAX {
-            return Err(End::Failed(format!("with its omap it has more than {TXN_BYTES_MAX} bytes")));
-        }
-        Ok(())
+        fail_if(self.bytes > TXN_BYTES_MAX, || {
+            format!("with its omap it has more than {TXN_BYTES_MAX} bytes")
+        })
     }
 }
 

@@ -1,9 +1,7 @@
 //! The report of a scrub: for the log, and for `rados list-inconsistent-obj`.
 
-use carmine_reactor::Payload;
 use carmine_types::{Epoch, ObjectId, errno};
 use carmine_wire::scrub::{ScrubLsArg, ScrubLsReply};
-use smallvec::smallvec;
 
 use super::compare::Inconsistent;
 use crate::op::{ClientOp, Outcome};
@@ -30,10 +28,7 @@ impl Pg {
     /// Answers SCRUBLS.
     pub(in crate::pg) fn list_inconsistent(&self, op: &ClientOp) -> Outcome {
         match page(self, op) {
-            Ok((result, reply)) => {
-                let outputs = smallvec![(result, Payload::from(reply.encode()))];
-                Outcome { result, outputs, ..Outcome::default() }
-            }
+            Ok((result, reply)) => Outcome::with_output(result, reply.encode()),
             Err(errno) => Outcome::error(errno),
         }
     }

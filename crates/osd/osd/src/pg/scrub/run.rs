@@ -55,6 +55,11 @@ impl From<StoreError> for End {
     }
 }
 
+/// Ends a scrub, or a repair, if something `is_wrong`.
+pub(super) fn fail_if(is_wrong: bool, why: impl FnOnce() -> String) -> Result<(), End> {
+    if is_wrong { Err(End::Failed(why())) } else { Ok(()) }
+}
+
 /// The objects from `from` to `to` (exclusive), or to the end of the PG.
 pub(super) struct Range {
     pub from: ObjectId,
@@ -120,18 +125,7 @@ impl Run {
     /// Scrubs and repairs one object; true if all copies are good afterwards.
     async fn scrub_object(&mut self, oid: &ObjectId) -> Result<bool, End> {
         self.check_current()?;
-        let held = [Arc::new(family::head_of(oid))];
-        self.pg.ops.pipeline().hold(&held);
-        let left = self.repair_held(&held, oid).await;
-        self.release(&held);
-        left
-    }
-
-    async fn repair_held(&mut self, held: &[Arc<ObjectId>], oid: &ObjectId) -> Result<bool, End> {
-        match self.compare_copies(held, &Range::single(oid)).await?.pop() {
-            Some(object) => Ok(self.repair(object).await?.is_none()),
-            None => Ok(true),
-        }
+        Ok(self.repair_other(oid.clone()).await?.is_none())
     }
 
     /// Fails unless the generation is still the one in which the scrub began.
@@ -263,16 +257,11 @@ impl Run {
             };
             self.check_current()?;
             for object in objects {
-                if !self.pg.peer.contains(&object.oid) || !range.has(&object.oid) {
-                    return Err(End::Failed(format!(
-                        "{member} answers with an object that was not asked for"
-                    )));
-                }
+                let is_asked = self.pg.peer.contains(&object.oid) && range.has(&object.oid);
+                fail_if(!is_asked, || format!("{member} answers with an object that was not asked for"))?;
                 map.insert(object.oid.clone(), object);
             }
-            if map.len() > REPLICA_OBJECTS_MAX {
-                return Err(End::Failed(format!("{member} has far more objects")));
-            }
+            fail_if(map.len() > REPLICA_OBJECTS_MAX, || format!("{member} has far more objects"))?;
             at = next;
         }
         Ok(map)

@@ -4,13 +4,13 @@
 use std::rc::Rc;
 
 use carmine_messenger::Message;
-use carmine_pgtypes::{ObjectMeta, OmapSize, Xattrs};
+use carmine_pgtypes::{ObjectMeta, Xattrs};
 use carmine_store::{OmapRange, StoreError};
 use carmine_types::crc32c::{SEED, raw};
 use carmine_types::{ObjectId, errno};
 
 use super::OMAP_PAGE_BYTES;
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::messages::{PgFetch, PgObject, PgScrub, PgScrubMap, ScanCursor, Scanned};
 use crate::pg::copies::own_store;
 use crate::pg::{Pg, family};
@@ -88,24 +88,8 @@ impl Scan<'_> {
             Err(StoreError::NotFound(_)) => return Ok(Looked::Gone),
             Err(error) => bad(&error).map(|()| true).ok_or(error)?,
         };
-        let (attr_names, attrs) = checksums(&meta.xattrs);
-        let ScanCursor { oid, omap, omap_size, data, .. } = at;
-        let ObjectMeta { size, version, user_version, mtime, .. } = meta;
-        let data = if self.deep { data } else { 0 };
-        Ok(Looked::Whole(Scanned {
-            oid,
-            size,
-            version,
-            user_version,
-            mtime,
-            attr_names,
-            attrs,
-            omap,
-            omap_size,
-            data,
-            stat_error: false,
-            read_error,
-        }))
+        at.data = if self.deep { at.data } else { 0 };
+        Ok(Looked::Whole(Scanned { read_error, ..scanned(at, &meta) }))
     }
 
     /// Continues to read where `at` says; true: all of the object has been read.
@@ -177,19 +161,28 @@ fn bad(error: &StoreError) -> Option<()> {
 
 /// An object whose metadata cannot be read.
 fn unknown(oid: ObjectId) -> Scanned {
+    Scanned { stat_error: true, ..scanned(ScanCursor::at(oid), &ObjectMeta::default()) }
+}
+
+/// An object with this metadata, and the checksums of a scan that has come to its end.
+fn scanned(at: ScanCursor, meta: &ObjectMeta) -> Scanned {
+    let (attr_names, attrs) = checksums(&meta.xattrs);
+    let ScanCursor { oid, omap, omap_size, data, .. } = at;
+    let ObjectMeta { size, version, user_version, mtime, .. } = *meta;
+    let (stat_error, read_error) = (false, false);
     Scanned {
         oid,
-        size: 0,
-        version: carmine_types::Eversion::ZERO,
-        user_version: 0,
-        mtime: carmine_types::UTime::ZERO,
-        attr_names: 0,
-        attrs: 0,
-        omap: 0,
-        omap_size: OmapSize::default(),
-        data: 0,
-        stat_error: true,
-        read_error: false,
+        size,
+        version,
+        user_version,
+        mtime,
+        attr_names,
+        attrs,
+        omap,
+        omap_size,
+        data,
+        stat_error,
+        read_error,
     }
 }
 
@@ -215,10 +208,8 @@ impl Pg {
     pub(crate) async fn answer_scrub(self: &Rc<Self>, osd: &OsdShard, ask: PgScrub) -> Message {
         let PgScrub { head, version, deep, from, to } = ask;
         let page = async {
-            if !self.follows(&head) || self.peer.last_update() < version {
-                return Err(OpError::new(errno::EAGAIN));
-            }
-            Ok(scan(osd, self, from, to.as_ref(), deep).await?)
+            refuse_if(!self.follows(&head) || self.peer.last_update() < version, errno::EAGAIN)?;
+            Ok::<_, OpError>(scan(osd, self, from, to.as_ref(), deep).await?)
         };
         Message::encode(&match page.await {
             Ok((objects, next)) => PgScrubMap { head, result: 0, objects, next },
@@ -230,12 +221,8 @@ impl Pg {
     pub(crate) async fn answer_fetch(self: &Rc<Self>, osd: &OsdShard, ask: PgFetch) -> Message {
         let PgFetch { head, oid, from } = ask;
         let object = async {
-            if !self.follows(&head) {
-                return Err(OpError::new(errno::EAGAIN));
-            }
-            if !self.peer.contains(&oid) {
-                return Err(OpError::new(errno::EINVAL));
-            }
+            refuse_if(!self.follows(&head), errno::EAGAIN)?;
+            refuse_if(!self.peer.contains(&oid), errno::EINVAL)?;
             let meta = own_store(osd).stat(&oid).await?.ok_or(OpError::new(errno::ENOENT))?;
             let has_omap = meta.has_omap;
             let object = |header, entries, more| PgObject { head, result: 0, meta, header, entries, more };
@@ -248,7 +235,7 @@ impl Pg {
             let page = own_store(osd).omap_page(&oid, &range).await?;
             let entries =
                 page.entries.into_iter().map(|(key, value)| (key.into(), value.as_slice().to_vec()));
-            Ok(object(Vec::new(), entries.collect(), page.more))
+            Ok::<_, OpError>(object(Vec::new(), entries.collect(), page.more))
         };
         Message::encode(&object.await.unwrap_or_else(|error| PgObject {
             head,

@@ -230,8 +230,7 @@ pub(crate) fn order(osd: &OsdShard, scrub: &OsdScrub) {
     let order = Order { deep: scrub.deep || scrub.repair, repair: scrub.repair, is_commanded: true };
     for id in scrub.pgs.iter().copied() {
         let Some(owner) = osd.owner(id) else { continue };
-        osd.shard.submit_to(owner, move |shard| {
-            let Some(osd) = OsdShard::on(shard) else { return };
+        OsdShard::run_on(&osd.shard, owner, move |osd| {
             if let Some(pg) = osd.pg(id).filter(|pg| pg.peer.leads()) {
                 pg.scrub.wanted.set(Some(order));
                 osd.scrubber.wake.notify_one();

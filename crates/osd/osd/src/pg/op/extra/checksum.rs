@@ -3,39 +3,29 @@
 use carmine_reactor::Payload;
 use carmine_types::xxhash::{Xxh32, Xxh64};
 use carmine_types::{crc32c, errno};
-use carmine_wire::osd_op::{ANSWER_BYTES, Checksum, OsdOp, flags::checksum};
+use carmine_wire::osd_op::{Checksum, OsdOp, flags::checksum};
 
-use crate::error::OpError;
-use crate::op::ClientOp;
-use crate::pg::copies::Objects;
+use super::Operation;
+use crate::error::{OpError, refuse_if};
 use crate::pg::op::exec::ObjectState;
 
 /// Bytes that are read at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
 /// The input is the initial value of each checksum; the output is their number and the checksums.
-pub(in crate::pg) async fn step(
-    objects: Objects<'_>,
-    client_op: &ClientOp,
-    state: &ObjectState<'_>,
-    op: &OsdOp,
-    input: &[u8],
-) -> Result<Payload, OpError> {
+pub(super) async fn step(operation: Operation<'_>, state: &ObjectState<'_>) -> Result<Payload, OpError> {
+    let Operation { objects, client, op, input } = operation;
     let wanted = op.checksum();
     let Some(len) = len_of(&wanted, state.size)? else { return Ok(Payload::new()) };
-    let start = Sum::new(wanted.kind, input)?;
+    let start = Sum::new(wanted.kind, &input.to_vec())?;
     if len == 0 {
         // An empty range has no checksums.
         return Ok(Payload::from(0u32.to_le_bytes().to_vec()));
     }
     let chunk = if wanted.chunk_bytes == 0 { len } else { wanted.chunk_bytes.into() };
     let output = (len / chunk).saturating_mul(size_of::<u64>() as u64);
-    if output > state.left {
-        return Err(OpError::new(errno::EMSGSIZE));
-    }
-    if output > ANSWER_BYTES {
-        client_op.acquire_more(objects.osd).await;
-    }
+    refuse_if(output > state.left, errno::EMSGSIZE)?;
+    client.acquire_for(objects.osd, output).await;
     let out = ((len / chunk) as u32).to_le_bytes().to_vec();
     let mut sums = Sums { now: start.clone(), start, chunk, left: chunk, out };
     let (mut at, end) = (wanted.offset, wanted.offset + len);
@@ -55,9 +45,7 @@ pub(in crate::pg) async fn step(
 fn len_of(wanted: &Checksum, size: u64) -> Result<Option<u64>, OpError> {
     let Checksum { offset, length, chunk_bytes, .. } = *wanted;
     let is_odd = |length: u64| chunk_bytes != 0 && !length.is_multiple_of(chunk_bytes.into());
-    if is_odd(length) || chunk_bytes != 0 && length == 0 {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    refuse_if(is_odd(length) || chunk_bytes != 0 && length == 0, errno::EINVAL)?;
     if (offset, length) == (0, 0) {
         return Ok(Some(size));
     }

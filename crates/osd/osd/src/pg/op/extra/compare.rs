@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use carmine_reactor::Payload;
 use carmine_types::errno;
 use carmine_wire::osd_op::{Xattr, flags::compare};
@@ -20,10 +20,6 @@ fn holds(cmp_op: u8, given_to_stored: Ordering) -> Result<bool, OpError> {
     })
 }
 
-fn verdict(holds: bool) -> Result<(), OpError> {
-    if holds { Ok(()) } else { Err(OpError::new(errno::ECANCELED)) }
-}
-
 /// CMP_XATTR: numbers are stored as decimal text; a missing attribute counts as empty, or 0.
 pub(in crate::pg) fn xattr(how: &Xattr, given: &[u8], stored: &[u8]) -> Result<(), OpError> {
     let order = match how.cmp_mode {
@@ -37,7 +33,7 @@ pub(in crate::pg) fn xattr(how: &Xattr, given: &[u8], stored: &[u8]) -> Result<(
         }
         _ => return Err(OpError::new(errno::EINVAL)),
     };
-    verdict(holds(how.cmp_op, order)?)
+    refuse_if(!holds(how.cmp_op, order)?, errno::ECANCELED)
 }
 
 /// The number given by the leading decimal digits.
@@ -54,7 +50,7 @@ pub(in crate::pg) fn omap_op(cmp_op: i32) -> Result<u8, OpError> {
 
 /// One value of OMAP_CMP, which compares the stored one with the given one.
 pub(in crate::pg) fn omap(cmp_op: u8, given: &[u8], stored: &[u8]) -> Result<(), OpError> {
-    verdict(holds(cmp_op, stored.cmp(given))?)
+    refuse_if(!holds(cmp_op, stored.cmp(given))?, errno::ECANCELED)
 }
 
 /// CMPEXT: bytes beyond the end of the object are zeros. The errno gives the offset of the first difference.

@@ -13,10 +13,9 @@ use carmine_reactor::{Bytes, Payload};
 use carmine_types::errno;
 use carmine_wire::osd_op::{Locator, OsdOp, WHOLE_OBJECT_BYTES, ops};
 
-use super::decode;
+use super::{Operation, decode};
 use crate::config::{COPY_CLIENT, REQUEST_BYTES_MAX};
-use crate::error::OpError;
-use crate::op::ClientOp;
+use crate::error::{OpError, refuse_if};
 use crate::pg::op::exec::{ObjectState, wrong_version};
 use crate::shard::OsdShard;
 
@@ -35,16 +34,10 @@ struct Source {
     version: u64,
 }
 
-pub(in crate::pg) async fn from(
-    osd: &OsdShard,
-    client_op: &ClientOp,
-    state: &mut ObjectState<'_>,
-    op: &OsdOp,
-    input: &[u8],
-) -> Result<(), OpError> {
-    let wish = op.copy_from();
+pub(super) async fn from(operation: Operation<'_>, state: &mut ObjectState<'_>) -> Result<(), OpError> {
+    let (osd, wish) = (operation.objects.osd, operation.op.copy_from());
     // COPY_FROM2 also says where to truncate the copy, which only CephFS uses.
-    let (name, locator) = decode(input, |d| {
+    let (name, locator) = decode(&operation.input.to_vec(), |d| {
         let from = (d.blob()?.to_vec(), Locator::decode(d)?);
         d.bytes(d.remaining())?;
         Ok(from)
@@ -54,9 +47,7 @@ pub(in crate::pg) async fn from(
         && name == *oid.name
         && locator.nspace == oid.nspace
         && locator.key == oid.key;
-    if is_itself {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    refuse_if(is_itself, errno::EINVAL)?;
     let pool = client(osd).await?.pool_by_id(locator.pool).map_err(copy_error)?;
     let pool = pool
         .at_snap(wish.snapid)
@@ -64,26 +55,22 @@ pub(in crate::pg) async fn from(
         .with_locator(&locator.key)
         .with_timeout(Some(TIMEOUT));
     let (source, size) = Source::open(pool, name, wish.src_version).await?;
-    if size > REQUEST_BYTES_MAX {
-        return Err(OpError::new(errno::EFBIG));
-    }
+    refuse_if(size > REQUEST_BYTES_MAX, errno::EFBIG)?;
     if size > WHOLE_OBJECT_BYTES {
-        client_op.acquire_more(osd).await;
+        operation.client.acquire_more(osd).await;
     }
     let mut data = Payload::new();
     while (data.len() as u64) < size {
         let left = (size - data.len() as u64).min(PIECE_BYTES);
         let mut reply = source.ask(OsdOp::read(data.len() as u64, left), Vec::new()).await?;
         let piece = reply.take_data(1);
-        if piece.is_empty() {
-            return Err(OpError::new(errno::EAGAIN));
-        }
+        refuse_if(piece.is_empty(), errno::EAGAIN)?;
         data.append(&piece);
     }
     state.touch();
     state.truncate(0);
     state.write_unlimited(0, data)?;
-    source.copy_attrs(osd, client_op, state).await
+    source.copy_attrs(operation, state).await
 }
 
 /// This shard's client, for reading from other OSDs. It is created at the first copy.
@@ -120,12 +107,7 @@ impl Source {
         self.pool.exec(&self.name, vec![guard, (op, Payload::from(input))]).await.map_err(copy_error)
     }
 
-    async fn copy_attrs(
-        &self,
-        osd: &OsdShard,
-        client_op: &ClientOp,
-        state: &mut ObjectState<'_>,
-    ) -> Result<(), OpError> {
+    async fn copy_attrs(&self, copy: Operation<'_>, state: &mut ObjectState<'_>) -> Result<(), OpError> {
         state.clear_xattrs();
         if state.was.as_ref().is_some_and(|was| was.has_omap) {
             state.change_omap(Step::ClearOmap);
@@ -152,7 +134,7 @@ impl Source {
                 self.ask(OsdOp::with_payload(ops::OMAP_GET_VALS, 0), input).await?.take_data(1).to_vec();
             bytes += page.len();
             if bytes as u64 > WHOLE_OBJECT_BYTES {
-                client_op.acquire_more(osd).await;
+                copy.client.acquire_more(copy.objects.osd).await;
             }
             let read = |d: &mut Decoder<'_>| {
                 let own = |d: &mut Decoder<'_>| Ok(d.blob()?.to_vec());
@@ -165,9 +147,7 @@ impl Source {
             let entries = entries.into_iter().map(|(key, value)| (key.into(), Bytes::from(value)));
             state.change_omap(Step::SetOmap { entries: entries.collect() });
             // It is written in one transaction: stop before it exceeds what a message can carry.
-            if state.is_too_long() {
-                return Err(OpError::new(errno::EFBIG));
-            }
+            refuse_if(state.is_too_long(), errno::EFBIG)?;
             if !more {
                 return Ok(());
             }

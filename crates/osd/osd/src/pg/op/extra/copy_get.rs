@@ -1,52 +1,29 @@
 //! COPY_GET: an object in pieces, with its attributes and omap. Ceph's OSDs use it among themselves for copies; the format is in
 //! PROTOCOL.md of the wire crate, §6.
 
-use carmine_codec::{DecodeError, Decoder, Encoder};
+use carmine_codec::{Encoder, coded};
 use carmine_reactor::{Bytes, Payload};
 use carmine_store::{OmapPage, OmapRange};
 use carmine_types::UTime;
 use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp};
 
-use super::decode;
+use super::{Operation, decode, put_pairs};
 use crate::error::OpError;
-use crate::op::ClientOp;
-use crate::pg::copies::Objects;
 use crate::pg::family;
 use crate::pg::op::exec::ObjectState;
 
 /// Entries of the omap in one answer.
 const ENTRIES_MAX: usize = 1024;
 
-/// object_copy_cursor_t: how far a copy is.
-struct Cursor {
-    has_attrs: bool,
-    offset: u64,
-    has_data: bool,
-    /// The last key that was copied.
-    key: Vec<u8>,
-    has_omap: bool,
-}
-
-impl Cursor {
-    fn decode(d: &mut Decoder<'_>) -> Result<Cursor, DecodeError> {
-        let mut d = d.envelope("copy cursor", 1)?.body;
-        Ok(Cursor {
-            has_attrs: d.bool()?,
-            offset: d.u64()?,
-            has_data: d.bool()?,
-            key: d.blob()?.to_vec(),
-            has_omap: d.bool()?,
-        })
-    }
-
-    fn encode(&self, e: &mut Encoder<'_>) {
-        e.envelope(1, 1, |e| {
-            e.bool(self.has_attrs);
-            e.u64(self.offset);
-            e.bool(self.has_data);
-            e.blob(&self.key);
-            e.bool(self.has_omap);
-        });
+coded! {
+    /// object_copy_cursor_t: how far a copy is.
+    struct Cursor: versioned "copy cursor", 1, compat 1, oldest 0 {
+        has_attrs: bool,
+        offset: u64,
+        has_data: bool,
+        /// The last key that was copied.
+        key: Vec<u8>,
+        has_omap: bool,
     }
 }
 
@@ -60,33 +37,25 @@ struct Piece {
 }
 
 /// Answers with as much after the cursor as the client wants and one answer may hold.
-pub(in crate::pg) async fn get(
-    objects: Objects<'_>,
-    client_op: &ClientOp,
-    state: &mut ObjectState<'_>,
-    input: &[u8],
-) -> Result<Payload, OpError> {
-    let (mut cursor, wanted) = decode(input, |d| Ok((Cursor::decode(d)?, d.u64()?)))?;
+pub(super) async fn get(operation: Operation<'_>, state: &mut ObjectState<'_>) -> Result<Payload, OpError> {
+    let (mut cursor, wanted) = decode(&operation.input.to_vec(), |d| Ok((d.get::<Cursor>()?, d.u64()?)))?;
     state.must_exist()?;
     let set = state.was.as_ref().map(family::set_of).transpose()?.flatten();
     let seq = set.map_or(0, |set| set.seq);
     let mtime = state.was.as_ref().map_or(state.mtime, |was| was.mtime);
-    let piece = piece(objects, client_op, state, &mut cursor, wanted).await?;
+    let piece = piece(operation, state, &mut cursor, wanted).await?;
     Ok(Payload::from(encode(state.size, mtime, seq, &piece, &cursor)))
 }
 
 async fn piece(
-    objects: Objects<'_>,
-    client_op: &ClientOp,
+    Operation { objects, client, .. }: Operation<'_>,
     state: &mut ObjectState<'_>,
     cursor: &mut Cursor,
     wanted: u64,
 ) -> Result<Piece, OpError> {
     let mut piece = Piece::default();
     if !cursor.has_attrs {
-        if state.xattrs.bytes() as u64 > ANSWER_BYTES {
-            client_op.acquire_more(objects.osd).await;
-        }
+        client.acquire_for(objects.osd, state.xattrs.bytes() as u64).await;
         let all = state.user_xattrs().into_iter();
         piece.attrs = all.map(|(name, value)| (name.to_vec(), value.clone())).collect();
         cursor.has_attrs = true;
@@ -127,23 +96,17 @@ async fn piece(
 fn encode(size: u64, mtime: UTime, snap_seq: u64, piece: &Piece, cursor: &Cursor) -> Vec<u8> {
     let omap = Encoder::collect(|e| {
         if !piece.omap.entries.is_empty() {
-            e.vec(&piece.omap.entries, |e, (key, value)| {
-                e.blob(key);
-                e.blob(value);
-            });
+            put_pairs(e, &piece.omap.entries);
         }
     });
     Encoder::collect(|e| {
         e.envelope(8, 5, |e| {
             e.u64(size);
             e.utime(mtime);
-            e.vec(&piece.attrs, |e, (name, value)| {
-                e.blob(name);
-                e.blob(value);
-            });
+            put_pairs(e, &piece.attrs);
             e.blob(&piece.data);
             e.blob(&omap);
-            cursor.encode(e);
+            e.put(cursor);
             e.blob(&piece.header);
             e.count(0); // snapshots that a clone shows
             e.u64(snap_seq);
@@ -165,10 +128,10 @@ mod tests {
     fn a_cursor_survives_the_wire() {
         let cursor =
             Cursor { has_attrs: true, offset: 7, has_data: false, key: b"k".to_vec(), has_omap: true };
-        let bytes = Encoder::collect(|e| cursor.encode(e));
+        let bytes = Encoder::collect(|e| e.put(&cursor));
         assert_eq!(bytes, b"\x01\x01\x10\0\0\0\x01\x07\0\0\0\0\0\0\0\0\x01\0\0\0k\x01");
-        let again = Decoder::all(&bytes, "cursor", Cursor::decode).unwrap();
-        assert_eq!(Encoder::collect(|e| again.encode(e)), bytes);
-        assert_eq!(decode(&bytes[..9], Cursor::decode).err(), Some(OpError::new(errno::EINVAL)));
+        let again = carmine_codec::Decoder::all(&bytes, "cursor", |d| d.get::<Cursor>()).unwrap();
+        assert_eq!(Encoder::collect(|e| e.put(&again)), bytes);
+        assert_eq!(decode(&bytes[..9], |d| d.get::<Cursor>()).err(), Some(OpError::new(errno::EINVAL)));
     }
 }

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use carmine_reactor::{Buf, Payload};
 use carmine_types::{SNAP_DIR, errno};
-use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
+use carmine_wire::osd_op::{OsdOp, ops};
 
-use super::compare;
 use super::omap::Missing;
+use super::{Operation, compare};
 use crate::config::WRITE_BYTES_MAX;
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::op::ClientOp;
 use crate::pg::copies::Objects;
 use crate::pg::family;
@@ -21,34 +21,24 @@ pub(crate) const METHOD_BYTES_MAX: u64 = 64 << 20;
 /// A pattern is repeated to about this length, and that block is written repeatedly.
 const REPEAT_BYTES: usize = 64 << 10;
 
-pub(in crate::pg) async fn step(
-    objects: Objects<'_>,
-    client_op: &ClientOp,
-    state: &mut ObjectState<'_>,
-    op: &OsdOp,
-    input: Payload,
-) -> Result<Payload, OpError> {
+pub(super) async fn step(operation: Operation<'_>, state: &mut ObjectState<'_>) -> Result<Payload, OpError> {
+    let Operation { objects, client, op, input } = operation;
     match op.code {
         ops::CMPEXT => {
             // As a guard of a write, a missing object counts as zeros.
-            if !client_op.is_write {
+            if !client.is_write {
                 state.must_exist()?;
             }
             let stored = state.bytes(objects, op).await?;
-            compare::extent(&input, &stored).map(|()| Payload::new())
+            compare::extent(input, &stored).map(|()| Payload::new())
         }
         ops::MAPEXT => {
             state.must_exist()?;
-            match state.stored_size() {
-                Some(size) => sparse::map(objects, state.oid, size, op).await,
-                None => Ok(sparse::no_extents()),
-            }
+            sparse::map(objects, state.oid, state.stored_size().unwrap_or(0), op).await
         }
         ops::LIST_SNAPS => {
             // Only for SNAP_DIR: see `ClientOp::refusal`.
-            if client_op.request.snapid != SNAP_DIR {
-                return Err(OpError::new(errno::EINVAL));
-            }
+            refuse_if(client.request.snapid != SNAP_DIR, errno::EINVAL)?;
             state.must_exist()?;
             let set = state.was.as_ref().map(family::set_of).transpose()?.flatten().unwrap_or_default();
             Ok(Payload::from(snaps::list(&set, state.size)))
@@ -58,7 +48,7 @@ pub(in crate::pg) async fn step(
             let wanted = op.write_same();
             // The store and other members hold all of it, though here it is one piece of memory.
             state.left = state.left.checked_sub(wanted.length).ok_or(OpError::new(errno::EMSGSIZE))?;
-            state.write(wanted.offset, repeated(&input, wanted.length, wanted.data_length)?)?;
+            state.write(wanted.offset, repeated(input, wanted.length, wanted.data_length)?)?;
             Ok(Payload::new())
         }
     }
@@ -67,12 +57,8 @@ pub(in crate::pg) async fn step(
 /// The pattern over and over, `length` bytes in all.
 fn repeated(pattern: &Payload, length: u64, data_length: u64) -> Result<Payload, OpError> {
     let is_whole = data_length > 0 && length.is_multiple_of(data_length);
-    if pattern.len() as u64 != data_length || !is_whole {
-        return Err(OpError::new(errno::EINVAL));
-    }
-    if length > WRITE_BYTES_MAX {
-        return Err(OpError::new(errno::EMSGSIZE));
-    }
+    refuse_if(pattern.len() as u64 != data_length || !is_whole, errno::EINVAL)?;
+    refuse_if(length > WRITE_BYTES_MAX, errno::EMSGSIZE)?;
     let times = (REPEAT_BYTES / pattern.len()).clamp(1, (length / data_length).max(1) as usize);
     // Aligned, so that the store can write it without a copy where whole blocks repeat.
     let mut block = Buf::heap(times * pattern.len());
@@ -92,10 +78,7 @@ impl ObjectState<'_> {
     /// The bytes of an operation's range, up to the object's end, as they were before the request, as in Ceph: new ones are not
     /// in the store yet.
     pub(in crate::pg) async fn bytes(&self, objects: Objects<'_>, op: &OsdOp) -> Result<Payload, OpError> {
-        match self.stored_size() {
-            Some(size) => read_bytes(objects, self.oid, size, op, self.left).await,
-            None => Ok(Payload::new()),
-        }
+        read_bytes(objects, self.oid, self.stored_size().unwrap_or(0), op, self.left).await
     }
 
     /// The object's size before the request; `None`: it did not exist.
@@ -131,12 +114,8 @@ impl ObjectState<'_> {
     ) -> Result<(), OpError> {
         let known: usize = self.extra.iter().flat_map(|extra| &extra.parts).map(|(_, part)| part.len()).sum();
         let bytes = (range.end - range.start).saturating_add(known as u64);
-        if bytes > METHOD_BYTES_MAX {
-            return Err(OpError::new(errno::EFBIG));
-        }
-        if bytes > ANSWER_BYTES {
-            op.acquire_more(objects.osd).await;
-        }
+        refuse_if(bytes > METHOD_BYTES_MAX, errno::EFBIG)?;
+        op.acquire_for(objects.osd, bytes).await;
         let part = self.bytes(objects, &OsdOp::read(range.start, range.end - range.start)).await?;
         self.extra.get_or_insert_default().parts.push((range, part));
         Ok(())
@@ -155,15 +134,9 @@ impl ObjectState<'_> {
         if self.extra.as_ref().is_some_and(|extra| extra.data.is_some()) {
             return Ok(());
         }
-        if self.was.is_none() && self.size > 0 {
-            return Err(OpError::new(errno::ENOENT));
-        }
-        if self.size > max {
-            return Err(OpError::new(errno::EFBIG));
-        }
-        if self.size > ANSWER_BYTES {
-            op.acquire_more(objects.osd).await;
-        }
+        refuse_if(self.was.is_none() && self.size > 0, errno::ENOENT)?;
+        refuse_if(self.size > max, errno::EFBIG)?;
+        op.acquire_for(objects.osd, self.size).await;
         let data = self.bytes(objects, &OsdOp::read(0, 0)).await?.to_vec();
         self.extra.get_or_insert_default().data = Some(data);
         Ok(())

@@ -14,7 +14,7 @@ mod xattr;
 use std::ops::Range;
 use std::rc::Rc;
 
-use carmine_codec::{DecodeError, Decoder};
+use carmine_codec::{DecodeError, Decoder, Encoder};
 use carmine_pgtypes::ObjectMeta;
 use carmine_reactor::Payload;
 use carmine_types::{UTime, errno};
@@ -23,8 +23,9 @@ use carmine_wire::osd_op::{OsdOp, ops};
 use super::exec::{ObjectState, Told};
 use super::snaps::{self, CloneChange, Writing};
 use crate::cls;
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::op::{ClientOp, Origin};
+use crate::pg::copies::Objects;
 use crate::pg::{Pg, family};
 use crate::shard::OsdShard;
 use crate::watch::{Notification, Registered, WatcherId};
@@ -39,7 +40,7 @@ pub(crate) struct Extra {
     /// The object's omap, once it is used.
     pub(in crate::pg) omap: Option<OmapView>,
     /// The object's bytes, once a class method wants them.
-    pub(in crate::pg) data: Option<Vec<u8>>,
+    pub(crate) data: Option<Vec<u8>>,
     /// Parts of the object's bytes loaded for class methods.
     pub(in crate::pg) parts: Vec<(Range<u64>, Payload)>,
     /// The watchers according to the xattrs, if they were loaded.
@@ -58,15 +59,13 @@ pub(crate) struct Extra {
     names: u32,
 }
 
-impl Extra {
-    /// The object's bytes, if they were loaded.
-    pub(crate) fn data(&self) -> Option<&[u8]> {
-        self.data.as_deref()
-    }
-
-    pub(crate) fn data_mut(&mut self) -> &mut Option<Vec<u8>> {
-        &mut self.data
-    }
+/// One operation of a request, and what it works with.
+#[derive(Clone, Copy)]
+struct Operation<'a> {
+    objects: Objects<'a>,
+    client: &'a ClientOp,
+    op: &'a OsdOp,
+    input: &'a Payload,
 }
 
 /// Executes an operation whose input is this range of the request's data.
@@ -81,21 +80,19 @@ pub(in crate::pg) async fn step(
     request: &OsdOp,
     input: Range<usize>,
 ) -> Result<Told, OpError> {
-    let (input, objects) = (op.data.slice(input.start, input.len()), pg.objects(osd));
-    if state.is_rolled_back() && reads_attrs(request.code) {
-        return Err(OpError::new(errno::EOPNOTSUPP)); // the data that it would read is not in the store yet
-    }
+    let input = op.data.slice(input.start, input.len());
+    let operation = Operation { objects: pg.objects(osd), client: op, op: request, input: &input };
+    // The data that it would read is not in the store yet.
+    refuse_if(state.is_rolled_back() && reads_attrs(request.code), errno::EOPNOTSUPP)?;
     let output = match request.code {
         ops::ROLLBACK => {
             snaps::roll_back(osd, pg, state, request.snap().snapid).await.map(|()| Payload::new())
         }
-        ops::MAPEXT | ops::CMPEXT | ops::WRITE_SAME | ops::LIST_SNAPS => {
-            data::step(objects, op, state, request, input).await
-        }
-        ops::CHECKSUM => checksum::step(objects, op, state, request, &input.to_vec()).await,
+        ops::MAPEXT | ops::CMPEXT | ops::WRITE_SAME | ops::LIST_SNAPS => data::step(operation, state).await,
+        ops::CHECKSUM => checksum::step(operation, state).await,
         ops::CMP_XATTR => return xattr::compared(state, request, &input.to_vec()),
         ops::GET_XATTR | ops::GET_XATTRS | ops::SET_XATTR | ops::RM_XATTR => {
-            xattr::step(osd, op, state, request, &input.to_vec()).await
+            xattr::step(operation, state).await
         }
         ops::OMAP_GET_KEYS
         | ops::OMAP_GET_VALS
@@ -106,19 +103,15 @@ pub(in crate::pg) async fn step(
         | ops::OMAP_SET_HEADER
         | ops::OMAP_CLEAR
         | ops::OMAP_RM_KEYS
-        | ops::OMAP_RM_RANGE => omap::step(objects, op, state, request, &input.to_vec()).await,
-        ops::WATCH | ops::NOTIFY | ops::NOTIFY_ACK | ops::LIST_WATCHERS => {
-            watches::step(osd, op, state, request, &input.to_vec())
-        }
-        ops::COPY_GET => copy_get::get(objects, op, state, &input.to_vec()).await,
-        ops::COPY_FROM | ops::COPY_FROM2 => {
-            copy::from(osd, op, state, request, &input.to_vec()).await.map(|()| Payload::new())
-        }
-        ops::TMAP_UPDATE => tmap::update(objects, op, state, &input.to_vec()).await.map(|()| Payload::new()),
+        | ops::OMAP_RM_RANGE => omap::step(operation, state).await,
+        ops::WATCH | ops::NOTIFY | ops::NOTIFY_ACK | ops::LIST_WATCHERS => watches::step(operation, state),
+        ops::COPY_GET => copy_get::get(operation, state).await,
+        ops::COPY_FROM | ops::COPY_FROM2 => copy::from(operation, state).await.map(|()| Payload::new()),
+        ops::TMAP_UPDATE => tmap::update(operation, state).await.map(|()| Payload::new()),
         ops::CACHE_PIN | ops::CACHE_UNPIN | ops::CACHE_FLUSH | ops::CACHE_EVICT | ops::CACHE_TRY_FLUSH => {
             Err(OpError::new(errno::EINVAL)) // no pool is a cache
         }
-        ops::CALL => return cls::call(objects, op, state, request, &input.to_vec()).await,
+        ops::CALL => return cls::call(operation.objects, op, state, request, &input.to_vec()).await,
         code => {
             osd.refuse(&format!("operation {} ({code:#x})", ops::name(code)));
             Err(OpError::new(errno::EOPNOTSUPP))
@@ -189,6 +182,14 @@ impl ObjectState<'_> {
     fn after(&mut self, effect: Effect) {
         self.extra.get_or_insert_default().effects.push(effect);
     }
+}
+
+/// Appends names and values, after their number.
+fn put_pairs<K: AsRef<[u8]>, V: AsRef<[u8]>>(e: &mut Encoder<'_>, pairs: &[(K, V)]) {
+    e.vec(pairs, |e, (name, value)| {
+        e.blob(name.as_ref());
+        e.blob(value.as_ref());
+    });
 }
 
 /// Decodes an operation's whole input.

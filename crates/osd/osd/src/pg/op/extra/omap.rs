@@ -8,11 +8,11 @@ use carmine_pgtypes::{KEY_BYTES, Step};
 use carmine_reactor::{Bytes, Payload};
 use carmine_store::{OmapPage, OmapRange};
 use carmine_types::errno;
-use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
+use carmine_wire::osd_op::{ANSWER_BYTES, ops};
 
-use super::{compare, decode};
+use super::{Operation, compare, decode, put_pairs};
 use crate::config::TXN_BYTES_MAX;
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::op::ClientOp;
 use crate::pg::copies::Objects;
 use crate::pg::op::exec::ObjectState;
@@ -24,26 +24,20 @@ const LOOKUPS: usize = 64;
 
 type Key = Box<[u8]>;
 
-pub(in crate::pg) async fn step(
-    objects: Objects<'_>,
-    client_op: &ClientOp,
-    state: &mut ObjectState<'_>,
-    op: &OsdOp,
-    input: &[u8],
-) -> Result<Payload, OpError> {
+pub(super) async fn step(operation: Operation<'_>, state: &mut ObjectState<'_>) -> Result<Payload, OpError> {
+    let Operation { objects, client, op, input } = operation;
+    let input = &input.to_vec();
     match op.code {
         ops::OMAP_SET_VALS => {
             let own = |d: &mut Decoder<'_>| Ok(Bytes::from(d.blob()?.to_vec()));
             check_keys(input)?;
             let entries = decode(input, |d| d.map(8, key, own))?;
             state.touch();
-            state.change_omap(Step::SetOmap { entries });
-            return Ok(Payload::new());
+            return change(state, Step::SetOmap { entries });
         }
         ops::OMAP_SET_HEADER => {
             state.touch();
-            state.change_omap(Step::SetOmapHeader { header: Bytes::from(input.to_vec()) });
-            return Ok(Payload::new());
+            return change(state, Step::SetOmapHeader { header: Bytes::from(input.to_vec()) });
         }
         // An empty object has no entries.
         ops::OMAP_GET_KEYS | ops::OMAP_GET_VALS | ops::OMAP_GET_HEADER | ops::OMAP_GET_VALS_BY_KEYS => {}
@@ -52,20 +46,20 @@ pub(in crate::pg) async fn step(
     match op.code {
         ops::OMAP_GET_KEYS => {
             let (after, max) = decode(input, |d| Ok((d.blob()?, d.u64()?)))?;
-            let page = page(objects, client_op, state, (after, max, b"")).await?;
-            Ok(encode_page(&page, |e, (key, _)| e.blob(key)))
+            let page = page(operation, state, (after, max, b"")).await?;
+            Ok(encode_page(&page, |e, all| e.vec(all, |e, (key, _)| e.blob(key))))
         }
         ops::OMAP_GET_VALS => {
             let (after, max, prefix) = decode(input, |d| Ok((d.blob()?, d.u64()?, d.blob()?)))?;
-            let page = page(objects, client_op, state, (after, max, prefix)).await?;
-            Ok(encode_page(&page, put_entry))
+            let page = page(operation, state, (after, max, prefix)).await?;
+            Ok(encode_page(&page, put_pairs))
         }
         ops::OMAP_GET_HEADER => {
             let header = state.omap_header(objects).await?;
-            acquire_more_for(objects, client_op, header.len() as u64).await;
+            client.acquire_for(objects.osd, header.len() as u64).await;
             Ok(Payload::from(header))
         }
-        ops::OMAP_GET_VALS_BY_KEYS => values_of(objects, client_op, state, keys(input)?).await,
+        ops::OMAP_GET_VALS_BY_KEYS => values_of(operation, state, keys(input)?).await,
         ops::OMAP_CMP => compare_values(objects, state, input).await.map(|()| Payload::new()),
         ops::OMAP_CLEAR if state.omap().is_none() => Ok(Payload::new()),
         ops::OMAP_CLEAR => change(state, Step::ClearOmap),
@@ -102,16 +96,8 @@ fn change(state: &mut ObjectState<'_>, step: Step) -> Result<Payload, OpError> {
     Ok(Payload::new())
 }
 
-/// Waits for memory for an answer of this many bytes, if the request was admitted for fewer: it has one long value.
-async fn acquire_more_for(objects: Objects<'_>, client_op: &ClientOp, bytes: u64) {
-    if bytes > ANSWER_BYTES {
-        client_op.acquire_more(objects.osd).await;
-    }
-}
-
 async fn page(
-    objects: Objects<'_>,
-    client_op: &ClientOp,
+    Operation { objects, client, .. }: Operation<'_>,
     state: &mut ObjectState<'_>,
     (after, max, prefix): (&[u8], u64, &[u8]),
 ) -> Result<OmapPage, OpError> {
@@ -126,7 +112,7 @@ async fn page(
     let mut page = state.omap_page(objects, &range).await?;
     // Counts the last value, too, which may be longer than all others.
     let bytes: usize = page.entries.iter().map(|(key, value)| key.len() + value.len()).sum();
-    acquire_more_for(objects, client_op, (bytes as u64).saturating_sub(ANSWER_BYTES)).await;
+    client.acquire_for(objects.osd, (bytes as u64).saturating_sub(ANSWER_BYTES)).await;
     if max == 0 {
         page.more = !page.entries.is_empty();
         page.entries.clear();
@@ -135,22 +121,16 @@ async fn page(
 }
 
 /// The entries of a page, and whether there are more.
-fn encode_page(page: &OmapPage, entry: impl Fn(&mut Encoder<'_>, &(Key, Bytes))) -> Payload {
+fn encode_page(page: &OmapPage, put: impl Fn(&mut Encoder<'_>, &[(Key, Bytes)])) -> Payload {
     Payload::from(Encoder::collect(|e| {
-        e.vec(&page.entries, entry);
+        put(e, &page.entries);
         e.bool(page.more);
     }))
 }
 
-fn put_entry(e: &mut Encoder<'_>, (key, value): &(Key, Bytes)) {
-    e.blob(key);
-    e.blob(value);
-}
-
 /// The existing ones of these keys, in order, each once however often it was asked for.
 async fn values_of(
-    objects: Objects<'_>,
-    client_op: &ClientOp,
+    Operation { objects, client, .. }: Operation<'_>,
     state: &mut ObjectState<'_>,
     mut keys: Vec<Key>,
 ) -> Result<Payload, OpError> {
@@ -161,12 +141,10 @@ async fn values_of(
         let values = state.omap_values(objects, keys).await?;
         let there = keys.iter().cloned().zip(values).filter_map(|(key, value)| Some((key, value?)));
         found.extend(there.inspect(|(key, value)| bytes += (key.len() + value.len()) as u64));
-        if bytes > state.left {
-            return Err(OpError::new(errno::EMSGSIZE));
-        }
-        acquire_more_for(objects, client_op, bytes).await;
+        refuse_if(bytes > state.left, errno::EMSGSIZE)?;
+        client.acquire_for(objects.osd, bytes).await;
     }
-    Ok(Payload::from(Encoder::collect(|e| e.vec(&found, put_entry))))
+    Ok(Payload::from(Encoder::collect(|e| put_pairs(e, &found))))
 }
 
 /// OMAP_CMP: all comparisons must hold for the values before the request, as in Ceph.

@@ -3,44 +3,40 @@
 
 use std::collections::BTreeMap;
 
-use carmine_codec::{Decoder, Encoder};
+use carmine_codec::{Decoder, Encoder, coded};
 use carmine_reactor::Payload;
 use carmine_types::errno;
 
-use super::decode;
+use super::{Operation, decode};
 use crate::error::OpError;
-use crate::op::ClientOp;
-use crate::pg::copies::Objects;
 use crate::pg::op::exec::ObjectState;
 
 /// Longest object of this kind: in memory its entries are larger.
 const OBJECT_BYTES_MAX: u64 = 16 << 20;
 
 /// Executes the commands of the input, all of them or none. A missing or empty object counts as an empty map.
-pub(in crate::pg) async fn update(
-    objects: Objects<'_>,
-    client_op: &ClientOp,
-    state: &mut ObjectState<'_>,
-    input: &[u8],
-) -> Result<(), OpError> {
+pub(super) async fn update(operation: Operation<'_>, state: &mut ObjectState<'_>) -> Result<(), OpError> {
+    let Operation { objects, client, input, .. } = operation;
     if input.is_empty() {
         return Ok(());
     }
-    state.load_data(objects, client_op, OBJECT_BYTES_MAX).await?;
-    let data = state.extra.get_or_insert_default().data_mut();
+    state.load_data(objects, client, OBJECT_BYTES_MAX).await?;
+    let data = &mut state.extra.get_or_insert_default().data;
     let stored = data.as_deref().unwrap_or_default();
     let mut map = if stored.is_empty() { Map::default() } else { Map::decode(stored)? };
-    map.apply(input)?;
+    map.apply(&input.to_vec())?;
     let bytes = map.encode();
     *data = Some(bytes.clone());
     state.truncate(bytes.len() as u64);
     state.write(0, Payload::from(bytes))
 }
 
-#[derive(Default, PartialEq, Eq, Debug)]
-struct Map {
-    header: Vec<u8>,
-    entries: BTreeMap<Vec<u8>, Vec<u8>>,
+coded! {
+    #[derive(Default, PartialEq, Eq, Debug)]
+    struct Map {
+        header: Vec<u8>,
+        entries: BTreeMap<Vec<u8>, Vec<u8>>,
+    }
 }
 
 impl Map {
@@ -49,25 +45,11 @@ impl Map {
     /// # Errors
     /// EINVAL.
     fn decode(bytes: &[u8]) -> Result<Map, OpError> {
-        decode(bytes, |d| {
-            let header = d.blob()?.to_vec();
-            let mut entries = BTreeMap::new();
-            for _ in 0..d.u32()? {
-                entries.insert(d.blob()?.to_vec(), d.blob()?.to_vec());
-            }
-            Ok(Map { header, entries })
-        })
+        decode(bytes, |d| d.get())
     }
 
     fn encode(&self) -> Vec<u8> {
-        Encoder::collect(|e| {
-            e.blob(&self.header);
-            e.u32(self.entries.len() as u32);
-            for (key, value) in &self.entries {
-                e.blob(key);
-                e.blob(value);
-            }
-        })
+        Encoder::collect(|e| e.put(self))
     }
 
     /// # Errors

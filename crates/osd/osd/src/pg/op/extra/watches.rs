@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::errno;
-use carmine_wire::osd_op::{OsdOp, Watcher, encode_watchers, flags, ops};
+use carmine_wire::osd_op::{Watcher, encode_watchers, flags, ops};
 use carmine_wire::{Encoder, EntityName};
 
 use super::xattr::WATCHER;
-use super::{Effect, decode};
-use crate::error::OpError;
-use crate::op::ClientOp;
+use super::{Effect, Operation, decode};
+use crate::error::{OpError, refuse_if};
 use crate::pg::op::exec::ObjectState;
-use crate::shard::OsdShard;
 use crate::watch::{Notification, Registered, WatcherId};
 
 /// Most watchers of one object.
@@ -32,37 +30,30 @@ fn timeout(seconds: u32) -> Duration {
     }
 }
 
-pub(in crate::pg) fn step(
-    osd: &OsdShard,
-    op: &ClientOp,
-    state: &mut ObjectState<'_>,
-    request: &OsdOp,
-    input: &[u8],
-) -> Result<Payload, OpError> {
+pub(super) fn step(operation: Operation<'_>, state: &mut ObjectState<'_>) -> Result<Payload, OpError> {
     state.must_exist()?;
     // Also watchers that have not reconnected to this primary: their timeout starts now.
     let known = registered(state);
     state.extra.get_or_insert_default().watchers.clone_from(&known);
-    match request.code {
-        ops::WATCH => watch(osd, op, state, request).map(|()| Payload::new()),
-        ops::NOTIFY => notify(osd, op, state, request, input, known),
-        ops::NOTIFY_ACK => answer(op, state, input).map(|()| Payload::new()),
+    match operation.op.code {
+        ops::WATCH => watch(operation, state).map(|()| Payload::new()),
+        ops::NOTIFY => notify(operation, state, known),
+        ops::NOTIFY_ACK => answer(operation, state).map(|()| Payload::new()),
         _ => Ok(Payload::from(encode_watchers(&watchers(known)))),
     }
 }
 
-fn watch(osd: &OsdShard, op: &ClientOp, state: &mut ObjectState<'_>, request: &OsdOp) -> Result<(), OpError> {
-    let wish = request.watch();
-    let id = WatcherId { gid: op.reqid.client, cookie: wish.cookie };
+fn watch(operation: Operation<'_>, state: &mut ObjectState<'_>) -> Result<(), OpError> {
+    let Operation { objects, client, op, .. } = operation;
+    let wish = op.watch();
+    let id = WatcherId { gid: client.reqid.client, cookie: wish.cookie };
     let name = [WATCHER, &id.key()].concat();
     let known = state.xattrs.get(&name).map(|value| Registered::decode(value));
     match wish.op {
         flags::watch::WATCH | flags::watch::LEGACY_WATCH => {
-            if registered(state).len() >= WATCHERS_MAX && known.is_none() {
-                return Err(OpError::new(errno::E2BIG));
-            }
+            refuse_if(registered(state).len() >= WATCHERS_MAX && known.is_none(), errno::E2BIG)?;
             let timeout = timeout(wish.timeout);
-            let registered = Registered { timeout, addr: osd.client_addr(op) };
+            let registered = Registered { timeout, addr: objects.osd.client_addr(client) };
             state.set_stored_xattr(&name, Bytes::from(registered.encode()))?;
             state.after(Effect::Watch { id, registered });
         }
@@ -103,24 +94,20 @@ fn watchers(registered: Vec<(WatcherId, Registered)>) -> Vec<Watcher> {
 
 /// Answers at once with the notification's number; its end is reported later.
 fn notify(
-    osd: &OsdShard,
-    op: &ClientOp,
+    operation: Operation<'_>,
     state: &mut ObjectState<'_>,
-    request: &OsdOp,
-    input: &[u8],
     watchers: Vec<(WatcherId, Registered)>,
 ) -> Result<Payload, OpError> {
-    if input.len() > NOTIFY_BYTES_MAX {
-        return Err(OpError::new(errno::EMSGSIZE));
-    }
-    let (seconds, payload) = decode(input, |d| {
+    let Operation { objects, client, op, input } = operation;
+    refuse_if(input.len() > NOTIFY_BYTES_MAX, errno::EMSGSIZE)?;
+    let (seconds, payload) = decode(&input.to_vec(), |d| {
         d.u32()?; // version
         Ok((d.u32()?, d.blob()?.to_vec()))
     })?;
     let notification = Notification {
-        id: osd.shard.random_u64(),
-        notifier: op.reqid.client,
-        cookie: request.notify().cookie,
+        id: objects.osd.shard.random_u64(),
+        notifier: client.reqid.client,
+        cookie: op.notify().cookie,
         payload,
         timeout: timeout(seconds),
         watchers: watchers.into_iter().map(|(id, _)| id).collect(),
@@ -130,16 +117,15 @@ fn notify(
     Ok(Payload::from(Encoder::collect(|e| e.u64(id))))
 }
 
-fn answer(op: &ClientOp, state: &mut ObjectState<'_>, input: &[u8]) -> Result<(), OpError> {
-    if input.len() > NOTIFY_BYTES_MAX {
-        return Err(OpError::new(errno::EMSGSIZE));
-    }
-    let (notify_id, cookie, reply) = decode(input, |d| {
+fn answer(operation: Operation<'_>, state: &mut ObjectState<'_>) -> Result<(), OpError> {
+    let Operation { client, input, .. } = operation;
+    refuse_if(input.len() > NOTIFY_BYTES_MAX, errno::EMSGSIZE)?;
+    let (notify_id, cookie, reply) = decode(&input.to_vec(), |d| {
         let (notify_id, cookie) = (d.u64()?, d.u64()?);
         let reply = if d.is_empty() { Vec::new() } else { d.blob()?.to_vec() };
         Ok((notify_id, cookie, reply))
     })?;
-    let id = WatcherId { gid: op.reqid.client, cookie };
+    let id = WatcherId { gid: client.reqid.client, cookie };
     state.after(Effect::Answer { notify_id, id, reply });
     Ok(())
 }

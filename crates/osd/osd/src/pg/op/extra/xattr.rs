@@ -4,13 +4,11 @@ use carmine_codec::Encoder;
 use carmine_pgtypes::{Step, Xattrs};
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::errno;
-use carmine_wire::osd_op::{ANSWER_BYTES, OsdOp, ops};
+use carmine_wire::osd_op::{OsdOp, ops};
 
-use super::compare;
-use crate::error::OpError;
-use crate::op::ClientOp;
+use super::{Operation, compare, put_pairs};
+use crate::error::{OpError, refuse_if};
 use crate::pg::op::exec::{ObjectState, Told};
-use crate::shard::OsdShard;
 
 /// Prefix of clients' xattrs in the store, as in Ceph. …
 const USER: &[u8] = b"_";
@@ -22,14 +20,10 @@ const NAME_BYTES_MAX: usize = 100;
 /// Most bytes of names and values of all xattrs of one object: every write of the object stores them again.
 const XATTRS_BYTES_MAX: usize = 4 << 20;
 
-pub(in crate::pg) async fn step(
-    osd: &OsdShard,
-    client_op: &ClientOp,
-    state: &mut ObjectState<'_>,
-    op: &OsdOp,
-    input: &[u8],
-) -> Result<Payload, OpError> {
-    let (name, value) = parts(op, input)?;
+pub(super) async fn step(operation: Operation<'_>, state: &mut ObjectState<'_>) -> Result<Payload, OpError> {
+    let Operation { objects, client, op, input } = operation;
+    let input = input.to_vec();
+    let (name, value) = parts(op, &input)?;
     match op.code {
         ops::SET_XATTR => {}
         ops::RM_XATTR => state.must_exist()?,
@@ -42,24 +36,14 @@ pub(in crate::pg) async fn step(
         ops::GET_XATTRS => {
             let none = Xattrs::default();
             let stored = state.was.as_ref().map_or(&none, |was| &was.xattrs);
-            if stored.bytes() as u64 > ANSWER_BYTES {
-                client_op.acquire_more(osd).await;
-            }
+            client.acquire_for(objects.osd, stored.bytes() as u64).await;
             let all = of_users(stored);
-            Ok(Payload::from(Encoder::collect(|e| {
-                e.vec(all, |e, (name, value)| {
-                    e.blob(name);
-                    e.blob(value);
-                });
-            })))
+            Ok(Payload::from(Encoder::collect(|e| put_pairs(e, &all))))
         }
         ops::SET_XATTR if name.len() > NAME_BYTES_MAX => Err(OpError::new(errno::ENAMETOOLONG)),
         // Ceph's OSDs keep their own metadata under the empty name.
         ops::SET_XATTR if name.is_empty() => Err(OpError::new(errno::EINVAL)),
-        ops::SET_XATTR => {
-            state.set_xattr(name, Bytes::from(value.to_vec()))?;
-            Ok(Payload::new())
-        }
+        ops::SET_XATTR => state.set_xattr(name, Bytes::from(value.to_vec())).map(|()| Payload::new()),
         _ => {
             state.remove_xattr(name);
             Ok(Payload::new())
@@ -124,9 +108,7 @@ impl ObjectState<'_> {
     /// Sets an xattr by its name in the store.
     pub(in crate::pg) fn set_stored_xattr(&mut self, name: &[u8], value: Bytes) -> Result<(), OpError> {
         let old = self.xattrs.get(name).map_or(0, |old| name.len() + old.len());
-        if self.xattrs.bytes() - old + name.len() + value.len() > XATTRS_BYTES_MAX {
-            return Err(OpError::new(errno::E2BIG));
-        }
+        refuse_if(self.xattrs.bytes() - old + name.len() + value.len() > XATTRS_BYTES_MAX, errno::E2BIG)?;
         self.touch();
         self.xattrs.set(name, value.clone());
         self.push_attr(Step::SetXattr { name: name.into(), value });

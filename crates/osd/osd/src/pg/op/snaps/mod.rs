@@ -22,7 +22,7 @@ use carmine_wire::osd_op::flags;
 use carmine_wire::osdmap::consts::POOL_POOL_SNAPS;
 use carmine_wire::osdmap::{IntervalSet, OsdMap, intervals};
 
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::op::ClientOp;
 
 pub(in crate::pg) use find::{Target, find, list};
@@ -96,9 +96,7 @@ impl Snaps {
             return Ok(SnapContext::clone(context));
         }
         let mut context = SnapContext { seq: op.request.snap_seq, snaps: op.request.snaps.clone() };
-        if !context.is_valid() {
-            return Err(OpError::new(errno::EINVAL));
-        }
+        refuse_if(!context.is_valid(), errno::EINVAL)?;
         context.snaps.retain(|snap| !intervals::contains(&of_pool.removed, *snap));
         Ok(context)
     }

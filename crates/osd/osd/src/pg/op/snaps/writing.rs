@@ -9,7 +9,7 @@ use carmine_types::{LogOp, ObjectId, errno};
 use carmine_wire::osd_op::flags;
 
 use super::CloneChange;
-use crate::error::OpError;
+use crate::error::{OpError, refuse_if};
 use crate::op::ClientOp;
 use crate::pg::Pg;
 use crate::pg::family::{clone_of, mapper, set_of, summary_of};
@@ -50,9 +50,7 @@ impl Writing {
             return Ok((None, stored));
         }
         let summary = summary.unwrap_or_default();
-        if op.request.flags & flags::ORDER_SNAP != 0 && context.seq < summary.seq {
-            return Err(OpError::new(errno::EOLDSNAPC));
-        }
+        refuse_if(op.request.flags & flags::ORDER_SNAP != 0 && context.seq < summary.seq, errno::EOLDSNAPC)?;
         let head = stored.clone().filter(|_| !summary.is_whiteout);
         Ok((Some(Box::new(Writing { context, summary, stored, rolled_back: None })), head))
     }
@@ -178,9 +176,7 @@ fn note(
     }
     let bytes = set.encode_within(SNAPSET_BYTES_MAX);
     let has_too_many = set.clones.last().is_some_and(|newest| newest.snaps.len() > SNAPS_PER_CLONE_MAX);
-    if bytes.len() > SNAPSET_BYTES_MAX || has_too_many {
-        return Err(OpError::new(errno::E2BIG));
-    }
+    refuse_if(bytes.len() > SNAPSET_BYTES_MAX || has_too_many, errno::E2BIG)?;
     let is_new = state.steps.iter().any(makes_anew);
     let known = stored.and_then(|meta| meta.xattrs.get(SNAPSET)).filter(|_| !is_new);
     if known.is_none_or(|known| **known != *bytes) {
@@ -210,15 +206,15 @@ pub(in crate::pg) async fn roll_back(
     snap: u64,
 ) -> Result<(), OpError> {
     let (at, size) = (at(pg, state, snap)?, state.size);
-    let At::Clone(id) = at else {
-        return if at == At::Head && state.exists { touch(state) } else { remove(state) };
-    };
+    if at == At::Head && state.exists {
+        state.steps.push(Step::Touch);
+        return Ok(());
+    }
+    let At::Clone(id) = at else { return remove(state) };
     let from = Arc::new(clone_of(state.oid, id));
     let meta = pg.objects(osd).stat(&from).await?.ok_or(OpError::new(errno::EIO))?;
     let Some(writing) = state.writing() else { return Err(OpError::new(errno::EIO)) };
-    if writing.rolled_back.is_some() {
-        return Err(OpError::new(errno::EINVAL));
-    }
+    refuse_if(writing.rolled_back.is_some(), errno::EINVAL)?;
     let mut differs = Extents::from_range(0, size);
     differs.subtract(&writing.set()?.equal_since(id));
     writing.rolled_back = Some((differs, meta.size));
@@ -246,18 +242,11 @@ fn at(pg: &Pg, state: &mut ObjectState<'_>, snap: u64) -> Result<At, OpError> {
     Ok(set.unwrap_or_default().at(snap))
 }
 
-fn touch(state: &mut ObjectState<'_>) -> Result<(), OpError> {
-    state.steps.push(Step::Touch);
-    Ok(())
-}
-
 fn remove(state: &mut ObjectState<'_>) -> Result<(), OpError> {
     if !state.exists {
         return Ok(());
     }
-    if state.xattrs.with_prefix(WATCHER).next().is_some() {
-        return Err(OpError::new(errno::EBUSY));
-    }
+    refuse_if(state.xattrs.with_prefix(WATCHER).next().is_some(), errno::EBUSY)?;
     state.remove();
     Ok(())
 }
