@@ -194,7 +194,8 @@ fn a_copy_that_is_pushed_in_pieces_is_healed_where_it_is_read() {
         });
         wanted[theirs + 100..][..13].copy_from_slice(b"in the middle");
         assert!(read(&cluster) == Ok(wanted));
-        assert_eq!(cluster.counter(&[0], "blocks_healed"), 1);
+        // Twice, if the copy is begun anew before what was healed is written.
+        assert!((1..=2).contains(&cluster.counter(&[0], "blocks_healed")));
         cluster.check_equal(&[0, 1]);
     }
 }
