@@ -86,7 +86,7 @@ fn two_osds_drained_at_once_lose_nothing() {
     assert!(pgs.len() == 32 && pgs.iter().all(|line| acting(line)), "{said}");
 }
 
-/// The only copies move to OSDs that have never heard of them, whose stores forget what they had when they stop.
+/// PGs of a pool of size one move to OSDs that have never had a copy of them, and that keep their data in memory.
 #[test]
 fn the_only_copies_survive_a_drain_in_memory() {
     if !installed("ceph", "ceph-common") {
