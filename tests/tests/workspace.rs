@@ -366,6 +366,54 @@ fn no_module_changes_the_fields_of_a_pg_or_of_its_parts() {
     }
 }
 
+/// What stands between backticks in a cell of a table.
+fn quoted(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+/// The file or folder of a place in "Ceph's word, our word": a path in the OSD, or one that begins with a crate's name.
+fn place(path: &str) -> PathBuf {
+    let crates = workspace_root().join("crates");
+    let in_crate = path.split_once('/').and_then(|(name, rest)| {
+        let groups = std::fs::read_dir(&crates).expect("a folder").flatten();
+        groups.map(|group| group.path().join(name).join("src").join(rest)).find(|path| path.exists())
+    });
+    in_crate.unwrap_or_else(|| crates.join("osd/osd/src").join(path))
+}
+
+/// A Ceph engineer finds each name of the table at the place that its row names.
+#[test]
+fn names_are_where_the_table_of_words_says() {
+    let page = std::fs::read_to_string(workspace_root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let rows = page.lines().skip_while(|line| !line.starts_with("| Ceph | here | place |")).skip(2);
+    let mut names_found = 0;
+    for row in rows.take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.split('|').collect();
+        let mut words = BTreeSet::new();
+        for path in quoted(cells[3]) {
+            let place = place(path);
+            assert!(place.exists(), "{path} is gone; its row: {row}");
+            let mut files = Vec::new();
+            if place.is_dir() {
+                sources(&place, &mut files)
+            } else {
+                files.push(place)
+            }
+            for file in files {
+                let text = std::fs::read_to_string(&file).expect("UTF-8 source");
+                let stem = file.file_stem().expect("a name").to_string_lossy().into_owned();
+                words.insert(stem);
+                words.extend(text.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned));
+            }
+        }
+        for name in quoted(cells[2]).flat_map(|path| path.split("::")) {
+            assert!(words.contains(name), "{name} is not there; its row: {row}");
+            names_found += 1;
+        }
+    }
+    assert!(names_found > 50, "ARCHITECTURE.md lost its table of words");
+}
+
 /// Modules of `blue`, each of which uses those before it only.
 const BLUE: [&str; 6] = ["device", "meta", "log", "objects", "shard", "mount"];
 

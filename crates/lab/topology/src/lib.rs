@@ -8,6 +8,7 @@ mod cgroup;
 mod cpulist;
 mod devices;
 mod grid;
+mod lstopo;
 mod place;
 mod plan;
 mod shape;

@@ -157,19 +157,11 @@ impl Attached {
     /// The devices of `machine`.
     ///
     /// # Errors
-    /// A device on a node or with interrupts on a CPU that is not there, or a name that two have.
+    /// A device on a node or with interrupts on a CPU that is not there.
     pub(crate) fn devices(&self, machine: &Topology) -> Result<Vec<Device>, TopologyError> {
         let (nodes, all) = (machine.nodes(), machine.all());
-        let of_node =
-            |node: usize| machine.cpus().iter().filter(move |cpu| cpu.node == node).map(|cpu| cpu.cpu);
-        let device = |kind: DeviceKind, name: String, node: usize, interrupts: Option<&CpuList>| {
-            let queue_per_cpu = kind == DeviceKind::Drive && interrupts.is_none();
-            let usual = || if queue_per_cpu { CpuList::default() } else { of_node(node).collect() };
-            let interrupts = interrupts.cloned().unwrap_or_else(usual);
-            Device { name, kind, node: Some(node), interrupts, queue_per_cpu }
-        };
-        let drive = |n| device(DeviceKind::Drive, format!("nvme{n}n1"), n * nodes / self.drives, None);
-        let nic = |n| device(DeviceKind::Nic, format!("eth{n}"), n * nodes / self.nics, None);
+        let drive = |n| described(machine, &format!("nvme{n}n1"), Some(n * nodes / self.drives), None);
+        let nic = |n| described(machine, &format!("eth{n}"), Some(n * nodes / self.nics), None);
         let mut devices: Vec<Device> = (0..self.drives).map(drive).chain((0..self.nics).map(nic)).collect();
         for named in &self.named {
             let NamedDevice { name, node, interrupts } = named;
@@ -177,22 +169,31 @@ impl Attached {
             let gone = interrupts.iter().map(|cpus| cpus.difference(&all)).find(|gone| !gone.is_empty());
             refuse!(
                 gone.is_some(),
-                "`{named}`: CPUs {} are not there; take CPUs of {all}",
+                "`{named}`: CPUs {} are not there; choose from {all}",
                 gone.unwrap_or_default()
             );
-            refuse!(
-                devices.iter().any(|other| other.name == *name),
-                "`{named}`: two devices have this name; take another"
-            );
-            devices.push(device(
-                kind(name).unwrap_or(DeviceKind::Drive),
-                name.clone(),
-                *node,
-                interrupts.as_ref(),
-            ));
+            devices.push(described(machine, name, Some(*node), interrupts.as_ref()));
         }
         Ok(devices)
     }
+}
+
+/// A device that a description names, on this node, with interrupts on these CPUs. Without them a drive has a queue for each CPU,
+/// and an interface has interrupts on all CPUs of its node.
+pub(crate) fn described(
+    machine: &Topology,
+    name: &str,
+    node: Option<usize>,
+    interrupts: Option<&CpuList>,
+) -> Device {
+    let kind = kind(name).unwrap_or(DeviceKind::Drive);
+    let queue_per_cpu = kind == DeviceKind::Drive && interrupts.is_none();
+    let usual = || {
+        let near = machine.cpus().iter().filter(|cpu| !queue_per_cpu && Some(cpu.node) == node);
+        near.map(|cpu| cpu.cpu).collect()
+    };
+    let interrupts = interrupts.cloned().unwrap_or_else(usual);
+    Device { name: name.to_owned(), kind, node, interrupts, queue_per_cpu }
 }
 
 impl fmt::Display for Attached {
@@ -207,7 +208,7 @@ impl fmt::Display for Attached {
 }
 
 /// What a device does, by its name.
-fn kind(name: &str) -> Option<DeviceKind> {
+pub(crate) fn kind(name: &str) -> Option<DeviceKind> {
     let begins = |all: &[&str]| all.iter().any(|prefix| name.starts_with(prefix));
     let nic = begins(&NICS).then_some(DeviceKind::Nic);
     if begins(&DRIVES) { Some(DeviceKind::Drive) } else { nic }
@@ -299,7 +300,7 @@ mod tests {
             .map(|d| format!("{} {} {} {}", d.name, d.node.unwrap(), d.interrupts, d.queue_per_cpu))
             .collect();
         let drives = ["nvme0n1 0  true", "nvme1n1 0  true", "nvme2n1 1  true", "nvme3n1 1  true"];
-        let others = ["eth0 0 0-3,8-11 false", "nvme9n1 1 3,5 false", "eth7 1 4-7,12-15 false"];
+        let others = ["nvme9n1 1 3,5 false", "eth0 0 0-3,8-11 false", "eth7 1 4-7,12-15 false"];
         assert_eq!(rows, [&drives[..], &others].concat());
     }
 
@@ -319,7 +320,7 @@ mod tests {
             ("2x4x1:nvme0n1@node1/", &["`nvme0n1@node1/`", "leave the / out"]),
             ("2x4x1:nvme0n1@node1/8-9", &["CPUs 8-9 are not there", "0-7"]),
             ("2x4x1:nvme0n1@node1/x", &["`nvme0n1@node1/x`", "not a number"]),
-            ("2x4x1:drives=1:nvme0n1@node1", &["`nvme0n1@node1`", "two devices"]),
+            ("2x4x1:drives=1:nvme0n1@node1", &["`nvme0n1`", "two devices"]),
         ] {
             let error = Topology::from_short(text).unwrap_err().to_string();
             for part in parts.iter().chain(&[text]) {

@@ -1,6 +1,6 @@
 //! The model: a list of CPUs, each with its socket, node, L3 group, core and thread rank, and the devices beside them. It comes
-//! from Linux (`/sys/devices/system/{cpu,node}` and the process's allowed CPUs), from what `lscpu -p` printed elsewhere, or from
-//! a shape.
+//! from Linux (`/sys/devices/system/{cpu,node}` and the process's allowed CPUs), from what `lscpu -p` or `lstopo` wrote elsewhere,
+//! or from a shape.
 #![allow(
     clippy::disallowed_methods,
     reason = "reads the files of the machine, and the one that the user named"
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::cpulist::{CPU_NUMBER_MAX, refuse, wrong};
 use crate::devices::Hardware;
 use crate::shape::{Attached, Shape};
-use crate::{CpuList, Device, DeviceKind, TopologyError};
+use crate::{CpuList, Device, DeviceKind, TopologyError, lstopo};
 
 /// One logical CPU. All indices but `cpu` are dense and machine-wide (core 28 may be the first of socket 1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,11 +90,14 @@ impl Topology {
     pub fn from_short(text: &str) -> Result<Topology, TopologyError> {
         let shape: Shape = text.parse()?;
         let machine = Self::build(text.to_owned(), false, shape.cpus(), None)?;
-        machine.with(&shape.attached).map_err(|e| wrong!("topology shape `{text}`: {e}"))
+        let devices = shape.attached.devices(&machine);
+        devices
+            .and_then(|devices| machine.with_devices(devices))
+            .map_err(|e| wrong!("topology shape `{text}`: {e}"))
     }
 
-    /// Reads the value of `--topology`: a short form or else the path of a file with the output of `lscpu -p`, which may be
-    /// followed by the parts of a short form that describe devices.
+    /// Reads the value of `--topology`: a short form or else the path of a file with the output of `lscpu -p` or
+    /// `lstopo --of xml`, which may be followed by the parts of a short form that describe devices.
     pub fn from_arg(text: &str) -> Result<Topology, TopologyError> {
         let (machine, parts) = text.split_once(':').unwrap_or((text, ""));
         if machine.contains('x') && machine.chars().all(|c| c.is_ascii_digit() || c == 'x') {
@@ -103,13 +106,27 @@ impl Topology {
         if Path::new(text).exists() {
             return from_file(Path::new(text));
         }
-        let attached = Attached::parse(parts.split(':').filter(|part| !part.is_empty()));
-        from_file(Path::new(machine))?.with(&attached?)
+        let attached = Attached::parse(parts.split(':').filter(|part| !part.is_empty()))?;
+        let machine = from_file(Path::new(machine))?;
+        let devices = attached.devices(&machine)?;
+        machine.with_devices(devices)
     }
 
-    /// The same machine with these devices.
-    fn with(self, attached: &Attached) -> Result<Topology, TopologyError> {
-        Ok(Topology { devices: attached.devices(&self)?, ..self })
+    /// The same machine with these devices besides its own, drives first.
+    ///
+    /// # Errors
+    /// A name that two devices have.
+    pub(crate) fn with_devices(mut self, devices: Vec<Device>) -> Result<Topology, TopologyError> {
+        for device in devices {
+            let name = &device.name;
+            refuse!(
+                self.devices.iter().any(|other| other.name == *name),
+                "`{name}`: two devices have this name; choose another one"
+            );
+            self.devices.push(device);
+        }
+        self.devices.sort_by_key(|device| device.kind == DeviceKind::Nic);
+        Ok(self)
     }
 
     /// Makes a machine of CPUs whose places have any distinct keys: gives these dense indices (in order of their lowest CPU) and
@@ -226,11 +243,13 @@ fn read<T: FromStr>(path: &Path) -> Option<T> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Reads what `lscpu -p` has printed on another machine.
+/// Reads what `lscpu -p` or `lstopo --of xml` has written on another machine.
 fn from_file(path: &Path) -> Result<Topology, TopologyError> {
     let bad = |why: String| wrong!("topology file {}: {why}", path.display());
     let text = fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
-    parse(&text, &path.file_name().unwrap_or_default().to_string_lossy()).map_err(|e| bad(e.to_string()))
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let machine = if lstopo::is_xml(&text) { lstopo::parse(&text, &name) } else { parse(&text, &name) };
+    machine.map_err(|e| bad(e.to_string()))
 }
 
 /// A line is `CPU,Core,Socket,Node,,L1d,L1i,L2,L3`, with colons between the caches in older versions; what a machine does not
@@ -243,7 +262,7 @@ fn parse(text: &str, name: &str) -> Result<Topology, TopologyError> {
             line.split([',', ':']).map(|field| field.trim().parse().ok()).collect();
         let [Some(cpu), Some(core), Some(socket), node, _, .., l3] = fields[..] else {
             return Err(wrong!(
-                "`{line}` is not a line of `lscpu -p`, whose output on the other machine is needed"
+                "`{line}` is not a line of `lscpu -p`; give its output on the other machine, or that of `lstopo --of xml`"
             ));
         };
         refuse!(!seen.insert(cpu), "CPU {cpu} is described twice");
