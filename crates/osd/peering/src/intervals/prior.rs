@@ -71,7 +71,7 @@ pub struct Sources {
 impl Sources {
     pub(crate) fn new(past: &[Interval], map: &Map) -> Sources {
         let osds = past.iter().flat_map(|interval| interval.acting.osds().map(move |osd| (interval, osd)));
-        let others = osds.filter(|(_, osd)| !map.is_member(*osd));
+        let others = osds.filter(|(_, osd)| !map.acting.contains(*osd));
         let state = |osd| map.state_of(osd);
         let may_return = |interval: &Interval, osd| {
             state(osd) != OsdState::Gone && !state(osd).is_up() && !state(osd).is_lost(interval.last)

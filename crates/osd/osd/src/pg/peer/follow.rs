@@ -9,13 +9,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use carmine_messenger::Message;
-use carmine_peering::{AttemptId, Event, Order, Then};
-use carmine_pgtypes::{LogEntry, ObjectChange, PgInfo, Promised, Step, Transaction};
+use carmine_peering::{Event, Order, Then};
+use carmine_pgtypes::{ObjectChange, PgInfo, Promised, Step, Transaction};
 use carmine_store::{BLOCK_BYTES, Commit, StoreError};
 use carmine_types::{Epoch, Eversion, errno, is_mutated};
 
-use super::log::PgLog;
-use super::log::is_run;
+use super::log::{PgLog, is_run};
 use crate::error::{OpError, refuse_if};
 use crate::messages::{Head, PgAck, PgActivate, PgComplete, PgNotify, PgQuery, PgRepair, PushObject};
 use crate::pg::Pg;
@@ -53,8 +52,7 @@ impl Pg {
         head: Head,
         order: Order,
     ) -> Result<(u64, Option<PgInfo>), OpError> {
-        let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
-        match self.on(osd, Event::Ordered { attempt, epoch: head.epoch, order }) {
+        match self.on(osd, Event::Ordered { attempt: head.into(), epoch: head.epoch, order }) {
             Then::CarryOut { generation, info } => Ok((generation, info.map(|info| *info))),
             Then::Refuse(errno) => Err(errno.into()),
             Then::Nothing | Then::Answer | Then::Push | Then::PushUndone => Err(OpError::new(errno::EAGAIN)),
@@ -74,7 +72,12 @@ impl Pg {
         }
     }
 
-    /// The primary will change objects behind this copy's log.
+    /// The answer to an order.
+    pub(in crate::pg) fn ack(head: Head, result: Result<(), OpError>) -> Message {
+        Message::encode(&PgAck { head, result: result.err().map_or(0, |error| error.report()) })
+    }
+
+    /// The primary will change objects of which this copy's log does not tell.
     pub(crate) async fn answer_repair(self: &Rc<Self>, osd: &Rc<OsdShard>, repair: PgRepair) -> Message {
         let room_bytes = own_store(osd).statfs().free.saturating_sub(SPARE_BYTES);
         let PgRepair { head, complete_to, last_backfill, needs_bytes } = repair;
@@ -88,7 +91,7 @@ impl Pg {
             }
             self.carried_out(osd, generation, false)
         };
-        answer(head, result.await)
+        Pg::ack(head, result.await)
     }
 
     /// A piece of an object.
@@ -108,7 +111,7 @@ impl Pg {
             self.carry_out(osd, txn, generation, |_| {}).await?;
             self.carried_out(osd, generation, false)
         };
-        answer(head, result.await)
+        Pg::ack(head, result.await)
     }
 
     /// The primary's log is this copy's log from now on.
@@ -117,20 +120,18 @@ impl Pg {
         osd: &Rc<OsdShard>,
         activate: PgActivate,
     ) -> Message {
-        let (head, last_epoch_started) = (activate.head, activate.info.last_epoch_started);
-        let lease_ms = activate.lease_ms;
+        let PgActivate { head, lease_ms, .. } = activate;
+        let last_epoch_started = activate.info.last_epoch_started;
         let result = async {
             let (generation, _) = self.take_order(osd, head, Order::Activate { last_epoch_started })?;
             refuse_if(!self.fits(&activate), errno::EINVAL)?;
-            let new = NewLog::from(activate);
-            let txn = new.transaction(self.peer.transaction(), &self.peer.log.borrow());
-            self.carry_out(osd, txn, generation, |log| new.replace(log)).await?;
+            let txn = activate.transaction(self.peer.transaction(), &self.peer.log.borrow());
+            self.carry_out(osd, txn, generation, |log| activate.replace(log)).await?;
             self.carried_out(osd, generation, true)?;
-            let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
-            self.promise(osd, attempt, lease_ms);
+            self.promise(osd, head.interval, lease_ms);
             Ok(())
         };
-        answer(head, result.await)
+        Pg::ack(head, result.await)
     }
 
     /// The copy has all that the primary has.
@@ -144,7 +145,7 @@ impl Pg {
             self.recovery_ends();
             self.carried_out(osd, generation, false)
         };
-        answer(order.head, result.await)
+        Pg::ack(order.head, result.await)
     }
 
     /// All that an activation names is this PG's, and what it gives is a log together with what is kept of this one.
@@ -239,44 +240,31 @@ impl Pg {
 }
 
 /// The primary's log, as a replica takes it over.
-struct NewLog {
-    keep_to: Eversion,
-    entries: Vec<LogEntry>,
-    info: PgInfo,
-}
-
-impl From<PgActivate> for NewLog {
-    fn from(activate: PgActivate) -> NewLog {
-        let PgActivate { head, keep_to, lease_ms, info, log } = activate;
-        let holder = info.acting.primary().unwrap_or_default();
-        let promised = Promised { holder, interval: info.last_epoch_started, length_ms: lease_ms };
-        let info = PgInfo { pg: head.pg, promised, ..info };
-        NewLog { keep_to, entries: log, info }
-    }
-}
-
-impl NewLog {
+impl PgActivate {
     fn is_other(&self, log: &PgLog) -> bool {
-        log.info().last_update != self.info.last_update || !self.entries.is_empty()
+        log.info().last_update != self.info.last_update || !self.log.is_empty()
     }
 
     /// Info of the PG with this log. What is kept of its own log reaches no further back than the primary's: it would be as
     /// long as two.
     fn info_after(&self, log: &PgLog) -> PgInfo {
         let own = log.info().log_tail;
-        let tail = match self.is_other(log) {
+        let log_tail = match self.is_other(log) {
             true if self.keep_to == Eversion::ZERO => self.info.log_tail,
             true => self.info.log_tail.max(own),
             false => own,
         };
-        PgInfo { log_tail: tail, made: log.info().made, ..self.info.clone() }
+        let (holder, interval) =
+            (self.info.acting.primary().unwrap_or_default(), self.info.last_epoch_started);
+        let promised = Promised { holder, interval, length_ms: self.lease_ms };
+        PgInfo { pg: self.head.pg, log_tail, made: log.info().made, promised, ..self.info.clone() }
     }
 
     /// `txn` is an empty one of the PG.
     fn transaction(&self, mut txn: Transaction, log: &PgLog) -> Transaction {
         let info = self.info_after(log);
         if self.is_other(log) {
-            txn.log = self.entries.iter().cloned().collect();
+            txn.log = self.log.iter().cloned().collect();
             txn.log_rewind_to = Some(self.keep_to).filter(|_| !is_mutated("skip_rewind"));
             txn.log_trim_to = Some(info.log_tail).filter(|tail| *tail > log.info().log_tail);
         }
@@ -287,7 +275,7 @@ impl NewLog {
     fn replace(self, log: &mut PgLog) {
         let info = self.info_after(log);
         match self.is_other(log) {
-            true => log.replace(self.keep_to, self.entries, info),
+            true => log.replace(self.keep_to, self.log, info),
             false => log.change_info(|old| *old = info),
         }
     }
@@ -306,10 +294,6 @@ pub(crate) fn not_ready(head: Head) -> Message {
 
 fn no_answer(head: Head, result: i32) -> Message {
     Message::encode(&PgNotify { head, result, info: PgInfo::default(), lease: None, log: Vec::new() })
-}
-
-fn answer(head: Head, result: Result<(), OpError>) -> Message {
-    Message::encode(&PgAck { head, result: result.err().map_or(0, |error| error.report()) })
 }
 
 /// A piece that begins an object anew, or removes it: it can be applied without what the copy has of the object.

@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use carmine_messenger::{Message, with_timeout};
-use carmine_peering::{AttemptId, Event, Lease};
+use carmine_peering::{Event, Lease};
 use carmine_pgtypes::Promised;
 use carmine_reactor::Group;
 use carmine_types::{Epoch, OsdId, SpgId, errno, is_mutated, is_unasserted};
@@ -170,23 +170,21 @@ impl Pg {
     /// As a replica: a primary wants a promise. Only that of the interval that this copy follows gets one.
     pub(crate) fn answer_lease(&self, osd: &OsdShard, lease: PgLease) -> Message {
         let PgLease { head, sent_ns, length_ms } = lease;
-        let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
-        if !self.peer.peering.borrow().takes_writes_of(attempt) {
+        if !self.peer.follows(&head) {
             return Message::encode(&PgAck { head, result: errno::ESTALE });
         }
-        let length_ms = self.promise(osd, attempt, length_ms);
+        let length_ms = self.promise(osd, head.interval, length_ms);
         Message::encode(&PgLeaseAck { head, sent_ns, length_ms })
     }
 
     /// This copy helps no other primary for so long, or for the shorter time that a restart of this OSD would remember; the time
     /// in milliseconds.
-    pub(in crate::pg) fn promise(&self, osd: &OsdShard, attempt: AttemptId, length_ms: u32) -> u32 {
+    pub(in crate::pg) fn promise(&self, osd: &OsdShard, interval: Epoch, length_ms: u32) -> u32 {
         let length_ms = length_ms.min(self.peer.log.borrow().info().promised.length_ms);
         let until_ns = osd.shard.now_ns() + u64::from(length_ms) * 1_000_000;
         let mut peering = self.peer.peering.borrow_mut();
-        let holder = peering.acting().primary();
-        if let Some(holder) = holder {
-            peering.promise(Lease { holder, interval: attempt.interval, until_ns });
+        if let Some(holder) = peering.acting().primary() {
+            peering.promise(Lease { holder, interval, until_ns });
         }
         length_ms
     }
@@ -194,8 +192,7 @@ impl Pg {
     /// As a primary: a replica gave its promise.
     pub(crate) fn on_lease_ack(self: &Rc<Self>, osd: &Rc<OsdShard>, from: OsdId, ack: &PgLeaseAck) {
         let PgLeaseAck { head, sent_ns, length_ms } = *ack;
-        let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
-        if self.peer.is_active() && self.peer.peering.borrow().attempt_id() == attempt {
+        if self.peer.is_answered(&head) {
             let held_ns = held_ns(Duration::from_millis(length_ms.into()));
             self.peer.leases.promised(from, sent_ns.saturating_add(held_ns));
             self.resume(osd);
