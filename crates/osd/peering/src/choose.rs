@@ -1,5 +1,5 @@
-//! The decision of an attempt, when all that were asked have said what they have: whether the copies that are here have all that
-//! clients were told of, which of them leads, and which of them serve with it (Ceph: `find_best_info`, `choose_acting`).
+//! The decision of an attempt, when all OSDs that were asked have answered: whether the copies that are here have all acknowledged
+//! writes, which of them leads, and which of them serve with it (Ceph: `find_best_info`, `choose_acting`).
 
 use carmine_pgtypes::{Interval, PgHistory, PgInfo};
 use carmine_types::{Epoch, OsdId, is_mutated};
@@ -14,7 +14,7 @@ struct Candidate<'a> {
     osd: OsdId,
     info: &'a PgInfo,
     is_incomplete: bool,
-    /// Of a replica: the primary's log tells of all that it lacks.
+    /// Of a replica: the primary's log names all objects that it lacks.
     is_near: bool,
 }
 
@@ -29,8 +29,8 @@ impl<'a> Candidate<'a> {
         Candidate { osd, info, is_incomplete: info.incomplete, is_near }
     }
 
-    /// If clients were served in this interval, its writes are here: the copy was there, or has been activated since. (One that was there
-    /// and was never activated tells that nobody was served: a member is activated first.)
+    /// If clients were served in this interval, this copy has the writes: it was there, or has been activated since. (If it was there and
+    /// was never activated, nobody was served: members are activated first.)
     fn has_writes_of(&self, interval: &Interval) -> bool {
         let PgInfo { last_epoch_started, made, .. } = *self.info;
         last_epoch_started > Epoch(0) || made <= interval.first || is_mutated("trust_new_copies")
@@ -63,19 +63,19 @@ impl Peering {
         let best = known.max_by_key(|info| (is_complete(&info.history), info.last_epoch_started));
         match best.map(|info| info.history.clone()) {
             Some(history) => self.intervals.learn(&history, own.made),
-            // All that are up were asked: those who served clients before have forgotten it.
+            // All OSDs that are up were asked: those that served clients before have forgotten it.
             None if self.knows_past(own) || self.map.is_volatile => {}
             None => return Err(Stop::Again(Reason::WaitsForHistory)),
         }
         Ok(())
     }
 
-    /// The copies that are here have all that clients were told of in past intervals.
+    /// The copies that are here have all acknowledged writes of past intervals.
     pub(crate) fn check_prior(&self, own: &PgInfo) -> Result<(), Stop> {
         let candidates = self.candidates(own);
         let has_copy = |interval: &Interval, osd: OsdId| {
             let mut copies = candidates.iter().filter(|copy| copy.osd == osd);
-            // Of an interval that nobody knows every OSD that may have led is asked, and most of them have never had a copy.
+            // If nobody knows the interval, every OSD that may have led it is asked, and most of them never had a copy.
             copies.any(|copy| interval.acting.is_empty() || copy.has_writes_of(interval))
         };
         let past = if self.map.is_volatile { &[] } else { self.intervals.past() };

@@ -51,7 +51,7 @@ pub struct Peering {
     pub(crate) phase: Phase,
     /// Number of the last attempt (primary).
     pub(crate) attempt: u64,
-    /// The attempt under way; `None` before the first, while a timer runs, and behind the last.
+    /// The attempt under way; `None` before the first, while a timer runs, and after the last.
     pub(crate) under_way: Option<Attempt>,
     /// Replicas that lack objects (active primary).
     pub(crate) recovering: Vec<OsdId>,
@@ -59,9 +59,9 @@ pub struct Peering {
     pub(crate) pause: Duration,
     /// The phase in which the last attempt left it to wait.
     pub(crate) reported: Option<Phase>,
-    /// OSDs that told in this interval of copies that they have without being members.
+    /// OSDs that are no members, and announced in this interval that they have copies.
     pub(crate) strays: Vec<OsdId>,
-    /// The attempt of the last query answered: nothing of another one is taken (replica).
+    /// The attempt of the last query answered; orders of any other one are refused (replica).
     pub(crate) following: Option<AttemptId>,
     /// That attempt has ordered a repair (replica).
     pub(crate) is_repaired: bool,
@@ -121,7 +121,7 @@ impl Peering {
         match &self.phase {
             Phase::Peering(Reason::WaitsForActing(wanted)) => Some(wanted.clone()),
             Phase::Active if !self.recovers() => {
-                // In CRUSH's order, too: otherwise the entry stays for ever.
+                // Also in CRUSH's order: otherwise the entry would stay forever.
                 Some(self.whole_members()).filter(|wanted| !self.acting().osds().eq(wanted.iter().copied()))
             }
             _ => None,
@@ -179,8 +179,8 @@ impl Peering {
         Sources::new(self.intervals.past(), &self.map)
     }
 
-    /// The history that a member should write down: its own record is behind. After a crash the OSD follows the maps since
-    /// the record again, so none of it is urgent.
+    /// The history that a member should write down, if its record is out of date. It is not urgent: after a crash the OSD follows
+    /// the maps since the record again.
     #[must_use]
     pub fn unwritten(&self, own: &PgInfo) -> Option<PgHistory> {
         let is_member = !matches!(self.phase, Phase::Loading | Phase::Stray | Phase::Failed(_));
@@ -196,8 +196,8 @@ impl Peering {
         self.map.epoch
     }
 
-    /// This copy gave a promise, in place of the one before. That to a primary which led earlier is over or without
-    /// meaning: the later one had waited for it.
+    /// This copy gave a promise, which replaces the one before. One to an earlier primary no longer matters: the later primary has
+    /// waited for its end.
     pub fn promise(&mut self, lease: Lease) {
         self.lease = Some(lease);
     }
@@ -232,7 +232,7 @@ impl Peering {
             }
             Event::StoreFailed(errno) => self.fail(errno, &mut fx),
             Event::Created(history) => {
-                // Of an interval that began later the monitor tells again.
+                // For an interval that began later the monitor sends it again.
                 let is_current = history.epoch >= self.intervals.same_interval_since();
                 if is_current && !self.knows_past(own) {
                     self.intervals.learn(&history, own.made);
@@ -278,7 +278,7 @@ impl Peering {
         }
         self.interval = self.map.epoch;
         self.next_generation(fx);
-        // Nothing of the interval before is taken from its primary any more, until this interval's primary asks.
+        // Orders of the last interval's primary are refused from now on, and all orders until this interval's primary asks.
         self.following = None;
         self.strays.clear();
         if self.intervals.is_loaded {
@@ -288,8 +288,8 @@ impl Peering {
 
     /// An attempt found that nothing can be done before the map changes.
     fn waits_for_map(&self) -> bool {
-        let is_retried = |why: &Reason| !matches!(why, Reason::WaitsForActing(_) | Reason::WaitsForHistory);
-        self.waits() && !matches!(&self.phase, Phase::Peering(why) if is_retried(why))
+        let is_of_map = |why: &Reason| matches!(why, Reason::WaitsForActing(_) | Reason::WaitsForHistory);
+        self.waits() && !matches!(&self.phase, Phase::Peering(why) if !is_of_map(why))
     }
 
     /// A primary that is not active may be able to continue now.
@@ -352,7 +352,7 @@ impl Peering {
         own.pg_num > 0 && self.map.pg_num > 0 && own.pg_num != self.map.pg_num
     }
 
-    /// This copy knows who served clients before: it was told, or was activated itself.
+    /// This copy knows who served clients before: it has learned that, or was activated itself.
     pub(crate) fn knows_past(&self, own: &PgInfo) -> bool {
         self.intervals.is_known() || own.last_epoch_started > Epoch(0)
     }

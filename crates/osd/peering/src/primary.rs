@@ -90,7 +90,7 @@ impl Peering {
     }
 
     pub(crate) fn try_again(&mut self, own: &PgInfo, fx: &mut Effects) {
-        // Messages of an earlier attempt that come late are not taken by the replicas any more.
+        // From now on replicas refuse late messages of earlier attempts.
         self.attempt += 1;
         self.phase = Phase::Peering(Reason::AsksReplicas);
         self.under_way = Some(Attempt { leases: self.lease.into_iter().collect(), ..Attempt::default() });
@@ -155,7 +155,7 @@ impl Peering {
         fx.list.push(Effect::Timer { attempt: self.attempt, after });
     }
 
-    /// Takes an answer that an attempt waits for; those to an earlier attempt mean nothing.
+    /// Handles an answer that an attempt waits for; those to an earlier attempt are void.
     pub(crate) fn on_answer(&mut self, own: &PgInfo, event: Event, fx: &mut Effects) {
         match event {
             Event::Timer { attempt } if attempt == self.attempt && self.waits() => self.try_again(own, fx),
@@ -300,11 +300,11 @@ impl Peering {
         }
     }
 
-    /// This primary leads: those who are only asked have said what they know.
+    /// This primary leads. OSDs that were only asked for their copies have done their part.
     fn lead(&mut self, own: &PgInfo, fx: &mut Effects) {
         let Some(attempt) = &mut self.under_way else { return };
         attempt.is_decided = true;
-        // One who has answered leads no more.
+        // An OSD that has answered does not lead any more.
         let asked: Vec<OsdId> = attempt.replicas.iter().map(|(osd, _)| *osd).collect();
         attempt.leases.retain(|lease| !asked.contains(&lease.holder) && lease.holder != self.me);
         attempt.replicas.retain(|(osd, _)| self.map.is_served(*osd));
@@ -333,12 +333,12 @@ impl Peering {
             let MemberStage::Known(copy) = step else { continue };
             let place = place(copy, own);
             first = first.or(Some(*osd));
-            // A member that has all that clients were told of: it could lead as well.
+            // A member that has all acknowledged writes could lead as well.
             let has_all = !copy.info.incomplete && place.common == Some(copy.info.last_update);
             let may_lead = has_all && map.acting.contains(*osd);
             let changed = std::mem::take(&mut copy.changed);
-            // Beside clients only what the replica's own log tells of is pushed before it has ours. Otherwise it gets states of
-            // objects of which no log tells that another primary may compare.
+            // While clients are served, it gets only the objects that its own log names before it has our log. Otherwise it would
+            // hold object states that no log shows to another primary.
             let (attempt, to, keeps_place) = (number, *osd, attempt.beside);
             fx.list.push(Effect::Repair { attempt, to, place, keeps_place, changed, may_lead });
             *step = MemberStage::Marking(copy.clone());

@@ -30,9 +30,7 @@ impl Pg {
             Effect::Query { .. }
             | Effect::Activate { .. }
             | Effect::AwaitLease { .. }
-            | Effect::Timer { .. } => {
-                self.work(osd, effect);
-            }
+            | Effect::Timer { .. } => self.work(osd, effect),
             Effect::Repair { attempt, to, place, keeps_place, changed, may_lead } => {
                 let repair = Repair::while_serving(osd, self, attempt, to);
                 push::start(Repair { place, keeps_place, changed, may_lead, ..repair });

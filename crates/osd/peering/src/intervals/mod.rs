@@ -22,10 +22,10 @@ const PAST_MAX: usize = 32;
 /// Follows the maps of one PG.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Intervals {
-    /// The current interval; before it was told of the past ([`Intervals::load`]), all that were seen.
+    /// The current interval; until the past is loaded ([`Intervals::load`]), all that were seen.
     runs: Vec<Run>,
     pub(crate) is_loaded: bool,
-    /// Somebody told of the past since the start.
+    /// It has learned the past from somebody since the start.
     is_told: bool,
     past: Vec<Interval>,
     last_epoch_clean: Epoch,
@@ -55,8 +55,8 @@ impl Intervals {
         true
     }
 
-    /// Goes on where an OSD was that wrote this down. The maps since then may have been seen before or come now. If some
-    /// are missing, it is not known who served clients meanwhile.
+    /// Continues from this record. The maps since then may have been seen already, or are still to come. If some are missing, it is
+    /// not known who served clients meanwhile.
     pub fn load(&mut self, known: &PgHistory) {
         let PgHistory { epoch, same_interval_since, last_epoch_clean, past } = known.clone();
         (self.is_loaded, self.past, self.last_epoch_clean) = (true, past, last_epoch_clean);
@@ -111,7 +111,7 @@ impl Intervals {
         }
     }
 
-    /// It was told of the past, or saw that all copies were whole.
+    /// It has learned the past, or saw that all copies were whole.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.is_told || self.last_epoch_clean > Epoch(0)

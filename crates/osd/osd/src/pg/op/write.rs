@@ -34,11 +34,14 @@ impl Pg {
     /// Admits an operation that was sent or started before, and may have been executed: then it is answered as a resend.
     pub(in crate::pg) fn start_again(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
         // Looked up now and not when its object is free: by then the log may have dropped it.
-        let is_write = op.is_write && !op.is_pg_op() && refusal(osd, &op).is_none();
-        match self.executed(&op).filter(|_| is_write) {
-            Some(done) => self.answer_resend(osd, op, &done),
-            None => self.start(osd, op),
+        if op.is_write
+            && let Some(done) = self.executed(&op)
+            && refusal(osd, &op).is_none()
+            && !op.is_pg_op()
+        {
+            return self.answer_resend(osd, op, &done);
         }
+        self.start(osd, op);
     }
 
     /// Admits an operation: runs it, or queues it after others of its object.

@@ -1,9 +1,8 @@
-//! The replica's side of an activation: says what it has, takes objects, and takes over the primary's log.
+//! The replica's side of an activation: it describes its copy, accepts objects, and adopts the primary's log.
 //!
-//! Before the first object is changed the replica writes down that its copy is incomplete. The activation says otherwise, or,
-//! if objects are pushed beside the clients' writes, an order that follows the last of them. A later query takes back
-//! everything that was ordered before it. The log in memory changes in the step that submits the same change to the store,
-//! and what is told of it is durable.
+//! Before the first object changes, the replica writes down that its copy is incomplete. The activation ends that, or, if objects
+//! are pushed while clients write, an order after the last of them. A later query cancels all earlier orders. The log in memory
+//! changes in the step that submits the same change to the store; what other OSDs hear of it is durable.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use crate::shard::OsdShard;
 const SPARE_BYTES: u64 = 4 << 20;
 
 impl Pg {
-    /// Answers a primary that begins an interval. Everything that the answer tells of must be durable.
+    /// Answers a primary that begins an interval. The answer says only what is durable.
     pub(crate) async fn answer_query(self: &Rc<Self>, osd: &Rc<OsdShard>, query: PgQuery) -> Message {
         let (head, last_update) = (query.head, query.last_update);
         let result = async {
@@ -40,12 +39,12 @@ impl Pg {
         let log = self.peer.log.borrow();
         let is_same = log.info().last_update == last_update && !log.info().incomplete;
         let entries = if is_same { Vec::new() } else { log.after(Eversion::ZERO).cloned().collect() };
-        // A stray does not write down what the maps since then have told it.
+        // A stray has not written down what it learned from later maps.
         let info = PgInfo { history: self.peer.history(), ..log.info().clone() };
         Message::encode(&PgNotify { head, result: 0, info, lease, log: entries })
     }
 
-    /// Asks the state machine whether an order is taken: the generation with which it ends, and the info to write first.
+    /// Asks the state machine whether to carry out an order; returns the generation in which it is valid, and the info to write first.
     pub(in crate::pg) fn take_order(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
@@ -59,7 +58,7 @@ impl Pg {
         }
     }
 
-    /// An order was carried out durably: it counts, unless it was overtaken.
+    /// An order was carried out durably. It is void if a newer one came meanwhile.
     pub(in crate::pg) fn carried_out(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
@@ -148,7 +147,7 @@ impl Pg {
         Pg::ack(order.head, result.await)
     }
 
-    /// All that an activation names is this PG's, and what it gives is a log together with what is kept of this one.
+    /// Whether all objects of an activation are this PG's, and its entries continue the part of this log that is kept.
     fn fits(&self, activate: &PgActivate) -> bool {
         let logged = activate.log.iter().map(|entry| &*entry.oid);
         logged.chain(&activate.info.unfound).all(|oid| self.peer.contains(oid)) && self.continues(activate)
@@ -176,7 +175,7 @@ impl Pg {
         note: impl FnOnce(&mut PgLog),
     ) -> Result<(), OpError> {
         let submitted = match self.submit_repair(osd, &txn, generation).await {
-            // What is copied takes the place of what is in the way.
+            // The old data of these objects may go: the primary is copying them anew.
             Err(error) if error.lost_block().is_some() || matches!(error, StoreError::NoSpace { .. }) => {
                 self.clear_way(osd, &txn, &error, generation).await?;
                 self.submit_repair(osd, &txn, generation).await
@@ -192,8 +191,8 @@ impl Pg {
         Ok(result?)
     }
 
-    /// Submits a transaction, unless `generation` is over, or the copy that it would change does not say any more that it is
-    /// incomplete. An error means that nothing was changed.
+    /// Submits a transaction, unless `generation` is over, or it would change a copy that is no longer marked as incomplete. After
+    /// an error nothing has changed.
     async fn submit_repair(
         &self,
         osd: &OsdShard,
@@ -239,14 +238,14 @@ impl Pg {
     }
 }
 
-/// The primary's log, as a replica takes it over.
+/// How a replica adopts the primary's log.
 impl PgActivate {
     fn is_other(&self, log: &PgLog) -> bool {
         log.info().last_update != self.info.last_update || !self.log.is_empty()
     }
 
-    /// Info of the PG with this log. What is kept of its own log reaches no further back than the primary's: it would be as
-    /// long as two.
+    /// The PG's info with this log. Of its own log it keeps nothing older than the primary's tail, or else the log could become twice
+    /// as long as it may be.
     fn info_after(&self, log: &PgLog) -> PgInfo {
         let own = log.info().log_tail;
         let log_tail = match self.is_other(log) {
@@ -281,13 +280,13 @@ impl PgActivate {
     }
 }
 
-/// Answer to a query for a PG of which this OSD has no copy by this map.
+/// Answer to a query for a PG of which this OSD has no copy at this map.
 pub(crate) fn has_nothing(head: Head, epoch: Epoch) -> Message {
     let info = PgInfo { pg: head.pg, made: epoch, ..PgInfo::default() };
     Message::encode(&PgNotify { head, result: 0, info, lease: None, log: Vec::new() })
 }
 
-/// Answer to a query that comes before the map that it belongs to.
+/// Answer to a query of a map that has not arrived yet.
 pub(crate) fn not_ready(head: Head) -> Message {
     no_answer(head, errno::EAGAIN)
 }

@@ -65,8 +65,7 @@ impl PgLog {
         kept.checked_sub(1).and_then(|last| self.entries.get(last)).map_or(self.info.log_tail, |e| e.version)
     }
 
-    /// Takes over another log: these entries come in the place of those after `keep_to`, or of all if that is zero. `info` is
-    /// that of the new log.
+    /// Replaces the entries after `keep_to`, or all if that is zero, with those of another log. `info` is that of the new log.
     pub(crate) fn replace(&mut self, keep_to: Eversion, entries: Vec<LogEntry>, info: PgInfo) {
         self.rewind(keep_to);
         if keep_to == Eversion::ZERO {
@@ -289,7 +288,7 @@ fn follows(last: Eversion, next: Eversion) -> bool {
     last.version.checked_add(1) == Some(next.version) && last.epoch <= next.epoch
 }
 
-/// These entries are a log behind this tail that ends with this version.
+/// Whether these entries continue a log after this tail without a gap, up to this version.
 pub(crate) fn is_run(tail: Eversion, entries: &[LogEntry], end: Eversion) -> bool {
     let mut last = tail;
     let rises =

@@ -1,5 +1,5 @@
-//! Brings [`Peering`](carmine_peering::Peering) what happens: maps, answers of replicas, the ends of pauses, what became durable; and
-//! does what it decides where that takes time. `effects` carries out the rest.
+//! Feeds [`Peering`](carmine_peering::Peering) its events: maps, answers of replicas, ends of pauses, finished writes. Carries out those
+//! of its decisions that take time; `effects` carries out the rest.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::pg::Pg;
 use crate::pg::copies::own_store;
 use crate::shard::OsdShard;
 
-/// What is said of a PG whose state the store does not give.
+/// The message for a PG whose state the store cannot read.
 const UNREADABLE: &str = "its state cannot be read";
 
 impl Pg {
@@ -87,7 +87,7 @@ impl Pg {
         }
     }
 
-    /// Gives an event to the state machine, and carries out what follows but for the part of the one who brings it.
+    /// Gives an event to the state machine and carries out its effects; returns the rest, which is left to the caller.
     pub(in crate::pg) fn on(self: &Rc<Self>, osd: &Rc<OsdShard>, event: Event) -> Then {
         let (wanted, was) = {
             let peering = self.peer.peering.borrow();
@@ -142,7 +142,7 @@ impl Pg {
     pub(in crate::pg) fn work(self: &Rc<Self>, osd: &Rc<OsdShard>, effect: Effect) {
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Recovery, "peering", async move {
-            // A message of an attempt that is over must not go out in the name of the next one.
+            // A message of an attempt that is over must not be sent as one of the next attempt.
             let is_over = |attempt| !pg.peer.peering.borrow().is_under_way(attempt);
             let event = match effect {
                 Effect::Query { attempt, .. } | Effect::Activate { attempt, .. } if is_over(attempt) => {
@@ -160,7 +160,7 @@ impl Pg {
                     own.shard.sleep(after).await;
                     Event::Timer { attempt }
                 }
-                _ => return, // takes no time
+                other => unreachable!("{other:?} takes no time"),
             };
             pg.on(&own, event);
         });
@@ -222,18 +222,18 @@ impl Pg {
         if !info.incomplete {
             return Some(common);
         }
-        // Both logs must tell what changed since.
+        // Both logs must cover all changes since then.
         let tail = info.log_tail.max(log.info().log_tail);
         (info.complete_to > Eversion::ZERO && info.complete_to >= tail).then(|| common.min(info.complete_to))
     }
 
-    /// Gives a replica the log entries that it lacks, and tells it whether its copy is whole.
+    /// Sends a replica the log entries that it lacks, and whether its copy is whole.
     async fn activate(&self, osd: &OsdShard, to: OsdId, place: Place, is_whole: bool) -> Result<(), Trouble> {
         let activate = {
             let log = self.peer.log.borrow();
             let Place { common, last_backfill } = place;
             let from = common.unwrap_or(log.info().log_tail);
-            // Without a common entry all objects are compared: of the none before the first it has all.
+            // Without a common entry all objects are compared: none comes before the first.
             let (complete_to, last_backfill) = match common {
                 _ if is_whole => (Eversion::ZERO, None),
                 Some(common) => (common, last_backfill),
@@ -293,7 +293,7 @@ impl Pg {
     }
 
     /// The store failed: nothing may be acknowledged any more. Operations wait, as for a PG without OSDs; a primary that
-    /// waits for this copy is told.
+    /// waits for this copy is informed.
     pub(in crate::pg) fn fail(self: &Rc<Self>, osd: &Rc<OsdShard>, what: &str, error: &StoreError) {
         tracing::error!("pg {}: {what}: {error}", self.id);
         self.on(osd, Event::StoreFailed(Errno(error.errno())));
