@@ -6,7 +6,7 @@ use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, ScrubStamp, SpgId, U
 use crate::{LogEntry, OsdSet, object};
 
 /// A PG's persistent state (pg_info_t).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PgInfo {
     /// The PG.
     pub pg: SpgId,
@@ -152,7 +152,7 @@ coded! {
 coded! {
     /// The last scrubs of a PG and the remaining errors, as each member stores them. Of two records the one with the greater
     /// count is newer; wall clocks may jump.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Scrubbed {
         /// Number of completed scrubs.
         pub count: u64,
@@ -171,7 +171,7 @@ coded! {
 
 coded! {
     /// The omaps of a PG's objects.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Omaps {
         /// Objects that have keys, …
         pub objects: u64,
@@ -184,7 +184,7 @@ coded! {
 
 coded! {
     /// The keys of an omap, or of several, and the bytes of their values.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct OmapSize {
         pub keys: u64,
         pub bytes: u64,

@@ -219,7 +219,7 @@ impl fmt::Display for UTime {
 }
 
 /// A scrub that ended: the PG's newest change then, and when it began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ScrubStamp {
     pub version: Eversion,
     pub time: UTime,

@@ -1,49 +1,45 @@
-//! The decision of an attempt, when all that were asked have said what they have: whether the copies that are here have all that
-//! clients were told of, which of them leads, and which of them serve with it (Ceph: `find_best_info`, `choose_acting`).
+//! The decision of an attempt, when all OSDs that were asked have answered: whether the copies that are here have all acknowledged
+//! writes, which of them leads, and which of them serve with it (Ceph: `find_best_info`, `choose_acting`).
 
 use carmine_pgtypes::{Interval, PgHistory, PgInfo};
-use carmine_types::{Epoch, Eversion, OsdId, is_mutated};
+use carmine_types::{Epoch, OsdId, is_mutated};
 
-use crate::intervals::blocked_by;
+use crate::intervals::{blocked_by, gap};
 use crate::primary::Stop;
 use crate::{Copy, Peering, Phase, Reason};
 
 /// The part of a copy that decides.
 #[derive(Clone, Copy, Debug)]
-struct Candidate {
+struct Candidate<'a> {
     osd: OsdId,
-    started: Epoch,
-    last_update: Eversion,
-    log_tail: Eversion,
+    info: &'a PgInfo,
     is_incomplete: bool,
-    made: Epoch,
-    /// Of a replica: the primary's log tells of all that it lacks.
+    /// Of a replica: the primary's log names all objects that it lacks.
     is_near: bool,
 }
 
-impl Candidate {
-    fn own(osd: OsdId, own: &PgInfo) -> Candidate {
-        let PgInfo { last_epoch_started: started, last_update, log_tail, incomplete, made, .. } = *own;
-        let is_incomplete = incomplete && !is_mutated("lead_incomplete");
-        Candidate { osd, started, last_update, log_tail, is_incomplete, made, is_near: true }
+impl<'a> Candidate<'a> {
+    fn own(osd: OsdId, own: &'a PgInfo) -> Candidate<'a> {
+        let is_incomplete = own.incomplete && !is_mutated("lead_incomplete");
+        Candidate { osd, info: own, is_incomplete, is_near: true }
     }
 
-    fn other(osd: OsdId, copy: &Copy) -> Candidate {
-        let Copy { last_epoch_started: started, last_update, log_tail, incomplete, made, .. } = *copy;
-        let is_near = copy.common.is_some() && copy.last_backfill.is_none();
-        Candidate { osd, started, last_update, log_tail, is_incomplete: incomplete, made, is_near }
+    fn other(osd: OsdId, Copy { info, common, .. }: &'a Copy) -> Candidate<'a> {
+        let is_near = common.is_some() && info.last_backfill.is_none();
+        Candidate { osd, info, is_incomplete: info.incomplete, is_near }
     }
 
-    /// If clients were served in this interval, its writes are here: the copy was there, or has been activated since. (One that was there
-    /// and was never activated tells that nobody was served: a member is activated first.)
+    /// If clients were served in this interval, this copy has the writes: it was there, or has been activated since. (If it was there and
+    /// was never activated, nobody was served: members are activated first.)
     fn has_writes_of(&self, interval: &Interval) -> bool {
-        self.started > Epoch(0) || self.made <= interval.first || is_mutated("trust_new_copies")
+        let PgInfo { last_epoch_started, made, .. } = *self.info;
+        last_epoch_started > Epoch(0) || made <= interval.first || is_mutated("trust_new_copies")
     }
 }
 
 impl Peering {
     /// This copy and those that were asked.
-    fn candidates(&self, own: &PgInfo) -> Vec<Candidate> {
+    fn candidates<'a>(&'a self, own: &'a PgInfo) -> Vec<Candidate<'a>> {
         let others = self.under_way.iter().flat_map(|attempt| attempt.copies());
         let others = others.map(|(osd, copy)| Candidate::other(osd, copy));
         std::iter::once(Candidate::own(self.me, own)).chain(others).collect()
@@ -52,38 +48,34 @@ impl Peering {
     /// Takes over what others know of the past, if this copy is new, or missed maps.
     pub(crate) fn learn_past(&mut self, own: &PgInfo) -> Result<(), Stop> {
         let newest = newest_start(&self.candidates(own));
-        let has_gap = self.intervals.gap(newest).is_some() && !is_mutated("keep_gap");
+        let has_gap = gap(self.intervals.past(), newest).is_some() && !is_mutated("keep_gap");
         if self.knows_past(own) && !has_gap {
             return Ok(());
         }
         let Some(attempt) = &self.under_way else { return Ok(()) };
-        let is_complete = |history: &PgHistory| {
-            let is_gap = |interval: &Interval| interval.acting.is_empty() && interval.last >= newest;
-            !history.past.iter().any(is_gap)
-        };
-        let knows = |copy: &&Copy| {
-            let history = &copy.history;
-            (copy.last_epoch_started > Epoch(0) || history.last_epoch_clean > Epoch(0))
+        let is_complete = |history: &PgHistory| gap(&history.past, newest).is_none();
+        let knows = |PgInfo { last_epoch_started, history, .. }: &&PgInfo| {
+            (*last_epoch_started > Epoch(0) || history.last_epoch_clean > Epoch(0))
                 && history.same_interval_since <= self.map.epoch
                 && (is_complete(history) || !self.knows_past(own))
         };
-        let known = attempt.copies().map(|(_, copy)| copy).filter(knows);
-        let best = known.max_by_key(|copy| (is_complete(&copy.history), copy.last_epoch_started));
-        match best.map(|copy| copy.history.clone()) {
+        let known = attempt.copies().map(|(_, copy)| &copy.info).filter(knows);
+        let best = known.max_by_key(|info| (is_complete(&info.history), info.last_epoch_started));
+        match best.map(|info| info.history.clone()) {
             Some(history) => self.intervals.learn(&history, own.made),
-            // All that are up were asked: those who served clients before have forgotten it.
+            // All OSDs that are up were asked: those that served clients before have forgotten it.
             None if self.knows_past(own) || self.map.is_volatile => {}
             None => return Err(Stop::Again(Reason::WaitsForHistory)),
         }
         Ok(())
     }
 
-    /// The copies that are here have all that clients were told of in past intervals.
+    /// The copies that are here have all acknowledged writes of past intervals.
     pub(crate) fn check_prior(&self, own: &PgInfo) -> Result<(), Stop> {
         let candidates = self.candidates(own);
         let has_copy = |interval: &Interval, osd: OsdId| {
             let mut copies = candidates.iter().filter(|copy| copy.osd == osd);
-            // Of an interval that nobody knows every OSD that may have led is asked, and most of them have never had a copy.
+            // If nobody knows the interval, every OSD that may have led it is asked, and most of them never had a copy.
             copies.any(|copy| interval.acting.is_empty() || copy.has_writes_of(interval))
         };
         let past = if self.map.is_volatile { &[] } else { self.intervals.past() };
@@ -127,19 +119,20 @@ impl Peering {
 
     /// The copy that leads: a complete one with all that was written when the newest interval began, and of those the one with the
     /// longest log. This primary stays if no other's is longer.
-    fn best_leader(&self, candidates: &[Candidate]) -> Option<OsdId> {
+    fn best_leader(&self, candidates: &[Candidate<'_>]) -> Option<OsdId> {
         let newest = newest_start(candidates);
-        let started = candidates.iter().filter(|copy| copy.started == newest);
-        let needed = started.map(|copy| copy.last_update).min().unwrap_or_default();
-        let fits = |copy: &&Candidate| !copy.is_incomplete && copy.last_update >= needed;
+        let started = candidates.iter().filter(|copy| copy.info.last_epoch_started == newest);
+        let needed = started.map(|copy| copy.info.last_update).min().unwrap_or_default();
+        let fits = |copy: &&Candidate<'_>| !copy.is_incomplete && copy.info.last_update >= needed;
         let own = candidates.iter().find(|copy| copy.osd == self.me).filter(fits);
         let up: Vec<OsdId> = self.map.up.osds().collect();
         let up = |osd: OsdId| up.iter().rev().position(|up| *up == osd);
-        let rank = |copy: &&Candidate| (copy.started, copy.last_update, up(copy.osd));
+        let log = |copy: &Candidate<'_>| (copy.info.last_epoch_started, copy.info.last_update);
+        let rank = |copy: &&Candidate<'_>| (log(copy), up(copy.osd));
         let best = candidates.iter().filter(fits).max_by_key(rank)?;
-        let stays = |own: &&Candidate| {
-            own.last_update == best.last_update
-                || (self.had_no_room && own.started == best.started)
+        let stays = |own: &&Candidate<'_>| {
+            own.info.last_update == best.info.last_update
+                || (self.had_no_room && own.info.last_epoch_started == best.info.last_epoch_started)
                 || is_mutated("ignore_better")
         };
         Some(own.filter(stays).unwrap_or(best).osd)
@@ -148,14 +141,14 @@ impl Peering {
     /// The acting set with this leader: the OSDs that CRUSH names as far as their copies lack little, and others that have one until
     /// there are enough. With fewer than `min_size` of these, those that lack more are members, too, and get all of it before clients
     /// are served.
-    fn best_members(&self, candidates: &[Candidate], leader: OsdId) -> Vec<OsdId> {
+    fn best_members(&self, candidates: &[Candidate<'_>], leader: OsdId) -> Vec<OsdId> {
         let map = &self.map;
         let find = |osd: OsdId| candidates.iter().find(|copy| copy.osd == osd);
-        let tail = find(leader).map(|copy| copy.log_tail).unwrap_or_default();
+        let tail = find(leader).map(|copy| copy.info.log_tail).unwrap_or_default();
         let is_good = |osd: OsdId| {
             find(osd).is_some_and(|copy| match leader == self.me {
                 true => copy.is_near,
-                false => !copy.is_incomplete && copy.last_update >= tail,
+                false => !copy.is_incomplete && copy.info.last_update >= tail,
             })
         };
         let mut members = vec![leader];
@@ -175,6 +168,6 @@ impl Peering {
 }
 
 /// The newest epoch in which a copy was activated.
-fn newest_start(candidates: &[Candidate]) -> Epoch {
-    candidates.iter().map(|copy| copy.started).max().unwrap_or_default()
+fn newest_start(candidates: &[Candidate<'_>]) -> Epoch {
+    candidates.iter().map(|copy| copy.info.last_epoch_started).max().unwrap_or_default()
 }

@@ -10,6 +10,7 @@ use crate::{AttemptId, Member, Reason};
 
 /// Something that happened to a PG.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::large_enum_variant, reason = "few events live at a time, and each for a moment")]
 pub enum Event {
     /// Info and log were read from the store.
     Loaded,
@@ -42,28 +43,11 @@ pub enum Event {
         /// Its copy.
         copy: Result<Copy, Trouble>,
     },
-    /// A replica has written down that its copy is incomplete, or has not.
-    RepairAcked {
-        /// The attempt that ordered it.
-        attempt: u64,
-        /// The replica.
-        from: OsdId,
-        /// Its answer.
-        result: Result<(), Trouble>,
-    },
-    /// All objects of a replica are equal now, or one could not be copied.
-    Pushed {
-        /// The attempt that pushed.
-        attempt: u64,
-        /// The replica.
-        from: OsdId,
-        /// How it ended.
-        result: Result<(), Trouble>,
-    },
-    /// A replica that was activated with a copy that lacked objects has all of them now, and has written that down; or one
-    /// could not be copied.
-    Recovered {
-        /// The attempt that recovered it.
+    /// A replica's task is done, or failed.
+    Done {
+        /// The task.
+        task: Task,
+        /// The attempt that it belongs to.
         attempt: u64,
         /// The replica.
         from: OsdId,
@@ -74,15 +58,6 @@ pub enum Event {
     InfoWritten {
         /// The attempt that wrote it.
         attempt: u64,
-    },
-    /// A replica has activated the interval durably, or has not.
-    ActivateAcked {
-        /// The attempt that ordered it.
-        attempt: u64,
-        /// The replica.
-        from: OsdId,
-        /// Its answer.
-        result: Result<(), Trouble>,
     },
     /// The holder of a lease that was waited for cannot serve any more ([`Effect::AwaitLease`]).
     LeaseOver {
@@ -104,25 +79,27 @@ pub enum Event {
         why: Reason,
     },
     /// A write of the primary cannot be applied here, though the store is well: the copies have to be made equal again.
-    CannotApply {
-        /// Why.
-        errno: Errno,
-    },
+    CannotApply(Errno),
     /// The store failed: nothing may be acknowledged any more.
-    StoreFailed {
-        /// How.
-        errno: Errno,
-    },
-    /// The monitor lets the PG be made, or made again (MOSDPGCreate2).
-    Created {
-        /// The intervals since the PG's first epoch, which stands for the one in which all copies were whole.
-        history: PgHistory,
-    },
-    /// An OSD that is no member says that it has a copy.
-    StrayFound {
-        /// The OSD.
-        osd: OsdId,
-    },
+    StoreFailed(Errno),
+    /// The monitor lets the PG be made, or made again (MOSDPGCreate2). These are the intervals since the PG's first epoch, which
+    /// stands for the one in which all copies were whole.
+    Created(PgHistory),
+    /// This OSD, which is no member, says that it has a copy.
+    StrayFound(OsdId),
+}
+
+/// A task of a replica on its way into the interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Task {
+    /// It writes down that its copy is incomplete.
+    Mark,
+    /// It gets the objects that differ.
+    Push,
+    /// It activates the interval durably.
+    Activate,
+    /// After an activation with a copy that lacked objects it gets all of them, and writes that down.
+    Recover,
 }
 
 /// Facts of a map, for one PG.
@@ -198,16 +175,10 @@ impl Map {
         self.osds.get(osd.0 as usize).copied().unwrap_or_default()
     }
 
-    /// It is in the acting set.
-    #[must_use]
-    pub fn is_member(&self, osd: OsdId) -> bool {
-        self.acting.contains(osd)
-    }
-
     /// It is a member, or CRUSH names it: the primary keeps its copy equal.
     #[must_use]
     pub fn is_served(&self, osd: OsdId) -> bool {
-        self.is_member(osd) || self.up.contains(osd)
+        self.acting.contains(osd) || self.up.contains(osd)
     }
 
     /// CRUSH names other OSDs than the acting set, or in another order.
@@ -271,27 +242,15 @@ pub struct Lease {
 /// A replica's copy, as the replica describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Copy {
-    /// Newest entry of its log.
-    pub last_update: Eversion,
-    /// Its log begins after this entry.
-    pub log_tail: Eversion,
-    /// Epoch in which it was last activated.
-    pub last_epoch_started: Epoch,
-    /// Its repair did not end.
-    pub incomplete: bool,
-    /// Epoch in which this copy was made: it has nothing of intervals that began before, unless it was activated since. Zero: not
-    /// known, as it was made before that was written down.
-    pub made: Epoch,
-    /// Newest entry that its log and the primary's have in common, and as of which it has all objects; `None` if there is none.
+    /// Its info, with the intervals that it knows.
+    pub info: PgInfo,
+    /// Newest entry that its log and the primary's have in common, and as of which it has all objects, or those before its
+    /// `last_backfill`; `None` if there is none.
     pub common: Option<Eversion>,
-    /// With `common`: it has all objects before this one only; `None`: all.
-    pub last_backfill: Option<ObjectId>,
     /// Objects that its log changed after that.
     pub changed: Vec<Arc<ObjectId>>,
     /// The promise that it gave last, if it is in force.
     pub lease: Option<Lease>,
-    /// The intervals that it knows.
-    pub history: PgHistory,
 }
 
 /// Why a replica's part was not done.
@@ -338,7 +297,7 @@ pub enum Effect {
         /// The replica.
         to: OsdId,
     },
-    /// Order a replica to mark its copy incomplete ([`Event::RepairAcked`]), then do as [`Then::Push`] says.
+    /// Order a replica to mark its copy incomplete ([`Task::Mark`]), then do as [`Then::Push`] says.
     Repair {
         /// The attempt.
         attempt: u64,
@@ -360,7 +319,7 @@ pub enum Effect {
         /// The new info.
         info: PgInfo,
     },
-    /// Give a replica the log: [`Event::ActivateAcked`].
+    /// Give a replica the log: [`Task::Activate`].
     Activate {
         /// The attempt.
         attempt: u64,
@@ -371,26 +330,19 @@ pub enum Effect {
         /// Its objects are equal to the primary's, too.
         is_whole: bool,
     },
-    /// The PG is active: serve clients, with these followers, whose logs are the primary's.
-    Serve {
-        /// The replicas.
-        followers: Vec<OsdId>,
-    },
+    /// The PG is active: serve clients, with these replicas, whose logs are the primary's.
+    Serve(Vec<OsdId>),
     /// Beside the clients' operations, push to a replica the objects that it lacks, and tell it that its copy is whole:
-    /// [`Event::Recovered`]. Comes before [`Effect::Serve`].
+    /// [`Task::Recover`]. Comes before [`Effect::Serve`].
     Recover {
-        /// The attempt.
-        attempt: u64,
         /// The replica.
         to: OsdId,
         /// The objects that it has.
         place: Place,
     },
-    /// Let the monitor note that this OSD was up in this epoch (`up_thru`): the PG serves nobody before the map says so.
-    WantUpThru {
-        /// In which the interval began.
-        epoch: Epoch,
-    },
+    /// Let the monitor note that this OSD was up in this epoch, in which the interval began (`up_thru`): the PG serves nobody
+    /// before the map says so.
+    WantUpThru(Epoch),
     /// Wait until the holder of this lease cannot serve any more: [`Event::LeaseOver`].
     AwaitLease {
         /// The attempt.
@@ -405,11 +357,8 @@ pub enum Effect {
         /// How long.
         after: Duration,
     },
-    /// Tell this copy's primary that it cannot go on.
-    TellPrimary {
-        /// Why.
-        errno: Errno,
-    },
+    /// Tell this copy's primary that it cannot go on, and why.
+    TellPrimary(Errno),
     /// Write a line to the log.
     Log(Level, Reason),
 }
@@ -440,10 +389,10 @@ pub enum Then {
         /// Write this info first.
         info: Option<Box<PgInfo>>,
     },
-    /// Push to the replica the objects that differ (all, if the logs do not touch), and bring [`Event::Pushed`].
+    /// Push to the replica the objects that differ (all, if the logs do not touch), and bring the end of [`Task::Push`].
     Push,
-    /// Push only the objects that its log changed after the newest common entry and ours did not, and bring
-    /// [`Event::Pushed`]: once it has our log nothing tells of them any more.
+    /// Push only the objects that its log changed after the newest common entry and ours did not, and bring the end of
+    /// [`Task::Push`]: once it has our log nothing tells of them any more.
     PushUndone,
 }
 
@@ -454,10 +403,4 @@ pub struct Effects {
     pub list: Vec<Effect>,
     /// For the one who brought the event.
     pub then: Then,
-}
-
-impl Effects {
-    pub(crate) fn push(&mut self, effect: Effect) {
-        self.list.push(effect);
-    }
 }

@@ -39,6 +39,8 @@ mod phase;
 mod primary;
 mod replica;
 
-pub use event::{Copy, Effect, Effects, Event, Lease, Level, Map, Order, OsdState, Place, Then, Trouble};
+pub use event::{
+    Copy, Effect, Effects, Event, Lease, Level, Map, Order, OsdState, Place, Task, Then, Trouble,
+};
 pub use peering::{AttemptId, Member, Peering};
 pub use phase::{Phase, Reason, Recovery};

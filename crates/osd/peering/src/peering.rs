@@ -40,8 +40,6 @@ pub struct AttemptId {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Peering {
     pub(crate) me: OsdId,
-    /// Info and log were read from the store.
-    loaded: bool,
     /// The newest map's facts; its members are those of the interval.
     pub(crate) map: Map,
     /// The interval as all its members see it, and those before.
@@ -53,19 +51,17 @@ pub struct Peering {
     pub(crate) phase: Phase,
     /// Number of the last attempt (primary).
     pub(crate) attempt: u64,
-    /// The attempt under way; `None` before the first, while a timer runs, and behind the last.
+    /// The attempt under way; `None` before the first, while a timer runs, and after the last.
     pub(crate) under_way: Option<Attempt>,
-    /// It has been active, here or as a replica, since the process started.
-    pub(crate) was_active: bool,
     /// Replicas that lack objects (active primary).
     pub(crate) recovering: Vec<OsdId>,
     /// Pause before the next attempt.
     pub(crate) pause: Duration,
     /// The phase in which the last attempt left it to wait.
     pub(crate) reported: Option<Phase>,
-    /// OSDs that told in this interval of copies that they have without being members.
+    /// OSDs that are no members, and announced in this interval that they have copies.
     pub(crate) strays: Vec<OsdId>,
-    /// The attempt of the last query answered: nothing of another one is taken (replica).
+    /// The attempt of the last query answered; orders of any other one are refused (replica).
     pub(crate) following: Option<AttemptId>,
     /// That attempt has ordered a repair (replica).
     pub(crate) is_repaired: bool,
@@ -125,7 +121,7 @@ impl Peering {
         match &self.phase {
             Phase::Peering(Reason::WaitsForActing(wanted)) => Some(wanted.clone()),
             Phase::Active if !self.recovers() => {
-                // In CRUSH's order, too: otherwise the entry stays for ever.
+                // Also in CRUSH's order: otherwise the entry would stay forever.
                 Some(self.whole_members()).filter(|wanted| !self.acting().osds().eq(wanted.iter().copied()))
             }
             _ => None,
@@ -144,7 +140,7 @@ impl Peering {
     pub(crate) fn is_acting(&self, osds: &[OsdId]) -> bool {
         self.acting().primary() == osds.first().copied()
             && self.acting().len() == osds.len()
-            && osds.iter().all(|osd| self.map.is_member(*osd))
+            && osds.iter().all(|osd| self.acting().contains(*osd))
     }
 
     /// This primary's last attempt.
@@ -183,8 +179,8 @@ impl Peering {
         Sources::new(self.intervals.past(), &self.map)
     }
 
-    /// The history that a member should write down: its own record is behind. After a crash the OSD follows the maps since
-    /// the record again, so none of it is urgent.
+    /// The history that a member should write down, if its record is out of date. It is not urgent: after a crash the OSD follows
+    /// the maps since the record again.
     #[must_use]
     pub fn unwritten(&self, own: &PgInfo) -> Option<PgHistory> {
         let is_member = !matches!(self.phase, Phase::Loading | Phase::Stray | Phase::Failed(_));
@@ -200,8 +196,8 @@ impl Peering {
         self.map.epoch
     }
 
-    /// This copy gave a promise, in place of the one before. That to a primary which led earlier is over or without
-    /// meaning: the later one had waited for it.
+    /// This copy gave a promise, which replaces the one before. One to an earlier primary no longer matters: the later primary has
+    /// waited for its end.
     pub fn promise(&mut self, lease: Lease) {
         self.lease = Some(lease);
     }
@@ -223,7 +219,6 @@ impl Peering {
         let before = (self.generation, self.attempt);
         match event {
             Event::Loaded => {
-                self.loaded = true;
                 self.intervals.load(&own.history);
                 self.next_generation(&mut fx);
                 self.begin(own, &mut fx);
@@ -235,16 +230,16 @@ impl Peering {
                 self.following = None;
                 self.step_back(&mut fx);
             }
-            Event::StoreFailed { errno } => self.fail(errno, &mut fx),
-            Event::Created { history } => {
-                // Of an interval that began later the monitor tells again.
+            Event::StoreFailed(errno) => self.fail(errno, &mut fx),
+            Event::Created(history) => {
+                // For an interval that began later the monitor sends it again.
                 let is_current = history.epoch >= self.intervals.same_interval_since();
                 if is_current && !self.knows_past(own) {
                     self.intervals.learn(&history, own.made);
                     self.try_with_news(own, &mut fx);
                 }
             }
-            Event::StrayFound { osd } => {
+            Event::StrayFound(osd) => {
                 if !self.strays.contains(&osd) && !self.is_asked(osd) {
                     self.strays.push(osd);
                     self.try_with_news(own, &mut fx);
@@ -256,7 +251,7 @@ impl Peering {
             Event::CarriedOut { generation, activates } => {
                 fx.then = self.carried_out(own, generation, activates, &mut fx)
             }
-            Event::CannotApply { errno } => self.cannot_apply(errno, &mut fx),
+            Event::CannotApply(errno) => self.cannot_apply(errno, &mut fx),
             event => self.on_answer(own, event, &mut fx),
         }
         // Those of past intervals may have what is unfound.
@@ -283,49 +278,46 @@ impl Peering {
         }
         self.interval = self.map.epoch;
         self.next_generation(fx);
-        // Nothing of the interval before is taken from its primary any more, until this interval's primary asks.
+        // Orders of the last interval's primary are refused from now on, and all orders until this interval's primary asks.
         self.following = None;
         self.strays.clear();
-        if self.loaded {
+        if self.intervals.is_loaded {
             self.begin(own, fx);
         }
     }
 
     /// An attempt found that nothing can be done before the map changes.
     fn waits_for_map(&self) -> bool {
-        let waits = matches!(
-            self.phase,
-            Phase::Down(_)
-                | Phase::Peered(_)
-                | Phase::Incomplete(_)
-                | Phase::Peering(Reason::WaitsForActing(_) | Reason::WaitsForHistory)
-        );
-        waits && self.under_way.is_none()
+        let is_of_map = |why: &Reason| matches!(why, Reason::WaitsForActing(_) | Reason::WaitsForHistory);
+        self.waits() && !matches!(&self.phase, Phase::Peering(why) if !is_of_map(why))
     }
 
     /// A primary that is not active may be able to continue now.
     fn try_with_news(&mut self, own: &PgInfo, fx: &mut Effects) {
-        let is_stuck = self.leads()
-            && matches!(
-                self.phase,
-                Phase::Down(_) | Phase::Peered(_) | Phase::Incomplete(_) | Phase::Peering(_)
-            );
-        if is_stuck {
+        if self.is_peering() {
             self.start_attempts(own, fx);
         }
     }
 
+    /// An attempt has ended without success.
+    pub(crate) fn waits(&self) -> bool {
+        self.is_peering() && self.under_way.is_none()
+    }
+
+    /// It is a primary that does not serve clients.
+    fn is_peering(&self) -> bool {
+        matches!(self.phase, Phase::Down(_) | Phase::Peered(_) | Phase::Incomplete(_) | Phase::Peering(_))
+    }
+
     /// Begins the interval that the map describes.
     pub(crate) fn begin(&mut self, own: &PgInfo, fx: &mut Effects) {
-        if matches!(self.phase, Phase::Failed(_)) {
-            return;
+        match self.phase {
+            Phase::Failed(_) => {}
+            // Work that was under way when the interval ended is started over, even if this OSD, unnoticed, did not lead in
+            // between: the log tells what was applied.
+            _ if self.leads() => self.start_attempts(own, fx),
+            _ => self.step_back(fx),
         }
-        if !self.leads() {
-            return self.step_back(fx);
-        }
-        // Work that was under way when the interval ended is started over, even if this OSD, unnoticed, did not lead in
-        // between: the log tells what was applied.
-        self.start_attempts(own, fx);
     }
 
     /// The map does not say yet that this primary was up in its interval: to others it is one in which nobody was served.
@@ -337,7 +329,7 @@ impl Peering {
     fn step_back(&mut self, fx: &mut Effects) {
         let is_served = self.map.is_served(self.me);
         self.phase = if is_served { Phase::Replica { active: false } } else { Phase::Stray };
-        fx.push(Effect::DropOps);
+        fx.list.push(Effect::DropOps);
     }
 
     /// Tasks of the old generation end without effect.
@@ -345,11 +337,11 @@ impl Peering {
         self.generation += 1;
         self.under_way = None;
         self.recovering.clear();
-        fx.push(Effect::StartOver);
+        fx.list.push(Effect::StartOver);
     }
 
     fn fail(&mut self, errno: Errno, fx: &mut Effects) {
-        fx.push(Effect::TellPrimary { errno });
+        fx.list.push(Effect::TellPrimary(errno));
         self.next_generation(fx);
         self.phase = Phase::Failed(Reason::StoreFailed(errno));
     }
@@ -360,7 +352,7 @@ impl Peering {
         own.pg_num > 0 && self.map.pg_num > 0 && own.pg_num != self.map.pg_num
     }
 
-    /// This copy knows who served clients before: it was told, or was activated itself.
+    /// This copy knows who served clients before: it has learned that, or was activated itself.
     pub(crate) fn knows_past(&self, own: &PgInfo) -> bool {
         self.intervals.is_known() || own.last_epoch_started > Epoch(0)
     }
@@ -392,7 +384,7 @@ impl Peering {
     /// An active PG has fewer complete copies than it should have: those that are being made for OSDs that are no members are more.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        let lacking = self.recovering.iter().filter(|osd| self.map.is_member(**osd)).count();
+        let lacking = self.recovering.iter().filter(|osd| self.acting().contains(**osd)).count();
         self.map.acting.len() - lacking < self.map.size
     }
 
@@ -404,7 +396,7 @@ impl Peering {
         }
         let is_remapped = self.map.is_remapped();
         let is_unfound = matches!(recovery, Recovery::RecoveryUnfound | Recovery::BackfillUnfound);
-        if !self.recovers() && !is_unfound && self.map.acting.len() >= self.map.size {
+        if self.is_clean() && !is_unfound {
             return if is_remapped { "active+clean+remapped" } else { "active+clean" }.to_owned();
         }
         let words = [
@@ -426,10 +418,7 @@ impl Peering {
 
     /// The invariants that hold between events.
     fn check(&self, own: &PgInfo) {
-        let is_primary = matches!(
-            self.phase,
-            Phase::Down(_) | Phase::Peered(_) | Phase::Peering(_) | Phase::Incomplete(_) | Phase::Active
-        );
+        let is_primary = self.is_peering() || self.is_active();
         assert!(!is_primary || self.leads(), "only a primary peers and serves clients");
         assert!(self.under_way.is_none() || is_primary, "only a primary has an attempt under way");
         assert!(!self.is_active() || !own.incomplete, "an incomplete copy must not lead");

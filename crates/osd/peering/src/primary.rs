@@ -5,8 +5,8 @@ use std::time::Duration;
 use carmine_pgtypes::{PgInfo, Promised};
 use carmine_types::{Errno, Eversion, OsdId, errno, is_mutated};
 
-use crate::intervals::PriorSet;
-use crate::{Copy, Effect, Effects, Event, Lease, Level, Peering, Phase, Place, Reason, Then, Trouble};
+use crate::intervals::{PriorSet, gap};
+use crate::{Copy, Effect, Effects, Event, Lease, Level, Peering, Phase, Place, Reason, Task, Then, Trouble};
 
 /// Pause before a replica that is not ready is asked again; it doubles up to [`RETRY_MAX`].
 const RETRY: Duration = Duration::from_millis(20);
@@ -64,15 +64,6 @@ pub(crate) enum Stop {
     Wait(Phase),
 }
 
-impl MemberStage {
-    pub(crate) fn copy(&self) -> Option<&Copy> {
-        match self {
-            MemberStage::Known(copy) => Some(copy),
-            _ => None,
-        }
-    }
-}
-
 impl Attempt {
     fn step(&mut self, of: OsdId) -> Option<&mut MemberStage> {
         self.replicas.iter_mut().find(|(osd, _)| *osd == of).map(|(_, step)| step)
@@ -84,7 +75,10 @@ impl Attempt {
 
     /// What the others have, as far as they have said so and nothing was done about it.
     pub(crate) fn copies(&self) -> impl Iterator<Item = (OsdId, &Copy)> {
-        self.replicas.iter().filter_map(|(osd, step)| Some((*osd, step.copy()?)))
+        self.replicas.iter().filter_map(|(osd, step)| match step {
+            MemberStage::Known(copy) => Some((*osd, copy)),
+            _ => None,
+        })
     }
 }
 
@@ -96,7 +90,7 @@ impl Peering {
     }
 
     pub(crate) fn try_again(&mut self, own: &PgInfo, fx: &mut Effects) {
-        // Messages of an earlier attempt that come late are not taken by the replicas any more.
+        // From now on replicas refuse late messages of earlier attempts.
         self.attempt += 1;
         self.phase = Phase::Peering(Reason::AsksReplicas);
         self.under_way = Some(Attempt { leases: self.lease.into_iter().collect(), ..Attempt::default() });
@@ -130,7 +124,7 @@ impl Peering {
         for to in probe {
             if attempt.replicas.iter().all(|(osd, _)| *osd != to) {
                 attempt.replicas.push((to, MemberStage::Asked));
-                fx.push(Effect::Query { attempt: number, to });
+                fx.list.push(Effect::Query { attempt: number, to });
                 asks = true;
             }
         }
@@ -148,31 +142,25 @@ impl Peering {
                 after
             }
             Stop::Wait(phase) => {
-                let is_news = self.reported != Some(phase.clone());
+                let before = self.reported.replace(phase.clone());
                 if let Phase::Incomplete(why) = &phase
-                    && is_news
+                    && before.as_ref() != Some(&phase)
                 {
-                    fx.push(Effect::Log(Level::Error, why.clone()));
+                    fx.list.push(Effect::Log(Level::Error, why.clone()));
                 }
-                self.reported = Some(phase.clone());
                 self.phase = phase;
                 INCOMPLETE_RETRY
             }
         };
-        fx.push(Effect::Timer { attempt: self.attempt, after });
+        fx.list.push(Effect::Timer { attempt: self.attempt, after });
     }
 
-    /// Takes an answer that an attempt waits for; those to an earlier attempt mean nothing.
+    /// Handles an answer that an attempt waits for; those to an earlier attempt are void.
     pub(crate) fn on_answer(&mut self, own: &PgInfo, event: Event, fx: &mut Effects) {
         match event {
-            Event::Timer { attempt } => {
-                let waits = !matches!(self.phase, Phase::Active | Phase::Failed(_)) && self.leads();
-                if waits && self.attempt == attempt && self.under_way.is_none() {
-                    self.try_again(own, fx);
-                }
-            }
+            Event::Timer { attempt } if attempt == self.attempt && self.waits() => self.try_again(own, fx),
             Event::ReplicaStopped { attempt, why } if self.is_active() && attempt == self.attempt => {
-                fx.push(Effect::Log(Level::Info, why));
+                fx.list.push(Effect::Log(Level::Info, why));
                 self.next_generation(fx);
                 self.begin(own, fx);
             }
@@ -194,59 +182,52 @@ impl Peering {
                 });
                 self.advance_attempt(own, fx);
             }
-            Event::RepairAcked { attempt, from, result } if self.is_under_way(attempt) => match result {
-                Ok(()) => {
-                    fx.then = if self.recovers_beside() { Then::PushUndone } else { Then::Push };
-                    self.advance(own, from, fx, |step| match step {
-                        MemberStage::Marking(copy) => Some(MemberStage::Pushing(copy)),
-                        _ => None,
-                    });
+            Event::Done { task: Task::Recover, attempt, from, result } => {
+                match result {
+                    _ if !self.is_recovering(attempt, from) => {}
+                    Ok(()) => self.recovering.retain(|osd| *osd != from),
+                    // Objects that were sent may still arrive: in another attempt the replica does not take them.
+                    Err(trouble) => {
+                        self.next_generation(fx);
+                        self.stop(self.trouble(from, trouble), fx);
+                    }
                 }
-                Err(trouble) => {
-                    let stop = match trouble {
-                        Trouble::Full => self.ask_for(self.acting_led_by(from)),
-                        trouble => self.trouble(from, trouble),
-                    };
-                    self.stop(stop, fx);
+            }
+            Event::Done { task, attempt, from, result } if self.is_under_way(attempt) => match result {
+                Ok(()) => self.on_task(own, task, from, fx),
+                Err(Trouble::Full) if task == Task::Mark => {
+                    self.stop(self.ask_for(self.acting_led_by(from)), fx);
                 }
-            },
-            Event::Pushed { attempt, from, result } if self.is_under_way(attempt) => match result {
-                Ok(()) => {
-                    let beside = self.recovers_beside();
-                    self.advance(own, from, fx, |step| match step {
-                        MemberStage::Pushing(copy) if beside => Some(MemberStage::Behind(place(&copy, own))),
-                        MemberStage::Pushing(copy) => Some(MemberStage::Equal(common(&copy, own))),
-                        _ => None,
-                    });
-                }
-                Err(trouble) => self.stop(self.trouble(from, trouble), fx),
-            },
-            Event::Recovered { attempt, from, result } if self.is_recovering(attempt, from) => match result {
-                Ok(()) => self.recovering.retain(|osd| *osd != from),
-                // Objects that were sent may still arrive: in another attempt the replica does not take them.
-                Err(trouble) => {
-                    self.next_generation(fx);
-                    self.stop(self.trouble(from, trouble), fx);
-                }
-            },
-            Event::ActivateAcked { attempt, from, result } if self.is_under_way(attempt) => match result {
-                Ok(()) => self.advance(own, from, fx, |step| match step {
-                    MemberStage::Activating => Some(MemberStage::Active),
-                    _ => None,
-                }),
                 Err(trouble) => self.stop(self.trouble(from, trouble), fx),
             },
             _ => {}
         }
     }
 
+    /// A replica has done a task of the attempt under way.
+    fn on_task(&mut self, own: &PgInfo, task: Task, from: OsdId, fx: &mut Effects) {
+        let beside = self.under_way.as_ref().is_some_and(|attempt| attempt.beside);
+        if task == Task::Mark {
+            fx.then = if beside { Then::PushUndone } else { Then::Push };
+        }
+        self.advance(own, from, fx, |stage| match (task, stage) {
+            (Task::Mark, MemberStage::Marking(copy)) => Some(MemberStage::Pushing(copy)),
+            (Task::Push, MemberStage::Pushing(copy)) if beside => {
+                Some(MemberStage::Behind(place(&copy, own)))
+            }
+            (Task::Push, MemberStage::Pushing(copy)) => Some(MemberStage::Equal(common(&copy, own))),
+            (Task::Activate, MemberStage::Activating) => Some(MemberStage::Active),
+            _ => None,
+        });
+    }
+
     /// Says once that a gap in the maps keeps the PG from serving.
     fn tell_gap(&self, own: &PgInfo, stop: &Stop, fx: &mut Effects) {
         if let Stop::Wait(phase @ (Phase::Down(_) | Phase::Incomplete(_))) = stop
             && self.reported.as_ref() != Some(phase)
-            && let Some((first, last)) = self.intervals.gap(own.last_epoch_started)
+            && let Some((first, last)) = gap(self.intervals.past(), own.last_epoch_started)
         {
-            fx.push(Effect::Log(Level::Error, Reason::Gap(first, last)));
+            fx.list.push(Effect::Log(Level::Error, Reason::Gap(first, last)));
         }
     }
 
@@ -262,11 +243,6 @@ impl Peering {
                 return Stop::Wait(Phase::Incomplete(Reason::Unfound(self.might_have_unfound().down)));
             }
         })
-    }
-
-    /// The attempt under way leaves what replicas lack to a recovery beside clients.
-    fn recovers_beside(&self) -> bool {
-        self.under_way.as_ref().is_some_and(|attempt| attempt.beside)
     }
 
     /// A replica has done its part.
@@ -287,7 +263,7 @@ impl Peering {
     /// Does as much as what is known allows.
     pub(crate) fn advance_attempt(&mut self, own: &PgInfo, fx: &mut Effects) {
         let Some(attempt) = &self.under_way else { return };
-        if !attempt.is_decided && attempt.all(|step| step.copy().is_some()) {
+        if !attempt.is_decided && attempt.all(|step| matches!(step, MemberStage::Known(_))) {
             let learnt = self.learn_past(own);
             if learnt.is_ok() && self.ask_others(own, fx) {
                 return;
@@ -311,7 +287,7 @@ impl Peering {
             if let Some(lease) = attempt.leases.first() {
                 self.phase = Phase::Peering(Reason::WaitsForLease(lease.holder));
                 if attempt.awaits.replace(lease.holder).is_none() {
-                    fx.push(Effect::AwaitLease { attempt: self.attempt, lease: *lease });
+                    fx.list.push(Effect::AwaitLease { attempt: self.attempt, lease: *lease });
                 }
                 return;
             }
@@ -324,16 +300,16 @@ impl Peering {
         }
     }
 
-    /// This primary leads: those who are only asked have said what they know.
+    /// This primary leads. OSDs that were only asked for their copies have done their part.
     fn lead(&mut self, own: &PgInfo, fx: &mut Effects) {
         let Some(attempt) = &mut self.under_way else { return };
         attempt.is_decided = true;
-        // One who has answered leads no more.
+        // An OSD that has answered does not lead any more.
         let asked: Vec<OsdId> = attempt.replicas.iter().map(|(osd, _)| *osd).collect();
         attempt.leases.retain(|lease| !asked.contains(&lease.holder) && lease.holder != self.me);
         attempt.replicas.retain(|(osd, _)| self.map.is_served(*osd));
         if self.lacks_up_thru() {
-            fx.push(Effect::WantUpThru { epoch: self.interval });
+            fx.list.push(Effect::WantUpThru(self.interval));
         }
         self.repair(own, fx);
     }
@@ -344,12 +320,12 @@ impl Peering {
         let Some(attempt) = &mut self.under_way else { return };
         let mut first = None;
         for (_, step) in &mut attempt.replicas {
-            if let Some(common) = step.copy().and_then(|copy| equal(copy, own)) {
-                *step = MemberStage::Equal(Some(common));
+            if matches!(step, MemberStage::Known(copy) if is_equal(copy, own)) {
+                *step = MemberStage::Equal(Some(own.last_update));
             }
         }
         let is_equal = |(osd, step): &&(OsdId, MemberStage)| {
-            map.is_member(*osd) && matches!(step, MemberStage::Equal(_))
+            map.acting.contains(*osd) && matches!(step, MemberStage::Equal(_))
         };
         let equal = attempt.replicas.iter().filter(is_equal).count();
         attempt.beside = equal + 1 >= map.min_size;
@@ -357,13 +333,14 @@ impl Peering {
             let MemberStage::Known(copy) = step else { continue };
             let place = place(copy, own);
             first = first.or(Some(*osd));
-            // A member that has all that clients were told of: it could lead as well.
-            let may_lead = !copy.incomplete && place.common == Some(copy.last_update) && map.is_member(*osd);
+            // A member that has all acknowledged writes could lead as well.
+            let has_all = !copy.info.incomplete && place.common == Some(copy.info.last_update);
+            let may_lead = has_all && map.acting.contains(*osd);
             let changed = std::mem::take(&mut copy.changed);
-            // Beside clients only what the replica's own log tells of is pushed before it has ours. Otherwise it gets states of
-            // objects of which no log tells that another primary may compare.
+            // While clients are served, it gets only the objects that its own log names before it has our log. Otherwise it would
+            // hold object states that no log shows to another primary.
             let (attempt, to, keeps_place) = (number, *osd, attempt.beside);
-            fx.push(Effect::Repair { attempt, to, place, keeps_place, changed, may_lead });
+            fx.list.push(Effect::Repair { attempt, to, place, keeps_place, changed, may_lead });
             *step = MemberStage::Marking(copy.clone());
         }
         if let Some(osd) = first {
@@ -384,7 +361,7 @@ impl Peering {
             promised: Promised::default(),
             ..own.clone()
         };
-        fx.push(Effect::WriteInfo { attempt: self.attempt, info: info.clone() });
+        fx.list.push(Effect::WriteInfo { attempt: self.attempt, info: info.clone() });
         if is_mutated("replica_first") {
             self.activate(&info, fx);
         }
@@ -410,7 +387,7 @@ impl Peering {
                 }
             };
             attempt.behind.extend((!is_whole).then(|| (to, place.clone())));
-            fx.push(Effect::Activate { attempt: number, to, place, is_whole });
+            fx.list.push(Effect::Activate { attempt: number, to, place, is_whole });
         }
         self.advance_attempt(own, fx);
     }
@@ -421,41 +398,32 @@ impl Peering {
             attempt.all(|step| *step == MemberStage::Active) || is_mutated("early_active"),
             "all members have activated the interval"
         );
-        let behind = attempt.behind.iter().filter(|(osd, _)| self.map.is_member(*osd)).count();
+        let behind = attempt.behind.iter().filter(|(osd, _)| self.acting().contains(*osd)).count();
         assert!(
             self.map.acting.len() - behind >= self.map.min_size || attempt.behind.is_empty(),
             "clients are served beside a recovery only with min_size complete copies"
         );
         (self.had_no_room, self.reported) = (false, None);
         self.phase = Phase::Active;
-        self.was_active = true;
         self.recovering = attempt.behind.iter().map(|(osd, _)| *osd).collect();
-        let number = self.attempt;
-        let recover = |(to, place)| Effect::Recover { attempt: number, to, place };
-        fx.list.extend(attempt.behind.into_iter().map(recover));
-        fx.push(Effect::Serve { followers: attempt.replicas.into_iter().map(|(osd, _)| osd).collect() });
+        fx.list.extend(attempt.behind.into_iter().map(|(to, place)| Effect::Recover { to, place }));
+        fx.list.push(Effect::Serve(attempt.replicas.into_iter().map(|(osd, _)| osd).collect()));
     }
 }
 
 /// The primary's objects that a replica's copy has.
 fn place(copy: &Copy, own: &PgInfo) -> Place {
     let common = common(copy, own);
-    Place {
-        common,
-        last_backfill: copy.last_backfill.clone().filter(|_| common.is_some() && copy.incomplete),
-    }
+    let last_backfill = copy.info.last_backfill.clone();
+    Place { common, last_backfill: last_backfill.filter(|_| common.is_some() && copy.info.incomplete) }
 }
 
-/// The newest entry of a replica's copy that equals the primary's.
-fn equal(copy: &Copy, own: &PgInfo) -> Option<Eversion> {
-    let is_equal = !copy.incomplete && copy.last_update == own.last_update;
-    common(copy, own).filter(|common| is_equal && *common == own.last_update)
+/// A replica's copy equals the primary's.
+fn is_equal(copy: &Copy, own: &PgInfo) -> bool {
+    !copy.info.incomplete && copy.info.last_update == own.last_update
 }
 
 /// Up to where a replica's copy and the primary's went through the same changes; `None` if it has to be made anew.
 fn common(copy: &Copy, own: &PgInfo) -> Option<Eversion> {
-    match copy {
-        _ if !copy.incomplete && copy.last_update == own.last_update => Some(own.last_update),
-        _ => copy.common,
-    }
+    if is_equal(copy, own) { Some(own.last_update) } else { copy.common }
 }

@@ -49,9 +49,7 @@ impl Peering {
             }
             // A copy is marked before it is changed.
             Order::Push if !own.incomplete && !is_mutated("unmarked_repair") => AGAIN,
-            Order::Push | Order::Activate { .. } | Order::Query { .. } | Order::Complete => {
-                Then::CarryOut { generation, info: None }
-            }
+            _ => Then::CarryOut { generation, info: None },
         }
     }
 
@@ -103,7 +101,6 @@ impl Peering {
             // Orders that are still being carried out end without effect.
             self.next_generation(fx);
             self.phase = Phase::Replica { active: true };
-            self.was_active = true;
         }
         Then::Answer
     }
@@ -113,7 +110,7 @@ impl Peering {
         if self.phase != (Phase::Replica { active: true }) {
             return;
         }
-        fx.push(Effect::TellPrimary { errno });
+        fx.list.push(Effect::TellPrimary(errno));
         self.next_generation(fx);
         self.phase = Phase::Replica { active: false };
     }

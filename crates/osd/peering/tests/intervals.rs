@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use carmine_peering::intervals::{Intervals, PriorSet};
+use carmine_peering::intervals::{Intervals, PriorSet, gap};
 use carmine_peering::{Map, Member, OsdState};
 use carmine_pgtypes::PgHistory;
 use carmine_types::{Epoch, OsdId};
@@ -234,7 +234,7 @@ fn epochs_whose_maps_are_gone_belong_to_nobody() {
     let known = PgHistory { epoch: Epoch(5), same_interval_since: Epoch(3), ..PgHistory::default() };
     intervals.load(&known);
     let [unknown] = intervals.past() else { panic!("{:?}", intervals.past()) };
-    assert_eq!(intervals.gap(Epoch(4)), Some((Epoch(3), Epoch(9))));
+    assert_eq!(gap(intervals.past(), Epoch(4)), Some((Epoch(3), Epoch(9))));
     assert_eq!((unknown.first, unknown.last, unknown.acting.len()), (Epoch(3), Epoch(9), 0));
     assert_eq!(prior(&cluster, &intervals), PriorSet { probe: ids(&[A, B]), blocked_by: Vec::new() });
     // Each that may have led then is needed, by the epoch in which the maps say that it was up.
@@ -264,7 +264,7 @@ fn who_learns_the_past_knows_which_part_of_it_nobody_told() {
     intervals.follow(&cluster.alive(A));
     intervals.follow(&cluster.down(A));
     intervals.learn(&told, made);
-    assert_eq!(intervals.gap(told.epoch), Some((Epoch(told.epoch.0 + 1), Epoch(made.0 - 1))));
+    assert_eq!(gap(intervals.past(), told.epoch), Some((Epoch(told.epoch.0 + 1), Epoch(made.0 - 1))));
     assert_eq!(acting(&intervals), [ids(&[A, B]), ids(&[B]), Vec::new(), ids(&[A, B])]);
     assert_eq!(intervals.same_interval_since(), Epoch(cluster.epoch), "it began after the teller's last map");
 }
@@ -313,15 +313,16 @@ fn a_hole_in_the_maps_is_an_interval_of_which_nobody_is_known() {
             intervals.past().iter().map(|past| (past.first.0, past.last.0, past.acting.len())).collect()
         };
         assert_eq!(past(&intervals), expected, "seen: {seen}");
-        let gap = expected.iter().find(|(.., members)| *members == 0).map(|gap| (Epoch(gap.0), Epoch(gap.1)));
-        assert_eq!(intervals.gap(Epoch(1)), gap);
-        assert_eq!(intervals.gap(Epoch(7)), None, "it was active since then");
+        let hole =
+            expected.iter().find(|(.., members)| *members == 0).map(|hole| (Epoch(hole.0), Epoch(hole.1)));
+        assert_eq!(gap(intervals.past(), Epoch(1)), hole);
+        assert_eq!(gap(intervals.past(), Epoch(7)), None, "it was active since then");
         // A second hole joins the first.
         cluster.epoch = 9;
         intervals.follow(&cluster.boot(C));
-        assert_eq!(intervals.gap(Epoch(1)), Some((gap.map_or(Epoch(8), |gap| gap.0), Epoch(9))));
+        assert_eq!(gap(intervals.past(), Epoch(1)), Some((hole.map_or(Epoch(8), |hole| hole.0), Epoch(9))));
         intervals.clean();
-        assert_eq!(intervals.gap(Epoch(1)), None);
+        assert_eq!(gap(intervals.past(), Epoch(1)), None);
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
+use carmine_peering::intervals::gap;
 use carmine_peering::{
-    Copy, Effect, Event, Level, Map, Member, Order, OsdState, Peering, Phase, Place, Reason, Recovery, Then,
-    Trouble,
+    Copy, Effect, Event, Level, Map, Member, Order, OsdState, Peering, Phase, Place, Reason, Recovery, Task,
+    Then, Trouble,
 };
 use carmine_pgtypes::{Interval, PgHistory, PgInfo};
 use carmine_types::{Epoch, Errno, Eversion, OsdId, errno};
@@ -50,23 +51,18 @@ fn own() -> PgInfo {
 }
 
 fn copy(started: Epoch, last_update: Eversion) -> Copy {
-    Copy {
-        last_update,
-        log_tail: Eversion::ZERO,
-        last_epoch_started: started,
-        incomplete: false,
-        made: Epoch(1),
-        common: Some(last_update.min(at(309))),
-        last_backfill: None,
-        changed: Vec::new(),
-        lease: None,
-        history: PgHistory::default(),
-    }
+    let info = PgInfo { last_update, last_epoch_started: started, made: Epoch(1), ..PgInfo::default() };
+    Copy { info, common: Some(last_update.min(at(309))), changed: Vec::new(), lease: None }
+}
+
+fn with(mut copy: Copy, change: impl FnOnce(&mut PgInfo)) -> Copy {
+    change(&mut copy.info);
+    copy
 }
 
 /// The answer of an OSD that has no copy.
 fn no_copy() -> Copy {
-    Copy { made: NOW, common: None, ..copy(Epoch(0), Eversion::default()) }
+    Copy { common: None, ..with(copy(Epoch(0), Eversion::default()), |info| info.made = NOW) }
 }
 
 /// An attempt of osd.0 to lead.
@@ -138,7 +134,7 @@ impl Lead {
     }
 
     fn asks_for_up_thru(&self) -> bool {
-        self.effects.iter().any(|effect| matches!(effect, Effect::WantUpThru { .. }))
+        self.effects.iter().any(|effect| matches!(effect, Effect::WantUpThru(_)))
     }
 
     fn wrote_info(&self) -> bool {
@@ -146,7 +142,7 @@ impl Lead {
     }
 
     fn serves(&self) -> bool {
-        self.effects.iter().any(|effect| matches!(effect, Effect::Serve { .. }))
+        self.effects.iter().any(|effect| matches!(effect, Effect::Serve(_)))
     }
 
     /// The replicas, and whether they were activated as whole.
@@ -161,8 +157,8 @@ impl Lead {
     /// A replica marks its copy and gets what only the primary can give it before.
     fn repair(&mut self, osd: u32) -> Then {
         let (attempt, from) = (self.attempt(), OsdId(osd));
-        let then = self.on(Event::RepairAcked { attempt, from, result: Ok(()) });
-        self.on(Event::Pushed { attempt, from, result: Ok(()) });
+        let then = self.on(Event::Done { task: Task::Mark, attempt, from, result: Ok(()) });
+        self.on(Event::Done { task: Task::Push, attempt, from, result: Ok(()) });
         then
     }
 
@@ -179,7 +175,7 @@ impl Lead {
         let attempt = self.attempt();
         self.on(Event::InfoWritten { attempt });
         for (osd, _) in self.activated() {
-            self.on(Event::ActivateAcked { attempt, from: OsdId(osd), result: Ok(()) });
+            self.on(Event::Done { task: Task::Activate, attempt, from: OsdId(osd), result: Ok(()) });
         }
         assert!(self.peering.is_active() && self.serves(), "{:?}", self.phase());
     }
@@ -204,7 +200,7 @@ fn the_longest_log_of_an_interval_leads() {
 
 #[test]
 fn a_longer_log_leads_only_with_all_data_of_the_newest_interval() {
-    let incomplete = Copy { incomplete: true, ..copy(STARTED, at(314)) };
+    let incomplete = with(copy(STARTED, at(314)), |info| info.incomplete = true);
     for (copy, what) in [(incomplete, "incomplete"), (copy(Epoch(2), at(314)), "of an earlier interval")] {
         let lead = ask(own(), copy);
         assert_eq!(lead.wanted(), None, "{what}");
@@ -228,7 +224,7 @@ fn an_incomplete_primary_asks_for_a_complete_member() {
     let lead = Lead::new(incomplete(), three, &[(1, peer()), (2, peer())]);
     assert_eq!(lead.wanted(), Some(ids(&[2, 1])), "of equal copies that which CRUSH names first");
     for (copy, what) in [
-        (Copy { incomplete: true, ..peer() }, "incomplete, too"),
+        (with(peer(), |info| info.incomplete = true), "incomplete, too"),
         (copy(Epoch(2), at(305)), "it lacks what was written when the newest interval began"),
     ] {
         assert_eq!(*ask(incomplete(), copy).phase(), Phase::Incomplete(Reason::AllIncomplete), "{what}");
@@ -243,7 +239,7 @@ fn a_full_copy_leads_as_it_is() {
     let may_lead = |effect: &Effect| matches!(effect, Effect::Repair { may_lead: true, .. });
     assert!(lead.effects.iter().any(may_lead), "{:?}", lead.effects);
     let (attempt, from) = (lead.attempt(), OsdId(1));
-    lead.on(Event::RepairAcked { attempt, from, result: Err(Trouble::Full) });
+    lead.on(Event::Done { task: Task::Mark, attempt, from, result: Err(Trouble::Full) });
     assert_eq!(lead.wanted(), Some(ids(&[1, 0])));
 
     let full = PgInfo { last_update: at(305), ..own() };
@@ -309,11 +305,11 @@ fn a_stray_that_tells_of_its_copy_is_asked_once() {
     let incomplete = PgInfo { incomplete: true, ..own() };
     let mut lead = Lead::new(incomplete, map(&[0, 1], &[0, 1], 1), &[]);
     assert_eq!(*lead.phase(), Phase::Incomplete(Reason::AllIncomplete));
-    lead.on(Event::StrayFound { osd: OsdId(3) });
+    lead.on(Event::StrayFound(OsdId(3)));
     assert_eq!(lead.asked, [1, 3]);
     let attempt = lead.attempt();
-    lead.on(Event::StrayFound { osd: OsdId(3) });
-    lead.on(Event::StrayFound { osd: OsdId(1) });
+    lead.on(Event::StrayFound(OsdId(3)));
+    lead.on(Event::StrayFound(OsdId(1)));
     assert_eq!(lead.attempt(), attempt, "it is asked already");
     lead.answer_all(&[(3, copy(STARTED, at(309)))]);
     assert_eq!(lead.wanted(), Some(ids(&[3, 1])), "osd.3 will see what osd.1 lacks");
@@ -324,7 +320,7 @@ fn a_stray_does_not_disturb_an_active_primary() {
     let map = map(&[0, 1], &[0, 1], 1);
     let mut lead = Lead::new(own(), map.clone(), &[(1, copy(STARTED, at(309)))]);
     lead.serve(map);
-    lead.on(Event::StrayFound { osd: OsdId(3) });
+    lead.on(Event::StrayFound(OsdId(3)));
     assert!(lead.peering.is_active());
 }
 
@@ -344,13 +340,13 @@ fn a_stray_serves_while_a_member_lacks_everything() {
 fn a_copy_that_was_made_later_is_no_witness() {
     let ask = |copy| Lead::new(own_after(&[2]), map(&[0, 1], &[0, 1], 1), &[(2, copy)]);
     let forgotten = Phase::Incomplete(Reason::Forgotten(ids(&[2])));
-    let empty = |made| Copy { made: Epoch(made), ..no_copy() };
+    let empty = |made| with(no_copy(), |info| info.made = Epoch(made));
     assert_eq!(*ask(empty(5)).phase(), forgotten, "its store is another one than in the interval");
     assert!(!ask(empty(5)).asks_for_up_thru());
     for (copy, what) in [
         (empty(4), "it was there, and nobody activated it"),
-        (Copy { incomplete: true, ..empty(4) }, "nor when it was to be repaired"),
-        (Copy { made: Epoch(5), ..copy(STARTED, at(309)) }, "it has been activated since"),
+        (with(empty(4), |info| info.incomplete = true), "nor when it was to be repaired"),
+        (with(copy(STARTED, at(309)), |info| info.made = Epoch(5)), "it has been activated since"),
     ] {
         assert_ne!(*ask(copy).phase(), forgotten, "{what}");
     }
@@ -412,7 +408,7 @@ fn too_few_members_are_peered_after_the_prior_set_was_asked() {
 /// osd.0, whose copy is as good as osd.1's, saw the map of epoch 3 last, and the monitor does not have the next ones any more.
 fn lead_after_a_gap(history: PgHistory, osds: [OsdState; 3], copies: &[(u32, Copy)]) -> Lead {
     let seen = PgHistory { epoch: Epoch(3), same_interval_since: Epoch(3), ..PgHistory::default() };
-    let peer = Copy { history, ..copy(STARTED, at(309)) };
+    let peer = with(copy(STARTED, at(309)), |info| info.history = history);
     let copies: Vec<_> = [(1, peer)].into_iter().chain(copies.iter().cloned()).collect();
     let map = with_osds(map(&[0, 1], &[0, 1], 1), osds);
     Lead::new(PgInfo { history: seen, ..own() }, map, &copies)
@@ -459,14 +455,14 @@ fn if_nobody_saw_all_maps_all_that_may_have_led_meanwhile_must_answer() {
         let lead = lead(osd_2);
         assert_eq!((lead.phase(), &lead.asked[..]), (&WAITS_UP_THRU, asked), "{what}");
     }
-    let gap = lead(up(2)).peering.intervals().gap(STARTED);
+    let gap = gap(lead(up(2)).peering.intervals().past(), STARTED);
     assert_eq!(gap, Some((Epoch(3), Epoch(6))), "who served is still not known");
 }
 
 /// What was written before a copy was activated is in it, whoever served.
 #[test]
 fn a_gap_before_the_newest_activation_does_not_matter() {
-    let peer = Copy { last_epoch_started: Epoch(7), ..copy(STARTED, at(309)) };
+    let peer = with(copy(STARTED, at(309)), |info| info.last_epoch_started = Epoch(7));
     let seen = PgHistory { epoch: Epoch(3), same_interval_since: Epoch(3), ..PgHistory::default() };
     let map = with_osds(map(&[0, 1], &[0, 1], 1), [up(0), up(0), down(4, 0)]);
     let lead = Lead::new(PgInfo { history: seen, ..own() }, map, &[(1, peer)]);
@@ -494,13 +490,13 @@ fn a_new_copy_does_not_lead_before_it_is_told_of_the_past() {
         last_epoch_clean: Epoch(1),
         ..PgHistory::default()
     };
-    lead.on(Event::Created { history: history.clone() });
+    lead.on(Event::Created(history.clone()));
     // Both logs are empty.
     lead.answer_all(&[(1, Copy { common: Some(Eversion::default()), ..no_copy() })]);
     assert_eq!(*lead.phase(), WAITS_UP_THRU, "the monitor says that nobody served before");
     let served = PgHistory { past: after(&[2]).past, ..history };
     let mut lead = Lead::new(new_copy(), with_osds(map, [up(0), up(0), down(4, 0)]), &[]);
-    lead.on(Event::Created { history: served });
+    lead.on(Event::Created(served));
     lead.answer_all(&[]);
     assert_eq!(*lead.phase(), Phase::Down(Reason::BlockedBy(ids(&[2]))), "osd.2 served meanwhile");
 }
@@ -512,8 +508,11 @@ fn a_new_copy_in_memory_asks_all_osds_before_it_begins_anew() {
     let forgotten = Lead::new(new_copy(), map.clone(), &[]);
     assert_eq!(forgotten.asked, [1, 2, 3]);
     assert_eq!(*forgotten.phase(), WAITS_UP_THRU, "nobody remembers the PG");
-    let moved =
-        Lead::new(new_copy(), map.clone(), &[(2, Copy { history: after(&[2]), ..copy(STARTED, at(309)) })]);
+    let moved = Lead::new(
+        new_copy(),
+        map.clone(),
+        &[(2, with(copy(STARTED, at(309)), |info| info.history = after(&[2])))],
+    );
     assert_eq!(moved.wanted(), Some(ids(&[2])));
     let mut lead = Lead::begin(new_copy(), with_osds(map, [up(0), up(0), down(4, 0), OsdState::Gone]));
     assert_eq!(lead.asked, [1]);
@@ -525,7 +524,7 @@ fn a_new_copy_in_memory_asks_all_osds_before_it_begins_anew() {
 fn a_new_copy_learns_the_past_from_one_that_was_activated() {
     let map = with_osds(map(&[0, 1], &[0, 1], 1), [up(0), up(0), down(4, 0)]);
     let lead = |history| {
-        let peer = Copy { history, ..copy(STARTED, at(309)) };
+        let peer = with(copy(STARTED, at(309)), |info| info.history = history);
         Lead::new(new_copy(), map.clone(), &[(1, peer)])
     };
     assert_eq!(lead(after(&[1])).wanted(), Some(ids(&[1, 0])));
@@ -545,7 +544,7 @@ fn a_copy_that_knows_the_past_is_not_made_again() {
     let blocked = Phase::Down(Reason::BlockedBy(ids(&[2])));
     assert_eq!(*lead.phase(), blocked);
     let history = PgHistory { epoch: NOW, last_epoch_clean: Epoch(1), ..PgHistory::default() };
-    lead.on(Event::Created { history });
+    lead.on(Event::Created(history));
     assert_eq!(*lead.phase(), blocked);
 }
 
@@ -570,9 +569,9 @@ fn an_osd_that_crush_names_is_recovered_beside_clients_before_it_is_a_member() {
     assert_eq!(lead.repair(2), Then::PushUndone, "the rest comes beside clients");
     lead.serve(map);
     assert_eq!(lead.activated(), [(1, true), (2, false)]);
-    let recovers = Effect::Recover { attempt: lead.attempt(), to: OsdId(2), place: Place::default() };
+    let recovers = Effect::Recover { to: OsdId(2), place: Place::default() };
     assert!(lead.effects.contains(&recovers), "{:?}", lead.effects);
-    assert!(lead.effects.contains(&Effect::Serve { followers: ids(&[1, 2]) }));
+    assert!(lead.effects.contains(&Effect::Serve(ids(&[1, 2]))));
     assert_eq!((lead.wanted(), lead.peering.is_clean()), (None, false), "osd.2 lacks objects");
 }
 
@@ -582,7 +581,7 @@ fn the_primary_asks_for_what_crush_names_when_all_are_whole() {
     lead.repair(2);
     lead.serve(map);
     let attempt = lead.attempt();
-    lead.on(Event::Recovered { attempt, from: OsdId(2), result: Ok(()) });
+    lead.on(Event::Done { task: Task::Recover, attempt, from: OsdId(2), result: Ok(()) });
     assert_eq!(lead.wanted(), Some(ids(&[0, 2])));
     assert_eq!(lead.peering.state(Recovery::Idle), "active+clean+remapped");
     // Now they serve: nothing is asked for any more.
@@ -666,7 +665,7 @@ fn an_entry_that_differs_by_its_order_is_ended() {
 #[test]
 fn a_new_copy_learns_from_one_that_was_never_seen_clean() {
     let history = PgHistory { last_epoch_clean: Epoch(0), ..after(&[1]) };
-    let told = Copy { history, ..copy(STARTED, Eversion::default()) };
+    let told = with(copy(STARTED, Eversion::default()), |info| info.history = history);
     let map = map(&[0, 1], &[0, 1], 1);
     let mut lead = Lead::new(new_copy(), map.clone(), &[(1, told)]);
     assert_eq!(*lead.phase(), WAITS_UP_THRU);

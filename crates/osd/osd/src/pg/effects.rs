@@ -5,7 +5,6 @@ use std::rc::Rc;
 use carmine_peering::{Effect, Level};
 
 use super::Pg;
-use super::peer::shell::Work;
 use super::recovery::push::{self, Repair};
 use crate::join;
 use crate::shard::OsdShard;
@@ -28,7 +27,10 @@ impl Pg {
                 self.scrub.forget();
                 self.forget_reported();
             }
-            Effect::Query { attempt, to } => self.work(osd, Work::Query { attempt, to }),
+            Effect::Query { .. }
+            | Effect::Activate { .. }
+            | Effect::AwaitLease { .. }
+            | Effect::Timer { .. } => self.work(osd, effect),
             Effect::Repair { attempt, to, place, keeps_place, changed, may_lead } => {
                 let repair = Repair::while_serving(osd, self, attempt, to);
                 push::start(Repair { place, keeps_place, changed, may_lead, ..repair });
@@ -37,11 +39,8 @@ impl Pg {
                 self.peer.leases().ask(osd.shard.now_ns());
                 self.write_info(osd, attempt, info);
             }
-            Effect::Activate { attempt, to, place, is_whole } => {
-                self.work(osd, Work::Activate { attempt, to, place, is_whole });
-            }
-            Effect::Recover { to, place, .. } => self.expect_recovery(to, place),
-            Effect::Serve { followers } => {
+            Effect::Recover { to, place } => self.expect_recovery(to, place),
+            Effect::Serve(followers) => {
                 self.copies.backend().serve(&followers, self.recovery.windows());
                 if !osd.stopping.get() {
                     self.peer.leases().serve(&followers, osd.config.heartbeat.lease());
@@ -54,10 +53,8 @@ impl Pg {
                 self.tell_created(osd);
                 self.resume(osd);
             }
-            Effect::AwaitLease { attempt, lease } => self.work(osd, Work::AwaitLease { attempt, lease }),
-            Effect::WantUpThru { epoch } => join::want_up_thru(osd, epoch),
-            Effect::Timer { attempt, after } => self.work(osd, Work::Pause { attempt, after }),
-            Effect::TellPrimary { errno } => self.tell_primary(osd, errno.0),
+            Effect::WantUpThru(epoch) => join::want_up_thru(osd, epoch),
+            Effect::TellPrimary(errno) => self.tell_primary(osd, errno.0),
             Effect::Log(Level::Info, why) => {
                 tracing::info!("pg {}: begins its interval anew: {why}", self.id);
             }

@@ -101,30 +101,28 @@ impl Pg {
         self.ops.pipeline().lengths()
     }
 
-    /// Handles a client's operation: starts it, keeps it until the PG is active, or drops it if the client will resend it, since
-    /// this OSD is no longer the primary, or was not for a while. A kept operation comes here again.
+    /// Handles a client's operation: starts it, keeps it until the PG serves clients, or drops it where the client will resend it
+    /// because this OSD is no longer the primary, or was not for a while.
     pub(crate) fn handle_op(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
         if self.is_misdirected(&op) {
             return self.refuse_misdirected(osd, &op);
         }
         let not_ours = match self.peer.machine().phase() {
-            // As in Ceph: another OSD has led since it was sent, so its client resends it, in order with those that were dropped
-            // then. This one came late.
+            // Another OSD has led since it was sent. As in Ceph, what came before it was dropped then, and its client resends all
+            // of it in order, this one too.
             _ if self.peer.leases().is_late(op.request.epoch) => Some(true),
             Phase::Active if self.peer.leases().covers(op.arrived_ns) => None,
             Phase::Replica { .. } | Phase::Stray => Some(true),
             _ => Some(false),
         };
         match not_ours {
-            // It comes after those that arrived before it and still wait: they may be of the same client.
+            // Earlier operations still wait, perhaps some of the same client: they go first.
             None if self.ops.pipeline().has_waiting() => {
                 self.keep(osd, op);
                 self.resume(osd);
             }
-            None => {
-                let is_again = op.request.retry_attempt > 0;
-                self.start(osd, op, is_again);
-            }
+            None if op.request.retry_attempt > 0 => self.start_again(osd, op),
+            None => self.start(osd, op),
             Some(true) if osd.is_deleted(self.id.pgid.pool) => self.finish_deleted(osd, &op),
             Some(true) => drop_late(osd, &op),
             Some(false) => self.keep(osd, op),
@@ -169,7 +167,8 @@ impl Pg {
             op.note_started(osd);
             match self.peer.leases().is_late(op.request.epoch) {
                 true => drop_late(osd, &op),
-                false => self.start(osd, op, !is_mutated("forget_started")),
+                false if is_mutated("forget_started") => self.start(osd, op),
+                false => self.start_again(osd, op),
             }
         }
     }

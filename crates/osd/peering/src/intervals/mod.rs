@@ -22,10 +22,10 @@ const PAST_MAX: usize = 32;
 /// Follows the maps of one PG.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Intervals {
-    /// The current interval; before it was told of the past ([`Intervals::load`]), all that were seen.
+    /// The current interval; until the past is loaded ([`Intervals::load`]), all that were seen.
     runs: Vec<Run>,
-    is_loaded: bool,
-    /// Somebody told of the past since the start.
+    pub(crate) is_loaded: bool,
+    /// It has learned the past from somebody since the start.
     is_told: bool,
     past: Vec<Interval>,
     last_epoch_clean: Epoch,
@@ -55,8 +55,8 @@ impl Intervals {
         true
     }
 
-    /// Goes on where an OSD was that wrote this down. The maps since then may have been seen before or come now. If some
-    /// are missing, it is not known who served clients meanwhile.
+    /// Continues from this record. The maps since then may have been seen already, or are still to come. If some are missing, it is
+    /// not known who served clients meanwhile.
     pub fn load(&mut self, known: &PgHistory) {
         let PgHistory { epoch, same_interval_since, last_epoch_clean, past } = known.clone();
         (self.is_loaded, self.past, self.last_epoch_clean) = (true, past, last_epoch_clean);
@@ -111,7 +111,7 @@ impl Intervals {
         }
     }
 
-    /// It was told of the past, or saw that all copies were whole.
+    /// It has learned the past, or saw that all copies were whole.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.is_told || self.last_epoch_clean > Epoch(0)
@@ -123,25 +123,10 @@ impl Intervals {
         self.runs.last().map(|run| run.first).unwrap_or_default()
     }
 
-    /// In the current interval clients may be served, by what others will see of it.
-    #[must_use]
-    pub fn may_serve(&self) -> bool {
-        self.runs.last().is_some_and(Run::may_have_served)
-    }
-
     /// The intervals before it that may have served clients, oldest first.
     #[must_use]
     pub fn past(&self) -> &[Interval] {
         &self.past
-    }
-
-    /// The epochs since an activation of which the monitor had no maps any more when this OSD asked for them: it is not known who
-    /// served clients then.
-    #[must_use]
-    pub fn gap(&self, last_epoch_started: Epoch) -> Option<(Epoch, Epoch)> {
-        let unknown =
-            |interval: &&Interval| interval.acting.is_empty() && interval.last >= last_epoch_started;
-        self.past.iter().rfind(unknown).map(|interval| (interval.first, interval.last))
     }
 
     /// First epoch of the newest interval in which all copies were known to be whole.
@@ -178,8 +163,9 @@ impl Intervals {
         self.merge_two();
     }
 
-    /// OSDs that come and go must not make the list longer and longer: of many intervals the two oldest with the same acting set become
-    /// one. It may then be waited for a copy for no reason: one that was made after the first of them is no witness of both.
+    /// Keeps the list short where OSDs come and go: once it is long, the two oldest intervals with the same acting set become one.
+    /// This may make a PG wait without need: a copy that was made between the two would be a witness of the later one, but not of
+    /// both together.
     fn merge_two(&mut self) {
         let past = &self.past;
         let may_merge = |interval: &Interval| interval.acting.is_empty() || past.len() > PAST_MAX;
@@ -206,6 +192,14 @@ impl Run {
             && acting.len() >= *min_size
             && self.map.up_thru() >= self.first
     }
+}
+
+/// The epochs since an activation of which the monitor had no maps any more when they were asked for: it is not known who served
+/// clients then.
+#[must_use]
+pub fn gap(past: &[Interval], last_epoch_started: Epoch) -> Option<(Epoch, Epoch)> {
+    let unknown = |interval: &&Interval| interval.acting.is_empty() && interval.last >= last_epoch_started;
+    past.iter().rfind(unknown).map(|interval| (interval.first, interval.last))
 }
 
 /// The map after this one begins an interval.

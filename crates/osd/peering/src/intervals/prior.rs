@@ -38,8 +38,8 @@ fn may_have_led(interval: &Interval, map: &Map) -> Vec<OsdId> {
     all.filter(|osd| map.state_of(*osd).up_thru() >= interval.first).collect()
 }
 
-/// The OSDs that must be waited for if only copies are known for which `has_copy` says so: of each interval one is enough, for
-/// every write was on all of them. Of an interval that nobody knows each OSD that may have led it is needed.
+/// The OSDs to wait for, given the copies that are here (`has_copy`). One copy of each interval is enough, since every write was on
+/// all of them. Of an interval that nobody knows, each OSD that may have led it is needed.
 pub(crate) fn blocked_by(
     past: &[Interval],
     last_epoch_started: Epoch,
@@ -47,7 +47,7 @@ pub(crate) fn blocked_by(
     has_copy: impl Fn(&Interval, OsdId) -> bool,
 ) -> Vec<OsdId> {
     let exists = |osd: &OsdId| map.state_of(*osd) != OsdState::Gone;
-    // What an OSD has that was given up counts as found, or else the PG waits for ever.
+    // The copy of an OSD that was given up counts as found, or else the PG would wait forever.
     let is_found =
         |interval: &Interval, osd: OsdId| has_copy(interval, osd) || map.state_of(osd).is_lost(interval.last);
     let missing = since(past, last_epoch_started).flat_map(|interval| {
@@ -71,7 +71,7 @@ pub struct Sources {
 impl Sources {
     pub(crate) fn new(past: &[Interval], map: &Map) -> Sources {
         let osds = past.iter().flat_map(|interval| interval.acting.osds().map(move |osd| (interval, osd)));
-        let others = osds.filter(|(_, osd)| !map.is_member(*osd));
+        let others = osds.filter(|(_, osd)| !map.acting.contains(*osd));
         let state = |osd| map.state_of(osd);
         let may_return = |interval: &Interval, osd| {
             state(osd) != OsdState::Gone && !state(osd).is_up() && !state(osd).is_lost(interval.last)

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use carmine_peering::intervals::Intervals;
 use carmine_peering::{
     AttemptId, Copy, Effect, Effects, Event, Map, Member, Order, OsdState, Peering, Phase, Place, Reason,
-    Then, Trouble,
+    Task, Then, Trouble,
 };
 use carmine_pgtypes::PgHistory;
 use carmine_types::{Epoch, Errno, Eversion, OsdId, errno};
@@ -358,7 +358,7 @@ impl World {
             }
             Action::CannotApply(n) => {
                 self.budget.failures -= 1;
-                self.on(n, Event::CannotApply { errno: Errno(errno::ENOSPC) });
+                self.on(n, Event::CannotApply(Errno(errno::ENOSPC)));
             }
             Action::Kill(n) => {
                 self.budget.kills -= 1;
@@ -420,7 +420,7 @@ impl World {
             }
             Action::Create(n) => {
                 let history = self.past();
-                self.on(n, Event::Created { history });
+                self.on(n, Event::Created(history));
             }
             Action::DropTemp => {
                 self.budget.drops -= 1;
@@ -604,7 +604,7 @@ impl World {
                 let copy = Stored { incomplete: !is_whole, complete_to, backfilled, ..memory };
                 self.ask(n, to.0 as u8, Body::Activate { copy });
             }
-            Effect::Serve { followers } => {
+            Effect::Serve(followers) => {
                 let osd = self.osd(n);
                 let len = osd.memory.log.len() as u64;
                 osd.followers = followers.iter().map(|osd| (osd.0 as u8, len)).collect();
@@ -613,7 +613,7 @@ impl World {
                 // Clients send again what they were not told of: the log has it, so they are told now.
                 self.acked |= self.osds[usize::from(n)].memory.ids();
             }
-            Effect::Recover { to, place: Place { common, last_backfill }, .. } => {
+            Effect::Recover { to, place: Place { common, last_backfill } } => {
                 let osd = self.osd(n);
                 let passed = common.map_or(0, |_| backfilled(last_backfill));
                 let changed = common.map_or(Which::default(), |common| osd.memory.changed_after(common));
@@ -621,9 +621,9 @@ impl World {
                 osd.lacking.push(Lacking { osd: to.0 as u8, which, passed });
             }
             Effect::AwaitLease { .. } => unreachable!("nobody promises anything here"),
-            Effect::WantUpThru { epoch } => self.osd(n).wants = epoch.0,
+            Effect::WantUpThru(epoch) => self.osd(n).wants = epoch.0,
             Effect::Timer { attempt, .. } => self.osd(n).timer = Some(attempt),
-            Effect::TellPrimary { .. } => {
+            Effect::TellPrimary(_) => {
                 if let (Some((to, start)), Some(attempt)) =
                     (self.osd(n).primary, self.osd(n).peering.following())
                 {
@@ -696,7 +696,7 @@ impl World {
                     self.on(n, Event::ReplicaStopped { attempt: attempt.attempt, why });
                 }
             }
-            Body::Stray => drop(self.on(n, Event::StrayFound { osd: id(message.from) })),
+            Body::Stray => drop(self.on(n, Event::StrayFound(id(message.from)))),
             Body::Temp { .. } => {}
             order => self.order(n, order, message),
         }
@@ -765,8 +765,9 @@ impl World {
         attempt: u64,
         result: Result<Option<Stored>, Trouble>,
     ) {
-        let done = result.clone().map(|_| ());
         let from_id = id(from);
+        let ended = result.clone().map(|_| ());
+        let done = |task| Event::Done { task, attempt, from: from_id, result: ended };
         let event = match kind {
             Kind::Query => {
                 let copy = result.map(|copy| {
@@ -787,34 +788,23 @@ impl World {
                     let undone = [0, 1].map(|at| common.is_some() && there[at] && !here[at]);
                     ours.differ.retain(|(osd, ..)| *osd != from);
                     ours.differ.push((from, undone, all));
-                    Copy {
-                        last_update: info.last_update,
-                        log_tail: info.log_tail,
-                        last_epoch_started: info.last_epoch_started,
-                        incomplete: info.incomplete,
-                        made: info.made,
-                        common,
-                        last_backfill: info.last_backfill,
-                        changed: Vec::new(),
-                        lease: None,
-                        history: info.history,
-                    }
+                    Copy { info, common, changed: Vec::new(), lease: None }
                 });
                 Event::Notified { attempt, from: from_id, copy }
             }
-            Kind::Repair => Event::RepairAcked { attempt, from: from_id, result: done },
+            Kind::Repair => done(Task::Mark),
             // Beside the writes of clients.
             Kind::Push if self.osd(n).peering.is_recovering(attempt, from_id) => {
-                if done.is_ok() {
+                if ended.is_ok() {
                     return self.pushed(n, from);
                 }
-                Event::Recovered { attempt, from: from_id, result: done }
+                done(Task::Recover)
             }
-            Kind::Progress if done.is_ok() => return self.osd(n).pushes = false,
-            Kind::Progress => Event::Recovered { attempt, from: from_id, result: done },
-            Kind::Push => Event::Pushed { attempt, from: from_id, result: done },
-            Kind::Complete => Event::Recovered { attempt, from: from_id, result: done },
-            Kind::Activate => Event::ActivateAcked { attempt, from: from_id, result: done },
+            Kind::Progress if ended.is_ok() => return self.osd(n).pushes = false,
+            Kind::Progress => done(Task::Recover),
+            Kind::Push => done(Task::Push),
+            Kind::Complete => done(Task::Recover),
+            Kind::Activate => done(Task::Activate),
         };
         let which = match self.on(n, event) {
             Then::Push => self.differ_of(n, from).1,

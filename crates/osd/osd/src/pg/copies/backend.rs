@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use carmine_peering::{AttemptId, Event, Reason};
+use carmine_peering::{Event, Reason};
 use carmine_pgtypes::{Sealed, Transaction};
 use carmine_reactor::{Payload, probes};
 use carmine_types::{Errno, OsdId, SpgId, errno, is_mutated};
@@ -246,8 +246,7 @@ impl Pg {
     /// Handles a replica's answer to a write (Ceph: `do_repop_reply`).
     pub(crate) fn on_rep_ack(self: &Rc<Self>, osd: &Rc<OsdShard>, from: OsdId, ack: &RepAck) {
         let (attempt, version) = (ack.head.attempt, ack.version.version);
-        let id = AttemptId { interval: ack.head.interval, attempt };
-        if !self.peer.is_active() || self.peer.machine().attempt_id() != id {
+        if !self.peer.is_answered(&ack.head) {
             return;
         }
         let why = match ack.result {

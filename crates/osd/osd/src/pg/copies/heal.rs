@@ -10,7 +10,7 @@ use carmine_messenger::Message;
 use carmine_peering::Phase;
 use carmine_peering::intervals::Sources;
 use carmine_reactor::Payload;
-use carmine_store::StoreError;
+use carmine_store::{BLOCK_BYTES, StoreError};
 use carmine_types::{Errno, ObjectId, OsdId, errno};
 
 use super::reads::Objects;
@@ -19,8 +19,6 @@ use crate::messages::{PgData, PgRead};
 use crate::pg::Pg;
 use crate::shard::OsdShard;
 
-/// Bytes that one checksum covers.
-const BLOCK_BYTES: u32 = 4096;
 /// Most bytes that one member requests from another at once.
 const READ_BYTES_MAX: u32 = 1 << 20;
 
@@ -139,7 +137,7 @@ impl Pg {
     async fn ask_for_block(&self, osd: &OsdShard, sources: &[OsdId], oid: &ObjectId, off: u64) -> Asked {
         let mut asked = Asked::HaveNot;
         for from in sources.iter().copied() {
-            let request = PgRead { head: self.head(osd), off, len: BLOCK_BYTES, oid: oid.clone() };
+            let request = PgRead { head: self.head(osd), off, len: BLOCK_BYTES as u32, oid: oid.clone() };
             let answer = osd.peers.request(from, self.id, Message::encode(&request)).await;
             let healed = match answer.map(take_data) {
                 None => {

@@ -84,8 +84,7 @@ impl Pg {
     /// Handles a write of the primary (Ceph: `do_repop`).
     pub(crate) fn on_rep_op(self: &Rc<Self>, osd: &Rc<OsdShard>, op: RepOp, reply: ReplyPath) {
         let RepOp { head, txn } = op;
-        let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
-        if !self.peer.machine().takes_writes_of(attempt) {
+        if !self.peer.follows(&head) {
             return self.refuse_rep_op(head, errno::ESTALE, &reply);
         }
         *self.copies.replica.back.borrow_mut() = Some(Rc::clone(&reply));
@@ -213,7 +212,7 @@ impl Pg {
     /// primary, which has changed its own already, or there is no space. The primary makes the copies equal again.
     fn request_repair(self: &Rc<Self>, osd: &Rc<OsdShard>, error: &StoreError) {
         tracing::warn!("pg {}: this copy has to be made equal again: {error}", self.id);
-        self.on(osd, Event::CannotApply { errno: Errno(error.errno()) });
+        self.on(osd, Event::CannotApply(Errno(error.errno())));
     }
 
     /// Tells the primary, if this PG has one, that this copy cannot continue: the primary must not continue without it.

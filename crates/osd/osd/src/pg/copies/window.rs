@@ -128,13 +128,13 @@ impl Window {
     pub(in crate::pg) fn pass(&self, head: &Arc<ObjectId>) -> Family {
         let mut state = self.0.borrow_mut();
         let entry = state.pending.remove_entry(head).filter(|_| state.chosen.remove(head));
-        let Some(entry) = entry else { panic!("{head} is passed, and was not chosen") };
-        if !state.has_passed(head) {
-            assert!(state.reached <= **head, "a backfill goes back from {} to {head}", state.reached);
-            state.reached = ObjectId::clone(head);
+        let Some((head, members)) = entry else { panic!("{head} is passed, and was not chosen") };
+        if !state.has_passed(&head) {
+            assert!(state.reached <= *head, "a backfill goes back from {} to {head}", state.reached);
+            state.reached = ObjectId::clone(&head);
             state.is_passed = true;
         }
-        Family::from(entry)
+        Family { head, members }
     }
 
     /// Queues objects again whose copy failed.

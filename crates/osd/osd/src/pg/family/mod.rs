@@ -72,12 +72,6 @@ impl Family {
     }
 }
 
-impl From<(Arc<ObjectId>, BTreeSet<u64>)> for Family {
-    fn from((head, members): (Arc<ObjectId>, BTreeSet<u64>)) -> Family {
-        Family { head, members }
-    }
-}
-
 /// Adds an object to its family.
 pub(in crate::pg) fn add(families: &mut Families, oid: &ObjectId) {
     families.entry(Arc::new(head_of(oid))).or_default().insert(oid.snap);

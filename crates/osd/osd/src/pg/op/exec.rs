@@ -3,7 +3,6 @@
 //!
 //! This file has the common operations on data; all others are in `extra`, reached by one call that the common ones skip.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use carmine_pgtypes::snaps::SNAPSET;
@@ -160,7 +159,7 @@ pub(in crate::pg) fn plan_at_hand(objects: Objects<'_>, op: &ClientOp) -> Option
     }
     let mut state = ObjectState::new(&op.oid, meta, op.mtime(objects.osd));
     for (request, input) in op.with_inputs() {
-        state.apply_op(op, request, input).ok()?;
+        state.apply(request, op.data.slice(input.start, input.len())).ok()?;
     }
     if state.steps.is_empty() {
         return None;
@@ -265,7 +264,7 @@ pub(crate) async fn plan_write(osd: &OsdShard, pg: &Pg, op: &ClientOp) -> Result
         let step = if !is_plain(request.code) {
             Box::pin(extra::step(osd, pg, op, &mut state, request, input)).await
         } else if request.is_write() {
-            state.apply_op(op, request, input).map(|()| (0, Payload::new()))
+            state.apply(request, op.data.slice(input.start, input.len())).map(|()| (0, Payload::new()))
         } else {
             Box::pin(state.read(pg.objects(osd), op, request)).await.map(|data| (0, data))
         };
@@ -342,8 +341,7 @@ pub(in crate::pg) fn returns_all(op: &ClientOp) -> bool {
 
 /// Checks that the output of a write's operation is not too long to return.
 fn bounded_output(op: &ClientOp, told: Told) -> Result<Told, OpError> {
-    let is_too_long = returns_all(op) && told.1.len() > WRITE_OUTPUT_BYTES_MAX;
-    if is_too_long { Err(OpError::new(errno::EOVERFLOW)) } else { Ok(told) }
+    refuse_if(returns_all(op) && told.1.len() > WRITE_OUTPUT_BYTES_MAX, errno::EOVERFLOW).map(|()| told)
 }
 
 async fn read_op(
@@ -401,9 +399,7 @@ pub(in crate::pg) async fn read_bytes(
     let extent = op.extent();
     let to_end = size.saturating_sub(extent.offset);
     let len = if extent.length == 0 { to_end } else { extent.length.min(to_end) };
-    if len > left {
-        return Err(OpError::new(errno::EMSGSIZE));
-    }
+    refuse_if(len > left, errno::EMSGSIZE)?;
     if len == 0 {
         return Ok(Payload::new());
     }
@@ -481,11 +477,6 @@ impl<'a> ObjectState<'a> {
         }
     }
 
-    /// Executes a plain write whose input is this part of the request's data.
-    fn apply_op(&mut self, client: &ClientOp, op: &OsdOp, input: Range<usize>) -> Result<(), OpError> {
-        self.apply(op, client.data.slice(input.start, input.len()))
-    }
-
     /// The plan that leaves the object in this state.
     #[inline(always)] // otherwise the long plan is copied once more
     pub(in crate::pg) fn into_plan(self, outputs: Outputs) -> Plan {
@@ -504,43 +495,35 @@ impl<'a> ObjectState<'a> {
         Plan { changes, effect, result: 0, prior, sizes, user_version, outputs, extra }
     }
 
+    /// Executes a plain write with this input.
     fn apply(&mut self, op: &OsdOp, data: Payload) -> Result<(), OpError> {
         let extent = op.extent();
         match op.code {
             ops::WRITE | ops::WRITE_FULL | ops::APPEND if extent.length != data.len() as u64 => {
-                Err(OpError::new(errno::EINVAL))
+                return Err(OpError::new(errno::EINVAL));
             }
-            ops::WRITE => self.write(extent.offset, data),
-            ops::APPEND => self.write(self.size, data),
+            ops::WRITE => return self.write(extent.offset, data),
+            ops::APPEND => return self.write(self.size, data),
             ops::WRITE_FULL => {
                 self.truncate(data.len() as u64);
-                self.write(0, data)
+                return self.write(0, data);
             }
             // As in Ceph, truncating an object that does not exist creates nothing, whatever the size.
-            ops::TRUNCATE if !self.exists => Ok(()),
-            ops::TRUNCATE => {
-                self.resize(range_end(extent.offset, 0)?);
-                Ok(())
-            }
-            ops::ZERO => self.zero(extent.offset, extent.length),
-            ops::DELETE if !self.exists => Err(OpError::new(errno::ENOENT)),
-            ops::DELETE => {
-                self.remove();
-                Ok(())
-            }
-            ops::CREATE if self.exists && op.flags & flags::op::EXCL != 0 => Err(OpError::new(errno::EEXIST)),
-            // Also for an existing object: `rados touch` sets its time.
+            ops::TRUNCATE if !self.exists => {}
+            ops::TRUNCATE => self.resize(range_end(extent.offset, 0)?),
+            ops::ZERO => return self.zero(extent.offset, extent.length),
+            ops::DELETE if !self.exists => return Err(OpError::new(errno::ENOENT)),
+            ops::DELETE => self.remove(),
             ops::CREATE => {
+                refuse_if(self.exists && op.flags & flags::op::EXCL != 0, errno::EEXIST)?;
+                // Also for an existing object: `rados touch` sets its time.
                 self.steps.push(Step::Touch);
                 self.exists = true;
-                Ok(())
             }
-            ops::SET_ALLOC_HINT => {
-                self.touch();
-                Ok(())
-            }
-            _ => Err(OpError::new(errno::EOPNOTSUPP)),
+            ops::SET_ALLOC_HINT => self.touch(),
+            _ => return Err(OpError::new(errno::EOPNOTSUPP)),
         }
+        Ok(())
     }
 
     /// Removes the object with its attributes and watches.
@@ -596,9 +579,7 @@ impl<'a> ObjectState<'a> {
     }
 
     pub(crate) fn write(&mut self, off: u64, data: Payload) -> Result<(), OpError> {
-        if data.len() as u64 > WRITE_BYTES_MAX {
-            return Err(OpError::new(errno::EMSGSIZE));
-        }
+        refuse_if(data.len() as u64 > WRITE_BYTES_MAX, errno::EMSGSIZE)?;
         self.write_unlimited(off, data)
     }
 
@@ -606,9 +587,7 @@ impl<'a> ObjectState<'a> {
     pub(in crate::pg) fn write_unlimited(&mut self, off: u64, data: Payload) -> Result<(), OpError> {
         let len = data.len() as u64;
         self.written = self.written.saturating_add(len);
-        if self.written > REQUEST_BYTES_MAX {
-            return Err(OpError::new(errno::EMSGSIZE));
-        }
+        refuse_if(self.written > REQUEST_BYTES_MAX, errno::EMSGSIZE)?;
         let end = range_end(off, len)?;
         if len == 0 {
             // As in Ceph, an empty write beyond the end makes the object longer.

@@ -13,7 +13,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use carmine_pgtypes::Sealed;
+use carmine_pgtypes::{LogEntry, Sealed};
 use carmine_reactor::{Group, Payload};
 use carmine_store::StoreError;
 use carmine_types::{LogOp, ObjectId, errno, is_mutated, is_unasserted};
@@ -28,26 +28,29 @@ use crate::metrics::{EXECUTE, QUEUE, REPLICATE, REPLY, STORE};
 use crate::op::{ClientOp, Outcome, Stage};
 use crate::pg::Pg;
 use crate::pg::copies::IfUnfound;
-use crate::pg::peer::log::Done;
 use crate::shard::OsdShard;
 
 impl Pg {
-    /// Admits an operation: runs it, or queues it after others of its object. `is_again`: it may have been executed, as it was sent or
-    /// started before.
-    pub(in crate::pg) fn start(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>, is_again: bool) {
-        let refusal = if osd.is_blocklisted(&op) { Some(errno::ESHUTDOWN) } else { op.refusal() };
-        if let Some(result) = refusal {
+    /// Admits an operation that was sent or started before, and may have been executed: then it is answered as a resend.
+    pub(in crate::pg) fn start_again(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
+        // Looked up now and not when its object is free: by then the log may have dropped it.
+        if op.is_write
+            && let Some(done) = self.executed(&op)
+            && refusal(osd, &op).is_none()
+            && !op.is_pg_op()
+        {
+            return self.answer_resend(osd, op, &done);
+        }
+        self.start(osd, op);
+    }
+
+    /// Admits an operation: runs it, or queues it after others of its object.
+    pub(in crate::pg) fn start(self: &Rc<Self>, osd: &Rc<OsdShard>, op: Rc<ClientOp>) {
+        if let Some(result) = refusal(osd, &op) {
             return self.finish_read(osd, &op, Outcome::error(result));
         }
         if op.is_pg_op() {
             return self.list(osd, op);
-        }
-        // Looked up now and not when its object is free: by then the log may have dropped it.
-        if op.is_write
-            && is_again
-            && let Some(done) = self.executed(&op)
-        {
-            return self.answer_resend(osd, op, &done);
         }
         if self.ops.pipeline.enter(&op, self.copies.backend().committed()) {
             self.execute(osd, op);
@@ -124,9 +127,9 @@ impl Pg {
         true
     }
 
-    /// The result of an operation that is in the log already: this one is a resend.
-    pub(in crate::pg) fn executed(&self, op: &ClientOp) -> Option<Done> {
-        self.peer.log().find(&op.reqid).filter(|_| !is_mutated("forget_resend"))
+    /// The entry of an operation that is in the log already: this one is a resend.
+    pub(in crate::pg) fn executed(&self, op: &ClientOp) -> Option<LogEntry> {
+        self.peer.log().find(&op.reqid).filter(|_| !is_mutated("forget_resend")).cloned()
     }
 
     /// Runs an operation, which may have to wait: then others of its object are queued after it.
@@ -208,7 +211,7 @@ impl Pg {
         debug_assert!(self.peer.is_active());
         // Not in release builds: `execute` has made this search already.
         debug_assert!(
-            !self.peer.log().has(&op.reqid, &op.oid)
+            self.peer.log().find(&op.reqid).is_none_or(|entry| entry.oid != op.oid)
                 || is_unasserted("forget_resend")
                 || is_unasserted("trim_uncommitted"),
             "pg {}: {:?} of {} is executed twice",
@@ -272,7 +275,7 @@ impl Pg {
             self.ops.pipeline.leave_submitted(&op, version.version, self.copies.backend().committed());
         if let Some(again) = again {
             // The log may have dropped it by the time the object's next operation runs.
-            self.start(osd, again, true);
+            self.start_again(osd, again);
         }
     }
 
@@ -311,7 +314,7 @@ impl Pg {
     }
 
     /// Answers a resend of a write that was executed before.
-    fn answer_resend(&self, osd: &OsdShard, op: Rc<ClientOp>, done: &Done) {
+    fn answer_resend(&self, osd: &OsdShard, op: Rc<ClientOp>, done: &LogEntry) {
         osd.metrics.borrow_mut().dups += 1;
         let outcome = replayed(&op, done);
         self.answer_when_committed(osd, op, outcome, done.version.version);
@@ -330,8 +333,13 @@ impl Pg {
     }
 }
 
+/// Why an operation is refused whatever the state of its object.
+fn refusal(osd: &OsdShard, op: &ClientOp) -> Option<i32> {
+    if osd.is_blocklisted(op) { Some(errno::ESHUTDOWN) } else { op.refusal() }
+}
+
 /// The outcome of a request that was executed before.
-fn replayed(op: &ClientOp, done: &Done) -> Outcome {
+fn replayed(op: &ClientOp, done: &LogEntry) -> Outcome {
     let outputs = match &done.returned {
         None => op.request.ops.iter().map(|_| (0, Payload::new())).collect(),
         Some(returned) => {

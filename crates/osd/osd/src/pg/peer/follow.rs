@@ -1,21 +1,19 @@
-//! The replica's side of an activation: says what it has, takes objects, and takes over the primary's log.
+//! The replica's side of an activation: it describes its copy, accepts objects, and adopts the primary's log.
 //!
-//! Before the first object is changed the replica writes down that its copy is incomplete. The activation says otherwise, or,
-//! if objects are pushed beside the clients' writes, an order that follows the last of them. A later query takes back
-//! everything that was ordered before it. The log in memory changes in the step that submits the same change to the store,
-//! and what is told of it is durable.
+//! Before the first object changes, the replica writes down that its copy is incomplete. The activation ends that, or, if objects
+//! are pushed while clients write, an order after the last of them. A later query cancels all earlier orders. The log in memory
+//! changes in the step that submits the same change to the store; what other OSDs hear of it is durable.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use carmine_messenger::Message;
-use carmine_peering::{AttemptId, Event, Order, Then};
-use carmine_pgtypes::{LogEntry, ObjectChange, PgInfo, Promised, Step, Transaction};
+use carmine_peering::{Event, Order, Then};
+use carmine_pgtypes::{ObjectChange, PgInfo, Promised, Step, Transaction};
 use carmine_store::{BLOCK_BYTES, Commit, StoreError};
 use carmine_types::{Epoch, Eversion, errno, is_mutated};
 
-use super::log::PgLog;
-use super::log::is_run;
+use super::log::{PgLog, is_run};
 use crate::error::{OpError, refuse_if};
 use crate::messages::{Head, PgAck, PgActivate, PgComplete, PgNotify, PgQuery, PgRepair, PushObject};
 use crate::pg::Pg;
@@ -26,7 +24,7 @@ use crate::shard::OsdShard;
 const SPARE_BYTES: u64 = 4 << 20;
 
 impl Pg {
-    /// Answers a primary that begins an interval. Everything that the answer tells of must be durable.
+    /// Answers a primary that begins an interval. The answer says only what is durable.
     pub(crate) async fn answer_query(self: &Rc<Self>, osd: &Rc<OsdShard>, query: PgQuery) -> Message {
         let (head, last_update) = (query.head, query.last_update);
         let result = async {
@@ -41,27 +39,26 @@ impl Pg {
         let log = self.peer.log.borrow();
         let is_same = log.info().last_update == last_update && !log.info().incomplete;
         let entries = if is_same { Vec::new() } else { log.after(Eversion::ZERO).cloned().collect() };
-        // A stray does not write down what the maps since then have told it.
+        // A stray has not written down what it learned from later maps.
         let info = PgInfo { history: self.peer.history(), ..log.info().clone() };
         Message::encode(&PgNotify { head, result: 0, info, lease, log: entries })
     }
 
-    /// Asks the state machine whether an order is taken: the generation with which it ends, and the info to write first.
+    /// Asks the state machine whether to carry out an order; returns the generation in which it is valid, and the info to write first.
     pub(in crate::pg) fn take_order(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
         head: Head,
         order: Order,
     ) -> Result<(u64, Option<PgInfo>), OpError> {
-        let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
-        match self.on(osd, Event::Ordered { attempt, epoch: head.epoch, order }) {
+        match self.on(osd, Event::Ordered { attempt: head.into(), epoch: head.epoch, order }) {
             Then::CarryOut { generation, info } => Ok((generation, info.map(|info| *info))),
             Then::Refuse(errno) => Err(errno.into()),
             Then::Nothing | Then::Answer | Then::Push | Then::PushUndone => Err(OpError::new(errno::EAGAIN)),
         }
     }
 
-    /// An order was carried out durably: it counts, unless it was overtaken.
+    /// An order was carried out durably. It is void if a newer one came meanwhile.
     pub(in crate::pg) fn carried_out(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
@@ -74,7 +71,12 @@ impl Pg {
         }
     }
 
-    /// The primary will change objects behind this copy's log.
+    /// The answer to an order.
+    pub(in crate::pg) fn ack(head: Head, result: Result<(), OpError>) -> Message {
+        Message::encode(&PgAck { head, result: result.err().map_or(0, |error| error.report()) })
+    }
+
+    /// The primary will change objects of which this copy's log does not tell.
     pub(crate) async fn answer_repair(self: &Rc<Self>, osd: &Rc<OsdShard>, repair: PgRepair) -> Message {
         let room_bytes = own_store(osd).statfs().free.saturating_sub(SPARE_BYTES);
         let PgRepair { head, complete_to, last_backfill, needs_bytes } = repair;
@@ -88,7 +90,7 @@ impl Pg {
             }
             self.carried_out(osd, generation, false)
         };
-        answer(head, result.await)
+        Pg::ack(head, result.await)
     }
 
     /// A piece of an object.
@@ -108,7 +110,7 @@ impl Pg {
             self.carry_out(osd, txn, generation, |_| {}).await?;
             self.carried_out(osd, generation, false)
         };
-        answer(head, result.await)
+        Pg::ack(head, result.await)
     }
 
     /// The primary's log is this copy's log from now on.
@@ -117,20 +119,18 @@ impl Pg {
         osd: &Rc<OsdShard>,
         activate: PgActivate,
     ) -> Message {
-        let (head, last_epoch_started) = (activate.head, activate.info.last_epoch_started);
-        let lease_ms = activate.lease_ms;
+        let PgActivate { head, lease_ms, .. } = activate;
+        let last_epoch_started = activate.info.last_epoch_started;
         let result = async {
             let (generation, _) = self.take_order(osd, head, Order::Activate { last_epoch_started })?;
             refuse_if(!self.fits(&activate), errno::EINVAL)?;
-            let new = NewLog::from(activate);
-            let txn = new.transaction(self.peer.transaction(), &self.peer.log.borrow());
-            self.carry_out(osd, txn, generation, |log| new.replace(log)).await?;
+            let txn = activate.transaction(self.peer.transaction(), &self.peer.log.borrow());
+            self.carry_out(osd, txn, generation, |log| activate.replace(log)).await?;
             self.carried_out(osd, generation, true)?;
-            let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
-            self.promise(osd, attempt, lease_ms);
+            self.promise(osd, head.interval, lease_ms);
             Ok(())
         };
-        answer(head, result.await)
+        Pg::ack(head, result.await)
     }
 
     /// The copy has all that the primary has.
@@ -144,10 +144,10 @@ impl Pg {
             self.recovery_ends();
             self.carried_out(osd, generation, false)
         };
-        answer(order.head, result.await)
+        Pg::ack(order.head, result.await)
     }
 
-    /// All that an activation names is this PG's, and what it gives is a log together with what is kept of this one.
+    /// Whether all objects of an activation are this PG's, and its entries continue the part of this log that is kept.
     fn fits(&self, activate: &PgActivate) -> bool {
         let logged = activate.log.iter().map(|entry| &*entry.oid);
         logged.chain(&activate.info.unfound).all(|oid| self.peer.contains(oid)) && self.continues(activate)
@@ -175,7 +175,7 @@ impl Pg {
         note: impl FnOnce(&mut PgLog),
     ) -> Result<(), OpError> {
         let submitted = match self.submit_repair(osd, &txn, generation).await {
-            // What is copied takes the place of what is in the way.
+            // The old data of these objects may go: the primary is copying them anew.
             Err(error) if error.lost_block().is_some() || matches!(error, StoreError::NoSpace { .. }) => {
                 self.clear_way(osd, &txn, &error, generation).await?;
                 self.submit_repair(osd, &txn, generation).await
@@ -191,8 +191,8 @@ impl Pg {
         Ok(result?)
     }
 
-    /// Submits a transaction, unless `generation` is over, or the copy that it would change does not say any more that it is
-    /// incomplete. An error means that nothing was changed.
+    /// Submits a transaction, unless `generation` is over, or it would change a copy that is no longer marked as incomplete. After
+    /// an error nothing has changed.
     async fn submit_repair(
         &self,
         osd: &OsdShard,
@@ -238,45 +238,32 @@ impl Pg {
     }
 }
 
-/// The primary's log, as a replica takes it over.
-struct NewLog {
-    keep_to: Eversion,
-    entries: Vec<LogEntry>,
-    info: PgInfo,
-}
-
-impl From<PgActivate> for NewLog {
-    fn from(activate: PgActivate) -> NewLog {
-        let PgActivate { head, keep_to, lease_ms, info, log } = activate;
-        let holder = info.acting.primary().unwrap_or_default();
-        let promised = Promised { holder, interval: info.last_epoch_started, length_ms: lease_ms };
-        let info = PgInfo { pg: head.pg, promised, ..info };
-        NewLog { keep_to, entries: log, info }
-    }
-}
-
-impl NewLog {
+/// How a replica adopts the primary's log.
+impl PgActivate {
     fn is_other(&self, log: &PgLog) -> bool {
-        log.info().last_update != self.info.last_update || !self.entries.is_empty()
+        log.info().last_update != self.info.last_update || !self.log.is_empty()
     }
 
-    /// Info of the PG with this log. What is kept of its own log reaches no further back than the primary's: it would be as
-    /// long as two.
+    /// The PG's info with this log. Of its own log it keeps nothing older than the primary's tail, or else the log could become twice
+    /// as long as it may be.
     fn info_after(&self, log: &PgLog) -> PgInfo {
         let own = log.info().log_tail;
-        let tail = match self.is_other(log) {
+        let log_tail = match self.is_other(log) {
             true if self.keep_to == Eversion::ZERO => self.info.log_tail,
             true => self.info.log_tail.max(own),
             false => own,
         };
-        PgInfo { log_tail: tail, made: log.info().made, ..self.info.clone() }
+        let (holder, interval) =
+            (self.info.acting.primary().unwrap_or_default(), self.info.last_epoch_started);
+        let promised = Promised { holder, interval, length_ms: self.lease_ms };
+        PgInfo { pg: self.head.pg, log_tail, made: log.info().made, promised, ..self.info.clone() }
     }
 
     /// `txn` is an empty one of the PG.
     fn transaction(&self, mut txn: Transaction, log: &PgLog) -> Transaction {
         let info = self.info_after(log);
         if self.is_other(log) {
-            txn.log = self.entries.iter().cloned().collect();
+            txn.log = self.log.iter().cloned().collect();
             txn.log_rewind_to = Some(self.keep_to).filter(|_| !is_mutated("skip_rewind"));
             txn.log_trim_to = Some(info.log_tail).filter(|tail| *tail > log.info().log_tail);
         }
@@ -287,29 +274,25 @@ impl NewLog {
     fn replace(self, log: &mut PgLog) {
         let info = self.info_after(log);
         match self.is_other(log) {
-            true => log.replace(self.keep_to, self.entries, info),
+            true => log.replace(self.keep_to, self.log, info),
             false => log.change_info(|old| *old = info),
         }
     }
 }
 
-/// Answer to a query for a PG of which this OSD has no copy by this map.
+/// Answer to a query for a PG of which this OSD has no copy at this map.
 pub(crate) fn has_nothing(head: Head, epoch: Epoch) -> Message {
     let info = PgInfo { pg: head.pg, made: epoch, ..PgInfo::default() };
     Message::encode(&PgNotify { head, result: 0, info, lease: None, log: Vec::new() })
 }
 
-/// Answer to a query that comes before the map that it belongs to.
+/// Answer to a query of a map that has not arrived yet.
 pub(crate) fn not_ready(head: Head) -> Message {
     no_answer(head, errno::EAGAIN)
 }
 
 fn no_answer(head: Head, result: i32) -> Message {
     Message::encode(&PgNotify { head, result, info: PgInfo::default(), lease: None, log: Vec::new() })
-}
-
-fn answer(head: Head, result: Result<(), OpError>) -> Message {
-    Message::encode(&PgAck { head, result: result.err().map_or(0, |error| error.report()) })
 }
 
 /// A piece that begins an object anew, or removes it: it can be applied without what the copy has of the object.

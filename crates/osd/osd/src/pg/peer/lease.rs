@@ -2,7 +2,7 @@
 //!
 //! A replica that takes part in an interval promises not to help another primary for a while: by its activation, and again
 //! each time that the primary asks. The primary is readable until the first of these promises ends, counted from when it
-//! asked, by its own clock; a replica counts from when it was asked, by its own, which is later. If a promise is not
+//! asked, by its own clock; a replica counts from when it was asked, which is later. If a promise is not
 //! renewed in time, as where the primary is cut off, the PG is `laggy`: its operations wait.
 //!
 //! The primary of a later interval hears of all promises with the copies that it asks for, and waits (`wait`) until the
@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use carmine_messenger::{Message, with_timeout};
-use carmine_peering::{AttemptId, Event, Lease};
+use carmine_peering::{Event, Lease};
 use carmine_pgtypes::Promised;
 use carmine_reactor::Group;
 use carmine_types::{Epoch, OsdId, SpgId, errno, is_mutated, is_unasserted};
@@ -32,8 +32,7 @@ use crate::shard::OsdShard;
 const LOOK: Duration = Duration::from_millis(50);
 /// The primary ends its lease this part of it early.
 const RATE_MARGIN: u32 = 100;
-/// So many millionths a clock may be too fast or too slow. Clocks that NTP steers are off by 500 from its steering, and by some 100
-/// from their crystals.
+/// How far a clock's rate may be off, in millionths. NTP steers clocks by up to 500, and their crystals are off by some 100.
 const CLOCK_PPM_MAX: u64 = 5_000;
 /// By a slow clock the primary's lease lasts `lease * (1 - 1 / margin) / (1 - ppm)`, by a fast one a replica's promise
 /// `lease / (1 + ppm)`, and that is longer.
@@ -64,12 +63,13 @@ impl Leases {
         Leases { pg, ..Leases::default() }
     }
 
-    /// An operation that arrived then may be executed: nobody else had served by then. What it reads later is no older.
+    /// An operation that arrived at this time may be executed: nobody else had served clients by then. What it reads later is no
+    /// older.
     pub(in crate::pg) fn covers(&self, arrived_ns: u64) -> bool {
         arrived_ns <= self.readable_until_ns.get() || is_mutated("ignore_lease")
     }
 
-    /// An operation that arrived then was covered once, perhaps in an interval that is over.
+    /// An operation that arrived at this time was covered once, perhaps in an interval that is over.
     pub(in crate::pg) fn covered(&self, arrived_ns: u64) -> bool {
         arrived_ns <= self.covered_until_ns.get() || is_unasserted("ignore_lease")
     }
@@ -79,7 +79,7 @@ impl Leases {
         self.led_by_other.set(epoch);
     }
 
-    /// An operation that was sent by this map, or an earlier one, when another OSD led or before.
+    /// An operation sent at this map is late: another OSD led then, or later.
     pub(in crate::pg) fn is_late(&self, sent: Epoch) -> bool {
         sent <= self.led_by_other.get()
     }
@@ -102,7 +102,7 @@ impl Leases {
         self.follow_promises();
     }
 
-    /// A replica promised something until then.
+    /// A replica renewed its promise until this time.
     fn promised(&self, by: OsdId, until_ns: u64) {
         let mut promises = self.promises.borrow_mut();
         let Some((_, until)) = promises.iter_mut().find(|(osd, _)| *osd == by) else { return };
@@ -170,23 +170,21 @@ impl Pg {
     /// As a replica: a primary wants a promise. Only that of the interval that this copy follows gets one.
     pub(crate) fn answer_lease(&self, osd: &OsdShard, lease: PgLease) -> Message {
         let PgLease { head, sent_ns, length_ms } = lease;
-        let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
-        if !self.peer.peering.borrow().takes_writes_of(attempt) {
+        if !self.peer.follows(&head) {
             return Message::encode(&PgAck { head, result: errno::ESTALE });
         }
-        let length_ms = self.promise(osd, attempt, length_ms);
+        let length_ms = self.promise(osd, head.interval, length_ms);
         Message::encode(&PgLeaseAck { head, sent_ns, length_ms })
     }
 
     /// This copy helps no other primary for so long, or for the shorter time that a restart of this OSD would remember; the time
     /// in milliseconds.
-    pub(in crate::pg) fn promise(&self, osd: &OsdShard, attempt: AttemptId, length_ms: u32) -> u32 {
+    pub(in crate::pg) fn promise(&self, osd: &OsdShard, interval: Epoch, length_ms: u32) -> u32 {
         let length_ms = length_ms.min(self.peer.log.borrow().info().promised.length_ms);
         let until_ns = osd.shard.now_ns() + u64::from(length_ms) * 1_000_000;
         let mut peering = self.peer.peering.borrow_mut();
-        let holder = peering.acting().primary();
-        if let Some(holder) = holder {
-            peering.promise(Lease { holder, interval: attempt.interval, until_ns });
+        if let Some(holder) = peering.acting().primary() {
+            peering.promise(Lease { holder, interval, until_ns });
         }
         length_ms
     }
@@ -194,8 +192,7 @@ impl Pg {
     /// As a primary: a replica gave its promise.
     pub(crate) fn on_lease_ack(self: &Rc<Self>, osd: &Rc<OsdShard>, from: OsdId, ack: &PgLeaseAck) {
         let PgLeaseAck { head, sent_ns, length_ms } = *ack;
-        let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
-        if self.peer.is_active() && self.peer.peering.borrow().attempt_id() == attempt {
+        if self.peer.is_answered(&head) {
             let held_ns = held_ns(Duration::from_millis(length_ms.into()));
             self.peer.leases.promised(from, sent_ns.saturating_add(held_ns));
             self.resume(osd);

@@ -4,23 +4,13 @@ use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use carmine_pgtypes::{LogEntry, PgInfo, PgState, Returned};
-use carmine_types::{Eversion, ObjectId, ReqId, SpgId, is_mutated};
+use carmine_pgtypes::{LogEntry, PgInfo, PgState};
+use carmine_types::{Eversion, ReqId, SpgId, is_mutated};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use crate::config::{LOG_RETURNED_BYTES_MAX, LogLimits};
-
-/// The answer to a resend.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Done {
-    pub version: Eversion,
-    pub user_version: u64,
-    pub result: i32,
-    /// Results and outputs of its operations, if its client wants them.
-    pub returned: Option<Arc<Returned>>,
-}
 
 /// Entries and info of one PG; the same as what the store holds once everything submitted is durable.
 #[derive(Debug, Default)]
@@ -75,8 +65,7 @@ impl PgLog {
         kept.checked_sub(1).and_then(|last| self.entries.get(last)).map_or(self.info.log_tail, |e| e.version)
     }
 
-    /// Takes over another log: these entries come in the place of those after `keep_to`, or of all if that is zero. `info` is
-    /// that of the new log.
+    /// Replaces the entries after `keep_to`, or all if that is zero, with those of another log. `info` is that of the new log.
     pub(crate) fn replace(&mut self, keep_to: Eversion, entries: Vec<LogEntry>, info: PgInfo) {
         self.rewind(keep_to);
         if keep_to == Eversion::ZERO {
@@ -194,17 +183,8 @@ impl PgLog {
         }
     }
 
-    pub(crate) fn find(&self, reqid: &ReqId) -> Option<Done> {
-        let entry = self.find_entry(reqid)?;
-        Some(Done {
-            version: entry.version,
-            user_version: entry.user_version,
-            result: entry.result,
-            returned: entry.returned.clone(),
-        })
-    }
-
-    fn find_entry(&self, reqid: &ReqId) -> Option<&LogEntry> {
+    /// The newest entry of this request: another one with the same id is a resend.
+    pub(crate) fn find(&self, reqid: &ReqId) -> Option<&LogEntry> {
         let entry_of = |number: &u32| self.entries.get(number.wrapping_sub(self.first) as usize);
         let is_it = |number: &u32| entry_of(number).is_some_and(|entry| entry.reqid == *reqid);
         entry_of(self.by_reqid.find(hash(reqid), is_it)?)
@@ -247,11 +227,6 @@ impl PgLog {
             self.forget(&entry, self.first.wrapping_add(self.entries.len() as u32));
         }
         self.info.last_update = self.entries.back().map_or(self.info.log_tail, |e| e.version);
-    }
-
-    /// It has an entry of this request for this object.
-    pub(crate) fn has(&self, reqid: &ReqId, oid: &ObjectId) -> bool {
-        self.find_entry(reqid).is_some_and(|entry| *entry.oid == *oid)
     }
 
     /// The entry of this number, the oldest or the newest, is gone.
@@ -313,7 +288,7 @@ fn follows(last: Eversion, next: Eversion) -> bool {
     last.version.checked_add(1) == Some(next.version) && last.epoch <= next.epoch
 }
 
-/// These entries are a log behind this tail that ends with this version.
+/// Whether these entries continue a log after this tail without a gap, up to this version.
 pub(crate) fn is_run(tail: Eversion, entries: &[LogEntry], end: Eversion) -> bool {
     let mut last = tail;
     let rises =
@@ -329,7 +304,8 @@ fn hash(reqid: &ReqId) -> u64 {
 mod tests {
     use std::collections::BTreeMap;
 
-    use carmine_types::{LogOp, UTime};
+    use carmine_pgtypes::Returned;
+    use carmine_types::{LogOp, ObjectId, UTime};
     use proptest::prelude::*;
 
     use super::*;

@@ -13,12 +13,13 @@ pub(crate) mod stat;
 
 use std::cell::{Cell, Ref, RefCell};
 
-use carmine_peering::{Peering, Phase, Reason};
+use carmine_peering::{AttemptId, Peering, Phase, Reason};
 use carmine_pgtypes::{LogEntry, OsdSet, PgHistory, PgInfo, Transaction, pg_contains};
 use carmine_reactor::sync::Notify;
 use carmine_store::Commit;
 use carmine_types::{Epoch, Eversion, ObjectId, OsdId, SpgId, is_mutated};
 
+use crate::messages::Head;
 use crate::pg::copies::own_store;
 use crate::shard::OsdShard;
 use lease::Leases;
@@ -40,6 +41,12 @@ pub(crate) struct Peer {
     ordered: RefCell<Option<PgHistory>>,
     /// Fires when phase, generation or the committed version change.
     changed: Notify,
+}
+
+impl From<Head> for AttemptId {
+    fn from(Head { interval, attempt, .. }: Head) -> AttemptId {
+        AttemptId { interval, attempt }
+    }
 }
 
 impl Peer {
@@ -117,6 +124,16 @@ impl Peer {
     /// All its members have all of it, and nothing is unfound.
     pub(in crate::pg) fn is_clean(&self) -> bool {
         self.peering.borrow().is_clean() && self.log.borrow().info().unfound.is_empty()
+    }
+
+    /// This copy follows the primary that sent this head.
+    pub(in crate::pg) fn follows(&self, head: &Head) -> bool {
+        self.peering.borrow().takes_writes_of((*head).into())
+    }
+
+    /// A replica answers this primary, which is active, and not an earlier attempt of it.
+    pub(in crate::pg) fn is_answered(&self, head: &Head) -> bool {
+        self.is_active() && self.peering.borrow().attempt_id() == (*head).into()
     }
 
     /// This OSD is its primary.

@@ -1,13 +1,14 @@
-//! Brings [`Peering`](carmine_peering::Peering) what happens: maps, answers of replicas, the ends of pauses, what became durable; and
-//! does what it decides where that takes time. `effects` carries out the rest.
+//! Feeds [`Peering`](carmine_peering::Peering) its events: maps, answers of replicas, ends of pauses, finished writes. Carries out those
+//! of its decisions that take time; `effects` carries out the rest.
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use carmine_crush::MapView;
 use carmine_messenger::Message;
-use carmine_peering::{Copy, Effects, Event, Lease, Map, Member, OsdState, Phase, Place, Then, Trouble};
+use carmine_peering::{
+    Copy, Effect, Effects, Event, Lease, Map, Member, OsdState, Phase, Place, Task, Then, Trouble,
+};
 use carmine_pgtypes::{LogEntry, OsdSet, PgHistory, PgInfo, pg_bits};
 use carmine_reactor::Group;
 use carmine_store::StoreError;
@@ -22,7 +23,7 @@ use crate::pg::Pg;
 use crate::pg::copies::own_store;
 use crate::shard::OsdShard;
 
-/// What is said of a PG whose state the store does not give.
+/// The message for a PG whose state the store cannot read.
 const UNREADABLE: &str = "its state cannot be read";
 
 impl Pg {
@@ -86,7 +87,7 @@ impl Pg {
         }
     }
 
-    /// Gives an event to the state machine, and carries out what follows but for the part of the one who brings it.
+    /// Gives an event to the state machine and carries out its effects; returns the rest, which is left to the caller.
     pub(in crate::pg) fn on(self: &Rc<Self>, osd: &Rc<OsdShard>, event: Event) -> Then {
         let (wanted, was) = {
             let peering = self.peer.peering.borrow();
@@ -125,7 +126,7 @@ impl Pg {
             if history.epoch < self.peer.history().same_interval_since && !self.peer.is_active() {
                 return join::ask_for_orders(osd);
             }
-            self.on(osd, Event::Created { history });
+            self.on(osd, Event::Created(history));
             self.tell_created(osd);
         }
     }
@@ -137,26 +138,29 @@ impl Pg {
         }
     }
 
-    /// Does what takes time in a task, which brings the event that follows.
-    pub(in crate::pg) fn work(self: &Rc<Self>, osd: &Rc<OsdShard>, work: Work) {
+    /// Carries out an effect that takes time, in a task, which brings the event that follows.
+    pub(in crate::pg) fn work(self: &Rc<Self>, osd: &Rc<OsdShard>, effect: Effect) {
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Recovery, "peering", async move {
-            // A message of an attempt that is over must not go out in the name of the next one.
+            // A message of an attempt that is over must not be sent as one of the next attempt.
             let is_over = |attempt| !pg.peer.peering.borrow().is_under_way(attempt);
-            let event = match work {
-                Work::Query { attempt, .. } | Work::Activate { attempt, .. } if is_over(attempt) => return,
-                Work::Query { attempt, to: from } => {
+            let event = match effect {
+                Effect::Query { attempt, .. } | Effect::Activate { attempt, .. } if is_over(attempt) => {
+                    return;
+                }
+                Effect::Query { attempt, to: from } => {
                     Event::Notified { attempt, from, copy: pg.query(&own, from).await }
                 }
-                Work::Activate { attempt, to: from, place, is_whole } => {
+                Effect::Activate { attempt, to: from, place, is_whole } => {
                     let result = pg.activate(&own, from, place, is_whole).await;
-                    Event::ActivateAcked { attempt, from, result }
+                    Event::Done { task: Task::Activate, attempt, from, result }
                 }
-                Work::AwaitLease { attempt, lease } => pg.await_lease(&own, attempt, lease).await,
-                Work::Pause { attempt, after } => {
+                Effect::AwaitLease { attempt, lease } => pg.await_lease(&own, attempt, lease).await,
+                Effect::Timer { attempt, after } => {
                     own.shard.sleep(after).await;
                     Event::Timer { attempt }
                 }
+                other => unreachable!("{other:?} takes no time"),
             };
             pg.on(&own, event);
         });
@@ -198,34 +202,13 @@ impl Pg {
                 let common = self.common_with(&info, &log);
                 let differs = |e: &LogEntry| Some(e.version) > common && e.op != LogOp::Error;
                 let changed = log.iter().filter(|e| differs(e)).flat_map(LogEntry::objects).collect();
-                let PgInfo {
-                    last_update,
-                    log_tail,
-                    last_epoch_started,
-                    incomplete,
-                    made,
-                    last_backfill,
-                    history,
-                    ..
-                } = info;
                 let until = |left_ms: u32| osd.shard.now_ns() + u64::from(left_ms) * 1_000_000;
                 let lease = lease.map(|Promise { holder, interval, left_ms }| Lease {
                     holder,
                     interval,
                     until_ns: until(left_ms),
                 });
-                Ok(Copy {
-                    last_update,
-                    log_tail,
-                    last_epoch_started,
-                    incomplete,
-                    made,
-                    common,
-                    last_backfill,
-                    changed,
-                    lease,
-                    history,
-                })
+                Ok(Copy { info, common, changed, lease })
             }
             errno::EAGAIN => Err(Trouble::OtherMap),
             errno => Err(Trouble::Refused(Errno(errno))),
@@ -239,18 +222,18 @@ impl Pg {
         if !info.incomplete {
             return Some(common);
         }
-        // Both logs must tell what changed since.
+        // Both logs must cover all changes since then.
         let tail = info.log_tail.max(log.info().log_tail);
         (info.complete_to > Eversion::ZERO && info.complete_to >= tail).then(|| common.min(info.complete_to))
     }
 
-    /// Gives a replica the log entries that it lacks, and tells it whether its copy is whole.
+    /// Sends a replica the log entries that it lacks, and whether its copy is whole.
     async fn activate(&self, osd: &OsdShard, to: OsdId, place: Place, is_whole: bool) -> Result<(), Trouble> {
         let activate = {
             let log = self.peer.log.borrow();
             let Place { common, last_backfill } = place;
             let from = common.unwrap_or(log.info().log_tail);
-            // Without a common entry all objects are compared: of the none before the first it has all.
+            // Without a common entry all objects are compared: none comes before the first.
             let (complete_to, last_backfill) = match common {
                 _ if is_whole => (Eversion::ZERO, None),
                 Some(common) => (common, last_backfill),
@@ -310,10 +293,10 @@ impl Pg {
     }
 
     /// The store failed: nothing may be acknowledged any more. Operations wait, as for a PG without OSDs; a primary that
-    /// waits for this copy is told.
+    /// waits for this copy is informed.
     pub(in crate::pg) fn fail(self: &Rc<Self>, osd: &Rc<OsdShard>, what: &str, error: &StoreError) {
         tracing::error!("pg {}: {what}: {error}", self.id);
-        self.on(osd, Event::StoreFailed { errno: Errno(error.errno()) });
+        self.on(osd, Event::StoreFailed(Errno(error.errno())));
     }
 
     /// The entry of `pg_temp` that this primary asks the monitor for, if it wants another one than the map has; an empty one removes it.
@@ -328,14 +311,6 @@ impl Pg {
         let known = view.map().pg_temp.get(&self.id.pgid).map_or(&[][..], Vec::as_slice);
         (known != entry).then_some(entry)
     }
-}
-
-/// Work that takes time.
-pub(in crate::pg) enum Work {
-    Query { attempt: u64, to: OsdId },
-    Activate { attempt: u64, to: OsdId, place: Place, is_whole: bool },
-    AwaitLease { attempt: u64, lease: Lease },
-    Pause { attempt: u64, after: Duration },
 }
 
 fn member(view: &MapView, osd: OsdId) -> Option<Member> {

@@ -85,7 +85,9 @@ impl Pg {
         let (objects, clones, bytes) = self.usage();
         let scrubs = self.peer.log.borrow().info().scrubs;
         let lacking = self.recovery.lacking(|place| self.objects_from(place, objects));
-        let copies = self.copies(view, objects, &lacking);
+        let size = view.map().pool(self.id.pgid.pool).map_or(0, |pool| usize::from(pool.size));
+        let mapping = view.mapping(self.id.pgid);
+        let copies = Copies::count(objects, size, mapping, &self.peer.acting(), &lacking);
         let unfound = self.recovery.unfound().len() as u64;
         let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let mut sum = ObjectStatSum {
@@ -122,19 +124,13 @@ impl Pg {
         u64::try_from((u128::from(objects) * left).div_ceil(last + 1 - first)).unwrap_or(objects)
     }
 
-    fn copies(&self, view: &MapView, objects: u64, lacking: &[(OsdId, u64)]) -> Copies {
-        let mapping = view.mapping(self.id.pgid);
-        let size = view.map().pool(self.id.pgid.pool).map_or(0, |pool| usize::from(pool.size));
-        Copies::count(objects, size, mapping, &self.peer.acting(), lacking)
-    }
-
     fn states(&self, osd: &OsdShard, stat: &PgStat) -> u64 {
         let mut bits = state::bits(&self.describe(osd).0);
         let scrub = self.scrub.running();
         let scrubbing = [
             (scrub.is_some(), state::SCRUBBING),
-            (scrub.is_some_and(|order| order.is_deep()), state::DEEP_SCRUB),
-            (scrub.is_some_and(|order| order.repairs()), state::REPAIR),
+            (scrub.is_some_and(|order| order.deep), state::DEEP_SCRUB),
+            (scrub.is_some_and(|order| order.repair), state::REPAIR),
             (self.ops.snaps().is_trimming(), state::SNAPTRIM),
             (stat.acting != stat.up, state::REMAPPED),
         ];

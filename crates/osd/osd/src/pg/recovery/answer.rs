@@ -11,7 +11,7 @@ use super::backfill::PAGE;
 use super::reserve;
 use crate::error::{OpError, refuse_if};
 use crate::messages::{
-    Head, PgAck, PgBackfillDigest, PgBackfillProgress, PgBackfillScan, PgReserve, PgStray, Reserve, VersionOf,
+    PgBackfillDigest, PgBackfillProgress, PgBackfillScan, PgReserve, PgStray, Reserve, VersionOf,
 };
 use crate::pg::Pg;
 use crate::pg::copies::own_store;
@@ -60,7 +60,7 @@ impl Pg {
             self.carried_out(osd, generation, false)?;
             if is_backfillfull(osd) { Err(OpError::new(errno::ENOSPC)) } else { Ok(()) }
         };
-        ack(head, result.await)
+        Pg::ack(head, result.await)
     }
 
     /// Reserves a recovery slot for the primary, or releases it.
@@ -81,7 +81,7 @@ impl Pg {
             self.recovery.granted.replace(Some(place));
             Ok(())
         };
-        ack(head, result.await)
+        Pg::ack(head, result.await)
     }
 
     /// Releases the slot: the recovery has ended.
@@ -94,11 +94,11 @@ impl Pg {
     pub(crate) fn answer_stray(self: &Rc<Self>, osd: &Rc<OsdShard>, stray: PgStray) -> Message {
         let PgStray { head, from } = stray;
         if head.epoch > osd.epoch() || *self.peer.machine().phase() == Phase::Loading {
-            return ack(head, Err(OpError::new(errno::ESTALE)));
+            return Pg::ack(head, Err(OpError::new(errno::ESTALE)));
         }
-        self.on(osd, Event::StrayFound { osd: from });
+        self.on(osd, Event::StrayFound(from));
         let may_go = self.peer.is_clean() && !self.peer.machine().is_needed(from);
-        ack(head, if may_go { Ok(()) } else { Err(OpError::new(errno::EAGAIN)) })
+        Pg::ack(head, if may_go { Ok(()) } else { Err(OpError::new(errno::EAGAIN)) })
     }
 }
 
@@ -107,8 +107,4 @@ fn is_backfillfull(osd: &OsdShard) -> bool {
     let space = own_store(osd).statfs();
     let ratio = osd.view().map_or(0.0, |view| view.map().backfillfull_ratio);
     ratio > 0.0 && space.used as f64 > space.total as f64 * f64::from(ratio)
-}
-
-fn ack(head: Head, result: Result<(), OpError>) -> Message {
-    Message::encode(&PgAck { head, result: result.err().map_or(0, |error| error.report()) })
 }

@@ -31,8 +31,8 @@ use carmine_types::{LogOp, ObjectId, OsdId};
 use carmine_wire::pg_stat::ObjectStatSum;
 
 use crate::op::ClientOp;
-use crate::pg::Pg;
 use crate::pg::copies::Window;
+use crate::pg::{Pg, family};
 use crate::shard::OsdShard;
 use missing::{Begun, Missing};
 use reserve::Reservation;
@@ -178,7 +178,6 @@ impl Pg {
 
     /// The position before all objects of the PG.
     pub(super) fn first_object(&self) -> ObjectId {
-        let pgid = self.id.pgid;
-        ObjectId { shard: self.id.shard, ..ObjectId::cursor(pgid.pool, pgid.ps) }
+        family::mapper::oid(self.id)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_messenger::{Message, with_timeout};
-use carmine_peering::{Event, Peering, Place, Then, Trouble};
+use carmine_peering::{Event, Peering, Place, Task, Then, Trouble};
 use carmine_pgtypes::{LogEntry, ObjectChange, ObjectMeta, Sealed, Step};
 use carmine_reactor::{Group, Payload};
 use carmine_store::{BLOCK_BYTES, OmapRange, StoreError};
@@ -74,13 +74,13 @@ impl Repair {
     async fn run(&self) {
         let (attempt, from, differ) = (self.attempt, self.to, self.differing());
         let Some(result) = outcome_to_report(self.begin(&differ).await) else { return };
-        let pushed = match self.pg.on(&self.osd, Event::RepairAcked { attempt, from, result }) {
+        let pushed = match self.pg.on(&self.osd, Event::Done { task: Task::Mark, attempt, from, result }) {
             Then::Push => self.push_differing(&differ).await,
             Then::PushUndone => self.push(self.changed_there_only().iter().map(|oid| &**oid)).await,
             _ => return,
         };
         if let Some(result) = outcome_to_report(pushed) {
-            self.pg.on(&self.osd, Event::Pushed { attempt, from, result });
+            self.pg.on(&self.osd, Event::Done { task: Task::Push, attempt, from, result });
         }
     }
 
@@ -174,8 +174,8 @@ impl Repair {
 
     /// Pushes objects, or their absence, before clients are served.
     async fn push<'a>(&self, objects: impl IntoIterator<Item = &'a ObjectId>) -> Result<(), Stop> {
-        for_each(PUSHES, family::families(objects), async |family| {
-            self.push_family(&family.into(), None).await.map(drop)
+        for_each(PUSHES, family::families(objects), async |(head, members)| {
+            self.push_family(&Family { head, members }, None).await.map(drop)
         })
         .await
     }

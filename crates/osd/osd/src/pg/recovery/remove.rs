@@ -33,9 +33,7 @@ impl Pg {
             pg.copies.commits().close();
         });
     }
-}
 
-impl Pg {
     /// Ends an operation of a deleted pool. The OSD's own operations end without an answer, as when an interval ends.
     pub(in crate::pg) fn finish_deleted(&self, osd: &OsdShard, op: &ClientOp) {
         match op.origin(osd.shard.id()) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_messenger::{Message, with_timeout};
-use carmine_peering::{Event, Recovery, Trouble};
+use carmine_peering::{Event, Recovery, Task, Trouble};
 use carmine_reactor::Group;
 use carmine_reactor::sync::Permit;
 use carmine_types::{Errno, ObjectId, OsdId, errno};
@@ -106,9 +106,12 @@ impl Run {
     /// Reports the end; a failure restarts the interval.
     fn report_end(&self, result: Result<(), End>) {
         if let Err(End::Failed(from, trouble)) = result {
-            let event = Event::Recovered { attempt: self.attempt, from, result: Err(trouble) };
-            self.pg.on(&self.osd, event);
+            self.recovered(from, Err(trouble));
         }
+    }
+
+    fn recovered(&self, from: OsdId, result: Result<(), Trouble>) {
+        self.pg.on(&self.osd, Event::Done { task: Task::Recover, attempt: self.attempt, from, result });
     }
 
     async fn all(&self) -> Result<(), End> {
@@ -266,7 +269,7 @@ impl Run {
         done.map_err(|trouble| End::Failed(to, trouble))?;
         self.pg.recovery.targets.borrow_mut().retain(|target| target.osd != to);
         self.pg.copies.backend().forget_window(to);
-        self.pg.on(&self.osd, Event::Recovered { attempt: self.attempt, from: to, result: Ok(()) });
+        self.recovered(to, Ok(()));
         Ok(())
     }
 

@@ -46,9 +46,9 @@ const LISTED_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Order {
     /// Read the data, too.
-    deep: bool,
+    pub(super) deep: bool,
     /// Repair what is found.
-    repair: bool,
+    pub(super) repair: bool,
     /// Requested by an operator, so that flags and load do not matter.
     is_commanded: bool,
 }
@@ -110,18 +110,6 @@ impl Found {
             }
         }
         self.objects.sort_by(|a, b| a.object.oid.cmp(&b.object.oid));
-    }
-}
-
-impl Order {
-    /// Whether it reads the data, too.
-    pub(super) fn is_deep(self) -> bool {
-        self.deep
-    }
-
-    /// Whether it repairs what it finds.
-    pub(super) fn repairs(self) -> bool {
-        self.repair
     }
 }
 

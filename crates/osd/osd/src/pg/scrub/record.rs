@@ -46,11 +46,11 @@ impl Pg {
     /// Stores the primary's record of a scrub.
     pub(crate) async fn answer_scrubbed(self: &Rc<Self>, osd: &Rc<OsdShard>, ended: PgScrubbed) -> Message {
         let PgScrubbed { head, scrubs } = ended;
-        let written = match self.follows(&head) {
+        let written = match self.peer.follows(&head) {
             true => self.write_scrubs(osd, scrubs).await,
             false => Err(OpError::new(errno::EAGAIN)),
         };
-        Message::encode(&PgAck { head, result: written.err().map_or(0, |error| error.report()) })
+        Pg::ack(head, written)
     }
 
     async fn write_scrubs(self: &Rc<Self>, osd: &Rc<OsdShard>, scrubs: Scrubbed) -> Result<(), OpError> {

@@ -15,7 +15,6 @@ use carmine_store::{BLOCK_BYTES, OmapRange};
 use carmine_types::crc32c::SEED;
 use carmine_types::{Errno, LogOp, ObjectId, OsdId, ReqId, SNAP_HEAD};
 use carmine_wire::osd_op::{OpList, OsdRequest, flags};
-use smallvec::SmallVec;
 
 use super::OMAP_PAGE_BYTES;
 use super::compare::Inconsistent;
@@ -109,8 +108,7 @@ impl Run {
             && content.omap_crc() == right.omap;
         fail_if(!is_right, || format!("the copy of {from} has changed"))?;
         let Content { meta, header, omap, .. } = content;
-        let mut steps: SmallVec<[Step; 2]> = SmallVec::new();
-        steps.extend([Step::Remove, Step::Truncate { size: meta.size }]);
+        let mut steps = vec![Step::Remove, Step::Truncate { size: meta.size }];
         steps.extend(without_zeros(&data).map(|(off, data)| Step::Write { off, data }));
         let xattrs = meta.xattrs.iter();
         steps.extend(xattrs.map(|(name, value)| Step::SetXattr { name: name.into(), value: value.clone() }));
@@ -126,8 +124,7 @@ impl Run {
         while off < right.size {
             let data = self.piece(oid, from, off, right.size).await?;
             let len = data.len() as u64;
-            let steps = [Step::Write { off, data }];
-            self.submit(oid, &meta, steps.into_iter().collect()).await?;
+            self.submit(oid, &meta, [Step::Write { off, data }]).await?;
             off += len;
         }
         Ok(())
@@ -206,13 +203,13 @@ impl Run {
         &self,
         oid: &Arc<ObjectId>,
         meta: &ObjectMeta,
-        steps: SmallVec<[Step; 2]>,
+        steps: impl IntoIterator<Item = Step>,
     ) -> Result<(), End> {
         let (osd, pg) = (&self.osd, &self.pg);
         let objects = pg.objects(osd);
         let own = objects.stat(oid).await.ok().flatten();
         let mut plan = Plan::failed(0);
-        plan.changes.set_object(ObjectChange { oid: Arc::clone(oid), steps });
+        plan.changes.set_object(ObjectChange::new(Arc::clone(oid), steps));
         let is_too_long = plan.changes.bytes_max() > TXN_BYTES_MAX;
         fail_if(is_too_long, || format!("its steps take more than {TXN_BYTES_MAX} bytes"))?;
         let _prepared = objects.prepare(plan.changes.all(), IfUnfound::Fail).await?;

@@ -1,7 +1,7 @@
 //! The report of a scrub: for the log, and for `rados list-inconsistent-obj`.
 
 use carmine_types::{Epoch, ObjectId, errno};
-use carmine_wire::scrub::{ScrubLsArg, ScrubLsReply};
+use carmine_wire::scrub::{InconsistentObject, ScrubLsArg, ScrubLsReply};
 
 use super::compare::Inconsistent;
 use crate::op::{ClientOp, Outcome};
@@ -15,13 +15,8 @@ pub(super) fn describe(object: &Inconsistent) -> String {
     let copies = object.object.copies.iter().filter(|(osd, _)| object.wrong.contains(osd));
     let copies: Vec<String> = copies.map(|(osd, copy)| format!("{osd} ({:#x})", copy.errors)).collect();
     let right = object.authority.as_ref().map_or("none is".to_owned(), |(osd, _)| format!("{osd} is"));
-    let told = &object.object;
-    format!(
-        "object {} ({:#x}): the copies of {} are not right, {right}",
-        told.oid,
-        told.errors,
-        copies.join(", ")
-    )
+    let InconsistentObject { oid, errors, .. } = &object.object;
+    format!("object {oid} ({errors:#x}): the copies of {} are not right, {right}", copies.join(", "))
 }
 
 impl Pg {

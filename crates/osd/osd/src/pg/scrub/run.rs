@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_messenger::Message;
-use carmine_peering::AttemptId;
 use carmine_pgtypes::Omaps;
 use carmine_store::StoreError;
 use carmine_types::{Eversion, ObjectId, OsdId, errno};
@@ -81,7 +80,7 @@ impl Range {
 pub(in crate::pg) async fn repair_object(osd: &Rc<OsdShard>, pg: &Rc<Pg>, oid: &ObjectId) -> bool {
     let order = Order { deep: true, repair: true, is_commanded: true };
     let mut run = Run { is_patient: true, ..Run::new(osd, pg, order) };
-    run.scrub_object(oid).await.unwrap_or(false)
+    run.check_current().is_ok() && matches!(run.repair_other(oid.clone()).await, Ok(None))
 }
 
 /// A scrub under way.
@@ -120,12 +119,6 @@ impl Run {
             from = self.chunk(begin).await?;
         }
         self.repair_if_few().await
-    }
-
-    /// Scrubs and repairs one object; true if all copies are good afterwards.
-    async fn scrub_object(&mut self, oid: &ObjectId) -> Result<bool, End> {
-        self.check_current()?;
-        Ok(self.repair_other(oid.clone()).await?.is_none())
     }
 
     /// Fails unless the generation is still the one in which the scrub began.
@@ -233,13 +226,10 @@ impl Run {
         }
         let (members, maps) =
             (self.pg.peer.acting().osds().collect::<Vec<_>>(), RefCell::new(BTreeMap::new()));
-        for_each(members.len(), members, |member| {
-            let maps = &maps;
-            async move {
-                let map = self.map_of(member, range, version).await?;
-                maps.borrow_mut().insert(member, map);
-                Ok::<(), End>(())
-            }
+        for_each(members.len(), members, async |member| {
+            let map = self.map_of(member, range, version).await?;
+            maps.borrow_mut().insert(member, map);
+            Ok::<(), End>(())
         })
         .await?;
         self.check_current()?;
@@ -374,12 +364,4 @@ pub(super) fn may_begin(osd: &OsdShard, pg: &Pg, deep: bool) -> bool {
         if deep { (FLAG_NODEEP_SCRUB, POOL_NODEEP_SCRUB) } else { (FLAG_NOSCRUB, POOL_NOSCRUB) };
     let pool = view.map().pool(pg.id.pgid.pool);
     view.map().flags & flag == 0 && pool.is_some_and(|pool| pool.flags & of_pool == 0)
-}
-
-impl Pg {
-    /// Whether this head is from the primary that this copy follows.
-    pub(super) fn follows(&self, head: &Head) -> bool {
-        let attempt = AttemptId { interval: head.interval, attempt: head.attempt };
-        self.peer.machine().takes_writes_of(attempt)
-    }
 }

@@ -208,7 +208,7 @@ impl Pg {
     pub(crate) async fn answer_scrub(self: &Rc<Self>, osd: &OsdShard, ask: PgScrub) -> Message {
         let PgScrub { head, version, deep, from, to } = ask;
         let page = async {
-            refuse_if(!self.follows(&head) || self.peer.last_update() < version, errno::EAGAIN)?;
+            refuse_if(!self.peer.follows(&head) || self.peer.last_update() < version, errno::EAGAIN)?;
             Ok::<_, OpError>(scan(osd, self, from, to.as_ref(), deep).await?)
         };
         Message::encode(&match page.await {
@@ -221,7 +221,7 @@ impl Pg {
     pub(crate) async fn answer_fetch(self: &Rc<Self>, osd: &OsdShard, ask: PgFetch) -> Message {
         let PgFetch { head, oid, from } = ask;
         let object = async {
-            refuse_if(!self.follows(&head), errno::EAGAIN)?;
+            refuse_if(!self.peer.follows(&head), errno::EAGAIN)?;
             refuse_if(!self.peer.contains(&oid), errno::EINVAL)?;
             let meta = own_store(osd).stat(&oid).await?.ok_or(OpError::new(errno::ENOENT))?;
             let has_omap = meta.has_omap;

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use carmine_client::{Client, ClientError, Options, Pool, Reply, RouteMode};
+use carmine_client::{Client, ClientError, Options, Pool, RouteMode};
 use carmine_codec::{Decoder, Encoder};
 use carmine_pgtypes::Step;
 use carmine_reactor::{Bytes, Payload};
@@ -62,8 +62,7 @@ pub(super) async fn from(operation: Operation<'_>, state: &mut ObjectState<'_>) 
     let mut data = Payload::new();
     while (data.len() as u64) < size {
         let left = (size - data.len() as u64).min(PIECE_BYTES);
-        let mut reply = source.ask(OsdOp::read(data.len() as u64, left), Vec::new()).await?;
-        let piece = reply.take_data(1);
+        let piece = source.ask(OsdOp::read(data.len() as u64, left), Vec::new()).await?;
         refuse_if(piece.is_empty(), errno::EAGAIN)?;
         data.append(&piece);
     }
@@ -101,10 +100,11 @@ impl Source {
         Ok((Source { pool, name, version: stat.user_version }, size))
     }
 
-    /// The reply to an operation, guarded by the version that the copy began with; its output is the second one.
-    async fn ask(&self, op: OsdOp, input: Vec<u8>) -> Result<Reply, OpError> {
+    /// The output of an operation, guarded by the version that the copy began with.
+    async fn ask(&self, op: OsdOp, input: Vec<u8>) -> Result<Payload, OpError> {
         let guard = (OsdOp::assert_version(self.version), Payload::new());
-        self.pool.exec(&self.name, vec![guard, (op, Payload::from(input))]).await.map_err(copy_error)
+        let reply = self.pool.exec(&self.name, vec![guard, (op, Payload::from(input))]).await;
+        Ok(reply.map_err(copy_error)?.take_data(1))
     }
 
     async fn copy_attrs(&self, copy: Operation<'_>, state: &mut ObjectState<'_>) -> Result<(), OpError> {
@@ -112,14 +112,13 @@ impl Source {
         if state.was.as_ref().is_some_and(|was| was.has_omap) {
             state.change_omap(Step::ClearOmap);
         }
-        let xattrs =
-            self.ask(OsdOp::with_payload(ops::GET_XATTRS, 0), Vec::new()).await?.take_data(1).to_vec();
+        let xattrs = self.ask(OsdOp::with_payload(ops::GET_XATTRS, 0), Vec::new()).await?.to_vec();
         let xattrs_len = xattrs.len();
         let xattrs = Decoder::all(&xattrs, "xattrs", |d| d.map(8, |d| d.blob(), |d| d.blob()));
         for (name, value) in xattrs.map_err(|_| OpError::new(errno::EIO))? {
             state.set_xattr(name, Bytes::from(value.to_vec()))?;
         }
-        let header = self.ask(OsdOp::with_payload(ops::OMAP_GET_HEADER, 0), Vec::new()).await?.take_data(1);
+        let header = self.ask(OsdOp::with_payload(ops::OMAP_GET_HEADER, 0), Vec::new()).await?;
         if !header.is_empty() {
             state.change_omap(Step::SetOmapHeader { header: Bytes::from(header.to_vec()) });
         }
@@ -130,8 +129,7 @@ impl Source {
                 e.u64(PAGE);
                 e.blob(b"");
             });
-            let page =
-                self.ask(OsdOp::with_payload(ops::OMAP_GET_VALS, 0), input).await?.take_data(1).to_vec();
+            let page = self.ask(OsdOp::with_payload(ops::OMAP_GET_VALS, 0), input).await?.to_vec();
             bytes += page.len();
             if bytes as u64 > WHOLE_OBJECT_BYTES {
                 copy.client.acquire_more(copy.objects.osd).await;
