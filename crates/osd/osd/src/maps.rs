@@ -85,14 +85,9 @@ impl OsdShard {
 
     /// Gives a map and the owners of the PGs to every shard.
     fn spread(self: &Rc<Self>, view: &Arc<MapView>, table: &Arc<PgTable>) {
-        for to in (0..self.shard.shards()).map(ShardId) {
-            let (view, table) = (Arc::clone(view), Arc::clone(table));
-            if to == self.shard.id() {
-                self.follow(view, table);
-            } else {
-                OsdShard::run_on(&self.shard, to, move |osd| osd.follow(view, table));
-            }
-        }
+        self.follow(Arc::clone(view), Arc::clone(table));
+        let (view, table) = (Arc::clone(view), Arc::clone(table));
+        self.run_on_others(move |osd| osd.follow(view, table));
     }
 
     /// A shard's own part of taking a map.
@@ -205,7 +200,7 @@ pub(crate) fn primary_part(view: &MapView, pg: PgId) -> SpgId {
 /// The PGs that an OSD serves, by shard, and the reactor that owns each. Two shards of one PG may have different owners. A shard of a PG
 /// stays with its reactor while the process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PgTable {
+pub(crate) struct PgTable {
     owners: ByPg<ShardId>,
     /// It has the PGs that only the store knows, too: of any other there is no copy here.
     has_strays: bool,
@@ -213,18 +208,18 @@ pub struct PgTable {
 
 impl PgTable {
     /// The owner of a PG.
-    pub fn owner(&self, pg: SpgId) -> Option<ShardId> {
+    pub(crate) fn owner(&self, pg: SpgId) -> Option<ShardId> {
         self.owners.get(pg).copied()
     }
 
     /// PGs and owners, in order of pools, then shards.
-    pub fn iter(&self) -> impl Iterator<Item = (SpgId, ShardId)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SpgId, ShardId)> + '_ {
         self.owners.iter().map(|(pg, owner)| (pg, *owner))
     }
 
     /// The table with these PGs added: each goes to the reactor that has the fewest so far, the first of them on a tie, so
     /// PGs that come at once are dealt evenly and in order.
-    pub fn with(&self, pgs: impl Iterator<Item = SpgId>, shards: u16) -> PgTable {
+    pub(crate) fn with(&self, pgs: impl Iterator<Item = SpgId>, shards: u16) -> PgTable {
         let mut owners = self.owners.clone();
         let mut counts = self.counts(shards);
         for pg in pgs {
@@ -238,18 +233,18 @@ impl PgTable {
     }
 
     /// There is no copy of this PG here, for sure.
-    pub fn has_no_copy(&self, pg: SpgId) -> bool {
+    pub(crate) fn has_no_copy(&self, pg: SpgId) -> bool {
         self.has_strays && self.owner(pg).is_none()
     }
 
     /// The table without the PGs of pools that are gone.
-    pub fn of_pools(mut self, exists: impl Fn(i64) -> bool) -> PgTable {
+    pub(crate) fn of_pools(mut self, exists: impl Fn(i64) -> bool) -> PgTable {
         self.owners.remove_pools(|pool| !exists(pool));
         self
     }
 
     /// Number of PGs of each reactor.
-    pub fn counts(&self, shards: u16) -> Vec<usize> {
+    pub(crate) fn counts(&self, shards: u16) -> Vec<usize> {
         let mut counts = vec![0; usize::from(shards.max(1))];
         for shard in self.owners.values() {
             counts[usize::from(shard.0)] += 1;

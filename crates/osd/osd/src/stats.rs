@@ -105,21 +105,13 @@ fn report(
 
 /// The statistics of the PGs that this OSD leads.
 async fn pgs(osd: &OsdShard, which: Which) -> Vec<(PgId, PgStat)> {
-    let mut all = Vec::new();
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        let found = osd.shard.call(to, move |shard| async move {
-            let Some(osd) = OsdShard::on(&shard) else { return Vec::new() };
-            pgs_of_shard(&osd, which).await
-        });
-        let found = found.await;
-        // They are long: those of the only reactor are not copied.
-        if all.is_empty() {
-            all = found;
-        } else {
-            all.extend(found);
-        }
-    }
-    all
+    let shards = osd.call_all(async move |osd| pgs_of_shard(&osd, which).await).await.into_iter();
+    // They are long: those of the only reactor are not copied.
+    let all = shards.reduce(|mut all, more| {
+        all.extend(more);
+        all
+    });
+    all.unwrap_or_default()
 }
 
 async fn pgs_of_shard(osd: &OsdShard, which: Which) -> Vec<(PgId, PgStat)> {
@@ -174,14 +166,7 @@ async fn last_epoch_clean(osd: &OsdShard) -> Epoch {
 
 /// The oldest epoch of all shards.
 async fn oldest_epoch(osd: &OsdShard) -> Epoch {
-    let mut oldest = osd.epoch();
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        let epoch = osd
-            .shard
-            .call(to, |shard| async move { OsdShard::on(&shard).map_or(Epoch(0), |osd| osd.epoch()) });
-        oldest = oldest.min(epoch.await);
-    }
-    oldest
+    osd.on_all(|osd| osd.epoch()).await.into_iter().min().unwrap_or_default()
 }
 
 /// Asks the monitor for the acting sets that the PGs of this OSD need, by the map that all its shards have.
