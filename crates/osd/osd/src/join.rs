@@ -49,7 +49,7 @@ struct Member {
     is_up: Cell<bool>,
     /// The newest epoch at which an interval of a PG led here began, for which `up_thru` is still needed.
     up_thru: Cell<Epoch>,
-    /// The monitor is to give its orders to make PGs, also those that it gave before.
+    /// The monitor should send its orders to create PGs, including those that it sent before.
     wants_orders: Cell<bool>,
     /// The newest map that all PGs of this OSD had seen when this process started.
     seen: Epoch,
@@ -205,7 +205,7 @@ pub(crate) fn want_up_thru(osd: &OsdShard, epoch: Epoch) {
     });
 }
 
-/// An order to make a PG came too late to be of use: the monitor gives all of them anew.
+/// An order to create a PG came too late to be of use: asks the monitor for all orders again.
 pub(crate) fn ask_for_orders(osd: &OsdShard) {
     with_member(osd, |member| {
         member.wants_orders.set(true);
@@ -213,7 +213,7 @@ pub(crate) fn ask_for_orders(osd: &OsdShard) {
     });
 }
 
-/// Tells the monitor that a PG, which it ordered to be made, is active.
+/// Tells the monitor that a PG that it ordered to be created is active.
 pub(crate) fn tell_created(osd: &OsdShard, pg: PgId) {
     with_member(osd, move |member| {
         if let Some(session) = member.session.borrow().upgrade() {
@@ -222,8 +222,8 @@ pub(crate) fn tell_created(osd: &OsdShard, pg: PgId) {
     });
 }
 
-/// Gives the PGs that the monitor orders to be made what it knows of their past. Those that this OSD does not lead by its newest map
-/// are left to others: then the monitor orders them.
+/// Gives the PGs that the monitor orders to be created what it knows of their past. Those that this OSD does not lead by its newest
+/// map are left to others, to which the monitor then gives the order.
 fn create_pgs(osd: &OsdShard, order: PgCreate) {
     let PgCreate { epoch, pgs, mut histories } = order;
     for (id, (created, _)) in pgs {
@@ -246,7 +246,7 @@ fn create_pgs(osd: &OsdShard, order: PgCreate) {
     }
 }
 
-/// The acting set of a past interval, whose primary nobody tells.
+/// The acting set of a past interval; the order does not name its primary.
 fn by_position(shards: BTreeSet<PgShard>) -> OsdSet {
     let mut items = Vec::new();
     for PgShard { osd, shard } in shards {

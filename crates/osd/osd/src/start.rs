@@ -175,7 +175,7 @@ fn accept_public(osd: &Rc<OsdShard>, listener: Listener, addr: EntityAddr) {
     });
 }
 
-/// The next connection of a port.
+/// Accepts the next connection of a port.
 pub(crate) async fn accept(osd: &OsdShard, listener: &Listener, whose: &str) -> Socket {
     loop {
         match listener.accept().await {

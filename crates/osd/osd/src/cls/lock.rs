@@ -79,7 +79,7 @@ impl Lock {
         self.holders.iter().position(|(id, _)| id.name == name && id.cookie == cookie)
     }
 
-    /// The caller's position among the holders of exactly this lock; EBUSY if it is none.
+    /// The caller's position among the holders of exactly this lock; EBUSY if it is not among them.
     fn held(&self, h: &Handle<'_, '_>, wish: &Claim) -> Result<usize, OpError> {
         let same = self.kind == wish.kind && self.tag == wish.tag;
         let at = self.find(h.caller.name(), &wish.cookie);
