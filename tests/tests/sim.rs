@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use carmine_client::{Client, ClientError, Options, Pool, RouteMode};
 use carmine_mon::{DownLimits, InitialCluster, InitialPool, MapRules, Mon, MonConfig};
-use carmine_osd::{OsdConfig, RecoveryOptions};
+use carmine_osd::{OsdConfig, RecoveryOptions, RunOptions};
 use carmine_reactor::sim::{NodeId, Sim};
 use carmine_reactor::{Group, Payload, Shard};
 use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
@@ -80,7 +80,8 @@ impl Cluster {
         // All PGs at the same time: the next OSD dies soon.
         let recovery = RecoveryOptions { max_backfills: 8, ..RecoveryOptions::default() };
         let config = OsdConfig::with_defaults(mon_addr(), OsdId(id), self.starts);
-        let config = Arc::new(OsdConfig { recovery, ..config });
+        let config =
+            Arc::new(OsdConfig { options: RunOptions { recovery, ..RunOptions::default() }, ..config });
         let kv = self.blue.then(|| Arc::clone(&self.kvs[id as usize]) as Arc<dyn Kv>);
         let opened: Rc<RefCell<Option<StoreShared>>> = Rc::default();
         self.sim.node(&id.to_string(), shards, move |shard: Shard| {

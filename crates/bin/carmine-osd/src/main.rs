@@ -23,8 +23,8 @@ use anyhow::{Context, anyhow};
 use carmine_daemon::{logging, signals};
 use carmine_load::drive::StoreFacts;
 use carmine_osd::{
-    ComplaintTime, Gates, HeartbeatConfig, LogLimits, OsdConfig, OsdShard, RecoveryOptions, ScrubOptions,
-    leave, measure_load, serve_admin_socket, serve_http,
+    Gates, HeartbeatConfig, LogLimits, OsdConfig, OsdShard, RecoveryOptions, RunOptions, leave, measure_load,
+    serve_admin_socket, serve_http,
 };
 use carmine_osd_daemon::{Memory, store};
 use carmine_reactor::{Config, Group, REGISTER_BYTES, Reactors, Shard, ShardId};
@@ -119,20 +119,21 @@ fn reactors(plan: &Plan, osd: OsdId) -> anyhow::Result<Config> {
     })
 }
 
-/// Options that the environment sets by their names (`carmine up --osd-env`).
-fn scrub_options() -> anyhow::Result<ScrubOptions> {
-    let mut options = ScrubOptions::default();
-    for name in ScrubOptions::NAMES {
+/// Options that the environment sets by their names (`carmine up --osd-env`); the plan has those of recovery.
+fn options(plan: &Plan) -> anyhow::Result<RunOptions> {
+    let mut options = RunOptions::default();
+    for name in RunOptions::names() {
         if let Ok(value) = std::env::var(name) {
             options.set(name, &value).map_err(|why| anyhow!(why))?;
         }
     }
+    options.recovery = RecoveryOptions {
+        max_backfills: plan.osd_max_backfills,
+        max_active: plan.osd_recovery_max_active,
+        retry_interval: Duration::from_secs(plan.osd_backfill_retry_interval_s.into()),
+        bytes_per_second: plan.osd_recovery_bytes_per_second,
+    };
     Ok(options)
-}
-
-fn complaint_time() -> anyhow::Result<ComplaintTime> {
-    std::env::var(ComplaintTime::NAME)
-        .map_or(Ok(ComplaintTime::default()), |value| value.parse().map_err(|why: String| anyhow!(why)))
 }
 
 fn config(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<OsdConfig> {
@@ -147,14 +148,7 @@ fn config(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<OsdConfig>
             grace: Duration::from_secs(plan.osd_heartbeat_grace_s.into()),
         },
         request_bytes_per_shard: Memory::from_plan(plan).requests_per_shard,
-        scrub: scrub_options()?,
-        recovery: RecoveryOptions {
-            max_backfills: plan.osd_max_backfills,
-            max_active: plan.osd_recovery_max_active,
-            retry_interval: Duration::from_secs(plan.osd_backfill_retry_interval_s.into()),
-            bytes_per_second: plan.osd_recovery_bytes_per_second,
-        },
-        complaint: complaint_time()?,
+        options: options(plan)?,
         log: LogLimits::default(),
         mon: mon_addr(layout).context("the monitor is not running: there is no run/mon.addr")?,
     })

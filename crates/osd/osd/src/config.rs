@@ -1,8 +1,6 @@
 //! The configuration that an OSD is given at its start.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::str::FromStr;
 use std::time::Duration;
 
 use carmine_messenger::{Gate, MORE_BYTES, OUTPUT_BYTES};
@@ -11,6 +9,7 @@ use carmine_types::{OsdId, Uuid};
 use carmine_wire::frame::DATA_BYTES_MAX;
 
 use crate::heartbeat::HeartbeatConfig;
+use crate::options::RunOptions;
 
 /// Most memory for outputs of writes in one PG's log; beyond it the oldest are dropped. Enough for the longest outputs of the
 /// newest thousand requests with one operation each.
@@ -141,12 +140,8 @@ pub struct OsdConfig {
     pub heartbeat: HeartbeatConfig,
     /// Memory for requests of clients and their answers, of each reactor.
     pub request_bytes_per_shard: usize,
-    /// When scrubs run, and how fast.
-    pub scrub: ScrubOptions,
-    /// How much is recovered at the same time while clients are served, and how fast.
-    pub recovery: RecoveryOptions,
-    /// The age at which an operation counts as slow.
-    pub complaint: ComplaintTime,
+    /// The first values of options that can change while it runs.
+    pub options: RunOptions,
     /// How long the logs of its PGs are.
     pub log: LogLimits,
 }
@@ -164,43 +159,9 @@ impl OsdConfig {
             gates: Gates::within(1 << 10),
             heartbeat: HeartbeatConfig::default(),
             request_bytes_per_shard: 64 << 20,
-            scrub: ScrubOptions::default(),
-            recovery: RecoveryOptions::default(),
-            complaint: ComplaintTime::default(),
+            options: RunOptions::default(),
             log: LogLimits::default(),
         }
-    }
-}
-
-/// osd_op_complaint_time: an operation not answered after this time is slow. Written as seconds with a fraction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ComplaintTime(pub Duration);
-
-impl ComplaintTime {
-    /// The option's name.
-    pub const NAME: &str = "osd_op_complaint_time";
-}
-
-impl Default for ComplaintTime {
-    fn default() -> ComplaintTime {
-        ComplaintTime(Duration::from_secs(30))
-    }
-}
-
-impl fmt::Display for ComplaintTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.6}", self.0.as_secs_f64())
-    }
-}
-
-impl FromStr for ComplaintTime {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<ComplaintTime, String> {
-        let seconds =
-            text.parse::<f64>().ok().filter(|seconds| (0.0..=f64::from(u32::MAX)).contains(seconds));
-        let seconds = seconds.ok_or_else(|| format!("{}={text}: give seconds, 0 or more", Self::NAME))?;
-        Ok(ComplaintTime(Duration::from_secs_f64(seconds)))
     }
 }
 
@@ -231,48 +192,6 @@ impl Default for RecoveryOptions {
 }
 
 impl RecoveryOptions {
-    /// The options' names: Ceph's, and one of our own.
-    pub const NAMES: [&str; 4] = [
-        "osd_max_backfills",
-        "osd_recovery_max_active",
-        "osd_backfill_retry_interval",
-        "osd_recovery_bytes_per_second",
-    ];
-
-    /// Sets one of [`NAMES`](Self::NAMES).
-    ///
-    /// # Errors
-    /// There is no such option, or the value is not valid for it.
-    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let number = || value.parse::<u32>().map_err(|_| format!("{name}={value}: give a whole number"));
-        let positive = || match number()? {
-            0 => Err(format!("{name}={value}: give 1 or more")),
-            number => Ok(number),
-        };
-        match name {
-            "osd_max_backfills" => self.max_backfills = positive()?,
-            "osd_recovery_max_active" => self.max_active = positive()?,
-            "osd_backfill_retry_interval" => self.retry_interval = Duration::from_secs(number()?.into()),
-            "osd_recovery_bytes_per_second" => {
-                self.bytes_per_second =
-                    value.parse().map_err(|_| format!("{name}={value}: give a whole number"))?;
-            }
-            _ => return Err(format!("there is no option {name}")),
-        }
-        Ok(())
-    }
-
-    /// The value of one of [`NAMES`](Self::NAMES).
-    pub(crate) fn get(&self, name: &str) -> Option<String> {
-        Some(match name {
-            "osd_max_backfills" => self.max_backfills.to_string(),
-            "osd_recovery_max_active" => self.max_active.to_string(),
-            "osd_backfill_retry_interval" => self.retry_interval.as_secs().to_string(),
-            "osd_recovery_bytes_per_second" => self.bytes_per_second.to_string(),
-            _ => return None,
-        })
-    }
-
     /// Objects that each of so many reactors pushes at the same time.
     pub(crate) fn max_active_of(&self, reactors: u16) -> usize {
         (self.max_active as usize).div_ceil(usize::from(reactors.max(1))).max(1)
@@ -332,68 +251,6 @@ impl OsdConfig {
     }
 }
 
-const LARGE_OMAP_KEYS: &str = "osd_deep_scrub_large_omap_object_key_threshold";
-const LARGE_OMAP_BYTES: &str = "osd_deep_scrub_large_omap_object_value_sum_threshold";
-
-/// Lowest limit: with a lower one the replicas' answers would time out.
-const SCRUB_BYTES_MIN: u64 = 256 << 10;
-
-impl ScrubOptions {
-    /// The options' names: Ceph's, and one of our own.
-    pub const NAMES: [&str; 8] = [
-        "osd_scrub_min_interval",
-        "osd_scrub_max_interval",
-        "osd_deep_scrub_interval",
-        "osd_scrub_auto_repair",
-        "osd_scrub_auto_repair_num_errors",
-        "osd_scrub_bytes_per_second",
-        LARGE_OMAP_KEYS,
-        LARGE_OMAP_BYTES,
-    ];
-
-    /// Sets one of [`NAMES`](Self::NAMES): intervals in seconds, `true` or `false`, numbers.
-    ///
-    /// # Errors
-    /// There is no such option, or the value is not valid for it.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let number = || value.parse::<u64>().map_err(|_| format!("{name}={value}: give a whole number"));
-        let seconds = || number().map(Duration::from_secs);
-        match name {
-            "osd_scrub_min_interval" => self.min_interval = seconds()?,
-            "osd_scrub_max_interval" => self.max_interval = seconds()?,
-            "osd_deep_scrub_interval" => self.deep_interval = seconds()?,
-            "osd_scrub_auto_repair" => {
-                self.auto_repair =
-                    value.parse().map_err(|_| format!("{name}={value}: give true or false"))?;
-            }
-            "osd_scrub_auto_repair_num_errors" => self.auto_repair_errors_max = number()?,
-            "osd_scrub_bytes_per_second" if number()? < SCRUB_BYTES_MIN => {
-                return Err(format!("{name}={value}: give {SCRUB_BYTES_MIN} or more"));
-            }
-            "osd_scrub_bytes_per_second" => self.bytes_per_second = number()?,
-            LARGE_OMAP_KEYS => self.large_omap_keys = number()?,
-            LARGE_OMAP_BYTES => self.large_omap_bytes = number()?,
-            _ => return Err(format!("there is no option {name}")),
-        }
-        Ok(())
-    }
-
-    /// The value of one of [`NAMES`](Self::NAMES).
-    pub(crate) fn get(&self, name: &str) -> Option<String> {
-        Some(match name {
-            "osd_scrub_min_interval" => self.min_interval.as_secs().to_string(),
-            "osd_scrub_max_interval" => self.max_interval.as_secs().to_string(),
-            "osd_deep_scrub_interval" => self.deep_interval.as_secs().to_string(),
-            "osd_scrub_auto_repair" => self.auto_repair.to_string(),
-            "osd_scrub_auto_repair_num_errors" => self.auto_repair_errors_max.to_string(),
-            "osd_scrub_bytes_per_second" => self.bytes_per_second.to_string(),
-            LARGE_OMAP_KEYS => self.large_omap_keys.to_string(),
-            LARGE_OMAP_BYTES => self.large_omap_bytes.to_string(),
-            _ => return None,
-        })
-    }
-}
-
 /// How many connections an OSD accepts on the public port and, separately, on the reactors' ports and the heartbeat ports, which
 /// other OSDs use: a crowd of clients must not crowd them out. (An OSD connects to the public port once, to learn the other
 /// ports.)
@@ -410,38 +267,5 @@ impl Gates {
     pub fn within(open_files: usize) -> Gates {
         let part = |part: usize| Gate::new((open_files / part).clamp(1, CONNECTIONS_MAX));
         Gates { public: part(4), own: part(8), heartbeat: part(16) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scrub_options_have_ceph_s_names() {
-        let mut options = ScrubOptions::default();
-        for name in ScrubOptions::NAMES {
-            let value = match name {
-                "osd_scrub_auto_repair" => "true",
-                "osd_scrub_bytes_per_second" => "700000",
-                _ => "7",
-            };
-            assert_eq!(options.set(name, value), Ok(()));
-            assert!(options.set(name, "often").is_err_and(|why| why.contains(name)));
-        }
-        let seconds = Duration::from_secs(7);
-        let wanted = ScrubOptions {
-            min_interval: seconds,
-            max_interval: seconds,
-            deep_interval: seconds,
-            auto_repair: true,
-            auto_repair_errors_max: 7,
-            bytes_per_second: 700_000,
-            large_omap_keys: 7,
-            large_omap_bytes: 7,
-        };
-        assert_eq!(options, wanted);
-        assert!(options.set("osd_scrub_bytes_per_second", "1").is_err());
-        assert!(options.set("osd_scrubs", "1").is_err());
     }
 }

@@ -73,22 +73,20 @@ impl Dispatcher for Incoming {
 fn introduce(osd: &OsdShard, conn: &Connection) {
     let (origin, addr) = (Origin { home: osd.shard.id(), conn: conn.id() }, conn.peer().addr);
     osd.add_client(origin, addr);
-    for to in (0..osd.shard.shards()).map(ShardId).filter(|to| *to != origin.home) {
-        OsdShard::run_on(&osd.shard, to, move |osd| osd.add_client(origin, addr));
-    }
+    osd.run_on_others(move |osd| osd.add_client(origin, addr));
 }
 
 /// Drops the waiting operations, on all shards, of a client whose connection closed. Their answers could not be delivered, and
 /// the client resends them if it comes back.
 fn forget_ops(osd: &Rc<OsdShard>, conn: u64) {
-    let home = osd.shard.id();
+    let origin = Origin { home: osd.shard.id(), conn };
     let unplaced = std::mem::take(&mut *osd.unplaced.borrow_mut());
     let left = unplaced.into_iter().filter(|op| op.conn.id() != conn).collect();
     *osd.unplaced.borrow_mut() = left;
     for to in (0..osd.shard.shards()).map(ShardId) {
         OsdShard::run_on(&osd.shard, to, move |osd| {
-            osd.forget_ops(|op| op.is_from(osd.shard.id(), home, conn));
-            osd.forget_client(Origin { home, conn });
+            osd.forget_ops(|op| op.origin(osd.shard.id()) == Some(origin));
+            osd.forget_client(origin);
         });
     }
 }
@@ -148,26 +146,21 @@ pub(crate) fn place_op(osd: &Rc<OsdShard>, op: Unplaced) {
 
 fn hop(osd: &Rc<OsdShard>, owner: ShardId, op: Unplaced) {
     let Unplaced { conn, parts, permit, .. } = op;
-    let (home, conn, gid) = (osd.shard.id(), conn.id(), conn.peer().gid);
+    let (origin, gid) = (Origin { home: osd.shard.id(), conn: conn.id() }, conn.peer().gid);
     probes::op_hopped(gid, parts.header.tid, owner.0);
     let token = permit.map(Permit::detach);
     let number = osd.hop_out(owner);
     osd.shard.submit_to(owner, move |shard| {
         let Some(osd) = OsdShard::on(shard) else { return };
-        osd.hop_in(home, number);
+        osd.hop_in(origin.home, number);
         osd.metrics.borrow_mut().op_hops += 1;
-        let back = HopBack { here: osd.shard.clone(), home, conn, token };
+        let back = HopBack { here: osd.shard.clone(), origin, token };
         match decode(&osd, parts, gid, ReplyTo::Hop(back)) {
             Ok(op) => route_op(&osd, op),
-            Err(why) => close_at(&osd, home, conn, why.to_string()),
-        }
-    });
-}
-
-fn close_at(osd: &OsdShard, home: ShardId, conn: u64, why: String) {
-    OsdShard::run_on(&osd.shard, home, move |osd| {
-        if let Some(conn) = osd.conn(conn) {
-            conn.close(why);
+            Err(why) => {
+                let why = why.to_string();
+                OsdShard::with_conn(&osd.shard, origin, move |conn| conn.close(why));
+            }
         }
     });
 }
@@ -214,18 +207,20 @@ fn replication(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
         return conn.close("a replication message is shorter than its head");
     };
     let (parts, permit) = msg.into_parts();
-    let here = osd.shard.id();
+    let origin = Origin { home: osd.shard.id(), conn: conn.id() };
     match osd.owner(pg) {
-        Some(owner) if owner != here => {
-            let conn = conn.id();
+        Some(owner) if owner != origin.home => {
             let token = permit.map(Permit::detach);
             osd.shard.submit_to(owner, move |shard| {
                 let Some(osd) = OsdShard::on(shard) else { return };
-                let home = osd.shard.clone();
+                let here = osd.shard.clone();
                 if let Some(token) = token {
-                    home.submit_to(here, move |shard| release(shard, conn, token));
+                    OsdShard::with_conn(&here, origin, move |conn| conn.release(token));
                 }
-                let reply: ReplyPath = Rc::new(move |answer| send_from(&home, here, conn, answer));
+                let reply: ReplyPath = Rc::new(move |answer: Message| {
+                    let (parts, _) = answer.into_parts();
+                    OsdShard::with_conn(&here, origin, move |conn| conn.send(Message::from(parts)));
+                });
                 execute_replication(&osd, pg, parts, reply);
             });
         }
@@ -234,22 +229,6 @@ fn replication(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
             execute_replication(osd, pg, parts, Rc::new(move |answer| conn.send(answer)));
         }
     }
-}
-
-fn release(shard: &carmine_reactor::Shard, conn: u64, token: carmine_messenger::PermitToken) {
-    let Some(osd) = OsdShard::on(shard) else { return };
-    if let Some(state) = osd.conns.borrow().get(&conn) {
-        state.conn.release(token);
-    }
-}
-
-fn send_from(shard: &carmine_reactor::Shard, home: ShardId, conn: u64, answer: Message) {
-    let (parts, _) = answer.into_parts();
-    OsdShard::run_on(shard, home, move |osd| {
-        if let Some(conn) = osd.conn(conn) {
-            conn.send(Message::from(parts));
-        }
-    });
 }
 
 /// Executes a replication message on the shard that owns the PG.

@@ -49,7 +49,7 @@ struct Member {
     is_up: Cell<bool>,
     /// The newest epoch at which an interval of a PG led here began, for which `up_thru` is still needed.
     up_thru: Cell<Epoch>,
-    /// The monitor is to give its orders to make PGs, also those that it gave before.
+    /// The monitor should send its orders to create PGs, including those that it sent before.
     wants_orders: Cell<bool>,
     /// The newest map that all PGs of this OSD had seen when this process started.
     seen: Epoch,
@@ -94,41 +94,30 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbe
 pub async fn leave(shard: &Shard) {
     let Some(member) = shard.local::<Member>() else { return };
     // Other OSDs may serve as soon as the map says that this one is down.
-    for to in (0..shard.shards()).map(ShardId) {
-        shard
-            .call(to, |shard| async move { OsdShard::on(&shard).iter().for_each(|osd| give_up_leases(osd)) })
-            .await;
-    }
+    member.osd.on_all(|osd| give_up_leases(osd)).await;
     if member.say_goodbye() {
         let _ = with_timeout(shard, GOODBYE, member.left.notified()).await;
     }
-    if with_timeout(shard, UNMOUNT, unmount(shard)).await.is_none() {
+    if with_timeout(shard, UNMOUNT, unmount(&member.osd)).await.is_none() {
         tracing::warn!("the store was not unmounted within {UNMOUNT:?}: the next start replays its log");
     }
 }
 
-async fn unmount(shard: &Shard) {
-    let shards = || (0..shard.shards()).map(ShardId);
-    for to in shards() {
-        shard.call(to, |there| async move { close_connections(&there) }).await;
-    }
-    for to in shards() {
-        shard.call(to, |there| async move { unmount_store(&there).await }).await;
-    }
+async fn unmount(osd: &OsdShard) {
+    osd.on_all(|osd| close_connections(osd)).await;
+    osd.call_all(async |osd| unmount_store(&osd).await).await;
 }
 
 /// Closes all connections of this shard, so that errors of the closing store reach nobody.
-fn close_connections(shard: &Shard) {
-    let Some(osd) = OsdShard::on(shard) else { return };
+fn close_connections(osd: &OsdShard) {
     osd.stopping.set(true);
     let conns: Vec<_> = osd.conns.borrow().values().map(|state| Rc::clone(&state.conn)).collect();
     conns.iter().for_each(|conn| conn.close("this OSD stops"));
 }
 
-async fn unmount_store(shard: &Shard) {
-    let Some(osd) = OsdShard::on(shard) else { return };
+async fn unmount_store(osd: &OsdShard) {
     if let Err(error) = osd.store.umount().await {
-        tracing::warn!("the store of reactor {} was not unmounted: {error}", shard.id().0);
+        tracing::warn!("the store of reactor {} was not unmounted: {error}", osd.shard.id().0);
     }
 }
 
@@ -197,66 +186,67 @@ fn contradicts(map: &OsdMap, osd: OsdId, uuid: Uuid) -> Option<String> {
     })
 }
 
+/// Runs `work` where the session with the monitor is.
+fn with_member(osd: &OsdShard, work: impl FnOnce(&Member) + Send + 'static) {
+    osd.shard.submit_to(ShardId(0), move |shard| {
+        if let Some(member) = shard.local::<Member>() {
+            work(&member);
+        }
+    });
+}
+
 /// Asks for `up_thru` of this epoch: a PG that this OSD leads waits for it.
 pub(crate) fn want_up_thru(osd: &OsdShard, epoch: Epoch) {
-    osd.shard.submit_to(ShardId(0), move |shard| {
-        if let Some(member) = shard.local::<Member>().filter(|member| member.up_thru.get() < epoch) {
+    with_member(osd, move |member| {
+        if member.up_thru.get() < epoch {
             member.up_thru.set(epoch);
             member.ask();
         }
     });
 }
 
-/// An order to make a PG came too late to be of use: the monitor gives all of them anew.
+/// An order to create a PG came too late to be of use: asks the monitor for all orders again.
 pub(crate) fn ask_for_orders(osd: &OsdShard) {
-    osd.shard.submit_to(ShardId(0), move |shard| {
-        if let Some(member) = shard.local::<Member>() {
-            member.wants_orders.set(true);
-            member.news.notify_one();
-        }
+    with_member(osd, |member| {
+        member.wants_orders.set(true);
+        member.news.notify_one();
     });
 }
 
-/// Tells the monitor that a PG, which it ordered to be made, is active.
+/// Tells the monitor that a PG that it ordered to be created is active.
 pub(crate) fn tell_created(osd: &OsdShard, pg: PgId) {
-    osd.shard.submit_to(ShardId(0), move |shard| {
-        let session = shard.local::<Member>().and_then(|member| member.session.borrow().upgrade());
-        if let Some(session) = session {
+    with_member(osd, move |member| {
+        if let Some(session) = member.session.borrow().upgrade() {
             session.send(Message::encode(&PgCreated { version: 0, pg }));
         }
     });
 }
 
-/// Gives the PGs that the monitor orders to be made what it knows of their past. Those that this OSD does not lead by its newest map
-/// are left to others: then the monitor orders them.
+/// Gives the PGs that the monitor orders to be created what it knows of their past. Those that this OSD does not lead by its newest
+/// map are left to others, to which the monitor then gives the order.
 fn create_pgs(osd: &OsdShard, order: PgCreate) {
     let PgCreate { epoch, pgs, mut histories } = order;
     for (id, (created, _)) in pgs {
         let Some(owner) = osd.owner(id) else { continue };
         let (history, intervals) = histories.remove(&id).unwrap_or_default();
         let past = intervals.intervals.into_iter();
+        let interval =
+            |PastInterval { first, last, acting }| Interval { first, last, acting: by_position(acting) };
         let history = PgHistory {
             epoch,
             same_interval_since: history.same_interval_since.max(created),
             last_epoch_clean: history.last_epoch_clean.max(created),
-            past: past
-                .map(|PastInterval { first, last, acting }| Interval {
-                    first,
-                    last,
-                    acting: by_position(acting),
-                })
-                .collect(),
+            past: past.map(interval).collect(),
         };
-        osd.shard.submit_to(owner, move |shard| {
-            let Some(osd) = OsdShard::on(shard) else { return };
+        OsdShard::run_on(&osd.shard, owner, move |osd| {
             if let Some(pg) = osd.pg(id) {
-                pg.create(&osd, history);
+                pg.create(osd, history);
             }
         });
     }
 }
 
-/// The acting set of a past interval, whose primary nobody tells.
+/// The acting set of a past interval; the order does not name its primary.
 fn by_position(shards: BTreeSet<PgShard>) -> OsdSet {
     let mut items = Vec::new();
     for PgShard { osd, shard } in shards {
@@ -269,11 +259,7 @@ fn by_position(shards: BTreeSet<PgShard>) -> OsdSet {
 
 /// Writes a line into the cluster's log, at a level of [`log_level`](carmine_wire::mon_msg::log_level).
 pub(crate) fn write_cluster_log(osd: &OsdShard, level: u16, text: String) {
-    osd.shard.submit_to(ShardId(0), move |shard| {
-        if let Some(member) = shard.local::<Member>() {
-            member.write_log(level, text);
-        }
-    });
+    with_member(osd, move |member| member.write_log(level, text));
 }
 
 impl Member {

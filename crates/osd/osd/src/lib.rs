@@ -38,13 +38,13 @@ mod stats;
 mod watch;
 
 pub use admin::{AdminAnswer, AdminHook};
-pub use config::{ComplaintTime, Gates, LogLimits, OsdConfig, PG_LOG_BYTES, RecoveryOptions, ScrubOptions};
+pub use config::{Gates, LogLimits, OsdConfig, PG_LOG_BYTES, RecoveryOptions, ScrubOptions};
 pub use damage::report_damage;
 pub use heartbeat::HeartbeatConfig;
 pub use join::leave;
 pub use live::{measure_load, serve_admin_socket, serve_http};
 pub use local::LocalPgs;
-pub use maps::PgTable;
 pub use op::LocalReply;
+pub use options::RunOptions;
 pub use shard::OsdShard;
 pub use start::{OsdError, run};

@@ -48,8 +48,8 @@ impl OsdShard {
         self.spread(&view, &table);
     }
 
-    /// The pools whose number of PGs is another one than when their PGs were made here. Splits and merges are not built: the PGs of
-    /// such a pool serve nobody, and nothing of them is changed.
+    /// The pools whose number of PGs has changed since their PGs were created here. Splits and merges are not implemented: the PGs
+    /// of such a pool serve nobody, and nothing of them is changed.
     fn resized_pools(&self, map: &OsdMap) -> BTreeSet<i64> {
         let mut made = self.pg_nums.borrow_mut();
         made.retain(|pool, _| map.pools.contains_key(pool));
@@ -75,7 +75,7 @@ impl OsdShard {
         resized
     }
 
-    /// PGs that the store has and this OSD is no member of get an owner, too, on shard 0.
+    /// Gives an owner also to the PGs that are in the store although this OSD is not a member of them. On shard 0.
     pub(crate) fn adopt(self: &Rc<Self>, strays: impl Iterator<Item = SpgId>) {
         let Some(view) = self.view() else { return };
         let exists = |pg: &SpgId| view.map().pool(pg.pgid.pool).is_some_and(|pool| pg.pgid.ps < pool.pg_num);
@@ -85,14 +85,9 @@ impl OsdShard {
 
     /// Gives a map and the owners of the PGs to every shard.
     fn spread(self: &Rc<Self>, view: &Arc<MapView>, table: &Arc<PgTable>) {
-        for to in (0..self.shard.shards()).map(ShardId) {
-            let (view, table) = (Arc::clone(view), Arc::clone(table));
-            if to == self.shard.id() {
-                self.follow(view, table);
-            } else {
-                OsdShard::run_on(&self.shard, to, move |osd| osd.follow(view, table));
-            }
-        }
+        self.follow(Arc::clone(view), Arc::clone(table));
+        let (view, table) = (Arc::clone(view), Arc::clone(table));
+        self.run_on_others(move |osd| osd.follow(view, table));
     }
 
     /// A shard's own part of taking a map.
@@ -124,7 +119,7 @@ impl OsdShard {
 }
 
 impl OsdShard {
-    /// There was such a pool, and the newest map does not have it any more.
+    /// Whether there was such a pool, and the newest map no longer has it.
     pub(crate) fn is_deleted(&self, pool: i64) -> bool {
         let view = self.view.borrow();
         let map = view.as_ref().map(|view| view.map());
@@ -137,7 +132,7 @@ impl OsdShard {
     }
 }
 
-/// The map's word on each OSD.
+/// The state of each OSD by the map.
 fn osd_states(map: &OsdMap) -> Arc<[OsdState]> {
     let state = |osd: u32| match (map.exists(OsdId(osd)), map.is_up(OsdId(osd))) {
         (false, _) => OsdState::Gone,
@@ -163,7 +158,7 @@ fn report_imbalance(table: &PgTable, shards: u16) {
     }
 }
 
-/// Sends a client that is behind our map, once per epoch (PROTOCOL.md of the wire crate, §6).
+/// Sends our map to a client that has an older one, once per epoch (PROTOCOL.md of the wire crate, §6).
 pub(crate) fn share_map(osd: &OsdShard, state: &ConnState, client_epoch: Epoch) {
     let Some(view) = osd.view() else { return };
     let known = client_epoch.max(state.epoch.get());
@@ -202,29 +197,29 @@ pub(crate) fn primary_part(view: &MapView, pg: PgId) -> SpgId {
 
 // The table of PGs and their reactors.
 
-/// The PGs that an OSD serves, by shard, and the reactor that owns each. Two shards of one PG may have different owners. A shard of a PG
-/// stays with its reactor while the process runs.
+/// The PGs that an OSD serves, by shard, and the reactor that owns each. Two shards of one PG may have different owners. A shard of
+/// a PG stays with its reactor while the process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PgTable {
+pub(crate) struct PgTable {
     owners: ByPg<ShardId>,
-    /// It has the PGs that only the store knows, too: of any other there is no copy here.
+    /// Whether it also has the PGs that only the store knows: there is then no copy here of any other PG.
     has_strays: bool,
 }
 
 impl PgTable {
     /// The owner of a PG.
-    pub fn owner(&self, pg: SpgId) -> Option<ShardId> {
+    pub(crate) fn owner(&self, pg: SpgId) -> Option<ShardId> {
         self.owners.get(pg).copied()
     }
 
     /// PGs and owners, in order of pools, then shards.
-    pub fn iter(&self) -> impl Iterator<Item = (SpgId, ShardId)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SpgId, ShardId)> + '_ {
         self.owners.iter().map(|(pg, owner)| (pg, *owner))
     }
 
     /// The table with these PGs added: each goes to the reactor that has the fewest so far, the first of them on a tie, so
-    /// PGs that come at once are dealt evenly and in order.
-    pub fn with(&self, pgs: impl Iterator<Item = SpgId>, shards: u16) -> PgTable {
+    /// PGs that are added together are dealt evenly and in order.
+    pub(crate) fn with(&self, pgs: impl Iterator<Item = SpgId>, shards: u16) -> PgTable {
         let mut owners = self.owners.clone();
         let mut counts = self.counts(shards);
         for pg in pgs {
@@ -237,19 +232,19 @@ impl PgTable {
         PgTable { owners, ..*self }
     }
 
-    /// There is no copy of this PG here, for sure.
-    pub fn has_no_copy(&self, pg: SpgId) -> bool {
+    /// Whether it is certain that there is no copy of this PG here.
+    pub(crate) fn has_no_copy(&self, pg: SpgId) -> bool {
         self.has_strays && self.owner(pg).is_none()
     }
 
     /// The table without the PGs of pools that are gone.
-    pub fn of_pools(mut self, exists: impl Fn(i64) -> bool) -> PgTable {
+    pub(crate) fn of_pools(mut self, exists: impl Fn(i64) -> bool) -> PgTable {
         self.owners.remove_pools(|pool| !exists(pool));
         self
     }
 
     /// Number of PGs of each reactor.
-    pub fn counts(&self, shards: u16) -> Vec<usize> {
+    pub(crate) fn counts(&self, shards: u16) -> Vec<usize> {
         let mut counts = vec![0; usize::from(shards.max(1))];
         for shard in self.owners.values() {
             counts[usize::from(shard.0)] += 1;

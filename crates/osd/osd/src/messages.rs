@@ -178,66 +178,54 @@ fn split_rest(front: &[u8], data: &mut Payload) -> Result<Payload> {
     Ok(rest)
 }
 
-/// Reads what [`Packed::new`] wrote. Of the received memory only the transaction's own bytes stay referenced.
-fn read_txn(header: &Header2, front: Vec<u8>, mut data: Payload) -> Result<(Head, Sealed)> {
-    let (head, encoded) = if header.compat & IS_LONG == 0 {
-        let front = Bytes::from(front);
-        let mut d = Decoder::new(&front, "replicated transaction");
-        let head = d.get()?;
-        let at = front.len() - d.remaining();
-        (head, front.slice(at..))
-    } else {
-        let encoded = split_rest(&front, &mut data)?.to_vec();
-        (Decoder::new(&front, "replicated transaction").get()?, Bytes::from(encoded))
-    };
-    let mut d = Decoder::new(&encoded, "replicated transaction");
-    let txn = Transaction::decode(&mut d, &data)?;
-    d.finish()?;
-    Ok((head, Sealed::decoded(txn, encoded)))
+/// A message that carries a transaction.
+#[derive(Clone, Debug)]
+pub struct WithTxn<const KIND: u16> {
+    /// The head, with which every message begins.
+    pub head: Head,
+    /// The transaction.
+    pub txn: Sealed,
 }
 
-macro_rules! carries_a_transaction {
-    ($(#[$doc:meta])* $name:ident = $kind:literal) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug)]
-        pub struct $name {
-            /// The head, with which every message begins.
-            pub head: Head,
-            /// The transaction.
-            pub txn: Sealed,
-        }
+/// Primary to replica: apply this transaction, whose one log entry is the next one of the PG's log.
+pub type RepOp = WithTxn<0x8001>;
+/// Primary to replica: make a piece of an object equal to mine.
+pub type PushObject = WithTxn<0x8006>;
 
-        impl $name {
-            /// Message type.
-            pub const KIND: u16 = $kind;
+impl<const KIND: u16> WithTxn<KIND> {
+    /// Message type.
+    pub const KIND: u16 = KIND;
 
-            /// The message; `data` is what the transaction writes.
-            ///
-            /// # Panics
-            /// If the transaction is longer than a message may be.
-            #[must_use]
-            pub fn pack(head: &Head, txn: &Sealed, data: Payload) -> Packed {
-                Packed::new(Self::KIND, head, txn, data)
-            }
+    /// The message; `data` is what the transaction writes.
+    ///
+    /// # Panics
+    /// If the transaction is longer than a message may be.
+    #[must_use]
+    pub fn pack(head: &Head, txn: &Sealed, data: Payload) -> Packed {
+        Packed::new(KIND, head, txn, data)
+    }
 
-            /// Reads a message. Its objects are not checked: the caller must check that they lie in the PG.
-            ///
-            /// # Errors
-            /// If the bytes are no such message, or the data does not add up.
-            pub fn read(header: &Header2, front: Vec<u8>, data: Payload) -> Result<$name> {
-                read_txn(header, front, data).map(|(head, txn)| $name { head, txn })
-            }
-        }
-    };
-}
-
-carries_a_transaction! {
-    /// Primary to replica: apply this transaction, whose one log entry is the next one of the PG's log.
-    RepOp = 0x8001
-}
-carries_a_transaction! {
-    /// Primary to replica: make a piece of an object equal to mine.
-    PushObject = 0x8006
+    /// Reads a message. Of the received memory only the transaction's own bytes stay referenced. Its objects are not checked: the
+    /// caller must check that they lie in the PG.
+    ///
+    /// # Errors
+    /// If the bytes are no such message, or the data does not add up.
+    pub fn read(header: &Header2, front: Vec<u8>, mut data: Payload) -> Result<WithTxn<KIND>> {
+        let (head, encoded) = if header.compat & IS_LONG == 0 {
+            let front = Bytes::from(front);
+            let mut d = Decoder::new(&front, "replicated transaction");
+            let head = d.get()?;
+            let at = front.len() - d.remaining();
+            (head, front.slice(at..))
+        } else {
+            let encoded = split_rest(&front, &mut data)?.to_vec();
+            (Decoder::new(&front, "replicated transaction").get()?, Bytes::from(encoded))
+        };
+        let mut d = Decoder::new(&encoded, "replicated transaction");
+        let txn = Transaction::decode(&mut d, &data)?;
+        d.finish()?;
+        Ok(WithTxn { head, txn: Sealed::decoded(txn, encoded) })
+    }
 }
 
 /// A message whose front is its fields, one after the other.

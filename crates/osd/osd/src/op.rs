@@ -106,19 +106,18 @@ pub(crate) enum ReplyTo {
 pub(crate) struct HopBack {
     /// The shard that the operation is on.
     pub here: Shard,
-    /// The connection's shard, and its id there.
-    pub home: ShardId,
-    pub conn: u64,
+    /// The connection.
+    pub origin: Origin,
     pub token: Option<PermitToken>,
 }
 
 impl HopBack {
     fn send_back(&mut self, reply: Option<(Header2, Vec<u8>, Payload)>) {
-        let (conn, token) = (self.conn, self.token.take());
+        let (Origin { home, conn }, token) = (self.origin, self.token.take());
         if token.is_none() && reply.is_none() {
             return;
         }
-        self.here.submit_to(self.home, move |home| {
+        self.here.submit_to(home, move |home| {
             let Some(home) = OsdShard::on(home) else { return };
             let Some(conn) = home.conn(conn) else {
                 token.into_iter().for_each(|token| token.give_back(&home.budget));
@@ -193,8 +192,6 @@ impl ClientOp {
             _ => op.is_write(),
         });
         let is_snapless = request.snap_seq == 0 && request.snapid == SNAP_HEAD;
-        let (started_ns, to) = (Cell::new(arrived_ns), RefCell::new(Some(to)));
-        let (stage, more) = (Cell::new(Stage::WaitingForPg), RefCell::default());
         let op = Rc::new(ClientOp {
             request,
             oid,
@@ -204,11 +201,11 @@ impl ClientOp {
             is_snapless,
             trims: None,
             arrived_ns,
-            started_ns,
-            stage,
+            started_ns: Cell::new(arrived_ns),
+            stage: Cell::new(Stage::WaitingForPg),
             is_submitted: Cell::new(false),
-            to,
-            more,
+            to: RefCell::new(Some(to)),
+            more: RefCell::default(),
         });
         op.is_received();
         op
@@ -286,11 +283,11 @@ impl ClientOp {
         with_inputs(&self.request, self.data.len())
     }
 
-    /// The connection that it arrived on.
+    /// The connection that it arrived on; `here` is the shard that has the operation now.
     pub(crate) fn origin(&self, here: ShardId) -> Option<Origin> {
         match &*self.to.borrow() {
             Some(ReplyTo::Conn(conn, _)) => Some(Origin { home: here, conn: conn.id() }),
-            Some(ReplyTo::Hop(back)) => Some(Origin { home: back.home, conn: back.conn }),
+            Some(ReplyTo::Hop(back)) => Some(back.origin),
             Some(ReplyTo::Local(_)) | None => None,
         }
     }
@@ -304,15 +301,6 @@ impl ClientOp {
     pub(crate) fn mtime(&self, osd: &OsdShard) -> UTime {
         let given = self.request.mtime;
         if given == UTime::ZERO { UTime::from_unix(osd.shard.unix_now()) } else { given }
-    }
-
-    /// Whether it arrived on this connection of shard `home`; `here` is the shard that has the operation now.
-    pub(crate) fn is_from(&self, here: ShardId, home: ShardId, id: u64) -> bool {
-        match &*self.to.borrow() {
-            Some(ReplyTo::Conn(conn, _)) => here == home && conn.id() == id,
-            Some(ReplyTo::Hop(back)) => back.home == home && back.conn == id,
-            Some(ReplyTo::Local(_)) | None => false,
-        }
     }
 
     /// Drops the operation without an answer.

@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,30 +109,23 @@ impl Peers {
 
     /// Tells the waiters of lost requests that no answer will come.
     fn forget(&self, is_lost: impl Fn(u64, &Waiter) -> bool) {
-        let all = self.pending.take();
-        let (lost, left): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            all.into_iter().partition(|(tid, waiter)| is_lost(*tid, waiter));
-        *self.pending.borrow_mut() = left;
+        let mut pending = self.pending.borrow_mut();
+        let lost: Vec<_> = pending.extract_if(.., |tid, waiter| is_lost(*tid, waiter)).collect();
+        drop(pending);
         drop(lost); // wakes the waiters
     }
 
     /// Ends the sessions with peers whose address in the map changed, and the requests sent to them.
     pub(crate) fn on_map(&self, addr_of: impl Fn(OsdId) -> Option<EntityAddr>) {
-        let mut ended = Vec::new();
-        self.sessions.borrow_mut().retain(|peer, session| {
-            let keep = addr_of(*peer) == Some(session.addr);
-            if !keep {
-                ended.push(*peer);
-                session.ended.set(true);
-                session
-                    .conns
-                    .borrow()
-                    .values()
-                    .for_each(|c| c.close("the peer has another address or is down"));
-            }
-            keep
-        });
-        self.forget(|_, waiter| ended.contains(&waiter.peer));
+        let mut sessions = self.sessions.borrow_mut();
+        let ended = sessions.extract_if(.., |peer, session| addr_of(*peer) != Some(session.addr));
+        let ended: BTreeMap<OsdId, Rc<Session>> = ended.collect();
+        drop(sessions);
+        for session in ended.values() {
+            session.ended.set(true);
+            session.conns.borrow().values().for_each(|c| c.close("the peer has another address or is down"));
+        }
+        self.forget(|_, waiter| ended.contains_key(&waiter.peer));
     }
 
     fn session(&self, peer: OsdId) -> Option<Rc<Session>> {
@@ -165,8 +159,7 @@ impl Peers {
                     continue;
                 }
                 session.drain();
-                let overflowed = session.backlog.borrow_mut().take_overflow();
-                if overflowed {
+                if session.backlog.borrow_mut().take_overflow() {
                     resend_all(&osd, session.peer);
                 }
                 if session.backlog.borrow().is_empty() {
@@ -195,21 +188,18 @@ impl Session {
 
     /// Opens whatever the waiting messages lack: the route, and connections.
     async fn establish(self: &Rc<Self>, osd: &Rc<OsdShard>) -> Result<(), OpError> {
-        let has_route = self.route.borrow().is_some();
-        if !has_route {
+        if self.route.borrow().is_none() {
             let route = self.ask_route(osd).await?;
             *self.route.borrow_mut() = Some(route);
         }
         let wanted: BTreeSet<u16> =
-            self.backlog.borrow().pgs().filter_map(|pg| self.reactor_of(pg)).collect();
+            self.backlog.borrow().messages.iter().filter_map(|(pg, _)| self.reactor_of(*pg)).collect();
         for reactor in wanted {
             let stands = self.conns.borrow().get(&reactor).is_some_and(|c| !c.is_closed());
             if !stands {
                 let port =
                     self.route.borrow().as_ref().and_then(|r| r.reactors.get(usize::from(reactor)).copied());
-                let port = port.ok_or_else(|| {
-                    OpError::because(errno::ENOTCONN, "the peer named a reactor without a port")
-                })?;
+                let port = port.ok_or_else(|| not_reached("the peer named a reactor without a port"))?;
                 let conn = self.dial(osd, Target::port_of(self.addr, port), Some(reactor)).await?;
                 self.conns.borrow_mut().insert(reactor, conn);
             }
@@ -230,9 +220,7 @@ impl Session {
             made_ns: osd.shard.now_ns(),
         });
         let config = Rc::clone(&osd.peers.config);
-        connect(&osd.shard, target, EntityType::OSD, config, handler)
-            .await
-            .map_err(|error| OpError::because(errno::ENOTCONN, error))
+        connect(&osd.shard, target, EntityType::OSD, config, handler).await.map_err(not_reached)
     }
 
     async fn ask_route(self: &Rc<Self>, osd: &Rc<OsdShard>) -> Result<RouteReply, OpError> {
@@ -240,9 +228,8 @@ impl Session {
         let route = Message::encode(&Route { epoch: osd.epoch() });
         let answer = osd.peers.ask(self.peer, None, |tid| conn.send(route.with_tid(tid))).await;
         conn.finish();
-        let answer = answer.ok_or_else(|| OpError::because(errno::ENOTCONN, "no answer to Route"))?;
-        let mut route: RouteReply =
-            answer.decode().map_err(|error| OpError::because(errno::ENOTCONN, error))?;
+        let answer = answer.ok_or_else(|| not_reached("no answer to Route"))?;
+        let mut route: RouteReply = answer.decode().map_err(not_reached)?;
         route.pgs.sort_unstable();
         Ok(route)
     }
@@ -260,7 +247,7 @@ impl Session {
 
     /// Sends the waiting messages; those without a connection keep waiting.
     fn drain(&self) {
-        let messages = self.backlog.borrow_mut().take_all();
+        let messages = std::mem::take(&mut self.backlog.borrow_mut().messages);
         for (pg, message) in messages {
             match self.conn_for(pg) {
                 Some(conn) => conn.send(message),
@@ -268,6 +255,11 @@ impl Session {
             }
         }
     }
+}
+
+/// Why a peer cannot be reached.
+fn not_reached(why: impl Display) -> OpError {
+    OpError::because(errno::ENOTCONN, why)
 }
 
 /// Handles the answers on our own connections to a peer.
@@ -335,23 +327,18 @@ const MESSAGES_MAX: usize = 64 << 10;
 
 /// The messages that wait for one session, in order.
 #[derive(Default)]
-pub(crate) struct Backlog {
+struct Backlog {
     messages: Vec<(SpgId, Message)>,
     overflowed: bool,
 }
 
 impl Backlog {
-    pub(crate) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// The PGs of the waiting messages.
-    pub(crate) fn pgs(&self) -> impl Iterator<Item = SpgId> {
-        self.messages.iter().map(|(pg, _)| *pg)
-    }
-
     /// Appends a message, if there is room. A lease replaces an earlier one that was not sent.
-    pub(crate) fn push(&mut self, pg: SpgId, message: Message) {
+    fn push(&mut self, pg: SpgId, message: Message) {
         if message.header.kind == PgLease::KIND {
             self.messages.retain(|(of, old)| *of != pg || old.header.kind != PgLease::KIND);
         }
@@ -362,19 +349,14 @@ impl Backlog {
         }
     }
 
-    /// Removes and returns all messages.
-    pub(crate) fn take_all(&mut self) -> Vec<(SpgId, Message)> {
-        std::mem::take(&mut self.messages)
-    }
-
     /// Drops writes: their PGs are going to resend everything unacknowledged.
-    pub(crate) fn forget_writes(&mut self) {
+    fn forget_writes(&mut self) {
         self.messages.retain(|(_, message)| message.header.kind != RepOp::KIND);
         self.overflowed = false;
     }
 
     /// Whether a message was dropped since the last call.
-    pub(crate) fn take_overflow(&mut self) -> bool {
+    fn take_overflow(&mut self) -> bool {
         std::mem::take(&mut self.overflowed)
     }
 }
@@ -391,14 +373,14 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// Doubles the wait from [`FIRST`] to [`LONGEST`] with each connection in a row that ended early. A message that its receiver
 /// refuses is resent on the next connection: without a pause both sides would do nothing else.
 #[derive(Default)]
-pub(crate) struct Backoff {
+struct Backoff {
     early: Cell<u32>,
     until_ns: Cell<u64>,
 }
 
 impl Backoff {
     /// Notes that a connection ended. Connections that end together count once.
-    pub(crate) fn note_ended(&self, made_ns: u64, now_ns: u64) {
+    fn note_ended(&self, made_ns: u64, now_ns: u64) {
         if now_ns < self.until_ns.get() {
             return;
         }
@@ -412,7 +394,7 @@ impl Backoff {
     }
 
     /// The time left to wait.
-    pub(crate) fn remaining(&self, now_ns: u64) -> Duration {
+    fn remaining(&self, now_ns: u64) -> Duration {
         Duration::from_nanos(self.until_ns.get().saturating_sub(now_ns))
     }
 }
@@ -439,7 +421,7 @@ mod tests {
         (0..MESSAGES_MAX).for_each(|_| backlog.push(PG, write()));
         assert!(!backlog.take_overflow());
         backlog.push(PG, write());
-        assert_eq!(backlog.take_all().len(), MESSAGES_MAX);
+        assert_eq!(backlog.messages.len(), MESSAGES_MAX);
         assert!(backlog.take_overflow() && !backlog.take_overflow());
     }
 
@@ -452,7 +434,7 @@ mod tests {
         backlog.push(PG, Message::from_header(PgQuery::header(), Vec::new()));
         backlog.push(PG, write());
         backlog.forget_writes();
-        let kinds: Vec<u16> = backlog.take_all().iter().map(|(_, message)| message.header.kind).collect();
+        let kinds: Vec<u16> = backlog.messages.iter().map(|(_, message)| message.header.kind).collect();
         assert_eq!(kinds, [PgQuery::KIND]);
     }
 

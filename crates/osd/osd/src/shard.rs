@@ -153,11 +153,11 @@ impl OsdShard {
             notices: Notices::default(),
             lists: Semaphore::new(LISTS_MAX),
             scrubber: Scrubber::default(),
-            pace: Pace::new(config.scrub.bytes_per_second),
-            reserver: Reserver::new(config.recovery.max_backfills),
-            recovery_ops: Semaphore::new(config.recovery.max_active_of(shard.shards())),
-            recovery_pace: Pace::new(config.recovery.bytes_per_second_of(shard.shards())),
-            options: RefCell::new(RunOptions::from_config(&config)),
+            pace: Pace::new(config.options.scrub.bytes_per_second),
+            reserver: Reserver::new(config.options.recovery.max_backfills),
+            recovery_ops: Semaphore::new(config.options.recovery.max_active_of(shard.shards())),
+            recovery_pace: Pace::new(config.options.recovery.bytes_per_second_of(shard.shards())),
+            options: RefCell::new(config.options.clone()),
             given: RefCell::default(),
             config,
             store,
@@ -206,18 +206,41 @@ impl OsdShard {
         });
     }
 
-    /// The results of `read` on all shards, in order, without those that have not started or have ended.
+    /// Runs `work` on the OSD's part at each other shard.
+    pub(crate) fn run_on_others(&self, work: impl FnOnce(&Rc<OsdShard>) + Clone + Send + 'static) {
+        for to in (0..self.shard.shards()).map(ShardId).filter(|to| *to != self.shard.id()) {
+            OsdShard::run_on(&self.shard, to, work.clone());
+        }
+    }
+
+    /// Applies `work` to a connection of any shard, if that is still open.
+    pub(crate) fn with_conn(here: &Shard, to: Origin, work: impl FnOnce(&Rc<Connection>) + Send + 'static) {
+        OsdShard::run_on(here, to.home, move |osd| {
+            if let Some(conn) = osd.conn(to.conn) {
+                work(&conn);
+            }
+        });
+    }
+
+    /// The results of `work` on all shards, in order, without those that have not started or have ended.
+    pub(crate) async fn call_all<T: Send + 'static>(
+        &self,
+        work: impl AsyncFn(Rc<OsdShard>) -> T + Copy + Send + 'static,
+    ) -> Vec<T> {
+        let mut all = Vec::new();
+        for to in (0..self.shard.shards()).map(ShardId) {
+            let part = async move |shard: Shard| Some(work(OsdShard::on(&shard)?).await);
+            all.extend(self.shard.call(to, part).await);
+        }
+        all
+    }
+
+    /// The same for `read`, which does not wait.
     pub(crate) async fn on_all<T: Send + 'static>(
         &self,
         read: impl Fn(&Rc<OsdShard>) -> T + Copy + Send + 'static,
     ) -> Vec<T> {
-        let mut all = Vec::new();
-        for to in (0..self.shard.shards()).map(ShardId) {
-            let part =
-                self.shard.call(to, move |shard| async move { OsdShard::on(&shard).map(|osd| read(&osd)) });
-            all.extend(part.await);
-        }
-        all
+        self.call_all(async move |osd| read(&osd)).await
     }
 
     /// Whether this OSD is stopping: its store may then refuse requests.
@@ -289,16 +312,12 @@ impl OsdShard {
 
     /// Sends a message over a connection of any shard, if that is still open.
     pub(crate) fn send_to(&self, to: Origin, message: Message) {
-        let (parts, _) = message.into_parts();
-        let send = move |osd: &OsdShard| {
-            if let Some(conn) = osd.conn(to.conn) {
-                conn.send(Message::from(parts));
-            }
-        };
-        if to.home == self.shard.id() {
-            return send(self);
+        if to.home != self.shard.id() {
+            let (parts, _) = message.into_parts();
+            OsdShard::with_conn(&self.shard, to, move |conn| conn.send(Message::from(parts)));
+        } else if let Some(conn) = self.conn(to.conn) {
+            conn.send(message);
         }
-        OsdShard::run_on(&self.shard, to.home, move |osd| send(osd));
     }
 
     /// Logs, once for each name, that an operation is refused because it is not implemented. The first shard writes the line; the

@@ -62,7 +62,7 @@ fn count(osd: &OsdShard) -> SlowOps {
 
 /// Unanswered operations that arrived before this time are slow.
 fn before_ns(osd: &OsdShard) -> u64 {
-    osd.shard.now_ns().saturating_sub(osd.options.borrow().complaint.0.as_nanos() as u64)
+    osd.shard.now_ns().saturating_sub(osd.options.borrow().complaint.as_nanos() as u64)
 }
 
 /// The slow operations of this shard, oldest first.

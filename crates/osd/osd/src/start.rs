@@ -46,7 +46,7 @@ pub async fn run(
     hook: Option<Box<dyn AdminHook>>,
 ) -> Result<Rc<OsdShard>, OsdError> {
     let store = Store::open_shard(&store, &shard).await?;
-    let osd = OsdShard::new(&shard, Arc::clone(&config), store);
+    let osd = OsdShard::new(&shard, config, store);
     if let Some(hook) = hook {
         shard.set_local(Rc::new(Hook(hook)));
     }
@@ -56,7 +56,7 @@ pub async fn run(
     start_scrubs(&osd);
     start_strays(&osd);
     start_leases(&osd);
-    let own = listen(&shard, &config).await?;
+    let own = listen(&osd).await?;
     let port = own.local_addr().port();
     let here = shard.id();
     shard.submit_to(ShardId(0), move |first| note_port(first.clone(), here, port));
@@ -72,9 +72,10 @@ pub async fn run(
 /// A reactor's own port, waiting for the OSD's public address.
 struct OwnListener(std::cell::RefCell<Option<Listener>>);
 
-async fn listen(shard: &Shard, config: &OsdConfig) -> Result<Listener, OsdError> {
-    let addr = SocketAddr::new(config.listen, 0);
-    shard.listen(addr).await.map_err(|e| OsdError::Listen(addr, e))
+/// Listens on a free port of the OSD's address.
+pub(crate) async fn listen(osd: &OsdShard) -> Result<Listener, OsdError> {
+    let addr = SocketAddr::new(osd.config.listen, 0);
+    osd.shard.listen(addr).await.map_err(|e| OsdError::Listen(addr, e))
 }
 
 /// Tells shard 0 the port of a shard; waits until shard 0 has started.
@@ -94,7 +95,7 @@ fn note_port(first: Shard, of: ShardId, port: u16) {
 
 /// Shard 0's part: the public port, then the monitor.
 async fn lead(osd: &Rc<OsdShard>, own: Listener) -> Result<(), OsdError> {
-    let public = listen(&osd.shard, &osd.config).await?;
+    let public = listen(osd).await?;
     while osd.ports.borrow().contains(&0) {
         osd.shard.sleep(START_POLL).await;
     }
@@ -174,7 +175,7 @@ fn accept_public(osd: &Rc<OsdShard>, listener: Listener, addr: EntityAddr) {
     });
 }
 
-/// The next connection of a port.
+/// Accepts the next connection of a port.
 pub(crate) async fn accept(osd: &OsdShard, listener: &Listener, whose: &str) -> Socket {
     loop {
         match listener.accept().await {
@@ -200,14 +201,8 @@ fn attend(osd: &Rc<OsdShard>, socket: Socket, config: &Rc<ServerConfig>) {
 
 /// Gives a connection to the reactor with the fewest. It asks all reactors for their counts, since new connections are rare.
 async fn deal(osd: &Rc<OsdShard>, socket: Socket, config: &Rc<ServerConfig>) {
-    let mut least = (usize::MAX, osd.shard.id());
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        let count = osd.shard.call(to, |shard| async move {
-            OsdShard::on(&shard).map_or(usize::MAX, |osd| osd.conns.borrow().len())
-        });
-        least = least.min((count.await, to));
-    }
-    let to = least.1;
+    let counts = osd.on_all(|osd| (osd.conns.borrow().len(), osd.shard.id())).await;
+    let to = counts.into_iter().min().map_or(osd.shard.id(), |(_, to)| to);
     if to == osd.shard.id() {
         attend(osd, socket, config);
         return;

@@ -1,5 +1,5 @@
-//! The report that the monitor gets every few seconds: the store's space, and the statistics of this OSD's PGs. PGs whose state changes are
-//! told of at once.
+//! The report that the monitor gets every few seconds: the store's space, and the statistics of this OSD's PGs. PGs whose state
+//! changes are reported at once.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ use crate::slow::{self, SlowOps};
 
 /// The time between two reports to the monitor.
 pub(crate) const PERIOD: Duration = Duration::from_secs(2);
-/// Events of several PGs within this time are told together.
+/// Events of several PGs within this time are reported together.
 const GATHER: Duration = Duration::from_millis(10);
 /// PGs in one message.
 const PGS_MAX: usize = 256;
@@ -33,7 +33,7 @@ const PG_STAT_BYTES: usize = 4096;
 /// About what they take with three copies: a report of so many bytes for each PG does not move while it is written.
 const PG_STAT_USUAL_BYTES: usize = 704;
 const _: () = assert!(PGS_MAX * (PG_STAT_BYTES + 16 * TRIMMED_TOLD_MAX) <= SEGMENT_BYTES_MAX);
-/// PGs of a reactor that are looked at before others have their turn.
+/// PGs of a reactor that are looked at before other tasks get their turn.
 const PGS_AT_ONCE: usize = 32;
 
 /// Sends them for as long as the OSD runs.
@@ -105,21 +105,13 @@ fn report(
 
 /// The statistics of the PGs that this OSD leads.
 async fn pgs(osd: &OsdShard, which: Which) -> Vec<(PgId, PgStat)> {
-    let mut all = Vec::new();
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        let found = osd.shard.call(to, move |shard| async move {
-            let Some(osd) = OsdShard::on(&shard) else { return Vec::new() };
-            pgs_of_shard(&osd, which).await
-        });
-        let found = found.await;
-        // They are long: those of the only reactor are not copied.
-        if all.is_empty() {
-            all = found;
-        } else {
-            all.extend(found);
-        }
-    }
-    all
+    let shards = osd.call_all(async move |osd| pgs_of_shard(&osd, which).await).await.into_iter();
+    // They are long: those of the only reactor are not copied.
+    let all = shards.reduce(|mut all, more| {
+        all.extend(more);
+        all
+    });
+    all.unwrap_or_default()
 }
 
 async fn pgs_of_shard(osd: &OsdShard, which: Which) -> Vec<(PgId, PgStat)> {
@@ -139,7 +131,7 @@ async fn pgs_of_shard(osd: &OsdShard, which: Which) -> Vec<(PgId, PgStat)> {
     told
 }
 
-/// A PG of this shard waits for the monitor: it hears of it at once.
+/// A PG of this shard waits for the monitor: sends the report at once.
 pub(crate) fn send_soon(osd: &OsdShard) {
     if osd.shard.id() == ShardId(0) {
         return osd.news.notify_one();
@@ -174,14 +166,7 @@ async fn last_epoch_clean(osd: &OsdShard) -> Epoch {
 
 /// The oldest epoch of all shards.
 async fn oldest_epoch(osd: &OsdShard) -> Epoch {
-    let mut oldest = osd.epoch();
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        let epoch = osd
-            .shard
-            .call(to, |shard| async move { OsdShard::on(&shard).map_or(Epoch(0), |osd| osd.epoch()) });
-        oldest = oldest.min(epoch.await);
-    }
-    oldest
+    osd.on_all(|osd| osd.epoch()).await.into_iter().min().unwrap_or_default()
 }
 
 /// Asks the monitor for the acting sets that the PGs of this OSD need, by the map that all its shards have.

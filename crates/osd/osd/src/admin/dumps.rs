@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use carmine_metrics::MetricSet;
 use carmine_pgtypes::ObjectMeta;
-use carmine_reactor::{Group, ShardId};
+use carmine_reactor::Group;
 use carmine_store::{OmapRange, StoreError};
 use carmine_types::{ObjectId, crc32c};
 use serde_json::{Map, Value, json};
@@ -147,7 +147,7 @@ pub(super) async fn dump_blocked_ops(osd: &Rc<OsdShard>) -> Value {
 
 /// As Ceph prints it: without a fraction if it is whole seconds.
 fn complaint_s(osd: &OsdShard) -> Value {
-    let complaint = osd.options.borrow().complaint.0;
+    let complaint = osd.options.borrow().complaint;
     if complaint.subsec_nanos() == 0 { complaint.as_secs().into() } else { complaint.as_secs_f64().into() }
 }
 
@@ -227,19 +227,19 @@ const READ_BYTES: u64 = 1 << 20;
 /// for tests, not for measurements.
 pub(super) async fn pg_contents(osd: &Rc<OsdShard>) -> Result<Value, String> {
     let mut all = Map::new();
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        let part = osd.shard.call(to, |shard| async move {
-            let Some(osd) = OsdShard::on(&shard) else { return Ok(Map::new()) };
-            let pgs: Vec<Rc<Pg>> = osd.pgs.borrow().values().cloned().collect();
-            let mut found = Map::new();
-            for pg in pgs {
-                found.insert(pg.id.to_string(), one_pg(&osd, &pg).await?);
-            }
-            Ok::<_, String>(found)
-        });
-        all.extend(part.await?);
+    for part in osd.call_all(async |osd| pgs_of_shard(&osd).await).await {
+        all.extend(part?);
     }
     Ok(json!({ "pgs": all }))
+}
+
+async fn pgs_of_shard(osd: &Rc<OsdShard>) -> Result<Map<String, Value>, String> {
+    let pgs: Vec<Rc<Pg>> = osd.pgs.borrow().values().cloned().collect();
+    let mut found = Map::new();
+    for pg in pgs {
+        found.insert(pg.id.to_string(), one_pg(osd, &pg).await?);
+    }
+    Ok(found)
 }
 
 async fn one_pg(osd: &Rc<OsdShard>, pg: &Pg) -> Result<Value, String> {

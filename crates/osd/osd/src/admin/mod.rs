@@ -157,27 +157,27 @@ pub(crate) fn answer_tell(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: &Messa
     let (osd, conn) = (Rc::clone(osd), Rc::clone(conn));
     let shard = osd.shard.clone();
     shard.spawn(Group::Admin, "tell", async move {
-        let (reply, data) = match question {
-            Err(status) => (TellReply { result: errno::EINVAL, status }, Vec::new()),
-            Ok(question) => match execute_tell(&osd, &question).await {
-                Err((result, status)) => (TellReply { result, status }, Vec::new()),
-                Ok(value) => match value.get(STATUS).and_then(Value::as_str) {
-                    Some(status) => (TellReply { result: 0, status: status.to_owned() }, Vec::new()),
-                    None => {
-                        (TellReply { result: 0, status: String::new() }, format_answer(&question, &value))
-                    }
-                },
-            },
+        let (result, (status, data)) = match execute_tell(&osd, question).await {
+            Ok(told) => (0, told),
+            Err((result, status)) => (result, (status, Vec::new())),
         };
-        conn.send(Message::encode(&reply).with_tid(tid).with_data(data));
+        conn.send(Message::encode(&TellReply { result, status }).with_tid(tid).with_data(data));
     });
 }
 
-/// Executes a command; fails with a negative errno and its reason.
-async fn execute_tell(osd: &Rc<OsdShard>, question: &Value) -> Result<Value, (i32, String)> {
-    pg_query::admit(osd, question)?;
+/// Executes a command; returns the status and the answer. Fails with a negative errno and its reason.
+async fn execute_tell(
+    osd: &Rc<OsdShard>,
+    question: Result<Value, String>,
+) -> Result<(String, Vec<u8>), (i32, String)> {
+    let question = question.map_err(|status| (errno::EINVAL, status))?;
+    pg_query::admit(osd, &question)?;
     let code = if question["prefix"] == "config get" { errno::ENOENT } else { errno::EINVAL };
-    answer(osd, question).await.map_err(|status| (code, status))
+    let value = answer(osd, &question).await.map_err(|status| (code, status))?;
+    Ok(match value.get(STATUS).and_then(Value::as_str) {
+        Some(status) => (status.to_owned(), Vec::new()),
+        None => (String::new(), format_answer(&question, &value)),
+    })
 }
 
 fn question(msg: &Message) -> Result<Value, String> {

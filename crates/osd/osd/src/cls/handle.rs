@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use carmine_codec::{DecodeError, Decoder};
+use carmine_codec::{Coded, DecodeError, Decoder};
 use carmine_pgtypes::Step;
 use carmine_reactor::{Bytes, Payload};
 use carmine_store::{OmapPage, OmapRange};
@@ -60,16 +60,21 @@ impl<'a, 'b> Handle<'a, 'b> {
         self.state.snap_seq()
     }
 
+    /// The object, unless this call is in vain: then it changes nothing.
+    fn changeable(&mut self) -> Option<&mut ObjectState<'b>> {
+        if self.state.is_in_vain() { None } else { Some(self.state) }
+    }
+
     pub(super) fn remove_object(&mut self) {
-        if !self.state.is_in_vain() {
-            self.state.remove();
+        if let Some(state) = self.changeable() {
+            state.remove();
         }
     }
 
     /// Makes the object, if there is none.
     pub(super) fn touch(&mut self) {
-        if !self.state.is_in_vain() {
-            self.state.touch();
+        if let Some(state) = self.changeable() {
+            state.touch();
         }
     }
 
@@ -78,10 +83,8 @@ impl<'a, 'b> Handle<'a, 'b> {
     }
 
     pub(super) fn set_xattr(&mut self, name: &[u8], value: Vec<u8>) -> Result<(), OpError> {
-        if self.state.is_in_vain() {
-            return Ok(());
-        }
-        self.state.set_xattr(name, Bytes::from(value))
+        let Some(state) = self.changeable() else { return Ok(()) };
+        state.set_xattr(name, Bytes::from(value))
     }
 
     /// Names of the xattrs that begin with `prefix`, without it.
@@ -94,23 +97,28 @@ impl<'a, 'b> Handle<'a, 'b> {
         self.state.known_value(name)
     }
 
+    /// A record in the omap, decoded as [`stored`] does.
+    pub(super) fn record<T: Coded>(&mut self, name: &[u8]) -> Result<Option<T>, OpError> {
+        self.omap(name).map(|value| stored(&value, |d| d.get())).transpose()
+    }
+
     pub(super) fn set_omap(&mut self, name: &[u8], value: Vec<u8>) {
-        if !self.state.is_in_vain() {
-            self.state.touch();
-            self.state.change_omap(Step::SetOmap { entries: vec![(name.into(), Bytes::from(value))] });
+        if let Some(state) = self.changeable() {
+            state.touch();
+            state.change_omap(Step::SetOmap { entries: vec![(name.into(), Bytes::from(value))] });
         }
     }
 
     pub(super) fn remove_omap(&mut self, name: &[u8]) {
-        if !self.state.is_in_vain() {
-            self.state.change_omap(Step::RemoveOmap { keys: vec![name.into()] });
+        if let Some(state) = self.changeable() {
+            state.change_omap(Step::RemoveOmap { keys: vec![name.into()] });
         }
     }
 
     /// Removes the entries from one name to another, which stays.
     pub(super) fn remove_omap_range(&mut self, from: &[u8], to: &[u8]) {
-        if !self.state.is_in_vain() {
-            self.state.change_omap(Step::RemoveOmapRange { from: from.into(), to: to.into() });
+        if let Some(state) = self.changeable() {
+            state.change_omap(Step::RemoveOmapRange { from: from.into(), to: to.into() });
         }
     }
 
@@ -119,9 +127,9 @@ impl<'a, 'b> Handle<'a, 'b> {
     }
 
     pub(super) fn set_omap_header(&mut self, header: Vec<u8>) {
-        if !self.state.is_in_vain() {
-            self.state.touch();
-            self.state.change_omap(Step::SetOmapHeader { header: Bytes::from(header) });
+        if let Some(state) = self.changeable() {
+            state.touch();
+            state.change_omap(Step::SetOmapHeader { header: Bytes::from(header) });
         }
     }
 
@@ -132,7 +140,7 @@ impl<'a, 'b> Handle<'a, 'b> {
         name: &[u8],
         max: u64,
     ) -> (Vec<(Vec<u8>, Bytes)>, bool) {
-        let page = self.page(prefix, name.to_vec(), true, max);
+        let page = self.page(prefix, name.to_vec(), true, max, PAGE_BYTES_MAX);
         (page.entries.into_iter().map(|(key, value)| (key.into_vec(), value)).collect(), page.more)
     }
 
@@ -143,13 +151,20 @@ impl<'a, 'b> Handle<'a, 'b> {
 
     /// A page of the entries whose names begin with `prefix`: those after `prefix` + `after`, with the rest of their names.
     pub(super) fn omap_page(&mut self, prefix: &[u8], after: &[u8], max: u64) -> Vec<(Vec<u8>, Bytes)> {
-        let page = self.page(prefix, [prefix, after].concat(), !after.is_empty(), max);
+        let page = self.page(prefix, [prefix, after].concat(), !after.is_empty(), max, PAGE_BYTES_MAX);
         without_prefix(page, prefix).collect()
     }
 
     /// A page of the entries whose names begin with `prefix`, from this name on, or after it.
-    fn page(&mut self, prefix: &[u8], start: Vec<u8>, is_after: bool, max: u64) -> OmapPage {
-        let (entries_max, bytes_max) = (max.min(PAGE_MAX) as usize, PAGE_BYTES_MAX);
+    fn page(
+        &mut self,
+        prefix: &[u8],
+        start: Vec<u8>,
+        is_after: bool,
+        max: u64,
+        bytes_max: usize,
+    ) -> OmapPage {
+        let entries_max = max.min(PAGE_MAX) as usize;
         self.state.known_page(OmapRange { start, is_after, prefix: prefix.to_vec(), entries_max, bytes_max })
     }
 
@@ -161,13 +176,8 @@ impl<'a, 'b> Handle<'a, 'b> {
         let mut all: Vec<(Vec<u8>, Bytes)> = Vec::new();
         for _ in 0..PAGES_MAX {
             let after = all.last().map_or(Vec::new(), |(key, _)| key.clone());
-            let page = self.state.known_page(OmapRange {
-                start: [prefix, &after].concat(),
-                is_after: !all.is_empty(),
-                prefix: prefix.to_vec(),
-                entries_max: PAGE_MAX as usize,
-                bytes_max: PART_BYTES_MAX,
-            });
+            let start = [prefix, &after].concat();
+            let page = self.page(prefix, start, !all.is_empty(), PAGE_MAX, PART_BYTES_MAX);
             if page.entries.is_empty() {
                 return Ok(all);
             }
@@ -198,12 +208,10 @@ impl<'a, 'b> Handle<'a, 'b> {
 
     /// Truncates the object, or extends it with a hole.
     pub(super) fn resize(&mut self, size: u64) -> Result<(), OpError> {
-        if self.state.is_in_vain() {
-            return Ok(());
-        }
-        self.state.touch();
-        self.state.resize(size);
-        if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data.as_mut()) {
+        let Some(state) = self.changeable() else { return Ok(()) };
+        state.touch();
+        state.resize(size);
+        if let Some(data) = state.extra.as_mut().and_then(|extra| extra.data.as_mut()) {
             data.resize(usize::try_from(size).map_err(|_| OpError::new(errno::EFBIG))?, 0);
         }
         Ok(())
@@ -216,13 +224,11 @@ impl<'a, 'b> Handle<'a, 'b> {
 
     /// Replaces some of the object's bytes, or appends.
     pub(super) fn write(&mut self, at: u64, bytes: Vec<u8>) -> Result<(), OpError> {
-        if self.state.is_in_vain() {
-            return Ok(());
-        }
+        let Some(state) = self.changeable() else { return Ok(()) };
         let start = usize::try_from(at).map_err(|_| OpError::new(errno::EFBIG))?;
         let bytes = Bytes::from(bytes);
-        self.state.write(at, Payload::from(bytes.clone()))?;
-        if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data.as_mut()) {
+        state.write(at, Payload::from(bytes.clone()))?;
+        if let Some(data) = state.extra.as_mut().and_then(|extra| extra.data.as_mut()) {
             let end = start + bytes.len();
             data.resize(data.len().max(end), 0);
             if let Some(place) = data.get_mut(start..end) {
@@ -234,11 +240,9 @@ impl<'a, 'b> Handle<'a, 'b> {
 
     /// Replaces all of the object's bytes.
     pub(super) fn write_full(&mut self, bytes: Vec<u8>) -> Result<(), OpError> {
-        if self.state.is_in_vain() {
-            return Ok(());
-        }
-        self.state.truncate(bytes.len() as u64);
-        if let Some(data) = self.state.extra.as_mut().and_then(|extra| extra.data.as_mut()) {
+        let Some(state) = self.changeable() else { return Ok(()) };
+        state.truncate(bytes.len() as u64);
+        if let Some(data) = state.extra.as_mut().and_then(|extra| extra.data.as_mut()) {
             data.truncate(bytes.len());
         }
         self.write(0, bytes)

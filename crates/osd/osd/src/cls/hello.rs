@@ -75,6 +75,5 @@ fn note_caller(h: &mut Handle<'_, '_>, name: &[u8]) -> Done {
     let addr = h.caller.addr;
     let sock = addr.sock.map_or_else(|| "-".to_owned(), |sock| sock.to_string());
     let caller = format!("{} {sock}/{}", h.caller.name(), addr.nonce);
-    h.set_xattr(name, caller.into_bytes())?;
-    Ok(Vec::new())
+    h.set_xattr(name, caller.into_bytes()).map(|()| Vec::new())
 }

@@ -71,15 +71,15 @@ impl Lock {
         Ok(lock)
     }
 
-    fn store(&mut self, h: &mut Handle<'_, '_>, name: &[u8]) -> Result<(), OpError> {
-        h.set_xattr(&[PREFIX, name].concat(), self.encode())
+    fn store(&mut self, h: &mut Handle<'_, '_>, name: &[u8]) -> Done {
+        h.set_xattr(&[PREFIX, name].concat(), self.encode()).map(|()| Vec::new())
     }
 
     fn find(&self, name: EntityName, cookie: &[u8]) -> Option<usize> {
         self.holders.iter().position(|(id, _)| id.name == name && id.cookie == cookie)
     }
 
-    /// The caller's position among the holders of exactly this lock; EBUSY if it is none.
+    /// The caller's position among the holders of exactly this lock; EBUSY if it is not among them.
     fn held(&self, h: &Handle<'_, '_>, wish: &Claim) -> Result<usize, OpError> {
         let same = self.kind == wish.kind && self.tag == wish.tag;
         let at = self.find(h.caller.name(), &wish.cookie);
@@ -126,8 +126,7 @@ fn lock(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let id = HolderId { name: caller.name(), cookie: wish.cookie };
     lock.holders.push((id, HolderInfo { expires, addr: caller.addr, description }));
     (lock.kind, lock.tag) = (wish.kind, wish.tag);
-    lock.store(h, &wish.name)?;
-    Ok(Vec::new())
+    lock.store(h, &wish.name)
 }
 
 fn sum(a: UTime, b: UTime) -> UTime {
@@ -154,11 +153,10 @@ fn release(h: &mut Handle<'_, '_>, name: &[u8], holder: EntityName, cookie: &[u8
     let mut lock = Lock::load(h, name)?;
     let at = lock.find(holder, cookie).ok_or(OpError::new(errno::ENOENT))?;
     lock.holders.remove(at);
-    if lock.holders.is_empty() && lock.kind == EXCLUSIVE_EPHEMERAL {
-        h.remove_object();
-    } else {
-        lock.store(h, name)?;
+    if !lock.holders.is_empty() || lock.kind != EXCLUSIVE_EPHEMERAL {
+        return lock.store(h, name);
     }
+    h.remove_object();
     Ok(Vec::new())
 }
 
@@ -172,8 +170,7 @@ fn set_cookie(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     if let Some((id, _)) = lock.holders.get_mut(at) {
         id.cookie = cookie;
     }
-    lock.store(h, &wish.name)?;
-    Ok(Vec::new())
+    lock.store(h, &wish.name)
 }
 
 fn assert_locked(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {

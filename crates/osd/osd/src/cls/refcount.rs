@@ -62,8 +62,7 @@ impl References {
     }
 
     fn store(&self, h: &mut Handle<'_, '_>) -> Done {
-        h.set_xattr(XATTR, Encoder::collect(|e| e.put(self)))?;
-        Ok(Vec::new())
+        h.set_xattr(XATTR, Encoder::collect(|e| e.put(self))).map(|()| Vec::new())
     }
 }
 

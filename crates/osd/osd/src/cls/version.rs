@@ -67,8 +67,7 @@ impl Version {
     }
 
     fn store(&self, h: &mut Handle<'_, '_>) -> Done {
-        h.set_xattr(XATTR, Encoder::collect(|e| e.put(self)))?;
-        Ok(Vec::new())
+        h.set_xattr(XATTR, Encoder::collect(|e| e.put(self))).map(|()| Vec::new())
     }
 
     /// ECANCELED unless all conditions hold.

@@ -1,6 +1,5 @@
 //! The answering side of heartbeats: ports of their own, in a group of their own.
 
-use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 
 use carmine_messenger::{Connection, Dispatcher, Message, ServerConfig, serve};
@@ -10,12 +9,11 @@ use carmine_wire::osd_msg::OsdPing;
 use carmine_wire::{EntityAddr, EntityType, Front};
 
 use crate::shard::OsdShard;
-use crate::start::{OsdError, accept};
+use crate::start::{self, OsdError, accept};
 
 /// Listens on a free port of the OSD's address and answers pings there; the port's address.
 pub(super) async fn listen(osd: &Rc<OsdShard>) -> Result<EntityAddr, OsdError> {
-    let wanted = SocketAddr::new(osd.config.listen, 0);
-    let listener = osd.shard.listen(wanted).await.map_err(|e| OsdError::Listen(wanted, e))?;
+    let listener = start::listen(osd).await?;
     let addr = EntityAddr::msgr2(listener.local_addr(), osd.config.nonce);
     let config = ServerConfig {
         accept: vec![EntityType::OSD],
@@ -23,11 +21,8 @@ pub(super) async fn listen(osd: &Rc<OsdShard>) -> Result<EntityAddr, OsdError> {
         group: Group::Heartbeat,
         ..ServerConfig::new(EntityType::OSD, osd.config.id.0.into(), addr.into())
     };
-    osd.shard.spawn(
-        Group::Heartbeat,
-        "accept-heartbeat",
-        serve_all(Rc::clone(osd), listener, Rc::new(config)),
-    );
+    let serving = serve_all(Rc::clone(osd), listener, Rc::new(config));
+    osd.shard.spawn(Group::Heartbeat, "accept-heartbeat", serving);
     Ok(addr)
 }
 

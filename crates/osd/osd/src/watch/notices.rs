@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use carmine_reactor::{Bytes, ShardId};
+use carmine_reactor::Bytes;
 use carmine_types::crc32c;
 use carmine_wire::header::Front;
 use carmine_wire::osd_op::WatchNotify;
@@ -109,9 +109,8 @@ fn send_here(osd: &OsdShard, mut message: WatchNotify, text: &Text, to: impl Ite
 
 /// Tells all shards that there is no room, so that they close stalled connections that hold it.
 pub(super) fn report_short(osd: &OsdShard) {
-    for to in (0..osd.shard.shards()).map(ShardId) {
-        OsdShard::run_on(&osd.shard, to, |osd| osd.is_short.set(true));
-    }
+    osd.is_short.set(true);
+    osd.run_on_others(|osd| osd.is_short.set(true));
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carmine_client::{Client, Options, Pool, RouteMode};
-use carmine_osd::{HeartbeatConfig, OsdConfig, RecoveryOptions, ScrubOptions};
+use carmine_osd::{HeartbeatConfig, OsdConfig, RecoveryOptions, RunOptions, ScrubOptions};
 use carmine_pgtypes::{PgInfo, Transaction};
 use carmine_reactor::sim::{NodeId, Sim, SimDisk};
 use carmine_reactor::{Group, Shard, ShardId};
@@ -100,11 +100,12 @@ impl Cluster {
     /// Starts an OSD, with the data that it had.
     pub(crate) fn start_osd(&self, osd: u32, shards: u16) {
         self.starts.set(self.starts.get() + 1);
+        let (scrub, recovery) = (self.scrub.borrow().clone(), self.recovery.borrow().clone());
+        let options = RunOptions { scrub, recovery, ..RunOptions::default() };
         let config = Arc::new(OsdConfig {
             listen: format!("10.0.0.{}", osd + 1).parse().unwrap(),
             request_bytes_per_shard: self.request_bytes,
-            scrub: self.scrub.borrow().clone(),
-            recovery: self.recovery.borrow().clone(),
+            options,
             heartbeat: self.heartbeat.get(),
             ..OsdConfig::with_defaults(mon_addr(), OsdId(osd), self.starts.get())
         });

@@ -201,8 +201,8 @@ fn removed_snapshots_wait_in_a_queue_that_becomes_empty() {
 #[test]
 fn large_omaps_are_found_by_a_deep_scrub() {
     let cluster = Cluster::start(45, Disks::Blue, 2, 1, &[1, 1]);
-    cluster.scrub.borrow_mut().set("osd_deep_scrub_large_omap_object_key_threshold", "10").unwrap();
-    cluster.scrub.borrow_mut().set("osd_deep_scrub_large_omap_object_value_sum_threshold", "500").unwrap();
+    cluster.scrub.borrow_mut().large_omap_keys = 10;
+    cluster.scrub.borrow_mut().large_omap_bytes = 500;
     for osd in 0..2 {
         kill(&cluster, osd);
         cluster.start_osd(osd, 1);

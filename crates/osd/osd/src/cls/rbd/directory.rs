@@ -34,8 +34,7 @@ const STATE_CLOSED: u8 = 1;
 
 /// The value of a name: a text.
 fn look_up(h: &mut Handle<'_, '_>, prefix: &[u8], name: &[u8]) -> Result<Option<Vec<u8>>, OpError> {
-    let value = h.omap(&[prefix, name].concat());
-    value.map(|value| stored(&value, |d| d.blob().map(<[u8]>::to_vec))).transpose()
+    h.record(&[prefix, name].concat())
 }
 
 fn get(h: &mut Handle<'_, '_>, prefix: &[u8], input: &[u8]) -> Done {

@@ -14,7 +14,7 @@ use carmine_reactor::Bytes;
 use carmine_types::errno;
 use carmine_wire::Encoder;
 
-use super::handle::{Handle, decode, stored};
+use super::handle::{Handle, decode};
 use super::{Done, Method, read, without_object, write};
 use crate::error::OpError;
 
@@ -62,8 +62,7 @@ const NO_SNAP: u64 = u64::MAX - 1;
 
 /// A u64 of the omap.
 fn number(h: &mut Handle<'_, '_>, name: &str) -> Result<Option<u64>, OpError> {
-    let value = h.omap(name.as_bytes());
-    value.map(|value| stored(&value, |d| d.u64())).transpose()
+    h.record(name.as_bytes())
 }
 
 fn u64_bytes(value: u64) -> Vec<u8> {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use carmine_types::errno;
 use carmine_wire::Encoder;
 
-use super::super::handle::{Handle, decode, stored};
+use super::super::handle::{Handle, decode};
 use super::super::{Done, Method, read, write};
 use super::header::{feature, require};
 use super::records::{Child, Operations, Parent, ParentSpec, Snap, kind, operation};
@@ -131,17 +131,13 @@ fn children_key(snap: u64) -> Vec<u8> {
     format!("snap_children_{snap:016x}").into_bytes()
 }
 
-fn children(h: &mut Handle<'_, '_>, snap: u64) -> Result<Option<Vec<Child>>, OpError> {
-    h.omap(&children_key(snap)).map(|value| stored(&value, |d| d.get())).transpose()
-}
-
 /// A clone of the second format.
 fn child_attach(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (id, child) = decode(input, |d| Ok((d.u64()?, d.get::<Child>()?)))?;
     let mut snap = Snap::load(h, id)?;
     // A snapshot kept only for its clones gets no new ones.
     refuse_if(snap.namespace.kind == kind::TRASH, errno::ENOENT)?;
-    let mut all = children(h, id)?.unwrap_or_default();
+    let mut all: Vec<Child> = h.record(&children_key(id))?.unwrap_or_default();
     refuse_if(all.contains(&child), errno::EEXIST)?;
     let operations = Operations::load(h)?;
     snap.children = snap.children.checked_add(1).ok_or(OpError::new(errno::E2BIG))?;
@@ -156,7 +152,7 @@ fn child_attach(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 fn child_detach(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (id, child) = decode(input, |d| Ok((d.u64()?, d.get::<Child>()?)))?;
     let mut snap = Snap::load(h, id)?;
-    let mut all = children(h, id)?.unwrap_or_default();
+    let mut all: Vec<Child> = h.record(&children_key(id))?.unwrap_or_default();
     let at = all.iter().position(|known| *known == child).ok_or(OpError::new(errno::ENOENT))?;
     all.remove(at);
     let is_last = Snap::all(h)?.iter().all(|other| other.id == id || other.children == 0);
@@ -177,11 +173,13 @@ fn child_detach(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 fn children_list(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let id = decode(input, |d| d.u64())?;
     Snap::load(h, id)?;
-    let all = children(h, id)?.ok_or(OpError::new(errno::ENOENT))?;
+    let all: Vec<Child> = h.record(&children_key(id))?.ok_or(OpError::new(errno::ENOENT))?;
     Ok(Encoder::collect(|e| e.put(&all)))
 }
 
 // `rbd_children`: the key is the parent's pool, image and snapshot, the value the images.
+
+type Images = BTreeSet<Vec<u8>>;
 
 /// The key, and the image.
 fn in_pool(input: &[u8], with_child: bool) -> Result<(&[u8], Vec<u8>), OpError> {
@@ -195,13 +193,9 @@ fn in_pool(input: &[u8], with_child: bool) -> Result<(&[u8], Vec<u8>), OpError> 
     Ok((input.get(..input.len() - tail).unwrap_or_default(), child))
 }
 
-fn set_of(h: &mut Handle<'_, '_>, key: &[u8]) -> Result<Option<BTreeSet<Vec<u8>>>, OpError> {
-    h.omap(key).map(|value| stored(&value, |d| d.get())).transpose()
-}
-
 fn add_child(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (key, child) = in_pool(input, true)?;
-    let mut all = set_of(h, key)?.unwrap_or_default();
+    let mut all: Images = h.record(key)?.unwrap_or_default();
     refuse_if(!all.insert(child), errno::EEXIST)?;
     h.set_omap(key, Encoder::collect(|e| e.put(&all)));
     done()
@@ -209,7 +203,7 @@ fn add_child(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 
 fn remove_child(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (key, child) = in_pool(input, true)?;
-    let mut all = set_of(h, key)?.ok_or(OpError::new(errno::ENOENT))?;
+    let mut all: Images = h.record(key)?.ok_or(OpError::new(errno::ENOENT))?;
     refuse_if(!all.remove(&child), errno::ENOENT)?;
     if all.is_empty() {
         h.remove_omap(key);
@@ -221,6 +215,6 @@ fn remove_child(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 
 fn get_children(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (key, _) = in_pool(input, false)?;
-    let all = set_of(h, key)?.ok_or(OpError::new(errno::ENOENT))?;
+    let all: Images = h.record(key)?.ok_or(OpError::new(errno::ENOENT))?;
     Ok(Encoder::collect(|e| e.put(&all)))
 }

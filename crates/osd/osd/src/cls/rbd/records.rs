@@ -90,7 +90,7 @@ fn snap_key(id: u64) -> Vec<u8> {
 
 impl Snap {
     pub(super) fn find(h: &mut Handle<'_, '_>, id: u64) -> Result<Option<Snap>, OpError> {
-        h.omap(&snap_key(id)).map(|value| stored(&value, |d| d.get())).transpose()
+        h.record(&snap_key(id))
     }
 
     /// ENOENT if there is none.
@@ -135,7 +135,7 @@ const PARENT: &[u8] = b"parent";
 
 impl Parent {
     pub(super) fn load(h: &mut Handle<'_, '_>) -> Result<Option<Parent>, OpError> {
-        h.omap(PARENT).map(|value| stored(&value, |d| d.get())).transpose()
+        h.record(PARENT)
     }
 
     pub(super) fn store(&self, h: &mut Handle<'_, '_>) {

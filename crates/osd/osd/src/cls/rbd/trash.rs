@@ -4,7 +4,7 @@ use carmine_codec::coded;
 use carmine_types::{UTime, errno};
 use carmine_wire::Encoder;
 
-use super::super::handle::{Handle, decode, stored};
+use super::super::handle::{Handle, decode};
 use super::super::{Done, Method, read, write};
 use super::{done, find, list, remove_key};
 use crate::error::{OpError, refuse_if};
@@ -47,8 +47,7 @@ fn add(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
 /// ESTALE: it is neither in the expected state nor in the new one.
 fn set_state(h: &mut Handle<'_, '_>, input: &[u8]) -> Done {
     let (id, state, expected) = decode(input, |d| Ok((d.blob()?, d.u8()?, d.u8()?)))?;
-    let value = h.omap(&key(id)).ok_or(OpError::new(errno::ENOENT))?;
-    let mut spec: Spec = stored(&value, |d| d.get())?;
+    let mut spec: Spec = h.record(&key(id))?.ok_or(OpError::new(errno::ENOENT))?;
     if spec.state == expected {
         spec.state = state;
         h.set_omap(&key(id), Encoder::collect(|e| e.put(&spec)));
