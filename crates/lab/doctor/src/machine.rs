@@ -45,14 +45,10 @@ impl<'a> Machine<'a> {
         Machine { options, root, hardware, topology, drives, nics }
     }
 
-    fn path(&self, path: impl AsRef<Path>) -> PathBuf {
-        self.root.join(path)
-    }
-
     /// A file's text without the white space around it; `None` if it cannot be read.
     pub(crate) fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let mut bytes = Vec::new();
-        std::fs::File::open(self.path(path)).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        std::fs::File::open(self.root.join(path)).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
