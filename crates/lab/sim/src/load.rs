@@ -67,11 +67,13 @@ pub(crate) fn object_name(object: u32) -> String {
 
 fn op_of(step: &Step) -> (OsdOp, Payload) {
     let data = |op: OsdOp, bytes: Vec<u8>| (op, Payload::from(bytes));
-    let xattr = |code: u16, key: u8, value: &[u8]| {
+    let xattr = |op: &dyn Fn(u32, u32) -> OsdOp, key: u8, value: &[u8]| {
         let key = name(key);
-        let op = OsdOp::xattr_op(code, key.len() as u32, value.len() as u32);
+        let op = op(key.len() as u32, value.len() as u32);
         (op, Payload::from([key.as_bytes(), value].concat()))
     };
+    let change = |code: u16| move |key, value| OsdOp::xattr_op(code, key, value);
+    let is_equal = |key, value| OsdOp::cmp_xattr(key, value, compare::EQ, compare::MODE_STRING);
     let with = |code: u16, input: Vec<u8>| (OsdOp::with_payload(code, 0), Payload::from(input));
     match *step {
         Step::Write { off, len, data: number } => data(OsdOp::write(off, 0), bytes(number, off, len)),
@@ -80,14 +82,9 @@ fn op_of(step: &Step) -> (OsdOp, Payload) {
         Step::Truncate(size) => (OsdOp::truncate(size), Payload::new()),
         Step::Create { exclusive } => (OsdOp::create(exclusive), Payload::new()),
         Step::Delete => (OsdOp::delete(), Payload::new()),
-        Step::SetXattr(key, value) => xattr(ops::SET_XATTR, key, &value.to_le_bytes()),
-        Step::RmXattr(key) => xattr(ops::RM_XATTR, key, &[]),
-        Step::Guard(key, value) => {
-            let (key, value) = (name(key), value.to_le_bytes());
-            let (key_len, value_len) = (key.len() as u32, value.len() as u32);
-            let op = OsdOp::cmp_xattr(key_len, value_len, compare::EQ, compare::MODE_STRING);
-            (op, Payload::from([key.as_bytes(), &value].concat()))
-        }
+        Step::SetXattr(key, value) => xattr(&change(ops::SET_XATTR), key, &value.to_le_bytes()),
+        Step::RmXattr(key) => xattr(&change(ops::RM_XATTR), key, &[]),
+        Step::Guard(key, value) => xattr(&is_equal, key, &value.to_le_bytes()),
         Step::OmapSet(key, value) => with(
             ops::OMAP_SET_VALS,
             Encoder::collect(|e| {
