@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use carmine_client::{Client, ClientError, Pool, Reply};
 use carmine_reactor::{Group, Payload, Shard};
-use carmine_types::{Eversion, errno};
+use carmine_types::{Eversion, UTime, errno};
 use carmine_wire::osd_op::{OsdOp, flags::compare, ops};
 use carmine_wire::{Decoder, Encoder};
 
@@ -85,55 +85,37 @@ fn op_of(step: &Step) -> (OsdOp, Payload) {
         Step::SetXattr(key, value) => xattr(&change(ops::SET_XATTR), key, &value.to_le_bytes()),
         Step::RmXattr(key) => xattr(&change(ops::RM_XATTR), key, &[]),
         Step::Guard(key, value) => xattr(&is_equal, key, &value.to_le_bytes()),
-        Step::OmapSet(key, value) => with(
-            ops::OMAP_SET_VALS,
-            Encoder::collect(|e| {
-                e.vec(&[(name(key), value)], |e, (key, value)| {
-                    e.str(key);
-                    e.blob(&value.to_le_bytes());
-                });
-            }),
-        ),
-        Step::OmapRm(key) => {
-            with(ops::OMAP_RM_KEYS, Encoder::collect(|e| e.vec(&[name(key)], |e, key| e.str(key))))
+        Step::OmapSet(key, value) => {
+            let pairs = BTreeMap::from([(name(key), value.to_le_bytes().to_vec())]);
+            with(ops::OMAP_SET_VALS, Encoder::collect(|e| e.put(&pairs)))
         }
+        Step::OmapRm(key) => with(ops::OMAP_RM_KEYS, Encoder::collect(|e| e.put(&vec![name(key)]))),
         Step::OmapClear => with(ops::OMAP_CLEAR, Vec::new()),
         Step::Stat => (OsdOp::stat(), Payload::new()),
         Step::Read => (OsdOp::read(0, 0), Payload::new()),
         Step::GetXattrs => with(ops::GET_XATTRS, Vec::new()),
-        Step::OmapVals => with(
-            ops::OMAP_GET_VALS,
-            Encoder::collect(|e| {
-                e.str("");
-                e.u64(1000);
-                e.str("");
-            }),
-        ),
+        Step::OmapVals => {
+            let all = ((String::new(), 1000_u64), String::new());
+            with(ops::OMAP_GET_VALS, Encoder::collect(|e| e.put(&all)))
+        }
     }
 }
 
 type Pairs = BTreeMap<String, Vec<u8>>;
 
-fn pairs(d: &mut Decoder<'_>) -> Result<Pairs, carmine_wire::DecodeError> {
-    Ok(d.map(8, |d| d.string(), |d| Ok(d.blob()?.to_vec()))?.into_iter().collect())
-}
-
 fn output(step: &Step, data: &[u8]) -> Result<Output, String> {
-    let bad = |error: carmine_wire::DecodeError| format!("the answer to {step:?}: {error}");
-    match step {
-        Step::Stat => Decoder::all(data, "stat", |d| {
-            let size = d.u64()?;
-            d.utime()?;
-            Ok(Output::Size(size))
-        })
-        .map_err(bad),
+    let output = match step {
+        Step::Stat => {
+            Decoder::all(data, "stat", |d| d.get::<(u64, UTime)>()).map(|(size, _)| Output::Size(size))
+        }
         Step::Read => Ok(Output::Data(data.to_vec())),
-        Step::GetXattrs => Decoder::all(data, "xattrs", pairs).map(Output::Pairs).map_err(bad),
-        Step::OmapVals => Decoder::all(data, "omap", |d| Ok((pairs(d)?, d.bool()?)))
-            .map(|(all, _)| Output::Pairs(all))
-            .map_err(bad),
+        Step::GetXattrs => Decoder::all(data, "xattrs", |d| d.get()).map(Output::Pairs),
+        Step::OmapVals => {
+            Decoder::all(data, "omap", |d| d.get::<(Pairs, bool)>()).map(|(pairs, _)| Output::Pairs(pairs))
+        }
         _ => Ok(Output::None),
-    }
+    };
+    output.map_err(|error| format!("the answer to {step:?}: {error}"))
 }
 
 /// Makes a request and enters it into the history, and later its answer.
