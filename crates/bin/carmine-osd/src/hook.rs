@@ -139,7 +139,7 @@ async fn run_load(shard: &Shard, pool: &str, setup: JobSetup) {
         .and_then(|osd| LocalPgs::new(&osd, pool));
     match target {
         Ok(pgs) => {
-            let spec = setup.spec().clone();
+            let spec = Arc::clone(&setup.spec);
             let geometry = Geometry::new(&spec, |object| pgs.owns(&object_name(&spec, object)));
             run_job(shard, Rc::new(LocalTarget(pgs)), geometry, setup).await;
         }

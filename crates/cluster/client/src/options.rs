@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-/// How operations travel to the reactor that owns their PG.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RouteMode {
-    /// One connection per OSD and reactor; each operation goes to the owner's. The OSD is asked for its layout with a
-    /// private message: Carmine OSDs only.
-    Direct,
-    /// One connection per OSD, as stock clients have it. Works with any OSD.
-    #[default]
-    Single,
+carmine_types::words! {
+    /// How operations travel to the reactor that owns their PG.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum RouteMode: "route" {
+        /// One connection per OSD and reactor; each operation goes to the owner's. The OSD is asked for its layout with a
+        /// private message: Carmine OSDs only.
+        Direct = "direct",
+        /// One connection per OSD, as stock clients have it. Works with any OSD.
+        #[default]
+        Single = "single",
+    }
 }
 
 carmine_types::defaults! {

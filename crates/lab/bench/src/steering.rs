@@ -111,7 +111,7 @@ impl Jobs {
     /// The jobs' OSD does not answer.
     pub async fn set_phase(&mut self, phase: Phase) -> Result<()> {
         match self {
-            Jobs::Near { session, .. } => session.control().set_phase(phase),
+            Jobs::Near { session, .. } => session.control.set_phase(phase),
             Jobs::Far { client, osd } => {
                 ask(client, *osd, &BenchAction::Phase { phase }).await?;
             }
@@ -284,7 +284,7 @@ impl<'a> Steering<'a> {
     pub async fn results(&mut self, has_failed: bool) -> Result<BenchStatus> {
         self.view.phase("waiting for the last answers");
         if let (true, Jobs::Near { session, .. }) = (has_failed, &self.jobs) {
-            session.control().fail();
+            session.control.fail();
         }
         self.jobs.set_phase(Phase::Stop).await?;
         let started = Instant::now();

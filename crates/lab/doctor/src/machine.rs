@@ -3,21 +3,12 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use carmine_topology::{CpuList, Hardware, Topology};
+use carmine_topology::{CpuList, Device, DeviceKind, Hardware, Topology};
 
 use crate::CpuTimes;
 
 /// Most bytes of a file that are read.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-
-/// A drive or a network interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Device {
-    /// Its name, such as `nvme0n1` or `eth0`.
-    pub(crate) name: String,
-    /// Its folder below the root.
-    pub(crate) dir: String,
-}
 
 /// Everything that topics need. All paths are below the root of [`Options`].
 pub(crate) struct Machine<'a> {
@@ -35,24 +26,18 @@ impl<'a> Machine<'a> {
         let root = Path::new("/").join(&options.root);
         let topology = Topology::detect_at(&root).ok();
         let hardware = Hardware::at(&root);
-        let devices = |dir: &str, names: Vec<String>| {
-            names.into_iter().map(|name| Device { dir: format!("{dir}/{name}"), name }).collect::<Vec<_>>()
-        };
-        let (mut drives, nics) =
-            (devices("sys/block", hardware.drives()), devices("sys/class/net", hardware.nics()));
+        let cpus = topology.as_ref().map_or(usize::MAX, |topology| topology.cpus().len());
+        let is_drive = |device: &Device| device.kind == DeviceKind::Drive;
+        let (mut drives, nics): (Vec<_>, Vec<_>) = hardware.devices(cpus).into_iter().partition(is_drive);
         let wanted = &options.drives;
         drives.retain(|drive| wanted.is_empty() || wanted.iter().any(|wanted| is_of(wanted, &drive.name)));
         Machine { options, root, hardware, topology, drives, nics }
     }
 
-    fn path(&self, path: impl AsRef<Path>) -> PathBuf {
-        self.root.join(path)
-    }
-
     /// A file's text without the white space around it; `None` if it cannot be read.
     pub(crate) fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let mut bytes = Vec::new();
-        std::fs::File::open(self.path(path)).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        std::fs::File::open(self.root.join(path)).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
@@ -69,17 +54,12 @@ impl<'a> Machine<'a> {
 
     /// A setting of a drive's queue.
     pub(crate) fn queue(&self, drive: &Device, name: &str) -> Option<String> {
-        self.text(format!("{}/queue/{name}", drive.dir))
+        self.text(format!("{}/queue/{name}", drive.dir()))
     }
 
     /// The names in a folder, sorted; none if it cannot be read.
     pub(crate) fn list(&self, path: impl AsRef<Path>) -> Vec<String> {
         self.hardware.list(path.as_ref())
-    }
-
-    /// A file of the hardware behind a device: of itself, or of the nearest bus device around it.
-    pub(crate) fn hardware(&self, device: &Device, name: &str) -> Option<PathBuf> {
-        self.hardware.file(&device.dir, name)
     }
 
     /// True inside a virtual machine.

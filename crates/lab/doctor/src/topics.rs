@@ -6,8 +6,10 @@ mod kernel;
 mod placement;
 mod program;
 
+use carmine_topology::Device;
+
 use crate::finding::{absent, ok};
-use crate::machine::{Device, Machine};
+use crate::machine::Machine;
 use crate::{Finding, Options};
 
 /// The things that a topic is about. A finding has no topic's name yet; `None`: there is nothing to judge.

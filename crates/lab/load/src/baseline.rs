@@ -88,17 +88,6 @@ impl RawFigures {
         let own = AtDepth { iodepth: self.iodepth, iops: self.iops, unix_s: self.unix_s };
         std::iter::once(own).chain(self.other_depths.iter().copied())
     }
-
-    /// What the drive does at the best depth, if more than one was measured.
-    fn limit_iops(&self) -> Option<f64> {
-        let best = self.depths().map(|at| at.iops).fold(0.0, f64::max);
-        (!self.other_depths.is_empty()).then_some(best)
-    }
-
-    /// The drive's requests per second at this depth; `None` if it was not measured there.
-    fn iops_at(&self, iodepth: u64) -> Option<f64> {
-        self.depths().find(|at| u64::from(at.iodepth) == iodepth).map(|at| at.iops)
-    }
 }
 
 /// Seconds after which a baseline says nothing about a load: the machine may have other neighbours, and the drive may be fuller.
@@ -207,8 +196,13 @@ impl Baseline {
             (whole > 0.0 && iops.is_finite()).then(|| iops / whole * 100.0)
         };
         let device = self.device.as_ref().filter(|raw| is_usable("device", raw, true));
-        let device_limit = device.and_then(|raw| percent(osd_iops, raw.limit_iops()?, drives));
-        let device = device.and_then(|raw| percent(osd_iops, raw.iops_at(load.depth_total())?, drives));
+        // A limit shows only where more than one depth was measured.
+        let best = |raw: &RawFigures| raw.depths().map(|at| at.iops).fold(0.0, f64::max);
+        let several = device.filter(|raw| !raw.other_depths.is_empty());
+        let device_limit = several.and_then(|raw| percent(osd_iops, best(raw), drives));
+        let same_depth =
+            device.and_then(|raw| raw.depths().find(|at| u64::from(at.iodepth) == load.depth_total()));
+        let device = same_depth.and_then(|at| percent(osd_iops, at.iops, drives));
         let messenger = self.messenger.as_ref().filter(|raw| pairs > 0 && is_usable("messenger", raw, false));
         let messenger = messenger.and_then(|raw| percent(iops, raw.iops, pairs));
         Percentages { device_limit, device, messenger, refused }

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use fastrand::Rng;
 
+use crate::pattern::draw_part;
 use crate::spec::{BS_MAX, parse_bytes, show_bytes};
 
 /// The lengths of a load's operations and how often each is drawn. Each length is a multiple of the shortest, which is the unit of
@@ -46,14 +47,8 @@ impl BlockSplit {
 
     /// Length of the next operation, in bytes.
     pub(crate) fn draw(&self, read: bool, rng: &mut Rng) -> u64 {
-        let mut left = rng.u8(..100);
-        for part in self.parts(read) {
-            if left < part.percent {
-                return part.bytes;
-            }
-            left -= part.percent;
-        }
-        self.unit_bytes()
+        let parts = self.parts(read);
+        parts[draw_part(parts.iter().map(|part| part.percent), rng)].bytes
     }
 
     fn parts(&self, read: bool) -> &[Part] {

@@ -40,22 +40,14 @@ const POOL_STEP: usize = 4096;
 /// Everything that a job needs to start.
 #[derive(Clone, Debug)]
 pub struct JobSetup {
-    pub(crate) spec: Arc<LoadSpec>,
-    pub(crate) job: u32,
+    pub spec: Arc<LoadSpec>,
+    pub job: u32,
     pub(crate) control: Arc<Control>,
     pub(crate) events: Sender<JobEvent>,
     pub(crate) state: Option<Arc<VerifyState>>,
 }
 
 impl JobSetup {
-    pub fn job(&self) -> u32 {
-        self.job
-    }
-
-    pub fn spec(&self) -> &LoadSpec {
-        &self.spec
-    }
-
     /// Ends a job that can't start.
     pub fn abort(self, error: &str) {
         self.control.fail();
@@ -149,7 +141,7 @@ pub async fn run_job<T: Target + 'static>(shard: &Shard, target: Rc<T>, geometry
 impl<T: Target + 'static> Run<T> {
     fn new(shard: &Shard, target: Rc<T>, geometry: Geometry, mut setup: JobSetup) -> Run<T> {
         let known = setup.state.take();
-        let (spec, job, blocks) = (setup.spec(), setup.job, geometry.blocks());
+        let (spec, job, blocks) = (&*setup.spec, setup.job, geometry.blocks());
         let mut data = rng(spec.seed, u64::from(job) << 32 | 0xda7a);
         let pool_steps = (POOL_BYTES.min(POOLS_BYTES / spec.numjobs.max(1) as usize) / POOL_STEP).max(1);
         let mut pool =

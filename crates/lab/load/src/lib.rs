@@ -31,11 +31,12 @@ pub mod window;
 pub mod words;
 
 pub use bssplit::BlockSplit;
+pub use carmine_client::RouteMode as Route;
 pub use distribution::{Distribution, Zone};
 pub use job::{JobSetup, object_name, run_job};
 pub use ledger::VerifyState;
 pub use pattern::Geometry;
 pub use result::{ClientClocks, DirStats, JobResult, SAMPLE_NS, Seconds, VerifyCounts};
 pub use session::{BenchAction, BenchHost, BenchStatus, Control, Phase, Progress, Session};
-pub use spec::{Arrivals, LoadSpec, Prefill, Route, Rw, parse_bytes, parse_millis, show_bytes};
+pub use spec::{Arrivals, LoadSpec, Prefill, Rw, parse_bytes, parse_millis, show_bytes};
 pub use target::{DeviceTarget, Target, TargetError, run_cluster_job, run_dealt_job};

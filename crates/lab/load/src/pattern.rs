@@ -11,6 +11,17 @@ pub(crate) fn rng(seed: u64, stream: u64) -> Rng {
     Rng::with_seed(seed ^ Rng::with_seed(stream).u64(..))
 }
 
+/// Draws one of several parts, each as often as its percentage says; returns its place.
+pub(crate) fn draw_part(percents: impl IntoIterator<Item = u8>, rng: &mut Rng) -> usize {
+    let drawn = rng.u8(..100);
+    let mut end = 0;
+    let is_drawn = |percent: u8| {
+        end += percent;
+        drawn < end
+    };
+    percents.into_iter().position(is_drawn).unwrap_or(0)
+}
+
 /// Objects of one job, as indices of the whole load, and how they are cut into blocks. Blocks are numbered 0 to
 /// `blocks()` through the job's objects in order.
 #[derive(Clone, Debug, PartialEq, Eq)]

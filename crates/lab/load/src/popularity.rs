@@ -7,6 +7,7 @@ use rand_core::TryRng;
 use rand_distr::{Distribution as _, Normal, Zipf};
 
 use crate::distribution::{Distribution, Zone};
+use crate::pattern::draw_part;
 
 /// Draws blocks of one job.
 #[derive(Clone, Debug)]
@@ -73,23 +74,14 @@ impl Popularity {
     }
 
     fn in_zones(&self, zones: &[Zone], rng: &mut Rng) -> u64 {
-        let mut left = rng.u8(..100);
-        let mut begin = 0;
-        for zone in zones {
-            let end = begin + u64::from(zone.blocks_percent);
-            if left < zone.ops_percent {
-                let [from, to] = [begin, end].map(|percent| self.percentile(percent));
-                // A zone of a few blocks may be shorter than one.
-                return rng.u64(from..to.max(from + 1)).min(self.blocks.saturating_sub(1));
-            }
-            (left, begin) = (left - zone.ops_percent, end);
-        }
-        0
-    }
-
-    /// The block at a percentage of all.
-    fn percentile(&self, percent: u64) -> u64 {
-        (u128::from(self.blocks) * u128::from(percent) / 100) as u64
+        let at = draw_part(zones.iter().map(|zone| zone.ops_percent), rng);
+        let end = |zones: &[Zone]| {
+            let percent: u128 = zones.iter().map(|zone| u128::from(zone.blocks_percent)).sum();
+            (u128::from(self.blocks) * percent / 100) as u64
+        };
+        let (from, to) = (end(&zones[..at]), end(&zones[..=at]));
+        // A zone of a few blocks may be shorter than one.
+        rng.u64(from..to.max(from + 1)).min(self.blocks.saturating_sub(1))
     }
 }
 

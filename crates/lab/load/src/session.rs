@@ -130,14 +130,10 @@ pub(crate) enum JobEvent {
 #[serde(tag = "action", rename_all = "lowercase")]
 pub enum BenchAction {
     /// Starts a load; only one at a time.
-    Start {
-        spec: Box<LoadSpec>,
-        pool: String,
-    },
+    Start { spec: Box<LoadSpec>, pool: String },
     /// Moves it on.
-    Phase {
-        phase: Phase,
-    },
+    Phase { phase: Phase },
+    /// Asks how it stands.
     Status,
 }
 
@@ -155,7 +151,8 @@ pub struct BenchStatus {
 /// A running load.
 #[derive(Debug)]
 pub struct Session {
-    control: Arc<Control>,
+    /// Shared with the jobs.
+    pub control: Arc<Control>,
     events: Receiver<JobEvent>,
     results: BTreeMap<u32, JobResult>,
     state: Option<VerifyState>,
@@ -171,10 +168,6 @@ impl Session {
         let setup = JobSetup { spec, job: 0, control: Arc::clone(&control), events, state: known };
         let setups = (0..jobs).map(|job| JobSetup { job, ..setup.clone() }).collect();
         (Session { control, events: received, results: BTreeMap::new(), state }, setups)
-    }
-
-    pub fn control(&self) -> &Arc<Control> {
-        &self.control
     }
 
     /// Takes in what the jobs said since the last call.
@@ -296,7 +289,7 @@ mod tests {
         assert!(!session.poll().done);
         let mut setups = setups.into_iter();
         setups.next().unwrap().abort("no route to host");
-        assert!(session.control().has_failed());
+        assert!(session.control.has_failed());
         drop(setups);
         let status = session.poll();
         assert!(status.done);

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use carmine_client::RouteMode;
 use carmine_types::counted;
 use clap::builder::ArgPredicate::IsPresent;
 use serde::{Deserialize, Serialize};
@@ -64,18 +65,6 @@ carmine_types::words! {
         Fixed = "fixed",
         /// Independent arrivals: exponential gaps.
         Poisson = "poisson",
-    }
-}
-
-carmine_types::words! {
-    /// Connections of the cluster client.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub enum Route: "route" {
-        /// One connection per (OSD, reactor): no hop.
-        #[default]
-        Direct = "direct",
-        /// One connection per OSD, as a stock client has.
-        Single = "single",
     }
 }
 
@@ -156,7 +145,7 @@ carmine_types::defaults! {
         pub seed: u64 = 1,
         /// direct (one connection per OSD and reactor) or single (one per OSD, as stock clients have)
         #[arg(long, value_name = "ROUTE", default_value = "direct")]
-        pub route: Route,
+        pub route: RouteMode = RouteMode::Direct,
         /// Operations per second of all jobs together, regardless of the answers; latency counts from the intended start
         #[arg(id = "rate", long = "rate", value_name = "IOPS")]
         pub rate_iops: Option<f64>,

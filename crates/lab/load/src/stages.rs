@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::profile::Profile;
+use crate::report::show;
 use crate::verdict::Place;
 use crate::window::MetricsWindow;
 
@@ -123,7 +124,7 @@ impl Stages {
 
     /// The stages as lines of a table.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let show = |figure: Option<f64>| figure.map_or_else(|| "-".into(), |n| format!("{n:.1}"));
+        let show = |figure| show(figure, 1);
         let all: f64 = self.stages.iter().filter_map(|cost| cost.cpu_ns).chain(self.unattributed_ns).sum();
         let row = |name: &str, cpu_ns: Option<f64>, wait_us| {
             let part = cpu_ns.filter(|_| all > 0.0).map(|ns| 100.0 * ns / all);

@@ -9,9 +9,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use carmine_client::{
-    BYTES_IN_FLIGHT, Client, ClientError, OPS_IN_FLIGHT, OPS_IN_FLIGHT_MAX, Options, Pool, RouteMode,
-};
+use carmine_client::{BYTES_IN_FLIGHT, Client, ClientError, OPS_IN_FLIGHT, OPS_IN_FLIGHT_MAX, Options, Pool};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{File, FileOptions, Payload, Shard};
 use carmine_types::FlushMode;
@@ -19,7 +17,7 @@ use thiserror::Error;
 
 use crate::job::{JobSetup, run_job};
 use crate::pattern::Geometry;
-use crate::spec::{LoadSpec, Route};
+use crate::spec::LoadSpec;
 
 /// Operations beside those of the workers: statting and prefilling.
 const OPS_MORE: usize = 64;
@@ -49,10 +47,7 @@ async fn connect(shard: &Shard, mon: SocketAddr, pool: &str, spec: &LoadSpec) ->
     let ops = (spec.iodepth as usize + OPS_MORE).max(OPS_IN_FLIGHT);
     let bytes = (spec.longest_bytes() as usize).saturating_mul(ops);
     let options = Options {
-        route: match spec.route {
-            Route::Direct => RouteMode::Direct,
-            Route::Single => RouteMode::Single,
-        },
+        route: spec.route,
         connect_timeout: CONNECT_TIMEOUT,
         ops_in_flight: ops.min(OPS_IN_FLIGHT_MAX),
         bytes_in_flight: bytes.max(BYTES_IN_FLIGHT),
@@ -83,7 +78,7 @@ impl Target for Pool {
 
 /// Connects and runs one job against a pool.
 pub async fn run_cluster_job(shard: &Shard, mon: SocketAddr, pool: &str, setup: JobSetup) {
-    let pool = connect(shard, mon, pool, setup.spec()).await;
+    let pool = connect(shard, mon, pool, &setup.spec).await;
     run_dealt_job(shard, pool, setup).await;
 }
 
@@ -95,7 +90,7 @@ pub async fn run_dealt_job<T: Target + 'static>(
 ) {
     match target {
         Ok(target) => {
-            let geometry = Geometry::dealt(setup.spec(), setup.job());
+            let geometry = Geometry::dealt(&setup.spec, setup.job);
             run_job(shard, Rc::new(target), geometry, setup).await;
         }
         Err(error) => setup.abort(&error.to_string()),

@@ -169,16 +169,6 @@ pub struct LevelCurve {
     pub client_cpus: f64,
 }
 
-/// The suspicion that levelled curves raise.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Suspicion {
-    /// CLIENT or NET: never the OSDs, which had CPUs left.
-    pub suspect: Limiter,
-    /// Sentences for people.
-    pub reason: String,
-    pub next: &'static str,
-}
-
 /// The level at which a curve of IOPS, in order of rising load, ends: the mean of its last points within 10 % of the most.
 /// `None` if those are fewer than three: the curve still rises, or has fallen.
 pub fn level(iops: &[f64]) -> Option<f64> {
@@ -187,9 +177,9 @@ pub fn level(iops: &[f64]) -> Option<f64> {
     (flat.len() >= LEVEL_POINTS).then(|| flat.iter().sum::<f64>() / flat.len() as f64)
 }
 
-/// Looks for a limit outside of the OSDs in curves that level off, one of each arm. `None` if the OSDs of an arm may be the
-/// limit, or the arms level at rates of their own.
-pub fn curves(levels: &[LevelCurve]) -> Option<Suspicion> {
+/// Looks for a limit outside of the OSDs in curves that level off, one of each arm: CLIENT or NET, as a suspicion, with its reason
+/// in sentences. `None` if the OSDs of an arm may be the limit, or the arms level at rates of their own.
+pub fn curves(levels: &[LevelCurve]) -> Option<Verdict> {
     let part = |used: f64, of: f64| if of > 0.0 { used / of } else { f64::NAN };
     let osds = |c: &LevelCurve| part(c.osd_cpus_used, c.osd_cpus);
     let clients = |c: &LevelCurve| part(c.client_cpus_used, c.client_cpus);
@@ -200,7 +190,7 @@ pub fn curves(levels: &[LevelCurve]) -> Option<Suspicion> {
     if levels.is_empty() || !(together || full) || !levels.iter().all(|c| osds(c) < IDLE) {
         return None;
     }
-    let suspect = if levels.iter().all(|c| clients(c) > osds(c)) { Limiter::Client } else { Limiter::Net };
+    let limiter = if levels.iter().all(|c| clients(c) > osds(c)) { Limiter::Client } else { Limiter::Net };
     let each = levels.iter().map(|c| {
         format!(
             "{} levels off at {:.0} IOPS, while its OSDs use {:.1} of {:.0} CPUs and its clients {:.1} of {:.0}",
@@ -209,7 +199,7 @@ pub fn curves(levels: &[LevelCurve]) -> Option<Suspicion> {
     });
     let each = each.collect::<Vec<_>>().join("; ");
     let common = if together { ", and what it was is common to these arms" } else { "" };
-    let (who, next) = match suspect {
+    let (who, next) = match limiter {
         Limiter::Client => (
             "the client, which uses the larger part of its CPUs",
             "repeat one point with twice the client CPUs, jobs and processes: if IOPS rise, the curves measured the client",
@@ -217,7 +207,7 @@ pub fn curves(levels: &[LevelCurve]) -> Option<Suspicion> {
         _ => ("the network", "compare with `carmine baseline`, which measures the messenger without an OSD"),
     };
     let reason = format!("{each}. The OSDs were not the limit{common}. The suspect is {who}.");
-    Some(Suspicion { suspect, reason, next })
+    Some(Verdict { limiter, reason, next: next.to_owned() })
 }
 
 #[cfg(test)]

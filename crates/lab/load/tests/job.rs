@@ -164,15 +164,14 @@ fn run(
 async fn one_load(shard: &Shard, spec: &LoadSpec, target: &Rc<Memory>, state: Option<VerifyState>) -> Done {
     let (mut session, jobs) = Session::new(spec, 1, state);
     for setup in jobs {
-        let (shard, target, geometry) =
-            (shard.clone(), Rc::clone(target), Geometry::dealt(spec, setup.job()));
+        let (shard, target, geometry) = (shard.clone(), Rc::clone(target), Geometry::dealt(spec, setup.job));
         shard.clone().spawn(
             Group::Client,
             "job",
             async move { run_job(&shard, target, geometry, setup).await },
         );
     }
-    let control = std::sync::Arc::clone(session.control());
+    let control = std::sync::Arc::clone(&session.control);
     control.set_phase(Phase::Prefill);
     while !control.progress().prefilled {
         shard.sleep(Duration::from_millis(1)).await;
@@ -425,12 +424,12 @@ fn a_target_that_answers_at_once_leaves_turns_to_others() {
             let setup = jobs.remove(0);
             let (own, ready, geometry) = (shard.clone(), Rc::clone(&target), Geometry::dealt(&spec, 0));
             shard.spawn(Group::Client, "job", async move { run_job(&own, ready, geometry, setup).await });
-            session.control().set_phase(Phase::Measure);
+            session.control.set_phase(Phase::Measure);
             while target.ops.get() < 2 * AT_ONCE {
                 target.in_a_row.set(0);
                 shard.next_turn().await;
             }
-            session.control().set_phase(Phase::Stop);
+            session.control.set_phase(Phase::Stop);
             out.set(Some(target.in_a_row_max.get()));
         }
     });

@@ -38,12 +38,6 @@ enum Theme {
     Lag,
 }
 
-/// A pool that takes all room, and the process that fills it.
-struct Filler {
-    pool: String,
-    node: NodeId,
-}
-
 /// A client's process.
 struct Running {
     number: u32,
@@ -61,7 +55,8 @@ pub(crate) struct Chaos {
     stopped: BTreeSet<u32>,
     /// OSDs whose drives take no writes, or make none durable.
     failing: BTreeSet<u32>,
-    filler: Option<Filler>,
+    /// A pool that takes all room, and the process that fills it.
+    filler: Option<(String, NodeId)>,
     fillers: u32,
     is_cut: bool,
     clients: Vec<Running>,
@@ -397,12 +392,12 @@ impl Chaos {
         self.cluster.command(&json!({ "prefix": "osd pool create", "pool": pool, "pg_num": 4 }))?;
         let name = pool.clone();
         let (node, _) = self.cluster.task("filler", move |client| load::fill(client, name.clone()));
-        self.filler = Some(Filler { pool, node });
+        self.filler = Some((pool, node));
         Ok(())
     }
 
     fn make_room(&mut self) -> Result<(), SimStuck> {
-        let Some(Filler { pool, node }) = self.filler.take() else { return Ok(()) };
+        let Some((pool, node)) = self.filler.take() else { return Ok(()) };
         self.say(format!("the pool {pool} is removed"));
         self.cluster.sim.kill(node);
         let sure = "yes_i_really_really_mean_it";

@@ -154,8 +154,10 @@ impl<'a> Search<'a> {
             let late = self.reads.iter().copied().find(|read| {
                 !place.explained.contains(read) && next.is_none_or(|next| self.must_precede(*read, next))
             });
-            let branches = self.next_open(&place).filter(|n| self.may_be_now(*n, next));
-            let branches: Vec<usize> = branches.collect();
+            // An open change may come now if it was asked for before the next acknowledged one ended.
+            let end_ns = next.map_or(u64::MAX, |next| self.calls[next].answered_ns());
+            let is_asked = |n: &usize| self.calls[*n].at_ns < end_ns;
+            let branches: Vec<usize> = self.next_open(&place).filter(is_asked).collect();
             if !branches.is_empty() {
                 let mut taken = place.taken.clone();
                 taken.sort_unstable();
@@ -217,11 +219,6 @@ impl<'a> Search<'a> {
                 Err(_) => self.go_on(refused),
             }
         })
-    }
-
-    /// An open change was asked for before the next acknowledged one ended.
-    fn may_be_now(&self, open: usize, next: Option<usize>) -> bool {
-        next.is_none_or(|next| self.calls[open].at_ns < self.calls[next].answered_ns())
     }
 
     /// The read was answered before the change was asked for.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use carmine_client::{Client, ClientError, Pool, Reply};
 use carmine_reactor::{Group, Payload, Shard};
-use carmine_types::{Eversion, errno};
+use carmine_types::{Eversion, UTime, errno};
 use carmine_wire::osd_op::{OsdOp, flags::compare, ops};
 use carmine_wire::{Decoder, Encoder};
 
@@ -67,11 +67,13 @@ pub(crate) fn object_name(object: u32) -> String {
 
 fn op_of(step: &Step) -> (OsdOp, Payload) {
     let data = |op: OsdOp, bytes: Vec<u8>| (op, Payload::from(bytes));
-    let xattr = |code: u16, key: u8, value: &[u8]| {
+    let xattr = |op: &dyn Fn(u32, u32) -> OsdOp, key: u8, value: &[u8]| {
         let key = name(key);
-        let op = OsdOp::xattr_op(code, key.len() as u32, value.len() as u32);
+        let op = op(key.len() as u32, value.len() as u32);
         (op, Payload::from([key.as_bytes(), value].concat()))
     };
+    let change = |code: u16| move |key, value| OsdOp::xattr_op(code, key, value);
+    let is_equal = |key, value| OsdOp::cmp_xattr(key, value, compare::EQ, compare::MODE_STRING);
     let with = |code: u16, input: Vec<u8>| (OsdOp::with_payload(code, 0), Payload::from(input));
     match *step {
         Step::Write { off, len, data: number } => data(OsdOp::write(off, 0), bytes(number, off, len)),
@@ -80,63 +82,40 @@ fn op_of(step: &Step) -> (OsdOp, Payload) {
         Step::Truncate(size) => (OsdOp::truncate(size), Payload::new()),
         Step::Create { exclusive } => (OsdOp::create(exclusive), Payload::new()),
         Step::Delete => (OsdOp::delete(), Payload::new()),
-        Step::SetXattr(key, value) => xattr(ops::SET_XATTR, key, &value.to_le_bytes()),
-        Step::RmXattr(key) => xattr(ops::RM_XATTR, key, &[]),
-        Step::Guard(key, value) => {
-            let (key, value) = (name(key), value.to_le_bytes());
-            let (key_len, value_len) = (key.len() as u32, value.len() as u32);
-            let op = OsdOp::cmp_xattr(key_len, value_len, compare::EQ, compare::MODE_STRING);
-            (op, Payload::from([key.as_bytes(), &value].concat()))
+        Step::SetXattr(key, value) => xattr(&change(ops::SET_XATTR), key, &value.to_le_bytes()),
+        Step::RmXattr(key) => xattr(&change(ops::RM_XATTR), key, &[]),
+        Step::Guard(key, value) => xattr(&is_equal, key, &value.to_le_bytes()),
+        Step::OmapSet(key, value) => {
+            let pairs = BTreeMap::from([(name(key), value.to_le_bytes().to_vec())]);
+            with(ops::OMAP_SET_VALS, Encoder::collect(|e| e.put(&pairs)))
         }
-        Step::OmapSet(key, value) => with(
-            ops::OMAP_SET_VALS,
-            Encoder::collect(|e| {
-                e.vec(&[(name(key), value)], |e, (key, value)| {
-                    e.str(key);
-                    e.blob(&value.to_le_bytes());
-                });
-            }),
-        ),
-        Step::OmapRm(key) => {
-            with(ops::OMAP_RM_KEYS, Encoder::collect(|e| e.vec(&[name(key)], |e, key| e.str(key))))
-        }
+        Step::OmapRm(key) => with(ops::OMAP_RM_KEYS, Encoder::collect(|e| e.put(&vec![name(key)]))),
         Step::OmapClear => with(ops::OMAP_CLEAR, Vec::new()),
         Step::Stat => (OsdOp::stat(), Payload::new()),
         Step::Read => (OsdOp::read(0, 0), Payload::new()),
         Step::GetXattrs => with(ops::GET_XATTRS, Vec::new()),
-        Step::OmapVals => with(
-            ops::OMAP_GET_VALS,
-            Encoder::collect(|e| {
-                e.str("");
-                e.u64(1000);
-                e.str("");
-            }),
-        ),
+        Step::OmapVals => {
+            let all = ((String::new(), 1000_u64), String::new());
+            with(ops::OMAP_GET_VALS, Encoder::collect(|e| e.put(&all)))
+        }
     }
 }
 
 type Pairs = BTreeMap<String, Vec<u8>>;
 
-fn pairs(d: &mut Decoder<'_>) -> Result<Pairs, carmine_wire::DecodeError> {
-    Ok(d.map(8, |d| d.string(), |d| Ok(d.blob()?.to_vec()))?.into_iter().collect())
-}
-
 fn output(step: &Step, data: &[u8]) -> Result<Output, String> {
-    let bad = |error: carmine_wire::DecodeError| format!("the answer to {step:?}: {error}");
-    match step {
-        Step::Stat => Decoder::all(data, "stat", |d| {
-            let size = d.u64()?;
-            d.utime()?;
-            Ok(Output::Size(size))
-        })
-        .map_err(bad),
+    let output = match step {
+        Step::Stat => {
+            Decoder::all(data, "stat", |d| d.get::<(u64, UTime)>()).map(|(size, _)| Output::Size(size))
+        }
         Step::Read => Ok(Output::Data(data.to_vec())),
-        Step::GetXattrs => Decoder::all(data, "xattrs", pairs).map(Output::Pairs).map_err(bad),
-        Step::OmapVals => Decoder::all(data, "omap", |d| Ok((pairs(d)?, d.bool()?)))
-            .map(|(all, _)| Output::Pairs(all))
-            .map_err(bad),
+        Step::GetXattrs => Decoder::all(data, "xattrs", |d| d.get()).map(Output::Pairs),
+        Step::OmapVals => {
+            Decoder::all(data, "omap", |d| d.get::<(Pairs, bool)>()).map(|(pairs, _)| Output::Pairs(pairs))
+        }
         _ => Ok(Output::None),
-    }
+    };
+    output.map_err(|error| format!("the answer to {step:?}: {error}"))
 }
 
 /// Makes a request and enters it into the history, and later its answer.

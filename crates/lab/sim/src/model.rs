@@ -20,35 +20,36 @@ pub struct Object {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Data is identified by a number: see [`bytes`].
-    Write {
-        off: u64,
-        len: u64,
-        data: u64,
-    },
-    WriteFull {
-        len: u64,
-        data: u64,
-    },
-    Append {
-        len: u64,
-        data: u64,
-    },
+    Write { off: u64, len: u64, data: u64 },
+    /// Replaces all data.
+    WriteFull { len: u64, data: u64 },
+    /// Adds data at the end.
+    Append { len: u64, data: u64 },
+    /// To this length, shorter or longer.
     Truncate(u64),
-    Create {
-        exclusive: bool,
-    },
+    /// Makes an empty object; an exclusive one refuses an object that is there.
+    Create { exclusive: bool },
+    /// Removes the object.
     Delete,
+    /// Gives an attribute a value.
     SetXattr(u8, u64),
+    /// Removes an attribute.
     RmXattr(u8),
     /// Goes on only if the attribute has this value.
     Guard(u8, u64),
+    /// Gives a key a value.
     OmapSet(u8, u64),
+    /// Removes a key.
     OmapRm(u8),
+    /// Removes all keys.
     OmapClear,
+    /// The object's length.
     Stat,
     /// All data.
     Read,
+    /// All attributes.
     GetXattrs,
+    /// All keys and their values.
     OmapVals,
 }
 

@@ -41,11 +41,8 @@ pub(super) struct Bare {
 pub(super) enum Parts {
     /// A store in memory: all loads use the same one.
     Memory(StoreShared),
-    Blue {
-        block: Place,
-        kv: Arc<dyn Kv>,
-        options: MountOptions,
-    },
+    /// A store on a block file, mounted anew for each load.
+    Blue { block: Place, kv: Arc<dyn Kv>, options: MountOptions },
 }
 
 impl Bare {

@@ -191,7 +191,7 @@ fn measure(args: &StoreBenchArgs, bare: &Bare, spec: &LoadSpec, cancel: &AtomicB
             let (own, shown, board) = (shard.clone(), store.clone(), Arc::clone(&shown));
             shard.spawn(Group::Admin, "board", async move { board.show(&own, &shown).await });
             let (me, shards) = (u32::from(shard.id().0), u32::from(shard.shards()));
-            let geometry = Geometry::new(setup.spec(), |object| owner(setup.spec(), object, shards) == me);
+            let geometry = Geometry::new(&setup.spec, |object| owner(&setup.spec, object, shards) == me);
             let target = StoreTarget::new(&store);
             run_job(&shard, std::rc::Rc::new(target), geometry, setup).await;
             if let Err(error) = store.umount().await {

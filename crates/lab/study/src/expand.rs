@@ -38,7 +38,7 @@ impl Machine {
     /// Drives that OSDs can have: the named ones, or those of a machine that is only described. `None`: files in one folder, or
     /// nothing is known.
     pub(crate) fn drives(&self) -> Option<usize> {
-        let described = if self.topology.is_live() { 0 } else { self.topology.drives().count() };
+        let described = if self.topology.live { 0 } else { self.topology.drives().count() };
         let known = if self.devices.is_empty() { described } else { self.devices.len() };
         (known > 0).then_some(known)
     }

@@ -138,14 +138,14 @@ impl Testbed {
             left < least,
             "{osd}: the pool has {size} copies and serves with {min_size}, and {left} OSDs would be left: `carmine osd add` first"
         );
-        let goal = if left < size { Goal::Active } else { Goal::Clean };
+        let needs_clean = left >= size;
         if is_dead {
             self.mon_command(&json!({ "prefix": "osd down", "ids": [osd.0.to_string()] }))?;
         }
         self.mon_command(&json!({ "prefix": "osd out", "ids": [osd.0.to_string()] }))?;
         with_client(mon, LIMIT, LIMIT, async |shard, client| {
             loop {
-                let Some(left) = left_on(&look(client).await, osd, goal) else { return Ok(()) };
+                let Some(left) = left_on(&look(client).await, osd, needs_clean) else { return Ok(()) };
                 fail_if!(
                     start.cancel.load(std::sync::atomic::Ordering::Relaxed),
                     "interrupted: {osd} is out, and stays"
@@ -177,20 +177,12 @@ impl Testbed {
     }
 }
 
-/// What the other OSDs must have before an OSD is removed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Goal {
-    /// All copies.
-    Clean,
-    /// Whole copies, but fewer than the pool's size.
-    Active,
-}
-
-/// The reason why an OSD cannot be removed yet; `None`: the PGs have reached the goal without it.
-fn left_on(seen: &Probe, osd: OsdId, goal: Goal) -> Option<String> {
+/// The reason why an OSD cannot be removed yet; `None`: the others have all copies without it (`needs_clean`), or whole ones, but
+/// fewer than the pool's size.
+fn left_on(seen: &Probe, osd: OsdId, needs_clean: bool) -> Option<String> {
     let left = pgs_of(seen.up.values().flatten(), osd).len();
     let (counts, unfound) = (seen.counts(), pgs_with_unfound(seen));
-    let ready = if goal == Goal::Clean { counts.clean } else { counts.active };
+    let ready = if needs_clean { counts.clean } else { counts.active };
     let silent = seen.up.values().any(std::result::Result::is_err);
     let waits = left > 0 || unfound > 0 || ready < seen.pgs || silent;
     let PgCounts { active, clean, .. } = counts;

@@ -43,7 +43,8 @@ const LEFT_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) struct Daemons {
     layout: Layout,
     running: Vec<Running>,
-    lost: Vec<Lost>,
+    /// OSDs that were given up.
+    pub(crate) lost: Vec<Lost>,
 }
 
 /// An OSD that did not start, or that ended during the start.
@@ -139,11 +140,6 @@ impl Daemons {
         for osd in late {
             self.give_up(*osd, self.death(Daemon::Osd(*osd), &how).to_string());
         }
-    }
-
-    /// OSDs that were given up.
-    pub(crate) fn lost(&self) -> &[Lost] {
-        &self.lost
     }
 
     /// OSDs that were started and have not been given up.

@@ -111,7 +111,6 @@ fn bring_up(maker: &Maker<'_>, daemons: &mut Daemons, start: &mut StartOptions<'
     let Maker { layout, plan, programs, .. } = *maker;
     let allocator = Allocator::detect(programs);
     let end = Instant::now() + start.limit;
-    let osds = || (0..plan.osds()).map(OsdId);
     let run = |daemon, daemons: &mut Daemons, start: &mut StartOptions<'_>| -> Result<()> {
         daemons.adopt(daemon, programs.launch(layout, plan, &allocator, daemon)?)?;
         (start.events)(Event::Started(daemon));
@@ -123,8 +122,8 @@ fn bring_up(maker: &Maker<'_>, daemons: &mut Daemons, start: &mut StartOptions<'
     if !plan.complete {
         maker.osds(start.events)?;
     }
-    osds().try_for_each(|id| run(Daemon::Osd(id), daemons, start))?;
-    for id in osds() {
+    plan.osd_ids().try_for_each(|id| run(Daemon::Osd(id), daemons, start))?;
+    for id in plan.osd_ids() {
         let is_up = || (!is_active(layout, id)).then(|| format!("{id} to be up"));
         daemons.wait(is_up, Daemon::Osd(id), end, PAUSE, start)?;
     }

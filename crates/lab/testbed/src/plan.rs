@@ -371,7 +371,7 @@ fn drives(spec: &TestbedSpec, topology: &Topology) -> Vec<String> {
     if spec.store != StoreKind::Blue {
         return Vec::new();
     }
-    match (&spec.devices[..], topology.is_live()) {
+    match (&spec.devices[..], topology.live) {
         ([], true) => Vec::new(),
         ([], false) => topology.drives().map(|drive| drive.name.clone()).collect(),
         (devices, true) => devices.iter().map(|device| drive::name_of(device)).collect(),

@@ -15,7 +15,9 @@ use fs_err::{self as fs, File, OpenOptions};
 use nix::libc;
 use serde::{Deserialize, Serialize};
 
+use crate::drive::own_name;
 use crate::error::{Result, fail_if, failed, refuse};
+use crate::plan::real;
 use crate::slice::open_alone;
 use crate::testbed::{Event, StartOptions};
 
@@ -137,8 +139,7 @@ pub fn run(
 
 /// True for disks behind which there need not be one drive: loop devices, mappers, RAM, and those of virtual machines.
 fn is_virtual(device: &Path) -> bool {
-    let name = device.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
-    let Some(name) = name else { return false };
+    let name = own_name(&real(device));
     let sys = fs::canonicalize(Path::new("/sys/class/block").join(&name)).unwrap_or_default();
     let mut parts = sys.iter().filter_map(|part| part.to_str());
     parts.any(|part| part == "virtual" || part.starts_with("virtio")) || name.starts_with("xvd")

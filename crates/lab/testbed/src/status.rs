@@ -425,12 +425,12 @@ pub(crate) fn wait_until_ready(
         let mut marked = 0;
         loop {
             daemons.give_up_ended()?;
-            mark_down(client, &daemons.lost()[marked..]).await;
-            marked = daemons.lost().len();
+            mark_down(client, &daemons.lost[marked..]).await;
+            marked = daemons.lost.len();
             let found = look(client).await;
             let late = found.not_up(daemons.osds());
             let missing = match all {
-                true => found.missing(plan, daemons.lost()),
+                true => found.missing(plan, &daemons.lost),
                 false => (!late.is_empty()).then(|| format!("{} to be up", names(&late))),
             };
             // There is nothing to wait for where no OSD runs.
@@ -441,8 +441,8 @@ pub(crate) fn wait_until_ready(
             fail_if!(start.cancel.load(Ordering::Relaxed), "interrupted");
             if Instant::now() > end {
                 daemons.give_up_late(&late, start.limit);
-                mark_down(client, &daemons.lost()[marked..]).await;
-                return Ok(found.missing(plan, daemons.lost()).filter(|_| all));
+                mark_down(client, &daemons.lost[marked..]).await;
+                return Ok(found.missing(plan, &daemons.lost).filter(|_| all));
             }
             (start.events)(Event::Waiting(what));
             shard.sleep(PAUSE).await;

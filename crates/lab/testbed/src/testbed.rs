@@ -27,17 +27,9 @@ const PROGRESS: &str = "progress ";
 /// Progress of making or starting a testbed, for display.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A store is being made, or a drive is written into its steady state.
-    Progress {
-        /// Which, and what is being done.
-        what: String,
-        /// Steps done.
-        done: u64,
-        /// Steps in all.
-        total: u64,
-        /// The steps are bytes.
-        is_bytes: bool,
-    },
+    /// A store is being made, or a drive is written into its steady state: `what` names it and what is being done, and `done` of
+    /// `total` steps (bytes, if `is_bytes`) are.
+    Progress { what: String, done: u64, total: u64, is_bytes: bool },
     /// How the OSDs are confined.
     Confined(String),
     /// A daemon was started.
@@ -187,7 +179,7 @@ impl Testbed {
         let beside_others = running.iter().any(|daemon| *daemon != Daemon::Mon);
         let awaited = (is_whole, beside_others);
         let waits_for = status::wait_until_ready(&self.plan, awaited, mon, &mut daemons, start, end)?;
-        let started = Started { mon, lost: daemons.lost().to_vec(), waits_for };
+        let started = Started { mon, lost: daemons.lost.clone(), waits_for };
         let runs_an_osd = beside_others || daemons.osds().next().is_some();
         fail_if!(!runs_an_osd && !started.lost.is_empty(), "{}", started.reasons());
         daemons.keep();
@@ -222,18 +214,14 @@ impl Testbed {
     /// [`TestbedError::Partial`]
     pub fn require_whole(&self, started: &Started) -> Result<()> {
         let dir = self.layout().dir().display();
-        let mut text: Vec<String> = started.lost.iter().map(|lost| self.account_of(lost)).collect();
-        if !text.is_empty() {
-            text.insert(
-                0,
-                format!("not all OSDs run; the others serve what they can, see `carmine status --dir {dir}`"),
-            );
-        }
-        if let Some(what) = &started.waits_for {
-            text.push(format!(
-                "not ready within the time of --timeout: still waiting for {what}; what was started runs"
-            ));
-        }
+        let lost = (!started.lost.is_empty()).then(|| {
+            format!("not all OSDs run; the others serve what they can, see `carmine status --dir {dir}`")
+        });
+        let late = started.waits_for.as_ref().map(|what| {
+            format!("not ready within the time of --timeout: still waiting for {what}; what was started runs")
+        });
+        let accounts = started.lost.iter().map(|lost| self.account_of(lost));
+        let text: Vec<String> = lost.into_iter().chain(accounts).chain(late).collect();
         if text.is_empty() { Ok(()) } else { Err(TestbedError::Partial(text.join("\n"))) }
     }
 

@@ -86,14 +86,6 @@ impl Kind {
     }
 }
 
-/// What is made of a testbed, and for how long.
-pub(crate) struct Order {
-    /// Kinds of faults to draw from.
-    pub(crate) kinds: Vec<Kind>,
-    pub(crate) seed: u64,
-    pub(crate) heal_limit: Duration,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Runs,
@@ -172,12 +164,12 @@ impl Faults {
     /// The monitor does not answer.
     pub(crate) fn new(
         bed: Testbed,
-        programs: PathBuf,
-        order: Order,
+        kinds: &[Kind],
+        seed: u64,
+        heal_limit: Duration,
         strikes: Sender<Strike>,
         stop: Arc<AtomicBool>,
     ) -> Result<Faults> {
-        let Order { kinds, seed, heal_limit } = order;
         let plan = bed.plan();
         let planned = Copies { size: plan.pool.size, min_size: plan.pool.min_size };
         let osd = |id| Osd { id, state: State::Runs, until: Instant::now(), out_until: None };
@@ -187,14 +179,14 @@ impl Faults {
         let ratios = [ratio("backfillfull_ratio")?, ratio("full_ratio")?];
         Ok(Faults {
             bed,
-            programs,
+            programs: std::env::current_exe()?.with_file_name(""),
             rng: Rng::with_seed(seed),
             osds,
             planned,
             now: planned,
             times: Times::default(),
             ratios,
-            kinds: Kind::weighted(&kinds),
+            kinds: Kind::weighted(kinds),
             strikes,
             stop,
             heal_limit,

@@ -30,7 +30,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use carmine_bench::steering::{Jobs, Steering, controller};
-use faults::{Faults, Kind, Order};
+use faults::{Faults, Kind};
 use pauses::{Pauses, Probes, Told};
 
 /// Time between two looks at the scrubs.
@@ -208,12 +208,10 @@ impl Thrash<'_> {
         steering.connect().await?;
         steering.prefill().await?;
         steering.jobs.set_phase(Phase::Measure).await?;
-        let programs = std::env::current_exe()?.with_file_name("");
         let ((send, strikes), stop) = (channel(), Arc::new(AtomicBool::new(false)));
         let time = Duration::from_millis(self.args.runtime);
         let heal_limit = Duration::from_secs(self.args.heal_limit);
-        let order = Order { kinds: self.kinds.clone(), seed: report.seed, heal_limit };
-        let faults = Faults::new(bed, programs, order, send, Arc::clone(&stop))?;
+        let faults = Faults::new(bed, &self.kinds, report.seed, heal_limit, send, Arc::clone(&stop))?;
         let probes = Probes::start(&self.client.wait_pool(POOL_NAME).await?, strikes);
         steering.view.timed("faults", self.args.runtime);
         let thread = std::thread::Builder::new().name("faults".into()).spawn(move || faults.run(time))?;

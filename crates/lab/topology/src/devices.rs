@@ -38,6 +38,24 @@ pub struct Device {
     pub queue_per_cpu: bool,
 }
 
+impl DeviceKind {
+    /// The folder of all devices of this kind, below the root.
+    fn class(self) -> &'static str {
+        match self {
+            DeviceKind::Drive => "sys/block",
+            DeviceKind::Nic => "sys/class/net",
+        }
+    }
+}
+
+impl Device {
+    /// Its folder below the root.
+    #[must_use]
+    pub fn dir(&self) -> String {
+        format!("{}/{}", self.kind.class(), self.name)
+    }
+}
+
 /// The devices of a machine, in its files.
 #[derive(Clone, Debug)]
 pub struct Hardware {
@@ -58,22 +76,6 @@ impl Hardware {
             counts.any(|count| count > 0).then(|| number.trim().to_owned())
         };
         Hardware { root: root.to_path_buf(), interrupts: text.lines().filter_map(has_come).collect() }
-    }
-
-    /// Names of the drives, those of the same length in order.
-    #[must_use]
-    pub fn drives(&self) -> Vec<String> {
-        let mut names = self.list(Path::new("sys/block"));
-        names.retain(|name| !NO_DRIVES.iter().any(|no| name.starts_with(no)));
-        names
-    }
-
-    /// Names of the interfaces with hardware behind them: loopback and bridges have none.
-    #[must_use]
-    pub fn nics(&self) -> Vec<String> {
-        let mut names = self.list(Path::new("sys/class/net"));
-        names.retain(|name| self.root.join("sys/class/net").join(name).join("device").exists());
-        names
     }
 
     /// The names in a folder below the root, the shortest first; none if it cannot be read.
@@ -118,26 +120,29 @@ impl Hardware {
         come.filter_map(with_cpus).collect()
     }
 
-    /// Request queues of a drive.
+    /// All devices of a machine with this number of CPUs, drives first, and of a kind those with the shortest names first. Loopback
+    /// and bridges have no hardware behind them. Nodes are numbered as Linux does.
     #[must_use]
-    pub fn queues(&self, dir: &str) -> usize {
-        self.list(Path::new(&format!("{dir}/mq"))).len()
-    }
-
-    /// All devices of a machine with this number of CPUs; their nodes are numbered as Linux does.
-    pub(crate) fn devices(&self, cpus: usize) -> Vec<Device> {
-        let device = |kind: DeviceKind, class: &str, name: String| {
-            let dir = format!("{class}/{name}");
+    pub fn devices(&self, cpus: usize) -> Vec<Device> {
+        let is_hardware = |kind: DeviceKind, name: &str| match kind {
+            DeviceKind::Drive => !NO_DRIVES.iter().any(|no| name.starts_with(no)),
+            DeviceKind::Nic => self.root.join(kind.class()).join(name).join("device").exists(),
+        };
+        let device = |kind: DeviceKind, name: String| {
+            let dir = format!("{}/{name}", kind.class());
             let node = self.file(&dir, "numa_node").and_then(|path| fs::read_to_string(path).ok());
             let interrupts = self.interrupts(&dir).iter().flat_map(|(_, cpus)| cpus.iter()).collect();
             // -1 is "not known".
             let node = node.and_then(|node| node.trim().parse().ok());
-            let queue_per_cpu = kind == DeviceKind::Drive && self.queues(&dir) >= cpus;
+            let queues = self.list(Path::new(&format!("{dir}/mq"))).len();
+            let queue_per_cpu = kind == DeviceKind::Drive && queues >= cpus;
             Device { name, kind, node, interrupts, queue_per_cpu }
         };
-        let drives = self.drives().into_iter().map(|name| device(DeviceKind::Drive, "sys/block", name));
-        let nics = self.nics().into_iter().map(|name| device(DeviceKind::Nic, "sys/class/net", name));
-        drives.chain(nics).collect()
+        let all_of = |kind: &DeviceKind| {
+            let names = self.list(Path::new(kind.class())).into_iter();
+            names.filter(|name| is_hardware(*kind, name)).map(|name| device(*kind, name)).collect::<Vec<_>>()
+        };
+        DeviceKind::ALL.iter().flat_map(all_of).collect()
     }
 }
 

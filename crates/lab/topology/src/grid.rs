@@ -278,7 +278,10 @@ impl Grid {
                 None => osd.reactors.iter().map(|slot| key(&slot.place)).collect::<CpuList>().to_string(),
             };
             let [socket, node, l3] = [places(|c| c.socket), places(|c| c.node), places(|c| c.l3)];
-            vec![osd.osd.to_string(), self.reactor_cell(osd), socket, node, l3, osd.alien_cell(), pgs.clone()]
+            let AlienHome { cpus, own, shared } = &osd.aliens;
+            let aliens =
+                if *own { "its reactors'".into() } else { format!("{cpus}{}", marks(*shared, false)) };
+            vec![osd.osd.to_string(), self.reactor_cell(osd), socket, node, l3, aliens, pgs.clone()]
         }));
         if self.osds.iter().any(|osd| osd.shared_device.is_some()) {
             let devices = self.osds.iter().map(|osd| osd.shared_device.map_or("-".into(), |n| n.to_string()));
@@ -330,13 +333,6 @@ impl Grid {
         let [cpus, socket, node, l3] =
             [places(|c| c.cpu), places(|c| c.socket), places(|c| c.node), places(|c| c.l3)];
         format!("clients   CPU {cpus}{marks}, socket {socket}, node {node}, L3 {l3}")
-    }
-}
-
-impl OsdRow {
-    fn alien_cell(&self) -> String {
-        let AlienHome { cpus, own, shared } = &self.aliens;
-        if *own { "its reactors'".to_owned() } else { format!("{cpus}{}", marks(*shared, false)) }
     }
 }
 

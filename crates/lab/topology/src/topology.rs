@@ -40,7 +40,7 @@ pub struct Cpu {
 pub struct Topology {
     pub(crate) name: String,
     /// It describes the machine on which this process runs.
-    pub(crate) live: bool,
+    pub live: bool,
     cpus: Vec<Cpu>,
     allowed: CpuList,
     devices: Vec<Device>,
@@ -177,11 +177,6 @@ impl Topology {
     /// CPUs this process may run on (cpuset, taskset); all of them for a description without `allowed`.
     pub fn allowed(&self) -> &CpuList {
         &self.allowed
-    }
-
-    /// It describes the machine on which this process runs.
-    pub fn is_live(&self) -> bool {
-        self.live
     }
 
     /// Drives, then network interfaces.

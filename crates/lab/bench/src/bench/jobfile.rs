@@ -28,7 +28,7 @@ pub(super) fn read(args: &BenchArgs, spec: LoadSpec) -> Result<(Option<JobFile>,
         is_cached && load.ramp_ms == 0 && !file.is_timed(),
         "--cache cached: the jobs of {shown} have no ramp that could be longer; give them all the same runtime, ramp_time and time_based"
     );
-    file.notes().iter().for_each(|overridden| note(&format!("{name}: overridden: {overridden}")));
+    file.notes.iter().for_each(|overridden| note(&format!("{name}: overridden: {overridden}")));
     Ok((Some(file), load))
 }
 
@@ -40,5 +40,5 @@ pub(super) fn folder() -> Result<String> {
 
 /// The part of the result that describes a job file: its path, its text, the text that fio was given, and the keys that were overridden.
 pub(super) fn about(path: &Path, file: &JobFile, given: &str) -> serde_json::Value {
-    serde_json::json!({ "path": path, "text": file.text(), "given": given, "overridden": file.notes() })
+    serde_json::json!({ "path": path, "text": file.text, "given": given, "overridden": file.notes })
 }

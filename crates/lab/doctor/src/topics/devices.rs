@@ -1,8 +1,10 @@
 //! Drives and network interfaces: queues, links, caches, block and frame sizes, temperature.
 
+use carmine_topology::Device;
+
 use crate::Finding;
 use crate::finding::{KERNEL, NVME, PCIE, TEBIBYTE, TUNING_GUIDE, bad, info, ok, warn};
-use crate::machine::{Device, Machine};
+use crate::machine::Machine;
 
 /// The store writes no less than this.
 const BLOCK_BYTES: i64 = 4096;
@@ -44,14 +46,14 @@ pub(super) fn scheduler(machine: &Machine<'_>, drive: &Device) -> Option<Finding
         other => warn(other)
             .better("none: flash gains nothing from sorting, and each request is cheaper")
             .cost("set before measuring; no figure of its own", TUNING_GUIDE)
-            .command(format!("echo none > /{}/queue/scheduler", drive.dir)),
+            .command(format!("echo none > /{}/queue/scheduler", drive.dir())),
     })
 }
 
 /// Several paths to one drive: device-mapper's multipath would be measured with the drive.
 pub(super) fn multipath(machine: &Machine<'_>) -> Vec<Finding> {
     let held = machine.drives.iter().filter_map(|drive| {
-        let holders = machine.list(format!("{}/holders", drive.dir));
+        let holders = machine.list(format!("{}/holders", drive.dir()));
         let map = holders.into_iter().find(|holder| {
             let uuid = machine.text(format!("sys/block/{holder}/dm/uuid"));
             uuid.is_some_and(|uuid| uuid.starts_with("mpath-"))
@@ -77,7 +79,8 @@ fn has_nvme(machine: &Machine<'_>) -> bool {
 
 /// Width and speed of the PCIe link of each drive and interface.
 pub(super) fn pcie(machine: &Machine<'_>, device: &Device) -> Option<Finding> {
-    let read = |name: &str| machine.text(machine.hardware(device, name)?);
+    let file = |name: &str| machine.hardware.file(&device.dir(), name);
+    let read = |name: &str| machine.text(file(name)?);
     let (speed, fastest) = (read("current_link_speed")?, read("max_link_speed")?);
     let (width, widest) = (read("current_link_width")?, read("max_link_width")?);
     // Links of virtual devices read "Unknown".
@@ -91,7 +94,7 @@ pub(super) fn pcie(machine: &Machine<'_>, device: &Device) -> Option<Finding> {
         format!("at most {is:.1} instead of {could:.1} GB/s")
     });
     // The bus address, such as `0000:01:00.0`.
-    let folder = machine.hardware(device, "current_link_speed");
+    let folder = file("current_link_speed");
     let slot = folder.as_ref().and_then(|file| file.parent()?.file_name()?.to_str()).unwrap_or(&device.name);
     let found = warn(format!("{is}; the device can {fastest} x{widest}"))
         .better("a slot with all its lanes; some devices also slow their link down while idle: look again under load")
@@ -126,7 +129,7 @@ pub(super) fn write_cache(machine: &Machine<'_>, drive: &Device) -> Option<Findi
                 .cost("a flush is answered when all of the drive's cache is on its medium", KERNEL)
                 .command(format!(
                     "only if the drive has power-loss protection: echo 'write through' > /{}/queue/write_cache",
-                    drive.dir
+                    drive.dir()
                 ))
         }
         _ => return None,
@@ -197,7 +200,7 @@ fn sensor_of(machine: &Machine<'_>, sensor: &str) -> Option<Finding> {
 
 /// Frame size of each network interface.
 pub(super) fn mtu(machine: &Machine<'_>) -> Vec<Finding> {
-    let file = |nic: &Device, name: &str| machine.text(format!("{}/{name}", nic.dir));
+    let file = |nic: &Device, name: &str| machine.text(format!("{}/{name}", nic.dir()));
     let number = |nic: &Device, name: &str| file(nic, name)?.parse::<i64>().ok();
     let up = machine.nics.iter().filter(|nic| file(nic, "operstate").as_deref() != Some("down"));
     let judge = |nic: &Device| {

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use carmine_topology::{ControlGroup, CpuList};
+use carmine_topology::{ControlGroup, CpuList, Device};
 
 use crate::Finding;
 use crate::finding::{CPU_SCALING, CRIMSON_CORES, HYPERCONVERGED, OWN, absent, bad, info, ok, warn};
-use crate::machine::{Device, Machine};
+use crate::machine::Machine;
 
 /// The distance of a node to itself.
 const LOCAL: i64 = 10;
@@ -40,8 +40,7 @@ pub(super) fn siblings(machine: &Machine<'_>) -> Option<Finding> {
 /// How far drives and network interfaces are from the reactors.
 pub(super) fn numa(machine: &Machine<'_>, device: &Device) -> Option<Finding> {
     let topology = machine.topology.as_ref().filter(|topology| topology.nodes() > 1)?;
-    let node = machine.hardware(device, "numa_node").and_then(|path| machine.number(path));
-    let Some(node) = node.and_then(|node| usize::try_from(node).ok()) else {
+    let Some(node) = device.node else {
         return Some(absent("the firmware does not say on which node it is"));
     };
     let node_of = |cpu| Some(topology.cpu(cpu)?.node);
@@ -67,15 +66,13 @@ pub(super) fn numa(machine: &Machine<'_>, device: &Device) -> Option<Finding> {
 
 /// Which CPUs take the interrupts of drives and network interfaces, and whether reactors sit there.
 pub(super) fn interrupts(machine: &Machine<'_>, device: &Device) -> Option<Finding> {
-    let lines = machine.hardware.interrupts(&device.dir);
-    let cpus = lines.iter().fold(CpuList::default(), |all, (_, cpus)| all.union(cpus));
+    let (lines, cpus) = (machine.hardware.interrupts(&device.dir()), &device.interrupts);
     let is = format!("{}, on CPUs {cpus}", carmine_types::counted(lines.len(), "interrupt"));
-    let queues = machine.hardware.queues(&device.dir);
     let reactors = &machine.options.reactor_cpus;
     let hit = cpus.intersection(reactors);
     Some(if lines.is_empty() {
         absent("no interrupt of its own has come yet")
-    } else if machine.topology.as_ref().is_some_and(|topology| queues >= topology.all().len()) {
+    } else if device.queue_per_cpu {
         ok(format!("{is}: a queue for each CPU, so completions arrive on the CPU that asked for them"))
     } else if hit.is_empty() {
         ok(is)

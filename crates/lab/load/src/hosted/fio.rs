@@ -124,19 +124,23 @@ fn load(tool: Tool, spec: &LoadSpec, jobs: u32, process: u32) -> Vec<String> {
         text += &format!("ramp_time={ramp_ms}ms\n");
     }
     // fio counts the jobs of a process from 1: another process needs other numbers.
-    let (seed, interval_ms) = (spec.seed.wrapping_add(u64::from(process)), SAMPLE_NS / 1_000_000);
+    let seed = spec.seed.wrapping_add(u64::from(process));
     text += &format!(
         "rwmixread={rwmixread}\nrandseed={seed}\nexec_prerun=true\nwrite_iops_log={JOB}\nper_job_logs=0\n\
-         log_avg_msec={interval_ms}\n"
+         log_avg_msec={RATES_MS}\n"
     );
     if let Some(rate) = spec.rate_iops {
         text += &format!("rate_iops={}\nrate_process={}\n", rate_of_job(rate, spec), spec.arrivals.of_fio());
     }
     if tool == Tool::FioRados {
-        let order = if rw.is_random() { "random" } else { "sequential" };
-        text += &format!("file_service_type={order}\n");
+        text += &format!("{}\n", service_order(rw.is_random()));
     }
     options(&(text + "thread\ngroup_reporting"))
+}
+
+/// The order in which a job goes through its files.
+pub(super) fn service_order(is_random: bool) -> String {
+    format!("file_service_type={}", if is_random { "random" } else { "sequential" })
 }
 
 /// fio's rate is per job and direction, in whole operations. Those that are evenly spaced it counts in bytes, in the shortest length.

@@ -1,65 +1,36 @@
 //! A job file of fio, which runs with this testbed's engine, pool and data put over it.
 
-use std::fmt::Write as _;
-
-use super::ini::{Section, sections};
+use super::ini::{Key, Section, sections};
 use super::{ClusterAccess, Tool, fio};
-use crate::result::SAMPLE_NS;
 use crate::spec::{LoadSpec, Rw, parse_bytes, parse_millis};
 
 /// The file that fio is given, in its working folder.
 pub const JOBS_FILE: &str = "jobs.fio";
 
-/// Keys that have other values here, and why.
-const OVERRIDDEN: [(&str, &[&str]); 6] = [
-    ("--client names the engine", &["ioengine"]),
-    ("the testbed has the cluster", &["clientname", "clustername", "conf", "pool", "touch_objects"]),
+/// Why keys have other values here, and the keys.
+const OVERRIDDEN: [(&str, &str); 6] = [
+    ("--client names the engine", "ioengine"),
+    ("the testbed has the cluster", "clientname clustername conf pool touch_objects"),
     (
         "the jobs share one image or one set of objects",
-        &[
-            "rbdname",
-            "filename",
-            "filename_format",
-            "directory",
-            "opendir",
-            "unique_filename",
-            "nrfiles",
-            "filesize",
-        ],
+        "rbdname filename filename_format directory opendir unique_filename nrfiles filesize",
     ),
-    ("there is no page cache between fio and the OSDs", &["direct", "buffered", "invalidate"]),
+    ("there is no page cache between fio and the OSDs", "direct buffered invalidate"),
     (
         "jobs are threads on the testbed's client CPUs, and their begin is watched",
-        &[
-            "thread",
-            "cpus_allowed",
-            "cpus_allowed_policy",
-            "cpumask",
-            "numa_cpu_nodes",
-            "numa_mem_policy",
-            "exec_prerun",
-            "exec_postrun",
-        ],
+        "thread cpus_allowed cpus_allowed_policy cpumask numa_cpu_nodes numa_mem_policy exec_prerun exec_postrun",
     ),
     (
         "the result needs reads and writes, with their rates and latencies",
-        &[
-            "write_iops_log",
-            "unified_rw_reporting",
-            "gtod_reduce",
-            "disable_lat",
-            "disable_clat",
-            "clat_percentiles",
-            "stats",
-        ],
+        "write_iops_log unified_rw_reporting gtod_reduce disable_lat disable_clat clat_percentiles stats",
     ),
 ];
 
-/// Keys of jobs that cannot run here, and why.
-const REFUSED: [(&str, &[&str]); 3] = [
-    ("a trace names its own files", &["read_iolog", "merge_blktrace_file"]),
-    ("fio runs as you do; leave it out", &["uid", "gid", "cgroup", "cgroup_weight"]),
-    ("there are no profiles and no layouts here; leave it out", &["profile", "create_only"]),
+/// Why jobs cannot run here, and the keys that show it.
+const REFUSED: [(&str, &str); 3] = [
+    ("a trace names its own files", "read_iolog merge_blktrace_file"),
+    ("fio runs as you do; leave it out", "uid gid cgroup cgroup_weight"),
+    ("there are no profiles and no layouts here; leave it out", "profile create_only"),
 ];
 
 /// Keys that name files for the user, which fio would leave in its own folder.
@@ -70,10 +41,11 @@ const FILES: [&str; 4] = ["write_bw_log", "write_lat_log", "write_hist_log", "wr
 pub struct JobFile {
     /// Its name and checksum, as results have it.
     id: String,
-    text: String,
+    /// The text as the user wrote it.
+    pub text: String,
     sections: Vec<Section>,
-    /// What is overridden, for people: key, section and why.
-    notes: Vec<String>,
+    /// What is overridden, for people: `[SECTION] KEY=VALUE: why`.
+    pub notes: Vec<String>,
     /// The one window of all jobs, where they have the same: `ramp_time` and `runtime`, milliseconds.
     window_ms: Option<(u64, u64)>,
 }
@@ -106,16 +78,6 @@ impl JobFile {
         let id = format!("{name}{only} {:08x}", carmine_types::crc32c::raw(0, text.as_bytes()));
         let window_ms = window_ms(&sections)?;
         Ok(JobFile { id, text: text.to_owned(), sections, notes, window_ms })
-    }
-
-    /// The text as the user wrote it.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// What is overridden: `[SECTION] KEY=VALUE: why`.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
     }
 
     /// All jobs run side by side for the same time, which is the window. Otherwise the window is all of fio's run.
@@ -183,16 +145,12 @@ impl JobFile {
     fn rw(&self) -> Rw {
         let kind = |section: &Section| kind_of(section).unwrap_or("read").to_owned();
         let kinds: Vec<String> = self.sections.iter().map(kind).collect();
+        let all_end = |end: &str| kinds.iter().all(|kind| kind.ends_with(end));
         match kinds[0].parse() {
             Ok(rw) if kinds.iter().all(|kind| *kind == kinds[0]) => rw,
-            _ => match (
-                kinds.iter().all(|kind| kind.ends_with("read")),
-                kinds.iter().all(|kind| kind.ends_with("write")),
-            ) {
-                (true, _) => Rw::RandRead,
-                (_, true) => Rw::RandWrite,
-                _ => Rw::RandRw,
-            },
+            _ if all_end("read") => Rw::RandRead,
+            _ if all_end("write") => Rw::RandWrite,
+            _ => Rw::RandRw,
         }
     }
 
@@ -216,7 +174,7 @@ impl JobFile {
     /// Milliseconds between two lines of fio's log of rates, where one log has the rates of the window.
     pub fn rates_ms(&self) -> Option<u64> {
         let interval_ms = |section: &Section| match section.get("log_avg_msec") {
-            None => Some(SAMPLE_NS / 1_000_000),
+            None => Some(fio::RATES_MS),
             Some(text) => text.parse().ok(),
         };
         let first = self.sections.first().and_then(interval_ms).filter(|ms| *ms >= 100 && self.is_timed())?;
@@ -232,19 +190,16 @@ impl JobFile {
                 _ => spec.size_bytes,
             };
             let engine = fio::engine(tool, &LoadSpec { size_bytes: bytes, ..spec.clone() }, place, 0);
-            let _ = writeln!(text, "[{}]\n{engine}", section.name);
-            for key in &section.keys {
-                let name = key.name.as_str();
-                let is_ours =
-                    (name == "ramp_time" && self.is_timed()) || (name == "size" && tool == Tool::FioRados);
-                let _ = match &key.value {
-                    _ if is_ours => Ok(()),
-                    Some(file) if FILES.contains(&name) && !file.starts_with('/') => {
-                        writeln!(text, "{name}={folder}/{file}")
-                    }
-                    None if FILES.contains(&name) => writeln!(text, "{name}={folder}/{}", section.name),
-                    Some(value) => writeln!(text, "{name}={value}"),
-                    None => writeln!(text, "{name}"),
+            text += &format!("[{}]\n{engine}\n", section.name);
+            let ours = [("ramp_time", self.is_timed()), ("size", tool == Tool::FioRados)];
+            for Key { name, value, .. } in &section.keys {
+                let is_file = FILES.contains(&name.as_str());
+                text += &match value {
+                    _ if ours.contains(&(name.as_str(), true)) => continue,
+                    Some(file) if is_file && !file.starts_with('/') => format!("{name}={folder}/{file}\n"),
+                    None if is_file => format!("{name}={folder}/{}\n", section.name),
+                    Some(value) => format!("{name}={value}\n"),
+                    None => format!("{name}\n"),
                 };
             }
             text += &self.ours(section, tool, spec, bytes);
@@ -254,29 +209,17 @@ impl JobFile {
 
     /// The lines of a section that are not the user's, but for those of its engine.
     fn ours(&self, section: &Section, tool: Tool, spec: &LoadSpec, bytes: u64) -> String {
-        let mut text = format!(
-            "invalidate=0\nthread\nexec_prerun=touch {}\nwrite_iops_log={}\n",
-            fio::BEGIN_FILE,
-            fio::JOB
-        );
-        if self.is_timed() && spec.ramp_ms > 0 {
-            let _ = writeln!(text, "ramp_time={}ms", spec.ramp_ms);
-        }
-        if section.get("size").is_none() || tool == Tool::FioRados {
-            let _ = writeln!(text, "size={bytes}");
-        }
-        if section.get("log_avg_msec").is_none() {
-            let _ = writeln!(text, "log_avg_msec={}", SAMPLE_NS / 1_000_000);
-        }
-        if tool == Tool::FioRados && section.get("file_service_type").is_none() {
-            let order = if kind_of(section).is_some_and(|kind| kind.starts_with("rand")) {
-                "random"
-            } else {
-                "sequential"
-            };
-            let _ = writeln!(text, "file_service_type={order}");
-        }
-        text
+        let (lacks, is_rados) = (|key: &str| section.get(key).is_none(), tool == Tool::FioRados);
+        let is_random = kind_of(section).is_some_and(|kind| kind.starts_with("rand"));
+        let lines = [
+            (true, format!("invalidate=0\nthread\nexec_prerun=touch {}", fio::BEGIN_FILE)),
+            (true, format!("write_iops_log={}", fio::JOB)),
+            (self.is_timed() && spec.ramp_ms > 0, format!("ramp_time={}ms", spec.ramp_ms)),
+            (lacks("size") || is_rados, format!("size={bytes}")),
+            (lacks("log_avg_msec"), format!("log_avg_msec={}", fio::RATES_MS)),
+            (is_rados && lacks("file_service_type"), fio::service_order(is_random)),
+        ];
+        lines.into_iter().filter(|(is_needed, _)| *is_needed).map(|(_, line)| line + "\n").collect()
     }
 }
 
@@ -289,7 +232,7 @@ fn wrong(section: &Section, name: &str, why: &str) -> String {
 /// Refuses what cannot run here.
 fn check(section: &Section) -> Result<(), String> {
     for (why, keys) in REFUSED {
-        if let Some(name) = keys.iter().find(|name| section.get(name).is_some()) {
+        if let Some(name) = keys.split(' ').find(|name| section.get(name).is_some()) {
             return Err(wrong(section, name, why));
         }
     }
@@ -312,7 +255,8 @@ fn kind_of(section: &Section) -> Option<&str> {
 fn override_keys(section: &mut Section, notes: &mut Vec<String>) {
     let filesize = section.keys.iter().find(|key| key.name == "filesize").cloned();
     for (why, names) in OVERRIDDEN {
-        for key in section.keys.iter().filter(|key| names.contains(&key.name.as_str())) {
+        let is_named = |key: &Key| names.split(' ').any(|name| name == key.name);
+        for key in section.keys.iter().filter(|key| is_named(key)) {
             let value = key.value.as_ref().map(|value| format!("={value}")).unwrap_or_default();
             let note = format!("[{}] {}{value}: {why}", key.section, key.name);
             // The jobs are threads anyway.
@@ -320,10 +264,10 @@ fn override_keys(section: &mut Section, notes: &mut Vec<String>) {
                 notes.push(note);
             }
         }
-        section.keys.retain(|key| !names.contains(&key.name.as_str()));
+        section.keys.retain(|key| !is_named(key));
     }
     if let Some(size) = filesize.filter(|_| section.get("size").is_none()) {
-        section.keys.push(super::ini::Key { name: "size".to_owned(), ..size });
+        section.keys.push(Key { name: "size".to_owned(), ..size });
     }
 }
 

@@ -48,26 +48,20 @@ pub fn check(tool: Tool, spec: &LoadSpec) -> Result<Vec<String>, String> {
     let LoadSpec { rw, volumes, processes, rate_iops, io_bytes, .. } = *spec;
     let (popularity, split) = (&spec.random_distribution, spec.show_bs());
     let is_even = *popularity == Distribution::Random;
-    let deals = processes == 1 || matches!(tool, Tool::FioRados | Tool::FioRbd);
+    let (is_rbd, is_fio) = (tool == Tool::FioRbd, matches!(tool, Tool::FioRados | Tool::FioRbd));
     let one_process = match tool {
         Tool::RadosBench => "it has a process for each job; raise --numjobs",
         _ => "it is one process with a thread for each job; raise --numjobs, or take fio-rados",
     };
     let (bytes, rate) = (format!("({} bytes)", io_bytes.unwrap_or(0)), rate_iops.unwrap_or(0.0));
     let by_time = "it ends by time only and overwrites nothing; take carmine, fio-rados or fio-rbd";
-    let is_rbd = tool == Tool::FioRbd;
-    let (jobfile, is_fio) =
-        (spec.jobfile.as_deref().unwrap_or_default(), matches!(tool, Tool::FioRados | Tool::FioRbd));
+    let (jobfile, of_fio) =
+        (spec.jobfile.as_deref().unwrap_or_default(), "only fio runs it; take --client fio-rbd or fio-rados");
     let checked = check_all([
-        (
-            is_fio || spec.jobfile.is_none(),
-            "--jobfile",
-            &jobfile,
-            "only fio runs it; take --client fio-rbd or fio-rados",
-        ),
+        (is_fio || spec.jobfile.is_none(), "--jobfile", &jobfile, of_fio),
         (is_carmine || !spec.verifies(), "--verify", &true, "it checks no blocks; take --client carmine"),
         (volumes == 1 || is_rbd, "--volumes", &volumes, "it loads objects, no images; take fio-rbd"),
-        (deals, "--processes", &processes, one_process),
+        (is_fio || processes == 1, "--processes", &processes, one_process),
         (!is_bench || io_bytes.is_none(), "--io-size or --age", &bytes, by_time),
         (!is_bench || rate_iops.is_none(), "--rate", &rate, "it has no rate; take fio-rados"),
         (!is_bench || is_even, "--random-distribution", popularity, "it draws evenly; take fio-rbd"),

@@ -432,7 +432,8 @@ impl Context {
     fn evidence(&self, spec: &LoadSpec, result: &JobResult, window: &Window, raw: &Percentages) -> Evidence {
         let (wall, setting, client) = (seconds(window.wall_ns), &self.setting, &result.client);
         // A generator thread that waits for a CPU holds the load back just as one that is busy.
-        let latency_us = mean_latency_us(result);
+        let (latencies, latency_sum_ns) = latencies(result);
+        let latency_us = ratio(latency_sum_ns / 1e3, latencies as f64);
         let client_busy = ratio((client.busy_ns + client.wait_ns) as f64, client.wall_ns as f64);
         Evidence {
             shared: setting.shared,
@@ -572,12 +573,6 @@ fn marks(result: &JobResult, window: &Window, context: &Context, facts: &Facts) 
 fn latencies(result: &JobResult) -> (u64, f64) {
     let (read, write) = (&result.read.latency_ns, &result.write.latency_ns);
     (read.count() + write.count(), (read.sum() + write.sum()) as f64)
-}
-
-/// Mean latency of all operations; `None` without the latency of any.
-fn mean_latency_us(result: &JobResult) -> Option<f64> {
-    let (count, sum_ns) = latencies(result);
-    ratio(sum_ns / 1e3, count as f64)
 }
 
 /// Operations in flight on average by Little's law, IOPS × mean latency; `None` without the latency of every operation.

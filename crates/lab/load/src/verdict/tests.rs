@@ -389,7 +389,7 @@ fn published(arm: &str, iops: f64) -> LevelCurve {
 #[test]
 fn the_published_curves_measured_the_client() {
     let found = curves(&[published("memory", 190_000.0), published("disk", 180_000.0)]).unwrap();
-    assert_eq!(found.suspect, Limiter::Client);
+    assert_eq!(found.limiter, Limiter::Client);
     for part in [
         "memory levels off at 190000 IOPS",
         "disk levels off at 180000 IOPS",
@@ -417,9 +417,9 @@ fn busy_osds_and_levels_of_their_own_are_no_suspicion() {
 #[test]
 fn a_full_client_is_the_suspect_of_one_arm_and_an_idle_one_never() {
     let full = LevelCurve { client_cpus_used: 7.6, ..published("memory", 190_000.0) };
-    assert_eq!(curves(&[full]).map(|s| s.suspect), Some(Limiter::Client));
+    assert_eq!(curves(&[full]).map(|s| s.limiter), Some(Limiter::Client));
     let idle = |arm| LevelCurve { client_cpus_used: 0.8, ..published(arm, 190_000.0) };
-    assert_eq!(curves(&[idle("memory"), idle("disk")]).map(|s| s.suspect), Some(Limiter::Net));
+    assert_eq!(curves(&[idle("memory"), idle("disk")]).map(|s| s.limiter), Some(Limiter::Net));
 }
 
 #[test]

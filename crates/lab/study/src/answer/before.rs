@@ -75,7 +75,7 @@ fn open_lines(subject: &Subject, configs: &[&Config]) -> Vec<(String, Option<Str
 /// A word about OSDs that have no drive of their own, where the question is about OSDs.
 fn one_drive(subject: &Subject, configs: &[&Config], machine: &Machine) -> Option<String> {
     // The files of all OSDs lie in one folder.
-    let drives = machine.drives().or(machine.topology.is_live().then_some(1))?;
+    let drives = machine.drives().or(machine.topology.live.then_some(1))?;
     let crowded = |config: &&&Config| {
         let osds = config.number("osds").unwrap_or(1);
         config.text("store") == Some("blue") && osds > drives as u64

@@ -67,7 +67,7 @@ pub(super) fn suspicion(lines: &[Line<'_>]) -> Vec<String> {
         arms.entry(format!("{}, {value}", show("workload"))).or_default().extend(curve);
     }
     let told = arms.into_iter().filter_map(|(name, levels)| Some((name, curves(&levels)?)));
-    told.map(|(name, found)| format!("{name}: suspected {}: {} {}", found.suspect, found.reason, found.next))
+    told.map(|(name, found)| format!("{name}: suspected {}: {} {}", found.limiter, found.reason, found.next))
         .collect()
 }
 

@@ -62,12 +62,12 @@ fn our_settings_are_put_over_the_file_and_the_rest_is_kept() {
     }
     assert!(!text.contains("libaio") && !text.contains("/dev/sdx") && !text.contains("direct"), "{text}");
     assert!(writer.contains("\nsize=10m\n") && writer.contains("write_lat_log=/home/me/lat"), "{writer}");
-    let notes = file.notes().join("\n");
+    let notes = file.notes.join("\n");
     assert!(
         notes.contains("[global] ioengine=libaio: --client") && notes.contains("[global] direct=1: "),
         "{notes}"
     );
-    assert_eq!(file.notes().len(), 3, "each once: {notes}");
+    assert_eq!(file.notes.len(), 3, "each once: {notes}");
     let text = given(&file, Tool::FioRados);
     for line in
         ["ioengine=rados", "conf=/d/ceph.conf", "nrfiles=8", "nrfiles=3", "size=33554432", "size=12582912"]
