@@ -230,12 +230,12 @@ fn rows(groups: &[Group<'_>], tolerance: f64) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for (group, metric) in groups.iter().flat_map(|group| METRICS.iter().map(move |metric| (group, metric))) {
         let of = |m: &Measured| (metric.of)(&[&m.result]).filter(|value| *value > 0.0);
-        let values = group.pairs.iter().filter_map(|(base, new)| of(base).zip(of(new)));
-        let (base, new): (Vec<f64>, Vec<f64>) = values.unzip();
-        if base.is_empty() {
+        let values: Vec<(f64, f64)> =
+            group.pairs.iter().filter_map(|(base, new)| of(base).zip(of(new))).collect();
+        if values.is_empty() {
             continue;
         }
-        let comparison = paired_log_ratios(&base, &new);
+        let comparison = paired_log_ratios(&values);
         let (base, new): (Vec<_>, Vec<_>) =
             group.pairs.iter().map(|(base, new)| (&base.result, &new.result)).unzip();
         rows.push(Row {

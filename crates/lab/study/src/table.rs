@@ -14,7 +14,9 @@ use crate::compare::Measured;
 use crate::lists::{grouped, joined, span};
 use crate::plan::TOLERANCE;
 use crate::repeats::limiter;
-use crate::support::{Change, REPEATS_MIN, SPARE_REPEATS, change, clean, may_be_saved, spoilt_by};
+use crate::support::{
+    Change, REPEATS_MIN, SPARE_REPEATS, change, clean, drift_over, may_be_saved, spoilt_by,
+};
 
 type Figure = fn(&PointResult, &Direction) -> Option<f64>;
 
@@ -226,12 +228,6 @@ impl<'a> Row<'a> {
         let below: String = below.map(|(word, text)| format!("  {word}: {text}\n")).collect();
         format!("{}\n{below}", self.sentence())
     }
-
-    /// From the first clean repeat to the last, a part of 1.
-    fn drift(&self) -> f64 {
-        let iops: Vec<f64> = self.results().map(PointResult::iops).collect();
-        iops.last().zip(iops.first()).map_or(0.0, |(last, first)| (last / first - 1.0).abs())
-    }
 }
 
 /// How the second of two rows differs from the first, if they differ in their reactors or in their copies only.
@@ -278,8 +274,8 @@ fn iops_change(base: &Row<'_>, new: &Row<'_>) -> Result<Change, String> {
         row.clean.as_ref().map_err(|why| format!("{}: {why}", row.name))?;
     }
     let iops = |row: &Row<'_>| row.results().map(PointResult::iops).collect::<Vec<f64>>();
-    let drift = base.drift().max(new.drift());
-    change(&iops(base), &iops(new), Some(drift), TOLERANCE)
+    let drift = |row: &Row<'_>| drift_over(&row.results().collect::<Vec<_>>());
+    change(&iops(base), &iops(new), Some(drift(base).max(drift(new))), TOLERANCE)
 }
 
 /// The sentence about two rows, of how many times the IOPS the second has.

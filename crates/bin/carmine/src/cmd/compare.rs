@@ -285,8 +285,8 @@ mod tests {
 
     fn row(metric: &'static str, factor: f64, noise: f64) -> Row {
         let sign = |n: u32| if n.is_multiple_of(2) { noise } else { -noise };
-        let new: Vec<f64> = (0..8).map(|n| factor * (1.0 + sign(n))).collect();
-        let comparison = paired_log_ratios(&[1.0; 8], &new);
+        let pairs: Vec<(f64, f64)> = (0..8).map(|n| (1.0, factor * (1.0 + sign(n)))).collect();
+        let comparison = paired_log_ratios(&pairs);
         let p = comparison.map_or(1.0, |c| c.p);
         let mut row = Row {
             config: String::new(),

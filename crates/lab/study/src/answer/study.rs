@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use carmine_stats::mean;
 use carmine_types::counted;
 
 use super::placement::{strategies, suspicion};
 use super::{Conclusion, Measured, Supported, by_config, sentence};
-use crate::archive::{Config, RunFile};
+use crate::archive::{Config, PointResult, RunFile};
 use crate::lists::{grouped, joined, tally};
 use crate::plan::TOLERANCE;
 use crate::repeats::limiter;
-use crate::support::{change, percent};
+use crate::support::{change, mean_iops, percent};
 
 /// The variable of a study, and the axis along which it looks.
 pub(super) struct Subject {
@@ -202,26 +203,16 @@ fn size(value: &str) -> f64 {
     value.parse().unwrap_or(if value == "default" { 0.0 } else { f64::MAX })
 }
 
-/// IOPS of the load that gave most: the mean of its repeats.
-pub(super) fn iops(points: &[Measured<'_>]) -> f64 {
-    mean(&repeats(points))
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
 /// IOPS of each repeat of the load that gave most.
 fn repeats(points: &[Measured<'_>]) -> Vec<f64> {
-    best(points).iter().map(|m| m.result.iops()).collect()
+    best(points).iter().map(|result| result.iops()).collect()
 }
 
-/// The repeats of the point that gave most.
-pub(super) fn best<'a>(points: &[Measured<'a>]) -> Vec<Measured<'a>> {
-    let each = |all: &[Measured<'_>]| all.iter().map(|m| m.result.iops()).collect::<Vec<_>>();
-    let loads =
-        grouped(points.iter().map(|m| (m.point.config.asked(), *m))).into_iter().map(|(_, repeats)| repeats);
-    loads.max_by(|a, b| mean(&each(a)).total_cmp(&mean(&each(b)))).unwrap_or_default()
+/// The repeats of the load that gave most.
+pub(super) fn best<'a>(points: &[Measured<'a>]) -> Vec<&'a PointResult> {
+    let loads = grouped(points.iter().map(|m| (m.point.config.asked(), m.result))).into_iter();
+    let loads = loads.map(|(_, repeats)| repeats);
+    loads.max_by(|a, b| mean_iops(a).total_cmp(&mean_iops(b))).unwrap_or_default()
 }
 
 impl Line<'_> {
@@ -229,7 +220,7 @@ impl Line<'_> {
     fn sentence(&self, subject: &Subject, drift: Option<f64>) -> Option<String> {
         let (_, base) = self.values.first()?;
         let each = self.values.iter().enumerate().map(|(at, (value, points))| {
-            let (name, iops) = (named(self.along, value), iops(points));
+            let (name, iops) = (named(self.along, value), mean_iops(&best(points)));
             let against = change(&repeats(base), &repeats(points), drift, TOLERANCE).ok();
             let against = against.filter(|_| at > 0).map(|change| format!(" ({})", percent(change.ratio)));
             let unit = if at == 0 { " IOPS" } else { "" };
@@ -237,9 +228,8 @@ impl Line<'_> {
         });
         let each = each.collect::<Vec<_>>().join(", ");
         let last = self.values.last().map(|(_, points)| best(points)).unwrap_or_default();
-        let bound = limiter(last.iter().map(|m| m.result));
-        let bound =
-            bound.map(|(limiter, _)| format!("; the last is bounded by {limiter}")).unwrap_or_default();
+        let bound = limiter(last).map(|(limiter, _)| format!("; the last is bounded by {limiter}"));
+        let bound = bound.unwrap_or_default();
         let refused = self.reasons();
         let refused = if refused.is_empty() { refused } else { format!("; no figure: {refused}") };
         Some(joined([&*self.name, &(each + &bound + &refused)], ": "))
@@ -276,8 +266,8 @@ fn worst(subject: &Subject, points: &[Measured<'_>]) -> String {
         return String::new();
     }
     let best = best(points);
-    let worst_ms = best.iter().filter_map(|m| m.result.latency()).map(|l| l.max / 1e6).fold(0.0, f64::max);
-    let bw = best.iter().map(|m| m.result.bw_bytes() / 1e6).sum::<f64>() / best.len().max(1) as f64;
+    let worst_ms = best.iter().filter_map(|r| r.latency()).map(|l| l.max / 1e6).fold(0.0, f64::max);
+    let bw = mean(&best.iter().map(|r| r.bw_bytes() / 1e6).collect::<Vec<_>>());
     format!(" ({bw:.0} MB/s, worst latency {worst_ms:.0} ms)")
 }
 

@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use carmine_bench::sample::{host_report, memory_bytes};
+use carmine_bench::sample::{host_report, memory_bytes, unix_now};
 use carmine_daemon::build;
 use carmine_study::archive::{Build, RUN_FORMAT, Run, RunFile};
 use carmine_study::expand::{Expansion, Planned};
@@ -35,7 +35,7 @@ impl RunFolder {
     pub(crate) fn claim(args: &SweepArgs, plan: &Plan) -> Result<RunFolder> {
         let dir = match &args.out {
             Some(dir) => dir.clone(),
-            None => PathBuf::from("carmine-runs").join(format!("{}-{}", plan.name, now_unix_s())),
+            None => PathBuf::from("carmine-runs").join(format!("{}-{}", plan.name, unix_now().as_secs())),
         };
         let has_run = dir.join("run.json").exists();
         let shown = dir.display();
@@ -52,10 +52,6 @@ impl RunFolder {
         let before = if args.resume { Some(Run::open(&dir)?.file) } else { None };
         Ok(RunFolder { dir, layouts, before, _lock: lock })
     }
-}
-
-fn now_unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
 /// The options of the run that is resumed; options that are given now count only if they do not change the points.
@@ -144,7 +140,7 @@ pub(crate) fn run_file(
     Ok(RunFile {
         format: RUN_FORMAT,
         name: plan.name.clone(),
-        created_unix_s: now_unix_s(),
+        created_unix_s: unix_now().as_secs(),
         seed: plan.seed,
         carmine: Build {
             version: env!("CARGO_PKG_VERSION").to_owned(),
