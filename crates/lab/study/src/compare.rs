@@ -183,11 +183,9 @@ pub struct Judgement {
 /// Arms that can't be compared: different flush modes, identical grids, configurations of one side only, fewer than
 /// [`PAIRS_MIN`] pairs everywhere.
 pub fn compare(base: &Arm, new: &Arm, tolerance: f64) -> Result<Judgement, Refusal> {
-    let (old, young): (Vec<&Measured>, Vec<&Measured>) =
-        (base.points.iter().collect(), new.points.iter().collect());
-    let axes = differing_axes(&old, &young);
+    let axes = differing_axes(base, new);
     check(base, new, &axes)?;
-    let groups = pair_up((&base.name, &old), (&new.name, &young), &axes)?;
+    let groups = pair_up(base, new, &axes)?;
     let most = groups.iter().map(|g| g.pairs.len()).max().unwrap_or(0);
     fail_if!(
         most < PAIRS_MIN,

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use carmine_load::parse_millis;
-use carmine_testbed::{TestbedError, usage};
+use carmine_testbed::{TestbedError, refuse, usage};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use toml::{Spanned, Table};
@@ -248,9 +248,8 @@ impl Plan {
         };
         let plan: Plan = toml::from_str(text)
             .map_err(|e| error(e.message().trim().to_owned(), e.span().map_or(0, |span| span.start)))?;
-        if toml::from_str::<Table>(text).is_ok_and(|table| !table.contains_key("axes")) {
-            return Err(usage!("{file}: the plan has no [axes]: name the axes there, with their values"));
-        }
+        let has_axes = toml::from_str::<Table>(text).is_ok_and(|table| table.contains_key("axes"));
+        refuse!(!has_axes, "{file}: the plan has no [axes]: name the axes there, with their values");
         plan.check().map_err(|what| error(what, 0))?;
         Ok(Plan { text: text.to_owned(), ..plan })
     }

@@ -6,6 +6,7 @@ mod depths;
 use std::fmt;
 
 use carmine_load::origin::Origin;
+use carmine_load::report::show;
 use carmine_stats::median;
 use carmine_types::columns;
 
@@ -88,19 +89,14 @@ impl<'a> Results<'a> {
 /// or copy brought. Below it stand the rows that support no figure, with the reason.
 impl fmt::Display for Results<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let section = |rows: &[&Row<'_>]| {
+        let section = |head: &str, rows: &[&Row<'_>]| {
             let bound: String = rows.iter().map(|row| row.bound()).collect();
-            format!("{}\n{bound}", cells(rows))
+            if rows.is_empty() { String::new() } else { format!("{head}{}\n{bound}", cells(rows)) }
         };
-        let (good, bad, steps) = (self.good(), self.bad(), self.steps());
-        let mut parts = Vec::new();
-        parts.extend((!good.is_empty()).then(|| section(&good)));
-        parts.extend((!steps.is_empty()).then(|| steps.iter().map(|step| format!("{step}\n")).collect()));
-        parts.extend(
-            (!bad.is_empty())
-                .then(|| format!("No results, as the repeats support no figure:\n{}", section(&bad))),
-        );
-        f.write_str(&parts.join("\n"))
+        let good = section("", &self.good());
+        let steps: String = self.steps().iter().map(|step| format!("{step}\n")).collect();
+        let bad = section("No results, as the repeats support no figure:\n", &self.bad());
+        f.write_str(&joined([&*good, &steps, &bad], "\n"))
     }
 }
 
@@ -193,8 +189,7 @@ impl<'a> Row<'a> {
         let rw = if rw == "randrw" { format!("{rw} {word}") } else { rw };
         let mut line = vec![self.name.clone(), rw, self.repeats()];
         line.extend(NUMBERS.map(|(_, of, factor, digits)| {
-            let figure = self.median(|result| of(result, side(result)?));
-            figure.map_or_else(|| "-".to_owned(), |n| format!("{:.digits$}", n * factor))
+            show(self.median(|result| Some(of(result, side(result)?)? * factor)), digits)
         }));
         line.push(self.limiter().map_or_else(|| "-".to_owned(), |(name, _)| name));
         line

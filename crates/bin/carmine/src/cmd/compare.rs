@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use carmine_load::report::show;
 use carmine_report::write_results;
 use carmine_stats::{Comparison, Outcome, Verdict};
 use carmine_study::archive::{Run, write_whole};
@@ -172,9 +173,7 @@ fn rows_table(judged: &Judgement) -> String {
 }
 
 fn cells(row: &Row) -> Vec<String> {
-    let number = |n: Option<f64>| {
-        n.map_or_else(|| "-".to_owned(), |n| format!("{n:.*}", if n < 1000.0 { 2 } else { 0 }))
-    };
+    let number = |n: Option<f64>| show(n, if n < Some(1000.0) { 2 } else { 0 });
     let c = row.comparison.as_ref();
     let of = |text: &dyn Fn(&Comparison) -> String| c.map_or_else(|| "-".to_owned(), text);
     vec![

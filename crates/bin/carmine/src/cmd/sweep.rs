@@ -73,7 +73,7 @@ fn go(
         plan,
         machine,
         options: Options { layouts: place.layouts.clone(), ..args.options.clone() },
-        run: Run::create(&place.dir, begin::run_file(args, plan, &expansion, place)?)?,
+        run: Run::create(&place.dir, place.run_file(args, plan, &expansion)?)?,
         points: expansion.points,
     };
     note(&format!("{}archive     {}", summary, place.dir.display()));

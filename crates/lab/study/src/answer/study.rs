@@ -108,81 +108,75 @@ pub(super) fn subject(study: Option<u8>) -> Option<&'static Subject> {
     SUBJECTS.iter().find(|subject| Some(subject.study) == study)
 }
 
-/// The axes that are asked apart and have several values.
-pub(super) fn shown<'a>(
-    subject: &Subject,
-    configs: impl Iterator<Item = &'a Config> + Clone,
-) -> Vec<&'static str> {
-    let several =
-        |axis: &&&str| configs.clone().map(|config| config.show(axis)).collect::<BTreeSet<_>>().len() > 1;
-    subject.apart.iter().filter(several).copied().collect()
-}
-
 /// The values of these axes, as people say them.
 pub(super) fn line_name(shown: &[&str], config: &Config) -> String {
     let words = shown.iter().filter_map(|axis| Some(named(axis, &config.show(axis)?)));
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// The answer to its question, then the figures that it is of. `drift` is the machine's.
-pub(super) fn answer(
-    subject: &Subject,
-    measured: &[Measured<'_>],
-    file: &RunFile,
-    drift: Option<f64>,
-) -> Vec<String> {
-    let lines = lines(subject, measured);
-    let mut conclusions = if lines.iter().any(|line| line.values.len() + line.refused.len() > 1) {
-        (subject.concludes)(&lines, drift)
-    } else {
-        vec![Err(format!("not measured: needs {}", subject.needs))]
-    };
-    // The strategies begin with the conclusion from all; elsewhere, what is answered comes first.
-    if subject.study != 2 {
-        conclusions.sort_by_key(Result::is_err);
+impl Subject {
+    /// The axes that are asked apart and have several values.
+    pub(super) fn shown<'a>(&self, configs: impl Iterator<Item = &'a Config> + Clone) -> Vec<&'static str> {
+        let several =
+            |axis: &&&str| configs.clone().map(|config| config.show(axis)).collect::<BTreeSet<_>>().len() > 1;
+        self.apart.iter().filter(several).copied().collect()
     }
-    let mut text: Vec<String> = conclusions.into_iter().map(sentence).collect();
-    if let Some(first) = text.first_mut() {
-        *first = format!("Study {}: {} {first}", subject.study, file.question);
-    }
-    text.extend(lines.iter().filter_map(|line| line.sentence(subject, drift)));
-    if subject.study == 2 {
-        text.extend(suspicion(&lines));
-    }
-    text.extend(file.confounds.iter().cloned());
-    let marks = marks(measured);
-    if !marks.is_empty() {
-        text.push(format!("mind: {marks} of {}", counted(measured.len(), "point")));
-    }
-    if let Some(drift) = drift {
-        text.push(format!("the first point, run again, gave {:+.1} % IOPS", drift * 100.0));
-    }
-    text
-}
 
-/// Points by the axes that are asked apart, then by the value of the axis.
-fn lines<'a>(subject: &Subject, measured: &[Measured<'a>]) -> Vec<Line<'a>> {
-    let shown = shown(subject, measured.iter().map(|m| &m.point.config));
-    let mut all: BTreeMap<String, Vec<(Measured<'a>, Supported<'a>)>> = BTreeMap::new();
-    for (first, repeats) in by_config(measured) {
-        all.entry(line_name(&shown, &first.point.config)).or_default().push((first, repeats));
-    }
-    let line = |(name, points): (String, Vec<(Measured<'a>, Supported<'a>)>)| {
-        let valued =
-            |(first, repeats): (Measured<'a>, _)| Some((first.point.config.show(subject.along)?, repeats));
-        let mut values = grouped(points.into_iter().filter_map(valued));
-        values.sort_by(|a, b| size(&a.0).total_cmp(&size(&b.0)));
-        let mut line = Line { name, along: subject.along, values: Vec::new(), refused: Vec::new() };
-        for (value, loads) in values {
-            let (good, bad): (Vec<_>, Vec<_>) = loads.into_iter().partition(Result::is_ok);
-            match (good.is_empty(), bad.into_iter().find_map(Result::err)) {
-                (true, Some(why)) => line.refused.push((value, why)),
-                _ => line.values.push((value, good.into_iter().flatten().flatten().collect())),
-            }
+    /// The answer to its question, then the figures that it is of. `drift` is the machine's.
+    pub(super) fn answer(&self, points: &[Measured<'_>], file: &RunFile, drift: Option<f64>) -> Vec<String> {
+        let lines = self.lines(points);
+        let mut conclusions = if lines.iter().any(|line| line.values.len() + line.refused.len() > 1) {
+            (self.concludes)(&lines, drift)
+        } else {
+            vec![Err(format!("not measured: needs {}", self.needs))]
+        };
+        // The strategies begin with the conclusion from all; elsewhere, what is answered comes first.
+        if self.study != 2 {
+            conclusions.sort_by_key(Result::is_err);
         }
-        line
-    };
-    all.into_iter().map(line).filter(|line| !line.values.is_empty() || !line.refused.is_empty()).collect()
+        let mut text: Vec<String> = conclusions.into_iter().map(sentence).collect();
+        if let Some(first) = text.first_mut() {
+            *first = format!("Study {}: {} {first}", self.study, file.question);
+        }
+        text.extend(lines.iter().filter_map(|line| line.sentence(self, drift)));
+        if self.study == 2 {
+            text.extend(suspicion(&lines));
+        }
+        text.extend(file.confounds.iter().cloned());
+        let marks = marks(points);
+        if !marks.is_empty() {
+            text.push(format!("mind: {marks} of {}", counted(points.len(), "point")));
+        }
+        if let Some(drift) = drift {
+            text.push(format!("the first point, run again, gave {:+.1} % IOPS", drift * 100.0));
+        }
+        text
+    }
+
+    /// Points by the axes that are asked apart, then by the value of the axis.
+    fn lines<'a>(&self, measured: &[Measured<'a>]) -> Vec<Line<'a>> {
+        let shown = self.shown(measured.iter().map(|m| &m.point.config));
+        let mut all: BTreeMap<String, Vec<(Measured<'a>, Supported<'a>)>> = BTreeMap::new();
+        for (first, repeats) in by_config(measured) {
+            all.entry(line_name(&shown, &first.point.config)).or_default().push((first, repeats));
+        }
+        let line = |(name, points): (String, Vec<(Measured<'a>, Supported<'a>)>)| {
+            let valued =
+                |(first, repeats): (Measured<'a>, _)| Some((first.point.config.show(self.along)?, repeats));
+            let mut values = grouped(points.into_iter().filter_map(valued));
+            values.sort_by(|a, b| size(&a.0).total_cmp(&size(&b.0)));
+            let mut line = Line { name, along: self.along, values: Vec::new(), refused: Vec::new() };
+            for (value, loads) in values {
+                let (good, bad): (Vec<_>, Vec<_>) = loads.into_iter().partition(Result::is_ok);
+                match (good.is_empty(), bad.into_iter().find_map(Result::err)) {
+                    (true, Some(why)) => line.refused.push((value, why)),
+                    _ => line.values.push((value, good.into_iter().flatten().flatten().collect())),
+                }
+            }
+            line
+        };
+        all.into_iter().map(line).filter(|line| !line.values.is_empty() || !line.refused.is_empty()).collect()
+    }
 }
 
 /// An axis with a value, as people say it.

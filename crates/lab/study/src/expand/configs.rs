@@ -123,7 +123,7 @@ fn resolve(plan: &Plan, machine: &Machine, chosen: &Chosen<'_>) -> Result<Tried,
         match settled {
             Ok(value) => config.set(name, value),
             Err(why) => {
-                let why = format!("{name} = \"{}\": {why}", expr.text());
+                let why = format!("{name} = \"{}\": {why}", expr.text);
                 return Ok(Err(Dropped { config, word: "does not fit", why }));
             }
         }
@@ -138,7 +138,7 @@ fn stuck(open: &[(&str, Kind, Expr)], known: &BTreeMap<String, f64>) -> String {
     let why = if cycle { "which is computed from it in turn" } else { "which is not an axis with a number" };
     format!(
         "{name} = \"{}\": it needs `{missing}`, {why}; there are also machine_cpus, room (CPUs for reactors), sockets and drives",
-        expr.text()
+        expr.text
     )
 }
 
@@ -177,7 +177,7 @@ fn excluded(plan: &Plan, machine: &Machine, config: Config) -> Result<Tried, Tes
         }
         if hit {
             let axes = rule.axes.iter().map(|axis| axis.name.as_str());
-            let why: Vec<&str> = axes.chain(rule.when.iter().map(Expr::text)).collect();
+            let why: Vec<&str> = axes.chain(rule.when.iter().map(|when| when.text.as_str())).collect();
             return Ok(Err(Dropped { config, word: "excluded", why: why.join(", ") }));
         }
     }

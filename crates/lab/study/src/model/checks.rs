@@ -25,13 +25,8 @@ impl Check {
         measured_iops: f64,
         interval: Option<Interval>,
     ) -> Check {
-        Check {
-            reactors,
-            predicted_iops,
-            measured_iops,
-            error: predicted_iops / measured_iops - 1.0,
-            interval,
-        }
+        let error = predicted_iops / measured_iops - 1.0;
+        Check { reactors, predicted_iops, measured_iops, error, interval }
     }
 
     /// False if what was measured lies outside the interval.
