@@ -1,11 +1,9 @@
 //! Comparisons: the arms of one run, or runs with each other. The figures and the judgement are those of
 //! `carmine compare`; here they become charts and sentences, with Holm's correction over the whole report.
 
-use std::collections::BTreeSet;
-
 use carmine_stats::{Comparison, Outcome};
 use carmine_study::compare::{
-    self, Arm, Judgement, METRICS, Measured, Refusal, arm_of_run, arms_of_run, differing_axes, pair_up,
+    self, Arm, Judgement, METRICS, Refusal, arm_of_run, arms_of_run, differing_axes, pair_up,
 };
 use carmine_study::support::SPOILS;
 use carmine_types::counted;
@@ -13,7 +11,7 @@ use carmine_types::counted;
 use crate::chart::{Axis, Chart, Form, Ink, Key, Plot, Row, Shape};
 use crate::data::{PANEL_AXES, RunData, words};
 use crate::figures::{View, context, slug};
-use crate::lists::{distinct, grouped, joined, span};
+use crate::lists::{distinct, grouped, joined, sorted, span};
 use crate::table::{Cell, Table};
 use crate::units::percent;
 
@@ -84,21 +82,19 @@ fn arms(runs: &[RunData]) -> Vec<Result<(Arm, Arm), Refusal>> {
 
 impl Compared {
     fn add(&mut self, view: &View<'_>, judgement: Judgement, base: &Arm, new: &Arm) {
-        let [old, young] = [base, new].map(|arm| arm.points.iter().collect::<Vec<&Measured>>());
-        let axes = differing_axes(&old, &young);
-        let groups = pair_up((&base.name, &old), (&new.name, &young), &axes).unwrap_or_default();
+        let axes = differing_axes(base, new);
+        let groups = pair_up(base, new, &axes).unwrap_or_default();
         let without: Vec<&str> = axes.iter().copied().chain(PANEL_AXES).collect();
         for row in judgement.rows {
             let Some(group) = groups.iter().find(|g| g.name == row.config) else { continue };
             let Some((first, _)) = group.pairs.first() else { continue };
             let points = group.pairs.iter().flat_map(|(a, b)| [a, b]);
-            let words: BTreeSet<String> = points.flat_map(|m| words(&m.result, false)).collect();
             self.lines.push(Line {
                 base: base.name.clone(),
                 new: new.name.clone(),
                 panel: view.panel_title(&first.config, &first.result),
                 name: view.axes.name(&first.config, &without, true),
-                words: words.into_iter().collect::<Vec<_>>().join(" "),
+                words: sorted(points.flat_map(|m| words(&m.result, false)), " "),
                 row,
                 order: view.settings.iter().position(|s| *s.config == first.config).unwrap_or(usize::MAX),
             });

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::data::{Measured, RunData, drift, text_of};
 use crate::figures::View;
-use crate::lists::{grouped, joined, tally};
+use crate::lists::{grouped, joined, sorted, tally};
 use crate::report::{Block, Kind, Part, run_suffix};
 use crate::table::{Cell, Table};
 use crate::units::{date, duration, shortened};
@@ -71,8 +71,7 @@ fn facts(run: &RunData) -> Table {
 /// A fact about where the points come from; several values only if they differ.
 fn of_origins(run: &RunData, of: fn(&Origin) -> String) -> String {
     let origins = run.points.iter().filter_map(|m| m.result.as_ref()).map(|r| &r.carmine.origin);
-    let values: BTreeSet<String> = origins.filter(|origin| origin.is_known()).map(of).collect();
-    joined(values.iter().map(String::as_str), "; ")
+    sorted(origins.filter(|origin| origin.is_known()).map(of), "; ")
 }
 
 /// How long before their points the raw baselines were measured; empty if there are none.

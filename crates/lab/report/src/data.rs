@@ -198,7 +198,7 @@ pub(crate) fn drift_of(run: &RunData) -> Option<Drift> {
 pub(crate) fn drift(run: &RunData) -> Option<String> {
     let drift = drift_of(run)?;
     let (first, largest) = (drift.first_iops, drift.largest());
-    let (times, at) = match drift.again_iops.len() {
+    let (times, at) = match drift.changes.len() {
         1 => (String::new(), ""),
         n => (format!(" {}", counted(n, "time")), " where it differed most"),
     };

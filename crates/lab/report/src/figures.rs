@@ -5,8 +5,6 @@ mod place;
 mod rows;
 mod timeline;
 
-use std::collections::BTreeSet;
-
 use carmine_study::archive::{CarmineResult, Config, PointResult};
 use carmine_types::counted;
 use serde_json::Value;
@@ -14,7 +12,7 @@ use serde_json::Value;
 use crate::chart::{Chart, Plot, Row, share_axes};
 use crate::compare::{self, Compared};
 use crate::data::{Axes, LOAD_AXES, PANEL_AXES, RunData, Setting, axis_value, settings, text_of};
-use crate::lists::{grouped, joined};
+use crate::lists::{grouped, joined, sorted};
 use crate::report::{Block, Kind, Part};
 use crate::table::Table;
 
@@ -146,24 +144,12 @@ impl<'a> View<'a> {
         if panel.settings.len() <= ROWS_MAX {
             return (panel.settings.clone(), None);
         }
-        let curves = self.grouped(panel.settings.iter().copied(), &LOAD_AXES).into_iter();
+        let curves = grouped(panel.settings.iter().map(|s| (self.name(s, &LOAD_AXES), *s))).into_iter();
         let best: Vec<&Setting> = curves.map(|(_, all)| Setting::best(&all)).take(ROWS_MAX).collect();
         let (shown, all) = (best.len(), counted(panel.settings.len(), "setting"));
         let text =
             format!("The chart shows {shown} of {all}, each curve at its most IOPS; the table has all.");
         (best, Some(text))
-    }
-
-    /// Settings that have the same name without these axes.
-    fn grouped<'b>(
-        &self,
-        settings: impl Iterator<Item = &'b Setting<'a>>,
-        without: &[&str],
-    ) -> Vec<(String, Vec<&'b Setting<'a>>)>
-    where
-        'a: 'b,
-    {
-        grouped(settings.map(|setting| (self.name(setting, without), setting)))
     }
 }
 
@@ -184,7 +170,7 @@ pub(crate) fn context(settings: &[&Setting<'_>]) -> String {
     let told = told.map(|(name, of)| {
         let value = |s: &&Setting<'_>| of(s.config, &s.first.carmine);
         let values = settings.iter().map(|s| value(s).unwrap_or_else(|| "not recorded".into()));
-        format!("{name} {}", Vec::from_iter(BTreeSet::from_iter(values)).join(" / "))
+        format!("{name} {}", sorted(values, " / "))
     });
     told.join(" · ")
 }

@@ -119,7 +119,7 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paired_log_ratios;
+    use crate::testing::paired;
     use proptest::prelude::*;
 
     fn noisy_arms(ratio: f64, noise: f64) -> Result<Comparison, NoComparison> {
@@ -127,7 +127,7 @@ mod tests {
         let sign = |n: usize| if n.is_multiple_of(2) { 1.0 } else { -1.0 };
         let new: Vec<f64> =
             base.iter().enumerate().map(|(n, b)| b * ratio * (1.0 + sign(n) * noise)).collect();
-        paired_log_ratios(&base, &new)
+        paired(&base, &new)
     }
 
     fn judged(comparison: &Result<Comparison, NoComparison>, tolerance: f64) -> Outcome {
@@ -144,7 +144,7 @@ mod tests {
             matches!(&undecided, Outcome::Undecided { reason } if reason.contains("8 measurements of each")),
             "{undecided:?}"
         );
-        let few = judged(&paired_log_ratios(&[1.0; 3], &[2.0; 3]), 0.05);
+        let few = judged(&paired(&[1.0; 3], &[2.0; 3]), 0.05);
         assert!(matches!(&few, Outcome::Undecided { reason } if reason.contains("at least 5")), "{few:?}");
     }
 
@@ -168,7 +168,7 @@ mod tests {
     fn arms(ratio: f64, noise: f64) -> Comparison {
         let new: Vec<f64> =
             (0..8).map(|n| ratio * if n % 2 == 0 { 1.0 + noise } else { 1.0 - noise }).collect();
-        paired_log_ratios(&[1.0; 8], &new).unwrap()
+        paired(&[1.0; 8], &new).unwrap()
     }
 
     fn alone(c: &Comparison, tolerance: f64) -> Verdict {
@@ -235,7 +235,7 @@ mod tests {
         fn a_larger_tolerance_is_never_stricter(
             new in proptest::collection::vec(0.5f64..2.0, 5..20), t in 0.0f64..0.5, more in 0.0f64..0.5, better: bool,
         ) {
-            let c = paired_log_ratios(&vec![1.0; new.len()], &new).unwrap();
+            let c = paired(&vec![1.0; new.len()], &new).unwrap();
             let (strict, lax) = (c.verdict(c.p, better, t), c.verdict(c.p, better, t + more));
             prop_assert!(lax <= strict, "{strict:?} at {t}, {lax:?} at {}", t + more);
             // The estimate of what is accepted lies within the tolerance, and of what is rejected beyond it.

@@ -1,7 +1,7 @@
 //! The proof of the comparison on simulated experiments: how often it raises a false alarm, and how often it finds a real difference.
 
-use crate::testing::Noise;
-use crate::{Comparison, DIFFERENT, NoComparison, Outcome, PAIRS_DEFAULT, holm, judge, paired_log_ratios};
+use crate::testing::{Noise, paired};
+use crate::{Comparison, DIFFERENT, NoComparison, Outcome, PAIRS_DEFAULT, holm, judge};
 
 /// Figures of a comparison's report: IOPS, p99 latency, CPU of OSDs and of the machine per operation.
 const METRICS: usize = 4;
@@ -51,7 +51,7 @@ fn experiment(noise: &mut Noise, machine: Machine, pairs: usize, slowdown: f64) 
 /// As `carmine compare` does it.
 fn outcomes(base: &[Vec<f64>], new: &[Vec<f64>]) -> Vec<Outcome> {
     let comparisons: Vec<Result<Comparison, NoComparison>> =
-        base.iter().zip(new).map(|(base, new)| paired_log_ratios(base, new)).collect();
+        base.iter().zip(new).map(|(base, new)| paired(base, new)).collect();
     let p: Vec<f64> = comparisons.iter().map(|c| c.as_ref().map_or(1.0, |c| c.p)).collect();
     comparisons.iter().zip(holm(&p)).map(|(c, p)| judge(c, p, TOLERANCE)).collect()
 }
@@ -111,7 +111,7 @@ fn pairing_is_what_finds_it() {
             let base: Vec<f64> = (0..PAIRS_DEFAULT).map(|n| run(n, 0.0, &mut noise)).collect();
             let other = |n: usize| if shuffled { (n + PAIRS_DEFAULT / 2) % PAIRS_DEFAULT } else { n };
             let new: Vec<f64> = (0..PAIRS_DEFAULT).map(|n| run(other(n), 0.95f64.ln(), &mut noise)).collect();
-            found += usize::from(paired_log_ratios(&base, &new).is_ok_and(|c| c.p < DIFFERENT));
+            found += usize::from(paired(&base, &new).is_ok_and(|c| c.p < DIFFERENT));
         }
         found as f64 / EXPERIMENTS as f64
     };

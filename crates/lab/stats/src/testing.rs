@@ -1,5 +1,13 @@
 //! Random samples for the tests, the same for the same seed.
 
+use crate::{Comparison, NoComparison, paired_log_ratios};
+
+/// Compares the values of one arm with those of the other.
+pub(crate) fn paired(base: &[f64], new: &[f64]) -> Result<Comparison, NoComparison> {
+    assert_eq!(base.len(), new.len());
+    paired_log_ratios(&base.iter().copied().zip(new.iter().copied()).collect::<Vec<_>>())
+}
+
 /// A source of noise.
 pub(crate) struct Noise(u64);
 

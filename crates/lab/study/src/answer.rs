@@ -46,7 +46,7 @@ pub fn answer_of(file: &RunFile, results: &[(&Point, &PointResult)]) -> Vec<Stri
     let planned = results.iter().filter(|(point, _)| point.kind == PointKind::Point);
     let measured: Vec<Measured<'_>> = planned.map(|(point, result)| Measured { point, result }).collect();
     match (study::subject(file.study), file.search_p99_ms) {
-        (Some(subject), _) => study::answer(subject, &measured, file, drift),
+        (Some(subject), _) => subject.answer(&measured, file, drift),
         (None, Some(p99_ms)) => search_answer(&measured, Duration::from_secs_f64(p99_ms / 1e3), drift),
         (None, None) if file.chart == Chart::Scaling => Vec::new(),
         (None, None) => vec![plan_answer(&measured)],
@@ -70,13 +70,11 @@ fn search_answer(measured: &[Measured<'_>], target: Duration, drift: Option<f64>
     let (mut answers, mut steps) = (Vec::new(), Vec::new());
     for (name, points) in grouped(curves) {
         let named = |text: String| joined([&*name, &text], ": ");
-        match Search::from_points(points.into_iter(), target) {
-            Some(search) => {
-                answers.push(named(sentence(search.found(drift, TOLERANCE).map(|found| found.to_string()))));
-                steps.extend(search.steps().into_iter().map(named));
-            }
-            None => answers.push(named(sentence(Err("the capacity was not measured".to_owned())))),
-        }
+        let search = Search::from_points(points.into_iter(), target);
+        let found = search.as_ref().ok_or_else(|| "the capacity was not measured".to_owned());
+        let found = found.and_then(|search| search.found(drift, TOLERANCE));
+        answers.push(named(sentence(found.map(|found| found.to_string()))));
+        steps.extend(search.iter().flat_map(Search::steps).map(named));
     }
     answers.into_iter().chain(steps).collect()
 }

@@ -41,7 +41,7 @@ carmine_types::words! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoundedCommand {
     pub what: What,
-    /// Program and arguments; the program `carmine` is this very binary.
+    /// The program, which is always `carmine`, this very binary; and its arguments.
     pub argv: Vec<String>,
     /// After this time the command is ended and has failed.
     pub limit: Duration,

@@ -183,11 +183,9 @@ pub struct Judgement {
 /// Arms that can't be compared: different flush modes, identical grids, configurations of one side only, fewer than
 /// [`PAIRS_MIN`] pairs everywhere.
 pub fn compare(base: &Arm, new: &Arm, tolerance: f64) -> Result<Judgement, Refusal> {
-    let (old, young): (Vec<&Measured>, Vec<&Measured>) =
-        (base.points.iter().collect(), new.points.iter().collect());
-    let axes = differing_axes(&old, &young);
+    let axes = differing_axes(base, new);
     check(base, new, &axes)?;
-    let groups = pair_up((&base.name, &old), (&new.name, &young), &axes)?;
+    let groups = pair_up(base, new, &axes)?;
     let most = groups.iter().map(|g| g.pairs.len()).max().unwrap_or(0);
     fail_if!(
         most < PAIRS_MIN,
@@ -230,12 +228,12 @@ fn rows(groups: &[Group<'_>], tolerance: f64) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for (group, metric) in groups.iter().flat_map(|group| METRICS.iter().map(move |metric| (group, metric))) {
         let of = |m: &Measured| (metric.of)(&[&m.result]).filter(|value| *value > 0.0);
-        let values = group.pairs.iter().filter_map(|(base, new)| of(base).zip(of(new)));
-        let (base, new): (Vec<f64>, Vec<f64>) = values.unzip();
-        if base.is_empty() {
+        let values: Vec<(f64, f64)> =
+            group.pairs.iter().filter_map(|(base, new)| of(base).zip(of(new))).collect();
+        if values.is_empty() {
             continue;
         }
-        let comparison = paired_log_ratios(&base, &new);
+        let comparison = paired_log_ratios(&values);
         let (base, new): (Vec<_>, Vec<_>) =
             group.pairs.iter().map(|(base, new)| (&base.result, &new.result)).unzip();
         rows.push(Row {

@@ -7,8 +7,8 @@ use crate::archive::{Point, PointKind, PointResult};
 pub struct Drift {
     /// IOPS of the first time.
     pub first_iops: f64,
-    /// IOPS of each repetition, in the order of running.
-    pub again_iops: Vec<f64>,
+    /// Each repetition ÷ the first time − 1, in the order of running.
+    pub changes: Vec<f64>,
 }
 
 impl Drift {
@@ -21,20 +21,17 @@ impl Drift {
         let config = &again().next()?.0.config;
         let planned = usable.clone().filter(|(p, _)| p.kind == PointKind::Point && p.config == *config);
         let (_, first) = planned.min_by_key(|(point, _)| point.index)?;
-        let again_iops = again().map(|(_, result)| result.iops()).collect();
-        Some(Drift { first_iops: first.iops(), again_iops })
-    }
-
-    /// Each repetition ÷ the first time − 1.
-    pub fn changes(&self) -> Vec<f64> {
-        self.again_iops.iter().map(|iops| iops / self.first_iops - 1.0).collect()
+        let first_iops = first.iops();
+        Some(Drift {
+            first_iops,
+            changes: again().map(|(_, again)| again.iops() / first_iops - 1.0).collect(),
+        })
     }
 
     /// The change that is farthest from 0.
     pub fn largest(&self) -> f64 {
-        self.changes()
-            .into_iter()
-            .fold(0.0, |most, change| if change.abs() > f64::abs(most) { change } else { most })
+        let farther = |most: f64, change: &f64| if change.abs() > most.abs() { *change } else { most };
+        self.changes.iter().fold(0.0, farther)
     }
 }
 
@@ -64,6 +61,6 @@ mod tests {
             |count: usize| Drift::from_points(points[..count].iter().map(|(point, result)| (point, result)));
         assert_eq!(drift(2), None);
         let drift = drift(4).unwrap();
-        assert!((drift.largest() + 0.09).abs() < 1e-9 && drift.changes().len() == 2, "{drift:?}");
+        assert!((drift.largest() + 0.09).abs() < 1e-9 && drift.changes.len() == 2, "{drift:?}");
     }
 }

@@ -9,13 +9,14 @@ mod show;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use carmine_testbed::{TestbedError, refuse};
 use carmine_topology::{Grid, Topology};
 use serde::{Serialize, Serializer};
 
 use crate::answer::{NoAnswer, no_answer};
 use crate::archive::{Comparison, Config, Point};
 use crate::commands::files_bytes;
-use crate::plan::{Plan, PlanError};
+use crate::plan::Plan;
 
 pub use confounds::Confound;
 pub(crate) use confounds::{aspects, follows_from};
@@ -30,8 +31,6 @@ pub struct Machine {
     /// Devices that were named for the OSDs; none: files in each layout's folder. Named devices are made anew for each
     /// layout, so that layouts can't lie beside each other.
     pub devices: Vec<String>,
-    /// The grid that `carmine up` would make of its options; an error says why it would not.
-    pub place: fn(&Topology, &[String]) -> Result<Grid, String>,
 }
 
 impl Machine {
@@ -87,17 +86,18 @@ pub struct Expansion {
     pub memory_bytes: u64,
 }
 
-/// Makes the points of a plan. Fails if an expression has no value, or nothing is left that could be run.
-pub fn expand(plan: &Plan, machine: &Machine) -> Result<Expansion, PlanError> {
+/// Makes the points of a plan.
+///
+/// # Errors
+/// An expression has no value, or nothing is left that could be run.
+pub fn expand(plan: &Plan, machine: &Machine) -> Result<Expansion, TestbedError> {
     let all = configs::configs(plan, machine)?;
     let (cells, dropped) = cells::cells(plan, machine, all);
-    if cells.is_empty() {
-        let why = match dropped.as_slice() {
-            [] => " it has no points".to_owned(),
-            all => format!("\n{}", show::reasons(all).join("\n")),
-        };
-        return Err(plan.error(format!("no part of the plan can be run on this machine:{why}")));
-    }
+    let why = match dropped.as_slice() {
+        [] => " it has no points".to_owned(),
+        all => format!("\n{}", show::reasons(all).join("\n")),
+    };
+    refuse!(cells.is_empty(), "{}: no part of the plan can be run on this machine:{why}", plan.name);
     // A study whose arms do not fit beside each other compares nothing.
     let arms = Some(points::arms(&cells)).filter(|arms| arms.len() > 1);
     let comparison = plan.compare.clone().zip(arms).map(|(axis, arms)| Comparison { axis, arms });

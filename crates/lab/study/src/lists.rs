@@ -1,5 +1,7 @@
 //! Lists whose equal items are put together, in the order in which they first occur.
 
+use std::collections::BTreeSet;
+
 /// Each item once.
 pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     grouped(items.into_iter().map(|item| (item, ()))).into_iter().map(|(item, _)| item).collect()
@@ -28,6 +30,11 @@ pub fn joined<'a>(words: impl IntoIterator<Item = &'a str>, between: &str) -> St
     words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(between)
 }
 
+/// The words that are not empty, each once and in alphabetical order, with `between` between them.
+pub fn sorted(words: impl IntoIterator<Item = String>, between: &str) -> String {
+    joined(words.into_iter().collect::<BTreeSet<_>>().iter().map(String::as_str), between)
+}
+
 /// The least and the largest of the values; infinity and minus infinity of none.
 pub fn span(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let none = (f64::INFINITY, f64::NEG_INFINITY);
@@ -43,6 +50,7 @@ mod tests {
         assert_eq!(distinct(["b", "a", "b"]), ["b", "a"]);
         assert_eq!(tally(["b", "a", "b"]), [("b", 2), ("a", 1)]);
         assert_eq!(grouped([("b", 1), ("a", 2), ("b", 3)]), [("b", vec![1, 3]), ("a", vec![2])]);
+        assert_eq!(sorted(["b", "", "a", "b"].map(str::to_owned), "; "), "a; b");
         assert_eq!(span([2.0, 1.0, 3.0]), (1.0, 3.0));
     }
 }

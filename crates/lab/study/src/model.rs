@@ -15,7 +15,7 @@ use crate::compare::{Arm, Measured, Refusal, config_name, telling_axes};
 use crate::drift::Drift;
 use crate::lists::{distinct, grouped};
 use crate::plan::TOLERANCE;
-use crate::support::{REPEATS_MIN, clean, spoilt_by};
+use crate::support::{REPEATS_MIN, clean, drift_over, mean_iops, spoilt_by};
 
 pub use checks::{Check, HeldOut};
 
@@ -51,7 +51,7 @@ pub struct Model {
 }
 
 /// One load on one testbed, at several numbers of reactors.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Line {
     /// The part of the configuration that tells it from the other lines; empty if there is only one.
     pub name: String,
@@ -212,11 +212,7 @@ fn costs(reactors: u32, repeats: &[&PointResult]) -> Vec<f64> {
 
 /// The law of a line. A drift that no run knows is that from the first repeat to the last.
 fn law(one: &[&PointResult], two: &[&PointResult], drift: Option<f64>) -> Result<CostLaw, String> {
-    let change = |repeats: &[&PointResult]| {
-        let ends = repeats.last().zip(repeats.first());
-        ends.map_or(0.0, |(last, first)| (last.iops() / first.iops() - 1.0).abs())
-    };
-    let drift = drift.unwrap_or_else(|| change(one).max(change(two)));
+    let drift = drift.unwrap_or_else(|| drift_over(one).max(drift_over(two)));
     if drift > TOLERANCE {
         let [drift, most] = [drift, TOLERANCE].map(|part| part * 100.0);
         return Err(format!(
@@ -231,18 +227,7 @@ impl Line {
         let sizes = sizes_of(points);
         let ends = fitted(&sizes, 1).and_then(|one| Ok((one, fitted(&sizes, 2)?)));
         let found = ends.and_then(|(one, two)| Ok((one, two, law(one, two, drift)?)));
-        let mut line = Line {
-            name,
-            config: config.clone(),
-            no_answer: None,
-            law: None,
-            parts: Vec::new(),
-            drive_limit_iops: None,
-            predictions: Vec::new(),
-            two_from_one: None,
-            larger: Vec::new(),
-            unsupported: Vec::new(),
-        };
+        let mut line = Line { name, config: config.clone(), ..Line::default() };
         let (one, two, law) = match found {
             Ok(found) => found,
             Err(why) => return Line { no_answer: Some(why), ..line },
@@ -256,14 +241,8 @@ impl Line {
             match repeats {
                 Ok(repeats) => {
                     let predicted = line.predict(&law, *reactors, repeats.len());
-                    let measured =
-                        repeats.iter().map(|result| result.iops()).sum::<f64>() / repeats.len() as f64;
-                    line.larger.push(Check::new(
-                        *reactors,
-                        predicted.iops,
-                        measured,
-                        Some(predicted.interval),
-                    ));
+                    let interval = Some(predicted.interval);
+                    line.larger.push(Check::new(*reactors, predicted.iops, mean_iops(repeats), interval));
                 }
                 Err(why) => line.unsupported.push(format!("at {reactors}: {why}")),
             }
@@ -300,11 +279,7 @@ fn drive_limit<'a>(repeats: impl Iterator<Item = &'a &'a PointResult>) -> Option
 fn parts_of(result: &PointResult) -> Vec<(String, f64)> {
     let carmine = &result.carmine;
     let ops = result.iops() * carmine.client_seconds;
-    let clocks = carmine.osds.iter().map(|osd| &osd.cpu_seconds);
-    let per_op = |seconds: fn(&crate::archive::CpuSeconds) -> Option<f64>| {
-        let all: Option<f64> = clocks.clone().map(seconds).sum();
-        all.filter(|_| ops > 0.0 && !carmine.osds.is_empty()).map(|seconds| seconds * 1e9 / ops)
-    };
+    let per_op = |clock| result.osd_seconds(clock).filter(|_| ops > 0.0).map(|seconds| seconds * 1e9 / ops);
     let of_reactors = [
         ("reactors: work", per_op(|cpu| cpu.busy)),
         ("reactors: idle", per_op(|cpu| Some(cpu.spin? + cpu.sleep?))),

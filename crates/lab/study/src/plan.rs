@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use carmine_load::parse_millis;
+use carmine_testbed::{TestbedError, refuse, usage};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use toml::{Spanned, Table};
@@ -21,18 +22,6 @@ pub use axis::{AxisValue, Values, WORKLOADS, Workload, axes, axis, workload};
 pub(crate) use axis::{resized, settle};
 pub use carmine_testbed::spec::{Axis, Kind, Role};
 pub use expr::Expr;
-
-/// A plan that can't be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}{}: {what}", if *line > 0 { format!(":{line}") } else { String::new() })]
-pub struct PlanError {
-    /// Name of the file, or of the shipped plan.
-    pub file: String,
-    /// From 1; 0 if it concerns the whole plan.
-    pub line: usize,
-    /// The mistake and its remedy, beginning with the key and its value.
-    pub what: String,
-}
 
 /// Most repeats: a typing error should not run for a year.
 const REPEATS_MAX: u32 = 1000;
@@ -237,10 +226,12 @@ fn values_of_key(name: &str, given: &toml::Value) -> Result<Vec<Values>, String>
 }
 
 impl Plan {
-    /// Reads a plan. `file` is its name in errors.
-    pub fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
+    /// Reads a plan. `file` is its name in errors, which begin with the place, the key and its value.
+    ///
+    /// # Errors
+    /// It is no plan, or its values do not fit each other.
+    pub fn parse(file: &str, text: &str) -> Result<Plan, TestbedError> {
         let error = |what: String, offset: usize| {
-            let file = file.to_owned();
             let at = text.get(..offset).unwrap_or_default().matches('\n').count();
             // The line of the key with which the error begins, else that of the offset, with its text.
             let key = what.split([' ', ':', '.']).next().unwrap_or_default();
@@ -250,17 +241,15 @@ impl Plan {
                     .is_some_and(|rest| rest.trim_start().starts_with(['=', '.']))
             };
             if let Some(more) = text.lines().skip(at).position(has_key) {
-                return PlanError { file, line: at + more + 1, what };
+                return usage!("{file}:{}: {what}", at + more + 1);
             }
             let line = text.lines().nth(at).unwrap_or_default().trim();
-            PlanError { file, line: at + 1, what: format!("{line}: {what}") }
+            usage!("{file}:{}: {line}: {what}", at + 1)
         };
         let plan: Plan = toml::from_str(text)
             .map_err(|e| error(e.message().trim().to_owned(), e.span().map_or(0, |span| span.start)))?;
-        if toml::from_str::<Table>(text).is_ok_and(|table| !table.contains_key("axes")) {
-            let what = "the plan has no [axes]: name the axes there, with their values".to_owned();
-            return Err(PlanError { file: file.to_owned(), line: 0, what });
-        }
+        let has_axes = toml::from_str::<Table>(text).is_ok_and(|table| table.contains_key("axes"));
+        refuse!(!has_axes, "{file}: the plan has no [axes]: name the axes there, with their values");
         plan.check().map_err(|what| error(what, 0))?;
         Ok(Plan { text: text.to_owned(), ..plan })
     }
@@ -299,22 +288,21 @@ impl Plan {
     }
 
     /// Reads a plan file.
-    pub fn read(path: &Path) -> Result<Plan, PlanError> {
+    ///
+    /// # Errors
+    /// It cannot be read, or those of [`Plan::parse`].
+    pub fn read(path: &Path) -> Result<Plan, TestbedError> {
         let file = path.display().to_string();
-        match std::fs::read_to_string(path) {
-            Ok(text) => Plan::parse(&file, &text),
-            Err(e) => Err(PlanError { file, line: 0, what: format!("cannot read the plan: {e}") }),
-        }
-    }
-
-    /// An error that concerns the plan as a whole.
-    pub(crate) fn error(&self, what: String) -> PlanError {
-        PlanError { file: self.name.clone(), line: 0, what }
+        let text = std::fs::read_to_string(path);
+        Plan::parse(&file, &text.map_err(|e| usage!("{file}: cannot read the plan: {e}"))?)
     }
 
     /// The plan as the command line changes it.
-    pub fn with(mut self, overrides: &Overrides) -> Result<Plan, PlanError> {
-        let wrong = |what: String| PlanError { file: "command line".to_owned(), line: 0, what };
+    ///
+    /// # Errors
+    /// There is no such axis, or it does not take the value.
+    pub fn with(mut self, overrides: &Overrides) -> Result<Plan, TestbedError> {
+        let wrong = |what: String| usage!("command line: {what}");
         let mut axes = overrides.axes.clone();
         if overrides.quick {
             self.thin();
@@ -407,7 +395,7 @@ plans![
 ];
 
 /// The shipped plan of this name.
-pub fn shipped(name: &str) -> Option<Result<Plan, PlanError>> {
+pub fn shipped(name: &str) -> Option<Result<Plan, TestbedError>> {
     let found = SHIPPED.iter().find(|plan| plan.name == name)?;
     Some(Plan::parse(&format!("{name}.toml (shipped)"), found.text))
 }

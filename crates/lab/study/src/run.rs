@@ -183,7 +183,7 @@ impl<'a> Sweep<'a> {
         }
         self.read_results(at + 1)?;
         let drift = Drift::from_points(self.measured.iter().map(|(point, result)| (point, result)));
-        let changes = drift.map_or_else(Vec::new, |drift| drift.changes());
+        let changes = drift.map_or_else(Vec::new, |drift| drift.changes);
         self.job.run.file.drift = changes.last().copied();
         self.job.run.save()?;
         if let Some(drift) = self.job.run.file.drift {

@@ -7,11 +7,12 @@ use carmine_stats::{Growth, Knee, Slope, growth};
 use serde::Serialize;
 
 use crate::archive::{ArchiveError, Chart, Config, Point, PointKind, PointResult, Run};
+use crate::compare;
 use crate::drift::Drift;
 use crate::lists::grouped;
 use crate::plan::TOLERANCE;
 use crate::repeats::limiter;
-use crate::support::{change, clean, spoilt_by};
+use crate::support::{change, clean, mean_iops, spoilt_by};
 
 /// The knee in a sentence; `carmine_stats::knee` has the whole of it.
 pub const KNEE: &str =
@@ -80,16 +81,14 @@ fn scaling(points: &[Measured<'_>], drift: Option<f64>) -> Vec<Scaling> {
 
 /// Axes that vary, except axes of the load and numbers that follow from the size and the step of the plan, as `pgs = 100 * osds` does.
 fn telling_axes(points: &[Measured<'_>]) -> Vec<String> {
-    let all: BTreeSet<&String> = points.iter().flat_map(|(config, _)| config.0.keys()).collect();
-    let values = |axis: &str| -> BTreeSet<Option<String>> {
-        points.iter().map(|(config, _)| config.show(axis)).collect()
-    };
     let configs: Vec<&Config> = points.iter().map(|(config, _)| *config).collect();
-    let step = |axis: &str| if axis == "step" { None } else { Some("step") };
-    let follows =
-        |axis: &str| follows(axis, &SIZE_AXES.into_iter().chain(step(axis)).collect::<Vec<_>>(), &configs);
-    let fixed = |axis: &str| SIZE_AXES.contains(&axis) || LOAD_AXES.contains(&axis);
-    all.into_iter().filter(|axis| !fixed(axis) && values(axis).len() > 1 && !follows(axis)).cloned().collect()
+    let others = |axis: &str| -> Vec<&str> {
+        SIZE_AXES.into_iter().chain(["step"]).filter(|other| *other != axis).collect()
+    };
+    let is_fixed = |axis: &str| SIZE_AXES.contains(&axis) || LOAD_AXES.contains(&axis);
+    let mut axes = compare::telling_axes(&configs);
+    axes.retain(|axis| !is_fixed(axis) && !follows(axis, &others(axis), &configs));
+    axes
 }
 
 /// True if the axis is a number that the axes `of` determine in these configurations.
@@ -151,10 +150,6 @@ fn loads<'a>(along: Along, sized: &[Measured<'a>]) -> Vec<Load<'a>> {
     }
     loads.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     loads
-}
-
-fn mean_iops(results: &[&PointResult]) -> f64 {
-    results.iter().map(|result| result.iops()).sum::<f64>() / results.len() as f64
 }
 
 /// At each size the load with the most IOPS on average.

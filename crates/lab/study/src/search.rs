@@ -36,25 +36,17 @@ struct Window<'a> {
     is_met: bool,
 }
 
-/// The rate that a search has found.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Found {
+/// The rate that a search has found. Its two ends have their clean windows only.
+#[derive(Clone, Debug)]
+pub(crate) struct Found<'a> {
     /// The highest rate that met the target; `None` if all that were tried missed it.
-    low: Option<Tried>,
+    low: Option<Rate<'a>>,
     /// The lowest rate that missed it; `None` if all that were tried met it.
-    high: Option<Tried>,
+    high: Option<Rate<'a>>,
     target: Duration,
     capacity_iops: f64,
     /// Part of 1.
     drift: f64,
-}
-
-/// A rate, and how many of its clean windows met the target.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Tried {
-    iops: f64,
-    met: usize,
-    windows: usize,
 }
 
 impl<'a> Search<'a> {
@@ -111,7 +103,7 @@ impl<'a> Search<'a> {
     ///
     /// # Errors
     /// Why no rate is supported: what spoils the windows of the ends, or the drift.
-    pub(crate) fn found(&self, drift: Option<f64>, tolerance: f64) -> Result<Found, String> {
+    pub(crate) fn found(&self, drift: Option<f64>, tolerance: f64) -> Result<Found<'a>, String> {
         let drift = known(drift)?;
         if drift > tolerance {
             return Err(format!(
@@ -137,18 +129,14 @@ impl<'a> Search<'a> {
 }
 
 /// The first of the rates that has windows enough; `None` of no rates. The error is that of the first.
-fn first_supported<'r, 'a: 'r>(rates: impl Iterator<Item = &'r Rate<'a>>) -> Result<Option<Tried>, String> {
-    let mut error = None;
-    for rate in rates {
-        match rate.tried() {
-            Ok(tried) => return Ok(Some(tried)),
-            Err(why) => error = error.or(Some(why)),
-        }
-    }
-    error.map_or(Ok(None), Err)
+fn first_supported<'r, 'a: 'r>(
+    mut rates: impl Iterator<Item = &'r Rate<'a>>,
+) -> Result<Option<Rate<'a>>, String> {
+    let Some(first) = rates.next() else { return Ok(None) };
+    first.supported().or_else(|why| rates.find_map(|rate| rate.supported().ok()).ok_or(why)).map(Some)
 }
 
-impl Rate<'_> {
+impl<'a> Rate<'a> {
     fn met(&self) -> usize {
         self.windows.iter().filter(|window| window.is_met).count()
     }
@@ -175,12 +163,11 @@ impl Rate<'_> {
         REPEATS_MIN.saturating_sub(self.windows.len())
     }
 
-    /// Counts its clean windows.
-    fn tried(&self) -> Result<Tried, String> {
+    /// The rate with its clean windows, if they are enough.
+    fn supported(&self) -> Result<Rate<'a>, String> {
         let spoilt = |window: &Window<'_>| spoilt_by(&window.point.config, Some(window.result));
-        let clean = clean(&self.windows, spoilt).map_err(|why| format!("{:.0} IOPS: {why}", self.iops))?;
-        let met = clean.iter().filter(|window| window.is_met).count();
-        Ok(Tried { iops: self.iops, met, windows: clean.len() })
+        let windows = clean(&self.windows, spoilt).map_err(|why| format!("{:.0} IOPS: {why}", self.iops))?;
+        Ok(Rate { iops: self.iops, windows })
     }
 
     fn to_text(&self) -> String {
@@ -210,36 +197,34 @@ fn ms(ns: Option<f64>) -> String {
     ns.map_or_else(|| "no latency".to_owned(), |ns| format!("{:.2} ms", ns / 1e6))
 }
 
-impl std::fmt::Display for Found {
+impl std::fmt::Display for Found<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (target, drift) = (ms(Some(self.target.as_nanos() as f64)), self.drift * 100.0);
-        let count = |tried: &Tried, part: usize| format!("{part} of {}", counted(tried.windows, "window"));
+        let part =
+            |rate: &Rate<'_>, part: usize| format!("{part} of {}", counted(rate.windows.len(), "window"));
         match (&self.low, &self.high) {
             (Some(low), Some(high)) => write!(
                 f,
-                "{:.0} IOPS keep the p99 within {target} (interval {:.0} to {:.0}: {:.0} met it in {}, {:.0} missed it in {}; the \
-                 machine drifted by {drift:.1} %)",
-                low.iops,
+                "{0:.0} IOPS keep the p99 within {target} (interval {0:.0} to {1:.0}: {0:.0} met it in {2}, {1:.0} missed it in {3}; \
+                 the machine drifted by {drift:.1} %)",
                 low.iops,
                 high.iops,
-                low.iops,
-                count(low, low.met),
-                high.iops,
-                count(high, high.windows - high.met)
+                part(low, low.met()),
+                part(high, high.missed())
             ),
             (Some(low), None) => write!(
                 f,
                 "at least {:.0} IOPS keep the p99 within {target} (met in {}; no rate that was tried missed it; the closed loop gave \
                  {:.0})",
                 low.iops,
-                count(low, low.met),
+                part(low, low.met()),
                 self.capacity_iops
             ),
             (None, Some(high)) => write!(
                 f,
                 "fewer than {:.0} IOPS keep the p99 within {target} (missed in {}; no rate that was tried met it)",
                 high.iops,
-                count(high, high.windows - high.met)
+                part(high, high.missed())
             ),
             (None, None) => f.write_str("no rate was tried"),
         }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use carmine_stats::{Interval, Outcome, judge, repeats_log_ratio};
+use carmine_stats::{Interval, Outcome, judge, mean, repeats_log_ratio};
 use carmine_types::counted;
 
 use crate::archive::{Config, PointResult};
@@ -61,6 +61,17 @@ pub fn may_be_saved(spoilt_by: &[Vec<&str>], more: usize) -> bool {
     is_short
         && spoilt_by.len() >= REPEATS_MIN
         && spoilt_by.iter().flatten().all(|word| PASSING.contains(word))
+}
+
+/// The IOPS of some repeats on average.
+pub(crate) fn mean_iops(results: &[&PointResult]) -> f64 {
+    mean(&results.iter().map(|result| result.iops()).collect::<Vec<_>>())
+}
+
+/// How far the machine drifted over repeats in the order of time: from the first to the last, a part of 1.
+pub(crate) fn drift_over(repeats: &[&PointResult]) -> f64 {
+    let ends = repeats.last().zip(repeats.first());
+    ends.map_or(0.0, |(last, first)| (last.iops() / first.iops() - 1.0).abs())
 }
 
 /// A difference between two points that their repeats and the machine's drift support.

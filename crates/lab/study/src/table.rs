@@ -6,6 +6,7 @@ mod depths;
 use std::fmt;
 
 use carmine_load::origin::Origin;
+use carmine_load::report::show;
 use carmine_stats::median;
 use carmine_types::columns;
 
@@ -14,7 +15,9 @@ use crate::compare::Measured;
 use crate::lists::{grouped, joined, span};
 use crate::plan::TOLERANCE;
 use crate::repeats::limiter;
-use crate::support::{Change, REPEATS_MIN, SPARE_REPEATS, change, clean, may_be_saved, spoilt_by};
+use crate::support::{
+    Change, REPEATS_MIN, SPARE_REPEATS, change, clean, drift_over, may_be_saved, spoilt_by,
+};
 
 type Figure = fn(&PointResult, &Direction) -> Option<f64>;
 
@@ -86,19 +89,14 @@ impl<'a> Results<'a> {
 /// or copy brought. Below it stand the rows that support no figure, with the reason.
 impl fmt::Display for Results<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let section = |rows: &[&Row<'_>]| {
+        let section = |head: &str, rows: &[&Row<'_>]| {
             let bound: String = rows.iter().map(|row| row.bound()).collect();
-            format!("{}\n{bound}", cells(rows))
+            if rows.is_empty() { String::new() } else { format!("{head}{}\n{bound}", cells(rows)) }
         };
-        let (good, bad, steps) = (self.good(), self.bad(), self.steps());
-        let mut parts = Vec::new();
-        parts.extend((!good.is_empty()).then(|| section(&good)));
-        parts.extend((!steps.is_empty()).then(|| steps.iter().map(|step| format!("{step}\n")).collect()));
-        parts.extend(
-            (!bad.is_empty())
-                .then(|| format!("No results, as the repeats support no figure:\n{}", section(&bad))),
-        );
-        f.write_str(&parts.join("\n"))
+        let good = section("", &self.good());
+        let steps: String = self.steps().iter().map(|step| format!("{step}\n")).collect();
+        let bad = section("No results, as the repeats support no figure:\n", &self.bad());
+        f.write_str(&joined([&*good, &steps, &bad], "\n"))
     }
 }
 
@@ -191,8 +189,7 @@ impl<'a> Row<'a> {
         let rw = if rw == "randrw" { format!("{rw} {word}") } else { rw };
         let mut line = vec![self.name.clone(), rw, self.repeats()];
         line.extend(NUMBERS.map(|(_, of, factor, digits)| {
-            let figure = self.median(|result| of(result, side(result)?));
-            figure.map_or_else(|| "-".to_owned(), |n| format!("{:.digits$}", n * factor))
+            show(self.median(|result| Some(of(result, side(result)?)? * factor)), digits)
         }));
         line.push(self.limiter().map_or_else(|| "-".to_owned(), |(name, _)| name));
         line
@@ -225,12 +222,6 @@ impl<'a> Row<'a> {
         let below = [("next", self.next()), ("from", &from)].into_iter().filter(|(_, text)| !text.is_empty());
         let below: String = below.map(|(word, text)| format!("  {word}: {text}\n")).collect();
         format!("{}\n{below}", self.sentence())
-    }
-
-    /// From the first clean repeat to the last, a part of 1.
-    fn drift(&self) -> f64 {
-        let iops: Vec<f64> = self.results().map(PointResult::iops).collect();
-        iops.last().zip(iops.first()).map_or(0.0, |(last, first)| (last / first - 1.0).abs())
     }
 }
 
@@ -278,8 +269,8 @@ fn iops_change(base: &Row<'_>, new: &Row<'_>) -> Result<Change, String> {
         row.clean.as_ref().map_err(|why| format!("{}: {why}", row.name))?;
     }
     let iops = |row: &Row<'_>| row.results().map(PointResult::iops).collect::<Vec<f64>>();
-    let drift = base.drift().max(new.drift());
-    change(&iops(base), &iops(new), Some(drift), TOLERANCE)
+    let drift = |row: &Row<'_>| drift_over(&row.results().collect::<Vec<_>>());
+    change(&iops(base), &iops(new), Some(drift(base).max(drift(new))), TOLERANCE)
 }
 
 /// The sentence about two rows, of how many times the IOPS the second has.

@@ -137,10 +137,8 @@ fn the_seed_shuffles_configurations_but_not_a_curve() {
 
 #[test]
 fn stems_are_unique() {
-    let expansion = run(
-        "1x8x1",
-        "name = \"p\"\nrepeats = 3\n[axes]\npoll = [\"adaptive:1\", \"adaptive-1\", \"sleep\"]\n",
-    );
+    let expansion =
+        run("1x8x1", "name = \"p\"\nrepeats = 3\n[axes]\nosd_env = [\"A=1:2\", \"A=1-2\", \"A=3\"]\n");
     let mut names = stems(&expansion);
     let count = names.len();
     names.sort_unstable();

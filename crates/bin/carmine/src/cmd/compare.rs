@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use carmine_load::report::show;
 use carmine_report::write_results;
 use carmine_stats::{Comparison, Outcome, Verdict};
 use carmine_study::archive::{Run, write_whole};
@@ -172,9 +173,7 @@ fn rows_table(judged: &Judgement) -> String {
 }
 
 fn cells(row: &Row) -> Vec<String> {
-    let number = |n: Option<f64>| {
-        n.map_or_else(|| "-".to_owned(), |n| format!("{n:.*}", if n < 1000.0 { 2 } else { 0 }))
-    };
+    let number = |n: Option<f64>| show(n, if n < Some(1000.0) { 2 } else { 0 });
     let c = row.comparison.as_ref();
     let of = |text: &dyn Fn(&Comparison) -> String| c.map_or_else(|| "-".to_owned(), text);
     vec![
@@ -285,8 +284,8 @@ mod tests {
 
     fn row(metric: &'static str, factor: f64, noise: f64) -> Row {
         let sign = |n: u32| if n.is_multiple_of(2) { noise } else { -noise };
-        let new: Vec<f64> = (0..8).map(|n| factor * (1.0 + sign(n))).collect();
-        let comparison = paired_log_ratios(&[1.0; 8], &new);
+        let pairs: Vec<(f64, f64)> = (0..8).map(|n| (1.0, factor * (1.0 + sign(n)))).collect();
+        let comparison = paired_log_ratios(&pairs);
         let p = comparison.map_or(1.0, |c| c.p);
         let mut row = Row {
             config: String::new(),

@@ -129,13 +129,10 @@ fn line(line: &Line) -> String {
 fn checks(line: &Line) -> String {
     let mut text = String::new();
     for check in line.two_from_one.iter().chain(&line.larger) {
-        let from = if check.interval.is_some() { "1 and 2" } else { "1 alone, without growth" };
-        let verdict = match check.interval {
-            Some(interval) => {
-                let word = if check.holds() { "within" } else { "FALSIFIED: outside" };
-                format!("; {word} {}", range(interval))
-            }
-            None => String::new(),
+        let word = if check.holds() { "within" } else { "FALSIFIED: outside" };
+        let (from, verdict) = match check.interval {
+            Some(interval) => ("1 and 2", format!("; {word} {}", range(interval))),
+            None => ("1 alone, without growth", String::new()),
         };
         text += &format!(
             "check: {} reactors from {from}: predicted {:.0}, measured {:.0}, error {}{verdict}\n",

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &StudyArgs) -> Result<ExitCode> {
     let number: u8 = args.study.parse().map_err(|_| wrong())?;
     let plan = studies().find(|plan| plan.study == Some(number)).ok_or_else(wrong)?;
     let machine = machine(args.topology.as_deref(), &[])?;
-    let expansion = expand(&plan, &machine).map_err(|e| usage!("{e}"))?;
+    let expansion = expand(&plan, &machine)?;
     let text = fitted(&plan, &expansion);
     if let Some(path) = &args.out {
         write_whole(path, text.as_bytes())?;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &StudyArgs) -> Result<ExitCode> {
     })
 }
 
-/// A study and its points on a machine, or why it has none.
+/// A study and its points on a machine if they can answer anything; else the reasons.
 struct Listed {
     plan: Plan,
     points: Result<Expansion, String>,
@@ -66,28 +66,22 @@ struct Listed {
 
 impl Listed {
     fn on(plan: Plan, machine: &Machine) -> Listed {
-        let points = expand(&plan, machine).map_err(|_| "no part of it fits this machine".to_owned());
+        let points = match expand(&plan, machine) {
+            Err(_) => Err("no part of it fits this machine".to_owned()),
+            Ok(Expansion { no_answer: Some(NoAnswer { whole: true, why }), .. }) => Err(why.join("; ")),
+            Ok(points) => Ok(points),
+        };
         Listed { plan, points }
-    }
-
-    /// Its points if they can answer anything; else the reasons.
-    fn answers(&self) -> Result<&Expansion, String> {
-        let points = self.points.as_ref().map_err(Clone::clone)?;
-        match &points.no_answer {
-            Some(NoAnswer { whole: true, why }) => Err(why.join("; ")),
-            _ => Ok(points),
-        }
     }
 
     /// `no_answer` is null if it answers anything here, and `estimate_s` if it does not; `open` has the parts without an answer.
     fn json(&self) -> Value {
         let Plan { study, question, about, .. } = &self.plan;
-        let (points, why) = (self.answers(), self.answers().err());
-        let estimate_s = points.as_ref().ok().map(|points| points.estimate.as_secs_f64());
-        let open = points.ok().and_then(|points| points.no_answer.as_ref()).map(|part| &part.why);
+        let points = self.points.as_ref();
         json!({
-            "study": study, "question": question, "about": about,
-            "estimate_s": estimate_s, "no_answer": why, "open": open,
+            "study": study, "question": question, "about": about, "no_answer": points.err(),
+            "estimate_s": points.ok().map(|points| points.estimate.as_secs_f64()),
+            "open": points.ok().and_then(|points| Some(&points.no_answer.as_ref()?.why)),
         })
     }
 }
@@ -95,7 +89,7 @@ impl Listed {
 /// Number, question, and what it takes; no hours for what answers nothing.
 fn list(studies: &[Listed]) -> String {
     let line = |listed: &Listed| {
-        let here = match listed.answers() {
+        let here = match &listed.points {
             Ok(points) if points.no_answer.is_some() => format!("here, in part: {}", points.takes()),
             Ok(points) => format!("here: {}", points.takes()),
             Err(why) => format!("here: no answer: {why}"),

@@ -9,10 +9,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use carmine_bench::bench::require_tool;
+use carmine_bench::sample::unix_now;
 use carmine_daemon::signals;
 use carmine_load::hosted::Tool;
 use carmine_study::archive::Run;
@@ -21,8 +22,7 @@ use carmine_study::expand::{Expansion, Machine, dry_run, expand, show_plan, summ
 use carmine_study::plan::Plan;
 use carmine_study::run::{End, Ending, Executor, Job, Options, Sweep};
 use carmine_testbed::peer::Programs;
-use carmine_testbed::{Wish, end_recorded, json_text, note, print, refuse, run_bounded, usage};
-use carmine_topology::{Grid, Topology};
+use carmine_testbed::{end_recorded, json_text, note, print, refuse, run_bounded};
 
 use crate::progress::View;
 pub(crate) use args::SweepArgs;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: SweepArgs) -> Result<ExitCode> {
     let args = if args.resume { begin::resumed(args)? } else { args };
     let plan = args.plan()?;
     let machine = machine(args.topology.as_deref(), &args.devs)?;
-    let expansion = expand(&plan, &machine).map_err(|e| usage!("{e}"))?;
+    let expansion = expand(&plan, &machine)?;
     if args.dry_run || args.show {
         print(&match (args.json, args.show) {
             (true, _) => json_text(&expansion)?,
@@ -73,7 +73,7 @@ fn go(
         plan,
         machine,
         options: Options { layouts: place.layouts.clone(), ..args.options.clone() },
-        run: Run::create(&place.dir, begin::run_file(args, plan, &expansion, place)?)?,
+        run: Run::create(&place.dir, place.run_file(args, plan, &expansion)?)?,
         points: expansion.points,
     };
     note(&format!("{}archive     {}", summary, place.dir.display()));
@@ -84,17 +84,11 @@ fn go(
     ending.context("the sweep could not go on")
 }
 
-/// This machine, or the one of `--topology`, as the study's expansion sees it: grids are those that `carmine up` would make.
+/// This machine, or the one of `--topology`, as the study's expansion sees it.
 pub(super) fn machine(topology: Option<&str>, devices: &[PathBuf]) -> Result<Machine> {
     let topology = super::testbed::topology(topology)?;
     let devices = devices.iter().map(|device| device.display().to_string()).collect();
-    Ok(Machine { topology, devices, place })
-}
-
-fn place(topology: &Topology, up: &[String]) -> Result<Grid, String> {
-    let planned =
-        Wish::from_words(up.to_vec()).and_then(|wish| carmine_testbed::Plan::new(&wish, topology, ""));
-    planned.map(|plan| plan.grid).map_err(|e| e.to_string())
+    Ok(Machine { topology, devices })
 }
 
 /// Looks for programs that the points need and that are not ours, before anything is started: fails with what to install, or
@@ -127,26 +121,20 @@ impl<'a> Processes<'a> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         Ok(Processes { program, record, cancel })
     }
-
-    fn line(&self, argv: &[String]) -> Vec<OsString> {
-        let mut line: Vec<OsString> = argv.iter().map(OsString::from).collect();
-        if let Some(program) = line.first_mut().filter(|word| **word == "carmine") {
-            *program = self.program.clone().into_os_string();
-        }
-        line
-    }
 }
 
 impl Executor for Processes<'_> {
     fn run(&mut self, step: &BoundedCommand, log: &Path) -> End {
         // Steps that tidy up are not cancelled: they are short, and leave nothing behind.
         let cancel = (!matches!(step.what, What::Stop | What::Destroy)).then_some(self.cancel);
-        let ended = run_bounded(&self.line(&step.argv), log, step.limit, cancel, &self.record);
+        let words = step.argv.iter().skip(1).map(OsString::from);
+        let line: Vec<OsString> = std::iter::once(self.program.clone().into()).chain(words).collect();
+        let ended = run_bounded(&line, log, step.limit, cancel, &self.record);
         ended.unwrap_or_else(|e| End::Failed(e.to_string()))
     }
 
     fn unix_s(&self) -> f64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+        unix_now().as_secs_f64()
     }
 
     fn rest(&mut self, time: Duration) -> bool {

@@ -113,10 +113,7 @@ impl Up<'_> {
                 let mut plan = (self.plan)(None)?;
                 check_wipe(self.wipe, false, &plan.devices)?;
                 announce(&plan)?;
-                let written = match self.precondition {
-                    Some(options) => self.precondition(options, layout, &mut plan, start)?,
-                    None => false,
-                };
+                let written = self.precondition(layout, &mut plan, start)?;
                 Testbed::create(layout, plan, self.wipe || written, start)?
             }
         };
@@ -140,14 +137,9 @@ impl Up<'_> {
         Ok(())
     }
 
-    /// Preconditions the drives of a new plan, and records the outcome in it; true if something was written.
-    fn precondition(
-        &self,
-        options: &PreconditionOptions,
-        layout: &Layout,
-        plan: &mut Plan,
-        start: &mut StartOptions<'_>,
-    ) -> Result<bool> {
+    /// Preconditions the drives of a new plan, if that was asked for, and records the outcome in it; true if something was written.
+    fn precondition(&self, layout: &Layout, plan: &mut Plan, start: &mut StartOptions<'_>) -> Result<bool> {
+        let Some(options) = self.precondition else { return Ok(false) };
         refuse_used_folder(layout.dir(), self.kind)?;
         let done = precondition::run(&plan.devices, self.wipe, options, start)?;
         done.iter().for_each(|drive| note(&format!("precondition {drive}")));

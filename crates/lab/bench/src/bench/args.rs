@@ -7,8 +7,7 @@ use carmine_load::hosted::Tool;
 use carmine_load::profile::ProfileMode;
 use carmine_load::report::CacheState;
 use carmine_testbed::DirArgs;
-use clap::error::ErrorKind;
-use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
+use clap::{Arg, Args};
 
 /// The text below the options.
 const AFTER_HELP: &str = "\
@@ -53,14 +52,15 @@ const OF_JOBS: [&str; 24] = [
 
 /// Options of the bench, in fio's words.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, args = fio_words())]
 pub struct BenchArgs {
     #[command(flatten)]
     pub(crate) dir: DirArgs,
     #[command(flatten)]
     load: LoadSpec,
-    #[command(flatten)]
-    fio: FioWords,
+    /// fio's word for the client
+    #[arg(long, hide = true, value_parser = one_of(&["rados", "rbd"], OF_ENGINES))]
+    ioengine: Option<String>,
     /// Spread over this percentage of what the pool can hold, instead of --size, such as 80
     #[arg(long, value_name = "PERCENT", conflicts_with = "size", value_parser = clap::value_parser!(u8).range(1..=90))]
     pub(crate) fill: Option<u8>,
@@ -132,16 +132,26 @@ impl BenchArgs {
             ..self.load.clone().in_units()
         }
     }
+
+    /// Why fio's engine is not that of the client, if it is another.
+    pub(crate) fn wrong_engine(&self) -> Option<&'static str> {
+        match (self.ioengine.as_deref(), self.client) {
+            (Some("rbd"), client) if client != Tool::FioRbd => Some("rbd: take --client fio-rbd"),
+            (Some("rados"), Tool::FioRbd) => Some("rados: take --client fio-rados, or leave --client out"),
+            _ => None,
+        }
+    }
 }
 
+const OF_ENGINES: &str = "fio's engines rados and rbd are --client fio-rados or fio-rbd";
+
 /// Each option, the values that are accepted (fio's flags are 1 if they have none), and the answer to all others.
-const WORDS: [(&str, &[&str], &str); 13] = [
+const WORDS: [(&str, &[&str], &str); 12] = [
     ("time_based", &["1"], "bench always loads for --runtime; --io-size ends it after that many bytes"),
     ("group_reporting", &["1"], "bench always reports all jobs together"),
     ("direct", &["1"], "there is no page cache between bench and the OSDs"),
     ("thread", &["1"], "jobs are threads; --processes is for --client fio-rados and fio-rbd"),
     ("norandommap", &["1"], "bench draws every block anew, whatever was drawn before"),
-    ("ioengine", &["rados", "rbd"], "fio's engines rados and rbd are --client fio-rados or fio-rbd"),
     ("number_ios", &[], "bench counts bytes of all jobs: take --io-size, which is operations x --bs"),
     ("rate_iops", &[], "fio's rate is for each job; take --rate, which is for all jobs together"),
     ("rate_process", &[], "take --arrivals fixed or poisson"),
@@ -153,41 +163,20 @@ const WORDS: [(&str, &[&str], &str); 13] = [
 
 /// Options from command lines of fio's users that `bench` does not have: those that ask for what it does anyway are
 /// accepted, the others are refused with what it has instead. Nothing of them is needed later.
-#[derive(Clone, Debug)]
-struct FioWords;
-
-impl Args for FioWords {
-    fn augment_args(command: Command) -> Command {
-        WORDS.iter().fold(command, |command, (name, taken, instead)| {
-            let check = move |text: &str| match taken.contains(&text) {
-                true => Ok(text.to_owned()),
-                false => Err(*instead),
-            };
-            let arg = Arg::new(*name).long(*name).hide(true);
-            let arg = arg.num_args(0..=1).default_missing_value("1").value_parser(check);
-            command.arg(if *name == "time_based" { arg.conflicts_with("io_size") } else { arg })
-        })
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
+fn fio_words() -> impl Iterator<Item = Arg> {
+    WORDS.iter().map(|(name, taken, instead)| {
+        let arg = Arg::new(*name).long(*name).hide(true).num_args(0..=1).default_missing_value("1");
+        let arg = arg.value_parser(one_of(taken, instead));
+        if *name == "time_based" { arg.conflicts_with("io_size") } else { arg }
+    })
 }
 
-impl FromArgMatches for FioWords {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let client = matches.get_one::<Tool>("client").copied().unwrap_or_default();
-        let wrong = match (matches.get_one::<String>("ioengine").map(String::as_str), client) {
-            (Some("rbd"), client) if client != Tool::FioRbd => "rbd: take --client fio-rbd",
-            (Some("rados"), Tool::FioRbd) => "rados: take --client fio-rados, or leave --client out",
-            _ => return Ok(Self),
-        };
-        Err(Error::raw(ErrorKind::ArgumentConflict, format!("--ioengine {wrong}\n")))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
-        Self::from_arg_matches(matches).map(|read| *self = read)
-    }
+/// A parser of these words alone.
+fn one_of(
+    taken: &'static [&'static str],
+    instead: &'static str,
+) -> impl Fn(&str) -> Result<String, &'static str> + Clone {
+    move |text| if taken.contains(&text) { Ok(text.to_owned()) } else { Err(instead) }
 }
 
 #[cfg(test)]
@@ -205,7 +194,9 @@ mod tests {
 
     fn parse(words: &str) -> Result<BenchArgs, String> {
         let words = std::iter::once("bench").chain(words.split_ascii_whitespace());
-        Cli::try_parse_from(words).map(|cli| cli.bench).map_err(|e| e.to_string())
+        let args = Cli::try_parse_from(words).map(|cli| cli.bench).map_err(|e| e.to_string())?;
+        args.wrong_engine().map_or(Ok(()), |wrong| Err(wrong.to_owned()))?;
+        Ok(args)
     }
 
     #[test]

@@ -83,6 +83,12 @@ fn hottest(processes: &[ProcessWindow], wall_ns: u64) -> ClientClocks {
     ClientClocks { wall_ns, busy_ns: thread.cpu_ns, wait_ns: thread.wait_ns }
 }
 
+/// Looks whether a phase of the tool is over.
+///
+/// # Errors
+/// It will never be: a process has failed or ended.
+type IsOver = fn(&mut Clients) -> Result<bool>;
+
 /// A load by a hosted tool.
 struct Run<'a> {
     tool: Tool,
@@ -230,13 +236,7 @@ impl Run<'_> {
         self.wait(clients, limit, "end", Clients::have_ended)
     }
 
-    fn wait(
-        &self,
-        clients: &mut Clients,
-        limit: Duration,
-        what: &str,
-        is_over: impl Fn(&mut Clients) -> Result<bool>,
-    ) -> Result<()> {
+    fn wait(&self, clients: &mut Clients, limit: Duration, what: &str, is_over: IsOver) -> Result<()> {
         let end = Instant::now() + limit;
         while !is_over(clients)? {
             self.check_alive()?;

@@ -237,6 +237,8 @@ fn known(
 
 /// Fails if this is not a valid load, or if the tool cannot make it. Returns remarks on what the tool does differently.
 fn check(args: &BenchArgs, spec: &LoadSpec) -> Result<Vec<String>> {
+    let wrong = args.wrong_engine();
+    refuse!(wrong.is_some(), "--ioengine {}", wrong.unwrap_or_default());
     let checked = spec.check().and_then(|()| hosted::check(args.client, spec));
     let marks = checked.map_err(|e| usage!("{e}"))?;
     let own = [

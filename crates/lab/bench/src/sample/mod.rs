@@ -185,7 +185,7 @@ pub fn memory_bytes(line: &str) -> Option<u64> {
 }
 
 /// Time since 1970.
-pub(crate) fn unix_now() -> Duration {
+pub fn unix_now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 

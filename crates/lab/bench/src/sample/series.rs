@@ -41,10 +41,7 @@ impl Recorder {
         let (stop, stopped) = channel();
         let (ready, is_ready) = channel();
         let client_cpus = client_cpus.to_vec();
-        let sample = move || {
-            let cpus = keep_off(&osd_cpus, &client_cpus);
-            record(&sampler, &osd_cpus, cpus, &ready, &stopped)
-        };
+        let sample = move || record(&sampler, (&osd_cpus, &client_cpus), &ready, &stopped);
         let thread = std::thread::Builder::new().name(SAMPLER.into()).spawn(sample);
         let thread = thread.context("cannot start the sampler's thread for --samples")?;
         is_ready.recv().context("the sampler ended before its first reading")?;
@@ -131,14 +128,14 @@ impl Reading {
     }
 }
 
-/// Samples until the window ends; notifies `ready` when it begins.
+/// Samples until the window ends, on CPUs that neither OSDs nor clients have; notifies `ready` when it begins.
 fn record(
     sampler: &Sampler,
-    osd_cpus: &[usize],
-    cpus: Vec<usize>,
+    (osd_cpus, client_cpus): (&[usize], &[usize]),
     ready: &Sender<()>,
     stopped: &Receiver<()>,
 ) -> Samples {
+    let cpus = keep_off(osd_cpus, client_cpus);
     let hardware = Hardware::find(&sampler.root, Path::new("/sys"), osd_cpus);
     let mut burst = Burst::new(&sampler.root, sampler.osds.iter().map(|osd| osd.pid).collect());
     let mut samples = Samples { interval_ms: INTERVAL.as_millis() as u64, ..Samples::default() };

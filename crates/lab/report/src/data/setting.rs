@@ -1,14 +1,12 @@
 //! Repeats of one configuration together: means of their figures, and the latency of all their operations.
 
-use std::collections::BTreeMap;
-
 use carmine_metrics::Histogram;
-use carmine_study::archive::{Config, CpuSeconds, LatencyNs, PointResult};
+use carmine_study::archive::{Config, LatencyNs, PointResult};
 use carmine_study::repeats::limiter;
 use carmine_study::support::clean;
 
 use super::{Measured, RunData};
-use crate::lists::distinct;
+use crate::lists::{distinct, grouped};
 
 /// A configuration in one run, with the figures of its repeats.
 #[derive(Clone, Debug)]
@@ -32,14 +30,9 @@ pub(crate) struct Setting<'a> {
 
 /// Configurations of the plan with at least one result, in the order of running.
 pub(crate) fn settings(runs: &[RunData]) -> Vec<Setting<'_>> {
-    let mut groups: BTreeMap<(usize, String), Vec<&Measured>> = BTreeMap::new();
-    for point in runs.iter().flat_map(|r| &r.points).filter(|p| p.is_planned()) {
-        let key = serde_json::to_string(&point.point.config.asked()).unwrap_or_default();
-        groups.entry((point.run, key)).or_default().push(point);
-    }
-    let mut settings: Vec<Setting> = groups.into_values().filter_map(Setting::from_points).collect();
-    settings.sort_by_key(|s| (s.run, s.points.iter().map(|p| p.point.index).min()));
-    settings
+    let planned = runs.iter().flat_map(|run| &run.points).filter(|point| point.is_planned());
+    let settings = grouped(planned.map(|point| ((point.run, point.point.config.asked()), point)));
+    settings.into_iter().filter_map(|(_, points)| Setting::from_points(points)).collect()
 }
 
 impl<'a> Setting<'a> {
@@ -120,8 +113,7 @@ impl<'a> Setting<'a> {
 /// The mean of figures that are all known.
 fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let values: Vec<f64> = values.collect::<Option<_>>()?;
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    Some(mean).filter(|mean| mean.is_finite())
+    Some(carmine_stats::mean(&values)).filter(|mean| !values.is_empty() && mean.is_finite())
 }
 
 /// One point's parts. Unknown is not zero: parts that no OSD reports are left out.
@@ -130,24 +122,20 @@ fn cpu_us(point: &Measured) -> [Option<f64>; 8] {
     let carmine = &result.carmine;
     let ops = result.iops() * carmine.window_seconds;
     let of = |seconds: f64| Some(seconds * 1e6 / ops).filter(|us| us.is_finite() && *us >= 0.0);
-    let clocks = |pick: fn(&CpuSeconds) -> Option<f64>| -> Option<f64> {
-        let sum: Option<f64> = carmine.osds.iter().map(|osd| pick(&osd.cpu_seconds)).sum();
-        sum.filter(|_| !carmine.osds.is_empty())
-    };
-    let busy = clocks(|c| c.busy);
+    let busy = result.osd_seconds(|c| c.busy);
     let threads = point.samples.iter().flat_map(|samples| &samples.threads);
     let system = threads.filter(|t| t.kind == "reactor").map(|t| t.system_s).reduce(|a, b| a + b);
     let kernel = busy.zip(system).map(|(busy, system)| system.min(busy));
-    let rocksdb = clocks(|c| Some(c.rocksdb_feeder? + c.rocksdb_flush? + c.rocksdb_compaction?));
-    let aliens = clocks(|c| c.alien).map(|all| (all - rocksdb.unwrap_or(0.0)).max(0.0));
+    let rocksdb = result.osd_seconds(|c| Some(c.rocksdb_feeder? + c.rocksdb_flush? + c.rocksdb_compaction?));
+    let aliens = result.osd_seconds(|c| c.alien).map(|all| (all - rocksdb.unwrap_or(0.0)).max(0.0));
     let elsewhere = carmine.machine_cpu_us_per_op.zip(carmine.osd_cpu_us_per_op);
     [
         busy.map(|busy| busy - kernel.unwrap_or(0.0)).and_then(of),
         kernel.and_then(of),
-        busy.and(clocks(|c| c.spin)).and_then(of),
+        busy.and(result.osd_seconds(|c| c.spin)).and_then(of),
         busy.and(rocksdb).and_then(of),
         busy.and(aliens).and_then(of),
-        clocks(|c| Some(c.kernel_total)).filter(|_| busy.is_none()).and_then(of),
+        result.osd_seconds(|c| Some(c.kernel_total)).filter(|_| busy.is_none()).and_then(of),
         carmine.drain.and_then(|drain| of(drain.cpu_ns as f64 / 1e9)),
         elsewhere.map(|(machine, osds)| (machine - osds).max(0.0)),
     ]

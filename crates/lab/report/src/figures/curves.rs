@@ -89,7 +89,8 @@ fn or<'n>(name: &'n str, other: &'n str) -> &'n str {
 
 /// Settings of one curve each: those that differ in load only.
 fn curves<'a, 'b>(view: &View<'a>, panel: &Panel<'a, 'b>) -> Vec<(String, Vec<&'b Setting<'a>>)> {
-    let mut curves = view.grouped(panel.settings.iter().copied(), &[&LOAD_AXES[..], &PANEL_AXES].concat());
+    let without = [&LOAD_AXES[..], &PANEL_AXES].concat();
+    let mut curves = grouped(panel.settings.iter().map(|s| (view.name(s, &without), *s)));
     curves.iter_mut().for_each(|(_, points)| points.sort_by(|a, b| asked(a).total_cmp(&asked(b))));
     curves
 }
@@ -153,7 +154,7 @@ fn series<'a, 'b>(view: &View<'a>, panel: &Panel<'a, 'b>, along: Along) -> Vec<S
         Series { name, points, scaling: Scaling::fit(along, &all, drift(view)) }
     };
     let without = [&LOAD_AXES[..], &PANEL_AXES, size_axes].concat();
-    view.grouped(settings, &without).into_iter().map(one).collect()
+    grouped(settings.map(|s| (view.name(s, &without), s))).into_iter().map(one).collect()
 }
 
 /// The largest drift of any run; `None` if it is not known of one.

@@ -2,7 +2,7 @@
 //! all tables are defined here, each once: every table names the columns that it has.
 
 use carmine_load::stages::Stage;
-use carmine_study::archive::{Baseline, CarmineResult, PerCore, PointResult};
+use carmine_study::archive::{Baseline, PerCore, PointResult};
 use carmine_types::counted;
 
 use super::{Panel, View, context};
@@ -43,7 +43,7 @@ const FIGURES: [(&str, Of); 48] = [
     ("OSDs, not divided (µs/op)", |s| Cell::number(s.cpu_us()[5], 2)),
     ("after the window (drain) (µs/op)", |s| Cell::number(s.cpu_us()[6], 2)),
     ("the kernel elsewhere (µs/op)", |s| Cell::number(s.cpu_us()[7], 2)),
-    ("reactors without a CPU (cores)", |s| Cell::number(s.mean(|r| waiting(&r.carmine)), 2)),
+    ("reactors without a CPU (cores)", |s| Cell::number(s.mean(waiting), 2)),
     ("cycles/op", |s| Cell::number(s.mean(|r| r.carmine.cycles_per_op), 0)),
     ("instructions/op", |s| Cell::number(s.mean(|r| r.carmine.instructions_per_op), 0)),
     ("client cores", |s| Cell::number(s.mean(|r| r.carmine.client_cores_used), 2)),
@@ -93,9 +93,8 @@ fn raw(setting: &Setting<'_>, iops: fn(&Baseline) -> Option<f64>) -> Cell {
     Cell::number(setting.first.carmine.baseline.as_ref().and_then(iops), 0)
 }
 
-fn waiting(carmine: &CarmineResult) -> Option<f64> {
-    let seconds: Option<f64> = carmine.osds.iter().map(|osd| osd.cpu_seconds.wait).sum();
-    seconds.map(|seconds| seconds / carmine.window_seconds)
+fn waiting(result: &PointResult) -> Option<f64> {
+    Some(result.osd_seconds(|cpu| cpu.wait)? / result.carmine.window_seconds)
 }
 
 /// IOPS per core as MB/s per core.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use carmine_types::counted;
 use serde::Serialize;
 
-use super::study::{Subject, line_name, shown, subject};
+use super::study::{Subject, line_name, subject};
 use crate::archive::{Config, PointKind};
 use crate::expand::{Machine, Planned, show_duration};
 use crate::lists::{distinct, grouped, joined};
@@ -57,7 +57,7 @@ fn too_short(plan: &Plan) -> Vec<String> {
 
 /// Each line by its name; with the values that it has, if they are too few for a conclusion.
 fn open_lines(subject: &Subject, configs: &[&Config]) -> Vec<(String, Option<String>)> {
-    let shown = shown(subject, configs.iter().copied());
+    let shown = subject.shown(configs.iter().copied());
     let valued = configs.iter().filter_map(|c| Some((line_name(&shown, c), c.show(subject.along)?)));
     let open = |(line, values): (String, Vec<String>)| {
         let values = distinct(values);

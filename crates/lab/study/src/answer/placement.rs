@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use carmine_load::verdict::{LevelCurve, curves, level};
 use carmine_stats::{Comparison, NoComparison, Outcome, holm, judge, paired_log_ratios};
 
-use super::study::{Line, best, iops};
+use super::study::{Line, best};
 use super::{Conclusion, Measured};
 use crate::archive::PointResult;
 use crate::plan::TOLERANCE;
-use crate::support::{beyond_drift, percent};
+use crate::support::{beyond_drift, mean_iops, percent};
 
 /// Compares all points of a line, arm against arm, to find the strategies that differ at all: the conclusion, then each comparison.
 pub(super) fn strategies(lines: &[Line<'_>], drift: Option<f64>) -> Vec<Conclusion> {
@@ -21,8 +21,8 @@ pub(super) fn strategies(lines: &[Line<'_>], drift: Option<f64>) -> Vec<Conclusi
                 let other = young.iter().find(|other| other.point.pair == m.point.pair)?;
                 Some((m.result.iops(), other.result.iops()))
             };
-            let (one, other): (Vec<f64>, Vec<f64>) = old.iter().filter_map(partner).unzip();
-            told.push((format!("{}: {value} against {base}", line.name), paired_log_ratios(&one, &other)));
+            let pairs: Vec<(f64, f64)> = old.iter().filter_map(partner).collect();
+            told.push((format!("{}: {value} against {base}", line.name), paired_log_ratios(&pairs)));
         }
     }
     let tests: Vec<f64> = told.iter().filter_map(|(_, c)| Some(c.as_ref().ok()?.p)).collect();
@@ -62,8 +62,7 @@ pub(super) fn suspicion(lines: &[Line<'_>]) -> Vec<String> {
     for (value, points) in lines.iter().flat_map(|line| &line.values) {
         let Some(first) = points.first() else { continue };
         let show = |axis: &str| first.point.config.show(axis).unwrap_or_default();
-        let top: Vec<&PointResult> = best(points).iter().map(|m| m.result).collect();
-        let curve = level_curve(&show("store"), &by_depth(points), &top);
+        let curve = level_curve(&show("store"), &by_depth(points), &best(points));
         arms.entry(format!("{}, {value}", show("workload"))).or_default().extend(curve);
     }
     let told = arms.into_iter().filter_map(|(name, levels)| Some((name, curves(&levels)?)));
@@ -77,14 +76,13 @@ fn by_depth(points: &[Measured<'_>]) -> Vec<f64> {
     for one in points {
         depths.entry(one.point.config.number("iodepth").unwrap_or(0)).or_default().push(*one);
     }
-    depths.values().map(|points| iops(points)).collect()
+    depths.values().map(|points| mean_iops(&best(points))).collect()
 }
 
 /// An arm whose IOPS level off along its depths, and the CPUs that it uses there, in the results `top`.
 pub fn level_curve(arm: &str, iops: &[f64], top: &[&PointResult]) -> Option<LevelCurve> {
     let mean = |of: &dyn Fn(&PointResult) -> Option<f64>| {
-        let each: Vec<f64> = top.iter().map(|result| of(result)).collect::<Option<_>>()?;
-        Some(each.iter().sum::<f64>() / each.len() as f64)
+        Some(carmine_stats::mean(&top.iter().map(|result| of(result)).collect::<Option<Vec<_>>>()?))
     };
     Some(LevelCurve {
         arm: arm.to_owned(),

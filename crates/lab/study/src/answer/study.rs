@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use carmine_stats::mean;
 use carmine_types::counted;
 
 use super::placement::{strategies, suspicion};
 use super::{Conclusion, Measured, Supported, by_config, sentence};
-use crate::archive::{Config, RunFile};
+use crate::archive::{Config, PointResult, RunFile};
 use crate::lists::{grouped, joined, tally};
 use crate::plan::TOLERANCE;
 use crate::repeats::limiter;
-use crate::support::{change, percent};
+use crate::support::{change, mean_iops, percent};
 
 /// The variable of a study, and the axis along which it looks.
 pub(super) struct Subject {
@@ -107,81 +108,75 @@ pub(super) fn subject(study: Option<u8>) -> Option<&'static Subject> {
     SUBJECTS.iter().find(|subject| Some(subject.study) == study)
 }
 
-/// The axes that are asked apart and have several values.
-pub(super) fn shown<'a>(
-    subject: &Subject,
-    configs: impl Iterator<Item = &'a Config> + Clone,
-) -> Vec<&'static str> {
-    let several =
-        |axis: &&&str| configs.clone().map(|config| config.show(axis)).collect::<BTreeSet<_>>().len() > 1;
-    subject.apart.iter().filter(several).copied().collect()
-}
-
 /// The values of these axes, as people say them.
 pub(super) fn line_name(shown: &[&str], config: &Config) -> String {
     let words = shown.iter().filter_map(|axis| Some(named(axis, &config.show(axis)?)));
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// The answer to its question, then the figures that it is of. `drift` is the machine's.
-pub(super) fn answer(
-    subject: &Subject,
-    measured: &[Measured<'_>],
-    file: &RunFile,
-    drift: Option<f64>,
-) -> Vec<String> {
-    let lines = lines(subject, measured);
-    let mut conclusions = if lines.iter().any(|line| line.values.len() + line.refused.len() > 1) {
-        (subject.concludes)(&lines, drift)
-    } else {
-        vec![Err(format!("not measured: needs {}", subject.needs))]
-    };
-    // The strategies begin with the conclusion from all; elsewhere, what is answered comes first.
-    if subject.study != 2 {
-        conclusions.sort_by_key(Result::is_err);
+impl Subject {
+    /// The axes that are asked apart and have several values.
+    pub(super) fn shown<'a>(&self, configs: impl Iterator<Item = &'a Config> + Clone) -> Vec<&'static str> {
+        let several =
+            |axis: &&&str| configs.clone().map(|config| config.show(axis)).collect::<BTreeSet<_>>().len() > 1;
+        self.apart.iter().filter(several).copied().collect()
     }
-    let mut text: Vec<String> = conclusions.into_iter().map(sentence).collect();
-    if let Some(first) = text.first_mut() {
-        *first = format!("Study {}: {} {first}", subject.study, file.question);
-    }
-    text.extend(lines.iter().filter_map(|line| line.sentence(subject, drift)));
-    if subject.study == 2 {
-        text.extend(suspicion(&lines));
-    }
-    text.extend(file.confounds.iter().cloned());
-    let marks = marks(measured);
-    if !marks.is_empty() {
-        text.push(format!("mind: {marks} of {}", counted(measured.len(), "point")));
-    }
-    if let Some(drift) = drift {
-        text.push(format!("the first point, run again, gave {:+.1} % IOPS", drift * 100.0));
-    }
-    text
-}
 
-/// Points by the axes that are asked apart, then by the value of the axis.
-fn lines<'a>(subject: &Subject, measured: &[Measured<'a>]) -> Vec<Line<'a>> {
-    let shown = shown(subject, measured.iter().map(|m| &m.point.config));
-    let mut all: BTreeMap<String, Vec<(Measured<'a>, Supported<'a>)>> = BTreeMap::new();
-    for (first, repeats) in by_config(measured) {
-        all.entry(line_name(&shown, &first.point.config)).or_default().push((first, repeats));
-    }
-    let line = |(name, points): (String, Vec<(Measured<'a>, Supported<'a>)>)| {
-        let valued =
-            |(first, repeats): (Measured<'a>, _)| Some((first.point.config.show(subject.along)?, repeats));
-        let mut values = grouped(points.into_iter().filter_map(valued));
-        values.sort_by(|a, b| size(&a.0).total_cmp(&size(&b.0)));
-        let mut line = Line { name, along: subject.along, values: Vec::new(), refused: Vec::new() };
-        for (value, loads) in values {
-            let (good, bad): (Vec<_>, Vec<_>) = loads.into_iter().partition(Result::is_ok);
-            match (good.is_empty(), bad.into_iter().find_map(Result::err)) {
-                (true, Some(why)) => line.refused.push((value, why)),
-                _ => line.values.push((value, good.into_iter().flatten().flatten().collect())),
-            }
+    /// The answer to its question, then the figures that it is of. `drift` is the machine's.
+    pub(super) fn answer(&self, points: &[Measured<'_>], file: &RunFile, drift: Option<f64>) -> Vec<String> {
+        let lines = self.lines(points);
+        let mut conclusions = if lines.iter().any(|line| line.values.len() + line.refused.len() > 1) {
+            (self.concludes)(&lines, drift)
+        } else {
+            vec![Err(format!("not measured: needs {}", self.needs))]
+        };
+        // The strategies begin with the conclusion from all; elsewhere, what is answered comes first.
+        if self.study != 2 {
+            conclusions.sort_by_key(Result::is_err);
         }
-        line
-    };
-    all.into_iter().map(line).filter(|line| !line.values.is_empty() || !line.refused.is_empty()).collect()
+        let mut text: Vec<String> = conclusions.into_iter().map(sentence).collect();
+        if let Some(first) = text.first_mut() {
+            *first = format!("Study {}: {} {first}", self.study, file.question);
+        }
+        text.extend(lines.iter().filter_map(|line| line.sentence(self, drift)));
+        if self.study == 2 {
+            text.extend(suspicion(&lines));
+        }
+        text.extend(file.confounds.iter().cloned());
+        let marks = marks(points);
+        if !marks.is_empty() {
+            text.push(format!("mind: {marks} of {}", counted(points.len(), "point")));
+        }
+        if let Some(drift) = drift {
+            text.push(format!("the first point, run again, gave {:+.1} % IOPS", drift * 100.0));
+        }
+        text
+    }
+
+    /// Points by the axes that are asked apart, then by the value of the axis.
+    fn lines<'a>(&self, measured: &[Measured<'a>]) -> Vec<Line<'a>> {
+        let shown = self.shown(measured.iter().map(|m| &m.point.config));
+        let mut all: BTreeMap<String, Vec<(Measured<'a>, Supported<'a>)>> = BTreeMap::new();
+        for (first, repeats) in by_config(measured) {
+            all.entry(line_name(&shown, &first.point.config)).or_default().push((first, repeats));
+        }
+        let line = |(name, points): (String, Vec<(Measured<'a>, Supported<'a>)>)| {
+            let valued =
+                |(first, repeats): (Measured<'a>, _)| Some((first.point.config.show(self.along)?, repeats));
+            let mut values = grouped(points.into_iter().filter_map(valued));
+            values.sort_by(|a, b| size(&a.0).total_cmp(&size(&b.0)));
+            let mut line = Line { name, along: self.along, values: Vec::new(), refused: Vec::new() };
+            for (value, loads) in values {
+                let (good, bad): (Vec<_>, Vec<_>) = loads.into_iter().partition(Result::is_ok);
+                match (good.is_empty(), bad.into_iter().find_map(Result::err)) {
+                    (true, Some(why)) => line.refused.push((value, why)),
+                    _ => line.values.push((value, good.into_iter().flatten().flatten().collect())),
+                }
+            }
+            line
+        };
+        all.into_iter().map(line).filter(|line| !line.values.is_empty() || !line.refused.is_empty()).collect()
+    }
 }
 
 /// An axis with a value, as people say it.
@@ -202,26 +197,16 @@ fn size(value: &str) -> f64 {
     value.parse().unwrap_or(if value == "default" { 0.0 } else { f64::MAX })
 }
 
-/// IOPS of the load that gave most: the mean of its repeats.
-pub(super) fn iops(points: &[Measured<'_>]) -> f64 {
-    mean(&repeats(points))
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
 /// IOPS of each repeat of the load that gave most.
 fn repeats(points: &[Measured<'_>]) -> Vec<f64> {
-    best(points).iter().map(|m| m.result.iops()).collect()
+    best(points).iter().map(|result| result.iops()).collect()
 }
 
-/// The repeats of the point that gave most.
-pub(super) fn best<'a>(points: &[Measured<'a>]) -> Vec<Measured<'a>> {
-    let each = |all: &[Measured<'_>]| all.iter().map(|m| m.result.iops()).collect::<Vec<_>>();
-    let loads =
-        grouped(points.iter().map(|m| (m.point.config.asked(), *m))).into_iter().map(|(_, repeats)| repeats);
-    loads.max_by(|a, b| mean(&each(a)).total_cmp(&mean(&each(b)))).unwrap_or_default()
+/// The repeats of the load that gave most.
+pub(super) fn best<'a>(points: &[Measured<'a>]) -> Vec<&'a PointResult> {
+    let loads = grouped(points.iter().map(|m| (m.point.config.asked(), m.result))).into_iter();
+    let loads = loads.map(|(_, repeats)| repeats);
+    loads.max_by(|a, b| mean_iops(a).total_cmp(&mean_iops(b))).unwrap_or_default()
 }
 
 impl Line<'_> {
@@ -229,7 +214,7 @@ impl Line<'_> {
     fn sentence(&self, subject: &Subject, drift: Option<f64>) -> Option<String> {
         let (_, base) = self.values.first()?;
         let each = self.values.iter().enumerate().map(|(at, (value, points))| {
-            let (name, iops) = (named(self.along, value), iops(points));
+            let (name, iops) = (named(self.along, value), mean_iops(&best(points)));
             let against = change(&repeats(base), &repeats(points), drift, TOLERANCE).ok();
             let against = against.filter(|_| at > 0).map(|change| format!(" ({})", percent(change.ratio)));
             let unit = if at == 0 { " IOPS" } else { "" };
@@ -237,9 +222,8 @@ impl Line<'_> {
         });
         let each = each.collect::<Vec<_>>().join(", ");
         let last = self.values.last().map(|(_, points)| best(points)).unwrap_or_default();
-        let bound = limiter(last.iter().map(|m| m.result));
-        let bound =
-            bound.map(|(limiter, _)| format!("; the last is bounded by {limiter}")).unwrap_or_default();
+        let bound = limiter(last).map(|(limiter, _)| format!("; the last is bounded by {limiter}"));
+        let bound = bound.unwrap_or_default();
         let refused = self.reasons();
         let refused = if refused.is_empty() { refused } else { format!("; no figure: {refused}") };
         Some(joined([&*self.name, &(each + &bound + &refused)], ": "))
@@ -276,8 +260,8 @@ fn worst(subject: &Subject, points: &[Measured<'_>]) -> String {
         return String::new();
     }
     let best = best(points);
-    let worst_ms = best.iter().filter_map(|m| m.result.latency()).map(|l| l.max / 1e6).fold(0.0, f64::max);
-    let bw = best.iter().map(|m| m.result.bw_bytes() / 1e6).sum::<f64>() / best.len().max(1) as f64;
+    let worst_ms = best.iter().filter_map(|r| r.latency()).map(|l| l.max / 1e6).fold(0.0, f64::max);
+    let bw = mean(&best.iter().map(|r| r.bw_bytes() / 1e6).collect::<Vec<_>>());
     format!(" ({bw:.0} MB/s, worst latency {worst_ms:.0} ms)")
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use carmine_load::report::show;
 pub use carmine_testbed::TestbedError as ArchiveError;
 use carmine_testbed::{fail_if, failed, read_json, write_json, write_whole};
 
@@ -127,7 +128,7 @@ const DAT_HEAD: &str = "# point                                                 
 /// The text of `points.dat`: a line for each of these points, which were measured.
 pub(crate) fn dat_table<'a>(measured: impl IntoIterator<Item = (&'a Point, &'a PointResult)>) -> String {
     let dash = || "-".to_owned();
-    let us = |ns: Option<f64>| ns.map_or_else(dash, |ns| format!("{:.1}", ns / 1e3));
+    let us = |ns: Option<f64>| show(ns.map(|ns| ns / 1e3), 1);
     let line = |(point, result): (&Point, &PointResult)| {
         let latency = result.latency().cloned().unwrap_or_default();
         let (stem, depth) = (&point.stem, point.config.show("iodepth").unwrap_or_else(dash));

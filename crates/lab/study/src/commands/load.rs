@@ -158,12 +158,7 @@ pub fn load_step(bed: &Path, config: &Config, ramp: Duration, seed: u64, to: &Lo
 }
 
 /// Both baselines of a point's load, beside its idle OSDs. `depths_of`: the result of an earlier one of the same kind of load.
-pub fn baseline_step(
-    layout: &Path,
-    config: &Config,
-    json: &Path,
-    depths_of: Option<&Path>,
-) -> BoundedCommand {
+pub fn baseline_step(bed: &Path, config: &Config, json: &Path, depths_of: Option<&Path>) -> BoundedCommand {
     let spec = load_spec(config);
     let window_s = seconds(config).min(BASELINE_WINDOW_S);
     let options = words([
@@ -174,7 +169,7 @@ pub fn baseline_step(
     ]);
     let limit_s = AROUND_S + 2.0 * window_s + spec.size_bytes as f64 / SLOW_BYTES_PER_S;
     let shape = shape(&spec, ("--bs", spec.bs_bytes.to_string()));
-    BoundedCommand::new(What::Baseline, "baseline", layout, [shape, options].concat(), limit_s)
+    BoundedCommand::new(What::Baseline, "baseline", bed, [shape, options].concat(), limit_s)
 }
 
 /// The tool that makes the load of a point.

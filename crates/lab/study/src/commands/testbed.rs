@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use carmine_testbed::Wish;
 use carmine_testbed::spec::{Axis, peer_axes, place_axes, tuning_axes};
 use carmine_topology::{CpuList, Grid, Topology};
 
@@ -30,17 +31,17 @@ const DEVICE_LIMIT_S: f64 = 86_400.0;
 /// A peer gets the CPUs that Carmine would have. Fails if it does not fit the machine.
 pub fn start_options(config: &Config, plan: &Plan, machine: &Machine) -> Result<(Grid, Vec<String>), String> {
     let devices = devices(config, machine)?;
-    let own = [own_options(config, machine, &devices)?, shared(plan.overprovisioned)].concat();
-    let grid = (machine.place)(&machine.topology, &own)?;
+    let shared = Vec::from_iter(plan.overprovisioned.then(|| "--overprovisioned".to_owned()));
+    let own = [own_options(config, machine, &devices)?, shared.clone()].concat();
+    // As `carmine up` would plan it.
+    let wish = Wish::from_words(own.clone()).map_err(|e| e.to_string())?;
+    let planned = carmine_testbed::Plan::new(&wish, &machine.topology, "").map_err(|e| e.to_string())?;
+    let grid = planned.grid;
     if !is_peer(config) {
         return Ok((grid, own));
     }
-    let options = [peer_options(config, &grid, &devices)?, shared(plan.overprovisioned)].concat();
+    let options = [peer_options(config, &grid, &devices)?, shared].concat();
     Ok((grid, options))
-}
-
-fn shared(overprovisioned: bool) -> Vec<String> {
-    if overprovisioned { vec!["--overprovisioned".to_owned()] } else { Vec::new() }
 }
 
 fn own_options(config: &Config, machine: &Machine, devices: &Option<String>) -> Result<Vec<String>, String> {

@@ -1,6 +1,6 @@
 //! Arms of archived runs, and of plain result files as `carmine bench --json` writes them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::{Arm, Measured, Refusal};
 use crate::archive::{Config, Point, PointEnd, PointKind, PointResult, Run};
+use crate::lists::sorted;
 
 /// A whole run as one arm: pairs with another run are points of the same repeat.
 ///
@@ -192,11 +193,9 @@ fn facts_of_results(points: &[Measured]) -> BTreeMap<String, String> {
 /// Builds, machines and drives of results, as far as they have them.
 fn facts_of_origins(points: &[Measured]) -> BTreeMap<String, String> {
     let origins = || points.iter().map(|m| &m.result.carmine.origin).filter(|origin| origin.is_known());
-    let builds: BTreeSet<String> = origins().map(Origin::build).collect();
-    let hosts: BTreeSet<String> = origins().map(|origin| origin.host.clone()).collect();
-    let drives: BTreeSet<String> = origins().map(Origin::drive_names).collect();
-    let facts = [("git hash", builds), ("host", hosts), ("drives", drives)];
-    let joined = |values: BTreeSet<String>| values.into_iter().collect::<Vec<_>>().join(" | ");
-    let facts = facts.map(|(name, values)| (name.to_owned(), joined(values)));
-    facts.into_iter().filter(|(_, value)| !value.is_empty()).collect()
+    let all = |of: fn(&Origin) -> String| sorted(origins().map(of), " | ");
+    let hosts = all(|origin| origin.host.clone());
+    let facts = [("git hash", all(Origin::build)), ("host", hosts), ("drives", all(Origin::drive_names))];
+    let known = facts.into_iter().filter(|(_, value)| !value.is_empty());
+    known.map(|(name, value)| (name.to_owned(), value)).collect()
 }

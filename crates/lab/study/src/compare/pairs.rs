@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Arm, Measured, Refusal};
 use crate::archive::Config;
 use crate::expand::aspects;
+use crate::lists::sorted;
 
 /// Names of configurations that an error lists.
 const NAMES_MAX: usize = 3;
@@ -30,20 +31,16 @@ pub struct Group<'a> {
 /// Points by turn, and their configuration; the key is the configuration as JSON, ordered by axis.
 type Keyed<'a> = BTreeMap<String, (Config, BTreeMap<u32, &'a Measured>)>;
 
-/// Groups the points of two arms by configuration, leaving out the axes in `without`, and pairs them by turn.
+/// Groups the points of two arms by configuration, leaving out these axes, and pairs them by turn.
 ///
 /// # Errors
 /// A configuration that only one arm has.
-pub fn pair_up<'a>(
-    base: (&str, &[&'a Measured]),
-    new: (&str, &[&'a Measured]),
-    without: &BTreeSet<&str>,
-) -> Result<Vec<Group<'a>>, Refusal> {
-    let (old, mut young) = (keyed(base.1, without), keyed(new.1, without));
+pub fn pair_up<'a>(base: &'a Arm, new: &'a Arm, axes: &BTreeSet<&str>) -> Result<Vec<Group<'a>>, Refusal> {
+    let (old, mut young) = (keyed(base, axes), keyed(new, axes));
     let configs: Vec<&Config> = old.values().chain(young.values()).map(|(config, _)| config).collect();
     let telling = telling_axes(&configs);
-    missing(new.0, &telling, &old, &young)?;
-    missing(base.0, &telling, &young, &old)?;
+    missing(&new.name, &telling, &old, &young)?;
+    missing(&base.name, &telling, &young, &old)?;
     let mut groups = Vec::with_capacity(old.len());
     for (key, (config, old)) in old {
         let young = young.remove(&key).map(|(_, turns)| turns).unwrap_or_default();
@@ -55,9 +52,9 @@ pub fn pair_up<'a>(
     Ok(groups)
 }
 
-fn keyed<'a>(points: &[&'a Measured], without: &BTreeSet<&str>) -> Keyed<'a> {
+fn keyed<'a>(arm: &'a Arm, without: &BTreeSet<&str>) -> Keyed<'a> {
     let mut groups = Keyed::new();
-    for point in points {
+    for point in &arm.points {
         let config = point.config.only(|axis| !without.contains(axis));
         let key = serde_json::to_string(&config).unwrap_or_default();
         groups.entry(key).or_insert_with(|| (config, BTreeMap::new())).1.insert(point.turn, point);
@@ -123,11 +120,11 @@ const UNKNOWN: &str = "not recorded";
 
 /// Axes with no value in common between the arms: these make them arms. (Axes along which each arm was measured have the same
 /// values in both.)
-pub fn differing_axes<'a>(base: &[&'a Measured], new: &[&'a Measured]) -> BTreeSet<&'a str> {
-    let axes: BTreeSet<&str> =
-        base.iter().chain(new).flat_map(|m| m.config.0.keys()).map(String::as_str).collect();
-    let values = |points: &[&Measured], axis: &str| -> BTreeSet<Option<String>> {
-        points.iter().map(|m| m.config.get(axis).map(ToString::to_string)).collect()
+pub fn differing_axes<'a>(base: &'a Arm, new: &'a Arm) -> BTreeSet<&'a str> {
+    let points = base.points.iter().chain(&new.points);
+    let axes: BTreeSet<&str> = points.flat_map(|m| m.config.0.keys()).map(String::as_str).collect();
+    let values = |arm: &Arm, axis: &str| -> BTreeSet<Option<String>> {
+        arm.points.iter().map(|m| m.config.get(axis).map(ToString::to_string)).collect()
     };
     axes.into_iter().filter(|axis| values(base, axis).is_disjoint(&values(new, axis))).collect()
 }
@@ -164,8 +161,7 @@ fn load_differences(base: &Arm, new: &Arm, axes: &BTreeSet<&str>) -> Vec<Differe
 /// # Errors
 /// All differences that are not named, or the first name that is none, with the values of both arms.
 pub fn check_axes(base: &Arm, new: &Arm) -> Result<(), Refusal> {
-    let [old, young] = [base, new].map(|arm| arm.points.iter().collect::<Vec<_>>());
-    let found = load_differences(base, new, &differing_axes(&old, &young));
+    let found = load_differences(base, new, &differing_axes(base, new));
     let same = base.compared.iter().find(|name| found.iter().all(|d| d.setting != **name));
     if let Some(name) = same {
         let (Some(base), Some(new)) = (setting(base, name), setting(new, name)) else {
@@ -251,9 +247,7 @@ fn non_empty(text: &str) -> Option<String> {
 
 /// All values in an arm, in words.
 fn values(arm: &Arm, of: impl Fn(&Measured) -> Option<String>) -> String {
-    let all: BTreeSet<String> =
-        arm.points.iter().map(|m| of(m).unwrap_or_else(|| UNKNOWN.to_owned())).collect();
-    all.into_iter().collect::<Vec<_>>().join(", ")
+    sorted(arm.points.iter().map(|m| of(m).unwrap_or_else(|| UNKNOWN.to_owned())), ", ")
 }
 
 /// Refuses arms that promise different durability, or that turn out to be identical.

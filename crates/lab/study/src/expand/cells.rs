@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use carmine_topology::{CpuList, Grid};
 
-use super::configs::computed_of;
+use super::configs::{Tried, computed_of};
 use super::confounds::CLIENT_AXIS;
 use super::points::layout_name;
 use super::{Dropped, Machine};
@@ -46,11 +46,7 @@ impl Cell {
 const LEAST_CLIENTS: f64 = 0.5;
 
 /// Sorts configurations into cells; what can't run or be compared is dropped with a reason.
-pub(super) fn cells(
-    plan: &Plan,
-    machine: &Machine,
-    all: Vec<Result<Config, Dropped>>,
-) -> (Vec<Cell>, Vec<Dropped>) {
+pub(super) fn cells(plan: &Plan, machine: &Machine, all: Vec<Tried>) -> (Vec<Cell>, Vec<Dropped>) {
     let mut dropped = Vec::new();
     let mut fitting: Vec<Fitting> = Vec::new();
     for config in all {

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use carmine_testbed::{TestbedError, refuse, usage};
 use carmine_topology::default_clients;
 use serde_json::Value;
 
 use super::{Dropped, Machine};
 use crate::archive::Config;
-use crate::plan::{AxisValue, Expr, Kind, Plan, PlanError, Values, settle};
+use crate::plan::{AxisValue, Expr, Kind, Plan, Values, settle};
 
 /// Most points of a plan, repeats not counted: a typing error should not fill the disk.
 const CONFIGS_MAX: usize = 20_000;
@@ -24,9 +25,12 @@ const DEFAULTS: [(&str, &str); 8] = [
     ("workload", "randread4k"),
 ];
 
+/// A configuration, or why it is not run.
+pub(super) type Tried = Result<Config, Dropped>;
+
 /// All configurations in the plan's order, or why one of them can't be.
-pub(super) fn configs(plan: &Plan, machine: &Machine) -> Result<Vec<Result<Config, Dropped>>, PlanError> {
-    let mut all: Vec<Result<Config, Dropped>> = Vec::new();
+pub(super) fn configs(plan: &Plan, machine: &Machine) -> Result<Vec<Tried>, TestbedError> {
+    let mut all: Vec<Tried> = Vec::new();
     for case in &plan.cases {
         let axes = axes_of(plan, case);
         for chosen in product(plan, &axes)? {
@@ -81,13 +85,11 @@ fn axes_of(plan: &Plan, case: &[Values]) -> Vec<Values> {
 
 type Chosen<'a> = Vec<(&'a Values, &'a AxisValue)>;
 
-fn product<'a>(plan: &Plan, axes: &'a [Values]) -> Result<Vec<Chosen<'a>>, PlanError> {
+fn product<'a>(plan: &Plan, axes: &'a [Values]) -> Result<Vec<Chosen<'a>>, TestbedError> {
     let count = axes.iter().try_fold(1_usize, |n, axis| n.checked_mul(axis.values.len()));
-    if count.is_none_or(|n| n > CONFIGS_MAX) {
-        return Err(
-            plan.error(format!("its axes have more than {CONFIGS_MAX} combinations; take fewer values"))
-        );
-    }
+    let are_many = count.is_none_or(|n| n > CONFIGS_MAX);
+    let what = "take fewer values";
+    refuse!(are_many, "{}: its axes have more than {CONFIGS_MAX} combinations; {what}", plan.name);
     let mut all: Vec<Chosen<'a>> = vec![Vec::new()];
     for axis in axes {
         let longer = |row: &Chosen<'a>, value: &'a AxisValue| {
@@ -99,11 +101,7 @@ fn product<'a>(plan: &Plan, axes: &'a [Values]) -> Result<Vec<Chosen<'a>>, PlanE
 }
 
 /// Computes coupled values until none is left.
-fn resolve(
-    plan: &Plan,
-    machine: &Machine,
-    chosen: &Chosen<'_>,
-) -> Result<Result<Config, Dropped>, PlanError> {
+fn resolve(plan: &Plan, machine: &Machine, chosen: &Chosen<'_>) -> Result<Tried, TestbedError> {
     let mut config = Config::default();
     config.set("seconds", plan.runtime.as_secs_f64());
     let mut open: Vec<(&str, Kind, Expr)> = Vec::new();
@@ -118,14 +116,14 @@ fn resolve(
         let ready =
             |(_, _, expr): &(&str, Kind, Expr)| expr.names().iter().all(|name| known.contains_key(name));
         let Some(at) = open.iter().position(ready) else {
-            return Err(plan.error(stuck(&open, &known)));
+            return Err(usage!("{}: {}", plan.name, stuck(&open, &known)));
         };
         let (name, kind, expr) = open.remove(at);
         let settled = expr.number(&known).and_then(|number| settle(number, kind));
         match settled {
             Ok(value) => config.set(name, value),
             Err(why) => {
-                let why = format!("{name} = \"{}\": {why}", expr.text());
+                let why = format!("{name} = \"{}\": {why}", expr.text);
                 return Ok(Err(Dropped { config, word: "does not fit", why }));
             }
         }
@@ -140,7 +138,7 @@ fn stuck(open: &[(&str, Kind, Expr)], known: &BTreeMap<String, f64>) -> String {
     let why = if cycle { "which is computed from it in turn" } else { "which is not an axis with a number" };
     format!(
         "{name} = \"{}\": it needs `{missing}`, {why}; there are also machine_cpus, room (CPUs for reactors), sockets and drives",
-        expr.text()
+        expr.text
     )
 }
 
@@ -166,7 +164,7 @@ fn known(machine: &Machine, config: &Config) -> BTreeMap<String, f64> {
     known
 }
 
-fn excluded(plan: &Plan, machine: &Machine, config: Config) -> Result<Result<Config, Dropped>, PlanError> {
+fn excluded(plan: &Plan, machine: &Machine, config: Config) -> Result<Tried, TestbedError> {
     for rule in &plan.exclude {
         let mut hit = rule.axes.iter().all(|axis| {
             let is =
@@ -175,11 +173,11 @@ fn excluded(plan: &Plan, machine: &Machine, config: Config) -> Result<Result<Con
         });
         let known = known(machine, &config);
         for when in &rule.when {
-            hit = hit && when.holds(&known).map_err(|e| plan.error(format!("exclude: {e}")))?;
+            hit = hit && when.holds(&known).map_err(|e| usage!("{}: exclude: {e}", plan.name))?;
         }
         if hit {
             let axes = rule.axes.iter().map(|axis| axis.name.as_str());
-            let why: Vec<&str> = axes.chain(rule.when.iter().map(Expr::text)).collect();
+            let why: Vec<&str> = axes.chain(rule.when.iter().map(|when| when.text.as_str())).collect();
             return Ok(Err(Dropped { config, word: "excluded", why: why.join(", ") }));
         }
     }

@@ -39,15 +39,9 @@ pub fn summary(plan: &Plan, expansion: &Expansion) -> String {
         put("compares", format!("nothing: one value of {axis} is left"));
     }
     for (axis, values) in values(expansion).into_iter().filter(|(_, values)| values.len() > 1) {
-        put(
-            "varies",
-            match values.get(..VALUES_MAX) {
-                Some(first) if first.len() < values.len() => {
-                    format!("{axis}: {} … ({} values)", first.join(" "), values.len())
-                }
-                _ => format!("{axis}: {}", values.join(" ")),
-            },
-        );
+        let (shown, all) = (values.len().min(VALUES_MAX), values.len());
+        let more = if shown < all { format!(" … ({all} values)") } else { String::new() };
+        put("varies", format!("{axis}: {}{more}", values[..shown].join(" ")));
     }
     if let Some(NoAnswer { whole, why }) = &expansion.no_answer {
         let word = if *whole { "no answer" } else { "open" };
@@ -61,15 +55,14 @@ pub fn summary(plan: &Plan, expansion: &Expansion) -> String {
     put("takes", expansion.takes());
     let mut clients: Vec<CpuList> = expansion.points.iter().map(|p| p.grid.client_cpus()).collect();
     clients.dedup();
-    put(
-        "clients",
-        match clients.as_slice() {
-            [none] if none.is_empty() => "none: the load runs inside the OSDs".to_owned(),
-            [same] => format!("on {} in all points", cpus(same)),
-            _ => "on different CPUs, as the points below show; set client_cpus to give all points the same"
-                .to_owned(),
-        },
-    );
+    let clients = match clients.as_slice() {
+        [none] if none.is_empty() => "none: the load runs inside the OSDs".to_owned(),
+        [same] => format!("on {} in all points", cpus(same)),
+        _ => {
+            "on different CPUs, as the points below show; set client_cpus to give all points the same".into()
+        }
+    };
+    put("clients", clients);
     capped(&reasons(&expansion.dropped), |line| put("left out", line));
     let confounds: Vec<String> = expansion.confounds.iter().map(ToString::to_string).collect();
     capped(&confounds, |line| put("arms", line));

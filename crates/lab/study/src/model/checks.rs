@@ -1,6 +1,6 @@
 //! What a model says of points that it was not fitted to, and what would prove it wrong.
 
-use carmine_stats::Interval;
+use carmine_stats::{Interval, mean};
 use serde::Serialize;
 
 use super::Line;
@@ -25,13 +25,8 @@ impl Check {
         measured_iops: f64,
         interval: Option<Interval>,
     ) -> Check {
-        Check {
-            reactors,
-            predicted_iops,
-            measured_iops,
-            error: predicted_iops / measured_iops - 1.0,
-            interval,
-        }
+        let error = predicted_iops / measured_iops - 1.0;
+        Check { reactors, predicted_iops, measured_iops, error, interval }
     }
 
     /// False if what was measured lies outside the interval.
@@ -72,7 +67,7 @@ pub(super) fn held_out(lines: &[Line], axes: &[String]) -> Vec<HeldOut> {
 
 fn one_held_out(held: String, inside: &[&Line], others: &[&Line]) -> Option<HeldOut> {
     let growths: Vec<f64> = others.iter().filter_map(|line| Some(line.law?.growth)).collect();
-    let growth = growths.iter().sum::<f64>() / growths.len() as f64;
+    let growth = mean(&growths);
     let error = |line: &&Line| line.law.map(|law| law.two / (law.one * (1.0 + growth)) - 1.0);
     let errors: Vec<f64> = inside.iter().filter_map(error).collect();
     let (least, most) = span(errors.iter().copied());
@@ -81,7 +76,7 @@ fn one_held_out(held: String, inside: &[&Line], others: &[&Line]) -> Option<Held
         lines: errors.len(),
         growth_of_others: growth,
         worst_error: if -least > most { least } else { most },
-        mean_error: errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len() as f64,
+        mean_error: mean(&errors.iter().map(|error| error.abs()).collect::<Vec<_>>()),
     })
 }
 

@@ -169,7 +169,7 @@ impl std::fmt::Display for AxisValue {
         match self {
             AxisValue::Fixed(Value::String(text)) => f.write_str(text),
             AxisValue::Fixed(value) => value.fmt(f),
-            AxisValue::Computed(expr) => f.write_str(expr.text()),
+            AxisValue::Computed(expr) => f.write_str(&expr.text),
         }
     }
 }

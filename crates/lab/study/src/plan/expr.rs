@@ -8,7 +8,8 @@ use exmex::{Express, FlatExVal, Val};
 /// An expression over axes and figures of the machine, such as `100 * osds`, `jobs max 4` or `4 if osds > 2 else 1`.
 #[derive(Clone, Debug)]
 pub struct Expr {
-    text: String,
+    /// As it was written.
+    pub(crate) text: String,
     /// Tens of kilobytes: shared by the points that need it.
     parsed: Arc<FlatExVal<i64, f64>>,
 }
@@ -31,11 +32,6 @@ impl Expr {
         }
         let parsed = exmex::parse_val::<i64, f64>(text).map_err(|e| e.msg().to_owned())?;
         Ok(Expr { text: text.to_owned(), parsed: Arc::new(parsed) })
-    }
-
-    /// As it was written.
-    pub fn text(&self) -> &str {
-        &self.text
     }
 
     /// Names that it needs.

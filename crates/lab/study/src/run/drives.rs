@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use carmine_load::origin::OsdDrive;
 use carmine_load::verdict::Limiter;
+use carmine_stats::mean;
 use carmine_testbed::{failed, read_json, write_json};
 
 use crate::archive::{ArchiveError, Config, Point, PointResult, Run};
@@ -20,14 +21,8 @@ struct Setting {
     points: Vec<usize>,
     /// Kind of load, flush mode and drives: what a drive does is compared where they are the same.
     kind: (Config, String, Vec<OsdDrive>),
-    /// Operations of the OSDs per second and drive, of each repeat.
-    iops_per_drive: Vec<f64>,
-}
-
-impl Setting {
-    fn mean(&self) -> f64 {
-        self.iops_per_drive.iter().sum::<f64>() / self.iops_per_drive.len().max(1) as f64
-    }
+    /// Operations of the OSDs per second and drive, on average.
+    iops_per_drive: f64,
 }
 
 /// Takes back each verdict DEVICE of a run where another setting did at least 5 % more with the same kind of load on the same
@@ -58,11 +53,11 @@ fn beaten(measured: &[(Point, PointResult)]) -> Vec<(usize, usize, f64)> {
     let settings = settings(measured);
     let best_of = |setting: &Setting| {
         let others = settings.iter().filter(|other| other.kind == setting.kind);
-        others.max_by(|a, b| a.mean().total_cmp(&b.mean()))
+        others.max_by(|a, b| a.iops_per_drive.total_cmp(&b.iops_per_drive))
     };
     let compared = settings.iter().filter_map(|setting| {
         let best = best_of(setting)?;
-        let ratio = best.mean() / setting.mean();
+        let ratio = best.iops_per_drive / setting.iops_per_drive;
         (ratio >= MORE).then(|| setting.points.iter().map(move |at| (*at, best.points[0], ratio)))
     });
     compared.flatten().collect()
@@ -79,7 +74,7 @@ fn settings(measured: &[(Point, PointResult)]) -> Vec<Setting> {
         Setting {
             points: repeats.iter().map(|(at, ..)| *at).collect(),
             kind: (kind, carmine.flush_mode.clone(), drives(&carmine.origin.drives)),
-            iops_per_drive: repeats.iter().map(|(.., iops)| *iops).collect(),
+            iops_per_drive: mean(&repeats.iter().map(|(.., iops)| *iops).collect::<Vec<_>>()),
         }
     };
     grouped(on_drives).into_iter().map(setting).collect()

@@ -1,20 +1,19 @@
 //! Curves that fall with depth: more operations in flight bring fewer IOPS, which is no property of the OSD's work but of how client,
 //! reactor and drive wait for each other. The clock that grew most for each operation says who waits.
 
-use carmine_load::report::{CpuSeconds, Report};
-
 use super::{Row, iops_change, is_comparable};
+use crate::archive::PointResult;
 
 /// A drive that is busy for at least this part of the window is what the reactors wait for while they sleep.
 const DRIVE_BUSY: f64 = 0.9;
 
 /// Clocks of a window: what happened, and for how many seconds.
-type Clock = (&'static str, fn(&Report) -> Option<f64>);
+type Clock = (&'static str, fn(&PointResult) -> Option<f64>);
 
 const CLOCKS: [Clock; 3] = [
-    ("the reactors slept", |report| reactors(report, |cpu| cpu.sleep)),
-    ("the reactors worked", |report| reactors(report, |cpu| cpu.busy)),
-    ("the client worked", |report| Some(report.client_cores_used? * report.window_seconds)),
+    ("the reactors slept", |result| result.osd_seconds(|cpu| cpu.sleep)),
+    ("the reactors worked", |result| result.osd_seconds(|cpu| cpu.busy)),
+    ("the client worked", |r| Some(r.carmine.client_cores_used? * r.carmine.window_seconds)),
 ];
 
 /// A sentence for each row that did less than a row with fewer operations in flight; it is compared with the best of those.
@@ -53,37 +52,28 @@ fn fall(best: &Row<'_>, deep: &Row<'_>) -> Option<String> {
 
 /// The clock that grew most for each operation, with both values.
 fn cause(best: &Row<'_>, deep: &Row<'_>) -> Option<String> {
-    let busiest =
-        deep.median(|result| drive_busy(&result.carmine).map(|s| s / result.carmine.window_seconds));
-    let drive: Option<Clock> = busiest
-        .is_some_and(|part| part >= DRIVE_BUSY)
-        .then_some(("the busiest drive was busy", |report| drive_busy(report)));
-    let clocks = match drive {
-        Some(drive) => vec![drive],
-        None => CLOCKS.to_vec(),
+    let busiest = deep.median(|result| Some(drive_busy(result)? / result.carmine.window_seconds));
+    let clocks: &[Clock] = match busiest {
+        Some(part) if part >= DRIVE_BUSY => &[("the busiest drive was busy", drive_busy)],
+        _ => &CLOCKS,
     };
-    let grown = clocks.into_iter().filter_map(|(what, clock)| {
-        let us = |row: &Row<'_>| row.median(|result| us_per_op(&result.carmine, clock));
+    let grown = clocks.iter().filter_map(|(what, clock)| {
+        let us = |row: &Row<'_>| row.median(|result| us_per_op(result, *clock));
         let (before, now) = (us(best)?, us(deep)?);
-        (now > before).then_some((what, before, now))
+        (now > before).then_some((*what, before, now))
     });
     let (what, before, now) = grown.max_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)))?;
     Some(format!("{what} {now:.1} us for each operation instead of {before:.1}"))
 }
 
-fn us_per_op(report: &Report, clock: fn(&Report) -> Option<f64>) -> Option<f64> {
-    let ops = report.iops * report.window_seconds;
-    Some(clock(report)? * 1e6 / ops).filter(|us| us.is_finite())
-}
-
-/// A clock of all reactors; `None` if an OSD does not have it.
-fn reactors(report: &Report, clock: fn(&CpuSeconds) -> Option<f64>) -> Option<f64> {
-    report.osds.iter().map(|osd| clock(&osd.cpu_seconds)).sum()
+fn us_per_op(result: &PointResult, clock: fn(&PointResult) -> Option<f64>) -> Option<f64> {
+    let ops = result.carmine.iops * result.carmine.window_seconds;
+    Some(clock(result)? * 1e6 / ops).filter(|us| us.is_finite())
 }
 
 /// Seconds for which the busiest drive had requests.
-fn drive_busy(report: &Report) -> Option<f64> {
-    report.devices.iter().map(|device| device.busy_ns as f64 / 1e9).max_by(f64::total_cmp)
+fn drive_busy(result: &PointResult) -> Option<f64> {
+    result.carmine.devices.iter().map(|device| device.busy_ns as f64 / 1e9).max_by(f64::total_cmp)
 }
 
 #[cfg(test)]

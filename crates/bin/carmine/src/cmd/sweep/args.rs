@@ -85,8 +85,7 @@ impl SweepArgs {
             }
             None => Plan::read(Path::new(name)),
         };
-        let plan = plan.and_then(|plan| plan.with(&self.overrides()));
-        Ok(plan.map_err(|e| usage!("{e}"))?)
+        Ok(plan?.with(&self.overrides())?)
     }
 
     fn overrides(&self) -> Overrides {

@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use carmine_bench::sample::{host_report, memory_bytes};
+use carmine_bench::sample::{host_report, memory_bytes, unix_now};
 use carmine_daemon::build;
 use carmine_study::archive::{Build, RUN_FORMAT, Run, RunFile};
 use carmine_study::expand::{Expansion, Planned};
@@ -35,7 +35,7 @@ impl RunFolder {
     pub(crate) fn claim(args: &SweepArgs, plan: &Plan) -> Result<RunFolder> {
         let dir = match &args.out {
             Some(dir) => dir.clone(),
-            None => PathBuf::from("carmine-runs").join(format!("{}-{}", plan.name, now_unix_s())),
+            None => PathBuf::from("carmine-runs").join(format!("{}-{}", plan.name, unix_now().as_secs())),
         };
         let has_run = dir.join("run.json").exists();
         let shown = dir.display();
@@ -52,10 +52,48 @@ impl RunFolder {
         let before = if args.resume { Some(Run::open(&dir)?.file) } else { None };
         Ok(RunFolder { dir, layouts, before, _lock: lock })
     }
-}
 
-fn now_unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+    /// `run.json` at the beginning of this sweep.
+    pub(crate) fn run_file(&self, args: &SweepArgs, plan: &Plan, expansion: &Expansion) -> Result<RunFile> {
+        if let Some(before) = &self.before {
+            same_points(&self.dir, expansion)?;
+            return Ok(RunFile { complete: false, finished_unix_s: None, ..before.clone() });
+        }
+        let host = host_report();
+        let mut notes: Vec<String> =
+            expansion.dropped.iter().map(|dropped| format!("{}: {}", dropped.word, dropped.why)).collect();
+        notes.sort_unstable();
+        notes.dedup();
+        Ok(RunFile {
+            format: RUN_FORMAT,
+            name: plan.name.clone(),
+            created_unix_s: unix_now().as_secs(),
+            seed: plan.seed,
+            carmine: Build {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                git_hash: build::GIT_HASH.to_owned(),
+                profile: build::PROFILE.to_owned(),
+                allocator: build::ALLOCATOR.to_owned(),
+            },
+            kernel: host["kernel"].as_str().unwrap_or_default().to_owned(),
+            host,
+            doctor: serde_json::to_value(doctor::findings_of_machine())
+                .context("cannot keep the findings")?,
+            command: command_line(args),
+            label: label(expansion),
+            comparison: expansion.comparison.clone(),
+            chart: plan.chart,
+            notes,
+            study: plan.study,
+            question: plan.question.clone(),
+            search_p99_ms: plan
+                .search_p99
+                .filter(|_| plan.has_axis("search_step"))
+                .map(|p99| p99.as_secs_f64() * 1e3),
+            confounds: expansion.confounds.iter().map(ToString::to_string).collect(),
+            ..RunFile::default()
+        })
+    }
 }
 
 /// The options of the run that is resumed; options that are given now count only if they do not change the points.
@@ -119,56 +157,9 @@ pub(crate) fn short(args: &SweepArgs, expansion: &Expansion, layouts: &Path) -> 
 
 /// Refuses a sweep for which space, memory, time or devices are not enough.
 pub(crate) fn check_room(args: &SweepArgs, expansion: &Expansion, layouts: &Path) -> Result<()> {
-    match short(args, expansion, layouts).as_slice() {
-        [] => Ok(()),
-        short => Err(usage!("the sweep is not started:\n{}", short.join("\n")).into()),
-    }
-}
-
-/// `run.json` at the beginning of this sweep.
-pub(crate) fn run_file(
-    args: &SweepArgs,
-    plan: &Plan,
-    expansion: &Expansion,
-    place: &RunFolder,
-) -> Result<RunFile> {
-    if let Some(before) = &place.before {
-        same_points(&place.dir, expansion)?;
-        return Ok(RunFile { complete: false, finished_unix_s: None, ..before.clone() });
-    }
-    let host = host_report();
-    let mut notes: Vec<String> =
-        expansion.dropped.iter().map(|dropped| format!("{}: {}", dropped.word, dropped.why)).collect();
-    notes.sort_unstable();
-    notes.dedup();
-    Ok(RunFile {
-        format: RUN_FORMAT,
-        name: plan.name.clone(),
-        created_unix_s: now_unix_s(),
-        seed: plan.seed,
-        carmine: Build {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            git_hash: build::GIT_HASH.to_owned(),
-            profile: build::PROFILE.to_owned(),
-            allocator: build::ALLOCATOR.to_owned(),
-        },
-        kernel: host["kernel"].as_str().unwrap_or_default().to_owned(),
-        host,
-        doctor: serde_json::to_value(doctor::findings_of_machine()).context("cannot keep the findings")?,
-        command: command_line(args),
-        label: label(expansion),
-        comparison: expansion.comparison.clone(),
-        chart: plan.chart,
-        notes,
-        study: plan.study,
-        question: plan.question.clone(),
-        search_p99_ms: plan
-            .search_p99
-            .filter(|_| plan.has_axis("search_step"))
-            .map(|p99| p99.as_secs_f64() * 1e3),
-        confounds: expansion.confounds.iter().map(ToString::to_string).collect(),
-        ..RunFile::default()
-    })
+    let short = short(args, expansion, layouts);
+    refuse!(!short.is_empty(), "the sweep is not started:\n{}", short.join("\n"));
+    Ok(())
 }
 
 /// `smoke` if some window is short.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use carmine_load::report::show;
 use carmine_study::answer::answer;
 use carmine_study::archive::{Chart, Point, PointEnd, PointResult, Run};
 use carmine_study::plan::{SHIPPED, WORKLOADS, axes, shipped};
@@ -165,14 +166,14 @@ fn scaling(lines: &[Scaling]) -> String {
 
 fn row(stem: &str, result: &PointResult) -> Vec<String> {
     let latency = result.latency().cloned().unwrap_or_default();
-    let us = |ns: f64| format!("{:.0}", ns / 1e3);
+    let us = |ns: Option<f64>| show(ns.map(|ns| ns / 1e3), 0);
     vec![
         stem.to_owned(),
         format!("{:.0}", result.iops()),
         format!("{:.1}", result.bw_bytes() / 1e6),
-        us(latency.mean),
-        latency.at(99.0).map_or_else(|| "-".to_owned(), us),
-        result.carmine.iops_per_core.used.map_or_else(|| "-".to_owned(), |v| format!("{v:.0}")),
+        us(Some(latency.mean)),
+        us(latency.at(99.0)),
+        show(result.carmine.iops_per_core.used, 0),
         result.carmine.verdict.clone().unwrap_or_else(|| "-".to_owned()),
         result.mark_words().join(" "),
     ]
