@@ -20,7 +20,8 @@ pub(crate) struct StudyArgs {
     /// `list`, or the number of a study: prints its plan, and a summary of what it measures on the machine
     #[arg(value_name = "N|list")]
     study: String,
-    /// Another machine: a file with the output of `lscpu -p`, or a shape such as 2x28x2; see `carmine plan --help`
+    /// Another machine: a file with the output of `lscpu -p` or `lstopo --of xml`, or a shape such as 2x28x2; see `carmine plan
+    /// --help`
     #[arg(long, value_name = "FILE|SHAPE")]
     topology: Option<String>,
     /// Write the plan to this file, for `carmine sweep FILE`

@@ -54,9 +54,9 @@ pub(crate) struct PlanArgs {
     /// Print the resulting specification, for --spec
     #[arg(long, conflicts_with = "json")]
     print_spec: bool,
-    /// Plan for another machine: a file with the output of its `lscpu -p`, or sockets x cores x threads such as 2x28x2. Parts
-    /// follow either: :drives=8 and :nics=2 (spread over the NUMA nodes), :nvme0n1@node1, and :eth0@node0/0-7 (with interrupts
-    /// on these CPUs only); :l3=8 gives a shape the cores of each L3 cache. Example: 2x64x2:l3=8:drives=8
+    /// Plan for another machine: a file with the output of its `lscpu -p` or `lstopo --of xml`, or sockets x cores x threads such as
+    /// 2x28x2. Parts follow: :drives=8 and :nics=2 (spread over the NUMA nodes), :nvme0n1@node1, and :eth0@node0/0-7 (with
+    /// interrupts on these CPUs only); :l3=8 gives a shape the cores of each L3 cache. Example: 2x64x2:l3=8:drives=8
     #[arg(long, value_name = "FILE|SHAPE")]
     topology: Option<String>,
 }
