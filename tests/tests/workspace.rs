@@ -43,16 +43,22 @@ fn crate_edges(meta: &Value) -> BTreeMap<String, BTreeSet<String>> {
 
 /// Rows `| name | may use a b c |` of the table with this heading in ARCHITECTURE.md.
 fn allowed_edges(heading: &str) -> BTreeMap<String, BTreeSet<String>> {
-    let page = std::fs::read_to_string(workspace_root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
-    let rows = page.lines().skip_while(|l| !l.starts_with(heading)).skip(2);
     let mut allowed = BTreeMap::new();
-    for row in rows.take_while(|l| l.starts_with('|')) {
-        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        let uses = cells[2].split_whitespace().map(|c| c.trim_matches('`').to_string());
-        allowed.insert(cells[1].trim_matches('`').to_string(), uses.filter(|c| c != "–").collect());
+    for row in rows(heading) {
+        let uses = row[1].split_whitespace().map(|c| c.trim_matches('`').to_string());
+        allowed.insert(row[0].trim_matches('`').to_string(), uses.filter(|c| c != "–").collect());
     }
-    assert!(!allowed.is_empty(), "ARCHITECTURE.md lost its table of allowed dependencies {heading}");
     allowed
+}
+
+/// The rows of the table of ARCHITECTURE.md that begins with this line, as cells.
+fn rows(heading: &str) -> Vec<Vec<String>> {
+    let page = std::fs::read_to_string(workspace_root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let rows = page.lines().skip_while(|line| !line.starts_with(heading)).skip(2);
+    let cells = |row: &str| row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
+    let found: Vec<Vec<String>> = rows.take_while(|line| line.starts_with('|')).map(cells).collect();
+    assert!(!found.is_empty(), "ARCHITECTURE.md lost its table {heading}");
+    found
 }
 
 #[test]
@@ -384,15 +390,12 @@ fn place(path: &str) -> PathBuf {
 /// A Ceph engineer finds each name of the table at the place that its row names.
 #[test]
 fn names_are_where_the_table_of_words_says() {
-    let page = std::fs::read_to_string(workspace_root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
-    let rows = page.lines().skip_while(|line| !line.starts_with("| Ceph | here | place |")).skip(2);
     let mut names_found = 0;
-    for row in rows.take_while(|line| line.starts_with('|')) {
-        let cells: Vec<&str> = row.split('|').collect();
+    for row in rows("| Ceph | here | place |") {
         let mut words = BTreeSet::new();
-        for path in quoted(cells[3]) {
+        for path in quoted(&row[2]) {
             let place = place(path);
-            assert!(place.exists(), "{path} is gone; its row: {row}");
+            assert!(place.exists(), "{path} is gone; its row: {row:?}");
             let mut files = Vec::new();
             if place.is_dir() {
                 sources(&place, &mut files)
@@ -406,8 +409,8 @@ fn names_are_where_the_table_of_words_says() {
                 words.extend(text.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned));
             }
         }
-        for name in quoted(cells[2]).flat_map(|path| path.split("::")) {
-            assert!(words.contains(name), "{name} is not there; its row: {row}");
+        for name in quoted(&row[1]).flat_map(|path| path.split("::")) {
+            assert!(words.contains(name), "{name} is not there; its row: {row:?}");
             names_found += 1;
         }
     }

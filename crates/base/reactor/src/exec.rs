@@ -304,15 +304,9 @@ pin_project! {
     /// capture and as the awaited future.
     pub(crate) struct Polled<F, A> {
         #[pin]
-        future: F,
-        after: Option<A>,
-        waited: bool,
-    }
-}
-
-impl<F, A> Polled<F, A> {
-    pub(crate) fn new(future: F, after: A) -> Polled<F, A> {
-        Polled { future, after: Some(after), waited: false }
+        pub(crate) future: F,
+        pub(crate) after: Option<A>,
+        pub(crate) waited: bool,
     }
 }
 

@@ -95,7 +95,7 @@ impl History {
         self.calls.len() - 1
     }
 
-    /// The requests for one object, without those that an OSD refused for lack of room: these changed nothing.
+    /// The requests for one object. Those that an OSD refused for lack of room changed nothing and are left out.
     pub(crate) fn calls_for(&self, object: u32) -> Vec<&Call> {
         self.calls.iter().filter(|call| call.object == object && !call.had_no_room()).collect()
     }

@@ -301,7 +301,7 @@ impl PointResult {
         self.directions().max_by(|a, b| a.iops.total_cmp(&b.iops)).map(|d| &d.clat_ns)
     }
 
-    /// Seconds of a clock of all OSDs; `None` if one of them does not have it.
+    /// CPU seconds of all OSDs by this clock; `None` if an OSD lacks it.
     pub fn osd_seconds(&self, clock: fn(&CpuSeconds) -> Option<f64>) -> Option<f64> {
         let osds = &self.carmine.osds;
         osds.iter().map(|osd| clock(&osd.cpu_seconds)).sum::<Option<f64>>().filter(|_| !osds.is_empty())

@@ -120,8 +120,8 @@ impl Hardware {
         come.filter_map(with_cpus).collect()
     }
 
-    /// All devices of a machine with this number of CPUs, drives first, and of a kind those with the shortest names first. Loopback
-    /// and bridges have no hardware behind them. Nodes are numbered as Linux does.
+    /// All devices of a machine with this number of CPUs, drives first, and of a kind those with the shortest names first. Leaves
+    /// out loopback and bridges, which have no hardware. Numbers nodes as Linux does.
     #[must_use]
     pub fn devices(&self, cpus: usize) -> Vec<Device> {
         let is_hardware = |kind: DeviceKind, name: &str| match kind {

@@ -49,7 +49,7 @@ struct Member {
     is_up: Cell<bool>,
     /// The newest epoch at which an interval of a PG led here began, for which `up_thru` is still needed.
     up_thru: Cell<Epoch>,
-    /// The monitor should send its orders to create PGs, including those that it sent before.
+    /// Asks the monitor to send all its orders to create PGs again.
     wants_orders: Cell<bool>,
     /// The newest map that all PGs of this OSD had seen when this process started.
     seen: Epoch,

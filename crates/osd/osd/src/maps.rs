@@ -48,8 +48,8 @@ impl OsdShard {
         self.spread(&view, &table);
     }
 
-    /// The pools whose number of PGs has changed since their PGs were created here. Splits and merges are not implemented: the PGs
-    /// of such a pool serve nobody, and nothing of them is changed.
+    /// The pools whose number of PGs has changed since their PGs were created here. Splits and merges are not
+    /// implemented: this OSD serves no client of such a pool's PGs and changes none of them.
     fn resized_pools(&self, map: &OsdMap) -> BTreeSet<i64> {
         let mut made = self.pg_nums.borrow_mut();
         made.retain(|pool, _| map.pools.contains_key(pool));
@@ -75,7 +75,7 @@ impl OsdShard {
         resized
     }
 
-    /// Gives an owner also to the PGs that are in the store although this OSD is not a member of them. On shard 0.
+    /// Runs on shard 0. Gives an owner to PGs that the store holds though this OSD is no member of them.
     pub(crate) fn adopt(self: &Rc<Self>, strays: impl Iterator<Item = SpgId>) {
         let Some(view) = self.view() else { return };
         let exists = |pg: &SpgId| view.map().pool(pg.pgid.pool).is_some_and(|pool| pg.pgid.ps < pool.pg_num);

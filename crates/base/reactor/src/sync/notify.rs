@@ -48,7 +48,11 @@ impl Notify {
     }
 
     /// Wakes all tasks that wait now.
+    #[inline]
     pub fn notify_all(&self) {
+        if self.waiting() == 0 {
+            return; // most often
+        }
         let all = std::mem::take(&mut *self.waiters.borrow_mut());
         for w in all {
             w.wake();

@@ -108,8 +108,8 @@ impl Pg {
             return self.refuse_misdirected(osd, &op);
         }
         let not_ours = match self.peer.machine().phase() {
-            // Another OSD has led since it was sent. As in Ceph, what came before it was dropped then, and its client resends all
-            // of it in order, this one too.
+            // Another OSD has led since the client sent it. As in Ceph this OSD dropped all earlier operations then; the client
+            // resends them in order, with this one.
             _ if self.peer.leases().is_late(op.request.epoch) => Some(true),
             Phase::Active if self.peer.leases().covers(op.arrived_ns) => None,
             Phase::Replica { .. } | Phase::Stray => Some(true),

@@ -45,6 +45,7 @@ pub struct OsdReply<'a> {
 impl<'a> OsdReply<'a> {
     /// The reply to `request` about the object `name` with this result: its operations with no output and
     /// result 0. The versions are zero.
+    #[inline(always)] // otherwise the long reply is copied once more
     pub fn to(request: &OsdRequest, name: &'a [u8], epoch: Epoch, result: i32) -> OsdReply<'a> {
         let done = if request.flags & flags::WRITE != 0 { flags::ACK | flags::ONDISK } else { flags::ACK };
         let mut ops = OpList::from_slice(&request.ops);

@@ -142,7 +142,7 @@ impl Pg {
             Rc::clone(&arrived.txn)
         };
         let (pg, own, generation) = (Rc::clone(self), Rc::clone(osd), self.peer.generation());
-        let preparing = async move {
+        let preparing = || async move {
             let prepared = pg.objects(&own).prepare(&txn.changes, IfUnfound::Fail).await;
             match prepared {
                 _ if pg.peer.is_past(generation) => {}

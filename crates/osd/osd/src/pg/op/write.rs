@@ -102,9 +102,9 @@ impl Pg {
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         // Two kinds of futures, so that each is as small as possible: it is made on the stack and moved to the heap.
         if op.is_write {
-            self.run(osd, &op, pg.run_write(own, Rc::clone(&op), generation));
+            self.run(osd, &op, || pg.run_write(own, Rc::clone(&op), generation));
         } else {
-            self.run(osd, &op, pg.run_read(own, Rc::clone(&op), generation));
+            self.run(osd, &op, || pg.run_read(own, Rc::clone(&op), generation));
         }
     }
 
@@ -133,11 +133,11 @@ impl Pg {
     }
 
     /// Runs an operation, which may have to wait: then others of its object are queued after it.
-    fn run(
+    fn run<F: Future<Output = ()> + 'static>(
         self: &Rc<Self>,
         osd: &Rc<OsdShard>,
         op: &Rc<ClientOp>,
-        running: impl Future<Output = ()> + 'static,
+        running: impl FnOnce() -> F,
     ) {
         let (pg, own, oid) = (Rc::clone(self), Rc::clone(osd), Arc::clone(&op.oid));
         let go_on = move || pg.pump(&own, &oid);

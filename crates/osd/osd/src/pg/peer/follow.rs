@@ -1,8 +1,8 @@
 //! The replica's side of an activation: it describes its copy, accepts objects, and adopts the primary's log.
 //!
-//! Before the first object changes, the replica writes down that its copy is incomplete. The activation ends that, or, if objects
-//! are pushed while clients write, an order after the last of them. A later query cancels all earlier orders. The log in memory
-//! changes in the step that submits the same change to the store; what other OSDs hear of it is durable.
+//! Before the first object changes, the replica writes down that its copy is incomplete. The activation clears that mark. If the
+//! primary pushes objects while clients write, its last order clears it. A later query cancels all earlier orders. The log in
+//! memory changes in the step that submits the same change to the store; other OSDs hear of it when it is durable.
 
 use std::rc::Rc;
 use std::sync::Arc;

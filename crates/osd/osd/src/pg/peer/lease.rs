@@ -63,8 +63,7 @@ impl Leases {
         Leases { pg, ..Leases::default() }
     }
 
-    /// An operation that arrived at this time may be executed: nobody else had served clients by then. What it reads later is no
-    /// older.
+    /// An operation that arrived at this time may run: no other OSD had served clients before it. It reads nothing older.
     pub(in crate::pg) fn covers(&self, arrived_ns: u64) -> bool {
         arrived_ns <= self.readable_until_ns.get() || is_mutated("ignore_lease")
     }

@@ -34,8 +34,8 @@ struct Admitted {
     places: SmallVec<[usize; 1]>,
     sources: Sources,
     runs: Runs,
-    /// See [`Blue::deferred_below`].
-    deferred_below: u64,
+    /// It writes less than [`Blue::deferred_below`].
+    is_small: bool,
     /// Most bytes that it needs in the log.
     log_bytes: usize,
 }
@@ -92,14 +92,14 @@ impl Blue {
         for entry in &txn.log {
             check_names(&entry.oid)?;
         }
-        let deferred_below = self.deferred_below();
-        let log_bytes = self.log_bytes_max(txn, blocks as usize, freed as usize, deferred_below);
+        let is_small = txn.data_bytes() < self.deferred_below();
+        let log_bytes = self.log_bytes_max(txn, blocks as usize, freed as usize, is_small);
         Ok(Admitted {
             touched,
             places,
             sources,
             runs: self.allocate(blocks, reserve)?,
-            deferred_below,
+            is_small,
             log_bytes,
         })
     }
@@ -185,7 +185,7 @@ impl Blue {
     }
 
     fn apply(&self, txn: Sealed, admitted: Admitted) -> Commit {
-        let Admitted { mut touched, places, sources, runs, deferred_below, log_bytes } = admitted;
+        let Admitted { mut touched, places, sources, runs, is_small, log_bytes } = admitted;
         self.count(|stats| stats.txns += 1);
         let around = HEADER_BYTES + log_bytes > self.group_bytes_max();
         let log_blocks = (HEADER_BYTES + log_bytes).div_ceil(BLOCK) as u64;
@@ -226,7 +226,7 @@ impl Blue {
             }
         }
         let mut deferred = Deferred::default();
-        if txn.data_bytes() < deferred_below && self.has_room_for_images(&txn, &writes) {
+        if is_small && self.has_room_for_images(&txn, &writes) {
             self.count(|stats| stats.deferred_txns += 1);
             crcs.clear();
             deferred =
@@ -250,10 +250,10 @@ impl Blue {
     }
 
     /// Most bytes of a transaction in the log, if it writes and frees this many blocks.
-    fn log_bytes_max(&self, txn: &Sealed, blocks: usize, freed: usize, deferred_below: u64) -> usize {
+    fn log_bytes_max(&self, txn: &Sealed, blocks: usize, freed: usize, is_small: bool) -> usize {
         let txn_len = txn.encoded().len();
         let beside = txn_bytes(txn_len, blocks, 0, freed);
-        if blocks == 0 || txn.data_bytes() >= deferred_below {
+        if blocks == 0 || !is_small {
             return beside;
         }
         // See `has_room_for_images`.
