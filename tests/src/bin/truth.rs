@@ -36,7 +36,8 @@ struct Args {
     /// Runs of each fault and comparisons with a slowdown; ten times as many comparisons of equal arms
     #[arg(long, value_name = "N", default_value_t = 20)]
     runs: usize,
-    /// Only these: equal-arms, slowdown, controls, or a fault of the list below; repeatable
+    /// Only these: equal-arms, slowdown, controls (of the faults that are named beside it, or of all), or a fault of the list
+    /// below; repeatable
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Length of the window in which a fault is measured
@@ -80,7 +81,9 @@ fn main() -> ExitCode {
         save(&args, &truth);
     }
     if wanted(CONTROLS) && !args.short {
-        for fault in FAULTS {
+        let named: Vec<&Fault> =
+            FAULTS.iter().filter(|fault| args.only.iter().any(|only| only == fault.name)).collect();
+        for fault in if named.is_empty() { FAULTS.iter().collect() } else { named } {
             truth.controls.push(unmarked(fault, args.runs, args.seconds));
             save(&args, &truth);
         }

@@ -89,7 +89,7 @@ pub const FAULTS: &[Fault] = &[
         expected: &["CONTENDED"],
         what: "two busy processes on the CPU of the only reactor, which always polls",
         up: &["--store", "cyan", "--poll", "poll"],
-        load: &["--rw", "randread", "--iodepth", "16"],
+        load: QUEUED,
         busy_cpu: Some(OSD_CPU),
         ..PLAIN
     },
@@ -105,7 +105,8 @@ pub const FAULTS: &[Fault] = &[
         name: "saturated-client",
         expected: &["CLIENT"],
         what: "our generator, one thread with the lowest priority on a CPU with two busy processes",
-        load: &["--rw", "randread", "--iodepth", "32"],
+        // At 32 the generator is nearly saturated by itself.
+        load: QUEUED,
         busy_cpu: Some(CLIENT_CPU),
         nice: true,
         ..PLAIN
@@ -161,7 +162,7 @@ pub const FAULTS: &[Fault] = &[
         name: "second-client",
         expected: &["CONTENDED"],
         what: "another client reads from the same OSD",
-        load: &["--rw", "randread", "--iodepth", "16"],
+        load: QUEUED,
         beside: Some(Beside::Client),
         ..PLAIN
     },
@@ -170,7 +171,7 @@ pub const FAULTS: &[Fault] = &[
         expected: &["CONTENDED"],
         what: "`dd` reads from the OSD's drive",
         up: &["--store", "blue", "--osd-size", "256M", "--sparse"],
-        load: &["--rw", "randread", "--iodepth", "16"],
+        load: QUEUED,
         beside: Some(Beside::Dd),
         ..PLAIN
     },
@@ -178,7 +179,7 @@ pub const FAULTS: &[Fault] = &[
         name: "generator-quota",
         expected: &["CLIENT"],
         what: "a cgroup gives the generator 10 ms of CPU time in every 100 ms",
-        load: &["--rw", "randread", "--iodepth", "16"],
+        load: QUEUED,
         quota_ms: Some(10),
         ..PLAIN
     },

@@ -88,15 +88,20 @@ impl Transaction {
             let (pg, bits) = (self.pg, self.bits);
             assert!(pg_contains(pg, bits, oid), "object {oid} is not in PG {pg} of {bits} bits");
         };
+        let mut last = None;
         for change in &self.changes {
             assert_within(&change.oid);
-            change.steps.iter().filter_map(Step::source).for_each(assert_within);
+            for step in &change.steps {
+                step.source().into_iter().for_each(assert_within);
+            }
+            last = Some(&change.oid);
         }
-        // The entry of a plain write shares the name of its change.
-        let is_asserted = |entry: &&LogEntry| {
-            self.changes.last().is_some_and(|change| Arc::ptr_eq(&change.oid, &entry.oid))
-        };
-        self.log.iter().filter(|entry| !is_asserted(entry)).for_each(|entry| assert_within(&entry.oid));
+        for entry in &self.log {
+            // The entry of a plain write shares the name of its change.
+            if last.is_none_or(|oid| !Arc::ptr_eq(oid, &entry.oid)) {
+                assert_within(&entry.oid);
+            }
+        }
     }
 
     /// Bytes of data that it writes.
