@@ -94,14 +94,7 @@ impl Blue {
         }
         let is_small = txn.data_bytes() < self.deferred_below();
         let log_bytes = self.log_bytes_max(txn, blocks as usize, freed as usize, is_small);
-        Ok(Admitted {
-            touched,
-            places,
-            sources,
-            runs: self.allocate(blocks, reserve)?,
-            is_small,
-            log_bytes,
-        })
+        Ok(Admitted { touched, places, sources, runs: self.allocate(blocks, reserve)?, is_small, log_bytes })
     }
 
     fn admit_changes(
