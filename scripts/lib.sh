@@ -79,6 +79,7 @@ missing_packages() {
     # Counts the instructions of an operation.
     command -v callgrind_control >/dev/null 2>&1 || echo valgrind
     command -v ceph-mon >/dev/null 2>&1 || echo ceph-mon
+    command -v ceph-mgr >/dev/null 2>&1 || echo ceph-mgr
     command -v ceph-osd >/dev/null 2>&1 || echo ceph-osd
     ls /usr/lib/*/libtcmalloc.so.4 >/dev/null 2>&1 || echo libgoogle-perftools4
   fi

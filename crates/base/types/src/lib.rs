@@ -19,6 +19,6 @@ pub use mutation::{is_mutated, is_unasserted};
 pub use object::{NO_GENERATION, ObjectId, SNAP_DIR, SNAP_HEAD};
 #[doc(hidden)]
 pub use serde;
-pub use storage::{FlushMode, IoPath, READAHEAD_BYTES, StoreKind};
+pub use storage::{FlushMode, IoPath, MonKind, READAHEAD_BYTES, StoreKind};
 pub use uuid::Uuid;
 pub use words::{UnknownWord, columns, counted};

@@ -1,4 +1,4 @@
-//! The words for how an OSD stores its data, which the store, the testbed and results share.
+//! The words for how an OSD stores its data and for its monitor, which the OSD, the testbed and results share.
 
 crate::words! {
     /// The object stores.
@@ -18,6 +18,18 @@ impl StoreKind {
     #[must_use]
     pub fn is_durable(self) -> bool {
         self == StoreKind::Blue
+    }
+}
+
+crate::words! {
+    /// The monitor of a cluster.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum MonKind: "monitor" {
+        /// Carmine's own, for a testbed on one machine.
+        #[default]
+        Embedded = "embedded",
+        /// A real `ceph-mon`.
+        Ceph = "ceph",
     }
 }
 

@@ -151,6 +151,7 @@ fn config(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<OsdConfig>
         options: options(plan)?,
         log: LogLimits::default(),
         mon: mon_addr(layout).context("the monitor is not running: there is no run/mon.addr")?,
+        mon_kind: plan.mon,
     })
 }
 

@@ -84,7 +84,7 @@ impl Daemons {
         // A record of an earlier process would be taken for the new one's.
         files::remove_file(&self.layout.pid_file(daemon))?;
         let (osd, wrapped) = match daemon {
-            Daemon::Mon => (None, Vec::new()),
+            Daemon::Mon | Daemon::Mgr => (None, Vec::new()),
             Daemon::Osd(osd) => (Some(osd), words_for(&plan.osd_wrap, osd)),
         };
         let own = daemon.program_in(programs)?.into_os_string();
@@ -122,12 +122,12 @@ impl Daemons {
     /// Gives up the OSDs that have ended.
     ///
     /// # Errors
-    /// The monitor has ended, or a record cannot be read.
+    /// The monitor or the manager has ended, or a record cannot be read.
     pub(crate) fn give_up_ended(&mut self) -> Result<()> {
         for (daemon, how) in self.ended()? {
             let death = self.death(daemon, &how);
             match daemon {
-                Daemon::Mon => return Err(death),
+                Daemon::Mon | Daemon::Mgr => return Err(death),
                 Daemon::Osd(osd) => self.give_up(osd, death.to_string()),
             }
         }
@@ -146,7 +146,7 @@ impl Daemons {
     pub(crate) fn osds(&self) -> impl Iterator<Item = OsdId> {
         self.running.iter().filter_map(|running| match running.daemon {
             Daemon::Osd(osd) => Some(osd),
-            Daemon::Mon => None,
+            Daemon::Mon | Daemon::Mgr => None,
         })
     }
 

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use carmine_types::OsdId;
+use carmine_types::{MonKind, OsdId};
 use fs_err::{self as fs, File, OpenOptions};
 use serde_json::Value;
 
@@ -107,7 +107,12 @@ impl Folder {
         restore_records(&self.layout)?;
         let osds: Vec<Daemon> = osds_in(&self.layout).into_iter().map(Daemon::Osd).collect();
         let mut report = stop(&self.layout, &osds, true)?;
-        report.extend(stop(&self.layout, &[Daemon::Mon], true)?);
+        for daemon in [Daemon::Mgr, Daemon::Mon] {
+            let stopped = stop(&self.layout, &[daemon], true)?;
+            // Few testbeds have a manager.
+            report
+                .extend(stopped.into_iter().filter(|stopped| *stopped != (Daemon::Mgr, Stopped::NotRunning)));
+        }
         files::remove_file(&self.layout.mon_addr())?;
         confine::remove(&self.layout)?;
         Ok(report)
@@ -138,7 +143,8 @@ impl Folder {
         files::remove_dir(&layout.mon_dir())?;
         files::remove_dir(&layout.run_dir())?;
         // The plan is removed last but one: until then an interrupted removal can be repeated.
-        let last = ["monmap", "mon.a.log", "mon.log", "ceph.conf", "testbed.json", "peer.json", "lock"];
+        let last =
+            ["monmap", "mon.a.log", "mon.log", "mgr.log", "ceph.conf", "testbed.json", "peer.json", "lock"];
         last.iter().try_for_each(|name| files::remove_file(&layout.dir().join(name)))
     }
 }
@@ -316,7 +322,8 @@ fn refuse_other_format(path: &Path) -> Result<()> {
 
 /// The daemons of a plan, OSDs first: the order in which they are stopped.
 pub(crate) fn daemons_of(plan: &Plan) -> Vec<Daemon> {
-    plan.osd_ids().map(Daemon::Osd).chain([Daemon::Mon]).collect()
+    let mgr = (plan.kind() == BedKind::Testbed && plan.mon == MonKind::Ceph).then_some(Daemon::Mgr);
+    plan.osd_ids().map(Daemon::Osd).chain(mgr).chain([Daemon::Mon]).collect()
 }
 
 /// Numbers of the OSDs that have left a name in the folder.

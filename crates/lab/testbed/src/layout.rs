@@ -5,12 +5,13 @@
 //! ceph.conf         for stock Ceph clients: rados -c DIR/ceph.conf
 //! lock              held (flock) by the command that starts, stops or removes the testbed
 //! mon.log           log of the monitor
+//! mgr.log           log of the manager beside a real monitor
 //! mon/              the monitor's state
 //! osd.N.log         log of OSD N
 //! osd.N/            store of OSD N: `block` (or a link to the device), `db/` (or a link to where it lies), `block.wal` (a link
 //!                   to the log if that has a device or file of its own), `damaged` (why it has ended itself, if it has)
 //! device.N          block file that several OSDs share (`--osds-per-device`)
-//! run/NAME.json     process id and start time of `mon`, `osd.0`, …
+//! run/NAME.json     process id and start time of `mon`, `mgr`, `osd.0`, …
 //! run/confine.json      the control groups of the OSDs (`--confine`)
 //! run/mon.addr      address the monitor listens on, written by itself once it listens
 //! run/osd.N.http    address of the metrics of OSD N, written by itself once it serves them
@@ -26,8 +27,10 @@ use crate::error::{Result, fail_if, refuse};
 /// A process of a testbed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Daemon {
-    /// The embedded monitor.
+    /// The monitor.
     Mon,
+    /// The manager beside a real monitor.
+    Mgr,
     /// One OSD.
     Osd(OsdId),
 }
@@ -37,6 +40,7 @@ impl Daemon {
     pub fn program(self) -> &'static str {
         match self {
             Self::Mon => "carmine-mon",
+            Self::Mgr => "ceph-mgr",
             Self::Osd(_) => "carmine-osd",
         }
     }
@@ -61,6 +65,7 @@ impl std::fmt::Display for Daemon {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Mon => f.write_str("mon"),
+            Self::Mgr => f.write_str("mgr"),
             Self::Osd(id) => write!(f, "osd.{}", id.0),
         }
     }

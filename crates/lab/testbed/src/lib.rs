@@ -11,6 +11,7 @@
 )]
 
 mod add_remove;
+mod ceph;
 pub mod confine;
 mod daemons;
 pub mod drive;
@@ -27,6 +28,7 @@ mod places;
 mod plan;
 pub mod precondition;
 pub mod process;
+mod real_mon;
 mod settings;
 pub mod slice;
 pub mod spec;

@@ -104,7 +104,7 @@ impl Testbed {
         let (running, missing) = self.parts()?;
         if running.is_empty() {
             self.require_stopped()?;
-            daemons.push(Daemon::Mon);
+            daemons.extend(missing.iter().filter(|daemon| !matches!(daemon, Daemon::Osd(_))));
         }
         let dir = self.layout().dir().display();
         fail_if!(

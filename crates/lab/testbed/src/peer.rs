@@ -5,12 +5,10 @@
 //! the guard that ends a failed start are the testbed's own.
 
 mod about;
-mod ceph;
-mod conf;
 mod plan;
 
 use std::io::{self, BufWriter, Read as _, Seek as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -18,24 +16,23 @@ use std::time::{Duration, Instant};
 use carmine_types::OsdId;
 use fs_err::{self as fs, File, os::unix::fs::symlink};
 
+use crate::ceph::{CephMon, conf, free_port};
 use crate::daemons::Daemons;
 use crate::drive::{WriteCache, part_at};
 use crate::error::{Result, TestbedError, fail_if, failed};
 use crate::files;
 use crate::folder::Testbed;
-use crate::layout::{Daemon, Layout};
-use crate::plan::{POOL_NAME, Plan};
+use crate::layout::Daemon;
+use crate::plan::POOL_NAME;
 use crate::slice::{BLANK_BYTES, open_alone};
 use crate::testbed::{Event, StartOptions};
 
-pub(crate) use about::look;
+pub use crate::ceph::{Allocator, Flavour, Programs};
+use about::is_active;
 pub use about::{About, about};
-use about::{is_active, mon_leads};
-pub use ceph::{Allocator, Flavour, Programs};
+pub(crate) use about::{has_state, look};
 pub use plan::{PeerPlan, PeerWish};
 
-/// A monitor alone starts within a second or two, even on a busy machine.
-const MON_LIMIT: Duration = Duration::from_secs(60);
 /// Pause between two looks at daemons that start.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -91,9 +88,7 @@ fn start_daemons(bed: &mut Testbed, start: &mut StartOptions<'_>) -> Result<Sock
     }
     let maker = Maker::new(bed, &programs, start.cancel)?;
     if moved {
-        // The stopped monitor is told its new address.
-        maker.write_monmap()?;
-        maker.monitor(&["-i", "a", "--inject-monmap"])?;
+        maker.mon.change_port()?;
     }
     bed.write_plan()?;
     let mut daemons = Daemons::new(bed.layout());
@@ -108,21 +103,17 @@ fn start_daemons(bed: &mut Testbed, start: &mut StartOptions<'_>) -> Result<Sock
 
 /// Starts the daemons and makes what is missing, until all PGs are active and clean.
 fn bring_up(maker: &Maker<'_>, daemons: &mut Daemons, start: &mut StartOptions<'_>) -> Result<()> {
-    let Maker { layout, plan, programs, .. } = *maker;
+    let CephMon { layout, plan, programs, .. } = maker.mon;
     let allocator = Allocator::detect(programs);
     let end = Instant::now() + start.limit;
-    let run = |daemon, daemons: &mut Daemons, start: &mut StartOptions<'_>| -> Result<()> {
-        daemons.adopt(daemon, programs.launch(layout, plan, &allocator, daemon)?)?;
-        (start.events)(Event::Started(daemon));
-        Ok(())
-    };
-    run(Daemon::Mon, daemons, start)?;
-    let leads = || (!mon_leads(layout)).then(|| "the monitor".into());
-    daemons.wait(leads, Daemon::Mon, Instant::now() + MON_LIMIT, PAUSE, start)?;
+    maker.mon.start(daemons, start)?;
     if !plan.complete {
         maker.osds(start.events)?;
     }
-    plan.osd_ids().try_for_each(|id| run(Daemon::Osd(id), daemons, start))?;
+    for daemon in plan.osd_ids().map(Daemon::Osd) {
+        daemons.adopt(daemon, programs.launch(layout, plan, Some(&allocator), daemon)?)?;
+        (start.events)(Event::Started(daemon));
+    }
     for id in plan.osd_ids() {
         let is_up = || (!is_active(layout, id)).then(|| format!("{id} to be up"));
         daemons.wait(is_up, Daemon::Osd(id), end, PAUSE, start)?;
@@ -136,28 +127,25 @@ fn bring_up(maker: &Maker<'_>, daemons: &mut Daemons, start: &mut StartOptions<'
 
 /// A folder's peer while its stores are made.
 struct Maker<'a> {
-    layout: &'a Layout,
-    plan: &'a Plan,
-    programs: &'a Programs,
-    cancel: &'a AtomicBool,
+    mon: CephMon<'a>,
 }
 
 impl<'a> Maker<'a> {
     /// Writes the configuration that the programs need.
     fn new(bed: &'a Testbed, programs: &'a Programs, cancel: &'a AtomicBool) -> Result<Self> {
         let (layout, plan) = (bed.layout(), &bed.plan);
-        let conf = conf::text(layout, plan, plan.peer()?, programs);
+        let conf = conf::of_peer(layout, plan, plan.peer()?, programs);
         files::write_whole(&layout.ceph_conf(), conf.as_bytes())?;
-        Ok(Self { layout, plan, programs, cancel })
+        Ok(Self { mon: CephMon { layout, plan, programs, cancel } })
     }
 
     /// Block files and the monitor's store; nothing runs yet. A device gets its head cleared with `wipe`, so that BlueStore
     /// takes it for a new one.
     fn stores(&self, wipe: bool, events: &mut dyn FnMut(Event)) -> Result<()> {
-        for osd in (0..self.plan.osds()).map(OsdId) {
-            let (path, total_bytes) = (self.layout.block(osd), self.plan.osd_size_bytes);
-            let Some(device) = self.plan.devices.get(osd.0 as usize) else {
-                make_file(&path, total_bytes, self.plan.sparse, self.cancel, &mut |done_bytes| {
+        for osd in (0..self.mon.plan.osds()).map(OsdId) {
+            let (path, total_bytes) = (self.mon.layout.block(osd), self.mon.plan.osd_size_bytes);
+            let Some(device) = self.mon.plan.devices.get(osd.0 as usize) else {
+                make_file(&path, total_bytes, self.mon.plan.sparse, self.mon.cancel, &mut |done_bytes| {
                     events(Event::of_store(osd, done_bytes, total_bytes));
                 })?;
                 continue;
@@ -170,38 +158,12 @@ impl<'a> Maker<'a> {
             }
             symlink(device, path)?;
         }
-        self.write_monmap()?;
-        self.monitor(&["--mkfs", "-i", "a", "--monmap"])
-    }
-
-    /// Runs a Ceph program on this peer's configuration.
-    fn run(&self, program: &Path, words: &[&str], files: &[PathBuf]) -> Result<String> {
-        let mut tool = self.programs.tool(program);
-        // Making a store is a short life of the daemon, with an admin socket.
-        tool.current_dir(self.layout.run_dir())
-            .arg("-c")
-            .arg(self.layout.ceph_conf())
-            .args(words)
-            .args(files);
-        ceph::run(tool, Some(self.cancel))
+        self.mon.make()
     }
 
     fn ceph(&self, words: &[&str]) -> Result<String> {
-        self.run(self.programs.at("ceph"), &[&["--connect-timeout", "20"], words].concat(), &[])
-    }
-
-    /// Runs the monitor's program on the monitor map.
-    fn monitor(&self, words: &[&str]) -> Result<()> {
-        self.run(self.programs.at("ceph-mon"), words, &[self.layout.monmap()]).map(drop)
-    }
-
-    fn write_monmap(&self) -> Result<()> {
-        let addr = format!("[v2:127.0.0.1:{}]", self.plan.mon_port);
-        let mut tool = self.programs.tool(self.programs.at("monmaptool"));
-        tool.args(["--create", "--clobber", "--fsid", &self.plan.fsid, "--addv", "a", &addr])
-            .args(["--set-min-mon-release", "pacific"])
-            .arg(self.layout.monmap());
-        ceph::run(tool, Some(self.cancel)).map(drop)
+        let program = self.mon.programs.at("ceph");
+        self.mon.run(program, &[&["--connect-timeout", "20"], words].concat(), &[])
     }
 
     /// With the monitor running: registers the OSDs and makes their stores.
@@ -209,29 +171,27 @@ impl<'a> Maker<'a> {
         for flag in ["noscrub", "nodeep-scrub"] {
             self.ceph(&["osd", "set", flag])?;
         }
-        for osd in (0..self.plan.osds()).map(OsdId) {
+        for osd in (0..self.mon.plan.osds()).map(OsdId) {
             events(Event::Waiting(format!("the store of {osd}")));
             let (uuid, id) = (files::fresh_uuid()?, osd.0.to_string());
             let given = self.ceph(&["osd", "new", &uuid])?;
             let given = given.trim();
             fail_if!(given != id, "the monitor gave {osd} the number {given}");
-            self.run(self.programs.at("ceph-osd"), &["-i", &id, "--mkfs", "--osd-uuid", &uuid], &[])?;
+            self.mon.run(
+                self.mon.programs.at("ceph-osd"),
+                &["-i", &id, "--mkfs", "--osd-uuid", &uuid],
+                &[],
+            )?;
         }
         Ok(())
     }
 
     /// With the OSDs running: the pool that clients load.
     fn pool(&self) -> Result<()> {
-        let pgs = self.plan.pool.pg_num.to_string();
+        let pgs = self.mon.plan.pool.pg_num.to_string();
         self.ceph(&["osd", "pool", "create", POOL_NAME, &pgs, &pgs, "replicated"])?;
         self.ceph(&["osd", "pool", "application", "enable", POOL_NAME, "rbd"]).map(drop)
     }
-}
-
-/// This port of loopback if nobody listens on it now; for 0, any free one.
-fn free_port(port: u16) -> Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).and_then(|listener| listener.local_addr());
-    Ok(listener.map_err(|e| failed!("cannot find a free port on 127.0.0.1: {e}"))?.port())
 }
 
 /// Makes a block file and, unless it is to be sparse, writes it full of zeros, so that no write of a test meets an unwritten

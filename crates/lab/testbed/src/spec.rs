@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use carmine_load::drive::DeviceClass;
 use carmine_load::parse_bytes;
 use carmine_topology::{ClientCpus, CpuList, Strategy};
-use carmine_types::{FlushMode, IoPath, StoreKind};
+use carmine_types::{FlushMode, IoPath, MonKind, StoreKind};
 use clap::Parser as _;
 use serde_json::{Map, Value};
 
@@ -46,6 +46,9 @@ settings! {
         /// PGs of the pool `bench`, a power of two [default: about 100 per OSD]
         #[set("Cluster" "--pgs" "N" Layout peer; Kind::PowerOfTwo { max: 65_536 })]
         pgs: u32,
+        /// Monitor: embedded (Carmine's own), or ceph (`ceph-mon` of the installed packages) [default: embedded]
+        #[set("Cluster" "--mon" "MONITOR" Layout)]
+        mon: MonKind = MonKind::Embedded,
         /// Address to listen on, with or without the monitor's port (0: any) [default: 127.0.0.1]
         #[set("Cluster" "--addr" "IP[:PORT]" Start)]
         #[arg(value_parser = parse_addr)]

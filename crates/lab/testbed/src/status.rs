@@ -268,6 +268,9 @@ fn complain(
         }
     };
     problems.extend(mon_pid.is_none().then(|| dead(Daemon::Mon)));
+    let has_mgr = crate::folder::daemons_of(plan).contains(&Daemon::Mgr);
+    let mgr_runs = matches!(ProcessId::running(layout, Daemon::Mgr), Ok(Some(_)));
+    problems.extend((has_mgr && !mgr_runs).then(|| dead(Daemon::Mgr)));
     problems.extend(osds.iter().filter_map(|osd| {
         let daemon = Daemon::Osd(OsdId(osd.id));
         match (osd.pid, &osd.problem) {

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use carmine_types::OsdId;
+use carmine_types::{MonKind, OsdId};
 use fs_err as fs;
 
 use crate::daemons::{self, Daemons, Lost, arguments};
@@ -93,6 +93,9 @@ pub fn require_plan(layout: &Layout) -> Result<Plan> {
 impl Testbed {
     pub(crate) fn fill(&mut self, wipe: bool, start: &mut StartOptions<'_>) -> Result<()> {
         self.make_folders()?;
+        if self.plan.mon == MonKind::Ceph {
+            self.make_ceph_mon(start)?;
+        }
         if self.plan.store.is_durable() {
             self.check_space()?;
             for osd in self.plan.osd_ids() {
@@ -134,6 +137,17 @@ impl Testbed {
         self.start_some(&daemons_of(&self.plan), start)
     }
 
+    /// Starts the embedded monitor, and waits until it listens.
+    fn start_embedded_mon(&self, daemons: &mut Daemons, start: &mut StartOptions<'_>) -> Result<()> {
+        daemons.start(&self.plan, &start.programs, Daemon::Mon)?;
+        (start.events)(Event::Started(Daemon::Mon));
+        let missing = || mon_addr(self.layout()).is_none().then(|| "the monitor".to_owned());
+        daemons.wait(missing, Daemon::Mon, Instant::now() + MON_LIMIT, MON_PAUSE, start)?;
+        let Some(mon) = mon_addr(self.layout()) else { return Ok(()) };
+        let conf = ceph_conf(&self.plan.fsid, mon, self.layout().dir());
+        files::write_whole(&self.layout().ceph_conf(), conf.as_bytes())
+    }
+
     /// Starts daemons, the monitor first, and waits until they are up and, if then nothing is missing, every PG is active and
     /// clean. `is_first`: nothing else runs.
     fn start_daemons(
@@ -148,10 +162,13 @@ impl Testbed {
         let mut daemons = Daemons::new(self.layout());
         if which.contains(&Daemon::Mon) {
             files::remove_file(&self.layout().mon_addr())?;
-            daemons.start(&self.plan, &start.programs, Daemon::Mon)?;
-            (start.events)(Event::Started(Daemon::Mon));
-            let missing = || mon_addr(self.layout()).is_none().then(|| "the monitor".to_owned());
-            daemons.wait(missing, Daemon::Mon, Instant::now() + MON_LIMIT, MON_PAUSE, start)?;
+            match self.plan.mon {
+                MonKind::Embedded => self.start_embedded_mon(&mut daemons, start)?,
+                MonKind::Ceph => self.start_ceph_mon(&mut daemons, start)?,
+            }
+        }
+        if which.contains(&Daemon::Mgr) {
+            self.start_ceph_mgr(&mut daemons, start)?;
         }
         let dir = dir.display();
         let again = format!("`carmine down --dir {dir}`, then `carmine up`");
@@ -160,8 +177,9 @@ impl Testbed {
         if is_first {
             self.plan.mon_port = mon.port();
             self.write_plan()?;
-            let conf = ceph_conf(&self.plan.fsid, mon, self.layout().dir());
-            files::write_whole(&self.layout().ceph_conf(), conf.as_bytes())?;
+            if self.plan.mon == MonKind::Ceph {
+                self.register_osds(mon)?;
+            }
         } else {
             let port = self.plan.mon_port;
             let is_other = mon.port() != port;
@@ -176,7 +194,7 @@ impl Testbed {
             daemons.try_start(&self.plan, &start.programs, *osd);
             (start.events)(Event::Started(*daemon));
         }
-        let beside_others = running.iter().any(|daemon| *daemon != Daemon::Mon);
+        let beside_others = running.iter().any(|daemon| matches!(daemon, Daemon::Osd(_)));
         let awaited = (is_whole, beside_others);
         let waits_for = status::wait_until_ready(&self.plan, awaited, mon, &mut daemons, start, end)?;
         let started = Started { mon, lost: daemons.lost.clone(), waits_for };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use carmine_messenger::{Gate, MORE_BYTES, OUTPUT_BYTES};
 use carmine_pgtypes::{STEP_BYTES, STEPS_MAX};
-use carmine_types::{OsdId, Uuid};
+use carmine_types::{MonKind, OsdId, Uuid};
 use carmine_wire::frame::DATA_BYTES_MAX;
 
 use crate::heartbeat::HeartbeatConfig;
@@ -132,8 +132,10 @@ pub struct OsdConfig {
     pub listen: IpAddr,
     /// Changes at every start; part of its address.
     pub nonce: u32,
-    /// The monitor.
+    /// The monitor, …
     pub mon: SocketAddr,
+    /// … and its kind: a real one closes the session at a message of Carmine's own.
+    pub mon_kind: MonKind,
     /// How many connections it accepts.
     pub gates: Gates,
     /// How it watches other OSDs.
@@ -156,6 +158,7 @@ impl OsdConfig {
             listen: mon.ip(),
             nonce,
             mon,
+            mon_kind: MonKind::Embedded,
             gates: Gates::within(1 << 10),
             heartbeat: HeartbeatConfig::default(),
             request_bytes_per_shard: 64 << 20,

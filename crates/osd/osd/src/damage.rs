@@ -10,7 +10,7 @@ use carmine_client::{MonSession, NoHandler};
 use carmine_crush::MapView;
 use carmine_messenger::{ClientConfig, Message};
 use carmine_reactor::{Group, Shard, ShardId};
-use carmine_types::{OsdId, errno};
+use carmine_types::{MonKind, OsdId, errno};
 use carmine_wire::private::OsdDamage;
 use carmine_wire::{EntityAddr, EntityType};
 
@@ -48,11 +48,14 @@ pub(crate) fn message(config: &OsdConfig, what: String) -> Message {
     Message::encode(&OsdDamage { osd: config.id, uuid: config.uuid, what })
 }
 
-/// Tells the monitor why an OSD does not serve: it cannot be mounted, or has ended itself earlier.
+/// Tells the embedded monitor why an OSD does not serve: it cannot be mounted, or has ended itself earlier.
 ///
 /// # Errors
 /// The monitor does not answer within some seconds.
 pub async fn report_damage(shard: &Shard, config: &OsdConfig, what: String) -> carmine_client::Result<()> {
+    if config.mon_kind != MonKind::Embedded {
+        return Ok(());
+    }
     let addr = EntityAddr::msgr2(SocketAddr::new(config.listen, 0), config.nonce);
     let own = ClientConfig::daemon(EntityType::OSD, config.id.0.to_string(), addr);
     let mons = vec![EntityAddr::msgr2(config.mon, 0)];

@@ -33,8 +33,8 @@ use crate::stats;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two beacons (Ceph's osd_beacon_report_interval).
 const BEACON_PERIOD: Duration = Duration::from_secs(300);
-/// Longest wait for the answer to a goodbye.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// Longest wait for the answer to a goodbye, which is a new map (Ceph's osd_mon_shutdown_timeout).
+const GOODBYE: Duration = Duration::from_secs(5);
 /// Longest unmount of the store.
 const UNMOUNT: Duration = Duration::from_secs(20);
 

@@ -9,7 +9,7 @@ use carmine_client::MonSession;
 use carmine_messenger::{Message, with_timeout};
 use carmine_metrics::StageStat;
 use carmine_reactor::{Group, ShardId};
-use carmine_types::{Epoch, PgId};
+use carmine_types::{Epoch, MonKind, PgId};
 use carmine_wire::frame::SEGMENT_BYTES_MAX;
 use carmine_wire::osd_msg::PgTemp;
 use carmine_wire::pg_stat::PgStat;
@@ -54,9 +54,12 @@ pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
             ask_for_temps(&own, &session, epoch).await;
             own.last_epoch_clean.set(last_epoch_clean(&own).await);
             let pgs = pgs(&own, if is_full { Which::All } else { Which::News }).await;
-            report(&own, &session, mean_commit_ns, slow, pgs);
-            if let Some(error) = own.store.damage() {
-                session.send(damage::message(&own.config, error.to_string()));
+            // A real monitor has its statistics from a manager.
+            if own.config.mon_kind == MonKind::Embedded {
+                report(&own, &session, mean_commit_ns, slow, pgs);
+                if let Some(error) = own.store.damage() {
+                    session.send(damage::message(&own.config, error.to_string()));
+                }
             }
             let left_ns = next_full_ns.saturating_sub(own.shard.now_ns());
             if with_timeout(&own.shard, Duration::from_nanos(left_ns), own.news.notified()).await.is_some() {

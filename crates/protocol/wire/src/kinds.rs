@@ -18,6 +18,7 @@ kinds! {
     PING = 2,
     MON_MAP = 4,
     MON_GET_MAP = 5,
+    MON_GET_OSDMAP = 6,
     STATFS = 13,
     STATFS_REPLY = 14,
     MON_SUBSCRIBE = 15,

@@ -67,6 +67,16 @@ messages! {
         pub options: Vec<(String, String)>,
     }
 
+    /// MMonGetOSDMap: "send me these epochs of the OSDMap", both ends of each range included; zeros: none.
+    #[derive(Default)]
+    pub struct GetOsdMap: MON_GET_OSDMAP, 1, compat 1 {
+        pub version: u64 = paxos,
+        pub full_first: Epoch,
+        pub full_last: Epoch,
+        pub inc_first: Epoch,
+        pub inc_last: Epoch,
+    }
+
     /// MMonGetVersion: "which version of this map is the newest?"
     pub struct GetVersion: MON_GET_VERSION, 1, compat 1 {
         /// Chosen by the client; the reply echoes it (header tids are 0).

@@ -3,10 +3,11 @@
 use super::MonSession;
 use crate::pace::Pace;
 use carmine_messenger::{Connection, Dispatcher, Message, connect, with_timeout};
+use carmine_types::Epoch;
 use carmine_wire::EntityType;
 use carmine_wire::kinds;
 use carmine_wire::mon_msg::{
-    CommandAck, ConfigMsg, GetMap, GetVersionReply, MonMapMsg, Subscribe, Subscription,
+    CommandAck, ConfigMsg, GetMap, GetOsdMap, GetVersionReply, MonMapMsg, Subscribe, Subscription,
 };
 use carmine_wire::monmap::MonMap;
 use std::rc::{Rc, Weak};
@@ -162,14 +163,23 @@ impl MonSession {
         *self.monmap.borrow_mut() = Some(Rc::new(monmap));
     }
 
-    /// After a map that could not be used: asks for the current one in full, unless it was just asked for.
+    /// After a map that could not be used: asks for the current one in full, unless it was just asked for. If an earlier process
+    /// saw a map, that one and all since are asked for: a real monitor sends changes, which need the map before them.
     pub(super) fn ask_full_map(&self) {
         let now_ns = self.shard.now_ns();
         if self.asked_full_ns.get() > now_ns {
             return;
         }
         self.asked_full_ns.set(now_ns + ASK_AGAIN_NS);
-        let what = vec![Subscription::new("osdmap", 0, false)];
+        let (seen, have) = (self.handler.seen(), self.maps.epoch());
+        let start = if have == Epoch(0) && seen > Epoch(0) {
+            let seen = GetOsdMap { full_first: seen, full_last: seen, ..GetOsdMap::default() };
+            self.send(Message::encode(&seen));
+            u64::from(seen.full_last.0) + 1
+        } else {
+            0
+        };
+        let what = vec![Subscription::new("osdmap", start, false)];
         self.send(Message::encode(&Subscribe { what, hostname: String::new() }));
     }
 }

@@ -13,7 +13,8 @@ use fs_err::{self as fs, File};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Allocator, Flavour, POOL_ID, PeerPlan, Programs, ceph, conf};
+use super::{Allocator, Flavour, POOL_ID, PeerPlan, Programs};
+use crate::ceph::{conf, mon_leads, programs};
 use crate::error::{Result, fail_if, failed};
 use crate::layout::{Daemon, Layout};
 use crate::plan::Plan;
@@ -105,11 +106,6 @@ pub(crate) fn look(layout: &Layout, plan: &Plan) -> Result<Probe> {
     Ok(Probe { epoch: 1, up: osds.map(answer).collect(), pgs: plan.pool.pg_num.into(), ratios: None })
 }
 
-/// True if the monitor leads.
-pub(super) fn mon_leads(layout: &Layout) -> bool {
-    has_state(layout, Daemon::Mon, &json!({"prefix": "mon_status"}), "leader")
-}
-
 /// True if this OSD is up in its own map.
 pub(super) fn is_active(layout: &Layout, osd: OsdId) -> bool {
     has_state(layout, Daemon::Osd(osd), &json!({"prefix": "status"}), "active")
@@ -121,7 +117,8 @@ fn is_clean(layout: &Layout, osd: OsdId, pg: u32) -> bool {
     has_state(layout, Daemon::Osd(osd), &question, "active+clean")
 }
 
-fn has_state(layout: &Layout, daemon: Daemon, question: &Value, state: &str) -> bool {
+/// True if the daemon answers the question with this state.
+pub(crate) fn has_state(layout: &Layout, daemon: Daemon, question: &Value, state: &str) -> bool {
     ask(layout, daemon, question).is_ok_and(|answer| answer["state"] == state)
 }
 
@@ -155,7 +152,7 @@ fn build_flags(build: Option<&Path>) -> BTreeMap<String, String> {
     let Some(folder) = build else {
         let mut query = Command::new("dpkg-query");
         query.args(["-W", "-f=${Version}", "ceph-osd"]);
-        let version = ceph::run(query, None).ok().filter(|version| !version.is_empty());
+        let version = programs::run(query, None).ok().filter(|version| !version.is_empty());
         return version.map(|v| ("debian_package".to_owned(), v.trim().to_owned())).into_iter().collect();
     };
     cmake_entries(&fs::read_to_string(folder.join("CMakeCache.txt")).unwrap_or_default())

@@ -30,13 +30,16 @@ const LIBRARY_FOLDERS: [&str; 4] =
     ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
 /// Where Debian puts programs, for a `PATH` without them.
 const SYSTEM_FOLDERS: [&str; 2] = ["/usr/bin", "/usr/sbin"];
-/// Programs and the Debian packages that have them.
-const PACKAGES: [(&str, &str); 4] = [
+/// Programs of a peer and the Debian packages that have them.
+const OF_PEER: [(&str, &str); 4] = [
     ("ceph-mon", "ceph-mon"),
     ("ceph-osd", "ceph-osd"),
     ("ceph", "ceph-common"),
     ("monmaptool", "ceph-base"),
 ];
+/// Those of a real monitor under Carmine's OSDs.
+const OF_MON: [(&str, &str); 3] =
+    [("ceph-mon", "ceph-mon"), ("ceph-mgr", "ceph-mgr"), ("monmaptool", "ceph-base")];
 
 /// The kind of OSD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -52,11 +55,11 @@ pub enum Flavour {
 #[derive(Clone, Debug)]
 pub struct Programs {
     /// By their names; that of `ceph-osd` may be Crimson's.
-    pub(super) paths: BTreeMap<&'static str, PathBuf>,
+    pub(crate) paths: BTreeMap<&'static str, PathBuf>,
     /// Classic or Crimson.
     pub flavour: Flavour,
     /// Shared libraries and plugins of a build.
-    pub(super) lib: Option<PathBuf>,
+    pub(crate) lib: Option<PathBuf>,
 }
 
 impl Programs {
@@ -65,6 +68,18 @@ impl Programs {
     /// # Errors
     /// Some are missing: the text has the line that installs them.
     pub fn find(build: Option<&Path>) -> Result<Self> {
+        Self::find_all(build, &OF_PEER)
+    }
+
+    /// Finds the installed programs of a monitor.
+    ///
+    /// # Errors
+    /// As [`Programs::find`].
+    pub(crate) fn find_mon() -> Result<Self> {
+        Self::find_all(None, &OF_MON)
+    }
+
+    fn find_all(build: Option<&Path>, packages: &[(&'static str, &str)]) -> Result<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let folders: Vec<PathBuf> = match build {
             Some(folder) => vec![folder.join("bin")],
@@ -74,9 +89,9 @@ impl Programs {
         let crimson = build.and_then(|_| find("crimson-osd"));
         let flavour = if crimson.is_some() { Flavour::Crimson } else { Flavour::Classic };
         let path_of = |program| crimson.clone().filter(|_| program == "ceph-osd").or_else(|| find(program));
-        let paths = PACKAGES.iter().filter_map(|(program, _)| Some((*program, path_of(program)?)));
+        let paths = packages.iter().filter_map(|(program, _)| Some((*program, path_of(program)?)));
         let paths: BTreeMap<_, _> = paths.collect();
-        let missing = PACKAGES.iter().filter(|(program, _)| !paths.contains_key(program)).copied();
+        let missing = packages.iter().filter(|(program, _)| !paths.contains_key(program)).copied();
         let (programs, packages): (Vec<&str>, Vec<&str>) = missing.unzip();
         refuse!(
             build.is_some() && !programs.is_empty(),
@@ -86,15 +101,15 @@ impl Programs {
         );
         refuse!(
             !packages.is_empty(),
-            "the peer needs Ceph's own programs; as root run:  apt-get install -y --no-install-recommends {} \
-             (and libgoogle-perftools4, the allocator that Debian's build lacks), or name a build with --peer-build",
+            "this needs Ceph's own programs; as root run:  apt-get install -y --no-install-recommends {} \
+             (for a peer also libgoogle-perftools4, the allocator that Debian's build lacks; or name a build with --peer-build)",
             packages.join(" ")
         );
         Ok(Self { paths, flavour, lib: build.map(|folder| folder.join("lib")) })
     }
 
     /// The path of a program.
-    pub(super) fn at(&self, program: &str) -> &Path {
+    pub(crate) fn at(&self, program: &str) -> &Path {
         &self.paths[program]
     }
 
@@ -109,7 +124,7 @@ impl Programs {
     }
 
     /// A command with the libraries of the build.
-    pub(super) fn tool(&self, program: &Path) -> Command {
+    pub(crate) fn tool(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         if let Some(lib) = &self.lib {
             command.env("LD_LIBRARY_PATH", lib).env("PYTHONPATH", lib.join("cython_modules/lib.3"));
@@ -119,22 +134,23 @@ impl Programs {
     }
 
     /// Starts a daemon in the foreground (the process that is started is the one that is recorded), confined to its CPUs:
-    /// the monitor to the clients'.
-    pub(super) fn launch(
+    /// the monitor to the clients'. OSDs have this allocator.
+    pub(crate) fn launch(
         &self,
         layout: &Layout,
         plan: &Plan,
-        allocator: &Allocator,
+        allocator: Option<&Allocator>,
         daemon: Daemon,
     ) -> Result<Child> {
         let (program, id, cpus) = match daemon {
             Daemon::Mon => (self.at("ceph-mon"), "a".to_owned(), plan.grid.system_cpus().to_vec()),
+            Daemon::Mgr => (self.at("ceph-mgr"), "x".to_owned(), plan.grid.system_cpus().to_vec()),
             Daemon::Osd(id) => (self.at("ceph-osd"), id.0.to_string(), plan.osd_cpus(id)),
         };
         let mut command = logged(program, &layout.log(daemon))?;
         command.args(["-f", "-i", &id, "-c"]).arg(layout.ceph_conf()).env_remove("CEPH_ARGS");
         command.envs(self.lib.iter().map(|lib| ("LD_LIBRARY_PATH", lib)));
-        if let (Some(library), Daemon::Osd(_)) = (&allocator.preload, daemon) {
+        if let Some(library) = allocator.and_then(|allocator| allocator.preload.as_ref()) {
             command.env("LD_PRELOAD", library).env(THREAD_CACHE.0, THREAD_CACHE.1);
         }
         // A group of its own: Ctrl-C in the terminal does not reach it.
@@ -146,7 +162,7 @@ impl Programs {
 ///
 /// # Errors
 /// It does not start, fails (with what it said), takes too long, or was interrupted.
-pub(super) fn run(tool: Command, cancel: Option<&AtomicBool>) -> Result<String> {
+pub(crate) fn run(tool: Command, cancel: Option<&AtomicBool>) -> Result<String> {
     let name = tool.get_program().display().to_string();
     let mut out = String::new();
     match run_tool(tool, LIMIT, cancel, &mut |line| out += &(line + "\n"))? {

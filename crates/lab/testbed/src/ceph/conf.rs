@@ -1,13 +1,17 @@
-//! The peer's `ceph.conf`, for its daemons and for every client, and the settings of its OSDs: stock, tuned, and the user's.
+//! The `ceph.conf` of a peer and of a testbed with a real monitor, for their daemons and for every client, and the settings of a peer's
+//! OSDs: stock, tuned, and the user's.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
+use std::net::SocketAddr;
+use std::path::Path;
 
 use carmine_topology::CpuList;
 use carmine_types::OsdId;
 
-use super::{Flavour, PeerPlan, Programs};
+use super::{Flavour, Programs};
 use crate::layout::Layout;
+use crate::peer::PeerPlan;
 use crate::plan::{POOL_NAME, Plan};
 
 /// Services that must talk in crc mode: checksums on, no encryption.
@@ -24,70 +28,112 @@ const THREADS_MIN: usize = 5;
 /// Writes below this go through the write-ahead log first where a flush is expensive: one flush instead of two.
 const DEFERRED_BYTES: &str = "65536";
 
-/// The file's text for the next start.
-pub(super) fn text(layout: &Layout, plan: &Plan, peer: &PeerPlan, programs: &Programs) -> String {
-    let dir = layout.dir().display();
-    let mut text = format!(
-        "# Written by carmine at every start. Use it as: rados -c THIS_FILE -p {POOL_NAME} ls\n[global]\n"
-    );
-    // Writing to a String does not fail.
-    let mut put = |name: &str, value: &dyn Display| _ = writeln!(text, "{name} = {value}");
-    put("fsid", &plan.fsid);
-    put("mon_host", &format!("[v2:127.0.0.1:{}]", plan.mon_port));
-    put("mon_initial_members", &"a");
-    put("ms_bind_msgr1", &false);
-    put("public_addr", &"127.0.0.1");
-    put("cluster_addr", &"127.0.0.1");
-    ["cluster", "service", "client"].iter().for_each(|name| put(&format!("auth_{name}_required"), &"none"));
-    put("keyring", &"/dev/null");
-    CRC_MODES.iter().for_each(|service| put(&format!("ms_{service}_mode"), &"crc"));
-    put("run_dir", &format!("{dir}/run"));
-    put("crash_dir", &format!("{dir}/run"));
-    put("pid_file", &"");
-    put("log_file", &format!("{dir}/$name.log"));
-    // Relative to the folder that daemons are started in.
-    put("chdir", &"");
-    put("admin_socket", &"$name.asok");
-    if let Some(lib) = &programs.lib {
-        ["plugin_dir", "erasure_code_dir", "osd_class_dir"].iter().for_each(|name| put(name, &lib.display()));
+/// A file's text.
+struct Conf(String);
+
+impl Conf {
+    fn put(&mut self, name: &str, value: &dyn Display) {
+        // Writing to a String does not fail.
+        let _ = writeln!(self.0, "{name} = {value}");
     }
-    put("osd_pool_default_size", &plan.pool.size);
-    put("osd_pool_default_min_size", &plan.pool.size.div_ceil(2));
-    put("osd_pool_default_pg_autoscale_mode", &"off");
-    put("osd_crush_chooseleaf_type", &0);
-    put("osd_crush_initial_weight", &1);
-    put("mon_allow_pool_size_one", &true);
-    put("mon_warn_on_pool_no_redundancy", &false);
-    put("mon_max_pg_per_osd", &100_000);
-    put("\n[mon]\nmon_data", &format!("{dir}/mon"));
-    put("log_file", &format!("{dir}/mon.log"));
-    put("admin_socket", &"mon.asok");
-    put("mon_cluster_log_to_file", &false);
-    // A disk that is nearly full must not stop the monitor of a short test.
-    put("mon_data_avail_warn", &2);
-    put("mon_data_avail_crit", &1);
-    put("\n[osd]\nosd_data", &format!("{dir}/osd.$id"));
-    put("osd_objectstore", &"bluestore");
-    put("osd_memory_target", &plan.osd_memory_bytes);
-    put("bluestore_block_create", &true);
-    put("bluestore_block_size", &plan.osd_size_bytes);
+
+    /// The sections of everybody and of the monitor.
+    fn new(layout: &Layout, plan: &Plan, lib: Option<&Path>) -> Conf {
+        let (dir, ip) = (layout.dir().display(), plan.addr.ip());
+        let mut conf = Conf(format!(
+            "# Written by carmine at every start. Use it as: rados -c THIS_FILE -p {POOL_NAME} ls\n[global]\n"
+        ));
+        conf.put("fsid", &plan.fsid);
+        conf.put("mon_host", &format!("[v2:{}]", SocketAddr::new(ip, plan.mon_port)));
+        conf.put("mon_initial_members", &"a");
+        conf.put("ms_bind_msgr1", &false);
+        conf.put("public_addr", &ip);
+        conf.put("cluster_addr", &ip);
+        ["cluster", "service", "client"]
+            .iter()
+            .for_each(|name| conf.put(&format!("auth_{name}_required"), &"none"));
+        conf.put("keyring", &"/dev/null");
+        CRC_MODES.iter().for_each(|service| conf.put(&format!("ms_{service}_mode"), &"crc"));
+        conf.put("run_dir", &format!("{dir}/run"));
+        conf.put("crash_dir", &format!("{dir}/run"));
+        conf.put("pid_file", &"");
+        conf.put("log_file", &format!("{dir}/$name.log"));
+        // Relative to the folder that daemons are started in.
+        conf.put("chdir", &"");
+        conf.put("admin_socket", &"$name.asok");
+        if let Some(lib) = lib {
+            ["plugin_dir", "erasure_code_dir", "osd_class_dir"]
+                .iter()
+                .for_each(|name| conf.put(name, &lib.display()));
+        }
+        conf.put("osd_pool_default_size", &plan.pool.size);
+        conf.put("osd_pool_default_min_size", &plan.pool.min_size);
+        conf.put("osd_pool_default_pg_autoscale_mode", &"off");
+        conf.put("osd_crush_chooseleaf_type", &0);
+        conf.put("osd_crush_initial_weight", &1);
+        conf.put("mon_allow_pool_size_one", &true);
+        conf.put("mon_warn_on_pool_no_redundancy", &false);
+        conf.put("mon_max_pg_per_osd", &100_000);
+        conf.put("\n[mon]\nmon_data", &format!("{dir}/mon"));
+        conf.put("log_file", &format!("{dir}/mon.log"));
+        conf.put("admin_socket", &"mon.asok");
+        conf.put("mon_cluster_log_to_file", &false);
+        // A disk that is nearly full must not stop the monitor of a short test.
+        conf.put("mon_data_avail_warn", &2);
+        conf.put("mon_data_avail_crit", &1);
+        conf
+    }
+
+    /// The text, with the section of clients.
+    fn finish(mut self) -> String {
+        self.put("\n[client]\nrbd_cache", &false);
+        self.put("log_file", &"/dev/null");
+        self.put("admin_socket", &"");
+        self.0
+    }
+}
+
+/// The file of a peer, for its next start.
+pub(crate) fn of_peer(layout: &Layout, plan: &Plan, peer: &PeerPlan, programs: &Programs) -> String {
+    let (dir, mut conf) = (layout.dir().display(), Conf::new(layout, plan, programs.lib.as_deref()));
+    conf.put("\n[osd]\nosd_data", &format!("{dir}/osd.$id"));
+    conf.put("osd_objectstore", &"bluestore");
+    conf.put("osd_memory_target", &plan.osd_memory_bytes);
+    conf.put("bluestore_block_create", &true);
+    conf.put("bluestore_block_size", &plan.osd_size_bytes);
     for (name, value) in osd_settings(plan, peer) {
-        put(&name, &value);
+        conf.put(&name, &value);
     }
     if peer.flavour == Flavour::Crimson {
         for osd in (0..plan.osds()).map(OsdId) {
             let cpus: CpuList = plan.osd_cpus(osd).into_iter().collect();
-            put(&format!("\n[{osd}]\ncrimson_seastar_cpu_cores"), &cpus);
+            conf.put(&format!("\n[{osd}]\ncrimson_seastar_cpu_cores"), &cpus);
         }
     }
-    put("\n[client]\nrbd_cache", &false);
-    put("log_file", &"/dev/null");
-    put("admin_socket", &"");
-    text
+    conf.finish()
+}
+
+/// The file of a testbed with a real monitor, for its next start.
+pub(crate) fn of_testbed(layout: &Layout, plan: &Plan) -> String {
+    let mut conf = Conf::new(layout, plan, None);
+    // Each OSD is a host of the CRUSH map, and all are on this machine.
+    conf.put("mon_osd_reporter_subtree_level", &"osd");
+    conf.put("mon_osd_down_out_interval", &plan.mon_osd_down_out_interval_s);
+    conf.put("mon_osd_prime_pg_temp", &plan.mon_osd_prime_pg_temp);
+    // The monitor judges reports of failures by the OSDs' grace.
+    conf.put("osd_heartbeat_grace", &plan.osd_heartbeat_grace_s);
+    if plan.paxos_propose_interval_s > 0 {
+        conf.put("paxos_propose_interval", &plan.paxos_propose_interval_s);
+    }
+    let dir = layout.dir().display();
+    conf.put("\n[mgr]\nlog_file", &format!("{dir}/mgr.log"));
+    conf.put("admin_socket", &"mgr.asok");
+    conf.put("\n[osd]\nadmin_socket", &format!("{dir}/$name.asok"));
+    conf.finish()
 }
 
 /// Settings of the section `[osd]`, by Ceph's names: the profile's, then the user's over them.
-pub(super) fn osd_settings(plan: &Plan, peer: &PeerPlan) -> BTreeMap<String, String> {
+pub(crate) fn osd_settings(plan: &Plan, peer: &PeerPlan) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
     let mut put = |name: &str, value: &str| _ = settings.insert(name.to_owned(), value.to_owned());
     if peer.tuned {
@@ -147,7 +193,7 @@ mod tests {
         plan.mon_port = 1234;
         let programs = Programs { paths: BTreeMap::new(), flavour, lib: Some("/x/lib".into()) };
         let layout = Layout::new(std::path::Path::new("/nowhere/bed")).unwrap();
-        text(&layout, &plan, plan.peer().unwrap(), &programs)
+        of_peer(&layout, &plan, plan.peer().unwrap(), &programs)
     }
 
     #[test]

@@ -1,0 +1,118 @@
+//! Carmine's OSDs under a real `ceph-mon` of Debian's 16.2.15 (`carmine up --mon ceph`). A real monitor makes a map a second, so that each
+//! test takes about half a minute.
+#![allow(clippy::disallowed_methods)] // writes files and waits
+
+use std::path::Path;
+use std::time::Duration;
+
+use carmine_tests::{Testbed, installed, kill_nine, run, succeed};
+use serde_json::Value;
+
+/// A busy machine may take long for what takes a second on another.
+const LIMIT: Duration = Duration::from_secs(120);
+
+const THREE: &[&str] = &[
+    "--mon",
+    "ceph",
+    "--osds",
+    "3",
+    "--size",
+    "3",
+    "--pgs",
+    "16",
+    "--osd-size",
+    "1G",
+    "--sparse",
+    "--overprovisioned",
+];
+
+fn can_run() -> bool {
+    let programs = [
+        ("ceph-mon", "ceph-mon"),
+        ("ceph-mgr", "ceph-mgr"),
+        ("monmaptool", "ceph-base"),
+        ("ceph", "ceph-common"),
+    ];
+    programs.iter().all(|(program, package)| installed(program, package))
+}
+
+/// A stock tool with the testbed's configuration; its output.
+fn tool(bed: &Testbed, program: &str, words: &[&str]) -> String {
+    let conf = bed.dir().join("ceph.conf");
+    let args = [&["-c", conf.to_str().expect("UTF-8")], words].concat();
+    succeed(run(Path::new(program), &args, LIMIT), &format!("{program} {words:?}"))
+}
+
+fn ceph(bed: &Testbed, words: &str) -> Value {
+    let words: Vec<&str> = words.split_whitespace().chain(["--format", "json"]).collect();
+    let text = tool(bed, "ceph", &words);
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("ceph {words:?}: {e}: {text}"))
+}
+
+fn put(bed: &Testbed, name: &str, bytes: &[u8]) {
+    let file = bed.dir().join("input");
+    std::fs::write(&file, bytes).expect("written");
+    tool(bed, "rados", &["-p", "bench", "put", name, file.to_str().expect("UTF-8")]);
+}
+
+fn assert_has(bed: &Testbed, name: &str, bytes: &[u8]) {
+    let file = bed.dir().join("output");
+    tool(bed, "rados", &["-p", "bench", "get", name, file.to_str().expect("UTF-8")]);
+    assert!(std::fs::read(&file).expect("read") == bytes, "{name} has other bytes");
+}
+
+/// Whether an OSD is up in the monitor's map.
+fn is_up(bed: &Testbed, osd: u64) -> bool {
+    let dump = ceph(bed, "osd dump");
+    let osds = dump["osds"].as_array().expect("OSDs");
+    osds.iter().any(|row| row["osd"] == osd && row["up"] == 1)
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begin = std::time::Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < LIMIT, "{what}: not within {LIMIT:?}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn clients_write_through_a_kill_and_restarts() {
+    if !can_run() {
+        return;
+    }
+    let bed = Testbed::up(THREE);
+    let (before, meanwhile) = (vec![0x5a; 3 << 20], vec![0xa5; 1 << 20]);
+    put(&bed, "before", &before);
+    let tree = ceph(&bed, "osd tree");
+    let nodes = tree["nodes"].as_array().expect("nodes");
+    let osds = nodes.iter().filter(|node| node["type"] == "osd");
+    assert!(osds.clone().all(|node| node["device_class"] == "carmine"), "{tree:#}");
+    assert_eq!(osds.count(), 3, "{tree:#}");
+    assert_eq!(kill_nine(&[bed.pid("osd.1").expect("a record")]), 1);
+    wait_until("osd.1 is down", || !is_up(&bed, 1));
+    put(&bed, "meanwhile", &meanwhile);
+    // Starts what is dead, and waits until all PGs are active and clean.
+    bed.ok("up", &[]);
+    assert!(is_up(&bed, 1));
+    bed.ok("down", &[]);
+    bed.ok("up", &[]);
+    assert_has(&bed, "before", &before);
+    assert_has(&bed, "meanwhile", &meanwhile);
+    bed.ok("destroy", &[]);
+    assert!(!bed.dir().exists(), "all files are gone");
+}
+
+#[test]
+fn the_monitor_may_die() {
+    if !can_run() {
+        return;
+    }
+    let bed = Testbed::up(THREE);
+    put(&bed, "before", b"before");
+    assert_eq!(kill_nine(&[bed.pid("mon").expect("a record")]), 1);
+    bed.ok("up", &[]);
+    assert_has(&bed, "before", b"before");
+    put(&bed, "after", b"after");
+    wait_until("all OSDs are up", || (0..3).all(|osd| is_up(&bed, osd)));
+}
