@@ -142,8 +142,7 @@ impl FakeOsd {
 
     /// Another session of the same process.
     fn session(self: &Rc<Self>, shard: &Shard) -> Rc<MonSession> {
-        let name = self.boot.superblock.whoami.0.to_string();
-        let config = ClientConfig::daemon(EntityType::OSD, name, self.addr);
+        let config = ClientConfig::daemon(EntityType::OSD, self.boot.superblock.whoami.0, self.addr);
         let handler = Rc::clone(self) as Rc<dyn MonHandler>;
         MonSession::start(shard, vec![EntityAddr::msgr2(mon_addr(), 0)], Rc::new(config), handler)
     }

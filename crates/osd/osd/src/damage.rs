@@ -57,7 +57,7 @@ pub async fn report_damage(shard: &Shard, config: &OsdConfig, what: String) -> c
         return Ok(());
     }
     let addr = EntityAddr::msgr2(SocketAddr::new(config.listen, 0), config.nonce);
-    let own = ClientConfig::daemon(EntityType::OSD, config.id.0.to_string(), addr);
+    let own = ClientConfig::daemon(EntityType::OSD, config.id.0, addr);
     let mons = vec![EntityAddr::msgr2(config.mon, 0)];
     let session = MonSession::start(shard, mons, Rc::new(own), Rc::new(NoHandler));
     session.ready(REPORT).await?;

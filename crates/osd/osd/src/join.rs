@@ -65,7 +65,7 @@ struct Member {
 
 /// Keeps a session with the monitor for as long as the OSD runs.
 pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbeats>, seen: Epoch) {
-    let client = ClientConfig::daemon(EntityType::OSD, osd.config.id.0.to_string(), addr);
+    let client = ClientConfig::daemon(EntityType::OSD, osd.config.id.0, addr);
     let member = Rc::new(Member {
         osd: Rc::clone(osd),
         addr,

@@ -142,6 +142,8 @@ pub struct ClientConfig {
     pub nonce: u32,
     /// The public address of a daemon, which it announces; `None`: that of a client, without a port.
     pub(crate) addr: Option<EntityAddr>,
+    /// The number of a daemon, by which it identifies itself (`osd.3`); a client does so by its global id.
+    pub(crate) number: Option<u64>,
     /// Features offered.
     pub features: u64,
     /// Features that a server must have.
@@ -166,6 +168,7 @@ impl ClientConfig {
             gid: Cell::new(0),
             nonce,
             addr: None,
+            number: None,
             features: FEATURES,
             required_features: REQUIRED_OF_SERVERS,
             limits: Limits { idle: None, ..Limits::default() },
@@ -174,9 +177,10 @@ impl ClientConfig {
         }
     }
 
-    /// The same for a daemon, which announces its public address.
-    pub fn daemon(entity: EntityType, name: impl Into<String>, addr: EntityAddr) -> ClientConfig {
-        ClientConfig { addr: Some(addr), ..ClientConfig::new(entity, name, addr.nonce) }
+    /// The same for the daemon of this type and number, which announces its public address.
+    pub fn daemon(entity: EntityType, number: u32, addr: EntityAddr) -> ClientConfig {
+        let client = ClientConfig::new(entity, number.to_string(), addr.nonce);
+        ClientConfig { addr: Some(addr), number: Some(number.into()), ..client }
     }
 }
 

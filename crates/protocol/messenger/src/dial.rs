@@ -140,7 +140,7 @@ impl Dial<'_> {
         let ident = ClientIdent {
             addrs: own.into(),
             target: self.target.ident,
-            gid,
+            gid: config.number.unwrap_or(gid),
             global_seq: config.global_seq.get(),
             supported: config.features,
             required: config.required_features,

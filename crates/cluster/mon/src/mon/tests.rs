@@ -179,7 +179,7 @@ impl Peer {
         let peer = Rc::new(Peer { reads: Cell::new(reads), ..Peer::default() });
         let mut config = match kind {
             EntityType::OSD => {
-                ClientConfig::daemon(kind, "0", EntityAddr::msgr2("127.0.0.1:6800".parse().unwrap(), 1))
+                ClientConfig::daemon(kind, 0, EntityAddr::msgr2("127.0.0.1:6800".parse().unwrap(), 1))
             }
             kind => ClientConfig::new(kind, "admin", 1),
         };
