@@ -9,6 +9,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// Why no map came of a message.
+enum Unusable {
+    /// It has changes only, and the map before them is missing.
+    Gap,
+    /// It cannot be read, or is of another cluster.
+    Bad(String),
+}
+
 /// Called with every newer map, in order.
 type Watcher = Rc<dyn Fn(&Arc<OsdMap>)>;
 
@@ -18,8 +26,8 @@ pub(crate) struct Maps {
     current: RefCell<Option<Arc<OsdMap>>>,
     watchers: RefCell<Vec<Watcher>>,
     changed: Notify,
-    /// Called when a message could not be used: asks the mon for a full map.
-    on_gap: RefCell<Option<Rc<dyn Fn()>>>,
+    /// Called when a message could not be used, with the first epoch to ask the mon for; 0: the current map, whole.
+    on_unusable: RefCell<Option<Rc<dyn Fn(Epoch)>>>,
 }
 
 impl Maps {
@@ -54,31 +62,39 @@ impl Maps {
 
     /// Applies the newer maps of an OSD_MAP message from `sender`. A message that cannot be used is logged and dropped.
     pub(crate) fn apply(&self, msg: &Message, sender: &str) {
-        match msg.decode::<OsdMapMsg>().map_err(|e| e.to_string()).and_then(|maps| self.newer_of(&maps)) {
-            Ok(newer) => newer.into_iter().for_each(|map| self.replace(map)),
-            Err(reason) => {
-                tracing::warn!(sender, reason, have = self.epoch().0, "map message cannot be used");
-                let on_gap = self.on_gap.borrow().clone();
-                if let Some(on_gap) = on_gap {
-                    on_gap();
-                }
+        let maps = msg.decode::<OsdMapMsg>().map_err(|e| Unusable::Bad(e.to_string()));
+        let why = match maps.and_then(|maps| self.newer_of(&maps)) {
+            Ok(newer) => return newer.into_iter().for_each(|map| self.replace(map)),
+            Err(why) => why,
+        };
+        let have = self.epoch();
+        let ask = self.on_unusable.borrow().clone();
+        let from = match why {
+            Unusable::Gap => Epoch(have.0 + 1),
+            Unusable::Bad(reason) => {
+                tracing::warn!(sender, reason, have = have.0, "map message cannot be used");
+                Epoch(0)
             }
+        };
+        if let Some(ask) = ask {
+            ask(from);
         }
     }
 
-    /// Calls `ask` whenever a message could not be used.
-    pub(crate) fn on_gap(&self, ask: impl Fn() + 'static) {
-        *self.on_gap.borrow_mut() = Some(Rc::new(ask));
+    /// Calls `ask` whenever a message could not be used, with the first epoch to ask for; 0: the current map, whole.
+    pub(crate) fn on_unusable(&self, ask: impl Fn(Epoch) + 'static) {
+        *self.on_unusable.borrow_mut() = Some(Rc::new(ask));
     }
 
     /// The maps newer than the current one that the message leads to, in order. Each counts: a PG that another OSD served in
     /// between has dropped what was sent to it before.
-    fn newer_of(&self, msg: &OsdMapMsg) -> std::result::Result<Vec<Arc<OsdMap>>, String> {
+    fn newer_of(&self, msg: &OsdMapMsg) -> std::result::Result<Vec<Arc<OsdMap>>, Unusable> {
         let mut newest = self.current();
         if let Some(known) = &newest
             && known.fsid != msg.fsid
         {
-            return Err(format!("it is of another cluster: {} instead of {}", msg.fsid, known.fsid));
+            let why = format!("it is of another cluster: {} instead of {}", msg.fsid, known.fsid);
+            return Err(Unusable::Bad(why));
         }
         let have = |map: &Option<Arc<OsdMap>>| map.as_ref().map_or(0, |map| map.epoch.0);
         let mut newer = Vec::new();
@@ -86,8 +102,9 @@ impl Maps {
             if epoch.0 == have(&newest) + 1
                 && let Some(base) = &newest
             {
-                let step = Incremental::decode(bytes).map_err(|e| format!("incremental {epoch}: {e}"))?;
-                let map = step.applied(base).map_err(|e| format!("incremental {epoch}: {e}"))?;
+                let bad = |e: &dyn std::fmt::Display| Unusable::Bad(format!("incremental {epoch}: {e}"));
+                let step = Incremental::decode(bytes).map_err(|e| bad(&e))?;
+                let map = step.applied(base).map_err(|e| bad(&e))?;
                 newer.push(Arc::clone(&map));
                 newest = Some(map);
             }
@@ -97,13 +114,14 @@ impl Maps {
         full.sort_by_key(|(epoch, _)| *epoch);
         full.dedup_by_key(|(epoch, _)| *epoch);
         for (epoch, bytes) in full {
-            let map = Arc::new(OsdMap::decode(bytes).map_err(|e| format!("full map {epoch}: {e}"))?);
+            let map = OsdMap::decode(bytes).map_err(|e| Unusable::Bad(format!("full map {epoch}: {e}")))?;
+            let map = Arc::new(map);
             newer.push(Arc::clone(&map));
             newest = Some(map);
         }
         let beyond = msg.incrementals.iter().any(|(epoch, _)| epoch.0 > have(&newest));
         if beyond && newer.is_empty() {
-            return Err(format!("it goes on after epoch {}", msg.oldest));
+            return Err(Unusable::Gap);
         }
         Ok(newer)
     }

@@ -18,7 +18,7 @@ const PING: Duration = Duration::from_secs(10);
 /// A mon that is silent for this long is given up for another.
 const SILENT: Duration = Duration::from_secs(30);
 
-/// Pause between two requests for a full map: a peer that sends nonsense must not make us flood the mon.
+/// Pause between two requests for the same maps: a peer that sends nonsense must not make us flood the mon.
 const ASK_AGAIN_NS: u64 = 1_000_000_000;
 
 /// Keeps a session up until it is dropped or shut down.
@@ -163,23 +163,25 @@ impl MonSession {
         *self.monmap.borrow_mut() = Some(Rc::new(monmap));
     }
 
-    /// After a map that could not be used: asks for the current one in full, unless it was just asked for. If an earlier process
-    /// saw a map, that one and all since are asked for: a real monitor sends changes, which need the map before them.
-    pub(super) fn ask_full_map(&self) {
-        let now_ns = self.shard.now_ns();
-        if self.asked_full_ns.get() > now_ns {
+    /// After a map that could not be used: asks for all from this epoch on, or for the current one in full (0), unless they were
+    /// just asked for. Without a map at all, that which an earlier process saw is asked for by itself: a real monitor sends
+    /// only the changes since.
+    pub(super) fn ask_maps(&self, from: Epoch) {
+        let (now_ns, (asked, until_ns)) = (self.shard.now_ns(), self.asked_maps.get());
+        if asked == from && until_ns > now_ns {
             return;
         }
-        self.asked_full_ns.set(now_ns + ASK_AGAIN_NS);
-        let (seen, have) = (self.handler.seen(), self.maps.epoch());
-        let start = if have == Epoch(0) && seen > Epoch(0) {
-            let seen = GetOsdMap { full_first: seen, full_last: seen, ..GetOsdMap::default() };
-            self.send(Message::encode(&seen));
-            u64::from(seen.full_last.0) + 1
-        } else {
-            0
+        self.asked_maps.set((from, now_ns + ASK_AGAIN_NS));
+        let start = match (self.maps.epoch(), self.handler.seen()) {
+            (Epoch(0), Epoch(0)) => Epoch(0),
+            (Epoch(0), seen) if from > Epoch(0) => {
+                let base = GetOsdMap { full_first: seen, full_last: seen, ..GetOsdMap::default() };
+                self.send(Message::encode(&base));
+                Epoch(seen.0 + 1)
+            }
+            _ => from,
         };
-        let what = vec![Subscription::new("osdmap", start, false)];
+        let what = vec![Subscription::new("osdmap", start.0.into(), false)];
         self.send(Message::encode(&Subscribe { what, hostname: String::new() }));
     }
 }

@@ -73,8 +73,9 @@ pub struct MonSession {
     changed: Rc<Notify>,
     /// Why there is no session, for errors.
     fault: RefCell<Option<String>>,
-    /// Reactor time before which the mon is not asked for a full map again.
-    asked_full_ns: Cell<u64>,
+    /// The maps that the mon was asked for last, from this epoch on, and the reactor time before which it is not asked for them
+    /// again.
+    asked_maps: Cell<(Epoch, u64)>,
     closed: Cell<bool>,
 }
 
@@ -98,14 +99,14 @@ impl MonSession {
             pending: Pending::default(),
             changed: Rc::new(Notify::new()),
             fault: RefCell::new(None),
-            asked_full_ns: Cell::new(0),
+            asked_maps: Cell::default(),
             closed: Cell::new(false),
         });
         session.maps.watch(move |map| handler.on_map(map));
         let weak = Rc::downgrade(&session);
-        session.maps.on_gap(move || {
+        session.maps.on_unusable(move |from| {
             if let Some(session) = weak.upgrade() {
-                session.ask_full_map();
+                session.ask_maps(from);
             }
         });
         shard.spawn(Group::Admin, "mon-session", link::keep(Rc::downgrade(&session)));
