@@ -6,6 +6,7 @@ use carmine_wire::backoff::Backoff;
 use carmine_wire::frame::segment;
 use carmine_wire::header::HEADER2_BYTES;
 use carmine_wire::kinds;
+use carmine_wire::mgr_msg::{MgrConfigure, MgrMapMsg, MgrOpen, MgrReport, PgStatsMsg};
 use carmine_wire::mon_msg::*;
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, OsdPing, PgTemp};
 use carmine_wire::osd_op::{OsdReply, OsdRequest, payload_bytes, payload_ranges, peek};
@@ -41,6 +42,7 @@ pub(super) fn message(bytes: &[u8]) {
     fronts!(header, front; PoolOp, PoolOpReply, StatFs, StatFsReply, GetPoolStats, GetPoolStatsReply, Backoff);
     fronts!(header, front; Route, RouteReply, OsdStats, Admin, AdminReply);
     fronts!(header, front; Tell, TellReply, Ping);
+    fronts!(header, front; MgrMapMsg, MgrOpen, MgrConfigure, MgrReport, PgStatsMsg);
     fronts!(header, front; Boot, MarkMeDown, Alive, Beacon, PgTemp, Failure, OsdPing);
     fronts!(header, front; RepAck, PgQuery, PgNotify, PgRepair, PgActivate, PgAck, PgRead, PgData);
     fronts!(header, front; OsdScrub, PgScrub, PgScrubMap, PgFetch, PgObject);

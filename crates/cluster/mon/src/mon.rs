@@ -15,7 +15,7 @@ use carmine_messenger::{Budget, Connection, Gate, Message};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Group, Shard};
 use carmine_types::{Epoch, OsdId, UTime, Uuid, is_mutated};
-use carmine_wire::mon_msg::MgrMapMsg;
+use carmine_wire::mgr_msg::MgrMapMsg;
 use carmine_wire::monmap::MonMap;
 use carmine_wire::osdmap::{Incremental, OsdMap};
 use carmine_wire::{EntityAddrVec, EntityType};

@@ -7,9 +7,10 @@ use std::rc::Rc;
 use carmine_messenger::{Connection, Dispatcher, Message, Parts, Peer, Permit};
 use carmine_types::{Epoch, OsdId, errno};
 use carmine_wire::header::Front;
+use carmine_wire::mgr_msg::MgrOpen;
 use carmine_wire::mon_msg::{
-    Command, CommandAck, FsMapMsg, GetPoolStats, GetPoolStatsReply, GetVersion, GetVersionReply, MgrOpen,
-    MonMapMsg, ONETIME, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe, Subscription, log_level,
+    Command, CommandAck, FsMapMsg, GetPoolStats, GetPoolStatsReply, GetVersion, GetVersionReply, MonMapMsg,
+    ONETIME, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe, Subscription, log_level,
 };
 use carmine_wire::tell::{Ping, Tell, TellReply};
 use carmine_wire::{EntityAddrVec, kinds};

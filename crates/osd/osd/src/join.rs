@@ -24,6 +24,7 @@ use carmine_wire::{EntityAddr, EntityAddrVec, EntityName, EntityType, FEATURES, 
 
 use crate::admin::Hook;
 use crate::heartbeat::Heartbeats;
+use crate::mgr::{self, Manager};
 use crate::pg::{give_up_leases, order_scrubs};
 use crate::shard::OsdShard;
 use crate::stats;
@@ -44,6 +45,7 @@ struct Member {
     /// The public address of this start of this OSD.
     addr: EntityAddr,
     heartbeats: Rc<Heartbeats>,
+    manager: Rc<Manager>,
     session: RefCell<Weak<MonSession>>,
     /// The newest map shows it as up.
     is_up: Cell<bool>,
@@ -65,10 +67,11 @@ struct Member {
 
 /// Keeps a session with the monitor for as long as the OSD runs.
 pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbeats>, seen: Epoch) {
-    let client = ClientConfig::daemon(EntityType::OSD, osd.config.id.0, addr);
+    let client = Rc::new(ClientConfig::daemon(EntityType::OSD, osd.config.id.0, addr));
     let member = Rc::new(Member {
         osd: Rc::clone(osd),
         addr,
+        manager: mgr::start(osd, addr, Rc::clone(&client), Rc::clone(&heartbeats)),
         heartbeats,
         session: RefCell::default(),
         is_up: Cell::new(false),
@@ -83,7 +86,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbe
     osd.shard.set_local(Rc::clone(&member));
     let mon = EntityAddr::msgr2(osd.config.mon, 0);
     let handler = Rc::clone(&member) as Rc<dyn MonHandler>;
-    let session = MonSession::start(&osd.shard, vec![mon], Rc::new(client), handler);
+    let session = MonSession::start(&osd.shard, vec![mon], client, handler);
     osd.shard.spawn(Group::Admin, "member", member.keep_asking());
     stats::start(osd, session);
 }
@@ -129,6 +132,7 @@ impl MonHandler for Member {
     fn on_session(&self, session: &Rc<MonSession>) {
         *self.session.borrow_mut() = Rc::downgrade(session);
         self.heartbeats.on_session(session);
+        self.manager.on_session(session);
         self.wants_orders.set(true);
         self.ask();
     }
@@ -159,6 +163,7 @@ impl MonHandler for Member {
     fn on_message(&self, _session: &Rc<MonSession>, msg: Message) {
         match msg.header.kind {
             kinds::OSD_MARK_ME_DOWN => self.left.notify_one(),
+            kinds::MGR_MAP => self.manager.on_map(&msg),
             kinds::OSD_PG_CREATE2 => match msg.decode::<PgCreate>() {
                 Ok(order) => create_pgs(&self.osd, order),
                 Err(error) => {

@@ -26,6 +26,7 @@ mod local;
 mod maps;
 pub mod messages;
 mod metrics;
+mod mgr;
 mod op;
 mod options;
 mod peers;

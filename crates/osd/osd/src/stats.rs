@@ -1,5 +1,5 @@
-//! The report that the monitor gets every few seconds: the store's space, and the statistics of this OSD's PGs. PGs whose state
-//! changes are reported at once.
+//! The report that the embedded monitor gets every few seconds: the store's space, and the statistics of this OSD's PGs. PGs whose
+//! state changes are reported at once.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -27,7 +27,7 @@ pub(crate) const PERIOD: Duration = Duration::from_secs(2);
 /// Events of several PGs within this time are reported together.
 const GATHER: Duration = Duration::from_millis(10);
 /// PGs in one message.
-const PGS_MAX: usize = 256;
+pub(crate) const PGS_MAX: usize = 256;
 /// More than a PG's statistics take without its trimmed snapshots, of which a range has 16 bytes.
 const PG_STAT_BYTES: usize = 4096;
 /// About what they take with three copies: a report of so many bytes for each PG does not move while it is written.
@@ -53,9 +53,9 @@ pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
             let epoch = oldest_epoch(&own).await;
             ask_for_temps(&own, &session, epoch).await;
             own.last_epoch_clean.set(last_epoch_clean(&own).await);
-            let pgs = pgs(&own, if is_full { Which::All } else { Which::News }).await;
-            // A real monitor has its statistics from a manager.
+            // A real monitor has its statistics from a manager (`mgr`).
             if own.config.mon_kind == MonKind::Embedded {
+                let pgs = pgs(&own, if is_full { Which::All } else { Which::News }).await;
                 report(&own, &session, mean_commit_ns, slow, pgs);
                 if let Some(error) = own.store.damage() {
                     session.send(damage::message(&own.config, error.to_string()));
@@ -106,7 +106,12 @@ fn report(
     }
 }
 
-/// The statistics of the PGs that this OSD leads.
+/// The statistics of all PGs that this OSD leads.
+pub(crate) async fn all_pgs(osd: &OsdShard) -> Vec<(PgId, PgStat)> {
+    pgs(osd, Which::All).await
+}
+
+/// The statistics of PGs that this OSD leads.
 async fn pgs(osd: &OsdShard, which: Which) -> Vec<(PgId, PgStat)> {
     let shards = osd.call_all(async move |osd| pgs_of_shard(&osd, which).await).await.into_iter();
     // They are long: those of the only reactor are not copied.
@@ -143,7 +148,7 @@ pub(crate) fn send_soon(osd: &OsdShard) {
 }
 
 /// The commits of all shards in their stores, of the writes that they were primary for.
-async fn commits(osd: &OsdShard) -> StageStat {
+pub(crate) async fn commits(osd: &OsdShard) -> StageStat {
     let mut all = StageStat::default();
     let parts = osd.on_all(|osd| osd.stages.borrow().iter().nth(STORE).map(|(_, stat)| *stat)).await;
     parts.iter().flatten().for_each(|part| all.merge(part));
@@ -151,7 +156,7 @@ async fn commits(osd: &OsdShard) -> StageStat {
 }
 
 /// Mean time of the commits between two counts.
-fn mean_ns(before: &StageStat, after: &StageStat) -> u64 {
+pub(crate) fn mean_ns(before: &StageStat, after: &StageStat) -> u64 {
     let sum_ns = after.sum_ns.saturating_sub(before.sum_ns);
     sum_ns.checked_div(after.count.saturating_sub(before.count)).unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! Ceph's encodings as bytes to values and back: the msgr v2.1 frames and handshake, the monitor and OSD
-//! messages, and Carmine's private messages in the same frames.
+//! Ceph's encodings as bytes to values and back: the msgr v2.1 frames and handshake, the monitor, manager and
+//! OSD messages, and Carmine's private messages in the same frames.
 //!
 //! Invariants: no I/O, no async, no logging. Nothing here panics, whatever the bytes. Every length from the
 //! wire is compared with the bytes that are there before anything is allocated for it.
@@ -13,6 +13,7 @@ pub mod frame;
 pub mod handshake;
 pub mod header;
 pub mod kinds;
+pub mod mgr_msg;
 pub mod mon_msg;
 pub mod monmap;
 pub mod osd_msg;

@@ -1,7 +1,7 @@
 //! Messages between the monitor and its clients. The structures hold the layouts of the fronts; data segments (command
 //! input and output) travel beside them.
 
-use carmine_codec::{Fields, coded};
+use carmine_codec::coded;
 use carmine_types::{Epoch, UTime, Uuid};
 
 use crate::header::{messages, priority};
@@ -113,7 +113,7 @@ messages! {
     }
 }
 
-// Maps on their way to clients: the monitors', the OSDs' (both still encoded), the manager's, the file systems'.
+// Maps on their way to clients: the monitors', the OSDs' (both still encoded), the file systems'; the manager's is in `mgr_msg`.
 
 messages! {
     /// MMonGetMap: "send the MonMap".
@@ -151,82 +151,6 @@ impl OsdMapMsg {
             newest: epoch,
             gap_removed_snaps: Vec::new(),
         }
-    }
-}
-
-carmine_codec::fields! {
-    /// MMgrMap with an active manager: clients that have a command for it connect there, and wait as long as there is
-    /// none. Of Ceph's MgrMap it has the fields that clients look at. The rest (standbys, modules, services) is written
-    /// empty, and the fields after version 6 are left out: without the features in them a client sends commands as
-    /// MCommand.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct MgrMapMsg {
-        pub epoch: Epoch,
-        pub addrs: EntityAddrVec,
-        pub gid: u64,
-        /// False: it has not started, or there is none.
-        pub available: bool,
-        pub name: String,
-    }
-}
-
-/// Version of the MgrMap, which is the oldest reader's as well.
-const MGR_MAP_VERSION: u8 = 6;
-
-impl Front for MgrMapMsg {
-    const KIND: u16 = kinds::MGR_MAP;
-    const VERSION: u16 = 1;
-    const COMPAT: u16 = 1;
-    const PRIORITY: u16 = priority::MON_REPLY;
-
-    fn encode(&self, e: &mut Encoder<'_>) {
-        e.envelope(MGR_MAP_VERSION, MGR_MAP_VERSION, |e| {
-            self.put_fields(e, MGR_MAP_VERSION.into());
-            for _ in ["standbys", "modules", "services", "available modules"] {
-                e.count(0);
-            }
-        });
-    }
-
-    fn decode(_: u16, d: &mut Decoder<'_>) -> Result<MgrMapMsg> {
-        let mut map = d.envelope("mgr map", MGR_MAP_VERSION)?;
-        MgrMapMsg::get_fields(&mut map.body, map.version.into())
-    }
-}
-
-/// MMgrOpen: a process that offers a service says so to the manager. Behind what is read here are the service's status and
-/// the sender's options.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MgrOpen {
-    pub name: String,
-    /// Empty for a daemon of Ceph.
-    pub service: String,
-    pub metadata: Vec<(String, String)>,
-}
-
-impl Front for MgrOpen {
-    const KIND: u16 = kinds::MGR_OPEN;
-    const VERSION: u16 = 3;
-    const COMPAT: u16 = 1;
-
-    fn encode(&self, e: &mut Encoder<'_>) {
-        e.str(&self.name);
-        e.str(&self.service);
-        e.bool(true);
-        e.vec(&self.metadata, |e, (key, value)| {
-            e.str(key);
-            e.str(value);
-        });
-        for _ in ["status", "options", "defaults of options"] {
-            e.count(0);
-        }
-    }
-
-    fn decode(_: u16, d: &mut Decoder<'_>) -> Result<MgrOpen> {
-        let (name, service) = (d.string()?, d.string()?);
-        let metadata = if d.bool()? { d.map(8, |d| d.string(), |d| d.string())? } else { Vec::new() };
-        d.bytes(d.remaining())?;
-        Ok(MgrOpen { name, service, metadata })
     }
 }
 

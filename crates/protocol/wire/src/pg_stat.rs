@@ -74,7 +74,7 @@ coded! {
 
 coded! {
     /// What a primary knows of its PG (pg_stat_t). Each stamp named `last_` and a state says when the PG was last seen in it: it is
-    /// the time of the report while the state lasts.
+    /// the time of the report while the state lasts, and in the first report after it.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct PgStat: versioned "pg_stat", 26, compat 22, oldest 26 {
         /// Its newest change.
@@ -129,6 +129,7 @@ coded! {
         /// The removed snapshots of the map's queue of which no member has anything any more.
         pub purged_snaps: IntervalSet,
         pub manifest_stats_invalid: bool,
+        /// While it is not clean: members that lack nothing. `ceph osd ok-to-stop` counts them.
         pub avail_no_missing: Vec<PgShard>,
         pub object_location_counts: BTreeMap<Vec<PgShard>, i32>,
     }
@@ -173,6 +174,8 @@ pub mod state {
     pub const DEEP_SCRUB: u64 = 1 << 19;
     /// Fewer OSDs than copies.
     pub const UNDERSIZED: u64 = 1 << 23;
+    /// It has members, and too few to serve clients.
+    pub const PEERED: u64 = 1 << 25;
     pub const SNAPTRIM: u64 = 1 << 26;
     pub const SNAPTRIM_WAIT: u64 = 1 << 27;
     pub const LAGGY: u64 = 1 << 33;

@@ -12,6 +12,7 @@ use carmine_types::crc32c;
 use carmine_wire::backoff::Backoff;
 use carmine_wire::frame::{FrameReader, PREAMBLE_BYTES};
 use carmine_wire::handshake::*;
+use carmine_wire::mgr_msg::{MgrConfigure, MgrMapMsg, MgrOpen, MgrReport, PgStatsMsg};
 use carmine_wire::mon_msg::*;
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, OsdPing, PgTemp};
 use carmine_wire::osd_op::{OsdReply, OsdRequest, payload_bytes, payload_ranges, peek};
@@ -63,6 +64,7 @@ fn decode_as_everything(bytes: &[u8]) {
     run!(bytes, front: GetPoolStatsReply, Backoff);
     run!(bytes, front: Route, RouteReply, OsdStats, Admin, AdminReply);
     run!(bytes, front: Tell, TellReply, Ping);
+    run!(bytes, front: MgrMapMsg, MgrOpen, MgrConfigure, MgrReport, PgStatsMsg);
     run!(bytes, front: Boot, MarkMeDown, Alive, Beacon, PgTemp, Failure, OsdPing);
     run!(bytes, control: Hello, AuthRequest, AuthBadMethod, AuthDone, Signature, ClientIdent, ServerIdent);
     run!(bytes, control: MissingFeatures, Reconnect, Reset, Retry, Wait, Keepalive2, Ack);

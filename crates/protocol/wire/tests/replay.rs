@@ -10,6 +10,7 @@ use capture::{Captured, data_dir, files, frames, split, streams};
 use carmine_types::crc32c;
 use carmine_wire::frame::{self, Tag};
 use carmine_wire::handshake::*;
+use carmine_wire::mgr_msg::{MgrConfigure, MgrMapMsg, MgrReport, PgStatsMsg};
 use carmine_wire::mon_msg::*;
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, OsdPing, PgCreate, PgCreated, PgTemp};
 use carmine_wire::osd_op::{OsdReply, OsdRequest, ops, payload_ranges, peek};
@@ -150,6 +151,11 @@ fn check_message(captured: &Captured) -> &'static str {
         kinds::OSD_PG_CREATE2 => check_front::<PgCreate>(captured, &header),
         kinds::OSD_PG_CREATED => check_front::<PgCreated>(captured, &header),
         kinds::OSD_PING => check_front::<OsdPing>(captured, &header),
+        // Of the manager's map only a part is read.
+        kinds::MGR_MAP => drop(MgrMapMsg::from_front(&header, captured.front()).unwrap()),
+        kinds::MGR_CONFIGURE => check_front::<MgrConfigure>(captured, &header),
+        kinds::MGR_REPORT => check_front::<MgrReport>(captured, &header),
+        kinds::PG_STATS => check_front::<PgStatsMsg>(captured, &header),
         kinds::OSD_OP => check_request(captured, &header),
         kinds::OSD_OP_REPLY => check_reply(captured, &header),
         _ => return "OTHER",
@@ -195,6 +201,10 @@ fn frames_of_all_captures() {
         ("OSD_PG_CREATE2", 2),
         ("OSD_PG_CREATED", 1),
         ("OSD_PING", 4),
+        ("MGR_MAP", 1),
+        ("MGR_CONFIGURE", 1),
+        ("MGR_REPORT", 4),
+        ("PG_STATS", 3),
         ("OSD_OP", 40),
         ("OSD_OP_REPLY", 40),
     ] {

@@ -17,6 +17,7 @@ use carmine_crush::{build_simple_crush, pg_mapping};
 use carmine_messenger::{Connection, Dispatcher, Message, ServerConfig, serve};
 use carmine_reactor::{Group, Listener, Shard};
 use carmine_types::{Epoch, OsdId, PgId, UTime, Uuid};
+use carmine_wire::mgr_msg::MgrMapMsg;
 use carmine_wire::mon_msg::{
     Command, CommandAck, ConfigMsg, GetVersion, GetVersionReply, LogMsg, MonMapMsg, OsdMapMsg, StatFs,
     StatFsReply, Subscribe,
@@ -47,6 +48,8 @@ struct Session {
     maps_from: Epoch,
     /// The epoch from which it wants orders to create PGs; `None`: it has not asked.
     creates_from: Option<Epoch>,
+    /// The epoch from which it wants maps of managers; `None`: it has not asked.
+    managers_from: Option<Epoch>,
 }
 
 /// The map and who wants to hear of it.
@@ -58,6 +61,8 @@ pub(crate) struct FakeMon {
     changes: RefCell<Vec<Change>>,
     sessions: RefCell<Vec<Session>>,
     next_gid: Cell<u64>,
+    /// The map of managers, in a cluster that has some.
+    manager: RefCell<Option<MgrMapMsg>>,
     /// PGs that were never active.
     creating: RefCell<Creating>,
     /// Maps of odd epochs go to those who have the one before as an increment, not in full.
@@ -119,6 +124,7 @@ impl FakeMon {
             changes: RefCell::default(),
             sessions: RefCell::default(),
             next_gid: Cell::new(4096),
+            manager: RefCell::default(),
             creating: RefCell::new(creating),
             increments: Cell::default(),
             withholds_creates: Cell::default(),
@@ -262,6 +268,12 @@ impl FakeMon {
         self.change(|_| {});
     }
 
+    /// Says soon who is the manager.
+    pub(crate) fn set_manager(&self, map: MgrMapMsg) {
+        self.manager.replace(Some(map));
+        self.change(|_| {});
+    }
+
     /// Ends all sessions.
     pub(crate) fn cut(&self) {
         self.sessions.borrow().iter().for_each(|session| session.conn.close("cut by the test"));
@@ -295,7 +307,7 @@ impl FakeMon {
 
     /// Sends a session the maps and orders that it wants and has not got. `has_earlier`: it has the maps before those.
     fn send_news(&self, session: &mut Session, has_earlier: bool) {
-        let Session { conn, maps_from, creates_from } = session;
+        let Session { conn, maps_from, creates_from, managers_from } = session;
         let (maps, newest) = (self.maps.borrow(), self.epoch());
         if maps_from.0 > 0 && *maps_from <= newest {
             if has_earlier && *maps_from == newest && self.increments.get() && newest.0 % 2 == 1 {
@@ -311,6 +323,12 @@ impl FakeMon {
             let order = self.creating.borrow().order(osd_of(conn), *from, &self.map());
             order.iter().for_each(|order| conn.send(Message::encode(order)));
             *from = Epoch(newest.0 + 1);
+        }
+        if let (Some(from), Some(map)) = (managers_from, &*self.manager.borrow())
+            && *from <= map.epoch
+        {
+            conn.send(Message::encode(map));
+            *from = Epoch(map.epoch.0 + 1);
         }
     }
 
@@ -328,6 +346,7 @@ impl FakeMon {
                     session.maps_from = if item.start == 0 { self.epoch() } else { Epoch(item.start as u32) };
                 }
                 "osd_pg_creates" => session.creates_from = Some(Epoch(item.start as u32)),
+                "mgrmap" => session.managers_from = Some(Epoch(item.start as u32)),
                 other => panic!("a subscription to {other}"),
             }
         }
@@ -480,7 +499,8 @@ struct MonSide(Rc<FakeMon>);
 
 impl Dispatcher for MonSide {
     fn on_accepted(&self, conn: &Rc<Connection>) {
-        let session = Session { conn: Rc::clone(conn), maps_from: Epoch(0), creates_from: None };
+        let session =
+            Session { conn: Rc::clone(conn), maps_from: Epoch(0), creates_from: None, managers_from: None };
         self.0.sessions.borrow_mut().push(session);
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use carmine_types::UTime;
-use carmine_wire::mon_msg::MgrOpen;
+use carmine_wire::mgr_msg::MgrOpen;
 use serde_json::{Map, Value, json};
 
 use super::dump::time;

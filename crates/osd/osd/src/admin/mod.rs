@@ -22,9 +22,10 @@ use carmine_wire::tell::{Tell, TellReply};
 use serde_json::{Map, Value, json};
 
 use crate::shard::OsdShard;
-use crate::stats;
+use crate::{mgr, stats};
 
 pub(crate) use lists::address;
+pub(crate) use perf::counters;
 
 /// An answer to an admin question: a JSON object, or what is wrong with the question.
 pub type AdminAnswer = Pin<Box<dyn Future<Output = Result<Value, String>>>>;
@@ -291,8 +292,12 @@ fn help(osd: &OsdShard) -> Value {
     Value::Object(lines.collect::<Map<_, _>>())
 }
 
-/// Waits until a report with everything counted so far has been sent. Reports have no numbers, so the answer is 0.
+/// Waits until a report with everything counted so far has been sent. Its number is the answer; those to the embedded monitor have
+/// none, so that it is 0.
 async fn flush_pg_stats(osd: &OsdShard) -> Value {
+    if let Some(number) = mgr::flush(osd).await {
+        return json!(number);
+    }
     osd.shard.sleep(stats::PERIOD + stats::PERIOD / 4).await;
     json!(0)
 }

@@ -1,9 +1,10 @@
-//! `perf dump` and `perf schema`: the counters of the OSD under Ceph's names, as far as they mean the same; everything else is in
-//! `dump_metrics`. Both commands use one table, so that they show the same counters.
+//! `perf dump`, `perf schema`, and what the manager is told: the counters of the OSD under Ceph's names, as far as they mean the same;
+//! everything else is in `dump_metrics`. All use one table, so that they show the same counters.
 
 use std::rc::Rc;
 
 use carmine_metrics::{Histogram, MetricSet};
+use carmine_wire::mgr_msg::{CounterType, CounterValue, counter_kind as kind, counter_unit as unit};
 use serde_json::{Map, Value, json};
 
 use crate::metrics::ShardMetrics;
@@ -56,8 +57,13 @@ type Counter<T> = (&'static str, &'static str, &'static str, u8, &'static str, f
 const NONE: &str = "none";
 const BYTES: &str = "bytes";
 
+/// Kinds of counters.
+const COUNT: u8 = kind::U64 | kind::COUNTER;
+const GAUGE: u8 = kind::U64;
+const TIME: u8 = kind::TIME | kind::AVERAGE;
+
 /// Numbers that only grow.
-const COUNTS: [Counter<u64>; 9] = [
+const COUNTS: [Counter<u64>; 10] = [
     ("op", NONE, "ops", 10, "Operations of clients", |s| s.metrics.ops),
     ("op_r", NONE, "", 5, "Reads of clients", |s| s.metrics.read_ops),
     ("op_w", NONE, "", 5, "Writes of clients", |s| s.metrics.write_ops),
@@ -67,6 +73,7 @@ const COUNTS: [Counter<u64>; 9] = [
     ("op_w_in_bytes", NONE, "", 5, "Bytes that writes have brought", |s| s.metrics.write_bytes),
     ("subop", NONE, "", 0, "Operations for other OSDs", |s| s.metrics.replica_ops),
     ("subop_w", NONE, "", 0, "Writes for other OSDs", |s| s.metrics.replica_ops),
+    ("recovery_ops", NONE, "rop", 8, "Objects that were copied to other OSDs", |s| s.metrics.objects_pushed),
 ];
 
 /// Current values.
@@ -105,8 +112,8 @@ fn time(times: &Histogram) -> Value {
     json!({ "avgcount": count, "sum": sum_s, "avgtime": if count == 0 { 0.0 } else { sum_s / count as f64 } })
 }
 
-/// All counters, or those in the question's section and with its name.
-pub(super) async fn dump(osd: &Rc<OsdShard>, question: &Value) -> Value {
+/// The inputs of the whole OSD.
+async fn sums(osd: &OsdShard) -> Sums {
     let space = osd.store.statfs();
     let mut sums = Sums {
         epoch: osd.epoch().0.into(),
@@ -116,6 +123,12 @@ pub(super) async fn dump(osd: &Rc<OsdShard>, question: &Value) -> Value {
         ..Sums::default()
     };
     osd.on_all(|osd| Sums::shard(osd)).await.iter().for_each(|part| sums.add(part));
+    sums
+}
+
+/// All counters, or those in the question's section and with its name.
+pub(super) async fn dump(osd: &Rc<OsdShard>, question: &Value) -> Value {
+    let sums = sums(osd).await;
     let is_asked = |parameter: &str, name: &str| {
         question[parameter].as_str().is_none_or(|asked| asked.is_empty() || asked == name)
     };
@@ -130,9 +143,9 @@ pub(super) async fn dump(osd: &Rc<OsdShard>, question: &Value) -> Value {
 }
 
 pub(super) fn schema() -> Value {
-    let counts = COUNTS.iter().map(|counter| described(counter, (10, "counter", "integer")));
-    let gauges = GAUGES.iter().map(|counter| described(counter, (2, "gauge", "integer")));
-    let times = TIMES.iter().map(|counter| described(counter, (5, "gauge", "real-integer-pair")));
+    let counts = COUNTS.iter().map(|counter| described(counter, (COUNT, "counter", "integer")));
+    let gauges = GAUGES.iter().map(|counter| described(counter, (GAUGE, "gauge", "integer")));
+    let times = TIMES.iter().map(|counter| described(counter, (TIME, "gauge", "real-integer-pair")));
     json!({ SECTION: counts.chain(gauges).chain(times).collect::<Map<_, _>>() })
 }
 
@@ -147,4 +160,32 @@ fn described<T>(
         "nick": nick, "priority": priority, "units": units,
     });
     (name.to_owned(), about)
+}
+
+/// All counters as the manager is told of them, ascending by path.
+pub(crate) async fn counters(osd: &OsdShard) -> Vec<(CounterType, CounterValue)> {
+    let sums = sums(osd).await;
+    let number = |counter: &Counter<u64>| CounterValue::Number((counter.5)(&sums));
+    let average = |counter: &Counter<Histogram>| {
+        let times = (counter.5)(&sums);
+        CounterValue::Average { sum_ns: u64::try_from(times.sum()).unwrap_or(u64::MAX), count: times.count() }
+    };
+    let counts = COUNTS.iter().map(|counter| (declared(counter, COUNT), number(counter)));
+    let gauges = GAUGES.iter().map(|counter| (declared(counter, GAUGE), number(counter)));
+    let times = TIMES.iter().map(|counter| (declared(counter, TIME), average(counter)));
+    let mut all: Vec<_> = counts.chain(gauges).chain(times).collect();
+    all.sort_by(|(one, _), (other, _)| one.path.cmp(&other.path));
+    all
+}
+
+fn declared<T>(counter: &Counter<T>, kind: u8) -> CounterType {
+    let (name, units, nick, priority, description, _) = *counter;
+    CounterType {
+        path: format!("{SECTION}.{name}"),
+        description: description.to_owned(),
+        nick: nick.to_owned(),
+        kind,
+        priority,
+        unit: if units == BYTES { unit::BYTES } else { unit::NONE },
+    }
 }

@@ -159,6 +159,12 @@ impl Heartbeats {
         self.peers.borrow_mut().insert(osd, peer);
     }
 
+    /// The OSDs that are watched now.
+    pub(crate) fn watched(&self) -> impl Iterator<Item = OsdId> {
+        let watched: Vec<OsdId> = self.peers.borrow().keys().copied().collect();
+        watched.into_iter()
+    }
+
     fn all(&self) -> Vec<Rc<Peer>> {
         self.peers.borrow().values().cloned().collect()
     }

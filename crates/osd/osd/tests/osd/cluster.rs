@@ -15,7 +15,7 @@ use carmine_reactor::sim::{NodeId, Sim, SimDisk};
 use carmine_reactor::{Group, Shard, ShardId};
 use carmine_store::blue::{self, Fill, FsckReport, MkfsOptions, MountOptions};
 use carmine_store::{BlueShared, Kv, MemKv, Store, StoreShared};
-use carmine_types::{OsdId, SpgId, Uuid};
+use carmine_types::{MonKind, OsdId, SpgId, Uuid};
 use serde_json::Value;
 
 use super::mon::{FakeMon, POOL};
@@ -52,6 +52,7 @@ pub(crate) struct Cluster {
     starts: Cell<u32>,
     /// Memory for requests, of each reactor.
     request_bytes: usize,
+    mon_kind: MonKind,
     /// Of the OSDs that are started from now on.
     pub(crate) scrub: RefCell<ScrubOptions>,
     pub(crate) recovery: RefCell<RecoveryOptions>,
@@ -73,6 +74,19 @@ impl Cluster {
         reactors: &[u16],
         request_bytes: usize,
     ) -> Cluster {
+        Cluster::with_mon(seed, disks, size, pgs, reactors, request_bytes, MonKind::Embedded)
+    }
+
+    /// The same with a monitor that the OSDs take for one of this kind.
+    pub(crate) fn with_mon(
+        seed: u64,
+        disks: Disks,
+        size: u8,
+        pgs: u32,
+        reactors: &[u16],
+        request_bytes: usize,
+        mon_kind: MonKind,
+    ) -> Cluster {
         let sim = Sim::new(seed);
         let mon = FakeMon::new(mon_addr(), reactors.len() as u32, size, pgs);
         let mon_of_node = Rc::clone(&mon);
@@ -86,6 +100,7 @@ impl Cluster {
             nodes: RefCell::default(),
             starts: Cell::new(0),
             request_bytes,
+            mon_kind,
             scrub: RefCell::default(),
             recovery: RefCell::default(),
             heartbeat: Cell::default(),
@@ -104,6 +119,7 @@ impl Cluster {
         let options = RunOptions { scrub, recovery, ..RunOptions::default() };
         let config = Arc::new(OsdConfig {
             listen: format!("10.0.0.{}", osd + 1).parse().unwrap(),
+            mon_kind: self.mon_kind,
             request_bytes_per_shard: self.request_bytes,
             options,
             heartbeat: self.heartbeat.get(),

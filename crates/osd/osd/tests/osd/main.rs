@@ -19,6 +19,7 @@ mod lease;
 mod lengths;
 mod live;
 mod long;
+mod manager;
 mod memory;
 mod misdirected;
 #[path = "../../../../cluster/client/tests/shared/mon.rs"]

@@ -5,7 +5,7 @@ use super::*;
 use crate::backoff::{Backoff, BackoffOp};
 use crate::pgls::HObject;
 use crate::testing::{any_bytes, object, round_trip};
-use crate::{Encoder, EntityAddr, Front, Header2};
+use crate::{Encoder, Front, Header2};
 
 fn uuid() -> impl Strategy<Value = Uuid> {
     any::<[u8; 16]>().prop_map(Uuid)
@@ -120,20 +120,6 @@ fn older_and_newer_versions() {
     let longer = [&front[..], b"new"].concat();
     assert_eq!(OsdMapMsg::from_front(&version_5, &longer), Ok(message));
     assert!(OsdMapMsg::from_front(&OsdMapMsg::header(), &longer).is_err());
-}
-
-#[test]
-fn a_mgr_map_both_ways() {
-    let map = MgrMapMsg {
-        epoch: Epoch(7),
-        addrs: EntityAddr::msgr2("127.0.0.1:6800".parse().unwrap(), 3).into(),
-        gid: 5,
-        available: true,
-        name: "a".into(),
-    };
-    let front = map.to_front();
-    assert_eq!(front.len(), 6 + 4 + (5 + 35) + 8 + 1 + 5 + 4 * 4);
-    assert_eq!(MgrMapMsg::from_front(&MgrMapMsg::header(), &front), Ok(map));
 }
 
 #[test]

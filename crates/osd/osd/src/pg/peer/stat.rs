@@ -3,11 +3,14 @@
 use carmine_crush::{MapView, Mapping};
 use carmine_peering::Phase;
 use carmine_pgtypes::{OsdSet, pg_range};
-use carmine_types::{ObjectId, OsdId, UTime};
-use carmine_wire::pg_stat::{ObjectStatSum, PgStat, state};
+use carmine_types::{ObjectId, OsdId, ScrubStamp, SpgId, UTime};
+use carmine_wire::pg_stat::{ObjectStatSum, PgShard, PgStat, state};
 
 use crate::pg::Pg;
 use crate::shard::OsdShard;
+
+/// Peering is over.
+const PEERED: u64 = state::ACTIVE | state::PEERED;
 
 /// The statistics of a PG as its primary last reported them.
 #[derive(Default)]
@@ -25,6 +28,9 @@ impl Pg {
         let mut stat = self.facts(view);
         stat.stats.sum = self.sum(view);
         stat.set_states(self.states(osd, &stat));
+        if stat.is(PEERED) && !stat.is(state::CLEAN) {
+            stat.avail_no_missing = self.whole_members();
+        }
         stat.reported_seq = before.as_ref().map_or(1, |before| before.reported_seq + 1);
         stamp(&mut stat, before.as_deref(), now);
         self.peer.reported.replace(Reported { stat: Some(Box::new(stat.clone())), has_news: false });
@@ -57,6 +63,10 @@ impl Pg {
         let log = self.peer.log.borrow();
         let info = log.info();
         let item = |osd: Option<OsdId>| osd.map_or(-1, |osd| osd.0 as i32);
+        // As in Ceph, the age of the last scrub of a PG that had none is its own: others warn of PGs that are not scrubbed.
+        let made = view.map().pool(self.id.pgid.pool).map_or(UTime::ZERO, |pool| pool.create_time);
+        let time = |stamp: UTime| if stamp == UTime::ZERO { made } else { stamp };
+        let scrubbed = |stamp: ScrubStamp| ScrubStamp { time: time(stamp.time), ..stamp };
         PgStat {
             version: info.last_update,
             reported_epoch: view.epoch(),
@@ -64,9 +74,9 @@ impl Pg {
             ondisk_log_start: info.log_tail,
             last_epoch_clean: history.last_epoch_clean,
             mapping_epoch: history.same_interval_since,
-            last_scrub: info.scrubs.last,
-            last_deep_scrub: info.scrubs.last_deep,
-            last_clean_scrub_stamp: info.last_clean_scrub(),
+            last_scrub: scrubbed(info.scrubs.last),
+            last_deep_scrub: scrubbed(info.scrubs.last_deep),
+            last_clean_scrub_stamp: time(info.last_clean_scrub()),
             log_size: log.len() as i64,
             ondisk_log_size: log.len() as i64,
             up: mapping.up.to_vec(),
@@ -114,6 +124,18 @@ impl Pg {
         self.ops.served().add_to(&mut sum);
         self.recovery.add_pushed_to(&mut sum);
         sum
+    }
+
+    /// Members of whom nothing is known that they lack.
+    fn whole_members(&self) -> Vec<PgShard> {
+        let lacking = self.recovery.lacking(|_| 0);
+        let lacks = |osd: OsdId| lacking.iter().any(|(target, _)| *target == osd);
+        let is_sharded = self.id != SpgId::replicated(self.id.pgid);
+        let shard = |at: usize| if is_sharded { i8::try_from(at).unwrap_or(i8::MAX) } else { self.id.shard };
+        let members = self.peer.acting();
+        let slots = members.slots().iter().enumerate();
+        let whole = slots.filter_map(|(at, osd)| osd.filter(|osd| !lacks(*osd)).map(|osd| (at, osd)));
+        whole.map(|(at, osd)| PgShard { osd: osd.0 as i32, shard: shard(at) }).collect()
     }
 
     /// About how many of so many objects lie at this place or after it: hashes are spread evenly.
@@ -188,7 +210,9 @@ impl Copies {
     }
 }
 
-/// Sets the times at which the PG was last seen in some states: now in those that it is in.
+/// Sets the times at which the PG was last seen in some states: now in those that it is in, and in those that it was in when it was
+/// reported before, for it left them since. (Otherwise a PG of which there were no reports for a while would seem to be stuck for
+/// as long when it changes.)
 fn stamp(stat: &mut PgStat, before: Option<&PgStat>, now: UTime) {
     let (is, was) = (stat.states(), before.map_or(0, PgStat::states));
     let last = |is_so: bool, last: fn(&PgStat) -> UTime| match before {
@@ -196,17 +220,19 @@ fn stamp(stat: &mut PgStat, before: Option<&PgStat>, now: UTime) {
         // What was before this OSD led is not known.
         _ => now,
     };
-    let (has, became) = (|bit: u64| is & bit != 0, |bit: u64| is & bit != 0 && was & bit == 0);
+    let has = |bits: u64| (is | was) & bits != 0;
+    let lacks = |bits: u64| is & was & bits == 0;
+    let became = |bits: u64| is & bits != 0 && was & bits == 0;
     stat.last_fresh = now;
     stat.last_unstale = now;
     stat.last_change = last(is != was, |stat| stat.last_change);
     stat.last_active = last(has(state::ACTIVE), |stat| stat.last_active);
-    stat.last_peered = last(has(state::ACTIVE), |stat| stat.last_peered);
+    stat.last_peered = last(has(PEERED), |stat| stat.last_peered);
     stat.last_clean = last(has(state::CLEAN), |stat| stat.last_clean);
     stat.last_became_active = last(became(state::ACTIVE), |stat| stat.last_became_active);
-    stat.last_became_peered = last(became(state::ACTIVE), |stat| stat.last_became_peered);
-    stat.last_undegraded = last(!has(state::DEGRADED), |stat| stat.last_undegraded);
-    stat.last_fullsized = last(!has(state::UNDERSIZED), |stat| stat.last_fullsized);
+    stat.last_became_peered = last(became(PEERED), |stat| stat.last_became_peered);
+    stat.last_undegraded = last(lacks(state::DEGRADED), |stat| stat.last_undegraded);
+    stat.last_fullsized = last(lacks(state::UNDERSIZED), |stat| stat.last_fullsized);
 }
 
 #[cfg(test)]
@@ -250,27 +276,28 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_is_the_time_of_the_report_while_its_state_lasts() {
+    fn a_stamp_is_the_time_of_the_last_report_in_a_state_or_of_the_first_after_it() {
         let at = |sec: u32| UTime { sec, nsec: 0 };
         let mut stats: Vec<PgStat> = Vec::new();
-        for (sec, words) in
-            [(1, "peering"), (2, "active+clean"), (3, "active+clean"), (4, "active+undersized")]
-        {
+        for (sec, words) in [
+            (1, "peering"),
+            (2, "active+clean"),
+            (3, "active+clean"),
+            (9, "active+undersized"),
+            (10, "active+undersized"),
+            (11, "undersized+peered"),
+            (12, "undersized+peered"),
+        ] {
             let mut stat = PgStat::default();
             stat.set_states(state::bits(words));
             stamp(&mut stat, stats.last(), at(sec));
             stats.push(stat);
         }
-        let last = stats.last().unwrap();
-        assert_eq!((last.last_change, last.last_active, last.last_clean), (at(4), at(4), at(3)));
-        assert_eq!(
-            (last.last_became_active, last.last_fullsized, last.last_undegraded),
-            (at(2), at(3), at(4))
-        );
-        assert_eq!(
-            (stats[2].last_change, stats[0].last_clean),
-            (at(2), at(1)),
-            "what was before is not known"
-        );
+        let [first, .., short, _, last] = &stats[..] else { panic!() };
+        assert_eq!(first.last_clean, at(1), "what was before is not known");
+        assert_eq!((short.last_change, short.last_active, short.last_clean), (at(9), at(10), at(9)));
+        assert_eq!((short.last_fullsized, short.last_undegraded), (at(9), at(10)));
+        assert_eq!((short.last_became_active, short.last_became_peered), (at(2), at(2)));
+        assert_eq!((last.last_active, last.last_peered, last.last_became_peered), (at(11), at(12), at(2)));
     }
 }
