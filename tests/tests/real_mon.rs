@@ -1,5 +1,5 @@
-//! Carmine's OSDs under a real `ceph-mon` of Debian's 16.2.15 (`carmine up --mon ceph`). A real monitor makes a map a second, so that each
-//! test takes about half a minute.
+//! Carmine's OSDs under a real `ceph-mon` and `ceph-mgr` of Debian's 16.2.15 (`carmine up --mon ceph`). A real monitor makes a map a second,
+//! so that each test takes about half a minute, and two minutes all.
 #![allow(clippy::disallowed_methods)] // writes files and waits
 
 use std::path::Path;
@@ -101,6 +101,55 @@ fn clients_write_through_a_kill_and_restarts() {
     assert_has(&bed, "meanwhile", &meanwhile);
     bed.ok("destroy", &[]);
     assert!(!bed.dir().exists(), "all files are gone");
+}
+
+/// PGs that the manager shows as active and clean, and all.
+fn pgs(bed: &Testbed) -> (u64, u64) {
+    let status = ceph(bed, "status");
+    let states = status["pgmap"]["pgs_by_state"].as_array().cloned().unwrap_or_default();
+    let clean = states.iter().filter(|state| state["state_name"] == "active+clean");
+    let clean = clean.filter_map(|state| state["count"].as_u64()).sum();
+    (clean, status["pgmap"]["num_pgs"].as_u64().unwrap_or(0))
+}
+
+#[test]
+fn the_manager_knows_pgs_space_and_health() {
+    if !can_run() {
+        return;
+    }
+    let bed = Testbed::up(THREE);
+    put(&bed, "object", &vec![0x5a; 3 << 20]);
+    wait_until(
+        "all PGs are known as active and clean",
+        || matches!(pgs(&bed), (clean, all) if clean == all && all >= 16),
+    );
+    wait_until("the object is counted", || {
+        let df = ceph(&bed, "df");
+        let pools = df["pools"].as_array().expect("pools");
+        let bench = pools.iter().find(|pool| pool["name"] == "bench").expect("the pool");
+        bench["stats"]["objects"] == 1 && bench["stats"]["stored"] == 3 << 20
+    });
+    let df = ceph(&bed, "osd df");
+    let osds = df["nodes"].as_array().expect("OSDs");
+    assert!(
+        osds.iter().all(|osd| osd["kb"].as_u64() > Some(500 << 10) && osd["kb_used"].as_u64() > Some(0)),
+        "{df:#}"
+    );
+    let health = ceph(&bed, "health");
+    assert_eq!(health["status"], "HEALTH_OK", "{health:#}");
+}
+
+/// Kills, stops and cuts under a real monitor; then a deep scrub, which the manager orders.
+#[test]
+fn nothing_is_lost_under_faults() {
+    if !can_run() {
+        return;
+    }
+    let grace = ["--osd-heartbeat-grace", "4", "--osd-heartbeat-interval", "1"];
+    let four = ["--mon", "ceph", "--osds", "4", "--size", "3", "--pgs", "16", "--osd-size", "2G", "--sparse"];
+    let bed = Testbed::up(&[&four[..], &["--overprovisioned"], &grace].concat());
+    let said = bed.ok("thrash", &["--runtime", "20s"]);
+    assert!(said.contains("nothing was lost"), "{said}");
 }
 
 #[test]

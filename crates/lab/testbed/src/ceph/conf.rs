@@ -73,6 +73,8 @@ impl Conf {
         conf.put("osd_crush_initial_weight", &1);
         conf.put("mon_allow_pool_size_one", &true);
         conf.put("mon_warn_on_pool_no_redundancy", &false);
+        // There are no keys to reclaim ids with.
+        conf.put("mon_warn_on_insecure_global_id_reclaim_allowed", &false);
         conf.put("mon_max_pg_per_osd", &100_000);
         conf.put("\n[mon]\nmon_data", &format!("{dir}/mon"));
         conf.put("log_file", &format!("{dir}/mon.log"));
