@@ -1,4 +1,4 @@
-//! Carmine's own RADOS client: the monitor session, the objecter, and pools with their objects.
+//! Carmine's own RADOS client: the sessions with monitor and manager, the objecter, and pools with their objects.
 //!
 //! It speaks Ceph's protocol, so it works with real monitors and OSDs too. Carmine's own extensions (one connection per
 //! reactor, admin requests) are sent only to OSDs that are asked for them: see [`RouteMode`].
@@ -11,6 +11,7 @@
 mod client;
 mod error;
 mod maps;
+mod mgr;
 mod mon;
 mod objecter;
 mod options;
@@ -20,6 +21,7 @@ mod pool;
 
 pub use client::Client;
 pub use error::{ClientError, Result};
+pub use mgr::{MgrHandler, MgrSession, Reporting};
 pub use mon::{CommandReply, MonHandler, MonSession, NoHandler};
 pub use objecter::{Output, Reply};
 pub use options::{BYTES_IN_FLIGHT, OPS_IN_FLIGHT, OPS_IN_FLIGHT_MAX, Options, RouteMode};

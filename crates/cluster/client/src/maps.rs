@@ -19,6 +19,8 @@ enum Unusable {
 
 /// Called with every newer map, in order.
 type Watcher = Rc<dyn Fn(&Arc<OsdMap>)>;
+/// Asks the mon for maps from an epoch on.
+type Asker = Rc<dyn Fn(Epoch)>;
 
 /// Holds the newest map, whoever sent it: the mon or an OSD.
 #[derive(Default)]
@@ -27,7 +29,7 @@ pub(crate) struct Maps {
     watchers: RefCell<Vec<Watcher>>,
     changed: Notify,
     /// Called when a message could not be used, with the first epoch to ask the mon for; 0: the current map, whole.
-    on_unusable: RefCell<Option<Rc<dyn Fn(Epoch)>>>,
+    on_unusable: RefCell<Option<Asker>>,
 }
 
 impl Maps {

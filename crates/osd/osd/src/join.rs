@@ -9,7 +9,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use carmine_client::{MonHandler, MonSession};
+use carmine_client::{MgrSession, MonHandler, MonSession};
 use carmine_messenger::{ClientConfig, Message, with_timeout};
 use carmine_pgtypes::{Interval, OsdSet, PgHistory};
 use carmine_reactor::sync::Notify;
@@ -24,7 +24,7 @@ use carmine_wire::{EntityAddr, EntityAddrVec, EntityName, EntityType, FEATURES, 
 
 use crate::admin::Hook;
 use crate::heartbeat::Heartbeats;
-use crate::mgr::{self, Manager};
+use crate::mgr;
 use crate::pg::{give_up_leases, order_scrubs};
 use crate::shard::OsdShard;
 use crate::stats;
@@ -45,7 +45,8 @@ struct Member {
     /// The public address of this start of this OSD.
     addr: EntityAddr,
     heartbeats: Rc<Heartbeats>,
-    manager: Rc<Manager>,
+    /// The session with the manager, if the monitor is a real one.
+    manager: Option<Rc<MgrSession>>,
     session: RefCell<Weak<MonSession>>,
     /// The newest map shows it as up.
     is_up: Cell<bool>,
@@ -71,7 +72,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbe
     let member = Rc::new(Member {
         osd: Rc::clone(osd),
         addr,
-        manager: mgr::start(osd, addr, Rc::clone(&client), Rc::clone(&heartbeats)),
+        manager: mgr::start(osd, addr, &client, &heartbeats),
         heartbeats,
         session: RefCell::default(),
         is_up: Cell::new(false),
@@ -96,6 +97,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbe
 /// stops the reactors.
 pub async fn leave(shard: &Shard) {
     let Some(member) = shard.local::<Member>() else { return };
+    member.manager.iter().for_each(|manager| manager.shutdown());
     // Other OSDs may serve as soon as the map says that this one is down.
     member.osd.on_all(|osd| give_up_leases(osd)).await;
     if member.say_goodbye() {
@@ -132,7 +134,7 @@ impl MonHandler for Member {
     fn on_session(&self, session: &Rc<MonSession>) {
         *self.session.borrow_mut() = Rc::downgrade(session);
         self.heartbeats.on_session(session);
-        self.manager.on_session(session);
+        self.manager.iter().for_each(|manager| manager.on_session(session));
         self.wants_orders.set(true);
         self.ask();
     }
@@ -163,7 +165,7 @@ impl MonHandler for Member {
     fn on_message(&self, _session: &Rc<MonSession>, msg: Message) {
         match msg.header.kind {
             kinds::OSD_MARK_ME_DOWN => self.left.notify_one(),
-            kinds::MGR_MAP => self.manager.on_map(&msg),
+            kinds::MGR_MAP => self.manager.iter().for_each(|manager| manager.on_map(&msg)),
             kinds::OSD_PG_CREATE2 => match msg.decode::<PgCreate>() {
                 Ok(order) => create_pgs(&self.osd, order),
                 Err(error) => {

@@ -71,7 +71,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>, session: Rc<MonSession>) {
 
 /// The PGs of a report.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Which {
+pub(crate) enum Which {
     All,
     /// Those of which there is news.
     News,
@@ -106,13 +106,8 @@ fn report(
     }
 }
 
-/// The statistics of all PGs that this OSD leads.
-pub(crate) async fn all_pgs(osd: &OsdShard) -> Vec<(PgId, PgStat)> {
-    pgs(osd, Which::All).await
-}
-
 /// The statistics of PGs that this OSD leads.
-async fn pgs(osd: &OsdShard, which: Which) -> Vec<(PgId, PgStat)> {
+pub(crate) async fn pgs(osd: &OsdShard, which: Which) -> Vec<(PgId, PgStat)> {
     let shards = osd.call_all(async move |osd| pgs_of_shard(&osd, which).await).await.into_iter();
     // They are long: those of the only reactor are not copied.
     let all = shards.reduce(|mut all, more| {

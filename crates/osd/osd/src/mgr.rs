@@ -1,38 +1,92 @@
-//! What the manager is told: counters and slow operations (MMgrReport), then the OSD's space and its PGs (MPGStats).
+//! The report to the manager of a real cluster: counters and slow operations (MMgrReport), then the OSD's space and its PGs
+//! (MPGStats). The embedded monitor has no manager besides itself: it is told by private messages (`stats`).
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
+use carmine_client::{MgrHandler, MgrSession, Reporting};
 use carmine_crush::MapView;
-use carmine_messenger::Message;
+use carmine_messenger::{ClientConfig, Connection, Message};
+use carmine_metrics::StageStat;
+use carmine_reactor::{Shard, ShardId};
 use carmine_store::StatFs;
-use carmine_types::{Epoch, PgId};
+use carmine_types::{Epoch, MonKind, PgId};
 use carmine_wire::mgr_msg::{
     HealthMetric, MetricReport, MgrReport, OsPerfStat, OsdStat, PgStatsMsg, StoreStatFs, pack,
 };
 use carmine_wire::osdmap::OsdMap;
 use carmine_wire::pg_stat::{PgStat, state};
+use carmine_wire::{EntityAddr, kinds};
 
-use super::{Manager, Session};
 use crate::admin::counters;
+use crate::heartbeat::Heartbeats;
+use crate::pg::order_scrubs;
+use crate::shard::OsdShard;
 use crate::slow::{self, SlowOps};
-use crate::stats::{self, PGS_MAX};
+use crate::stats::{self, PGS_MAX, Which};
 
 /// The name under which the store's damage becomes a health check of the cluster.
 const DAMAGED: &str = "OSD_METADATA_DAMAGED";
 
-impl Manager {
-    /// Reports; returns the number of the last message about PGs. `None`: there is no map yet, so that there is nothing to tell.
-    pub(super) async fn tell(&self, session: &Session) -> Option<u64> {
-        self.tell_counters(session).await;
-        self.tell_pgs(session).await
+/// What shard 0 tells the manager.
+struct Reporter {
+    osd: Rc<OsdShard>,
+    /// The public address of this start of this OSD.
+    addr: EntityAddr,
+    heartbeats: Rc<Heartbeats>,
+    /// Messages about PGs that were sent since the start.
+    sent: Cell<u32>,
+    /// The commits that the last report has counted.
+    committed: Cell<StageStat>,
+}
+
+/// Keeps a session with the active manager for as long as the OSD runs, if its cluster has managers (shard 0).
+pub(crate) fn start(
+    osd: &Rc<OsdShard>,
+    addr: EntityAddr,
+    client: &Rc<ClientConfig>,
+    heartbeats: &Rc<Heartbeats>,
+) -> Option<Rc<MgrSession>> {
+    if osd.config.mon_kind != MonKind::Ceph {
+        return None;
+    }
+    let (own, heartbeats) = (Rc::clone(osd), Rc::clone(heartbeats));
+    let reporter = Reporter { osd: own, addr, heartbeats, sent: Cell::default(), committed: Cell::default() };
+    let session = MgrSession::start(&osd.shard, Rc::clone(client), Rc::new(reporter));
+    osd.shard.set_local(Rc::clone(&session));
+    Some(session)
+}
+
+/// Reports at once; returns the number of the report, which `ceph osd last-stat-seq` shows when the manager has it. `None`: there
+/// is no session.
+pub(crate) async fn flush(osd: &OsdShard) -> Option<u64> {
+    osd.shard.call(ShardId(0), async |shard: Shard| shard.local::<MgrSession>()?.report().await).await
+}
+
+impl MgrHandler for Reporter {
+    fn report<'a>(&'a self, conn: &'a Connection, is_first: bool) -> Reporting<'a> {
+        Box::pin(async move {
+            self.tell_counters(conn, is_first).await;
+            self.tell_pgs(conn).await
+        })
     }
 
-    async fn tell_counters(&self, session: &Session) {
+    fn on_message(&self, msg: &Message) -> carmine_wire::Result<()> {
+        if msg.header.kind == kinds::OSD_SCRUB2 {
+            order_scrubs(&self.osd, &msg.decode()?);
+        }
+        Ok(())
+    }
+}
+
+impl Reporter {
+    async fn tell_counters(&self, conn: &Connection, is_first: bool) {
         let slow = slow::count_all(&self.osd).await;
         let (types, values): (Vec<_>, Vec<_>) = counters(&self.osd).await.into_iter().unzip();
-        session.conn.send(Message::encode(&MgrReport {
+        conn.send(Message::encode(&MgrReport {
             name: self.osd.config.id.0.to_string(),
-            declare: if session.has_declared.replace(true) { Vec::new() } else { types },
+            declare: if is_first { types } else { Vec::new() },
             values: pack(values),
             undeclare: Vec::new(),
             service: String::new(),
@@ -45,15 +99,16 @@ impl Manager {
         }));
     }
 
-    async fn tell_pgs(&self, session: &Session) -> Option<u64> {
-        let mut pgs = stats::all_pgs(&self.osd).await;
+    /// Returns the number of the last message. `None`: there is no map yet, so that there is nothing to tell.
+    async fn tell_pgs(&self, conn: &Connection) -> Option<u64> {
+        let mut pgs = stats::pgs(&self.osd, Which::All).await;
         let view = self.osd.view()?;
         let mut osd = self.osd_stat(&view, &pgs).await;
         loop {
             let rest = pgs.split_off(pgs.len().min(PGS_MAX));
             self.sent.set(self.sent.get().wrapping_add(1));
             osd.seq = u64::from(osd.up_from.0) << 32 | u64::from(self.sent.get());
-            session.conn.send(Message::encode(&PgStatsMsg {
+            conn.send(Message::encode(&PgStatsMsg {
                 version: 0,
                 fsid: view.map().fsid,
                 osd: osd.clone(),
