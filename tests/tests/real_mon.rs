@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use carmine_tests::{Testbed, installed, kill_nine, run, succeed};
+use carmine_tests::{Testbed, installed, kill_nine, run, signal, succeed};
 use serde_json::Value;
 
 /// A busy machine may take long for what takes a second on another.
@@ -50,13 +50,13 @@ fn ceph(bed: &Testbed, words: &str) -> Value {
 }
 
 fn put(bed: &Testbed, name: &str, bytes: &[u8]) {
-    let file = bed.dir().join("input");
+    let file = bed.dir().with_file_name("input");
     std::fs::write(&file, bytes).expect("written");
     tool(bed, "rados", &["-p", "bench", "put", name, file.to_str().expect("UTF-8")]);
 }
 
 fn assert_has(bed: &Testbed, name: &str, bytes: &[u8]) {
-    let file = bed.dir().join("output");
+    let file = bed.dir().with_file_name("output");
     tool(bed, "rados", &["-p", "bench", "get", name, file.to_str().expect("UTF-8")]);
     assert!(std::fs::read(&file).expect("read") == bytes, "{name} has other bytes");
 }
@@ -159,7 +159,9 @@ fn the_monitor_may_die() {
     }
     let bed = Testbed::up(THREE);
     put(&bed, "before", b"before");
-    assert_eq!(kill_nine(&[bed.pid("mon").expect("a record")]), 1);
+    let mon = bed.pid("mon").expect("a record");
+    signal(&[mon], "-KILL");
+    wait_until("the monitor is gone", || !Path::new(&format!("/proc/{mon}")).exists());
     bed.ok("up", &[]);
     assert_has(&bed, "before", b"before");
     put(&bed, "after", b"after");
