@@ -407,7 +407,12 @@ impl Objects {
         if let Some(info) = txn.info.take() {
             pg.info = *info;
         }
-        pg.log.extend(txn.log.drain(..));
+        if txn.log.len() > 1 {
+            pg.log.extend(txn.log.drain(..));
+        } else if let Some(entry) = txn.log.pop() {
+            // A client's write has one entry, for which a drain costs more.
+            pg.log.push_back(entry);
+        }
         if let Some(trim_to) = txn.log_trim_to {
             while pg.log.front().is_some_and(|entry| entry.version <= trim_to) {
                 pg.log.pop_front();
