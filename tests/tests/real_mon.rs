@@ -135,8 +135,7 @@ fn the_manager_knows_pgs_space_and_health() {
         osds.iter().all(|osd| osd["kb"].as_u64() > Some(500 << 10) && osd["kb_used"].as_u64() > Some(0)),
         "{df:#}"
     );
-    let health = ceph(&bed, "health");
-    assert_eq!(health["status"], "HEALTH_OK", "{health:#}");
+    wait_until("the cluster is healthy", || ceph(&bed, "health")["status"] == "HEALTH_OK");
 }
 
 /// Kills, stops and cuts under a real monitor; then a deep scrub, which the manager orders.
