@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Why no map came of a message.
+/// Why a message yields no map.
 enum Unusable {
     /// It has changes only, and the map before them is missing.
     Gap,

@@ -13,7 +13,6 @@ use carmine_messenger::{ClientConfig, ConnectError, Connection, Dispatcher, Mess
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Group, Shard};
 use carmine_wire::mgr_msg::{MgrConfigure, MgrMapMsg, MgrOpen};
-use carmine_wire::mon_msg::{Subscribe, Subscription};
 use carmine_wire::{EntityAddr, EntityType, kinds};
 
 use crate::mon::MonSession;
@@ -26,8 +25,8 @@ pub type Reporting<'a> = Pin<Box<dyn Future<Output = Option<u64>> + 'a>>;
 
 /// The daemon's part of a session with the manager. All calls come on the session's shard.
 pub trait MgrHandler {
-    /// Reports on this connection, on which the manager was told of the counters unless `is_first`; returns the number of the
-    /// report, if there was something to tell.
+    /// Sends a report on this connection; with `is_first` it declares the counters, too. Returns the number of the report, if
+    /// there was something to report.
     fn report<'a>(&'a self, conn: &'a Connection, is_first: bool) -> Reporting<'a>;
 
     /// A message that the session itself does not use.
@@ -72,8 +71,7 @@ impl MgrSession {
     /// A new session with the monitor, which is asked for news of the manager.
     pub fn on_session(&self, mon: &MonSession) {
         let next = self.map.borrow().as_ref().map_or(0, |map| u64::from(map.epoch.0) + 1);
-        let what = vec![Subscription::new("mgrmap", next, false)];
-        mon.send(Message::encode(&Subscribe { what, hostname: String::new() }));
+        mon.subscribe("mgrmap", next);
     }
 
     /// An MMgrMap of the monitor.

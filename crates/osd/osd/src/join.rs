@@ -15,7 +15,7 @@ use carmine_pgtypes::{Interval, OsdSet, PgHistory};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Group, Shard, ShardId};
 use carmine_types::{Epoch, NO_OSD, OsdId, PgId, UTime, Uuid};
-use carmine_wire::mon_msg::{LogEntry, LogMsg, Subscribe, Subscription};
+use carmine_wire::mon_msg::{LogEntry, LogMsg};
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, MarkMeDown, PastInterval, PgCreate, PgCreated, Superblock};
 use carmine_wire::osdmap::OsdMap;
 use carmine_wire::pg_stat::PgShard;
@@ -327,8 +327,7 @@ impl Member {
     fn ask(&self) {
         let Some(session) = self.session.borrow().upgrade() else { return };
         if self.wants_orders.take() {
-            let orders = Subscription::new("osd_pg_creates", 0, false);
-            session.send(Message::encode(&Subscribe { what: vec![orders], hostname: String::new() }));
+            session.subscribe("osd_pg_creates", 0);
         }
         let Some(view) = self.osd.view() else { return };
         let (map, version) = (view.map(), u64::from(view.epoch().0));

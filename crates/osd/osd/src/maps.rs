@@ -49,7 +49,7 @@ impl OsdShard {
     }
 
     /// The pools whose number of PGs has changed since their PGs were created here. Splits and merges are not
-    /// implemented: this OSD serves no client of such a pool's PGs and changes none of them.
+    /// implemented: this OSD serves no client of these PGs and leaves the PGs unchanged.
     fn resized_pools(&self, map: &OsdMap) -> BTreeSet<i64> {
         let mut made = self.pg_nums.borrow_mut();
         made.retain(|pool, _| map.pools.contains_key(pool));
@@ -75,7 +75,7 @@ impl OsdShard {
         resized
     }
 
-    /// Runs on shard 0. Gives an owner to PGs that the store holds though this OSD is no member of them.
+    /// Runs on shard 0. Gives an owner to each PG that the store holds though this OSD is not a member.
     pub(crate) fn adopt(self: &Rc<Self>, strays: impl Iterator<Item = SpgId>) {
         let Some(view) = self.view() else { return };
         let exists = |pg: &SpgId| view.map().pool(pg.pgid.pool).is_some_and(|pool| pg.pgid.ps < pool.pg_num);

@@ -64,8 +64,8 @@ impl Front for MgrMapMsg {
     }
 }
 
-/// MMgrOpen v3: a daemon, or a process that offers a service, says to the manager who it is. Behind what is read here are the
-/// service's status and the sender's options, which may be empty.
+/// MMgrOpen v3: a daemon, or a process that offers a service, says to the manager who it is. The service's status and
+/// the sender's options follow; they are not read, and may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MgrOpen {
     /// Without its type: `0` of `osd.0`.
@@ -114,8 +114,8 @@ impl Front for MgrOpen {
     }
 }
 
-/// MMgrConfigure v4: manager → daemon, the answer to MMgrOpen: what it wants to be told. Behind what is read here are questions
-/// about the clients of an OSD, and of a metadata server (perf metric queries): nobody needs to answer them.
+/// MMgrConfigure v4: manager → daemon, the answer to MMgrOpen: what it wants to be told. Questions about the
+/// clients of an OSD, and of a metadata server (perf metric queries) follow: nobody needs to answer them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MgrConfigure {
     /// Seconds between two reports (`mgr_stats_period`); 0: none are wanted.

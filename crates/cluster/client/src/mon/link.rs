@@ -181,7 +181,6 @@ impl MonSession {
             }
             _ => from,
         };
-        let what = vec![Subscription::new("osdmap", start.0.into(), false)];
-        self.send(Message::encode(&Subscribe { what, hostname: String::new() }));
+        self.subscribe("osdmap", start.0.into());
     }
 }

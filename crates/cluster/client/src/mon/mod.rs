@@ -13,7 +13,8 @@ use carmine_reactor::{Group, Payload, Shard};
 use carmine_types::{Epoch, Uuid};
 use carmine_wire::EntityAddr;
 use carmine_wire::mon_msg::{
-    Command, CommandAck, GetVersion, GetVersionReply, PoolOp, PoolOpReply, StatFs, StatFsReply,
+    Command, CommandAck, GetVersion, GetVersionReply, PoolOp, PoolOpReply, StatFs, StatFsReply, Subscribe,
+    Subscription,
 };
 use carmine_wire::monmap::MonMap;
 use carmine_wire::osdmap::OsdMap;
@@ -168,6 +169,12 @@ impl MonSession {
             conn.send(msg);
         }
         conn.is_some()
+    }
+
+    /// Subscribes to something from this version on (0: the current one) if a session stands.
+    pub fn subscribe(&self, what: &str, start: u64) {
+        let what = vec![Subscription::new(what, start, false)];
+        self.send(Message::encode(&Subscribe { what, hostname: String::new() }));
     }
 
     /// Offers the session a map message that came from an OSD.

@@ -162,7 +162,7 @@ fn described<T>(
     (name.to_owned(), about)
 }
 
-/// All counters as the manager is told of them, ascending by path.
+/// The declaration and the value of each counter, as the manager receives them, ascending by path.
 pub(crate) async fn counters(osd: &OsdShard) -> Vec<(CounterType, CounterValue)> {
     let sums = sums(osd).await;
     let number = |counter: &Counter<u64>| CounterValue::Number((counter.5)(&sums));

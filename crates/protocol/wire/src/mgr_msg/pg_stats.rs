@@ -18,9 +18,9 @@ messages! {
         pub osd: OsdStat,
         /// PGs that it leads. Those that are left out stay as they were.
         pub pgs: Vec<(PgId, PgStat)>,
-        /// The sender's map. Unused behind it: for how long it has had this map.
+        /// The sender's map. The time for which it has had this map follows; nobody reads it.
         pub epoch: Epoch [UTime],
-        /// What it has of each pool; empty with [`OsdStat::num_per_pool_osds`] 0.
+        /// The space that each pool takes on this OSD; empty if [`OsdStat::num_per_pool_osds`] is 0.
         pub pools: BTreeMap<i64, StoreStatFs>,
     }
 }
@@ -36,7 +36,7 @@ coded! {
         pub snap_trim_queue_len: u32,
         /// PGs that trim snapshots.
         pub num_snap_trimming: u32,
-        /// OSDs that its heartbeats watch. Unused behind it: others.
+        /// OSDs that its heartbeats watch. A second list follows; nobody reads it.
         pub hb_peers: Vec<i32> [Vec<i32>],
         pub op_queue_age_hist: Pow2Hist,
         pub perf: OsPerfStat,

@@ -24,7 +24,7 @@ messages! {
         pub status: Option<BTreeMap<String, String>>,
         /// An OSD always tells both that it has.
         pub health: Vec<HealthMetric>,
-        /// Its options, if they have changed. Unused behind them: answers to questions about an OSD's clients, a map.
+        /// Its options, if they have changed. A map of answers about an OSD's clients follows; nobody reads it.
         pub config: Vec<u8> [u32],
         /// What a daemon's long tasks are doing.
         pub tasks: Option<BTreeMap<String, String>>,

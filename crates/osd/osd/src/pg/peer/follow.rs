@@ -2,7 +2,7 @@
 //!
 //! Before the first object changes, the replica writes down that its copy is incomplete. The activation clears that mark. If the
 //! primary pushes objects while clients write, its last order clears it. A later query cancels all earlier orders. The log in
-//! memory changes in the step that submits the same change to the store; other OSDs hear of it when it is durable.
+//! memory changes in the step that submits the change to the store; other OSDs hear of the change once it is durable.
 
 use std::rc::Rc;
 use std::sync::Arc;

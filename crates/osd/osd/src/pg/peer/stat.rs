@@ -210,8 +210,8 @@ impl Copies {
     }
 }
 
-/// Sets the times at which the PG was last seen in some states: now in those that it is in, and in those that it was in when it was
-/// reported before, for it left them since. (Otherwise a PG of which there were no reports for a while would seem to be stuck for
+/// Sets the stamps of states. A state in which the PG is gets the time of this report, and so does one in which it was at the last
+/// report, since the PG left it after that. (Otherwise a PG of which there were no reports for a while would seem to be stuck for
 /// as long when it changes.)
 fn stamp(stat: &mut PgStat, before: Option<&PgStat>, now: UTime) {
     let (is, was) = (stat.states(), before.map_or(0, PgStat::states));
