@@ -31,7 +31,7 @@ use carmine_reactor::{Config, Group, REGISTER_BYTES, Reactors, Shard, ShardId};
 use carmine_store::StoreShared;
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts;
-use carmine_testbed::{Daemon, Layout, Plan, confine, mon_addr, process, require_plan, write_whole};
+use carmine_testbed::{Daemon, Layout, Plan, confine, mon_addrs, process, require_plan, write_whole};
 use carmine_types::{OsdId, StoreKind};
 use clap::Parser;
 
@@ -150,7 +150,7 @@ fn config(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<OsdConfig>
         request_bytes_per_shard: Memory::from_plan(plan).requests_per_shard,
         options: options(plan)?,
         log: LogLimits::default(),
-        mon: mon_addr(layout).context("the monitor is not running: there is no run/mon.addr")?,
+        mons: mon_addrs(layout).context("the monitor is not running: there is no run/mon.addr")?,
         mon_kind: plan.mon,
     })
 }

@@ -29,14 +29,15 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the monitor at `mon` and waits for the first map.
+    /// Connects to one of the monitors and waits for the first map. Where the others are, the monitor says; those of `mons` serve until then.
     ///
     /// # Errors
     /// No map within `options.connect_timeout`; the text names the reason.
-    pub async fn connect(shard: &Shard, mon: SocketAddr, options: Options) -> Result<Rc<Client>> {
+    pub async fn connect(shard: &Shard, mons: &[SocketAddr], options: Options) -> Result<Rc<Client>> {
         let nonce = shard.random_u64() as u32;
         let config = Rc::new(ClientConfig::new(EntityType::CLIENT, options.name.clone(), nonce));
-        let mon = MonSession::start(shard, vec![EntityAddr::msgr2(mon, 0)], config, Rc::new(NoHandler));
+        let mons = mons.iter().map(|mon| EntityAddr::msgr2(*mon, 0)).collect();
+        let mon = MonSession::start(shard, mons, config, Rc::new(NoHandler));
         let objecter =
             Objecter::start(shard, Rc::clone(mon.config()), options.clone(), Rc::clone(mon.maps()));
         // Made first: if the map does not come, dropping it ends the session.

@@ -84,7 +84,7 @@ thread_local! {
 
 async fn client(shard: &Shard) -> Rc<Client> {
     let options = Options { op_timeout: Some(Duration::from_secs(10)), ..Options::default() };
-    Client::connect(shard, mon_addr(), options).await.unwrap()
+    Client::connect(shard, &[mon_addr()], options).await.unwrap()
 }
 
 /// An OSD as far as the monitor can tell: it boots in every session.

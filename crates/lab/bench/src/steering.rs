@@ -79,12 +79,12 @@ impl Jobs {
         spec: &LoadSpec,
         state: Option<VerifyState>,
         cpus: &[usize],
-        mon: SocketAddr,
+        mons: &[SocketAddr],
         pool: &str,
     ) -> Result<Jobs> {
         let config = Config { arena_bytes_per_shard: ARENA_BYTES, ..reactors("load") };
-        let pool = pool.to_owned();
-        let job = async move |shard, job| run_cluster_job(&shard, mon, &pool, job).await;
+        let (mons, pool) = (mons.to_vec(), pool.to_owned());
+        let job = async move |shard, job| run_cluster_job(&shard, &mons, &pool, job).await;
         Jobs::near(spec, state, cpus, config, job)
     }
 

@@ -43,7 +43,12 @@ pub trait Target {
 
 /// Connects a client of its own for one job of `spec`. Operations have no limit of time: they wait for their PG as
 /// Ceph's do, and the load's end abandons them.
-async fn connect(shard: &Shard, mon: SocketAddr, pool: &str, spec: &LoadSpec) -> Result<Pool, ClientError> {
+async fn connect(
+    shard: &Shard,
+    mons: &[SocketAddr],
+    pool: &str,
+    spec: &LoadSpec,
+) -> Result<Pool, ClientError> {
     let ops = (spec.iodepth as usize + OPS_MORE).max(OPS_IN_FLIGHT);
     let bytes = (spec.longest_bytes() as usize).saturating_mul(ops);
     let options = Options {
@@ -53,7 +58,7 @@ async fn connect(shard: &Shard, mon: SocketAddr, pool: &str, spec: &LoadSpec) ->
         bytes_in_flight: bytes.max(BYTES_IN_FLIGHT),
         ..Options::default()
     };
-    Client::connect(shard, mon, options).await?.wait_pool(pool).await
+    Client::connect(shard, mons, options).await?.wait_pool(pool).await
 }
 
 impl Target for Pool {
@@ -77,8 +82,8 @@ impl Target for Pool {
 }
 
 /// Connects and runs one job against a pool.
-pub async fn run_cluster_job(shard: &Shard, mon: SocketAddr, pool: &str, setup: JobSetup) {
-    let pool = connect(shard, mon, pool, &setup.spec).await;
+pub async fn run_cluster_job(shard: &Shard, mons: &[SocketAddr], pool: &str, setup: JobSetup) {
+    let pool = connect(shard, mons, pool, &setup.spec).await;
     run_dealt_job(shard, pool, setup).await;
 }
 

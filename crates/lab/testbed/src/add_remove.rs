@@ -16,7 +16,7 @@ use crate::layout::Daemon;
 use crate::places;
 use crate::plan::real;
 use crate::status::{LIMIT, PgCounts, Probe, look, pgs_of, with_client};
-use crate::testbed::{Event, StartOptions, make_store, mon_addr};
+use crate::testbed::{Event, StartOptions, make_store, mon_addrs};
 
 /// Pause between two looks at an OSD that is emptied.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -34,7 +34,7 @@ impl Testbed {
         wipe: bool,
         start: &mut StartOptions<'_>,
     ) -> Result<OsdId> {
-        self.running_mon()?;
+        self.running_mons()?;
         let before = self.plan.clone();
         let osd = self.place_for_another(device)?;
         let added = self.make_and_start(osd, wipe, start);
@@ -48,14 +48,14 @@ impl Testbed {
         added.map(|()| osd)
     }
 
-    pub(crate) fn running_mon(&self) -> Result<SocketAddr> {
+    pub(crate) fn running_mons(&self) -> Result<Vec<SocketAddr>> {
         let dir = self.layout().dir().display();
         let (_, missing) = self.parts()?;
         fail_if!(
             missing.contains(&Daemon::Mon),
             "the testbed in {dir} is not running: `carmine up --dir {dir}`"
         );
-        mon_addr(self.layout()).ok_or_else(|| failed!("the monitor of {dir} has no address yet"))
+        mon_addrs(self.layout()).ok_or_else(|| failed!("the monitor of {dir} has no address yet"))
     }
 
     /// Extends the plan by an OSD.
@@ -126,7 +126,7 @@ impl Testbed {
     /// There is no such OSD, too few would be left for the pool's copies, or its data was not moved in time: then it stays, out.
     pub fn remove_osd(&mut self, osd: OsdId, start: &mut StartOptions<'_>) -> Result<()> {
         let end = Instant::now() + start.limit;
-        let mon = self.running_mon()?;
+        let mons = self.running_mons()?;
         let count = self.plan.osd_ids().count();
         if self.plan.osd_ids().all(|own| own != osd) {
             return Err(usage!("{osd}: this testbed has no such OSD"));
@@ -143,7 +143,7 @@ impl Testbed {
             self.mon_command(&json!({ "prefix": "osd down", "ids": [osd.0.to_string()] }))?;
         }
         self.mon_command(&json!({ "prefix": "osd out", "ids": [osd.0.to_string()] }))?;
-        with_client(mon, LIMIT, LIMIT, async |shard, client| {
+        with_client(&mons, LIMIT, LIMIT, async |shard, client| {
             loop {
                 let Some(left) = left_on(&look(client).await, osd, needs_clean) else { return Ok(()) };
                 fail_if!(

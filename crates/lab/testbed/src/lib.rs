@@ -52,4 +52,4 @@ pub use plan::{POOL_NAME, Plan, check_wipe};
 pub use process::{Ended, ProcessId, end_recorded, run_bounded};
 pub use spec::{DirArgs, OrAuto, Tuning, TuningWish, Wish};
 pub use status::{Fullness, OsdStatus, PgCounts, Space, Status, ask_osd, damaged, pgs_of, status};
-pub use testbed::{Event, StartOptions, Started, http_addr, mon_addr, progress_line, require_plan};
+pub use testbed::{Event, StartOptions, Started, http_addr, mon_addrs, progress_line, require_plan};

@@ -79,8 +79,8 @@ impl Testbed {
     ///
     /// # Errors
     /// The monitor refuses a command.
-    pub(crate) fn register_osds(&self, mon: SocketAddr) -> Result<()> {
-        with_client(mon, ANSWER_LIMIT, ANSWER_LIMIT, async |_, client| register(&self.plan, client).await)?
+    pub(crate) fn register_osds(&self, mons: &[SocketAddr]) -> Result<()> {
+        with_client(mons, ANSWER_LIMIT, ANSWER_LIMIT, async |_, client| register(&self.plan, client).await)?
     }
 }
 

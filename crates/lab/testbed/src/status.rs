@@ -25,7 +25,7 @@ use crate::output::note;
 use crate::peer;
 use crate::plan::Plan;
 use crate::process::ProcessId;
-use crate::testbed::{Event, StartOptions, http_addr, mon_addr, require_plan};
+use crate::testbed::{Event, StartOptions, http_addr, mon_addrs, require_plan};
 
 /// Time for one process's answer about its state.
 pub(crate) const LIMIT: Duration = Duration::from_secs(3);
@@ -173,10 +173,10 @@ pub fn pgs_of<'a>(accounts: impl Iterator<Item = &'a Value>, osd: OsdId) -> Vec<
 pub fn ask_osd(layout: &Layout, osd: OsdId, question: &str) -> Result<String> {
     let plan = require_plan(layout)?;
     refuse!(plan.osd_ids().all(|own| own != osd), "{osd}: this testbed has no such OSD");
-    let addr = mon_addr(layout)
+    let mons = mon_addrs(layout)
         .ok_or_else(|| failed!("the monitor of {} is not running", layout.dir().display()))?;
     let ask = async |_: &Shard, client: &Rc<Client>| client.admin(osd, question).await;
-    with_client(addr, LIMIT, ANSWER_LIMIT, ask)?.map_err(|e| failed!("{e}"))
+    with_client(&mons, LIMIT, ANSWER_LIMIT, ask)?.map_err(|e| failed!("{e}"))
 }
 
 /// Looks at the testbed or the peer in a folder. Takes no lock and changes nothing.
@@ -184,12 +184,12 @@ pub fn status(kind: BedKind, layout: &Layout) -> Result<Status> {
     let plan = require(kind, layout)?;
     let pid = |daemon| -> Result<_> { Ok(ProcessId::running(layout, daemon)?.map(|id| id.pid)) };
     let mon_pid = pid(Daemon::Mon)?;
-    let addr = mon_addr(layout).filter(|_| mon_pid.is_some());
+    let mons = mon_addrs(layout).filter(|_| mon_pid.is_some());
     let mut problems = Vec::new();
-    let seen = match addr {
+    let seen = match &mons {
         None => Ok(Probe::default()),
         Some(_) if kind == BedKind::Peer => peer::look(layout, &plan),
-        Some(addr) => with_client(addr, LIMIT, LIMIT, async |_, client| look(client).await),
+        Some(mons) => with_client(mons, LIMIT, LIMIT, async |_, client| look(client).await),
     };
     let seen = seen.unwrap_or_else(|e| {
         problems.push(format!("the monitor does not answer: {e}"));
@@ -235,7 +235,7 @@ pub fn status(kind: BedKind, layout: &Layout) -> Result<Status> {
         dir: layout.dir().display().to_string(),
         state: state.into(),
         mon_pid,
-        mon_addr: addr.map(|a| a.to_string()),
+        mon_addr: mons.and_then(|mons| Some(mons.first()?.to_string())),
         epoch: known.filter(|_| kind == BedKind::Testbed).map(|p| p.epoch),
         osds,
         full_ratio: known.and_then(|p| p.ratios?.last().copied()),
@@ -379,9 +379,9 @@ impl Probe {
     }
 }
 
-/// Runs `work` with a client of the monitor at `mon`, which must send its map within `limit`; an operation may take `op_limit`.
+/// Runs `work` with a client of these monitors, one of which must send its map within `limit`; an operation may take `op_limit`.
 pub(crate) fn with_client<R>(
-    mon: SocketAddr,
+    mons: &[SocketAddr],
     limit: Duration,
     op_limit: Duration,
     work: impl AsyncFnOnce(&Shard, &Rc<Client>) -> R,
@@ -397,7 +397,7 @@ pub(crate) fn with_client<R>(
         ..Config::default()
     };
     block_on(config, async move |shard: Shard| {
-        let client = Client::connect(&shard, mon, options).await.map_err(|e| failed!("{e}"))?;
+        let client = Client::connect(&shard, mons, options).await.map_err(|e| failed!("{e}"))?;
         let result = work(&shard, &client).await;
         client.shutdown();
         Ok(result)
@@ -418,13 +418,13 @@ fn names(osds: &[OsdId]) -> String {
 pub(crate) fn wait_until_ready(
     plan: &Plan,
     (all, beside_others): (bool, bool),
-    mon: SocketAddr,
+    mons: &[SocketAddr],
     daemons: &mut Daemons,
     start: &mut StartOptions<'_>,
     end: Instant,
 ) -> Result<Option<String>> {
     let limit = end.saturating_duration_since(Instant::now()).min(CONNECT_LIMIT);
-    with_client(mon, limit, limit.min(LIMIT), async |shard, client| {
+    with_client(mons, limit, limit.min(LIMIT), async |shard, client| {
         let mut marked = 0;
         loop {
             daemons.give_up_ended()?;

@@ -60,8 +60,8 @@ pub struct StartOptions<'a> {
 /// A testbed whose daemons were started.
 #[derive(Clone, Debug)]
 pub struct Started {
-    /// Address of the monitor.
-    pub mon: SocketAddr,
+    /// Addresses of the monitors.
+    pub mons: Vec<SocketAddr>,
     /// OSDs that were to be started and do not run.
     pub lost: Vec<Lost>,
     /// Names the part of the testbed that was not ready in time, beside the OSDs in `lost`.
@@ -130,8 +130,8 @@ impl Testbed {
     /// monitor does not start, or no OSD does, all are stopped again.
     pub fn start(&mut self, start: &mut StartOptions<'_>) -> Result<Started> {
         if self.plan.kind() == BedKind::Peer {
-            let mon = peer::start(self, start)?;
-            return Ok(Started { mon, lost: Vec::new(), waits_for: None });
+            let mons = vec![peer::start(self, start)?];
+            return Ok(Started { mons, lost: Vec::new(), waits_for: None });
         }
         self.require_stopped()?;
         self.start_some(&daemons_of(&self.plan), start)
@@ -141,10 +141,10 @@ impl Testbed {
     fn start_embedded_mon(&self, daemons: &mut Daemons, start: &mut StartOptions<'_>) -> Result<()> {
         daemons.start(&self.plan, &start.programs, Daemon::Mon)?;
         (start.events)(Event::Started(Daemon::Mon));
-        let missing = || mon_addr(self.layout()).is_none().then(|| "the monitor".to_owned());
+        let missing = || mon_addrs(self.layout()).is_none().then(|| "the monitor".to_owned());
         daemons.wait(missing, Daemon::Mon, Instant::now() + MON_LIMIT, MON_PAUSE, start)?;
-        let Some(mon) = mon_addr(self.layout()) else { return Ok(()) };
-        let conf = ceph_conf(&self.plan.fsid, mon, self.layout().dir());
+        let Some(mons) = mon_addrs(self.layout()) else { return Ok(()) };
+        let conf = ceph_conf(&self.plan.fsid, mons[0], self.layout().dir());
         files::write_whole(&self.layout().ceph_conf(), conf.as_bytes())
     }
 
@@ -172,17 +172,17 @@ impl Testbed {
         }
         let dir = dir.display();
         let again = format!("`carmine down --dir {dir}`, then `carmine up`");
-        let mon = mon_addr(self.layout())
+        let mons = mon_addrs(self.layout())
             .ok_or_else(|| failed!("the monitor of {dir} has no address yet: {again}"))?;
         if is_first {
-            self.plan.mon_port = mon.port();
+            self.plan.mon_port = mons[0].port();
             self.write_plan()?;
             if self.plan.mon == MonKind::Ceph {
-                self.register_osds(mon)?;
+                self.register_osds(&mons)?;
             }
         } else {
             let port = self.plan.mon_port;
-            let is_other = mon.port() != port;
+            let is_other = mons[0].port() != port;
             fail_if!(
                 is_other,
                 "port {port} of the monitor is taken, and the OSDs that run look for it there: {again}"
@@ -196,8 +196,8 @@ impl Testbed {
         }
         let beside_others = running.iter().any(|daemon| matches!(daemon, Daemon::Osd(_)));
         let awaited = (is_whole, beside_others);
-        let waits_for = status::wait_until_ready(&self.plan, awaited, mon, &mut daemons, start, end)?;
-        let started = Started { mon, lost: daemons.lost.clone(), waits_for };
+        let waits_for = status::wait_until_ready(&self.plan, awaited, &mons, &mut daemons, start, end)?;
+        let started = Started { mons, lost: daemons.lost.clone(), waits_for };
         let runs_an_osd = beside_others || daemons.osds().next().is_some();
         fail_if!(!runs_an_osd && !started.lost.is_empty(), "{}", started.reasons());
         daemons.keep();
@@ -281,18 +281,16 @@ fn ceph_conf(fsid: &str, mon: SocketAddr, dir: &Path) -> String {
     )
 }
 
-/// Address of the running monitor, as it wrote it down itself.
-pub fn mon_addr(layout: &Layout) -> Option<SocketAddr> {
-    read_addr(&layout.mon_addr())
+/// Addresses of the monitors, a line each, as they were written down at the start; `None`: there are none, or not yet.
+pub fn mon_addrs(layout: &Layout) -> Option<Vec<SocketAddr>> {
+    let text = fs::read_to_string(layout.mon_addr()).ok()?;
+    let addrs: Vec<_> = text.lines().map(|line| line.trim().parse().ok()).collect::<Option<_>>()?;
+    (!addrs.is_empty()).then_some(addrs)
 }
 
 /// Address of an OSD's metrics, as it wrote it down itself; it may have stopped since.
 pub fn http_addr(layout: &Layout, id: OsdId) -> Option<SocketAddr> {
-    read_addr(&layout.http_addr(id))
-}
-
-fn read_addr(path: &Path) -> Option<SocketAddr> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
+    fs::read_to_string(layout.http_addr(id)).ok()?.trim().parse().ok()
 }
 
 /// A progress line for the parent.

@@ -24,7 +24,7 @@ use carmine_reactor::{Shard, block_on};
 use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::output::{json_text, note, print};
 use carmine_testbed::spec::DirArgs;
-use carmine_testbed::{BedKind, Layout, POOL_NAME, Testbed, mon_addr, refuse, status};
+use carmine_testbed::{BedKind, Layout, POOL_NAME, Testbed, mon_addrs, refuse, status};
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -112,7 +112,7 @@ pub fn run(args: &ThrashArgs, cancel: &AtomicBool) -> Result<ExitCode> {
         bail!("the testbed in {} is {}: {}", before.dir, before.state, before.problems.join("; "));
     }
     let bed = Testbed::open_existing(BedKind::Testbed, layout)?;
-    let mon = mon_addr(bed.layout()).context("the monitor has no address yet")?;
+    let mons = mon_addrs(bed.layout()).context("the monitor has no address yet")?;
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
     let spec = args.spec(seed);
     spec.check().map_err(Usage)?;
@@ -121,9 +121,9 @@ pub fn run(args: &ThrashArgs, cancel: &AtomicBool) -> Result<ExitCode> {
     let kinds = args.kinds(&bed)?;
     note(&format!("seed {seed}"));
     let report = block_on(controller(cpu), async |shard: Shard| {
-        let client = Client::connect(&shard, mon, Options::default());
+        let client = Client::connect(&shard, &mons, Options::default());
         let client = client.await.context("cannot reach the testbed")?;
-        let thrash = Thrash { args, kinds, cancel, spec, cpus, mon, client, shard };
+        let thrash = Thrash { args, kinds, cancel, spec, cpus, mons, client, shard };
         thrash.run(bed, Report { seed, ..Report::default() }).await
     })
     .context("cannot start the controller")??;
@@ -165,7 +165,7 @@ struct Thrash<'a> {
     cancel: &'a AtomicBool,
     spec: LoadSpec,
     cpus: Vec<usize>,
-    mon: SocketAddr,
+    mons: Vec<SocketAddr>,
     client: Rc<Client>,
     shard: Shard,
 }
@@ -194,7 +194,7 @@ impl Thrash<'_> {
     }
 
     fn load(&self, spec: &LoadSpec, state: VerifyState) -> Result<Steering<'_>> {
-        let jobs = Jobs::of_cluster(spec, Some(state), &self.cpus, self.mon, POOL_NAME)?;
+        let jobs = Jobs::of_cluster(spec, Some(state), &self.cpus, &self.mons, POOL_NAME)?;
         Ok(Steering::new(&self.shard, jobs, spec, self.cancel, Box::new(|_| Ok(()))))
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use carmine_messenger::{Gate, MORE_BYTES, OUTPUT_BYTES};
 use carmine_pgtypes::{STEP_BYTES, STEPS_MAX};
 use carmine_types::{MonKind, OsdId, Uuid};
+use carmine_wire::EntityAddr;
 use carmine_wire::frame::DATA_BYTES_MAX;
 
 use crate::heartbeat::HeartbeatConfig;
@@ -132,9 +133,9 @@ pub struct OsdConfig {
     pub listen: IpAddr,
     /// Changes at every start; part of its address.
     pub nonce: u32,
-    /// The monitor, …
-    pub mon: SocketAddr,
-    /// … and its kind: a real one closes the session at a message of Carmine's own.
+    /// The monitors, of which one that answers is enough, …
+    pub mons: Vec<SocketAddr>,
+    /// … and their kind: a real one closes the session at a message of Carmine's own.
     pub mon_kind: MonKind,
     /// How many connections it accepts.
     pub gates: Gates,
@@ -149,7 +150,7 @@ pub struct OsdConfig {
 }
 
 impl OsdConfig {
-    /// The OSD with this number, on its monitor's address, with default options and room for a thousand connections.
+    /// The OSD with this number, on the address of its only monitor, with default options and room for a thousand connections.
     #[must_use]
     pub fn with_defaults(mon: SocketAddr, id: OsdId, nonce: u32) -> OsdConfig {
         OsdConfig {
@@ -157,7 +158,7 @@ impl OsdConfig {
             uuid: Uuid([(id.0 as u8).wrapping_add(1); 16]),
             listen: mon.ip(),
             nonce,
-            mon,
+            mons: vec![mon],
             mon_kind: MonKind::Embedded,
             gates: Gates::within(1 << 10),
             heartbeat: HeartbeatConfig::default(),
@@ -247,6 +248,11 @@ impl Default for ScrubOptions {
 }
 
 impl OsdConfig {
+    /// Where its monitors are.
+    pub(crate) fn mon_addrs(&self) -> Vec<EntityAddr> {
+        self.mons.iter().map(|mon| EntityAddr::msgr2(*mon, 0)).collect()
+    }
+
     /// Budget for the data of requests in flight; large answers are counted apart from it.
     pub(crate) fn input_bytes(&self) -> usize {
         let all = self.request_bytes_per_shard;

@@ -58,8 +58,7 @@ pub async fn report_damage(shard: &Shard, config: &OsdConfig, what: String) -> c
     }
     let addr = EntityAddr::msgr2(SocketAddr::new(config.listen, 0), config.nonce);
     let own = ClientConfig::daemon(EntityType::OSD, config.id.0, addr);
-    let mons = vec![EntityAddr::msgr2(config.mon, 0)];
-    let session = MonSession::start(shard, mons, Rc::new(own), Rc::new(NoHandler));
+    let session = MonSession::start(shard, config.mon_addrs(), Rc::new(own), Rc::new(NoHandler));
     session.ready(REPORT).await?;
     session.send(message(config, what));
     // It answers what comes after the report.

@@ -85,9 +85,8 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbe
         left: Notify::new(),
     });
     osd.shard.set_local(Rc::clone(&member));
-    let mon = EntityAddr::msgr2(osd.config.mon, 0);
     let handler = Rc::clone(&member) as Rc<dyn MonHandler>;
-    let session = MonSession::start(&osd.shard, vec![mon], client, handler);
+    let session = MonSession::start(&osd.shard, osd.config.mon_addrs(), client, handler);
     osd.shard.spawn(Group::Admin, "member", member.keep_asking());
     stats::start(osd, session);
 }

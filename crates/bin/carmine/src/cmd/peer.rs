@@ -84,14 +84,14 @@ fn up(args: &PeerUpArgs) -> Result<ExitCode> {
     };
     let up = Up { wipe: args.force_wipe, precondition: None, kind: BedKind::Peer, plan: &plan };
     let (bed, started) = progress::shown(args.timeout, |start| up.bring_up(&layout, start))?;
-    let mon = started.mon;
     let (plan, peer, conf) = (bed.plan(), bed.plan().peer()?, bed.layout().ceph_conf());
     done(&format!(
-        "up: {}, {}, size {} with {} PGs active+clean; monitor at {mon}\n{}\nstock clients: rados -c {} -p {POOL_NAME} ls\n",
+        "up: {}, {}, size {} with {} PGs active+clean; monitor at {}\n{}\nstock clients: rados -c {} -p {POOL_NAME} ls\n",
         counted(plan.osds() as usize, "OSD"),
         peer.profile(),
         plan.pool.size,
         plan.pool.pg_num,
+        started.mons[0],
         settings_lines(&about(plan, peer)?).join("\n"),
         conf.display(),
     ))

@@ -47,7 +47,8 @@ pub(crate) fn run(args: UpArgs) -> Result<ExitCode> {
         },
     };
     let (testbed, started) = progress::shown(args.timeout, |start| up.bring_up(&layout, start))?;
-    let (plan, mon) = (testbed.plan(), started.mon);
+    let plan = testbed.plan();
+    let mons: Vec<String> = started.mons.iter().map(ToString::to_string).collect();
     let stores = plan
         .osd_ids()
         .filter(|osd| !started.is_lost(*osd))
@@ -61,8 +62,9 @@ pub(crate) fn run(args: UpArgs) -> Result<ExitCode> {
     let (store, pool, conf) = (plan.store, &plan.pool, testbed.layout().ceph_conf());
     let (name, size, pgs) = (&pool.name, pool.size, pool.pg_num);
     print(&format!(
-        "up: {osds} x {reactors}, {store}, pool {name} size {size} with {pgs} PGs; monitor at {mon}\n\
+        "up: {osds} x {reactors}, {store}, pool {name} size {size} with {pgs} PGs; monitor at {}\n\
          stock clients: rados -c {} -p {name} ls\n",
+        mons.join(", "),
         conf.display(),
     ))?;
     testbed.require_whole(&started)?;

@@ -40,13 +40,13 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(15);
 pub(super) fn run(setup: &Setup, cancel: &AtomicBool) -> Result<Outcome> {
     let cpu = setup.plan.grid.system_cpus().to_vec().last().copied();
     block_on(controller(cpu), async |shard: Shard| {
-        let client = Client::connect(&shard, setup.mon, Options::default());
+        let client = Client::connect(&shard, &setup.mons, Options::default());
         let client = client.await.context("cannot reach the testbed")?;
         let jobs = match setup.in_process() {
             Some(osd) => Jobs::far(&client, osd, &setup.spec, &setup.args.pool).await?,
             None => {
                 let (state, cpus) = (setup.state.clone(), setup.client_cpus());
-                Jobs::of_cluster(&setup.spec, state, &cpus, setup.mon, &setup.args.pool)?
+                Jobs::of_cluster(&setup.spec, state, &cpus, &setup.mons, &setup.args.pool)?
             }
         };
         let (mut written, mut last_ran) = (Instant::now(), Instant::now());

@@ -14,7 +14,7 @@ use carmine_load::hosted::{self, Tool};
 use carmine_load::profile::ProfileMode;
 use carmine_load::report::{CacheState, Context as ReportContext, Setting};
 use carmine_load::{LoadSpec, Prefill, Route, Rw, VerifyState};
-use carmine_testbed::{Layout, Plan, mon_addr, refuse, usage};
+use carmine_testbed::{Layout, Plan, mon_addrs, refuse, usage};
 use carmine_topology::Grid;
 use carmine_types::{FlushMode, OsdId, StoreKind, counted};
 use serde_json::json;
@@ -44,7 +44,7 @@ pub(super) struct Setup {
     /// The jobs that fio runs instead of a load from the options.
     pub(super) jobfile: Option<JobFile>,
     cluster: Cluster,
-    pub(super) mon: SocketAddr,
+    pub(super) mons: Vec<SocketAddr>,
     /// The part of the report that is known before the load.
     known: ReportContext,
 }
@@ -90,7 +90,7 @@ impl Setup {
         let cluster = Cluster::running(layout, plan)?;
         let (layout, plan) = (&cluster.layout, &cluster.plan);
         let dir = layout.dir().display();
-        let mon = mon_addr(layout).with_context(|| format!("the monitor of {dir} has no address yet"))?;
+        let mons = mon_addrs(layout).with_context(|| format!("the monitor of {dir} has no address yet"))?;
         let findings = match is_peer {
             false => doctor(layout, plan),
             true => {
@@ -100,7 +100,7 @@ impl Setup {
         };
         let state = load_state(&mut spec, &args)?;
         let known = known(&args, &cluster, &findings, baseline, marks);
-        let setup = Setup { args, spec, state, jobfile, cluster, mon, known };
+        let setup = Setup { args, spec, state, jobfile, cluster, mons, known };
         if setup.args.client == Tool::Carmine {
             room::check(&setup, |enough| room::present_bytes(&setup, enough))?;
         }
