@@ -127,7 +127,9 @@ fn the_manager_knows_pgs_space_and_health() {
         let df = ceph(&bed, "df");
         let pools = df["pools"].as_array().expect("pools");
         let bench = pools.iter().find(|pool| pool["name"] == "bench").expect("the pool");
-        bench["stats"]["objects"] == 1 && bench["stats"]["stored"] == 3 << 20
+        let stats = &bench["stats"];
+        // Used are all three copies.
+        stats["objects"] == 1 && stats["stored"] == 3 << 20 && stats["bytes_used"] == 9 << 20
     });
     let df = ceph(&bed, "osd df");
     let osds = df["nodes"].as_array().expect("OSDs");

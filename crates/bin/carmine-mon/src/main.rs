@@ -16,6 +16,7 @@ use carmine_daemon::{ended, logging, signals};
 use carmine_mon::{DownLimits, InitialCluster, InitialPool, MapRules, Mon, MonConfig, MonError};
 use carmine_reactor::{Config, PollPolicy, Reactors, Shard};
 use carmine_testbed::{Layout, Plan, process, require_plan, write_whole};
+use carmine_types::MonKind;
 use clap::Parser;
 
 /// The monitor's I/O buffers: it moves maps of some kilobytes.
@@ -108,7 +109,7 @@ fn config(layout: &Layout, plan: &Plan) -> anyhow::Result<MonConfig> {
             primes_pg_temp: plan.mon_osd_prime_pg_temp,
             ..MapRules::default()
         },
-        facts: carmine_daemon::machine::facts(),
+        facts: carmine_daemon::machine::facts(MonKind::Embedded),
         initial: InitialCluster {
             fsid: plan.fsid.parse().map_err(|e| anyhow!("fsid of the plan: {e}"))?,
             osds: plan.osds(),

@@ -152,6 +152,7 @@ fn config(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<OsdConfig>
         log: LogLimits::default(),
         mons: mon_addrs(layout).context("the monitor is not running: there is no run/mon.addr")?,
         mon_kind: plan.mon,
+        crush: None,
     })
 }
 

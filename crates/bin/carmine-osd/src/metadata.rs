@@ -24,7 +24,7 @@ pub(crate) fn collect(
         ("reactors", reactors.to_string()),
     ];
     let all = all.into_iter().map(|(key, value)| (key.to_owned(), value));
-    let all = carmine_daemon::machine::facts().into_iter().chain(all);
+    let all = carmine_daemon::machine::facts(plan.mon).into_iter().chain(all);
     let mut all: Vec<_> = all.chain(store.into_iter().flat_map(drives)).collect();
     if store.is_none() {
         // As Ceph's store in memory has it.

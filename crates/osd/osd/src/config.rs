@@ -11,6 +11,7 @@ use carmine_wire::frame::DATA_BYTES_MAX;
 
 use crate::heartbeat::HeartbeatConfig;
 use crate::options::RunOptions;
+use crate::place::CrushPlace;
 
 /// Most memory for outputs of writes in one PG's log; beyond it the oldest are dropped. Enough for the longest outputs of the
 /// newest thousand requests with one operation each.
@@ -137,6 +138,8 @@ pub struct OsdConfig {
     pub mons: Vec<SocketAddr>,
     /// … and their kind: a real one closes the session at a message of Carmine's own.
     pub mon_kind: MonKind,
+    /// Its place in the CRUSH map of a real monitor, which it asks for at each start; `None`: others give it one.
+    pub crush: Option<CrushPlace>,
     /// How many connections it accepts.
     pub gates: Gates,
     /// How it watches other OSDs.
@@ -160,6 +163,7 @@ impl OsdConfig {
             nonce,
             mons: vec![mon],
             mon_kind: MonKind::Embedded,
+            crush: None,
             gates: Gates::within(1 << 10),
             heartbeat: HeartbeatConfig::default(),
             request_bytes_per_shard: 64 << 20,

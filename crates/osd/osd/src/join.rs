@@ -14,7 +14,8 @@ use carmine_messenger::{ClientConfig, Message, with_timeout};
 use carmine_pgtypes::{Interval, OsdSet, PgHistory};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Group, Shard, ShardId};
-use carmine_types::{Epoch, NO_OSD, OsdId, PgId, UTime, Uuid};
+use carmine_types::{Epoch, MonKind, NO_OSD, OsdId, PgId, UTime, Uuid};
+use carmine_wire::handshake::features::CARMINE;
 use carmine_wire::mon_msg::{LogEntry, LogMsg};
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, MarkMeDown, PastInterval, PgCreate, PgCreated, Superblock};
 use carmine_wire::osdmap::OsdMap;
@@ -26,6 +27,7 @@ use crate::admin::Hook;
 use crate::heartbeat::Heartbeats;
 use crate::mgr;
 use crate::pg::{give_up_leases, order_scrubs};
+use crate::place;
 use crate::shard::OsdShard;
 use crate::stats;
 
@@ -48,8 +50,12 @@ struct Member {
     /// The session with the manager, if the monitor is a real one.
     manager: Option<Rc<MgrSession>>,
     session: RefCell<Weak<MonSession>>,
-    /// The newest map shows it as up.
+    /// The newest map shows it as up, …
     is_up: Cell<bool>,
+    /// … since this epoch, or did so last; zero: it never was in this process.
+    boot_epoch: Cell<Epoch>,
+    /// It has its place in the CRUSH map, as far as it asks for one.
+    is_placed: Cell<bool>,
     /// The newest epoch at which an interval of a PG led here began, for which `up_thru` is still needed.
     up_thru: Cell<Epoch>,
     /// Asks the monitor to send all its orders to create PGs again.
@@ -76,6 +82,8 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbe
         heartbeats,
         session: RefCell::default(),
         is_up: Cell::new(false),
+        boot_epoch: Cell::default(),
+        is_placed: Cell::new(osd.config.crush.is_none()),
         up_thru: Cell::default(),
         wants_orders: Cell::default(),
         seen,
@@ -87,6 +95,7 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbe
     osd.shard.set_local(Rc::clone(&member));
     let handler = Rc::clone(&member) as Rc<dyn MonHandler>;
     let session = MonSession::start(&osd.shard, osd.config.mon_addrs(), client, handler);
+    osd.shard.spawn(Group::Admin, "place", Rc::clone(&member).find_place(Rc::clone(&session)));
     osd.shard.spawn(Group::Admin, "member", member.keep_asking());
     stats::start(osd, session);
 }
@@ -146,7 +155,11 @@ impl MonHandler for Member {
             return self.osd.shard.stop();
         }
         let is_up = map.client_addr(id).is_some_and(|addrs| addrs.contains(&self.addr));
-        if self.is_up.replace(is_up) && !is_up && !self.osd.stopping.get() {
+        let was_up = self.is_up.replace(is_up);
+        if is_up && !was_up {
+            self.boot_epoch.set(map.epoch);
+        }
+        if was_up && !is_up && !self.osd.stopping.get() {
             tracing::warn!("the map of epoch {} says that this OSD is down: it boots again", map.epoch);
         }
         self.note_gap(map.epoch);
@@ -334,7 +347,9 @@ impl Member {
             return;
         }
         if !self.is_up.get() {
-            session.send(Message::encode(&self.boot(map)));
+            if self.is_placed.get() {
+                session.send(Message::encode(&self.boot(map)));
+            }
         } else if map.up_thru(self.osd.config.id) < self.up_thru.get() {
             session.send(Message::encode(&Alive { version, want: self.up_thru.get() }));
         }
@@ -347,6 +362,26 @@ impl Member {
             self.ask();
             self.beacon();
         }
+    }
+
+    async fn find_place(self: Rc<Self>, session: Rc<MonSession>) {
+        if let Some(place) = &self.osd.config.crush {
+            place::ask_for(place, self.osd.config.id, &session, &self.osd.shard).await;
+            self.is_placed.set(true);
+            self.news.notify_one();
+        }
+    }
+
+    /// Its addresses, with the names that Ceph's metadata has.
+    fn addresses(&self) -> [(String, String); 4] {
+        let [hb_back, hb_front] = self.heartbeats.addrs;
+        [
+            ("back_addr", self.addr),
+            ("front_addr", self.addr),
+            ("hb_back_addr", hb_back),
+            ("hb_front_addr", hb_front),
+        ]
+        .map(|(name, addr)| (name.to_owned(), format!("[{addr}]")))
     }
 
     fn boot(&self, map: &OsdMap) -> Boot {
@@ -367,10 +402,10 @@ impl Member {
             superblock,
             hb_back,
             cluster: self.addr.into(),
-            boot_epoch: Epoch(0),
+            boot_epoch: self.boot_epoch.get(),
             hb_front,
-            metadata: metadata.into_iter().collect(),
-            features: FEATURES,
+            metadata: metadata.into_iter().chain(self.addresses()).collect(),
+            features: if config.mon_kind == MonKind::Ceph { FEATURES | CARMINE } else { FEATURES },
         }
     }
 

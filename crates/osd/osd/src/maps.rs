@@ -10,10 +10,13 @@ use carmine_peering::OsdState;
 use carmine_reactor::ShardId;
 use carmine_types::{Epoch, NO_SHARD, OsdId, PgId, SpgId};
 use carmine_wire::EntityAddr;
-use carmine_wire::mon_msg::OsdMapMsg;
+use carmine_wire::mon_msg::{OsdMapMsg, log_level};
 use carmine_wire::osdmap::{OsdMap, PgPool};
 
 use crate::by_pg::ByPg;
+use crate::config::OsdConfig;
+use crate::join::write_cluster_log;
+use crate::kinds::{classic_osds, report_mixed};
 use crate::pg::{Pg, remove_orphans};
 use crate::shard::{ConnState, OsdShard};
 
@@ -45,6 +48,7 @@ impl OsdShard {
             remove_orphans(self, map);
         }
         report_imbalance(&table, shards);
+        report_mixed(self, &view);
         self.spread(&view, &table);
     }
 
@@ -64,12 +68,14 @@ impl OsdShard {
             let before = view.as_ref().and_then(|view| view.map().pool(*id)).map(|pool| pool.pg_num);
             if before != Some(now) {
                 let name = map.pool_names.get(id).map_or("", String::as_str);
-                tracing::error!(
+                let text = format!(
                     "the pg_num of pool {id} '{name}' is {now} by the map of epoch {}, and its PGs were made with {made}: \
                      splits and merges are not built. Its PGs are down, with all their data, until the pool has {made} \
                      again: ceph osd pool set {name} pg_num {made}",
                     map.epoch
                 );
+                tracing::error!("{text}");
+                write_cluster_log(self, log_level::ERROR, text);
             }
         }
         resized
@@ -98,11 +104,11 @@ impl OsdShard {
         self.peers.on_map(|osd| self.addr_of(osd));
         self.apply_blocklist(view.map());
         self.remove_pgs_of_deleted_pools(&view);
-        let (here, osds) = (self.shard.id(), osd_states(view.map()));
+        let (here, others) = (self.shard.id(), Others::new(&self.config, view.map()));
         for (id, _) in table.iter().filter(|(_, owner)| *owner == here) {
             let known = self.pg(id);
             let pg = known.clone().unwrap_or_else(|| Pg::new(id, self.config.id, self.config.log));
-            pg.on_map(self, &view, &osds);
+            pg.on_map(self, &view, &others);
             if known.is_none() {
                 self.pgs.borrow_mut().insert(id, Rc::clone(&pg));
                 pg.load(self);
@@ -129,6 +135,18 @@ impl OsdShard {
     fn remove_pgs_of_deleted_pools(self: &Rc<Self>, view: &MapView) {
         let gone = self.pgs.borrow_mut().remove_pools(|pool| !view.map().pools.contains_key(&pool));
         gone.iter().for_each(|pg| pg.remove(self));
+    }
+}
+
+/// All OSDs by a map: their states, by number, and those that are not Carmine's.
+pub(crate) struct Others {
+    pub(crate) states: Arc<[OsdState]>,
+    pub(crate) classic: BTreeSet<OsdId>,
+}
+
+impl Others {
+    fn new(config: &OsdConfig, map: &OsdMap) -> Others {
+        Others { states: osd_states(map), classic: classic_osds(config, map) }
     }
 }
 

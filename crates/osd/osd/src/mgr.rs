@@ -104,6 +104,7 @@ impl Reporter {
         let mut pgs = stats::pgs(&self.osd, Which::All).await;
         let view = self.osd.view()?;
         let mut osd = self.osd_stat(&view, &pgs).await;
+        let pools = pool_space(&pgs);
         loop {
             let rest = pgs.split_off(pgs.len().min(PGS_MAX));
             self.sent.set(self.sent.get().wrapping_add(1));
@@ -114,7 +115,7 @@ impl Reporter {
                 osd: osd.clone(),
                 pgs,
                 epoch: view.epoch(),
-                pools: BTreeMap::new(),
+                pools: pools.clone(),
             }));
             if rest.is_empty() {
                 return Some(osd.seq);
@@ -144,8 +145,8 @@ impl Reporter {
             os_alerts: vec![(own, alerts.into_iter().collect())],
             num_shards_repaired: signed(healed.iter().sum()),
             num_osds: 1,
-            // Members other than the primary do not know how long their objects are: the manager counts by the PGs' statistics.
-            num_per_pool_osds: 0,
+            num_per_pool_osds: 1,
+            num_per_pool_omap_osds: 1,
             ..with_space(self.osd.store.statfs())
         }
     }
@@ -156,6 +157,25 @@ impl Reporter {
         let is_up = map.client_addr(id).is_some_and(|addrs| addrs.contains(&self.addr));
         map.osd_info.get(id.0 as usize).filter(|_| is_up).map_or(Epoch(0), |info| info.up_from)
     }
+}
+
+/// The space that pools take. Members other than the primary do not know how long their objects are, so a primary tells of all copies
+/// of its PGs that there are: the manager only adds up what the OSDs tell of a pool.
+fn pool_space(pgs: &[(PgId, PgStat)]) -> BTreeMap<i64, StoreStatFs> {
+    let mut pools = BTreeMap::<i64, StoreStatFs>::new();
+    for (pg, stat) in pgs {
+        let sum = &stat.stats.sum;
+        let copies = sum.num_object_copies.saturating_sub(sum.num_objects_degraded).max(0);
+        let all = |bytes: i64| {
+            let all = i128::from(bytes) * i128::from(copies) / i128::from(sum.num_objects.max(1));
+            i64::try_from(all).unwrap_or(i64::MAX)
+        };
+        let space = pools.entry(pg.pool).or_default();
+        space.data_stored = space.data_stored.saturating_add(all(sum.num_bytes));
+        space.omap_allocated = space.omap_allocated.saturating_add(all(sum.num_omap_bytes));
+        space.allocated = space.data_stored;
+    }
+    pools
 }
 
 /// Both health metrics of an OSD. It makes all PGs that it is ordered to, however many it has.
@@ -210,6 +230,22 @@ mod tests {
         assert_eq!((stat.statfs.internally_reserved, stat.statfs.allocated), (mib(5), 20 << 20));
         let full = with_space(StatFs { total: mib(100), used: mib(30), metadata: mib(10), free: 0 });
         assert_eq!((full.kb_used, full.kb_avail), (100 << 10, 0));
+    }
+
+    #[test]
+    fn a_pool_takes_the_space_of_all_copies_that_there_are() {
+        let pg = |pool, ps, objects, bytes, degraded| {
+            let mut stat = PgStat::default();
+            stat.stats.sum.num_objects = objects;
+            stat.stats.sum.num_bytes = bytes;
+            stat.stats.sum.num_object_copies = objects * 3;
+            stat.stats.sum.num_objects_degraded = degraded;
+            (PgId::new(pool, ps), stat)
+        };
+        let pools = pool_space(&[pg(1, 0, 10, 1000, 0), pg(1, 1, 10, 1000, 10), pg(2, 0, 0, 0, 0)]);
+        let used: Vec<_> =
+            pools.iter().map(|(pool, space)| (*pool, space.data_stored, space.allocated)).collect();
+        assert_eq!(used, [(1, 5000, 5000), (2, 0, 0)]);
     }
 
     #[test]

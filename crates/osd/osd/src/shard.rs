@@ -49,6 +49,8 @@ pub struct OsdShard {
     pub(crate) table: RefCell<Arc<PgTable>>,
     /// By pool, the number of PGs when its PGs were created here (shard 0).
     pub(crate) pg_nums: RefCell<BTreeMap<i64, u32>>,
+    /// Pools of the newest map with PGs that this OSD shares with classic ones (shard 0).
+    pub(crate) mixed_pools: RefCell<BTreeSet<i64>>,
     /// PGs that this shard owns.
     pub(crate) pgs: RefCell<ByPg<Rc<Pg>>>,
     /// Client connections that this shard serves, by id, for replies that come back from other shards.
@@ -164,6 +166,7 @@ impl OsdShard {
             view: RefCell::new(None),
             has_sharded_pools: Cell::default(),
             table: RefCell::new(Arc::new(PgTable::default())),
+            mixed_pools: RefCell::default(),
             pg_nums: RefCell::default(),
             pgs: RefCell::default(),
             conns: RefCell::default(),

@@ -115,6 +115,8 @@ pub struct Map {
     pub up: OsdSet,
     /// The cluster's OSDs, by number; those beyond its end do not exist.
     pub osds: Arc<[OsdState]>,
+    /// OSDs of the acting or the up set that are not Carmine's: the PG serves nobody, and is left unchanged.
+    pub classic: Vec<OsdId>,
     /// The pool's size.
     pub size: usize,
     /// The pool's `min_size`: with fewer members the PG serves nobody.

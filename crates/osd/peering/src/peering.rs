@@ -348,8 +348,16 @@ impl Peering {
 
     /// The pool has another number of PGs than when this one was made. By that number clients find other objects here than it has:
     /// it serves nobody, and changes nothing, until it has the old one again. (Splits and merges are not built.)
-    pub(crate) fn is_resized(&self, own: &PgInfo) -> bool {
+    fn is_resized(&self, own: &PgInfo) -> bool {
         own.pg_num > 0 && self.map.pg_num > 0 && own.pg_num != self.map.pg_num
+    }
+
+    /// Why the PG serves nobody by this map, whatever its copies have.
+    pub(crate) fn why_closed(&self, own: &PgInfo) -> Option<Reason> {
+        if self.is_resized(own) {
+            return Some(Reason::Resized { made: own.pg_num, now: self.map.pg_num });
+        }
+        (!self.map.classic.is_empty()).then(|| Reason::MixedKinds(self.map.classic.clone()))
     }
 
     /// This copy knows who served clients before: it has learned that, or was activated itself.
@@ -427,6 +435,11 @@ impl Peering {
             "a PG of {} serves clients in a pool of {}",
             own.pg_num,
             self.map.pg_num
+        );
+        assert!(
+            !self.is_active() || self.map.classic.is_empty(),
+            "a PG that it shares with {:?} serves clients",
+            self.map.classic
         );
         assert!(
             self.is_active() || self.recovering.is_empty(),

@@ -132,6 +132,8 @@ pub enum Reason {
         /// The number now.
         now: u32,
     },
+    /// These OSDs are not Carmine's, and no PG can have both kinds.
+    MixedKinds(Vec<OsdId>),
     /// Fewer OSDs than the pool's `min_size` are up.
     TooFew {
         /// Members of the acting set.
@@ -206,6 +208,11 @@ impl fmt::Display for Reason {
                 f,
                 "the pool's pg_num is {now}, and this PG was made with {made}: splits and merges are not built. Set pg_num \
                  to {made} again: all data is here"
+            ),
+            Reason::MixedKinds(osds) => write!(
+                f,
+                "{} are not Carmine's, and no PG can have both kinds: give the pool a CRUSH rule for one device class",
+                names(osds)
             ),
             Reason::NotActive(osd) => write!(f, "{osd} is not active"),
             Reason::CannotWrite(osd, errno) => write!(f, "{osd} cannot write: {errno}"),

@@ -94,8 +94,7 @@ impl Peering {
         self.attempt += 1;
         self.phase = Phase::Peering(Reason::AsksReplicas);
         self.under_way = Some(Attempt { leases: self.lease.into_iter().collect(), ..Attempt::default() });
-        if self.is_resized(own) {
-            let why = Reason::Resized { made: own.pg_num, now: self.map.pg_num };
+        if let Some(why) = self.why_closed(own) {
             return self.stop(Stop::Wait(Phase::Down(why)), fx);
         }
         self.ask_others(own, fx);

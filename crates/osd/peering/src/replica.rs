@@ -69,7 +69,7 @@ impl Peering {
         let is_old = (attempt.interval < self.map.members_since() || Some(attempt) <= self.following)
             && !is_mutated("old_query");
         let has_map = epoch <= self.map.epoch && self.acting() == acting;
-        if !has_map || !follows || is_old || attempt.interval == Epoch(0) || self.is_resized(own) {
+        if !has_map || !follows || is_old || attempt.interval == Epoch(0) || self.why_closed(own).is_some() {
             return AGAIN;
         }
         self.next_generation(fx);

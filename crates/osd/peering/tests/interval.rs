@@ -6,7 +6,7 @@ use carmine_peering::{
     AttemptId, Effect, Event, Map, Member, Order, OsdState, Peering, Phase, Reason, Recovery, Then,
 };
 use carmine_pgtypes::{Interval, PgHistory, PgInfo};
-use carmine_types::{Epoch, ObjectId, OsdId};
+use carmine_types::{Epoch, Errno, ObjectId, OsdId, errno};
 
 fn map(epoch: u32, size: usize, min_size: usize) -> Map {
     let addr = SocketAddr::from(([127, 0, 0, 1], 6800));
@@ -33,6 +33,29 @@ fn another_size_or_min_size_is_another_interval() {
     let other_up = |epoch| Map { up: [0, 2].map(OsdId).into(), ..map(epoch, 3, 2) };
     assert_eq!(interval_after(other_up(10)), 10, "CRUSH names another OSD, which is to be recovered");
     assert_eq!(interval_after(other_up(11)), 10);
+}
+
+/// The features of an OSD change with its boot, but a monitor may say so later.
+#[test]
+fn a_pg_with_an_osd_of_another_kind_serves_nobody_until_it_has_none() {
+    let (mut peering, own) = (Peering::new(OsdId(0)), PgInfo::default());
+    let mixed = |epoch| Map { classic: vec![OsdId(1)], ..map(epoch, 2, 1) };
+    _ = peering.on(&own, Event::Map(map(5, 2, 1)));
+    _ = peering.on(&own, Event::Loaded);
+    assert!(matches!(peering.phase(), Phase::Peering(_)));
+    _ = peering.on(&own, Event::Map(mixed(6)));
+    assert_eq!(*peering.phase(), Phase::Down(Reason::MixedKinds(vec![OsdId(1)])));
+    let fx = peering.on(&own, Event::Map(mixed(7)));
+    assert!(!fx.list.iter().any(|effect| matches!(effect, Effect::Query { .. })), "{:?}", fx.list);
+    _ = peering.on(&own, Event::Map(map(8, 2, 1)));
+    assert!(matches!(peering.phase(), Phase::Peering(_)));
+    // A replica in such a PG answers no primary.
+    let (mut replica, acting) = (Peering::new(OsdId(1)), [0, 1].map(OsdId).into());
+    _ = replica.on(&own, Event::Map(Map { classic: vec![OsdId(0)], ..map(5, 2, 1) }));
+    _ = replica.on(&own, Event::Loaded);
+    let attempt = AttemptId { interval: Epoch(5), attempt: 1 };
+    let query = Event::Ordered { attempt, epoch: Epoch(5), order: Order::Query { acting } };
+    assert_eq!(replica.on(&own, query).then, Then::Refuse(Errno(errno::EAGAIN)));
 }
 
 #[test]

@@ -14,6 +14,10 @@ pub mod features {
     /// The features that Ceph 16.2.15 announces, and Carmine too.
     pub const FEATURES: u64 = 0x3f01_cfbd_fffd_ffff;
 
+    /// By this bit in the boot message, which Ceph reserves and never sets, OSDs see in a real cluster's map which of them are
+    /// Carmine's. No session has it.
+    pub const CARMINE: u64 = 1 << 62;
+
     /// The feature that a client must have: addresses of the modern form (bit 59).
     pub const REQUIRED: u64 = 1 << 59;
 

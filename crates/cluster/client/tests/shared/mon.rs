@@ -461,6 +461,8 @@ impl FakeMon {
             }
             inc.new_up_client.insert(osd, addr.into());
             inc.new_up_cluster.insert(osd, boot.cluster);
+            let known = map.osd_xinfo.get(osd.0 as usize).copied().unwrap_or_default();
+            inc.new_xinfo.entry(osd).or_insert(known).features = boot.features;
             inc.new_hb_back_up.insert(osd, boot.hb_back);
             inc.new_hb_front_up.insert(osd, boot.hb_front);
         });

@@ -22,6 +22,7 @@ mod long;
 mod manager;
 mod memory;
 mod misdirected;
+mod mixed;
 #[path = "../../../../cluster/client/tests/shared/mon.rs"]
 mod mon;
 mod moves;

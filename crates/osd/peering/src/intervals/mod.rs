@@ -9,7 +9,7 @@
 mod prior;
 
 use carmine_pgtypes::{Interval, OsdSet, PgHistory};
-use carmine_types::Epoch;
+use carmine_types::{Epoch, OsdId};
 
 pub(crate) use prior::blocked_by;
 pub use prior::{PriorSet, Sources};
@@ -205,8 +205,8 @@ pub fn gap(past: &[Interval], last_epoch_started: Epoch) -> Option<(Epoch, Epoch
 /// The map after this one begins an interval.
 #[must_use]
 pub fn begins(before: &Map, now: &Map) -> bool {
-    fn facts(map: &Map) -> (usize, usize, u32, &OsdSet, &[Member], &OsdSet) {
-        (map.size, map.min_size, map.pg_num, &map.acting, &map.members, &map.up)
+    fn facts(map: &Map) -> (usize, usize, u32, &OsdSet, &[Member], &OsdSet, &[OsdId]) {
+        (map.size, map.min_size, map.pg_num, &map.acting, &map.members, &map.up, &map.classic)
     }
     facts(before) != facts(now)
 }

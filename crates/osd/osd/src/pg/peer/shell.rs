@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use carmine_crush::MapView;
 use carmine_messenger::Message;
-use carmine_peering::{
-    Copy, Effect, Effects, Event, Lease, Map, Member, OsdState, Phase, Place, Task, Then, Trouble,
-};
+use carmine_peering::{Copy, Effect, Effects, Event, Lease, Map, Member, Phase, Place, Task, Then, Trouble};
 use carmine_pgtypes::{LogEntry, OsdSet, PgHistory, PgInfo, pg_bits};
 use carmine_reactor::Group;
 use carmine_store::StoreError;
@@ -18,6 +16,8 @@ use carmine_wire::osdmap::PgPool;
 
 use crate::error::OpError;
 use crate::join;
+use crate::kinds::classic_of;
+use crate::maps::Others;
 use crate::messages::{Head, PgAck, PgActivate, PgNotify, PgQuery, Promise};
 use crate::pg::Pg;
 use crate::pg::copies::own_store;
@@ -58,7 +58,7 @@ impl Pg {
     }
 
     /// Follows a new map.
-    pub(crate) fn on_map(self: &Rc<Self>, osd: &Rc<OsdShard>, view: &MapView, osds: &Arc<[OsdState]>) {
+    pub(crate) fn on_map(self: &Rc<Self>, osd: &Rc<OsdShard>, view: &MapView, others: &Others) {
         let map = view.map();
         let (mapping, pool) = (view.mapping(self.id.pgid), map.pool(self.id.pgid.pool));
         self.note_pg_num(pool);
@@ -71,9 +71,11 @@ impl Pg {
         if mapping.acting_primary != Some(osd.config.id) {
             self.peer.leases.led_by_other(map.epoch);
         }
-        let (epoch, osds) = (view.epoch(), Arc::clone(osds));
-        let is_volatile = !matches!(own_store(osd).kind(), StoreKind::Blue);
-        let map = Map { epoch, acting, members, up, osds, size, min_size, pg_num, is_volatile };
+        let (epoch, osds) = (view.epoch(), Arc::clone(&others.states));
+        // Where classic OSDs may have served it, a PG that nobody knows is not a new one.
+        let is_volatile = !matches!(own_store(osd).kind(), StoreKind::Blue) && others.classic.is_empty();
+        let classic = classic_of(&others.classic, mapping);
+        let map = Map { epoch, acting, members, up, osds, classic, size, min_size, pg_num, is_volatile };
         self.ops.snaps().follow(self.id.pgid.pool, view.map());
         self.on(osd, Event::Map(map));
         self.trim_snaps(osd);
