@@ -394,6 +394,8 @@ impl Member {
             oldest_map: map.epoch,
             newest_map: map.epoch,
             osd_fsid: config.uuid,
+            // There is nothing to book: a PG's log has its trims.
+            purged_snaps_last: map.epoch,
             ..Superblock::default()
         };
         let [hb_back, hb_front] = self.heartbeats.addrs.map(EntityAddrVec::from);
