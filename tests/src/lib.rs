@@ -1,6 +1,7 @@
 //! Helpers of the whole-system tests: the binary under test and a testbed that is gone when the test ends.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // tests start processes and read files
 
+mod ceph;
 pub mod fuzz;
 pub mod power;
 pub mod sheet;
@@ -10,6 +11,7 @@ mod turns;
 pub mod verified;
 
 pub use carmine_testkit::{installed, skip};
+pub use ceph::has_real_mon;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -81,7 +81,7 @@ impl Testbed {
         folder.join(name).to_str().expect("UTF-8").to_owned()
     }
 
-    fn tool(&self, program: &str, args: &[&str]) -> Output {
+    pub(crate) fn tool(&self, program: &str, args: &[&str]) -> Output {
         let conf = self.conf();
         let all: Vec<&str> = ["-c", &conf].into_iter().chain(args.iter().copied()).collect();
         run(Path::new(program), &all, LIMIT)

@@ -15,12 +15,13 @@ use crate::shard::OsdShard;
 
 /// The OSDs that are up and are not Carmine's, as this one is. The embedded monitor accepts no others.
 pub(crate) fn classic_osds(config: &OsdConfig, map: &OsdMap) -> BTreeSet<OsdId> {
-    if config.mon_kind == MonKind::Embedded {
-        return BTreeSet::new();
-    }
-    let features = |osd: OsdId| map.osd_xinfo.get(osd.0 as usize).map_or(0, |xinfo| xinfo.features);
-    let is_classic = |osd: &OsdId| map.is_up(*osd) && *osd != config.id && features(*osd) & CARMINE == 0;
-    map.osds().filter(is_classic).collect()
+    map.osds().filter(|osd| map.is_up(*osd) && is_classic(config, map, *osd)).collect()
+}
+
+/// This OSD, which is up, is not Carmine's: it understands none of the messages between Carmine's OSDs.
+pub(crate) fn is_classic(config: &OsdConfig, map: &OsdMap, osd: OsdId) -> bool {
+    let features = || map.osd_xinfo.get(osd.0 as usize).map_or(0, |xinfo| xinfo.features);
+    config.mon_kind == MonKind::Ceph && osd != config.id && features() & CARMINE == 0
 }
 
 /// Those of them that a PG has.

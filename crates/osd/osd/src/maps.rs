@@ -16,15 +16,15 @@ use carmine_wire::osdmap::{OsdMap, PgPool};
 use crate::by_pg::ByPg;
 use crate::config::OsdConfig;
 use crate::join::write_cluster_log;
-use crate::kinds::{classic_osds, report_mixed};
+use crate::kinds::{classic_osds, is_classic, report_mixed};
 use crate::pg::{Pg, remove_orphans};
 use crate::shard::{ConnState, OsdShard};
 
 impl OsdShard {
-    /// Where an OSD is, by the newest map; `None` if it is down.
+    /// Where an OSD of Carmine is, by the newest map; `None` if it is down.
     pub(crate) fn addr_of(&self, osd: OsdId) -> Option<EntityAddr> {
         let view = self.view()?;
-        if !view.map().is_up(osd) {
+        if !view.map().is_up(osd) || is_classic(&self.config, view.map(), osd) {
             return None;
         }
         view.map().client_addrs.get(osd.0 as usize).and_then(|addrs| addrs.msgr2())
