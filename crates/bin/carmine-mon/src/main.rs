@@ -96,7 +96,7 @@ async fn open(shard: &Shard, config: MonConfig, fallback: bool) -> anyhow::Resul
 fn config(layout: &Layout, plan: &Plan) -> anyhow::Result<MonConfig> {
     let port = if plan.addr.port() == 0 { plan.mon_port } else { plan.addr.port() };
     Ok(MonConfig {
-        dir: layout.mon_dir(),
+        dir: layout.mon_dir(0),
         listen: SocketAddr::new(plan.addr.ip(), port),
         open_files: process::raise_open_files(),
         limits: DownLimits {

@@ -71,7 +71,8 @@ impl Cluster {
         };
         let osds = plan.osd_ids().map(|id| Ok((id, alive(Daemon::Osd(id))?)));
         let osds = osds.collect::<Result<Vec<_>>>()?;
-        let mon_pid = alive(Daemon::Mon)?.pid.unsigned_abs();
+        let mons = plan.daemons().into_iter().filter(|daemon| daemon.as_mon().is_some());
+        let mon_pids = mons.map(|mon| Ok(alive(mon)?.pid.unsigned_abs())).collect::<Result<Vec<_>>>()?;
         let stores = if plan.peer.is_some() { Vec::new() } else { stores(&layout, &plan)? };
         let processes = osds.iter().zip(&plan.grid.osds).map(|((id, process), row)| WatchedOsd {
             id: id.0,
@@ -79,7 +80,7 @@ impl Cluster {
             alien_cpus: if row.aliens.own { 0 } else { row.aliens.cpus.len() as u32 },
         });
         let devices = watched(&layout, &plan, &stores);
-        let sampler = Sampler::new(processes.collect(), Some(mon_pid), devices);
+        let sampler = Sampler::new(processes.collect(), mon_pids, devices);
         Ok(Cluster { layout, plan, osds, stores, sampler })
     }
 
@@ -128,9 +129,11 @@ impl Cluster {
         if self.osds.iter().any(runs) { Ok(()) } else { self.check_alive() }
     }
 
-    /// True if the monitor is dead: clients could not find an OSD that is started again.
-    pub(crate) fn mon_is_dead(&self) -> bool {
-        !matches!(ProcessId::running(&self.layout, Daemon::Mon), Ok(Some(_)))
+    /// True if the monitors that live are no quorum: clients could not find an OSD that is started again.
+    pub(crate) fn mons_are_dead(&self) -> bool {
+        let runs = |daemon: &Daemon| matches!(ProcessId::running(&self.layout, *daemon), Ok(Some(_)));
+        let running: Vec<Daemon> = self.plan.daemons().into_iter().filter(runs).collect();
+        !self.plan.have_quorum(&running)
     }
 
     /// Fails if an OSD has died.

@@ -29,7 +29,7 @@ fn sums_of_cpu_time_equal_the_kernels() {
     };
     let threads: Vec<_> = (0..3).map(|_| std::thread::spawn(burn)).collect();
     let me = WatchedOsd { id: 0, pid: std::process::id(), alien_cpus: 0 };
-    let sampler = Sampler::new(vec![me], None, vec![]);
+    let sampler = Sampler::new(vec![me], vec![], vec![]);
     let before = kernel_ns();
     let recorder = Recorder::start(sampler, vec![], &[]).unwrap();
     std::thread::sleep(window);

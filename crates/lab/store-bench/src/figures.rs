@@ -185,5 +185,5 @@ impl Board {
 /// Watches this process.
 pub(super) fn own_sampler() -> Sampler {
     let me = WatchedOsd { id: 0, pid: std::process::id(), alien_cpus: 0 };
-    Sampler::new(vec![me], None, Vec::new())
+    Sampler::new(vec![me], Vec::new(), Vec::new())
 }

@@ -50,9 +50,9 @@ impl Testbed {
 
     pub(crate) fn running_mons(&self) -> Result<Vec<SocketAddr>> {
         let dir = self.layout().dir().display();
-        let (_, missing) = self.parts()?;
+        let (running, _) = self.parts()?;
         fail_if!(
-            missing.contains(&Daemon::Mon),
+            !self.plan.have_quorum(&running),
             "the testbed in {dir} is not running: `carmine up --dir {dir}`"
         );
         mon_addrs(self.layout()).ok_or_else(|| failed!("the monitor of {dir} has no address yet"))

@@ -84,7 +84,7 @@ impl Daemons {
         // A record of an earlier process would be taken for the new one's.
         files::remove_file(&self.layout.pid_file(daemon))?;
         let (osd, wrapped) = match daemon {
-            Daemon::Mon | Daemon::Mgr => (None, Vec::new()),
+            Daemon::Mon(_) | Daemon::Mgr => (None, Vec::new()),
             Daemon::Osd(osd) => (Some(osd), words_for(&plan.osd_wrap, osd)),
         };
         let own = daemon.program_in(programs)?.into_os_string();
@@ -127,7 +127,7 @@ impl Daemons {
         for (daemon, how) in self.ended()? {
             let death = self.death(daemon, &how);
             match daemon {
-                Daemon::Mon | Daemon::Mgr => return Err(death),
+                Daemon::Mon(_) | Daemon::Mgr => return Err(death),
                 Daemon::Osd(osd) => self.give_up(osd, death.to_string()),
             }
         }
@@ -146,7 +146,7 @@ impl Daemons {
     pub(crate) fn osds(&self) -> impl Iterator<Item = OsdId> {
         self.running.iter().filter_map(|running| match running.daemon {
             Daemon::Osd(osd) => Some(osd),
-            Daemon::Mon | Daemon::Mgr => None,
+            Daemon::Mon(_) | Daemon::Mgr => None,
         })
     }
 
@@ -244,7 +244,8 @@ impl Drop for Daemons {
         let _ = stop(&self.layout, &daemons, false);
         // Also one whose record could not be written.
         self.running.clear();
-        if daemons.contains(&Daemon::Mon) {
+        let runs = |mon| matches!(ProcessId::running(&self.layout, mon), Ok(Some(_)));
+        if daemons.iter().any(|daemon| matches!(daemon, Daemon::Mon(_))) && !Daemon::mons().any(runs) {
             let _ = files::remove_file(&self.layout.mon_addr());
         }
     }
@@ -453,7 +454,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let layout = Layout::new(folder.path()).unwrap();
         let fsid = format!("test-{}", std::process::id());
-        let (osds, others) = ([Daemon::Osd(OsdId(3))], [Daemon::Osd(OsdId(13)), Daemon::Mon]);
+        let (osds, others) = ([Daemon::Osd(OsdId(3))], [Daemon::Osd(OsdId(13)), Daemon::MON]);
         let mark = mark(&fsid, &layout, OsdId(3));
         let mut child = std::process::Command::new("sleep").arg("60").envs([mark]).spawn().unwrap();
         // The variable is there from the exec on.

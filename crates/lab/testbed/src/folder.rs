@@ -1,18 +1,20 @@
 //! A folder with a plan, on which one command works at a time: a testbed's or a peer's.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::TryLockError;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use carmine_types::{MonKind, OsdId};
+use carmine_types::OsdId;
 use fs_err::{self as fs, File, OpenOptions};
 use serde_json::Value;
 
+use crate::ceph::line_of;
 use crate::daemons::{Stopped, arguments, stop};
 use crate::error::{Result, TestbedError, fail_if, failed, refuse, usage};
-use crate::layout::{Daemon, Layout};
+use crate::layout::{Daemon, Layout, MONS_MAX};
 use crate::plan::{PLAN_FORMAT, Plan};
 use crate::process::{self, ProcessId};
 use crate::testbed::StartOptions;
@@ -66,9 +68,10 @@ impl Folder {
     /// # Errors
     /// There is nothing, or another command works on the folder.
     pub fn open(kind: BedKind, layout: Layout) -> Result<(Self, Option<String>)> {
+        let is_of_peer = kind == BedKind::Peer || BedKind::Peer.plan(&layout).exists();
         let damage = match load(kind, &layout) {
             Ok(Some(_)) => None,
-            Ok(None) if kind == BedKind::Peer || find_strays(&layout).is_empty() => {
+            Ok(None) if is_of_peer || find_strays(&layout).is_empty() => {
                 return Err(no_plan(kind, &layout));
             }
             Ok(None) => Some(format!("{} is missing", kind.plan(&layout).display())),
@@ -107,11 +110,11 @@ impl Folder {
         restore_records(&self.layout)?;
         let osds: Vec<Daemon> = osds_in(&self.layout).into_iter().map(Daemon::Osd).collect();
         let mut report = stop(&self.layout, &osds, true)?;
-        for daemon in [Daemon::Mgr, Daemon::Mon] {
-            let stopped = stop(&self.layout, &[daemon], true)?;
-            // Few testbeds have a manager.
-            report
-                .extend(stopped.into_iter().filter(|stopped| *stopped != (Daemon::Mgr, Stopped::NotRunning)));
+        for daemons in [vec![Daemon::Mgr], Daemon::mons().collect()] {
+            let stopped = stop(&self.layout, &daemons, true)?;
+            // Few testbeds have a manager, or more than one monitor.
+            let is_told = |(daemon, how): &_| *daemon == Daemon::MON || *how != Stopped::NotRunning;
+            report.extend(stopped.into_iter().filter(is_told));
         }
         files::remove_file(&self.layout.mon_addr())?;
         confine::remove(&self.layout)?;
@@ -140,11 +143,13 @@ impl Folder {
             others.iter().try_for_each(|file| files::remove_file(file))?;
             files::remove_dir(&layout.osd_dir(id))?;
         }
-        files::remove_dir(&layout.mon_dir())?;
+        for mon in 0..MONS_MAX {
+            files::remove_dir(&layout.mon_dir(mon))?;
+            files::remove_file(&layout.log(Daemon::Mon(mon)))?;
+        }
         files::remove_dir(&layout.run_dir())?;
         // The plan is removed last but one: until then an interrupted removal can be repeated.
-        let last =
-            ["monmap", "mon.a.log", "mon.log", "mgr.log", "ceph.conf", "testbed.json", "peer.json", "lock"];
+        let last = ["monmap", "mon.a.log", "mgr.log", "ceph.conf", "testbed.json", "peer.json", "lock"];
         last.iter().try_for_each(|name| files::remove_file(&layout.dir().join(name)))
     }
 }
@@ -178,7 +183,8 @@ impl Testbed {
     pub(crate) fn make_folders(&self) -> Result<()> {
         let (layout, osds) = (self.layout(), self.plan.osd_ids());
         fs::create_dir_all(layout.run_dir())?;
-        osds.map(|id| layout.osd_dir(id)).chain([layout.mon_dir()]).try_for_each(files::private_dir)
+        let of_mons = self.plan.mon_numbers().map(|mon| layout.mon_dir(mon));
+        osds.map(|id| layout.osd_dir(id)).chain(of_mons).try_for_each(files::private_dir)
     }
 
     /// Opens an existing one; `None` if the folder holds none.
@@ -255,7 +261,7 @@ impl Testbed {
     /// A record cannot be read.
     pub fn parts(&self) -> Result<(Vec<Daemon>, Vec<Daemon>)> {
         let (mut running, mut missing) = (Vec::new(), Vec::new());
-        for daemon in daemons_of(&self.plan) {
+        for daemon in self.plan.daemons() {
             let runs = ProcessId::running(self.layout(), daemon)?.is_some();
             if runs { &mut running } else { &mut missing }.push(daemon);
         }
@@ -320,12 +326,6 @@ fn refuse_other_format(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The daemons of a plan, OSDs first: the order in which they are stopped.
-pub(crate) fn daemons_of(plan: &Plan) -> Vec<Daemon> {
-    let mgr = (plan.kind() == BedKind::Testbed && plan.mon == MonKind::Ceph).then_some(Daemon::Mgr);
-    plan.osd_ids().map(Daemon::Osd).chain(mgr).chain([Daemon::Mon]).collect()
-}
-
 /// Numbers of the OSDs that have left a name in the folder.
 fn osds_in(layout: &Layout) -> BTreeSet<OsdId> {
     let folders = [layout.dir().to_path_buf(), layout.run_dir()];
@@ -337,19 +337,24 @@ fn osds_in(layout: &Layout) -> BTreeSet<OsdId> {
 /// The daemons of this folder that run. A process is one of them if its command line is the one that a daemon of this very
 /// folder is started with, and its program has the name of the daemon's.
 fn find_strays(layout: &Layout) -> Vec<(Daemon, ProcessId)> {
-    let line =
-        |daemon| arguments(layout, daemon).iter().flat_map(|w| [w.as_bytes(), b"\0"].concat()).collect();
-    let daemons = osds_in(layout).into_iter().map(Daemon::Osd).chain([Daemon::Mon]);
-    let lines: Vec<(Daemon, Vec<u8>)> = daemons.map(|daemon| (daemon, line(daemon))).collect();
+    let line = |words: Vec<OsString>| words.iter().flat_map(|w| [w.as_bytes(), b"\0"].concat()).collect();
+    let own = osds_in(layout).into_iter().map(Daemon::Osd).chain([Daemon::MON]);
+    let own = own.map(|daemon| (daemon, daemon.program(), arguments(layout, daemon)));
+    let of_ceph = Daemon::mons().chain([Daemon::Mgr]).map(|daemon| {
+        let (program, words) = line_of(layout, daemon);
+        (daemon, program, words)
+    });
+    let lines = own.chain(of_ceph).map(|(daemon, program, words)| (daemon, program, line(words)));
+    let lines: Vec<(Daemon, &str, Vec<u8>)> = lines.collect();
     let daemon_of = |process: &Path| {
         let line = fs::read(process.join("cmdline")).ok()?;
         let arguments = &line[line.iter().position(|byte| *byte == 0)? + 1..];
-        let (daemon, _) = lines.iter().find(|(_, expected)| expected == arguments)?;
+        let (daemon, program, _) = lines.iter().find(|(.., expected)| expected == arguments)?;
         // A process of another user shows no name here; it cannot be signalled either, and the error will say so. The name of a
         // file that was replaced since ends in " (deleted)".
         let name = fs::read_link(process.join("exe")).ok();
         let name = name.as_ref().and_then(|path| Some(path.file_name()?.to_string_lossy()));
-        name.is_none_or(|name| name.starts_with(daemon.program())).then_some(*daemon)
+        name.is_none_or(|name| name.starts_with(program)).then_some(*daemon)
     };
     let strays = process::all().filter_map(|(pid, dir)| {
         // The identity first: if the pid is reused after this, the identity matches no process.

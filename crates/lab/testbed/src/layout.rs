@@ -4,16 +4,16 @@
 //! testbed.json      the plan, with a format number
 //! ceph.conf         for stock Ceph clients: rados -c DIR/ceph.conf
 //! lock              held (flock) by the command that starts, stops or removes the testbed
-//! mon.log           log of the monitor
+//! mon.log           log of the monitor; `mon.b.log` and `mon.c.log` of further ones
 //! mgr.log           log of the manager beside a real monitor
-//! mon/              the monitor's state
+//! mon/              the monitor's state; `mon.b/`, `mon.c/`
 //! osd.N.log         log of OSD N
 //! osd.N/            store of OSD N: `block` (or a link to the device), `db/` (or a link to where it lies), `block.wal` (a link
 //!                   to the log if that has a device or file of its own), `damaged` (why it has ended itself, if it has)
 //! device.N          block file that several OSDs share (`--osds-per-device`)
-//! run/NAME.json     process id and start time of `mon`, `mgr`, `osd.0`, …
-//! run/confine.json      the control groups of the OSDs (`--confine`)
-//! run/mon.addr      address the monitor listens on, written by itself once it listens
+//! run/NAME.json     process id and start time of `mon`, `mon.b`, `mgr`, `osd.0`, …
+//! run/confine.json  the control groups of the OSDs (`--confine`)
+//! run/mon.addr      addresses of the monitors, a line each; the embedded one writes it once it listens
 //! run/osd.N.http    address of the metrics of OSD N, written by itself once it serves them
 //! osd.N.asok        admin socket of OSD N while it runs: ceph --admin-daemon PATH help
 //! ```
@@ -24,11 +24,14 @@ use carmine_types::OsdId;
 
 use crate::error::{Result, fail_if, refuse};
 
+/// Monitors that a testbed has, at most.
+pub(crate) const MONS_MAX: u8 = 3;
+
 /// A process of a testbed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Daemon {
-    /// The monitor.
-    Mon,
+    /// A monitor, by its number.
+    Mon(u8),
     /// The manager beside a real monitor.
     Mgr,
     /// One OSD.
@@ -36,10 +39,23 @@ pub enum Daemon {
 }
 
 impl Daemon {
+    /// The first monitor, the only one of most testbeds.
+    pub const MON: Daemon = Daemon::Mon(0);
+
+    /// All monitors that a testbed can have.
+    pub(crate) fn mons() -> impl Iterator<Item = Daemon> {
+        (0..MONS_MAX).map(Daemon::Mon)
+    }
+
+    /// Its number, if it is a monitor.
+    pub fn as_mon(self) -> Option<u8> {
+        if let Self::Mon(mon) = self { Some(mon) } else { None }
+    }
+
     /// Name of its program's file.
     pub fn program(self) -> &'static str {
         match self {
-            Self::Mon => "carmine-mon",
+            Self::Mon(_) => "carmine-mon",
             Self::Mgr => "ceph-mgr",
             Self::Osd(_) => "carmine-osd",
         }
@@ -63,12 +79,18 @@ impl Daemon {
 
 impl std::fmt::Display for Daemon {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Mon => f.write_str("mon"),
+        match *self {
+            Self::MON => f.write_str("mon"),
+            Self::Mon(mon) => write!(f, "mon.{}", mon_name(mon)),
             Self::Mgr => f.write_str("mgr"),
             Self::Osd(id) => write!(f, "osd.{}", id.0),
         }
     }
+}
+
+/// A monitor's name in its cluster: a, b or c.
+pub(crate) fn mon_name(mon: u8) -> char {
+    char::from(b'a' + mon)
 }
 
 /// Paths inside one testbed's folder. Always absolute, so that a daemon's command line names the folder.
@@ -99,6 +121,10 @@ impl Layout {
     pub fn pid_file(&self, daemon: Daemon) -> PathBuf {
         self.run_dir().join(format!("{daemon}.json"))
     }
+    /// A monitor's state folder.
+    pub fn mon_dir(&self, mon: u8) -> PathBuf {
+        self.dir.join(Daemon::Mon(mon).to_string())
+    }
     /// A block file that several OSDs share.
     pub fn device_file(&self, device: u32) -> PathBuf {
         self.dir.join(format!("device.{device}"))
@@ -126,8 +152,6 @@ paths! {
     ceph_conf() "ceph.conf"
     /// The lock file.
     lock() "lock"
-    /// The monitor's state folder.
-    mon_dir() "mon"
     /// A peer's map of monitors.
     monmap() "monmap"
     /// An OSD's store folder.
@@ -148,7 +172,7 @@ paths! {
     run_dir() "run"
     /// Record of the OSDs' control groups.
     confine_file() "run/confine.json"
-    /// Where the monitor writes its address once it listens.
+    /// Addresses of the monitors.
     mon_addr() "run/mon.addr"
     /// Where an OSD writes the address of its metrics once it serves them.
     http_addr(id) "run/osd.{id}.http"

@@ -51,5 +51,5 @@ pub use places::{
 pub use plan::{POOL_NAME, Plan, check_wipe};
 pub use process::{Ended, ProcessId, end_recorded, run_bounded};
 pub use spec::{DirArgs, OrAuto, Tuning, TuningWish, Wish};
-pub use status::{Fullness, OsdStatus, PgCounts, Space, Status, ask_osd, damaged, pgs_of, status};
+pub use status::{Fullness, MonStatus, OsdStatus, PgCounts, Space, Status, ask_osd, damaged, pgs_of, status};
 pub use testbed::{Event, StartOptions, Started, http_addr, mon_addrs, progress_line, require_plan};

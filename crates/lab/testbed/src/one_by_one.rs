@@ -108,7 +108,7 @@ impl Testbed {
         }
         let dir = self.layout().dir().display();
         fail_if!(
-            missing.contains(&Daemon::Mon) && !running.is_empty(),
+            !self.plan.have_quorum(&running) && !running.is_empty(),
             "the monitor of {dir} is not running, and OSDs are: `carmine up --dir {dir}` starts all that is missing"
         );
         let runs = daemons.iter().find(|daemon| !again && running.contains(daemon));

@@ -8,7 +8,7 @@ mod about;
 mod plan;
 
 use std::io::{self, BufWriter, Read as _, Seek as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use carmine_types::OsdId;
 use fs_err::{self as fs, File, os::unix::fs::symlink};
 
-use crate::ceph::{CephMon, conf, free_port};
+use crate::ceph::{CephMons, choose_ports, conf};
 use crate::daemons::Daemons;
 use crate::drive::{WriteCache, part_at};
 use crate::error::{Result, TestbedError, fail_if, failed};
@@ -30,7 +30,7 @@ use crate::testbed::{Event, StartOptions};
 pub use crate::ceph::{Allocator, Flavour, Programs};
 use about::is_active;
 pub use about::{About, about};
-pub(crate) use about::{has_state, look};
+pub(crate) use about::{ask, look};
 pub use plan::{PeerPlan, PeerWish};
 
 /// Pause between two looks at daemons that start.
@@ -48,7 +48,7 @@ const SYNC_BYTES: u64 = 128 << 20;
 /// # Errors
 /// A store cannot be made.
 pub(crate) fn fill(bed: &mut Testbed, wipe: bool, start: &mut StartOptions<'_>) -> Result<()> {
-    bed.plan.mon_port = free_port(0)?;
+    choose_ports(&mut bed.plan)?;
     bed.make_folders()?;
     let programs = Programs::find(bed.plan.peer()?.build.as_deref())?;
     Maker::new(bed, &programs, start.cancel)?.stores(wipe, start.events)
@@ -76,9 +76,7 @@ pub(crate) fn start(bed: &mut Testbed, start: &mut StartOptions<'_>) -> Result<S
 
 fn start_daemons(bed: &mut Testbed, start: &mut StartOptions<'_>) -> Result<SocketAddr> {
     fs::create_dir_all(bed.layout().run_dir())?;
-    let port = bed.plan.mon_port;
-    bed.plan.mon_port = free_port(port).or_else(|_| free_port(0))?;
-    let moved = bed.plan.mon_port != port;
+    let moved = choose_ports(&mut bed.plan)?;
     // A flush waits for the medium if the drive has a volatile write cache.
     let first = bed.plan.devices.first().map_or(bed.layout().dir(), PathBuf::as_path);
     let dear_flush = part_at(first).drive.write_cache == WriteCache::Back;
@@ -88,14 +86,14 @@ fn start_daemons(bed: &mut Testbed, start: &mut StartOptions<'_>) -> Result<Sock
     }
     let maker = Maker::new(bed, &programs, start.cancel)?;
     if moved {
-        maker.mon.change_port()?;
+        maker.mon.change_ports()?;
     }
     bed.write_plan()?;
     let mut daemons = Daemons::new(bed.layout());
     bring_up(&maker, &mut daemons, start)?;
     bed.plan.complete = true;
     bed.write_plan()?;
-    let mon = SocketAddr::from((Ipv4Addr::LOCALHOST, bed.plan.mon_port));
+    let mon = bed.plan.mon_addr(0);
     files::write_whole(&bed.layout().mon_addr(), mon.to_string().as_bytes())?;
     daemons.keep();
     Ok(mon)
@@ -103,10 +101,10 @@ fn start_daemons(bed: &mut Testbed, start: &mut StartOptions<'_>) -> Result<Sock
 
 /// Starts the daemons and makes what is missing, until all PGs are active and clean.
 fn bring_up(maker: &Maker<'_>, daemons: &mut Daemons, start: &mut StartOptions<'_>) -> Result<()> {
-    let CephMon { layout, plan, programs, .. } = maker.mon;
+    let CephMons { layout, plan, programs, .. } = maker.mon;
     let allocator = Allocator::detect(programs);
     let end = Instant::now() + start.limit;
-    maker.mon.start(daemons, start)?;
+    maker.mon.start(&[0], daemons, start)?;
     if !plan.complete {
         maker.osds(start.events)?;
     }
@@ -127,7 +125,7 @@ fn bring_up(maker: &Maker<'_>, daemons: &mut Daemons, start: &mut StartOptions<'
 
 /// A folder's peer while its stores are made.
 struct Maker<'a> {
-    mon: CephMon<'a>,
+    mon: CephMons<'a>,
 }
 
 impl<'a> Maker<'a> {
@@ -136,7 +134,7 @@ impl<'a> Maker<'a> {
         let (layout, plan) = (bed.layout(), &bed.plan);
         let conf = conf::of_peer(layout, plan, plan.peer()?, programs);
         files::write_whole(&layout.ceph_conf(), conf.as_bytes())?;
-        Ok(Self { mon: CephMon { layout, plan, programs, cancel } })
+        Ok(Self { mon: CephMons { layout, plan, programs, cancel } })
     }
 
     /// Block files and the monitor's store; nothing runs yet. A device gets its head cleared with `wipe`, so that BlueStore

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
-use std::ops::Deref;
+use std::iter;
+use std::mem::replace;
+use std::net::SocketAddr;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 
 use carmine_reactor::PollPolicy;
 use carmine_topology::{Grid, OsdRow, PlanRequest, Topology};
-use carmine_types::{OsdId, StoreKind, Uuid, counted};
+use carmine_types::{MonKind, OsdId, StoreKind, Uuid, counted};
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -17,6 +20,7 @@ use crate::daemons;
 use crate::drive;
 use crate::error::{Result, failed, refuse, usage};
 use crate::folder::BedKind;
+use crate::layout::Daemon;
 use crate::peer::PeerPlan;
 use crate::precondition::Preconditioned;
 use crate::slice::{self, SlicePlan};
@@ -93,6 +97,9 @@ pub struct Plan {
     pub cpu: PlanRequest,
     /// The port the monitor had last; if any will do, it tries this one first, so that `ceph.conf` stays valid.
     pub mon_port: u16,
+    /// The same of the monitors after the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_mon_ports: Vec<u16>,
     /// The CPUs of each process.
     pub grid: Grid,
     /// Numbers of OSDs that were removed.
@@ -190,6 +197,12 @@ impl Plan {
         spec.check_ranges()?;
         let pool = PoolPlan::settle(&mut spec)?;
         check_devices(&spec, wish.osd_size_bytes.is_some())?;
+        refuse!(![1, 3].contains(&spec.mons), "--mons {}: take 1 or 3", spec.mons);
+        refuse!(
+            spec.mons > 1 && spec.mon == MonKind::Embedded,
+            "--mons {}: the embedded monitor is always alone; take --mon ceph for several",
+            spec.mons
+        );
         let ip = spec.addr.ip();
         refuse!(
             ip.is_unspecified(),
@@ -211,6 +224,7 @@ impl Plan {
             pool,
             cpu,
             mon_port: 0,
+            other_mon_ports: Vec::new(),
             grid,
             removed: BTreeSet::new(),
             preconditioned: Vec::new(),
@@ -268,6 +282,38 @@ impl Plan {
     /// The testbed has no such OSD.
     pub fn row(&self, osd: OsdId) -> Result<&OsdRow> {
         self.grid.osds.get(osd.0 as usize).ok_or_else(|| failed!("the plan has no row for {osd}"))
+    }
+
+    /// Numbers of the monitors.
+    pub(crate) fn mon_numbers(&self) -> Range<u8> {
+        0..self.mons
+    }
+
+    /// Where a monitor listens, or did; port 0: nowhere yet.
+    pub(crate) fn mon_addr(&self, mon: u8) -> SocketAddr {
+        let others = self.other_mon_ports.iter().copied();
+        let port = iter::once(self.mon_port).chain(others).nth(mon.into()).unwrap_or(0);
+        SocketAddr::new(self.addr.ip(), port)
+    }
+
+    /// Gives the monitors these ports; true if one is new.
+    pub(crate) fn set_mon_ports(&mut self, ports: &[u16]) -> bool {
+        let Some((first, others)) = ports.split_first() else { return false };
+        let old = (replace(&mut self.mon_port, *first), replace(&mut self.other_mon_ports, others.to_vec()));
+        old != (*first, others.to_vec())
+    }
+
+    /// True if these daemons have enough monitors among them to serve.
+    pub fn have_quorum(&self, running: &[Daemon]) -> bool {
+        let mons = running.iter().filter(|daemon| matches!(daemon, Daemon::Mon(_)));
+        mons.count() > usize::from(self.mons / 2)
+    }
+
+    /// All daemons, OSDs first: the order in which they are stopped.
+    pub fn daemons(&self) -> Vec<Daemon> {
+        let mgr = (self.kind() == BedKind::Testbed && self.mon == MonKind::Ceph).then_some(Daemon::Mgr);
+        let mons = self.mon_numbers().map(Daemon::Mon);
+        self.osd_ids().map(Daemon::Osd).chain(mgr).chain(mons).collect()
     }
 
     /// The OSDs that there are.

@@ -1,4 +1,4 @@
-//! A testbed with a real monitor (`--mon ceph`): Carmine's OSDs, and `ceph-mon` with `ceph-mgr` in place of the embedded one.
+//! A testbed with real monitors (`--mon ceph`): Carmine's OSDs, and `ceph-mon` with `ceph-mgr` in place of the embedded one.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -10,8 +10,8 @@ use carmine_reactor::sync::oneshot;
 use carmine_types::OsdId;
 use serde_json::{Value, json};
 
-use crate::ceph::{CephMon, Programs, conf, free_port};
-use crate::daemons::Daemons;
+use crate::ceph::{CephMons, LEADER, Programs, choose_ports, conf, mon_state};
+use crate::daemons::{self, Daemons};
 use crate::error::{Result, failed};
 use crate::files;
 use crate::folder::Testbed;
@@ -26,35 +26,38 @@ const DEVICE_CLASS: &str = "carmine";
 const WEIGHT: f64 = 1.0;
 
 impl Testbed {
-    /// Makes the monitor's store.
+    /// Makes the monitors' stores.
     ///
     /// # Errors
     /// A package is missing, or one of its programs fails.
-    pub(crate) fn make_ceph_mon(&mut self, start: &StartOptions<'_>) -> Result<()> {
-        self.plan.mon_port = free_port(self.plan.addr.port())?;
+    pub(crate) fn make_ceph_mons(&mut self, start: &StartOptions<'_>) -> Result<()> {
+        choose_ports(&mut self.plan)?;
         let programs = Programs::find_mon()?;
-        self.ceph_mon(&programs, start.cancel)?.make()
+        self.ceph_mons(&programs, start.cancel)?.make()
     }
 
-    /// Starts the monitor, on the port of its last run if that is free.
+    /// Starts these monitors on the ports of their last run. If nothing else runs (`is_first`), they get others where these are
+    /// not free.
     ///
     /// # Errors
-    /// It does not lead in time; the text quotes its log.
-    pub(crate) fn start_ceph_mon(
+    /// One is not in the quorum in time; the text quotes its log.
+    pub(crate) fn start_ceph_mons(
         &mut self,
+        mons: &[u8],
         daemons: &mut Daemons,
+        is_first: bool,
         start: &mut StartOptions<'_>,
     ) -> Result<()> {
-        let port = self.plan.mon_port;
-        self.plan.mon_port = free_port(port).or_else(|_| free_port(self.plan.addr.port()))?;
+        let has_moved = is_first && choose_ports(&mut self.plan)?;
         let programs = Programs::find_mon()?;
-        let mon = self.ceph_mon(&programs, start.cancel)?;
-        if mon.plan.mon_port != port {
-            mon.change_port()?;
+        let all = self.ceph_mons(&programs, start.cancel)?;
+        if has_moved {
+            all.change_ports()?;
         }
-        mon.start(daemons, start)?;
-        let addr = SocketAddr::new(self.plan.addr.ip(), self.plan.mon_port);
-        files::write_whole(&self.layout().mon_addr(), addr.to_string().as_bytes())
+        all.start(mons, daemons, start)?;
+        let addrs: String =
+            self.plan.mon_numbers().map(|mon| format!("{}\n", self.plan.mon_addr(mon))).collect();
+        files::write_whole(&self.layout().mon_addr(), addrs.as_bytes())
     }
 
     /// Starts the manager, which is of use once the monitor knows it: nobody waits for that.
@@ -68,11 +71,38 @@ impl Testbed {
         Ok(())
     }
 
-    /// The monitor, with its configuration written.
-    fn ceph_mon<'a>(&'a self, programs: &'a Programs, cancel: &'a AtomicBool) -> Result<CephMon<'a>> {
+    /// Ends a monitor or the manager at once, as in a crash.
+    ///
+    /// # Errors
+    /// Its record is damaged, or it does not end.
+    pub fn kill_daemon(&self, daemon: Daemon) -> Result<()> {
+        daemons::kill(self.layout(), &[daemon]).map(drop)
+    }
+
+    /// Starts a real monitor, where it was, or the manager, and does not wait until it is of use.
+    ///
+    /// # Errors
+    /// Its package is missing, or it ends at once.
+    pub fn launch_ceph(&self, daemon: Daemon) -> Result<()> {
+        let programs = Programs::find_mon()?;
+        let mut daemons = Daemons::new(self.layout());
+        daemons.adopt(daemon, programs.launch(self.layout(), &self.plan, None, daemon)?)?;
+        daemons.keep();
+        Ok(())
+    }
+
+    /// The monitor that leads, if real ones have a leader.
+    #[must_use]
+    pub fn leader(&self) -> Option<Daemon> {
+        let leads = |mon: &u8| mon_state(self.layout(), *mon).is_some_and(|state| state == LEADER);
+        self.plan.mon_numbers().find(leads).map(Daemon::Mon)
+    }
+
+    /// The monitors, with their configuration written.
+    fn ceph_mons<'a>(&'a self, programs: &'a Programs, cancel: &'a AtomicBool) -> Result<CephMons<'a>> {
         let (layout, plan) = (self.layout(), &self.plan);
         files::write_whole(&layout.ceph_conf(), conf::of_testbed(layout, plan).as_bytes())?;
-        Ok(CephMon { layout, plan, programs, cancel })
+        Ok(CephMons { layout, plan, programs, cancel })
     }
 
     /// Registers the OSDs with a monitor that is new, and makes the pool.

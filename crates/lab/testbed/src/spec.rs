@@ -49,6 +49,9 @@ settings! {
         /// Monitor: embedded (Carmine's own), or ceph (`ceph-mon` of the installed packages) [default: embedded]
         #[set("Cluster" "--mon" "MONITOR" Layout)]
         mon: MonKind = MonKind::Embedded,
+        /// Monitors: 1, or 3 with --mon ceph [default: 1]
+        #[set("Cluster" "--mons" "N" Layout)]
+        mons: u8 = 1,
         /// Address to listen on, with or without the monitor's port (0: any) [default: 127.0.0.1]
         #[set("Cluster" "--addr" "IP[:PORT]" Start)]
         #[arg(value_parser = parse_addr)]

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 use carmine_client::{Client, Options};
 use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Config, Group, PollPolicy, Shard, block_on};
-use carmine_types::OsdId;
+use carmine_types::{MonKind, OsdId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::ceph::{is_of_quorum, mon_state};
 use crate::daemons::{Daemons, Lost};
 use crate::error::{Result, fail_if, failed, refuse};
 use crate::files;
@@ -119,6 +120,19 @@ pub struct OsdStatus {
     pub detail: Option<Value>,
 }
 
+/// One monitor.
+#[derive(Clone, Debug, Serialize)]
+pub struct MonStatus {
+    /// `mon`, or `mon.b`.
+    pub name: String,
+    /// The running process.
+    pub pid: Option<i32>,
+    /// Its address.
+    pub addr: Option<String>,
+    /// What a real one says it is: `leader` or `peon` in the quorum, else `electing`, `probing`, ….
+    pub state: Option<String>,
+}
+
 /// A testbed, or a peer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
@@ -126,10 +140,12 @@ pub struct Status {
     pub dir: String,
     /// `running`, `stopped`, `degraded` (some processes are gone or some PG is not active) or `incomplete`.
     pub state: String,
-    /// Process of the monitor.
+    /// Process of the first monitor.
     pub mon_pid: Option<i32>,
     /// Its address.
     pub mon_addr: Option<String>,
+    /// All monitors.
+    pub mons: Vec<MonStatus>,
     /// Epoch of the map.
     pub epoch: Option<u32>,
     /// The OSDs.
@@ -183,13 +199,14 @@ pub fn ask_osd(layout: &Layout, osd: OsdId, question: &str) -> Result<String> {
 pub fn status(kind: BedKind, layout: &Layout) -> Result<Status> {
     let plan = require(kind, layout)?;
     let pid = |daemon| -> Result<_> { Ok(ProcessId::running(layout, daemon)?.map(|id| id.pid)) };
-    let mon_pid = pid(Daemon::Mon)?;
-    let mons = mon_addrs(layout).filter(|_| mon_pid.is_some());
+    let mons = look_at_mons(&plan, layout)?;
+    let has_mon = mons.iter().any(|mon| mon.pid.is_some());
+    let addrs = mon_addrs(layout).filter(|_| has_mon);
     let mut problems = Vec::new();
-    let seen = match &mons {
+    let seen = match &addrs {
         None => Ok(Probe::default()),
         Some(_) if kind == BedKind::Peer => peer::look(layout, &plan),
-        Some(mons) => with_client(mons, LIMIT, LIMIT, async |_, client| look(client).await),
+        Some(addrs) => with_client(addrs, LIMIT, LIMIT, async |_, client| look(client).await),
     };
     let seen = seen.unwrap_or_else(|e| {
         problems.push(format!("the monitor does not answer: {e}"));
@@ -217,7 +234,7 @@ pub fn status(kind: BedKind, layout: &Layout) -> Result<Status> {
             detail: found.cloned(),
         });
     }
-    let runs = mon_pid.is_some() || osds.iter().any(|o| o.pid.is_some());
+    let runs = has_mon || osds.iter().any(|o| o.pid.is_some());
     let state = if !plan.complete {
         let command = kind.command();
         problems.push(format!(
@@ -227,15 +244,16 @@ pub fn status(kind: BedKind, layout: &Layout) -> Result<Status> {
     } else if !runs {
         "stopped"
     } else {
-        complain(&plan, layout, &osds, mon_pid, &seen, &mut problems);
+        complain(&plan, layout, &osds, &mons, &seen, &mut problems);
         if problems.is_empty() { "running" } else { "degraded" }
     };
     let known = (seen.epoch > 0).then_some(&seen);
     Ok(Status {
         dir: layout.dir().display().to_string(),
         state: state.into(),
-        mon_pid,
-        mon_addr: mons.and_then(|mons| Some(mons.first()?.to_string())),
+        mon_pid: mons.first().and_then(|mon| mon.pid),
+        mon_addr: mons.first().and_then(|mon| mon.addr.clone()),
+        mons,
         epoch: known.filter(|_| kind == BedKind::Testbed).map(|p| p.epoch),
         osds,
         full_ratio: known.and_then(|p| p.ratios?.last().copied()),
@@ -248,12 +266,26 @@ pub fn status(kind: BedKind, layout: &Layout) -> Result<Status> {
     })
 }
 
+/// The monitors; real ones are asked what they are.
+fn look_at_mons(plan: &Plan, layout: &Layout) -> Result<Vec<MonStatus>> {
+    let is_real = plan.mon == MonKind::Ceph || plan.kind() == BedKind::Peer;
+    let addrs = mon_addrs(layout).unwrap_or_default();
+    let look = |mon: u8| -> Result<MonStatus> {
+        let daemon = Daemon::Mon(mon);
+        let pid = ProcessId::running(layout, daemon)?.map(|id| id.pid);
+        let addr = addrs.get(usize::from(mon)).filter(|_| pid.is_some()).map(ToString::to_string);
+        let state = pid.filter(|_| is_real).and_then(|_| mon_state(layout, mon));
+        Ok(MonStatus { name: daemon.to_string(), pid, addr, state })
+    };
+    plan.mon_numbers().map(look).collect()
+}
+
 /// Lists what is wrong with a testbed that has running processes.
 fn complain(
     plan: &Plan,
     layout: &Layout,
     osds: &[OsdStatus],
-    mon_pid: Option<i32>,
+    mons: &[MonStatus],
     seen: &Probe,
     problems: &mut Vec<String>,
 ) {
@@ -267,8 +299,14 @@ fn complain(
             format!("{daemon} is dead{why}; see {}", log.display())
         }
     };
-    problems.extend(mon_pid.is_none().then(|| dead(Daemon::Mon)));
-    let has_mgr = crate::folder::daemons_of(plan).contains(&Daemon::Mgr);
+    problems.extend(plan.mon_numbers().zip(mons).filter_map(|(number, mon)| match &mon.state {
+        _ if mon.pid.is_none() => Some(dead(Daemon::Mon(number))),
+        Some(state) if plan.mons > 1 && !is_of_quorum(state) => {
+            Some(format!("{} is not in the quorum: it is {state}", mon.name))
+        }
+        _ => None,
+    }));
+    let has_mgr = plan.daemons().contains(&Daemon::Mgr);
     let mgr_runs = matches!(ProcessId::running(layout, Daemon::Mgr), Ok(Some(_)));
     problems.extend((has_mgr && !mgr_runs).then(|| dead(Daemon::Mgr)));
     problems.extend(osds.iter().filter_map(|osd| {
@@ -527,7 +565,8 @@ mod tests {
                 detail: None,
             };
             let mut problems = Vec::new();
-            complain(&plan, &layout, &[osd], Some(1), &Probe::default(), &mut problems);
+            let mon = MonStatus { name: "mon".into(), pid: Some(1), addr: None, state: None };
+            complain(&plan, &layout, &[osd], &[mon], &Probe::default(), &mut problems);
             problems
         };
         assert!(of(None).is_empty() && of(Some(Fullness::Nearfull)).is_empty());

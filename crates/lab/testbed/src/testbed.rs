@@ -11,7 +11,7 @@ use fs_err as fs;
 
 use crate::daemons::{self, Daemons, Lost, arguments};
 use crate::error::{Result, TestbedError, fail_if, failed};
-use crate::folder::{BedKind, Testbed, daemons_of, require};
+use crate::folder::{BedKind, Testbed, require};
 use crate::layout::{Daemon, Layout};
 use crate::plan::Plan;
 use crate::process::run_tool;
@@ -94,7 +94,7 @@ impl Testbed {
     pub(crate) fn fill(&mut self, wipe: bool, start: &mut StartOptions<'_>) -> Result<()> {
         self.make_folders()?;
         if self.plan.mon == MonKind::Ceph {
-            self.make_ceph_mon(start)?;
+            self.make_ceph_mons(start)?;
         }
         if self.plan.store.is_durable() {
             self.check_space()?;
@@ -134,21 +134,22 @@ impl Testbed {
             return Ok(Started { mons, lost: Vec::new(), waits_for: None });
         }
         self.require_stopped()?;
-        self.start_some(&daemons_of(&self.plan), start)
+        self.start_some(&self.plan.daemons(), start)
     }
 
     /// Starts the embedded monitor, and waits until it listens.
     fn start_embedded_mon(&self, daemons: &mut Daemons, start: &mut StartOptions<'_>) -> Result<()> {
-        daemons.start(&self.plan, &start.programs, Daemon::Mon)?;
-        (start.events)(Event::Started(Daemon::Mon));
+        files::remove_file(&self.layout().mon_addr())?;
+        daemons.start(&self.plan, &start.programs, Daemon::MON)?;
+        (start.events)(Event::Started(Daemon::MON));
         let missing = || mon_addrs(self.layout()).is_none().then(|| "the monitor".to_owned());
-        daemons.wait(missing, Daemon::Mon, Instant::now() + MON_LIMIT, MON_PAUSE, start)?;
+        daemons.wait(missing, Daemon::MON, Instant::now() + MON_LIMIT, MON_PAUSE, start)?;
         let Some(mons) = mon_addrs(self.layout()) else { return Ok(()) };
         let conf = ceph_conf(&self.plan.fsid, mons[0], self.layout().dir());
         files::write_whole(&self.layout().ceph_conf(), conf.as_bytes())
     }
 
-    /// Starts daemons, the monitor first, and waits until they are up and, if then nothing is missing, every PG is active and
+    /// Starts daemons, the monitors first, and waits until they are up and, if then nothing is missing, every PG is active and
     /// clean. `is_first`: nothing else runs.
     fn start_daemons(
         &mut self,
@@ -160,11 +161,11 @@ impl Testbed {
         let (running, missing) = self.parts()?;
         let is_whole = missing.iter().all(|daemon| which.contains(daemon));
         let mut daemons = Daemons::new(self.layout());
-        if which.contains(&Daemon::Mon) {
-            files::remove_file(&self.layout().mon_addr())?;
+        let to_start = which.iter().filter_map(|daemon| daemon.as_mon()).collect::<Vec<_>>();
+        if !to_start.is_empty() {
             match self.plan.mon {
                 MonKind::Embedded => self.start_embedded_mon(&mut daemons, start)?,
-                MonKind::Ceph => self.start_ceph_mon(&mut daemons, start)?,
+                MonKind::Ceph => self.start_ceph_mons(&to_start, &mut daemons, is_first, start)?,
             }
         }
         if which.contains(&Daemon::Mgr) {

@@ -90,7 +90,7 @@ fn a_monitor_that_ends_is_quoted() {
     assert!(world.is_quiet());
     let layout = world.layout();
     assert!(layout.plan().exists(), "the folder stays for a look, and for the next try");
-    assert!(!layout.pid_file(Daemon::Mon).exists());
+    assert!(!layout.pid_file(Daemon::MON).exists());
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_stranger_with_the_pid_of_a_daemon_lives() {
     let bed = Testbed::create(&layout, plan, false, &mut start).unwrap();
     let mut stranger = std::process::Command::new("sleep").arg("30").spawn().unwrap();
     let record = format!(r#"{{"pid":{},"start_ticks":1,"boot_id":"of before"}}"#, stranger.id());
-    fs::write(layout.pid_file(Daemon::Mon), record).unwrap();
+    fs::write(layout.pid_file(Daemon::MON), record).unwrap();
     bed.folder.stop().unwrap();
     assert!(stranger.try_wait().unwrap().is_none(), "it was not ours");
     stranger.kill().unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use carmine_doctor::{Build, CpuTimes, Finding, NeededSpace, Options, Severity, examine};
 use carmine_testbed::drive::facts;
-use carmine_testbed::{BedKind, Daemon, Layout, Plan, ProcessId, Wish, load, usage};
+use carmine_testbed::{BedKind, Layout, Plan, ProcessId, Wish, load, usage};
 use carmine_topology::Topology;
 use carmine_types::StoreKind;
 use clap::Args;
@@ -94,8 +94,7 @@ fn options_of(layout: &Layout, plan: &Plan) -> Options {
 
 /// This program and the testbed's daemons.
 fn own_pids(layout: &Layout, plan: &Plan) -> Vec<u32> {
-    let daemons = [Daemon::Mon].into_iter().chain(plan.osd_ids().map(Daemon::Osd));
-    let running = daemons.filter_map(|daemon| ProcessId::running(layout, daemon).ok()?);
+    let running = plan.daemons().into_iter().filter_map(|daemon| ProcessId::running(layout, daemon).ok()?);
     running.map(|process| process.pid.unsigned_abs()).chain([std::process::id()]).collect()
 }
 

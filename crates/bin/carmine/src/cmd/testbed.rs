@@ -180,10 +180,7 @@ pub(crate) fn show(kind: BedKind, dir: &Path, json: bool) -> Result<ExitCode> {
 
 fn render(status: &Status) -> String {
     let mut lines = vec![format!("{}: {}", status.dir, status.state)];
-    if let (Some(addr), Some(pid)) = (&status.mon_addr, status.mon_pid) {
-        let epoch = status.epoch.map(|epoch| format!(", map epoch {epoch}"));
-        lines.push(format!("mon      pid {pid}, {addr}{}", epoch.unwrap_or_default()));
-    }
+    lines.extend(mon_lines(status));
     lines.extend(status.osds.iter().map(osd_line));
     if let (Some(total), Some(pgs)) = (status.pgs_total, status.pgs) {
         lines.push(format!("PGs      {total}: {} active, {} clean", pgs.active, pgs.clean));
@@ -194,6 +191,21 @@ fn render(status: &Status) -> String {
     }
     lines.extend(status.problems.iter().map(|problem| format!("problem  {problem}")));
     lines.join("\n") + "\n"
+}
+
+/// The monitors that run; of several also those that do not.
+fn mon_lines(status: &Status) -> impl Iterator<Item = String> {
+    let is_alone = status.mons.len() == 1;
+    let epoch = status.epoch.map(|epoch| format!(", map epoch {epoch}")).unwrap_or_default();
+    status.mons.iter().filter_map(move |mon| {
+        let state = mon.state.as_ref().filter(|_| !is_alone).map(|state| format!(", {state}"));
+        match (mon.pid, &mon.addr) {
+            (Some(pid), Some(addr)) => {
+                Some(format!("{:<8} pid {pid}, {addr}{}{epoch}", mon.name, state.unwrap_or_default()))
+            }
+            _ => (!is_alone && status.state != "stopped").then(|| format!("{:<8} not running", mon.name)),
+        }
+    })
 }
 
 fn osd_line(osd: &OsdStatus) -> String {

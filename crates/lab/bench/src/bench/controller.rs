@@ -53,7 +53,7 @@ pub(super) fn run(setup: &Setup, cancel: &AtomicBool) -> Result<Outcome> {
         let on_look = Box::new(move |jobs: &Jobs| {
             match setup.check_one_runs() {
                 Ok(()) => last_ran = Instant::now(),
-                Err(_) if last_ran.elapsed() < NONE_LIMIT && !setup.mon_is_dead() => {}
+                Err(_) if last_ran.elapsed() < NONE_LIMIT && !setup.mons_are_dead() => {}
                 Err(error) => return Err(error),
             }
             if written.elapsed() >= STATE_EVERY {

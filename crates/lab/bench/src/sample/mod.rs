@@ -40,7 +40,7 @@ pub struct WatchedOsd {
 pub struct Sampler {
     root: PathBuf,
     osds: Vec<WatchedOsd>,
-    mon_pid: Option<u32>,
+    mon_pids: Vec<u32>,
     /// Processes of the generator if it is another program than this one.
     tool_pids: Vec<u32>,
     /// Names of the watched block devices.
@@ -60,8 +60,8 @@ pub struct Snapshot {
 
 impl Sampler {
     /// `devices` are names as in `/proc/diskstats` (see [`device_of`]).
-    pub fn new(osds: Vec<WatchedOsd>, mon_pid: Option<u32>, devices: Vec<String>) -> Sampler {
-        Sampler { root: PathBuf::from("/proc"), osds, mon_pid, tool_pids: Vec::new(), devices }
+    pub fn new(osds: Vec<WatchedOsd>, mon_pids: Vec<u32>, devices: Vec<String>) -> Sampler {
+        Sampler { root: PathBuf::from("/proc"), osds, mon_pids, tool_pids: Vec::new(), devices }
     }
 
     /// The same, with the processes of a generator.
@@ -89,7 +89,12 @@ impl Sampler {
         let cpus = proc::ticks(&file("stat"));
         let mut devices = proc::devices(&file("diskstats"));
         devices.retain(|name, _| self.devices.contains(name));
-        let pids = self.osds.iter().map(|osd| osd.pid).chain(self.mon_pid).chain([std::process::id()]);
+        let pids = self
+            .osds
+            .iter()
+            .map(|osd| osd.pid)
+            .chain(self.mon_pids.iter().copied())
+            .chain([std::process::id()]);
         let pids = pids.chain(self.tool_pids.iter().copied());
         let processes = pids.map(|pid| (pid, proc::process(&self.root, pid))).collect();
         Snapshot { at, processes, cpus, devices, network_bytes: proc::network_bytes(&file("net/dev")) }
@@ -122,7 +127,7 @@ impl Sampler {
                 idle_baseline_cores,
                 generator_ns: end.process_since(start, std::process::id()).cpu_ns + tools_ns,
                 generator: self.generator(start, end),
-                mon_ns: self.mon_pid.map_or(0, |pid| end.process_since(start, pid).cpu_ns),
+                mon_ns: self.mon_pids.iter().map(|pid| end.process_since(start, *pid).cpu_ns).sum(),
             },
             devices: end.devices_since(start),
             ..Window::default()
@@ -238,7 +243,7 @@ mod tests {
     #[test]
     fn sees_this_process_work() {
         let me = WatchedOsd { id: 3, pid: std::process::id(), alien_cpus: 0 };
-        let sampler = Sampler::new(vec![me], None, Vec::new());
+        let sampler = Sampler::new(vec![me], vec![], Vec::new());
         let start = sampler.sample().unwrap();
         std::thread::spawn(|| burn(150)).join().unwrap();
         let end = sampler.sample().unwrap();
@@ -255,7 +260,7 @@ mod tests {
     fn a_load_survives_an_osd_and_not_its_generator() {
         let gone = u32::MAX - 1;
         let osd = WatchedOsd { id: 7, pid: gone, alien_cpus: 0 };
-        let sampler = Sampler::new(vec![osd], None, Vec::new());
+        let sampler = Sampler::new(vec![osd], vec![], Vec::new());
         let snapshot = sampler.sample().unwrap();
         assert_eq!(sampler.window(&snapshot, &snapshot, 0.0).osds[0].process.cpu_ns, 0);
         let error = sampler.with_tools(vec![gone]).sample().unwrap_err();
@@ -265,7 +270,7 @@ mod tests {
     #[test]
     fn busy_is_what_is_not_idle() {
         let dir = tempfile::tempdir().unwrap();
-        let sampler = Sampler { root: dir.path().to_owned(), ..Sampler::new(vec![], None, vec![]) };
+        let sampler = Sampler { root: dir.path().to_owned(), ..Sampler::new(vec![], vec![], vec![]) };
         let look = |stat: &str| {
             std::fs::write(dir.path().join("stat"), stat).unwrap();
             sampler.sample()

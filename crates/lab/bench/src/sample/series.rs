@@ -293,7 +293,7 @@ mod tests {
     fn the_generator_is_the_program_that_makes_the_load() {
         let dir = tempfile::tempdir().unwrap();
         let cores = |tools: Vec<u32>| {
-            let sampler = Sampler { root: dir.path().into(), ..Sampler::new(vec![], None, vec![]) };
+            let sampler = Sampler { root: dir.path().into(), ..Sampler::new(vec![], vec![], vec![]) };
             let sampler = sampler.with_tools(tools);
             let hardware = Hardware::find(dir.path(), dir.path(), &[]);
             let own = std::process::id();

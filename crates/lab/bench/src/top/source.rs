@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use carmine_testbed::{Daemon, Layout, Plan, ProcessId, http_addr};
+use carmine_testbed::{Layout, Plan, ProcessId, http_addr};
 use carmine_types::OsdId;
 use serde_json::Value;
 
@@ -27,8 +27,10 @@ pub(super) struct Source {
 impl Source {
     /// True as long as any process of the testbed lives.
     pub(super) fn is_alive(&self) -> bool {
-        let mut daemons = self.plan.osd_ids().map(Daemon::Osd).chain([Daemon::Mon]);
-        daemons.any(|daemon| matches!(ProcessId::running(&self.layout, daemon), Ok(Some(_))))
+        self.plan
+            .daemons()
+            .into_iter()
+            .any(|daemon| matches!(ProcessId::running(&self.layout, daemon), Ok(Some(_))))
     }
 
     /// Asks all OSDs. One that does not answer is an error in its own row only.

@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
-use std::net::SocketAddr;
 use std::path::Path;
 
 use carmine_topology::CpuList;
 use carmine_types::OsdId;
 
 use super::{Flavour, Programs};
-use crate::layout::Layout;
+use crate::layout::{Daemon, Layout, mon_name};
 use crate::peer::PeerPlan;
 use crate::plan::{POOL_NAME, Plan};
 
@@ -37,15 +36,17 @@ impl Conf {
         let _ = writeln!(self.0, "{name} = {value}");
     }
 
-    /// The sections of everybody and of the monitor.
+    /// The section of everybody, and the beginning of that of all monitors.
     fn new(layout: &Layout, plan: &Plan, lib: Option<&Path>) -> Conf {
         let (dir, ip) = (layout.dir().display(), plan.addr.ip());
         let mut conf = Conf(format!(
             "# Written by carmine at every start. Use it as: rados -c THIS_FILE -p {POOL_NAME} ls\n[global]\n"
         ));
         conf.put("fsid", &plan.fsid);
-        conf.put("mon_host", &format!("[v2:{}]", SocketAddr::new(ip, plan.mon_port)));
-        conf.put("mon_initial_members", &"a");
+        let of_mons =
+            |what: &dyn Fn(u8) -> String| plan.mon_numbers().map(what).collect::<Vec<_>>().join(",");
+        conf.put("mon_host", &of_mons(&|mon| format!("[v2:{}]", plan.mon_addr(mon))));
+        conf.put("mon_initial_members", &of_mons(&|mon| mon_name(mon).to_string()));
         conf.put("ms_bind_msgr1", &false);
         conf.put("public_addr", &ip);
         conf.put("cluster_addr", &ip);
@@ -76,18 +77,21 @@ impl Conf {
         // There are no keys to reclaim ids with.
         conf.put("mon_warn_on_insecure_global_id_reclaim_allowed", &false);
         conf.put("mon_max_pg_per_osd", &100_000);
-        conf.put("\n[mon]\nmon_data", &format!("{dir}/mon"));
-        conf.put("log_file", &format!("{dir}/mon.log"));
-        conf.put("admin_socket", &"mon.asok");
-        conf.put("mon_cluster_log_to_file", &false);
+        conf.put("\n[mon]\nmon_cluster_log_to_file", &false);
         // A disk that is nearly full must not stop the monitor of a short test.
         conf.put("mon_data_avail_warn", &2);
         conf.put("mon_data_avail_crit", &1);
         conf
     }
 
-    /// The text, with the section of clients.
-    fn finish(mut self) -> String {
+    /// The text, with the sections of each monitor and of clients.
+    fn finish(mut self, layout: &Layout, plan: &Plan) -> String {
+        for mon in plan.mon_numbers() {
+            let (name, daemon) = (mon_name(mon), Daemon::Mon(mon));
+            self.put(&format!("\n[mon.{name}]\nmon_data"), &layout.mon_dir(mon).display());
+            self.put("log_file", &layout.log(daemon).display());
+            self.put("admin_socket", &format!("{daemon}.asok"));
+        }
         self.put("\n[client]\nrbd_cache", &false);
         self.put("log_file", &"/dev/null");
         self.put("admin_socket", &"");
@@ -112,7 +116,7 @@ pub(crate) fn of_peer(layout: &Layout, plan: &Plan, peer: &PeerPlan, programs: &
             conf.put(&format!("\n[{osd}]\ncrimson_seastar_cpu_cores"), &cpus);
         }
     }
-    conf.finish()
+    conf.finish(layout, plan)
 }
 
 /// The file of a testbed with a real monitor, for its next start.
@@ -131,7 +135,7 @@ pub(crate) fn of_testbed(layout: &Layout, plan: &Plan) -> String {
     conf.put("\n[mgr]\nlog_file", &format!("{dir}/mgr.log"));
     conf.put("admin_socket", &"mgr.asok");
     conf.put("\n[osd]\nadmin_socket", &format!("{dir}/$name.asok"));
-    conf.finish()
+    conf.finish(layout, plan)
 }
 
 /// Settings of the section `[osd]`, by Ceph's names: the profile's, then the user's over them.
@@ -210,6 +214,7 @@ mod tests {
             "osd_data = /nowhere/bed/osd.$id",
             "mon_cluster_log_to_file = false",
             "admin_socket = $name.asok",
+            "mon_data = /nowhere/bed/mon",
             "admin_socket = mon.asok",
             "osd_pool_default_size = 2",
             "osd_op_num_shards = 2",

@@ -1,6 +1,6 @@
-//! A real monitor: `ceph-mon`, alone in its cluster and without authentication.
+//! Real monitors: one `ceph-mon` or several, without authentication.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -10,52 +10,64 @@ use serde_json::json;
 use super::{Programs, programs};
 use crate::daemons::Daemons;
 use crate::error::{Result, failed};
-use crate::layout::{Daemon, Layout};
-use crate::peer::has_state;
+use crate::layout::{Daemon, Layout, mon_name};
+use crate::peer::ask;
 use crate::plan::Plan;
 use crate::testbed::{Event, StartOptions};
 
-/// A monitor alone starts within a second or two, even on a busy machine.
+/// A monitor alone starts within a second or two, even on a busy machine; several elect a leader within seconds.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Pause between two looks at it while it starts.
+/// Pause between two looks at them while they start.
 const PAUSE: Duration = Duration::from_millis(50);
+/// State of the monitor of a quorum that leads it, and of the others.
+pub(crate) const LEADER: &str = "leader";
+const PEON: &str = "peon";
 
-/// The monitor of a folder, and the tools that talk to it.
-pub(crate) struct CephMon<'a> {
+/// The monitors of a folder, and the tools that talk to them.
+pub(crate) struct CephMons<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) plan: &'a Plan,
     pub(crate) programs: &'a Programs,
     pub(crate) cancel: &'a AtomicBool,
 }
 
-impl CephMon<'_> {
-    /// Makes its store.
+impl CephMons<'_> {
+    /// Makes their stores.
     ///
     /// # Errors
     /// A program fails; the text has what it said.
     pub(crate) fn make(&self) -> Result<()> {
-        self.write_monmap()?;
-        self.run_mon(&["--mkfs", "-i", "a", "--monmap"])
+        self.give_monmap(&["--mkfs", "--monmap"])
     }
 
-    /// Tells the stopped monitor the port of the plan.
+    /// Tells the stopped monitors the ports of the plan.
     ///
     /// # Errors
-    /// As [`CephMon::make`].
-    pub(crate) fn change_port(&self) -> Result<()> {
-        self.write_monmap()?;
-        self.run_mon(&["-i", "a", "--inject-monmap"])
+    /// As [`CephMons::make`].
+    pub(crate) fn change_ports(&self) -> Result<()> {
+        self.give_monmap(&["--inject-monmap"])
     }
 
-    /// Starts it, and waits until it leads.
+    /// Starts these monitors, and waits until each of them is in the quorum.
     ///
     /// # Errors
-    /// It has ended (the text quotes its log), does not lead in time, or the start is cancelled.
-    pub(crate) fn start(&self, daemons: &mut Daemons, start: &mut StartOptions<'_>) -> Result<()> {
-        daemons.adopt(Daemon::Mon, self.programs.launch(self.layout, self.plan, None, Daemon::Mon)?)?;
-        (start.events)(Event::Started(Daemon::Mon));
-        let missing = || (!mon_leads(self.layout)).then(|| "the monitor".into());
-        daemons.wait(missing, Daemon::Mon, Instant::now() + LIMIT, PAUSE, start)
+    /// One has ended (the text quotes its log) or is not in the quorum in time, or the start is cancelled.
+    pub(crate) fn start(
+        &self,
+        mons: &[u8],
+        daemons: &mut Daemons,
+        start: &mut StartOptions<'_>,
+    ) -> Result<()> {
+        for mon in mons.iter().copied().map(Daemon::Mon) {
+            daemons.adopt(mon, self.programs.launch(self.layout, self.plan, None, mon)?)?;
+            (start.events)(Event::Started(mon));
+        }
+        let end = Instant::now() + LIMIT;
+        for mon in mons {
+            let missing = || (!is_in_quorum(self.layout, *mon)).then(|| self.name(*mon));
+            daemons.wait(missing, Daemon::Mon(*mon), end, PAUSE, start)?;
+        }
+        Ok(())
     }
 
     /// Runs one of Ceph's programs on the folder's configuration; returns its standard output.
@@ -73,28 +85,66 @@ impl CephMon<'_> {
         programs::run(tool, Some(self.cancel))
     }
 
-    /// Runs the monitor's program on the monitor map.
-    fn run_mon(&self, words: &[&str]) -> Result<()> {
-        self.run(self.programs.at("ceph-mon"), words, &[self.layout.monmap()]).map(drop)
+    /// A monitor, for people.
+    fn name(&self, mon: u8) -> String {
+        if self.plan.mons == 1 {
+            "the monitor".into()
+        } else {
+            format!("{} to be in the quorum", Daemon::Mon(mon))
+        }
+    }
+
+    /// Writes the monitor map, and runs the program of each monitor with it: the file's name is the last word.
+    fn give_monmap(&self, words: &[&str]) -> Result<()> {
+        self.write_monmap()?;
+        self.plan.mon_numbers().try_for_each(|mon| {
+            let name = mon_name(mon).to_string();
+            let words = [&["-i", &name], words].concat();
+            self.run(self.programs.at("ceph-mon"), &words, &[self.layout.monmap()]).map(drop)
+        })
     }
 
     fn write_monmap(&self) -> Result<()> {
-        let addr = format!("[v2:{}]", SocketAddr::new(self.plan.addr.ip(), self.plan.mon_port));
         let mut tool = self.programs.tool(self.programs.at("monmaptool"));
-        tool.args(["--create", "--clobber", "--fsid", &self.plan.fsid, "--addv", "a", &addr])
-            .args(["--set-min-mon-release", "pacific"])
-            .arg(self.layout.monmap());
+        tool.args(["--create", "--clobber", "--fsid", &self.plan.fsid]);
+        for mon in self.plan.mon_numbers() {
+            let addr = format!("[v2:{}]", self.plan.mon_addr(mon));
+            tool.args(["--addv", &mon_name(mon).to_string(), &addr]);
+        }
+        tool.args(["--set-min-mon-release", "pacific"]).arg(self.layout.monmap());
         programs::run(tool, Some(self.cancel)).map(drop)
     }
 }
 
-/// True if the folder's monitor leads.
-pub(crate) fn mon_leads(layout: &Layout) -> bool {
-    has_state(layout, Daemon::Mon, &json!({"prefix": "mon_status"}), "leader")
+/// What a monitor says it is: `leader`, `peon`, `probing`, `electing`, …; `None` if it says nothing.
+pub(crate) fn mon_state(layout: &Layout, mon: u8) -> Option<String> {
+    let status = ask(layout, Daemon::Mon(mon), &json!({"prefix": "mon_status"})).ok()?;
+    status["state"].as_str().map(str::to_owned)
 }
 
-/// This port of loopback if nobody listens on it now; for 0, any free one.
-pub(crate) fn free_port(port: u16) -> Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).and_then(|listener| listener.local_addr());
-    Ok(listener.map_err(|e| failed!("cannot find a free port on 127.0.0.1: {e}"))?.port())
+/// True for the state of a monitor that is in the quorum.
+pub(crate) fn is_of_quorum(state: &str) -> bool {
+    [LEADER, PEON].contains(&state)
+}
+
+fn is_in_quorum(layout: &Layout, mon: u8) -> bool {
+    mon_state(layout, mon).is_some_and(|state| is_of_quorum(&state))
+}
+
+/// Gives each monitor of a plan the port that it had if nobody listens there now, else another one; true if one is new.
+///
+/// # Errors
+/// No port is free.
+pub(crate) fn choose_ports(plan: &mut Plan) -> Result<bool> {
+    let ip = plan.addr.ip();
+    // All are held until the last is chosen, so that none is chosen twice.
+    let mut held = Vec::new();
+    for mon in plan.mon_numbers() {
+        let any = SocketAddr::new(ip, if mon == 0 { plan.addr.port() } else { 0 });
+        let last = Some(plan.mon_addr(mon)).filter(|addr| addr.port() > 0).unwrap_or(any);
+        let listener = TcpListener::bind(last).or_else(|_| TcpListener::bind(any));
+        held.push(listener.map_err(|e| failed!("cannot find a free port on {ip}: {e}"))?);
+    }
+    let ports = held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect::<Result<Vec<_>>>()?;
+    Ok(plan.set_mon_ports(&ports))
 }

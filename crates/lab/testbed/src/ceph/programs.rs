@@ -1,6 +1,7 @@
 //! Ceph's programs: the installed packages or a build of the user's, run as tools or started as daemons.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, failed, refuse};
 use crate::files::last_lines;
-use crate::layout::{Daemon, Layout};
+use crate::layout::{Daemon, Layout, mon_name};
 use crate::plan::Plan;
 use crate::process::{logged, run_tool, spawn_on};
 
@@ -134,7 +135,7 @@ impl Programs {
     }
 
     /// Starts a daemon in the foreground (the process that is started is the one that is recorded), confined to its CPUs:
-    /// the monitor to the clients'. OSDs have this allocator.
+    /// monitors and the manager to the clients'. OSDs have this allocator.
     pub(crate) fn launch(
         &self,
         layout: &Layout,
@@ -142,13 +143,13 @@ impl Programs {
         allocator: Option<&Allocator>,
         daemon: Daemon,
     ) -> Result<Child> {
-        let (program, id, cpus) = match daemon {
-            Daemon::Mon => (self.at("ceph-mon"), "a".to_owned(), plan.grid.system_cpus().to_vec()),
-            Daemon::Mgr => (self.at("ceph-mgr"), "x".to_owned(), plan.grid.system_cpus().to_vec()),
-            Daemon::Osd(id) => (self.at("ceph-osd"), id.0.to_string(), plan.osd_cpus(id)),
+        let cpus = match daemon {
+            Daemon::Mon(_) | Daemon::Mgr => plan.grid.system_cpus().to_vec(),
+            Daemon::Osd(id) => plan.osd_cpus(id),
         };
-        let mut command = logged(program, &layout.log(daemon))?;
-        command.args(["-f", "-i", &id, "-c"]).arg(layout.ceph_conf()).env_remove("CEPH_ARGS");
+        let (program, words) = line_of(layout, daemon);
+        let mut command = logged(self.at(program), &layout.log(daemon))?;
+        command.args(words).env_remove("CEPH_ARGS");
         command.envs(self.lib.iter().map(|lib| ("LD_LIBRARY_PATH", lib)));
         if let Some(library) = allocator.and_then(|allocator| allocator.preload.as_ref()) {
             command.env("LD_PRELOAD", library).env(THREAD_CACHE.0, THREAD_CACHE.1);
@@ -156,6 +157,16 @@ impl Programs {
         // A group of its own: Ctrl-C in the terminal does not reach it.
         spawn_on(command.current_dir(layout.run_dir()).process_group(0), &cpus)
     }
+}
+
+/// The program of one of Ceph's daemons, and its command line after that.
+pub(crate) fn line_of(layout: &Layout, daemon: Daemon) -> (&'static str, Vec<OsString>) {
+    let (program, id) = match daemon {
+        Daemon::Mon(mon) => ("ceph-mon", mon_name(mon).to_string()),
+        Daemon::Mgr => ("ceph-mgr", "x".to_owned()),
+        Daemon::Osd(id) => ("ceph-osd", id.0.to_string()),
+    };
+    (program, vec!["-f".into(), "-i".into(), id.into(), "-c".into(), layout.ceph_conf().into()])
 }
 
 /// Runs a tool, with all that it starts, and returns its standard output. It is ended when `cancel` is set.

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Allocator, Flavour, POOL_ID, PeerPlan, Programs};
-use crate::ceph::{conf, mon_leads, programs};
+use crate::ceph::{LEADER, conf, mon_state, programs};
 use crate::error::{Result, fail_if, failed};
 use crate::layout::{Daemon, Layout};
 use crate::plan::Plan;
@@ -97,7 +97,7 @@ pub fn about(plan: &Plan, peer: &PeerPlan) -> Result<About> {
 /// # Errors
 /// The monitor does not lead.
 pub(crate) fn look(layout: &Layout, plan: &Plan) -> Result<Probe> {
-    fail_if!(!mon_leads(layout), "it does not lead");
+    fail_if!(mon_state(layout, 0).as_deref() != Some(LEADER), "it does not lead");
     let osds = (0..plan.osds()).map(OsdId).filter(|osd| is_active(layout, *osd));
     let answer = |osd| {
         let clean = (0..plan.pool.pg_num).filter(|pg| is_clean(layout, osd, *pg)).count();
@@ -118,7 +118,7 @@ fn is_clean(layout: &Layout, osd: OsdId, pg: u32) -> bool {
 }
 
 /// True if the daemon answers the question with this state.
-pub(crate) fn has_state(layout: &Layout, daemon: Daemon, question: &Value, state: &str) -> bool {
+fn has_state(layout: &Layout, daemon: Daemon, question: &Value, state: &str) -> bool {
     ask(layout, daemon, question).is_ok_and(|answer| answer["state"] == state)
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn has_state(layout: &Layout, daemon: Daemon, question: &Value, state
 ///
 /// # Errors
 /// It does not listen (yet), does not answer in time, or its answer is not JSON: mostly an error of its own.
-fn ask(layout: &Layout, daemon: Daemon, question: &Value) -> Result<Value> {
+pub(crate) fn ask(layout: &Layout, daemon: Daemon, question: &Value) -> Result<Value> {
     let folder = File::open(layout.run_dir())?;
     let mut stream = UnixStream::connect(format!("/proc/self/fd/{}/{daemon}.asok", folder.as_raw_fd()))?;
     stream.set_read_timeout(Some(LIMIT))?;
@@ -194,7 +194,7 @@ mod tests {
         // Longer than the path of a socket may be.
         let layout = Layout::new(&dir.path().join("deep/".repeat(40))).unwrap();
         let asked = daemon(&layout, [&length.to_be_bytes()[..], answer].concat());
-        let result = ask(&layout, Daemon::Mon, &serde_json::json!({"prefix": "status"}));
+        let result = ask(&layout, Daemon::MON, &serde_json::json!({"prefix": "status"}));
         (result, asked.join().unwrap())
     }
 
