@@ -1,5 +1,7 @@
 //! Faults of a running testbed, drawn from a seed: how each begins and ends, and how all of them are ended.
 
+mod ceph;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +11,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use carmine_testbed::process::ProcessId;
 use carmine_testbed::{BedKind, Daemon, POOL_NAME, Status, Testbed, cut, pgs_of, status, why_no_cuts};
-use carmine_types::{OsdId, counted};
+use carmine_types::{MonKind, OsdId, counted};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
 use crate::pauses::{Meant, Strike};
+use ceph::Other;
 
 /// The end of [`Kind::Full`].
 const ROOM: &str = "room";
@@ -54,6 +57,10 @@ carmine_types::words! {
         File = "file",
         /// The map calls the drives full for a time: clients' writes and backfills wait.
         Full = "full",
+        /// A real monitor dies (kill -9), the leader first.
+        Mon = "mon",
+        /// The manager beside real monitors dies (kill -9).
+        Mgr = "mgr",
     }
 }
 
@@ -62,8 +69,8 @@ impl Kind {
     fn weight(self) -> usize {
         match self {
             Kind::Kill => 5,
-            Kind::Stop | Kind::Out | Kind::Cut | Kind::File => 2,
-            Kind::Restart | Kind::Pool | Kind::Full => 1,
+            Kind::Stop | Kind::Out | Kind::Cut | Kind::File | Kind::Mon => 2,
+            Kind::Restart | Kind::Pool | Kind::Full | Kind::Mgr => 1,
         }
     }
 
@@ -81,6 +88,10 @@ impl Kind {
             Kind::File if plan.osd_ids().all(|osd| plan.device_of(osd).is_some()) => {
                 Some("the data lies on devices, of which no file's size is limited".to_owned())
             }
+            Kind::Mon | Kind::Mgr if plan.mon == MonKind::Embedded => Some(
+                "the monitor is the embedded one; `carmine up --mon ceph` has real ones and a manager"
+                    .to_owned(),
+            ),
             _ => None,
         }
     }
@@ -146,6 +157,9 @@ pub(crate) struct Faults {
     programs: PathBuf,
     rng: Rng,
     osds: Vec<Osd>,
+    /// The monitors, and the manager.
+    others: Vec<Other>,
+    has_killed_leader: bool,
     /// As planned, and as they are now, until a time.
     planned: Copies,
     now: Copies,
@@ -174,6 +188,8 @@ impl Faults {
         let planned = Copies { size: plan.pool.size, min_size: plan.pool.min_size };
         let osd = |id| Osd { id, state: State::Runs, until: Instant::now(), out_until: None };
         let osds = plan.osd_ids().map(osd).collect();
+        let others = plan.daemons().into_iter().filter(|daemon| !matches!(daemon, Daemon::Osd(_)));
+        let others = others.map(Other::new).collect();
         let map = osd_dump(&bed)?;
         let ratio = |name: &str| map[name].as_f64().with_context(|| format!("`osd dump` has no `{name}`"));
         let ratios = [ratio("backfillfull_ratio")?, ratio("full_ratio")?];
@@ -182,6 +198,8 @@ impl Faults {
             programs: std::env::current_exe()?.with_file_name(""),
             rng: Rng::with_seed(seed),
             osds,
+            others,
+            has_killed_leader: false,
             planned,
             now: planned,
             times: Times::default(),
@@ -231,9 +249,16 @@ impl Faults {
         let _ = self.strikes.send(Strike { at: Instant::now(), kind, text, meant, is_measured });
     }
 
-    /// An OSD that nobody has killed must run.
+    /// What nobody has killed must run.
     fn check_own_ends(&mut self) -> Result<()> {
         let mut ended = Vec::new();
+        for other in self.others.iter_mut().filter(|other| other.dead_until.is_none()) {
+            if ProcessId::running(self.bed.layout(), other.daemon)?.is_none() {
+                other.dead_until = Some(Instant::now());
+                let log = self.bed.layout().log(other.daemon);
+                ended.push(format!("{} ended by itself; see {}", other.daemon, log.display()));
+            }
+        }
         for osd in self.osds.iter_mut().filter(|osd| osd.state != State::Dead) {
             let daemon = Daemon::Osd(osd.id);
             if ProcessId::running(self.bed.layout(), daemon)?.is_none() {
@@ -268,6 +293,9 @@ impl Faults {
 
     /// Draws a fault and makes it, if it is one that the cluster can survive now.
     fn fault(&mut self) -> Result<()> {
+        if !self.have_quorum() {
+            return Ok(());
+        }
         let seen = status(BedKind::Testbed, self.bed.layout())?;
         let is_clean = is_clean(&seen);
         // A store in memory loses its copies when its OSD dies, so the others' must be complete.
@@ -289,7 +317,9 @@ impl Faults {
             // One that was just started has no connections yet.
             Kind::Cut if is_up(at) => self.cut(at, &seen),
             Kind::File if can_hurt && self.writes_a_file(at, &seen) => self.fail_files(at, &seen),
-            Kind::Full if self.times.full_until.is_none() && is_clean => self.fill(),
+            Kind::Full if self.times.full_until.is_none() && is_clean && self.all_serve() => self.fill(),
+            Kind::Mon if self.all_serve() => self.kill_mon(),
+            Kind::Mgr if self.all_serve() => self.kill_mgr(),
             _ => Ok(()),
         }
     }
@@ -441,6 +471,8 @@ impl Faults {
 
     /// Ends the faults whose time is over at `now`.
     fn end_due(&mut self, now: Instant) -> Result<()> {
+        self.start_others(now)?;
+        let can_ask = self.have_quorum();
         for at in 0..self.osds.len() {
             let Osd { id, state, until, out_until } = self.osds[at];
             match state {
@@ -455,7 +487,7 @@ impl Faults {
                 }
                 _ => {}
             }
-            if out_until.is_some_and(|until| until <= now) {
+            if out_until.is_some_and(|until| until <= now && can_ask) {
                 self.strike("in", format!("{id} is in"), Meant::osd(id));
                 self.bed.mon_command(&json!({ "prefix": "osd in", "ids": [id.0.to_string()] }))?;
                 self.osds[at].out_until = None;
@@ -463,12 +495,12 @@ impl Faults {
         }
         // Not while fewer OSDs are up than will then be needed.
         let down = self.osds.iter().filter(|osd| osd.state != State::Runs).count();
-        let fits = down <= usize::from(self.planned.size - self.planned.min_size);
+        let fits = can_ask && down <= usize::from(self.planned.size - self.planned.min_size);
         if self.times.changed_until.is_some_and(|until| until <= now && fits) {
             self.times.changed_until = None;
             self.set_pool(self.planned)?;
         }
-        if self.times.full_until.is_some_and(|until| until <= now) {
+        if self.times.full_until.is_some_and(|until| until <= now && can_ask) {
             self.make_room()?;
         }
         Ok(())
