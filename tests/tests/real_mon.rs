@@ -1,11 +1,12 @@
-//! Carmine's OSDs under a real `ceph-mon` and `ceph-mgr` of Debian's 16.2.15 (`carmine up --mon ceph`). A real monitor makes a map a second,
-//! so that each test takes about half a minute, and two minutes all.
+//! Carmine's OSDs under real `ceph-mon` and `ceph-mgr` of Debian's 16.2.15 (`carmine up --mon ceph`). A real monitor makes a map a second,
+//! so that each test takes about half a minute, or a minute with three monitors.
 #![allow(clippy::disallowed_methods)] // writes files and waits
 
 use std::path::Path;
 use std::time::Duration;
 
-use carmine_tests::{Testbed, installed, kill_nine, run, signal, succeed};
+use carmine_tests::verified::{check_blocks, let_write, load, state_file};
+use carmine_tests::{Background, Testbed, installed, kill_nine, run, signal, succeed};
 use serde_json::Value;
 
 /// A busy machine may take long for what takes a second on another.
@@ -140,17 +141,78 @@ fn the_manager_knows_pgs_space_and_health() {
     wait_until("the cluster is healthy", || ceph(&bed, "health")["status"] == "HEALTH_OK");
 }
 
-/// Kills, stops and cuts under a real monitor; then a deep scrub, which the manager orders.
+/// A testbed of four OSDs that find out soon which of them is dead.
+fn four(mons: &str) -> Testbed {
+    let grace = ["--osd-heartbeat-grace", "4", "--osd-heartbeat-interval", "1"];
+    let four = ["--mon", "ceph", "--osds", "4", "--size", "3", "--pgs", "16", "--osd-size", "2G", "--sparse"];
+    Testbed::up(&[&four[..], &["--overprovisioned", "--mons", mons], &grace].concat())
+}
+
+/// Faults of all kinds, the monitor and the manager among their victims; then a deep scrub, which the manager orders.
 #[test]
 fn nothing_is_lost_under_faults() {
     if !can_run() {
         return;
     }
-    let grace = ["--osd-heartbeat-grace", "4", "--osd-heartbeat-interval", "1"];
-    let four = ["--mon", "ceph", "--osds", "4", "--size", "3", "--pgs", "16", "--osd-size", "2G", "--sparse"];
-    let bed = Testbed::up(&[&four[..], &["--overprovisioned"], &grace].concat());
-    let said = bed.ok("thrash", &["--runtime", "20s"]);
+    let bed = four("1");
+    let said = bed.ok("thrash", &["--runtime", "20s", "--heal-limit", "120"]);
     assert!(said.contains("nothing was lost"), "{said}");
+}
+
+#[test]
+fn nothing_is_lost_when_monitors_and_osds_die() {
+    if !can_run() {
+        return;
+    }
+    let bed = four("3");
+    let said = bed.ok("thrash", &["--runtime", "25s", "--heal-limit", "120", "--faults", "kill,mon,mgr"]);
+    assert!(said.contains("nothing was lost") && said.contains("the leader"), "{said}");
+}
+
+/// Names of the monitors in the quorum, the leader's first.
+fn quorum(bed: &Testbed) -> Vec<String> {
+    let status = ceph(bed, "quorum_status");
+    let names = status["quorum_names"].as_array().expect("names").iter();
+    let mut names: Vec<String> = names.map(|name| name.as_str().expect("a name").to_owned()).collect();
+    names.sort_by_key(|name| status["quorum_leader_name"] != name.as_str());
+    names
+}
+
+/// The record of a monitor in the testbed's folder.
+fn record(mon: &str) -> String {
+    if mon == "a" { "mon".to_owned() } else { format!("mon.{mon}") }
+}
+
+#[test]
+fn writes_go_on_while_the_leader_of_three_is_dead() {
+    if !can_run() {
+        return;
+    }
+    let bed = Testbed::up(&[THREE, &["--mons", "3"]].concat());
+    let before = quorum(&bed);
+    assert_eq!(before.len(), 3);
+    let state = state_file(&bed);
+    let state = state.to_str().expect("UTF-8");
+    let bench = Background::start(&bed, "bench", &load(state, "30"));
+    let_write(&bed, Duration::ZERO);
+    let leader = record(&before[0]);
+    assert_eq!(kill_nine(&[bed.pid(&leader).expect("a record")]), 1);
+    let_write(&bed, Duration::ZERO);
+    wait_until("two are a quorum", || quorum(&bed).len() == 2);
+    let status = String::from_utf8_lossy(&bed.run("status", &[]).stdout).into_owned();
+    assert!(status.contains(&format!("{leader} is dead")), "{status}");
+    bed.ok("up", &[]);
+    assert_eq!(quorum(&bed).len(), 3);
+    succeed(bench.wait(LIMIT), "the load");
+    check_blocks(&bed, state);
+    // They are found without their records, too.
+    let others: Vec<i32> =
+        ["mon", "mon.b", "mon.c", "mgr"].map(|name| bed.pid(name).expect("a record")).into();
+    for name in ["mon.b", "mgr"] {
+        std::fs::remove_file(bed.dir().join(format!("run/{name}.json"))).expect("removed");
+    }
+    bed.ok("destroy", &[]);
+    assert!(others.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()), "{others:?}");
 }
 
 #[test]
