@@ -15,7 +15,7 @@ use anyhow::{Context, anyhow};
 use carmine_daemon::{ended, logging, signals};
 use carmine_mon::{DownLimits, InitialCluster, InitialPool, MapRules, Mon, MonConfig, MonError};
 use carmine_reactor::{Config, PollPolicy, Reactors, Shard};
-use carmine_testbed::{Layout, Plan, process, require_plan, write_whole};
+use carmine_testbed::{Daemon, Layout, Plan, process, require_plan, write_whole};
 use carmine_types::MonKind;
 use clap::Parser;
 
@@ -97,7 +97,7 @@ fn config(layout: &Layout, plan: &Plan) -> anyhow::Result<MonConfig> {
     let port = if plan.addr.port() == 0 { plan.mon_port } else { plan.addr.port() };
     Ok(MonConfig {
         dir: layout.mon_dir(0),
-        listen: SocketAddr::new(plan.addr.ip(), port),
+        listen: SocketAddr::new(plan.ip_of(Daemon::MON), port),
         open_files: process::raise_open_files(),
         limits: DownLimits {
             heartbeat_grace: Duration::from_secs(plan.osd_heartbeat_grace_s.into()),

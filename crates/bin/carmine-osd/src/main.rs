@@ -140,7 +140,7 @@ fn config(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<OsdConfig>
     Ok(OsdConfig {
         id: osd,
         uuid: plan.store_uuid(osd)?,
-        listen: plan.addr.ip(),
+        listen: plan.ip_of(Daemon::Osd(osd)),
         nonce: std::process::id(),
         gates: Gates::within(process::raise_open_files()),
         heartbeat: HeartbeatConfig {
@@ -193,14 +193,14 @@ fn serve(layout: &Layout, plan: &Plan, config: OsdConfig) -> anyhow::Result<()> 
             shard.spawn(Group::Admin, "leave", leave_when(shard.clone(), asked));
             let started = async {
                 let store = store::open(&shard, &layout, &plan, osd, kv, known.facts.as_deref()).await?;
-                let plan = Arc::new(plan);
+                let (has_network, plan) = (plan.namespaces, Arc::new(plan));
                 for to in (1..shard.shards()).map(ShardId) {
                     let parts = (Arc::clone(&plan), Arc::clone(&config), store.clone(), known.clone());
                     let failed = failed.clone();
                     shard.submit_to(to, move |shard| start_shard(shard, parts, failed));
                 }
                 let osd = run_shard(&shard, (plan, config, store, known), failed.clone()).await?;
-                show_live(&osd, &layout).await
+                show_live(&osd, &layout, has_network).await
             };
             if let Err(e) = started.await {
                 give_up(&shard, &failed, e);
@@ -280,15 +280,16 @@ async fn run_shard(
     Ok(osd)
 }
 
-/// Starts the OSD's live view: its metrics on a free loopback port, its admin socket in the testbed's folder. A folder whose name is too long for a socket has none; the log says so.
-async fn show_live(osd: &Rc<OsdShard>, layout: &Layout) -> anyhow::Result<()> {
+/// Starts the OSD's live view: its metrics on a free loopback port, or on one of its own network if it has one; its admin socket in the testbed's folder. A folder whose name is too long for a socket has none; the log says so.
+async fn show_live(osd: &Rc<OsdShard>, layout: &Layout, has_network: bool) -> anyhow::Result<()> {
     let id = osd.config.id;
     measure_load(osd);
     if let Err(e) = serve_admin_socket(osd, &layout.admin_socket(id)) {
         tracing::warn!("no admin socket: {e}; `carmine admin --osd {} QUESTION` asks the same", id.0);
     }
-    // Never the cluster's address: remote readers of metrics need a proxy that authenticates them.
+    // Never the cluster's address, unless it is one of this machine alone: remote readers of metrics need a proxy that authenticates them.
     let local = match osd.config.listen {
+        ip if has_network => ip,
         IpAddr::V6(ip) if ip.is_loopback() => IpAddr::V6(ip),
         _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
     };

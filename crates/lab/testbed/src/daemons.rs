@@ -19,6 +19,7 @@ use rustix::process::{Pid, Signal, getpgid};
 use crate::error::{Result, fail_if, failed, usage};
 use crate::files::{self, read_json, write_json};
 use crate::layout::{Daemon, Layout};
+use crate::network;
 use crate::plan::Plan;
 use crate::process::{self, KILL_LIMIT, Owned, ProcessId};
 use crate::spec::NONE;
@@ -93,12 +94,14 @@ impl Daemons {
         command.args(&line[1..]);
         command.envs(osd.map(|osd| env_for(&plan.osd_env, osd)).unwrap_or_default());
         let Some(osd) = osd.filter(|_| !wrapped.is_empty()) else {
-            return self.adopt(daemon, process::spawn(&mut command)?);
+            let child = network::within(plan, daemon, || process::spawn(&mut command))?;
+            return self.adopt(daemon, child);
         };
         // In a wrapper the OSD writes its own record, whichever process it is. The wrapper does not leave the terminal's session:
         // a group of its own keeps Ctrl-C from it.
         let mark = mark(&plan.fsid, &self.layout, osd);
-        let child = process::spawn(command.envs([mark]).process_group(0))?;
+        command.envs([mark]).process_group(0);
+        let child = network::within(plan, daemon, || process::spawn(&mut command))?;
         self.running.push(Running { daemon, child: Owned(child), id: None });
         Ok(())
     }

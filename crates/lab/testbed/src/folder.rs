@@ -18,7 +18,7 @@ use crate::layout::{Daemon, Layout, MONS_MAX};
 use crate::plan::{PLAN_FORMAT, Plan};
 use crate::process::{self, ProcessId};
 use crate::testbed::StartOptions;
-use crate::{confine, files, peer, places};
+use crate::{confine, files, network, peer, places};
 
 carmine_types::words! {
     /// The kind of cluster in a folder.
@@ -117,6 +117,7 @@ impl Folder {
             report.extend(stopped.into_iter().filter(is_told));
         }
         files::remove_file(&self.layout.mon_addr())?;
+        network::remove(&self.layout)?;
         confine::remove(&self.layout)?;
         Ok(report)
     }

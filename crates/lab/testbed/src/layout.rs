@@ -13,6 +13,7 @@
 //! device.N          block file that several OSDs share (`--osds-per-device`)
 //! run/NAME.json     process id and start time of `mon`, `mon.b`, `mgr`, `osd.0`, …
 //! run/confine.json  the control groups of the OSDs (`--confine`)
+//! run/network       how the names of network namespaces begin (`--namespaces`)
 //! run/mon.addr      addresses of the monitors, a line each; the embedded one writes it once it listens
 //! run/osd.N.http    address of the metrics of OSD N, written by itself once it serves them
 //! osd.N.asok        admin socket of OSD N while it runs: ceph --admin-daemon PATH help
@@ -172,6 +173,8 @@ paths! {
     run_dir() "run"
     /// Record of the OSDs' control groups.
     confine_file() "run/confine.json"
+    /// Record of the network namespaces.
+    network_file() "run/network"
     /// Addresses of the monitors.
     mon_addr() "run/mon.addr"
     /// Where an OSD writes the address of its metrics once it serves them.

@@ -21,6 +21,7 @@ mod folder;
 mod harm;
 mod layout;
 pub mod neighbour;
+mod network;
 mod one_by_one;
 pub mod output;
 pub mod peer;

@@ -21,6 +21,7 @@ use crate::drive;
 use crate::error::{Result, failed, refuse, usage};
 use crate::folder::BedKind;
 use crate::layout::Daemon;
+use crate::network;
 use crate::peer::PeerPlan;
 use crate::precondition::Preconditioned;
 use crate::slice::{self, SlicePlan};
@@ -203,6 +204,11 @@ impl Plan {
             "--mons {}: the embedded monitor is always alone; take --mon ceph for several",
             spec.mons
         );
+        refuse!(
+            spec.namespaces && (wish.addr.is_some() || spec.osds > network::OSDS_MAX),
+            "--namespaces: each daemon has an address of its own, so leave --addr out, and take at most {} OSDs",
+            network::OSDS_MAX
+        );
         let ip = spec.addr.ip();
         refuse!(
             ip.is_unspecified(),
@@ -293,7 +299,7 @@ impl Plan {
     pub(crate) fn mon_addr(&self, mon: u8) -> SocketAddr {
         let others = self.other_mon_ports.iter().copied();
         let port = iter::once(self.mon_port).chain(others).nth(mon.into()).unwrap_or(0);
-        SocketAddr::new(self.addr.ip(), port)
+        SocketAddr::new(self.ip_of(Daemon::Mon(mon)), port)
     }
 
     /// Gives the monitors these ports; true if one is new.

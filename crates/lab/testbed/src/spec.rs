@@ -89,6 +89,11 @@ settings! {
         /// Seconds until an OSD that was too full for a backfill is asked again [default: 30]
         #[set("Failures" "--osd-backfill-retry-interval" "SECONDS" Start)]
         osd_backfill_retry_interval_s: u32 = 30,
+        /// Give each OSD and each real monitor a network namespace and an address of its own, so that `thrash` can cut it off from
+        /// all others. Takes root [default: off]
+        #[set("Failures" "--namespaces=" "on|off" Layout)]
+        #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = parse_switch)]
+        namespaces: bool = false,
 
         /// OSDs on each device (or file); each gets a slice of it and locks that slice [default: 1]
         #[set("Storage" "--osds-per-device" "N" Layout; count(64))]

@@ -15,7 +15,7 @@ use crate::folder::{BedKind, Testbed, require};
 use crate::layout::{Daemon, Layout};
 use crate::plan::Plan;
 use crate::process::run_tool;
-use crate::{confine, files, peer, status};
+use crate::{confine, files, network, peer, status};
 
 /// A monitor without OSDs listens within milliseconds.
 const MON_LIMIT: Duration = Duration::from_secs(20);
@@ -216,12 +216,14 @@ impl Testbed {
         let is_first = self.parts()?.0.is_empty();
         if is_first {
             fs::create_dir_all(self.layout().run_dir())?;
+            network::prepare(self.layout(), &self.plan)?;
             if let Some(how) = confine::prepare(self.layout(), &self.plan)? {
                 (start.events)(Event::Confined(how));
             }
         }
         let started = self.start_daemons(some, is_first, start);
         if started.is_err() && is_first {
+            network::remove(self.layout())?;
             confine::remove(self.layout())?;
         }
         started

@@ -38,7 +38,7 @@ impl Conf {
 
     /// The section of everybody, and the beginning of that of all monitors.
     fn new(layout: &Layout, plan: &Plan, lib: Option<&Path>) -> Conf {
-        let (dir, ip) = (layout.dir().display(), plan.addr.ip());
+        let (dir, ip) = (layout.dir().display(), plan.ip_of(Daemon::Mgr));
         let mut conf = Conf(format!(
             "# Written by carmine at every start. Use it as: rados -c THIS_FILE -p {POOL_NAME} ls\n[global]\n"
         ));
@@ -91,6 +91,7 @@ impl Conf {
             self.put(&format!("\n[mon.{name}]\nmon_data"), &layout.mon_dir(mon).display());
             self.put("log_file", &layout.log(daemon).display());
             self.put("admin_socket", &format!("{daemon}.asok"));
+            self.put("public_addr", &plan.ip_of(daemon));
         }
         self.put("\n[client]\nrbd_cache", &false);
         self.put("log_file", &"/dev/null");

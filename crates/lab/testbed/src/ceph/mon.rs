@@ -19,6 +19,8 @@ use crate::testbed::{Event, StartOptions};
 const LIMIT: Duration = Duration::from_secs(60);
 /// Pause between two looks at them while they start.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Port of a monitor that has an address of its own: the usual one.
+const OWN_PORT: u16 = 3300;
 /// State of the monitor of a quorum that leads it, and of the others.
 pub(crate) const LEADER: &str = "leader";
 const PEON: &str = "peon";
@@ -132,10 +134,14 @@ fn is_in_quorum(layout: &Layout, mon: u8) -> bool {
 }
 
 /// Gives each monitor of a plan the port that it had if nobody listens there now, else another one; true if one is new.
+/// With an address of its own each has the same.
 ///
 /// # Errors
 /// No port is free.
 pub(crate) fn choose_ports(plan: &mut Plan) -> Result<bool> {
+    if plan.namespaces {
+        return Ok(plan.set_mon_ports(&vec![OWN_PORT; plan.mons.into()]));
+    }
     let ip = plan.addr.ip();
     // All are held until the last is chosen, so that none is chosen twice.
     let mut held = Vec::new();

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Result, failed, refuse};
 use crate::files::last_lines;
 use crate::layout::{Daemon, Layout, mon_name};
+use crate::network;
 use crate::plan::Plan;
 use crate::process::{logged, run_tool, spawn_on};
 
@@ -155,7 +156,8 @@ impl Programs {
             command.env("LD_PRELOAD", library).env(THREAD_CACHE.0, THREAD_CACHE.1);
         }
         // A group of its own: Ctrl-C in the terminal does not reach it.
-        spawn_on(command.current_dir(layout.run_dir()).process_group(0), &cpus)
+        command.current_dir(layout.run_dir()).process_group(0);
+        network::within(plan, daemon, || spawn_on(&mut command, &cpus))
     }
 }
 

@@ -1,0 +1,199 @@
+//! Networks of the daemons (`--namespaces`): each OSD and each real monitor has a network namespace and an address of its own. A bridge joins
+//! them; clients and all other processes are at its end in the machine's own namespace. A daemon is cut off by setting its link down.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use carmine_types::{MonKind, OsdId};
+use fs_err::{self as fs, File};
+use nix::sched::{CloneFlags, setns};
+
+use crate::error::{Result, TestbedError, failed, usage};
+use crate::files;
+use crate::folder::Testbed;
+use crate::layout::{Daemon, Layout};
+use crate::plan::Plan;
+
+/// Named namespaces, as `ip netns` has them.
+const NAMESPACES: &str = "/run/netns";
+/// The machine's network interfaces.
+const INTERFACES: &str = "/sys/class/net";
+/// The last byte of the addresses: of the first monitor, of the first OSD, and of the bridge.
+const FIRST_MON: u8 = 1;
+const FIRST_OSD: u8 = 10;
+const BRIDGE: u8 = 254;
+/// OSDs that have an address.
+pub(crate) const OSDS_MAX: u32 = (BRIDGE - FIRST_OSD) as u32;
+
+/// The names and addresses of one testbed's network, which follow from the cluster's id.
+struct Network<'a>(&'a Plan);
+
+impl Network<'_> {
+    /// Begins all names; an interface has 15 characters.
+    fn prefix(&self) -> String {
+        format!("cm{}", self.0.fsid.get(..6).unwrap_or_default())
+    }
+
+    /// An address of 198.18.0.0/15, which is for tests of networks and is used nowhere else.
+    fn addr(&self, last: u8) -> Ipv4Addr {
+        let number = u16::from_str_radix(self.0.fsid.get(..4).unwrap_or_default(), 16).unwrap_or(0);
+        let [high, low] = number.to_be_bytes();
+        Ipv4Addr::new(198, 18 + high % 2, low, last)
+    }
+
+    /// The last byte of a daemon's own address; none for a daemon in the machine's own namespace.
+    fn last_byte(&self, daemon: Daemon) -> Option<u8> {
+        match daemon {
+            Daemon::Osd(OsdId(osd)) => Some(FIRST_OSD + u8::try_from(osd).ok()?),
+            Daemon::Mon(mon) if self.0.mon == MonKind::Ceph => Some(FIRST_MON + mon),
+            Daemon::Mon(_) | Daemon::Mgr => None,
+        }
+    }
+
+    fn namespace(&self, daemon: Daemon) -> String {
+        format!("{}-{daemon}", self.prefix())
+    }
+
+    /// The end of a daemon's link at the bridge.
+    fn link(&self, last: u8) -> String {
+        format!("{}-{last}", self.prefix())
+    }
+
+    /// Makes a daemon's namespace with its link, unless it is there.
+    fn add(&self, daemon: Daemon, last: u8) -> Result<PathBuf> {
+        let (name, link, bridge) = (self.namespace(daemon), self.link(last), self.prefix());
+        let path = Path::new(NAMESPACES).join(&name);
+        if !path.exists() {
+            ip(&format!("netns add {name}"))?;
+            ip(&format!("link add {link} type veth peer name eth0 netns {name}"))?;
+            ip(&format!("link set {link} master {bridge}"))?;
+            ip(&format!("-n {name} addr add {}/24 dev eth0", self.addr(last)))?;
+            ip(&format!("-n {name} link set lo up"))?;
+            ip(&format!("-n {name} link set eth0 up"))?;
+        }
+        ip(&format!("link set {link} up"))?;
+        Ok(path)
+    }
+}
+
+impl Plan {
+    /// The address of a daemon.
+    pub fn ip_of(&self, daemon: Daemon) -> IpAddr {
+        let network = Network(self);
+        match network.last_byte(daemon) {
+            _ if !self.namespaces => self.addr.ip(),
+            last => network.addr(last.unwrap_or(BRIDGE)).into(),
+        }
+    }
+}
+
+/// Makes the bridge of a testbed that has namespaces, before its daemons start.
+///
+/// # Errors
+/// A usage error that says what it takes.
+pub(crate) fn prepare(layout: &Layout, plan: &Plan) -> Result<()> {
+    remove(layout)?;
+    if !plan.namespaces {
+        return Ok(());
+    }
+    let (network, ip_of_bridge) = (Network(plan), plan.ip_of(Daemon::Mgr));
+    let bridge = network.prefix();
+    files::write_whole(&layout.network_file(), bridge.as_bytes())?;
+    let made = ip(&format!("link add {bridge} type bridge"))
+        .and_then(|()| ip(&format!("addr add {ip_of_bridge}/24 dev {bridge}")))
+        .and_then(|()| ip(&format!("link set {bridge} up")));
+    made.map_err(|e| {
+        usage!("--namespaces: this takes root, the program `ip`, and a kernel with bridges and veth: {e}")
+    })
+}
+
+/// Removes the namespaces and the bridge of a testbed whose daemons have ended.
+///
+/// # Errors
+/// `ip` fails.
+pub(crate) fn remove(layout: &Layout) -> Result<()> {
+    let Ok(prefix) = fs::read_to_string(layout.network_file()) else { return Ok(()) };
+    let below = |folder: &str| {
+        let names = fs::read_dir(folder).into_iter().flatten().flatten();
+        let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter(|name| name.starts_with(&prefix)).collect::<Vec<_>>()
+    };
+    // A link vanishes with its other end at once, but only some time after its namespace.
+    below(INTERFACES).iter().try_for_each(|link| ip(&format!("link del {link}")))?;
+    below(NAMESPACES).iter().try_for_each(|name| ip(&format!("netns del {name}")))?;
+    files::remove_file(&layout.network_file())
+}
+
+/// Runs `start`, which starts a daemon, where that daemon's network is.
+///
+/// # Errors
+/// Those of `start`, or its namespace cannot be made or entered.
+pub(crate) fn within<R: Send>(
+    plan: &Plan,
+    daemon: Daemon,
+    start: impl FnOnce() -> Result<R> + Send,
+) -> Result<R> {
+    let network = Network(plan);
+    let Some(last) = network.last_byte(daemon).filter(|_| plan.namespaces) else { return start() };
+    let namespace = File::open(network.add(daemon, last)?)?;
+    // A child begins in the namespace of the thread that starts it.
+    let enter_and_start = || {
+        setns(&namespace, CloneFlags::CLONE_NEWNET)
+            .map_err(|e| failed!("cannot enter the network namespace of {daemon}: {e}"))?;
+        start()
+    };
+    std::thread::scope(|scope| scope.spawn(enter_and_start).join())
+        .unwrap_or_else(|_| Err(failed!("the thread that starts {daemon} has died")))
+}
+
+impl Testbed {
+    /// Cuts a daemon that has a namespace off from all others, or ends that.
+    ///
+    /// # Errors
+    /// It has none, or `ip` fails.
+    pub fn set_link(&self, daemon: Daemon, is_up: bool) -> Result<()> {
+        let network = Network(&self.plan);
+        let last = network.last_byte(daemon).filter(|_| self.plan.namespaces);
+        let last = last.ok_or_else(|| failed!("{daemon} has no network namespace"))?;
+        ip(&format!("link set {} {}", network.link(last), if is_up { "up" } else { "down" }))
+    }
+}
+
+/// Runs `ip` with these words.
+fn ip(words: &str) -> Result<()> {
+    let ran = Command::new("ip").args(words.split_whitespace()).output();
+    let out = ran.map_err(|e| failed!("cannot run `ip`: {e}"))?;
+    let said = String::from_utf8_lossy(&out.stderr).trim().to_owned();
+    if out.status.success() { Ok(()) } else { Err(TestbedError::Failed(format!("`ip {words}`: {said}"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Wish;
+    use carmine_topology::Topology;
+
+    #[test]
+    fn each_daemon_has_an_address_and_a_short_name() {
+        let wish = Wish {
+            osds: Some(OSDS_MAX),
+            namespaces: Some(true),
+            overprovisioned: Some(true),
+            mon: Some(MonKind::Ceph),
+            mons: Some(3),
+            ..Wish::default()
+        };
+        let topology = Topology::from_short("1x4x1").unwrap();
+        let plan = Plan::new(&wish, &topology, "ab12cd34-0000-4000-8000-000000000000").unwrap();
+        let last = OsdId(OSDS_MAX - 1);
+        let ips = [Daemon::Mgr, Daemon::Mon(2), Daemon::Osd(OsdId(0)), Daemon::Osd(last)];
+        let ips = ips.map(|daemon| plan.ip_of(daemon).to_string());
+        assert_eq!(ips, ["198.19.18.254", "198.19.18.3", "198.19.18.10", "198.19.18.253"]);
+        assert!(Network(&plan).link(253).len() <= 15);
+        let many = Wish { osds: Some(OSDS_MAX + 1), ..wish.clone() };
+        assert!(Plan::new(&many, &topology, "f").unwrap_err().to_string().contains("--namespaces"));
+        let plain = Wish { namespaces: None, ..wish };
+        assert!(Plan::new(&plain, &topology, "f").unwrap().ip_of(Daemon::Mon(1)).is_loopback());
+    }
+}
