@@ -16,7 +16,7 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 
 use crate::pauses::{Meant, Strike};
-use ceph::Other;
+use ceph::{Loss, Other};
 
 /// The end of [`Kind::Full`].
 const ROOM: &str = "room";
@@ -27,6 +27,8 @@ const BETWEEN_MS: std::ops::Range<u64> = 200..2_500;
 /// Milliseconds that a dead OSD stays dead, and that an OSD stays out or the pool changed.
 const DEAD_MS: std::ops::Range<u64> = 300..6_000;
 const CHANGED_MS: std::ops::Range<u64> = 1_000..10_000;
+/// Milliseconds that an OSD or a monitor is cut off from all others.
+const ISOLATED_MS: std::ops::Range<u64> = 1_000..30_000;
 /// Milliseconds that writes wait since the pool is full.
 const FULL_MS: std::ops::Range<u64> = 500..4_000;
 /// OSDs report every two seconds how much of their drives is used: then the map says that the pool is full, or no longer.
@@ -61,6 +63,8 @@ carmine_types::words! {
         Mon = "mon",
         /// The manager beside real monitors dies (kill -9).
         Mgr = "mgr",
+        /// An OSD or a real monitor is cut off from all others for a time.
+        Partition = "partition",
     }
 }
 
@@ -69,7 +73,7 @@ impl Kind {
     fn weight(self) -> usize {
         match self {
             Kind::Kill => 5,
-            Kind::Stop | Kind::Out | Kind::Cut | Kind::File | Kind::Mon => 2,
+            Kind::Stop | Kind::Out | Kind::Cut | Kind::File | Kind::Mon | Kind::Partition => 2,
             Kind::Restart | Kind::Pool | Kind::Full | Kind::Mgr => 1,
         }
     }
@@ -83,7 +87,11 @@ impl Kind {
     pub(crate) fn why_not(self, bed: &Testbed) -> Option<String> {
         let plan = bed.plan();
         match self {
+            Kind::Cut if plan.namespaces => Some("`ss` does not see into the OSDs' namespaces".to_owned()),
             Kind::Cut => why_no_cuts(),
+            Kind::Partition if !plan.namespaces => {
+                Some("it takes namespaces (`carmine up --namespaces`, as root)".to_owned())
+            }
             Kind::File if !plan.store.is_durable() => Some(format!("store {} has no files", plan.store)),
             Kind::File if plan.osd_ids().all(|osd| plan.device_of(osd).is_some()) => {
                 Some("the data lies on devices, of which no file's size is limited".to_owned())
@@ -102,6 +110,8 @@ enum State {
     Runs,
     Dead,
     Frozen,
+    /// It runs, and reaches nobody.
+    Isolated,
     /// It cannot write its files, and is to end by itself.
     Failing,
 }
@@ -110,7 +120,7 @@ enum State {
 struct Osd {
     id: OsdId,
     state: State,
-    /// When a dead one is started, and a frozen one goes on.
+    /// When a dead one is started, a frozen one goes on, and an isolated one reaches others again.
     until: Instant,
     /// Out until then.
     out_until: Option<Instant>,
@@ -159,7 +169,7 @@ pub(crate) struct Faults {
     osds: Vec<Osd>,
     /// The monitors, and the manager.
     others: Vec<Other>,
-    has_killed_leader: bool,
+    has_lost_leader: bool,
     /// As planned, and as they are now, until a time.
     planned: Copies,
     now: Copies,
@@ -199,7 +209,7 @@ impl Faults {
             rng: Rng::with_seed(seed),
             osds,
             others,
-            has_killed_leader: false,
+            has_lost_leader: false,
             planned,
             now: planned,
             times: Times::default(),
@@ -252,9 +262,9 @@ impl Faults {
     /// What nobody has killed must run.
     fn check_own_ends(&mut self) -> Result<()> {
         let mut ended = Vec::new();
-        for other in self.others.iter_mut().filter(|other| other.dead_until.is_none()) {
+        for other in self.others.iter_mut().filter(|other| !other.is_dead()) {
             if ProcessId::running(self.bed.layout(), other.daemon)?.is_none() {
-                other.dead_until = Some(Instant::now());
+                other.lost = Some((Loss::Dead, Instant::now()));
                 let log = self.bed.layout().log(other.daemon);
                 ended.push(format!("{} ended by itself; see {}", other.daemon, log.display()));
             }
@@ -320,6 +330,10 @@ impl Faults {
             Kind::Full if self.times.full_until.is_none() && is_clean && self.all_serve() => self.fill(),
             Kind::Mon if self.all_serve() => self.kill_mon(),
             Kind::Mgr if self.all_serve() => self.kill_mgr(),
+            Kind::Partition if self.all_serve() && self.can_isolate_mon() && self.rng.bool() => {
+                self.isolate_mon()
+            }
+            Kind::Partition if can_hurt => self.isolate(at, &seen, is_clean),
             _ => Ok(()),
         }
     }
@@ -345,6 +359,16 @@ impl Faults {
         self.strike(kind, format!("SIGSTOP to {id} for {seconds:.1} s"), Meant::loss(id, seen));
         (self.osds[at].state, self.osds[at].until) = (State::Frozen, until);
         Ok(self.bed.freeze_osd(id, true)?)
+    }
+
+    /// Cuts an OSD off from all others, sometimes for longer than the grace.
+    fn isolate(&mut self, at: usize, seen: &Status, is_clean: bool) -> Result<()> {
+        let (id, until) = (self.osds[at].id, self.after(ISOLATED_MS));
+        let seconds = until.duration_since(Instant::now()).as_secs_f64();
+        let kind = if is_clean { "partition" } else { "partition, not clean" };
+        self.strike(kind, format!("{id} is cut off for {seconds:.1} s"), Meant::loss(id, seen));
+        (self.osds[at].state, self.osds[at].until) = (State::Isolated, until);
+        Ok(self.bed.set_link(Daemon::Osd(id), false)?)
     }
 
     /// Breaks all connections of an OSD, which are then made again: to the monitor, to other OSDs and to clients.
@@ -471,7 +495,7 @@ impl Faults {
 
     /// Ends the faults whose time is over at `now`.
     fn end_due(&mut self, now: Instant) -> Result<()> {
-        self.start_others(now)?;
+        self.bring_back(now)?;
         let can_ask = self.have_quorum();
         for at in 0..self.osds.len() {
             let Osd { id, state, until, out_until } = self.osds[at];
@@ -483,6 +507,11 @@ impl Faults {
                 State::Frozen if until <= now => {
                     self.strike("go on", format!("{id} goes on"), Meant::osd(id));
                     self.bed.freeze_osd(id, false)?;
+                    self.osds[at].state = State::Runs;
+                }
+                State::Isolated if until <= now => {
+                    self.strike("reach", format!("{id} reaches the others"), Meant::osd(id));
+                    self.bed.set_link(Daemon::Osd(id), true)?;
                     self.osds[at].state = State::Runs;
                 }
                 _ => {}
