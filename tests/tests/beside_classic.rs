@@ -128,7 +128,7 @@ fn each_kind_serves_its_pools_and_nobody_a_pg_of_both() {
     });
     let is_ours = |osd: &u64| *osd < 2;
     let is_mixed = |osds: &Vec<u64>| osds.iter().any(is_ours) && !osds.iter().all(is_ours);
-    assert!(both.acting("mixed").iter().any(is_mixed), "{:?}", both.acting("mixed"));
+    both.bed.wait_until("a PG has both kinds", || both.acting("mixed").iter().any(is_mixed));
     both.set_rule("mixed", "ours");
     both.bed.wait_until("all of the pool is ours", || {
         both.acting("mixed").iter().all(|osds| osds.iter().all(is_ours))

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use carmine_client::{MgrSession, MonHandler, MonSession};
 use carmine_messenger::{ClientConfig, Message, with_timeout};
+use carmine_peering::intervals::has_both_kinds;
 use carmine_pgtypes::{Interval, OsdSet, PgHistory};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Group, Shard, ShardId};
@@ -25,6 +26,7 @@ use carmine_wire::{EntityAddr, EntityAddrVec, EntityName, EntityType, FEATURES, 
 
 use crate::admin::Hook;
 use crate::heartbeat::Heartbeats;
+use crate::kinds;
 use crate::mgr;
 use crate::pg::{give_up_leases, order_scrubs};
 use crate::place;
@@ -243,7 +245,12 @@ pub(crate) fn tell_created(osd: &OsdShard, pg: PgId) {
 
 /// Gives the PGs that the monitor orders to be created what it knows of their past. Those that this OSD does not lead by its newest
 /// map are left to others, to which the monitor then gives the order.
+///
+/// The monitor does not know that OSDs of two kinds cannot have served together: such an interval is left out.
 fn create_pgs(osd: &OsdShard, order: PgCreate) {
+    let view = osd.view();
+    let is_classic =
+        |id: OsdId| view.as_ref().is_some_and(|view| kinds::is_classic(&osd.config, view.map(), id));
     let PgCreate { epoch, pgs, mut histories } = order;
     for (id, (created, _)) in pgs {
         let Some(owner) = osd.owner(id) else { continue };
@@ -255,7 +262,7 @@ fn create_pgs(osd: &OsdShard, order: PgCreate) {
             epoch,
             same_interval_since: history.same_interval_since.max(created),
             last_epoch_clean: history.last_epoch_clean.max(created),
-            past: past.map(interval).collect(),
+            past: past.map(interval).filter(|past| !has_both_kinds(&past.acting, is_classic)).collect(),
         };
         OsdShard::run_on(&osd.shard, owner, move |osd| {
             if let Some(pg) = osd.pg(id) {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use carmine_peering::{
     AttemptId, Effect, Event, Map, Member, Order, OsdState, Peering, Phase, Reason, Recovery, Then,
 };
-use carmine_pgtypes::{Interval, PgHistory, PgInfo};
+use carmine_pgtypes::{Interval, OsdSet, PgHistory, PgInfo};
 use carmine_types::{Epoch, Errno, ObjectId, OsdId, errno};
 
 fn map(epoch: u32, size: usize, min_size: usize) -> Map {
@@ -56,6 +56,43 @@ fn a_pg_with_an_osd_of_another_kind_serves_nobody_until_it_has_none() {
     let attempt = AttemptId { interval: Epoch(5), attempt: 1 };
     let query = Event::Ordered { attempt, epoch: Epoch(5), order: Order::Query { acting } };
     assert_eq!(replica.on(&own, query).then, Then::Refuse(Errno(errno::EAGAIN)));
+}
+
+/// One with both kinds has served nobody; one with classic OSDs only may have, and they have to answer.
+#[test]
+fn intervals_of_both_kinds_are_no_past() {
+    let up = [OsdState::Up { up_thru: Epoch(20) }; 4];
+    let interval = |epoch, acting: [u32; 2], classic: &[u32]| {
+        let addr = SocketAddr::from(([127, 0, 0, 1], 6800));
+        let member = |osd| Member { osd: OsdId(osd), addr, nonce: 1, up_from: Epoch(1) };
+        let members = acting.map(member).to_vec();
+        let classic = classic.iter().copied().map(OsdId).collect();
+        let acting: OsdSet = acting.map(OsdId).into();
+        let up_set = acting.clone();
+        Map {
+            epoch: Epoch(epoch),
+            acting,
+            members,
+            up: up_set,
+            osds: up.into(),
+            classic,
+            size: 2,
+            min_size: 1,
+            ..Map::default()
+        }
+    };
+    let own = PgInfo::default();
+    let past = |before: Map| {
+        let mut peering = Peering::new(OsdId(0));
+        _ = peering.on(&own, Event::Map(before));
+        _ = peering.on(&own, Event::Loaded);
+        _ = peering.on(&own, Event::Map(interval(6, [0, 1], &[])));
+        peering.intervals().past().len()
+    };
+    assert_eq!(past(interval(5, [0, 2], &[2])), 0);
+    assert_eq!(past(interval(5, [2, 0], &[2])), 0);
+    assert_eq!(past(interval(5, [2, 3], &[2, 3])), 1);
+    assert_eq!(past(interval(5, [1, 0], &[])), 1);
 }
 
 #[test]

@@ -184,14 +184,23 @@ impl Run {
         next.0 > self.map.epoch.0 + 1
     }
 
-    /// It may have served clients (Ceph: `maybe_went_rw`).
+    /// It may have served clients (Ceph: `maybe_went_rw`). Of members of two kinds none serves: a primary of either asks them all, and
+    /// those of the other kind do not answer.
     fn may_have_served(&self) -> bool {
-        let Map { acting, members, min_size, .. } = &self.map;
+        let Map { acting, members, min_size, classic, .. } = &self.map;
+        let is_mixed = has_both_kinds(acting, |osd| classic.contains(&osd));
         let primary = members.iter().find(|member| Some(member.osd) == acting.primary());
-        primary.is_some_and(|primary| primary.up_from <= self.first)
+        !is_mixed
+            && primary.is_some_and(|primary| primary.up_from <= self.first)
             && acting.len() >= *min_size
             && self.map.up_thru() >= self.first
     }
+}
+
+/// Some of these OSDs are classic ones and some are Carmine's.
+pub fn has_both_kinds(acting: &OsdSet, is_classic: impl Fn(OsdId) -> bool) -> bool {
+    let classic = acting.osds().filter(|osd| is_classic(*osd)).count();
+    classic > 0 && classic < acting.len()
 }
 
 /// The epochs since an activation of which the monitor had no maps any more when they were asked for: it is not known who served
