@@ -10,13 +10,20 @@ use carmine_wire::mon_msg::{
     CommandAck, ConfigMsg, GetMap, GetOsdMap, GetVersionReply, MonMapMsg, Subscribe, Subscription,
 };
 use carmine_wire::monmap::MonMap;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::{Rc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 /// Time between signs of life asked of the mon.
 const PING: Duration = Duration::from_secs(10);
 /// A mon that is silent for this long is given up for another.
 const SILENT: Duration = Duration::from_secs(30);
+
+/// Monitors that are dialled at the same time, and the time after which one that has not answered gets another one beside it.
+const AT_ONCE: usize = 3;
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Pause between two requests for the same maps: a peer that sends nonsense must not make us flood the mon.
 const ASK_AGAIN_NS: u64 = 1_000_000_000;
@@ -46,8 +53,30 @@ pub(super) async fn keep(session: Weak<MonSession>) {
     }
 }
 
-/// Dials the next monitor and subscribes.
-async fn establish(session: &Rc<MonSession>) -> Result<Rc<Connection>, String> {
+/// A monitor that is being dialled.
+type Attempt = Pin<Box<dyn Future<Output = Result<Rc<Connection>, String>>>>;
+
+/// Dials the next monitor, and another one beside it whenever none has answered for a while: one that reaches nobody says so to nobody.
+async fn dial(session: &Rc<MonSession>) -> Result<Rc<Connection>, String> {
+    let mons = session.targets.borrow().len();
+    let mut attempts = vec![attempt(session)?];
+    for _ in 1..mons.min(AT_ONCE) {
+        match with_timeout(&session.shard, PATIENCE, first_of(&mut attempts)).await {
+            Some(Err(error)) if attempts.is_empty() => return Err(error),
+            Some(Ok(conn)) => return Ok(conn),
+            Some(Err(_)) | None => attempts.push(attempt(session)?),
+        }
+    }
+    loop {
+        let ended = first_of(&mut attempts).await;
+        if ended.is_ok() || attempts.is_empty() {
+            return ended;
+        }
+    }
+}
+
+/// Begins to dial the next monitor.
+fn attempt(session: &Rc<MonSession>) -> Result<Attempt, String> {
     let target = {
         let targets = session.targets.borrow();
         let next = session.next_target.get();
@@ -55,10 +84,30 @@ async fn establish(session: &Rc<MonSession>) -> Result<Rc<Connection>, String> {
         *targets.get(next % targets.len().max(1)).ok_or("no monitor address is known")?
     };
     let dispatcher = Rc::new(MonDispatcher(Rc::downgrade(session)));
-    let config = Rc::clone(&session.config);
-    let conn = connect(&session.shard, target, EntityType::MON, config, dispatcher)
-        .await
-        .map_err(|error| error.to_string())?;
+    let (shard, config) = (session.shard.clone(), Rc::clone(&session.config));
+    Ok(Box::pin(async move {
+        let made = connect(&shard, target, EntityType::MON, config, dispatcher).await;
+        made.map_err(|error| error.to_string())
+    }))
+}
+
+/// Waits for the end of the first of them, which is removed.
+async fn first_of(attempts: &mut Vec<Attempt>) -> Result<Rc<Connection>, String> {
+    poll_fn(|cx| {
+        for at in 0..attempts.len() {
+            if let Poll::Ready(ended) = attempts[at].as_mut().poll(cx) {
+                drop(attempts.swap_remove(at));
+                return Poll::Ready(ended);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Gets a connection to a monitor, and subscribes.
+async fn establish(session: &Rc<MonSession>) -> Result<Rc<Connection>, String> {
+    let conn = dial(session).await?;
     if session.closed.get() {
         conn.close("shut down");
         return Err("shut down".to_owned());

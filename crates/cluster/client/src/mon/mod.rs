@@ -88,12 +88,14 @@ impl MonSession {
         config: Rc<ClientConfig>,
         handler: Rc<dyn MonHandler>,
     ) -> Rc<MonSession> {
+        // Not all of a cluster's clients go to the same monitor.
+        let first = if mons.len() > 1 { shard.random_u64() as usize % mons.len() } else { 0 };
         let session = Rc::new(MonSession {
             shard: shard.clone(),
             config,
             handler: Rc::clone(&handler),
             targets: RefCell::new(mons),
-            next_target: Cell::new(0),
+            next_target: Cell::new(first),
             monmap: RefCell::new(None),
             maps: Rc::new(Maps::default()),
             conn: RefCell::new(None),

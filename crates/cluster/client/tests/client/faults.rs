@@ -21,6 +21,7 @@ both!(
     maps_from_osds,
     maps_that_do_not_fit,
     the_mon_comes_and_goes,
+    silent_mons_are_passed_over,
     ends_with_the_client,
 );
 
@@ -230,6 +231,21 @@ async fn the_mon_comes_and_goes(shard: Shard) {
     }
     assert_eq!(client.global_id(), gid, "a process keeps its id");
     client.pool("data").unwrap().write("obj", 0, pattern(1, 10)).await.unwrap();
+}
+
+async fn silent_mons_are_passed_over(shard: Shard) {
+    let cluster = Cluster::start(&shard, 1, 0).await;
+    let any = "127.0.0.1:0".parse().unwrap();
+    let silent = [shard.listen(any).await.unwrap(), shard.listen(any).await.unwrap()];
+    let [first, second] = [&silent[0], &silent[1]].map(|listener| listener.local_addr());
+    let options = Options { connect_timeout: Duration::from_secs(5), ..Options::default() };
+    let begin_ns = shard.now_ns();
+    for mons in [[first, second, cluster.mon.addr], [cluster.mon.addr, first, second]] {
+        let client = Client::connect(&shard, &mons, options.clone()).await.unwrap();
+        client.mon_command("{}").await.unwrap();
+        client.shutdown();
+    }
+    assert!(shard.now_ns() - begin_ns < 4_000_000_000, "the handshake's limit is 10 s");
 }
 
 async fn ends_with_the_client(shard: Shard) {
