@@ -299,12 +299,13 @@ fn complain(
             format!("{daemon} is dead{why}; see {}", log.display())
         }
     };
-    problems.extend(plan.mon_numbers().zip(mons).filter_map(|(number, mon)| match &mon.state {
-        _ if mon.pid.is_none() => Some(dead(Daemon::Mon(number))),
-        Some(state) if plan.mons > 1 && !is_of_quorum(state) => {
-            Some(format!("{} is not in the quorum: it is {state}", mon.name))
+    problems.extend(plan.mon_numbers().zip(mons).filter_map(|(number, mon)| {
+        if mon.pid.is_none() {
+            return Some(dead(Daemon::Mon(number)));
         }
-        _ => None,
+        let state = mon.state.as_deref().unwrap_or("silent");
+        let is_outside = plan.mons > 1 && !is_of_quorum(state);
+        is_outside.then(|| format!("{} is not in the quorum: it is {state}", mon.name))
     }));
     let has_mgr = plan.daemons().contains(&Daemon::Mgr);
     let mgr_runs = matches!(ProcessId::running(layout, Daemon::Mgr), Ok(Some(_)));
