@@ -11,6 +11,7 @@ use carmine_osd::{AdminAnswer, AdminHook, LocalPgs, LocalReply, OsdShard};
 use carmine_osd_daemon::Memory;
 use carmine_reactor::{Group, Payload, Shard, ShardId};
 use carmine_testbed::Plan;
+use carmine_types::OsdId;
 use carmine_types::errno::{self, Errno};
 use carmine_wire::osd_op::OsdOp;
 use serde_json::{Value, json};
@@ -37,7 +38,7 @@ struct Commands {
 impl AdminHook for Commands {
     fn answer(&self, osd: &Rc<OsdShard>, prefix: &str, question: &Value) -> Option<AdminAnswer> {
         let answer = match prefix {
-            "config show" => config(&self.plan, osd.config.id.0),
+            "config show" => config(&self.plan, osd.config.id),
             "dump_store" => json!(self.known.facts.as_deref()),
             "git_version" => json!({ "git_version": carmine_daemon::build::GIT_HASH }),
             "load" => {
@@ -77,13 +78,13 @@ impl AdminHook for Commands {
 }
 
 /// The plan without its grid, of which only this OSD's row is shown; and how the memory is divided.
-fn config(plan: &Plan, osd: u32) -> Value {
+fn config(plan: &Plan, osd: OsdId) -> Value {
     let mut config = serde_json::to_value(plan).unwrap_or_default();
     let memory = Memory::from_plan(plan);
     if let Value::Object(map) = &mut config {
-        let grid = map.remove("grid").unwrap_or_default();
-        map.insert("osd".into(), osd.into());
-        map.insert("cpus".into(), grid["osds"][osd as usize].clone());
+        map.remove("grid");
+        map.insert("osd".into(), osd.0.into());
+        map.insert("cpus".into(), json!(plan.row(osd).ok()));
         map.insert(
             "memory".into(),
             json!({
@@ -201,7 +202,7 @@ mod tests {
     fn the_configuration_names_this_osd_only() {
         let machine = Topology::from_short("1x8x1").unwrap();
         let wish = Wish { osds: Some(2), poll: Some("sleep".into()), ..Wish::default() };
-        let shown = config(&Plan::new(&wish, &machine, "f").unwrap(), 1);
+        let shown = config(&Plan::new(&wish, &machine, "f").unwrap(), OsdId(1));
         assert_eq!((&shown["osd"], &shown["poll"]), (&json!(1), &json!("sleep")));
         assert!(shown["cpus"].is_object() && shown.get("grid").is_none(), "{shown}");
         assert!(shown["memory"]["kv_cache_bytes"].as_u64().unwrap() > 0);

@@ -29,7 +29,6 @@ use carmine_osd::{
 use carmine_osd_daemon::{Memory, store};
 use carmine_reactor::{Config, Group, REGISTER_BYTES, Reactors, Shard, ShardId};
 use carmine_store::StoreShared;
-use carmine_testbed::TestbedError::Usage;
 use carmine_testbed::drive::facts;
 use carmine_testbed::{Daemon, Layout, Plan, confine, mon_addrs, process, require_plan, write_whole};
 use carmine_types::{OsdId, StoreKind};
@@ -71,9 +70,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
     let layout = Layout::new(&args.dir)?;
     let mut plan = require_plan(&layout)?;
     let osd = OsdId(args.id);
-    if args.id >= plan.osds() {
-        return Err(Usage(format!("--id {}: this testbed has OSDs 0 to {}", args.id, plan.osds() - 1)).into());
-    }
+    plan.require_osd(osd)?;
     // `carmine osd restart --reactors` may have given it another number than the rest.
     plan.cpu.reactors = plan.row(osd)?.reactor_count();
     if args.mkfs {

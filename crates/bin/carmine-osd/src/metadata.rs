@@ -17,7 +17,7 @@ pub(crate) fn collect(
     osd: OsdId,
     store: Option<&StoreFacts>,
 ) -> Vec<(String, String)> {
-    let reactors = plan.grid.osds.get(osd.0 as usize).map_or(0, |row| row.reactor_count());
+    let reactors = plan.row(osd).map_or(0, |row| row.reactor_count());
     let all = [
         ("osd_data", layout.osd_dir(osd).display().to_string()),
         ("osd_objectstore", plan.store.to_string()),

@@ -28,7 +28,7 @@ pub(super) fn run(layout: &Layout, plan: &Plan, osd: OsdId, force: bool) -> anyh
         let db = make_empty(&dir.join(format!("{}-{osd}", plan.fsid)))?;
         carmine_testbed::link(&db, &layout.db(osd))?;
     }
-    if let Some(wal) = planned_wal(&plan.wal_devs, &plan.fsid, osd) {
+    if let Some(wal) = planned_wal(plan, osd) {
         carmine_testbed::link(&wal, &layout.wal(osd))?;
     }
     // What an earlier store lacked is not said of this one.

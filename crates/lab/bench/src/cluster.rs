@@ -74,13 +74,14 @@ impl Cluster {
         let mons = plan.daemons().into_iter().filter(|daemon| daemon.as_mon().is_some());
         let mon_pids = mons.map(|mon| Ok(alive(mon)?.pid.unsigned_abs())).collect::<Result<Vec<_>>>()?;
         let stores = if plan.peer.is_some() { Vec::new() } else { stores(&layout, &plan)? };
-        let processes = osds.iter().zip(&plan.grid.osds).map(|((id, process), row)| WatchedOsd {
-            id: id.0,
-            pid: process.pid.unsigned_abs(),
-            alien_cpus: if row.aliens.own { 0 } else { row.aliens.cpus.len() as u32 },
-        });
+        let watched_osd = |(id, process): &(OsdId, ProcessId)| -> Result<WatchedOsd> {
+            let aliens = &plan.row(*id)?.aliens;
+            let alien_cpus = if aliens.own { 0 } else { aliens.cpus.len() as u32 };
+            Ok(WatchedOsd { id: id.0, pid: process.pid.unsigned_abs(), alien_cpus })
+        };
+        let processes = osds.iter().map(watched_osd).collect::<Result<_>>()?;
         let devices = watched(&layout, &plan, &stores);
-        let sampler = Sampler::new(processes.collect(), mon_pids, devices);
+        let sampler = Sampler::new(processes, mon_pids, devices);
         Ok(Cluster { layout, plan, osds, stores, sampler })
     }
 

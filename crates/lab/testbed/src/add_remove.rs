@@ -9,7 +9,7 @@ use carmine_types::OsdId;
 use serde_json::{Value, json};
 
 use crate::daemons;
-use crate::error::{Result, fail_if, failed, refuse, usage};
+use crate::error::{Result, fail_if, failed, refuse};
 use crate::files;
 use crate::folder::Testbed;
 use crate::layout::Daemon;
@@ -63,7 +63,8 @@ impl Testbed {
         let is_given = device.is_some();
         let device = device.map(|device| self.new_device(device)).transpose()?;
         if let Some(free) = self.plan.removed.pop_first() {
-            let place = self.plan.spec.devices.get_mut(free as usize);
+            let place = self.plan.place_of(OsdId(free));
+            let place = place.and_then(|place| self.plan.spec.devices.get_mut(place));
             place.zip(device).into_iter().for_each(|(place, device)| *place = device);
             return Ok(OsdId(free));
         }
@@ -128,9 +129,7 @@ impl Testbed {
         let end = Instant::now() + start.limit;
         let mons = self.running_mons()?;
         let count = self.plan.osd_ids().count();
-        if self.plan.osd_ids().all(|own| own != osd) {
-            return Err(usage!("{osd}: this testbed has no such OSD"));
-        }
+        self.plan.require_osd(osd)?;
         let is_dead = self.parts()?.1.contains(&Daemon::Osd(osd));
         let (size, min_size) = (usize::from(self.plan.pool.size), usize::from(self.plan.pool.min_size));
         let (left, least) = (count - 1, if is_dead { min_size } else { size });

@@ -239,7 +239,7 @@ impl Base<'_> {
         self.enable(self.dir)?;
         self.make(&dir)?;
         self.enable(&dir)?;
-        for (row, osd) in plan.grid.osds.iter().zip((0..).map(OsdId)) {
+        for (row, osd) in plan.grid.osds.iter().zip(plan.numbers()) {
             let quota_us = (plan.confinement().cpus * PERIOD_US).round();
             let limits = match (self.controller, self.version) {
                 ("cpuset", _) => vec![("cpuset.cpus", cpus_of(row).to_string())],

@@ -124,21 +124,18 @@ impl Testbed {
 
     /// These OSDs as daemons, each once.
     fn named(&self, osds: &[OsdId]) -> Result<Vec<Daemon>> {
-        let count = self.plan.osds();
-        let exists = |osd: &OsdId| osd.0 < count && !self.plan.removed.contains(&osd.0);
-        if let Some(OsdId(osd)) = osds.iter().find(|osd| !exists(osd)) {
-            return Err(usage!("OSD {osd}: this testbed has OSDs 0 to {}, or fewer", count - 1));
-        }
+        osds.iter().try_for_each(|osd| self.plan.require_osd(*osd))?;
         Ok(BTreeSet::from_iter(osds).into_iter().copied().map(Daemon::Osd).collect())
     }
 
     /// Gives an OSD other reactors: on its own CPUs and on those that nobody has; where CPUs may be shared, on any.
     pub(crate) fn place_anew(&mut self, osd: OsdId, reactors: u16) -> Result<()> {
         let drives = self.plan.device_of(osd).map(drive::name_of);
-        let (plan, at) = (&mut self.plan, osd.0 as usize);
+        let place = self.plan.place_of(osd).ok_or_else(|| failed!("the plan has no place for {osd}"))?;
+        let plan = &mut self.plan;
         let topology = Topology::detect().map_err(|e| usage!("{e}"))?;
         let mut others = plan.grid.clone();
-        let old = others.osds.remove(at);
+        let old = others.osds.remove(place);
         let lists = [&others.system, &others.neighbour].into_iter().chain(&plan.cpu.alien_cpus);
         let taken = others.allocated_cpus().union(&others.client_cpus());
         let taken = lists.fold(taken, |taken, list| taken.union(list));
@@ -158,8 +155,8 @@ impl Testbed {
             ..plan.cpu.clone()
         };
         let mut grid = Grid::plan(&topology, &request).map_err(|e| usage!("{osd}: {e}"))?;
-        let row = OsdRow { osd: at, shared_device: old.shared_device, ..grid.osds.remove(0) };
-        others.osds.insert(at, row);
+        let row = OsdRow { osd: old.osd, shared_device: old.shared_device, ..grid.osds.remove(0) };
+        others.osds.insert(place, row);
         others.devices = grid.devices;
         plan.grid = others.marked();
         Ok(())

@@ -12,6 +12,7 @@ use fs_err::{self as fs, File, os::unix::fs::symlink};
 use crate::error::{Result, fail_if, refuse};
 use crate::files;
 use crate::layout::Layout;
+use crate::plan::Plan;
 
 /// A database that was moved.
 #[derive(Clone, Debug)]
@@ -94,12 +95,17 @@ fn target(link: &Path) -> Option<PathBuf> {
     Some(to.canonicalize().unwrap_or(to))
 }
 
-/// Where the logs of all OSDs lie when the stores are made: each in a file in one folder, or each at a path of its own.
+/// Where the log of an OSD lies when its store is made, if not beside the data.
 #[must_use]
-pub fn planned_wal(wal_devs: &[PathBuf], fsid: &str, osd: OsdId) -> Option<PathBuf> {
+pub fn planned_wal(plan: &Plan, osd: OsdId) -> Option<PathBuf> {
+    wal_at(&plan.wal_devs, &plan.fsid, osd, plan.place_of(osd)?)
+}
+
+/// All logs lie in a file each in one folder, or each at a path of its own: the one at its OSD's place.
+fn wal_at(wal_devs: &[PathBuf], fsid: &str, osd: OsdId, place: usize) -> Option<PathBuf> {
     match wal_devs {
-        [folder] if folder.is_dir() => Some(folder.join(format!("{fsid}-osd.{}.wal", osd.0))),
-        all => all.get(osd.0 as usize).cloned(),
+        [folder] if folder.is_dir() => Some(folder.join(format!("{fsid}-{osd}.wal"))),
+        all => all.get(place).cloned(),
     }
 }
 
@@ -224,9 +230,9 @@ mod tests {
     fn logs_get_a_file_each_in_a_folder_or_the_paths_that_are_named() {
         let root = tempfile::tempdir().unwrap();
         let folder = [root.path().to_owned()];
-        assert_eq!(planned_wal(&folder, "f", OsdId(3)), Some(root.path().join("f-osd.3.wal")));
+        assert_eq!(wal_at(&folder, "f", OsdId(3), 0), Some(root.path().join("f-osd.3.wal")));
         let paths = [PathBuf::from("/dev/a"), PathBuf::from("/dev/b")];
-        assert_eq!(planned_wal(&paths, "f", OsdId(1)).as_deref(), Some(Path::new("/dev/b")));
-        assert_eq!(planned_wal(&[], "f", OsdId(0)), None);
+        assert_eq!(wal_at(&paths, "f", OsdId(7), 1).as_deref(), Some(Path::new("/dev/b")));
+        assert_eq!(wal_at(&[], "f", OsdId(0), 0), None);
     }
 }

@@ -9,7 +9,7 @@ use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 
 use carmine_reactor::PollPolicy;
-use carmine_topology::{Grid, OsdRow, PlanRequest, Topology};
+use carmine_topology::{CpuList, Grid, OsdRow, PlanRequest, Topology};
 use carmine_types::{MonKind, OsdId, StoreKind, Uuid, counted};
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -260,12 +260,13 @@ impl Plan {
 
     /// The named block device on which an OSD's data lies; `None`: a file in the folder.
     pub fn device_of(&self, osd: OsdId) -> Option<&Path> {
-        self.devices.get((osd.0 / self.osds_per_device) as usize).map(PathBuf::as_path)
+        let place = self.place_of(osd)?;
+        self.devices.get(place / self.osds_per_device as usize).map(PathBuf::as_path)
     }
 
     /// An OSD's part of its device; `None`: all of it.
     pub fn slice_of(&self, osd: OsdId) -> Option<&SlicePlan> {
-        self.slices.get(osd.0 as usize)
+        self.slices.get(self.place_of(osd)?)
     }
 
     /// Bytes that all OSDs together can hold, metadata not counted.
@@ -273,13 +274,19 @@ impl Plan {
     /// # Errors
     /// A named device that cannot be looked at.
     pub fn capacity_bytes(&self) -> Result<u64> {
-        (0..self.osds())
-            .map(|id| match (self.slice_of(OsdId(id)), self.device_of(OsdId(id))) {
-                (Some(slice), _) => Ok(slice.size_bytes),
-                (None, Some(device)) => slice::share_of(device, 1, OSD_SIZE_MIN_BYTES),
-                (None, None) => Ok(self.osd_size_bytes),
-            })
-            .sum()
+        self.numbers().map(|osd| self.store_bytes(osd)).sum()
+    }
+
+    /// Length of the file, the device or the slice that an OSD has for its data.
+    ///
+    /// # Errors
+    /// A named device that cannot be looked at.
+    pub fn store_bytes(&self, osd: OsdId) -> Result<u64> {
+        match (self.slice_of(osd), self.device_of(osd)) {
+            (Some(slice), _) => Ok(slice.size_bytes),
+            (None, Some(device)) => slice::share_of(device, 1, OSD_SIZE_MIN_BYTES),
+            (None, None) => Ok(self.osd_size_bytes),
+        }
     }
 
     /// The CPUs of an OSD.
@@ -287,7 +294,18 @@ impl Plan {
     /// # Errors
     /// The testbed has no such OSD.
     pub fn row(&self, osd: OsdId) -> Result<&OsdRow> {
-        self.grid.osds.get(osd.0 as usize).ok_or_else(|| failed!("the plan has no row for {osd}"))
+        let row = self.place_of(osd).and_then(|place| self.grid.osds.get(place));
+        row.ok_or_else(|| failed!("the plan has no row for {osd}"))
+    }
+
+    /// The numbers of all OSDs that there are or were, in the order of their places.
+    pub fn numbers(&self) -> impl Iterator<Item = OsdId> + '_ {
+        (0..self.osds()).map(OsdId)
+    }
+
+    /// The place of an OSD among all: its row of the grid, its device, slice and log are those at this index.
+    pub fn place_of(&self, osd: OsdId) -> Option<usize> {
+        self.numbers().position(|own| own == osd)
     }
 
     /// Numbers of the monitors.
@@ -324,7 +342,17 @@ impl Plan {
 
     /// The OSDs that there are.
     pub fn osd_ids(&self) -> impl Iterator<Item = OsdId> + '_ {
-        (0..self.osds()).filter(|id| !self.removed.contains(id)).map(OsdId)
+        self.numbers().filter(|osd| !self.removed.contains(&osd.0))
+    }
+
+    /// Fails unless there is this OSD.
+    ///
+    /// # Errors
+    /// Names those that there are.
+    pub fn require_osd(&self, osd: OsdId) -> Result<()> {
+        let ids: CpuList = self.osd_ids().map(|own| own.0 as usize).collect();
+        refuse!(self.osd_ids().all(|own| own != osd), "{osd}: there is no such OSD here, only {ids}");
+        Ok(())
     }
 
     /// Identity of an OSD's store: the cluster's, with the OSD's number mixed in. A store in memory keeps it over restarts,
@@ -341,7 +369,7 @@ impl Plan {
         Ok(Uuid(bytes))
     }
 
-    /// Where the numbers of the OSDs end: how many there are, and were.
+    /// How many OSDs there are, and were.
     pub fn osds(&self) -> u32 {
         self.spec.osds
     }
@@ -350,12 +378,12 @@ impl Plan {
     pub fn render(&self) -> String {
         let mut text = self.grid.render();
         let mut put = |name: &str, value: &dyn Display| text += &format!("{name:<9} {value}\n");
-        for (osd, slice) in self.slices.iter().enumerate() {
+        for (osd, slice) in self.numbers().zip(&self.slices) {
             let file = format!("file device.{}", slice.device);
             let device =
                 self.devices.get(slice.device as usize).map_or(file, |path| path.display().to_string());
             let (from, size) = (mib(slice.offset_bytes), mib(slice.size_bytes));
-            put("slice", &format!("osd.{osd}: {device}, {size} from {from}"));
+            put("slice", &format!("{osd}: {device}, {size} from {from}"));
         }
         self.wal_devs.iter().for_each(|dev| put("log", &dev.display()));
         if self.confinement() != Confine::NONE {

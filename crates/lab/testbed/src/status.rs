@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::ceph::{is_of_quorum, mon_state};
 use crate::daemons::{Daemons, Lost};
-use crate::error::{Result, fail_if, failed, refuse};
+use crate::error::{Result, fail_if, failed};
 use crate::files;
 use crate::folder::{BedKind, require};
 use crate::layout::{Daemon, Layout};
@@ -188,7 +188,7 @@ pub fn pgs_of<'a>(accounts: impl Iterator<Item = &'a Value>, osd: OsdId) -> Vec<
 /// Asks one OSD a question of its admin protocol (JSON); returns the answer (JSON).
 pub fn ask_osd(layout: &Layout, osd: OsdId, question: &str) -> Result<String> {
     let plan = require_plan(layout)?;
-    refuse!(plan.osd_ids().all(|own| own != osd), "{osd}: this testbed has no such OSD");
+    plan.require_osd(osd)?;
     let mons = mon_addrs(layout)
         .ok_or_else(|| failed!("the monitor of {} is not running", layout.dir().display()))?;
     let ask = async |_: &Shard, client: &Rc<Client>| client.admin(osd, question).await;

@@ -85,7 +85,7 @@ impl Tool {
     fn open(args: &WhichArgs) -> Result<Tool> {
         let testbed = args.bed.open()?;
         let (osd, plan) = (OsdId(args.osd), testbed.plan());
-        refuse!(osd.0 >= plan.osds(), "--osd {}: this testbed has {}", osd.0, plan.osds());
+        plan.require_osd(osd)?;
         let (store, dir, why) = (plan.store, testbed.layout().dir().display(), "there is nothing to look at");
         refuse!(store != StoreKind::Blue, "the OSDs have the store {store}, which keeps nothing: {why}");
         let runs = ProcessId::running(testbed.layout(), Daemon::Osd(osd))?.is_some();

@@ -104,9 +104,9 @@ pub(super) struct ReactorShare {
 impl View {
     /// The difference of two readings of a testbed with this grid.
     pub(super) fn between(grid: &Grid, before: &Sample, now: &Sample) -> View {
-        let osds = now.osds.iter().zip(&before.osds).enumerate();
+        let osds = now.osds.iter().zip(before.osds.values());
         View {
-            osds: osds.map(|(osd, (now, before))| osd_view(osd, before, now)).collect(),
+            osds: osds.map(|((osd, now), before)| osd_view(*osd, before, now)).collect(),
             cpus: cpu_views(grid, before, now),
         }
     }
@@ -140,7 +140,7 @@ fn with_reactors(mut view: CpuView, grid: &Grid, before: &Sample, now: &Sample) 
     for row in &grid.osds {
         for slot in row.reactors.iter().filter(|slot| slot.place.cpu == view.cpu) {
             view.reactors.push(format!("osd.{}/{}", row.osd, slot.reactor));
-            let samples = before.osds.get(row.osd).zip(now.osds.get(row.osd));
+            let samples = before.osds.get(&row.osd).zip(now.osds.get(&row.osd));
             let Some((Ok(before), Ok(now))) = samples else { continue };
             let wall_ms = now.taken_at_ns.saturating_sub(before.taken_at_ns) as f64 / 1e6;
             let share = |name: &str| {

@@ -38,10 +38,10 @@ impl Source {
         let ids: Vec<OsdId> = self.plan.osd_ids().collect();
         // All are asked at once: an OSD that hangs delays nobody else.
         let osds = std::thread::scope(|scope| {
-            let asked: Vec<_> = ids.iter().map(|id| scope.spawn(|| self.ask(*id))).collect();
+            let asked: Vec<_> = ids.iter().map(|id| (id.0 as usize, scope.spawn(|| self.ask(*id)))).collect();
             asked
                 .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|_| Err("the question failed".into())))
+                .map(|(id, thread)| (id, thread.join().unwrap_or_else(|_| Err("the question failed".into()))))
                 .collect()
         });
         Sample { osds, cpus: ticks(&std::fs::read_to_string("/proc/stat").unwrap_or_default()) }
@@ -72,11 +72,11 @@ fn get(addr: SocketAddr, target: &str) -> Result<Value> {
     serde_json::from_str(body).context("not JSON")
 }
 
-/// All OSDs, in order, and all CPUs of the machine.
+/// All OSDs, and all CPUs of the machine.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
-    /// The answer of each, or why it gave none.
-    pub(super) osds: Vec<Result<OsdSample, String>>,
+    /// The answer of each by its number, or why it gave none.
+    pub(super) osds: BTreeMap<usize, Result<OsdSample, String>>,
     pub(super) cpus: BTreeMap<u32, Ticks>,
 }
 

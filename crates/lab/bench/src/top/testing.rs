@@ -26,7 +26,7 @@ fn sample(second: u64) -> Sample {
     ]});
     let cpus = (0..8).map(|cpu| (cpu, [second * 25, 0, 0, 0, 0, second * 75]));
     Sample {
-        osds: vec![OsdSample::parse(&answer).ok_or_else(String::new), Err("gone".into())],
+        osds: [(0, OsdSample::parse(&answer).ok_or_else(String::new)), (1, Err("gone".into()))].into(),
         cpus: cpus.collect(),
     }
 }
