@@ -346,7 +346,8 @@ impl Drop for Testbed {
         if std::thread::panicking() {
             self.print_logs();
         }
-        let gone = self.run("destroy", &[]);
+        // Its cluster may be gone, if its OSDs have joined one.
+        let gone = self.run("destroy", &["--yes-i-really-mean-it"]);
         if !gone.status.success() {
             eprintln!("destroy failed: {}", String::from_utf8_lossy(&gone.stderr));
         }

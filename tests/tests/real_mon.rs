@@ -256,3 +256,80 @@ fn the_monitor_may_die() {
     put(&bed, "after", b"after");
     wait_until("all OSDs are up", || (0..3).all(|osd| is_up(&bed, osd)));
 }
+
+/// The state of each PG of the testbed's pool, and its acting set.
+fn acting(bed: &Testbed) -> Vec<(String, Vec<u64>)> {
+    let dump = ceph(bed, "pg dump pgs_brief");
+    let rows = dump["pg_stats"].as_array().or(dump.as_array()).expect("PGs").clone();
+    let set =
+        |row: &Value| row["acting"].as_array().expect("a set").iter().filter_map(Value::as_u64).collect();
+    let of_pool = rows.iter().filter(|row| row["pgid"].as_str().is_some_and(|pg| pg.starts_with("1.")));
+    of_pool.map(|row| (row["state"].as_str().unwrap_or_default().to_owned(), set(row))).collect()
+}
+
+/// OSDs below a host of the CRUSH map, with their device classes.
+fn below(bed: &Testbed, host: &str) -> Vec<(u64, String)> {
+    let tree = ceph(bed, "osd tree");
+    let nodes = tree["nodes"].as_array().expect("nodes");
+    let of = nodes.iter().find(|node| node["type"] == "host" && node["name"] == host);
+    let children = of.and_then(|node| node["children"].as_array()).cloned().unwrap_or_default();
+    let class = |id: &Value| {
+        nodes.iter().find(|node| node["id"] == *id).expect("it is there")["device_class"].clone()
+    };
+    let row = |id: &Value| (id.as_u64().expect("an OSD"), class(id).as_str().unwrap_or_default().to_owned());
+    let mut all: Vec<_> = children.iter().map(row).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_host_joins_a_cluster_and_leaves_it() {
+    if !can_run() {
+        return;
+    }
+    let small = ["--osds", "2", "--osd-size", "1G", "--sparse", "--overprovisioned"];
+    let bed = Testbed::up(&[&["--mon", "ceph", "--size", "2", "--pgs", "16"], &small[..]].concat());
+    put(&bed, "before", b"before");
+    let conf = bed.dir().join("ceph.conf");
+    let own = ["--ceph-conf", conf.to_str().expect("UTF-8"), "--host", "other", "--timeout", "300"];
+    let joined = bed.second();
+    let refused = |command: &str, options: &[&str], part: &str| {
+        let out = joined.run(command, options);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.code() == Some(2) && said.contains(part), "{command} {options:?}: {said}");
+    };
+    refused(
+        "join",
+        &[&own[..], &["--size", "2"]].concat(),
+        "--size: the cluster that these OSDs join decides this",
+    );
+    joined.ok("join", &[&own[..], &small].concat());
+    let carmine = "carmine".to_owned();
+    assert_eq!(below(&joined, "other"), [(2, carmine.clone()), (3, carmine)]);
+    // Files of a gigabyte weigh nothing beside the OSDs of a testbed.
+    tool(&bed, "ceph", &["osd", "crush", "reweight-subtree", "other", "1"]);
+    tool(&bed, "ceph", &["osd", "pool", "set", "bench", "size", "3"]);
+    let is_whole = || {
+        let pgs = acting(&joined);
+        pgs.len() == 16 && pgs.iter().all(|(state, set)| state == "active+clean" && set.len() == 3)
+    };
+    wait_until("all PGs have three copies", is_whole);
+    put(&joined, "both", b"both");
+    let said = joined.ok("status", &[]);
+    assert!(said.contains("running") && said.contains("osd.2") && !said.contains("osd.0"), "{said}");
+    refused("bench", &[], "have joined a cluster");
+    refused("join", &own, "already: `carmine up");
+    joined.ok("down", &[]);
+    wait_until("the OSDs are down", || !is_up(&bed, 2) && !is_up(&bed, 3));
+    assert!(is_up(&bed, 0) && is_up(&bed, 1));
+    joined.ok("up", &["--timeout", "300"]);
+    assert_has(&joined, "before", b"before");
+    assert_has(&joined, "both", b"both");
+    refused("destroy", &[], "carmine osd remove 2");
+    succeed(joined.osd(&["remove", "2"]), "osd remove");
+    assert_eq!(below(&bed, "other").len(), 1);
+    assert_has(&bed, "both", b"both");
+    refused("destroy", &[], "the cluster has osd.3");
+    joined.ok("destroy", &["--yes-i-really-mean-it"]);
+    assert!(!joined.dir().exists(), "all files are gone");
+}

@@ -23,19 +23,21 @@ use anyhow::{Context, anyhow};
 use carmine_daemon::{logging, signals};
 use carmine_load::drive::StoreFacts;
 use carmine_osd::{
-    Gates, HeartbeatConfig, LogLimits, OsdConfig, OsdShard, RecoveryOptions, RunOptions, leave, measure_load,
-    serve_admin_socket, serve_http,
+    CrushPlace, Gates, HeartbeatConfig, LogLimits, OsdConfig, OsdShard, RecoveryOptions, RunOptions, leave,
+    measure_load, serve_admin_socket, serve_http,
 };
 use carmine_osd_daemon::{Memory, store};
 use carmine_reactor::{Config, Group, REGISTER_BYTES, Reactors, Shard, ShardId};
 use carmine_store::StoreShared;
 use carmine_testbed::drive::facts;
 use carmine_testbed::{Daemon, Layout, Plan, confine, mon_addrs, process, require_plan, write_whole};
-use carmine_types::{OsdId, StoreKind};
+use carmine_types::{MonKind, OsdId, StoreKind};
 use clap::Parser;
 
 use metadata::Metadata;
 
+/// The device class of Carmine's OSDs in a cluster with a real monitor: rules choose them by it.
+const DEVICE_CLASS: &str = "carmine";
 /// Time between two checks that the store still works.
 const STORE_WATCH: Duration = Duration::from_secs(1);
 /// Time between two checks whether the OSD is to stop.
@@ -149,8 +151,17 @@ fn config(layout: &Layout, plan: &Plan, osd: OsdId) -> anyhow::Result<OsdConfig>
         log: LogLimits::default(),
         mons: mon_addrs(layout).context("the monitor is not running: there is no run/mon.addr")?,
         mon_kind: plan.mon,
-        crush: None,
+        crush: crush_place(plan, osd)?,
     })
+}
+
+/// Its place in the CRUSH map of a real monitor; the embedded one knows its OSDs' places.
+fn crush_place(plan: &Plan, osd: OsdId) -> anyhow::Result<Option<CrushPlace>> {
+    if plan.mon == MonKind::Embedded {
+        return Ok(None);
+    }
+    let (location, weight) = plan.crush_place(osd)?;
+    Ok(Some(CrushPlace { weight, location, class: DEVICE_CLASS.to_owned() }))
 }
 
 /// Runs the OSD until it is asked to stop, or fails.

@@ -2,6 +2,7 @@
 
 mod compare;
 mod doctor;
+mod join;
 mod model;
 mod osd;
 mod peer;
@@ -46,6 +47,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Start a testbed: create it in an empty folder, start a stopped one, or restart its dead processes
     Up(up::UpArgs),
+    /// Add OSDs to a Ceph cluster that runs
+    Join(Box<join::JoinArgs>),
     /// Show the state of a testbed
     Status(testbed::BedArgs),
     /// Restart the OSDs of a testbed, dead ones included
@@ -55,7 +58,7 @@ pub(crate) enum Command {
     /// Stop a testbed and keep its data
     Down(DirArgs),
     /// Stop a testbed and remove its data
-    Destroy(DirArgs),
+    Destroy(testbed::DestroyArgs),
     /// Load a testbed and measure it
     Bench(bench::BenchArgs),
     /// Run any command, and measure the OSDs meanwhile
@@ -105,11 +108,12 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
     let git_hash = carmine_bench::GitHash(carmine_daemon::build::GIT_HASH);
     match command {
         Command::Up(args) => up::run(args),
+        Command::Join(args) => join::run(&args),
         Command::Status(args) => testbed::show(BedKind::Testbed, &args.dir.dir, args.json),
         Command::Restart(args) => testbed::restart(&args),
         Command::Osd(args) => osd::run(&args),
         Command::Down(args) => testbed::down(BedKind::Testbed, &args.dir),
-        Command::Destroy(args) => testbed::destroy(BedKind::Testbed, &args.dir),
+        Command::Destroy(args) => testbed::destroy_testbed(&args),
         Command::Baseline(args) => baseline::run(&args, &*cancel_flag()?, git_hash),
         Command::Bench(args) => bench::run(args, &*cancel_flag()?, doctor::findings_of, git_hash),
         Command::Measure(args) => measure::run(&args, &*cancel_flag()?),

@@ -48,12 +48,14 @@ impl Reading {
     }
 }
 
-/// The plan of the peer or the testbed in a folder.
+/// The plan of the peer or the testbed in a folder, for a command that measures it.
 ///
 /// # Errors
-/// There is none.
+/// There is none, or its OSDs are only a part of a cluster.
 pub(crate) fn plan(layout: &Layout) -> Result<Plan> {
-    Ok(load(BedKind::Peer, layout)?.map_or_else(|| require_plan(layout), Ok)?)
+    let plan = load(BedKind::Peer, layout)?.map_or_else(|| require_plan(layout), Ok)?;
+    plan.refuse_joined(&format!("--dir {}", layout.dir().display()))?;
+    Ok(plan)
 }
 
 impl Cluster {

@@ -1,11 +1,12 @@
 //! OSDs that join a running testbed, with a new store, and OSDs that leave it for good when others have their data.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use carmine_topology::OsdRow;
-use carmine_types::OsdId;
+use carmine_types::{MonKind, OsdId};
 use serde_json::{Value, json};
 
 use crate::daemons;
@@ -36,12 +37,19 @@ impl Testbed {
     ) -> Result<OsdId> {
         self.running_mons()?;
         let before = self.plan.clone();
-        let osd = self.place_for_another(device)?;
-        let added = self.make_and_start(osd, wipe, start);
+        let mut osd = self.place_for_another(device)?;
+        let place = self.plan.place_of(osd).unwrap_or_default();
+        let added = self.register_another(place).and_then(|registered| {
+            osd = registered;
+            self.make_and_start(osd, wipe, start)
+        });
         if added.is_err() {
-            // If the OSD got as far as the map, its number stays there, and the next attempt takes it.
+            // If the OSD got as far as the map of a testbed, its number stays there, and the next attempt takes it.
             daemons::stop(self.layout(), &[Daemon::Osd(osd)], false)?;
             self.remove_store(osd)?;
+            if self.plan.joined.is_some() {
+                self.forget_joined(&[osd]);
+            }
             self.plan = before;
             self.write_plan()?;
         }
@@ -49,6 +57,9 @@ impl Testbed {
     }
 
     pub(crate) fn running_mons(&self) -> Result<Vec<SocketAddr>> {
+        if let Some(joined) = &self.plan.joined {
+            return Ok(joined.mons.clone());
+        }
         let dir = self.layout().dir().display();
         let (running, _) = self.parts()?;
         fail_if!(
@@ -68,7 +79,8 @@ impl Testbed {
             place.zip(device).into_iter().for_each(|(place, device)| *place = device);
             return Ok(OsdId(free));
         }
-        let osd = OsdId(self.plan.osds());
+        let known: BTreeSet<u32> = self.plan.numbers().map(|osd| osd.0).collect();
+        let osd = OsdId((0..).find(|id| !known.contains(id)).unwrap_or_default());
         let have_devices = !self.plan.devices.is_empty() || !self.plan.slices.is_empty();
         refuse!(
             have_devices && !is_given,
@@ -83,6 +95,7 @@ impl Testbed {
         let reactors = u16::try_from(self.plan.cpu.reactors).unwrap_or(1);
         self.plan.spec.osds += 1;
         self.plan.cpu.osds += 1;
+        self.plan.joined.iter_mut().for_each(|joined| joined.ids.push(osd.0));
         // On CPUs of its own, if there are any.
         self.plan.grid.osds.push(OsdRow { osd: osd.0 as usize, ..like });
         self.place_anew(osd, reactors)?;
@@ -102,18 +115,32 @@ impl Testbed {
         Ok(device)
     }
 
+    /// Registers the OSD at a place of the plan with the cluster that the others have joined, which may give it another number. (A
+    /// testbed's monitor hears of an OSD when its store is made.)
+    fn register_another(&mut self, place: usize) -> Result<OsdId> {
+        if self.plan.joined.is_some() {
+            self.register_joined(vec![place])?;
+        }
+        self.plan.numbers().nth(place).ok_or_else(|| failed!("the plan has no OSD at place {place}"))
+    }
+
     fn make_and_start(&mut self, osd: OsdId, wipe: bool, start: &mut StartOptions<'_>) -> Result<()> {
         self.write_plan()?;
         files::private_dir(self.layout().osd_dir(osd))?;
         if self.plan.store.is_durable() {
             make_store(self.layout(), osd, wipe, start)?;
         }
-        let uuid = self.plan.store_uuid(osd)?.to_string();
-        let new = json!({ "prefix": "osd new", "uuid": uuid, "id": osd.0.to_string() });
-        let place = [format!("host=host-{}", osd.0), "root=default".to_owned()];
-        let place = json!({ "prefix": "osd crush add", "id": osd.to_string(), "weight": 1.0, "args": place });
-        self.mon_command(&new)?;
-        self.mon_command(&place)?;
+        if self.plan.joined.is_none() {
+            let uuid = self.plan.store_uuid(osd)?.to_string();
+            self.mon_command(&json!({ "prefix": "osd new", "uuid": uuid, "id": osd.0 }))?;
+        }
+        if self.plan.mon == MonKind::Embedded {
+            // With a real monitor the OSD does this itself.
+            let (place, weight) = self.plan.crush_place(osd)?;
+            let id = osd.to_string();
+            let place = json!({ "prefix": "osd crush add", "id": id, "weight": weight, "args": place });
+            self.mon_command(&place)?;
+        }
         let started = self.start_some(&[Daemon::Osd(osd)], start)?;
         fail_if!(started.is_lost(osd), "{}", started.reasons());
         Ok(())
@@ -127,24 +154,60 @@ impl Testbed {
     /// There is no such OSD, too few would be left for the pool's copies, or its data was not moved in time: then it stays, out.
     pub fn remove_osd(&mut self, osd: OsdId, start: &mut StartOptions<'_>) -> Result<()> {
         let end = Instant::now() + start.limit;
-        let mons = self.running_mons()?;
-        let count = self.plan.osd_ids().count();
+        self.running_mons()?;
         self.plan.require_osd(osd)?;
         let is_dead = self.parts()?.1.contains(&Daemon::Osd(osd));
-        let (size, min_size) = (usize::from(self.plan.pool.size), usize::from(self.plan.pool.min_size));
-        let (left, least) = (count - 1, if is_dead { min_size } else { size });
-        refuse!(
-            left < least,
-            "{osd}: the pool has {size} copies and serves with {min_size}, and {left} OSDs would be left: `carmine osd add` first"
-        );
-        let needs_clean = left >= size;
+        let needs_clean = self.plan.joined.is_some() || self.can_be_clean_without(osd, is_dead)?;
         if is_dead {
             self.mon_command(&json!({ "prefix": "osd down", "ids": [osd.0.to_string()] }))?;
         }
         self.mon_command(&json!({ "prefix": "osd out", "ids": [osd.0.to_string()] }))?;
-        with_client(&mons, LIMIT, LIMIT, async |shard, client| {
+        match self.plan.joined {
+            Some(_) => self.wait_until_unneeded(osd, end, start)?,
+            None => self.wait_until_empty(osd, needs_clean, end, start)?,
+        }
+        daemons::stop(self.layout(), &[Daemon::Osd(osd)], true)?;
+        self.purge(osd)?;
+        self.plan.removed.insert(osd.0);
+        self.write_plan()?;
+        self.remove_store(osd)
+    }
+
+    /// Whether the other OSDs of a testbed are enough for all copies.
+    ///
+    /// # Errors
+    /// They are too few to do without this one.
+    fn can_be_clean_without(&self, osd: OsdId, is_dead: bool) -> Result<bool> {
+        let (size, min_size) = (usize::from(self.plan.pool.size), usize::from(self.plan.pool.min_size));
+        let (left, least) = (self.plan.osd_ids().count() - 1, if is_dead { min_size } else { size });
+        refuse!(
+            left < least,
+            "{osd}: the pool has {size} copies and serves with {min_size}, and {left} OSDs would be left: `carmine osd add` first"
+        );
+        Ok(left >= size)
+    }
+
+    /// Removes an OSD that does not run from the map.
+    pub(crate) fn purge(&self, osd: OsdId) -> Result<()> {
+        self.mon_command(&json!({ "prefix": "osd down", "ids": [osd.0.to_string()] }))?;
+        // A real manager has `osd purge`, and gives its monitor this one when it has found that the OSD may go.
+        let prefix = if self.plan.mon == MonKind::Ceph { "osd purge-actual" } else { "osd purge" };
+        let purge = json!({ "prefix": prefix, "id": osd.0, "yes_i_really_mean_it": true });
+        self.mon_command(&purge).map(drop)
+    }
+
+    /// Waits until the other OSDs of a testbed have the data of one that is out.
+    fn wait_until_empty(
+        &self,
+        osd: OsdId,
+        needs_clean: bool,
+        end: Instant,
+        start: &mut StartOptions<'_>,
+    ) -> Result<()> {
+        with_client(&self.running_mons()?, LIMIT, LIMIT, async |shard, client| {
             loop {
-                let Some(left) = left_on(&look(client).await, osd, needs_clean) else { return Ok(()) };
+                let seen = look(client, &self.plan).await;
+                let Some(left) = left_on(&seen, osd, needs_clean) else { return Ok(()) };
                 fail_if!(
                     start.cancel.load(std::sync::atomic::Ordering::Relaxed),
                     "interrupted: {osd} is out, and stays"
@@ -156,14 +219,7 @@ impl Testbed {
                 (start.events)(Event::Waiting(format!("others to have the data of {osd}: {left}")));
                 shard.sleep(PAUSE).await;
             }
-        })??;
-        daemons::stop(self.layout(), &[Daemon::Osd(osd)], true)?;
-        self.mon_command(&json!({ "prefix": "osd down", "ids": [osd.0.to_string()] }))?;
-        let purge = json!({ "prefix": "osd purge", "id": osd.0, "yes_i_really_mean_it": true });
-        self.mon_command(&purge)?;
-        self.plan.removed.insert(osd.0);
-        self.write_plan()?;
-        self.remove_store(osd)
+        })?
     }
 
     /// Removes what was made for an OSD; a named device is left as it is.

@@ -234,7 +234,7 @@ struct Base<'a> {
 impl Base<'_> {
     /// Makes the testbed's group in this folder, and in that one for each OSD.
     fn make_all(&self, layout: &Layout, plan: &Plan) -> Result<()> {
-        let dir = self.dir.join(format!("carmine-{}", plan.fsid));
+        let dir = self.dir.join(format!("carmine-{}", plan.identity()));
         write_json(&layout.confine_file(), &Groups { dir: dir.clone() })?;
         self.enable(self.dir)?;
         self.make(&dir)?;

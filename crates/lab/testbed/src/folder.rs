@@ -112,8 +112,10 @@ impl Folder {
         let mut report = stop(&self.layout, &osds, true)?;
         for daemons in [vec![Daemon::Mgr], Daemon::mons().collect()] {
             let stopped = stop(&self.layout, &daemons, true)?;
-            // Few testbeds have a manager, or more than one monitor.
-            let is_told = |(daemon, how): &_| *daemon == Daemon::MON || *how != Stopped::NotRunning;
+            // Few testbeds have a manager, or more than one monitor; OSDs that have joined a cluster have neither.
+            let has_mon = self.layout.mon_dir(0).exists();
+            let is_told =
+                |(daemon, how): &_| *daemon == Daemon::MON && has_mon || *how != Stopped::NotRunning;
             report.extend(stopped.into_iter().filter(is_told));
         }
         files::remove_file(&self.layout.mon_addr())?;
@@ -167,6 +169,7 @@ impl Testbed {
         refuse_used_folder(layout.dir(), plan.kind())?;
         let mut bed = Self { folder, plan };
         let filled = bed.write_plan().and_then(|()| match bed.plan.kind() {
+            BedKind::Testbed if bed.plan.joined.is_some() => bed.fill_joined(wipe, start),
             BedKind::Testbed => bed.fill(wipe, start),
             BedKind::Peer => peer::fill(&mut bed, wipe, start),
         });
@@ -246,6 +249,10 @@ impl Testbed {
     pub(crate) fn require_nothing_runs(&self) -> Result<()> {
         let (kind, dir) = (self.plan.kind(), self.layout().dir().display());
         let (command, (running, missing)) = (kind.command(), self.parts()?);
+        refuse!(
+            self.plan.osd_ids().next().is_none(),
+            "all OSDs of {dir} were removed: `carmine osd add --dir {dir}` makes another one, `carmine destroy --dir {dir}` removes the rest"
+        );
         refuse!(missing.is_empty(), "the {kind} in {dir} already runs; see `{command} status --dir {dir}`");
         let names = running.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         fail_if!(

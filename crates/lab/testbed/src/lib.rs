@@ -19,6 +19,7 @@ mod error;
 mod files;
 mod folder;
 mod harm;
+mod join;
 mod layout;
 pub mod neighbour;
 mod network;
@@ -44,6 +45,7 @@ pub use files::{
 };
 pub use folder::{BedKind, Folder, Testbed, load, refuse_used_folder};
 pub use harm::{Connection, cut, why_no_cuts};
+pub use join::{JoinPlan, JoinWish};
 pub use layout::{Daemon, Layout};
 pub use output::{json_text, note, print};
 pub use places::{

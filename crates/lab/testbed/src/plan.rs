@@ -20,6 +20,7 @@ use crate::daemons;
 use crate::drive;
 use crate::error::{Result, failed, refuse, usage};
 use crate::folder::BedKind;
+use crate::join::JoinPlan;
 use crate::layout::Daemon;
 use crate::network;
 use crate::peer::PeerPlan;
@@ -92,7 +93,7 @@ pub struct Plan {
     pub spec: TestbedSpec,
     /// Each OSD's part of a device; empty: each OSD has a device or file of its own.
     pub slices: Vec<SlicePlan>,
-    /// The pool.
+    /// The pool; of OSDs that have joined a cluster only the number of copies that their memory is planned for.
     pub pool: PoolPlan,
     /// The request for CPUs.
     pub cpu: PlanRequest,
@@ -108,6 +109,9 @@ pub struct Plan {
     pub removed: BTreeSet<u32>,
     /// How the drives were preconditioned before the stores were made.
     pub preconditioned: Vec<Preconditioned>,
+    /// The part that only OSDs have that have joined a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joined: Option<JoinPlan>,
     /// The part that only a peer has.
     #[serde(flatten)]
     pub peer: Option<PeerPlan>,
@@ -234,6 +238,7 @@ impl Plan {
             grid,
             removed: BTreeSet::new(),
             preconditioned: Vec::new(),
+            joined: None,
             peer: None,
         })
     }
@@ -241,6 +246,9 @@ impl Plan {
     /// The plan for the next start of a stopped testbed. Settings that take effect at a start may change; another value of any
     /// other setting is refused, because the data depends on it.
     pub fn revise(&self, wish: &Wish, topology: &Topology) -> Result<Self> {
+        if self.joined.is_some() {
+            wish.refuse_of_clusters()?;
+        }
         let mut spec = wished(self.spec.clone(), wish);
         spec.check_ranges()?;
         if let Ok(devs) = wal_devs(&spec) {
@@ -250,7 +258,7 @@ impl Plan {
         let (new, old) = (spec.addr.ip(), self.addr.ip());
         refuse!(new != old, "--addr {new}: this {} was made with {old}; leave it out", self.kind());
         let (cpu, grid) = settle(&mut spec, wish, &self.pool, topology)?;
-        Ok(Self { spec, cpu, grid, ..self.clone() })
+        Ok(Self { spec, cpu, grid, ..self.clone() }.numbered())
     }
 
     /// The kind of cluster that it plans.
@@ -300,7 +308,8 @@ impl Plan {
 
     /// The numbers of all OSDs that there are or were, in the order of their places.
     pub fn numbers(&self) -> impl Iterator<Item = OsdId> + '_ {
-        (0..self.osds()).map(OsdId)
+        let given = self.joined.as_ref().map_or(&[][..], |joined| &joined.ids);
+        (0..self.osds()).map(|place| OsdId(given.get(place as usize).copied().unwrap_or(place)))
     }
 
     /// The place of an OSD among all: its row of the grid, its device, slice and log are those at this index.
@@ -308,9 +317,9 @@ impl Plan {
         self.numbers().position(|own| own == osd)
     }
 
-    /// Numbers of the monitors.
+    /// Numbers of the monitors; OSDs that have joined a cluster have none of their own.
     pub(crate) fn mon_numbers(&self) -> Range<u8> {
-        0..self.mons
+        0..if self.joined.is_some() { 0 } else { self.mons }
     }
 
     /// Where a monitor listens, or did; port 0: nowhere yet.
@@ -327,15 +336,16 @@ impl Plan {
         old != (*first, others.to_vec())
     }
 
-    /// True if these daemons have enough monitors among them to serve.
+    /// True if these daemons have enough monitors among them to serve, or need none of their own.
     pub fn have_quorum(&self, running: &[Daemon]) -> bool {
         let mons = running.iter().filter(|daemon| matches!(daemon, Daemon::Mon(_)));
-        mons.count() > usize::from(self.mons / 2)
+        self.joined.is_some() || mons.count() > usize::from(self.mons / 2)
     }
 
     /// All daemons, OSDs first: the order in which they are stopped.
     pub fn daemons(&self) -> Vec<Daemon> {
-        let mgr = (self.kind() == BedKind::Testbed && self.mon == MonKind::Ceph).then_some(Daemon::Mgr);
+        let has_mgr = self.kind() == BedKind::Testbed && self.mon == MonKind::Ceph && self.joined.is_none();
+        let mgr = has_mgr.then_some(Daemon::Mgr);
         let mons = self.mon_numbers().map(Daemon::Mon);
         self.osd_ids().map(Daemon::Osd).chain(mgr).chain(mons).collect()
     }
@@ -355,14 +365,31 @@ impl Plan {
         Ok(())
     }
 
-    /// Identity of an OSD's store: the cluster's, with the OSD's number mixed in. A store in memory keeps it over restarts,
+    /// The same with the OSDs' numbers in the rows of the grid; how many PGs come to OSDs that have joined a cluster is not known.
+    #[must_use]
+    pub(crate) fn numbered(mut self) -> Self {
+        if self.joined.is_some() {
+            self.grid.pgs_per_reactor = None;
+        }
+        let numbers: Vec<OsdId> = self.numbers().collect();
+        self.grid.osds.iter_mut().zip(numbers).for_each(|(row, osd)| row.osd = osd.0 as usize);
+        self.grid = self.grid.marked();
+        self
+    }
+
+    /// Identity of what is in the folder: the cluster's, or of OSDs that have joined a cluster one of their own.
+    pub fn identity(&self) -> &str {
+        self.joined.as_ref().map_or(&self.fsid, |joined| &joined.uuid)
+    }
+
+    /// Identity of an OSD's store: that of all, with the OSD's number mixed in. A store in memory keeps it over restarts,
     /// too.
     ///
     /// # Errors
-    /// The plan is damaged: its cluster has no identity.
+    /// The plan is damaged: its identity cannot be read.
     pub fn store_uuid(&self, osd: OsdId) -> Result<Uuid> {
-        let fsid: Uuid = self.fsid.parse().map_err(|e| failed!("fsid of the plan: {e}"))?;
-        let mut bytes = fsid.0;
+        let all: Uuid = self.identity().parse().map_err(|e| failed!("identity of the plan: {e}"))?;
+        let mut bytes = all.0;
         // An odd factor: different numbers give different ids.
         let mix = (osd.0 + 1).wrapping_mul(0x9e37_79b1).to_be_bytes();
         bytes.iter_mut().rev().zip(mix).for_each(|(byte, mix)| *byte ^= mix);

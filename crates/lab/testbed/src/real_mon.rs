@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
-use carmine_client::Client;
+use carmine_client::{Client, ClientError, CommandReply};
 use carmine_reactor::Group;
 use carmine_reactor::sync::oneshot;
 use carmine_types::OsdId;
@@ -19,11 +19,6 @@ use crate::layout::Daemon;
 use crate::plan::Plan;
 use crate::status::{ANSWER_LIMIT, with_client};
 use crate::testbed::{Event, StartOptions};
-
-/// The device class of Carmine's OSDs: rules choose them by it.
-const DEVICE_CLASS: &str = "carmine";
-/// Weight of each OSD in the CRUSH map, as with the embedded monitor.
-const WEIGHT: f64 = 1.0;
 
 impl Testbed {
     /// Makes the monitors' stores.
@@ -119,28 +114,33 @@ async fn register(plan: &Plan, client: &Rc<Client>) -> Result<()> {
     if client.osdmap().is_some_and(|map| !map.pools.is_empty()) {
         return Ok(());
     }
-    let osds: Vec<OsdId> = plan.osd_ids().collect();
-    let mut new = Vec::new();
-    for osd in &osds {
-        new.push(json!({ "prefix": "osd new", "uuid": plan.store_uuid(*osd)?.to_string(), "id": osd.0 }));
-    }
-    run_all(client, new).await?;
-    let place = |osd: &OsdId| {
-        let args = [format!("host=host-{}", osd.0), "root=default".to_owned()];
-        json!({ "prefix": "osd crush create-or-move", "id": osd.0, "weight": WEIGHT, "args": args })
+    let new = |osd: OsdId| -> Result<Value> {
+        Ok(json!({ "prefix": "osd new", "uuid": plan.store_uuid(osd)?.to_string(), "id": osd.0 }))
     };
-    run_all(client, osds.iter().map(place).collect()).await?;
+    run_all(client, plan.osd_ids().map(new).collect::<Result<_>>()?).await?;
     let (name, pgs) = (&plan.pool.name, plan.pool.pg_num);
-    let ids: Vec<String> = osds.iter().map(|osd| osd.0.to_string()).collect();
-    let class = json!({ "prefix": "osd crush set-device-class", "class": DEVICE_CLASS, "ids": ids });
     let pool = json!({ "prefix": "osd pool create", "pool": name, "pg_num": pgs, "pgp_num": pgs, "pool_type": "replicated" });
-    run_all(client, vec![class, pool]).await?;
+    run_all(client, vec![pool]).await?;
     run_all(client, vec![json!({ "prefix": "osd pool application enable", "pool": name, "app": "rbd" })])
         .await
 }
 
-/// Gives all commands at the same time: a real monitor makes one map a second.
 async fn run_all(client: &Rc<Client>, commands: Vec<Value>) -> Result<()> {
+    let prefixes: Vec<Value> = commands.iter().map(|command| command["prefix"].clone()).collect();
+    for (prefix, answer) in prefixes.iter().zip(give_all(client, commands).await?) {
+        answer.map_err(|e| failed!("the monitor refuses {prefix}: {e}"))?;
+    }
+    Ok(())
+}
+
+/// Gives all commands at the same time: a real monitor makes one map a second. Returns the answer to each.
+///
+/// # Errors
+/// An answer was dropped.
+pub(crate) async fn give_all(
+    client: &Rc<Client>,
+    commands: Vec<Value>,
+) -> Result<Vec<Result<CommandReply, ClientError>>> {
     let mut answers = Vec::new();
     for command in commands {
         let (tell, told) = oneshot::channel();
@@ -151,9 +151,9 @@ async fn run_all(client: &Rc<Client>, commands: Vec<Value>) -> Result<()> {
         });
         answers.push((command, told));
     }
+    let mut all = Vec::new();
     for (command, told) in answers {
-        let answer = told.await.map_err(|_| failed!("{}: the answer was dropped", command["prefix"]))?;
-        answer.map_err(|e| failed!("the monitor refuses {}: {e}", command["prefix"]))?;
+        all.push(told.await.map_err(|_| failed!("{}: the answer was dropped", command["prefix"]))?);
     }
-    Ok(())
+    Ok(all)
 }

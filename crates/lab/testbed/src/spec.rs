@@ -260,6 +260,26 @@ pub fn axis_paths() -> impl Iterator<Item = (&'static str, String)> {
     own.chain(tuning_axes().map(|axis| (axis.name, format!("/{TUNING_PART}/{}", axis.name))))
 }
 
+/// Settings of a cluster as a whole: OSDs that join one have none of them.
+const OF_CLUSTERS: [&str; 9] = [
+    "pool_size",
+    "min_size",
+    "pgs",
+    "mon",
+    "mons",
+    "namespaces",
+    "mon_osd_down_out_interval_s",
+    "paxos_propose_interval_s",
+    "mon_osd_prime_pg_temp",
+];
+
+/// For `mut_args` of the command `join`: hides the options of [`Wish`] that are settings of a cluster.
+pub fn hide_of_clusters(arg: clap::Arg) -> clap::Arg {
+    let same = |setting: &&Setting| arg.get_long() == Some(long(setting.axis.option));
+    let is_hidden = PLACES.iter().find(same).is_some_and(|setting| OF_CLUSTERS.contains(&setting.axis.name));
+    if is_hidden { arg.hide(true) } else { arg }
+}
+
 /// For `mut_args` of the command `peer up`: hides the options of [`Wish`] that a peer does not have.
 pub fn hide_unless_of_peers(arg: clap::Arg) -> clap::Arg {
     let same = |setting: &&Setting| arg.get_long() == Some(long(setting.axis.option));
@@ -276,6 +296,18 @@ struct Words {
 }
 
 impl Wish {
+    /// Fails if something is asked for that the cluster decides which OSDs join.
+    ///
+    /// # Errors
+    /// Names the option.
+    pub fn refuse_of_clusters(&self) -> Result<()> {
+        let given = self.given();
+        let found = given.iter().find(|setting| OF_CLUSTERS.contains(&setting.axis.name));
+        let option = found.map_or("", |setting| long(setting.axis.option));
+        refuse!(found.is_some(), "--{option}: the cluster that these OSDs join decides this; leave it out");
+        Ok(())
+    }
+
     /// Fails if something is asked for that a peer does not have.
     ///
     /// # Errors

@@ -200,13 +200,13 @@ pub fn status(kind: BedKind, layout: &Layout) -> Result<Status> {
     let plan = require(kind, layout)?;
     let pid = |daemon| -> Result<_> { Ok(ProcessId::running(layout, daemon)?.map(|id| id.pid)) };
     let mons = look_at_mons(&plan, layout)?;
-    let has_mon = mons.iter().any(|mon| mon.pid.is_some());
+    let has_mon = plan.joined.is_some() || mons.iter().any(|mon| mon.pid.is_some());
     let addrs = mon_addrs(layout).filter(|_| has_mon);
     let mut problems = Vec::new();
     let seen = match &addrs {
         None => Ok(Probe::default()),
         Some(_) if kind == BedKind::Peer => peer::look(layout, &plan),
-        Some(addrs) => with_client(addrs, LIMIT, LIMIT, async |_, client| look(client).await),
+        Some(addrs) => with_client(addrs, LIMIT, LIMIT, async |_, client| look(client, &plan).await),
     };
     let seen = seen.unwrap_or_else(|e| {
         problems.push(format!("the monitor does not answer: {e}"));
@@ -394,13 +394,16 @@ impl Probe {
     pub(crate) fn missing(&self, plan: &Plan, lost: &[Lost]) -> Option<String> {
         let is_lost = |osd: &OsdId| lost.iter().any(|lost| lost.osd == *osd);
         let here: BTreeMap<&OsdId, _> = self.up.iter().filter(|(osd, _)| !is_lost(osd)).collect();
-        let (osds, up, counts) = (plan.osd_ids().count(), here.len(), self.counts());
+        // A cluster may have OSDs that have joined it, too.
+        let up = plan.osd_ids().filter(|osd| here.contains_key(osd)).count();
+        let (osds, counts) = (plan.osd_ids().count(), self.counts());
         if self.epoch == 0 {
             return Some("the monitor".into());
         }
-        if up != osds - lost.len() {
-            let down = plan.osd_ids().filter(|osd| !is_lost(osd) && !self.up.contains_key(osd));
-            return Some(format!("OSDs: {up} of {osds} are up, not {}", names(&down.collect::<Vec<_>>())));
+        let down = plan.osd_ids().filter(|osd| !is_lost(osd) && !self.up.contains_key(osd));
+        let down: Vec<OsdId> = down.collect();
+        if !down.is_empty() {
+            return Some(format!("OSDs: {up} of {osds} are up, not {}", names(&down)));
         }
         // An OSD that does not answer may have died without being missed yet.
         let silent =
@@ -469,7 +472,7 @@ pub(crate) fn wait_until_ready(
             daemons.give_up_ended()?;
             mark_down(client, &daemons.lost[marked..]).await;
             marked = daemons.lost.len();
-            let found = look(client).await;
+            let found = look(client, plan).await;
             let late = found.not_up(daemons.osds());
             let missing = match all {
                 true => found.missing(plan, &daemons.lost),
@@ -505,8 +508,9 @@ async fn mark_down(client: &Rc<Client>, lost: &[Lost]) {
     }
 }
 
-/// Looks once: the newest map that has arrived, then every OSD that is up.
-pub(crate) async fn look(client: &Rc<Client>) -> Probe {
+/// Looks once: the newest map that has arrived, then every OSD that is up; of a cluster that the OSDs of the plan have joined, only these,
+/// and the PGs that they lead.
+pub(crate) async fn look(client: &Rc<Client>, plan: &Plan) -> Probe {
     let Some(map) = client.osdmap() else { return Probe::default() };
     let mut seen = Probe {
         epoch: map.epoch.0,
@@ -516,7 +520,9 @@ pub(crate) async fn look(client: &Rc<Client>) -> Probe {
     };
     // All are asked at once: an OSD that hangs delays nobody else.
     let mut answers = Vec::new();
-    for osd in map.osds().filter(|osd| map.is_up(*osd)) {
+    // Others may be classic ones, which do not know the question.
+    let is_asked = |osd: &OsdId| plan.joined.is_none() || plan.osd_ids().any(|own| own == *osd);
+    for osd in map.osds().filter(|osd| map.is_up(*osd) && is_asked(osd)) {
         let (tell, told) = oneshot::channel();
         let client = Rc::clone(client);
         client.shard().clone().spawn(Group::Admin, "ask", async move {
@@ -533,6 +539,9 @@ pub(crate) async fn look(client: &Rc<Client>) -> Probe {
     }
     for (osd, told) in answers {
         seen.up.insert(osd, told.await.unwrap_or_else(|_| Err("the question was dropped".into())));
+    }
+    if plan.joined.is_some() {
+        seen.pgs = seen.counts().total;
     }
     seen
 }

@@ -93,7 +93,7 @@ pub fn require_plan(layout: &Layout) -> Result<Plan> {
 impl Testbed {
     pub(crate) fn fill(&mut self, wipe: bool, start: &mut StartOptions<'_>) -> Result<()> {
         self.make_folders()?;
-        if self.plan.mon == MonKind::Ceph {
+        if self.plan.mon == MonKind::Ceph && self.plan.joined.is_none() {
             self.make_ceph_mons(start)?;
         }
         if self.plan.store.is_durable() {
@@ -145,7 +145,7 @@ impl Testbed {
         let missing = || mon_addrs(self.layout()).is_none().then(|| "the monitor".to_owned());
         daemons.wait(missing, Daemon::MON, Instant::now() + MON_LIMIT, MON_PAUSE, start)?;
         let Some(mons) = mon_addrs(self.layout()) else { return Ok(()) };
-        let conf = ceph_conf(&self.plan.fsid, mons[0], self.layout().dir());
+        let conf = ceph_conf(&self.plan.fsid, &mons, self.layout().dir());
         files::write_whole(&self.layout().ceph_conf(), conf.as_bytes())
     }
 
@@ -171,17 +171,19 @@ impl Testbed {
         if which.contains(&Daemon::Mgr) {
             self.start_ceph_mgr(&mut daemons, start)?;
         }
+        self.find_mons()?;
         let dir = dir.display();
         let again = format!("`carmine down --dir {dir}`, then `carmine up`");
         let mons = mon_addrs(self.layout())
             .ok_or_else(|| failed!("the monitor of {dir} has no address yet: {again}"))?;
-        if is_first {
+        let has_own_mon = self.plan.joined.is_none();
+        if has_own_mon && is_first {
             self.plan.mon_port = mons[0].port();
             self.write_plan()?;
             if self.plan.mon == MonKind::Ceph {
                 self.register_osds(&mons)?;
             }
-        } else {
+        } else if has_own_mon {
             let port = self.plan.mon_port;
             let is_other = mons[0].port() != port;
             fail_if!(
@@ -196,7 +198,8 @@ impl Testbed {
             (start.events)(Event::Started(*daemon));
         }
         let beside_others = running.iter().any(|daemon| matches!(daemon, Daemon::Osd(_)));
-        let awaited = (is_whole, beside_others);
+        // The PGs of a cluster are not those of the OSDs that have joined it.
+        let awaited = (is_whole && has_own_mon, beside_others);
         let waits_for = status::wait_until_ready(&self.plan, awaited, &mons, &mut daemons, start, end)?;
         let started = Started { mons, lost: daemons.lost.clone(), waits_for };
         let runs_an_osd = beside_others || daemons.osds().next().is_some();
@@ -261,8 +264,9 @@ impl Testbed {
     }
 }
 
-/// Text of the `ceph.conf` that stock clients read: for the monitor at `mon`, whose OSDs have their admin sockets in `dir`.
-fn ceph_conf(fsid: &str, mon: SocketAddr, dir: &Path) -> String {
+/// Text of the `ceph.conf` that stock clients read: for these monitors, and OSDs that have their admin sockets in `dir`.
+pub(crate) fn ceph_conf(fsid: &str, mons: &[SocketAddr], dir: &Path) -> String {
+    let mons: Vec<String> = mons.iter().map(|mon| format!("[v2:{mon}]")).collect();
     // Without a keyring line and with auth none a stock client neither looks for keys nor warns about them. Its log
     // and admin socket would go to /var/log/ceph and /var/run/ceph, which need not exist. librbd's cache would answer
     // before the OSDs do.
@@ -270,7 +274,7 @@ fn ceph_conf(fsid: &str, mon: SocketAddr, dir: &Path) -> String {
         "# Written by carmine at every start. Use it as: rados -c THIS_FILE -p bench ls\n\
          [global]\n\
          fsid = {fsid}\n\
-         mon host = [v2:{mon}]\n\
+         mon host = {}\n\
          auth cluster required = none\n\
          auth service required = none\n\
          auth client required = none\n\
@@ -280,6 +284,7 @@ fn ceph_conf(fsid: &str, mon: SocketAddr, dir: &Path) -> String {
          rbd cache = false\n\
          [osd]\n\
          admin socket = {}/$name.asok\n",
+        mons.join(","),
         dir.display()
     )
 }

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &PeerArgs) -> Result<ExitCode> {
         PeerCommand::Up(args) => up(args),
         PeerCommand::Status(args) => testbed::show(BedKind::Peer, &args.dir.dir, args.json),
         PeerCommand::Down(args) => testbed::down(BedKind::Peer, &args.dir),
-        PeerCommand::Destroy(args) => testbed::destroy(BedKind::Peer, &args.dir),
+        PeerCommand::Destroy(args) => testbed::destroy_peer(&args.dir),
     }
 }
 

@@ -46,6 +46,15 @@ pub(crate) struct RestartArgs {
 }
 
 #[derive(Args)]
+pub(crate) struct DestroyArgs {
+    #[command(flatten)]
+    dir: DirArgs,
+    /// Remove the files of OSDs that have joined a cluster even if it has them in its map
+    #[arg(long)]
+    yes_i_really_mean_it: bool,
+}
+
+#[derive(Args)]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     bed: BedArgs,
@@ -111,10 +120,22 @@ pub(crate) fn down(kind: BedKind, dir: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Stops the processes and removes all that was made.
-pub(crate) fn destroy(kind: BedKind, dir: &Path) -> Result<ExitCode> {
-    let layout = Layout::new(dir)?;
-    let (folder, _) = Folder::open(kind, layout.clone())?;
+/// Stops the processes and removes all that was made, unless they are OSDs of a cluster that may need them.
+pub(crate) fn destroy_testbed(args: &DestroyArgs) -> Result<ExitCode> {
+    let (folder, _) = Folder::open(BedKind::Testbed, Layout::new(&args.dir.dir)?)?;
+    if !args.yes_i_really_mean_it {
+        folder.refuse_joined_osds()?;
+    }
+    destroyed(BedKind::Testbed, folder)
+}
+
+/// Stops the processes of a peer and removes all that was made.
+pub(crate) fn destroy_peer(dir: &Path) -> Result<ExitCode> {
+    destroyed(BedKind::Peer, Folder::open(BedKind::Peer, Layout::new(dir)?)?.0)
+}
+
+fn destroyed(kind: BedKind, folder: Folder) -> Result<ExitCode> {
+    let layout = folder.layout().clone();
     folder.destroy()?;
     let left = if layout.dir().exists() { " (the folder stays: it has other files)" } else { "" };
     done(&format!("removed the {kind} in {}{left}\n", layout.dir().display()))
@@ -181,8 +202,15 @@ pub(crate) fn show(kind: BedKind, dir: &Path, json: bool) -> Result<ExitCode> {
 fn render(status: &Status) -> String {
     let mut lines = vec![format!("{}: {}", status.dir, status.state)];
     lines.extend(mon_lines(status));
+    if let Some(joined) = &status.plan.joined {
+        let mons: Vec<String> = joined.mons.iter().map(ToString::to_string).collect();
+        let epoch = status.epoch.map(|epoch| format!(", map epoch {epoch}")).unwrap_or_default();
+        lines.push(format!("cluster  {}, monitors at {}{epoch}", status.plan.fsid, mons.join(", ")));
+    }
     lines.extend(status.osds.iter().map(osd_line));
     if let (Some(total), Some(pgs)) = (status.pgs_total, status.pgs) {
+        let total =
+            if status.plan.joined.is_some() { format!("led here {total}") } else { total.to_string() };
         lines.push(format!("PGs      {total}: {} active, {} clean", pgs.active, pgs.clean));
     }
     match &status.about {
@@ -230,9 +258,11 @@ fn plan_lines(plan: &Plan) -> Vec<String> {
     let (osds, reactors) = (counted(plan.osds() as usize, "OSD"), counted(plan.cpu.reactors, "reactor"));
     let (store, pool) = (plan.store, &plan.pool);
     let (name, size, min_size, pgs) = (&pool.name, pool.size, pool.min_size, pool.pg_num);
-    let mut lines = vec![format!(
-        "plan     {osds} x {reactors}, {store}, pool {name} size {size} min_size {min_size} PGs {pgs}"
-    )];
+    let what = match &plan.joined {
+        Some(joined) => format!("at {}", joined.location.join(" ")),
+        None => format!("pool {name} size {size} min_size {min_size} PGs {pgs}"),
+    };
+    let mut lines = vec![format!("plan     {osds} x {reactors}, {store}, {what}")];
     if plan.cpu.strategy == Strategy::None {
         let cpus = plan.grid.allocated_cpus();
         lines.push(format!("balance  none: reactors are not pinned, they may run on CPUs {cpus}"));

@@ -47,6 +47,11 @@ pub(crate) fn run(args: UpArgs) -> Result<ExitCode> {
         },
     };
     let (testbed, started) = progress::shown(args.timeout, |start| up.bring_up(&layout, start))?;
+    report(&testbed, &started)
+}
+
+/// Prints what runs. The exit code says whether that is all.
+pub(super) fn report(testbed: &Testbed, started: &Started) -> Result<ExitCode> {
     let plan = testbed.plan();
     let mons: Vec<String> = started.mons.iter().map(ToString::to_string).collect();
     let stores = plan
@@ -59,15 +64,24 @@ pub(crate) fn run(args: UpArgs) -> Result<ExitCode> {
         0 => counted(all, "OSD"),
         lost => format!("{} of {}", all - lost, counted(all, "OSD")),
     };
-    let (store, pool, conf) = (plan.store, &plan.pool, testbed.layout().ceph_conf());
-    let (name, size, pgs) = (&pool.name, pool.size, pool.pg_num);
-    print(&format!(
-        "up: {osds} x {reactors}, {store}, pool {name} size {size} with {pgs} PGs; monitor at {}\n\
-         stock clients: rados -c {} -p {name} ls\n",
-        mons.join(", "),
-        conf.display(),
-    ))?;
-    testbed.require_whole(&started)?;
+    let (store, pool, mons) = (plan.store, &plan.pool, mons.join(", "));
+    let conf = testbed.layout().ceph_conf();
+    let (name, size, pgs, conf) = (&pool.name, pool.size, pool.pg_num, conf.display());
+    print(&match &plan.joined {
+        Some(joined) => {
+            let names: Vec<String> = plan.osd_ids().map(|osd| osd.to_string()).collect();
+            let (names, place) = (names.join(" "), joined.location.join(" "));
+            format!(
+                "up: {osds} x {reactors}, {store}: {names} at {place}, in the cluster of the monitors at {mons}\n\
+                 stock clients: ceph -c {conf} osd tree\n"
+            )
+        }
+        None => format!(
+            "up: {osds} x {reactors}, {store}, pool {name} size {size} with {pgs} PGs; monitor at {mons}\n\
+             stock clients: rados -c {conf} -p {name} ls\n"
+        ),
+    })?;
+    testbed.require_whole(started)?;
     Ok(ExitCode::SUCCESS)
 }
 
