@@ -26,7 +26,7 @@ use carmine_wire::{EntityAddr, EntityAddrVec, EntityName, EntityType, FEATURES, 
 
 use crate::admin::Hook;
 use crate::heartbeat::Heartbeats;
-use crate::kinds;
+use crate::kinds::is_classic;
 use crate::mgr;
 use crate::pg::{give_up_leases, order_scrubs};
 use crate::place;
@@ -249,8 +249,7 @@ pub(crate) fn tell_created(osd: &OsdShard, pg: PgId) {
 /// The monitor does not know that OSDs of two kinds cannot have served together: such an interval is left out.
 fn create_pgs(osd: &OsdShard, order: PgCreate) {
     let view = osd.view();
-    let is_classic =
-        |id: OsdId| view.as_ref().is_some_and(|view| kinds::is_classic(&osd.config, view.map(), id));
+    let classic = |id: OsdId| view.as_ref().is_some_and(|view| is_classic(&osd.config, view.map(), id));
     let PgCreate { epoch, pgs, mut histories } = order;
     for (id, (created, _)) in pgs {
         let Some(owner) = osd.owner(id) else { continue };
@@ -262,7 +261,7 @@ fn create_pgs(osd: &OsdShard, order: PgCreate) {
             epoch,
             same_interval_since: history.same_interval_since.max(created),
             last_epoch_clean: history.last_epoch_clean.max(created),
-            past: past.map(interval).filter(|past| !has_both_kinds(&past.acting, is_classic)).collect(),
+            past: past.map(interval).filter(|past| !has_both_kinds(&past.acting, classic)).collect(),
         };
         OsdShard::run_on(&osd.shard, owner, move |osd| {
             if let Some(pg) = osd.pg(id) {
