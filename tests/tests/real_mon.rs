@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use carmine_tests::verified::{check_blocks, let_write, load, state_file};
-use carmine_tests::{Background, Testbed, installed, kill_nine, run, signal, succeed};
+use carmine_tests::{Background, Testbed, has_real_mon, installed, kill_nine, run, signal, succeed};
 use serde_json::Value;
 
 /// A busy machine may take long for what takes a second on another.
@@ -27,118 +27,59 @@ const THREE: &[&str] = &[
     "--overprovisioned",
 ];
 
-fn can_run() -> bool {
-    let programs = [
-        ("ceph-mon", "ceph-mon"),
-        ("ceph-mgr", "ceph-mgr"),
-        ("monmaptool", "ceph-base"),
-        ("ceph", "ceph-common"),
-    ];
-    programs.iter().all(|(program, package)| installed(program, package))
-}
-
-/// A stock tool with the testbed's configuration; its output.
-fn tool(bed: &Testbed, program: &str, words: &[&str]) -> String {
-    let conf = bed.dir().join("ceph.conf");
-    let args = [&["-c", conf.to_str().expect("UTF-8")], words].concat();
-    succeed(run(Path::new(program), &args, LIMIT), &format!("{program} {words:?}"))
-}
-
-fn ceph(bed: &Testbed, words: &str) -> Value {
-    let words: Vec<&str> = words.split_whitespace().chain(["--format", "json"]).collect();
-    let text = tool(bed, "ceph", &words);
-    serde_json::from_str(&text).unwrap_or_else(|e| panic!("ceph {words:?}: {e}: {text}"))
-}
-
-fn put(bed: &Testbed, name: &str, bytes: &[u8]) {
-    let file = bed.dir().with_file_name("input");
-    std::fs::write(&file, bytes).expect("written");
-    tool(bed, "rados", &["-p", "bench", "put", name, file.to_str().expect("UTF-8")]);
-}
-
-fn assert_has(bed: &Testbed, name: &str, bytes: &[u8]) {
-    let file = bed.dir().with_file_name("output");
-    tool(bed, "rados", &["-p", "bench", "get", name, file.to_str().expect("UTF-8")]);
-    assert!(std::fs::read(&file).expect("read") == bytes, "{name} has other bytes");
-}
-
-/// Whether an OSD is up in the monitor's map.
-fn is_up(bed: &Testbed, osd: u64) -> bool {
-    let dump = ceph(bed, "osd dump");
-    let osds = dump["osds"].as_array().expect("OSDs");
-    osds.iter().any(|row| row["osd"] == osd && row["up"] == 1)
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let begin = std::time::Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < LIMIT, "{what}: not within {LIMIT:?}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
-}
-
 #[test]
 fn clients_write_through_a_kill_and_restarts() {
-    if !can_run() {
+    if !has_real_mon(&[]) {
         return;
     }
     let bed = Testbed::up(THREE);
     let (before, meanwhile) = (vec![0x5a; 3 << 20], vec![0xa5; 1 << 20]);
-    put(&bed, "before", &before);
-    let tree = ceph(&bed, "osd tree");
+    bed.put("bench", "before", &before);
+    let tree = bed.ceph_json("osd tree");
     let nodes = tree["nodes"].as_array().expect("nodes");
     let osds = nodes.iter().filter(|node| node["type"] == "osd");
     assert!(osds.clone().all(|node| node["device_class"] == "carmine"), "{tree:#}");
     assert_eq!(osds.count(), 3, "{tree:#}");
     assert_eq!(kill_nine(&[bed.pid("osd.1").expect("a record")]), 1);
-    wait_until("osd.1 is down", || !is_up(&bed, 1));
-    put(&bed, "meanwhile", &meanwhile);
+    bed.wait_until("osd.1 is down", || !bed.is_up(1));
+    bed.put("bench", "meanwhile", &meanwhile);
     // Starts what is dead, and waits until all PGs are active and clean.
     bed.ok("up", &[]);
-    assert!(is_up(&bed, 1));
+    assert!(bed.is_up(1));
     bed.ok("down", &[]);
     bed.ok("up", &[]);
-    assert_has(&bed, "before", &before);
-    assert_has(&bed, "meanwhile", &meanwhile);
+    bed.assert_has("bench", "before", &before);
+    bed.assert_has("bench", "meanwhile", &meanwhile);
     bed.ok("destroy", &[]);
     assert!(!bed.dir().exists(), "all files are gone");
 }
 
-/// PGs that the manager shows as active and clean, and all.
-fn pgs(bed: &Testbed) -> (u64, u64) {
-    let status = ceph(bed, "status");
-    let states = status["pgmap"]["pgs_by_state"].as_array().cloned().unwrap_or_default();
-    let clean = states.iter().filter(|state| state["state_name"] == "active+clean");
-    let clean = clean.filter_map(|state| state["count"].as_u64()).sum();
-    (clean, status["pgmap"]["num_pgs"].as_u64().unwrap_or(0))
-}
-
 #[test]
 fn the_manager_knows_pgs_space_and_health() {
-    if !can_run() {
+    if !has_real_mon(&[]) {
         return;
     }
     let bed = Testbed::up(THREE);
-    put(&bed, "object", &vec![0x5a; 3 << 20]);
-    wait_until(
+    bed.put("bench", "object", &vec![0x5a; 3 << 20]);
+    bed.wait_until(
         "all PGs are known as active and clean",
-        || matches!(pgs(&bed), (clean, all) if clean == all && all >= 16),
+        || matches!(bed.clean_pgs(), (clean, all) if clean == all && all >= 16),
     );
-    wait_until("the object is counted", || {
-        let df = ceph(&bed, "df");
+    bed.wait_until("the object is counted", || {
+        let df = bed.ceph_json("df");
         let pools = df["pools"].as_array().expect("pools");
         let bench = pools.iter().find(|pool| pool["name"] == "bench").expect("the pool");
         let stats = &bench["stats"];
         // Used are all three copies.
         stats["objects"] == 1 && stats["stored"] == 3 << 20 && stats["bytes_used"] == 9 << 20
     });
-    let df = ceph(&bed, "osd df");
+    let df = bed.ceph_json("osd df");
     let osds = df["nodes"].as_array().expect("OSDs");
     assert!(
         osds.iter().all(|osd| osd["kb"].as_u64() > Some(500 << 10) && osd["kb_used"].as_u64() > Some(0)),
         "{df:#}"
     );
-    wait_until("the cluster is healthy", || ceph(&bed, "health")["status"] == "HEALTH_OK");
+    bed.wait_until("the cluster is healthy", || bed.ceph_json("health")["status"] == "HEALTH_OK");
 }
 
 /// A testbed of four OSDs that find out soon which of them is dead.
@@ -151,7 +92,7 @@ fn four(options: &[&str]) -> Testbed {
 /// Faults of all kinds, the monitor and the manager among their victims; then a deep scrub, which the manager orders.
 #[test]
 fn nothing_is_lost_under_faults() {
-    if !can_run() {
+    if !has_real_mon(&[]) {
         return;
     }
     let bed = four(&[]);
@@ -161,7 +102,7 @@ fn nothing_is_lost_under_faults() {
 
 #[test]
 fn nothing_is_lost_when_monitors_and_osds_die() {
-    if !can_run() {
+    if !has_real_mon(&[]) {
         return;
     }
     let bed = four(&["--mons", "3"]);
@@ -180,7 +121,7 @@ fn can_make_networks() -> bool {
 
 #[test]
 fn nothing_is_lost_in_partitions() {
-    if !can_run() || !can_make_networks() {
+    if !has_real_mon(&[]) || !can_make_networks() {
         return;
     }
     let bed = four(&["--mons", "3", "--namespaces"]);
@@ -194,12 +135,12 @@ fn nothing_is_lost_in_partitions() {
 fn kill_daemon(bed: &Testbed, name: &str) {
     let pid = bed.pid(name).expect("a record");
     signal(&[pid], "-KILL");
-    wait_until("it is gone", || !Path::new(&format!("/proc/{pid}")).exists());
+    bed.wait_until("it is gone", || !Path::new(&format!("/proc/{pid}")).exists());
 }
 
 /// Names of the monitors in the quorum, the leader's first.
 fn quorum(bed: &Testbed) -> Vec<String> {
-    let status = ceph(bed, "quorum_status");
+    let status = bed.ceph_json("quorum_status");
     let names = status["quorum_names"].as_array().expect("names").iter();
     let mut names: Vec<String> = names.map(|name| name.as_str().expect("a name").to_owned()).collect();
     names.sort_by_key(|name| status["quorum_leader_name"] != name.as_str());
@@ -213,7 +154,7 @@ fn record(mon: &str) -> String {
 
 #[test]
 fn writes_go_on_while_the_leader_of_three_is_dead() {
-    if !can_run() {
+    if !has_real_mon(&[]) {
         return;
     }
     let bed = Testbed::up(&[THREE, &["--mons", "3"]].concat());
@@ -226,7 +167,7 @@ fn writes_go_on_while_the_leader_of_three_is_dead() {
     let leader = record(&before[0]);
     kill_daemon(&bed, &leader);
     let_write(&bed, Duration::ZERO);
-    wait_until("two are a quorum", || quorum(&bed).len() == 2);
+    bed.wait_until("two are a quorum", || quorum(&bed).len() == 2);
     let status = String::from_utf8_lossy(&bed.run("status", &[]).stdout).into_owned();
     assert!(status.contains(&format!("{leader} is dead")), "{status}");
     bed.ok("up", &[]);
@@ -245,21 +186,21 @@ fn writes_go_on_while_the_leader_of_three_is_dead() {
 
 #[test]
 fn the_monitor_may_die() {
-    if !can_run() {
+    if !has_real_mon(&[]) {
         return;
     }
     let bed = Testbed::up(THREE);
-    put(&bed, "before", b"before");
+    bed.put("bench", "before", b"before");
     kill_daemon(&bed, "mon");
     bed.ok("up", &[]);
-    assert_has(&bed, "before", b"before");
-    put(&bed, "after", b"after");
-    wait_until("all OSDs are up", || (0..3).all(|osd| is_up(&bed, osd)));
+    bed.assert_has("bench", "before", b"before");
+    bed.put("bench", "after", b"after");
+    bed.wait_until("all OSDs are up", || (0..3).all(|osd| bed.is_up(osd)));
 }
 
 /// The state of each PG of the testbed's pool, and its acting set.
 fn acting(bed: &Testbed) -> Vec<(String, Vec<u64>)> {
-    let dump = ceph(bed, "pg dump pgs_brief");
+    let dump = bed.ceph_json("pg dump pgs_brief");
     let rows = dump["pg_stats"].as_array().or(dump.as_array()).expect("PGs").clone();
     let set =
         |row: &Value| row["acting"].as_array().expect("a set").iter().filter_map(Value::as_u64).collect();
@@ -269,7 +210,7 @@ fn acting(bed: &Testbed) -> Vec<(String, Vec<u64>)> {
 
 /// OSDs below a host of the CRUSH map, with their device classes.
 fn below(bed: &Testbed, host: &str) -> Vec<(u64, String)> {
-    let tree = ceph(bed, "osd tree");
+    let tree = bed.ceph_json("osd tree");
     let nodes = tree["nodes"].as_array().expect("nodes");
     let of = nodes.iter().find(|node| node["type"] == "host" && node["name"] == host);
     let children = of.and_then(|node| node["children"].as_array()).cloned().unwrap_or_default();
@@ -284,12 +225,12 @@ fn below(bed: &Testbed, host: &str) -> Vec<(u64, String)> {
 
 #[test]
 fn a_host_joins_a_cluster_and_leaves_it() {
-    if !can_run() {
+    if !has_real_mon(&[]) {
         return;
     }
     let small = ["--osds", "2", "--osd-size", "1G", "--sparse", "--overprovisioned"];
     let bed = Testbed::up(&[&["--mon", "ceph", "--size", "2", "--pgs", "16"], &small[..]].concat());
-    put(&bed, "before", b"before");
+    bed.put("bench", "before", b"before");
     let conf = bed.dir().join("ceph.conf");
     let own = ["--ceph-conf", conf.to_str().expect("UTF-8"), "--host", "other", "--timeout", "300"];
     let joined = bed.second();
@@ -307,28 +248,28 @@ fn a_host_joins_a_cluster_and_leaves_it() {
     let carmine = "carmine".to_owned();
     assert_eq!(below(&joined, "other"), [(2, carmine.clone()), (3, carmine)]);
     // Files of a gigabyte weigh nothing beside the OSDs of a testbed.
-    tool(&bed, "ceph", &["osd", "crush", "reweight-subtree", "other", "1"]);
-    tool(&bed, "ceph", &["osd", "pool", "set", "bench", "size", "3"]);
+    bed.ceph_ok(&["osd", "crush", "reweight-subtree", "other", "1"]);
+    bed.ceph_ok(&["osd", "pool", "set", "bench", "size", "3"]);
     let is_whole = || {
         let pgs = acting(&joined);
         pgs.len() == 16 && pgs.iter().all(|(state, set)| state == "active+clean" && set.len() == 3)
     };
-    wait_until("all PGs have three copies", is_whole);
-    put(&joined, "both", b"both");
+    bed.wait_until("all PGs have three copies", is_whole);
+    joined.put("bench", "both", b"both");
     let said = joined.ok("status", &[]);
     assert!(said.contains("running") && said.contains("osd.2") && !said.contains("osd.0"), "{said}");
     refused("bench", &[], "have joined a cluster");
     refused("join", &own, "already: `carmine up");
     joined.ok("down", &[]);
-    wait_until("the OSDs are down", || !is_up(&bed, 2) && !is_up(&bed, 3));
-    assert!(is_up(&bed, 0) && is_up(&bed, 1));
+    bed.wait_until("the OSDs are down", || !bed.is_up(2) && !bed.is_up(3));
+    assert!(bed.is_up(0) && bed.is_up(1));
     joined.ok("up", &["--timeout", "300"]);
-    assert_has(&joined, "before", b"before");
-    assert_has(&joined, "both", b"both");
+    joined.assert_has("bench", "before", b"before");
+    joined.assert_has("bench", "both", b"both");
     refused("destroy", &[], "carmine osd remove 2");
     succeed(joined.osd(&["remove", "2"]), "osd remove");
     assert_eq!(below(&bed, "other").len(), 1);
-    assert_has(&bed, "both", b"both");
+    bed.assert_has("bench", "both", b"both");
     refused("destroy", &[], "the cluster has osd.3");
     joined.ok("destroy", &["--yes-i-really-mean-it"]);
     assert!(!joined.dir().exists(), "all files are gone");
