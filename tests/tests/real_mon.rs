@@ -260,17 +260,20 @@ fn a_host_joins_a_cluster_and_leaves_it() {
     assert!(said.contains("running") && said.contains("osd.2") && !said.contains("osd.0"), "{said}");
     refused("bench", &[], "have joined a cluster");
     refused("join", &own, "already: `carmine up");
+    // It has the numbers 2 and 3, and others have 0 and 1.
+    succeed(joined.osd(&["add"]), "osd add");
+    assert!(bed.is_up(4));
     joined.ok("down", &[]);
-    bed.wait_until("the OSDs are down", || !bed.is_up(2) && !bed.is_up(3));
+    bed.wait_until("the OSDs are down", || (2..5).all(|osd| !bed.is_up(osd)));
     assert!(bed.is_up(0) && bed.is_up(1));
     joined.ok("up", &["--timeout", "300"]);
     joined.assert_has("bench", "before", b"before");
     joined.assert_has("bench", "both", b"both");
     refused("destroy", &[], "carmine osd remove 2");
     succeed(joined.osd(&["remove", "2"]), "osd remove");
-    assert_eq!(below(&bed, "other").len(), 1);
+    assert_eq!(below(&bed, "other").iter().map(|(osd, _)| *osd).collect::<Vec<_>>(), [3, 4]);
     bed.assert_has("bench", "both", b"both");
-    refused("destroy", &[], "the cluster has osd.3");
+    refused("destroy", &[], "the cluster has osd.3, osd.4");
     joined.ok("destroy", &["--yes-i-really-mean-it"]);
     assert!(!joined.dir().exists(), "all files are gone");
 }

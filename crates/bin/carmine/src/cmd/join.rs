@@ -7,20 +7,34 @@ use carmine_testbed::precondition::PreconditionOptions;
 use carmine_testbed::spec::hide_of_clusters;
 use carmine_testbed::{BedKind, DirArgs, JoinWish, Layout, Plan, Wish, load, refuse};
 use carmine_topology::Topology;
-use clap::Args;
+use clap::{Arg, Args};
 
 use super::up::{Up, report};
 use crate::progress;
 
 /// Stands below the options.
 const HELP: &str = "\
-It takes the smallest free numbers of the cluster for its OSDs, makes their stores and starts them; they have the device class
-`carmine`. Afterwards `carmine up`, `down`, `status`, `osd` and `top` with the same --dir work on these OSDs only, and `ceph -c
-FOLDER/ceph.conf` on the cluster. `carmine osd remove N` takes one out, waits until it is not needed any more, and removes it.";
+The OSDs get the smallest free numbers of the cluster and the device class `carmine`. Afterwards
+`carmine up`, `down`, `status`, `osd` and `top` with the same --dir work on these OSDs only, and
+`ceph -c FOLDER/ceph.conf` on the cluster. `carmine osd remove N` takes one out, waits until it is
+not needed any more, and removes it.";
+
+/// An option of a testbed as OSDs of a cluster have it.
+fn of_cluster(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "dir" => arg.help("Folder of the OSDs"),
+        "addr" => arg.value_name("IP").help(
+            "Address on which the OSDs listen [default: the one from which this machine reaches the monitors]",
+        ),
+        // Only `blue` keeps what it is given.
+        "store" => arg.hide(true),
+        _ => hide_of_clusters(arg),
+    }
+}
 
 /// Add OSDs to a Ceph cluster that runs.
 #[derive(Args)]
-#[command(mut_args(hide_of_clusters), after_help = HELP)]
+#[command(mut_args(of_cluster), after_help = HELP)]
 pub(crate) struct JoinArgs {
     #[command(flatten)]
     dir: DirArgs,
