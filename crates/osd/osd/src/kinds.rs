@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use carmine_crush::{MapView, Mapping};
 use carmine_types::{MonKind, OsdId, PgId};
-use carmine_wire::handshake::features::CARMINE;
 use carmine_wire::mon_msg::log_level;
 use carmine_wire::osdmap::OsdMap;
 
@@ -20,8 +19,7 @@ pub(crate) fn classic_osds(config: &OsdConfig, map: &OsdMap) -> BTreeSet<OsdId> 
 
 /// This OSD, which is up, is not Carmine's: it understands none of the messages between Carmine's OSDs.
 pub(crate) fn is_classic(config: &OsdConfig, map: &OsdMap, osd: OsdId) -> bool {
-    let features = || map.osd_xinfo.get(osd.0 as usize).map_or(0, |xinfo| xinfo.features);
-    config.mon_kind == MonKind::Ceph && osd != config.id && features() & CARMINE == 0
+    config.mon_kind == MonKind::Ceph && osd != config.id && !map.is_carmine(osd)
 }
 
 /// Those of them that a PG has.
@@ -74,6 +72,7 @@ mod tests {
     use std::sync::Arc;
 
     use carmine_types::{Epoch, UTime, Uuid};
+    use carmine_wire::handshake::features::CARMINE;
     use carmine_wire::osdmap::{OsdXinfo, PgPool};
 
     use super::*;

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::rc::Rc;
 
 use carmine_client::Client;
-use carmine_types::{OsdId, Uuid};
-use serde_json::json;
+use carmine_types::{Epoch, OsdId, Uuid};
+use serde_json::{Value, json};
 
 use super::FIRST_LIMIT;
 use super::conf::ClusterConf;
@@ -26,12 +26,13 @@ impl Cluster {
     /// Finds the cluster of a `ceph.conf`. Second: so many free numbers of OSDs, the smallest ones.
     ///
     /// # Errors
-    /// The file cannot be used, no monitor answers, or they are of another cluster.
-    pub(super) fn find(ceph_conf: &Path, osds: u32) -> Result<(Self, Vec<u32>)> {
+    /// The file cannot be used, no monitor answers, they are of another cluster, or pools of classic OSDs would get PGs on these, too.
+    pub(super) fn find(ceph_conf: &Path, osds: u32, location: &[String]) -> Result<(Self, Vec<u32>)> {
         let ClusterConf { fsid, mons } = ClusterConf::read(ceph_conf)?;
-        let (found, ids) = with_client(&mons, FIRST_LIMIT, ANSWER_LIMIT, async |_, client| {
+        let (found, ids, pools) = with_client(&mons, FIRST_LIMIT, ANSWER_LIMIT, async |_, client| {
             let found = client.osdmap().map(|map| map.fsid);
-            (found, free_numbers(client, &BTreeSet::new()).take(osds as usize).collect())
+            let ids = free_numbers(client, &BTreeSet::new()).take(osds as usize).collect();
+            (found, ids, pools_at_risk(client, location).await)
         })
         .map_err(|e| failed!("{}: {e}", ceph_conf.display()))?;
         let is_other = found.is_some_and(|found| found != fsid);
@@ -41,8 +42,47 @@ impl Cluster {
             ceph_conf.display(),
             found.unwrap_or_default()
         );
+        let pools = pools?;
+        refuse!(
+            !pools.is_empty(),
+            "the cluster has classic OSDs, and PGs of these pools would get OSDs of both kinds, which serve nobody: {}. Give each a rule for \
+             one device class first: `ceph osd crush rule create-replicated classic default host CLASS`, `ceph osd pool set POOL \
+             crush_rule classic`",
+            pools.join(", ")
+        );
         Ok((Self { fsid, mons }, ids))
     }
+}
+
+/// Pools of a cluster with classic OSDs whose CRUSH rules take any OSDs at this location, whatever their device class.
+async fn pools_at_risk(client: &Rc<Client>, location: &[String]) -> Result<Vec<String>> {
+    let Some(map) = client.osdmap() else { return Ok(Vec::new()) };
+    let has_booted =
+        |osd: OsdId| map.osd_info.get(osd.0 as usize).is_some_and(|info| info.up_from > Epoch(0));
+    if !map.osds().any(|osd| has_booted(osd) && !map.is_carmine(osd)) {
+        return Ok(Vec::new());
+    }
+    let question = json!({ "prefix": "osd crush dump", "format": "json" }).to_string();
+    let dump = client.mon_command(&question).await.map_err(|e| failed!("{e}"))?;
+    let crush = serde_json::from_slice(&dump.data).map_err(|e| failed!("`osd crush dump`: {e}"))?;
+    let takes_any = |rule: u64| takes_any_class(&crush, rule, location);
+    let pools = map.pools.iter().filter(|(_, pool)| takes_any(pool.crush_rule.into()));
+    Ok(pools.map(|(id, _)| map.pool_names.get(id).cloned().unwrap_or_else(|| id.to_string())).collect())
+}
+
+/// A rule of `osd crush dump` takes a bucket with its OSDs of all classes, and the location may be in it: it is named there, or is
+/// below another root's level. (One class of a bucket is a bucket of its own, such as `default~ssd`.)
+fn takes_any_class(crush: &Value, rule: u64, location: &[String]) -> bool {
+    let all = |name: &str| crush[name].as_array().into_iter().flatten();
+    let is_root =
+        |item: &Value| all("buckets").any(|bucket| bucket["id"] == *item && bucket["type_name"] == "root");
+    let is_named =
+        |name: &str| location.iter().any(|part| part.split_once('=').is_some_and(|(_, own)| own == name));
+    let takes =
+        all("rules").filter(|found| found["rule_id"] == rule).flat_map(|rule| rule["steps"].as_array());
+    let takes = takes.flatten().filter(|step| step["op"] == "take");
+    let mut taken = takes.filter_map(|step| Some((&step["item"], step["item_name"].as_str()?)));
+    taken.any(|(item, name)| !name.contains('~') && (is_named(name) || !is_root(item)))
 }
 
 /// Numbers that no OSD has by the newest map and that are not in `taken`, the smallest first.
@@ -96,4 +136,27 @@ pub(super) async fn register(
         places = refused;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_for_one_class_or_another_root_is_no_risk() {
+        let rule = |id: u32, item: i32, name: &str| {
+            json!({ "rule_id": id, "steps": [
+                { "op": "take", "item": item, "item_name": name },
+                { "op": "chooseleaf_firstn", "num": 0, "type": "host" },
+            ] })
+        };
+        let rules =
+            [rule(0, -1, "default"), rule(1, -2, "default~ssd"), rule(2, -3, "archive"), rule(3, -4, "row1")];
+        let bucket = |id: i32, kind: &str| json!({ "id": id, "type_name": kind });
+        let buckets = [bucket(-1, "root"), bucket(-2, "root"), bucket(-3, "root"), bucket(-4, "row")];
+        let crush = json!({ "rules": rules, "buckets": buckets });
+        let location = ["host=a".to_owned(), "root=default".to_owned()];
+        let at_risk = [0, 1, 2, 3, 9].map(|rule| takes_any_class(&crush, rule, &location));
+        assert_eq!(at_risk, [true, false, false, true, false]);
+    }
 }

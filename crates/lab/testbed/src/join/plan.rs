@@ -66,7 +66,7 @@ impl Plan {
         refuse!(!store.is_durable(), "--store {store}: it keeps nothing, and an OSD of a cluster has to");
         let location = location(join)?;
         let ceph_conf = real(&join.ceph_conf);
-        let (cluster, ids) = Cluster::find(&ceph_conf, wish.osds.unwrap_or(1))?;
+        let (cluster, ids) = Cluster::find(&ceph_conf, wish.osds.unwrap_or(1), &location)?;
         let addr = wish.addr.map_or_else(|| local_addr(cluster.mons[0]), Ok)?;
         refuse!(addr.port() != 0, "--addr {addr}: OSDs choose their ports; name an address only");
         let wish = Wish { addr: Some(addr), mon: Some(MonKind::Ceph), ..wish.clone() };

@@ -12,6 +12,7 @@ use super::consts::{
 use super::{Incremental, IntervalSet, PgPool, Section, StringMap, check_osds, put_section, section};
 use crate::addr::{EntityAddr, EntityAddrVec, kind};
 use crate::crushmap::CrushMap;
+use crate::handshake::features::CARMINE;
 
 carmine_types::defaults! {
     /// The full OSDMap.
@@ -155,6 +156,11 @@ impl OsdMap {
     /// State bits; 0 for an id beyond the map.
     pub fn state(&self, osd: OsdId) -> u32 {
         self.osd_state.get(osd.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// Whether an OSD of a real cluster said at its last boot that it is Carmine's ([`CARMINE`]).
+    pub fn is_carmine(&self, osd: OsdId) -> bool {
+        self.osd_xinfo.get(osd.0 as usize).is_some_and(|xinfo| xinfo.features & CARMINE != 0)
     }
 
     /// Whether the id is in use.
