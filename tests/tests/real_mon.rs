@@ -181,7 +181,9 @@ fn writes_go_on_while_the_leader_of_three_is_dead() {
         std::fs::remove_file(bed.dir().join(format!("run/{name}.json"))).expect("removed");
     }
     bed.ok("destroy", &[]);
-    assert!(others.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()), "{others:?}");
+    // Some time passes until whoever adopted them takes notice of their end.
+    let are_gone = || others.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists());
+    bed.wait_until("the processes are gone", are_gone);
 }
 
 #[test]
