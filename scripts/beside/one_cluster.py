@@ -120,12 +120,11 @@ class Side(Cluster):
             time.sleep(0.1)
 
 def fio(side, rw, seconds, **more):
-    options = {"name": rw, "ioengine": "rados", "clientname": "admin", "pool": side.pool, "rw": rw, "bs": "4k", "iodepth": 16,
+    options = {"name": rw, "ioengine": "rados", "clientname": "admin", "conf": side.conf, "pool": side.pool, "rw": rw, "bs": "4k", "iodepth": 16,
                "size": f"{FILL_MIB}m", "group_reporting": 1, "output-format": "json", **more}
     if seconds:
         options |= {"runtime": seconds, "time_based": 1}
     words = [f"--{name}={value}" for name, value in options.items()]
-    os.environ["CEPH_CONF"] = side.conf
     out = run("fio", *words, seconds=600)
     return json.loads(out[out.index("{"):])["jobs"][0]
 

@@ -520,9 +520,10 @@ pub(crate) async fn look(client: &Rc<Client>, plan: &Plan) -> Probe {
     };
     // All are asked at once: an OSD that hangs delays nobody else.
     let mut answers = Vec::new();
-    // Others may be classic ones, which do not know the question.
-    let is_asked = |osd: &OsdId| plan.joined.is_none() || plan.osd_ids().any(|own| own == *osd);
-    for osd in map.osds().filter(|osd| map.is_up(*osd) && is_asked(osd)) {
+    // Others in a cluster with a real monitor may be classic ones, which do not know the question.
+    let (own, others): (Vec<OsdId>, Vec<OsdId>) =
+        map.osds().filter(|osd| map.is_up(*osd)).partition(|osd| plan.osd_ids().any(|own| own == *osd));
+    for osd in own {
         let (tell, told) = oneshot::channel();
         let client = Rc::clone(client);
         client.shard().clone().spawn(Group::Admin, "ask", async move {
@@ -540,7 +541,7 @@ pub(crate) async fn look(client: &Rc<Client>, plan: &Plan) -> Probe {
     for (osd, told) in answers {
         seen.up.insert(osd, told.await.unwrap_or_else(|_| Err("the question was dropped".into())));
     }
-    if plan.joined.is_some() {
+    if plan.joined.is_some() || !others.is_empty() {
         seen.pgs = seen.counts().total;
     }
     seen
