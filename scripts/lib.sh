@@ -81,6 +81,8 @@ missing_packages() {
     command -v ceph-mon >/dev/null 2>&1 || echo ceph-mon
     command -v ceph-mgr >/dev/null 2>&1 || echo ceph-mgr
     command -v ceph-osd >/dev/null 2>&1 || echo ceph-osd
+    # Networks of their own for daemons, which may be cut off.
+    command -v ip >/dev/null 2>&1 || echo iproute2
     ls /usr/lib/*/libtcmalloc.so.4 >/dev/null 2>&1 || echo libgoogle-perftools4
   fi
 }
