@@ -23,6 +23,12 @@ pub fn has_real_mon(more: &[(&str, &str)]) -> bool {
 }
 
 impl Testbed {
+    /// A started testbed with real monitors, so many OSDs and three copies of everything.
+    pub fn up_real(osds: &str, more: &[&str]) -> Testbed {
+        let real = ["--mon", "ceph", "--osds", osds, "--size", "3", "--pgs", "16"];
+        Testbed::up(&[&real[..], &["--osd-size", "1G", "--sparse", "--overprovisioned"], more].concat())
+    }
+
     /// `ceph` with these words, which have no spaces; its output.
     pub fn ceph_words(&self, words: &str) -> String {
         self.ceph_ok(&words.split_whitespace().collect::<Vec<_>>())

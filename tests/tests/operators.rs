@@ -7,20 +7,6 @@ use std::time::Duration;
 use carmine_tests::{Testbed, has_real_mon, run};
 use serde_json::Value;
 
-const FOUR: &[&str] = &[
-    "--mon",
-    "ceph",
-    "--osds",
-    "4",
-    "--size",
-    "3",
-    "--pgs",
-    "16",
-    "--osd-size",
-    "1G",
-    "--sparse",
-    "--overprovisioned",
-];
 const OBJECTS: u8 = 12;
 
 fn fill(bed: &Testbed) {
@@ -43,7 +29,7 @@ fn osds_go_out_move_and_come_back() {
     if !has_real_mon(&[]) {
         return;
     }
-    let bed = Testbed::up(FOUR);
+    let bed = Testbed::up_real("4", &[]);
     fill(&bed);
     bed.ceph_words("osd out 3");
     bed.wait_until("osd.3 has no PG", || pgs_of(&bed, 3) == 0);
@@ -95,7 +81,7 @@ fn pools_quotas_scrubs_and_snapshots() {
     if !has_real_mon(&[]) {
         return;
     }
-    let bed = Testbed::up(FOUR);
+    let bed = Testbed::up_real("4", &[]);
     fill(&bed);
     bed.ceph_words("osd pool create other 8 8");
     bed.ceph_words("osd pool application enable other rados");

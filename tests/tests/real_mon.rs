@@ -12,27 +12,12 @@ use serde_json::Value;
 /// A busy machine may take long for what takes a second on another.
 const LIMIT: Duration = Duration::from_secs(120);
 
-const THREE: &[&str] = &[
-    "--mon",
-    "ceph",
-    "--osds",
-    "3",
-    "--size",
-    "3",
-    "--pgs",
-    "16",
-    "--osd-size",
-    "1G",
-    "--sparse",
-    "--overprovisioned",
-];
-
 #[test]
 fn clients_write_through_a_kill_and_restarts() {
     if !has_real_mon(&[]) {
         return;
     }
-    let bed = Testbed::up(THREE);
+    let bed = Testbed::up_real("3", &[]);
     let (before, meanwhile) = (vec![0x5a; 3 << 20], vec![0xa5; 1 << 20]);
     bed.put("bench", "before", &before);
     let tree = bed.ceph_json("osd tree");
@@ -59,7 +44,7 @@ fn the_manager_knows_pgs_space_and_health() {
     if !has_real_mon(&[]) {
         return;
     }
-    let bed = Testbed::up(THREE);
+    let bed = Testbed::up_real("3", &[]);
     bed.put("bench", "object", &vec![0x5a; 3 << 20]);
     bed.wait_until(
         "all PGs are known as active and clean",
@@ -157,7 +142,7 @@ fn writes_go_on_while_the_leader_of_three_is_dead() {
     if !has_real_mon(&[]) {
         return;
     }
-    let bed = Testbed::up(&[THREE, &["--mons", "3"]].concat());
+    let bed = Testbed::up_real("3", &["--mons", "3"]);
     let before = quorum(&bed);
     assert_eq!(before.len(), 3);
     let state = state_file(&bed);
@@ -191,7 +176,7 @@ fn the_monitor_may_die() {
     if !has_real_mon(&[]) {
         return;
     }
-    let bed = Testbed::up(THREE);
+    let bed = Testbed::up_real("3", &[]);
     bed.put("bench", "before", b"before");
     kill_daemon(&bed, "mon");
     bed.ok("up", &[]);

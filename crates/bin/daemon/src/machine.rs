@@ -11,8 +11,8 @@ fn value_of(text: &str, key: &str, sign: char) -> String {
 /// The release of Ceph whose protocol Carmine speaks.
 const SPOKEN: &str = "16.2.15";
 
-/// The version. A real monitor and manager read Ceph's form of it, and warn of OSDs whose versions differ: there it names the
-/// release whose protocol this program speaks.
+/// This program's version. Real monitors and managers read Ceph's form of a version, and warn if OSDs have different ones: they get
+/// the release whose protocol this program speaks.
 fn version(mon: MonKind) -> [(&'static str, String); 4] {
     let own = env!("CARGO_PKG_VERSION");
     let hash = crate::build::GIT_HASH.trim_end_matches('+');

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use carmine_topology::OsdRow;
@@ -208,15 +209,7 @@ impl Testbed {
             loop {
                 let seen = look(client, &self.plan).await;
                 let Some(left) = left_on(&seen, osd, needs_clean) else { return Ok(()) };
-                fail_if!(
-                    start.cancel.load(std::sync::atomic::Ordering::Relaxed),
-                    "interrupted: {osd} is out, and stays"
-                );
-                fail_if!(
-                    Instant::now() > end,
-                    "{osd} did not become empty in time ({left}): it is out, and stays; `carmine osd remove` goes on"
-                );
-                (start.events)(Event::Waiting(format!("others to have the data of {osd}: {left}")));
+                keep_waiting(osd, &left, end, start)?;
                 shard.sleep(PAUSE).await;
             }
         })?
@@ -230,6 +223,20 @@ impl Testbed {
         files.iter().try_for_each(|file| files::remove_file(file))?;
         files::remove_dir(&layout.osd_dir(osd))
     }
+}
+
+/// Between two looks at an OSD that is out, and whose data others need for this reason: tells that it waits.
+///
+/// # Errors
+/// It is after `end`, or the start is cancelled.
+pub(crate) fn keep_waiting(osd: OsdId, why: &str, end: Instant, start: &mut StartOptions<'_>) -> Result<()> {
+    fail_if!(start.cancel.load(Ordering::Relaxed), "interrupted: {osd} is out, and stays");
+    fail_if!(
+        Instant::now() > end,
+        "{osd} did not become empty in time ({why}): it is out, and stays; `carmine osd remove` continues"
+    );
+    (start.events)(Event::Waiting(format!("others to have the data of {osd}: {why}")));
+    Ok(())
 }
 
 /// The reason why an OSD cannot be removed yet; `None`: the others have all copies without it (`needs_clean`), or whole ones, but

@@ -5,18 +5,18 @@ mod cluster;
 mod conf;
 mod plan;
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use carmine_types::OsdId;
 use serde_json::json;
 
 use crate::Plan;
-use crate::error::{Result, fail_if, failed, refuse};
+use crate::add_remove::keep_waiting;
+use crate::error::{Result, failed, refuse};
 use crate::files;
 use crate::folder::{BedKind, Folder, Testbed, load};
 use crate::status::{ANSWER_LIMIT, with_client};
-use crate::testbed::{Event, StartOptions, ceph_conf};
+use crate::testbed::{StartOptions, ceph_conf};
 use conf::ClusterConf;
 
 pub use plan::{JoinPlan, JoinWish};
@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const NOT_YET: [i32; 2] = [-11, -16];
 
 impl Testbed {
-    /// Registers the OSDs with the cluster that they join, and makes their stores. If that fails the cluster has none of them.
+    /// Registers the OSDs with the cluster that they join, and makes their stores. After a failure it removes them from the cluster again.
     ///
     /// # Errors
     /// The monitors refuse, or a store cannot be made.
@@ -50,7 +50,7 @@ impl Testbed {
         registered?
     }
 
-    /// Lets the cluster forget those of these OSDs that it has, after a failure: none of them runs. Another error would hide the first.
+    /// After a failure: removes these OSDs, none of which runs, from the cluster's map. It drops its own errors, which would hide the failure.
     pub(crate) fn forget_joined(&self, osds: &[OsdId]) {
         for osd in in_map(&self.plan, osds).unwrap_or_default() {
             let _ = self.purge(osd);
@@ -93,13 +93,7 @@ impl Testbed {
                     Err(e) if NOT_YET.contains(&e.errno()) => e.to_string(),
                     Err(e) => return Err(failed!("{osd} is out, and stays: {e}")),
                 };
-                let is_cancelled = start.cancel.load(Ordering::Relaxed);
-                fail_if!(is_cancelled, "interrupted: {osd} is out, and stays");
-                fail_if!(
-                    Instant::now() > end,
-                    "{osd} is still needed ({why}): it is out, and stays; `carmine osd remove` continues"
-                );
-                (start.events)(Event::Waiting(format!("others to have the data of {osd}: {why}")));
+                keep_waiting(osd, &why, end, start)?;
                 shard.sleep(PAUSE).await;
             }
         })?

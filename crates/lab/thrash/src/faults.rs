@@ -259,7 +259,7 @@ impl Faults {
         let _ = self.strikes.send(Strike { at: Instant::now(), kind, text, meant, is_measured });
     }
 
-    /// What nobody has killed must run.
+    /// A daemon that nobody has killed must run.
     fn check_own_ends(&mut self) -> Result<()> {
         let mut ended = Vec::new();
         for other in self.others.iter_mut().filter(|other| !other.is_dead()) {

@@ -221,7 +221,7 @@ fn render(status: &Status) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The monitors that run; of several also those that do not.
+/// A line for each monitor that runs. If there are several monitors, a dead one has a line, too.
 fn mon_lines(status: &Status) -> impl Iterator<Item = String> {
     let is_alone = status.mons.len() == 1;
     let epoch = status.epoch.map(|epoch| format!(", map epoch {epoch}")).unwrap_or_default();

@@ -56,7 +56,7 @@ pub(super) async fn keep(session: Weak<MonSession>) {
 /// A monitor that is being dialled.
 type Attempt = Pin<Box<dyn Future<Output = Result<Rc<Connection>, String>>>>;
 
-/// Dials the next monitor, and another one beside it whenever none has answered for a while: one that reaches nobody says so to nobody.
+/// Dials the next monitor, and another one beside it whenever none has answered for a while: a monitor that is cut off never refuses.
 async fn dial(session: &Rc<MonSession>) -> Result<Rc<Connection>, String> {
     let mons = session.targets.borrow().len();
     let mut attempts = vec![attempt(session)?];
@@ -91,7 +91,7 @@ fn attempt(session: &Rc<MonSession>) -> Result<Attempt, String> {
     }))
 }
 
-/// Waits for the end of the first of them, which is removed.
+/// Waits until one of the attempts ends, and removes it from them.
 async fn first_of(attempts: &mut Vec<Attempt>) -> Result<Rc<Connection>, String> {
     poll_fn(|cx| {
         for at in 0..attempts.len() {

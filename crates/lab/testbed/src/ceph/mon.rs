@@ -50,7 +50,7 @@ impl CephMons<'_> {
         self.give_monmap(&["--inject-monmap"])
     }
 
-    /// Starts these monitors, and waits until each of them is in the quorum.
+    /// Starts these monitors, and waits until each is in the quorum.
     ///
     /// # Errors
     /// One has ended (the text quotes its log) or is not in the quorum in time, or the start is cancelled.

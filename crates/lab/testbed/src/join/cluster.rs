@@ -70,8 +70,8 @@ async fn pools_at_risk(client: &Rc<Client>, location: &[String]) -> Result<Vec<S
     Ok(pools.map(|(id, _)| map.pool_names.get(id).cloned().unwrap_or_else(|| id.to_string())).collect())
 }
 
-/// A rule of `osd crush dump` takes a bucket with its OSDs of all classes, and the location may be in it: it is named there, or is
-/// below another root's level. (One class of a bucket is a bucket of its own, such as `default~ssd`.)
+/// A rule of `osd crush dump` takes a bucket with the OSDs of all classes, and the location may lie in this bucket: the location names
+/// it, or it is no root, so that any host may be in it. (The OSDs of one class have a bucket of their own, such as `default~ssd`.)
 fn takes_any_class(crush: &Value, rule: u64, location: &[String]) -> bool {
     let all = |name: &str| crush[name].as_array().into_iter().flatten();
     let is_root =
