@@ -113,10 +113,10 @@ pub(crate) async fn start(osd: &Rc<OsdShard>) -> Result<Rc<Heartbeats>, OsdError
 }
 
 impl Heartbeats {
-    /// A new session with the monitor: the reports of the last one must be repeated.
+    /// A new session with a monitor: what was reported in the last one must be repeated, or withdrawn.
     pub(crate) fn on_session(&self, session: &Rc<MonSession>) {
         *self.session.borrow_mut() = Rc::downgrade(session);
-        self.all().iter().for_each(|peer| peer.watch.borrow_mut().forget_report());
+        self.all().iter().for_each(|peer| peer.watch.borrow_mut().doubt_report());
     }
 
     /// Watches the peers of the newest map, and no others.
@@ -212,28 +212,23 @@ impl Heartbeats {
     /// Sends the monitor the report that is due about a peer.
     fn judge(&self, peer: &Peer) {
         let (now_ns, grace) = (self.osd.shard.now_ns(), self.osd.config.heartbeat.grace);
-        let report = peer.watch.borrow_mut().report(now_ns, grace);
+        let report = peer.watch.borrow().report(now_ns, grace);
         if let Some(report) = report
             && !peer.is_over.get()
-            && !self.report_to_mon(peer, report)
+            && self.report_to_mon(peer, report)
         {
-            peer.watch.borrow_mut().forget_report();
+            peer.watch.borrow_mut().note_reported(report);
         }
     }
 
     /// Sends a report to the monitor; false if there is no session.
     fn report_to_mon(&self, peer: &Peer, report: Report) -> bool {
         let (osd, silent) = (peer.osd, report.silent);
-        match report.flags {
-            0 => tracing::info!("{osd} answers again"),
-            Failure::FAILED => tracing::warn!("{osd} has not answered for {silent:?}"),
-            _ => tracing::warn!("{osd} is gone: its port refuses connections"),
-        }
         let Some((view, session)) = self.osd.view().zip(self.session.borrow().upgrade()) else {
             return false;
         };
         let epoch: Epoch = view.epoch();
-        session.send(Message::encode(&Failure {
+        let is_sent = session.send(Message::encode(&Failure {
             version: epoch.0.into(),
             fsid: view.map().fsid,
             osd,
@@ -241,7 +236,14 @@ impl Heartbeats {
             epoch,
             flags: report.flags,
             failed_for_s: silent.as_secs() as u32,
-        }))
+        }));
+        match report.flags {
+            _ if !is_sent => {}
+            0 => tracing::info!("{osd} answers again"),
+            Failure::FAILED => tracing::warn!("{osd} has not answered for {silent:?}"),
+            _ => tracing::warn!("{osd} is gone: its port refuses connections"),
+        }
+        is_sent
     }
 }
 

@@ -10,8 +10,12 @@ pub(super) struct Watch {
     /// When it last answered, by network.
     heard_ns: [u64; 2],
     is_gone: bool,
-    /// Flags of the last report; 0: no report, or a withdrawn one.
+    /// Flags of the last report that was sent; 0: no report, or a withdrawn one.
     reported: u8,
+    /// A report was sent, and perhaps withdrawn since.
+    was_reported: bool,
+    /// Whether the monitors have the last report is not known: what is true now must be sent.
+    is_unsure: bool,
 }
 
 /// A report to the monitor about a peer.
@@ -26,7 +30,7 @@ pub(super) struct Report {
 impl Watch {
     /// For a peer that is considered alive.
     pub(super) fn new(now_ns: u64) -> Watch {
-        Watch { heard_ns: [now_ns; 2], is_gone: false, reported: 0 }
+        Watch { heard_ns: [now_ns; 2], is_gone: false, reported: 0, was_reported: false, is_unsure: false }
     }
 
     /// Notes an answer.
@@ -48,13 +52,20 @@ impl Watch {
         self.heard_ns.iter_mut().for_each(|heard_ns| *heard_ns = (*heard_ns + ns).min(now_ns));
     }
 
-    /// The last report did not arrive, or the monitor no longer has it.
-    pub(super) fn forget_report(&mut self) {
-        self.reported = 0;
+    /// Another session with a monitor: the last report, or its withdrawal, may have been lost with the session before.
+    pub(super) fn doubt_report(&mut self) {
+        self.is_unsure = self.was_reported;
     }
 
-    /// The report that is due, if any; marks it as sent.
-    pub(super) fn report(&mut self, now_ns: u64, grace: Duration) -> Option<Report> {
+    /// A report was sent.
+    pub(super) fn note_reported(&mut self, report: Report) {
+        self.reported = report.flags;
+        self.was_reported |= report.flags != 0;
+        self.is_unsure = false;
+    }
+
+    /// The report that is due, if any.
+    pub(super) fn report(&self, now_ns: u64, grace: Duration) -> Option<Report> {
         let heard_ns = self.heard_ns.iter().min().copied().unwrap_or_default();
         let silent = Duration::from_nanos(now_ns.saturating_sub(heard_ns));
         let flags = match self.is_gone {
@@ -62,8 +73,7 @@ impl Watch {
             false if silent > grace => Failure::FAILED,
             false => 0,
         };
-        let before = std::mem::replace(&mut self.reported, flags);
-        (flags != before).then_some(Report { flags, silent })
+        (flags != self.reported || self.is_unsure).then_some(Report { flags, silent })
     }
 }
 
@@ -74,8 +84,11 @@ mod tests {
     const GRACE: Duration = Duration::from_secs(20);
     const SECOND: u64 = 1_000_000_000;
 
+    /// Sends what is due.
     fn flags(watch: &mut Watch, at_s: u64) -> Option<u8> {
-        watch.report(at_s * SECOND, GRACE).map(|report| report.flags)
+        let report = watch.report(at_s * SECOND, GRACE);
+        report.iter().for_each(|report| watch.note_reported(*report));
+        report.map(|report| report.flags)
     }
 
     #[test]
@@ -84,6 +97,7 @@ mod tests {
         watch.note_answer(0, 10 * SECOND);
         assert_eq!(flags(&mut watch, 20), None);
         let report = watch.report(21 * SECOND, GRACE).unwrap();
+        watch.note_reported(report);
         assert_eq!(
             (report.flags, report.silent),
             (Failure::FAILED, Duration::from_secs(21)),
@@ -104,10 +118,28 @@ mod tests {
         let gone = Some(Failure::FAILED | Failure::IMMEDIATE);
         assert_eq!(flags(&mut watch, 1), gone);
         assert_eq!(flags(&mut watch, 2), None);
-        watch.forget_report();
-        assert_eq!(flags(&mut watch, 3), gone, "it did not arrive");
+        watch.doubt_report();
+        assert_eq!(flags(&mut watch, 3), gone, "it may not have arrived");
         watch.note_answer(0, 4 * SECOND);
         assert_eq!(flags(&mut watch, 4), Some(0));
+    }
+
+    #[test]
+    fn a_report_is_withdrawn_at_another_monitor() {
+        let mut watch = Watch::new(0);
+        watch.note_refused();
+        assert!(flags(&mut watch, 1).is_some());
+        watch.note_answer(0, 2 * SECOND);
+        watch.doubt_report();
+        let withdrawn = watch.report(2 * SECOND, GRACE).map(|report| report.flags);
+        assert_eq!(withdrawn, Some(0), "the monitors may have it all the same");
+        assert_eq!(flags(&mut watch, 3), Some(0), "it is due until it is sent");
+        assert_eq!(flags(&mut watch, 4), None);
+        watch.doubt_report();
+        assert_eq!(flags(&mut watch, 5), Some(0), "the withdrawal may have been lost");
+        let mut never = Watch::new(0);
+        never.doubt_report();
+        assert_eq!(flags(&mut never, 5), None);
     }
 
     #[test]
