@@ -94,11 +94,14 @@ impl Client {
     /// The command's errno with its status text, or the monitor does not answer.
     pub async fn mon_command(&self, json: &str) -> Result<CommandReply> {
         let reply = self.mon.command(json, Payload::new(), self.request_timeout()).await?;
-        if reply.result < 0 {
-            let what = format!("command {json} ({})", reply.status);
-            return Err(ClientError::Errno { what, errno: Errno(reply.result) });
-        }
-        Ok(reply)
+        reply.checked(json)
+    }
+
+    /// Runs several monitor commands at the same time, since a real monitor makes one map a second. Returns for each what
+    /// [`Client::mon_command`] would.
+    pub async fn mon_commands(&self, commands: &[String]) -> Vec<Result<CommandReply>> {
+        let replies = self.mon.commands(commands, self.request_timeout()).await;
+        commands.iter().zip(replies).map(|(json, reply)| reply?.checked(json)).collect()
     }
 
     /// Asks an OSD of Carmine something, in JSON, and returns its answer.

@@ -12,6 +12,9 @@ pub(crate) struct Pending {
     waiting: RefCell<BTreeMap<u64, Waiting>>,
 }
 
+/// Where the reply to a request comes in.
+pub(crate) type Asked = oneshot::Receiver<Message>;
+
 struct Waiting {
     /// Kept to be sent again.
     request: Parts,
@@ -20,7 +23,7 @@ struct Waiting {
 
 impl Pending {
     /// Registers the request that `make` makes of its number, and returns where its reply will come in. It is not sent.
-    pub(crate) fn register(&self, make: impl FnOnce(u64) -> Message) -> (u64, oneshot::Receiver<Message>) {
+    pub(crate) fn register(&self, make: impl FnOnce(u64) -> Message) -> (u64, Asked) {
         let id = self.last.get() + 1;
         self.last.set(id);
         let (request, _) = make(id).with_tid(id).into_parts();

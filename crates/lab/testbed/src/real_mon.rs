@@ -4,9 +4,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
-use carmine_client::{Client, ClientError, CommandReply};
-use carmine_reactor::Group;
-use carmine_reactor::sync::oneshot;
+use carmine_client::Client;
 use carmine_types::OsdId;
 use serde_json::{Value, json};
 
@@ -125,35 +123,10 @@ async fn register(plan: &Plan, client: &Rc<Client>) -> Result<()> {
         .await
 }
 
-async fn run_all(client: &Rc<Client>, commands: Vec<Value>) -> Result<()> {
-    let prefixes: Vec<Value> = commands.iter().map(|command| command["prefix"].clone()).collect();
-    for (prefix, answer) in prefixes.iter().zip(give_all(client, commands).await?) {
-        answer.map_err(|e| failed!("the monitor refuses {prefix}: {e}"))?;
+async fn run_all(client: &Client, commands: Vec<Value>) -> Result<()> {
+    let texts: Vec<String> = commands.iter().map(Value::to_string).collect();
+    for (command, answer) in commands.iter().zip(client.mon_commands(&texts).await) {
+        answer.map_err(|e| failed!("the monitor refuses {}: {e}", command["prefix"]))?;
     }
     Ok(())
-}
-
-/// Gives all commands at the same time: a real monitor makes one map a second. Returns the answer to each.
-///
-/// # Errors
-/// An answer was dropped.
-pub(crate) async fn give_all(
-    client: &Rc<Client>,
-    commands: Vec<Value>,
-) -> Result<Vec<Result<CommandReply, ClientError>>> {
-    let mut answers = Vec::new();
-    for command in commands {
-        let (tell, told) = oneshot::channel();
-        let (own, text) = (Rc::clone(client), command.to_string());
-        client.shard().clone().spawn(Group::Admin, "command", async move {
-            // Nobody waits any more if another command has failed.
-            let _ = tell.send(own.mon_command(&text).await);
-        });
-        answers.push((command, told));
-    }
-    let mut all = Vec::new();
-    for (command, told) in answers {
-        all.push(told.await.map_err(|_| failed!("{}: the answer was dropped", command["prefix"]))?);
-    }
-    Ok(all)
 }

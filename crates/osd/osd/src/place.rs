@@ -1,14 +1,12 @@
 //! The place of an OSD in the CRUSH map of a real cluster. It asks for it at each start, as Ceph's own do (osd_crush_update_on_start,
 //! osd_class_update_on_start): without a place an OSD that is up has no PGs.
 
-use std::rc::Rc;
 use std::time::Duration;
 
-use carmine_client::{CommandReply, MonSession};
-use carmine_reactor::sync::oneshot;
-use carmine_reactor::{Group, Payload, Shard};
+use carmine_client::MonSession;
+use carmine_reactor::Shard;
 use carmine_types::{Errno, OsdId, errno};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Longest wait for a monitor's answer; a cluster without a quorum gives none.
 const ANSWER: Duration = Duration::from_secs(60);
@@ -27,51 +25,28 @@ pub struct CrushPlace {
 }
 
 /// Asks until the monitor has given the OSD its place.
-pub(crate) async fn ask_for(place: &CrushPlace, osd: OsdId, session: &Rc<MonSession>, shard: &Shard) {
-    while let Err(why) = try_once(place, osd, session, shard).await {
+pub(crate) async fn ask_for(place: &CrushPlace, osd: OsdId, session: &MonSession, shard: &Shard) {
+    while let Err(why) = try_once(place, osd, session).await {
         tracing::warn!("{osd} has no place in the CRUSH map yet: {why}");
         shard.sleep(PAUSE).await;
     }
 }
 
-async fn try_once(
-    place: &CrushPlace,
-    osd: OsdId,
-    session: &Rc<MonSession>,
-    shard: &Shard,
-) -> Result<(), String> {
+async fn try_once(place: &CrushPlace, osd: OsdId, session: &MonSession) -> Result<(), String> {
     // Before the first map the session does not know the cluster's id, which a command must have.
     session.ready(ANSWER).await.map_err(|e| e.to_string())?;
     let CrushPlace { weight, location, class } = place;
     let to = json!({ "prefix": "osd crush create-or-move", "id": osd.0, "weight": weight, "args": location });
     let class = json!({ "prefix": "osd crush set-device-class", "class": class, "ids": [osd.0.to_string()] });
-    // Both at the same time: a real monitor makes one map a second.
-    let (moved, classed) = (send(session, shard, to), send(session, shard, class));
-    let moved = moved.await.map_err(|_| "this OSD stops")??;
-    let classed = classed.await.map_err(|_| "this OSD stops")??;
-    if moved.result < 0 {
-        return Err(format!("{}: {}", moved.status, Errno(moved.result)));
-    }
-    match classed.result {
-        errno::EBUSY => tracing::info!("{osd} keeps its device class: {}", classed.status),
-        result if result < 0 => return Err(format!("{}: {}", classed.status, Errno(result))),
-        _ => {}
+    let commands = [to.to_string(), class.to_string()];
+    for reply in session.commands(&commands, ANSWER).await {
+        let reply = reply.map_err(|e| e.to_string())?;
+        match reply.result {
+            // Only the class, which somebody has chosen.
+            errno::EBUSY => tracing::info!("{osd} keeps its device class: {}", reply.status),
+            result if result < 0 => return Err(format!("{}: {}", reply.status, Errno(result))),
+            _ => {}
+        }
     }
     Ok(())
-}
-
-/// Gives a command in a task of its own.
-fn send(
-    session: &Rc<MonSession>,
-    shard: &Shard,
-    command: Value,
-) -> oneshot::Receiver<Result<CommandReply, String>> {
-    let (tell, answer) = oneshot::channel();
-    let session = Rc::clone(session);
-    shard.spawn(Group::Admin, "place", async move {
-        let reply = session.command(&command.to_string(), Payload::new(), ANSWER).await;
-        // Nobody waits any more if the other command has failed.
-        let _ = tell.send(reply.map_err(|e| e.to_string()));
-    });
-    answer
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use carmine_messenger::{ClientConfig, Connection, Message, with_timeout};
 use carmine_reactor::sync::Notify;
 use carmine_reactor::{Group, Payload, Shard};
+use carmine_types::errno::Errno;
 use carmine_types::{Epoch, Uuid};
 use carmine_wire::EntityAddr;
 use carmine_wire::mon_msg::{
@@ -21,7 +22,7 @@ use carmine_wire::osdmap::OsdMap;
 
 use crate::error::{ClientError, Result};
 use crate::maps::Maps;
-use crate::pending::Pending;
+use crate::pending::{Asked, Pending};
 
 /// Events that the owner of a session can handle. All calls come on the session's shard.
 pub trait MonHandler {
@@ -225,6 +226,17 @@ pub struct CommandReply {
     pub data: Vec<u8>,
 }
 
+impl CommandReply {
+    /// An error if the command failed.
+    pub(crate) fn checked(self, json: &str) -> Result<CommandReply> {
+        if self.result >= 0 {
+            return Ok(self);
+        }
+        let what = format!("command {json} ({})", self.status);
+        Err(ClientError::Errno { what, errno: Errno(self.result) })
+    }
+}
+
 impl MonSession {
     /// Runs a command given as JSON, e.g. `{"prefix": "osd pool ls"}`, and returns its answer, whatever its result. If the
     /// session is lost before the answer comes, the command is sent again.
@@ -232,9 +244,29 @@ impl MonSession {
     /// # Errors
     /// No answer within `limit`.
     pub async fn command(&self, json: &str, input: Payload, limit: Duration) -> Result<CommandReply> {
+        let asked = self.ask(|_| self.encode_command(json).with_data(input));
+        self.command_reply(json, asked, limit).await
+    }
+
+    /// The same for several commands, all sent at once, since a real monitor makes one map a second. The answers are in their order.
+    pub async fn commands(&self, commands: &[String], limit: Duration) -> Vec<Result<CommandReply>> {
+        let begin_ns = self.shard.now_ns();
+        let asked: Vec<_> = commands.iter().map(|json| self.ask(|_| self.encode_command(json))).collect();
+        let mut replies = Vec::with_capacity(commands.len());
+        for (json, asked) in commands.iter().zip(asked) {
+            let passed = Duration::from_nanos(self.shard.now_ns() - begin_ns);
+            replies.push(self.command_reply(json, asked, limit.saturating_sub(passed)).await);
+        }
+        replies
+    }
+
+    fn encode_command(&self, json: &str) -> Message {
+        Message::encode(&Command { version: 0, fsid: self.fsid(), cmd: vec![json.to_owned()] })
+    }
+
+    async fn command_reply(&self, json: &str, asked: Asked, limit: Duration) -> Result<CommandReply> {
         let what = format!("command {json}");
-        let command = Command { version: 0, fsid: self.fsid(), cmd: vec![json.to_owned()] };
-        let reply = self.request(&what, limit, |_| Message::encode(&command).with_data(input)).await?;
+        let reply = self.reply(&what, asked, limit).await?;
         let ack: CommandAck = decode(&what, &reply)?;
         Ok(CommandReply { result: ack.result, status: ack.status, data: reply.data.to_vec() })
     }
@@ -282,11 +314,20 @@ impl MonSession {
         limit: Duration,
         make: impl FnOnce(u64) -> Message,
     ) -> Result<Message> {
-        let (id, reply) = self.pending.register(make);
+        self.reply(what, self.ask(make), limit).await
+    }
+
+    /// Sends what `make` makes, given the request's number, now or when there is a session.
+    fn ask(&self, make: impl FnOnce(u64) -> Message) -> Asked {
+        let (id, asked) = self.pending.register(make);
         if let Some(conn) = self.connection() {
             self.pending.send(id, &conn);
         }
-        match with_timeout(&self.shard, limit, reply).await {
+        asked
+    }
+
+    async fn reply(&self, what: &str, asked: Asked, limit: Duration) -> Result<Message> {
+        match with_timeout(&self.shard, limit, asked).await {
             Some(Ok(reply)) => Ok(reply),
             Some(Err(_)) => Err(ClientError::Closed),
             None => Err(self.no_answer(what, limit)),

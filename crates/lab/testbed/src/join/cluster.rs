@@ -13,7 +13,6 @@ use super::FIRST_LIMIT;
 use super::conf::ClusterConf;
 use crate::error::{Result, fail_if, failed, refuse};
 use crate::plan::Plan;
-use crate::real_mon::give_all;
 use crate::status::{ANSWER_LIMIT, with_client};
 
 /// A cluster whose monitors have answered.
@@ -116,9 +115,10 @@ pub(super) async fn register(
         let ids: Vec<OsdId> = plan.numbers().collect();
         let new = |place: &usize| -> Result<_> {
             let (osd, uuid) = (ids[*place], plan.store_uuid(ids[*place])?.to_string());
-            Ok(json!({ "prefix": "osd new", "uuid": uuid, "id": osd.0 }))
+            Ok(json!({ "prefix": "osd new", "uuid": uuid, "id": osd.0 }).to_string())
         };
-        let answers = give_all(client, places.iter().map(new).collect::<Result<_>>()?).await?;
+        let commands: Vec<String> = places.iter().map(new).collect::<Result<_>>()?;
+        let answers = client.mon_commands(&commands).await;
         client.wait_newest_map().await.map_err(|e| failed!("{e}"))?;
         let mut refused = Vec::new();
         for (place, answer) in places.into_iter().zip(answers) {
