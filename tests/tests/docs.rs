@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use carmine_tests::{Testbed, carmine_bin, run, workspace_root};
+use carmine_tests::{Testbed, carmine_bin, has_real_mon, run, workspace_root};
 
 /// A page with the name that messages give it.
 struct Page {
@@ -94,17 +94,30 @@ fn every_command_and_option_on_a_page_exists() {
 /// A folder in which the commands of a page run. Testbeds that they leave are destroyed with it.
 struct Folder(Testbed);
 
+/// A shell function in place of the program: each new testbed has a real monitor.
+const WITH_A_REAL_MON: &str = r#"
+carmine() {
+  case "$*" in
+  up*) command carmine "$@" --mon ceph ;;
+  sweep*--out*) command carmine "$@" --set mon=ceph ;;
+  *) command carmine "$@" ;;
+  esac
+}
+"#;
+
 impl Folder {
     fn path(&self) -> PathBuf {
         self.0.dir().parent().expect("a parent").to_path_buf()
     }
 
-    fn shell(&self, page: &str, block: &str) {
+    fn shell(&self, page: &str, block: &str, before: &str) {
         let bin = carmine_bin();
         let programs = bin.parent().expect("a folder").display().to_string();
         let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
-        let script =
-            format!("cd '{}'; export PATH='{path}'; set -euo pipefail\n{block}", self.path().display());
+        let script = format!(
+            "cd '{}'; export PATH='{path}'; set -euo pipefail\n{before}{block}",
+            self.path().display()
+        );
         let out = run(Path::new("bash"), &["-c", &script], Duration::from_secs(400));
         let (said, error) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
         assert!(out.status.success(), "{page}:\n{block}\n{said}{error}");
@@ -122,14 +135,35 @@ impl Drop for Folder {
     }
 }
 
-#[test]
-fn the_commands_of_the_pages_run() {
-    let turn = Testbed::alone();
-    for page in pages() {
+/// Runs the blocks of these pages, each after the same lines of shell.
+fn run_blocks(turn: &Testbed, before: &str, pages: impl Iterator<Item = Page>) {
+    for page in pages {
         let folder = Folder(turn.second());
         for (_, block) in page.blocks().into_iter().filter(|(is_run, _)| *is_run) {
-            folder.shell(&page.name(), &block);
+            folder.shell(&page.name(), &block, before);
         }
+    }
+}
+
+#[test]
+fn the_commands_of_the_pages_run() {
+    run_blocks(&Testbed::alone(), "", pages().into_iter());
+}
+
+/// A newcomer's commands.
+#[test]
+fn the_commands_of_the_readme_run_under_a_real_monitor() {
+    if has_real_mon(&[]) {
+        let readme = pages().into_iter().filter(|page| page.name() == "README.md");
+        run_blocks(&Testbed::alone(), WITH_A_REAL_MON, readme);
+    }
+}
+
+#[test]
+#[ignore = "two minutes and a half: scripts/test -p carmine-tests --test docs -- --include-ignored"]
+fn the_commands_of_the_pages_run_under_a_real_monitor() {
+    if has_real_mon(&[]) {
+        run_blocks(&Testbed::alone(), WITH_A_REAL_MON, pages().into_iter());
     }
 }
 

@@ -47,7 +47,7 @@ settings! {
         #[set("Cluster" "--pgs" "N" Layout peer; Kind::PowerOfTwo { max: 65_536 })]
         pgs: u32,
         /// Monitor: embedded (Carmine's own), or ceph (`ceph-mon` of the installed packages) [default: embedded]
-        #[set("Cluster" "--mon" "MONITOR" Layout)]
+        #[set("Cluster" "--mon" "MONITOR" Layout; Kind::Word(MonKind::WORDS))]
         mon: MonKind = MonKind::Embedded,
         /// Monitors: 1, or 3 with --mon ceph [default: 1]
         #[set("Cluster" "--mons" "N" Layout)]
