@@ -201,7 +201,7 @@ fn clients_go_on_without_an_osd_and_wait_below_min_size() {
     let refused = bed.run("up", &["--overprovisioned", "--reactors", "2"]);
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("carmine down"));
     if let Some(stock) = stock {
-        let said = succeed(stock.wait(Duration::from_secs(60)), "rados bench over the OSD's death");
+        let said = succeed(stock.wait(LIMIT), "rados bench over the OSD's death");
         assert!(said.contains("Total writes made"), "{said}");
     }
     // One copy of three is less than min_size 2.
@@ -213,7 +213,7 @@ fn clients_go_on_without_an_osd_and_wait_below_min_size() {
     // The writes go on as soon as two OSDs are up, and each OSD is given the writes that it missed.
     bed.ok("restart", &["--osd", "1,2"]);
     if let Some(stock) = stock {
-        succeed(stock.wait(Duration::from_secs(60)), "rados bench over two deaths");
+        succeed(stock.wait(LIMIT), "rados bench over two deaths");
     }
     goes_on_without_its_osds(bench);
     check_blocks(&bed, state);

@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bed::{Bed, kill, text};
+use bed::{Bed, is_gone, kill, text};
 use serde_json::{Value, json};
 
 #[path = "testbed/live.rs"]
@@ -87,8 +87,9 @@ fn up_starts_what_is_dead_and_nothing_else() {
     bed.ok(UP);
     for dead in [&["osd.1"][..], &["mon"], &["osd.0", "mon"]] {
         let before: Vec<i64> = DAEMONS.map(|daemon| bed.pid(daemon)).into();
-        dead.iter().for_each(|daemon| kill("-9", bed.pid(daemon)));
-        bed.wait_for("the death", || bed.processes().len() == 3 - dead.len());
+        let killed: Vec<i64> = dead.iter().map(|daemon| bed.pid(daemon)).collect();
+        killed.iter().for_each(|pid| kill("-9", *pid));
+        bed.wait_for("the death", || killed.iter().all(|pid| is_gone(*pid)));
         bed.fails(&["up", "--poll", "sleep"], 2, "leave the options out");
         bed.fails(&["up", "--osds", "3"], 2, "made with 2");
         assert_eq!(bed.processes().len(), 3 - dead.len(), "a refusal starts nothing");

@@ -91,6 +91,13 @@ impl Bed {
     }
 }
 
+/// Whether all of a process has ended, perhaps unnoticed by its parent. One that ends has no command line any more, but holds its files.
+pub(crate) fn is_gone(pid: i64) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    threads == 0 || (threads == 1 && stat.contains(") Z "))
+}
+
 pub(crate) fn kill(signal: &str, pid: i64) {
     assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
 }
