@@ -1,6 +1,7 @@
 //! OSDs' messages to the monitor, and their heartbeats to each other, in Ceph's own encodings as 16.2 sends them.
 
 mod pg_create;
+mod pg_query;
 
 use std::collections::BTreeMap;
 
@@ -12,6 +13,7 @@ use crate::mon_msg::paxos;
 use crate::{Decoder, Encoder, EntityAddrVec, Front, Result, kinds};
 
 pub use pg_create::{PastInterval, PastIntervals, PgCreate, PgCreated, PgHistory};
+pub use pg_query::{HitSet, HitSets, PgAnswer, PgInfo, PgNotify2, PgQuery2, PgQuestion};
 
 // An OSD that starts, and one that stops.
 

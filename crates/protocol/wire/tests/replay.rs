@@ -12,7 +12,9 @@ use carmine_wire::frame::{self, Tag};
 use carmine_wire::handshake::*;
 use carmine_wire::mgr_msg::{MgrConfigure, MgrMapMsg, MgrReport, PgStatsMsg};
 use carmine_wire::mon_msg::*;
-use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, OsdPing, PgCreate, PgCreated, PgTemp};
+use carmine_wire::osd_msg::{
+    Alive, Beacon, Boot, Failure, MarkMeDown, OsdPing, PgCreate, PgCreated, PgNotify2, PgQuery2, PgTemp,
+};
 use carmine_wire::osd_op::{OsdReply, OsdRequest, ops, payload_ranges, peek};
 use carmine_wire::pgls::{PgNlsArg, PgNlsReply};
 use carmine_wire::{Front, Header2, kinds};
@@ -150,6 +152,8 @@ fn check_message(captured: &Captured) -> &'static str {
         kinds::OSD_FAILURE => check_front::<Failure>(captured, &header),
         kinds::OSD_PG_CREATE2 => check_front::<PgCreate>(captured, &header),
         kinds::OSD_PG_CREATED => check_front::<PgCreated>(captured, &header),
+        kinds::OSD_PG_QUERY2 => check_front::<PgQuery2>(captured, &header),
+        kinds::OSD_PG_NOTIFY2 => check_front::<PgNotify2>(captured, &header),
         kinds::OSD_PING => check_front::<OsdPing>(captured, &header),
         // Of the manager's map only a part is read.
         kinds::MGR_MAP => drop(MgrMapMsg::from_front(&header, captured.front()).unwrap()),
@@ -200,6 +204,8 @@ fn frames_of_all_captures() {
         ("OSD_FAILURE", 1),
         ("OSD_PG_CREATE2", 2),
         ("OSD_PG_CREATED", 1),
+        ("OSD_PG_QUERY2", 2),
+        ("OSD_PG_NOTIFY2", 3),
         ("OSD_PING", 4),
         ("MGR_MAP", 1),
         ("MGR_CONFIGURE", 1),
