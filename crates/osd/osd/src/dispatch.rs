@@ -20,6 +20,7 @@ use crate::admin;
 use crate::config::OUTPUT_BYTES_MAX;
 use crate::error::OpError;
 use crate::maps::share_map;
+use crate::nothing;
 use crate::op::{ClientOp, HopBack, Origin, Outcome, ReplyTo};
 use crate::pg::{ReplyPath, has_nothing, not_ready};
 use crate::shard::{ConnState, OsdShard};
@@ -54,6 +55,9 @@ impl Dispatcher for Incoming {
             kind if is_replication(kind) && conn.peer().entity == EntityType::OSD => {
                 replication(&osd, conn, msg);
             }
+            kinds::OSD_PG_QUERY2 if conn.peer().entity == EntityType::OSD => {
+                nothing::on_query(&osd, conn, msg);
+            }
             Route::KIND => admin::route(&osd, conn, &msg),
             Admin::KIND => admin::admin(&osd, conn, &msg),
             kinds::COMMAND => admin::answer_tell(&osd, conn, &msg),
@@ -87,6 +91,7 @@ fn forget_ops(osd: &Rc<OsdShard>, conn: u64) {
         OsdShard::run_on(&osd.shard, to, move |osd| {
             osd.forget_ops(|op| op.origin(osd.shard.id()) == Some(origin));
             osd.forget_client(origin);
+            nothing::forget(osd, origin);
         });
     }
 }

@@ -28,6 +28,7 @@ mod maps;
 pub mod messages;
 mod metrics;
 mod mgr;
+mod nothing;
 mod op;
 mod options;
 mod peers;

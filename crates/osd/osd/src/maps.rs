@@ -17,6 +17,7 @@ use crate::by_pg::ByPg;
 use crate::config::OsdConfig;
 use crate::join::write_cluster_log;
 use crate::kinds::{classic_osds, is_classic, report_mixed};
+use crate::nothing;
 use crate::pg::{Pg, remove_orphans};
 use crate::shard::{ConnState, OsdShard};
 
@@ -94,6 +95,7 @@ impl OsdShard {
         self.follow(Arc::clone(view), Arc::clone(table));
         let (view, table) = (Arc::clone(view), Arc::clone(table));
         self.run_on_others(move |osd| osd.follow(view, table));
+        nothing::take_again(self);
     }
 
     /// A shard's own part of taking a map.
@@ -253,6 +255,11 @@ impl PgTable {
     /// Whether it is certain that there is no copy of this PG here.
     pub(crate) fn has_no_copy(&self, pg: SpgId) -> bool {
         self.has_strays && self.owner(pg).is_none()
+    }
+
+    /// Whether all PGs of which there is a copy here have owners.
+    pub(crate) fn knows_strays(&self) -> bool {
+        self.has_strays
     }
 
     /// The table without the PGs of pools that are gone.

@@ -21,6 +21,7 @@ use crate::config::{
 use crate::dispatch::Unplaced;
 use crate::maps::{PgTable, primary_part};
 use crate::metrics::{STAGES, ShardMetrics, Stages};
+use crate::nothing::Asked;
 use crate::op::{ClientOp, Origin};
 use crate::options::{Given, RunOptions};
 use crate::peers::Peers;
@@ -59,6 +60,8 @@ pub struct OsdShard {
     pub(crate) waiting: RefCell<Vec<Rc<ClientOp>>>,
     /// Operations on PGs that the map does not have yet. Bounded by the connections' permits.
     pub(crate) unplaced: RefCell<Vec<Unplaced>>,
+    /// Questions of classic OSDs whose map this one does not have yet (shard 0). Bounded by the connections' permits.
+    pub(crate) asked: RefCell<Vec<Asked>>,
     /// Memory that the requests of this shard's clients share, …
     pub(crate) budget: Rc<Budget>,
     /// … one request's right to hold more, …
@@ -172,6 +175,7 @@ impl OsdShard {
             conns: RefCell::default(),
             waiting: RefCell::default(),
             unplaced: RefCell::default(),
+            asked: RefCell::default(),
             repairs: Semaphore::new(REPAIRS_MAX),
             pushed_bytes: RefCell::default(),
             long_pushes: Semaphore::new(LONG_PUSHES_MAX),

@@ -10,7 +10,7 @@ use carmine_wire::osdmap::OsdXinfo;
 use super::cluster::{Cluster, Disks, noise};
 
 /// Says soon that osd.1 has these features.
-fn set_features(cluster: &Cluster, features: u64) {
+pub(crate) fn set_features(cluster: &Cluster, features: u64) {
     cluster.mon.changes_with(move |map, inc| {
         inc.new_xinfo.insert(OsdId(1), OsdXinfo { features, ..map.osd_xinfo[1] });
     });

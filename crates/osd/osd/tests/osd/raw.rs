@@ -15,6 +15,7 @@ use carmine_reactor::Group;
 use carmine_reactor::sim::NodeId;
 use carmine_types::{Eversion, ObjectId, OsdId, PgId};
 use carmine_wire::header::Front;
+use carmine_wire::osd_msg::PgNotify2;
 use carmine_wire::osd_op::{OpList, OsdOp, OsdReply, OsdRequest, WatchNotify, flags};
 use carmine_wire::private::AdminReply;
 use carmine_wire::{EntityType, kinds};
@@ -43,6 +44,7 @@ struct State {
     notifies: RefCell<Vec<PgNotify>>,
     acks: RefCell<Vec<i32>>,
     events: RefCell<Vec<(WatchNotify, Vec<u8>)>>,
+    told: RefCell<Vec<PgNotify2>>,
     maps: Cell<u32>,
     connected: Cell<bool>,
     /// Messages that are kept, if this client reads no more while it has one.
@@ -173,6 +175,11 @@ impl Raw {
         !self.0.events.borrow().is_empty()
     }
 
+    /// What the OSD said to a classic one since the last call.
+    pub(crate) fn take_told(&self) -> Vec<PgNotify2> {
+        self.0.told.take()
+    }
+
     /// Maps that the OSD sent.
     pub(crate) fn maps(&self) -> u32 {
         self.0.maps.get()
@@ -202,6 +209,7 @@ impl Dispatcher for Answers {
             return kept.borrow_mut().push(msg);
         }
         match msg.header.kind {
+            kinds::OSD_PG_NOTIFY2 => self.0.told.borrow_mut().push(msg.decode().unwrap()),
             kinds::OSD_OP_REPLY => {
                 let reply = OsdReply::decode(&msg.header, &msg.front).unwrap();
                 let answer = Answer {

@@ -10,11 +10,12 @@ use carmine_messenger::{Message, with_timeout};
 use carmine_peering::Phase;
 use carmine_pgtypes::{ObjectChange, PgInfo, Step, Transaction};
 use carmine_reactor::Group;
-use carmine_types::{Epoch, Eversion, errno};
+use carmine_types::{Epoch, Eversion, PgId, errno};
 
 use crate::error::OpError;
 use crate::for_each::for_each;
 use crate::messages::{PgAck, PgStray};
+use crate::nothing::Held;
 use crate::pg::Pg;
 use crate::pg::copies::own_store;
 use crate::shard::OsdShard;
@@ -59,11 +60,27 @@ pub(crate) fn start(osd: &Rc<OsdShard>) {
 
 impl Pg {
     fn is_stray_with_data(&self) -> bool {
+        *self.peer.machine().phase() == Phase::Stray && self.has_data()
+    }
+
+    /// Something was written to this copy, or may have been: it was active, or given objects.
+    fn has_data(&self) -> bool {
         let log = self.peer.log();
         let info = log.info();
-        let has_data =
-            info.last_update > Eversion::ZERO || info.last_epoch_started > Epoch(0) || info.incomplete;
-        *self.peer.machine().phase() == Phase::Stray && has_data
+        info.last_update > Eversion::ZERO || info.last_epoch_started > Epoch(0) || info.incomplete
+    }
+
+    /// What this copy has of a PG of the same pool, which is divided into so many.
+    pub(crate) fn held(&self, asked: PgId, pg_num: u32) -> Held {
+        let is_it = self.id.pgid == asked;
+        match self.peer.machine().phase() {
+            Phase::Loading => Held::Unread,
+            Phase::Failed(_) => Held::Data,
+            phase if is_it && *phase != Phase::Stray => Held::Member,
+            // Made with another number of PGs, it may have any object of the pool.
+            _ if self.has_data() && (is_it || self.peer.log().info().pg_num != pg_num) => Held::Data,
+            _ => Held::Nothing,
+        }
     }
 
     /// Tells the primary of this copy. The answer is 0 if it may be removed; `None`: there is none.
