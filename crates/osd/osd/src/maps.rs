@@ -95,7 +95,7 @@ impl OsdShard {
         self.follow(Arc::clone(view), Arc::clone(table));
         let (view, table) = (Arc::clone(view), Arc::clone(table));
         self.run_on_others(move |osd| osd.follow(view, table));
-        nothing::take_again(self);
+        nothing::reconsider(self);
     }
 
     /// A shard's own part of taking a map.

@@ -2,7 +2,7 @@
 //!
 //! A pool of classic OSDs that is moved here by mistake is served by nobody: its PGs are new here, and do not know what was written.
 //! When it is moved back, its classic OSDs ask all that were members meanwhile, and wait until each has answered: they serve again only if
-//! this OSD says that it has nothing. That is said only where it is certain, as they go on without whatever they are not told of.
+//! this OSD says that it has nothing. It says so only where it is certain, since they continue without anything that it does not name.
 //! Otherwise this OSD says nothing at all, and their PG waits.
 
 use std::rc::Rc;
@@ -40,7 +40,7 @@ pub(crate) struct Asked {
     token: Option<PermitToken>,
 }
 
-/// Another OSD asks. Shard 0 answers: it has each map first, and the other shards have it before anything else that they are told then.
+/// Another OSD asks. Shard 0 answers: it has each map first, and the other shards get it before any later work.
 pub(crate) fn on_query(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) {
     let query = match msg.decode::<PgQuery2>() {
         Ok(query) => query,
@@ -54,13 +54,13 @@ pub(crate) fn on_query(osd: &Rc<OsdShard>, conn: &Rc<Connection>, msg: Message) 
     }
     let from = Origin { home: osd.shard.id(), conn: conn.id() };
     let token = msg.into_parts().1.map(Permit::detach);
-    OsdShard::run_on(&osd.shard, ShardId(0), move |first| take(first, Asked { query, from, token }));
+    OsdShard::run_on(&osd.shard, ShardId(0), move |first| consider(first, Asked { query, from, token }));
 }
 
 /// Answers what waited for the map that has come (shard 0).
-pub(crate) fn take_again(osd: &Rc<OsdShard>) {
+pub(crate) fn reconsider(osd: &Rc<OsdShard>) {
     let waiting = std::mem::take(&mut *osd.asked.borrow_mut());
-    waiting.into_iter().for_each(|asked| take(osd, asked));
+    waiting.into_iter().for_each(|asked| consider(osd, asked));
 }
 
 /// Drops the questions of a connection that closed (shard 0).
@@ -70,7 +70,7 @@ pub(crate) fn forget(osd: &OsdShard, from: Origin) {
 
 /// Answers once there is the asker's map, and the PGs that only the store knows are known. The question comes once in an interval, so
 /// it has to be kept.
-fn take(osd: &Rc<OsdShard>, asked: Asked) {
+fn consider(osd: &Rc<OsdShard>, asked: Asked) {
     let is_early = asked.query.question.epoch_sent > osd.epoch() || !osd.table.borrow().knows_strays();
     if is_early {
         return osd.asked.borrow_mut().push(asked);

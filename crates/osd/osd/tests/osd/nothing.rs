@@ -37,38 +37,38 @@ fn ask(raw: &Raw, ps: u32, kind: i32, epoch_sent: Epoch) {
 }
 
 /// What the OSD says within half a second.
-fn told(cluster: &Cluster, raw: &Raw, ps: u32, epoch: Epoch) -> Option<PgNotify2> {
+fn answer_to(cluster: &Cluster, raw: &Raw, ps: u32, epoch: Epoch) -> Option<PgNotify2> {
     ask(raw, ps, PgQuestion::INFO, epoch);
     cluster.pass(Duration::from_millis(500));
-    let mut told = raw.take_told();
-    assert!(told.len() <= 1, "one answer to one question: {told:?}");
-    told.pop()
+    let mut answers = raw.take_notices();
+    assert!(answers.len() <= 1, "one answer to one question: {answers:?}");
+    answers.pop()
 }
 
 #[test]
 fn who_has_nothing_says_so_under_the_asker_s_map_and_members_say_nothing() {
     let cluster = start(90, Disks::Blue);
     let (raw, epoch) = (Raw::of_osd(&cluster, 7, 0), cluster.mon.epoch());
-    let PgNotify2 { pg, answer } = told(&cluster, &raw, 1, epoch).expect("it has nothing of this PG");
+    let PgNotify2 { pg, answer } = answer_to(&cluster, &raw, 1, epoch).expect("it has nothing of this PG");
     assert_eq!(pg, SpgId::from(PgId::new(POOL_ID, 1)));
     assert_eq!((answer.query_epoch, answer.epoch_sent), (epoch, epoch));
     assert_eq!((answer.info.last_update, answer.info.last_epoch_started), (Eversion::ZERO, Epoch(0)));
-    assert_eq!(told(&cluster, &raw, 0, epoch), None, "it serves this PG");
-    assert_eq!(told(&cluster, &raw, PGS, epoch), None, "there is no such PG");
+    assert_eq!(answer_to(&cluster, &raw, 0, epoch), None, "it serves this PG");
+    assert_eq!(answer_to(&cluster, &raw, PGS, epoch), None, "there is no such PG");
     for kind in 1..6 {
         ask(&raw, 1, kind, epoch);
     }
     cluster.pass(Duration::from_secs(1));
-    assert_eq!(raw.take_told(), [], "it is asked for a log, and has none");
+    assert_eq!(raw.take_notices(), [], "it is asked for a log, and has none");
 
     // Nothing is said before the asker's map is there, and then at once: it does not ask again.
     let next = Epoch(epoch.0 + 1);
-    assert_eq!(told(&cluster, &raw, 2, next), None);
+    assert_eq!(answer_to(&cluster, &raw, 2, next), None);
     cluster.mon.change(|_| {});
     cluster.pass(Duration::from_secs(1));
-    let told_late = raw.take_told();
-    assert_eq!(told_late.iter().map(|notify| notify.answer.query_epoch).collect::<Vec<_>>(), [next]);
-    assert!(told_late[0].answer.epoch_sent >= next);
+    let late = raw.take_notices();
+    assert_eq!(late.iter().map(|notify| notify.answer.query_epoch).collect::<Vec<_>>(), [next]);
+    assert!(late[0].answer.epoch_sent >= next);
 
     // What waits goes with its connection.
     ask(&raw, 2, PgQuestion::INFO, Epoch(u32::MAX));
@@ -77,7 +77,7 @@ fn who_has_nothing_says_so_under_the_asker_s_map_and_members_say_nothing() {
     cluster.pass(Duration::from_secs(1));
     cluster.mon.change(|_| {});
     let raw = Raw::of_osd(&cluster, 7, 0);
-    assert!(told(&cluster, &raw, 2, epoch).is_some());
+    assert!(answer_to(&cluster, &raw, 2, epoch).is_some());
 }
 
 #[test]
@@ -89,11 +89,11 @@ fn a_copy_counts_as_nothing_until_it_was_active_and_only_where_its_osd_is_no_mem
     cluster.mon.place(3..4, &[0, 1]);
     cluster.pass(Duration::from_secs(2));
     assert!(cluster.states(0).iter().any(|(state, _)| state == "down"), "{:?}", cluster.states(0));
-    assert_eq!(told(&cluster, &raw, 3, cluster.mon.epoch()), None, "it is a member");
+    assert_eq!(answer_to(&cluster, &raw, 3, cluster.mon.epoch()), None, "it is a member");
     cluster.mon.place(3..4, &[1, 2]);
     cluster.pass(Duration::from_secs(2));
     assert!(
-        told(&cluster, &raw, 3, cluster.mon.epoch()).is_some(),
+        answer_to(&cluster, &raw, 3, cluster.mon.epoch()).is_some(),
         "it is none any more, and was never active"
     );
     set_features(&cluster, own);
@@ -103,15 +103,15 @@ fn a_copy_counts_as_nothing_until_it_was_active_and_only_where_its_osd_is_no_mem
     [1, 2].into_iter().for_each(|osd| cluster.mon.down(osd));
     cluster.mon.place(0..1, &[1, 2]);
     cluster.pass(Duration::from_secs(2));
-    assert_eq!(told(&cluster, &raw, 0, cluster.mon.epoch()), None, "a copy that was active");
+    assert_eq!(answer_to(&cluster, &raw, 0, cluster.mon.epoch()), None, "a copy that was active");
     cluster.kill(0);
     cluster.mon.down(0);
     cluster.pass(Duration::from_secs(1));
     cluster.start_osd(0, 2);
     cluster.wait_up(1);
     let raw = Raw::of_osd(&cluster, 7, 0);
-    assert_eq!(told(&cluster, &raw, 0, cluster.mon.epoch()), None, "also after a restart");
-    assert!(told(&cluster, &raw, 1, cluster.mon.epoch()).is_some());
+    assert_eq!(answer_to(&cluster, &raw, 0, cluster.mon.epoch()), None, "also after a restart");
+    assert!(answer_to(&cluster, &raw, 1, cluster.mon.epoch()).is_some());
 
     // With another number of PGs the objects of this one may be in that copy.
     cluster.mon.changes_with(|map, inc| {
@@ -119,13 +119,13 @@ fn a_copy_counts_as_nothing_until_it_was_active_and_only_where_its_osd_is_no_mem
         inc.new_pools.insert(POOL_ID, PgPool { pg_num: 2 * PGS, pgp_num: PGS, ..pool });
     });
     cluster.pass(Duration::from_secs(2));
-    assert_eq!(told(&cluster, &raw, PGS, cluster.mon.epoch()), None);
-    assert_eq!(told(&cluster, &raw, 1, cluster.mon.epoch()), None);
+    assert_eq!(answer_to(&cluster, &raw, PGS, cluster.mon.epoch()), None);
+    assert_eq!(answer_to(&cluster, &raw, 1, cluster.mon.epoch()), None);
 }
 
 #[test]
 fn a_store_that_forgets_says_nothing() {
     let cluster = start(92, Disks::Cyan);
     let raw = Raw::of_osd(&cluster, 7, 0);
-    assert_eq!(told(&cluster, &raw, 1, cluster.mon.epoch()), None);
+    assert_eq!(answer_to(&cluster, &raw, 1, cluster.mon.epoch()), None);
 }

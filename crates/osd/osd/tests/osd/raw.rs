@@ -44,7 +44,7 @@ struct State {
     notifies: RefCell<Vec<PgNotify>>,
     acks: RefCell<Vec<i32>>,
     events: RefCell<Vec<(WatchNotify, Vec<u8>)>>,
-    told: RefCell<Vec<PgNotify2>>,
+    notices: RefCell<Vec<PgNotify2>>,
     maps: Cell<u32>,
     connected: Cell<bool>,
     /// Messages that are kept, if this client reads no more while it has one.
@@ -176,8 +176,8 @@ impl Raw {
     }
 
     /// What the OSD said to a classic one since the last call.
-    pub(crate) fn take_told(&self) -> Vec<PgNotify2> {
-        self.0.told.take()
+    pub(crate) fn take_notices(&self) -> Vec<PgNotify2> {
+        self.0.notices.take()
     }
 
     /// Maps that the OSD sent.
@@ -209,7 +209,7 @@ impl Dispatcher for Answers {
             return kept.borrow_mut().push(msg);
         }
         match msg.header.kind {
-            kinds::OSD_PG_NOTIFY2 => self.0.told.borrow_mut().push(msg.decode().unwrap()),
+            kinds::OSD_PG_NOTIFY2 => self.0.notices.borrow_mut().push(msg.decode().unwrap()),
             kinds::OSD_OP_REPLY => {
                 let reply = OsdReply::decode(&msg.header, &msg.front).unwrap();
                 let answer = Answer {
