@@ -31,6 +31,8 @@ const CHANGED_MS: std::ops::Range<u64> = 1_000..10_000;
 const ISOLATED_MS: std::ops::Range<u64> = 1_000..30_000;
 /// Milliseconds that writes wait since the pool is full.
 const FULL_MS: std::ops::Range<u64> = 500..4_000;
+/// Ratio of used space from which drives count as full while they are meant to be. A real monitor takes 0 for "not set".
+const RATIO_FULL: f64 = 1e-6;
 /// OSDs report every two seconds how much of their drives is used: then the map says that the pool is full, or no longer.
 const REPORT_LIMIT: Duration = Duration::from_secs(20);
 const REPORTED: Duration = Duration::from_secs(4);
@@ -404,13 +406,13 @@ impl Faults {
     fn fill(&mut self) -> Result<()> {
         self.times.full_until = Some(Instant::now());
         self.strike("full", "the drives are full".to_owned(), Meant::default());
-        self.set_ratios([0.0; 2])?;
+        self.set_ratios([RATIO_FULL; 2])?;
         let limit = Instant::now() + REPORT_LIMIT;
         while !self.stop.load(Ordering::Relaxed) && !is_full(&osd_dump(&self.bed)?) {
             self.check_own_ends()?;
             ensure!(
                 Instant::now() < limit,
-                "the full ratio is 0, and the pool is not full after {REPORT_LIMIT:?}"
+                "the full ratio is {RATIO_FULL}, and the pool is not full after {REPORT_LIMIT:?}"
             );
             std::thread::sleep(LOOK);
         }

@@ -41,7 +41,7 @@ const AFTER_HELP: &str = "\
 The testbed must run and be clean. Its OSDs are killed (kill -9), stopped for a time (SIGSTOP), restarted with another number of
 reactors, taken out and in, and the pool's size and min_size are lowered and restored. All connections of an OSD are cut by `ss -K`, which
 takes root and a kernel with INET_DIAG_DESTROY. The files of an OSD take no more data (RLIMIT_FSIZE) until it has ended by itself, which it
-must: not with a store in memory, nor on devices. The map calls the drives full (ratios of 0) for a few seconds, so that clients' writes
+must: not with a store in memory, nor on devices. The map calls the drives full (ratios of next to nothing) for a few seconds, so that clients' writes
 and backfills wait. Real monitors (`carmine up --mon ceph`) are killed, the leader first and one at a time, and so is the manager. With
 `carmine up --namespaces` an OSD or one of three real monitors is cut off from all others for up to 30 s. As many OSDs as min_size asks
 for stay up; with a store in memory an OSD is harmed only while all copies are complete.
