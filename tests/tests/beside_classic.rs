@@ -1,5 +1,5 @@
 //! Carmine's OSDs and classic ones in one cluster with a real monitor: each kind serves its pools, and a PG that gets both, or that moves
-//! from one kind to the other, is served by nobody. Some 40 s.
+//! from one kind to the other, is served by nobody until it moves back. Some 40 s.
 #![allow(clippy::disallowed_methods)] // writes files and waits
 
 use std::path::Path;
@@ -94,13 +94,23 @@ impl Both {
         self.bed.ceph_words(&format!("osd pool set {pool} crush_rule {rule}"));
     }
 
+    /// The pool's PGs, as the manager knows them.
+    fn pgs(&self, pool: &str) -> Vec<Value> {
+        let pgs = self.bed.ceph_json(&format!("pg ls-by-pool {pool}"));
+        pgs["pg_stats"].as_array().expect("PGs").clone()
+    }
+
     /// The OSDs of the pool's PGs.
     fn acting(&self, pool: &str) -> Vec<Vec<u64>> {
-        let pgs = self.bed.ceph_json(&format!("pg ls-by-pool {pool}"));
-        let pgs = pgs["pg_stats"].as_array().expect("PGs").clone();
         let numbers =
             |pg: &Value| pg["acting"].as_array().expect("OSDs").iter().filter_map(Value::as_u64).collect();
-        pgs.iter().map(numbers).collect()
+        self.pgs(pool).iter().map(numbers).collect()
+    }
+
+    /// The states of the pool's PGs.
+    fn states(&self, pool: &str) -> Vec<String> {
+        let state = |pg: &Value| pg["state"].as_str().expect("a state").to_owned();
+        self.pgs(pool).iter().map(state).collect()
     }
 }
 
@@ -147,6 +157,13 @@ fn each_kind_serves_its_pools_and_nobody_a_pg_of_both() {
     both.assert_unserved("classic");
     both.set_rule("bench", "ours");
     both.bed.assert_has("bench", "object", &ours);
+    // By the map Carmine's OSDs, which were up and served, may have served this pool, too: they have to say that they have nothing of it.
+    both.set_rule("classic", "theirs");
+    both.bed.assert_has("classic", "object", &theirs);
+    both.bed.put("classic", "object", &ours);
+    both.bed.wait_until("all of the classic pool is clean", || {
+        both.states("classic").iter().all(|state| state == "active+clean")
+    });
     // Longer than the grace of both kinds' heartbeats has passed.
     assert!((0..4).all(|osd| both.bed.is_up(osd)), "{}", both.bed.ceph_words("osd tree"));
     let failures = both.bed.ceph_words("log last 500");
