@@ -10,6 +10,7 @@
 
 mod bucket;
 pub mod build;
+mod changes;
 pub mod check;
 pub mod classes;
 pub mod edit;
@@ -24,4 +25,4 @@ pub use build::build_simple_crush;
 pub use carmine_types::rjenkins::{hash32_2, hash32_3, object_hash, stable_mod, str_hash};
 pub use mapper::{CrushError, WORK_MAX, do_rule};
 pub use placement::{Mapping, OsdList, Placement, pg_mapping};
-pub use view::MapView;
+pub use view::{MapView, PGS_MAX};

@@ -69,26 +69,30 @@ pub(crate) fn try_pg_mapping(map: &OsdMap, pg: PgId) -> (Mapping, Option<CrushEr
     let Some(pool) = map.pool(pg.pool).filter(|pool| pg.ps < pool.pg_num) else {
         return (Mapping::default(), None);
     };
-    let seed = placement_seed(pool, pg);
-    let (raw, error) = match raw_osds(map, pool, pg.pool, seed) {
+    let (raw, error) = match raw_osds(map, pool, pg.pool, placement_seed(pool, pg)) {
         Ok(raw) => (raw, None),
         Err(error) => (OsdList::new(), Some(error)),
     };
+    (served(map, pool, pg, raw), error)
+}
+
+/// What the map makes of CRUSH's result: upmaps, who is up, who leads, and who serves meanwhile.
+pub(crate) fn served(map: &OsdMap, pool: &PgPool, pg: PgId, raw: OsdList) -> Mapping {
     let mut wanted = raw.clone();
     apply_upmap(map, pg, &mut wanted);
     let mut up = wanted.clone();
     keep(pool, &mut up, |osd| map.is_up(osd));
-    let up_primary = apply_affinity(map, pool, seed, &mut up);
+    let up_primary = apply_affinity(map, pool, placement_seed(pool, pg), &mut up);
     let (mut acting, mut acting_primary) = temporary(map, pool, pg);
     if acting.is_empty() {
         acting = up.clone();
         acting_primary = acting_primary.or(up_primary);
     }
-    (Mapping { raw, wanted, up, up_primary, acting, acting_primary }, error)
+    Mapping { raw, wanted, up, up_primary, acting, acting_primary }
 }
 
 /// The input that CRUSH gets for a PG.
-fn placement_seed(pool: &PgPool, pg: PgId) -> u32 {
+pub(crate) fn placement_seed(pool: &PgPool, pg: PgId) -> u32 {
     let folded = stable_mod(pg.ps, pool.pgp_num);
     if pool.flags & POOL_HASHPSPOOL != 0 {
         hash32_2(folded, pg.pool as u32)
