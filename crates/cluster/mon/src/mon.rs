@@ -52,17 +52,32 @@ pub(crate) type Done = Box<dyn FnOnce(&Mon, Result<(), Refusal>)>;
 pub(crate) struct Published {
     pub(crate) map: Arc<OsdMap>,
     pub(crate) bytes: Rc<Vec<u8>>,
-    placement: OnceCell<MapView>,
+    placement: OnceCell<Rc<MapView>>,
+    /// That of an earlier map, until it has its own.
+    before: RefCell<Option<Rc<MapView>>>,
 }
 
 impl Published {
     pub(crate) fn new(map: OsdMap) -> Published {
-        Published { bytes: Rc::new(map.encode()), map: Arc::new(map), placement: OnceCell::new() }
+        let bytes = Rc::new(map.encode());
+        Published { bytes, map: Arc::new(map), placement: OnceCell::new(), before: RefCell::default() }
+    }
+
+    /// A map that comes after this one.
+    fn next(&self, map: OsdMap) -> Published {
+        let before = self.placement.get().cloned().or_else(|| self.before.borrow().clone());
+        Published { before: RefCell::new(before), ..Published::new(map) }
     }
 
     /// Where all PGs are; computed when it is first asked for.
     pub(crate) fn placement(&self) -> &MapView {
-        self.placement.get_or_init(|| MapView::new(Arc::clone(&self.map)))
+        self.placement.get_or_init(|| {
+            let map = Arc::clone(&self.map);
+            Rc::new(match self.before.take() {
+                Some(before) => before.next(map),
+                None => MapView::new(map),
+            })
+        })
     }
 }
 

@@ -36,7 +36,11 @@ impl OsdShard {
         if map.epoch <= self.epoch() {
             return;
         }
-        let view = Arc::new(MapView::new(Arc::clone(map)));
+        let before = self.view();
+        let view = Arc::new(match &before {
+            Some(before) => before.next(Arc::clone(map)),
+            None => MapView::new(Arc::clone(map)),
+        });
         let shards = self.shard.shards();
         let resized = self.resized_pools(map);
         // New PGs of such a pool would be halves of those that are here.
@@ -50,6 +54,10 @@ impl OsdShard {
         }
         report_imbalance(&table, shards);
         report_mixed(self, &view);
+        for text in view.complaints(before.as_deref()) {
+            tracing::error!("{text}");
+            write_cluster_log(self, log_level::ERROR, text);
+        }
         self.spread(&view, &table);
     }
 

@@ -1,5 +1,6 @@
 //! Pools.
 
+use carmine_crush::PGS_MAX;
 use carmine_types::{UTime, errno};
 use carmine_wire::osdmap::consts::POOL_CREATING;
 use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
@@ -113,6 +114,11 @@ pub(crate) fn check_pgs(before: &OsdMap, after: &OsdMap, max_pg_per_osd: u32) ->
     let Some((id, pool)) = after.pools.iter().find(|(id, pool)| copies(pool) > had(id)) else {
         return Ok(());
     };
+    let all: u64 = after.pools.values().map(|pool| u64::from(pool.pg_num)).sum();
+    if all > PGS_MAX as u64 {
+        let text = format!("there would be {all} PGs of all pools: OSDs and clients place at most {PGS_MAX}");
+        return Err(refuse(errno::ERANGE, text));
+    }
     let inside = after.osds().filter(|osd| after.is_in(*osd)).count() as u32;
     let (osds, total) = (inside.max(OSDS_MIN), after.pools.values().map(copies).sum::<u64>());
     let max = u64::from(max_pg_per_osd) * u64::from(osds);

@@ -4,6 +4,7 @@ use crate::testing::{addrs_of, all_addrs, apply, cluster, now, up};
 use carmine_crush::pg_mapping;
 use carmine_types::{Epoch, PgId, errno};
 use carmine_wire::FEATURES;
+use carmine_wire::osdmap::PgPool;
 use carmine_wire::osdmap::consts::{FLAG_NOOUT, STATE_AUTOOUT, STATE_EXISTS, WEIGHT_IN};
 
 fn code(map: &OsdMap, change: Change) -> i32 {
@@ -165,6 +166,21 @@ fn osds_get_no_more_pgs_than_the_limit_allows() {
     let mut other = map.clone();
     apply(&mut other, Change::Weight { osds: vec![OsdId(0)], weight: 0 });
     assert!(check_pgs(&map, &other, 1).is_ok(), "only pools are refused");
+}
+
+#[test]
+fn there_are_no_more_pgs_than_a_view_places() {
+    let mut map = cluster(2);
+    let pool = map.pool(1).unwrap().clone();
+    map.pools = (1..17).map(|id| (id, PgPool { pg_num: 65_536, size: 1, ..pool.clone() })).collect();
+    let with_more = |pg_num| {
+        let mut next = map.clone();
+        next.pools.insert(17, PgPool { pg_num, ..pool.clone() });
+        check_pgs(&map, &next, u32::MAX).map_err(|refusal| (refusal.code.0, refusal.text))
+    };
+    assert_eq!(with_more(0), Ok(()));
+    let text = "there would be 1048577 PGs of all pools: OSDs and clients place at most 1048576";
+    assert_eq!(with_more(1), Err((errno::ERANGE, text.to_owned())));
 }
 
 #[test]

@@ -99,7 +99,7 @@ impl Mon {
             gathered.finish(self.rules.primes_pg_temp.then_some(&*new))
         };
         if let Some(map) = map {
-            let next = Rc::new(Published::new(map));
+            let next = Rc::new(current.next(map));
             let gids = self.gids_reserved.get();
             self.append(state, Record::Map(next.bytes.to_vec()), &next, gids).await?;
             self.committed_ns.set(Some(self.shard.now_ns()));
