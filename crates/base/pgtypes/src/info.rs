@@ -10,7 +10,7 @@ use crate::{LogEntry, OsdSet, object};
 pub struct PgInfo {
     /// The PG.
     pub pg: SpgId,
-    /// Number of PGs of its pool when this one was created: it defines which objects belong to it. Zero: not noted yet.
+    /// Number of PGs of its pool when this one was created or last split: it defines which objects belong to it. Zero: not noted yet.
     pub pg_num: u32,
     /// Version of the newest modification.
     pub last_update: Eversion,
@@ -41,6 +41,10 @@ pub struct PgInfo {
     pub scrubs: Scrubbed,
     /// When the last scrub that left no errors ended, if the last one left some; zero: there was none.
     pub clean_before: UTime,
+    /// Epoch of the map with which the PG came to be: that of its pool, or a split. Zero: not noted.
+    pub created: Epoch,
+    /// Epoch of the map with which it was split last, or split off its parent; zero: never.
+    pub split: Epoch,
 }
 
 impl PgInfo {
@@ -59,6 +63,11 @@ impl PgInfo {
             && !self.incomplete
     }
 
+    /// It is noted when the PG was created or split.
+    fn has_origin(&self) -> bool {
+        (self.created, self.split) != (Epoch(0), Epoch(0))
+    }
+
     /// The PG was scrubbed again.
     pub fn note_scrubbed(&mut self, scrubs: Scrubbed) {
         self.clean_before = if scrubs.errors == 0 { UTime::ZERO } else { self.last_clean_scrub() };
@@ -72,6 +81,8 @@ const HAS_BACKFILL: u8 = 1;
 const HAS_UNFOUND: u8 = 2;
 /// `clean_before` follows after the scrubs.
 const HAS_CLEAN: u8 = 4;
+/// `created` and `split` follow at the end.
+const HAS_ORIGIN: u8 = 8;
 
 impl Coded for PgInfo {
     const BYTES_MIN: usize = pg_id::BYTES_MIN;
@@ -91,7 +102,8 @@ impl Coded for PgInfo {
         let flag = |is_there: bool, flag: u8| if is_there { flag } else { 0 };
         e.u8(flag(self.last_backfill.is_some(), HAS_BACKFILL)
             | flag(!self.unfound.is_empty(), HAS_UNFOUND)
-            | flag(self.clean_before != UTime::ZERO, HAS_CLEAN));
+            | flag(self.clean_before != UTime::ZERO, HAS_CLEAN)
+            | flag(self.has_origin(), HAS_ORIGIN));
         self.last_backfill.iter().for_each(|oid| object::put(oid, e));
         if !self.unfound.is_empty() {
             e.vec(&self.unfound, |e, oid| object::put(oid, e));
@@ -99,6 +111,10 @@ impl Coded for PgInfo {
         e.put(&self.scrubs);
         if self.clean_before != UTime::ZERO {
             e.utime(self.clean_before);
+        }
+        if self.has_origin() {
+            e.put(&self.created);
+            e.put(&self.split);
         }
     }
 
@@ -118,7 +134,7 @@ impl Coded for PgInfo {
             ..PgInfo::default()
         };
         let flags = d.u8()?;
-        if flags & !(HAS_BACKFILL | HAS_UNFOUND | HAS_CLEAN) != 0 {
+        if flags & !(HAS_BACKFILL | HAS_UNFOUND | HAS_CLEAN | HAS_ORIGIN) != 0 {
             return Err(DecodeError::BadValue { what: "flags of a PG's info", value: flags.into() });
         }
         if flags & HAS_BACKFILL != 0 {
@@ -130,6 +146,9 @@ impl Coded for PgInfo {
         info.scrubs = d.get()?;
         if flags & HAS_CLEAN != 0 {
             info.clean_before = d.utime()?;
+        }
+        if flags & HAS_ORIGIN != 0 {
+            (info.created, info.split) = (d.get()?, d.get()?);
         }
         Ok(info)
     }

@@ -14,6 +14,7 @@ mod meta;
 pub mod object;
 mod osd_set;
 pub mod snaps;
+mod split;
 mod txn;
 
 pub use change::{KEY_BYTES, ObjectChange, STEP_BYTES, Step};
@@ -24,6 +25,7 @@ pub use info::{
 };
 pub use meta::{ObjectMeta, Xattrs};
 pub use osd_set::OsdSet;
+pub use split::{pg_children, pg_first_object, pg_parent};
 pub use txn::{STEPS_MAX, Sealed, Transaction};
 
 /// Largest object that a store accepts, in bytes. (RADOS itself stops far below, at `osd_max_object_size`.)

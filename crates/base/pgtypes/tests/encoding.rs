@@ -88,11 +88,12 @@ prop_compose! {
     fn info()(pg in pg(), pg_num in any::<u32>(), last_update in eversion(), log_tail in eversion(), started in any::<u32>(), made in any::<u32>(), history in history(),
               acting in osd_set(), incomplete in any::<bool>(), complete_to in eversion(),
               last_backfill in proptest::option::of(object()), unfound in vec(object(), 0..3), scrubs in scrubs(), clean_before in utime(),
-              promised in (any::<u32>(), any::<u32>(), any::<u32>())) -> PgInfo {
+              promised in (any::<u32>(), any::<u32>(), any::<u32>()), origin in prop_oneof![Just((0, 0)), any::<(u32, u32)>()]) -> PgInfo {
         let last_epoch_started = Epoch(started);
         let promised = Promised { holder: OsdId(promised.0), interval: Epoch(promised.1), length_ms: promised.2 };
         let made = Epoch(made);
-        PgInfo { pg, pg_num, last_update, log_tail, last_epoch_started, made, history, acting, promised, incomplete, complete_to, last_backfill, unfound, scrubs, clean_before }
+        let (created, split) = (Epoch(origin.0), Epoch(origin.1));
+        PgInfo { pg, pg_num, last_update, log_tail, last_epoch_started, made, history, acting, promised, incomplete, complete_to, last_backfill, unfound, scrubs, clean_before, created, split }
     }
 }
 

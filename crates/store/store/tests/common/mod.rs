@@ -214,6 +214,8 @@ pub fn info(version: u64) -> PgInfo {
         complete_to: Eversion::new(3, version / 2),
         last_backfill: (version % 3 == 1).then(|| ObjectId::cursor(PG.pgid.pool, version as u32)),
         clean_before: UTime::ZERO,
+        created: Epoch(0),
+        split: Epoch(0),
         unfound: Vec::new(),
         scrubs: Scrubbed {
             count: version,

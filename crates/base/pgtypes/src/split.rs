@@ -1,0 +1,97 @@
+//! The split of a PG into parts: itself (the parent) and new PGs (its children), when the number of PGs of its pool rises.
+//!
+//! A part is one range of the objects' order, so no object changes. Each part keeps the versions of the whole log; entries of
+//! other parts' objects become stubs, which change nothing and keep the log free of gaps.
+
+use std::sync::Arc;
+
+use carmine_types::{Epoch, Eversion, LogOp, ObjectId, PgId, SpgId, UTime};
+
+use crate::{LogEntry, Omaps, PgInfo, pg_bits, pg_contains};
+
+/// Seeds of the children of PG `ps` when its pool grows from `old` to `new` PGs, rising. None, if it does not grow.
+pub fn pg_children(ps: u32, old: u32, new: u32) -> impl Iterator<Item = u32> {
+    // Those whose low bits are the parent's. The first of them is not below `old`, by the definition of `pg_bits`.
+    (ps..new).step_by(1 << pg_bits(ps, old)).skip(1)
+}
+
+/// Seed of the PG that has, or had, the objects of PG `ps` while the pool has `pg_num` PGs: `ps` itself, if it is one of them.
+#[must_use]
+pub fn pg_parent(ps: u32, pg_num: u32) -> u32 {
+    PgId::of_hash(0, ps, pg_num).ps
+}
+
+/// The first place in the order of a PG's objects. No client's object is there, since its name is empty.
+#[must_use]
+pub fn pg_first_object(pg: SpgId) -> ObjectId {
+    ObjectId { shard: pg.shard, ..ObjectId::cursor(pg.pgid.pool, pg.pgid.ps) }
+}
+
+impl LogEntry {
+    /// The entry as the log of this PG has it, whose objects share `bits` low bits of their hashes: a stub, if its object is
+    /// another PG's. `first` is [`pg_first_object`] of the PG, which all stubs of a log share.
+    #[must_use]
+    pub fn stub_unless_in(self, pg: SpgId, bits: u32, first: &Arc<ObjectId>) -> LogEntry {
+        if pg_contains(pg, bits, &self.oid) {
+            return self;
+        }
+        LogEntry {
+            // Two logs have an entry in common if both of these are equal.
+            version: self.version,
+            reqid: self.reqid,
+            oid: Arc::clone(first),
+            op: LogOp::Error,
+            prior: Eversion::ZERO,
+            user_version: 0,
+            result: 0,
+            mtime: UTime::ZERO,
+            clones: Box::default(),
+            returned: None,
+        }
+    }
+
+    /// It stands for an entry of another part of a PG that was split ([`LogEntry::stub_unless_in`]): no answer to a resend is in it.
+    #[must_use]
+    pub fn is_stub(&self) -> bool {
+        self.op == LogOp::Error && self.oid.name.is_empty()
+    }
+}
+
+impl PgInfo {
+    /// The info of one part of this PG after a split: of itself or of the child `pg`. `pg_num` is the pool's new number of PGs, and
+    /// `epoch` that of its map.
+    ///
+    /// A child's copy is a witness of the same intervals as its parent's, and bound by the same promises.
+    ///
+    /// # Panics
+    /// If `pg` is no part of this PG.
+    #[must_use]
+    pub fn divide(&self, pg: SpgId, pg_num: u32, epoch: Epoch) -> PgInfo {
+        let ps = pg.pgid.ps;
+        let is_part = ps < pg_num
+            && self.pg_num < pg_num
+            && pg_parent(ps, self.pg_num) == self.pg.pgid.ps
+            && (pg.pgid.pool, pg.shard) == (self.pg.pgid.pool, self.pg.shard);
+        assert!(is_part, "PG {pg} of {pg_num} is no part of PG {} of {}", self.pg, self.pg_num);
+        let bits = pg_bits(ps, pg_num);
+        let mut part = PgInfo { pg, pg_num, split: epoch, ..self.clone() };
+        if pg != self.pg {
+            part.created = epoch;
+        }
+        part.last_backfill = self.last_backfill.as_ref().and_then(|at| clip(at, pg, bits));
+        part.unfound.retain(|oid| pg_contains(pg, bits, oid));
+        // Unknown until the next deep scrub. The errors are both parts', until a scrub finds out whose they are.
+        part.scrubs.omaps = Omaps::default();
+        part
+    }
+}
+
+/// A place in the order of objects, as the parent's backfill has passed what is before it, for one part: `None`, if all of
+/// the part's objects are before it.
+fn clip(at: &ObjectId, pg: SpgId, bits: u32) -> Option<ObjectId> {
+    let first = pg_first_object(pg);
+    if *at <= first {
+        return Some(first);
+    }
+    pg_contains(pg, bits, at).then(|| at.clone())
+}
