@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use carmine_pgtypes::{LogEntry, PgInfo, PgState};
-use carmine_types::{Eversion, ReqId, SpgId, is_mutated};
+use carmine_pgtypes::{LogEntry, PgInfo, PgState, pg_bits, pg_first_object};
+use carmine_types::{Eversion, ObjectId, ReqId, SpgId, is_mutated};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -23,6 +23,8 @@ pub(crate) struct PgLog {
     /// has hundreds of thousands, and each write looks here.
     by_reqid: HashTable<u32>,
     outputs: Outputs,
+    /// The name that all stubs share; `None` before there is one. A PG that was split has thousands.
+    stub_name: Option<Arc<ObjectId>>,
 }
 
 /// The entries that have outputs.
@@ -39,7 +41,8 @@ impl PgLog {
         PgLog { info: PgInfo { pg, ..PgInfo::default() }, ..PgLog::default() }
     }
 
-    /// Takes what the store has of the PG; false if that is no log.
+    /// Takes what the store has of the PG; false if that is no log. The store's log of a PG that was split still has the entries
+    /// of its children's objects, which become stubs here.
     #[must_use]
     pub(crate) fn load(&mut self, state: PgState) -> bool {
         *self = PgLog::new(state.info.pg);
@@ -49,9 +52,25 @@ impl PgLog {
         }
         self.info.log_tail = info.log_tail;
         self.info.last_update = info.log_tail;
-        log.into_iter().for_each(|entry| self.push(entry));
+        let bits = (info.pg_num > 0).then(|| pg_bits(info.pg.pgid.ps, info.pg_num));
+        let first = Arc::new(pg_first_object(info.pg));
+        for entry in log {
+            self.push(match bits {
+                Some(bits) => entry.stub_unless_in(info.pg, bits, &first),
+                None => entry,
+            });
+        }
         self.change_info(|old| *old = info);
         true
+    }
+
+    /// The log of one part of the PG after a split; `info` is that of the part ([`PgInfo::divide`]).
+    #[cfg_attr(not(test), expect(dead_code, reason = "PGs are not split yet"))]
+    pub(crate) fn divide(&self, info: PgInfo) -> PgLog {
+        let mut part = PgLog::default();
+        let is_log = part.load(PgState { info, log: self.entries.iter().cloned().collect() });
+        assert!(is_log, "pg {}: the log of a part has the same versions", self.info.pg);
+        part
     }
 
     /// Forgets all: the copy is removed.
@@ -139,13 +158,14 @@ impl PgLog {
         self.info.last_update = entry.version;
         self.share_name(&mut entry);
         let number = self.first.wrapping_add(self.entries.len() as u32);
-        let (reqid, output_bytes) = (entry.reqid, returned_bytes(&entry));
+        let (reqid, is_stub, output_bytes) = (entry.reqid, entry.is_stub(), returned_bytes(&entry));
         self.entries.push_back(entry);
         if output_bytes > 0 {
             self.note_outputs(number, output_bytes);
         }
-        // Entries without a client (repairs) have a zero id, which no resend carries.
-        if reqid != ReqId::default() {
+        // Entries without a client (repairs) have a zero id, which no resend carries. A resend of a stub's request finds the PG that
+        // has the object.
+        if reqid != ReqId::default() && !is_stub {
             self.index(reqid, number);
         }
     }
@@ -164,8 +184,12 @@ impl PgLog {
         }
     }
 
-    /// An object's entries share its name with the one before, if that is still here.
-    fn share_name(&self, entry: &mut LogEntry) {
+    /// An object's entries share its name with the one before, if that is still here; stubs share theirs.
+    fn share_name(&mut self, entry: &mut LogEntry) {
+        if entry.is_stub() {
+            entry.oid = Arc::clone(self.stub_name.get_or_insert_with(|| Arc::clone(&entry.oid)));
+            return;
+        }
         let Some(prior) = self.find_version(entry.prior) else { return };
         if *prior.oid == *entry.oid {
             entry.oid = Arc::clone(&prior.oid);
@@ -305,7 +329,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use carmine_pgtypes::Returned;
-    use carmine_types::{LogOp, ObjectId, UTime};
+    use carmine_types::{Epoch, LogOp, ObjectId, PgId, UTime};
     use proptest::prelude::*;
 
     use super::*;
@@ -474,6 +498,109 @@ mod tests {
             PgInfo { last_update: Eversion::new(2, 50), ..info(Eversion::new(2, 50), 50) },
         );
         assert_eq!((numbers(&ours), ours.end_of(Eversion::ZERO)), (vec![], Eversion::new(2, 50)));
+    }
+
+    /// The only PG of a pool, with these entries: the client and the object of each, and whether it has outputs.
+    fn undivided(writes: &[(u64, u8, bool)]) -> PgLog {
+        let mut log = PgLog::new(PgId::new(1, 0).into());
+        log.change_info(|info| info.pg_num = 1);
+        for (version, (client, object, outputs)) in (1..).zip(writes) {
+            let prior =
+                log.after(Eversion::ZERO).filter(|e| *e.oid.name == [*object]).last().map(|e| e.version);
+            let entry = entry(version, *client, *object, prior.unwrap_or_default());
+            log.push(with_outputs(entry, usize::from(*outputs), 9));
+        }
+        log
+    }
+
+    /// The logs of its parts after a split into this number of PGs.
+    fn parts(log: &PgLog, pg_num: u32) -> Vec<PgLog> {
+        let info = |ps| log.info().divide(PgId::new(1, ps).into(), pg_num, Epoch(7));
+        (0..pg_num).map(|ps| log.divide(info(ps))).collect()
+    }
+
+    /// What a store would give of this log.
+    fn stored(log: &PgLog) -> PgState {
+        PgState { info: log.info().clone(), log: log.after(Eversion::ZERO).cloned().collect() }
+    }
+
+    fn loaded(state: PgState) -> PgLog {
+        let mut log = PgLog::default();
+        assert!(log.load(state));
+        log
+    }
+
+    fn entries(log: &PgLog) -> Vec<LogEntry> {
+        log.after(Eversion::ZERO).cloned().collect()
+    }
+
+    proptest! {
+        #[test]
+        fn each_request_is_found_in_the_part_that_has_its_object(
+            writes in proptest::collection::vec((0..20u64, 0..9u8, any::<bool>()), 0..60), trim in 0..20u64, pg_num in 2..9u32,
+        ) {
+            let mut whole = undivided(&writes);
+            whole.trim(Eversion::new(1, trim.min(writes.len() as u64)));
+            let parts = parts(&whole, pg_num);
+            for entry in entries(&whole) {
+                let owner = PgId::of_hash(1, entry.oid.hash, pg_num).ps;
+                for (ps, part) in (0..).zip(&parts) {
+                    let (stored, found) = (part.find_version(entry.version).unwrap(), part.find(&entry.reqid));
+                    prop_assert_eq!(stored.is_stub(), ps != owner);
+                    prop_assert!(ps != owner || *stored == entry);
+                    // A request's newest entry may be one of another object here, as clients are few.
+                    let is_own = |e: &&LogEntry| PgId::of_hash(1, e.oid.hash, pg_num).ps == ps && e.reqid == entry.reqid;
+                    let newest = entries(&whole).iter().filter(is_own).last().cloned();
+                    let newest = newest.filter(|_| entry.reqid != ReqId::default());
+                    prop_assert_eq!(found, newest.as_ref());
+                }
+            }
+            for part in &parts {
+                output_bytes(part);
+                prop_assert_eq!((part.len(), part.info().log_tail), (whole.len(), whole.info().log_tail));
+                prop_assert_eq!(part.version_of(part.info().last_update.version), whole.info().last_update);
+                let names = entries(part).into_iter().filter(LogEntry::is_stub).map(|e| Arc::as_ptr(&e.oid));
+                prop_assert!(names.collect::<std::collections::BTreeSet<_>>().len() <= 1, "the name of stubs is held twice");
+                // A copy that was split later has the same history.
+                prop_assert_eq!(part.common_with(whole.info().log_tail, &entries(&whole)), Some(whole.info().last_update));
+                prop_assert_eq!(&entries(&loaded(stored(part))), &entries(part));
+            }
+            // The store's log of the parent is not written anew: it gets its stubs when it is loaded.
+            let state = PgState { info: parts[0].info().clone(), log: entries(&whole) };
+            prop_assert_eq!(&entries(&loaded(state)), &entries(&parts[0]));
+        }
+
+        #[test]
+        fn parts_that_are_split_again_are_those_of_one_split(writes in proptest::collection::vec((0..20u64, 0..9u8, any::<bool>()), 0..40)) {
+            let whole = undivided(&writes);
+            let (halves, quarters) = (parts(&whole, 2), parts(&whole, 4));
+            for ps in 0..4 {
+                let half = &halves[ps % 2];
+                let quarter = half.divide(half.info().divide(PgId::new(1, ps as u32).into(), 4, Epoch(8)));
+                prop_assert_eq!(entries(&quarter), entries(&quarters[ps]));
+            }
+        }
+    }
+
+    /// A part goes on like any log, with entries that it gets from another copy, too.
+    #[test]
+    fn a_part_is_trimmed_rewound_and_replaced_like_any_log() {
+        let writes: Vec<_> = (1..=20).map(|n| (n, n as u8, true)).collect();
+        let parts = parts(&undivided(&writes), 2);
+        let (mut ours, theirs) = (loaded(stored(&parts[1])), &parts[1]);
+        ours.rewind(Eversion::new(1, 10));
+        ours.trim(Eversion::new(1, 5));
+        assert_eq!((ours.len(), ours.info().last_update.version), (5, 10));
+        output_bytes(&ours);
+        let info = PgInfo { log_tail: Eversion::new(1, 5), ..theirs.info().clone() };
+        ours.replace(Eversion::new(1, 10), theirs.after(Eversion::new(1, 10)).cloned().collect(), info);
+        assert!(ours.after(Eversion::ZERO).eq(theirs.after(Eversion::new(1, 5))));
+        let own = entries(&ours).into_iter().find(|e| !e.is_stub()).expect("an object of the child");
+        ours.push(entry(21, 33, own.oid.name[0], own.version));
+        assert_eq!(ours.find(&ReqId { client: 33, inc: 0, tid: 33 }).map(|e| e.version.version), Some(21));
+        assert_eq!(ours.find(&own.reqid).map(|e| e.version), Some(own.version));
+        ours.trim(Eversion::new(1, 21));
+        assert!(output_bytes(&ours) == 0 && ours.by_reqid.is_empty());
     }
 
     #[test]
