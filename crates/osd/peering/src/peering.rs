@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use carmine_pgtypes::{OsdSet, PgHistory, PgInfo};
-use carmine_types::{Epoch, Errno, OsdId};
+use carmine_types::{Epoch, Errno, OsdId, is_mutated};
 
 use crate::intervals::{Intervals, Sources};
 use crate::primary::Attempt;
@@ -34,6 +34,18 @@ pub struct AttemptId {
     pub interval: Epoch,
     /// Counts the primary's attempts since its process started.
     pub attempt: u64,
+}
+
+/// The pool has, in this map, another number of PGs than when this copy was made or split last: it is to be split or merged. In maps
+/// from before its last split, which an OSD follows again when it starts, the pool had another number, too; that is none of its concern.
+#[must_use]
+pub fn resize_is_due(own: &PgInfo, pg_num: u32, epoch: Epoch) -> bool {
+    is_resized(own, pg_num) && epoch > own.split
+}
+
+/// The copy has other objects than a PG of a pool with so many PGs.
+fn is_resized(own: &PgInfo, pg_num: u32) -> bool {
+    own.pg_num > 0 && pg_num > 0 && own.pg_num != pg_num
 }
 
 /// Everything about a PG's interval.
@@ -76,6 +88,24 @@ impl Peering {
     #[must_use]
     pub fn new(me: OsdId) -> Peering {
         Peering { me, ..Peering::default() }
+    }
+
+    /// Makes this machine, of a PG that a split makes and that has seen the map of the split, go on from the copy that its parent has
+    /// here. It knows what the parent knew of the intervals until the split, and keeps the parent's promise. `own` is the parent's info
+    /// before the split; the parent has not seen the map of the split, or is not loaded. Comes before [`Event::Loaded`].
+    ///
+    /// Returns the history that is to be written down together with the split. It is as of a map in which the PG exists: followed
+    /// again from an older one, the parent's last interval would not be found.
+    ///
+    /// # Panics
+    /// If this PG is loaded or has seen no map, or the parent is loaded and has seen that of the split.
+    #[must_use]
+    pub fn inherit(&mut self, parent: &Peering, own: &PgInfo) -> PgHistory {
+        assert!(self.phase == Phase::Loading, "a PG that is loaded is no part of another one");
+        self.lease = parent.lease.filter(|_| !is_mutated("forget_promise"));
+        self.had_no_room = parent.had_no_room;
+        self.intervals.inherit(&parent.intervals, &own.history, own.pg_num);
+        if is_mutated("history_before") { own.history.clone() } else { self.intervals.known() }
     }
 
     /// The OSD that this is.
@@ -180,11 +210,13 @@ impl Peering {
     }
 
     /// The history that a member should write down, if its record is out of date. It is not urgent: after a crash the OSD follows
-    /// the maps since the record again.
+    /// the maps since the record again. A copy that is yet to be split keeps the record of before, for its children.
     #[must_use]
     pub fn unwritten(&self, own: &PgInfo) -> Option<PgHistory> {
         let is_member = !matches!(self.phase, Phase::Loading | Phase::Stray | Phase::Failed(_));
-        let known = Some(self.intervals.known()).filter(|_| is_member)?;
+        let waits_for_split =
+            resize_is_due(own, self.map.pg_num, self.map.epoch) && own.pg_num < self.map.pg_num;
+        let known = Some(self.intervals.known()).filter(|_| is_member && !waits_for_split)?;
         let is_same = known == PgHistory { epoch: known.epoch, ..own.history.clone() };
         let is_late = known.epoch.0 >= own.history.epoch.0 + EPOCHS_UNWRITTEN;
         (!is_same || is_late).then_some(known)
@@ -346,10 +378,11 @@ impl Peering {
         self.phase = Phase::Failed(Reason::StoreFailed(errno));
     }
 
-    /// The pool has another number of PGs than when this one was made. By that number clients find other objects here than it has:
-    /// it serves nobody, and changes nothing, until it has the old one again. (Splits and merges are not built.)
+    /// The pool has another number of PGs than when this one was made or split last. By that number clients find other objects here
+    /// than it has: it serves nobody, and changes nothing, until it is split, or the pool has the old number again. (Merges are not
+    /// built.)
     fn is_resized(&self, own: &PgInfo) -> bool {
-        own.pg_num > 0 && self.map.pg_num > 0 && own.pg_num != self.map.pg_num
+        is_resized(own, self.map.pg_num)
     }
 
     /// Why the PG serves nobody by this map, whatever its copies have.

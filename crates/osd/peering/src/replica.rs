@@ -68,7 +68,9 @@ impl Peering {
         // one of a later attempt must not take that one's place.
         let is_old = (attempt.interval < self.map.members_since() || Some(attempt) <= self.following)
             && !is_mutated("old_query");
-        let has_map = epoch <= self.map.epoch && self.acting() == acting;
+        // One from before the split asks for more than this copy has. Its acting set may be the same.
+        let is_undivided = epoch < own.split && !is_mutated("undivided_query");
+        let has_map = epoch <= self.map.epoch && self.acting() == acting && !is_undivided;
         if !has_map || !follows || is_old || attempt.interval == Epoch(0) || self.why_closed(own).is_some() {
             return AGAIN;
         }

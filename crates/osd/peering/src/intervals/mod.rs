@@ -74,6 +74,21 @@ impl Intervals {
         self.close();
     }
 
+    /// Those of a PG that a split makes. Until the split they are its parent's, which had `pg_num` then and the record `known`; since
+    /// then they are those that `self` has followed. If maps are missing between, it is not known who served clients meanwhile.
+    ///
+    /// # Panics
+    /// If `self` has followed no map, or the parent is loaded and has followed that of the split.
+    pub(crate) fn inherit(&mut self, parent: &Intervals, known: &PgHistory, pg_num: u32) {
+        assert!(!self.runs.is_empty(), "a PG follows the map of the split that makes it");
+        let own = std::mem::replace(self, parent.clone());
+        // One that is not loaded has followed the maps of its own half, too.
+        self.runs.retain(|run| run.map.pg_num == pg_num);
+        assert!(!self.is_loaded || !self.runs.is_empty(), "the interval in which the PG was split is known");
+        self.runs.extend(own.runs);
+        if self.is_loaded { self.close() } else { self.load(known) }
+    }
+
     /// What is known now, to be written down.
     #[must_use]
     pub fn known(&self) -> PgHistory {
