@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use carmine_types::{Epoch, Eversion, LogOp, ObjectId, PgId, SpgId, UTime};
+use carmine_types::{Epoch, Eversion, LogOp, ObjectId, PgId, SpgId, UTime, is_mutated};
 
 use crate::{LogEntry, Omaps, PgInfo, pg_bits, pg_contains};
 
@@ -77,6 +77,9 @@ impl PgInfo {
         let mut part = PgInfo { pg, pg_num, split: epoch, ..self.clone() };
         if pg != self.pg {
             part.created = epoch;
+            if is_mutated("made_by_split") {
+                part.made = epoch;
+            }
         }
         part.last_backfill = self.last_backfill.as_ref().and_then(|at| clip(at, pg, bits));
         part.unfound.retain(|oid| pg_contains(pg, bits, oid));

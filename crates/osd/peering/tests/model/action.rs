@@ -21,7 +21,28 @@ pub(crate) struct Budget {
     pub(crate) wipes: u8,
     /// Maps that bring two changes at once.
     pub(crate) pairs: u8,
+    /// Maps that split the PG.
+    pub(crate) splits: u8,
+    /// OSDs that are marked down though they live.
+    pub(crate) cuts: u8,
 }
+
+/// No trouble.
+pub(crate) const CALM: Budget = Budget {
+    writes: 0,
+    kills: 0,
+    late: 0,
+    duplicates: 0,
+    timers: 0,
+    moves: 0,
+    failures: 0,
+    gaps: 0,
+    drops: 0,
+    wipes: 0,
+    pairs: 0,
+    splits: 0,
+    cuts: 0,
+};
 
 /// An action that can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,4 +87,14 @@ pub(crate) enum Action {
     Move([u8; 2]),
     /// The same, in one map with the end or the start of this OSD.
     MoveWith([u8; 2], u8),
+    /// The pool's number of PGs rises.
+    Split,
+    /// The same, and CRUSH names other OSDs for the child.
+    SplitTo([u8; 2]),
+    /// This OSD has read its store, and splits the copy that is there.
+    Load(u8),
+    /// The monitor marks this OSD down, which lives.
+    Cut(u8),
+    /// The lease for which this primary waits is over.
+    LeaseOver(u8),
 }

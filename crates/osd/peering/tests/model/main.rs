@@ -13,8 +13,9 @@ mod world;
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher;
 
-use action::{Action, Budget};
+use action::{Action, Budget, CALM};
 use foldhash::fast::FixedState;
+use stored::{CHILD, PARENT};
 use world::World;
 
 /// States that a scenario explores unless `PEERING_STATES` says otherwise.
@@ -24,20 +25,6 @@ const QUIET_STEPS_MAX: usize = 3_000;
 
 /// After so many attempts a primary waits for something that does not come.
 const TIMERS_MAX: u32 = 12;
-
-const CALM: Budget = Budget {
-    writes: 0,
-    kills: 0,
-    late: 0,
-    duplicates: 0,
-    timers: 0,
-    moves: 0,
-    failures: 0,
-    gaps: 0,
-    drops: 0,
-    wipes: 0,
-    pairs: 0,
-};
 
 /// The way to the state that is being worked on, printed if it breaks a rule.
 #[derive(Default)]
@@ -311,4 +298,142 @@ fn a_pg_is_made_while_members_die() {
         "made",
         World::of_pool(2, 2, 1, Budget { writes: 1, kills: 2, wipes: 1, late: 1, timers: 2, ..CALM }),
     );
+}
+
+/// Each half of a PG, followed by itself.
+fn halves(name: &str, world: &World) {
+    for half in [PARENT, CHILD] {
+        scenario(name, world.clone().follow(half));
+    }
+}
+
+#[test]
+fn a_pg_splits_while_members_die() {
+    for (osds, size, min_size) in [(2, 2, 1), (3, 3, 2)] {
+        let world = settled(World::of_pool(osds, size, min_size, CALM), 2);
+        halves("split", &world.with(Budget { writes: 2, kills: 3, splits: 1, timers: 1, ..CALM }));
+    }
+}
+
+#[test]
+fn messages_are_late_while_a_pg_splits() {
+    let budget = Budget { writes: 1, kills: 1, splits: 1, late: 1, duplicates: 1, timers: 1, ..CALM };
+    halves("split late", &active(2, 2).with(budget));
+}
+
+/// The acting set that a primary asked for names the parent. The child begins where CRUSH puts it.
+#[test]
+fn a_pg_splits_while_a_copy_moves() {
+    let mut world = settled(World::of_pool(3, 2, 1, CALM), 2);
+    let budget = Budget { writes: 1, kills: 1, moves: 1, splits: 1, timers: 1, ..CALM };
+    halves("split moves", &world.clone().with(budget.clone()));
+    world.budget = Budget { moves: 1, timers: 9, ..CALM };
+    world.step(Action::Move([2, 1]));
+    while !world.has_temp() {
+        let action = world.actions()[0];
+        world.step(action);
+    }
+    halves("split moved", &world.with(Budget { kills: 2, moves: 0, ..budget }));
+}
+
+/// The OSD that leads the child has no copy, and hears of those elsewhere.
+#[test]
+fn a_child_begins_where_nobody_has_it() {
+    let world = settled(World::of_pool(4, 2, 1, CALM), 2).follow(CHILD);
+    let budget = Budget { writes: 1, kills: 1, splits: 1, pairs: 1, timers: 1, ..CALM };
+    scenario("split elsewhere", world.with(budget));
+}
+
+#[test]
+fn a_pg_splits_while_a_copy_is_backfilled() {
+    for (osds, size, min_size) in [(2, 2, 1), (3, 3, 2)] {
+        let mut world = settled(World::of_pool(osds, size, min_size, CALM), 2);
+        world.spoil(1);
+        world.budget = Budget { timers: 9, ..CALM };
+        while !world.is_recovering() {
+            let action = world.actions()[0];
+            world.step(action);
+        }
+        halves("split backfill", &world.with(Budget { writes: 1, kills: 1, splits: 1, timers: 1, ..CALM }));
+    }
+}
+
+#[test]
+fn a_pg_splits_while_maps_are_missing() {
+    let world = settled(World::of_pool(2, 2, 1, CALM), 2);
+    let budget = Budget { writes: 1, kills: 2, splits: 1, gaps: 2, timers: 1, ..CALM };
+    halves("split gaps", &world.with(budget));
+}
+
+/// One that is no member any more has the newest write, and it has not split its copy yet when it is asked. The primary knows only that
+/// it missed maps.
+#[test]
+fn a_child_is_asked_for_that_is_a_part_of_its_parent_yet() {
+    let mut world = settled(World::of_pool(3, 2, 1, CALM), 3).follow(CHILD);
+    world.budget.kills = 1;
+    world.step(Action::Kill(0));
+    world.run_without(0, |world| !world.is_serving(1));
+    world.budget = Budget { writes: 1, kills: 1, splits: 1, pairs: 1, ..CALM };
+    for action in [
+        Action::Write(1),
+        Action::Durable(1),
+        Action::Kill(1),
+        Action::SplitTo([0, 2]),
+        Action::Start(1),
+        Action::Boot(1),
+    ] {
+        world.step(action);
+    }
+    while world.actions().contains(&Action::SeeMap(2)) {
+        world.step(Action::SeeMap(2));
+    }
+    scenario("split away", world.with(Budget { writes: 1, kills: 1, gaps: 1, timers: 1, ..CALM }));
+}
+
+/// One that was down over the split comes back, and the others are gone.
+#[test]
+fn an_osd_is_down_while_a_pg_splits() {
+    for gaps in [0, 1] {
+        let mut world = settled(World::of_pool(2, 2, 1, CALM), 2);
+        world.budget.kills = 1;
+        world.step(Action::Kill(1));
+        world.step(Action::MarkDown(1));
+        halves("split down", &world.with(Budget { writes: 2, kills: 2, splits: 1, gaps, timers: 1, ..CALM }));
+    }
+}
+
+#[test]
+fn a_pg_splits_that_was_never_active() {
+    let budget = Budget { writes: 1, kills: 2, splits: 1, timers: 2, ..CALM };
+    halves("split made", &World::of_pool(2, 2, 1, budget));
+}
+
+/// A primary is marked down, and its replicas serve without it: it reads nothing that they may have changed.
+#[test]
+fn a_primary_is_cut_off() {
+    let mut world = settled(World::of_pool(3, 3, 2, CALM).with_leases(), 1);
+    world.budget.cuts = 1;
+    world.step(Action::Cut(0));
+    world.run_without(0, |world| !world.waits_for_up_thru());
+    scenario("cut", world.with(Budget { writes: 1, kills: 1, cuts: 1, timers: 1, ..CALM }));
+}
+
+/// The same while the PG splits, of which that primary does not hear, either.
+#[test]
+fn a_pg_splits_while_its_primary_is_cut_off() {
+    for half in [PARENT, CHILD] {
+        let mut world = settled(World::of_pool(3, 3, 2, CALM).with_leases(), 2).follow(half);
+        world.budget = Budget { splits: 1, cuts: 1, ..CALM };
+        world.step(Action::Split);
+        world.step(Action::Cut(0));
+        world.run_without(0, |world| !world.waits_for_up_thru());
+        scenario("split cut", world.with(Budget { writes: 1, kills: 1, cuts: 1, timers: 1, ..CALM }));
+    }
+}
+
+#[test]
+fn stores_are_replaced_while_a_pg_splits() {
+    let world = settled(World::of_pool(3, 2, 1, CALM), 2);
+    let budget = Budget { writes: 1, kills: 2, wipes: 1, splits: 1, timers: 1, ..CALM };
+    halves("split wipe", &world.with(budget));
 }

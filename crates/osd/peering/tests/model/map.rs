@@ -14,6 +14,8 @@ pub(crate) struct OsdMap {
     pub(crate) wanted: Vec<u8>,
     pub(crate) size: usize,
     pub(crate) min_size: usize,
+    /// The PG is split.
+    pub(crate) is_split: bool,
 }
 
 impl OsdMap {

@@ -66,6 +66,8 @@ pub(crate) struct Message {
     pub(crate) to_start: u32,
     pub(crate) attempt: AttemptId,
     pub(crate) epoch: u32,
+    /// It names the PG that a split makes.
+    pub(crate) of_child: bool,
     pub(crate) body: Body,
 }
 

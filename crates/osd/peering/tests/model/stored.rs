@@ -1,7 +1,7 @@
 //! A copy of the PG in the model: its log, and what its objects went through.
 
-use carmine_pgtypes::{PgHistory, PgInfo};
-use carmine_types::{Epoch, Eversion, ObjectId};
+use carmine_pgtypes::{PgHistory, PgInfo, Promised};
+use carmine_types::{Epoch, Eversion, ObjectId, OsdId, PgId, SpgId};
 
 /// The parts of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,7 +20,18 @@ pub(crate) struct Stored {
     pub(crate) backfilled: u8,
     /// The writes that each object went through: one that was applied to an old content lacks some.
     pub(crate) data: Data,
+    /// The PG was split: it has only this object, and of the other one the log has stubs.
+    pub(crate) half: Option<u8>,
+    /// The epoch in which it was split.
+    pub(crate) split: u32,
+    /// The primary and the interval of the last promise that was written down.
+    pub(crate) promised: Option<(u8, u32)>,
 }
+
+/// The halves of the PG, by their objects: the parent, and …
+pub(crate) const PARENT: u8 = 0;
+/// … its child.
+pub(crate) const CHILD: u8 = 1;
 
 pub(crate) const OBJECTS: u8 = 2;
 
@@ -55,6 +66,9 @@ impl Default for Stored {
             complete_to: 0,
             backfilled: OBJECTS,
             data: Data::default(),
+            half: None,
+            split: 0,
+            promised: None,
         }
     }
 }
@@ -66,7 +80,16 @@ impl Stored {
     }
 
     pub(crate) fn info(&self) -> PgInfo {
+        let promised = |(holder, interval): (u8, u32)| Promised {
+            holder: OsdId(holder.into()),
+            interval: Epoch(interval),
+            length_ms: 1,
+        };
         PgInfo {
+            pg: pg(self.half.unwrap_or(PARENT)),
+            pg_num: pg_num(self.half.is_some()),
+            split: Epoch(self.split),
+            promised: self.promised.map(promised).unwrap_or_default(),
             last_update: self.version(self.log.len()),
             last_epoch_started: Epoch(self.started),
             made: Epoch(self.made),
@@ -77,6 +100,38 @@ impl Stored {
         }
     }
 
+    /// The part of the copy that one half has after a split by the map of this epoch.
+    pub(crate) fn divide(&self, half: u8, epoch: u32) -> Stored {
+        let info = self.info().divide(pg(half), pg_num(true), Epoch(epoch));
+        let promised = Some(info.promised).filter(|promised| promised.length_ms > 0);
+        Stored {
+            started: info.last_epoch_started.0,
+            made: info.made.0,
+            incomplete: info.incomplete,
+            backfilled: backfilled(info.last_backfill),
+            data: [PARENT, CHILD].map(|at| if at == half { self.data[usize::from(at)] } else { 0 }),
+            half: Some(half),
+            split: info.split.0,
+            promised: promised.map(|promised| (promised.holder.0 as u8, promised.interval.0)),
+            ..self.clone()
+        }
+    }
+
+    /// This write changed an object that it has.
+    pub(crate) fn has(&self, write: u8) -> bool {
+        self.half.is_none_or(|half| write % 2 == half)
+    }
+
+    /// The writes of the log that are no stubs.
+    fn writes(&self) -> impl Iterator<Item = u8> {
+        self.log.iter().map(|(_, write)| *write).filter(|write| self.has(*write))
+    }
+
+    /// Those of these writes that are not in the log, and would be if they had happened.
+    pub(crate) fn lacks(&self, writes: u32) -> u32 {
+        (0..32).filter(|write| self.has(*write)).fold(0, |all, write| all | 1 << write) & writes & !self.ids()
+    }
+
     pub(crate) fn common_with(&self, other: &[(u32, u8)]) -> Eversion {
         self.version(self.log.iter().zip(other).take_while(|(a, b)| a == b).count())
     }
@@ -84,18 +139,28 @@ impl Stored {
     /// The objects as the log says.
     pub(crate) fn replayed(&self) -> Data {
         let mut data = [0; 2];
-        self.log.iter().for_each(|(_, id)| data[usize::from(id % 2)] |= 1 << id);
+        self.writes().for_each(|write| data[usize::from(write % 2)] |= 1 << write);
         data
     }
 
     /// Objects that the log changed after this entry.
     pub(crate) fn changed_after(&self, common: Eversion) -> Which {
         let mut which = Which::default();
-        self.log.iter().skip(common.version as usize).for_each(|(_, id)| which[usize::from(id % 2)] = true);
+        let after = self.log.iter().skip(common.version as usize).map(|(_, write)| *write);
+        after.filter(|write| self.has(*write)).for_each(|write| which[usize::from(write % 2)] = true);
         which
     }
 
     pub(crate) fn ids(&self) -> u32 {
-        self.log.iter().fold(0, |ids, (_, id)| ids | 1 << id)
+        self.writes().fold(0, |ids, write| ids | 1 << write)
     }
+}
+
+fn pg(half: u8) -> SpgId {
+    PgId::new(1, half.into()).into()
+}
+
+/// The number of PGs of the pool.
+pub(crate) fn pg_num(is_split: bool) -> u32 {
+    if is_split { 2 } else { 1 }
 }

@@ -1,6 +1,9 @@
 //! A small cluster: OSDs with a real [`Peering`] each, a model of the log and the store, a network that keeps no order, and
 //! a monitor. [`World::actions`] lists everything that can happen next, [`World::step`] does one of it.
 
+mod lease;
+mod split;
+
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -12,10 +15,10 @@ use carmine_peering::{
 use carmine_pgtypes::PgHistory;
 use carmine_types::{Epoch, Errno, Eversion, OsdId, errno};
 
-use crate::action::{Action, Budget};
+use crate::action::{Action, Budget, CALM};
 use crate::map::OsdMap;
 use crate::net::{Body, Kind, Message};
-use crate::stored::{OBJECTS, Stored, Which, backfilled, differing, place};
+use crate::stored::{CHILD, OBJECTS, PARENT, Stored, Which, backfilled, differing, pg_num, place};
 
 /// The step that follows when a transaction is durable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +26,7 @@ enum Done {
     Started { attempt: u64 },
     Order { generation: u64, kind: Kind, order: Message },
     Write,
+    Split,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -31,6 +35,8 @@ struct Osd {
     start: u32,
     epoch: u32,
     peering: Peering,
+    /// The parent's, until it is split (`peering` is the child's then).
+    parent: Option<Box<Peering>>,
     memory: Stored,
     disk: Stored,
     /// The states that the disk will take, in order.
@@ -50,6 +56,10 @@ struct Osd {
     pushes: bool,
     /// Where acknowledgements go.
     primary: Option<(u8, u32)>,
+    /// Its lease is not over (active primary).
+    is_readable: bool,
+    /// The lease of another one that it waits for: its attempt, the holder and the holder's interval.
+    awaits: Option<(u64, u8, u32)>,
 }
 
 /// The objects that a replica lacks.
@@ -75,6 +85,12 @@ impl Osd {
     }
 }
 
+/// Where else CRUSH may put the PG.
+fn places(map: &OsdMap) -> impl Iterator<Item = [u8; 2]> {
+    let all = [[0, 1], [1, 0], [0, 2], [2, 0], [1, 2], [2, 1], [2, 3]].into_iter();
+    all.filter(|wanted| wanted[..] != map.wanted && wanted.iter().all(|osd| usize::from(*osd) < map.up.len()))
+}
+
 const MONITOR: u8 = 99;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -85,6 +101,10 @@ pub(crate) struct World {
     /// The monitor does not know yet that the PG has served anybody.
     is_creating: bool,
     is_wiped: bool,
+    /// The half that is followed after a split. The halves never talk to each other.
+    half: u8,
+    /// Replicas promise to help no other primary.
+    has_leases: bool,
     /// Writes that a client was told of.
     acked: u32,
     next_write: u8,
@@ -114,12 +134,14 @@ impl World {
             wanted: (0..size).collect(),
             size: size.into(),
             min_size,
+            is_split: false,
         };
         let osd = |me| Osd {
             is_up: true,
             start: 1,
             epoch: 0,
             peering: Peering::new(id(me)),
+            parent: None,
             memory: Stored::default(),
             disk: Stored::default(),
             pending: VecDeque::new(),
@@ -131,6 +153,8 @@ impl World {
             lacking: Vec::new(),
             pushes: false,
             primary: None,
+            is_readable: false,
+            awaits: None,
         };
         let mut world = World {
             maps: vec![first],
@@ -138,6 +162,8 @@ impl World {
             net: Vec::new(),
             is_creating: true,
             is_wiped: false,
+            half: PARENT,
+            has_leases: false,
             acked: 0,
             next_write: 0,
             budget,
@@ -160,9 +186,38 @@ impl World {
         (disk.incomplete, disk.data) = (true, [0; 2]);
     }
 
+    /// What happens soonest happens as long as this holds, but nothing does at this OSD.
+    pub(crate) fn run_without(&mut self, n: u8, goes_on: impl Fn(&World) -> bool) {
+        let is_there = |world: &World, action: &Action| match *action {
+            Action::Deliver(at) => world.net[at].to == n,
+            Action::Durable(osd)
+            | Action::SeeMap(osd)
+            | Action::Start(osd)
+            | Action::Boot(osd)
+            | Action::Timer(osd) => osd == n,
+            _ => false,
+        };
+        self.budget = Budget { timers: 9, ..CALM };
+        while goes_on(self)
+            && let Some(action) = self.actions().into_iter().find(|action| !is_there(self, action))
+        {
+            self.step(action);
+        }
+    }
+
+    /// This primary serves clients.
+    pub(crate) fn is_serving(&self, n: u8) -> bool {
+        self.osds[usize::from(n)].peering.is_active()
+    }
+
     /// An object is on its way to a replica, beside the writes of clients.
     pub(crate) fn is_recovering(&self) -> bool {
         self.osds.iter().any(|osd| osd.pushes)
+    }
+
+    /// Others serve than CRUSH names.
+    pub(crate) fn has_temp(&self) -> bool {
+        self.maps.last().is_some_and(|map| !map.temp.is_empty())
     }
 
     /// A replica is about to be told that its copy is complete.
@@ -182,14 +237,24 @@ impl World {
 
     /// The same with the maps from this epoch on.
     fn begin_at(&mut self, osd: u8, epoch: u32) {
+        let half = Some(self.half).filter(|_| self.maps[epoch as usize - 1].is_split);
         let ours = self.osd(osd);
         ours.epoch = epoch - 1;
         if ours.disk.made == 0 {
-            (ours.disk.made, ours.memory.made) = (epoch, epoch);
+            (ours.disk.made, ours.disk.half) = (epoch, half);
+            (ours.memory.made, ours.memory.half) = (epoch, half);
         }
+        self.promised_before(osd);
         while (self.osd(osd).epoch as usize) < self.maps.len() {
             self.see_map(osd);
         }
+        if !self.is_split_due(osd) {
+            self.load(osd);
+        }
+    }
+
+    /// An OSD has read its store.
+    fn load(&mut self, osd: u8) {
         self.on(osd, Event::Loaded);
         self.announce(osd, 0);
     }
@@ -208,6 +273,9 @@ impl World {
         for (n, osd) in (0u8..).zip(&self.osds) {
             if osd.is_up && osd.epoch < newest {
                 actions.push(Action::SeeMap(n));
+            }
+            if osd.is_up && self.is_split_due(n) {
+                actions.push(Action::Load(n));
             }
             let late = self.budget.late > 0;
             let waits = osd.waits.iter().enumerate().filter(|(_, wait)| late || !self.is_on_its_way(n, wait));
@@ -237,6 +305,7 @@ impl World {
         let all = || 0..self.osds.len() as u8;
         actions.extend(all().filter(|n| self.temp_to_ask(*n).is_some()).map(Action::AskTemp));
         actions.extend(all().filter(|n| self.is_created(*n)).map(Action::Create));
+        actions.extend(all().filter(|n| self.osds[usize::from(*n)].awaits.is_some()).map(Action::LeaseOver));
         for (n, osd) in (0u8..).zip(&self.osds) {
             if self.budget.timers > 0 && osd.is_up && osd.timer.is_some() {
                 actions.push(Action::Timer(n));
@@ -261,9 +330,15 @@ impl World {
                 actions.push(Action::Kill(n));
             }
             if osd.is_up
+                && self.budget.cuts > 0
+                && map.up[usize::from(n)].is_some_and(|(start, _)| start == osd.start)
+            {
+                actions.push(Action::Cut(n));
+            }
+            if osd.is_up
                 && self.budget.writes > 0
                 && osd.peering.is_active()
-                && !osd.holds(self.next_write % 2)
+                && !osd.holds(self.write_to(osd) % 2)
             {
                 actions.push(Action::Write(n));
             }
@@ -275,8 +350,7 @@ impl World {
             actions.extend((0..self.net.len()).filter(may).map(Action::Duplicate));
         }
         if self.budget.moves > 0 && self.osds.len() > 2 {
-            let others = [[0, 1], [1, 0], [0, 2], [2, 0], [1, 2], [2, 1]].into_iter();
-            let others = || others.clone().filter(|wanted| wanted[..] != map.wanted);
+            let others = || places(map);
             actions.extend(others().map(Action::Move));
             if self.budget.pairs > 0 {
                 let differs = |n: &u8| {
@@ -287,11 +361,16 @@ impl World {
                 actions.extend(others().flat_map(with));
             }
         }
+        if self.budget.splits > 0 {
+            actions.push(Action::Split);
+            let may_move = self.half == CHILD && self.budget.pairs > 0;
+            actions.extend(places(map).filter(|_| may_move).map(Action::SplitTo));
+        }
         if self.budget.drops > 0 && !map.temp.is_empty() {
             actions.push(Action::DropTemp);
         }
         if self.budget.wipes > 0 {
-            let is_whole = |osd: &Osd| !osd.disk.incomplete && self.acked & !osd.disk.ids() == 0;
+            let is_whole = |osd: &Osd| !osd.disk.incomplete && osd.disk.lacks(self.acked) == 0;
             let others = |n| self.osds.iter().enumerate().filter(move |(at, _)| *at != usize::from(n));
             let may = |n: &u8| !self.osds[usize::from(*n)].is_up && others(*n).any(|(_, osd)| is_whole(osd));
             actions.extend(all().filter(may).map(Action::Wipe));
@@ -315,6 +394,7 @@ impl World {
         let me = &self.osds[usize::from(osd)];
         let asked = |m: &Message| {
             m.from == osd
+                && m.of_child == self.is_child(osd)
                 && m.from_start == me.start
                 && m.to == *to
                 && m.attempt.attempt == *attempt
@@ -323,6 +403,7 @@ impl World {
         let answered = |m: &Message| {
             m.from == *to
                 && m.to == osd
+                && m.of_child == self.is_child(osd)
                 && m.attempt.attempt == *attempt
                 && matches!(&m.body, Body::Answer { kind: k, .. } if k == kind)
         };
@@ -371,7 +452,8 @@ impl World {
                 osd.followers.clear();
                 osd.lacking.clear();
                 osd.pushes = false;
-                osd.peering = Peering::new(id(n));
+                (osd.peering, osd.parent) = (Peering::new(id(n)), None);
+                (osd.is_readable, osd.awaits) = (false, None);
                 self.net.retain(|m| m.to != n || m.to_start != start);
             }
             Action::MarkDown(n) => self.new_map(|map, _| map.up[usize::from(n)] = None),
@@ -444,6 +526,17 @@ impl World {
                     map.up[usize::from(n)] = start.map(|start| (start, epoch));
                 });
             }
+            Action::Split => self.split(None),
+            Action::SplitTo(wanted) => self.split(Some(wanted)),
+            Action::Load(n) => {
+                self.divide(n);
+                self.load(n);
+            }
+            Action::Cut(n) => {
+                self.budget.cuts -= 1;
+                self.new_map(|map, _| map.up[usize::from(n)] = None);
+            }
+            Action::LeaseOver(n) => self.lease_over(n),
         }
         self.net.sort_by_key(|m| (m.to, m.from, m.attempt));
         self.check();
@@ -493,12 +586,18 @@ impl World {
         self.maps.push(map);
     }
 
-    fn see_map(&mut self, n: u8) {
-        self.osd(n).epoch += 1;
-        let map = self.map_of(self.osds[usize::from(n)].epoch);
-        let before = self.osd(n).peering.generation();
-        self.on(n, Event::Map(map));
-        self.announce(n, before);
+    /// The map says that an OSD was started again that is no member, and whose copy this primary keeps equal. The primary sends it again
+    /// what it has not acknowledged, and it refuses that.
+    fn send_again(&mut self, n: u8) {
+        let Some(before) = (self.osds[usize::from(n)].epoch as usize).checked_sub(2) else { return };
+        let start = |at: usize, osd: u8| self.maps[at].up[usize::from(osd)].map(|(start, _)| start);
+        let osd = &self.osds[usize::from(n)];
+        let again = osd.followers.iter().find(|(osd, _)| start(before, *osd) != start(before + 1, *osd));
+        if let Some((osd, _)) = again.filter(|_| osd.peering.is_active()) {
+            let (attempt, why) =
+                (self.osds[usize::from(n)].peering.attempt_id().attempt, Reason::NotActive(id(*osd)));
+            self.on(n, Event::ReplicaStopped { attempt, why });
+        }
     }
 
     /// A stray tells the primary of a new interval that it has a copy.
@@ -538,16 +637,21 @@ impl World {
             osds: map.up.iter().zip(&map.up_thru).map(state).collect(),
             size: map.size,
             min_size: map.min_size,
+            pg_num: pg_num(map.is_split),
             ..Map::default()
         }
     }
 
     fn send(&mut self, from: u8, to: u8, to_start: u32, attempt: AttemptId, body: Body) {
         let (from_start, epoch) = (self.osd(from).start, self.osd(from).epoch);
+        let of_child = self.is_child(from);
+        self.transmit(Message { from, from_start, to, to_start, attempt, epoch, of_child, body });
+    }
+
+    fn transmit(&mut self, message: Message) {
+        let Message { to, to_start, .. } = message;
         let is_there = to == MONITOR || (self.osd(to).is_up && self.osd(to).start == to_start);
-        if is_there {
-            self.net.push(Message { from, from_start, to, to_start, attempt, epoch, body });
-        }
+        self.net.extend(Some(message).filter(|_| is_there));
     }
 
     /// Sends a request to where the sender's map says that the OSD is.
@@ -575,6 +679,7 @@ impl World {
                 osd.followers.clear();
                 osd.lacking.clear();
                 osd.pushes = false;
+                (osd.is_readable, osd.awaits) = (false, None);
             }
             Effect::DropOps | Effect::Log(..) => {}
             Effect::Query { to, .. } => {
@@ -591,6 +696,7 @@ impl World {
                 assert!(!info.incomplete);
                 let osd = self.osd(n);
                 osd.memory.history = info.history;
+                osd.memory.promised = None;
                 osd.memory.started = info.last_epoch_started.0;
                 osd.pending.push_back((osd.memory.clone(), Done::Started { attempt }));
             }
@@ -605,9 +711,11 @@ impl World {
                 self.ask(n, to.0 as u8, Body::Activate { copy });
             }
             Effect::Serve(followers) => {
+                let has_leases = self.has_leases;
                 let osd = self.osd(n);
                 let len = osd.memory.log.len() as u64;
                 osd.followers = followers.iter().map(|osd| (osd.0 as u8, len)).collect();
+                osd.is_readable = has_leases;
                 self.is_creating = false;
                 self.check_equal(n);
                 // Clients send again what they were not told of: the log has it, so they are told now.
@@ -620,7 +728,9 @@ impl World {
                 let which = [0, 1].map(|at| changed[at] && at < usize::from(passed));
                 osd.lacking.push(Lacking { osd: to.0 as u8, which, passed });
             }
-            Effect::AwaitLease { .. } => unreachable!("nobody promises anything here"),
+            Effect::AwaitLease { attempt, lease } => {
+                self.osd(n).awaits = Some((attempt, lease.holder.0 as u8, lease.interval.0));
+            }
             Effect::WantUpThru(epoch) => self.osd(n).wants = epoch.0,
             Effect::Timer { attempt, .. } => self.osd(n).timer = Some(attempt),
             Effect::TellPrimary(_) => {
@@ -642,8 +752,12 @@ impl World {
             Done::Order { generation, kind, order } => {
                 let activates = kind == Kind::Activate;
                 let then = self.on(n, Event::CarriedOut { generation, activates });
-                self.answer_order(n, kind, &order, then);
+                if activates && then == Then::Answer {
+                    self.promise(n, order.from, order.attempt.interval);
+                }
+                self.answer_order(n, &order, then);
             }
+            Done::Split => {}
             Done::Write => {
                 let durable = osd.disk.log.len() as u64;
                 match osd.primary.filter(|_| *osd.peering.phase() == Phase::Replica { active: true }) {
@@ -665,6 +779,9 @@ impl World {
         }
         if !self.osd(n).is_up || self.osd(n).start != message.to_start {
             return;
+        }
+        if message.of_child != self.is_child(n) || self.is_denied(n, &message) {
+            return self.misdirected(n, &message);
         }
         let attempt = message.attempt;
         match message.body.clone() {
@@ -719,8 +836,9 @@ impl World {
         let then =
             self.on(n, Event::Ordered { attempt: message.attempt, epoch: Epoch(message.epoch), order });
         let Then::CarryOut { generation, info } = then else {
-            return self.answer_order(n, kind, &message, then);
+            return self.answer_order(n, &message, then);
         };
+        let has_leases = self.has_leases;
         let osd = self.osd(n);
         if let Some(info) = info {
             (osd.memory.started, osd.memory.incomplete) = (info.last_epoch_started.0, info.incomplete);
@@ -733,7 +851,8 @@ impl World {
                 (0..2).filter(|at| which[*at]).for_each(|at| osd.memory.data[at] = data[at]);
             }
             Body::Activate { copy } => {
-                osd.memory = Stored { data: osd.memory.data, made: osd.memory.made, ..copy };
+                let promised = has_leases.then_some((message.from, message.attempt.interval.0));
+                osd.memory = Stored { data: osd.memory.data, made: osd.memory.made, promised, ..copy };
             }
             Body::Progress { complete_to, backfilled } => {
                 (osd.memory.complete_to, osd.memory.backfilled) = (complete_to, backfilled);
@@ -746,15 +865,24 @@ impl World {
         osd.pending.push_back((osd.memory.clone(), Done::Order { generation, kind, order: message }));
     }
 
-    fn answer_order(&mut self, n: u8, kind: Kind, order: &Message, then: Then) {
+    fn answer_order(&mut self, n: u8, order: &Message, then: Then) {
         let result = match then {
             Then::Refuse(errno) => Err(errno.0),
-            _ => Ok((kind == Kind::Query).then(|| {
+            _ => Ok((order.body.kind() == Some(Kind::Query)).then(|| {
                 let osd = self.osd(n);
-                Stored { history: osd.peering.intervals().known(), ..osd.memory.clone() }
+                let promised = osd.peering.promised_lease();
+                let promised = promised.map(|lease| (lease.holder.0 as u8, lease.interval.0));
+                Stored { history: osd.peering.intervals().known(), promised, ..osd.memory.clone() }
             })),
         };
-        self.send(n, order.from, order.from_start, order.attempt, Body::Answer { kind, result });
+        self.answer(n, order, result);
+    }
+
+    fn answer(&mut self, n: u8, to: &Message, result: Result<Option<Stored>, i32>) {
+        let Some(kind) = to.body.kind() else { return };
+        let (from_start, epoch, body) = (self.osd(n).start, self.osd(n).epoch, Body::Answer { kind, result });
+        let back = Message { from: n, from_start, to: to.from, to_start: to.from_start, epoch, body, ..*to };
+        self.transmit(back);
     }
 
     fn answered(
@@ -788,7 +916,7 @@ impl World {
                     let undone = [0, 1].map(|at| common.is_some() && there[at] && !here[at]);
                     ours.differ.retain(|(osd, ..)| *osd != from);
                     ours.differ.push((from, undone, all));
-                    Copy { info, common, changed: Vec::new(), lease: None }
+                    Copy { info, common, changed: Vec::new(), lease: copy.promised.map(lease::of) }
                 });
                 Event::Notified { attempt, from: from_id, copy }
             }
@@ -841,8 +969,8 @@ impl World {
 
     fn write(&mut self, n: u8) {
         self.budget.writes -= 1;
-        let write = self.next_write;
-        self.next_write += 1;
+        let write = self.write_to(&self.osds[usize::from(n)]);
+        self.next_write = write + 1;
         let osd = self.osd(n);
         let entry = (osd.epoch.max(osd.memory.log.last().map_or(0, |last| last.0)), write);
         osd.memory.log.push(entry);
@@ -909,6 +1037,7 @@ impl World {
                     backfilled,
                     data,
                     made: replica.disk.made,
+                    promised: replica.disk.promised,
                     ..primary.disk.clone()
                 };
                 assert_eq!(replica.disk, expected, "osd.{osd} has what its primary has");
@@ -933,8 +1062,12 @@ impl World {
         let leading: Vec<_> =
             active().filter(|osd| Some(osd.peering.attempt_id().interval) == newest).collect();
         assert!(leading.len() <= 1, "two primaries are active in interval {newest:?}");
+        let late = active().filter(|osd| Some(osd.peering.attempt_id().interval) != newest);
+        late.for_each(|osd| {
+            assert!(!osd.is_readable, "{} may read what {newest:?} has changed", osd.peering.me())
+        });
         for osd in leading {
-            let lost = self.acked & !osd.memory.ids();
+            let lost = osd.memory.lacks(self.acked);
             assert!(lost == 0, "acknowledged writes {lost:b} are not in the log of the copy that leads");
         }
     }
@@ -950,13 +1083,19 @@ impl World {
             return;
         }
         assert!(primary.peering.is_active(), "a quiet cluster does not serve: {:#?}", primary.peering);
-        assert_eq!(self.acked, primary.memory.ids(), "clients are told of every write that is kept");
+        assert_eq!(
+            self.acked & primary.memory.ids(),
+            primary.memory.ids(),
+            "clients are told of every write that is kept"
+        );
+        assert_eq!(primary.memory.lacks(self.acked), 0, "every write that clients were told of is kept");
         assert!(
             map.temp.is_empty() && map.acting() == map.wanted,
             "its OSDs are those that CRUSH names: {map:?}"
         );
         for osd in map.acting() {
-            let disk = Stored { made: primary.disk.made, ..self.osds[usize::from(osd)].disk.clone() };
+            let disk = self.osds[usize::from(osd)].disk.clone();
+            let disk = Stored { made: primary.disk.made, promised: primary.disk.promised, ..disk };
             assert_eq!(disk, primary.disk, "osd.{osd} has what its primary has");
         }
     }
