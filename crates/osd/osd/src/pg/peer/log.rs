@@ -550,7 +550,7 @@ mod tests {
                     prop_assert!(ps != owner || *stored == entry);
                     // A request's newest entry may be one of another object here, as clients are few.
                     let is_own = |e: &&LogEntry| PgId::of_hash(1, e.oid.hash, pg_num).ps == ps && e.reqid == entry.reqid;
-                    let newest = entries(&whole).iter().filter(is_own).last().cloned();
+                    let newest = entries(&whole).iter().rfind(is_own).cloned();
                     let newest = newest.filter(|_| entry.reqid != ReqId::default());
                     prop_assert_eq!(found, newest.as_ref());
                 }
