@@ -252,6 +252,13 @@ pub struct PgState {
 pub mod pg_id {
     use super::*;
 
+    #[test]
+    fn any_number_of_pgs_has_bits() {
+        let bits = [0, 1, 2, 3, 4, 5, 1 << 31, (1 << 31) + 1, u32::MAX].map(|pg_num| pg_bits(0, pg_num));
+        assert_eq!(bits, [0, 0, 1, 2, 2, 3, 31, 32, 32]);
+        assert_eq!(pg_bits(1, 3), 1, "its other half does not exist yet");
+    }
+
     /// Bytes of an id.
     pub const BYTES_MIN: usize = 8 + 4 + 1;
 
@@ -277,7 +284,8 @@ pub mod pg_id {
 /// the range of reversed hashes that start with the reversed `ps`, also when `pg_num` is no power of two.
 #[must_use]
 pub fn pg_bits(ps: u32, pg_num: u32) -> u32 {
-    let bits = pg_num.max(1).next_power_of_two().trailing_zeros();
+    // The logarithm, rounded up.
+    let bits = u32::BITS - (pg_num.max(1) - 1).leading_zeros();
     // stable_mod: seeds whose other half (the highest bit set) does not exist yet keep that half's objects.
     let half = 1u64 << bits.saturating_sub(1);
     if bits > 0 && u64::from(ps) < half && u64::from(ps) + half >= u64::from(pg_num) {
