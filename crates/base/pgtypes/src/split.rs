@@ -11,11 +11,11 @@ use crate::{LogEntry, Omaps, PgInfo, pg_bits, pg_contains};
 
 /// Seeds of the children of PG `ps` when its pool grows from `old` to `new` PGs, rising. None, if it does not grow.
 pub fn pg_children(ps: u32, old: u32, new: u32) -> impl Iterator<Item = u32> {
-    // Those whose low bits are the parent's. The first of them is not below `old`, by the definition of `pg_bits`.
+    // A child's seed has the parent's low bits. `pg_bits` counts them so that no seed below `old` but the parent's own has the same.
     (ps..new).step_by(1 << pg_bits(ps, old)).skip(1)
 }
 
-/// Seed of the PG that has, or had, the objects of PG `ps` while the pool has `pg_num` PGs: `ps` itself, if it is one of them.
+/// The seed of the PG that holds the objects of seed `ps` in a pool of `pg_num` PGs: `ps` itself if the pool has such a PG.
 #[must_use]
 pub fn pg_parent(ps: u32, pg_num: u32) -> u32 {
     PgId::of_hash(0, ps, pg_num).ps

@@ -72,11 +72,8 @@ impl Published {
     /// Where all PGs are; computed when it is first asked for.
     pub(crate) fn placement(&self) -> &MapView {
         self.placement.get_or_init(|| {
-            let map = Arc::clone(&self.map);
-            Rc::new(match self.before.take() {
-                Some(before) => before.next(map),
-                None => MapView::new(map),
-            })
+            let before = self.before.take();
+            Rc::new(MapView::after(before.as_deref(), Arc::clone(&self.map)))
         })
     }
 }

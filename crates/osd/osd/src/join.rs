@@ -17,7 +17,7 @@ use carmine_reactor::sync::Notify;
 use carmine_reactor::{Group, Shard, ShardId};
 use carmine_types::{Epoch, MonKind, NO_OSD, OsdId, PgId, UTime, Uuid};
 use carmine_wire::handshake::features::CARMINE;
-use carmine_wire::mon_msg::{LogEntry, LogMsg};
+use carmine_wire::mon_msg::{LogEntry, LogMsg, log_level};
 use carmine_wire::osd_msg::{Alive, Beacon, Boot, MarkMeDown, PastInterval, PgCreate, PgCreated, Superblock};
 use carmine_wire::osdmap::OsdMap;
 use carmine_wire::pg_stat::PgShard;
@@ -282,8 +282,12 @@ fn by_position(shards: BTreeSet<PgShard>) -> OsdSet {
     OsdSet::new(&items, None)
 }
 
-/// Writes a line into the cluster's log, at a level of [`log_level`](carmine_wire::mon_msg::log_level).
+/// Writes a line into this OSD's log and into the cluster's, at a level of [`log_level`].
 pub(crate) fn write_cluster_log(osd: &OsdShard, level: u16, text: String) {
+    match level {
+        log_level::ERROR => tracing::error!("{text}"),
+        _ => tracing::warn!("{text}"),
+    }
     with_member(osd, move |member| member.write_log(level, text));
 }
 

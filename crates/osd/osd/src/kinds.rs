@@ -62,7 +62,6 @@ pub(crate) fn report_mixed(osd: &OsdShard, view: &MapView) {
              Give the pool a CRUSH rule for one device class",
             others.join(", ")
         );
-        tracing::error!("{text}");
         join::write_cluster_log(osd, log_level::ERROR, text);
     }
 }

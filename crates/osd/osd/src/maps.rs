@@ -37,10 +37,7 @@ impl OsdShard {
             return;
         }
         let before = self.view();
-        let view = Arc::new(match &before {
-            Some(before) => before.next(Arc::clone(map)),
-            None => MapView::new(Arc::clone(map)),
-        });
+        let view = Arc::new(MapView::after(before.as_deref(), Arc::clone(map)));
         let shards = self.shard.shards();
         let resized = self.resized_pools(map);
         // New PGs of such a pool would be halves of those that are here.
@@ -55,7 +52,6 @@ impl OsdShard {
         report_imbalance(&table, shards);
         report_mixed(self, &view);
         for text in view.complaints(before.as_deref()) {
-            tracing::error!("{text}");
             write_cluster_log(self, log_level::ERROR, text);
         }
         self.spread(&view, &table);
@@ -83,7 +79,6 @@ impl OsdShard {
                      again: ceph osd pool set {name} pg_num {made}",
                     map.epoch
                 );
-                tracing::error!("{text}");
                 write_cluster_log(self, log_level::ERROR, text);
             }
         }

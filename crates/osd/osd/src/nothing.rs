@@ -19,7 +19,7 @@ use crate::shard::OsdShard;
 /// Pause before PGs are looked at again that were still being read.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// What there is here of a PG, or of its objects in other PGs of its pool. The greatest is what counts.
+/// What this OSD has of a PG, or of the PG's objects in other PGs of the pool. Of several findings the greatest counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Held {
     /// Nothing was ever written to it here.
@@ -124,7 +124,7 @@ async fn look(osd: &Rc<OsdShard>, pg: PgId) -> Option<(Epoch, Held)> {
     None
 }
 
-/// What a shard has of a PG, whatever shard of it, and of its objects in PGs that were made while their pool had another number of them.
+/// What this reactor has of a PG, in any of the PG's shards or in PGs that were made while the pool had another `pg_num`.
 fn held(osd: &OsdShard, asked: PgId, pg_num: u32) -> Held {
     let pgs = osd.pgs.borrow();
     let of_pool = pgs.values().filter(|pg| pg.id.pgid.pool == asked.pool);

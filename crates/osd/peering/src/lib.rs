@@ -28,9 +28,9 @@
 //!   that it answered. The primary accepts no answer to an earlier attempt.
 //! - A replica may have promised another primary, of an earlier interval, that nobody else serves for a while (a read lease). The
 //!   primary serves nobody before that is over, unless the holder has answered: then it leads no more.
-//! - A copy that is to be split, since its pool has more PGs now, serves nobody and answers no primary. Once split, neither half answers a
-//!   primary that has not seen the split. A child goes on from its parent's copy ([`Peering::inherit`]): it is a witness of the same
-//!   intervals, and bound by the same promises.
+//! - A copy whose pool has more PGs now serves nobody and answers no primary until it is split. After the split neither half answers a
+//!   primary that has not seen the split. A child continues its parent's copy ([`Peering::inherit`]): it is a witness of the same
+//!   intervals, and the same promises bind it.
 //! - A copy that was never activated does not know who served before. Its primary waits until another copy, or the monitor
 //!   ([`Event::Created`]), tells it.
 

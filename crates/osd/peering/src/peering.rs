@@ -36,8 +36,8 @@ pub struct AttemptId {
     pub attempt: u64,
 }
 
-/// The pool has, in this map, another number of PGs than when this copy was made or split last: it is to be split or merged. In maps
-/// from before its last split, which an OSD follows again when it starts, the pool had another number, too; that is none of its concern.
+/// Whether this map splits or merges the copy: its pool has another number of PGs than when the copy was made or last split. An OSD that
+/// starts follows older maps again; a map from before the last split changes nothing, though the pool had another number then, too.
 #[must_use]
 pub fn resize_is_due(own: &PgInfo, pg_num: u32, epoch: Epoch) -> bool {
     is_resized(own, pg_num) && epoch > own.split

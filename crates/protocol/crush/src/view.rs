@@ -48,6 +48,14 @@ impl MapView {
         if self.failures + next.failures > 0 { Self::new(map) } else { next }
     }
 
+    /// The view of a map, made from the one before if there is one.
+    pub fn after(before: Option<&Self>, map: Arc<OsdMap>) -> Self {
+        match before {
+            Some(before) => before.next(map),
+            None => Self::new(map),
+        }
+    }
+
     fn placed(
         map: Arc<OsdMap>,
         mut place: impl FnMut(i64, &PgPool, &mut Placing<'_>) -> Arc<[Mapping]>,

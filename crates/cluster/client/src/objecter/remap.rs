@@ -19,10 +19,7 @@ impl Objecter {
     /// Takes over a newer map: every operation is aimed again, and sent again if its PG is served by other OSDs now.
     pub(super) fn on_map(self: &Rc<Self>, map: &Arc<OsdMap>) {
         let old = self.view();
-        let new = Arc::new(match &old {
-            Some(old) => old.next(Arc::clone(map)),
-            None => MapView::new(Arc::clone(map)),
-        });
+        let new = Arc::new(MapView::after(old.as_deref(), Arc::clone(map)));
         new.complaints(old.as_deref()).iter().for_each(|text| tracing::error!("{text}"));
         *self.view.borrow_mut() = Some(Arc::clone(&new));
         if self.closed.get() {

@@ -70,7 +70,7 @@ fn who_has_nothing_says_so_under_the_asker_s_map_and_members_say_nothing() {
     assert_eq!(late.iter().map(|notify| notify.answer.query_epoch).collect::<Vec<_>>(), [next]);
     assert!(late[0].answer.epoch_sent >= next);
 
-    // What waits goes with its connection.
+    // A question that waits for its map is dropped when its connection closes.
     ask(&raw, 2, PgQuestion::INFO, Epoch(u32::MAX));
     cluster.pass(Duration::from_secs(1));
     raw.kill(&cluster);

@@ -74,8 +74,9 @@ impl Intervals {
         self.close();
     }
 
-    /// Those of a PG that a split makes. Until the split they are its parent's, which had `pg_num` then and the record `known`; since
-    /// then they are those that `self` has followed. If maps are missing between, it is not known who served clients meanwhile.
+    /// Gives a child that a split has made its intervals: up to the split those of its parent, which had `pg_num` PGs in its pool then and
+    /// the record `known`; from the split on those that the child has followed itself. If maps between the two are missing, nobody knows
+    /// who served clients under them.
     ///
     /// # Panics
     /// If `self` has followed no map, or the parent is loaded and has followed that of the split.

@@ -6,14 +6,14 @@
 
 use carmine_codec::{Decoder, Encoder};
 use carmine_pgtypes::snaps::SnapSet;
-use carmine_pgtypes::{Step, object};
+use carmine_pgtypes::{Step, object, pg_first_object};
 use carmine_reactor::Bytes;
 use carmine_store::{OmapPage, OmapRange, StoreError};
 use carmine_types::{ObjectId, SpgId};
 
-/// The object that has the omap: the first in the PG's order, for its name is empty, which no client's is.
+/// The object that has the omap.
 pub(in crate::pg) fn oid(pg: SpgId) -> ObjectId {
-    ObjectId { shard: pg.shard, ..ObjectId::cursor(pg.pgid.pool, pg.pgid.ps) }
+    pg_first_object(pg)
 }
 
 /// Whether it is such an object.

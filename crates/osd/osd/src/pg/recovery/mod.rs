@@ -27,12 +27,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use carmine_peering::{Place, Recovery};
+use carmine_pgtypes::pg_first_object;
 use carmine_types::{LogOp, ObjectId, OsdId};
 use carmine_wire::pg_stat::ObjectStatSum;
 
 use crate::op::ClientOp;
 use crate::pg::copies::Window;
-use crate::pg::{Pg, family};
+use crate::pg::Pg;
 use crate::shard::OsdShard;
 use missing::{Begun, Missing};
 use reserve::Reservation;
@@ -178,6 +179,6 @@ impl Pg {
 
     /// The position before all objects of the PG.
     pub(super) fn first_object(&self) -> ObjectId {
-        family::mapper::oid(self.id)
+        pg_first_object(self.id)
     }
 }

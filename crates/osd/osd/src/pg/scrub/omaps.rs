@@ -33,7 +33,6 @@ impl Run {
             "Large omap object found. Object: {oid} PG: {raw} ({pg}) Key count: {} Size (bytes): {}",
             size.keys, size.bytes
         );
-        tracing::warn!("{text}");
         join::write_cluster_log(&self.osd, log_level::WARN, text);
     }
 }
