@@ -32,8 +32,8 @@ use carmine_types::{LogOp, ObjectId, OsdId};
 use carmine_wire::pg_stat::ObjectStatSum;
 
 use crate::op::ClientOp;
-use crate::pg::copies::Window;
 use crate::pg::Pg;
+use crate::pg::copies::Window;
 use crate::shard::OsdShard;
 use missing::{Begun, Missing};
 use reserve::Reservation;
