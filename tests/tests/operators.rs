@@ -106,6 +106,22 @@ fn pools_quotas_scrubs_and_snapshots() {
     );
     bed.ceph_words("osd pool set-quota other max_objects 0");
     bed.wait_until("the pool has room", || !is_full());
+    // OSDs tell how full they are by the map's ratios.
+    let states = || {
+        let osds = bed.ceph_json("osd dump")["osds"].as_array().expect("OSDs").clone();
+        let is = |osd: &serde_json::Value, word: &str| {
+            osd["state"].as_array().is_some_and(|words| words.iter().any(|found| found == word))
+        };
+        ["full", "nearfull"].map(|word| osds.iter().filter(|osd| is(osd, word)).count())
+    };
+    let osds = bed.ceph_json("osd ls").as_array().expect("OSDs").len();
+    bed.ceph_words("osd set-nearfull-ratio 0.000001");
+    bed.wait_until("the OSDs are nearly full", || states() == [0, osds]);
+    bed.ceph_words("osd set-full-ratio 0.000001");
+    bed.wait_until("the OSDs are full", || states() == [osds, 0]);
+    bed.ceph_words("osd set-full-ratio 0.95");
+    bed.ceph_words("osd set-nearfull-ratio 0.85");
+    bed.wait_until("the OSDs have room", || states() == [0, 0]);
     bed.put("other", "y", b"y");
     bed.ceph_words("config set mon mon_allow_pool_delete true");
     bed.ceph_words("osd pool rm other other --yes-i-really-really-mean-it");

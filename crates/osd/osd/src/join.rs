@@ -18,8 +18,11 @@ use carmine_reactor::{Group, Shard, ShardId};
 use carmine_types::{Epoch, MonKind, NO_OSD, OsdId, PgId, UTime, Uuid};
 use carmine_wire::handshake::features::CARMINE;
 use carmine_wire::mon_msg::{LogEntry, LogMsg, log_level};
-use carmine_wire::osd_msg::{Alive, Beacon, Boot, MarkMeDown, PastInterval, PgCreate, PgCreated, Superblock};
+use carmine_wire::osd_msg::{
+    Alive, Beacon, Boot, Full, MarkMeDown, PastInterval, PgCreate, PgCreated, Superblock,
+};
 use carmine_wire::osdmap::OsdMap;
+use carmine_wire::osdmap::consts::{STATE_BACKFILLFULL, STATE_FULL, STATE_NEARFULL};
 use carmine_wire::pg_stat::PgShard;
 use carmine_wire::scrub::OsdScrub;
 use carmine_wire::{EntityAddr, EntityAddrVec, EntityName, EntityType, FEATURES, kinds};
@@ -31,7 +34,7 @@ use crate::mgr;
 use crate::pg::{give_up_leases, order_scrubs};
 use crate::place;
 use crate::shard::OsdShard;
-use crate::stats;
+use crate::stats::{self, used_bytes};
 
 /// Pause before a boot message, or another request that the map has not granted yet, is sent again: messages are lost with their
 /// session, and a map may say "down" by mistake.
@@ -370,7 +373,23 @@ impl Member {
         while !self.osd.stopping.get() {
             let _ = with_timeout(&self.osd.shard, PAUSE, self.news.notified()).await;
             self.ask();
+            self.tell_full();
             self.beacon();
+        }
+    }
+
+    /// Tells a real monitor how full the store is, as long as the map says something else. The embedded one judges by the reports.
+    fn tell_full(&self) {
+        let Some((session, view)) = self.session.borrow().upgrade().zip(self.osd.view()) else { return };
+        let (map, space) = (view.map(), self.osd.store.statfs());
+        let state = map.full_state(used_bytes(space), space.total);
+        let bits = STATE_FULL | STATE_BACKFILLFULL | STATE_NEARFULL;
+        if self.osd.config.mon_kind == MonKind::Ceph
+            && self.is_up.get()
+            && map.state(self.osd.config.id) & bits != state
+        {
+            let epoch = view.epoch();
+            session.send(Message::encode(&Full { version: epoch.0.into(), epoch, state }));
         }
     }
 

@@ -9,6 +9,7 @@ use carmine_client::MonSession;
 use carmine_messenger::{Message, with_timeout};
 use carmine_metrics::StageStat;
 use carmine_reactor::{Group, ShardId};
+use carmine_store::StatFs;
 use carmine_types::{Epoch, MonKind, PgId};
 use carmine_wire::frame::SEGMENT_BYTES_MAX;
 use carmine_wire::osd_msg::PgTemp;
@@ -89,8 +90,7 @@ fn report(
         let rest = pgs.split_off(pgs.len().min(PGS_MAX));
         let stats = OsdStats {
             total_bytes: space.total,
-            // Where nothing can be written any more, for whatever reason, all counts as used.
-            used_bytes: if space.free == 0 { space.total } else { space.used },
+            used_bytes: used_bytes(space),
             commit_latency_ns,
             pgs,
             slow_ops: slow.count,
@@ -104,6 +104,11 @@ fn report(
         }
         pgs = rest;
     }
+}
+
+/// Bytes that count as used: all, where nothing can be written any more for whatever reason.
+pub(crate) fn used_bytes(space: StatFs) -> u64 {
+    if space.free == 0 { space.total } else { space.used }
 }
 
 /// The statistics of PGs that this OSD leads.

@@ -47,6 +47,7 @@ kinds! {
     OSD_FAILURE = 72,
     OSD_ALIVE = 73,
     OSD_MARK_ME_DOWN = 74,
+    OSD_FULL = 75,
     OSD_PG_TEMP = 78,
     OSD_BEACON = 79,
     PG_STATS = 87,

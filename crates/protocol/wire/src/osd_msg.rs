@@ -127,6 +127,16 @@ messages! {
         pub forced: bool,
     }
 
+    /// MOSDFull v1: OSD → monitor, its store is as full as this, which is not what the map says.
+    pub struct Full: OSD_FULL, 1, compat 1 {
+        /// Newest map that it has.
+        pub version: u64 = paxos,
+        /// The sender's map.
+        pub epoch: Epoch,
+        /// [`OsdMap::full_state`](crate::osdmap::OsdMap::full_state).
+        pub state: u32,
+    }
+
     /// MOSDFailure v4: OSD → monitor, another OSD does not answer, or does again.
     pub struct Failure: OSD_FAILURE, 4, compat 4 {
         /// Newest map that it has.

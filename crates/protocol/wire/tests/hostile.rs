@@ -14,7 +14,7 @@ use carmine_wire::frame::{FrameReader, PREAMBLE_BYTES};
 use carmine_wire::handshake::*;
 use carmine_wire::mgr_msg::{MgrConfigure, MgrMapMsg, MgrOpen, MgrReport, PgStatsMsg};
 use carmine_wire::mon_msg::*;
-use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, MarkMeDown, OsdPing, PgTemp};
+use carmine_wire::osd_msg::{Alive, Beacon, Boot, Failure, Full, MarkMeDown, OsdPing, PgTemp};
 use carmine_wire::osd_op::{OsdReply, OsdRequest, payload_bytes, payload_ranges, peek};
 use carmine_wire::pgls::{PgNlsArg, PgNlsReply};
 use carmine_wire::private::*;
@@ -65,7 +65,7 @@ fn decode_as_everything(bytes: &[u8]) {
     run!(bytes, front: Route, RouteReply, OsdStats, Admin, AdminReply);
     run!(bytes, front: Tell, TellReply, Ping);
     run!(bytes, front: MgrMapMsg, MgrOpen, MgrConfigure, MgrReport, PgStatsMsg);
-    run!(bytes, front: Boot, MarkMeDown, Alive, Beacon, PgTemp, Failure, OsdPing);
+    run!(bytes, front: Boot, MarkMeDown, Alive, Beacon, PgTemp, Failure, Full, OsdPing);
     run!(bytes, control: Hello, AuthRequest, AuthBadMethod, AuthDone, Signature, ClientIdent, ServerIdent);
     run!(bytes, control: MissingFeatures, Reconnect, Reset, Retry, Wait, Keepalive2, Ack);
     for version in [8, 9, 10] {

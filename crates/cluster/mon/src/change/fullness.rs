@@ -10,17 +10,6 @@ use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
 const STATES: u32 = STATE_FULL | STATE_BACKFILLFULL | STATE_NEARFULL;
 const POOL_FLAGS: u64 = POOL_FULL | POOL_BACKFILLFULL | POOL_NEARFULL;
 
-/// The state of an OSD of which so much is used: by the map's ratios, the highest that is reached.
-fn state_of(map: &OsdMap, used_bytes: u64, total_bytes: u64) -> u32 {
-    let share = (used_bytes as f64 / total_bytes.max(1) as f64) as f32;
-    match share {
-        _ if share >= map.full_ratio => STATE_FULL,
-        _ if share >= map.backfillfull_ratio => STATE_BACKFILLFULL,
-        _ if share >= map.nearfull_ratio => STATE_NEARFULL,
-        _ => 0,
-    }
-}
-
 fn bits(map: &OsdMap, osd: OsdId) -> u32 {
     map.osd_state.get(osd.0 as usize).copied().unwrap_or_default() & STATES
 }
@@ -54,7 +43,7 @@ pub(super) fn set(
     total_bytes: u64,
     now: UTime,
 ) -> Option<Incremental> {
-    let (was, is) = (bits(map, osd), state_of(map, used_bytes, total_bytes));
+    let (was, is) = (bits(map, osd), map.full_state(used_bytes, total_bytes));
     if was == is || !map.is_up(osd) {
         return None;
     }

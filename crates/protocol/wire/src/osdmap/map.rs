@@ -7,7 +7,8 @@ use carmine_codec::{Coded, DecodeError, Decoder, Encoder, Fields, Result, coded,
 use carmine_types::{Epoch, Eversion, OsdId, PgId, UTime, Uuid, crc32c};
 
 use super::consts::{
-    AFFINITY_MAX, FLAGS_DEFAULT, RELEASE_LUMINOUS, RELEASE_PACIFIC, STATE_EXISTS, STATE_UP, WEIGHT_OUT,
+    AFFINITY_MAX, FLAGS_DEFAULT, RELEASE_LUMINOUS, RELEASE_PACIFIC, STATE_BACKFILLFULL, STATE_EXISTS,
+    STATE_FULL, STATE_NEARFULL, STATE_UP, WEIGHT_OUT,
 };
 use super::{Incremental, IntervalSet, PgPool, Section, StringMap, check_osds, put_section, section};
 use crate::addr::{EntityAddr, EntityAddrVec, kind};
@@ -172,6 +173,17 @@ impl OsdMap {
     pub fn is_up(&self, osd: OsdId) -> bool {
         let bits = STATE_EXISTS | STATE_UP;
         self.state(osd) & bits == bits
+    }
+
+    /// The bit of `osd_state` for an OSD of which so much is used: by the map's ratios, the highest that is reached; 0: none is.
+    pub fn full_state(&self, used_bytes: u64, total_bytes: u64) -> u32 {
+        let share = (used_bytes as f64 / total_bytes.max(1) as f64) as f32;
+        match share {
+            _ if share >= self.full_ratio => STATE_FULL,
+            _ if share >= self.backfillfull_ratio => STATE_BACKFILLFULL,
+            _ if share >= self.nearfull_ratio => STATE_NEARFULL,
+            _ => 0,
+        }
     }
 
     /// Weight in 16.16; 0 (out) for an id beyond the map.
