@@ -321,6 +321,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn any_number_of_pgs_has_bits() {
+        let bits = [0, 1, 2, 3, 4, 5, 1 << 31, (1 << 31) + 1, u32::MAX].map(|pg_num| pg_bits(0, pg_num));
+        assert_eq!(bits, [0, 0, 1, 2, 2, 3, 31, 32, 32]);
+        assert_eq!(pg_bits(1, 3), 1, "its other half does not exist yet");
+    }
+
+    #[test]
     fn a_pg_is_one_range_of_reversed_hashes_for_every_pg_num() {
         for pg_num in 1..=40u32 {
             for i in 0..4000u32 {

@@ -21,6 +21,14 @@ pub fn pg_parent(ps: u32, pg_num: u32) -> u32 {
     PgId::of_hash(0, ps, pg_num).ps
 }
 
+/// Whether one or more splits made the first PG of the second one.
+pub(crate) fn is_descendant(pg: SpgId, of: SpgId) -> bool {
+    let (ps, parent) = (pg.pgid.ps, of.pgid.ps);
+    // Each split adds one bit above the parent's.
+    let is_below = ps > parent && pg_parent(ps, parent + 1) == parent;
+    is_below && (pg.pgid.pool, pg.shard) == (of.pgid.pool, of.shard)
+}
+
 /// The first place in the order of a PG's objects. No client's object is there, since its name is empty.
 #[must_use]
 pub fn pg_first_object(pg: SpgId) -> ObjectId {
@@ -58,6 +66,18 @@ impl LogEntry {
 }
 
 impl PgInfo {
+    /// Low hash bits that the PG's objects share, by the pool's number of PGs when it was made or last split; `None` if that is not
+    /// noted.
+    #[must_use]
+    pub fn bits(&self) -> Option<u32> {
+        (self.pg_num > 0).then(|| pg_bits(self.pg.pgid.ps, self.pg_num))
+    }
+
+    /// The object is this PG's, by what its info says.
+    pub(crate) fn contains(&self, oid: &ObjectId) -> bool {
+        self.bits().is_some_and(|bits| pg_contains(self.pg, bits, oid))
+    }
+
     /// The info of one part of this PG after a split: of itself or of the child `pg`. `pg_num` is the pool's new number of PGs, and
     /// `epoch` that of its map.
     ///

@@ -10,7 +10,8 @@ use smallvec::SmallVec;
 
 use crate::change::STEP_BYTES_MIN;
 use crate::info::pg_id;
-use crate::{LogEntry, OBJECT_BYTES_MAX, ObjectChange, PgInfo, Step, object, pg_contains};
+use crate::split::is_descendant;
+use crate::{LogEntry, OBJECT_BYTES_MAX, ObjectChange, PgInfo, Step, object, pg_bits, pg_contains};
 
 /// Changes of a PG that become visible, and durable, together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +36,10 @@ pub struct Transaction {
     pub info: Option<Box<PgInfo>>,
     /// Removes the PG's info and log, after its objects were removed.
     pub forget_pg: bool,
+    /// Splits the PG: the infos of its new children ([`PgInfo::divide`]), which get their parts of the objects and of the log,
+    /// entries of other parts as stubs. `info` must be the parent's, and `bits` its new ones. Objects are not touched, except by
+    /// `changes`, which may be in a child here. The stored log of the parent stays as it is, without stubs.
+    pub split: Vec<PgInfo>,
 }
 
 /// An immutable transaction, with its encoding once that was requested.
@@ -50,7 +55,8 @@ const TRIM: u8 = 1;
 const REWIND: u8 = 2;
 const INFO: u8 = 4;
 const FORGET: u8 = 8;
-const FLAGS: u8 = TRIM | REWIND | INFO | FORGET;
+const SPLIT: u8 = 16;
+const FLAGS: u8 = TRIM | REWIND | INFO | FORGET | SPLIT;
 
 /// Most steps decoded of one transaction: in memory they are larger than their encoding. An object has fewer xattrs.
 pub const STEPS_MAX: usize = 1 << 18;
@@ -78,19 +84,23 @@ impl Transaction {
         changes.chain(self.log.iter().map(|entry| &*entry.oid))
     }
 
-    /// Asserts that every named object lies in the PG. Another PG's object may be owned by another shard, and two shards with
-    /// different knowledge of one object's blocks would both free them.
+    /// Asserts that every named object lies in the PG, or, if it is split, in one of its parts. Another PG's object may be owned by
+    /// another shard, and two shards with different knowledge of one object's blocks would both free them.
     ///
     /// # Panics
-    /// If one does not.
+    /// If one does not, or if a split is none of this PG.
     pub fn assert_within_pg(&self) {
+        self.assert_split();
         let assert_within = |oid: &ObjectId| {
             let (pg, bits) = (self.pg, self.bits);
             assert!(pg_contains(pg, bits, oid), "object {oid} is not in PG {pg} of {bits} bits");
         };
+        let is_in_child = |oid: &ObjectId| self.split.iter().any(|child| child.contains(oid));
         let mut last = None;
         for change in &self.changes {
-            assert_within(&change.oid);
+            if !is_in_child(&change.oid) {
+                assert_within(&change.oid);
+            }
             for step in &change.steps {
                 step.source().into_iter().for_each(assert_within);
             }
@@ -101,6 +111,30 @@ impl Transaction {
             if last.is_none_or(|oid| !Arc::ptr_eq(oid, &entry.oid)) {
                 assert_within(&entry.oid);
             }
+        }
+    }
+
+    /// Asserts that the children are parts of this PG, and that nothing else happens to its log.
+    fn assert_split(&self) {
+        if self.split.is_empty() {
+            return;
+        }
+        let PgInfo { pg, pg_num, .. } = self.info.as_deref().cloned().unwrap_or_default();
+        let keeps_log = self.log.is_empty() && self.log_trim_to.is_none() && self.log_rewind_to.is_none();
+        assert!(
+            pg == self.pg && self.bits == pg_bits(pg.pgid.ps, pg_num) && keeps_log && !self.forget_pg,
+            "a split of PG {} changes only its info: {:?}",
+            self.pg,
+            self.info
+        );
+        for (n, child) in self.split.iter().enumerate() {
+            let is_new = !self.split.iter().take(n).any(|other| other.pg == child.pg);
+            assert!(
+                is_new && child.pg_num == pg_num && is_descendant(child.pg, pg) && child.pg.pgid.ps < pg_num,
+                "PG {} of {} is no child of PG {pg} of {pg_num}",
+                child.pg,
+                child.pg_num
+            );
         }
     }
 
@@ -136,10 +170,14 @@ impl Transaction {
         e.u8(flag(self.log_trim_to.is_some(), TRIM)
             | flag(self.log_rewind_to.is_some(), REWIND)
             | flag(self.info.is_some(), INFO)
-            | flag(self.forget_pg, FORGET));
+            | flag(self.forget_pg, FORGET)
+            | flag(!self.split.is_empty(), SPLIT));
         self.log_trim_to.iter().chain(&self.log_rewind_to).for_each(|version| e.eversion(*version));
         if let Some(info) = &self.info {
             e.put(&**info);
+        }
+        if !self.split.is_empty() {
+            e.put(&self.split);
         }
         e.vec(&self.log, |e, entry| e.put(entry));
         e.count(self.changes.len());
@@ -189,6 +227,9 @@ impl Transaction {
             txn.info = Some(Box::new(d.get::<PgInfo>()?));
         }
         txn.forget_pg = flags & FORGET != 0;
+        if flags & SPLIT != 0 {
+            txn.split = d.get()?;
+        }
         for _ in 0..d.count(<LogEntry as Coded>::BYTES_MIN)? {
             txn.log.push(d.get()?);
         }

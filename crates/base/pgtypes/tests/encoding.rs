@@ -137,8 +137,11 @@ fn step() -> impl Strategy<Value = Step> {
 fn transaction() -> impl Strategy<Value = Transaction> {
     let changes = vec((any::<bool>(), object(), vec(step(), 0..4)), 0..4);
     let versions = (any::<Option<bool>>(), eversion(), eversion());
-    (pg(), changes, vec(entry(), 0..3), versions, prop::option::of(info().prop_map(Box::new)), any::<bool>())
-        .prop_map(|(pg, changes, log, (optional, trim, rewind), info, forget_pg)| {
+    // Few PGs are split.
+    let split = prop_oneof![3 => Just(Vec::new()), 1 => vec(info(), 1..3)];
+    let of_pg = (prop::option::of(info().prop_map(Box::new)), any::<bool>(), split);
+    (pg(), changes, vec(entry(), 0..3), versions, of_pg).prop_map(
+        |(pg, changes, log, (optional, trim, rewind), (info, forget_pg, split))| {
             let newest = log.last().map(|entry| Arc::clone(&entry.oid));
             let named = |of_entry, oid| newest.clone().filter(|_| of_entry).unwrap_or_else(|| Arc::new(oid));
             let changes = changes
@@ -151,9 +154,11 @@ fn transaction() -> impl Strategy<Value = Transaction> {
                 log_rewind_to: (optional != Some(true)).then_some(rewind),
                 info,
                 forget_pg,
+                split,
                 ..Transaction::new(pg, 0)
             }
-        })
+        },
+    )
 }
 
 fn encoded(encode: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {

@@ -198,6 +198,54 @@ fn an_info_of_a_pg_that_was_never_split_is_no_longer_than_before() {
     }
 }
 
+/// The split of PG 1 of 4 into 16, with a change of an object of the parent and of each child.
+fn split() -> Transaction {
+    let mut txn = Transaction::new(pg(1), pg_bits(1, 16));
+    txn.info = Some(info(1, 4).divide(pg(1), 16, SPLIT).into());
+    txn.split = pg_children(1, 4, 16).map(|child| info(1, 4).divide(pg(child), 16, SPLIT)).collect();
+    let first = |ps| Arc::new(pg_first_object(pg(ps)));
+    let clone = |child| ObjectChange::new(first(child), [Step::CloneFrom { from: first(1) }]);
+    txn.changes = pg_children(1, 4, 16).map(clone).collect();
+    txn.changes.push(ObjectChange::new(first(1), [Step::Touch]));
+    txn
+}
+
+#[test]
+fn a_split_changes_the_objects_of_its_parts_only() {
+    split().assert_within_pg();
+    let panics = |change: &dyn Fn(&mut Transaction)| {
+        let mut txn = split();
+        change(&mut txn);
+        std::panic::catch_unwind(|| txn.assert_within_pg()).is_err()
+    };
+    assert!(!panics(&|_| {}));
+    let touch = |ps| ObjectChange::new(pg_first_object(pg(ps)), [Step::Touch]);
+    assert!(panics(&|txn| txn.changes.push(touch(2))), "another PG's object");
+    assert!(panics(&|txn| drop(txn.split.pop())), "an object of a child that is not made");
+    let from_child = Step::CloneFrom { from: pg_first_object(pg(5)).into() };
+    assert!(panics(&|txn| txn.changes.push(ObjectChange::new(pg_first_object(pg(9)), [from_child.clone()]))));
+}
+
+#[test]
+fn a_split_makes_children_of_its_pg_and_changes_nothing_else_of_it() {
+    let panics = |change: &dyn Fn(&mut Transaction)| {
+        let mut txn = split();
+        change(&mut txn);
+        std::panic::catch_unwind(|| txn.assert_within_pg()).is_err()
+    };
+    assert!(panics(&|txn| txn.info = None), "the parent stays as large as it was");
+    assert!(panics(&|txn| txn.bits = pg_bits(1, 4)), "its bits are the old ones");
+    assert!(panics(&|txn| txn.forget_pg = true));
+    assert!(panics(&|txn| txn.log.push(entry(36, 1))));
+    assert!(panics(&|txn| txn.log_trim_to = Some(Eversion::new(1, 1))));
+    assert!(panics(&|txn| txn.log_rewind_to = Some(Eversion::new(1, 1))));
+    for stranger in [pg(2), pg(1), pg(17), SpgId { shard: 1, ..pg(5) }, PgId::new(POOL + 1, 5).into()] {
+        assert!(panics(&|txn| txn.split[0].pg = stranger), "{stranger}");
+    }
+    assert!(panics(&|txn| txn.split[0].pg_num = 8), "a child of another split");
+    assert!(panics(&|txn| txn.split.push(txn.split[0].clone())), "one child twice");
+}
+
 /// The objects of Ceph's PGs before and after a split, in Ceph's order.
 #[test]
 fn objects_go_where_ceph_put_them() {

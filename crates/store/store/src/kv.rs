@@ -132,6 +132,8 @@ pub struct KvBatch {
     ops: Vec<(Kind, u32, u32)>,
     /// Rare: each with the number of the batch's changes before it.
     lookups: Vec<(usize, Lookup)>,
+    /// Bytes that the lookups come to, where that is known, about.
+    lookup_bytes: usize,
 }
 
 /// A change that depends on the store's content.
@@ -142,13 +144,16 @@ pub(crate) enum Lookup {
     CopyOmap { from: Box<[u8]>, to: Box<[u8]> },
     /// Cuts a PG's log off after this version, and sets its tail anew.
     RewindLog { pg: SpgId, keep_to: Eversion },
+    /// Gives a PG, whose objects share `bits` low bits of their hashes, the log of the PG that it was split off, after `tail`;
+    /// entries of other objects as stubs.
+    SplitLog { from: SpgId, to: SpgId, bits: u32, tail: Eversion },
 }
 
 impl KvBatch {
     /// An empty batch with room for this many bytes of keys and values.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> KvBatch {
-        KvBatch { bytes: Vec::with_capacity(bytes), ops: Vec::with_capacity(4), lookups: Vec::new() }
+        KvBatch { bytes: Vec::with_capacity(bytes), ops: Vec::with_capacity(4), ..KvBatch::default() }
     }
 
     /// Sets a key.
@@ -178,9 +183,10 @@ impl KvBatch {
     }
 
     /// Adds a change that depends on the content after the changes so far. Key-value stores never see these: they are expanded to
-    /// plain changes before.
-    pub(crate) fn look_up(&mut self, lookup: Lookup) {
+    /// plain changes before, which have about `bytes` of keys and values.
+    pub(crate) fn look_up(&mut self, lookup: Lookup, bytes: usize) {
         self.lookups.push((self.ops.len(), lookup));
+        self.lookup_bytes = self.lookup_bytes.saturating_add(bytes);
     }
 
     /// The changes that depend on the content, in order, each with the number of plain changes before it.
@@ -210,6 +216,20 @@ impl KvBatch {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Bytes of all keys and values, and those that the lookups come to, about.
+    pub(crate) fn expanded_bytes(&self) -> usize {
+        self.bytes.len().saturating_add(self.lookup_bytes)
+    }
+
+    /// Adds a change of another batch.
+    pub(crate) fn push_op(&mut self, op: KvOp<'_>) {
+        match op {
+            KvOp::Put(key, value) => self.put(key, value),
+            KvOp::Delete(key) => self.delete(key),
+            KvOp::DeleteRange(start, end) => self.delete_range(start, end),
+        }
     }
 
     /// The changes, in order.

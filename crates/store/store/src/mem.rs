@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use carmine_pgtypes::{
-    LogEntry, OBJECT_BYTES_MAX, ObjectMeta, PgInfo, PgState, Sealed, Step, Transaction, pg_range,
+    LogEntry, OBJECT_BYTES_MAX, ObjectMeta, PgInfo, PgState, Sealed, Step, Transaction, pg_first_object,
+    pg_range,
 };
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::{Eversion, ObjectId, SpgId};
@@ -223,6 +224,7 @@ impl Mem {
         self.shared.used_bytes.fetch_add(growth as u64, Ordering::Relaxed);
         state.rewind(txn.pg, txn.log_rewind_to);
         state.apply_pg(&mut txn);
+        std::mem::take(&mut txn.split).into_iter().for_each(|child| state.split_pg(txn.pg, child));
         if txn.forget_pg {
             state.pgs.remove(&txn.pg);
         }
@@ -419,6 +421,16 @@ impl Objects {
             }
             pg.tail = pg.tail.max(trim_to);
         }
+    }
+
+    /// Gives a child its part of its parent's log.
+    #[cold]
+    fn split_pg(&mut self, parent: SpgId, child: PgInfo) {
+        let (bits, first) = (child.bits().unwrap_or_default(), Arc::new(pg_first_object(child.pg)));
+        let log = self.pgs.get(&parent).map(|parent| parent.log.iter()).into_iter().flatten();
+        let log = log.filter(|entry| entry.version > child.log_tail);
+        let log = log.map(|entry| entry.clone().stub_unless_in(child.pg, bits, &first)).collect();
+        self.pgs.insert(child.pg, Pg { info: child, tail: Eversion::ZERO, log });
     }
 }
 

@@ -1,6 +1,6 @@
 //! Golden stores: of each format a tiny one, as a killed process of that format left it. `tests/golden/format-N.bin` holds
-//! the blocks of its device that are not zero and the pairs of its key-value store. The program reads that of its own
-//! format, and refuses those of older formats with a remedy.
+//! the blocks of its device that are not zero and the pairs of its key-value store. The program reads those of its own
+//! format and of the one before, and refuses those of older formats with a remedy.
 //!
 //! The golden store of a new format is made when the format is final, by
 //! `cargo test -p carmine-store --test golden -- --ignored make_golden`, and checked in; it is never made again. The tests
@@ -22,6 +22,10 @@ use common::*;
 
 const DEVICE_BYTES: u64 = 4 << 20;
 const BLOCK: usize = 4096;
+/// The oldest format that is read.
+const READ_FROM: u32 = 11;
+/// The newest format.
+const NEWEST: u32 = 12;
 /// A PG of an erasure-coded pool.
 const SHARDED: SpgId = SpgId { shard: 1, ..pg_id(2, 0) };
 
@@ -103,7 +107,7 @@ impl Golden {
             let mem = Arc::new(MemKv::new());
             let kv: Arc<dyn Kv> = Arc::clone(&mem) as Arc<dyn Kv>;
             mkfs(&shard, &path, &kv, DEVICE_BYTES).await;
-            let history = history();
+            let history = history(NEWEST);
             let (first, second) = history.split_at(history.len() / 2);
             for (life, txns) in [first, second].into_iter().enumerate() {
                 let (_, store) = mount(&shard, &path, &kv).await;
@@ -133,8 +137,8 @@ fn all() -> Vec<Golden> {
     all
 }
 
-/// A bit of everything that a store keeps.
-fn history() -> Vec<Transaction> {
+/// A bit of everything that a store of this format keeps.
+fn history(version: u32) -> Vec<Transaction> {
     let bytes = |text: &str| text.as_bytes().into();
     let pair = |key: &str, value: &str| (bytes(key), value.as_bytes().to_vec().into());
     let of_shard = |n| ObjectId { pool: 2, shard: 1, generation: 7, ..oid(n) };
@@ -178,16 +182,41 @@ fn history() -> Vec<Transaction> {
         txn.info = (n == 2).then(|| PgInfo { pg: SHARDED, ..info(n) }.into());
         all.insert(4 * n as usize, txn);
     }
+    if version >= 12 {
+        all.extend(split_pg(&all));
+    }
     all
 }
 
-#[test]
-fn stores_of_this_format_are_read() {
-    let now = Golden::new();
-    let version = now.version();
+/// A split of the PG after these transactions.
+fn split_pg(before: &[Transaction]) -> [Transaction; 2] {
+    let (mapper, newest) = (mapper(PG), before.last().map_or(0, |last| last.log[0].version.version) + 1);
+    let entries = vec![(b"key"[..].into(), b"value".to_vec().into())];
+    let mut last = txn([only(&mapper, Step::SetOmap { entries })]);
+    last.log.push(log_entry(newest, &mapper));
     let mut model = Model::default();
-    history().iter().for_each(|txn| model.apply(txn));
-    for golden in all().into_iter().filter(|golden| golden.version() == version).chain([now]) {
+    before.iter().chain([&last]).for_each(|txn| model.apply(txn));
+    let info = PgInfo { pg_num: 1, ..model.pg(PG).unwrap().info };
+    [last, split(&info, 2)]
+}
+
+/// The PGs of a store with this history, and how many their pools have.
+fn pgs_of(history: &[Transaction]) -> Vec<(SpgId, u32)> {
+    let children = history.iter().flat_map(|txn| &txn.split).map(|child| (child.pg, child.pg_num));
+    let children: Vec<_> = children.collect();
+    let pg_num = children.first().map_or(1, |(_, pg_num)| *pg_num);
+    [(PG, pg_num), (SHARDED, 1)].into_iter().chain(children).collect()
+}
+
+#[test]
+fn stores_of_this_format_and_the_one_before_are_read() {
+    let read = all().into_iter().filter(|golden| golden.version() >= READ_FROM);
+    let read: Vec<Golden> = read.chain([Golden::new()]).collect();
+    assert!(read.iter().map(Golden::version).eq((READ_FROM..=NEWEST).chain([NEWEST])));
+    for golden in read {
+        let history = history(golden.version());
+        let mut model = Model::default();
+        history.iter().for_each(|txn| model.apply(txn));
         let golden = Golden::decode(&golden.encode());
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("block");
@@ -195,10 +224,12 @@ fn stores_of_this_format_are_read() {
         on_reactor(async |shard| {
             let (shared, store) = mount(&shard, &path, &kv).await;
             assert!(shared.replayed().txns > 0, "it was killed");
-            for pg in [PG, SHARDED] {
-                model.compare(&store, pg, 1, 2).await;
+            for (pg, pg_num) in pgs_of(&history) {
+                model.compare(&store, pg, pg_num, 2).await;
                 model.compare_pg(&store, pg).await;
             }
+            // From now on it may hold what the format before did not have.
+            assert_eq!(Golden::read(&path, &*kv).version(), NEWEST);
             assert_eq!(store.list_pgs().await.unwrap(), model.pgs());
             clean(&shared, &shard).await;
             submit(&store, txn([write(&oid(9), 0, noise(9, 9000))])).await.unwrap();
@@ -221,9 +252,9 @@ async fn refusals(shard: &Shard, path: &Path, kv: &Arc<dyn Kv>) -> Vec<Option<St
 
 #[test]
 fn stores_of_older_formats_are_refused_with_a_remedy_and_left_as_they_are() {
-    let version = Golden::new().version();
-    let older: Vec<Golden> = all().into_iter().filter(|golden| golden.version() < version).collect();
-    assert!(older.iter().map(Golden::version).eq(3..version), "each older format has its golden store");
+    let version = NEWEST;
+    let older: Vec<Golden> = all().into_iter().filter(|golden| golden.version() < READ_FROM).collect();
+    assert!(older.iter().map(Golden::version).eq(3..READ_FROM), "each older format has its golden store");
     for golden in older {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("block");

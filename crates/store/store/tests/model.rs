@@ -1,6 +1,6 @@
 //! Random transactions on the reference model, `cyan` and `blue`: contents, listings, attributes, sizes and logs are the
 //! same, also after a restart, `blue` is clean, and its space is what a scan of it says. Two of the PGs are shards of one, and some
-//! objects are generations of one: none has to do with another.
+//! objects are generations of one: none has to do with another. PGs are split, and their children too.
 //!
 //! The long run: `PROPTEST_CASES=5000 cargo test -p carmine-store --test model`.
 
@@ -12,12 +12,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carmine_pgtypes::{PgInfo, Transaction, pg_bits};
+use carmine_pgtypes::{ObjectChange, PgInfo, Step, Transaction, pg_bits, pg_contains};
 use carmine_reactor::Shard;
 use carmine_reactor::sim::Sim;
 use carmine_store::blue::MountOptions;
 use carmine_store::{Commit, Kv, MemKv, OmapRange, Store, StoreError, StoreShared};
-use carmine_types::{Eversion, ObjectId};
+use carmine_types::{Eversion, ObjectId, SpgId};
 use common::*;
 use proptest::prelude::*;
 
@@ -25,9 +25,11 @@ use proptest::prelude::*;
 const LIMIT: Duration = Duration::from_secs(600);
 /// Bytes of the device: enough for fifteen objects of 600 KB, and what their overwrites need until they are durable.
 const DEVICE_BYTES: u64 = 64 << 20;
-/// PGs that are changed, of those of [`part`].
+/// PGs that are there at the beginning, of those of [`part`].
 const PARTS: usize = 3;
 const OBJECTS: u8 = 5;
+/// PGs that there may be for one to be split.
+const PGS_MAX: usize = 30;
 
 /// An object: the number of its PG, and its own there.
 type At = (usize, u8);
@@ -62,6 +64,11 @@ enum Act {
         part: usize,
         page: usize,
     },
+    /// Splits one of the PGs that there are: it gets a part of twice, or of four times, as many as before.
+    Split {
+        pg: usize,
+        by_four: bool,
+    },
     WaitForAll,
     Restart,
 }
@@ -92,6 +99,7 @@ fn act() -> impl Strategy<Value = Act> {
         3 => (at(), omap_range()).prop_map(|(object, range)| Act::Omap { object, range }),
         1 => (1usize..4).prop_map(|page| Act::List { page }),
         1 => (0..PARTS, 1usize..4).prop_map(|(part, page)| Act::RemovePg { part, page }),
+        2 => (any::<usize>(), any::<bool>()).prop_map(|(pg, by_four)| Act::Split { pg, by_four }),
         1 => Just(Act::WaitForAll),
         1 => Just(Act::Restart),
     ]
@@ -101,23 +109,84 @@ fn oid_at((part, object): At) -> ObjectId {
     object_of(part, object.into())
 }
 
-/// An empty transaction of a PG.
-fn nothing(index: usize) -> Transaction {
-    Transaction::new(part(index), bits(index))
+/// A PG, and what the test knows of it.
+#[derive(Clone, Copy)]
+struct Pg {
+    id: SpgId,
+    /// Of its pool, as far as this PG was split.
+    pg_num: u32,
+    version: u64,
 }
 
-fn bits(index: usize) -> u32 {
-    pg_bits(part(index).pgid.ps, PART_PGS)
+impl Pg {
+    fn bits(&self) -> u32 {
+        pg_bits(self.id.pgid.ps, self.pg_num)
+    }
+
+    fn contains(&self, oid: &ObjectId) -> bool {
+        pg_contains(self.id, self.bits(), oid)
+    }
+
+    /// An empty transaction.
+    fn nothing(&self) -> Transaction {
+        Transaction::new(self.id, self.bits())
+    }
 }
 
-/// The `version`th transaction of a PG.
-fn transaction(index: usize, version: u64, changes: &[(u8, Change)]) -> Transaction {
-    let oid = |object| oid_at((index, object));
-    let change = |(object, change): &(u8, Change)| change.with_sources(&oid(*object), oid);
-    let mut txn = Transaction { changes: changes.iter().map(change).collect(), ..nothing(index) };
-    let info = |version| PgInfo { pg: txn.pg, ..info(version) };
-    txn.log.push(log_entry(version, &oid(changes[0].0)));
+/// The PGs that there are.
+struct Pgs(Vec<Pg>);
+
+impl Pgs {
+    fn new() -> Pgs {
+        Pgs((0..PARTS).map(|index| Pg { id: part(index), pg_num: PART_PGS, version: 0 }).collect())
+    }
+
+    fn owner(&mut self, oid: &ObjectId) -> &mut Pg {
+        self.0.iter_mut().find(|pg| pg.contains(oid)).unwrap()
+    }
+
+    /// The next transaction of the PG that has the first object. Changes of other PGs' objects are left out, and so are copies of
+    /// such.
+    fn next(&mut self, part: usize, changes: &[(u8, Change)]) -> Transaction {
+        let oid = |object| oid_at((part, object));
+        let pg = self.owner(&oid(changes[0].0));
+        let own = changes.iter().map(|(object, change)| (oid(*object), change));
+        let own = own.filter(|(oid, _)| pg.contains(oid));
+        let changes = own.map(|(target, change)| {
+            change.with_sources(&target, |from| {
+                Some(oid(from)).filter(|from| pg.contains(from)).unwrap_or(target.clone())
+            })
+        });
+        let changes: Vec<ObjectChange> = changes.collect();
+        pg.version += 1;
+        transaction(pg, changes)
+    }
+
+    /// The split of a PG; `None` if it gets no children.
+    fn split(&mut self, at: usize, by_four: bool, model: &Model) -> Option<Transaction> {
+        let at = at % self.0.len();
+        let pg = self.0[at];
+        let info = model.pg(pg.id).map_or(PgInfo { pg: pg.id, ..PgInfo::default() }, |state| state.info);
+        let info = PgInfo { pg_num: pg.pg_num, ..info };
+        let pg_num = pg.pg_num * if by_four { 4 } else { 2 };
+        let txn = split(&info, pg_num);
+        self.0[at].pg_num = pg_num;
+        self.0.extend(txn.split.iter().map(|child| Pg { id: child.pg, pg_num, version: pg.version }));
+        (!txn.split.is_empty()).then_some(txn)
+    }
+}
+
+/// The next transaction of a PG, which makes these changes.
+fn transaction(pg: &Pg, changes: Vec<ObjectChange>) -> Transaction {
+    let version = pg.version;
+    let mut txn = Transaction { changes: changes.into(), ..pg.nothing() };
+    let info = |version| PgInfo { pg: pg.id, ..info(version) };
+    txn.log.push(log_entry(version, &txn.changes[0].oid));
     txn.info = (version == 3).then(|| info(version).into());
+    if version.is_multiple_of(5) {
+        let entries = vec![(version.to_be_bytes().into(), noise(version, 9).into())];
+        txn.changes.push(only(&mapper(pg.id), Step::SetOmap { entries }));
+    }
     if version.is_multiple_of(11) {
         // Back by a few, and a new tail below the old.
         txn.log_rewind_to = Some(Eversion::new(4, version - 4));
@@ -151,8 +220,8 @@ async fn apply(model: &mut Model, cyan: &Store, blue: &Store, txn: Transaction) 
 }
 
 /// Removes a PG in steps of `page` objects, as an OSD does.
-async fn remove_pg(model: &mut Model, cyan: &Store, blue: &Store, index: usize, page: usize) -> Vec<Commit> {
-    let (mut commits, mut txn) = (Vec::new(), nothing(index));
+async fn remove_pg(model: &mut Model, cyan: &Store, blue: &Store, pg: &Pg, page: usize) -> Vec<Commit> {
+    let (mut commits, mut txn) = (Vec::new(), pg.nothing());
     loop {
         let listed = blue.list(txn.pg, txn.bits, None, page).await.unwrap();
         assert_eq!(cyan.list(txn.pg, txn.bits, None, page).await.unwrap(), listed);
@@ -191,21 +260,23 @@ async fn run(shard: Shard, acts: Vec<Act>, options: MountOptions) {
     let empty = blue.statfs();
     let mut model = Model::default();
     let mut commits: Vec<Commit> = Vec::new();
-    let mut versions = [0; PARTS];
-    let mut next = |index: usize, changes: &[(u8, Change)]| {
-        versions[index] += 1;
-        transaction(index, versions[index], changes)
-    };
+    let mut pgs = Pgs::new();
     for act in acts {
         match act {
-            Act::Txn(index, changes) => {
-                commits.push(apply(&mut model, &cyan, &blue, next(index, &changes)).await);
+            Act::Txn(part, changes) => {
+                commits.push(apply(&mut model, &cyan, &blue, pgs.next(part, &changes)).await);
             }
+            Act::Split { pg, by_four } if pgs.0.len() < PGS_MAX => {
+                if let Some(txn) = pgs.split(pg, by_four, &model) {
+                    commits.push(apply(&mut model, &cyan, &blue, txn).await);
+                }
+            }
+            Act::Split { .. } => {}
             Act::Stream { object, off, len, after, change } => {
                 for n in 0..STREAM {
                     read(&blue, &model, object, off + u64::from(n) * len, len).await;
                     if n == after {
-                        let txn = next(object.0, &[(object.1, change.clone())]);
+                        let txn = pgs.next(object.0, &[(object.1, change.clone())]);
                         commits.push(apply(&mut model, &cyan, &blue, txn).await);
                     }
                 }
@@ -219,13 +290,13 @@ async fn run(shard: Shard, acts: Vec<Act>, options: MountOptions) {
                 model.compare_pages(&blue, &oid_at(object), range).await;
             }
             Act::List { page } => {
-                for index in 0..PARTS {
-                    model.compare(&cyan, part(index), PART_PGS, page).await;
-                    model.compare(&blue, part(index), PART_PGS, page).await;
+                for Pg { id, pg_num, .. } in &pgs.0 {
+                    model.compare(&cyan, *id, *pg_num, page).await;
+                    model.compare(&blue, *id, *pg_num, page).await;
                 }
             }
             Act::RemovePg { part, page } => {
-                commits.extend(remove_pg(&mut model, &cyan, &blue, part, page).await);
+                commits.extend(remove_pg(&mut model, &cyan, &blue, &pgs.0[part], page).await);
             }
             Act::WaitForAll => {
                 for commit in commits.drain(..) {
@@ -245,17 +316,17 @@ async fn run(shard: Shard, acts: Vec<Act>, options: MountOptions) {
         commit.await.unwrap();
     }
     for store in [&cyan, &blue] {
-        for index in 0..PARTS {
-            model.compare(store, part(index), PART_PGS, 2).await;
-            model.compare_pg(store, part(index)).await;
+        for Pg { id, pg_num, .. } in &pgs.0 {
+            model.compare(store, *id, *pg_num, 2).await;
+            model.compare_pg(store, *id).await;
         }
         assert_eq!(store.list_pgs().await.unwrap(), model.pgs());
     }
     clean(&shared, &shard).await;
     // Nothing is left of what is removed.
-    for index in 0..PARTS {
-        let changes = model.objects_of(part(index), bits(index)).map(remove).collect();
-        submit(&blue, Transaction { changes, ..nothing(index) }).await.unwrap();
+    for pg in &pgs.0 {
+        let changes = model.objects_of(pg.id, pg.bits()).map(remove).collect();
+        submit(&blue, Transaction { changes, ..pg.nothing() }).await.unwrap();
     }
     assert_eq!(clean(&shared, &shard).await.blocks, 0);
     assert_eq!(blue.statfs(), empty);

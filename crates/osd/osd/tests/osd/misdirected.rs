@@ -7,7 +7,7 @@ use std::time::Duration;
 use carmine_client::RouteMode;
 use carmine_messenger::Message;
 use carmine_osd::messages::{
-    Head, PgActivate, PgFetch, PgQuery, PgRead, PgRepair, PgScrub, RepOp, ScanCursor,
+    Head, PgActivate, PgFetch, PgQuery, PgRead, PgRepair, PgScrub, PushObject, RepOp, ScanCursor,
 };
 use carmine_pgtypes::{LogEntry, OsdSet, PgInfo, Sealed, Step, Transaction};
 use carmine_types::{Epoch, Eversion, LogOp, NO_SHARD, ObjectId, OsdId, PgId, ReqId, SpgId, UTime, errno};
@@ -256,6 +256,10 @@ fn other_osds_are_not_believed_either() {
     let mut lie = push_of(Head { pg: PgId::new(POOL_ID, 0).into(), ..head }, other.clone(), [Step::Touch]);
     lie.front[..13].copy_from_slice(&push_of(head, own.clone(), []).front[..13]);
     assert_eq!(order(lie), errno::EINVAL);
+    // Nobody is told to split a PG: each OSD does so itself, when the map says it.
+    let child = PgInfo { pg: PgId::new(POOL_ID, 5).into(), pg_num: 8, ..PgInfo::default() };
+    let split = Sealed::from(Transaction { split: vec![child.clone()], ..Transaction::new(pg, 0) });
+    assert_eq!(order(PushObject::pack(&head, &split, split.data()).message()), errno::EINVAL);
     assert_eq!(push(&own, write_step(5000)), 0);
     let activate = |oid: &ObjectId| {
         let version = Eversion::new(epoch.0, 1);
@@ -289,7 +293,10 @@ fn other_osds_are_not_believed_either() {
     let mut info = Transaction::new(pg, 0);
     info.log.push(entry(&own, version));
     info.info = Some(PgInfo { pg, ..PgInfo::default() }.into());
-    for txn in [two, info] {
+    let mut split = Transaction::new(pg, 0);
+    split.log.push(entry(&own, version));
+    split.split = vec![child];
+    for txn in [two, info, split] {
         let message = RepOp::pack(&head, &Sealed::from(txn), Default::default()).message();
         assert_eq!(order(message), errno::EINVAL);
     }

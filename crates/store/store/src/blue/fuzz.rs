@@ -6,7 +6,7 @@ use carmine_codec::Encoder;
 use carmine_pgtypes::{LogEntry, ObjectChange, ObjectMeta, PgInfo, Sealed, Step, Transaction, Xattrs};
 use carmine_types::{Epoch, Eversion, LogOp, ObjectId, OsdId, PgId, ReqId, SpgId, UTime, Uuid, crc32c};
 
-use crate::blue::device::label::LogArea;
+use crate::blue::device::label::{LogArea, VERSION};
 use crate::blue::device::wal::WalLabel;
 use crate::blue::log::record::{GroupHeader, GroupId, HEADER_BYTES, Known, Out, TxnParts, decode_txns};
 use crate::blue::log::scan::Scanned;
@@ -134,6 +134,7 @@ pub fn decode_seeds() -> Vec<Vec<u8>> {
     };
     let name = keys::oid_bytes(&oid);
     let label = Label {
+        version: VERSION,
         fsid: Uuid([7; 16]),
         osd: OsdId(3),
         size_bytes: 1 << 30,

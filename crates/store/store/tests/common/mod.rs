@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use carmine_pgtypes::{
     Interval, LogEntry, ObjectChange, OmapSize, Omaps, OsdSet, PgHistory, PgInfo, Promised, Returned,
-    Scrubbed, Step, Transaction,
+    Scrubbed, Step, Transaction, pg_bits, pg_children,
 };
 use carmine_reactor::{Config, Payload, PollPolicy, Shard};
 use carmine_store::blue::{self, Fill, FsckReport, MkfsOptions, MountOptions};
@@ -49,6 +49,22 @@ pub fn object_of(index: usize, n: usize) -> ObjectId {
     let mut here = (0..).map(name).filter(|oid| PgId::of_hash(1, oid.hash, PART_PGS) == pg.pgid);
     let generation = if n.is_multiple_of(2) { NO_GENERATION } else { 7 };
     ObjectId { shard: pg.shard, generation, ..here.nth(n / 2).unwrap() }
+}
+
+/// The object without a name of a PG, which has entries about the PG's other objects.
+pub fn mapper(pg: SpgId) -> ObjectId {
+    ObjectId { shard: pg.shard, ..ObjectId::cursor(pg.pgid.pool, pg.pgid.ps) }
+}
+
+/// The split of a PG with this info: `pg_num` becomes that of its pool. Each child gets a copy of its mapper.
+pub fn split(info: &PgInfo, pg_num: u32) -> Transaction {
+    let (pg, ps) = (info.pg, info.pg.pgid.ps);
+    let divide = |ps| info.divide(SpgId { pgid: PgId { ps, ..pg.pgid }, ..pg }, pg_num, Epoch(pg_num));
+    let mut txn = Transaction::new(pg, pg_bits(ps, pg_num));
+    txn.info = Some(divide(ps).into());
+    txn.split = pg_children(ps, info.pg_num, pg_num).map(divide).collect();
+    txn.changes = txn.split.iter().map(|child| clone(&mapper(child.pg), &mapper(pg))).collect();
+    txn
 }
 
 pub fn config() -> Config {

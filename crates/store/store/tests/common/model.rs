@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use carmine_pgtypes::{LogEntry, ObjectMeta, PgInfo, PgState, Step, Transaction, pg_bits, pg_contains};
 use carmine_store::{OmapRange, Store};
-use carmine_types::{Eversion, ObjectId, SpgId};
+use carmine_types::{Eversion, LogOp, ObjectId, SpgId, UTime};
 
 /// Every object whole, every PG's log as a list.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +51,13 @@ impl Model {
             pg.log.retain(|entry| entry.version > to);
             pg.tail = pg.tail.max(to);
         }
+        let child = |info: &PgInfo| {
+            let log = pg.log.iter().filter(|entry| entry.version > info.log_tail);
+            let log = log.map(|entry| part_of(entry, info)).collect();
+            (info.pg, Pg { info: info.clone(), tail: Eversion::ZERO, log })
+        };
+        let children: Vec<_> = txn.split.iter().map(child).collect();
+        self.pgs.extend(children);
         if txn.forget_pg {
             self.pgs.remove(&txn.pg);
         }
@@ -178,6 +185,26 @@ impl Model {
             next = next.after(&page);
         }
         assert_eq!(found, wanted, "{range:?} of {oid} on {}", store.kind());
+    }
+}
+
+/// An entry of a PG as the log of a part of that has it.
+fn part_of(entry: &LogEntry, part: &PgInfo) -> LogEntry {
+    let pg = part.pg;
+    if pg_contains(pg, pg_bits(pg.pgid.ps, part.pg_num), &entry.oid) {
+        return entry.clone();
+    }
+    LogEntry {
+        version: entry.version,
+        reqid: entry.reqid,
+        oid: super::mapper(pg).into(),
+        op: LogOp::Error,
+        prior: Eversion::ZERO,
+        user_version: 0,
+        result: 0,
+        mtime: UTime::ZERO,
+        clones: Box::default(),
+        returned: None,
     }
 }
 

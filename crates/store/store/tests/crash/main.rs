@@ -11,11 +11,13 @@ mod flips;
 mod kv;
 mod moves;
 mod seen;
+mod split;
 mod work;
 
-use carmine_reactor::sim::Unflushed;
+use carmine_reactor::sim::{Tape, Unflushed};
 
 use check::check;
+use kv::KvTape;
 use seen::Seen;
 use work::{Histories, Life, Start, live};
 
@@ -31,18 +33,18 @@ fn mix(n: u64) -> u64 {
 const BETWEEN: u64 = 4;
 
 /// When the power goes, and what it does: at every moment at which something became durable, and as often in between.
-fn cuts(life: &Life, from: usize, seed: u64) -> Vec<(usize, Unflushed)> {
+fn cuts(tape: &Tape, kv: &KvTape, from: usize, seed: u64) -> Vec<(usize, Unflushed)> {
     let fate = |n: u64| match n % 8 {
         0 => Unflushed::Lost,
         1 => Unflushed::Kept,
         _ => Unflushed::Random(mix(n)),
     };
-    let mut boundaries = life.tape.boundaries();
-    boundaries.extend(life.kv.watch.boundaries());
+    let mut boundaries = tape.boundaries();
+    boundaries.extend(kv.boundaries());
     boundaries.retain(|at| *at >= from);
     boundaries.sort_unstable();
     boundaries.dedup();
-    let room = (life.tape.len() - from) as u64 + 1;
+    let room = (tape.len() - from) as u64 + 1;
     let between = (0..boundaries.len() as u64 + BETWEEN).map(|n| from + (mix(seed ^ n) % room) as usize);
     let at: Vec<usize> = boundaries.iter().copied().chain(between).collect();
     at.into_iter().zip(0u64..).map(|(at, n)| (at, fate(mix(seed) ^ mix(n)))).collect()
@@ -62,7 +64,7 @@ fn examine(seed: u64, count: u64, every: usize, seen: &mut Seen) -> Result<usize
     let life = live(seed, Start { life: None, histories: Histories::new() }, count);
     seen.life(&life);
     let mut images = 0;
-    let cuts = cuts(&life, begins(&life), seed);
+    let cuts = cuts(&life.tape, &life.kv.watch, begins(&life), seed);
     for (n, &(at, unflushed)) in cuts.iter().enumerate().skip(seed as usize % every).step_by(every) {
         let told =
             |error| format!("CRASH_SEED={seed}, cut {n} of {} at {at}, {unflushed:?}: {error}", cuts.len());
@@ -73,7 +75,7 @@ fn examine(seed: u64, count: u64, every: usize, seen: &mut Seen) -> Result<usize
             let start = Start { life: Some((&life, at, unflushed)), histories: left.prefixes };
             let again = live(mix(seed ^ at as u64), start, 4);
             seen.life(&again);
-            let cuts = self::cuts(&again, 0, seed).into_iter().enumerate();
+            let cuts = self::cuts(&again.tape, &again.kv.watch, 0, seed).into_iter().enumerate();
             for (m, (at, unflushed)) in cuts.filter(|(m, (at, _))| m % 3 == 0 || *at < again.mounted_at) {
                 let told = |error| told(format!("second cut {m} at {at}, {unflushed:?}: {error}"));
                 let left = check(&again, at, unflushed).map_err(told)?;

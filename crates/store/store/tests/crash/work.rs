@@ -33,11 +33,11 @@ const OBJECT_BYTES: u64 = 40_000;
 const DEVICE_BYTES: u64 = 4 << 20;
 /// Free blocks that the ballast leaves.
 const FREE_BLOCKS: u64 = 150;
-const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(60);
 /// Transactions of a burst for one of another load: they are small.
 const BURST: u64 = 5;
 /// Long enough for all to be in the key-value store.
-const QUIET: Duration = Duration::from_millis(60);
+pub const QUIET: Duration = Duration::from_millis(60);
 
 /// Where the simulated store lies.
 pub fn path() -> PathBuf {
@@ -170,7 +170,7 @@ impl World {
 }
 
 /// Submits a transaction, again and again while there is no room for it.
-async fn submit_when_room(shard: &Shard, store: &Store, txn: &Transaction) -> Commit {
+pub async fn submit_when_room(shard: &Shard, store: &Store, txn: &Transaction) -> Commit {
     for _ in 0..2000 {
         let prepared = store.prepare(&txn.changes).await.unwrap();
         let mut commit = store.submit(txn.clone());
@@ -261,7 +261,7 @@ async fn open(world: &World, shard: &Shard, fresh: bool) -> Store {
     store
 }
 
-async fn open_shard(shared: &Arc<BlueShared>, shard: &Shard) -> Store {
+pub async fn open_shard(shared: &Arc<BlueShared>, shard: &Shard) -> Store {
     Store::open_shard(&StoreShared::Blue(Arc::clone(shared)), shard).await.unwrap()
 }
 
@@ -283,7 +283,7 @@ pub async fn make_store(shard: &Shard, kv: &Arc<dyn Kv>, with_wal: bool) -> Labe
 }
 
 /// Makes an empty store, all of it durable; its keys.
-fn make(sim: &Sim, with_wal: bool) -> Vec<KvBatch> {
+pub fn make(sim: &Sim, with_wal: bool) -> Vec<KvBatch> {
     let kv: Arc<dyn Kv> = Arc::new(MemKv::new());
     let made = Arc::clone(&kv);
     on_node(sim, 1, async move |shard| {

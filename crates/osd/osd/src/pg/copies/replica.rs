@@ -131,6 +131,7 @@ impl Pg {
             && txn.info.is_none()
             && txn.log_rewind_to.is_none()
             && !txn.forget_pg
+            && txn.split.is_empty()
     }
 
     /// Loads what an entry needs; at once, if it is all in memory.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use carmine_pgtypes::{LogEntry, PgInfo, PgState, pg_bits, pg_first_object};
+use carmine_pgtypes::{LogEntry, PgInfo, PgState, pg_first_object};
 use carmine_types::{Eversion, ObjectId, ReqId, SpgId, is_mutated};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -52,10 +52,9 @@ impl PgLog {
         }
         self.info.log_tail = info.log_tail;
         self.info.last_update = info.log_tail;
-        let bits = (info.pg_num > 0).then(|| pg_bits(info.pg.pgid.ps, info.pg_num));
         let first = Arc::new(pg_first_object(info.pg));
         for entry in log {
-            self.push(match bits {
+            self.push(match info.bits() {
                 Some(bits) => entry.stub_unless_in(info.pg, bits, &first),
                 None => entry,
             });

@@ -15,8 +15,10 @@ use crate::{BLOCK_BYTES, StoreError};
 
 const MAGIC: &[u8; 16] = b"carmine-blue\r\n\x1a\n";
 /// Version of the whole format. A new one gets a golden store (`tests/golden.rs`), and the last Carmine that reads the
-/// one before is named in [`refusal`].
-const VERSION: u32 = 11;
+/// one before is named in [`refusal`], unless this one does.
+pub(crate) const VERSION: u32 = 12;
+/// The oldest version that is read. A store of an older one than [`VERSION`] becomes one of that when it is mounted.
+const VERSION_MIN: u32 = 11;
 /// Bytes before the checksum.
 const BODY_BYTES: usize = 16 + 4 + 16 + 4 + 4 + 4 + 8 + 8 + 8 + 8 + 16 + 16;
 
@@ -94,6 +96,8 @@ impl LogArea {
 /// The owner of a device, and the device's layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
+    /// Version of the format: what the store may hold.
+    pub(crate) version: u32,
     /// The cluster.
     pub fsid: Uuid,
     /// The OSD. With `fsid` and `generation` it identifies the store: the labels of the device and of the key-value store must
@@ -163,7 +167,7 @@ impl Label {
         let wal = self.wal.map(|(area, bytes)| LogArea { start: bytes, ..area });
         let mut out = Encoder::collect(|e| {
             e.bytes(MAGIC);
-            e.u32(VERSION);
+            e.u32(self.version);
             e.uuid(self.fsid);
             e.osd(self.osd);
             e.u32(BLOCK_BYTES as u32);
@@ -190,7 +194,7 @@ impl Label {
         let Ok(version) = d.u32() else {
             return refuse("the label of blue is cut short");
         };
-        if version != VERSION {
+        if !(VERSION_MIN..=VERSION).contains(&version) {
             return refuse(&refusal(version));
         }
         let sum =
@@ -207,7 +211,7 @@ impl Label {
             Ok::<_, DecodeError>((
                 block,
                 piece,
-                Label { fsid, osd, size_bytes, generation, revision, log_id, home, wal },
+                Label { version, fsid, osd, size_bytes, generation, revision, log_id, home, wal },
             ))
         };
         let fits = |area: &LogArea, bytes: u64| {
@@ -258,6 +262,7 @@ mod tests {
 
     fn label() -> Label {
         Label {
+            version: VERSION,
             fsid: Uuid([7; 16]),
             osd: OsdId(3),
             size_bytes: 1 << 30,
@@ -282,6 +287,8 @@ mod tests {
         block.resize(4096, 0);
         assert_eq!(Label::decode(place, &block).unwrap(), label());
         assert_eq!(Label::decode(place, &with_wal().encode()).unwrap(), with_wal());
+        let older = Label { version: 11, ..label() };
+        assert_eq!(Label::decode(place, &older.encode()).unwrap(), older);
         for bit in 0..good.len() * 8 {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
@@ -298,12 +305,12 @@ mod tests {
             (8, "5b35737b"),
             (9, "d096e003"),
             (10, "0881fd71"),
-            (12, "newer"),
+            (13, "newer"),
         ] {
             let mut other = good.clone();
             other[16] = version;
             let error = Label::decode(place, &other).unwrap_err().to_string();
-            assert!(error.contains(&format!("format {version}")) && error.contains("format 11"), "{error}");
+            assert!(error.contains(&format!("format {version}")) && error.contains("format 12"), "{error}");
             assert!(error.contains(remedy), "{error}");
         }
     }

@@ -1,8 +1,10 @@
-//! Changes that depend on the content of the key-value store: copies of omaps, and rewinds of PG logs. A batch only names them;
-//! they are expanded where the batch is applied, which may be slow.
+//! Changes that depend on the content of the key-value store: copies of omaps, rewinds of PG logs, and their division when a PG is
+//! split. A batch only names them; they are expanded where the batch is applied, which may be slow.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use carmine_pgtypes::pg_first_object;
 use carmine_types::{Eversion, SpgId};
 
 use crate::blue::meta::{codec, keys};
@@ -16,24 +18,21 @@ pub(crate) fn expand(kv: &dyn Kv, batches: Vec<KvBatch>) -> Result<Vec<KvBatch>,
     if batches.iter().all(|batch| batch.lookups().is_empty()) {
         return Ok(batches);
     }
+    let lookups = batches.iter().flat_map(KvBatch::lookups).map(|(_, lookup)| lookup);
+    let mut earlier = Earlier::new(lookups.flat_map(reads));
     let mut done: Vec<KvBatch> = Vec::new();
     for batch in batches {
         let mut lookups = batch.lookups().iter().peekable();
         let mut part = KvBatch::default();
         for (at, op) in batch.iter().map(Some).chain([None]).enumerate() {
             while let Some((_, lookup)) = lookups.next_if(|(before, _)| *before == at) {
-                done.push(std::mem::take(&mut part));
-                let comes_to = match lookup {
-                    Lookup::CopyOmap { from, to } => copy_omap(kv, &done, from, to)?,
-                    Lookup::RewindLog { pg, keep_to } => rewind_log(kv, &done, *pg, *keep_to)?,
-                };
-                done.push(comes_to);
+                let comes_to = look_up(&Content { kv, earlier: &earlier }, lookup)?;
+                comes_to.iter().for_each(|op| earlier.note(op));
+                done.extend([std::mem::take(&mut part), comes_to]);
             }
-            match op {
-                Some(KvOp::Put(key, value)) => part.put(key, value),
-                Some(KvOp::Delete(key)) => part.delete(key),
-                Some(KvOp::DeleteRange(start, end)) => part.delete_range(start, end),
-                None => {}
+            if let Some(op) = op {
+                earlier.note(op);
+                part.push_op(op);
             }
         }
         done.push(part);
@@ -41,29 +40,50 @@ pub(crate) fn expand(kv: &dyn Kv, batches: Vec<KvBatch>) -> Result<Vec<KvBatch>,
     Ok(done)
 }
 
-/// Copies an object's omap, as of these batches, to another object.
-fn copy_omap(kv: &dyn Kv, before: &[KvBatch], from: &[u8], to: &[u8]) -> Result<KvBatch, KvError> {
+/// A range of keys: from the first (inclusive) to the second (exclusive).
+type KeyRange = (Vec<u8>, Vec<u8>);
+
+/// The keys that a lookup reads.
+fn reads(lookup: &Lookup) -> Vec<KeyRange> {
+    match lookup {
+        Lookup::CopyOmap { from, .. } => vec![only(keys::omap_header(from)), keys::omap_range(from, &[])],
+        Lookup::RewindLog { pg, .. } => vec![only(keys::pg(keys::PG_TAIL, *pg)), keys::log_range(*pg)],
+        Lookup::SplitLog { from, .. } => vec![keys::log_range(*from)],
+    }
+}
+
+fn only(key: Vec<u8>) -> KeyRange {
+    let end = [key.as_slice(), &[0]].concat();
+    (key, end)
+}
+
+fn look_up(content: &Content<'_>, lookup: &Lookup) -> Result<KvBatch, KvError> {
+    match lookup {
+        Lookup::CopyOmap { from, to } => copy_omap(content, from, to),
+        Lookup::RewindLog { pg, keep_to } => rewind_log(content, *pg, *keep_to),
+        Lookup::SplitLog { from, to, bits, tail } => split_log(content, *from, (*to, *bits), *tail),
+    }
+}
+
+/// Copies an object's omap to another object.
+fn copy_omap(content: &Content<'_>, from: &[u8], to: &[u8]) -> Result<KvBatch, KvError> {
     let mut puts = KvBatch::default();
     let header = keys::omap_header(from);
-    if let Some(value) = value(kv, before, &header)? {
+    if let Some(value) = content.value(&header)? {
         put(&mut puts, &header, &keys::omap_header(to), &value);
     }
-    let (start, end) = keys::omap_range(from, &[]);
-    for (key, value) in view(kv, before, (&start, &end))? {
+    for (key, value) in content.pairs(keys::omap_range(from, &[]))? {
         let name = key.get(1 + from.len()..).unwrap_or_default();
         put(&mut puts, &key, &keys::omap(to, name), &value);
     }
     Ok(puts)
 }
 
-/// Rewrites a PG's log, as of these batches, up to `keep_to` and without trimmed entries. A damaged run stays.
-fn rewind_log(kv: &dyn Kv, before: &[KvBatch], pg: SpgId, keep_to: Eversion) -> Result<KvBatch, KvError> {
-    let tail = tail(kv, before, pg)?;
-    let (start, end) = keys::log_range(pg);
-    let mut kept = KvBatch::default();
-    kept.delete_range(&start, &end);
-    kept.delete(&keys::pg(keys::PG_TAIL, pg));
-    for (key, value) in view(kv, before, (&start, &end))? {
+/// Rewrites a PG's log up to `keep_to` and without trimmed entries. A damaged run stays.
+fn rewind_log(content: &Content<'_>, pg: SpgId, keep_to: Eversion) -> Result<KvBatch, KvError> {
+    let tail = tail(content, pg)?;
+    let mut kept = without_log(pg);
+    for (key, value) in content.pairs(keys::log_range(pg))? {
         let Ok(entries) = codec::decode_log(&key, &value) else {
             kept.put(&key, &value);
             continue;
@@ -75,43 +95,109 @@ fn rewind_log(kv: &dyn Kv, before: &[KvBatch], pg: SpgId, keep_to: Eversion) -> 
     Ok(kept)
 }
 
-/// The PG's log tail after these batches. A damaged value counts as absent.
-fn tail(kv: &dyn Kv, before: &[KvBatch], pg: SpgId) -> Result<Eversion, KvError> {
+/// Gives a PG its part of the log of another one that is split. A damaged run is damaged in both.
+fn split_log(
+    content: &Content<'_>,
+    from: SpgId,
+    (to, bits): (SpgId, u32),
+    tail: Eversion,
+) -> Result<KvBatch, KvError> {
+    let mut log = without_log(to);
+    let first = Arc::new(pg_first_object(to));
+    for (key, value) in content.pairs(keys::log_range(from))? {
+        let Ok(entries) = codec::decode_log(&key, &value) else {
+            if let Ok(last) = keys::decode_log(&key) {
+                // Its checksum is not right for this key either.
+                log.put(&keys::log(to, last), &value);
+            }
+            continue;
+        };
+        for entry in entries.into_iter().filter(|entry| entry.version > tail) {
+            codec::put_log(&mut log, to, &entry.stub_unless_in(to, bits, &first));
+        }
+    }
+    Ok(log)
+}
+
+/// Removes a PG's log and its tail.
+fn without_log(pg: SpgId) -> KvBatch {
+    let mut batch = KvBatch::default();
+    let (start, end) = keys::log_range(pg);
+    batch.delete_range(&start, &end);
+    batch.delete(&keys::pg(keys::PG_TAIL, pg));
+    batch
+}
+
+/// The PG's log tail. A damaged value counts as absent.
+fn tail(content: &Content<'_>, pg: SpgId) -> Result<Eversion, KvError> {
     let key = keys::pg(keys::PG_TAIL, pg);
-    let found = value(kv, before, &key)?;
+    let found = content.value(&key)?;
     Ok(found.and_then(|value| codec::decode_tail(&key, &value).ok()).unwrap_or(Eversion::ZERO))
 }
 
-/// The value of a key after these batches.
-fn value(kv: &dyn Kv, before: &[KvBatch], key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
-    let mut end = key.to_vec();
-    end.push(0);
-    Ok(view(kv, before, (key, &end))?.remove(key))
+/// The store's content with the earlier changes.
+struct Content<'a> {
+    kv: &'a dyn Kv,
+    earlier: &'a Earlier,
 }
 
-/// The pairs of a range after these batches.
-fn view(kv: &dyn Kv, before: &[KvBatch], (start, end): (&[u8], &[u8])) -> Result<Pairs, KvError> {
-    let mut pairs = Pairs::new();
-    kv.scan(start, end, &mut |key, value| {
-        pairs.insert(key.to_vec(), value.to_vec());
-        true
-    })?;
-    let is_within = |key: &[u8]| start <= key && key < end;
-    for op in before.iter().flat_map(KvBatch::iter) {
-        match op {
-            KvOp::Put(key, value) if is_within(key) => {
-                pairs.insert(key.to_vec(), value.to_vec());
-            }
-            KvOp::Delete(key) if is_within(key) => {
-                pairs.remove(key);
-            }
-            KvOp::DeleteRange(from, to) if from < end && start < to => {
-                pairs.retain(|key, _| key.as_slice() < from || key.as_slice() >= to);
-            }
-            _ => {}
-        }
+impl Content<'_> {
+    fn value(&self, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
+        Ok(self.pairs(only(key.to_vec()))?.remove(key))
     }
-    Ok(pairs)
+
+    /// The pairs of a range, which is one that a lookup reads.
+    fn pairs(&self, (start, end): KeyRange) -> Result<Pairs, KvError> {
+        let mut pairs = Pairs::new();
+        self.kv.scan(&start, &end, &mut |key, value| {
+            pairs.insert(key.to_vec(), value.to_vec());
+            true
+        })?;
+        for op in self.earlier.changes_of(&start).iter() {
+            match op {
+                KvOp::Put(key, value) => drop(pairs.insert(key.to_vec(), value.to_vec())),
+                KvOp::Delete(key) => drop(pairs.remove(key)),
+                KvOp::DeleteRange(from, to) => {
+                    pairs.retain(|key, _| key.as_slice() < from || key.as_slice() >= to)
+                }
+            }
+        }
+        Ok(pairs)
+    }
+}
+
+/// The earlier changes of those keys that lookups read, by range. Without it each lookup would have to go through all that the
+/// earlier ones came to: a thousand PGs may be split in one batch.
+struct Earlier {
+    /// By first key. No two ranges have a key in common: they are whole omaps, headers, logs, tails.
+    ranges: Vec<(KeyRange, KvBatch)>,
+}
+
+impl Earlier {
+    fn new(reads: impl Iterator<Item = KeyRange>) -> Earlier {
+        let mut ranges: Vec<_> = reads.map(|range| (range, KvBatch::default())).collect();
+        ranges.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        ranges.dedup_by(|(a, _), (b, _)| a == b);
+        Earlier { ranges }
+    }
+
+    fn note(&mut self, op: KvOp<'_>) {
+        let (first, end) = match op {
+            KvOp::Put(key, _) | KvOp::Delete(key) => (key, None),
+            KvOp::DeleteRange(start, end) => (start, Some(end)),
+        };
+        let at = self.ranges.partition_point(|((_, end), _)| end.as_slice() <= first);
+        let is_touched = |start: &[u8]| end.map_or(start <= first, |end| start < end);
+        let touched = self.ranges.iter_mut().skip(at).take_while(|((start, _), _)| is_touched(start));
+        touched.for_each(|(_, changes)| changes.push_op(op));
+    }
+
+    /// The changes of the range that begins with this key, in order.
+    fn changes_of(&self, start: &[u8]) -> &KvBatch {
+        let at = self.ranges.binary_search_by(|((first, _), _)| first.as_slice().cmp(start));
+        let range = at.ok().and_then(|at| self.ranges.get(at));
+        range.map(|(_, changes)| changes).unwrap_or_else(|| unreachable!("a lookup reads what it says"))
+    }
 }
 
 /// Puts a value under another key. A damaged one stays damaged.
@@ -125,9 +211,15 @@ fn put(batch: &mut KvBatch, old_key: &[u8], key: &[u8], value: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::MemKv;
+    use carmine_pgtypes::{LogEntry, PgInfo, Transaction, pg_bits, pg_children};
+    use carmine_types::{Epoch, ObjectId, PgId};
     use proptest::prelude::*;
+
+    use super::*;
+    use crate::blue::meta::codec::tests::entry;
+    use crate::blue::meta::index::sorted;
+    use crate::blue::objects::apply::{Trimmed, encode_pg};
+    use crate::{MemKv, StoreError};
 
     /// Names of three objects, none of which is a prefix of another.
     const NAMES: [&[u8]; 3] = [b"a\0\x01", b"b\0\x01", b"c\0\x01"];
@@ -201,7 +293,7 @@ mod tests {
                     Act::Copy(from, to) => {
                         clear(batch, NAMES[*to]);
                         let (from_key, to_key) = (NAMES[*from].into(), NAMES[*to].into());
-                        batch.look_up(Lookup::CopyOmap { from: from_key, to: to_key });
+                        batch.look_up(Lookup::CopyOmap { from: from_key, to: to_key }, 0);
                         model[*to] = model[*from].clone();
                     }
                     Act::Next => batches.push(KvBatch::default()),
@@ -216,5 +308,173 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[derive(Clone, Debug)]
+    enum LogAct {
+        /// An entry of one of the PGs there are, of an object with this hash.
+        Push(usize, u32),
+        /// Drops so many of its oldest entries.
+        Trim(usize, u64),
+        /// Drops so many of its newest ones.
+        Rewind(usize, u64),
+        /// Its part of the pool grows to twice, or four times, as many PGs.
+        Split(usize, bool),
+        Next,
+        Apply,
+    }
+
+    fn log_act() -> impl Strategy<Value = LogAct> {
+        let pg = || any::<usize>();
+        prop_oneof![
+            8 => (pg(), any::<u32>()).prop_map(|(pg, hash)| LogAct::Push(pg, hash)),
+            1 => (pg(), 1..4u64).prop_map(|(pg, count)| LogAct::Trim(pg, count)),
+            1 => (pg(), 1..4u64).prop_map(|(pg, count)| LogAct::Rewind(pg, count)),
+            2 => (pg(), any::<bool>()).prop_map(|(pg, by_four)| LogAct::Split(pg, by_four)),
+            1 => Just(LogAct::Next),
+            1 => Just(LogAct::Apply),
+        ]
+    }
+
+    fn id(ps: u32) -> SpgId {
+        PgId::new(1, ps).into()
+    }
+
+    fn log_entry(version: u64, hash: u32) -> LogEntry {
+        let oid = ObjectId { name: (*b"object").into(), ..ObjectId::cursor(1, hash) };
+        LogEntry { oid: oid.into(), ..entry(Eversion::new(1, version)) }
+    }
+
+    /// What the store has of a PG's log.
+    fn stored_log(kv: &MemKv, pg: SpgId) -> Vec<LogEntry> {
+        let value = |kind| {
+            let key = keys::pg(kind, pg);
+            kv.get(&key).unwrap().map(|value| (key, value))
+        };
+        let tail = value(keys::PG_TAIL).map(|(key, value)| codec::decode_tail(&key, &value).unwrap());
+        let info = value(keys::PG_INFO).map(|(key, value)| codec::decode_info(&key, &value).unwrap());
+        let tail = tail.into_iter().chain(info.map(|info| info.log_tail)).max().unwrap_or(Eversion::ZERO);
+        let (start, end) = keys::log_range(pg);
+        let mut log = Vec::new();
+        kv.scan(&start, &end, &mut |key, value| {
+            log.extend(codec::decode_log(key, value).unwrap());
+            true
+        })
+        .unwrap();
+        log.retain(|entry| entry.version > tail);
+        log
+    }
+
+    proptest! {
+        #[test]
+        fn a_child_has_the_log_that_its_parent_had_then(acts in prop::collection::vec(log_act(), 0..60)) {
+            let (kv, mut batches, mut trimmed) = (MemKv::new(), vec![KvBatch::default()], Trimmed::default());
+            let mut model = vec![(PgInfo { pg: id(0), pg_num: 1, ..PgInfo::default() }, Vec::<LogEntry>::new())];
+            for act in acts.iter().chain([&LogAct::Apply]) {
+                let batch = batches.last_mut().unwrap();
+                let count = model.len();
+                match act {
+                    LogAct::Push(at, hash) => {
+                        let (info, log) = &mut model[at % count];
+                        let version = info.last_update.version + 1;
+                        let bits = info.bits().unwrap();
+                        let entry = log_entry(version, hash.checked_shl(bits).unwrap_or(0) | info.pg.pgid.ps);
+                        info.last_update = entry.version;
+                        log.push(entry.clone());
+                        let txn = Transaction { log: [entry].into_iter().collect(), ..Transaction::new(info.pg, bits) };
+                        encode_pg(batch, &txn, &mut trimmed);
+                    }
+                    LogAct::Trim(at, count_of) => {
+                        let (info, log) = &mut model[at % count];
+                        let to = Eversion::new(1, info.log_tail.version + count_of.min(&(log.len() as u64)));
+                        log.retain(|entry| entry.version > to);
+                        info.log_tail = to;
+                        let txn = Transaction { log_trim_to: Some(to), ..Transaction::new(info.pg, 0) };
+                        encode_pg(batch, &txn, &mut trimmed);
+                    }
+                    LogAct::Rewind(at, count_of) => {
+                        let (info, log) = &mut model[at % count];
+                        let to = Eversion::new(1, info.last_update.version - count_of.min(&(log.len() as u64)));
+                        log.retain(|entry| entry.version <= to);
+                        info.last_update = to;
+                        let info = Some(info.clone().into());
+                        let txn = Transaction { log_rewind_to: Some(to), info, ..Transaction::new(model[at % count].0.pg, 0) };
+                        encode_pg(batch, &txn, &mut trimmed);
+                    }
+                    LogAct::Split(at, by_four) => {
+                        let (info, log) = model[at % count].clone();
+                        let (old, ps) = (info.pg_num, info.pg.pgid.ps);
+                        let new = old * if *by_four { 4 } else { 2 };
+                        let divide = |ps| info.divide(id(ps), new, Epoch(new));
+                        model[at % count].0 = divide(ps);
+                        let mut txn = Transaction::new(info.pg, pg_bits(ps, new));
+                        txn.info = Some(divide(ps).into());
+                        txn.split = pg_children(ps, old, new).map(divide).collect();
+                        encode_pg(batch, &txn, &mut trimmed);
+                        for child in &txn.split {
+                            let first = pg_first_object(child.pg).into();
+                            let part = log.iter().map(|entry| entry.clone().stub_unless_in(child.pg, child.bits().unwrap(), &first));
+                            model.push((child.clone(), part.collect()));
+                        }
+                    }
+                    LogAct::Next => batches.push(KvBatch::default()),
+                    LogAct::Apply => {
+                        let batches = std::mem::replace(&mut batches, vec![KvBatch::default()]);
+                        kv.commit(&[sorted(&expand(&kv, batches).unwrap())], true).unwrap();
+                        for (info, log) in &model {
+                            prop_assert_eq!(&stored_log(&kv, info.pg), log, "{}", info.pg);
+                        }
+                    }
+                }
+                if model.len() > 40 {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// A batch that splits PG 0 of 1 in two.
+    fn split_of(info: &PgInfo) -> KvBatch {
+        let divide = |ps| info.divide(id(ps), 2, Epoch(9));
+        let txn = Transaction {
+            info: Some(divide(0).into()),
+            split: vec![divide(1)],
+            ..Transaction::new(id(0), 1)
+        };
+        let mut batch = KvBatch::default();
+        encode_pg(&mut batch, &txn, &mut Trimmed::default());
+        batch
+    }
+
+    #[test]
+    fn a_damaged_part_of_a_log_is_damaged_in_the_child_too() {
+        let kv = MemKv::new();
+        let mut batch = KvBatch::default();
+        (1..=3).for_each(|n| codec::put_log(&mut batch, id(0), &log_entry(n, n as u32)));
+        batch.put(&keys::log(id(0), Eversion::new(1, 2)), b"damaged");
+        kv.commit(&[batch], true).unwrap();
+        let info = PgInfo { pg: id(0), pg_num: 1, last_update: Eversion::new(1, 3), ..PgInfo::default() };
+        kv.commit(&expand(&kv, vec![split_of(&info)]).unwrap(), true).unwrap();
+        let decoded = [1, 2, 3].map(|n| {
+            let key = keys::log(id(1), Eversion::new(1, n));
+            codec::decode_log(&key, &kv.get(&key).unwrap().unwrap()).map(|entries| entries[0].is_stub())
+        });
+        assert!(matches!(decoded, [Ok(false), Err(StoreError::Damaged { .. }), Ok(false)]), "{decoded:?}");
+    }
+
+    #[test]
+    fn a_lookup_goes_through_the_changes_of_what_it_reads_only() {
+        let lookup =
+            |from| Lookup::SplitLog { from: id(from), to: id(from + 4), bits: 3, tail: Eversion::ZERO };
+        let mut earlier = Earlier::new([lookup(0), lookup(2), lookup(0)].iter().flat_map(reads));
+        let mut batch = KvBatch::default();
+        (0..4).for_each(|ps| codec::put_log(&mut batch, id(ps), &log_entry(1, 1)));
+        batch.delete(&keys::log(id(2), Eversion::new(1, 1)));
+        batch.delete_range(&keys::log_range(id(1)).0, &keys::log_range(id(1)).1);
+        batch.delete_range(&keys::log_range(id(1)).0, &keys::log_range(id(2)).1);
+        batch.delete_range(&keys::log_range(id(2)).1, &keys::log_range(id(3)).1);
+        batch.iter().for_each(|op| earlier.note(op));
+        let changes = |ps| earlier.changes_of(&keys::log_range(id(ps)).0).len();
+        assert_eq!((earlier.ranges.len(), changes(0), changes(2)), (2, 1, 3));
     }
 }

@@ -9,7 +9,7 @@ use carmine_types::{OsdId, Uuid};
 use crate::blue::device::BLOCKS_MAX;
 use crate::blue::device::data::{Device, Place, Places, io_error};
 use crate::blue::device::join::join_all;
-use crate::blue::device::label::{LogArea, WAL_BYTES_MIN, wal_bytes};
+use crate::blue::device::label::{LogArea, VERSION, WAL_BYTES_MIN, wal_bytes};
 use crate::blue::device::wal::{WalLabel, write_blocks, write_label};
 use crate::blue::meta::index::MetaIndex;
 use crate::blue::meta::keys;
@@ -89,6 +89,7 @@ pub async fn mkfs(
         None => None,
     };
     let label = Label {
+        version: VERSION,
         fsid,
         osd,
         size_bytes,

@@ -6,7 +6,7 @@ use carmine_reactor::Shard;
 
 use crate::StoreError;
 use crate::blue::device::data::{Device, Place, Places, io_error, read_label};
-use crate::blue::device::label::Label;
+use crate::blue::device::label::{Label, VERSION};
 use crate::blue::device::space::Space;
 use crate::blue::device::wal::{self, write_blocks};
 use crate::blue::meta::index::MetaIndex;
@@ -31,11 +31,10 @@ impl BlueShared {
         index: impl Into<MetaIndex>,
         options: MountOptions,
     ) -> Result<Arc<BlueShared>, StoreError> {
-        let opened = Opened::open(shard, places.into(), index.into()).await?;
+        let mut opened = Opened::open(shard, places.into(), index.into()).await?;
         let left = checkpoint::read(&opened.index, shard, &opened.label).await?;
         let (epoch, replayed) = replay(opened.for_replay(shard), options.accepts_loss).await?;
-        let Opened { place, device, wal, label, index } = opened;
-        let path = place.path.display();
+        let path = opened.place.path.display();
         let space = match left.filter(|_| replayed.txns + replayed.dropped_txns == 0) {
             Some(space) => {
                 tracing::info!("{path}: a clean unmount left the map of free space");
@@ -43,13 +42,15 @@ impl BlueShared {
             }
             None => {
                 let start_ns = shard.now_ns();
-                let space = scan_space(&index, shard, &label).await?;
+                let space = scan_space(&opened.index, shard, &opened.label).await?;
                 let seconds = (shard.now_ns() - start_ns) as f64 / 1e9;
                 tracing::info!("{path}: all block maps were scanned for free space in {seconds:.3} s");
                 space
             }
         };
         space.check();
+        opened.upgrade(shard).await?;
+        let Opened { place, device, wal, label, index } = opened;
         let (wal, wal_device) = wal.unzip();
         let shared = BlueShared::new((place, wal), label, options, index, space, epoch, replayed);
         shared.log().measure_room(shard).await;
@@ -124,6 +125,16 @@ impl Opened {
         let wal = self.wal.as_ref().map(|(place, device)| (place.path.as_path(), device));
         let Opened { place, device, label, index, .. } = self;
         Whole { shard, path: &place.path, device, wal, label, index }
+    }
+
+    /// Makes the store one of this program's format, if it is older: from now on it may hold what older programs do not know.
+    async fn upgrade(&mut self, shard: &Shard) -> Result<(), StoreError> {
+        let (old, path) = (self.label.version, self.place.path.display());
+        if old < VERSION {
+            tracing::info!("{path}: the store becomes one of format {VERSION}; it was one of format {old}");
+            self.relabel(shard, Label { version: VERSION, ..self.label.clone() }).await?;
+        }
+        Ok(())
     }
 
     /// Changes the store's label: one commit in the key-value store, then the device's two labels.

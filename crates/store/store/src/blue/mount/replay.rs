@@ -29,7 +29,7 @@ use crate::blue::objects::onode::{Onode, Pin};
 use crate::kv::KvBatch;
 use crate::{BLOCK_BYTES, StoreError};
 
-/// Bytes of the log applied together: all objects named in them are in memory meanwhile.
+/// Bytes of the log applied together: all objects named in them are in memory meanwhile. The logs of PGs that are split count, too.
 const PART_BYTES: usize = 1 << 20;
 /// Reads and writes of blocks in flight.
 const PARALLEL: usize = 64;
@@ -291,7 +291,8 @@ impl Replay<'_> {
             let (mut txns, mut bytes) = (Vec::new(), 0);
             while let Some(found) = whole.get(at).filter(|_| bytes < PART_BYTES) {
                 let (found, body) = self.txns(found).await?;
-                bytes += body.len();
+                let children = found.iter().flat_map(|txn| &txn.txn.split);
+                bytes = children.map(apply::log_bytes).fold(bytes + body.len(), usize::saturating_add);
                 txns.extend(found.into_iter().map(|txn| (txn.placed(&body), txn.txn)));
                 at += 1;
             }
@@ -407,13 +408,16 @@ impl Replay<'_> {
 
     /// A PG's transactions are ordered by its lane, so in one epoch it may have only one lane.
     fn check_order(&mut self, lane: u16, txn: &LoggedTxn) -> Result<(), StoreError> {
-        let (pg, version) = (txn.txn.pg, txn.txn.version());
-        let (first, last) = self.pgs.entry(pg).or_insert((lane, version));
-        if *first != lane {
-            let why = format!("it has version {last} in lane {first} and {version} in lane {lane}");
-            return Err(StoreError::damaged(format!("the log of pg {pg}"), why));
+        let version = txn.txn.version();
+        // A PG's first transaction may be that which splits it off.
+        for pg in std::iter::once(txn.txn.pg).chain(txn.txn.split.iter().map(|child| child.pg)) {
+            let (first, last) = self.pgs.entry(pg).or_insert((lane, version));
+            if *first != lane {
+                let why = format!("it has version {last} in lane {first} and {version} in lane {lane}");
+                return Err(StoreError::damaged(format!("the log of pg {pg}"), why));
+            }
+            *last = version;
         }
-        *last = version;
         Ok(())
     }
 

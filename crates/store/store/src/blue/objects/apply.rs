@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use carmine_pgtypes::{ObjectMeta, Step, Transaction};
+use carmine_pgtypes::{ObjectMeta, PgInfo, Step, Transaction};
 use carmine_reactor::{Bytes, Payload};
 use carmine_types::{Eversion, SpgId};
 use foldhash::fast::FixedState;
@@ -317,7 +317,7 @@ fn is_part(state: &OnodeState, index: u64, within: usize, len: usize, was_hole: 
 pub(crate) fn encode_pg(batch: &mut KvBatch, txn: &Transaction, trimmed: &mut Trimmed) {
     if let Some(keep_to) = txn.log_rewind_to {
         // The info sets the tail from now on, perhaps to an older version.
-        batch.look_up(Lookup::RewindLog { pg: txn.pg, keep_to });
+        batch.look_up(Lookup::RewindLog { pg: txn.pg, keep_to }, 0);
         trimmed.remove(&txn.pg);
     }
     for entry in &txn.log {
@@ -335,10 +335,14 @@ pub(crate) fn encode_pg(batch: &mut KvBatch, txn: &Transaction, trimmed: &mut Tr
         );
     }
     if let Some(info) = &txn.info {
-        batch.put_with(
-            |out| out.extend_from_slice(&keys::pg(keys::PG_INFO, txn.pg)),
-            |out, at| codec::push(out, at, |e| e.put(&**info)),
-        );
+        put_info(batch, txn.pg, info);
+    }
+    for child in &txn.split {
+        let (from, to, tail) = (txn.pg, child.pg, child.log_tail);
+        let bits = child.bits().unwrap_or_default();
+        batch.look_up(Lookup::SplitLog { from, to, bits, tail }, log_bytes(child));
+        put_info(batch, to, child);
+        trimmed.remove(&to);
     }
     if txn.forget_pg {
         let (start, end) = keys::log_range(txn.pg);
@@ -346,6 +350,21 @@ pub(crate) fn encode_pg(batch: &mut KvBatch, txn: &Transaction, trimmed: &mut Tr
         [keys::PG_INFO, keys::PG_TAIL].iter().for_each(|kind| batch.delete(&keys::pg(*kind, txn.pg)));
         trimmed.remove(&txn.pg);
     }
+}
+
+fn put_info(batch: &mut KvBatch, pg: SpgId, info: &PgInfo) {
+    batch.put_with(
+        |out| out.extend_from_slice(&keys::pg(keys::PG_INFO, pg)),
+        |out, at| codec::push(out, at, |e| e.put(info)),
+    );
+}
+
+/// Bytes of the log that a child gets, about.
+pub(crate) fn log_bytes(child: &PgInfo) -> usize {
+    /// Of an entry with a name of usual length, with its key.
+    const ENTRY_BYTES: u64 = 160;
+    let entries = child.last_update.version.saturating_sub(child.log_tail.version);
+    usize::try_from(entries.saturating_mul(ENTRY_BYTES)).unwrap_or(usize::MAX)
 }
 
 /// The parts of an object that a step needs in memory, and the space that it uses.

@@ -35,7 +35,7 @@ impl<P: Placer> Work<P> {
         if found.meta.has_omap {
             state.omap.copy(state.dirty.window);
             let (from, to) = (source.key.clone(), object.pin.key.clone());
-            self.changes.look_up(Lookup::CopyOmap { from, to });
+            self.changes.look_up(Lookup::CopyOmap { from, to }, 0);
         }
         let is_prepared = object.pin.is_prepared();
         let at_hand = found.recent.iter().filter(|(_, recent)| recent.writing || is_prepared);

@@ -21,7 +21,7 @@ use crate::blue::meta::{codec, keys};
 use crate::blue::shard::shared;
 use crate::kv::{KvBatch, KvError};
 
-/// Most bytes of keys and values in one batch (the last group may overshoot).
+/// Most bytes of keys and values in one batch (the last group may overshoot). It is in memory several times while it is applied.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 /// Below this much free space for the key-value store, writes are refused, and only deletes and truncates are allowed.
 const KV_FREE_BYTES_MIN: u64 = 64 << 20;
@@ -300,11 +300,10 @@ impl CommitLog {
     }
 
     fn pop_batch(&self) -> Vec<FeedGroup> {
-        let mut groups = Vec::new();
-        let mut bytes = 0;
+        let (mut groups, mut bytes) = (Vec::new(), 0usize);
         while bytes < BATCH_BYTES_MAX {
             let Some(group) = self.queue.pop() else { break };
-            bytes += group.batch.bytes();
+            bytes = group.batch.expanded_bytes().saturating_add(bytes);
             groups.push(group);
         }
         groups

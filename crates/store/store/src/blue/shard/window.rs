@@ -79,7 +79,8 @@ impl Windows {
     /// Whether the open window has no room for a transaction with this many blocks of the log.
     pub(crate) fn is_full_for(&self, blocks: u64) -> bool {
         let Window { txns, blocks: taken, changes, around, .. } = &self.open;
-        *txns > 0 && (*around || taken + blocks > self.blocks_max || changes.bytes >= WINDOW_BYTES)
+        let bytes = changes.bytes.max(changes.batch.expanded_bytes());
+        *txns > 0 && (*around || taken + blocks > self.blocks_max || bytes >= WINDOW_BYTES)
     }
 
     /// Closes the open window before transaction `next`; `group` is the last of the log if nothing is in flight.
