@@ -1,6 +1,6 @@
 //! Maps: in from the monitor on shard 0, out to every shard in order, and on to clients that are behind.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -44,7 +44,9 @@ impl OsdShard {
         let is_made = |pg: &SpgId| !resized.contains(&pg.pgid.pool) || self.owner(*pg).is_some();
         let own = self.config.id;
         let mine = view.pgs_of(own).flat_map(|(pg, _)| parts_of(&view, pg, own)).filter(is_made);
-        let table = self.table.borrow().with(mine, shards).of_pools(|pool| map.pools.contains_key(&pool));
+        let table = self.table.borrow().with(mine.chain(self.stored_in(map)), shards);
+        let table = table.of_pools(|pool| map.pools.contains_key(&pool));
+        self.note_stored(&table, map);
         let table = Arc::new(table);
         if self.epoch() == Epoch(0) {
             remove_orphans(self, map);
@@ -57,21 +59,14 @@ impl OsdShard {
         self.spread(&view, &table);
     }
 
-    /// The pools whose number of PGs has changed since their PGs were created here. Splits and merges are not
-    /// implemented: this OSD serves no client of these PGs and leaves the PGs unchanged.
+    /// The pools whose number of PGs has changed since their PGs were made here. Splits and merges are not implemented: this OSD
+    /// serves no client of these PGs and leaves the PGs unchanged.
     fn resized_pools(&self, map: &OsdMap) -> BTreeSet<i64> {
-        let mut made = self.pg_nums.borrow_mut();
-        made.retain(|pool, _| map.pools.contains_key(pool));
+        let resized = resized_pools(&self.stored.borrow(), map);
         let view = self.view();
-        let mut resized = BTreeSet::new();
-        for (id, pool) in &map.pools {
-            let (now, made) = (pool.pg_num, *made.entry(*id).or_insert(pool.pg_num));
-            if made == now {
-                continue;
-            }
-            resized.insert(*id);
+        for (id, (made, now)) in &resized {
             let before = view.as_ref().and_then(|view| view.map().pool(*id)).map(|pool| pool.pg_num);
-            if before != Some(now) {
+            if before != Some(*now) {
                 let name = map.pool_names.get(id).map_or("", String::as_str);
                 let text = format!(
                     "the pg_num of pool {id} '{name}' is {now} by the map of epoch {}, and its PGs were made with {made}: \
@@ -82,7 +77,24 @@ impl OsdShard {
                 write_cluster_log(self, log_level::ERROR, text);
             }
         }
-        resized
+        resized.into_keys().collect()
+    }
+
+    /// The PGs of this map that the store had when the OSD started. Members and strays alike are split when their pool is.
+    fn stored_in(&self, map: &OsdMap) -> Vec<SpgId> {
+        let exists = |pg: &SpgId| map.pool(pg.pgid.pool).is_some_and(|pool| pg.pgid.ps < pool.pg_num);
+        self.stored.borrow().keys().copied().filter(exists).collect()
+    }
+
+    /// The PGs that have no copy here yet are made with as many PGs as their pools have now.
+    fn note_stored(&self, table: &PgTable, map: &OsdMap) {
+        let mut stored = self.stored.borrow_mut();
+        stored.retain(|pg, _| map.pools.contains_key(&pg.pgid.pool));
+        for (pg, _) in table.iter() {
+            if let Some(pool) = map.pool(pg.pgid.pool) {
+                stored.entry(pg).or_insert(pool.pg_num);
+            }
+        }
     }
 
     /// Runs on shard 0. Gives an owner to each PG that the store holds though this OSD is not a member.
@@ -218,6 +230,13 @@ pub(crate) fn primary_part(view: &MapView, pg: PgId) -> SpgId {
     part.unwrap_or(SpgId::replicated(pg))
 }
 
+/// The pools of copies that were made when there were more or fewer PGs than in this map: with how many, and how many there are now.
+fn resized_pools(stored: &BTreeMap<SpgId, u32>, map: &OsdMap) -> BTreeMap<i64, (u32, u32)> {
+    let now = |pg: &SpgId| map.pool(pg.pgid.pool).map(|pool| pool.pg_num);
+    let resized = stored.iter().filter_map(|(pg, made)| Some((pg.pgid.pool, (*made, now(pg)?))));
+    resized.filter(|(_, (made, now))| made != now).collect()
+}
+
 // The table of PGs and their reactors.
 
 /// The PGs that an OSD serves, by shard, and the reactor that owns each. Two shards of one PG may have different owners. A shard of
@@ -300,6 +319,16 @@ mod tests {
         let counts = second.counts(4);
         assert!(counts.iter().max().zip(counts.iter().min()).is_some_and(|(max, min)| max - min <= 1));
         assert_eq!(second.owner(PgId::new(3, 0).into()), None);
+    }
+
+    #[test]
+    fn a_pool_is_resized_if_one_of_its_copies_here_was_made_with_another_number_of_pgs() {
+        let mut map = OsdMap::new(Uuid([7; 16]), UTime::ZERO);
+        let pool = |pg_num| PgPool::replicated(2, 1, pg_num, 0, Epoch(1), UTime::ZERO);
+        map.pools.extend([(1, pool(8)), (2, pool(8)), (3, pool(8))]);
+        let copy = |pool, ps, made| (SpgId::from(PgId::new(pool, ps)), made);
+        let stored = [copy(1, 0, 8), copy(1, 3, 4), copy(2, 0, 8), copy(3, 1, 16), copy(4, 0, 4)].into();
+        assert_eq!(resized_pools(&stored, &map), [(1, (4, 8)), (3, (16, 8))].into());
     }
 
     fn part(pgid: PgId, shard: i8) -> SpgId {

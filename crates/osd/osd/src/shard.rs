@@ -48,8 +48,8 @@ pub struct OsdShard {
     pub(crate) has_sharded_pools: Cell<bool>,
     /// Which reactor owns which PG.
     pub(crate) table: RefCell<Arc<PgTable>>,
-    /// By pool, the number of PGs when its PGs were created here (shard 0).
-    pub(crate) pg_nums: RefCell<BTreeMap<i64, u32>>,
+    /// The copies here, with the number of PGs that the pool of each had when it was made (shard 0).
+    pub(crate) stored: RefCell<BTreeMap<SpgId, u32>>,
     /// Pools of the newest map with PGs that this OSD shares with classic ones (shard 0).
     pub(crate) mixed_pools: RefCell<BTreeSet<i64>>,
     /// PGs that this shard owns.
@@ -170,7 +170,7 @@ impl OsdShard {
             has_sharded_pools: Cell::default(),
             table: RefCell::new(Arc::new(PgTable::default())),
             mixed_pools: RefCell::default(),
-            pg_nums: RefCell::default(),
+            stored: RefCell::default(),
             pgs: RefCell::default(),
             conns: RefCell::default(),
             waiting: RefCell::default(),

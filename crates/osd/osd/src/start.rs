@@ -119,15 +119,15 @@ async fn lead(osd: &Rc<OsdShard>, own: Listener) -> Result<(), OsdError> {
     Ok(())
 }
 
-/// Notes with how many PGs the pools of its PGs were created. Returns the newest map that all of its PGs have seen, from which it
-/// continues. Zero if there is none, or it cannot be read.
+/// Notes which PGs the store has, and how many their pools had when they were made. Returns the newest map that all of them have
+/// seen, from which the OSD continues. Zero if there is none, or it cannot be read.
 async fn seen(osd: &OsdShard) -> Epoch {
     let epochs = async {
         let mut oldest = None;
         for pg in osd.store.list_pgs().await? {
             let info = osd.store.load_info(pg).await?;
             if info.pg_num > 0 {
-                osd.pg_nums.borrow_mut().insert(pg.pgid.pool, info.pg_num);
+                osd.stored.borrow_mut().insert(pg, info.pg_num);
             }
             let known = [oldest, Some(info.history.epoch).filter(|epoch| *epoch > Epoch(0))];
             oldest = known.into_iter().flatten().min();
