@@ -245,7 +245,9 @@ fn execute_replication(osd: &Rc<OsdShard>, id: SpgId, parts: Parts, reply: Reply
         match parts.header.kind {
             // This OSD has nothing of the PG. OSDs that are not members are only asked under a map that they have.
             PgRead::KIND if head.epoch <= osd.epoch() => {
-                reply(Message::encode(&PgData { head, result: errno::ENOENT }).with_tid(tid));
+                let has_part = osd.table.borrow().has_part(id);
+                let result = if has_part { errno::EAGAIN } else { errno::ENOENT };
+                reply(Message::encode(&PgData { head, result }).with_tid(tid));
             }
             PgQuery::KIND if head.epoch <= osd.epoch() && osd.table.borrow().has_no_copy(id) => {
                 reply(has_nothing(head, osd.epoch()).with_tid(tid));

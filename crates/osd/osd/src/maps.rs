@@ -7,8 +7,9 @@ use std::sync::Arc;
 use carmine_crush::MapView;
 use carmine_messenger::Message;
 use carmine_peering::OsdState;
+use carmine_pgtypes::pg_parent;
 use carmine_reactor::ShardId;
-use carmine_types::{Epoch, NO_SHARD, OsdId, PgId, SpgId};
+use carmine_types::{Epoch, NO_SHARD, OsdId, PgId, SpgId, is_mutated};
 use carmine_wire::EntityAddr;
 use carmine_wire::mon_msg::{OsdMapMsg, log_level};
 use carmine_wire::osdmap::{OsdMap, PgPool};
@@ -47,7 +48,7 @@ impl OsdShard {
         let table = self.table.borrow().with(mine.chain(self.stored_in(map)), shards);
         let table = table.of_pools(|pool| map.pools.contains_key(&pool));
         self.note_stored(&table, map);
-        let table = Arc::new(table);
+        let table = Arc::new(PgTable { undivided: undivided(&self.stored.borrow(), map), ..table });
         if self.epoch() == Epoch(0) {
             remove_orphans(self, map);
         }
@@ -237,6 +238,12 @@ fn resized_pools(stored: &BTreeMap<SpgId, u32>, map: &OsdMap) -> BTreeMap<i64, (
     resized.filter(|(_, (made, now))| made != now).collect()
 }
 
+/// The copies that were made when there were fewer PGs than in this map, with how many.
+fn undivided(stored: &BTreeMap<SpgId, u32>, map: &OsdMap) -> BTreeMap<SpgId, u32> {
+    let has_grown = |pg: &SpgId, made: u32| map.pool(pg.pgid.pool).is_some_and(|pool| made < pool.pg_num);
+    stored.iter().map(|(pg, made)| (*pg, *made)).filter(|(pg, made)| has_grown(pg, *made)).collect()
+}
+
 // The table of PGs and their reactors.
 
 /// The PGs that an OSD serves, by shard, and the reactor that owns each. Two shards of one PG may have different owners. A shard of
@@ -246,6 +253,9 @@ pub(crate) struct PgTable {
     owners: ByPg<ShardId>,
     /// Whether it also has the PGs that only the store knows: there is then no copy here of any other PG.
     has_strays: bool,
+    /// The copies that have the objects of other PGs, too, as they are not split yet, with the numbers of PGs that their pools had
+    /// when they were made.
+    undivided: BTreeMap<SpgId, u32>,
 }
 
 impl PgTable {
@@ -271,12 +281,21 @@ impl PgTable {
                 owners.insert(pg, ShardId(least));
             }
         }
-        PgTable { owners, ..*self }
+        PgTable { owners, has_strays: self.has_strays, undivided: self.undivided.clone() }
     }
 
     /// Whether it is certain that there is no copy of this PG here.
     pub(crate) fn has_no_copy(&self, pg: SpgId) -> bool {
-        self.has_strays && self.owner(pg).is_none()
+        self.has_strays && self.owner(pg).is_none() && !self.has_part(pg)
+    }
+
+    /// Whether a copy here has the objects of this PG, too, as it is not split yet.
+    pub(crate) fn has_part(&self, pg: SpgId) -> bool {
+        let is_whole = |whole: &SpgId, pg_num: u32| {
+            (whole.pgid.pool, whole.shard) == (pg.pgid.pool, pg.shard)
+                && whole.pgid.ps == pg_parent(pg.pgid.ps, pg_num)
+        };
+        self.undivided.iter().any(|(whole, pg_num)| is_whole(whole, *pg_num)) && !is_mutated("deny_undivided")
     }
 
     /// Whether all PGs of which there is a copy here have owners.
@@ -329,6 +348,32 @@ mod tests {
         let copy = |pool, ps, made| (SpgId::from(PgId::new(pool, ps)), made);
         let stored = [copy(1, 0, 8), copy(1, 3, 4), copy(2, 0, 8), copy(3, 1, 16), copy(4, 0, 4)].into();
         assert_eq!(resized_pools(&stored, &map), [(1, (4, 8)), (3, (16, 8))].into());
+    }
+
+    #[test]
+    fn it_is_not_denied_that_the_parent_of_a_pg_is_here() {
+        let parent = SpgId::from(PgId::new(1, 5));
+        let table = PgTable::default().with([parent].into_iter(), 1);
+        let table = PgTable { has_strays: true, ..table };
+        let undivided = PgTable { undivided: [(parent, 8)].into(), ..table.clone() };
+        for child in [13, 21, 29].map(|ps| SpgId::from(PgId::new(1, ps))) {
+            assert!(!undivided.has_no_copy(child), "{child} is in its parent, which is here");
+            assert!(table.has_no_copy(child), "{parent} is split, and the child is elsewhere");
+        }
+        let others =
+            [part(PgId::new(1, 6), NO_SHARD), part(PgId::new(2, 13), NO_SHARD), part(PgId::new(1, 13), 0)];
+        assert!(others.iter().all(|pg| undivided.has_no_copy(*pg)));
+        let later = undivided.with(others.into_iter(), 1);
+        assert!(!later.has_no_copy(part(PgId::new(1, 13), NO_SHARD)), "also when other PGs have come");
+    }
+
+    #[test]
+    fn copies_that_were_made_with_fewer_pgs_are_undivided() {
+        let mut map = OsdMap::new(Uuid([7; 16]), UTime::ZERO);
+        map.pools.insert(1, PgPool::replicated(2, 1, 8, 0, Epoch(1), UTime::ZERO));
+        let copy = |pool, ps, made| (SpgId::from(PgId::new(pool, ps)), made);
+        let stored = [copy(1, 0, 8), copy(1, 3, 4), copy(1, 1, 16), copy(4, 0, 4)].into();
+        assert_eq!(undivided(&stored, &map), [copy(1, 3, 4)].into());
     }
 
     fn part(pgid: PgId, shard: i8) -> SpgId {
