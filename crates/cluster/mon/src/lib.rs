@@ -27,6 +27,7 @@ mod mon;
 mod option_log;
 mod options;
 mod osds;
+mod pacing;
 mod push;
 mod record;
 mod report;

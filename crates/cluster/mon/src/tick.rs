@@ -1,5 +1,5 @@
-//! The monitor's periodic work: it removes expired blocklist entries, marks silent OSDs down, and takes OSDs out that
-//! have been down for long.
+//! The monitor's periodic work: it removes expired blocklist entries, marks silent OSDs down, takes OSDs out that
+//! have been down for long, and goes on with splits of PGs.
 
 use std::time::Duration;
 
@@ -14,19 +14,23 @@ use crate::report::health;
 
 /// Longest sleep: the clock may be set meanwhile, and nobody tells of an OSD that is silent.
 const LOOK: Duration = Duration::from_secs(5);
+/// The same while PGs are to be split or moved, which waits for the OSDs' reports.
+const PACE: Duration = Duration::from_secs(1);
 
 impl Mon {
     /// Returns when there may be something to do: somebody wishes a change, or the time for one has come.
     pub(crate) async fn wait_for_work(&self) {
         let ends = self.current().map.blocklist.iter().map(|(_, until)| *until).min();
         let left = ends.map(|end| end.to_unix().saturating_sub(self.now().to_unix()));
-        let _ = with_timeout(&self.shard, left.unwrap_or(LOOK).min(LOOK), self.wake.notified()).await;
+        let look = if self.is_pacing() { PACE } else { LOOK };
+        let _ = with_timeout(&self.shard, left.unwrap_or(look).min(look), self.wake.notified()).await;
         self.note(&self.current().map, Change::ExpireBlocklist);
         self.judge_failures();
         self.judge_beacons();
         self.judge_down();
         self.judge_mutes();
         self.judge_created();
+        self.judge_pg_nums();
     }
 
     /// Notes the pools of which all PGs were active.

@@ -7,6 +7,7 @@ pub(crate) mod gather;
 pub(crate) mod group;
 mod limits;
 pub(crate) mod osd;
+pub(crate) mod pg_num;
 mod place;
 pub(crate) mod pool;
 pub(crate) mod pool_value;
@@ -83,6 +84,14 @@ pub(crate) enum Change {
     SetPool { pool: String, size: Option<u8>, min_size: Option<u8> },
     /// Changes another value of a pool, by its name.
     PoolValue { pool: String, var: String, value: String },
+    /// Wishes another number of PGs, which the monitor then goes to in steps.
+    PgNum { pool: String, wanted: i64 },
+    /// Wishes that PGs are placed as if there were so many.
+    PgpNum { pool: String, wanted: i64 },
+    /// A step to what is wanted.
+    PgStep { pool: i64, pg_num: u32, pgp_num: u32 },
+    /// Keeps the autoscaler from all pools.
+    NoAutoscale,
     /// Limits what a pool may hold.
     Quota { pool: String, quota: Quota },
     /// A pool holds as much as it may, or no longer.
@@ -198,6 +207,10 @@ impl Change {
                 *pool = pool_value::with_value(pool, var, value)?;
                 Ok(())
             }),
+            Self::PgNum { pool, wanted } => pg_num::set(map, pool, *wanted, now),
+            Self::PgpNum { pool, wanted } => pg_num::set_placed(map, pool, *wanted, now),
+            Self::PgStep { pool, pg_num, pgp_num } => Ok(pg_num::step(map, *pool, (*pg_num, *pgp_num), now)),
+            Self::NoAutoscale => Ok(pool::no_autoscale(map, now)),
             Self::Quota { pool, quota } => quota::set(map, pool, quota, now),
             Self::QuotaReached { pool, full } => Ok(quota::reached(map, *pool, *full, now)),
             Self::Snap { pool, wish } => snaps::plan(map, *pool, wish, now),

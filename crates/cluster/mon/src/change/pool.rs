@@ -6,7 +6,7 @@ use carmine_wire::osdmap::consts::POOL_CREATING;
 use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
 
 use super::pool_value::{self, flag};
-use super::{Refusal, refuse, snaps};
+use super::{Refusal, pg_num, refuse, snaps};
 
 /// Most PGs a pool may have; a power of two is needed, because listings walk PGs in bit-reversed order.
 pub(crate) const PG_NUM_MAX: u32 = 65_536;
@@ -68,11 +68,7 @@ pub(super) fn create(
     }
     let pg_num = pg_num.unwrap_or(PG_NUM_DEFAULT);
     if !(1..=PG_NUM_MAX).contains(&pg_num) {
-        let text = format!(
-            "'pg_num' must be greater than 0 and less than or equal to {PG_NUM_MAX} (you may adjust 'mon max pool pg num' \
-             for higher values)"
-        );
-        return Err(refuse(errno::ERANGE, text));
+        return Err(pg_num::out_of_range());
     }
     if !pg_num.is_power_of_two() {
         let text = format!("pg_num {pg_num}: take a power of two from 1 to {PG_NUM_MAX}");
@@ -103,18 +99,19 @@ pub(super) fn create(
 /// OSDs that are counted at least: a cluster of one or two is expected to grow.
 const OSDS_MIN: u32 = 3;
 
-/// Pools that are new or got more replicas may not give the OSDs that are in more PGs than this on average: each PG costs memory on
+/// Pools that are new, or are to have more replicas or PGs, may not give the OSDs that are in more PGs than this on average: each PG costs memory on
 /// each of its OSDs, and all of them are made at once.
 ///
 /// # Errors
 /// ERANGE, with the words of Ceph's monitor.
 pub(crate) fn check_pgs(before: &OsdMap, after: &OsdMap, max_pg_per_osd: u32) -> Result<(), Refusal> {
-    let copies = |pool: &PgPool| u64::from(pool.pg_num) * u64::from(pool.size);
+    let pgs = |pool: &PgPool| pool.pg_num.max(pool.pg_num_target);
+    let copies = |pool: &PgPool| u64::from(pgs(pool)) * u64::from(pool.size);
     let had = |id: &i64| before.pool(*id).map_or(0, copies);
     let Some((id, pool)) = after.pools.iter().find(|(id, pool)| copies(pool) > had(id)) else {
         return Ok(());
     };
-    let all: u64 = after.pools.values().map(|pool| u64::from(pool.pg_num)).sum();
+    let all: u64 = after.pools.values().map(|pool| u64::from(pgs(pool))).sum();
     if all > PGS_MAX as u64 {
         let text = format!("there would be {all} PGs of all pools: OSDs and clients place at most {PGS_MAX}");
         return Err(refuse(errno::ERANGE, text));
@@ -129,7 +126,8 @@ pub(crate) fn check_pgs(before: &OsdMap, after: &OsdMap, max_pg_per_osd: u32) ->
     let text = format!(
         "{which} pg_num {} size {} would mean {total} total pgs, which exceeds max {max} (mon_max_pg_per_osd {max_pg_per_osd} * \
          num_in_osds {osds})",
-        pool.pg_num, pool.size
+        pgs(pool),
+        pool.size
     );
     Err(refuse(errno::ERANGE, text))
 }
@@ -261,6 +259,15 @@ pub(super) fn app_value(
         None => drop(values.remove(key)),
     }
     Ok(Some(changed(map, id, pool, now)))
+}
+
+/// Switches the autoscaler off for all pools.
+pub(super) fn no_autoscale(map: &OsdMap, now: UTime) -> Option<Incremental> {
+    let mut inc = Incremental::next(map, now);
+    for (id, pool) in map.pools.iter().filter(|(_, pool)| pool.pg_autoscale_mode != 0) {
+        inc.new_pools.insert(*id, PgPool { pg_autoscale_mode: 0, last_change: inc.epoch, ..pool.clone() });
+    }
+    (!inc.new_pools.is_empty()).then_some(inc)
 }
 
 /// Changes the number of replicas.

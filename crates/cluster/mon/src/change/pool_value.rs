@@ -49,6 +49,8 @@ const MODES: &[&str] = &["none", "passive", "aggressive", "force"];
 const ALGORITHMS: &[&str] = &["none", "snappy", "zlib", "zstd", "lz4"];
 const DIGESTS: &[&str] = &["sha1", "sha256", "sha512"];
 const CHUNKERS: &[&str] = &["fastcdc", "fixed"];
+/// By number.
+pub(crate) const AUTOSCALE_MODES: [&str; 3] = ["off", "warn", "on"];
 /// From number 1 on.
 pub(crate) const CSUM_TYPES: [&str; 6] = ["none", "xxhash32", "xxhash64", "crc32c", "crc32c_16", "crc32c_8"];
 
@@ -121,6 +123,22 @@ pub(crate) fn var_of(name: &str) -> Result<Var, Refusal> {
     found.map(|(_, var)| *var).ok_or_else(|| refuse(errno::EINVAL, format!("unrecognized variable '{name}'")))
 }
 
+/// The number of an option in a pool's options.
+pub(crate) fn option_number(name: &str) -> Option<i32> {
+    match var_of(name) {
+        Ok(Var::Option(number, _)) => Some(number),
+        _ => None,
+    }
+}
+
+/// The value of an option that is a whole number, if the pool has it.
+pub(super) fn int_option(pool: &PgPool, name: &str) -> Option<i64> {
+    match option_number(name).and_then(|number| pool.opts.get(&number)) {
+        Some(PoolOpt::Int(value)) => Some(*value),
+        _ => None,
+    }
+}
+
 /// The bit of a flag.
 pub(crate) fn flag(name: &str) -> u64 {
     POOL_FLAG_NAMES.iter().find(|(_, known)| *known == name).map_or(0, |(bit, _)| *bit)
@@ -153,8 +171,14 @@ pub(super) fn with_value(pool: &PgPool, name: &str, value: &str) -> Result<PgPoo
             _ => return Err(refuse(errno::EINVAL, "expecting value 'true', 'false', '0', or '1'")),
         },
         Var::Option(number, kind) => match option_of(name, kind, value)? {
-            PoolOpt::Int(least) if name == "pg_num_min" && least > i64::from(pool.pg_num) => {
-                let text = format!("specified pg_num_min {least} > pg_num {}", pool.pg_num);
+            PoolOpt::Int(least) if name == "pg_num_min" && least > i64::from(pool.pg_num_target) => {
+                let text = format!("specified pg_num_min {least} > pg_num {}", pool.pg_num_target);
+                return Err(refuse(errno::EINVAL, text));
+            }
+            PoolOpt::Int(most)
+                if name == "pg_num_max" && most != 0 && most < i64::from(pool.pg_num_target) =>
+            {
+                let text = format!("specified pg_num_max {most} < pg_num {}", pool.pg_num_target);
                 return Err(refuse(errno::EINVAL, text));
             }
             PoolOpt::Int(0) | PoolOpt::Float(0.0) => drop(pool.opts.remove(&number)),
@@ -164,6 +188,11 @@ pub(super) fn with_value(pool: &PgPool, name: &str, value: &str) -> Result<PgPoo
         Var::OfTiers => return Err(refuse(errno::EACCES, "(13) Permission denied")),
         Var::OfErasure => {
             return Err(refuse(errno::EINVAL, format!("{name} is not supported in a replicated pool")));
+        }
+        Var::Field if name == "pg_autoscale_mode" => {
+            let mode = AUTOSCALE_MODES.iter().position(|word| *word == value);
+            let wrong = || refuse(errno::EINVAL, format!("specified invalid mode {value}"));
+            pool.pg_autoscale_mode = mode.ok_or_else(wrong)? as u8;
         }
         Var::Field => {
             let text = format!("'{name}' of a pool is given when it is created and stays");

@@ -172,10 +172,10 @@ fn osds_get_no_more_pgs_than_the_limit_allows() {
 fn there_are_no_more_pgs_than_a_view_places() {
     let mut map = cluster(2);
     let pool = map.pool(1).unwrap().clone();
-    map.pools = (1..17).map(|id| (id, PgPool { pg_num: 65_536, size: 1, ..pool.clone() })).collect();
+    map.pools = (1..17).map(|id| (id, PgPool { pg_num_target: 65_536, size: 1, ..pool.clone() })).collect();
     let with_more = |pg_num| {
         let mut next = map.clone();
-        next.pools.insert(17, PgPool { pg_num, ..pool.clone() });
+        next.pools.insert(17, PgPool { pg_num, pg_num_target: pg_num, ..pool.clone() });
         check_pgs(&map, &next, u32::MAX).map_err(|refusal| (refusal.code.0, refusal.text))
     };
     assert_eq!(with_more(0), Ok(()));

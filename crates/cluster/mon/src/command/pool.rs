@@ -1,5 +1,4 @@
-//! Commands that make, list and remove pools, and note what uses them. There is no autoscaler:
-//! commands that switch it off are right.
+//! Commands that make, list and remove pools, and note what uses them.
 
 use carmine_types::errno;
 use serde_json::{Value, json};
@@ -10,7 +9,7 @@ use super::{
 use crate::change::crush::rule_of;
 use crate::change::pool::pool_of;
 use crate::change::{Change, Refusal, SnapWish, refuse};
-use crate::report::pools;
+use crate::report::{autoscale, pools};
 
 /// The commands of this family.
 pub(super) const COMMANDS: &[Known] = &[
@@ -72,14 +71,16 @@ pub(super) const COMMANDS: &[Known] = &[
         "tell which applications use a pool",
         application_get,
     ),
-    read("osd pool autoscale-status", "show that nothing scales the pools", |c, v| {
-        either(c, || pools::autoscale_json(v), || pools::autoscale_text(v))
+    read("osd pool autoscale-status", "show the numbers of PGs that would suit the pools", |c, v| {
+        either(c, || autoscale::json(v), || autoscale::text(v))
     }),
-    write("osd pool set noautoscale", "switch the autoscaler off (it always is)", |_, _| {
-        said("noautoscale is set, all pools now have autoscale off")
+    write("osd pool set noautoscale", "switch the autoscaler off for all pools", |_, _| {
+        let status = "noautoscale is set, all pools now have autoscale off";
+        change(Change::NoAutoscale, status.to_owned())
     }),
-    read("osd pool get noautoscale", "tell whether the autoscaler is off (it always is)", |_, _| {
-        said("noautoscale is on")
+    read("osd pool get noautoscale", "tell whether the autoscaler is off for all pools", |_, v| {
+        let is_off = v.map.pools.values().all(|pool| pool.pg_autoscale_mode == 0);
+        said(if is_off { "noautoscale is on" } else { "noautoscale is off" })
     }),
 ];
 
@@ -106,7 +107,8 @@ fn create(command: &Value, view: &View<'_>) -> Outcome {
     if text(command, "pool_type").is_some_and(|kind| kind != "replicated") {
         return Err(refuse(errno::EOPNOTSUPP, "only replicated pools are supported"));
     }
-    if text(command, "autoscale_mode").is_some_and(|mode| mode != "off") {
+    let mode = text(command, "autoscale_mode").filter(|mode| *mode != "off");
+    if mode.is_some() && !view.splits {
         return Err(refuse(errno::EOPNOTSUPP, "there is no autoscaler: take --autoscale-mode off"));
     }
     let pg_num = number(command, "pg_num")?.filter(|n| *n != 0);
@@ -125,7 +127,9 @@ fn create(command: &Value, view: &View<'_>) -> Outcome {
         _ => String::new(),
     };
     let status = format!("pool '{name}' created{note}");
-    let wish = Change::CreatePool { name, pg_num, size, rule: rule(command, view)?, values: values(command) };
+    let mut values = values(command);
+    values.extend(mode.map(|mode| ("pg_autoscale_mode".to_owned(), mode.to_owned())));
+    let wish = Change::CreatePool { name, pg_num, size, rule: rule(command, view)?, values };
     change(wish, status)
 }
 

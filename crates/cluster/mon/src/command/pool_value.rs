@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::{Known, Outcome, View, change, either, is_set, number, present, read, required, said, write};
 use crate::change::pool::pool_of;
 use crate::change::pool_value::{self, CSUM_TYPES, Kind, VARS, Var, bytes_of, var_of};
-use crate::change::{Change, Quota, Refusal, refuse};
+use crate::change::{Change, Quota, Refusal, pg_num, refuse};
+use crate::report::autoscale;
 use crate::stats::unsigned;
 
 /// The commands of this family.
@@ -44,7 +45,7 @@ fn value(view: &View<'_>, name: &str, pool: &PgPool, var: &str) -> Result<Value,
             let name = view.map.crush.rule_names.get(&i32::from(pool.crush_rule));
             name.map_or(json!(pool.crush_rule), |name| json!(name))
         }
-        ("pg_autoscale_mode", _) => json!("off"),
+        ("pg_autoscale_mode", _) => json!(autoscale::mode(pool)),
         ("use_gmt_hitset", _) => json!(u8::from(pool.use_gmt_hitset)),
         ("fast_read", _) => json!(u8::from(pool.fast_read)),
         (_, Var::Flag) => json!(pool.flags & pool_value::flag(var) != 0),
@@ -103,6 +104,9 @@ fn set(command: &Value, view: &View<'_>) -> Outcome {
     let wanted = plain(present(command, "val")?);
     let status = format!("set pool {id} {var} to {wanted}");
     let (pool, sure) = (name.to_string(), is_set(command, "yes_i_really_mean_it"));
+    if matches!(var, "pg_num" | "pgp_num") {
+        pg_num::check_flag(old, var)?;
+    }
     match (var, var_of(var)?) {
         ("size", _) => {
             let size = number(command, "val")?;
@@ -124,27 +128,38 @@ fn set(command: &Value, view: &View<'_>) -> Outcome {
         ("hashpspool", _) if matches!(&*wanted, "false" | "0") => {
             Err(refuse(errno::EOPNOTSUPP, "the PGs of a pool stay where hashpspool places them"))
         }
-        ("pg_num" | "pgp_num", _) if old.flags & pool_value::flag("nopgchange") != 0 => {
-            let text =
-                format!("pool {var} change is disabled; you must unset nopgchange flag for the pool first");
-            Err(refuse(errno::EPERM, text))
-        }
+        ("pg_num", _) if view.splits => change(Change::PgNum { pool, wanted: integer(&wanted)? }, status),
+        ("pgp_num", _) if view.splits => change(Change::PgpNum { pool, wanted: integer(&wanted)? }, status),
         ("crush_rule", _) if !view.map.crush.rule_names.values().any(|rule| *rule == wanted) => {
             Err(refuse(errno::ENOENT, format!("crush rule {wanted} does not exist")))
         }
         ("pg_autoscale_mode", _) if !matches!(&*wanted, "on" | "off" | "warn") => {
             Err(refuse(errno::EINVAL, format!("specified invalid mode {wanted}")))
         }
-        (_, Var::Field) => match plain(&value(view, name, old, var)?) {
-            known if known == wanted => said(status),
-            known => {
-                let why = if var.starts_with("pg") { ": PGs are neither split nor merged" } else { "" };
-                let text = format!("'{var}' of a pool is given when it is created and stays ({known}){why}");
-                Err(refuse(errno::EOPNOTSUPP, text))
+        (_, Var::Field) if !view.splits || var != "pg_autoscale_mode" => {
+            match plain(&value(view, name, old, var)?) {
+                known if known == wanted => said(status),
+                known => {
+                    let why = if var.starts_with("pg") { ": PGs are neither split nor merged" } else { "" };
+                    let text =
+                        format!("'{var}' of a pool is given when it is created and stays ({known}){why}");
+                    Err(refuse(errno::EOPNOTSUPP, text))
+                }
             }
-        },
+        }
         _ => change(Change::PoolValue { pool, var: var.to_owned(), value: wanted }, status),
     }
+}
+
+/// A whole number, perhaps below 0.
+fn integer(text: &str) -> Result<i64, Refusal> {
+    let wrong = |_| {
+        let text = format!(
+            "error parsing integer value '{text}': Expected option value to be integer, got '{text}'"
+        );
+        refuse(errno::EINVAL, text)
+    };
+    text.parse().map_err(wrong)
 }
 
 fn set_quota(command: &Value, view: &View<'_>) -> Outcome {

@@ -12,11 +12,13 @@ use carmine_wire::mon_msg::{
 };
 use carmine_wire::osd_msg::{Beacon, Boot, PgCreate, PgCreated, Superblock};
 use carmine_wire::osdmap::consts::POOL_CREATING;
+use carmine_wire::pg_stat::{PgStat, state};
 use carmine_wire::{EntityAddr, kinds};
 
 use super::*;
 use crate::accept::HELD_MESSAGES;
 use crate::push::PUSH_BYTES;
+use crate::testing::{addrs_of, all_addrs};
 use crate::{InitialCluster, InitialPool};
 
 const LIMIT: Duration = Duration::from_secs(300);
@@ -32,13 +34,17 @@ fn address() -> SocketAddr {
 }
 
 async fn open(shard: &Shard) -> Rc<Mon> {
+    open_with(shard, MapRules::default()).await
+}
+
+async fn open_with(shard: &Shard, rules: MapRules) -> Rc<Mon> {
     let pool = InitialPool { name: "bench".into(), size: 1, min_size: 1, pg_num: 8 };
     let config = MonConfig {
         dir: "/mon".into(),
         listen: address(),
         open_files: 1 << 10,
         limits: DownLimits::default(),
-        rules: MapRules::default(),
+        rules,
         facts: Vec::new(),
         initial: InitialCluster { fsid: Uuid([5; 16]), osds: 3, pool },
     };
@@ -446,4 +452,60 @@ fn boot_of(osd: u32) -> Boot {
         metadata: BTreeMap::new(),
         features: carmine_wire::FEATURES,
     }
+}
+
+/// As if each OSD told of the PGs that it leads: all are well.
+fn report_all() {
+    let (mon, current) = (mon(), mon().current());
+    for (pg, at) in current.placement().pgs() {
+        let mut stat = PgStat {
+            reported_epoch: current.map.epoch,
+            up: at.up.to_vec(),
+            acting: at.acting.to_vec(),
+            ..PgStat::default()
+        };
+        stat.set_states(state::ACTIVE | state::CLEAN);
+        mon.stats.borrow_mut().pgs.insert(pg, (at.acting_primary.unwrap(), stat));
+        mon.creating.borrow_mut().remove(pg);
+    }
+}
+
+fn numbers_of_pgs() -> (u32, u32) {
+    let current = mon().current();
+    let pool = current.map.pool(1).unwrap();
+    (pool.pg_num, pool.pgp_num)
+}
+
+#[test]
+fn a_wish_for_more_pgs_is_gone_to_in_steps() {
+    let sim = Sim::new(29);
+    sim.node("mon", 1, |shard: Shard| async move {
+        let mon = open_with(&shard, MapRules { splits: true, ..MapRules::default() }).await;
+        MON.with(|cell| cell.replace(Some(Rc::clone(&mon))));
+        mon.serve().await.unwrap();
+    });
+    run(&sim, "cluster", |shard| async move {
+        while MON.with(|mon| mon.borrow().is_none()) {
+            shard.sleep(Duration::from_millis(1)).await;
+        }
+        (0..3).for_each(|osd| {
+            let addrs = all_addrs(&addrs_of(osd, 1));
+            let boot = Change::Boot { osd: OsdId(osd), uuid: Uuid([1 + osd as u8; 16]), addrs };
+            mon().change(boot, Box::new(|_, result| result.unwrap()));
+        });
+        let wish = Change::PgNum { pool: "bench".into(), wanted: 16 };
+        mon().change(wish, Box::new(|_, result| result.unwrap()));
+        shard.sleep(Duration::from_secs(30)).await;
+        assert_eq!(numbers_of_pgs(), (8, 8), "nobody has told of the PGs");
+        let mut seen = vec![numbers_of_pgs()];
+        while seen.last() != Some(&(16, 16)) {
+            report_all();
+            shard.sleep(Duration::from_millis(100)).await;
+            seen.push(numbers_of_pgs());
+            seen.dedup();
+        }
+        let moves = (8..17).map(|pgp_num| (16, pgp_num));
+        assert_eq!(seen, [(8, 8)].into_iter().chain(moves).collect::<Vec<_>>());
+        assert!(!mon().is_pacing());
+    });
 }

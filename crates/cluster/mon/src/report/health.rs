@@ -9,7 +9,7 @@ use carmine_wire::osdmap::consts::{
 use serde_json::{Map, Value, json};
 
 use super::table::age;
-use super::{pg, share, time};
+use super::{autoscale, pg, share, time};
 use crate::change::group::BARS;
 use crate::change::{Refusal, refuse};
 use crate::command::View;
@@ -49,8 +49,9 @@ impl Check {
 fn checks(view: &View<'_>) -> Vec<Check> {
     let pgs = [unavailable(view), degraded(view), unfound(view), large_omaps(view)];
     let others = [untagged(view), slow(view), unreadable(view)];
+    let numbers = pg_numbers(view);
     let single = [flags(view), osd_flags(view), down(view)].into_iter().chain(pgs).chain(others);
-    single.flatten().chain(full(view)).chain(damaged(view)).collect()
+    single.flatten().chain(full(view)).chain(damaged(view)).chain(numbers).collect()
 }
 
 fn warning(code: &'static str, summary: String, details: Vec<String>) -> Option<Check> {
@@ -63,6 +64,34 @@ fn flags(view: &View<'_>) -> Option<Check> {
     let set: Vec<&str> = FLAG_NAMES.iter().filter(is_set).map(|(_, name)| *name).collect();
     let summary = format!("{} flag(s) set", set.join(","));
     (!set.is_empty()).then_some(Check { code: "OSDMAP_FLAGS", is_error: false, summary, details: Vec::new() })
+}
+
+/// Pools whose numbers of PGs are odd, and those of which the autoscaler is to complain.
+fn pg_numbers(view: &View<'_>) -> Vec<Check> {
+    let pools = || view.map.pools.iter().filter_map(|(id, pool)| Some((view.map.pool_name(*id)?, pool)));
+    let odd = pools().filter(|(_, pool)| !pool.pg_num_target.is_power_of_two());
+    let odd: Vec<String> = odd
+        .map(|(name, pool)| format!("pool '{name}' pg_num {} is not a power of two", pool.pg_num_target))
+        .collect();
+    let behind = pools().filter(|(_, pool)| pool.pg_num_target > pool.pgp_num_target);
+    let behind: Vec<String> = behind
+        .map(|(name, pool)| {
+            format!("pool {name} pg_num {} > pgp_num {}", pool.pg_num_target, pool.pgp_num_target)
+        })
+        .collect();
+    let [few, many] = autoscale::complaints(view);
+    let pools = |lines: &[String], what: &str| format!("{} pools have {what}", lines.len());
+    let checks = [
+        warning(
+            "POOL_PG_NUM_NOT_POWER_OF_TWO",
+            format!("{} pool(s) have non-power-of-two pg_num", odd.len()),
+            odd,
+        ),
+        warning("POOL_TOO_FEW_PGS", pools(&few, "too few placement groups"), few),
+        warning("POOL_TOO_MANY_PGS", pools(&many, "too many placement groups"), many),
+        warning("SMALLER_PGP_NUM", pools(&behind, "pg_num > pgp_num"), behind),
+    ];
+    checks.into_iter().flatten().collect()
 }
 
 /// Flags of single OSDs, of CRUSH nodes and of device classes.

@@ -1,6 +1,7 @@
 //! The cluster's state as text and as JSON, in the shapes and with the names in which Ceph 16's tools print it, so that
 //! what reads those reads these.
 
+pub(crate) mod autoscale;
 pub(crate) mod cluster;
 pub(crate) mod crush;
 pub(crate) mod dump;

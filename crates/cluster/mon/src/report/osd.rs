@@ -303,7 +303,7 @@ impl Part {
 }
 
 /// The buckets that a rule takes its devices from.
-fn roots(map: &OsdMap, rule: u8) -> Vec<i32> {
+pub(super) fn roots(map: &OsdMap, rule: u8) -> Vec<i32> {
     let rule = map.crush.rules.get(usize::from(rule)).and_then(Option::as_ref);
     let steps = rule.into_iter().flat_map(|rule| &rule.steps);
     steps.filter_map(|step| if let RuleStep::Take(item) = step { Some(*item) } else { None }).collect()
@@ -319,7 +319,7 @@ fn walk_below(map: &OsdMap, top: i32) -> Vec<Node> {
 }
 
 /// The devices below a bucket, or the device itself.
-fn below(map: &OsdMap, top: i32) -> Vec<OsdId> {
+pub(super) fn below(map: &OsdMap, top: i32) -> Vec<OsdId> {
     walk_below(map, top).into_iter().filter_map(|node| device(node.id)).collect()
 }
 

@@ -1,13 +1,14 @@
 //! Pools: `osd pool ls detail`, `stats`, `autoscale-status`, and their part of `osd dump`.
 
-use carmine_wire::osdmap::consts::{POOL_FLAG_NAMES, POOL_POOL_SNAPS, POOL_REPLICATED};
+use carmine_wire::osdmap::consts::{POOL_FLAG_NAMES, POOL_POOL_SNAPS};
 use carmine_wire::osdmap::{OsdMap, PgPool, PoolOpt, PoolSnap};
 use carmine_wire::pg_stat::ObjectStatSum;
 use serde_json::{Map, Value, json};
 
+use super::autoscale::mode;
 use super::dump::time;
 use super::share;
-use super::table::{Table, bytes, ratio};
+use super::table::bytes;
 use crate::command::View;
 use crate::stats::unsigned;
 
@@ -45,14 +46,13 @@ fn one(id: i64, name: &str, pool: &PgPool) -> Value {
         };
         (carmine_crush::print::pool_option(*key), value)
     };
-    let autoscale_mode = ["off", "warn", "on"].get(usize::from(pool.pg_autoscale_mode));
     json!({
         "pool": id, "pool_name": name, "create_time": time(pool.create_time), "flags": pool.flags,
         "flags_names": flags.join(","), "type": pool.kind, "size": pool.size, "min_size": pool.min_size,
         "crush_rule": pool.crush_rule, "peering_crush_bucket_count": 0, "peering_crush_bucket_target": 0,
         "peering_crush_bucket_barrier": 0, "peering_crush_bucket_mandatory_member": i32::MAX,
         "object_hash": pool.object_hash,
-        "pg_autoscale_mode": autoscale_mode.unwrap_or(&"unknown"),
+        "pg_autoscale_mode": mode(pool),
         "pg_num": pool.pg_num, "pg_placement_num": pool.pgp_num, "pg_placement_num_target": pool.pgp_num_target,
         "pg_num_target": pool.pg_num_target, "pg_num_pending": pool.pg_num_pending,
         "last_pg_merge_meta": {
@@ -166,54 +166,4 @@ pub(crate) fn stats_json(view: &View<'_>, name: Option<&str>) -> Value {
         })
     };
     wanted(view, name).into_iter().map(one).collect()
-}
-
-/// The figures that an autoscaler would use.
-struct Scale<'a> {
-    id: i64,
-    name: &'a str,
-    pool: &'a PgPool,
-    bytes: u64,
-    raw: u64,
-    capacity: u64,
-}
-
-fn scales<'a>(view: &View<'a>) -> Vec<Scale<'a>> {
-    let (capacity, _) = view.stats.space();
-    let held = view.stats.pools();
-    let one = |(id, name): (&i64, &'a String)| {
-        let pool = view.map.pool(*id).filter(|pool| pool.kind == POOL_REPLICATED)?;
-        let bytes = held.get(id).map_or(0, |held| unsigned(held.num_bytes));
-        Some(Scale { id: *id, name, pool, bytes, raw: bytes.saturating_mul(pool.size.into()), capacity })
-    };
-    view.map.pool_names.iter().filter_map(one).collect()
-}
-
-/// `osd pool autoscale-status`.
-pub(crate) fn autoscale_text(view: &View<'_>) -> String {
-    let mut table = Table::new(
-        "<POOL|SIZE|TARGET SIZE|RATE|RAW CAPACITY|RATIO|TARGET RATIO|EFFECTIVE RATIO|BIAS|PG_NUM|NEW PG_NUM|\
-         <AUTOSCALE|<BULK",
-    );
-    for Scale { name, pool, bytes: held, raw, capacity, .. } in scales(view) {
-        let (stored, room, share) = (bytes(held), bytes(capacity), ratio(raw, capacity));
-        let (rate, pg_num) = (f64::from(pool.size), pool.pg_num);
-        table.row(&format!("{name}|{stored}||{rate:.1}|{room}|{share:.4}|||1.0|{pg_num}||off|False"));
-    }
-    table.render()
-}
-
-/// The same by name.
-pub(crate) fn autoscale_json(view: &View<'_>) -> Value {
-    let one = |s: Scale<'_>| {
-        json!({
-            "pool_id": s.id, "pool_name": s.name, "crush_root_id": -1, "pg_autoscale_mode": "off",
-            "pg_num_target": s.pool.pg_num, "pg_num_ideal": s.pool.pg_num, "pg_num_final": s.pool.pg_num,
-            "would_adjust": false, "logical_used": s.bytes, "raw_used": s.raw, "actual_raw_used": s.raw,
-            "raw_used_rate": f64::from(s.pool.size), "subtree_capacity": s.capacity,
-            "actual_capacity_ratio": ratio(s.raw, s.capacity), "capacity_ratio": ratio(s.raw, s.capacity),
-            "target_bytes": 0, "target_ratio": 0.0, "effective_target_ratio": 0.0, "bias": 1.0, "bulk": false,
-        })
-    };
-    scales(view).into_iter().map(one).collect()
 }

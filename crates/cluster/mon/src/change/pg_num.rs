@@ -1,0 +1,135 @@
+//! How many PGs a pool has: what is wanted, and the steps there.
+//!
+//! As in Ceph, `osd pool set POOL pg_num N` only notes what is wanted (`pg_num_target`, and with it `pgp_num_target`). Steps then add
+//! PGs (`pg_num`), each of which is where its parent is, and after that move them (`pgp_num`). In a real cluster the manager takes
+//! these steps; here the monitor does ([`crate::pacing`]).
+
+use carmine_types::{UTime, errno};
+use carmine_wire::osdmap::consts::POOL_CREATING;
+use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
+
+use super::pool::{PG_NUM_MAX, changed, pool_of};
+use super::pool_value::{flag, int_option};
+use super::{Refusal, refuse};
+
+/// Notes that a pool is to have so many PGs.
+///
+/// # Errors
+/// With Ceph's words: EPERM: the pool has the flag `nopgchange`; ERANGE: no pool may have so many; EINVAL: the pool's own limits. EPERM
+/// too: there would be fewer, which takes merges. EBUSY: see [`obstacle`].
+pub(super) fn set(map: &OsdMap, name: &str, wanted: i64, now: UTime) -> Result<Option<Incremental>, Refusal> {
+    let (id, pool) = pool_of(map, name)?;
+    check_flag(pool, "pg_num")?;
+    if wanted == i64::from(pool.pg_num_target) {
+        return Ok(None);
+    }
+    let fitting = u32::try_from(wanted).ok().filter(|wanted| (1..=PG_NUM_MAX).contains(wanted));
+    let wanted = fitting.ok_or_else(out_of_range)?;
+    if wanted < pool.pg_num {
+        let text = format!("specified pg_num {wanted} < pg_num {}: PGs cannot be merged yet", pool.pg_num);
+        return Err(refuse(errno::EPERM, text));
+    }
+    let limit = |name| int_option(pool, name).filter(|limit| *limit != 0);
+    if let Some(least) = limit("pg_num_min").filter(|least| i64::from(wanted) < *least) {
+        return Err(refuse(errno::EINVAL, format!("specified pg_num {wanted} < pg_num_min {least}")));
+    }
+    if let Some(most) = limit("pg_num_max").filter(|most| i64::from(wanted) > *most) {
+        return Err(refuse(errno::EINVAL, format!("specified pg_num {wanted} < pg_num_max {most}")));
+    }
+    if let Some(why) = obstacle(map, id, pool).filter(|_| wanted > pool.pg_num_target) {
+        return Err(refuse(errno::EBUSY, why));
+    }
+    // Whoever gave them different numbers goes on to look after both.
+    let follows = pool.pgp_num_target == pool.pg_num_target;
+    let pgp_num_target = if follows { wanted } else { pool.pgp_num_target.min(wanted) };
+    Ok(Some(changed(map, id, PgPool { pg_num_target: wanted, pgp_num_target, ..pool.clone() }, now)))
+}
+
+/// Notes that the PGs of a pool are to be placed as if there were so many.
+///
+/// # Errors
+/// With Ceph's words: EPERM: the pool has the flag `nopgchange`; EINVAL: there are not so many PGs.
+pub(super) fn set_placed(
+    map: &OsdMap,
+    name: &str,
+    wanted: i64,
+    now: UTime,
+) -> Result<Option<Incremental>, Refusal> {
+    let (id, pool) = pool_of(map, name)?;
+    check_flag(pool, "pgp_num")?;
+    if wanted <= 0 {
+        return Err(refuse(errno::EINVAL, format!("specified pgp_num must > 0, but you set to {wanted}")));
+    }
+    let target = u32::try_from(wanted).ok().filter(|wanted| *wanted <= pool.pg_num_target);
+    let Some(pgp_num_target) = target else {
+        let text = format!("specified pgp_num {wanted} > pg_num {}", pool.pg_num_target);
+        return Err(refuse(errno::EINVAL, text));
+    };
+    let next = PgPool { pgp_num_target, ..pool.clone() };
+    Ok((next != *pool).then(|| changed(map, id, next, now)))
+}
+
+/// Why no number of PGs of any pool is out of these bounds.
+pub(super) fn out_of_range() -> Refusal {
+    let text = format!(
+        "'pg_num' must be greater than 0 and less than or equal to {PG_NUM_MAX} (you may adjust 'mon max pool pg num' \
+         for higher values)"
+    );
+    refuse(errno::ERANGE, text)
+}
+
+/// # Errors
+/// EPERM: the pool has the flag `nopgchange`.
+pub(crate) fn check_flag(pool: &PgPool, var: &str) -> Result<(), Refusal> {
+    if pool.flags & flag("nopgchange") == 0 {
+        return Ok(());
+    }
+    let text = format!("pool {var} change is disabled; you must unset nopgchange flag for the pool first");
+    Err(refuse(errno::EPERM, text))
+}
+
+/// What keeps the PGs of a pool from being split until somebody does something about it.
+fn obstacle(map: &OsdMap, id: i64, pool: &PgPool) -> Option<&'static str> {
+    if pool.snap_seq != 0 {
+        return Some("PGs of pools that had snapshots cannot be split yet");
+    }
+    let has_upmap = map.pg_upmap.keys().chain(map.pg_upmap_items.keys()).any(|pg| pg.pool == id);
+    has_upmap.then_some(
+        "there are pg_upmap entries of this pool's PGs, which new PGs would not have: remove them first",
+    )
+}
+
+/// Whether a pool has the number of PGs that is wanted, placed as wanted.
+pub(crate) fn is_settled(pool: &PgPool) -> bool {
+    pool.pg_num == pool.pg_num_target && pool.pgp_num == pool.pgp_num_target
+}
+
+/// Whether this map allows the next step.
+pub(crate) fn may_step(map: &OsdMap, id: i64, pool: &PgPool) -> bool {
+    let is_ready = pool.flags & POOL_CREATING == 0 && check_flag(pool, "").is_ok();
+    is_ready && (pool.pg_num == pool.pg_num_target || may_split(map, id, pool))
+}
+
+/// OSDs that are down and may come back with undivided PGs, and acting sets that somebody asked for, are waited for.
+fn may_split(map: &OsdMap, id: i64, pool: &PgPool) -> bool {
+    let is_missing = |osd| map.is_in(osd) && !map.is_up(osd);
+    let has_temp = map.pg_temp.keys().chain(map.primary_temp.keys()).any(|pg| pg.pool == id);
+    obstacle(map, id, pool).is_none() && !has_temp && !map.osds().any(is_missing)
+}
+
+/// The next step of a pool: this number of PGs, and as if this number of them were placed.
+pub(super) fn step(map: &OsdMap, id: i64, (pg_num, pgp_num): (u32, u32), now: UTime) -> Option<Incremental> {
+    let pool = map.pool(id).filter(|pool| may_step(map, id, pool))?;
+    // What was wanted may have changed since the step was thought of.
+    if !(pool.pg_num..=pool.pg_num_target).contains(&pg_num) || pgp_num > pg_num {
+        return None;
+    }
+    let mut next = PgPool { pg_num, pgp_num, pg_num_pending: pg_num, ..pool.clone() };
+    if next == *pool {
+        return None;
+    }
+    if pg_num != pool.pg_num {
+        next.last_force_op_resend_preluminous = Incremental::next(map, now).epoch;
+    }
+    Some(changed(map, id, next, now))
+}
