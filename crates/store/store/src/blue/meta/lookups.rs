@@ -345,15 +345,10 @@ mod tests {
         LogEntry { oid: oid.into(), ..entry(Eversion::new(1, version)) }
     }
 
-    /// What the store has of a PG's log.
+    /// A PG's log as it is loaded: all but what `T` says is trimmed.
     fn stored_log(kv: &MemKv, pg: SpgId) -> Vec<LogEntry> {
-        let value = |kind| {
-            let key = keys::pg(kind, pg);
-            kv.get(&key).unwrap().map(|value| (key, value))
-        };
-        let tail = value(keys::PG_TAIL).map(|(key, value)| codec::decode_tail(&key, &value).unwrap());
-        let info = value(keys::PG_INFO).map(|(key, value)| codec::decode_info(&key, &value).unwrap());
-        let tail = tail.into_iter().chain(info.map(|info| info.log_tail)).max().unwrap_or(Eversion::ZERO);
+        let key = keys::pg(keys::PG_TAIL, pg);
+        let tail = kv.get(&key).unwrap().map(|value| codec::decode_tail(&key, &value).unwrap());
         let (start, end) = keys::log_range(pg);
         let mut log = Vec::new();
         kv.scan(&start, &end, &mut |key, value| {
@@ -361,7 +356,7 @@ mod tests {
             true
         })
         .unwrap();
-        log.retain(|entry| entry.version > tail);
+        log.retain(|entry: &LogEntry| Some(entry.version) > tail);
         log
     }
 
