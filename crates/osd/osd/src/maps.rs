@@ -7,7 +7,7 @@ use std::sync::Arc;
 use carmine_crush::MapView;
 use carmine_messenger::Message;
 use carmine_peering::OsdState;
-use carmine_pgtypes::pg_parent;
+use carmine_pgtypes::{pg_children, pg_parent};
 use carmine_reactor::ShardId;
 use carmine_types::{Epoch, NO_SHARD, OsdId, PgId, SpgId, is_mutated};
 use carmine_wire::EntityAddr;
@@ -284,6 +284,34 @@ impl PgTable {
         PgTable { owners, has_strays: self.has_strays, undivided: self.undivided.clone() }
     }
 
+    /// The table with the children of a PG in it: they begin on its reactor, where their objects are.
+    #[cfg_attr(not(test), expect(dead_code, reason = "PGs are not split yet"))]
+    pub(crate) fn split(mut self, parent: SpgId, children: impl Iterator<Item = SpgId>) -> PgTable {
+        if let Some(owner) = self.owner(parent) {
+            for child in children {
+                assert!(
+                    self.owner(child).is_none_or(|other| other == owner),
+                    "{child} is apart from {parent}"
+                );
+                self.owners.insert(child, owner);
+            }
+        }
+        self.undivided.remove(&parent);
+        self
+    }
+
+    /// The copies that are to be split by this map, which has so many PGs in each pool, with their children: none, if only others of
+    /// the pool have some.
+    #[cfg_attr(not(test), expect(dead_code, reason = "PGs are not split yet"))]
+    pub(crate) fn due_splits(&self, map: &OsdMap) -> Vec<(SpgId, Vec<SpgId>)> {
+        let children = |parent: SpgId, made: u32| {
+            let now = map.pool(parent.pgid.pool).map_or(made, |pool| pool.pg_num);
+            let seeds = pg_children(parent.pgid.ps, made, now);
+            seeds.map(|ps| SpgId { pgid: PgId { ps, ..parent.pgid }, ..parent }).collect()
+        };
+        self.undivided.iter().map(|(parent, made)| (*parent, children(*parent, *made))).collect()
+    }
+
     /// Whether it is certain that there is no copy of this PG here.
     pub(crate) fn has_no_copy(&self, pg: SpgId) -> bool {
         self.has_strays && self.owner(pg).is_none() && !self.has_part(pg)
@@ -365,6 +393,25 @@ mod tests {
         assert!(others.iter().all(|pg| undivided.has_no_copy(*pg)));
         let later = undivided.with(others.into_iter(), 1);
         assert!(!later.has_no_copy(part(PgId::new(1, 13), NO_SHARD)), "also when other PGs have come");
+    }
+
+    #[test]
+    fn children_begin_where_their_parents_are() {
+        let mut map = OsdMap::new(Uuid([7; 16]), UTime::ZERO);
+        map.pools.insert(1, PgPool::replicated(2, 1, 14, 0, Epoch(1), UTime::ZERO));
+        let ids = |seeds: &[u32]| seeds.iter().map(|ps| SpgId::from(PgId::new(1, *ps))).collect::<Vec<_>>();
+        let old = ids(&[0, 1, 2, 3]);
+        let table = PgTable::default().with(old.iter().copied(), 4);
+        let table = PgTable { undivided: [(old[1], 4), (old[2], 8)].into(), ..table };
+        let due = table.due_splits(&map);
+        // By 4 PGs the second has four parts of 14; by 8 the third has one part only, as there is no 1.e.
+        assert_eq!(due, [(old[1], ids(&[5, 9, 13])), (old[2], ids(&[10]))]);
+        let split =
+            due.iter().fold(table, |table, (pg, children)| table.split(*pg, children.iter().copied()));
+        let owners = ids(&[1, 5, 9, 13, 2, 10]).into_iter().map(|pg| split.owner(pg)).collect::<Vec<_>>();
+        assert_eq!(owners, [1, 1, 1, 1, 2, 2].map(|shard| Some(ShardId(shard))));
+        assert!(split.due_splits(&map).is_empty() && !split.has_part(ids(&[5])[0]));
+        assert_eq!(split.with(ids(&[5]).into_iter(), 4), split, "CRUSH puts a child where it is");
     }
 
     #[test]
