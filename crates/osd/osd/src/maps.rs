@@ -19,7 +19,7 @@ use crate::config::OsdConfig;
 use crate::join::write_cluster_log;
 use crate::kinds::{classic_osds, is_classic, report_mixed};
 use crate::nothing;
-use crate::pg::{Pg, remove_orphans};
+use crate::pg::{Pg, can_split, remove_orphans};
 use crate::shard::{ConnState, OsdShard};
 
 impl OsdShard {
@@ -40,15 +40,15 @@ impl OsdShard {
         let before = self.view();
         let view = Arc::new(MapView::after(before.as_deref(), Arc::clone(map)));
         let shards = self.shard.shards();
-        let resized = self.resized_pools(map);
-        // New PGs of such a pool would be halves of those that are here.
-        let is_made = |pg: &SpgId| !resized.contains(&pg.pgid.pool) || self.owner(*pg).is_some();
+        let table = self.split_table(self.table.borrow().with(self.stored_in(map).into_iter(), shards), map);
+        let closed = self.closed_pools(map);
+        // New PGs of such a pool would be parts of those that are here.
+        let is_made = |pg: &SpgId| !closed.contains(&pg.pgid.pool) || table.owner(*pg).is_some();
         let own = self.config.id;
         let mine = view.pgs_of(own).flat_map(|(pg, _)| parts_of(&view, pg, own)).filter(is_made);
-        let table = self.table.borrow().with(mine.chain(self.stored_in(map)), shards);
-        let table = table.of_pools(|pool| map.pools.contains_key(&pool));
+        let table = table.with(mine, shards).of_pools(|pool| map.pools.contains_key(&pool));
         self.note_stored(&table, map);
-        let table = Arc::new(PgTable { undivided: undivided(&self.stored.borrow(), map), ..table });
+        let table = Arc::new(table);
         if self.epoch() == Epoch(0) {
             remove_orphans(self, map);
         }
@@ -60,9 +60,26 @@ impl OsdShard {
         self.spread(&view, &table);
     }
 
-    /// The pools whose number of PGs has changed since their PGs were made here. Splits and merges are not implemented: this OSD
-    /// serves no client of these PGs and leaves the PGs unchanged.
-    fn resized_pools(&self, map: &OsdMap) -> BTreeSet<i64> {
+    /// The table with the children of the copies that are to be split by this map.
+    fn split_table(&self, table: PgTable, map: &OsdMap) -> PgTable {
+        let mut stored = self.stored.borrow_mut();
+        let mut table = PgTable { undivided: undivided(&stored, map), parents: BTreeMap::new(), ..table };
+        for (parent, children) in table.due_splits(map) {
+            let Some(pool) = map.pool(parent.pgid.pool).filter(|pool| can_split(pool)) else { continue };
+            stored.insert(parent, pool.pg_num);
+            for child in &children {
+                if stored.insert(*child, pool.pg_num).is_none() {
+                    table.parents.insert(*child, parent);
+                }
+            }
+            table = table.split(parent, children.into_iter());
+        }
+        table
+    }
+
+    /// The pools whose number of PGs has changed since their PGs were made here, and whose PGs cannot be split: merges are not
+    /// implemented, nor splits where there were snapshots. This OSD serves no client of these PGs and leaves them unchanged.
+    fn closed_pools(&self, map: &OsdMap) -> BTreeSet<i64> {
         let resized = resized_pools(&self.stored.borrow(), map);
         let view = self.view();
         for (id, (made, now)) in &resized {
@@ -71,8 +88,8 @@ impl OsdShard {
                 let name = map.pool_names.get(id).map_or("", String::as_str);
                 let text = format!(
                     "the pg_num of pool {id} '{name}' is {now} by the map of epoch {}, and its PGs were made with {made}: \
-                     splits and merges are not built. Its PGs are down, with all their data, until the pool has {made} \
-                     again: ceph osd pool set {name} pg_num {made}",
+                     merges are not built, nor are splits of pools with snapshots. Its PGs are down, with all their data, until \
+                     the pool has {made} again: ceph osd pool set {name} pg_num {made}",
                     map.epoch
                 );
                 write_cluster_log(self, log_level::ERROR, text);
@@ -123,15 +140,27 @@ impl OsdShard {
         self.apply_blocklist(view.map());
         self.remove_pgs_of_deleted_pools(&view);
         let (here, others) = (self.shard.id(), Others::new(&self.config, view.map()));
+        let mut due = Vec::new();
         for (id, _) in table.iter().filter(|(_, owner)| *owner == here) {
             let known = self.pg(id);
+            if let Some(pg) = known.as_ref().filter(|pg| pg.is_loaded() && pg.is_split_due(view.map())) {
+                due.push(Rc::clone(pg));
+                continue;
+            }
             let pg = known.clone().unwrap_or_else(|| Pg::new(id, self.config.id, self.config.log));
             pg.on_map(self, &view, &others);
             if known.is_none() {
                 self.pgs.borrow_mut().insert(id, Rc::clone(&pg));
-                pg.load(self);
+                pg.begin(self);
+                match table.parents.get(&id) {
+                    Some(parent) => pg.wait_for_split(self, *parent),
+                    None => pg.load(self),
+                }
             }
         }
+        due.iter().for_each(|pg| pg.follow_split(self, &view, &others));
+        let parents: BTreeSet<SpgId> = table.parents.values().copied().collect();
+        parents.into_iter().filter_map(|id| self.pg(id)).for_each(|parent| parent.release_children(self));
         let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
         waiting.into_iter().for_each(|op| {
             op.note_started(self);
@@ -256,6 +285,8 @@ pub(crate) struct PgTable {
     /// The copies that have the objects of other PGs, too, as they are not split yet, with the numbers of PGs that their pools had
     /// when they were made.
     undivided: BTreeMap<SpgId, u32>,
+    /// The PGs that splits make by this very map, with the PGs that are split.
+    parents: BTreeMap<SpgId, SpgId>,
 }
 
 impl PgTable {
@@ -281,11 +312,15 @@ impl PgTable {
                 owners.insert(pg, ShardId(least));
             }
         }
-        PgTable { owners, has_strays: self.has_strays, undivided: self.undivided.clone() }
+        PgTable {
+            owners,
+            has_strays: self.has_strays,
+            undivided: self.undivided.clone(),
+            parents: self.parents.clone(),
+        }
     }
 
     /// The table with the children of a PG in it: they begin on its reactor, where their objects are.
-    #[cfg_attr(not(test), expect(dead_code, reason = "PGs are not split yet"))]
     pub(crate) fn split(mut self, parent: SpgId, children: impl Iterator<Item = SpgId>) -> PgTable {
         if let Some(owner) = self.owner(parent) {
             for child in children {
@@ -302,7 +337,6 @@ impl PgTable {
 
     /// The copies that are to be split by this map, which has so many PGs in each pool, with their children: none, if only others of
     /// the pool have some.
-    #[cfg_attr(not(test), expect(dead_code, reason = "PGs are not split yet"))]
     pub(crate) fn due_splits(&self, map: &OsdMap) -> Vec<(SpgId, Vec<SpgId>)> {
         let children = |parent: SpgId, made: u32| {
             let now = map.pool(parent.pgid.pool).map_or(made, |pool| pool.pg_num);

@@ -24,6 +24,7 @@ mod op;
 mod peer;
 mod recovery;
 mod scrub;
+mod split;
 
 use std::rc::Rc;
 
@@ -51,6 +52,7 @@ pub(crate) use peer::lease::{give_up_leases, start as start_leases};
 pub(crate) use recovery::remove::{WHOLE_POOL, remove_objects, remove_orphans};
 pub(crate) use recovery::{Reserver, start_strays};
 pub(crate) use scrub::{Pace, Scrubber, order as order_scrubs, start as start_scrubs};
+pub(crate) use split::can_split;
 
 /// One PG. No borrow of its cells lasts across a suspension, or while an operation is answered.
 pub(crate) struct Pg {

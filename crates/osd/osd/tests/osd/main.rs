@@ -38,6 +38,7 @@ mod scrub;
 mod skipped;
 mod slow;
 mod snaps;
+mod split;
 mod unfound;
 mod usage;
 mod watch;

@@ -63,6 +63,12 @@ impl Leases {
         Leases { pg, ..Leases::default() }
     }
 
+    /// Those of a child of a PG that is split: what bounds the parent's operations bounds those that it got from it.
+    pub(in crate::pg) fn inherit(&self, parent: &Leases) {
+        self.led_by_other.set(parent.led_by_other.get().max(self.led_by_other.get()));
+        self.covered_until_ns.set(parent.covered_until_ns.get());
+    }
+
     /// An operation that arrived at this time may run: no other OSD had served clients before it. It reads nothing older.
     pub(in crate::pg) fn covers(&self, arrived_ns: u64) -> bool {
         arrived_ns <= self.readable_until_ns.get() || is_mutated("ignore_lease")

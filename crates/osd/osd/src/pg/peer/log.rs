@@ -64,7 +64,6 @@ impl PgLog {
     }
 
     /// The log of one part of the PG after a split; `info` is that of the part ([`PgInfo::divide`]).
-    #[cfg_attr(not(test), expect(dead_code, reason = "PGs are not split yet"))]
     pub(crate) fn divide(&self, info: PgInfo) -> PgLog {
         let mut part = PgLog::default();
         let is_log = part.load(PgState { info, log: self.entries.iter().cloned().collect() });

@@ -29,6 +29,8 @@ use stat::Reported;
 /// The part of a PG that decides who serves it.
 pub(crate) struct Peer {
     id: SpgId,
+    /// The PG whose split makes this one, if it waits for that.
+    parent: Cell<Option<SpgId>>,
     peering: RefCell<Peering>,
     /// Until when it may serve.
     leases: Leases,
@@ -54,6 +56,7 @@ impl Peer {
     pub(in crate::pg) fn new(id: SpgId, me: OsdId) -> Peer {
         Peer {
             id,
+            parent: Cell::new(None),
             peering: RefCell::new(Peering::new(me)),
             leases: Leases::new(id),
             log: RefCell::new(PgLog::new(id)),
@@ -62,6 +65,38 @@ impl Peer {
             ordered: RefCell::default(),
             changed: Notify::new(),
         }
+    }
+
+    /// It is made by the split of this PG, for which it waits; `None`: it waits no longer.
+    pub(in crate::pg) fn set_parent(&self, parent: Option<SpgId>) {
+        self.parent.set(parent);
+    }
+
+    /// The PG whose split makes this one, if it waits for that.
+    pub(in crate::pg) fn parent(&self) -> Option<SpgId> {
+        self.parent.get()
+    }
+
+    /// Goes on from the copy that its parent has, of which `before` is the info and `part` this child's part. Returns the info that is to be
+    /// written down with the split.
+    pub(in crate::pg) fn inherit(&self, parent: &Peer, before: &PgInfo, part: PgInfo) -> PgInfo {
+        let history = self.peering.borrow_mut().inherit(&parent.peering.borrow(), before);
+        self.leases.inherit(&parent.leases);
+        self.parent.set(None);
+        *self.log.borrow_mut() = parent.log.borrow().divide(PgInfo { history, ..part });
+        self.note_bits();
+        self.info()
+    }
+
+    /// What remains of the copy of a PG that was split.
+    pub(in crate::pg) fn become_part(&self, part: PgInfo) {
+        let log = self.log.borrow().divide(part);
+        *self.log.borrow_mut() = log;
+        self.note_bits();
+    }
+
+    fn note_bits(&self) {
+        self.bits.set(self.log.borrow().info().bits().unwrap_or_default());
     }
 
     /// The state machine, to be asked.

@@ -27,6 +27,11 @@ use crate::shard::OsdShard;
 const UNREADABLE: &str = "its state cannot be read";
 
 impl Pg {
+    /// Begins to await commits.
+    pub(crate) fn begin(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        osd.shard.spawn(Group::Client, "pg-commit", Rc::clone(self).pump_commits(Rc::clone(osd)));
+    }
+
     /// Reads the PG's state from the store and then follows the newest map.
     pub(crate) fn load(self: &Rc<Self>, osd: &Rc<OsdShard>) {
         let (pg, own, made) = (Rc::clone(self), Rc::clone(osd), osd.epoch());
@@ -48,13 +53,13 @@ impl Pg {
                             return;
                         }
                     }
+                    pg.load_parts(&own);
                     pg.on(&own, Event::Loaded);
                     pg.heed_order(&own);
                 }
                 Err(error) => pg.fail(&own, UNREADABLE, &error),
             }
         });
-        osd.shard.spawn(Group::Client, "pg-commit", Rc::clone(self).pump_commits(Rc::clone(osd)));
     }
 
     /// Follows a new map.
@@ -299,6 +304,8 @@ impl Pg {
     pub(in crate::pg) fn fail(self: &Rc<Self>, osd: &Rc<OsdShard>, what: &str, error: &StoreError) {
         tracing::error!("pg {}: {what}: {error}", self.id);
         self.on(osd, Event::StoreFailed(Errno(error.errno())));
+        // They would have gone on from this copy.
+        self.children(osd).iter().for_each(|child| child.fail(osd, what, error));
     }
 
     /// The entry of `pg_temp` that this primary asks the monitor for, if it wants another one than the map has; an empty one removes it.

@@ -1,0 +1,104 @@
+//! A pool that is given more PGs while clients write: its PGs are split, and nothing is lost or executed twice.
+
+use carmine_client::{Pool, RouteMode};
+use carmine_wire::osd_op::OsdOp;
+
+use super::cluster::{Cluster, Disks, noise};
+use super::resized::set_pg_num;
+
+const OBJECTS: u64 = 60;
+
+async fn fill(pool: Pool) {
+    for at in 0..OBJECTS {
+        pool.write_full(format!("o{at}"), noise(at, 512)).await.unwrap();
+    }
+}
+
+async fn check(pool: Pool) {
+    for at in 0..OBJECTS {
+        let data = pool.read(format!("o{at}"), 0, 1024).await.unwrap();
+        assert_eq!(data.to_vec(), noise(at, 512), "o{at}");
+    }
+}
+
+fn start(seed: u64) -> Cluster {
+    let cluster = Cluster::start(seed, Disks::Blue, 2, 4, &[2, 2]);
+    cluster.client(RouteMode::Direct, |_, pool| fill(pool));
+    cluster
+}
+
+/// All PGs of the first OSD serve, and there are as many.
+fn serves(cluster: &Cluster, pgs: usize) -> bool {
+    let states: Vec<_> = (0..2).flat_map(|osd| cluster.states(osd)).collect();
+    let active = states.iter().filter(|(state, _)| state.starts_with("active"));
+    active.count() == pgs
+}
+
+#[test]
+fn the_parts_of_a_pg_have_its_objects_and_serve_them() {
+    let cluster = start(61);
+    for pg_num in [8, 12, 64] {
+        set_pg_num(&cluster, pg_num);
+        cluster.client(RouteMode::Direct, |_, pool| check(pool));
+        cluster.wait("all PGs serve", || serves(&cluster, pg_num as usize));
+        cluster.check_equal(&[0, 1]);
+    }
+    // The OSDs find as many PGs in their stores.
+    for osd in 0..2 {
+        cluster.kill(osd);
+        cluster.mon.down(osd);
+    }
+    (0..2).for_each(|osd| cluster.start_osd(osd, 3));
+    cluster.wait_up(2);
+    cluster.client(RouteMode::Direct, |_, pool| check(pool));
+    cluster.check_equal(&[0, 1]);
+    (0..2).for_each(|osd| {
+        cluster.kill(osd);
+        assert!(cluster.fsck(osd).is_clean(), "{:?}", cluster.fsck(osd));
+    });
+}
+
+const ROUNDS: u8 = 40;
+
+/// Appends one byte after the other to some objects.
+async fn append(pool: Pool, writer: u8) {
+    for round in 0..ROUNDS {
+        for at in 0..16 {
+            pool.exec(format!("w{writer}-{at}"), vec![(OsdOp::append(1), vec![round].into())]).await.unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_write_is_executed_once_while_its_pg_is_split() {
+    let cluster = start(62);
+    let routes = [RouteMode::Direct, RouteMode::Single];
+    let writers = [0, 1].map(|n| cluster.background(routes[n], move |_, pool| append(pool, n as u8)));
+    for pg_num in [8, 16, 32] {
+        set_pg_num(&cluster, pg_num);
+    }
+    cluster.wait("the writers", || writers.iter().all(|writer| writer.is_done()));
+    writers.iter().for_each(|writer| writer.result());
+    cluster.client(RouteMode::Direct, |_, pool| async move {
+        for (writer, at) in (0..2).flat_map(|writer| (0..16).map(move |at| (writer, at))) {
+            let bytes = pool.read(format!("w{writer}-{at}"), 0, 1024).await.unwrap();
+            assert_eq!(bytes.to_vec(), (0..ROUNDS).collect::<Vec<_>>(), "w{writer}-{at}");
+        }
+    });
+    cluster.check_equal(&[0, 1]);
+}
+
+#[test]
+fn an_osd_that_was_down_splits_its_copies_when_it_is_back() {
+    let cluster = start(63);
+    cluster.kill(1);
+    cluster.mon.down(1);
+    for pg_num in [8, 16] {
+        set_pg_num(&cluster, pg_num);
+    }
+    cluster.start_osd(1, 1);
+    cluster.wait_up(2);
+    cluster.client(RouteMode::Direct, |_, pool| check(pool));
+    cluster.wait("all PGs serve", || serves(&cluster, 16));
+    cluster.check_equal(&[0, 1]);
+}
