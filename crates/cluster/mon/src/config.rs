@@ -59,9 +59,6 @@ carmine_types::defaults! {
         /// Where the next map would change an acting set that a primary has asked for, it stays what it was, as far as Ceph 16.2.15
         /// does that (`mon_osd_prime_pg_temp`; `change/temps.rs`).
         pub primes_pg_temp: bool = true,
-        /// PGs may be split, and the autoscaler may ask for that. Without it `pg_num` of a pool stays what it was at the pool's creation:
-        /// Carmine's OSDs do not split PGs yet.
-        pub splits: bool,
     }
 }
 

@@ -32,7 +32,7 @@ impl Mon {
         {
             self.note(map, step);
         }
-        if self.rules.splits && map.pools.values().any(autoscale::acts) {
+        if map.pools.values().any(autoscale::acts) {
             self.with_view(&[], autoscale::wishes).into_iter().for_each(|wish| self.note(map, wish));
         }
     }

@@ -357,7 +357,6 @@ impl Mon {
             addr: self.local_addr().to_string(),
             uptime_s: self.uptime_s(),
             now: self.now(),
-            splits: self.rules.splits,
             input,
         })
     }

@@ -466,7 +466,7 @@ impl Chaos {
     fn change_map(&mut self) -> Result<(), SimStuck> {
         let osd = self.osd();
         let other = self.osd();
-        let command = match self.rng.u32(..10) {
+        let command = match self.rng.u32(..11) {
             0 | 1 => json!({ "prefix": "osd out", "ids": [osd.to_string()] }),
             2..=4 => json!({ "prefix": "osd in", "ids": [osd.to_string()] }),
             5 => {
@@ -483,6 +483,11 @@ impl Chaos {
                     _ if osd == other => return Ok(()),
                     _ => json!({ "prefix": "osd pg-upmap-items", "pgid": pg, "id": [osd, other] }),
                 }
+            }
+            // The monitor refuses fewer than there are, and waits with more until all is well.
+            9 => {
+                let pg_num = (PGS + self.rng.u32(..PGS * 4)).to_string();
+                json!({ "prefix": "osd pool set", "pool": POOL, "var": "pg_num", "val": pg_num })
             }
             _ => {
                 let least = self.cluster.shape.min_size;

@@ -80,8 +80,6 @@ pub(crate) struct View<'a> {
     pub(crate) uptime_s: u64,
     /// The time.
     pub(crate) now: UTime,
-    /// PGs may be split ([`crate::MapRules::splits`]).
-    pub(crate) splits: bool,
     /// The data that came with the command: a file's, by `-i FILE`.
     pub(crate) input: &'a [u8],
 }

@@ -108,9 +108,6 @@ fn create(command: &Value, view: &View<'_>) -> Outcome {
         return Err(refuse(errno::EOPNOTSUPP, "only replicated pools are supported"));
     }
     let mode = text(command, "autoscale_mode").filter(|mode| *mode != "off");
-    if mode.is_some() && !view.splits {
-        return Err(refuse(errno::EOPNOTSUPP, "there is no autoscaler: take --autoscale-mode off"));
-    }
     let pg_num = number(command, "pg_num")?.filter(|n| *n != 0);
     if number::<u32>(command, "pgp_num")?.is_some_and(|pgp| pgp != 0 && Some(pgp) != pg_num) {
         return Err(refuse(errno::EOPNOTSUPP, "pgp_num must be equal to pg_num"));

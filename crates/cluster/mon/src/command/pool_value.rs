@@ -128,25 +128,21 @@ fn set(command: &Value, view: &View<'_>) -> Outcome {
         ("hashpspool", _) if matches!(&*wanted, "false" | "0") => {
             Err(refuse(errno::EOPNOTSUPP, "the PGs of a pool stay where hashpspool places them"))
         }
-        ("pg_num", _) if view.splits => change(Change::PgNum { pool, wanted: integer(&wanted)? }, status),
-        ("pgp_num", _) if view.splits => change(Change::PgpNum { pool, wanted: integer(&wanted)? }, status),
+        ("pg_num", _) => change(Change::PgNum { pool, wanted: integer(&wanted)? }, status),
+        ("pgp_num", _) => change(Change::PgpNum { pool, wanted: integer(&wanted)? }, status),
         ("crush_rule", _) if !view.map.crush.rule_names.values().any(|rule| *rule == wanted) => {
             Err(refuse(errno::ENOENT, format!("crush rule {wanted} does not exist")))
         }
         ("pg_autoscale_mode", _) if !matches!(&*wanted, "on" | "off" | "warn") => {
             Err(refuse(errno::EINVAL, format!("specified invalid mode {wanted}")))
         }
-        (_, Var::Field) if !view.splits || var != "pg_autoscale_mode" => {
-            match plain(&value(view, name, old, var)?) {
-                known if known == wanted => said(status),
-                known => {
-                    let why = if var.starts_with("pg") { ": PGs are neither split nor merged" } else { "" };
-                    let text =
-                        format!("'{var}' of a pool is given when it is created and stays ({known}){why}");
-                    Err(refuse(errno::EOPNOTSUPP, text))
-                }
+        (_, Var::Field) if var != "pg_autoscale_mode" => match plain(&value(view, name, old, var)?) {
+            known if known == wanted => said(status),
+            known => {
+                let text = format!("'{var}' of a pool is given when it is created and stays ({known})");
+                Err(refuse(errno::EOPNOTSUPP, text))
             }
-        }
+        },
         _ => change(Change::PoolValue { pool, var: var.to_owned(), value: wanted }, status),
     }
 }

@@ -63,7 +63,6 @@ fn view_of<'a>(
         addr: "127.0.0.1:3300".into(),
         uptime_s: 300,
         now: now(),
-        splits: false,
         input: FILE,
     }
 }
@@ -907,7 +906,6 @@ fn muted_checks_leave_the_state_until_they_are_over_or_worse() {
             addr: String::new(),
             uptime_s: 0,
             now: now(),
-            splits: false,
             input: &[],
         };
         crate::report::health::ended_mutes(&view)

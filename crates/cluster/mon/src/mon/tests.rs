@@ -480,7 +480,7 @@ fn numbers_of_pgs() -> (u32, u32) {
 fn a_wish_for_more_pgs_is_gone_to_in_steps() {
     let sim = Sim::new(29);
     sim.node("mon", 1, |shard: Shard| async move {
-        let mon = open_with(&shard, MapRules { splits: true, ..MapRules::default() }).await;
+        let mon = open_with(&shard, MapRules::default()).await;
         MON.with(|cell| cell.replace(Some(Rc::clone(&mon))));
         mon.serve().await.unwrap();
     });

@@ -22,16 +22,16 @@ fn pool(pg_num: u32) -> OsdMap {
     map
 }
 
-fn with_splits<T>(map: &OsdMap, stats: &ClusterStats, look: impl FnOnce(&View<'_>) -> T) -> T {
+fn with_view<T>(map: &OsdMap, stats: &ClusterStats, look: impl FnOnce(&View<'_>) -> T) -> T {
     let (options, bytes) = (ClientOptions::default(), map.encode());
     let placement = MapView::new(std::sync::Arc::new(map.clone()));
-    look(&View { splits: true, ..view_of(map, (&placement, &bytes), stats, &options) })
+    look(&view_of(map, (&placement, &bytes), stats, &options))
 }
 
 /// Sets a value: an errno and a text, if that is refused by the command or by the map.
 fn set(map: &mut OsdMap, var: &str, val: &str) -> Result<(), (i32, String)> {
     let text = json!({ "prefix": "osd pool set", "pool": "bench", "var": var, "val": val }).to_string();
-    let outcome = with_splits(map, &reports(map), |view| run(&[text], view));
+    let outcome = with_view(map, &reports(map), |view| run(&[text], view));
     let refused = |refusal: Refusal| (refusal.code.0, refusal.text);
     match outcome.map_err(refused)? {
         Answer::Change { change, status } => {
@@ -46,7 +46,7 @@ fn set(map: &mut OsdMap, var: &str, val: &str) -> Result<(), (i32, String)> {
 }
 
 fn step(map: &OsdMap, stats: &ClusterStats) -> Option<Change> {
-    with_splits(map, stats, next_step)
+    with_view(map, stats, next_step)
 }
 
 /// Takes a step that is due; the numbers that the pool has then.
@@ -233,7 +233,7 @@ fn numbers_that_users_set_apart_stay_apart() {
     set(&mut map, "pgp_num", "4").unwrap();
     set(&mut map, "pg_num", "16").unwrap();
     assert_eq!(numbers(&map), [8, 8, 16, 4, 8]);
-    let health = with_splits(&map, &reports(&map), |view| crate::report::health::text(view, true));
+    let health = with_view(&map, &reports(&map), |view| crate::report::health::text(view, true));
     assert!(
         health.contains(
             "SMALLER_PGP_NUM: 1 pools have pg_num > pgp_num\n    pool bench pg_num 16 > pgp_num 4\n"
@@ -247,7 +247,7 @@ fn numbers_that_users_set_apart_stay_apart() {
     set(&mut map, "pg_num", "10").unwrap();
     assert_eq!(numbers(&map), [8, 8, 10, 10, 8], "not more are placed than there are");
     set(&mut map, "pg_num", "12").unwrap();
-    let health = with_splits(&map, &reports(&map), |view| crate::report::health::text(view, true));
+    let health = with_view(&map, &reports(&map), |view| crate::report::health::text(view, true));
     assert!(health.contains("POOL_PG_NUM_NOT_POWER_OF_TWO: 1 pool(s) have non-power-of-two pg_num\n    pool 'bench' pg_num 12 is not a power of two\n"), "{health}");
 }
 
@@ -257,7 +257,7 @@ fn new_pgs_are_unknown_until_somebody_tells_of_them() {
     set(&mut map, "pg_num", "16").unwrap();
     let stats = reports(&map);
     take(&mut map);
-    let states = with_splits(&map, &stats, crate::report::pg::states);
+    let states = with_view(&map, &stats, crate::report::pg::states);
     let unknown: Vec<u32> =
         states.iter().filter(|(_, state)| state == "unknown").map(|(pg, _)| pg.ps).collect();
     assert_eq!((states.len(), unknown), (16, (8..16).collect()));
@@ -284,7 +284,7 @@ fn the_autoscaler_s_figures_are_those_of_a_real_one() {
     };
     ["bench", "a", "b", "d"].iter().for_each(|pool| value(&mut map, pool, "pg_autoscale_mode", "on"));
     let advice = |map: &OsdMap| {
-        let all = with_splits(map, &stats, crate::report::autoscale::json);
+        let all = with_view(map, &stats, crate::report::autoscale::json);
         let of = |name: &str| {
             let found = all.as_array().unwrap().iter().find(|pool| pool["pool_name"] == name).unwrap();
             assert_eq!(
@@ -310,17 +310,17 @@ fn the_autoscaler_s_figures_are_those_of_a_real_one() {
     value(&mut map, "a", "pg_autoscale_mode", "warn");
     value(&mut map, "a", "pg_num_max", "20");
     assert_eq!(advice(&map)[2], (300, 20, false));
-    let text = with_splits(&map, &stats, crate::report::autoscale::text);
+    let text = with_view(&map, &stats, crate::report::autoscale::text);
     let row = |name: &str| {
         text.lines().find(|line| line.starts_with(name)).unwrap().split_whitespace().collect::<Vec<_>>()
     };
     assert_eq!(row("b ")[..].join(" "), "b 0 B 1 GiB 3.0 12 GiB 0.2500 1.0 4 32 on False");
     assert_eq!(row("a ")[..].join(" "), "a 0 B 3.0 12 GiB 0.7500 0.4000 0.7500 4.0 4 20 warn False");
-    let health = with_splits(&map, &stats, |view| crate::report::health::text(view, true));
+    let health = with_view(&map, &stats, |view| crate::report::health::text(view, true));
     assert!(health.contains("POOL_TOO_FEW_PGS: 1 pools have too few placement groups\n    Pool a has 4 placement groups, should have 20\n"), "{health}");
     // What it may change it changes, but it merges nothing.
     value(&mut map, "dev", "pg_autoscale_mode", "on");
-    let wishes = with_splits(&map, &stats, crate::report::autoscale::wishes);
+    let wishes = with_view(&map, &stats, crate::report::autoscale::wishes);
     let wishes: Vec<_> = wishes
         .iter()
         .map(|wish| match wish {
@@ -330,17 +330,5 @@ fn the_autoscaler_s_figures_are_those_of_a_real_one() {
         .collect();
     assert_eq!(wishes, [("bench", 32), ("b", 32), ("d", 32)]);
     assert!(apply(&mut map, Change::NoAutoscale) && !apply(&mut map, Change::NoAutoscale));
-    assert!(with_splits(&map, &stats, crate::report::autoscale::wishes).is_empty());
-}
-
-/// Until the OSDs can split PGs.
-#[test]
-fn without_splits_the_numbers_stay() {
-    let map = pool(8);
-    for var in ["pg_num", "pgp_num"] {
-        let text = json!({ "prefix": "osd pool set", "pool": "bench", "var": var, "val": "16" }).to_string();
-        let refusal = run_on(&map, &text).unwrap_err();
-        assert_eq!(refusal.code.0, errno::EOPNOTSUPP);
-        assert!(refusal.text.contains("PGs are neither split nor merged"), "{}", refusal.text);
-    }
+    assert!(with_view(&map, &stats, crate::report::autoscale::wishes).is_empty());
 }
