@@ -346,7 +346,8 @@ fn pools(ceph: &mut Ceph<'_>) {
     ceph.says("osd pool application enable rbd rbd", "enabled application 'rbd'", "");
     ceph.says("osd pool set rbd pg_autoscale_mode off", "pg_autoscale_mode to off", "it always is");
     ceph.says("osd pool set noautoscale", "noautoscale is set", "it always is");
-    ceph.refused("osd pool set rbd pg_num 64", "is given when it is created");
+    ceph.says("osd pool set rbd pg_num 32", "set pool 2 pg_num to 32", "its PGs are split");
+    ceph.refused("osd pool set rbd pg_num 8", "PGs cannot be merged yet");
     ceph.refused("osd pool create ec 8 8 erasure", "only replicated pools");
     ceph.refused("osd pool create hundred 100 100", "take a power of two");
     names_and_values_of_pools(ceph);

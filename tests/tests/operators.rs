@@ -125,10 +125,16 @@ fn pools_quotas_scrubs_and_snapshots() {
     bed.put("other", "y", b"y");
     bed.ceph_words("config set mon mon_allow_pool_delete true");
     bed.ceph_words("osd pool rm other other --yes-i-really-really-mean-it");
-    // The number of PGs cannot change yet.
-    let conf = bed.conf();
-    let more = ["-c", &conf, "osd", "pool", "set", "bench", "pg_num", "32"];
-    assert!(!run(Path::new("ceph"), &more, Duration::from_secs(60)).status.success(), "the pool is marked");
+    bed.put("bench", "before", b"before the split");
+    bed.ceph_words("osd pool set bench pg_num 32");
+    let numbers = || {
+        let pools = bed.ceph_json("osd dump")["pools"].as_array().expect("pools").clone();
+        let pool = pools.into_iter().find(|pool| pool["pool_name"] == "bench").expect("the pool");
+        (pool["pg_num"].clone(), pool["pg_placement_num"].clone())
+    };
+    bed.wait_until("its PGs are split, and placed", || numbers() == (32.into(), 32.into()));
+    bed.wait_clean();
+    bed.assert_has("bench", "before", b"before the split");
 
     let stamps = |pg: &str| {
         let pgs = bed.ceph_json("pg ls-by-pool bench");

@@ -29,6 +29,8 @@ const DEAD_MS: std::ops::Range<u64> = 300..6_000;
 const CHANGED_MS: std::ops::Range<u64> = 1_000..10_000;
 /// Milliseconds that an OSD or a monitor is cut off from all others.
 const ISOLATED_MS: std::ops::Range<u64> = 1_000..30_000;
+/// Most PGs of the pool, as a multiple of those at first.
+const PGS_TIMES: u32 = 4;
 /// Milliseconds that writes wait since the pool is full.
 const FULL_MS: std::ops::Range<u64> = 500..4_000;
 /// Ratio of used space from which drives count as full while they are meant to be. A real monitor takes 0 for "not set".
@@ -55,6 +57,8 @@ carmine_types::words! {
         Out = "out",
         /// The pool has another size or min_size for a time.
         Pool = "pool",
+        /// The pool gets more PGs, and keeps them.
+        Split = "split",
         /// The connections of an OSD break.
         Cut = "cut",
         /// An OSD cannot write its files.
@@ -76,7 +80,7 @@ impl Kind {
         match self {
             Kind::Kill => 5,
             Kind::Stop | Kind::Out | Kind::Cut | Kind::File | Kind::Mon | Kind::Partition => 2,
-            Kind::Restart | Kind::Pool | Kind::Full | Kind::Mgr => 1,
+            Kind::Restart | Kind::Pool | Kind::Split | Kind::Full | Kind::Mgr => 1,
         }
     }
 
@@ -326,6 +330,7 @@ impl Faults {
             Kind::Restart if can_hurt => self.restart(at, &seen),
             Kind::Out if self.serving() > usize::from(self.now.min_size) => self.out(at),
             Kind::Pool if self.times.changed_until.is_none() => self.change_pool(),
+            Kind::Split => self.split(),
             // One that was just started has no connections yet.
             Kind::Cut if is_up(at) => self.cut(at, &seen),
             Kind::File if can_hurt && self.writes_a_file(at, &seen) => self.fail_files(at, &seen),
@@ -408,7 +413,7 @@ impl Faults {
         self.strike("full", "the drives are full".to_owned(), Meant::default());
         self.set_ratios([RATIO_FULL; 2])?;
         let limit = Instant::now() + REPORT_LIMIT;
-        while !self.stop.load(Ordering::Relaxed) && !is_full(&osd_dump(&self.bed)?) {
+        while !self.stop.load(Ordering::Relaxed) && !is_full(&osd_dump(&self.bed)?)? {
             self.check_own_ends()?;
             ensure!(
                 Instant::now() < limit,
@@ -495,6 +500,23 @@ impl Faults {
         Ok(())
     }
 
+    /// Gives the pool more PGs, if it has those that were wanted last.
+    fn split(&mut self) -> Result<()> {
+        let (planned, pool) = (self.bed.plan().pool.pg_num, pool(&osd_dump(&self.bed)?)?);
+        let now = pool["pg_num"].as_u64().and_then(|pgs| u32::try_from(pgs).ok()).unwrap_or(planned);
+        let most = (now + now.div_ceil(2)).min(planned * PGS_TIMES);
+        if !is_settled(&pool) || now >= most {
+            return Ok(());
+        }
+        let wanted = self.rng.u32(now + 1..=most);
+        self.strike("split", format!("the pool is to have {wanted} PGs, and has {now}"), Meant::default());
+        let val = wanted.to_string();
+        self.bed.mon_command(
+            &json!({ "prefix": "osd pool set", "pool": POOL_NAME, "var": "pg_num", "val": val }),
+        )?;
+        Ok(())
+    }
+
     /// Ends the faults whose time is over at `now`.
     fn end_due(&mut self, now: Instant) -> Result<()> {
         self.bring_back(now)?;
@@ -547,7 +569,7 @@ impl Faults {
             self.end_due(began + Duration::from_secs(1 << 30))?;
             let seen = status(BedKind::Testbed, self.bed.layout())?;
             let all_run = self.osds.iter().all(|osd| osd.state == State::Runs);
-            if seen.state == "running" && all_run {
+            if seen.state == "running" && all_run && is_settled(&pool(&osd_dump(&self.bed)?)?) {
                 return found.map(|()| began.elapsed().as_secs_f64());
             }
             if began.elapsed() > self.heal_limit {
@@ -564,12 +586,21 @@ fn osd_dump(bed: &Testbed) -> Result<Value> {
     serde_json::from_slice(&dump).context("`osd dump` is not JSON")
 }
 
+/// The pool by the map.
+fn pool(map: &Value) -> Result<Value> {
+    let pool = map["pools"].as_array().into_iter().flatten().find(|pool| pool["pool_name"] == POOL_NAME);
+    pool.cloned().with_context(|| format!("there is no pool {POOL_NAME}"))
+}
+
 /// By the map, writes to the pool wait.
-fn is_full(map: &Value) -> bool {
-    let pools = map["pools"].as_array().into_iter().flatten();
-    let flags =
-        pools.filter(|pool| pool["pool_name"] == POOL_NAME).filter_map(|pool| pool["flags_names"].as_str());
-    flags.flat_map(|flags| flags.split(',')).any(|flag| flag == "full")
+fn is_full(map: &Value) -> Result<bool> {
+    let pool = pool(map)?;
+    Ok(pool["flags_names"].as_str().is_some_and(|flags| flags.split(',').any(|flag| flag == "full")))
+}
+
+/// The pool has as many PGs as it is to have, where they are to be.
+fn is_settled(pool: &Value) -> bool {
+    ["pg_num", "pg_placement_num"].iter().all(|name| pool[*name] == pool[format!("{name}_target")])
 }
 
 /// All PGs have all of their copies, by the newest map.

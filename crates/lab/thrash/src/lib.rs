@@ -9,6 +9,7 @@
 mod faults;
 mod pauses;
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -39,11 +40,12 @@ const LOOK: Duration = Duration::from_millis(200);
 /// The text below the options.
 const AFTER_HELP: &str = "\
 The testbed must run and be clean. Its OSDs are killed (kill -9), stopped for a time (SIGSTOP), restarted with another number of
-reactors, taken out and in, and the pool's size and min_size are lowered and restored. All connections of an OSD are cut by `ss -K`, which
-takes root and a kernel with INET_DIAG_DESTROY. The files of an OSD take no more data (RLIMIT_FSIZE) until it has ended by itself, which it
-must: not with a store in memory, nor on devices. The map calls the drives full (ratios of next to nothing) for a few seconds, so that clients' writes
-and backfills wait. Real monitors (`carmine up --mon ceph`) are killed, the leader first and one at a time, and so is the manager. With
-`carmine up --namespaces` an OSD or one of three real monitors is cut off from all others for up to 30 s. As many OSDs as min_size asks
+reactors, taken out and in, and the pool's size and min_size are lowered and restored. The pool gets more PGs, and keeps them. All
+connections of an OSD are cut by `ss -K`, which takes root and a kernel with INET_DIAG_DESTROY. The files of an OSD take no more data
+(RLIMIT_FSIZE) until it has ended by itself, which it must: not with a store in memory, nor on devices. The map calls the drives full
+(ratios of next to nothing) for a few seconds, so that clients' writes and backfills wait. Real monitors (`carmine up --mon ceph`) are
+killed, the leader first and one at a time, and so is the manager. With `carmine up --namespaces` an OSD or one of three real monitors
+is cut off from all others for up to 30 s. As many OSDs as min_size asks
 for stay up; with a store in memory an OSD is harmed only while all copies are complete.
 
 Our own generator writes and reads verified blocks meanwhile, and a small write to each of up to 32 PGs every 50 ms shows how long each
@@ -263,11 +265,11 @@ impl Thrash<'_> {
         };
         let order = json!({ "prefix": "osd deep-scrub", "who": "all" });
         self.client.mon_command(&order.to_string()).await?;
-        let stamp = |pg: &Value| pg["last_deep_scrub_stamp"].clone();
+        let stamp = |pg: &Value| [pg["pgid"].clone(), pg["last_deep_scrub_stamp"].clone()];
+        let before: HashSet<_> = before.iter().map(stamp).collect();
         loop {
             let now = self.pgs().await?;
-            let left = before.iter().zip(&now).find(|(old, new)| stamp(old) == stamp(new));
-            let Some((_, pg)) = left else {
+            let Some(pg) = now.iter().find(|pg| before.contains(&stamp(pg))) else {
                 let wrong = now.iter().filter(|pg| pg["stat_sum"]["num_scrub_errors"] != 0);
                 let wrong: Vec<String> = wrong.map(name).collect();
                 ensure!(wrong.is_empty(), "copies differ in PG {}", wrong.join(", "));

@@ -129,6 +129,13 @@ impl State {
         }
     }
 
+    /// A split has moved the object of a probe into another PG.
+    fn rename(&mut self, from: &str, to: &str) {
+        let waiting = self.waiting.iter_mut().map(|waiting| &mut waiting.pg);
+        let names = self.probed.iter_mut().chain(waiting).filter(|pg| *pg == from);
+        names.for_each(|pg| to.clone_into(pg));
+    }
+
     fn is_done(&mut self) -> bool {
         self.take_strikes();
         self.waiting.is_empty() || self.error.is_some()
@@ -261,12 +268,16 @@ fn names(pool: &Pool) -> BTreeMap<String, String> {
     names
 }
 
-async fn probe(pool: Pool, state: Rc<RefCell<State>>, pg: String, name: String) {
+async fn probe(pool: Pool, state: Rc<RefCell<State>>, mut pg: String, name: String) {
     let shard = pool.client().shard().clone();
     let mut data = shard.buf(512);
     data.fill(1);
     let data = Payload::from(data.freeze());
     while !state.borrow().is_over {
+        if let Some(now) = pool.pg_of(&name).map(|pg| pg.to_string()).filter(|now| *now != pg) {
+            state.borrow_mut().rename(&pg, &now);
+            pg = now;
+        }
         let sent = Instant::now();
         match pool.write(&name, 0, data.clone()).await {
             Ok(_) => state.borrow_mut().acknowledge(&pg, sent, Instant::now()),

@@ -4,7 +4,7 @@
 //! is unknown or belongs to another store, the OSD stops.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,7 +67,11 @@ struct Member {
     wants_orders: Cell<bool>,
     /// The newest map that all PGs of this OSD had seen when this process started.
     seen: Epoch,
-    /// Notified when maps arrive, several at once or one.
+    /// Maps that are not followed yet, in order.
+    maps: RefCell<VecDeque<Arc<OsdMap>>>,
+    /// The map before those is prepared.
+    prepares: Cell<bool>,
+    /// Notified when maps are followed, several at once or one.
     news: Notify,
     /// When the next beacon is due.
     beacon_ns: Cell<u64>,
@@ -92,6 +96,8 @@ pub(crate) fn start(osd: &Rc<OsdShard>, addr: EntityAddr, heartbeats: Rc<Heartbe
         up_thru: Cell::default(),
         wants_orders: Cell::default(),
         seen,
+        maps: RefCell::default(),
+        prepares: Cell::default(),
         news: Notify::new(),
         beacon_ns: Cell::new(0),
         lines: Cell::new(0),
@@ -153,26 +159,8 @@ impl MonHandler for Member {
     }
 
     fn on_map(&self, map: &Arc<OsdMap>) {
-        let id = self.osd.config.id;
-        if let Some(why) = contradicts(map, id, self.osd.config.uuid) {
-            tracing::error!("the map of epoch {} refuses this OSD: {why}", map.epoch);
-            self.osd.stopping.set(true);
-            return self.osd.shard.stop();
-        }
-        let is_up = map.client_addr(id).is_some_and(|addrs| addrs.contains(&self.addr));
-        let was_up = self.is_up.replace(is_up);
-        if is_up && !was_up {
-            self.boot_epoch.set(map.epoch);
-        }
-        if was_up && !is_up && !self.osd.stopping.get() {
-            tracing::warn!("the map of epoch {} says that this OSD is down: it boots again", map.epoch);
-        }
-        self.note_gap(map.epoch);
-        self.osd.take_map(map);
-        if let Some(now) = self.osd.view() {
-            self.heartbeats.on_map(&now);
-        }
-        self.news.notify_one();
+        self.maps.borrow_mut().push_back(Arc::clone(map));
+        self.follow_maps();
     }
 
     fn on_options(&self, options: Vec<(String, String)>) {
@@ -195,6 +183,51 @@ impl MonHandler for Member {
             },
             _ => {}
         }
+    }
+}
+
+impl Member {
+    /// Follows the maps that have arrived, in order. A map that splits PGs is followed once the reactors that own them have in memory
+    /// what the splits copy.
+    fn follow_maps(&self) {
+        while !self.prepares.get() {
+            let Some(map) = self.maps.borrow_mut().pop_front() else { return };
+            let member = self.osd.shard.local::<Member>().filter(|member| member.osd.splits_by(&map));
+            let Some(member) = member else {
+                self.follow(&map);
+                continue;
+            };
+            self.prepares.set(true);
+            self.osd.shard.spawn(Group::Recovery, "prepare-splits", async move {
+                member.osd.prepare_splits(&map).await;
+                member.prepares.set(false);
+                member.follow(&map);
+                member.follow_maps();
+            });
+        }
+    }
+
+    fn follow(&self, map: &Arc<OsdMap>) {
+        let id = self.osd.config.id;
+        if let Some(why) = contradicts(map, id, self.osd.config.uuid) {
+            tracing::error!("the map of epoch {} refuses this OSD: {why}", map.epoch);
+            self.osd.stopping.set(true);
+            return self.osd.shard.stop();
+        }
+        let is_up = map.client_addr(id).is_some_and(|addrs| addrs.contains(&self.addr));
+        let was_up = self.is_up.replace(is_up);
+        if is_up && !was_up {
+            self.boot_epoch.set(map.epoch);
+        }
+        if was_up && !is_up && !self.osd.stopping.get() {
+            tracing::warn!("the map of epoch {} says that this OSD is down: it boots again", map.epoch);
+        }
+        self.note_gap(map.epoch);
+        self.osd.take_map(map);
+        if let Some(now) = self.osd.view() {
+            self.heartbeats.on_map(&now);
+        }
+        self.news.notify_one();
     }
 }
 

@@ -1,6 +1,7 @@
 //! Maps: in from the monitor on shard 0, out to every shard in order, and on to clients that are behind.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use carmine_crush::MapView;
 use carmine_messenger::Message;
 use carmine_peering::OsdState;
 use carmine_pgtypes::{pg_children, pg_parent};
-use carmine_reactor::ShardId;
+use carmine_reactor::{Shard, ShardId};
 use carmine_types::{Epoch, NO_SHARD, OsdId, PgId, SpgId, is_mutated};
 use carmine_wire::EntityAddr;
 use carmine_wire::mon_msg::{OsdMapMsg, log_level};
@@ -16,11 +17,15 @@ use carmine_wire::osdmap::{OsdMap, PgPool};
 
 use crate::by_pg::ByPg;
 use crate::config::OsdConfig;
+use crate::for_each::for_each;
 use crate::join::write_cluster_log;
 use crate::kinds::{classic_osds, is_classic, report_mixed};
 use crate::nothing;
-use crate::pg::{Pg, can_split, remove_orphans};
+use crate::pg::{Pg, remove_orphans};
 use crate::shard::{ConnState, OsdShard};
+
+/// Most PGs of a shard that are prepared for their splits at the same time.
+const PREPARED_MAX: usize = 16;
 
 impl OsdShard {
     /// Where an OSD of Carmine is, by the newest map; `None` if it is down.
@@ -64,11 +69,11 @@ impl OsdShard {
     fn split_table(&self, table: PgTable, map: &OsdMap) -> PgTable {
         let mut stored = self.stored.borrow_mut();
         let mut table = PgTable { undivided: undivided(&stored, map), parents: BTreeMap::new(), ..table };
-        for (parent, children) in table.due_splits(map) {
-            let Some(pool) = map.pool(parent.pgid.pool).filter(|pool| can_split(pool)) else { continue };
-            stored.insert(parent, pool.pg_num);
+        for (parent, children) in due_splits(&table.undivided, map) {
+            let pg_num = map.pool(parent.pgid.pool).map_or(0, |pool| pool.pg_num);
+            stored.insert(parent, pg_num);
             for child in &children {
-                if stored.insert(*child, pool.pg_num).is_none() {
+                if stored.insert(*child, pg_num).is_none() {
                     table.parents.insert(*child, parent);
                 }
             }
@@ -77,8 +82,33 @@ impl OsdShard {
         table
     }
 
-    /// The pools whose number of PGs has changed since their PGs were made here, and whose PGs cannot be split: merges are not
-    /// implemented, nor splits where there were snapshots. This OSD serves no client of these PGs and leaves them unchanged.
+    /// Whether copies here are to be split by this map, which is newer than that of the shards.
+    pub(crate) fn splits_by(&self, map: &OsdMap) -> bool {
+        !undivided(&self.stored.borrow(), map).is_empty()
+    }
+
+    /// Runs on shard 0: has the owners of the copies that this map splits read what the splits copy. Copies that are not there yet are
+    /// read with it.
+    pub(crate) async fn prepare_splits(&self, map: &OsdMap) {
+        let mut of_shards: BTreeMap<ShardId, Vec<(SpgId, Vec<SpgId>)>> = BTreeMap::new();
+        for (parent, children) in due_splits(&undivided(&self.stored.borrow(), map), map) {
+            if let Some(owner) = self.owner(parent) {
+                of_shards.entry(owner).or_default().push((parent, children));
+            }
+        }
+        let epoch = map.epoch;
+        for (owner, splits) in of_shards {
+            let prepare = async move |shard: Shard| {
+                if let Some(osd) = OsdShard::on(&shard) {
+                    prepare_own_splits(&osd, epoch, splits).await;
+                }
+            };
+            self.shard.call(owner, prepare).await;
+        }
+    }
+
+    /// The pools whose number of PGs has fallen since their PGs were made here: merges are not implemented. This OSD serves no client of
+    /// these PGs and leaves them unchanged.
     fn closed_pools(&self, map: &OsdMap) -> BTreeSet<i64> {
         let resized = resized_pools(&self.stored.borrow(), map);
         let view = self.view();
@@ -88,8 +118,8 @@ impl OsdShard {
                 let name = map.pool_names.get(id).map_or("", String::as_str);
                 let text = format!(
                     "the pg_num of pool {id} '{name}' is {now} by the map of epoch {}, and its PGs were made with {made}: \
-                     merges are not built, nor are splits of pools with snapshots. Its PGs are down, with all their data, until \
-                     the pool has {made} again: ceph osd pool set {name} pg_num {made}",
+                     merges are not built. Its PGs are down, with all their data, until the pool has {made} again: \
+                     ceph osd pool set {name} pg_num {made}",
                     map.epoch
                 );
                 write_cluster_log(self, log_level::ERROR, text);
@@ -159,6 +189,7 @@ impl OsdShard {
             }
         }
         due.iter().for_each(|pg| pg.follow_split(self, &view, &others));
+        self.prepared.borrow_mut().retain(|(epoch, _)| *epoch > view.epoch());
         let parents: BTreeSet<SpgId> = table.parents.values().copied().collect();
         parents.into_iter().filter_map(|id| self.pg(id)).for_each(|parent| parent.release_children(self));
         let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
@@ -267,6 +298,30 @@ fn resized_pools(stored: &BTreeMap<SpgId, u32>, map: &OsdMap) -> BTreeMap<i64, (
     resized.filter(|(_, (made, now))| made != now).collect()
 }
 
+/// Reads what the splits of these copies, which this shard owns, into these children copy, and keeps it until the map of this epoch has
+/// been followed. A copy whose part cannot be read fails when it is split.
+async fn prepare_own_splits(osd: &Rc<OsdShard>, epoch: Epoch, splits: Vec<(SpgId, Vec<SpgId>)>) {
+    let own = splits.into_iter().filter_map(|(parent, children)| Some((osd.pg(parent)?, children)));
+    let prepare = async |(pg, children): (Rc<Pg>, Vec<SpgId>)| {
+        if let Ok(prepared) = pg.prepare_split(osd, &children).await {
+            osd.prepared.borrow_mut().push((epoch, prepared));
+        }
+        Ok::<(), Infallible>(())
+    };
+    let Ok(()) = for_each(PREPARED_MAX, own, prepare).await;
+}
+
+/// The copies that are to be split by a map, which has so many PGs in each pool, with their children: none, if only others of the pool
+/// have some.
+fn due_splits(undivided: &BTreeMap<SpgId, u32>, map: &OsdMap) -> Vec<(SpgId, Vec<SpgId>)> {
+    let children = |parent: SpgId, made: u32| {
+        let now = map.pool(parent.pgid.pool).map_or(made, |pool| pool.pg_num);
+        let seeds = pg_children(parent.pgid.ps, made, now);
+        seeds.map(|ps| SpgId { pgid: PgId { ps, ..parent.pgid }, ..parent }).collect()
+    };
+    undivided.iter().map(|(parent, made)| (*parent, children(*parent, *made))).collect()
+}
+
 /// The copies that were made when there were fewer PGs than in this map, with how many.
 fn undivided(stored: &BTreeMap<SpgId, u32>, map: &OsdMap) -> BTreeMap<SpgId, u32> {
     let has_grown = |pg: &SpgId, made: u32| map.pool(pg.pgid.pool).is_some_and(|pool| made < pool.pg_num);
@@ -333,17 +388,6 @@ impl PgTable {
         }
         self.undivided.remove(&parent);
         self
-    }
-
-    /// The copies that are to be split by this map, which has so many PGs in each pool, with their children: none, if only others of
-    /// the pool have some.
-    pub(crate) fn due_splits(&self, map: &OsdMap) -> Vec<(SpgId, Vec<SpgId>)> {
-        let children = |parent: SpgId, made: u32| {
-            let now = map.pool(parent.pgid.pool).map_or(made, |pool| pool.pg_num);
-            let seeds = pg_children(parent.pgid.ps, made, now);
-            seeds.map(|ps| SpgId { pgid: PgId { ps, ..parent.pgid }, ..parent }).collect()
-        };
-        self.undivided.iter().map(|(parent, made)| (*parent, children(*parent, *made))).collect()
     }
 
     /// Whether it is certain that there is no copy of this PG here.
@@ -437,14 +481,14 @@ mod tests {
         let old = ids(&[0, 1, 2, 3]);
         let table = PgTable::default().with(old.iter().copied(), 4);
         let table = PgTable { undivided: [(old[1], 4), (old[2], 8)].into(), ..table };
-        let due = table.due_splits(&map);
+        let due = due_splits(&table.undivided, &map);
         // By 4 PGs the second has four parts of 14; by 8 the third has one part only, as there is no 1.e.
         assert_eq!(due, [(old[1], ids(&[5, 9, 13])), (old[2], ids(&[10]))]);
         let split =
             due.iter().fold(table, |table, (pg, children)| table.split(*pg, children.iter().copied()));
         let owners = ids(&[1, 5, 9, 13, 2, 10]).into_iter().map(|pg| split.owner(pg)).collect::<Vec<_>>();
         assert_eq!(owners, [1, 1, 1, 1, 2, 2].map(|shard| Some(ShardId(shard))));
-        assert!(split.due_splits(&map).is_empty() && !split.has_part(ids(&[5])[0]));
+        assert!(split.undivided.is_empty() && !split.has_part(ids(&[5])[0]));
         assert_eq!(split.with(ids(&[5]).into_iter(), 4), split, "CRUSH puts a child where it is");
     }
 

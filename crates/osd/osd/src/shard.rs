@@ -10,7 +10,7 @@ use carmine_crush::MapView;
 use carmine_messenger::{Budget, Connection, Message, More};
 use carmine_reactor::sync::{Acquire, Notify, Semaphore};
 use carmine_reactor::{Shard, ShardId};
-use carmine_store::Store;
+use carmine_store::{Prepared, Store};
 use carmine_types::{Epoch, OsdId, PgId, SpgId};
 
 use crate::by_pg::ByPg;
@@ -50,6 +50,8 @@ pub struct OsdShard {
     pub(crate) table: RefCell<Arc<PgTable>>,
     /// The copies here, with the number of PGs that the pool of each had when it was made (shard 0).
     pub(crate) stored: RefCell<BTreeMap<SpgId, u32>>,
+    /// What the splits of a map that this shard does not have yet need in memory, and the map's epoch.
+    pub(crate) prepared: RefCell<Vec<(Epoch, Prepared)>>,
     /// Pools of the newest map with PGs that this OSD shares with classic ones (shard 0).
     pub(crate) mixed_pools: RefCell<BTreeSet<i64>>,
     /// PGs that this shard owns.
@@ -171,6 +173,7 @@ impl OsdShard {
             table: RefCell::new(Arc::new(PgTable::default())),
             mixed_pools: RefCell::default(),
             stored: RefCell::default(),
+            prepared: RefCell::default(),
             pgs: RefCell::default(),
             conns: RefCell::default(),
             waiting: RefCell::default(),

@@ -206,8 +206,8 @@ impl fmt::Display for Reason {
             }
             Reason::Resized { made, now } => write!(
                 f,
-                "the pool's pg_num is {now}, and this PG was made with {made}: splits and merges are not built. Set pg_num \
-                 to {made} again: all data is here"
+                "the pool's pg_num is {now}, and this PG was made with {made}: merges are not built. Set pg_num to {made} \
+                 again: all data is here"
             ),
             Reason::MixedKinds(osds) => write!(
                 f,

@@ -16,7 +16,7 @@ use super::{Refusal, refuse};
 ///
 /// # Errors
 /// With Ceph's words: EPERM: the pool has the flag `nopgchange`; ERANGE: no pool may have so many; EINVAL: the pool's own limits. EPERM
-/// too: there would be fewer, which takes merges. EBUSY: see [`obstacle`].
+/// too: there would be fewer, which takes merges.
 pub(super) fn set(map: &OsdMap, name: &str, wanted: i64, now: UTime) -> Result<Option<Incremental>, Refusal> {
     let (id, pool) = pool_of(map, name)?;
     check_flag(pool, "pg_num")?;
@@ -35,9 +35,6 @@ pub(super) fn set(map: &OsdMap, name: &str, wanted: i64, now: UTime) -> Result<O
     }
     if let Some(most) = limit("pg_num_max").filter(|most| i64::from(wanted) > *most) {
         return Err(refuse(errno::EINVAL, format!("specified pg_num {wanted} < pg_num_max {most}")));
-    }
-    if let Some(why) = obstacle(map, id, pool).filter(|_| wanted > pool.pg_num_target) {
-        return Err(refuse(errno::EBUSY, why));
     }
     // Whoever gave them different numbers goes on to look after both.
     let follows = pool.pgp_num_target == pool.pg_num_target;
@@ -88,17 +85,6 @@ pub(crate) fn check_flag(pool: &PgPool, var: &str) -> Result<(), Refusal> {
     Err(refuse(errno::EPERM, text))
 }
 
-/// What keeps the PGs of a pool from being split until somebody does something about it.
-fn obstacle(map: &OsdMap, id: i64, pool: &PgPool) -> Option<&'static str> {
-    if pool.snap_seq != 0 {
-        return Some("PGs of pools that had snapshots cannot be split yet");
-    }
-    let has_upmap = map.pg_upmap.keys().chain(map.pg_upmap_items.keys()).any(|pg| pg.pool == id);
-    has_upmap.then_some(
-        "there are pg_upmap entries of this pool's PGs, which new PGs would not have: remove them first",
-    )
-}
-
 /// Whether a pool has the number of PGs that is wanted, placed as wanted.
 pub(crate) fn is_settled(pool: &PgPool) -> bool {
     pool.pg_num == pool.pg_num_target && pool.pgp_num == pool.pgp_num_target
@@ -114,7 +100,7 @@ pub(crate) fn may_step(map: &OsdMap, id: i64, pool: &PgPool) -> bool {
 fn may_split(map: &OsdMap, id: i64, pool: &PgPool) -> bool {
     let is_missing = |osd| map.is_in(osd) && !map.is_up(osd);
     let has_temp = map.pg_temp.keys().chain(map.primary_temp.keys()).any(|pg| pg.pool == id);
-    obstacle(map, id, pool).is_none() && !has_temp && !map.osds().any(is_missing)
+    !has_temp && !map.osds().any(is_missing)
 }
 
 /// The next step of a pool: this number of PGs, and as if this number of them were placed.

@@ -125,8 +125,6 @@ pub(crate) fn of_testbed(layout: &Layout, plan: &Plan) -> String {
     let mut conf = Conf::new(layout, plan, None);
     // Each OSD is a host of the CRUSH map, and all are on this machine.
     conf.put("mon_osd_reporter_subtree_level", &"osd");
-    // Carmine does not split PGs.
-    conf.put("osd_pool_default_flag_nopgchange", &true);
     conf.put("mon_osd_down_out_interval", &plan.mon_osd_down_out_interval_s);
     conf.put("mon_osd_prime_pg_temp", &plan.mon_osd_prime_pg_temp);
     // The monitor judges reports of failures by the OSDs' grace.

@@ -52,7 +52,6 @@ pub(crate) use peer::lease::{give_up_leases, start as start_leases};
 pub(crate) use recovery::remove::{WHOLE_POOL, remove_objects, remove_orphans};
 pub(crate) use recovery::{Reserver, start_strays};
 pub(crate) use scrub::{Pace, Scrubber, order as order_scrubs, start as start_scrubs};
-pub(crate) use split::can_split;
 
 /// One PG. No borrow of its cells lasts across a suspension, or while an operation is answered.
 pub(crate) struct Pg {

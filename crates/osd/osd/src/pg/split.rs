@@ -5,29 +5,26 @@
 //! being read from the store, when it has been read.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use carmine_crush::MapView;
 use carmine_peering::{Event, Phase, resize_is_due};
-use carmine_pgtypes::{PgInfo, Transaction};
+use carmine_pgtypes::{ObjectChange, PgInfo, Step, Transaction};
 use carmine_reactor::Group;
-use carmine_store::StoreError;
+use carmine_store::{Prepared, StoreError};
 use carmine_types::{SpgId, is_mutated};
-use carmine_wire::osdmap::{OsdMap, PgPool};
+use carmine_wire::osdmap::OsdMap;
 
 use super::Pg;
 use super::copies::own_store;
+use super::family::mapper;
 use crate::maps::Others;
 use crate::shard::OsdShard;
 
-/// Whether PGs of this pool can be split. Where there were snapshots, the objects that map them to clones would have to be divided, too.
-pub(crate) fn can_split(pool: &PgPool) -> bool {
-    pool.snap_seq == 0
-}
-
 impl Pg {
-    /// By this map the copy is to be split, and it can be.
+    /// By this map the copy is to be split.
     pub(crate) fn is_split_due(&self, map: &OsdMap) -> bool {
-        let Some(pool) = map.pool(self.id.pgid.pool).filter(|pool| can_split(pool)) else { return false };
+        let Some(pool) = map.pool(self.id.pgid.pool) else { return false };
         let log = self.peer.log();
         log.info().pg_num < pool.pg_num && resize_is_due(log.info(), pool.pg_num, map.epoch)
     }
@@ -43,6 +40,38 @@ impl Pg {
         self.on_map(osd, view, others);
         self.deal(osd, &children);
         children.iter().for_each(|child| drop(child.on(osd, Event::Loaded)));
+    }
+
+    /// Reads what the split into these children copies, and keeps it in memory. Must be held until the split.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn prepare_split(
+        &self,
+        osd: &OsdShard,
+        children: &[SpgId],
+    ) -> Result<Prepared, StoreError> {
+        own_store(osd).prepare(&self.index_of(children)).await
+    }
+
+    /// The same for the children that wait for this PG, also those that come meanwhile.
+    pub(in crate::pg) async fn prepare_parts(&self, osd: &OsdShard) -> Result<Prepared, StoreError> {
+        loop {
+            let children = ids(&self.children(osd));
+            let prepared = self.prepare_split(osd, &children).await?;
+            if ids(&self.children(osd)) == children {
+                return Ok(prepared);
+            }
+        }
+    }
+
+    /// Gives each child the index of snapshots that its parent has. Entries of objects that are not the child's do no harm.
+    fn index_of(&self, children: &[SpgId]) -> Vec<ObjectChange> {
+        let from = Arc::new(mapper::oid(self.id));
+        let copy = |child: &SpgId| {
+            ObjectChange::new(mapper::oid(*child), [Step::CloneFrom { from: Arc::clone(&from) }])
+        };
+        children.iter().map(copy).collect()
     }
 
     /// The copy has just been read from the store: it is split, if that is due, before it is a copy of anything.
@@ -98,7 +127,8 @@ impl Pg {
         // Only some of a pool's PGs are split, but all of them belong to more PGs now.
         let split = if is_mutated("forget_children") { Vec::new() } else { infos };
         let info = Some(self.peer.info().into());
-        let commit = own_store(osd).submit(Transaction { info, split, ..self.peer.transaction() });
+        let changes = self.index_of(&ids(&children)).into();
+        let commit = own_store(osd).submit(Transaction { info, split, changes, ..self.peer.transaction() });
         let (own, parts) = (Rc::clone(osd), [vec![Rc::clone(self)], children.clone()].concat());
         osd.shard.spawn(Group::Recovery, "pg-split", async move {
             if let Err(error) = commit.await {
@@ -118,4 +148,8 @@ impl Pg {
             owner.map_or(self, |child| &**child).keep(osd, op);
         }
     }
+}
+
+fn ids(pgs: &[Rc<Pg>]) -> Vec<SpgId> {
+    pgs.iter().map(|pg| pg.id).collect()
 }

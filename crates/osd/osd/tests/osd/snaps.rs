@@ -161,7 +161,7 @@ fn a_writer_may_ask_whether_it_missed_a_snapshot() {
 }
 
 /// Objects, clones among them, and bytes by the newest statistics of all OSDs.
-fn used(cluster: &Cluster) -> (i64, i64, i64) {
+pub(crate) fn used(cluster: &Cluster) -> (i64, i64, i64) {
     cluster.pass(5 * SECOND);
     let stats = cluster.mon.pg_stats.borrow();
     stats.values().map(|(_, stat)| &stat.stats.sum).fold((0, 0, 0), |all, sum| {
@@ -170,12 +170,12 @@ fn used(cluster: &Cluster) -> (i64, i64, i64) {
 }
 
 /// PGs that say that they have nothing of a snapshot any more.
-fn purged(cluster: &Cluster, snap: u64) -> usize {
+pub(crate) fn purged(cluster: &Cluster, snap: u64) -> usize {
     let stats = cluster.mon.pg_stats.borrow();
     stats.values().filter(|(_, stat)| intervals::contains(&stat.purged_snaps, snap)).count()
 }
 
-fn remove_snap(cluster: &Cluster, snap: u64) {
+pub(crate) fn remove_snap(cluster: &Cluster, snap: u64) {
     cluster.mon.change(move |inc| drop(inc.new_removed_snaps.insert(POOL_ID, vec![(snap, 1)])));
 }
 

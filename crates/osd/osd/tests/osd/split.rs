@@ -5,6 +5,7 @@ use carmine_wire::osd_op::OsdOp;
 
 use super::cluster::{Cluster, Disks, noise};
 use super::resized::set_pg_num;
+use super::snaps::{purged, remove_snap, used};
 
 const OBJECTS: u64 = 60;
 
@@ -100,5 +101,43 @@ fn an_osd_that_was_down_splits_its_copies_when_it_is_back() {
     cluster.wait_up(2);
     cluster.client(RouteMode::Direct, |_, pool| check(pool));
     cluster.wait("all PGs serve", || serves(&cluster, 16));
+    cluster.check_equal(&[0, 1]);
+}
+
+/// Objects with a clone for snapshot 1.
+async fn fill_with_clones(pool: Pool) {
+    for at in 0..OBJECTS {
+        pool.write_full(format!("o{at}"), noise(at + 1, 512)).await.unwrap();
+        pool.with_snaps(1, &[1]).write_full(format!("o{at}"), noise(at, 512)).await.unwrap();
+    }
+}
+
+async fn check_clones(pool: Pool) {
+    for at in 0..OBJECTS {
+        let data = pool.at_snap(1).read(format!("o{at}"), 0, 1024).await.unwrap();
+        assert_eq!(data.to_vec(), noise(at + 1, 512), "o{at}");
+    }
+    check(pool).await;
+}
+
+#[test]
+fn snapshots_are_trimmed_after_their_pgs_were_split() {
+    let cluster = Cluster::start(64, Disks::Blue, 2, 4, &[2, 2]);
+    cluster.client(RouteMode::Direct, |_, pool| fill_with_clones(pool));
+    // One OSD splits what it has in memory, the other what it reads when it starts.
+    cluster.kill(1);
+    cluster.mon.down(1);
+    for pg_num in [8, 16] {
+        set_pg_num(&cluster, pg_num);
+    }
+    cluster.start_osd(1, 1);
+    cluster.wait_up(2);
+    cluster.client(RouteMode::Direct, |_, pool| check_clones(pool));
+    cluster.wait("all PGs serve", || serves(&cluster, 16));
+    let objects = OBJECTS as i64;
+    assert_eq!(used(&cluster), (2 * objects, objects, 2 * objects * 512));
+    remove_snap(&cluster, 1);
+    assert_eq!((used(&cluster), purged(&cluster, 1)), ((objects, 0, objects * 512), 16));
+    cluster.client(RouteMode::Direct, |_, pool| check(pool));
     cluster.check_equal(&[0, 1]);
 }

@@ -53,7 +53,12 @@ impl Pg {
                             return;
                         }
                     }
+                    let prepared = match pg.prepare_parts(&own).await {
+                        Ok(prepared) => prepared,
+                        Err(error) => return pg.fail(&own, UNREADABLE, &error),
+                    };
                     pg.load_parts(&own);
+                    drop(prepared);
                     pg.on(&own, Event::Loaded);
                     pg.heed_order(&own);
                 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use carmine_messenger::with_timeout;
 use carmine_pgtypes::snaps::{SNAPSET, Trimmed};
-use carmine_pgtypes::{ObjectChange, Step};
+use carmine_pgtypes::{ObjectChange, Step, Transaction};
 use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Bytes, Group};
 use carmine_store::StoreError;
@@ -22,6 +22,7 @@ use crate::error::OpError;
 use crate::for_each::for_each;
 use crate::op::{ClientOp, ReplyTo};
 use crate::pg::Pg;
+use crate::pg::copies::own_store;
 use crate::pg::family::{clone_of, mapper, set_of};
 use crate::pg::op::exec::Plan;
 use crate::pg::op::extra::Extra;
@@ -121,6 +122,8 @@ impl Pg {
                 if objects.is_empty() {
                     break;
                 }
+                let (objects, others) = objects.into_iter().partition(|oid| self.peer.contains(oid));
+                self.forget_others(osd, snap, others).await?;
                 for_each(TRIM_OBJECTS_MAX, objects, |oid| self.trim_object(osd, oid, snap, generation))
                     .await?;
             }
@@ -141,6 +144,23 @@ impl Pg {
             Err(StoreError::NotFound(_)) => Ok(Vec::new()),
             page => mapper::heads(&page?),
         }
+    }
+
+    /// Removes objects of another part of a PG that was split from the index of this copy. Nobody looks for them in it, so that other
+    /// copies keep them until they trim.
+    async fn forget_others(
+        &self,
+        osd: &OsdShard,
+        snap: u64,
+        others: Vec<ObjectId>,
+    ) -> Result<(), StoreError> {
+        if others.is_empty() {
+            return Ok(());
+        }
+        let steps = others.iter().map(|oid| mapper::remove(snap, oid));
+        let changes = [ObjectChange::new(mapper::oid(self.id), steps)];
+        let _prepared = own_store(osd).prepare(&changes).await?;
+        own_store(osd).submit(Transaction { changes: changes.into(), ..self.peer.transaction() }).await
     }
 
     fn may_go_on(&self, osd: &OsdShard, generation: u64) -> Result<(), End> {
