@@ -41,6 +41,8 @@ use crate::stats::{self, used_bytes};
 const PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two beacons (Ceph's osd_beacon_report_interval).
 const BEACON_PERIOD: Duration = Duration::from_secs(300);
+/// Pause between two looks at PGs that change their reactors.
+const LOOK: Duration = Duration::from_millis(10);
 /// Longest wait for the answer to a goodbye, which is a new map (Ceph's osd_mon_shutdown_timeout).
 const GOODBYE: Duration = Duration::from_secs(5);
 /// Longest unmount of the store.
@@ -199,6 +201,10 @@ impl Member {
             };
             self.prepares.set(true);
             self.osd.shard.spawn(Group::Recovery, "prepare-splits", async move {
+                // What the splits of an earlier map make must be where it belongs before it is split itself.
+                while member.osd.moving.get() > 0 {
+                    member.osd.shard.sleep(LOOK).await;
+                }
                 member.osd.prepare_splits(&map).await;
                 member.prepares.set(false);
                 member.follow(&map);

@@ -51,8 +51,9 @@ impl OsdShard {
         let is_made = |pg: &SpgId| !closed.contains(&pg.pgid.pool) || table.owner(*pg).is_some();
         let own = self.config.id;
         let mine = view.pgs_of(own).flat_map(|(pg, _)| parts_of(&view, pg, own)).filter(is_made);
-        let table = table.with(mine, shards).of_pools(|pool| map.pools.contains_key(&pool));
+        let table = table.with(mine, shards).of_pools(|pool| map.pools.contains_key(&pool)).balanced(shards);
         self.note_stored(&table, map);
+        self.moving.set(self.moving.get() + table.moves.len());
         let table = Arc::new(table);
         if self.epoch() == Epoch(0) {
             remove_orphans(self, map);
@@ -68,7 +69,8 @@ impl OsdShard {
     /// The table with the children of the copies that are to be split by this map.
     fn split_table(&self, table: PgTable, map: &OsdMap) -> PgTable {
         let mut stored = self.stored.borrow_mut();
-        let mut table = PgTable { undivided: undivided(&stored, map), parents: BTreeMap::new(), ..table };
+        let (parents, moves) = Default::default();
+        let mut table = PgTable { undivided: undivided(&stored, map), parents, moves, ..table };
         for (parent, children) in due_splits(&table.undivided, map) {
             let pg_num = map.pool(parent.pgid.pool).map_or(0, |pool| pool.pg_num);
             stored.insert(parent, pg_num);
@@ -150,7 +152,9 @@ impl OsdShard {
         let Some(view) = self.view() else { return };
         let exists = |pg: &SpgId| view.map().pool(pg.pgid.pool).is_some_and(|pool| pg.pgid.ps < pool.pg_num);
         let table = self.table.borrow().with(strays.filter(exists), self.shard.shards());
-        self.spread(&view, &Arc::new(PgTable { has_strays: true, ..table }));
+        // What the map's splits make was made when it came.
+        let (parents, moves) = Default::default();
+        self.spread(&view, &Arc::new(PgTable { has_strays: true, parents, moves, ..table }));
     }
 
     /// Gives a map and the owners of the PGs to every shard.
@@ -182,12 +186,13 @@ impl OsdShard {
             if known.is_none() {
                 self.pgs.borrow_mut().insert(id, Rc::clone(&pg));
                 pg.begin(self);
-                match table.parents.get(&id) {
+                match table.parents.get(&id).filter(|_| !self.received.borrow_mut().remove(&id)) {
                     Some(parent) => pg.wait_for_split(self, *parent),
                     None => pg.load(self),
                 }
             }
         }
+        self.make_leaving(&view, table.leaving(here), &others);
         due.iter().for_each(|pg| pg.follow_split(self, &view, &others));
         self.prepared.borrow_mut().retain(|(epoch, _)| *epoch > view.epoch());
         let parents: BTreeSet<SpgId> = table.parents.values().copied().collect();
@@ -342,6 +347,8 @@ pub(crate) struct PgTable {
     undivided: BTreeMap<SpgId, u32>,
     /// The PGs that splits make by this very map, with the PGs that are split.
     parents: BTreeMap<SpgId, SpgId>,
+    /// Those that leave the reactors of their parents for others, with the reactors that they leave.
+    moves: BTreeMap<SpgId, ShardId>,
 }
 
 impl PgTable {
@@ -372,10 +379,33 @@ impl PgTable {
             has_strays: self.has_strays,
             undivided: self.undivided.clone(),
             parents: self.parents.clone(),
+            moves: self.moves.clone(),
         }
     }
 
-    /// The table with the children of a PG in it: they begin on its reactor, where their objects are.
+    /// The PGs that splits make by this very map on one reactor for others: each with its parent and the reactor that is to own it.
+    fn leaving(&self, from: ShardId) -> impl Iterator<Item = (SpgId, SpgId, ShardId)> {
+        let own = self.moves.iter().filter(move |(_, shard)| **shard == from).map(|(id, _)| *id);
+        own.filter_map(|id| Some((id, *self.parents.get(&id)?, self.owner(id)?)))
+    }
+
+    /// Gives PGs that splits make by this very map to the reactors with the fewest PGs, where those of their parents have more.
+    fn balanced(mut self, shards: u16) -> PgTable {
+        let mut counts = self.counts(shards);
+        for child in self.parents.keys() {
+            let Some(from) = self.owners.get(*child).copied() else { continue };
+            let least = (0..shards).min_by_key(|s| counts[usize::from(*s)]).map_or(from, ShardId);
+            if counts[usize::from(from.0)] > counts[usize::from(least.0)] + 1 {
+                counts[usize::from(from.0)] -= 1;
+                counts[usize::from(least.0)] += 1;
+                self.owners.insert(*child, least);
+                self.moves.insert(*child, from);
+            }
+        }
+        self
+    }
+
+    /// The table with the children of a PG in it, on its reactor, where their objects are.
     pub(crate) fn split(mut self, parent: SpgId, children: impl Iterator<Item = SpgId>) -> PgTable {
         if let Some(owner) = self.owner(parent) {
             for child in children {

@@ -25,7 +25,7 @@ use crate::nothing::Asked;
 use crate::op::{ClientOp, Origin};
 use crate::options::{Given, RunOptions};
 use crate::peers::Peers;
-use crate::pg::{Pace, Pg, Reserver, Scrubber};
+use crate::pg::{Leaving, Pace, Pg, Reserver, Scrubber};
 use crate::watch::Notices;
 
 /// Most names of refused operations that are remembered.
@@ -50,6 +50,12 @@ pub struct OsdShard {
     pub(crate) table: RefCell<Arc<PgTable>>,
     /// The copies here, with the number of PGs that the pool of each had when it was made (shard 0).
     pub(crate) stored: RefCell<BTreeMap<SpgId, u32>>,
+    /// PGs that splits make on this reactor for others, …
+    pub(crate) leaving: RefCell<BTreeMap<SpgId, Leaving>>,
+    /// … those that came from others before the map by which they are made, …
+    pub(crate) received: RefCell<BTreeSet<SpgId>>,
+    /// … and how many have not arrived yet (shard 0).
+    pub(crate) moving: Cell<usize>,
     /// What the splits of a map that this shard does not have yet need in memory, and the map's epoch.
     pub(crate) prepared: RefCell<Vec<(Epoch, Prepared)>>,
     /// Pools of the newest map with PGs that this OSD shares with classic ones (shard 0).
@@ -173,6 +179,9 @@ impl OsdShard {
             table: RefCell::new(Arc::new(PgTable::default())),
             mixed_pools: RefCell::default(),
             stored: RefCell::default(),
+            leaving: RefCell::default(),
+            received: RefCell::default(),
+            moving: Cell::default(),
             prepared: RefCell::default(),
             pgs: RefCell::default(),
             conns: RefCell::default(),

@@ -26,7 +26,7 @@ pub use error::StoreError;
 pub use kv::{Kv, KvBatch, KvCpu, KvError, KvOp};
 pub use mem::MemShared;
 pub use memkv::MemKv;
-pub use store::{Commit, Prepared, Store, StoreShared};
+pub use store::{Commit, Prepared, Released, Store, StoreShared};
 
 /// Bytes of a page (`cyan`), of a block (`blue`) and of what one checksum covers.
 pub const BLOCK_BYTES: u64 = carmine_types::crc32c::BLOCK_BYTES as u64;

@@ -15,7 +15,7 @@ use carmine_types::{Eversion, ObjectId, SpgId};
 use foldhash::fast::FixedState;
 
 use crate::extents::written_runs;
-use crate::pages::{PAGE, Pages};
+use crate::pages::{PAGE, Pages, SentPages};
 use crate::{BLOCK_BYTES, OmapPage, OmapRange, StatFs, StoreError, StoreStats};
 
 /// What the shards of an in-memory store share: its memory limit.
@@ -80,6 +80,12 @@ struct Objects {
     order: BTreeSet<Arc<ObjectId>>,
     pgs: HashMap<SpgId, Pg, FixedState>,
     stats: StoreStats,
+}
+
+/// A PG with its objects, out of one shard of a store.
+pub(crate) struct MemPart {
+    objects: Vec<(Arc<ObjectId>, ObjectMeta, SentPages, Omap)>,
+    pg: Option<(SpgId, Pg)>,
 }
 
 /// One shard of an in-memory store.
@@ -212,7 +218,7 @@ impl Mem {
                     (_, None) => state.create(&change.oid),
                 };
                 if matches!(step, Step::Remove) {
-                    growth -= state.remove(&change.oid, at);
+                    growth -= state.remove(&change.oid);
                     place = None;
                 } else {
                     growth += state.apply(step, at, self.shared.keep_data);
@@ -262,7 +268,33 @@ impl Mem {
         Ok(())
     }
 
+    /// See [`crate::Store::release`].
+    pub(crate) fn release(&self, pg: SpgId, bits: u32) -> MemPart {
+        let oids = self.listed(pg, bits, None, usize::MAX);
+        let state = &mut *self.state.borrow_mut();
+        let take = |oid: Arc<ObjectId>| {
+            let Object { meta, pages, omap } = state.take(&oid)?;
+            Some((oid, meta, pages.into(), omap))
+        };
+        let objects = oids.into_iter().filter_map(take).collect();
+        MemPart { objects, pg: state.pgs.remove(&pg).map(|state| (pg, state)) }
+    }
+
+    /// See [`crate::Store::adopt`].
+    pub(crate) fn adopt(&self, part: MemPart) {
+        let state = &mut *self.state.borrow_mut();
+        for (oid, meta, pages, omap) in part.objects {
+            let place = state.create(&oid);
+            state.slots[place] = Object { meta, pages: pages.into(), omap };
+        }
+        state.pgs.extend(part.pg);
+    }
+
     pub(crate) fn list(&self, pg: SpgId, bits: u32, from: Option<&ObjectId>, max: usize) -> Vec<ObjectId> {
+        self.listed(pg, bits, from, max).iter().map(|oid| ObjectId::clone(oid)).collect()
+    }
+
+    fn listed(&self, pg: SpgId, bits: u32, from: Option<&ObjectId>, max: usize) -> Vec<Arc<ObjectId>> {
         let (first, last) = pg_range(pg.pgid.ps, bits);
         // Also from the first generation on: a cursor has none, and objects without one sort last.
         let start = ObjectId {
@@ -276,7 +308,7 @@ impl Mem {
             (oid.shard, oid.pool) == (pg.shard, pg.pgid.pool) && oid.reversed_hash() <= last
         };
         let range = state.order.range::<ObjectId, _>((Bound::Included(start), Bound::Unbounded));
-        range.take_while(inside).take(max).map(|oid| ObjectId::clone(oid)).collect()
+        range.take_while(inside).take(max).cloned().collect()
     }
 
     pub(crate) fn list_pgs(&self) -> Vec<SpgId> {
@@ -337,13 +369,16 @@ impl Objects {
     }
 
     /// Removes an object; returns the bytes that it used.
-    fn remove(&mut self, oid: &ObjectId, place: usize) -> i64 {
+    fn remove(&mut self, oid: &ObjectId) -> i64 {
+        self.take(oid).map_or(0, |object| object.bytes())
+    }
+
+    fn take(&mut self, oid: &ObjectId) -> Option<Object> {
         self.last.take();
-        self.objects.remove(oid);
+        let place = self.objects.remove(oid)?;
         self.order.remove(oid);
         self.vacant.push(place);
-        let object = self.slots.get_mut(place).map(std::mem::take).unwrap_or_default();
-        object.bytes()
+        self.slots.get_mut(place).map(std::mem::take)
     }
 
     /// Applies a step to an object; returns the change of the bytes in use.
@@ -381,7 +416,7 @@ impl Objects {
             return 0;
         }
         let copy = self.get(from).cloned();
-        let freed = self.place(to).map_or(0, |place| self.remove(to, place));
+        let freed = self.remove(to);
         let taken = copy.map_or(0, |copy| {
             let (bytes, place) = (copy.bytes(), self.create(to));
             if let Some(slot) = self.slots.get_mut(place) {

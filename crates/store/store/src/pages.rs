@@ -63,6 +63,26 @@ pub(crate) struct Pages {
     parts: BTreeSet<u64>,
 }
 
+/// Pages on their way to another shard. They share the contents of pages with clones, and nothing else.
+pub(crate) struct SentPages {
+    chunks: Vec<Option<Box<[Option<Page>; CHUNK as usize]>>>,
+    count: u64,
+    parts: BTreeSet<u64>,
+}
+
+impl From<Pages> for SentPages {
+    fn from(Pages { chunks, count, parts }: Pages) -> SentPages {
+        let chunks = chunks.into_iter().map(|chunk| chunk.map(|chunk| Box::new(Rc::unwrap_or_clone(chunk))));
+        SentPages { chunks: chunks.collect(), count, parts }
+    }
+}
+
+impl From<SentPages> for Pages {
+    fn from(SentPages { chunks, count, parts }: SentPages) -> Pages {
+        Pages { chunks: chunks.into_iter().map(|chunk| chunk.map(Rc::from)).collect(), count, parts }
+    }
+}
+
 impl Pages {
     /// Number of pages.
     pub(crate) fn count(&self) -> u64 {

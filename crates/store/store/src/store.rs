@@ -13,7 +13,7 @@ use carmine_reactor::{Bytes, Payload, Shard};
 use carmine_types::{IoPath, ObjectId, SpgId, StoreKind};
 
 use crate::blue::{self, Blue, BlueShared};
-use crate::mem::{Mem, MemShared};
+use crate::mem::{Mem, MemPart, MemShared};
 use crate::{KvCpu, OmapPage, OmapRange, StatFs, StoreError, StoreStats};
 
 /// The part of a store that all shards of a process share. Opened once; then [`Store::open_shard`] on every shard.
@@ -71,6 +71,15 @@ pub enum Store {
     Null(Rc<MemStore>),
     /// Block file or device.
     Blue(Rc<BlueStore>),
+}
+
+/// A PG on its way from one shard of a store to another.
+#[must_use = "another shard must adopt it"]
+pub struct Released {
+    pg: SpgId,
+    bits: u32,
+    /// Where nothing but a shard's memory has them.
+    objects: Option<MemPart>,
 }
 
 /// A shard of an in-memory store.
@@ -380,6 +389,32 @@ impl Store {
         match self {
             Store::Cyan(_) | Store::Null(_) => Ok(()),
             Store::Blue(blue) => blue.0.sync().await,
+        }
+    }
+
+    /// Gives a PG up to another shard, which must [`adopt`](Store::adopt) it: waits until all of it is durable and no operation uses its
+    /// objects, then forgets it. Nobody may name its objects here meanwhile. `bits` is [`pg_bits`](carmine_pgtypes::pg_bits) of the PG.
+    ///
+    /// # Errors
+    /// If the store has stopped.
+    pub async fn release(&self, pg: SpgId, bits: u32) -> Result<Released, StoreError> {
+        let objects = match self {
+            Store::Cyan(mem) | Store::Null(mem) => Some(mem.0.release(pg, bits)),
+            Store::Blue(blue) => {
+                blue.0.release(pg, bits).await?;
+                None
+            }
+        };
+        Ok(Released { pg, bits, objects })
+    }
+
+    /// Takes over a PG that another shard of this store has released.
+    pub async fn adopt(&self, released: Released) {
+        let Released { pg, bits, objects } = released;
+        match self {
+            Store::Cyan(mem) | Store::Null(mem) => objects.into_iter().for_each(|part| mem.0.adopt(part)),
+            // It may have had the PG before, and something that is still in memory of that time.
+            Store::Blue(blue) => blue.0.forget_pg(pg, bits).await,
         }
     }
 

@@ -5,11 +5,13 @@
 mod common;
 
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use carmine_pgtypes::{LogEntry, Step, Transaction, pg_bits};
-use carmine_reactor::{Config, Reactors, Shard};
+use carmine_reactor::{Config, Reactors, Shard, ShardId};
 use carmine_store::blue::{self, Fill, MkfsOptions, MountOptions};
 use carmine_store::{BlueShared, Kv, Store, StoreShared};
 use carmine_types::{Eversion, ObjectId, PgId, UTime};
@@ -109,6 +111,85 @@ fn the_number_of_shards_may_change_at_every_start() {
     for (number, shards) in [1, 2, 1, 3, 2].into_iter().enumerate() {
         round(&path, &kv, shards, number as u64);
     }
+}
+
+/// The turn of the shard that has the PG: what the other one wrote is there, and parts of it are written over. What it read, it may keep
+/// in memory.
+async fn turn(store: &Store, turn: u64) {
+    for (n, oid) in pg_objects(0).enumerate() {
+        if turn > 0 {
+            let before = store.read(&oid, 0, u64::MAX).await.unwrap();
+            assert!(before.to_vec() == content(&oid, turn - 1), "{oid} in turn {turn}");
+        }
+        let version = Eversion::new(turn as u32 + 1, n as u64 + 1);
+        let (data, mut txn) = (content(&oid, turn), Transaction::new(pg_id(1, 0), pg_bits(0, PGS)));
+        let size = data.len() as u64;
+        txn.changes.push(write(&oid, 0, data));
+        txn.changes.push(only(&oid, Step::Truncate { size }));
+        txn.log.push(LogEntry { version, ..log_entry(1, &oid) });
+        submit(store, txn).await.unwrap();
+        store.read(&oid, 0, u64::MAX).await.unwrap();
+    }
+}
+
+const TURNS: u16 = 5;
+
+/// Two shards have a PG in turns, while one of them writes another PG.
+async fn take_turns(shard: &Shard) {
+    for n in 0..TURNS {
+        let have = async move |shard: Shard| {
+            let store = shard.local::<Store>().unwrap();
+            turn(&store, n.into()).await;
+            store.release(pg_id(1, 0), pg_bits(0, PGS)).await.unwrap()
+        };
+        let released = shard.call(ShardId(n % 2), have).await;
+        let other = pg_objects(1).next().unwrap();
+        let mut txn = Transaction::new(pg_id(1, 1), pg_bits(1, PGS));
+        txn.changes.push(write(&other, 0, content(&other, n.into())));
+        submit(&shard.local::<Store>().unwrap(), txn).await.unwrap();
+        let adopt = async move |shard: Shard| shard.local::<Store>().unwrap().adopt(released).await;
+        shard.call(ShardId((n + 1) % 2), adopt).await;
+    }
+}
+
+fn a_pg_changes_its_shard(shared: StoreShared) {
+    let open = Arc::new(AtomicUsize::new(0));
+    on_shards(2, move |shard| {
+        let (shared, open) = (shared.clone(), Arc::clone(&open));
+        async move {
+            shard.set_local(Rc::new(Store::open_shard(&shared, &shard).await.unwrap()));
+            open.fetch_add(1, Ordering::SeqCst);
+            // The other one answers until all is done, and closes the store then.
+            let wanted = if shard.id().0 == 0 { 2 } else { 3 };
+            while open.load(Ordering::SeqCst) < wanted {
+                shard.sleep(Duration::from_millis(1)).await;
+            }
+            if shard.id().0 == 0 {
+                take_turns(&shard).await;
+                open.fetch_add(1, Ordering::SeqCst);
+            }
+            shard.local::<Store>().unwrap().umount().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_pg_goes_from_shard_to_shard_while_the_store_is_mounted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("block");
+    let kv = mem();
+    on_reactor(async |shard| mkfs(&shard, &path, &kv, 64 << 20).await);
+    let options = MountOptions { data_cache_bytes_per_shard: 1 << 20, ..MountOptions::default() };
+    let shared: Arc<BlueShared> =
+        on_reactor(async |shard| BlueShared::mount(&shard, &path, Arc::clone(&kv), options).await.unwrap());
+    a_pg_changes_its_shard(StoreShared::Blue(Arc::clone(&shared)));
+    let report = on_reactor(async |shard| clean(&shared, &shard).await);
+    assert_eq!(report.objects, 1 + pg_objects(0).count() as u64);
+    on_reactor(async |shard| {
+        let (_, store) = mount(&shard, &path, &kv).await;
+        turn(&store, TURNS.into()).await;
+    });
+    a_pg_changes_its_shard(StoreShared::cyan(64 << 20));
 }
 
 /// Nothing but the labels is written anew: what an older store has left in the same places, its log above all, is none of the

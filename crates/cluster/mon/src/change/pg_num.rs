@@ -93,11 +93,11 @@ pub(crate) fn is_settled(pool: &PgPool) -> bool {
 /// Whether this map allows the next step.
 pub(crate) fn may_step(map: &OsdMap, id: i64, pool: &PgPool) -> bool {
     let is_ready = pool.flags & POOL_CREATING == 0 && check_flag(pool, "").is_ok();
-    is_ready && (pool.pg_num == pool.pg_num_target || may_split(map, id, pool))
+    is_ready && (pool.pg_num == pool.pg_num_target || may_split(map, id))
 }
 
 /// OSDs that are down and may come back with undivided PGs, and acting sets that somebody asked for, are waited for.
-fn may_split(map: &OsdMap, id: i64, pool: &PgPool) -> bool {
+fn may_split(map: &OsdMap, id: i64) -> bool {
     let is_missing = |osd| map.is_in(osd) && !map.is_up(osd);
     let has_temp = map.pg_temp.keys().chain(map.primary_temp.keys()).any(|pg| pg.pool == id);
     !has_temp && !map.osds().any(is_missing)

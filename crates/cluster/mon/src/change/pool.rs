@@ -8,7 +8,7 @@ use carmine_wire::osdmap::{Incremental, OsdMap, PgPool};
 use super::pool_value::{self, flag};
 use super::{Refusal, pg_num, refuse, snaps};
 
-/// Most PGs a pool may have; a power of two is needed, because listings walk PGs in bit-reversed order.
+/// Most PGs a pool may have.
 pub(crate) const PG_NUM_MAX: u32 = 65_536;
 /// Most pools: each costs about 330 bytes in every map that is sent.
 const POOLS_MAX: usize = 1_000;
@@ -69,10 +69,6 @@ pub(super) fn create(
     let pg_num = pg_num.unwrap_or(PG_NUM_DEFAULT);
     if !(1..=PG_NUM_MAX).contains(&pg_num) {
         return Err(pg_num::out_of_range());
-    }
-    if !pg_num.is_power_of_two() {
-        let text = format!("pg_num {pg_num}: take a power of two from 1 to {PG_NUM_MAX}");
-        return Err(refuse(errno::EINVAL, text));
     }
     let model = map.pools.values().next();
     let (size, min_size) = match (size, model) {

@@ -620,7 +620,6 @@ fn wrong_commands_are_refused() {
         (r#"{"prefix":"osd pool delete","pool":"bench","pool2":"bench"}"#, errno::EPERM),
         (r#"{"prefix":"osd pool get","pool":"none","var":"size"}"#, errno::ENOENT),
         (r#"{"prefix":"osd pool get","pool":"bench","var":"colour"}"#, errno::EINVAL),
-        (r#"{"prefix":"osd pool set","pool":"bench","var":"pg_num","val":"64"}"#, errno::EOPNOTSUPP),
         (r#"{"prefix":"osd out","ids":["x"]}"#, errno::EINVAL),
         (r#"{"prefix":"osd out","ids":[]}"#, errno::EINVAL),
         (r#"{"prefix":"osd getmap","epoch":9999}"#, errno::ENOENT),

@@ -20,6 +20,7 @@
 mod copies;
 mod effects;
 mod family;
+mod moving;
 mod op;
 mod peer;
 mod recovery;
@@ -43,6 +44,7 @@ use scrub::Scrubs;
 
 pub(crate) use copies::{Objects, ReplyPath};
 pub(crate) use family::mapper::is_mapper;
+pub(crate) use moving::Leaving;
 pub(crate) use op::exec::{ObjectState, Outputs, Told};
 pub(crate) use op::extra::{Extra, METHOD_BYTES_MAX};
 pub(crate) use op::object::Queued;

@@ -39,7 +39,7 @@ impl Pg {
         let children = self.split(osd, view);
         self.on_map(osd, view, others);
         self.deal(osd, &children);
-        children.iter().for_each(|child| drop(child.on(osd, Event::Loaded)));
+        children.iter().for_each(|child| child.begin_apart(osd));
     }
 
     /// Reads what the split into these children copies, and keeps it in memory. Must be held until the split.
@@ -81,14 +81,23 @@ impl Pg {
             Some(view) => self.split(osd, &view),
             None => return self.begin_children_anew(osd),
         };
-        children.iter().for_each(|child| drop(child.on(osd, Event::Loaded)));
+        children.iter().for_each(|child| child.begin_apart(osd));
+    }
+
+    /// What splits made is a copy of its own now, here or on another reactor.
+    fn begin_apart(self: &Rc<Self>, osd: &Rc<OsdShard>) {
+        if !self.leave(osd) {
+            self.on(osd, Event::Loaded);
+        }
     }
 
     /// It was removed, and made again after the split: there is nothing of its children in it.
     fn begin_children_anew(&self, osd: &Rc<OsdShard>) {
         for child in self.children(osd) {
-            child.peer.set_parent(None);
-            child.load(osd);
+            if !child.leave(osd) {
+                child.peer.set_parent(None);
+                child.load(osd);
+            }
         }
     }
 
@@ -111,7 +120,8 @@ impl Pg {
     /// The PGs that wait for this one to be split.
     pub(in crate::pg) fn children(&self, osd: &OsdShard) -> Vec<Rc<Pg>> {
         let waits = |pg: &&Rc<Pg>| pg.peer.parent() == Some(self.id);
-        osd.pgs.borrow().values().filter(waits).cloned().collect()
+        let (pgs, leaving) = (osd.pgs.borrow(), osd.leaving.borrow());
+        pgs.values().chain(leaving.values().map(|leaving| &leaving.pg)).filter(waits).cloned().collect()
     }
 
     /// Splits the copy, in one step without a suspension: what was submitted before it is the undivided PG's, what comes after it the

@@ -318,10 +318,11 @@ impl Cluster {
         }
     }
 
-    /// (state, reason) of every PG that this OSD leads.
+    /// (state, reason) of every PG that this OSD leads, by the names of the PGs.
     pub(crate) fn states(&self, osd: u32) -> Vec<(String, String)> {
         let status = self.ask(&[osd], "status").remove(0);
-        let pgs = status["pg_states"].as_array().unwrap();
+        let mut pgs = status["pg_states"].as_array().unwrap().clone();
+        pgs.sort_by_key(|pg| pg["pg"].to_string());
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         pgs.iter()
             .filter(|pg| pg["primary"] == true)

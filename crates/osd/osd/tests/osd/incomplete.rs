@@ -72,11 +72,16 @@ fn an_incomplete_member_never_leads() {
             });
             cluster.pass(SECOND * 3);
             let (state, why) = cluster.states(2).remove(0);
-            let expected = match pushed {
-                Some(_) => ("incomplete", "every copy that has all writes is incomplete"),
-                None => ("active+undersized+degraded", ""),
-            };
-            assert_eq!((state.as_str(), why.as_str()), expected, "{pushed:?} objects");
+            match pushed {
+                Some(_) => {
+                    assert_eq!(
+                        (&*state, &*why),
+                        ("incomplete", "every copy that has all writes is incomplete")
+                    );
+                }
+                // Osd.1, which may have been found by now, gets a copy again.
+                None => assert!(state.starts_with("active+"), "{state}: {why}"),
+            }
             assert_eq!(reading.is_done(), pushed.is_none());
             cluster.start_osd(0, 1);
             cluster.wait_up(3);

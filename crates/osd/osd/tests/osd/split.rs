@@ -1,5 +1,7 @@
 //! A pool that is given more PGs while clients write: its PGs are split, and nothing is lost or executed twice.
 
+use std::collections::BTreeSet;
+
 use carmine_client::{Pool, RouteMode};
 use carmine_wire::osd_op::OsdOp;
 
@@ -42,6 +44,11 @@ fn the_parts_of_a_pg_have_its_objects_and_serve_them() {
         set_pg_num(&cluster, pg_num);
         cluster.client(RouteMode::Direct, |_, pool| check(pool));
         cluster.wait("all PGs serve", || serves(&cluster, pg_num as usize));
+        cluster.client(RouteMode::Direct, move |_, pool| async move {
+            let listed: BTreeSet<_> =
+                pool.list().await.unwrap().into_iter().map(|listed| listed.name).collect();
+            assert_eq!(listed.len() as u64, OBJECTS, "{pg_num}");
+        });
         cluster.check_equal(&[0, 1]);
     }
     // The OSDs find as many PGs in their stores.
@@ -140,4 +147,46 @@ fn snapshots_are_trimmed_after_their_pgs_were_split() {
     assert_eq!((used(&cluster), purged(&cluster, 1)), ((objects, 0, objects * 512), 16));
     cluster.client(RouteMode::Direct, |_, pool| check(pool));
     cluster.check_equal(&[0, 1]);
+}
+
+/// PGs on each reactor of an OSD.
+fn spread(cluster: &Cluster, osd: u32) -> Vec<usize> {
+    let status = cluster.ask(&[osd], "status").remove(0);
+    let mut counts = vec![0; status["reactors"].as_u64().unwrap() as usize];
+    for pg in status["pg_states"].as_array().unwrap() {
+        counts[pg["reactor"].as_u64().unwrap() as usize] += 1;
+    }
+    counts
+}
+
+fn parts_are_spread(seed: u64, disks: Disks) {
+    let cluster = Cluster::start(seed, disks, 2, 1, &[4, 3]);
+    cluster.client(RouteMode::Direct, |_, pool| fill_with_clones(pool));
+    let routes = [RouteMode::Direct, RouteMode::Single];
+    let writers = [0, 1].map(|n| cluster.background(routes[n], move |_, pool| append(pool, n as u8)));
+    // The second comes while the parts of the first are on their way.
+    for pg_num in [3, 8] {
+        set_pg_num(&cluster, pg_num);
+    }
+    cluster.wait("the writers", || writers.iter().all(|writer| writer.is_done()));
+    writers.iter().for_each(|writer| writer.result());
+    cluster.wait("all PGs serve", || serves(&cluster, 8));
+    assert_eq!((spread(&cluster, 0), spread(&cluster, 1)), (vec![2; 4], vec![3, 3, 2]));
+    cluster.client(RouteMode::Direct, |_, pool| check_clones(pool));
+    remove_snap(&cluster, 1);
+    assert_eq!((used(&cluster).1, purged(&cluster, 1)), (0, 8));
+    cluster.client(RouteMode::Direct, |_, pool| check(pool));
+    cluster.check_equal(&[0, 1]);
+    if disks == Disks::Blue {
+        (0..2).for_each(|osd| {
+            cluster.kill(osd);
+            assert!(cluster.fsck(osd).is_clean(), "{:?}", cluster.fsck(osd));
+        });
+    }
+}
+
+#[test]
+fn parts_go_to_reactors_with_fewer_pgs() {
+    parts_are_spread(65, Disks::Blue);
+    parts_are_spread(66, Disks::Cyan);
 }

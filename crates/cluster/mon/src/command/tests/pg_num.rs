@@ -5,7 +5,6 @@ use carmine_wire::osdmap::consts::POOL_CREATING;
 use carmine_wire::osdmap::{Incremental, PgPool};
 
 use super::*;
-use crate::change::Upmap;
 use crate::pacing::next_step;
 use crate::testing::addrs_of;
 

@@ -27,6 +27,10 @@ impl Pg {
         self.ops.pipeline().start_over();
         self.ops.pipeline().take_waiting().iter().for_each(|op| self.finish_deleted(osd, op));
         self.on(osd, Event::Removed);
+        if self.peer.parent().is_some() {
+            // Its parent still has its objects, or another reactor.
+            return self.copies.commits().close();
+        }
         let (pg, own) = (Rc::clone(self), Rc::clone(osd));
         osd.shard.spawn(Group::Recovery, "pg-remove", async move {
             remove_data(&own, pg.id, pg.peer.bits()).await;
@@ -62,7 +66,7 @@ pub(crate) fn remove_orphans(osd: &Rc<OsdShard>, first: &Arc<OsdMap>) {
     });
 }
 
-async fn remove_data(osd: &OsdShard, pg: SpgId, bits: u32) {
+pub(in crate::pg) async fn remove_data(osd: &OsdShard, pg: SpgId, bits: u32) {
     let _turn = osd.walks.acquire(1).await;
     match remove_objects(osd, pg, bits).await {
         Ok(objects) => tracing::info!("pg {pg}: its pool was deleted: {objects} objects removed"),

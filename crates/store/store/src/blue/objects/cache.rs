@@ -16,6 +16,8 @@ use crate::blue::objects::onode::Onode;
 
 /// Slots that one insertion checks when the cache is full: enough to find something to evict, and a bound on its time.
 const HAND_STEPS: usize = 64;
+/// Slots that are looked at without a pause when objects are forgotten.
+const FORGET_STEPS: usize = 4096;
 
 /// Objects by name, within a budget of bytes. Pinned objects stay even beyond the budget.
 pub(crate) struct Cache {
@@ -113,8 +115,7 @@ impl Cache {
                 return;
             }
             self.hand = (self.hand + 1) % self.slots.len();
-            let Some(place) = self.slots.get_mut(self.hand) else { return };
-            let Some(slot) = place else { continue };
+            let Some(Some(slot)) = self.slots.get(self.hand) else { continue };
             // Other holders of the onode (a read, say) keep using it; a copy loaded meanwhile would be equal, since only pinned
             // onodes change.
             if slot.onode.referenced.replace(false)
@@ -123,13 +124,41 @@ impl Cache {
             {
                 continue;
             }
-            self.bytes -= slot.bytes;
-            if let Ok(found) = self.objects.find_entry(hash(&slot.onode.oid), |place| *place == self.hand) {
-                found.remove();
-            }
-            *place = None;
-            self.vacant.push(self.hand);
+            self.evict(self.hand);
         }
+    }
+}
+
+impl Cache {
+    /// Drops the objects of some slots from `from` on that `is_gone` names, unless they are in use. Returns the slot to go on with, if there
+    /// are more, and whether one was in use.
+    pub(crate) fn forget(
+        &mut self,
+        from: usize,
+        is_gone: impl Fn(&ObjectId) -> bool,
+    ) -> (Option<usize>, bool) {
+        let end = self.slots.len().min(from + FORGET_STEPS);
+        let mut is_used = false;
+        for place in from..end {
+            let Some(slot) = self.slots[place].as_ref().filter(|slot| is_gone(&slot.onode.oid)) else {
+                continue;
+            };
+            if slot.onode.is_pinned() || Rc::strong_count(&slot.onode) > 1 {
+                is_used = true;
+            } else {
+                self.evict(place);
+            }
+        }
+        ((end < self.slots.len()).then_some(end), is_used)
+    }
+
+    fn evict(&mut self, place: usize) {
+        let Some(slot) = self.slots.get_mut(place).and_then(Option::take) else { return };
+        self.bytes -= slot.bytes;
+        if let Ok(found) = self.objects.find_entry(hash(&slot.onode.oid), |other| *other == place) {
+            found.remove();
+        }
+        self.vacant.push(place);
     }
 }
 

@@ -52,6 +52,17 @@ impl Reads {
         None
     }
 
+    /// The number of reads that have begun so far.
+    pub(crate) fn begun(&self) -> u64 {
+        let state = self.state.borrow();
+        state.base + state.active.len() as u64
+    }
+
+    /// Whether the first `reads` reads have ended.
+    pub(crate) fn have_ended(&self, reads: u64) -> bool {
+        self.state.borrow().base >= reads
+    }
+
     /// Whether no read is in flight and no block is parked.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state.borrow();

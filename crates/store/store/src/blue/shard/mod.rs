@@ -11,6 +11,7 @@ mod pg;
 mod queue;
 mod read;
 mod readahead;
+mod release;
 pub(crate) mod shared;
 mod submit;
 mod window;

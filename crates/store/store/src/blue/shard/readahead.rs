@@ -73,6 +73,11 @@ impl Readahead {
         self.windows.borrow_mut().get(&onode.oid)?.get(index, entry)
     }
 
+    /// Drops all windows.
+    pub(crate) fn clear(&self) {
+        self.windows.borrow_mut().clear();
+    }
+
     /// Drops the window of an object that changes: a freed block may soon hold something else.
     pub(crate) fn forget(&self, onode: &Onode) {
         if onode.stream.interrupt() {

@@ -174,6 +174,11 @@ impl Blue {
         let runs = take().or_else(|| if self.skip_discards() { take() } else { None });
         let mut runs = runs.ok_or_else(no_space)?;
         runs.reverse();
+        if self.data_cache.is_some() {
+            // Another shard may have freed them, for a PG that this one had before.
+            let blocks = runs.iter().flat_map(|run| run.start..run.start + run.blocks);
+            blocks.for_each(|block| self.forget_content(block));
+        }
         Ok(runs)
     }
 
