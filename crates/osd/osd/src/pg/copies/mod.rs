@@ -14,8 +14,10 @@ mod reads;
 mod replica;
 mod window;
 
-use carmine_store::Store;
+use carmine_pgtypes::{ObjectChange, Transaction};
+use carmine_store::{Store, StoreError};
 
+use crate::pg::Pg;
 use crate::shard::OsdShard;
 use backend::Backend;
 use commit::Commits;
@@ -30,6 +32,18 @@ pub(in crate::pg) use window::Window;
 /// kind of the PG. Clients' operations use [`Objects`].
 pub(in crate::pg) fn own_store(osd: &OsdShard) -> &Store {
     &osd.store
+}
+
+impl Pg {
+    /// Changes objects of this copy only, of which the log says nothing.
+    pub(in crate::pg) async fn change_own(
+        &self,
+        osd: &OsdShard,
+        changes: Vec<ObjectChange>,
+    ) -> Result<(), StoreError> {
+        let _prepared = own_store(osd).prepare(&changes).await?;
+        own_store(osd).submit(Transaction { changes: changes.into(), ..self.peer.transaction() }).await
+    }
 }
 
 /// The part of a PG that makes changes durable on all members.

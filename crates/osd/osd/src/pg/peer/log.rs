@@ -71,6 +71,16 @@ impl PgLog {
         part
     }
 
+    /// Goes on as the log of one part of its PG.
+    pub(in crate::pg) fn become_part(&mut self, info: PgInfo) {
+        *self = self.divide(info);
+    }
+
+    /// Begins as the log of one part of another PG.
+    pub(in crate::pg) fn inherit(&mut self, parent: &PgLog, info: PgInfo) {
+        *self = parent.divide(info);
+    }
+
     /// Forgets all: the copy is removed.
     pub(in crate::pg) fn clear(&mut self) {
         *self = PgLog::new(self.info.pg);

@@ -83,15 +83,14 @@ impl Peer {
         let history = self.peering.borrow_mut().inherit(&parent.peering.borrow(), before);
         self.leases.inherit(&parent.leases);
         self.parent.set(None);
-        *self.log.borrow_mut() = parent.log.borrow().divide(PgInfo { history, ..part });
+        self.log.borrow_mut().inherit(&parent.log.borrow(), PgInfo { history, ..part });
         self.note_bits();
         self.info()
     }
 
     /// What remains of the copy of a PG that was split.
     pub(in crate::pg) fn become_part(&self, part: PgInfo) {
-        let log = self.log.borrow().divide(part);
-        *self.log.borrow_mut() = log;
+        self.log.borrow_mut().become_part(part);
         self.note_bits();
     }
 

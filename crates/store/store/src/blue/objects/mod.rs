@@ -10,3 +10,5 @@ pub(crate) mod onode;
 #[cfg(test)]
 mod pg_log_tests;
 pub(crate) mod reads;
+#[cfg(test)]
+mod split_log_tests;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use carmine_messenger::with_timeout;
 use carmine_pgtypes::snaps::{SNAPSET, Trimmed};
-use carmine_pgtypes::{ObjectChange, Step, Transaction};
+use carmine_pgtypes::{ObjectChange, Step};
 use carmine_reactor::sync::oneshot;
 use carmine_reactor::{Bytes, Group};
 use carmine_store::StoreError;
@@ -22,7 +22,6 @@ use crate::error::OpError;
 use crate::for_each::for_each;
 use crate::op::{ClientOp, ReplyTo};
 use crate::pg::Pg;
-use crate::pg::copies::own_store;
 use crate::pg::family::{clone_of, mapper, set_of};
 use crate::pg::op::exec::Plan;
 use crate::pg::op::extra::Extra;
@@ -159,8 +158,7 @@ impl Pg {
         }
         let steps = others.iter().map(|oid| mapper::remove(snap, oid));
         let changes = [ObjectChange::new(mapper::oid(self.id), steps)];
-        let _prepared = own_store(osd).prepare(&changes).await?;
-        own_store(osd).submit(Transaction { changes: changes.into(), ..self.peer.transaction() }).await
+        self.change_own(osd, changes.into()).await
     }
 
     fn may_go_on(&self, osd: &OsdShard, generation: u64) -> Result<(), End> {
