@@ -22,7 +22,8 @@ use clap::Parser;
 /// The monitor's I/O buffers: it moves maps of some kilobytes.
 const ARENA_BYTES: usize = 16 << 20;
 
-/// The monitor of a testbed. `carmine up` starts it.
+/// The monitor of a testbed. `carmine up` starts it. It listens where `testbed.json` says, on anything but loopback only if that has
+/// the setting `insecure` (`carmine up --insecure`).
 #[derive(Parser)]
 #[command(name = "carmine-mon", version)]
 struct Args {
@@ -39,8 +40,12 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
     process::keep_private();
     let layout = Layout::new(&args.dir)?;
     let plan = require_plan(&layout)?;
+    plan.refuse_exposure()?;
     process::detach();
     logging::start();
+    if let Some(warning) = plan.exposure_warning() {
+        tracing::warn!("{warning}");
+    }
     Ok(ended(serve(&layout, &plan)))
 }
 

@@ -45,7 +45,8 @@ const STOP_WATCH: Duration = Duration::from_millis(50);
 /// Time in which an alien thread writes a line, under `sim`.
 const WRITE_NS: u64 = 100_000;
 
-/// One OSD of a testbed. `carmine up` starts it.
+/// One OSD of a testbed. `carmine up` starts it. It listens where `testbed.json` says, on anything but loopback only if that has the
+/// setting `insecure` (`carmine up --insecure`).
 #[derive(Parser)]
 #[command(name = "carmine-osd", version)]
 struct Args {
@@ -79,10 +80,14 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
         mkfs::run(&layout, &plan, osd, args.force_wipe)?;
         return Ok(ExitCode::SUCCESS);
     }
+    plan.refuse_exposure()?;
     process::detach();
     process::record_own(&layout, Daemon::Osd(osd))?;
     confine::enter(&layout, osd)?;
     logging::start();
+    if let Some(warning) = plan.exposure_warning() {
+        tracing::warn!("{warning}");
+    }
     say_memory(&Memory::from_plan(&plan));
     let config = || config(&layout, &plan, osd);
     Ok(damage::unless_damaged(&layout, osd, config, |config| serve(&layout, &plan, config)))

@@ -47,6 +47,8 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("up --poll adaptive:", 2, "adaptive:"),
     ("up --addr host", 2, "host"),
     ("up --addr 0.0.0.0", 2, "0.0.0.0"),
+    ("up --addr 192.0.2.1", 2, "--insecure"),
+    ("peer up --opt public_addr=192.0.2.1", 2, "public_addr: a peer listens on loopback only"),
     ("up --devs /dev/a,/dev/b", 2, "2 devices for 1 OSD:"),
     ("up --devs /dev/a --store cyan", 2, "cyan"),
     ("up --devs /dev/a --osd-size 8G", 2, "--osd-size"),

@@ -11,6 +11,7 @@ mod bed;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -186,6 +187,31 @@ fn a_port_in_use() {
     bed.ok(&["down"]);
     bed.ok(&["up"]);
     assert_eq!(bed.status()["mon_addr"], addr.as_str(), "the port stays");
+}
+
+#[test]
+fn no_daemon_listens_for_other_machines_unless_told_to() {
+    let bed = Bed::new();
+    bed.ok(UP);
+    bed.ok(&["down"]);
+    let plan = bed.dir().join("testbed.json");
+    let text = fs::read_to_string(&plan).unwrap();
+    let other = text.replace("\"addr\": \"127.0.0.1:0\"", "\"addr\": \"192.0.2.1:0\"");
+    assert_ne!(text, other);
+    fs::write(&plan, other).unwrap();
+    bed.fails(&["up"], 2, "192.0.2.1, where nothing is encrypted and nobody is authenticated");
+    bed.fails(&["restart"], 2, "--insecure");
+    // The daemons as they are started by hand.
+    for words in [&["carmine-mon"][..], &["carmine-osd", "--id", "0"]] {
+        let program = Path::new(env!("CARGO_BIN_EXE_carmine")).with_file_name(words[0]);
+        let out = Command::new(program).args(&words[1..]).arg("--dir").arg(bed.dir()).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains("--insecure") && said.lines().count() == 1, "{words:?}: {said}");
+    }
+    assert!(bed.processes().is_empty());
+    fs::write(&plan, text).unwrap();
+    bed.ok(&["up"]);
 }
 
 #[test]

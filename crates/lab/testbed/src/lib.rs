@@ -16,6 +16,7 @@ pub mod confine;
 mod daemons;
 pub mod drive;
 mod error;
+mod exposure;
 mod files;
 mod folder;
 mod harm;

@@ -52,10 +52,15 @@ settings! {
         /// Monitors: 1, or 3 with --mon ceph [default: 1]
         #[set("Cluster" "--mons" "N" Layout)]
         mons: u8 = 1,
-        /// Address to listen on, with or without the monitor's port (0: any) [default: 127.0.0.1]
+        /// Address to listen on, with or without the monitor's port (0: any); anything but loopback takes --insecure [default: 127.0.0.1]
         #[set("Cluster" "--addr" "IP[:PORT]" Start)]
         #[arg(value_parser = parse_addr)]
         addr: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        /// Listen on an address that other machines can reach. Nothing is encrypted and nobody is authenticated: whoever reaches it can
+        /// read and destroy all data [default: off]
+        #[set("Cluster" "--insecure=" "on|off" Start)]
+        #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = parse_switch)]
+        insecure: bool = false,
 
         /// Seconds of silence after which an OSD reports another one to the monitor [default: 20]
         #[set("Failures" "--osd-heartbeat-grace" "SECONDS" Start)]

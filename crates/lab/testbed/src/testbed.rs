@@ -212,8 +212,10 @@ impl Testbed {
     /// daemons in `some` again. It never touches the others.
     ///
     /// # Errors
-    /// The monitor is among them and its port is taken: the OSDs that run look for it there. Or then no OSD runs.
+    /// The monitor is among them and its port is taken: the OSDs that run look for it there. Or then no OSD runs. Or others would
+    /// reach them, and the user has not agreed to that.
     pub fn start_some(&mut self, some: &[Daemon], start: &mut StartOptions<'_>) -> Result<Started> {
+        self.plan.refuse_exposure()?;
         // Stop those that still run, and what their wrappers may have left.
         daemons::stop(self.layout(), some, true)?;
         let is_first = self.parts()?.0.is_empty();

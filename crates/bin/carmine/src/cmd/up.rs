@@ -181,13 +181,10 @@ fn names(daemons: &[Daemon]) -> String {
 
 /// Prints the grid, and what the user should know before it starts.
 fn announce(plan: &Plan) -> Result<()> {
+    plan.refuse_exposure()?;
     print(&plan.render())?;
-    if !plan.addr.ip().is_loopback() {
-        note(&format!(
-            "warning: --addr {}: there is no authentication and no encryption; anyone who reaches this address can read \
-             and destroy all data",
-            plan.addr.ip()
-        ));
+    if let Some(warning) = plan.exposure_warning() {
+        note(&format!("warning: {warning}"));
     }
     let given = plan.cpu.cpus.as_ref().map_or(0, CpuList::len);
     let unused = given.saturating_sub(plan.cpu.reactors * plan.cpu.osds);

@@ -136,6 +136,9 @@ fn parse_option(text: &str) -> std::result::Result<(String, String), String> {
     if !is_name || value.chars().any(char::is_control) {
         return Err("write a setting as NAME=VALUE on one line, such as osd_op_num_shards=4".into());
     }
+    if ["public_", "cluster_"].iter().any(|begin| name.starts_with(begin)) {
+        return Err(format!("{name}: a peer listens on loopback only, where no other machine reaches it"));
+    }
     Ok((name.to_owned(), value.to_owned()))
 }
 

@@ -1,0 +1,67 @@
+//! Daemons that other machines can reach. Nothing that they say is encrypted and nobody is authenticated, so they listen on anything but
+//! loopback only if the user says so (`--insecure`).
+
+use std::net::IpAddr;
+
+use crate::error::{Result, refuse};
+use crate::plan::Plan;
+
+impl Plan {
+    /// The addresses on which its daemons listen and which other machines may reach. Those of the testbed's own network
+    /// namespaces are not among them: no network interface of the machine is at their bridge.
+    fn exposed(&self) -> Option<IpAddr> {
+        Some(self.addr.ip()).filter(|ip| !self.namespaces && !ip.is_loopback())
+    }
+
+    /// Fails if daemons would listen where others reach them, and the user has not agreed to it.
+    ///
+    /// # Errors
+    /// Names the address.
+    pub fn refuse_exposure(&self) -> Result<()> {
+        let exposed = self.exposed().filter(|_| !self.insecure);
+        refuse!(
+            exposed.is_some(),
+            "the daemons would listen on {}, where nothing is encrypted and nobody is authenticated: whoever reaches it can read and \
+             destroy all data. If you trust all who can, give `carmine up` or `carmine join` --insecure; else take --addr 127.0.0.1",
+            exposed.map(|ip| ip.to_string()).unwrap_or_default()
+        );
+        Ok(())
+    }
+
+    /// What the user should know before the daemons start; `None` if nobody else reaches them.
+    pub fn exposure_warning(&self) -> Option<String> {
+        let ip = self.exposed()?;
+        Some(format!(
+            "--insecure: the daemons listen on {ip}; nothing is encrypted and nobody is authenticated, so whoever reaches it \
+             can read and destroy all data"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use carmine_topology::Topology;
+
+    use super::*;
+    use crate::Wish;
+
+    #[test]
+    fn other_machines_reach_a_daemon_only_if_the_user_agrees() {
+        let plan = |addr: &str, insecure: bool, namespaces: bool| {
+            let addr = Some(addr).filter(|addr| !addr.is_empty()).map(|addr| addr.parse().unwrap());
+            let wish =
+                Wish { addr, insecure: Some(insecure), namespaces: Some(namespaces), ..Wish::default() };
+            Plan::new(&wish, &Topology::from_short("1x4x1").unwrap(), "f").unwrap()
+        };
+        for safe in [plan("", false, false), plan("[::1]:0", false, false), plan("", false, true)] {
+            assert!(safe.refuse_exposure().is_ok() && safe.exposure_warning().is_none(), "{}", safe.addr);
+        }
+        let error = plan("192.0.2.1:0", false, false).refuse_exposure().unwrap_err();
+        assert!(error.is_usage(), "{error}");
+        for part in ["192.0.2.1", "--insecure", "nothing is encrypted and nobody is authenticated"] {
+            assert!(error.to_string().contains(part) && error.to_string().lines().count() == 1, "{error}");
+        }
+        let agreed = plan("192.0.2.1:0", true, false);
+        assert!(agreed.refuse_exposure().is_ok() && agreed.exposure_warning().unwrap().contains("192.0.2.1"));
+    }
+}
